@@ -1,0 +1,39 @@
+# Compiler settings and libraries that every target shares.
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  find_program(STRETTO_CCACHE ccache)
+  if(STRETTO_CCACHE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${STRETTO_CCACHE})
+  endif()
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+find_package(Threads REQUIRED)
+find_package(fmt 9 REQUIRED)
+find_package(nlohmann_json 3.11 REQUIRED)
+find_package(HWY REQUIRED)
+find_package(CLI11 2.1 REQUIRED)
+
+add_library(stretto_flags INTERFACE)
+target_include_directories(stretto_flags INTERFACE
+  ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+target_compile_options(stretto_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow)
+if(STRETTO_WERROR)
+  target_compile_options(stretto_flags INTERFACE -Werror)
+endif()
+if(STRETTO_SANITIZE)
+  target_compile_options(stretto_flags INTERFACE
+    -fsanitize=${STRETTO_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(stretto_flags INTERFACE -fsanitize=${STRETTO_SANITIZE})
+endif()
+if(STRETTO_FUZZ)
+  target_compile_options(stretto_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()

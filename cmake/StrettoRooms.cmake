@@ -1,0 +1,44 @@
+# stretto_room(NAME DEPS ROOM...): the static library stretto_NAME from src/NAME/*.cpp.
+# stretto_tests(NAME [LIBS ...]): the GoogleTest executable test_NAME from tests/NAME/*.cpp.
+# A folder without sources makes no target, so rooms can be added one at a time.
+
+set_property(GLOBAL PROPERTY STRETTO_ROOM_LIBS "")
+
+function(stretto_room name)
+  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  if(NOT sources)
+    return()
+  endif()
+  add_library(stretto_${name} STATIC ${sources})
+  target_link_libraries(stretto_${name} PUBLIC stretto_flags fmt::fmt)
+  foreach(dep IN LISTS ARG_DEPS)
+    target_link_libraries(stretto_${name} PUBLIC $<TARGET_NAME_IF_EXISTS:stretto_${dep}>)
+  endforeach()
+  set_property(GLOBAL APPEND PROPERTY STRETTO_ROOM_LIBS stretto_${name})
+endfunction()
+
+# Links every room there is: tests, benches and examples may cross rooms freely.
+function(stretto_link_rooms target)
+  get_property(libs GLOBAL PROPERTY STRETTO_ROOM_LIBS)
+  list(REVERSE libs)  # the static linker wants users before what they use
+  target_link_libraries(${target} PRIVATE stretto_flags ${libs} fmt::fmt)
+endfunction()
+
+function(stretto_tests name)
+  cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  if(NOT sources)
+    return()
+  endif()
+  find_package(GTest 1.12 REQUIRED)
+  include(GoogleTest)
+  add_executable(test_${name} ${sources})
+  stretto_link_rooms(test_${name})
+  target_link_libraries(test_${name} PRIVATE GTest::gmock GTest::gtest_main ${ARG_LIBS})
+  target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(test_${name} PRIVATE
+    STRETTO_TEST_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
+  gtest_discover_tests(test_${name} DISCOVERY_MODE PRE_TEST
+    TEST_PREFIX ${name}. PROPERTIES LABELS ${name} TIMEOUT 300)
+endfunction()

@@ -1,0 +1,62 @@
+// Checker: proves a plan's synchronisation free of races and deadlocks, or says what is wrong.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stretto/lower.h"
+#include "stretto/plan.h"
+
+namespace stretto {
+
+// X(enumerator, text name, meaning)
+#define STRETTO_DIAGNOSTICS(X)                                                                    \
+  X(read_before_write, "read-before-write", "a read that is not ordered after the write it needs") \
+  X(overwrite_unread, "overwrite-unread", "a write that is not ordered after a read of old data")  \
+  X(unordered_writes, "unordered-writes", "two writes of one place without an order")              \
+  X(never_written, "never-written", "a read of a place that nothing writes")                       \
+  X(unwritten_output, "unwritten-output", "part of an output that no task writes")                 \
+  X(undelivered_output, "undelivered-output", "a remote write of an output that may come after the run") \
+  X(deadlock, "deadlock", "lanes that wait for each other")                                        \
+  X(unreachable_threshold, "unreachable-threshold", "a wait for more than is ever notified")       \
+  X(early_threshold, "early-threshold", "a wait that can pass before all it stands for")           \
+  X(out_of_bounds, "out-of-bounds", "a region outside its buffer")                                 \
+  X(not_resident, "not-resident", "blocks that wait for each other but cannot all be resident")    \
+  X(wrong_access, "wrong-access", "a task that touches memory its lane cannot reach")              \
+  X(mismatched_collective, "mismatched-collective", "ranks disagree about a collective or boundary")
+
+enum class DiagnosticKind : uint8_t {
+#define STRETTO_ENUM(name, text, meaning) name,
+  STRETTO_DIAGNOSTICS(STRETTO_ENUM)
+#undef STRETTO_ENUM
+};
+std::string_view to_string(DiagnosticKind kind);
+
+struct Diagnostic {
+  DiagnosticKind kind;
+  InstrRef where;                       // lane and position in it
+  std::optional<InstrRef> other;        // the second party, where there is one
+  int tile = -1;                        // of the task, or -1
+  std::string signal;                   // "slots.5@3", or empty
+  std::string message;                  // one sentence with rank, lane, instruction, tile, signal
+  std::string hint;                     // what would be right
+};
+
+struct CheckOptions {
+  size_t max_diagnostics = 100;  // stop after so many; the report says that it stopped
+};
+
+struct CheckReport {
+  std::vector<Diagnostic> diagnostics;
+  bool truncated = false;
+  size_t tasks = 0, waits = 0, notifies = 0, pairs_proved = 0;  // what was examined
+  int epochs = 0;                                               // runs unrolled
+  bool clean() const { return diagnostics.empty(); }
+};
+
+CheckReport check(const Plan& plan, const CheckOptions& options = {});
+
+}  // namespace stretto

@@ -1,0 +1,28 @@
+// Element types of tensors, declared once: enum, text name and size come from one table.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace stretto {
+
+// X(enumerator, text name, bytes, explicit significand bits)
+#define STRETTO_DTYPES(X) \
+  X(bf16, "bf16", 2, 7)   \
+  X(fp16, "fp16", 2, 10)  \
+  X(fp32, "fp32", 4, 23)
+
+enum class DType : uint8_t {
+#define STRETTO_ENUM(name, text, bytes, bits) name,
+  STRETTO_DTYPES(STRETTO_ENUM)
+#undef STRETTO_ENUM
+};
+
+std::string_view to_string(DType dtype);
+std::optional<DType> dtype_from(std::string_view text);
+int64_t num_bytes(DType dtype);
+// Unit roundoff of one rounding to nearest: half the distance from 1 to the next value.
+double unit_roundoff(DType dtype);
+
+}  // namespace stretto

@@ -1,0 +1,199 @@
+// Plan: the program of every rank. Everything else in Stretto produces or consumes one.
+//
+// A plan has buffers, signals and lanes. A lane is a straight-line program bound to one resource of
+// one rank. Instructions of a lane start and finish in order. Lanes run concurrently and are
+// ordered only by waits and notifies, boundaries and collectives.
+//
+// Tasks
+//   gemm A.. B -> C..       C = A * B^T in fp32, rounded once. A: regions stacked by rows; B: one
+//                           region [n, k]. C: see "writes".
+//   reduce X.. -> Y..       Y = sum of the X in the order listed, in fp32, rounded once.
+//   copy X -> Y..           Y = X. A mover's work: loads once, stores to every Y.
+//   collective KIND ID X.. -> Y..   this rank's part of NCCL's collective ID (see CollectiveKind).
+//   deliver X..             hands X to the caller: a read that must precede the end of the run.
+// Writes: the regions on the right are stacked by rows until the task's rows are covered; further
+// regions start again at the first row (replicas). So one tile can go to two owners, or to all.
+//
+// Synchronisation
+//   wait S >= N [lag L]     acquire. Blocks until this rank's counter S has reached N in the run
+//                           L runs ago (L = 0: this run). With lag, passes in the first L runs.
+//   notify S@RANK += N      release of everything this lane did before, then adds N to the
+//                           counter S in RANK's memory.
+//   boundary ID             kernel boundary: a barrier among the compute lanes of this rank.
+//
+// Epochs. A plan runs many times. On one rank runs are stream-ordered: every lane of run e+1 starts
+// after every lane of run e on that rank has ended. Different ranks are not ordered. Before a run
+// the caller has written the inputs of its rank and has finished reading the previous outputs.
+// Counters only grow: a wait for N in run e waits for (runs before e) * (sum of all notifies of S
+// in one run) + N. A buffer or signal with `copies` C is C separate instances; run e uses e mod C.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stretto/operator.h"
+
+namespace stretto {
+
+inline constexpr int kPlanVersion = 1;
+
+// X(enumerator, text, meaning)
+#define STRETTO_BUFFER_ROLES(X)                                       \
+  X(input, "input", "written by the caller before each run")          \
+  X(output, "output", "read by the caller after each run")            \
+  X(local, "local", "this rank's own scratch memory")                 \
+  X(symmetric, "symmetric", "same shape on every rank, peers write it")
+
+#define STRETTO_LANE_KINDS(X)                                         \
+  X(compute, "compute", "a block of the GEMM kernel; takes an SM")    \
+  X(comm, "comm", "a communication block; takes an SM")               \
+  X(copy, "copy", "a copy-engine queue")                              \
+  X(nccl, "nccl", "a stream of NCCL collectives")
+
+#define STRETTO_OPCODES(X)                                            \
+  X(wait, "wait", "acquire: block until a counter is reached")        \
+  X(notify, "notify", "release: add to a counter of some rank")       \
+  X(boundary, "boundary", "barrier among this rank's compute lanes")  \
+  X(gemm, "gemm", "one output tile")                                  \
+  X(reduce, "reduce", "fp32 sum in fixed order")                      \
+  X(copy, "copy", "move a region")                                    \
+  X(collective, "collective", "this rank's part of a collective")     \
+  X(deliver, "deliver", "hand an output region to the caller")
+
+// Collectives join all ranks: none finishes before all have started.
+//   all_gather      reads p regions; writes R * p, grouped by source rank.
+//   reduce_scatter  reads R * p regions grouped by owner; writes p: the sums of this rank's group.
+//   all_reduce      reads p regions, writes p.
+// Region i of one rank pairs with region i of the others; shapes in a pair agree (empty allowed).
+#define STRETTO_COLLECTIVES(X)                          \
+  X(all_gather, "all_gather", "concatenate")            \
+  X(reduce_scatter, "reduce_scatter", "sum, scatter")   \
+  X(all_reduce, "all_reduce", "sum, everywhere")
+
+#define STRETTO_ENUM(name, text, meaning) name,
+enum class BufferRole : uint8_t { STRETTO_BUFFER_ROLES(STRETTO_ENUM) };
+enum class LaneKind : uint8_t { STRETTO_LANE_KINDS(STRETTO_ENUM) };
+enum class Opcode : uint8_t { STRETTO_OPCODES(STRETTO_ENUM) };
+enum class CollectiveKind : uint8_t { STRETTO_COLLECTIVES(STRETTO_ENUM) };
+#undef STRETTO_ENUM
+
+std::string_view to_string(BufferRole value);
+std::string_view to_string(LaneKind value);
+std::string_view to_string(Opcode value);
+std::string_view to_string(CollectiveKind value);
+
+struct Buffer {
+  std::string name;
+  DType dtype = DType::bf16;
+  BufferRole role = BufferRole::local;
+  int32_t rows = 0, cols = 0;   // of every rank
+  int32_t sharded_rows = 0;     // > 0: rank r holds only min(rows, sharded_rows - r * rows) rows
+  uint8_t copies = 1;           // instances that runs alternate between
+
+  int32_t rows_on(int rank) const;
+  bool operator==(const Buffer&) const = default;
+};
+
+// A rectangle [row0, row1) x [col0, col1) of one rank's instance of a buffer.
+struct Region {
+  int32_t row0 = 0, row1 = 0, col0 = 0, col1 = 0;
+  uint16_t buffer = 0;
+  uint16_t rank = 0;
+
+  int32_t rows() const { return row1 - row0; }
+  int32_t cols() const { return col1 - col0; }
+  int64_t elements() const { return int64_t{rows()} * cols(); }
+  bool empty() const { return row1 <= row0 || col1 <= col0; }
+  bool overlaps(const Region& other) const {
+    return buffer == other.buffer && rank == other.rank && row0 < other.row1 && other.row0 < row1 &&
+           col0 < other.col1 && other.col0 < col1;
+  }
+  bool operator==(const Region&) const = default;
+};
+
+// An array of counters, one set in every rank's memory: "slots.0" .. "slots.<count-1>".
+struct SignalArray {
+  std::string name;
+  int32_t count = 0;
+  uint8_t copies = 1;
+  bool operator==(const SignalArray&) const = default;
+};
+
+struct SignalRef {
+  uint16_t array = 0;
+  int32_t index = 0;
+  bool operator==(const SignalRef&) const = default;
+};
+
+struct Instr {
+  Opcode op = Opcode::wait;
+  CollectiveKind collective = CollectiveKind::all_gather;
+  uint8_t lag = 0;              // wait: how many runs back
+  int32_t tile = -1;            // gemm, reduce, copy: number shown in text and diagnostics
+  int32_t id = 0;               // collective, boundary
+  SignalRef signal;             // wait, notify
+  uint16_t rank = 0;            // notify: whose counter
+  int64_t amount = 0;           // wait: threshold; notify: increment
+  uint32_t first_operand = 0;   // tasks: operands are reads, then writes
+  uint16_t num_reads = 0, num_writes = 0;
+
+  bool is_sync() const { return op == Opcode::wait || op == Opcode::notify; }
+  bool is_task() const { return !is_sync() && op != Opcode::boundary; }
+  bool operator==(const Instr&) const = default;
+};
+
+struct Lane {
+  LaneKind kind = LaneKind::compute;
+  uint16_t rank = 0;
+  uint16_t index = 0;           // among the lanes of its kind on its rank
+  std::vector<Instr> instrs;
+  bool operator==(const Lane&) const = default;
+};
+
+struct Plan {
+  Operator op;
+  std::string schedule;         // canonical schedule text; informative
+  int sms = 0;                  // SMs of a GPU: block lanes of a rank that can be resident together
+  std::vector<Buffer> buffers;
+  std::vector<SignalArray> signals;
+  std::vector<Lane> lanes;      // ordered by rank, kind, index
+  std::vector<Region> operands; // of all instructions
+
+  int ranks() const { return op.ranks; }
+  std::span<const Region> reads(const Instr& instr) const {
+    return {operands.data() + instr.first_operand, instr.num_reads};
+  }
+  std::span<const Region> writes(const Instr& instr) const {
+    return {operands.data() + instr.first_operand + instr.num_reads, instr.num_writes};
+  }
+  std::optional<uint16_t> find_buffer(std::string_view name) const;
+  size_t num_instrs() const;
+};
+
+// How a write region of a task lines up with the task's rows: the region holds rows
+// [row, row + region.rows()) of the result; see "Writes" above.
+struct Placed {
+  Region region;
+  int32_t row = 0;
+};
+std::vector<Placed> placed_writes(const Plan& plan, const Instr& instr);
+
+// Throws UsageError naming the first structural fault (ids out of range, shapes of operands that do
+// not fit the opcode, lanes out of order). Region bounds are the checker's to report.
+void validate(const Plan& plan);
+
+// "rank 2 compute 17", "slots.5@3"
+std::string describe(const Lane& lane);
+std::string describe(const Plan& plan, const SignalRef& signal);
+std::string describe(const Plan& plan, const Region& region);
+
+// Exact text form; docs/plan-format.md is its grammar. parse(print(p)) prints the same.
+std::string print(const Plan& plan);
+// Throws UsageError "FILE:LINE:COLUMN: expected ..., found ...".
+Plan parse_plan(std::string_view text, std::string_view file_name = "plan");
+
+}  // namespace stretto

@@ -1,0 +1,84 @@
+// Reference: what an operator must produce, from inputs that are pure functions of a seed.
+//
+// All three operators compute out = A * B^T with A [M, K] and B [N, K]; they differ in who holds
+// what. So inputs and outputs have global coordinates here, and Slice says which part of them a
+// rank holds. Nothing here shares code with the emulator or with kernels.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "stretto/dtype.h"
+#include "stretto/operator.h"
+
+namespace stretto {
+
+// X(enumerator, text, meaning)
+#define STRETTO_FILLS(X)                                                              \
+  X(integers, "integers", "small integers: every sum is exact, results must be equal") \
+  X(random, "random", "normal values: results must lie within an elementwise bound")
+
+enum class Fill : uint8_t {
+#define STRETTO_ENUM(name, text, meaning) name,
+  STRETTO_FILLS(STRETTO_ENUM)
+#undef STRETTO_ENUM
+};
+std::string_view to_string(Fill fill);
+
+enum class Input : uint8_t { a, b };  // A [M, K], B [N, K]
+
+// The part of a global matrix that one rank holds; its local row 0 is global row `row0`.
+struct Slice {
+  int64_t row0 = 0, row1 = 0, col0 = 0, col1 = 0;
+  int64_t rows() const { return row1 - row0; }
+  int64_t cols() const { return col1 - col0; }
+  bool operator==(const Slice&) const = default;
+};
+Slice input_slice(const Operator& op, Input input, int rank);  // of A or B
+Slice output_slice(const Operator& op, int rank);              // of out [M, N]
+
+// Integers (exact in bf16, fp16 and fp32 by construction, for every K):
+//   A has at most 32 nonzeros a row, spread evenly over K, of magnitude 1 or 2; |B| <= 4. So any
+//   sum of any subset of an output element's terms is an integer of magnitude <= 256, and every
+//   partial sum, in every order and grouping, is representable in every element type. Positions
+//   and values hang on row, column and seed: exchanged rows, columns, tiles or ranks are noticed.
+// Random: nearly normal, mean 0, variance 1, |x| < 3.5, rounded to the operator's type.
+struct InputData {
+  Fill fill = Fill::random;
+  uint64_t seed = 1;
+};
+float input_value(const Operator& op, const InputData& data, Input input, int64_t row, int64_t col);
+// values[i] = input_value(row, col0 + i); much faster than one by one.
+void fill_input(const Operator& op, const InputData& data, Input input, int64_t row, int64_t col0,
+                std::span<float> values);
+
+// How often and how coarsely an implementation rounds between the products and the output.
+struct Roundings {
+  DType partials = DType::fp32;  // the type in which a rank's partial sum is stored or travels
+  // Roundings to `partials` on an element's way from fp32 sum to the final rounding: 0 none,
+  // 1 each rank's partial sum once (slots), 1 + hops when a collective also rounds at each hop.
+  int roundings = 0;
+};
+
+// Rows [row0, row1) of out [M, N], all columns.
+struct ExpectedRows {
+  int64_t row0 = 0, row1 = 0, cols = 0;
+  std::vector<double> values;  // exact up to fp64 roundings; not rounded to the output's type
+  // Largest |got - value| of a right implementation whose output is rounded to the operator's
+  // type; 0 for integers. docs/verification.md derives it.
+  std::vector<double> bounds;
+
+  double value(int64_t row, int64_t col) const { return values[index(row, col)]; }
+  double bound(int64_t row, int64_t col) const { return bounds[index(row, col)]; }
+  size_t index(int64_t row, int64_t col) const {
+    return static_cast<size_t>((row - row0) * cols + col);
+  }
+};
+// About 4e9 multiply-adds a second for random data, far faster for integers. Holds a few row
+// blocks only: ask for some hundred rows at a time; several threads may ask at once.
+ExpectedRows expected_rows(const Operator& op, const InputData& data, const Roundings& roundings,
+                           int64_t row0, int64_t row1);
+
+}  // namespace stretto

@@ -1,0 +1,110 @@
+// Schedule: one point of the space of overlap strategies. Small, printable, parsable, hashable.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stretto/machine.h"
+#include "stretto/operator.h"
+
+namespace stretto {
+
+// Each coordinate is one table X(enumerator, text, what it means).
+#define STRETTO_GRANULARITIES(X)                                                                \
+  X(whole, "whole", "the whole tensor is communicated at once")                                 \
+  X(chunk, "chunk", "each shard in `chunks` row blocks")                                        \
+  X(waves, "waves", "groups of tiles that run in consecutive waves of the SMs (`groups`)")      \
+  X(slice, "slice", "a block of tile rows, all columns, for one destination")                   \
+  X(tile, "tile", "one output tile (reductions) or one tile's stripe of input rows (all-gather)")
+
+#define STRETTO_ORDERS(X)                                                              \
+  X(plain, "plain", "row blocks in order, swizzled for L2")                            \
+  X(own_first, "own-first", "own shard first, then the next ranks' in turn")           \
+  X(arrival, "arrival", "in the order in which the movers deliver the input")          \
+  X(peer_staggered, "peer-staggered", "next rank's tiles first, own last")             \
+  X(node_then_local, "node-then-local", "what crosses nodes first (reductions) or last (gather)")
+
+#define STRETTO_MOVERS(X)                                                    \
+  X(epilogue, "epilogue", "the computing block stores to the peer itself")   \
+  X(comm_blocks, "comm-blocks", "dedicated blocks push (`comm-sms`)")        \
+  X(copy_engine, "copy-engine", "copy engines push")                         \
+  X(nccl, "nccl", "NCCL collectives on a stream of their own")
+
+#define STRETTO_SYNCS(X)                                                       \
+  X(event, "event", "kernel boundaries and stream events")                     \
+  X(counter, "counter", "one counter for everything a consumer waits for")     \
+  X(flag, "flag", "one flag for each producing task")
+
+#define STRETTO_REDUCTIONS(X)                                                             \
+  X(none, "none", "nothing to reduce (all-gather)")                                       \
+  X(slots, "slots", "owner adds one slot per source in fp32, in rank order")              \
+  X(nccl, "nccl", "inside NCCL's collective")                                             \
+  X(one_shot, "one-shot", "every rank gets all partial sums and adds them itself")        \
+  X(two_shot, "two-shot", "owner adds its slots in rank order and sends the sum to all")
+
+#define STRETTO_REUSES(X)                                                                   \
+  X(double_buffer, "double", "symmetric buffers alternate between two copies by epoch")     \
+  X(ack, "ack", "one copy; its readers acknowledge before the next epoch's writers start")
+
+#define STRETTO_ENUM(name, text, meaning) name,
+enum class Granularity : uint8_t { STRETTO_GRANULARITIES(STRETTO_ENUM) };
+enum class Order : uint8_t { STRETTO_ORDERS(STRETTO_ENUM) };
+enum class Mover : uint8_t { STRETTO_MOVERS(STRETTO_ENUM) };
+enum class Sync : uint8_t { STRETTO_SYNCS(STRETTO_ENUM) };
+enum class Reduction : uint8_t { STRETTO_REDUCTIONS(STRETTO_ENUM) };
+enum class Reuse : uint8_t { STRETTO_REUSES(STRETTO_ENUM) };
+#undef STRETTO_ENUM
+
+std::string_view to_string(Granularity value);
+std::string_view to_string(Order value);
+std::string_view to_string(Mover value);
+std::string_view to_string(Sync value);
+std::string_view to_string(Reduction value);
+std::string_view to_string(Reuse value);
+
+struct Schedule {
+  Granularity granularity = Granularity::whole;
+  Order order = Order::plain;
+  Mover mover = Mover::nccl;
+  Sync sync = Sync::event;
+  Reduction reduction = Reduction::none;
+  Reuse reuse = Reuse::double_buffer;
+  DType partials = DType::bf16;  // type in which partial sums travel
+  int tile_m = 128, tile_n = 256;
+  int swizzle = 8;          // row tiles a column sweep covers before it moves on; 1 = row by row
+  int chunks = 1;           // row blocks a shard is cut into (granularity chunk)
+  std::vector<int> groups;  // wave-group sizes in waves (granularity waves); empty: chosen
+  int comm_sms = 0;         // SMs taken from compute for communication blocks and reducers
+
+  bool operator==(const Schedule&) const = default;
+};
+
+// Canonical text: every coordinate as key=value, comma separated, no blanks. parse(print) = same.
+std::string to_string(const Schedule& schedule);
+// A canonical text, or a preset's name followed by changes: "tiles,tile=64x128,comm-sms=4".
+// `op` and `machine` give the preset its defaults. Throws UsageError naming every bad part at once.
+Schedule parse_schedule(std::string_view text, const Operator& op, const Machine& machine);
+
+// All reasons why this schedule cannot serve the operator on the machine; empty when it can.
+std::vector<std::string> legal(const Operator& op, const Schedule& schedule,
+                               const Machine& machine);
+
+// Same inputs give the same bits in every run, and the same bits as every other deterministic one.
+bool is_deterministic(const Schedule& schedule);
+
+struct Preset {
+  std::string_view name;
+  std::string_view stands_for;  // the systems that it represents
+  std::string_view source;      // paper or repository
+  std::string_view idea;        // one line
+  Schedule (*make)(const Operator& op, const Machine& machine);
+};
+std::span<const Preset> presets();
+const Preset& find_preset(std::string_view name);  // throws UsageError listing the names
+
+}  // namespace stretto

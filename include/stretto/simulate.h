@@ -1,0 +1,55 @@
+// Simulation: predicts when every instruction of a plan runs on a machine, by discrete events.
+// docs/simulation.md says what the model holds and what it leaves out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "stretto/lower.h"
+#include "stretto/machine.h"
+#include "stretto/plan.h"
+
+namespace stretto {
+
+struct Span {  // one instruction that took time
+  InstrRef where;
+  double start_us = 0, end_us = 0;
+};
+
+struct LaneUse {
+  uint32_t lane = 0;
+  double busy_us = 0;     // in tasks
+  double waiting_us = 0;  // in waits, boundaries, collectives not yet started everywhere
+};
+
+struct CriticalStep {  // one link of the critical path, last first
+  InstrRef where;
+  double start_us = 0, end_us = 0;
+  std::string why;       // "lane order", "signal slots.5", "link of rank 3", ...
+};
+
+struct Simulation {
+  double total_us = 0;             // until the last rank is done
+  double compute_us = 0;           // the GEMM of the slowest rank alone, on all SMs, no communication
+  double communication_us = 0;     // all movement and reduction of the slowest rank alone
+  double exposed_us = 0;           // total - compute: communication that nothing hides
+  double floor_us = 0;             // max(GEMM alone, least link bytes / link rate)
+  double efficiency = 0;           // floor / total
+  double compute_occupancy = 0;    // share of compute lanes' time spent in GEMM tiles
+  std::vector<LaneUse> lanes;
+  std::vector<Span> spans;
+  std::vector<CriticalStep> critical_path;
+};
+
+// Throws UsageError when the machine has too few ranks or SMs, or when the plan never ends
+// (stretto check explains why).
+Simulation simulate(const Plan& plan, const Machine& machine);
+
+// A terminal chart, `width` columns: one row per lane group of each shown rank.
+std::string draw_timeline(const Plan& plan, const Simulation& simulation, int width = 100,
+                          int max_ranks = 2);
+// Perfetto / Chrome trace-event JSON.
+std::string to_perfetto(const Plan& plan, const Simulation& simulation);
+
+}  // namespace stretto
