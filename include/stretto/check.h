@@ -13,13 +13,14 @@
 namespace stretto {
 
 // X(enumerator, text name, meaning)
-#define STRETTO_DIAGNOSTICS(X)                                                                    \
+#define STRETTO_DIAGNOSTICS(X)                                                                     \
   X(read_before_write, "read-before-write", "a read that is not ordered after the write it needs") \
   X(overwrite_unread, "overwrite-unread", "a write that is not ordered after a read of old data")  \
   X(unordered_writes, "unordered-writes", "two writes of one place without an order")              \
   X(never_written, "never-written", "a read of a place that nothing writes")                       \
   X(unwritten_output, "unwritten-output", "part of an output that no task writes")                 \
-  X(undelivered_output, "undelivered-output", "a remote write of an output that may come after the run") \
+  X(undelivered_output, "undelivered-output",                                                      \
+    "a remote write of an output that may come after the run")                                     \
   X(deadlock, "deadlock", "lanes that wait for each other")                                        \
   X(unreachable_threshold, "unreachable-threshold", "a wait for more than is ever notified")       \
   X(early_threshold, "early-threshold", "a wait that can pass before all it stands for")           \
@@ -37,12 +38,12 @@ std::string_view to_string(DiagnosticKind kind);
 
 struct Diagnostic {
   DiagnosticKind kind;
-  InstrRef where;                       // lane and position in it
-  std::optional<InstrRef> other;        // the second party, where there is one
-  int tile = -1;                        // of the task, or -1
-  std::string signal;                   // "slots.5@3", or empty
-  std::string message;                  // one sentence with rank, lane, instruction, tile, signal
-  std::string hint;                     // what would be right
+  InstrRef where;                 // lane and position in it
+  std::optional<InstrRef> other;  // the second party, where there is one
+  int tile = -1;                  // of the task, or -1
+  std::string signal;             // "slots.5@3", or empty
+  std::string message;            // one sentence with rank, lane, instruction, tile, signal
+  std::string hint;               // what would be right
 };
 
 struct CheckOptions {

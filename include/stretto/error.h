@@ -27,8 +27,8 @@ class InternalError : public std::logic_error {
 [[noreturn]] void fail_internal(const char* file, int line, const std::string& what);
 
 // States an invariant of our own code; user input is checked with UsageError instead.
-#define STRETTO_ASSERT(condition, what)                                 \
-  do {                                                                  \
+#define STRETTO_ASSERT(condition, what)                                   \
+  do {                                                                    \
     if (!(condition)) ::stretto::fail_internal(__FILE__, __LINE__, what); \
   } while (false)
 

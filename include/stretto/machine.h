@@ -11,7 +11,7 @@ namespace stretto {
 // A rate that depends on the size of the piece: piecewise linear in log(size), flat outside.
 struct RateCurve {
   struct Point {
-    double x;             // bytes, blocks, ... as the field says
+    double x;  // bytes, blocks, ... as the field says
     double gb_per_s;
   };
   std::vector<Point> points;  // ascending x, never empty
@@ -23,33 +23,33 @@ struct Machine {
   std::string description;
   int nodes = 1;
   int ranks_per_node = 8;
-  int sms = 132;              // streaming multiprocessors of a GPU
+  int sms = 132;  // streaming multiprocessors of a GPU
 
   // Compute
-  double gemm_tflops = 0;     // dense bf16/fp16 GEMM of all SMs, random data, large shapes
-  double fp32_tflops = 0;     // fp32 GEMM of all SMs
-  double tile_overhead_us = 0;   // prologue and epilogue of a tile that its successor cannot hide
-  double hbm_gb_per_s = 0;       // read + write
-  double block_hbm_gb_per_s = 0; // read + write rate of one block that copies or reduces
+  double gemm_tflops = 0;         // dense bf16/fp16 GEMM of all SMs, random data, large shapes
+  double fp32_tflops = 0;         // fp32 GEMM of all SMs
+  double tile_overhead_us = 0;    // prologue and epilogue of a tile that its successor cannot hide
+  double hbm_gb_per_s = 0;        // read + write
+  double block_hbm_gb_per_s = 0;  // read + write rate of one block that copies or reduces
 
   // Links, per GPU and direction
-  double link_gb_per_s = 0;          // one GPU's port inside the node
-  double network_gb_per_s = 0;       // one GPU's share of the network between nodes (0: one node)
+  double link_gb_per_s = 0;     // one GPU's port inside the node
+  double network_gb_per_s = 0;  // one GPU's share of the network between nodes (0: one node)
   double network_latency_us = 0;
-  RateCurve push_by_blocks;          // SM push, one pair, by number of blocks (x = blocks)
-  RateCurve copy_engine_by_bytes;    // copy engine push by bytes of one copy
+  RateCurve push_by_blocks;             // SM push, one pair, by number of blocks (x = blocks)
+  RateCurve copy_engine_by_bytes;       // copy engine push by bytes of one copy
   double copy_engine_all_gb_per_s = 0;  // port rate when every GPU's copy engine pushes at once
-  double epilogue_push_gb_per_s = 0; // one SM storing its output tile to a peer
-  RateCurve nccl_by_bytes;           // NCCL bus bandwidth by bytes out of a GPU
-  int nccl_sms = 0;                  // SMs that a running NCCL collective takes
+  double epilogue_push_gb_per_s = 0;    // one SM storing its output tile to a peer
+  RateCurve nccl_by_bytes;              // NCCL bus bandwidth by bytes out of a GPU
+  int nccl_sms = 0;                     // SMs that a running NCCL collective takes
 
   // Fixed costs
-  double signal_us = 0;       // a notify reaches its waiter in another GPU
-  double local_signal_us = 0; // the same inside a GPU
-  double release_us = 0;      // time a notify adds after data are in flight
-  double launch_us = 0;       // a kernel boundary inside a captured graph
-  double copy_launch_us = 0;  // one copy-engine operation
-  double nccl_launch_us = 0;  // one NCCL collective, beyond its bytes
+  double signal_us = 0;        // a notify reaches its waiter in another GPU
+  double local_signal_us = 0;  // the same inside a GPU
+  double release_us = 0;       // time a notify adds after data are in flight
+  double launch_us = 0;        // a kernel boundary inside a captured graph
+  double copy_launch_us = 0;   // one copy-engine operation
+  double nccl_launch_us = 0;   // one NCCL collective, beyond its bytes
 
   // Slowdown of running GEMM tiles while the GPU sends or receives
   double gemm_slowdown_sm_push = 1;      // movers are blocks or epilogues

@@ -18,9 +18,9 @@
 namespace stretto {
 
 // X(enumerator, text name, one-line description)
-#define STRETTO_OPERATORS(X)                                                     \
-  X(ag_gemm, "ag-gemm", "all-gather of A's rows, then GEMM: out[M, N/R]")        \
-  X(gemm_rs, "gemm-rs", "GEMM, then reduce-scatter by rows: out[ceil(M/R), N]")  \
+#define STRETTO_OPERATORS(X)                                                    \
+  X(ag_gemm, "ag-gemm", "all-gather of A's rows, then GEMM: out[M, N/R]")       \
+  X(gemm_rs, "gemm-rs", "GEMM, then reduce-scatter by rows: out[ceil(M/R), N]") \
   X(gemm_ar, "gemm-ar", "GEMM, then all-reduce: out[M, N] on every rank")
 
 enum class OpKind : uint8_t {

@@ -42,26 +42,26 @@ namespace stretto {
 inline constexpr int kPlanVersion = 1;
 
 // X(enumerator, text, meaning)
-#define STRETTO_BUFFER_ROLES(X)                                       \
-  X(input, "input", "written by the caller before each run")          \
-  X(output, "output", "read by the caller after each run")            \
-  X(local, "local", "this rank's own scratch memory")                 \
+#define STRETTO_BUFFER_ROLES(X)                              \
+  X(input, "input", "written by the caller before each run") \
+  X(output, "output", "read by the caller after each run")   \
+  X(local, "local", "this rank's own scratch memory")        \
   X(symmetric, "symmetric", "same shape on every rank, peers write it")
 
-#define STRETTO_LANE_KINDS(X)                                         \
-  X(compute, "compute", "a block of the GEMM kernel; takes an SM")    \
-  X(comm, "comm", "a communication block; takes an SM")               \
-  X(copy, "copy", "a copy-engine queue")                              \
+#define STRETTO_LANE_KINDS(X)                                      \
+  X(compute, "compute", "a block of the GEMM kernel; takes an SM") \
+  X(comm, "comm", "a communication block; takes an SM")            \
+  X(copy, "copy", "a copy-engine queue")                           \
   X(nccl, "nccl", "a stream of NCCL collectives")
 
-#define STRETTO_OPCODES(X)                                            \
-  X(wait, "wait", "acquire: block until a counter is reached")        \
-  X(notify, "notify", "release: add to a counter of some rank")       \
-  X(boundary, "boundary", "barrier among this rank's compute lanes")  \
-  X(gemm, "gemm", "one output tile")                                  \
-  X(reduce, "reduce", "fp32 sum in fixed order")                      \
-  X(copy, "copy", "move a region")                                    \
-  X(collective, "collective", "this rank's part of a collective")     \
+#define STRETTO_OPCODES(X)                                           \
+  X(wait, "wait", "acquire: block until a counter is reached")       \
+  X(notify, "notify", "release: add to a counter of some rank")      \
+  X(boundary, "boundary", "barrier among this rank's compute lanes") \
+  X(gemm, "gemm", "one output tile")                                 \
+  X(reduce, "reduce", "fp32 sum in fixed order")                     \
+  X(copy, "copy", "move a region")                                   \
+  X(collective, "collective", "this rank's part of a collective")    \
   X(deliver, "deliver", "hand an output region to the caller")
 
 // Collectives join all ranks: none finishes before all have started.
@@ -69,9 +69,9 @@ inline constexpr int kPlanVersion = 1;
 //   reduce_scatter  reads R * p regions grouped by owner; writes p: the sums of this rank's group.
 //   all_reduce      reads p regions, writes p.
 // Region i of one rank pairs with region i of the others; shapes in a pair agree (empty allowed).
-#define STRETTO_COLLECTIVES(X)                          \
-  X(all_gather, "all_gather", "concatenate")            \
-  X(reduce_scatter, "reduce_scatter", "sum, scatter")   \
+#define STRETTO_COLLECTIVES(X)                        \
+  X(all_gather, "all_gather", "concatenate")          \
+  X(reduce_scatter, "reduce_scatter", "sum, scatter") \
   X(all_reduce, "all_reduce", "sum, everywhere")
 
 #define STRETTO_ENUM(name, text, meaning) name,
@@ -90,9 +90,9 @@ struct Buffer {
   std::string name;
   DType dtype = DType::bf16;
   BufferRole role = BufferRole::local;
-  int32_t rows = 0, cols = 0;   // of every rank
-  int32_t sharded_rows = 0;     // > 0: rank r holds only min(rows, sharded_rows - r * rows) rows
-  uint8_t copies = 1;           // instances that runs alternate between
+  int32_t rows = 0, cols = 0;  // of every rank
+  int32_t sharded_rows = 0;    // > 0: rank r holds only min(rows, sharded_rows - r * rows) rows
+  uint8_t copies = 1;          // instances that runs alternate between
 
   int32_t rows_on(int rank) const;
   bool operator==(const Buffer&) const = default;
@@ -132,13 +132,13 @@ struct SignalRef {
 struct Instr {
   Opcode op = Opcode::wait;
   CollectiveKind collective = CollectiveKind::all_gather;
-  uint8_t lag = 0;              // wait: how many runs back
-  int32_t tile = -1;            // gemm, reduce, copy: number shown in text and diagnostics
-  int32_t id = 0;               // collective, boundary
-  SignalRef signal;             // wait, notify
-  uint16_t rank = 0;            // notify: whose counter
-  int64_t amount = 0;           // wait: threshold; notify: increment
-  uint32_t first_operand = 0;   // tasks: operands are reads, then writes
+  uint8_t lag = 0;             // wait: how many runs back
+  int32_t tile = -1;           // gemm, reduce, copy: number shown in text and diagnostics
+  int32_t id = 0;              // collective, boundary
+  SignalRef signal;            // wait, notify
+  uint16_t rank = 0;           // notify: whose counter
+  int64_t amount = 0;          // wait: threshold; notify: increment
+  uint32_t first_operand = 0;  // tasks: operands are reads, then writes
   uint16_t num_reads = 0, num_writes = 0;
 
   bool is_sync() const { return op == Opcode::wait || op == Opcode::notify; }
@@ -149,19 +149,19 @@ struct Instr {
 struct Lane {
   LaneKind kind = LaneKind::compute;
   uint16_t rank = 0;
-  uint16_t index = 0;           // among the lanes of its kind on its rank
+  uint16_t index = 0;  // among the lanes of its kind on its rank
   std::vector<Instr> instrs;
   bool operator==(const Lane&) const = default;
 };
 
 struct Plan {
   Operator op;
-  std::string schedule;         // canonical schedule text; informative
-  int sms = 0;                  // SMs of a GPU: block lanes of a rank that can be resident together
+  std::string schedule;  // canonical schedule text; informative
+  int sms = 0;           // SMs of a GPU: block lanes of a rank that can be resident together
   std::vector<Buffer> buffers;
   std::vector<SignalArray> signals;
-  std::vector<Lane> lanes;      // ordered by rank, kind, index
-  std::vector<Region> operands; // of all instructions
+  std::vector<Lane> lanes;       // ordered by rank, kind, index
+  std::vector<Region> operands;  // of all instructions
 
   int ranks() const { return op.ranks; }
   std::span<const Region> reads(const Instr& instr) const {

@@ -16,7 +16,7 @@
 namespace stretto {
 
 // X(enumerator, text, meaning)
-#define STRETTO_FILLS(X)                                                              \
+#define STRETTO_FILLS(X)                                                               \
   X(integers, "integers", "small integers: every sum is exact, results must be equal") \
   X(random, "random", "normal values: results must lie within an elementwise bound")
 

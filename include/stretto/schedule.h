@@ -15,40 +15,40 @@
 namespace stretto {
 
 // Each coordinate is one table X(enumerator, text, what it means).
-#define STRETTO_GRANULARITIES(X)                                                                \
-  X(whole, "whole", "the whole tensor is communicated at once")                                 \
-  X(chunk, "chunk", "each shard in `chunks` row blocks")                                        \
-  X(waves, "waves", "groups of tiles that run in consecutive waves of the SMs (`groups`)")      \
-  X(slice, "slice", "a block of tile rows, all columns, for one destination")                   \
+#define STRETTO_GRANULARITIES(X)                                                           \
+  X(whole, "whole", "the whole tensor is communicated at once")                            \
+  X(chunk, "chunk", "each shard in `chunks` row blocks")                                   \
+  X(waves, "waves", "groups of tiles that run in consecutive waves of the SMs (`groups`)") \
+  X(slice, "slice", "a block of tile rows, all columns, for one destination")              \
   X(tile, "tile", "one output tile (reductions) or one tile's stripe of input rows (all-gather)")
 
-#define STRETTO_ORDERS(X)                                                              \
-  X(plain, "plain", "row blocks in order, swizzled for L2")                            \
-  X(own_first, "own-first", "own shard first, then the next ranks' in turn")           \
-  X(arrival, "arrival", "in the order in which the movers deliver the input")          \
-  X(peer_staggered, "peer-staggered", "next rank's tiles first, own last")             \
+#define STRETTO_ORDERS(X)                                                     \
+  X(plain, "plain", "row blocks in order, swizzled for L2")                   \
+  X(own_first, "own-first", "own shard first, then the next ranks' in turn")  \
+  X(arrival, "arrival", "in the order in which the movers deliver the input") \
+  X(peer_staggered, "peer-staggered", "next rank's tiles first, own last")    \
   X(node_then_local, "node-then-local", "what crosses nodes first (reductions) or last (gather)")
 
-#define STRETTO_MOVERS(X)                                                    \
-  X(epilogue, "epilogue", "the computing block stores to the peer itself")   \
-  X(comm_blocks, "comm-blocks", "dedicated blocks push (`comm-sms`)")        \
-  X(copy_engine, "copy-engine", "copy engines push")                         \
+#define STRETTO_MOVERS(X)                                                  \
+  X(epilogue, "epilogue", "the computing block stores to the peer itself") \
+  X(comm_blocks, "comm-blocks", "dedicated blocks push (`comm-sms`)")      \
+  X(copy_engine, "copy-engine", "copy engines push")                       \
   X(nccl, "nccl", "NCCL collectives on a stream of their own")
 
-#define STRETTO_SYNCS(X)                                                       \
-  X(event, "event", "kernel boundaries and stream events")                     \
-  X(counter, "counter", "one counter for everything a consumer waits for")     \
+#define STRETTO_SYNCS(X)                                                   \
+  X(event, "event", "kernel boundaries and stream events")                 \
+  X(counter, "counter", "one counter for everything a consumer waits for") \
   X(flag, "flag", "one flag for each producing task")
 
-#define STRETTO_REDUCTIONS(X)                                                             \
-  X(none, "none", "nothing to reduce (all-gather)")                                       \
-  X(slots, "slots", "owner adds one slot per source in fp32, in rank order")              \
-  X(nccl, "nccl", "inside NCCL's collective")                                             \
-  X(one_shot, "one-shot", "every rank gets all partial sums and adds them itself")        \
+#define STRETTO_REDUCTIONS(X)                                                      \
+  X(none, "none", "nothing to reduce (all-gather)")                                \
+  X(slots, "slots", "owner adds one slot per source in fp32, in rank order")       \
+  X(nccl, "nccl", "inside NCCL's collective")                                      \
+  X(one_shot, "one-shot", "every rank gets all partial sums and adds them itself") \
   X(two_shot, "two-shot", "owner adds its slots in rank order and sends the sum to all")
 
-#define STRETTO_REUSES(X)                                                                   \
-  X(double_buffer, "double", "symmetric buffers alternate between two copies by epoch")     \
+#define STRETTO_REUSES(X)                                                               \
+  X(double_buffer, "double", "symmetric buffers alternate between two copies by epoch") \
   X(ack, "ack", "one copy; its readers acknowledge before the next epoch's writers start")
 
 #define STRETTO_ENUM(name, text, meaning) name,

@@ -26,17 +26,17 @@ struct LaneUse {
 struct CriticalStep {  // one link of the critical path, last first
   InstrRef where;
   double start_us = 0, end_us = 0;
-  std::string why;       // "lane order", "signal slots.5", "link of rank 3", ...
+  std::string why;  // "lane order", "signal slots.5", "link of rank 3", ...
 };
 
 struct Simulation {
-  double total_us = 0;             // until the last rank is done
-  double compute_us = 0;           // the GEMM of the slowest rank alone, on all SMs, no communication
-  double communication_us = 0;     // all movement and reduction of the slowest rank alone
-  double exposed_us = 0;           // total - compute: communication that nothing hides
-  double floor_us = 0;             // max(GEMM alone, least link bytes / link rate)
-  double efficiency = 0;           // floor / total
-  double compute_occupancy = 0;    // share of compute lanes' time spent in GEMM tiles
+  double total_us = 0;           // until the last rank is done
+  double compute_us = 0;         // the GEMM of the slowest rank alone, on all SMs, no communication
+  double communication_us = 0;   // all movement and reduction of the slowest rank alone
+  double exposed_us = 0;         // total - compute: communication that nothing hides
+  double floor_us = 0;           // max(GEMM alone, least link bytes / link rate)
+  double efficiency = 0;         // floor / total
+  double compute_occupancy = 0;  // share of compute lanes' time spent in GEMM tiles
   std::vector<LaneUse> lanes;
   std::vector<Span> spans;
   std::vector<CriticalStep> critical_path;

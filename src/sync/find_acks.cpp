@@ -1,0 +1,193 @@
+// What reuse across runs needs: who must hear from whom before it writes again.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "stretto/error.h"
+#include "sync/edges.h"
+#include "sync/timeline.h"
+
+namespace stretto {
+namespace {
+
+// In run e + lag, `writer` must come after `reader` of run e. Both are sync points: the reader's
+// release point and the writer's acquire point. Ranks differ, or stream order would settle it.
+struct Hazard {
+  uint32_t reader = 0, writer = 0;
+  uint8_t lag = 1;
+  auto operator<=>(const Hazard&) const = default;
+};
+
+class RepeatedRuns {
+ public:
+  RepeatedRuns(const Draft& draft, const std::vector<SyncEdge>& edges) : draft_(draft) {
+    starts_.assign(draft.program.size() + 1, 0);
+    for (const SyncEdge& edge : edges) {
+      releases_.push_back(edge.release);
+      ++starts_[edge.acquire + 1];
+    }
+    for (size_t i = 1; i < starts_.size(); ++i) starts_[i] += starts_[i - 1];
+  }
+
+  uint16_t rank_of(uint32_t at) const { return draft_.plan.lanes[draft_.program[at].lane].rank; }
+
+  std::span<const uint32_t> releases_for(uint32_t at) const {
+    return std::span(releases_).subspan(starts_[at], starts_[at + 1] - starts_[at]);
+  }
+
+  // A timeline of runs 0 .. last with the edges of each run and no acknowledgements.
+  Timeline unroll(int last) const {
+    Timeline timeline(draft_);
+    std::vector<Event> causes;
+    for (int run = 0; run <= last; ++run) {
+      timeline.run([&](uint32_t at) { return releases_for(at); },
+                   [&](uint32_t at) -> std::span<const Event> {
+                     causes.clear();
+                     for (uint32_t release : releases_for(at)) {
+                       causes.push_back(timeline.event(run, release));
+                     }
+                     return causes;
+                   });
+    }
+    return timeline;
+  }
+
+ private:
+  const Draft& draft_;
+  std::vector<uint32_t> releases_;
+  std::vector<size_t> starts_;
+};
+
+// Overwriting data that a peer reads: the dependences of one run, turned round.
+std::vector<Hazard> data_hazards(const Draft& draft, const std::vector<Dependence>& dependences,
+                                 const SyncPoints& points, const RepeatedRuns& runs) {
+  std::vector<Hazard> hazards;
+  for (const Dependence& d : dependences) {
+    if (runs.rank_of(d.before) == runs.rank_of(d.after)) continue;
+    hazards.push_back(
+        {points.release[d.after], points.acquire[d.before], draft.plan.buffers[d.buffer].copies});
+  }
+  std::sort(hazards.begin(), hazards.end());
+  hazards.erase(std::unique(hazards.begin(), hazards.end()), hazards.end());
+  return hazards;
+}
+
+// Counting too early: a notify of a later run that could pass a wait on a counter of several ranks
+// before the slower of them has counted. Within one rank stream order keeps runs apart.
+void add_signal_hazards(const Draft& draft, const std::vector<SignalGroup>& groups,
+                        const SyncPoints& points, const RepeatedRuns& runs,
+                        const Timeline& timeline, std::vector<Hazard>& hazards) {
+  const LaneClocks& clocks = timeline.clocks();
+  for (const SignalGroup& group : groups) {
+    const uint8_t lag = draft.plan.buffers[group.buffer].copies;
+    const bool one_rank = std::all_of(
+        group.releases.begin(), group.releases.end(),
+        [&](uint32_t r) { return runs.rank_of(r) == runs.rank_of(group.releases.front()); });
+    if (one_rank) continue;
+    for (uint32_t notifier : group.releases) {
+      if (runs.rank_of(notifier) == group.rank) continue;
+      const Event again = timeline.event(lag, notifier);
+      const bool after_all =
+          std::all_of(group.releases.begin(), group.releases.end(),
+                      [&](uint32_t r) { return clocks.precedes(timeline.event(0, r), again); });
+      if (after_all) continue;
+      for (uint32_t waiter : group.acquires) {
+        hazards.push_back({points.release[waiter], points.acquire[notifier], lag});
+      }
+    }
+  }
+}
+
+// The acknowledgements that settle the open hazards: from each reading rank to each writing rank,
+// after the last such read of every reading lane.
+std::map<std::pair<uint16_t, uint16_t>, Ack> ack_sources(const Draft& draft,
+                                                         const RepeatedRuns& runs,
+                                                         const std::vector<Hazard>& open) {
+  std::map<std::pair<uint16_t, uint16_t>, std::map<uint32_t, uint32_t>> last_reads;
+  std::map<std::pair<uint16_t, uint16_t>, Ack> acks;
+  for (const Hazard& hazard : open) {
+    const std::pair key{runs.rank_of(hazard.writer), runs.rank_of(hazard.reader)};
+    auto [ack, is_new] = acks.try_emplace(key, Ack{key.second, key.first, hazard.lag, {}, {}});
+    ack->second.lag = std::min(ack->second.lag, hazard.lag);
+    uint32_t& last =
+        last_reads[key].try_emplace(draft.program[hazard.reader].lane, hazard.reader).first->second;
+    if (draft.program[last].pos < draft.program[hazard.reader].pos) last = hazard.reader;
+  }
+  for (auto& [key, ack] : acks) {
+    for (const auto& [lane, read] : last_reads[key]) ack.releases.push_back(read);
+  }
+  return acks;
+}
+
+}  // namespace
+
+std::vector<Ack> find_acks(const Draft& draft, const std::vector<Dependence>& dependences,
+                           const SyncPoints& points, const std::vector<SyncEdge>& edges,
+                           const std::vector<SignalGroup>& groups) {
+  const RepeatedRuns runs(draft, edges);
+  std::vector<Hazard> hazards = data_hazards(draft, dependences, points, runs);
+  int last_run = 1;
+  for (const Buffer& buffer : draft.plan.buffers) last_run = std::max<int>(last_run, buffer.copies);
+  const Timeline plain = runs.unroll(last_run);
+  add_signal_hazards(draft, groups, points, runs, plain, hazards);
+  std::erase_if(hazards, [&](const Hazard& h) {
+    return plain.clocks().precedes(plain.event(0, h.reader), plain.event(h.lag, h.writer));
+  });
+
+  // The caller reads outputs after the run, which no acknowledgement inside a run can tell.
+  for (uint32_t at = 0; at < draft.program.size(); ++at) {
+    const Instr& instr = draft.plan.lanes[draft.program[at].lane].instrs[draft.program[at].pos];
+    for (const Region& region : instr.is_task() ? draft.plan.writes(instr) : std::span<Region>{}) {
+      STRETTO_ASSERT(region.rank == runs.rank_of(at) || region.empty() ||
+                         draft.plan.buffers[region.buffer].role != BufferRole::output ||
+                         plain.clocks().run_precedes(region.rank, 0, plain.event(1, at)),
+                     "a remote write of an output does not follow from its rank's work");
+    }
+  }
+  if (hazards.empty()) return {};
+
+  auto acks = ack_sources(draft, runs, hazards);
+  std::sort(hazards.begin(), hazards.end(),
+            [](const Hazard& a, const Hazard& b) { return a.writer < b.writer; });
+  std::map<std::pair<uint16_t, uint16_t>, std::set<uint32_t>> acquires;
+  Timeline timeline(draft);
+  std::vector<Event> causes;
+  for (int run = 0; run <= last_run; ++run) {
+    timeline.run(
+        [&](uint32_t at) { return runs.releases_for(at); },
+        [&](uint32_t at) -> std::span<const Event> {
+          causes.clear();
+          for (uint32_t release : runs.releases_for(at)) {
+            causes.push_back(timeline.event(run, release));
+          }
+          const LaneClocks& clocks = timeline.clocks();
+          const Event before = clocks.last(draft.program[at].lane);
+          auto known = [&](Event event) {
+            return clocks.precedes(event, before) ||
+                   std::any_of(causes.begin(), causes.end(),
+                               [&](Event cause) { return clocks.precedes(event, cause); });
+          };
+          auto hazard =
+              std::lower_bound(hazards.begin(), hazards.end(), at,
+                               [](const Hazard& h, uint32_t writer) { return h.writer < writer; });
+          for (; hazard != hazards.end() && hazard->writer == at; ++hazard) {
+            const std::pair key{runs.rank_of(hazard->writer), runs.rank_of(hazard->reader)};
+            const Ack& ack = acks.at(key);
+            if (run < ack.lag || known(timeline.event(run - ack.lag, hazard->reader))) continue;
+            for (uint32_t release : ack.releases) {
+              causes.push_back(timeline.event(run - ack.lag, release));
+            }
+            acquires[key].insert(at);
+          }
+          return causes;
+        });
+  }
+  std::vector<Ack> result;
+  for (auto& [key, ack] : acks) {
+    ack.acquires.assign(acquires[key].begin(), acquires[key].end());
+    if (!ack.acquires.empty()) result.push_back(std::move(ack));
+  }
+  return result;
+}
+
+}  // namespace stretto

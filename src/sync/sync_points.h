@@ -1,0 +1,21 @@
+// Where the waits and notifies of an instruction may stand.
+#pragma once
+
+#include <vector>
+
+#include "stretto/lower.h"
+
+namespace stretto {
+
+// By position in Draft::program. An acquire point is the instruction in front of which the wait
+// stands, a release point the one behind which the notify stands: the instruction itself, unless
+// the schedule synchronises by events. Then compute lanes wait and notify only between kernels: in
+// the rank's first compute lane, before the boundary that opens, and after the boundary that
+// closes, the kernel to which the instruction belongs.
+struct SyncPoints {
+  std::vector<uint32_t> acquire, release;
+};
+
+SyncPoints find_sync_points(const Draft& draft);
+
+}  // namespace stretto

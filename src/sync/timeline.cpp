@@ -1,0 +1,94 @@
+#include "sync/timeline.h"
+
+#include <deque>
+
+#include "stretto/error.h"
+
+namespace stretto {
+namespace {
+
+std::vector<uint16_t> ranks_of_lanes(const Plan& plan) {
+  std::vector<uint16_t> ranks;
+  for (const Lane& lane : plan.lanes) ranks.push_back(lane.rank);
+  return ranks;
+}
+
+// Lanes that meet: the compute lanes of a rank at a boundary, the nccl lanes of all ranks at a
+// collective.
+struct Meeting {
+  std::vector<uint32_t> lanes;
+  size_t arrived = 0;
+};
+
+}  // namespace
+
+Timeline::Timeline(const Draft& draft)
+    : draft_(draft), clocks_(ranks_of_lanes(draft.plan), draft.plan.ranks()) {
+  for (const Lane& lane : draft.plan.lanes) positions_.emplace_back(lane.instrs.size());
+  for (uint32_t at = 0; at < draft.program.size(); ++at) {
+    positions_[draft.program[at].lane][draft.program[at].pos] = at;
+  }
+}
+
+void Timeline::run(const std::function<std::span<const uint32_t>(uint32_t)>& needs,
+                   const std::function<std::span<const Event>(uint32_t)>& causes) {
+  const std::vector<Lane>& lanes = draft_.plan.lanes;
+  std::vector<Event>& events = events_.emplace_back(draft_.program.size());
+  std::vector<uint32_t> next(lanes.size(), 0);                        // position of each lane
+  std::vector<std::vector<uint32_t>> waiters(draft_.program.size());  // lanes, by what they need
+  Meeting collective;
+  std::vector<Meeting> boundary(static_cast<size_t>(draft_.plan.ranks()));
+  std::deque<uint32_t> ready;
+  size_t ended = 0;
+  for (uint32_t lane = 0; lane < lanes.size(); ++lane) {
+    if (lanes[lane].kind == LaneKind::nccl) collective.lanes.push_back(lane);
+    if (lanes[lane].kind == LaneKind::compute) boundary[lanes[lane].rank].lanes.push_back(lane);
+    ready.push_back(lane);
+  }
+  auto end = [&](uint32_t at) {
+    ++ended;
+    for (uint32_t lane : waiters[at]) ready.push_back(lane);
+    waiters[at].clear();
+  };
+  auto meet = [&](Meeting& meeting) {
+    if (++meeting.arrived < meeting.lanes.size()) return;
+    meeting.arrived = 0;
+    const std::vector<Event> joined = clocks_.join(meeting.lanes);
+    for (size_t i = 0; i < joined.size(); ++i) {
+      const uint32_t lane = meeting.lanes[i];
+      const uint32_t at = positions_[lane][next[lane]++];
+      events[at] = joined[i];
+      end(at);
+      ready.push_back(lane);
+    }
+  };
+  while (!ready.empty()) {
+    const uint32_t lane = ready.front();
+    ready.pop_front();
+    while (next[lane] < lanes[lane].instrs.size()) {
+      const uint32_t at = positions_[lane][next[lane]];
+      bool blocked = false;
+      for (uint32_t need : needs(at)) {
+        if (events[need].seq != 0) continue;
+        waiters[need].push_back(lane);
+        blocked = true;
+        break;
+      }
+      if (blocked) break;
+      const std::span<const Event> known = causes(at);
+      const Opcode op = lanes[lane].instrs[next[lane]].op;
+      if (op == Opcode::boundary || op == Opcode::collective) {
+        if (!known.empty()) clocks_.append(lane, known);
+        meet(op == Opcode::boundary ? boundary[lanes[lane].rank] : collective);
+        break;  // meet() makes the lane ready again, with all that met
+      }
+      events[at] = clocks_.append(lane, known);
+      ++next[lane];
+      end(at);
+    }
+  }
+  STRETTO_ASSERT(ended == draft_.program.size(), "lowered tasks wait for each other");
+  for (int rank = 0; rank < draft_.plan.ranks(); ++rank) clocks_.end_run(rank);
+}
+
+}  // namespace stretto

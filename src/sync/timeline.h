@@ -1,0 +1,37 @@
+// The happens-before history of a draft that runs several times, given what each instruction
+// waits for.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "stretto/lane_clocks.h"
+#include "stretto/lower.h"
+
+namespace stretto {
+
+class Timeline {
+ public:
+  explicit Timeline(const Draft& draft);
+
+  // Executes the next run on all ranks. Instruction `at` (a position in Draft::program) may start
+  // when all of needs(at) of this run have ended. Once they have, causes(at) names the events that
+  // are to be recorded as known to it; it sees the clocks as they are just before.
+  void run(const std::function<std::span<const uint32_t>(uint32_t at)>& needs,
+           const std::function<std::span<const Event>(uint32_t at)>& causes);
+
+  int runs() const { return static_cast<int>(events_.size()); }
+  Event event(int run, uint32_t at) const { return events_[static_cast<size_t>(run)][at]; }
+  const LaneClocks& clocks() const { return clocks_; }
+  // Program position of the instruction at `pos` of `lane`.
+  uint32_t position(uint32_t lane, uint32_t pos) const { return positions_[lane][pos]; }
+
+ private:
+  const Draft& draft_;
+  LaneClocks clocks_;
+  std::vector<std::vector<uint32_t>> positions_;
+  std::vector<std::vector<Event>> events_;  // by run and program position
+};
+
+}  // namespace stretto

@@ -1,0 +1,140 @@
+// LaneClocks against plain reachability in the event graph, on random histories.
+#include "stretto/lane_clocks.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+
+namespace stretto {
+namespace {
+
+// The same history as a graph whose edges are walked one by one.
+class PlainHistory {
+ public:
+  PlainHistory(std::vector<uint16_t> lane_rank, int ranks)
+      : lane_rank_(std::move(lane_rank)),
+        ranks_(ranks),
+        last_(lane_rank_.size(), -1),
+        run_start_(static_cast<size_t>(ranks), -1),
+        runs_(static_cast<size_t>(ranks), 0) {}
+
+  int append(uint32_t lane, const std::vector<int>& causes) {
+    int node = add(causes);
+    link(last_[lane] >= 0 ? last_[lane] : run_start_[lane_rank_[lane]], node);
+    last_[lane] = node;
+    return node;
+  }
+  std::vector<int> join(const std::vector<uint32_t>& lanes) {
+    const int barrier = add({});
+    for (uint32_t lane : lanes) {
+      link(last_[lane] >= 0 ? last_[lane] : run_start_[lane_rank_[lane]], barrier);
+    }
+    std::vector<int> nodes;
+    for (uint32_t lane : lanes) {
+      last_[lane] = add({barrier});
+      nodes.push_back(last_[lane]);
+    }
+    return nodes;
+  }
+  void end_run(int rank) {
+    const int end = add({});
+    link(run_start_[static_cast<size_t>(rank)], end);
+    for (size_t lane = 0; lane < lane_rank_.size(); ++lane) {
+      if (lane_rank_[lane] != rank) continue;
+      link(last_[lane], end);
+      last_[lane] = -1;
+    }
+    run_start_[static_cast<size_t>(rank)] = end;
+    ends_[{rank, runs_[static_cast<size_t>(rank)]++}] = end;
+  }
+  bool precedes(int before, int after) const {
+    return before == after || past_[after].count(before);
+  }
+  int end_of(int rank, uint32_t run) const {
+    auto at = ends_.find({rank, run});
+    return at == ends_.end() ? -1 : at->second;
+  }
+
+ private:
+  int add(const std::vector<int>& causes) {
+    past_.emplace_back();
+    const int node = static_cast<int>(past_.size()) - 1;
+    for (int cause : causes) link(cause, node);
+    return node;
+  }
+  void link(int from, int to) {
+    if (from < 0) return;
+    past_[to].insert(from);
+    past_[to].insert(past_[from].begin(), past_[from].end());
+  }
+  std::vector<uint16_t> lane_rank_;
+  int ranks_;
+  std::vector<int> last_, run_start_;
+  std::vector<uint32_t> runs_;
+  std::vector<std::set<int>> past_;
+  std::map<std::pair<int, uint32_t>, int> ends_;
+};
+
+class LaneClocksRandom : public testing::TestWithParam<int> {};
+
+TEST_P(LaneClocksRandom, AgreesWithReachability) {
+  std::mt19937 rng(static_cast<unsigned>(GetParam()));
+  auto pick = [&](int n) { return static_cast<int>(rng() % static_cast<unsigned>(n)); };
+  const int ranks = 1 + pick(4), lanes_per_rank = 1 + pick(4);
+  std::vector<uint16_t> lane_rank;
+  for (int r = 0; r < ranks; ++r)
+    lane_rank.insert(lane_rank.end(), static_cast<size_t>(lanes_per_rank),
+                     static_cast<uint16_t>(r));
+  LaneClocks clocks(lane_rank, ranks);
+  PlainHistory plain(lane_rank, ranks);
+  std::vector<std::pair<Event, int>> events;
+  std::vector<uint32_t> runs(static_cast<size_t>(ranks), 0);
+
+  for (int step = 0; step < 150; ++step) {
+    const int what = pick(20);
+    if (what == 0) {
+      const int rank = pick(ranks);
+      clocks.end_run(rank);
+      plain.end_run(rank);
+      ++runs[static_cast<size_t>(rank)];
+    } else if (what <= 2) {
+      std::vector<uint32_t> lanes;
+      for (uint32_t lane = 0; lane < lane_rank.size(); ++lane) {
+        if (pick(2)) lanes.push_back(lane);
+      }
+      auto joined = clocks.join(lanes);
+      auto nodes = plain.join(lanes);
+      for (size_t i = 0; i < lanes.size(); ++i) events.emplace_back(joined[i], nodes[i]);
+    } else {
+      std::vector<Event> causes;
+      std::vector<int> cause_nodes;
+      for (int c = pick(3); c > 0 && !events.empty(); --c) {
+        auto& [event, node] = events[static_cast<size_t>(pick(static_cast<int>(events.size())))];
+        causes.push_back(event);
+        cause_nodes.push_back(node);
+      }
+      const auto lane = static_cast<uint32_t>(pick(static_cast<int>(lane_rank.size())));
+      Event event = clocks.append(lane, causes);
+      events.emplace_back(event, plain.append(lane, cause_nodes));
+    }
+  }
+  for (const auto& [before, before_node] : events) {
+    for (const auto& [after, after_node] : events) {
+      EXPECT_EQ(clocks.precedes(before, after), plain.precedes(before_node, after_node))
+          << "seed " << GetParam();
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (uint32_t run = 0; run < runs[static_cast<size_t>(rank)]; ++run) {
+        EXPECT_EQ(clocks.run_precedes(rank, run, before),
+                  plain.precedes(plain.end_of(rank, run), before_node));
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, LaneClocksRandom, testing::Range(1, 120));
+
+}  // namespace
+}  // namespace stretto
