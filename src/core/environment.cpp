@@ -1,0 +1,27 @@
+#include "core/environment.h"
+
+#include <cstdlib>
+
+namespace stretto {
+
+std::span<const EnvironmentVariable> environment_variables() {
+  static constexpr EnvironmentVariable kVariables[] = {
+#define STRETTO_ROW(field, variable, meaning) {variable, meaning, &Environment::field},
+      STRETTO_ENVIRONMENT(STRETTO_ROW)
+#undef STRETTO_ROW
+  };
+  return kVariables;
+}
+
+const Environment& environment() {
+  static const Environment read_once = [] {
+    Environment found;
+    for (const EnvironmentVariable& row : environment_variables()) {
+      if (const char* value = std::getenv(row.variable.data())) found.*row.field = value;
+    }
+    return found;
+  }();
+  return read_once;
+}
+
+}  // namespace stretto

@@ -1,0 +1,31 @@
+// Environment variables: fields of one struct, declared once, read once.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace stretto {
+
+// X(field, variable, meaning)
+#define STRETTO_ENVIRONMENT(X)            \
+  X(machine_path, "STRETTO_MACHINE_PATH", \
+    "folders with machine files (*.json), colon separated, searched before the shipped ones")
+
+struct Environment {
+#define STRETTO_FIELD(field, variable, meaning) std::string field;
+  STRETTO_ENVIRONMENT(STRETTO_FIELD)
+#undef STRETTO_FIELD
+};
+
+// As the process found it at the first call; an unset variable is empty.
+const Environment& environment();
+
+struct EnvironmentVariable {
+  std::string_view variable;
+  std::string_view meaning;
+  std::string Environment::*field;
+};
+std::span<const EnvironmentVariable> environment_variables();
+
+}  // namespace stretto

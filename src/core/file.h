@@ -1,0 +1,18 @@
+// Whole files in and out, with errors that name the file and the system's reason.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace stretto {
+
+// Throws SystemError when the file cannot be read, UsageError when it holds more than `max_bytes`.
+std::string read_file(const std::string& path, size_t max_bytes);
+
+// Writes beside the target, flushes, then renames: the old content survives any failure, and a
+// reader never sees half of the new one. Devices and pipes (/dev/stdout) are written directly.
+// Throws SystemError.
+void write_file(const std::string& path, std::string_view content);
+
+}  // namespace stretto

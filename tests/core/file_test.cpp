@@ -1,0 +1,81 @@
+#include "core/file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "stretto/error.h"
+
+namespace stretto {
+namespace {
+
+namespace fs = std::filesystem;
+
+class File : public testing::Test {
+ protected:
+  File() {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::path(testing::TempDir()) / (std::string("stretto_file_") + info->name());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  ~File() override { fs::remove_all(folder_); }
+
+  std::string path(const char* name) const { return (folder_ / name).string(); }
+  long num_entries() const {
+    return std::distance(fs::directory_iterator(folder_), fs::directory_iterator());
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(File, ReadsBackWhatWasWritten) {
+  const std::string content("a\0b\n", 4);
+  write_file(path("x"), content);
+  EXPECT_EQ(read_file(path("x"), 4), content);
+  write_file(path("x"), "shorter");
+  EXPECT_EQ(read_file(path("x"), 100), "shorter");
+  EXPECT_EQ(num_entries(), 1) << "temporary files must not stay";
+}
+
+TEST_F(File, RefusesMoreThanTheLimit) {
+  write_file(path("x"), "12345");
+  EXPECT_THROW(read_file(path("x"), 4), UsageError);
+}
+
+TEST_F(File, NamesFileAndReason) {
+  try {
+    read_file(path("absent"), 10);
+    FAIL() << "must throw";
+  } catch (const SystemError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("absent"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("No such file"));
+  }
+  EXPECT_THROW(read_file(folder_.string(), 10), SystemError);
+  EXPECT_THROW(write_file(path("no/such/folder"), "x"), SystemError);
+}
+
+TEST_F(File, AFailedWriteKeepsTheOldContent) {
+  write_file(path("x"), "old");
+  fs::create_directories(path("x") + "." + std::to_string(::getpid()) + ".tmp/full");
+  EXPECT_THROW(write_file(path("x"), "new"), SystemError);
+  EXPECT_EQ(read_file(path("x"), 100), "old");
+}
+
+TEST_F(File, KeepsPermissionsAndLinks) {
+  write_file(path("x"), "old");
+  fs::permissions(path("x"), fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink(path("x"), path("link"));
+  write_file(path("link"), "new");
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+  EXPECT_EQ(read_file(path("x"), 100), "new");
+  EXPECT_EQ(fs::status(path("x")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+}
+
+TEST_F(File, WritesToDevices) { EXPECT_NO_THROW(write_file("/dev/null", "x")); }
+
+}  // namespace
+}  // namespace stretto

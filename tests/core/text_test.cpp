@@ -1,0 +1,47 @@
+#include "core/text.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+
+namespace stretto {
+namespace {
+
+TEST(IntFrom, ReadsTheWholeTextOrNothing) {
+  EXPECT_EQ(int_from("0"), 0);
+  EXPECT_EQ(int_from("-12"), -12);
+  EXPECT_EQ(int_from("9223372036854775807"), std::numeric_limits<int64_t>::max());
+  for (const char* bad : {"", "-", "1.5", "12a", " 1", "1 ", "+1", "0x10", "1e3"}) {
+    EXPECT_EQ(int_from(bad), std::nullopt) << bad;
+  }
+}
+
+TEST(IntFrom, RefusesOverflow) {
+  EXPECT_EQ(int_from("9223372036854775808"), std::nullopt);
+  EXPECT_EQ(int_from("-9223372036854775809"), std::nullopt);
+}
+
+TEST(Split, KeepsEmptyPieces) {
+  using Parts = std::vector<std::string_view>;
+  EXPECT_EQ(split("", ','), Parts{""});
+  EXPECT_EQ(split("a", ','), Parts{"a"});
+  EXPECT_EQ(split("a,,b,", ','), (Parts{"a", "", "b", ""}));
+}
+
+TEST(UnknownWord, SuggestsTheNearestAndListsAll) {
+  const std::string_view known[] = {"sequential", "tiles", "waves"};
+  EXPECT_EQ(unknown_word("preset", "tile", known),
+            "unknown preset 'tile' (did you mean 'tiles'?); known: sequential, tiles, waves");
+  EXPECT_EQ(unknown_word("preset", "xyzzy", known),
+            "unknown preset 'xyzzy'; known: sequential, tiles, waves");
+}
+
+TEST(Quote, CutsAndEscapesWhatComesFromOutside) {
+  EXPECT_EQ(quote("tiles"), "'tiles'");
+  EXPECT_EQ(quote(std::string("a\0\n\xff", 4)), "'a\\x00\\x0a\\xff'");
+  EXPECT_EQ(quote("abcdef", 3), "'abc...'");
+}
+
+}  // namespace
+}  // namespace stretto
