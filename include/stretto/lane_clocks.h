@@ -53,6 +53,7 @@ class LaneClocks {
   struct Clock {
     std::vector<uint16_t> runs;  // by rank: number of runs known to have ended
     std::vector<Entry> entries;  // ascending lane
+    uint32_t newest_run = 0;     // no entry is of a later run
   };
   // Clocks are shared: a lane's event has the clock of the lane's last change at or before it.
   struct Change {
@@ -62,8 +63,10 @@ class LaneClocks {
 
   uint32_t clock_index(Event event) const;
   uint32_t run_of(Event event) const;
+  bool has_ended(const Clock& clock, Event event) const;
   bool knows(const Clock& clock, Event event) const;
-  void learn(Clock& clock, Event event) const;
+  void drop_ended(Clock& clock) const;
+  static void learn_runs(Clock& into, const Clock& from);
   void merge(Clock& into, const Clock& from) const;
   void set_entry(Clock& clock, Event event) const;
 

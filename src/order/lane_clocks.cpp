@@ -13,7 +13,7 @@ LaneClocks::LaneClocks(std::vector<uint16_t> lane_rank, int ranks)
       changes_(lane_rank_.size(), {Change{0, 0}}),
       run_ends_(lane_rank_.size()),
       run_clocks_(static_cast<size_t>(ranks), {0}) {
-  clocks_.push_back(Clock{std::vector<uint16_t>(static_cast<size_t>(ranks), 0), {}});
+  clocks_.push_back(Clock{std::vector<uint16_t>(static_cast<size_t>(ranks), 0), {}, 0});
   for (uint32_t lane = 0; lane < lane_rank_.size(); ++lane) {
     STRETTO_ASSERT(lane_rank_[lane] < ranks, "lane of an unknown rank");
     rank_lanes_[lane_rank_[lane]].push_back(lane);
@@ -36,8 +36,13 @@ uint32_t LaneClocks::run_of(Event event) const {
   return static_cast<uint32_t>(run);
 }
 
+bool LaneClocks::has_ended(const Clock& clock, Event event) const {
+  const uint16_t runs = clock.runs[lane_rank_[event.lane]];
+  return runs > 0 && event.seq <= run_ends_[event.lane][runs - 1u];
+}
+
 bool LaneClocks::knows(const Clock& clock, Event event) const {
-  if (event.seq == 0 || run_of(event) < clock.runs[lane_rank_[event.lane]]) return true;
+  if (event.seq == 0 || has_ended(clock, event)) return true;
   auto at = std::lower_bound(clock.entries.begin(), clock.entries.end(), event.lane,
                              [](const Entry& e, uint32_t lane) { return e.lane < lane; });
   return at != clock.entries.end() && at->lane == event.lane && at->seq >= event.seq;
@@ -51,22 +56,31 @@ void LaneClocks::set_entry(Clock& clock, Event event) const {
   } else {
     clock.entries.insert(at, Entry{event.lane, event.seq});
   }
+  clock.newest_run = std::max(clock.newest_run, run_of(event));
 }
 
-void LaneClocks::merge(Clock& into, const Clock& from) const {
+void LaneClocks::drop_ended(Clock& clock) const {
+  std::erase_if(clock.entries, [&](const Entry& e) { return has_ended(clock, {e.lane, e.seq}); });
+}
+
+void LaneClocks::learn_runs(Clock& into, const Clock& from) {
   for (size_t rank = 0; rank < into.runs.size(); ++rank) {
     into.runs[rank] = std::max(into.runs[rank], from.runs[rank]);
   }
-  if (from.entries.empty()) return;
+}
+
+void LaneClocks::merge(Clock& into, const Clock& from) const {
+  learn_runs(into, from);
+  // Events of runs known to have ended need no entries of their own.
+  const uint32_t oldest = *std::min_element(into.runs.begin(), into.runs.end());
+  if (from.entries.empty() || from.newest_run < oldest) return;
+  into.newest_run = std::max(into.newest_run, from.newest_run);
   std::vector<Entry> merged;
   merged.reserve(into.entries.size() + from.entries.size());
   auto a = into.entries.begin();
   auto b = from.entries.begin();
   auto keep = [&](Entry entry) {
-    // Events of runs known to have ended need no entry of their own.
-    if (run_of({entry.lane, entry.seq}) >= into.runs[lane_rank_[entry.lane]]) {
-      merged.push_back(entry);
-    }
+    if (!has_ended(into, {entry.lane, entry.seq})) merged.push_back(entry);
   };
   while (a != into.entries.end() || b != from.entries.end()) {
     if (b == from.entries.end() || (a != into.entries.end() && a->lane < b->lane)) {
@@ -82,31 +96,34 @@ void LaneClocks::merge(Clock& into, const Clock& from) const {
   into.entries = std::move(merged);
 }
 
-void LaneClocks::learn(Clock& clock, Event event) const {
-  const uint32_t theirs = clock_index(event);
-  const uint16_t rank = lane_rank_[event.lane];
-  const uint32_t run = run_of(event);
-  // The clock with which a run starts is implied by knowing that the run before it has ended.
-  const bool implied = theirs == run_clocks_[rank][run] && clock.runs[rank] >= run;
-  if (!implied) merge(clock, clocks_[theirs]);
-  if (run >= clock.runs[rank]) set_entry(clock, event);
-}
-
 Event LaneClocks::append(uint32_t lane, std::span<const Event> causes) {
   const uint32_t seq = ++lane_events_[lane];
   const uint32_t before = changes_[lane].back().clock;
-  bool news = false;
+  const bool news = std::any_of(causes.begin(), causes.end(), [&](const Event& cause) {
+    return cause.lane != lane && !knows(clocks_[before], cause);
+  });
+  if (!news) return {lane, seq};
+
+  Clock clock = clocks_[before];
+  // Runs first: what they settle need not be merged entry by entry.
+  for (const Event& cause : causes) learn_runs(clock, clocks_[clock_index(cause)]);
+  if (clock.runs != clocks_[before].runs) drop_ended(clock);
+  std::vector<uint32_t> merged;
   for (const Event& cause : causes) {
-    news = news || (cause.lane != lane && !knows(clocks_[before], cause));
-  }
-  if (news) {
-    Clock clock = clocks_[before];
-    for (const Event& cause : causes) {
-      if (cause.lane != lane && !knows(clock, cause)) learn(clock, cause);
+    if (cause.lane == lane || knows(clock, cause)) continue;
+    const uint32_t theirs = clock_index(cause);
+    const uint16_t rank = lane_rank_[cause.lane];
+    const uint32_t run = run_of(cause);
+    // The clock with which a run starts is implied by knowing that the run before it has ended.
+    const bool implied = theirs == run_clocks_[rank][run] && clocks_[before].runs[rank] >= run;
+    if (!implied && std::find(merged.begin(), merged.end(), theirs) == merged.end()) {
+      merge(clock, clocks_[theirs]);
+      merged.push_back(theirs);
     }
-    changes_[lane].push_back({seq, static_cast<uint32_t>(clocks_.size())});
-    clocks_.push_back(std::move(clock));
+    set_entry(clock, cause);
   }
+  changes_[lane].push_back({seq, static_cast<uint32_t>(clocks_.size())});
+  clocks_.push_back(std::move(clock));
   return {lane, seq};
 }
 
@@ -146,9 +163,7 @@ void LaneClocks::end_run(int rank) {
     if (theirs != merged) merge(clock, clocks_[theirs]);
     merged = theirs;
   }
-  std::erase_if(clock.entries, [&](const Entry& e) {
-    return run_of({e.lane, e.seq}) < clock.runs[lane_rank_[e.lane]];
-  });
+  drop_ended(clock);
   const uint32_t index = static_cast<uint32_t>(clocks_.size());
   clocks_.push_back(std::move(clock));
   run_clocks_[r].push_back(index);

@@ -1,11 +1,14 @@
 #include "sync/timeline.h"
 
 #include <deque>
+#include <utility>
 
 #include "stretto/error.h"
 
 namespace stretto {
 namespace {
+
+constexpr uint32_t kNone = ~0u;
 
 std::vector<uint16_t> ranks_of_lanes(const Plan& plan) {
   std::vector<uint16_t> ranks;
@@ -34,8 +37,10 @@ void Timeline::run(const std::function<std::span<const uint32_t>(uint32_t)>& nee
                    const std::function<std::span<const Event>(uint32_t)>& causes) {
   const std::vector<Lane>& lanes = draft_.plan.lanes;
   std::vector<Event>& events = events_.emplace_back(draft_.program.size());
-  std::vector<uint32_t> next(lanes.size(), 0);                        // position of each lane
-  std::vector<std::vector<uint32_t>> waiters(draft_.program.size());  // lanes, by what they need
+  std::vector<uint32_t> next(lanes.size(), 0);  // position of each lane
+  // Blocked lanes, as a list for each instruction that they need.
+  std::vector<uint32_t> first_waiter(draft_.program.size(), kNone);
+  std::vector<uint32_t> next_waiter(lanes.size(), kNone);
   Meeting collective;
   std::vector<Meeting> boundary(static_cast<size_t>(draft_.plan.ranks()));
   std::deque<uint32_t> ready;
@@ -47,8 +52,9 @@ void Timeline::run(const std::function<std::span<const uint32_t>(uint32_t)>& nee
   }
   auto end = [&](uint32_t at) {
     ++ended;
-    for (uint32_t lane : waiters[at]) ready.push_back(lane);
-    waiters[at].clear();
+    for (uint32_t lane = first_waiter[at]; lane != kNone; lane = next_waiter[lane]) {
+      ready.push_back(lane);
+    }
   };
   auto meet = [&](Meeting& meeting) {
     if (++meeting.arrived < meeting.lanes.size()) return;
@@ -70,7 +76,7 @@ void Timeline::run(const std::function<std::span<const uint32_t>(uint32_t)>& nee
       bool blocked = false;
       for (uint32_t need : needs(at)) {
         if (events[need].seq != 0) continue;
-        waiters[need].push_back(lane);
+        next_waiter[lane] = std::exchange(first_waiter[need], lane);
         blocked = true;
         break;
       }
