@@ -51,10 +51,60 @@ bool write_all(int fd, std::string_view content) {
   return true;
 }
 
-void write_in_place(const std::string& path, std::string_view content) {
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (file.get() < 0 || !write_all(file.get(), content) || !file.close()) fail("write", path);
-}
+// New content that takes the place of a file when it is complete, or leaves no trace.
+class Replacement {
+ public:
+  explicit Replacement(const std::string& path)
+      : path_(path), target_(path), file_(open_beside(path)) {}
+  ~Replacement() {
+    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  }
+  Replacement(const Replacement&) = delete;
+  Replacement& operator=(const Replacement&) = delete;
+
+  void write(std::string_view content) {
+    if (!write_all(file_.get(), content)) fail("write", path_);
+  }
+
+  void commit() {
+    if (temporary_.empty()) {
+      if (!file_.close()) fail("write", path_);
+      return;
+    }
+    if (::fsync(file_.get()) != 0 || !file_.close() ||
+        ::rename(temporary_.c_str(), target_.c_str()) != 0) {
+      fail("write", path_);
+    }
+    temporary_.clear();
+  }
+
+ private:
+  int open_beside(const std::string& path) {
+    struct stat status {};
+    const bool exists = ::stat(path.c_str(), &status) == 0;
+    int fd = -1;
+    if (exists && !S_ISREG(status.st_mode)) {  // devices and pipes have no "beside"
+      fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    } else {
+      // Through links, so that a linked file is replaced where it lies and the link stays.
+      if (char* real = exists ? ::realpath(path.c_str(), nullptr) : nullptr) {
+        target_ = real;
+        std::free(real);
+      }
+      temporary_ = fmt::format("{}.{}.tmp", target_, ::getpid());
+      ::unlink(temporary_.c_str());  // what a killed process of the same number left behind
+      const mode_t mode = exists ? status.st_mode & 0777 : 0666;
+      fd = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    }
+    if (fd < 0) fail("write", path);
+    return fd;
+  }
+
+  std::string path_;
+  std::string target_;
+  std::string temporary_;  // empty: written in place, or already renamed
+  Descriptor file_;
+};
 
 }  // namespace
 
@@ -77,29 +127,11 @@ std::string read_file(const std::string& path, size_t max_bytes) {
 }
 
 void write_file(const std::string& path, std::string_view content) {
-  struct stat status {};
-  const bool exists = ::stat(path.c_str(), &status) == 0;
-  if (exists && !S_ISREG(status.st_mode)) return write_in_place(path, content);
-
-  // Through links, so that a linked file is replaced where it lies and the link stays.
-  std::string target = path;
-  if (char* real = exists ? ::realpath(path.c_str(), nullptr) : nullptr) {
-    target = real;
-    std::free(real);
-  }
-  const std::string temporary = fmt::format("{}.{}.tmp", target, ::getpid());
-  ::unlink(temporary.c_str());  // what a killed process of the same number left behind
-  const mode_t mode = exists ? status.st_mode & 0777 : 0666;
-  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
-  if (file.get() < 0) fail("write", path);
-  if (write_all(file.get(), content) && ::fsync(file.get()) == 0 && file.close() &&
-      ::rename(temporary.c_str(), target.c_str()) == 0) {
-    return;
-  }
-  const int error = errno;
-  ::unlink(temporary.c_str());
-  errno = error;
-  fail("write", path);
+  Replacement file(path);
+  file.write(content);
+  file.commit();
 }
+
+void check_writable(const std::string& path) { Replacement probe(path); }
 
 }  // namespace stretto

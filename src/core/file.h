@@ -15,4 +15,7 @@ std::string read_file(const std::string& path, size_t max_bytes);
 // Throws SystemError.
 void write_file(const std::string& path, std::string_view content);
 
+// Throws write_file's SystemError early, before the work whose result is to be written.
+void check_writable(const std::string& path);
+
 }  // namespace stretto

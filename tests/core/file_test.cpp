@@ -75,6 +75,16 @@ TEST_F(File, KeepsPermissionsAndLinks) {
   EXPECT_EQ(fs::status(path("x")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
 }
 
+TEST_F(File, TellsEarlyWhetherItCanBeWritten) {
+  write_file(path("x"), "old");
+  EXPECT_NO_THROW(check_writable(path("x")));
+  EXPECT_NO_THROW(check_writable(path("new")));
+  EXPECT_THROW(check_writable(path("no/such/folder")), SystemError);
+  EXPECT_THROW(check_writable(folder_.string()), SystemError);
+  EXPECT_EQ(read_file(path("x"), 100), "old");
+  EXPECT_EQ(num_entries(), 1) << "probing must leave no trace";
+}
+
 TEST_F(File, WritesToDevices) { EXPECT_NO_THROW(write_file("/dev/null", "x")); }
 
 }  // namespace
