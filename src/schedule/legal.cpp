@@ -1,0 +1,211 @@
+// What makes a schedule impossible. Each rule is a function; all of them always speak.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "schedule/plan_size.h"
+#include "stretto/schedule.h"
+
+namespace stretto {
+namespace {
+
+constexpr int kMaxChunks = 1024;
+constexpr int kMaxSwizzle = 1024;
+constexpr int kMaxGroups = 1024;
+constexpr int kMaxGroupWaves = 1 << 20;
+constexpr int kMinTile = 8, kMaxTile = 512, kTileStep = 8;
+
+struct Case {
+  const Operator& op;
+  const Schedule& schedule;
+  const Machine& machine;
+  std::vector<std::string> reasons;
+
+  template <typename... Args>
+  void refuse(fmt::format_string<Args...> format, Args&&... args) {
+    reasons.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+};
+
+void check_numbers(Case& c) {
+  const Schedule& s = c.schedule;
+  const auto check_tile = [&](std::string_view side, int size) {
+    if (size < kMinTile || size > kMaxTile || size % kTileStep != 0) {
+      c.refuse("a tile of {} {}; it must be a multiple of {} from {} to {}", size, side, kTileStep,
+               kMinTile, kMaxTile);
+    }
+  };
+  check_tile("rows", s.tile_m);
+  check_tile("columns", s.tile_n);
+  if (s.swizzle < 1 || s.swizzle > kMaxSwizzle) {
+    c.refuse("swizzle={}; it must be from 1 to {}", s.swizzle, kMaxSwizzle);
+  }
+  if (s.chunks < 1 || s.chunks > kMaxChunks) {
+    c.refuse("chunks={}; it must be from 1 to {}", s.chunks, kMaxChunks);
+  } else if (s.chunks > 1 && s.granularity != Granularity::chunk) {
+    c.refuse("chunks={} cuts nothing at granularity={}: take granularity=chunk or chunks=1",
+             s.chunks, to_string(s.granularity));
+  }
+  if (!s.groups.empty() && s.granularity != Granularity::waves) {
+    c.refuse("groups mean nothing at granularity={}: take granularity=waves or groups=auto",
+             to_string(s.granularity));
+  }
+  if (s.groups.size() > static_cast<size_t>(kMaxGroups)) {
+    c.refuse("{} wave groups; at most {} can be given", s.groups.size(), kMaxGroups);
+  }
+  for (const int waves : s.groups) {
+    if (waves >= 1 && waves <= kMaxGroupWaves) continue;
+    c.refuse("a group of {} waves; each must have from 1 to {}", waves, kMaxGroupWaves);
+    break;
+  }
+}
+
+void check_machine(Case& c) {
+  const Schedule& s = c.schedule;
+  const Machine& machine = c.machine;
+  if (c.op.ranks > machine.ranks()) {
+    c.refuse("{} ranks on {}, which has {}: take ranks={} or a larger machine", c.op.ranks,
+             machine.name, machine.ranks(), machine.ranks());
+  }
+  if (s.comm_sms < 0) c.refuse("comm-sms={}; it must be at least 0", s.comm_sms);
+  if (s.comm_sms >= machine.sms) {
+    c.refuse("comm-sms={} leaves no SM to compute on: {} has {}, take at most {}", s.comm_sms,
+             machine.name, machine.sms, machine.sms - 1);
+  }
+  if (s.mover == Mover::comm_blocks && s.comm_sms == 0) {
+    c.refuse("mover=comm-blocks without an SM to run on: take comm-sms=1 or more");
+  }
+  // A persistent GEMM that waits for NCCL must leave it room, or neither ever ends.
+  if (s.mover == Mover::nccl && s.sync != Sync::event && !c.op.reduces() &&
+      s.comm_sms < machine.nccl_sms) {
+    c.refuse(
+        "tiles wait for NCCL, which needs {} SMs of its own on {}: take comm-sms={} or sync=event",
+        machine.nccl_sms, machine.name, machine.nccl_sms);
+  }
+}
+
+void check_reduction(Case& c) {
+  const Schedule& s = c.schedule;
+  const auto refuse = [&](std::string_view right) {
+    c.refuse("reduction={} is not for {}: take {}", to_string(s.reduction), to_string(c.op.kind),
+             right);
+  };
+  const bool by_nccl = s.mover == Mover::nccl;
+  switch (c.op.kind) {
+    case OpKind::ag_gemm:
+      if (s.reduction != Reduction::none) refuse("reduction=none, there is nothing to add");
+      break;
+    case OpKind::gemm_rs:
+      if (s.reduction != Reduction::slots && s.reduction != Reduction::nccl) {
+        refuse(by_nccl ? "reduction=nccl" : "reduction=slots");
+      }
+      break;
+    case OpKind::gemm_ar:
+      if (s.reduction != Reduction::one_shot && s.reduction != Reduction::two_shot &&
+          s.reduction != Reduction::nccl) {
+        refuse(by_nccl ? "reduction=nccl" : "reduction=two-shot or one-shot");
+      }
+      break;
+  }
+  if (by_nccl && c.op.reduces() && s.reduction != Reduction::nccl) {
+    c.refuse("mover=nccl adds while it moves: take reduction=nccl instead of reduction={}",
+             to_string(s.reduction));
+  }
+  if (!by_nccl && s.reduction == Reduction::nccl) {
+    c.refuse("reduction=nccl needs mover=nccl instead of mover={}", to_string(s.mover));
+  }
+  if (s.partials != c.op.dtype && s.partials != DType::fp32) {
+    c.refuse("partials={} for {} inputs: take partials={}{}", to_string(s.partials),
+             to_string(c.op.dtype), to_string(c.op.dtype),
+             c.op.dtype == DType::fp32 ? "" : " or partials=fp32");
+  } else if (s.partials != c.op.dtype && (s.reduction == Reduction::nccl || !c.op.reduces())) {
+    c.refuse("partials={} has no effect where {}: take partials={}", to_string(s.partials),
+             c.op.reduces() ? "NCCL adds in the operator's type" : "nothing is added",
+             to_string(c.op.dtype));
+  }
+}
+
+void check_mover(Case& c) {
+  const Schedule& s = c.schedule;
+  if (s.mover == Mover::epilogue && !c.op.reduces()) {
+    c.refuse(
+        "mover=epilogue pushes a GEMM's output, but {} communicates its input: take "
+        "mover=comm-blocks or copy-engine",
+        to_string(c.op.kind));
+  }
+  if (s.mover == Mover::nccl &&
+      (s.granularity == Granularity::slice || s.granularity == Granularity::tile)) {
+    c.refuse("mover=nccl cannot start a collective for every {}: take granularity=waves or chunk",
+             to_string(s.granularity));
+  }
+  if (s.granularity == Granularity::waves && s.mover != Mover::nccl) {
+    c.refuse("granularity=waves reorders storage for collectives: take mover=nccl instead of {}",
+             to_string(s.mover));
+  }
+}
+
+void check_sync(Case& c) {
+  const Schedule& s = c.schedule;
+  if (s.sync == Sync::event && s.granularity != Granularity::whole &&
+      s.granularity != Granularity::chunk) {
+    c.refuse(
+        "sync=event ends the kernel for every {}: take sync=counter or flag, or granularity=chunk",
+        s.granularity == Granularity::waves ? "group" : to_string(s.granularity));
+  }
+}
+
+void check_order(Case& c) {
+  const Schedule& s = c.schedule;
+  const bool for_gather = s.order == Order::own_first || s.order == Order::arrival;
+  if (for_gather && c.op.reduces()) {
+    c.refuse("order={} follows gathered input: take order=peer-staggered for {}",
+             to_string(s.order), to_string(c.op.kind));
+  }
+  if (s.order == Order::peer_staggered && !c.op.reduces()) {
+    c.refuse("order=peer-staggered follows the owners of output: take order=own-first for {}",
+             to_string(c.op.kind));
+  }
+  if (s.order == Order::arrival && s.mover == Mover::nccl) {
+    c.refuse("order=arrival with mover=nccl, which delivers all ranks' rows together: take plain");
+  }
+  if (s.granularity == Granularity::waves && s.order != Order::plain) {
+    c.refuse("granularity=waves stores tiles in plain order: take order=plain instead of {}",
+             to_string(s.order));
+  }
+}
+
+void check_size(Case& c) {
+  const double size = estimate_instrs(c.op, c.schedule);
+  if (size <= kMaxPlanInstrs) return;
+  Schedule largest = c.schedule;
+  largest.tile_m = largest.tile_n = kMaxTile;
+  const double least = estimate_instrs(c.op, largest);
+  if (least <= kMaxPlanInstrs) {
+    c.refuse("about {:.3g} instructions, more than a plan's {:.3g}: take a larger tile, like {}",
+             size, kMaxPlanInstrs, suggest_tile(c.op, c.schedule, kMaxTile));
+  } else {
+    c.refuse(
+        "about {:.3g} instructions, more than a plan's {:.3g}: take fewer ranks or chunks, or "
+        "a smaller operator",
+        size, kMaxPlanInstrs);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> legal(const Operator& op, const Schedule& schedule,
+                               const Machine& machine) {
+  Case c{op, schedule, machine, problems(op)};
+  const bool op_good = c.reasons.empty();
+  check_numbers(c);
+  check_machine(c);
+  check_mover(c);
+  check_sync(c);
+  check_order(c);
+  check_reduction(c);
+  const bool tile_good = schedule.tile_m >= kMinTile && schedule.tile_n >= kMinTile;
+  if (op_good && tile_good) check_size(c);
+  return std::move(c.reasons);
+}
+
+}  // namespace stretto

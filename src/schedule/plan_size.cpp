@@ -1,0 +1,55 @@
+#include "schedule/plan_size.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace stretto {
+namespace {
+
+double pieces(int64_t size, int piece) {
+  return std::ceil(static_cast<double>(size) / static_cast<double>(piece));
+}
+
+}  // namespace
+
+double estimate_instrs(const Operator& op, const Schedule& schedule) {
+  const double ranks = op.ranks;
+  // Owners and chunks cut tile rows where they begin.
+  const double cuts = ranks * (schedule.granularity == Granularity::chunk ? schedule.chunks : 1);
+  const double tile_rows =
+      std::min(pieces(op.m, schedule.tile_m) + cuts, static_cast<double>(op.m));
+  const double tiles = tile_rows * pieces(op.local_n(), schedule.tile_n);
+  // Of every rank: its GEMM tiles, the collectives or copies of its shares, and barriers.
+  double per_rank = tiles + 2 * cuts + ranks;
+  if (op.ranks == 1) return per_rank;
+  if (op.reduces()) {
+    // A tile is notified once and waited for once by each rank that reduces it.
+    const double reducers = schedule.reduction == Reduction::one_shot ? ranks : 1;
+    per_rank += tiles * (2 * reducers + 1 + reducers / ranks);
+    if (schedule.mover == Mover::comm_blocks || schedule.mover == Mover::copy_engine) {
+      per_rank += tiles * 3 * reducers;
+    }
+  } else {
+    // A stripe is pushed in as many pieces as there are movers; each tells every peer.
+    const double movers = std::max(1, schedule.comm_sms);
+    const double stripes = tile_rows / ranks + 1;
+    per_rank += stripes * movers * (1 + ranks);
+    per_rank += tiles * (schedule.sync == Sync::flag ? movers : 1);
+  }
+  return ranks * per_rank;
+}
+
+std::string suggest_tile(const Operator& op, const Schedule& schedule, int most) {
+  Schedule larger = schedule;
+  while (estimate_instrs(op, larger) > kMaxPlanInstrs) {
+    int& side =
+        larger.tile_m <= larger.tile_n && larger.tile_m < most ? larger.tile_m : larger.tile_n;
+    if (side >= most) break;
+    side = std::min(most, 2 * side);
+  }
+  return fmt::format("{}x{}", larger.tile_m, larger.tile_n);
+}
+
+}  // namespace stretto

@@ -1,0 +1,134 @@
+// The presets: each stands for systems that others have built, on our kernels.
+#include <algorithm>
+#include <vector>
+
+#include "core/text.h"
+#include "schedule/default_tile.h"
+#include "stretto/error.h"
+#include "stretto/schedule.h"
+
+namespace stretto {
+namespace {
+
+// Eight movers or reducers saturate an NVLink port in large pieces; more only take SMs from tiles.
+constexpr int kCommSms = 8;
+
+Schedule finish(Schedule schedule, const Operator& op, const Machine& machine) {
+  schedule.partials = op.dtype;
+  schedule.comm_sms = std::clamp(schedule.comm_sms, 0, std::max(0, machine.sms - 1));
+  const TileShape tile = default_tile(op, machine.sms - schedule.comm_sms);
+  schedule.tile_m = tile.m;
+  schedule.tile_n = tile.n;
+  return schedule;
+}
+
+Schedule with_nccl(Granularity granularity, Sync sync, const Operator& op) {
+  Schedule schedule;
+  schedule.granularity = granularity;
+  schedule.order = Order::plain;
+  schedule.mover = Mover::nccl;
+  schedule.sync = sync;
+  schedule.reduction = op.reduces() ? Reduction::nccl : Reduction::none;
+  return schedule;
+}
+
+Reduction fixed_order(const Operator& op) {
+  switch (op.kind) {
+    case OpKind::ag_gemm:
+      return Reduction::none;
+    case OpKind::gemm_rs:
+      return Reduction::slots;
+    case OpKind::gemm_ar:
+      return Reduction::two_shot;
+  }
+  STRETTO_ASSERT(false, "operator kind out of range");
+}
+
+Order staggered(const Operator& op, const Machine& machine) {
+  if (machine.ranks_per_node > 0 && op.ranks > machine.ranks_per_node) {
+    return Order::node_then_local;  // the network is slower: it must be busy first (or read last)
+  }
+  return op.reduces() ? Order::peer_staggered : Order::own_first;
+}
+
+Schedule make_sequential(const Operator& op, const Machine& machine) {
+  return finish(with_nccl(Granularity::whole, Sync::event, op), op, machine);
+}
+
+Schedule make_two_chunk(const Operator& op, const Machine& machine) {
+  Schedule schedule = with_nccl(Granularity::chunk, Sync::event, op);
+  schedule.chunks = 2;
+  schedule.comm_sms = machine.nccl_sms;
+  return finish(schedule, op, machine);
+}
+
+Schedule make_decomposed(const Operator& op, const Machine& machine) {
+  Schedule schedule;
+  schedule.granularity = Granularity::chunk;
+  schedule.order = staggered(op, machine);
+  schedule.mover = Mover::copy_engine;
+  schedule.sync = Sync::event;
+  schedule.reduction = fixed_order(op);
+  return finish(schedule, op, machine);
+}
+
+Schedule make_waves(const Operator& op, const Machine& machine) {
+  Schedule schedule = with_nccl(Granularity::waves, Sync::counter, op);
+  schedule.comm_sms = machine.nccl_sms;
+  return finish(schedule, op, machine);
+}
+
+Schedule make_fused(Granularity granularity, Sync sync, const Operator& op,
+                    const Machine& machine) {
+  Schedule schedule;
+  schedule.granularity = granularity;
+  schedule.order = staggered(op, machine);
+  schedule.mover = op.reduces() ? Mover::epilogue : Mover::comm_blocks;
+  schedule.sync = sync;
+  schedule.reduction = fixed_order(op);
+  schedule.comm_sms = kCommSms;
+  return finish(schedule, op, machine);
+}
+
+Schedule make_tiles(const Operator& op, const Machine& machine) {
+  return make_fused(Granularity::tile, Sync::flag, op, machine);
+}
+
+Schedule make_slices(const Operator& op, const Machine& machine) {
+  return make_fused(Granularity::slice, Sync::counter, op, machine);
+}
+
+constexpr Preset kPresets[] = {
+    {"sequential", "cuBLAS, then NCCL (the library path)", "developer.nvidia.com/nccl",
+     "one GEMM and one collective, one after the other", make_sequential},
+    {"two-chunk", "the two-chunk split that frameworks offer; FlashOverlap's baseline",
+     "arXiv 2504.19519, section 2", "two half GEMMs, NCCL on the first while the second runs",
+     make_two_chunk},
+    {"decomposed", "AsyncTP, TransformerEngine's rings, CUTLASS distributed GEMM",
+     "pytorch/pytorch torch/distributed/_symmetric_memory; NVIDIA/TransformerEngine userbuffers; "
+     "NVIDIA/cutlass examples 65 and 82",
+     "one GEMM kernel a shard; copy engines move the shard beside the next one's", make_decomposed},
+    {"waves", "FlashOverlap", "arXiv 2504.19519; infinigence/FlashOverlap",
+     "one GEMM; NCCL sends each group of waves as its counter fills, from reordered storage",
+     make_waves},
+    {"tiles", "FLUX, Triton-distributed, TileLink, ParallelKittens",
+     "arXiv 2406.06858, 2504.19442, 2503.20313, 2511.13940",
+     "one GEMM whose tiles travel one by one, each behind its own flag", make_tiles},
+    {"slices", "fused computation-collective operations (SC'24)", "arXiv 2305.06942",
+     "one GEMM whose row blocks travel as they fill, remote ones first", make_slices},
+};
+
+}  // namespace
+
+std::span<const Preset> presets() { return kPresets; }
+
+const Preset& find_preset(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Preset& preset : kPresets) {
+    if (preset.name == name) return preset;
+    names.push_back(preset.name);
+  }
+  throw UsageError(unknown_word("preset", name, names));
+}
+
+}  // namespace stretto

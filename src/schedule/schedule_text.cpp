@@ -1,0 +1,201 @@
+// The text form of schedules: one table says how each coordinate prints and reads.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "core/text.h"
+#include "schedule/coordinates.h"
+#include "stretto/error.h"
+
+namespace stretto {
+namespace {
+
+// Longer than any schedule worth writing; bounds what a hostile text can cost.
+constexpr size_t kMaxTextLength = 8192;
+
+// Readers return what is wrong with the value, or an empty text.
+std::string read_int(std::string_view key, std::string_view value, int64_t least, int64_t most,
+                     int& out) {
+  const std::optional<int64_t> number = int_from(value);
+  if (!number || *number < least || *number > most) {
+    return fmt::format("{}={}: expected a whole number from {} to {}", key, quote(value), least,
+                       most);
+  }
+  out = static_cast<int>(*number);
+  return {};
+}
+
+// Legality says which of these make sense; here only what fits the field is asked for.
+constexpr int64_t kMaxNumber = 1'000'000'000;
+
+template <typename Enum, Enum Schedule::*kField>
+std::string read_enum(std::string_view key, std::string_view value, Schedule& schedule) {
+  const std::optional<Enum> found = value_of<Enum>(value);
+  if (!found) return unknown_word(key, value, names_of<Enum>());
+  schedule.*kField = *found;
+  return {};
+}
+template <typename Enum, Enum Schedule::*kField>
+std::string print_enum(const Schedule& schedule) {
+  return std::string(to_string(schedule.*kField));
+}
+
+template <int Schedule::*kField>
+std::string read_number(std::string_view key, std::string_view value, Schedule& schedule) {
+  return read_int(key, value, 0, kMaxNumber, schedule.*kField);
+}
+template <int Schedule::*kField>
+std::string print_number(const Schedule& schedule) {
+  return fmt::format("{}", schedule.*kField);
+}
+
+std::string read_tile(std::string_view key, std::string_view value, Schedule& schedule) {
+  const size_t cross = value.find('x');
+  int tile_m = 0, tile_n = 0;
+  if (cross == std::string_view::npos ||
+      !read_int(key, value.substr(0, cross), 0, kMaxNumber, tile_m).empty() ||
+      !read_int(key, value.substr(cross + 1), 0, kMaxNumber, tile_n).empty()) {
+    return fmt::format("{}={}: expected ROWSxCOLUMNS, like 128x256", key, quote(value));
+  }
+  schedule.tile_m = tile_m;
+  schedule.tile_n = tile_n;
+  return {};
+}
+std::string print_tile(const Schedule& schedule) {
+  return fmt::format("{}x{}", schedule.tile_m, schedule.tile_n);
+}
+
+std::string read_groups(std::string_view key, std::string_view value, Schedule& schedule) {
+  std::vector<int> groups;
+  if (value != "auto") {
+    for (std::string_view part : split(value, '+')) {
+      int waves = 0;
+      if (!read_int(key, part, 0, kMaxNumber, waves).empty()) {
+        return fmt::format("{}={}: expected auto, or wave counts like 1+2+4", key, quote(value));
+      }
+      groups.push_back(waves);
+    }
+  }
+  schedule.groups = std::move(groups);
+  return {};
+}
+std::string print_groups(const Schedule& schedule) {
+  if (schedule.groups.empty()) return "auto";
+  return fmt::format("{}", fmt::join(schedule.groups, "+"));
+}
+
+struct Coordinate {
+  std::string_view key;
+  std::string (*print)(const Schedule& schedule);
+  std::string (*read)(std::string_view key, std::string_view value, Schedule& schedule);
+};
+
+template <typename Enum, Enum Schedule::*kField>
+constexpr Coordinate choice(std::string_view key) {
+  return {key, print_enum<Enum, kField>, read_enum<Enum, kField>};
+}
+template <int Schedule::*kField>
+constexpr Coordinate number(std::string_view key) {
+  return {key, print_number<kField>, read_number<kField>};
+}
+
+constexpr Coordinate kCoordinates[] = {
+    choice<Granularity, &Schedule::granularity>("granularity"),
+    choice<Order, &Schedule::order>("order"),
+    choice<Mover, &Schedule::mover>("mover"),
+    choice<Sync, &Schedule::sync>("sync"),
+    choice<Reduction, &Schedule::reduction>("reduction"),
+    choice<Reuse, &Schedule::reuse>("reuse"),
+    choice<DType, &Schedule::partials>("partials"),
+    {"tile", print_tile, read_tile},
+    number<&Schedule::swizzle>("swizzle"),
+    number<&Schedule::chunks>("chunks"),
+    {"groups", print_groups, read_groups},
+    number<&Schedule::comm_sms>("comm-sms"),
+};
+constexpr size_t kNumCoordinates = std::size(kCoordinates);
+
+size_t find_coordinate(std::string_view key) {
+  size_t index = 0;
+  while (index < kNumCoordinates && kCoordinates[index].key != key) ++index;
+  return index;
+}
+
+std::string unknown_key(std::string_view part) {
+  std::array<std::string_view, kNumCoordinates> keys;
+  for (size_t i = 0; i < kNumCoordinates; ++i) keys[i] = kCoordinates[i].key;
+  if (part.empty()) return "an empty part between commas; expected key=value";
+  if (part.find('=') == std::string_view::npos) {
+    return fmt::format("{} is not of the form key=value", quote(part));
+  }
+  return unknown_word("coordinate", part.substr(0, part.find('=')), keys);
+}
+
+}  // namespace
+
+std::string to_string(const Schedule& schedule) {
+  std::string text;
+  for (const Coordinate& coordinate : kCoordinates) {
+    if (!text.empty()) text += ',';
+    text += coordinate.key;
+    text += '=';
+    text += coordinate.print(schedule);
+  }
+  return text;
+}
+
+Schedule parse_schedule(std::string_view text, const Operator& op, const Machine& machine) {
+  if (text.empty())
+    throw UsageError("an empty schedule; expected a preset's name or key=value,...");
+  if (text.size() > kMaxTextLength) {
+    throw UsageError(fmt::format("a schedule of {} characters; at most {} are read", text.size(),
+                                 kMaxTextLength));
+  }
+  const std::vector<std::string_view> parts = split(text, ',');
+  const bool from_preset = parts[0].find('=') == std::string_view::npos;
+  Schedule schedule;
+  std::vector<std::string> reasons;
+  if (from_preset) {
+    try {
+      schedule = find_preset(parts[0]).make(op, machine);
+    } catch (const UsageError& error) {
+      reasons.emplace_back(error.what());
+    }
+  }
+  std::array<bool, kNumCoordinates> seen{};
+  for (size_t i = from_preset ? 1 : 0; i < parts.size(); ++i) {
+    const size_t equals = parts[i].find('=');
+    const size_t index = equals == std::string_view::npos
+                             ? kNumCoordinates
+                             : find_coordinate(parts[i].substr(0, equals));
+    if (index == kNumCoordinates) {
+      reasons.push_back(unknown_key(parts[i]));
+      continue;
+    }
+    const Coordinate& coordinate = kCoordinates[index];
+    if (seen[index]) {
+      reasons.push_back(fmt::format("{} is given twice", coordinate.key));
+      continue;
+    }
+    seen[index] = true;
+    std::string reason = coordinate.read(coordinate.key, parts[i].substr(equals + 1), schedule);
+    if (!reason.empty()) reasons.push_back(std::move(reason));
+  }
+  if (!from_preset && !std::all_of(seen.begin(), seen.end(), [](bool given) { return given; })) {
+    std::vector<std::string> missing;
+    for (size_t i = 0; i < kNumCoordinates; ++i) {
+      if (!seen[i]) missing.push_back(fmt::format("{}=", kCoordinates[i].key));
+    }
+    reasons.push_back(fmt::format(
+        "{} missing: give every coordinate, or begin with a preset's name", join(missing, " ")));
+  }
+  if (!reasons.empty()) {
+    throw UsageError(fmt::format("schedule {}: {}", quote(text), join(reasons, "; ")));
+  }
+  return schedule;
+}
+
+}  // namespace stretto
