@@ -1,0 +1,27 @@
+// Structural faults of a plan's parts. The parser reports them at their line, validate() anywhere.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "stretto/plan.h"
+
+namespace stretto {
+
+inline constexpr size_t kMaxNameLength = 64;
+inline constexpr size_t kMaxScheduleLength = 8192;
+inline constexpr size_t kMaxOperands = 65535;  // of one kind of one task; what the fields hold
+
+// A letter, then letters, digits and underscores; at most kMaxNameLength.
+bool is_name(std::string_view text);
+// Printable, without ';' (a comment) and without blanks at its ends; may be empty.
+bool is_schedule_text(std::string_view text);
+
+// Each returns what is wrong as "expected ..., found ...", or an empty text.
+std::string fault_in(const Buffer& buffer);
+std::string fault_in(const SignalArray& signals);
+// `previous`: the lane before, or null.
+std::string fault_in(const Plan& plan, const Lane* previous, const Lane& lane);
+std::string fault_in(const Plan& plan, const Lane& lane, const Instr& instr);
+
+}  // namespace stretto

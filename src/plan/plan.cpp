@@ -1,0 +1,96 @@
+#include "stretto/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "stretto/error.h"
+
+namespace stretto {
+
+#define STRETTO_CASE(name, text, meaning) \
+  case Enum::name:                        \
+    return text;
+
+std::string_view to_string(BufferRole value) {
+  using Enum = BufferRole;
+  switch (value) { STRETTO_BUFFER_ROLES(STRETTO_CASE) }
+  STRETTO_ASSERT(false, "buffer role out of range");
+}
+
+std::string_view to_string(LaneKind value) {
+  using Enum = LaneKind;
+  switch (value) { STRETTO_LANE_KINDS(STRETTO_CASE) }
+  STRETTO_ASSERT(false, "lane kind out of range");
+}
+
+std::string_view to_string(Opcode value) {
+  using Enum = Opcode;
+  switch (value) { STRETTO_OPCODES(STRETTO_CASE) }
+  STRETTO_ASSERT(false, "opcode out of range");
+}
+
+std::string_view to_string(CollectiveKind value) {
+  using Enum = CollectiveKind;
+  switch (value) { STRETTO_COLLECTIVES(STRETTO_CASE) }
+  STRETTO_ASSERT(false, "collective kind out of range");
+}
+
+#undef STRETTO_CASE
+
+int32_t Buffer::rows_on(int rank) const {
+  if (sharded_rows <= 0) return rows;
+  const int64_t left = int64_t{sharded_rows} - int64_t{rank} * rows;
+  return static_cast<int32_t>(std::clamp<int64_t>(left, 0, rows));
+}
+
+std::optional<uint16_t> Plan::find_buffer(std::string_view name) const {
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (buffers[i].name == name) return static_cast<uint16_t>(i);
+  }
+  return std::nullopt;
+}
+
+size_t Plan::num_instrs() const {
+  size_t count = 0;
+  for (const Lane& lane : lanes) count += lane.instrs.size();
+  return count;
+}
+
+std::vector<Placed> placed_writes(const Plan& plan, const Instr& instr) {
+  const std::span<const Region> reads = plan.reads(instr);
+  int64_t task_rows = 0;
+  if (instr.op == Opcode::gemm) {
+    for (const Region& a : reads.first(reads.size() - 1)) task_rows += a.rows();
+  } else if (instr.op == Opcode::reduce || instr.op == Opcode::copy) {
+    task_rows = reads[0].rows();
+  }
+  std::vector<Placed> placed;
+  placed.reserve(instr.num_writes);
+  int64_t row = 0;
+  for (const Region& write : plan.writes(instr)) {
+    placed.push_back({write, static_cast<int32_t>(row)});
+    row += write.rows();
+    if (row >= task_rows) row = 0;
+  }
+  return placed;
+}
+
+std::string describe(const Lane& lane) {
+  return fmt::format("rank {} {} {}", lane.rank, to_string(lane.kind), lane.index);
+}
+
+std::string describe(const Plan& plan, const SignalRef& signal) {
+  if (signal.array >= plan.signals.size()) return fmt::format("signal array {}", signal.array);
+  return fmt::format("{}.{}", plan.signals[signal.array].name, signal.index);
+}
+
+std::string describe(const Plan& plan, const Region& region) {
+  const std::string name = region.buffer < plan.buffers.size()
+                               ? plan.buffers[region.buffer].name
+                               : fmt::format("buffer {}", region.buffer);
+  return fmt::format("{}@{}[{}:{},{}:{}]", name, region.rank, region.row0, region.row1, region.col0,
+                     region.col1);
+}
+
+}  // namespace stretto

@@ -1,0 +1,51 @@
+#include <fmt/format.h>
+
+#include <string_view>
+#include <unordered_set>
+
+#include "plan/faults.h"
+#include "stretto/error.h"
+
+namespace stretto {
+namespace {
+
+void require(bool good, const std::string& what) {
+  if (!good) throw UsageError(what);
+}
+
+template <typename Declarations>
+void check_declarations(const Declarations& declarations, std::string_view what) {
+  require(declarations.size() <= UINT16_MAX,
+          fmt::format("expected at most {} {}, found {}", UINT16_MAX, what, declarations.size()));
+  std::unordered_set<std::string_view> names;
+  for (const auto& declaration : declarations) {
+    const std::string fault = fault_in(declaration);
+    require(fault.empty(), fault);
+    require(names.insert(declaration.name).second,
+            fmt::format("expected {} of different names, found {} twice", what, declaration.name));
+  }
+}
+
+}  // namespace
+
+void validate(const Plan& plan) {
+  validate(plan.op);
+  require(is_schedule_text(plan.schedule), "expected a schedule of one printable line");
+  require(plan.sms >= 1, fmt::format("expected at least one SM, found {}", plan.sms));
+  check_declarations(plan.buffers, "buffers");
+  check_declarations(plan.signals, "signal arrays");
+  const Lane* previous = nullptr;
+  for (const Lane& lane : plan.lanes) {
+    const std::string lane_fault = fault_in(plan, previous, lane);
+    require(lane_fault.empty(), lane_fault);
+    previous = &lane;
+    for (size_t i = 0; i < lane.instrs.size(); ++i) {
+      const std::string fault = fault_in(plan, lane, lane.instrs[i]);
+      if (fault.empty()) continue;
+      throw UsageError(fmt::format("{} instruction {} ({}): {}", describe(lane), i,
+                                   to_string(lane.instrs[i].op), fault));
+    }
+  }
+}
+
+}  // namespace stretto
