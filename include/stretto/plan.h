@@ -193,6 +193,8 @@ std::string describe(const Plan& plan, const Region& region);
 
 // Exact text form; docs/plan-format.md is its grammar. parse(print(p)) prints the same.
 std::string print(const Plan& plan);
+// One instruction as its line in the text form, without indentation.
+std::string print(const Plan& plan, const Lane& lane, const Instr& instr);
 // Throws UsageError "FILE:LINE:COLUMN: expected ..., found ...".
 Plan parse_plan(std::string_view text, std::string_view file_name = "plan");
 

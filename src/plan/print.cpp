@@ -1,0 +1,128 @@
+// The text form of plans; docs/plan-format.md is its grammar, parse.cpp its inverse.
+#include <charconv>
+
+#include "stretto/error.h"
+#include "stretto/plan.h"
+
+namespace stretto {
+namespace {
+
+// Plans have hundreds of thousands of regions: everything is appended in place.
+class Printer {
+ public:
+  explicit Printer(const Plan& plan) : plan_(plan) {}
+
+  std::string take() { return std::move(out_); }
+
+  void plan() {
+    out_.reserve(256 + 40 * (plan_.num_instrs() + plan_.operands.size()));
+    text("stretto-plan ").number(kPlanVersion).text("\n");
+    text("operator ").text(to_string(plan_.op)).text("\n");
+    if (!plan_.schedule.empty()) text("schedule ").text(plan_.schedule).text("\n");
+    text("sms ").number(plan_.sms).text("\n");
+    for (const Buffer& b : plan_.buffers) buffer(b);
+    for (const SignalArray& s : plan_.signals) signals(s);
+    for (const Lane& l : plan_.lanes) lane(l);
+    text("end\n");
+  }
+
+  void instr(const Lane& lane, const Instr& instr) {
+    text(to_string(instr.op));
+    switch (instr.op) {
+      case Opcode::wait:
+        text(" ").signal(instr.signal).text(" >= ").number(instr.amount);
+        if (instr.lag > 0) text(" lag ").number(instr.lag);
+        return;
+      case Opcode::notify:
+        text(" ").signal(instr.signal);
+        text("@").number(instr.rank).text(" += ").number(instr.amount);
+        return;
+      case Opcode::boundary:
+        text(" ").number(instr.id);
+        return;
+      case Opcode::collective:
+        text(" ").text(to_string(instr.collective)).text(" ").number(instr.id);
+        break;
+      case Opcode::gemm:
+      case Opcode::reduce:
+      case Opcode::copy:
+        if (instr.tile >= 0) text(" #").number(instr.tile);
+        break;
+      case Opcode::deliver:
+        break;
+    }
+    for (const Region& read : plan_.reads(instr)) region(lane, read);
+    if (instr.op == Opcode::deliver) return;
+    text(" ->");
+    for (const Region& write : plan_.writes(instr)) region(lane, write);
+  }
+
+ private:
+  Printer& text(std::string_view text) {
+    out_.append(text);
+    return *this;
+  }
+
+  Printer& number(int64_t value) {
+    char digits[24];
+    const auto [end, error] = std::to_chars(digits, digits + sizeof digits, value);
+    out_.append(digits, end);
+    return *this;
+  }
+
+  Printer& signal(const SignalRef& ref) {
+    STRETTO_ASSERT(ref.array < plan_.signals.size(), "signal array out of range");
+    return text(plan_.signals[ref.array].name).text(".").number(ref.index);
+  }
+
+  void region(const Lane& lane, const Region& r) {
+    STRETTO_ASSERT(r.buffer < plan_.buffers.size(), "buffer out of range");
+    text(" ").text(plan_.buffers[r.buffer].name);
+    if (r.rank != lane.rank) text("@").number(r.rank);
+    text("[").number(r.row0).text(":").number(r.row1);
+    text(",").number(r.col0).text(":").number(r.col1).text("]");
+  }
+
+  void buffer(const Buffer& b) {
+    text("buffer ").text(b.name).text(" ").text(to_string(b.dtype)).text(" ");
+    number(b.rows).text("x").number(b.cols).text(" ").text(to_string(b.role));
+    if (b.sharded_rows > 0) text(" sharded=").number(b.sharded_rows);
+    if (b.copies != 1) text(" copies=").number(b.copies);
+    text("\n");
+  }
+
+  void signals(const SignalArray& s) {
+    text("signals ").text(s.name).text(" ").number(s.count);
+    if (s.copies != 1) text(" copies=").number(s.copies);
+    text("\n");
+  }
+
+  void lane(const Lane& l) {
+    text("\nlane ").number(l.rank).text(" ").text(to_string(l.kind)).text(" ");
+    number(l.index).text("\n");
+    for (const Instr& i : l.instrs) {
+      text("  ");
+      instr(l, i);
+      text("\n");
+    }
+  }
+
+  const Plan& plan_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string print(const Plan& plan) {
+  Printer printer(plan);
+  printer.plan();
+  return printer.take();
+}
+
+std::string print(const Plan& plan, const Lane& lane, const Instr& instr) {
+  Printer printer(plan);
+  printer.instr(lane, instr);
+  return printer.take();
+}
+
+}  // namespace stretto
