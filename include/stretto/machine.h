@@ -26,19 +26,22 @@ struct Machine {
   int sms = 132;  // streaming multiprocessors of a GPU
 
   // Compute
-  double gemm_tflops = 0;         // dense bf16/fp16 GEMM of all SMs, random data, large shapes
+  double gemm_tflops = 0;         // dense bf16/fp16 GEMM of all SMs on full tiles, random data
   double fp32_tflops = 0;         // fp32 GEMM of all SMs
-  double tile_overhead_us = 0;    // prologue and epilogue of a tile that its successor cannot hide
+  double tile_overhead_us = 0;    // what a tile costs beyond its MMAs: prologue and epilogue
   double hbm_gb_per_s = 0;        // read + write
   double block_hbm_gb_per_s = 0;  // read + write rate of one block that copies or reduces
 
   // Links, per GPU and direction
-  double link_gb_per_s = 0;     // one GPU's port inside the node
+  double link_gb_per_s = 0;     // one GPU's port inside the node, all GPUs sending at once
   double network_gb_per_s = 0;  // one GPU's share of the network between nodes (0: one node)
   double network_latency_us = 0;
-  RateCurve push_by_blocks;             // SM push, one pair, by number of blocks (x = blocks)
+  // SM push, GB/s out of a GPU by number of pushing blocks (x = blocks)
+  RateCurve push_by_blocks;             // one pair of GPUs alone
+  RateCurve push_all_by_blocks;         // all GPUs at once, each task to one peer
+  RateCurve push_multi_by_blocks;       // all GPUs at once, loaded once and stored to every peer
   RateCurve copy_engine_by_bytes;       // copy engine push by bytes of one copy
-  double copy_engine_all_gb_per_s = 0;  // port rate when every GPU's copy engine pushes at once
+  double copy_engine_all_gb_per_s = 0;  // out of a GPU when every GPU's copy engines push at once
   double epilogue_push_gb_per_s = 0;    // one SM storing its output tile to a peer
   RateCurve nccl_by_bytes;              // NCCL bus bandwidth by bytes out of a GPU
   int nccl_sms = 0;                     // SMs that a running NCCL collective takes
@@ -51,7 +54,8 @@ struct Machine {
   double copy_launch_us = 0;   // one copy-engine operation
   double nccl_launch_us = 0;   // one NCCL collective, beyond its bytes
 
-  // Slowdown of running GEMM tiles while the GPU sends or receives
+  // Slowdown of running GEMM tiles while the GPU's port is full in both directions; half of it
+  // when only one direction is
   double gemm_slowdown_sm_push = 1;      // movers are blocks or epilogues
   double gemm_slowdown_copy_engine = 1;  // movers are copy engines
 
@@ -65,8 +69,12 @@ struct Machine {
 // Names of the machine files that can be found, sorted.
 std::vector<std::string> machine_names();
 // By name, or by path when `name` holds a slash or ends in .json. Throws UsageError or SystemError.
+// Names are sought in the folders of STRETTO_MACHINE_PATH, then among the shipped files.
 Machine load_machine(std::string_view name);
-// The machine used when none is named: h200x8 with as many nodes as the ranks need.
+// From the text of a machine file; `file_name` is what errors call it. Throws UsageError naming the
+// file, the key and what would be right. docs/simulation.md describes the format.
+Machine load_machine_text(std::string_view text, std::string_view file_name = "machine");
+// The machine used when none is named: h200x8; beyond 8 ranks h200x16 with the nodes they need.
 Machine default_machine(int ranks);
 
 }  // namespace stretto

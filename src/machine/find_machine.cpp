@@ -1,0 +1,88 @@
+#include "machine/find_machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+
+#include "core/environment.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "machine/figures.h"
+#include "stretto/error.h"
+
+namespace stretto {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> folders() {
+  std::vector<fs::path> found;
+  for (std::string_view folder : split(environment().machine_path, ':')) {
+    if (!folder.empty()) found.emplace_back(folder);
+  }
+  found.emplace_back(STRETTO_MACHINES_DIR);
+  return found;
+}
+
+// A folder that cannot be read holds no machines.
+void add_names(const fs::path& folder, std::vector<std::string>& names) {
+  std::error_code ignored;
+  for (fs::directory_iterator it(folder, ignored), end; !ignored && it != end;
+       it.increment(ignored)) {
+    const fs::path& path = it->path();
+    if (path.extension() == ".json" && is_machine_name(path.stem().string())) {
+      names.push_back(path.stem().string());
+    }
+  }
+}
+
+}  // namespace
+
+bool is_machine_name(std::string_view name) {
+  if (name.empty() || name.size() > 64 || name.front() == '.') return false;
+  return std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '-' || c == '_' || c == '.';
+  });
+}
+
+std::string read_machine_file(std::string_view name) {
+  if (is_machine_name(name)) {
+    for (const fs::path& folder : folders()) {
+      const fs::path path = folder / fmt::format("{}.json", name);
+      std::error_code ignored;
+      if (fs::exists(path, ignored)) return read_file(path.string(), kMostMachineBytes);
+    }
+  }
+  const std::vector<std::string> names = machine_names();
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  throw UsageError(unknown_word("machine", name, known));
+}
+
+std::vector<std::string> machine_names() {
+  std::vector<std::string> names;
+  for (const fs::path& folder : folders()) add_names(folder, names);
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+Machine load_machine(std::string_view name) {
+  const bool is_path = name.find('/') != std::string_view::npos || name.ends_with(".json");
+  if (!is_path) return load_machine_text(read_machine_file(name), fmt::format("{}.json", name));
+  const std::string path(name);
+  return load_machine_text(read_file(path, kMostMachineBytes), path);
+}
+
+Machine default_machine(int ranks) {
+  Machine machine = load_machine(ranks <= 8 ? "h200x8" : "h200x16");
+  if (ranks > machine.ranks()) {
+    machine.nodes = (ranks + machine.ranks_per_node - 1) / machine.ranks_per_node;
+    machine.name = fmt::format("h200x{}", machine.ranks());
+    machine.description = fmt::format("{} nodes of 8 x H200, as h200x16", machine.nodes);
+  }
+  return machine;
+}
+
+}  // namespace stretto
