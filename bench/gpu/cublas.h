@@ -1,0 +1,29 @@
+// cuBLAS as the GEMM to compare with, found at run time.
+#pragma once
+
+#include <memory>
+
+#include "cuda/device.h"
+#include "cuda/tensor_map.h"
+
+namespace stretto::bench {
+
+class Cublas {
+ public:
+  // Throws SystemError when there is no cuBLAS. Uses the current GPU.
+  explicit Cublas(const cuda::Stream& stream);
+  ~Cublas();
+  Cublas(const Cublas&) = delete;
+  Cublas& operator=(const Cublas&) = delete;
+
+  // C = A * B^T with fp32 accumulation, as PyTorch calls it.
+  void multiply(const cuda::Matrix& a, const cuda::Matrix& b, const cuda::Matrix& c) const;
+
+ private:
+  struct Api;
+  std::unique_ptr<Api> api_;
+  void* handle_ = nullptr;
+  cuda::DeviceMemory workspace_;
+};
+
+}  // namespace stretto::bench

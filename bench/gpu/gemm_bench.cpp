@@ -1,0 +1,310 @@
+// The GEMM kernel alone against cuBLAS, in one run: each shape is verified, a list of
+// configurations is timed briefly, and the best are timed in turns with cuBLAS.
+//
+//   gemm_bench --out results.json [--shapes MxNxK,...] [--quick] [--compile-only ARCH]
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "core/text.h"
+#include "cublas.h"
+#include "cuda/gemm_kernel.h"
+#include "cuda/gemm_table.h"
+#include "cuda/nvrtc_api.h"
+#include "cuda/test_data.h"
+#include "stretto/error.h"
+
+namespace stretto::bench {
+namespace {
+
+using cuda::DeviceMemory;
+using cuda::Matrix;
+using device::GemmConfig;
+using device::OutputType;
+using device::Shared;
+
+constexpr int kLaunchesPerGraph = 10;
+
+struct Shape {
+  int64_t m, n, k;
+};
+
+// One rank's GEMM of every row of the baseline table, 8 ranks.
+std::vector<Shape> baseline_shapes() {
+  std::vector<Shape> shapes;
+  const Shape local[] = {{0, 7168, 8192},  {0, 6144, 12288}, {0, 3584, 4096}, {0, 1280, 8192},
+                         {0, 8192, 3584},  {0, 12288, 6144}, {0, 4096, 1792}, {0, 8192, 1024}};
+  for (const Shape& shape : local) {
+    for (const int64_t m : {512, 1024, 2048, 4096, 8192}) shapes.push_back({m, shape.n, shape.k});
+  }
+  return shapes;
+}
+
+struct Candidate {
+  GemmConfig config;
+  int band;
+};
+
+std::vector<GemmConfig> configs() {
+  std::vector<GemmConfig> all;
+  const auto add = [&](int m, int n, int stages, int consumers, Shared shared, bool overlap = true) {
+    all.push_back({m, n, stages, consumers, shared, true, OutputType::bf16, overlap});
+  };
+  for (const Shared shared : {Shared::b, Shared::a, Shared::none}) {
+    add(128, 256, 4, 2, shared);
+    add(128, 224, 4, 2, shared);
+    add(128, 192, 4, 2, shared);
+    add(128, 160, 5, 2, shared);
+    add(128, 128, 6, 2, shared);
+    add(256, 128, 4, 2, shared);
+    add(64, 256, 5, 1, shared);
+  }
+  add(128, 256, 4, 2, Shared::b, false);
+  return all;
+}
+
+std::vector<Candidate> candidates(bool quick) {
+  std::vector<Candidate> all;
+  for (const GemmConfig& config : configs()) {
+    if (quick) {
+      all.push_back({config, 8});
+    } else {
+      for (const int band : {4, 8, 16}) all.push_back({config, band});
+    }
+  }
+  return all;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+struct Buffers {
+  DeviceMemory a, b, c, reference;
+  Buffers(size_t a_bytes, size_t b_bytes, size_t c_elements)
+      : a(a_bytes), b(b_bytes), c(c_elements * 4), reference(c_elements * 4) {}
+};
+
+class Bench {
+ public:
+  explicit Bench(bool quick)
+      : device_(0), data_(device_, compiler_), cublas_(stream_), quick_(quick) {}
+
+  std::string machine() const { return device_.name(); }
+
+  nlohmann::json run(const Shape& shape) {
+    const auto& [m, n, k] = shape;
+    Buffers buffers(static_cast<size_t>(m * k * 2), static_cast<size_t>(n * k * 2),
+                    static_cast<size_t>(m * n));
+    const Matrix a{buffers.a.address(), m, k, k, DType::bf16};
+    const Matrix b{buffers.b.address(), n, k, k, DType::bf16};
+    const Matrix c{buffers.c.address(), m, n, n, DType::bf16};
+    const Matrix reference{buffers.reference.address(), m, n, n, DType::fp32};
+    data_.fill(stream_, a.address, m * k, DType::bf16, device::Fill::normal, 1);
+    data_.fill(stream_, b.address, n * k, DType::bf16, device::Fill::normal, 2);
+    cublas_.multiply(a, b, reference);
+
+    // A first look at every candidate.
+    struct Timed {
+      Candidate candidate;
+      double time_us, error;
+    };
+    std::vector<Timed> timed;
+    nlohmann::json tried = nlohmann::json::array();
+    for (const Candidate& candidate : candidates(quick_)) {
+      const cuda::GemmKernel& kernel = kernel_of(candidate.config);
+      const cuda::DeviceGemmTable table(
+          cuda::dense_table(a, b, c, candidate.config, device_.num_sms(), candidate.band));
+      const auto launch = [&] { kernel.launch(stream_, table.num_blocks(), table.params()); };
+      cuda::check(cuda::driver().fill_bytes(c.address, 0xff, static_cast<size_t>(m * n * 2),
+                                            stream_.handle()),
+                  "poison the output");
+      launch();
+      const double error = cuda::relative_error(
+          data_.compare(stream_, c.address, DType::bf16, reference.address, m * n));
+      const cuda::Graph graph(stream_, [&] {
+        for (int i = 0; i < kLaunchesPerGraph; ++i) launch();
+      });
+      std::vector<double> times;
+      for (int i = 0; i < 3; ++i) times.push_back(time_us([&] { graph.launch(stream_); }));
+      timed.push_back({candidate, median(times), error});
+      tried.push_back({{"config", cuda::describe(candidate.config)},
+                       {"band", candidate.band},
+                       {"time_us", median(times)},
+                       {"error", error}});
+    }
+    std::sort(timed.begin(), timed.end(),
+              [](const Timed& x, const Timed& y) { return x.time_us < y.time_us; });
+
+    // The best in turns with cuBLAS.
+    const cuda::Graph baseline(stream_, [&] {
+      for (int i = 0; i < kLaunchesPerGraph; ++i) cublas_.multiply(a, b, c);
+    });
+    const Timed& best = timed.front();
+    const cuda::DeviceGemmTable table(
+        cuda::dense_table(a, b, c, best.candidate.config, device_.num_sms(), best.candidate.band));
+    const cuda::GemmKernel& kernel = kernel_of(best.candidate.config);
+    const cuda::Graph ours(stream_, [&] {
+      for (int i = 0; i < kLaunchesPerGraph; ++i) {
+        kernel.launch(stream_, table.num_blocks(), table.params());
+      }
+    });
+    std::vector<double> our_times, baseline_times;
+    for (int i = 0; i < (quick_ ? 7 : 15); ++i) {
+      baseline_times.push_back(time_us([&] { baseline.launch(stream_); }));
+      our_times.push_back(time_us([&] { ours.launch(stream_); }));
+    }
+    double worst_error = 0;
+    for (const Timed& one : timed) worst_error = std::max(worst_error, one.error);
+    const double our_us = median(our_times), baseline_us = median(baseline_times);
+    const auto [low, high] = std::minmax_element(our_times.begin(), our_times.end());
+    std::string table_of_others;
+    for (size_t i = 1; i < std::min<size_t>(4, timed.size()); ++i) {
+      table_of_others += fmt::format("  [{} /{} {:.1f}]", short_name(timed[i].candidate.config),
+                                     timed[i].candidate.band, timed[i].time_us);
+    }
+    fmt::print("{:5} {:5} {:5}  cublas {:7.1f}  ours {:7.1f}  {:.3f}  {:4.0f} TF  err {:.1e}  {} /{}{}\n",
+               m, n, k, baseline_us, our_us, baseline_us / our_us,
+               2e-6 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) /
+                   our_us,
+               worst_error, short_name(best.candidate.config), best.candidate.band,
+               table_of_others);
+    std::fflush(stdout);
+    return {{"m", m},
+            {"n", n},
+            {"k", k},
+            {"dtype", "bf16"},
+            {"config", cuda::describe(best.candidate.config)},
+            {"band", best.candidate.band},
+            {"time_us", our_us},
+            {"low_us", *low},
+            {"high_us", *high},
+            {"cublas_us", baseline_us},
+            {"ratio", baseline_us / our_us},
+            {"worst_error", worst_error},
+            {"tried", tried}};
+  }
+
+ private:
+  static std::string short_name(const GemmConfig& config) {
+    static const char* const kShared[] = {"-", "a", "b"};
+    return fmt::format("{}x{}{}{}", config.tile_m, config.tile_n,
+                       kShared[static_cast<int>(config.shared)], config.overlap_store ? "" : "!");
+  }
+
+  const cuda::GemmKernel& kernel_of(const GemmConfig& config) {
+    auto& slot = kernels_[cuda::describe(config)];
+    if (!slot) slot = std::make_unique<cuda::GemmKernel>(device_, compiler_, config);
+    return *slot;
+  }
+
+  template <typename Launch>
+  double time_us(Launch launch) {
+    start_.record(stream_);
+    launch();
+    stop_.record(stream_);
+    stream_.synchronize();
+    return stop_.elapsed_us_since(start_) / kLaunchesPerGraph;
+  }
+
+  cuda::Device device_;
+  cuda::Compiler compiler_;
+  cuda::Stream stream_;
+  cuda::TestData data_;
+  Cublas cublas_;
+  cuda::Event start_, stop_;
+  std::map<std::string, std::unique_ptr<cuda::GemmKernel>> kernels_;
+  bool quick_;
+};
+
+Shape shape_from(const std::string& text) {
+  std::vector<int64_t> sizes;
+  for (const std::string_view part : split(text, 'x')) {
+    const auto value = int_from(part);
+    if (!value || *value < 1) throw UsageError("a shape is MxNxK, not '" + text + "'");
+    sizes.push_back(*value);
+  }
+  if (sizes.size() != 3) throw UsageError("a shape is MxNxK, not '" + text + "'");
+  return {sizes[0], sizes[1], sizes[2]};
+}
+
+void compile_all(const std::string& arch) {
+  const cuda::Compiler compiler;
+  for (const GemmConfig& config : configs()) {
+    const cuda::CompiledKernel kernel = compiler.compile(cuda::gemm_source(config), arch);
+    fmt::print("{:60} {:5.0f} ms, {} bytes spilled{}\n", cuda::describe(config), kernel.compile_ms,
+               cuda::spilled_bytes(kernel.log), kernel.cached ? ", cached" : "");
+  }
+}
+
+int main_checked(int argc, char** argv) {
+  CLI::App app("The GEMM kernel alone against cuBLAS");
+  std::string out, commit, date, arch;
+  std::vector<std::string> texts;
+  bool quick = false;
+  app.add_option("--out", out, "JSON file for the results");
+  app.add_option("--shapes", texts, "MxNxK, of one GPU; default: the baseline table's")->delimiter(',');
+  app.add_option("--commit", commit, "recorded with the results");
+  app.add_option("--date", date, "recorded with the results");
+  app.add_option("--compile-only", arch, "fill the kernel cache for this architecture and stop");
+  app.add_flag("--quick", quick, "fewer candidates and rounds");
+  CLI11_PARSE(app, argc, argv);
+  if (!arch.empty()) {
+    compile_all(arch);
+    return 0;
+  }
+  std::vector<Shape> shapes;
+  for (const std::string& text : texts) shapes.push_back(shape_from(text));
+  if (shapes.empty()) shapes = baseline_shapes();
+
+  Bench bench(quick);
+  nlohmann::json rows = nlohmann::json::array();
+  double log_large = 0, log_small = 0, worst = 1e9;
+  int num_large = 0, num_small = 0;
+  for (const Shape& shape : shapes) {
+    rows.push_back(bench.run(shape));
+    const double ratio = rows.back()["ratio"];
+    (shape.m >= 2048 ? log_large : log_small) += std::log(ratio);
+    ++(shape.m >= 2048 ? num_large : num_small);
+    if (shape.m >= 2048) worst = std::min(worst, ratio);
+  }
+  fmt::print("geometric mean of cublas / ours: M >= 2048 {:.3f} (worst {:.3f}), smaller {:.3f}\n",
+             std::exp(log_large / std::max(1, num_large)), worst,
+             std::exp(log_small / std::max(1, num_small)));
+  if (!out.empty()) {
+    std::ofstream(out) << nlohmann::json{{"benchmark", "gemm"},
+                                         {"machine", bench.machine()},
+                                         {"commit", commit},
+                                         {"date", date},
+                                         {"compiler", cuda::compiler_version()},
+                                         {"launches_per_graph", kLaunchesPerGraph},
+                                         {"data", "standard normal"},
+                                         {"rows", rows}}
+                              .dump(1)
+                       << "\n";
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace stretto::bench
+
+int main(int argc, char** argv) {
+  try {
+    return stretto::bench::main_checked(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "gemm_bench: {}\n", error.what());
+    return 3;
+  }
+}

@@ -1,0 +1,389 @@
+// The GEMM kernel of Hopper: persistent, warp-specialised, driven by a task table (gemm_task.h).
+//
+//   load warp    waits for a task's signals, then feeds stages of A and B by TMA (multicast in pairs)
+//   consumers    warpgroups; multiply stages with wgmma, hand finished tiles over in chunks
+//   store warp   sends chunks to every destination by TMA, then makes the task's notifies
+//
+// The load warp runs ahead into the next task while consumers finish one. With overlap_store a
+// consumer keeps a finished tile rounded in registers and hands it over behind the first
+// multiplications of its next task, so the tensor cores do not pause for the epilogue.
+#pragma once
+
+#include "stretto/device/gemm_task.h"
+#include "stretto/device/ptx_barrier.h"
+#include "stretto/device/ptx_tma.h"
+#include "stretto/device/ptx_wgmma.h"
+
+namespace stretto::device {
+
+// Places in a ring and the parity of its barriers' current phase.
+struct RingPosition {
+  uint32 slot = 0, parity = 0;
+  template <uint32 kSlots>
+  STRETTO_DEVICE void advance() {
+    if (++slot == kSlots) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// Shared-memory addresses of one block.
+template <GemmConfig kConfig>
+struct GemmShared {
+  static constexpr GemmLayout kLayout = layout_of(kConfig);
+  uint32 a, b, chunks, full, empty, chunk_full, chunk_empty;
+
+  STRETTO_DEVICE explicit GemmShared(uint32 base) {
+    a = (base + 1023) & ~1023u;
+    b = a + kConfig.stages * kLayout.a_bytes;
+    chunks = b + kConfig.stages * kLayout.b_bytes;
+    full = chunks + kConfig.consumers * kLayout.chunk_slots * kLayout.chunk_bytes;
+    empty = full + kConfig.stages * 8;
+    chunk_full = empty + kConfig.stages * 8;
+    chunk_empty = chunk_full + kConfig.consumers * kLayout.chunk_slots * 8;
+  }
+  STRETTO_DEVICE uint32 chunk_index(uint32 consumer, uint32 slot) const {
+    return consumer * kLayout.chunk_slots + slot;
+  }
+  STRETTO_DEVICE uint32 chunk(uint32 consumer, uint32 slot) const {
+    return chunks + chunk_index(consumer, slot) * kLayout.chunk_bytes;
+  }
+
+  STRETTO_DEVICE void init_barriers() const {
+    for (int32 i = 0; i < kConfig.stages; ++i) {
+      barrier_init(full + i * 8, 1);
+      barrier_init(empty + i * 8, kConfig.consumers * 4 * kLayout.cluster);
+    }
+    for (int32 i = 0; i < kConfig.consumers * kLayout.chunk_slots; ++i) {
+      barrier_init(chunk_full + i * 8, 4);
+      barrier_init(chunk_empty + i * 8, 1);
+    }
+    fence_barrier_init();
+  }
+};
+
+// One operand's part of a stage: this block's own tile, or its half for both blocks of the cluster.
+template <bool kIsShared>
+STRETTO_DEVICE void load_operand(const TensorMap* map, int32 k, int32 row, uint32 destination,
+                                 int32 tile_bytes, int32 box_rows, uint32 rank, uint32 barrier) {
+  if constexpr (kIsShared) {
+    tma_load_multicast(destination + rank * (tile_bytes / 2), map, k,
+                       row + static_cast<int32>(rank) * box_rows, barrier, uint16{3});
+  } else {
+    tma_load(destination, map, k, row, barrier);
+  }
+}
+
+// One thread.
+template <GemmConfig kConfig>
+STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig>& shared,
+                              uint32 begin, uint32 end) {
+  constexpr GemmLayout kLayout = layout_of(kConfig);
+  const uint32 rank = kLayout.cluster == 1 ? 0 : cluster_rank();
+  const uint64 epoch = params.signals.control == nullptr ? 0 : params.signals.control->epoch;
+  RingPosition ring{0, 1};
+  GemmTask next = params.tasks[begin];
+  for (uint32 i = begin; i < end; ++i) {
+    const GemmTask task = next;
+    if (i + 1 < end) next = params.tasks[i + 1];
+    if (task.num_waits != 0) {
+      for (uint32 w = 0; w < task.num_waits; ++w) {
+        wait_signal(params.signals, epoch, params.waits[task.first_wait + w], blockIdx.x,
+                    task.tile);
+      }
+      fence_proxy_async();
+    }
+    const TensorMap* a_map = params.maps + task.a_map;
+    const TensorMap* b_map = params.maps + task.b_map;
+    int32 k = task.first_k * kTileK;
+    for (uint32 left = task.num_k; left != 0; --left, k += kTileK) {
+      const uint32 full = shared.full + ring.slot * 8;
+      barrier_wait(shared.empty + ring.slot * 8, ring.parity);
+      barrier_arrive_expect(full, kLayout.a_bytes + kLayout.b_bytes);
+      load_operand<kConfig.shared == Shared::a>(a_map, k, task.a_row,
+                                                shared.a + ring.slot * kLayout.a_bytes,
+                                                kLayout.a_bytes, kLayout.a_box_rows, rank, full);
+      load_operand<kConfig.shared == Shared::b>(b_map, k, task.b_row,
+                                                shared.b + ring.slot * kLayout.b_bytes,
+                                                kLayout.b_bytes, kLayout.b_box_rows, rank, full);
+      ring.advance<kConfig.stages>();
+    }
+  }
+}
+
+// One thread.
+template <GemmConfig kConfig>
+STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfig>& shared,
+                               uint32 begin, uint32 end) {
+  constexpr GemmLayout kLayout = layout_of(kConfig);
+  constexpr int32 kChunksAcross = kConfig.tile_n / kLayout.chunk_columns;
+  constexpr int32 kConsumerRows = kConfig.tile_m / kConfig.consumers;
+  const uint64 epoch = params.signals.control == nullptr ? 0 : params.signals.control->epoch;
+  RingPosition ring;
+  for (uint32 i = begin; i < end; ++i) {
+    const GemmTask task = params.tasks[i];
+    uint32 unread_slot = 0;
+    for (int32 chunk = 0; chunk < kLayout.chunks; ++chunk) {
+      const int32 row = chunk / kChunksAcross * 64;
+      const int32 column = chunk % kChunksAcross * kLayout.chunk_columns;
+      for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) {
+        barrier_wait(shared.chunk_full + shared.chunk_index(consumer, ring.slot) * 8, ring.parity);
+        for (uint32 d = 0; d < task.num_destinations; ++d) {
+          const GemmDestination to = params.destinations[task.first_destination + d];
+          tma_store(params.maps + to.map, to.column + column,
+                    to.row + consumer * kConsumerRows + row, shared.chunk(consumer, ring.slot));
+        }
+      }
+      tma_store_commit();
+      if (chunk > 0) {
+        tma_store_wait_read<1>();
+        for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) {
+          barrier_arrive(shared.chunk_empty + shared.chunk_index(consumer, unread_slot) * 8);
+        }
+      }
+      unread_slot = ring.slot;
+      ring.advance<kLayout.chunk_slots>();
+    }
+    tma_store_wait_read<0>();
+    for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) {
+      barrier_arrive(shared.chunk_empty + shared.chunk_index(consumer, unread_slot) * 8);
+    }
+    if (task.num_notifies != 0) {
+      tma_store_wait<0>();
+      for (uint32 n = 0; n < task.num_notifies; ++n) {
+        notify_signal(params.signals, epoch, params.notifies[task.first_notify + n]);
+      }
+    }
+  }
+  tma_store_wait<0>();
+}
+
+template <bool kBf16>
+STRETTO_DEVICE uint32 pack_pair(float low, float high) {
+  uint32 packed;
+  if constexpr (kBf16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  }
+  return packed;
+}
+
+// A consumer's end of its ring of chunks.
+template <GemmConfig kConfig>
+struct ChunkWriter {
+  static constexpr GemmLayout kLayout = layout_of(kConfig);
+  static constexpr int32 kRowBytes = kLayout.chunk_bytes / 64;
+  static constexpr int32 kGroups = kLayout.chunk_columns / 8;      // of 8 columns
+  static constexpr int32 kChunksAcross = kConfig.tile_n / kLayout.chunk_columns;
+
+  const GemmShared<kConfig>& shared;
+  uint32 consumer, warp, lane;   // warp within the consumer
+  RingPosition ring{};
+
+  // Of 16-byte unit `unit` in `row`, as the store's tensor map swizzles it.
+  STRETTO_DEVICE uint32 offset(uint32 row, uint32 unit) const {
+    return row * kRowBytes + ((unit ^ ((row * kRowBytes >> 7) & (kRowBytes / 16 - 1))) << 4);
+  }
+  STRETTO_DEVICE uint32 begin() {
+    barrier_wait(shared.chunk_empty + shared.chunk_index(consumer, ring.slot) * 8,
+                 ring.parity ^ 1);
+    return shared.chunk(consumer, ring.slot);
+  }
+  STRETTO_DEVICE void end() {
+    fence_proxy_async_shared();
+    __syncwarp();
+    if (lane == 0) barrier_arrive(shared.chunk_full + shared.chunk_index(consumer, ring.slot) * 8);
+    ring.template advance<kLayout.chunk_slots>();
+  }
+
+  // Chunk kChunk of a tile rounded to 16 bits: packed[2j] and packed[2j+1] are column group j's rows
+  // r and r + 8.
+  template <int32 kChunk, int32 kCount>
+  STRETTO_DEVICE void write_packed(const uint32 (&packed)[kCount]) {
+    const uint32 base = begin();
+    const uint32 row = warp * 16 + lane % 16;
+    constexpr int32 kFirst = (kChunk / kChunksAcross * (kConfig.tile_n / 8) +
+                              kChunk % kChunksAcross * kGroups) * 2;
+#pragma unroll
+    for (int32 j = 0; j < kGroups; j += 2) {
+      const uint32 address = base + offset(row, j + lane / 16);
+      asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+                   "r"(packed[kFirst + 2 * j]), "r"(packed[kFirst + 2 * j + 1]),
+                   "r"(packed[kFirst + 2 * j + 2]), "r"(packed[kFirst + 2 * j + 3])
+                   : "memory");
+    }
+    end();
+  }
+
+  template <int32 kChunk, int32 kMmas, int32 kCount>
+  STRETTO_DEVICE void write_fp32(const float (&sums)[kMmas][kCount]) {
+    const uint32 base = begin();
+    const float* from = sums[kChunk / kChunksAcross] + kChunk % kChunksAcross * kGroups * 4;
+#pragma unroll
+    for (int32 j = 0; j < kGroups; ++j) {
+#pragma unroll
+      for (int32 half = 0; half < 2; ++half) {
+        const uint32 row = warp * 16 + lane / 4 + half * 8;
+        const uint32 address = base + offset(row, 2 * j + lane % 4 / 2) + lane % 2 * 8;
+        asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address),
+                     "f"(from[4 * j + 2 * half]), "f"(from[4 * j + 2 * half + 1])
+                     : "memory");
+      }
+    }
+    end();
+  }
+
+  template <int32 kFirst, int32 kLast, int32 kCount>
+  STRETTO_DEVICE void write_packed_range(const uint32 (&packed)[kCount]) {
+    if constexpr (kFirst < kLast) {
+      write_packed<kFirst>(packed);
+      write_packed_range<kFirst + 1, kLast>(packed);
+    }
+  }
+  template <int32 kFirst, int32 kMmas, int32 kCount>
+  STRETTO_DEVICE void write_fp32_from(const float (&sums)[kMmas][kCount]) {
+    if constexpr (kFirst < kLayout.chunks) {
+      write_fp32<kFirst>(sums);
+      write_fp32_from<kFirst + 1>(sums);
+    }
+  }
+};
+
+template <GemmConfig kConfig>
+STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kConfig>& shared,
+                                  uint32 consumer, uint32 begin, uint32 end) {
+  constexpr GemmLayout kLayout = layout_of(kConfig);
+  constexpr int32 kMmas = kConfig.tile_m / kConfig.consumers / 64;
+  constexpr int32 kSums = kConfig.tile_n / 2;
+  constexpr bool kPacks = kConfig.output != OutputType::fp32;
+  constexpr bool kOverlaps = kPacks && kConfig.overlap_store;
+  constexpr uint32 kCluster = kLayout.cluster;
+  constexpr int32 kAtOnce = kLayout.chunk_slots < kLayout.chunks ? kLayout.chunk_slots
+                                                                  : kLayout.chunks;
+  const uint32 lane = threadIdx.x % 32;
+  ChunkWriter<kConfig> writer{shared, consumer, threadIdx.x / 32 % 4, lane};
+  RingPosition ring;
+  float sums[kMmas][kSums];
+  uint32 packed[kPacks ? kMmas * kSums / 2 : 1];
+
+  // Both descriptors carry the address in their low word only.
+  const uint64 a_base =
+      wgmma_descriptor(shared.a + consumer * (kLayout.a_bytes / kConfig.consumers));
+  const uint64 b_base = wgmma_descriptor(shared.b);
+  uint32 previous_slot = 0;
+
+  const auto multiply_stage = [&](bool first) {
+    barrier_wait(shared.full + ring.slot * 8, ring.parity);
+    const uint64 a = a_base + ring.slot * (kLayout.a_bytes >> 4);
+    const uint64 b = b_base + ring.slot * (kLayout.b_bytes >> 4);
+    wgmma_fence();
+#pragma unroll
+    for (int32 k = 0; k < kTileK / 16; ++k) {
+#pragma unroll
+      for (int32 m = 0; m < kMmas; ++m) {
+        Wgmma<kConfig.tile_n, kConfig.bf16>::run(sums[m], a + m * (64 * kTileK * 2 >> 4) +
+                                                     k * kDescriptorStepK,
+                                                 b + k * kDescriptorStepK, !first || k != 0);
+      }
+    }
+    wgmma_commit();
+  };
+  const auto release = [&](uint32 slot) {
+    if constexpr (kCluster == 1) {
+      if (lane == 0) barrier_arrive(shared.empty + slot * 8);
+    } else {
+      if (lane < kCluster) barrier_arrive_at(shared.empty + slot * 8, lane);
+    }
+  };
+
+  uint32 next_num_k = params.tasks[begin].num_k;
+  for (uint32 i = begin; i < end; ++i) {
+    const uint32 num_k = next_num_k;
+    if (i + 1 < end) next_num_k = params.tasks[i + 1].num_k;
+    const bool holds_tile = kOverlaps && i != begin;
+
+    multiply_stage(true);
+    previous_slot = ring.slot;
+    ring.advance<kConfig.stages>();
+    if constexpr (kOverlaps) {
+      if (holds_tile) writer.template write_packed_range<0, kAtOnce>(packed);
+    }
+    for (uint32 k = 1; k < num_k; ++k) {
+      multiply_stage(false);
+      wgmma_wait<1>();
+      release(previous_slot);
+      previous_slot = ring.slot;
+      ring.advance<kConfig.stages>();
+      if constexpr (kOverlaps && kAtOnce < kLayout.chunks) {
+        if (k == 1 && holds_tile) {
+          writer.template write_packed_range<kAtOnce, kLayout.chunks>(packed);
+        }
+      }
+    }
+    if constexpr (kOverlaps && kAtOnce < kLayout.chunks) {
+      if (num_k == 1 && holds_tile) {
+        writer.template write_packed_range<kAtOnce, kLayout.chunks>(packed);
+      }
+    }
+    wgmma_wait<0>();
+    // Keeps the compiler from reading sums ahead of the wait, which it does not see as their writer.
+#pragma unroll
+    for (int32 m = 0; m < kMmas; ++m) {
+#pragma unroll
+      for (int32 j = 0; j < kSums; ++j) asm volatile("" : "+f"(sums[m][j])::"memory");
+    }
+    release(previous_slot);
+
+    if constexpr (kPacks) {
+#pragma unroll
+      for (int32 m = 0; m < kMmas; ++m) {
+#pragma unroll
+        for (int32 j = 0; j < kSums / 2; ++j) {
+          packed[m * (kSums / 2) + j] =
+              pack_pair<kConfig.output == OutputType::bf16>(sums[m][2 * j], sums[m][2 * j + 1]);
+        }
+      }
+      if constexpr (!kOverlaps) writer.template write_packed_range<0, kLayout.chunks>(packed);
+    } else {
+      writer.template write_fp32_from<0>(sums);
+    }
+  }
+  if constexpr (kOverlaps) writer.template write_packed_range<0, kLayout.chunks>(packed);
+}
+
+// The register budgets of a thread: together no more than the 64 K of an SM.
+inline constexpr int32 kConsumerRegisters = 224;
+inline constexpr int32 kMoverRegisters = 56;
+
+template <GemmConfig kConfig>
+STRETTO_DEVICE void gemm_sm90(const GemmParams& params) {
+  extern __shared__ uint8 shared_memory[];
+  constexpr GemmLayout kLayout = layout_of(kConfig);
+  const GemmShared<kConfig> shared(shared_address(shared_memory));
+  const uint32 warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
+  const uint32 lane = threadIdx.x % 32;
+  const uint32 begin = params.first_task[blockIdx.x];
+  const uint32 end = params.first_task[blockIdx.x + 1];
+
+  if (threadIdx.x == 0) shared.init_barriers();
+  if constexpr (kLayout.cluster > 1) cluster_sync();
+  __syncthreads();
+
+  if (warp >= static_cast<uint32>(kConfig.consumers) * 4) {
+    give_registers<kMoverRegisters>();
+    if (begin < end && lane == 0) {
+      if (warp % 4 == 0) gemm_load<kConfig>(params, shared, begin, end);
+      if (warp % 4 == 1) gemm_store<kConfig>(params, shared, begin, end);
+    }
+    __syncwarp();
+  } else {
+    take_registers<kConsumerRegisters>();
+    if (begin < end) gemm_multiply<kConfig>(params, shared, warp / 4, begin, end);
+  }
+  // A block's shared memory must outlive the arrivals and multicasts of its partner.
+  if constexpr (kLayout.cluster > 1) cluster_sync();
+}
+
+}  // namespace stretto::device

@@ -1,0 +1,91 @@
+// The task table of the GEMM kernel and the choices that a compiled kernel is specialised on.
+//
+// Every block walks its own list of tasks in order. A task computes one tile C = A * B^T over a range
+// of K, after its waits, stores it to each of its destinations, then makes its notifies.
+// Rows, columns and K past the edge of a tensor map read as zeros and are not written: an edge of a
+// region is the edge of its map.
+#pragma once
+
+#include "stretto/device/signal.h"
+#include "stretto/device/tensor_map.h"
+
+namespace stretto::device {
+
+// The operand that the two blocks of a cluster have in common; each loads half of it for both.
+// Their lists must then be equally long, and paired tasks must agree in that operand and in K.
+enum class Shared : uint8 { none, a, b };
+
+enum class OutputType : uint8 { bf16, fp16, fp32 };
+
+struct GemmConfig {
+  int32 tile_m = 128;
+  int32 tile_n = 256;
+  int32 stages = 4;           // K blocks in flight
+  int32 consumers = 2;        // warpgroups that multiply; tile_m / consumers is 64 or 128
+  Shared shared = Shared::b;
+  bool bf16 = true;           // inputs; else fp16
+  OutputType output = OutputType::bf16;
+  bool overlap_store = true;  // store a tile while the next one multiplies; 16-bit outputs only
+
+  constexpr bool operator==(const GemmConfig&) const = default;
+};
+
+inline constexpr int32 kTileK = 64;
+inline constexpr int32 kWarpgroup = 128;
+
+// What follows from a configuration; host and device agree on it here.
+struct GemmLayout {
+  int32 cluster, threads;
+  int32 a_bytes, b_bytes;     // of one stage
+  int32 chunk_columns;        // a store's box is 64 rows of these
+  int32 chunk_bytes, chunk_slots, chunks;
+  int32 a_box_rows, b_box_rows;
+  int32 shared_bytes;         // dynamic shared memory, alignment slack included
+};
+
+STRETTO_HOST_DEVICE GemmLayout layout_of(const GemmConfig& config) {
+  GemmLayout layout{};
+  layout.cluster = config.shared == Shared::none ? 1 : 2;
+  layout.threads = (config.consumers + 1) * kWarpgroup;
+  layout.a_bytes = config.tile_m * kTileK * 2;
+  layout.b_bytes = config.tile_n * kTileK * 2;
+  const int32 out_bytes = config.output == OutputType::fp32 ? 4 : 2;
+  layout.chunk_columns = config.tile_n % 64 == 0 ? 128 / out_bytes : 64 / out_bytes;
+  layout.chunk_bytes = 64 * layout.chunk_columns * out_bytes;
+  layout.chunks = config.tile_n / layout.chunk_columns * (config.tile_m / config.consumers / 64);
+  layout.chunk_slots = 16384 / layout.chunk_bytes;  // 16 KB a consumer
+  layout.a_box_rows = config.shared == Shared::a ? config.tile_m / 2 : config.tile_m;
+  layout.b_box_rows = config.shared == Shared::b ? config.tile_n / 2 : config.tile_n;
+  layout.shared_bytes = 1024 + config.stages * (layout.a_bytes + layout.b_bytes) +
+                        config.consumers * layout.chunk_slots * layout.chunk_bytes + 512;
+  return layout;
+}
+
+struct GemmTask {
+  int32 a_row, b_row;         // first row of the tile in its maps
+  uint16 a_map, b_map;
+  uint16 first_k, num_k;      // in blocks of kTileK; num_k is at least 1
+  uint32 first_wait, first_notify, first_destination;
+  uint8 num_waits, num_notifies, num_destinations, reserved;
+  uint32 tile;                // named in errors
+};
+static_assert(sizeof(GemmTask) == 36);
+
+// Where the tile's first row and column lie in a map; either may be negative.
+struct GemmDestination {
+  int32 row, column;
+  uint32 map;
+};
+
+struct GemmParams {
+  const TensorMap* maps;
+  const uint32* first_task;   // by block, and one past the last block
+  const GemmTask* tasks;
+  const WaitEntry* waits;
+  const NotifyEntry* notifies;
+  const GemmDestination* destinations;
+  SignalSpace signals;
+};
+static_assert(sizeof(GemmParams) == 88);
+
+}  // namespace stretto::device

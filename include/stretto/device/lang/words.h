@@ -1,0 +1,70 @@
+// The words of the device language: annotations, scopes, orders, comparisons, source lines.
+#pragma once
+
+#include "stretto/device/types.h"
+
+#ifdef STRETTO_DEVICE
+#define STRETTO_KERNEL __device__                 // a user's kernel, or a function it calls
+#define STRETTO_PRIMITIVE __device__ __forceinline__  // a function of the language itself
+#else
+#define STRETTO_KERNEL
+#define STRETTO_PRIMITIVE inline
+#endif
+
+namespace stretto::device {
+
+// Threads among which an ordered access is ordered.
+enum class Scope : uint8 { kBlock, kGpu, kSystem };
+
+// kAcquire and kAcqRel are for loads and read-modify-writes, kRelease for stores and notifications.
+enum class Order : uint8 { kRelaxed, kAcquire, kRelease, kAcqRel };
+
+// Threads that carry out one operation together, all of them calling it with the same arguments.
+enum class Group : uint8 { kThread, kWarp, kBlock };
+
+// OpenSHMEM's SHMEM_SIGNAL_SET and SHMEM_SIGNAL_ADD.
+enum class SignalOp : uint8 { kSet, kAdd };
+
+// OpenSHMEM's SHMEM_CMP_*.
+enum class Compare : uint8 { kEq, kNe, kGt, kGe, kLt, kLe };
+
+STRETTO_HOST_DEVICE bool holds(uint64 value, Compare compare, uint64 bound) {
+  switch (compare) {
+    case Compare::kEq: return value == bound;
+    case Compare::kNe: return value != bound;
+    case Compare::kGt: return value > bound;
+    case Compare::kGe: return value >= bound;
+    case Compare::kLt: return value < bound;
+    case Compare::kLe: return value <= bound;
+  }
+  return false;
+}
+
+// The line of the kernel that asked for an operation, for the emulator's reports; empty on the GPU.
+// Functions of the language take it as their last, defaulted parameter.
+#ifdef STRETTO_DEVICE
+struct Where {
+  STRETTO_HOST_DEVICE static Where here() { return {}; }
+};
+#else
+struct Where {
+  const char* file = "";
+  int line = 0;
+  static constexpr Where here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
+  friend constexpr bool operator==(const Where&, const Where&) = default;
+};
+#endif
+
+// 16 bytes that one thread moves with one instruction. The memory model promises nothing about the
+// whole: a reader can see some words new and some old.
+struct alignas(16) Vec16 {
+  uint32 word[4];
+};
+
+// A pointer of the block's target: T* on the GPU, a checked pointer on the emulator.
+template <class Block, class T>
+using Ptr = typename Block::template Pointer<T>;
+
+}  // namespace stretto::device

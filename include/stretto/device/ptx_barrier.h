@@ -1,0 +1,84 @@
+// mbarriers in shared memory, cluster barriers and register budgets (sm_90).
+//
+// An mbarrier completes a phase when its arrivals, and the bytes expected of TMA, have come. A waiter
+// names the parity of the phase it waits for; a fresh barrier answers parity 1 at once.
+#pragma once
+
+#include "stretto/device/ptx_memory.h"
+
+namespace stretto::device {
+
+STRETTO_DEVICE void barrier_init(uint32 barrier, uint32 arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+// Makes initialised barriers visible to TMA and to the other blocks of the cluster.
+STRETTO_DEVICE void fence_barrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+STRETTO_DEVICE void barrier_arrive(uint32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+// Arrives at the same barrier of block `cluster_rank` of this cluster.
+STRETTO_DEVICE void barrier_arrive_at(uint32 barrier, uint32 cluster_rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+      "}" ::"r"(barrier), "r"(cluster_rank) : "memory");
+}
+
+STRETTO_DEVICE void barrier_arrive_expect(uint32 barrier, uint32 num_bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+               "r"(num_bytes) : "memory");
+}
+
+STRETTO_DEVICE bool barrier_try_wait(uint32 barrier, uint32 parity) {
+  uint32 done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+  return done != 0;
+}
+
+// Waits inside one block or cluster end unless the kernel itself is wrong: every wait on a peer has
+// its own deadline and then lets the pipeline run on. So this deadline is far off, and it traps.
+inline constexpr uint64 kBarrierTimeoutNs = 30'000'000'000ull;
+
+STRETTO_DEVICE void barrier_wait(uint32 barrier, uint32 parity) {
+  if (barrier_try_wait(barrier, parity)) return;
+  const uint64 start_ns = global_time_ns();
+  while (!barrier_try_wait(barrier, parity)) {
+    if (global_time_ns() - start_ns > kBarrierTimeoutNs) asm volatile("trap;");
+  }
+}
+
+STRETTO_DEVICE uint32 cluster_rank() {
+  uint32 rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+STRETTO_DEVICE void cluster_sync() {
+  asm volatile(
+      "barrier.cluster.arrive.release.aligned;\n"
+      "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// Every warp of the warpgroup must call it; takes effect only under a register cap at entry.
+template <uint32 kRegisters>
+STRETTO_DEVICE void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <uint32 kRegisters>
+STRETTO_DEVICE void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+}  // namespace stretto::device

@@ -1,0 +1,65 @@
+// Ordered loads, stores and fences, as PTX's memory model names them.
+//
+// A flag between GPUs needs `sys` scope. A release covers what its thread did before, and what other
+// threads did before a barrier that this thread has passed.
+#pragma once
+
+#include "stretto/device/types.h"
+
+namespace stretto::device {
+
+STRETTO_DEVICE uint64 load_relaxed_sys(const uint64* address) {
+  uint64 value;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
+  return value;
+}
+
+STRETTO_DEVICE uint32 load_relaxed_sys(const uint32* address) {
+  uint32 value;
+  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
+  return value;
+}
+
+STRETTO_DEVICE void store_relaxed_sys(uint32* address, uint32 value) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+
+// Adds to a counter, anywhere in the system, after everything this thread has observed or written.
+STRETTO_DEVICE void add_release_sys(uint64* address, uint64 amount) {
+  asm volatile("red.release.sys.global.add.u64 [%0], %1;" ::"l"(address), "l"(amount) : "memory");
+}
+
+// Returns the old value.
+STRETTO_DEVICE uint32 exchange_relaxed_sys(uint32* address, uint32 value) {
+  uint32 old;
+  asm volatile("atom.relaxed.sys.global.exch.b32 %0, [%1], %2;"
+               : "=r"(old) : "l"(address), "r"(value) : "memory");
+  return old;
+}
+
+STRETTO_DEVICE void fence_acq_rel_sys() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+
+// Orders ordinary accesses before with asynchronous ones (TMA, wgmma) after, in every state space.
+STRETTO_DEVICE void fence_proxy_async() { asm volatile("fence.proxy.async;" ::: "memory"); }
+
+// The same for this block's shared memory only.
+STRETTO_DEVICE void fence_proxy_async_shared() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Nanoseconds of a clock that all SMs share; it ticks about once a microsecond.
+STRETTO_DEVICE uint64 global_time_ns() {
+  uint64 value;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(value)::"memory");
+  return value;
+}
+
+STRETTO_DEVICE void sleep_ns(uint32 duration_ns) {
+  asm volatile("nanosleep.u32 %0;" ::"r"(duration_ns));
+}
+
+STRETTO_DEVICE uint32 shared_address(const void* pointer) {
+  return static_cast<uint32>(__cvta_generic_to_shared(pointer));
+}
+
+}  // namespace stretto::device

@@ -1,0 +1,56 @@
+// The bulk tensor copy engine (TMA, sm_90): 2-D boxes between global and shared memory.
+//
+// Coordinates are elements, innermost first, and may lie outside the tensor: loads then bring zeros,
+// stores leave memory alone. Loads complete on an mbarrier by bytes; stores in groups of the issuing
+// thread, in two steps: shared memory may be reused (`read`), and the data is visible (full).
+#pragma once
+
+#include "stretto/device/tensor_map.h"
+
+namespace stretto::device {
+
+STRETTO_DEVICE void prefetch_tensor_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+STRETTO_DEVICE void tma_load(uint32 destination, const TensorMap* map, int32 x, int32 y,
+                             uint32 barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4}], [%2];" ::"r"(destination), "l"(map), "r"(barrier), "r"(x), "r"(y)
+      : "memory");
+}
+
+// Delivers the box to the same place in every block of the cluster named in `block_mask`, and
+// completes each one's own barrier.
+STRETTO_DEVICE void tma_load_multicast(uint32 destination, const TensorMap* map, int32 x, int32 y,
+                                       uint32 barrier, uint16 block_mask) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(destination), "l"(map),
+      "r"(barrier), "r"(x), "r"(y), "h"(block_mask)
+      : "memory");
+}
+
+STRETTO_DEVICE void tma_store(const TensorMap* map, int32 x, int32 y, uint32 source) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(
+                   map),
+               "r"(source), "r"(x), "r"(y)
+               : "memory");
+}
+
+STRETTO_DEVICE void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+// All but the newest kPending groups have read their shared memory.
+template <int kPending>
+STRETTO_DEVICE void tma_store_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
+
+// All but the newest kPending groups have written their data; only after this may a flag say so.
+template <int kPending>
+STRETTO_DEVICE void tma_store_wait() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+}  // namespace stretto::device

@@ -1,0 +1,118 @@
+// Signals on the device: 64-bit counters in symmetric memory that only grow; waits with a deadline.
+//
+// A signal stands kSignalStride words from the next, on its own 128-byte line. A plan's counter with
+// `copies` instances has them kSignalStride * copy_step words apart; run e uses instance e % copies.
+//
+// A wait that expires does not stop the kernel. It records who waited for what, sets the abort word
+// of every rank, and passes; from then on every wait of the run passes at once. The run ends with
+// useless results and an error, all its notifies made, so counters stay in step across ranks.
+#pragma once
+
+#include "stretto/device/types.h"
+#ifdef STRETTO_DEVICE
+#include "stretto/device/ptx_memory.h"
+#endif
+
+namespace stretto::device {
+
+inline constexpr uint32 kSignalStride = 16;
+
+// What the host reads after a run whose `abort` is set; filled by the first waiter that expired.
+struct WaitError {
+  uint32 lane, tile, signal, reserved;
+  uint64 expected, seen;
+};
+
+// One per rank, in memory that every rank can write.
+struct RunControl {
+  uint64 epoch;           // runs completed; advanced on the device between runs
+  uint64 timeout_ns;
+  uint32 abort;           // 1: some wait of some rank expired in this run
+  uint32 expired_here;    // 1: `error` is filled
+  WaitError error;
+};
+
+struct WaitEntry {
+  uint64 amount;          // of one run
+  uint64 per_run;         // what all notifies of one run add
+  uint32 signal;          // of instance 0
+  uint32 copy_step;
+  uint16 copies;
+  uint16 lag;             // runs back
+  uint32 reserved;
+};
+
+struct NotifyEntry {
+  uint64 amount;
+  uint32 signal;          // of instance 0
+  uint32 copy_step;
+  uint16 copies;
+  uint16 rank;
+  uint32 reserved;
+};
+
+// A rank's view of all ranks.
+struct SignalSpace {
+  RunControl* control;            // this rank's
+  uint64* own;                    // this rank's counters
+  uint64* const* counters;        // by rank
+  RunControl* const* controls;    // by rank
+  uint32 ranks;
+  uint32 reserved;
+};
+
+static_assert(sizeof(WaitEntry) == 32 && sizeof(NotifyEntry) == 24 && sizeof(WaitError) == 32);
+static_assert(sizeof(RunControl) == 56 && sizeof(SignalSpace) == 40);
+
+#ifdef STRETTO_DEVICE
+
+STRETTO_DEVICE void report_expired_wait(const SignalSpace& space, const WaitError& error) {
+  if (exchange_relaxed_sys(&space.control->expired_here, 1) == 0) space.control->error = error;
+  for (uint32 rank = 0; rank < space.ranks; ++rank) {
+    store_relaxed_sys(&space.controls[rank]->abort, 1);
+  }
+}
+
+// Returns once the counter has come, the run is aborted, or the deadline has passed. Acquires: what
+// the notifiers' lanes did before is visible to this thread's ordinary accesses. Data that TMA will
+// read needs fence_proxy_async() besides. Call it from one thread; release the others by a barrier.
+STRETTO_DEVICE void wait_signal(const SignalSpace& space, uint64 epoch, const WaitEntry& entry,
+                                uint32 lane, uint32 tile) {
+  if (epoch < entry.lag) return;
+  const uint64 run = epoch - entry.lag;
+  const uint64 copy = run % entry.copies;
+  const uint32 signal = entry.signal + static_cast<uint32>(copy) * entry.copy_step;
+  const uint64* counter = space.own + static_cast<uint64>(signal) * kSignalStride;
+  const uint64 expected = (run / entry.copies) * entry.per_run + entry.amount;
+  uint64 seen = load_relaxed_sys(counter);
+  if (seen < expected) {
+    const uint64 start_ns = global_time_ns();
+    const uint64 timeout_ns = space.control->timeout_ns;
+    for (uint32 spins = 1; seen < expected; ++spins) {
+      if (spins % 64 == 0) {
+        if (load_relaxed_sys(&space.control->abort) != 0) break;
+        const uint64 waited_ns = global_time_ns() - start_ns;
+        if (waited_ns > timeout_ns) {
+          report_expired_wait(space, {lane, tile, signal, 0, expected, seen});
+          break;
+        }
+        if (waited_ns > 20'000) sleep_ns(200);
+      }
+      seen = load_relaxed_sys(counter);
+    }
+  }
+  fence_acq_rel_sys();
+}
+
+// Releases what this thread did and has observed, then adds to the counter.
+STRETTO_DEVICE void notify_signal(const SignalSpace& space, uint64 epoch,
+                                  const NotifyEntry& entry) {
+  const uint64 copy = epoch % entry.copies;
+  const uint32 signal = entry.signal + static_cast<uint32>(copy) * entry.copy_step;
+  add_release_sys(space.counters[entry.rank] + static_cast<uint64>(signal) * kSignalStride,
+                  entry.amount);
+}
+
+#endif  // STRETTO_DEVICE
+
+}  // namespace stretto::device

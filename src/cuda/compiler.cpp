@@ -1,0 +1,110 @@
+#include "cuda/compiler.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <regex>
+#include <vector>
+
+#include "cuda/device_sources.h"
+#include "cuda/nvrtc_api.h"
+#include "stretto/error.h"
+
+namespace stretto::cuda {
+namespace {
+
+std::vector<std::string> options_for(std::string_view arch) {
+  return {fmt::format("--gpu-architecture={}", arch), "--std=c++20", "--ptxas-options=-v"};
+}
+
+// Everything that the machine code depends on.
+std::string key_of(std::string_view source, std::string_view arch) {
+  std::string key = compiler_version();
+  for (const std::string& option : options_for(arch)) key += "\n" + option;
+  key += "\n";
+  key += source;
+  for (const DeviceSource& header : device_sources()) {
+    key += fmt::format("\n// {}\n{}", header.name, header.text);
+  }
+  return key;
+}
+
+class Program {
+ public:
+  explicit Program(const std::string& source) {
+    std::vector<const char*> texts, names;
+    for (const DeviceSource& header : device_sources()) {
+      names.push_back(header.name);
+      texts.push_back(header.text);
+    }
+    if (nvrtc().create(&program_, source.c_str(), "kernel.cu", static_cast<int>(names.size()),
+                       texts.data(), names.data()) != 0) {
+      throw SystemError("the CUDA run-time compiler could not start");
+    }
+  }
+  ~Program() { nvrtc().destroy(&program_); }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  int compile(std::string_view arch) {
+    const std::vector<std::string> options = options_for(arch);
+    std::vector<const char*> pointers;
+    for (const std::string& option : options) pointers.push_back(option.c_str());
+    return nvrtc().compile(program_, static_cast<int>(pointers.size()), pointers.data());
+  }
+  std::string cubin() const {
+    size_t num_bytes = 0;
+    nvrtc().cubin_size(program_, &num_bytes);
+    std::string text(num_bytes, '\0');
+    nvrtc().cubin(program_, text.data());
+    return text;
+  }
+  std::string log() const {
+    size_t num_bytes = 0;
+    nvrtc().log_size(program_, &num_bytes);
+    std::string text(num_bytes, '\0');
+    nvrtc().log(program_, text.data());
+    while (!text.empty() && text.back() == '\0') text.pop_back();
+    return text;
+  }
+
+ private:
+  NvrtcProgram program_ = nullptr;
+};
+
+}  // namespace
+
+int spilled_bytes(std::string_view log) {
+  static const std::regex pattern("([0-9]+) bytes spill (?:stores|loads)");
+  const std::string text(log);
+  int total = 0;
+  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) {
+    total += std::stoi((*it)[1].str());
+  }
+  return total;
+}
+
+CompiledKernel Compiler::compile(std::string_view source, std::string_view arch) const {
+  const auto start = std::chrono::steady_clock::now();
+  CompiledKernel kernel;
+  const std::string key = key_of(source, arch);
+  if (auto found = cache_.find(key)) {
+    kernel.cubin = std::move(*found);
+    kernel.cached = true;
+  } else {
+    Program program{std::string(source)};
+    const int result = program.compile(arch);
+    kernel.log = program.log();
+    if (result != 0) {
+      fail_internal(__FILE__, __LINE__,
+                    fmt::format("a kernel does not compile for {}:\n{}", arch, kernel.log));
+    }
+    kernel.cubin = program.cubin();
+    cache_.put(key, kernel.cubin);
+  }
+  kernel.compile_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return kernel;
+}
+
+}  // namespace stretto::cuda

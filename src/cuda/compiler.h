@@ -1,0 +1,33 @@
+// From the text of a kernel to machine code, through the cache.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "cuda/jit_cache.h"
+
+namespace stretto::cuda {
+
+struct CompiledKernel {
+  std::string cubin;
+  std::string log;        // the compiler's resource report; empty when cached
+  double compile_ms = 0;
+  bool cached = false;
+};
+
+// Bytes that the compiler moved between registers and memory, by the report of a compile.
+int spilled_bytes(std::string_view log);
+
+class Compiler {
+ public:
+  explicit Compiler(JitCache cache = JitCache(default_cache_folder())) : cache_(std::move(cache)) {}
+
+  // `source` may include the device headers as "stretto/device/...". `arch` is "sm_90a", "sm_89",
+  // "sm_80". Throws SystemError without a compiler, InternalError when the source is wrong.
+  CompiledKernel compile(std::string_view source, std::string_view arch) const;
+
+ private:
+  JitCache cache_;
+};
+
+}  // namespace stretto::cuda

@@ -1,0 +1,133 @@
+#include "cuda/device.h"
+
+#include <fmt/format.h>
+
+#include "stretto/error.h"
+
+namespace stretto::cuda {
+
+int num_devices() {
+  if (!why_no_driver().empty()) return 0;
+  int count = 0;
+  check(driver().device_count(&count), "count GPUs");
+  return count;
+}
+
+Device::Device(int index) : index_(index) {
+  driver();
+  if (index < 0 || index >= num_devices()) {
+    throw SystemError(fmt::format("no GPU {}: this machine has {}", index, num_devices()));
+  }
+  check(driver().device_get(&id_, index), "open a GPU");
+  char name[128] = {};
+  check(driver().device_name(name, sizeof(name), id_), "name a GPU");
+  name_ = name;
+  const auto attribute = [&](DeviceAttribute which) {
+    int value = 0;
+    check(driver().device_attribute(&value, which, id_), "query a GPU");
+    return value;
+  };
+  num_sms_ = attribute(kAttributeSmCount);
+  max_shared_bytes_ = attribute(kAttributeSharedBytesPerBlock);
+  major_ = attribute(kAttributeComputeMajor);
+  minor_ = attribute(kAttributeComputeMinor);
+  check(driver().context_retain(&context_, id_), "open a GPU's context");
+  make_current();
+}
+
+Device::~Device() { driver().context_release(id_); }
+
+void Device::make_current() const { check(driver().context_set(context_), "select a GPU"); }
+
+std::string Device::arch() const {
+  return fmt::format("sm_{}{}{}", major_, minor_, major_ == 9 ? "a" : "");
+}
+
+DeviceMemory::DeviceMemory(size_t num_bytes) : num_bytes_(num_bytes) {
+  // The driver refuses to allocate nothing; an owner of nothing is useful.
+  const Result result = driver().alloc(&address_, num_bytes == 0 ? 16 : num_bytes);
+  if (result == kOutOfMemory) {
+    throw SystemError(fmt::format("out of GPU memory: {} bytes do not fit", num_bytes));
+  }
+  check(result, "allocate GPU memory");
+}
+
+DeviceMemory::~DeviceMemory() {
+  if (address_ != 0) driver().free(address_);
+}
+
+void DeviceMemory::upload(const void* from, size_t num_bytes, size_t offset) {
+  check(driver().copy_to_device(address_ + offset, from, num_bytes), "copy to a GPU");
+}
+
+void DeviceMemory::download(void* to, size_t num_bytes, size_t offset) const {
+  check(driver().copy_to_host(to, address_ + offset, num_bytes), "copy from a GPU");
+}
+
+Stream::Stream() { check(driver().stream_create(&handle_, kStreamNonBlocking), "make a stream"); }
+Stream::~Stream() { driver().stream_destroy(handle_); }
+void Stream::synchronize() const {
+  check(driver().stream_synchronize(handle_), "wait for a GPU's stream");
+}
+
+Event::Event() { check(driver().event_create(&handle_, 0), "make an event"); }
+Event::~Event() { driver().event_destroy(handle_); }
+void Event::record(const Stream& stream) {
+  check(driver().event_record(handle_, stream.handle()), "record an event");
+}
+double Event::elapsed_us_since(const Event& start) const {
+  float elapsed_ms = 0;
+  check(driver().event_elapsed_ms(&elapsed_ms, start.handle_, handle_), "time two events");
+  return elapsed_ms * 1000.0;
+}
+
+void Graph::begin(const Stream& stream) {
+  check(driver().capture_begin(stream.handle(), kCaptureThreadLocal), "begin capturing a graph");
+}
+void Graph::end(const Stream& stream) {
+  GraphHandle graph = nullptr;
+  check(driver().capture_end(stream.handle(), &graph), "capture a graph");
+  const Result result = driver().graph_instantiate(&exec_, graph, 0);
+  driver().graph_destroy(graph);
+  check(result, "instantiate a graph");
+}
+Graph::~Graph() { driver().graph_exec_destroy(exec_); }
+void Graph::launch(const Stream& stream) const {
+  check(driver().graph_launch(exec_, stream.handle()), "launch a graph");
+}
+
+Kernel::Kernel(const std::string& cubin, const char* name, int dynamic_shared_bytes)
+    : dynamic_shared_bytes_(dynamic_shared_bytes) {
+  check(driver().module_load(&module_, cubin.data()), "load a kernel");
+  check(driver().module_function(&function_, module_, name), "find a kernel");
+  check(driver().function_set_attribute(function_, kFunctionMaxDynamicSharedBytes,
+                                        dynamic_shared_bytes),
+        "reserve a kernel's shared memory");
+}
+
+Kernel::~Kernel() { driver().module_unload(module_); }
+
+int Kernel::attribute(FunctionAttribute which) const {
+  int value = 0;
+  check(driver().function_attribute(&value, which, function_), "query a kernel");
+  return value;
+}
+
+void Kernel::launch(const Stream& stream, int blocks, int threads, int cluster,
+                    const void* parameters) const {
+  LaunchAttribute attribute{};
+  attribute.id = kLaunchCluster;
+  attribute.value.cluster = {static_cast<unsigned>(cluster), 1, 1};
+  LaunchConfig config{};
+  config.grid_x = static_cast<unsigned>(blocks);
+  config.grid_y = config.grid_z = config.block_y = config.block_z = 1;
+  config.block_x = static_cast<unsigned>(threads);
+  config.shared_bytes = static_cast<unsigned>(dynamic_shared_bytes_);
+  config.stream = stream.handle();
+  config.attributes = &attribute;
+  config.num_attributes = cluster > 1 ? 1 : 0;
+  void* arguments[] = {const_cast<void*>(parameters)};
+  check(driver().launch(&config, function_, arguments, nullptr), "launch a kernel");
+}
+
+}  // namespace stretto::cuda

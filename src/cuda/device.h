@@ -1,0 +1,144 @@
+// One GPU: its context, memory, streams, graphs and kernels as owners that clean up after themselves.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/driver_api.h"
+
+namespace stretto::cuda {
+
+// Number of GPUs; 0 without a driver.
+int num_devices();
+
+class Device {
+ public:
+  // Throws SystemError when there is no such GPU.
+  explicit Device(int index);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  // Directs this thread's driver calls to this GPU.
+  void make_current() const;
+
+  int index() const { return index_; }
+  const std::string& name() const { return name_; }
+  int num_sms() const { return num_sms_; }
+  int max_shared_bytes() const { return max_shared_bytes_; }
+  // "sm_90a", "sm_89": what kernels for this GPU are compiled for.
+  std::string arch() const;
+  ContextHandle context() const { return context_; }
+
+ private:
+  int index_;
+  DeviceId id_ = 0;
+  ContextHandle context_ = nullptr;
+  std::string name_;
+  int num_sms_ = 0, max_shared_bytes_ = 0, major_ = 0, minor_ = 0;
+};
+
+// Memory of the current GPU.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  explicit DeviceMemory(size_t num_bytes);
+  ~DeviceMemory();
+  DeviceMemory(DeviceMemory&& other) noexcept { *this = std::move(other); }
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
+    std::swap(address_, other.address_);
+    std::swap(num_bytes_, other.num_bytes_);
+    return *this;
+  }
+
+  DevicePtr address() const { return address_; }
+  size_t num_bytes() const { return num_bytes_; }
+  template <typename T>
+  T* as() const {
+    return reinterpret_cast<T*>(address_);
+  }
+  void upload(const void* from, size_t num_bytes, size_t offset = 0);
+  void download(void* to, size_t num_bytes, size_t offset = 0) const;
+
+ private:
+  DevicePtr address_ = 0;
+  size_t num_bytes_ = 0;
+};
+
+template <typename T>
+DeviceMemory upload(const std::vector<T>& values) {
+  DeviceMemory memory(values.size() * sizeof(T));
+  if (!values.empty()) memory.upload(values.data(), values.size() * sizeof(T));
+  return memory;
+}
+
+class Stream {
+ public:
+  Stream();
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  StreamHandle handle() const { return handle_; }
+  void synchronize() const;
+
+ private:
+  StreamHandle handle_ = nullptr;
+};
+
+class Event {
+ public:
+  Event();
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  void record(const Stream& stream);
+  // Both must have been reached.
+  double elapsed_us_since(const Event& start) const;
+
+ private:
+  EventHandle handle_ = nullptr;
+};
+
+// What `enqueue` puts on the stream, captured to be launched many times.
+class Graph {
+ public:
+  template <typename Enqueue>
+  Graph(const Stream& stream, Enqueue enqueue) {
+    begin(stream);
+    enqueue();
+    end(stream);
+  }
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  void launch(const Stream& stream) const;
+
+ private:
+  void begin(const Stream& stream);
+  void end(const Stream& stream);
+  GraphExecHandle exec_ = nullptr;
+};
+
+// A kernel loaded on the current GPU.
+class Kernel {
+ public:
+  Kernel(const std::string& cubin, const char* name, int dynamic_shared_bytes);
+  ~Kernel();
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
+  int registers() const { return attribute(kFunctionRegisters); }
+  int local_bytes() const { return attribute(kFunctionLocalBytes); }
+  void launch(const Stream& stream, int blocks, int threads, int cluster,
+              const void* parameters) const;
+
+ private:
+  int attribute(FunctionAttribute which) const;
+  ModuleHandle module_ = nullptr;
+  FunctionHandle function_ = nullptr;
+  int dynamic_shared_bytes_;
+};
+
+}  // namespace stretto::cuda

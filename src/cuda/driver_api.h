@@ -1,0 +1,133 @@
+// The part of CUDA's driver API that Stretto uses, declared here and found in libcuda at run time:
+// building needs no toolkit. tests/cuda/driver_abi_test.cpp holds it against cuda.h where there is one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "stretto/device/tensor_map.h"
+
+namespace stretto::cuda {
+
+using Result = int;
+using DevicePtr = unsigned long long;
+using DeviceId = int;
+struct ContextObject;
+struct ModuleObject;
+struct FunctionObject;
+struct StreamObject;
+struct EventObject;
+struct GraphObject;
+struct GraphExecObject;
+using ContextHandle = ContextObject*;
+using ModuleHandle = ModuleObject*;
+using FunctionHandle = FunctionObject*;
+using StreamHandle = StreamObject*;
+using EventHandle = EventObject*;
+using GraphHandle = GraphObject*;
+using GraphExecHandle = GraphExecObject*;
+
+inline constexpr Result kSuccess = 0;
+inline constexpr Result kOutOfMemory = 2;
+
+enum DeviceAttribute : int {
+  kAttributeSmCount = 16,
+  kAttributeSharedBytesPerBlock = 97,  // with opt-in
+  kAttributeComputeMajor = 75,
+  kAttributeComputeMinor = 76,
+  kAttributeL2Bytes = 38,
+};
+enum FunctionAttribute : int {
+  kFunctionLocalBytes = 3,
+  kFunctionRegisters = 4,
+  kFunctionMaxDynamicSharedBytes = 8,
+};
+
+struct LaunchAttribute {
+  int id;
+  char pad[4];
+  union {
+    char bytes[64];
+    struct { unsigned x, y, z; } cluster;
+  } value;
+};
+inline constexpr int kLaunchCluster = 4;
+
+struct LaunchConfig {
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  StreamHandle stream;
+  LaunchAttribute* attributes;
+  unsigned num_attributes;
+};
+
+enum TensorMapType : int { kTensorFp16 = 6, kTensorFp32 = 7, kTensorBf16 = 9 };
+enum TensorMapSwizzle : int { kSwizzleNone = 0, kSwizzle32 = 1, kSwizzle64 = 2, kSwizzle128 = 3 };
+inline constexpr int kL2PromoteNone = 0;
+inline constexpr int kL2Promote256 = 3;
+
+inline constexpr unsigned kStreamNonBlocking = 1;
+inline constexpr int kCaptureThreadLocal = 1;
+
+// X(member, symbol, parameters)
+#define STRETTO_DRIVER_FUNCTIONS(X)                                                               \
+  X(init, cuInit, (unsigned))                                                                     \
+  X(get_error_name, cuGetErrorName, (Result, const char**))                                       \
+  X(get_error_string, cuGetErrorString, (Result, const char**))                                   \
+  X(driver_version, cuDriverGetVersion, (int*))                                                   \
+  X(device_count, cuDeviceGetCount, (int*))                                                       \
+  X(device_get, cuDeviceGet, (DeviceId*, int))                                                    \
+  X(device_name, cuDeviceGetName, (char*, int, DeviceId))                                         \
+  X(device_attribute, cuDeviceGetAttribute, (int*, int, DeviceId))                                \
+  X(can_access_peer, cuDeviceCanAccessPeer, (int*, DeviceId, DeviceId))                           \
+  X(context_retain, cuDevicePrimaryCtxRetain, (ContextHandle*, DeviceId))                         \
+  X(context_release, cuDevicePrimaryCtxRelease_v2, (DeviceId))                                    \
+  X(context_set, cuCtxSetCurrent, (ContextHandle))                                                \
+  X(enable_peer, cuCtxEnablePeerAccess, (ContextHandle, unsigned))                                \
+  X(module_load, cuModuleLoadData, (ModuleHandle*, const void*))                                  \
+  X(module_unload, cuModuleUnload, (ModuleHandle))                                                \
+  X(module_function, cuModuleGetFunction, (FunctionHandle*, ModuleHandle, const char*))           \
+  X(function_attribute, cuFuncGetAttribute, (int*, int, FunctionHandle))                          \
+  X(function_set_attribute, cuFuncSetAttribute, (FunctionHandle, int, int))                       \
+  X(launch, cuLaunchKernelEx, (const LaunchConfig*, FunctionHandle, void**, void**))              \
+  X(alloc, cuMemAlloc_v2, (DevicePtr*, size_t))                                                   \
+  X(free, cuMemFree_v2, (DevicePtr))                                                              \
+  X(copy_to_device, cuMemcpyHtoD_v2, (DevicePtr, const void*, size_t))                            \
+  X(copy_to_host, cuMemcpyDtoH_v2, (void*, DevicePtr, size_t))                                    \
+  X(copy_async, cuMemcpyDtoDAsync_v2, (DevicePtr, DevicePtr, size_t, StreamHandle))               \
+  X(fill_bytes, cuMemsetD8Async, (DevicePtr, unsigned char, size_t, StreamHandle))                \
+  X(stream_create, cuStreamCreate, (StreamHandle*, unsigned))                                     \
+  X(stream_destroy, cuStreamDestroy_v2, (StreamHandle))                                           \
+  X(stream_synchronize, cuStreamSynchronize, (StreamHandle))                                      \
+  X(stream_wait_event, cuStreamWaitEvent, (StreamHandle, EventHandle, unsigned))                  \
+  X(capture_begin, cuStreamBeginCapture_v2, (StreamHandle, int))                                  \
+  X(capture_end, cuStreamEndCapture, (StreamHandle, GraphHandle*))                                \
+  X(graph_instantiate, cuGraphInstantiateWithFlags,                                               \
+    (GraphExecHandle*, GraphHandle, unsigned long long))                                          \
+  X(graph_launch, cuGraphLaunch, (GraphExecHandle, StreamHandle))                                 \
+  X(graph_destroy, cuGraphDestroy, (GraphHandle))                                                 \
+  X(graph_exec_destroy, cuGraphExecDestroy, (GraphExecHandle))                                    \
+  X(event_create, cuEventCreate, (EventHandle*, unsigned))                                        \
+  X(event_destroy, cuEventDestroy_v2, (EventHandle))                                              \
+  X(event_record, cuEventRecord, (EventHandle, StreamHandle))                                     \
+  X(event_elapsed_ms, cuEventElapsedTime, (float*, EventHandle, EventHandle))                     \
+  X(tensor_map_encode, cuTensorMapEncodeTiled,                                                    \
+    (device::TensorMap*, int, uint32_t, void*, const uint64_t*, const uint64_t*, const uint32_t*, \
+     const uint32_t*, int, int, int, int))
+
+struct DriverApi {
+#define STRETTO_MEMBER(member, symbol, parameters) Result(*member) parameters = nullptr;
+  STRETTO_DRIVER_FUNCTIONS(STRETTO_MEMBER)
+#undef STRETTO_MEMBER
+};
+
+// Why there is no driver to talk to, in the user's terms; empty when there is one.
+const std::string& why_no_driver();
+
+// Throws SystemError(why_no_driver()).
+const DriverApi& driver();
+
+// Throws SystemError naming `what` was tried and the driver's reason.
+void check(Result result, const char* what);
+
+}  // namespace stretto::cuda

@@ -1,0 +1,38 @@
+// The tables that drive the GEMM kernel, on the host and on the GPU.
+#pragma once
+
+#include <vector>
+
+#include "cuda/device.h"
+#include "cuda/tensor_map.h"
+#include "stretto/device/gemm_task.h"
+
+namespace stretto::cuda {
+
+struct GemmTable {
+  std::vector<device::TensorMap> maps;
+  std::vector<std::vector<device::GemmTask>> blocks;  // tasks of each block, in order
+  std::vector<device::WaitEntry> waits;
+  std::vector<device::NotifyEntry> notifies;
+  std::vector<device::GemmDestination> destinations;
+};
+
+// A table in GPU memory, and the kernel's parameters that point to it.
+class DeviceGemmTable {
+ public:
+  explicit DeviceGemmTable(const GemmTable& table, const device::SignalSpace& signals = {});
+  int num_blocks() const { return num_blocks_; }
+  const device::GemmParams& params() const { return params_; }
+
+ private:
+  DeviceMemory maps_, first_task_, tasks_, waits_, notifies_, destinations_;
+  device::GemmParams params_{};
+  int num_blocks_;
+};
+
+// One product C = A * B^T on one GPU, tiles in bands of `band` tile rows, walked column by column so
+// that the tiles in flight share rows of A and B in L2. Throws UsageError on shapes that do not fit.
+GemmTable dense_table(const Matrix& a, const Matrix& b, const Matrix& c,
+                      const device::GemmConfig& config, int blocks, int band);
+
+}  // namespace stretto::cuda

@@ -1,0 +1,78 @@
+#include "cuda/test_data.h"
+
+#include <cmath>
+#include <limits>
+
+namespace stretto::cuda {
+namespace {
+
+constexpr const char* kSource = R"(#include "stretto/device/test_data.h"
+using namespace stretto::device;
+extern "C" __global__ void stretto_fill(const __grid_constant__ FillParams params) {
+  fill_elements(params);
+}
+extern "C" __global__ void stretto_compare(const __grid_constant__ CompareParams params) {
+  compare_elements(params);
+}
+extern "C" __global__ void stretto_multiply(const __grid_constant__ ReferenceParams params) {
+  multiply_reference(params);
+}
+)";
+constexpr int kThreads = 512;
+
+device::Element element_of(DType dtype) {
+  return dtype == DType::bf16   ? device::Element::bf16
+         : dtype == DType::fp16 ? device::Element::fp16
+                                : device::Element::fp32;
+}
+
+}  // namespace
+
+TestData::TestData(const Device& device, const Compiler& compiler)
+    : fill_(compiler.compile(kSource, device.arch()).cubin, "stretto_fill", 0),
+      compare_(compiler.compile(kSource, device.arch()).cubin, "stretto_compare", 0),
+      multiply_(compiler.compile(kSource, device.arch()).cubin, "stretto_multiply", 0),
+      blocks_(device.num_sms() * 4) {}
+
+void TestData::fill(const Stream& stream, DevicePtr to, int64_t count, DType dtype,
+                    device::Fill fill, uint64_t seed) const {
+  const device::FillParams params{reinterpret_cast<void*>(to), static_cast<uint64_t>(count), seed,
+                                  element_of(dtype), fill};
+  fill_.launch(stream, blocks_, kThreads, 1, &params);
+}
+
+device::Comparison TestData::compare(const Stream& stream, DevicePtr values, DType dtype,
+                                     DevicePtr reference, int64_t count) const {
+  device::Comparison result{};
+  DeviceMemory memory(sizeof(result));
+  memory.upload(&result, sizeof(result));
+  const device::CompareParams params{reinterpret_cast<const void*>(values),
+                                     reinterpret_cast<const float*>(reference),
+                                     memory.as<device::Comparison>(),
+                                     static_cast<uint64_t>(count), element_of(dtype), 0};
+  compare_.launch(stream, blocks_, kThreads, 1, &params);
+  stream.synchronize();
+  memory.download(&result, sizeof(result));
+  return result;
+}
+
+void TestData::multiply(const Stream& stream, DevicePtr a, DevicePtr b, DevicePtr c, int64_t m,
+                        int64_t n, int64_t k, DType dtype) const {
+  const device::ReferenceParams params{reinterpret_cast<const void*>(a),
+                                       reinterpret_cast<const void*>(b),
+                                       reinterpret_cast<float*>(c),
+                                       static_cast<uint64_t>(m),
+                                       static_cast<uint64_t>(n),
+                                       static_cast<uint64_t>(k),
+                                       element_of(dtype),
+                                       0};
+  multiply_.launch(stream, blocks_, kThreads, 1, &params);
+}
+
+double relative_error(const device::Comparison& comparison) {
+  if (comparison.not_finite > 0) return std::numeric_limits<double>::infinity();
+  if (comparison.reference_squares == 0) return std::sqrt(comparison.error_squares);
+  return std::sqrt(comparison.error_squares / comparison.reference_squares);
+}
+
+}  // namespace stretto::cuda
