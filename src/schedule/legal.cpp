@@ -179,16 +179,12 @@ void check_size(Case& c) {
   if (size <= kMaxPlanInstrs) return;
   Schedule largest = c.schedule;
   largest.tile_m = largest.tile_n = kMaxTile;
-  const double least = estimate_instrs(c.op, largest);
-  if (least <= kMaxPlanInstrs) {
-    c.refuse("about {:.3g} instructions, more than a plan's {:.3g}: take a larger tile, like {}",
-             size, kMaxPlanInstrs, suggest_tile(c.op, c.schedule, kMaxTile));
-  } else {
-    c.refuse(
-        "about {:.3g} instructions, more than a plan's {:.3g}: take fewer ranks or chunks, or "
-        "a smaller operator",
-        size, kMaxPlanInstrs);
-  }
+  const bool tile_helps = estimate_instrs(c.op, largest) <= kMaxPlanInstrs;
+  c.refuse(
+      "a plan of about {:.0f} million instructions; at most {:.0f} million are served: take {}",
+      size / 1e6, kMaxPlanInstrs / 1e6,
+      tile_helps ? "a larger tile, like " + suggest_tile(c.op, c.schedule, kMaxTile)
+                 : "fewer ranks or chunks, or a smaller operator");
 }
 
 }  // namespace

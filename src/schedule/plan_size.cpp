@@ -16,10 +16,11 @@ double pieces(int64_t size, int piece) {
 
 double estimate_instrs(const Operator& op, const Schedule& schedule) {
   const double ranks = op.ranks;
+  const double rows = static_cast<double>(op.m);
   // Owners and chunks cut tile rows where they begin.
-  const double cuts = ranks * (schedule.granularity == Granularity::chunk ? schedule.chunks : 1);
-  const double tile_rows =
-      std::min(pieces(op.m, schedule.tile_m) + cuts, static_cast<double>(op.m));
+  const double cuts =
+      std::min(rows, ranks * (schedule.granularity == Granularity::chunk ? schedule.chunks : 1));
+  const double tile_rows = std::min(rows, pieces(op.m, schedule.tile_m) + cuts);
   const double tiles = tile_rows * pieces(op.local_n(), schedule.tile_n);
   // Of every rank: its GEMM tiles, the collectives or copies of its shares, and barriers.
   double per_rank = tiles + 2 * cuts + ranks;

@@ -1,0 +1,42 @@
+// Operators and machines that the schedule tests share.
+#pragma once
+
+#include <string>
+
+#include "stretto/error.h"
+#include "stretto/schedule.h"
+
+namespace stretto {
+
+inline Operator gemm_rs(int ranks = 8) {
+  return {OpKind::gemm_rs, 2048, 1024, 4096, ranks, DType::bf16};
+}
+inline Operator gemm_ar(int ranks = 8) {
+  return {OpKind::gemm_ar, 2048, 1024, 4096, ranks, DType::bf16};
+}
+inline Operator ag_gemm(int ranks = 8) {
+  return {OpKind::ag_gemm, 2048, 1024, 4096, ranks, DType::bf16};
+}
+
+// Only what schedules look at.
+inline Machine machine_of(int nodes = 1) {
+  Machine machine;
+  machine.name = "test8";
+  machine.nodes = nodes;
+  machine.ranks_per_node = 8;
+  machine.sms = 132;
+  machine.nccl_sms = 16;
+  return machine;
+}
+
+// What parse_schedule says against a text; "accepted" when nothing.
+inline std::string refusal(std::string_view text, const Operator& op = gemm_rs()) {
+  try {
+    parse_schedule(text, op, machine_of());
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace stretto

@@ -1,0 +1,152 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "schedule/cases.h"
+#include "schedule/plan_size.h"
+
+namespace stretto {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+std::vector<std::string> reasons(std::string_view text, const Operator& op = gemm_rs(),
+                                 const Machine& machine = machine_of()) {
+  return legal(op, parse_schedule(text, op, machine), machine);
+}
+
+TEST(Legal, SaysEveryReasonAtOnce) {
+  Operator op = gemm_rs(16);
+  op.m = 0;
+  EXPECT_THAT(
+      reasons("tiles,granularity=waves,order=arrival,sync=event,reduction=none,partials=fp16,"
+              "tile=100x520,swizzle=0,chunks=3,comm-sms=132",
+              op),
+      ElementsAre(
+          "m is 0; it must be at least 1",
+          "a tile of 100 rows; it must be a multiple of 8 from 8 to 512",
+          "a tile of 520 columns; it must be a multiple of 8 from 8 to 512",
+          "swizzle=0; it must be from 1 to 1024",
+          "chunks=3 cuts nothing at granularity=waves: take granularity=chunk or chunks=1",
+          "16 ranks on test8, which has 8: take ranks=8 or a larger machine",
+          "comm-sms=132 leaves no SM to compute on: test8 has 132, take at most 131",
+          "granularity=waves reorders storage for collectives: take mover=nccl instead of epilogue",
+          "sync=event ends the kernel for every group: take sync=counter or flag, or "
+          "granularity=chunk",
+          "order=arrival follows gathered input: take order=peer-staggered for gemm-rs",
+          "granularity=waves stores tiles in plain order: take order=plain instead of arrival",
+          "reduction=none is not for gemm-rs: take reduction=slots",
+          "partials=fp16 for bf16 inputs: take partials=bf16 or partials=fp32"));
+}
+
+struct Rule {
+  std::string_view text;
+  Operator op;
+  std::string_view reason;
+};
+
+TEST(Legal, EveryRuleSpeaksAlone) {
+  const Rule rules[] = {
+      {"tiles,mover=epilogue", ag_gemm(), "communicates its input: take mover=comm-blocks"},
+      {"tiles,comm-sms=0", ag_gemm(), "without an SM to run on: take comm-sms=1 or more"},
+      {"tiles,order=peer-staggered", ag_gemm(), "take order=own-first for ag-gemm"},
+      {"tiles,order=own-first", gemm_rs(), "take order=peer-staggered for gemm-rs"},
+      {"sequential,order=arrival", ag_gemm(), "delivers all ranks' rows together: take plain"},
+      {"waves,granularity=tile", gemm_rs(), "cannot start a collective for every tile"},
+      {"waves,granularity=slice", ag_gemm(), "cannot start a collective for every slice"},
+      {"waves,order=node-then-local", gemm_rs(), "take order=plain instead of node-then-local"},
+      {"waves,comm-sms=15", ag_gemm(), "needs 16 SMs of its own on test8: take comm-sms=16"},
+      {"waves,sync=event", gemm_rs(), "sync=event ends the kernel for every group"},
+      {"tiles,sync=event", gemm_rs(), "sync=event ends the kernel for every tile"},
+      {"tiles,reduction=nccl", gemm_rs(), "needs mover=nccl instead of mover=epilogue"},
+      {"waves,reduction=slots", gemm_rs(), "take reduction=nccl instead of reduction=slots"},
+      {"tiles,reduction=two-shot", gemm_rs(), "take reduction=slots"},
+      {"tiles,reduction=slots", gemm_ar(), "take reduction=two-shot or one-shot"},
+      {"tiles,reduction=slots", ag_gemm(), "take reduction=none, there is nothing to add"},
+      {"tiles,partials=fp16", gemm_rs(), "take partials=bf16 or partials=fp32"},
+      {"waves,partials=fp32", gemm_rs(), "NCCL adds in the operator's type: take partials=bf16"},
+      {"tiles,partials=fp32", ag_gemm(), "where nothing is added: take partials=bf16"},
+      {"tiles,groups=1+2", gemm_rs(), "take granularity=waves or groups=auto"},
+      {"waves,groups=1+0", gemm_rs(), "a group of 0 waves; each must have from 1 to 1048576"},
+      {"decomposed,chunks=0", gemm_rs(), "chunks=0; it must be from 1 to 1024"},
+      {"decomposed,chunks=1025", gemm_rs(), "chunks=1025; it must be from 1 to 1024"},
+      {"tiles,swizzle=1025", gemm_rs(), "swizzle=1025; it must be from 1 to 1024"},
+      {"tiles,tile=520x8", gemm_rs(), "a tile of 520 rows"},
+      {"tiles,tile=8x12", gemm_rs(), "a tile of 12 columns"},
+  };
+  for (const Rule& rule : rules) {
+    EXPECT_THAT(reasons(rule.text, rule.op), ElementsAre(HasSubstr(std::string(rule.reason))))
+        << rule.text << " for " << to_string(rule.op);
+  }
+}
+
+TEST(Legal, WhatHasAMeaningIsAllowed) {
+  for (const std::string_view text : {
+           "tiles,mover=comm-blocks",
+           "tiles,mover=copy-engine",
+           "tiles,sync=counter",
+           "tiles,comm-sms=0",
+           "tiles,reuse=ack",
+           "tiles,partials=fp32",
+           "tiles,order=plain",
+           "tiles,granularity=whole,sync=event",
+           "tiles,granularity=chunk,chunks=4,sync=event",
+           "slices,sync=flag",
+           "decomposed,sync=flag",
+           "decomposed,mover=epilogue",
+           "decomposed,chunks=1024",
+           "sequential,sync=counter",
+           "two-chunk,sync=counter",
+           "two-chunk,chunks=5",
+           "waves,groups=1+2+4",
+           "waves,sync=flag",
+           "waves,comm-sms=1",
+       }) {
+    EXPECT_THAT(reasons(text), IsEmpty()) << text;
+  }
+  for (const std::string_view text :
+       {"tiles,order=arrival", "tiles,mover=copy-engine,comm-sms=0", "tiles,granularity=whole",
+        "slices,sync=flag", "decomposed,order=arrival", "waves,sync=flag"}) {
+    EXPECT_THAT(reasons(text, ag_gemm()), IsEmpty()) << text;
+  }
+  EXPECT_THAT(reasons("tiles,reduction=one-shot,mover=comm-blocks", gemm_ar()), IsEmpty());
+}
+
+TEST(Legal, PlansOfHostileSizesAreRefusedWithAWayOut) {
+  const Machine machine = machine_of(128);
+  const Operator large{OpKind::gemm_rs, 1 << 16, 1 << 16, 8192, 8, DType::bf16};
+  const std::vector<std::string> small_tiles = reasons("tiles,tile=8x8", large, machine);
+  ASSERT_THAT(small_tiles, SizeIs(1));
+  EXPECT_THAT(small_tiles[0],
+              HasSubstr("at most 20 million are served: take a larger tile, like 128x64"));
+  EXPECT_THAT(reasons("tiles,tile=128x64", large, machine), IsEmpty());
+
+  const Operator huge{OpKind::gemm_rs, 1 << 20, 1 << 20, 1 << 20, 1024, DType::bf16};
+  EXPECT_THAT(reasons("tiles", huge, machine),
+              ElementsAre(HasSubstr("take fewer ranks or chunks")));
+  const Operator small{OpKind::ag_gemm, 1, 1024, 1, 1024, DType::bf16};
+  EXPECT_THAT(reasons("decomposed,chunks=1024", small, machine), IsEmpty());
+}
+
+TEST(Legal, TheSizesThatWeMustServeAreServed) {
+  const Operator op{OpKind::gemm_rs, 8192, 8192, 28672, 64, DType::bf16};
+  for (const Preset& preset : presets()) {
+    EXPECT_THAT(reasons(preset.name, op, machine_of(8)), IsEmpty()) << preset.name;
+  }
+}
+
+TEST(Legal, OnlyNcclGivesUpDeterminism) {
+  const auto deterministic = [](std::string_view text, const Operator& op) {
+    return is_deterministic(parse_schedule(text, op, machine_of()));
+  };
+  EXPECT_TRUE(deterministic("tiles", gemm_rs()));
+  EXPECT_TRUE(deterministic("tiles,reduction=one-shot", gemm_ar()));
+  EXPECT_FALSE(deterministic("waves", gemm_rs()));
+  EXPECT_TRUE(deterministic("waves", ag_gemm()));
+}
+
+}  // namespace
+}  // namespace stretto

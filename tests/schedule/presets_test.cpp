@@ -1,0 +1,113 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "schedule/cases.h"
+#include "schedule/default_tile.h"
+
+namespace stretto {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(Presets, AreLegalForEveryOperatorRankCountAndShape) {
+  for (const Preset& preset : presets()) {
+    for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+      for (const DType dtype : {DType::bf16, DType::fp16, DType::fp32}) {
+        for (const int ranks : {1, 2, 3, 8, 16}) {
+          for (const int64_t m : {1, 5, 100, 8192}) {
+            const Operator op{kind, m, int64_t{48} * ranks, int64_t{16} * ranks, ranks, dtype};
+            const Machine machine = machine_of(2);
+            EXPECT_THAT(legal(op, preset.make(op, machine), machine), IsEmpty())
+                << preset.name << " " << to_string(op);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Presets, TextsOfGemmRs) {
+  const auto text = [](std::string_view preset) {
+    return to_string(find_preset(preset).make(gemm_rs(), machine_of()));
+  };
+  EXPECT_EQ(text("sequential"),
+            "granularity=whole,order=plain,mover=nccl,sync=event,reduction=nccl,reuse=double,"
+            "partials=bf16,tile=128x64,swizzle=8,chunks=1,groups=auto,comm-sms=0");
+  EXPECT_EQ(text("two-chunk"),
+            "granularity=chunk,order=plain,mover=nccl,sync=event,reduction=nccl,reuse=double,"
+            "partials=bf16,tile=128x128,swizzle=8,chunks=2,groups=auto,comm-sms=16");
+  EXPECT_EQ(text("decomposed"),
+            "granularity=chunk,order=peer-staggered,mover=copy-engine,sync=event,reduction=slots,"
+            "reuse=double,partials=bf16,tile=128x64,swizzle=8,chunks=1,groups=auto,comm-sms=0");
+  EXPECT_EQ(text("waves"),
+            "granularity=waves,order=plain,mover=nccl,sync=counter,reduction=nccl,reuse=double,"
+            "partials=bf16,tile=128x128,swizzle=8,chunks=1,groups=auto,comm-sms=16");
+  EXPECT_EQ(text("tiles"),
+            "granularity=tile,order=peer-staggered,mover=epilogue,sync=flag,reduction=slots,"
+            "reuse=double,partials=bf16,tile=128x128,swizzle=8,chunks=1,groups=auto,comm-sms=8");
+  EXPECT_EQ(text("slices"),
+            "granularity=slice,order=peer-staggered,mover=epilogue,sync=counter,reduction=slots,"
+            "reuse=double,partials=bf16,tile=128x128,swizzle=8,chunks=1,groups=auto,comm-sms=8");
+}
+
+TEST(Presets, FollowTheOperator) {
+  const Schedule ag = find_preset("tiles").make(ag_gemm(), machine_of());
+  EXPECT_EQ(ag.order, Order::own_first);
+  EXPECT_EQ(ag.mover, Mover::comm_blocks);
+  EXPECT_EQ(ag.reduction, Reduction::none);
+  const Schedule ar = find_preset("tiles").make(gemm_ar(), machine_of());
+  EXPECT_EQ(ar.reduction, Reduction::two_shot);
+  Operator fp16 = gemm_rs();
+  fp16.dtype = DType::fp16;
+  EXPECT_EQ(find_preset("tiles").make(fp16, machine_of()).partials, DType::fp16);
+}
+
+TEST(Presets, AcrossNodesWhatCrossesGoesFirst) {
+  EXPECT_EQ(find_preset("tiles").make(gemm_rs(8), machine_of(2)).order, Order::peer_staggered);
+  EXPECT_EQ(find_preset("tiles").make(gemm_rs(16), machine_of(2)).order, Order::node_then_local);
+}
+
+TEST(Presets, UnknownNamesAreAnswered) {
+  try {
+    find_preset("slice");
+    FAIL() << "not refused";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("did you mean 'slices'?"));
+    EXPECT_THAT(error.what(), HasSubstr("sequential, two-chunk, decomposed, waves, tiles, slices"));
+  }
+}
+
+TEST(Presets, NamesAreTextsThatCannotBeMistakenForCoordinates) {
+  for (const Preset& preset : presets()) {
+    EXPECT_EQ(preset.name.find_first_of("=, "), std::string_view::npos);
+    EXPECT_FALSE(preset.idea.empty() || preset.source.empty() || preset.stands_for.empty());
+  }
+}
+
+TEST(DefaultTile, ShrinksUntilTilesFillTheSms) {
+  const auto tile = [](int64_t m, int64_t n, int ranks, int sms = 132) {
+    return default_tile({OpKind::gemm_rs, m, n, 4096, ranks, DType::bf16}, sms);
+  };
+  EXPECT_EQ(tile(8192, 8192, 8), (TileShape{128, 256}));
+  EXPECT_EQ(tile(4096, 2048, 8), (TileShape{128, 256}));
+  EXPECT_EQ(tile(2048, 2048, 8), (TileShape{128, 128}));
+  EXPECT_EQ(tile(1024, 1024, 8), (TileShape{64, 64}));
+}
+
+TEST(DefaultTile, IsNeverFarLargerThanTheProblem) {
+  const auto tile = [](int64_t m, int64_t n) {
+    return default_tile({OpKind::gemm_rs, m, n, 4096, 1, DType::bf16}, 132);
+  };
+  EXPECT_EQ(tile(1, 1), (TileShape{8, 8}));
+  EXPECT_EQ(tile(37, 24), (TileShape{64, 32}));
+  EXPECT_EQ(tile(1, 100000), (TileShape{8, 256}));
+}
+
+TEST(DefaultTile, DoesNotSpanManyShards) {
+  const Operator op{OpKind::gemm_rs, 512, 1 << 20, 4096, 8, DType::bf16};
+  EXPECT_EQ(default_tile(op, 132), (TileShape{64, 256}));
+}
+
+}  // namespace
+}  // namespace stretto
