@@ -12,8 +12,17 @@
 
 namespace stretto {
 
-struct Span {  // one instruction that took time
+inline constexpr uint32_t kNoLane = UINT32_MAX;
+
+struct Span {  // one instruction that took time: a task while it ran, a wait while it blocked
   InstrRef where;
+  double start_us = 0, end_us = 0;
+  InstrRef released_by{kNoLane, 0};  // wait: the notify that ended it; else no lane
+};
+
+struct LinkUse {  // a time in which a rank's port sends without a pause
+  uint16_t rank = 0;
+  bool network = false;  // between nodes, or inside the node
   double start_us = 0, end_us = 0;
 };
 
@@ -26,19 +35,21 @@ struct LaneUse {
 struct CriticalStep {  // one link of the critical path, last first
   InstrRef where;
   double start_us = 0, end_us = 0;
-  std::string why;  // "lane order", "signal slots.5", "link of rank 3", ...
+  std::string why;  // what let it start: "lane order", "signal slots.5", "link of rank 3", ...
 };
 
+// All times count from the start of the run on every rank, one run by itself.
 struct Simulation {
   double total_us = 0;           // until the last rank is done
   double compute_us = 0;         // the GEMM of the slowest rank alone, on all SMs, no communication
-  double communication_us = 0;   // all movement and reduction of the slowest rank alone
+  double communication_us = 0;   // the same plan with GEMM tiles and kernels that take no time
   double exposed_us = 0;         // total - compute: communication that nothing hides
   double floor_us = 0;           // max(GEMM alone, least link bytes / link rate)
   double efficiency = 0;         // floor / total
   double compute_occupancy = 0;  // share of compute lanes' time spent in GEMM tiles
   std::vector<LaneUse> lanes;
-  std::vector<Span> spans;
+  std::vector<Span> spans;     // in the order in which they end
+  std::vector<LinkUse> links;  // by rank, inside the node before between nodes, in time order
   std::vector<CriticalStep> critical_path;
 };
 

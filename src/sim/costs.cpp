@@ -1,0 +1,134 @@
+#include "sim/costs.h"
+
+#include <algorithm>
+
+namespace stretto::sim {
+namespace {
+
+// The MMA of Hopper's warp group is 64 rows high and takes columns by eights; a pipeline stage of
+// the GEMM kernel holds 128 bytes of K.
+constexpr int64_t kMmaRows = 64, kMmaCols = 8, kStageBytes = 128;
+
+int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+double best_rate(const RateCurve& curve) {
+  double best = 0;
+  for (const RateCurve::Point& point : curve.points) best = std::max(best, point.gb_per_s);
+  return best;
+}
+
+std::vector<double> rate_of_one(const RateCurve& curve, int most_blocks) {
+  std::vector<double> rates(static_cast<size_t>(most_blocks) + 1);
+  for (int n = 1; n <= most_blocks; ++n) rates[static_cast<size_t>(n)] = curve.at(n) / n;
+  return rates;
+}
+
+}  // namespace
+
+double Traffic::flow_bytes() const {
+  double bytes = 0;
+  for (const Flow& flow : flows) bytes += flow.bytes;
+  return bytes;
+}
+
+Costs::Costs(const Plan& plan, const Machine& machine)
+    : plan_(plan),
+      machine_(machine),
+      pair_(plan.ranks() == 2),
+      nodes_(machine.node_of(plan.ranks() - 1) + 1),
+      link_rate_(machine.link_gb_per_s),
+      all_copies_rate_(machine.copy_engine_all_gb_per_s) {
+  push_one_ = rate_of_one(pair_ ? machine.push_by_blocks : machine.push_all_by_blocks, machine.sms);
+  push_many_ =
+      rate_of_one(pair_ ? machine.push_by_blocks : machine.push_multi_by_blocks, machine.sms);
+  if (pair_) {
+    all_copies_rate_ = best_rate(machine.copy_engine_by_bytes);
+    link_rate_ = std::max({link_rate_, all_copies_rate_, best_rate(machine.push_by_blocks)});
+  }
+}
+
+double Costs::gemm_us(const Instr& instr) const {
+  const std::span<const Region> reads = plan_.reads(instr);
+  const Region& b = reads.back();
+  int64_t rows = 0;
+  for (const Region& a : reads.first(reads.size() - 1)) rows += a.rows();
+  const DType dtype = plan_.buffers[b.buffer].dtype;
+  const double macs = static_cast<double>(round_up(rows, kMmaRows)) *
+                      static_cast<double>(round_up(b.rows(), kMmaCols)) *
+                      static_cast<double>(round_up(b.cols(), kStageBytes / num_bytes(dtype)));
+  const double tflops = dtype == DType::fp32 ? machine_.fp32_tflops : machine_.gemm_tflops;
+  return 2 * macs * machine_.sms / (tflops * 1e6) + machine_.tile_overhead_us;
+}
+
+double Costs::region_bytes(const Region& region) const {
+  return static_cast<double>(region.elements()) *
+         static_cast<double>(num_bytes(plan_.buffers[region.buffer].dtype));
+}
+
+void Costs::traffic_of(const Instr& instr, int rank, Traffic& traffic) const {
+  traffic.flows.clear();
+  traffic.local_bytes = 0;
+  const auto self = static_cast<uint16_t>(rank);
+  for (const Region& write : plan_.writes(instr)) {
+    if (write.rank == self) {
+      traffic.local_bytes += region_bytes(write);
+    } else if (!write.empty()) {
+      traffic.flows.push_back({self, write.rank, region_bytes(write)});
+    }
+  }
+  if (instr.op == Opcode::gemm) {
+    traffic.local_bytes = 0;
+    return;
+  }
+  for (const Region& read : plan_.reads(instr)) {
+    if (read.rank == self) {
+      traffic.local_bytes += region_bytes(read);
+    } else if (!read.empty()) {
+      traffic.flows.push_back({read.rank, self, region_bytes(read)});
+    }
+  }
+}
+
+double Costs::collective_us(const Instr& instr) const {
+  double read = 0, written = 0;
+  for (const Region& region : plan_.reads(instr)) read += region_bytes(region);
+  for (const Region& region : plan_.writes(instr)) written += region_bytes(region);
+  const double share = static_cast<double>(plan_.ranks() - 1) / plan_.ranks();
+  double bytes = 0;  // out of one GPU
+  switch (instr.collective) {
+    case CollectiveKind::all_gather:
+      bytes = share * written;
+      break;
+    case CollectiveKind::reduce_scatter:
+      bytes = share * read;
+      break;
+    case CollectiveKind::all_reduce:
+      bytes = 2 * share * read;
+      break;
+  }
+  if (bytes <= 0) return 0;
+  double rate = machine_.nccl_by_bytes.at(bytes);
+  if (nodes_ == 1) return move_us(bytes, rate);
+  // Rings cross from node to node on every GPU's network port at once, and one hop more a node.
+  rate = std::min(rate, machine_.network_gb_per_s * machine_.ranks_per_node);
+  return move_us(bytes, rate) + machine_.network_latency_us * (nodes_ - 1);
+}
+
+double Costs::push_rate(int blocks, size_t peers) const {
+  const std::vector<double>& rates = peers > 1 ? push_many_ : push_one_;
+  return rates[std::min(static_cast<size_t>(std::max(blocks, 1)), rates.size() - 1)];
+}
+
+double Costs::memory_rate(int blocks) const {
+  return std::min(machine_.block_hbm_gb_per_s, machine_.hbm_gb_per_s / std::max(blocks, 1));
+}
+
+double Costs::copy_rate(double bytes) const { return machine_.copy_engine_by_bytes.at(bytes); }
+
+double Costs::signal_us(int from, int to) const {
+  if (from == to) return machine_.local_signal_us;
+  const bool near = machine_.same_node(from, to);
+  return machine_.release_us + (near ? machine_.signal_us : machine_.network_latency_us);
+}
+
+}  // namespace stretto::sim

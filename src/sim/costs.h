@@ -1,0 +1,64 @@
+// What instructions of a plan cost on a machine, before anything contends with them.
+#pragma once
+
+#include <vector>
+
+#include "stretto/machine.h"
+#include "stretto/plan.h"
+
+namespace stretto::sim {
+
+// One microsecond at 1 GB/s moves a thousand bytes.
+inline double move_us(double bytes, double gb_per_s) { return bytes / (gb_per_s * 1e3); }
+
+// What one rank's task sends to another rank's memory, or pulls from it.
+struct Flow {
+  uint16_t from = 0, to = 0;
+  double bytes = 0;
+};
+
+// What a copy or reduce moves.
+struct Traffic {
+  std::vector<Flow> flows;  // between ranks, one for each remote region
+  double local_bytes = 0;   // read and written in this rank's memory
+  double flow_bytes() const;
+};
+
+class Costs {
+ public:
+  Costs(const Plan& plan, const Machine& machine);
+
+  const Machine& machine() const { return machine_; }
+
+  // Full-speed time of a gemm: its MMAs, padded as the hardware pads them, and the tile's overhead.
+  double gemm_us(const Instr& instr) const;
+  // Replaces `traffic` by what the task moves; of a gemm only the remote writes.
+  void traffic_of(const Instr& instr, int rank, Traffic& traffic) const;
+  // Time in which NCCL moves the collective's bytes once all ranks are there and it is launched.
+  double collective_us(const Instr& instr) const;
+
+  // GB/s of one of `blocks` blocks that push at once on a GPU; `peers` that the task writes to.
+  double push_rate(int blocks, size_t peers) const;
+  // GB/s at which one of `blocks` blocks that read and write their own memory does so.
+  double memory_rate(int blocks) const;
+  // GB/s of one copy-engine copy by itself, and of all copy engines of a GPU together.
+  double copy_rate(double bytes) const;
+  double all_copies_rate() const { return all_copies_rate_; }
+  // GB/s that a GPU's port inside the node, or its share of the network, carries one way.
+  double port_rate(bool network) const { return network ? machine_.network_gb_per_s : link_rate_; }
+  // From the notify until the waiter sees it.
+  double signal_us(int from, int to) const;
+
+ private:
+  double region_bytes(const Region& region) const;
+
+  const Plan& plan_;
+  const Machine& machine_;
+  bool pair_ = false;  // only two ranks: one GPU's port never serves several peers
+  int nodes_ = 1;      // that the plan's ranks lie on
+  double link_rate_ = 0;
+  double all_copies_rate_ = 0;
+  std::vector<double> push_one_, push_many_;  // by number of blocks, GB/s of one of them
+};
+
+}  // namespace stretto::sim

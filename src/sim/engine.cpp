@@ -1,0 +1,386 @@
+// The lanes: their order, waits, joins and ends. Transfers are in engine_moves.cpp.
+#include "sim/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "stretto/error.h"
+
+namespace stretto::sim {
+namespace {
+
+bool is_block(LaneKind kind) { return kind == LaneKind::compute || kind == LaneKind::comm; }
+
+}  // namespace
+
+Engine::Engine(const Plan& plan, const Machine& machine, EngineOptions options)
+    : plan_(plan),
+      machine_(machine),
+      options_(options),
+      costs_(plan, machine),
+      ports_(costs_, plan.ranks()),
+      lanes_(plan.lanes.size()),
+      transfers_(plan.lanes.size() * 2),
+      ranks_(static_cast<size_t>(plan.ranks())),
+      last_compute_task_(plan.lanes.size(), 0) {
+  for (const SignalArray& array : plan.signals) {
+    signal_base_.push_back(signals_per_rank_);
+    signals_per_rank_ += static_cast<uint32_t>(array.count);
+  }
+  const size_t counters = size_t{signals_per_rank_} * static_cast<size_t>(plan.ranks());
+  counters_.assign(counters, 0);
+  waiters_.assign(counters, kNoLane);
+  for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
+    const Lane& of_plan = plan.lanes[lane];
+    if (of_plan.kind != LaneKind::compute) continue;
+    ++ranks_[of_plan.rank].compute_lanes;
+    for (uint32_t pos = 0; pos < of_plan.instrs.size(); ++pos) {
+      if (of_plan.instrs[pos].is_task()) last_compute_task_[lane] = pos + 1;
+    }
+  }
+  if (options_.record) spans_.reserve(plan.num_instrs());
+}
+
+void Engine::run() {
+  start_lanes();
+  while (!events_.empty()) {
+    const Event event = events_.pop();
+    now_ = event.time;
+    handle(event);
+  }
+  for (const LaneState& lane : lanes_) {
+    if (lane.stage != Stage::done) report_stuck();
+  }
+}
+
+void Engine::start_lanes() {
+  std::vector<uint32_t> launches(ranks_.size(), kNoNode);
+  for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    const LaneKind kind = plan_.lanes[lane].kind;
+    const bool launched = kind == LaneKind::compute ? options_.gemm_takes_time : is_block(kind);
+    // Copy engines and NCCL pay for each operation instead.
+    if (launched && machine_.launch_us > 0) {
+      uint32_t& node = launches[static_cast<size_t>(rank_of(lane))];
+      if (node == kNoNode) {
+        node = history_.add({machine_.launch_us, kNoNode, {lane, 0}, NodeKind::launch, kNoRank});
+      }
+      lanes_[lane].node = node;
+      events_.push(machine_.launch_us, EventKind::lane, lane);
+    } else {
+      events_.push(0, EventKind::lane, lane);
+    }
+  }
+}
+
+void Engine::handle(const Event& event) {
+  switch (event.kind) {
+    case EventKind::piece:
+      return piece_event(event.subject);
+    case EventKind::arrival:
+      return arrival_event(event.subject);
+    case EventKind::moved:
+      return moved_event(event.subject);
+    case EventKind::gemm:
+      return gemm_event(event);
+    case EventKind::signal:
+      return deliver_notify(event.subject);
+    case EventKind::port_idle:
+      return port_idle_event(event.subject);
+    case EventKind::lane:
+      return advance(event.subject);
+    case EventKind::collective_move:
+      return collective_moves(event.subject);
+    case EventKind::collective_end:
+      return collective_ends(event.subject);
+  }
+}
+
+void Engine::advance(uint32_t lane) {
+  LaneState& state = lanes_[lane];
+  if (state.stage == Stage::joining) state.waiting_us += now_ - state.since;
+  state.stage = Stage::ready;
+  while (state.pos < plan_.lanes[lane].instrs.size()) {
+    if (!step(lane)) return;
+    ++state.pos;
+  }
+  end_lane(lane);
+}
+
+bool Engine::step(uint32_t lane) {
+  LaneState& state = lanes_[lane];
+  state.since = now_;
+  switch (instr(lane).op) {
+    case Opcode::wait:
+      return step_wait(lane);
+    case Opcode::notify:
+      step_notify(lane);
+      return true;
+    case Opcode::deliver:
+      return true;
+    case Opcode::boundary:
+      join_boundary(lane);
+      return false;
+    case Opcode::gemm:
+      start_gemm(lane);
+      return false;
+    case Opcode::reduce:
+    case Opcode::copy:
+      start_mover(lane);
+      return false;
+    case Opcode::collective:
+      join_collective(lane);
+      return false;
+  }
+  STRETTO_ASSERT(false, "opcode out of range");
+}
+
+void Engine::finish_task(uint32_t lane, int32_t port_rank) {
+  LaneState& state = lanes_[lane];
+  state.busy_us += now_ - state.since;
+  state.node = history_.add({now_, state.node, here(lane), NodeKind::task, port_rank});
+  if (options_.record) spans_.push_back({here(lane), state.since, now_, {kNoLane, 0}});
+}
+
+void Engine::end_lane(uint32_t lane) {
+  LaneState& state = lanes_[lane];
+  if (state.storing) {
+    state.stage = Stage::draining;
+    return;
+  }
+  state.stage = Stage::done;
+  // A lane that ends with a notify or a wait that passed ended with the node before it.
+  if (state.node != kNoNode && (last_node_ == kNoNode || history_[state.node].end > total_us_)) {
+    last_node_ = state.node;
+    total_us_ = history_[state.node].end;
+  }
+}
+
+bool Engine::step_wait(uint32_t lane) {
+  LaneState& state = lanes_[lane];
+  const Instr& wait = instr(lane);
+  // The first run: no earlier one has anything left to read or write.
+  if (wait.lag > 0) return true;
+  const uint32_t signal = signal_id(rank_of(lane), wait.signal);
+  if (counters_[signal] >= wait.amount) return true;
+  state.stage = Stage::waiting;
+  state.next_waiter = waiters_[signal];
+  waiters_[signal] = lane;
+  return false;
+}
+
+void Engine::step_notify(uint32_t lane) {
+  LaneState& state = lanes_[lane];
+  if (state.storing) {
+    state.held_notifies.push_back(state.pos);
+  } else {
+    send_notify(lane, state.pos, state.node);
+  }
+}
+
+void Engine::send_notify(uint32_t lane, uint32_t pos, uint32_t before) {
+  const Instr& notify = plan_.lanes[lane].instrs[pos];
+  const double seen = now_ + costs_.signal_us(rank_of(lane), notify.rank);
+  const uint32_t node = history_.add({seen, before, {lane, pos}, NodeKind::notify, kNoRank});
+  events_.push(seen, EventKind::signal, node);
+}
+
+void Engine::deliver_notify(uint32_t node) {
+  const InstrRef from = history_[node].where;
+  const Instr& notify = plan_.lanes[from.lane].instrs[from.pos];
+  const uint32_t signal = signal_id(notify.rank, notify.signal);
+  int64_t& counter = counters_[signal];
+  const int64_t room = std::numeric_limits<int64_t>::max() - counter;
+  counter += std::min(notify.amount, room);
+  // Lanes are taken out before any goes on, since one may wait for the same signal again.
+  std::vector<uint32_t> released;
+  uint32_t* link = &waiters_[signal];
+  while (*link != kNoLane) {
+    const uint32_t lane = *link;
+    LaneState& state = lanes_[lane];
+    if (counter >= instr(lane).amount) {
+      *link = state.next_waiter;
+      released.push_back(lane);
+    } else {
+      link = &state.next_waiter;
+    }
+  }
+  std::sort(released.begin(), released.end());
+  for (uint32_t lane : released) {
+    LaneState& state = lanes_[lane];
+    state.waiting_us += now_ - state.since;
+    if (options_.record) spans_.push_back({here(lane), state.since, now_, from});
+    state.node = node;
+    ++state.pos;
+    advance(lane);
+  }
+}
+
+void Engine::start_gemm(uint32_t lane) {
+  const int rank = rank_of(lane);
+  RankState& state = ranks_[static_cast<size_t>(rank)];
+  lanes_[lane].stage = Stage::task;
+  const double work = options_.gemm_takes_time ? costs_.gemm_us(instr(lane)) : 0;
+  state.gemms.start(now_, lane, work);
+  predict_gemm(rank);
+}
+
+// Keeps one event at or before the first end. A slowdown leaves it: it then comes too early and
+// predicts again, which costs less than a new event at every slowdown.
+void Engine::predict_gemm(int rank) {
+  RankState& state = ranks_[static_cast<size_t>(rank)];
+  if (state.gemms.idle()) return;
+  const double end = state.gemms.next_end(now_);
+  if (state.predicted >= 0 && state.predicted <= end) return;
+  state.predicted = end;
+  events_.push(end, EventKind::gemm, static_cast<uint32_t>(rank), ++state.prediction);
+}
+
+void Engine::gemm_event(const Event& event) {
+  RankState& state = ranks_[event.subject];
+  if (event.generation != state.prediction) return;
+  state.predicted = -1;
+  constexpr double kRounding = 1e-9;  // us; a tile this near its end is done
+  while (!state.gemms.idle() && state.gemms.next_end(now_) <= now_ + kRounding) {
+    end_gemm(state.gemms.pop(now_));
+  }
+  predict_gemm(static_cast<int>(event.subject));
+}
+
+void Engine::end_gemm(uint32_t lane) {
+  LaneState& state = lanes_[lane];
+  costs_.traffic_of(instr(lane), rank_of(lane), transfers_[task_transfer(lane)].traffic);
+  const bool stores = !transfers_[task_transfer(lane)].traffic.flows.empty();
+  if (stores && state.storing) {
+    state.stage = Stage::holding;
+    return;
+  }
+  gemm_busy_us_ += now_ - state.since;
+  finish_task(lane);
+  if (stores) start_store(lane);
+  ++state.pos;
+  advance(lane);
+}
+
+void Engine::end_store(uint32_t lane) {
+  LaneState& state = lanes_[lane];
+  const Transfer& store = transfers_[store_transfer(lane)];
+  const uint32_t node =
+      history_.add({now_, store.before, {lane, store.pos}, NodeKind::store, store.port_rank});
+  state.storing = false;
+  for (uint32_t pos : state.held_notifies) send_notify(lane, pos, node);
+  state.held_notifies.clear();
+  if (state.stage == Stage::holding) {
+    state.node = node;
+    end_gemm(lane);
+  } else if (state.stage == Stage::draining) {
+    state.node = node;
+    advance(lane);
+  }
+}
+
+void Engine::join_boundary(uint32_t lane) {
+  LaneState& state = lanes_[lane];
+  if (state.storing) {  // a kernel ends after its last store
+    state.stage = Stage::draining;
+    return;
+  }
+  state.stage = Stage::joining;
+  RankState& rank = ranks_[static_cast<size_t>(rank_of(lane))];
+  Join& join = rank.boundaries[instr(lane).id];
+  join.lanes.push_back(lane);
+  join.tasks_follow |= last_compute_task_[lane] > state.pos;
+  if (join.lanes.size() < rank.compute_lanes) return;
+  // Where nothing follows, the boundary is only the end of the last kernel.
+  const bool launches = join.tasks_follow && options_.gemm_takes_time;
+  const double end = now_ + (launches ? machine_.launch_us : 0);
+  const uint32_t node = history_.add({end, state.node, here(lane), NodeKind::boundary, kNoRank});
+  const std::vector<uint32_t> released = std::move(join.lanes);
+  rank.boundaries.erase(instr(lane).id);
+  for (uint32_t other : released) {
+    lanes_[other].node = node;
+    ++lanes_[other].pos;
+    events_.push(end, EventKind::lane, other);
+  }
+}
+
+void Engine::join_collective(uint32_t lane) {
+  LaneState& state = lanes_[lane];
+  state.stage = Stage::joining;
+  RankState& rank = ranks_[static_cast<size_t>(rank_of(lane))];
+  rank.nccl_running = true;  // its blocks spin on their SMs until the others come
+  update_speed(rank_of(lane));
+  Join& join = collectives_[instr(lane).id];
+  join.lanes.push_back(lane);
+  if (join.lanes.size() < ranks_.size()) return;
+  for (uint32_t other : join.lanes) {
+    LaneState& joined = lanes_[other];
+    joined.waiting_us += now_ - joined.since;
+    joined.since = now_;
+    joined.stage = Stage::task;
+    joined.node = state.node;  // the last to come let all start
+  }
+  events_.push(now_ + machine_.nccl_launch_us, EventKind::collective_move, lane);
+}
+
+void Engine::collective_moves(uint32_t last_lane) {
+  double longest = 0;
+  const Join& join = collectives_[instr(last_lane).id];
+  for (uint32_t lane : join.lanes) {
+    longest = std::max(longest, costs_.collective_us(instr(lane)));
+  }
+  for (uint32_t lane : join.lanes) {
+    ranks_[static_cast<size_t>(rank_of(lane))].nccl_moving = true;
+    update_speed(rank_of(lane));
+    if (longest > 0) ports_.note_collective(rank_of(lane), now_, now_ + longest);
+  }
+  events_.push(now_ + longest, EventKind::collective_end, last_lane);
+}
+
+void Engine::collective_ends(uint32_t last_lane) {
+  const int32_t id = instr(last_lane).id;
+  const std::vector<uint32_t> ended = std::move(collectives_[id].lanes);
+  collectives_.erase(id);
+  for (uint32_t lane : ended) {
+    RankState& rank = ranks_[static_cast<size_t>(rank_of(lane))];
+    rank.nccl_running = rank.nccl_moving = false;
+    update_speed(rank_of(lane));
+    finish_task(lane);
+    ++lanes_[lane].pos;
+  }
+  for (uint32_t lane : ended) advance(lane);
+}
+
+std::vector<LaneUse> Engine::lane_uses() const {
+  std::vector<LaneUse> uses;
+  uses.reserve(lanes_.size());
+  for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    uses.push_back({lane, lanes_[lane].busy_us, lanes_[lane].waiting_us});
+  }
+  return uses;
+}
+
+void Engine::report_stuck() const {
+  size_t stuck = 0;
+  std::string first;
+  for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    const LaneState& state = lanes_[lane];
+    if (state.stage == Stage::done) continue;
+    if (stuck++ > 0) continue;
+    first = describe(plan_.lanes[lane]);
+    const Instr& at = instr(lane);
+    if (at.op == Opcode::wait) {
+      first += fmt::format(" waits for {} >= {}, which stays at {}", describe(plan_, at.signal),
+                           at.amount, counters_[signal_id(rank_of(lane), at.signal)]);
+    } else {
+      first += fmt::format(" stands in {} {}, which others never reach", to_string(at.op), at.id);
+    }
+  }
+  throw UsageError(
+      fmt::format("the plan never ends: {} of {} lanes are stuck, first {}; "
+                  "'stretto check' says why",
+                  stuck, lanes_.size(), first));
+}
+
+}  // namespace stretto::sim

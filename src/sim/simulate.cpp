@@ -1,0 +1,134 @@
+#include "stretto/simulate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+
+#include "sim/costs.h"
+#include "sim/engine.h"
+#include "stretto/error.h"
+
+namespace stretto {
+namespace {
+
+struct BlockLanes {
+  int compute = 0, comm = 0;
+};
+
+std::vector<BlockLanes> count_blocks(const Plan& plan) {
+  std::vector<BlockLanes> blocks(static_cast<size_t>(plan.ranks()));
+  for (const Lane& lane : plan.lanes) {
+    blocks[lane.rank].compute += lane.kind == LaneKind::compute;
+    blocks[lane.rank].comm += lane.kind == LaneKind::comm;
+  }
+  return blocks;
+}
+
+void require_room(const Plan& plan, const Machine& machine) {
+  if (plan.ranks() > machine.ranks()) {
+    throw UsageError(fmt::format(
+        "the plan is for {} ranks but machine {} has {}: choose a machine with {} or more",
+        plan.ranks(), machine.name, machine.ranks(), plan.ranks()));
+  }
+  const std::vector<BlockLanes> blocks = count_blocks(plan);
+  for (size_t rank = 0; rank < blocks.size(); ++rank) {
+    const int needed = blocks[rank].compute + blocks[rank].comm;
+    if (needed <= machine.sms) continue;
+    throw UsageError(fmt::format(
+        "rank {} of the plan has {} compute and {} communication blocks but a GPU of machine {} "
+        "has {} SMs: plan for that machine, or choose one with {} or more SMs",
+        rank, blocks[rank].compute, blocks[rank].comm, machine.name, machine.sms, needed));
+  }
+}
+
+// Time of one rank's gemms when nothing else runs: dealt to all SMs as those come free.
+double gemm_alone_us(const std::vector<double>& tiles, int sms) {
+  std::priority_queue<double, std::vector<double>, std::greater<>> free_at;
+  double end = 0;
+  for (double tile_us : tiles) {
+    double start = 0;
+    if (free_at.size() == static_cast<size_t>(sms)) {
+      start = free_at.top();
+      free_at.pop();
+    }
+    free_at.push(start + tile_us);
+    end = std::max(end, start + tile_us);
+  }
+  return end;
+}
+
+// The slowest rank's. Tiles in the order of their lanes' programs, round by round.
+double gemm_alone_us(const Plan& plan, const Machine& machine) {
+  const sim::Costs costs(plan, machine);
+  double slowest = 0;
+  for (size_t first = 0; first < plan.lanes.size();) {
+    size_t last = first;
+    while (last < plan.lanes.size() && plan.lanes[last].rank == plan.lanes[first].rank) ++last;
+    std::vector<std::vector<double>> rounds;
+    double longest_lane = 0;
+    for (size_t lane = first; lane < last; ++lane) {
+      size_t round = 0;
+      double lane_us = 0;
+      for (const Instr& instr : plan.lanes[lane].instrs) {
+        if (instr.op != Opcode::gemm) continue;
+        if (rounds.size() <= round) rounds.emplace_back();
+        rounds[round++].push_back(costs.gemm_us(instr));
+        lane_us += rounds[round - 1].back();
+      }
+      longest_lane = std::max(longest_lane, lane_us);
+    }
+    std::vector<double> tiles;
+    for (const auto& round : rounds) tiles.insert(tiles.end(), round.begin(), round.end());
+    // The plan's own dealing is one that all SMs can follow, so alone is never slower.
+    const double dealt = std::min(gemm_alone_us(tiles, machine.sms), longest_lane);
+    slowest = std::max(slowest, dealt);
+    first = last;
+  }
+  return slowest > 0 ? slowest + machine.launch_us : 0;
+}
+
+// What no schedule can beat on the links: the least bytes at the rate that movers reach.
+double least_link_us(const Operator& op, const Machine& machine) {
+  if (op.ranks == 1) return 0;
+  const double bytes = link_bytes(op);
+  const int nodes = machine.node_of(op.ranks - 1) + 1;
+  if (nodes == 1) return sim::move_us(bytes, machine.link_gb_per_s);
+  // Each node takes in each other node's share at least once (or one sum of its own), spread over
+  // its GPUs' networks; and all bytes of a GPU pass its two ports.
+  const double between = bytes / (op.ranks - 1) * (nodes - 1);
+  return std::max(sim::move_us(between, machine.network_gb_per_s),
+                  sim::move_us(bytes, machine.link_gb_per_s + machine.network_gb_per_s));
+}
+
+}  // namespace
+
+Simulation simulate(const Plan& plan, const Machine& machine) {
+  validate(plan);
+  require_room(plan, machine);
+  sim::Engine engine(plan, machine, {});
+  engine.run();
+  sim::Engine communication(plan, machine, {.gemm_takes_time = false, .record = false});
+  communication.run();
+
+  Simulation result;
+  result.total_us = engine.total_us();
+  result.compute_us = gemm_alone_us(plan, machine);
+  result.communication_us = communication.total_us();
+  result.exposed_us = std::max(0.0, result.total_us - result.compute_us);
+  result.floor_us = std::max(result.compute_us, least_link_us(plan.op, machine));
+  result.efficiency = result.total_us > 0 ? result.floor_us / result.total_us : 1;
+  int compute_lanes = 0;
+  for (const BlockLanes& blocks : count_blocks(plan)) compute_lanes += blocks.compute;
+  if (compute_lanes > 0 && result.total_us > 0) {
+    result.compute_occupancy = engine.gemm_busy_us() / (result.total_us * compute_lanes);
+  }
+  result.lanes = engine.lane_uses();
+  result.links = engine.links();
+  result.critical_path = engine.history().path_to(plan, engine.last_node());
+  result.spans = engine.take_spans();
+  return result;
+}
+
+}  // namespace stretto
