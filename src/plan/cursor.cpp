@@ -124,8 +124,9 @@ void Cursor::expect_line_end() {
 std::string Cursor::found(const char* where) const {
   if (where == end_) return "the end of the file";
   if (*where == '\n' || *where == '\r' || *where == ';') return "the end of the line";
+  if (is_blank(*where)) return "a blank";
   const char* stop = where;
-  while (stop == where || !stops_token(stop)) ++stop;
+  while (!stops_token(stop)) ++stop;
   return quote({where, static_cast<size_t>(stop - where)});
 }
 

@@ -1,0 +1,97 @@
+#include <gtest/gtest.h>
+
+#include "plan/sample.h"
+
+namespace stretto {
+namespace {
+
+TEST(TextForm, PrintsWhatWasParsed) {
+  const Plan plan = parse_plan(kSampleText);
+  EXPECT_EQ(print(plan), kSampleText);
+  EXPECT_NO_THROW(validate(plan));
+}
+
+TEST(TextForm, HoldsEveryField) {
+  const Plan plan = parse_plan(kSampleText);
+  EXPECT_EQ(plan.op, (Operator{OpKind::gemm_rs, 5, 4, 6, 2, DType::bf16}));
+  EXPECT_EQ(plan.schedule, "granularity=tile,made=by-hand");
+  EXPECT_EQ(plan.sms, 132);
+  ASSERT_EQ(plan.buffers.size(), 5u);
+  EXPECT_EQ(plan.buffers[2], (Buffer{"slots", DType::fp32, BufferRole::symmetric, 6, 4, 0, 2}));
+  EXPECT_EQ(plan.buffers[4], (Buffer{"out", DType::bf16, BufferRole::output, 3, 4, 5, 1}));
+  ASSERT_EQ(plan.signals.size(), 2u);
+  EXPECT_EQ(plan.signals[0], (SignalArray{"slots", 4, 2}));
+  ASSERT_EQ(plan.lanes.size(), 4u);
+  EXPECT_EQ(plan.num_instrs(), 12u);
+
+  const Lane& compute = plan.lanes[0];
+  const Instr& gemm = compute.instrs[1];
+  EXPECT_EQ(gemm.op, Opcode::gemm);
+  EXPECT_EQ(gemm.tile, 5);
+  ASSERT_EQ(plan.reads(gemm).size(), 3u);
+  EXPECT_EQ(plan.reads(gemm)[1], (Region{2, 5, 0, 3, 0, 0}));
+  ASSERT_EQ(plan.writes(gemm).size(), 2u);
+  EXPECT_EQ(plan.writes(gemm)[1], (Region{0, 2, 0, 4, 2, 1}));
+  const Instr& notify = compute.instrs[2];
+  EXPECT_EQ(notify.signal, (SignalRef{0, 1}));
+  EXPECT_EQ(notify.rank, 1);
+  EXPECT_EQ(notify.amount, 1);
+
+  const Lane& comm = plan.lanes[1];
+  EXPECT_EQ(comm.kind, LaneKind::comm);
+  EXPECT_EQ(comm.index, 3);
+  EXPECT_EQ(comm.instrs[0].lag, 0);
+  EXPECT_EQ(comm.instrs[1].signal, (SignalRef{1, 0}));
+  EXPECT_EQ(comm.instrs[1].lag, 2);
+
+  EXPECT_EQ(plan.lanes[2].instrs[0].tile, -1);
+  const Instr& scatter = plan.lanes[3].instrs[0];
+  EXPECT_EQ(scatter.collective, CollectiveKind::reduce_scatter);
+  EXPECT_EQ(scatter.id, 3);
+  EXPECT_EQ(plan.reads(plan.lanes[3].instrs[3]).size(), 2u);
+}
+
+TEST(TextForm, WaitsAndNotifiesBeginTheirLines) {
+  const std::string text = print(parse_plan(kSampleText));
+  size_t synced = 0;
+  for (size_t start = 0; start < text.size(); start = text.find('\n', start) + 1) {
+    const size_t word = text.find_first_not_of(' ', start);
+    synced += text.compare(word, 5, "wait ") == 0 || text.compare(word, 7, "notify ") == 0 ? 1 : 0;
+    const std::string line = text.substr(start, text.find('\n', start) - start);
+    EXPECT_EQ(line.find(" wait "), line.find("  wait ") == 0 ? 1 : std::string::npos);
+    EXPECT_EQ(line.find(" notify "), line.find("  notify ") == 0 ? 1 : std::string::npos);
+  }
+  EXPECT_EQ(synced, 3u);
+}
+
+TEST(TextForm, CommentsBlankLinesAndIndentationAreFree) {
+  std::string edited = "; a plan\n\n\tstretto-plan\t1  ; version\r\n";
+  const std::string rest(kSampleText.substr(kSampleText.find('\n') + 1));
+  for (const char c : rest) {
+    if (c == '\n') {
+      edited += " ; remark\r\n\n  ;\n  ";
+    } else {
+      edited += c;
+      if (c == ' ') edited += ' ';
+    }
+  }
+  EXPECT_EQ(print(parse_plan(edited)), kSampleText);
+}
+
+TEST(TextForm, AnEmptyScheduleIsLeftOut) {
+  Plan plan = parse_plan(kSampleText);
+  plan.schedule.clear();
+  const std::string text = print(plan);
+  EXPECT_EQ(text.find("schedule"), std::string::npos);
+  EXPECT_EQ(print(parse_plan(text)), text);
+}
+
+TEST(TextForm, PrintsSingleInstructions) {
+  const Plan plan = parse_plan(kSampleText);
+  EXPECT_EQ(print(plan, plan.lanes[0], plan.lanes[0].instrs[2]), "notify slots.1@1 += 1");
+  EXPECT_EQ(print(plan, plan.lanes[2], plan.lanes[2].instrs[0]),
+            "copy part[0:2,0:4] -> slots[3:5,0:4] slots@1[3:5,0:4]");
+}
+
+}  // namespace
+}  // namespace stretto
