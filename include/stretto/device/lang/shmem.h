@@ -1,10 +1,12 @@
-// The OpenSHMEM layer: the standard's names and argument order (OpenSHMEM 1.5, NVSHMEM's `_warp` and
+// The OpenSHMEM layer: the standard's names and argument order (OpenSHMEM 1.5, NVSHMEM's `_warp`
+// and
 // `_block` forms), over any block context.
 //
 // Rules for all of it
 // - A symmetric object is named by the own rank's address; `ptr` gives a peer's.
 // - No suffix: one thread does it. `_warp`, `_block`: all its threads call with the same arguments.
-// - Every wait has a deadline. Waits return false when it has passed or another wait's has: the data
+// - Every wait has a deadline. Waits return false when it has passed or another wait's has: the
+// data
 //   is then not there, and the kernel leaves.
 // - `where` is filled in by the compiler; the emulator's reports name it.
 #pragma once
@@ -31,47 +33,46 @@ class Shmem {
   }
 
   // --- put and get
-  // A put has read its source when it returns; `_nbi` only after quiet(). When it arrives is another
-  // matter: order it by fence, quiet, or a signal of the same thread (`_block`: of any thread, since
-  // the blocking form ends with a barrier). A get has arrived when it returns, `_nbi` after quiet().
-#define STRETTO_PUT_GET(SUFFIX, GROUP, BARRIER)                                                  \
-  template <class P, class Q>                                                                    \
-  STRETTO_PRIMITIVE void putmem##SUFFIX(P dest, Q source, uint64 num_bytes, int pe,              \
-                                        Where where = Where::here()) {                           \
-    block_.put(dest, source, num_bytes, pe, GROUP, true, where);                                 \
-    BARRIER;                                                                                     \
-  }                                                                                              \
-  template <class P, class Q>                                                                    \
-  STRETTO_PRIMITIVE void putmem_nbi##SUFFIX(P dest, Q source, uint64 num_bytes, int pe,          \
-                                            Where where = Where::here()) {                       \
-    block_.put(dest, source, num_bytes, pe, GROUP, false, where);                                \
-  }                                                                                              \
-  template <class P, class Q>                                                                    \
-  STRETTO_PRIMITIVE void getmem##SUFFIX(P dest, Q source, uint64 num_bytes, int pe,              \
-                                        Where where = Where::here()) {                           \
-    block_.get(dest, source, num_bytes, pe, GROUP, true, where);                                 \
-    BARRIER;                                                                                     \
-  }                                                                                              \
-  template <class P, class Q>                                                                    \
-  STRETTO_PRIMITIVE void getmem_nbi##SUFFIX(P dest, Q source, uint64 num_bytes, int pe,          \
-                                            Where where = Where::here()) {                       \
-    block_.get(dest, source, num_bytes, pe, GROUP, false, where);                                \
-  }                                                                                              \
-  /* The signal is raised at `pe` after this call's data has arrived there. It does not wait for \
-     earlier non-blocking puts. */                                                               \
-  template <class P, class Q, class S>                                                           \
-  STRETTO_PRIMITIVE void putmem_signal##SUFFIX(P dest, Q source, uint64 num_bytes, S sig_addr,   \
-                                               uint64 signal, SignalOp sig_op, int pe,           \
-                                               Where where = Where::here()) {                    \
-    block_.put_signal(dest, source, num_bytes, sig_addr, signal, sig_op, pe, GROUP, true,        \
-                      where);                                                                    \
-  }                                                                                              \
-  template <class P, class Q, class S>                                                           \
-  STRETTO_PRIMITIVE void putmem_signal_nbi##SUFFIX(P dest, Q source, uint64 num_bytes,           \
-                                                   S sig_addr, uint64 signal, SignalOp sig_op,   \
-                                                   int pe, Where where = Where::here()) {        \
-    block_.put_signal(dest, source, num_bytes, sig_addr, signal, sig_op, pe, GROUP, false,       \
-                      where);                                                                    \
+  // A put has read its source when it returns; `_nbi` only after quiet(). When it arrives is
+  // another matter: order it by fence, quiet, or a signal of the same thread (`_block`: of any
+  // thread, since the blocking form ends with a barrier). A get has arrived when it returns, `_nbi`
+  // after quiet().
+#define STRETTO_PUT_GET(SUFFIX, GROUP, BARRIER)                                                    \
+  template <class P, class Q>                                                                      \
+  STRETTO_PRIMITIVE void putmem##SUFFIX(P dest, Q source, uint64 num_bytes, int pe,                \
+                                        Where where = Where::here()) {                             \
+    block_.put(dest, source, num_bytes, pe, GROUP, true, where);                                   \
+    BARRIER;                                                                                       \
+  }                                                                                                \
+  template <class P, class Q>                                                                      \
+  STRETTO_PRIMITIVE void putmem_nbi##SUFFIX(P dest, Q source, uint64 num_bytes, int pe,            \
+                                            Where where = Where::here()) {                         \
+    block_.put(dest, source, num_bytes, pe, GROUP, false, where);                                  \
+  }                                                                                                \
+  template <class P, class Q>                                                                      \
+  STRETTO_PRIMITIVE void getmem##SUFFIX(P dest, Q source, uint64 num_bytes, int pe,                \
+                                        Where where = Where::here()) {                             \
+    block_.get(dest, source, num_bytes, pe, GROUP, true, where);                                   \
+    BARRIER;                                                                                       \
+  }                                                                                                \
+  template <class P, class Q>                                                                      \
+  STRETTO_PRIMITIVE void getmem_nbi##SUFFIX(P dest, Q source, uint64 num_bytes, int pe,            \
+                                            Where where = Where::here()) {                         \
+    block_.get(dest, source, num_bytes, pe, GROUP, false, where);                                  \
+  }                                                                                                \
+  /* The signal is raised at `pe` after this call's data has arrived there. It does not wait for   \
+     earlier non-blocking puts. */                                                                 \
+  template <class P, class Q, class S>                                                             \
+  STRETTO_PRIMITIVE void putmem_signal##SUFFIX(P dest, Q source, uint64 num_bytes, S sig_addr,     \
+                                               uint64 signal, SignalOp sig_op, int pe,             \
+                                               Where where = Where::here()) {                      \
+    block_.put_signal(dest, source, num_bytes, sig_addr, signal, sig_op, pe, GROUP, true, where);  \
+  }                                                                                                \
+  template <class P, class Q, class S>                                                             \
+  STRETTO_PRIMITIVE void putmem_signal_nbi##SUFFIX(P dest, Q source, uint64 num_bytes, S sig_addr, \
+                                                   uint64 signal, SignalOp sig_op, int pe,         \
+                                                   Where where = Where::here()) {                  \
+    block_.put_signal(dest, source, num_bytes, sig_addr, signal, sig_op, pe, GROUP, false, where); \
   }
   STRETTO_PUT_GET(, Group::kThread, (void)0)
   STRETTO_PUT_GET(_warp, Group::kWarp, block_.sync_warp(where))
@@ -126,7 +127,8 @@ class Shmem {
 
   // --- order and completion
   // Both cover every put of this rank that happens before the call, to any rank, and order later
-  // signals and relaxed stores of this thread after them; both acquire what relaxed loads have seen.
+  // signals and relaxed stores of this thread after them; both acquire what relaxed loads have
+  // seen.
   STRETTO_PRIMITIVE void fence(Where where = Where::here()) { block_.fence(where); }
   // Besides, sources of puts may be reused and destinations of gets read.
   STRETTO_PRIMITIVE void quiet(Where where = Where::here()) { block_.quiet(where); }
@@ -161,15 +163,15 @@ class Shmem {
     return sync_all_block(where);
   }
 
-  // --- collectives of block b of all ranks. `dest` must not be in use on any rank, and `source` may
-  // be reused after the call.
+  // --- collectives of block b of all ranks. `dest` must not be in use on any rank, and `source`
+  // may be reused after the call.
   template <class P, class Q>
   STRETTO_PRIMITIVE bool broadcast_block(P dest, Q source, uint64 num_bytes, int pe_root,
                                          Where where = Where::here()) {
     if (block_.rank() == pe_root) {
       for (int i = 1; i <= block_.num_ranks(); ++i) {
-        block_.put(dest, source, num_bytes, (pe_root + i) % block_.num_ranks(), Group::kBlock,
-                   true, where);
+        block_.put(dest, source, num_bytes, (pe_root + i) % block_.num_ranks(), Group::kBlock, true,
+                   where);
       }
     }
     return barrier_all_block(where);
@@ -191,8 +193,7 @@ class Shmem {
     return block_.load(block_.peer(source, pe, where), Order::kRelaxed, Scope::kSystem, where);
   }
   template <class T>
-  STRETTO_PRIMITIVE void atomic_set(Pointer<T> dest, T value, int pe,
-                                    Where where = Where::here()) {
+  STRETTO_PRIMITIVE void atomic_set(Pointer<T> dest, T value, int pe, Where where = Where::here()) {
     block_.store(block_.peer(dest, pe, where), value, Order::kRelaxed, Scope::kSystem, where);
   }
   template <class T>
@@ -202,8 +203,7 @@ class Shmem {
                             where);
   }
   template <class T>
-  STRETTO_PRIMITIVE void atomic_add(Pointer<T> dest, T value, int pe,
-                                    Where where = Where::here()) {
+  STRETTO_PRIMITIVE void atomic_add(Pointer<T> dest, T value, int pe, Where where = Where::here()) {
     block_.fetch_add(block_.peer(dest, pe, where), value, Order::kRelaxed, Scope::kSystem, where);
   }
   template <class T>

@@ -4,7 +4,7 @@
 #include "stretto/device/types.h"
 
 #ifdef STRETTO_DEVICE
-#define STRETTO_KERNEL __device__                 // a user's kernel, or a function it calls
+#define STRETTO_KERNEL __device__                     // a user's kernel, or a function it calls
 #define STRETTO_PRIMITIVE __device__ __forceinline__  // a function of the language itself
 #else
 #define STRETTO_KERNEL
@@ -30,12 +30,18 @@ enum class Compare : uint8 { kEq, kNe, kGt, kGe, kLt, kLe };
 
 STRETTO_HOST_DEVICE bool holds(uint64 value, Compare compare, uint64 bound) {
   switch (compare) {
-    case Compare::kEq: return value == bound;
-    case Compare::kNe: return value != bound;
-    case Compare::kGt: return value > bound;
-    case Compare::kGe: return value >= bound;
-    case Compare::kLt: return value < bound;
-    case Compare::kLe: return value <= bound;
+    case Compare::kEq:
+      return value == bound;
+    case Compare::kNe:
+      return value != bound;
+    case Compare::kGt:
+      return value > bound;
+    case Compare::kGe:
+      return value >= bound;
+    case Compare::kLt:
+      return value < bound;
+    case Compare::kLe:
+      return value <= bound;
   }
   return false;
 }

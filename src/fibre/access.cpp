@@ -1,0 +1,320 @@
+// Addresses, plain and strong accesses, and the race check.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "fibre/engine.h"
+#include "stretto/error.h"
+
+namespace stretto::fibre {
+
+bool Engine::same_node(int a, int b) const {
+  return shape.ranks_per_node == 0 || a / shape.ranks_per_node == b / shape.ranks_per_node;
+}
+
+Place Engine::place_of(const Thread& thread, Where where) const {
+  return {thread.rank, thread.block, thread.thread,
+          thread.launch != nullptr ? thread.launch->number : 0, where};
+}
+
+Place Engine::place_of(const Record& record) const {
+  if (record.event.seq == 0) return {};
+  const Thread& thread = owner_of(record.event.actor);
+  return {thread.rank, thread.block, thread.thread, record.launch, record.where};
+}
+
+void Engine::set_finding(FindingKind kind, std::string message, const Place& place,
+                         const Place& other) {
+  if (finding) return;
+  if (place.known()) message += "\n  here:  " + to_text(place);
+  if (other.known()) message += "\n  other: " + to_text(other);
+  finding = Finding{kind, std::string(finding_name(kind)) + ": " + message, place, other};
+}
+
+void Engine::fail(FindingKind kind, std::string message, const Thread& thread, Where where,
+                  const Place& other) {
+  set_finding(kind, std::move(message), place_of(thread, where), other);
+  throw Abandon{};
+}
+
+Allocation::Copy& Engine::resolve(const Thread& thread, const Address& address, size_t bytes,
+                                  size_t alignment, bool through_put, const char* verb,
+                                  Where where) {
+  if (address.allocation == nullptr) {
+    if (address.rank >= 0) {
+      fail(FindingKind::kPutOnly,
+           fmt::format("rank {} {} through a pointer to rank {}, which is on another node: only "
+                       "put, get and signals reach it",
+                       thread.rank, verb, address.rank),
+           thread, where);
+    }
+    fail(FindingKind::kOutOfBounds, fmt::format("rank {} {} at a null pointer", thread.rank, verb),
+         thread, where);
+  }
+  Allocation& allocation = *address.allocation;
+  const std::string_view kind = allocation.kind == MemoryKind::kShared ? "shared" : "local";
+  if (allocation.kind == MemoryKind::kShared &&
+      (allocation.owner_rank != thread.rank || allocation.owner_block != thread.block)) {
+    fail(FindingKind::kWrongRank,
+         fmt::format("{} is shared memory of rank {} block {}", allocation.name,
+                     allocation.owner_rank, allocation.owner_block),
+         thread, where);
+  }
+  if (allocation.kind == MemoryKind::kLocal && address.rank != thread.rank) {
+    fail(FindingKind::kWrongRank,
+         fmt::format("{} is {} memory: rank {} cannot reach rank {}'s", allocation.name, kind,
+                     thread.rank, address.rank),
+         thread, where);
+  }
+  if (!through_put && address.rank != thread.rank && !same_node(address.rank, thread.rank)) {
+    fail(FindingKind::kPutOnly,
+         fmt::format("rank {} {} {}, which is on another node: only put, get and signals reach it",
+                     thread.rank, verb, allocation.element_name(address.rank, address.offset)),
+         thread, where);
+  }
+  if (address.offset < 0 || bytes > allocation.num_bytes ||
+      static_cast<size_t>(address.offset) > allocation.num_bytes - bytes) {
+    fail(FindingKind::kOutOfBounds,
+         fmt::format("rank {} {} bytes [{}, {}) of {}@{}, which has {}", thread.rank, verb,
+                     address.offset, address.offset + static_cast<int64_t>(bytes), allocation.name,
+                     address.rank, allocation.num_bytes),
+         thread, where);
+  }
+  if (address.offset % static_cast<int64_t>(alignment) != 0) {
+    fail(FindingKind::kMisaligned,
+         fmt::format("rank {} {} {} bytes at byte {} of {}@{}", thread.rank, verb, alignment,
+                     address.offset, allocation.name, address.rank),
+         thread, where);
+  }
+  return allocation.copy(address.rank);
+}
+
+bool Engine::in_scope(Scope scope, uint32_t actor, uint32_t other) const {
+  if (scope == Scope::kSystem || actor == other) return true;
+  const Thread& a = owner_of(actor);
+  const Thread& b = owner_of(other);
+  if (a.rank != b.rank) return false;
+  return scope == Scope::kGpu || (a.stream == b.stream && a.block == b.block);
+}
+
+bool Engine::includes(const Record& record, const Access& access) const {
+  return in_scope(record.scope, record.event.actor, access.event.actor) &&
+         in_scope(access.scope, access.event.actor, record.event.actor);
+}
+
+void Engine::check(Allocation& allocation, int rank, int64_t offset, size_t bytes, bool writes,
+                   const Access& access, Where where) {
+  if (bytes == 0) return;
+  const uint64_t joint = static_cast<uint64_t>(offset) | bytes;
+  if (joint % allocation.granule != 0) allocation.refine(joint & (~joint + 1));
+  Allocation::Copy& copy = allocation.copy(rank);
+  const size_t granule = allocation.granule;
+  const size_t first = static_cast<size_t>(offset) / granule;
+  const Record record{access.event, where, access.thread->launch->number, access.strong,
+                      access.scope};
+  auto conflict = [&](const Record& earlier, bool wrote, size_t cell) {
+    if (earlier.event.seq == 0 || knows(*access.clock, earlier.event)) return;
+    const bool both_strong = earlier.strong && access.strong;
+    if (both_strong && includes(earlier, access)) return;
+    std::string message = fmt::format(
+        "{}: rank {} {} it while nothing orders that after the {} of rank {}",
+        allocation.element_name(rank, static_cast<int64_t>(cell * granule)), access.thread->rank,
+        access.verb, wrote ? "write" : "read", place_of(earlier).rank);
+    if (both_strong) message += "; the scope of one of them does not include the other thread";
+    fail(FindingKind::kRace, std::move(message), *access.thread, where, place_of(earlier));
+  };
+  for (size_t i = first; i < first + bytes / granule; ++i) {
+    Cell& cell = copy.cells[i];
+    if (!writes && !cell.written) {
+      fail(FindingKind::kUnwritten,
+           fmt::format("rank {} {} {}, which nobody wrote", access.thread->rank, access.verb,
+                       allocation.element_name(rank, static_cast<int64_t>(i * granule))),
+           *access.thread, where);
+    }
+    conflict(cell.write, true, i);
+    if (writes) {
+      for (const Record& read : cell.reads) conflict(read, false, i);
+      cell.reads.clear();
+      cell.write = record;
+      cell.written = true;
+    } else {
+      // Whatever races with an earlier read also races with this one, unless only this is strong.
+      std::erase_if(cell.reads, [&](const Record& read) {
+        return knows(*access.clock, read.event) && (read.strong || !access.strong);
+      });
+      cell.reads.push_back(record);
+    }
+  }
+}
+
+void Engine::read(Thread& thread, const Address& from, void* value, size_t bytes, bool strong,
+                  Scope scope, Where where) {
+  const char* verb = strong ? "loads" : "reads";
+  Allocation::Copy& copy = resolve(thread, from, bytes, bytes, false, verb, where);
+  if (copy.flights > 0) {
+    deliver_known_at(thread.clock, *from.allocation, from.rank, from.offset, bytes);
+  }
+  check(*from.allocation, from.rank, from.offset, bytes, false,
+        {{thread.actor, thread.clock[thread.actor]}, &thread.clock, &thread, strong, scope, verb},
+        where);
+  std::memcpy(value, copy.bytes.data() + from.offset, bytes);
+  if (strong) collect(thread, copy, from.offset, bytes, scope);
+}
+
+void Engine::write(Thread& thread, const Address& to, const void* value, size_t bytes,
+                   Where where) {
+  step(thread, where);
+  Allocation::Copy& copy = resolve(thread, to, bytes, bytes, false, "writes", where);
+  const Event event{thread.actor, thread.clock[thread.actor]};
+  check(*to.allocation, to.rank, to.offset, bytes, true,
+        {event, &thread.clock, &thread, false, Scope::kSystem, "writes"}, where);
+  if (copy.flights > 0) {
+    deliver_known_at(thread.clock, *to.allocation, to.rank, to.offset, bytes);
+  }
+  if (to.rank == thread.rank) {
+    write_now(*to.allocation, to.rank, to.offset, value, bytes);
+    return;
+  }
+  const size_t piece_bytes = std::min<size_t>(bytes, 8);
+  for (size_t at = 0; at < bytes; at += piece_bytes) {
+    Flight flight;
+    flight.event = event;
+    flight.issuer = thread.actor;
+    flight.allocation = to.allocation;
+    flight.rank = to.rank;
+    flight.offset = to.offset + static_cast<int64_t>(at);
+    const auto* data = static_cast<const uint8_t*>(value) + at;
+    flight.bytes.assign(data, data + piece_bytes);
+    send(std::move(flight));
+  }
+}
+
+void Engine::load(Thread& thread, const Address& from, void* value, size_t bytes, Order order,
+                  Scope scope, Where where) {
+  step(thread, where);
+  read(thread, from, value, bytes, true, scope, where);
+  if (order != Order::kRelaxed) acquire_seen(thread);
+}
+
+void Engine::store(Thread& thread, const Address& to, const void* value, size_t bytes, Order order,
+                   Scope scope, Where where) {
+  step(thread, where);
+  resolve(thread, to, bytes, bytes, false, "stores", where);
+  const Event event{thread.actor, thread.clock[thread.actor]};
+  check(*to.allocation, to.rank, to.offset, bytes, true,
+        {event, &thread.clock, &thread, true, scope, "stores"}, where);
+  const SharedClock released = order == Order::kRelaxed ? thread.fenced : publish(thread);
+  // A vector arrives word by word.
+  const size_t piece_bytes = bytes > 8 ? 4 : bytes;
+  for (size_t at = 0; at < bytes; at += piece_bytes) {
+    Flight flight;
+    flight.event = event;
+    flight.issuer = thread.actor;
+    flight.allocation = to.allocation;
+    flight.rank = to.rank;
+    flight.offset = to.offset + static_cast<int64_t>(at);
+    const auto* data = static_cast<const uint8_t*>(value) + at;
+    flight.bytes.assign(data, data + piece_bytes);
+    flight.strong = true;
+    flight.release = {released, thread.actor, scope};
+    flight.place = place_of(thread, where);
+    if (to.rank == thread.rank) {
+      apply(flight);
+    } else {
+      send(std::move(flight));
+    }
+  }
+}
+
+uint64_t Engine::modify(Thread& thread, const Address& at, size_t bytes, Order order, Scope scope,
+                        Where where, const std::function<uint64_t(uint64_t)>& update) {
+  step(thread, where);
+  uint64_t old = 0;
+  read(thread, at, &old, bytes, true, scope, where);
+  const Event event{thread.actor, thread.clock[thread.actor]};
+  check(*at.allocation, at.rank, at.offset, bytes, true,
+        {event, &thread.clock, &thread, true, scope, "updates"}, where);
+  if (order == Order::kAcquire || order == Order::kAcqRel) acquire_seen(thread);
+  const bool releases = order == Order::kRelease || order == Order::kAcqRel;
+  const SharedClock released = releases ? publish(thread) : thread.fenced;
+  if (released) deliver_known(*released);
+  const uint64_t value = update(old);
+  write_now(*at.allocation, at.rank, at.offset, &value, bytes);
+  if (released) {
+    SyncWord& word = at.allocation->copy(at.rank).words[at.offset];
+    std::erase_if(word.releases,
+                  [&](const Release& r) { return r.actor == thread.actor && r.scope == scope; });
+    word.releases.push_back({released, thread.actor, scope});
+    word.raised_by = place_of(thread, where);
+  }
+  return old;
+}
+
+void Engine::signal(Thread& thread, const Address& own, uint64_t value, bool adds, int rank,
+                    std::span<const Event> after, Where where) {
+  step(thread, where);
+  Address to = own;
+  if (own.allocation != nullptr && own.rank != thread.rank) {
+    fail(FindingKind::kWrongRank,
+         fmt::format("signal {} is already an address of rank {}; a signal is named by the own "
+                     "rank's address",
+                     own.allocation->name, own.rank),
+         thread, where);
+  }
+  peer(thread, own, rank, where);
+  to.rank = rank;
+  resolve(thread, to, 8, 8, true, "signals", where);
+  const Event event{thread.actor, thread.clock[thread.actor]};
+  const Access access{event, &thread.clock, &thread, true, Scope::kSystem, "signals"};
+  if (adds) check(*to.allocation, rank, to.offset, 8, false, access, where);
+  check(*to.allocation, rank, to.offset, 8, true, access, where);
+  SharedClock released = publish(thread);
+  if (!after.empty()) {
+    Clock clock = *released;
+    for (const Event& each : after) learn(clock, each);
+    released = std::make_shared<const Clock>(std::move(clock));
+  }
+  Flight flight;
+  flight.event = event;
+  flight.issuer = thread.actor;
+  flight.allocation = to.allocation;
+  flight.rank = rank;
+  flight.offset = to.offset;
+  flight.bytes.resize(8);
+  std::memcpy(flight.bytes.data(), &value, 8);
+  flight.strong = true;
+  flight.adds = adds;
+  flight.is_signal = true;
+  flight.release = {released, thread.actor, Scope::kSystem};
+  flight.place = place_of(thread, where);
+  if (rank == thread.rank) {
+    apply(flight);
+  } else {
+    send(std::move(flight));
+  }
+}
+
+Address Engine::peer(Thread& thread, const Address& own, int rank, Where where) {
+  if (rank < 0 || rank >= shape.ranks) {
+    fail(FindingKind::kWrongRank, fmt::format("there is no rank {} among {}", rank, shape.ranks),
+         thread, where);
+  }
+  if (own.allocation == nullptr) return own;
+  if (own.allocation->kind != MemoryKind::kSymmetric && rank != thread.rank) {
+    fail(FindingKind::kWrongRank,
+         fmt::format("{} is not symmetric memory: no other rank has it", own.allocation->name),
+         thread, where);
+  }
+  if (own.rank != thread.rank) {
+    fail(FindingKind::kWrongRank,
+         fmt::format("{} is already an address of rank {}; name the own rank's",
+                     own.allocation->name, own.rank),
+         thread, where);
+  }
+  if (!same_node(thread.rank, rank)) return {nullptr, rank, 0};
+  Address address = own;
+  address.rank = rank;
+  return address;
+}
+
+}  // namespace stretto::fibre

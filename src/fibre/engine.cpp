@@ -1,0 +1,368 @@
+// The run: launches, blocks, threads, who goes on, and what to say when nobody can.
+#include "fibre/engine.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "stretto/error.h"
+
+namespace stretto::fibre {
+namespace {
+
+constexpr uint64_t kMaxSteps = 20'000'000;
+
+thread_local Engine* active_engine = nullptr;
+thread_local Thread* active_thread = nullptr;
+
+}  // namespace
+
+Thread& running_thread() {
+  if (active_thread == nullptr) throw UsageError("emulated memory is accessed outside of a kernel");
+  return *active_thread;
+}
+
+Engine& running_engine() { return *active_engine; }
+
+Engine::Engine(const Shape& its_shape, Schedule schedule)
+    : shape(its_shape),
+      absent(static_cast<size_t>(its_shape.ranks), false),
+      chooser(schedule),
+      streams_(static_cast<size_t>(its_shape.ranks)),
+      resident_(static_cast<size_t>(its_shape.ranks), 0) {}
+
+Engine::~Engine() { abandon_all(); }
+
+Allocation& Engine::allocate(const std::string& name, MemoryKind kind, size_t size,
+                             size_t element) {
+  allocations_.push_back(
+      std::make_unique<Allocation>(name, kind, shape.ranks, size * element, element));
+  return *allocations_.back();
+}
+
+uint32_t Engine::new_actor(uint32_t thread_index) {
+  actor_thread_.push_back(thread_index);
+  return static_cast<uint32_t>(actor_thread_.size() - 1);
+}
+
+Thread& Engine::thread_for(int rank, int stream, int block, int thread) {
+  const auto [found, is_new] = thread_index_.try_emplace({rank, stream, block, thread},
+                                                         static_cast<uint32_t>(threads_.size()));
+  if (is_new) {
+    auto made = std::make_unique<Thread>();
+    made->index = found->second;
+    made->actor = new_actor(made->index);
+    made->rank = rank;
+    made->stream = stream;
+    made->block = block;
+    made->thread = thread;
+    threads_.push_back(std::move(made));
+    chooser.add_thread(rank);
+    runnable_.resize(threads_.size());
+  }
+  return *threads_[found->second];
+}
+
+void Engine::queue(int rank, int stream, int blocks, int threads, const World::Kernel& kernel) {
+  Stream& to = streams_[static_cast<size_t>(rank)][static_cast<size_t>(stream)];
+  auto launch = std::make_unique<Launch>();
+  launch->number = to.launched++;
+  launch->rank = rank;
+  launch->stream = stream;
+  launch->blocks = blocks;
+  launch->threads = threads;
+  launch->kernel = kernel;
+  to.queue.push_back(std::move(launch));
+}
+
+void Engine::start_launches() {
+  for (size_t rank = 0; rank < streams_.size(); ++rank) {
+    if (absent[rank]) continue;
+    for (Stream& stream : streams_[rank]) {
+      if (stream.running && stream.queue.front()->done_blocks == stream.queue.front()->blocks) {
+        stream.queue.pop_front();
+        stream.running = false;
+      }
+      if (stream.queue.empty()) continue;
+      Launch& launch = *stream.queue.front();
+      if (!stream.running) {
+        stream.running = true;
+        launch.start = std::make_shared<const Clock>(stream.clock);
+      }
+      start_blocks(launch);
+    }
+  }
+}
+
+void Engine::start_blocks(Launch& launch) {
+  int& resident = resident_[static_cast<size_t>(launch.rank)];
+  while (launch.next_block < launch.blocks &&
+         (shape.resident_blocks == 0 || resident < shape.resident_blocks)) {
+    ++resident;
+    start_block(launch, launch.next_block++);
+  }
+}
+
+void Engine::start_block(Launch& launch, int block) {
+  auto state = std::make_unique<BlockState>();
+  state->launch = &launch;
+  state->rank = launch.rank;
+  state->block = block;
+  const int warps = (launch.threads + shape.warp_size - 1) / shape.warp_size;
+  state->warp_barriers.resize(static_cast<size_t>(warps));
+  state->shared = std::make_unique<Allocation>("shared", MemoryKind::kShared, 1,
+                                               static_cast<size_t>(shape.shared_bytes), 4);
+  state->shared->owner_rank = launch.rank;
+  state->shared->owner_block = block;
+  for (int i = 0; i < launch.threads; ++i) {
+    Thread& thread = thread_for(launch.rank, launch.stream, block, i);
+    thread.launch = &launch;
+    thread.group = state.get();
+    thread.collective_calls = 0;
+    const uint32_t own = thread.clock.empty() ? 0 : thread.clock[thread.actor];
+    thread.clock = *launch.start;
+    learn(thread.clock, {thread.actor, own + 1});
+    thread.clock[thread.actor] = std::max(own, thread.clock[thread.actor]) + 1;
+    thread.fenced = launch.start;
+    thread.context = std::make_unique<Block>(*this, thread);
+    thread.fibre = std::make_unique<Fibre>([this, &thread] { body(thread); });
+    state->threads.push_back(&thread);
+    unpark(thread);
+  }
+  launch.states.push_back(std::move(state));
+}
+
+void Engine::body(Thread& thread) {
+  try {
+    thread.launch->kernel(*thread.context);
+    end_thread(thread);
+  } catch (const Abandon&) {
+  } catch (const std::exception& error) {
+    set_finding(FindingKind::kMismatch, fmt::format("the kernel threw: {}", error.what()),
+                place_of(thread, thread.where), {});
+  }
+  thread.state = ThreadState::kDone;
+  runnable_.clear(thread.index);
+}
+
+void Engine::end_thread(Thread& thread) {
+  BlockState& group = *thread.group;
+  Launch& launch = *thread.launch;
+  const auto warp = static_cast<size_t>(thread.thread / shape.warp_size);
+  for (const Barrier* barrier : {&group.barrier, &group.warp_barriers[warp]}) {
+    if (barrier->waiting.empty()) continue;
+    const Thread& other = *barrier->waiting.front();
+    fail(FindingKind::kDivergence,
+         fmt::format("thread {} of rank {} block {} leaves the kernel while thread {} waits for it "
+                     "at a barrier",
+                     thread.thread, thread.rank, thread.block, other.thread),
+         thread, thread.where, place_of(other, other.where));
+  }
+  if (thread.collective_calls - group.first_call < group.calls.size()) {
+    fail(FindingKind::kDivergence,
+         fmt::format(
+             "thread {} of rank {} block {} leaves the kernel without the block's call of {}",
+             thread.thread, thread.rank, thread.block, group.calls.front().name),
+         thread, thread.where,
+         Place{thread.rank, thread.block, -1, launch.number, group.calls.front().where});
+  }
+  // The end of a kernel completes what its threads began.
+  for (auto it = transfers_.begin(); it != transfers_.end();) {
+    if (it->issuer != thread.index) {
+      ++it;
+      continue;
+    }
+    learn(thread.clock, it->source);
+    learn(thread.clock, it->dest);
+    thread.free_sides.push_back({it->source, it->dest});
+    it = transfers_.erase(it);
+  }
+  acquire_seen(thread);
+  join(launch.end, thread.clock);
+  if (++group.done < static_cast<int>(group.threads.size())) return;
+  --resident_[static_cast<size_t>(launch.rank)];
+  launches_changed_ = true;
+  if (++launch.done_blocks == launch.blocks) end_launch(launch);
+}
+
+void Engine::end_launch(Launch& launch) {
+  Stream& stream = streams_[static_cast<size_t>(launch.rank)][static_cast<size_t>(launch.stream)];
+  deliver_known(launch.end);
+  join(stream.clock, launch.end);
+}
+
+bool Engine::all_done() const {
+  for (size_t rank = 0; rank < streams_.size(); ++rank) {
+    for (const Stream& stream : streams_[rank]) {
+      if (!stream.queue.empty() && !absent[rank]) return false;
+    }
+  }
+  return true;
+}
+
+bool Engine::run() {
+  if (finding) return false;
+  launches_changed_ = true;
+  Engine* const outer = active_engine;
+  active_engine = this;
+  while (!finding) {
+    if (launches_changed_) {
+      launches_changed_ = false;
+      start_launches();
+    }
+    if (!next_) next_ = chooser.at_block(num_steps, current_, runnable_);
+    if (!next_) {
+      if (const auto index = chooser.delivery(num_steps, flight_ids_, true)) {
+        deliver(*index);
+        continue;
+      }
+      if (all_done()) break;
+      if (expire_waits()) continue;
+      set_finding(FindingKind::kDeadlock, describe_stuck(), {}, {});
+      break;
+    }
+    current_ = *next_;
+    next_.reset();
+    active_thread = threads_[current_].get();
+    active_thread->fibre->resume();
+    active_thread = nullptr;
+  }
+  active_engine = outer;
+  if (finding) abandon_all();
+  return !finding;
+}
+
+void Engine::abandon_all() {
+  abandoning_ = true;
+  for (auto& thread : threads_) {
+    if (thread->fibre == nullptr || thread->state == ThreadState::kDone) continue;
+    active_thread = thread.get();
+    thread->fibre->resume();
+    active_thread = nullptr;
+  }
+  abandoning_ = false;
+}
+
+void Engine::step(Thread& thread, Where where) {
+  if (abandoning_) throw Abandon{};
+  thread.where = where;
+  if (++num_steps > kMaxSteps) {
+    fail(FindingKind::kLivelock,
+         fmt::format("{} operations have not brought the kernels to their end", kMaxSteps), thread,
+         where);
+  }
+  while (const auto index = chooser.delivery(num_steps, flight_ids_, false)) {
+    deliver(*index);
+    if (finding) throw Abandon{};
+    if (flights_.size() % 4 == 0) break;
+  }
+  const uint32_t chosen = chooser.at_step(num_steps, thread.index, runnable_);
+  if (chosen == thread.index) return;
+  next_ = chosen;
+  thread.fibre->yield();
+  if (abandoning_) throw Abandon{};
+}
+
+void Engine::park(Thread& thread, ThreadState state) {
+  thread.state = state;
+  runnable_.clear(thread.index);
+  thread.fibre->yield();
+  if (abandoning_) throw Abandon{};
+}
+
+void Engine::unpark(Thread& thread) {
+  thread.state = ThreadState::kRunning;
+  runnable_.set(thread.index);
+}
+
+bool Engine::wait(Thread& thread, const Address& address, size_t bytes, Where where,
+                  const std::function<bool()>& ready, const std::function<std::string()>& text) {
+  step(thread, where);
+  while (!ready()) {
+    if (expired_) {
+      ++num_expired;
+      return false;
+    }
+    thread.where = where;
+    thread.wait_address = address;
+    thread.wait_bytes = bytes;
+    thread.wait_text = text();
+    waiting_.push_back(thread.index);
+    park(thread, ThreadState::kWaiting);
+  }
+  return true;
+}
+
+void Engine::wake(const Allocation& allocation, int rank, int64_t offset, size_t bytes) {
+  for (size_t i = 0; i < waiting_.size();) {
+    Thread& thread = *threads_[waiting_[i]];
+    const Address& at = thread.wait_address;
+    if (at.allocation == &allocation && at.rank == rank &&
+        at.offset < offset + static_cast<int64_t>(bytes) &&
+        offset < at.offset + static_cast<int64_t>(thread.wait_bytes)) {
+      waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
+      unpark(thread);
+    } else {
+      ++i;
+    }
+  }
+}
+
+// With an absent rank, waits that cannot be satisfied run into their deadline.
+bool Engine::expire_waits() {
+  if (expired_ || std::find(absent.begin(), absent.end(), true) == absent.end()) return false;
+  expired_ = true;
+  for (uint32_t index : waiting_) unpark(*threads_[index]);
+  waiting_.clear();
+  return true;
+}
+
+std::string Engine::describe_stuck() const {
+  std::string text = "nobody can go on";
+  std::set<std::string> lines;
+  for (const auto& thread : threads_) {
+    if (thread->state != ThreadState::kWaiting && thread->state != ThreadState::kAtBarrier) {
+      continue;
+    }
+    std::string line =
+        fmt::format("rank {} block {} thread {} ({}:{}, launch {}) ", thread->rank, thread->block,
+                    thread->thread, thread->where.file, thread->where.line, thread->launch->number);
+    if (thread->state == ThreadState::kAtBarrier) {
+      line += "is at a barrier; not there:";
+      for (const Thread* other : thread->group->threads) {
+        if (other->state != ThreadState::kAtBarrier) line += fmt::format(" {}", other->thread);
+      }
+    } else {
+      line += thread->wait_text;
+      const Address& at = thread->wait_address;
+      const auto& words = at.allocation->copy(at.rank).words;
+      const auto word = words.find(at.offset);
+      line += word == words.end() || !word->second.raised_by.known()
+                  ? "; nobody has raised it"
+                  : "; last raised by " + to_text(word->second.raised_by);
+    }
+    lines.insert(std::move(line));
+  }
+  for (size_t rank = 0; rank < streams_.size(); ++rank) {
+    for (const Stream& stream : streams_[rank]) {
+      if (stream.queue.empty()) continue;
+      const Launch& launch = *stream.queue.front();
+      if (launch.next_block < launch.blocks) {
+        lines.insert(fmt::format("rank {}: blocks {} to {} wait for a resident block to leave",
+                                 rank, launch.next_block, launch.blocks - 1));
+      }
+    }
+  }
+  constexpr size_t kMaxLines = 24;
+  size_t shown = 0;
+  for (const std::string& line : lines) {
+    if (shown++ == kMaxLines) {
+      text += fmt::format("\n  and {} more", lines.size() - kMaxLines);
+      break;
+    }
+    text += "\n  " + line;
+  }
+  return text;
+}
+
+}  // namespace stretto::fibre
