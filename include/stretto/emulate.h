@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,18 +15,32 @@
 
 namespace stretto {
 
+// Inputs and expected outputs, kept so that executions on the same data (strategies of one
+// operator, seeds of one plan) make them once. Not for several threads at once.
+class SharedReference;
+std::shared_ptr<SharedReference> make_shared_reference(int64_t max_bytes = int64_t{1} << 30);
+
+inline constexpr int kMaxRuns = 1000;
+
 struct EmulateOptions {
   uint64_t seed = 1;       // interleaving, delays and skew
   uint64_t data_seed = 1;  // input values
   Fill fill = Fill::random;
-  int runs = 2;  // consecutive epochs, with fresh inputs each
+  int runs = 2;           // consecutive epochs, with fresh inputs each
+  int64_t max_bytes = 0;  // of memory; 0: three quarters of the machine's. Larger plans are refused
+  std::shared_ptr<SharedReference> reference = {};  // may be empty
   // Called now and then with the share of work done, 0..1; may be empty.
-  std::function<void(double)> progress;
+  std::function<void(double)> progress = {};
 };
 
+// A lane that waits for ever. `expected` and `seen` count what belongs to the run that is waited
+// for, as the plan's text does: a wait for 3 of which 2 have come is 3 and 2.
 struct StuckLane {
-  std::string lane, signal;
+  std::string lane;         // "rank 2 compute 17"
+  std::string signal = {};  // "slots.5@2", "boundary 1" or "collective 4"
   int64_t expected = 0, seen = 0;
+  int run = 0;
+  uint32_t position = 0;  // of the instruction in its lane
 };
 
 struct EmulateResult {

@@ -158,7 +158,7 @@ void multiply(int64_t m, int64_t n, int64_t k, const MatrixView& a, const Matrix
     const int64_t rows = std::min(kBlockM, m - row0);
     for (int64_t col0 = 0; col0 < n; col0 += kBlockN) {
       const int64_t cols = std::min(kBlockN, n - col0);
-      for (int64_t k0 = 0; k0 < k; k0 += kBlockK) {
+      for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += kBlockK) {  // once even when k is 0
         const int64_t depth = std::min(kBlockK, k - k0);
         pack_a(a, row0, rows, k0, depth, packed_a);
         pack_b(b, col0, cols, k0, depth, packed_b);
@@ -190,13 +190,13 @@ namespace stretto::emu {
 HWY_EXPORT(multiply);
 HWY_EXPORT(name);
 
-TileGemm::TileGemm() : scratch_(kScratchA + kScratchB + kScratchC + kAlignFloats) {}
+TileGemm::TileGemm() : scratch_(new float[kScratchA + kScratchB + kScratchC + kAlignFloats]) {}
 
 void TileGemm::run(int64_t m, int64_t n, int64_t k, const MatrixView& a, const MatrixView& b,
                    const MutableMatrixView& c) {
-  const auto address = reinterpret_cast<uintptr_t>(scratch_.data());
+  const auto address = reinterpret_cast<uintptr_t>(scratch_.get());
   const uintptr_t unit = kAlignFloats * sizeof(float);
-  float* base = scratch_.data() + (unit - address % unit) % unit / sizeof(float);
+  float* base = scratch_.get() + (unit - address % unit) % unit / sizeof(float);
   HWY_DYNAMIC_DISPATCH(multiply)
   (m, n, k, a, b, c, base, base + kScratchA, base + kScratchA + kScratchB);
 }

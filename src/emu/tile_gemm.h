@@ -8,7 +8,7 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <memory>
 
 #include "stretto/dtype.h"
 
@@ -35,7 +35,7 @@ class TileGemm {
            const MutableMatrixView& c);
 
  private:
-  std::vector<float> scratch_;
+  std::unique_ptr<float[]> scratch_;
 };
 
 // The instruction set in use, as Highway names it: "AVX3", "AVX2", "NEON", ...

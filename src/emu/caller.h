@@ -1,0 +1,61 @@
+// The caller of the operator: writes the inputs before each run, reads the outputs after it, and
+// compares them with the reference once every rank's are there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emu/faults.h"
+#include "emu/memory.h"
+#include "emu/shared_reference.h"
+#include "stretto/emulate.h"
+
+namespace stretto::emu {
+
+// How a plan's partial sums are rounded on their way, read off its reduces and collectives.
+Roundings roundings_of(const Plan& plan);
+
+class Caller {
+ public:
+  // Throws UsageError when the plan's input and output buffers are not what its operator has.
+  Caller(const Plan& plan, const EmulateOptions& options, Memory& memory, Faults& faults);
+
+  void write_inputs(int rank, int run);
+  void read_output(int rank, int run);
+
+  // Adds what was found to the result; called when the execution is over.
+  void report(EmulateResult& result) const;
+  double seconds() const { return seconds_; }  // spent in here
+
+ private:
+  using Bytes = std::shared_ptr<const std::vector<std::byte>>;
+  struct Run {
+    std::vector<Bytes> outputs;  // by rank
+    int read = 0;
+  };
+  void write_input(uint16_t buffer, Input input, int rank, int run);
+  void verify(int run, const Run& outputs);
+  void compare(int run, int rank, const std::byte* output, const ExpectedRows& expected);
+  InputData data(int run) const;
+
+  const Plan& plan_;
+  const EmulateOptions& options_;
+  Memory& memory_;
+  Faults& faults_;
+  std::shared_ptr<SharedReference> reference_;
+  Roundings roundings_;
+  uint16_t a_ = 0, b_ = 0, out_ = 0;  // buffers
+  std::map<int, Run> runs_;           // outputs that have been read and not yet verified
+  std::vector<uint64_t> hashes_;      // by run and rank
+  int verified_runs_ = 0;
+  int64_t wrong_elements_ = 0;
+  double worst_error_ = 0;
+  std::string first_wrong_;
+  double seconds_ = 0;
+};
+
+}  // namespace stretto::emu

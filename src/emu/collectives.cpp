@@ -1,0 +1,182 @@
+#include "emu/collectives.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "emu/elements.h"
+
+namespace stretto::emu {
+
+Collectives::Collectives(const Plan& plan, Memory& memory, InFlight& in_flight, Faults& faults,
+                         Tasks& tasks, Random& random)
+    : plan_(plan),
+      memory_(memory),
+      in_flight_(in_flight),
+      faults_(faults),
+      tasks_(tasks),
+      random_(random) {}
+
+int Collectives::joined(const Where& where) const {
+  const auto found = waiting_.find(instr(where).id);
+  return found == waiting_.end() ? 0 : static_cast<int>(found->second.size());
+}
+
+std::vector<uint32_t> Collectives::join(const Where& where) {
+  std::vector<Part>& parts = waiting_[instr(where).id];
+  Part part{where, tasks_.sound(where), {}};
+  if (part.sound && random_.chance(50)) part.reads = read(where);
+  parts.push_back(std::move(part));
+  if (parts.size() < static_cast<size_t>(plan_.ranks())) return {};
+
+  std::vector<Part> all = std::move(parts);
+  waiting_.erase(instr(where).id);
+  std::sort(all.begin(), all.end(), [&](const Part& left, const Part& right) {
+    return plan_.lanes[left.where.lane].rank < plan_.lanes[right.where.lane].rank;
+  });
+  if (agree(all)) finish(all);
+  std::vector<uint32_t> lanes;
+  for (const Part& one : all) lanes.push_back(one.where.lane);
+  return lanes;
+}
+
+std::vector<Payload> Collectives::read(const Where& where) {
+  std::vector<Payload> payloads;
+  for (const Region& region : plan_.reads(instr(where))) {
+    const int64_t element_bytes = num_bytes(memory_.buffer(region).dtype);
+    Payload payload = Payload::make(region.rows(), region.cols(), element_bytes);
+    if (!region.empty()) {
+      const MatrixView view = tasks_.read(where, region, space_);
+      const auto row_bytes = static_cast<size_t>(region.cols() * element_bytes);
+      for (int64_t row = 0; row < region.rows(); ++row) {
+        std::memcpy(payload.bytes.get() + static_cast<size_t>(row) * row_bytes,
+                    static_cast<const std::byte*>(view.data) + row * view.stride * element_bytes,
+                    row_bytes);
+      }
+    }
+    payloads.push_back(std::move(payload));
+  }
+  return payloads;
+}
+
+// Ranks in order, one each, the same operation, one element type, shapes that agree in pairs.
+bool Collectives::agree(const std::vector<Part>& parts) {
+  const Instr& first = instr(parts[0].where);
+  const size_t ranks = parts.size();
+  const auto refuse = [&](const Part& part, const std::string& why) {
+    faults_.disagreement(part.where, why);
+    return false;
+  };
+  const Region& sample = plan_.operands[first.first_operand];
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    const Part& part = parts[rank];
+    if (!part.sound) return false;
+    const Instr& own = instr(part.where);
+    if (plan_.lanes[part.where.lane].rank != rank) {
+      return refuse(part, fmt::format("collective {} is not joined once by each rank", first.id));
+    }
+    if (part.where.run != parts[0].where.run || own.collective != first.collective ||
+        own.num_reads != first.num_reads || own.num_writes != first.num_writes) {
+      return refuse(part,
+                    fmt::format("rank {} joins another collective {} than rank 0", rank, first.id));
+    }
+    for (uint32_t i = 0; i < uint32_t{own.num_reads} + own.num_writes; ++i) {
+      const Region& region = plan_.operands[own.first_operand + i];
+      if (memory_.buffer(region).dtype != memory_.buffer(sample).dtype) {
+        return refuse(part, "the operands of a collective have different element types");
+      }
+    }
+    // What this rank writes must have the shape of what the others read for it.
+    const size_t parts_each =
+        first.collective == CollectiveKind::reduce_scatter ? own.num_writes : own.num_reads;
+    for (size_t source = 0; source < ranks; ++source) {
+      const Instr& other = instr(parts[source].where);
+      for (size_t i = 0; i < parts_each; ++i) {
+        const bool scatters = first.collective == CollectiveKind::reduce_scatter;
+        const bool gathers = first.collective == CollectiveKind::all_gather;
+        const Region& read = plan_.reads(other)[scatters ? rank * parts_each + i : i];
+        const Region& write = plan_.writes(own)[gathers ? source * parts_each + i : i];
+        if (read.rows() != write.rows() || read.cols() != write.cols()) {
+          return refuse(part, fmt::format("rank {} gives {} where {} is to be written", source,
+                                          describe(plan_, read), describe(plan_, write)));
+        }
+      }
+    }
+  }
+  return true;
+}
+
+void Collectives::finish(std::vector<Part>& parts) {
+  const CollectiveKind kind = instr(parts[0].where).collective;
+  const size_t ranks = parts.size();
+  for (Part& part : parts) {
+    if (!part.reads) part.reads = read(part.where);
+  }
+  const auto each_sum = [&](size_t read, const Region& shape, int owner) {
+    std::vector<Payload> terms;
+    for (const Part& part : parts) terms.push_back((*part.reads)[read]);
+    return ring_sum(terms, shape, owner);
+  };
+  const auto write = [&](const Part& part, size_t index, const Payload& payload) {
+    in_flight_.write(part.where, plan_.writes(instr(part.where))[index], payload, 0);
+  };
+  switch (kind) {
+    case CollectiveKind::all_gather: {
+      const size_t each = parts[0].reads->size();
+      for (const Part& part : parts) {
+        for (size_t i = 0; i < ranks * each; ++i) {
+          write(part, i, (*parts[i / each].reads)[i % each]);
+        }
+      }
+      break;
+    }
+    case CollectiveKind::reduce_scatter:
+      for (size_t owner = 0; owner < ranks; ++owner) {
+        const std::span<const Region> writes = plan_.writes(instr(parts[owner].where));
+        for (size_t i = 0; i < writes.size(); ++i) {
+          const size_t read = owner * writes.size() + i;
+          write(parts[owner], i, each_sum(read, writes[i], static_cast<int>(owner)));
+        }
+      }
+      break;
+    case CollectiveKind::all_reduce: {
+      const std::span<const Region> shapes = plan_.writes(instr(parts[0].where));
+      for (size_t i = 0; i < shapes.size(); ++i) {
+        const Payload sum = each_sum(i, shapes[i], -1);
+        for (const Part& part : parts) write(part, i, sum);
+      }
+      break;
+    }
+  }
+}
+
+Payload Collectives::ring_sum(const std::vector<Payload>& terms, const Region& shape, int owner) {
+  const DType dtype = memory_.buffer(shape).dtype;
+  const int64_t element_bytes = num_bytes(dtype);
+  const auto ranks = static_cast<int64_t>(terms.size());
+  Payload sum = Payload::make(shape.rows(), shape.cols(), element_bytes);
+  const int64_t elements = shape.elements();
+  const int64_t part = owner < 0 ? (elements + ranks - 1) / ranks : elements;
+  std::vector<float> line(512);
+  for (int64_t begin = 0; begin < elements;) {
+    const int64_t of = owner < 0 ? begin / part : owner;
+    const int64_t stop = owner < 0 ? std::min(elements, (of + 1) * part) : elements;
+    const int64_t count = std::min(stop - begin, static_cast<int64_t>(line.size()));
+    const auto width = static_cast<size_t>(count);
+    const auto at = [&](const Payload& payload) {
+      return payload.bytes.get() + begin * element_bytes;
+    };
+    widen(dtype, at(terms[static_cast<size_t>((of + 1) % ranks)]), line.data(), width);
+    for (int64_t hop = 2; hop <= ranks; ++hop) {
+      add_elements(dtype, at(terms[static_cast<size_t>((of + hop) % ranks)]), line.data(), width);
+      round_elements(dtype, line.data(), at(sum), width);
+      widen(dtype, at(sum), line.data(), width);
+    }
+    round_elements(dtype, line.data(), at(sum), width);
+    begin += count;
+  }
+  return sum;
+}
+
+}  // namespace stretto::emu

@@ -1,0 +1,49 @@
+#include "stretto/emulate.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "emu/execution.h"
+#include "stretto/error.h"
+
+namespace stretto {
+namespace {
+
+double memory_limit(const EmulateOptions& options) {
+  if (options.max_bytes > 0) return static_cast<double>(options.max_bytes);
+  const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGE_SIZE);
+  if (pages <= 0 || page_bytes <= 0) return 4e9;
+  return 0.75 * static_cast<double>(pages) * static_cast<double>(page_bytes);
+}
+
+void refuse_too_large(const Plan& plan, const EmulateOptions& options) {
+  // Read outputs wait for the slowest rank: those of two runs at least, in any case of all.
+  double outputs = 0;
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
+    const Slice slice = output_slice(plan.op, rank);
+    outputs += static_cast<double>(slice.rows()) * static_cast<double>(slice.cols()) *
+               static_cast<double>(num_bytes(plan.op.dtype)) * options.runs;
+  }
+  double needed = emu::Memory::data_bytes(plan) + emu::Signals::bytes_needed(plan) + outputs +
+                  static_cast<double>(emu::kMaxInFlightBytes);
+  const double limit = memory_limit(options);
+  if (needed <= limit) needed += emu::Memory::record_bytes(plan);
+  if (needed <= limit) return;
+  throw UsageError(fmt::format(
+      "emulating this plan takes about {:.1f} GiB of memory, and the limit is {:.1f} GiB; smaller "
+      "sizes or fewer ranks would fit",
+      needed / (1 << 30), limit / (1 << 30)));
+}
+
+}  // namespace
+
+EmulateResult emulate(const Plan& plan, const EmulateOptions& options) {
+  if (options.runs < 1 || options.runs > kMaxRuns) {
+    throw UsageError(fmt::format("expected 1 to {} runs, found {}", kMaxRuns, options.runs));
+  }
+  validate(plan);
+  refuse_too_large(plan, options);
+  return emu::Execution(plan, options).run();
+}
+
+}  // namespace stretto

@@ -1,0 +1,48 @@
+// What an execution did that no right plan does, in words. Counts all, keeps the first ones.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "emu/memory.h"
+#include "stretto/plan.h"
+
+namespace stretto::emu {
+
+struct Where {
+  uint32_t lane = 0, pos = 0;
+  int run = 0;
+};
+
+class Faults {
+ public:
+  explicit Faults(const Plan& plan) : plan_(plan) {}
+
+  // One fault a region and instruction is kept, however many pieces it was seen in.
+  void unfit_read(const Where& where, const Region& region, const Unfit& unfit);
+  void overtaken_write(const Where& where, const Region& region, int64_t elements);
+  void out_of_bounds(const Where& where, const Region& region);
+  void foreign(const Where& where, const Region& region);
+  void disagreement(const Where& where, const std::string& about);
+  // The caller of `rank` read an output that was not what this run wrote.
+  void unfit_output(int rank, int run, const Region& region, const Unfit& unfit);
+
+  bool none() const { return count_ == 0; }
+  // The kept ones, and a last line that counts the others.
+  std::vector<std::string> texts() const;
+
+ private:
+  bool is_new(const Where& where, int kind, const Region& region);
+  void add(std::string text);
+  std::string place(const Where& where) const;
+
+  const Plan& plan_;
+  size_t count_ = 0;
+  std::vector<std::string> texts_;
+  std::unordered_set<uint64_t> seen_;
+};
+
+}  // namespace stretto::emu
