@@ -1,0 +1,106 @@
+#include "check/counters.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "check/wording.h"
+#include "stretto/error.h"
+
+namespace stretto::checker {
+namespace {
+
+// Keeps every sum over the runs of a plan within 64 bits.
+constexpr int64_t kMaxTotal = int64_t{1} << 48;
+
+struct Use {
+  uint64_t counter = 0;  // array, index and rank in one word
+  uint32_t instr = 0;
+};
+
+uint64_t key(const Lane& lane, const Instr& instr) {
+  const uint16_t rank = instr.op == Opcode::notify ? instr.rank : lane.rank;
+  return uint64_t{instr.signal.array} << 48 |
+         uint64_t{static_cast<uint32_t>(instr.signal.index)} << 16 | rank;
+}
+
+std::vector<Use> find_uses(const Plan& plan, const InstrIndex& index) {
+  std::vector<Use> uses;
+  for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
+    const std::vector<Instr>& instrs = plan.lanes[lane].instrs;
+    for (uint32_t pos = 0; pos < instrs.size(); ++pos) {
+      const Instr& instr = instrs[pos];
+      if (!instr.is_sync()) continue;
+      uses.push_back({key(plan.lanes[lane], instr), index.of(lane, pos)});
+    }
+  }
+  std::sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) {
+    return a.counter != b.counter ? a.counter < b.counter : a.instr < b.instr;
+  });
+  return uses;
+}
+
+}  // namespace
+
+Counters::Counters(const Plan& plan, const InstrIndex& index) : of_(index.size(), 0) {
+  uint64_t last = 0;
+  for (const Use& use : find_uses(plan, index)) {
+    const InstrRef ref = index.ref(use.instr);
+    const Instr& instr = plan.lanes[ref.lane].instrs[ref.pos];
+    if (counters_.empty() || use.counter != last) {
+      last = use.counter;
+      Counter counter;
+      counter.signal = instr.signal;
+      counter.rank = static_cast<uint16_t>(use.counter);
+      counter.copies = plan.signals[instr.signal.array].copies;
+      counter.first_share = static_cast<uint32_t>(shares_.size());
+      counter.first_wait = static_cast<uint32_t>(waits_.size());
+      counters_.push_back(counter);
+    }
+    of_[use.instr] = static_cast<uint32_t>(counters_.size() - 1);
+    Counter& counter = counters_.back();
+    if (instr.op == Opcode::wait) {
+      waits_.push_back(use.instr);
+      ++counter.num_waits;
+      continue;
+    }
+    if (counter.num_shares == 0 || shares_.back().lane != ref.lane) {
+      shares_.push_back({ref.lane, 0, static_cast<uint32_t>(notes_.size()), 0});
+      ++counter.num_shares;
+    }
+    if (instr.amount > kMaxTotal - counter.total) {
+      throw UsageError(
+          fmt::format("{} makes one run add more than {} to a counter", at(plan, ref), kMaxTotal));
+    }
+    Share& share = shares_.back();
+    share.sum += instr.amount;
+    ++share.num_notes;
+    notes_.push_back({ref.pos, share.sum});
+    counter.total += instr.amount;
+  }
+}
+
+void check_thresholds(const Plan& plan, const InstrIndex& index, const Counters& counters,
+                      Findings& findings) {
+  for (uint32_t c = 0; c < counters.size(); ++c) {
+    const Counter& counter = counters[c];
+    for (uint32_t wait : counters.waits(counter)) {
+      const InstrRef ref = index.ref(wait);
+      const Instr& instr = plan.lanes[ref.lane].instrs[ref.pos];
+      if (instr.amount <= counter.total) continue;
+      findings.add(DiagnosticKind::unreachable_threshold, c, [&] {
+        Diagnostic d;
+        d.where = ref;
+        d.signal = name(plan, counter);
+        d.message = fmt::format("{} can never pass: one run notifies {} {} in all", at(plan, ref),
+                                d.signal, counted(counter.total, "time"));
+        d.hint = counter.total == 0 ? fmt::format("some lane should notify {}", d.signal)
+                                    : fmt::format("wait for at most {}, or notify {} more",
+                                                  counter.total, instr.amount - counter.total);
+        return d;
+      });
+    }
+  }
+}
+
+}  // namespace stretto::checker

@@ -1,0 +1,98 @@
+#include "check/early.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "check/wording.h"
+
+namespace stretto::checker {
+namespace {
+
+class EarlyCheck {
+ public:
+  EarlyCheck(const Plan& plan, const InstrIndex& index, const Counters& counters,
+             const Execution& execution, Findings& findings)
+      : plan_(plan),
+        index_(index),
+        counters_(counters),
+        execution_(execution),
+        findings_(findings) {}
+
+  void run() {
+    for (uint32_t c = 0; c < counters_.size() && !findings_.full(); ++c) {
+      if (counters_[c].num_shares < 2) continue;
+      const std::vector<const Share*> early = notifying_ahead(counters_[c]);
+      if (early.empty()) continue;
+      for (uint32_t wait : counters_.waits(counters_[c])) check_wait(c, early, wait);
+    }
+  }
+
+ private:
+  Event note(const Share& share, const Note& note, int run) const {
+    return execution_.event(share.lane, index_.of(share.lane, note.pos), run);
+  }
+
+  // The lanes whose next notify may come before all of this run have.
+  std::vector<const Share*> notifying_ahead(const Counter& counter) const {
+    std::vector<const Share*> ahead;
+    const std::span<const Share> shares = counters_.shares(counter);
+    const uint16_t rank = plan_.lanes[shares.front().lane].rank;
+    const bool one_rank = std::all_of(shares.begin(), shares.end(), [&](const Share& share) {
+      return plan_.lanes[share.lane].rank == rank;  // stream order keeps its runs apart
+    });
+    if (one_rank) return ahead;
+    for (const Share& share : shares) {
+      const Event next = note(share, counters_.notes(share).front(), counter.copies);
+      const bool after_all = std::all_of(shares.begin(), shares.end(), [&](const Share& other) {
+        return execution_.clocks().precedes(note(other, counters_.notes(other).back(), 0), next);
+      });
+      if (!after_all) ahead.push_back(&share);
+    }
+    return ahead;
+  }
+
+  void check_wait(uint32_t c, const std::vector<const Share*>& ahead, uint32_t wait) {
+    const Counter& counter = counters_[c];
+    const InstrRef ref = index_.ref(wait);
+    const int lag = plan_.lanes[ref.lane].instrs[ref.pos].lag;
+    const Event waited = execution_.event(ref.lane, wait, lag);
+    for (const Share* share : ahead) {
+      const Note& first = counters_.notes(*share).front();
+      if (execution_.clocks().precedes(waited, note(*share, first, counter.copies))) continue;
+      findings_.add(DiagnosticKind::early_threshold, c, [&] {
+        const InstrRef notify{share->lane, first.pos};
+        Diagnostic d;
+        d.where = ref;
+        d.other = notify;
+        d.signal = name(plan_, counter);
+        d.message = fmt::format(
+            "{} can pass too early: rank {} may run ahead and count {} for a later run at {} "
+            "while another rank has not counted for this one",
+            at(plan_, ref), plan_.lanes[share->lane].rank, d.signal, at(plan_, notify));
+        d.hint = fmt::format(
+            "give each rank a counter of its own, or let rank {} hear from this lane before it "
+            "notifies again",
+            plan_.lanes[share->lane].rank);
+        return d;
+      });
+      return;
+    }
+  }
+
+  const Plan& plan_;
+  const InstrIndex& index_;
+  const Counters& counters_;
+  const Execution& execution_;
+  Findings& findings_;
+};
+
+}  // namespace
+
+void check_early_thresholds(const Plan& plan, const InstrIndex& index, const Counters& counters,
+                            const Execution& execution, Findings& findings) {
+  EarlyCheck(plan, index, counters, execution, findings).run();
+}
+
+}  // namespace stretto::checker

@@ -1,0 +1,230 @@
+#include "check/execution.h"
+
+#include <algorithm>
+
+#include "stretto/error.h"
+
+namespace stretto::checker {
+namespace {
+
+constexpr size_t kMaxClockBytes = size_t{4} << 30;
+
+bool is_meeting(Opcode op) { return op == Opcode::boundary || op == Opcode::collective; }
+
+// The plan's lanes, and one of the caller for each rank.
+std::vector<uint16_t> lane_ranks(const Plan& plan) {
+  std::vector<uint16_t> ranks;
+  ranks.reserve(plan.lanes.size() + static_cast<size_t>(plan.ranks()));
+  for (const Lane& lane : plan.lanes) ranks.push_back(lane.rank);
+  for (int rank = 0; rank < plan.ranks(); ++rank) ranks.push_back(static_cast<uint16_t>(rank));
+  return ranks;
+}
+
+}  // namespace
+
+Execution::Execution(const Plan& plan, const InstrIndex& index, const Counters& counters, int runs)
+    : plan_(plan),
+      index_(index),
+      counters_(counters),
+      runs_(runs),
+      clocks_(lane_ranks(plan), plan.ranks()),
+      event_of_(index.size(), 0),
+      events_per_run_(plan.lanes.size(), 0),
+      order_(index.size(), 0),
+      lanes_(plan.lanes.size()),
+      values_(counters.size() * static_cast<size_t>(runs), 0),
+      compute_lanes_(static_cast<size_t>(plan.ranks()), 0),
+      rank_lanes_(static_cast<size_t>(plan.ranks()), 0),
+      at_boundary_(static_cast<size_t>(plan.ranks())),
+      at_end_(static_cast<size_t>(plan.ranks())) {
+  number_events();
+  for (const Lane& lane : plan.lanes) {
+    ++rank_lanes_[lane.rank];
+    if (lane.kind == LaneKind::compute) ++compute_lanes_[lane.rank];
+  }
+}
+
+void Execution::number_events() {
+  for (uint32_t lane = 0; lane < plan_.lanes.size(); ++lane) {
+    const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
+    uint32_t count = 0;
+    bool news = false;  // waits since the last event
+    for (uint32_t pos = 0; pos < instrs.size(); ++pos) {
+      const Opcode op = instrs[pos].op;
+      if (op == Opcode::wait) {
+        news = true;
+        event_of_[index_.of(lane, pos)] = count + 1;
+        continue;
+      }
+      if (op == Opcode::notify) {
+        if (news || count == 0) ++count;
+      } else {
+        if (is_meeting(op) && news) ++count;
+        ++count;
+      }
+      news = false;
+      event_of_[index_.of(lane, pos)] = count;
+    }
+    events_per_run_[lane] = count + (news ? 1 : 0);
+  }
+}
+
+void Execution::run() {
+  for (uint32_t lane = static_cast<uint32_t>(lanes_.size()); lane-- > 0;) ready_.push_back(lane);
+  while (!ready_.empty()) {
+    const uint32_t lane = ready_.back();
+    ready_.pop_back();
+    advance(lane);
+  }
+}
+
+void Execution::advance(uint32_t l) {
+  LaneState& lane = lanes_[l];
+  const std::vector<Instr>& instrs = plan_.lanes[l].instrs;
+  for (; lane.pos < instrs.size(); ++lane.pos) {
+    const Instr& instr = instrs[lane.pos];
+    const uint32_t at = index_.of(l, lane.pos);
+    switch (instr.op) {
+      case Opcode::wait:
+        if (!pass_wait(l)) return;
+        break;
+      case Opcode::notify:
+        notify(l, at, instr);
+        break;
+      case Opcode::boundary:
+        reach_event(l, event_of_[at] - 1);
+        meet(at_boundary_[plan_.lanes[l].rank], l, compute_lanes_[plan_.lanes[l].rank]);
+        return;
+      case Opcode::collective:
+        reach_event(l, event_of_[at] - 1);
+        meet(at_collective_[instr.id], l, static_cast<size_t>(plan_.ranks()));
+        return;
+      default:
+        append_event(l);
+        if (lane.run == 0) order_[at] = executed_++;
+        break;
+    }
+  }
+  end_run(l);
+}
+
+bool Execution::pass_wait(uint32_t l) {
+  const LaneState& lane = lanes_[l];
+  const Instr& wait = plan_.lanes[l].instrs[lane.pos];
+  if (lane.run < wait.lag) return true;
+  const uint32_t c = counters_.of(index_.of(l, lane.pos));
+  const Counter& counter = counters_[c];
+  const int of_run = lane.run - wait.lag;
+  // A threshold beyond the total is never reached; by how much does not matter.
+  const int64_t target =
+      of_run / counter.copies * counter.total + std::min(wait.amount, counter.total + 1);
+  if (value(c, of_run) < target) {
+    const size_t at = c * static_cast<size_t>(runs_) + static_cast<size_t>(of_run);
+    blocked_.emplace(at, target, l);
+    return false;
+  }
+  learn(l, counter, wait);
+  return true;
+}
+
+// Of each other lane, the wait knows the first notify without which the counter falls short even
+// when everybody else has notified all that this run and the runs before contain.
+void Execution::learn(uint32_t l, const Counter& counter, const Instr& wait) {
+  LaneState& lane = lanes_[l];
+  const int of_run = lane.run - wait.lag;
+  const int64_t rounds = of_run / counter.copies + 1;  // runs of this instance up to of_run
+  const int64_t target = (rounds - 1) * counter.total + wait.amount;
+  const std::span<const Share> shares = counters_.shares(counter);
+  int64_t most = rounds * counter.total;
+  if (wait.lag == 0) {
+    // What the waiting lane itself adds later in this run cannot have come yet.
+    const auto own = std::lower_bound(shares.begin(), shares.end(), l,
+                                      [](const Share& s, uint32_t want) { return s.lane < want; });
+    if (own != shares.end() && own->lane == l) {
+      int64_t added = 0;
+      for (const Note& note : counters_.notes(*own)) {
+        if (note.pos < lane.pos) added = note.upto;
+      }
+      most -= own->sum - added;
+    }
+  }
+  for (const Share& share : shares) {
+    if (share.lane == l) continue;
+    const int64_t needed = target - (most - rounds * share.sum);
+    if (needed <= 0) continue;
+    const int64_t round = (needed - 1) / share.sum;
+    const std::span<const Note> notes = counters_.notes(share);
+    const auto note = std::lower_bound(notes.begin(), notes.end(), needed - round * share.sum,
+                                       [](const Note& n, int64_t want) { return n.upto < want; });
+    const int run = of_run % counter.copies + static_cast<int>(round) * counter.copies;
+    lane.news.push_back(event(share.lane, index_.of(share.lane, note->pos), run));
+  }
+}
+
+void Execution::notify(uint32_t l, uint32_t at, const Instr& notify) {
+  reach_event(l, event_of_[at]);
+  const uint32_t c = counters_.of(at);
+  for (int run = lanes_[l].run; run < runs_; run += counters_[c].copies) {
+    const size_t slot = c * static_cast<size_t>(runs_) + static_cast<size_t>(run);
+    values_[slot] += notify.amount;
+    auto first = blocked_.lower_bound({slot, INT64_MIN, 0});
+    auto last = first;
+    for (; last != blocked_.end() && std::get<0>(*last) == slot &&
+           std::get<1>(*last) <= values_[slot];
+         ++last) {
+      ready_.push_back(std::get<2>(*last));
+    }
+    blocked_.erase(first, last);
+  }
+}
+
+void Execution::meet(std::vector<uint32_t>& arrived, uint32_t l, size_t expected) {
+  arrived.push_back(l);
+  if (arrived.size() < expected) return;
+  clocks_.join(arrived);
+  for (uint32_t lane : arrived) {
+    if (lanes_[lane].run == 0) order_[index_.of(lane, lanes_[lane].pos)] = executed_++;
+    ++lanes_[lane].pos;
+  }
+  ready_.insert(ready_.end(), arrived.begin(), arrived.end());
+  arrived.clear();
+}
+
+void Execution::end_run(uint32_t l) {
+  const uint16_t rank = plan_.lanes[l].rank;
+  reach_event(l, events_per_run_[l]);
+  at_end_[rank].push_back(l);
+  if (at_end_[rank].size() < rank_lanes_[rank]) return;
+  clocks_.end_run(rank);
+  clocks_.append(caller(rank).lane);
+  for (uint32_t lane : at_end_[rank]) {
+    lanes_[lane].pos = 0;
+    if (++lanes_[lane].run < runs_) {
+      ready_.push_back(lane);
+    } else {
+      ++finished_lanes_;
+    }
+  }
+  at_end_[rank].clear();
+}
+
+void Execution::reach_event(uint32_t lane, uint32_t event) {
+  const uint32_t ended = static_cast<uint32_t>(lanes_[lane].run) * events_per_run_[lane];
+  if (clocks_.last(lane).seq < ended + event) append_event(lane);
+}
+
+void Execution::append_event(uint32_t l) {
+  std::vector<Event>& news = lanes_[l].news;
+  if (!news.empty() && --events_to_size_check_ == 0) {
+    // Ever more rarely, so that looking stays cheap.
+    events_told_ += events_told_ / 4 + 4096;
+    events_to_size_check_ = events_told_ / 4 + 4096;
+    if (clocks_.num_bytes() > kMaxClockBytes) {
+      throw UsageError("the plan is too large to check: its lanes know too much of each other");
+    }
+  }
+  clocks_.append(l, news);
+  news.clear();
+}
+
+}  // namespace stretto::checker

@@ -1,0 +1,102 @@
+// Executes a plan's synchronisation over several runs and records what happens before what.
+//
+// Counters only grow, so which lanes can go on does not depend on the order in which they do: one
+// greedy execution finds every deadlock there is. A wait counts what was notified in its own run
+// and before; that later runs cannot pass it by is check_early_thresholds' to prove. What a passed
+// wait knows are the notifies without which the counter could not have got there, whatever else was
+// notified up to the end of its run.
+//
+// Events. Not every instruction needs one of its own: a wait takes effect with the next event of
+// its lane, and a notify tells what its lane's last event knew. So events are tasks, boundaries,
+// and waits that a notify, a boundary, a collective or the end of the run follows.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "check/counters.h"
+#include "check/instr_index.h"
+#include "stretto/lane_clocks.h"
+#include "stretto/plan.h"
+
+namespace stretto::checker {
+
+class Execution {
+ public:
+  // Ranks must agree about collectives and boundaries.
+  Execution(const Plan& plan, const InstrIndex& index, const Counters& counters, int runs);
+
+  void run();
+
+  // Where a lane stands. `pos` is the next instruction; past the last while the other lanes of its
+  // rank have not ended the run.
+  struct Place {
+    int run = 0;
+    uint32_t pos = 0;
+  };
+  bool finished() const { return finished_lanes_ == plan_.lanes.size(); }
+  Place place(uint32_t lane) const { return {lanes_[lane].run, lanes_[lane].pos}; }
+  int64_t value(uint32_t counter, int run) const {
+    return values_[counter * static_cast<size_t>(runs_) + static_cast<size_t>(run)];
+  }
+
+  int runs() const { return runs_; }
+  // When an instruction of run number `run` has taken effect.
+  Event event(uint32_t instr, int run) const {
+    const uint32_t lane = index_.ref(instr).lane;
+    return event(lane, instr, run);
+  }
+  Event event(uint32_t lane, uint32_t instr, int run) const {
+    return {lane, static_cast<uint32_t>(run) * events_per_run_[lane] + event_of_[instr]};
+  }
+  // When the caller reads the outputs of the first run on `rank`.
+  Event caller(int rank) const {
+    return {static_cast<uint32_t>(plan_.lanes.size()) + static_cast<uint32_t>(rank), 1};
+  }
+  // The place of a task in the order of execution of run 0.
+  uint32_t order(uint32_t instr) const { return order_[instr]; }
+  const LaneClocks& clocks() const { return clocks_; }
+
+ private:
+  struct LaneState {
+    int run = 0;
+    uint32_t pos = 0;
+    std::vector<Event> news;  // what waits have told since the lane's last event
+  };
+
+  void number_events();
+  void advance(uint32_t lane);
+  bool pass_wait(uint32_t lane);
+  void learn(uint32_t lane, const Counter& counter, const Instr& wait);
+  void notify(uint32_t lane, uint32_t instr, const Instr& notify);
+  void meet(std::vector<uint32_t>& arrived, uint32_t lane, size_t expected);
+  void end_run(uint32_t lane);
+  // Makes sure that the lane's event number `event` of this run is there.
+  void reach_event(uint32_t lane, uint32_t event);
+  void append_event(uint32_t lane);
+
+  const Plan& plan_;
+  const InstrIndex& index_;
+  const Counters& counters_;
+  const int runs_;
+  LaneClocks clocks_;
+  std::vector<uint32_t> event_of_;        // by instruction: number of its event in its lane's run
+  std::vector<uint32_t> events_per_run_;  // by lane
+  std::vector<uint32_t> order_;           // by instruction
+  uint32_t executed_ = 0;
+  std::vector<LaneState> lanes_;
+  std::vector<uint32_t> ready_;
+  std::vector<int64_t> values_;  // by counter and run: added in this and earlier runs
+  // Blocked lanes: (place in values_, value awaited, lane).
+  std::set<std::tuple<size_t, int64_t, uint32_t>> blocked_;
+  std::vector<uint32_t> compute_lanes_, rank_lanes_;         // by rank: how many
+  std::vector<std::vector<uint32_t>> at_boundary_, at_end_;  // by rank: lanes that have arrived
+  std::unordered_map<int32_t, std::vector<uint32_t>> at_collective_;  // by id
+  size_t finished_lanes_ = 0;
+  size_t events_told_ = 0, events_to_size_check_ = 4096;  // pacing of the size check
+};
+
+}  // namespace stretto::checker

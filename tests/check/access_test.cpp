@@ -1,0 +1,150 @@
+// Regions that a task cannot touch, and ranks that disagree.
+#include "check/text_plan.h"
+
+namespace stretto {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::string_view kBuffers =
+    "buffer x fp32 8x8 input\n"
+    "buffer part fp32 8x8 local\n"
+    "buffer slots fp32 8x8 symmetric\n"
+    "buffer out fp32 8x8 output\n";
+constexpr std::string_view kFill =
+    "  copy x[0:8,0:8] -> out[0:8,0:8]\n"
+    "  copy x[0:8,0:8] -> part[0:8,0:8]\n"
+    "  copy x[0:8,0:8] -> slots[0:8,0:8]\n";
+
+CheckReport check_task(std::string_view task) {
+  return check_text(2, std::string(kBuffers) + "lane 0 compute 0\n" + std::string(kFill) +
+                           std::string(task) + "lane 1 compute 0\n" +
+                           "  copy x[0:8,0:8] -> out[0:8,0:8]\n");
+}
+
+TEST(Access, RegionsStayInsideTheirBuffers) {
+  const Diagnostic d = expect_only(check_task("  copy #6 x[4:12,0:8] -> part[0:8,0:8]\n"),
+                                   DiagnosticKind::out_of_bounds);
+  EXPECT_EQ(d.where, (InstrRef{0, 3}));
+  EXPECT_EQ(d.tile, 6);
+  EXPECT_THAT(d.message, HasSubstr("touches x@0[4:12,0:8], but rank 0 has 8 x 8 of x"));
+  expect_only(check_task("  copy x[0:8,0:8] -> part[0:8,4:12]\n"), DiagnosticKind::out_of_bounds);
+}
+
+TEST(Access, DataIsPushedNeverPulled) {
+  const Diagnostic d = expect_only(check_task("  copy x@1[0:8,0:8] -> part[0:8,0:8]\n"),
+                                   DiagnosticKind::wrong_access);
+  EXPECT_THAT(d.message, HasSubstr("reads x@1[0:8,0:8] of another rank"));
+  EXPECT_EQ(d.hint, "let rank 1 push it");
+}
+
+TEST(Access, InputsBelongToTheCaller) {
+  expect_only(check_task("  copy part[0:8,0:8] -> x[0:8,0:8]\n"), DiagnosticKind::wrong_access);
+}
+
+TEST(Access, PeersCannotWriteLocalMemory) {
+  const Diagnostic d = expect_only(check_task("  copy x[0:8,0:8] -> part@1[0:8,0:8]\n"),
+                                   DiagnosticKind::wrong_access);
+  EXPECT_THAT(d.hint, HasSubstr("symmetric and output buffers only"));
+  expect_clean(check_task("  copy x[0:8,0:8] -> slots@1[0:8,0:8]\n"));
+}
+
+TEST(Access, OnlyOutputsAreDelivered) {
+  expect_only(check_task("  deliver part[0:8,0:8]\n"), DiagnosticKind::wrong_access);
+  expect_clean(check_task("  deliver out[0:8,0:8]\n"));
+}
+
+TEST(Access, CollectivesKeepToTheirRank) {
+  expect_only(check_text(2, std::string(kBuffers) +
+                                "lane 0 compute 0\n"
+                                "  copy x[0:8,0:8] -> out[0:8,0:8]\n"
+                                "lane 0 nccl 0\n"
+                                "  collective all_reduce 0 x[0:8,0:8] -> slots@1[0:8,0:8]\n"
+                                "lane 1 compute 0\n"
+                                "  copy x[0:8,0:8] -> out[0:8,0:8]\n"
+                                "lane 1 nccl 0\n"
+                                "  collective all_reduce 0 x[0:8,0:8] -> part[0:8,0:8]\n"),
+              DiagnosticKind::wrong_access);
+}
+
+CheckReport check_collectives(std::string_view on_rank_0, std::string_view on_rank_1) {
+  return check_text(2,
+                    "buffer x fp32 8x8 input\n"
+                    "buffer y fp32 8x8 local\n"
+                    "buffer big fp32 16x8 local\n"
+                    "lane 0 nccl 0\n" +
+                        std::string(on_rank_0) + "lane 1 nccl 0\n" + std::string(on_rank_1));
+}
+
+TEST(Agreement, AllRanksRunTheSameCollectivesInTheSameOrder) {
+  const std::string_view first = "  collective all_reduce 0 x[0:8,0:8] -> y[0:8,0:8]\n";
+  const std::string_view second =
+      "  collective all_gather 1 x[0:8,0:8] -> big[0:8,0:8] big[8:16,0:8]\n";
+  const std::string both = std::string(first) + std::string(second);
+  const std::string swapped = std::string(second) + std::string(first);
+  expect_clean(check_collectives(both, both));
+  const Diagnostic d =
+      expect_only(check_collectives(both, swapped), DiagnosticKind::mismatched_collective);
+  EXPECT_EQ(d.where, (InstrRef{1, 0}));
+  EXPECT_EQ(d.other, (InstrRef{0, 0}));
+  EXPECT_THAT(d.message,
+              HasSubstr("rank 1 has rank 1 nccl 0 instruction 0 (all_gather 1) as collective "
+                        "number 0, rank 0 has rank 0 nccl 0 instruction 0 (all_reduce 0)"));
+  expect_only(check_collectives(both, first), DiagnosticKind::mismatched_collective);
+  expect_only(check_collectives(first, both), DiagnosticKind::mismatched_collective);
+}
+
+TEST(Agreement, ACollectiveIsRunOnceUnderItsNumber) {
+  const std::string twice =
+      "  collective all_reduce 0 x[0:8,0:8] -> y[0:8,0:8]\n"
+      "  collective all_reduce 0 x[0:8,0:8] -> y[0:8,0:8]\n";
+  expect_only(check_collectives(twice, twice), DiagnosticKind::mismatched_collective);
+}
+
+TEST(Agreement, RegionsThatMeetHaveOneShape) {
+  const Diagnostic d =
+      expect_only(check_collectives("  collective all_reduce 0 x[0:8,0:8] -> y[0:8,0:8]\n",
+                                    "  collective all_reduce 0 x[0:4,0:8] -> y[0:4,0:8]\n"),
+                  DiagnosticKind::mismatched_collective);
+  EXPECT_THAT(d.hint, HasSubstr("one shape"));
+  expect_only(check_collectives(
+                  "  collective all_reduce 0 x[0:8,0:8] -> y[0:8,0:8]\n",
+                  "  collective all_reduce 0 x[0:4,0:8] x[4:8,0:8] -> y[0:4,0:8] y[4:8,0:8]\n"),
+              DiagnosticKind::mismatched_collective);
+  // Shards of different sizes are fine as long as everybody says the same.
+  expect_clean(
+      check_collectives("  collective all_gather 0 x[0:8,0:8] -> big[0:8,0:8] big[8:12,0:8]\n",
+                        "  collective all_gather 0 x[0:4,0:8] -> big[0:8,0:8] big[8:12,0:8]\n"));
+  expect_only(
+      check_collectives("  collective all_gather 0 x[0:8,0:8] -> big[0:8,0:8] big[8:16,0:8]\n",
+                        "  collective all_gather 0 x[0:4,0:8] -> big[0:8,0:8] big[8:12,0:8]\n"),
+      DiagnosticKind::mismatched_collective);
+  expect_clean(
+      check_collectives("  collective reduce_scatter 0 x[0:6,0:8] x[6:8,0:8] -> y[0:6,0:8]\n",
+                        "  collective reduce_scatter 0 x[0:6,0:8] x[6:8,0:8] -> y[0:2,0:8]\n"));
+}
+
+TEST(Agreement, ComputeLanesOfARankPassTheSameBoundaries) {
+  const Diagnostic d = expect_only(check_text(1,
+                                              "lane 0 compute 0\n"
+                                              "  boundary 0\n"
+                                              "  boundary 1\n"
+                                              "lane 0 compute 1\n"
+                                              "  boundary 0\n"),
+                                   DiagnosticKind::mismatched_collective);
+  EXPECT_THAT(d.message, HasSubstr("rank 0 compute 1 has nothing as boundary number 1, rank 0 "
+                                   "compute 0 has boundary 1"));
+  expect_only(check_text(1,
+                         "lane 0 compute 0\n"
+                         "  boundary 0\n"
+                         "lane 0 compute 1\n"
+                         "  boundary 1\n"),
+              DiagnosticKind::mismatched_collective);
+  expect_clean(check_text(2,
+                          "lane 0 compute 0\n"
+                          "  boundary 0\n"
+                          "lane 1 compute 0\n"));
+}
+
+}  // namespace
+}  // namespace stretto

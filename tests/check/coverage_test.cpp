@@ -1,0 +1,84 @@
+// Every read has a writer, every output is whole and in place when the run ends.
+#include "check/text_plan.h"
+
+namespace stretto {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::string_view kBuffers =
+    "buffer x fp32 8x8 input\n"
+    "buffer part fp32 8x8 local\n"
+    "buffer out fp32 8x8 output\n"
+    "signals s 2\n";
+
+TEST(Coverage, ReadsOfWhatNobodyWritesNameTheHole) {
+  const Diagnostic d = expect_only(
+      check_text(1, std::string(kBuffers) + "lane 0 compute 0\n"
+                                            "  copy x[0:8,0:6] -> part[0:8,0:6]\n"
+                                            "  copy #4 part[0:8,0:8] -> out[0:8,0:8]\n"),
+      DiagnosticKind::never_written);
+  EXPECT_EQ(d.where, (InstrRef{0, 1}));
+  EXPECT_EQ(d.tile, 4);
+  EXPECT_THAT(d.message, HasSubstr("reads part@0[0:8,0:8], but nobody writes part@0[0:8,6:8]"));
+}
+
+TEST(Coverage, OutputsAreWrittenCompletelyOnEveryRank) {
+  const Diagnostic d =
+      expect_only(check_text(2, std::string(kBuffers) + "lane 0 compute 0\n"
+                                                        "  copy x[0:8,0:8] -> out[0:8,0:8]\n"
+                                                        "lane 1 compute 0\n"
+                                                        "  copy x[0:4,0:8] -> out[0:4,0:8]\n"
+                                                        "  copy x[0:2,0:8] -> out[6:8,0:8]\n"),
+                  DiagnosticKind::unwritten_output);
+  EXPECT_EQ(d.where.lane, 1u);
+  EXPECT_THAT(d.message, HasSubstr("out@1[4:6,0:8]"));
+  expect_only(check_text(1, kBuffers), DiagnosticKind::unwritten_output);
+}
+
+TEST(Coverage, OnlyTheRowsThatAShardHasCount) {
+  const std::string_view ragged =
+      "buffer x fp32 8x8 input\n"
+      "buffer out fp32 8x8 output sharded=12\n"
+      "lane 0 compute 0\n"
+      "  copy x[0:8,0:8] -> out[0:8,0:8]\n"
+      "lane 1 compute 0\n"
+      "  copy x[0:4,0:8] -> out[0:4,0:8]\n";
+  expect_clean(check_text(2, ragged));
+  std::string beyond(ragged);
+  beyond.replace(beyond.rfind("x[0:4,0:8] -> out[0:4,0:8]"), 26, "x[0:6,0:8] -> out[0:6,0:8]");
+  const Diagnostic d = expect_only(check_text(2, beyond), DiagnosticKind::out_of_bounds);
+  EXPECT_THAT(d.message, HasSubstr("out@1[0:6,0:8], but rank 1 has 4 x 8 of out"));
+}
+
+TEST(Coverage, RemoteWritesOfAnOutputArriveBeforeTheRunEnds) {
+  // Each rank writes the other's output, after the other's first task of this run (its caller is
+  // through with the old output), and delivers what it gets.
+  const std::string head =
+      "buffer x fp32 8x8 input\n"
+      "buffer out fp32 8x8 output\n"
+      "signals go 1\n"
+      "signals s 1\n";
+  auto lanes = [](int me, int peer, const std::string& go, const std::string& deliver) {
+    const std::string m = std::to_string(me), p = std::to_string(peer);
+    return "lane " + m + " compute 0\n  notify go.0@" + p + " += 1\n" + go +
+           "  copy #5 x[0:8,0:8] -> out@" + p + "[0:8,0:8]\n  notify s.0@" + p + " += 1\n" +
+           deliver;
+  };
+  const std::string go = "  wait go.0 >= 1\n";
+  const std::string deliver = "  wait s.0 >= 1\n  deliver out[0:8,0:8]\n";
+  expect_clean(check_text(2, head + lanes(0, 1, go, deliver) + lanes(1, 0, go, deliver)));
+
+  Diagnostic d = expect_only(check_text(2, head + lanes(0, 1, go, deliver) + lanes(1, 0, go, "")),
+                             DiagnosticKind::undelivered_output);
+  EXPECT_EQ(d.tile, 5);
+  EXPECT_THAT(d.message,
+              HasSubstr("rank 0 compute 0 instruction 2 (copy #5) writes out@1[0:8,0:8]"));
+
+  d = expect_only(check_text(2, head + lanes(0, 1, "", deliver) + lanes(1, 0, go, deliver)),
+                  DiagnosticKind::overwrite_unread);
+  EXPECT_THAT(d.message, HasSubstr("while the caller still reads the output of 1 run before"));
+}
+
+}  // namespace
+}  // namespace stretto

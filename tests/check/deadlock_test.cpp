@@ -1,0 +1,141 @@
+// Lanes that wait for each other, and lanes that cannot be resident together.
+#include "check/text_plan.h"
+
+namespace stretto {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Deadlock, TheCycleIsSpelledOut) {
+  const Diagnostic d = expect_only(check_text(2,
+                                              "signals a 1\n"
+                                              "signals b 1\n"
+                                              "lane 0 compute 0\n"
+                                              "  wait a.0 >= 1\n"
+                                              "  notify b.0@1 += 1\n"
+                                              "lane 0 compute 1\n"
+                                              "  wait b.0 >= 1\n"
+                                              "lane 1 compute 0\n"
+                                              "  wait b.0 >= 1\n"
+                                              "  notify a.0@0 += 1\n"
+                                              "  notify b.0@0 += 1\n"),
+                                   DiagnosticKind::deadlock);
+  EXPECT_EQ(d.signal, "a.0@0");
+  EXPECT_EQ(d.message,
+            "deadlock of 2 lanes: rank 0 compute 0, which stands at instruction 0 (wait a.0 >= 1, "
+            "at 0 of 1) of run 0 and needs rank 1 compute 0, which stands at instruction 0 (wait "
+            "b.0 >= 1, at 0 of 1) of run 0 and needs rank 0 compute 0");
+}
+
+TEST(Deadlock, ALaneCannotWaitForItself) {
+  const Diagnostic d = expect_only(check_text(1,
+                                              "signals a 1\n"
+                                              "lane 0 compute 0\n"
+                                              "  wait a.0 >= 1\n"
+                                              "  notify a.0@0 += 1\n"),
+                                   DiagnosticKind::deadlock);
+  EXPECT_THAT(d.hint, HasSubstr("notifies itself further down"));
+}
+
+TEST(Deadlock, OnlyTheUnreachableThresholdIsReportedWhenItHoldsEverybodyUp) {
+  expect_only(check_text(1,
+                         "signals a 2\n"
+                         "lane 0 compute 0\n"
+                         "  wait a.0 >= 1\n"
+                         "  notify a.1@0 += 1\n"
+                         "lane 0 compute 1\n"
+                         "  wait a.1 >= 1\n"),
+              DiagnosticKind::unreachable_threshold);
+}
+
+TEST(Deadlock, TwoCyclesAreTwoReports) {
+  const CheckReport report = check_text(2,
+                                        "signals a 1\n"
+                                        "lane 0 compute 0\n"
+                                        "  wait a.0 >= 1\n"
+                                        "  notify a.0@0 += 1\n"
+                                        "lane 1 compute 0\n"
+                                        "  wait a.0 >= 1\n"
+                                        "  notify a.0@1 += 1\n");
+  ASSERT_EQ(report.diagnostics.size(), 2u) << all_messages(report);
+  EXPECT_EQ(report.diagnostics[0].where.lane, 0u);
+  EXPECT_EQ(report.diagnostics[1].where.lane, 1u);
+}
+
+TEST(Deadlock, CollectivesAndWaitsCanBlockEachOther) {
+  // Rank 1's collective waits for what its peer does only after the collective.
+  const Diagnostic d =
+      expect_only(check_text(2,
+                             "buffer x fp32 8x8 input\n"
+                             "buffer out fp32 8x8 output\n"
+                             "signals a 1\n"
+                             "lane 0 nccl 0\n"
+                             "  collective all_reduce 0 x[0:8,0:8] -> out[0:8,0:8]\n"
+                             "  notify a.0@1 += 1\n"
+                             "lane 1 nccl 0\n"
+                             "  wait a.0 >= 1\n"
+                             "  collective all_reduce 0 x[0:8,0:8] -> out[0:8,0:8]\n"),
+                  DiagnosticKind::deadlock);
+  EXPECT_THAT(d.message, HasSubstr("(all_reduce 0) of run 0"));
+}
+
+TEST(Deadlock, AWaitForTheNextRunOfAnotherRankShowsInTheSecondRun) {
+  // Run 0 passes freely; in run 1 each waits for a notify that comes after the other's same wait.
+  expect_clean(check_text(2,
+                          "signals a 1\n"
+                          "lane 0 compute 0\n"
+                          "  wait a.0 >= 1 lag 1\n"
+                          "  notify a.0@1 += 1\n"
+                          "lane 1 compute 0\n"
+                          "  wait a.0 >= 1 lag 1\n"
+                          "  notify a.0@0 += 1\n"));
+}
+
+// `consumers` blocks wait for one producer block of the same rank.
+std::string crowd(int consumers, bool producer_first) {
+  std::string body =
+      "buffer x fp32 8x8 input\nbuffer part fp32 8x8 local\nbuffer out fp32 8x8 output\n"
+      "signals s 1\n";
+  const std::string producer = "  copy x[0:8,0:8] -> part[0:8,0:8]\n  notify s.0@0 += 1\n";
+  if (producer_first) body += "lane 0 compute 0\n" + producer;
+  for (int i = 0; i < consumers; ++i) {
+    const std::string rows = std::to_string(i) + ":" + std::to_string(i + 1);
+    body += "lane 0 compute " + std::to_string(i + 1) + "\n  wait s.0 >= 1\n  copy part[" + rows +
+            ",0:8] -> out[" + rows + ",0:8]\n";
+  }
+  return body;
+}
+
+TEST(Residency, BlocksThatWaitForBlocksMustFit) {
+  expect_clean(check_text(1, crowd(8, true), 9));
+  const Diagnostic d = expect_only(check_text(1, crowd(8, true), 8), DiagnosticKind::not_resident);
+  EXPECT_EQ(d.where, (InstrRef{1, 0}));
+  EXPECT_THAT(d.message, HasSubstr("rank 0 has 9 block lanes for 8 SMs"));
+  EXPECT_THAT(d.hint, HasSubstr("at most 8 compute and comm lanes"));
+}
+
+TEST(Residency, BlocksThatNeverWaitForBlocksMayBeMoreThanSms) {
+  std::string body = crowd(8, false);
+  body +=
+      "lane 0 copy 0\n"
+      "  copy x[0:8,0:8] -> part[0:8,0:8]\n"
+      "  notify s.0@0 += 1\n";
+  expect_clean(check_text(1, body, 2));
+}
+
+TEST(Residency, ItIsFineAsLongAsOneSmCannotBeBlocked) {
+  std::string body =
+      "buffer x fp32 8x8 input\nbuffer part fp32 8x8 local\nbuffer out fp32 8x8 output\n"
+      "signals s 1\n";
+  for (int i = 0; i < 8; ++i) {
+    const std::string rows = std::to_string(i) + ":" + std::to_string(i + 1);
+    body += "lane 0 compute " + std::to_string(i) + "\n  copy x[" + rows + ",0:8] -> part[" + rows +
+            ",0:8]\n  notify s.0@0 += 1\n";
+  }
+  body += "lane 0 comm 0\n  wait s.0 >= 8\n  copy part[0:8,0:8] -> out[0:8,0:8]\n";
+  expect_clean(check_text(1, body, 2));
+  expect_only(check_text(1, body, 1), DiagnosticKind::not_resident);
+}
+
+}  // namespace
+}  // namespace stretto
