@@ -57,10 +57,15 @@ struct Simulation {
 // (stretto check explains why).
 Simulation simulate(const Plan& plan, const Machine& machine);
 
-// A terminal chart, `width` columns: one row per lane group of each shown rank.
+// A terminal chart, `width` columns: rows of bars for the first `max_ranks` ranks, by kind of lane,
+// and where communication is exposed. `ascii` keeps to 7-bit characters. Ends with a newline.
 std::string draw_timeline(const Plan& plan, const Simulation& simulation, int width = 100,
-                          int max_ranks = 2);
-// Perfetto / Chrome trace-event JSON.
-std::string to_perfetto(const Plan& plan, const Simulation& simulation);
+                          int max_ranks = 2, bool ascii = false);
+
+// Perfetto / Chrome trace-event JSON: a process a rank, a thread a lane, slices for tasks, blocked
+// waits and busy ports, arrows from notifies to the waits that they ended. Of a plan too large for
+// viewers (over `max_slices`) the last ranks are left out, and "otherData" says so.
+std::string to_perfetto(const Plan& plan, const Simulation& simulation,
+                        size_t max_slices = 400'000);
 
 }  // namespace stretto
