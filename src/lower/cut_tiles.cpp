@@ -1,0 +1,33 @@
+// cut_tiles: the tiles of the GEMM that every rank computes.
+#include "lower/lowering.h"
+
+namespace stretto {
+
+TileGrid::TileGrid(const std::vector<RowChunk>& chunks, int32_t n, int32_t tile_m, int32_t tile_n)
+    : n_(n), tile_n_(tile_n), cols_((n + tile_n - 1) / tile_n) {
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    for (int32_t row = chunks[c].row0; row < chunks[c].row1; row += tile_m) {
+      rows_.push_back({row, std::min(row + tile_m, chunks[c].row1), static_cast<int32_t>(c)});
+    }
+  }
+}
+
+Rect TileGrid::rect(int32_t tile) const {
+  const TileRow& r = row(row_of(tile));
+  const int32_t col0 = col_of(tile) * tile_n_;
+  return {r.row0, r.row1, col0, std::min(col0 + tile_n_, n_)};
+}
+
+int32_t TileGrid::row_at(int32_t storage_row) const {
+  const auto at = std::upper_bound(rows_.begin(), rows_.end(), storage_row,
+                                   [](int32_t row, const TileRow& r) { return row < r.row1; });
+  return static_cast<int32_t>(at - rows_.begin());
+}
+
+void cut_tiles(Draft& draft) {
+  Lowering& state = lowering(draft);
+  state.grid = TileGrid(state.layout.chunks, static_cast<int32_t>(state.op.local_n()),
+                        state.schedule.tile_m, state.schedule.tile_n);
+}
+
+}  // namespace stretto

@@ -1,0 +1,91 @@
+// Patterns in which NCCL moves chunks of rows: all-gather before the tiles, reduce-scatter or
+// all-reduce after them.
+#include "lower/emit_patterns.h"
+
+namespace stretto {
+namespace {
+
+// The storage rows of every owner in every chunk; empty where a short shard has none.
+class ChunkTable {
+ public:
+  explicit ChunkTable(const Lowering& state)
+      : owners_(static_cast<size_t>(state.shards.ranks)),
+        rects_(state.layout.chunks.size() * owners_) {
+    for (const Piece& piece : state.pieces.all) {
+      rects_[static_cast<size_t>(piece.index) * owners_ + static_cast<size_t>(piece.owner)] =
+          piece.rect;
+    }
+  }
+
+  const Rect& at(size_t chunk, int owner) const {
+    return rects_[chunk * owners_ + static_cast<size_t>(owner)];
+  }
+  // The same rows counted from the beginning of the owner's shard.
+  Rect in_shard(const Lowering& state, size_t chunk, int owner) const {
+    const Rect& rect = at(chunk, owner);
+    return rect.empty() ? rect : rect.moved(state.shard_cuts[chunk] - rect.row0);
+  }
+
+ private:
+  size_t owners_;
+  std::vector<Rect> rects_;
+};
+
+}  // namespace
+
+void emit_nccl_gather(Lowering& state, Emitter& emit) {
+  const ChunkTable table(state);
+  const BufferIds& ids = state.buffers;
+  for (size_t chunk = 0; chunk < state.layout.chunks.size(); ++chunk) {
+    for (int rank = 0; rank < state.op.ranks; ++rank) {
+      emit.read(region_of(table.in_shard(state, chunk, rank), ids.a, rank));
+      for (int source = 0; source < state.op.ranks; ++source) {
+        emit.write(region_of(table.at(chunk, source), ids.gathered, rank));
+      }
+      emit.collective(rank, CollectiveKind::all_gather, static_cast<int32_t>(chunk));
+    }
+  }
+  const auto k = static_cast<int32_t>(state.op.k);
+  emit_gemm(state, emit, [&](int rank, int32_t tile) {
+    const Rect rect = state.grid.rect(tile);
+    emit.read(region_of({rect.row0, rect.row1, 0, k}, ids.gathered, rank));
+    emit.read(weights_of(state, rank, rect));
+    state.layout.for_each_run(rect.row0, rect.row1, [&](int32_t row0, int32_t row1) {
+      emit.write(region_of({row0, row1, rect.col0, rect.col1}, ids.out, rank));
+    });
+  });
+}
+
+void emit_nccl_reduce(Lowering& state, Emitter& emit) {
+  const ChunkTable table(state);
+  const BufferIds& ids = state.buffers;
+  const size_t chunks = state.layout.chunks.size();
+  const std::vector<int32_t> done = groups_done(
+      state, [&](int32_t tile) { return state.grid.row(state.grid.row_of(tile)).chunk; }, chunks);
+
+  auto reduce = [&](size_t chunk) {
+    for (int rank = 0; rank < state.op.ranks; ++rank) {
+      for (int owner = 0; owner < state.shards.ranks; ++owner) {
+        emit.read(region_of(table.at(chunk, owner), ids.part, rank));
+      }
+      const bool scatter = state.ranks_own_rows();
+      emit.write(region_of(table.in_shard(state, chunk, scatter ? rank : 0), ids.out, rank));
+      emit.collective(rank, scatter ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
+                      static_cast<int32_t>(chunk));
+    }
+  };
+  size_t next = 0;
+  emit_gemm(
+      state, emit,
+      [&](int rank, int32_t tile) {
+        const Rect rect = state.grid.rect(tile);
+        read_a(state, emit, rank, rect);
+        emit.read(weights_of(state, rank, rect));
+        emit.write(region_of(rect, ids.part, rank));
+      },
+      [&](int32_t wave) {
+        for (; next < chunks && done[next] <= wave; ++next) reduce(next);
+      });
+}
+
+}  // namespace stretto

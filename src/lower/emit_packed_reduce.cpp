@@ -1,0 +1,103 @@
+// Waves with a reduction: NCCL reduces each group of packed tiles, then the tiles are restored to
+// their places in the output.
+#include "lower/emit_patterns.h"
+
+namespace stretto {
+namespace {
+
+class PackedReduce {
+ public:
+  PackedReduce(Lowering& state, Emitter& emit)
+      : state_(state),
+        emit_(emit),
+        packing_(state.packing),
+        done_(groups_done(
+            state, [&](int32_t tile) { return packing_.group_of[static_cast<size_t>(tile)]; },
+            packing_.groups.size())),
+        restorers_(state.op.ranks,
+                   state.finishes_on_comm() ? state.lanes.comm : state.lanes.compute,
+                   state.finishes_on_comm() ? 0 : first_free_lane(state)) {}
+
+  void emit() {
+    size_t next = 0;
+    emit_gemm(
+        state_, emit_, [&](int rank, int32_t tile) { tile_operands(rank, tile); },
+        [&](int32_t wave) {
+          for (; next < done_.size() && done_[next] <= wave; ++next) {
+            reduce(next);
+            if (state_.finishes_on_comm()) restore(next);
+          }
+        });
+    for (next = 0; !state_.finishes_on_comm() && next < done_.size(); ++next) restore(next);
+  }
+
+ private:
+  void tile_operands(int rank, int32_t tile) {
+    const Rect rect = state_.grid.rect(tile);
+    read_a(state_, emit_, rank, rect);
+    emit_.read(weights_of(state_, rank, rect));
+    emit_.write(region_of(packed(tile, packing_.row_of[static_cast<size_t>(tile)]),
+                          state_.buffers.packed, rank));
+  }
+
+  Rect packed(int32_t tile, int32_t row) const {
+    const Rect rect = state_.grid.rect(tile);
+    return {row, row + rect.rows(), 0, rect.cols()};
+  }
+
+  void reduce(size_t group) {
+    const std::vector<PackedShare>& shares = packing_.groups[group];
+    auto any = [&](auto empty) { return !std::all_of(shares.begin(), shares.end(), empty); };
+    const bool wide = any([](const PackedShare& s) { return s.row0 == s.narrow_row; });
+    const bool narrow = any([](const PackedShare& s) { return s.narrow_row == s.row1; });
+    const bool scatter = state_.ranks_own_rows();
+    for (int rank = 0; rank < state_.op.ranks; ++rank) {
+      auto regions = [&](const PackedShare& share, int32_t down, uint16_t buffer, auto visit) {
+        const Rect full{share.row0, share.narrow_row, 0, packing_.wide};
+        const Rect rest{share.narrow_row, share.row1, 0, packing_.narrow};
+        if (wide) visit(region_of(full.moved(down), buffer, rank));
+        if (narrow) visit(region_of(rest.moved(down), buffer, rank));
+      };
+      for (const PackedShare& share : shares) {
+        regions(share, 0, state_.buffers.packed, [&](const Region& r) { emit_.read(r); });
+      }
+      const PackedShare& own = shares[scatter ? static_cast<size_t>(rank) : 0];
+      regions(own, scatter ? own.sums_row - own.row0 : 0,
+              scatter ? state_.buffers.sums : state_.buffers.packed,
+              [&](const Region& r) { emit_.write(r); });
+      emit_.collective(rank, scatter ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
+                       static_cast<int32_t>(group));
+    }
+  }
+
+  void restore(size_t group) {
+    const bool scatter = state_.ranks_own_rows();
+    for (int rank = 0; rank < state_.op.ranks; ++rank) {
+      const PackedShare& share = packing_.groups[group][scatter ? static_cast<size_t>(rank) : 0];
+      for (const int32_t tile : share.tiles) {
+        const int32_t row = packing_.row_of[static_cast<size_t>(tile)];
+        emit_.read(scatter ? region_of(packed(tile, row - share.row0 + share.sums_row),
+                                       state_.buffers.sums, rank)
+                           : region_of(packed(tile, row), state_.buffers.packed, rank));
+        const auto begin = scatter ? static_cast<int32_t>(state_.shards.begin(rank)) : 0;
+        emit_.write(region_of(state_.grid.rect(tile).moved(-begin), state_.buffers.out, rank));
+        const int i = restorers_.next(rank);
+        emit_.task(state_.finishes_on_comm() ? state_.lanes.comm_lane(rank, i)
+                                             : state_.lanes.compute_lane(rank, i),
+                   Opcode::copy, tile);
+      }
+    }
+  }
+
+  Lowering& state_;
+  Emitter& emit_;
+  const Packing& packing_;
+  const std::vector<int32_t> done_;  // by group: the last wave
+  Dealer restorers_;
+};
+
+}  // namespace
+
+void emit_packed_reduce(Lowering& state, Emitter& emit) { PackedReduce(state, emit).emit(); }
+
+}  // namespace stretto

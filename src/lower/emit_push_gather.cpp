@@ -1,0 +1,129 @@
+// ag-gemm with movers that push: every rank sends its rows to all others, stripe by stripe.
+#include "lower/emit_patterns.h"
+#include "lower/peer_order.h"
+
+namespace stretto {
+namespace {
+
+class Pusher {
+ public:
+  Pusher(Lowering& state, Emitter& emit)
+      : state_(state), emit_(emit), comm_(state.op.ranks, std::max(1, state.lanes.comm)) {}
+
+  void emit() {
+    std::vector<std::vector<Push>> pushes;
+    size_t most = 0;
+    for (int rank = 0; rank < state_.op.ranks; ++rank) {
+      pushes.push_back(pushes_of(rank));
+      most = std::max(most, pushes.back().size());
+    }
+    for (size_t i = 0; i < most; ++i) {
+      for (int rank = 0; rank < state_.op.ranks; ++rank) {
+        const std::vector<Push>& own = pushes[static_cast<size_t>(rank)];
+        if (i < own.size()) push(rank, own[i]);
+      }
+    }
+  }
+
+ private:
+  struct Push {
+    Rect rows;     // of the matrix
+    int32_t tile;  // the first that needs them
+    std::vector<int> to;
+  };
+
+  // One push stores to all peers: loaded once. Copy engines know one destination only, and pushes
+  // that cross nodes would hold up those that do not.
+  std::vector<std::vector<int>> destinations(int rank) const {
+    const Schedule& schedule = state_.schedule;
+    const std::vector<int> peers =
+        peer_order(schedule.order, true, rank, state_.op.ranks, state_.machine);
+    std::vector<std::vector<int>> result;
+    for (const int peer : peers) {
+      const bool joins = !result.empty() && schedule.mover == Mover::comm_blocks &&
+                         (schedule.order != Order::node_then_local ||
+                          state_.machine.same_node(peer, rank) ==
+                              state_.machine.same_node(result.back()[0], rank));
+      if (!joins) result.emplace_back();
+      result.back().push_back(peer);
+    }
+    return result;
+  }
+
+  std::vector<Push> pushes_of(int rank) const {
+    const Pieces& pieces = state_.pieces;
+    const auto first = static_cast<size_t>(pieces.first[static_cast<size_t>(rank)]);
+    const auto last = static_cast<size_t>(pieces.first[static_cast<size_t>(rank) + 1]);
+    const std::vector<std::vector<int>> peers = destinations(rank);
+    std::vector<Push> pushes;
+    auto add = [&](size_t piece, const std::vector<int>& to) {
+      pushes.push_back({pieces.all[piece].rect, pieces.tiles_of(piece)[0], to});
+    };
+    // Consumers in arrival order take the stripes of all sources in turn, others shard by shard.
+    if (state_.schedule.order == Order::arrival) {
+      for (size_t piece = first; piece < last; ++piece) {
+        for (const std::vector<int>& to : peers) add(piece, to);
+      }
+    } else {
+      for (const std::vector<int>& to : peers) {
+        for (size_t piece = first; piece < last; ++piece) add(piece, to);
+      }
+    }
+    const std::vector<Push> own = shared_rows(rank);
+    if (!pushes.empty()) pushes.insert(pushes.begin() + 1, own.begin(), own.end());
+    return pushes;
+  }
+
+  // Own rows of tiles that also have rows of others: such tiles read all their rows from `ag`.
+  std::vector<Push> shared_rows(int rank) const {
+    std::vector<Push> pushes;
+    const auto begin = static_cast<int32_t>(state_.shards.begin(rank));
+    const auto end = static_cast<int32_t>(state_.shards.end(rank));
+    if (begin == end) return pushes;
+    const TileGrid& grid = state_.grid;
+    const int32_t last = grid.row_at(end - 1);
+    for (int32_t row = grid.row_at(begin);; row = last) {
+      const TileRow& r = grid.row(row);
+      const Rect rows{std::max(begin, r.row0), std::min(end, r.row1), 0,
+                      static_cast<int32_t>(state_.op.k)};
+      if (rows.rows() < r.row1 - r.row0) pushes.push_back({rows, row * grid.cols(), {rank}});
+      if (row == last) return pushes;
+    }
+  }
+
+  void push(int rank, const Push& push) {
+    const bool by_blocks = state_.schedule.mover == Mover::comm_blocks;
+    const int parts = by_blocks ? state_.lanes.comm : 1;
+    for (const Rect& rows : split(push.rows, parts, min_contiguous(state_.op.dtype))) {
+      const auto begin = static_cast<int32_t>(state_.shards.begin(rank));
+      emit_.read(region_of(rows.moved(-begin), state_.buffers.a, rank));
+      for (const int to : push.to) emit_.write(region_of(rows, state_.buffers.gathered, to));
+      emit_.task(by_blocks ? state_.lanes.comm_lane(rank, comm_.next(rank))
+                           : copy_lane(state_, rank, push.to[0]),
+                 Opcode::copy, push.tile);
+    }
+  }
+
+  Lowering& state_;
+  Emitter& emit_;
+  Dealer comm_;
+};
+
+}  // namespace
+
+void emit_push_gather(Lowering& state, Emitter& emit) {
+  Pusher(state, emit).emit();
+  const auto k = static_cast<int32_t>(state.op.k);
+  emit_gemm(state, emit, [&](int rank, int32_t tile) {
+    const Rect rect = state.grid.rect(tile);
+    const Rect rows{rect.row0, rect.row1, 0, k};
+    const auto begin = static_cast<int32_t>(state.shards.begin(rank));
+    const bool own = begin <= rect.row0 && rect.row1 <= state.shards.end(rank);
+    emit.read(own ? region_of(rows.moved(-begin), state.buffers.a, rank)
+                  : region_of(rows, state.buffers.gathered, rank));
+    emit.read(weights_of(state, rank, rect));
+    emit.write(region_of(rect, state.buffers.out, rank));
+  });
+}
+
+}  // namespace stretto

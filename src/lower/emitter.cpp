@@ -1,0 +1,65 @@
+#include "lower/emitter.h"
+
+#include "stretto/error.h"
+
+namespace stretto {
+
+Emitter::Emitter(Lowering& state)
+    : state_(state), boundaries_(static_cast<size_t>(state.op.ranks), 0) {
+  const auto tiles = static_cast<size_t>(state.grid.count()) * static_cast<size_t>(state.op.ranks);
+  state.program.reserve(2 * tiles);
+  state.plan.operands.reserve(4 * tiles);
+}
+
+void Emitter::read(const Region& region) {
+  STRETTO_ASSERT(num_writes_ == 0 && num_reads_ < UINT16_MAX, "operands out of order or too many");
+  state_.plan.operands.push_back(region);
+  ++num_reads_;
+}
+
+void Emitter::write(const Region& region) {
+  STRETTO_ASSERT(num_writes_ < UINT16_MAX, "too many operands");
+  state_.plan.operands.push_back(region);
+  ++num_writes_;
+}
+
+void Emitter::task(uint32_t lane, Opcode op, int32_t tile) {
+  Instr instr;
+  instr.op = op;
+  instr.tile = tile;
+  append(lane, instr);
+}
+
+void Emitter::collective(int rank, CollectiveKind kind, int32_t id) {
+  Instr instr;
+  instr.op = Opcode::collective;
+  instr.collective = kind;
+  instr.id = id;
+  append(state_.lanes.nccl_lane(rank), instr);
+}
+
+void Emitter::boundary(int rank) {
+  const int32_t id = boundaries_[static_cast<size_t>(rank)]++;
+  for (int i = 0; i < state_.lanes.compute; ++i) {
+    Instr instr;
+    instr.op = Opcode::boundary;
+    instr.id = id;
+    append(state_.lanes.compute_lane(rank, i), instr);
+  }
+}
+
+void Emitter::append(uint32_t lane, Instr instr) {
+  const size_t operands = state_.plan.operands.size();
+  STRETTO_ASSERT(operands <= UINT32_MAX, "too many operands");
+  if (instr.is_task()) {
+    instr.first_operand = static_cast<uint32_t>(operands) - num_reads_ - num_writes_;
+    instr.num_reads = num_reads_;
+    instr.num_writes = num_writes_;
+    num_reads_ = num_writes_ = 0;
+  }
+  std::vector<Instr>& instrs = state_.plan.lanes[lane].instrs;
+  state_.program.push_back({lane, static_cast<uint32_t>(instrs.size())});
+  instrs.push_back(instr);
+}
+
+}  // namespace stretto

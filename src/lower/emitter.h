@@ -1,0 +1,30 @@
+// Appends instructions to their lane and to the program at once, so that the two agree on the
+// order.
+#pragma once
+
+#include "lower/lowering.h"
+
+namespace stretto {
+
+class Emitter {
+ public:
+  explicit Emitter(Lowering& state);
+
+  // Operands of the next task: all reads before all writes.
+  void read(const Region& region);
+  void write(const Region& region);
+  void task(uint32_t lane, Opcode op, int32_t tile = -1);
+  void collective(int rank, CollectiveKind kind, int32_t id);
+
+  // A kernel boundary in all compute lanes of the rank.
+  void boundary(int rank);
+
+ private:
+  void append(uint32_t lane, Instr instr);
+
+  Lowering& state_;
+  uint16_t num_reads_ = 0, num_writes_ = 0;
+  std::vector<int32_t> boundaries_;  // by rank: how many it has had
+};
+
+}  // namespace stretto

@@ -1,0 +1,58 @@
+// lay_out_rows: chooses how the rows of the communicated matrix lie in storage.
+#include <numeric>
+
+#include "lower/lowering.h"
+#include "lower/wave_groups.h"
+
+namespace stretto {
+namespace {
+
+std::vector<int> equal_chunks(const Schedule& schedule) {
+  const bool cut = schedule.granularity == Granularity::chunk;
+  return std::vector<int>(static_cast<size_t>(cut ? schedule.chunks : 1), 1);
+}
+
+// Chunks of a gather are as many waves of tiles as the schedule's groups have.
+std::vector<int> chunks_in_waves(const Lowering& state) {
+  const TileGrid grid({{0, static_cast<int32_t>(state.op.m)}},
+                      static_cast<int32_t>(state.op.local_n()), state.schedule.tile_m,
+                      state.schedule.tile_n);
+  const int lanes = std::max(1, state.machine.sms - state.schedule.comm_sms);
+  return wave_groups(state.schedule, (grid.count() + lanes - 1) / lanes);
+}
+
+}  // namespace
+
+void lay_out_rows(Draft& draft) {
+  Lowering& state = lowering(draft);
+  const Schedule& schedule = state.schedule;
+  const auto block = static_cast<int32_t>(state.shards.block());
+  // With this many rows of each shard, a chunk of all shards is a number of whole tiles.
+  const int32_t shared_unit = schedule.tile_m / std::gcd(schedule.tile_m, state.shards.ranks);
+  switch (state.pattern) {
+    case Pattern::local:
+      state.layout = plain_rows(state.shards);
+      break;
+    case Pattern::push_gather:
+    case Pattern::slot_reduce:
+      state.shard_cuts = cut_rows(block, equal_chunks(schedule), schedule.tile_m);
+      state.layout = state.kernel_per_chunk() && state.ranks_own_rows()
+                         ? chunked_shards(state.shards, state.shard_cuts)
+                         : plain_rows(state.shards);
+      break;
+    case Pattern::nccl_gather:
+    case Pattern::nccl_reduce:
+      state.shard_cuts =
+          cut_rows(block,
+                   schedule.granularity == Granularity::waves ? chunks_in_waves(state)
+                                                              : equal_chunks(schedule),
+                   shared_unit);
+      state.layout = interleaved_chunks(state.shards, state.shard_cuts);
+      break;
+    case Pattern::packed_reduce:
+      state.layout = chunked_shards(state.shards, {0, block});
+      break;
+  }
+}
+
+}  // namespace stretto

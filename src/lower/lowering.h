@@ -1,0 +1,81 @@
+// The working state of lowering: the draft, and what one step leaves for the next.
+#pragma once
+
+#include "lower/lanes.h"
+#include "lower/packing.h"
+#include "lower/pieces.h"
+#include "lower/row_layout.h"
+#include "lower/tile_grid.h"
+#include "lower/tile_order.h"
+#include "stretto/lower.h"
+
+namespace stretto {
+
+// How the tasks of a plan hang together. Operators and movers that share a pattern share its code.
+enum class Pattern : uint8_t {
+  local,          // one rank: no communication
+  push_gather,    // own rows pushed to all peers, then tiles
+  nccl_gather,    // all-gather chunk by chunk, then tiles
+  slot_reduce,    // tiles to their reducers' slots (by epilogue or mover), then reduces
+  nccl_reduce,    // tiles, then reduce-scatter or all-reduce of row chunks
+  packed_reduce,  // the same for groups of waves, stored tile by tile, then restored
+};
+Pattern pattern_of(const Operator& op, const Schedule& schedule);
+
+// Buffers by what they hold; meaningless where the pattern has no use for one.
+struct BufferIds {
+  uint16_t a = 0, b = 0, out = 0;
+  uint16_t gathered = 0;  // gathers: A of all ranks
+  uint16_t part = 0;      // reductions: this rank's partial sums, moved by others than the GEMM
+  uint16_t slots = 0;     // slot_reduce: one partial sum of every source, at who reduces it
+  uint16_t packed = 0;    // packed_reduce: `part` tile by tile
+  uint16_t sums = 0;      // packed_reduce with owners: the reduced tiles of this rank
+};
+
+struct Lowering : Draft {
+  Lowering(const Operator& op, const Schedule& schedule, const Machine& machine);
+
+  const Pattern pattern;
+  const RowShards shards;           // owners of rows; one owner of all where no rank owns rows
+  std::vector<int32_t> shard_cuts;  // rows of a full shard at which chunks begin and end
+  RowLayout layout;
+  TileGrid grid;
+  Packing packing;
+  Pieces pieces;
+  std::vector<TileOrder> orders;  // by rank
+  BufferIds buffers;
+  LaneTable lanes;
+
+  bool gathers() const {
+    return pattern == Pattern::push_gather || pattern == Pattern::nccl_gather;
+  }
+  bool ranks_own_rows() const { return op.kind != OpKind::gemm_ar; }
+  bool by_nccl() const { return pattern != Pattern::local && schedule.mover == Mover::nccl; }
+  // The GEMM ends its kernel for every chunk, so that streams can order chunks by events.
+  bool kernel_per_chunk() const {
+    return schedule.sync == Sync::event && schedule.granularity == Granularity::chunk &&
+           pattern != Pattern::local;
+  }
+  // slot_reduce: partial sums go through `part` to a mover, not straight into slots.
+  bool stages_partials() const { return schedule.mover != Mover::epilogue; }
+  // Reduces and restores run on communication blocks, or else on compute lanes after the tiles.
+  bool finishes_on_comm() const { return schedule.comm_sms > 0; }
+  int compute_lanes() const;  // per rank
+};
+
+// Steps run on a draft that lower() made.
+inline Lowering& lowering(Draft& draft) { return static_cast<Lowering&>(draft); }
+
+// The steps; see lower.cpp.
+void check_legal(Draft& draft);
+void lay_out_rows(Draft& draft);
+void cut_tiles(Draft& draft);
+void pack_tiles(Draft& draft);
+void cut_pieces(Draft& draft);
+void order_tiles(Draft& draft);
+void declare_buffers(Draft& draft);
+void make_lanes(Draft& draft);
+void emit_tasks(Draft& draft);
+void drop_idle_lanes(Draft& draft);
+
+}  // namespace stretto

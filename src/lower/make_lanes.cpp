@@ -1,0 +1,67 @@
+// make_lanes and drop_idle_lanes: the lanes of every rank.
+#include "lower/lowering.h"
+
+namespace stretto {
+namespace {
+
+// Copies wait for one another only where they share a link: one queue for peers in the node (two
+// streams were measured to be no faster than one, and one queue keeps destinations in rotation),
+// one for the network.
+int copy_queues(const Lowering& state) {
+  if (state.schedule.mover != Mover::copy_engine) return 0;
+  return state.machine.same_node(0, state.op.ranks - 1) ? 1 : 2;
+}
+
+bool has_work(const Lane& lane) {
+  return std::any_of(lane.instrs.begin(), lane.instrs.end(),
+                     [](const Instr& instr) { return instr.is_task(); });
+}
+
+}  // namespace
+
+void make_lanes(Draft& draft) {
+  Lowering& state = lowering(draft);
+  LaneTable& table = state.lanes;
+  table.compute = state.compute_lanes();
+  if (state.pattern != Pattern::local) {
+    table.comm = state.schedule.comm_sms;
+    table.copy = copy_queues(state);
+    table.nccl = state.by_nccl() ? 1 : 0;
+  }
+  std::vector<Lane>& lanes = state.plan.lanes;
+  lanes.reserve(static_cast<size_t>(state.op.ranks * table.per_rank()));
+  for (int rank = 0; rank < state.op.ranks; ++rank) {
+    auto add = [&](LaneKind kind, int count) {
+      for (int i = 0; i < count; ++i) {
+        lanes.push_back({kind, static_cast<uint16_t>(rank), static_cast<uint16_t>(i), {}});
+      }
+    };
+    add(LaneKind::compute, table.compute);
+    add(LaneKind::comm, table.comm);
+    add(LaneKind::copy, table.copy);
+    add(LaneKind::nccl, table.nccl);
+  }
+}
+
+void drop_idle_lanes(Draft& draft) {
+  std::vector<Lane>& lanes = draft.plan.lanes;
+  constexpr uint32_t kDropped = UINT32_MAX;
+  std::vector<uint32_t> moved(lanes.size(), kDropped);
+  size_t kept = 0;
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    // Boundaries are awaited and told of in the first compute lane.
+    const bool first_compute = lanes[i].kind == LaneKind::compute && lanes[i].index == 0;
+    if (!first_compute && !has_work(lanes[i])) continue;
+    moved[i] = static_cast<uint32_t>(kept);
+    if (kept != i) lanes[kept] = std::move(lanes[i]);
+    const bool follows = kept > 0 && lanes[kept - 1].rank == lanes[kept].rank &&
+                         lanes[kept - 1].kind == lanes[kept].kind;
+    lanes[kept].index = follows ? static_cast<uint16_t>(lanes[kept - 1].index + 1) : uint16_t{0};
+    ++kept;
+  }
+  lanes.resize(kept);
+  for (InstrRef& ref : draft.program) ref.lane = moved[ref.lane];
+  std::erase_if(draft.program, [](const InstrRef& ref) { return ref.lane == kDropped; });
+}
+
+}  // namespace stretto

@@ -1,0 +1,170 @@
+// order_tiles: the order in which every rank computes its tiles, and its kernels and waves.
+#include <tuple>
+
+#include "lower/lowering.h"
+#include "lower/peer_order.h"
+
+namespace stretto {
+namespace {
+
+// Turns: tiles of a lower turn come first; tiles of one turn are swept for L2.
+class RankOrder {
+ public:
+  RankOrder(const Lowering& state, int rank)
+      : state_(state),
+        rank_(rank),
+        turns_(owner_turns(state.schedule.order, state.gathers(), rank, state.op.ranks,
+                           state.machine)),
+        turn_of_(static_cast<size_t>(state.grid.count()), state.gathers() ? 0 : INT64_MAX),
+        foreign_(turn_of_.size(), 0) {
+    const Pieces& pieces = state.pieces;
+    for (size_t p = 0; p < pieces.all.size(); ++p) {
+      const int64_t turn = turn_of(pieces.all[p]);
+      for (const int32_t tile : pieces.tiles_of(p)) {
+        // A tile that overlaps several pieces reads the last of them, or is needed for the first.
+        int64_t& of_tile = turn_of_[static_cast<size_t>(tile)];
+        of_tile = state.gathers() ? std::max(of_tile, turn) : std::min(of_tile, turn);
+        if (pieces.all[p].owner != rank) foreign_[static_cast<size_t>(tile)] = 1;
+      }
+    }
+    if (pieces.all.empty()) std::fill(turn_of_.begin(), turn_of_.end(), 0);
+  }
+
+  TileOrder make() const {
+    TileOrder order;
+    order.tiles = sort_tiles();
+    order.position.resize(order.tiles.size());
+    for (size_t i = 0; i < order.tiles.size(); ++i) {
+      order.position[static_cast<size_t>(order.tiles[i])] = static_cast<int32_t>(i);
+    }
+    cut_kernels(order);
+    number_waves(order);
+    return order;
+  }
+
+ private:
+  int64_t turn_of(const Piece& piece) const {
+    const Schedule& schedule = state_.schedule;
+    const int64_t owners = state_.op.ranks, indices = state_.pieces.indices;
+    const bool plain = schedule.order == Order::plain;
+    const int owner =
+        piece.owner == Piece::kEveryone ? 0 : turns_[static_cast<size_t>(piece.owner)];
+    // Collectives serve all owners together, chunk by chunk.
+    if (state_.by_nccl()) return piece.index * owners + (plain ? 0 : owner);
+    if (schedule.order == Order::arrival) return owner == 0 ? 0 : piece.index * owners + owner;
+    // Chunks and slices are finished (or consumed) one after the other.
+    if (schedule.granularity == Granularity::chunk || schedule.granularity == Granularity::slice) {
+      return owner * indices + piece.index;
+    }
+    return plain ? 0 : owner;
+  }
+
+  std::vector<int32_t> sort_tiles() const {
+    const TileGrid& grid = state_.grid;
+    std::vector<int32_t> tiles(static_cast<size_t>(grid.count()));
+    if (state_.pattern == Pattern::packed_reduce) {
+      for (size_t i = 0; i < tiles.size(); ++i) tiles[i] = static_cast<int32_t>(i);
+      std::sort(tiles.begin(), tiles.end(), [&](int32_t a, int32_t b) {
+        return state_.packing.sequence[static_cast<size_t>(a)] <
+               state_.packing.sequence[static_cast<size_t>(b)];
+      });
+      return tiles;
+    }
+    // Sort by turn, then give sweeps their rows from the first tile row of the turn.
+    struct Key {
+      int64_t turn;
+      int32_t sweep, col, row;
+      auto tie() const { return std::tie(turn, sweep, col, row); }
+    };
+    std::vector<Key> keys(tiles.size());
+    for (int32_t tile = 0; tile < grid.count(); ++tile) {
+      keys[static_cast<size_t>(tile)] = {turn_of_[static_cast<size_t>(tile)], 0, grid.col_of(tile),
+                                         grid.row_of(tile)};
+    }
+    auto by_key = [](const Key& a, const Key& b) { return a.tie() < b.tie(); };
+    std::stable_sort(keys.begin(), keys.end(),
+                     [](const Key& a, const Key& b) { return a.turn < b.turn; });
+    for (auto first = keys.begin(); first != keys.end();) {
+      auto last = first;
+      for (; last != keys.end() && last->turn == first->turn; ++last) {
+        last->sweep = (last->row - first->row) / state_.schedule.swizzle;
+      }
+      std::sort(first, last, by_key);
+      first = last;
+    }
+    for (size_t i = 0; i < keys.size(); ++i) tiles[i] = keys[i].row * grid.cols() + keys[i].col;
+    return tiles;
+  }
+
+  // Tiles that may share a kernel: all, or those of one chunk.
+  int64_t batch_of(int32_t tile) const {
+    if (!state_.kernel_per_chunk()) return 0;
+    const int64_t turn = turn_of_[static_cast<size_t>(tile)];
+    return state_.by_nccl() ? turn / state_.op.ranks : turn;
+  }
+
+  // Kernels end where a stream must know: before tiles that read what others send, after tiles
+  // whose data others await. Chunks that need neither join their neighbours.
+  void cut_kernels(TileOrder& order) const {
+    const bool events = state_.schedule.sync == Sync::event && state_.pattern != Pattern::local;
+    const auto count = static_cast<int32_t>(order.tiles.size());
+    Kernel kernel;
+    for (int32_t i = 0; i < count;) {
+      const int64_t batch = batch_of(order.tiles[static_cast<size_t>(i)]);
+      int32_t end = i;
+      bool others = state_.by_nccl() || (!state_.gathers() && state_.finishes_on_comm());
+      for (; end < count && batch_of(order.tiles[static_cast<size_t>(end)]) == batch; ++end) {
+        others |= foreign_[static_cast<size_t>(order.tiles[static_cast<size_t>(end)])] != 0;
+      }
+      if (events && others && state_.gathers()) {
+        if (i > kernel.first) order.kernels.push_back(kernel);
+        kernel = {i, i, 0, 0, true, false};
+      }
+      kernel.last = end;
+      if (events && others && !state_.gathers()) {
+        kernel.closes = true;
+        order.kernels.push_back(kernel);
+        kernel = {end, end, 0, 0, false, false};
+      }
+      i = end;
+    }
+    if (kernel.first < kernel.last) order.kernels.push_back(kernel);
+    // Stores into peers' slots may have to wait until the slots are free.
+    if (events && state_.pattern == Pattern::slot_reduce && !state_.stages_partials()) {
+      order.kernels.front().opens = true;
+    }
+  }
+
+  void number_waves(TileOrder& order) const {
+    const int32_t lanes = state_.compute_lanes();
+    const bool events = state_.schedule.sync == Sync::event;
+    order.done_wave.resize(order.tiles.size());
+    for (Kernel& kernel : order.kernels) {
+      kernel.first_wave = order.waves;
+      kernel.end_wave = order.waves + (kernel.last - kernel.first + lanes - 1) / lanes;
+      for (int32_t i = kernel.first; i < kernel.last; ++i) {
+        order.done_wave[static_cast<size_t>(order.tiles[static_cast<size_t>(i)])] =
+            events ? kernel.end_wave - 1 : kernel.first_wave + (i - kernel.first) / lanes;
+      }
+      order.waves = kernel.end_wave;
+    }
+  }
+
+  const Lowering& state_;
+  const int rank_;
+  const std::vector<int> turns_;
+  std::vector<int64_t> turn_of_;  // by tile
+  std::vector<uint8_t> foreign_;  // by tile: another rank holds or reduces some of it
+};
+
+}  // namespace
+
+void order_tiles(Draft& draft) {
+  Lowering& state = lowering(draft);
+  state.orders.reserve(static_cast<size_t>(state.op.ranks));
+  for (int rank = 0; rank < state.op.ranks; ++rank) {
+    state.orders.push_back(RankOrder(state, rank).make());
+  }
+}
+
+}  // namespace stretto
