@@ -66,6 +66,7 @@ std::vector<GemmConfig> configs() {
     add(128, 192, 4, 2, shared);
     add(128, 160, 5, 2, shared);
     add(128, 128, 6, 2, shared);
+    add(128, 96, 6, 2, shared);
     add(256, 128, 4, 2, shared);
     add(64, 256, 5, 1, shared);
   }
@@ -123,48 +124,49 @@ class Bench {
     std::vector<Timed> timed;
     nlohmann::json tried = nlohmann::json::array();
     for (const Candidate& candidate : candidates(quick_)) {
-      const cuda::GemmKernel& kernel = kernel_of(candidate.config);
-      const cuda::DeviceGemmTable table(
-          cuda::dense_table(a, b, c, candidate.config, device_.num_sms(), candidate.band));
-      const auto launch = [&] { kernel.launch(stream_, table.num_blocks(), table.params()); };
+      const Run run(*this, a, b, c, candidate);
       cuda::check(cuda::driver().fill_bytes(c.address, 0xff, static_cast<size_t>(m * n * 2),
                                             stream_.handle()),
                   "poison the output");
-      launch();
+      run.graph.launch(stream_);
       const double error = cuda::relative_error(
           data_.compare(stream_, c.address, DType::bf16, reference.address, m * n));
-      const cuda::Graph graph(stream_, [&] {
-        for (int i = 0; i < kLaunchesPerGraph; ++i) launch();
-      });
       std::vector<double> times;
-      for (int i = 0; i < 3; ++i) times.push_back(time_us([&] { graph.launch(stream_); }));
+      for (int i = 0; i < 3; ++i) times.push_back(time_us([&] { run.graph.launch(stream_); }));
       timed.push_back({candidate, median(times), error});
       tried.push_back({{"config", cuda::describe(candidate.config)},
                        {"band", candidate.band},
                        {"time_us", median(times)},
                        {"error", error}});
     }
-    std::sort(timed.begin(), timed.end(),
-              [](const Timed& x, const Timed& y) { return x.time_us < y.time_us; });
+    const auto faster = [](const Timed& x, const Timed& y) { return x.time_us < y.time_us; };
+    std::sort(timed.begin(), timed.end(), faster);
 
-    // The best in turns with cuBLAS.
+    // The better ones in turns with cuBLAS, so that all meet the same clock; then the best of them.
     const cuda::Graph baseline(stream_, [&] {
       for (int i = 0; i < kLaunchesPerGraph; ++i) cublas_.multiply(a, b, c);
     });
-    const Timed& best = timed.front();
-    const cuda::DeviceGemmTable table(
-        cuda::dense_table(a, b, c, best.candidate.config, device_.num_sms(), best.candidate.band));
-    const cuda::GemmKernel& kernel = kernel_of(best.candidate.config);
-    const cuda::Graph ours(stream_, [&] {
-      for (int i = 0; i < kLaunchesPerGraph; ++i) {
-        kernel.launch(stream_, table.num_blocks(), table.params());
+    const auto in_turns = [&](size_t count, int rounds) {
+      std::vector<std::unique_ptr<Run>> runs;
+      for (size_t i = 0; i < count; ++i) {
+        runs.push_back(std::make_unique<Run>(*this, a, b, c, timed[i].candidate));
       }
-    });
-    std::vector<double> our_times, baseline_times;
-    for (int i = 0; i < (quick_ ? 7 : 15); ++i) {
-      baseline_times.push_back(time_us([&] { baseline.launch(stream_); }));
-      our_times.push_back(time_us([&] { ours.launch(stream_); }));
-    }
+      std::vector<std::vector<double>> times(count + 1);
+      for (int round = 0; round < rounds; ++round) {
+        times[count].push_back(time_us([&] { baseline.launch(stream_); }));
+        for (size_t i = 0; i < count; ++i) {
+          times[i].push_back(time_us([&] { runs[i]->graph.launch(stream_); }));
+        }
+      }
+      return times;
+    };
+    const size_t finalists = std::min<size_t>(6, timed.size());
+    const auto trial = in_turns(finalists, 7);
+    for (size_t i = 0; i < finalists; ++i) timed[i].time_us = median(trial[i]);
+    std::sort(timed.begin(), timed.begin() + static_cast<long>(finalists), faster);
+    const Timed best = timed.front();
+    const auto final_times = in_turns(1, quick_ ? 7 : 15);
+    const std::vector<double>&our_times = final_times[0], &baseline_times = final_times[1];
     double worst_error = 0;
     for (const Timed& one : timed) worst_error = std::max(worst_error, one.error);
     const double our_us = median(our_times), baseline_us = median(baseline_times);
@@ -197,6 +199,22 @@ class Bench {
   }
 
  private:
+  // A candidate on given tensors, ready to be timed.
+  struct Run {
+    cuda::DeviceGemmTable table;
+    cuda::Graph graph;
+    Run(Bench& bench, const Matrix& a, const Matrix& b, const Matrix& c,
+        const Candidate& candidate)
+        : table(cuda::dense_table(a, b, c, candidate.config, bench.device_.num_sms(),
+                                  candidate.band)),
+          graph(bench.stream_, [&] {
+            for (int i = 0; i < kLaunchesPerGraph; ++i) {
+              bench.kernel_of(candidate.config)
+                  .launch(bench.stream_, table.num_blocks(), table.params());
+            }
+          }) {}
+  };
+
   static std::string short_name(const GemmConfig& config) {
     static const char* const kShared[] = {"-", "a", "b"};
     return fmt::format("{}x{}{}{}", config.tile_m, config.tile_n,

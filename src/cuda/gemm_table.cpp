@@ -30,7 +30,9 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
   params_ = {maps_.as<device::TensorMap>(),       first_task_.as<uint32_t>(),
              tasks_.as<GemmTask>(),               waits_.as<device::WaitEntry>(),
              notifies_.as<device::NotifyEntry>(), destinations_.as<device::GemmDestination>(),
-             signals};
+             signals,
+             static_cast<uint32_t>(table.maps.size()),
+             0};
 }
 
 GemmTable dense_table(const Matrix& a, const Matrix& b, const Matrix& c, const GemmConfig& config,

@@ -5,8 +5,8 @@
 //   store warp   sends chunks to every destination by TMA, then makes the task's notifies
 //
 // The load warp runs ahead into the next task while consumers finish one. With overlap_store a
-// consumer keeps a finished tile rounded in registers and hands it over behind the first
-// multiplications of its next task, so the tensor cores do not pause for the epilogue.
+// consumer whose next stage is ready keeps a finished tile rounded in registers and hands it over
+// behind the first multiplications of its next task, so the tensor cores do not pause for it.
 #pragma once
 
 #include "stretto/device/gemm_task.h"
@@ -78,12 +78,12 @@ STRETTO_DEVICE void load_operand(const TensorMap* map, int32 k, int32 row, uint3
 // One thread.
 template <GemmConfig kConfig>
 STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig>& shared,
-                              uint32 begin, uint32 end) {
+                              const GemmTask& first, uint32 begin, uint32 end) {
   constexpr GemmLayout kLayout = layout_of(kConfig);
   const uint32 rank = kLayout.cluster == 1 ? 0 : cluster_rank();
   const uint64 epoch = params.signals.control == nullptr ? 0 : params.signals.control->epoch;
   RingPosition ring{0, 1};
-  GemmTask next = params.tasks[begin];
+  GemmTask next = first;
   for (uint32 i = begin; i < end; ++i) {
     const GemmTask task = next;
     if (i + 1 < end) next = params.tasks[i + 1];
@@ -302,7 +302,16 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
   for (uint32 i = begin; i < end; ++i) {
     const uint32 num_k = next_num_k;
     if (i + 1 < end) next_num_k = params.tasks[i + 1].num_k;
-    const bool holds_tile = kOverlaps && i != begin;
+    bool holds_tile = kOverlaps && i != begin;
+    if constexpr (kOverlaps) {
+      // Whoever is awaited for the next task's data may itself be waiting for the tile held here.
+      // The four warps decide as one: wgmma and the chunks both need all of them.
+      if (holds_tile &&
+          any_of_warpgroup(1 + consumer, !barrier_test(shared.full + ring.slot * 8, ring.parity))) {
+        writer.template write_packed_range<0, kLayout.chunks>(packed);
+        holds_tile = false;
+      }
+    }
 
     multiply_stage(true);
     previous_slot = ring.slot;
@@ -364,19 +373,25 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params) {
   const GemmShared<kConfig> shared(shared_address(shared_memory));
   const uint32 warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
   const uint32 lane = threadIdx.x % 32;
+  const bool moves = warp >= static_cast<uint32>(kConfig.consumers) * 4;
+  const bool loads = moves && warp % 4 == 0 && lane == 0;
+  const bool stores = moves && warp % 4 == 1 && lane == 0;
+
+  // What the first load needs is fetched while the barriers are being made.
+  if (moves && warp % 4 == 2 && lane < params.num_maps) prefetch_tensor_map(params.maps + lane);
   const uint32 begin = params.first_task[blockIdx.x];
   const uint32 end = params.first_task[blockIdx.x + 1];
+  GemmTask first{};
+  if (loads && begin < end) first = params.tasks[begin];
 
   if (threadIdx.x == 0) shared.init_barriers();
   if constexpr (kLayout.cluster > 1) cluster_sync();
   __syncthreads();
 
-  if (warp >= static_cast<uint32>(kConfig.consumers) * 4) {
+  if (moves) {
     give_registers<kMoverRegisters>();
-    if (begin < end && lane == 0) {
-      if (warp % 4 == 0) gemm_load<kConfig>(params, shared, begin, end);
-      if (warp % 4 == 1) gemm_store<kConfig>(params, shared, begin, end);
-    }
+    if (begin < end && loads) gemm_load<kConfig>(params, shared, first, begin, end);
+    if (begin < end && stores) gemm_store<kConfig>(params, shared, begin, end);
     __syncwarp();
   } else {
     take_registers<kConsumerRegisters>();

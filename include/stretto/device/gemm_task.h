@@ -85,7 +85,8 @@ struct GemmParams {
   const NotifyEntry* notifies;
   const GemmDestination* destinations;
   SignalSpace signals;
+  uint32 num_maps, reserved;
 };
-static_assert(sizeof(GemmParams) == 88);
+static_assert(sizeof(GemmParams) == 96);
 
 }  // namespace stretto::device

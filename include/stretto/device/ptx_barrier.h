@@ -21,13 +21,15 @@ STRETTO_DEVICE void barrier_arrive(uint32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// Arrives at the same barrier of block `cluster_rank` of this cluster.
+// Arrives at the same barrier of block `cluster_rank` of this cluster. Orders nothing in that block
+// but asynchronous reads that this thread has seen complete: a release at cluster scope would stall
+// on a fence of the whole GPU at every stage.
 STRETTO_DEVICE void barrier_arrive_at(uint32 barrier, uint32 cluster_rank) {
   asm volatile(
       "{\n"
       ".reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
       "}" ::"r"(barrier), "r"(cluster_rank) : "memory");
 }
 
@@ -36,12 +38,26 @@ STRETTO_DEVICE void barrier_arrive_expect(uint32 barrier, uint32 num_bytes) {
                "r"(num_bytes) : "memory");
 }
 
+// True when the phase of this parity has completed. May pause the thread for a while before it says
+// no.
 STRETTO_DEVICE bool barrier_try_wait(uint32 barrier, uint32 parity) {
   uint32 done;
   asm volatile(
       "{\n"
       ".reg .pred p;\n"
       "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+  return done != 0;
+}
+
+// The same without pausing.
+STRETTO_DEVICE bool barrier_test(uint32 barrier, uint32 parity) {
+  uint32 done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
       "selp.u32 %0, 1, 0, p;\n"
       "}" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
   return done != 0;
@@ -59,15 +75,29 @@ STRETTO_DEVICE void barrier_wait(uint32 barrier, uint32 parity) {
   }
 }
 
+// Whether any of the 128 threads that meet at named barrier `id` (1 to 15) says so.
+STRETTO_DEVICE bool any_of_warpgroup(uint32 id, bool says) {
+  uint32 any;
+  asm volatile(
+      "{\n"
+      ".reg .pred p, q;\n"
+      "setp.ne.u32 p, %2, 0;\n"
+      "barrier.cta.red.or.pred q, %1, 128, p;\n"
+      "selp.u32 %0, 1, 0, q;\n"
+      "}" : "=r"(any) : "r"(id), "r"(static_cast<uint32>(says)) : "memory");
+  return any != 0;
+}
+
 STRETTO_DEVICE uint32 cluster_rank() {
   uint32 rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
 
+// Orders no memory accesses but barriers made visible by fence_barrier_init().
 STRETTO_DEVICE void cluster_sync() {
   asm volatile(
-      "barrier.cluster.arrive.release.aligned;\n"
+      "barrier.cluster.arrive.relaxed.aligned;\n"
       "barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
