@@ -9,8 +9,6 @@ namespace {
 
 constexpr size_t kMaxClockBytes = size_t{4} << 30;
 
-bool is_meeting(Opcode op) { return op == Opcode::boundary || op == Opcode::collective; }
-
 // The plan's lanes, and one of the caller for each rank.
 std::vector<uint16_t> lane_ranks(const Plan& plan) {
   std::vector<uint16_t> ranks;
@@ -59,7 +57,7 @@ void Execution::number_events() {
       if (op == Opcode::notify) {
         if (news || count == 0) ++count;
       } else {
-        if (is_meeting(op) && news) ++count;
+        if (op == Opcode::collective || (op == Opcode::boundary && news)) ++count;
         ++count;
       }
       news = false;

@@ -8,7 +8,8 @@
 //
 // Events. Not every instruction needs one of its own: a wait takes effect with the next event of
 // its lane, and a notify tells what its lane's last event knew. So events are tasks, boundaries,
-// and waits that a notify, a boundary, a collective or the end of the run follows.
+// and waits that a notify, a boundary, a collective or the end of the run follows. A collective has
+// two: it begins when its own rank comes to it, and is done after all ranks have come.
 #pragma once
 
 #include <cstdint>
@@ -44,13 +45,17 @@ class Execution {
   }
 
   int runs() const { return runs_; }
-  // When an instruction of run number `run` has taken effect.
-  Event event(uint32_t instr, int run) const {
-    const uint32_t lane = index_.ref(instr).lane;
-    return event(lane, instr, run);
-  }
+  // When an instruction of run number `run` has taken effect; a task is done then.
   Event event(uint32_t lane, uint32_t instr, int run) const {
     return {lane, static_cast<uint32_t>(run) * events_per_run_[lane] + event_of_[instr]};
+  }
+  Event event(uint32_t instr, int run) const { return event(index_.ref(instr).lane, instr, run); }
+  // When a task begins to touch memory.
+  Event begin(uint32_t instr, int run) const {
+    const InstrRef ref = index_.ref(instr);
+    Event event = this->event(ref.lane, instr, run);
+    if (plan_.lanes[ref.lane].instrs[ref.pos].op == Opcode::collective) --event.seq;
+    return event;
   }
   // When the caller reads the outputs of the first run on `rank`.
   Event caller(int rank) const {

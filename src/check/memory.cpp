@@ -216,7 +216,7 @@ class PlaceCheck {
   bool check_caller_is_done(uint32_t write) {
     const int lag = plan_.buffers[buffer_].copies;
     if (lane(write).rank == rank_ ||
-        execution_.clocks().run_precedes(rank_, 0, execution_.event(accesses_[write].instr, lag))) {
+        execution_.clocks().run_precedes(rank_, 0, execution_.begin(accesses_[write].instr, lag))) {
       return true;
     }
     findings_.add(DiagnosticKind::overwrite_unread, cause(write), [&] {
@@ -261,7 +261,7 @@ class PlaceCheck {
     if (asked == last_asked_) return last_answer_;
     last_asked_ = asked;
     last_answer_ = execution_.clocks().precedes(execution_.event(asked.before, before_run),
-                                                execution_.event(asked.after, after_run));
+                                                execution_.begin(asked.after, after_run));
     if (last_answer_) ++pairs_proved_;
     return last_answer_;
   }
