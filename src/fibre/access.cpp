@@ -110,8 +110,21 @@ void Engine::check(Allocation& allocation, int rank, int64_t offset, size_t byte
   Allocation::Copy& copy = allocation.copy(rank);
   const size_t granule = allocation.granule;
   const size_t first = static_cast<size_t>(offset) / granule;
-  const Record record{access.event, where, access.thread->launch->number, access.strong,
-                      access.scope};
+  const Record record{access.event,  where,        access.thread->launch->number,
+                      access.strong, access.scope, access.observes};
+  // A strong store whose value was seen by a strong load comes before whatever follows that load at
+  // the same place, even though nothing else of the storing thread does.
+  auto was_seen = [&](const Cell& cell) {
+    if (!cell.write.strong) return false;
+    for (const Record& read : cell.reads) {
+      if (read.observed && read.strong && knows(*access.clock, read.event) &&
+          in_scope(cell.write.scope, cell.write.event.actor, read.event.actor) &&
+          in_scope(read.scope, read.event.actor, cell.write.event.actor)) {
+        return true;
+      }
+    }
+    return false;
+  };
   auto conflict = [&](const Record& earlier, bool wrote, size_t cell) {
     if (earlier.event.seq == 0 || knows(*access.clock, earlier.event)) return;
     const bool both_strong = earlier.strong && access.strong;
@@ -131,16 +144,17 @@ void Engine::check(Allocation& allocation, int rank, int64_t offset, size_t byte
                        allocation.element_name(rank, static_cast<int64_t>(i * granule))),
            *access.thread, where);
     }
-    conflict(cell.write, true, i);
+    if (!was_seen(cell)) conflict(cell.write, true, i);
     if (writes) {
       for (const Record& read : cell.reads) conflict(read, false, i);
       cell.reads.clear();
       cell.write = record;
       cell.written = true;
     } else {
-      // Whatever races with an earlier read also races with this one, unless only this is strong.
+      // Whatever races with an earlier read also races with a later one like it.
       std::erase_if(cell.reads, [&](const Record& read) {
-        return knows(*access.clock, read.event) && (read.strong || !access.strong);
+        return knows(*access.clock, read.event) && (read.strong ? access.strong : !access.strong) &&
+               (record.observed || !read.observed);
       });
       cell.reads.push_back(record);
     }
@@ -154,8 +168,16 @@ void Engine::read(Thread& thread, const Address& from, void* value, size_t bytes
   if (copy.flights > 0) {
     deliver_known_at(thread.clock, *from.allocation, from.rank, from.offset, bytes);
   }
+  const bool observes =
+      strong && (copy.flights == 0 || !on_its_way(*from.allocation, from.rank, from.offset, bytes));
   check(*from.allocation, from.rank, from.offset, bytes, false,
-        {{thread.actor, thread.clock[thread.actor]}, &thread.clock, &thread, strong, scope, verb},
+        {{thread.actor, thread.clock[thread.actor]},
+         &thread.clock,
+         &thread,
+         strong,
+         scope,
+         verb,
+         observes},
         where);
   std::memcpy(value, copy.bytes.data() + from.offset, bytes);
   if (strong) collect(thread, copy, from.offset, bytes, scope);

@@ -20,6 +20,7 @@ struct Record {
   int launch = 0;
   bool strong = false;
   device::Scope scope = device::Scope::kSystem;
+  bool observed = false;  // a read: of the value that the last write to the cell left
 };
 
 // The smallest piece of memory that is tracked on its own.

@@ -6,7 +6,10 @@ namespace stretto::fibre {
 namespace {
 
 // A thread that polls without waiting gives way after this many operations of its own.
-constexpr uint64_t kPatience = 2000;
+constexpr uint64_t kPatience = 200;
+// What is on its way arrives after this many operations without an arrival, or a thread that polls
+// would see nothing for ever.
+constexpr uint64_t kMaxDelay = 2000;
 
 }  // namespace
 
@@ -119,6 +122,8 @@ std::optional<uint32_t> Chooser::at_block(uint64_t step, uint32_t current,
 std::optional<size_t> Chooser::delivery(uint64_t step, const std::vector<uint32_t>& ids,
                                         bool stuck) {
   size_t chosen = 0;
+  stuck = stuck || step - last_arrival_ > kMaxDelay;
+  if (ids.empty() || stuck) last_arrival_ = step;
   if (mode_ == Mode::kReplay) {
     bool given = false;
     for (const Decision* decision; !given && (decision = due(step, true)) != nullptr;) {
@@ -135,6 +140,7 @@ std::optional<size_t> Chooser::delivery(uint64_t step, const std::vector<uint32_
   if (!stuck && (deliver_one_in_ == 0 || random_.below(deliver_one_in_) != 0)) return std::nullopt;
   if (delivery_order_ == 0) chosen = random_.below(static_cast<uint32_t>(ids.size()));
   if (delivery_order_ == 1) chosen = ids.size() - 1;
+  last_arrival_ = step;
   if (!stuck || chosen != 0) made_.push_back({step, true, ids[chosen]});
   return chosen;
 }

@@ -75,6 +75,7 @@ class Chooser {
   int64_t lowest_ = 0;
   int favourite_ = -1;
   uint64_t since_switch_ = 0;
+  uint64_t last_arrival_ = 0;  // step
   std::vector<Decision> given_;
   size_t next_given_ = 0;
   std::vector<Decision> made_;

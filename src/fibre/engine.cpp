@@ -10,7 +10,7 @@
 namespace stretto::fibre {
 namespace {
 
-constexpr uint64_t kMaxSteps = 20'000'000;
+constexpr uint64_t kMaxSteps = 2'000'000;
 
 thread_local Engine* active_engine = nullptr;
 thread_local Thread* active_thread = nullptr;
@@ -227,12 +227,14 @@ bool Engine::run() {
     active_thread->fibre->resume();
     active_thread = nullptr;
   }
-  active_engine = outer;
   if (finding) abandon_all();
+  active_engine = outer;
   return !finding;
 }
 
 void Engine::abandon_all() {
+  Engine* const outer = active_engine;
+  active_engine = this;
   abandoning_ = true;
   for (auto& thread : threads_) {
     if (thread->fibre == nullptr || thread->state == ThreadState::kDone) continue;
@@ -241,6 +243,7 @@ void Engine::abandon_all() {
     active_thread = nullptr;
   }
   abandoning_ = false;
+  active_engine = outer;
 }
 
 void Engine::step(Thread& thread, Where where) {

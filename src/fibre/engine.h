@@ -197,6 +197,7 @@ class Engine {
     bool strong;
     Scope scope;
     const char* verb;
+    bool observes = false;
   };
 
   [[noreturn]] void fail(FindingKind kind, std::string message, const Thread& thread, Where where,
@@ -222,6 +223,7 @@ class Engine {
                         size_t bytes);
   void write_now(Allocation& allocation, int rank, int64_t offset, const void* bytes,
                  size_t num_bytes);
+  bool on_its_way(const Allocation& allocation, int rank, int64_t offset, size_t bytes) const;
   void wake(const Allocation& allocation, int rank, int64_t offset, size_t bytes);
   Transfer& begin_transfer(Thread& thread, bool is_get);
   uint32_t new_actor(uint32_t thread_index);

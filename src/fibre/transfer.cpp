@@ -138,6 +138,14 @@ void Engine::deliver_known(const Clock& clock) {
   }
 }
 
+bool Engine::on_its_way(const Allocation& allocation, int rank, int64_t offset,
+                        size_t bytes) const {
+  return std::any_of(flights_.begin(), flights_.end(), [&](const Flight& flight) {
+    return flight.allocation == &allocation && flight.rank == rank &&
+           overlap(flight.offset, flight.bytes.size(), offset, bytes);
+  });
+}
+
 void Engine::deliver_known_at(const Clock& clock, const Allocation& allocation, int rank,
                               int64_t offset, size_t bytes) {
   for (size_t i = 0; i < flights_.size();) {
