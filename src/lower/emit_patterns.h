@@ -32,8 +32,6 @@ std::vector<int32_t> groups_done(const Lowering& state,
 
 // The copy-engine queue of `rank` that leads to `peer`.
 uint32_t copy_lane(const Lowering& state, int rank, int peer);
-// Columns that a part of a split copy has at least: 2 KB in a row.
-inline int32_t min_contiguous(DType dtype) { return static_cast<int32_t>(2048 / num_bytes(dtype)); }
 
 // Compute lane on which work after the tiles begins: the first that has a tile less, or in a new
 // kernel the first.

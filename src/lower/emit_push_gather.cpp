@@ -93,8 +93,12 @@ class Pusher {
 
   void push(int rank, const Push& push) {
     const bool by_blocks = state_.schedule.mover == Mover::comm_blocks;
-    const int parts = by_blocks ? state_.lanes.comm : 1;
-    for (const Rect& rows : split(push.rows, parts, min_contiguous(state_.op.dtype))) {
+    // All blocks share every stripe, so that the first ones arrive soon: by rows while there are
+    // enough of them, for rows are contiguous, else in pieces of 2 KB of a row.
+    const int blocks = by_blocks ? state_.lanes.comm : 1;
+    const int down = std::min(blocks, push.rows.rows());
+    const auto unit = static_cast<int32_t>(2048 / num_bytes(state_.op.dtype));
+    for (const Rect& rows : split(push.rows, down, blocks / down, unit)) {
       const auto begin = static_cast<int32_t>(state_.shards.begin(rank));
       emit_.read(region_of(rows.moved(-begin), state_.buffers.a, rank));
       for (const int to : push.to) emit_.write(region_of(rows, state_.buffers.gathered, to));

@@ -151,17 +151,21 @@ class SlotReduce {
     }
   }
 
-  // Parts about as large as a tile, at most as many as there are lanes to share them.
-  std::vector<Rect> parts_of(const Rect& rect, int lanes, DType dtype) const {
-    const int64_t tile = int64_t{state_.schedule.tile_m} * state_.schedule.tile_n;
-    const int64_t tiles = (rect.elements() + tile - 1) / tile;
-    return split(rect, static_cast<int>(std::min<int64_t>(tiles, lanes)), min_contiguous(dtype));
+  // Parts about as large as a tile, at most as many as there are lanes to share them. Cut between
+  // columns of tiles while there are enough, so that a part needs as few tiles as possible.
+  std::vector<Rect> parts_of(const Rect& rect, int lanes) const {
+    const int32_t tile_n = state_.schedule.tile_n;
+    const int64_t tile = int64_t{state_.schedule.tile_m} * tile_n;
+    const auto parts =
+        static_cast<int32_t>(std::min<int64_t>((rect.elements() + tile - 1) / tile, lanes));
+    const int32_t across = std::min(parts, (rect.cols() + tile_n - 1) / tile_n);
+    return split(rect, parts / across, across, tile_n);
   }
 
   void copy_to_slots(int rank, size_t p) {
     const Piece& piece = pieces()[p];
     if (state_.schedule.mover == Mover::comm_blocks) {
-      for (const Rect& part : parts_of(piece.rect, state_.lanes.comm, state_.schedule.partials)) {
+      for (const Rect& part : parts_of(piece.rect, state_.lanes.comm)) {
         emit_.read(region_of(part, state_.buffers.part, rank));
         write_to_slots(part, piece.owner, rank);
         emit_.task(state_.lanes.comm_lane(rank, comm_.next(rank)), Opcode::copy, first_tile(p));
@@ -188,7 +192,7 @@ class SlotReduce {
                               : static_cast<int>((static_cast<size_t>(state_.lanes.compute) +
                                                   reduces_.count(rank) - 1) /
                                                  reduces_.count(rank));
-    for (const Rect& part : parts_of(piece.rect, lanes, state_.op.dtype)) {
+    for (const Rect& part : parts_of(piece.rect, lanes)) {
       for (int source = 0; source < ranks_; ++source) {
         const bool staged = state_.stages_partials() && source == rank;
         emit_.read(staged ? region_of(part, state_.buffers.part, rank) : slot(part, rank, source));

@@ -9,6 +9,10 @@ Emitter::Emitter(Lowering& state)
   const auto tiles = static_cast<size_t>(state.grid.count()) * static_cast<size_t>(state.op.ranks);
   state.program.reserve(2 * tiles);
   state.plan.operands.reserve(4 * tiles);
+  for (Lane& lane : state.plan.lanes) {
+    if (lane.kind != LaneKind::compute) continue;
+    lane.instrs.reserve(static_cast<size_t>(state.grid.count() / state.lanes.compute) + 2);
+  }
 }
 
 void Emitter::read(const Region& region) {

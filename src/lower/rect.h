@@ -29,8 +29,8 @@ inline Region region_of(const Rect& rect, uint16_t buffer, int rank) {
   return {rect.row0, rect.row1, rect.col0, rect.col1, buffer, static_cast<uint16_t>(rank)};
 }
 
-// At most `parts` rectangles of nearly the same size that make up `rect`: by rows while there are
-// enough of them, for rows are contiguous; else by columns too, in multiples of `min_cols`.
-std::vector<Rect> split(const Rect& rect, int parts, int32_t min_cols);
+// A grid of row_parts x col_parts rectangles of nearly the same size that make up `rect`. Columns
+// are cut at multiples of `col_unit` from its edge. There are fewer where rows or units run out.
+std::vector<Rect> split(const Rect& rect, int row_parts, int col_parts, int32_t col_unit);
 
 }  // namespace stretto
