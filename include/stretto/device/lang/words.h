@@ -73,4 +73,10 @@ struct alignas(16) Vec16 {
 template <class Block, class T>
 using Ptr = typename Block::template Pointer<T>;
 
+// Dynamic shared memory of the block, from a byte offset that suits T.
+template <class T, class Block>
+STRETTO_PRIMITIVE Ptr<Block, T> shared(Block& block, int offset_bytes) {
+  return block.template shared<T>(offset_bytes);
+}
+
 }  // namespace stretto::device

@@ -1,0 +1,291 @@
+// The GPU's block context: what `Block` is in a kernel under nvcc and NVRTC (sm_80 and newer).
+//
+// Peers are reached by load and store over NVLink or PCIe: one node, all ranks with a mapped heap.
+// The rules of order between GPUs are kept in here: signals are released at system scope, polls are
+// relaxed with one acquire after success, every poll has a deadline. A wait whose deadline passes
+// records it, raises the abort word of every rank, and fails; from then on every wait that is not
+// satisfied at once fails too, so kernels leave.
+//
+//   launch  entry<my_kernel<GpuBlock>, MyArgs<GpuBlock>>(world, args), by name under NVRTC
+#pragma once
+
+#include "stretto/device/lang/words.h"
+#ifdef STRETTO_DEVICE
+#include "stretto/device/lang/gpu_words.h"
+#endif
+
+namespace stretto::device {
+
+inline constexpr int kMaxRanks = 64;
+
+// The first wait of a rank that expired.
+struct ExpiredWait {
+  uint32 filled;
+  uint32 block;
+  uint64 address;    // of the awaited word, in this rank's mapping
+  uint64 expected;
+  uint64 seen;
+};
+
+// What a launch needs besides its own arguments; the same value on every block of a rank.
+struct GpuWorld {
+  int rank;
+  int num_ranks;
+  uint64 timeout_ns;
+  uint32* abort;             // symmetric
+  ExpiredWait* expired;      // local, zeroed before a launch
+  uint64* sync_signals;      // symmetric: num_blocks x num_ranks, zeroed once
+  uint64* sync_epochs;       // local: num_blocks, zeroed once
+  char* heaps[kMaxRanks];    // every rank's symmetric heap as mapped here; null: not reachable
+};
+
+static_assert(sizeof(ExpiredWait) == 32 && sizeof(GpuWorld) == 48 + 8 * kMaxRanks);
+
+#ifndef STRETTO_DEVICE
+
+// On the host only the types of kernel arguments are needed.
+struct GpuBlock {
+  template <class T>
+  using Pointer = T*;
+};
+
+#else
+
+template <class U, class T>
+STRETTO_DEVICE U* pointer_cast(T* pointer) {
+  return reinterpret_cast<U*>(pointer);
+}
+
+// The word with T's bits.
+template <unsigned long kBytes>
+struct WordOf;
+template <>
+struct WordOf<4> {
+  using Type = uint32;
+};
+template <>
+struct WordOf<8> {
+  using Type = uint64;
+};
+template <>
+struct WordOf<16> {
+  using Type = Vec16;
+};
+
+template <class T>
+struct Plain {
+  using Type = T;
+};
+template <class T>
+struct Plain<const T> {
+  using Type = T;
+};
+
+class GpuBlock {
+ public:
+  template <class T>
+  using Pointer = T*;
+
+  STRETTO_DEVICE explicit GpuBlock(const GpuWorld& world) : world_(world) {}
+
+  STRETTO_DEVICE int rank() const { return world_.rank; }
+  STRETTO_DEVICE int num_ranks() const { return world_.num_ranks; }
+  STRETTO_DEVICE int block_idx() const { return static_cast<int>(blockIdx.x); }
+  STRETTO_DEVICE int num_blocks() const { return static_cast<int>(gridDim.x); }
+  STRETTO_DEVICE int thread_idx() const { return static_cast<int>(threadIdx.x); }
+  STRETTO_DEVICE int num_threads() const { return static_cast<int>(blockDim.x); }
+  STRETTO_DEVICE static constexpr int warp_size() { return 32; }
+
+  STRETTO_DEVICE void sync(Where = {}) { __syncthreads(); }
+  STRETTO_DEVICE bool sync_or(bool value, Where = {}) { return __syncthreads_or(value) != 0; }
+  STRETTO_DEVICE void sync_warp(Where = {}) { __syncwarp(); }
+
+  template <class T>
+  STRETTO_DEVICE T* peer(T* own, int rank, Where = {}) const {
+    if (world_.heaps[rank] == nullptr) return nullptr;
+    const auto offset = reinterpret_cast<const char*>(own) - world_.heaps[world_.rank];
+    return reinterpret_cast<T*>(world_.heaps[rank] + offset);
+  }
+  template <class T>
+  STRETTO_DEVICE T* shared(int offset_bytes) {
+    extern __shared__ uint4 stretto_shared_memory[];
+    return reinterpret_cast<T*>(reinterpret_cast<char*>(stretto_shared_memory) + offset_bytes);
+  }
+
+  template <class T>
+  STRETTO_DEVICE typename Plain<T>::Type load(T* from, Order order = Order::kRelaxed,
+                                              Scope scope = Scope::kSystem, Where = {}) {
+    using Word = typename WordOf<sizeof(T)>::Type;
+    const Word word = load_strong(reinterpret_cast<const Word*>(from), scope);
+    if (order != Order::kRelaxed) fence_acq_rel(scope);
+    return *reinterpret_cast<const typename Plain<T>::Type*>(&word);
+  }
+  template <class T>
+  STRETTO_DEVICE void store(T* to, const typename Plain<T>::Type& value,
+                            Order order = Order::kRelaxed, Scope scope = Scope::kSystem,
+                            Where = {}) {
+    using Word = typename WordOf<sizeof(T)>::Type;
+    if (order != Order::kRelaxed) fence_acq_rel(scope);
+    store_strong(reinterpret_cast<Word*>(to), *reinterpret_cast<const Word*>(&value), scope);
+  }
+  template <class T>
+  STRETTO_DEVICE T fetch_add(T* at, typename Plain<T>::Type value, Order order = Order::kRelaxed,
+                             Scope scope = Scope::kSystem, Where = {}) {
+    return modify(order, scope, [&] { return fetch_add_relaxed(at, value); });
+  }
+  template <class T>
+  STRETTO_DEVICE T exchange(T* at, typename Plain<T>::Type value, Order order = Order::kRelaxed,
+                            Scope scope = Scope::kSystem, Where = {}) {
+    return modify(order, scope, [&] { return exchange_relaxed(at, value); });
+  }
+  template <class T>
+  STRETTO_DEVICE T compare_swap(T* at, typename Plain<T>::Type expected,
+                                typename Plain<T>::Type value, Order order = Order::kRelaxed,
+                                Scope scope = Scope::kSystem, Where = {}) {
+    return modify(order, scope, [&] { return compare_swap_relaxed(at, expected, value); });
+  }
+
+  STRETTO_DEVICE void fence(Where = {}) { fence_acq_rel_sys(); }
+  STRETTO_DEVICE void quiet(Where = {}) { fence_acq_rel_sys(); }
+
+  // Stores are asynchronous by themselves, so blocking and non-blocking forms are the same.
+  template <class T>
+  STRETTO_DEVICE void put(T* dest, const T* source, uint64 num_bytes, int rank, Group group, bool,
+                          Where = {}) {
+    copy(peer(dest, rank), source, num_bytes, group);
+  }
+  template <class T>
+  STRETTO_DEVICE void get(T* dest, const T* source, uint64 num_bytes, int rank, Group group, bool,
+                          Where = {}) {
+    copy(dest, peer(source, rank), num_bytes, group);
+  }
+  template <class T>
+  STRETTO_DEVICE void put_signal(T* dest, const T* source, uint64 num_bytes, uint64* signal_address,
+                                 uint64 value, SignalOp op, int rank, Group group, bool,
+                                 Where = {}) {
+    copy(peer(dest, rank), source, num_bytes, group);
+    if (group == Group::kBlock) {
+      sync();
+      if (thread_idx() != 0) return;
+    } else if (group == Group::kWarp) {
+      sync_warp();
+      if (thread_idx() % warp_size() != 0) return;
+    }
+    signal(signal_address, value, op, rank);
+  }
+  STRETTO_DEVICE void signal(uint64* own, uint64 value, SignalOp op, int rank, Where = {}) {
+    uint64* const word = peer(own, rank);
+    if (op == SignalOp::kAdd) {
+      add_release_sys(word, value);
+    } else {
+      store_release_sys(word, value);
+    }
+  }
+
+  template <class T>
+  STRETTO_DEVICE bool wait_until(T* word, Compare compare, uint64 bound, Where = {}) {
+    uint64 seen = 0;
+    const bool came = poll(
+        [&] {
+          seen = load_strong(word, Scope::kSystem);
+          return holds(seen, compare, bound);
+        },
+        word, bound, seen);
+    fence_acq_rel_sys();
+    return came;
+  }
+  STRETTO_DEVICE bool wait_words_not(const Vec16* at, uint32 poison, Vec16& value, Where = {}) {
+    uint64 seen = 0;
+    return poll(
+        [&] {
+          value = load_strong(at, Scope::kSystem);
+          seen = value.word[0];
+          return value.word[0] != poison && value.word[1] != poison && value.word[2] != poison &&
+                 value.word[3] != poison;
+        },
+        at, poison, seen);
+  }
+
+  STRETTO_DEVICE uint64* sync_signals() const { return world_.sync_signals; }
+  STRETTO_DEVICE uint64* sync_epochs() const { return world_.sync_epochs; }
+
+ private:
+  template <class Update>
+  STRETTO_DEVICE auto modify(Order order, Scope scope, Update update) {
+    if (order == Order::kRelease || order == Order::kAcqRel) fence_acq_rel(scope);
+    const auto old = update();
+    if (order == Order::kAcquire || order == Order::kAcqRel) fence_acq_rel(scope);
+    return old;
+  }
+
+  template <class Ready>
+  STRETTO_DEVICE bool poll(Ready ready, const void* word, uint64 expected, const uint64& seen) {
+    if (ready()) return true;
+    const uint64 start_ns = global_time_ns();
+    for (uint32 spins = 1;; ++spins) {
+      if (ready()) return true;
+      if (spins % 64 != 0) continue;
+      if (load_relaxed_sys(world_.abort) != 0) return false;
+      const uint64 waited_ns = global_time_ns() - start_ns;
+      if (waited_ns > world_.timeout_ns) {
+        expire(word, expected, seen);
+        return false;
+      }
+      if (waited_ns > 20'000) sleep_ns(200);
+    }
+  }
+
+  STRETTO_DEVICE void expire(const void* word, uint64 expected, uint64 seen) {
+    ExpiredWait* const record = world_.expired;
+    if (exchange_relaxed_sys(&record->filled, 1) == 0) {
+      record->block = blockIdx.x;
+      record->address = reinterpret_cast<uint64>(word);
+      record->expected = expected;
+      record->seen = seen;
+    }
+    for (int r = 0; r < world_.num_ranks; ++r) store_relaxed_sys(peer(world_.abort, r), 1);
+  }
+
+  // Coalesced 16-byte pieces, four in flight a thread, where all is aligned; bytes otherwise.
+  STRETTO_DEVICE void copy(void* dest, const void* source, uint64 num_bytes, Group group) const {
+    uint64 first = 0;
+    uint64 step = 1;
+    if (group == Group::kBlock) {
+      first = threadIdx.x;
+      step = blockDim.x;
+    } else if (group == Group::kWarp) {
+      first = threadIdx.x % 32;
+      step = blockDim.x < 32 ? blockDim.x : 32;
+    }
+    const uint64 alignment =
+        reinterpret_cast<uint64>(dest) | reinterpret_cast<uint64>(source);
+    const uint64 num_pieces = alignment % 16 == 0 ? num_bytes / 16 : 0;
+    auto* const to = static_cast<Vec16*>(dest);
+    const auto* const from = static_cast<const Vec16*>(source);
+    uint64 i = first;
+    for (; i + 3 * step < num_pieces; i += 4 * step) {
+      const Vec16 a = from[i], b = from[i + step], c = from[i + 2 * step], d = from[i + 3 * step];
+      to[i] = a;
+      to[i + step] = b;
+      to[i + 2 * step] = c;
+      to[i + 3 * step] = d;
+    }
+    for (; i < num_pieces; i += step) to[i] = from[i];
+    for (uint64 k = num_pieces * 16 + first; k < num_bytes; k += step) {
+      static_cast<char*>(dest)[k] = static_cast<const char*>(source)[k];
+    }
+  }
+
+  const GpuWorld& world_;
+};
+
+// The kernel of a launch, for one entry a kernel and argument type.
+template <auto kKernel, class Args>
+__global__ void entry(const __grid_constant__ GpuWorld world, const __grid_constant__ Args args) {
+  GpuBlock block(world);
+  kKernel(block, args);
+}
+
+#endif  // STRETTO_DEVICE
+
+}  // namespace stretto::device
