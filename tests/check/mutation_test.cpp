@@ -1,0 +1,125 @@
+// The standard that the checker is held to: every plan of a matrix is clean, and no single change
+// that takes synchronisation away goes unreported.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "check/mutations.h"
+#include "check/random_plans.h"
+#include "check/text_plan.h"
+#include "lower/drafts.h"
+#include "stretto/error.h"
+#include "stretto/schedule.h"
+
+namespace stretto {
+namespace {
+
+constexpr size_t kSmall = 2000;  // instructions; larger plans leave swaps of boundaries out
+
+class KillRate {
+ public:
+  // Mutates `plan` in `sample` ways, or in all when there are no more.
+  void add(const std::string& name, const Plan& plan, size_t sample = SIZE_MAX) {
+    const CheckReport report = check(plan);
+    ASSERT_TRUE(report.clean()) << name << "\n" << all_messages(report);
+    std::vector<Mutation> mutations = mutations_of(plan, plan.num_instrs() < kSmall);
+    if (mutations.size() > sample) {
+      Random random(1);
+      for (size_t i = 0; i < sample; ++i) {
+        std::swap(mutations[i], mutations[i + random() % (mutations.size() - i)]);
+      }
+      mutations.resize(sample);
+    }
+    Plan mutant = plan;
+    for (const Mutation& mutation : mutations) {
+      std::vector<Instr>& lane = mutant.lanes[mutation.at.lane].instrs;
+      apply(mutant, mutation);
+      ++tried_;
+      if (reported(mutant)) {
+        ++reported_;
+      } else if (survivors_.size() < 20) {
+        survivors_.push_back(name + ": " + describe(plan, mutation));
+      }
+      lane = plan.lanes[mutation.at.lane].instrs;
+    }
+    ++plans_;
+  }
+
+  void expect_all() const {
+    fmt::print("mutations of {} plans: {} of {} reported ({:.2f} %)\n", plans_, reported_, tried_,
+               100.0 * static_cast<double>(reported_) / static_cast<double>(tried_));
+    EXPECT_GT(tried_, 0u);
+    EXPECT_EQ(reported_, tried_) << fmt::format("survivors:\n  {}", fmt::join(survivors_, "\n  "));
+  }
+
+ private:
+  static bool reported(const Plan& mutant) {
+    CheckOptions first_one;
+    first_one.max_diagnostics = 1;
+    try {
+      return !check(mutant, first_one).clean();
+    } catch (const UsageError&) {
+      return true;  // refused before it is checked: a threshold of 0
+    }
+  }
+
+  size_t plans_ = 0, tried_ = 0, reported_ = 0;
+  std::vector<std::string> survivors_;
+};
+
+// The preset as the small machine can run it: tiles of 16 x 16, two SMs for movers where it has
+// any.
+Schedule small_preset(const Preset& preset, const Operator& op, const Machine& machine) {
+  Schedule schedule = preset.make(op, machine);
+  schedule.tile_m = schedule.tile_n = 16;
+  schedule.comm_sms = std::min(schedule.comm_sms, 2);
+  return schedule;
+}
+
+TEST(Mutation, EveryChangeOfEverySmallPresetPlanIsReported) {
+  KillRate rate;
+  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+    for (const int ranks : {2, 4, 8}) {
+      const Machine machine = small_machine(ranks, 5);
+      for (const int64_t m : {int64_t{16} * ranks, int64_t{9} * ranks + 5, int64_t{3}}) {
+        const Operator op{kind,      m,     32 * (kind == OpKind::ag_gemm ? ranks : 1),
+                          8 * ranks, ranks, DType::bf16};
+        for (const Preset& preset : presets()) {
+          const Schedule schedule = small_preset(preset, op, machine);
+          ASSERT_TRUE(legal(op, schedule, machine).empty()) << preset.name;
+          rate.add(fmt::format("{} {}", to_string(op), preset.name), lower(op, schedule, machine));
+        }
+      }
+    }
+  }
+  rate.expect_all();
+}
+
+TEST(Mutation, ChangesOfPlansOfAnyLegalScheduleAreReported) {
+  KillRate rate;
+  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+    const Operator op{kind, 50, 96, 24, 4, DType::bf16};
+    const Machine machine = small_machine(4, 6, 2);
+    for (const Schedule& schedule : legal_schedules(op, machine)) {
+      rate.add(fmt::format("{} {}", to_string(op), to_string(schedule)),
+               lower(op, schedule, machine), 10);
+    }
+  }
+  rate.expect_all();
+}
+
+TEST(Mutation, SampledChangesOfLargePlansAreReported) {
+  KillRate rate;
+  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+    const Operator op{kind, 2048 + 77, 4096, 4096, 8, DType::bf16};
+    const Machine machine = small_machine(8, 132);
+    for (const Preset& preset : presets()) {
+      rate.add(fmt::format("{} {}", to_string(op), preset.name),
+               lower(op, preset.make(op, machine), machine), 25);
+    }
+  }
+  rate.expect_all();
+}
+
+}  // namespace
+}  // namespace stretto
