@@ -3,20 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include "stretto/fibre/explore.h"
+#include "fibre/expect_clean.h"
 
 namespace stretto::fibre {
 namespace {
 
 using device::Ptr;
 using device::Shmem;
-
-constexpr uint64_t kSeeds = 60;
-
-void expect_clean(const Shape& shape, const Scenario& scenario, uint64_t seeds = kSeeds) {
-  const Exploration result = explore(shape, scenario, {.num_seeds = seeds});
-  ASSERT_FALSE(result.failure) << result.failure->to_text();
-}
 
 template <class Block>
 struct RingArgs {
@@ -61,6 +54,135 @@ TEST(Shmem, PutWithSignalReachesTheNextRank) {
       }
     }
   });
+}
+
+TEST(Shmem, EveryFormOfPutAndGetMovesTheBytes) {
+  expect_clean({.ranks = 2, .threads = 8, .warp_size = 4}, [](World& world) {
+    auto source = world.symmetric<uint64>("source", 16);
+    auto dest = world.symmetric<uint64>("dest", 12 * 16);
+    for (int r = 0; r < 2; ++r) {
+      for (size_t i = 0; i < 16; ++i) source.set(r, i, uint64(1000 * r) + i);
+    }
+    world.launch([=](Block& block) {
+      Shmem shmem(block);
+      const int me = shmem.my_pe();
+      const int peer = 1 - me;
+      auto from = source.at(me);
+      auto row = [&](int i) { return dest.at(me) + 16 * i; };
+      const uint64 bytes = 16 * sizeof(uint64);
+      if (block.thread_idx() == 0) {
+        shmem.putmem(row(0), from, bytes, peer);
+        shmem.putmem_nbi(row(1), from, bytes, peer);
+        shmem.getmem(row(2), from, bytes, peer);
+        shmem.getmem_nbi(row(3), from, bytes, peer);
+      }
+      if (block.thread_idx() < 4) {
+        shmem.putmem_warp(row(4), from, bytes, peer);
+        shmem.putmem_nbi_warp(row(5), from, bytes, peer);
+        shmem.getmem_warp(row(6), from, bytes, peer);
+        shmem.getmem_nbi_warp(row(7), from, bytes, peer);
+      }
+      shmem.putmem_block(row(8), from, bytes, peer);
+      shmem.putmem_nbi_block(row(9), from, bytes, peer);
+      shmem.getmem_block(row(10), from, bytes, peer);
+      shmem.getmem_nbi_block(row(11), from, bytes, peer);
+      shmem.barrier_all_block();
+    });
+    if (!world.run()) return;
+    for (int r = 0; r < 2; ++r) {
+      for (size_t i = 0; i < 12 * 16; ++i) {
+        world.expect(dest.get(r, i) == uint64(1000 * (1 - r)) + i % 16, "a copy is wrong");
+      }
+    }
+  });
+}
+
+TEST(Shmem, CollectivesAgreeOnAllRanks) {
+  expect_clean({.ranks = 4, .blocks = 2, .threads = 4}, [](World& world) {
+    const size_t ranks = 4;
+    auto own = world.local<uint32>("own", 2);
+    auto all = world.symmetric<uint32>("all", 4 * ranks);
+    auto root = world.symmetric<uint32>("root", 2);
+    for (int r = 0; r < 4; ++r) {
+      for (size_t b = 0; b < 2; ++b) own.set(r, b, uint32(10 * r) + uint32(b));
+    }
+    world.launch([=](Block& block) {
+      Shmem shmem(block);
+      const int me = shmem.my_pe();
+      const int b = block.block_idx();
+      if (!shmem.fcollect_block(all.at(me) + b * 4, own.at(me) + b, 1)) return;
+      shmem.broadcast_block(root.at(me) + b, own.at(me) + b, 4, 2);
+    });
+    if (!world.run()) return;
+    for (int r = 0; r < 4; ++r) {
+      for (size_t b = 0; b < 2; ++b) {
+        for (size_t s = 0; s < ranks; ++s) {
+          world.expect(all.get(r, b * 4 + s) == uint32(10 * s + b), "fcollect is wrong");
+        }
+        world.expect(root.get(r, b) == uint32(20 + b), "broadcast is wrong");
+      }
+    }
+  });
+}
+
+TEST(Shmem, AtomicsCountEveryRank) {
+  expect_clean({.ranks = 3, .threads = 4}, [](World& world) {
+    auto count = world.symmetric<uint64>("count", 1, 0);
+    auto highest = world.symmetric<uint32>("highest", 1, 0);
+    world.launch([=](Block& block) {
+      Shmem shmem(block);
+      const int me = shmem.my_pe();
+      shmem.atomic_add(count.at(me), uint64(1), 0);
+      const auto mine = uint32(me * 4 + block.thread_idx());
+      uint32 seen = shmem.atomic_fetch(highest.at(me), 0);
+      while (seen < mine) {
+        const uint32 old = shmem.atomic_compare_swap(highest.at(me), seen, mine, 0);
+        if (old == seen) break;
+        seen = old;
+      }
+    });
+    if (!world.run()) return;
+    world.expect(count.get(0, 0) == 12, "an addition was lost");
+    world.expect(highest.get(0, 0) == 11, "the maximum was lost");
+  });
+}
+
+TEST(Shmem, PtrIsNullAcrossNodes) {
+  expect_clean({.ranks = 4, .threads = 1, .ranks_per_node = 2}, [](World& world) {
+    auto x = world.symmetric<float>("x", 1, 0.0f);
+    auto near = world.local<uint32>("near", 4);
+    world.launch([=](Block& block) {
+      Shmem shmem(block);
+      const int me = shmem.my_pe();
+      for (int r = 0; r < 4; ++r) near.at(me)[r] = shmem.ptr(x.at(me), r) ? 1u : 0u;
+    });
+    if (!world.run()) return;
+    for (int r = 0; r < 4; ++r) {
+      for (size_t p = 0; p < 4; ++p) {
+        world.expect(near.get(r, p) == (size_t(r) / 2 == p / 2 ? 1u : 0u), "ptr is wrong");
+      }
+    }
+  });
+}
+
+// A rank that never comes: every wait expires, and a kernel that then leaves ends cleanly.
+TEST(Shmem, WaitsExpireWhenARankIsAbsent) {
+  uint64_t expired = 0;
+  expect_clean({.ranks = 3, .threads = 4}, [&](World& world) {
+    const size_t count = 8;
+    auto message = world.local<float>("message", count, 1.0f);
+    auto inbox = world.symmetric<float>("inbox", count);
+    auto out = world.local<float>("out", count);
+    auto arrived = world.symmetric<uint64>("arrived", 1, 0);
+    world.make_absent(1);
+    world.launch([=](Block& block) {
+      const int r = block.rank();
+      ring(block, RingArgs<Block>{message.at(r), inbox.at(r), arrived.at(r), out.at(r), count});
+    });
+    world.run();
+    expired += world.num_expired();
+  });
+  EXPECT_GT(expired, 0u);
 }
 
 }  // namespace

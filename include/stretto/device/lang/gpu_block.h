@@ -22,7 +22,7 @@ inline constexpr int kMaxRanks = 64;
 struct ExpiredWait {
   uint32 filled;
   uint32 block;
-  uint64 address;    // of the awaited word, in this rank's mapping
+  uint64 address;  // of the awaited word, in this rank's mapping
   uint64 expected;
   uint64 seen;
 };
@@ -32,11 +32,11 @@ struct GpuWorld {
   int rank;
   int num_ranks;
   uint64 timeout_ns;
-  uint32* abort;             // symmetric
-  ExpiredWait* expired;      // local, zeroed before a launch
-  uint64* sync_signals;      // symmetric: num_blocks x num_ranks, zeroed once
-  uint64* sync_epochs;       // local: num_blocks, zeroed once
-  char* heaps[kMaxRanks];    // every rank's symmetric heap as mapped here; null: not reachable
+  uint32* abort;           // symmetric
+  ExpiredWait* expired;    // local, zeroed before a launch
+  uint64* sync_signals;    // symmetric: num_blocks x num_ranks, zeroed once
+  uint64* sync_epochs;     // local: num_blocks, zeroed once
+  char* heaps[kMaxRanks];  // every rank's symmetric heap as mapped here; null: not reachable
 };
 
 static_assert(sizeof(ExpiredWait) == 32 && sizeof(GpuWorld) == 48 + 8 * kMaxRanks);
@@ -257,8 +257,7 @@ class GpuBlock {
       first = threadIdx.x % 32;
       step = blockDim.x < 32 ? blockDim.x : 32;
     }
-    const uint64 alignment =
-        reinterpret_cast<uint64>(dest) | reinterpret_cast<uint64>(source);
+    const uint64 alignment = reinterpret_cast<uint64>(dest) | reinterpret_cast<uint64>(source);
     const uint64 num_pieces = alignment % 16 == 0 ? num_bytes / 16 : 0;
     auto* const to = static_cast<Vec16*>(dest);
     const auto* const from = static_cast<const Vec16*>(source);

@@ -82,35 +82,34 @@ STRETTO_DEVICE void store_release_sys(uint64* at, uint64 v) {
 
 STRETTO_DEVICE uint32 fetch_add_relaxed(uint32* at, uint32 v) {
   uint32 old;
-  asm volatile("atom.relaxed.sys.add.u32 %0, [%1], %2;"
-               : "=r"(old) : "l"(at), "r"(v) : "memory");
+  asm volatile("atom.relaxed.sys.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(v) : "memory");
   return old;
 }
 STRETTO_DEVICE uint64 fetch_add_relaxed(uint64* at, uint64 v) {
   uint64 old;
-  asm volatile("atom.relaxed.sys.add.u64 %0, [%1], %2;"
-               : "=l"(old) : "l"(at), "l"(v) : "memory");
+  asm volatile("atom.relaxed.sys.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(at), "l"(v) : "memory");
   return old;
 }
-STRETTO_DEVICE uint32 exchange_relaxed(uint32* at, uint32 v) {
-  return exchange_relaxed_sys(at, v);
-}
+STRETTO_DEVICE uint32 exchange_relaxed(uint32* at, uint32 v) { return exchange_relaxed_sys(at, v); }
 STRETTO_DEVICE uint64 exchange_relaxed(uint64* at, uint64 v) {
   uint64 old;
-  asm volatile("atom.relaxed.sys.exch.b64 %0, [%1], %2;"
-               : "=l"(old) : "l"(at), "l"(v) : "memory");
+  asm volatile("atom.relaxed.sys.exch.b64 %0, [%1], %2;" : "=l"(old) : "l"(at), "l"(v) : "memory");
   return old;
 }
 STRETTO_DEVICE uint32 compare_swap_relaxed(uint32* at, uint32 expected, uint32 v) {
   uint32 old;
   asm volatile("atom.relaxed.sys.cas.b32 %0, [%1], %2, %3;"
-               : "=r"(old) : "l"(at), "r"(expected), "r"(v) : "memory");
+               : "=r"(old)
+               : "l"(at), "r"(expected), "r"(v)
+               : "memory");
   return old;
 }
 STRETTO_DEVICE uint64 compare_swap_relaxed(uint64* at, uint64 expected, uint64 v) {
   uint64 old;
   asm volatile("atom.relaxed.sys.cas.b64 %0, [%1], %2, %3;"
-               : "=l"(old) : "l"(at), "l"(expected), "l"(v) : "memory");
+               : "=l"(old)
+               : "l"(at), "l"(expected), "l"(v)
+               : "memory");
   return old;
 }
 

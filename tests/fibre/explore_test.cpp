@@ -1,0 +1,122 @@
+// What a finding says, and how explore makes it small.
+#include "stretto/fibre/explore.h"
+
+#include <gmock/gmock.h>
+
+#include "fibre/expect_clean.h"
+#include "stretto/device/lang/shmem.h"
+#include "stretto/error.h"
+
+namespace stretto::fibre {
+namespace {
+
+using device::Shmem;
+using testing::HasSubstr;
+
+// Every rank puts to the next and signals first.
+void racy_ring(World& world) {
+  auto source = world.local<float>("source", 4, 1.0f);
+  auto inbox = world.symmetric<float>("inbox", 4, 0.0f);
+  auto arrived = world.symmetric<uint64>("arrived", 1, 0);
+  const int ranks = world.shape().ranks;
+  world.launch([=](Block& block) {
+    Shmem shmem(block);
+    const int me = shmem.my_pe();
+    if (block.thread_idx() != 0 || block.block_idx() != 0) return;
+    shmem.signal_op(arrived.at(me), 1, SignalOp::kAdd, (me + 1) % ranks);
+    shmem.putmem(inbox.at(me), source.at(me), 16, (me + 1) % ranks);  // the put
+    if (!shmem.signal_wait_until(arrived.at(me), Compare::kGe, 1)) return;
+    const float value = inbox.at(me)[2];  // the read
+    source.at(me)[0] = value;
+  });
+  world.run();
+}
+
+TEST(Explore, NamesLineRankBlockAndBothAccesses) {
+  const Failure failure = expect_found(FindingKind::kRace, {.ranks = 2, .threads = 1}, racy_ring);
+  const Finding& finding = failure.finding;
+  EXPECT_THAT(finding.message, HasSubstr("inbox[2]@"));
+  EXPECT_THAT(finding.message, HasSubstr("explore_test.cpp:"));
+  EXPECT_TRUE(finding.place.known());
+  EXPECT_TRUE(finding.other.known());
+  EXPECT_NE(finding.place.where.line, finding.other.where.line);
+  EXPECT_NE(finding.place.rank, finding.other.rank);
+}
+
+TEST(Explore, ShrinksShapeAndSchedule) {
+  const Failure failure =
+      expect_found(FindingKind::kRace, {.ranks = 6, .blocks = 4, .threads = 8}, racy_ring);
+  EXPECT_EQ(failure.shape.ranks, 2);
+  EXPECT_EQ(failure.shape.blocks, 1);
+  EXPECT_EQ(failure.shape.threads, 1);
+  EXPECT_LE(failure.decisions.size(), 2u);
+}
+
+TEST(Explore, AShrunkFailureReplays) {
+  const Failure failure =
+      expect_found(FindingKind::kRace, {.ranks = 4, .blocks = 2, .threads = 4}, racy_ring);
+  World world(failure.shape, Schedule::replay(failure.decisions));
+  racy_ring(world);
+  ASSERT_TRUE(world.finding());
+  EXPECT_EQ(world.finding()->kind, failure.finding.kind);
+}
+
+TEST(Explore, ASeedDecidesTheWholeRun) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    std::string messages[2];
+    size_t decisions[2];
+    for (int i = 0; i < 2; ++i) {
+      World world({.ranks = 3, .blocks = 2, .threads = 4}, Schedule::from_seed(seed));
+      racy_ring(world);
+      messages[i] = world.finding() ? world.finding()->message : "none";
+      decisions[i] = world.decisions().size();
+    }
+    EXPECT_EQ(messages[0], messages[1]);
+    EXPECT_EQ(decisions[0], decisions[1]);
+  }
+}
+
+TEST(Explore, ADeadlockNamesWhoWaitsForWhat) {
+  const Failure failure =
+      expect_found(FindingKind::kDeadlock, {.ranks = 2, .threads = 2}, [](World& world) {
+        auto go = world.symmetric<uint64>("go", 1, 0);
+        world.launch([=](Block& block) {
+          Shmem shmem(block);
+          const int me = shmem.my_pe();
+          if (block.thread_idx() == 0) {
+            if (me == 0) shmem.signal_op(go.at(me), 1, SignalOp::kAdd, 1);
+            if (!shmem.signal_wait_until(go.at(me), Compare::kGe, 2)) return;
+          }
+          block.sync();
+        });
+        world.run();
+      });
+  const std::string& message = failure.finding.message;
+  EXPECT_THAT(message, HasSubstr("go[0]@1 >= 2; it is 1; last raised by explore_test.cpp"));
+  EXPECT_THAT(message, HasSubstr("go[0]@0 >= 2; it is 0; nobody has raised it"));
+}
+
+TEST(Explore, APollThatNeverEndsIsALivelock) {
+  World world({.ranks = 2, .threads = 1}, Schedule::from_seed(0));
+  auto go = world.symmetric<uint64>("go", 1, 0);
+  world.launch([=](Block& block) {
+    Shmem shmem(block);
+    while (shmem.signal_fetch(go.at(block.rank())) == 0) {
+    }
+  });
+  EXPECT_FALSE(world.run());
+  EXPECT_EQ(world.finding()->kind, FindingKind::kLivelock);
+}
+
+TEST(World, RefusesShapesThatCannotBe) {
+  EXPECT_THROW(World({.ranks = 0}, Schedule::from_seed(0)), UsageError);
+  EXPECT_THROW(World({.ranks = 2, .threads = 6, .warp_size = 4}, Schedule::from_seed(0)),
+               UsageError);
+  EXPECT_THROW(World({.ranks = 2, .threads = 5000}, Schedule::from_seed(0)), UsageError);
+  World world({.ranks = 2}, Schedule::from_seed(0));
+  EXPECT_THROW(world.local<float>("huge", size_t(1) << 60), UsageError);
+  EXPECT_THROW(world.launch_on(2, 0, 1, 1, [](Block&) {}), UsageError);
+}
+
+}  // namespace
+}  // namespace stretto::fibre

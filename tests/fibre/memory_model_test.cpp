@@ -1,0 +1,146 @@
+// What orders what: scopes, fences, kernels of one stream, transfers.
+#include "fibre/expect_clean.h"
+#include "stretto/device/lang/shmem.h"
+
+namespace stretto::fibre {
+namespace {
+
+using device::Shmem;
+
+// Thread 0 of block 0 writes and publishes; thread 0 of block 1 takes and reads.
+Scenario hand_over(Scope release_scope, Scope acquire_scope) {
+  return [=](World& world) {
+    auto x = world.local<uint32>("x", 1);
+    auto flag = world.local<uint32>("flag", 1, 0);
+    world.launch(2, 1, [=, &world](Block& block) {
+      const int r = block.rank();
+      if (block.block_idx() == 0) {
+        x.at(r)[0] = 5u;
+        block.store(flag.at(r), 1, Order::kRelease, release_scope);
+      } else {
+        while (block.load(flag.at(r), Order::kAcquire, acquire_scope) == 0) {
+        }
+        const uint32 seen = x.at(r)[0];
+        world.expect(seen == 5, "the value is old");
+      }
+    });
+    world.run();
+  };
+}
+
+TEST(MemoryModel, GpuScopeOrdersBlocksOfOneRank) {
+  expect_clean({.ranks = 2}, hand_over(Scope::kGpu, Scope::kGpu));
+  expect_clean({.ranks = 2}, hand_over(Scope::kSystem, Scope::kGpu));
+}
+
+TEST(MemoryModel, BlockScopeDoesNot) {
+  expect_found(FindingKind::kRace, {.ranks = 2}, hand_over(Scope::kBlock, Scope::kGpu));
+  expect_found(FindingKind::kRace, {.ranks = 2}, hand_over(Scope::kGpu, Scope::kBlock));
+}
+
+TEST(MemoryModel, ARelaxedFlagBetweenFencesOrders) {
+  expect_clean({.ranks = 2, .threads = 1}, [](World& world) {
+    auto x = world.symmetric<uint32>("x", 1);
+    auto flag = world.symmetric<uint64>("flag", 1, 0);
+    world.launch([=, &world](Block& block) {
+      Shmem shmem(block);
+      const int me = shmem.my_pe();
+      if (me == 0) {
+        shmem.ptr(x.at(me), 1)[0] = 5u;
+        shmem.fence();
+        shmem.atomic_set(flag.at(me), uint64(1), 1);
+      } else {
+        while (shmem.signal_fetch(flag.at(me)) == 0) {
+        }
+        shmem.fence();
+        const uint32 seen = x.at(me)[0];
+        world.expect(seen == 5, "the value is old");
+      }
+    });
+    world.run();
+  });
+}
+
+// A reads what B forwarded of C: order is transitive.
+TEST(MemoryModel, ReleasesAreCumulative) {
+  expect_clean({.ranks = 3, .threads = 1}, [](World& world) {
+    auto x = world.symmetric<uint32>("x", 1);
+    auto flag = world.symmetric<uint64>("flag", 1, 0);
+    world.launch([=, &world](Block& block) {
+      Shmem shmem(block);
+      const int me = shmem.my_pe();
+      if (me == 0) {
+        shmem.p(x.at(0), 5u, 2);
+        shmem.signal_op(flag.at(0), 1, SignalOp::kAdd, 1);
+      } else if (shmem.signal_wait_until(flag.at(me), Compare::kGe, 1)) {
+        if (me == 1) shmem.signal_op(flag.at(1), 1, SignalOp::kAdd, 2);
+        if (me == 2) {
+          const uint32 seen = x.at(2)[0];
+          world.expect(seen == 5, "the value is old");
+        }
+      }
+    });
+    world.run();
+  });
+}
+
+TEST(MemoryModel, KernelsOfOneStreamAreOrderedAndOfTwoAreNot) {
+  auto scenario = [](int second_stream) {
+    return [=](World& world) {
+      auto x = world.local<uint32>("x", 1, 0);
+      for (int r = 0; r < 2; ++r) {
+        world.launch_on(r, 0, 1, 1, [=](Block& block) { x.at(block.rank())[0] = 5u; });
+        world.launch_on(r, second_stream, 1, 1, [=](Block& block) {
+          const uint32 seen = x.at(block.rank())[0];
+          x.at(block.rank())[0] = seen + 1;
+        });
+      }
+      if (world.run()) world.expect(x.get(0, 0) == 6, "out of order");
+    };
+  };
+  expect_clean({.ranks = 2}, scenario(0));
+  expect_found(FindingKind::kRace, {.ranks = 2}, scenario(1));
+}
+
+// fence delivers, but only quiet lets a source be reused and a get be read.
+TEST(MemoryModel, FenceIsNotQuiet) {
+  auto scenario = [](bool quiet) {
+    return [=](World& world) {
+      auto x = world.symmetric<uint32>("x", 1, 1);
+      auto y = world.local<uint32>("y", 1);
+      world.launch(1, 1, [=, &world](Block& block) {
+        Shmem shmem(block);
+        const int me = shmem.my_pe();
+        if (me != 0) return;
+        shmem.getmem_nbi(y.at(me), x.at(me), 4, 1);
+        quiet ? shmem.quiet() : shmem.fence();
+        const uint32 got = y.at(me)[0];
+        world.expect(got == 1, "not there");
+      });
+      world.run();
+    };
+  };
+  expect_clean({.ranks = 2}, scenario(true));
+  expect_found(FindingKind::kRace, {.ranks = 2}, scenario(false));
+}
+
+// One thread's quiet covers what other threads of its rank began before a barrier.
+TEST(MemoryModel, QuietCoversWhatHappensBeforeIt) {
+  expect_clean({.ranks = 2, .threads = 4}, [](World& world) {
+    auto source = world.local<uint32>("source", 16, 1);
+    auto x = world.symmetric<uint32>("x", 16);
+    world.launch([=](Block& block) {
+      Shmem shmem(block);
+      const int me = shmem.my_pe();
+      shmem.putmem_nbi_block(x.at(me), source.at(me), 64, 1 - me);
+      block.sync();
+      if (block.thread_idx() == 0) shmem.quiet();
+      block.sync();
+      source.at(me)[4 * block.thread_idx()] = 2u;
+    });
+    world.run();
+  });
+}
+
+}  // namespace
+}  // namespace stretto::fibre
