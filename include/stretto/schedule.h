@@ -94,7 +94,8 @@ Schedule parse_schedule(std::string_view text, const Operator& op, const Machine
 std::vector<std::string> legal(const Operator& op, const Schedule& schedule,
                                const Machine& machine);
 
-// Same inputs give the same bits in every run, and the same bits as every other deterministic one.
+// Same inputs give the same bits in every run, and the same bits as every other deterministic
+// schedule with the same `partials`. NCCL's reductions choose their order, so they are not.
 bool is_deterministic(const Schedule& schedule);
 
 struct Preset {

@@ -20,7 +20,10 @@ double estimate_instrs(const Operator& op, const Schedule& schedule) {
   // Owners and chunks cut tile rows where they begin.
   const double cuts =
       std::min(rows, ranks * (schedule.granularity == Granularity::chunk ? schedule.chunks : 1));
-  const double tile_rows = std::min(rows, pieces(op.m, schedule.tile_m) + cuts);
+  const double rows_between = std::ceil(rows / cuts);
+  const double tile_rows =
+      std::min({rows, pieces(op.m, schedule.tile_m) + cuts,
+                cuts * std::ceil(rows_between / static_cast<double>(schedule.tile_m))});
   const double tiles = tile_rows * pieces(op.local_n(), schedule.tile_n);
   // Of every rank: its GEMM tiles, the collectives or copies of its shares, and barriers.
   double per_rank = tiles + 2 * cuts + ranks;
