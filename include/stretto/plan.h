@@ -4,28 +4,32 @@
 // one rank. Instructions of a lane start and finish in order. Lanes run concurrently and are
 // ordered only by waits and notifies, boundaries and collectives.
 //
-// Tasks
+// Tasks read all their regions, then write. What they write has the type of the written buffer.
 //   gemm A.. B -> C..       C = A * B^T in fp32, rounded once. A: regions stacked by rows; B: one
 //                           region [n, k]. C: see "writes".
 //   reduce X.. -> Y..       Y = sum of the X in the order listed, in fp32, rounded once.
 //   copy X -> Y..           Y = X. A mover's work: loads once, stores to every Y.
 //   collective KIND ID X.. -> Y..   this rank's part of NCCL's collective ID (see CollectiveKind).
-//   deliver X..             hands X to the caller: a read that must precede the end of the run.
+//   deliver X..             hands X to the caller: a read that must precede the end of the run, for
+//                           outputs that other ranks write.
 // Writes: the regions on the right are stacked by rows until the task's rows are covered; further
 // regions start again at the first row (replicas). So one tile can go to two owners, or to all.
+// Only collectives may write what they read.
 //
 // Synchronisation
-//   wait S >= N [lag L]     acquire. Blocks until this rank's counter S has reached N in the run
-//                           L runs ago (L = 0: this run). With lag, passes in the first L runs.
-//   notify S@RANK += N      release of everything this lane did before, then adds N to the
-//                           counter S in RANK's memory.
-//   boundary ID             kernel boundary: a barrier among the compute lanes of this rank.
+//   wait S >= N [lag L]     acquire. Blocks until this rank's counter S has grown by N within the
+//                           run L runs ago (L = 0: this run). With lag, passes in the first L runs.
+//   notify S@RANK += N      release of everything this lane did before, and of everything that it
+//                           had acquired; then adds N to the counter S in RANK's memory.
+//   boundary ID             kernel boundary: a barrier among the compute lanes of this rank, which
+//                           all list the same boundaries in the same order.
 //
 // Epochs. A plan runs many times. On one rank runs are stream-ordered: every lane of run e+1 starts
 // after every lane of run e on that rank has ended. Different ranks are not ordered. Before a run
 // the caller has written the inputs of its rank and has finished reading the previous outputs.
-// Counters only grow: a wait for N in run e waits for (runs before e) * (sum of all notifies of S
-// in one run) + N. A buffer or signal with `copies` C is C separate instances; run e uses e mod C.
+// A buffer or signal with `copies` C is C separate instances; run e uses instance e mod C.
+// Counters only grow, so a wait is for a total: with T the sum of all notifies of that rank's S in
+// one run, `wait S >= N lag L` in run e asks instance (e-L) mod C for floor((e-L) / C) * T + N.
 #pragma once
 
 #include <cstdint>
@@ -186,7 +190,7 @@ std::vector<Placed> placed_writes(const Plan& plan, const Instr& instr);
 // not fit the opcode, lanes out of order). Region bounds are the checker's to report.
 void validate(const Plan& plan);
 
-// "rank 2 compute 17", "slots.5@3"
+// "rank 2 compute 17", "slots.5", "slots@3[0:128,0:256]"
 std::string describe(const Lane& lane);
 std::string describe(const Plan& plan, const SignalRef& signal);
 std::string describe(const Plan& plan, const Region& region);
