@@ -1,0 +1,105 @@
+#include "cli/execution.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "cli/table.h"
+#include "core/text.h"
+#include "stretto/error.h"
+
+namespace stretto::cli {
+namespace {
+
+constexpr int64_t kMaxSeed = std::numeric_limits<int64_t>::max() / 2;
+constexpr int64_t kMaxSeeds = 1'000'000;
+constexpr size_t kMaxExplained = 5;
+constexpr std::string_view kTargets[] = {"emu"};
+
+bool is_good(const EmulateResult& result) {
+  return result.finished && result.faults.empty() && result.verified;
+}
+
+Fill fill_from(std::string_view text) {
+  constexpr std::string_view known[] = {
+#define STRETTO_NAME(name, word, meaning) word,
+      STRETTO_FILLS(STRETTO_NAME)
+#undef STRETTO_NAME
+  };
+#define STRETTO_MATCH(name, word, meaning) \
+  if (text == word) return Fill::name;
+  STRETTO_FILLS(STRETTO_MATCH)
+#undef STRETTO_MATCH
+  throw UsageError(unknown_word("fill", text, known));
+}
+
+}  // namespace
+
+ExecutionOptions resolve_execution(const Options& options) {
+  if (!options.target.empty() && options.target != kTargets[0]) {
+    throw UsageError(unknown_word("target", options.target, kTargets));
+  }
+  ExecutionOptions out;
+  EmulateOptions& emulate = out.emulate;
+  emulate.seed = static_cast<uint64_t>(whole_number("--seed", options.seed, 1, 0, kMaxSeed));
+  emulate.data_seed =
+      static_cast<uint64_t>(whole_number("--data-seed", options.data_seed, 1, 0, kMaxSeed));
+  emulate.runs = static_cast<int>(whole_number("--runs", options.runs, 2, 1, kMaxRuns));
+  out.num_seeds = whole_number("--seeds", options.seeds, 1, 1, kMaxSeeds);
+  if (!options.fill.empty()) emulate.fill = fill_from(options.fill);
+  emulate.reference = make_shared_reference();
+  return out;
+}
+
+Execution execute(const Plan& plan, const ExecutionOptions& options,
+                  const std::function<void(double)>& progress) {
+  Execution execution;
+  for (int64_t i = 0; i < options.num_seeds; ++i) {
+    EmulateOptions emulate_options = options.emulate;
+    emulate_options.seed += static_cast<uint64_t>(i);
+    emulate_options.progress = [&](double share) {
+      progress((static_cast<double>(i) + share) / static_cast<double>(options.num_seeds));
+    };
+    EmulateResult result = emulate(plan, emulate_options);
+    execution.verified &= is_good(result);
+    execution.seconds += result.seconds / static_cast<double>(options.num_seeds);
+    execution.by_seed.push_back(std::move(result));
+    execution.reproducible &=
+        execution.by_seed.back().output_hash == execution.by_seed.front().output_hash;
+  }
+  return execution;
+}
+
+std::string explain(const Execution& execution, const ExecutionOptions& options,
+                    bool must_reproduce) {
+  const auto& results = execution.by_seed;
+  const auto bad = std::find_if_not(results.begin(), results.end(), is_good);
+  if (bad == results.end()) {
+    if (execution.good(must_reproduce)) return "";
+    return "  the seeds gave different bits, though the schedule is deterministic\n";
+  }
+  std::string out = fmt::format(
+      "  under seed {}:\n", options.emulate.seed + static_cast<uint64_t>(bad - results.begin()));
+  const auto add = [&](std::string_view line) {
+    out += "    ";
+    out += wrap(line, 4);
+  };
+  const auto add_some = [&](const auto& items, const auto& describe_item) {
+    for (size_t i = 0; i < std::min(items.size(), kMaxExplained); ++i) add(describe_item(items[i]));
+    if (items.size() > kMaxExplained) {
+      add(fmt::format("... and {} more", items.size() - kMaxExplained));
+    }
+  };
+  add_some(bad->stuck, [](const StuckLane& lane) {
+    return fmt::format("{} waits for {} >= {}, which stands at {}", lane.lane, lane.signal,
+                       lane.expected, lane.seen);
+  });
+  add_some(bad->faults, [](const std::string& fault) { return fault; });
+  if (bad->wrong_elements > 0) {
+    add(fmt::format("{} wrong elements; the first: {}", bad->wrong_elements, bad->first_wrong));
+  }
+  return out;
+}
+
+}  // namespace stretto::cli

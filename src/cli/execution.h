@@ -1,0 +1,36 @@
+// Executing one plan under several seeds, and what came of it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/options.h"
+#include "stretto/emulate.h"
+#include "stretto/plan.h"
+
+namespace stretto::cli {
+
+struct ExecutionOptions {
+  EmulateOptions emulate;  // its seed is the first one
+  int64_t num_seeds = 1;
+};
+ExecutionOptions resolve_execution(const Options& options);  // throws UsageError
+
+struct Execution {
+  std::vector<EmulateResult> by_seed;
+  bool verified = true;      // every seed finished, without faults, with right results
+  bool reproducible = true;  // every seed gave the same bits
+  double seconds = 0;        // of one seed, on average
+
+  bool good(bool must_reproduce) const { return verified && (reproducible || !must_reproduce); }
+};
+Execution execute(const Plan& plan, const ExecutionOptions& options,
+                  const std::function<void(double)>& progress);
+
+// What went wrong under the first seed that failed, a few lines; empty when all is well.
+std::string explain(const Execution& execution, const ExecutionOptions& options,
+                    bool must_reproduce);
+
+}  // namespace stretto::cli

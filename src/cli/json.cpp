@@ -1,0 +1,94 @@
+#include "cli/json.h"
+
+#include <fmt/format.h>
+
+namespace stretto::cli {
+namespace {
+
+Json where(const Plan& plan, const InstrRef& ref) {
+  return {{"lane", describe(plan.lanes[ref.lane])}, {"position", ref.pos}};
+}
+
+}  // namespace
+
+Json json_header(std::string_view verb) {
+  return {{"stretto", STRETTO_VERSION}, {"schema", kJsonSchema}, {"verb", verb}};
+}
+
+Json to_json(const Operator& op) {
+  return {{"kind", to_string(op.kind)},  {"m", op.m}, {"n", op.n}, {"k", op.k}, {"ranks", op.ranks},
+          {"dtype", to_string(op.dtype)}};
+}
+
+Json to_json(const CheckReport& report, const Plan& plan) {
+  Json diagnostics = Json::array();
+  for (const Diagnostic& found : report.diagnostics) {
+    Json entry = {{"kind", to_string(found.kind)}, {"where", where(plan, found.where)}};
+    if (found.other) entry["other"] = where(plan, *found.other);
+    if (found.tile >= 0) entry["tile"] = found.tile;
+    if (!found.signal.empty()) entry["signal"] = found.signal;
+    entry["message"] = found.message;
+    entry["hint"] = found.hint;
+    diagnostics.push_back(std::move(entry));
+  }
+  return {{"clean", report.clean()},     {"truncated", report.truncated},
+          {"tasks", report.tasks},       {"waits", report.waits},
+          {"notifies", report.notifies}, {"pairs_proved", report.pairs_proved},
+          {"epochs", report.epochs},     {"diagnostics", std::move(diagnostics)}};
+}
+
+Json to_json(const EmulateResult& result, uint64_t seed) {
+  Json stuck = Json::array();
+  for (const StuckLane& lane : result.stuck) {
+    stuck.push_back({{"lane", lane.lane},
+                     {"signal", lane.signal},
+                     {"expected", lane.expected},
+                     {"seen", lane.seen}});
+  }
+  return {{"seed", seed},
+          {"finished", result.finished},
+          {"verified", result.verified},
+          {"wrong_elements", result.wrong_elements},
+          {"worst_error", result.worst_error},
+          {"first_wrong", result.first_wrong},
+          {"stuck", std::move(stuck)},
+          {"faults", result.faults},
+          {"output_hash", fmt::format("{:016x}", result.output_hash)},
+          {"gemm_flops", result.gemm_flops},
+          {"seconds", result.seconds}};
+}
+
+Json to_json(const Simulation& simulation) {
+  return {{"total_us", simulation.total_us},
+          {"compute_us", simulation.compute_us},
+          {"communication_us", simulation.communication_us},
+          {"exposed_us", simulation.exposed_us},
+          {"floor_us", simulation.floor_us},
+          {"efficiency", simulation.efficiency},
+          {"compute_occupancy", simulation.compute_occupancy}};
+}
+
+Json plan_counts(const Plan& plan) {
+  size_t tasks = 0, waits = 0, notifies = 0;
+  for (const Lane& lane : plan.lanes) {
+    for (const Instr& instr : lane.instrs) {
+      tasks += instr.is_task();
+      waits += instr.op == Opcode::wait;
+      notifies += instr.op == Opcode::notify;
+    }
+  }
+  return {{"lanes", plan.lanes.size()},
+          {"instructions", plan.num_instrs()},
+          {"tasks", tasks},
+          {"waits", waits},
+          {"notifies", notifies},
+          {"buffers", plan.buffers.size()},
+          {"signals", plan.signals.size()}};
+}
+
+std::string dump(const Json& json) {
+  // File names and texts from outside may not be UTF-8; output stays valid JSON all the same.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace stretto::cli

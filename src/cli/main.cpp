@@ -1,0 +1,107 @@
+// The `stretto` command: parses the line, runs one verb, maps errors to exit codes.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <new>
+#include <string>
+
+#include "cli/verb.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "stretto/error.h"
+
+namespace stretto::cli {
+namespace {
+
+constexpr const char* kAbout =
+    "Stretto: distributed LLM operators with communication hidden behind computation.\n"
+    "Operator + schedule + machine make a plan; each verb looks at it from one side.";
+constexpr const char* kFooter =
+    "\nExit status: 0 good, 1 wrong result or diagnostics, 2 bad usage, 3 system fault.\n"
+    "Example: stretto run gemm-rs --m 2048 --n 1024 --k 4096 --ranks 8 --strategy all";
+
+void write_stdout(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    throw SystemError("cannot write to standard output");
+  }
+}
+
+// A result may have taken minutes: when its file cannot be written it goes to standard output.
+void deliver(const Outcome& outcome, const std::string& path) {
+  if (path.empty()) return write_stdout(outcome.text);
+  try {
+    write_file(path, outcome.text);
+  } catch (const SystemError& error) {
+    write_stdout(outcome.text);
+    throw SystemError(std::string(error.what()) + "; the result went to standard output");
+  }
+}
+
+// Messages are one line each, whatever they quote.
+int complain(const std::string& message, ExitCode code) {
+  std::string line = message;
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < ' ') c = ' ';
+  }
+  fmt::print(stderr, "stretto: {}\n", line);
+  return code;
+}
+
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
+  std::string verb;
+  for (const CLI::App* sub : app.get_subcommands()) verb = sub->get_name() + " ";
+  std::string what = error.what();
+  while (!what.empty() && (what.back() == '\n' || what.back() == '.')) what.pop_back();
+  return fmt::format("{}; see: stretto {}--help", what, verb);
+}
+
+int execute(int argc, char** argv) {
+  const Verb verbs[] = {run_verb(),        plan_verb(),     check_verb(), simulate_verb(),
+                        strategies_verb(), machines_verb(), env_verb()};
+  CLI::App app(kAbout, "stretto");
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "stretto " STRETTO_VERSION);
+  Options options;
+  const Verb* chosen = nullptr;
+  for (const Verb& verb : verbs) {
+    CLI::App* sub = app.add_subcommand(std::string(verb.name), std::string(verb.summary));
+    verb.add_options(*sub, options);
+    add_output(*sub, options);
+    sub->callback([&chosen, &verb] { chosen = &verb; });
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& wants_text) {  // --help, --version
+    return app.exit(wants_text);
+  } catch (const CLI::ParseError& error) {
+    return complain(usage_message(app, error), kBadUsage);
+  }
+  for (const std::string& path : {options.output, options.perfetto}) {
+    if (!path.empty()) check_writable(path);
+  }
+  const Outcome outcome = chosen->run(options);
+  deliver(outcome, options.output);
+  return outcome.code;
+}
+
+}  // namespace
+}  // namespace stretto::cli
+
+int main(int argc, char** argv) {
+  using namespace stretto;
+  using namespace stretto::cli;
+  try {
+    return execute(argc, argv);
+  } catch (const UsageError& error) {
+    return complain(error.what(), kBadUsage);
+  } catch (const std::bad_alloc&) {
+    return complain("out of memory; smaller sizes or fewer ranks need less", kSystemFault);
+  } catch (const SystemError& error) {
+    return complain(error.what(), kSystemFault);
+  } catch (const std::exception& error) {
+    return complain(fmt::format("{}; this is a bug of Stretto, please report it", error.what()),
+                    kSystemFault);
+  }
+}

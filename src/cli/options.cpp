@@ -1,0 +1,105 @@
+#include "cli/options.h"
+
+#include <fmt/format.h>
+
+#include "core/text.h"
+#include "stretto/error.h"
+#include "stretto/operator.h"
+
+namespace stretto::cli {
+namespace {
+
+std::string operator_words() {
+  std::string words;
+#define STRETTO_WORD(name, text, description) \
+  words += std::string(words.empty() ? "" : ", ") + text;
+  STRETTO_OPERATORS(STRETTO_WORD)
+#undef STRETTO_WORD
+  return words;
+}
+
+}  // namespace
+
+void add_subject(CLI::App& app, Options& options) {
+  app.add_option("subject", options.subject, "Operator (" + operator_words() + ") or a plan file")
+      ->type_name("OP|FILE")
+      ->required();
+  const char* sizes = "Operator (sizes are global)";
+  app.add_option("--m", options.m, "Rows of A and of the result")->type_name("M")->group(sizes);
+  app.add_option("--n", options.n, "Columns of the result")->type_name("N")->group(sizes);
+  app.add_option("--k", options.k, "Length of the sums")->type_name("K")->group(sizes);
+  app.add_option("--ranks", options.ranks, "Number of GPUs [8]")->type_name("R")->group(sizes);
+  app.add_option("--dtype", options.dtype, "bf16, fp16 or fp32 [bf16]")
+      ->type_name("TYPE")
+      ->group(sizes);
+  const char* schedule = "Schedule";
+  app.add_option("--strategy", options.strategy,
+                 "A preset, several (comma separated), or all; see: stretto strategies")
+      ->type_name("NAME|all")
+      ->group(schedule);
+  app.add_option("--schedule", options.schedule,
+                 "Coordinates, or a preset and changes: tiles,tile=64x128,comm-sms=4")
+      ->type_name("TEXT")
+      ->group(schedule);
+  app.add_option("--machine", options.machine,
+                 "Name or file [h200x8, with as many nodes as the ranks need]")
+      ->type_name("NAME")
+      ->group(schedule);
+}
+
+void add_execution(CLI::App& app, Options& options) {
+  const char* group = "Execution";
+  app.add_option("--target", options.target, "What executes the plan: emu [emu]")
+      ->type_name("TARGET")
+      ->group(group);
+  app.add_option("--seed", options.seed, "First seed of the interleavings [1]")
+      ->type_name("S")
+      ->group(group);
+  app.add_option("--seeds", options.seeds, "Number of seeds, each an execution [1]")
+      ->type_name("COUNT")
+      ->group(group);
+  app.add_option("--data-seed", options.data_seed, "Seed of the input values [1]")
+      ->type_name("S")
+      ->group(group);
+  app.add_option("--fill", options.fill, "Input values: random or integers [random]")
+      ->type_name("FILL")
+      ->group(group);
+  app.add_option("--runs", options.runs, "Consecutive runs of the plan in an execution [2]")
+      ->type_name("COUNT")
+      ->group(group);
+}
+
+void add_timeline(CLI::App& app, Options& options) {
+  const char* group = "Timeline";
+  app.add_option("--width", options.width, "Columns of the chart [100]")
+      ->type_name("COLUMNS")
+      ->group(group);
+  app.add_option("--show-ranks", options.show_ranks, "Ranks that the chart shows [2]")
+      ->type_name("COUNT")
+      ->group(group);
+  app.add_flag("--critical-path", options.critical_path, "List the critical path")->group(group);
+  app.add_option("--perfetto", options.perfetto, "Write the timeline for ui.perfetto.dev")
+      ->type_name("FILE")
+      ->group(group);
+}
+
+void add_output(CLI::App& app, Options& options) {
+  app.add_flag("--json", options.json, "One JSON object, documented in docs/cli.md")
+      ->group("Output");
+  app.add_option("-o,--output", options.output, "Write the output to FILE")
+      ->type_name("FILE")
+      ->group("Output");
+}
+
+int64_t whole_number(std::string_view option, std::string_view text, int64_t absent, int64_t least,
+                     int64_t most) {
+  if (text.empty()) return absent;
+  const auto value = int_from(text);
+  if (!value || *value < least || *value > most) {
+    throw UsageError(
+        fmt::format("{} {} is not a whole number from {} to {}", option, quote(text), least, most));
+  }
+  return *value;
+}
+
+}  // namespace stretto::cli

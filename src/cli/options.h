@@ -1,0 +1,33 @@
+// What the user typed, as text; request.h turns it into operators, schedules and numbers.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace stretto::cli {
+
+struct Options {
+  std::string subject;  // OP or FILE
+  std::string m, n, k, ranks, dtype;
+  std::string strategy, schedule, machine;
+  std::string target, fill, seed, seeds, data_seed, runs;
+  std::string dump_after, perfetto, width, show_ranks;
+  bool critical_path = false;
+  std::string output;
+  bool json = false;
+};
+
+// Groups of options; each verb takes those that mean something to it.
+void add_subject(CLI::App& app, Options& options);    // OP|FILE, sizes, strategy, machine
+void add_execution(CLI::App& app, Options& options);  // target, seeds, fill, runs
+void add_timeline(CLI::App& app, Options& options);   // width, ranks shown, Perfetto
+void add_output(CLI::App& app, Options& options);     // --json, -o
+
+// The text as a whole number within bounds, `absent` when empty. Throws UsageError naming the
+// option, what was given and what would be right.
+int64_t whole_number(std::string_view option, std::string_view text, int64_t absent, int64_t least,
+                     int64_t most);
+
+}  // namespace stretto::cli

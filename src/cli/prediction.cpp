@@ -1,0 +1,64 @@
+#include "cli/prediction.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/table.h"
+#include "stretto/lower.h"
+
+namespace stretto::cli {
+
+std::optional<double> hidden_share(const Simulation& simulation) {
+  if (simulation.communication_us <= 0) return std::nullopt;
+  return std::clamp(1 - simulation.exposed_us / simulation.communication_us, 0.0, 1.0);
+}
+
+std::optional<double> sequential_us(const Request& request) {
+  const Schedule schedule = find_preset("sequential").make(request.op, request.machine);
+  if (!legal(request.op, schedule, request.machine).empty()) return std::nullopt;
+  return simulate(lower(request.op, schedule, request.machine), request.machine).total_us;
+}
+
+std::vector<std::string> prediction_header() {
+  return {"predicted", "GEMM", "exposed", "hidden", "speed-up", "efficiency"};
+}
+
+std::vector<std::string> prediction_units() { return {"us", "us", "us", "%", "x", "%"}; }
+
+std::vector<std::string> prediction_cells(const Simulation& simulation,
+                                          std::optional<double> sequential_us) {
+  const auto hidden = hidden_share(simulation);
+  return {fmt::format("{:.1f}", simulation.total_us),
+          fmt::format("{:.1f}", simulation.compute_us),
+          fmt::format("{:.1f}", simulation.exposed_us),
+          hidden ? fmt::format("{:.0f}", 100 * *hidden) : "-",
+          sequential_us ? fmt::format("{:.2f}", *sequential_us / simulation.total_us) : "-",
+          fmt::format("{:.0f}", 100 * simulation.efficiency)};
+}
+
+std::string prediction_legend(const Machine& machine, size_t label_width) {
+  return labelled("predicted",
+                  fmt::format("simulated on {} until the last rank is done, not measured "
+                              "(docs/simulation.md)",
+                              machine.name),
+                  label_width) +
+         labelled("GEMM", "the GEMM of the slowest rank alone, on all SMs", label_width) +
+         labelled("exposed", "predicted - GEMM: communication that nothing hides", label_width) +
+         labelled("hidden", "share of the communication that runs behind the GEMM", label_width) +
+         labelled("speed-up", "over `sequential`: the whole GEMM, then one NCCL collective",
+                  label_width) +
+         labelled("efficiency", "floor / predicted; floor = max(GEMM, least bytes / link rate)",
+                  label_width);
+}
+
+Json prediction_json(const Simulation& simulation, std::optional<double> sequential_us) {
+  Json json = to_json(simulation);
+  const auto hidden = hidden_share(simulation);
+  json["hidden_share"] = hidden ? Json(*hidden) : Json();
+  json["speedup_over_sequential"] =
+      sequential_us ? Json(*sequential_us / simulation.total_us) : Json();
+  return json;
+}
+
+}  // namespace stretto::cli

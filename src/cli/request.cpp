@@ -1,0 +1,155 @@
+#include "cli/request.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <limits>
+
+#include "core/file.h"
+#include "core/text.h"
+#include "stretto/error.h"
+#include "stretto/lower.h"
+
+namespace stretto::cli {
+namespace {
+
+constexpr size_t kMaxPlanBytes = size_t{1} << 30;
+
+constexpr std::string_view kOperatorNames[] = {
+#define STRETTO_NAME(name, text, description) text,
+    STRETTO_OPERATORS(STRETTO_NAME)
+#undef STRETTO_NAME
+};
+constexpr std::string_view kDTypeNames[] = {
+#define STRETTO_NAME(name, text, bytes, bits) text,
+    STRETTO_DTYPES(STRETTO_NAME)
+#undef STRETTO_NAME
+};
+
+int64_t size_option(std::string_view option, std::string_view text) {
+  return whole_number(option, text, 0, 1, kMaxDim);
+}
+
+Operator resolve_operator(OpKind kind, const Options& options) {
+  if (options.m.empty() || options.n.empty() || options.k.empty()) {
+    throw UsageError(fmt::format(
+        "{0} needs its sizes; for example: stretto run {0} --m 2048 --n 1024 --k 4096 --ranks 8",
+        to_string(kind)));
+  }
+  Operator op;
+  op.kind = kind;
+  op.m = size_option("--m", options.m);
+  op.n = size_option("--n", options.n);
+  op.k = size_option("--k", options.k);
+  op.ranks = static_cast<int>(whole_number("--ranks", options.ranks, 8, 1, kMaxRanks));
+  const std::string_view dtype = options.dtype.empty() ? "bf16" : std::string_view(options.dtype);
+  const auto known = dtype_from(dtype);
+  if (!known) throw UsageError(unknown_word("dtype", dtype, kDTypeNames));
+  op.dtype = *known;
+  validate(op);
+  return op;
+}
+
+Machine resolve_machine(const Options& options, int ranks) {
+  return options.machine.empty() ? default_machine(ranks) : load_machine(options.machine);
+}
+
+Choice choose(std::string name, const Schedule& schedule, const Request& request) {
+  return {std::move(name), schedule, legal(request.op, schedule, request.machine)};
+}
+
+std::vector<Choice> resolve_choices(const Options& options, const Request& request) {
+  if (!options.strategy.empty() && !options.schedule.empty()) {
+    throw UsageError(
+        "--strategy and --schedule exclude each other; to change a preset: --schedule "
+        "tiles,tile=64x128");
+  }
+  std::vector<Choice> choices;
+  if (!options.schedule.empty()) {
+    const Schedule schedule = parse_schedule(options.schedule, request.op, request.machine);
+    choices.push_back(choose("schedule", schedule, request));
+  } else if (options.strategy == "all") {
+    for (const Preset& preset : presets()) {
+      choices.push_back(
+          choose(std::string(preset.name), preset.make(request.op, request.machine), request));
+    }
+  } else {
+    const std::string names = options.strategy.empty() ? "tiles" : options.strategy;
+    for (std::string_view name : split(names, ',')) {
+      const Preset& preset = find_preset(name);
+      choices.push_back(
+          choose(std::string(preset.name), preset.make(request.op, request.machine), request));
+    }
+  }
+
+  // Named ones must serve; of `all`, one must.
+  std::vector<std::string> refusals;
+  for (const Choice& choice : choices) {
+    if (choice.refused.empty()) continue;
+    refusals.push_back(
+        fmt::format("{} cannot serve this: {}", choice.name, join(choice.refused, "; ")));
+  }
+  const bool need_all = options.strategy != "all";
+  if (refusals.size() == choices.size() || (need_all && !refusals.empty())) {
+    throw UsageError(join(refusals, "; "));
+  }
+  return choices;
+}
+
+// A plan file says its own operator and schedule, so options that would be ignored are refused.
+void refuse_operator_options(const Options& options) {
+  const std::pair<std::string_view, const std::string*> given[] = {
+      {"--m", &options.m},
+      {"--n", &options.n},
+      {"--k", &options.k},
+      {"--ranks", &options.ranks},
+      {"--dtype", &options.dtype},
+      {"--strategy", &options.strategy},
+      {"--schedule", &options.schedule}};
+  for (const auto& [option, text] : given) {
+    if (text->empty()) continue;
+    throw UsageError(fmt::format("{} does not go with a plan file: {} says its own; leave it out",
+                                 option, quote(options.subject)));
+  }
+}
+
+}  // namespace
+
+Request resolve(const Options& options) {
+  Request request;
+  if (const auto kind = op_kind_from(options.subject)) {
+    request.op = resolve_operator(*kind, options);
+    request.machine = resolve_machine(options, request.op.ranks);
+    request.choices = resolve_choices(options, request);
+    return request;
+  }
+  std::error_code ignored;
+  if (!std::filesystem::exists(options.subject, ignored)) {
+    throw UsageError(unknown_word("operator", options.subject, kOperatorNames) +
+                     " (nor is there a plan file of that name)");
+  }
+  refuse_operator_options(options);
+  request.file_name = options.subject;
+  request.file_plan = parse_plan(read_file(options.subject, kMaxPlanBytes), options.subject);
+  request.op = request.file_plan->op;
+  request.machine = resolve_machine(options, request.op.ranks);
+  return request;
+}
+
+void for_each_plan(const Request& request, const std::function<void(const NamedPlan&)>& visit) {
+  if (request.file_plan) {
+    visit({std::filesystem::path(request.file_name).filename().string(), nullptr,
+           &*request.file_plan});
+    return;
+  }
+  for (const Choice& choice : request.choices) {
+    if (!choice.refused.empty()) {
+      visit({choice.name, &choice, nullptr});
+      continue;
+    }
+    const Plan plan = lower(request.op, choice.schedule, request.machine);
+    visit({choice.name, &choice, &plan});
+  }
+}
+
+}  // namespace stretto::cli

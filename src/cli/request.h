@@ -1,0 +1,46 @@
+// From typed options to what the stages take: an operator with schedules, or a plan from a file.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/options.h"
+#include "stretto/machine.h"
+#include "stretto/operator.h"
+#include "stretto/plan.h"
+#include "stretto/schedule.h"
+
+namespace stretto::cli {
+
+// One schedule to look at, under the name that tables show.
+struct Choice {
+  std::string name;
+  Schedule schedule;
+  std::vector<std::string> refused;  // why it cannot serve; empty when it can
+};
+
+struct Request {
+  Operator op;
+  Machine machine;
+  std::vector<Choice> choices;    // of an operator
+  std::optional<Plan> file_plan;  // of a file, then `choices` is empty
+  std::string file_name;
+};
+
+// Reads and checks everything; throws UsageError or SystemError. When schedules are named and all
+// of them are refused the reasons are thrown; `--strategy all` keeps refused ones as choices.
+Request resolve(const Options& options);
+
+// The names and plans of a request, one after the other: a plan may be large, so only one lives at
+// a time. `refused` choices are passed with an empty plan.
+struct NamedPlan {
+  std::string name;
+  const Choice* choice = nullptr;  // null: the plan is from a file
+  const Plan* plan = nullptr;      // null: the choice is refused
+};
+void for_each_plan(const Request& request, const std::function<void(const NamedPlan&)>& visit);
+
+}  // namespace stretto::cli

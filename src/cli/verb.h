@@ -1,0 +1,35 @@
+// A verb of the command: a lens on one stage. Each lives in a file of its own, verb_NAME.cpp.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
+
+#include "cli/options.h"
+
+namespace stretto::cli {
+
+enum ExitCode : int { kGood = 0, kWrong = 1, kBadUsage = 2, kSystemFault = 3 };
+
+// What a verb has to say. It is written in one piece when the verb is done.
+struct Outcome {
+  std::string text;
+  ExitCode code = kGood;
+};
+
+struct Verb {
+  std::string_view name;
+  std::string_view summary;
+  void (*add_options)(CLI::App& app, Options& options);
+  Outcome (*run)(const Options& options);
+};
+
+Verb run_verb();
+Verb plan_verb();
+Verb check_verb();
+Verb simulate_verb();
+Verb strategies_verb();
+Verb machines_verb();
+Verb env_verb();
+
+}  // namespace stretto::cli

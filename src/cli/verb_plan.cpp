@@ -1,0 +1,66 @@
+// stretto plan: prints the program of every rank; of a file, what was read from it.
+#include <fmt/format.h>
+
+#include "cli/json.h"
+#include "cli/request.h"
+#include "cli/verb.h"
+#include "core/text.h"
+#include "stretto/error.h"
+#include "stretto/lower.h"
+
+namespace stretto::cli {
+namespace {
+
+std::string plan_after(const Request& request, const std::string& step) {
+  std::vector<std::string_view> known;
+  for (const LowerStep& row : lower_steps()) known.push_back(row.name);
+  if (std::find(known.begin(), known.end(), step) == known.end()) {
+    throw UsageError(unknown_word("step", step, known));
+  }
+  if (request.file_plan) {
+    throw UsageError("--dump-after needs an operator to lower; a plan file is lowered already");
+  }
+  std::string text;
+  lower(request.op, request.choices.front().schedule, request.machine,
+        [&](const LowerStep& row, const Draft& draft) {
+          if (row.name == step) text = print(draft.plan);
+        });
+  return text;
+}
+
+Outcome run(const Options& options) {
+  const Request request = resolve(options);
+  if (request.choices.size() > 1) {
+    throw UsageError(
+        "stretto plan prints one plan; name one strategy, for example --strategy tiles");
+  }
+  Json json = json_header("plan");
+  std::string text;
+  for_each_plan(request, [&](const NamedPlan& named) {
+    text =
+        options.dump_after.empty() ? print(*named.plan) : plan_after(request, options.dump_after);
+    json["operator"] = to_json(request.op);
+    json["machine"] = request.machine.name;
+    json["strategy"] = named.name;
+    json["schedule"] = named.plan->schedule;
+    json["plan"] = plan_counts(*named.plan);
+  });
+  if (!options.json) return {text, kGood};
+  json["text"] = text;
+  return {dump(json), kGood};
+}
+
+}  // namespace
+
+Verb plan_verb() {
+  return {"plan", "Print a plan: buffers, signals, and the lanes of every rank",
+          [](CLI::App& app, Options& options) {
+            add_subject(app, options);
+            app.add_option("--dump-after", options.dump_after,
+                           "The plan as this step of lowering leaves it; a wrong name lists all")
+                ->type_name("STEP");
+          },
+          run};
+}
+
+}  // namespace stretto::cli

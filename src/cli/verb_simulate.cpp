@@ -1,0 +1,146 @@
+// stretto simulate: predicts when every instruction runs on a machine.
+#include <fmt/format.h>
+
+#include "cli/json.h"
+#include "cli/prediction.h"
+#include "cli/request.h"
+#include "cli/table.h"
+#include "cli/verb.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "stretto/error.h"
+#include "stretto/simulate.h"
+
+namespace stretto::cli {
+namespace {
+
+constexpr size_t kLabelWidth = 12;
+constexpr size_t kCriticalStepsShown = 40;
+
+struct Row {
+  std::string name;
+  std::string schedule;
+  std::vector<std::string> refused;
+  Simulation simulation;
+  std::string timeline, critical_path;
+  Json json;
+};
+
+std::string where(const Plan& plan, const InstrRef& ref) {
+  const Lane& lane = plan.lanes[ref.lane];
+  const Instr& instr = lane.instrs[ref.pos];
+  std::string what = fmt::format("{} {}", describe(lane), to_string(instr.op));
+  if (instr.tile >= 0) what += fmt::format(" tile {}", instr.tile);
+  return what;
+}
+
+std::string print_critical_path(const Plan& plan, const Simulation& simulation) {
+  Table table({"critical path, last first", "start", "took", "because of"});
+  size_t shown = 0;
+  for (const CriticalStep& step : simulation.critical_path) {
+    if (shown++ == kCriticalStepsShown) break;
+    table.add({where(plan, step.where), fmt::format("{:.1f} us", step.start_us),
+               fmt::format("{:.1f} us", step.end_us - step.start_us), step.why});
+  }
+  std::string out = table.print();
+  if (shown < simulation.critical_path.size()) {
+    out += fmt::format("... and {} earlier steps\n", simulation.critical_path.size() - shown);
+  }
+  return out;
+}
+
+Json details_json(const Plan& plan, const Simulation& simulation) {
+  Json lanes = Json::array(), path = Json::array();
+  for (const LaneUse& use : simulation.lanes) {
+    lanes.push_back({{"lane", describe(plan.lanes[use.lane])},
+                     {"busy_us", use.busy_us},
+                     {"waiting_us", use.waiting_us}});
+  }
+  for (const CriticalStep& step : simulation.critical_path) {
+    path.push_back({{"lane", describe(plan.lanes[step.where.lane])},
+                    {"position", step.where.pos},
+                    {"start_us", step.start_us},
+                    {"end_us", step.end_us},
+                    {"why", step.why}});
+  }
+  return {{"lanes", std::move(lanes)}, {"critical_path", std::move(path)}};
+}
+
+std::string print(const std::vector<Row>& rows, const Request& request,
+                  std::optional<double> sequential) {
+  std::string out = fmt::format("{}\nmachine {}: {}\n\n", to_string(request.op),
+                                request.machine.name, request.machine.description);
+  Table table(joined({"strategy"}, prediction_header()));
+  table.add(joined({""}, prediction_units()));
+  std::string charts;
+  for (const Row& row : rows) {
+    if (!row.refused.empty()) {
+      table.add_remark(row.name, "cannot serve this: " + join(row.refused, "; "));
+      continue;
+    }
+    table.add(joined({row.name}, prediction_cells(row.simulation, sequential)));
+    if (!row.timeline.empty()) charts += '\n' + row.timeline;
+    if (!row.critical_path.empty()) charts += '\n' + row.critical_path;
+  }
+  return out + table.print() + charts + '\n' + prediction_legend(request.machine, kLabelWidth);
+}
+
+Outcome run(const Options& options) {
+  const int width = static_cast<int>(whole_number("--width", options.width, kColumns, 40, 1000));
+  const int show_ranks =
+      static_cast<int>(whole_number("--show-ranks", options.show_ranks, 2, 0, kMaxRanks));
+  const Request request = resolve(options);
+  const bool single = request.choices.size() <= 1;
+  if (!single && !options.perfetto.empty()) {
+    throw UsageError(
+        "--perfetto writes one timeline; name one strategy, for example --strategy tiles");
+  }
+  const std::optional<double> sequential = sequential_us(request);
+  std::vector<Row> rows;
+  for_each_plan(request, [&](const NamedPlan& named) {
+    Row row;
+    row.name = named.name;
+    if (named.plan == nullptr) {
+      row.refused = named.choice->refused;
+      row.json = {{"strategy", row.name}, {"refused", row.refused}};
+      rows.push_back(std::move(row));
+      return;
+    }
+    const Plan& plan = *named.plan;
+    row.simulation = simulate(plan, request.machine);
+    row.schedule = plan.schedule;
+    if (single && show_ranks > 0) {
+      row.timeline = draw_timeline(plan, row.simulation, width, show_ranks);
+    }
+    if (options.critical_path) row.critical_path = print_critical_path(plan, row.simulation);
+    row.json = {{"strategy", row.name},
+                {"schedule", row.schedule},
+                {"refused", Json::array()},
+                {"plan", plan_counts(plan)},
+                {"simulate", prediction_json(row.simulation, sequential)}};
+    row.json["simulate"].update(details_json(plan, row.simulation));
+    if (!options.perfetto.empty()) write_file(options.perfetto, to_perfetto(plan, row.simulation));
+    rows.push_back(std::move(row));
+  });
+  if (!options.json) return {print(rows, request, sequential), kGood};
+
+  Json json = json_header("simulate");
+  json["operator"] = to_json(request.op);
+  json["machine"] = request.machine.name;
+  json["results"] = Json::array();
+  for (Row& row : rows) json["results"].push_back(std::move(row.json));
+  return {dump(json), kGood};
+}
+
+}  // namespace
+
+Verb simulate_verb() {
+  return {"simulate", "Predict the timeline on a machine, and draw it",
+          [](CLI::App& app, Options& options) {
+            add_subject(app, options);
+            add_timeline(app, options);
+          },
+          run};
+}
+
+}  // namespace stretto::cli
