@@ -52,14 +52,15 @@ Cublas::Cublas(const cuda::Stream& stream)
 
 Cublas::~Cublas() { api_->destroy(handle_); }
 
-void Cublas::multiply(const cuda::Matrix& a, const cuda::Matrix& b, const cuda::Matrix& c) const {
+void Cublas::multiply(const cuda::Matrix& a, const cuda::Matrix& b, const cuda::Matrix& c,
+                      bool accumulate) const {
   // cuBLAS counts columns first, so it computes the transpose: C^T = B * A^T.
-  const float one = 1, zero = 0;
+  const float one = 1, keep = accumulate ? 1.0f : 0.0f;
   check(api_->gemm(handle_, kTranspose, kPlain, static_cast<int>(b.rows), static_cast<int>(a.rows),
                    static_cast<int>(a.columns), &one, reinterpret_cast<const void*>(b.address),
                    type_of(b.dtype), static_cast<int>(b.stride),
                    reinterpret_cast<const void*>(a.address), type_of(a.dtype),
-                   static_cast<int>(a.stride), &zero, reinterpret_cast<void*>(c.address),
+                   static_cast<int>(a.stride), &keep, reinterpret_cast<void*>(c.address),
                    type_of(c.dtype), static_cast<int>(c.stride), kCompute32F, kDefaultAlgorithm),
         "gemm");
 }

@@ -16,8 +16,9 @@ class Cublas {
   Cublas(const Cublas&) = delete;
   Cublas& operator=(const Cublas&) = delete;
 
-  // C = A * B^T with fp32 accumulation, as PyTorch calls it.
-  void multiply(const cuda::Matrix& a, const cuda::Matrix& b, const cuda::Matrix& c) const;
+  // C = A * B^T with fp32 accumulation, as PyTorch calls it; or C += A * B^T.
+  void multiply(const cuda::Matrix& a, const cuda::Matrix& b, const cuda::Matrix& c,
+                bool accumulate = false) const;
 
  private:
   struct Api;

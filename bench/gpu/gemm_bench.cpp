@@ -122,7 +122,6 @@ class Bench {
       double time_us, error;
     };
     std::vector<Timed> timed;
-    nlohmann::json tried = nlohmann::json::array();
     for (const Candidate& candidate : candidates(quick_)) {
       const Run run(*this, a, b, c, candidate);
       cuda::check(cuda::driver().fill_bytes(c.address, 0xff, static_cast<size_t>(m * n * 2),
@@ -134,10 +133,6 @@ class Bench {
       std::vector<double> times;
       for (int i = 0; i < 3; ++i) times.push_back(time_us([&] { run.graph.launch(stream_); }));
       timed.push_back({candidate, median(times), error});
-      tried.push_back({{"config", cuda::describe(candidate.config)},
-                       {"band", candidate.band},
-                       {"time_us", median(times)},
-                       {"error", error}});
     }
     const auto faster = [](const Timed& x, const Timed& y) { return x.time_us < y.time_us; };
     std::sort(timed.begin(), timed.end(), faster);
@@ -194,8 +189,7 @@ class Bench {
             {"high_us", *high},
             {"cublas_us", baseline_us},
             {"ratio", baseline_us / our_us},
-            {"worst_error", worst_error},
-            {"tried", tried}};
+            {"worst_error", worst_error}};
   }
 
  private:

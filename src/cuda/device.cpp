@@ -70,6 +70,10 @@ void Stream::synchronize() const {
   check(driver().stream_synchronize(handle_), "wait for a GPU's stream");
 }
 
+void Stream::wait(const Event& event) const {
+  check(driver().stream_wait_event(handle_, event.handle(), 0), "order two streams");
+}
+
 Event::Event() { check(driver().event_create(&handle_, 0), "make an event"); }
 Event::~Event() { driver().event_destroy(handle_); }
 void Event::record(const Stream& stream) {

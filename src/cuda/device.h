@@ -74,6 +74,8 @@ DeviceMemory upload(const std::vector<T>& values) {
   return memory;
 }
 
+class Event;
+
 class Stream {
  public:
   Stream();
@@ -82,6 +84,8 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
   StreamHandle handle() const { return handle_; }
   void synchronize() const;
+  // What is enqueued from now on starts after the event.
+  void wait(const Event& event) const;
 
  private:
   StreamHandle handle_ = nullptr;
@@ -96,6 +100,7 @@ class Event {
   void record(const Stream& stream);
   // Both must have been reached.
   double elapsed_us_since(const Event& start) const;
+  EventHandle handle() const { return handle_; }
 
  private:
   EventHandle handle_ = nullptr;

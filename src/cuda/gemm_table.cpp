@@ -31,8 +31,8 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
              tasks_.as<GemmTask>(),               waits_.as<device::WaitEntry>(),
              notifies_.as<device::NotifyEntry>(), destinations_.as<device::GemmDestination>(),
              signals,
-             static_cast<uint32_t>(table.maps.size()),
-             0};
+             static_cast<uint32_t>(table.maps.size()) / table.map_sets,
+             table.map_sets};
 }
 
 GemmTable dense_table(const Matrix& a, const Matrix& b, const Matrix& c, const GemmConfig& config,

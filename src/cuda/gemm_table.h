@@ -10,7 +10,8 @@
 namespace stretto::cuda {
 
 struct GemmTable {
-  std::vector<device::TensorMap> maps;
+  std::vector<device::TensorMap> maps;   // map_sets times the same list, for runs in turn
+  uint32_t map_sets = 1;
   std::vector<std::vector<device::GemmTask>> blocks;  // tasks of each block, in order
   std::vector<device::WaitEntry> waits;
   std::vector<device::NotifyEntry> notifies;

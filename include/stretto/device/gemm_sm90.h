@@ -82,6 +82,7 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
   constexpr GemmLayout kLayout = layout_of(kConfig);
   const uint32 rank = kLayout.cluster == 1 ? 0 : cluster_rank();
   const uint64 epoch = params.signals.control == nullptr ? 0 : params.signals.control->epoch;
+  const TensorMap* maps = params.maps + epoch % params.map_sets * params.num_maps;
   RingPosition ring{0, 1};
   GemmTask next = first;
   for (uint32 i = begin; i < end; ++i) {
@@ -94,8 +95,8 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
       }
       fence_proxy_async();
     }
-    const TensorMap* a_map = params.maps + task.a_map;
-    const TensorMap* b_map = params.maps + task.b_map;
+    const TensorMap* a_map = maps + task.a_map;
+    const TensorMap* b_map = maps + task.b_map;
     int32 k = task.first_k * kTileK;
     for (uint32 left = task.num_k; left != 0; --left, k += kTileK) {
       const uint32 full = shared.full + ring.slot * 8;
@@ -120,6 +121,7 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
   constexpr int32 kChunksAcross = kConfig.tile_n / kLayout.chunk_columns;
   constexpr int32 kConsumerRows = kConfig.tile_m / kConfig.consumers;
   const uint64 epoch = params.signals.control == nullptr ? 0 : params.signals.control->epoch;
+  const TensorMap* maps = params.maps + epoch % params.map_sets * params.num_maps;
   RingPosition ring;
   for (uint32 i = begin; i < end; ++i) {
     const GemmTask task = params.tasks[i];
@@ -131,7 +133,7 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
         barrier_wait(shared.chunk_full + shared.chunk_index(consumer, ring.slot) * 8, ring.parity);
         for (uint32 d = 0; d < task.num_destinations; ++d) {
           const GemmDestination to = params.destinations[task.first_destination + d];
-          tma_store(params.maps + to.map, to.column + column,
+          tma_store(maps + to.map, to.column + column,
                     to.row + consumer * kConsumerRows + row, shared.chunk(consumer, ring.slot));
         }
       }

@@ -78,14 +78,14 @@ struct GemmDestination {
 };
 
 struct GemmParams {
-  const TensorMap* maps;
+  const TensorMap* maps;      // run e works with set e % map_sets of num_maps each
   const uint32* first_task;   // by block, and one past the last block
   const GemmTask* tasks;
   const WaitEntry* waits;
   const NotifyEntry* notifies;
   const GemmDestination* destinations;
   SignalSpace signals;
-  uint32 num_maps, reserved;
+  uint32 num_maps, map_sets;
 };
 static_assert(sizeof(GemmParams) == 96);
 

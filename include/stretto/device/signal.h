@@ -17,6 +17,9 @@ namespace stretto::device {
 
 inline constexpr uint32 kSignalStride = 16;
 
+// Set in WaitError::lane when the waiter was a communication lane, not a compute lane.
+inline constexpr uint32 kMoverLane = 1u << 31;
+
 // What the host reads after a run whose `abort` is set; filled by the first waiter that expired.
 struct WaitError {
   uint32 lane, tile, signal, reserved;
@@ -112,6 +115,9 @@ STRETTO_DEVICE void notify_signal(const SignalSpace& space, uint64 epoch,
   add_release_sys(space.counters[entry.rank] + static_cast<uint64>(signal) * kSignalStride,
                   entry.amount);
 }
+
+// Ends a run: its epoch is over on this rank. One thread, after all lanes of the run.
+STRETTO_DEVICE void advance_epoch(RunControl* control) { ++control->epoch; }
 
 #endif  // STRETTO_DEVICE
 
