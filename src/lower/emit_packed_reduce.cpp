@@ -1,5 +1,5 @@
-// Waves with a reduction: NCCL reduces each group of packed tiles, then the tiles are restored to
-// their places in the output.
+// Waves with a reduction: NCCL reduces each group of packed tiles; when compute lanes have no more
+// tiles, they restore the sums to their places in the output.
 #include "lower/emit_patterns.h"
 
 namespace stretto {
@@ -14,21 +14,16 @@ class PackedReduce {
         done_(groups_done(
             state, [&](int32_t tile) { return packing_.group_of[static_cast<size_t>(tile)]; },
             packing_.groups.size())),
-        restorers_(state.op.ranks,
-                   state.finishes_on_comm() ? state.lanes.comm : state.lanes.compute,
-                   state.finishes_on_comm() ? 0 : first_free_lane(state)) {}
+        restorers_(state.op.ranks, state.lanes.compute, state.grid.count() % state.lanes.compute) {}
 
   void emit() {
     size_t next = 0;
     emit_gemm(
         state_, emit_, [&](int rank, int32_t tile) { tile_operands(rank, tile); },
         [&](int32_t wave) {
-          for (; next < done_.size() && done_[next] <= wave; ++next) {
-            reduce(next);
-            if (state_.finishes_on_comm()) restore(next);
-          }
+          for (; next < done_.size() && done_[next] <= wave; ++next) reduce(next);
         });
-    for (next = 0; !state_.finishes_on_comm() && next < done_.size(); ++next) restore(next);
+    for (size_t group = 0; group < done_.size(); ++group) restore(group);
   }
 
  private:
@@ -81,10 +76,7 @@ class PackedReduce {
                            : region_of(packed(tile, row), state_.buffers.packed, rank));
         const auto begin = scatter ? static_cast<int32_t>(state_.shards.begin(rank)) : 0;
         emit_.write(region_of(state_.grid.rect(tile).moved(-begin), state_.buffers.out, rank));
-        const int i = restorers_.next(rank);
-        emit_.task(state_.finishes_on_comm() ? state_.lanes.comm_lane(rank, i)
-                                             : state_.lanes.compute_lane(rank, i),
-                   Opcode::copy, tile);
+        emit_.task(state_.lanes.compute_lane(rank, restorers_.next(rank)), Opcode::copy, tile);
       }
     }
   }
@@ -93,7 +85,7 @@ class PackedReduce {
   Emitter& emit_;
   const Packing& packing_;
   const std::vector<int32_t> done_;  // by group: the last wave
-  Dealer restorers_;
+  Dealer restorers_;                 // beginning with the first lane that has a tile less
 };
 
 }  // namespace

@@ -33,8 +33,4 @@ std::vector<int32_t> groups_done(const Lowering& state,
 // The copy-engine queue of `rank` that leads to `peer`.
 uint32_t copy_lane(const Lowering& state, int rank, int peer);
 
-// Compute lane on which work after the tiles begins: the first that has a tile less, or in a new
-// kernel the first.
-int first_free_lane(const Lowering& state);
-
 }  // namespace stretto

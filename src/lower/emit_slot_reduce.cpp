@@ -1,46 +1,12 @@
 // Reductions through slots: partial sums travel to who reduces them, by epilogue or mover; a
 // reduce adds one slot of every source in rank order.
+#include "lower/due_lists.h"
 #include "lower/emit_patterns.h"
+#include "lower/free_lanes.h"
 #include "lower/peer_order.h"
 
 namespace stretto {
 namespace {
-
-// A piece, and when its tiles are computed: wave, then position in the order of tiles.
-struct Due {
-  int64_t when = 0;
-  size_t piece = 0;
-
-  int32_t wave() const { return static_cast<int32_t>(when >> 32); }
-  bool operator<(const Due& other) const {
-    return when != other.when ? when < other.when : piece < other.piece;
-  }
-};
-
-// Work of every rank in the order in which it becomes possible.
-class DueLists {
- public:
-  explicit DueLists(int ranks)
-      : lists_(static_cast<size_t>(ranks)), next_(static_cast<size_t>(ranks), 0) {}
-
-  void add(int rank, const Due& due) { lists_[static_cast<size_t>(rank)].push_back(due); }
-  void sort() {
-    for (std::vector<Due>& list : lists_) std::sort(list.begin(), list.end());
-  }
-  size_t count(int rank) const { return lists_[static_cast<size_t>(rank)].size(); }
-
-  // Calls work(rank, piece) for what has become possible by the end of `wave`.
-  template <typename Work>
-  void take(int rank, int32_t wave, const Work& work) {
-    const std::vector<Due>& list = lists_[static_cast<size_t>(rank)];
-    size_t& next = next_[static_cast<size_t>(rank)];
-    for (; next < list.size() && list[next].wave() <= wave; ++next) work(rank, list[next].piece);
-  }
-
- private:
-  std::vector<std::vector<Due>> lists_;
-  std::vector<size_t> next_;
-};
 
 class SlotReduce {
  public:
@@ -50,14 +16,12 @@ class SlotReduce {
         ranks_(state.op.ranks),
         events_(state.schedule.sync == Sync::event),
         two_shot_(state.schedule.reduction == Reduction::two_shot),
+        pace_(state.op, state.schedule, state.machine),
         copies_(ranks_),
         reduces_(ranks_),
-        comm_(ranks_, std::max(1, state.lanes.comm)),
-        compute_(ranks_, state.lanes.compute, first_free_lane(state)),
+        of_rank_(static_cast<size_t>(ranks_)),
         owner_of_tile_(static_cast<size_t>(state.grid.count())) {
-    for (int rank = 0; rank < ranks_; ++rank) {
-      peers_.push_back(peer_order(state.schedule.order, false, rank, ranks_, state.machine));
-    }
+    for (int rank = 0; rank < ranks_; ++rank) set_up(rank);
     for (size_t p = 0; p < pieces().size(); ++p) {
       for (const int32_t tile : state.pieces.tiles_of(p)) {
         owner_of_tile_[static_cast<size_t>(tile)] = pieces()[p].owner;
@@ -67,28 +31,51 @@ class SlotReduce {
   }
 
   void emit() {
-    const bool on_comm = state_.finishes_on_comm();
     emit_gemm(
         state_, emit_, [&](int rank, int32_t tile) { tile_operands(rank, tile); },
         [&](int32_t wave) {
           for (int rank = 0; rank < ranks_; ++rank) {
-            copies_.take(rank, wave, [&](int r, size_t p) { copy_to_slots(r, p); });
+            copies_.take(rank, wave, [&](size_t p) { copy_to_slots(rank, p, wave); });
           }
-          for (int rank = 0; on_comm && rank < ranks_; ++rank) {
-            reduces_.take(rank, wave, [&](int r, size_t p) {
-              reduce(r, p);
-              if (copies_sums()) copy_sums(r, p);
-            });
+          for (int rank = 0; rank < ranks_; ++rank) {
+            reduces_.take(rank, wave, [&](size_t p) { reduce(rank, p, wave); });
           }
         });
-    if (!on_comm) reduce_after_tiles();
+    reduce_after_tiles();
     if (two_shot_) deliver();
   }
 
  private:
+  // A part of a reduce that compute lane `lane` does when its tiles are done.
+  struct LateReduce {
+    size_t piece;
+    Rect part;
+    int lane;
+  };
+  struct OfRank {
+    std::vector<int> peers;  // in the order in which they are sent to
+    FreeLanes comm, compute;
+    std::vector<LateReduce> late;
+    std::vector<size_t> late_sums;  // pieces whose sums are copied after them
+  };
+
+  OfRank& of(int rank) { return of_rank_[static_cast<size_t>(rank)]; }
   const std::vector<Piece>& pieces() const { return state_.pieces.all; }
   // Two-shot by copy engines: the reduce leaves its sum at home and copies take it to the peers.
   bool copies_sums() const { return two_shot_ && state_.schedule.mover == Mover::copy_engine; }
+
+  // Reduces go to communication blocks while compute lanes have tiles; those that become possible
+  // when tiles end, and what is then left over, to all lanes. With events compute lanes would
+  // reduce in a kernel of their own, which is only worth it when there are no such blocks.
+  void set_up(int rank) {
+    const LaneTable& lanes = state_.lanes;
+    of(rank).peers = peer_order(state_.schedule.order, false, rank, ranks_, state_.machine);
+    for (int i = 0; i < lanes.comm; ++i) of(rank).comm.add(i, 0);
+    for (int i = 0; i < lanes.compute && (!events_ || lanes.comm == 0); ++i) {
+      const int64_t tiles = (state_.grid.count() - i + lanes.compute - 1) / lanes.compute;
+      of(rank).compute.add(i, events_ ? 0 : tiles * pace_.tile_ns);
+    }
+  }
 
   void find_due() {
     std::vector<int64_t> ready(pieces().size(), 0);
@@ -98,7 +85,7 @@ class SlotReduce {
         int64_t when = 0;
         for (const int32_t tile : state_.pieces.tiles_of(p)) {
           const auto t = static_cast<size_t>(tile);
-          when = std::max(when, int64_t{order.done_wave[t]} << 32 | order.position[t]);
+          when = std::max(when, Due::at(order.done_wave[t], order.position[t]));
         }
         ready[p] = std::max(ready[p], when);
         if (state_.stages_partials() && pieces()[p].owner != rank) copies_.add(rank, {when, p});
@@ -128,10 +115,9 @@ class SlotReduce {
         emit_.write(slot(intersect(rect, {begin, end, rect.col0, rect.col1}), owner, rank));
       }
     } else {
-      write_to_slots(rect, owner_of_tile_[static_cast<size_t>(tile)], rank);
-      if (owner_of_tile_[static_cast<size_t>(tile)] == Piece::kEveryone) {
-        emit_.write(slot(rect, rank, rank));
-      }
+      const int owner = owner_of_tile_[static_cast<size_t>(tile)];
+      write_to_slots(rect, owner, rank);
+      if (owner == Piece::kEveryone) emit_.write(slot(rect, rank, rank));
     }
   }
 
@@ -146,9 +132,7 @@ class SlotReduce {
   // To the owner's slot, or to those of all peers.
   void write_to_slots(const Rect& rect, int owner, int source) {
     if (owner != Piece::kEveryone) return emit_.write(slot(rect, owner, source));
-    for (const int peer : peers_[static_cast<size_t>(source)]) {
-      emit_.write(slot(rect, peer, source));
-    }
+    for (const int peer : of(source).peers) emit_.write(slot(rect, peer, source));
   }
 
   // Parts about as large as a tile, at most as many as there are lanes to share them. Cut between
@@ -162,13 +146,19 @@ class SlotReduce {
     return split(rect, parts / across, across, tile_n);
   }
 
-  void copy_to_slots(int rank, size_t p) {
+  int32_t first_tile(size_t p) const { return state_.pieces.tiles_of(p)[0]; }
+  // When the tiles of `wave` are done.
+  int64_t end_of(int32_t wave) const { return (wave + 1) * pace_.tile_ns; }
+
+  void copy_to_slots(int rank, size_t p, int32_t wave) {
     const Piece& piece = pieces()[p];
     if (state_.schedule.mover == Mover::comm_blocks) {
       for (const Rect& part : parts_of(piece.rect, state_.lanes.comm)) {
+        const int64_t bytes = 2 * part.elements() * num_bytes(state_.schedule.partials);
+        const int lane = of(rank).comm.take(end_of(wave), pace_.move_ns(bytes));
         emit_.read(region_of(part, state_.buffers.part, rank));
         write_to_slots(part, piece.owner, rank);
-        emit_.task(state_.lanes.comm_lane(rank, comm_.next(rank)), Opcode::copy, first_tile(p));
+        emit_.task(state_.lanes.comm_lane(rank, lane), Opcode::copy, first_tile(p));
       }
       return;
     }
@@ -178,81 +168,94 @@ class SlotReduce {
       emit_.task(copy_lane(state_, rank, to), Opcode::copy, first_tile(p));
     };
     if (piece.owner != Piece::kEveryone) return copy(piece.owner);
-    for (const int peer : peers_[static_cast<size_t>(rank)]) copy(peer);
+    for (const int peer : of(rank).peers) copy(peer);
   }
 
-  int32_t first_tile(size_t p) const { return state_.pieces.tiles_of(p)[0]; }
-
-  void reduce(int rank, size_t p) {
-    const Piece& piece = pieces()[p];
-    const bool on_comm = state_.finishes_on_comm();
-    // Communication blocks share every piece, so that the last one ends soon; compute lanes have
-    // all pieces before them at once.
-    const int lanes = on_comm ? state_.lanes.comm
-                              : static_cast<int>((static_cast<size_t>(state_.lanes.compute) +
-                                                  reduces_.count(rank) - 1) /
-                                                 reduces_.count(rank));
-    for (const Rect& part : parts_of(piece.rect, lanes)) {
-      for (int source = 0; source < ranks_; ++source) {
-        const bool staged = state_.stages_partials() && source == rank;
-        emit_.read(staged ? region_of(part, state_.buffers.part, rank) : slot(part, rank, source));
+  void reduce(int rank, size_t p, int32_t wave) {
+    OfRank& own = of(rank);
+    const int lanes = state_.lanes.comm + (own.compute.empty() ? 0 : state_.lanes.compute);
+    const auto count = static_cast<int>(reduces_.count(rank));
+    bool late = false;
+    // Communication blocks share every piece, so that the last one ends soon.
+    for (const Rect& part :
+         parts_of(pieces()[p].rect, std::max(state_.lanes.comm, (lanes + count - 1) / count))) {
+      const int64_t bytes = part.elements() * (ranks_ * num_bytes(state_.schedule.partials) +
+                                               num_bytes(state_.op.dtype));
+      const int64_t ready = end_of(wave), duration = pace_.move_ns(bytes);
+      if (own.compute.empty() ||
+          (!own.comm.empty() && own.comm.start(ready) <= own.compute.start(ready))) {
+        emit_reduce(rank, p, part, state_.lanes.comm_lane(rank, own.comm.take(ready, duration)));
+      } else {
+        own.late.push_back({p, part, own.compute.take(ready, duration)});
+        late = true;
       }
-      const auto begin = static_cast<int32_t>(state_.shards.begin(rank));
-      const Rect out = state_.ranks_own_rows() ? part.moved(-begin) : part;
-      if (two_shot_ && !copies_sums()) {
-        for (const int peer : peers_[static_cast<size_t>(rank)]) {
-          emit_.write(region_of(out, state_.buffers.out, peer));
-        }
-      }
-      emit_.write(region_of(out, state_.buffers.out, rank));
-      emit_.task(on_comm ? state_.lanes.comm_lane(rank, comm_.next(rank))
-                         : state_.lanes.compute_lane(rank, compute_.next(rank)),
-                 Opcode::reduce, first_tile(p));
+    }
+    if (!copies_sums()) return;
+    if (late) {
+      own.late_sums.push_back(p);
+    } else {
+      copy_sums(rank, p);
     }
   }
 
+  void emit_reduce(int rank, size_t p, const Rect& part, uint32_t lane) {
+    for (int source = 0; source < ranks_; ++source) {
+      const bool staged = state_.stages_partials() && source == rank;
+      emit_.read(staged ? region_of(part, state_.buffers.part, rank) : slot(part, rank, source));
+    }
+    const auto begin = static_cast<int32_t>(state_.shards.begin(rank));
+    const Rect out = state_.ranks_own_rows() ? part.moved(-begin) : part;
+    if (two_shot_ && !copies_sums()) {
+      for (const int peer : of(rank).peers) {
+        emit_.write(region_of(out, state_.buffers.out, peer));
+      }
+    }
+    emit_.write(region_of(out, state_.buffers.out, rank));
+    emit_.task(lane, Opcode::reduce, first_tile(p));
+  }
+
   void copy_sums(int rank, size_t p) {
-    const Piece& piece = pieces()[p];
-    for (const int peer : peers_[static_cast<size_t>(rank)]) {
-      emit_.read(region_of(piece.rect, state_.buffers.out, rank));
-      emit_.write(region_of(piece.rect, state_.buffers.out, peer));
+    for (const int peer : of(rank).peers) {
+      emit_.read(region_of(pieces()[p].rect, state_.buffers.out, rank));
+      emit_.write(region_of(pieces()[p].rect, state_.buffers.out, peer));
       emit_.task(copy_lane(state_, rank, peer), Opcode::copy, first_tile(p));
     }
   }
 
-  // On the compute lanes, with events as a kernel of its own.
+  // What compute lanes do after their tiles; with events, in a kernel of its own.
   void reduce_after_tiles() {
-    DueLists sums = reduces_;
     for (int rank = 0; rank < ranks_; ++rank) {
-      if (reduces_.count(rank) == 0) continue;
+      if (of(rank).late.empty()) continue;
       if (events_) emit_.boundary(rank);
-      reduces_.take(rank, INT32_MAX, [&](int r, size_t p) { reduce(r, p); });
+      for (const LateReduce& late : of(rank).late) {
+        emit_reduce(rank, late.piece, late.part, state_.lanes.compute_lane(rank, late.lane));
+      }
       if (events_ && two_shot_) emit_.boundary(rank);
     }
-    for (int rank = 0; copies_sums() && rank < ranks_; ++rank) {
-      sums.take(rank, INT32_MAX, [&](int r, size_t p) { copy_sums(r, p); });
+    for (int rank = 0; rank < ranks_; ++rank) {
+      for (const size_t p : of(rank).late_sums) copy_sums(rank, p);
     }
   }
 
   // What peers write into this rank's output must have arrived when the run ends.
   void deliver() {
     const int32_t count = state_.grid.count();
+    const LaneTable& lanes = state_.lanes;
     for (int rank = 0; rank < ranks_; ++rank) {
       const TileRun own = owned_tiles(count, rank, ranks_);
       if (own.last - own.first == count) continue;
-      const bool on_comm = state_.finishes_on_comm();
-      if (events_ && !on_comm) emit_.boundary(rank);
+      uint32_t lane = lanes.compute_lane(rank, 0);
+      if (lanes.comm > 0) {
+        int last = lanes.comm - 1;  // that has work
+        while (last > 0 && state_.plan.lanes[lanes.comm_lane(rank, last)].instrs.empty()) --last;
+        lane = lanes.comm_lane(rank, last);
+      } else if (events_) {
+        emit_.boundary(rank);
+      }
       auto read = [&](const Rect& rect) { emit_.read(region_of(rect, state_.buffers.out, rank)); };
       state_.grid.for_each_rect(0, own.first, read);
       state_.grid.for_each_rect(own.last, count, read);
-      int lane = on_comm ? state_.lanes.comm - 1 : 0;
-      while (on_comm && lane > 0 &&
-             state_.plan.lanes[state_.lanes.comm_lane(rank, lane)].instrs.empty()) {
-        --lane;
-      }
-      emit_.task(
-          on_comm ? state_.lanes.comm_lane(rank, lane) : state_.lanes.compute_lane(rank, lane),
-          Opcode::deliver);
+      emit_.task(lane, Opcode::deliver);
     }
   }
 
@@ -260,9 +263,9 @@ class SlotReduce {
   Emitter& emit_;
   const int ranks_;
   const bool events_, two_shot_;
-  std::vector<std::vector<int>> peers_;  // by rank
+  const Pace pace_;
   DueLists copies_, reduces_;
-  Dealer comm_, compute_;
+  std::vector<OfRank> of_rank_;
   std::vector<int32_t> owner_of_tile_;
 };
 

@@ -93,8 +93,4 @@ uint32_t copy_lane(const Lowering& state, int rank, int peer) {
   return state.lanes.copy_lane(rank, network ? 1 : 0);
 }
 
-int first_free_lane(const Lowering& state) {
-  return state.schedule.sync == Sync::event ? 0 : state.grid.count() % state.lanes.compute;
-}
-
 }  // namespace stretto

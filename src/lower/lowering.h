@@ -58,8 +58,12 @@ struct Lowering : Draft {
   }
   // slot_reduce: partial sums go through `part` to a mover, not straight into slots.
   bool stages_partials() const { return schedule.mover != Mover::epilogue; }
-  // Reduces and restores run on communication blocks, or else on compute lanes after the tiles.
-  bool finishes_on_comm() const { return schedule.comm_sms > 0; }
+  // Lanes of their own for movers and reduces. NCCL's blocks are not among the plan's lanes, but
+  // take the same SMs.
+  int comm_lanes() const {
+    return pattern == Pattern::push_gather || pattern == Pattern::slot_reduce ? schedule.comm_sms
+                                                                              : 0;
+  }
   int compute_lanes() const;  // per rank
 };
 

@@ -24,7 +24,7 @@ void make_lanes(Draft& draft) {
   LaneTable& table = state.lanes;
   table.compute = state.compute_lanes();
   if (state.pattern != Pattern::local) {
-    table.comm = state.schedule.comm_sms;
+    table.comm = state.comm_lanes();
     table.copy = copy_queues(state);
     table.nccl = state.by_nccl() ? 1 : 0;
   }

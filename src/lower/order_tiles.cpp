@@ -112,7 +112,7 @@ class RankOrder {
     for (int32_t i = 0; i < count;) {
       const int64_t batch = batch_of(order.tiles[static_cast<size_t>(i)]);
       int32_t end = i;
-      bool others = state_.by_nccl() || (!state_.gathers() && state_.finishes_on_comm());
+      bool others = state_.by_nccl() || (!state_.gathers() && state_.comm_lanes() > 0);
       for (; end < count && batch_of(order.tiles[static_cast<size_t>(end)]) == batch; ++end) {
         others |= foreign_[static_cast<size_t>(order.tiles[static_cast<size_t>(end)])] != 0;
       }
