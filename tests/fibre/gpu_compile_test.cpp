@@ -1,0 +1,106 @@
+// The device language compiles alone for every architecture, and its kernels without spills. Needs
+// the CUDA run-time compiler, but no GPU.
+#include <gtest/gtest.h>
+
+#include "cuda/compiler.h"
+#include "cuda/nvrtc_api.h"
+
+namespace stretto::cuda {
+namespace {
+
+class GpuCompile : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!why_no_compiler().empty()) GTEST_SKIP() << "[SKIP] " << why_no_compiler();
+  }
+  std::string log_of(const std::string& source) {
+    const CompiledKernel kernel = Compiler(JitCache("")).compile(source, GetParam());
+    EXPECT_FALSE(kernel.cubin.empty());
+    return kernel.log;
+  }
+};
+
+TEST_P(GpuCompile, EveryHeaderAlone) {
+  for (const char* header :
+       {"words", "gpu_words", "gpu_block", "shmem", "channel", "tile", "numbers",
+        "kernels/all_to_all", "kernels/all_reduce", "kernels/movers"}) {
+    SCOPED_TRACE(header);
+    log_of("#include \"stretto/device/lang/" + std::string(header) + ".h\"\n");
+  }
+}
+
+// What a user writes to make a kernel callable.
+std::string entry(const std::string& header, const std::string& kernel, const std::string& args) {
+  return "#include \"stretto/device/lang/gpu_block.h\"\n"
+         "#include \"stretto/device/lang/kernels/" +
+         header +
+         ".h\"\n"
+         "using namespace stretto::device;\n"
+         "template __global__ void stretto::device::entry<" +
+         kernel + ", " + args +
+         "<GpuBlock>>(\n"
+         "    const __grid_constant__ GpuWorld, const __grid_constant__ " +
+         args + "<GpuBlock>);\n";
+}
+
+TEST_P(GpuCompile, KernelsWithoutSpills) {
+  const std::string sources[] = {
+      entry("all_to_all", "all_to_all<GpuBlock>", "AllToAllArgs"),
+      entry("all_reduce", "all_reduce_one_shot<Bf16x8, GpuBlock>", "AllReduceArgs"),
+      entry("all_reduce", "all_reduce_two_shot<Bf16x8, GpuBlock>", "AllReduceArgs"),
+      entry("all_reduce", "all_reduce_one_shot<Fp32x4, GpuBlock>", "AllReduceArgs"),
+      entry("movers", "push_gather<GpuBlock>", "GatherArgs"),
+      entry("movers", "slot_reduce<Bf16x8, GpuBlock>", "SlotReduceArgs"),
+  };
+  for (const std::string& source : sources) {
+    SCOPED_TRACE(source);
+    EXPECT_EQ(spilled_bytes(log_of(source)), 0);
+  }
+}
+
+// Every primitive is a template, so only a kernel that calls it shows that it compiles.
+TEST_P(GpuCompile, EveryPrimitive) {
+  log_of(R"(
+#include "stretto/device/lang/gpu_block.h"
+#include "stretto/device/lang/tile.h"
+using namespace stretto::device;
+struct Args { float* x; const float* y; uint64* s; uint32* w; BlockChannel<GpuBlock> channel; };
+template <class Block>
+STRETTO_KERNEL void all(Block& block, const Args& a) {
+  Shmem shmem(block);
+  shmem.putmem(a.x, a.y, 64, 1); shmem.putmem_nbi(a.x, a.y, 64, 1);
+  shmem.putmem_warp(a.x, a.y, 64, 1); shmem.putmem_nbi_block(a.x, a.y, 64, 1);
+  shmem.getmem_block(a.x, a.y, 64, 1); shmem.getmem_nbi_warp(a.x, a.y, 64, 1);
+  shmem.putmem_signal(a.x, a.y, 64, a.s, 1, SignalOp::kSet, 1);
+  shmem.putmem_signal_nbi_warp(a.x, a.y, 64, a.s, 1, SignalOp::kAdd, 1);
+  shmem.putmem_signal_nbi_block(a.x, a.y, 64, a.s, 1, SignalOp::kAdd, 1);
+  shmem.p(a.x, 1.0f, 1); a.x[0] = shmem.g(a.x, 1);
+  shmem.signal_op_block(a.s, 1, SignalOp::kAdd, 1);
+  if (!shmem.signal_wait_until(a.s, Compare::kNe, 1)) return;
+  shmem.fence(); shmem.quiet();
+  if (!shmem.sync_all_block() || !shmem.barrier_all_block()) return;
+  shmem.broadcast_block(a.x, a.y, 64, 0); shmem.fcollect_block(a.x, a.x, 4);
+  shmem.atomic_add(a.s, uint64(1), 1); shmem.atomic_set(a.w, 1u, 1);
+  a.w[0] = shmem.atomic_fetch(a.w, 1) + shmem.atomic_fetch_add(a.w, 1u, 1) +
+           shmem.atomic_swap(a.w, 1u, 1) + shmem.atomic_compare_swap(a.w, 1u, 2u, 1);
+  block.store(a.w, 1, Order::kRelease, Scope::kGpu);
+  a.w[1] = block.load(a.w, Order::kAcquire, Scope::kBlock);
+  shared<float>(block, 0)[block.thread_idx()] = 1.0f;
+  block.sync_warp();
+  Tiles tiles(block, a.channel);
+  tiles.tile_push_data(a.x, a.y, 16, 0, To::kOwner); tiles.tile_pull_data(a.x, a.y, 16, 0);
+  tiles.producer_tile_notify(0, To::kAll);
+  if (!tiles.consumer_tile_wait(0)) return;
+  tiles.peer_tile_notify(0, 1);
+  tiles.peer_tile_wait(0, 1);
+}
+template __global__ void stretto::device::entry<all<GpuBlock>, Args>(
+    const __grid_constant__ GpuWorld, const __grid_constant__ Args);
+)");
+}
+
+INSTANTIATE_TEST_SUITE_P(Arch, GpuCompile, testing::Values("sm_80", "sm_89", "sm_90a"),
+                         [](const auto& of) { return std::string(of.param); });
+
+}  // namespace
+}  // namespace stretto::cuda
