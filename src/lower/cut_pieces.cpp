@@ -1,184 +1,133 @@
 // cut_pieces: what is communicated at once, and which tiles each piece overlaps.
 #include "lower/lowering.h"
+#include "lower/tile_shares.h"
 
 namespace stretto {
 namespace {
 
-// Tile rows of a slice: one sweep of the tile order, whose tiles are done (or needed) together, but
-// at least four slices a shard where it has the rows, for else nothing overlaps.
-int32_t slice_rows(const Schedule& schedule, int32_t shard_tile_rows) {
-  return std::min(schedule.swizzle, std::max(1, (shard_tile_rows + 3) / 4));
+// A piece for each segment of storage: what one owner has in one collective.
+void cut_segments(Lowering& state, int32_t cols) {
+  for (int owner = 0; owner < state.shards.ranks; ++owner) {
+    state.pieces.begin_owner();
+    for (const RowSegment& s : state.layout.segments) {
+      if (s.owner == owner) state.pieces.add({{s.row0, s.row1, 0, cols}, owner, s.chunk, 0, 0});
+    }
+  }
 }
 
-class PieceCutter {
+// Blocks of every shard's rows. Tiles of a gather read whole stripes; those of a reduction write
+// blocks of columns, which at granularity tile are pieces of their own.
+class ShardCutter {
  public:
-  explicit PieceCutter(Lowering& state)
-      : state_(state), grid_(state.grid), granularity_(state.schedule.granularity) {}
+  ShardCutter(Lowering& state, int32_t cols)
+      : state_(state), granularity_(state.schedule.granularity), cols_(cols) {}
 
-  // A piece for each segment of storage: what one owner has in one collective.
-  void cut_segments(int32_t cols) {
-    for (int owner = 0; owner < state_.shards.ranks; ++owner) {
-      begin_owner();
-      for (const RowSegment& s : state_.layout.segments) {
-        if (s.owner == owner) add({s.row0, s.row1, 0, cols}, owner, s.chunk);
-      }
-    }
-  }
-
-  // Blocks of every shard's rows. Tiles of a gather read whole stripes, those of a reduction write
-  // blocks of columns too.
-  void cut_shards(int32_t cols) {
-    const auto tile_rows = [&](int64_t rows) {
-      return static_cast<int32_t>((rows + state_.schedule.tile_m - 1) / state_.schedule.tile_m);
-    };
-    const int32_t slice = slice_rows(state_.schedule, tile_rows(state_.shards.block()));
-    for (int owner = 0; owner < state_.shards.ranks; ++owner) {
-      begin_owner();
-      const auto begin = static_cast<int32_t>(state_.shards.begin(owner));
-      const auto end = static_cast<int32_t>(state_.shards.end(owner));
-      if (begin == end) continue;
+  void cut() {
+    for (owner_ = 0; owner_ < state_.shards.ranks; ++owner_) {
+      state_.pieces.begin_owner();
+      begin_ = static_cast<int32_t>(state_.shards.begin(owner_));
+      end_ = static_cast<int32_t>(state_.shards.end(owner_));
+      if (begin_ == end_) continue;
       if (granularity_ == Granularity::tile || granularity_ == Granularity::slice) {
-        const int32_t step = granularity_ == Granularity::tile ? 1 : slice;
-        const int32_t first = grid_.row_at(begin), last = grid_.row_at(end - 1);
-        for (int32_t row = first; row <= last; row += step) {
-          const Rect band{std::max(begin, grid_.row(row).row0),
-                          std::min(end, grid_.row(std::min(row + step - 1, last)).row1), 0, cols};
-          cut_band(band, owner, (row - first) / step);
-        }
+        cut_at_tile_rows();
       } else {
-        const std::vector<int32_t>& cuts = state_.shard_cuts;
-        for (size_t c = 0; c + 1 < cuts.size() && begin + cuts[c] < end; ++c) {
-          add({begin + cuts[c], std::min(end, begin + cuts[c + 1]), 0, cols}, owner,
-              static_cast<int32_t>(c));
-        }
+        cut_at_chunks();
       }
     }
-  }
-
-  void cut_tile_runs() {
-    for (int owner = 0; owner < state_.op.ranks; ++owner) {
-      begin_owner();
-      const TileRun run = owned_tiles(grid_.count(), owner, state_.op.ranks);
-      cut_tile_run(run.first, run.last, owner);
-    }
-  }
-  void cut_tiles_for_everyone() {
-    begin_owner();
-    cut_tile_run(0, grid_.count(), Piece::kEveryone);
-  }
-
-  void find_tiles() {
-    Pieces& pieces = state_.pieces;
-    pieces.tile_starts.assign(1, 0);
-    for (const Piece& piece : pieces.all) {
-      Rect rect = piece.rect;
-      if (state_.gathers())
-        rect.col1 = static_cast<int32_t>(state_.op.local_n());  // of K until here
-      grid_.for_each_overlap(rect, [&](int32_t tile) { pieces.tiles.push_back(tile); });
-      pieces.tile_starts.push_back(pieces.tiles.size());
-    }
-    pieces.first.push_back(static_cast<int32_t>(pieces.all.size()));
   }
 
  private:
-  void begin_owner() {
-    state_.pieces.first.push_back(static_cast<int32_t>(state_.pieces.all.size()));
-  }
-
-  void add(const Rect& rect, int32_t owner, int32_t index) {
-    state_.pieces.all.push_back({rect, owner, index});
-    state_.pieces.indices = std::max(state_.pieces.indices, index + 1);
-  }
-
-  // A band of rows, whole or (granularity tile, reductions) at the edges of tiles.
-  void cut_band(const Rect& band, int32_t owner, int32_t index) {
-    if (granularity_ != Granularity::tile || state_.gathers()) return add(band, owner, index);
-    grid_.for_each_overlap(
-        band, [&](int32_t tile) { add(intersect(band, grid_.rect(tile)), owner, index); });
-  }
-
-  void cut_tile_run(int32_t first, int32_t last, int32_t owner) {
-    if (first == last) return;
-    const int32_t row0 = grid_.row_of(first), row1 = grid_.row_of(last - 1) + 1;
-    switch (granularity_) {
-      case Granularity::tile:
-        for (int32_t tile = first; tile < last; ++tile) {
-          add(grid_.rect(tile), owner, grid_.row_of(tile) - row0);
-        }
-        break;
-      case Granularity::slice: {
-        const int32_t step = slice_rows(state_.schedule, row1 - row0);
-        for (int32_t row = row0; row < row1; row += step) {
-          add_run(std::max(first, row * grid_.cols()), std::min(last, (row + step) * grid_.cols()),
-                  owner, (row - row0) / step);
-        }
-        break;
-      }
-      default: {
-        const std::vector<int32_t> cuts = cut_rows(
-            last - first, std::vector<int>(static_cast<size_t>(state_.schedule.chunks), 1), 1);
-        for (size_t c = 0; c + 1 < cuts.size(); ++c) {
-          add_run(first + cuts[c], first + cuts[c + 1], owner, static_cast<int32_t>(c));
-        }
-      }
+  void cut_at_tile_rows() {
+    const TileGrid& grid = state_.grid;
+    const int32_t tile_m = state_.schedule.tile_m;
+    const auto block = static_cast<int32_t>(state_.shards.block());
+    const int32_t step = granularity_ == Granularity::tile
+                             ? 1
+                             : slice_rows(state_.schedule, (block + tile_m - 1) / tile_m);
+    const int32_t first = grid.row_at(begin_), last = grid.row_at(end_ - 1);
+    for (int32_t row = first; row <= last; row += step) {
+      add_band(std::max(begin_, grid.row(row).row0),
+               std::min(end_, grid.row(std::min(row + step - 1, last)).row1), (row - first) / step);
     }
   }
 
-  void add_run(int32_t first, int32_t last, int32_t owner, int32_t index) {
-    grid_.for_each_rect(first, last, [&](const Rect& rect) { add(rect, owner, index); });
+  void cut_at_chunks() {
+    const std::vector<int32_t>& cuts = state_.shard_cuts;
+    for (size_t c = 0; c + 1 < cuts.size() && begin_ + cuts[c] < end_; ++c) {
+      add({begin_ + cuts[c], std::min(end_, begin_ + cuts[c + 1]), 0, cols_},
+          static_cast<int32_t>(c));
+    }
+  }
+
+  void add_band(int32_t row0, int32_t row1, int32_t index) {
+    const Rect band{row0, row1, 0, cols_};
+    if (granularity_ != Granularity::tile || state_.gathers()) return add(band, index);
+    state_.grid.for_each_overlap(
+        band, [&](int32_t tile) { add(intersect(band, state_.grid.rect(tile)), index); });
+  }
+
+  void add(const Rect& rect, int32_t index) {
+    state_.pieces.add({rect, owner_, index, rect.row0 - begin_, rect.col0});
   }
 
   Lowering& state_;
-  const TileGrid& grid_;
   const Granularity granularity_;
+  const int32_t cols_;
+  int owner_ = 0;
+  int32_t begin_ = 0, end_ = 0;  // rows of the owner's shard
 };
 
-// The rows of the output that an owner's slots must have room for.
-void lay_out_slots(Lowering& state) {
-  Pieces& pieces = state.pieces;
-  for (size_t o = 0; o + 1 < pieces.first.size(); ++o) {
-    int32_t row0 = INT32_MAX, row1 = 0;
-    for (int32_t p = pieces.first[o]; p < pieces.first[o + 1]; ++p) {
-      const Rect& rect = pieces.all[static_cast<size_t>(p)].rect;
-      row0 = std::min(row0, rect.row0);
-      row1 = std::max(row1, rect.row1);
-    }
-    pieces.share_row.push_back(row1 > 0 ? row0 : 0);
-    pieces.slot_rows = std::max(pieces.slot_rows, row1 - pieces.share_row.back());
+void share_tiles(Lowering& state) {
+  const Schedule& schedule = state.schedule;
+  if (schedule.reduction == Reduction::one_shot) {
+    share_with_everyone(state.grid, schedule, state.pieces);
+  } else if (schedule.granularity == Granularity::tile ||
+             schedule.granularity == Granularity::slice) {
+    share_in_turn(state.grid, schedule, state.op.ranks, state.pieces);
+  } else {
+    share_runs(state.grid, schedule, state.op.ranks, state.pieces);
   }
+}
+
+void find_tiles(Lowering& state) {
+  Pieces& pieces = state.pieces;
+  pieces.tile_starts.assign(1, 0);
+  for (const Piece& piece : pieces.all) {
+    Rect rect = piece.rect;
+    if (state.gathers()) rect.col1 = static_cast<int32_t>(state.op.local_n());  // of K until here
+    state.grid.for_each_overlap(rect, [&](int32_t tile) { pieces.tiles.push_back(tile); });
+    pieces.tile_starts.push_back(pieces.tiles.size());
+  }
+  pieces.begin_owner();  // the end of the last one
 }
 
 }  // namespace
 
 void cut_pieces(Draft& draft) {
   Lowering& state = lowering(draft);
-  const auto n = static_cast<int32_t>(state.op.n);
-  PieceCutter cutter(state);
+  const auto n = static_cast<int32_t>(state.op.n), k = static_cast<int32_t>(state.op.k);
   switch (state.pattern) {
     case Pattern::local:
     case Pattern::packed_reduce:
       return;
     case Pattern::push_gather:
-      cutter.cut_shards(static_cast<int32_t>(state.op.k));
+      ShardCutter(state, k).cut();
       break;
     case Pattern::nccl_gather:
-      cutter.cut_segments(static_cast<int32_t>(state.op.k));
+      cut_segments(state, k);
       break;
     case Pattern::slot_reduce:
       if (state.ranks_own_rows()) {
-        cutter.cut_shards(n);
-      } else if (state.schedule.reduction == Reduction::one_shot) {
-        cutter.cut_tiles_for_everyone();
+        ShardCutter(state, n).cut();
       } else {
-        cutter.cut_tile_runs();
+        share_tiles(state);
       }
       break;
     case Pattern::nccl_reduce:
-      cutter.cut_segments(n);
+      cut_segments(state, n);
       break;
   }
-  cutter.find_tiles();
-  lay_out_slots(state);
+  find_tiles(state);
 }
 
 }  // namespace stretto

@@ -55,8 +55,9 @@ void declare_buffers(Draft& draft) {
       if (state.stages_partials()) {
         ids.part = declare(plan, "part", partials, BufferRole::local, op.m, op.n);
       }
-      ids.slots = declare(plan, "slots", partials, BufferRole::symmetric,
-                          int64_t{op.ranks} * state.pieces.slot_rows, op.n, copies);
+      ids.slots =
+          declare(plan, "slots", partials, BufferRole::symmetric,
+                  int64_t{op.ranks} * state.pieces.slot_rows, state.pieces.slot_cols, copies);
       break;
     case Pattern::nccl_reduce:
       ids.part = declare(plan, "part", op.dtype, BufferRole::local, op.m, op.n);

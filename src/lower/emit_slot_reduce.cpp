@@ -20,11 +20,11 @@ class SlotReduce {
         copies_(ranks_),
         reduces_(ranks_),
         of_rank_(static_cast<size_t>(ranks_)),
-        owner_of_tile_(static_cast<size_t>(state.grid.count())) {
+        piece_of_tile_(static_cast<size_t>(state.grid.count())) {
     for (int rank = 0; rank < ranks_; ++rank) set_up(rank);
     for (size_t p = 0; p < pieces().size(); ++p) {
       for (const int32_t tile : state.pieces.tiles_of(p)) {
-        owner_of_tile_[static_cast<size_t>(tile)] = pieces()[p].owner;
+        piece_of_tile_[static_cast<size_t>(tile)] = p;
       }
     }
     find_due();
@@ -112,27 +112,30 @@ class SlotReduce {
            ++owner) {
         const auto begin = static_cast<int32_t>(state_.shards.begin(owner));
         const auto end = static_cast<int32_t>(state_.shards.end(owner));
-        emit_.write(slot(intersect(rect, {begin, end, rect.col0, rect.col1}), owner, rank));
+        const Rect rows = intersect(rect, {begin, end, rect.col0, rect.col1});
+        const int32_t first = state_.pieces.first[static_cast<size_t>(owner)];
+        emit_.write(slot(pieces()[static_cast<size_t>(first)], rows, owner, rank));
       }
     } else {
-      const int owner = owner_of_tile_[static_cast<size_t>(tile)];
-      write_to_slots(rect, owner, rank);
-      if (owner == Piece::kEveryone) emit_.write(slot(rect, rank, rank));
+      const Piece& piece = pieces()[piece_of_tile_[static_cast<size_t>(tile)]];
+      write_to_slots(piece, rect, rank);
+      if (piece.owner == Piece::kEveryone) emit_.write(slot(piece, rect, rank, rank));
     }
   }
 
-  // The slot of `source` for `rect` in the memory of `at`, who reduces it.
-  Region slot(const Rect& rect, int at, int source) const {
-    const Pieces& all = state_.pieces;
-    const bool everyone = all.share_row.size() == 1;
-    const int32_t share_row = everyone ? 0 : all.share_row[static_cast<size_t>(at)];
-    return region_of(rect.moved(source * all.slot_rows - share_row), state_.buffers.slots, at);
+  // The slot of `source` for `rect` in the memory of `at`, who reduces it. `piece` holds it or is,
+  // where ranks own rows, another of the same owner.
+  Region slot(const Piece& piece, const Rect& rect, int at, int source) const {
+    const int32_t down = source * state_.pieces.slot_rows + piece.slot_row - piece.rect.row0;
+    return region_of(rect.moved(down, piece.slot_col - piece.rect.col0), state_.buffers.slots, at);
   }
 
   // To the owner's slot, or to those of all peers.
-  void write_to_slots(const Rect& rect, int owner, int source) {
-    if (owner != Piece::kEveryone) return emit_.write(slot(rect, owner, source));
-    for (const int peer : of(source).peers) emit_.write(slot(rect, peer, source));
+  void write_to_slots(const Piece& piece, const Rect& rect, int source) {
+    if (piece.owner != Piece::kEveryone) {
+      return emit_.write(slot(piece, rect, piece.owner, source));
+    }
+    for (const int peer : of(source).peers) emit_.write(slot(piece, rect, peer, source));
   }
 
   // Parts about as large as a tile, at most as many as there are lanes to share them. Cut between
@@ -157,14 +160,14 @@ class SlotReduce {
         const int64_t bytes = 2 * part.elements() * num_bytes(state_.schedule.partials);
         const int lane = of(rank).comm.take(end_of(wave), pace_.move_ns(bytes));
         emit_.read(region_of(part, state_.buffers.part, rank));
-        write_to_slots(part, piece.owner, rank);
+        write_to_slots(piece, part, rank);
         emit_.task(state_.lanes.comm_lane(rank, lane), Opcode::copy, first_tile(p));
       }
       return;
     }
     auto copy = [&](int to) {
       emit_.read(region_of(piece.rect, state_.buffers.part, rank));
-      emit_.write(slot(piece.rect, to, rank));
+      emit_.write(slot(piece, piece.rect, to, rank));
       emit_.task(copy_lane(state_, rank, to), Opcode::copy, first_tile(p));
     };
     if (piece.owner != Piece::kEveryone) return copy(piece.owner);
@@ -201,7 +204,8 @@ class SlotReduce {
   void emit_reduce(int rank, size_t p, const Rect& part, uint32_t lane) {
     for (int source = 0; source < ranks_; ++source) {
       const bool staged = state_.stages_partials() && source == rank;
-      emit_.read(staged ? region_of(part, state_.buffers.part, rank) : slot(part, rank, source));
+      emit_.read(staged ? region_of(part, state_.buffers.part, rank)
+                        : slot(pieces()[p], part, rank, source));
     }
     const auto begin = static_cast<int32_t>(state_.shards.begin(rank));
     const Rect out = state_.ranks_own_rows() ? part.moved(-begin) : part;
@@ -239,11 +243,10 @@ class SlotReduce {
 
   // What peers write into this rank's output must have arrived when the run ends.
   void deliver() {
-    const int32_t count = state_.grid.count();
     const LaneTable& lanes = state_.lanes;
     for (int rank = 0; rank < ranks_; ++rank) {
-      const TileRun own = owned_tiles(count, rank, ranks_);
-      if (own.last - own.first == count) continue;
+      const std::vector<Rect> received = received_sums(rank);
+      if (received.empty()) continue;
       uint32_t lane = lanes.compute_lane(rank, 0);
       if (lanes.comm > 0) {
         int last = lanes.comm - 1;  // that has work
@@ -252,11 +255,44 @@ class SlotReduce {
       } else if (events_) {
         emit_.boundary(rank);
       }
-      auto read = [&](const Rect& rect) { emit_.read(region_of(rect, state_.buffers.out, rank)); };
-      state_.grid.for_each_rect(0, own.first, read);
-      state_.grid.for_each_rect(own.last, count, read);
-      emit_.task(lane, Opcode::deliver);
+      constexpr size_t kMostRegions = 1024;
+      for (size_t i = 0; i < received.size(); ++i) {
+        emit_.read(region_of(received[i], state_.buffers.out, rank));
+        if ((i + 1) % kMostRegions == 0 || i + 1 == received.size()) {
+          emit_.task(lane, Opcode::deliver);
+        }
+      }
     }
+  }
+
+  // What others reduce: runs of tiles in a row, joined with the same ones of the next rows.
+  std::vector<Rect> received_sums(int rank) const {
+    const TileGrid& grid = state_.grid;
+    std::vector<Rect> rects, row;
+    size_t above = 0;  // where those of the row before begin
+    auto same_columns = [](const Rect& a, const Rect& b) {
+      return a.row1 == b.row0 && a.col0 == b.col0 && a.col1 == b.col1;
+    };
+    for (int32_t r = 0; r < grid.num_rows(); ++r) {
+      row.clear();
+      for (int32_t tile = r * grid.cols(); tile < (r + 1) * grid.cols(); ++tile) {
+        if (pieces()[piece_of_tile_[static_cast<size_t>(tile)]].owner == rank) continue;
+        const Rect rect = grid.rect(tile);
+        if (!row.empty() && row.back().col1 == rect.col0) {
+          row.back().col1 = rect.col1;
+        } else {
+          row.push_back(rect);
+        }
+      }
+      if (std::equal(rects.begin() + static_cast<std::ptrdiff_t>(above), rects.end(), row.begin(),
+                     row.end(), same_columns)) {
+        for (size_t i = above; i < rects.size(); ++i) rects[i].row1 = grid.row(r).row1;
+      } else {
+        above = rects.size();
+        rects.insert(rects.end(), row.begin(), row.end());
+      }
+    }
+    return rects;
   }
 
   Lowering& state_;
@@ -266,7 +302,7 @@ class SlotReduce {
   const Pace pace_;
   DueLists copies_, reduces_;
   std::vector<OfRank> of_rank_;
-  std::vector<int32_t> owner_of_tile_;
+  std::vector<size_t> piece_of_tile_;  // the only one where no rank owns rows
 };
 
 }  // namespace

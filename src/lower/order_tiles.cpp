@@ -52,6 +52,9 @@ class RankOrder {
     // Collectives serve all owners together, chunk by chunk.
     if (state_.by_nccl()) return piece.index * owners + (plain ? 0 : owner);
     if (schedule.order == Order::arrival) return owner == 0 ? 0 : piece.index * owners + owner;
+    // Parts that ranks own in turn are finished round by round.
+    const bool in_turn = state_.pattern == Pattern::slot_reduce && !state_.ranks_own_rows();
+    if (plain && in_turn && schedule.granularity == Granularity::slice) return piece.index;
     // Chunks and slices are finished (or consumed) one after the other.
     if (schedule.granularity == Granularity::chunk || schedule.granularity == Granularity::slice) {
       return owner * indices + piece.index;

@@ -4,6 +4,8 @@
 // output that one rank (its owner) reduces; with one-shot every rank reduces every piece.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -18,26 +20,17 @@ struct Piece {
   Rect rect;          // storage rows and columns
   int32_t owner = 0;  // who holds or reduces it
   int32_t index = 0;  // the how-manieth of its owner's chunks, slices or stripes it belongs to
+  // slot_reduce: where it begins in the owner's slot for source 0.
+  int32_t slot_row = 0, slot_col = 0;
 };
-
-// Where no rank owns rows, ranks own runs of tiles in row-major order, equally many to within one:
-// that shares the work for any number of rows, and every tile has one owner.
-struct TileRun {
-  int32_t first = 0, last = 0;
-};
-inline TileRun owned_tiles(int64_t count, int owner, int ranks) {
-  return {static_cast<int32_t>(count * owner / ranks),
-          static_cast<int32_t>(count * (owner + 1) / ranks)};
-}
 
 struct Pieces {
   std::vector<Piece> all;      // by owner and index
-  int32_t indices = 1;         // no index is as large
   std::vector<int32_t> first;  // by owner: its first piece; one more at the end
+  int32_t indices = 1;         // no index is as large
 
-  // slot_reduce: every owner's slots are laid out like the output, from this row on.
-  std::vector<int32_t> share_row;
-  int32_t slot_rows = 0;  // rows that each source has in an owner's slots
+  // slot_reduce: rows that each source has in an owner's slots, and columns of them.
+  int32_t slot_rows = 0, slot_cols = 0;
 
   // Tiles that overlap piece p.
   std::span<const int32_t> tiles_of(size_t p) const {
@@ -45,6 +38,14 @@ struct Pieces {
   }
   std::vector<size_t> tile_starts;
   std::vector<int32_t> tiles;
+
+  void begin_owner() { first.push_back(static_cast<int32_t>(all.size())); }
+  void add(const Piece& piece) {
+    all.push_back(piece);
+    indices = std::max(indices, piece.index + 1);
+    slot_rows = std::max(slot_rows, piece.slot_row + piece.rect.rows());
+    slot_cols = std::max(slot_cols, piece.slot_col + piece.rect.cols());
+  }
 };
 
 }  // namespace stretto

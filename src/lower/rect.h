@@ -16,7 +16,9 @@ struct Rect {
   int32_t cols() const { return col1 - col0; }
   int64_t elements() const { return int64_t{rows()} * cols(); }
   bool empty() const { return row1 <= row0 || col1 <= col0; }
-  Rect moved(int32_t down) const { return {row0 + down, row1 + down, col0, col1}; }
+  Rect moved(int32_t down, int32_t right = 0) const {
+    return {row0 + down, row1 + down, col0 + right, col1 + right};
+  }
   bool operator==(const Rect&) const = default;
 };
 
