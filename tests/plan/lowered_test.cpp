@@ -1,0 +1,33 @@
+// Plans as lowering makes them keep their text through reading and printing.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "stretto/lower.h"
+
+namespace stretto {
+namespace {
+
+TEST(LoweredPlans, PrintAndReadTheSame) {
+  for (const Preset& preset : presets()) {
+    for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+      for (const int ranks : {1, 2, 3, 8}) {
+        const Operator op{kind, 133, int64_t{40} * ranks, int64_t{16} * ranks, ranks, DType::bf16};
+        const Machine machine = default_machine(ranks);
+        const Plan plan = lower(op, preset.make(op, machine), machine);
+        ASSERT_NO_THROW(validate(plan)) << preset.name << " " << to_string(op);
+        const std::string text = print(plan);
+        const Plan again = parse_plan(text);
+        EXPECT_EQ(print(again), text) << preset.name << " " << to_string(op);
+        EXPECT_EQ(again.op, plan.op);
+        EXPECT_EQ(again.buffers, plan.buffers);
+        EXPECT_EQ(again.signals, plan.signals);
+        EXPECT_EQ(again.lanes.size(), plan.lanes.size());
+        EXPECT_EQ(again.num_instrs(), plan.num_instrs());
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stretto
