@@ -1,4 +1,5 @@
-// Runs every lane of a plan in order through simulated time.
+// Runs every lane of a plan in order through simulated time. engine.cpp has the lanes themselves,
+// engine_gemms, engine_moves and engine_joins what their tasks do.
 #pragma once
 
 #include <map>

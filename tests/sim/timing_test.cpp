@@ -163,7 +163,10 @@ TEST(SimulateEpilogue, HoldsTheBlockWhenItsStoresAreTheSlower) {
   for (int tile = 0; tile < 3; ++tile) hand.gemm(lane, tile, {hand.slots(1, tile)});
   Machine machine = round_machine();
   machine.epilogue_push_gb_per_s = 4;  // 16.4 us a tile
-  EXPECT_NEAR(simulate(hand.plan(), machine).total_us, 10 + 3 * kTileBytes / 4e3, kExact);
+  const Simulation result = simulate(hand.plan(), machine);
+  EXPECT_NEAR(result.total_us, 10 + 3 * kTileBytes / 4e3, kExact);
+  EXPECT_NEAR(result.lanes[0].busy_us, 30, kExact);
+  EXPECT_NEAR(result.lanes[0].waiting_us, 2 * (kTileBytes / 4e3 - 10), kExact);
 }
 
 TEST(SimulateEpilogue, ItsNotifyFollowsItsData) {

@@ -1,0 +1,81 @@
+// What several lanes do together: kernel boundaries and NCCL's collectives.
+#include <algorithm>
+#include <utility>
+
+#include "sim/engine.h"
+
+namespace stretto::sim {
+
+void Engine::join_boundary(uint32_t lane) {
+  LaneState& state = lanes_[lane];
+  if (state.storing) {  // a kernel ends after its last store
+    state.stage = Stage::draining;
+    return;
+  }
+  state.stage = Stage::joining;
+  RankState& rank = ranks_[static_cast<size_t>(rank_of(lane))];
+  Join& join = rank.boundaries[instr(lane).id];
+  join.lanes.push_back(lane);
+  join.tasks_follow |= last_compute_task_[lane] > state.pos;
+  if (join.lanes.size() < rank.compute_lanes) return;
+  // Where nothing follows, the boundary is only the end of the last kernel.
+  const bool launches = join.tasks_follow && options_.gemm_takes_time;
+  const double end = now_ + (launches ? machine_.launch_us : 0);
+  const uint32_t node = history_.add({end, state.node, here(lane), NodeKind::boundary, kNoRank});
+  const std::vector<uint32_t> released = std::move(join.lanes);
+  rank.boundaries.erase(instr(lane).id);
+  for (uint32_t other : released) {
+    lanes_[other].node = node;
+    ++lanes_[other].pos;
+    events_.push(end, EventKind::lane, other);
+  }
+}
+
+void Engine::join_collective(uint32_t lane) {
+  LaneState& state = lanes_[lane];
+  state.stage = Stage::joining;
+  RankState& rank = ranks_[static_cast<size_t>(rank_of(lane))];
+  rank.nccl_running = true;  // its blocks spin on their SMs until the others come
+  update_speed(rank_of(lane));
+  Join& join = collectives_[instr(lane).id];
+  join.lanes.push_back(lane);
+  if (join.lanes.size() < ranks_.size()) return;
+  for (uint32_t other : join.lanes) {
+    LaneState& joined = lanes_[other];
+    joined.waiting_us += now_ - joined.since;
+    joined.since = now_;
+    joined.stage = Stage::task;
+    joined.node = state.node;  // the last to come let all start
+  }
+  events_.push(now_ + machine_.nccl_launch_us, EventKind::collective_move, lane);
+}
+
+void Engine::collective_moves(uint32_t last_lane) {
+  double longest = 0;
+  const Join& join = collectives_[instr(last_lane).id];
+  for (uint32_t lane : join.lanes) {
+    longest = std::max(longest, costs_.collective_us(instr(lane)));
+  }
+  for (uint32_t lane : join.lanes) {
+    ranks_[static_cast<size_t>(rank_of(lane))].nccl_moving = true;
+    update_speed(rank_of(lane));
+    if (longest > 0) ports_.note_collective(rank_of(lane), now_, now_ + longest);
+  }
+  events_.push(now_ + longest, EventKind::collective_end, last_lane);
+}
+
+void Engine::collective_ends(uint32_t last_lane) {
+  const int32_t id = instr(last_lane).id;
+  const std::vector<uint32_t> ended = std::move(collectives_[id].lanes);
+  collectives_.erase(id);
+  for (uint32_t lane : ended) {
+    RankState& rank = ranks_[static_cast<size_t>(rank_of(lane))];
+    rank.nccl_running = rank.nccl_moving = false;
+    update_speed(rank_of(lane));
+    finish_task(lane);
+    ++lanes_[lane].pos;
+  }
+  for (uint32_t lane : ended) advance(lane);
+}
+
+}  // namespace stretto::sim
