@@ -1,5 +1,6 @@
 # stretto_room(NAME DEPS ROOM...): the static library stretto_NAME from src/NAME/*.cpp.
 # stretto_tests(NAME [LIBS ...]): the GoogleTest executable test_NAME from tests/NAME/*.cpp.
+#   It links the room NAME and all rooms that plans pass through.
 # A folder without sources makes no target, so rooms can be added one at a time.
 
 set_property(GLOBAL PROPERTY STRETTO_ROOM_LIBS "")
@@ -18,12 +19,21 @@ function(stretto_room name)
   set_property(GLOBAL APPEND PROPERTY STRETTO_ROOM_LIBS stretto_${name})
 endfunction()
 
-# Links every room there is: tests, benches and examples may cross rooms freely.
+# stretto_link_rooms(TARGET [ROOM...]): links the rooms named, or every room there is.
 function(stretto_link_rooms target)
-  get_property(libs GLOBAL PROPERTY STRETTO_ROOM_LIBS)
-  list(REVERSE libs)  # the static linker wants users before what they use
+  set(libs)
+  foreach(room IN LISTS ARGN)
+    list(APPEND libs stretto_${room})
+  endforeach()
+  if(NOT libs)
+    get_property(libs GLOBAL PROPERTY STRETTO_ROOM_LIBS)
+    list(REVERSE libs)  # the static linker wants users before what they use
+  endif()
   target_link_libraries(${target} PRIVATE stretto_flags ${libs} fmt::fmt)
 endfunction()
+
+# The rooms that plans pass through; `cuda` and `fibre` stand beside them, and what uses them says so.
+set(stretto_plan_rooms trace sim emu check lower sync order plan schedule machine op core)
 
 function(stretto_tests name)
   cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
@@ -34,7 +44,10 @@ function(stretto_tests name)
   find_package(GTest 1.12 REQUIRED)
   include(GoogleTest)
   add_executable(test_${name} ${sources})
-  stretto_link_rooms(test_${name})
+  if(TARGET stretto_${name})
+    target_link_libraries(test_${name} PRIVATE stretto_${name})
+  endif()
+  stretto_link_rooms(test_${name} ${stretto_plan_rooms})
   target_link_libraries(test_${name} PRIVATE GTest::gmock GTest::gtest_main ${ARG_LIBS})
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(test_${name} PRIVATE

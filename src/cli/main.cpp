@@ -1,10 +1,12 @@
 // The `stretto` command: parses the line, runs one verb, maps errors to exit codes.
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <new>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "cli/verb.h"
 #include "core/file.h"
@@ -56,9 +58,24 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   return fmt::format("{}; see: stretto {}--help", what, verb);
 }
 
+// Ahead of CLI11, which would only say that some subcommand is required.
+void require_known_verb(std::span<const Verb> verbs, std::string_view word) {
+  std::vector<std::string_view> names;
+  for (const Verb& verb : verbs) names.push_back(verb.name);
+  if (word.empty()) {
+    throw UsageError(
+        fmt::format("a verb is missing: {}; see: stretto --help", fmt::join(names, ", ")));
+  }
+  const bool is_option = word.front() == '-';
+  if (!is_option && std::find(names.begin(), names.end(), word) == names.end()) {
+    throw UsageError(unknown_word("verb", word, names));
+  }
+}
+
 int execute(int argc, char** argv) {
   const Verb verbs[] = {run_verb(),        plan_verb(),     check_verb(), simulate_verb(),
                         strategies_verb(), machines_verb(), env_verb()};
+  require_known_verb(verbs, argc > 1 ? argv[1] : "");
   CLI::App app(kAbout, "stretto");
   app.footer(kFooter);
   app.require_subcommand(1);

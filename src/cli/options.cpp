@@ -22,8 +22,7 @@ std::string operator_words() {
 
 void add_subject(CLI::App& app, Options& options) {
   app.add_option("subject", options.subject, "Operator (" + operator_words() + ") or a plan file")
-      ->type_name("OP|FILE")
-      ->required();
+      ->type_name("OP|FILE");
   const char* sizes = "Operator (sizes are global)";
   app.add_option("--m", options.m, "Rows of A and of the result")->type_name("M")->group(sizes);
   app.add_option("--n", options.n, "Columns of the result")->type_name("N")->group(sizes);
@@ -78,6 +77,7 @@ void add_timeline(CLI::App& app, Options& options) {
       ->type_name("COUNT")
       ->group(group);
   app.add_flag("--critical-path", options.critical_path, "List the critical path")->group(group);
+  app.add_flag("--no-legend", options.no_legend, "Leave out what the columns mean")->group(group);
   app.add_option("--perfetto", options.perfetto, "Write the timeline for ui.perfetto.dev")
       ->type_name("FILE")
       ->group(group);

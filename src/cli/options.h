@@ -14,7 +14,7 @@ struct Options {
   std::string strategy, schedule, machine;
   std::string target, fill, seed, seeds, data_seed, runs;
   std::string dump_after, perfetto, width, show_ranks;
-  bool critical_path = false;
+  bool critical_path = false, no_legend = false;
   std::string output;
   bool json = false;
 };
@@ -22,7 +22,7 @@ struct Options {
 // Groups of options; each verb takes those that mean something to it.
 void add_subject(CLI::App& app, Options& options);    // OP|FILE, sizes, strategy, machine
 void add_execution(CLI::App& app, Options& options);  // target, seeds, fill, runs
-void add_timeline(CLI::App& app, Options& options);   // width, ranks shown, Perfetto
+void add_timeline(CLI::App& app, Options& options);   // width, ranks shown, legend, Perfetto
 void add_output(CLI::App& app, Options& options);     // --json, -o
 
 // The text as a whole number within bounds, `absent` when empty. Throws UsageError naming the

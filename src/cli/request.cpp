@@ -116,6 +116,11 @@ void refuse_operator_options(const Options& options) {
 }  // namespace
 
 Request resolve(const Options& options) {
+  if (options.subject.empty()) {
+    throw UsageError(
+        "an operator or a plan file is missing; for example: stretto run gemm-rs --m 2048 --n 1024 "
+        "--k 4096 --ranks 8");
+  }
   Request request;
   if (const auto kind = op_kind_from(options.subject)) {
     request.op = resolve_operator(*kind, options);

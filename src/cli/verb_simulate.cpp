@@ -67,7 +67,7 @@ Json details_json(const Plan& plan, const Simulation& simulation) {
 }
 
 std::string print(const std::vector<Row>& rows, const Request& request,
-                  std::optional<double> sequential) {
+                  std::optional<double> sequential, bool with_legend) {
   std::string out = fmt::format("{}\nmachine {}: {}\n\n", to_string(request.op),
                                 request.machine.name, request.machine.description);
   Table table(joined({"strategy"}, prediction_header()));
@@ -82,7 +82,9 @@ std::string print(const std::vector<Row>& rows, const Request& request,
     if (!row.timeline.empty()) charts += '\n' + row.timeline;
     if (!row.critical_path.empty()) charts += '\n' + row.critical_path;
   }
-  return out + table.print() + charts + '\n' + prediction_legend(request.machine, kLabelWidth);
+  out += table.print() + charts;
+  if (with_legend) out += '\n' + prediction_legend(request.machine, kLabelWidth);
+  return out;
 }
 
 Outcome run(const Options& options) {
@@ -122,7 +124,7 @@ Outcome run(const Options& options) {
     if (!options.perfetto.empty()) write_file(options.perfetto, to_perfetto(plan, row.simulation));
     rows.push_back(std::move(row));
   });
-  if (!options.json) return {print(rows, request, sequential), kGood};
+  if (!options.json) return {print(rows, request, sequential, !options.no_legend), kGood};
 
   Json json = json_header("simulate");
   json["operator"] = to_json(request.op);

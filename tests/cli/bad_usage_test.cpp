@@ -1,0 +1,120 @@
+// Every bad command line is answered with exit code 2, nothing on standard output, and one line
+// that names what is wrong and what would be right.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "cli/command.h"
+
+namespace stretto {
+namespace {
+
+struct Case {
+  const char* name;
+  std::vector<std::string> arguments;
+  std::vector<std::string> expected;  // parts of the one line
+};
+void PrintTo(const Case& test, std::ostream* out) { *out << test.name; }
+
+std::vector<std::string> sized(const char* op, const char* m, const char* n, const char* k,
+                               const char* ranks = "4") {
+  return {"run", op, "--m", m, "--n", n, "--k", k, "--ranks", ranks};
+}
+
+std::vector<Case> cases() {
+  const auto small = small_operator();
+  const std::vector<std::string> run = {"run"}, plan = {"plan"}, simulate = {"simulate"};
+  return {
+      {"NoVerb", {}, {"verb", "run, plan, check", "--help"}},
+      {"UnknownVerb", {"simulat"}, {"unknown verb 'simulat'", "did you mean 'simulate'"}},
+      {"NoSubject", {"run"}, {"operator", "plan file", "stretto run gemm-rs"}},
+      {"UnknownOption", run + small + std::vector<std::string>{"--fast"}, {"--fast", "--help"}},
+      {"MissingValue", {"run", "gemm-rs", "--m"}, {"--m", "--help"}},
+      {"UnknownOperator",
+       sized("gem-rs", "64", "64", "64"),
+       {"unknown operator 'gem-rs'", "did you mean 'gemm-rs'", "ag-gemm", "plan file"}},
+      {"SizesMissing", {"run", "gemm-rs", "--m", "64"}, {"needs its sizes", "--k 4096"}},
+      {"ZeroRows", sized("gemm-rs", "0", "64", "64"), {"--m '0'", "from 1 to"}},
+      {"NegativeColumns", sized("gemm-rs", "64", "-64", "64"), {"--n '-64'", "from 1 to"}},
+      {"NotANumber", sized("gemm-rs", "64", "64", "4k"), {"--k '4k'", "whole number"}},
+      {"SizeOverflows",
+       sized("gemm-rs", "99999999999999999999", "64", "64"),
+       {"--m '99999999999999999999'", "from 1 to"}},
+      {"TensorOverflows", sized("gemm-rs", "1073741824", "1073741824", "64"), {"1073741824"}},
+      {"ZeroRanks", sized("gemm-rs", "64", "64", "64", "0"), {"--ranks '0'", "from 1 to"}},
+      {"TooManyRanks", sized("gemm-rs", "64", "64", "64", "100000"), {"--ranks '100000'"}},
+      {"ShardedKDoesNotDivide", sized("gemm-rs", "64", "64", "66"), {"66", "4"}},
+      {"ShardedNDoesNotDivide", sized("ag-gemm", "64", "66", "64"), {"66", "4"}},
+      {"UnknownDType",
+       run + small + std::vector<std::string>{"--dtype", "fp8"},
+       {"unknown dtype 'fp8'", "bf16, fp16, fp32"}},
+      {"UnknownStrategy",
+       run + small + std::vector<std::string>{"--strategy", "tile"},
+       {"'tile'", "did you mean 'tiles'", "sequential"}},
+      {"UnknownMachine",
+       run + small + std::vector<std::string>{"--machine", "h200x9"},
+       {"h200x9", "h200x8"}},
+      {"UnknownTarget",
+       run + small + std::vector<std::string>{"--target", "gpu"},
+       {"unknown target 'gpu'", "emu"}},
+      {"UnknownFill",
+       run + small + std::vector<std::string>{"--fill", "zeros"},
+       {"unknown fill 'zeros'", "integers, random"}},
+      {"ZeroSeeds",
+       run + small + std::vector<std::string>{"--seeds", "0"},
+       {"--seeds '0'", "from 1 to"}},
+      {"ZeroRuns", run + small + std::vector<std::string>{"--runs", "0"}, {"--runs '0'"}},
+      {"NegativeSeed", run + small + std::vector<std::string>{"--seed", "-1"}, {"--seed '-1'"}},
+      {"StrategyAndSchedule",
+       run + small + std::vector<std::string>{"--strategy", "tiles", "--schedule", "waves"},
+       {"exclude each other"}},
+      {"UnknownCoordinate",
+       run + small + std::vector<std::string>{"--schedule", "tiles,colour=3"},
+       {"colour"}},
+      {"AllBadPartsOfAScheduleAtOnce",
+       run + small + std::vector<std::string>{"--schedule", "tiles,colour=3,mover=ox,tile=7"},
+       {"colour", "ox", "7"}},
+      {"MoreSmsThanTheMachineHas",
+       run + small + std::vector<std::string>{"--schedule", "tiles,comm-sms=500"},
+       {"500", "132"}},
+      {"IllegalCombinationWithAllReasons",
+       run + small + std::vector<std::string>{"--schedule", "tiles,mover=nccl,reduction=one-shot"},
+       {"nccl", "one-shot"}},
+      {"MachineTooSmall",
+       {"simulate", "gemm-rs", "--m", "64", "--n", "64", "--k", "64", "--ranks", "16", "--machine",
+        "h200x8"},
+       {"16", "8"}},
+      {"PlanOfAllStrategies",
+       plan + small + std::vector<std::string>{"--strategy", "all"},
+       {"one plan", "--strategy tiles"}},
+      {"UnknownStep",
+       plan + small + std::vector<std::string>{"--dump-after", "place_signal"},
+       {"unknown step", "did you mean 'place_signals'"}},
+      {"PerfettoOfAll",
+       simulate + small + std::vector<std::string>{"--strategy", "all", "--perfetto", "/dev/null"},
+       {"--perfetto", "one strategy"}},
+      {"WidthOutOfRange",
+       simulate + small + std::vector<std::string>{"--width", "3"},
+       {"--width '3'", "40"}},
+  };
+}
+
+class BadUsage : public testing::TestWithParam<Case> {};
+
+TEST_P(BadUsage, IsAnsweredInOneLine) {
+  const Said said = stretto_says(GetParam().arguments);
+  EXPECT_EQ(said.exit_code, 2);
+  EXPECT_EQ(said.out, "");
+  EXPECT_EQ(std::count(said.err.begin(), said.err.end(), '\n'), 1) << said.err;
+  EXPECT_THAT(said.err, testing::StartsWith("stretto: "));
+  for (const std::string& part : GetParam().expected) {
+    EXPECT_THAT(said.err, testing::HasSubstr(part));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cli, BadUsage, testing::ValuesIn(cases()),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace stretto

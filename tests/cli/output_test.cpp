@@ -1,0 +1,81 @@
+// Where output goes, and that nothing of it is lost.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+
+namespace stretto {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Output, GoesToTheFile) {
+  const ScratchFolder scratch;
+  const std::vector<std::string> arguments = std::vector<std::string>{"plan"} + small_operator();
+  const std::string file = scratch.file("a.plan", "old");
+  const Said said = stretto_says(arguments + std::vector<std::string>{"-o", file});
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_EQ(said.out, "");
+  EXPECT_EQ(content_of(file), stretto_says(arguments).out);
+}
+
+TEST(Output, UnwritablePathIsASystemFaultBeforeTheWork) {
+  for (const char* option : {"-o", "--perfetto"}) {
+    const Said said = stretto_says(std::vector<std::string>{"simulate"} + small_operator() +
+                                   std::vector<std::string>{option, "/nonexistent/folder/out"});
+    EXPECT_EQ(said.exit_code, 3);
+    EXPECT_EQ(said.out, "");
+    EXPECT_THAT(said.err, HasSubstr("cannot write '/nonexistent/folder/out'"));
+  }
+}
+
+TEST(Output, FullDeviceIsASystemFaultAndTheResultIsKept) {
+  const Said said = stretto_says({"strategies", "-o", "/dev/full"});
+  EXPECT_EQ(said.exit_code, 3);
+  EXPECT_THAT(said.err, HasSubstr("went to standard output"));
+  EXPECT_EQ(said.out, stretto_says({"strategies"}).out);
+}
+
+TEST(Output, PerfettoIsJson) {
+  const ScratchFolder scratch;
+  const Said said = stretto_says(std::vector<std::string>{"simulate"} + small_operator() +
+                                 std::vector<std::string>{"--perfetto", scratch.path("t.json")});
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_FALSE(
+      nlohmann::json::parse(content_of(scratch.path("t.json")), nullptr, false).is_discarded());
+}
+
+TEST(Output, IsSilentOnStandardErrorWhenAllIsWell) {
+  const Said said = stretto_says(std::vector<std::string>{"run"} + small_operator());
+  EXPECT_EQ(said.exit_code, 0);
+  EXPECT_EQ(said.err, "");
+}
+
+TEST(Output, TablesFitIn100Columns) {
+  const std::vector<std::vector<std::string>> commands = {
+      std::vector<std::string>{"run"} + small_operator() +
+          std::vector<std::string>{"--strategy", "all"},
+      std::vector<std::string>{"simulate"} + small_operator(),
+      {"strategies"},
+      {"machines"},
+      {"machines", "h200x8"},
+      {"env"}};
+  for (const auto& command : commands) {
+    const std::string out = stretto_says(command).out;
+    for (size_t begin = 0; begin < out.size();) {
+      const size_t end = std::min(out.find('\n', begin), out.size());
+      const std::string line = out.substr(begin, end - begin);
+      // Characters, not bytes: continuation bytes of UTF-8 take no column.
+      const auto columns = std::count_if(line.begin(), line.end(), [](char c) {
+        return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+      });
+      EXPECT_LE(columns, 100) << line;
+      begin = end + 1;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stretto

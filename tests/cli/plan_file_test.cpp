@@ -1,0 +1,110 @@
+// Plan files: read back exactly, and refused with line and column when they are damaged.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "cli/command.h"
+
+namespace stretto {
+namespace {
+
+using testing::HasSubstr;
+
+class PlanFile : public testing::Test {
+ protected:
+  std::string small_plan() {
+    const Said said = stretto_says(std::vector<std::string>{"plan"} + small_operator());
+    EXPECT_EQ(said.exit_code, 0) << said.err;
+    return said.out;
+  }
+
+  // One line that names the file, exit code 2.
+  std::string refusal(const std::string& content) {
+    const Said said = stretto_says({"check", scratch_.file("bad.plan", content)});
+    EXPECT_EQ(said.exit_code, 2) << said.out;
+    EXPECT_EQ(std::count(said.err.begin(), said.err.end(), '\n'), 1) << said.err;
+    EXPECT_THAT(said.err, HasSubstr("bad.plan:"));
+    return said.err;
+  }
+
+  ScratchFolder scratch_;
+};
+
+TEST_F(PlanFile, IsPrintedAgainExactly) {
+  const std::string text = small_plan();
+  const Said again = stretto_says({"plan", scratch_.file("a.plan", text)});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(again.out, text);
+}
+
+TEST_F(PlanFile, IsCheckedSimulatedAndRun) {
+  const std::string file = scratch_.file("a.plan", small_plan());
+  for (const char* verb : {"check", "simulate", "run"}) {
+    const Said said = stretto_says({verb, file});
+    EXPECT_EQ(said.exit_code, 0) << verb << ": " << said.err << said.out;
+    EXPECT_THAT(said.out, HasSubstr("a.plan")) << verb;
+  }
+}
+
+TEST_F(PlanFile, RefusesOptionsThatItWouldIgnore) {
+  const Said said = stretto_says({"check", scratch_.file("a.plan", small_plan()), "--m", "64"});
+  EXPECT_EQ(said.exit_code, 2);
+  EXPECT_THAT(said.err, HasSubstr("--m does not go with a plan file"));
+}
+
+TEST_F(PlanFile, EmptyIsRefused) { EXPECT_THAT(refusal(""), HasSubstr("expected")); }
+
+TEST_F(PlanFile, BinaryIsRefused) {
+  std::string bytes;
+  for (int i = 0; i < 4096; ++i) bytes += static_cast<char>((i * 37 + 11) % 256);
+  EXPECT_THAT(refusal(bytes), HasSubstr("expected"));
+}
+
+TEST_F(PlanFile, NewerVersionIsRefusedAsSuch) {
+  std::string text = small_plan();
+  const size_t digit = text.find_first_of("0123456789");
+  ASSERT_NE(digit, std::string::npos);
+  text.replace(digit, 1, "999");
+  EXPECT_THAT(refusal(text), HasSubstr("999"));
+}
+
+// Cut at many places, a plan is refused, or (cut where it still is one) says what is missing.
+TEST_F(PlanFile, TruncatedIsNeverGood) {
+  const std::string text = small_plan();
+  for (size_t i = 1; i < 24; ++i) {
+    const std::string cut = text.substr(0, text.size() * i / 24);
+    const Said said = stretto_says({"check", scratch_.file("cut.plan", cut)});
+    EXPECT_THAT(said.exit_code, testing::AnyOf(1, 2)) << "cut at " << cut.size() << said.err;
+  }
+}
+
+TEST_F(PlanFile, DeletedWaitIsFoundWithPlaceAndHint) {
+  std::string text = small_plan();
+  const size_t wait = text.find("\n  wait ");
+  ASSERT_NE(wait, std::string::npos);
+  text.erase(wait + 1, text.find('\n', wait + 1) - wait);
+  const Said said = stretto_says({"check", scratch_.file("broken.plan", text)});
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_THAT(said.out, HasSubstr("rank "));
+  EXPECT_THAT(said.out, HasSubstr("hint: "));
+}
+
+TEST_F(PlanFile, RunOfABrokenPlanFails) {
+  std::string text = small_plan();
+  size_t notify = text.find("\n  notify ");
+  ASSERT_NE(notify, std::string::npos);
+  text.erase(notify + 1, text.find('\n', notify + 1) - notify);
+  const Said said = stretto_says({"run", scratch_.file("stuck.plan", text)});
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_THAT(said.out, HasSubstr("waits for"));
+}
+
+TEST_F(PlanFile, AFolderIsASystemFault) {
+  const Said said = stretto_says({"check", scratch_.path("")});
+  EXPECT_EQ(said.exit_code, 3);
+  EXPECT_THAT(said.err, HasSubstr("directory"));
+}
+
+}  // namespace
+}  // namespace stretto

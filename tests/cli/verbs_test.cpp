@@ -1,0 +1,78 @@
+// What each verb says when all is well.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/command.h"
+
+namespace stretto {
+namespace {
+
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+TEST(Verbs, RunComparesAllStrategies) {
+  const Said said = stretto_says(Words{"run"} + small_operator() + Words{"--strategy", "all"});
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  for (const char* name : {"sequential", "decomposed", "waves", "tiles", "slices"}) {
+    EXPECT_THAT(said.out, HasSubstr(name));
+  }
+  EXPECT_THAT(said.out, testing::Not(HasSubstr("NO")));
+}
+
+TEST(Verbs, RunServesEveryOperatorAndFill) {
+  for (const char* op : {"ag-gemm", "gemm-rs", "gemm-ar"}) {
+    for (const char* fill : {"integers", "random"}) {
+      const Said said = stretto_says({"run", op, "--m", "97", "--n", "96", "--k", "64", "--ranks",
+                                      "2", "--fill", fill, "--strategy", "sequential,tiles"});
+      EXPECT_EQ(said.exit_code, 0) << said.err << said.out;
+    }
+  }
+}
+
+TEST(Verbs, RunTakesASchedule) {
+  const Said said =
+      stretto_says(Words{"run"} + small_operator() + Words{"--schedule", "tiles,tile=64x64"});
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_THAT(said.out, HasSubstr("tile=64x64"));
+}
+
+TEST(Verbs, CheckSaysWhatItProved) {
+  const Said said = stretto_says(Words{"check"} + small_operator() + Words{"--strategy", "all"});
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_THAT(said.out, HasSubstr("tiles: clean"));
+  EXPECT_THAT(said.out, HasSubstr("proved"));
+}
+
+TEST(Verbs, SimulateDrawsATimeline) {
+  const Said said = stretto_says(Words{"simulate"} + small_operator() + Words{"--critical-path"});
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_THAT(said.out, HasSubstr("rank 0"));
+  EXPECT_THAT(said.out, HasSubstr("critical path"));
+}
+
+TEST(Verbs, PlanDumpsAfterAStep) {
+  const Said before =
+      stretto_says(Words{"plan"} + small_operator() + Words{"--dump-after", "emit_tasks"});
+  EXPECT_EQ(before.exit_code, 0) << before.err;
+  EXPECT_THAT(before.out, HasSubstr("gemm"));
+  EXPECT_THAT(before.out, testing::Not(HasSubstr("\n  wait ")));
+  const Said after = stretto_says(Words{"plan"} + small_operator());
+  EXPECT_THAT(after.out, HasSubstr("\n  wait "));
+}
+
+TEST(Verbs, ListsNameSources) {
+  EXPECT_THAT(stretto_says({"strategies"}).out, HasSubstr("arXiv"));
+  EXPECT_THAT(stretto_says({"strategies"}).out, HasSubstr("peer-staggered"));
+  EXPECT_THAT(stretto_says({"machines"}).out, HasSubstr("h200x16"));
+  EXPECT_THAT(stretto_says({"machines", "h200x8"}).out, HasSubstr("sources"));
+  EXPECT_THAT(stretto_says({"env"}).out, HasSubstr("STRETTO_MACHINE_PATH"));
+}
+
+TEST(Verbs, HelpAndVersionAreGood) {
+  EXPECT_EQ(stretto_says({"--help"}).exit_code, 0);
+  EXPECT_EQ(stretto_says({"run", "--help"}).exit_code, 0);
+  EXPECT_THAT(stretto_says({"--version"}).out, HasSubstr("stretto "));
+}
+
+}  // namespace
+}  // namespace stretto
