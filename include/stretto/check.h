@@ -55,7 +55,7 @@ struct CheckReport {
   bool truncated = false;
   size_t tasks = 0, waits = 0, notifies = 0, pairs_proved = 0;  // what was examined
   int epochs = 0;                                               // runs unrolled
-  bool clean() const { return diagnostics.empty(); }
+  bool clean() const { return diagnostics.empty() && !truncated; }
 };
 
 CheckReport check(const Plan& plan, const CheckOptions& options = {});

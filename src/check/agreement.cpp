@@ -112,7 +112,8 @@ class AgreementCheck {
   void pair_up(size_t i, size_t rank) {
     const InstrRef mine = collectives_[rank][i];
     const std::span<const Region> to = plan_.writes(instr(mine));
-    for (size_t peer = 0; peer < collectives_.size(); ++peer) {
+    const bool same_for_all = instr(mine).collective == CollectiveKind::all_reduce;
+    for (size_t peer = 0; peer < (same_for_all ? 1 : collectives_.size()); ++peer) {
       const InstrRef theirs = collectives_[peer][i];
       const std::span<const Region> from = plan_.reads(instr(theirs));
       // Region from_first + j of the peer meets region to_first + j here.

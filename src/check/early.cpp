@@ -38,20 +38,32 @@ class EarlyCheck {
   std::vector<const Share*> notifying_ahead(const Counter& counter) const {
     std::vector<const Share*> ahead;
     const std::span<const Share> shares = counters_.shares(counter);
-    const uint16_t rank = plan_.lanes[shares.front().lane].rank;
-    const bool one_rank = std::all_of(shares.begin(), shares.end(), [&](const Share& share) {
-      return plan_.lanes[share.lane].rank == rank;  // stream order keeps its runs apart
-    });
-    if (one_rank) return ahead;
+    // Lanes are ordered by rank. Stream order keeps the runs of a lone rank apart.
+    if (rank_of(shares.front()) == rank_of(shares.back())) return ahead;
     for (const Share& share : shares) {
       const Event next = note(share, counters_.notes(share).front(), counter.copies);
-      const bool after_all = std::all_of(shares.begin(), shares.end(), [&](const Share& other) {
-        return execution_.clocks().precedes(note(other, counters_.notes(other).back(), 0), next);
-      });
-      if (!after_all) ahead.push_back(&share);
+      if (!after_all(shares, next)) ahead.push_back(&share);
     }
     return ahead;
   }
+
+  // Whether everything that run 0 notifies comes before `next`.
+  bool after_all(std::span<const Share> shares, Event next) const {
+    const LaneClocks& clocks = execution_.clocks();
+    size_t i = 0;
+    while (i < shares.size()) {
+      const uint16_t rank = rank_of(shares[i]);
+      const bool all_of_rank = clocks.run_precedes(rank, 0, next);
+      for (; i < shares.size() && rank_of(shares[i]) == rank; ++i) {
+        if (all_of_rank) continue;
+        const Note& last = counters_.notes(shares[i]).back();
+        if (!clocks.precedes(note(shares[i], last, 0), next)) return false;
+      }
+    }
+    return true;
+  }
+
+  uint16_t rank_of(const Share& share) const { return plan_.lanes[share.lane].rank; }
 
   void check_wait(uint32_t c, const std::vector<const Share*>& ahead, uint32_t wait) {
     const Counter& counter = counters_[c];
@@ -70,11 +82,11 @@ class EarlyCheck {
         d.message = fmt::format(
             "{} can pass too early: rank {} may run ahead and count {} for a later run at {} "
             "while another rank has not counted for this one",
-            at(plan_, ref), plan_.lanes[share->lane].rank, d.signal, at(plan_, notify));
+            at(plan_, ref), rank_of(*share), d.signal, at(plan_, notify));
         d.hint = fmt::format(
             "give each rank a counter of its own, or let rank {} hear from this lane before it "
             "notifies again",
-            plan_.lanes[share->lane].rank);
+            rank_of(*share));
         return d;
       });
       return;

@@ -221,6 +221,13 @@ void Execution::append_event(uint32_t l) {
       throw UsageError("the plan is too large to check: its lanes know too much of each other");
     }
   }
+  // A lane's last notify tells all that its earlier ones did.
+  std::sort(news.begin(), news.end(), [](const Event& a, const Event& b) {
+    return a.lane != b.lane ? a.lane < b.lane : a.seq > b.seq;
+  });
+  news.erase(std::unique(news.begin(), news.end(),
+                         [](const Event& a, const Event& b) { return a.lane == b.lane; }),
+             news.end());
   clocks_.append(l, news);
   news.clear();
 }

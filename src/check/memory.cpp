@@ -167,7 +167,7 @@ class PlaceCheck {
                                   region(write), region(read))
                     : fmt::format("{} overwrites {}, which {} reads without an order between them",
                                   task(write), region(write), task(read));
-      if (same_task) d.hint = "only sums may be written in place, over exactly what was read";
+      if (same_task) d.hint = "only collectives may write in place, over exactly what they read";
       return d;
     });
   }
@@ -175,7 +175,7 @@ class PlaceCheck {
   bool in_place(uint32_t read, uint32_t write) const {
     const InstrRef at = ref(read);
     const Opcode op = plan_.lanes[at.lane].instrs[at.pos].op;
-    return (op == Opcode::reduce || op == Opcode::collective) &&
+    return op == Opcode::collective &&
            accesses_[read].region == accesses_[write].region;
   }
 

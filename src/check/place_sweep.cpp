@@ -9,7 +9,7 @@ namespace stretto::checker {
 namespace {
 
 // Plans of regular tiles stay far below; a hostile file must not keep a checker busy for days.
-constexpr size_t kMaxVisits = size_t{1} << 32;
+constexpr size_t kMaxVisits = size_t{1} << 30;
 constexpr size_t kMaxVisitsOfBand = size_t{1} << 27;
 
 }  // namespace
