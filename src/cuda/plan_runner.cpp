@@ -11,10 +11,10 @@ namespace {
 
 using device::RunControl;
 
-constexpr int kMoverThreads = 512;
+constexpr int kMoverThreads = device::kMoverThreads;
 constexpr const char* kMoverSource = R"(#include "stretto/device/mover.h"
 using namespace stretto::device;
-extern "C" __global__ void __launch_bounds__(512, 1)
+extern "C" __global__ void __launch_bounds__(kMoverThreads, 1)
 stretto_mover(const __grid_constant__ MoverParams params) {
   run_mover(params);
 }
@@ -89,7 +89,7 @@ struct PlanRunner::Rank {
   std::vector<std::vector<DeviceMemory>> buffers;  // [buffer][copy]
   DeviceMemory counters, control, all_counters, all_controls;
   std::unique_ptr<DeviceGemmTable> gemm_table;
-  std::unique_ptr<DeviceMoverTable> mover_table;
+  std::unique_ptr<DeviceMoverTable> mover_table, tail_table;
   std::unique_ptr<GemmKernel> gemm;
   std::unique_ptr<Kernel> mover, advance;
   Stream main, side;
@@ -145,6 +145,9 @@ PlanRunner::PlanRunner(const Plan& plan, const PeerGroup& group, const Compiler&
     if (!tables.mover.blocks.empty()) {
       mine.mover_table = std::make_unique<DeviceMoverTable>(tables.mover, space);
     }
+    if (!tables.tail.blocks.empty()) {
+      mine.tail_table = std::make_unique<DeviceMoverTable>(tables.tail, space);
+    }
     const std::string cubin = compiler.compile(kMoverSource, device.arch()).cubin;
     mine.mover = std::make_unique<Kernel>(cubin, "stretto_mover", 0);
     mine.advance = std::make_unique<Kernel>(cubin, "stretto_advance", 0);
@@ -180,6 +183,10 @@ void PlanRunner::enqueue(int rank) {
   }
   if (mine.gemm) {
     mine.gemm->launch(mine.main, mine.gemm_table->num_blocks(), mine.gemm_table->params());
+  }
+  if (mine.tail_table) {
+    mine.mover->launch(mine.main, mine.tail_table->num_blocks, kMoverThreads, 1,
+                       &mine.tail_table->params);
   }
   if (mine.mover_table) mine.main.wait(mine.join);
   const DevicePtr control = mine.control.address();

@@ -45,6 +45,16 @@ std::optional<DType> written_dtype(const Plan& plan) {
   return found;
 }
 
+// One past a compute lane's last tile and the notifies that follow it.
+size_t end_of_tiles(std::span<const Instr> instrs) {
+  size_t end = 0;
+  for (size_t i = 0; i < instrs.size(); ++i) {
+    if (instrs[i].op == Opcode::gemm) end = i + 1;
+  }
+  while (end > 0 && end < instrs.size() && instrs[end].op == Opcode::notify) ++end;
+  return end;
+}
+
 // Collects the waits before a task and the notifies after it.
 template <typename Table>
 class SyncCollector {
@@ -96,26 +106,34 @@ class TableBuilder {
     tables_.gemm.map_sets = static_cast<uint32_t>(sets_);
     map_lists_.resize(static_cast<size_t>(sets_));
     tables_.mover.regions.resize(static_cast<size_t>(sets_));
+    tables_.tail.regions.resize(static_cast<size_t>(sets_));
   }
 
   RankTables build() && {
     SyncCollector gemm_sync(plan_, signals_, rank_, tables_.gemm);
     SyncCollector mover_sync(plan_, signals_, rank_, tables_.mover);
+    SyncCollector tail_sync(plan_, signals_, rank_, tables_.tail);
     for (const Lane& lane : plan_.lanes) {
       if (lane.rank != rank_) continue;
       if (lane.kind == LaneKind::compute) {
+        const std::span<const Instr> all = lane.instrs;
+        const size_t split = end_of_tiles(all);
         tables_.gemm.blocks.emplace_back();
-        add_lane(lane, tables_.gemm.blocks.back(), gemm_sync,
+        add_lane(all.first(split), tables_.gemm.blocks.back(), gemm_sync,
                  [&](const Instr& instr) { return gemm_task(instr); });
+        tables_.tail.blocks.emplace_back();
+        add_lane(all.subspan(split), tables_.tail.blocks.back(), tail_sync,
+                 [&](const Instr& instr) { return mover_task(instr, tables_.tail); });
       } else {
         tables_.mover.blocks.emplace_back();
-        add_lane(lane, tables_.mover.blocks.back(), mover_sync,
-                 [&](const Instr& instr) { return mover_task(instr); });
+        add_lane(lane.instrs, tables_.mover.blocks.back(), mover_sync,
+                 [&](const Instr& instr) { return mover_task(instr, tables_.mover); });
       }
     }
     // A block without tasks has nothing to do in the kernel.
     std::erase_if(tables_.gemm.blocks, [](const auto& tasks) { return tasks.empty(); });
     std::erase_if(tables_.mover.blocks, [](const auto& tasks) { return tasks.empty(); });
+    std::erase_if(tables_.tail.blocks, [](const auto& tasks) { return tasks.empty(); });
     for (const auto& list : map_lists_) {
       tables_.gemm.maps.insert(tables_.gemm.maps.end(), list.begin(), list.end());
     }
@@ -124,15 +142,16 @@ class TableBuilder {
 
  private:
   template <typename Task, typename Sync, typename Make>
-  void add_lane(const Lane& lane, std::vector<Task>& tasks, Sync& sync, Make make) {
-    for (const Instr& instr : lane.instrs) {
+  void add_lane(std::span<const Instr> instrs, std::vector<Task>& tasks, Sync& sync, Make make) {
+    for (const Instr& instr : instrs) {
       if (instr.op == Opcode::wait) {
         sync.add_wait(instr);
       } else if (instr.op == Opcode::notify) {
         // The first notify of a lane, or one after waits that no task follows, has a task of its own.
         if (tasks.empty() || sync.has_unclaimed_waits()) {
-          STRETTO_ASSERT(lane.kind != LaneKind::compute, "a compute lane notifies without a task");
-          if constexpr (std::is_same_v<Task, MoverTask>) tasks.push_back(MoverTask{});
+          constexpr bool kMoves = std::is_same_v<Task, MoverTask>;
+          STRETTO_ASSERT(kMoves, "a compute lane notifies without a task");
+          if constexpr (kMoves) tasks.push_back(MoverTask{});
           sync.claim_waits(tasks.back());
         }
         sync.add_notify(instr);
@@ -204,7 +223,7 @@ class TableBuilder {
     return task;
   }
 
-  MoverTask mover_task(const Instr& instr) {
+  MoverTask mover_task(const Instr& instr, MoverTable& table) {
     MoverTask task{};
     task.tile = static_cast<uint32_t>(instr.tile);
     if (instr.op == Opcode::deliver) return task;
@@ -216,7 +235,7 @@ class TableBuilder {
     task.to = mover_type(plan_.buffers[writes[0].buffer].dtype);
     task.num_sources = instr.num_reads;
     task.num_destinations = instr.num_writes;
-    task.first_region = static_cast<uint32_t>(tables_.mover.regions[0].size());
+    task.first_region = static_cast<uint32_t>(table.regions[0].size());
     bool vectors = task.columns % 8 == 0;
     for (int set = 0; set < sets_; ++set) {
       const auto add = [&](const Region& region) {
@@ -226,7 +245,7 @@ class TableBuilder {
         const uint64_t at = address(region, set) + static_cast<uint64_t>(region.row0) * row_bytes +
                             static_cast<uint64_t>(region.col0) * size;
         vectors = vectors && at % 16 == 0 && row_bytes % 16 == 0;
-        tables_.mover.regions[static_cast<size_t>(set)].push_back({at, row_bytes});
+        table.regions[static_cast<size_t>(set)].push_back({at, row_bytes});
       };
       for (const Region& region : reads) add(region);
       for (const Region& region : writes) add(region);
@@ -292,15 +311,23 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan) {
     }
     bool pending_wait = false;
     for (const Instr& instr : lane.instrs) {
+      if (instr.num_reads + instr.num_writes > device::kMaxRegions) {
+        add(fmt::format("a task has at most {} regions", device::kMaxRegions));
+      }
       if (instr.op == Opcode::boundary) add("kernel boundaries are not run yet");
       if (instr.op == Opcode::wait) pending_wait = true;
       if (instr.is_task()) pending_wait = false;
-      if (lane.kind == LaneKind::compute && instr.is_task() && instr.op != Opcode::gemm) {
-        add(fmt::format("compute lanes run gemm tasks only, not {}", to_string(instr.op)));
+      if (lane.kind == LaneKind::compute && instr.is_task() && instr.op != Opcode::gemm &&
+          &instr < lane.instrs.data() + end_of_tiles(lane.instrs)) {
+        add(fmt::format("a compute lane can {} only after its last tile", to_string(instr.op)));
       }
       if (instr.op != Opcode::gemm) continue;
       const auto reads = plan.reads(instr);
       if (reads.size() != 2) add("a tile's rows of A must lie in one region");
+      for (const Placed& placed : placed_writes(plan, instr)) {
+        // TMA stores must not begin above their tensor: the hardware faults.
+        if (placed.row > 0) add("a tile's rows must belong to one owner: choose M so that they do");
+      }
       if (reads.front().col0 % device::kTileK != 0) {
         add(fmt::format("a range of K must start at a multiple of {}", device::kTileK));
       }

@@ -33,7 +33,8 @@ struct MoverTable {
 struct RankTables {
   device::GemmConfig config;
   GemmTable gemm;                     // no blocks when the rank computes nothing
-  MoverTable mover;
+  MoverTable mover;                   // communication lanes
+  MoverTable tail;                    // what compute lanes do after their last tile
 };
 
 // Why the CUDA target cannot run this plan; empty when it can.

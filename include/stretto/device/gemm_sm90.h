@@ -1,6 +1,7 @@
 // The GEMM kernel of Hopper: persistent, warp-specialised, driven by a task table (gemm_task.h).
 //
-//   load warp    waits for a task's signals, then feeds stages of A and B by TMA (multicast in pairs)
+//   wait warp    awaits the signals of task after task
+//   load warp    feeds stages of A and B by TMA (multicast in pairs) once a task's signals have come
 //   consumers    warpgroups; multiply stages with wgmma, hand finished tiles over in chunks
 //   store warp   sends chunks to every destination by TMA, then makes the task's notifies
 //
@@ -33,6 +34,7 @@ template <GemmConfig kConfig>
 struct GemmShared {
   static constexpr GemmLayout kLayout = layout_of(kConfig);
   uint32 a, b, chunks, full, empty, chunk_full, chunk_empty;
+  uint32 tasks_ready;         // tasks of this block whose signals have come
 
   STRETTO_DEVICE explicit GemmShared(uint32 base) {
     a = (base + 1023) & ~1023u;
@@ -42,6 +44,7 @@ struct GemmShared {
     empty = full + kConfig.stages * 8;
     chunk_full = empty + kConfig.stages * 8;
     chunk_empty = chunk_full + kConfig.consumers * kLayout.chunk_slots * 8;
+    tasks_ready = chunk_empty + kConfig.consumers * kLayout.chunk_slots * 8;
   }
   STRETTO_DEVICE uint32 chunk_index(uint32 consumer, uint32 slot) const {
     return consumer * kLayout.chunk_slots + slot;
@@ -59,6 +62,7 @@ struct GemmShared {
       barrier_init(chunk_full + i * 8, 4);
       barrier_init(chunk_empty + i * 8, 1);
     }
+    store_release_shared(tasks_ready, 0);
     fence_barrier_init();
   }
 };
@@ -89,9 +93,7 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
     const GemmTask task = next;
     if (i + 1 < end) next = params.tasks[i + 1];
     if (task.num_waits != 0) {
-      for (uint32 w = 0; w < task.num_waits; ++w) {
-        wait_signal(params.signals, epoch, params.waits[task.first_wait + w], blockIdx.x,
-                    task.tile);
+      while (load_acquire_shared(shared.tasks_ready) <= i - begin) {
       }
       fence_proxy_async();
     }
@@ -110,6 +112,20 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
                                                 kLayout.b_bytes, kLayout.b_box_rows, rank, full);
       ring.advance<kConfig.stages>();
     }
+  }
+}
+
+// One warp. Runs ahead of the loads, so that a signal that has come costs them nothing.
+template <GemmConfig kConfig>
+STRETTO_DEVICE void gemm_wait(const GemmParams& params, const GemmShared<kConfig>& shared,
+                              uint32 begin, uint32 end) {
+  const uint64 epoch = params.signals.control == nullptr ? 0 : params.signals.control->epoch;
+  for (uint32 i = begin; i < end; ++i) {
+    const GemmTask& task = params.tasks[i];
+    if (task.num_waits == 0) continue;
+    wait_signals(params.signals, epoch, params.waits + task.first_wait, task.num_waits, blockIdx.x,
+                 task.tile);
+    if (threadIdx.x % 32 == 0) store_release_shared(shared.tasks_ready, i - begin + 1);
   }
 }
 
@@ -394,6 +410,7 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params) {
     give_registers<kMoverRegisters>();
     if (begin < end && loads) gemm_load<kConfig>(params, shared, first, begin, end);
     if (begin < end && stores) gemm_store<kConfig>(params, shared, begin, end);
+    if (begin < end && warp % 4 == 2) gemm_wait<kConfig>(params, shared, begin, end);
     __syncwarp();
   } else {
     take_registers<kConsumerRegisters>();

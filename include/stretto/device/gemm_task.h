@@ -71,7 +71,7 @@ struct GemmTask {
 };
 static_assert(sizeof(GemmTask) == 36);
 
-// Where the tile's first row and column lie in a map; either may be negative.
+// Where the tile's first row and column lie in a map; not negative, or the store faults.
 struct GemmDestination {
   int32 row, column;
   uint32 map;

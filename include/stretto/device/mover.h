@@ -10,6 +10,11 @@
 
 namespace stretto::device {
 
+// Moving threads of a block; two more warps await and notify for them.
+inline constexpr uint32 kMovingThreads = 192;
+inline constexpr uint32 kMoverThreads = kMovingThreads + 64;
+inline constexpr uint32 kMaxRegions = 128;  // of one task
+
 enum class MoverType : uint8 { bf16, fp16, fp32 };
 
 // A rectangle's first element; its size is the task's.
@@ -118,25 +123,27 @@ STRETTO_DEVICE void store_eight(MoverType type, uint64 address, const float (&va
 
 // Sixteen bytes a thread and step, kAtOnce steps in flight.
 STRETTO_DEVICE void move_copy(const MoverTask& task, const MoverRegion* regions) {
-  constexpr uint32 kAtOnce = 8;
+  constexpr uint32 kAtOnce = 16;
   const uint32 across = task.columns * bytes_of(task.from) / 16;
   const uint32 total = task.rows * across;
   const MoverRegion source = regions[0];
-  for (uint32 first = threadIdx.x; first < total; first += kAtOnce * blockDim.x) {
+
+  for (uint32 first = threadIdx.x; first < total; first += kAtOnce * kMovingThreads) {
     Vector16 held[kAtOnce];
     uint32 row[kAtOnce], offset[kAtOnce];
 #pragma unroll
     for (uint32 i = 0; i < kAtOnce; ++i) {
-      const uint32 at = first + i * blockDim.x;
+      const uint32 at = first + i * kMovingThreads;
       row[i] = at / across;
       offset[i] = at % across * 16;
       if (at < total) held[i] = load_vector(source.address + row[i] * source.row_bytes + offset[i]);
     }
+
     for (uint32 d = 0; d < task.num_destinations; ++d) {
       const MoverRegion to = regions[1 + d];
 #pragma unroll
       for (uint32 i = 0; i < kAtOnce; ++i) {
-        if (first + i * blockDim.x < total) {
+        if (first + i * kMovingThreads < total) {
           store_vector(to.address + row[i] * to.row_bytes + offset[i], held[i]);
         }
       }
@@ -144,38 +151,59 @@ STRETTO_DEVICE void move_copy(const MoverTask& task, const MoverRegion* regions)
   }
 }
 
+// Eight elements a thread and step, of kAtOnce steps and two sources in flight.
+template <MoverType kFrom>
 STRETTO_DEVICE void move_sum(const MoverTask& task, const MoverRegion* regions) {
-  constexpr uint32 kAtOnce = 4;
+  constexpr uint32 kAtOnce = kFrom == MoverType::fp32 ? 2 : 4;
   const uint32 across = task.columns / 8;
   const uint32 total = task.rows * across;
-  const uint32 from_bytes = 8 * bytes_of(task.from), to_bytes = 8 * bytes_of(task.to);
-  for (uint32 at = threadIdx.x; at < total; at += blockDim.x) {
-    const uint32 row = at / across, group = at % across;
-    float sums[8] = {};
-    for (uint32 s = 0; s < task.num_sources; s += kAtOnce) {
-      EightLoaded loaded[kAtOnce];
+  const uint32 to_bytes = 8 * bytes_of(task.to);
+
+  for (uint32 first = threadIdx.x; first < total; first += kAtOnce * kMovingThreads) {
+    float sums[kAtOnce][8] = {};
+    uint32 row[kAtOnce], group[kAtOnce];
+#pragma unroll
+    for (uint32 i = 0; i < kAtOnce; ++i) {
+      row[i] = (first + i * kMovingThreads) / across;
+      group[i] = (first + i * kMovingThreads) % across;
+    }
+
+    for (uint32 s = 0; s < task.num_sources; s += 2) {
+      const bool has_second = s + 1 < task.num_sources;
+      const MoverRegion one = regions[s], two = regions[has_second ? s + 1 : s];
+      EightLoaded first_loaded[kAtOnce], second_loaded[kAtOnce];
 #pragma unroll
       for (uint32 i = 0; i < kAtOnce; ++i) {
-        if (s + i < task.num_sources) {
-          const MoverRegion from = regions[s + i];
-          loaded[i] = load_eight(task.from, from.address + row * from.row_bytes + group * from_bytes);
+        if (first + i * kMovingThreads >= total) continue;
+        const uint64 offset = group[i] * (8 * bytes_of(kFrom));
+        first_loaded[i] = load_eight(kFrom, one.address + row[i] * one.row_bytes + offset);
+        if (has_second) {
+          second_loaded[i] = load_eight(kFrom, two.address + row[i] * two.row_bytes + offset);
         }
       }
 #pragma unroll
       for (uint32 i = 0; i < kAtOnce; ++i) {
-        if (s + i < task.num_sources) add_eight(task.from, loaded[i], sums);
+        add_eight(kFrom, first_loaded[i], sums[i]);
+        if (has_second) add_eight(kFrom, second_loaded[i], sums[i]);
       }
     }
+
     for (uint32 d = 0; d < task.num_destinations; ++d) {
       const MoverRegion to = regions[task.num_sources + d];
-      store_eight(task.to, to.address + row * to.row_bytes + group * to_bytes, sums);
+#pragma unroll
+      for (uint32 i = 0; i < kAtOnce; ++i) {
+        if (first + i * kMovingThreads < total) {
+          store_eight(task.to, to.address + row[i] * to.row_bytes + group[i] * to_bytes, sums[i]);
+        }
+      }
     }
   }
 }
 
 // Any width and alignment of elements.
 STRETTO_DEVICE void move_elements(const MoverTask& task, const MoverRegion* regions) {
-  for (uint32 at = threadIdx.x; at < task.rows * task.columns; at += blockDim.x) {
+  for (uint32 at = threadIdx.x; at < task.rows * task.columns;
+       at += kMovingThreads) {
     const uint32 row = at / task.columns, column = at % task.columns;
     float sum = 0;
     for (uint32 s = 0; s < task.num_sources; ++s) {
@@ -185,6 +213,7 @@ STRETTO_DEVICE void move_elements(const MoverTask& task, const MoverRegion* regi
                  ? *reinterpret_cast<const float*>(address)
                  : widen_half(task.from, *reinterpret_cast<const uint16*>(address));
     }
+
     for (uint32 d = 0; d < task.num_destinations; ++d) {
       const MoverRegion& to = regions[task.num_sources + d];
       const uint64 address = to.address + row * to.row_bytes + column * bytes_of(task.to);
@@ -197,36 +226,83 @@ STRETTO_DEVICE void move_elements(const MoverTask& task, const MoverRegion* regi
   }
 }
 
-STRETTO_DEVICE void run_mover(const MoverParams& params) {
-  const uint64 epoch = params.signals.control->epoch;
+STRETTO_DEVICE void sync_moving_threads() {
+  asm volatile("barrier.cta.sync 1, %0;" ::"n"(kMovingThreads) : "memory");
+}
+
+// By kMovingThreads threads: the tasks' data, each task once its signals have come.
+STRETTO_DEVICE void move_tasks(const MoverParams& params, uint64 epoch, uint32 begin, uint32 end,
+                               uint32 ready, uint32 done) {
+  // A task's regions are kept here: every wait empties the SM's cache of global memory.
+  __shared__ MoverRegion regions[kMaxRegions];
   const MoverRegion* set = params.regions + epoch % params.region_sets * params.num_regions;
-  for (uint32 t = params.first_task[blockIdx.x]; t < params.first_task[blockIdx.x + 1]; ++t) {
+  for (uint32 t = begin; t < end; ++t) {
     const MoverTask task = params.tasks[t];
+    const uint32 num_regions = task.num_sources + task.num_destinations;
+    sync_moving_threads();
+    if (threadIdx.x < num_regions) regions[threadIdx.x] = set[task.first_region + threadIdx.x];
+    sync_moving_threads();
     if (task.num_waits != 0) {
-      if (threadIdx.x == 0) {
-        for (uint32 w = 0; w < task.num_waits; ++w) {
-          wait_signal(params.signals, epoch, params.waits[task.first_wait + w],
-                      kMoverLane | blockIdx.x, task.tile);
-        }
+      while (load_acquire_shared(ready) <= t - begin) {
       }
-      __syncthreads();
     }
-    const MoverRegion* regions = set + task.first_region;
     if (!task.vectors) {
       move_elements(task, regions);
     } else if (task.num_sources == 1 && task.from == task.to) {
       move_copy(task, regions);
+    } else if (task.from == MoverType::bf16) {
+      move_sum<MoverType::bf16>(task, regions);
+    } else if (task.from == MoverType::fp16) {
+      move_sum<MoverType::fp16>(task, regions);
     } else {
-      move_sum(task, regions);
+      move_sum<MoverType::fp32>(task, regions);
     }
     if (task.num_notifies != 0) {
-      __syncthreads();
-      if (threadIdx.x == 0) {
-        for (uint32 n = 0; n < task.num_notifies; ++n) {
-          notify_signal(params.signals, epoch, params.notifies[task.first_notify + n]);
-        }
-      }
+      sync_moving_threads();
+      if (threadIdx.x == 0) store_release_shared(done, t - begin + 1);
     }
+  }
+}
+
+// By one warp, ahead of the moving threads.
+STRETTO_DEVICE void await_tasks(const MoverParams& params, uint64 epoch, uint32 begin, uint32 end,
+                                uint32 ready) {
+  for (uint32 t = begin; t < end; ++t) {
+    const MoverTask& task = params.tasks[t];
+    if (task.num_waits == 0) continue;
+    wait_signals(params.signals, epoch, params.waits + task.first_wait, task.num_waits,
+                 kMoverLane | blockIdx.x, task.tile);
+    if (threadIdx.x % 32 == 0) store_release_shared(ready, t - begin + 1);
+  }
+}
+
+// By one thread, behind the moving threads, which need not pause while a release drains.
+STRETTO_DEVICE void notify_tasks(const MoverParams& params, uint64 epoch, uint32 begin, uint32 end,
+                                 uint32 done) {
+  for (uint32 t = begin; t < end; ++t) {
+    const MoverTask& task = params.tasks[t];
+    if (task.num_notifies == 0) continue;
+    while (load_acquire_shared(done) <= t - begin) {
+    }
+    for (uint32 n = 0; n < task.num_notifies; ++n) {
+      notify_signal(params.signals, epoch, params.notifies[task.first_notify + n]);
+    }
+  }
+}
+
+STRETTO_DEVICE void run_mover(const MoverParams& params) {
+  __shared__ uint32 counts[2];
+  const uint32 ready = shared_address(&counts[0]), done = shared_address(&counts[1]);
+  const uint64 epoch = params.signals.control->epoch;
+  const uint32 begin = params.first_task[blockIdx.x], end = params.first_task[blockIdx.x + 1];
+  if (threadIdx.x < 2) counts[threadIdx.x] = 0;
+  __syncthreads();
+  if (threadIdx.x < kMovingThreads) {
+    move_tasks(params, epoch, begin, end, ready, done);
+  } else if (threadIdx.x < kMovingThreads + 32) {
+    await_tasks(params, epoch, begin, end, ready);
+  } else if (threadIdx.x == kMovingThreads + 32) {
+    notify_tasks(params, epoch, begin, end, done);
   }
 }
 

@@ -47,6 +47,16 @@ STRETTO_DEVICE void fence_proxy_async_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// A word in this block's shared memory that publishes what its writer did or observed before.
+STRETTO_DEVICE void store_release_shared(uint32 address, uint32 value) {
+  asm volatile("st.release.cta.shared::cta.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+STRETTO_DEVICE uint32 load_acquire_shared(uint32 address) {
+  uint32 value;
+  asm volatile("ld.acquire.cta.shared::cta.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
+}
+
 // Nanoseconds of a clock that all SMs share; it ticks about once a microsecond.
 STRETTO_DEVICE uint64 global_time_ns() {
   uint64 value;

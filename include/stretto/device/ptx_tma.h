@@ -1,7 +1,7 @@
 // The bulk tensor copy engine (TMA, sm_90): 2-D boxes between global and shared memory.
 //
-// Coordinates are elements, innermost first, and may lie outside the tensor: loads then bring zeros,
-// stores leave memory alone. Loads complete on an mbarrier by bytes; stores in groups of the issuing
+// Coordinates are elements, innermost first. Past the tensor's end loads bring zeros and stores leave
+// memory alone; a store that begins before the tensor faults (seen on H200: illegal instruction). Loads complete on an mbarrier by bytes; stores in groups of the issuing
 // thread, in two steps: shared memory may be reused (`read`), and the data is visible (full).
 #pragma once
 

@@ -77,8 +77,7 @@ STRETTO_DEVICE void report_expired_wait(const SignalSpace& space, const WaitErro
 }
 
 // Returns once the counter has come, the run is aborted, or the deadline has passed. Acquires: what
-// the notifiers' lanes did before is visible to this thread's ordinary accesses. Data that TMA will
-// read needs fence_proxy_async() besides. Call it from one thread; release the others by a barrier.
+// the notifiers' lanes did before is visible to this thread's ordinary accesses.
 STRETTO_DEVICE void wait_signal(const SignalSpace& space, uint64 epoch, const WaitEntry& entry,
                                 uint32 lane, uint32 tile) {
   if (epoch < entry.lag) return;
@@ -105,6 +104,16 @@ STRETTO_DEVICE void wait_signal(const SignalSpace& space, uint64 epoch, const Wa
     }
   }
   fence_acq_rel_sys();
+}
+
+// All of a task's waits, by one warp: a lane each, so that they cost one round trip. Data that TMA
+// will read needs fence_proxy_async() besides, by the thread that issues the load.
+STRETTO_DEVICE void wait_signals(const SignalSpace& space, uint64 epoch, const WaitEntry* entries,
+                                 uint32 count, uint32 lane, uint32 tile) {
+  for (uint32 i = threadIdx.x % 32; i < count; i += 32) {
+    wait_signal(space, epoch, entries[i], lane, tile);
+  }
+  __syncwarp();
 }
 
 // Releases what this thread did and has observed, then adds to the counter.

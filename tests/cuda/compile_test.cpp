@@ -1,0 +1,66 @@
+// Every kernel compiles without a GPU, and keeps its registers.
+#include <gtest/gtest.h>
+
+#include <iostream>
+
+#include "cuda/compiler.h"
+#include "cuda/device_sources.h"
+#include "cuda/gemm_kernel.h"
+#include "cuda/nvrtc_api.h"
+#include "stretto/error.h"
+
+namespace stretto::cuda {
+namespace {
+
+using device::GemmConfig;
+using device::OutputType;
+using device::Shared;
+
+class CompileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!why_no_compiler().empty()) {
+      std::cout << "[SKIP] " << why_no_compiler() << "\n";
+      GTEST_SKIP() << why_no_compiler();
+    }
+  }
+  const Compiler compiler_{JitCache("")};
+};
+
+TEST_F(CompileTest, EveryDeviceHeaderCompilesAlone) {
+  for (const DeviceSource& header : device_sources()) {
+    const std::string source = "#include \"" + std::string(header.name) + "\"\n";
+    EXPECT_FALSE(compiler_.compile(source, "sm_90a").cubin.empty()) << header.name;
+  }
+}
+
+TEST_F(CompileTest, GemmKernelsDoNotSpill) {
+  const GemmConfig configs[] = {
+      {128, 256, 4, 2, Shared::b, true, OutputType::bf16, true},
+      {128, 256, 4, 2, Shared::none, true, OutputType::fp32, false},
+      {128, 160, 5, 2, Shared::a, false, OutputType::fp16, false}};
+  for (const GemmConfig& config : configs) {
+    const CompiledKernel kernel = compiler_.compile(gemm_source(config), "sm_90a");
+    EXPECT_NE(kernel.log.find("registers"), std::string::npos) << "no resource report";
+    EXPECT_EQ(spilled_bytes(kernel.log), 0) << describe(config) << "\n" << kernel.log;
+  }
+}
+
+TEST_F(CompileTest, TheReportOfSpillsIsRead) {
+  EXPECT_EQ(spilled_bytes("32 bytes stack frame, 56 bytes spill stores, 76 bytes spill loads"),
+            132);
+}
+
+TEST(GemmConfigTest, IllegalConfigurationsSayWhatWouldBeRight) {
+  GemmConfig config;
+  config.tile_n = 100;
+  EXPECT_NE(why_illegal(config).find("64, 96, 128"), std::string::npos);
+  config = {};
+  config.stages = 5;
+  EXPECT_NE(why_illegal(config).find("shared memory"), std::string::npos);
+  EXPECT_THROW(gemm_source(config), UsageError);
+  EXPECT_EQ(why_illegal(GemmConfig{}), "");
+}
+
+}  // namespace
+}  // namespace stretto::cuda
