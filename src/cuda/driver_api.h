@@ -1,5 +1,5 @@
 // The part of CUDA's driver API that Stretto uses, declared here and found in libcuda at run time:
-// building needs no toolkit. tests/cuda/driver_abi_test.cpp holds it against cuda.h where there is one.
+// building needs no toolkit.
 #pragma once
 
 #include <cstddef>
