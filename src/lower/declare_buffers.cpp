@@ -1,6 +1,4 @@
 // declare_buffers: the plan's head, and the buffers that its tasks will name.
-#include <fmt/format.h>
-
 #include "lower/lowering.h"
 #include "stretto/error.h"
 
@@ -9,12 +7,7 @@ namespace {
 
 uint16_t declare(Plan& plan, std::string_view name, DType dtype, BufferRole role, int64_t rows,
                  int64_t cols, int copies = 1) {
-  if (rows > INT32_MAX) {
-    throw UsageError(
-        fmt::format("buffer {} would have {} rows, more than {}: take fewer ranks, fewer rows or "
-                    "another reduction",
-                    name, rows, INT32_MAX));
-  }
+  STRETTO_ASSERT(rows <= INT32_MAX, "a plan this large is not legal");
   plan.buffers.push_back({std::string(name), dtype, role, static_cast<int32_t>(rows),
                           static_cast<int32_t>(cols), 0, static_cast<uint8_t>(copies)});
   return static_cast<uint16_t>(plan.buffers.size() - 1);

@@ -12,7 +12,6 @@ class RankOrder {
  public:
   RankOrder(const Lowering& state, int rank)
       : state_(state),
-        rank_(rank),
         turns_(owner_turns(state.schedule.order, state.gathers(), rank, state.op.ranks,
                            state.machine)),
         turn_of_(static_cast<size_t>(state.grid.count()), state.gathers() ? 0 : INT64_MAX),
@@ -154,7 +153,6 @@ class RankOrder {
   }
 
   const Lowering& state_;
-  const int rank_;
   const std::vector<int> turns_;
   std::vector<int64_t> turn_of_;  // by tile
   std::vector<uint8_t> foreign_;  // by tile: another rank holds or reduces some of it

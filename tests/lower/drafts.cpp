@@ -12,6 +12,8 @@ Machine small_machine(int ranks, int sms, int ranks_per_node) {
   machine.nodes = (ranks + machine.ranks_per_node - 1) / machine.ranks_per_node;
   machine.sms = sms;
   machine.nccl_sms = 2;
+  machine.gemm_tflops = machine.fp32_tflops = 1;
+  machine.block_hbm_gb_per_s = 10;
   return machine;
 }
 
@@ -36,8 +38,24 @@ Draft draft_of(const std::string& op, const std::string& schedule, const Machine
   return draft_after(parsed, parse_schedule(schedule, parsed, machine), machine);
 }
 
-const Instr& instr_at(const Draft& draft, InstrRef ref) {
-  return draft.plan.lanes[ref.lane].instrs[ref.pos];
+std::vector<Task> tasks_of(const Draft& draft, Opcode op) {
+  std::vector<Task> tasks;
+  for (size_t at = 0; at < draft.program.size(); ++at) {
+    const Lane& lane = draft.plan.lanes[draft.program[at].lane];
+    const Instr& instr = lane.instrs[draft.program[at].pos];
+    if (instr.op == op) tasks.push_back({&lane, &instr, at});
+  }
+  return tasks;
+}
+
+std::vector<Task> tasks_of(const Draft& draft, Opcode op, int rank) {
+  std::vector<Task> tasks = tasks_of(draft, op);
+  std::erase_if(tasks, [&](const Task& task) { return task.lane->rank != rank; });
+  return tasks;
+}
+
+uint16_t buffer_of(const Draft& draft, std::string_view name) {
+  return draft.plan.find_buffer(name).value();
 }
 
 std::vector<Schedule> legal_schedules(const Operator& op, const Machine& machine) {

@@ -23,6 +23,16 @@ std::vector<Schedule> legal_schedules(const Operator& op, const Machine& machine
 // A schedule text with a preset's name or canonical keys; see parse_schedule.
 Draft draft_of(const std::string& op, const std::string& schedule, const Machine& machine);
 
-const Instr& instr_at(const Draft& draft, InstrRef ref);
+// Tasks of one kind in program order, with their lanes.
+struct Task {
+  const Lane* lane = nullptr;
+  const Instr* instr = nullptr;
+  size_t at = 0;  // position in the program
+};
+std::vector<Task> tasks_of(const Draft& draft, Opcode op);
+std::vector<Task> tasks_of(const Draft& draft, Opcode op, int rank);
+
+// By name: buffer of the draft's plan.
+uint16_t buffer_of(const Draft& draft, std::string_view name);
 
 }  // namespace stretto

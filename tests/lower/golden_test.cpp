@@ -1,0 +1,102 @@
+// Plans of every preset for small shapes, byte by byte as in golden/*.plan. After a wanted change:
+// STRETTO_UPDATE_GOLDEN=1 test_lower --gtest_filter='*Golden*', then read the difference.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "lower/drafts.h"
+
+namespace stretto {
+namespace {
+
+struct Golden {
+  const char* name;
+  const char* op;
+  const char* schedule;
+};
+
+constexpr const char* kGather = "ag-gemm m=40 n=64 k=8 ranks=2 dtype=bf16";
+constexpr const char* kScatter = "gemm-rs m=40 n=40 k=8 ranks=2 dtype=bf16";
+constexpr const char* kAllReduce = "gemm-ar m=40 n=40 k=8 ranks=2 dtype=bf16";
+
+// Whatever a preset may choose by the machine is given, so that only its idea is its own.
+constexpr Golden kGoldens[] = {
+    {"ag-gemm.sequential", kGather, "sequential,tile=16x16"},
+    {"ag-gemm.two-chunk", kGather, "two-chunk,tile=16x16,comm-sms=1"},
+    {"ag-gemm.decomposed", kGather, "decomposed,tile=16x16,order=own-first"},
+    {"ag-gemm.waves", kGather, "waves,tile=16x16,comm-sms=2,groups=1+2"},
+    {"ag-gemm.tiles", kGather, "tiles,tile=16x16,comm-sms=1,order=arrival"},
+    {"ag-gemm.slices", kGather, "slices,tile=8x16,comm-sms=1,order=own-first"},
+    {"gemm-rs.sequential", kScatter, "sequential,tile=16x16"},
+    {"gemm-rs.two-chunk", kScatter, "two-chunk,tile=16x16,comm-sms=1"},
+    {"gemm-rs.decomposed", kScatter, "decomposed,tile=16x16,order=peer-staggered"},
+    {"gemm-rs.waves", kScatter, "waves,tile=16x16,comm-sms=2,groups=1+2"},
+    {"gemm-rs.tiles", kScatter, "tiles,tile=16x16,comm-sms=1,order=peer-staggered"},
+    {"gemm-rs.slices", kScatter, "slices,tile=8x16,comm-sms=0,order=peer-staggered"},
+    {"gemm-ar.sequential", kAllReduce, "sequential,tile=16x16"},
+    {"gemm-ar.two-chunk", kAllReduce, "two-chunk,tile=16x16,comm-sms=1"},
+    {"gemm-ar.decomposed", kAllReduce, "decomposed,tile=16x16,order=peer-staggered"},
+    {"gemm-ar.waves", kAllReduce, "waves,tile=16x16,comm-sms=2,groups=1+2"},
+    {"gemm-ar.tiles", kAllReduce, "tiles,tile=16x16,comm-sms=1,order=plain"},
+    {"gemm-ar.slices", kAllReduce, "slices,tile=8x16,comm-sms=0,order=plain"},
+    {"gemm-ar.one-shot", kAllReduce, "tiles,tile=16x16,comm-sms=1,reduction=one-shot"},
+    {"gemm-rs.ack", kScatter, "tiles,tile=16x16,mover=comm-blocks,comm-sms=1,reuse=ack"},
+};
+
+std::string read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+class GoldenPlan : public testing::TestWithParam<Golden> {};
+
+TEST_P(GoldenPlan, IsUnchanged) {
+  const Golden& golden = GetParam();
+  const Operator op = parse_operator(golden.op);
+  const Machine machine = small_machine(op.ranks, 4);
+  const std::string text = print(lower(op, parse_schedule(golden.schedule, op, machine), machine));
+  const std::string path =
+      std::string(STRETTO_TEST_DIR) + "/golden/" + std::string(golden.name) + ".plan";
+  if (std::getenv("STRETTO_UPDATE_GOLDEN")) {
+    std::ofstream(path, std::ios::binary) << text;
+    GTEST_SKIP() << "wrote " << path;
+  }
+  const std::string expected = read(path);
+  ASSERT_FALSE(expected.empty()) << "cannot read " << path;
+  std::istringstream got(text), want(expected);
+  std::string got_line, want_line;
+  for (int line = 1; std::getline(want, want_line); ++line) {
+    ASSERT_TRUE(std::getline(got, got_line)) << path << ":" << line << " is missing";
+    ASSERT_EQ(got_line, want_line) << path << ":" << line;
+  }
+  EXPECT_EQ(text, expected);
+}
+
+std::string golden_name(const testing::TestParamInfo<Golden>& test) {
+  std::string name = test.param.name;
+  for (char& c : name) {
+    if (c == '-' || c == '.') c = '_';
+  }
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Lower, GoldenPlan, testing::ValuesIn(kGoldens), golden_name);
+
+TEST(GoldenFiles, AreAllTested) {
+  std::vector<std::string> tested;
+  for (const Golden& golden : kGoldens) tested.push_back(std::string(golden.name) + ".plan");
+  for (const auto& file :
+       std::filesystem::directory_iterator(std::string(STRETTO_TEST_DIR) + "/golden")) {
+    const std::string name = file.path().filename().string();
+    EXPECT_NE(std::find(tested.begin(), tested.end(), name), tested.end()) << name;
+  }
+}
+
+}  // namespace
+}  // namespace stretto
