@@ -101,7 +101,7 @@ void Scheduler::change_mood(uint64_t kind) {
   split_percent_ = random_.chance(50) ? 10 : 0;
   piece_percent_ = random_.chance(50) ? 30 : 0;
   deliver_before_hungry_ = random_.chance(70);
-  moves_left_ = static_cast<int64_t>(1) << (4 + random_.below(10));
+  moves_left_ = static_cast<int64_t>(1) << (2 + random_.below(9));
 }
 
 Move Scheduler::next() {
