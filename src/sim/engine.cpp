@@ -13,23 +13,38 @@ namespace {
 
 bool is_block(LaneKind kind) { return kind == LaneKind::compute || kind == LaneKind::comm; }
 
+// A plan file can declare more counters than any memory holds; none that lowering makes comes near.
+constexpr int64_t kMaxCounters = int64_t{1} << 27;
+
+size_t count_counters(const Plan& plan) {
+  int64_t of_rank = 0;
+  for (const SignalArray& array : plan.signals) of_rank += array.count;
+  if (of_rank > kMaxCounters / plan.ranks()) {
+    throw UsageError(
+        fmt::format("the plan declares {} signals on each of {} ranks; at most {} in "
+                    "all can be simulated",
+                    of_rank, plan.ranks(), kMaxCounters));
+  }
+  return static_cast<size_t>(of_rank * plan.ranks());
+}
+
 }  // namespace
 
-Engine::Engine(const Plan& plan, const Machine& machine, EngineOptions options)
+Engine::Engine(const Plan& plan, const Costs& costs, EngineOptions options)
     : plan_(plan),
-      machine_(machine),
+      costs_(costs),
+      machine_(costs.machine()),
       options_(options),
-      costs_(plan, machine),
       ports_(costs_, plan.ranks()),
       lanes_(plan.lanes.size()),
       transfers_(plan.lanes.size() * 2),
       ranks_(static_cast<size_t>(plan.ranks())),
       last_compute_task_(plan.lanes.size(), 0) {
+  const size_t counters = count_counters(plan);
   for (const SignalArray& array : plan.signals) {
     signal_base_.push_back(signals_per_rank_);
     signals_per_rank_ += static_cast<uint32_t>(array.count);
   }
-  const size_t counters = size_t{signals_per_rank_} * static_cast<size_t>(plan.ranks());
   counters_.assign(counters, 0);
   waiters_.assign(counters, kNoLane);
   for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
