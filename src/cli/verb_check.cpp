@@ -15,22 +15,29 @@
 namespace stretto::cli {
 namespace {
 
-std::string verdict(const NamedPlan& named, const CheckReport& report) {
-  if (!report.clean()) {
+// One row a plan; what is wrong with it, below the table.
+struct Verdicts {
+  Table table{{"strategy", "verdict", "tasks", "waits", "notifies", "accesses proved", "runs"}};
+  std::string problems;
+
+  void add(const std::string& name, const CheckReport& report) {
     const size_t count = report.diagnostics.size();
-    return fmt::format("{}: {}{} problem{}\n", named.name, count,
-                       report.truncated ? " or more" : "", count == 1 ? "" : "s") +
-           print_diagnostics(report, std::numeric_limits<size_t>::max());
+    const std::string verdict =
+        report.clean() ? "clean"
+                       : fmt::format("{}{} problem{}", count, report.truncated ? "+" : "",
+                                     count == 1 ? "" : "s");
+    table.add({name, verdict, std::to_string(report.tasks), std::to_string(report.waits),
+               std::to_string(report.notifies), std::to_string(report.pairs_proved),
+               std::to_string(report.epochs)});
+    if (report.clean()) return;
+    problems +=
+        fmt::format("\n{}\n", name) + print_diagnostics(report, std::numeric_limits<size_t>::max());
   }
-  return fmt::format(
-      "{}: clean; {} tasks, {} waits, {} notifies, {} dependent accesses proved ordered in {} "
-      "runs\n",
-      named.name, report.tasks, report.waits, report.notifies, report.pairs_proved, report.epochs);
-}
+};
 
 Outcome run(const Options& options) {
   const Request request = resolve(options);
-  std::string text;
+  Verdicts verdicts;
   Json results = Json::array();
   bool clean = true;
   {
@@ -40,14 +47,14 @@ Outcome run(const Options& options) {
                     static_cast<double>(results.size()) /
                         static_cast<double>(std::max<size_t>(1, request.choices.size())));
       if (named.plan == nullptr) {
-        text += fmt::format("{}: ", named.name) +
-                wrap("cannot serve this: " + join(named.choice->refused, "; "), 2);
+        verdicts.table.add_remark(named.name,
+                                  "cannot serve this: " + join(named.choice->refused, "; "));
         results.push_back({{"strategy", named.name}, {"refused", named.choice->refused}});
         return;
       }
       const CheckReport report = check(*named.plan);
       clean &= report.clean();
-      text += verdict(named, report);
+      verdicts.add(named.name, report);
       results.push_back({{"strategy", named.name},
                          {"schedule", named.plan->schedule},
                          {"refused", Json::array()},
@@ -56,7 +63,7 @@ Outcome run(const Options& options) {
     });
   }
   const ExitCode code = clean ? kGood : kWrong;
-  if (!options.json) return {text, code};
+  if (!options.json) return {verdicts.table.print() + verdicts.problems, code};
   Json json = json_header("check");
   json["clean"] = clean;
   json["operator"] = to_json(request.op);
