@@ -14,7 +14,7 @@ namespace {
 bool is_block(LaneKind kind) { return kind == LaneKind::compute || kind == LaneKind::comm; }
 
 // A plan file can declare more counters than any memory holds; none that lowering makes comes near.
-constexpr int64_t kMaxCounters = int64_t{1} << 27;
+constexpr int64_t kMaxCounters = int64_t{1} << 25;
 
 size_t count_counters(const Plan& plan) {
   int64_t of_rank = 0;
