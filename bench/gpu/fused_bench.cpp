@@ -46,7 +46,11 @@ struct RankState {
 class FusedBench {
  public:
   FusedBench(int ranks, const Machine& machine, uint64_t timeout_ns)
-      : ranks_(ranks), machine_(machine), timeout_ns_(timeout_ns), group_(ranks), nccl_(ranks),
+      : ranks_(ranks),
+        machine_(machine),
+        timeout_ns_(timeout_ns),
+        group_(ranks),
+        nccl_(ranks),
         states_(static_cast<size_t>(ranks)) {
     each_rank([&](int rank) {
       nccl_.join(rank);
@@ -140,8 +144,9 @@ class FusedBench {
                       {"error", error}});
     }
     std::fflush(stdout);
-    return {{"operator", to_string(op)}, {"gemm_us", gemm_us}, {"nccl_us", median(comm_times)},
-            {"sequential_us", sequential_us}, {"floor_us", floor_us}, {"strategies", rows}};
+    return {{"operator", to_string(op)},     {"gemm_us", gemm_us},
+            {"nccl_us", median(comm_times)}, {"sequential_us", sequential_us},
+            {"floor_us", floor_us},          {"strategies", rows}};
   }
 
  private:
@@ -356,10 +361,10 @@ int main_checked(int argc, char** argv) {
     for (const std::string& shape : shapes) {
       const auto sizes = split(shape, 'x');
       if (sizes.size() != 3) throw UsageError("a shape is MxNxK, not '" + shape + "'");
-      rows.push_back(bench.run(parse_operator(fmt::format("{} m={} n={} k={} ranks={} dtype=bf16",
-                                                          name, sizes[0], sizes[1], sizes[2],
-                                                          ranks)),
-                               texts));
+      rows.push_back(
+          bench.run(parse_operator(fmt::format("{} m={} n={} k={} ranks={} dtype=bf16", name,
+                                               sizes[0], sizes[1], sizes[2], ranks)),
+                    texts));
     }
   }
   if (!out.empty()) {

@@ -5,16 +5,15 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
-
-#include <CLI/CLI.hpp>
 
 #include "core/text.h"
 #include "cublas.h"
@@ -42,8 +41,8 @@ struct Shape {
 // One rank's GEMM of every row of the baseline table, 8 ranks.
 std::vector<Shape> baseline_shapes() {
   std::vector<Shape> shapes;
-  const Shape local[] = {{0, 7168, 8192},  {0, 6144, 12288}, {0, 3584, 4096}, {0, 1280, 8192},
-                         {0, 8192, 3584},  {0, 12288, 6144}, {0, 4096, 1792}, {0, 8192, 1024}};
+  const Shape local[] = {{0, 7168, 8192}, {0, 6144, 12288}, {0, 3584, 4096}, {0, 1280, 8192},
+                         {0, 8192, 3584}, {0, 12288, 6144}, {0, 4096, 1792}, {0, 8192, 1024}};
   for (const Shape& shape : local) {
     for (const int64_t m : {512, 1024, 2048, 4096, 8192}) shapes.push_back({m, shape.n, shape.k});
   }
@@ -57,7 +56,8 @@ struct Candidate {
 
 std::vector<GemmConfig> configs() {
   std::vector<GemmConfig> all;
-  const auto add = [&](int m, int n, int stages, int consumers, Shared shared, bool overlap = true) {
+  const auto add = [&](int m, int n, int stages, int consumers, Shared shared,
+                       bool overlap = true) {
     all.push_back({m, n, stages, consumers, shared, true, OutputType::bf16, overlap});
   };
   for (const Shared shared : {Shared::b, Shared::a, Shared::none}) {
@@ -171,12 +171,11 @@ class Bench {
       table_of_others += fmt::format("  [{} /{} {:.1f}]", short_name(timed[i].candidate.config),
                                      timed[i].candidate.band, timed[i].time_us);
     }
-    fmt::print("{:5} {:5} {:5}  cublas {:7.1f}  ours {:7.1f}  {:.3f}  {:4.0f} TF  err {:.1e}  {} /{}{}\n",
-               m, n, k, baseline_us, our_us, baseline_us / our_us,
-               2e-6 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) /
-                   our_us,
-               worst_error, short_name(best.candidate.config), best.candidate.band,
-               table_of_others);
+    fmt::print(
+        "{:5} {:5} {:5}  cublas {:7.1f}  ours {:7.1f}  {:.3f}  {:4.0f} TF  err {:.1e}  {} /{}{}\n",
+        m, n, k, baseline_us, our_us, baseline_us / our_us,
+        2e-6 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / our_us,
+        worst_error, short_name(best.candidate.config), best.candidate.band, table_of_others);
     std::fflush(stdout);
     return {{"m", m},
             {"n", n},
@@ -197,8 +196,7 @@ class Bench {
   struct Run {
     cuda::DeviceGemmTable table;
     cuda::Graph graph;
-    Run(Bench& bench, const Matrix& a, const Matrix& b, const Matrix& c,
-        const Candidate& candidate)
+    Run(Bench& bench, const Matrix& a, const Matrix& b, const Matrix& c, const Candidate& candidate)
         : table(cuda::dense_table(a, b, c, candidate.config, bench.device_.num_sms(),
                                   candidate.band)),
           graph(bench.stream_, [&] {
@@ -266,7 +264,8 @@ int main_checked(int argc, char** argv) {
   std::vector<std::string> texts;
   bool quick = false;
   app.add_option("--out", out, "JSON file for the results");
-  app.add_option("--shapes", texts, "MxNxK, of one GPU; default: the baseline table's")->delimiter(',');
+  app.add_option("--shapes", texts, "MxNxK, of one GPU; default: the baseline table's")
+      ->delimiter(',');
   app.add_option("--commit", commit, "recorded with the results");
   app.add_option("--date", date, "recorded with the results");
   app.add_option("--compile-only", arch, "fill the kernel cache for this architecture and stop");

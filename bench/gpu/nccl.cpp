@@ -45,17 +45,17 @@ void Nccl::join(int rank) {
 
 void Nccl::all_gather(int rank, const cuda::Stream& stream, cuda::DevicePtr from,
                       cuda::DevicePtr to, int64_t count_each, DType dtype) const {
-  check(api_.all_gather(pointer(from), pointer(to), static_cast<size_t>(count_each),
-                        type_of(dtype), comms_[static_cast<size_t>(rank)], stream.handle()),
+  check(api_.all_gather(pointer(from), pointer(to), static_cast<size_t>(count_each), type_of(dtype),
+                        comms_[static_cast<size_t>(rank)], stream.handle()),
         "all-gather");
 }
 
 void Nccl::reduce_scatter(int rank, const cuda::Stream& stream, cuda::DevicePtr from,
                           cuda::DevicePtr to, int64_t count_each, DType dtype) const {
-  check(api_.reduce_scatter(pointer(from), pointer(to), static_cast<size_t>(count_each),
-                            type_of(dtype), kSum, comms_[static_cast<size_t>(rank)],
-                            stream.handle()),
-        "reduce-scatter");
+  check(
+      api_.reduce_scatter(pointer(from), pointer(to), static_cast<size_t>(count_each),
+                          type_of(dtype), kSum, comms_[static_cast<size_t>(rank)], stream.handle()),
+      "reduce-scatter");
 }
 
 void Nccl::all_reduce(int rank, const cuda::Stream& stream, cuda::DevicePtr from,

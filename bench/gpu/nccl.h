@@ -32,7 +32,8 @@ class Nccl {
     int (*get_unique_id)(UniqueId*) = nullptr;
     int (*init_rank)(void**, int, UniqueId, int) = nullptr;
     int (*all_gather)(const void*, void*, size_t, int, void*, cuda::StreamHandle) = nullptr;
-    int (*reduce_scatter)(const void*, void*, size_t, int, int, void*, cuda::StreamHandle) = nullptr;
+    int (*reduce_scatter)(const void*, void*, size_t, int, int, void*,
+                          cuda::StreamHandle) = nullptr;
     int (*all_reduce)(const void*, void*, size_t, int, int, void*, cuda::StreamHandle) = nullptr;
   };
   Api api_;

@@ -175,8 +175,7 @@ class PlaceCheck {
   bool in_place(uint32_t read, uint32_t write) const {
     const InstrRef at = ref(read);
     const Opcode op = plan_.lanes[at.lane].instrs[at.pos].op;
-    return op == Opcode::collective &&
-           accesses_[read].region == accesses_[write].region;
+    return op == Opcode::collective && accesses_[read].region == accesses_[write].region;
   }
 
   // The run that uses this instance next begins by overwriting it with `write`.

@@ -8,11 +8,11 @@
 namespace stretto {
 
 // X(field, variable, meaning)
-#define STRETTO_ENVIRONMENT(X)                                                                 \
-  X(machine_path, "STRETTO_MACHINE_PATH",                                                      \
-    "folders with machine files (*.json), colon separated, searched before the shipped ones")  \
-  X(cache_path, "STRETTO_CACHE_PATH",                                                          \
-    "folder for compiled GPU kernels; ~/.cache/stretto when unset")                            \
+#define STRETTO_ENVIRONMENT(X)                                                                \
+  X(machine_path, "STRETTO_MACHINE_PATH",                                                     \
+    "folders with machine files (*.json), colon separated, searched before the shipped ones") \
+  X(cache_path, "STRETTO_CACHE_PATH",                                                         \
+    "folder for compiled GPU kernels; ~/.cache/stretto when unset")                           \
   X(cuda_home, "CUDA_HOME", "folder of the CUDA toolkit, searched before /usr/local/cuda")
 
 struct Environment {

@@ -10,7 +10,7 @@ namespace stretto::cuda {
 
 struct CompiledKernel {
   std::string cubin;
-  std::string log;        // the compiler's resource report; empty when cached
+  std::string log;  // the compiler's resource report; empty when cached
   double compile_ms = 0;
   bool cached = false;
 };

@@ -1,4 +1,5 @@
-// One GPU: its context, memory, streams, graphs and kernels as owners that clean up after themselves.
+// One GPU: its context, memory, streams, graphs and kernels as owners that clean up after
+// themselves.
 #pragma once
 
 #include <memory>

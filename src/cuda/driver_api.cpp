@@ -25,8 +25,7 @@ Loaded load() {
   }
   DriverApi& api = loaded.api;
   const Import imports[] = {
-#define STRETTO_IMPORT(member, symbol, parameters) \
-  {#symbol, reinterpret_cast<void**>(&api.member)},
+#define STRETTO_IMPORT(member, symbol, parameters) {#symbol, reinterpret_cast<void**>(&api.member)},
       STRETTO_DRIVER_FUNCTIONS(STRETTO_IMPORT)
 #undef STRETTO_IMPORT
   };

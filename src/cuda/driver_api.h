@@ -49,7 +49,9 @@ struct LaunchAttribute {
   char pad[4];
   union {
     char bytes[64];
-    struct { unsigned x, y, z; } cluster;
+    struct {
+      unsigned x, y, z;
+    } cluster;
   } value;
 };
 inline constexpr int kLaunchCluster = 4;

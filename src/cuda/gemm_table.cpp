@@ -27,9 +27,12 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
   waits_ = upload(table.waits);
   notifies_ = upload(table.notifies);
   destinations_ = upload(table.destinations);
-  params_ = {maps_.as<device::TensorMap>(),       first_task_.as<uint32_t>(),
-             tasks_.as<GemmTask>(),               waits_.as<device::WaitEntry>(),
-             notifies_.as<device::NotifyEntry>(), destinations_.as<device::GemmDestination>(),
+  params_ = {maps_.as<device::TensorMap>(),
+             first_task_.as<uint32_t>(),
+             tasks_.as<GemmTask>(),
+             waits_.as<device::WaitEntry>(),
+             notifies_.as<device::NotifyEntry>(),
+             destinations_.as<device::GemmDestination>(),
              signals,
              static_cast<uint32_t>(table.maps.size()) / table.map_sets,
              table.map_sets};
@@ -68,7 +71,8 @@ GemmTable dense_table(const Matrix& a, const Matrix& b, const Matrix& c, const G
       for (int64_t row = first; row < first + height; ++row, ++next) {
         for (int member = 0; member < cluster; ++member) {
           GemmTask task{};
-          task.a_row = static_cast<int32_t>((row * tall + (tall == 2 ? member : 0)) * config.tile_m);
+          task.a_row =
+              static_cast<int32_t>((row * tall + (tall == 2 ? member : 0)) * config.tile_m);
           task.b_row =
               static_cast<int32_t>((column * wide + (wide == 2 ? member : 0)) * config.tile_n);
           task.b_map = 1;

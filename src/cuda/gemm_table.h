@@ -10,7 +10,7 @@
 namespace stretto::cuda {
 
 struct GemmTable {
-  std::vector<device::TensorMap> maps;   // map_sets times the same list, for runs in turn
+  std::vector<device::TensorMap> maps;  // map_sets times the same list, for runs in turn
   uint32_t map_sets = 1;
   std::vector<std::vector<device::GemmTask>> blocks;  // tasks of each block, in order
   std::vector<device::WaitEntry> waits;
@@ -31,8 +31,9 @@ class DeviceGemmTable {
   int num_blocks_;
 };
 
-// One product C = A * B^T on one GPU, tiles in bands of `band` tile rows, walked column by column so
-// that the tiles in flight share rows of A and B in L2. Throws UsageError on shapes that do not fit.
+// One product C = A * B^T on one GPU, tiles in bands of `band` tile rows, walked column by column
+// so that the tiles in flight share rows of A and B in L2. Throws UsageError on shapes that do not
+// fit.
 GemmTable dense_table(const Matrix& a, const Matrix& b, const Matrix& c,
                       const device::GemmConfig& config, int blocks, int band);
 

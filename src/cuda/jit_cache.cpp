@@ -51,7 +51,8 @@ std::string default_cache_folder() {
 
 std::string JitCache::path_of(std::string_view key) const {
   if (folder_.empty()) return "";
-  return fmt::format("{}/{:016x}{:016x}.kernel", folder_, hash(key, 0), hash(key, 0x9e3779b97f4a7c15));
+  return fmt::format("{}/{:016x}{:016x}.kernel", folder_, hash(key, 0),
+                     hash(key, 0x9e3779b97f4a7c15));
 }
 
 std::optional<std::string> JitCache::find(std::string_view key) const {

@@ -32,7 +32,8 @@ Loaded load() {
 #undef STRETTO_IMPORT
   };
   if (const char* missing = import_all(*library, imports)) {
-    loaded.problem = fmt::format("{} lacks {}: CUDA 12 or newer is needed", library->path(), missing);
+    loaded.problem =
+        fmt::format("{} lacks {}: CUDA 12 or newer is needed", library->path(), missing);
     return loaded;
   }
   int major = 0, minor = 0;

@@ -10,15 +10,15 @@ struct NvrtcProgramObject;
 using NvrtcProgram = NvrtcProgramObject*;
 
 // X(member, symbol, parameters)
-#define STRETTO_NVRTC_FUNCTIONS(X)                                                            \
-  X(version, nvrtcVersion, (int*, int*))                                                      \
-  X(create, nvrtcCreateProgram,                                                               \
-    (NvrtcProgram*, const char*, const char*, int, const char* const*, const char* const*))   \
-  X(destroy, nvrtcDestroyProgram, (NvrtcProgram*))                                            \
-  X(compile, nvrtcCompileProgram, (NvrtcProgram, int, const char* const*))                    \
-  X(cubin_size, nvrtcGetCUBINSize, (NvrtcProgram, size_t*))                                   \
-  X(cubin, nvrtcGetCUBIN, (NvrtcProgram, char*))                                              \
-  X(log_size, nvrtcGetProgramLogSize, (NvrtcProgram, size_t*))                                \
+#define STRETTO_NVRTC_FUNCTIONS(X)                                                          \
+  X(version, nvrtcVersion, (int*, int*))                                                    \
+  X(create, nvrtcCreateProgram,                                                             \
+    (NvrtcProgram*, const char*, const char*, int, const char* const*, const char* const*)) \
+  X(destroy, nvrtcDestroyProgram, (NvrtcProgram*))                                          \
+  X(compile, nvrtcCompileProgram, (NvrtcProgram, int, const char* const*))                  \
+  X(cubin_size, nvrtcGetCUBINSize, (NvrtcProgram, size_t*))                                 \
+  X(cubin, nvrtcGetCUBIN, (NvrtcProgram, char*))                                            \
+  X(log_size, nvrtcGetProgramLogSize, (NvrtcProgram, size_t*))                              \
   X(log, nvrtcGetProgramLog, (NvrtcProgram, char*))
 
 struct NvrtcApi {

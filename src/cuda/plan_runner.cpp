@@ -71,7 +71,8 @@ PeerGroup::PeerGroup(int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     device(rank).make_current();
     if (device(rank).name() != device(0).name()) {
-      throw SystemError(fmt::format("mixed GPUs: {} and {}", device(0).name(), device(rank).name()));
+      throw SystemError(
+          fmt::format("mixed GPUs: {} and {}", device(0).name(), device(rank).name()));
     }
     for (int peer = 0; peer < ranks; ++peer) {
       if (peer == rank) continue;
@@ -131,12 +132,10 @@ PlanRunner::PlanRunner(const Plan& plan, const PeerGroup& group, const Compiler&
     Rank& mine = *ranks_[static_cast<size_t>(rank)];
     mine.all_counters = upload(counters);
     mine.all_controls = upload(controls);
-    const device::SignalSpace space{mine.control.as<RunControl>(),
-                                    mine.counters.as<device::uint64>(),
-                                    mine.all_counters.as<device::uint64*>(),
-                                    mine.all_controls.as<RunControl*>(),
-                                    static_cast<uint32_t>(plan.ranks()),
-                                    0};
+    const device::SignalSpace space{
+        mine.control.as<RunControl>(),           mine.counters.as<device::uint64>(),
+        mine.all_counters.as<device::uint64*>(), mine.all_controls.as<RunControl*>(),
+        static_cast<uint32_t>(plan.ranks()),     0};
     const RankTables tables = tables_for(plan, rank, places, signals_);
     if (!tables.gemm.blocks.empty()) {
       mine.gemm_table = std::make_unique<DeviceGemmTable>(tables.gemm, space);
@@ -228,11 +227,10 @@ void PlanRunner::reset_signals() {
 
 std::string PlanRunner::describe_error(int rank, const device::WaitError& error) const {
   const bool moves = (error.lane & device::kMoverLane) != 0;
-  return fmt::format(
-      "rank {}: {} lane {} waited {} ms before tile {} for {}: expected {}, seen {}", rank,
-      moves ? "comm" : "compute", error.lane & ~device::kMoverLane, timeout_ns_ / 1'000'000,
-      static_cast<int32_t>(error.tile), signals_.name_of(plan_, error.signal), error.expected,
-      error.seen);
+  return fmt::format("rank {}: {} lane {} waited {} ms before tile {} for {}: expected {}, seen {}",
+                     rank, moves ? "comm" : "compute", error.lane & ~device::kMoverLane,
+                     timeout_ns_ / 1'000'000, static_cast<int32_t>(error.tile),
+                     signals_.name_of(plan_, error.signal), error.expected, error.seen);
 }
 
 }  // namespace stretto::cuda

@@ -147,7 +147,8 @@ class TableBuilder {
       if (instr.op == Opcode::wait) {
         sync.add_wait(instr);
       } else if (instr.op == Opcode::notify) {
-        // The first notify of a lane, or one after waits that no task follows, has a task of its own.
+        // The first notify of a lane, or one after waits that no task follows, has a task of its
+        // own.
         if (tasks.empty() || sync.has_unclaimed_waits()) {
           constexpr bool kMoves = std::is_same_v<Task, MoverTask>;
           STRETTO_ASSERT(kMoves, "a compute lane notifies without a task");
@@ -354,12 +355,13 @@ GemmConfig config_for(const Plan& plan) {
   config.output = output_type(written_dtype(plan).value_or(plan.op.dtype));
   constexpr int kRows[] = {64, 128, 256};
   constexpr int kColumns[] = {64, 96, 128, 160, 192, 224, 256};
-  const auto tall = std::find_if(std::begin(kRows), std::end(kRows), [&](int x) { return x >= rows; });
+  const auto tall =
+      std::find_if(std::begin(kRows), std::end(kRows), [&](int x) { return x >= rows; });
   const auto wide =
       std::find_if(std::begin(kColumns), std::end(kColumns), [&](int x) { return x >= columns; });
   if (tall == std::end(kRows) || wide == std::end(kColumns) || *tall * *wide > 128 * 256) {
-    throw UsageError(fmt::format("no kernel has tiles of {}x{}: up to 128x256 and 256x128", rows,
-                                 columns));
+    throw UsageError(
+        fmt::format("no kernel has tiles of {}x{}: up to 128x256 and 256x128", rows, columns));
   }
   config.tile_m = *tall;
   config.tile_n = *wide;

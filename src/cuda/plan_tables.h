@@ -9,12 +9,13 @@
 
 namespace stretto::cuda {
 
-// Where every instance of every buffer lies: [rank][buffer][copy], addresses as this rank sees them.
+// Where every instance of every buffer lies: [rank][buffer][copy], addresses as this rank sees
+// them.
 using BufferPlaces = std::vector<std::vector<std::vector<DevicePtr>>>;
 
 // Signals of a plan in one flat space: array by array, instance by instance.
 struct SignalLayout {
-  std::vector<uint32_t> first;        // of each array's instance 0
+  std::vector<uint32_t> first;  // of each array's instance 0
   uint32_t num_signals = 0;
   std::vector<std::vector<uint64_t>> per_run;  // [rank][flat index of instance 0]: a run's sum
 
@@ -32,9 +33,9 @@ struct MoverTable {
 
 struct RankTables {
   device::GemmConfig config;
-  GemmTable gemm;                     // no blocks when the rank computes nothing
-  MoverTable mover;                   // communication lanes
-  MoverTable tail;                    // what compute lanes do after their last tile
+  GemmTable gemm;    // no blocks when the rank computes nothing
+  MoverTable mover;  // communication lanes
+  MoverTable tail;   // what compute lanes do after their last tile
 };
 
 // Why the CUDA target cannot run this plan; empty when it can.

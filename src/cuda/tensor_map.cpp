@@ -9,9 +9,12 @@ namespace {
 
 int type_of(DType dtype) {
   switch (dtype) {
-    case DType::bf16: return kTensorBf16;
-    case DType::fp16: return kTensorFp16;
-    case DType::fp32: return kTensorFp32;
+    case DType::bf16:
+      return kTensorBf16;
+    case DType::fp16:
+      return kTensorFp16;
+    case DType::fp32:
+      return kTensorFp32;
   }
   return kTensorBf16;
 }
@@ -28,10 +31,9 @@ device::TensorMap encode(const Matrix& matrix, int box_columns, int box_rows, in
   const uint32_t box[] = {static_cast<uint32_t>(box_columns), static_cast<uint32_t>(box_rows)};
   const uint32_t steps[] = {1, 1};
   device::TensorMap map{};
-  check(driver().tensor_map_encode(&map, type_of(matrix.dtype), 2,
-                                   reinterpret_cast<void*>(matrix.address), sizes, strides, box,
-                                   steps, 0, swizzle_of(box_columns * num_bytes(matrix.dtype)),
-                                   promotion, 0),
+  check(driver().tensor_map_encode(
+            &map, type_of(matrix.dtype), 2, reinterpret_cast<void*>(matrix.address), sizes, strides,
+            box, steps, 0, swizzle_of(box_columns * num_bytes(matrix.dtype)), promotion, 0),
         "describe a matrix to TMA");
   return map;
 }

@@ -49,7 +49,9 @@ device::Comparison TestData::compare(const Stream& stream, DevicePtr values, DTy
   const device::CompareParams params{reinterpret_cast<const void*>(values),
                                      reinterpret_cast<const float*>(reference),
                                      memory.as<device::Comparison>(),
-                                     static_cast<uint64_t>(count), element_of(dtype), 0};
+                                     static_cast<uint64_t>(count),
+                                     element_of(dtype),
+                                     0};
   compare_.launch(stream, blocks_, kThreads, 1, &params);
   stream.synchronize();
   memory.download(&result, sizeof(result));

@@ -35,10 +35,9 @@ TEST_F(CompileTest, EveryDeviceHeaderCompilesAlone) {
 }
 
 TEST_F(CompileTest, GemmKernelsDoNotSpill) {
-  const GemmConfig configs[] = {
-      {128, 256, 4, 2, Shared::b, true, OutputType::bf16, true},
-      {128, 256, 4, 2, Shared::none, true, OutputType::fp32, false},
-      {128, 160, 5, 2, Shared::a, false, OutputType::fp16, false}};
+  const GemmConfig configs[] = {{128, 256, 4, 2, Shared::b, true, OutputType::bf16, true},
+                                {128, 256, 4, 2, Shared::none, true, OutputType::fp32, false},
+                                {128, 160, 5, 2, Shared::a, false, OutputType::fp16, false}};
   for (const GemmConfig& config : configs) {
     const CompiledKernel kernel = compiler_.compile(gemm_source(config), "sm_90a");
     EXPECT_NE(kernel.log.find("registers"), std::string::npos) << "no resource report";

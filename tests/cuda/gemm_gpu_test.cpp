@@ -22,8 +22,8 @@ struct Case {
 };
 
 // Edges in every direction, one tile, many tiles a block, K shorter than the pipeline.
-constexpr Case kCases[] = {{1, 8, 8, 2},        {100, 72, 40, 132},    {129, 264, 72, 4},
-                           {300, 520, 200, 6},  {640, 1032, 328, 132}, {1000, 1000, 1000, 10},
+constexpr Case kCases[] = {{1, 8, 8, 2},         {100, 72, 40, 132},     {129, 264, 72, 4},
+                           {300, 520, 200, 6},   {640, 1032, 328, 132},  {1000, 1000, 1000, 10},
                            {384, 768, 512, 132}, {2048, 1280, 1024, 132}};
 
 class GemmGpuTest : public GpuTest {
@@ -49,7 +49,8 @@ class GemmGpuTest : public GpuTest {
           "poison");
 
     const DeviceGemmTable table(dense_table({a.address(), m, k, k, in}, {b.address(), n, k, k, in},
-                                            {wide.address(), m, n, stride, out}, config, blocks, 2));
+                                            {wide.address(), m, n, stride, out}, config, blocks,
+                                            2));
     GemmKernel(*device_, compiler_, config).launch(*stream_, table.num_blocks(), table.params());
     stream_->synchronize();
 
@@ -94,9 +95,11 @@ class GemmGpuTest : public GpuTest {
 };
 
 TEST_F(GemmGpuTest, EveryTileShape) {
-  const struct { int m, n, stages, consumers; } shapes[] = {
-      {128, 256, 4, 2}, {128, 224, 4, 2}, {128, 192, 4, 2}, {128, 160, 5, 2}, {128, 128, 6, 2},
-      {128, 96, 6, 2},  {128, 64, 6, 2},  {256, 128, 4, 2}, {64, 256, 5, 1},  {128, 128, 4, 1}};
+  const struct {
+    int m, n, stages, consumers;
+  } shapes[] = {{128, 256, 4, 2}, {128, 224, 4, 2}, {128, 192, 4, 2}, {128, 160, 5, 2},
+                {128, 128, 6, 2}, {128, 96, 6, 2},  {128, 64, 6, 2},  {256, 128, 4, 2},
+                {64, 256, 5, 1},  {128, 128, 4, 1}};
   for (const auto& [m, n, stages, consumers] : shapes) {
     for (const Shared shared : {Shared::none, Shared::a, Shared::b}) {
       expect_right({m, n, stages, consumers, shared, true, OutputType::bf16, true});

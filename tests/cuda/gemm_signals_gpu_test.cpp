@@ -88,8 +88,12 @@ class GemmSignalsGpuTest : public GpuTest {
   }
 
   device::SignalSpace signals() const {
-    return {control_.as<RunControl>(), counters_.as<device::uint64>(),
-            all_counters_.as<device::uint64*>(), all_controls_.as<RunControl*>(), 1, 0};
+    return {control_.as<RunControl>(),
+            counters_.as<device::uint64>(),
+            all_counters_.as<device::uint64*>(),
+            all_controls_.as<RunControl*>(),
+            1,
+            0};
   }
 
   uint64_t run(const GemmConfig& config, const DeviceGemmTable& table, uint64_t seed) {
@@ -104,8 +108,8 @@ class GemmSignalsGpuTest : public GpuTest {
     DeviceMemory reference_c(kRows * kMiddle * 4), reference_e(kRows * kColumns * 4);
     data_->multiply(*stream_, a_.address(), b_.address(), reference_c.address(), kRows, kMiddle,
                     kDepth, DType::bf16);
-    const auto c = data_->compare(*stream_, c_.address(), DType::bf16, reference_c.address(),
-                                  kRows * kMiddle);
+    const auto c =
+        data_->compare(*stream_, c_.address(), DType::bf16, reference_c.address(), kRows * kMiddle);
     data_->multiply(*stream_, c_.address(), d_.address(), reference_e.address(), kRows, kColumns,
                     kMiddle, DType::bf16);
     const auto e = data_->compare(*stream_, e_.address(), DType::bf16, reference_e.address(),

@@ -13,10 +13,10 @@
 
 namespace stretto::cuda {
 
-#define STRETTO_SKIP(reason)                       \
-  do {                                             \
-    std::cout << "[SKIP] " << (reason) << "\n";    \
-    GTEST_SKIP() << (reason);                      \
+#define STRETTO_SKIP(reason)                    \
+  do {                                          \
+    std::cout << "[SKIP] " << (reason) << "\n"; \
+    GTEST_SKIP() << (reason);                   \
   } while (false)
 
 class GpuTest : public ::testing::Test {

@@ -1,5 +1,6 @@
-// What 8 x H200 measured, 2026-11-20, CUDA 13.0, NCCL 2.28.9, multicast off: microseconds, medians in
-// captured graphs. Sequential is cuBLAS, then NCCL; the others are other people's overlapped code.
+// What 8 x H200 measured, 2026-11-20, CUDA 13.0, NCCL 2.28.9, multicast off: microseconds, medians
+// in captured graphs. Sequential is cuBLAS, then NCCL; the others are other people's overlapped
+// code.
 #pragma once
 
 #include "stretto/operator.h"

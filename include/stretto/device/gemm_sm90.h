@@ -1,8 +1,8 @@
 // The GEMM kernel of Hopper: persistent, warp-specialised, driven by a task table (gemm_task.h).
 //
 //   wait warp    awaits the signals of task after task
-//   load warp    feeds stages of A and B by TMA (multicast in pairs) once a task's signals have come
-//   consumers    warpgroups; multiply stages with wgmma, hand finished tiles over in chunks
+//   load warp    feeds stages of A and B by TMA (multicast in pairs) once a task's signals have
+//   come consumers    warpgroups; multiply stages with wgmma, hand finished tiles over in chunks
 //   store warp   sends chunks to every destination by TMA, then makes the task's notifies
 //
 // The load warp runs ahead into the next task while consumers finish one. With overlap_store a
@@ -34,7 +34,7 @@ template <GemmConfig kConfig>
 struct GemmShared {
   static constexpr GemmLayout kLayout = layout_of(kConfig);
   uint32 a, b, chunks, full, empty, chunk_full, chunk_empty;
-  uint32 tasks_ready;         // tasks of this block whose signals have come
+  uint32 tasks_ready;  // tasks of this block whose signals have come
 
   STRETTO_DEVICE explicit GemmShared(uint32 base) {
     a = (base + 1023) & ~1023u;
@@ -149,8 +149,8 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
         barrier_wait(shared.chunk_full + shared.chunk_index(consumer, ring.slot) * 8, ring.parity);
         for (uint32 d = 0; d < task.num_destinations; ++d) {
           const GemmDestination to = params.destinations[task.first_destination + d];
-          tma_store(maps + to.map, to.column + column,
-                    to.row + consumer * kConsumerRows + row, shared.chunk(consumer, ring.slot));
+          tma_store(maps + to.map, to.column + column, to.row + consumer * kConsumerRows + row,
+                    shared.chunk(consumer, ring.slot));
         }
       }
       tma_store_commit();
@@ -193,11 +193,11 @@ template <GemmConfig kConfig>
 struct ChunkWriter {
   static constexpr GemmLayout kLayout = layout_of(kConfig);
   static constexpr int32 kRowBytes = kLayout.chunk_bytes / 64;
-  static constexpr int32 kGroups = kLayout.chunk_columns / 8;      // of 8 columns
+  static constexpr int32 kGroups = kLayout.chunk_columns / 8;  // of 8 columns
   static constexpr int32 kChunksAcross = kConfig.tile_n / kLayout.chunk_columns;
 
   const GemmShared<kConfig>& shared;
-  uint32 consumer, warp, lane;   // warp within the consumer
+  uint32 consumer, warp, lane;  // warp within the consumer
   RingPosition ring{};
 
   // Of 16-byte unit `unit` in `row`, as the store's tensor map swizzles it.
@@ -205,8 +205,7 @@ struct ChunkWriter {
     return row * kRowBytes + ((unit ^ ((row * kRowBytes >> 7) & (kRowBytes / 16 - 1))) << 4);
   }
   STRETTO_DEVICE uint32 begin() {
-    barrier_wait(shared.chunk_empty + shared.chunk_index(consumer, ring.slot) * 8,
-                 ring.parity ^ 1);
+    barrier_wait(shared.chunk_empty + shared.chunk_index(consumer, ring.slot) * 8, ring.parity ^ 1);
     return shared.chunk(consumer, ring.slot);
   }
   STRETTO_DEVICE void end() {
@@ -216,21 +215,22 @@ struct ChunkWriter {
     ring.template advance<kLayout.chunk_slots>();
   }
 
-  // Chunk kChunk of a tile rounded to 16 bits: packed[2j] and packed[2j+1] are column group j's rows
-  // r and r + 8.
+  // Chunk kChunk of a tile rounded to 16 bits: packed[2j] and packed[2j+1] are column group j's
+  // rows r and r + 8.
   template <int32 kChunk, int32 kCount>
   STRETTO_DEVICE void write_packed(const uint32 (&packed)[kCount]) {
     const uint32 base = begin();
     const uint32 row = warp * 16 + lane % 16;
-    constexpr int32 kFirst = (kChunk / kChunksAcross * (kConfig.tile_n / 8) +
-                              kChunk % kChunksAcross * kGroups) * 2;
+    constexpr int32 kFirst =
+        (kChunk / kChunksAcross * (kConfig.tile_n / 8) + kChunk % kChunksAcross * kGroups) * 2;
 #pragma unroll
     for (int32 j = 0; j < kGroups; j += 2) {
       const uint32 address = base + offset(row, j + lane / 16);
-      asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-                   "r"(packed[kFirst + 2 * j]), "r"(packed[kFirst + 2 * j + 1]),
-                   "r"(packed[kFirst + 2 * j + 2]), "r"(packed[kFirst + 2 * j + 3])
-                   : "memory");
+      asm volatile(
+          "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+          "r"(packed[kFirst + 2 * j]), "r"(packed[kFirst + 2 * j + 1]),
+          "r"(packed[kFirst + 2 * j + 2]), "r"(packed[kFirst + 2 * j + 3])
+          : "memory");
     }
     end();
   }
@@ -245,8 +245,8 @@ struct ChunkWriter {
       for (int32 half = 0; half < 2; ++half) {
         const uint32 row = warp * 16 + lane / 4 + half * 8;
         const uint32 address = base + offset(row, 2 * j + lane % 4 / 2) + lane % 2 * 8;
-        asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address),
-                     "f"(from[4 * j + 2 * half]), "f"(from[4 * j + 2 * half + 1])
+        asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(from[4 * j + 2 * half]),
+                     "f"(from[4 * j + 2 * half + 1])
                      : "memory");
       }
     }
@@ -278,8 +278,8 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
   constexpr bool kPacks = kConfig.output != OutputType::fp32;
   constexpr bool kOverlaps = kPacks && kConfig.overlap_store;
   constexpr uint32 kCluster = kLayout.cluster;
-  constexpr int32 kAtOnce = kLayout.chunk_slots < kLayout.chunks ? kLayout.chunk_slots
-                                                                  : kLayout.chunks;
+  constexpr int32 kAtOnce =
+      kLayout.chunk_slots < kLayout.chunks ? kLayout.chunk_slots : kLayout.chunks;
   const uint32 lane = threadIdx.x % 32;
   ChunkWriter<kConfig> writer{shared, consumer, threadIdx.x / 32 % 4, lane};
   RingPosition ring;
@@ -301,9 +301,9 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
     for (int32 k = 0; k < kTileK / 16; ++k) {
 #pragma unroll
       for (int32 m = 0; m < kMmas; ++m) {
-        Wgmma<kConfig.tile_n, kConfig.bf16>::run(sums[m], a + m * (64 * kTileK * 2 >> 4) +
-                                                     k * kDescriptorStepK,
-                                                 b + k * kDescriptorStepK, !first || k != 0);
+        Wgmma<kConfig.tile_n, kConfig.bf16>::run(
+            sums[m], a + m * (64 * kTileK * 2 >> 4) + k * kDescriptorStepK,
+            b + k * kDescriptorStepK, !first || k != 0);
       }
     }
     wgmma_commit();
@@ -355,7 +355,8 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
       }
     }
     wgmma_wait<0>();
-    // Keeps the compiler from reading sums ahead of the wait, which it does not see as their writer.
+    // Keeps the compiler from reading sums ahead of the wait, which it does not see as their
+    // writer.
 #pragma unroll
     for (int32 m = 0; m < kMmas; ++m) {
 #pragma unroll

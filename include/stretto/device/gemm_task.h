@@ -1,7 +1,7 @@
 // The task table of the GEMM kernel and the choices that a compiled kernel is specialised on.
 //
-// Every block walks its own list of tasks in order. A task computes one tile C = A * B^T over a range
-// of K, after its waits, stores it to each of its destinations, then makes its notifies.
+// Every block walks its own list of tasks in order. A task computes one tile C = A * B^T over a
+// range of K, after its waits, stores it to each of its destinations, then makes its notifies.
 // Rows, columns and K past the edge of a tensor map read as zeros and are not written: an edge of a
 // region is the edge of its map.
 #pragma once
@@ -20,10 +20,10 @@ enum class OutputType : uint8 { bf16, fp16, fp32 };
 struct GemmConfig {
   int32 tile_m = 128;
   int32 tile_n = 256;
-  int32 stages = 4;           // K blocks in flight
-  int32 consumers = 2;        // warpgroups that multiply; tile_m / consumers is 64 or 128
+  int32 stages = 4;     // K blocks in flight
+  int32 consumers = 2;  // warpgroups that multiply; tile_m / consumers is 64 or 128
   Shared shared = Shared::b;
-  bool bf16 = true;           // inputs; else fp16
+  bool bf16 = true;  // inputs; else fp16
   OutputType output = OutputType::bf16;
   bool overlap_store = true;  // store a tile while the next one multiplies; 16-bit outputs only
 
@@ -36,11 +36,11 @@ inline constexpr int32 kWarpgroup = 128;
 // What follows from a configuration; host and device agree on it here.
 struct GemmLayout {
   int32 cluster, threads;
-  int32 a_bytes, b_bytes;     // of one stage
-  int32 chunk_columns;        // a store's box is 64 rows of these
+  int32 a_bytes, b_bytes;  // of one stage
+  int32 chunk_columns;     // a store's box is 64 rows of these
   int32 chunk_bytes, chunk_slots, chunks;
   int32 a_box_rows, b_box_rows;
-  int32 shared_bytes;         // dynamic shared memory, alignment slack included
+  int32 shared_bytes;  // dynamic shared memory, alignment slack included
 };
 
 STRETTO_HOST_DEVICE GemmLayout layout_of(const GemmConfig& config) {
@@ -62,12 +62,12 @@ STRETTO_HOST_DEVICE GemmLayout layout_of(const GemmConfig& config) {
 }
 
 struct GemmTask {
-  int32 a_row, b_row;         // first row of the tile in its maps
+  int32 a_row, b_row;  // first row of the tile in its maps
   uint16 a_map, b_map;
-  uint16 first_k, num_k;      // in blocks of kTileK; num_k is at least 1
+  uint16 first_k, num_k;  // in blocks of kTileK; num_k is at least 1
   uint32 first_wait, first_notify, first_destination;
   uint8 num_waits, num_notifies, num_destinations, reserved;
-  uint32 tile;                // named in errors
+  uint32 tile;  // named in errors
 };
 static_assert(sizeof(GemmTask) == 36);
 
@@ -78,8 +78,8 @@ struct GemmDestination {
 };
 
 struct GemmParams {
-  const TensorMap* maps;      // run e works with set e % map_sets of num_maps each
-  const uint32* first_task;   // by block, and one past the last block
+  const TensorMap* maps;     // run e works with set e % map_sets of num_maps each
+  const uint32* first_task;  // by block, and one past the last block
   const GemmTask* tasks;
   const WaitEntry* waits;
   const NotifyEntry* notifies;

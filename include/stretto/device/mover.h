@@ -20,27 +20,27 @@ enum class MoverType : uint8 { bf16, fp16, fp32 };
 // A rectangle's first element; its size is the task's.
 struct MoverRegion {
   uint64 address;
-  uint64 row_bytes;           // from one row to the next
+  uint64 row_bytes;  // from one row to the next
 };
 
 struct MoverTask {
   uint32 rows, columns;
-  uint32 first_region;        // sources, then destinations
+  uint32 first_region;  // sources, then destinations
   uint32 first_wait, first_notify;
   uint16 num_waits, num_notifies;
   uint16 num_sources, num_destinations;
   MoverType from, to;
-  uint8 vectors;              // 1: rows and addresses are multiples of eight elements
+  uint8 vectors;  // 1: rows and addresses are multiples of eight elements
   uint8 reserved;
-  uint32 tile;                // named in errors
+  uint32 tile;  // named in errors
 };
 
 struct MoverParams {
-  const uint32* first_task;   // by block, and one past the last block
+  const uint32* first_task;  // by block, and one past the last block
   const MoverTask* tasks;
   const WaitEntry* waits;
   const NotifyEntry* notifies;
-  const MoverRegion* regions; // run e works on set e % region_sets of num_regions each
+  const MoverRegion* regions;  // run e works on set e % region_sets of num_regions each
   SignalSpace signals;
   uint32 num_regions, region_sets;
 };
@@ -56,13 +56,15 @@ STRETTO_DEVICE Vector16 load_vector(uint64 address) {
   Vector16 v;
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
-               : "l"(address) : "memory");
+               : "l"(address)
+               : "memory");
   return v;
 }
 
 STRETTO_DEVICE void store_vector(uint64 address, const Vector16& v) {
   asm volatile("st.global.L1::no_allocate.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address),
-               "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3]) : "memory");
+               "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3])
+               : "memory");
 }
 
 STRETTO_DEVICE float widen_half(MoverType type, uint32 bits) {
@@ -202,8 +204,7 @@ STRETTO_DEVICE void move_sum(const MoverTask& task, const MoverRegion* regions) 
 
 // Any width and alignment of elements.
 STRETTO_DEVICE void move_elements(const MoverTask& task, const MoverRegion* regions) {
-  for (uint32 at = threadIdx.x; at < task.rows * task.columns;
-       at += kMovingThreads) {
+  for (uint32 at = threadIdx.x; at < task.rows * task.columns; at += kMovingThreads) {
     const uint32 row = at / task.columns, column = at % task.columns;
     float sum = 0;
     for (uint32 s = 0; s < task.num_sources; ++s) {

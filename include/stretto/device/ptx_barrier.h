@@ -1,7 +1,7 @@
 // mbarriers in shared memory, cluster barriers and register budgets (sm_90).
 //
-// An mbarrier completes a phase when its arrivals, and the bytes expected of TMA, have come. A waiter
-// names the parity of the phase it waits for; a fresh barrier answers parity 1 at once.
+// An mbarrier completes a phase when its arrivals, and the bytes expected of TMA, have come. A
+// waiter names the parity of the phase it waits for; a fresh barrier answers parity 1 at once.
 #pragma once
 
 #include "stretto/device/ptx_memory.h"
@@ -30,12 +30,15 @@ STRETTO_DEVICE void barrier_arrive_at(uint32 barrier, uint32 cluster_rank) {
       ".reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
       "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
-      "}" ::"r"(barrier), "r"(cluster_rank) : "memory");
+      "}" ::"r"(barrier),
+      "r"(cluster_rank)
+      : "memory");
 }
 
 STRETTO_DEVICE void barrier_arrive_expect(uint32 barrier, uint32 num_bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
-               "r"(num_bytes) : "memory");
+               "r"(num_bytes)
+               : "memory");
 }
 
 // True when the phase of this parity has completed. May pause the thread for a while before it says
@@ -47,7 +50,10 @@ STRETTO_DEVICE bool barrier_try_wait(uint32 barrier, uint32 parity) {
       ".reg .pred p;\n"
       "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
       "selp.u32 %0, 1, 0, p;\n"
-      "}" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+      "}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
   return done != 0;
 }
 
@@ -59,7 +65,10 @@ STRETTO_DEVICE bool barrier_test(uint32 barrier, uint32 parity) {
       ".reg .pred p;\n"
       "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
       "selp.u32 %0, 1, 0, p;\n"
-      "}" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+      "}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
   return done != 0;
 }
 
@@ -84,7 +93,10 @@ STRETTO_DEVICE bool any_of_warpgroup(uint32 id, bool says) {
       "setp.ne.u32 p, %2, 0;\n"
       "barrier.cta.red.or.pred q, %1, 128, p;\n"
       "selp.u32 %0, 1, 0, q;\n"
-      "}" : "=r"(any) : "r"(id), "r"(static_cast<uint32>(says)) : "memory");
+      "}"
+      : "=r"(any)
+      : "r"(id), "r"(static_cast<uint32>(says))
+      : "memory");
   return any != 0;
 }
 
@@ -98,7 +110,8 @@ STRETTO_DEVICE uint32 cluster_rank() {
 STRETTO_DEVICE void cluster_sync() {
   asm volatile(
       "barrier.cluster.arrive.relaxed.aligned;\n"
-      "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
 }
 
 // Every warp of the warpgroup must call it; takes effect only under a register cap at entry.

@@ -1,7 +1,7 @@
 // Ordered loads, stores and fences, as PTX's memory model names them.
 //
-// A flag between GPUs needs `sys` scope. A release covers what its thread did before, and what other
-// threads did before a barrier that this thread has passed.
+// A flag between GPUs needs `sys` scope. A release covers what its thread did before, and what
+// other threads did before a barrier that this thread has passed.
 #pragma once
 
 #include "stretto/device/types.h"
@@ -33,7 +33,9 @@ STRETTO_DEVICE void add_release_sys(uint64* address, uint64 amount) {
 STRETTO_DEVICE uint32 exchange_relaxed_sys(uint32* address, uint32 value) {
   uint32 old;
   asm volatile("atom.relaxed.sys.global.exch.b32 %0, [%1], %2;"
-               : "=r"(old) : "l"(address), "r"(value) : "memory");
+               : "=r"(old)
+               : "l"(address), "r"(value)
+               : "memory");
   return old;
 }
 

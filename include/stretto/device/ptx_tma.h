@@ -1,8 +1,9 @@
 // The bulk tensor copy engine (TMA, sm_90): 2-D boxes between global and shared memory.
 //
-// Coordinates are elements, innermost first. Past the tensor's end loads bring zeros and stores leave
-// memory alone; a store that begins before the tensor faults (seen on H200: illegal instruction). Loads complete on an mbarrier by bytes; stores in groups of the issuing
-// thread, in two steps: shared memory may be reused (`read`), and the data is visible (full).
+// Coordinates are elements, innermost first. Past the tensor's end loads bring zeros and stores
+// leave memory alone; a store that begins before the tensor faults (seen on H200: illegal
+// instruction). Loads complete on an mbarrier by bytes; stores in groups of the issuing thread, in
+// two steps: shared memory may be reused (`read`), and the data is visible (full).
 #pragma once
 
 #include "stretto/device/tensor_map.h"
@@ -17,7 +18,8 @@ STRETTO_DEVICE void tma_load(uint32 destination, const TensorMap* map, int32 x, 
                              uint32 barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-      " [%0], [%1, {%3, %4}], [%2];" ::"r"(destination), "l"(map), "r"(barrier), "r"(x), "r"(y)
+      " [%0], [%1, {%3, %4}], [%2];" ::"r"(destination),
+      "l"(map), "r"(barrier), "r"(x), "r"(y)
       : "memory");
 }
 
@@ -27,16 +29,16 @@ STRETTO_DEVICE void tma_load_multicast(uint32 destination, const TensorMap* map,
                                        uint32 barrier, uint16 block_mask) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-      ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(destination), "l"(map),
-      "r"(barrier), "r"(x), "r"(y), "h"(block_mask)
+      ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(destination),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(block_mask)
       : "memory");
 }
 
 STRETTO_DEVICE void tma_store(const TensorMap* map, int32 x, int32 y, uint32 source) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(
-                   map),
-               "r"(source), "r"(x), "r"(y)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+      "r"(source), "r"(x), "r"(y)
+      : "memory");
 }
 
 STRETTO_DEVICE void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }

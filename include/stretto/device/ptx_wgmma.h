@@ -1,8 +1,9 @@
-// wgmma (sm_90a): D[64, kN] (+)= A[64, 16] * B[kN, 16]^T by one warpgroup, operands in shared memory,
-// accumulators in registers.
+// wgmma (sm_90a): D[64, kN] (+)= A[64, 16] * B[kN, 16]^T by one warpgroup, operands in shared
+// memory, accumulators in registers.
 //
 // Thread t of the warpgroup holds of D, for column group j = 0 .. kN/8-1, d[4j], d[4j+1] in row
-// 16 * (t / 32) + (t % 32) / 4 and d[4j+2], d[4j+3] eight rows below, columns 8j + 2 * (t % 4) + 0, 1.
+// 16 * (t / 32) + (t % 32) / 4 and d[4j+2], d[4j+3] eight rows below, columns 8j + 2 * (t % 4) +
+// 0, 1.
 #pragma once
 
 #include "stretto/device/types.h"
@@ -45,8 +46,9 @@ STRETTO_DEVICE uint64 wgmma_descriptor(uint32 shared) {
 #define STRETTO_R14 STRETTO_R13 ",%104,%105,%106,%107,%108,%109,%110,%111"
 #define STRETTO_R15 STRETTO_R14 ",%112,%113,%114,%115,%116,%117,%118,%119"
 #define STRETTO_R16 STRETTO_R15 ",%120,%121,%122,%123,%124,%125,%126,%127"
-#define STRETTO_D(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), \
-                     "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define STRETTO_D(i)                                                                          \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
+      "+f"(d[i + 6]), "+f"(d[i + 7])
 #define STRETTO_D1 STRETTO_D(0)
 #define STRETTO_D2 STRETTO_D1, STRETTO_D(8)
 #define STRETTO_D3 STRETTO_D2, STRETTO_D(16)
@@ -70,29 +72,29 @@ struct Wgmma;
 
 // X(columns, eighths of the accumulators, number of the first operand after them, and two more)
 #define STRETTO_WGMMA_SHAPES(X) \
-  X(64, 4, 32, 33, 34) \
-  X(96, 6, 48, 49, 50) \
-  X(128, 8, 64, 65, 66) \
-  X(160, 10, 80, 81, 82) \
-  X(192, 12, 96, 97, 98) \
-  X(224, 14, 112, 113, 114) \
+  X(64, 4, 32, 33, 34)          \
+  X(96, 6, 48, 49, 50)          \
+  X(128, 8, 64, 65, 66)         \
+  X(160, 10, 80, 81, 82)        \
+  X(192, 12, 96, 97, 98)        \
+  X(224, 14, 112, 113, 114)     \
   X(256, 16, 128, 129, 130)
 
-#define STRETTO_WGMMA(n, r, a, b, c, bf16, type)                                              \
-  template <>                                                                                 \
-  struct Wgmma<n, bf16> {                                                                     \
-    STRETTO_DEVICE static void run(float (&d)[n / 2], uint64 a_desc, uint64 b_desc,           \
-                                   int32 accumulate) {                                        \
-      asm volatile(                                                                           \
-          "{\n.reg .pred p;\nsetp.ne.b32 p, %" #c ", 0;\n"                                    \
-          "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" STRETTO_R##r   \
-          "}, %" #a ", %" #b ", p, 1, 1, 0, 0;\n}"                                            \
-          : STRETTO_D##r                                                                      \
-          : "l"(a_desc), "l"(b_desc), "r"(accumulate));                                       \
-    }                                                                                         \
+#define STRETTO_WGMMA(n, r, a, b, c, bf16, type)                                    \
+  template <>                                                                       \
+  struct Wgmma<n, bf16> {                                                           \
+    STRETTO_DEVICE static void run(float (&d)[n / 2], uint64 a_desc, uint64 b_desc, \
+                                   int32 accumulate) {                              \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #c                          \
+                   ", 0;\n"                                                         \
+                   "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type  \
+                   " {" STRETTO_R##r "}, %" #a ", %" #b ", p, 1, 1, 0, 0;\n}"       \
+                   : STRETTO_D##r                                                   \
+                   : "l"(a_desc), "l"(b_desc), "r"(accumulate));                    \
+    }                                                                               \
   };
-#define STRETTO_WGMMA_BOTH(n, r, a, b, c)            \
-  STRETTO_WGMMA(n, r, a, b, c, true, "bf16")         \
+#define STRETTO_WGMMA_BOTH(n, r, a, b, c)    \
+  STRETTO_WGMMA(n, r, a, b, c, true, "bf16") \
   STRETTO_WGMMA(n, r, a, b, c, false, "f16")
 STRETTO_WGMMA_SHAPES(STRETTO_WGMMA_BOTH)
 

@@ -1,7 +1,8 @@
 // Signals on the device: 64-bit counters in symmetric memory that only grow; waits with a deadline.
 //
-// A signal stands kSignalStride words from the next, on its own 128-byte line. A plan's counter with
-// `copies` instances has them kSignalStride * copy_step words apart; run e uses instance e % copies.
+// A signal stands kSignalStride words from the next, on its own 128-byte line. A plan's counter
+// with `copies` instances has them kSignalStride * copy_step words apart; run e uses instance e %
+// copies.
 //
 // A wait that expires does not stop the kernel. It records who waited for what, sets the abort word
 // of every rank, and passes; from then on every wait of the run passes at once. The run ends with
@@ -28,26 +29,26 @@ struct WaitError {
 
 // One per rank, in memory that every rank can write.
 struct RunControl {
-  uint64 epoch;           // runs completed; advanced on the device between runs
+  uint64 epoch;  // runs completed; advanced on the device between runs
   uint64 timeout_ns;
-  uint32 abort;           // 1: some wait of some rank expired in this run
-  uint32 expired_here;    // 1: `error` is filled
+  uint32 abort;         // 1: some wait of some rank expired in this run
+  uint32 expired_here;  // 1: `error` is filled
   WaitError error;
 };
 
 struct WaitEntry {
-  uint64 amount;          // of one run
-  uint64 per_run;         // what all notifies of one run add
-  uint32 signal;          // of instance 0
+  uint64 amount;   // of one run
+  uint64 per_run;  // what all notifies of one run add
+  uint32 signal;   // of instance 0
   uint32 copy_step;
   uint16 copies;
-  uint16 lag;             // runs back
+  uint16 lag;  // runs back
   uint32 reserved;
 };
 
 struct NotifyEntry {
   uint64 amount;
-  uint32 signal;          // of instance 0
+  uint32 signal;  // of instance 0
   uint32 copy_step;
   uint16 copies;
   uint16 rank;
@@ -56,10 +57,10 @@ struct NotifyEntry {
 
 // A rank's view of all ranks.
 struct SignalSpace {
-  RunControl* control;            // this rank's
-  uint64* own;                    // this rank's counters
-  uint64* const* counters;        // by rank
-  RunControl* const* controls;    // by rank
+  RunControl* control;          // this rank's
+  uint64* own;                  // this rank's counters
+  uint64* const* counters;      // by rank
+  RunControl* const* controls;  // by rank
   uint32 ranks;
   uint32 reserved;
 };

@@ -16,7 +16,7 @@ struct FillParams {
 };
 
 struct Comparison {
-  uint64 differing;           // elements that are not the reference rounded once
+  uint64 differing;  // elements that are not the reference rounded once
   uint64 not_finite;
   double error_squares, reference_squares;
 };
