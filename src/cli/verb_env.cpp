@@ -18,7 +18,9 @@ Outcome run(const Options& options) {
     const std::string& value = environment().*row.field;
     json["variables"].push_back(
         {{"name", row.variable}, {"value", value}, {"meaning", row.meaning}});
-    text += labelled(row.variable, fmt::format("{} [{}]", row.meaning, quote(value, 1000)), 24);
+    text += labelled(
+        row.variable,
+        fmt::format("{}; now {}", row.meaning, value.empty() ? "unset" : quote(value, 1000)), 24);
   }
   return {options.json ? dump(json) : text, kGood};
 }

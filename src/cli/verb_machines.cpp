@@ -4,61 +4,39 @@
 #include "cli/json.h"
 #include "cli/table.h"
 #include "cli/verb.h"
+#include "machine/figures.h"
 #include "stretto/machine.h"
 
 namespace stretto::cli {
 namespace {
 
-struct Figure {
-  std::string_view name;
-  double Machine::*value;
-};
-constexpr Figure kFigures[] = {
-#define STRETTO_FIGURE(field) \
-  { #field, &Machine::field }
-    STRETTO_FIGURE(gemm_tflops),
-    STRETTO_FIGURE(fp32_tflops),
-    STRETTO_FIGURE(tile_overhead_us),
-    STRETTO_FIGURE(hbm_gb_per_s),
-    STRETTO_FIGURE(block_hbm_gb_per_s),
-    STRETTO_FIGURE(link_gb_per_s),
-    STRETTO_FIGURE(network_gb_per_s),
-    STRETTO_FIGURE(network_latency_us),
-    STRETTO_FIGURE(copy_engine_all_gb_per_s),
-    STRETTO_FIGURE(epilogue_push_gb_per_s),
-    STRETTO_FIGURE(signal_us),
-    STRETTO_FIGURE(local_signal_us),
-    STRETTO_FIGURE(release_us),
-    STRETTO_FIGURE(launch_us),
-    STRETTO_FIGURE(copy_launch_us),
-    STRETTO_FIGURE(nccl_launch_us),
-    STRETTO_FIGURE(gemm_slowdown_sm_push),
-    STRETTO_FIGURE(gemm_slowdown_copy_engine),
-#undef STRETTO_FIGURE
-};
-
-struct Curve {
-  std::string_view name;
-  RateCurve Machine::*value;
-};
-constexpr Curve kCurves[] = {{"push_by_blocks", &Machine::push_by_blocks},
-                             {"copy_engine_by_bytes", &Machine::copy_engine_by_bytes},
-                             {"nccl_by_bytes", &Machine::nccl_by_bytes}};
-
+// Figures in the order and under the names of the machine file.
 Json to_json(const Machine& machine) {
-  Json json = {{"name", machine.name},     {"description", machine.description},
-               {"ranks", machine.ranks()}, {"nodes", machine.nodes},
-               {"sms", machine.sms},       {"nccl_sms", machine.nccl_sms}};
-  for (const Figure& figure : kFigures) json[std::string(figure.name)] = machine.*figure.value;
-  for (const Curve& curve : kCurves) {
-    Json points = Json::array();
-    for (const RateCurve::Point& point : (machine.*curve.value).points) {
-      points.push_back({point.x, point.gb_per_s});
-    }
-    json[std::string(curve.name)] = std::move(points);
+  Json json = {{"name", machine.name},
+               {"description", machine.description},
+               {"nodes", machine.nodes},
+               {"ranks_per_node", machine.ranks_per_node}};
+#define STRETTO_FIELD(field, ...) json[#field] = machine.field;
+  STRETTO_MACHINE_COUNTS(STRETTO_FIELD)
+  STRETTO_MACHINE_SCALARS(STRETTO_FIELD)
+#undef STRETTO_FIELD
+#define STRETTO_CURVE(field, ...)                              \
+  json[#field] = Json::array();                                \
+  for (const RateCurve::Point& point : machine.field.points) { \
+    json[#field].push_back({point.x, point.gb_per_s});         \
   }
+  STRETTO_MACHINE_CURVES(STRETTO_CURVE)
+#undef STRETTO_CURVE
   json["sources"] = machine.sources;
   return json;
+}
+
+std::string curve_text(const RateCurve& curve, std::string_view unit) {
+  std::string text;
+  for (const RateCurve::Point& point : curve.points) {
+    text += fmt::format("{:g}:{:g} ", point.x, point.gb_per_s);
+  }
+  return text + fmt::format("({})", unit);
 }
 
 std::string print(const Machine& machine) {
@@ -69,19 +47,16 @@ std::string print(const Machine& machine) {
   };
   add("nodes", std::to_string(machine.nodes));
   add("ranks_per_node", std::to_string(machine.ranks_per_node));
-  add("sms", std::to_string(machine.sms));
-  add("nccl_sms", std::to_string(machine.nccl_sms));
-  for (const Figure& figure : kFigures)
-    add(figure.name, fmt::format("{:g}", machine.*figure.value));
-  for (const Curve& curve : kCurves) {
-    std::string points;
-    for (const RateCurve::Point& point : (machine.*curve.value).points) {
-      points += fmt::format("{:g}:{:g} ", point.x, point.gb_per_s);
-    }
-    add(curve.name, points + "(x : GB/s)");
-  }
+#define STRETTO_FIELD(field, unit, ...) \
+  add(#field, fmt::format("{:g} {}", double(machine.field), unit));
+  STRETTO_MACHINE_COUNTS(STRETTO_FIELD)
+  STRETTO_MACHINE_SCALARS(STRETTO_FIELD)
+#undef STRETTO_FIELD
+#define STRETTO_CURVE(field, unit) add(#field, curve_text(machine.field, unit));
+  STRETTO_MACHINE_CURVES(STRETTO_CURVE)
+#undef STRETTO_CURVE
   out += "\nsources\n";
-  for (const std::string& source : machine.sources) out += "  " + wrap(source, 2);
+  for (const std::string& source : machine.sources) out += "  " + wrap(source, 4);
   return out;
 }
 

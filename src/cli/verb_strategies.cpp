@@ -38,7 +38,7 @@ constexpr Value kParameters[] = {
     {"groups", "wave-group sizes in waves (granularity waves)"},
     {"comm-sms", "SMs taken from compute for communication blocks and reducers"}};
 
-constexpr size_t kLabelWidth = 18;
+constexpr size_t kLabelWidth = 20;
 
 std::string print() {
   std::string out = "Strategies: named points of the schedule space\n";
