@@ -71,28 +71,24 @@ void LaneClocks::learn_runs(Clock& into, const Clock& from) {
 
 void LaneClocks::merge(Clock& into, const Clock& from) const {
   learn_runs(into, from);
-  // Events of runs known to have ended need no entries of their own.
+  // Events of runs known to have ended need no entries; the caller drops those that remain.
   const uint32_t oldest = *std::min_element(into.runs.begin(), into.runs.end());
   if (from.entries.empty() || from.newest_run < oldest) return;
   into.newest_run = std::max(into.newest_run, from.newest_run);
-  std::vector<Entry> merged;
-  merged.reserve(into.entries.size() + from.entries.size());
+  std::vector<Entry> merged(into.entries.size() + from.entries.size());
+  auto out = merged.begin();
   auto a = into.entries.begin();
   auto b = from.entries.begin();
-  auto keep = [&](Entry entry) {
-    if (!has_ended(into, {entry.lane, entry.seq})) merged.push_back(entry);
-  };
-  while (a != into.entries.end() || b != from.entries.end()) {
-    if (b == from.entries.end() || (a != into.entries.end() && a->lane < b->lane)) {
-      keep(*a++);
-    } else if (a == into.entries.end() || b->lane < a->lane) {
-      keep(*b++);
-    } else {
-      keep(Entry{a->lane, std::max(a->seq, b->seq)});
-      ++a;
-      ++b;
-    }
+  while (a != into.entries.end() && b != from.entries.end()) {
+    const uint32_t lane = std::min(a->lane, b->lane);
+    const bool ours = a->lane == lane, theirs = b->lane == lane;
+    *out++ = Entry{lane, std::max(ours ? a->seq : 0, theirs ? b->seq : 0)};
+    a += ours;
+    b += theirs;
   }
+  out = std::copy(a, into.entries.end(), out);
+  out = std::copy(b, from.entries.end(), out);
+  merged.erase(out, merged.end());
   into.entries = std::move(merged);
 }
 
@@ -122,6 +118,7 @@ Event LaneClocks::append(uint32_t lane, std::span<const Event> causes) {
     }
     set_entry(clock, cause);
   }
+  if (!merged.empty()) drop_ended(clock);
   changes_[lane].push_back({seq, static_cast<uint32_t>(clocks_.size())});
   clocks_.push_back(std::move(clock));
   return {lane, seq};
@@ -137,6 +134,7 @@ std::vector<Event> LaneClocks::join(std::span<const uint32_t> lanes) {
     if (theirs != merged) merge(clock, clocks_[theirs]);
     merged = theirs;
   }
+  drop_ended(clock);
   for (uint32_t lane : lanes) {
     const Event past = last(lane);
     if (past.seq > 0 && run_of(past) >= clock.runs[lane_rank_[lane]]) set_entry(clock, past);
