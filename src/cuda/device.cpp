@@ -39,6 +39,14 @@ Device::~Device() { driver().context_release(id_); }
 
 void Device::make_current() const { check(driver().context_set(context_), "select a GPU"); }
 
+std::string Device::uuid() const {
+  DeviceUuid uuid{};
+  check(driver().device_uuid(&uuid, id_), "identify a GPU");
+  std::string text;
+  for (const unsigned char byte : uuid.bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
 std::string Device::arch() const {
   return fmt::format("sm_{}{}{}", major_, minor_, major_ == 9 ? "a" : "");
 }

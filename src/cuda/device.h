@@ -26,6 +26,9 @@ class Device {
   void make_current() const;
 
   int index() const { return index_; }
+  DeviceId id() const { return id_; }
+  // Tells this GPU from all others, in any process: 32 hexadecimal digits.
+  std::string uuid() const;
   const std::string& name() const { return name_; }
   int num_sms() const { return num_sms_; }
   int max_shared_bytes() const { return max_shared_bytes_; }

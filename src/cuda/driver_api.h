@@ -28,6 +28,10 @@ using EventHandle = EventObject*;
 using GraphHandle = GraphObject*;
 using GraphExecHandle = GraphExecObject*;
 
+struct DeviceUuid {
+  unsigned char bytes[16];
+};
+
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kOutOfMemory = 2;
 
@@ -80,6 +84,7 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(device_count, cuDeviceGetCount, (int*))                                                       \
   X(device_get, cuDeviceGet, (DeviceId*, int))                                                    \
   X(device_name, cuDeviceGetName, (char*, int, DeviceId))                                         \
+  X(device_uuid, cuDeviceGetUuid_v2, (DeviceUuid*, DeviceId))                                     \
   X(device_attribute, cuDeviceGetAttribute, (int*, int, DeviceId))                                \
   X(can_access_peer, cuDeviceCanAccessPeer, (int*, DeviceId, DeviceId))                           \
   X(context_retain, cuDevicePrimaryCtxRetain, (ContextHandle*, DeviceId))                         \

@@ -1,0 +1,121 @@
+#include "fabric/communicators.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "stretto/error.h"
+
+namespace stretto::fabric {
+namespace {
+
+constexpr double kConnectTimeoutS = 90;
+constexpr double kCloseTimeoutS = 10;
+
+int type_of(DType dtype) { return dtype == DType::bf16 ? 9 : dtype == DType::fp16 ? 6 : 7; }
+
+void* pointer(cuda::DevicePtr address) { return reinterpret_cast<void*>(address); }
+
+// Shared by the threads of one set-up call, so that a stuck one outlives the call safely.
+struct Steps {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int running = 0;
+  std::exception_ptr error;
+};
+
+NcclId exchange_id(HostGroup& group) {
+  NcclId id{};
+  std::string mine;
+  group.together("starting NCCL", [&] {
+    nccl();
+    if (group.rank() == 0) {
+      check_nccl(nccl().unique_id(&id), "make an id");
+      mine.assign(id.bytes, sizeof(id.bytes));
+    }
+  });
+  const std::string of_root = group.all_gather("NCCL's id", mine)[0];
+  STRETTO_ASSERT(of_root.size() == sizeof(id.bytes), "an id has a fixed size");
+  std::memcpy(id.bytes, of_root.data(), sizeof(id.bytes));
+  return id;
+}
+
+}  // namespace
+
+void on_every_rank(const LocalRanks& local, const char* what, double timeout_s,
+                   std::function<void(int)> step) {
+  const auto steps = std::make_shared<Steps>();
+  steps->running = local.count();
+  for (int i = 0; i < local.count(); ++i) {
+    const cuda::ContextHandle context = local.devices[static_cast<size_t>(i)]->context();
+    std::thread([steps, step, context, i] {
+      std::exception_ptr error;
+      try {
+        cuda::check(cuda::driver().context_set(context), "select a GPU");
+        step(i);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      const std::lock_guard lock(steps->mutex);
+      if (!steps->error) steps->error = error;
+      --steps->running;
+      steps->changed.notify_all();
+    }).detach();
+  }
+  std::unique_lock lock(steps->mutex);
+  const bool done = steps->changed.wait_for(lock, std::chrono::duration<double>(timeout_s),
+                                            [&] { return steps->running == 0; });
+  if (steps->error) std::rethrow_exception(steps->error);
+  if (!done) throw SystemError(fmt::format("NCCL: {} did not end within {} s", what, timeout_s));
+}
+
+Communicators::Communicators(const LocalRanks& local, HostGroup& group) : local_(local) {
+  const NcclId id = exchange_id(group);
+  group.require_same("NCCL's version", nccl_version());
+  const auto made = std::make_shared<std::vector<NcclComm>>(static_cast<size_t>(local.count()));
+  const int first = local.first, ranks = local.ranks;
+  group.together("connecting NCCL", [&] {
+    on_every_rank(local, "connecting", kConnectTimeoutS, [made, id, first, ranks](int i) {
+      check_nccl(nccl().init_rank(&(*made)[static_cast<size_t>(i)], ranks, id, first + i),
+                 "connect");
+    });
+  });
+  comms_ = *made;
+}
+
+Communicators::~Communicators() {
+  const std::vector<NcclComm> comms = comms_;
+  try {
+    on_every_rank(local_, "closing", kCloseTimeoutS,
+                  [comms](int i) { nccl().destroy(comms[static_cast<size_t>(i)]); });
+  } catch (const std::exception&) {
+    // A peer is gone; the end of the process frees the rest.
+  }
+}
+
+void Communicators::all_gather(int rank, const cuda::Stream& stream, cuda::DevicePtr from,
+                               cuda::DevicePtr to, int64_t count_each, DType dtype) const {
+  check_nccl(nccl().all_gather(pointer(from), pointer(to), static_cast<size_t>(count_each),
+                               type_of(dtype), of(rank), stream.handle()),
+             "all-gather");
+}
+
+void Communicators::reduce_scatter(int rank, const cuda::Stream& stream, cuda::DevicePtr from,
+                                   cuda::DevicePtr to, int64_t count_each, DType dtype) const {
+  check_nccl(nccl().reduce_scatter(pointer(from), pointer(to), static_cast<size_t>(count_each),
+                                   type_of(dtype), kNcclSum, of(rank), stream.handle()),
+             "reduce-scatter");
+}
+
+void Communicators::all_reduce(int rank, const cuda::Stream& stream, cuda::DevicePtr from,
+                               cuda::DevicePtr to, int64_t count, DType dtype) const {
+  check_nccl(nccl().all_reduce(pointer(from), pointer(to), static_cast<size_t>(count),
+                               type_of(dtype), kNcclSum, of(rank), stream.handle()),
+             "all-reduce");
+}
+
+}  // namespace stretto::fabric

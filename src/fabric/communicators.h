@@ -1,0 +1,44 @@
+// NCCL communicators over all ranks of a job, one for each rank of this process.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "cuda/device.h"
+#include "fabric/memory_source.h"
+#include "fabric/nccl_api.h"
+#include "stretto/dtype.h"
+
+namespace stretto::fabric {
+
+class Communicators {
+ public:
+  // Collective. Throws SystemError: no NCCL, different versions, or it cannot connect.
+  Communicators(const LocalRanks& local, HostGroup& group);
+  ~Communicators();
+  Communicators(const Communicators&) = delete;
+  Communicators& operator=(const Communicators&) = delete;
+
+  // Enqueued on a stream of `rank`, a rank of this process. All ranks must enqueue the same calls
+  // in the same order; the rank's GPU is current. Counts are elements.
+  void all_gather(int rank, const cuda::Stream& stream, cuda::DevicePtr from, cuda::DevicePtr to,
+                  int64_t count_each, DType dtype) const;
+  void reduce_scatter(int rank, const cuda::Stream& stream, cuda::DevicePtr from,
+                      cuda::DevicePtr to, int64_t count_each, DType dtype) const;
+  void all_reduce(int rank, const cuda::Stream& stream, cuda::DevicePtr from, cuda::DevicePtr to,
+                  int64_t count, DType dtype) const;
+
+  NcclComm of(int rank) const { return comms_[static_cast<size_t>(rank - local_.first)]; }
+
+ private:
+  LocalRanks local_;
+  std::vector<NcclComm> comms_;
+};
+
+// Runs step(i) for every local rank i, each on a thread of its own with its GPU current: NCCL's
+// set-up calls wait for each other. Throws the first error, or SystemError after `timeout_s`; then
+// a step may still be stuck, so steps own what they touch.
+void on_every_rank(const LocalRanks& local, const char* what, double timeout_s,
+                   std::function<void(int)> step);
+
+}  // namespace stretto::fabric

@@ -1,0 +1,150 @@
+#include "fabric/fabric.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/text.h"
+#include "stretto/error.h"
+
+namespace stretto::fabric {
+namespace {
+
+struct SourceName {
+  Source source;
+  std::string_view name;
+};
+constexpr SourceName kSources[] = {{Source::peer, "peer"}, {Source::windows, "windows"}};
+
+}  // namespace
+
+std::string_view name_of(Source source) {
+  for (const SourceName& row : kSources) {
+    if (row.source == source) return row.name;
+  }
+  STRETTO_ASSERT(false, "every source has a name");
+}
+
+Source source_from(std::string_view name) {
+  std::vector<std::string_view> known;
+  for (const SourceName& row : kSources) {
+    if (row.name == name) return row.source;
+    known.push_back(row.name);
+  }
+  throw UsageError(unknown_word("source of symmetric memory", name, known));
+}
+
+Region& Region::operator=(Region&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  name_ = std::move(other.name_);
+  num_bytes_ = other.num_bytes_;
+  local_ = other.local_;
+  allocation_ = std::move(other.allocation_);
+  tables_ = std::move(other.tables_);
+  return *this;
+}
+
+Region::~Region() { release(); }
+
+void Region::release() {
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    cuda::driver().context_set(local_.devices[i]->context());
+    tables_[i] = {};
+  }
+  tables_.clear();
+  allocation_.reset();
+}
+
+Fabric::Fabric(std::unique_ptr<HostGroup> group, const std::vector<int>& gpus, Source source)
+    : group_(std::move(group)), source_(source) {
+  const int per_process = static_cast<int>(gpus.size());
+  group_->require_same("the set-up",
+                       fmt::format("{} GPUs a process, {} memory", per_process, name_of(source)));
+  group_->together("opening the GPUs", [&] { open_devices(gpus); });
+  local_ = {group_->rank() * per_process, group_->size() * per_process, devices_};
+  require_equal_gpus();
+  switch (source) {
+    case Source::peer:
+      memory_ = peer_memory(local_);
+      break;
+    case Source::windows:
+      require_windows(*group_);
+      memory_ = nccl_windows(local_, *group_, communicators());
+      break;
+  }
+}
+
+Fabric::~Fabric() = default;
+
+void Fabric::open_devices(const std::vector<int>& gpus) {
+  cuda::driver();
+  STRETTO_ASSERT(!gpus.empty(), "a process has a rank");
+  const int needed = *std::max_element(gpus.begin(), gpus.end()) + 1;
+  if (cuda::num_devices() < needed) {
+    throw SystemError(
+        fmt::format("too few GPUs: {} needed, this machine has {}", needed, cuda::num_devices()));
+  }
+  for (const int gpu : gpus) devices_.push_back(std::make_unique<cuda::Device>(gpu));
+}
+
+void Fabric::require_equal_gpus() {
+  const auto about = [](const cuda::Device& device) {
+    return fmt::format("{} ({} SMs, {})", device.name(), device.num_sms(), device.arch());
+  };
+  // A line for the model of every local GPU, then one for its identity.
+  std::string mine;
+  for (const auto& device : devices_) mine += about(*device) + "\n" + device->uuid() + "\n";
+  std::vector<std::string> models, identities;
+  for (const std::string& lines : group_->all_gather("comparing the GPUs", mine)) {
+    const auto parts = split(lines, '\n');
+    for (size_t i = 0; i + 1 < parts.size(); i += 2) {
+      models.emplace_back(parts[i]);
+      identities.emplace_back(parts[i + 1]);
+    }
+  }
+  for (size_t rank = 1; rank < models.size(); ++rank) {
+    if (models[rank] != models[0]) {
+      throw SystemError(
+          fmt::format("mixed GPUs: rank 0 has {}, rank {} has {}", models[0], rank, models[rank]));
+    }
+    const auto twin = std::find(identities.begin(), identities.begin() + static_cast<long>(rank),
+                                identities[rank]);
+    if (twin != identities.begin() + static_cast<long>(rank)) {
+      throw SystemError(fmt::format("ranks {} and {} have the same GPU; each needs its own",
+                                    twin - identities.begin(), rank));
+    }
+  }
+}
+
+Region Fabric::allocate(size_t num_bytes, std::string name) {
+  group_->require_same("a region", fmt::format("{} of {} bytes", name, num_bytes));
+  Region region;
+  region.local_ = local_;
+  region.num_bytes_ = num_bytes;
+  try {
+    region.allocation_ = memory_->allocate(std::max<size_t>(num_bytes, 16));
+  } catch (const SystemError& error) {
+    throw SystemError(fmt::format("region {} of {} bytes: {}", name, num_bytes, error.what()));
+  }
+  region.name_ = std::move(name);
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    devices_[i]->make_current();
+    region.tables_.push_back(cuda::upload(region.allocation_->addresses[i]));
+  }
+  return region;
+}
+
+Communicators& Fabric::communicators() {
+  if (!communicators_) communicators_ = std::make_unique<Communicators>(local_, *group_);
+  return *communicators_;
+}
+
+std::unique_ptr<Fabric> in_process(int ranks, Source source) {
+  std::vector<int> gpus(static_cast<size_t>(ranks));
+  std::iota(gpus.begin(), gpus.end(), 0);
+  return std::make_unique<Fabric>(solo_group(), gpus, source);
+}
+
+}  // namespace stretto::fabric

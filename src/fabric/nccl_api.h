@@ -1,0 +1,72 @@
+// The part of NCCL that Stretto uses, declared here and found in libnccl at run time.
+//
+// NVLink multicast is never used: loading sets NCCL_NVLS_ENABLE=0 for this process.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "cuda/driver_api.h"
+
+namespace stretto::fabric {
+
+struct NcclCommObject;
+struct NcclWindowObject;
+using NcclComm = NcclCommObject*;
+using NcclWindow = NcclWindowObject*;
+struct NcclId {
+  char bytes[128];
+};
+
+inline constexpr int kNcclSum = 0;
+inline constexpr int kNcclWindowSymmetric = 1;
+inline constexpr int kNcclWindowsSince = 22800;  // as ncclGetVersion counts
+
+// X(member, symbol, parameters): what every NCCL has
+#define STRETTO_NCCL_FUNCTIONS(X)                                                               \
+  X(version, ncclGetVersion, (int*))                                                            \
+  X(unique_id, ncclGetUniqueId, (NcclId*))                                                      \
+  X(init_rank, ncclCommInitRank, (NcclComm*, int, NcclId, int))                                 \
+  X(destroy, ncclCommDestroy, (NcclComm))                                                       \
+  X(abort, ncclCommAbort, (NcclComm))                                                           \
+  X(async_error, ncclCommGetAsyncError, (NcclComm, int*))                                       \
+  X(group_start, ncclGroupStart, ())                                                            \
+  X(group_end, ncclGroupEnd, ())                                                                \
+  X(all_gather, ncclAllGather, (const void*, void*, size_t, int, NcclComm, cuda::StreamHandle)) \
+  X(reduce_scatter, ncclReduceScatter,                                                          \
+    (const void*, void*, size_t, int, int, NcclComm, cuda::StreamHandle))                       \
+  X(all_reduce, ncclAllReduce, (const void*, void*, size_t, int, int, NcclComm, cuda::StreamHandle))
+
+// What windows need (2.28); null in older ones, the last one also in 2.28 itself.
+#define STRETTO_NCCL_WINDOW_FUNCTIONS(X)                                                  \
+  X(mem_alloc, ncclMemAlloc, (void**, size_t))                                            \
+  X(mem_free, ncclMemFree, (void*))                                                       \
+  X(window_register, ncclCommWindowRegister, (NcclComm, void*, size_t, NcclWindow*, int)) \
+  X(window_deregister, ncclCommWindowDeregister, (NcclComm, NcclWindow))                  \
+  X(peer_pointer, ncclGetPeerDevicePointer, (NcclWindow, size_t, int, void**))
+
+struct NcclApi {
+#define STRETTO_MEMBER(member, symbol, parameters) int(*member) parameters = nullptr;
+  STRETTO_NCCL_FUNCTIONS(STRETTO_MEMBER)
+  STRETTO_NCCL_WINDOW_FUNCTIONS(STRETTO_MEMBER)
+#undef STRETTO_MEMBER
+  const char* (*error_string)(int) = nullptr;
+  const char* (*last_error)(NcclComm) = nullptr;
+  int version_code = 0;  // 22809
+};
+
+// Why there is no NCCL to talk to, in the user's terms; empty when there is one.
+const std::string& why_no_nccl();
+// Why windows cannot be used, in the user's terms; empty when they can.
+std::string why_no_windows();
+
+// Throws SystemError(why_no_nccl()).
+const NcclApi& nccl();
+
+// "NCCL 2.28.9"
+std::string nccl_version();
+
+// Throws SystemError naming `what` was tried and NCCL's reason.
+void check_nccl(int status, const char* what);
+
+}  // namespace stretto::fabric

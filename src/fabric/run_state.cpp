@@ -1,0 +1,102 @@
+#include "fabric/run_state.h"
+
+#include <cstring>
+
+#include "stretto/error.h"
+
+namespace stretto::fabric {
+namespace {
+
+using cuda::check;
+using cuda::driver;
+using device::RunControl;
+
+// The control has the lines before the counters to itself.
+constexpr size_t kControlBytes = 256;
+static_assert(sizeof(RunControl) <= kControlBytes);
+
+size_t counter_bytes(uint32_t num_signals) {
+  return size_t{num_signals} * device::kSignalStride * sizeof(device::uint64);
+}
+
+}  // namespace
+
+RunState::RunState(Fabric& fabric, uint32_t num_signals, uint64_t timeout_ns,
+                   const std::string& name)
+    : fabric_(fabric),
+      num_signals_(num_signals),
+      timeout_ns_(timeout_ns),
+      name_(name),
+      region_(fabric.allocate(kControlBytes + counter_bytes(num_signals), name)) {
+  for (int i = 0; i < fabric.num_local(); ++i) {
+    const int viewer = fabric.first_rank() + i;
+    fabric.device(viewer).make_current();
+    std::vector<uint64_t> all_counters, all_controls;
+    for (int rank = 0; rank < fabric.ranks(); ++rank) {
+      all_counters.push_back(counters(rank, viewer));
+      all_controls.push_back(region_.address(rank, viewer));
+    }
+    tables_.push_back({cuda::upload(all_counters), cuda::upload(all_controls)});
+  }
+  reset();
+}
+
+cuda::DevicePtr RunState::counters(int rank, int viewer) const {
+  return region_.address(rank, viewer) + kControlBytes;
+}
+
+device::SignalSpace RunState::space(int rank) const {
+  const Tables& tables = tables_[static_cast<size_t>(rank - fabric_.first_rank())];
+  return {reinterpret_cast<RunControl*>(control(rank)),
+          reinterpret_cast<device::uint64*>(counters(rank, rank)),
+          tables.counters.as<device::uint64*>(),
+          tables.controls.as<RunControl*>(),
+          static_cast<uint32_t>(fabric_.ranks()),
+          0};
+}
+
+RunOutcome RunState::collect() {
+  std::string mine;
+  fabric_.group().together("reading how " + name_ + " ended", [&] {
+    for (int i = 0; i < fabric_.num_local(); ++i) {
+      const int rank = fabric_.first_rank() + i;
+      fabric_.device(rank).make_current();
+      RunControl control_now{};
+      check(driver().copy_to_host(&control_now, control(rank), sizeof(control_now)),
+            "read how a run ended");
+      mine.append(reinterpret_cast<const char*>(&control_now), sizeof(control_now));
+    }
+  });
+  RunOutcome outcome;
+  int rank = 0;
+  for (const std::string& of_process : fabric_.group().all_gather("how a run ended", mine)) {
+    for (size_t at = 0; at + sizeof(RunControl) <= of_process.size(); at += sizeof(RunControl)) {
+      RunControl ended{};
+      std::memcpy(&ended, of_process.data() + at, sizeof(ended));
+      outcome.aborted = outcome.aborted || ended.abort != 0;
+      if (ended.expired_here != 0) outcome.expired.push_back({rank, ended.error});
+      ++rank;
+    }
+  }
+  STRETTO_ASSERT(rank == fabric_.ranks(), "every process reports its ranks");
+  return outcome;
+}
+
+void RunState::reset() {
+  fabric_.group().together("resetting " + name_, [&] { clear(); });
+}
+
+void RunState::clear() {
+  for (int i = 0; i < fabric_.num_local(); ++i) {
+    const int rank = fabric_.first_rank() + i;
+    fabric_.device(rank).make_current();
+    cuda::Stream stream;
+    check(driver().fill_bytes(region_.local(rank), 0, region_.num_bytes(), stream.handle()),
+          "reset signals");
+    stream.synchronize();
+    const RunControl fresh{0, timeout_ns_, 0, 0, {}};
+    check(driver().copy_to_device(control(rank), &fresh, sizeof(fresh)), "reset a run's control");
+  }
+}
+
+}  // namespace stretto::fabric

@@ -1,0 +1,56 @@
+// What a run of kernels needs to signal between ranks and to fail well: counters, the run control
+// with its abort word and error record, all in symmetric memory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "stretto/device/signal.h"
+
+namespace stretto::fabric {
+
+// A wait that expired; the ranks that passed because of it report nothing.
+struct ExpiredWait {
+  int rank = 0;
+  device::WaitError error{};
+};
+
+struct RunOutcome {
+  bool aborted = false;
+  std::vector<ExpiredWait> expired;  // by rank; empty when the abort came from the host
+};
+
+class RunState {
+ public:
+  // Collective. All counters 0, the epoch 0.
+  RunState(Fabric& fabric, uint32_t num_signals, uint64_t timeout_ns, const std::string& name);
+
+  // For kernels of `rank`, a rank of this process.
+  device::SignalSpace space(int rank) const;
+  // The rank's RunControl, in its GPU's memory.
+  cuda::DevicePtr control(int rank) const { return region_.local(rank); }
+  uint64_t timeout_ns() const { return timeout_ns_; }
+
+  // Collective, after this process has waited for its streams: how the runs since the last call
+  // ended, the same on every process. Throws SystemError naming a rank that is late or gone.
+  RunOutcome collect();
+  // Collective, while no rank runs: as after construction. A run that was aborted needs it.
+  void reset();
+
+ private:
+  void clear();
+  cuda::DevicePtr counters(int rank, int viewer) const;
+
+  Fabric& fabric_;
+  uint32_t num_signals_;
+  uint64_t timeout_ns_;
+  std::string name_;
+  Region region_;
+  struct Tables {
+    cuda::DeviceMemory counters, controls;
+  };
+  std::vector<Tables> tables_;  // by local rank
+};
+
+}  // namespace stretto::fabric
