@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""Writes docs/performance.md, and its plots with --plots, from bench/results/*.json.
+
+    bench/report.py            rewrite the page
+    bench/report.py --plots    and docs/plots/*.svg (needs matplotlib)
+    bench/report.py --check    exit 1 when the page is not what the results say
+
+Every figure of the page comes from a results file; nothing on it is typed by hand.
+"""
+
+import argparse
+import collections
+import json
+import math
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results"
+PAGE = ROOT / "docs" / "performance.md"
+PLOTS = ROOT / "docs" / "plots"
+
+Row = collections.namedtuple("Row", "operator m n k ranks gemm nccl sequential floor contestants")
+Contestant = collections.namedtuple("Contestant", "name time low high")
+
+
+def load_results():
+    results = [(path, json.loads(path.read_text(encoding="utf-8")))
+               for path in sorted(RESULTS.glob("*.json"))]
+    return [(path, result) for path, result in results if "benchmark" in result]
+
+
+def parse_operator(text):
+    """"gemm-rs m=1 n=2 k=3 ranks=4 dtype=bf16" -> name, m, n, k, ranks."""
+    name, *words = text.split()
+    sizes = dict(word.split("=", 1) for word in words)
+    return name, int(sizes["m"]), int(sizes["n"]), int(sizes["k"]), int(sizes.get("ranks", 0))
+
+
+def fused_rows(result):
+    """Rows of a `fused` file, each with all its schedules, fastest first."""
+    rows = []
+    for row in result["rows"]:
+        contestants = sorted(
+            (Contestant(s["strategy"], s["time_us"], s["low_us"], s["high_us"])
+             for s in row["strategies"] if "time_us" in s),
+            key=lambda contestant: contestant.time)
+        name, m, n, k, ranks = parse_operator(row["operator"])
+        rows.append(Row(name, m, n, k, ranks or result["ranks"], row["gemm_us"], row["nccl_us"],
+                        row["sequential_us"], row["floor_us"], contestants))
+    return rows
+
+
+def torch_times(results):
+    """(machine, operator, m, n, k, ranks) -> a row of a `torch` file."""
+    found = {}
+    for _, result in results:
+        if result["benchmark"] != "torch":
+            continue
+        for row in result["rows"]:
+            if "failed" not in row:
+                found[(result["machine"], *parse_operator(row["operator"]))] = row
+    return found
+
+
+def geometric_mean(values):
+    values = list(values)
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
+
+
+def table(heads, rows):
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def gemm_section(path, result):
+    rows = result["rows"]
+    body = [[f"{r['m']}", f"{r['n']}", f"{r['k']}", f"{r['cublas_us']:.1f}", f"{r['time_us']:.1f}",
+             f"{r['low_us']:.1f}–{r['high_us']:.1f}", f"{r['ratio']:.3f}"] for r in rows]
+    large = [r["ratio"] for r in rows if r["m"] >= 2048]
+    small = [r["ratio"] for r in rows if r["m"] < 2048]
+    summary = ", ".join(
+        f"{geometric_mean(ratios):.3f} at M {bound} 2048 (worst row {min(ratios):.3f})"
+        for ratios, bound in ((large, ">="), (small, "<")) if ratios)
+    return "\n\n".join([
+        f"## The GEMM alone, {result['machine']}",
+        f"Source: `{path.relative_to(ROOT)}` at commit {result['commit']}, {result['date']}; "
+        f"{result['data']} data. Ratio: cuBLAS over Stretto; geometric mean {summary}.",
+        table(["M", "N", "K", "cuBLAS, us", "Stretto, us", "spread", "ratio"], body)])
+
+
+def fused_section(path, result, torch_rows):
+    rows = fused_rows(result)
+    by_operator = collections.defaultdict(list)
+    for row in rows:
+        by_operator[row.operator].append(row)
+    parts = [f"## Fused operators, {rows[0].ranks} x {result['machine']}",
+             f"Source: `{path.relative_to(ROOT)}` at commit {result['commit']}, {result['date']}; "
+             f"{result['data']} data; sizes are global."]
+    for operator, group in by_operator.items():
+        body = []
+        for row in group:
+            best = row.contestants[0]
+            other = torch_rows.get((result["machine"], *row[:5]))
+            body.append([
+                f"{row.m} {row.n} {row.k}", f"{row.gemm:.0f}", f"{row.nccl:.0f}",
+                f"{row.sequential:.0f}", f"{other['fused_us']:.0f}" if other else "-",
+                f"{best.time:.0f}", f"{best.low:.0f}–{best.high:.0f}", f"`{best.name}`",
+                f"{row.sequential / best.time:.2f}", f"{row.floor / best.time:.2f}"])
+        mean = geometric_mean(row.sequential / row.contestants[0].time for row in group)
+        parts.append(f"### {operator}: {mean:.2f}x over the library path (geometric mean)")
+        parts.append(table(["M N K", "GEMM", "NCCL", "sequence", "PyTorch fused", "Stretto",
+                            "spread", "schedule", "x sequence", "floor / measured"], body))
+    return "\n\n".join(parts)
+
+
+def page(results):
+    torch_rows = torch_times(results)
+    sections = [
+        "# Performance",
+        "Generated by `bench/report.py` from `bench/results/`; do not edit.",
+        "Times are microseconds, medians, the slowest rank's. *GEMM*: cuBLAS alone. *NCCL*: its "
+        "collective alone. *Sequence*: both, one after the other, in one CUDA graph of ten runs. "
+        "*PyTorch fused*: AsyncTP (for gemm-ar: matmul, then two-shot all-reduce). *Floor*: the "
+        "larger of the GEMM alone and the bytes that leave a GPU at 320 GB/s. NVLink multicast is "
+        "off everywhere."]
+    for path, result in results:
+        if result["benchmark"] == "gemm":
+            sections.append(gemm_section(path, result))
+        elif result["benchmark"] == "fused":
+            sections.append(fused_section(path, result, torch_rows))
+    return "\n\n".join(sections) + "\n"
+
+
+def draw(results):
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "stretto"  # the same file from the same results
+    from matplotlib import pyplot
+
+    torch_rows = torch_times(results)
+    PLOTS.mkdir(exist_ok=True)
+    for path, result in results:
+        if result["benchmark"] != "fused":
+            continue
+        rows = fused_rows(result)
+        figure, axes = pyplot.subplots(figsize=(9, 0.28 * len(rows) + 1.2))
+        places = range(len(rows), 0, -1)
+        axes.barh(places, [r.sequential / r.contestants[0].time for r in rows], height=0.7,
+                  color="#2a6f97", label="Stretto")
+        others = [(place, row.sequential / other["fused_us"])
+                  for place, row in zip(places, rows)
+                  if (other := torch_rows.get((result["machine"], *row[:5])))]
+        if others:
+            axes.plot([x for _, x in others], [y for y, _ in others], "o", color="#e76f51",
+                      label="PyTorch fused")
+        axes.plot([r.sequential / r.floor for r in rows], list(places), "|", color="black",
+                  markersize=12, label="floor")
+        axes.axvline(1, color="gray", linewidth=0.8)
+        axes.set_yticks(list(places), [f"{r.operator} {r.m} {r.n} {r.k}" for r in rows],
+                        fontsize=8)
+        axes.set_xlabel(f"times faster than NCCL + cuBLAS, {rows[0].ranks} x {result['machine']}")
+        axes.legend(fontsize=8)
+        figure.tight_layout()
+        figure.savefig(PLOTS / f"{path.stem}.svg", metadata={"Date": None})
+        pyplot.close(figure)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--plots", action="store_true")
+    args = parser.parse_args()
+    results = load_results()
+    text = page(results)
+    if args.check:
+        current = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+        if current != text:
+            sys.exit(f"{PAGE.relative_to(ROOT)} is not what bench/results says: run bench/report.py")
+        return
+    PAGE.write_text(text, encoding="utf-8")
+    if args.plots:
+        draw(results)
+
+
+if __name__ == "__main__":
+    main()
