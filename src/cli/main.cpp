@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <new>
 #include <span>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -46,7 +47,8 @@ int complain(const std::string& message, ExitCode code) {
   for (char& c : line) {
     if (static_cast<unsigned char>(c) < ' ') c = ' ';
   }
-  fmt::print(stderr, "stretto: {}\n", line);
+  // Not fmt::print, which throws when standard error is closed.
+  std::fputs(fmt::format("stretto: {}\n", line).c_str(), stderr);
   return code;
 }
 
@@ -72,6 +74,17 @@ void require_known_verb(std::span<const Verb> verbs, std::string_view word) {
   }
 }
 
+// `-o "$UNSET"` must not pass for `-o` left out.
+void require_values(const CLI::App& verb) {
+  for (const CLI::Option* option : verb.get_options()) {
+    for (const std::string& value : option->results()) {
+      if (!value.empty()) continue;
+      throw UsageError(
+          fmt::format("{} is empty; give a value or leave it out", option->get_name()));
+    }
+  }
+}
+
 int execute(int argc, char** argv) {
   const Verb verbs[] = {run_verb(),        plan_verb(),     check_verb(), simulate_verb(),
                         strategies_verb(), machines_verb(), env_verb()};
@@ -91,10 +104,14 @@ int execute(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& wants_text) {  // --help, --version
-    return app.exit(wants_text);
+    std::ostringstream text;
+    app.exit(wants_text, text, text);
+    write_stdout(text.str());
+    return kGood;
   } catch (const CLI::ParseError& error) {
     return complain(usage_message(app, error), kBadUsage);
   }
+  require_values(*app.get_subcommands().front());
   for (const std::string& path : {options.output, options.perfetto}) {
     if (!path.empty()) check_writable(path);
   }

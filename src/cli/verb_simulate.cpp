@@ -1,8 +1,11 @@
 // stretto simulate: predicts when every instruction runs on a machine.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/json.h"
 #include "cli/prediction.h"
+#include "cli/progress.h"
 #include "cli/request.h"
 #include "cli/table.h"
 #include "cli/verb.h"
@@ -99,7 +102,11 @@ Outcome run(const Options& options) {
   }
   const std::optional<double> sequential = sequential_us(request);
   std::vector<Row> rows;
+  Progress progress;
   for_each_plan(request, [&](const NamedPlan& named) {
+    progress.show("simulating " + named.name,
+                  static_cast<double>(rows.size()) /
+                      static_cast<double>(std::max<size_t>(1, request.choices.size())));
     Row row;
     row.name = named.name;
     if (named.plan == nullptr) {

@@ -31,6 +31,8 @@ std::vector<Case> cases() {
       {"NoSubject", {"run"}, {"operator", "plan file", "stretto run gemm-rs"}},
       {"UnknownOption", run + small + std::vector<std::string>{"--fast"}, {"--fast", "--help"}},
       {"MissingValue", {"run", "gemm-rs", "--m"}, {"--m", "--help"}},
+      {"EmptyOutput", {"strategies", "-o", ""}, {"--output is empty", "leave it out"}},
+      {"EmptySize", sized("gemm-rs", "64", "", "64"), {"--n is empty", "give a value"}},
       {"UnknownOperator",
        sized("gem-rs", "64", "64", "64"),
        {"unknown operator 'gem-rs'", "did you mean 'gemm-rs'", "ag-gemm", "plan file"}},

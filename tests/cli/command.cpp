@@ -25,12 +25,13 @@ std::string content_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-Said stretto_says(const std::vector<std::string>& arguments) {
+Said stretto_says(const std::vector<std::string>& arguments, const std::string& redirection) {
   const ScratchFolder scratch;
   std::string command = shell_word(STRETTO_BINARY);
   for (const std::string& argument : arguments) command += " " + shell_word(argument);
   command +=
       " </dev/null >" + shell_word(scratch.path("out")) + " 2>" + shell_word(scratch.path("err"));
+  command += " " + redirection;
   const int status = std::system(command.c_str());
   Said said;
   said.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -11,8 +11,9 @@ struct Said {
   std::string out, err;
 };
 
-// `arguments` as a shell would pass them; standard input is /dev/null.
-Said stretto_says(const std::vector<std::string>& arguments);
+// `arguments` as a shell would pass them; standard input is /dev/null. `redirection` is a shell's,
+// and comes after the one that keeps what is said: ">/dev/full".
+Said stretto_says(const std::vector<std::string>& arguments, const std::string& redirection = "");
 
 // A folder of the running test's own, removed with the object.
 class ScratchFolder {

@@ -38,6 +38,22 @@ TEST(Output, FullDeviceIsASystemFaultAndTheResultIsKept) {
   EXPECT_EQ(said.out, stretto_says({"strategies"}).out);
 }
 
+TEST(Output, LostOnItsWayIsASystemFault) {
+  for (const char* verb : {"strategies", "--help", "--version"}) {
+    for (const char* redirection : {">/dev/full", ">&-"}) {
+      const Said said = stretto_says({verb}, redirection);
+      EXPECT_EQ(said.exit_code, 3) << verb << redirection;
+      EXPECT_THAT(said.err, HasSubstr("cannot write to standard output"));
+    }
+  }
+}
+
+TEST(Output, MessagesMayHaveNowhereToGo) {
+  for (const char* redirection : {"2>/dev/full", "2>&-"}) {
+    EXPECT_EQ(stretto_says({"run", "gem-rs"}, redirection).exit_code, 2) << redirection;
+  }
+}
+
 TEST(Output, PerfettoIsJson) {
   const ScratchFolder scratch;
   const Said said = stretto_says(std::vector<std::string>{"simulate"} + small_operator() +
