@@ -1,0 +1,26 @@
+// Random points of the whole space: an operator, a machine and a schedule. Many are legal, none is
+// tame: sizes that nothing divides, fewer rows than ranks, few SMs, uneven nodes.
+#pragma once
+
+#include <random>
+#include <string>
+
+#include "stretto/machine.h"
+#include "stretto/operator.h"
+#include "stretto/schedule.h"
+
+namespace stretto {
+
+struct Point {
+  Operator op;
+  Machine machine;
+  Schedule schedule;
+};
+
+// Small enough for every stage to take milliseconds.
+Point random_point(std::mt19937_64& random);
+
+// As the command line would say it, with the machine.
+std::string to_string(const Point& point);
+
+}  // namespace stretto
