@@ -1,6 +1,7 @@
 #include "sim/costs.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace stretto::sim {
 namespace {
@@ -45,6 +46,35 @@ Costs::Costs(const Plan& plan, const Machine& machine)
     all_copies_rate_ = best_rate(machine.copy_engine_by_bytes);
     link_rate_ = std::max({link_rate_, all_copies_rate_, best_rate(machine.push_by_blocks)});
   }
+  share_inputs();
+}
+
+// Tiles that share rows of A or B read them from memory once: the L2 cache serves the others.
+void Costs::share_inputs() {
+  const auto before = [](const Region& a, const Region& b) {
+    return std::tie(a.buffer, a.row0, a.row1, a.col0, a.col1) <
+           std::tie(b.buffer, b.row0, b.row1, b.col0, b.col1);
+  };
+  std::vector<std::vector<Region>> inputs(static_cast<size_t>(plan_.ranks()));
+  std::vector<int64_t> tiles(inputs.size(), 0);
+  for (const Lane& lane : plan_.lanes) {
+    for (const Instr& instr : lane.instrs) {
+      if (instr.op != Opcode::gemm) continue;
+      const std::span<const Region> reads = plan_.reads(instr);
+      inputs[lane.rank].insert(inputs[lane.rank].end(), reads.begin(), reads.end());
+      ++tiles[lane.rank];
+    }
+  }
+  for (size_t rank = 0; rank < inputs.size(); ++rank) {
+    std::vector<Region>& regions = inputs[rank];
+    std::sort(regions.begin(), regions.end(), before);
+    regions.erase(std::unique(regions.begin(), regions.end()), regions.end());
+    double bytes = 0;
+    for (const Region& region : regions) bytes += region_bytes(region);
+    const int64_t count = std::max<int64_t>(tiles[rank], 1);
+    const auto at_once = static_cast<int>(std::min<int64_t>(count, machine_.sms));
+    inputs_us_.push_back(move_us(bytes / static_cast<double>(count), memory_rate(at_once)));
+  }
 }
 
 double Costs::gemm_us(const Instr& instr) const {
@@ -57,7 +87,8 @@ double Costs::gemm_us(const Instr& instr) const {
                       static_cast<double>(round_up(b.rows(), kMmaCols)) *
                       static_cast<double>(round_up(b.cols(), kStageBytes / num_bytes(dtype)));
   const double tflops = dtype == DType::fp32 ? machine_.fp32_tflops : machine_.gemm_tflops;
-  return 2 * macs * machine_.sms / (tflops * 1e6) + machine_.tile_overhead_us;
+  const double mma_us = 2 * macs * machine_.sms / (tflops * 1e6);
+  return std::max(mma_us, inputs_us_[b.rank]) + machine_.tile_overhead_us;
 }
 
 double Costs::region_bytes(const Region& region) const {

@@ -30,7 +30,8 @@ class Costs {
 
   const Machine& machine() const { return machine_; }
 
-  // Full-speed time of a gemm: its MMAs, padded as the hardware pads them, and the tile's overhead.
+  // Full-speed time of a gemm: its MMAs, padded as the hardware pads them, but no less than its
+  // share of reading the rank's inputs once; and the tile's overhead.
   double gemm_us(const Instr& instr) const;
   // Replaces `traffic` by what the task moves; of a gemm only the remote writes.
   void traffic_of(const Instr& instr, int rank, Traffic& traffic) const;
@@ -51,6 +52,7 @@ class Costs {
 
  private:
   double region_bytes(const Region& region) const;
+  void share_inputs();
 
   const Plan& plan_;
   const Machine& machine_;
@@ -58,6 +60,7 @@ class Costs {
   int nodes_ = 1;      // that the plan's ranks lie on
   double link_rate_ = 0;
   double all_copies_rate_ = 0;
+  std::vector<double> inputs_us_;  // by rank: a tile's share of reading all distinct inputs once
   std::vector<double> push_one_, push_many_;  // by number of blocks, GB/s of one of them
 };
 

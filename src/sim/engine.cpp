@@ -30,11 +30,11 @@ size_t count_counters(const Plan& plan) {
 
 }  // namespace
 
-Engine::Engine(const Plan& plan, const Machine& machine, EngineOptions options)
+Engine::Engine(const Plan& plan, const Costs& costs, EngineOptions options)
     : plan_(plan),
-      machine_(machine),
+      costs_(costs),
+      machine_(costs.machine()),
       options_(options),
-      costs_(plan, machine),
       ports_(costs_, plan.ranks()),
       lanes_(plan.lanes.size()),
       transfers_(plan.lanes.size() * 2),

@@ -25,7 +25,7 @@ struct EngineOptions {
 
 class Engine {
  public:
-  Engine(const Plan& plan, const Machine& machine, EngineOptions options);
+  Engine(const Plan& plan, const Costs& costs, EngineOptions options);
 
   // Throws UsageError when lanes are stuck for ever.
   void run();
@@ -123,9 +123,9 @@ class Engine {
   void update_speed(int rank);
 
   const Plan& plan_;
+  const Costs& costs_;
   const Machine& machine_;
   const EngineOptions options_;
-  const Costs costs_;
   EventQueue events_;
   Ports ports_;
   History history_;

@@ -60,8 +60,8 @@ double gemm_alone_us(const std::vector<double>& tiles, int sms) {
 }
 
 // The slowest rank's. Tiles in the order of their lanes' programs, round by round.
-double gemm_alone_us(const Plan& plan, const Machine& machine) {
-  const sim::Costs costs(plan, machine);
+double gemm_alone_us(const Plan& plan, const sim::Costs& costs) {
+  const Machine& machine = costs.machine();
   double slowest = 0;
   for (size_t first = 0; first < plan.lanes.size();) {
     size_t last = first;
@@ -107,14 +107,15 @@ double least_link_us(const Operator& op, const Machine& machine) {
 Simulation simulate(const Plan& plan, const Machine& machine) {
   validate(plan);
   require_room(plan, machine);
-  sim::Engine engine(plan, machine, {});
+  const sim::Costs costs(plan, machine);
+  sim::Engine engine(plan, costs, {});
   engine.run();
-  sim::Engine communication(plan, machine, {.gemm_takes_time = false, .record = false});
+  sim::Engine communication(plan, costs, {.gemm_takes_time = false, .record = false});
   communication.run();
 
   Simulation result;
   result.total_us = engine.total_us();
-  result.compute_us = gemm_alone_us(plan, machine);
+  result.compute_us = gemm_alone_us(plan, costs);
   result.communication_us = communication.total_us();
   result.exposed_us = std::max(0.0, result.total_us - result.compute_us);
   result.floor_us = std::max(result.compute_us, least_link_us(plan.op, machine));

@@ -54,6 +54,16 @@ TEST(SimulateGemm, ARaggedTileCostsItsPaddedShape) {
   EXPECT_NEAR(simulate(plan, round_machine()).total_us, 5, kExact);
 }
 
+TEST(SimulateGemm, ATileTakesItsShareOfReadingTheInputs) {
+  HandPlan hand(1);
+  for (int i = 0; i < 4; ++i) hand.gemm(hand.lane(0, LaneKind::compute), i);
+  Machine machine = round_machine();
+  machine.hbm_gb_per_s = 40;
+  // Four blocks of rows of A, one B that they share, at 40 GB/s in all.
+  const double bytes = 2.0 * testing_sim::kDepth * (4 * testing_sim::kTileM + testing_sim::kTileN);
+  EXPECT_NEAR(simulate(hand.plan(), machine).total_us, bytes / 40e3, kExact);
+}
+
 TEST(SimulateCopy, OfOneBlockTakesTheBlocksPushRate) {
   HandPlan hand(2);
   const int lane = hand.lane(0, LaneKind::comm);
