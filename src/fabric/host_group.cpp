@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "core/text.h"
 #include "stretto/error.h"
 
 namespace stretto::fabric {
@@ -26,7 +25,7 @@ void HostGroup::require_same(std::string_view what, std::string_view mine) {
   for (size_t other = 1; other < all.size(); ++other) {
     if (all[other] == all[0]) continue;
     throw UsageError(fmt::format("ranks disagree on {}: rank 0 has {}, rank {} has {}", what,
-                                 quote(all[0], kQuoted), other, quote(all[other], kQuoted)));
+                                 one_line(all[0], kQuoted), other, one_line(all[other], kQuoted)));
   }
 }
 
@@ -38,8 +37,17 @@ void HostGroup::settle(std::string_view what, std::exception_ptr mine, std::stri
   if (mine) std::rethrow_exception(mine);
   for (size_t other = 0; other < all.size(); ++other) {
     if (all[other].empty()) continue;
-    throw SystemError(fmt::format("rank {}: {}", other, quote(all[other].substr(1), 1000)));
+    throw SystemError(fmt::format("rank {}: {}", other, one_line(all[other].substr(1), 1000)));
   }
+}
+
+std::string one_line(std::string_view text, size_t limit) {
+  std::string line(text.substr(0, limit));
+  for (char& c : line) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  if (text.size() > limit) line += "...";
+  return line;
 }
 
 std::unique_ptr<HostGroup> solo_group() { return std::make_unique<SoloGroup>(); }

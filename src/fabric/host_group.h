@@ -47,6 +47,9 @@ class HostGroup {
   void settle(std::string_view what, std::exception_ptr mine, std::string_view reason);
 };
 
+// Text from another process, fit for one line of a message: printable ASCII, at most `limit` bytes.
+std::string one_line(std::string_view text, size_t limit);
+
 // One process that holds every rank.
 std::unique_ptr<HostGroup> solo_group();
 

@@ -1,0 +1,43 @@
+// A job of one process a GPU: who this process is, and how it finds the others.
+//
+// From the environment, the first that is set: STRETTO_RANK and its kin (set by `stretto launch` or
+// by hand), torchrun's RANK, Open MPI's OMPI_COMM_WORLD_RANK, PMI_RANK of other MPIs.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "fabric/fabric.h"
+#include "fabric/socket.h"
+
+namespace stretto::fabric {
+
+struct Job {
+  int rank = 0, size = 1;
+  int local_rank = 0;
+  std::string started_by;  // "torchrun"
+  // Rank 0's address where the user gave one; otherwise rank 0 leaves it in a meeting file.
+  std::optional<Address> address;
+  std::string meeting;  // the file's path
+  std::string secret;   // empty with a meeting file: rank 0 makes one
+  double join_timeout_s = 60, timeout_s = 60;
+};
+
+using Lookup = std::function<const char*(const char*)>;
+const char* lookup_environment(const char* name);
+
+// Nothing when no launcher's variables are set. Throws UsageError when they make no sense.
+std::optional<Job> job_from(const Lookup& lookup = lookup_environment);
+
+// Meets the other processes. Throws SystemError.
+std::unique_ptr<HostGroup> meet(const Job& job);
+
+// The GPU of this process: its local rank, or the only one that it sees.
+int gpu_of(const Job& job);
+
+// This process's rank of the job, on its GPU.
+std::unique_ptr<Fabric> join(const Job& job, Source source = Source::windows);
+
+}  // namespace stretto::fabric
