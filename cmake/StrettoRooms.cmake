@@ -1,6 +1,7 @@
 # stretto_room(NAME DEPS ROOM...): the static library stretto_NAME from src/NAME/*.cpp.
 # stretto_tests(NAME [LIBS ...]): the GoogleTest executable test_NAME from tests/NAME/*.cpp.
 #   It links the room NAME and all rooms that plans pass through.
+# stretto_embed(NAME FUNCTION ROOT FILE...): stretto_NAME carries the files, see core/embedded_text.h.
 # A folder without sources makes no target, so rooms can be added one at a time.
 
 set_property(GLOBAL PROPERTY STRETTO_ROOM_LIBS "")
@@ -17,6 +18,16 @@ function(stretto_room name)
     target_link_libraries(stretto_${name} PUBLIC $<TARGET_NAME_IF_EXISTS:stretto_${dep}>)
   endforeach()
   set_property(GLOBAL APPEND PROPERTY STRETTO_ROOM_LIBS stretto_${name})
+endfunction()
+
+function(stretto_embed name function root)
+  set(source ${CMAKE_CURRENT_BINARY_DIR}/${function}.cpp)
+  set(embed ${PROJECT_SOURCE_DIR}/cmake/embed_texts.cmake)
+  add_custom_command(OUTPUT ${source}
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${source} -DFUNCTION=${function} -DROOT=${root}
+            "-DFILES=${ARGN}" -P ${embed}
+    DEPENDS ${ARGN} ${embed} VERBATIM)
+  target_sources(stretto_${name} PRIVATE ${source})
 endfunction()
 
 # stretto_link_rooms(TARGET [ROOM...]): links the rooms named, or every room there is.

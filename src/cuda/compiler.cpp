@@ -6,7 +6,7 @@
 #include <regex>
 #include <vector>
 
-#include "cuda/device_sources.h"
+#include "core/embedded_text.h"
 #include "cuda/nvrtc_api.h"
 #include "stretto/error.h"
 
@@ -23,7 +23,7 @@ std::string key_of(std::string_view source, std::string_view arch) {
   for (const std::string& option : options_for(arch)) key += "\n" + option;
   key += "\n";
   key += source;
-  for (const DeviceSource& header : device_sources()) {
+  for (const EmbeddedText& header : device_sources()) {
     key += fmt::format("\n// {}\n{}", header.name, header.text);
   }
   return key;
@@ -33,7 +33,7 @@ class Program {
  public:
   explicit Program(const std::string& source) {
     std::vector<const char*> texts, names;
-    for (const DeviceSource& header : device_sources()) {
+    for (const EmbeddedText& header : device_sources()) {
       names.push_back(header.name);
       texts.push_back(header.text);
     }

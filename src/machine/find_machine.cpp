@@ -6,6 +6,7 @@
 #include <cctype>
 #include <filesystem>
 
+#include "core/embedded_text.h"
 #include "core/environment.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -17,12 +18,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The user's folders; the shipped machines are inside the binary.
 std::vector<fs::path> folders() {
   std::vector<fs::path> found;
   for (std::string_view folder : split(environment().machine_path, ':')) {
     if (!folder.empty()) found.emplace_back(folder);
   }
-  found.emplace_back(STRETTO_MACHINES_DIR);
   return found;
 }
 
@@ -54,6 +55,9 @@ std::string read_machine_file(std::string_view name) {
       std::error_code ignored;
       if (fs::exists(path, ignored)) return read_file(path.string(), kMostMachineBytes);
     }
+    for (const EmbeddedText& shipped : shipped_machines()) {
+      if (shipped.name == fmt::format("{}.json", name)) return shipped.text;
+    }
   }
   const std::vector<std::string> names = machine_names();
   const std::vector<std::string_view> known(names.begin(), names.end());
@@ -63,6 +67,9 @@ std::string read_machine_file(std::string_view name) {
 std::vector<std::string> machine_names() {
   std::vector<std::string> names;
   for (const fs::path& folder : folders()) add_names(folder, names);
+  for (const EmbeddedText& shipped : shipped_machines()) {
+    names.push_back(fs::path(shipped.name).stem().string());
+  }
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;

@@ -3,8 +3,8 @@
 
 #include <iostream>
 
+#include "core/embedded_text.h"
 #include "cuda/compiler.h"
-#include "cuda/device_sources.h"
 #include "cuda/gemm_kernel.h"
 #include "cuda/nvrtc_api.h"
 #include "stretto/error.h"
@@ -28,7 +28,7 @@ class CompileTest : public ::testing::Test {
 };
 
 TEST_F(CompileTest, EveryDeviceHeaderCompilesAlone) {
-  for (const DeviceSource& header : device_sources()) {
+  for (const EmbeddedText& header : device_sources()) {
     const std::string source = "#include \"" + std::string(header.name) + "\"\n";
     EXPECT_FALSE(compiler_.compile(source, "sm_90a").cubin.empty()) << header.name;
   }

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "core/embedded_text.h"
 #include "stretto/error.h"
 #include "stretto/machine.h"
 
@@ -171,6 +172,15 @@ TEST(MachineFile, SurvivesAnyDamage) {
     refused += error_of(text) != "no error";
   }
   EXPECT_GT(refused, 500);
+}
+
+TEST(MachineFile, ShippedOnesTravelInsideTheBinary) {
+  ASSERT_GE(shipped_machines().size(), 4u);
+  for (const EmbeddedText& machine : shipped_machines()) {
+    const std::string name(machine.name);
+    EXPECT_EQ(machine.text, shipped(name.substr(0, name.size() - 5))) << name;
+    EXPECT_THAT(machine_names(), Contains(name.substr(0, name.size() - 5)));
+  }
 }
 
 }  // namespace
