@@ -71,6 +71,25 @@ bool Block::sync_or(bool value, Where where) {
 }
 void Block::sync_warp(Where where) { engine_.barrier(thread_, false, false, where); }
 
+float Block::warp_max(float value, int lanes, Where where) {
+  const int first = thread_idx() / lanes * lanes;
+  const int end = std::min(first + lanes, num_threads());
+  const std::vector<float> all = engine_.gather_values(thread_, false, value, where);
+  const int warp_first = thread_idx() / warp_size() * warp_size();
+  float most = value;
+  for (int i = first; i < end; ++i) most = std::max(most, all[size_t(i - warp_first)]);
+  return most;
+}
+float Block::sum(float value, Where where) {
+  float total = 0;
+  for (float one : engine_.gather_values(thread_, true, value, where)) total += one;
+  return total;
+}
+void Block::disagree(int rank, const char* argument, uint32, uint64 own, uint64 theirs,
+                     Where where) {
+  engine_.disagree(thread_, rank, argument, own, theirs, where);
+}
+
 Address Block::peer_address(const Address& own, int rank, Where where) {
   return engine_.peer(thread_, own, rank, where);
 }
@@ -168,7 +187,7 @@ bool Block::wait_word(const Address& word, size_t num_bytes, Compare compare, ui
 }
 
 bool Block::wait_words_not(const Pointer<const Vec16>& at, uint32 poison, Vec16& value,
-                           Where where) {
+                           Where where, int) {
   const Address& address = at.address();
   return engine_.wait(
       thread_, address, sizeof value, where,

@@ -64,6 +64,11 @@ struct Thread {
   std::string wait_text;
 
   bool barrier_result = false;
+  struct Offer {  // to gather_values, by turns
+    std::array<float, 2> value{};
+    uint64_t count = 0;
+  };
+  Offer block_offer, warp_offer;
   std::vector<Event> brought;  // to its last barrier by all, given to the first of the threads
   uint64_t collective_calls = 0;
   std::vector<std::array<Event, 2>> free_sides;  // of finished transfers: source and destination
@@ -175,6 +180,10 @@ class Engine {
   bool barrier(Thread& thread, bool whole_block, bool value, Where where,
                std::optional<Event> brings = {});
   void agree(Thread& thread, CollectiveCall call);
+  // A barrier that gives every thread the values of all, in thread order.
+  std::vector<float> gather_values(Thread& thread, bool whole_block, float value, Where where);
+  [[noreturn]] void disagree(Thread& thread, int rank, const char* argument, uint64_t own,
+                             uint64_t theirs, Where where);
   Address peer(Thread& thread, const Address& own, int rank, Where where);
   void step(Thread& thread, Where where);
 

@@ -22,6 +22,8 @@ const char* finding_name(FindingKind kind) {
       return "not reachable by load and store";
     case FindingKind::kDivergence:
       return "divergent block";
+    case FindingKind::kDisagreement:
+      return "ranks disagree";
     case FindingKind::kLostSignal:
       return "lost signal";
     case FindingKind::kDeadlock:

@@ -21,6 +21,7 @@ void several_calls(World& world, Kernel kernel) {
   const size_t slot_vectors = 6 * num_ranks * max_vectors;
   const Vec16 poison = four_of(Format::kPoison);
   auto slots = world.symmetric<Vec16>("slots", slot_vectors, poison);
+  auto greetings = world.symmetric<Vec16>("greetings", 3 * num_ranks, four_of(kNoGreeting));
   auto state = world.local<uint64>("state", 2 * size_t(world.shape().blocks), 0);
   std::vector<Buffer<Vec16>> inputs, outputs;
   auto value_of = [](int rank, size_t call, size_t i, int e) {
@@ -44,7 +45,7 @@ void several_calls(World& world, Kernel kernel) {
     world.launch([=](Block& block) {
       const int r = block.rank();
       kernel(block, AllReduceArgs<Block>{input.at(r), output.at(r), size, max_vectors, slots.at(r),
-                                         state.at(r)});
+                                         greetings.at(r), state.at(r)});
     });
   }
   if (!world.run()) return;
@@ -62,8 +63,7 @@ void several_calls(World& world, Kernel kernel) {
         const Vec16 first = outputs[call].get(0, i);
         const Vec16 own = outputs[call].get(r, i);
         for (int w = 0; w < 4; ++w) {
-          const bool same = Format::canonical(first.word[w]) == Format::canonical(own.word[w]);
-          world.expect(same, "ranks have different bits");
+          world.expect(first.word[w] == own.word[w], "ranks have different bits");
         }
       }
     }
@@ -90,19 +90,42 @@ TEST(AllReduce, TwoShot) {
 
 TEST(AllReduce, LeavesWhenARankIsAbsent) {
   for (Kernel kernel : {all_reduce_one_shot<Bf16x8, Block>, all_reduce_two_shot<Bf16x8, Block>}) {
-    expect_clean({.ranks = 3, .blocks = 1, .threads = 1, .warp_size = 1}, [&](World& world) {
+    expect_clean({.ranks = 3, .blocks = 2, .threads = 2, .warp_size = 2}, [&](World& world) {
       world.make_absent(2);
       auto slots = world.symmetric<Vec16>("slots", 64, four_of(Bf16x8::kPoison));
       auto input = world.local<Vec16>("input", 3, Vec16{});
       auto output = world.local<Vec16>("output", 3, Vec16{});
-      auto state = world.local<uint64>("state", 2, 0);
+      auto greetings = world.symmetric<Vec16>("greetings", 9, four_of(kNoGreeting));
+      auto state = world.local<uint64>("state", 4, 0);
       world.launch([=](Block& block) {
         const int r = block.rank();
-        kernel(block,
-               AllReduceArgs<Block>{input.at(r), output.at(r), 3, 3, slots.at(r), state.at(r)});
+        kernel(block, AllReduceArgs<Block>{input.at(r), output.at(r), 3, 3, slots.at(r),
+                                           greetings.at(r), state.at(r)});
       });
       if (world.run()) world.expect(world.num_expired() > 0, "nobody noticed");
     });
+  }
+}
+
+TEST(AllReduce, RanksThatCallWithOtherSizesAreNamed) {
+  for (Kernel kernel : {all_reduce_one_shot<Bf16x8, Block>, all_reduce_two_shot<Bf16x8, Block>}) {
+    const Failure failure = expect_found(
+        FindingKind::kDisagreement, {.ranks = 3, .blocks = 2, .threads = 4}, [&](World& world) {
+          const auto ranks = static_cast<size_t>(world.shape().ranks);
+          auto slots = world.symmetric<Vec16>("slots", 24 * ranks, four_of(Bf16x8::kPoison));
+          auto greetings = world.symmetric<Vec16>("greetings", 3 * ranks, four_of(kNoGreeting));
+          auto data = world.local<Vec16>("data", 4, Vec16{});
+          auto state = world.local<uint64>("state", 4, 0);
+          world.launch([=](Block& block) {
+            const int r = block.rank();
+            const uint64 size = r == 1 ? 4 : 3;
+            kernel(block, AllReduceArgs<Block>{data.at(r), data.at(r), size, 4, slots.at(r),
+                                               greetings.at(r), state.at(r)});
+          });
+          world.run();
+        });
+    EXPECT_NE(failure.finding.message.find("num_vectors = "), std::string::npos)
+        << failure.finding.message;
   }
 }
 

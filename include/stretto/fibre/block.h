@@ -35,6 +35,8 @@ class Block {
   void sync(Where where = Where::here());
   bool sync_or(bool value, Where where = Where::here());
   void sync_warp(Where where = Where::here());
+  float warp_max(float value, int lanes, Where where = Where::here());
+  float sum(float value, Where where = Where::here());
 
   template <class T>
   Pointer<T> peer(const Pointer<T>& own, int rank, Where where = Where::here()) {
@@ -104,12 +106,28 @@ class Block {
 
   template <class T>
   bool wait_until(const Pointer<T>& word, Compare compare, uint64 bound,
-                  Where where = Where::here()) {
+                  Where where = Where::here(), int from = -1) {
+    (void)from;
     static_assert(sizeof(T) == 8 || sizeof(T) == 4);
     return wait_word(word.address(), sizeof(T), compare, bound, where);
   }
   bool wait_words_not(const Pointer<const Vec16>& at, uint32 poison, Vec16& value,
-                      Where where = Where::here());
+                      Where where = Where::here(), int from = -1);
+  template <int kMost>
+  bool wait_vectors_not(const Pointer<const Vec16>& at, uint64 stride, int count, int skip,
+                        uint32 poison, Vec16 (&values)[kMost], Where where = Where::here(),
+                        int first_rank = 0) {
+    for (int j = 0; j < count; ++j) {
+      if (j == skip) continue;
+      if (!wait_words_not(at + static_cast<uint64>(j) * stride, poison, values[j], where,
+                          first_rank + j)) {
+        return false;
+      }
+    }
+    return true;
+  }
+  void disagree(int rank, const char* argument, uint32 which, uint64 own, uint64 theirs,
+                Where where = Where::here());
 
   Pointer<uint64> sync_signals() const;
   Pointer<uint64> sync_epochs() const;

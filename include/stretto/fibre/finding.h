@@ -17,7 +17,8 @@ enum class FindingKind : uint8_t {
   kWrongRank,   // a pointer that this rank may not use: local to another, or translated twice
   kPutOnly,     // load or store to a rank that only puts and signals reach
   kDivergence,  // threads of a block at different barriers, or calls with different arguments
-  kLostSignal,  // a signal was set over a value that nobody had seen
+  kDisagreement,  // ranks make one call with different arguments
+  kLostSignal,    // a signal was set over a value that nobody had seen
   kDeadlock,
   kLivelock,  // the step limit was reached
   kMismatch,  // the scenario's own check of the results failed

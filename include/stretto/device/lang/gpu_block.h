@@ -18,11 +18,14 @@ namespace stretto::device {
 
 inline constexpr int kMaxRanks = 64;
 
-// The first wait of a rank that expired.
+// The first thing that went wrong on a rank: a wait that expired, or a call that another rank made
+// with other arguments.
 struct ExpiredWait {
   uint32 filled;
   uint32 block;
-  uint64 address;  // of the awaited word, in this rank's mapping
+  int32 from;        // the rank that was awaited, or that disagrees; -1: not known
+  uint32 disagrees;  // 1: `expected` and `seen` are arguments, this rank's and the other's
+  uint64 address;    // of the awaited word, in this rank's mapping; or which argument
   uint64 expected;
   uint64 seen;
 };
@@ -39,7 +42,7 @@ struct GpuWorld {
   char* heaps[kMaxRanks];  // every rank's symmetric heap as mapped here; null: not reachable
 };
 
-static_assert(sizeof(ExpiredWait) == 32 && sizeof(GpuWorld) == 48 + 8 * kMaxRanks);
+static_assert(sizeof(ExpiredWait) == 40 && sizeof(GpuWorld) == 48 + 8 * kMaxRanks);
 
 #ifndef STRETTO_DEVICE
 
@@ -99,6 +102,26 @@ class GpuBlock {
   STRETTO_DEVICE void sync(Where = {}) { __syncthreads(); }
   STRETTO_DEVICE bool sync_or(bool value, Where = {}) { return __syncthreads_or(value) != 0; }
   STRETTO_DEVICE void sync_warp(Where = {}) { __syncwarp(); }
+
+  // Over aligned groups of `lanes` threads of a warp, a power of two; all get the same bits.
+  STRETTO_DEVICE float warp_max(float value, int lanes, Where = {}) {
+    for (int step = lanes / 2; step > 0; step /= 2) {
+      value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
+    }
+    return value;
+  }
+  // Over the block; all threads get the same bits, and the same ones in every run.
+  STRETTO_DEVICE float sum(float value, Where = {}) {
+    __shared__ float of_warp[32];
+    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
+    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    __syncthreads();
+    if (lane == 0) of_warp[warp] = value;
+    __syncthreads();
+    value = lane < (blockDim.x + 31) / 32 ? of_warp[lane] : 0.0f;
+    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
+    return value;
+  }
 
   template <class T>
   STRETTO_DEVICE T* peer(T* own, int rank, Where = {}) const {
@@ -183,27 +206,58 @@ class GpuBlock {
   }
 
   template <class T>
-  STRETTO_DEVICE bool wait_until(T* word, Compare compare, uint64 bound, Where = {}) {
+  STRETTO_DEVICE bool wait_until(T* word, Compare compare, uint64 bound, Where = {},
+                                 int from = -1) {
     uint64 seen = 0;
     const bool came = poll(
         [&] {
           seen = load_strong(word, Scope::kSystem);
           return holds(seen, compare, bound);
         },
-        word, bound, seen);
+        word, bound, seen, from);
     fence_acq_rel_sys();
     return came;
   }
-  STRETTO_DEVICE bool wait_words_not(const Vec16* at, uint32 poison, Vec16& value, Where = {}) {
+  STRETTO_DEVICE bool wait_words_not(const Vec16* at, uint32 poison, Vec16& value, Where = {},
+                                     int from = -1) {
+    Vec16 values[1];
+    const bool came = wait_vectors_not(at, 0, 1, -1, poison, values, {}, from);
+    value = values[0];
+    return came;
+  }
+  // The same for vector j at `at + j * stride`, j < count <= kMost, but not j == skip; the loads of
+  // all are in flight together. Vector j is of rank first_rank + j.
+  template <int kMost>
+  STRETTO_DEVICE bool wait_vectors_not(const Vec16* at, uint64 stride, int count, int skip,
+                                       uint32 poison, Vec16 (&values)[kMost], Where = {},
+                                       int first_rank = 0) {
     uint64 seen = 0;
-    return poll(
-        [&] {
-          value = load_strong(at, Scope::kSystem);
-          seen = value.word[0];
-          return value.word[0] != poison && value.word[1] != poison && value.word[2] != poison &&
-                 value.word[3] != poison;
-        },
-        at, poison, seen);
+    int missing = -1;
+    auto ready = [&] {
+      STRETTO_UNROLL for (int j = 0; j < kMost; ++j) {
+        if (j < count && j != skip) values[j] = load_strong(at + j * stride, Scope::kSystem);
+      }
+      missing = -1;
+      STRETTO_UNROLL for (int j = 0; j < kMost; ++j) {
+        if (j < count && j != skip && !differs(values[j], poison)) missing = j;
+      }
+      return missing < 0;
+    };
+    if (ready()) return true;
+    Patience patience(*this);
+    do {
+      if (!patience.more()) {
+        if (patience.over) expire(at + missing * stride, poison, seen, first_rank + missing);
+        return false;
+      }
+    } while (!ready());
+    return true;
+  }
+
+  // This rank and `rank` make this call with other arguments; every wait fails from now on.
+  STRETTO_DEVICE void disagree(int rank, const char*, uint32 which, uint64 own, uint64 theirs,
+                               Where = {}) {
+    record({1, blockIdx.x, rank, 1, which, own, theirs});
   }
 
   STRETTO_DEVICE uint64* sync_signals() const { return world_.sync_signals; }
@@ -218,31 +272,50 @@ class GpuBlock {
     return old;
   }
 
-  template <class Ready>
-  STRETTO_DEVICE bool poll(Ready ready, const void* word, uint64 expected, const uint64& seen) {
-    if (ready()) return true;
-    const uint64 start_ns = global_time_ns();
-    for (uint32 spins = 1;; ++spins) {
-      if (ready()) return true;
-      if (spins % 64 != 0) continue;
-      if (load_relaxed_sys(world_.abort) != 0) return false;
-      const uint64 waited_ns = global_time_ns() - start_ns;
-      if (waited_ns > world_.timeout_ns) {
-        expire(word, expected, seen);
-        return false;
-      }
-      if (waited_ns > 20'000) sleep_ns(200);
-    }
+  STRETTO_DEVICE static bool differs(const Vec16& v, uint32 poison) {
+    return v.word[0] != poison && v.word[1] != poison && v.word[2] != poison && v.word[3] != poison;
   }
 
-  STRETTO_DEVICE void expire(const void* word, uint64 expected, uint64 seen) {
-    ExpiredWait* const record = world_.expired;
-    if (exchange_relaxed_sys(&record->filled, 1) == 0) {
-      record->block = blockIdx.x;
-      record->address = reinterpret_cast<uint64>(word);
-      record->expected = expected;
-      record->seen = seen;
+  // How long a poll goes on: until the deadline, or until some wait has failed.
+  struct Patience {
+    STRETTO_DEVICE explicit Patience(const GpuBlock& block) : block(block) {}
+    STRETTO_DEVICE bool more() {
+      if (++spins % 64 != 0) return true;
+      if (load_relaxed_sys(block.world_.abort) != 0) return false;
+      if (start_ns == 0) start_ns = global_time_ns();
+      const uint64 waited_ns = global_time_ns() - start_ns;
+      over = waited_ns > block.world_.timeout_ns;
+      if (waited_ns > 20'000) sleep_ns(200);
+      return !over;
     }
+    const GpuBlock& block;
+    uint32 spins = 0;
+    uint64 start_ns = 0;
+    bool over = false;
+  };
+
+  template <class Ready>
+  STRETTO_DEVICE bool poll(Ready ready, const void* word, uint64 expected, const uint64& seen,
+                           int from) {
+    if (ready()) return true;
+    Patience patience(*this);
+    do {
+      if (!patience.more()) {
+        if (patience.over) expire(word, expected, seen, from);
+        return false;
+      }
+    } while (!ready());
+    return true;
+  }
+
+  STRETTO_DEVICE void expire(const void* word, uint64 expected, uint64 seen, int from) {
+    record({1, blockIdx.x, from, 0, reinterpret_cast<uint64>(word), expected, seen});
+  }
+
+  // The first of a rank is kept; all ranks leave.
+  STRETTO_DEVICE void record(const ExpiredWait& what) {
+    ExpiredWait* const record = world_.expired;
+    if (exchange_relaxed_sys(&record->filled, 1) == 0) *record = what;
     for (int r = 0; r < world_.num_ranks; ++r) store_relaxed_sys(peer(world_.abort, r), 1);
   }
 

@@ -6,9 +6,11 @@
 #ifdef STRETTO_DEVICE
 #define STRETTO_KERNEL __device__                     // a user's kernel, or a function it calls
 #define STRETTO_PRIMITIVE __device__ __forceinline__  // a function of the language itself
+#define STRETTO_UNROLL _Pragma("unroll")              // a loop of few iterations over registers
 #else
 #define STRETTO_KERNEL
 #define STRETTO_PRIMITIVE inline
+#define STRETTO_UNROLL
 #endif
 
 namespace stretto::device {

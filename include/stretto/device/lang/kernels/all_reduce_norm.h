@@ -1,0 +1,290 @@
+// All-reduce, residual and RMSNorm in one kernel, by sentinels (see all_reduce.h).
+//
+//   h = residual + sum over ranks of input, in fp32 in rank order, rounded once to bf16
+//   output = norm(h) * weight
+//
+// One-shot for few tokens: everyone sends all rows to everyone, and norms all of them. Two-shot for
+// more: rank r owns rows [r, r + 1) x ceil(tokens / ranks) and sums them. With the residual on all
+// ranks it sends h, and everyone norms; with the residual kept by its owner it norms and sends the
+// output, in fp8 when that is asked for.
+//
+// A block takes whole rows. Best with as many threads as a row has vectors, up to 1024.
+#pragma once
+
+#include "stretto/device/lang/kernels/all_reduce.h"
+#include "stretto/device/lang/kernels/norm.h"
+
+namespace stretto::device {
+
+template <class Block>
+struct AllReduceNormArgs {
+  Ptr<Block, const Vec16> input;     // local: tokens x row_vectors
+  Ptr<Block, const Vec16> residual;  // local: the same, or the own rows only
+  Ptr<Block, Vec16> new_residual;    // local, like `residual`, may be it
+  Ptr<Block, Vec16> output;          // local: tokens x row_vectors, half of that in fp8
+  NormArgs<Block> norm;
+  uint64 tokens;
+  uint64 row_vectors;            // even in fp8
+  uint64 max_tokens;             // of any call
+  uint32 own_rows;               // 1: each rank keeps the residual of its own rows; two-shot only
+  Ptr<Block, Vec16> slots;       // symmetric, poisoned at first: 3 x ranks x max_tokens rows;
+                                 // two-shot: 3 x 2 x ranks x ceil(max_tokens / ranks) rows
+  Ptr<Block, Vec16> greetings;   // symmetric, kNoGreeting at first: 3 x ranks
+  Ptr<Block, uint64> state;      // local: 2 x num_blocks, zero at first
+};
+
+// Norms row `row` of h, of which this thread has stored its vectors in `kept`; `first` is the first
+// of them and `squares` the sum of their squares. `send` gets (index, vector) in units of output.
+template <class Block, class Kept, class Send>
+STRETTO_PRIMITIVE void norm_row(Block& block, const NormArgs<Block>& norm, uint64 row_vectors,
+                                const Vec16& first, Kept kept, float squares, Send send) {
+  const float factor = norm_factor(block.sum(squares), row_vectors, norm.epsilon);
+  float inverse_scale = 0;
+  if (norm.fp8_scale) {
+    const float scale = norm.fp8_scale[0];
+    inverse_scale = 1.0f / scale;
+  }
+  const auto begin = static_cast<uint64>(block.thread_idx());
+  for (uint64 v = begin; v < row_vectors; v += static_cast<uint64>(block.num_threads())) {
+    Vec16 h = first;
+    if (v != begin) h = kept[v];
+    const Vec16 weight = norm.weight[v];
+    float values[Bf16x8::kElements];
+    norm_vector(h, weight, factor, values);
+    send(v, values, inverse_scale);
+  }
+}
+
+// Stores a normed vector in the output's format.
+template <class Block>
+STRETTO_PRIMITIVE void store_normed(Ptr<Block, Vec16> row, uint64 v, bool fp8,
+                                    const float (&values)[Bf16x8::kElements],
+                                    float inverse_scale) {
+  if (fp8) {
+    pointer_cast<uint64>(row)[v] = fp8_of(values, inverse_scale);
+  } else {
+    row[v] = canonical<Bf16x8>(Bf16x8::round(values));
+  }
+}
+
+template <class Block>
+STRETTO_PRIMITIVE Vec16 add_residual(Ptr<Block, const Vec16> residual, uint64 at,
+                                     float (&sums)[Bf16x8::kElements]) {
+  const Vec16 value = residual[at];
+  Bf16x8::add(sums, value);
+  return canonical<Bf16x8>(Bf16x8::round(sums));
+}
+
+template <class Block>
+STRETTO_KERNEL void all_reduce_norm_one_shot(Block& block, const AllReduceNormArgs<Block>& args) {
+  Shmem shmem(block);
+  const int ranks = shmem.n_pes();
+  const int me = shmem.my_pe();
+  const auto num_ranks = static_cast<uint64>(ranks);
+  const CallShare share = begin_call(block, args.state);
+  const Greeting greeting{static_cast<uint32>(share.call), static_cast<uint32>(args.tokens),
+                          static_cast<uint32>(args.row_vectors), "tokens", "row_vectors"};
+  const uint64 stride = args.max_tokens * args.row_vectors;
+  auto now = args.slots + share.now * num_ranks * stride;
+  auto before = args.slots + share.before * num_ranks * stride;
+  const auto thread = static_cast<uint64>(block.thread_idx());
+  const auto threads = static_cast<uint64>(block.num_threads());
+  const auto row_step = static_cast<uint64>(block.num_blocks());
+  const auto first_row = static_cast<uint64>(block.block_idx());
+
+  greet<Block>(block, args.greetings + share.now * num_ranks, greeting);
+  for (uint64 row = first_row; row < args.tokens; row += row_step) {
+    for (uint64 v = thread; v < args.row_vectors; v += threads) {
+      const uint64 at = row * args.row_vectors + v;
+      const Vec16 value = args.input[at];
+      const Vec16 own = canonical<Bf16x8>(value);
+      for (int k = 1; k < ranks; ++k) {
+        block.store(shmem.ptr(now, (me + k) % ranks) + (static_cast<uint64>(me) * stride + at),
+                    own);
+      }
+    }
+  }
+  if (share.call > 0) {
+    for (uint64 row = first_row; row < share.last_vectors; row += row_step) {
+      for (uint64 v = thread; v < args.row_vectors; v += threads) {
+        for (int r = 0; r < ranks; ++r) {
+          if (r == me) continue;
+          before[static_cast<uint64>(r) * stride + row * args.row_vectors + v] =
+              four_of(Bf16x8::kPoison);
+        }
+      }
+    }
+    clear_greetings<Block>(block, args.greetings + share.before * num_ranks);
+  }
+  bool good = hear_greetings<Block>(block, args.greetings + share.now * num_ranks, greeting);
+  const bool fp8 = static_cast<bool>(args.norm.fp8_scale);
+  for (uint64 row = first_row; row < args.tokens; row += row_step) {
+    Vec16 first = {};
+    float squares = 0;
+    for (uint64 v = thread; good && v < args.row_vectors; v += threads) {
+      const uint64 at = row * args.row_vectors + v;
+      const Vec16 own = args.input[at];
+      float sums[Bf16x8::kElements];
+      good = sum_slots<Bf16x8>(block, now + at, stride, own, sums);
+      if (!good) break;
+      const Vec16 h = add_residual<Block>(args.residual, at, sums);
+      args.new_residual[at] = h;
+      if (v == thread) first = h;
+      squares += sum_of_squares(h);
+    }
+    auto out = args.output + row * args.row_vectors / (fp8 ? 2 : 1);
+    norm_row(block, args.norm, args.row_vectors, first,
+             args.new_residual + row * args.row_vectors, squares,
+             [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
+               if (good) store_normed<Block>(out, v, fp8, values, inverse_scale);
+             });
+  }
+  end_call<Block>(block, args.state, share.call, args.tokens, good);
+}
+
+template <class Block>
+STRETTO_KERNEL void all_reduce_norm_two_shot(Block& block, const AllReduceNormArgs<Block>& args) {
+  Shmem shmem(block);
+  const int ranks = shmem.n_pes();
+  const int me = shmem.my_pe();
+  const auto num_ranks = static_cast<uint64>(ranks);
+  const CallShare share = begin_call(block, args.state);
+  const Greeting greeting{static_cast<uint32>(share.call), static_cast<uint32>(args.tokens),
+                          static_cast<uint32>(args.row_vectors), "tokens", "row_vectors"};
+  const uint64 rows = (args.tokens + num_ranks - 1) / num_ranks;  // of an owner, at most
+  const uint64 stride = (args.max_tokens + num_ranks - 1) / num_ranks * args.row_vectors;
+  const uint64 half = num_ranks * stride;
+  auto now = args.slots + share.now * 2 * half;  // [source][own row]
+  auto before = args.slots + share.before * 2 * half;
+  auto gathered = now + half;  // [owner][its row]
+  auto first_of = [&](int owner) {
+    const uint64 row = rows * static_cast<uint64>(owner);
+    return row < args.tokens ? row : args.tokens;
+  };
+  const auto thread = static_cast<uint64>(block.thread_idx());
+  const auto threads = static_cast<uint64>(block.num_threads());
+  const auto row_step = static_cast<uint64>(block.num_blocks());
+  const auto first_row = static_cast<uint64>(block.block_idx());
+  const bool fp8 = static_cast<bool>(args.norm.fp8_scale);
+  const uint64 sent_vectors =  // of a gathered row
+      args.own_rows != 0 && fp8 ? args.row_vectors / 2 : args.row_vectors;
+
+  greet<Block>(block, args.greetings + share.now * num_ranks, greeting);
+  constexpr int kUnroll = 4;
+  for (int k = 1; k < ranks; ++k) {
+    const int owner = (me + k) % ranks;
+    const uint64 end = (first_of(owner + 1) - first_of(owner)) * args.row_vectors;
+    auto from = args.input + first_of(owner) * args.row_vectors;
+    auto slot = shmem.ptr(now, owner) + static_cast<uint64>(me) * stride;
+    for (uint64 i = share.first; i < end; i += kUnroll * share.step) {
+      Vec16 values[kUnroll];
+      STRETTO_UNROLL for (uint64 u = 0; u < kUnroll; ++u) {
+        if (i + u * share.step < end) values[u] = from[i + u * share.step];
+      }
+      STRETTO_UNROLL for (uint64 u = 0; u < kUnroll; ++u) {
+        if (i + u * share.step < end) {
+          block.store(slot + (i + u * share.step), canonical<Bf16x8>(values[u]));
+        }
+      }
+    }
+  }
+  if (share.call > 0) {
+    const uint64 last = (share.last_vectors + num_ranks - 1) / num_ranks * args.row_vectors;
+    for (uint64 r = 0; r < 2 * num_ranks; ++r) {
+      if (r % num_ranks == static_cast<uint64>(me)) continue;
+      for (uint64 i = share.first; i < last; i += share.step) {
+        before[r * stride + i] = four_of(Bf16x8::kPoison);
+      }
+    }
+    clear_greetings<Block>(block, args.greetings + share.before * num_ranks);
+  }
+  bool good = hear_greetings<Block>(block, args.greetings + share.now * num_ranks, greeting);
+
+  // Own rows: sum, and send what the others need.
+  const uint64 own_first = first_of(me);
+  const uint64 own_rows = first_of(me + 1) - own_first;
+  const uint64 kept_first = args.own_rows != 0 ? 0 : own_first;
+  for (uint64 row = first_row; row < own_rows; row += row_step) {
+    auto kept = args.new_residual + (kept_first + row) * args.row_vectors;
+    Vec16 first = {};
+    float squares = 0;
+    for (uint64 v = thread; good && v < args.row_vectors; v += threads) {
+      const Vec16 own = args.input[(own_first + row) * args.row_vectors + v];
+      float sums[Bf16x8::kElements];
+      good = sum_slots<Bf16x8>(block, now + (row * args.row_vectors + v), stride, own, sums);
+      if (!good) break;
+      const Vec16 h =
+          add_residual<Block>(args.residual, (kept_first + row) * args.row_vectors + v, sums);
+      kept[v] = h;
+      if (v == thread) first = h;
+      squares += sum_of_squares(h);
+      if (args.own_rows != 0) continue;
+      for (int k = 1; k < ranks; ++k) {
+        block.store(shmem.ptr(gathered, (me + k) % ranks) +
+                        (static_cast<uint64>(me) * stride + row * args.row_vectors + v),
+                    h);
+      }
+    }
+    auto out = args.output + (own_first + row) * args.row_vectors / (fp8 ? 2 : 1);
+    norm_row(block, args.norm, args.row_vectors, first, kept, squares,
+             [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
+               if (!good) return;
+               store_normed<Block>(out, v, fp8, values, inverse_scale);
+               if (args.own_rows == 0) return;
+               for (int k = 1; k < ranks; ++k) {
+                 auto to = shmem.ptr(gathered, (me + k) % ranks) +
+                           (static_cast<uint64>(me) * stride + row * sent_vectors);
+                 if (fp8) {
+                   block.store(pointer_cast<uint64>(to) + v, fp8_of(values, inverse_scale));
+                 } else {
+                   block.store(to + v, canonical<Bf16x8>(Bf16x8::round(values)));
+                 }
+               }
+             });
+  }
+
+  // The others' rows: whole ones to norm, or only vectors to copy.
+  if (args.own_rows != 0) {
+    for (int k = 1; k < ranks; ++k) {
+      const int owner = (me + ranks - k) % ranks;
+      const uint64 end = (first_of(owner + 1) - first_of(owner)) * sent_vectors;
+      auto from = gathered + static_cast<uint64>(owner) * stride;
+      auto out = args.output + first_of(owner) * sent_vectors;
+      for (uint64 i = share.first; good && i < end; i += share.step) {
+        Vec16 value;
+        good = block.wait_words_not(from + i, Bf16x8::kPoison, value, Where::here(), owner);
+        if (good) out[i] = value;
+      }
+    }
+    end_call<Block>(block, args.state, share.call, args.tokens, good);
+    return;
+  }
+  // Blocks that had no own row, or one fewer, come first.
+  for (uint64 p = (first_row + row_step - own_rows % row_step) % row_step;
+       p < (num_ranks - 1) * rows; p += row_step) {
+    const int owner = (me + ranks - 1 - static_cast<int>(p / rows)) % ranks;
+    const uint64 row = p % rows;
+    if (row >= first_of(owner + 1) - first_of(owner)) continue;
+    auto from = gathered + (static_cast<uint64>(owner) * stride + row * args.row_vectors);
+    const uint64 to = first_of(owner) + row;
+    auto kept = args.new_residual + to * args.row_vectors;
+    Vec16 first = {};
+    float squares = 0;
+    for (uint64 v = thread; good && v < args.row_vectors; v += threads) {
+      Vec16 h;
+      good = block.wait_words_not(from + v, Bf16x8::kPoison, h, Where::here(), owner);
+      if (!good) break;
+      kept[v] = h;
+      if (v == thread) first = h;
+      squares += sum_of_squares(h);
+    }
+    auto out = args.output + to * args.row_vectors / (fp8 ? 2 : 1);
+    norm_row(block, args.norm, args.row_vectors, first, kept, squares,
+             [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
+               if (good) store_normed<Block>(out, v, fp8, values, inverse_scale);
+             });
+  }
+  end_call<Block>(block, args.state, share.call, args.tokens, good);
+}
+
+}  // namespace stretto::device

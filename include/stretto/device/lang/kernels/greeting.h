@@ -1,0 +1,69 @@
+// What ranks tell each other once a call: that they are in it, and with which arguments.
+//
+// A greeting of every rank to every other is what makes the reuse of buffers by call number an
+// order and not a matter of luck: who begins call e+2 has been greeted in call e+1 by all, hence
+// all have ended call e. And ranks that call with different arguments find out before they wait for
+// data that will never come.
+#pragma once
+
+#include "stretto/device/lang/numbers.h"
+#include "stretto/device/lang/shmem.h"
+
+namespace stretto::device {
+
+// No greeting has this word.
+inline constexpr uint32 kNoGreeting = 0xffffffffu;
+
+// Two numbers that all ranks must give alike, each below 2^32 - 1.
+struct Greeting {
+  uint32 call;
+  uint32 first;
+  uint32 second;
+  const char* first_name;
+  const char* second_name;
+};
+
+// By all threads of all blocks; the last one, which has least to do, does it.
+// `slots`: symmetric, num_ranks vectors of this call, all kNoGreeting.
+template <class Block>
+STRETTO_KERNEL void greet(Block& block, Ptr<Block, Vec16> slots, const Greeting& own) {
+  if (block.block_idx() != block.num_blocks() - 1) return;
+  const int ranks = block.num_ranks();
+  const Vec16 words = {{own.call & 0x7fffffffu, own.first, own.second, 0}};
+  for (int i = block.thread_idx(); i < ranks; i += block.num_threads()) {
+    block.store(block.peer(slots, (block.rank() + 1 + i) % ranks) + block.rank(), words);
+  }
+}
+
+// The same, after greet(). False when a rank did not come or calls otherwise.
+template <class Block>
+STRETTO_KERNEL bool hear_greetings(Block& block, Ptr<Block, Vec16> slots, const Greeting& own) {
+  if (block.block_idx() != block.num_blocks() - 1) return true;
+  bool good = true;
+  for (int r = block.thread_idx(); r < block.num_ranks(); r += block.num_threads()) {
+    Vec16 theirs;
+    if (!block.wait_words_not(slots + r, kNoGreeting, theirs, Where::here(), r)) {
+      good = false;
+      break;
+    }
+    if (theirs.word[1] != own.first) {
+      block.disagree(r, own.first_name, 0, own.first, theirs.word[1]);
+      good = false;
+    } else if (theirs.word[2] != own.second) {
+      block.disagree(r, own.second_name, 1, own.second, theirs.word[2]);
+      good = false;
+    }
+  }
+  return good;
+}
+
+// The same: clears the slots of a call that all ranks have ended.
+template <class Block>
+STRETTO_KERNEL void clear_greetings(Block& block, Ptr<Block, Vec16> slots) {
+  if (block.block_idx() != block.num_blocks() - 1) return;
+  for (int r = block.thread_idx(); r < block.num_ranks(); r += block.num_threads()) {
+    slots[r] = four_of(kNoGreeting);
+  }
+}
+
+}  // namespace stretto::device
