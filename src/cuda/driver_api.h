@@ -103,6 +103,7 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(copy_to_host, cuMemcpyDtoH_v2, (void*, DevicePtr, size_t))                                    \
   X(copy_async, cuMemcpyDtoDAsync_v2, (DevicePtr, DevicePtr, size_t, StreamHandle))               \
   X(fill_bytes, cuMemsetD8Async, (DevicePtr, unsigned char, size_t, StreamHandle))                \
+  X(fill_words, cuMemsetD32Async, (DevicePtr, unsigned, size_t, StreamHandle))                    \
   X(stream_create, cuStreamCreate, (StreamHandle*, unsigned))                                     \
   X(stream_destroy, cuStreamDestroy_v2, (StreamHandle))                                           \
   X(stream_synchronize, cuStreamSynchronize, (StreamHandle))                                      \

@@ -23,7 +23,8 @@ class GpuCompile : public testing::TestWithParam<const char*> {
 TEST_P(GpuCompile, EveryHeaderAlone) {
   for (const char* header :
        {"words", "gpu_words", "gpu_block", "shmem", "channel", "tile", "numbers",
-        "kernels/all_to_all", "kernels/all_reduce", "kernels/movers"}) {
+        "kernels/all_to_all", "kernels/greeting", "kernels/all_reduce", "kernels/norm",
+        "kernels/all_reduce_norm", "kernels/scatter_norm_gather", "kernels/movers"}) {
     SCOPED_TRACE(header);
     log_of("#include \"stretto/device/lang/" + std::string(header) + ".h\"\n");
   }
@@ -49,6 +50,10 @@ TEST_P(GpuCompile, KernelsWithoutSpills) {
       entry("all_reduce", "all_reduce_one_shot<Bf16x8, GpuBlock>", "AllReduceArgs"),
       entry("all_reduce", "all_reduce_two_shot<Bf16x8, GpuBlock>", "AllReduceArgs"),
       entry("all_reduce", "all_reduce_one_shot<Fp32x4, GpuBlock>", "AllReduceArgs"),
+      entry("norm", "add_norm<GpuBlock>", "AddNormArgs"),
+      entry("all_reduce_norm", "all_reduce_norm_one_shot<GpuBlock>", "AllReduceNormArgs"),
+      entry("all_reduce_norm", "all_reduce_norm_two_shot<GpuBlock>", "AllReduceNormArgs"),
+      entry("scatter_norm_gather", "scatter_norm_gather<GpuBlock>", "ScatterNormGatherArgs"),
       entry("movers", "push_gather<GpuBlock>", "GatherArgs"),
       entry("movers", "slot_reduce<Bf16x8, GpuBlock>", "SlotReduceArgs"),
   };

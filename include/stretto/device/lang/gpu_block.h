@@ -44,6 +44,13 @@ struct GpuWorld {
 
 static_assert(sizeof(ExpiredWait) == 40 && sizeof(GpuWorld) == 48 + 8 * kMaxRanks);
 
+// What a kernel that the host launches by name takes as its one parameter.
+template <class Args>
+struct LaunchParameters {
+  GpuWorld world;
+  Args args;
+};
+
 #ifndef STRETTO_DEVICE
 
 // On the host only the types of kernel arguments are needed.

@@ -33,48 +33,6 @@ struct AllReduceNormArgs {
   Ptr<Block, uint64> state;      // local: 2 x num_blocks, zero at first
 };
 
-// Norms row `row` of h, of which this thread has stored its vectors in `kept`; `first` is the first
-// of them and `squares` the sum of their squares. `send` gets (index, vector) in units of output.
-template <class Block, class Kept, class Send>
-STRETTO_PRIMITIVE void norm_row(Block& block, const NormArgs<Block>& norm, uint64 row_vectors,
-                                const Vec16& first, Kept kept, float squares, Send send) {
-  const float factor = norm_factor(block.sum(squares), row_vectors, norm.epsilon);
-  float inverse_scale = 0;
-  if (norm.fp8_scale) {
-    const float scale = norm.fp8_scale[0];
-    inverse_scale = 1.0f / scale;
-  }
-  const auto begin = static_cast<uint64>(block.thread_idx());
-  for (uint64 v = begin; v < row_vectors; v += static_cast<uint64>(block.num_threads())) {
-    Vec16 h = first;
-    if (v != begin) h = kept[v];
-    const Vec16 weight = norm.weight[v];
-    float values[Bf16x8::kElements];
-    norm_vector(h, weight, factor, values);
-    send(v, values, inverse_scale);
-  }
-}
-
-// Stores a normed vector in the output's format.
-template <class Block>
-STRETTO_PRIMITIVE void store_normed(Ptr<Block, Vec16> row, uint64 v, bool fp8,
-                                    const float (&values)[Bf16x8::kElements],
-                                    float inverse_scale) {
-  if (fp8) {
-    pointer_cast<uint64>(row)[v] = fp8_of(values, inverse_scale);
-  } else {
-    row[v] = canonical<Bf16x8>(Bf16x8::round(values));
-  }
-}
-
-template <class Block>
-STRETTO_PRIMITIVE Vec16 add_residual(Ptr<Block, const Vec16> residual, uint64 at,
-                                     float (&sums)[Bf16x8::kElements]) {
-  const Vec16 value = residual[at];
-  Bf16x8::add(sums, value);
-  return canonical<Bf16x8>(Bf16x8::round(sums));
-}
-
 template <class Block>
 STRETTO_KERNEL void all_reduce_norm_one_shot(Block& block, const AllReduceNormArgs<Block>& args) {
   Shmem shmem(block);

@@ -50,4 +50,85 @@ STRETTO_PRIMITIVE uint64 fp8_of(const float (&values)[Bf16x8::kElements], float 
   return e4m3x4_from_floats(scaled) | static_cast<uint64>(e4m3x4_from_floats(scaled + 4)) << 32;
 }
 
+// Norms a row whose vectors this thread has stored in `kept`; `first` is the first of them and
+// `squares` the sum of their squares. `send` gets each vector's index and its eight values.
+template <class Block, class Kept, class Send>
+STRETTO_PRIMITIVE void norm_row(Block& block, const NormArgs<Block>& norm, uint64 row_vectors,
+                                const Vec16& first, Kept kept, float squares, Send send) {
+  const float factor = norm_factor(block.sum(squares), row_vectors, norm.epsilon);
+  float inverse_scale = 0;
+  if (norm.fp8_scale) {
+    const float scale = norm.fp8_scale[0];
+    inverse_scale = 1.0f / scale;
+  }
+  const auto begin = static_cast<uint64>(block.thread_idx());
+  for (uint64 v = begin; v < row_vectors; v += static_cast<uint64>(block.num_threads())) {
+    Vec16 h = first;
+    if (v != begin) h = kept[v];
+    const Vec16 weight = norm.weight[v];
+    float values[Bf16x8::kElements];
+    norm_vector(h, weight, factor, values);
+    send(v, values, inverse_scale);
+  }
+}
+
+// Stores a normed vector in the output's format.
+template <class Block>
+STRETTO_PRIMITIVE void store_normed(Ptr<Block, Vec16> row, uint64 v, bool fp8,
+                                    const float (&values)[Bf16x8::kElements],
+                                    float inverse_scale) {
+  if (fp8) {
+    pointer_cast<uint64>(row)[v] = fp8_of(values, inverse_scale);
+  } else {
+    row[v] = canonical<Bf16x8>(Bf16x8::round(values));
+  }
+}
+
+// sums += residual, rounded.
+template <class Block>
+STRETTO_PRIMITIVE Vec16 add_residual(Ptr<Block, const Vec16> residual, uint64 at,
+                                     float (&sums)[Bf16x8::kElements]) {
+  const Vec16 value = residual[at];
+  Bf16x8::add(sums, value);
+  return canonical<Bf16x8>(Bf16x8::round(sums));
+}
+
+// Residual and RMSNorm of rows that need no communication: what follows a library's all-reduce.
+template <class Block>
+struct AddNormArgs {
+  Ptr<Block, const Vec16> input;     // rows x row_vectors
+  Ptr<Block, const Vec16> residual;  // the same
+  Ptr<Block, Vec16> new_residual;    // the same, may be `residual`
+  Ptr<Block, Vec16> output;          // the same, half of it in fp8
+  NormArgs<Block> norm;
+  uint64 rows;
+  uint64 row_vectors;
+};
+
+template <class Block>
+STRETTO_KERNEL void add_norm(Block& block, const AddNormArgs<Block>& args) {
+  const bool fp8 = static_cast<bool>(args.norm.fp8_scale);
+  const auto begin = static_cast<uint64>(block.thread_idx());
+  for (auto row = static_cast<uint64>(block.block_idx()); row < args.rows;
+       row += static_cast<uint64>(block.num_blocks())) {
+    auto kept = args.new_residual + row * args.row_vectors;
+    Vec16 first = {};
+    float squares = 0;
+    for (uint64 v = begin; v < args.row_vectors; v += static_cast<uint64>(block.num_threads())) {
+      const Vec16 value = args.input[row * args.row_vectors + v];
+      float sums[Bf16x8::kElements] = {};
+      Bf16x8::add(sums, value);
+      const Vec16 h = add_residual<Block>(args.residual, row * args.row_vectors + v, sums);
+      kept[v] = h;
+      if (v == begin) first = h;
+      squares += sum_of_squares(h);
+    }
+    auto out = args.output + row * args.row_vectors / (fp8 ? 2 : 1);
+    norm_row(block, args.norm, args.row_vectors, first, kept, squares,
+             [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
+               store_normed<Block>(out, v, fp8, values, inverse_scale);
+             });
+  }
+}
+
 }  // namespace stretto::device
