@@ -186,8 +186,8 @@ bool Block::wait_word(const Address& word, size_t num_bytes, Compare compare, ui
   return ready;
 }
 
-bool Block::wait_words_not(const Pointer<const Vec16>& at, uint32 poison, Vec16& value,
-                           Where where, int) {
+bool Block::wait_words_not(const Pointer<const Vec16>& at, uint32 poison, Vec16& value, Where where,
+                           int) {
   const Address& address = at.address();
   return engine_.wait(
       thread_, address, sizeof value, where,

@@ -72,16 +72,15 @@ std::vector<float> Engine::gather_values(Thread& thread, bool whole_block, float
   barrier(thread, whole_block, false, where);
   const auto& threads = thread.group->threads;
   const size_t warp_size = static_cast<size_t>(shape.warp_size);
-  const size_t first =
-      whole_block ? 0 : static_cast<size_t>(thread.thread) / warp_size * warp_size;
+  const size_t first = whole_block ? 0 : static_cast<size_t>(thread.thread) / warp_size * warp_size;
   const size_t end = whole_block ? threads.size() : std::min(first + warp_size, threads.size());
   std::vector<float> values;
   for (size_t i = first; i < end; ++i) values.push_back((threads[i]->*offer).value[turn]);
   return values;
 }
 
-void Engine::disagree(Thread& thread, int rank, const char* argument, uint64_t own,
-                      uint64_t theirs, Where where) {
+void Engine::disagree(Thread& thread, int rank, const char* argument, uint64_t own, uint64_t theirs,
+                      Where where) {
   fail(FindingKind::kDisagreement,
        fmt::format("rank {} calls with {} = {}, rank {} with {}", thread.rank, argument, own, rank,
                    theirs),

@@ -111,9 +111,8 @@ void several_calls(World& world, How how, bool fp8) {
   const size_t blocks = static_cast<size_t>(world.shape().blocks);
   const Vec16 poison = four_of(Bf16x8::kPoison);
   const size_t slot_vectors = 6 * ranks * kMaxTokens * kRow;
-  Memory m{how == How::kScatterGather
-               ? world.symmetric<Vec16>("slots", slot_vectors)
-               : world.symmetric<Vec16>("slots", slot_vectors, poison),
+  Memory m{how == How::kScatterGather ? world.symmetric<Vec16>("slots", slot_vectors)
+                                      : world.symmetric<Vec16>("slots", slot_vectors, poison),
            world.symmetric<Vec16>("greetings", 3 * ranks, four_of(kNoGreeting)),
            world.local<Vec16>("residual", kMaxTokens * kRow),
            world.local<Vec16>("weight", kRow),
@@ -161,9 +160,9 @@ void several_calls(World& world, How how, bool fp8) {
         for (size_t v = 0; v < kRow / (fp8 ? 2 : 1); ++v) {
           const size_t at = t * (kRow / (fp8 ? 2 : 1)) + v;
           for (int w = 0; w < 4; ++w) {
-            world.expect(calls[number].output.get(r, at).word[w] ==
-                             calls[number].output.get(0, at).word[w],
-                         "ranks have different bits");
+            world.expect(
+                calls[number].output.get(r, at).word[w] == calls[number].output.get(0, at).word[w],
+                "ranks have different bits");
           }
         }
         const size_t first = own_rows ? first_of(size_t(r), ranks, tokens) : 0;
@@ -193,8 +192,7 @@ TEST_P(AllReduceNorm, CallAfterCall) {
 
 std::string name_of(const testing::TestParamInfo<std::tuple<How, bool>>& of) {
   constexpr const char* kNames[] = {"OneShot", "TwoShot", "TwoShotOwnRows", "ScatterGather"};
-  return std::string(kNames[int(std::get<0>(of.param))]) +
-         (std::get<1>(of.param) ? "Fp8" : "Bf16");
+  return std::string(kNames[int(std::get<0>(of.param))]) + (std::get<1>(of.param) ? "Fp8" : "Bf16");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AllReduceNorm,

@@ -14,9 +14,9 @@ enum class FindingKind : uint8_t {
   kUnwritten,  // a read of memory that nobody wrote
   kOutOfBounds,
   kMisaligned,
-  kWrongRank,   // a pointer that this rank may not use: local to another, or translated twice
-  kPutOnly,     // load or store to a rank that only puts and signals reach
-  kDivergence,  // threads of a block at different barriers, or calls with different arguments
+  kWrongRank,     // a pointer that this rank may not use: local to another, or translated twice
+  kPutOnly,       // load or store to a rank that only puts and signals reach
+  kDivergence,    // threads of a block at different barriers, or calls with different arguments
   kDisagreement,  // ranks make one call with different arguments
   kLostSignal,    // a signal was set over a value that nobody had seen
   kDeadlock,

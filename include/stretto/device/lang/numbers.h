@@ -104,7 +104,8 @@ struct Bf16x8 {
   }
   static STRETTO_PRIMITIVE Vec16 round(const float* sums) {
     Vec16 v;
-    STRETTO_UNROLL for (int i = 0; i < 4; ++i) v.word[i] = bf16x2_from_floats(sums[2 * i], sums[2 * i + 1]);
+    STRETTO_UNROLL for (int i = 0; i < 4; ++i) v.word[i] =
+        bf16x2_from_floats(sums[2 * i], sums[2 * i + 1]);
     return v;
   }
 };

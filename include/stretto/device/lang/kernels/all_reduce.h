@@ -21,11 +21,11 @@ struct AllReduceArgs {
   Ptr<Block, const Vec16> input;  // local: num_vectors
   Ptr<Block, Vec16> output;       // local, may be the input
   uint64 num_vectors;
-  uint64 max_vectors;            // of any call
-  Ptr<Block, Vec16> slots;       // symmetric, poisoned at first: 3 x num_ranks x max_vectors;
-                                 // two-shot: 3 x 2 x num_ranks x max_vectors / num_ranks, up
-  Ptr<Block, Vec16> greetings;   // symmetric, kNoGreeting at first: 3 x num_ranks
-  Ptr<Block, uint64> state;      // local: 2 x num_blocks, zero at first
+  uint64 max_vectors;           // of any call
+  Ptr<Block, Vec16> slots;      // symmetric, poisoned at first: 3 x num_ranks x max_vectors;
+                                // two-shot: 3 x 2 x num_ranks x max_vectors / num_ranks, up
+  Ptr<Block, Vec16> greetings;  // symmetric, kNoGreeting at first: 3 x num_ranks
+  Ptr<Block, uint64> state;     // local: 2 x num_blocks, zero at first
 };
 
 // What one thread does of a call: the vectors first, first + step, ...
@@ -91,8 +91,8 @@ STRETTO_KERNEL void all_reduce_one_shot(Block& block, const AllReduceArgs<Block>
   const int me = shmem.my_pe();
   const auto num_ranks = static_cast<uint64>(ranks);
   const CallShare share = begin_call(block, args.state);
-  const Greeting greeting{static_cast<uint32>(share.call), static_cast<uint32>(args.num_vectors),
-                          1, "num_vectors", "shots"};
+  const Greeting greeting{static_cast<uint32>(share.call), static_cast<uint32>(args.num_vectors), 1,
+                          "num_vectors", "shots"};
   const uint64 area = num_ranks * args.max_vectors;
   auto now = args.slots + share.now * area;
   auto before = args.slots + share.before * area;
@@ -135,8 +135,8 @@ STRETTO_KERNEL void all_reduce_two_shot(Block& block, const AllReduceArgs<Block>
   const int me = shmem.my_pe();
   const auto num_ranks = static_cast<uint64>(ranks);
   const CallShare share = begin_call(block, args.state);
-  const Greeting greeting{static_cast<uint32>(share.call), static_cast<uint32>(args.num_vectors),
-                          2, "num_vectors", "shots"};
+  const Greeting greeting{static_cast<uint32>(share.call), static_cast<uint32>(args.num_vectors), 2,
+                          "num_vectors", "shots"};
   const uint64 slice = (args.num_vectors + num_ranks - 1) / num_ranks;
   const uint64 max_slice = (args.max_vectors + num_ranks - 1) / num_ranks;
   const uint64 half = num_ranks * max_slice;
@@ -145,9 +145,7 @@ STRETTO_KERNEL void all_reduce_two_shot(Block& block, const AllReduceArgs<Block>
   auto gathered = now + half;  // [owner][i]
   auto end_of = [&](int owner) {
     const uint64 left = args.num_vectors - slice * static_cast<uint64>(owner);
-    return slice * static_cast<uint64>(owner) >= args.num_vectors ? 0
-           : left < slice                                         ? left
-                                                                  : slice;
+    return slice * static_cast<uint64>(owner) >= args.num_vectors ? 0 : left < slice ? left : slice;
   };
 
   constexpr int kUnroll = 4;
@@ -199,9 +197,9 @@ STRETTO_KERNEL void all_reduce_two_shot(Block& block, const AllReduceArgs<Block>
       Vec16 values[kBatch];
       int count = ranks - base < kBatch ? ranks - base : kBatch;
       while (count > 0 && i >= end_of(base + count - 1)) --count;  // the last may own less
-      good = block.wait_vectors_not(gathered + (static_cast<uint64>(base) * max_slice + i),
-                                    max_slice, count, me - base, Format::kPoison, values,
-                                    Where::here(), base);
+      good =
+          block.wait_vectors_not(gathered + (static_cast<uint64>(base) * max_slice + i), max_slice,
+                                 count, me - base, Format::kPoison, values, Where::here(), base);
       STRETTO_UNROLL for (int j = 0; j < kBatch; ++j) {
         if (good && j < count && base + j != me) {
           args.output[slice * static_cast<uint64>(base + j) + i] = values[j];

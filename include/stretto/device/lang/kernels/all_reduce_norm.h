@@ -24,13 +24,13 @@ struct AllReduceNormArgs {
   Ptr<Block, Vec16> output;          // local: tokens x row_vectors, half of that in fp8
   NormArgs<Block> norm;
   uint64 tokens;
-  uint64 row_vectors;            // even in fp8
-  uint64 max_tokens;             // of any call
-  uint32 own_rows;               // 1: each rank keeps the residual of its own rows; two-shot only
-  Ptr<Block, Vec16> slots;       // symmetric, poisoned at first: 3 x ranks x max_tokens rows;
-                                 // two-shot: 3 x 2 x ranks x ceil(max_tokens / ranks) rows
-  Ptr<Block, Vec16> greetings;   // symmetric, kNoGreeting at first: 3 x ranks
-  Ptr<Block, uint64> state;      // local: 2 x num_blocks, zero at first
+  uint64 row_vectors;           // even in fp8
+  uint64 max_tokens;            // of any call
+  uint32 own_rows;              // 1: each rank keeps the residual of its own rows; two-shot only
+  Ptr<Block, Vec16> slots;      // symmetric, poisoned at first: 3 x ranks x max_tokens rows;
+                                // two-shot: 3 x 2 x ranks x ceil(max_tokens / ranks) rows
+  Ptr<Block, Vec16> greetings;  // symmetric, kNoGreeting at first: 3 x ranks
+  Ptr<Block, uint64> state;     // local: 2 x num_blocks, zero at first
 };
 
 template <class Block>
@@ -91,9 +91,8 @@ STRETTO_KERNEL void all_reduce_norm_one_shot(Block& block, const AllReduceNormAr
       squares += sum_of_squares(h);
     }
     auto out = args.output + row * args.row_vectors / (fp8 ? 2 : 1);
-    norm_row(block, args.norm, args.row_vectors, first,
-             args.new_residual + row * args.row_vectors, squares,
-             [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
+    norm_row(block, args.norm, args.row_vectors, first, args.new_residual + row * args.row_vectors,
+             squares, [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
                if (good) store_normed<Block>(out, v, fp8, values, inverse_scale);
              });
   }

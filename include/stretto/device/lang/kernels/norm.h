@@ -75,8 +75,7 @@ STRETTO_PRIMITIVE void norm_row(Block& block, const NormArgs<Block>& norm, uint6
 // Stores a normed vector in the output's format.
 template <class Block>
 STRETTO_PRIMITIVE void store_normed(Ptr<Block, Vec16> row, uint64 v, bool fp8,
-                                    const float (&values)[Bf16x8::kElements],
-                                    float inverse_scale) {
+                                    const float (&values)[Bf16x8::kElements], float inverse_scale) {
   if (fp8) {
     pointer_cast<uint64>(row)[v] = fp8_of(values, inverse_scale);
   } else {

@@ -154,9 +154,8 @@ class ScatterNormGather {
     bool failed = false;
     for (int r = block_.thread_idx(); r < ranks_; r += block_.num_threads()) {
       if (r == me_ || (owners && num_rows(r, chunk) == 0)) continue;
-      failed = failed ||
-               !block_.wait_until(signals + (static_cast<uint64>(r) * chunks_ + chunk),
-                                  Compare::kGe, epoch_, Where::here(), r);
+      failed = failed || !block_.wait_until(signals + (static_cast<uint64>(r) * chunks_ + chunk),
+                                            Compare::kGe, epoch_, Where::here(), r);
     }
     return !block_.sync_or(failed);
   }

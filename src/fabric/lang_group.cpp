@@ -1,0 +1,130 @@
+#include "fabric/lang_group.h"
+
+#include <fmt/format.h>
+
+#include "stretto/error.h"
+
+namespace stretto::fabric {
+namespace {
+
+constexpr size_t kAlignment = 256;
+constexpr size_t up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
+
+LangGroup::LangGroup(Fabric& fabric, size_t heap_bytes, int max_blocks, uint64_t timeout_ns)
+    : fabric_(fabric) {
+  if (fabric.ranks() > device::kMaxRanks) {
+    throw UsageError(fmt::format("the device language serves at most {} ranks, not {}",
+                                 device::kMaxRanks, fabric.ranks()));
+  }
+  heap_ = fabric.allocate(up(heap_bytes), "heap of the device language");
+  for (int i = 0; i < fabric.num_local(); ++i) {
+    fabric.device(fabric.first_rank() + i).make_current();
+    local_.emplace_back(up(sizeof(device::ExpiredWait)) +
+                        static_cast<size_t>(max_blocks) * sizeof(uint64_t));
+    const std::vector<char> zeros(local_.back().num_bytes());
+    local_.back().upload(zeros.data(), zeros.size());
+  }
+  const size_t abort = allocate("abort", sizeof(uint32_t), 0);
+  const size_t signals = allocate(
+      "sync_signals", static_cast<size_t>(max_blocks * fabric.ranks()) * sizeof(uint64_t), 0);
+  first_ = used_;
+  for (int i = 0; i < fabric.num_local(); ++i) {
+    const int r = fabric.first_rank() + i;
+    const cuda::DevicePtr local = local_[static_cast<size_t>(i)].address();
+    device::GpuWorld world{};
+    world.rank = r;
+    world.num_ranks = fabric.ranks();
+    world.timeout_ns = timeout_ns;
+    world.abort = at<device::uint32>(r, abort);
+    world.expired = reinterpret_cast<device::ExpiredWait*>(local);
+    world.sync_signals = at<device::uint64>(r, signals);
+    world.sync_epochs = reinterpret_cast<device::uint64*>(local + up(sizeof(device::ExpiredWait)));
+    for (int p = 0; p < fabric.ranks(); ++p) {
+      world.heaps[p] = reinterpret_cast<char*>(heap_.address(p, r));
+    }
+    worlds_.push_back(world);
+  }
+}
+
+void LangGroup::fill(const Piece& piece) {
+  for (int i = 0; i < fabric_.num_local(); ++i) {
+    const int r = fabric_.first_rank() + i;
+    fabric_.device(r).make_current();
+    const cuda::Stream stream;
+    cuda::check(cuda::driver().fill_words(heap_.local(r) + piece.offset, piece.fill,
+                                          piece.num_bytes / sizeof(uint32_t), stream.handle()),
+                "fill symmetric memory");
+    stream.synchronize();
+  }
+  fabric_.barrier();
+}
+
+size_t LangGroup::allocate(const std::string& name, size_t num_bytes, uint32_t fill_word) {
+  const size_t rounded = up(num_bytes);
+  if (rounded > heap_.num_bytes() - used_) {
+    throw UsageError(
+        fmt::format("the symmetric heap of {} bytes has no room for the {} bytes of "
+                    "'{}' behind {} in use",
+                    heap_.num_bytes(), num_bytes, name, used_));
+  }
+  pieces_.push_back({name, used_, rounded, fill_word});
+  used_ += rounded;
+  fill(pieces_.back());
+  return pieces_.back().offset;
+}
+
+void LangGroup::refill(size_t offset) {
+  for (const Piece& piece : pieces_) {
+    if (piece.offset == offset) fill(piece);
+  }
+}
+
+void LangGroup::release_all() {
+  std::erase_if(pieces_, [&](const Piece& piece) { return piece.offset >= first_; });
+  used_ = first_;
+}
+
+std::string LangGroup::describe(int rank, const device::ExpiredWait& what) const {
+  if (what.disagrees != 0) {
+    return fmt::format(
+        "rank {} and rank {} make the same call with different arguments: number {} is {} on rank "
+        "{} and {} on rank {}",
+        rank, what.from, what.address + 1, what.expected, rank, what.seen, what.from);
+  }
+  std::string word = fmt::format("the word at {:#x}", what.address);
+  const uint64_t heap = heap_.local(rank);
+  for (const Piece& piece : pieces_) {
+    if (what.address >= heap + piece.offset &&
+        what.address < heap + piece.offset + piece.num_bytes) {
+      word = fmt::format("byte {} of '{}'", what.address - heap - piece.offset, piece.name);
+    }
+  }
+  const std::string from = what.from < 0 ? "" : fmt::format(" for rank {}", what.from);
+  return fmt::format("rank {} block {} waited {} ms{}: {} is {}, expected {}", rank, what.block,
+                     world(rank).timeout_ns / 1'000'000, from, word, what.seen, what.expected);
+}
+
+void LangGroup::check() {
+  std::string mine;
+  for (int i = 0; i < fabric_.num_local(); ++i) {
+    fabric_.device(fabric_.first_rank() + i).make_current();
+    cuda::DeviceMemory& local = local_[static_cast<size_t>(i)];
+    device::ExpiredWait what{};
+    local.download(&what, sizeof what);
+    if (what.filled == 0) continue;
+    mine += (mine.empty() ? "" : "; ") + describe(fabric_.first_rank() + i, what);
+    what = {};
+    local.upload(&what, sizeof what);
+  }
+  std::string all;
+  for (const std::string& text : fabric_.group().all_gather("errors of a run", mine)) {
+    if (!text.empty()) all += (all.empty() ? "" : "; ") + text;
+  }
+  if (all.empty()) return;
+  for (const Piece& piece : pieces_) fill(piece);
+  throw SystemError(all);
+}
+
+}  // namespace stretto::fabric
