@@ -77,7 +77,8 @@ STRETTO_PRIMITIVE bool sum_slots(Block& block, Ptr<Block, const Vec16> slots, ui
       return false;
     }
     STRETTO_UNROLL for (int j = 0; j < kBatch; ++j) {
-      if (j < count) Format::add(sums, base + j == me ? own : values[j]);
+      if (base + j == me) values[j] = own;
+      if (j < count) Format::add(sums, values[j]);
     }
   }
   return true;

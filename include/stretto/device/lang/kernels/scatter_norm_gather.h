@@ -136,7 +136,8 @@ class ScatterNormGather {
         }
       }
       STRETTO_UNROLL for (int j = 0; j < kBatch; ++j) {
-        if (base + j < ranks_) Bf16x8::add(sums, base + j == me_ ? own : values[j]);
+        if (base + j == me_) values[j] = own;
+        if (base + j < ranks_) Bf16x8::add(sums, values[j]);
       }
     }
   }

@@ -1,0 +1,77 @@
+// Kernels of the device language on the GPUs of this process, against NCCL, in one run.
+//
+//   lang_bench --ranks 4 --what all-reduce,norm --out FILE
+//
+// Every result is verified before and after it is timed. Times are of captured graphs: calls back
+// to back, and one call from rest; medians and 99th percentiles of the longest rank.
+#include "lang_bench.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+
+#include "stretto/error.h"
+
+namespace stretto::bench {
+namespace {
+
+int main_checked(int argc, char** argv) {
+  CLI::App app("Kernels of the device language against NCCL");
+  int ranks = 2;
+  std::string out, commit, date;
+  std::vector<std::string> what = {"all-reduce", "norm"};
+  std::vector<int> one_shot = {8, 16, 32}, two_shot = {32, 64, 128};
+  std::vector<int> hidden = {4096, 5120, 7168, 8192};
+  std::vector<int> tokens = {1, 8, 32, 64, 128, 256, 512, 1024, 2048, 4096};
+  size_t max_bytes = size_t{16} << 20;
+  app.add_option("--ranks", ranks, "GPUs");
+  app.add_option("--what", what, "all-reduce, norm")->delimiter(',');
+  app.add_option("--one-shot-blocks", one_shot, "blocks to try")->delimiter(',');
+  app.add_option("--two-shot-blocks", two_shot, "blocks to try")->delimiter(',');
+  app.add_option("--hidden", hidden, "row lengths of norms")->delimiter(',');
+  app.add_option("--tokens", tokens, "rows of norms")->delimiter(',');
+  app.add_option("--max-bytes", max_bytes, "largest all-reduce");
+  app.add_option("--out", out, "JSON file for the results");
+  app.add_option("--commit", commit, "recorded with the results");
+  app.add_option("--date", date, "recorded with the results");
+  CLI11_PARSE(app, argc, argv);
+
+  LangBench bench(ranks, size_t{2} << 30);
+  Json results = {{"benchmark", "device language"},
+                  {"machine", bench.team.fabric().device(0).name()},
+                  {"ranks", ranks},
+                  {"commit", commit},
+                  {"date", date},
+                  {"data", "whole numbers -8 to 8, bf16"}};
+  for (const std::string& part : what) {
+    try {
+      if (part == "all-reduce") {
+        results["all_reduce"] = bench_all_reduce(bench, one_shot, two_shot, max_bytes);
+      } else if (part == "norm") {
+        results["all_reduce_norm"] = bench_all_reduce_norm(bench, hidden, tokens);
+      } else {
+        throw UsageError("--what is all-reduce or norm, not '" + part + "'");
+      }
+    } catch (const SystemError& error) {
+      fmt::print("{}: {}\n", part, error.what());
+      results["failed"].push_back({{"what", part}, {"why", error.what()}});
+    }
+  }
+  if (!out.empty()) std::ofstream(out) << results.dump(1) << "\n";
+  return results.contains("failed") ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace stretto::bench
+
+int main(int argc, char** argv) {
+  try {
+    return stretto::bench::main_checked(argc, argv);
+  } catch (const stretto::UsageError& error) {
+    fmt::print(stderr, "lang_bench: {}\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "lang_bench: {}\n", error.what());
+    return 3;
+  }
+}

@@ -1,0 +1,272 @@
+// All-reduce + residual + RMSNorm in one kernel, against NCCL's all-reduce and a fused norm.
+#include <cmath>
+
+#include "lang_bench.h"
+#include "stretto/device/lang/kernels/scatter_norm_gather.h"
+#include "stretto/error.h"
+
+namespace stretto::bench {
+namespace {
+
+using device::AddNormArgs;
+using device::AllReduceNormArgs;
+using device::NormArgs;
+using device::ScatterNormGatherArgs;
+
+constexpr int kMaxThreads = 512;  // with more, the compiler runs out of registers
+constexpr float kEpsilon = 1e-5f;
+constexpr uint64_t kResidual = 100, kWeight = 101;
+
+class NormBench {
+ public:
+  NormBench(LangBench& bench, size_t max_bytes, size_t max_row_bytes)
+      : bench_(bench),
+        ranks_(static_cast<size_t>(bench.team.ranks())),
+        max_bytes_(max_bytes),
+        input_(bench.team, max_bytes),
+        reduced_(bench.team, max_bytes),
+        residual_(bench.team, max_bytes),
+        own_residual_(bench.team, max_bytes),
+        new_residual_(bench.team, max_bytes),
+        output_(bench.team, max_bytes),
+        weight_(bench.team, max_row_bytes),
+        state_(bench.team, 2 * 256 * sizeof(uint64)) {
+    upload_whole_numbers(input_, max_bytes / 2);
+    fill_same(residual_, max_bytes / 2, kResidual);
+    fill_same(weight_, max_row_bytes / 2, kWeight);
+    slots_ = bench.group.allocate("slots", 6 * (max_bytes + ranks_ * max_row_bytes), 0x80008000u);
+    greetings_ = bench.group.allocate("greetings", 3 * ranks_ * 16, device::kNoGreeting);
+    shared_output_ = bench.group.allocate("output", max_bytes, 0);
+    signals_ = bench.group.allocate("signals", 2 * ranks_ * kMaxChunks * sizeof(uint64), 0);
+    const auto name = [](const char* kernel, const char* header, const char* args) {
+      return cuda::LangKernelName{fmt::format("kernels/{}.h", header), kernel,
+                                  fmt::format("{}<GpuBlock>", args)};
+    };
+    add_norm_ =
+        std::make_unique<TeamKernel>(bench, name("add_norm", "norm", "AddNormArgs"), kMaxThreads);
+    one_shot_ = std::make_unique<TeamKernel>(
+        bench, name("all_reduce_norm_one_shot", "all_reduce_norm", "AllReduceNormArgs"),
+        kMaxThreads);
+    two_shot_ = std::make_unique<TeamKernel>(
+        bench, name("all_reduce_norm_two_shot", "all_reduce_norm", "AllReduceNormArgs"),
+        kMaxThreads);
+    chunks_ = std::make_unique<TeamKernel>(
+        bench, name("scatter_norm_gather", "scatter_norm_gather", "ScatterNormGatherArgs"),
+        kMaxThreads);
+    fmt::print("norm kernels, registers (local bytes): {} ({}), {} ({}), {} ({}), {} ({})\n",
+               add_norm_->registers(), add_norm_->local_bytes(), one_shot_->registers(),
+               one_shot_->local_bytes(), two_shot_->registers(), two_shot_->local_bytes(),
+               chunks_->registers(), chunks_->local_bytes());
+  }
+
+  // Rows of `columns`; own rows' residuals are uploaded for this number of tokens.
+  void set_shape(size_t tokens, size_t columns) {
+    tokens_ = tokens;
+    columns_ = columns;
+    const size_t vectors = columns / 8;
+    const size_t rounds = (vectors + kMaxThreads - 1) / kMaxThreads;
+    threads_ = static_cast<int>((vectors / rounds + 31) / 32 * 32);
+    const size_t rows = (tokens + ranks_ - 1) / ranks_;
+    bench_.team.each_rank([&](int rank) {
+      const size_t first = std::min(tokens, rows * static_cast<size_t>(rank));
+      const size_t end = std::min(tokens, first + rows);
+      const auto own = residual_.download<uint16_t>(rank, first * columns, (end - first) * columns);
+      if (!own.empty())
+        own_residual_.memory[static_cast<size_t>(rank)].upload(own.data(), own.size() * 2);
+    });
+  }
+
+  Json time_nccl() {
+    auto enqueue = [&](int rank) {
+      bench_.team.nccl().all_reduce(rank, bench_.team.stream(rank),
+                                    reinterpret_cast<uint64_t>(input_.at<char>(rank)),
+                                    reinterpret_cast<uint64_t>(reduced_.at<char>(rank)),
+                                    static_cast<int64_t>(tokens_ * columns_), DType::bf16);
+      add_norm_->launch(
+          rank, static_cast<int>(std::min<size_t>(tokens_, 264)), threads_,
+          AddNormArgs<GpuBlock>{reduced_.at<Vec16>(rank), residual_.at<Vec16>(rank),
+                                new_residual_.at<Vec16>(rank), output_.at<Vec16>(rank), norm(rank),
+                                tokens_, columns_ / 8});
+    };
+    return to_json(bench_.team.time(enqueue));
+  }
+  Json time_one_shot(int blocks) {
+    return time(blocks,
+                [&](int rank) { one_shot_->launch(rank, blocks, threads_, args(rank, false)); });
+  }
+  Json time_two_shot(int blocks, bool own_rows) {
+    return time(blocks,
+                [&](int rank) { two_shot_->launch(rank, blocks, threads_, args(rank, own_rows)); });
+  }
+  Json time_chunks(int blocks, uint64 rows_per_chunk) {
+    in_shared_output_ = true;
+    Json result = time(blocks, [&](int rank) {
+      ScatterNormGatherArgs<GpuBlock> args{};
+      args.input = input_.at<Vec16>(rank);
+      args.residual = own_residual_.at<Vec16>(rank);
+      args.new_residual = new_residual_.at<Vec16>(rank);
+      args.output = bench_.group.at<Vec16>(rank, shared_output_);
+      args.norm = norm(rank);
+      args.tokens = args.max_tokens = tokens_;
+      args.row_vectors = columns_ / 8;
+      args.rows_per_chunk = rows_per_chunk;
+      args.slots = bench_.group.at<Vec16>(rank, slots_);
+      args.arrived = bench_.group.at<uint64>(rank, signals_);
+      args.done = args.arrived + ranks_ * kMaxChunks;
+      args.greetings = bench_.group.at<Vec16>(rank, greetings_);
+      args.state = state_.at<uint64>(rank);
+      chunks_->launch(rank, blocks, threads_, args);
+    });
+    in_shared_output_ = false;
+    return result;
+  }
+
+ private:
+  static constexpr size_t kMaxChunks = 8192;
+
+  void fill_same(PerRank& to, size_t count, uint64_t stream) {
+    to.team.each_rank([&](int rank) {
+      std::vector<uint16_t> values(count);
+      for (size_t i = 0; i < count; ++i) values[i] = bf16_bits(whole_number_at(stream, i));
+      to.memory[static_cast<size_t>(rank)].upload(values.data(), count * 2);
+    });
+  }
+  NormArgs<GpuBlock> norm(int rank) const { return {weight_.at<Vec16>(rank), nullptr, kEpsilon}; }
+  AllReduceNormArgs<GpuBlock> args(int rank, bool own_rows) const {
+    AllReduceNormArgs<GpuBlock> args{};
+    args.input = input_.at<Vec16>(rank);
+    args.residual = own_rows ? own_residual_.at<Vec16>(rank) : residual_.at<Vec16>(rank);
+    args.new_residual = new_residual_.at<Vec16>(rank);
+    args.output = output_.at<Vec16>(rank);
+    args.norm = norm(rank);
+    args.tokens = args.max_tokens = tokens_;
+    args.row_vectors = columns_ / 8;
+    args.own_rows = own_rows;
+    args.slots = bench_.group.at<Vec16>(rank, slots_);
+    args.greetings = bench_.group.at<Vec16>(rank, greetings_);
+    args.state = state_.at<uint64>(rank);
+    return args;
+  }
+
+  Json time(int blocks, const std::function<void(int)>& enqueue) {
+    for (size_t offset : {slots_, greetings_, signals_, shared_output_})
+      bench_.group.refill(offset);
+    state_.clear();
+    for (int call = 0; call < 4; ++call) bench_.team.run(enqueue);
+    bench_.group.check();
+    verify();
+    const Timing timing = bench_.team.time(enqueue);
+    bench_.group.check();
+    verify();
+    Json row = {{"blocks", blocks}};
+    row.update(to_json(timing));
+    return row;
+  }
+
+  // A few rows against double precision, on all ranks, with equal bits.
+  void verify() {
+    for (size_t i = 0; i < 8; ++i) {
+      const size_t row = tokens_ <= 8 ? i : (tokens_ - 1) * i / 7;
+      if (row >= tokens_) break;
+      std::vector<double> h(columns_);
+      double squares = 0;
+      for (size_t c = 0; c < columns_; ++c) {
+        h[c] = static_cast<double>(whole_number_at(kResidual, row * columns_ + c));
+        for (uint64_t r = 0; r < ranks_; ++r) {
+          h[c] += static_cast<double>(whole_number_at(r + 1, row * columns_ + c));
+        }
+        squares += h[c] * h[c];
+      }
+      const double factor = 1 / std::sqrt(squares / static_cast<double>(columns_) + 1e-5);
+      std::vector<uint16_t> first;
+      for (int rank = 0; rank < bench_.team.ranks(); ++rank) {
+        const auto got = row_of(rank, row);
+        if (rank == 0) first = got;
+        if (got != first) throw SystemError("ranks have different bits in a normed row");
+        for (size_t c = 0; c < columns_; ++c) {
+          const double want = h[c] * factor * static_cast<double>(whole_number_at(kWeight, c));
+          const double is = static_cast<double>(bf16_value(got[c]));
+          if (!(std::abs(is - want) <= std::abs(want) / 200 + 1e-6)) {
+            throw SystemError(fmt::format("row {} column {} of {} on rank {} is {}, not {}", row, c,
+                                          tokens_, rank, is, want));
+          }
+        }
+      }
+    }
+  }
+  std::vector<uint16_t> row_of(int rank, size_t row) {
+    if (!in_shared_output_) return output_.download<uint16_t>(rank, row * columns_, columns_);
+    std::vector<uint16_t> values(columns_);
+    bench_.team.fabric().device(rank).make_current();
+    cuda::check(cuda::driver().copy_to_host(
+                    values.data(),
+                    reinterpret_cast<uint64_t>(bench_.group.at<uint16_t>(rank, shared_output_) +
+                                               row * columns_),
+                    columns_ * 2),
+                "copy a row");
+    return values;
+  }
+
+  LangBench& bench_;
+  size_t ranks_, max_bytes_;
+  PerRank input_, reduced_, residual_, own_residual_, new_residual_, output_, weight_, state_;
+  size_t slots_, greetings_, shared_output_, signals_;
+  std::unique_ptr<TeamKernel> add_norm_, one_shot_, two_shot_, chunks_;
+  size_t tokens_ = 0, columns_ = 0;
+  int threads_ = 0;
+  bool in_shared_output_ = false;
+};
+
+}  // namespace
+
+Json bench_all_reduce_norm(LangBench& bench, const std::vector<int>& hidden,
+                           const std::vector<int>& tokens) {
+  bench.group.release_all();
+  const auto most = [](const std::vector<int>& v) {
+    return static_cast<size_t>(*std::max_element(v.begin(), v.end()));
+  };
+  NormBench work(bench, most(hidden) * most(tokens) * 2, most(hidden) * 2);
+  fmt::print("{:>6} {:>6} {:>10} {:>18} {:>8} {:>8}\n", "hidden", "tokens", "nccl+norm", "best",
+             "us", "ratio");
+  Json rows = Json::array();
+  for (int columns : hidden) {
+    for (int count : tokens) {
+      work.set_shape(static_cast<size_t>(count), static_cast<size_t>(columns));
+      Json row = {{"hidden", columns}, {"tokens", count}, {"nccl_norm", work.time_nccl()}};
+      std::string best, line;
+      double best_us = 1e9;
+      auto add = [&](const char* name, Json result) {
+        const double us = result["median_us"];
+        line += fmt::format(" {}{}:{:.1f}", name[0] == 'o' && name[1] == 'w' ? 'r' : name[0],
+                            result["blocks"].get<int>(), us);
+        if (us < best_us) {
+          best_us = us;
+          best = fmt::format("{} x{}", name, result["blocks"].get<int>());
+        }
+        row[name].push_back(std::move(result));
+      };
+      if (count <= 512) {
+        for (int blocks : {32, 64, 128}) {
+          if (blocks == 32 || count > blocks / 2) add("one_shot", work.time_one_shot(blocks));
+        }
+      }
+      for (int blocks : {64, 128}) {
+        add("two_shot", work.time_two_shot(blocks, false));
+        add("own_rows", work.time_two_shot(blocks, true));
+      }
+      if (count >= 128) {
+        for (int blocks : {16, 32, 64, 128}) {
+          add("chunks", work.time_chunks(blocks, count >= 1024 ? 2 : 1));
+        }
+      }
+      const double nccl = row["nccl_norm"]["median_us"];
+      fmt::print("{:>6} {:>6} {:>10.1f} {:>18} {:>8.1f} {:>8.2f} {}\n", columns, count, nccl, best,
+                 best_us, nccl / best_us, line);
+      std::fflush(stdout);
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+}  // namespace stretto::bench
