@@ -67,6 +67,27 @@ struct LaunchConfig {
   unsigned num_attributes;
 };
 
+// Physical memory that can be handed to other processes, and where it is mapped.
+using MemoryHandle = unsigned long long;
+struct MemoryLocation {
+  int type, id;
+};
+inline constexpr int kLocationDevice = 1;
+struct MemoryProperties {
+  int type, handle_types;
+  MemoryLocation location;
+  void* reserved;
+  unsigned char flags[8];
+};
+inline constexpr int kMemoryPinned = 1;
+inline constexpr int kHandleFileDescriptor = 1;
+struct MemoryAccess {
+  MemoryLocation location;
+  int flags;
+};
+inline constexpr int kAccessReadWrite = 3;
+inline constexpr int kGranularityRecommended = 1;
+
 enum TensorMapType : int { kTensorFp16 = 6, kTensorFp32 = 7, kTensorBf16 = 9 };
 enum TensorMapSwizzle : int { kSwizzleNone = 0, kSwizzle32 = 1, kSwizzle64 = 2, kSwizzle128 = 3 };
 inline constexpr int kL2PromoteNone = 0;
@@ -99,6 +120,17 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(launch, cuLaunchKernelEx, (const LaunchConfig*, FunctionHandle, void**, void**))              \
   X(alloc, cuMemAlloc_v2, (DevicePtr*, size_t))                                                   \
   X(free, cuMemFree_v2, (DevicePtr))                                                              \
+  X(memory_granularity, cuMemGetAllocationGranularity, (size_t*, const MemoryProperties*, int))   \
+  X(memory_create, cuMemCreate,                                                                   \
+    (MemoryHandle*, size_t, const MemoryProperties*, unsigned long long))                         \
+  X(memory_release, cuMemRelease, (MemoryHandle))                                                 \
+  X(memory_export, cuMemExportToShareableHandle, (void*, MemoryHandle, int, unsigned long long))  \
+  X(memory_import, cuMemImportFromShareableHandle, (MemoryHandle*, void*, int))                   \
+  X(reserve, cuMemAddressReserve, (DevicePtr*, size_t, size_t, DevicePtr, unsigned long long))    \
+  X(unreserve, cuMemAddressFree, (DevicePtr, size_t))                                             \
+  X(map, cuMemMap, (DevicePtr, size_t, size_t, MemoryHandle, unsigned long long))                 \
+  X(unmap, cuMemUnmap, (DevicePtr, size_t))                                                       \
+  X(set_access, cuMemSetAccess, (DevicePtr, size_t, const MemoryAccess*, size_t))                 \
   X(copy_to_device, cuMemcpyHtoD_v2, (DevicePtr, const void*, size_t))                            \
   X(copy_to_host, cuMemcpyDtoH_v2, (void*, DevicePtr, size_t))                                    \
   X(copy_async, cuMemcpyDtoDAsync_v2, (DevicePtr, DevicePtr, size_t, StreamHandle))               \

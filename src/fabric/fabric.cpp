@@ -15,7 +15,8 @@ struct SourceName {
   Source source;
   std::string_view name;
 };
-constexpr SourceName kSources[] = {{Source::peer, "peer"}, {Source::windows, "windows"}};
+constexpr SourceName kSources[] = {
+    {Source::peer, "peer"}, {Source::windows, "windows"}, {Source::exported, "exported"}};
 
 }  // namespace
 
@@ -72,6 +73,9 @@ Fabric::Fabric(std::unique_ptr<HostGroup> group, const std::vector<int>& gpus, S
     case Source::windows:
       require_windows(*group_);
       memory_ = nccl_windows(local_, *group_, communicators());
+      break;
+    case Source::exported:
+      memory_ = exported_memory(local_, *group_);
       break;
   }
 }

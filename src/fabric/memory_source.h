@@ -14,8 +14,9 @@ namespace stretto::fabric {
 class Communicators;
 
 enum class Source {
-  peer,     // cuMemAlloc and peer access: one process
-  windows,  // NCCL windows: one process or many
+  peer,      // cuMemAlloc and peer access: one process
+  windows,   // NCCL windows: one process or many
+  exported,  // driver memory handed over as file descriptors: one process or many, without NCCL
 };
 std::string_view name_of(Source source);
 // Throws UsageError naming the known ones.
@@ -54,6 +55,7 @@ class MemorySource {
 
 // Throws SystemError when a GPU cannot reach another.
 std::unique_ptr<MemorySource> peer_memory(const LocalRanks& local);
+std::unique_ptr<MemorySource> exported_memory(const LocalRanks& local, HostGroup& group);
 // Collective. Throws SystemError when NCCL is missing or too old.
 void require_windows(HostGroup& group);
 // The communicators must outlive the source.

@@ -29,7 +29,7 @@ TEST(FabricTest, TooFewGpusAreNamed) {
 }
 
 TEST(FabricTest, SourcesHaveNames) {
-  for (const Source source : {Source::peer, Source::windows}) {
+  for (const Source source : {Source::peer, Source::windows, Source::exported}) {
     EXPECT_EQ(source_from(name_of(source)), source);
   }
   try {

@@ -78,7 +78,8 @@ TEST_P(RegionGpuTest, ARunStateStartsClean) {
   EXPECT_FALSE(state.collect().aborted);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sources, RegionGpuTest, ::testing::Values(Source::peer, Source::windows),
+INSTANTIATE_TEST_SUITE_P(Sources, RegionGpuTest,
+                         ::testing::Values(Source::peer, Source::windows, Source::exported),
                          [](const auto& tested) { return std::string(name_of(tested.param)); });
 
 }  // namespace
