@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace stretto::cli {
 
@@ -15,6 +16,8 @@ struct Options {
   std::string target, fill, seed, seeds, data_seed, runs;
   std::string dump_after, perfetto, width, show_ranks;
   bool critical_path = false, no_legend = false;
+  std::string processes;
+  std::vector<std::string> command;
   std::string output;
   bool json = false;
 };

@@ -1,0 +1,30 @@
+// stretto launch -n RANKS -- COMMAND...: one process a rank on this machine.
+#include "cli/verb.h"
+#include "fabric/frame.h"
+#include "fabric/launcher.h"
+#include "stretto/error.h"
+
+namespace stretto::cli {
+namespace {
+
+void add_options(CLI::App& app, Options& options) {
+  app.add_option("-n,--processes", options.processes, "processes, a rank and a GPU each");
+  app.add_option("command", options.command, "after --: the command and its arguments");
+}
+
+Outcome run(const Options& options) {
+  if (options.processes.empty() || options.command.empty()) {
+    throw UsageError(
+        "launch needs a number of processes and a command: stretto launch -n 2 -- CMD");
+  }
+  const int64_t ranks = whole_number("--processes", options.processes, 1, 1, fabric::kMaxProcesses);
+  return {"", static_cast<ExitCode>(fabric::launch(static_cast<int>(ranks), options.command))};
+}
+
+}  // namespace
+
+Verb launch_verb() {
+  return {"launch", "Run a command in one process a rank on this machine", add_options, run};
+}
+
+}  // namespace stretto::cli

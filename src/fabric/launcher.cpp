@@ -1,0 +1,166 @@
+#include "fabric/launcher.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include "fabric/meeting_file.h"
+#include "fabric/socket.h"
+#include "stretto/error.h"
+
+namespace stretto::fabric {
+namespace {
+
+// For the others to see that one is gone, say so, and end by themselves; then for a last farewell.
+constexpr double kGraceS = 5, kFarewellS = 3;
+
+struct Child {
+  pid_t pid;
+  bool running = true;
+};
+
+// Signals that this process waits for instead of being interrupted by.
+class WaitedSignals {
+ public:
+  WaitedSignals() {
+    sigemptyset(&set_);
+    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&set_, signal);
+    pthread_sigmask(SIG_BLOCK, &set_, &before_);
+  }
+  ~WaitedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  WaitedSignals(const WaitedSignals&) = delete;
+  WaitedSignals& operator=(const WaitedSignals&) = delete;
+
+  // The next signal; 0 when none came within the time.
+  int next(double seconds) const {
+    const timespec patience{static_cast<time_t>(seconds),
+                            static_cast<long>((seconds - static_cast<time_t>(seconds)) * 1e9)};
+    const int signal = sigtimedwait(&set_, nullptr, &patience);
+    return signal < 0 ? 0 : signal;
+  }
+  const sigset_t& before() const { return before_; }
+
+ private:
+  sigset_t set_{}, before_{};
+};
+
+[[noreturn]] void become(const std::vector<std::string>& command, int rank, int ranks,
+                         const std::string& job, const WaitedSignals& signals, int report) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  pthread_sigmask(SIG_SETMASK, &signals.before(), nullptr);
+  setenv("STRETTO_RANK", std::to_string(rank).c_str(), 1);
+  setenv("STRETTO_LOCAL_RANK", std::to_string(rank).c_str(), 1);
+  setenv("STRETTO_RANKS", std::to_string(ranks).c_str(), 1);
+  setenv("STRETTO_JOB", job.c_str(), 1);
+  std::vector<char*> arguments;
+  for (const std::string& argument : command) {
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  }
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  const int error = errno;
+  [[maybe_unused]] const ssize_t written = write(report, &error, sizeof(error));
+  _exit(127);
+}
+
+class Children {
+ public:
+  ~Children() {
+    signal_all(SIGKILL);
+    for (Child& child : list_) {
+      if (child.running) waitpid(child.pid, nullptr, 0);
+    }
+  }
+  void add(pid_t pid) { list_.push_back({pid}); }
+  void signal_all(int signal) const {
+    for (const Child& child : list_) {
+      if (child.running) kill(child.pid, signal);
+    }
+  }
+  // Takes note of those that have ended; true when none runs any more.
+  bool reap() {
+    bool any = false;
+    for (Child& child : list_) {
+      int status = 0;
+      if (child.running && waitpid(child.pid, &status, WNOHANG) == child.pid) {
+        child.running = false;
+        const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+        if (code_ == 0) code_ = code;
+      }
+      any = any || child.running;
+    }
+    return !any;
+  }
+  int code() const { return code_; }
+
+ private:
+  std::vector<Child> list_;
+  int code_ = 0;  // of the first that failed
+};
+
+// The reason why a child could not become the command, read from the end that exec closes.
+void require_started(const Socket& report, const std::string& command) {
+  int error = 0;
+  if (read(report.fd(), &error, sizeof(error)) != static_cast<ssize_t>(sizeof(error))) return;
+  throw UsageError(fmt::format("cannot run {}: {}", command, std::strerror(error)));
+}
+
+}  // namespace
+
+int launch(int ranks, const std::vector<std::string>& command) {
+  STRETTO_ASSERT(ranks > 0 && !command.empty(), "there is something to launch");
+  const std::string job = new_secret().substr(0, 16);
+  const WaitedSignals signals;
+  Children children;
+  for (int rank = 0; rank < ranks; ++rank) {
+    int ends[2] = {-1, -1};
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+      throw SystemError(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+    }
+    const Socket reading(ends[0]);
+    Socket writing(ends[1]);
+    const pid_t pid = fork();
+    if (pid < 0) {
+      throw SystemError(
+          fmt::format("cannot start a process for rank {}: {}", rank, std::strerror(errno)));
+    }
+    if (pid == 0) become(command, rank, ranks, job, signals, writing.fd());
+    children.add(pid);
+    writing = {};
+    require_started(reading, command[0]);
+  }
+
+  int asked = 0;  // by which signal this process was asked to end
+  int stage = 0;  // 0: running, 1: grace, 2: farewell
+  Deadline deadline = Deadline::max();
+  while (!children.reap()) {
+    const int signal = signals.next(stage == 0 ? 3600 : left_ms(deadline) / 1000.0);
+    if (signal != 0 && signal != SIGCHLD) {
+      asked = signal;
+      children.signal_all(signal);
+    }
+    const bool failed = asked != 0 || children.code() != 0;
+    if (stage == 0 && failed) {
+      stage = 1;
+      deadline = after(kGraceS);
+    } else if (stage == 1 && left_ms(deadline) == 0) {
+      children.signal_all(SIGTERM);
+      stage = 2;
+      deadline = after(kFarewellS);
+    } else if (stage == 2 && left_ms(deadline) == 0) {
+      children.signal_all(SIGKILL);
+      deadline = after(kFarewellS);
+    }
+    children.reap();
+  }
+  return asked != 0 ? 128 + asked : children.code();
+}
+
+}  // namespace stretto::fabric

@@ -1,0 +1,15 @@
+// Starts a job of this machine: one process a rank, ended together.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace stretto::fabric {
+
+// Runs the command in `ranks` processes, each told its rank by STRETTO_RANK and its kin, and waits.
+// When one fails or this process is asked to end, the others get a few seconds and are then ended.
+// Returns 0, or what the first process that failed returned (128 + N for one ended by signal N).
+// Throws UsageError when the command cannot be found, SystemError.
+int launch(int ranks, const std::vector<std::string>& command);
+
+}  // namespace stretto::fabric

@@ -1,0 +1,102 @@
+// Jobs of real processes: what each is told, and how the job ends.
+#include "fabric/launcher.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "processes.h"
+#include "stretto/error.h"
+
+namespace stretto::fabric {
+namespace {
+
+class LauncherTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char folder[] = "/tmp/stretto-launch-XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    folder_ = folder;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  int launch_shell(int ranks, const std::string& script) const {
+    return launch(ranks, {"/bin/sh", "-c", "cd " + folder_ + "; " + script});
+  }
+  std::string folder_;
+};
+
+TEST_F(LauncherTest, EveryProcessIsToldItsRank) {
+  EXPECT_EQ(launch_shell(3, "echo $STRETTO_LOCAL_RANK $STRETTO_RANKS $STRETTO_JOB > $STRETTO_RANK"),
+            0);
+  std::set<std::string> jobs;
+  for (int rank = 0; rank < 3; ++rank) {
+    std::ifstream file(folder_ + "/" + std::to_string(rank));
+    int local = -1, ranks = -1;
+    std::string job;
+    file >> local >> ranks >> job;
+    EXPECT_EQ(local, rank);
+    EXPECT_EQ(ranks, 3);
+    jobs.insert(job);
+  }
+  EXPECT_EQ(jobs.size(), 1u);
+  EXPECT_EQ(jobs.begin()->size(), 16u);
+}
+
+TEST_F(LauncherTest, ArgumentsArriveAsTheyAre) {
+  EXPECT_EQ(launch(1, {"/bin/sh", "-c", "test \"$1\" = 'a  b' && test \"$2\" = --m", "sh", "a  b",
+                       "--m"}),
+            0);
+}
+
+TEST_F(LauncherTest, TheFirstFailureIsTheJobsAndEndsTheOthers) {
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(launch_shell(3, "if [ $STRETTO_RANK = 1 ]; then exit 7; fi; exec sleep 60"), 7);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(12));
+}
+
+TEST_F(LauncherTest, AProcessEndedByASignalIsReported) {
+  EXPECT_EQ(launch_shell(2, "if [ $STRETTO_RANK = 0 ]; then kill -KILL $$; fi"), 128 + SIGKILL);
+}
+
+TEST_F(LauncherTest, ACommandThatIsNotThereIsNamed) {
+  try {
+    launch(2, {"/no/such/command"});
+    FAIL() << "launched";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(), "cannot run /no/such/command: No such file or directory");
+  }
+}
+
+TEST_F(LauncherTest, ASignalEndsTheWholeJob) {
+  const auto texts = on_processes(2, [&](int rank) {
+    const std::string pid_file = folder_ + "/launcher";
+    if (rank == 0) {
+      std::ofstream(pid_file) << getpid() << "\n";
+      return std::to_string(launch_shell(2, "echo $$ > pid$STRETTO_RANK; exec sleep 60"));
+    }
+    while (!std::filesystem::exists(folder_ + "/pid0") ||
+           !std::filesystem::exists(folder_ + "/pid1")) {
+      usleep(10000);
+    }
+    usleep(100000);
+    pid_t pid = 0;
+    std::ifstream(pid_file) >> pid;
+    kill(pid, SIGTERM);
+    return std::string();
+  });
+  EXPECT_EQ(texts[0], std::to_string(128 + SIGTERM));
+  for (const char* name : {"/pid0", "/pid1"}) {
+    pid_t pid = 0;
+    std::ifstream(folder_ + name) >> pid;
+    EXPECT_NE(kill(pid, 0), 0) << "still runs";
+  }
+}
+
+}  // namespace
+}  // namespace stretto::fabric
