@@ -148,7 +148,7 @@ PlanRunner::PlanRunner(const Plan& plan, const PeerGroup& group, const Compiler&
       mine.tail_table = std::make_unique<DeviceMoverTable>(tables.tail, space);
     }
     const std::string cubin = compiler.compile(kMoverSource, device.arch()).cubin;
-    mine.mover = std::make_unique<Kernel>(cubin, "stretto_mover", 0);
+    mine.mover = std::make_unique<Kernel>(cubin, "stretto_mover", device::kMoverSharedBytes);
     mine.advance = std::make_unique<Kernel>(cubin, "stretto_advance", 0);
   }
   reset_signals();

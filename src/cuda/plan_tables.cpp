@@ -98,6 +98,33 @@ class SyncCollector {
   uint32_t first_wait_ = 0;
 };
 
+// Which tasks of a mover's lane touch what earlier ones write, or write what they read: the mover
+// would have several of them under way at once.
+class LaneHazards {
+ public:
+  // Whether the earlier tasks must end before this one begins; asked in the lane's order.
+  bool must_end_before(std::span<const Region> reads, std::span<const Region> writes) {
+    const auto touches = [](std::span<const Region> some, const std::vector<Region>& earlier) {
+      return std::any_of(some.begin(), some.end(), [&](const Region& a) {
+        return std::any_of(earlier.begin(), earlier.end(),
+                           [&](const Region& b) { return a.overlaps(b); });
+      });
+    };
+    const bool ends =
+        touches(reads, written_) || touches(writes, written_) || touches(writes, read_);
+    if (ends) {
+      read_.clear();
+      written_.clear();
+    }
+    read_.insert(read_.end(), reads.begin(), reads.end());
+    written_.insert(written_.end(), writes.begin(), writes.end());
+    return ends;
+  }
+
+ private:
+  std::vector<Region> read_, written_;
+};
+
 class TableBuilder {
  public:
   TableBuilder(const Plan& plan, int rank, const BufferPlaces& places, const SignalLayout& signals)
@@ -122,12 +149,14 @@ class TableBuilder {
         add_lane(all.first(split), tables_.gemm.blocks.back(), gemm_sync,
                  [&](const Instr& instr) { return gemm_task(instr); });
         tables_.tail.blocks.emplace_back();
+        LaneHazards hazards;
         add_lane(all.subspan(split), tables_.tail.blocks.back(), tail_sync,
-                 [&](const Instr& instr) { return mover_task(instr, tables_.tail); });
+                 [&](const Instr& instr) { return mover_task(instr, tables_.tail, hazards); });
       } else {
         tables_.mover.blocks.emplace_back();
+        LaneHazards hazards;
         add_lane(lane.instrs, tables_.mover.blocks.back(), mover_sync,
-                 [&](const Instr& instr) { return mover_task(instr, tables_.mover); });
+                 [&](const Instr& instr) { return mover_task(instr, tables_.mover, hazards); });
       }
     }
     // A block without tasks has nothing to do in the kernel.
@@ -224,7 +253,7 @@ class TableBuilder {
     return task;
   }
 
-  MoverTask mover_task(const Instr& instr, MoverTable& table) {
+  MoverTask mover_task(const Instr& instr, MoverTable& table, LaneHazards& hazards) {
     MoverTask task{};
     task.tile = static_cast<uint32_t>(instr.tile);
     if (instr.op == Opcode::deliver) return task;
@@ -237,7 +266,8 @@ class TableBuilder {
     task.num_sources = instr.num_reads;
     task.num_destinations = instr.num_writes;
     task.first_region = static_cast<uint32_t>(table.regions[0].size());
-    bool vectors = task.columns % 8 == 0;
+    task.drains = hazards.must_end_before(reads, writes) ? 1 : 0;
+    bool vectors = task.columns % 8 == 0, contiguous = true;
     for (int set = 0; set < sets_; ++set) {
       const auto add = [&](const Region& region) {
         const Buffer& buffer = plan_.buffers[region.buffer];
@@ -246,12 +276,17 @@ class TableBuilder {
         const uint64_t at = address(region, set) + static_cast<uint64_t>(region.row0) * row_bytes +
                             static_cast<uint64_t>(region.col0) * size;
         vectors = vectors && at % 16 == 0 && row_bytes % 16 == 0;
+        contiguous = contiguous && region.cols() == buffer.cols;
         table.regions[static_cast<size_t>(set)].push_back({at, row_bytes});
       };
       for (const Region& region : reads) add(region);
       for (const Region& region : writes) add(region);
     }
     task.vectors = vectors ? 1 : 0;
+    if (contiguous) {  // as one row
+      task.columns *= task.rows;
+      task.rows = 1;
+    }
     return task;
   }
 
@@ -312,9 +347,6 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan) {
     }
     bool pending_wait = false;
     for (const Instr& instr : lane.instrs) {
-      if (instr.num_reads + instr.num_writes > device::kMaxRegions) {
-        add(fmt::format("a task has at most {} regions", device::kMaxRegions));
-      }
       if (instr.op == Opcode::boundary) add("kernel boundaries are not run yet");
       if (instr.op == Opcode::wait) pending_wait = true;
       if (instr.is_task()) pending_wait = false;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cuda/gemm_table.h"
-#include "stretto/device/mover.h"
+#include "stretto/device/mover_task.h"
 #include "stretto/plan.h"
 
 namespace stretto::cuda {

@@ -17,18 +17,6 @@
 
 namespace stretto::device {
 
-// Places in a ring and the parity of its barriers' current phase.
-struct RingPosition {
-  uint32 slot = 0, parity = 0;
-  template <uint32 kSlots>
-  STRETTO_DEVICE void advance() {
-    if (++slot == kSlots) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 // Shared-memory addresses of one block.
 template <GemmConfig kConfig>
 struct GemmShared {

@@ -1,50 +1,21 @@
-// Movers: blocks that copy and reduce regions by ordinary loads and stores, driven by a task table.
+// Movers: blocks that copy and reduce regions, driven by a task table (mover_task.h).
 //
-// A block walks its own list of tasks in order: after a task's waits it loads each element of the
-// sources once, adds sources in fp32 in the order listed, rounds once and stores to every
-// destination, here or on a peer; then it makes the task's notifies. A task without regions only
-// waits and notifies.
+//   load warps   bring the sources, 16 KB at a time, into a ring of stages by TMA
+//   add warps    sum the stages of reductions in fp32 and store the sums to every destination
+//   wait warp    awaits the signals of task after task, ahead of the loads
+//   store warp   sends the stages of copies to every destination by TMA; makes all notifies
+//
+// Nothing but stores separates one task from the next: loads run ahead by the whole ring, and a
+// release drains while later tasks move.
 #pragma once
 
-#include "stretto/device/signal.h"
+#include "stretto/device/mover_task.h"
+#ifdef STRETTO_DEVICE
+#include "stretto/device/ptx_barrier.h"
+#include "stretto/device/ptx_tma.h"
+#endif
 
 namespace stretto::device {
-
-// Moving threads of a block; two more warps await and notify for them.
-inline constexpr uint32 kMovingThreads = 192;
-inline constexpr uint32 kMoverThreads = kMovingThreads + 64;
-inline constexpr uint32 kMaxRegions = 128;  // of one task
-
-enum class MoverType : uint8 { bf16, fp16, fp32 };
-
-// A rectangle's first element; its size is the task's.
-struct MoverRegion {
-  uint64 address;
-  uint64 row_bytes;  // from one row to the next
-};
-
-struct MoverTask {
-  uint32 rows, columns;
-  uint32 first_region;  // sources, then destinations
-  uint32 first_wait, first_notify;
-  uint16 num_waits, num_notifies;
-  uint16 num_sources, num_destinations;
-  MoverType from, to;
-  uint8 vectors;  // 1: rows and addresses are multiples of eight elements
-  uint8 reserved;
-  uint32 tile;  // named in errors
-};
-
-struct MoverParams {
-  const uint32* first_task;  // by block, and one past the last block
-  const MoverTask* tasks;
-  const WaitEntry* waits;
-  const NotifyEntry* notifies;
-  const MoverRegion* regions;  // run e works on set e % region_sets of num_regions each
-  SignalSpace signals;
-  uint32 num_regions, region_sets;
-};
-static_assert(sizeof(MoverRegion) == 16 && sizeof(MoverTask) == 36 && sizeof(MoverParams) == 88);
 
 #ifdef STRETTO_DEVICE
 
@@ -52,11 +23,11 @@ struct Vector16 {
   uint32 word[4];
 };
 
-STRETTO_DEVICE Vector16 load_vector(uint64 address) {
+STRETTO_DEVICE Vector16 load_shared_vector(uint32 address) {
   Vector16 v;
-  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
-               : "l"(address)
+               : "r"(address)
                : "memory");
   return v;
 }
@@ -84,127 +55,268 @@ STRETTO_DEVICE uint32 round_half(MoverType type, float value) {
   return bits;
 }
 
-STRETTO_DEVICE uint32 bytes_of(MoverType type) { return type == MoverType::fp32 ? 4 : 2; }
+STRETTO_DEVICE constexpr uint32 bytes_of(MoverType type) { return type == MoverType::fp32 ? 4 : 2; }
 
-// Eight elements, all their loads before the first use.
-struct EightLoaded {
-  Vector16 low, high;
+// How a task passes through the ring: piece by piece, a stage for each source of a piece.
+struct MoverPieces {
+  uint32 rows = 0, columns = 0;  // of a full piece
+  uint32 across = 0, count = 0;
+
+  STRETTO_DEVICE explicit MoverPieces(const MoverTask& task) {
+    if (!task.vectors || task.num_sources == 0) return;
+    const uint32 room = kStageBytes / bytes_of(task.from);
+    columns = task.columns < room ? task.columns : room;
+    rows = room / columns;
+    across = (task.columns + columns - 1) / columns;
+    count = across * ((task.rows + rows - 1) / rows);
+  }
 };
-STRETTO_DEVICE EightLoaded load_eight(MoverType type, uint64 address) {
-  EightLoaded loaded;
-  loaded.low = load_vector(address);
-  if (type == MoverType::fp32) loaded.high = load_vector(address + 16);
-  return loaded;
+
+struct MoverPiece {
+  uint32 row, column, rows, columns;
+
+  STRETTO_DEVICE MoverPiece(const MoverTask& task, const MoverPieces& pieces, uint32 index) {
+    row = index / pieces.across * pieces.rows;
+    column = index % pieces.across * pieces.columns;
+    rows = task.rows - row < pieces.rows ? task.rows - row : pieces.rows;
+    columns = task.columns - column < pieces.columns ? task.columns - column : pieces.columns;
+  }
+};
+
+STRETTO_DEVICE bool is_copy(const MoverTask& task) {
+  return task.vectors && task.num_sources == 1 && task.from == task.to;
 }
-STRETTO_DEVICE void add_eight(MoverType type, const EightLoaded& loaded, float (&sums)[8]) {
-#pragma unroll
-  for (int32 i = 0; i < 4; ++i) {
-    if (type == MoverType::fp32) {
-      sums[i] += __uint_as_float(loaded.low.word[i]);
-      sums[i + 4] += __uint_as_float(loaded.high.word[i]);
-    } else {
-      sums[2 * i] += widen_half(type, loaded.low.word[i] & 0xffff);
-      sums[2 * i + 1] += widen_half(type, loaded.low.word[i] >> 16);
+
+// Shared-memory addresses of one block.
+struct MoverShared {
+  uint32 stages, full, empty;
+  uint32 ready;      // tasks whose signals have come
+  uint32 added;      // kAddWarps times the tasks that the add warps are past
+  uint32 completed;  // tasks whose stores and notifies are done; a lower bound
+
+  STRETTO_DEVICE explicit MoverShared(uint32 base) {
+    stages = base;
+    full = stages + kMoverStages * kStageBytes;
+    empty = full + kMoverStages * 8;
+    ready = empty + kMoverStages * 8;
+    added = ready + 4;
+    completed = added + 4;
+  }
+  STRETTO_DEVICE void init() const {
+    for (uint32 i = 0; i < kMoverStages; ++i) {
+      barrier_init(full + i * 8, kLoadWarps);
+      barrier_init(empty + i * 8, kAddWarps);
     }
+    store_release_shared(ready, 0);
+    store_release_shared(added, 0);
+    store_release_shared(completed, 0);
+    fence_barrier_init();
+  }
+};
+
+STRETTO_DEVICE void await_count(uint32 address, uint32 count) {
+  while (static_cast<int32>(load_acquire_shared(address) - count) < 0) {
   }
 }
-STRETTO_DEVICE void store_eight(MoverType type, uint64 address, const float (&values)[8]) {
-  Vector16 low, high;
-#pragma unroll
-  for (int32 i = 0; i < 4; ++i) {
-    if (type == MoverType::fp32) {
-      low.word[i] = __float_as_uint(values[i]);
-      high.word[i] = __float_as_uint(values[i + 4]);
-    } else {
-      low.word[i] = round_half(type, values[2 * i]) | round_half(type, values[2 * i + 1]) << 16;
-    }
+
+// The tasks of a block one after the other, fetched ahead: every wait empties the SM's cache, so a
+// look at the table takes a microsecond. Lane i of the warp holds region i of the task's sources or
+// destinations.
+class TaskWalk {
+ public:
+  STRETTO_DEVICE TaskWalk(const MoverParams& params, uint64 epoch, uint32 end, bool destinations)
+      : params_(params),
+        regions_(params.regions + epoch % params.region_sets * params.num_regions),
+        at_(params.first_task[blockIdx.x]),
+        end_(end),
+        destinations_(destinations) {
+    if (at_ < end_) task_ = params_.tasks[at_];
+    if (at_ + 1 < end_) next_ = params_.tasks[at_ + 1];
+    region_ = region_of(task_, threadIdx.x % 32);
+    fetch();
   }
-  store_vector(address, low);
-  if (type == MoverType::fp32) store_vector(address + 16, high);
+  STRETTO_DEVICE bool done() const { return at_ == end_; }
+  STRETTO_DEVICE void advance() {
+    ++at_;
+    task_ = next_;
+    region_ = next_region_;
+    next_ = after_;
+    fetch();
+  }
+  STRETTO_DEVICE const MoverTask& task() const { return task_; }
+  // By the whole warp, the same `index`.
+  STRETTO_DEVICE MoverRegion region(uint32 index) const {
+    if (index >= 32) return region_of(task_, index);
+    return {__shfl_sync(0xffffffffu, region_.address, static_cast<int>(index)),
+            __shfl_sync(0xffffffffu, region_.row_bytes, static_cast<int>(index))};
+  }
+
+ private:
+  STRETTO_DEVICE void fetch() {
+    next_region_ = region_of(next_, threadIdx.x % 32);
+    if (at_ + 2 < end_) after_ = params_.tasks[at_ + 2];
+  }
+  STRETTO_DEVICE MoverRegion region_of(const MoverTask& task, uint32 index) const {
+    if (index >= (destinations_ ? task.num_destinations : task.num_sources)) return {};
+    return regions_[task.first_region + (destinations_ ? task.num_sources : 0) + index];
+  }
+
+  const MoverParams& params_;
+  const MoverRegion* regions_;
+  uint32 at_, end_;
+  bool destinations_;
+  MoverTask task_{}, next_{}, after_{};
+  MoverRegion region_{}, next_region_{};
+};
+
+// What all warps of a block know.
+struct MoverBlock {
+  const MoverParams& params;
+  MoverShared shared;
+  uint64 epoch;
+  uint32 begin, end;
+};
+
+// By one warp, ahead of all others.
+STRETTO_DEVICE void await_tasks(const MoverBlock& block) {
+  const MoverParams& params = block.params;
+  for (uint32 t = block.begin; t < block.end; ++t) {
+    const MoverTask& task = params.tasks[t];
+    if (task.num_waits != 0) {
+      wait_signals(params.signals, block.epoch, params.waits + task.first_wait, task.num_waits,
+                   kMoverLane | blockIdx.x, task.tile);
+    }
+    if (threadIdx.x % 32 == 0) store_release_shared(block.shared.ready, t - block.begin + 1);
+  }
 }
 
-// Sixteen bytes a thread and step, kAtOnce steps in flight.
-STRETTO_DEVICE void move_copy(const MoverTask& task, const MoverRegion* regions) {
-  constexpr uint32 kAtOnce = 16;
-  const uint32 across = task.columns * bytes_of(task.from) / 16;
-  const uint32 total = task.rows * across;
-  const MoverRegion source = regions[0];
+// By kLoadWarps warps, which share the rows of every piece.
+STRETTO_DEVICE void load_tasks(const MoverBlock& block, uint32 warp) {
+  const MoverShared& shared = block.shared;
+  const uint32 lane = threadIdx.x % 32;
+  RingPosition ring{0, 1};
+  uint32 passed = 0;
+  for (TaskWalk walk(block.params, block.epoch, block.end, false); !walk.done(); walk.advance()) {
+    const MoverTask& task = walk.task();
+    await_count(shared.ready, passed + 1);
+    if (task.drains) await_count(shared.completed, passed);
+    if (task.num_waits != 0 || task.drains) fence_proxy_async();
+    ++passed;
 
-  for (uint32 first = threadIdx.x; first < total; first += kAtOnce * kMovingThreads) {
-    Vector16 held[kAtOnce];
-    uint32 row[kAtOnce], offset[kAtOnce];
-#pragma unroll
-    for (uint32 i = 0; i < kAtOnce; ++i) {
-      const uint32 at = first + i * kMovingThreads;
-      row[i] = at / across;
-      offset[i] = at % across * 16;
-      if (at < total) held[i] = load_vector(source.address + row[i] * source.row_bytes + offset[i]);
-    }
-
-    for (uint32 d = 0; d < task.num_destinations; ++d) {
-      const MoverRegion to = regions[1 + d];
-#pragma unroll
-      for (uint32 i = 0; i < kAtOnce; ++i) {
-        if (first + i * kMovingThreads < total) {
-          store_vector(to.address + row[i] * to.row_bytes + offset[i], held[i]);
+    const MoverPieces pieces(task);
+    const uint32 size = bytes_of(task.from);
+    for (uint32 p = 0; p < pieces.count; ++p) {
+      const MoverPiece piece(task, pieces, p);
+      const uint32 row_bytes = piece.columns * size;
+      for (uint32 s = 0; s < task.num_sources; ++s) {
+        const MoverRegion from = walk.region(s);
+        const uint32 stage = shared.stages + ring.slot * kStageBytes;
+        const uint32 full = shared.full + ring.slot * 8;
+        barrier_wait(shared.empty + ring.slot * 8, ring.parity);
+        if (lane == 0) {
+          const uint32 rows = (piece.rows + kLoadWarps - 1 - warp) / kLoadWarps;
+          barrier_arrive_expect(full, rows * row_bytes);
         }
+        for (uint32 row = warp + lane * kLoadWarps; row < piece.rows; row += 32 * kLoadWarps) {
+          bulk_load(stage + row * row_bytes,
+                    from.address + (piece.row + row) * from.row_bytes + piece.column * size,
+                    row_bytes, full);
+        }
+        ring.advance<kMoverStages>();
       }
     }
   }
 }
 
-// Eight elements a thread and step, of kAtOnce steps and two sources in flight.
+// A thread's share of a stage of kFrom: kVectors times eight elements.
 template <MoverType kFrom>
-STRETTO_DEVICE void move_sum(const MoverTask& task, const MoverRegion* regions) {
-  constexpr uint32 kAtOnce = kFrom == MoverType::fp32 ? 2 : 4;
-  const uint32 across = task.columns / 8;
-  const uint32 total = task.rows * across;
-  const uint32 to_bytes = 8 * bytes_of(task.to);
+inline constexpr uint32 kVectors = kStageBytes / (8 * bytes_of(kFrom) * kAddWarps * 32);
 
-  for (uint32 first = threadIdx.x; first < total; first += kAtOnce * kMovingThreads) {
-    float sums[kAtOnce][8] = {};
-    uint32 row[kAtOnce], group[kAtOnce];
+template <MoverType kFrom>
+STRETTO_DEVICE void add_stage(uint32 stage, uint32 total, float (&sums)[kVectors<kFrom>][8]) {
 #pragma unroll
-    for (uint32 i = 0; i < kAtOnce; ++i) {
-      row[i] = (first + i * kMovingThreads) / across;
-      group[i] = (first + i * kMovingThreads) % across;
-    }
-
-    for (uint32 s = 0; s < task.num_sources; s += 2) {
-      const bool has_second = s + 1 < task.num_sources;
-      const MoverRegion one = regions[s], two = regions[has_second ? s + 1 : s];
-      EightLoaded first_loaded[kAtOnce], second_loaded[kAtOnce];
+  for (uint32 i = 0; i < kVectors<kFrom>; ++i) {
+    const uint32 at = threadIdx.x + i * kAddWarps * 32;
+    if (at >= total) continue;
+    if constexpr (kFrom == MoverType::fp32) {
+      const Vector16 low = load_shared_vector(stage + at * 32);
+      const Vector16 high = load_shared_vector(stage + at * 32 + 16);
 #pragma unroll
-      for (uint32 i = 0; i < kAtOnce; ++i) {
-        if (first + i * kMovingThreads >= total) continue;
-        const uint64 offset = group[i] * (8 * bytes_of(kFrom));
-        first_loaded[i] = load_eight(kFrom, one.address + row[i] * one.row_bytes + offset);
-        if (has_second) {
-          second_loaded[i] = load_eight(kFrom, two.address + row[i] * two.row_bytes + offset);
-        }
+      for (int32 j = 0; j < 4; ++j) {
+        sums[i][j] += __uint_as_float(low.word[j]);
+        sums[i][j + 4] += __uint_as_float(high.word[j]);
       }
+    } else {
+      const Vector16 loaded = load_shared_vector(stage + at * 16);
 #pragma unroll
-      for (uint32 i = 0; i < kAtOnce; ++i) {
-        add_eight(kFrom, first_loaded[i], sums[i]);
-        if (has_second) add_eight(kFrom, second_loaded[i], sums[i]);
-      }
-    }
-
-    for (uint32 d = 0; d < task.num_destinations; ++d) {
-      const MoverRegion to = regions[task.num_sources + d];
-#pragma unroll
-      for (uint32 i = 0; i < kAtOnce; ++i) {
-        if (first + i * kMovingThreads < total) {
-          store_eight(task.to, to.address + row[i] * to.row_bytes + group[i] * to_bytes, sums[i]);
-        }
+      for (int32 j = 0; j < 4; ++j) {
+        sums[i][2 * j] += widen_half(kFrom, loaded.word[j] & 0xffff);
+        sums[i][2 * j + 1] += kFrom == MoverType::bf16
+                                  ? __uint_as_float(loaded.word[j] & 0xffff0000)
+                                  : widen_half(kFrom, loaded.word[j] >> 16);
       }
     }
   }
 }
 
-// Any width and alignment of elements.
+struct EightRounded {
+  Vector16 low, high;  // 16-bit types fill `low` only
+};
+STRETTO_DEVICE EightRounded round_eight(MoverType type, const float (&values)[8]) {
+  EightRounded rounded{};
+#pragma unroll
+  for (int32 i = 0; i < 4; ++i) {
+    if (type == MoverType::fp32) {
+      rounded.low.word[i] = __float_as_uint(values[i]);
+      rounded.high.word[i] = __float_as_uint(values[i + 4]);
+    } else {
+      rounded.low.word[i] = round_half(type, values[2 * i]) | round_half(type, values[2 * i + 1])
+                                                                  << 16;
+    }
+  }
+  return rounded;
+}
+
+// By all add warps: the sums of a task's pieces, stored to every destination.
+template <MoverType kFrom>
+STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, RingPosition& ring) {
+  const MoverTask& task = walk.task();
+  const MoverPieces pieces(task);
+  const uint32 to_bytes = 8 * bytes_of(task.to);
+  for (uint32 p = 0; p < pieces.count; ++p) {
+    const MoverPiece piece(task, pieces, p);
+    const uint32 across = piece.columns / 8;
+    const uint32 total = piece.rows * across;
+    float sums[kVectors<kFrom>][8] = {};
+    for (uint32 s = 0; s < task.num_sources; ++s) {
+      barrier_wait(shared.full + ring.slot * 8, ring.parity);
+      add_stage<kFrom>(shared.stages + ring.slot * kStageBytes, total, sums);
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) barrier_arrive(shared.empty + ring.slot * 8);
+      ring.advance<kMoverStages>();
+    }
+
+    EightRounded rounded[kVectors<kFrom>];
+#pragma unroll
+    for (uint32 i = 0; i < kVectors<kFrom>; ++i) rounded[i] = round_eight(task.to, sums[i]);
+    for (uint32 d = 0; d < task.num_destinations; ++d) {
+      const MoverRegion to = walk.region(d);
+#pragma unroll
+      for (uint32 i = 0; i < kVectors<kFrom>; ++i) {
+        const uint32 at = threadIdx.x + i * kAddWarps * 32;
+        if (at >= total) continue;
+        const uint64 address = to.address + (piece.row + at / across) * to.row_bytes +
+                               piece.column * bytes_of(task.to) + at % across * to_bytes;
+        store_vector(address, rounded[i].low);
+        if (task.to == MoverType::fp32) store_vector(address + 16, rounded[i].high);
+      }
+    }
+  }
+}
+
+// By all add warps, without the ring: any width and alignment of elements.
 STRETTO_DEVICE void move_elements(const MoverTask& task, const MoverRegion* regions) {
-  for (uint32 at = threadIdx.x; at < task.rows * task.columns; at += kMovingThreads) {
+  for (uint32 at = threadIdx.x; at < task.rows * task.columns; at += kAddWarps * 32) {
     const uint32 row = at / task.columns, column = at % task.columns;
     float sum = 0;
     for (uint32 s = 0; s < task.num_sources; ++s) {
@@ -227,83 +339,157 @@ STRETTO_DEVICE void move_elements(const MoverTask& task, const MoverRegion* regi
   }
 }
 
-STRETTO_DEVICE void sync_moving_threads() {
-  asm volatile("barrier.cta.sync 1, %0;" ::"n"(kMovingThreads) : "memory");
+// By kAddWarps warps.
+STRETTO_DEVICE void add_tasks(const MoverBlock& block) {
+  const MoverParams& params = block.params;
+  const MoverRegion* regions =
+      params.regions + block.epoch % params.region_sets * params.num_regions;
+  RingPosition ring;
+  uint32 passed = 0;
+  for (TaskWalk walk(params, block.epoch, block.end, true); !walk.done(); walk.advance()) {
+    const MoverTask& task = walk.task();
+    if (is_copy(task)) {
+      ring.advance_by<kMoverStages>(MoverPieces(task).count);
+    } else if (!task.vectors) {
+      await_count(block.shared.ready, passed + 1);
+      if (task.drains) await_count(block.shared.completed, passed);
+      move_elements(task, regions + task.first_region);
+    } else if (task.from == MoverType::bf16) {
+      add_task<MoverType::bf16>(block.shared, walk, ring);
+    } else if (task.from == MoverType::fp16) {
+      add_task<MoverType::fp16>(block.shared, walk, ring);
+    } else {
+      add_task<MoverType::fp32>(block.shared, walk, ring);
+    }
+    ++passed;
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) add_release_shared(block.shared.added, 1);
+  }
 }
 
-// By kMovingThreads threads: the tasks' data, each task once its signals have come.
-STRETTO_DEVICE void move_tasks(const MoverParams& params, uint64 epoch, uint32 begin, uint32 end,
-                               uint32 ready, uint32 done) {
-  // A task's regions are kept here: every wait empties the SM's cache of global memory.
-  __shared__ MoverRegion regions[kMaxRegions];
-  const MoverRegion* set = params.regions + epoch % params.region_sets * params.num_regions;
-  for (uint32 t = begin; t < end; ++t) {
-    const MoverTask task = params.tasks[t];
-    const uint32 num_regions = task.num_sources + task.num_destinations;
-    sync_moving_threads();
-    if (threadIdx.x < num_regions) regions[threadIdx.x] = set[task.first_region + threadIdx.x];
-    sync_moving_threads();
-    if (task.num_waits != 0) {
-      while (load_acquire_shared(ready) <= t - begin) {
+// Notifies for the tasks of a block in order, by the warp that stores.
+class TaskNotifier {
+ public:
+  STRETTO_DEVICE explicit TaskNotifier(const MoverBlock& block)
+      : block_(block), next_(block.begin) {}
+
+  STRETTO_DEVICE uint32 next() const { return next_; }
+  // For all tasks before `end`. This thread's stores for them must be complete.
+  STRETTO_DEVICE void notify_until(uint32 end) {
+    if (next_ == end) return;
+    await_count(block_.shared.added, (end - block_.begin) * kAddWarps);
+    __syncwarp();
+    for (; next_ != end; ++next_) {
+      const MoverTask& task = block_.params.tasks[next_];
+      for (uint32 n = threadIdx.x % 32; n < task.num_notifies; n += 32) {
+        notify_signal(block_.params.signals, block_.epoch,
+                      block_.params.notifies[task.first_notify + n]);
       }
     }
-    if (!task.vectors) {
-      move_elements(task, regions);
-    } else if (task.num_sources == 1 && task.from == task.to) {
-      move_copy(task, regions);
-    } else if (task.from == MoverType::bf16) {
-      move_sum<MoverType::bf16>(task, regions);
-    } else if (task.from == MoverType::fp16) {
-      move_sum<MoverType::fp16>(task, regions);
-    } else {
-      move_sum<MoverType::fp32>(task, regions);
-    }
-    if (task.num_notifies != 0) {
-      sync_moving_threads();
-      if (threadIdx.x == 0) store_release_shared(done, t - begin + 1);
-    }
+    if (threadIdx.x % 32 == 0) store_release_shared(block_.shared.completed, end - block_.begin);
   }
-}
 
-// By one warp, ahead of the moving threads.
-STRETTO_DEVICE void await_tasks(const MoverParams& params, uint64 epoch, uint32 begin, uint32 end,
-                                uint32 ready) {
-  for (uint32 t = begin; t < end; ++t) {
-    const MoverTask& task = params.tasks[t];
-    if (task.num_waits == 0) continue;
-    wait_signals(params.signals, epoch, params.waits + task.first_wait, task.num_waits,
-                 kMoverLane | blockIdx.x, task.tile);
-    if (threadIdx.x % 32 == 0) store_release_shared(ready, t - begin + 1);
-  }
-}
+ private:
+  const MoverBlock& block_;
+  uint32 next_;
+};
 
-// By one thread, behind the moving threads, which need not pause while a release drains.
-STRETTO_DEVICE void notify_tasks(const MoverParams& params, uint64 epoch, uint32 begin, uint32 end,
-                                 uint32 done) {
-  for (uint32 t = begin; t < end; ++t) {
-    const MoverTask& task = params.tasks[t];
-    if (task.num_notifies == 0) continue;
-    while (load_acquire_shared(done) <= t - begin) {
+// By one warp. Copies leave by bulk stores, a group of stores a stage in every lane; the notifies
+// of a task follow once kTrailing more stages are on their way, or none are left to send.
+STRETTO_DEVICE void store_tasks(const MoverBlock& block) {
+  constexpr uint32 kTrailing = 4;
+  constexpr int kReading = 3;  // groups whose shared memory may still be read
+  const MoverShared& shared = block.shared;
+  const uint32 lane = threadIdx.x % 32;
+  TaskNotifier notifier(block);
+  RingPosition ring, unread;
+  uint32 num_unread = 0;
+  uint32 sent = 0;                                 // stages
+  uint32 batch_end = block.begin, batch_sent = 0;  // tasks to notify for next, and their stages
+  const auto free_stage = [&] {
+    __syncwarp();
+    if (lane == 0) barrier_arrive_many(shared.empty + unread.slot * 8, kAddWarps);
+    unread.advance<kMoverStages>();
+    --num_unread;
+  };
+  // All stores of the tasks before t, then their notifies.
+  const auto finish_until = [&](uint32 t) {
+    tma_store_wait<0>();
+    while (num_unread != 0) free_stage();
+    notifier.notify_until(t);
+    batch_end = t;
+    batch_sent = sent;
+  };
+
+  uint32 t = block.begin;
+  for (TaskWalk walk(block.params, block.epoch, block.end, true); !walk.done(); walk.advance()) {
+    const MoverTask& task = walk.task();
+    const MoverPieces pieces(task);
+    if (task.drains) finish_until(t);
+    if (!is_copy(task)) {
+      finish_until(t);
+      await_count(shared.ready, t - block.begin + 1);
+      ring.advance_by<kMoverStages>(pieces.count * task.num_sources);
+      unread = ring;
+      finish_until(++t);
+      continue;
     }
-    for (uint32 n = 0; n < task.num_notifies; ++n) {
-      notify_signal(params.signals, epoch, params.notifies[task.first_notify + n]);
+
+    const uint32 size = bytes_of(task.from);
+    for (uint32 p = 0; p < pieces.count; ++p) {
+      const MoverPiece piece(task, pieces, p);
+      const uint32 full = shared.full + ring.slot * 8;
+      if (notifier.next() != t && !__any_sync(0xffffffffu, barrier_test(full, ring.parity))) {
+        finish_until(t);
+      }
+      barrier_wait(full, ring.parity);
+      if (p == 0) await_count(shared.ready, t - block.begin + 1);
+      const uint32 stage = shared.stages + ring.slot * kStageBytes;
+      const uint32 row_bytes = piece.columns * size;
+      for (uint32 d = 0; d < task.num_destinations; ++d) {
+        const MoverRegion to = walk.region(d);
+        for (uint32 row = lane; row < piece.rows; row += 32) {
+          bulk_store(to.address + (piece.row + row) * to.row_bytes + piece.column * size,
+                     stage + row * row_bytes, row_bytes);
+        }
+      }
+      tma_store_commit();
+      ring.advance<kMoverStages>();
+      ++sent;
+      if (++num_unread > kReading) {
+        tma_store_wait_read<kReading>();
+        free_stage();
+      }
+      if (notifier.next() != batch_end && sent - batch_sent >= kTrailing) {
+        tma_store_wait<kTrailing>();
+        notifier.notify_until(batch_end);
+      }
+    }
+    ++t;
+    if (notifier.next() == batch_end) {
+      batch_end = t;
+      batch_sent = sent;
     }
   }
+  finish_until(t);
 }
 
 STRETTO_DEVICE void run_mover(const MoverParams& params) {
-  __shared__ uint32 counts[2];
-  const uint32 ready = shared_address(&counts[0]), done = shared_address(&counts[1]);
-  const uint64 epoch = params.signals.control->epoch;
-  const uint32 begin = params.first_task[blockIdx.x], end = params.first_task[blockIdx.x + 1];
-  if (threadIdx.x < 2) counts[threadIdx.x] = 0;
+  extern __shared__ uint8 shared_memory[];
+  const uint32 warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
+  const MoverBlock block{params, MoverShared(shared_address(shared_memory)),
+                         params.signals.control->epoch, params.first_task[blockIdx.x],
+                         params.first_task[blockIdx.x + 1]};
+  if (threadIdx.x == 0) block.shared.init();
   __syncthreads();
-  if (threadIdx.x < kMovingThreads) {
-    move_tasks(params, epoch, begin, end, ready, done);
-  } else if (threadIdx.x < kMovingThreads + 32) {
-    await_tasks(params, epoch, begin, end, ready);
-  } else if (threadIdx.x == kMovingThreads + 32) {
-    notify_tasks(params, epoch, begin, end, done);
+  if (warp < kAddWarps) {
+    add_tasks(block);
+  } else if (warp < kAddWarps + kLoadWarps) {
+    load_tasks(block, warp - kAddWarps);
+  } else if (warp == kAddWarps + kLoadWarps) {
+    await_tasks(block);
+  } else {
+    store_tasks(block);
   }
 }
 

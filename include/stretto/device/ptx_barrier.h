@@ -8,6 +8,23 @@
 
 namespace stretto::device {
 
+// Places in a ring and the parity of its barriers' current phase.
+struct RingPosition {
+  uint32 slot = 0, parity = 0;
+  template <uint32 kSlots>
+  STRETTO_DEVICE void advance() {
+    if (++slot == kSlots) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+  template <uint32 kSlots>
+  STRETTO_DEVICE void advance_by(uint32 places) {
+    parity ^= (slot + places) / kSlots % 2;
+    slot = (slot + places) % kSlots;
+  }
+};
+
 STRETTO_DEVICE void barrier_init(uint32 barrier, uint32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
@@ -19,6 +36,11 @@ STRETTO_DEVICE void fence_barrier_init() {
 
 STRETTO_DEVICE void barrier_arrive(uint32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+STRETTO_DEVICE void barrier_arrive_many(uint32 barrier, uint32 arrivals) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(arrivals)
+               : "memory");
 }
 
 // Arrives at the same barrier of block `cluster_rank` of this cluster. Orders nothing in that block

@@ -1,4 +1,5 @@
-// The bulk tensor copy engine (TMA, sm_90): 2-D boxes between global and shared memory.
+// The bulk copy engine (TMA, sm_90) between global and shared memory: 2-D boxes of tensors, and
+// plain bytes.
 //
 // Coordinates are elements, innermost first. Past the tensor's end loads bring zeros and stores
 // leave memory alone; a store that begins before the tensor faults (seen on H200: illegal
@@ -39,6 +40,20 @@ STRETTO_DEVICE void tma_store(const TensorMap* map, int32 x, int32 y, uint32 sou
       "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
       "r"(source), "r"(x), "r"(y)
       : "memory");
+}
+
+// Contiguous bytes without a map: addresses and size are multiples of 16.
+STRETTO_DEVICE void bulk_load(uint32 destination, uint64 source, uint32 num_bytes, uint32 barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(destination),
+      "l"(source), "r"(num_bytes), "r"(barrier)
+      : "memory");
+}
+STRETTO_DEVICE void bulk_store(uint64 destination, uint32 source, uint32 num_bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(destination),
+               "r"(source), "r"(num_bytes)
+               : "memory");
 }
 
 STRETTO_DEVICE void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }

@@ -1,0 +1,53 @@
+// The task table of the mover kernel.
+//
+// Every block walks its own list of tasks in order. After its waits a task adds its sources in fp32
+// in the order listed, rounds once and stores to every destination, here or on a peer; then it
+// makes its notifies. One source of the destinations' type is copied. A task without regions only
+// waits and notifies.
+#pragma once
+
+#include "stretto/device/signal.h"
+
+namespace stretto::device {
+
+enum class MoverType : uint8 { bf16, fp16, fp32 };
+
+// A rectangle's first element; its size is the task's.
+struct MoverRegion {
+  uint64 address;
+  uint64 row_bytes;  // from one row to the next
+};
+
+struct MoverTask {
+  uint32 rows, columns;
+  uint32 first_region;  // sources, then destinations
+  uint32 first_wait, first_notify;
+  uint16 num_waits, num_notifies;
+  uint16 num_sources, num_destinations;
+  MoverType from, to;
+  uint8 vectors;  // 1: rows and addresses are multiples of eight elements and of 16 bytes
+  uint8 drains;   // 1: touches what earlier tasks of its block write or read, so they end first
+  uint32 tile;    // named in errors
+};
+
+struct MoverParams {
+  const uint32* first_task;  // by block, and one past the last block
+  const MoverTask* tasks;
+  const WaitEntry* waits;
+  const NotifyEntry* notifies;
+  const MoverRegion* regions;  // run e works on set e % region_sets of num_regions each
+  SignalSpace signals;
+  uint32 num_regions, region_sets;
+};
+static_assert(sizeof(MoverRegion) == 16 && sizeof(MoverTask) == 36 && sizeof(MoverParams) == 88);
+
+// A block's warps: they add, load, wait, store and notify.
+inline constexpr uint32 kAddWarps = 8, kLoadWarps = 4;
+inline constexpr uint32 kMoverThreads = (kAddWarps + kLoadWarps + 2) * 32;
+
+// The ring of stages through which all data passes.
+inline constexpr uint32 kMoverStages = 12;
+inline constexpr uint32 kStageBytes = 16384;
+inline constexpr int32 kMoverSharedBytes = static_cast<int32>(kMoverStages * kStageBytes) + 512;
+
+}  // namespace stretto::device
