@@ -15,6 +15,7 @@ class RankOrder {
         turns_(owner_turns(state.schedule.order, state.gathers(), rank, state.op.ranks,
                            state.machine)),
         turn_of_(static_cast<size_t>(state.grid.count()), state.gathers() ? 0 : INT64_MAX),
+        owner_turn_(turn_of_.size(), 0),
         foreign_(turn_of_.size(), 0) {
     const Pieces& pieces = state.pieces;
     for (size_t p = 0; p < pieces.all.size(); ++p) {
@@ -22,7 +23,11 @@ class RankOrder {
       for (const int32_t tile : pieces.tiles_of(p)) {
         // A tile that overlaps several pieces reads the last of them, or is needed for the first.
         int64_t& of_tile = turn_of_[static_cast<size_t>(tile)];
+        const bool is_first = turn < of_tile;
         of_tile = state.gathers() ? std::max(of_tile, turn) : std::min(of_tile, turn);
+        if (interleaves() && is_first) {
+          owner_turn_[static_cast<size_t>(tile)] = turns_[static_cast<size_t>(pieces.all[p].owner)];
+        }
         if (pieces.all[p].owner != rank) foreign_[static_cast<size_t>(tile)] = 1;
       }
     }
@@ -42,6 +47,13 @@ class RankOrder {
   }
 
  private:
+  // Tile rows of all owners in turn make up one sweep.
+  bool interleaves() const {
+    const Schedule& schedule = state_.schedule;
+    return schedule.order == Order::interleaved && state_.pattern == Pattern::slot_reduce &&
+           schedule.granularity == Granularity::tile && schedule.reduction != Reduction::one_shot;
+  }
+
   int64_t turn_of(const Piece& piece) const {
     const Schedule& schedule = state_.schedule;
     const int64_t owners = state_.op.ranks, indices = state_.pieces.indices;
@@ -50,6 +62,8 @@ class RankOrder {
         piece.owner == Piece::kEveryone ? 0 : turns_[static_cast<size_t>(piece.owner)];
     // Collectives serve all owners together, chunk by chunk.
     if (state_.by_nccl()) return piece.index * owners + (plain ? 0 : owner);
+    if (interleaves()) return piece.index / std::max(1, schedule.swizzle / state_.op.ranks);
+    if (schedule.order == Order::interleaved) return piece.index * owners + owner;
     if (schedule.order == Order::arrival) return owner == 0 ? 0 : piece.index * owners + owner;
     // Parts that ranks own in turn are finished round by round.
     const bool in_turn = state_.pattern == Pattern::slot_reduce && !state_.ranks_own_rows();
@@ -75,13 +89,13 @@ class RankOrder {
     // Sort by turn, then give sweeps their rows from the first tile row of the turn.
     struct Key {
       int64_t turn;
-      int32_t sweep, col, row;
-      auto tie() const { return std::tie(turn, sweep, col, row); }
+      int32_t sweep, col, owner_turn, row;
+      auto tie() const { return std::tie(turn, sweep, col, owner_turn, row); }
     };
     std::vector<Key> keys(tiles.size());
     for (int32_t tile = 0; tile < grid.count(); ++tile) {
-      keys[static_cast<size_t>(tile)] = {turn_of_[static_cast<size_t>(tile)], 0, grid.col_of(tile),
-                                         grid.row_of(tile)};
+      const auto t = static_cast<size_t>(tile);
+      keys[t] = {turn_of_[t], 0, grid.col_of(tile), owner_turn_[t], grid.row_of(tile)};
     }
     auto by_key = [](const Key& a, const Key& b) { return a.tie() < b.tie(); };
     std::stable_sort(keys.begin(), keys.end(),
@@ -89,7 +103,7 @@ class RankOrder {
     for (auto first = keys.begin(); first != keys.end();) {
       auto last = first;
       for (; last != keys.end() && last->turn == first->turn; ++last) {
-        last->sweep = (last->row - first->row) / state_.schedule.swizzle;
+        if (!interleaves()) last->sweep = (last->row - first->row) / state_.schedule.swizzle;
       }
       std::sort(first, last, by_key);
       first = last;
@@ -154,8 +168,9 @@ class RankOrder {
 
   const Lowering& state_;
   const std::vector<int> turns_;
-  std::vector<int64_t> turn_of_;  // by tile
-  std::vector<uint8_t> foreign_;  // by tile: another rank holds or reduces some of it
+  std::vector<int64_t> turn_of_;     // by tile
+  std::vector<int32_t> owner_turn_;  // by tile: its place among those of one turn and column
+  std::vector<uint8_t> foreign_;     // by tile: another rank holds or reduces some of it
 };
 
 }  // namespace

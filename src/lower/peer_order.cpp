@@ -53,6 +53,7 @@ std::vector<int> owner_turns(Order order, bool gathers, int rank, int ranks,
       sequence.insert(sequence.begin(), rank);
       break;
     case Order::peer_staggered:
+    case Order::interleaved:
       sequence.push_back(rank);
       break;
     case Order::node_then_local:

@@ -161,9 +161,10 @@ void check_order(Case& c) {
     c.refuse("order={} follows gathered input: take order=peer-staggered for {}",
              to_string(s.order), to_string(c.op.kind));
   }
-  if (s.order == Order::peer_staggered && !c.op.reduces()) {
-    c.refuse("order=peer-staggered follows the owners of output: take order=own-first for {}",
-             to_string(c.op.kind));
+  const bool for_owners = s.order == Order::peer_staggered || s.order == Order::interleaved;
+  if (for_owners && !c.op.reduces()) {
+    c.refuse("order={} follows the owners of output: take order=own-first for {}",
+             to_string(s.order), to_string(c.op.kind));
   }
   if (s.order == Order::arrival && s.mover == Mover::nccl) {
     c.refuse("order=arrival with mover=nccl, which delivers all ranks' rows together: take plain");

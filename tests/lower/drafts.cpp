@@ -76,7 +76,7 @@ std::vector<Schedule> legal_schedules(const Operator& op, const Machine& machine
                                         Granularity::slice, Granularity::tile}) {
     s.granularity = granularity;
     for (const Order order : {Order::plain, Order::own_first, Order::arrival, Order::peer_staggered,
-                              Order::node_then_local}) {
+                              Order::interleaved, Order::node_then_local}) {
       s.order = order;
       for (const Mover mover :
            {Mover::epilogue, Mover::comm_blocks, Mover::copy_engine, Mover::nccl}) {
