@@ -80,7 +80,8 @@ GemmTable dense_table(const Matrix& a, const Matrix& b, const Matrix& c, const G
           task.first_destination = static_cast<uint32_t>(table.destinations.size());
           task.num_destinations = 1;
           task.tile = static_cast<uint32_t>(next * cluster + member);
-          table.destinations.push_back({task.a_row, task.b_row, 2});
+          table.destinations.push_back(
+              {task.a_row, task.b_row, 0, static_cast<uint16_t>(config.tile_m), 2, 0});
           table.blocks[static_cast<size_t>(next % lanes * cluster + member)].push_back(task);
         }
       }

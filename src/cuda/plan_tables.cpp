@@ -202,28 +202,51 @@ class TableBuilder {
 
   enum class MapUse { a, b, store };
 
-  // A map of rows [row0, row1) and the first `columns` columns of a buffer.
-  uint16_t map_of(MapUse use, const Region& region, int32_t row0, int32_t row1, int32_t columns) {
-    const auto key = std::tuple(use, region.buffer, region.rank, row0, row1, columns);
+  // A map of the first `columns` columns of a buffer; of `box_rows` rows at once when it stores.
+  uint16_t map_of(MapUse use, const Region& region, int32_t columns, int box_rows = 0) {
+    const auto key = std::tuple(use, region.buffer, region.rank, columns, box_rows);
     const auto [found, is_new] = map_ids_.try_emplace(key, map_lists_[0].size());
     if (is_new) {
       const Buffer& buffer = plan_.buffers[region.buffer];
       for (int set = 0; set < sets_; ++set) {
         Matrix matrix;
-        matrix.address = address(region, set) + static_cast<uint64_t>(row0) *
-                                                    static_cast<uint64_t>(buffer.cols) *
-                                                    static_cast<uint64_t>(num_bytes(buffer.dtype));
-        matrix.rows = row1 - row0;
+        matrix.address = address(region, set);
+        matrix.rows = buffer.rows_on(region.rank);
         matrix.columns = columns;
         matrix.stride = buffer.cols;
         matrix.dtype = buffer.dtype;
         map_lists_[static_cast<size_t>(set)].push_back(
             use == MapUse::a   ? map_for_a(matrix, tables_.config)
             : use == MapUse::b ? map_for_b(matrix, tables_.config)
-                               : map_for_store(matrix, tables_.config));
+                               : map_for_store(matrix, tables_.config, box_rows));
       }
     }
+    STRETTO_ASSERT(found->second <= UINT16_MAX, "a rank has too many tensor maps");
     return static_cast<uint16_t>(found->second);
+  }
+
+  device::GemmDestination destination(const Placed& placed) {
+    const Region& to = placed.region;
+    const Buffer& buffer = plan_.buffers[to.buffer];
+    const int tile_m = tables_.config.tile_m;
+    // A region that does not take the tile's full width gets maps that end where it ends; one that
+    // ends with its buffer ends with the maps.
+    const int32_t columns = to.cols() < tables_.config.tile_n ? to.col1 : buffer.cols;
+    const bool ends_with_maps = to.row1 == buffer.rows_on(to.rank);
+    const int32_t end = ends_with_maps ? tile_m : placed.row + to.rows();
+    device::GemmDestination entry{};
+    entry.row = to.row0 - placed.row;
+    entry.column = to.col0;
+    entry.begin = static_cast<uint16_t>(placed.row);
+    entry.end = static_cast<uint16_t>(end);
+    entry.map = map_of(MapUse::store, to, columns, device::kChunkRows);
+    if (placed.row % device::kChunkRows != 0 || end % device::kChunkRows != 0) {
+      entry.part_maps = map_of(MapUse::store, to, columns, device::kChunkRows / 2);
+      for (int rows = device::kChunkRows / 4; rows > 0; rows /= 2) {
+        map_of(MapUse::store, to, columns, rows);
+      }
+    }
+    return entry;
   }
 
   GemmTask gemm_task(const Instr& instr) {
@@ -231,23 +254,15 @@ class TableBuilder {
     const Region &a = reads[0], &b = reads[1];
     GemmTask task{};
     task.tile = static_cast<uint32_t>(instr.tile);
-    task.a_map = map_of(MapUse::a, a, 0, plan_.buffers[a.buffer].rows_on(a.rank), a.col1);
-    task.b_map = map_of(MapUse::b, b, 0, plan_.buffers[b.buffer].rows_on(b.rank), b.col1);
+    task.a_map = map_of(MapUse::a, a, a.col1);
+    task.b_map = map_of(MapUse::b, b, b.col1);
     task.a_row = a.row0;
     task.b_row = b.row0;
     task.first_k = static_cast<uint16_t>(a.col0 / device::kTileK);
     task.num_k = static_cast<uint16_t>((a.cols() + device::kTileK - 1) / device::kTileK);
     task.first_destination = static_cast<uint32_t>(tables_.gemm.destinations.size());
     for (const Placed& placed : placed_writes(plan_, instr)) {
-      const Region& to = placed.region;
-      // A region that does not take the whole tile gets a map that ends where it ends.
-      const Buffer& buffer = plan_.buffers[to.buffer];
-      const int32_t row0 = placed.row > 0 ? to.row0 : 0;
-      const int32_t row1 =
-          placed.row + to.rows() < tables_.config.tile_m ? to.row1 : buffer.rows_on(to.rank);
-      const int32_t columns = to.cols() < tables_.config.tile_n ? to.col1 : buffer.cols;
-      const uint16_t map = map_of(MapUse::store, to, row0, row1, columns);
-      tables_.gemm.destinations.push_back({to.row0 - placed.row - row0, to.col0, map});
+      tables_.gemm.destinations.push_back(destination(placed));
       ++task.num_destinations;
     }
     return task;
@@ -296,7 +311,7 @@ class TableBuilder {
   const SignalLayout& signals_;
   int sets_;
   RankTables tables_;
-  std::map<std::tuple<MapUse, uint16_t, uint16_t, int32_t, int32_t, int32_t>, size_t> map_ids_;
+  std::map<std::tuple<MapUse, uint16_t, uint16_t, int32_t, int>, size_t> map_ids_;
   std::vector<std::vector<device::TensorMap>> map_lists_;  // by set
 };
 
@@ -357,10 +372,6 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan) {
       if (instr.op != Opcode::gemm) continue;
       const auto reads = plan.reads(instr);
       if (reads.size() != 2) add("a tile's rows of A must lie in one region");
-      for (const Placed& placed : placed_writes(plan, instr)) {
-        // TMA stores must not begin above their tensor: the hardware faults.
-        if (placed.row > 0) add("a tile's rows must belong to one owner: choose M so that they do");
-      }
       if (reads.front().col0 % device::kTileK != 0) {
         add(fmt::format("a range of K must start at a multiple of {}", device::kTileK));
       }
@@ -372,12 +383,14 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan) {
 
 GemmConfig config_for(const Plan& plan) {
   int rows = 0, columns = 0;
+  bool parts = false;  // some tile is stored from a row on that is not its first
   for (const Lane& lane : plan.lanes) {
     for (const Instr& instr : lane.instrs) {
       if (instr.op != Opcode::gemm) continue;
       const auto reads = plan.reads(instr);
       rows = std::max(rows, reads.front().rows());
       columns = std::max(columns, reads.back().rows());
+      for (const Placed& placed : placed_writes(plan, instr)) parts = parts || placed.row > 0;
     }
   }
   // The smallest tile that holds the plan's; its stores end where the plan's regions end.
@@ -389,8 +402,10 @@ GemmConfig config_for(const Plan& plan) {
   constexpr int kColumns[] = {64, 96, 128, 160, 192, 224, 256};
   const auto tall =
       std::find_if(std::begin(kRows), std::end(kRows), [&](int x) { return x >= rows; });
-  const auto wide =
-      std::find_if(std::begin(kColumns), std::end(kColumns), [&](int x) { return x >= columns; });
+  const auto wide = std::find_if(std::begin(kColumns), std::end(kColumns), [&](int x) {
+    // Parts of a tile need stores of 128 bytes a row.
+    return x >= columns && (!parts || x % 64 == 0);
+  });
   if (tall == std::end(kRows) || wide == std::end(kColumns) || *tall * *wide > 128 * 256) {
     throw UsageError(
         fmt::format("no kernel has tiles of {}x{}: up to 128x256 and 256x128", rows, columns));

@@ -12,6 +12,7 @@ class RankOrder {
  public:
   RankOrder(const Lowering& state, int rank)
       : state_(state),
+        rank_(rank),
         turns_(owner_turns(state.schedule.order, state.gathers(), rank, state.op.ranks,
                            state.machine)),
         turn_of_(static_cast<size_t>(state.grid.count()), state.gathers() ? 0 : INT64_MAX),
@@ -54,6 +55,15 @@ class RankOrder {
            schedule.granularity == Granularity::tile && schedule.reduction != Reduction::one_shot;
   }
 
+  // Tile rows by which the own ones come late. What is sent last has to cross the links, what is
+  // computed last for oneself has to be reduced: half a wave of own tiles at the end balances the
+  // two. Sums that travel on (two-shot) must not be late.
+  int32_t own_lag() const {
+    if (!state_.ranks_own_rows()) return 0;
+    const int32_t cols = state_.grid.cols();
+    return (state_.compute_lanes() / 2 + cols / 2) / cols;
+  }
+
   int64_t turn_of(const Piece& piece) const {
     const Schedule& schedule = state_.schedule;
     const int64_t owners = state_.op.ranks, indices = state_.pieces.indices;
@@ -62,7 +72,10 @@ class RankOrder {
         piece.owner == Piece::kEveryone ? 0 : turns_[static_cast<size_t>(piece.owner)];
     // Collectives serve all owners together, chunk by chunk.
     if (state_.by_nccl()) return piece.index * owners + (plain ? 0 : owner);
-    if (interleaves()) return piece.index / std::max(1, schedule.swizzle / state_.op.ranks);
+    if (interleaves()) {
+      const int32_t lag = piece.owner == rank_ ? own_lag() : 0;
+      return (piece.index + lag) / std::max(1, schedule.swizzle / state_.op.ranks);
+    }
     if (schedule.order == Order::interleaved) return piece.index * owners + owner;
     if (schedule.order == Order::arrival) return owner == 0 ? 0 : piece.index * owners + owner;
     // Parts that ranks own in turn are finished round by round.
@@ -167,6 +180,7 @@ class RankOrder {
   }
 
   const Lowering& state_;
+  const int rank_;
   const std::vector<int> turns_;
   std::vector<int64_t> turn_of_;     // by tile
   std::vector<int32_t> owner_turn_;  // by tile: its place among those of one turn and column

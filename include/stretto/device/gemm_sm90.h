@@ -117,6 +117,23 @@ STRETTO_DEVICE void gemm_wait(const GemmParams& params, const GemmShared<kConfig
   }
 }
 
+// The rows of a chunk that a destination takes when it does not take all: in boxes of a power of
+// two of them. Swizzling goes by shared-memory address, so a box may begin at any row of 128 bytes.
+template <GemmConfig kConfig>
+STRETTO_DEVICE void store_rows(const TensorMap* maps, const GemmDestination& to, int32 column,
+                               int32 chunk_row, uint32 chunk) {
+  constexpr int32 kRowBytes = layout_of(kConfig).chunk_bytes / kChunkRows;
+  int32 row = chunk_row < to.begin ? to.begin : chunk_row;
+  const int32 end = chunk_row + kChunkRows < to.end ? chunk_row + kChunkRows : to.end;
+#pragma unroll 1
+  while (row < end) {
+    const int32 level = 31 - __clz(end - row);
+    tma_store(maps + to.part_maps + (kPartMaps - 1 - level), to.column + column, to.row + row,
+              chunk + static_cast<uint32>(row - chunk_row) * kRowBytes);
+    row += 1 << level;
+  }
+}
+
 // One thread.
 template <GemmConfig kConfig>
 STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfig>& shared,
@@ -137,8 +154,13 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
         barrier_wait(shared.chunk_full + shared.chunk_index(consumer, ring.slot) * 8, ring.parity);
         for (uint32 d = 0; d < task.num_destinations; ++d) {
           const GemmDestination to = params.destinations[task.first_destination + d];
-          tma_store(maps + to.map, to.column + column, to.row + consumer * kConsumerRows + row,
-                    shared.chunk(consumer, ring.slot));
+          const int32 chunk_row = consumer * kConsumerRows + row;
+          const uint32 from = shared.chunk(consumer, ring.slot);
+          if (to.begin <= chunk_row && chunk_row + kChunkRows <= to.end) {
+            tma_store(maps + to.map, to.column + column, to.row + chunk_row, from);
+          } else {
+            store_rows<kConfig>(maps, to, column, chunk_row, from);
+          }
         }
       }
       tma_store_commit();

@@ -37,7 +37,7 @@ inline constexpr int32 kWarpgroup = 128;
 struct GemmLayout {
   int32 cluster, threads;
   int32 a_bytes, b_bytes;  // of one stage
-  int32 chunk_columns;     // a store's box is 64 rows of these
+  int32 chunk_columns;     // a store's box is kChunkRows rows of these
   int32 chunk_bytes, chunk_slots, chunks;
   int32 a_box_rows, b_box_rows;
   int32 shared_bytes;  // dynamic shared memory, alignment slack included
@@ -71,11 +71,16 @@ struct GemmTask {
 };
 static_assert(sizeof(GemmTask) == 36);
 
-// Where the tile's first row and column lie in a map; not negative, or the store faults.
+// Takes rows [begin, end) of the tile. Where the tile's first row and column lie in the maps; the
+// rows taken are not above a map's first, or the store faults.
 struct GemmDestination {
   int32 row, column;
-  uint32 map;
+  uint16 begin, end;
+  uint16 map;        // 64 rows at once
+  uint16 part_maps;  // of the same matrix, 32, 16, 8, 4, 2 and 1 rows at once; where rows need them
 };
+inline constexpr int32 kChunkRows = 64;
+inline constexpr int32 kPartMaps = 6;
 
 struct GemmParams {
   const TensorMap* maps;     // run e works with set e % map_sets of num_maps each

@@ -1,12 +1,14 @@
 // Movers: blocks that copy and reduce regions, driven by a task table (mover_task.h).
 //
-//   load warps   bring the sources, 16 KB at a time, into a ring of stages by TMA
-//   add warps    sum the stages of reductions in fp32 and store the sums to every destination
-//   wait warp    awaits the signals of task after task, ahead of the loads
-//   store warp   sends the stages of copies to every destination by TMA; makes all notifies
+//   wait warp     awaits the signals of task after task, ahead of the loads
+//   load warps    bring the sources, 16 KB at a time, into a ring of stages by TMA, in turn
+//   add groups    of 8 warps sum the stages of reductions in fp32 and store to every destination;
+//                 they take pieces in turn
+//   store warps   send the stages of copies to every destination by TMA, in turn
+//   notify warp   makes the notifies of task after task, behind all others
 //
-// Nothing but stores separates one task from the next: loads run ahead by the whole ring, and a
-// release drains while later tasks move.
+// Nothing separates one task from the next: loads run ahead by the whole ring, and a release drains
+// while later tasks move.
 #pragma once
 
 #include "stretto/device/mover_task.h"
@@ -60,24 +62,33 @@ STRETTO_DEVICE constexpr uint32 bytes_of(MoverType type) { return type == MoverT
 // How a task passes through the ring: piece by piece, a stage for each source of a piece.
 struct MoverPieces {
   uint32 rows = 0, columns = 0;  // of a full piece
-  uint32 across = 0, count = 0;
+  uint32 count = 0;
 
   STRETTO_DEVICE explicit MoverPieces(const MoverTask& task) {
     if (!task.vectors || task.num_sources == 0) return;
     const uint32 room = kStageBytes / bytes_of(task.from);
     columns = task.columns < room ? task.columns : room;
     rows = room / columns;
-    across = (task.columns + columns - 1) / columns;
-    count = across * ((task.rows + rows - 1) / rows);
+    count = (task.columns + columns - 1) / columns * ((task.rows + rows - 1) / rows);
   }
 };
 
+// The pieces of a task one after the other, row of pieces by row of pieces.
 struct MoverPiece {
-  uint32 row, column, rows, columns;
+  uint32 row = 0, column = 0, rows, columns;
 
-  STRETTO_DEVICE MoverPiece(const MoverTask& task, const MoverPieces& pieces, uint32 index) {
-    row = index / pieces.across * pieces.rows;
-    column = index % pieces.across * pieces.columns;
+  STRETTO_DEVICE MoverPiece(const MoverTask& task, const MoverPieces& pieces) { fit(task, pieces); }
+  STRETTO_DEVICE void advance(const MoverTask& task, const MoverPieces& pieces) {
+    column += pieces.columns;
+    if (column >= task.columns) {
+      column = 0;
+      row += pieces.rows;
+    }
+    fit(task, pieces);
+  }
+
+ private:
+  STRETTO_DEVICE void fit(const MoverTask& task, const MoverPieces& pieces) {
     rows = task.rows - row < pieces.rows ? task.rows - row : pieces.rows;
     columns = task.columns - column < pieces.columns ? task.columns - column : pieces.columns;
   }
@@ -91,8 +102,9 @@ STRETTO_DEVICE bool is_copy(const MoverTask& task) {
 struct MoverShared {
   uint32 stages, full, empty;
   uint32 ready;      // tasks whose signals have come
-  uint32 added;      // kAddWarps times the tasks that the add warps are past
-  uint32 completed;  // tasks whose stores and notifies are done; a lower bound
+  uint32 added;      // the sum over add warps of the tasks that each is past
+  uint32 stored;     // by store warp: tasks whose copies it has completed
+  uint32 completed;  // tasks whose notifies are made
 
   STRETTO_DEVICE explicit MoverShared(uint32 base) {
     stages = base;
@@ -101,15 +113,14 @@ struct MoverShared {
     ready = empty + kMoverStages * 8;
     added = ready + 4;
     completed = added + 4;
+    stored = completed + 4;
   }
   STRETTO_DEVICE void init() const {
     for (uint32 i = 0; i < kMoverStages; ++i) {
-      barrier_init(full + i * 8, kLoadWarps);
-      barrier_init(empty + i * 8, kAddWarps);
+      barrier_init(full + i * 8, 1);
+      barrier_init(empty + i * 8, kGroupWarps);
     }
-    store_release_shared(ready, 0);
-    store_release_shared(added, 0);
-    store_release_shared(completed, 0);
+    for (uint32 at = ready; at < stored + kStoreWarps * 4; at += 4) store_release_shared(at, 0);
     fence_barrier_init();
   }
 };
@@ -119,9 +130,9 @@ STRETTO_DEVICE void await_count(uint32 address, uint32 count) {
   }
 }
 
-// The tasks of a block one after the other, fetched ahead: every wait empties the SM's cache, so a
-// look at the table takes a microsecond. Lane i of the warp holds region i of the task's sources or
-// destinations.
+// The tasks of a block one after the other. Every wait empties the SM's cache, so a look at a table
+// takes half a microsecond: the next task is fetched ahead, and lane i of the warp holds region i
+// of the task's sources or destinations.
 class TaskWalk {
  public:
   STRETTO_DEVICE TaskWalk(const MoverParams& params, uint64 epoch, uint32 end, bool destinations)
@@ -130,43 +141,39 @@ class TaskWalk {
         at_(params.first_task[blockIdx.x]),
         end_(end),
         destinations_(destinations) {
-    if (at_ < end_) task_ = params_.tasks[at_];
-    if (at_ + 1 < end_) next_ = params_.tasks[at_ + 1];
-    region_ = region_of(task_, threadIdx.x % 32);
+    if (at_ < end_) next_ = params_.tasks[at_];
     fetch();
   }
   STRETTO_DEVICE bool done() const { return at_ == end_; }
   STRETTO_DEVICE void advance() {
     ++at_;
-    task_ = next_;
-    region_ = next_region_;
-    next_ = after_;
     fetch();
   }
   STRETTO_DEVICE const MoverTask& task() const { return task_; }
   // By the whole warp, the same `index`.
   STRETTO_DEVICE MoverRegion region(uint32 index) const {
-    if (index >= 32) return region_of(task_, index);
+    if (index >= 32) return region_of(index);
     return {__shfl_sync(0xffffffffu, region_.address, static_cast<int>(index)),
             __shfl_sync(0xffffffffu, region_.row_bytes, static_cast<int>(index))};
   }
 
  private:
   STRETTO_DEVICE void fetch() {
-    next_region_ = region_of(next_, threadIdx.x % 32);
-    if (at_ + 2 < end_) after_ = params_.tasks[at_ + 2];
+    task_ = next_;
+    region_ = region_of(threadIdx.x % 32);
+    if (at_ + 1 < end_) next_ = params_.tasks[at_ + 1];
   }
-  STRETTO_DEVICE MoverRegion region_of(const MoverTask& task, uint32 index) const {
-    if (index >= (destinations_ ? task.num_destinations : task.num_sources)) return {};
-    return regions_[task.first_region + (destinations_ ? task.num_sources : 0) + index];
+  STRETTO_DEVICE MoverRegion region_of(uint32 index) const {
+    if (index >= (destinations_ ? task_.num_destinations : task_.num_sources)) return {};
+    return regions_[task_.first_region + (destinations_ ? task_.num_sources : 0) + index];
   }
 
   const MoverParams& params_;
   const MoverRegion* regions_;
   uint32 at_, end_;
   bool destinations_;
-  MoverTask task_{}, next_{}, after_{};
-  MoverRegion region_{}, next_region_{};
+  MoverTask task_{}, next_{};
+  MoverRegion region_{};
 };
 
 // What all warps of a block know.
@@ -190,11 +197,12 @@ STRETTO_DEVICE void await_tasks(const MoverBlock& block) {
   }
 }
 
-// By kLoadWarps warps, which share the rows of every piece.
+// By kLoadWarps warps, which fill stages in turn.
 STRETTO_DEVICE void load_tasks(const MoverBlock& block, uint32 warp) {
   const MoverShared& shared = block.shared;
   const uint32 lane = threadIdx.x % 32;
   RingPosition ring{0, 1};
+  uint32 turn = kLoadWarps - warp;  // stages until this warp's, after the first
   uint32 passed = 0;
   for (TaskWalk walk(block.params, block.epoch, block.end, false); !walk.done(); walk.advance()) {
     const MoverTask& task = walk.task();
@@ -205,23 +213,24 @@ STRETTO_DEVICE void load_tasks(const MoverBlock& block, uint32 warp) {
 
     const MoverPieces pieces(task);
     const uint32 size = bytes_of(task.from);
-    for (uint32 p = 0; p < pieces.count; ++p) {
-      const MoverPiece piece(task, pieces, p);
+    MoverPiece piece(task, pieces);
+    for (uint32 p = 0; p < pieces.count; ++p, piece.advance(task, pieces)) {
       const uint32 row_bytes = piece.columns * size;
       for (uint32 s = 0; s < task.num_sources; ++s) {
-        const MoverRegion from = walk.region(s);
-        const uint32 stage = shared.stages + ring.slot * kStageBytes;
-        const uint32 full = shared.full + ring.slot * 8;
-        barrier_wait(shared.empty + ring.slot * 8, ring.parity);
-        if (lane == 0) {
-          const uint32 rows = (piece.rows + kLoadWarps - 1 - warp) / kLoadWarps;
-          barrier_arrive_expect(full, rows * row_bytes);
+        if (turn % kLoadWarps == 0) {
+          const MoverRegion from = walk.region(s);
+          const uint32 stage = shared.stages + ring.slot * kStageBytes;
+          const uint32 full = shared.full + ring.slot * 8;
+          barrier_wait(shared.empty + ring.slot * 8, ring.parity);
+          if (lane == 0) barrier_arrive_expect(full, piece.rows * row_bytes);
+          __syncwarp();
+          const uint64 first = from.address + piece.row * from.row_bytes + piece.column * size;
+#pragma unroll 1
+          for (uint32 row = lane; row < piece.rows; row += 32) {
+            bulk_load(stage + row * row_bytes, first + row * from.row_bytes, row_bytes, full);
+          }
         }
-        for (uint32 row = warp + lane * kLoadWarps; row < piece.rows; row += 32 * kLoadWarps) {
-          bulk_load(stage + row * row_bytes,
-                    from.address + (piece.row + row) * from.row_bytes + piece.column * size,
-                    row_bytes, full);
-        }
+        ++turn;
         ring.advance<kMoverStages>();
       }
     }
@@ -230,33 +239,36 @@ STRETTO_DEVICE void load_tasks(const MoverBlock& block, uint32 warp) {
 
 // A thread's share of a stage of kFrom: kVectors times eight elements.
 template <MoverType kFrom>
-inline constexpr uint32 kVectors = kStageBytes / (8 * bytes_of(kFrom) * kAddWarps * 32);
+inline constexpr uint32 kVectors = kStageBytes / (8 * bytes_of(kFrom) * kGroupWarps * 32);
 
 template <MoverType kFrom>
-STRETTO_DEVICE void add_stage(uint32 stage, uint32 total, float (&sums)[kVectors<kFrom>][8]) {
+STRETTO_DEVICE void add_eight(const Vector16& low, const Vector16& high, float (&sums)[8]) {
 #pragma unroll
-  for (uint32 i = 0; i < kVectors<kFrom>; ++i) {
-    const uint32 at = threadIdx.x + i * kAddWarps * 32;
-    if (at >= total) continue;
+  for (int32 j = 0; j < 4; ++j) {
     if constexpr (kFrom == MoverType::fp32) {
-      const Vector16 low = load_shared_vector(stage + at * 32);
-      const Vector16 high = load_shared_vector(stage + at * 32 + 16);
-#pragma unroll
-      for (int32 j = 0; j < 4; ++j) {
-        sums[i][j] += __uint_as_float(low.word[j]);
-        sums[i][j + 4] += __uint_as_float(high.word[j]);
-      }
+      sums[j] += __uint_as_float(low.word[j]);
+      sums[j + 4] += __uint_as_float(high.word[j]);
     } else {
-      const Vector16 loaded = load_shared_vector(stage + at * 16);
-#pragma unroll
-      for (int32 j = 0; j < 4; ++j) {
-        sums[i][2 * j] += widen_half(kFrom, loaded.word[j] & 0xffff);
-        sums[i][2 * j + 1] += kFrom == MoverType::bf16
-                                  ? __uint_as_float(loaded.word[j] & 0xffff0000)
-                                  : widen_half(kFrom, loaded.word[j] >> 16);
-      }
+      sums[2 * j] += widen_half(kFrom, low.word[j] & 0xffff);
+      sums[2 * j + 1] += kFrom == MoverType::bf16 ? __uint_as_float(low.word[j] & 0xffff0000)
+                                                  : widen_half(kFrom, low.word[j] >> 16);
     }
   }
+}
+
+// What lies past a piece's end in its stage is added too, and not stored.
+template <MoverType kFrom>
+STRETTO_DEVICE void add_stage(uint32 stage, uint32 thread, float (&sums)[kVectors<kFrom>][8]) {
+  constexpr uint32 kBytes = 8 * bytes_of(kFrom);
+  Vector16 low[kVectors<kFrom>], high[kVectors<kFrom>];
+#pragma unroll
+  for (uint32 i = 0; i < kVectors<kFrom>; ++i) {
+    const uint32 at = stage + (thread + i * kGroupWarps * 32) * kBytes;
+    low[i] = load_shared_vector(at);
+    high[i] = kFrom == MoverType::fp32 ? load_shared_vector(at + 16) : low[i];
+  }
+#pragma unroll
+  for (uint32 i = 0; i < kVectors<kFrom>; ++i) add_eight<kFrom>(low[i], high[i], sums[i]);
 }
 
 struct EightRounded {
@@ -277,20 +289,36 @@ STRETTO_DEVICE EightRounded round_eight(MoverType type, const float (&values)[8]
   return rounded;
 }
 
-// By all add warps: the sums of a task's pieces, stored to every destination.
+// By the warps of one add group: the sums of its pieces of a task, stored to every destination.
+// `turn` counts pieces.
 template <MoverType kFrom>
-STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, RingPosition& ring) {
+STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, uint32 group,
+                             uint32& turn, RingPosition& ring) {
   const MoverTask& task = walk.task();
   const MoverPieces pieces(task);
-  const uint32 to_bytes = 8 * bytes_of(task.to);
-  for (uint32 p = 0; p < pieces.count; ++p) {
-    const MoverPiece piece(task, pieces, p);
-    const uint32 across = piece.columns / 8;
-    const uint32 total = piece.rows * across;
+  const uint32 thread = threadIdx.x % (kGroupWarps * 32);
+  const uint32 to_size = bytes_of(task.to);
+  uint32 across = 0;               // that `places` are for
+  uint32 places[kVectors<kFrom>];  // row, and bytes into it in the low half
+  MoverPiece piece(task, pieces);
+  for (uint32 p = 0; p < pieces.count; ++p, piece.advance(task, pieces)) {
+    if (turn++ % kAddGroups != group) {
+      ring.advance_by<kMoverStages>(task.num_sources);
+      continue;
+    }
+    if (across != piece.columns / 8) {
+      across = piece.columns / 8;
+#pragma unroll
+      for (uint32 i = 0; i < kVectors<kFrom>; ++i) {
+        const uint32 at = thread + i * kGroupWarps * 32;
+        places[i] = at / across << 16 | at % across * (8 * to_size);
+      }
+    }
+
     float sums[kVectors<kFrom>][8] = {};
     for (uint32 s = 0; s < task.num_sources; ++s) {
       barrier_wait(shared.full + ring.slot * 8, ring.parity);
-      add_stage<kFrom>(shared.stages + ring.slot * kStageBytes, total, sums);
+      add_stage<kFrom>(shared.stages + ring.slot * kStageBytes, thread, sums);
       __syncwarp();
       if (threadIdx.x % 32 == 0) barrier_arrive(shared.empty + ring.slot * 8);
       ring.advance<kMoverStages>();
@@ -299,14 +327,14 @@ STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, Ri
     EightRounded rounded[kVectors<kFrom>];
 #pragma unroll
     for (uint32 i = 0; i < kVectors<kFrom>; ++i) rounded[i] = round_eight(task.to, sums[i]);
+#pragma unroll 1
     for (uint32 d = 0; d < task.num_destinations; ++d) {
       const MoverRegion to = walk.region(d);
+      const uint64 first = to.address + piece.row * to.row_bytes + piece.column * to_size;
 #pragma unroll
       for (uint32 i = 0; i < kVectors<kFrom>; ++i) {
-        const uint32 at = threadIdx.x + i * kAddWarps * 32;
-        if (at >= total) continue;
-        const uint64 address = to.address + (piece.row + at / across) * to.row_bytes +
-                               piece.column * bytes_of(task.to) + at % across * to_bytes;
+        if (places[i] >> 16 >= piece.rows) continue;
+        const uint64 address = first + (places[i] >> 16) * to.row_bytes + (places[i] & 0xffff);
         store_vector(address, rounded[i].low);
         if (task.to == MoverType::fp32) store_vector(address + 16, rounded[i].high);
       }
@@ -340,12 +368,12 @@ STRETTO_DEVICE void move_elements(const MoverTask& task, const MoverRegion* regi
 }
 
 // By kAddWarps warps.
-STRETTO_DEVICE void add_tasks(const MoverBlock& block) {
+STRETTO_DEVICE void add_tasks(const MoverBlock& block, uint32 group) {
   const MoverParams& params = block.params;
   const MoverRegion* regions =
       params.regions + block.epoch % params.region_sets * params.num_regions;
   RingPosition ring;
-  uint32 passed = 0;
+  uint32 turn = 0, passed = 0;
   for (TaskWalk walk(params, block.epoch, block.end, true); !walk.done(); walk.advance()) {
     const MoverTask& task = walk.task();
     if (is_copy(task)) {
@@ -355,11 +383,11 @@ STRETTO_DEVICE void add_tasks(const MoverBlock& block) {
       if (task.drains) await_count(block.shared.completed, passed);
       move_elements(task, regions + task.first_region);
     } else if (task.from == MoverType::bf16) {
-      add_task<MoverType::bf16>(block.shared, walk, ring);
+      add_task<MoverType::bf16>(block.shared, walk, group, turn, ring);
     } else if (task.from == MoverType::fp16) {
-      add_task<MoverType::fp16>(block.shared, walk, ring);
+      add_task<MoverType::fp16>(block.shared, walk, group, turn, ring);
     } else {
-      add_task<MoverType::fp32>(block.shared, walk, ring);
+      add_task<MoverType::fp32>(block.shared, walk, group, turn, ring);
     }
     ++passed;
     __syncwarp();
@@ -367,111 +395,107 @@ STRETTO_DEVICE void add_tasks(const MoverBlock& block) {
   }
 }
 
-// Notifies for the tasks of a block in order, by the warp that stores.
-class TaskNotifier {
- public:
-  STRETTO_DEVICE explicit TaskNotifier(const MoverBlock& block)
-      : block_(block), next_(block.begin) {}
-
-  STRETTO_DEVICE uint32 next() const { return next_; }
-  // For all tasks before `end`. This thread's stores for them must be complete.
-  STRETTO_DEVICE void notify_until(uint32 end) {
-    if (next_ == end) return;
-    await_count(block_.shared.added, (end - block_.begin) * kAddWarps);
-    __syncwarp();
-    for (; next_ != end; ++next_) {
-      const MoverTask& task = block_.params.tasks[next_];
-      for (uint32 n = threadIdx.x % 32; n < task.num_notifies; n += 32) {
-        notify_signal(block_.params.signals, block_.epoch,
-                      block_.params.notifies[task.first_notify + n]);
-      }
-    }
-    if (threadIdx.x % 32 == 0) store_release_shared(block_.shared.completed, end - block_.begin);
-  }
-
- private:
-  const MoverBlock& block_;
-  uint32 next_;
-};
-
-// By one warp. Copies leave by bulk stores, a group of stores a stage in every lane; the notifies
-// of a task follow once kTrailing more stages are on their way, or none are left to send.
-STRETTO_DEVICE void store_tasks(const MoverBlock& block) {
-  constexpr uint32 kTrailing = 4;
-  constexpr int kReading = 3;  // groups whose shared memory may still be read
+// By kStoreWarps warps, which send the stages of copies in turn, one group of stores a stage in
+// every lane. A task's copies count as stored once they are complete: kTrailing stages later, or
+// when there is nothing to send.
+STRETTO_DEVICE void store_tasks(const MoverBlock& block, uint32 warp) {
+  constexpr uint32 kTrailing = 3;
+  constexpr int kReading = 1;  // groups whose shared memory may still be read
   const MoverShared& shared = block.shared;
-  const uint32 lane = threadIdx.x % 32;
-  TaskNotifier notifier(block);
-  RingPosition ring, unread;
-  uint32 num_unread = 0;
-  uint32 sent = 0;                                 // stages
-  uint32 batch_end = block.begin, batch_sent = 0;  // tasks to notify for next, and their stages
-  const auto free_stage = [&] {
+  const uint32 lane = threadIdx.x % 32, stored = shared.stored + warp * 4;
+  RingPosition ring;
+  uint32 unread_slot = 0;
+  bool unread = false;
+  uint32 turn = 0, sent = 0;         // stages of copies; those by this warp
+  uint32 told = 0, passed = 0;       // tasks
+  uint32 batch = 0, batch_sent = 0;  // tasks to tell of next, once this many stages are complete
+  const auto free_unread = [&] {
     __syncwarp();
-    if (lane == 0) barrier_arrive_many(shared.empty + unread.slot * 8, kAddWarps);
-    unread.advance<kMoverStages>();
-    --num_unread;
+    if (lane == 0 && unread) barrier_arrive_many(shared.empty + unread_slot * 8, kGroupWarps);
+    unread = false;
   };
-  // All stores of the tasks before t, then their notifies.
-  const auto finish_until = [&](uint32 t) {
+  const auto tell = [&](uint32 tasks) {
+    __syncwarp();
+    if (lane == 0) store_release_shared(stored, tasks);
+    told = tasks;
+  };
+  const auto finish = [&] {
     tma_store_wait<0>();
-    while (num_unread != 0) free_stage();
-    notifier.notify_until(t);
-    batch_end = t;
+    free_unread();
+    tell(passed);
+    batch = passed;
     batch_sent = sent;
   };
 
-  uint32 t = block.begin;
   for (TaskWalk walk(block.params, block.epoch, block.end, true); !walk.done(); walk.advance()) {
     const MoverTask& task = walk.task();
     const MoverPieces pieces(task);
-    if (task.drains) finish_until(t);
     if (!is_copy(task)) {
-      finish_until(t);
-      await_count(shared.ready, t - block.begin + 1);
       ring.advance_by<kMoverStages>(pieces.count * task.num_sources);
-      unread = ring;
-      finish_until(++t);
+      ++passed;
+      finish();
       continue;
     }
 
     const uint32 size = bytes_of(task.from);
-    for (uint32 p = 0; p < pieces.count; ++p) {
-      const MoverPiece piece(task, pieces, p);
-      const uint32 full = shared.full + ring.slot * 8;
-      if (notifier.next() != t && !__any_sync(0xffffffffu, barrier_test(full, ring.parity))) {
-        finish_until(t);
-      }
-      barrier_wait(full, ring.parity);
-      if (p == 0) await_count(shared.ready, t - block.begin + 1);
-      const uint32 stage = shared.stages + ring.slot * kStageBytes;
-      const uint32 row_bytes = piece.columns * size;
-      for (uint32 d = 0; d < task.num_destinations; ++d) {
-        const MoverRegion to = walk.region(d);
-        for (uint32 row = lane; row < piece.rows; row += 32) {
-          bulk_store(to.address + (piece.row + row) * to.row_bytes + piece.column * size,
-                     stage + row * row_bytes, row_bytes);
+    MoverPiece piece(task, pieces);
+    for (uint32 p = 0; p < pieces.count; ++p, piece.advance(task, pieces)) {
+      if (turn++ % kStoreWarps == warp) {
+        const uint32 full = shared.full + ring.slot * 8;
+        if (told != passed && !__any_sync(0xffffffffu, barrier_test(full, ring.parity))) finish();
+        barrier_wait(full, ring.parity);
+        const uint32 stage = shared.stages + ring.slot * kStageBytes;
+        const uint32 row_bytes = piece.columns * size;
+#pragma unroll 1
+        for (uint32 d = 0; d < task.num_destinations; ++d) {
+          const MoverRegion to = walk.region(d);
+          const uint64 first = to.address + piece.row * to.row_bytes + piece.column * size;
+#pragma unroll 1
+          for (uint32 row = lane; row < piece.rows; row += 32) {
+            bulk_store(first + row * to.row_bytes, stage + row * row_bytes, row_bytes);
+          }
+        }
+        tma_store_commit();
+        tma_store_wait_read<kReading>();
+        free_unread();
+        unread_slot = ring.slot;
+        unread = true;
+        ++sent;
+        if (told != batch && sent - batch_sent >= kTrailing) {
+          tma_store_wait<kTrailing>();
+          tell(batch);
         }
       }
-      tma_store_commit();
       ring.advance<kMoverStages>();
-      ++sent;
-      if (++num_unread > kReading) {
-        tma_store_wait_read<kReading>();
-        free_stage();
-      }
-      if (notifier.next() != batch_end && sent - batch_sent >= kTrailing) {
-        tma_store_wait<kTrailing>();
-        notifier.notify_until(batch_end);
-      }
     }
-    ++t;
-    if (notifier.next() == batch_end) {
-      batch_end = t;
+    ++passed;
+    if (told == batch) {
+      batch = passed;
       batch_sent = sent;
     }
   }
-  finish_until(t);
+  finish();
+}
+
+// By one warp, behind all others.
+STRETTO_DEVICE void notify_tasks(const MoverBlock& block) {
+  const MoverShared& shared = block.shared;
+  const uint32 lane = threadIdx.x % 32;
+  uint32 passed = 0;
+  for (TaskWalk walk(block.params, block.epoch, block.end, true); !walk.done(); walk.advance()) {
+    const MoverTask& task = walk.task();
+    ++passed;
+    await_count(shared.ready, passed);
+    await_count(shared.added, passed * kAddWarps);
+    for (uint32 w = 0; w < kStoreWarps; ++w) await_count(shared.stored + w * 4, passed);
+    __syncwarp();
+    for (uint32 n = lane; n < task.num_notifies; n += 32) {
+      notify_signal(block.params.signals, block.epoch,
+                    block.params.notifies[task.first_notify + n]);
+    }
+    __syncwarp();
+    if (lane == 0) store_release_shared(shared.completed, passed);
+  }
 }
 
 STRETTO_DEVICE void run_mover(const MoverParams& params) {
@@ -483,13 +507,15 @@ STRETTO_DEVICE void run_mover(const MoverParams& params) {
   if (threadIdx.x == 0) block.shared.init();
   __syncthreads();
   if (warp < kAddWarps) {
-    add_tasks(block);
+    add_tasks(block, warp / kGroupWarps);
   } else if (warp < kAddWarps + kLoadWarps) {
     load_tasks(block, warp - kAddWarps);
-  } else if (warp == kAddWarps + kLoadWarps) {
+  } else if (warp < kAddWarps + kLoadWarps + kStoreWarps) {
+    store_tasks(block, warp - kAddWarps - kLoadWarps);
+  } else if (warp == kAddWarps + kLoadWarps + kStoreWarps) {
     await_tasks(block);
   } else {
-    store_tasks(block);
+    notify_tasks(block);
   }
 }
 

@@ -41,13 +41,15 @@ struct MoverParams {
 };
 static_assert(sizeof(MoverRegion) == 16 && sizeof(MoverTask) == 36 && sizeof(MoverParams) == 88);
 
-// A block's warps: they add, load, wait, store and notify.
-inline constexpr uint32 kAddWarps = 8, kLoadWarps = 4;
-inline constexpr uint32 kMoverThreads = (kAddWarps + kLoadWarps + 2) * 32;
+// A block's warps: they add, load, store, wait and notify.
+inline constexpr uint32 kAddGroups = 2, kGroupWarps = 8, kAddWarps = kAddGroups * kGroupWarps;
+inline constexpr uint32 kLoadWarps = 4, kStoreWarps = 2;
+inline constexpr uint32 kMoverThreads = (kAddWarps + kLoadWarps + kStoreWarps + 2) * 32;
 
 // The ring of stages through which all data passes.
 inline constexpr uint32 kMoverStages = 12;
 inline constexpr uint32 kStageBytes = 16384;
 inline constexpr int32 kMoverSharedBytes = static_cast<int32>(kMoverStages * kStageBytes) + 512;
+static_assert(kMoverStages % kLoadWarps == 0);
 
 }  // namespace stretto::device
