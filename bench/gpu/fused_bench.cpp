@@ -1,6 +1,10 @@
 // Fused operators from their plans against NCCL + cuBLAS, in one run on the same tensors.
 //
 //   fused_bench --ranks 2 --ops gemm-rs,ag-gemm --strategies "tiles;tiles,comm-sms=16" --out FILE
+//   fused_bench --ranks 2 --ops ag-gemm --shapes 1x256x64,1000x2048x40 --check
+//
+// With --check nothing is timed: whole numbers, whose sums are exact when K is short, must come out
+// exactly, in every one of many runs that ranks begin at random times.
 //
 // Every result is verified against cuBLAS in fp32 before it is timed. Times are of ten runs in a
 // captured graph, the maximum over ranks, medians over rounds in which all contestants take turns.
@@ -10,11 +14,15 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <barrier>
+#include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
 #include <thread>
 
 #include "core/text.h"
@@ -33,6 +41,7 @@ using cuda::DevicePtr;
 using cuda::Matrix;
 
 constexpr int kRunsPerGraph = 10;
+constexpr int kCheckedRuns = 8;
 
 // What every rank has beside the plans: inputs, a result of the library path, the reference.
 struct RankState {
@@ -65,8 +74,35 @@ class FusedBench {
 
   std::string machine_name() const { return group_.device(0).name(); }
 
+  // Whether all strategies give the exact result.
+  bool check(const Operator& op, const std::vector<std::string>& strategies) {
+    prepare(op, device::Fill::integers);
+    bool right = true;
+    for (const std::string& text : strategies) {
+      std::string verdict;
+      try {
+        const Plan plan = lower(op, parse_schedule(text, op, machine_), machine_);
+        cuda::PlanRunner runner(plan, group_, compiler_, timeout_ns_);
+        copy_inputs(runner);
+        for (int run = 0; run < kCheckedRuns && verdict.empty(); ++run) {
+          run_skewed(runner);
+          for (int rank = 0; rank < ranks_ && verdict.empty(); ++rank) {
+            verdict = first_difference(op, runner, rank);
+            if (!verdict.empty()) verdict = fmt::format("run {} {}", run, verdict);
+          }
+        }
+      } catch (const std::exception& error) {
+        verdict = error.what();
+      }
+      fmt::print("{}  {}: {}\n", to_string(op), text, verdict.empty() ? "exact" : verdict);
+      right = right && verdict.empty();
+    }
+    std::fflush(stdout);
+    return right;
+  }
+
   nlohmann::json run(const Operator& op, const std::vector<std::string>& strategies) {
-    prepare(op);
+    prepare(op, device::Fill::normal);
     // The library path and its parts.
     std::vector<std::unique_ptr<cuda::Graph>> gemm(states_.size()), comm(states_.size()),
         sequential(states_.size());
@@ -188,7 +224,7 @@ class FusedBench {
     return op.kind == OpKind::gemm_rs ? op.row_shards().size(rank) : op.m;
   }
 
-  void prepare(const Operator& op) {
+  void prepare(const Operator& op, device::Fill fill) {
     const auto bytes = [](int64_t rows, int64_t columns, int64_t size) {
       return static_cast<size_t>(rows * columns * size);
     };
@@ -202,10 +238,10 @@ class FusedBench {
       mine.out = DeviceMemory(bytes(op.m, op.local_n(), 2));
       mine.reference = DeviceMemory(bytes(out_rows(op, rank), op.local_n(), 4));
       const auto seed = static_cast<uint64_t>(rank) * 2;
-      mine.data->fill(*mine.stream, mine.a.address(), a_rows * op.local_k(), op.dtype,
-                      device::Fill::normal, seed + 1);
-      mine.data->fill(*mine.stream, mine.b.address(), op.local_n() * op.local_k(), op.dtype,
-                      device::Fill::normal, seed + 2);
+      mine.data->fill(*mine.stream, mine.a.address(), a_rows * op.local_k(), op.dtype, fill,
+                      seed + 1);
+      mine.data->fill(*mine.stream, mine.b.address(), op.local_n() * op.local_k(), op.dtype, fill,
+                      seed + 2);
       mine.stream->synchronize();
     }
     for (int rank = 0; rank < ranks_; ++rank) make_reference(op, rank);
@@ -267,7 +303,7 @@ class FusedBench {
     }
   }
 
-  double verify(const Operator& op, cuda::PlanRunner& runner) {
+  void copy_inputs(const cuda::PlanRunner& runner) {
     for (int rank = 0; rank < ranks_; ++rank) {
       group_.device(rank).make_current();
       const RankState& mine = states_[static_cast<size_t>(rank)];
@@ -280,16 +316,62 @@ class FusedBench {
       copy("b", mine.b);
       runner.stream(rank).synchronize();
     }
+  }
+
+  // Two runs in a row, which ranks begin in random order up to a millisecond apart.
+  void run_skewed(cuda::PlanRunner& runner) {
+    std::vector<int> order(states_.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random_);
+    for (const int rank : order) {
+      group_.device(rank).make_current();
+      runner.enqueue(rank);
+      runner.enqueue(rank);
+      std::this_thread::sleep_for(std::chrono::microseconds(random_() % 1000));
+    }
+    runner.finish();
+  }
+
+  double verify(const Operator& op, cuda::PlanRunner& runner) {
+    copy_inputs(runner);
     double worst = 0;
     for (int run = 0; run < 3; ++run) {
-      for (int rank = 0; rank < ranks_; ++rank) {
-        group_.device(rank).make_current();
-        runner.enqueue(rank);
-      }
-      runner.finish();
+      run_skewed(runner);
       worst = std::max(worst, check_outputs(op, runner));
     }
     return worst;
+  }
+
+  // Where a rank's output is not the reference rounded once; empty when nowhere. Poisons it.
+  std::string first_difference(const Operator& op, const cuda::PlanRunner& runner, int rank) {
+    const int64_t rows = out_rows(op, rank), columns = op.local_n();
+    if (rows == 0) return "";
+    group_.device(rank).make_current();
+    const RankState& mine = states_[static_cast<size_t>(rank)];
+    const DevicePtr out = runner.buffer("out", rank);
+    const auto count = static_cast<size_t>(rows * columns);
+    const device::Comparison found = mine.data->compare(
+        *mine.stream, out, op.dtype, mine.reference.address(), static_cast<int64_t>(count));
+    std::string where;
+    if (found.differing != 0) {
+      std::vector<uint16_t> values(count);
+      std::vector<float> reference(count);
+      cuda::check(cuda::driver().copy_to_host(values.data(), out, count * 2), "copy a result");
+      mine.reference.download(reference.data(), count * 4);
+      int64_t row0 = rows, row1 = 0, col0 = columns, col1 = 0;
+      for (size_t i = 0; i < count; ++i) {
+        const float value = std::bit_cast<float>(uint32_t{values[i]} << 16);
+        if (std::abs(value - reference[i]) <= std::abs(reference[i]) / 256) continue;
+        const auto row = static_cast<int64_t>(i) / columns, col = static_cast<int64_t>(i) % columns;
+        row0 = std::min(row0, row), row1 = std::max(row1, row + 1);
+        col0 = std::min(col0, col), col1 = std::max(col1, col + 1);
+      }
+      where = fmt::format("rank {}: {} wrong ({} not finite) in rows {}-{} columns {}-{}", rank,
+                          found.differing, found.not_finite, row0, row1, col0, col1);
+    }
+    cuda::check(cuda::driver().fill_bytes(out, 0xff, count * 2, mine.stream->handle()), "poison");
+    mine.stream->synchronize();
+    return where;
   }
 
   double check_outputs(const Operator& op, const cuda::PlanRunner& runner) {
@@ -336,6 +418,7 @@ class FusedBench {
   cuda::Compiler compiler_;
   Nccl nccl_;
   std::vector<RankState> states_;
+  std::minstd_rand random_;
 };
 
 int main_checked(int argc, char** argv) {
@@ -347,6 +430,8 @@ int main_checked(int argc, char** argv) {
   app.add_option("--ops", ops, "operators")->delimiter(',');
   app.add_option("--shapes", shapes, "MxNxK, global")->delimiter(',');
   app.add_option("--strategies", strategies, "schedules, separated by ';'");
+  bool only_check = false;
+  app.add_flag("--check", only_check, "verify exactly instead of timing");
   app.add_option("--machine", machine_name, "the machine that plans are made for");
   app.add_option("--out", out, "JSON file for the results");
   app.add_option("--commit", commit, "recorded with the results");
@@ -357,16 +442,21 @@ int main_checked(int argc, char** argv) {
   for (const std::string_view part : split(strategies, ';')) texts.emplace_back(part);
   FusedBench bench(ranks, load_machine(machine_name), 2'000'000'000);
   nlohmann::json rows = nlohmann::json::array();
+  bool right = true;
   for (const std::string& name : ops) {
     for (const std::string& shape : shapes) {
       const auto sizes = split(shape, 'x');
       if (sizes.size() != 3) throw UsageError("a shape is MxNxK, not '" + shape + "'");
-      rows.push_back(
-          bench.run(parse_operator(fmt::format("{} m={} n={} k={} ranks={} dtype=bf16", name,
-                                               sizes[0], sizes[1], sizes[2], ranks)),
-                    texts));
+      const Operator op = parse_operator(fmt::format("{} m={} n={} k={} ranks={} dtype=bf16", name,
+                                                     sizes[0], sizes[1], sizes[2], ranks));
+      if (only_check) {
+        right = bench.check(op, texts) && right;
+      } else {
+        rows.push_back(bench.run(op, texts));
+      }
     }
   }
+  if (only_check) return right ? 0 : 1;
   if (!out.empty()) {
     std::ofstream(out) << nlohmann::json{{"benchmark", "fused"},
                                          {"machine", bench.machine_name()},
