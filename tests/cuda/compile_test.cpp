@@ -45,6 +45,18 @@ TEST_F(CompileTest, GemmKernelsDoNotSpill) {
   }
 }
 
+TEST_F(CompileTest, TheMoverDoesNotSpill) {
+  const CompiledKernel kernel = compiler_.compile(R"(#include "stretto/device/mover.h"
+using namespace stretto::device;
+extern "C" __global__ void __launch_bounds__(kMoverThreads, 1)
+mover(const __grid_constant__ MoverParams params) {
+  run_mover(params);
+}
+)",
+                                                  "sm_90a");
+  EXPECT_EQ(spilled_bytes(kernel.log), 0) << kernel.log;
+}
+
 TEST_F(CompileTest, TheReportOfSpillsIsRead) {
   EXPECT_EQ(spilled_bytes("32 bytes stack frame, 56 bytes spill stores, 76 bytes spill loads"),
             132);
