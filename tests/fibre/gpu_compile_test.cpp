@@ -24,7 +24,8 @@ TEST_P(GpuCompile, EveryHeaderAlone) {
   for (const char* header :
        {"words", "gpu_words", "gpu_block", "shmem", "channel", "tile", "numbers",
         "kernels/all_to_all", "kernels/greeting", "kernels/all_reduce", "kernels/norm",
-        "kernels/all_reduce_norm", "kernels/scatter_norm_gather", "kernels/movers"}) {
+        "kernels/all_reduce_norm", "kernels/scatter_norm_gather", "kernels/experts", "kernels/dispatch",
+        "kernels/combine", "kernels/movers"}) {
     SCOPED_TRACE(header);
     log_of("#include \"stretto/device/lang/" + std::string(header) + ".h\"\n");
   }
@@ -54,6 +55,8 @@ TEST_P(GpuCompile, KernelsWithoutSpills) {
       entry("all_reduce_norm", "all_reduce_norm_one_shot<GpuBlock>", "AllReduceNormArgs"),
       entry("all_reduce_norm", "all_reduce_norm_two_shot<GpuBlock>", "AllReduceNormArgs"),
       entry("scatter_norm_gather", "scatter_norm_gather<GpuBlock>", "ScatterNormGatherArgs"),
+      entry("dispatch", "dispatch<GpuBlock>", "DispatchArgs"),
+      entry("combine", "combine<GpuBlock>", "CombineArgs"),
       entry("movers", "push_gather<GpuBlock>", "GatherArgs"),
       entry("movers", "slot_reduce<Bf16x8, GpuBlock>", "SlotReduceArgs"),
   };
