@@ -1,6 +1,6 @@
 // Kernels of the device language on the GPUs of this process, against NCCL, in one run.
 //
-//   lang_bench --ranks 4 --what all-reduce,norm --out FILE
+//   lang_bench --ranks 4 --what all-reduce,norm,experts --out FILE
 //
 // Every result is verified before and after it is timed. Times are of captured graphs: calls back
 // to back, and one call from rest; medians and 99th percentiles of the longest rank.
@@ -19,17 +19,19 @@ int main_checked(int argc, char** argv) {
   CLI::App app("Kernels of the device language against NCCL");
   int ranks = 2;
   std::string out, commit, date;
-  std::vector<std::string> what = {"all-reduce", "norm"};
-  std::vector<int> one_shot = {8, 16, 32}, two_shot = {32, 64, 128};
+  std::vector<std::string> what = {"all-reduce", "norm", "experts"};
+  std::vector<int> one_shot = {8, 16, 32, 64}, two_shot = {32, 64, 128};
   std::vector<int> hidden = {4096, 5120, 7168, 8192};
   std::vector<int> tokens = {1, 8, 32, 64, 128, 256, 512, 1024, 2048, 4096};
+  std::vector<int> expert_tokens = {1, 8, 32, 128, 512, 4096};
   size_t max_bytes = size_t{16} << 20;
   app.add_option("--ranks", ranks, "GPUs");
-  app.add_option("--what", what, "all-reduce, norm")->delimiter(',');
+  app.add_option("--what", what, "all-reduce, norm, experts")->delimiter(',');
   app.add_option("--one-shot-blocks", one_shot, "blocks to try")->delimiter(',');
   app.add_option("--two-shot-blocks", two_shot, "blocks to try")->delimiter(',');
   app.add_option("--hidden", hidden, "row lengths of norms")->delimiter(',');
   app.add_option("--tokens", tokens, "rows of norms")->delimiter(',');
+  app.add_option("--expert-tokens", expert_tokens, "tokens of a rank")->delimiter(',');
   app.add_option("--max-bytes", max_bytes, "largest all-reduce");
   app.add_option("--out", out, "JSON file for the results");
   app.add_option("--commit", commit, "recorded with the results");
@@ -49,8 +51,10 @@ int main_checked(int argc, char** argv) {
         results["all_reduce"] = bench_all_reduce(bench, one_shot, two_shot, max_bytes);
       } else if (part == "norm") {
         results["all_reduce_norm"] = bench_all_reduce_norm(bench, hidden, tokens);
+      } else if (part == "experts") {
+        results["experts"] = bench_experts(bench, expert_tokens);
       } else {
-        throw UsageError("--what is all-reduce or norm, not '" + part + "'");
+        throw UsageError("--what is all-reduce, norm or experts, not '" + part + "'");
       }
     } catch (const SystemError& error) {
       fmt::print("{}: {}\n", part, error.what());

@@ -127,5 +127,6 @@ Json bench_all_reduce(LangBench& bench, const std::vector<int>& one_shot_blocks,
                       const std::vector<int>& two_shot_blocks, size_t max_bytes);
 Json bench_all_reduce_norm(LangBench& bench, const std::vector<int>& hidden,
                            const std::vector<int>& tokens);
+Json bench_experts(LangBench& bench, const std::vector<int>& tokens);
 
 }  // namespace stretto::bench

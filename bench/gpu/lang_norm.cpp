@@ -1,5 +1,6 @@
 // All-reduce + residual + RMSNorm in one kernel, against NCCL's all-reduce and a fused norm.
 #include <cmath>
+#include <map>
 
 #include "lang_bench.h"
 #include "stretto/device/lang/kernels/scatter_norm_gather.h"
@@ -13,7 +14,7 @@ using device::AllReduceNormArgs;
 using device::NormArgs;
 using device::ScatterNormGatherArgs;
 
-constexpr int kMaxThreads = 512;  // with more, the compiler runs out of registers
+constexpr int kCopyThreads = 512;  // of kernels that are best with whole warps of rows
 constexpr float kEpsilon = 1e-5f;
 constexpr uint64_t kResidual = 100, kWeight = 101;
 
@@ -43,20 +44,10 @@ class NormBench {
                                   fmt::format("{}<GpuBlock>", args)};
     };
     add_norm_ =
-        std::make_unique<TeamKernel>(bench, name("add_norm", "norm", "AddNormArgs"), kMaxThreads);
-    one_shot_ = std::make_unique<TeamKernel>(
-        bench, name("all_reduce_norm_one_shot", "all_reduce_norm", "AllReduceNormArgs"),
-        kMaxThreads);
-    two_shot_ = std::make_unique<TeamKernel>(
-        bench, name("all_reduce_norm_two_shot", "all_reduce_norm", "AllReduceNormArgs"),
-        kMaxThreads);
+        std::make_unique<TeamKernel>(bench, name("add_norm", "norm", "AddNormArgs"), kCopyThreads);
     chunks_ = std::make_unique<TeamKernel>(
         bench, name("scatter_norm_gather", "scatter_norm_gather", "ScatterNormGatherArgs"),
-        kMaxThreads);
-    fmt::print("norm kernels, registers (local bytes): {} ({}), {} ({}), {} ({}), {} ({})\n",
-               add_norm_->registers(), add_norm_->local_bytes(), one_shot_->registers(),
-               one_shot_->local_bytes(), two_shot_->registers(), two_shot_->local_bytes(),
-               chunks_->registers(), chunks_->local_bytes());
+        kCopyThreads);
   }
 
   // Rows of `columns`; own rows' residuals are uploaded for this number of tokens.
@@ -64,8 +55,26 @@ class NormBench {
     tokens_ = tokens;
     columns_ = columns;
     const size_t vectors = columns / 8;
-    const size_t rounds = (vectors + kMaxThreads - 1) / kMaxThreads;
-    threads_ = static_cast<int>((vectors / rounds + 31) / 32 * 32);
+    copy_threads_ = threads_for(vectors, kCopyThreads);
+    threads_ = threads_for(vectors, 1024);
+    auto& kernels = by_threads_[threads_];
+    if (kernels.one_shot == nullptr) {
+      // With more ranks than in flight a thread takes two turns; with fewer it has registers left.
+      const int in_flight = ranks_ <= 4 || threads_ > 640 ? 4 : 8;
+      const auto compile = [&](const char* kernel) {
+        return std::make_unique<TeamKernel>(
+            bench_,
+            cuda::LangKernelName{"kernels/all_reduce_norm.h",
+                                 fmt::format("{}<GpuBlock, {}>", kernel, in_flight),
+                                 "AllReduceNormArgs<GpuBlock>"},
+            threads_);
+      };
+      kernels.one_shot = compile("all_reduce_norm_one_shot");
+      kernels.two_shot = compile("all_reduce_norm_two_shot");
+      fmt::print("{} threads: registers (local bytes) {} ({}), {} ({})\n", threads_,
+                 kernels.one_shot->registers(), kernels.one_shot->local_bytes(),
+                 kernels.two_shot->registers(), kernels.two_shot->local_bytes());
+    }
     const size_t rows = (tokens + ranks_ - 1) / ranks_;
     bench_.team.each_rank([&](int rank) {
       const size_t first = std::min(tokens, rows * static_cast<size_t>(rank));
@@ -83,7 +92,7 @@ class NormBench {
                                     reinterpret_cast<uint64_t>(reduced_.at<char>(rank)),
                                     static_cast<int64_t>(tokens_ * columns_), DType::bf16);
       add_norm_->launch(
-          rank, static_cast<int>(std::min<size_t>(tokens_, 264)), threads_,
+          rank, static_cast<int>(std::min<size_t>(tokens_, 264)), copy_threads_,
           AddNormArgs<GpuBlock>{reduced_.at<Vec16>(rank), residual_.at<Vec16>(rank),
                                 new_residual_.at<Vec16>(rank), output_.at<Vec16>(rank), norm(rank),
                                 tokens_, columns_ / 8});
@@ -91,12 +100,14 @@ class NormBench {
     return to_json(bench_.team.time(enqueue));
   }
   Json time_one_shot(int blocks) {
-    return time(blocks,
-                [&](int rank) { one_shot_->launch(rank, blocks, threads_, args(rank, false)); });
+    return time(blocks, [&](int rank) {
+      by_threads_[threads_].one_shot->launch(rank, blocks, threads_, args(rank, false));
+    });
   }
   Json time_two_shot(int blocks, bool own_rows) {
-    return time(blocks,
-                [&](int rank) { two_shot_->launch(rank, blocks, threads_, args(rank, own_rows)); });
+    return time(blocks, [&](int rank) {
+      by_threads_[threads_].two_shot->launch(rank, blocks, threads_, args(rank, own_rows));
+    });
   }
   Json time_chunks(int blocks, uint64 rows_per_chunk) {
     in_shared_output_ = true;
@@ -115,13 +126,18 @@ class NormBench {
       args.done = args.arrived + ranks_ * kMaxChunks;
       args.greetings = bench_.group.at<Vec16>(rank, greetings_);
       args.state = state_.at<uint64>(rank);
-      chunks_->launch(rank, blocks, threads_, args);
+      chunks_->launch(rank, blocks, copy_threads_, args);
     });
     in_shared_output_ = false;
     return result;
   }
 
  private:
+  // As few rounds over a row as `most` threads need, and no more threads than those take.
+  static int threads_for(size_t vectors, size_t most) {
+    const size_t rounds = (vectors + most - 1) / most;
+    return static_cast<int>((vectors / rounds + 31) / 32 * 32);
+  }
   static constexpr size_t kMaxChunks = 8192;
 
   void fill_same(PerRank& to, size_t count, uint64_t stream) {
@@ -211,9 +227,13 @@ class NormBench {
   size_t ranks_, max_bytes_;
   PerRank input_, reduced_, residual_, own_residual_, new_residual_, output_, weight_, state_;
   size_t slots_, greetings_, shared_output_, signals_;
-  std::unique_ptr<TeamKernel> add_norm_, one_shot_, two_shot_, chunks_;
+  std::unique_ptr<TeamKernel> add_norm_, chunks_;
+  struct Specialised {
+    std::unique_ptr<TeamKernel> one_shot, two_shot;
+  };
+  std::map<int, Specialised> by_threads_;
   size_t tokens_ = 0, columns_ = 0;
-  int threads_ = 0;
+  int threads_ = 0, copy_threads_ = 0;
   bool in_shared_output_ = false;
 };
 

@@ -126,18 +126,25 @@ int Kernel::attribute(FunctionAttribute which) const {
 }
 
 void Kernel::launch(const Stream& stream, int blocks, int threads, int cluster,
-                    const void* parameters) const {
-  LaunchAttribute attribute{};
-  attribute.id = kLaunchCluster;
-  attribute.value.cluster = {static_cast<unsigned>(cluster), 1, 1};
+                    const void* parameters, bool overlap) const {
+  LaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (cluster > 1) {
+    attributes[count].id = kLaunchCluster;
+    attributes[count++].value.cluster = {static_cast<unsigned>(cluster), 1, 1};
+  }
+  if (overlap) {
+    attributes[count].id = kLaunchOverlap;
+    attributes[count++].value.overlap = 1;
+  }
   LaunchConfig config{};
   config.grid_x = static_cast<unsigned>(blocks);
   config.grid_y = config.grid_z = config.block_y = config.block_z = 1;
   config.block_x = static_cast<unsigned>(threads);
   config.shared_bytes = static_cast<unsigned>(dynamic_shared_bytes_);
   config.stream = stream.handle();
-  config.attributes = &attribute;
-  config.num_attributes = cluster > 1 ? 1 : 0;
+  config.attributes = attributes;
+  config.num_attributes = count;
   void* arguments[] = {const_cast<void*>(parameters)};
   check(driver().launch(&config, function_, arguments, nullptr), "launch a kernel");
 }

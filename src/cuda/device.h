@@ -140,8 +140,10 @@ class Kernel {
 
   int registers() const { return attribute(kFunctionRegisters); }
   int local_bytes() const { return attribute(kFunctionLocalBytes); }
-  void launch(const Stream& stream, int blocks, int threads, int cluster,
-              const void* parameters) const;
+  // With `overlap` its blocks may be started before the kernel ahead of it on the stream has ended;
+  // the kernel itself waits for that (griddepcontrol.wait). Hopper and newer.
+  void launch(const Stream& stream, int blocks, int threads, int cluster, const void* parameters,
+              bool overlap = false) const;
 
  private:
   int attribute(FunctionAttribute which) const;

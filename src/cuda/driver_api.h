@@ -56,9 +56,11 @@ struct LaunchAttribute {
     struct {
       unsigned x, y, z;
     } cluster;
+    int overlap;
   } value;
 };
 inline constexpr int kLaunchCluster = 4;
+inline constexpr int kLaunchOverlap = 6;  // "programmatic stream serialization"
 
 struct LaunchConfig {
   unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;

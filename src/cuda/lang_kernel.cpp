@@ -10,6 +10,7 @@ std::string lang_source(const LangKernelName& name, int max_threads) {
 using namespace stretto::device;
 extern "C" __global__ void __launch_bounds__({}, 1)
 stretto_lang(const __grid_constant__ LaunchParameters<{}> parameters) {{
+  wait_for_stream();
   GpuBlock block(parameters.world);
   {}(block, parameters.args);
 }}

@@ -25,18 +25,20 @@ class LangKernel {
   LangKernel(const Device& device, const Compiler& compiler, const LangKernelName& name,
              int max_threads, int shared_bytes = 0)
       : kernel_(compiler.compile(lang_source(name, max_threads), device.arch()).cubin,
-                "stretto_lang", shared_bytes) {}
+                "stretto_lang", shared_bytes),
+        overlap_(device.arch() >= "sm_90") {}
 
   template <class Args>
   void launch(const Stream& stream, int blocks, int threads, const device::GpuWorld& world,
               const Args& args) const {
     const device::LaunchParameters<Args> parameters{world, args};
-    kernel_.launch(stream, blocks, threads, 1, &parameters);
+    kernel_.launch(stream, blocks, threads, 1, &parameters, overlap_);
   }
   const Kernel& kernel() const { return kernel_; }
 
  private:
   Kernel kernel_;
+  bool overlap_;
 };
 
 }  // namespace stretto::cuda

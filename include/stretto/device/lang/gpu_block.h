@@ -358,9 +358,19 @@ class GpuBlock {
   const GpuWorld& world_;
 };
 
+// First in a kernel: the stream's work before this grid has ended and is visible. Until then the
+// grid may have been started already, which hides the launch; and so may the next.
+STRETTO_DEVICE void wait_for_stream() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // The kernel of a launch, for one entry a kernel and argument type.
 template <auto kKernel, class Args>
 __global__ void entry(const __grid_constant__ GpuWorld world, const __grid_constant__ Args args) {
+  wait_for_stream();
   GpuBlock block(world);
   kKernel(block, args);
 }

@@ -13,7 +13,7 @@
 
 namespace stretto::device {
 
-// Vectors whose loads one thread has in flight.
+// Vectors whose loads one thread has in flight by default.
 inline constexpr int kBatch = 8;
 
 template <class Block>
@@ -62,21 +62,21 @@ STRETTO_KERNEL void end_call(Block& block, Ptr<Block, uint64> state, uint64 call
 
 // Adds up, in rank order, this rank's `own` and the vectors at slots + r * stride of the others,
 // each once it has come.
-template <class Format, class Block>
+template <class Format, int kInFlight = kBatch, class Block>
 STRETTO_PRIMITIVE bool sum_slots(Block& block, Ptr<Block, const Vec16> slots, uint64 stride,
                                  const Vec16& own, float (&sums)[Format::kElements],
                                  Where where = Where::here()) {
   const int ranks = block.num_ranks();
   const int me = block.rank();
   STRETTO_UNROLL for (float& sum : sums) sum = 0;
-  for (int base = 0; base < ranks; base += kBatch) {
-    Vec16 values[kBatch];
-    const int count = ranks - base < kBatch ? ranks - base : kBatch;
+  for (int base = 0; base < ranks; base += kInFlight) {
+    Vec16 values[kInFlight];
+    const int count = ranks - base < kInFlight ? ranks - base : kInFlight;
     if (!block.wait_vectors_not(slots + static_cast<uint64>(base) * stride, stride, count,
                                 me - base, Format::kPoison, values, where, base)) {
       return false;
     }
-    STRETTO_UNROLL for (int j = 0; j < kBatch; ++j) {
+    STRETTO_UNROLL for (int j = 0; j < kInFlight; ++j) {
       if (base + j == me) values[j] = own;
       if (j < count) Format::add(sums, values[j]);
     }

@@ -8,7 +8,8 @@
 // ranks it sends h, and everyone norms; with the residual kept by its owner it norms and sends the
 // output, in fp8 when that is asked for.
 //
-// A block takes whole rows. Best with as many threads as a row has vectors, up to 1024.
+// A block takes whole rows. Best with as many threads as a row has vectors; kInFlight, the vectors
+// whose loads a thread has in flight, is a matter of registers: with 1024 threads, 4.
 #pragma once
 
 #include "stretto/device/lang/kernels/all_reduce.h"
@@ -33,7 +34,7 @@ struct AllReduceNormArgs {
   Ptr<Block, uint64> state;     // local: 2 x num_blocks, zero at first
 };
 
-template <class Block>
+template <class Block, int kInFlight = kBatch>
 STRETTO_KERNEL void all_reduce_norm_one_shot(Block& block, const AllReduceNormArgs<Block>& args) {
   Shmem shmem(block);
   const int ranks = shmem.n_pes();
@@ -82,10 +83,11 @@ STRETTO_KERNEL void all_reduce_norm_one_shot(Block& block, const AllReduceNormAr
     for (uint64 v = thread; good && v < args.row_vectors; v += threads) {
       const uint64 at = row * args.row_vectors + v;
       const Vec16 own = args.input[at];
+      const Vec16 residual = args.residual[at];
       float sums[Bf16x8::kElements];
-      good = sum_slots<Bf16x8>(block, now + at, stride, own, sums);
+      good = sum_slots<Bf16x8, kInFlight>(block, now + at, stride, own, sums);
       if (!good) break;
-      const Vec16 h = add_residual<Block>(args.residual, at, sums);
+      const Vec16 h = add_residual(residual, sums);
       args.new_residual[at] = h;
       if (v == thread) first = h;
       squares += sum_of_squares(h);
@@ -99,7 +101,7 @@ STRETTO_KERNEL void all_reduce_norm_one_shot(Block& block, const AllReduceNormAr
   end_call<Block>(block, args.state, share.call, args.tokens, good);
 }
 
-template <class Block>
+template <class Block, int kInFlight = kBatch>
 STRETTO_KERNEL void all_reduce_norm_two_shot(Block& block, const AllReduceNormArgs<Block>& args) {
   Shmem shmem(block);
   const int ranks = shmem.n_pes();
@@ -167,11 +169,12 @@ STRETTO_KERNEL void all_reduce_norm_two_shot(Block& block, const AllReduceNormAr
     float squares = 0;
     for (uint64 v = thread; good && v < args.row_vectors; v += threads) {
       const Vec16 own = args.input[(own_first + row) * args.row_vectors + v];
+      const Vec16 residual = args.residual[(kept_first + row) * args.row_vectors + v];
       float sums[Bf16x8::kElements];
-      good = sum_slots<Bf16x8>(block, now + (row * args.row_vectors + v), stride, own, sums);
+      good = sum_slots<Bf16x8, kInFlight>(block, now + (row * args.row_vectors + v), stride, own,
+                                          sums);
       if (!good) break;
-      const Vec16 h =
-          add_residual<Block>(args.residual, (kept_first + row) * args.row_vectors + v, sums);
+      const Vec16 h = add_residual(residual, sums);
       kept[v] = h;
       if (v == thread) first = h;
       squares += sum_of_squares(h);

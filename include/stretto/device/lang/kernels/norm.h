@@ -55,17 +55,20 @@ STRETTO_PRIMITIVE uint64 fp8_of(const float (&values)[Bf16x8::kElements], float 
 template <class Block, class Kept, class Send>
 STRETTO_PRIMITIVE void norm_row(Block& block, const NormArgs<Block>& norm, uint64 row_vectors,
                                 const Vec16& first, Kept kept, float squares, Send send) {
-  const float factor = norm_factor(block.sum(squares), row_vectors, norm.epsilon);
-  float inverse_scale = 0;
-  if (norm.fp8_scale) {
-    const float scale = norm.fp8_scale[0];
-    inverse_scale = 1.0f / scale;
-  }
+  // What the sum need not wait for comes before it.
   const auto begin = static_cast<uint64>(block.thread_idx());
+  Vec16 weight = {};
+  if (begin < row_vectors) weight = norm.weight[begin];
+  float scale = 0;
+  if (norm.fp8_scale) scale = norm.fp8_scale[0];
+  const float factor = norm_factor(block.sum(squares), row_vectors, norm.epsilon);
+  const float inverse_scale = 1.0f / scale;
   for (uint64 v = begin; v < row_vectors; v += static_cast<uint64>(block.num_threads())) {
     Vec16 h = first;
-    if (v != begin) h = kept[v];
-    const Vec16 weight = norm.weight[v];
+    if (v != begin) {
+      h = kept[v];
+      weight = norm.weight[v];
+    }
     float values[Bf16x8::kElements];
     norm_vector(h, weight, factor, values);
     send(v, values, inverse_scale);
@@ -84,11 +87,8 @@ STRETTO_PRIMITIVE void store_normed(Ptr<Block, Vec16> row, uint64 v, bool fp8,
 }
 
 // sums += residual, rounded.
-template <class Block>
-STRETTO_PRIMITIVE Vec16 add_residual(Ptr<Block, const Vec16> residual, uint64 at,
-                                     float (&sums)[Bf16x8::kElements]) {
-  const Vec16 value = residual[at];
-  Bf16x8::add(sums, value);
+STRETTO_PRIMITIVE Vec16 add_residual(const Vec16& residual, float (&sums)[Bf16x8::kElements]) {
+  Bf16x8::add(sums, residual);
   return canonical<Bf16x8>(Bf16x8::round(sums));
 }
 
@@ -115,9 +115,10 @@ STRETTO_KERNEL void add_norm(Block& block, const AddNormArgs<Block>& args) {
     float squares = 0;
     for (uint64 v = begin; v < args.row_vectors; v += static_cast<uint64>(block.num_threads())) {
       const Vec16 value = args.input[row * args.row_vectors + v];
+      const Vec16 residual = args.residual[row * args.row_vectors + v];
       float sums[Bf16x8::kElements] = {};
       Bf16x8::add(sums, value);
-      const Vec16 h = add_residual<Block>(args.residual, row * args.row_vectors + v, sums);
+      const Vec16 h = add_residual(residual, sums);
       kept[v] = h;
       if (v == begin) first = h;
       squares += sum_of_squares(h);

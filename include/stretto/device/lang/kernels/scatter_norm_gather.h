@@ -86,9 +86,10 @@ class ScatterNormGather {
       Vec16 first = {};
       float squares = 0;
       for (uint64 v = begin; v < args_.row_vectors; v += step) {
+        const Vec16 residual = args_.residual[own * args_.row_vectors + v];
         float sums[Bf16x8::kElements];
         sum_row(row, own * args_.row_vectors + v, v, sums);
-        const Vec16 h = add_residual<Block>(args_.residual, own * args_.row_vectors + v, sums);
+        const Vec16 h = add_residual(residual, sums);
         kept[v] = h;
         if (v == begin) first = h;
         squares += sum_of_squares(h);
