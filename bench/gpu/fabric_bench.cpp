@@ -100,7 +100,7 @@ class Bench {
     for_local([&](int rank) {
       const int source = (rank + fabric_.ranks() - 1) % fabric_.ranks();
       uint64_t words[2] = {0, static_cast<uint64_t>(source + 1)};
-      check(driver().copy_to_device(bad.local(rank), words, sizeof(words)), "start a count");
+      cuda::copy_to_gpu(bad.local(rank), words, sizeof(words));
       launch(rank, at(rank).differ, {pointer(to.local(rank)), pointer(bad.local(rank)), bytes()});
       at(rank).stream.synchronize();
       check(driver().copy_to_host(words, bad.local(rank), sizeof(words)), "read a count");
@@ -143,11 +143,12 @@ class Bench {
     return rates[rates.size() / 2];
   }
 
-  // Microseconds of a round trip between ranks 0 and 1.
-  double round_trip_us(RunState& state) {
+  // Microseconds of a round trip between ranks 0 and 1; bare: of relaxed stores without order.
+  double round_trip_us(RunState& state, bool bare = false) {
     constexpr device::uint32 kRounds = 2000;
+    state.reset();
     double us = 0;
-    for (int trial = 0; trial < 3; ++trial) us = ping(state, kRounds, {0, 1}) / kRounds;
+    for (int trial = 0; trial < 3; ++trial) us = ping(state, kRounds, {0, 1}, bare) / kRounds;
     if (state.collect().aborted) throw SystemError("a ping did not come back");
     return us;
   }
@@ -158,7 +159,7 @@ class Bench {
     const Region numbers = fabric_.allocate(sizeof(float), "numbers");
     for_local([&](int rank) {
       const float mine = static_cast<float>(rank + 1);
-      check(driver().copy_to_device(numbers.local(rank), &mine, sizeof(mine)), "give a number");
+      cuda::copy_to_gpu(numbers.local(rank), &mine, sizeof(mine));
     });
     // One thread enqueues for all its ranks, which NCCL wants to be told.
     fabric::check_nccl(fabric::nccl().group_start(), "start a group");
@@ -179,6 +180,7 @@ class Bench {
 
   // Rank 1 stays silent; milliseconds until rank 0 has given up, and what was reported.
   Json silent_peer(RunState& state) {
+    state.reset();
     const double before = now_ms();
     ping(state, 3, {0});
     const fabric::RunOutcome outcome = state.collect();
@@ -215,7 +217,8 @@ class Bench {
     at(rank).push.launch(at(rank).stream, options_.blocks, kPushThreads, 1, &params);
   }
   // Microseconds on the ranks that play.
-  double ping(RunState& state, device::uint32 rounds, const std::vector<int>& players) {
+  double ping(RunState& state, device::uint32 rounds, const std::vector<int>& players,
+              bool bare = false) {
     finish();
     double us = 0;
     const auto plays = [&](int rank) {
@@ -224,7 +227,7 @@ class Bench {
     for_local([&](int rank) {
       if (!plays(rank)) return;
       const PingParams params{state.space(rank), static_cast<device::uint32>(rank),
-                              static_cast<device::uint32>(1 - rank), rounds, 0};
+                              static_cast<device::uint32>(1 - rank), rounds, bare ? 1u : 0u};
       at(rank).start.record(at(rank).stream);
       at(rank).ping.launch(at(rank).stream, 1, 1, 1, &params);
       at(rank).end.record(at(rank).stream);
@@ -278,6 +281,7 @@ int measure(const Options& options) {
   report["push_all_gbs"] = bench.push_rate(true);
   RunState state(*fabric, 4, 200'000'000, "signals");
   report["round_trip_us"] = bench.round_trip_us(state);
+  report["bare_round_trip_us"] = bench.round_trip_us(state, true);
   report["silent_peer"] = bench.silent_peer(state);
   if (fabric::why_no_nccl().empty()) report["wrong_sums"] = bench.wrong_sums();
   if (fabric->first_rank() != 0) return 0;

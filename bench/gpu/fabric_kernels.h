@@ -8,7 +8,7 @@ namespace stretto::bench {
 struct PingParams {
   device::SignalSpace space;
   device::uint32 rank, peer;
-  device::uint32 rounds, reserved;
+  device::uint32 rounds, bare;
 };
 struct PushParams {
   const void* from;
@@ -21,11 +21,24 @@ inline constexpr const char* kFabricSource = R"(#include "stretto/device/signal.
 using namespace stretto::device;
 struct PingParams {
   SignalSpace space;
-  uint32 rank, peer, rounds, reserved;
+  uint32 rank, peer, rounds, bare;
 };
-// Signals 0 to 1 ... come and go; the epoch counts launches.
+// Signal 0 of both ranks goes back and forth; the epoch counts launches.
 extern "C" __global__ void ping(const __grid_constant__ PingParams p) {
   const uint64 epoch = p.space.control->epoch;
+  if (p.bare != 0) {
+    uint32* const theirs = reinterpret_cast<uint32*>(p.space.counters[p.peer] + kSignalStride);
+    const uint32* const own = reinterpret_cast<const uint32*>(p.space.own + kSignalStride);
+    for (uint32 i = 1; i <= p.rounds; ++i) {
+      const uint32 now = static_cast<uint32>(epoch) * p.rounds + i;
+      if (p.rank < p.peer) store_relaxed_sys(theirs, now);
+      for (uint32 spins = 0; load_relaxed_sys(own) < now && spins < 10'000'000; ++spins) {
+      }
+      if (p.rank > p.peer) store_relaxed_sys(theirs, now);
+    }
+    advance_epoch(p.space.control);
+    return;
+  }
   const NotifyEntry notify{1, 0, 0, 1, static_cast<uint16>(p.peer), 0};
   for (uint32 i = 1; i <= p.rounds; ++i) {
     const WaitEntry wait{i, p.rounds, 0, 0, 1, 0, 0};

@@ -64,8 +64,13 @@ DeviceMemory::~DeviceMemory() {
   if (address_ != 0) driver().free(address_);
 }
 
+void copy_to_gpu(DevicePtr to, const void* from, size_t num_bytes) {
+  check(driver().copy_to_device(to, from, num_bytes), "copy to a GPU");
+  check(driver().stream_synchronize(nullptr), "copy to a GPU");
+}
+
 void DeviceMemory::upload(const void* from, size_t num_bytes, size_t offset) {
-  check(driver().copy_to_device(address_ + offset, from, num_bytes), "copy to a GPU");
+  copy_to_gpu(address_ + offset, from, num_bytes);
 }
 
 void DeviceMemory::download(void* to, size_t num_bytes, size_t offset) const {

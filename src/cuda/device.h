@@ -44,6 +44,10 @@ class Device {
   int num_sms_ = 0, max_shared_bytes_ = 0, major_ = 0, minor_ = 0;
 };
 
+// Copies from the host, to be seen by whatever starts after: plain driver copies may return before
+// the bytes have arrived, and streams of ours do not wait for them.
+void copy_to_gpu(DevicePtr to, const void* from, size_t num_bytes);
+
 // Memory of the current GPU.
 class DeviceMemory {
  public:

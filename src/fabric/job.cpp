@@ -172,8 +172,25 @@ std::unique_ptr<HostGroup> meet(const Job& job) {
 
 int gpu_of(const Job& job) { return cuda::num_devices() == 1 ? 0 : job.local_rank; }
 
-std::unique_ptr<Fabric> join(const Job& job, Source source) {
-  return std::make_unique<Fabric>(meet(job), std::vector<int>{gpu_of(job)}, source);
+std::unique_ptr<Fabric> join(const Job& job, std::optional<Source> source) {
+  std::unique_ptr<HostGroup> group = meet(job);
+  if (!source) {
+    source = Source::windows;
+    for (const std::string& reason : group->all_gather("looking for NCCL", why_no_windows())) {
+      if (!reason.empty()) source = Source::exported;
+    }
+  }
+  return std::make_unique<Fabric>(std::move(group), std::vector<int>{gpu_of(job)}, *source);
+}
+
+std::unique_ptr<Fabric> open_fabric(int ranks, std::optional<Source> source) {
+  const auto job = job_from();
+  if (!job) return in_process(ranks, source.value_or(Source::peer));
+  if (job->size != ranks) {
+    throw UsageError(fmt::format("{} ranks were asked for, but {} started {} processes", ranks,
+                                 job->started_by, job->size));
+  }
+  return join(*job, source);
 }
 
 }  // namespace stretto::fabric

@@ -37,7 +37,12 @@ std::unique_ptr<HostGroup> meet(const Job& job);
 // The GPU of this process: its local rank, or the only one that it sees.
 int gpu_of(const Job& job);
 
-// This process's rank of the job, on its GPU.
-std::unique_ptr<Fabric> join(const Job& job, Source source = Source::windows);
+// This process's rank of the job, on its GPU. Without a source: NCCL windows where every process
+// has them, exported memory elsewhere.
+std::unique_ptr<Fabric> join(const Job& job, std::optional<Source> source = std::nullopt);
+
+// What a program of `ranks` ranks runs on: its rank of the job that a launcher started, or all
+// ranks in this process. Throws UsageError when the job has another number of ranks.
+std::unique_ptr<Fabric> open_fabric(int ranks, std::optional<Source> source = std::nullopt);
 
 }  // namespace stretto::fabric

@@ -88,7 +88,7 @@ class WindowAllocation : public Allocation {
     for (int i = 0; i < local_.count(); ++i) {
       local_.devices[static_cast<size_t>(i)]->make_current();
       const uint64_t mark = mark_of(local_.first + i);
-      check(driver().copy_to_device(own(i), &mark, sizeof(mark)), "mark a window");
+      cuda::copy_to_gpu(own(i), &mark, sizeof(mark));
     }
   }
 

@@ -95,7 +95,7 @@ void RunState::clear() {
           "reset signals");
     stream.synchronize();
     const RunControl fresh{0, timeout_ns_, 0, 0, {}};
-    check(driver().copy_to_device(control(rank), &fresh, sizeof(fresh)), "reset a run's control");
+    cuda::copy_to_gpu(control(rank), &fresh, sizeof(fresh));
   }
 }
 

@@ -18,6 +18,8 @@ namespace stretto::fabric {
 namespace {
 
 constexpr double kHelloTimeoutS = 5;
+// After rank 0 has left: for the others to learn how its last rounds ended.
+constexpr double kLingerS = 3;
 constexpr double kFlushTimeoutS = 2;
 constexpr size_t kMaxStrangers = 64;
 // Replies that a member does not read: it is stuck.
@@ -60,9 +62,17 @@ TcpServer::~TcpServer() {
 }
 
 void TcpServer::serve() {
+  Deadline end = Deadline::max();  // set when the server shall end
+  const auto is_member = [](const auto& connection) { return connection->rank >= 0; };
   for (;;) {
-    std::vector<pollfd> waiting = {{wake_.fd(), POLLIN, 0}, {listener_.fd(), POLLIN, 0}};
-    Deadline next = rounds_.next_deadline();
+    const bool ending = end != Deadline::max();
+    if (ending &&
+        (left_ms(end) == 0 || std::none_of(connections_.begin(), connections_.end(), is_member))) {
+      break;
+    }
+    const int wake = ending ? -1 : wake_.fd();  // poll passes over -1
+    std::vector<pollfd> waiting = {{wake, POLLIN, 0}, {listener_.fd(), POLLIN, 0}};
+    Deadline next = std::min(end, rounds_.next_deadline());
     for (const auto& connection : connections_) {
       const short wants = static_cast<short>(connection->out.empty() ? POLLIN : POLLIN | POLLOUT);
       waiting.push_back({connection->socket.fd(), wants, 0});
@@ -71,7 +81,7 @@ void TcpServer::serve() {
     // A little late, so that a deadline has passed when it is looked at.
     const int patience = next == Deadline::max() ? -1 : left_ms(next) + 1;
     if (poll(waiting.data(), waiting.size(), patience) < 0 && errno != EINTR) return;
-    if (waiting[0].revents != 0) break;
+    if (waiting[0].revents != 0) end = after(kLingerS);
     for (size_t i = 2; i < waiting.size(); ++i) {
       if ((waiting[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0) {
         read_from(*connections_[i - 2]);

@@ -30,7 +30,7 @@ TEST_P(RegionGpuTest, AWriteThroughOneMappingIsReadThroughAnother) {
     for (int rank = 0; rank < 2; ++rank) {
       const uint64_t mark = static_cast<uint64_t>(10 * viewer + rank);
       fabric_->device(viewer).make_current();
-      check(driver().copy_to_device(region.address(rank, viewer) + 128, &mark, 8), "write");
+      cuda::copy_to_gpu(region.address(rank, viewer) + 128, &mark, 8);
       uint64_t seen = 0;
       fabric_->device(rank).make_current();
       check(driver().copy_to_host(&seen, region.local(rank) + 128, 8), "read");
@@ -71,8 +71,7 @@ TEST_P(RegionGpuTest, ARunStateStartsClean) {
   EXPECT_FALSE(state.collect().aborted);
   const uint32_t one = 1;
   fabric_->device(1).make_current();
-  check(driver().copy_to_device(state.control(1) + offsetof(device::RunControl, abort), &one, 4),
-        "abort");
+  cuda::copy_to_gpu(state.control(1) + offsetof(device::RunControl, abort), &one, 4);
   EXPECT_TRUE(state.collect().aborted);
   state.reset();
   EXPECT_FALSE(state.collect().aborted);
