@@ -26,7 +26,7 @@ struct ExpertShape {
 };
 
 // Why the shape cannot be served; null when it can.
-inline constexpr const char* why_illegal(const ExpertShape& shape, uint32 ranks) {
+STRETTO_HOST_DEVICE const char* why_illegal(const ExpertShape& shape, uint32 ranks) {
   if (shape.hidden == 0 || shape.hidden % 8 != 0) return "hidden must be a multiple of 8";
   if (shape.fp8 != 0 && shape.hidden % kScaleGroup != 0) {
     return "hidden must be a multiple of 128 for fp8, which has a scale for 128 elements";
