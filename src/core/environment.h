@@ -14,7 +14,9 @@ namespace stretto {
   X(cache_path, "STRETTO_CACHE_PATH",                                                         \
     "folder for compiled GPU kernels; ~/.cache/stretto when unset")                           \
   X(cuda_home, "CUDA_HOME", "folder of the CUDA toolkit, searched before /usr/local/cuda")    \
-  X(nccl_path, "STRETTO_NCCL_PATH", "folder with libnccl.so.2, used instead of the system's")
+  X(nccl_path, "STRETTO_NCCL_PATH", "folder with libnccl.so.2, used instead of the system's") \
+  X(fabric, "STRETTO_FABRIC",                                                                 \
+    "where symmetric memory comes from: peer, windows or exported; the best there is when unset")
 
 struct Environment {
 #define STRETTO_FIELD(field, variable, meaning) std::string field;

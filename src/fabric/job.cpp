@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "core/environment.h"
 #include "core/text.h"
 #include "fabric/frame.h"
 #include "fabric/meeting_file.h"
@@ -184,6 +185,8 @@ std::unique_ptr<Fabric> join(const Job& job, std::optional<Source> source) {
 }
 
 std::unique_ptr<Fabric> open_fabric(int ranks, std::optional<Source> source) {
+  const std::string& chosen = environment().fabric;
+  if (!source && !chosen.empty()) source = source_from(chosen);
   const auto job = job_from();
   if (!job) return in_process(ranks, source.value_or(Source::peer));
   if (job->size != ranks) {

@@ -17,7 +17,6 @@
 namespace stretto::fabric {
 namespace {
 
-constexpr double kHelloTimeoutS = 5;
 // After rank 0 has left: for the others to learn how its last rounds ended.
 constexpr double kLingerS = 3;
 constexpr double kFlushTimeoutS = 2;
@@ -45,11 +44,12 @@ bool same_secret(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
-TcpServer::TcpServer(const Address& address, int size, std::string secret)
+TcpServer::TcpServer(const Address& address, int size, std::string secret, double hello_timeout_s)
     : listener_(listen_at(address)),
       wake_(eventfd(0, EFD_CLOEXEC)),
       port_(port_of(listener_)),
       secret_(std::move(secret)),
+      hello_timeout_s_(hello_timeout_s),
       rounds_(size) {
   STRETTO_ASSERT(secret_.size() == kSecretBytes, "secrets have one length");
   thread_ = std::thread([this] { serve(); });
@@ -114,7 +114,7 @@ void TcpServer::accept_new() {
     setsockopt(made.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     auto connection = std::make_unique<Connection>();
     connection->socket = std::move(made);
-    connection->hello_deadline = after(kHelloTimeoutS);
+    connection->hello_deadline = after(hello_timeout_s_);
     connections_.push_back(std::move(connection));
   }
 }

@@ -17,8 +17,12 @@ namespace stretto::fabric {
 
 class TcpServer {
  public:
+  // How long a stranger may take to prove itself.
+  static constexpr double kHelloTimeoutS = 5;
+
   // Throws SystemError when it cannot listen there. `secret` has kSecretBytes.
-  TcpServer(const Address& address, int size, std::string secret);
+  TcpServer(const Address& address, int size, std::string secret,
+            double hello_timeout_s = kHelloTimeoutS);
   ~TcpServer();
   TcpServer(const TcpServer&) = delete;
   TcpServer& operator=(const TcpServer&) = delete;
@@ -42,6 +46,7 @@ class TcpServer {
   Socket wake_;  // readable when the server shall end
   int port_;
   std::string secret_;
+  double hello_timeout_s_;
   Rounds rounds_;
   int num_strangers_refused_ = 0;
   std::vector<std::unique_ptr<Connection>> connections_;
