@@ -3,6 +3,7 @@
 #include "stretto/device/lang/tile.h"
 
 #include "fibre/expect_clean.h"
+#include "fibre/scenarios/movers.h"
 #include "stretto/device/lang/kernels/movers.h"
 
 namespace stretto::fibre {
@@ -97,115 +98,11 @@ TEST(Tiles, GatheredRowsAreThereWhenTheWaitReturns) {
 }
 
 TEST(Tiles, MoverGathersEveryRow) {
-  expect_clean(
-      {.ranks = 4, .blocks = 2, .threads = 4},
-      [](World& world) {
-        const uint64 shard_rows = kRows / 4;
-        auto signals = world.symmetric<uint64>("signals", 12, 0);
-        auto shard = world.local<uint8>("shard", shard_rows * kRowBytes);
-        auto gathered = world.symmetric<uint8>("gathered", kRows * kRowBytes);
-        auto epoch = world.local<uint64>("epoch", 1, 1);
-        auto seen = world.local<uint8>("seen", kRows * kRowBytes, 0);
-        for (int r = 0; r < 4; ++r) {
-          for (uint64 i = 0; i < shard_rows * kRowBytes; ++i) {
-            shard.set(r, i, byte_at(1, uint64(r) * shard_rows * kRowBytes + i));
-          }
-        }
-        auto channel_of = [=](int r) {
-          BlockChannel<Block> channel{};
-          channel.producer = affine(2, 3, 1);
-          channel.consumer = affine(kRows, 0, 0);
-          channel.notifies_per_tile = 1;
-          channel.signals = signals.at(r);
-          channel.epoch = epoch.at(r);
-          return channel;
-        };
-        world.launch([=](Block& block) {
-          const int r = block.rank();
-          push_gather(block,
-                      GatherArgs<Block>{channel_of(r), shard.at(r), gathered.at(r), kRowBytes});
-        });
-        world.launch(1, 4, [=](Block& block) {
-          const int r = block.rank();
-          const auto channel = channel_of(r);
-          Tiles tiles(block, channel);
-          if (!tiles.consumer_tile_wait(0)) return;
-          for (uint64 i = uint64(block.thread_idx()); i < kRows * kRowBytes; i += 4) {
-            seen.at(r)[i] = gathered.at(r)[i];
-          }
-        });
-        if (!world.run()) return;
-        for (int r = 0; r < 4; ++r) {
-          for (uint64 i = 0; i < kRows * kRowBytes; ++i) {
-            world.expect(seen.get(r, i) == byte_at(1, i), "a byte is wrong");
-          }
-        }
-      },
-      15);
+  expect_clean({.ranks = 4, .blocks = 2, .threads = 4}, push_gather_call, 15);
 }
 
-// Every rank stores its partial sums into its slot at the owner, tile by tile; the owner's blocks
-// add them up in rank order.
 TEST(Tiles, SlotsAreReducedInRankOrder) {
-  expect_clean(
-      {.ranks = 3, .blocks = 2, .threads = 4},
-      [](World& world) {
-        const uint64 rows = 8, row_vectors = 2, slot = rows * row_vectors;
-        auto partial = world.local<Vec16>("partial", 3 * slot);
-        auto slots = world.symmetric<Vec16>("slots", 3 * slot);
-        auto output = world.local<Vec16>("output", slot);
-        auto signals = world.symmetric<uint64>("signals", 4, 0);
-        auto epoch = world.local<uint64>("epoch", 1, 1);
-        for (int r = 0; r < 3; ++r) {
-          for (uint64 i = 0; i < 3 * slot; ++i) {
-            const float values[8] = {float(r), float(i % 5), 1, 2, 3, 4, 5, 6};
-            partial.set(r, i, Bf16x8::round(values));
-          }
-        }
-        // The producers' kernel on stream 0, the mover beside it on stream 1.
-        world.launch([=](Block& block) {
-          const int r = block.rank();
-          Shmem shmem(block);
-          for (uint64 t = uint64(block.block_idx()); t < 4; t += 2) {
-            for (int k = 1; k <= 3; ++k) {
-              const int owner = (r + k) % 3;
-              const uint64 at = t * 2 * row_vectors;
-              shmem.putmem_signal_block(slots.at(r) + (uint64(r) * slot + at),
-                                        partial.at(r) + (uint64(owner) * slot + at),
-                                        2 * row_vectors * sizeof(Vec16), signals.at(r) + t, 1,
-                                        SignalOp::kAdd, owner);
-            }
-          }
-        });
-        for (int r = 0; r < 3; ++r) {
-          world.launch_on(r, 1, 2, 4, [=](Block& block) {
-            TileMap<Block> producer{};
-            producer.num_tiles = 4;
-            producer.num_rows = rows;
-            producer.tile_rows = 2;
-            producer.tiles_per_signal = 1;
-            TileMap<Block> consumer = producer;
-            consumer.num_tiles = 3;
-            consumer.tile_rows = 3;
-            slot_reduce<Bf16x8>(block, SlotReduceArgs<Block>{
-                                           {producer, consumer, 3, signals.at(r), {}, epoch.at(r)},
-                                           slots.at(r),
-                                           output.at(r),
-                                           rows,
-                                           row_vectors});
-          });
-        }
-        if (!world.run()) return;
-        for (int r = 0; r < 3; ++r) {
-          for (uint64 i = 0; i < slot; ++i) {
-            float got[8] = {};
-            Bf16x8::add(got, output.get(r, i));
-            const float want[8] = {3, 3 * float((uint64(r) * slot + i) % 5), 3, 6, 9, 12, 15, 18};
-            for (int e = 0; e < 8; ++e) world.expect(got[e] == want[e], "a sum is wrong");
-          }
-        }
-      },
-      15);
+  expect_clean({.ranks = 3, .blocks = 2, .threads = 4}, slot_reduce_call, 15);
 }
 
 // Routing decides: tile t covers rows low[t] to high[t], lives on rank[t] and raises signal[t].

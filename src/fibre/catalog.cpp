@@ -1,0 +1,86 @@
+#include "stretto/fibre/catalog.h"
+
+#include "fibre/planted/addresses.h"
+#include "fibre/planted/groups.h"
+#include "fibre/planted/notify.h"
+#include "fibre/planted/reuse.h"
+#include "fibre/planted/sentinels.h"
+#include "fibre/planted/waits.h"
+#include "fibre/scenarios/all_reduce.h"
+#include "fibre/scenarios/all_reduce_norm.h"
+#include "fibre/scenarios/all_to_all.h"
+#include "fibre/scenarios/experts.h"
+#include "fibre/scenarios/movers.h"
+
+namespace stretto::fibre {
+namespace {
+
+const Shape kUsual{.ranks = 3, .blocks = 2, .threads = 4};
+
+void add_norms(std::vector<CatalogEntry>& all) {
+  const auto add = [&](const char* name, const char* about, NormKernel kernel, bool fp8) {
+    all.push_back({name, about, EntryKind::kKernel, kUsual, {}, [=](World& world) {
+                     all_reduce_norm_calls(world, kernel, fp8);
+                   }});
+  };
+  add("all_reduce_norm_one_shot", "all-reduce, residual and RMSNorm: all rows to everyone",
+      NormKernel::kOneShot, false);
+  add("all_reduce_norm_two_shot", "the same, rows summed by their owner, normed by everyone",
+      NormKernel::kTwoShot, false);
+  add("all_reduce_norm_own_rows", "the same, rows summed and normed by their owner, sent as fp8",
+      NormKernel::kTwoShotOwnRows, true);
+  add("scatter_norm_gather", "reduce-scatter, residual, RMSNorm and all-gather by chunks",
+      NormKernel::kScatterGather, false);
+}
+
+void add_experts(std::vector<CatalogEntry>& all) {
+  const Shape shape{.ranks = 3, .blocks = 2, .threads = 8, .warp_size = 4, .shared_bytes = 16384};
+  const auto add = [&](const char* name, const char* about, const ExpertCase& c) {
+    all.push_back({name, about, EntryKind::kKernel, shape, {}, [=](World& world) {
+                     expert_calls(world, c);
+                   }});
+  };
+  add("dispatch_combine", "tokens to their experts and back, bf16", {});
+  add("dispatch_combine_fp8", "the same with fp8 and scales on the way there",
+      {.hidden = 256, .fp8 = 1, .tokens = 2});
+  add("dispatch_combine_skewed", "the same when all tokens go to one rank's experts",
+      {.pattern = Pattern::kOneRank});
+}
+
+void add_kernels(std::vector<CatalogEntry>& all) {
+  const auto add = [&](const char* name, const char* about, Scenario scenario) {
+    all.push_back({name, about, EntryKind::kKernel, kUsual, {}, std::move(scenario)});
+  };
+  add("all_reduce_one_shot", "all-reduce by sentinels: everyone sends everything to everyone",
+      [](World& world) { all_reduce_calls<Bf16x8>(world, all_reduce_one_shot<Bf16x8, Block>); });
+  add("all_reduce_two_shot", "all-reduce by sentinels: owners add up slices",
+      [](World& world) { all_reduce_calls<Bf16x8>(world, all_reduce_two_shot<Bf16x8, Block>); });
+  add_norms(all);
+  add("all_to_all", "low-latency all-to-all of tokens with scales", all_to_all_calls);
+  add_experts(all);
+  add("push_gather", "all-gather mover: each tile loaded once, stored to all ranks",
+      push_gather_call);
+  add("slot_reduce", "reduction mover: follows the producers tile by tile", slot_reduce_call);
+}
+
+}  // namespace
+
+std::vector<CatalogEntry> catalog() {
+  std::vector<CatalogEntry> all;
+  add_kernels(all);
+  for (auto make : {notify_bugs, wait_bugs, reuse_bugs, group_bugs, address_bugs, sentinel_bugs}) {
+    for (const Planted& planted : make()) {
+      all.push_back({planted.name, planted.origin, EntryKind::kBug, planted.shape, planted.kinds,
+                     [run = planted.run](World& world) { run(world, true); }});
+      all.push_back({std::string(planted.name) + ":fixed",
+                     "without the bug",
+                     EntryKind::kTwin,
+                     planted.shape,
+                     {},
+                     [run = planted.run](World& world) { run(world, false); }});
+    }
+  }
+  return all;
+}
+
+}  // namespace stretto::fibre

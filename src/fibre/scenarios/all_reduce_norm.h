@@ -1,0 +1,188 @@
+// All-reduce, residual and RMSNorm over calls with different numbers of tokens: the residual exact
+// on integers, the norm within its bound, the same bits on all ranks.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "stretto/device/lang/kernels/scatter_norm_gather.h"
+#include "stretto/fibre/world.h"
+
+namespace stretto::fibre {
+
+using namespace device;
+
+enum class NormKernel { kOneShot, kTwoShot, kTwoShotOwnRows, kScatterGather };
+
+inline constexpr size_t kNormRow = 2;  // vectors
+inline constexpr size_t kNormColumns = kNormRow * 8;
+inline constexpr size_t kNormTokens = 7;
+inline constexpr size_t kTokensOfCalls[] = {7, 1, 0, 4, 6};
+inline constexpr float kNormEpsilon = 1e-5f;
+inline constexpr float kNormScale = 0.25f;
+
+inline float norm_input_at(int rank, size_t call, size_t token, size_t column) {
+  return float(int((size_t(rank) * 5 + call * 7 + token * 3 + column * 11) % 19) - 9);
+}
+inline float norm_residual_at(size_t token, size_t column) {
+  return float(int((token * 13 + column * 5) % 23) - 11);
+}
+inline float norm_weight_at(size_t column) { return 0.5f + float(column % 4) * 0.25f; }
+
+template <class At>
+Vec16 vector_of(At at, size_t first) {
+  float values[8];
+  for (size_t e = 0; e < 8; ++e) values[e] = at(first + e);
+  return Bf16x8::round(values);
+}
+
+struct NormCall {
+  Buffer<Vec16> input, output;
+};
+
+inline size_t first_own_row(size_t rank, size_t ranks, size_t tokens) {
+  return std::min(tokens, (tokens + ranks - 1) / ranks * rank);
+}
+
+struct NormMemory {
+  Buffer<Vec16> slots, greetings, residual, weight, symmetric_output;
+  Buffer<uint64> arrived, done, state;
+  Buffer<float> scale;
+};
+
+inline void launch_norm(World& world, NormKernel how, bool fp8, size_t tokens, const NormMemory& m,
+                        const NormCall& call, Buffer<Vec16> new_residual) {
+  world.launch([=](Block& block) {
+    const int r = block.rank();
+    const NormArgs<Block> norm{m.weight.at(r), fp8 ? m.scale.at(r) : nullptr, kNormEpsilon};
+    if (how == NormKernel::kScatterGather) {
+      scatter_norm_gather(
+          block, ScatterNormGatherArgs<Block>{
+                     call.input.at(r), m.residual.at(r), new_residual.at(r), call.output.at(r),
+                     norm, tokens, kNormRow, kNormTokens, 2, m.slots.at(r), m.arrived.at(r),
+                     m.done.at(r), m.greetings.at(r), m.state.at(r)});
+      return;
+    }
+    const AllReduceNormArgs<Block> args{call.input.at(r),
+                                        m.residual.at(r),
+                                        new_residual.at(r),
+                                        call.output.at(r),
+                                        norm,
+                                        tokens,
+                                        kNormRow,
+                                        kNormTokens,
+                                        how == NormKernel::kTwoShotOwnRows,
+                                        m.slots.at(r),
+                                        m.greetings.at(r),
+                                        m.state.at(r)};
+    if (how == NormKernel::kOneShot) {
+      all_reduce_norm_one_shot(block, args);
+    } else {
+      all_reduce_norm_two_shot(block, args);
+    }
+  });
+}
+
+inline void check_norm_row(World& world, const NormCall& call, size_t number, int rank,
+                           size_t token, bool fp8) {
+  double h[kNormColumns], squares = 0;
+  for (size_t c = 0; c < kNormColumns; ++c) {
+    h[c] = norm_residual_at(token, c);
+    for (int r = 0; r < world.shape().ranks; ++r) h[c] += norm_input_at(r, number, token, c);
+    squares += h[c] * h[c];
+  }
+  for (size_t c = 0; c < kNormColumns; ++c) {
+    const double want = h[c] / std::sqrt(squares / kNormColumns + kNormEpsilon) * norm_weight_at(c);
+    double got = 0;
+    if (fp8) {
+      const size_t byte = token * kNormColumns + c;
+      const uint32 word = call.output.get(rank, byte / 16).word[byte % 16 / 4];
+      got = double(e4m3_to_float(word >> (byte % 4 * 8) & 0xffu)) * double(kNormScale);
+      world.expect(std::abs(got - want) <= std::abs(want) / 15 + 1e-3, "an fp8 norm is wrong");
+    } else {
+      float values[8] = {};
+      Bf16x8::add(values, call.output.get(rank, token * kNormRow + c / 8));
+      got = double(values[c % 8]);
+      world.expect(std::abs(got - want) <= std::abs(want) / 250 + 1e-6, "a norm is wrong");
+    }
+  }
+}
+
+inline void all_reduce_norm_calls(World& world, NormKernel how, bool fp8) {
+  const auto ranks = static_cast<size_t>(world.shape().ranks);
+  const bool own_rows = how == NormKernel::kTwoShotOwnRows || how == NormKernel::kScatterGather;
+  const size_t blocks = static_cast<size_t>(world.shape().blocks);
+  const Vec16 poison = four_of(Bf16x8::kPoison);
+  const size_t slot_vectors = 6 * ranks * kNormTokens * kNormRow;
+  NormMemory m{how == NormKernel::kScatterGather
+                   ? world.symmetric<Vec16>("slots", slot_vectors)
+                   : world.symmetric<Vec16>("slots", slot_vectors, poison),
+               world.symmetric<Vec16>("greetings", 3 * ranks, four_of(kNoGreeting)),
+               world.local<Vec16>("residual", kNormTokens * kNormRow),
+               world.local<Vec16>("weight", kNormRow),
+               world.symmetric<Vec16>("output", kNormTokens * kNormRow),
+               world.symmetric<uint64>("arrived", ranks * kNormTokens, 0),
+               world.symmetric<uint64>("done", ranks * kNormTokens, 0),
+               world.local<uint64>("state", 2 * blocks, 0),
+               world.local<float>("scale", 1, kNormScale)};
+  std::vector<NormCall> calls;
+  std::vector<Buffer<Vec16>> residuals;
+  for (int r = 0; r < world.shape().ranks; ++r) {
+    for (size_t v = 0; v < kNormRow; ++v) m.weight.set(r, v, vector_of(norm_weight_at, 8 * v));
+  }
+  for (size_t number = 0; number < std::size(kTokensOfCalls); ++number) {
+    const size_t tokens = kTokensOfCalls[number];
+    // Each call has a residual of its own, so that results can be looked at afterwards.
+    m.residual = world.local<Vec16>("residual", kNormTokens * kNormRow);
+    residuals.push_back(m.residual);
+    calls.push_back({world.local<Vec16>("input", kNormTokens * kNormRow),
+                     how == NormKernel::kScatterGather
+                         ? world.symmetric<Vec16>("output", kNormTokens * kNormRow)
+                         : world.local<Vec16>("output", kNormTokens * kNormRow)});
+    for (int r = 0; r < world.shape().ranks; ++r) {
+      const size_t first = own_rows ? first_own_row(size_t(r), ranks, tokens) : 0;
+      const size_t end = own_rows ? first_own_row(size_t(r) + 1, ranks, tokens) : tokens;
+      for (size_t t = 0; t < tokens; ++t) {
+        for (size_t v = 0; v < kNormRow; ++v) {
+          calls.back().input.set(
+              r, t * kNormRow + v,
+              vector_of([&](size_t c) { return norm_input_at(r, number, t, c); }, 8 * v));
+          if (t < first || t >= end) continue;
+          m.residual.set(r, (t - first) * kNormRow + v,
+                         vector_of([&](size_t c) { return norm_residual_at(t, c); }, 8 * v));
+        }
+      }
+    }
+    launch_norm(world, how, fp8, tokens, m, calls.back(), m.residual);
+  }
+  if (!world.run()) return;
+  for (size_t number = 0; number < calls.size(); ++number) {
+    const size_t tokens = kTokensOfCalls[number];
+    for (int r = 0; r < world.shape().ranks; ++r) {
+      for (size_t t = 0; t < tokens; ++t) {
+        check_norm_row(world, calls[number], number, r, t, fp8);
+        for (size_t v = 0; v < kNormRow / (fp8 ? 2 : 1); ++v) {
+          const size_t at = t * (kNormRow / (fp8 ? 2 : 1)) + v;
+          for (int w = 0; w < 4; ++w) {
+            world.expect(
+                calls[number].output.get(r, at).word[w] == calls[number].output.get(0, at).word[w],
+                "ranks have different bits");
+          }
+        }
+        const size_t first = own_rows ? first_own_row(size_t(r), ranks, tokens) : 0;
+        if (own_rows && (t < first || t >= first_own_row(size_t(r) + 1, ranks, tokens))) continue;
+        for (size_t c = 0; c < kNormColumns; ++c) {
+          float want = norm_residual_at(t, c), got[8] = {};
+          for (int from = 0; from < world.shape().ranks; ++from) {
+            want += norm_input_at(from, number, t, c);
+          }
+          Bf16x8::add(got, residuals[number].get(r, (t - first) * kNormRow + c / 8));
+          world.expect(got[c % 8] == want, "a residual is wrong");
+        }
+      }
+    }
+  }
+}
+
+}  // namespace stretto::fibre

@@ -1,0 +1,254 @@
+// Dispatch and combine of tokens to experts over several calls: every row where the reference has
+// it, and the weighted sum of what the experts make of it back at its token.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "fibre/scenarios/experts_reference.h"
+#include "stretto/error.h"
+#include "stretto/fibre/world.h"
+
+namespace stretto::fibre {
+
+using namespace device;
+
+struct ExpertCase {
+  Pattern pattern = Pattern::kUniform;
+  uint32 hidden = 16;
+  uint32 experts = 6;
+  uint32 top_k = 2;
+  uint32 fp8 = 0;
+  uint32 max_rows = 0;  // 0: as many as there can be
+  uint32 tokens = 3;
+  const char* name = "";
+};
+
+inline constexpr uint32 kExpertCalls = 3;
+
+inline float token_value_at(int rank, size_t call, size_t token, size_t column) {
+  return float(int((size_t(rank) * 5 + call * 7 + token * 3 + column * 11) % 17) - 8);
+}
+
+// Local expert e of a rank multiplies by this.
+inline float expert_factor(int rank, uint32 e) { return float(1 + (uint32(rank) + e) % 3); }
+
+struct ExpertMemory {
+  Buffer<Vec16> slots, entry_slots, rows, combine_slots, results;
+  Buffer<float> scale_slots, entry_weights, row_scales;
+  Buffer<uint32> counts, token_slots, received, entry_rows, offsets, expert_counts, problems;
+  Buffer<uint64> arrived, combined, calls, combine_calls;
+};
+
+// The experts: each row times its expert's factor, as bf16.
+inline void run_experts(Block& block, const ExpertShape& shape, const ExpertMemory& m,
+                        uint32 ranks) {
+  const int r = block.rank();
+  for (uint32 e = 0; e < shape.experts / ranks; ++e) {
+    const uint32 first = m.offsets.at(r)[e], count = m.expert_counts.at(r)[e];
+    for (uint32 row = first; row < first + count && row < shape.max_rows; ++row) {
+      for (uint32 v = 0; v < shape.hidden / 8; ++v) {
+        float values[8] = {};
+        if (shape.fp8 == 0) {
+          const Vec16 in = m.rows.at(r)[row * (shape.hidden / 8) + v];
+          Bf16x8::add(values, in);
+        } else {
+          const Vec16 in = m.rows.at(r)[row * (shape.hidden / 16) + v / 2];
+          const float scale = m.row_scales.at(r)[row * (shape.hidden / 128) + v / 16];
+          for (uint32 i = 0; i < 8; ++i) {
+            const uint32 byte = v % 2 * 8 + i;
+            values[i] = e4m3_to_float(in.word[byte / 4] >> (byte % 4 * 8) & 0xffu) * scale;
+          }
+        }
+        for (float& value : values) value *= expert_factor(r, e);
+        m.results.at(r)[row * (shape.hidden / 8) + v] = Bf16x8::round(values);
+      }
+    }
+  }
+}
+
+// What a token of the group's values is after fp8 and back.
+inline float as_dispatched(const ExpertCase& c, int rank, size_t call, size_t token,
+                           size_t column) {
+  const float value = token_value_at(rank, call, token, column);
+  if (c.fp8 == 0) return value;
+  float most = 0;
+  for (size_t i = column / 128 * 128; i < column / 128 * 128 + 128; ++i) {
+    most = std::max(most, std::abs(token_value_at(rank, call, token, i)));
+  }
+  return e4m3_to_float(e4m3_from_float(value * (448.0f / most))) * (most / 448.0f);
+}
+
+inline float as_bf16(float value) { return bf16_to_float(bf16_from_float(value)); }
+
+inline void expert_calls(World& world, const ExpertCase& c) {
+  const int ranks = world.shape().ranks;
+  const auto num = static_cast<uint32>(ranks);
+  ExpertShape shape{c.hidden, c.experts / num * num, c.top_k, c.tokens, c.max_rows, 2, c.fp8};
+  if (shape.max_rows == 0) shape.max_rows = num * c.tokens * c.top_k + 2 * c.experts;
+  if (const char* why = why_illegal(shape, num)) throw UsageError(why);
+  const auto threads = static_cast<uint32>(world.shape().threads);
+  if (dispatch_shared_bytes(shape, num, threads) > uint64(world.shape().shared_bytes)) {
+    throw UsageError("dispatch needs more shared memory than the shape has");
+  }
+  const size_t entries = num * c.tokens * c.top_k;
+  const size_t blocks = static_cast<size_t>(world.shape().blocks);
+  std::vector<std::vector<Routing>> routings(kExpertCalls);
+  uint32 bad_ids = 0;
+  for (uint32 call = 0; call < kExpertCalls; ++call) {
+    for (int r = 0; r < ranks; ++r) {
+      routings[call].push_back(
+          route(c.pattern, shape, num, r, call, call == 1 ? c.tokens - 1 : c.tokens));
+      for (int32_t id : routings[call].back().ids) {
+        bad_ids += r == 0 && (id < -1 || id >= int32_t(shape.experts));
+      }
+    }
+  }
+  ExpertMemory m{
+      world.symmetric<Vec16>("slots", 2 * num * c.tokens * token_vectors(shape)),
+      world.symmetric<Vec16>("entry_slots", 2 * entries),
+      world.local<Vec16>("rows", shape.max_rows * token_vectors(shape)),
+      world.symmetric<Vec16>("combine_slots", 2 * num * c.tokens * c.hidden / 8),
+      world.local<Vec16>("results", shape.max_rows * c.hidden / 8),
+      world.symmetric<float>("scale_slots", 2 * num * c.tokens * token_scales(shape) + 1),
+      world.local<float>("entry_weights", entries),
+      world.local<float>("row_scales", shape.max_rows * token_scales(shape) + 1),
+      world.symmetric<uint32>("counts", 2 * num * count_words(shape, num)),
+      world.local<uint32>("token_slots", c.tokens * num),
+      world.local<uint32>("received", num),
+      world.local<uint32>("entry_rows", entries),
+      world.local<uint32>("offsets", shape.experts / num + 1),
+      world.local<uint32>("expert_counts", shape.experts / num),
+      world.local<uint32>("problems", kProblems, 0),
+      world.symmetric<uint64>("arrived", num, 0),
+      world.symmetric<uint64>("combined", num, 0),
+      world.local<uint64>("calls", blocks, 0),
+      world.local<uint64>("combine_calls", blocks, 0)};
+  std::vector<Buffer<Vec16>> outputs;
+  std::vector<Buffer<uint32>> lists;
+  for (uint32 call = 0; call < kExpertCalls; ++call) {
+    auto input = world.local<Vec16>("input", c.tokens * c.hidden / 8);
+    auto ids = world.local<int32>("ids", c.tokens * c.top_k);
+    auto weights = world.local<float>("weights", c.tokens * c.top_k);
+    auto tokens = world.local<uint32>("tokens", 1);
+    auto output = world.local<Vec16>("output", c.tokens * c.hidden / 8);
+    auto list = world.local<uint32>("list", shape.experts / num + 1);
+    outputs.push_back(output);
+    lists.push_back(list);
+    for (int r = 0; r < ranks; ++r) {
+      const Routing& routing = routings[call][size_t(r)];
+      tokens.set(r, 0, routing.tokens);
+      for (size_t t = 0; t < routing.tokens; ++t) {
+        for (size_t v = 0; v < c.hidden / 8; ++v) {
+          float values[8];
+          for (size_t i = 0; i < 8; ++i) values[i] = token_value_at(r, call, t, 8 * v + i);
+          input.set(r, t * c.hidden / 8 + v, Bf16x8::round(values));
+        }
+      }
+      for (size_t i = 0; i < routing.ids.size(); ++i) {
+        ids.set(r, i, routing.ids[i]);
+        weights.set(r, i, routing.weights[i]);
+      }
+    }
+    world.launch([=](Block& block) {
+      const int r = block.rank();
+      DispatchArgs<Block> args{};
+      args.shape = shape;
+      args.device_tokens = tokens.at(r);
+      args.input = input.at(r);
+      args.ids = ids.at(r);
+      args.weights = weights.at(r);
+      args.slots = m.slots.at(r);
+      args.scale_slots = m.scale_slots.at(r);
+      args.entry_slots = m.entry_slots.at(r);
+      args.counts = m.counts.at(r);
+      args.arrived = m.arrived.at(r);
+      args.token_slots = m.token_slots.at(r);
+      args.received = m.received.at(r);
+      args.entry_rows = m.entry_rows.at(r);
+      args.entry_weights = m.entry_weights.at(r);
+      args.expert_offsets = m.offsets.at(r);
+      args.expert_counts = m.expert_counts.at(r);
+      args.rows = m.rows.at(r);
+      args.row_scales = m.row_scales.at(r);
+      args.problems = m.problems.at(r);
+      args.calls = m.calls.at(r);
+      dispatch(block, args);
+    });
+    world.launch(1, 1, [=](Block& block) {
+      run_experts(block, shape, m, num);
+      for (uint32 e = 0; e <= shape.experts / num; ++e) {
+        const uint32 offset = m.offsets.at(block.rank())[e];
+        list.at(block.rank())[e] = offset;
+      }
+    });
+    world.launch([=](Block& block) {
+      const int r = block.rank();
+      CombineArgs<Block> args{};
+      args.shape = shape;
+      args.device_tokens = tokens.at(r);
+      args.rows = m.results.at(r);
+      args.token_slots = m.token_slots.at(r);
+      args.received = m.received.at(r);
+      args.entry_rows = m.entry_rows.at(r);
+      args.entry_weights = m.entry_weights.at(r);
+      args.slots = m.combine_slots.at(r);
+      args.arrived = m.combined.at(r);
+      args.output = output.at(r);
+      args.calls = m.combine_calls.at(r);
+      combine(block, args);
+    });
+  }
+  if (!world.run()) return;
+  world.expect(m.problems.get(0, kIdsOutOfRange) == bad_ids, "bad ids are not counted");
+  uint32 over = 0;
+  for (uint32 call = 0; call < kExpertCalls; ++call) {
+    // Rows that did not fit, by [rank][expert][place].
+    std::vector<std::vector<std::vector<bool>>> fits;
+    for (int r = 0; r < ranks; ++r) {
+      const auto rows = expected_rows(routings[call], shape, r);
+      uint32 offset = 0;
+      fits.emplace_back();
+      for (size_t e = 0; e < rows.size(); ++e) {
+        world.expect(lists[call].get(r, e) == offset, "an expert's rows begin elsewhere");
+        fits.back().emplace_back();
+        for (size_t i = 0; i < rows[e].size(); ++i) {
+          fits.back().back().push_back(offset + i < shape.max_rows);
+          over += r == 0 && offset + i >= shape.max_rows;
+        }
+        offset += (uint32(rows[e].size()) + 1) / 2 * 2;
+      }
+    }
+    for (int r = 0; r < ranks; ++r) {
+      const Routing& routing = routings[call][size_t(r)];
+      for (uint32 t = 0; t < routing.tokens; ++t) {
+        for (size_t column = 0; column < c.hidden; ++column) {
+          const float value = as_dispatched(c, r, call, t, column);
+          float want = 0;
+          for (int owner = 0; owner < ranks; ++owner) {
+            const auto rows = expected_rows(routings[call], shape, owner);
+            float sum = 0;
+            for (uint32 j = 0; j < c.top_k; ++j) {
+              for (size_t e = 0; e < rows.size(); ++e) {
+                for (size_t i = 0; i < rows[e].size(); ++i) {
+                  const ExpectedRow& row = rows[e][i];
+                  if (row.source != r || row.token != t || row.entry != j) continue;
+                  if (!fits[size_t(owner)][e][i]) continue;
+                  sum += routing.weights[t * c.top_k + j] *
+                         as_bf16(value * expert_factor(owner, uint32(e)));
+                }
+              }
+            }
+            want += as_bf16(sum);
+          }
+          float got[8] = {};
+          Bf16x8::add(got, outputs[call].get(r, t * c.hidden / 8 + column / 8));
+          world.expect(got[column % 8] == as_bf16(want), "a combined token is wrong");
+        }
+      }
+    }
+  }
+  world.expect(m.problems.get(0, kRowsOverMost) == over, "rows over the capacity are not counted");
+}
+
+}  // namespace stretto::fibre
