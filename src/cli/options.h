@@ -16,6 +16,8 @@ struct Options {
   std::string target, fill, seed, seeds, data_seed, runs;
   std::string dump_after, perfetto, width, show_ranks;
   bool critical_path = false, no_legend = false;
+  std::string blocks, threads;
+  bool no_shrink = false;
   std::string processes;
   std::vector<std::string> command;
   std::string output;

@@ -30,6 +30,7 @@ Verb check_verb();
 Verb simulate_verb();
 Verb strategies_verb();
 Verb machines_verb();
+Verb explore_verb();
 Verb launch_verb();
 Verb env_verb();
 

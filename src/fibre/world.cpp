@@ -21,6 +21,9 @@ void check_shape(const Shape& shape) {
           fmt::format("{} blocks a rank: the emulator takes 1 to 1024", shape.blocks));
   require(shape.threads >= 1 && shape.threads <= 1024,
           fmt::format("{} threads a block: the emulator takes 1 to 1024", shape.threads));
+  require(int64_t{shape.ranks} * shape.blocks * shape.threads <= 32768,
+          fmt::format("{} ranks x {} blocks x {} threads: the emulator takes 32768 threads in all",
+                      shape.ranks, shape.blocks, shape.threads));
   require(shape.warp_size >= 1 && shape.warp_size <= 32,
           fmt::format("warps of {} threads: the emulator takes 1 to 32", shape.warp_size));
   require(shape.threads <= shape.warp_size || shape.threads % shape.warp_size == 0,

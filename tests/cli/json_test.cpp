@@ -84,7 +84,23 @@ TEST(Json, Simulate) {
   EXPECT_FALSE(simulate.at("critical_path").empty());
 }
 
+TEST(Json, Explore) {
+  const Json clean = says({"explore", "all_to_all", "--seeds", "3", "--threads", "8"});
+  EXPECT_TRUE(clean.at("clean"));
+  EXPECT_EQ(clean.at("results").at(0).at("seeds_run"), 3);
+  EXPECT_EQ(clean.at("results").at(0).at("shape").at("threads"), 8);
+  EXPECT_TRUE(clean.at("results").at(0).at("finding").is_null());
+  const Json found = says({"explore", "slot_clash"}, 1);
+  EXPECT_FALSE(found.at("clean"));
+  const Json& finding = found.at("results").at(0).at("finding");
+  EXPECT_EQ(finding.at("kind"), "race");
+  EXPECT_EQ(finding.at("smallest").at("threads"), 1);
+  EXPECT_GT(finding.at("place").at("line"), 0);
+  EXPECT_GT(finding.at("other").at("line"), 0);
+}
+
 TEST(Json, Lists) {
+  EXPECT_GE(says({"explore"}).at("kernels").size(), 50u);
   EXPECT_GE(says({"strategies"}).at("strategies").size(), 5u);
   EXPECT_GE(says({"strategies"}).at("coordinates").size(), 6u);
   EXPECT_GE(says({"machines"}).at("machines").size(), 4u);

@@ -68,6 +68,24 @@ TEST(Verbs, ListsNameSources) {
   EXPECT_THAT(stretto_says({"env"}).out, HasSubstr("STRETTO_MACHINE_PATH"));
 }
 
+TEST(Verbs, ExploreFindsEveryBugAndNoneInTheTwins) {
+  const Said bugs = stretto_says({"explore", "bugs"});
+  EXPECT_EQ(bugs.exit_code, 1) << bugs.err;
+  EXPECT_THAT(bugs.out, testing::Not(HasSubstr(" clean ")));
+  EXPECT_THAT(bugs.out, HasSubstr("again: stretto explore slot_clash --seed 0 --seeds 1"));
+  const Said twins = stretto_says({"explore", "twins", "--seeds", "20"});
+  EXPECT_EQ(twins.exit_code, 0) << twins.out;
+}
+
+TEST(Verbs, ExploreRunsTheKernelsThatItLists) {
+  const Said list = stretto_says({"explore"});
+  EXPECT_EQ(list.exit_code, 0);
+  EXPECT_THAT(list.out, HasSubstr("dispatch_combine_fp8"));
+  const Said kernels = stretto_says({"explore", "kernels", "--seeds", "5"});
+  EXPECT_EQ(kernels.exit_code, 0) << kernels.out;
+  EXPECT_THAT(kernels.out, testing::ContainsRegex("dispatch_combine_fp8 +clean +5"));
+}
+
 TEST(Verbs, HelpAndVersionAreGood) {
   EXPECT_EQ(stretto_says({"--help"}).exit_code, 0);
   EXPECT_EQ(stretto_says({"run", "--help"}).exit_code, 0);
