@@ -234,7 +234,9 @@ class FusedBench {
       const int64_t a_rows = op.reduces() ? op.m : op.row_shards().block();
       mine.a = DeviceMemory(bytes(a_rows, op.local_k(), 2));
       mine.b = DeviceMemory(bytes(op.local_n(), op.local_k(), 2));
-      mine.wide = DeviceMemory(bytes(op.m, op.reduces() ? op.n : op.k, 2));
+      // NCCL gathers and scatters shards of equal size.
+      mine.wide =
+          DeviceMemory(bytes(op.row_shards().block() * ranks_, op.reduces() ? op.n : op.k, 2));
       mine.out = DeviceMemory(bytes(op.m, op.local_n(), 2));
       mine.reference = DeviceMemory(bytes(out_rows(op, rank), op.local_n(), 4));
       const auto seed = static_cast<uint64_t>(rank) * 2;
