@@ -117,7 +117,7 @@ struct MoverShared {
   }
   STRETTO_DEVICE void init() const {
     for (uint32 i = 0; i < kMoverStages; ++i) {
-      barrier_init(full + i * 8, 1);
+      barrier_init(full + i * 8, 32);
       barrier_init(empty + i * 8, kGroupWarps);
     }
     for (uint32 at = ready; at < stored + kStoreWarps * 4; at += 4) store_release_shared(at, 0);
@@ -197,10 +197,54 @@ STRETTO_DEVICE void await_tasks(const MoverBlock& block) {
   }
 }
 
+// A piece into a stage, by one warp, whose lanes all arrive at `full`. Rows that do not follow on
+// one another go by ordinary asynchronous copies when they are to be added: TMA is slow at short
+// rows, but only what TMA brought may leave by TMA.
+STRETTO_DEVICE void load_piece(const MoverTask& task, const MoverPiece& piece,
+                               const MoverRegion& from, uint32 stage, uint32 full) {
+  const uint32 lane = threadIdx.x % 32;
+  const uint32 size = bytes_of(task.from);
+  const uint32 row_bytes = piece.columns * size;
+  const uint64 first = from.address + piece.row * from.row_bytes + piece.column * size;
+  const bool solid = piece.rows == 1 || from.row_bytes == row_bytes;
+  if (solid || is_copy(task)) {
+    fence_proxy_async_shared();  // ordinary copies may have filled the stage before
+    if (lane == 0) {
+      barrier_arrive_expect(full, piece.rows * row_bytes);
+    } else {
+      barrier_arrive(full);
+    }
+    if (solid) {
+      if (lane == 0) bulk_load(stage, first, piece.rows * row_bytes, full);
+      return;
+    }
+#pragma unroll 1
+    for (uint32 row = lane; row < piece.rows; row += 32) {
+      bulk_load(stage + row * row_bytes, first + row * from.row_bytes, row_bytes, full);
+    }
+    return;
+  }
+
+  const uint32 across = row_bytes / 16;
+  if (across % 32 == 0) {
+    for (uint32 column = lane * 16; column < row_bytes; column += 32 * 16) {
+#pragma unroll 8
+      for (uint32 row = 0; row < piece.rows; ++row) {
+        copy_async(stage + row * row_bytes + column, first + row * from.row_bytes + column);
+      }
+    }
+  } else {
+#pragma unroll 1
+    for (uint32 at = lane; at < piece.rows * across; at += 32) {
+      copy_async(stage + at * 16, first + at / across * from.row_bytes + at % across * 16);
+    }
+  }
+  barrier_arrive_after_copies(full);
+}
+
 // By kLoadWarps warps, which fill stages in turn.
 STRETTO_DEVICE void load_tasks(const MoverBlock& block, uint32 warp) {
   const MoverShared& shared = block.shared;
-  const uint32 lane = threadIdx.x % 32;
   RingPosition ring{0, 1};
   uint32 turn = kLoadWarps - warp;  // stages until this warp's, after the first
   uint32 passed = 0;
@@ -212,23 +256,14 @@ STRETTO_DEVICE void load_tasks(const MoverBlock& block, uint32 warp) {
     ++passed;
 
     const MoverPieces pieces(task);
-    const uint32 size = bytes_of(task.from);
     MoverPiece piece(task, pieces);
     for (uint32 p = 0; p < pieces.count; ++p, piece.advance(task, pieces)) {
-      const uint32 row_bytes = piece.columns * size;
       for (uint32 s = 0; s < task.num_sources; ++s) {
         if (turn % kLoadWarps == 0) {
           const MoverRegion from = walk.region(s);
-          const uint32 stage = shared.stages + ring.slot * kStageBytes;
-          const uint32 full = shared.full + ring.slot * 8;
           barrier_wait(shared.empty + ring.slot * 8, ring.parity);
-          if (lane == 0) barrier_arrive_expect(full, piece.rows * row_bytes);
-          __syncwarp();
-          const uint64 first = from.address + piece.row * from.row_bytes + piece.column * size;
-#pragma unroll 1
-          for (uint32 row = lane; row < piece.rows; row += 32) {
-            bulk_load(stage + row * row_bytes, first + row * from.row_bytes, row_bytes, full);
-          }
+          load_piece(task, piece, from, shared.stages + ring.slot * kStageBytes,
+                     shared.full + ring.slot * 8);
         }
         ++turn;
         ring.advance<kMoverStages>();

@@ -63,6 +63,11 @@ STRETTO_DEVICE void barrier_arrive_expect(uint32 barrier, uint32 num_bytes) {
                : "memory");
 }
 
+// Arrives once this thread's copy_async() so far have come.
+STRETTO_DEVICE void barrier_arrive_after_copies(uint32 barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 // True when the phase of this parity has completed. May pause the thread for a while before it says
 // no.
 STRETTO_DEVICE bool barrier_try_wait(uint32 barrier, uint32 parity) {

@@ -63,6 +63,13 @@ STRETTO_DEVICE uint32 load_acquire_shared(uint32 address) {
   return value;
 }
 
+// Sixteen bytes from global to shared memory, past registers and the SM's cache. Ordinary accesses,
+// unlike TMA's.
+STRETTO_DEVICE void copy_async(uint32 destination, uint64 source) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(destination), "l"(source)
+               : "memory");
+}
+
 // Nanoseconds of a clock that all SMs share; it ticks about once a microsecond.
 STRETTO_DEVICE uint64 global_time_ns() {
   uint64 value;
