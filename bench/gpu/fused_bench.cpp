@@ -26,10 +26,9 @@
 #include <thread>
 
 #include "core/text.h"
-#include "cublas.h"
-#include "cuda/plan_runner.h"
+#include "cuda/cublas.h"
 #include "cuda/test_data.h"
-#include "nccl.h"
+#include "runtime/plan_runner.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 
@@ -47,7 +46,7 @@ constexpr int kCheckedRuns = 8;
 struct RankState {
   std::unique_ptr<cuda::Stream> stream;
   std::unique_ptr<cuda::TestData> data;
-  std::unique_ptr<Cublas> cublas;
+  std::unique_ptr<cuda::Cublas> cublas;
   DeviceMemory a, b, wide, out, reference;
   std::unique_ptr<cuda::Event> start, stop;
 };
@@ -58,21 +57,20 @@ class FusedBench {
       : ranks_(ranks),
         machine_(machine),
         timeout_ns_(timeout_ns),
-        group_(ranks),
-        nccl_(ranks),
+        fabric_(fabric::in_process(ranks)),
+        nccl_(fabric_->communicators()),
         states_(static_cast<size_t>(ranks)) {
     each_rank([&](int rank) {
-      nccl_.join(rank);
       RankState& mine = states_[static_cast<size_t>(rank)];
       mine.stream = std::make_unique<cuda::Stream>();
-      mine.data = std::make_unique<cuda::TestData>(group_.device(rank), compiler_);
-      mine.cublas = std::make_unique<Cublas>(*mine.stream);
+      mine.data = std::make_unique<cuda::TestData>(fabric_->device(rank), compiler_);
+      mine.cublas = std::make_unique<cuda::Cublas>(*mine.stream);
       mine.start = std::make_unique<cuda::Event>();
       mine.stop = std::make_unique<cuda::Event>();
     });
   }
 
-  std::string machine_name() const { return group_.device(0).name(); }
+  std::string machine_name() const { return fabric_->device(0).name(); }
 
   // Whether all strategies give the exact result.
   bool check(const Operator& op, const std::vector<std::string>& strategies) {
@@ -82,7 +80,7 @@ class FusedBench {
       std::string verdict;
       try {
         const Plan plan = lower(op, parse_schedule(text, op, machine_), machine_);
-        cuda::PlanRunner runner(plan, group_, compiler_, timeout_ns_);
+        runtime::PlanRunner runner(plan, *fabric_, compiler_, {timeout_ns_});
         copy_inputs(runner);
         for (int run = 0; run < kCheckedRuns && verdict.empty(); ++run) {
           run_skewed(runner);
@@ -123,7 +121,7 @@ class FusedBench {
     struct Contestant {
       std::string name;
       std::unique_ptr<Plan> plan;
-      std::unique_ptr<cuda::PlanRunner> runner;
+      std::unique_ptr<runtime::PlanRunner> runner;
       std::vector<std::unique_ptr<cuda::Graph>> graphs;
       std::vector<double> times;
       double error = 0;
@@ -134,7 +132,8 @@ class FusedBench {
       one.name = text;
       try {
         one.plan = std::make_unique<Plan>(lower(op, parse_schedule(text, op, machine_), machine_));
-        one.runner = std::make_unique<cuda::PlanRunner>(*one.plan, group_, compiler_, timeout_ns_);
+        one.runner = std::make_unique<runtime::PlanRunner>(*one.plan, *fabric_, compiler_,
+                                                           runtime::RunnerOptions{timeout_ns_});
         one.error = verify(op, *one.runner);
       } catch (const std::exception& error) {
         fmt::print("  {}: {}\n", text, error.what());
@@ -142,7 +141,7 @@ class FusedBench {
       }
       one.graphs.resize(states_.size());
       for (int rank = 0; rank < ranks_; ++rank) {
-        group_.device(rank).make_current();
+        fabric_->device(rank).make_current();
         one.graphs[static_cast<size_t>(rank)] =
             std::make_unique<cuda::Graph>(one.runner->stream(rank), [&] {
               for (int i = 0; i < kRunsPerGraph; ++i) one.runner->enqueue(rank);
@@ -198,7 +197,7 @@ class FusedBench {
     for (int rank = 0; rank < ranks_; ++rank) {
       threads.emplace_back([&, rank] {
         try {
-          group_.device(rank).make_current();
+          fabric_->device(rank).make_current();
           work(rank);
         } catch (...) {
           failures[static_cast<size_t>(rank)] = std::current_exception();
@@ -229,7 +228,7 @@ class FusedBench {
       return static_cast<size_t>(rows * columns * size);
     };
     for (int rank = 0; rank < ranks_; ++rank) {
-      group_.device(rank).make_current();
+      fabric_->device(rank).make_current();
       RankState& mine = states_[static_cast<size_t>(rank)];
       const int64_t a_rows = op.reduces() ? op.m : op.row_shards().block();
       mine.a = DeviceMemory(bytes(a_rows, op.local_k(), 2));
@@ -251,7 +250,7 @@ class FusedBench {
 
   // In fp32 on the rank's own GPU, from copies of its peers' inputs.
   void make_reference(const Operator& op, int rank) {
-    group_.device(rank).make_current();
+    fabric_->device(rank).make_current();
     RankState& mine = states_[static_cast<size_t>(rank)];
     for (int source = 0; source < ranks_; ++source) {
       Matrix a = a_of(op, source), b = b_of(op, op.reduces() ? source : rank);
@@ -305,9 +304,9 @@ class FusedBench {
     }
   }
 
-  void copy_inputs(const cuda::PlanRunner& runner) {
+  void copy_inputs(const runtime::PlanRunner& runner) {
     for (int rank = 0; rank < ranks_; ++rank) {
-      group_.device(rank).make_current();
+      fabric_->device(rank).make_current();
       const RankState& mine = states_[static_cast<size_t>(rank)];
       const auto copy = [&](const char* name, const DeviceMemory& from) {
         cuda::check(cuda::driver().copy_async(runner.buffer(name, rank), from.address(),
@@ -321,12 +320,12 @@ class FusedBench {
   }
 
   // Two runs in a row, which ranks begin in random order up to a millisecond apart.
-  void run_skewed(cuda::PlanRunner& runner) {
+  void run_skewed(runtime::PlanRunner& runner) {
     std::vector<int> order(states_.size());
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), random_);
     for (const int rank : order) {
-      group_.device(rank).make_current();
+      fabric_->device(rank).make_current();
       runner.enqueue(rank);
       runner.enqueue(rank);
       std::this_thread::sleep_for(std::chrono::microseconds(random_() % 1000));
@@ -334,7 +333,7 @@ class FusedBench {
     runner.finish();
   }
 
-  double verify(const Operator& op, cuda::PlanRunner& runner) {
+  double verify(const Operator& op, runtime::PlanRunner& runner) {
     copy_inputs(runner);
     double worst = 0;
     for (int run = 0; run < 3; ++run) {
@@ -345,10 +344,10 @@ class FusedBench {
   }
 
   // Where a rank's output is not the reference rounded once; empty when nowhere. Poisons it.
-  std::string first_difference(const Operator& op, const cuda::PlanRunner& runner, int rank) {
+  std::string first_difference(const Operator& op, const runtime::PlanRunner& runner, int rank) {
     const int64_t rows = out_rows(op, rank), columns = op.local_n();
     if (rows == 0) return "";
-    group_.device(rank).make_current();
+    fabric_->device(rank).make_current();
     const RankState& mine = states_[static_cast<size_t>(rank)];
     const DevicePtr out = runner.buffer("out", rank);
     const auto count = static_cast<size_t>(rows * columns);
@@ -376,10 +375,10 @@ class FusedBench {
     return where;
   }
 
-  double check_outputs(const Operator& op, const cuda::PlanRunner& runner) {
+  double check_outputs(const Operator& op, const runtime::PlanRunner& runner) {
     double worst = 0;
     for (int rank = 0; rank < ranks_; ++rank) {
-      group_.device(rank).make_current();
+      fabric_->device(rank).make_current();
       const RankState& mine = states_[static_cast<size_t>(rank)];
       const int64_t count = out_rows(op, rank) * op.local_n();
       if (count == 0) continue;
@@ -396,7 +395,7 @@ class FusedBench {
 
   // The longest rank's time a run. Graphs of a runner go to its streams, others to the ranks' own.
   double time_us(const std::vector<std::unique_ptr<cuda::Graph>>& graphs,
-                 const cuda::PlanRunner* runner) {
+                 const runtime::PlanRunner* runner) {
     std::vector<double> times(states_.size());
     std::barrier together(ranks_);
     each_rank([&](int rank) {
@@ -416,9 +415,9 @@ class FusedBench {
   int ranks_;
   Machine machine_;
   uint64_t timeout_ns_;
-  cuda::PeerGroup group_;
+  std::unique_ptr<fabric::Fabric> fabric_;
   cuda::Compiler compiler_;
-  Nccl nccl_;
+  const fabric::Communicators& nccl_;
   std::vector<RankState> states_;
   std::minstd_rand random_;
 };

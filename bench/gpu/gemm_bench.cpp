@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "core/text.h"
-#include "cublas.h"
+#include "cuda/cublas.h"
 #include "cuda/gemm_kernel.h"
 #include "cuda/gemm_table.h"
 #include "cuda/nvrtc_api.h"
@@ -232,7 +232,7 @@ class Bench {
   cuda::Compiler compiler_;
   cuda::Stream stream_;
   cuda::TestData data_;
-  Cublas cublas_;
+  cuda::Cublas cublas_;
   cuda::Event start_, stop_;
   std::map<std::string, std::unique_ptr<cuda::GemmKernel>> kernels_;
   bool quick_;

@@ -13,8 +13,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cuda/plan_runner.h"
+#include "cuda/compiler.h"
+#include "cuda/device.h"
 #include "cuda/test_data.h"
+#include "fabric/fabric.h"
 #include "stretto/device/mover_task.h"
 #include "stretto/error.h"
 
@@ -48,16 +50,16 @@ struct Work {
 
 class MoverBench {
  public:
-  explicit MoverBench(int ranks) : group_(ranks) {
+  explicit MoverBench(int ranks) : group_(fabric::in_process(ranks)) {
     for (int rank = 0; rank < ranks; ++rank) {
-      group_.device(rank).make_current();
+      group_->device(rank).make_current();
       Rank& mine = *ranks_.emplace_back(std::make_unique<Rank>());
       mine.from = DeviceMemory(kFromBytes);
       mine.to = DeviceMemory(kToBytes);
       const device::RunControl control{0, 1'000'000'000, 0, 0, {}};
       mine.control = DeviceMemory(sizeof(control));
       mine.control.upload(&control, sizeof(control));
-      const std::string cubin = compiler_.compile(kSource, group_.device(rank).arch()).cubin;
+      const std::string cubin = compiler_.compile(kSource, group_->device(rank).arch()).cubin;
       mine.kernel =
           std::make_unique<cuda::Kernel>(cubin, "stretto_mover", device::kMoverSharedBytes);
       // Whole numbers from 1 to 7, so that sums are exact.
@@ -77,8 +79,8 @@ class MoverBench {
     const int64_t tasks =
         work.tiles ? kToBytes / (kTileRows * kTileColumns * 2) : kToBytes / kPiece;
     double bytes = 0;
-    for (int rank = 0; rank < group_.ranks(); ++rank) {
-      group_.device(rank).make_current();
+    for (int rank = 0; rank < group_->ranks(); ++rank) {
+      group_->device(rank).make_current();
       bytes = make_tables(work, blocks, rank, tasks);
     }
     launch();
@@ -145,7 +147,7 @@ class MoverBench {
                uint64_t{work.packed ? kTileColumns * 2u : kColumns * 2u}});
         }
         for (const int after : work.destinations) {
-          const Rank& to = *ranks_[static_cast<size_t>((rank + after) % group_.ranks())];
+          const Rank& to = *ranks_[static_cast<size_t>((rank + after) % group_->ranks())];
           regions.push_back(
               {to.to.address() + static_cast<uint64_t>(to_offset(work, t)) * 2, kColumns * 2});
         }
@@ -170,8 +172,8 @@ class MoverBench {
   }
 
   void launch() {
-    for (int rank = 0; rank < group_.ranks(); ++rank) {
-      group_.device(rank).make_current();
+    for (int rank = 0; rank < group_->ranks(); ++rank) {
+      group_->device(rank).make_current();
       Rank& mine = *ranks_[static_cast<size_t>(rank)];
       mine.start.record(mine.stream);
       for (int i = 0; i < kRunsPerGraph; ++i) {
@@ -179,8 +181,8 @@ class MoverBench {
       }
       mine.stop.record(mine.stream);
     }
-    for (int rank = 0; rank < group_.ranks(); ++rank) {
-      group_.device(rank).make_current();
+    for (int rank = 0; rank < group_->ranks(); ++rank) {
+      group_->device(rank).make_current();
       ranks_[static_cast<size_t>(rank)]->stream.synchronize();
     }
   }
@@ -197,7 +199,7 @@ class MoverBench {
   std::string check(const Work& work, int64_t num_tasks) {
     if (work.destinations.empty()) return "";
     std::vector<uint16_t> found(kToBytes / 2);
-    group_.device(0).make_current();
+    group_->device(0).make_current();
     ranks_[0]->to.download(found.data(), kToBytes);
     const int rows = work.tiles ? kTileRows : 1;
     const int columns = work.tiles ? kTileColumns : static_cast<int>(kPiece / 2);
@@ -225,7 +227,7 @@ class MoverBench {
     return "";
   }
 
-  cuda::PeerGroup group_;
+  std::unique_ptr<fabric::Fabric> group_;
   cuda::Compiler compiler_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<uint16_t> values_;

@@ -12,7 +12,6 @@
 
 #include "cuda/device.h"
 #include "fabric/fabric.h"
-#include "nccl.h"
 
 namespace stretto::bench {
 
@@ -25,19 +24,19 @@ struct Timing {
 
 class RankTeam {
  public:
-  explicit RankTeam(int ranks) : fabric_(fabric::in_process(ranks)), nccl_(ranks) {
+  explicit RankTeam(int ranks)
+      : fabric_(fabric::in_process(ranks)), nccl_(fabric_->communicators()) {
     for (int r = 0; r < ranks; ++r) {
       fabric_->device(r).make_current();
       streams_.push_back(std::make_unique<cuda::Stream>());
       starts_.push_back(std::make_unique<cuda::Event>());
       stops_.push_back(std::make_unique<cuda::Event>());
     }
-    each_rank([&](int rank) { nccl_.join(rank); });
   }
 
   int ranks() const { return fabric_->ranks(); }
   fabric::Fabric& fabric() { return *fabric_; }
-  const Nccl& nccl() const { return nccl_; }
+  const fabric::Communicators& nccl() const { return nccl_; }
   const cuda::Stream& stream(int rank) const { return *streams_[static_cast<size_t>(rank)]; }
 
   // `work` on a thread a rank, its GPU current.
@@ -115,7 +114,7 @@ class RankTeam {
   }
 
   std::unique_ptr<fabric::Fabric> fabric_;
-  Nccl nccl_;
+  const fabric::Communicators& nccl_;
   std::vector<std::unique_ptr<cuda::Stream>> streams_;
   std::vector<std::unique_ptr<cuda::Event>> starts_, stops_;
 };

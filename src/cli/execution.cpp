@@ -15,7 +15,8 @@ namespace {
 constexpr int64_t kMaxSeed = std::numeric_limits<int64_t>::max() / 2;
 constexpr int64_t kMaxSeeds = 1'000'000;
 constexpr size_t kMaxExplained = 5;
-constexpr std::string_view kTargets[] = {"emu"};
+constexpr std::string_view kTargets[] = {"emu", "cuda"};
+constexpr int kMaxReplays = 1'000'000;
 
 bool is_good(const EmulateResult& result) {
   return result.finished && result.faults.empty() && result.verified;
@@ -37,10 +38,18 @@ Fill fill_from(std::string_view text) {
 }  // namespace
 
 ExecutionOptions resolve_execution(const Options& options) {
-  if (!options.target.empty() && options.target != kTargets[0]) {
+  ExecutionOptions out;
+  if (options.target == kTargets[1]) {
+    out.target = Target::cuda;
+  } else if (!options.target.empty() && options.target != kTargets[0]) {
     throw UsageError(unknown_word("target", options.target, kTargets));
   }
-  ExecutionOptions out;
+  if (out.target != Target::cuda && !options.replays.empty()) {
+    throw UsageError("--replays counts launches of a captured graph: it goes with --target cuda");
+  }
+  out.replays = static_cast<int>(whole_number("--replays", options.replays, 20, 0, kMaxReplays));
+  out.fill_given = !options.fill.empty();
+  out.runs_given = !options.runs.empty();
   EmulateOptions& emulate = out.emulate;
   emulate.seed = static_cast<uint64_t>(whole_number("--seed", options.seed, 1, 0, kMaxSeed));
   emulate.data_seed =

@@ -12,9 +12,14 @@
 
 namespace stretto::cli {
 
+enum class Target : uint8_t { emu, cuda };
+
 struct ExecutionOptions {
+  Target target = Target::emu;
   EmulateOptions emulate;  // its seed is the first one
   int64_t num_seeds = 1;
+  bool fill_given = false, runs_given = false;  // else each target takes its own
+  int replays = 20;                             // cuda: of a captured graph
 };
 ExecutionOptions resolve_execution(const Options& options);  // throws UsageError
 

@@ -48,7 +48,7 @@ void add_subject(CLI::App& app, Options& options) {
 
 void add_execution(CLI::App& app, Options& options) {
   const char* group = "Execution";
-  app.add_option("--target", options.target, "What executes the plan: emu [emu]")
+  app.add_option("--target", options.target, "What executes the plan: emu or cuda [emu]")
       ->type_name("TARGET")
       ->group(group);
   app.add_option("--seed", options.seed, "First seed of the interleavings [1]")
@@ -64,6 +64,9 @@ void add_execution(CLI::App& app, Options& options) {
       ->type_name("FILL")
       ->group(group);
   app.add_option("--runs", options.runs, "Consecutive runs of the plan in an execution [2]")
+      ->type_name("COUNT")
+      ->group(group);
+  app.add_option("--replays", options.replays, "cuda: launches of a captured graph [20]")
       ->type_name("COUNT")
       ->group(group);
 }

@@ -7,6 +7,7 @@
 #include "cli/prediction.h"
 #include "cli/progress.h"
 #include "cli/request.h"
+#include "cli/run_on_gpus.h"
 #include "cli/table.h"
 #include "cli/verb.h"
 #include "core/text.h"
@@ -130,6 +131,9 @@ std::string print(const std::vector<Row>& rows, const Request& request,
 Outcome run(const Options& options) {
   const ExecutionOptions execution_options = resolve_execution(options);
   const Request request = resolve(options);
+  if (execution_options.target == Target::cuda) {
+    return run_on_gpus(request, execution_options, options.json);
+  }
   const std::optional<double> sequential = sequential_us(request);
   const double share = 1.0 / static_cast<double>(std::max<size_t>(1, request.choices.size()));
   std::vector<Row> rows;

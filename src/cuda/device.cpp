@@ -78,16 +78,26 @@ void DeviceMemory::download(void* to, size_t num_bytes, size_t offset) const {
 }
 
 Stream::Stream() { check(driver().stream_create(&handle_, kStreamNonBlocking), "make a stream"); }
-Stream::~Stream() { driver().stream_destroy(handle_); }
+Stream::~Stream() {
+  if (owned_) driver().stream_destroy(handle_);
+}
 void Stream::synchronize() const {
   check(driver().stream_synchronize(handle_), "wait for a GPU's stream");
+}
+
+bool Stream::idle() const {
+  const Result result = driver().stream_query(handle_);
+  if (result != kNotReady) check(result, "ask for a GPU's progress");
+  return result == kSuccess;
 }
 
 void Stream::wait(const Event& event) const {
   check(driver().stream_wait_event(handle_, event.handle(), 0), "order two streams");
 }
 
-Event::Event() { check(driver().event_create(&handle_, 0), "make an event"); }
+Event::Event(bool timed) {
+  check(driver().event_create(&handle_, timed ? 0 : kEventUntimed), "make an event");
+}
 Event::~Event() { driver().event_destroy(handle_); }
 void Event::record(const Stream& stream) {
   check(driver().event_record(handle_, stream.handle()), "record an event");

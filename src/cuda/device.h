@@ -87,21 +87,27 @@ class Event;
 class Stream {
  public:
   Stream();
+  // Another's stream, which must outlive this.
+  explicit Stream(StreamHandle borrowed) : handle_(borrowed), owned_(false) {}
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   StreamHandle handle() const { return handle_; }
   void synchronize() const;
+  // Whether all that was enqueued is done.
+  bool idle() const;
   // What is enqueued from now on starts after the event.
   void wait(const Event& event) const;
 
  private:
   StreamHandle handle_ = nullptr;
+  bool owned_ = true;
 };
 
 class Event {
  public:
-  Event();
+  // One that is not timed costs less.
+  explicit Event(bool timed = true);
   ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;

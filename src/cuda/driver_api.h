@@ -34,6 +34,7 @@ struct DeviceUuid {
 
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kOutOfMemory = 2;
+inline constexpr Result kNotReady = 600;  // a stream that still has work
 
 enum DeviceAttribute : int {
   kAttributeSmCount = 16,
@@ -95,7 +96,27 @@ enum TensorMapSwizzle : int { kSwizzleNone = 0, kSwizzle32 = 1, kSwizzle64 = 2, 
 inline constexpr int kL2PromoteNone = 0;
 inline constexpr int kL2Promote256 = 3;
 
+// A rectangle to copy; rows are `pitch` bytes apart.
+struct Copy2D {
+  size_t from_x, from_y;
+  int from_type;
+  const void* from_host;
+  DevicePtr from;
+  void* from_array;
+  size_t from_pitch;
+  size_t to_x, to_y;
+  int to_type;
+  void* to_host;
+  DevicePtr to;
+  void* to_array;
+  size_t to_pitch;
+  size_t row_bytes, rows;
+};
+inline constexpr int kMemoryUnified = 4;
+
 inline constexpr unsigned kStreamNonBlocking = 1;
+inline constexpr unsigned kWaitAtLeast = 0;  // as signed distance
+inline constexpr unsigned kEventUntimed = 2;
 inline constexpr int kCaptureThreadLocal = 1;
 
 // X(member, symbol, parameters)
@@ -136,12 +157,19 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(copy_to_device, cuMemcpyHtoD_v2, (DevicePtr, const void*, size_t))                            \
   X(copy_to_host, cuMemcpyDtoH_v2, (void*, DevicePtr, size_t))                                    \
   X(copy_async, cuMemcpyDtoDAsync_v2, (DevicePtr, DevicePtr, size_t, StreamHandle))               \
+  X(copy_2d_async, cuMemcpy2DAsync_v2, (const Copy2D*, StreamHandle))                             \
+  X(copy_to_host_async, cuMemcpyDtoHAsync_v2, (void*, DevicePtr, size_t, StreamHandle))           \
+  X(copy_to_device_async, cuMemcpyHtoDAsync_v2, (DevicePtr, const void*, size_t, StreamHandle))   \
   X(fill_bytes, cuMemsetD8Async, (DevicePtr, unsigned char, size_t, StreamHandle))                \
   X(fill_words, cuMemsetD32Async, (DevicePtr, unsigned, size_t, StreamHandle))                    \
   X(stream_create, cuStreamCreate, (StreamHandle*, unsigned))                                     \
   X(stream_destroy, cuStreamDestroy_v2, (StreamHandle))                                           \
   X(stream_synchronize, cuStreamSynchronize, (StreamHandle))                                      \
   X(stream_wait_event, cuStreamWaitEvent, (StreamHandle, EventHandle, unsigned))                  \
+  X(stream_query, cuStreamQuery, (StreamHandle))                                                  \
+  X(stream_wait_value, cuStreamWaitValue64_v2, (StreamHandle, DevicePtr, uint64_t, unsigned))     \
+  X(capture_info, cuStreamGetCaptureInfo_v2,                                                      \
+    (StreamHandle, int*, uint64_t*, GraphHandle*, const void**, size_t*))                         \
   X(capture_begin, cuStreamBeginCapture_v2, (StreamHandle, int))                                  \
   X(capture_end, cuStreamEndCapture, (StreamHandle, GraphHandle*))                                \
   X(graph_instantiate, cuGraphInstantiateWithFlags,                                               \

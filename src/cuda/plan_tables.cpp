@@ -45,16 +45,6 @@ std::optional<DType> written_dtype(const Plan& plan) {
   return found;
 }
 
-// One past a compute lane's last tile and the notifies that follow it.
-size_t end_of_tiles(std::span<const Instr> instrs) {
-  size_t end = 0;
-  for (size_t i = 0; i < instrs.size(); ++i) {
-    if (instrs[i].op == Opcode::gemm) end = i + 1;
-  }
-  while (end > 0 && end < instrs.size() && instrs[end].op == Opcode::notify) ++end;
-  return end;
-}
-
 // Collects the waits before a task and the notifies after it.
 template <typename Table>
 class SyncCollector {
@@ -63,16 +53,10 @@ class SyncCollector {
       : plan_(plan), signals_(signals), rank_(rank), table_(table) {}
 
   void add_wait(const Instr& instr) {
-    const SignalArray& array = plan_.signals[instr.signal.array];
-    const uint32_t signal = flat(instr.signal);
-    table_.waits.push_back({static_cast<uint64_t>(instr.amount),
-                            signals_.per_run[static_cast<size_t>(rank_)][signal], signal,
-                            static_cast<uint32_t>(array.count), array.copies, instr.lag, 0});
+    table_.waits.push_back(signals_.wait_entry(plan_, rank_, instr));
   }
   void add_notify(const Instr& instr) {
-    const SignalArray& array = plan_.signals[instr.signal.array];
-    table_.notifies.push_back({static_cast<uint64_t>(instr.amount), flat(instr.signal),
-                               static_cast<uint32_t>(array.count), array.copies, instr.rank, 0});
+    table_.notifies.push_back(signals_.notify_entry(plan_, instr));
   }
   // The waits since the last task; they become this task's.
   template <typename Task>
@@ -87,10 +71,6 @@ class SyncCollector {
   bool has_unclaimed_waits() const { return first_wait_ != table_.waits.size(); }
 
  private:
-  uint32_t flat(const SignalRef& ref) const {
-    return signals_.first[ref.array] + static_cast<uint32_t>(ref.index);
-  }
-
   const Plan& plan_;
   const SignalLayout& signals_;
   int rank_;
@@ -125,54 +105,67 @@ class LaneHazards {
   std::vector<Region> read_, written_;
 };
 
+// Rows [first, last) of a tile that lie in one region of A.
+struct RowPart {
+  int32_t first, last;
+  const Region* a;
+};
+
+std::vector<RowPart> row_parts(const Plan& plan, const Instr& instr) {
+  const auto reads = plan.reads(instr);
+  std::vector<RowPart> parts;
+  int32_t row = 0;
+  for (const Region& a : reads.first(reads.size() - 1)) {
+    parts.push_back({row, row + a.rows(), &a});
+    row += a.rows();
+  }
+  return parts;
+}
+
 class TableBuilder {
  public:
   TableBuilder(const Plan& plan, int rank, const BufferPlaces& places, const SignalLayout& signals)
       : plan_(plan), rank_(rank), places_(places), signals_(signals), sets_(num_sets(plan)) {
     tables_.config = config_for(plan);
-    tables_.gemm.map_sets = static_cast<uint32_t>(sets_);
-    map_lists_.resize(static_cast<size_t>(sets_));
-    tables_.mover.regions.resize(static_cast<size_t>(sets_));
-    tables_.tail.regions.resize(static_cast<size_t>(sets_));
   }
 
-  RankTables build() && {
-    SyncCollector gemm_sync(plan_, signals_, rank_, tables_.gemm);
-    SyncCollector mover_sync(plan_, signals_, rank_, tables_.mover);
-    SyncCollector tail_sync(plan_, signals_, rank_, tables_.tail);
-    for (const Lane& lane : plan_.lanes) {
-      if (lane.rank != rank_) continue;
-      if (lane.kind == LaneKind::compute) {
-        const std::span<const Instr> all = lane.instrs;
-        const size_t split = end_of_tiles(all);
-        tables_.gemm.blocks.emplace_back();
-        add_lane(all.first(split), tables_.gemm.blocks.back(), gemm_sync,
-                 [&](const Instr& instr) { return gemm_task(instr); });
-        tables_.tail.blocks.emplace_back();
-        LaneHazards hazards;
-        add_lane(all.subspan(split), tables_.tail.blocks.back(), tail_sync,
-                 [&](const Instr& instr) { return mover_task(instr, tables_.tail, hazards); });
-      } else {
-        tables_.mover.blocks.emplace_back();
-        LaneHazards hazards;
-        add_lane(lane.instrs, tables_.mover.blocks.back(), mover_sync,
-                 [&](const Instr& instr) { return mover_task(instr, tables_.mover, hazards); });
+  RankTables build(const RankProgram& program) && {
+    for (const std::vector<BlockPart>& parts : program.gemms) {
+      GemmLaunch& launch = tables_.gemms.emplace_back();
+      launch.table.map_sets = static_cast<uint32_t>(sets_);
+      map_ids_.clear();
+      map_lists_.assign(static_cast<size_t>(sets_), {});
+      SyncCollector sync(plan_, signals_, rank_, launch.table);
+      for (const BlockPart& part : parts) {
+        launch.lanes.push_back(part.lane);
+        add_part(part, launch.table.blocks.emplace_back(), sync,
+                 [&](const Instr& instr, auto& tasks) { add_gemm(instr, launch.table, tasks); });
+      }
+      for (const auto& list : map_lists_) {
+        launch.maps.insert(launch.maps.end(), list.begin(), list.end());
       }
     }
-    // A block without tasks has nothing to do in the kernel.
-    std::erase_if(tables_.gemm.blocks, [](const auto& tasks) { return tasks.empty(); });
-    std::erase_if(tables_.mover.blocks, [](const auto& tasks) { return tasks.empty(); });
-    std::erase_if(tables_.tail.blocks, [](const auto& tasks) { return tasks.empty(); });
-    for (const auto& list : map_lists_) {
-      tables_.gemm.maps.insert(tables_.gemm.maps.end(), list.begin(), list.end());
+    for (const std::vector<BlockPart>& parts : program.moves) {
+      MoverTable& table = tables_.moves.emplace_back();
+      table.regions.resize(static_cast<size_t>(sets_));
+      SyncCollector sync(plan_, signals_, rank_, table);
+      for (const BlockPart& part : parts) {
+        table.lanes.push_back(part.lane);
+        LaneHazards hazards;
+        add_part(part, table.blocks.emplace_back(), sync, [&](const Instr& instr, auto& tasks) {
+          tasks.push_back(mover_task(instr, table, hazards));
+        });
+      }
     }
     return std::move(tables_);
   }
 
  private:
-  template <typename Task, typename Sync, typename Make>
-  void add_lane(std::span<const Instr> instrs, std::vector<Task>& tasks, Sync& sync, Make make) {
-    for (const Instr& instr : instrs) {
+  // `add` appends the tasks of an instruction, at least one: the first awaits, the last notifies.
+  template <typename Task, typename Sync, typename Add>
+  void add_part(const BlockPart& part, std::vector<Task>& tasks, Sync& sync, Add add) {
+    for (uint32_t at = part.begin; at < part.end; ++at) {
+      const Instr& instr = plan_.lanes[part.lane].instrs[at];
       if (instr.op == Opcode::wait) {
         sync.add_wait(instr);
       } else if (instr.op == Opcode::notify) {
@@ -188,11 +181,18 @@ class TableBuilder {
         ++tasks.back().num_notifies;
         STRETTO_ASSERT(tasks.back().num_notifies != 0, "a task has too many notifies");
       } else {
-        tasks.push_back(make(instr));
-        sync.claim_waits(tasks.back());
+        const size_t first = tasks.size();
+        add(instr, tasks);
+        sync.claim_waits(tasks[first]);
+        tasks.back().first_notify = tasks[first].first_notify;
       }
     }
-    STRETTO_ASSERT(!sync.has_unclaimed_waits(), "a lane ends with a wait");
+    if (!sync.has_unclaimed_waits()) return;
+    // A comm lane that ends with waits.
+    if constexpr (std::is_same_v<Task, MoverTask>) {
+      tasks.push_back(MoverTask{});
+      sync.claim_waits(tasks.back());
+    }
   }
 
   DevicePtr address(const Region& region, int set) const {
@@ -200,13 +200,12 @@ class TableBuilder {
     return copies[static_cast<size_t>(set) % copies.size()];
   }
 
-  enum class MapUse { a, b, store };
-
   // A map of the first `columns` columns of a buffer; of `box_rows` rows at once when it stores.
-  uint16_t map_of(MapUse use, const Region& region, int32_t columns, int box_rows = 0) {
+  uint16_t map_of(MapSpec::Use use, const Region& region, int32_t columns, int box_rows = 0) {
     const auto key = std::tuple(use, region.buffer, region.rank, columns, box_rows);
     const auto [found, is_new] = map_ids_.try_emplace(key, map_lists_[0].size());
     if (is_new) {
+      STRETTO_ASSERT(map_lists_[0].size() < UINT16_MAX, "a kernel has too many tensor maps");
       const Buffer& buffer = plan_.buffers[region.buffer];
       for (int set = 0; set < sets_; ++set) {
         Matrix matrix;
@@ -215,57 +214,60 @@ class TableBuilder {
         matrix.columns = columns;
         matrix.stride = buffer.cols;
         matrix.dtype = buffer.dtype;
-        map_lists_[static_cast<size_t>(set)].push_back(
-            use == MapUse::a   ? map_for_a(matrix, tables_.config)
-            : use == MapUse::b ? map_for_b(matrix, tables_.config)
-                               : map_for_store(matrix, tables_.config, box_rows));
+        map_lists_[static_cast<size_t>(set)].push_back({use, matrix, box_rows});
       }
     }
-    STRETTO_ASSERT(found->second <= UINT16_MAX, "a rank has too many tensor maps");
     return static_cast<uint16_t>(found->second);
   }
 
-  device::GemmDestination destination(const Placed& placed) {
+  // `part` is the rows of the tile that its task computes.
+  device::GemmDestination destination(const Placed& placed, const RowPart& part) {
     const Region& to = placed.region;
     const Buffer& buffer = plan_.buffers[to.buffer];
-    const int tile_m = tables_.config.tile_m;
+    const int32_t to_end = placed.row + to.rows();
     // A region that does not take the tile's full width gets maps that end where it ends; one that
     // ends with its buffer ends with the maps.
     const int32_t columns = to.cols() < tables_.config.tile_n ? to.col1 : buffer.cols;
-    const bool ends_with_maps = to.row1 == buffer.rows_on(to.rank);
-    const int32_t end = ends_with_maps ? tile_m : placed.row + to.rows();
+    const bool ends_with_maps = to.row1 == buffer.rows_on(to.rank) && to_end <= part.last;
+    const int32_t begin = std::max(placed.row, part.first) - part.first;
+    const int32_t end =
+        ends_with_maps ? tables_.config.tile_m : std::min(to_end, part.last) - part.first;
     device::GemmDestination entry{};
-    entry.row = to.row0 - placed.row;
+    entry.row = to.row0 - placed.row + part.first;
     entry.column = to.col0;
-    entry.begin = static_cast<uint16_t>(placed.row);
+    entry.begin = static_cast<uint16_t>(begin);
     entry.end = static_cast<uint16_t>(end);
-    entry.map = map_of(MapUse::store, to, columns, device::kChunkRows);
-    if (placed.row % device::kChunkRows != 0 || end % device::kChunkRows != 0) {
-      entry.part_maps = map_of(MapUse::store, to, columns, device::kChunkRows / 2);
+    entry.map = map_of(MapSpec::Use::store, to, columns, device::kChunkRows);
+    if (begin % device::kChunkRows != 0 || end % device::kChunkRows != 0) {
+      entry.part_maps = map_of(MapSpec::Use::store, to, columns, device::kChunkRows / 2);
       for (int rows = device::kChunkRows / 4; rows > 0; rows /= 2) {
-        map_of(MapUse::store, to, columns, rows);
+        map_of(MapSpec::Use::store, to, columns, rows);
       }
     }
     return entry;
   }
 
-  GemmTask gemm_task(const Instr& instr) {
-    const auto reads = plan_.reads(instr);
-    const Region &a = reads[0], &b = reads[1];
-    GemmTask task{};
-    task.tile = static_cast<uint32_t>(instr.tile);
-    task.a_map = map_of(MapUse::a, a, a.col1);
-    task.b_map = map_of(MapUse::b, b, b.col1);
-    task.a_row = a.row0;
-    task.b_row = b.row0;
-    task.first_k = static_cast<uint16_t>(a.col0 / device::kTileK);
-    task.num_k = static_cast<uint16_t>((a.cols() + device::kTileK - 1) / device::kTileK);
-    task.first_destination = static_cast<uint32_t>(tables_.gemm.destinations.size());
-    for (const Placed& placed : placed_writes(plan_, instr)) {
-      tables_.gemm.destinations.push_back(destination(placed));
-      ++task.num_destinations;
+  // A tile whose rows of A lie in several regions is computed once for each of them.
+  void add_gemm(const Instr& instr, GemmTable& table, std::vector<GemmTask>& tasks) {
+    const Region& b = plan_.reads(instr).back();
+    for (const RowPart& part : row_parts(plan_, instr)) {
+      const Region& a = *part.a;
+      GemmTask task{};
+      task.tile = static_cast<uint32_t>(instr.tile);
+      task.a_map = map_of(MapSpec::Use::a, a, a.col1);
+      task.b_map = map_of(MapSpec::Use::b, b, b.col1);
+      task.a_row = a.row0;
+      task.b_row = b.row0;
+      task.first_k = static_cast<uint16_t>(a.col0 / device::kTileK);
+      task.num_k = static_cast<uint16_t>((a.cols() + device::kTileK - 1) / device::kTileK);
+      task.first_destination = static_cast<uint32_t>(table.destinations.size());
+      for (const Placed& placed : placed_writes(plan_, instr)) {
+        if (placed.row >= part.last || placed.row + placed.region.rows() <= part.first) continue;
+        table.destinations.push_back(destination(placed, part));
+        ++task.num_destinations;
+      }
+      tasks.push_back(task);
     }
-    return task;
   }
 
   MoverTask mover_task(const Instr& instr, MoverTable& table, LaneHazards& hazards) {
@@ -311,35 +313,12 @@ class TableBuilder {
   const SignalLayout& signals_;
   int sets_;
   RankTables tables_;
-  std::map<std::tuple<MapUse, uint16_t, uint16_t, int32_t, int>, size_t> map_ids_;
-  std::vector<std::vector<device::TensorMap>> map_lists_;  // by set
+  // Of the launch that is being built.
+  std::map<std::tuple<MapSpec::Use, uint16_t, uint16_t, int32_t, int>, size_t> map_ids_;
+  std::vector<std::vector<MapSpec>> map_lists_;  // by set
 };
 
 }  // namespace
-
-SignalLayout::SignalLayout(const Plan& plan) {
-  for (const SignalArray& array : plan.signals) {
-    first.push_back(num_signals);
-    num_signals += static_cast<uint32_t>(array.count) * array.copies;
-  }
-  per_run.assign(static_cast<size_t>(plan.ranks()), std::vector<uint64_t>(num_signals, 0));
-  for (const Lane& lane : plan.lanes) {
-    for (const Instr& instr : lane.instrs) {
-      if (instr.op != Opcode::notify) continue;
-      per_run[instr.rank][first[instr.signal.array] + static_cast<uint32_t>(instr.signal.index)] +=
-          static_cast<uint64_t>(instr.amount);
-    }
-  }
-}
-
-std::string SignalLayout::name_of(const Plan& plan, uint32_t signal) const {
-  for (size_t i = plan.signals.size(); i-- > 0;) {
-    if (signal < first[i]) continue;
-    const auto within = static_cast<int32_t>(signal - first[i]);
-    return describe(plan, SignalRef{static_cast<uint16_t>(i), within % plan.signals[i].count});
-  }
-  return fmt::format("signal {}", signal);
-}
 
 int num_sets(const Plan& plan) {
   int sets = 1;
@@ -357,26 +336,22 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan) {
   if (plan.op.dtype == DType::fp32) add("the GEMM kernel multiplies bf16 and fp16, not fp32");
   if (!written_dtype(plan)) add("all tiles of a plan must be written in one type");
   for (const Lane& lane : plan.lanes) {
-    if (lane.kind == LaneKind::copy || lane.kind == LaneKind::nccl) {
-      add(fmt::format("lanes of kind {} are not run yet", to_string(lane.kind)));
-    }
-    bool pending_wait = false;
+    if (lane.kind != LaneKind::compute && lane.kind != LaneKind::comm) continue;
+    // Between two boundaries:
+    bool waited = false, worked = false, moved = false, told_early = false;
     for (const Instr& instr : lane.instrs) {
-      if (instr.op == Opcode::boundary) add("kernel boundaries are not run yet");
-      if (instr.op == Opcode::wait) pending_wait = true;
-      if (instr.is_task()) pending_wait = false;
-      if (lane.kind == LaneKind::compute && instr.is_task() && instr.op != Opcode::gemm &&
-          &instr < lane.instrs.data() + end_of_tiles(lane.instrs)) {
-        add(fmt::format("a compute lane can {} only after its last tile", to_string(instr.op)));
-      }
+      if (instr.op == Opcode::boundary) waited = worked = moved = told_early = false;
+      waited = waited || instr.op == Opcode::wait;
+      told_early = told_early || (instr.op == Opcode::notify && waited && !worked);
+      worked = worked || instr.is_task();
+      moved = moved || instr.op == Opcode::reduce || instr.op == Opcode::copy;
       if (instr.op != Opcode::gemm) continue;
-      const auto reads = plan.reads(instr);
-      if (reads.size() != 2) add("a tile's rows of A must lie in one region");
-      if (reads.front().col0 % device::kTileK != 0) {
+      if (moved) add("between boundaries a compute lane moves data only after its last tile");
+      if (told_early) add("a compute lane notifies at a boundary or after a task");
+      if (plan.reads(instr).front().col0 % device::kTileK != 0) {
         add(fmt::format("a range of K must start at a multiple of {}", device::kTileK));
       }
     }
-    if (pending_wait) add("a lane must not end with a wait");
   }
   return reasons;
 }
@@ -387,25 +362,33 @@ GemmConfig config_for(const Plan& plan) {
   for (const Lane& lane : plan.lanes) {
     for (const Instr& instr : lane.instrs) {
       if (instr.op != Opcode::gemm) continue;
-      const auto reads = plan.reads(instr);
-      rows = std::max(rows, reads.front().rows());
-      columns = std::max(columns, reads.back().rows());
-      for (const Placed& placed : placed_writes(plan, instr)) parts = parts || placed.row > 0;
+      const std::vector<RowPart> tile = row_parts(plan, instr);
+      rows = std::max(rows, tile.back().last);
+      columns = std::max(columns, plan.reads(instr).back().rows());
+      for (const Placed& placed : placed_writes(plan, instr)) {
+        for (const RowPart& part : tile) {
+          parts = parts || (placed.row > part.first && placed.row < part.last);
+        }
+      }
     }
   }
-  // The smallest tile that holds the plan's; its stores end where the plan's regions end.
+  // Parts of a tile need stores of 128 bytes a row.
+  if (parts) columns = (columns + 63) / 64 * 64;
+  return config_of(plan.op.dtype, written_dtype(plan).value_or(plan.op.dtype), rows, columns);
+}
+
+GemmConfig config_of(DType input, DType output, int rows, int columns) {
+  // Stores end where the plan's regions end.
   GemmConfig config;
   config.shared = device::Shared::none;
-  config.bf16 = plan.op.dtype == DType::bf16;
-  config.output = output_type(written_dtype(plan).value_or(plan.op.dtype));
+  config.bf16 = input == DType::bf16;
+  config.output = output_type(output);
   constexpr int kRows[] = {64, 128, 256};
   constexpr int kColumns[] = {64, 96, 128, 160, 192, 224, 256};
   const auto tall =
       std::find_if(std::begin(kRows), std::end(kRows), [&](int x) { return x >= rows; });
-  const auto wide = std::find_if(std::begin(kColumns), std::end(kColumns), [&](int x) {
-    // Parts of a tile need stores of 128 bytes a row.
-    return x >= columns && (!parts || x % 64 == 0);
-  });
+  const auto wide =
+      std::find_if(std::begin(kColumns), std::end(kColumns), [&](int x) { return x >= columns; });
   if (tall == std::end(kRows) || wide == std::end(kColumns) || *tall * *wide > 128 * 256) {
     throw UsageError(
         fmt::format("no kernel has tiles of {}x{}: up to 128x256 and 256x128", rows, columns));
@@ -418,9 +401,19 @@ GemmConfig config_for(const Plan& plan) {
   return config;
 }
 
-RankTables tables_for(const Plan& plan, int rank, const BufferPlaces& places,
-                      const SignalLayout& signals) {
-  return TableBuilder(plan, rank, places, signals).build();
+RankTables tables_for(const Plan& plan, int rank, const RankProgram& program,
+                      const BufferPlaces& places, const SignalLayout& signals) {
+  return TableBuilder(plan, rank, places, signals).build(program);
+}
+
+void encode_maps(GemmLaunch& launch, const GemmConfig& config) {
+  launch.table.maps.clear();
+  for (const MapSpec& spec : launch.maps) {
+    launch.table.maps.push_back(spec.use == MapSpec::Use::a ? map_for_a(spec.matrix, config)
+                                : spec.use == MapSpec::Use::b
+                                    ? map_for_b(spec.matrix, config)
+                                    : map_for_store(spec.matrix, config, spec.box_rows));
+  }
 }
 
 }  // namespace stretto::cuda

@@ -1,9 +1,11 @@
-// A plan's lanes of one rank as the tables that the kernels walk.
+// The kernels of a rank's program as the tables that they walk.
 #pragma once
 
 #include <vector>
 
 #include "cuda/gemm_table.h"
+#include "cuda/rank_program.h"
+#include "cuda/signal_layout.h"
 #include "stretto/device/mover_task.h"
 #include "stretto/plan.h"
 
@@ -13,15 +15,19 @@ namespace stretto::cuda {
 // them.
 using BufferPlaces = std::vector<std::vector<std::vector<DevicePtr>>>;
 
-// Signals of a plan in one flat space: array by array, instance by instance.
-struct SignalLayout {
-  std::vector<uint32_t> first;  // of each array's instance 0
-  uint32_t num_signals = 0;
-  std::vector<std::vector<uint64_t>> per_run;  // [rank][flat index of instance 0]: a run's sum
+// A tensor map before the driver has encoded it.
+struct MapSpec {
+  enum class Use : uint8_t { a, b, store };
+  Use use = Use::a;
+  Matrix matrix;
+  int box_rows = 0;  // of a store
+};
 
-  explicit SignalLayout(const Plan& plan);
-  // "slots.12", from the flat index of any instance.
-  std::string name_of(const Plan& plan, uint32_t signal) const;
+// One launch of the GEMM kernel. `table` is complete but for its maps.
+struct GemmLaunch {
+  GemmTable table;
+  std::vector<MapSpec> maps;    // table.map_sets times the same list
+  std::vector<uint32_t> lanes;  // of the plan, by block
 };
 
 struct MoverTable {
@@ -29,23 +35,28 @@ struct MoverTable {
   std::vector<device::WaitEntry> waits;
   std::vector<device::NotifyEntry> notifies;
   std::vector<std::vector<device::MoverRegion>> regions;  // by set
+  std::vector<uint32_t> lanes;                            // of the plan, by block
 };
 
 struct RankTables {
   device::GemmConfig config;
-  GemmTable gemm;    // no blocks when the rank computes nothing
-  MoverTable mover;  // communication lanes
-  MoverTable tail;   // what compute lanes do after their last tile
+  std::vector<GemmLaunch> gemms;  // as the program numbers them
+  std::vector<MoverTable> moves;
 };
 
 // Why the CUDA target cannot run this plan; empty when it can.
 std::vector<std::string> why_not_on_cuda(const Plan& plan);
 
-// The kernel that suits the plan's tiles. Throws UsageError when there is none.
+// The smallest kernel whose tiles hold rows x columns. Throws UsageError when there is none.
+device::GemmConfig config_of(DType input, DType output, int rows, int columns);
+// The kernel that suits the plan's tiles.
 device::GemmConfig config_for(const Plan& plan);
 
-RankTables tables_for(const Plan& plan, int rank, const BufferPlaces& places,
-                      const SignalLayout& signals);
+RankTables tables_for(const Plan& plan, int rank, const RankProgram& program,
+                      const BufferPlaces& places, const SignalLayout& signals);
+
+// Asks the driver for the maps of a launch.
+void encode_maps(GemmLaunch& launch, const device::GemmConfig& config);
 
 // Instances that runs alternate between: the period after which buffers are the same again.
 int num_sets(const Plan& plan);

@@ -3,11 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <limits>
 
-#include "emu/elements.h"
 #include "emu/stopwatch.h"
 #include "stretto/error.h"
 
@@ -16,17 +12,6 @@ namespace {
 
 // The reference is asked for so many rows of the output at a time.
 constexpr int64_t kRowsAtATime = 256;
-
-uint64_t hash_bytes(const std::vector<std::byte>& bytes) {
-  uint64_t hash = bytes.size();
-  for (size_t i = 0; i < bytes.size(); i += sizeof(uint64_t)) {
-    uint64_t word = 0;
-    std::memcpy(&word, bytes.data() + i, std::min(sizeof(word), bytes.size() - i));
-    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
-    hash ^= hash >> 29;
-  }
-  return hash;
-}
 
 uint16_t find(const Plan& plan, const char* name, BufferRole role) {
   const auto buffer = plan.find_buffer(name);
@@ -49,26 +34,6 @@ void expect_shape(const Plan& plan, uint16_t buffer, int rank, const Slice& slic
 
 }  // namespace
 
-Roundings roundings_of(const Plan& plan) {
-  Roundings found;
-  const auto account = [&](const Region& partial, int roundings) {
-    const DType dtype = plan.buffers[partial.buffer].dtype;
-    if (unit_roundoff(dtype) > unit_roundoff(found.partials)) found.partials = dtype;
-    found.roundings = std::max(found.roundings, roundings);
-  };
-  for (const Lane& lane : plan.lanes) {
-    for (const Instr& instr : lane.instrs) {
-      if (instr.op == Opcode::reduce) {
-        for (const Region& read : plan.reads(instr)) account(read, 1);
-      } else if (instr.op == Opcode::collective && instr.collective != CollectiveKind::all_gather) {
-        // Once when it is stored, then at each of ranks - 1 hops.
-        for (const Region& read : plan.reads(instr)) account(read, plan.ranks());
-      }
-    }
-  }
-  return found;
-}
-
 Caller::Caller(const Plan& plan, const EmulateOptions& options, Memory& memory, Faults& faults)
     : plan_(plan),
       options_(options),
@@ -76,6 +41,7 @@ Caller::Caller(const Plan& plan, const EmulateOptions& options, Memory& memory, 
       faults_(faults),
       reference_(options.reference ? options.reference : make_shared_reference(0)),
       roundings_(roundings_of(plan)),
+      check_(plan),
       a_(find(plan, "a", BufferRole::input)),
       b_(find(plan, "b", BufferRole::input)),
       out_(find(plan, "out", BufferRole::output)),
@@ -136,48 +102,20 @@ void Caller::verify(int run, const Run& of) {
     const auto expected = reference_->expected(plan_.op, data(run), roundings_, row0, row1);
     for (int rank = 0; rank < plan_.ranks(); ++rank) {
       const std::byte* output = of.outputs[static_cast<size_t>(rank)]->data();
-      const bool compared = rank > 0 && wrong_elements_ == 0 && output == of.outputs[0]->data();
-      if (!compared) compare(run, rank, output, *expected);
+      const bool compared =
+          rank > 0 && check_.wrong_elements == 0 && output == of.outputs[0]->data();
+      if (!compared) check_.compare(run, rank, output, *expected);
     }
   }
   ++verified_runs_;
 }
 
-void Caller::compare(int run, int rank, const std::byte* output, const ExpectedRows& expected) {
-  const Slice slice = output_slice(plan_.op, rank);
-  const int64_t first = std::max(slice.row0, expected.row0);
-  const int64_t last = std::min(slice.row1, expected.row1);
-  std::vector<float> line(static_cast<size_t>(slice.cols()));
-  for (int64_t row = first; row < last; ++row) {
-    const int64_t local = (row - slice.row0) * slice.cols();
-    widen(plan_.op.dtype, output + local * num_bytes(plan_.op.dtype), line.data(), line.size());
-    for (int64_t col = 0; col < slice.cols(); ++col) {
-      const double got = line[static_cast<size_t>(col)];
-      const double value = expected.value(row, slice.col0 + col);
-      const double bound = expected.bound(row, slice.col0 + col);
-      const double difference = std::fabs(got - value);
-      const double error = std::isnan(difference) ? std::numeric_limits<double>::infinity()
-                           : bound > 0            ? difference / bound
-                                                  : difference;
-      worst_error_ = std::max(worst_error_, error);
-      if (difference <= bound) continue;  // false for NaN
-      if (wrong_elements_++ > 0) continue;
-      first_wrong_ = fmt::format("run {}: rank {} out[{},{}]: got {:.9g}, expected {:.9g}", run,
-                                 rank, row - slice.row0, col, got, value);
-      if (bound > 0) first_wrong_ += fmt::format(", bound {:.3g}", bound);
-    }
-  }
-}
-
 void Caller::report(EmulateResult& result) const {
-  result.wrong_elements = wrong_elements_;
-  result.worst_error = worst_error_;
-  result.first_wrong = first_wrong_;
-  result.verified = verified_runs_ == options_.runs && wrong_elements_ == 0;
-  for (const uint64_t hash : hashes_) {
-    result.output_hash = (result.output_hash ^ hash) * 0x9E3779B97F4A7C15u;
-    result.output_hash ^= result.output_hash >> 32;
-  }
+  result.wrong_elements = check_.wrong_elements;
+  result.worst_error = check_.worst_error;
+  result.first_wrong = check_.first_wrong;
+  result.verified = verified_runs_ == options_.runs && check_.wrong_elements == 0;
+  result.output_hash = hash_all(hashes_);
 }
 
 }  // namespace stretto::emu

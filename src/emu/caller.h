@@ -11,13 +11,11 @@
 
 #include "emu/faults.h"
 #include "emu/memory.h"
+#include "emu/output_check.h"
 #include "emu/shared_reference.h"
 #include "stretto/emulate.h"
 
 namespace stretto::emu {
-
-// How a plan's partial sums are rounded on their way, read off its reduces and collectives.
-Roundings roundings_of(const Plan& plan);
 
 class Caller {
  public:
@@ -39,7 +37,6 @@ class Caller {
   };
   void write_input(uint16_t buffer, Input input, int rank, int run);
   void verify(int run, const Run& outputs);
-  void compare(int run, int rank, const std::byte* output, const ExpectedRows& expected);
   InputData data(int run) const;
 
   const Plan& plan_;
@@ -48,13 +45,11 @@ class Caller {
   Faults& faults_;
   std::shared_ptr<SharedReference> reference_;
   Roundings roundings_;
+  OutputCheck check_;
   uint16_t a_ = 0, b_ = 0, out_ = 0;  // buffers
   std::map<int, Run> runs_;           // outputs that have been read and not yet verified
   std::vector<uint64_t> hashes_;      // by run and rank
   int verified_runs_ = 0;
-  int64_t wrong_elements_ = 0;
-  double worst_error_ = 0;
-  std::string first_wrong_;
   double seconds_ = 0;
 };
 

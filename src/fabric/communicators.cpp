@@ -73,16 +73,27 @@ void on_every_rank(const LocalRanks& local, const char* what, double timeout_s,
   if (!done) throw SystemError(fmt::format("NCCL: {} did not end within {} s", what, timeout_s));
 }
 
-Communicators::Communicators(const LocalRanks& local, HostGroup& group) : local_(local) {
+void as_one_operation(const std::function<void()>& calls) {
+  check_nccl(nccl().group_start(), "begin an operation");
+  calls();
+  check_nccl(nccl().group_end(), "start an operation");
+}
+
+Communicators::Communicators(const LocalRanks& local, HostGroup& group, int max_blocks)
+    : local_(local) {
   const NcclId id = exchange_id(group);
   group.require_same("NCCL's version", nccl_version());
   const auto made = std::make_shared<std::vector<NcclComm>>(static_cast<size_t>(local.count()));
   const int first = local.first, ranks = local.ranks;
   group.together("connecting NCCL", [&] {
-    on_every_rank(local, "connecting", kConnectTimeoutS, [made, id, first, ranks](int i) {
-      check_nccl(nccl().init_rank(&(*made)[static_cast<size_t>(i)], ranks, id, first + i),
-                 "connect");
-    });
+    on_every_rank(
+        local, "connecting", kConnectTimeoutS, [made, id, first, ranks, max_blocks](int i) {
+          NcclConfig config;
+          if (max_blocks > 0) config.max_blocks = max_blocks;
+          check_nccl(
+              nccl().init_rank(&(*made)[static_cast<size_t>(i)], ranks, id, first + i, &config),
+              "connect");
+        });
   });
   comms_ = *made;
 }
@@ -116,6 +127,20 @@ void Communicators::all_reduce(int rank, const cuda::Stream& stream, cuda::Devic
   check_nccl(nccl().all_reduce(pointer(from), pointer(to), static_cast<size_t>(count),
                                type_of(dtype), kNcclSum, of(rank), stream.handle()),
              "all-reduce");
+}
+
+void Communicators::broadcast(int rank, const cuda::Stream& stream, cuda::DevicePtr from,
+                              cuda::DevicePtr to, int64_t count, DType dtype, int root) const {
+  check_nccl(nccl().broadcast(pointer(from), pointer(to), static_cast<size_t>(count),
+                              type_of(dtype), root, of(rank), stream.handle()),
+             "broadcast");
+}
+
+void Communicators::reduce(int rank, const cuda::Stream& stream, cuda::DevicePtr from,
+                           cuda::DevicePtr to, int64_t count, DType dtype, int root) const {
+  check_nccl(nccl().reduce(pointer(from), pointer(to), static_cast<size_t>(count), type_of(dtype),
+                           kNcclSum, root, of(rank), stream.handle()),
+             "reduce");
 }
 
 }  // namespace stretto::fabric

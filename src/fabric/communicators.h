@@ -13,8 +13,9 @@ namespace stretto::fabric {
 
 class Communicators {
  public:
-  // Collective. Throws SystemError: no NCCL, different versions, or it cannot connect.
-  Communicators(const LocalRanks& local, HostGroup& group);
+  // Collective. A collective takes at most `max_blocks` SMs; 0: as many as NCCL likes. Throws
+  // SystemError: no NCCL, different versions, or it cannot connect.
+  Communicators(const LocalRanks& local, HostGroup& group, int max_blocks = 0);
   ~Communicators();
   Communicators(const Communicators&) = delete;
   Communicators& operator=(const Communicators&) = delete;
@@ -27,6 +28,10 @@ class Communicators {
                       cuda::DevicePtr to, int64_t count_each, DType dtype) const;
   void all_reduce(int rank, const cuda::Stream& stream, cuda::DevicePtr from, cuda::DevicePtr to,
                   int64_t count, DType dtype) const;
+  void broadcast(int rank, const cuda::Stream& stream, cuda::DevicePtr from, cuda::DevicePtr to,
+                 int64_t count, DType dtype, int root) const;
+  void reduce(int rank, const cuda::Stream& stream, cuda::DevicePtr from, cuda::DevicePtr to,
+              int64_t count, DType dtype, int root) const;
 
   NcclComm of(int rank) const { return comms_[static_cast<size_t>(rank - local_.first)]; }
 
@@ -34,6 +39,10 @@ class Communicators {
   LocalRanks local_;
   std::vector<NcclComm> comms_;
 };
+
+// Makes the NCCL calls in `calls` as one operation: one thread serves several ranks so, and a
+// rank's parts start together.
+void as_one_operation(const std::function<void()>& calls);
 
 // Runs step(i) for every local rank i, each on a thread of its own with its GPU current: NCCL's
 // set-up calls wait for each other. Throws the first error, or SystemError after `timeout_s`; then

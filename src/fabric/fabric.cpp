@@ -140,9 +140,10 @@ Region Fabric::allocate(size_t num_bytes, std::string name) {
   return region;
 }
 
-Communicators& Fabric::communicators() {
-  if (!communicators_) communicators_ = std::make_unique<Communicators>(local_, *group_);
-  return *communicators_;
+Communicators& Fabric::communicators(int max_blocks) {
+  std::unique_ptr<Communicators>& found = communicators_[max_blocks];
+  if (!found) found = std::make_unique<Communicators>(local_, *group_, max_blocks);
+  return *found;
 }
 
 std::unique_ptr<Fabric> in_process(int ranks, Source source) {

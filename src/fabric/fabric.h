@@ -5,6 +5,7 @@
 // same order; they end with an error that names the rank when one is late, gone or elsewhere.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -73,8 +74,9 @@ class Fabric {
   Region allocate(size_t num_bytes, std::string name);
   // Collective: every process has come here. Says nothing about GPUs.
   void barrier() { group_->barrier("a barrier"); }
-  // Collective at the first call. One NCCL communicator a rank, for nccl lanes.
-  Communicators& communicators();
+  // Collective at the first call with this bound. One NCCL communicator a rank, for nccl lanes,
+  // whose collectives take at most `max_blocks` SMs (0: NCCL's choice).
+  Communicators& communicators(int max_blocks = 0);
 
  private:
   void open_devices(const std::vector<int>& gpus);
@@ -84,7 +86,7 @@ class Fabric {
   Source source_;
   std::vector<std::unique_ptr<cuda::Device>> devices_;
   LocalRanks local_;
-  std::unique_ptr<Communicators> communicators_;
+  std::map<int, std::unique_ptr<Communicators>> communicators_;  // by bound
   std::unique_ptr<MemorySource> memory_;
 };
 

@@ -3,6 +3,7 @@
 // NVLink multicast is never used: loading sets NCCL_NVLS_ENABLE=0 for this process.
 #pragma once
 
+#include <climits>
 #include <cstddef>
 #include <string>
 
@@ -18,6 +19,17 @@ struct NcclId {
   char bytes[128];
 };
 
+// ncclConfig_t as of 2.18; later ones take it for what it was then.
+struct NcclConfig {
+  static constexpr int kUnset = INT_MIN;
+  size_t size = sizeof(NcclConfig);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 21800;
+  int blocking = kUnset, cga_cluster_size = kUnset, min_blocks = kUnset, max_blocks = kUnset;
+  const char* network = nullptr;
+  int split_share = kUnset;
+};
+
 inline constexpr int kNcclSum = 0;
 inline constexpr int kNcclWindowSymmetric = 1;
 inline constexpr int kNcclWindowsSince = 22800;  // as ncclGetVersion counts
@@ -26,7 +38,7 @@ inline constexpr int kNcclWindowsSince = 22800;  // as ncclGetVersion counts
 #define STRETTO_NCCL_FUNCTIONS(X)                                                               \
   X(version, ncclGetVersion, (int*))                                                            \
   X(unique_id, ncclGetUniqueId, (NcclId*))                                                      \
-  X(init_rank, ncclCommInitRank, (NcclComm*, int, NcclId, int))                                 \
+  X(init_rank, ncclCommInitRankConfig, (NcclComm*, int, NcclId, int, NcclConfig*))              \
   X(destroy, ncclCommDestroy, (NcclComm))                                                       \
   X(abort, ncclCommAbort, (NcclComm))                                                           \
   X(async_error, ncclCommGetAsyncError, (NcclComm, int*))                                       \
@@ -35,7 +47,11 @@ inline constexpr int kNcclWindowsSince = 22800;  // as ncclGetVersion counts
   X(all_gather, ncclAllGather, (const void*, void*, size_t, int, NcclComm, cuda::StreamHandle)) \
   X(reduce_scatter, ncclReduceScatter,                                                          \
     (const void*, void*, size_t, int, int, NcclComm, cuda::StreamHandle))                       \
-  X(all_reduce, ncclAllReduce, (const void*, void*, size_t, int, int, NcclComm, cuda::StreamHandle))
+  X(all_reduce, ncclAllReduce,                                                                  \
+    (const void*, void*, size_t, int, int, NcclComm, cuda::StreamHandle))                       \
+  X(broadcast, ncclBroadcast,                                                                   \
+    (const void*, void*, size_t, int, int, NcclComm, cuda::StreamHandle))                       \
+  X(reduce, ncclReduce, (const void*, void*, size_t, int, int, int, NcclComm, cuda::StreamHandle))
 
 // What windows need (2.28); null in older ones, the last one also in 2.28 itself.
 #define STRETTO_NCCL_WINDOW_FUNCTIONS(X)                                                  \

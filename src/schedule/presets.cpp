@@ -69,6 +69,9 @@ Schedule make_decomposed(const Operator& op, const Machine& machine) {
   schedule.mover = Mover::copy_engine;
   schedule.sync = Sync::event;
   schedule.reduction = fixed_order(op);
+  // A copy engine is told addresses by the host, which a captured graph repeats: they cannot
+  // alternate by epoch.
+  schedule.reuse = Reuse::ack;
   return finish(schedule, op, machine);
 }
 

@@ -39,7 +39,7 @@ TEST(Presets, TextsOfGemmRs) {
             "partials=bf16,tile=128x128,swizzle=8,chunks=2,groups=auto,comm-sms=16");
   EXPECT_EQ(text("decomposed"),
             "granularity=chunk,order=peer-staggered,mover=copy-engine,sync=event,reduction=slots,"
-            "reuse=double,partials=bf16,tile=128x64,swizzle=8,chunks=1,groups=auto,comm-sms=0");
+            "reuse=ack,partials=bf16,tile=128x64,swizzle=8,chunks=1,groups=auto,comm-sms=0");
   EXPECT_EQ(text("waves"),
             "granularity=waves,order=plain,mover=nccl,sync=counter,reduction=nccl,reuse=double,"
             "partials=bf16,tile=128x128,swizzle=8,chunks=1,groups=auto,comm-sms=16");

@@ -23,7 +23,8 @@ inline constexpr uint32 kMoverLane = 1u << 31;
 
 // What the host reads after a run whose `abort` is set; filled by the first waiter that expired.
 struct WaitError {
-  uint32 lane, tile, signal, reserved;
+  uint32 lane, tile, signal;
+  uint32 kernel;  // SignalSpace::kernel of the waiter
   uint64 expected, seen;
 };
 
@@ -37,7 +38,7 @@ struct RunControl {
 };
 
 struct WaitEntry {
-  uint64 amount;   // of one run
+  uint64 amount;   // of one run; signed where the counter starts over with each run
   uint64 per_run;  // what all notifies of one run add
   uint32 signal;   // of instance 0
   uint32 copy_step;
@@ -62,13 +63,18 @@ struct SignalSpace {
   uint64* const* counters;      // by rank
   RunControl* const* controls;  // by rank
   uint32 ranks;
-  uint32 reserved;
+  uint32 kernel;  // tells the rank's kernels apart in errors
 };
 
 static_assert(sizeof(WaitEntry) == 32 && sizeof(NotifyEntry) == 24 && sizeof(WaitError) == 32);
 static_assert(sizeof(RunControl) == 56 && sizeof(SignalSpace) == 40);
 
 #ifdef STRETTO_DEVICE
+
+// Counters are compared as distances: those that start over with each run may lie below zero.
+STRETTO_DEVICE bool has_come(uint64 seen, uint64 expected) {
+  return static_cast<int64>(seen - expected) >= 0;
+}
 
 STRETTO_DEVICE void report_expired_wait(const SignalSpace& space, const WaitError& error) {
   if (exchange_relaxed_sys(&space.control->expired_here, 1) == 0) space.control->error = error;
@@ -88,15 +94,15 @@ STRETTO_DEVICE void wait_signal(const SignalSpace& space, uint64 epoch, const Wa
   const uint64* counter = space.own + static_cast<uint64>(signal) * kSignalStride;
   const uint64 expected = (run / entry.copies) * entry.per_run + entry.amount;
   uint64 seen = load_relaxed_sys(counter);
-  if (seen < expected) {
+  if (!has_come(seen, expected)) {
     const uint64 start_ns = global_time_ns();
     const uint64 timeout_ns = space.control->timeout_ns;
-    for (uint32 spins = 1; seen < expected; ++spins) {
+    for (uint32 spins = 1; !has_come(seen, expected); ++spins) {
       if (spins % 64 == 0) {
         if (load_relaxed_sys(&space.control->abort) != 0) break;
         const uint64 waited_ns = global_time_ns() - start_ns;
         if (waited_ns > timeout_ns) {
-          report_expired_wait(space, {lane, tile, signal, 0, expected, seen});
+          report_expired_wait(space, {lane, tile, signal, space.kernel, expected, seen});
           break;
         }
         if (waited_ns > 20'000) sleep_ns(200);
@@ -125,9 +131,6 @@ STRETTO_DEVICE void notify_signal(const SignalSpace& space, uint64 epoch,
   add_release_sys(space.counters[entry.rank] + static_cast<uint64>(signal) * kSignalStride,
                   entry.amount);
 }
-
-// Ends a run: its epoch is over on this rank. One thread, after all lanes of the run.
-STRETTO_DEVICE void advance_epoch(RunControl* control) { ++control->epoch; }
 
 #endif  // STRETTO_DEVICE
 

@@ -1,4 +1,4 @@
-#include "cublas.h"
+#include "cuda/cublas.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include "cuda/dynamic_library.h"
 #include "stretto/error.h"
 
-namespace stretto::bench {
+namespace stretto::cuda {
 namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // as PyTorch gives it on Hopper
@@ -16,7 +16,7 @@ constexpr int kCompute32F = 68, kTranspose = 1, kPlain = 0, kDefaultAlgorithm = 
 
 int type_of(DType dtype) { return dtype == DType::bf16 ? 14 : dtype == DType::fp16 ? 2 : 0; }
 
-void check(int status, const char* what) {
+void check_cublas(int status, const char* what) {
   if (status != 0) throw SystemError(fmt::format("cuBLAS: {} failed with status {}", what, status));
 }
 
@@ -25,44 +25,44 @@ void check(int status, const char* what) {
 struct Cublas::Api {
   int (*create)(void**) = nullptr;
   int (*destroy)(void*) = nullptr;
-  int (*set_stream)(void*, cuda::StreamHandle) = nullptr;
+  int (*set_stream)(void*, StreamHandle) = nullptr;
   int (*set_workspace)(void*, void*, size_t) = nullptr;
   int (*gemm)(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int,
               int, const void*, void*, int, int, int, int) = nullptr;
 };
 
-Cublas::Cublas(const cuda::Stream& stream)
-    : api_(std::make_unique<Api>()), workspace_(kWorkspaceBytes) {
+Cublas::Cublas(const Stream& stream) : api_(std::make_unique<Api>()), workspace_(kWorkspaceBytes) {
   const std::array<std::string, 2> names = {"libcublas.so.13", "libcublas.so.12"};
-  const auto library = cuda::DynamicLibrary::open(names, cuda::toolkit_folders());
+  const auto library = DynamicLibrary::open(names, toolkit_folders());
   if (!library) throw SystemError("no cuBLAS (libcublas.so.13 or .12) to compare with");
-  const cuda::Import imports[] = {
+  const Import imports[] = {
       {"cublasCreate_v2", reinterpret_cast<void**>(&api_->create)},
       {"cublasDestroy_v2", reinterpret_cast<void**>(&api_->destroy)},
       {"cublasSetStream_v2", reinterpret_cast<void**>(&api_->set_stream)},
       {"cublasSetWorkspace_v2", reinterpret_cast<void**>(&api_->set_workspace)},
       {"cublasGemmEx", reinterpret_cast<void**>(&api_->gemm)}};
-  if (const char* missing = cuda::import_all(*library, imports)) {
+  if (const char* missing = import_all(*library, imports)) {
     throw SystemError(fmt::format("cuBLAS lacks {}", missing));
   }
-  check(api_->create(&handle_), "create");
-  check(api_->set_stream(handle_, stream.handle()), "set stream");
-  check(api_->set_workspace(handle_, workspace_.as<void>(), kWorkspaceBytes), "set workspace");
+  check_cublas(api_->create(&handle_), "create");
+  check_cublas(api_->set_stream(handle_, stream.handle()), "set stream");
+  check_cublas(api_->set_workspace(handle_, workspace_.as<void>(), kWorkspaceBytes),
+               "set workspace");
 }
 
 Cublas::~Cublas() { api_->destroy(handle_); }
 
-void Cublas::multiply(const cuda::Matrix& a, const cuda::Matrix& b, const cuda::Matrix& c,
-                      bool accumulate) const {
+void Cublas::multiply(const Matrix& a, const Matrix& b, const Matrix& c, bool accumulate) const {
   // cuBLAS counts columns first, so it computes the transpose: C^T = B * A^T.
   const float one = 1, keep = accumulate ? 1.0f : 0.0f;
-  check(api_->gemm(handle_, kTranspose, kPlain, static_cast<int>(b.rows), static_cast<int>(a.rows),
-                   static_cast<int>(a.columns), &one, reinterpret_cast<const void*>(b.address),
-                   type_of(b.dtype), static_cast<int>(b.stride),
-                   reinterpret_cast<const void*>(a.address), type_of(a.dtype),
-                   static_cast<int>(a.stride), &keep, reinterpret_cast<void*>(c.address),
-                   type_of(c.dtype), static_cast<int>(c.stride), kCompute32F, kDefaultAlgorithm),
-        "gemm");
+  check_cublas(
+      api_->gemm(handle_, kTranspose, kPlain, static_cast<int>(b.rows), static_cast<int>(a.rows),
+                 static_cast<int>(a.columns), &one, reinterpret_cast<const void*>(b.address),
+                 type_of(b.dtype), static_cast<int>(b.stride),
+                 reinterpret_cast<const void*>(a.address), type_of(a.dtype),
+                 static_cast<int>(a.stride), &keep, reinterpret_cast<void*>(c.address),
+                 type_of(c.dtype), static_cast<int>(c.stride), kCompute32F, kDefaultAlgorithm),
+      "gemm");
 }
 
-}  // namespace stretto::bench
+}  // namespace stretto::cuda

@@ -6,25 +6,24 @@
 #include "cuda/device.h"
 #include "cuda/tensor_map.h"
 
-namespace stretto::bench {
+namespace stretto::cuda {
 
 class Cublas {
  public:
   // Throws SystemError when there is no cuBLAS. Uses the current GPU.
-  explicit Cublas(const cuda::Stream& stream);
+  explicit Cublas(const Stream& stream);
   ~Cublas();
   Cublas(const Cublas&) = delete;
   Cublas& operator=(const Cublas&) = delete;
 
   // C = A * B^T with fp32 accumulation, as PyTorch calls it; or C += A * B^T.
-  void multiply(const cuda::Matrix& a, const cuda::Matrix& b, const cuda::Matrix& c,
-                bool accumulate = false) const;
+  void multiply(const Matrix& a, const Matrix& b, const Matrix& c, bool accumulate = false) const;
 
  private:
   struct Api;
   std::unique_ptr<Api> api_;
   void* handle_ = nullptr;
-  cuda::DeviceMemory workspace_;
+  DeviceMemory workspace_;
 };
 
-}  // namespace stretto::bench
+}  // namespace stretto::cuda

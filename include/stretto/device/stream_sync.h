@@ -1,0 +1,91 @@
+// What a rank's streams run between kernels, copies and collectives: waits and notifies that belong
+// to no block of a kernel, and the end of a run.
+#pragma once
+
+#include "stretto/device/signal.h"
+
+namespace stretto::device {
+
+struct StreamWaitParams {
+  SignalSpace signals;
+  const WaitEntry* waits;
+  uint32 num_waits, reserved;
+};
+
+struct StreamNotifyParams {
+  SignalSpace signals;
+  const NotifyEntry* notifies;
+  uint32 num_notifies, reserved;
+};
+
+// A counter that a stream itself awaits (cuStreamWaitValue64). Its threshold is baked into captured
+// graphs, so the counter is made to count from the present run: each run ends by taking off what a
+// run adds. Notifies of peers that are ahead stay.
+struct RelativeCounter {
+  uint32 signal, reserved;
+  uint64 per_run;
+};
+
+struct AdvanceParams {
+  SignalSpace signals;
+  const RelativeCounter* relative;
+  uint32 num_relative, reserved;
+};
+
+// Runs `expected_set` of `sets` is about to begin; see kWrongSet.
+struct CheckSetParams {
+  SignalSpace signals;
+  uint32 expected_set, sets;
+};
+
+// As WaitError::signal: no wait expired, but a copy engine was about to work on the wrong instance
+// of a buffer. Its addresses are the host's, so runs must alternate as the host counted them.
+inline constexpr uint32 kWrongSet = 0xffffffffu;
+
+static_assert(sizeof(StreamWaitParams) == 56 && sizeof(StreamNotifyParams) == 56 &&
+              sizeof(AdvanceParams) == 56 && sizeof(CheckSetParams) == 48);
+
+#ifdef STRETTO_DEVICE
+
+// One warp.
+STRETTO_DEVICE void await_in_stream(const StreamWaitParams& params) {
+  wait_signals(params.signals, params.signals.control->epoch, params.waits, params.num_waits, 0,
+               ~0u);
+}
+
+// One warp. What the stream did before is visible to every thread of a kernel, so each may release.
+STRETTO_DEVICE void notify_in_stream(const StreamNotifyParams& params) {
+  const uint64 epoch = params.signals.control->epoch;
+  for (uint32 i = threadIdx.x; i < params.num_notifies; i += 32) {
+    notify_signal(params.signals, epoch, params.notifies[i]);
+  }
+}
+
+// Ends a run: its epoch is over on this rank. One block, after all lanes of the run.
+STRETTO_DEVICE void advance_run(const AdvanceParams& params) {
+  for (uint32 i = threadIdx.x; i < params.num_relative; i += blockDim.x) {
+    const RelativeCounter& counter = params.relative[i];
+    add_release_sys(params.signals.own + static_cast<uint64>(counter.signal) * kSignalStride,
+                    0 - counter.per_run);
+  }
+  if (threadIdx.x == 0) ++params.signals.control->epoch;
+}
+
+// One thread.
+STRETTO_DEVICE void check_set(const CheckSetParams& params) {
+  const uint64 set = params.signals.control->epoch % params.sets;
+  if (set != params.expected_set) {
+    report_expired_wait(params.signals,
+                        {0, ~0u, kWrongSet, params.signals.kernel, params.expected_set, set});
+  }
+}
+
+// One thread: holds the stream up, as a slow rank would be.
+STRETTO_DEVICE void delay(uint64 duration_ns) {
+  const uint64 start_ns = global_time_ns();
+  while (global_time_ns() - start_ns < duration_ns) sleep_ns(1000);
+}
+
+#endif  // STRETTO_DEVICE
+
+}  // namespace stretto::device

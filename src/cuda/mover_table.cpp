@@ -1,0 +1,39 @@
+#include "cuda/mover_table.h"
+
+namespace stretto::cuda {
+namespace {
+
+template <typename T>
+std::vector<uint32_t> flatten(const std::vector<std::vector<T>>& lists, std::vector<T>& flat) {
+  std::vector<uint32_t> first;
+  for (const std::vector<T>& list : lists) {
+    first.push_back(static_cast<uint32_t>(flat.size()));
+    flat.insert(flat.end(), list.begin(), list.end());
+  }
+  first.push_back(static_cast<uint32_t>(flat.size()));
+  return first;
+}
+
+}  // namespace
+
+DeviceMoverTable::DeviceMoverTable(const MoverTable& table, const device::SignalSpace& signals)
+    : num_blocks_(static_cast<int>(table.blocks.size())) {
+  std::vector<device::MoverTask> all_tasks;
+  std::vector<device::MoverRegion> all_regions;
+  first_task_ = upload(flatten(table.blocks, all_tasks));
+  flatten(table.regions, all_regions);
+  tasks_ = upload(all_tasks);
+  waits_ = upload(table.waits);
+  notifies_ = upload(table.notifies);
+  regions_ = upload(all_regions);
+  params_ = {first_task_.as<uint32_t>(),
+             tasks_.as<device::MoverTask>(),
+             waits_.as<device::WaitEntry>(),
+             notifies_.as<device::NotifyEntry>(),
+             regions_.as<device::MoverRegion>(),
+             signals,
+             static_cast<uint32_t>(table.regions[0].size()),
+             static_cast<uint32_t>(table.regions.size())};
+}
+
+}  // namespace stretto::cuda

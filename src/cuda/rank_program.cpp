@@ -1,0 +1,237 @@
+#include "cuda/rank_program.h"
+
+#include <algorithm>
+#include <map>
+
+#include "cuda/stream_events.h"
+#include "stretto/error.h"
+
+namespace stretto::cuda {
+namespace {
+
+// A deliver hands over what is there already: nothing to run.
+bool runs(const Instr& instr) { return instr.op != Opcode::deliver; }
+
+// A compute lane's instructions between two boundaries.
+struct Stretch {
+  uint32_t lane, begin, end;
+};
+
+class MainStream {
+ public:
+  MainStream(const Plan& plan, RankProgram& program) : plan_(plan), program_(program) {}
+
+  void add(const std::vector<Stretch>& stretches) {
+    std::vector<BlockPart> gemm, move;
+    std::vector<Step> notifies, waits;
+    for (const Stretch& stretch : stretches) {
+      const std::vector<Instr>& instrs = plan_.lanes[stretch.lane].instrs;
+      uint32_t begin = stretch.begin, end = stretch.end;
+      for (; begin < end && instrs[begin].op == Opcode::notify; ++begin) {
+        notifies.push_back({StepKind::notify, 0, stretch.lane, begin});
+      }
+      uint32_t tail = end;
+      while (tail > begin && (instrs[tail - 1].op == Opcode::wait || !runs(instrs[tail - 1]))) {
+        --tail;
+      }
+      for (uint32_t i = tail; i < end; ++i) {
+        if (runs(instrs[i])) waits.push_back({StepKind::wait, 0, stretch.lane, i});
+      }
+      const uint32_t split = end_of_tiles(instrs, begin, tail);
+      if (begin < split) gemm.push_back({stretch.lane, begin, split});
+      if (split < tail) move.push_back({stretch.lane, split, tail});
+    }
+    std::vector<Step>& steps = program_.streams[0].steps;
+    steps.insert(steps.end(), notifies.begin(), notifies.end());
+    add_kernel(StepKind::gemm, std::move(gemm), program_.gemms);
+    add_kernel(StepKind::move, std::move(move), program_.moves);
+    steps.insert(steps.end(), waits.begin(), waits.end());
+  }
+
+ private:
+  // One past the last tile and the notifies that follow it.
+  static uint32_t end_of_tiles(const std::vector<Instr>& instrs, uint32_t begin, uint32_t end) {
+    uint32_t split = begin;
+    for (uint32_t i = begin; i < end; ++i) {
+      if (instrs[i].op == Opcode::gemm) split = i + 1;
+    }
+    while (split > begin && split < end && instrs[split].op == Opcode::notify) ++split;
+    return split;
+  }
+
+  void add_kernel(StepKind kind, std::vector<BlockPart> blocks,
+                  std::vector<std::vector<BlockPart>>& kernels) {
+    if (blocks.empty()) return;
+    program_.streams[0].steps.push_back({kind, static_cast<uint32_t>(kernels.size()), 0, 0});
+    kernels.push_back(std::move(blocks));
+  }
+
+  const Plan& plan_;
+  RankProgram& program_;
+};
+
+void add_compute_lanes(const Plan& plan, const std::vector<uint32_t>& lanes, RankProgram& program) {
+  MainStream main(plan, program);
+  std::vector<uint32_t> at(lanes.size(), 0);
+  for (bool more = !lanes.empty(); more;) {
+    std::vector<Stretch> stretches;
+    more = false;
+    for (size_t i = 0; i < lanes.size(); ++i) {
+      const std::vector<Instr>& instrs = plan.lanes[lanes[i]].instrs;
+      uint32_t end = at[i];
+      while (end < instrs.size() && instrs[end].op != Opcode::boundary) ++end;
+      if (at[i] < end) stretches.push_back({lanes[i], at[i], end});
+      more = more || end < instrs.size();
+      at[i] = std::min(end + 1, static_cast<uint32_t>(instrs.size()));
+    }
+    main.add(stretches);
+  }
+}
+
+StepStream host_lane(const Plan& plan, uint32_t index) {
+  const Lane& lane = plan.lanes[index];
+  StepStream stream{lane.kind, lane.index, {}};
+  for (uint32_t i = 0; i < lane.instrs.size(); ++i) {
+    const Opcode op = lane.instrs[i].op;
+    if (op == Opcode::deliver) continue;
+    const StepKind kind = op == Opcode::wait     ? StepKind::wait
+                          : op == Opcode::notify ? StepKind::notify
+                          : op == Opcode::copy   ? StepKind::copy
+                                                 : StepKind::collective;
+    stream.steps.push_back({kind, 0, index, i});
+  }
+  return stream;
+}
+
+// Enqueues streams in turn, each as far as it can go.
+class Ordering {
+ public:
+  Ordering(const Plan& plan, RankProgram& program) : plan_(plan), program_(program) {
+    for (const StepStream& stream : program.streams) {
+      for (const Step& step : stream.steps) count(step, +1);
+    }
+  }
+
+  void run() {
+    std::vector<uint32_t> priority;  // comm blocks first, so that they have their SMs
+    for (uint32_t s = 0; s < program_.streams.size(); ++s) priority.push_back(s);
+    std::stable_sort(priority.begin(), priority.end(),
+                     [&](uint32_t a, uint32_t b) { return is_comm(a) > is_comm(b); });
+    at_.assign(priority.size(), 0);
+    bool forced = false;
+    for (;;) {
+      bool moved = false, left = false;
+      for (const uint32_t s : priority) {
+        while (at_[s] < program_.streams[s].steps.size()) {
+          const Step& step = program_.streams[s].steps[at_[s]];
+          if (!event_is_there(step) || !(forced || signals_are_made(step))) break;
+          forced = false;
+          program_.order.push_back({s, at_[s]++});
+          if (step.kind == StepKind::record) recorded_.push_back(step.index);
+          count(step, -1);
+          moved = true;
+        }
+        left = left || at_[s] < program_.streams[s].steps.size();
+      }
+      if (!left) return;
+      STRETTO_ASSERT(moved || !forced, "streams of a rank wait for each other's events");
+      forced = !moved;
+    }
+  }
+
+ private:
+  using Counter = std::pair<uint16_t, int32_t>;
+
+  bool is_comm(uint32_t s) const { return program_.streams[s].kind == LaneKind::comm; }
+
+  template <typename Visit>
+  void for_each_sync(const Step& step, Opcode op, Visit visit) const {
+    if (step.kind == StepKind::gemm || step.kind == StepKind::move) {
+      const auto& kernels = step.kind == StepKind::gemm ? program_.gemms : program_.moves;
+      for (const BlockPart& part : kernels[step.index]) {
+        for (uint32_t i = part.begin; i < part.end; ++i) {
+          const Instr& instr = plan_.lanes[part.lane].instrs[i];
+          if (instr.op == op) visit(plan_.lanes[part.lane], instr);
+        }
+      }
+    } else if (step.kind == StepKind::wait || step.kind == StepKind::notify) {
+      if (step.instr(plan_).op == op) visit(plan_.lanes[step.lane], step.instr(plan_));
+    }
+  }
+
+  // Notifies of this rank to itself that are not yet enqueued.
+  void count(const Step& step, int64_t sign) {
+    for_each_sync(step, Opcode::notify, [&](const Lane& lane, const Instr& instr) {
+      if (instr.rank == lane.rank) {
+        missing_[{instr.signal.array, instr.signal.index}] += sign * instr.amount;
+      }
+    });
+  }
+  bool event_is_there(const Step& step) const {
+    return step.kind != StepKind::await ||
+           std::find(recorded_.begin(), recorded_.end(), step.index) != recorded_.end();
+  }
+  bool signals_are_made(const Step& step) const {
+    // Movers wait inside a kernel that has its own SMs: they come first.
+    if (step.kind == StepKind::move && is_first_mover(step)) return true;
+    std::map<Counter, int64_t> own;  // a kernel may wait for itself
+    for_each_sync(step, Opcode::notify, [&](const Lane& lane, const Instr& instr) {
+      if (instr.rank == lane.rank) own[{instr.signal.array, instr.signal.index}] += instr.amount;
+    });
+    bool made = true;
+    for_each_sync(step, Opcode::wait, [&](const Lane&, const Instr& instr) {
+      if (instr.lag > 0) return;
+      const Counter counter{instr.signal.array, instr.signal.index};
+      const auto found = missing_.find(counter);
+      if (found != missing_.end() && found->second > own[counter]) made = false;
+    });
+    return made;
+  }
+  bool is_first_mover(const Step& step) const {
+    for (const StepStream& stream : program_.streams) {
+      if (stream.kind == LaneKind::comm && stream.steps.front() == step) return true;
+    }
+    return false;
+  }
+
+  const Plan& plan_;
+  RankProgram& program_;
+  std::vector<uint32_t> at_, recorded_;
+  std::map<Counter, int64_t> missing_;
+};
+
+}  // namespace
+
+std::vector<RankProgram> programs_of(const Plan& plan) {
+  std::vector<RankProgram> programs(static_cast<size_t>(plan.ranks()));
+  for (size_t rank = 0; rank < programs.size(); ++rank) {
+    RankProgram& program = programs[rank];
+    program.streams.push_back({LaneKind::compute, 0, {}});
+    std::vector<uint32_t> compute;
+    std::vector<BlockPart> comm;
+    std::vector<StepStream> host_lanes;
+    for (uint32_t i = 0; i < plan.lanes.size(); ++i) {
+      const Lane& lane = plan.lanes[i];
+      if (lane.rank != rank || lane.instrs.empty()) continue;
+      if (lane.kind == LaneKind::compute) {
+        compute.push_back(i);
+      } else if (lane.kind == LaneKind::comm) {
+        comm.push_back({i, 0, static_cast<uint32_t>(lane.instrs.size())});
+      } else {
+        host_lanes.push_back(host_lane(plan, i));
+      }
+    }
+    add_compute_lanes(plan, compute, program);
+    if (!comm.empty()) {
+      const auto kernel = static_cast<uint32_t>(program.moves.size());
+      program.moves.push_back(std::move(comm));
+      program.streams.push_back({LaneKind::comm, 0, {{StepKind::move, kernel, 0, 0}}});
+    }
+    for (StepStream& stream : host_lanes) program.streams.push_back(std::move(stream));
+  }
+  put_events(plan, programs);
+  for (RankProgram& program : programs) Ordering(plan, program).run();
+  return programs;
+}
+
+}  // namespace stretto::cuda

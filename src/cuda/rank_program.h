@@ -1,0 +1,53 @@
+// What the host of a rank enqueues for one run of a plan: streams of kernels, transfers,
+// collectives, waits and notifies.
+//
+// Compute lanes become one stream: each stretch between two boundaries is a GEMM kernel (the tiles)
+// and a mover kernel (what lanes do after their last tile), and the end of a kernel is the
+// boundary. Comm lanes are one mover kernel on a stream of its own; every copy lane and every nccl
+// lane is a stream. Waits and notifies inside a kernel are the kernel's; those at a boundary or in
+// a copy or nccl lane are steps of the stream. Where a step of the same rank makes a notify that
+// another step awaits, a stream event takes the counter's place.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "stretto/plan.h"
+
+namespace stretto::cuda {
+
+// Instructions [begin, end) of plan.lanes[lane]: what one block of a kernel does.
+struct BlockPart {
+  uint32_t lane = 0, begin = 0, end = 0;
+};
+
+enum class StepKind : uint8_t { gemm, move, wait, notify, copy, collective, record, await };
+
+struct Step {
+  StepKind kind = StepKind::gemm;
+  uint32_t index = 0;               // gemm, move: kernel; record, await: event
+  uint32_t lane = 0, position = 0;  // the others: their instruction
+
+  const Instr& instr(const Plan& plan) const { return plan.lanes[lane].instrs[position]; }
+  bool operator==(const Step&) const = default;
+};
+
+struct StepStream {
+  LaneKind kind = LaneKind::compute;
+  uint16_t index = 0;
+  std::vector<Step> steps;
+};
+
+struct RankProgram {
+  std::vector<StepStream> streams;                   // the compute lanes' first
+  std::vector<std::vector<BlockPart>> gemms, moves;  // blocks of each kernel
+  uint32_t num_events = 0;
+  // (stream, step) of every step in an order in which one thread may enqueue them: events are
+  // recorded before they are awaited, and as far as can be no step stands before one that it waits
+  // for, since streams may share a queue of the hardware.
+  std::vector<std::pair<uint32_t, uint32_t>> order;
+};
+
+std::vector<RankProgram> programs_of(const Plan& plan);  // by rank
+
+}  // namespace stretto::cuda

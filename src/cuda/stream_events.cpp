@@ -1,0 +1,168 @@
+#include "cuda/stream_events.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+
+namespace stretto::cuda {
+namespace {
+
+struct Place {
+  uint32_t stream, step;
+  int64_t amount;  // of the wait or notify
+  int lag = 0;
+};
+
+// All that concerns one counter of one rank.
+struct CounterUse {
+  int64_t per_run = 0;          // all notifies, of whatever rank
+  int64_t by_steps = 0;         // those that steps of the rank itself make
+  std::vector<Place> notifies;  // these, in stream order
+  std::vector<Place> waits;     // of steps
+  bool awaited_in_kernel = false;
+};
+
+using Key = std::tuple<uint16_t, uint16_t, int32_t>;  // rank, array, index
+
+class EventPlacement {
+ public:
+  EventPlacement(const Plan& plan, std::vector<RankProgram>& programs)
+      : plan_(plan), programs_(programs) {}
+
+  void run() {
+    for (const Lane& lane : plan_.lanes) {
+      for (const Instr& instr : lane.instrs) {
+        if (instr.op == Opcode::notify) {
+          uses_[{instr.rank, instr.signal.array, instr.signal.index}].per_run += instr.amount;
+        }
+      }
+    }
+    for (uint16_t rank = 0; rank < programs_.size(); ++rank) collect(rank);
+    for (auto& [key, use] : uses_) {
+      if (use.by_steps == use.per_run && !use.waits.empty()) resolve(std::get<0>(key), use);
+    }
+    for (size_t rank = 0; rank < programs_.size(); ++rank) rewrite(rank);
+  }
+
+ private:
+  // What becomes of a step.
+  struct Fate {
+    bool dropped = false;
+    std::vector<uint32_t> awaits;      // instead of it
+    std::optional<uint32_t> recorded;  // after it
+  };
+  using Fates = std::map<std::pair<uint32_t, uint32_t>, Fate>;  // by stream and step
+
+  void collect(uint16_t rank) {
+    const RankProgram& program = programs_[rank];
+    for (uint32_t s = 0; s < program.streams.size(); ++s) {
+      const std::vector<Step>& steps = program.streams[s].steps;
+      for (uint32_t i = 0; i < steps.size(); ++i) {
+        if (steps[i].kind != StepKind::wait && steps[i].kind != StepKind::notify) continue;
+        const Instr& instr = steps[i].instr(plan_);
+        if (instr.op == Opcode::wait) {
+          use_of(rank, instr).waits.push_back({s, i, instr.amount, instr.lag});
+        } else if (instr.rank == rank) {
+          CounterUse& use = use_of(rank, instr);
+          use.by_steps += instr.amount;
+          use.notifies.push_back({s, i, instr.amount});
+        }
+      }
+    }
+    for (const auto* kernels : {&program.gemms, &program.moves}) {
+      for (const auto& blocks : *kernels) {
+        for (const BlockPart& part : blocks) {
+          for (uint32_t i = part.begin; i < part.end; ++i) {
+            const Instr& instr = plan_.lanes[part.lane].instrs[i];
+            if (instr.op == Opcode::wait) use_of(rank, instr).awaited_in_kernel = true;
+          }
+        }
+      }
+    }
+  }
+
+  CounterUse& use_of(uint16_t rank, const Instr& instr) {
+    return uses_[{rank, instr.signal.array, instr.signal.index}];
+  }
+
+  // The notifies that a wait for `amount` needs: the last of each stream when it needs all of them,
+  // or as many as it takes where one stream makes them; nothing when neither holds.
+  static std::vector<Place> needs(const CounterUse& use, int64_t amount) {
+    std::map<uint32_t, Place> last;  // by stream
+    for (const Place& notify : use.notifies) last[notify.stream] = notify;
+    std::vector<Place> needed;
+    if (amount == use.per_run) {
+      for (const auto& [stream, notify] : last) needed.push_back(notify);
+    } else if (last.size() == 1) {
+      int64_t sum = 0;
+      for (const Place& notify : use.notifies) {
+        if ((sum += notify.amount) < amount) continue;
+        needed.push_back(notify);
+        break;
+      }
+    }
+    return needed;
+  }
+
+  void resolve(uint16_t rank, const CounterUse& use) {
+    bool all_resolved = true;
+    for (const Place& wait : use.waits) {
+      Fate& fate = fates_[rank][{wait.stream, wait.step}];
+      if (wait.lag > 0) {
+        fate.dropped = true;
+        continue;
+      }
+      const std::vector<Place> needed = needs(use, wait.amount);
+      all_resolved = all_resolved && !needed.empty();
+      fate.dropped = !needed.empty();
+      for (const Place& notify : needed) {
+        if (notify.stream == wait.stream) continue;
+        Fate& source = fates_[rank][{notify.stream, notify.step}];
+        if (!source.recorded) source.recorded = programs_[rank].num_events++;
+        fate.awaits.push_back(*source.recorded);
+      }
+    }
+    if (!all_resolved || use.awaited_in_kernel) return;
+    for (const Place& notify : use.notifies) {
+      fates_[rank][{notify.stream, notify.step}].dropped = true;
+    }
+  }
+
+  void rewrite(size_t rank) {
+    const auto found = fates_.find(static_cast<uint16_t>(rank));
+    if (found == fates_.end()) return;
+    for (uint32_t s = 0; s < programs_[rank].streams.size(); ++s) {
+      std::vector<Step>& steps = programs_[rank].streams[s].steps;
+      std::vector<Step> rewritten;
+      for (uint32_t i = 0; i < steps.size(); ++i) {
+        const auto fate = found->second.find({s, i});
+        if (fate == found->second.end()) {
+          rewritten.push_back(steps[i]);
+          continue;
+        }
+        if (!fate->second.dropped) rewritten.push_back(steps[i]);
+        for (const uint32_t event : fate->second.awaits) {
+          rewritten.push_back({StepKind::await, event, 0, 0});
+        }
+        if (fate->second.recorded) {
+          rewritten.push_back({StepKind::record, *fate->second.recorded, 0, 0});
+        }
+      }
+      steps = std::move(rewritten);
+    }
+  }
+
+  const Plan& plan_;
+  std::vector<RankProgram>& programs_;
+  std::map<Key, CounterUse> uses_;
+  std::map<uint16_t, Fates> fates_;
+};
+
+}  // namespace
+
+void put_events(const Plan& plan, std::vector<RankProgram>& programs) {
+  EventPlacement(plan, programs).run();
+}
+
+}  // namespace stretto::cuda

@@ -1,0 +1,81 @@
+#include "emu/output_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "emu/elements.h"
+
+namespace stretto::emu {
+
+Roundings roundings_of(const Plan& plan) {
+  Roundings found;
+  const auto account = [&](const Region& partial, int roundings) {
+    const DType dtype = plan.buffers[partial.buffer].dtype;
+    if (unit_roundoff(dtype) > unit_roundoff(found.partials)) found.partials = dtype;
+    found.roundings = std::max(found.roundings, roundings);
+  };
+  for (const Lane& lane : plan.lanes) {
+    for (const Instr& instr : lane.instrs) {
+      if (instr.op == Opcode::reduce) {
+        for (const Region& read : plan.reads(instr)) account(read, 1);
+      } else if (instr.op == Opcode::collective && instr.collective != CollectiveKind::all_gather) {
+        // Once when it is stored, then at each of ranks - 1 hops.
+        for (const Region& read : plan.reads(instr)) account(read, plan.ranks());
+      }
+    }
+  }
+  return found;
+}
+
+uint64_t hash_bytes(const std::vector<std::byte>& bytes) {
+  uint64_t hash = bytes.size();
+  for (size_t i = 0; i < bytes.size(); i += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + i, std::min(sizeof(word), bytes.size() - i));
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
+uint64_t hash_all(const std::vector<uint64_t>& hashes) {
+  uint64_t all = 0;
+  for (const uint64_t hash : hashes) {
+    all = (all ^ hash) * 0x9E3779B97F4A7C15u;
+    all ^= all >> 32;
+  }
+  return all;
+}
+
+void OutputCheck::compare(int run, int rank, const std::byte* output,
+                          const ExpectedRows& expected) {
+  const Slice slice = output_slice(plan.op, rank);
+  const int64_t first = std::max(slice.row0, expected.row0);
+  const int64_t last = std::min(slice.row1, expected.row1);
+  std::vector<float> line(static_cast<size_t>(slice.cols()));
+  for (int64_t row = first; row < last; ++row) {
+    const int64_t local = (row - slice.row0) * slice.cols();
+    widen(plan.op.dtype, output + local * num_bytes(plan.op.dtype), line.data(), line.size());
+    for (int64_t col = 0; col < slice.cols(); ++col) {
+      const double got = line[static_cast<size_t>(col)];
+      const double value = expected.value(row, slice.col0 + col);
+      const double bound = expected.bound(row, slice.col0 + col);
+      const double difference = std::fabs(got - value);
+      const double error = std::isnan(difference) ? std::numeric_limits<double>::infinity()
+                           : bound > 0            ? difference / bound
+                                                  : difference;
+      worst_error = std::max(worst_error, error);
+      if (difference <= bound) continue;  // false for NaN
+      if (wrong_elements++ > 0) continue;
+      first_wrong = fmt::format("run {}: rank {} out[{},{}]: got {:.9g}, expected {:.9g}", run,
+                                rank, row - slice.row0, col, got, value);
+      if (bound > 0) first_wrong += fmt::format(", bound {:.3g}", bound);
+    }
+  }
+}
+
+}  // namespace stretto::emu

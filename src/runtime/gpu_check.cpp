@@ -1,0 +1,195 @@
+#include "runtime/gpu_check.h"
+
+#include <algorithm>
+
+#include "emu/output_check.h"
+#include "emu/random.h"
+#include "emu/shared_reference.h"
+#include "runtime/run_graphs.h"
+#include "stretto/error.h"
+
+namespace stretto::runtime {
+namespace {
+
+using cuda::check;
+using cuda::driver;
+
+constexpr uint64_t kMaxDelayNs = 200'000;
+constexpr int64_t kRowsAtATime = 256;
+constexpr int64_t kSampledRows = 16;  // of one block
+
+class GpuCheck {
+ public:
+  GpuCheck(PlanRunner& runner, fabric::Fabric& fabric, const GpuCheckOptions& options)
+      : runner_(runner),
+        fabric_(fabric),
+        options_(options),
+        plan_(runner.plan()),
+        reference_(options.reference ? options.reference : make_shared_reference(0)),
+        roundings_(emu::roundings_of(plan_)),
+        check_(plan_),
+        random_(options.seed) {}
+
+  GpuCheckResult run() {
+    try {
+      // Like any other part of the plan, the graphs end before the runner does.
+      const RunGraphs graphs(runner_, fabric_, runner_.runs_per_graph());
+      size_t done = 0;
+      for (const Fill fill : options_.fills) {
+        run_eagerly(fill, done, options_.fills.size());
+        replay(graphs);
+        ++done;
+      }
+    } catch (const SystemError& error) {
+      result_.fault = error.what();
+    }
+    result_.wrong_elements = check_.wrong_elements;
+    result_.worst_error = check_.worst_error;
+    result_.first_wrong = check_.first_wrong;
+    result_.output_hash = emu::hash_all(hashes_);
+    return std::move(result_);
+  }
+
+ private:
+  using Outputs = std::vector<std::vector<std::byte>>;
+
+  void run_eagerly(Fill fill, size_t done, size_t of) {
+    for (int run = 0; run < options_.runs; ++run) {
+      const InputData data{fill, options_.data_seed + static_cast<uint64_t>(run)};
+      write_inputs(data);
+      for (int rank = 0; rank < plan_.ranks(); ++rank) {
+        fabric_.device(rank).make_current();
+        runner_.delay(rank, random_.below(kMaxDelayNs));
+        runner_.enqueue(rank);
+      }
+      runner_.finish();
+      last_ = read_outputs();
+      for (const auto& output : last_) hashes_.push_back(emu::hash_bytes(output));
+      compare(data, run);
+      if (options_.progress) {
+        options_.progress((static_cast<double>(done) + (run + 1.0) / options_.runs) /
+                          static_cast<double>(of));
+      }
+    }
+  }
+
+  // The last inputs once more: first one at a time from poisoned outputs, then back to back.
+  void replay(const RunGraphs& graphs) {
+    constexpr int kApart = 3;
+    for (int i = 0; i < options_.replays; ++i) {
+      if (i < kApart) poison_output();
+      for (int rank = 0; rank < plan_.ranks(); ++rank) {
+        fabric_.device(rank).make_current();
+        runner_.delay(rank, random_.below(kMaxDelayNs));
+        graphs.launch(rank);
+      }
+      if (i >= kApart && i + 1 < options_.replays) continue;
+      runner_.finish();
+      result_.reproducible = result_.reproducible && read_outputs() == last_;
+    }
+  }
+
+  void write_inputs(const InputData& data) {
+    for (int rank = 0; rank < plan_.ranks(); ++rank) {
+      fabric_.device(rank).make_current();
+      runner_.memory().poison(rank, runner_.stream(rank));
+      runner_.stream(rank).synchronize();
+      for (const auto& [name, input] : {std::pair{"a", Input::a}, std::pair{"b", Input::b}}) {
+        const auto values = reference_->input(plan_.op, data, input, rank);
+        check(driver().copy_to_device(runner_.buffer(name, rank), values->data(), values->size()),
+              "write an input");
+      }
+    }
+    synchronize_copies();
+  }
+
+  // Copies from pageable memory may still be under way when they return.
+  void synchronize_copies() {
+    for (int rank = 0; rank < plan_.ranks(); ++rank) {
+      fabric_.device(rank).make_current();
+      check(driver().stream_synchronize(nullptr), "write inputs");
+    }
+  }
+
+  size_t output_bytes(int rank) const {
+    const Slice slice = output_slice(plan_.op, rank);
+    return static_cast<size_t>(slice.rows() * slice.cols() * num_bytes(plan_.op.dtype));
+  }
+
+  void poison_output() {
+    for (int rank = 0; rank < plan_.ranks(); ++rank) {
+      if (output_bytes(rank) == 0) continue;
+      fabric_.device(rank).make_current();
+      check(driver().fill_bytes(runner_.buffer("out", rank), 0xff, output_bytes(rank),
+                                runner_.stream(rank).handle()),
+            "poison the output");
+      // Peers may write into it as soon as they run.
+      runner_.stream(rank).synchronize();
+    }
+  }
+
+  Outputs read_outputs() {
+    Outputs outputs;
+    for (int rank = 0; rank < plan_.ranks(); ++rank) {
+      fabric_.device(rank).make_current();
+      auto& output = outputs.emplace_back(output_bytes(rank));
+      if (output.empty()) continue;
+      check(driver().copy_to_host(output.data(), runner_.buffer("out", rank), output.size()),
+            "read an output");
+    }
+    return outputs;
+  }
+
+  void compare(const InputData& data, int run) {
+    const Operator& op = plan_.op;
+    const double all =
+        static_cast<double>(op.m) * static_cast<double>(op.n) * static_cast<double>(op.k);
+    if (data.fill == Fill::integers || all <= options_.max_reference) {
+      for (int64_t row = 0; row < op.m; row += kRowsAtATime) {
+        compare_rows(data, run, row, std::min(op.m, row + kRowsAtATime));
+      }
+      return;
+    }
+    result_.whole = false;
+    const double row_cost = static_cast<double>(op.n) * static_cast<double>(op.k);
+    const auto blocks = std::clamp<int64_t>(
+        static_cast<int64_t>(options_.max_reference / row_cost / kSampledRows), 4, op.m);
+    for (int64_t i = 0; i < blocks; ++i) {
+      const int64_t last = std::max<int64_t>(0, op.m - kSampledRows);
+      const int64_t row =
+          i == 0   ? 0
+          : i == 1 ? last
+                   : static_cast<int64_t>(random_.below(static_cast<uint64_t>(last + 1)));
+      compare_rows(data, run, row, std::min(op.m, row + kSampledRows));
+    }
+  }
+
+  void compare_rows(const InputData& data, int run, int64_t row0, int64_t row1) {
+    const auto expected = reference_->expected(plan_.op, data, roundings_, row0, row1);
+    for (int rank = 0; rank < plan_.ranks(); ++rank) {
+      check_.compare(run, rank, last_[static_cast<size_t>(rank)].data(), *expected);
+    }
+  }
+
+  PlanRunner& runner_;
+  fabric::Fabric& fabric_;
+  const GpuCheckOptions& options_;
+  const Plan& plan_;
+  std::shared_ptr<SharedReference> reference_;
+  const Roundings roundings_;
+  emu::OutputCheck check_;
+  emu::Random random_;
+  Outputs last_;
+  std::vector<uint64_t> hashes_;
+  GpuCheckResult result_;
+};
+
+}  // namespace
+
+GpuCheckResult check_on_gpus(PlanRunner& runner, fabric::Fabric& fabric,
+                             const GpuCheckOptions& options) {
+  STRETTO_ASSERT(fabric.num_local() == fabric.ranks(), "one process verifies all ranks");
+  return GpuCheck(runner, fabric, options).run();
+}
+
+}  // namespace stretto::runtime

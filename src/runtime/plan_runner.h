@@ -1,0 +1,92 @@
+// Runs a plan on the GPUs of a fabric: memory, tables, streams, errors.
+//
+// Runs are stream-ordered on each rank; the epoch lives on the GPU, so a captured graph can be
+// launched many times.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "cuda/compiler.h"
+#include "fabric/fabric.h"
+#include "fabric/run_state.h"
+#include "runtime/plan_memory.h"
+#include "runtime/rank_streams.h"
+
+namespace stretto::runtime {
+
+struct RunnerOptions {
+  uint64_t timeout_ns = 2'000'000'000;  // of a wait
+  // Streams wait for counters by themselves; else by a kernel of one warp, which needs a place on
+  // an SM.
+  bool stream_waits = true;
+};
+
+class PlanRunner {
+ public:
+  // Collective over the fabric's processes. The plan and the fabric must outlive the runner. Throws
+  // UsageError(why_not_on_cuda()) with all reasons, SystemError.
+  PlanRunner(const Plan& plan, fabric::Fabric& fabric, const cuda::Compiler& compiler,
+             const RunnerOptions& options = {}, const Bindings& bindings = {});
+  ~PlanRunner();
+  PlanRunner(const PlanRunner&) = delete;
+  PlanRunner& operator=(const PlanRunner&) = delete;
+
+  const Plan& plan() const { return plan_; }
+  // Memory of buffer `name`'s instance that run 0 uses; inputs and outputs have one. Ranks here and
+  // below are of this process.
+  cuda::DevicePtr buffer(std::string_view name, int rank) const;
+  const PlanMemory& memory() const { return memory_; }
+
+  // Enqueues one run on a stream of a rank: the runner's own, or the caller's. The calling thread
+  // has that rank's GPU current. All runs of a rank must be ordered with one another.
+  void enqueue(int rank) { enqueue(rank, stream(rank).handle()); }
+  void enqueue(int rank, cuda::StreamHandle stream);
+  const cuda::Stream& stream(int rank) const { return *of(rank).main; }
+
+  // A captured graph must hold a multiple of this many runs: 1, or more where copy engines or NCCL
+  // write buffers that alternate between instances.
+  int runs_per_graph() const { return ranks_.front().streams->runs_per_graph(); }
+
+  // Enqueues a pause of a rank's own stream, for tests.
+  void delay(int rank, uint64_t duration_ns) const;
+
+  // Collective. Waits for all runs of this process's ranks. Throws SystemError naming the wait that
+  // did not end; the runner can then be used again.
+  void finish();
+
+ private:
+  struct Rank {
+    std::unique_ptr<cuda::Stream> main;
+    std::unique_ptr<cuda::SyncKernels> sync;
+    std::unique_ptr<RankStreams> streams;
+    cuda::StreamHandle used = nullptr;  // by the last run
+  };
+  const Rank& of(int rank) const {
+    return ranks_[static_cast<size_t>(rank - fabric_.first_rank())];
+  }
+  Rank& of(int rank) { return ranks_[static_cast<size_t>(rank - fabric_.first_rank())]; }
+  int last_rank() const { return fabric_.first_rank() + fabric_.num_local(); }
+
+  void require_room() const;
+  void add_rank(int rank, const cuda::Compiler& compiler, const fabric::Communicators* nccl);
+  void connect_nccl();
+  bool idle() const;
+  bool aborted() const;
+  std::vector<uint64_t> epochs() const;
+  void wait_for_streams();
+  void release();
+
+  const Plan& plan_;
+  fabric::Fabric& fabric_;
+  RunnerOptions options_;
+  std::vector<cuda::RankProgram> programs_;  // by rank
+  cuda::SignalLayout signals_;
+  PlanMemory memory_;
+  fabric::RunState state_;
+  std::vector<Rank> ranks_;       // of this process
+  std::vector<StuckWait> stuck_;  // streams that were released
+};
+
+}  // namespace stretto::runtime

@@ -1,0 +1,121 @@
+// The streams of one rank, ready to enqueue runs of a plan: kernels with their tables in GPU
+// memory, transfers, collectives, waits and notifies.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cuda/collectives.h"
+#include "cuda/gemm_kernel.h"
+#include "cuda/mover_table.h"
+#include "cuda/plan_tables.h"
+#include "cuda/rank_program.h"
+#include "cuda/signal_layout.h"
+#include "cuda/sync_kernels.h"
+#include "cuda/transfers.h"
+#include "fabric/communicators.h"
+#include "runtime/nccl_lane.h"
+#include "runtime/stuck_wait.h"
+
+namespace stretto::runtime {
+
+class RankStreams {
+ public:
+  // Everything must outlive the streams.
+  struct Setup {
+    const Plan& plan;
+    int rank = 0;
+    const cuda::Device& device;
+    const cuda::Compiler& compiler;
+    const cuda::RankProgram& program;
+    const cuda::SignalLayout& signals;
+    device::SignalSpace space;
+    const cuda::BufferPlaces& places;                      // as this rank sees them
+    const fabric::Communicators* communicators = nullptr;  // where the plan has nccl lanes
+  };
+  // The rank's GPU must be current, here and below.
+  explicit RankStreams(const Setup& setup);
+
+  // One run, behind what `main` already has; what follows on `main` comes after the run.
+  void enqueue(cuda::StreamHandle main);
+  // A captured graph must hold a multiple of this many runs.
+  int runs_per_graph() const { return alternates_ ? sets_ : 1; }
+  // After the epoch was set to 0.
+  void restart() { eager_runs_ = captured_runs_ = 0; }
+
+  // The collectives of a run by themselves: at first use NCCL connects.
+  void enqueue_collectives(const cuda::Stream& stream) const;
+
+  // The wait that a kernel gave up.
+  StuckWait locate(const device::WaitError& error) const;
+  // Waits of streams whose counters have not come, the first of each lane.
+  std::vector<StuckWait> stuck_stream_waits() const;
+  // Lets every wait of a stream pass, until counters are reset.
+  void release_stream_waits() const;
+
+ private:
+  enum class OpKind : uint8_t {
+    gemm,
+    move,
+    wait_value,
+    wait,
+    notify,
+    copy,
+    collective,
+    record,
+    await
+  };
+  struct Op {
+    OpKind kind;
+    uint32_t stream;
+    uint32_t index;  // in the list of its kind
+  };
+  struct ValueWait {
+    cuda::Step step;
+    cuda::DevicePtr counter;
+    int64_t threshold;
+  };
+  // Where a kernel's waits come from, by SignalSpace::kernel.
+  struct KernelPlace {
+    const std::vector<cuda::BlockPart>* parts = nullptr;  // of a gemm or mover kernel
+    std::vector<cuda::Step> steps;                        // of a wait in a stream
+  };
+
+  void add_kernels();
+  void add_ops();
+  void add_waits(uint32_t stream, const std::vector<cuda::Step>& steps);
+  void add_notifies(uint32_t stream, const std::vector<cuda::Step>& steps);
+  void add_copy(uint32_t stream, const cuda::Step& step);
+  void add_collective(uint32_t stream, const cuda::Step& step);
+  void add_relative_counters();
+  device::SignalSpace space_of(KernelPlace place);
+  cuda::DevicePtr counter(const Instr& wait) const;
+  int next_set(cuda::StreamHandle main);
+  void issue(const Op& op, const cuda::Stream& stream, int set);
+
+  Setup setup_;
+  int sets_;
+  bool alternates_ = false;  // copies or collectives lie elsewhere from one run to the next
+  uint64_t eager_runs_ = 0, captured_runs_ = 0, capture_ = 0;
+
+  std::vector<std::unique_ptr<cuda::Stream>> streams_;  // the first is empty: the caller's
+  std::vector<std::unique_ptr<cuda::Event>> events_, joins_;
+  cuda::Event fork_;
+  std::unique_ptr<cuda::GemmKernel> gemm_;
+  std::unique_ptr<cuda::Kernel> mover_;
+  cuda::SyncKernels sync_;
+
+  std::vector<Op> ops_;
+  std::vector<cuda::DeviceGemmTable> gemms_;
+  std::vector<cuda::DeviceMoverTable> moves_;
+  std::vector<ValueWait> value_waits_;
+  std::vector<device::StreamWaitParams> waits_;
+  std::vector<device::StreamNotifyParams> notifies_;
+  std::vector<std::vector<std::vector<cuda::Transfer>>> copies_;       // [copy][set]
+  std::vector<std::vector<std::vector<cuda::NcclCall>>> collectives_;  // [collective][set]
+  std::vector<KernelPlace> places_of_kernels_;
+  std::vector<cuda::DeviceMemory> entries_;
+  device::AdvanceParams advance_{};
+};
+
+}  // namespace stretto::runtime

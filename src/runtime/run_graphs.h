@@ -1,0 +1,45 @@
+// Runs of a plan, or of anything else that ranks enqueue, captured as one graph a rank and timed.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "runtime/plan_runner.h"
+
+namespace stretto::runtime {
+
+class RunGraphs {
+ public:
+  // Captures `runs` times what enqueue(rank, stream) puts on the rank's stream.
+  using Enqueue = std::function<void(int rank, const cuda::Stream& stream)>;
+  RunGraphs(fabric::Fabric& fabric, int runs, const Enqueue& enqueue);
+  RunGraphs(PlanRunner& runner, fabric::Fabric& fabric, int runs);
+  ~RunGraphs();
+  RunGraphs(const RunGraphs&) = delete;
+  RunGraphs& operator=(const RunGraphs&) = delete;
+
+  int runs() const { return runs_; }
+  // On a rank's own stream; its GPU is current.
+  void launch(int rank) const;
+  const cuda::Stream& stream(int rank) const;
+  // Launches all ranks at once, `launches` times: the longest rank's time a run, in microseconds.
+  // Of a plan: throws as PlanRunner::finish().
+  double time_us(int launches = 1) const;
+
+ private:
+  struct Rank {
+    std::unique_ptr<cuda::Stream> own;
+    const cuda::Stream* stream = nullptr;
+    std::unique_ptr<cuda::Graph> graph;
+    std::unique_ptr<cuda::Event> start, stop;
+  };
+  void capture(const Enqueue& enqueue);
+
+  fabric::Fabric& fabric_;
+  PlanRunner* runner_ = nullptr;
+  int runs_;
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace stretto::runtime

@@ -1,0 +1,25 @@
+// Waits that did not end, and which of them is the cause of the others.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "stretto/plan.h"
+
+namespace stretto::runtime {
+
+struct StuckWait {
+  int rank = 0;
+  uint32_t lane = 0, position = 0;  // the wait's instruction in the plan
+  int64_t expected = 0, seen = 0;   // of the run, as the plan's text counts
+  bool known = false;               // false: only the rank is
+};
+
+// The one whose notifies are not behind another stuck wait; the first when there is none. `stuck`
+// is not empty.
+const StuckWait& root_of(const Plan& plan, const std::vector<StuckWait>& stuck);
+
+// "rank 2 compute 17 waited 2000 ms before tile 5 for slots.12: expected 3, seen 2"
+std::string describe(const Plan& plan, const StuckWait& stuck, uint64_t timeout_ns);
+
+}  // namespace stretto::runtime

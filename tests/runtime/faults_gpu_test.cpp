@@ -1,0 +1,150 @@
+// A missing notify on GPUs: an error in time that says where, and the next operator works.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "gpu_plans.h"
+#include "runtime/gpu_check.h"
+#include "runtime/run_graphs.h"
+#include "stretto/error.h"
+
+namespace stretto::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr int kRanks = 2;
+constexpr uint64_t kTimeoutNs = 300'000'000;
+
+class FaultsOnGpus : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = why_not_here(kRanks); !why.empty()) STRETTO_SKIP(why);
+  }
+
+  static std::string error_of(PlanRunner& runner) {
+    const auto start = std::chrono::steady_clock::now();
+    std::string error;
+    try {
+      for (int rank = 0; rank < kRanks; ++rank) {
+        shared_fabric(kRanks).device(rank).make_current();
+        runner.enqueue(rank);
+      }
+      runner.finish();
+    } catch (const SystemError& caught) {
+      error = caught.what();
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
+    return error;
+  }
+
+  static void expect_works(const std::string& schedule) {
+    const Plan plan = plan_of("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16", schedule);
+    PlanRunner runner(plan, shared_fabric(kRanks), shared_compiler());
+    const GpuCheckResult result = check_on_gpus(runner, shared_fabric(kRanks), {});
+    EXPECT_EQ(result.fault, "");
+    EXPECT_EQ(result.wrong_elements, 0) << result.first_wrong;
+  }
+};
+
+// Removes the first notify of `signal` for `to` from a lane; returns the lane's description.
+std::string drop_notify(Plan& plan, const std::string& signal, int to, LaneKind kind) {
+  for (Lane& lane : plan.lanes) {
+    for (size_t i = 0; i < lane.instrs.size(); ++i) {
+      const Instr& instr = lane.instrs[i];
+      if (lane.kind != kind || instr.op != Opcode::notify || instr.rank != to ||
+          describe(plan, instr.signal) != signal) {
+        continue;
+      }
+      lane.instrs.erase(lane.instrs.begin() + static_cast<std::ptrdiff_t>(i));
+      return describe(lane);
+    }
+  }
+  ADD_FAILURE() << "no lane notifies " << signal;
+  return "";
+}
+
+TEST_F(FaultsOnGpus, KernelsWaitNamesWhoWaitsForWhat) {
+  Plan plan = plan_of("gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16", "tiles");
+  drop_notify(plan, "slots.0", 1, LaneKind::compute);
+  PlanRunner runner(plan, shared_fabric(kRanks), shared_compiler(), {kTimeoutNs});
+  const std::string error = error_of(runner);
+  EXPECT_THAT(error, AllOf(HasSubstr("rank 1 "), HasSubstr("waited 300 ms before tile"),
+                           HasSubstr("for slots.0: expected")));
+  // The same runner again: the same answer, so counters were reset.
+  EXPECT_EQ(error_of(runner), error);
+  expect_works("tiles");
+}
+
+TEST_F(FaultsOnGpus, StreamsWaitEndsThoughItHasNoDeadlineOfItsOwn) {
+  Plan plan = plan_of("gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16", "waves");
+  drop_notify(plan, "packed.0", 1, LaneKind::compute);
+  for (const bool stream_waits : {true, false}) {
+    PlanRunner runner(plan, shared_fabric(kRanks), shared_compiler(), {kTimeoutNs, stream_waits});
+    EXPECT_THAT(error_of(runner),
+                AllOf(HasSubstr("rank 1 nccl 0 waited 300 ms before collective 0"),
+                      HasSubstr("for packed.0: expected")));
+    expect_works("waves");
+  }
+}
+
+TEST_F(FaultsOnGpus, CopyLanesMissingNotifyIsFound) {
+  Plan plan = plan_of("gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16", "decomposed");
+  drop_notify(plan, "slots.0", 0, LaneKind::copy);
+  PlanRunner runner(plan, shared_fabric(kRanks), shared_compiler(), {kTimeoutNs});
+  EXPECT_THAT(error_of(runner), AllOf(HasSubstr("rank 0 compute 0 waited 300 ms before boundary"),
+                                      HasSubstr("for slots.0: expected 1, seen 0")));
+  expect_works("decomposed");
+}
+
+TEST_F(FaultsOnGpus, OperatorsAlternateOnOneGroup) {
+  fabric::Fabric& fabric = shared_fabric(kRanks);
+  const Plan first = plan_of("ag-gemm m=1024 n=1024 k=512 ranks=2 dtype=bf16", "tiles");
+  const Plan second = plan_of("gemm-rs m=1024 n=512 k=1024 ranks=2 dtype=bf16", "waves");
+  PlanRunner one(first, fabric, shared_compiler()), two(second, fabric, shared_compiler());
+  GpuCheckOptions options;
+  options.runs = 1;
+  options.replays = 2;
+  for (uint64_t round = 0; round < 5; ++round) {
+    options.seed = options.data_seed = round + 1;
+    for (PlanRunner* runner : {&one, &two}) {
+      const GpuCheckResult result = check_on_gpus(*runner, fabric, options);
+      EXPECT_TRUE(result.verified()) << result.fault << result.first_wrong;
+    }
+  }
+}
+
+TEST_F(FaultsOnGpus, AThousandReplaysOfAGraph) {
+  for (const char* preset : {"tiles", "waves", "decomposed", "sequential"}) {
+    const Plan plan = plan_of("gemm-ar m=512 n=1024 k=1024 ranks=2 dtype=bf16", preset);
+    PlanRunner runner(plan, shared_fabric(kRanks), shared_compiler());
+    GpuCheckOptions options;
+    options.fills = {Fill::integers};
+    options.runs = 1;
+    options.replays = 1000;
+    const GpuCheckResult result = check_on_gpus(runner, shared_fabric(kRanks), options);
+    EXPECT_TRUE(result.verified()) << preset << ": " << result.fault << result.first_wrong;
+    EXPECT_TRUE(result.reproducible) << preset;
+  }
+}
+
+TEST_F(FaultsOnGpus, GraphOfTheWrongNumberOfRunsIsAnError) {
+  const Plan plan =
+      plan_of("gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16", "decomposed,reuse=double");
+  fabric::Fabric& fabric = shared_fabric(kRanks);
+  PlanRunner runner(plan, fabric, shared_compiler(), {kTimeoutNs});
+  ASSERT_EQ(runner.runs_per_graph(), 2);
+  const RunGraphs graphs(runner, fabric, 1);
+  std::string error;
+  try {
+    for (int i = 0; i < 2; ++i) graphs.time_us();
+  } catch (const SystemError& caught) {
+    error = caught.what();
+  }
+  EXPECT_THAT(error, HasSubstr("capture a multiple of 2 runs"));
+}
+
+}  // namespace
+}  // namespace stretto::runtime

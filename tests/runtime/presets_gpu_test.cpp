@@ -1,0 +1,80 @@
+// Every preset and operator on GPUs: right, the same bits again, from a graph too.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "gpu_plans.h"
+#include "runtime/gpu_check.h"
+
+namespace stretto::runtime {
+namespace {
+
+struct Case {
+  std::string op, schedule;
+  int ranks;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.op << " " << c.schedule; }
+
+class PresetsOnGpus : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = why_not_here(GetParam().ranks); !why.empty()) STRETTO_SKIP(why);
+  }
+};
+
+TEST_P(PresetsOnGpus, AreRight) {
+  const auto& [op_text, schedule, ranks] = GetParam();
+  const Plan plan = plan_of(op_text, schedule);
+  PlanRunner runner(plan, shared_fabric(ranks), shared_compiler());
+  const GpuCheckResult result = check_on_gpus(runner, shared_fabric(ranks), {});
+  EXPECT_EQ(result.fault, "");
+  EXPECT_EQ(result.wrong_elements, 0) << result.first_wrong;
+  EXPECT_LT(result.worst_error, 1);
+  // NCCL may add in another order from run to run.
+  const Operator op = parse_operator(op_text);
+  if (is_deterministic(parse_schedule(schedule, op, default_machine(ranks)))) {
+    EXPECT_TRUE(result.reproducible);
+  }
+}
+
+std::vector<Case> cases() {
+  constexpr const char* kOperators[] = {"ag-gemm", "gemm-rs", "gemm-ar"};
+  constexpr const char* kPresets[] = {"sequential", "decomposed", "two-chunk",
+                                      "waves",      "tiles",      "slices"};
+  std::vector<Case> all;
+  for (const int ranks : {2, 4, 8}) {
+    const auto add = [&](const char* kind, const char* sizes, const char* dtype,
+                         const std::string& schedule) {
+      all.push_back(
+          {fmt::format("{} {} ranks={} dtype={}", kind, sizes, ranks, dtype), schedule, ranks});
+    };
+    for (const char* kind : kOperators) {
+      for (const char* preset : kPresets) {
+        add(kind, "m=1024 n=1024 k=1024", "bf16", preset);
+        add(kind, "m=1000 n=1088 k=832", "fp16", preset);  // ragged tiles, even shards
+        add(kind, "m=517 n=960 k=576", "bf16", preset);    // ragged shards too
+      }
+      add(kind, "m=2048 n=2048 k=2048", "bf16", "tiles,mover=copy-engine,reuse=ack");
+      add(kind, "m=2048 n=2048 k=2048", "bf16", "decomposed,reuse=double");
+      add(kind, "m=2048 n=2048 k=2048", "bf16", "decomposed,chunks=2");
+    }
+    add("gemm-ar", "m=512 n=1024 k=1024", "bf16", "tiles,reduction=one-shot");
+    add("gemm-rs", "m=1024 n=1024 k=1024", "bf16", "tiles,partials=fp32");
+  }
+  for (const char* kind : kOperators) {
+    all.push_back({fmt::format("{} m=300 n=264 k=200 ranks=1 dtype=bf16", kind), "sequential", 1});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpu, PresetsOnGpus, testing::ValuesIn(cases()), [](const auto& param_info) {
+  std::string name = fmt::format("{}_{}_{}", param_info.index, param_info.param.op, param_info.param.schedule);
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace stretto::runtime
