@@ -86,9 +86,9 @@ void require_values(const CLI::App& verb) {
 }
 
 int execute(int argc, char** argv) {
-  const Verb verbs[] = {run_verb(),      plan_verb(),       check_verb(),
-                        simulate_verb(), strategies_verb(), machines_verb(),
-                        explore_verb(),  launch_verb(),     env_verb()};
+  const Verb verbs[] = {run_verb(),        plan_verb(),     check_verb(),   simulate_verb(),
+                        strategies_verb(), machines_verb(), explore_verb(), launch_verb(),
+                        compile_verb(),    env_verb()};
   require_known_verb(verbs, argc > 1 ? argv[1] : "");
   CLI::App app(kAbout, "stretto");
   app.footer(kFooter);

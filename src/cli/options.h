@@ -13,7 +13,8 @@ struct Options {
   std::string subject;  // OP or FILE
   std::string m, n, k, ranks, dtype;
   std::string strategy, schedule, machine;
-  std::string target, fill, seed, seeds, data_seed, runs;
+  std::string target, fill, seed, seeds, data_seed, runs, replays;
+  std::string arch;
   std::string dump_after, perfetto, width, show_ranks;
   bool critical_path = false, no_legend = false;
   std::string blocks, threads;

@@ -33,5 +33,6 @@ Verb machines_verb();
 Verb explore_verb();
 Verb launch_verb();
 Verb env_verb();
+Verb compile_verb();
 
 }  // namespace stretto::cli

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <regex>
 #include <vector>
@@ -84,12 +85,24 @@ int spilled_bytes(std::string_view log) {
   return total;
 }
 
+int most_registers(std::string_view log) {
+  static const std::regex pattern("Used ([0-9]+) registers");
+  const std::string text(log);
+  int most = 0;
+  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) {
+    most = std::max(most, std::stoi((*it)[1].str()));
+  }
+  return most;
+}
+
 CompiledKernel Compiler::compile(std::string_view source, std::string_view arch) const {
   const auto start = std::chrono::steady_clock::now();
   CompiledKernel kernel;
-  const std::string key = key_of(source, arch);
-  if (auto found = cache_.find(key)) {
+  const std::string key = key_of(source, arch), log_key = key + "\n// resource report";
+  auto found = cache_.find(key), log = cache_.find(log_key);
+  if (found && log) {
     kernel.cubin = std::move(*found);
+    kernel.log = std::move(*log);
     kernel.cached = true;
   } else {
     Program program{std::string(source)};
@@ -101,6 +114,7 @@ CompiledKernel Compiler::compile(std::string_view source, std::string_view arch)
     }
     kernel.cubin = program.cubin();
     cache_.put(key, kernel.cubin);
+    cache_.put(log_key, kernel.log);
   }
   kernel.compile_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

@@ -10,13 +10,15 @@ namespace stretto::cuda {
 
 struct CompiledKernel {
   std::string cubin;
-  std::string log;  // the compiler's resource report; empty when cached
+  std::string log;  // the compiler's resource report
   double compile_ms = 0;
   bool cached = false;
 };
 
 // Bytes that the compiler moved between registers and memory, by the report of a compile.
 int spilled_bytes(std::string_view log);
+// The most registers that a thread of one of its kernels has.
+int most_registers(std::string_view log);
 
 class Compiler {
  public:

@@ -28,6 +28,8 @@ device::Element element_of(DType dtype) {
 
 }  // namespace
 
+std::string test_data_source() { return kSource; }
+
 TestData::TestData(const Device& device, const Compiler& compiler)
     : fill_(compiler.compile(kSource, device.arch()).cubin, "stretto_fill", 0),
       compare_(compiler.compile(kSource, device.arch()).cubin, "stretto_compare", 0),

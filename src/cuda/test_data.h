@@ -8,6 +8,8 @@
 
 namespace stretto::cuda {
 
+std::string test_data_source();
+
 class TestData {
  public:
   TestData(const Device& device, const Compiler& compiler);

@@ -1,0 +1,50 @@
+#include "cuda/kernel_set.h"
+
+#include <fmt/format.h>
+
+#include "cuda/gemm_kernel.h"
+#include "cuda/plan_tables.h"
+#include "cuda/sync_kernels.h"
+#include "cuda/test_data.h"
+
+namespace stretto::cuda {
+namespace {
+
+struct Tile {
+  int rows, columns;
+};
+constexpr Tile kTiles[] = {{128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}};
+
+}  // namespace
+
+const std::vector<std::string>& known_archs() {
+  static const std::vector<std::string> archs = {"sm_90a", "sm_89", "sm_80"};
+  return archs;
+}
+
+std::vector<KernelEntry> kernel_set(const std::string& arch) {
+  const bool hopper = arch == "sm_90a";
+  std::vector<KernelEntry> set;
+  const auto add = [&](std::string name, auto source, bool needs_hopper) {
+    if (needs_hopper && !hopper) {
+      set.push_back({std::move(name), "", "it needs Hopper's TMA and wgmma (sm_90a)"});
+    } else {
+      set.push_back({std::move(name), source(), ""});
+    }
+  };
+  for (const DType input : {DType::bf16, DType::fp16}) {
+    for (const DType output : {input, DType::fp32}) {
+      for (const Tile& tile : kTiles) {
+        const device::GemmConfig config = config_of(input, output, tile.rows, tile.columns);
+        add(
+            "gemm " + describe(config), [&] { return gemm_source(config); }, true);
+      }
+    }
+  }
+  add("mover", mover_source, true);
+  add("stream waits and notifies", sync_source, false);
+  add("test data", test_data_source, false);
+  return set;
+}
+
+}  // namespace stretto::cuda

@@ -1,0 +1,22 @@
+// The kernels that plans need, to be compiled ahead of time.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace stretto::cuda {
+
+struct KernelEntry {
+  std::string name;     // for people
+  std::string source;   // empty where `missing` says why there is none
+  std::string missing;  // why the architecture has no such kernel
+};
+
+// The architectures that kernels are made for; the first is the one all of them exist for.
+const std::vector<std::string>& known_archs();
+
+// Those of the presets' own tiles, in every type, and all that is not a GEMM. Other tiles are
+// compiled when a plan first asks for them. `arch` is one of known_archs().
+std::vector<KernelEntry> kernel_set(const std::string& arch);
+
+}  // namespace stretto::cuda
