@@ -161,7 +161,7 @@ class GpuBlock {
   template <class T>
   STRETTO_DEVICE T fetch_add(T* at, typename Plain<T>::Type value, Order order = Order::kRelaxed,
                              Scope scope = Scope::kSystem, Where = {}) {
-    return modify(order, scope, [&] { return fetch_add_relaxed(at, value); });
+    return modify(order, scope, [&] { return fetch_add_relaxed(at, value, scope); });
   }
   template <class T>
   STRETTO_DEVICE T exchange(T* at, typename Plain<T>::Type value, Order order = Order::kRelaxed,

@@ -80,14 +80,26 @@ STRETTO_DEVICE void store_release_sys(uint64* at, uint64 v) {
   asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
 }
 
-STRETTO_DEVICE uint32 fetch_add_relaxed(uint32* at, uint32 v) {
+STRETTO_DEVICE uint32 fetch_add_relaxed(uint32* at, uint32 v, Scope scope) {
   uint32 old;
-  asm volatile("atom.relaxed.sys.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(v) : "memory");
+  if (scope == Scope::kBlock) {
+    asm volatile("atom.relaxed.cta.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(v) : "memory");
+  } else if (scope == Scope::kGpu) {
+    asm volatile("atom.relaxed.gpu.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(v) : "memory");
+  } else {
+    asm volatile("atom.relaxed.sys.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(v) : "memory");
+  }
   return old;
 }
-STRETTO_DEVICE uint64 fetch_add_relaxed(uint64* at, uint64 v) {
+STRETTO_DEVICE uint64 fetch_add_relaxed(uint64* at, uint64 v, Scope scope) {
   uint64 old;
-  asm volatile("atom.relaxed.sys.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(at), "l"(v) : "memory");
+  if (scope == Scope::kBlock) {
+    asm volatile("atom.relaxed.cta.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(at), "l"(v) : "memory");
+  } else if (scope == Scope::kGpu) {
+    asm volatile("atom.relaxed.gpu.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(at), "l"(v) : "memory");
+  } else {
+    asm volatile("atom.relaxed.sys.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(at), "l"(v) : "memory");
+  }
   return old;
 }
 STRETTO_DEVICE uint32 exchange_relaxed(uint32* at, uint32 v) { return exchange_relaxed_sys(at, v); }

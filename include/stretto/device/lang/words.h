@@ -7,10 +7,12 @@
 #define STRETTO_KERNEL __device__                     // a user's kernel, or a function it calls
 #define STRETTO_PRIMITIVE __device__ __forceinline__  // a function of the language itself
 #define STRETTO_UNROLL _Pragma("unroll")              // a loop of few iterations over registers
+#define STRETTO_UNROLL_8 _Pragma("unroll 8")          // loads of eight iterations go out together
 #else
 #define STRETTO_KERNEL
 #define STRETTO_PRIMITIVE inline
 #define STRETTO_UNROLL
+#define STRETTO_UNROLL_8
 #endif
 
 namespace stretto::device {

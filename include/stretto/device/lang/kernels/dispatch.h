@@ -62,10 +62,12 @@ class Dispatch {
         expert_counts_(shared<uint32>(block, static_cast<int>(8 * threads_))),
         rank_counts_(expert_counts_ + args.shape.experts),
         offsets_(rank_counts_ + ranks_),
-        tile_ids_(offsets_ + (local_ + 1)),
+        aligned_rows_(offsets_ + (local_ + 1)),
+        tile_ids_(aligned_rows_ + local_),
         tile_places_(tile_ids_ + kSendTokens * k_),
         tile_slots_(tile_places_ + kSendTokens * k_),
-        scratch_(tile_slots_ + kSendTokens * ranks_) {
+        tile_goes_(tile_slots_ + kSendTokens * ranks_),
+        scratch_(tile_goes_ + kSendTokens * ranks_) {
     call_ = args.calls[block.block_idx()];
     half_ = call_ % 2 * ranks_;
     uint32 tokens = args.tokens;
@@ -202,19 +204,25 @@ class Dispatch {
       tile_places_[i] = place;
     }
     for (uint32 i = thread_; i < count * ranks_; i += threads_) {
-      const uint32 rank = i % ranks_;
-      uint32 slot = rank_counts_[rank];
-      bool goes = false;
-      for (uint32 t = 0; t <= i / ranks_; ++t) {
-        if (t > 0 && goes) ++slot;
-        goes = false;
-        for (uint32 j = 0; j < k_; ++j) {
-          const uint32 expert = tile_ids_[t * k_ + j];
-          goes = goes || (expert != kNone && expert / local_ == rank);
-        }
+      const uint32 first = i % ranks_ * local_;
+      uint32 goes = 0;
+      for (uint32 j = 0; j < k_; ++j) {
+        const uint32 expert = tile_ids_[i / ranks_ * k_ + j];
+        if (expert - first < local_) goes = 1;
       }
-      tile_slots_[i] = goes ? slot : kNone;
-      args_.token_slots[static_cast<uint64>(tile) * ranks_ + i] = goes ? slot : kNone;
+      tile_goes_[i] = goes;
+    }
+    block_.sync();
+    for (uint32 i = thread_; i < count * ranks_; i += threads_) {
+      uint32 slot = rank_counts_[i % ranks_];
+      for (uint32 before = i % ranks_; before < i; before += ranks_) {
+        const uint32 goes = tile_goes_[before];
+        slot += goes;
+      }
+      const uint32 goes = tile_goes_[i];
+      if (goes == 0) slot = kNone;
+      tile_slots_[i] = slot;
+      args_.token_slots[static_cast<uint64>(tile) * ranks_ + i] = slot;
     }
     block_.sync();
     for (uint32 i = thread_; i < count * k_; i += threads_) {
@@ -389,14 +397,20 @@ class Dispatch {
     }
     block_.sync();
     const bool tells = block_.block_idx() == 0;
+    for (uint32 e = thread_; e < local_; e += threads_) {
+      const uint32 rows = rows_of(e);
+      aligned_rows_[e] = aligned(rows);
+      if (tells) args_.expert_counts[e] = rows;
+    }
+    block_.sync();
     for (uint32 e = thread_; e <= local_; e += threads_) {
       uint32 offset = 0;
-      for (uint32 other = 0; other < e; ++other) offset += aligned(rows_of(other));
-      offsets_[e] = offset;
-      if (tells) {
-        args_.expert_offsets[e] = offset;
-        if (e < local_) args_.expert_counts[e] = rows_of(e);
+      STRETTO_UNROLL_8 for (uint32 other = 0; other < e; ++other) {
+        const uint32 rows = aligned_rows_[other];
+        offset += rows;
       }
+      offsets_[e] = offset;
+      if (tells) args_.expert_offsets[e] = offset;
     }
     if (tells) {
       for (uint32 r = thread_; r < ranks_; r += threads_) {
@@ -480,8 +494,8 @@ class Dispatch {
   uint64 call_, half_;
   uint32 begin_, end_;
   Ptr<Block, uint64> masks_;
-  Ptr<Block, uint32> expert_counts_, rank_counts_, offsets_, tile_ids_, tile_places_, tile_slots_,
-      scratch_;
+  Ptr<Block, uint32> expert_counts_, rank_counts_, offsets_, aligned_rows_, tile_ids_, tile_places_,
+      tile_slots_, tile_goes_, scratch_;
 };
 
 template <class Block>

@@ -56,8 +56,8 @@ STRETTO_HOST_DEVICE uint64 count_words(const ExpertShape& shape, uint32 ranks) {
 STRETTO_HOST_DEVICE uint64 dispatch_shared_bytes(const ExpertShape& shape, uint32 ranks,
                                                  uint32 threads) {
   return 8 * static_cast<uint64>(threads) +
-         4 * (shape.experts + shape.experts / ranks + ranks + 1 +
-              kSendTokens * (2 * shape.top_k + ranks) + static_cast<uint64>(threads) * shape.top_k);
+         4 * (shape.experts + 2 * (shape.experts / ranks) + ranks + 1 +
+              2 * kSendTokens * (shape.top_k + ranks) + static_cast<uint64>(threads) * shape.top_k);
 }
 
 // A thread's place in its block, for work that warps share.
