@@ -52,6 +52,10 @@ namespace stretto {
   X(double_buffer, "double", "symmetric buffers alternate between two copies by epoch") \
   X(ack, "ack", "one copy; its readers acknowledge before the next epoch's writers start")
 
+#define STRETTO_ROW_COUNTS(X)                                                        \
+  X(fixed, "fixed", "exactly the operator's; tiles may have rows of several owners") \
+  X(bucket, "bucket", "the operator's or fewer in any run; tiles are cut at owners")
+
 #define STRETTO_ENUM(name, text, meaning) name,
 enum class Granularity : uint8_t { STRETTO_GRANULARITIES(STRETTO_ENUM) };
 enum class Order : uint8_t { STRETTO_ORDERS(STRETTO_ENUM) };
@@ -59,6 +63,7 @@ enum class Mover : uint8_t { STRETTO_MOVERS(STRETTO_ENUM) };
 enum class Sync : uint8_t { STRETTO_SYNCS(STRETTO_ENUM) };
 enum class Reduction : uint8_t { STRETTO_REDUCTIONS(STRETTO_ENUM) };
 enum class Reuse : uint8_t { STRETTO_REUSES(STRETTO_ENUM) };
+enum class RowCount : uint8_t { STRETTO_ROW_COUNTS(STRETTO_ENUM) };
 #undef STRETTO_ENUM
 
 std::string_view to_string(Granularity value);
@@ -67,6 +72,7 @@ std::string_view to_string(Mover value);
 std::string_view to_string(Sync value);
 std::string_view to_string(Reduction value);
 std::string_view to_string(Reuse value);
+std::string_view to_string(RowCount value);
 
 struct Schedule {
   Granularity granularity = Granularity::whole;
@@ -81,11 +87,13 @@ struct Schedule {
   int chunks = 1;           // row blocks a shard is cut into (granularity chunk)
   std::vector<int> groups;  // wave-group sizes in waves (granularity waves); empty: chosen
   int comm_sms = 0;         // SMs taken from compute for communication blocks and reducers
+  RowCount rows = RowCount::fixed;  // what a run may have (serve.h)
 
   bool operator==(const Schedule&) const = default;
 };
 
-// Canonical text: every coordinate as key=value, comma separated, no blanks. parse(print) = same.
+// Canonical text: every coordinate as key=value, comma separated, no blanks; `rows` only when it is
+// not fixed. parse(print) = same.
 std::string to_string(const Schedule& schedule);
 // A canonical text, or a preset's name followed by changes: "tiles,tile=64x128,comm-sms=4".
 // `op` and `machine` give the preset its defaults. Throws UsageError naming every bad part at once.

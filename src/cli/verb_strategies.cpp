@@ -25,7 +25,8 @@ std::vector<Coordinate> coordinates() {
           {"mover", "who moves the data", {STRETTO_MOVERS(STRETTO_ROW)}},
           {"sync", "how consumers learn of it", {STRETTO_SYNCS(STRETTO_ROW)}},
           {"reduction", "where partial sums meet", {STRETTO_REDUCTIONS(STRETTO_ROW)}},
-          {"reuse", "how the next run may overwrite", {STRETTO_REUSES(STRETTO_ROW)}}};
+          {"reuse", "how the next run may overwrite", {STRETTO_REUSES(STRETTO_ROW)}},
+          {"rows", "how many rows a run may have", {STRETTO_ROW_COUNTS(STRETTO_ROW)}}};
 #undef STRETTO_ROW
 }
 

@@ -26,8 +26,15 @@ int32_t TileGrid::row_at(int32_t storage_row) const {
 
 void cut_tiles(Draft& draft) {
   Lowering& state = lowering(draft);
-  state.grid = TileGrid(state.layout.chunks, static_cast<int32_t>(state.op.local_n()),
-                        state.schedule.tile_m, state.schedule.tile_n);
+  std::vector<RowChunk> chunks = state.layout.chunks;
+  if (state.schedule.rows == RowCount::bucket) {  // rows of one owner each
+    chunks.clear();
+    for (const RowSegment& segment : state.layout.segments) {
+      chunks.push_back({segment.row0, segment.row1});
+    }
+  }
+  state.grid = TileGrid(chunks, static_cast<int32_t>(state.op.local_n()), state.schedule.tile_m,
+                        state.schedule.tile_n);
 }
 
 }  // namespace stretto

@@ -12,6 +12,7 @@ constexpr std::string_view kMovers[] = {STRETTO_MOVERS(STRETTO_TEXT)};
 constexpr std::string_view kSyncs[] = {STRETTO_SYNCS(STRETTO_TEXT)};
 constexpr std::string_view kReductions[] = {STRETTO_REDUCTIONS(STRETTO_TEXT)};
 constexpr std::string_view kReuses[] = {STRETTO_REUSES(STRETTO_TEXT)};
+constexpr std::string_view kRowCounts[] = {STRETTO_ROW_COUNTS(STRETTO_TEXT)};
 #undef STRETTO_TEXT
 #define STRETTO_TEXT(name, text, bytes, bits) text,
 constexpr std::string_view kDTypes[] = {STRETTO_DTYPES(STRETTO_TEXT)};
@@ -51,6 +52,10 @@ std::span<const std::string_view> names_of<Reuse>() {
   return kReuses;
 }
 template <>
+std::span<const std::string_view> names_of<RowCount>() {
+  return kRowCounts;
+}
+template <>
 std::span<const std::string_view> names_of<DType>() {
   return kDTypes;
 }
@@ -61,6 +66,7 @@ std::string_view to_string(Mover value) { return name_of(value); }
 std::string_view to_string(Sync value) { return name_of(value); }
 std::string_view to_string(Reduction value) { return name_of(value); }
 std::string_view to_string(Reuse value) { return name_of(value); }
+std::string_view to_string(RowCount value) { return name_of(value); }
 
 bool is_deterministic(const Schedule& schedule) {
   // NCCL picks its algorithm, and with it the order of additions, by size and topology.

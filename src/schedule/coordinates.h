@@ -25,6 +25,8 @@ std::span<const std::string_view> names_of<Reduction>();
 template <>
 std::span<const std::string_view> names_of<Reuse>();
 template <>
+std::span<const std::string_view> names_of<RowCount>();
+template <>
 std::span<const std::string_view> names_of<DType>();
 
 template <typename Enum>

@@ -175,6 +175,29 @@ void check_order(Case& c) {
   }
 }
 
+// A run of fewer rows leaves out what tasks would do to the others. Collectives and copy engines
+// move whole pieces, which must not reach the caller's tensors.
+void check_rows(Case& c) {
+  const Schedule& s = c.schedule;
+  if (s.rows != RowCount::bucket || c.op.ranks <= 1) return;
+  if (c.op.kind != OpKind::gemm_ar && c.op.m % c.op.ranks != 0) {
+    // Fewer rows may reach further ranks than more rows do: 8 over 7 ranks are 2 2 2 2, 6 are one
+    // each.
+    c.refuse("rows=bucket for m={} over {} ranks, whose shards must be equal: take m={}", c.op.m,
+             c.op.ranks, c.op.row_shards().block() * c.op.ranks);
+  }
+  if (s.mover == Mover::nccl) {
+    c.refuse(
+        "rows=bucket with mover=nccl, whose collectives move whole pieces: take rows=fixed or "
+        "mover={}",
+        c.op.reduces() ? "epilogue" : "comm-blocks");
+  } else if (s.mover == Mover::copy_engine && s.reduction == Reduction::two_shot) {
+    c.refuse(
+        "rows=bucket with reduction=two-shot by copy engines, which move whole pieces into the "
+        "output: take rows=fixed or mover=epilogue");
+  }
+}
+
 void check_size(Case& c) {
   const double size = estimate_instrs(c.op, c.schedule);
   if (size <= kMaxPlanInstrs) return;
@@ -200,6 +223,7 @@ std::vector<std::string> legal(const Operator& op, const Schedule& schedule,
   check_sync(c);
   check_order(c);
   check_reduction(c);
+  check_rows(c);
   const bool tile_good = schedule.tile_m >= kMinTile && schedule.tile_n >= kMinTile;
   if (op_good && tile_good) check_size(c);
   return std::move(c.reasons);

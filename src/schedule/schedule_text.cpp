@@ -91,6 +91,7 @@ struct Coordinate {
   std::string_view key;
   std::string (*print)(const Schedule& schedule);
   std::string (*read)(std::string_view key, std::string_view value, Schedule& schedule);
+  std::string_view absent = {};  // the value that is left out of texts; empty: always printed
 };
 
 template <typename Enum, Enum Schedule::*kField>
@@ -115,6 +116,7 @@ constexpr Coordinate kCoordinates[] = {
     number<&Schedule::chunks>("chunks"),
     {"groups", print_groups, read_groups},
     number<&Schedule::comm_sms>("comm-sms"),
+    {"rows", print_enum<RowCount, &Schedule::rows>, read_enum<RowCount, &Schedule::rows>, "fixed"},
 };
 constexpr size_t kNumCoordinates = std::size(kCoordinates);
 
@@ -139,10 +141,12 @@ std::string unknown_key(std::string_view part) {
 std::string to_string(const Schedule& schedule) {
   std::string text;
   for (const Coordinate& coordinate : kCoordinates) {
+    const std::string value = coordinate.print(schedule);
+    if (value == coordinate.absent) continue;
     if (!text.empty()) text += ',';
     text += coordinate.key;
     text += '=';
-    text += coordinate.print(schedule);
+    text += value;
   }
   return text;
 }
@@ -184,11 +188,12 @@ Schedule parse_schedule(std::string_view text, const Operator& op, const Machine
     std::string reason = coordinate.read(coordinate.key, parts[i].substr(equals + 1), schedule);
     if (!reason.empty()) reasons.push_back(std::move(reason));
   }
-  if (!from_preset && !std::all_of(seen.begin(), seen.end(), [](bool given) { return given; })) {
-    std::vector<std::string> missing;
-    for (size_t i = 0; i < kNumCoordinates; ++i) {
-      if (!seen[i]) missing.push_back(fmt::format("{}=", kCoordinates[i].key));
-    }
+  std::vector<std::string> missing;
+  for (size_t i = 0; i < kNumCoordinates && !from_preset; ++i) {
+    if (seen[i] || !kCoordinates[i].absent.empty()) continue;
+    missing.push_back(fmt::format("{}=", kCoordinates[i].key));
+  }
+  if (!missing.empty()) {
     reasons.push_back(fmt::format(
         "{} missing: give every coordinate, or begin with a preset's name", join(missing, " ")));
   }

@@ -44,6 +44,7 @@ TEST(ScheduleText, ParsesWhatItPrints) {
     s.chunks = below(100);
     for (int g = below(4); g > 0; --g) s.groups.push_back(below(50));
     s.comm_sms = below(200);
+    s.rows = static_cast<RowCount>(below(2));
     EXPECT_EQ(parse(to_string(s)), s) << to_string(s);
   }
 }
@@ -58,6 +59,16 @@ TEST(ScheduleText, ChangesAPreset) {
   changed.groups = {1, 2, 4};
   EXPECT_EQ(parse("tiles,tile=64x128,comm-sms=4,groups=1+2+4"), changed);
   EXPECT_EQ(parse("tiles,groups=auto"), plain);
+}
+
+TEST(ScheduleText, SaysRowsOnlyWhenTheyAreNotFixed) {
+  Schedule schedule = parse("tiles");
+  EXPECT_EQ(to_string(schedule).find("rows="), std::string::npos);
+  schedule.rows = RowCount::bucket;
+  EXPECT_EQ(parse("tiles,rows=bucket"), schedule);
+  EXPECT_THAT(to_string(schedule), testing::EndsWith(",rows=bucket"));
+  EXPECT_EQ(parse("tiles,rows=fixed"), parse("tiles"));
+  EXPECT_THAT(refusal("tiles,rows=many"), HasSubstr("unknown rows 'many'"));
 }
 
 TEST(ScheduleText, NamesEveryBadPartAtOnce) {

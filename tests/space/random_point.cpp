@@ -127,6 +127,7 @@ Point random_point(Random& random) {
   point.schedule.tile_m = random_tile_side(random);
   point.schedule.tile_n = random_tile_side(random);
   point.schedule.swizzle = between(random, 1, 4);
+  if (one_in(random, 4)) point.schedule.rows = RowCount::bucket;
   if (one_in(random, 2)) point.schedule.reuse = any_value<Reuse>(random);
   for (int changes = between(random, 0, 6); changes > 0; --changes) {
     change_one(random, point, point.schedule);
