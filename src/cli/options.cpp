@@ -31,6 +31,10 @@ void add_subject(CLI::App& app, Options& options) {
   app.add_option("--dtype", options.dtype, "bf16, fp16 or fp32 [bf16]")
       ->type_name("TYPE")
       ->group(sizes);
+  app.add_option("--rows", options.rows,
+                 "Rows of the run, of a plan made for M [M]; tiles are cut at owners")
+      ->type_name("ROWS")
+      ->group(sizes);
   const char* schedule = "Schedule";
   app.add_option("--strategy", options.strategy,
                  "A preset, several (comma separated), or all; see: stretto strategies")

@@ -11,7 +11,7 @@ namespace stretto::cli {
 
 struct Options {
   std::string subject;  // OP or FILE
-  std::string m, n, k, ranks, dtype;
+  std::string m, n, k, ranks, dtype, rows;
   std::string strategy, schedule, machine;
   std::string target, fill, seed, seeds, data_seed, runs, replays;
   std::string arch;

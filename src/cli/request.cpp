@@ -9,6 +9,7 @@
 #include "core/text.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
+#include "stretto/serve.h"
 
 namespace stretto::cli {
 namespace {
@@ -55,7 +56,13 @@ Machine resolve_machine(const Options& options, int ranks) {
 }
 
 Choice choose(std::string name, const Schedule& schedule, const Request& request) {
-  return {std::move(name), schedule, legal(request.op, schedule, request.machine)};
+  return {std::move(name), schedule, legal(request.planned, schedule, request.machine)};
+}
+
+Choice choose_preset(std::string_view name, const Request& request, bool served) {
+  Schedule schedule = find_preset(name).make(request.planned, request.machine);
+  if (served) schedule.rows = RowCount::bucket;
+  return choose(std::string(name), schedule, request);
 }
 
 std::vector<Choice> resolve_choices(const Options& options, const Request& request) {
@@ -64,21 +71,21 @@ std::vector<Choice> resolve_choices(const Options& options, const Request& reque
         "--strategy and --schedule exclude each other; to change a preset: --schedule "
         "tiles,tile=64x128");
   }
+  const bool served = !options.rows.empty();
   std::vector<Choice> choices;
   if (!options.schedule.empty()) {
-    const Schedule schedule = parse_schedule(options.schedule, request.op, request.machine);
+    Schedule schedule = parse_schedule(options.schedule, request.planned, request.machine);
+    const bool says = options.schedule.find("rows=") != std::string::npos;
+    if (served && !says) schedule.rows = RowCount::bucket;
     choices.push_back(choose("schedule", schedule, request));
   } else if (options.strategy == "all") {
     for (const Preset& preset : presets()) {
-      choices.push_back(
-          choose(std::string(preset.name), preset.make(request.op, request.machine), request));
+      choices.push_back(choose_preset(preset.name, request, served));
     }
   } else {
     const std::string names = options.strategy.empty() ? "tiles" : options.strategy;
     for (std::string_view name : split(names, ',')) {
-      const Preset& preset = find_preset(name);
-      choices.push_back(
-          choose(std::string(preset.name), preset.make(request.op, request.machine), request));
+      choices.push_back(choose_preset(name, request, served));
     }
   }
 
@@ -123,7 +130,8 @@ Request resolve(const Options& options) {
   }
   Request request;
   if (const auto kind = op_kind_from(options.subject)) {
-    request.op = resolve_operator(*kind, options);
+    request.op = request.planned = resolve_operator(*kind, options);
+    request.op.m = whole_number("--rows", options.rows, request.op.m, 1, request.op.m);
     request.machine = resolve_machine(options, request.op.ranks);
     request.choices = resolve_choices(options, request);
     return request;
@@ -136,7 +144,12 @@ Request resolve(const Options& options) {
   refuse_operator_options(options);
   request.file_name = options.subject;
   request.file_plan = parse_plan(read_file(options.subject, kMaxPlanBytes), options.subject);
-  request.op = request.file_plan->op;
+  if (!options.rows.empty()) {
+    const int64_t most = request.file_plan->op.m;
+    request.file_plan =
+        at_rows(*request.file_plan, whole_number("--rows", options.rows, 0, 1, most));
+  }
+  request.op = request.planned = request.file_plan->op;
   request.machine = resolve_machine(options, request.op.ranks);
   return request;
 }
@@ -152,7 +165,8 @@ void for_each_plan(const Request& request, const std::function<void(const NamedP
       visit({choice.name, &choice, nullptr});
       continue;
     }
-    const Plan plan = lower(request.op, choice.schedule, request.machine);
+    Plan plan = lower(request.planned, choice.schedule, request.machine);
+    if (request.op != request.planned) plan = at_rows(plan, request.op.m);
     visit({choice.name, &choice, &plan});
   }
 }

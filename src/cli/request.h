@@ -23,7 +23,8 @@ struct Choice {
 };
 
 struct Request {
-  Operator op;
+  Operator op;       // what is computed
+  Operator planned;  // what is planned for: with --rows it has as many rows or more
   Machine machine;
   std::vector<Choice> choices;    // of an operator
   std::optional<Plan> file_plan;  // of a file, then `choices` is empty

@@ -21,7 +21,7 @@ std::string plan_after(const Request& request, const std::string& step) {
     throw UsageError("--dump-after needs an operator to lower; a plan file is lowered already");
   }
   std::string text;
-  lower(request.op, request.choices.front().schedule, request.machine,
+  lower(request.planned, request.choices.front().schedule, request.machine,
         [&](const LowerStep& row, const Draft& draft) {
           if (row.name == step) text = print(draft.plan);
         });

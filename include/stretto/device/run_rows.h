@@ -1,0 +1,32 @@
+// A run of fewer rows than its plan was made for: how many of an owner's rows there are, and where
+// they lie. The one place that says so, for plans, tables and kernels.
+#pragma once
+
+#include "stretto/device/types.h"
+
+namespace stretto::device {
+
+// A plan of B rows gives each of its owners a block of ceil(B / owners) rows; a run of `rows` <= B
+// gives ceil(rows / owners), the last ones fewer or none, as the operator of so many rows does.
+// What lies between ranks keeps the plan's places. The caller's tensors that hold all owners' rows
+// are compact: in them an owner's rows stand `shift` rows further down: 0 or less.
+struct RunRows {
+  int32 rows = 0;
+  int32 block = 0;      // rows of a whole owner in the plan
+  int32 run_block = 0;  // in this run
+
+  constexpr RunRows() = default;
+  STRETTO_HOST_DEVICE RunRows(int32 rows_of_run, int32 owners, int32 block_of_plan)
+      : rows(rows_of_run), block(block_of_plan), run_block((rows_of_run + owners - 1) / owners) {}
+
+  // Of the `count` rows from `owner`'s row `first` on: how many there are.
+  STRETTO_HOST_DEVICE int32 present(int32 owner, int32 first, int32 count) const {
+    const int32 left = rows - owner * run_block;
+    const int32 own = left < run_block ? left : run_block;
+    const int32 there = own - first;
+    return there < 0 ? 0 : there < count ? there : count;
+  }
+  STRETTO_HOST_DEVICE int32 shift(int32 owner) const { return owner * (run_block - block); }
+};
+
+}  // namespace stretto::device

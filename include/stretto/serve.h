@@ -1,0 +1,46 @@
+// Serving: a plan also computes its operator with fewer rows, so one plan serves all row counts up
+// to its own: its bucket.
+//
+// A run of fewer rows does the plan's tasks on those rows that it has, and makes all waits and
+// notifies. Accesses only shrink and move without meeting, so what the checker proved of the plan
+// holds for every run. device/run_rows.h says where rows lie.
+//
+// It needs equal shards, and tasks that work on rows of one owner each: schedules with rows=bucket
+// have them, others where tiles end with the owners.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stretto/device/run_rows.h"
+#include "stretto/plan.h"
+
+namespace stretto {
+
+// Whose rows there are: of ag-gemm and gemm-rs the ranks own them, of gemm-ar all are one owner's.
+RowShards row_owners(const Operator& op);
+
+// The run of `rows` rows of a plan for `op`. Throws UsageError when they are not 1 to op.m.
+device::RunRows run_rows(const Operator& op, int64_t rows);
+
+// What a task other than a deliver works on: rows [first, first + count) of an owner's own. Nothing
+// where that cannot be said.
+struct TaskRows {
+  int32_t owner = 0, first = 0, count = 0;
+  bool operator==(const TaskRows&) const = default;
+};
+std::optional<TaskRows> rows_of(const Plan& plan, const Instr& task);
+
+// Is it the caller's, and holds the rows of all owners?
+bool is_compact(const Plan& plan, uint16_t buffer);
+
+// Why a run of the plan cannot have fewer rows; empty when it can.
+std::vector<std::string> why_not_served(const Plan& plan);
+
+// The run of `rows` rows as a plan of its own: of the operator with so many rows, without the tasks
+// and regions that have none. Throws UsageError.
+Plan at_rows(const Plan& plan, int64_t rows);
+
+}  // namespace stretto

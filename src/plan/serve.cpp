@@ -1,0 +1,185 @@
+#include "stretto/serve.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/text.h"
+#include "stretto/error.h"
+
+namespace stretto {
+namespace {
+
+struct Origin {
+  int32_t owner = 0, row = 0;
+  bool operator==(const Origin&) const = default;
+};
+
+bool is_callers(const Buffer& buffer) {
+  return buffer.role == BufferRole::output ||
+         (buffer.role == BufferRole::input && buffer.name == "a");
+}
+
+// Whose row a region begins with, where its buffer has the operator's rows: the caller's, and
+// partial sums that a rank keeps until they travel.
+std::optional<Origin> origin_of(const Plan& plan, const Region& region) {
+  const Buffer& buffer = plan.buffers[region.buffer];
+  const bool staged = buffer.role == BufferRole::local && buffer.rows == plan.op.m;
+  if (!is_callers(buffer) && !staged) return std::nullopt;
+  if (buffer.sharded_rows > 0) return Origin{region.rank, region.row0};
+  const RowShards owners = row_owners(plan.op);
+  if (region.row0 < 0 || region.row0 >= owners.rows) return std::nullopt;
+  const int owner = owners.owner(region.row0);
+  return Origin{owner, static_cast<int32_t>(region.row0 - owners.begin(owner))};
+}
+
+// The operands whose rows are the task's.
+std::span<const Region> row_operands(const Plan& plan, const Instr& task, bool writes) {
+  if (writes) return plan.writes(task);
+  const std::span<const Region> reads = plan.reads(task);
+  return task.op == Opcode::gemm ? reads.first(reads.size() - 1) : reads;
+}
+
+std::string place_of(const Lane& lane, const Instr& task) {
+  return fmt::format("{}, {} #{}", describe(lane), to_string(task.op), task.tile);
+}
+
+std::string why_task_not_served(const Plan& plan, const Lane& lane, const Instr& task) {
+  if (task.op == Opcode::collective) {
+    return "collectives move whole pieces, whatever rows a run has";
+  }
+  if (task.op == Opcode::deliver) return "";
+  if (lane.kind == LaneKind::copy) {
+    for (const Region& to : plan.writes(task)) {
+      if (plan.buffers[to.buffer].role != BufferRole::output) continue;
+      return fmt::format("copy engines move whole pieces into {}, whatever rows a run has",
+                         plan.buffers[to.buffer].name);
+    }
+  }
+  if (!rows_of(plan, task)) {
+    return fmt::format("some tasks work on rows of several owners ({}); rows=bucket cuts them",
+                       place_of(lane, task));
+  }
+  return "";
+}
+
+// The part of a region that a run has. `rows` are the task's.
+Region clipped(const Plan& plan, Region region, const TaskRows& rows, const device::RunRows& run) {
+  const int32_t shift = is_compact(plan, region.buffer) ? run.shift(rows.owner) : 0;
+  region.row0 += shift;
+  region.row1 = region.row0 + run.present(rows.owner, rows.first, rows.count);
+  return region;
+}
+
+}  // namespace
+
+RowShards row_owners(const Operator& op) {
+  return op.kind == OpKind::gemm_ar ? RowShards{op.m, 1} : op.row_shards();
+}
+
+device::RunRows run_rows(const Operator& op, int64_t rows) {
+  if (rows < 1 || rows > op.m) {
+    throw UsageError(fmt::format("a plan for {} rows serves 1 to {}, not {}", op.m, op.m, rows));
+  }
+  const RowShards owners = row_owners(op);
+  return {static_cast<int32_t>(rows), owners.ranks, static_cast<int32_t>(owners.block())};
+}
+
+std::optional<TaskRows> rows_of(const Plan& plan, const Instr& task) {
+  std::optional<Origin> origin;
+  int32_t count = -1;
+  for (const bool writes : {false, true}) {
+    for (const Region& region : row_operands(plan, task, writes)) {
+      if (count >= 0 && region.rows() != count) return std::nullopt;  // stacked
+      count = region.rows();
+      const std::optional<Origin> own = origin_of(plan, region);
+      if (!own) continue;
+      if (origin && *origin != *own) return std::nullopt;
+      origin = own;
+    }
+  }
+  if (!origin || origin->row + count > row_owners(plan.op).size(origin->owner)) return std::nullopt;
+  return TaskRows{origin->owner, origin->row, count};
+}
+
+bool is_compact(const Plan& plan, uint16_t buffer) {
+  return is_callers(plan.buffers[buffer]) && plan.buffers[buffer].sharded_rows == 0;
+}
+
+std::vector<std::string> why_not_served(const Plan& plan) {
+  std::vector<std::string> reasons;
+  const RowShards owners = row_owners(plan.op);
+  if (owners.rows % owners.ranks != 0) {  // fewer rows may reach further owners
+    reasons.push_back(fmt::format("shards must be equal: a plan for {} rows has them",
+                                  owners.block() * owners.ranks));
+  }
+  for (const Lane& lane : plan.lanes) {
+    for (const Instr& instr : lane.instrs) {
+      if (!instr.is_task()) continue;
+      std::string reason = why_task_not_served(plan, lane, instr);
+      // One of a kind is enough, and the kinds begin differently.
+      const bool known = std::any_of(reasons.begin(), reasons.end(), [&](const std::string& other) {
+        return other.compare(0, 10, reason, 0, 10) == 0;
+      });
+      if (!reason.empty() && !known) reasons.push_back(std::move(reason));
+    }
+  }
+  return reasons;
+}
+
+Plan at_rows(const Plan& plan, int64_t rows) {
+  const device::RunRows run = run_rows(plan.op, rows);
+  if (const std::vector<std::string> reasons = why_not_served(plan); !reasons.empty()) {
+    throw UsageError(
+        fmt::format("this plan serves {} rows only: {}", plan.op.m, join(reasons, "; ")));
+  }
+  Plan served = plan;
+  served.op.m = rows;
+  for (Buffer& buffer : served.buffers) {
+    if (!is_callers(buffer)) continue;
+    const bool sharded = buffer.sharded_rows > 0;
+    buffer.rows = static_cast<int32_t>(sharded ? served.op.row_shards().block() : rows);
+    if (sharded) buffer.sharded_rows = static_cast<int32_t>(rows);
+  }
+  served.operands.clear();
+  for (Lane& lane : served.lanes) {
+    std::vector<Instr> instrs;
+    for (Instr& instr : lane.instrs) {
+      if (!instr.is_task()) {
+        instrs.push_back(instr);
+        continue;
+      }
+      const auto first = static_cast<uint32_t>(served.operands.size());
+      uint16_t num_reads = 0, num_writes = 0;
+      const auto keep = [&](const Region& region, uint16_t& count) {
+        if (region.empty()) return;
+        served.operands.push_back(region);
+        ++count;
+      };
+      if (instr.op == Opcode::deliver) {
+        for (Region region : plan.reads(instr)) {
+          region.row1 = std::min(region.row1, served.buffers[region.buffer].rows_on(region.rank));
+          keep(region, num_reads);
+        }
+      } else if (const TaskRows task = *rows_of(plan, instr);
+                 run.present(task.owner, task.first, task.count) > 0) {
+        for (const Region& region : row_operands(plan, instr, false)) {
+          keep(clipped(plan, region, task, run), num_reads);
+        }
+        if (instr.op == Opcode::gemm) keep(plan.reads(instr).back(), num_reads);
+        for (const Region& region : plan.writes(instr)) {
+          keep(clipped(plan, region, task, run), num_writes);
+        }
+      }
+      if (num_reads == 0) continue;
+      instr.first_operand = first;
+      instr.num_reads = num_reads;
+      instr.num_writes = num_writes;
+      instrs.push_back(instr);
+    }
+    lane.instrs = std::move(instrs);
+  }
+  return served;
+}
+
+}  // namespace stretto

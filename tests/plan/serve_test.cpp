@@ -1,0 +1,123 @@
+// What a run of fewer rows is: whose rows there are, where they lie, and what it refuses.
+#include "stretto/serve.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "stretto/error.h"
+#include "stretto/lower.h"
+
+namespace stretto {
+namespace {
+
+using testing::HasSubstr;
+
+Plan plan_of(const std::string& op_text, const std::string& schedule) {
+  const Operator op = parse_operator(op_text);
+  const Machine machine = default_machine(op.ranks);
+  return lower(op, parse_schedule(schedule, op, machine), machine);
+}
+
+std::string refusal(const Plan& plan, int64_t rows) {
+  try {
+    at_rows(plan, rows);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "served";
+}
+
+// Against the operator with so many rows, for every owner and row.
+TEST(RunRows, AreThoseOfTheOperatorWithFewerRows) {
+  for (const int ranks : {1, 2, 3, 8}) {
+    for (const int64_t blocks : {1, 2, 5, 24}) {
+      const int64_t bucket = ranks * blocks;
+      const RowShards plan{bucket, ranks};
+      for (int64_t rows = 1; rows <= bucket; ++rows) {
+        const RowShards run{rows, ranks};
+        const device::RunRows at(static_cast<int32_t>(rows), ranks,
+                                 static_cast<int32_t>(plan.block()));
+        for (int owner = 0; owner < ranks; ++owner) {
+          const auto size = static_cast<int32_t>(plan.size(owner));
+          EXPECT_EQ(at.present(owner, 0, static_cast<int32_t>(plan.block())), run.size(owner));
+          for (int32_t first = 0; first < size; ++first) {
+            const int32_t present = at.present(owner, first, size - first);
+            EXPECT_EQ(present, std::max<int64_t>(0, run.size(owner) - first));
+            EXPECT_LE(at.shift(owner), 0);
+            if (present == 0) continue;
+            EXPECT_EQ(plan.begin(owner) + first + at.shift(owner), run.begin(owner) + first);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(RunRows, AllRowsAreThePlanItself) {
+  for (const std::string op : {"gemm-rs", "gemm-ar", "ag-gemm"}) {
+    for (const std::string preset : {"tiles", "slices"}) {
+      const Plan plan =
+          plan_of(op + " m=198 n=96 k=96 ranks=3 dtype=bf16", preset + ",rows=bucket,tile=32x32");
+      EXPECT_EQ(print(at_rows(plan, 198)), print(plan)) << op << ' ' << preset;
+    }
+  }
+}
+
+TEST(RunRows, BelongToOneOwnerOfATask) {
+  const Plan plan = plan_of("gemm-rs m=100 n=64 k=64 ranks=4 dtype=bf16",
+                            "tiles,rows=bucket,tile=16x64,comm-sms=2");
+  int gemms = 0;
+  for (const Lane& lane : plan.lanes) {
+    for (const Instr& instr : lane.instrs) {
+      if (instr.op != Opcode::gemm || lane.rank != 0) continue;
+      const Region a = plan.reads(instr)[0];
+      const auto rows = rows_of(plan, instr);
+      ASSERT_TRUE(rows.has_value());
+      EXPECT_EQ(*rows, (TaskRows{a.row0 / 25, a.row0 % 25, a.rows()}));
+      ++gemms;
+    }
+  }
+  EXPECT_EQ(gemms, 8);
+}
+
+TEST(RunRows, RefusalsSayWhy) {
+  const std::string op = " m=100 n=64 k=64 ranks=4 dtype=bf16";
+  EXPECT_THAT(
+      refusal(plan_of("gemm-rs" + op, "tiles,tile=16x64"), 50),
+      HasSubstr("serves 100 rows only: some tasks work on rows of several owners (rank 0 "));
+  EXPECT_THAT(refusal(plan_of("gemm-rs" + op, "sequential"), 50),
+              HasSubstr("collectives move whole pieces"));
+  EXPECT_THAT(refusal(plan_of("gemm-ar" + op, "decomposed"), 50),
+              HasSubstr("copy engines move whole pieces into out"));
+  EXPECT_THAT(refusal(plan_of("gemm-rs m=7 n=64 k=64 ranks=4 dtype=bf16", "tiles"), 3),
+              HasSubstr("shards must be equal: a plan for 8 rows has them"));
+  const Plan served = plan_of("gemm-rs" + op, "tiles,rows=bucket");
+  EXPECT_THAT(refusal(served, 0), HasSubstr("serves 1 to 100, not 0"));
+  EXPECT_THAT(refusal(served, 101), HasSubstr("serves 1 to 100, not 101"));
+  // Where tiles end with the owners anyway, the schedule need not say it.
+  EXPECT_EQ(refusal(plan_of("gemm-rs m=128 n=64 k=64 ranks=4 dtype=bf16", "tiles,tile=32x64"), 50),
+            "served");
+}
+
+TEST(RunRows, SchedulesThatCannotServeAreRefused) {
+  const Operator op = parse_operator("gemm-ar m=100 n=64 k=64 ranks=4 dtype=bf16");
+  const Machine machine = default_machine(4);
+  const auto reasons = [&](const std::string& text) {
+    std::string all;
+    for (const std::string& reason : legal(op, parse_schedule(text, op, machine), machine)) {
+      all += reason + '\n';
+    }
+    return all;
+  };
+  EXPECT_THAT(reasons("sequential,rows=bucket"), HasSubstr("rows=bucket with mover=nccl"));
+  EXPECT_THAT(reasons("decomposed,rows=bucket"), HasSubstr("two-shot by copy engines"));
+  EXPECT_EQ(reasons("decomposed,reduction=one-shot,rows=bucket"), "");
+  EXPECT_EQ(reasons("tiles,rows=bucket"), "");
+  const Operator uneven = parse_operator("ag-gemm m=6 n=64 k=64 ranks=4 dtype=bf16");
+  const auto refused = legal(uneven, parse_schedule("tiles,rows=bucket", uneven, machine), machine);
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_THAT(refused[0], HasSubstr("m=6 over 4 ranks, whose shards must be equal: take m=8"));
+}
+
+}  // namespace
+}  // namespace stretto
