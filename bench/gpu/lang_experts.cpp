@@ -13,7 +13,12 @@ using device::CombineArgs;
 using device::DispatchArgs;
 using device::ExpertShape;
 
-constexpr int kThreads = 512;
+// Grids to try. Registers let two blocks of 384 threads be resident on an SM.
+struct Grid {
+  int blocks, threads;
+};
+constexpr Grid kGrids[] = {{64, 512}, {128, 512}, {264, 384}};
+constexpr int kMaxThreads = 768;  // for the registers: two blocks an SM
 constexpr uint32 kHidden = 7168, kExperts = 256, kTopK = 8, kAlign = 64;
 
 uint64_t mixed(uint64_t value) {
@@ -47,25 +52,30 @@ class ExpertsBench {
     entry_slots_ = take("entry_slots", slots * kTopK * 16);
     counts_ = take("counts", 2 * ranks_ * count_words(shape_, ranks_) * 4);
     combine_slots_ = take("combine_slots", slots * kHidden * 2);
-    arrived_ = take("arrived", 2 * ranks_ * 8);
+    parts_ = take("parts", 2 * device::part_records(ranks_, kMaxBlocks) * 8);
+    signals_ = take("signals", 2 * kSignalBytes);
     upload_whole_numbers(input_, size_t{tokens} * kHidden);
     upload_whole_numbers(results_, max_rows() * kHidden);
     make_routing();
     dispatch_ = std::make_unique<TeamKernel>(
         bench,
         cuda::LangKernelName{"kernels/dispatch.h", "dispatch<GpuBlock>", "DispatchArgs<GpuBlock>"},
-        kThreads, static_cast<int>(dispatch_shared_bytes(shape_, ranks_, kThreads)));
+        kMaxThreads, static_cast<int>(dispatch_shared_bytes(shape_, ranks_, 512)));
     combine_ = std::make_unique<TeamKernel>(
         bench,
         cuda::LangKernelName{"kernels/combine.h", "combine<GpuBlock>", "CombineArgs<GpuBlock>"},
-        kThreads);
+        kMaxThreads);
   }
 
-  Json time(int blocks) {
+  Json time(const Grid& grid) {
     lists_.clear();
-    bench_.group.refill(arrived_);
-    auto send = [&](int rank) { dispatch_->launch(rank, blocks, kThreads, dispatch_args(rank)); };
-    auto back = [&](int rank) { combine_->launch(rank, blocks, kThreads, combine_args(rank)); };
+    bench_.group.refill(signals_);
+    auto send = [&](int rank) {
+      dispatch_->launch(rank, grid.blocks, grid.threads, dispatch_args(rank));
+    };
+    auto back = [&](int rank) {
+      combine_->launch(rank, grid.blocks, grid.threads, combine_args(rank));
+    };
     auto both = [&](int rank) {
       send(rank);
       back(rank);
@@ -73,7 +83,7 @@ class ExpertsBench {
     for (int call = 0; call < 3; ++call) bench_.team.run(both);
     bench_.group.check();
     verify();
-    Json row = {{"blocks", blocks}};
+    Json row = {{"blocks", grid.blocks}, {"threads", grid.threads}};
     row["dispatch"] = to_json(bench_.team.time(send));
     row["combine"] = to_json(bench_.team.time(back));
     row["both"] = to_json(bench_.team.time(both));
@@ -86,7 +96,9 @@ class ExpertsBench {
   }
 
  private:
-  static constexpr size_t kListBytes = 1 << 16;  // what is small
+  static constexpr uint32 kMaxBlocks = 264;
+  static constexpr size_t kSignalBytes = 1 << 16;  // of a kernel
+  static constexpr size_t kListBytes = 1 << 17;    // what is small
 
   size_t entries() const { return size_t{ranks_} * shape_.max_tokens * kTopK; }
   // Half as many again as uniform routing fills.
@@ -153,9 +165,12 @@ class ExpertsBench {
     args.scale_slots = bench_.group.at<float>(rank, scale_slots_);
     args.entry_slots = bench_.group.at<Vec16>(rank, entry_slots_);
     args.counts = bench_.group.at<uint32>(rank, counts_);
-    args.arrived = bench_.group.at<uint64>(rank, arrived_);
+    args.parts = bench_.group.at<uint64>(rank, parts_);
+    args.signals = bench_.group.at<uint64>(rank, signals_);
     args.calls = lists_.at<uint64>(rank);
-    uint32* list = lists_.at<uint32>(rank) + 2 * 512;
+    args.part_list = args.calls + 2 * kMaxBlocks;
+    uint32* list =
+        reinterpret_cast<uint32*>(args.part_list + device::part_records(ranks_, kMaxBlocks));
     args.received = list;
     args.expert_offsets = list + 64;
     args.expert_counts = list + 64 + kExperts + 1;
@@ -174,13 +189,13 @@ class ExpertsBench {
     args.tokens = shape_.max_tokens;
     args.rows = results_.at<Vec16>(rank);
     args.token_slots = sent.token_slots;
-    args.received = sent.received;
+    args.part_list = sent.part_list;
     args.entry_rows = sent.entry_rows;
     args.entry_weights = sent.entry_weights;
     args.slots = bench_.group.at<Vec16>(rank, combine_slots_);
-    args.arrived = sent.arrived + ranks_;
+    args.signals = bench_.group.at<uint64>(rank, signals_ + kSignalBytes);
     args.output = output_.at<Vec16>(rank);
-    args.calls = sent.calls + 256;
+    args.calls = sent.calls + kMaxBlocks;
     return args;
   }
 
@@ -246,7 +261,7 @@ class ExpertsBench {
   uint32 ranks_;
   ExpertShape shape_;
   PerRank input_, ids_, weights_, lists_, output_, rows_, row_scales_, results_;
-  size_t slots_, scale_slots_, entry_slots_, counts_, combine_slots_, arrived_;
+  size_t slots_, scale_slots_, entry_slots_, counts_, combine_slots_, parts_, signals_;
   std::vector<std::vector<int32_t>> routed_;
   std::vector<std::vector<float>> weights_of_;
   std::vector<std::vector<uint32>> row_of_;  // [rank][entry]
@@ -263,15 +278,15 @@ Json bench_experts(LangBench& bench, const std::vector<int>& tokens) {
   for (int count : tokens) {
     for (bool fp8 : {true, false}) {
       ExpertsBench work(bench, static_cast<uint32>(count), fp8);
-      for (int blocks : {32, 64, 128}) {
+      for (const Grid& grid : kGrids) {
         Json row = {{"tokens", count}, {"fp8", fp8}};
-        row.update(work.time(blocks));
+        row.update(work.time(grid));
         const auto us = [&](const char* part, const char* what) {
           return row[part][what].get<double>();
         };
         fmt::print(
             "{:>6} {:>5} {:>7} {:>9.1f} {:>9.1f} {:>6.0f} {:>9.1f} {:>9.1f} {:>6.0f} {:>9.1f}\n",
-            count, fp8 ? "fp8" : "bf16", blocks, us("dispatch", "median_us"),
+            count, fp8 ? "fp8" : "bf16", grid.blocks, us("dispatch", "median_us"),
             us("dispatch", "isolated_us"),
             row["dispatch_bytes"].get<double>() / us("dispatch", "median_us") / 1000,
             us("combine", "median_us"), us("combine", "isolated_us"),

@@ -35,7 +35,7 @@ std::vector<ExpertCase> cases() {
   all.push_back({.top_k = 5, .name = "MoreThanARankHas"});
   all.push_back({.pattern = Pattern::kOneRank, .max_rows = 4, .name = "OverCapacity"});
   all.push_back({.hidden = 40, .experts = 12, .top_k = 1, .tokens = 5, .name = "OneEntry"});
-  all.push_back({.hidden = 8, .tokens = 40, .name = "ManyTokens"});
+  all.push_back({.hidden = 8, .tokens = 40, .name = "ManyTokens"});  // halves send and take
   return all;
 }
 

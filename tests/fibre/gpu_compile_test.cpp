@@ -21,11 +21,26 @@ class GpuCompile : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(GpuCompile, EveryHeaderAlone) {
-  for (const char* header :
-       {"words", "gpu_words", "gpu_block", "shmem", "channel", "tile", "numbers",
-        "kernels/all_to_all", "kernels/greeting", "kernels/all_reduce", "kernels/norm",
-        "kernels/all_reduce_norm", "kernels/scatter_norm_gather", "kernels/experts",
-        "kernels/dispatch", "kernels/combine", "kernels/movers"}) {
+  for (const char* header : {"words",
+                             "gpu_words",
+                             "gpu_block",
+                             "shmem",
+                             "channel",
+                             "tile",
+                             "numbers",
+                             "kernels/all_to_all",
+                             "kernels/greeting",
+                             "kernels/all_reduce",
+                             "kernels/norm",
+                             "kernels/all_reduce_norm",
+                             "kernels/scatter_norm_gather",
+                             "kernels/experts",
+                             "kernels/dispatch_args",
+                             "kernels/dispatch_send",
+                             "kernels/dispatch_take",
+                             "kernels/dispatch",
+                             "kernels/combine",
+                             "kernels/movers"}) {
     SCOPED_TRACE(header);
     log_of("#include \"stretto/device/lang/" + std::string(header) + ".h\"\n");
   }

@@ -37,7 +37,7 @@ struct ExpertMemory {
   Buffer<Vec16> slots, entry_slots, rows, combine_slots, results;
   Buffer<float> scale_slots, entry_weights, row_scales;
   Buffer<uint32> counts, token_slots, received, entry_rows, offsets, expert_counts, problems;
-  Buffer<uint64> arrived, combined, calls, combine_calls;
+  Buffer<uint64> parts, signals, combine_signals, part_list, calls, combine_calls;
 };
 
 // The experts: each row times its expert's factor, as bf16.
@@ -120,8 +120,10 @@ inline void expert_calls(World& world, const ExpertCase& c) {
       world.local<uint32>("offsets", shape.experts / num + 1),
       world.local<uint32>("expert_counts", shape.experts / num),
       world.local<uint32>("problems", kProblems, 0),
-      world.symmetric<uint64>("arrived", num, 0),
-      world.symmetric<uint64>("combined", num, 0),
+      world.symmetric<uint64>("parts", 2 * part_records(num, uint32(blocks))),
+      world.symmetric<uint64>("signals", expert_signals(num, uint32(blocks)), 0),
+      world.symmetric<uint64>("combine_signals", expert_signals(num, uint32(blocks)), 0),
+      world.local<uint64>("part_list", part_records(num, uint32(blocks))),
       world.local<uint64>("calls", blocks, 0),
       world.local<uint64>("combine_calls", blocks, 0)};
   std::vector<Buffer<Vec16>> outputs;
@@ -162,7 +164,9 @@ inline void expert_calls(World& world, const ExpertCase& c) {
       args.scale_slots = m.scale_slots.at(r);
       args.entry_slots = m.entry_slots.at(r);
       args.counts = m.counts.at(r);
-      args.arrived = m.arrived.at(r);
+      args.parts = m.parts.at(r);
+      args.signals = m.signals.at(r);
+      args.part_list = m.part_list.at(r);
       args.token_slots = m.token_slots.at(r);
       args.received = m.received.at(r);
       args.entry_rows = m.entry_rows.at(r);
@@ -189,11 +193,11 @@ inline void expert_calls(World& world, const ExpertCase& c) {
       args.device_tokens = tokens.at(r);
       args.rows = m.results.at(r);
       args.token_slots = m.token_slots.at(r);
-      args.received = m.received.at(r);
+      args.part_list = m.part_list.at(r);
       args.entry_rows = m.entry_rows.at(r);
       args.entry_weights = m.entry_weights.at(r);
       args.slots = m.combine_slots.at(r);
-      args.arrived = m.combined.at(r);
+      args.signals = m.combine_signals.at(r);
       args.output = output.at(r);
       args.calls = m.combine_calls.at(r);
       combine(block, args);

@@ -4,8 +4,8 @@
 // token's entries; the sum goes in bf16 to the token's rank, which adds the ranks' sums in fp32 in
 // rank order. One message a token and rank, and the same bits in every run.
 //
-// Follows its dispatch on the same stream, with the same grid on every rank and in every call.
-// Slots alternate between calls, for the same reason as there.
+// Follows its dispatch on the same stream, with the same grid on every rank and in every call, all
+// blocks resident. Units and parts are those of the dispatch; slots alternate between calls.
 #pragma once
 
 #include "stretto/device/lang/kernels/experts.h"
@@ -21,12 +21,12 @@ struct CombineArgs {
 
   // What dispatch left.
   Ptr<Block, const uint32> token_slots;
-  Ptr<Block, const uint32> received;
+  Ptr<Block, const uint64> part_list;
   Ptr<Block, const uint32> entry_rows;
   Ptr<Block, const float> entry_weights;
 
   Ptr<Block, Vec16> slots;     // symmetric: [call][owner][max_tokens] rows of `hidden`, bf16
-  Ptr<Block, uint64> arrived;  // symmetric: one of each owner, zero at first
+  Ptr<Block, uint64> signals;  // symmetric: expert_signals(), zero at first
   Ptr<Block, Vec16> output;    // local: tokens x hidden, bf16
   Ptr<Block, uint64> calls;    // [num_blocks], zero at first
 };
@@ -43,62 +43,88 @@ class Combine {
         vectors_(args.shape.hidden / 8),
         chunk_(kUnroll * static_cast<uint32>(lanes_.count)),
         chunks_((vectors_ + chunk_ - 1) / chunk_),
-        first_item_(static_cast<uint32>(block.block_idx() * lanes_.warps + lanes_.warp)),
-        item_step_(static_cast<uint32>(block.num_blocks() * lanes_.warps)) {
-    call_ = args.calls[block.block_idx()];
-    half_ = call_ % 2 * ranks_;
-    tokens_ = args.tokens;
-    if (args.device_tokens) tokens_ = args.device_tokens[0];
-    if (tokens_ > args.shape.max_tokens) tokens_ = args.shape.max_tokens;
-  }
+        units_(Units::of(args.shape, static_cast<uint32>(block.num_blocks()),
+                         static_cast<uint32>(block.block_idx()))),
+        call_(args.calls[block.block_idx()]),
+        half_(call_ % 2 * ranks_),
+        signals_(block, args.signals, units_, call_) {}
 
-  // Sums of this rank's rows, to every source; the next rank's first.
-  STRETTO_PRIMITIVE void send() {
-    uint32 all = 0;
-    for (uint32 r = 0; r < ranks_; ++r) {
-      const uint32 of_source = args_.received[r];
-      all += of_source;
-    }
-    for (uint32 item = first_item_; item < all * chunks_; item += item_step_) {
-      uint32 slot = item / chunks_;
-      uint32 source = (me_ + 1) % ranks_;
-      for (;; source = (source + 1) % ranks_) {
-        const uint32 of_source = args_.received[source];
-        if (slot < of_source) break;
-        slot -= of_source;
+  // Sums of the rows that came from this unit of each rank, back to it. False when a rank did not
+  // come.
+  STRETTO_PRIMITIVE bool send() {
+    if (!units_.sends) return true;
+    if (block_.sync_or(!signals_.wait_emptied())) return false;
+    bool more = true;
+    for (uint32 part = 0; more; ++part) {
+      uint32 all = 0;
+      more = false;
+      for (uint32 r = 0; r < ranks_; ++r) {
+        const PartRecord record = record_of(r, part);
+        all += record.count;
+        more = more || !record.last;
       }
-      send_chunk(source, slot, item % chunks_ * chunk_);
+      for (auto item = static_cast<uint32>(lanes_.warp); item < all * chunks_;
+           item += static_cast<uint32>(lanes_.warps)) {
+        uint32 place = item / chunks_;
+        uint32 source = (me_ + 1) % ranks_;
+        for (;; source = (source + 1) % ranks_) {
+          const PartRecord record = record_of(source, part);
+          if (place < record.count) {
+            place += record.first;
+            break;
+          }
+          place -= record.count;
+        }
+        send_chunk(source, place, item % chunks_ * chunk_);
+      }
+      block_.sync();
+      for (auto i = static_cast<uint32>(block_.thread_idx()); i < ranks_;
+           i += static_cast<uint32>(block_.num_threads())) {
+        const uint32 to = signals_.next(i);
+        if (part > 0 && record_of(to, part - 1).last) continue;
+        signals_.tell_part(part, record_of(to, part).last, to);
+      }
     }
-    block_.sync();
-    for (auto i = static_cast<uint32>(block_.thread_idx()); i < ranks_;
-         i += static_cast<uint32>(block_.num_threads())) {
-      block_.signal(args_.arrived + me_, 1, SignalOp::kAdd,
-                    static_cast<int>((me_ + 1 + i) % ranks_));
-    }
+    return true;
   }
 
-  STRETTO_PRIMITIVE bool wait() {
-    bool failed = false;
-    const uint64 arrivals = (call_ + 1) * static_cast<uint64>(block_.num_blocks());
-    for (auto r = static_cast<uint32>(block_.thread_idx()); r < ranks_;
-         r += static_cast<uint32>(block_.num_threads())) {
-      failed = !block_.wait_until(args_.arrived + r, Compare::kGe, arrivals, Where::here(),
-                                  static_cast<int>(r)) ||
-               failed;
+  STRETTO_PRIMITIVE bool receive() {
+    if (!units_.takes) return true;
+    signals_.tell_emptied();
+    uint32 tokens = args_.tokens;
+    if (args_.device_tokens) tokens = args_.device_tokens[0];
+    if (tokens > args_.shape.max_tokens) tokens = args_.shape.max_tokens;
+    const UnitTokens own = UnitTokens::of(tokens, units_);
+    for (uint32 part = 0; part < own.parts; ++part) {
+      bool failed = false;
+      for (auto r = static_cast<uint32>(block_.thread_idx()); r < ranks_;
+           r += static_cast<uint32>(block_.num_threads())) {
+        failed = !signals_.wait_part(part, r) || failed;
+      }
+      if (block_.sync_or(failed)) return false;
+      const uint32 first = own.first_of(part);
+      const uint32 items = (own.first_of(part + 1) - first) * chunks_;
+      for (auto item = static_cast<uint32>(lanes_.warp); item < items;
+           item += static_cast<uint32>(lanes_.warps)) {
+        receive_chunk(first + item / chunks_, item % chunks_ * chunk_);
+      }
     }
-    return !block_.sync_or(failed);
+    return true;
   }
 
-  STRETTO_PRIMITIVE void receive() {
-    for (uint32 item = first_item_; item < tokens_ * chunks_; item += item_step_) {
-      receive_chunk(item / chunks_, item % chunks_ * chunk_);
-    }
+  STRETTO_PRIMITIVE void end() {
     block_.sync();
     if (block_.thread_idx() == 0) args_.calls[block_.block_idx()] = call_ + 1;
   }
 
  private:
   static constexpr uint32 kUnroll = 4;
+
+  STRETTO_PRIMITIVE PartRecord record_of(uint32 source, uint32 part) const {
+    const uint64 at = (static_cast<uint64>(source) * units_.count + units_.index) * kParts + part;
+    const uint64 record = args_.part_list[at];
+    return PartRecord::from(record);
+  }
 
   STRETTO_PRIMITIVE void send_chunk(uint32 source, uint32 slot, uint32 first) {
     const uint64 entries =
@@ -156,16 +182,15 @@ class Combine {
   Lanes lanes_;
   uint32 ranks_, me_;
   uint32 vectors_, chunk_, chunks_;
-  uint32 first_item_, item_step_;
+  Units units_;
   uint64 call_, half_;
-  uint32 tokens_;
+  ExpertSignals<Block> signals_;
 };
 
 template <class Block>
 STRETTO_KERNEL void combine(Block& block, const CombineArgs<Block>& args) {
   Combine<Block> work(block, args);
-  work.send();
-  if (work.wait()) work.receive();
+  if (work.send() && work.receive()) work.end();
 }
 
 }  // namespace stretto::device

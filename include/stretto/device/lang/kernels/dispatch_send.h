@@ -1,0 +1,298 @@
+// The sending half of dispatch.
+#pragma once
+
+#include "stretto/device/lang/kernels/dispatch_args.h"
+
+namespace stretto::device {
+
+template <class Block>
+class DispatchSend : DispatchHalf<Block> {
+  using Half = DispatchHalf<Block>;
+  using Half::args_, Half::block_, Half::call_, Half::expert_counts_, Half::free_, Half::half_;
+  using Half::k_, Half::lanes_, Half::listed_at, Half::local_, Half::me_, Half::part_counts_;
+  using Half::part_first_, Half::problem, Half::rank_counts_, Half::ranks_, Half::record_index;
+  using Half::same_word, Half::signals_, Half::slot_index, Half::thread_, Half::threads_;
+  using Half::units_;
+
+ public:
+  STRETTO_PRIMITIVE DispatchSend(Block& block, const DispatchArgs<Block>& args)
+      : Half(block, args),
+        masks_(shared<uint64>(block, 0)),
+        tile_ids_(free_),
+        tile_places_(tile_ids_ + kSendTokens * k_),
+        tile_slots_(tile_places_ + kSendTokens * k_),
+        tile_goes_(tile_slots_ + kSendTokens * ranks_) {
+    uint32 tokens = args.tokens;
+    if (args.device_tokens) tokens = args.device_tokens[0];
+    if (tokens > args.shape.max_tokens) {
+      if (thread_ == 0 && block.block_idx() == 0) {
+        problem(kTokensOverMost, tokens - args.shape.max_tokens);
+      }
+      tokens = args.shape.max_tokens;
+    }
+    own_ = UnitTokens::of(tokens, units_);
+  }
+
+  // False when a rank did not come.
+  STRETTO_PRIMITIVE bool run() {
+    for (uint32 i = thread_; i < args_.shape.experts + ranks_; i += threads_) {
+      expert_counts_[i] = 0;  // and the ranks' behind them
+    }
+    if (block_.sync_or(!signals_.wait_emptied())) return false;
+    tally(0, own_.begin, 1);
+    if (units_.index == units_.count - 1) send_counts();
+    for (uint32 part = 0; part < own_.parts; ++part) {
+      for (uint32 r = thread_; r < ranks_; r += threads_) part_first_[r] = rank_counts_[r];
+      const uint32 end = own_.first_of(part + 1);
+      for (uint32 tile = own_.first_of(part); tile < end; tile += kSendTokens) {
+        const uint32 count = end - tile < kSendTokens ? end - tile : kSendTokens;
+        find_places(tile, count);
+        send_entries(tile, count);
+        send_tokens(tile, count);
+        block_.sync();
+      }
+      tell_part(part);
+    }
+    return true;
+  }
+
+ private:
+  // The expert of an entry, or kNone.
+  STRETTO_PRIMITIVE uint32 expert_at(uint32 token, uint32 j, bool count_problem) {
+    const int32 id = args_.ids[static_cast<uint64>(token) * k_ + j];
+    if (id >= 0 && static_cast<uint32>(id) < args_.shape.experts) return static_cast<uint32>(id);
+    if (count_problem && id != -1) problem(kIdsOutOfRange, 1);
+    return kNone;
+  }
+
+  // Adds `step` for every entry of these tokens to its expert, and for every rank a token goes to.
+  STRETTO_PRIMITIVE void tally(uint32 begin, uint32 end, uint32 step) {
+    for (uint32 tile = begin; tile < end; tile += threads_) {
+      tally_tile(tile, end - tile < threads_ ? end - tile : threads_, step);
+    }
+  }
+  STRETTO_PRIMITIVE void tally_tile(uint32 tile, uint32 count, uint32 step) {
+    if (thread_ < count) {
+      uint64 mask = 0;
+      for (uint32 j = 0; j < k_; ++j) {
+        const uint32 expert = expert_at(tile + thread_, j, false);
+        if (expert == kNone) continue;
+        mask |= 1ull << (expert / local_);
+        block_.fetch_add(expert_counts_ + expert, step, Order::kRelaxed, Scope::kBlock);
+      }
+      masks_[thread_] = mask;
+    }
+    block_.sync();
+    const uint32 parts = threads_ / ranks_ > 0 ? threads_ / ranks_ : 1;
+    for (uint32 i = thread_; i < parts * ranks_; i += threads_) {
+      const uint32 rank = i % ranks_;
+      uint32 found = 0;
+      const uint32 end = part_begin(count, i / ranks_ + 1, parts);
+      for (uint32 t = part_begin(count, i / ranks_, parts); t < end; ++t) {
+        const uint64 mask = masks_[t];
+        found += static_cast<uint32>(mask >> rank & 1);
+      }
+      if (found > 0) {
+        block_.fetch_add(rank_counts_ + rank, found * step, Order::kRelaxed, Scope::kBlock);
+      }
+    }
+    block_.sync();
+  }
+
+  // The last unit, with all others before it, knows how many rows there are. It says so before it
+  // sends its own tokens, since those that take wait for it.
+  STRETTO_PRIMITIVE void send_counts() {
+    tally(own_.begin, own_.end, 1);
+    const auto words = static_cast<uint32>(count_words(args_.shape, ranks_));
+    for (uint32 i = thread_; i < ranks_ * words; i += threads_) {
+      const uint32 rank = i / words;
+      const uint32 word = i % words;
+      uint32 value = 0;
+      if (word < local_) {
+        value = expert_counts_[rank * local_ + word];
+      } else if (word == local_) {
+        value = rank_counts_[rank];
+      } else {
+        value = same_word(word - local_ - 1);
+      }
+      block_.peer(args_.counts, static_cast<int>(rank))[(half_ + me_) * words + word] = value;
+    }
+    block_.sync();
+    for (uint32 i = thread_; i < ranks_; i += threads_) signals_.tell_counts(signals_.next(i));
+    tally(own_.begin, own_.end, 0u - 1u);
+  }
+
+  // Places of a tile's entries and slots of its tokens, in the order of tokens.
+  STRETTO_PRIMITIVE void find_places(uint32 tile, uint32 count) {
+    for (uint32 i = thread_; i < count * k_; i += threads_) {
+      tile_ids_[i] = expert_at(tile + i / k_, i % k_, true);
+    }
+    block_.sync();
+    for (uint32 i = thread_; i < count * k_; i += threads_) {
+      const uint32 expert = tile_ids_[i];
+      uint32 place = 0;
+      if (expert != kNone) place = expert_counts_[expert];
+      for (uint32 before = 0; before < i; ++before) {
+        const uint32 other = tile_ids_[before];
+        if (other == expert) ++place;
+      }
+      tile_places_[i] = place;
+    }
+    for (uint32 i = thread_; i < count * ranks_; i += threads_) {
+      const uint32 first = i % ranks_ * local_;
+      uint32 goes = 0;
+      for (uint32 j = 0; j < k_; ++j) {
+        const uint32 expert = tile_ids_[i / ranks_ * k_ + j];
+        if (expert - first < local_) goes = 1;
+      }
+      tile_goes_[i] = goes;
+    }
+    block_.sync();
+    for (uint32 i = thread_; i < count * ranks_; i += threads_) {
+      uint32 slot = rank_counts_[i % ranks_];
+      for (uint32 before = i % ranks_; before < i; before += ranks_) {
+        const uint32 goes = tile_goes_[before];
+        slot += goes;
+      }
+      const uint32 goes = tile_goes_[i];
+      if (goes == 0) slot = kNone;
+      tile_slots_[i] = slot;
+      args_.token_slots[static_cast<uint64>(tile) * ranks_ + i] = slot;
+    }
+    block_.sync();
+    for (uint32 i = thread_; i < count * k_; i += threads_) {
+      const uint32 expert = tile_ids_[i];
+      if (expert == kNone) continue;
+      block_.fetch_add(expert_counts_ + expert, 1, Order::kRelaxed, Scope::kBlock);
+    }
+    for (uint32 i = thread_; i < count * ranks_; i += threads_) {
+      const uint32 slot = tile_slots_[i];
+      if (slot == kNone) continue;
+      block_.fetch_add(rank_counts_ + i % ranks_, 1, Order::kRelaxed, Scope::kBlock);
+    }
+  }
+
+  STRETTO_PRIMITIVE void send_entries(uint32 tile, uint32 count) {
+    for (uint32 i = thread_; i < count * ranks_ * k_; i += threads_) {
+      const uint32 j = i % k_;
+      const uint32 rank = i / k_ % ranks_;
+      const uint32 t = i / k_ / ranks_;
+      const uint32 slot = tile_slots_[t * ranks_ + rank];
+      if (slot == kNone) continue;
+      const uint32 expert = tile_ids_[t * k_ + j];
+      const float weight = args_.weights[static_cast<uint64>(tile + t) * k_ + j];
+      Vec16 entry = {{kNone, 0, bits_of_float(weight), 0}};
+      if (expert != kNone && expert / local_ == rank) {
+        entry.word[0] = expert % local_;
+        entry.word[1] = tile_places_[t * k_ + j];
+      }
+      block_.peer(args_.entry_slots, static_cast<int>(rank))[slot_index(me_, slot) * k_ + j] =
+          entry;
+    }
+  }
+
+  STRETTO_PRIMITIVE void send_tokens(uint32 tile, uint32 count) {
+    // What a warp takes at a time: four vectors a lane of bf16, or a group for some lanes of fp8.
+    const bool fp8 = args_.shape.fp8 != 0;
+    const auto lanes = static_cast<uint32>(lanes_.count);
+    const auto size =
+        static_cast<uint32>(fp8 ? token_scales(args_.shape) : token_vectors(args_.shape));
+    const uint32 chunk = fp8 ? lanes / group_lanes() : 4 * lanes;
+    const uint32 chunks = (size + chunk - 1) / chunk;
+    for (auto item = static_cast<uint32>(lanes_.warp); item < count * chunks;
+         item += static_cast<uint32>(lanes_.warps)) {
+      const uint32 t = item / chunks;
+      const uint32 first = item % chunks * chunk;
+      if (fp8) {
+        send_fp8(tile, t, first);
+      } else {
+        send_bf16(tile, t, first, size);
+      }
+    }
+  }
+
+  STRETTO_PRIMITIVE void send_bf16(uint32 tile, uint32 t, uint32 first, uint32 vectors) {
+    auto from = args_.input + static_cast<uint64>(tile + t) * vectors;
+    const auto step = static_cast<uint32>(lanes_.count);
+    const uint32 v = first + static_cast<uint32>(lanes_.lane);
+    Vec16 values[4];
+    STRETTO_UNROLL for (uint32 u = 0; u < 4; ++u) {
+      if (v + u * step < vectors) values[u] = from[v + u * step];
+    }
+    for (uint32 i = 0; i < ranks_; ++i) {
+      const uint32 rank = signals_.next(i);
+      const uint32 slot = tile_slots_[t * ranks_ + rank];
+      if (slot == kNone) continue;
+      auto to = block_.peer(args_.slots, static_cast<int>(rank)) + slot_index(me_, slot) * vectors;
+      STRETTO_UNROLL for (uint32 u = 0; u < 4; ++u) {
+        if (v + u * step < vectors) to[v + u * step] = values[u];
+      }
+    }
+  }
+
+  // Groups of 128 elements, eight lanes to each, or as many as a warp has.
+  STRETTO_PRIMITIVE void send_fp8(uint32 tile, uint32 t, uint32 first_group) {
+    constexpr uint32 kPairs = kScaleGroup / 16;  // of vectors of bf16: one vector of fp8 each
+    const auto vectors = static_cast<uint32>(token_vectors(args_.shape));
+    const uint32 lanes = group_lanes();
+    const uint32 lane = static_cast<uint32>(lanes_.lane) % lanes;
+    const uint32 group = first_group + static_cast<uint32>(lanes_.lane) / lanes;
+    const bool inside = group < token_scales(args_.shape);
+    auto from = args_.input + (static_cast<uint64>(tile + t) * vectors + group * kPairs) * 2;
+    float most = 0;
+    for (uint32 p = lane; inside && p < kPairs; p += lanes) {
+      float values[16] = {};
+      load_pair(from + p * 2, values);
+      STRETTO_UNROLL for (float value : values) {
+        const float size = value < 0 ? -value : value;
+        most = size > most ? size : most;
+      }
+    }
+    most = block_.warp_max(most, static_cast<int>(lanes));
+    const float inverse = most > 0 ? 448.0f / most : 0.0f;
+    for (uint32 p = lane; inside && p < kPairs; p += lanes) {
+      float values[16] = {};
+      load_pair(from + p * 2, values);
+      STRETTO_UNROLL for (float& value : values) value *= inverse;
+      const Vec16 quantised = {{e4m3x4_from_floats(values), e4m3x4_from_floats(values + 4),
+                                e4m3x4_from_floats(values + 8), e4m3x4_from_floats(values + 12)}};
+      for (uint32 i = 0; i < ranks_; ++i) {
+        const auto rank = static_cast<int>(signals_.next(i));
+        const uint32 slot = tile_slots_[t * ranks_ + static_cast<uint32>(rank)];
+        if (slot == kNone) continue;
+        const uint64 at = slot_index(me_, slot);
+        block_.peer(args_.slots, rank)[at * vectors + group * kPairs + p] = quantised;
+        if (p == 0) {
+          block_.peer(args_.scale_slots, rank)[at * token_scales(args_.shape) + group] =
+              most / 448.0f;
+        }
+      }
+    }
+  }
+  STRETTO_PRIMITIVE uint32 group_lanes() const {
+    return static_cast<uint32>(lanes_.count < 8 ? lanes_.count : 8);
+  }
+  STRETTO_PRIMITIVE static void load_pair(Ptr<Block, const Vec16> from, float (&values)[16]) {
+    const Vec16 a = from[0];
+    const Vec16 b = from[1];
+    Bf16x8::add(values, a);
+    Bf16x8::add(values + 8, b);
+  }
+
+  STRETTO_PRIMITIVE void tell_part(uint32 part) {
+    const bool last = part + 1 == own_.parts;
+    for (uint32 r = thread_; r < ranks_; r += threads_) {
+      const uint32 first = part_first_[r];
+      const uint32 end = rank_counts_[r];
+      block_.peer(args_.parts, static_cast<int>(r))[record_index(me_, part)] =
+          PartRecord::pack(first, end - first, last);
+      signals_.tell_part(part, last, r);
+    }
+  }
+
+  UnitTokens own_;
+  Ptr<Block, uint64> masks_;
+  Ptr<Block, uint32> tile_ids_, tile_places_, tile_slots_, tile_goes_;
+};
+
+}  // namespace stretto::device

@@ -1,0 +1,206 @@
+// The taking half of dispatch.
+#pragma once
+
+#include "stretto/device/lang/kernels/dispatch_args.h"
+
+namespace stretto::device {
+
+template <class Block>
+class DispatchTake : DispatchHalf<Block> {
+  using Half = DispatchHalf<Block>;
+  using Half::args_, Half::block_, Half::call_, Half::expert_counts_, Half::free_, Half::half_;
+  using Half::k_, Half::lanes_, Half::listed_at, Half::local_, Half::me_, Half::part_counts_;
+  using Half::part_first_, Half::problem, Half::rank_counts_, Half::ranks_, Half::record_index;
+  using Half::same_word, Half::signals_, Half::slot_index, Half::thread_, Half::threads_;
+  using Half::units_;
+
+ public:
+  STRETTO_PRIMITIVE DispatchTake(Block& block, const DispatchArgs<Block>& args)
+      : Half(block, args),
+        offsets_(free_),
+        aligned_rows_(offsets_ + (local_ + 1)),
+        scratch_(aligned_rows_ + local_) {}
+
+  // False when a rank did not come, or called with something else.
+  STRETTO_PRIMITIVE bool run() {
+    signals_.tell_emptied();
+    bool failed = false;
+    for (uint32 r = thread_; r < ranks_; r += threads_) {
+      failed = !signals_.wait_counts(r) || failed || !same_call(r);
+    }
+    if (block_.sync_or(failed)) return false;
+    find_offsets();
+    uint64 ended = 0;  // sources of this thread whose last part has come
+    for (uint32 part = 0; part < kParts; ++part) {
+      bool more = false;
+      for (uint32 r = thread_; r < ranks_; r += threads_) {
+        PartRecord record{0, 0, true};
+        if ((ended >> r & 1) == 0) {
+          failed = !signals_.wait_part(part, r) || failed;
+          if (failed) break;
+          record = PartRecord::from(args_.parts[record_index(r, part)]);
+        }
+        part_first_[r] = record.first;
+        part_counts_[r] = record.count;
+        args_.part_list[listed_at(r, part)] =
+            PartRecord::pack(record.first, record.count, record.last);
+        if (record.last && (ended >> r & 1) == 0) {
+          ended |= 1ull << r;
+          for (uint32 p = part + 1; p < kParts; ++p) {
+            args_.part_list[listed_at(r, p)] = PartRecord::pack(0, 0, true);
+          }
+        }
+        more = more || !record.last;
+      }
+      if (block_.sync_or(failed)) return false;
+      take_part();
+      if (!block_.sync_or(more)) break;
+    }
+    return true;
+  }
+
+ private:
+  STRETTO_PRIMITIVE bool same_call(uint32 rank) {
+    constexpr const char* kNames[kSameWords] = {"hidden",     "experts", "top_k",
+                                                "max_tokens", "fp8",     "blocks"};
+    const uint64 words = count_words(args_.shape, ranks_);
+    for (uint32 i = 0; i < kSameWords; ++i) {
+      const uint32 theirs = args_.counts[(half_ + rank) * words + local_ + 1 + i];
+      const uint32 own = same_word(i);
+      if (theirs != own) {
+        block_.disagree(static_cast<int>(rank), kNames[i], i, own, theirs);
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // From here on expert_counts_[e * ranks + source] is the first row of the source's rows of local
+  // expert e, and rank_counts_[source] the tokens from it.
+  STRETTO_PRIMITIVE void find_offsets() {
+    const uint64 words = count_words(args_.shape, ranks_);
+    auto counts = args_.counts + half_ * words;
+    for (uint32 i = thread_; i < local_ * ranks_; i += threads_) {
+      expert_counts_[i] = counts[(i % ranks_) * words + i / ranks_];
+    }
+    for (uint32 r = thread_; r < ranks_; r += threads_) {
+      rank_counts_[r] = counts[r * words + local_];
+    }
+    block_.sync();
+    const bool tells = units_.index == 0;
+    for (uint32 e = thread_; e < local_; e += threads_) {
+      const uint32 rows = rows_of(e);
+      aligned_rows_[e] = aligned(rows);
+      if (tells) args_.expert_counts[e] = rows;
+    }
+    block_.sync();
+    for (uint32 e = thread_; e <= local_; e += threads_) {
+      uint32 offset = 0;
+      STRETTO_UNROLL_8 for (uint32 other = 0; other < e; ++other) {
+        const uint32 rows = aligned_rows_[other];
+        offset += rows;
+      }
+      offsets_[e] = offset;
+      if (tells) args_.expert_offsets[e] = offset;
+    }
+    if (tells) {
+      for (uint32 r = thread_; r < ranks_; r += threads_) {
+        const uint32 tokens = rank_counts_[r];
+        args_.received[r] = tokens;
+      }
+    }
+    block_.sync();
+    for (uint32 e = thread_; e < local_; e += threads_) {
+      uint32 row = offsets_[e];
+      for (uint32 r = 0; r < ranks_; ++r) {
+        const uint32 count = expert_counts_[e * ranks_ + r];
+        expert_counts_[e * ranks_ + r] = row;
+        row += count;
+      }
+    }
+    block_.sync();
+  }
+  STRETTO_PRIMITIVE uint32 rows_of(uint32 expert) const {
+    uint32 rows = 0;
+    for (uint32 r = 0; r < ranks_; ++r) {
+      const uint32 count = expert_counts_[expert * ranks_ + r];
+      rows += count;
+    }
+    return rows;
+  }
+  STRETTO_PRIMITIVE uint32 aligned(uint32 rows) const {
+    return (rows + args_.shape.row_align - 1) / args_.shape.row_align * args_.shape.row_align;
+  }
+  STRETTO_PRIMITIVE void take_part() {
+    uint32 all = 0;
+    for (uint32 r = 0; r < ranks_; ++r) {
+      const uint32 of_source = part_counts_[r];
+      all += of_source;
+    }
+    const auto chunk = static_cast<uint32>(4 * lanes_.count);
+    const uint32 chunks = (static_cast<uint32>(token_vectors(args_.shape)) + chunk - 1) / chunk;
+    for (auto item = static_cast<uint32>(lanes_.warp); item < all * chunks;
+         item += static_cast<uint32>(lanes_.warps)) {
+      uint32 place = item / chunks;
+      uint32 source = 0;
+      for (;; ++source) {
+        const uint32 of_source = part_counts_[source];
+        if (place < of_source) break;
+        place -= of_source;
+      }
+      const uint32 first = part_first_[source];
+      take_token(source, first + place, item % chunks * chunk);
+    }
+  }
+
+  // A chunk of a token goes to all its rows; the first chunk brings what is once a token.
+  STRETTO_PRIMITIVE void take_token(uint32 source, uint32 slot, uint64 first) {
+    const uint64 at = slot_index(source, slot);
+    const uint64 kept = (static_cast<uint64>(source) * args_.shape.max_tokens + slot) * k_;
+    auto rows = scratch_ + static_cast<uint32>(lanes_.warp * lanes_.count) * k_;
+    for (auto j = static_cast<uint32>(lanes_.lane); j < k_;
+         j += static_cast<uint32>(lanes_.count)) {
+      const Vec16 entry = args_.entry_slots[at * k_ + j];
+      uint32 row = kNone;
+      if (entry.word[0] != kNone) {
+        const uint32 base = expert_counts_[entry.word[0] * ranks_ + source];
+        row = base + entry.word[1];
+        if (row >= args_.shape.max_rows) {
+          row = kNone;
+          if (first == 0) problem(kRowsOverMost, 1);
+        }
+      }
+      rows[j] = row;
+      if (first == 0) {
+        args_.entry_rows[kept + j] = row;
+        args_.entry_weights[kept + j] = float_of_bits(entry.word[2]);
+      }
+    }
+    block_.sync_warp();
+    const uint64 vectors = token_vectors(args_.shape);
+    const auto step = static_cast<uint64>(lanes_.count);
+    const uint64 v = first + static_cast<uint64>(lanes_.lane);
+    Vec16 values[4];
+    STRETTO_UNROLL for (uint64 u = 0; u < 4; ++u) {
+      if (v + u * step < vectors) values[u] = args_.slots[at * vectors + v + u * step];
+    }
+    for (uint32 j = 0; j < k_; ++j) {
+      const uint32 row = rows[j];
+      if (row == kNone) continue;
+      STRETTO_UNROLL for (uint64 u = 0; u < 4; ++u) {
+        if (v + u * step < vectors) args_.rows[row * vectors + v + u * step] = values[u];
+      }
+      if (first != 0) continue;
+      const uint64 scales = token_scales(args_.shape);
+      for (auto s = static_cast<uint64>(lanes_.lane); s < scales; s += step) {
+        const float scale = args_.scale_slots[at * scales + s];
+        args_.row_scales[row * scales + s] = scale;
+      }
+    }
+    block_.sync_warp();
+  }
+
+  Ptr<Block, uint32> offsets_, aligned_rows_, scratch_;
+};
+
+}  // namespace stretto::device
