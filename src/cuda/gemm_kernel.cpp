@@ -25,10 +25,10 @@ const char* name_of(OutputType output) { return kOutputNames[static_cast<int>(ou
 }  // namespace
 
 std::string describe(const GemmConfig& config) {
-  return fmt::format("{}x{}x{} stages {} consumers {} shared {} {} to {}{}", config.tile_m,
+  return fmt::format("{}x{}x{} stages {} consumers {} shared {} {} to {}{}{}", config.tile_m,
                      config.tile_n, device::kTileK, config.stages, config.consumers,
                      name_of(config.shared), config.bf16 ? "bf16" : "fp16", name_of(config.output),
-                     config.overlap_store ? " overlap" : "");
+                     config.overlap_store ? " overlap" : "", config.serves ? " serves" : "");
 }
 
 std::string why_illegal(const GemmConfig& config) {
@@ -43,6 +43,9 @@ std::string why_illegal(const GemmConfig& config) {
   }
   if (rows * config.tile_n > 64 * 256) return "a consumer's registers hold at most 64 x 256 sums";
   if (config.stages < 2 || config.stages > 16) return "stages must be 2 to 16";
+  if (config.serves && config.shared != Shared::none) {
+    return "a kernel that serves has no clusters: a pair's tiles may differ in rows";
+  }
   const int shared_bytes = device::layout_of(config).shared_bytes;
   if (shared_bytes > kSharedBytesOfHopper) {
     return fmt::format("{} stages need {} bytes of shared memory; an SM gives {}", config.stages,
@@ -57,7 +60,7 @@ std::string gemm_source(const GemmConfig& config) {
 using namespace stretto::device;
 constexpr GemmConfig kConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .consumers = {},
                              .shared = Shared::{}, .bf16 = {}, .output = OutputType::{},
-                             .overlap_store = {}}};
+                             .overlap_store = {}, .serves = {}}};
 extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, 1)
 stretto_gemm(const __grid_constant__ GemmParams params) {{
   gemm_sm90<kConfig>(params);
@@ -65,7 +68,7 @@ stretto_gemm(const __grid_constant__ GemmParams params) {{
 )",
                      config.tile_m, config.tile_n, config.stages, config.consumers,
                      name_of(config.shared), config.bf16, name_of(config.output),
-                     config.overlap_store);
+                     config.overlap_store, config.serves);
 }
 
 GemmKernel::GemmKernel(const Device& device, const Compiler& compiler, const GemmConfig& config)

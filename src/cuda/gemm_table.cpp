@@ -35,7 +35,8 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
              destinations_.as<device::GemmDestination>(),
              signals,
              static_cast<uint32_t>(table.maps.size()) / table.map_sets,
-             table.map_sets};
+             table.map_sets,
+             table.rows};
 }
 
 GemmTable dense_table(const Matrix& a, const Matrix& b, const Matrix& c, const GemmConfig& config,

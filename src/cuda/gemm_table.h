@@ -16,6 +16,7 @@ struct GemmTable {
   std::vector<device::WaitEntry> waits;
   std::vector<device::NotifyEntry> notifies;
   std::vector<device::GemmDestination> destinations;
+  device::RowsOfRun rows{};  // block 0: every run has the plan's
 };
 
 // A table in GPU memory, and the kernel's parameters that point to it.

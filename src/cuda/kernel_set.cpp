@@ -41,6 +41,14 @@ std::vector<KernelEntry> kernel_set(const std::string& arch) {
       }
     }
   }
+  for (const DType input : {DType::bf16, DType::fp16}) {
+    for (const Tile& tile : kTiles) {
+      device::GemmConfig config = config_of(input, input, tile.rows, tile.columns);
+      config.serves = true;
+      add(
+          "gemm " + describe(config), [&] { return gemm_source(config); }, true);
+    }
+  }
   add("mover", mover_source, true);
   add("stream waits and notifies", sync_source, false);
   add("test data", test_data_source, false);

@@ -33,7 +33,8 @@ DeviceMoverTable::DeviceMoverTable(const MoverTable& table, const device::Signal
              regions_.as<device::MoverRegion>(),
              signals,
              static_cast<uint32_t>(table.regions[0].size()),
-             static_cast<uint32_t>(table.regions.size())};
+             static_cast<uint32_t>(table.regions.size()),
+             table.rows};
 }
 
 }  // namespace stretto::cuda

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "stretto/error.h"
+#include "stretto/serve.h"
 
 namespace stretto::cuda {
 namespace {
@@ -124,15 +125,26 @@ std::vector<RowPart> row_parts(const Plan& plan, const Instr& instr) {
 
 class TableBuilder {
  public:
-  TableBuilder(const Plan& plan, int rank, const BufferPlaces& places, const SignalLayout& signals)
-      : plan_(plan), rank_(rank), places_(places), signals_(signals), sets_(num_sets(plan)) {
-    tables_.config = config_for(plan);
+  TableBuilder(const Plan& plan, int rank, const BufferPlaces& places, const SignalLayout& signals,
+               bool serves)
+      : plan_(plan),
+        rank_(rank),
+        places_(places),
+        signals_(signals),
+        serves_(serves),
+        sets_(num_sets(plan)) {
+    tables_.config = config_for(plan, serves);
+    if (!serves) return;
+    const RowShards owners = row_owners(plan.op);
+    rows_ = {nullptr, static_cast<int32_t>(plan.op.m), owners.ranks,
+             static_cast<int32_t>(owners.block()), 0};
   }
 
   RankTables build(const RankProgram& program) && {
     for (const std::vector<BlockPart>& parts : program.gemms) {
       GemmLaunch& launch = tables_.gemms.emplace_back();
       launch.table.map_sets = static_cast<uint32_t>(sets_);
+      launch.table.rows = rows_;
       map_ids_.clear();
       map_lists_.assign(static_cast<size_t>(sets_), {});
       SyncCollector sync(plan_, signals_, rank_, launch.table);
@@ -148,6 +160,7 @@ class TableBuilder {
     for (const std::vector<BlockPart>& parts : program.moves) {
       MoverTable& table = tables_.moves.emplace_back();
       table.regions.resize(static_cast<size_t>(sets_));
+      table.rows = rows_;
       SyncCollector sync(plan_, signals_, rank_, table);
       for (const BlockPart& part : parts) {
         table.lanes.push_back(part.lane);
@@ -195,6 +208,14 @@ class TableBuilder {
     }
   }
 
+  // Where runs may have fewer rows: which ones a task works on.
+  device::TaskRows task_rows(const Instr& instr) const {
+    if (!serves_) return {};
+    const std::optional<TaskRows> rows = rows_of(plan_, instr);
+    STRETTO_ASSERT(rows.has_value(), "tasks of a plan that serves have rows of one owner");
+    return {rows->first, static_cast<device::uint16>(rows->owner), 0};
+  }
+
   DevicePtr address(const Region& region, int set) const {
     const auto& copies = places_[region.rank][region.buffer];
     return copies[static_cast<size_t>(set) % copies.size()];
@@ -238,7 +259,7 @@ class TableBuilder {
     entry.begin = static_cast<uint16_t>(begin);
     entry.end = static_cast<uint16_t>(end);
     entry.map = map_of(MapSpec::Use::store, to, columns, device::kChunkRows);
-    if (begin % device::kChunkRows != 0 || end % device::kChunkRows != 0) {
+    if (serves_ || begin % device::kChunkRows != 0 || end % device::kChunkRows != 0) {
       entry.part_maps = map_of(MapSpec::Use::store, to, columns, device::kChunkRows / 2);
       for (int rows = device::kChunkRows / 4; rows > 0; rows /= 2) {
         map_of(MapSpec::Use::store, to, columns, rows);
@@ -254,6 +275,11 @@ class TableBuilder {
       const Region& a = *part.a;
       GemmTask task{};
       task.tile = static_cast<uint32_t>(instr.tile);
+      task.rows = task_rows(instr);
+      if (is_compact(plan_, a.buffer)) task.rows.flags |= device::kInputIsCompact;
+      if (is_compact(plan_, plan_.writes(instr)[0].buffer)) {
+        task.rows.flags |= device::kOutputIsCompact;
+      }
       task.a_map = map_of(MapSpec::Use::a, a, a.col1);
       task.b_map = map_of(MapSpec::Use::b, b, b.col1);
       task.a_row = a.row0;
@@ -300,7 +326,10 @@ class TableBuilder {
       for (const Region& region : writes) add(region);
     }
     task.vectors = vectors ? 1 : 0;
-    if (contiguous) {  // as one row
+    if (serves_) {
+      task.rows_from = task_rows(instr);
+      if (contiguous) task.rows_from.flags = device::kRowsAreSolid;
+    } else if (contiguous) {  // as one row
       task.columns *= task.rows;
       task.rows = 1;
     }
@@ -311,7 +340,9 @@ class TableBuilder {
   int rank_;
   const BufferPlaces& places_;
   const SignalLayout& signals_;
+  bool serves_;
   int sets_;
+  device::RowsOfRun rows_{};
   RankTables tables_;
   // Of the launch that is being built.
   std::map<std::tuple<MapSpec::Use, uint16_t, uint16_t, int32_t, int>, size_t> map_ids_;
@@ -356,7 +387,7 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan) {
   return reasons;
 }
 
-GemmConfig config_for(const Plan& plan) {
+GemmConfig config_for(const Plan& plan, bool serves) {
   int rows = 0, columns = 0;
   bool parts = false;  // some tile is stored from a row on that is not its first
   for (const Lane& lane : plan.lanes) {
@@ -373,8 +404,11 @@ GemmConfig config_for(const Plan& plan) {
     }
   }
   // Parts of a tile need stores of 128 bytes a row.
-  if (parts) columns = (columns + 63) / 64 * 64;
-  return config_of(plan.op.dtype, written_dtype(plan).value_or(plan.op.dtype), rows, columns);
+  if (parts || serves) columns = (columns + 63) / 64 * 64;
+  GemmConfig config =
+      config_of(plan.op.dtype, written_dtype(plan).value_or(plan.op.dtype), rows, columns);
+  config.serves = serves;
+  return config;
 }
 
 GemmConfig config_of(DType input, DType output, int rows, int columns) {
@@ -402,8 +436,8 @@ GemmConfig config_of(DType input, DType output, int rows, int columns) {
 }
 
 RankTables tables_for(const Plan& plan, int rank, const RankProgram& program,
-                      const BufferPlaces& places, const SignalLayout& signals) {
-  return TableBuilder(plan, rank, places, signals).build(program);
+                      const BufferPlaces& places, const SignalLayout& signals, bool serves) {
+  return TableBuilder(plan, rank, places, signals, serves).build(program);
 }
 
 void encode_maps(GemmLaunch& launch, const GemmConfig& config) {

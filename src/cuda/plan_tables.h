@@ -36,6 +36,7 @@ struct MoverTable {
   std::vector<device::NotifyEntry> notifies;
   std::vector<std::vector<device::MoverRegion>> regions;  // by set
   std::vector<uint32_t> lanes;                            // of the plan, by block
+  device::RowsOfRun rows{};                               // block 0: every run has the plan's
 };
 
 struct RankTables {
@@ -49,11 +50,11 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan);
 
 // The smallest kernel whose tiles hold rows x columns. Throws UsageError when there is none.
 device::GemmConfig config_of(DType input, DType output, int rows, int columns);
-// The kernel that suits the plan's tiles.
-device::GemmConfig config_for(const Plan& plan);
+// The kernel that suits the plan's tiles; with `serves` runs may have fewer rows (serve.h).
+device::GemmConfig config_for(const Plan& plan, bool serves = false);
 
 RankTables tables_for(const Plan& plan, int rank, const RankProgram& program,
-                      const BufferPlaces& places, const SignalLayout& signals);
+                      const BufferPlaces& places, const SignalLayout& signals, bool serves = false);
 
 // Asks the driver for the maps of a launch.
 void encode_maps(GemmLaunch& launch, const device::GemmConfig& config);

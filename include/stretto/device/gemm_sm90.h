@@ -67,6 +67,12 @@ STRETTO_DEVICE void load_operand(const TensorMap* map, int32 k, int32 row, uint3
   }
 }
 
+// How many of a task's rows its run has.
+template <GemmConfig kConfig>
+STRETTO_DEVICE int32 rows_present(const RunRows& run, const TaskRows& rows) {
+  return run.present(rows.owner, rows.first, kConfig.tile_m);
+}
+
 // One thread.
 template <GemmConfig kConfig>
 STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig>& shared,
@@ -75,6 +81,8 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
   const uint32 rank = kLayout.cluster == 1 ? 0 : cluster_rank();
   const uint64 epoch = params.signals.control == nullptr ? 0 : params.signals.control->epoch;
   const TensorMap* maps = params.maps + epoch % params.map_sets * params.num_maps;
+  RunRows run;
+  if constexpr (kConfig.serves) run = read_rows(params.rows);
   RingPosition ring{0, 1};
   GemmTask next = first;
   for (uint32 i = begin; i < end; ++i) {
@@ -85,6 +93,11 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
       }
       fence_proxy_async();
     }
+    int32 a_row = task.a_row;
+    if constexpr (kConfig.serves) {
+      if (rows_present<kConfig>(run, task.rows) == 0) continue;
+      if ((task.rows.flags & kInputIsCompact) != 0) a_row += run.shift(task.rows.owner);
+    }
     const TensorMap* a_map = maps + task.a_map;
     const TensorMap* b_map = maps + task.b_map;
     int32 k = task.first_k * kTileK;
@@ -92,7 +105,7 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
       const uint32 full = shared.full + ring.slot * 8;
       barrier_wait(shared.empty + ring.slot * 8, ring.parity);
       barrier_arrive_expect(full, kLayout.a_bytes + kLayout.b_bytes);
-      load_operand<kConfig.shared == Shared::a>(a_map, k, task.a_row,
+      load_operand<kConfig.shared == Shared::a>(a_map, k, a_row,
                                                 shared.a + ring.slot * kLayout.a_bytes,
                                                 kLayout.a_bytes, kLayout.a_box_rows, rank, full);
       load_operand<kConfig.shared == Shared::b>(b_map, k, task.b_row,
@@ -134,6 +147,15 @@ STRETTO_DEVICE void store_rows(const TensorMap* maps, const GemmDestination& to,
   }
 }
 
+// By the thread that stores, once all that it stored has arrived.
+STRETTO_DEVICE void gemm_notify(const GemmParams& params, uint64 epoch, const GemmTask& task) {
+  if (task.num_notifies == 0) return;
+  tma_store_wait<0>();
+  for (uint32 n = 0; n < task.num_notifies; ++n) {
+    notify_signal(params.signals, epoch, params.notifies[task.first_notify + n]);
+  }
+}
+
 // One thread.
 template <GemmConfig kConfig>
 STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfig>& shared,
@@ -143,9 +165,25 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
   constexpr int32 kConsumerRows = kConfig.tile_m / kConfig.consumers;
   const uint64 epoch = params.signals.control == nullptr ? 0 : params.signals.control->epoch;
   const TensorMap* maps = params.maps + epoch % params.map_sets * params.num_maps;
+  RunRows run;
+  if constexpr (kConfig.serves) run = read_rows(params.rows);
   RingPosition ring;
   for (uint32 i = begin; i < end; ++i) {
     const GemmTask task = params.tasks[i];
+    int32 present = kConfig.tile_m, shift = 0;
+    if constexpr (kConfig.serves) {
+      present = rows_present<kConfig>(run, task.rows);
+      if ((task.rows.flags & kOutputIsCompact) != 0) shift = run.shift(task.rows.owner);
+      if (present == 0) {
+        // No data that the waits let through stand between them and the notifies.
+        if (task.num_waits != 0) {
+          while (load_acquire_shared(shared.tasks_ready) <= i - begin) {
+          }
+        }
+        gemm_notify(params, epoch, task);
+        continue;
+      }
+    }
     uint32 unread_slot = 0;
     for (int32 chunk = 0; chunk < kLayout.chunks; ++chunk) {
       const int32 row = chunk / kChunksAcross * 64;
@@ -153,7 +191,11 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
       for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) {
         barrier_wait(shared.chunk_full + shared.chunk_index(consumer, ring.slot) * 8, ring.parity);
         for (uint32 d = 0; d < task.num_destinations; ++d) {
-          const GemmDestination to = params.destinations[task.first_destination + d];
+          GemmDestination to = params.destinations[task.first_destination + d];
+          if constexpr (kConfig.serves) {
+            to.row += shift;
+            if (present < to.end) to.end = static_cast<uint16>(present);
+          }
           const int32 chunk_row = consumer * kConsumerRows + row;
           const uint32 from = shared.chunk(consumer, ring.slot);
           if (to.begin <= chunk_row && chunk_row + kChunkRows <= to.end) {
@@ -177,12 +219,7 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
     for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) {
       barrier_arrive(shared.chunk_empty + shared.chunk_index(consumer, unread_slot) * 8);
     }
-    if (task.num_notifies != 0) {
-      tma_store_wait<0>();
-      for (uint32 n = 0; n < task.num_notifies; ++n) {
-        notify_signal(params.signals, epoch, params.notifies[task.first_notify + n]);
-      }
-    }
+    gemm_notify(params, epoch, task);
   }
   tma_store_wait<0>();
 }
@@ -326,11 +363,25 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
     }
   };
 
-  uint32 next_num_k = params.tasks[begin].num_k;
+  RunRows run;
+  if constexpr (kConfig.serves) run = read_rows(params.rows);
+  // 0: the tile has no rows in this run.
+  const auto num_k_of = [&](uint32 i) -> uint32 {
+    if constexpr (kConfig.serves) {
+      if (rows_present<kConfig>(run, params.tasks[i].rows) == 0) return 0;
+    }
+    return params.tasks[i].num_k;
+  };
+  uint32 next_num_k = num_k_of(begin);
+  bool has_tile = false;  // computed one
   for (uint32 i = begin; i < end; ++i) {
     const uint32 num_k = next_num_k;
-    if (i + 1 < end) next_num_k = params.tasks[i + 1].num_k;
-    bool holds_tile = kOverlaps && i != begin;
+    if (i + 1 < end) next_num_k = num_k_of(i + 1);
+    if constexpr (kConfig.serves) {
+      if (num_k == 0) continue;
+    }
+    bool holds_tile = kOverlaps && (kConfig.serves ? has_tile : i != begin);
+    has_tile = true;
     if constexpr (kOverlaps) {
       // Whoever is awaited for the next task's data may itself be waiting for the tile held here.
       // The four warps decide as one: wgmma and the chunks both need all of them.
@@ -388,7 +439,9 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
       writer.template write_fp32_from<0>(sums);
     }
   }
-  if constexpr (kOverlaps) writer.template write_packed_range<0, kLayout.chunks>(packed);
+  if constexpr (kOverlaps) {
+    if (!kConfig.serves || has_tile) writer.template write_packed_range<0, kLayout.chunks>(packed);
+  }
 }
 
 // The register budgets of a thread: together no more than the 64 K of an SM.

@@ -2,10 +2,13 @@
 //
 // Every block walks its own list of tasks in order. A task computes one tile C = A * B^T over a
 // range of K, after its waits, stores it to each of its destinations, then makes its notifies.
+// A kernel that serves leaves out rows that its run has not, and does nothing for a tile without
+// rows but its waits and notifies.
 // Rows, columns and K past the edge of a tensor map read as zeros and are not written: an edge of a
 // region is the edge of its map.
 #pragma once
 
+#include "stretto/device/run_rows.h"
 #include "stretto/device/signal.h"
 #include "stretto/device/tensor_map.h"
 
@@ -26,6 +29,7 @@ struct GemmConfig {
   bool bf16 = true;  // inputs; else fp16
   OutputType output = OutputType::bf16;
   bool overlap_store = true;  // store a tile while the next one multiplies; 16-bit outputs only
+  bool serves = false;        // runs may have fewer rows than the plan; without clusters only
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -68,8 +72,9 @@ struct GemmTask {
   uint32 first_wait, first_notify, first_destination;
   uint8 num_waits, num_notifies, num_destinations, reserved;
   uint32 tile;  // named in errors
+  TaskRows rows;
 };
-static_assert(sizeof(GemmTask) == 36);
+static_assert(sizeof(GemmTask) == 44);
 
 // Takes rows [begin, end) of the tile. Where the tile's first row and column lie in the maps; the
 // rows taken are not above a map's first, or the store faults.
@@ -91,7 +96,8 @@ struct GemmParams {
   const GemmDestination* destinations;
   SignalSpace signals;
   uint32 num_maps, map_sets;
+  RowsOfRun rows;
 };
-static_assert(sizeof(GemmParams) == 96);
+static_assert(sizeof(GemmParams) == 120);
 
 }  // namespace stretto::device

@@ -130,16 +130,26 @@ STRETTO_DEVICE void await_count(uint32 address, uint32 count) {
   }
 }
 
+// What all warps of a block know.
+struct MoverBlock {
+  const MoverParams& params;
+  MoverShared shared;
+  RunRows run;
+  uint64 epoch;
+  uint32 begin, end;
+};
+
 // The tasks of a block one after the other. Every wait empties the SM's cache, so a look at a table
 // takes half a microsecond: the next task is fetched ahead, and lane i of the warp holds region i
 // of the task's sources or destinations.
 class TaskWalk {
  public:
-  STRETTO_DEVICE TaskWalk(const MoverParams& params, uint64 epoch, uint32 end, bool destinations)
-      : params_(params),
-        regions_(params.regions + epoch % params.region_sets * params.num_regions),
-        at_(params.first_task[blockIdx.x]),
-        end_(end),
+  STRETTO_DEVICE TaskWalk(const MoverBlock& block, bool destinations)
+      : params_(block.params),
+        run_(block.run),
+        regions_(params_.regions + block.epoch % params_.region_sets * params_.num_regions),
+        at_(block.begin),
+        end_(block.end),
         destinations_(destinations) {
     if (at_ < end_) next_ = params_.tasks[at_];
     fetch();
@@ -158,8 +168,20 @@ class TaskWalk {
   }
 
  private:
+  STRETTO_DEVICE void leave_out_rows() {
+    const TaskRows& from = task_.rows_from;
+    task_.rows =
+        static_cast<uint32>(run_.present(from.owner, from.first, static_cast<int32>(task_.rows)));
+    if (task_.rows == 0) {
+      task_.num_sources = task_.num_destinations = 0;
+    } else if ((from.flags & kRowsAreSolid) != 0) {  // as one row
+      task_.columns *= task_.rows;
+      task_.rows = 1;
+    }
+  }
   STRETTO_DEVICE void fetch() {
     task_ = next_;
+    if (run_.block != 0) leave_out_rows();
     region_ = region_of(threadIdx.x % 32);
     if (at_ + 1 < end_) next_ = params_.tasks[at_ + 1];
   }
@@ -169,19 +191,12 @@ class TaskWalk {
   }
 
   const MoverParams& params_;
+  const RunRows& run_;
   const MoverRegion* regions_;
   uint32 at_, end_;
   bool destinations_;
   MoverTask task_{}, next_{};
   MoverRegion region_{};
-};
-
-// What all warps of a block know.
-struct MoverBlock {
-  const MoverParams& params;
-  MoverShared shared;
-  uint64 epoch;
-  uint32 begin, end;
 };
 
 // By one warp, ahead of all others.
@@ -248,7 +263,7 @@ STRETTO_DEVICE void load_tasks(const MoverBlock& block, uint32 warp) {
   RingPosition ring{0, 1};
   uint32 turn = kLoadWarps - warp;  // stages until this warp's, after the first
   uint32 passed = 0;
-  for (TaskWalk walk(block.params, block.epoch, block.end, false); !walk.done(); walk.advance()) {
+  for (TaskWalk walk(block, false); !walk.done(); walk.advance()) {
     const MoverTask& task = walk.task();
     await_count(shared.ready, passed + 1);
     if (task.drains) await_count(shared.completed, passed);
@@ -409,7 +424,7 @@ STRETTO_DEVICE void add_tasks(const MoverBlock& block, uint32 group) {
       params.regions + block.epoch % params.region_sets * params.num_regions;
   RingPosition ring;
   uint32 turn = 0, passed = 0;
-  for (TaskWalk walk(params, block.epoch, block.end, true); !walk.done(); walk.advance()) {
+  for (TaskWalk walk(block, true); !walk.done(); walk.advance()) {
     const MoverTask& task = walk.task();
     if (is_copy(task)) {
       ring.advance_by<kMoverStages>(MoverPieces(task).count);
@@ -462,7 +477,7 @@ STRETTO_DEVICE void store_tasks(const MoverBlock& block, uint32 warp) {
     batch_sent = sent;
   };
 
-  for (TaskWalk walk(block.params, block.epoch, block.end, true); !walk.done(); walk.advance()) {
+  for (TaskWalk walk(block, true); !walk.done(); walk.advance()) {
     const MoverTask& task = walk.task();
     const MoverPieces pieces(task);
     if (!is_copy(task)) {
@@ -517,7 +532,7 @@ STRETTO_DEVICE void notify_tasks(const MoverBlock& block) {
   const MoverShared& shared = block.shared;
   const uint32 lane = threadIdx.x % 32;
   uint32 passed = 0;
-  for (TaskWalk walk(block.params, block.epoch, block.end, true); !walk.done(); walk.advance()) {
+  for (TaskWalk walk(block, true); !walk.done(); walk.advance()) {
     const MoverTask& task = walk.task();
     ++passed;
     await_count(shared.ready, passed);
@@ -536,8 +551,11 @@ STRETTO_DEVICE void notify_tasks(const MoverBlock& block) {
 STRETTO_DEVICE void run_mover(const MoverParams& params) {
   extern __shared__ uint8 shared_memory[];
   const uint32 warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
-  const MoverBlock block{params, MoverShared(shared_address(shared_memory)),
-                         params.signals.control->epoch, params.first_task[blockIdx.x],
+  const MoverBlock block{params,
+                         MoverShared(shared_address(shared_memory)),
+                         read_rows(params.rows),
+                         params.signals.control->epoch,
+                         params.first_task[blockIdx.x],
                          params.first_task[blockIdx.x + 1]};
   if (threadIdx.x == 0) block.shared.init();
   __syncthreads();

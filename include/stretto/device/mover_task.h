@@ -3,9 +3,11 @@
 // Every block walks its own list of tasks in order. After its waits a task adds its sources in fp32
 // in the order listed, rounds once and stores to every destination, here or on a peer; then it
 // makes its notifies. One source of the destinations' type is copied. A task without regions only
-// waits and notifies.
+// waits and notifies. Where runs may have fewer rows than their plan a task moves those that there
+// are.
 #pragma once
 
+#include "stretto/device/run_rows.h"
 #include "stretto/device/signal.h"
 
 namespace stretto::device {
@@ -28,6 +30,7 @@ struct MoverTask {
   uint8 vectors;  // 1: rows and addresses are multiples of eight elements and of 16 bytes
   uint8 drains;   // 1: touches what earlier tasks of its block write or read, so they end first
   uint32 tile;    // named in errors
+  TaskRows rows_from;  // where runs may have fewer rows
 };
 
 struct MoverParams {
@@ -38,8 +41,9 @@ struct MoverParams {
   const MoverRegion* regions;  // run e works on set e % region_sets of num_regions each
   SignalSpace signals;
   uint32 num_regions, region_sets;
+  RowsOfRun rows;
 };
-static_assert(sizeof(MoverRegion) == 16 && sizeof(MoverTask) == 36 && sizeof(MoverParams) == 88);
+static_assert(sizeof(MoverRegion) == 16 && sizeof(MoverTask) == 44 && sizeof(MoverParams) == 112);
 
 // A block's warps: they add, load, store, wait and notify.
 inline constexpr uint32 kAddGroups = 2, kGroupWarps = 8, kAddWarps = kAddGroups * kGroupWarps;

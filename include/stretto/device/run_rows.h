@@ -29,4 +29,31 @@ struct RunRows {
   STRETTO_HOST_DEVICE int32 shift(int32 owner) const { return owner * (run_block - block); }
 };
 
+// In a kernel's table: the rows that a task works on begin with `owner`'s row `first`.
+struct TaskRows {
+  int32 first;
+  uint16 owner;
+  uint16 flags;
+};
+inline constexpr uint16 kInputIsCompact = 1, kOutputIsCompact = 2;
+inline constexpr uint16 kRowsAreSolid = 4;  // of a mover's task: in every region they lie together
+
+// In a kernel's parameters: where it finds how many rows its run has.
+struct RowsOfRun {
+  const int32* at;  // read when the kernel starts; null: `rows`
+  int32 rows;
+  int32 owners;
+  int32 block;  // 0: every run has the plan's rows
+  uint32 reserved;
+};
+static_assert(sizeof(TaskRows) == 8 && sizeof(RowsOfRun) == 24);
+
+#ifdef STRETTO_DEVICE
+STRETTO_DEVICE RunRows read_rows(const RowsOfRun& from) {
+  const int32 rows = from.at == nullptr ? from.rows : *from.at;
+  const int32 most = from.owners * from.block;
+  return {rows < 0 ? 0 : rows < most ? rows : most, from.owners, from.block};
+}
+#endif
+
 }  // namespace stretto::device
