@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "stretto/error.h"
+#include "stretto/serve.h"
 
 namespace stretto::runtime {
 namespace {
@@ -16,9 +17,14 @@ using cuda::driver;
 using device::RunControl;
 using Clock = std::chrono::steady_clock;
 
-const Plan& require_runnable(const Plan& plan) {
+const Plan& require_runnable(const Plan& plan, const RunnerOptions& options) {
   if (const auto reasons = cuda::why_not_on_cuda(plan); !reasons.empty()) {
     throw UsageError(fmt::format("this plan cannot run on GPUs: {}", fmt::join(reasons, "; ")));
+  }
+  if (!options.serves) return plan;
+  if (const auto reasons = why_not_served(plan); !reasons.empty()) {
+    throw UsageError(
+        fmt::format("this plan serves {} rows only: {}", plan.op.m, fmt::join(reasons, "; ")));
   }
   return plan;
 }
@@ -33,7 +39,7 @@ int count_lanes(const Plan& plan, LaneKind kind, int rank) {
 
 PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric, const cuda::Compiler& compiler,
                        const RunnerOptions& options, const Bindings& bindings)
-    : plan_(require_runnable(plan)),
+    : plan_(require_runnable(plan, options)),
       fabric_(fabric),
       options_(options),
       programs_(cuda::programs_of(plan)),
@@ -92,9 +98,9 @@ void PlanRunner::add_rank(int rank, const cuda::Compiler& compiler,
   mine.main = std::make_unique<cuda::Stream>();
   mine.used = mine.main->handle();
   mine.sync = std::make_unique<cuda::SyncKernels>(device, compiler);
-  mine.streams = std::make_unique<RankStreams>(
-      RankStreams::Setup{plan_, rank, device, compiler, programs_[static_cast<size_t>(rank)],
-                         signals_, state_.space(rank), memory_.places(rank), nccl});
+  mine.streams = std::make_unique<RankStreams>(RankStreams::Setup{
+      plan_, rank, device, compiler, programs_[static_cast<size_t>(rank)], signals_,
+      state_.space(rank), memory_.places(rank), nccl, options_.serves});
   memory_.poison(rank, *mine.main);
   mine.main->synchronize();
 }
@@ -120,9 +126,13 @@ cuda::DevicePtr PlanRunner::buffer(std::string_view name, int rank) const {
   return memory_.places(rank)[static_cast<size_t>(rank)][*index][0];
 }
 
-void PlanRunner::enqueue(int rank, cuda::StreamHandle stream) {
+void PlanRunner::enqueue(int rank, cuda::StreamHandle stream, const CallRows& rows) {
+  if (rows.at != 0 || rows.rows != 0) {
+    if (!options_.serves) throw UsageError("this runner was not made to serve fewer rows");
+    if (rows.at == 0) run_rows(plan_.op, rows.rows);
+  }
   of(rank).used = stream;
-  of(rank).streams->enqueue(stream);
+  of(rank).streams->enqueue(stream, rows);
 }
 
 void PlanRunner::delay(int rank, uint64_t duration_ns) const {

@@ -21,6 +21,7 @@ struct RunnerOptions {
   // Streams wait for counters by themselves; else by a kernel of one warp, which needs a place on
   // an SM.
   bool stream_waits = true;
+  bool serves = false;  // runs may have fewer rows than the plan
 };
 
 class PlanRunner {
@@ -42,7 +43,10 @@ class PlanRunner {
   // Enqueues one run on a stream of a rank: the runner's own, or the caller's. The calling thread
   // has that rank's GPU current. All runs of a rank must be ordered with one another.
   void enqueue(int rank) { enqueue(rank, stream(rank).handle()); }
-  void enqueue(int rank, cuda::StreamHandle stream);
+  void enqueue(int rank, cuda::StreamHandle stream) { enqueue(rank, stream, {}); }
+  // With fewer rows than the plan, where the runner serves them: inputs and outputs have room for
+  // the plan's and begin with the run's (serve.h). Throws UsageError.
+  void enqueue(int rank, cuda::StreamHandle stream, const CallRows& rows);
   const cuda::Stream& stream(int rank) const { return *of(rank).main; }
 
   // A captured graph must hold a multiple of this many runs: 1, or more where copy engines or NCCL

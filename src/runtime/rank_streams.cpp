@@ -38,8 +38,9 @@ device::SignalSpace RankStreams::space_of(KernelPlace place) {
 }
 
 void RankStreams::add_kernels() {
-  const auto& [plan, rank, device, compiler, program, signals, space, places, nccl] = setup_;
-  cuda::RankTables tables = cuda::tables_for(plan, rank, program, places, signals);
+  const auto& [plan, rank, device, compiler, program, signals, space, places, nccl, serves] =
+      setup_;
+  cuda::RankTables tables = cuda::tables_for(plan, rank, program, places, signals, serves);
   for (size_t i = 0; i < tables.gemms.size(); ++i) {
     cuda::encode_maps(tables.gemms[i], tables.config);
     gemms_.emplace_back(tables.gemms[i].table, space_of({&program.gemms[i], {}}));
@@ -181,7 +182,7 @@ int RankStreams::next_set(cuda::StreamHandle main) {
   return static_cast<int>(captured_runs_++ % sets);
 }
 
-void RankStreams::enqueue(cuda::StreamHandle handle) {
+void RankStreams::enqueue(cuda::StreamHandle handle, const CallRows& rows) {
   const Stream main(handle);
   int set = 0;
   if (alternates_) {
@@ -190,7 +191,7 @@ void RankStreams::enqueue(cuda::StreamHandle handle) {
   }
   if (streams_.size() > 1) fork_.record(main);
   for (size_t i = 1; i < streams_.size(); ++i) streams_[i]->wait(fork_);
-  for (const Op& op : ops_) issue(op, op.stream == 0 ? main : *streams_[op.stream], set);
+  for (const Op& op : ops_) issue(op, op.stream == 0 ? main : *streams_[op.stream], set, rows);
   for (size_t i = 1; i < streams_.size(); ++i) {
     joins_[i]->record(*streams_[i]);
     main.wait(*joins_[i]);
@@ -198,15 +199,28 @@ void RankStreams::enqueue(cuda::StreamHandle handle) {
   sync_.advance(main, advance_);
 }
 
-void RankStreams::issue(const Op& op, const Stream& stream, int set) {
+template <typename Params>
+Params RankStreams::with_rows(const Params& params, const CallRows& rows) const {
+  Params result = params;
+  if (rows.at != 0) {
+    result.rows.at = reinterpret_cast<const int32_t*>(rows.at);
+  } else if (rows.rows != 0) {
+    result.rows.rows = rows.rows;
+  }
+  return result;
+}
+
+void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallRows& rows) {
   switch (op.kind) {
     case OpKind::gemm:
-      gemm_->launch(stream, gemms_[op.index].num_blocks(), gemms_[op.index].params());
+      gemm_->launch(stream, gemms_[op.index].num_blocks(),
+                    with_rows(gemms_[op.index].params(), rows));
       break;
-    case OpKind::move:
-      mover_->launch(stream, moves_[op.index].num_blocks(), device::kMoverThreads, 1,
-                     &moves_[op.index].params());
+    case OpKind::move: {
+      const device::MoverParams params = with_rows(moves_[op.index].params(), rows);
+      mover_->launch(stream, moves_[op.index].num_blocks(), device::kMoverThreads, 1, &params);
       break;
+    }
     case OpKind::wait_value:
       check(driver().stream_wait_value(stream.handle(), value_waits_[op.index].counter,
                                        static_cast<uint64_t>(value_waits_[op.index].threshold),

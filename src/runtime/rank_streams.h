@@ -19,6 +19,13 @@
 
 namespace stretto::runtime {
 
+// How many rows a run has: so many, or what `at` in the rank's memory says when its kernels start.
+// All ranks say the same. 0: the plan's.
+struct CallRows {
+  int32_t rows = 0;
+  cuda::DevicePtr at = 0;
+};
+
 class RankStreams {
  public:
   // Everything must outlive the streams.
@@ -32,12 +39,13 @@ class RankStreams {
     device::SignalSpace space;
     const cuda::BufferPlaces& places;                      // as this rank sees them
     const fabric::Communicators* communicators = nullptr;  // where the plan has nccl lanes
+    bool serves = false;                                   // runs may have fewer rows
   };
   // The rank's GPU must be current, here and below.
   explicit RankStreams(const Setup& setup);
 
   // One run, behind what `main` already has; what follows on `main` comes after the run.
-  void enqueue(cuda::StreamHandle main);
+  void enqueue(cuda::StreamHandle main, const CallRows& rows = {});
   // A captured graph must hold a multiple of this many runs.
   int runs_per_graph() const { return alternates_ ? sets_ : 1; }
   // After the epoch was set to 0.
@@ -91,7 +99,9 @@ class RankStreams {
   device::SignalSpace space_of(KernelPlace place);
   cuda::DevicePtr counter(const Instr& wait) const;
   int next_set(cuda::StreamHandle main);
-  void issue(const Op& op, const cuda::Stream& stream, int set);
+  void issue(const Op& op, const cuda::Stream& stream, int set, const CallRows& rows);
+  template <typename Params>
+  Params with_rows(const Params& params, const CallRows& rows) const;
 
   Setup setup_;
   int sets_;

@@ -1,0 +1,225 @@
+// Runs of fewer rows than their plan's on GPUs: right for row counts that change from call to call,
+// from one captured graph too, with slow ranks; rows beyond the run's are left alone.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "emu/output_check.h"
+#include "emu/shared_reference.h"
+#include "gpu_plans.h"
+#include "stretto/error.h"
+#include "stretto/serve.h"
+
+namespace stretto::runtime {
+namespace {
+
+using cuda::check;
+using cuda::driver;
+
+struct Case {
+  std::string op, schedule;
+  int ranks;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.op << " " << c.schedule; }
+
+// A runner of a plan that serves, and its ranks' memory seen from the host.
+class Server {
+ public:
+  explicit Server(const Case& c)
+      : plan_(plan_of(c.op, c.schedule)),
+        fabric_(shared_fabric(c.ranks)),
+        runner_(plan_, fabric_, shared_compiler(), {.serves = true}) {
+    for (int rank = 0; rank < plan_.ranks(); ++rank) {
+      fabric_.device(rank).make_current();
+      rows_at_.emplace_back(sizeof(int32_t));
+    }
+  }
+  ~Server() {
+    for (int rank = 0; rank < plan_.ranks(); ++rank) {
+      fabric_.device(rank).make_current();
+      rows_at_[static_cast<size_t>(rank)] = {};
+    }
+  }
+
+  const Plan& plan() const { return plan_; }
+  PlanRunner& runner() { return runner_; }
+  cuda::DevicePtr rows_at(int rank) const { return rows_at_[static_cast<size_t>(rank)].address(); }
+
+  // Poison everywhere, then the inputs of the operator with so many rows, and the row count.
+  void prepare(int64_t rows, uint64_t seed) {
+    op_ = plan_.op;
+    op_.m = rows;
+    data_ = {Fill::integers, seed};
+    const auto count = static_cast<int32_t>(rows);
+    on_all([&](int rank) {
+      runner_.memory().poison(rank, runner_.stream(rank));
+      runner_.stream(rank).synchronize();
+      for (const auto& [name, input] : {std::pair{"a", Input::a}, std::pair{"b", Input::b}}) {
+        const auto values = reference_->input(op_, data_, input, rank);
+        if (!values->empty()) {
+          cuda::copy_to_gpu(runner_.buffer(name, rank), values->data(), values->size());
+        }
+      }
+      cuda::copy_to_gpu(rows_at(rank), &count, sizeof(count));
+    });
+  }
+
+  template <typename Work>
+  void on_all(const Work& work) const {
+    for (int rank = 0; rank < plan_.ranks(); ++rank) {
+      fabric_.device(rank).make_current();
+      work(rank);
+    }
+  }
+
+  // Waits for the run; what is wrong with its outputs, or nothing.
+  std::string wrong() {
+    runner_.finish();
+    Plan served = plan_;
+    served.op = op_;
+    emu::OutputCheck check_output(served);
+    std::string touched;
+    std::vector<std::vector<std::byte>> outputs;
+    on_all([&](int rank) {
+      const uint16_t out = plan_.find_buffer("out").value();
+      std::vector<std::byte> all(runner_.memory().num_bytes(out));
+      check(driver().copy_to_host(all.data(), runner_.buffer("out", rank), all.size()), "read");
+      const Slice slice = output_slice(op_, rank);
+      const auto used = static_cast<size_t>(slice.rows() * slice.cols() * num_bytes(op_.dtype));
+      const auto other = std::find_if(all.begin() + static_cast<std::ptrdiff_t>(used), all.end(),
+                                      [](std::byte b) { return b != std::byte{0xff}; });
+      if (other != all.end()) {
+        touched +=
+            fmt::format("rank {} wrote byte {} of {} used; ", rank, other - all.begin(), used);
+      }
+      outputs.push_back(std::move(all));
+    });
+    const auto expected = reference_->expected(op_, data_, emu::roundings_of(plan_), 0, op_.m);
+    for (int rank = 0; rank < plan_.ranks(); ++rank) {
+      check_output.compare(0, rank, outputs[static_cast<size_t>(rank)].data(), *expected);
+    }
+    if (check_output.wrong_elements == 0) return touched;
+    return touched +
+           fmt::format("{} wrong, {}", check_output.wrong_elements, check_output.first_wrong);
+  }
+
+ private:
+  Plan plan_;
+  fabric::Fabric& fabric_;
+  PlanRunner runner_;
+  std::vector<cuda::DeviceMemory> rows_at_;
+  std::shared_ptr<SharedReference> reference_ = make_shared_reference();
+  Operator op_;
+  InputData data_;
+};
+
+// A single row, fewer rows than ranks, ragged ones, whole shards, all.
+std::vector<int64_t> row_counts(const Operator& op) {
+  const int64_t m = op.m;
+  const int64_t ranks = op.ranks;
+  return {m, 1, m - 1, m / 2 + 3, std::max<int64_t>(1, ranks - 1), 65, m / ranks, m / 2 + 1, 2, m};
+}
+
+class ServeOnGpus : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = why_not_here(GetParam().ranks); !why.empty()) STRETTO_SKIP(why);
+  }
+};
+
+TEST_P(ServeOnGpus, RowsOfTheCall) {
+  Server server(GetParam());
+  uint64_t seed = 1;
+  for (const int64_t rows : row_counts(server.plan().op)) {
+    SCOPED_TRACE(fmt::format("{} rows", rows));
+    server.prepare(rows, ++seed);
+    server.on_all([&](int rank) {
+      server.runner().delay(rank, (seed * 7919 + static_cast<uint64_t>(rank) * 104729) % 200'000);
+      server.runner().enqueue(rank, server.runner().stream(rank).handle(),
+                              {static_cast<int32_t>(rows), 0});
+    });
+    EXPECT_EQ(server.wrong(), "");
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(ServeOnGpus, OneGraphServesAllRowCounts) {
+  Server server(GetParam());
+  std::vector<std::unique_ptr<cuda::Graph>> graphs;
+  server.on_all([&](int rank) {
+    const cuda::Stream& stream = server.runner().stream(rank);
+    graphs.push_back(std::make_unique<cuda::Graph>(stream, [&] {
+      for (int run = 0; run < server.runner().runs_per_graph(); ++run) {
+        server.runner().enqueue(rank, stream.handle(), {0, server.rows_at(rank)});
+      }
+    }));
+  });
+  uint64_t seed = 100;
+  for (const int64_t rows : row_counts(server.plan().op)) {
+    SCOPED_TRACE(fmt::format("{} rows", rows));
+    server.prepare(rows, ++seed);
+    for (int launch = 0; launch < 3; ++launch) {
+      server.on_all([&](int rank) {
+        server.runner().delay(rank, (seed * 7919 + static_cast<uint64_t>(rank) * 104729) % 100'000);
+        graphs[static_cast<size_t>(rank)]->launch(server.runner().stream(rank));
+      });
+    }
+    EXPECT_EQ(server.wrong(), "");
+    if (HasFailure()) break;
+  }
+  server.on_all([&](int rank) { graphs[static_cast<size_t>(rank)].reset(); });
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const int ranks : {1, 2, 4, 8}) {
+    const auto add = [&](const char* kind, const char* sizes, const char* schedule) {
+      all.push_back(
+          {fmt::format("{} {} ranks={} dtype=bf16", kind, sizes, ranks), schedule, ranks});
+    };
+    for (const char* kind : {"ag-gemm", "gemm-rs", "gemm-ar"}) {
+      add(kind, "m=1024 n=1024 k=512", "tiles,rows=bucket");
+      if (ranks == 1) continue;
+      add(kind, "m=840 n=1088 k=832", "tiles,rows=bucket");  // ragged tiles
+      add(kind, "m=1024 n=1024 k=512", "slices,rows=bucket");
+      add(kind, "m=1024 n=1024 k=512", "tiles,mover=comm-blocks,rows=bucket,reuse=ack");
+    }
+    if (ranks == 1) continue;
+    add("ag-gemm", "m=1024 n=1024 k=512", "decomposed,rows=bucket");
+    add("gemm-rs", "m=1024 n=1024 k=512", "decomposed,rows=bucket");
+    add("gemm-rs", "m=1024 n=1024 k=512", "tiles,partials=fp32,rows=bucket");
+    add("gemm-ar", "m=512 n=1024 k=512", "tiles,reduction=one-shot,rows=bucket");
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpu, ServeOnGpus, testing::ValuesIn(cases()), [](const auto& param_info) {
+  std::string name =
+      fmt::format("{}_{}_{}", param_info.index, param_info.param.op, param_info.param.schedule);
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
+  return name;
+});
+
+TEST(ServeOnGpusRefusal, SaysWhy) {
+  if (const std::string why = why_not_here(2); !why.empty()) STRETTO_SKIP(why);
+  const auto refusal = [](const std::string& schedule) -> std::string {
+    const Plan plan = plan_of("gemm-rs m=510 n=256 k=256 ranks=2 dtype=bf16", schedule);
+    try {
+      PlanRunner runner(plan, shared_fabric(2), shared_compiler(), {.serves = true});
+      runner.enqueue(0, runner.stream(0).handle(), {511, 0});
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "served";
+  };
+  EXPECT_THAT(refusal("tiles"), testing::HasSubstr("rows of several owners"));
+  EXPECT_THAT(refusal("sequential"), testing::HasSubstr("collectives move whole pieces"));
+  EXPECT_THAT(refusal("tiles,rows=bucket"), testing::HasSubstr("serves 1 to 510, not 511"));
+}
+
+}  // namespace
+}  // namespace stretto::runtime
