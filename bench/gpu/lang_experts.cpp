@@ -13,12 +13,7 @@ using device::CombineArgs;
 using device::DispatchArgs;
 using device::ExpertShape;
 
-// Grids to try. Registers let two blocks of 384 threads be resident on an SM.
-struct Grid {
-  int blocks, threads;
-};
-constexpr Grid kGrids[] = {{64, 512}, {128, 512}, {264, 384}};
-constexpr int kMaxThreads = 768;  // for the registers: two blocks an SM
+constexpr int kThreads = 512;
 constexpr uint32 kHidden = 7168, kExperts = 256, kTopK = 8, kAlign = 64;
 
 uint64_t mixed(uint64_t value) {
@@ -60,22 +55,18 @@ class ExpertsBench {
     dispatch_ = std::make_unique<TeamKernel>(
         bench,
         cuda::LangKernelName{"kernels/dispatch.h", "dispatch<GpuBlock>", "DispatchArgs<GpuBlock>"},
-        kMaxThreads, static_cast<int>(dispatch_shared_bytes(shape_, ranks_, 512)));
+        kThreads, static_cast<int>(dispatch_shared_bytes(shape_, ranks_, kThreads)));
     combine_ = std::make_unique<TeamKernel>(
         bench,
         cuda::LangKernelName{"kernels/combine.h", "combine<GpuBlock>", "CombineArgs<GpuBlock>"},
-        kMaxThreads);
+        kThreads, static_cast<int>(device::combine_shared_bytes(ranks_)));
   }
 
-  Json time(const Grid& grid) {
+  Json time(int blocks) {
     lists_.clear();
     bench_.group.refill(signals_);
-    auto send = [&](int rank) {
-      dispatch_->launch(rank, grid.blocks, grid.threads, dispatch_args(rank));
-    };
-    auto back = [&](int rank) {
-      combine_->launch(rank, grid.blocks, grid.threads, combine_args(rank));
-    };
+    auto send = [&](int rank) { dispatch_->launch(rank, blocks, kThreads, dispatch_args(rank)); };
+    auto back = [&](int rank) { combine_->launch(rank, blocks, kThreads, combine_args(rank)); };
     auto both = [&](int rank) {
       send(rank);
       back(rank);
@@ -83,7 +74,7 @@ class ExpertsBench {
     for (int call = 0; call < 3; ++call) bench_.team.run(both);
     bench_.group.check();
     verify();
-    Json row = {{"blocks", grid.blocks}, {"threads", grid.threads}};
+    Json row = {{"blocks", blocks}};
     row["dispatch"] = to_json(bench_.team.time(send));
     row["combine"] = to_json(bench_.team.time(back));
     row["both"] = to_json(bench_.team.time(both));
@@ -96,7 +87,7 @@ class ExpertsBench {
   }
 
  private:
-  static constexpr uint32 kMaxBlocks = 264;
+  static constexpr uint32 kMaxBlocks = 132;
   static constexpr size_t kSignalBytes = 1 << 16;  // of a kernel
   static constexpr size_t kListBytes = 1 << 17;    // what is small
 
@@ -278,15 +269,15 @@ Json bench_experts(LangBench& bench, const std::vector<int>& tokens) {
   for (int count : tokens) {
     for (bool fp8 : {true, false}) {
       ExpertsBench work(bench, static_cast<uint32>(count), fp8);
-      for (const Grid& grid : kGrids) {
+      for (int blocks : {64, 128}) {
         Json row = {{"tokens", count}, {"fp8", fp8}};
-        row.update(work.time(grid));
+        row.update(work.time(blocks));
         const auto us = [&](const char* part, const char* what) {
           return row[part][what].get<double>();
         };
         fmt::print(
             "{:>6} {:>5} {:>7} {:>9.1f} {:>9.1f} {:>6.0f} {:>9.1f} {:>9.1f} {:>6.0f} {:>9.1f}\n",
-            count, fp8 ? "fp8" : "bf16", grid.blocks, us("dispatch", "median_us"),
+            count, fp8 ? "fp8" : "bf16", blocks, us("dispatch", "median_us"),
             us("dispatch", "isolated_us"),
             row["dispatch_bytes"].get<double>() / us("dispatch", "median_us") / 1000,
             us("combine", "median_us"), us("combine", "isolated_us"),

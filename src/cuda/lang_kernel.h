@@ -5,6 +5,7 @@
 
 #include "cuda/compiler.h"
 #include "cuda/device.h"
+#include "cuda/lang_arguments.h"
 #include "stretto/device/lang/gpu_block.h"
 
 namespace stretto::cuda {
@@ -28,9 +29,13 @@ class LangKernel {
                 "stretto_lang", shared_bytes),
         overlap_(device.arch() >= "sm_90") {}
 
+  // Arguments of the project's kernels are checked first: UsageError says what is wrong.
   template <class Args>
   void launch(const Stream& stream, int blocks, int threads, const device::GpuWorld& world,
               const Args& args) const {
+    if constexpr (requires { check_arguments(args, world.num_ranks, blocks); }) {
+      check_arguments(args, world.num_ranks, blocks);
+    }
     const device::LaunchParameters<Args> parameters{world, args};
     kernel_.launch(stream, blocks, threads, 1, &parameters, overlap_);
   }

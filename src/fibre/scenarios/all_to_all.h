@@ -36,6 +36,7 @@ inline void all_to_all_calls(World& world) {
   auto slots = world.symmetric<uint8>("slots", 2 * num * kMostTokens * kTokenBytes);
   auto scale_slots = world.symmetric<float>("scale_slots", 2 * num * kMostTokens * kTokenScales);
   auto signals = world.symmetric<uint64>("signals", 2 * num, 0);
+  auto shapes = world.symmetric<uint64>("shapes", 2 * num, 0);
   auto counts = world.local<uint64>("calls", num, 0);
   auto received = world.local<uint32>("received", 2 * num, 0);
   auto refused = world.local<uint32>("refused", 1, 0);
@@ -66,10 +67,10 @@ inline void all_to_all_calls(World& world) {
                    world.local<uint32>("taken_rows", num, 0)};
     world.launch(ranks - 1, world.shape().threads, [=](Block& block) {
       const int r = block.rank();
-      all_to_all(block,
-                 AllToAllArgs<Block>{tokens.at(r), scales.at(r), offsets.at(r), kTokenBytes,
-                                     kTokenScales, kMostTokens, slots.at(r), scale_slots.at(r),
-                                     signals.at(r), counts.at(r), received.at(r), refused.at(r)});
+      all_to_all(block, AllToAllArgs<Block>{tokens.at(r), scales.at(r), offsets.at(r), kTokenBytes,
+                                            kTokenScales, kMostTokens, slots.at(r),
+                                            scale_slots.at(r), signals.at(r), shapes.at(r),
+                                            counts.at(r), received.at(r), refused.at(r)});
     });
     const size_t half = (call + 1) % 2 * num;
     world.launch(1, 1, [=](Block& block) {

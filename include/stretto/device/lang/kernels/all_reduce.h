@@ -92,8 +92,13 @@ STRETTO_KERNEL void all_reduce_one_shot(Block& block, const AllReduceArgs<Block>
   const int me = shmem.my_pe();
   const auto num_ranks = static_cast<uint64>(ranks);
   const CallShare share = begin_call(block, args.state);
-  const Greeting greeting{static_cast<uint32>(share.call), static_cast<uint32>(args.num_vectors), 1,
-                          "num_vectors", "shots"};
+  const Greeting greeting{static_cast<uint32>(share.call),
+                          static_cast<uint32>(args.num_vectors),
+                          1,
+                          static_cast<uint32>(args.max_vectors),
+                          "num_vectors",
+                          "shots",
+                          "max_vectors"};
   const uint64 area = num_ranks * args.max_vectors;
   auto now = args.slots + share.now * area;
   auto before = args.slots + share.before * area;
@@ -136,8 +141,13 @@ STRETTO_KERNEL void all_reduce_two_shot(Block& block, const AllReduceArgs<Block>
   const int me = shmem.my_pe();
   const auto num_ranks = static_cast<uint64>(ranks);
   const CallShare share = begin_call(block, args.state);
-  const Greeting greeting{static_cast<uint32>(share.call), static_cast<uint32>(args.num_vectors), 2,
-                          "num_vectors", "shots"};
+  const Greeting greeting{static_cast<uint32>(share.call),
+                          static_cast<uint32>(args.num_vectors),
+                          2,
+                          static_cast<uint32>(args.max_vectors),
+                          "num_vectors",
+                          "shots",
+                          "max_vectors"};
   const uint64 slice = (args.num_vectors + num_ranks - 1) / num_ranks;
   const uint64 max_slice = (args.max_vectors + num_ranks - 1) / num_ranks;
   const uint64 half = num_ranks * max_slice;

@@ -41,8 +41,13 @@ STRETTO_KERNEL void all_reduce_norm_one_shot(Block& block, const AllReduceNormAr
   const int me = shmem.my_pe();
   const auto num_ranks = static_cast<uint64>(ranks);
   const CallShare share = begin_call(block, args.state);
-  const Greeting greeting{static_cast<uint32>(share.call), static_cast<uint32>(args.tokens),
-                          static_cast<uint32>(args.row_vectors), "tokens", "row_vectors"};
+  const Greeting greeting{static_cast<uint32>(share.call),
+                          static_cast<uint32>(args.tokens),
+                          static_cast<uint32>(args.row_vectors),
+                          static_cast<uint32>(args.max_tokens),
+                          "tokens",
+                          "row_vectors",
+                          "max_tokens"};
   const uint64 stride = args.max_tokens * args.row_vectors;
   auto now = args.slots + share.now * num_ranks * stride;
   auto before = args.slots + share.before * num_ranks * stride;
@@ -108,8 +113,13 @@ STRETTO_KERNEL void all_reduce_norm_two_shot(Block& block, const AllReduceNormAr
   const int me = shmem.my_pe();
   const auto num_ranks = static_cast<uint64>(ranks);
   const CallShare share = begin_call(block, args.state);
-  const Greeting greeting{static_cast<uint32>(share.call), static_cast<uint32>(args.tokens),
-                          static_cast<uint32>(args.row_vectors), "tokens", "row_vectors"};
+  const Greeting greeting{static_cast<uint32>(share.call),
+                          static_cast<uint32>(args.tokens),
+                          static_cast<uint32>(args.row_vectors),
+                          static_cast<uint32>(args.max_tokens),
+                          "tokens",
+                          "row_vectors",
+                          "max_tokens"};
   const uint64 rows = (args.tokens + num_ranks - 1) / num_ranks;  // of an owner, at most
   const uint64 stride = (args.max_tokens + num_ranks - 1) / num_ranks * args.row_vectors;
   const uint64 half = num_ranks * stride;

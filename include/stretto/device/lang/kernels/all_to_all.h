@@ -22,6 +22,7 @@ struct AllToAllArgs {
   Ptr<Block, uint8> slots;        // symmetric: 2 x num_ranks x max_rows x row_bytes
   Ptr<Block, float> scale_slots;  // symmetric: 2 x num_ranks x max_rows x scales_per_row
   Ptr<Block, uint64> signals;     // symmetric: 2 x num_ranks, zero at first
+  Ptr<Block, uint64> shapes;      // symmetric: 2 x num_ranks, zero at first
   Ptr<Block, uint64> calls;       // local: num_ranks, zero at first
   Ptr<Block, uint32> received;    // local: 2 x num_ranks, rows from each rank in this call's half
   Ptr<Block, uint32> refused;     // local: rows over max_rows that were not sent, added up
@@ -45,6 +46,7 @@ STRETTO_KERNEL void all_to_all(Block& block, const AllToAllArgs<Block>& args) {
   const uint64 wanted = end - first;
   const uint64 rows = wanted < args.max_rows ? wanted : args.max_rows;
   const uint64 row_scales = args.scales_per_row;
+  const uint64 shape = args.row_bytes << 32 | row_scales;
   shmem.putmem_nbi_block(args.scale_slots + own_slot * args.max_rows * row_scales,
                          args.scales + first * row_scales, rows * row_scales * sizeof(float), to);
   shmem.putmem_nbi_block(args.slots + own_slot * args.max_rows * args.row_bytes,
@@ -55,10 +57,22 @@ STRETTO_KERNEL void all_to_all(Block& block, const AllToAllArgs<Block>& args) {
       block.fetch_add(args.refused, static_cast<uint32>(wanted - rows), Order::kRelaxed,
                       Scope::kGpu);
     }
+    shmem.signal_op(args.shapes + own_slot, shape, SignalOp::kSet, to);
     shmem.fence();
     shmem.signal_op(args.signals + own_slot, (call << 32) + rows, SignalOp::kSet, to);
   }
   if (!shmem.signal_wait_until_block(args.signals + their_slot, Compare::kGe, call << 32)) return;
+  bool differs = false;
+  if (block.thread_idx() == 0) {
+    const uint64 theirs = shmem.signal_fetch(args.shapes + their_slot);
+    differs = theirs != shape;
+    if (theirs >> 32 != args.row_bytes) {
+      block.disagree(from, "row_bytes", 0, args.row_bytes, theirs >> 32);
+    } else if (differs) {
+      block.disagree(from, "scales_per_row", 1, row_scales, theirs & 0xffffffffu);
+    }
+  }
+  if (block.sync_or(differs)) return;
   if (block.thread_idx() == 0) {
     args.received[their_slot] = static_cast<uint32>(shmem.signal_fetch(args.signals + their_slot));
     args.calls[block.block_idx()] = call;

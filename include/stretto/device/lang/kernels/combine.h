@@ -5,7 +5,8 @@
 // rank order. One message a token and rank, and the same bits in every run.
 //
 // Follows its dispatch on the same stream, with the same grid on every rank and in every call, all
-// blocks resident. Units and parts are those of the dispatch; slots alternate between calls.
+// blocks resident, and combine_shared_bytes() of shared memory. Units are those of the
+// dispatch, all blocks of one sending and then taking; slots alternate between calls.
 #pragma once
 
 #include "stretto/device/lang/kernels/experts.h"
@@ -47,67 +48,71 @@ class Combine {
                          static_cast<uint32>(block.block_idx()))),
         call_(args.calls[block.block_idx()]),
         half_(call_ % 2 * ranks_),
-        signals_(block, args.signals, units_, call_) {}
+        signals_{units_, ranks_},
+        first_item_(units_.worker * static_cast<uint32>(lanes_.warps) +
+                    static_cast<uint32>(lanes_.warp)),
+        item_step_(units_.workers * static_cast<uint32>(lanes_.warps)),
+        thread_(static_cast<uint32>(block.thread_idx())),
+        threads_(static_cast<uint32>(block.num_threads())),
+        firsts_(shared<uint32>(block, 0)),
+        counts_(firsts_ + ranks_) {}
 
-  // Sums of the rows that came from this unit of each rank, back to it. False when a rank did not
-  // come.
-  STRETTO_PRIMITIVE bool send() {
-    if (!units_.sends) return true;
-    if (block_.sync_or(!signals_.wait_emptied())) return false;
-    bool more = true;
-    for (uint32 part = 0; more; ++part) {
-      uint32 all = 0;
-      more = false;
-      for (uint32 r = 0; r < ranks_; ++r) {
-        const PartRecord record = record_of(r, part);
-        all += record.count;
-        more = more || !record.last;
+  // False for a block that no unit has.
+  STRETTO_PRIMITIVE bool works() const { return units_.worker < units_.workers; }
+
+  // Sums of the rows that came from this unit of each rank, back to it; the next rank's first.
+  STRETTO_PRIMITIVE void send() {
+    for (uint32 r = thread_; r < ranks_; r += threads_) {
+      const uint64 at = (static_cast<uint64>(r) * units_.count + units_.index) * kParts;
+      uint32 count = 0;
+      STRETTO_UNROLL for (uint32 part = 0; part < kParts; ++part) {
+        const uint64 record = args_.part_list[at + part];
+        if (part == 0) firsts_[r] = PartRecord::from(record).first;
+        count += PartRecord::from(record).count;
       }
-      for (auto item = static_cast<uint32>(lanes_.warp); item < all * chunks_;
-           item += static_cast<uint32>(lanes_.warps)) {
-        uint32 place = item / chunks_;
-        uint32 source = (me_ + 1) % ranks_;
-        for (;; source = (source + 1) % ranks_) {
-          const PartRecord record = record_of(source, part);
-          if (place < record.count) {
-            place += record.first;
-            break;
-          }
-          place -= record.count;
-        }
-        send_chunk(source, place, item % chunks_ * chunk_);
-      }
-      block_.sync();
-      for (auto i = static_cast<uint32>(block_.thread_idx()); i < ranks_;
-           i += static_cast<uint32>(block_.num_threads())) {
-        const uint32 to = signals_.next(i);
-        if (part > 0 && record_of(to, part - 1).last) continue;
-        signals_.tell_part(part, record_of(to, part).last, to);
-      }
+      counts_[r] = count;
     }
-    return true;
+    block_.sync();
+    uint32 all = 0;
+    for (uint32 r = 0; r < ranks_; ++r) {
+      const uint32 count = counts_[r];
+      all += count;
+    }
+    for (uint32 item = first_item_; item < all * chunks_; item += item_step_) {
+      uint32 place = item / chunks_;
+      uint32 source = (me_ + 1) % ranks_;
+      for (;; source = (source + 1) % ranks_) {
+        const uint32 count = counts_[source];
+        if (place < count) break;
+        place -= count;
+      }
+      const uint32 first = firsts_[source];
+      send_chunk(source, first + place, item % chunks_ * chunk_);
+    }
+    block_.sync();
+    for (uint32 i = thread_; i < ranks_; i += threads_) {
+      block_.signal(args_.signals + signals_.part_of(me_), 1, SignalOp::kAdd,
+                    static_cast<int>((me_ + 1 + i) % ranks_));
+    }
   }
 
+  // False when a rank did not come.
   STRETTO_PRIMITIVE bool receive() {
-    if (!units_.takes) return true;
-    signals_.tell_emptied();
     uint32 tokens = args_.tokens;
     if (args_.device_tokens) tokens = args_.device_tokens[0];
     if (tokens > args_.shape.max_tokens) tokens = args_.shape.max_tokens;
     const UnitTokens own = UnitTokens::of(tokens, units_);
-    for (uint32 part = 0; part < own.parts; ++part) {
-      bool failed = false;
-      for (auto r = static_cast<uint32>(block_.thread_idx()); r < ranks_;
-           r += static_cast<uint32>(block_.num_threads())) {
-        failed = !signals_.wait_part(part, r) || failed;
-      }
-      if (block_.sync_or(failed)) return false;
-      const uint32 first = own.first_of(part);
-      const uint32 items = (own.first_of(part + 1) - first) * chunks_;
-      for (auto item = static_cast<uint32>(lanes_.warp); item < items;
-           item += static_cast<uint32>(lanes_.warps)) {
-        receive_chunk(first + item / chunks_, item % chunks_ * chunk_);
-      }
+    bool failed = false;
+    for (uint32 r = thread_; r < ranks_; r += threads_) {
+      failed =
+          !block_.wait_until(args_.signals + signals_.part_of(r), Compare::kGe,
+                             (call_ + 1) * units_.workers, Where::here(), static_cast<int>(r)) ||
+          failed;
+    }
+    if (block_.sync_or(failed)) return false;
+    const uint32 items = (own.end - own.begin) * chunks_;
+    for (uint32 item = first_item_; item < items; item += item_step_) {
+      receive_chunk(own.begin + item / chunks_, item % chunks_ * chunk_);
     }
     return true;
   }
@@ -119,12 +124,6 @@ class Combine {
 
  private:
   static constexpr uint32 kUnroll = 4;
-
-  STRETTO_PRIMITIVE PartRecord record_of(uint32 source, uint32 part) const {
-    const uint64 at = (static_cast<uint64>(source) * units_.count + units_.index) * kParts + part;
-    const uint64 record = args_.part_list[at];
-    return PartRecord::from(record);
-  }
 
   STRETTO_PRIMITIVE void send_chunk(uint32 source, uint32 slot, uint32 first) {
     const uint64 entries =
@@ -184,13 +183,19 @@ class Combine {
   uint32 vectors_, chunk_, chunks_;
   Units units_;
   uint64 call_, half_;
-  ExpertSignals<Block> signals_;
+  ExpertSignals signals_;
+  uint32 first_item_, item_step_, thread_, threads_;
+  Ptr<Block, uint32> firsts_, counts_;  // shared, by source: slots of the unit
 };
 
 template <class Block>
 STRETTO_KERNEL void combine(Block& block, const CombineArgs<Block>& args) {
   Combine<Block> work(block, args);
-  if (work.send() && work.receive()) work.end();
+  if (work.works()) {
+    work.send();
+    if (!work.receive()) return;
+  }
+  work.end();
 }
 
 }  // namespace stretto::device

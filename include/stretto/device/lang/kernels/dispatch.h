@@ -1,7 +1,7 @@
 // Sends tokens to the ranks that own their experts, and lists them there by expert.
 //
 // No host takes part: counts travel ahead of the data, and call numbers live on the device, so a
-// graph can be replayed. Slots alternate between calls; ExpertSignals says why that is enough.
+// graph can be replayed. Slots alternate between calls; experts.h says why that is enough.
 //
 // Launch the same grid on every rank and in every call, all blocks resident, with
 // dispatch_shared_bytes() of shared memory and whole warps. Ids of -1 are dropped entries. Ids out
@@ -19,8 +19,8 @@ STRETTO_KERNEL void dispatch(Block& block, const DispatchArgs<Block>& args) {
   const Units units = Units::of(args.shape, static_cast<uint32>(block.num_blocks()),
                                 static_cast<uint32>(block.block_idx()));
   const uint64 call = args.calls[block.block_idx()];
-  if (units.sends && !DispatchSend<Block>(block, args).run()) return;
-  if (units.takes && !DispatchTake<Block>(block, args).run()) return;
+  if (units.sends()) DispatchSend<Block>(block, args).run();
+  if (units.takes() && !DispatchTake<Block>(block, args).run()) return;
   block.sync();
   if (block.thread_idx() == 0) args.calls[block.block_idx()] = call + 1;
 }

@@ -56,7 +56,7 @@ class DispatchHalf {
         k_(args.shape.top_k),
         call_(args.calls[block.block_idx()]),
         half_(call_ % 2 * ranks_),
-        signals_(block, args.signals, units_, call_),
+        signals_{units_, ranks_},
         expert_counts_(shared<uint32>(block, static_cast<int>(8 * threads_))),
         rank_counts_(expert_counts_ + args.shape.experts),
         part_first_(rank_counts_ + ranks_),
@@ -79,6 +79,14 @@ class DispatchHalf {
   }
   STRETTO_PRIMITIVE uint64 listed_at(uint32 source, uint32 part) const {
     return (static_cast<uint64>(source) * units_.count + units_.index) * kParts + part;
+  }
+  STRETTO_PRIMITIVE uint32 next(uint32 i) const { return (me_ + 1 + i) % ranks_; }
+  STRETTO_PRIMITIVE void tell(uint32 word, uint64 step, uint32 to) {
+    block_.signal(args_.signals + word, step, SignalOp::kAdd, static_cast<int>(to));
+  }
+  STRETTO_PRIMITIVE bool await(uint32 word, uint64 value, uint32 from) {
+    return block_.wait_until(args_.signals + word, Compare::kGe, value, Where::here(),
+                             static_cast<int>(from));
   }
   // What all ranks must call with.
   STRETTO_PRIMITIVE uint32 same_word(uint32 which) const {
@@ -104,7 +112,7 @@ class DispatchHalf {
   Units units_;
   uint32 ranks_, me_, thread_, threads_, local_, k_;
   uint64 call_, half_;
-  ExpertSignals<Block> signals_;
+  ExpertSignals signals_;
   // Shared memory: entries of each expert and tokens for each rank that come before what the block
   // sends next; slots of a part, by rank; and what is of one half alone.
   Ptr<Block, uint32> expert_counts_, rank_counts_, part_first_, part_counts_, free_;

@@ -9,10 +9,11 @@ template <class Block>
 class DispatchSend : DispatchHalf<Block> {
   using Half = DispatchHalf<Block>;
   using Half::args_, Half::block_, Half::call_, Half::expert_counts_, Half::free_, Half::half_;
-  using Half::k_, Half::lanes_, Half::listed_at, Half::local_, Half::me_, Half::part_counts_;
+  using Half::k_, Half::lanes_, Half::listed_at, Half::local_, Half::me_, Half::next,
+      Half::part_counts_;
   using Half::part_first_, Half::problem, Half::rank_counts_, Half::ranks_, Half::record_index;
   using Half::same_word, Half::signals_, Half::slot_index, Half::thread_, Half::threads_;
-  using Half::units_;
+  using Half::units_, Half::tell;
 
  public:
   STRETTO_PRIMITIVE DispatchSend(Block& block, const DispatchArgs<Block>& args)
@@ -33,16 +34,27 @@ class DispatchSend : DispatchHalf<Block> {
     own_ = UnitTokens::of(tokens, units_);
   }
 
-  // False when a rank did not come.
-  STRETTO_PRIMITIVE bool run() {
+  STRETTO_PRIMITIVE void run() {
     for (uint32 i = thread_; i < args_.shape.experts + ranks_; i += threads_) {
       expert_counts_[i] = 0;  // and the ranks' behind them
     }
-    if (block_.sync_or(!signals_.wait_emptied())) return false;
+    block_.sync();
     tally(0, own_.begin, 1);
-    if (units_.index == units_.count - 1) send_counts();
+    // The last unit, with all others before it, knows how many rows there are. For many tokens it
+    // says so before it sends its own, since those that take wait for it.
+    const bool counts = units_.index == units_.count - 1;
+    const bool ahead = counts && units_.split();
+    if (ahead) {
+      tally(own_.begin, own_.end, 1);
+      write_counts();
+      block_.sync();
+      for (uint32 i = thread_; i < ranks_; i += threads_) tell(signals_.counts_of(me_), 1, next(i));
+      tally(own_.begin, own_.end, 0u - 1u);
+    }
     for (uint32 part = 0; part < own_.parts; ++part) {
-      for (uint32 r = thread_; r < ranks_; r += threads_) part_first_[r] = rank_counts_[r];
+      for (uint32 i = thread_; i < ranks_; i += threads_) {  // as in tell_part()
+        part_first_[next(i)] = rank_counts_[next(i)];
+      }
       const uint32 end = own_.first_of(part + 1);
       for (uint32 tile = own_.first_of(part); tile < end; tile += kSendTokens) {
         const uint32 count = end - tile < kSendTokens ? end - tile : kSendTokens;
@@ -51,9 +63,13 @@ class DispatchSend : DispatchHalf<Block> {
         send_tokens(tile, count);
         block_.sync();
       }
-      tell_part(part);
+      const bool last = part + 1 == own_.parts;
+      if (counts && !ahead && last) {
+        write_counts();
+        block_.sync();
+      }
+      tell_part(part, last, counts && !ahead);
     }
-    return true;
   }
 
  private:
@@ -99,10 +115,7 @@ class DispatchSend : DispatchHalf<Block> {
     block_.sync();
   }
 
-  // The last unit, with all others before it, knows how many rows there are. It says so before it
-  // sends its own tokens, since those that take wait for it.
-  STRETTO_PRIMITIVE void send_counts() {
-    tally(own_.begin, own_.end, 1);
+  STRETTO_PRIMITIVE void write_counts() {
     const auto words = static_cast<uint32>(count_words(args_.shape, ranks_));
     for (uint32 i = thread_; i < ranks_ * words; i += threads_) {
       const uint32 rank = i / words;
@@ -117,9 +130,6 @@ class DispatchSend : DispatchHalf<Block> {
       }
       block_.peer(args_.counts, static_cast<int>(rank))[(half_ + me_) * words + word] = value;
     }
-    block_.sync();
-    for (uint32 i = thread_; i < ranks_; i += threads_) signals_.tell_counts(signals_.next(i));
-    tally(own_.begin, own_.end, 0u - 1u);
   }
 
   // Places of a tile's entries and slots of its tokens, in the order of tokens.
@@ -220,7 +230,7 @@ class DispatchSend : DispatchHalf<Block> {
       if (v + u * step < vectors) values[u] = from[v + u * step];
     }
     for (uint32 i = 0; i < ranks_; ++i) {
-      const uint32 rank = signals_.next(i);
+      const uint32 rank = next(i);
       const uint32 slot = tile_slots_[t * ranks_ + rank];
       if (slot == kNone) continue;
       auto to = block_.peer(args_.slots, static_cast<int>(rank)) + slot_index(me_, slot) * vectors;
@@ -257,7 +267,7 @@ class DispatchSend : DispatchHalf<Block> {
       const Vec16 quantised = {{e4m3x4_from_floats(values), e4m3x4_from_floats(values + 4),
                                 e4m3x4_from_floats(values + 8), e4m3x4_from_floats(values + 12)}};
       for (uint32 i = 0; i < ranks_; ++i) {
-        const auto rank = static_cast<int>(signals_.next(i));
+        const auto rank = static_cast<int>(next(i));
         const uint32 slot = tile_slots_[t * ranks_ + static_cast<uint32>(rank)];
         if (slot == kNone) continue;
         const uint64 at = slot_index(me_, slot);
@@ -279,14 +289,19 @@ class DispatchSend : DispatchHalf<Block> {
     Bf16x8::add(values + 8, b);
   }
 
-  STRETTO_PRIMITIVE void tell_part(uint32 part) {
-    const bool last = part + 1 == own_.parts;
-    for (uint32 r = thread_; r < ranks_; r += threads_) {
-      const uint32 first = part_first_[r];
-      const uint32 end = rank_counts_[r];
-      block_.peer(args_.parts, static_cast<int>(r))[record_index(me_, part)] =
-          PartRecord::pack(first, end - first, last);
-      signals_.tell_part(part, last, r);
+  // With the counts' signals beside those of the last part, where they have not gone ahead.
+  STRETTO_PRIMITIVE void tell_part(uint32 part, bool last, bool counts) {
+    const uint32 signals = last && counts ? 2 * ranks_ : ranks_;
+    for (uint32 i = thread_; i < signals; i += threads_) {
+      const uint32 r = next(i);
+      if (i < ranks_) {
+        const uint32 first = part_first_[r];
+        const uint32 end = rank_counts_[r];
+        block_.peer(args_.parts, static_cast<int>(r))[record_index(me_, part)] =
+            PartRecord::pack(first, end - first, last);
+      }
+      tell(i < ranks_ ? signals_.part_of(me_) : signals_.counts_of(me_),
+           i < ranks_ ? ExpertSignals::step(part, last) : 1, r);
     }
   }
 

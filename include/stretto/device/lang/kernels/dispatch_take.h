@@ -9,10 +9,11 @@ template <class Block>
 class DispatchTake : DispatchHalf<Block> {
   using Half = DispatchHalf<Block>;
   using Half::args_, Half::block_, Half::call_, Half::expert_counts_, Half::free_, Half::half_;
-  using Half::k_, Half::lanes_, Half::listed_at, Half::local_, Half::me_, Half::part_counts_;
+  using Half::k_, Half::lanes_, Half::listed_at, Half::local_, Half::me_, Half::next,
+      Half::part_counts_;
   using Half::part_first_, Half::problem, Half::rank_counts_, Half::ranks_, Half::record_index;
   using Half::same_word, Half::signals_, Half::slot_index, Half::thread_, Half::threads_;
-  using Half::units_;
+  using Half::units_, Half::await;
 
  public:
   STRETTO_PRIMITIVE DispatchTake(Block& block, const DispatchArgs<Block>& args)
@@ -23,12 +24,16 @@ class DispatchTake : DispatchHalf<Block> {
 
   // False when a rank did not come, or called with something else.
   STRETTO_PRIMITIVE bool run() {
-    signals_.tell_emptied();
     bool failed = false;
-    for (uint32 r = thread_; r < ranks_; r += threads_) {
-      failed = !signals_.wait_counts(r) || failed || !same_call(r);
+    for (uint32 i = thread_; i < 2 * ranks_; i += threads_) {
+      // Both at a time: counts, and the first part.
+      const uint32 r = i % ranks_;
+      failed = !await(i < ranks_ ? signals_.counts_of(r) : signals_.part_of(r),
+                      i < ranks_ ? call_ + 1 : ExpertSignals::after(call_, 0), r) ||
+               failed;
     }
     if (block_.sync_or(failed)) return false;
+    if (block_.sync_or(!same_calls())) return false;
     find_offsets();
     uint64 ended = 0;  // sources of this thread whose last part has come
     for (uint32 part = 0; part < kParts; ++part) {
@@ -36,20 +41,18 @@ class DispatchTake : DispatchHalf<Block> {
       for (uint32 r = thread_; r < ranks_; r += threads_) {
         PartRecord record{0, 0, true};
         if ((ended >> r & 1) == 0) {
-          failed = !signals_.wait_part(part, r) || failed;
+          failed = part > 0 && !await(signals_.part_of(r), ExpertSignals::after(call_, part), r);
           if (failed) break;
-          record = PartRecord::from(args_.parts[record_index(r, part)]);
+          const uint64 word = args_.parts[record_index(r, part)];
+          record = PartRecord::from(word);
+          args_.part_list[listed_at(r, part)] = word;
+          for (uint32 p = part + 1; record.last && p < kParts; ++p) {
+            args_.part_list[listed_at(r, p)] = PartRecord::pack(0, 0, true);
+          }
+          ended |= static_cast<uint64>(record.last) << r;
         }
         part_first_[r] = record.first;
         part_counts_[r] = record.count;
-        args_.part_list[listed_at(r, part)] =
-            PartRecord::pack(record.first, record.count, record.last);
-        if (record.last && (ended >> r & 1) == 0) {
-          ended |= 1ull << r;
-          for (uint32 p = part + 1; p < kParts; ++p) {
-            args_.part_list[listed_at(r, p)] = PartRecord::pack(0, 0, true);
-          }
-        }
         more = more || !record.last;
       }
       if (block_.sync_or(failed)) return false;
@@ -60,19 +63,22 @@ class DispatchTake : DispatchHalf<Block> {
   }
 
  private:
-  STRETTO_PRIMITIVE bool same_call(uint32 rank) {
+  // One word a thread, so that all loads are in flight together.
+  STRETTO_PRIMITIVE bool same_calls() {
     constexpr const char* kNames[kSameWords] = {"hidden",     "experts", "top_k",
                                                 "max_tokens", "fp8",     "blocks"};
     const uint64 words = count_words(args_.shape, ranks_);
-    for (uint32 i = 0; i < kSameWords; ++i) {
-      const uint32 theirs = args_.counts[(half_ + rank) * words + local_ + 1 + i];
-      const uint32 own = same_word(i);
-      if (theirs != own) {
-        block_.disagree(static_cast<int>(rank), kNames[i], i, own, theirs);
-        return false;
-      }
+    bool same = true;
+    for (uint32 i = thread_; i < kSameWords * ranks_; i += threads_) {
+      const uint32 which = i % kSameWords;
+      const uint32 rank = i / kSameWords;
+      const uint32 theirs = args_.counts[(half_ + rank) * words + local_ + 1 + which];
+      const uint32 own = same_word(which);
+      if (theirs == own) continue;
+      block_.disagree(static_cast<int>(rank), kNames[which], which, own, theirs);
+      same = false;
     }
-    return true;
+    return same;
   }
 
   // From here on expert_counts_[e * ranks + source] is the first row of the source's rows of local

@@ -57,7 +57,7 @@ STRETTO_HOST_DEVICE uint64 count_words(const ExpertShape& shape, uint32 ranks) {
 }
 // Signals of a dispatch or a combine, and records of parts, for a grid of `blocks`.
 STRETTO_HOST_DEVICE uint64 expert_signals(uint32 ranks, uint32 blocks) {
-  return static_cast<uint64>(ranks) * (blocks + 2);
+  return static_cast<uint64>(ranks) * (blocks + 1);
 }
 STRETTO_HOST_DEVICE uint64 part_records(uint32 ranks, uint32 blocks) {
   return static_cast<uint64>(ranks) * blocks * kParts;
@@ -69,6 +69,8 @@ STRETTO_HOST_DEVICE uint64 dispatch_shared_bytes(const ExpertShape& shape, uint3
          4 * (shape.experts + 2 * (shape.experts / ranks) + 3 * ranks + 1 +
               2 * kSendTokens * (shape.top_k + ranks) + static_cast<uint64>(threads) * shape.top_k);
 }
+
+STRETTO_HOST_DEVICE uint64 combine_shared_bytes(uint32 ranks) { return 8 * ranks; }
 
 // A thread's place in its block, for work that warps share.
 struct Lanes {
@@ -91,17 +93,18 @@ STRETTO_HOST_DEVICE uint32 part_begin(uint32 count, uint32 index, uint32 parts) 
 
 // How a grid divides the tokens of a rank: unit u sends the u-th share of them, and unit u of every
 // other rank takes what it sends. With few tokens every block is a unit that sends and then takes;
-// with many, half of the blocks send while the other half takes what has come.
+// with many, a unit is two blocks, of which one sends while the other takes what has come.
 struct Units {
   STRETTO_HOST_DEVICE static Units of(const ExpertShape& shape, uint32 blocks, uint32 block) {
     const bool split = blocks > 1 && shape.max_tokens > kWholeTokens * blocks;
     const uint32 count = split ? blocks / 2 : blocks;
-    const uint32 role = block / count;
-    return {count, block % count, role == 0, role == (split ? 1u : 0u)};
+    return {count, block % count, split ? 2u : 1u, block / count};
   }
-  uint32 count;
-  uint32 index;
-  bool sends, takes;
+  STRETTO_HOST_DEVICE bool split() const { return workers == 2; }
+  STRETTO_HOST_DEVICE bool sends() const { return worker == 0; }
+  STRETTO_HOST_DEVICE bool takes() const { return worker + 1 == workers; }
+  uint32 count, index;     // units of a rank, and which of them this block is of
+  uint32 workers, worker;  // blocks of a unit, and which of them it is; a block may be left over
 };
 
 // The tokens of a unit, and the parts in which they go.
@@ -130,68 +133,27 @@ struct PartRecord {
   bool last;
 };
 
-// What tells the units of all ranks how far the others are, in each call.
+// Symmetric words that tell the units of a rank how far the others are, over all calls. In
+// dispatch, unit u of a source adds 1 for each part, and what is missing to kParts with the last;
+// the last unit adds 1 when the counts have gone. In combine, each block of a unit adds 1.
 //
-// Parts: unit u of a source adds 1 for each, and what is missing to kParts with the last.
-// Emptied: every unit that takes adds 1 to its rank's word when it begins a call, so the slots of
-// the call before are free again. Who sends call e has waited for that of call e - 1 by all units
-// of the rank it sends to: they have emptied the slots of call e - 2, which call e overwrites.
-template <class Block>
-class ExpertSignals {
- public:
-  STRETTO_PRIMITIVE ExpertSignals(Block& block, Ptr<Block, uint64> words, const Units& units,
-                                  uint64 call)
-      : block_(block),
-        words_(words),
-        unit_(units.index),
-        unit_count_(units.count),
-        call_(call),
-        me_(static_cast<uint32>(block.rank())),
-        ranks_(static_cast<uint32>(block.num_ranks())),
-        thread_(static_cast<uint32>(block.thread_idx())),
-        threads_(static_cast<uint32>(block.num_threads())) {}
-
-  // By all threads; false when a wait failed, on some of them.
-  STRETTO_PRIMITIVE bool wait_emptied() {
-    if (call_ < 2) return true;
-    bool good = true;
-    for (uint32 r = thread_; r < ranks_; r += threads_) {
-      good = wait(r, (call_ - 1) * unit_count_, r) && good;
-    }
-    return good;
+// Slots alternate between calls, and that is enough: who sends call e has ended call e - 1, hence
+// heard from every rank in it, and a rank that is in call e - 1 has ended call e - 2, whose slots
+// call e overwrites.
+struct ExpertSignals {
+  STRETTO_HOST_DEVICE uint32 part_of(uint32 source) const {
+    return ranks + source * units.count + units.index;
   }
-  STRETTO_PRIMITIVE void tell_emptied() {
-    if (call_ == 0) return;
-    for (uint32 i = thread_; i < ranks_; i += threads_) add(me_, 1, next(i));
+  STRETTO_HOST_DEVICE uint32 counts_of(uint32 source) const { return source; }
+  // What a part adds, and what has been added when it has come.
+  STRETTO_HOST_DEVICE static uint64 step(uint32 part, bool last) {
+    return last ? kParts - part : 1;
   }
-  // By one thread a rank.
-  STRETTO_PRIMITIVE void tell_counts(uint32 to) { add(ranks_ + me_, 1, to); }
-  STRETTO_PRIMITIVE bool wait_counts(uint32 from) { return wait(ranks_ + from, call_ + 1, from); }
-  STRETTO_PRIMITIVE void tell_part(uint32 part, bool last, uint32 to) {
-    add(part_of(me_), last ? kParts - part : 1, to);
+  STRETTO_HOST_DEVICE static uint64 after(uint64 call, uint32 part) {
+    return call * kParts + part + 1;
   }
-  STRETTO_PRIMITIVE bool wait_part(uint32 part, uint32 from) {
-    return wait(part_of(from), call_ * kParts + part + 1, from);
-  }
-  STRETTO_PRIMITIVE uint32 next(uint32 i) const { return (me_ + 1 + i) % ranks_; }
-
- private:
-  STRETTO_PRIMITIVE uint32 part_of(uint32 source) const {
-    return 2 * ranks_ + source * unit_count_ + unit_;
-  }
-  STRETTO_PRIMITIVE bool wait(uint32 word, uint64 value, uint32 from) {
-    return block_.wait_until(words_ + word, Compare::kGe, value, Where::here(),
-                             static_cast<int>(from));
-  }
-  STRETTO_PRIMITIVE void add(uint32 word, uint64 value, uint32 to) {
-    block_.signal(words_ + word, value, SignalOp::kAdd, static_cast<int>(to));
-  }
-
-  Block& block_;
-  Ptr<Block, uint64> words_;
-  uint32 unit_, unit_count_;
-  uint64 call_;
-  uint32 me_, ranks_, thread_, threads_;
+  Units units;
+  uint32 ranks;
 };
 
 }  // namespace stretto::device

@@ -14,13 +14,13 @@ namespace stretto::device {
 // No greeting has this word.
 inline constexpr uint32 kNoGreeting = 0xffffffffu;
 
-// Two numbers that all ranks must give alike, each below 2^32 - 1.
+// Numbers that all ranks must give alike, each below 2^32 - 1, and their names.
 struct Greeting {
   uint32 call;
-  uint32 first;
-  uint32 second;
+  uint32 first, second, third;
   const char* first_name;
   const char* second_name;
+  const char* third_name;
 };
 
 // By all threads of all blocks; the last one, which has least to do, does it.
@@ -29,7 +29,7 @@ template <class Block>
 STRETTO_KERNEL void greet(Block& block, Ptr<Block, Vec16> slots, const Greeting& own) {
   if (block.block_idx() != block.num_blocks() - 1) return;
   const int ranks = block.num_ranks();
-  const Vec16 words = {{own.call & 0x7fffffffu, own.first, own.second, 0}};
+  const Vec16 words = {{own.call & 0x7fffffffu, own.first, own.second, own.third}};
   for (int i = block.thread_idx(); i < ranks; i += block.num_threads()) {
     block.store(block.peer(slots, (block.rank() + 1 + i) % ranks) + block.rank(), words);
   }
@@ -51,6 +51,9 @@ STRETTO_KERNEL bool hear_greetings(Block& block, Ptr<Block, Vec16> slots, const 
       good = false;
     } else if (theirs.word[2] != own.second) {
       block.disagree(r, own.second_name, 1, own.second, theirs.word[2]);
+      good = false;
+    } else if (theirs.word[3] != own.third) {
+      block.disagree(r, own.third_name, 2, own.third, theirs.word[3]);
       good = false;
     }
   }

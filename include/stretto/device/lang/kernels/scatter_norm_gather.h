@@ -176,8 +176,13 @@ template <class Block>
 STRETTO_KERNEL void scatter_norm_gather(Block& block, const ScatterNormGatherArgs<Block>& args) {
   const CallShare share = begin_call(block, args.state);
   const auto num_ranks = static_cast<uint64>(block.num_ranks());
-  const Greeting greeting{static_cast<uint32>(share.call), static_cast<uint32>(args.tokens),
-                          static_cast<uint32>(args.row_vectors), "tokens", "row_vectors"};
+  const Greeting greeting{static_cast<uint32>(share.call),
+                          static_cast<uint32>(args.tokens),
+                          static_cast<uint32>(args.row_vectors),
+                          static_cast<uint32>(args.max_tokens),
+                          "tokens",
+                          "row_vectors",
+                          "max_tokens"};
   greet<Block>(block, args.greetings + share.now * num_ranks, greeting);
   if (share.call > 0) clear_greetings<Block>(block, args.greetings + share.before * num_ranks);
   bool good = hear_greetings<Block>(block, args.greetings + share.now * num_ranks, greeting);

@@ -1,0 +1,165 @@
+#include "cuda/lang_arguments.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "stretto/error.h"
+
+namespace stretto::cuda {
+namespace {
+
+using device::GpuBlock;
+
+struct Memory {
+  const char* name;
+  const void* at;
+  uint64_t num_bytes;
+  // May be the same memory as another with the same mark, but not overlap it otherwise.
+  int in_place = 0;
+  uint64_t alignment = 16;
+};
+
+bool overlap(const Memory& a, const Memory& b) {
+  const auto first = reinterpret_cast<uint64_t>(a.at);
+  const auto second = reinterpret_cast<uint64_t>(b.at);
+  if (a.num_bytes == 0 || b.num_bytes == 0) return false;
+  if (first == second && a.in_place != 0 && a.in_place == b.in_place) return false;
+  return first < second + b.num_bytes && second < first + a.num_bytes;
+}
+
+void check_memory(const char* kernel, const std::vector<Memory>& all) {
+  for (const Memory& memory : all) {
+    if (memory.num_bytes == 0) continue;
+    if (memory.at == nullptr) {
+      throw UsageError(fmt::format("{}: '{}' is null; {} bytes are needed", kernel, memory.name,
+                                   memory.num_bytes));
+    }
+    if (reinterpret_cast<uint64_t>(memory.at) % memory.alignment != 0) {
+      throw UsageError(fmt::format("{}: '{}' at {} is not aligned to {} bytes", kernel, memory.name,
+                                   memory.at, memory.alignment));
+    }
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (size_t j = i + 1; j < all.size(); ++j) {
+      if (!overlap(all[i], all[j])) continue;
+      throw UsageError(fmt::format("{}: '{}' and '{}' overlap; give each memory of its own", kernel,
+                                   all[i].name, all[j].name));
+    }
+  }
+}
+
+void check_shape(const char* kernel, const device::ExpertShape& shape, uint32_t tokens, int ranks) {
+  if (const char* why = why_illegal(shape, static_cast<uint32_t>(ranks))) {
+    throw UsageError(fmt::format("{}: {}", kernel, why));
+  }
+  if (tokens > shape.max_tokens) {
+    throw UsageError(
+        fmt::format("{}: {} tokens, but max_tokens is {}", kernel, tokens, shape.max_tokens));
+  }
+}
+
+}  // namespace
+
+void check_arguments(const device::AllReduceArgs<GpuBlock>& args, int ranks, int blocks) {
+  constexpr const char* kName = "all_reduce";
+  const auto num = static_cast<uint64_t>(ranks);
+  if (args.num_vectors > args.max_vectors) {
+    throw UsageError(fmt::format("{}: {} vectors, but max_vectors is {}", kName, args.num_vectors,
+                                 args.max_vectors));
+  }
+  check_memory(kName, {{"input", args.input, args.num_vectors * 16, 1},
+                       {"output", args.output, args.num_vectors * 16, 1},
+                       {"slots", args.slots, 3 * num * args.max_vectors * 16},
+                       {"greetings", args.greetings, 3 * num * 16},
+                       {"state", args.state, static_cast<uint64_t>(blocks) * 16, 0, 8}});
+}
+
+void check_arguments(const device::AllReduceNormArgs<GpuBlock>& args, int ranks, int blocks) {
+  constexpr const char* kName = "all_reduce_norm";
+  const auto num = static_cast<uint64_t>(ranks);
+  if (args.tokens > args.max_tokens) {
+    throw UsageError(
+        fmt::format("{}: {} tokens, but max_tokens is {}", kName, args.tokens, args.max_tokens));
+  }
+  const bool fp8 = args.norm.fp8_scale != nullptr;
+  if (fp8 && args.row_vectors % 2 != 0) {
+    throw UsageError(fmt::format("{}: {} vectors a row; fp8 output needs an even number", kName,
+                                 args.row_vectors));
+  }
+  const uint64_t all = args.tokens * args.row_vectors * 16;
+  const uint64_t kept =
+      args.own_rows != 0 ? (args.tokens + num - 1) / num * args.row_vectors * 16 : all;
+  check_memory(kName, {{"input", args.input, all},
+                       {"residual", args.residual, kept, 1},
+                       {"new_residual", args.new_residual, kept, 1},
+                       {"output", args.output, fp8 ? all / 2 : all},
+                       {"weight", args.norm.weight, args.row_vectors * 16},
+                       {"slots", args.slots, 3 * num * args.max_tokens * args.row_vectors * 16},
+                       {"greetings", args.greetings, 3 * num * 16},
+                       {"state", args.state, static_cast<uint64_t>(blocks) * 16, 0, 8}});
+}
+
+void check_arguments(const device::AllToAllArgs<GpuBlock>& args, int ranks, int blocks) {
+  constexpr const char* kName = "all_to_all";
+  const auto num = static_cast<uint64_t>(ranks);
+  if (blocks != ranks - 1 && blocks != ranks) {
+    throw UsageError(fmt::format("{}: {} blocks for {} ranks; a block serves one other rank", kName,
+                                 blocks, ranks));
+  }
+  if (args.row_bytes % 16 != 0) {
+    throw UsageError(
+        fmt::format("{}: rows of {} bytes; a multiple of 16 is needed", kName, args.row_bytes));
+  }
+  check_memory(kName, {{"slots", args.slots, 2 * num * args.max_rows * args.row_bytes},
+                       {"scale_slots", args.scale_slots,
+                        2 * num * args.max_rows * args.scales_per_row * 4, 0, 4},
+                       {"signals", args.signals, 2 * num * 8, 0, 8},
+                       {"shapes", args.shapes, 2 * num * 8, 0, 8},
+                       {"calls", args.calls, num * 8, 0, 8},
+                       {"received", args.received, 2 * num * 4, 0, 4}});
+}
+
+void check_arguments(const device::DispatchArgs<GpuBlock>& args, int ranks, int blocks) {
+  constexpr const char* kName = "dispatch";
+  const auto num = static_cast<uint64_t>(ranks);
+  const auto grid = static_cast<uint32_t>(blocks);
+  check_shape(kName, args.shape, args.tokens, ranks);
+  const uint64_t entries = uint64_t{args.shape.max_tokens} * args.shape.top_k;
+  const uint64_t slots = 2 * num * args.shape.max_tokens;
+  check_memory(
+      kName,
+      {{"input", args.input, uint64_t{args.tokens} * args.shape.hidden * 2},
+       {"slots", args.slots, slots * token_vectors(args.shape) * 16},
+       {"scale_slots", args.scale_slots, slots * token_scales(args.shape) * 4, 0, 4},
+       {"entry_slots", args.entry_slots, 2 * num * entries * 16},
+       {"counts", args.counts, 2 * num * count_words(args.shape, static_cast<uint32_t>(ranks)) * 4,
+        0, 4},
+       {"parts", args.parts, 2 * device::part_records(static_cast<uint32_t>(ranks), grid) * 8, 0,
+        8},
+       {"signals", args.signals, device::expert_signals(static_cast<uint32_t>(ranks), grid) * 8, 0,
+        8},
+       {"token_slots", args.token_slots, args.shape.max_tokens * num * 4, 0, 4},
+       {"entry_rows", args.entry_rows, num * entries * 4, 0, 4},
+       {"entry_weights", args.entry_weights, num * entries * 4, 0, 4},
+       {"rows", args.rows, args.shape.max_rows * token_vectors(args.shape) * 16},
+       {"row_scales", args.row_scales, args.shape.max_rows * token_scales(args.shape) * 4, 0, 4},
+       {"problems", args.problems, device::kProblems * 4, 0, 4},
+       {"calls", args.calls, uint64_t{grid} * 8, 0, 8}});
+}
+
+void check_arguments(const device::CombineArgs<GpuBlock>& args, int ranks, int blocks) {
+  constexpr const char* kName = "combine";
+  const auto num = static_cast<uint64_t>(ranks);
+  const auto grid = static_cast<uint32_t>(blocks);
+  check_shape(kName, args.shape, args.tokens, ranks);
+  const uint64_t token_bytes = uint64_t{args.shape.hidden} * 2;
+  check_memory(kName, {{"rows", args.rows, args.shape.max_rows * token_bytes},
+                       {"slots", args.slots, 2 * num * args.shape.max_tokens * token_bytes},
+                       {"signals", args.signals,
+                        device::expert_signals(static_cast<uint32_t>(ranks), grid) * 8, 0, 8},
+                       {"output", args.output, args.tokens * token_bytes},
+                       {"calls", args.calls, uint64_t{grid} * 8, 0, 8}});
+}
+
+}  // namespace stretto::cuda

@@ -1,0 +1,22 @@
+// What the host can tell is wrong with a kernel's arguments before it launches it: memory that is
+// missing, not aligned to 16 bytes, or overlaps other memory of the call, and sizes that the kernel
+// does not serve. Each throws UsageError with one line.
+#pragma once
+
+#include "stretto/device/lang/gpu_block.h"
+#include "stretto/device/lang/kernels/all_reduce.h"
+#include "stretto/device/lang/kernels/all_reduce_norm.h"
+#include "stretto/device/lang/kernels/all_to_all.h"
+#include "stretto/device/lang/kernels/combine.h"
+#include "stretto/device/lang/kernels/dispatch_args.h"
+
+namespace stretto::cuda {
+
+void check_arguments(const device::AllReduceArgs<device::GpuBlock>& args, int ranks, int blocks);
+void check_arguments(const device::AllReduceNormArgs<device::GpuBlock>& args, int ranks,
+                     int blocks);
+void check_arguments(const device::AllToAllArgs<device::GpuBlock>& args, int ranks, int blocks);
+void check_arguments(const device::DispatchArgs<device::GpuBlock>& args, int ranks, int blocks);
+void check_arguments(const device::CombineArgs<device::GpuBlock>& args, int ranks, int blocks);
+
+}  // namespace stretto::cuda

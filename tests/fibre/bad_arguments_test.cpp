@@ -1,0 +1,188 @@
+// Arguments that cannot work: refused by the host before a launch, or found by the ranks in a call.
+#include <gmock/gmock.h>
+
+#include "cuda/lang_arguments.h"
+#include "fibre/expect_clean.h"
+#include "fibre/scenarios/all_to_all.h"
+#include "fibre/scenarios/experts.h"
+
+namespace stretto::fibre {
+namespace {
+
+using testing::HasSubstr;
+
+template <class Args>
+std::string refusal(const Args& args, int ranks, int blocks) {
+  try {
+    cuda::check_arguments(args, ranks, blocks);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+template <class T>
+T* address(uint64_t at) {
+  return reinterpret_cast<T*>(at);
+}
+
+AllReduceArgs<GpuBlock> good_all_reduce() {
+  return {address<Vec16>(0x10000), address<Vec16>(0x20000), 16, 64, address<Vec16>(0x40000),
+          address<Vec16>(0x60000), address<uint64>(0x70000)};
+}
+
+TEST(BadArguments, MemoryThatIsMissingUnalignedOrOverlaps) {
+  auto args = good_all_reduce();
+  EXPECT_EQ(refusal(args, 2, 8), "");
+  args.output = address<Vec16>(0x10000);  // in place
+  EXPECT_EQ(refusal(args, 2, 8), "");
+  args.output = address<Vec16>(0x10010);
+  EXPECT_THAT(refusal(args, 2, 8), HasSubstr("'input' and 'output' overlap"));
+  args = good_all_reduce();
+  args.input = address<Vec16>(0x10008);
+  EXPECT_THAT(refusal(args, 2, 8), HasSubstr("'input' at 0x10008 is not aligned to 16 bytes"));
+  args = good_all_reduce();
+  args.slots = nullptr;
+  EXPECT_THAT(refusal(args, 2, 8), HasSubstr("'slots' is null; 6144 bytes are needed"));
+  args = good_all_reduce();
+  args.greetings = args.slots + 3 * 2 * 64 - 1;  // the slots' last vector
+  EXPECT_THAT(refusal(args, 2, 8), HasSubstr("'slots' and 'greetings' overlap"));
+  args = good_all_reduce();
+  args.num_vectors = 65;
+  EXPECT_THAT(refusal(args, 2, 8), HasSubstr("65 vectors, but max_vectors is 64"));
+}
+
+TEST(BadArguments, NormsOfOddRowsInFp8AndTooManyTokens) {
+  AllReduceNormArgs<GpuBlock> args{};
+  args.tokens = 5;
+  args.max_tokens = 4;
+  EXPECT_THAT(refusal(args, 2, 8), HasSubstr("5 tokens, but max_tokens is 4"));
+  args.tokens = 4;
+  args.row_vectors = 3;
+  args.norm.fp8_scale = address<float>(0x100);
+  EXPECT_THAT(refusal(args, 2, 8), HasSubstr("3 vectors a row; fp8 output needs an even number"));
+}
+
+TEST(BadArguments, ExpertsThatDoNotFit) {
+  DispatchArgs<GpuBlock> args{};
+  args.shape = {128, 8, 9, 4, 64, 1, 0};
+  EXPECT_THAT(refusal(args, 2, 8), HasSubstr("dispatch: top_k must be at least 1 and at most"));
+  args.shape.top_k = 2;
+  EXPECT_THAT(refusal(args, 3, 8), HasSubstr("experts must be a multiple of the ranks"));
+  args.tokens = 5;
+  EXPECT_THAT(refusal(args, 2, 8), HasSubstr("5 tokens, but max_tokens is 4"));
+  CombineArgs<GpuBlock> back{};
+  back.shape = args.shape;
+  EXPECT_THAT(refusal(back, 2, 8), HasSubstr("combine: 'rows' is null"));
+}
+
+TEST(BadArguments, AllToAllOfOddRowsOrOtherGrids) {
+  AllToAllArgs<GpuBlock> args{};
+  args.row_bytes = 24;
+  EXPECT_THAT(refusal(args, 4, 3), HasSubstr("rows of 24 bytes; a multiple of 16"));
+  EXPECT_THAT(refusal(args, 4, 7), HasSubstr("7 blocks for 4 ranks"));
+}
+
+// Dispatch with what `change` makes of one rank's shape, or with that rank absent.
+template <class Change>
+void one_dispatch(World& world, Change change) {
+  const auto num = static_cast<uint32>(world.shape().ranks);
+  const auto blocks = static_cast<uint32>(world.shape().blocks);
+  const ExpertShape shape{16, 2 * num, 2, 4, 64, 1, 0};
+  auto input = world.local<Vec16>("input", 16, Vec16{});
+  auto ids = world.local<int32>("ids", 16, 0);
+  auto weights = world.local<float>("weights", 16, 1.0f);
+  auto slots = world.symmetric<Vec16>("slots", 32 * num);
+  auto scales = world.symmetric<float>("scale_slots", 1);
+  auto entries = world.symmetric<Vec16>("entry_slots", 32 * num);
+  auto counts = world.symmetric<uint32>("counts", 2 * num * (count_words(shape, num) + 2));
+  auto parts = world.symmetric<uint64>("parts", 2 * part_records(num, blocks));
+  auto signals = world.symmetric<uint64>("signals", expert_signals(num, blocks), 0);
+  auto words = world.local<uint32>("words", 64 * num);
+  auto floats = world.local<float>("floats", 64 * num);
+  auto list = world.local<uint64>("part_list", part_records(num, blocks));
+  auto rows = world.local<Vec16>("rows", 256);
+  auto problems = world.local<uint32>("problems", kProblems, 0);
+  auto calls = world.local<uint64>("calls", blocks, 0);
+  world.launch([=](Block& block) {
+    const int r = block.rank();
+    DispatchArgs<Block> args{};
+    args.shape = shape;
+    if (r == 1) change(args.shape);
+    args.tokens = 2;
+    args.input = input.at(r);
+    args.ids = ids.at(r);
+    args.weights = weights.at(r);
+    args.slots = slots.at(r);
+    args.scale_slots = scales.at(r);
+    args.entry_slots = entries.at(r);
+    args.counts = counts.at(r);
+    args.parts = parts.at(r);
+    args.signals = signals.at(r);
+    args.token_slots = words.at(r);
+    args.received = words.at(r) + 16 * num;
+    args.entry_rows = words.at(r) + 32 * num;
+    args.expert_offsets = words.at(r) + 56 * num;
+    args.expert_counts = words.at(r) + 60 * num;
+    args.entry_weights = floats.at(r);
+    args.row_scales = floats.at(r);
+    args.part_list = list.at(r);
+    args.rows = rows.at(r);
+    args.problems = problems.at(r);
+    args.calls = calls.at(r);
+    dispatch(block, args);
+  });
+  world.run();
+}
+
+const Shape kExpertShape{
+    .ranks = 2, .blocks = 2, .threads = 4, .warp_size = 4, .shared_bytes = 4096};
+
+TEST(BadArguments, RanksThatDispatchOtherwiseAreNamed) {
+  const auto differs = [](uint32 ExpertShape::*field, uint32 value) {
+    return expect_found(FindingKind::kDisagreement, kExpertShape,
+                        [=](World& world) {
+                          one_dispatch(world, [=](ExpertShape& shape) { shape.*field = value; });
+                        })
+        .finding.message;
+  };
+  EXPECT_THAT(differs(&ExpertShape::hidden, 8), HasSubstr("hidden = "));
+  EXPECT_THAT(differs(&ExpertShape::top_k, 1), HasSubstr("top_k = "));
+  EXPECT_THAT(differs(&ExpertShape::max_tokens, 3), HasSubstr("max_tokens = "));
+}
+
+TEST(BadArguments, DispatchLeavesWhenARankIsAbsent) {
+  expect_clean(kExpertShape, [](World& world) {
+    world.make_absent(1);
+    one_dispatch(world, [](ExpertShape&) {});
+    if (!world.finding()) world.expect(world.num_expired() > 0, "nobody noticed");
+  });
+}
+
+TEST(BadArguments, AllToAllsOfOtherRowsAreNamed) {
+  const Failure failure =
+      expect_found(FindingKind::kDisagreement, {.ranks = 2, .blocks = 1}, [](World& world) {
+        auto bytes = world.symmetric<uint8>("slots", 512);
+        auto tokens = world.local<uint8>("tokens", 64, 0);
+        auto scales = world.symmetric<float>("scale_slots", 64);
+        auto own_scales = world.local<float>("scales", 16, 1.0f);
+        auto offsets = world.local<uint32>("offsets", 3, 0);
+        auto signals = world.symmetric<uint64>("signals", 4, 0);
+        auto shapes = world.symmetric<uint64>("shapes", 4, 0);
+        auto calls = world.local<uint64>("calls", 2, 0);
+        auto received = world.local<uint32>("received", 4, 0);
+        auto refused = world.local<uint32>("refused", 1, 0);
+        world.launch(1, 4, [=](Block& block) {
+          const int r = block.rank();
+          all_to_all(block, AllToAllArgs<Block>{tokens.at(r), own_scales.at(r), offsets.at(r),
+                                                r == 0 ? 16u : 32u, 1, 2, bytes.at(r), scales.at(r),
+                                                signals.at(r), shapes.at(r), calls.at(r),
+                                                received.at(r), refused.at(r)});
+        });
+        world.run();
+      });
+  EXPECT_THAT(failure.finding.message, HasSubstr("row_bytes = "));
+}
+
+}  // namespace
+}  // namespace stretto::fibre
