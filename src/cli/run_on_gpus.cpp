@@ -11,6 +11,7 @@
 #include "cli/table.h"
 #include "core/text.h"
 #include "cuda/plan_tables.h"
+#include "fabric/job.h"
 #include "runtime/gpu_check.h"
 #include "runtime/run_graphs.h"
 #include "stretto/check.h"
@@ -49,9 +50,12 @@ struct Row {
 class GpuRun {
  public:
   GpuRun(const Request& request, const ExecutionOptions& options)
-      : request_(request), options_(options), fabric_(fabric::in_process(request.op.ranks)) {}
+      : request_(request), options_(options), fabric_(fabric::open_fabric(request.op.ranks)) {}
 
-  std::string gpu() const { return fabric_->device(0).name(); }
+  std::string gpu() const { return fabric_->device(fabric_->first_rank()).name(); }
+
+  // Whether this process is the one that speaks for all of a job.
+  bool speaks() const { return fabric_->first_rank() == 0; }
 
   std::vector<Row> run() {
     std::vector<Row> rows;
@@ -236,6 +240,7 @@ Outcome run_on_gpus(const Request& request, const ExecutionOptions& options, boo
   const bool good = std::all_of(rows.begin(), rows.end(),
                                 [](const Row& row) { return !row.refused.empty() || row.good(); });
   const ExitCode code = good ? kGood : kWrong;
+  if (!gpus.speaks()) return {"", code};
   if (!json) return {print(rows, request, options, gpus.gpu()), code};
   Json object = json_header("run");
   object["good"] = good;

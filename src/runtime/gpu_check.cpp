@@ -1,10 +1,12 @@
 #include "runtime/gpu_check.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "emu/output_check.h"
 #include "emu/random.h"
 #include "emu/shared_reference.h"
+#include "runtime/rank_threads.h"
 #include "runtime/run_graphs.h"
 #include "stretto/error.h"
 
@@ -28,7 +30,9 @@ class GpuCheck {
         reference_(options.reference ? options.reference : make_shared_reference(0)),
         roundings_(emu::roundings_of(plan_)),
         check_(plan_),
-        random_(options.seed) {}
+        random_(options.seed) {
+    for (int i = 0; i < fabric.num_local(); ++i) ranks_.push_back(fabric.first_rank() + i);
+  }
 
   GpuCheckResult run() {
     try {
@@ -47,6 +51,7 @@ class GpuCheck {
     result_.worst_error = check_.worst_error;
     result_.first_wrong = check_.first_wrong;
     result_.output_hash = emu::hash_all(hashes_);
+    if (fabric_.group().size() > 1) agree();
     return std::move(result_);
   }
 
@@ -54,10 +59,13 @@ class GpuCheck {
   using Outputs = std::vector<std::vector<std::byte>>;
 
   void run_eagerly(Fill fill, size_t done, size_t of) {
-    for (int run = 0; run < options_.runs; ++run) {
+    // The graphs were captured to follow a multiple of so many runs.
+    const int period = runner_.runs_per_graph();
+    const int runs = (options_.runs + period - 1) / period * period;
+    for (int run = 0; run < runs; ++run) {
       const InputData data{fill, options_.data_seed + static_cast<uint64_t>(run)};
       write_inputs(data);
-      for (int rank = 0; rank < plan_.ranks(); ++rank) {
+      for (const int rank : ranks_) {
         fabric_.device(rank).make_current();
         runner_.delay(rank, random_.below(kMaxDelayNs));
         runner_.enqueue(rank);
@@ -67,10 +75,38 @@ class GpuCheck {
       for (const auto& output : last_) hashes_.push_back(emu::hash_bytes(output));
       compare(data, run);
       if (options_.progress) {
-        options_.progress((static_cast<double>(done) + (run + 1.0) / options_.runs) /
+        options_.progress((static_cast<double>(done) + (run + 1.0) / runs) /
                           static_cast<double>(of));
       }
     }
+  }
+
+  // What the other processes found of their ranks.
+  void agree() {
+    const int64_t mine = result_.wrong_elements;
+    const std::vector<double> worst =
+        largest(fabric_, "what a check found",
+                {static_cast<double>(mine), result_.worst_error, result_.reproducible ? 0.0 : 1.0});
+    result_.wrong_elements = static_cast<int64_t>(worst[0]);
+    result_.worst_error = worst[1];
+    result_.reproducible = worst[2] == 0;
+    if (mine == 0 && result_.wrong_elements > 0) {
+      result_.first_wrong = "on a rank of another process, which says more";
+    }
+    std::vector<uint64_t> hashes;
+    const std::string_view hash(reinterpret_cast<const char*>(&result_.output_hash),
+                                sizeof(uint64_t));
+    for (const std::string& bytes : fabric_.group().all_gather("the outputs", hash)) {
+      uint64_t theirs = 0;
+      std::memcpy(&theirs, bytes.data(), std::min(bytes.size(), sizeof(theirs)));
+      hashes.push_back(theirs);
+    }
+    result_.output_hash = emu::hash_all(hashes);
+  }
+
+  // Peers write into a rank's buffers as soon as they run.
+  void before_runs() {
+    if (fabric_.group().size() > 1) fabric_.barrier();
   }
 
   // The last inputs once more: first one at a time from poisoned outputs, then back to back.
@@ -78,7 +114,7 @@ class GpuCheck {
     constexpr int kApart = 3;
     for (int i = 0; i < options_.replays; ++i) {
       if (i < kApart) poison_output();
-      for (int rank = 0; rank < plan_.ranks(); ++rank) {
+      for (const int rank : ranks_) {
         fabric_.device(rank).make_current();
         runner_.delay(rank, random_.below(kMaxDelayNs));
         graphs.launch(rank);
@@ -90,7 +126,7 @@ class GpuCheck {
   }
 
   void write_inputs(const InputData& data) {
-    for (int rank = 0; rank < plan_.ranks(); ++rank) {
+    for (const int rank : ranks_) {
       fabric_.device(rank).make_current();
       runner_.memory().poison(rank, runner_.stream(rank));
       runner_.stream(rank).synchronize();
@@ -101,11 +137,12 @@ class GpuCheck {
       }
     }
     synchronize_copies();
+    before_runs();
   }
 
   // Copies from pageable memory may still be under way when they return.
   void synchronize_copies() {
-    for (int rank = 0; rank < plan_.ranks(); ++rank) {
+    for (const int rank : ranks_) {
       fabric_.device(rank).make_current();
       check(driver().stream_synchronize(nullptr), "write inputs");
     }
@@ -117,20 +154,20 @@ class GpuCheck {
   }
 
   void poison_output() {
-    for (int rank = 0; rank < plan_.ranks(); ++rank) {
+    for (const int rank : ranks_) {
       if (output_bytes(rank) == 0) continue;
       fabric_.device(rank).make_current();
       check(driver().fill_bytes(runner_.buffer("out", rank), 0xff, output_bytes(rank),
                                 runner_.stream(rank).handle()),
             "poison the output");
-      // Peers may write into it as soon as they run.
       runner_.stream(rank).synchronize();
     }
+    before_runs();
   }
 
   Outputs read_outputs() {
     Outputs outputs;
-    for (int rank = 0; rank < plan_.ranks(); ++rank) {
+    for (const int rank : ranks_) {
       fabric_.device(rank).make_current();
       auto& output = outputs.emplace_back(output_bytes(rank));
       if (output.empty()) continue;
@@ -166,8 +203,9 @@ class GpuCheck {
 
   void compare_rows(const InputData& data, int run, int64_t row0, int64_t row1) {
     const auto expected = reference_->expected(plan_.op, data, roundings_, row0, row1);
-    for (int rank = 0; rank < plan_.ranks(); ++rank) {
-      check_.compare(run, rank, last_[static_cast<size_t>(rank)].data(), *expected);
+    for (const int rank : ranks_) {
+      const auto output = static_cast<size_t>(rank - fabric_.first_rank());
+      check_.compare(run, rank, last_[output].data(), *expected);
     }
   }
 
@@ -179,7 +217,8 @@ class GpuCheck {
   const Roundings roundings_;
   emu::OutputCheck check_;
   emu::Random random_;
-  Outputs last_;
+  std::vector<int> ranks_;  // of this process
+  Outputs last_;            // by rank of this process
   std::vector<uint64_t> hashes_;
   GpuCheckResult result_;
 };
@@ -188,7 +227,6 @@ class GpuCheck {
 
 GpuCheckResult check_on_gpus(PlanRunner& runner, fabric::Fabric& fabric,
                              const GpuCheckOptions& options) {
-  STRETTO_ASSERT(fabric.num_local() == fabric.ranks(), "one process verifies all ranks");
   return GpuCheck(runner, fabric, options).run();
 }
 

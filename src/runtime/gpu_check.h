@@ -37,7 +37,7 @@ struct GpuCheckResult {
   bool verified() const { return fault.empty() && wrong_elements == 0; }
 };
 
-// All ranks must be of this process.
+// Collective: each process checks its own ranks, and all agree on what was found.
 GpuCheckResult check_on_gpus(PlanRunner& runner, fabric::Fabric& fabric,
                              const GpuCheckOptions& options);
 

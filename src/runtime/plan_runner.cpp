@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <thread>
 
 #include "stretto/error.h"
@@ -214,6 +215,26 @@ void PlanRunner::release() {
   }
 }
 
+// Only a rank's own process can tell which instruction it waits in.
+std::vector<StuckWait> PlanRunner::of_all_processes(const std::vector<StuckWait>& mine) {
+  if (fabric_.group().size() == 1) return mine;
+  static_assert(std::is_trivially_copyable_v<StuckWait>);
+  const size_t most = fabric::kMaxMessageBytes / sizeof(StuckWait);
+  const std::string_view bytes(reinterpret_cast<const char*>(mine.data()),
+                               std::min(mine.size(), most) * sizeof(StuckWait));
+  std::vector<StuckWait> all;
+  for (const std::string& theirs : fabric_.group().all_gather("the waits of a run", bytes)) {
+    for (size_t at = 0; at + sizeof(StuckWait) <= theirs.size(); at += sizeof(StuckWait)) {
+      StuckWait stuck;
+      std::memcpy(&stuck, theirs.data() + at, sizeof(stuck));
+      const bool exists =
+          stuck.lane < plan_.lanes.size() && stuck.position < plan_.lanes[stuck.lane].instrs.size();
+      if (exists) all.push_back(stuck);
+    }
+  }
+  return all;
+}
+
 void PlanRunner::finish() {
   stuck_.clear();
   wait_for_streams();
@@ -229,13 +250,12 @@ void PlanRunner::finish() {
           expired.rank, cuda::num_sets(plan_), cuda::num_sets(plan_));
     } else if (fabric_.is_local(expired.rank)) {
       stuck.push_back(of(expired.rank).streams->locate(expired.error));
-    } else {
-      stuck.push_back({expired.rank, 0, 0, 0, 0, false});
     }
   }
+  stuck = of_all_processes(stuck);
   state_.reset();
   for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) of(rank).streams->restart();
-  if (problem.empty() && stuck.empty()) problem = "a rank of another process waited in vain";
+  if (problem.empty() && stuck.empty()) problem = "a run was aborted, and no rank says why";
   if (problem.empty()) problem = describe(plan_, root_of(plan_, stuck), options_.timeout_ns);
   throw SystemError(problem);
 }

@@ -49,8 +49,9 @@ class PlanRunner {
   void enqueue(int rank, cuda::StreamHandle stream, const CallRows& rows);
   const cuda::Stream& stream(int rank) const { return *of(rank).main; }
 
-  // A captured graph must hold a multiple of this many runs: 1, or more where copy engines or NCCL
-  // write buffers that alternate between instances.
+  // A captured graph must hold a multiple of this many runs, and a multiple of it must lie between
+  // its capture and each launch: 1, or more where copy engines or NCCL write buffers that alternate
+  // between instances.
   int runs_per_graph() const { return ranks_.front().streams->runs_per_graph(); }
 
   // Enqueues a pause of a rank's own stream, for tests.
@@ -80,6 +81,7 @@ class PlanRunner {
   bool aborted() const;
   std::vector<uint64_t> epochs() const;
   void wait_for_streams();
+  std::vector<StuckWait> of_all_processes(const std::vector<StuckWait>& mine);
   void release();
 
   const Plan& plan_;

@@ -1,8 +1,11 @@
 #include "runtime/rank_threads.h"
 
+#include <algorithm>
+#include <cstring>
 #include <exception>
 #include <thread>
-#include <vector>
+
+#include "stretto/error.h"
 
 namespace stretto::runtime {
 
@@ -24,6 +27,25 @@ void on_rank_threads(const fabric::Fabric& fabric, const std::function<void(int)
   for (const std::exception_ptr& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }
+}
+
+std::vector<double> largest(fabric::Fabric& fabric, std::string_view what,
+                            std::vector<double> mine) {
+  if (fabric.group().size() == 1) return mine;
+  const size_t num_bytes = mine.size() * sizeof(double);
+  const auto all = fabric.group().all_gather(
+      what, std::string_view(reinterpret_cast<const char*>(mine.data()), num_bytes));
+  for (const std::string& bytes : all) {
+    if (bytes.size() != num_bytes) {
+      throw SystemError("the processes of this job do not measure the same: start one program");
+    }
+    for (size_t i = 0; i < mine.size(); ++i) {
+      double value = 0;
+      std::memcpy(&value, bytes.data() + i * sizeof(double), sizeof(double));
+      mine[i] = std::max(mine[i], value);
+    }
+  }
+  return mine;
 }
 
 }  // namespace stretto::runtime

@@ -7,13 +7,10 @@
 
 namespace stretto::runtime {
 
-RunGraphs::RunGraphs(fabric::Fabric& fabric, int runs, const Enqueue& enqueue)
+RunGraphs::RunGraphs(fabric::Fabric& fabric, std::vector<const cuda::Stream*> streams, int runs,
+                     const Enqueue& enqueue)
     : fabric_(fabric), runs_(runs), ranks_(static_cast<size_t>(fabric.num_local())) {
-  on_rank_threads(fabric_, [&](int rank) {
-    Rank& mine = ranks_[static_cast<size_t>(rank - fabric_.first_rank())];
-    mine.own = std::make_unique<cuda::Stream>();
-    mine.stream = mine.own.get();
-  });
+  for (size_t i = 0; i < ranks_.size(); ++i) ranks_[i].stream = streams[i];
   capture(enqueue);
 }
 
@@ -56,24 +53,33 @@ void RunGraphs::launch(int rank) const {
   mine.graph->launch(*mine.stream);
 }
 
-double RunGraphs::time_us(int launches) const {
-  std::vector<double> times(ranks_.size());
+double RunGraphs::time_us() const {
+  return time_behind([](int, const Rank& mine) { mine.graph->launch(*mine.stream); });
+}
+
+double RunGraphs::time_us_after(const Enqueue& before) const {
+  return time_behind([&](int rank, const Rank& mine) { before(rank, *mine.stream); });
+}
+
+double RunGraphs::time_behind(const std::function<void(int rank, const Rank& mine)>& ahead) const {
+  if (fabric_.group().size() > 1) fabric_.barrier();
   std::barrier together(fabric_.num_local());
   on_rank_threads(fabric_, [&](int rank) {
-    const auto index = static_cast<size_t>(rank - fabric_.first_rank());
-    const Rank& mine = ranks_[index];
+    const Rank& mine = ranks_[static_cast<size_t>(rank - fabric_.first_rank())];
     together.arrive_and_wait();
+    ahead(rank, mine);
     mine.start->record(*mine.stream);
-    for (int i = 0; i < launches; ++i) mine.graph->launch(*mine.stream);
+    mine.graph->launch(*mine.stream);
     mine.stop->record(*mine.stream);
   });
   if (runner_ != nullptr) runner_->finish();
+  double longest = 0;
   for (size_t i = 0; i < ranks_.size(); ++i) {
     fabric_.device(fabric_.first_rank() + static_cast<int>(i)).make_current();
     ranks_[i].stream->synchronize();
-    times[i] = ranks_[i].stop->elapsed_us_since(*ranks_[i].start) / (runs_ * launches);
+    longest = std::max(longest, ranks_[i].stop->elapsed_us_since(*ranks_[i].start) / runs_);
   }
-  return *std::max_element(times.begin(), times.end());
+  return largest(fabric_, "the time of a run", {longest}).front();
 }
 
 }  // namespace stretto::runtime

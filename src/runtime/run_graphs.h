@@ -11,9 +11,11 @@ namespace stretto::runtime {
 
 class RunGraphs {
  public:
-  // Captures `runs` times what enqueue(rank, stream) puts on the rank's stream.
+  // Captures `runs` times what enqueue(rank, stream) puts on the rank's stream; streams by local
+  // rank.
   using Enqueue = std::function<void(int rank, const cuda::Stream& stream)>;
-  RunGraphs(fabric::Fabric& fabric, int runs, const Enqueue& enqueue);
+  RunGraphs(fabric::Fabric& fabric, std::vector<const cuda::Stream*> streams, int runs,
+            const Enqueue& enqueue);
   RunGraphs(PlanRunner& runner, fabric::Fabric& fabric, int runs);
   ~RunGraphs();
   RunGraphs(const RunGraphs&) = delete;
@@ -23,18 +25,21 @@ class RunGraphs {
   // On a rank's own stream; its GPU is current.
   void launch(int rank) const;
   const cuda::Stream& stream(int rank) const;
-  // Launches all ranks at once, `launches` times: the longest rank's time a run, in microseconds.
-  // Of a plan: throws as PlanRunner::finish().
-  double time_us(int launches = 1) const;
+  // Collective. The longest rank's time a run, in microseconds, back to back: a launch goes ahead
+  // of the timed one, so that ranks which began apart have come together. Of a plan: throws as
+  // PlanRunner::finish().
+  double time_us() const;
+  // Collective. The same of one launch by itself, after what `before` puts on the stream.
+  double time_us_after(const Enqueue& before) const;
 
  private:
   struct Rank {
-    std::unique_ptr<cuda::Stream> own;
     const cuda::Stream* stream = nullptr;
     std::unique_ptr<cuda::Graph> graph;
     std::unique_ptr<cuda::Event> start, stop;
   };
   void capture(const Enqueue& enqueue);
+  double time_behind(const std::function<void(int rank, const Rank& mine)>& ahead) const;
 
   fabric::Fabric& fabric_;
   PlanRunner* runner_ = nullptr;
