@@ -14,5 +14,7 @@ struct EmbeddedText {
 std::span<const EmbeddedText> device_sources();
 // The shipped machine files ("h200x8.json").
 std::span<const EmbeddedText> shipped_machines();
+// The shipped tuning files ("h200x8.json").
+std::span<const EmbeddedText> shipped_tunings();
 
 }  // namespace stretto

@@ -13,6 +13,9 @@ namespace stretto {
     "folders with machine files (*.json), colon separated, searched before the shipped ones") \
   X(cache_path, "STRETTO_CACHE_PATH",                                                         \
     "folder for compiled GPU kernels; ~/.cache/stretto when unset")                           \
+  X(tuning_file, "STRETTO_TUNING_FILE",                                                       \
+    "measured schedules: `auto` reads them, `stretto tune` adds to them; in the home folder " \
+    "(~/.local/share/stretto/tuning.json) when unset")                                        \
   X(cuda_home, "CUDA_HOME", "folder of the CUDA toolkit, searched before /usr/local/cuda")    \
   X(nccl_path, "STRETTO_NCCL_PATH", "folder with libnccl.so.2, used instead of the system's") \
   X(fabric, "STRETTO_FABRIC",                                                                 \

@@ -1,0 +1,83 @@
+// Tuning: which schedule is the fastest for an operator, by what was measured on a machine.
+//
+// A tuning file holds every measurement, so that the choice can be made again and the simulation's
+// error is known. docs/tuning.md describes it.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stretto/machine.h"
+#include "stretto/operator.h"
+#include "stretto/schedule.h"
+
+namespace stretto {
+
+struct Measured {
+  std::string schedule;  // its text
+  // Microseconds a run, back to back: the median and the range.
+  double time_us = 0, low_us = 0, high_us = 0;
+  std::optional<double> cold_us;       // a single run from a cold L2 cache
+  std::optional<double> predicted_us;  // by the simulation
+};
+
+// What was measured of one operator on one machine.
+struct TunedOperator {
+  Operator op;
+  std::string machine;             // its name; plans were lowered for it
+  std::string gpu;                 // as the driver calls it
+  std::string commit, date;        // of the measurement; may be empty
+  double library_us = 0;           // cuBLAS, then NCCL, in the same session
+  std::vector<Measured> measured;  // the fastest first, never empty
+};
+
+class Tuning {
+ public:
+  const std::vector<TunedOperator>& operators() const { return operators_; }
+  // Replaces what is known of the same operator on the same machine.
+  void add(TunedOperator tuned);
+  void add_all(const Tuning& other);
+
+ private:
+  std::vector<TunedOperator> operators_;
+};
+
+// Of a tuning file, from anywhere: throws UsageError naming the file, the place and what would be
+// right. Print and parse are each other's inverse.
+Tuning parse_tuning(std::string_view text, std::string_view file_name = "tuning");
+std::string print_tuning(const Tuning& tuning);
+
+// The user's file: STRETTO_TUNING_FILE, else one in the home folder; empty when there is no home.
+std::string default_tuning_file();
+// The file's; nothing when there is no such file. Throws as parse_tuning(), SystemError.
+Tuning read_tuning(const std::string& path);
+// Adds to what the file holds, or begins it and its folders. Readers never see half of it. Throws
+// as read_tuning().
+void add_to_tuning(const std::string& path, const Tuning& tuning);
+// What is shipped, then the user's file over it.
+Tuning load_tuning();
+
+struct AutoSchedule {
+  Schedule schedule;
+  std::string reason;  // for people, one line
+};
+
+// The schedule that was the fastest on this operator, or on the nearest one of the same kind, type,
+// ranks and machine whose schedule serves this one too. Where nothing was measured: the preset that
+// the simulation finds fastest. Throws UsageError when no preset can serve the operator.
+AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning);
+
+// A schedule that a sweep should measure.
+struct Candidate {
+  Schedule schedule;
+  double predicted_us = 0;
+};
+
+// The presets, `sequential` first, then the `more` others of the space that the simulation finds
+// fastest; each can serve the operator. Takes seconds: it lowers and simulates all of them.
+std::vector<Candidate> sweep_candidates(const Operator& op, const Machine& machine, size_t more);
+
+}  // namespace stretto

@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/text.h"
+#include "stretto/error.h"
+#include "stretto/tune.h"
+#include "tune/predict.h"
+
+namespace stretto {
+namespace {
+
+// How far apart two shapes are: factors count, whatever the dimension.
+double distance(const Operator& a, const Operator& b) {
+  const auto apart = [](int64_t x, int64_t y) {
+    return std::abs(std::log(static_cast<double>(x) / static_cast<double>(y)));
+  };
+  return apart(a.m, b.m) + apart(a.n, b.n) + apart(a.k, b.k);
+}
+
+// bf16 and fp16 run alike.
+bool alike(const Operator& a, const Operator& b) {
+  return a.kind == b.kind && a.ranks == b.ranks && num_bytes(a.dtype) == num_bytes(b.dtype);
+}
+
+std::vector<const TunedOperator*> nearest_first(const Operator& op, const Machine& machine,
+                                                const Tuning& tuning) {
+  std::vector<const TunedOperator*> found;
+  for (const TunedOperator& tuned : tuning.operators()) {
+    if (tuned.machine == machine.name && alike(tuned.op, op)) found.push_back(&tuned);
+  }
+  std::stable_sort(found.begin(), found.end(), [&](const TunedOperator* a, const TunedOperator* b) {
+    return distance(a->op, op) < distance(b->op, op);
+  });
+  return found;
+}
+
+std::string reason_of(const TunedOperator& tuned, const Measured& measured, const Operator& op) {
+  const std::string speed = fmt::format("{:.1f} us, {:.2f}x cuBLAS and NCCL", measured.time_us,
+                                        tuned.library_us / measured.time_us);
+  if (distance(tuned.op, op) == 0) {
+    return fmt::format("the fastest of {} measured on this shape: {}", tuned.measured.size(),
+                       speed);
+  }
+  return fmt::format("the fastest of {} measured on the nearest shape, m={} n={} k={}: {} there",
+                     tuned.measured.size(), tuned.op.m, tuned.op.n, tuned.op.k, speed);
+}
+
+AutoSchedule by_simulation(const Operator& op, const Machine& machine) {
+  std::vector<Schedule> schedules;
+  std::vector<std::string> refusals;
+  for (const Preset& preset : presets()) {
+    const Schedule schedule = preset.make(op, machine);
+    const auto reasons = legal(op, schedule, machine);
+    if (reasons.empty()) schedules.push_back(schedule);
+    if (!reasons.empty()) refusals.push_back(fmt::format("{}: {}", preset.name, reasons.front()));
+  }
+  if (schedules.empty()) {
+    throw UsageError("no preset can serve this: " + join(refusals, "; "));
+  }
+  const std::vector<double> predicted = predicted_us(op, schedules, machine);
+  const auto best =
+      static_cast<size_t>(std::min_element(predicted.begin(), predicted.end()) - predicted.begin());
+  return {schedules[best],
+          fmt::format("the fastest of the presets by simulation, {:.1f} us: nothing like it was "
+                      "measured on {} with {} ranks (stretto tune measures it)",
+                      predicted[best], machine.name, op.ranks)};
+}
+
+}  // namespace
+
+AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning) {
+  for (const TunedOperator* tuned : nearest_first(op, machine, tuning)) {
+    for (const Measured& measured : tuned->measured) {
+      Schedule schedule = parse_schedule(measured.schedule, op, machine);
+      if (schedule.partials != DType::fp32) schedule.partials = op.dtype;
+      if (!legal(op, schedule, machine).empty()) continue;
+      return {schedule, reason_of(*tuned, measured, op)};
+    }
+  }
+  return by_simulation(op, machine);
+}
+
+}  // namespace stretto

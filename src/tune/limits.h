@@ -1,0 +1,14 @@
+// Bounds of what is read from a tuning file.
+#pragma once
+
+#include <cstddef>
+
+namespace stretto {
+
+inline constexpr size_t kMostTuningBytes = size_t{16} << 20;
+inline constexpr size_t kMostTunedOperators = 10'000;
+inline constexpr size_t kMostMeasured = 1'000;  // schedules of one operator
+inline constexpr size_t kMostTuningText = 200, kMostScheduleText = 2'000;
+inline constexpr double kLeastTimeUs = 0.01, kMostTimeUs = 1e9;
+
+}  // namespace stretto

@@ -1,0 +1,229 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "core/text.h"
+#include "machine/find_machine.h"
+#include "stretto/error.h"
+#include "stretto/tune.h"
+#include "tune/limits.h"
+
+namespace stretto {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kVersion = 1;
+constexpr int kDepth = 8;  // a tuning file needs 5
+
+class TuningParser {
+ public:
+  TuningParser(std::string_view text, std::string_view file_name)
+      : file_(quote(file_name, 200)), root_(parse(text)) {}
+
+  Tuning run() {
+    if (!root_.is_object()) fail("", "must be an object");
+    allow_keys(root_, "", {"stretto_tuning", "operators"});
+    const Json& version = member(root_, "", "stretto_tuning");
+    if (!version.is_number_integer() || version != kVersion) {
+      fail("stretto_tuning", fmt::format("must be {}: other versions are not known", kVersion));
+    }
+    Tuning tuning;
+    const Json& operators = list(root_, "", "operators", kMostTunedOperators);
+    for (size_t i = 0; i < operators.size(); ++i) {
+      tuning.add(read_operator(operators[i], fmt::format("operators[{}]", i)));
+    }
+    return tuning;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& key, const std::string& problem) const {
+    throw UsageError(key.empty() ? fmt::format("tuning file {} {}", file_, problem)
+                                 : fmt::format("tuning file {}: {} {}", file_, key, problem));
+  }
+
+  Json parse(std::string_view text) const {
+    if (text.size() > kMostTuningBytes) {
+      fail("", fmt::format("has {} bytes; at most {} are read", text.size(), kMostTuningBytes));
+    }
+    const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
+      if (depth > kDepth) fail("", "is nested too deeply");
+      return true;
+    };
+    try {
+      return Json::parse(text, shallow);
+    } catch (const Json::exception& error) {
+      fail("", fmt::format("is not JSON: {}", quote(error.what(), 200)));
+    }
+  }
+
+  void allow_keys(const Json& object, const std::string& at,
+                  std::initializer_list<std::string_view> known) const {
+    if (!object.is_object()) fail(at, "must be an object");
+    for (const auto& [key, value] : object.items()) {
+      if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+      const std::vector<std::string_view> names(known);
+      fail(at, "has an " + unknown_word("key", key, names));
+    }
+  }
+
+  static std::string join_key(const std::string& at, std::string_view key) {
+    return at.empty() ? std::string(key) : fmt::format("{}.{}", at, key);
+  }
+
+  const Json& member(const Json& object, const std::string& at, const char* key) const {
+    const auto found = object.find(key);
+    if (found == object.end()) fail(join_key(at, key), "is missing");
+    return *found;
+  }
+
+  const Json& list(const Json& object, const std::string& at, const char* key, size_t most) const {
+    const Json& value = member(object, at, key);
+    if (!value.is_array() || value.size() > most) {
+      fail(join_key(at, key), fmt::format("must be an array of at most {}", most));
+    }
+    return value;
+  }
+
+  std::string text(const Json& object, const std::string& at, const char* key, size_t most) const {
+    const Json& value = member(object, at, key);
+    if (!value.is_string() || value.get_ref<const std::string&>().size() > most) {
+      fail(join_key(at, key), fmt::format("must be a text of at most {} characters", most));
+    }
+    return value.get<std::string>();
+  }
+
+  std::string optional_text(const Json& object, const std::string& at, const char* key) const {
+    return object.contains(key) ? text(object, at, key, kMostTuningText) : "";
+  }
+
+  double time(const Json& object, const std::string& at, const char* key) const {
+    const Json& value = member(object, at, key);
+    const double time = value.is_number() ? value.get<double>() : 0;
+    if (!std::isfinite(time) || time < kLeastTimeUs || time > kMostTimeUs) {
+      fail(join_key(at, key), fmt::format("must be a number of microseconds from {:g} to {:g}",
+                                          kLeastTimeUs, kMostTimeUs));
+    }
+    return time;
+  }
+
+  std::optional<double> optional_time(const Json& object, const std::string& at,
+                                      const char* key) const {
+    if (!object.contains(key)) return std::nullopt;
+    return time(object, at, key);
+  }
+
+  // What a bad operator or schedule says of itself, with the place in front.
+  template <typename Parse>
+  auto checked(const std::string& at, Parse parse) const {
+    try {
+      return parse();
+    } catch (const UsageError& error) {
+      fail(at, fmt::format("is wrong: {}", error.what()));
+    }
+  }
+
+  TunedOperator read_operator(const Json& object, const std::string& at) {
+    allow_keys(object, at,
+               {"operator", "machine", "gpu", "commit", "date", "library_us", "measured"});
+    TunedOperator tuned;
+    tuned.op = checked(join_key(at, "operator"), [&] {
+      const Operator op = parse_operator(text(object, at, "operator", kMostTuningText));
+      validate(op);
+      return op;
+    });
+    tuned.machine = text(object, at, "machine", kMostTuningText);
+    if (!is_machine_name(tuned.machine)) {
+      fail(join_key(at, "machine"), "must be letters, digits, '-', '_' and '.'");
+    }
+    tuned.gpu = optional_text(object, at, "gpu");
+    tuned.commit = optional_text(object, at, "commit");
+    tuned.date = optional_text(object, at, "date");
+    tuned.library_us = time(object, at, "library_us");
+    const Json& measured = list(object, at, "measured", kMostMeasured);
+    if (measured.empty()) fail(join_key(at, "measured"), "must not be empty");
+    for (size_t i = 0; i < measured.size(); ++i) {
+      tuned.measured.push_back(
+          read_measured(measured[i], fmt::format("{}.measured[{}]", at, i), tuned.op));
+    }
+    return tuned;
+  }
+
+  Measured read_measured(const Json& object, const std::string& at, const Operator& op) {
+    allow_keys(object, at, {"schedule", "time_us", "low_us", "high_us", "cold_us", "predicted_us"});
+    Measured measured;
+    measured.schedule = text(object, at, "schedule", kMostScheduleText);
+    checked(join_key(at, "schedule"), [&] {
+      auto [machine, is_new] = machines_.try_emplace(op.ranks);
+      if (is_new) machine->second = default_machine(op.ranks);
+      return parse_schedule(measured.schedule, op, machine->second);
+    });
+    measured.time_us = time(object, at, "time_us");
+    measured.low_us = time(object, at, "low_us");
+    measured.high_us = time(object, at, "high_us");
+    if (measured.low_us > measured.time_us || measured.time_us > measured.high_us) {
+      fail(at, "must have low_us <= time_us <= high_us");
+    }
+    measured.cold_us = optional_time(object, at, "cold_us");
+    measured.predicted_us = optional_time(object, at, "predicted_us");
+    return measured;
+  }
+
+  std::string file_;
+  Json root_;
+  std::map<int, Machine> machines_;  // by ranks
+};
+
+double rounded(double time_us) { return std::round(time_us * 100) / 100; }
+
+}  // namespace
+
+void Tuning::add(TunedOperator tuned) {
+  std::stable_sort(tuned.measured.begin(), tuned.measured.end(),
+                   [](const Measured& a, const Measured& b) { return a.time_us < b.time_us; });
+  const auto same =
+      std::find_if(operators_.begin(), operators_.end(), [&](const TunedOperator& known) {
+        return known.op == tuned.op && known.machine == tuned.machine;
+      });
+  if (same == operators_.end()) {
+    operators_.push_back(std::move(tuned));
+  } else {
+    *same = std::move(tuned);
+  }
+}
+
+void Tuning::add_all(const Tuning& other) {
+  for (const TunedOperator& tuned : other.operators_) add(tuned);
+}
+
+Tuning parse_tuning(std::string_view text, std::string_view file_name) {
+  return TuningParser(text, file_name).run();
+}
+
+std::string print_tuning(const Tuning& tuning) {
+  Json root = {{"stretto_tuning", kVersion}, {"operators", Json::array()}};
+  for (const TunedOperator& tuned : tuning.operators()) {
+    Json object = {{"operator", to_string(tuned.op)}, {"machine", tuned.machine}};
+    if (!tuned.gpu.empty()) object["gpu"] = tuned.gpu;
+    if (!tuned.commit.empty()) object["commit"] = tuned.commit;
+    if (!tuned.date.empty()) object["date"] = tuned.date;
+    object["library_us"] = rounded(tuned.library_us);
+    object["measured"] = Json::array();
+    for (const Measured& measured : tuned.measured) {
+      Json one = {{"schedule", measured.schedule},
+                  {"time_us", rounded(measured.time_us)},
+                  {"low_us", rounded(measured.low_us)},
+                  {"high_us", rounded(measured.high_us)}};
+      if (measured.cold_us) one["cold_us"] = rounded(*measured.cold_us);
+      if (measured.predicted_us) one["predicted_us"] = rounded(*measured.predicted_us);
+      object["measured"].push_back(std::move(one));
+    }
+    root["operators"].push_back(std::move(object));
+  }
+  return root.dump(1) + "\n";
+}
+
+}  // namespace stretto

@@ -1,0 +1,92 @@
+// What `auto` takes: the fastest measured, of the nearest shape, that serves.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "stretto/error.h"
+#include "stretto/tune.h"
+
+namespace stretto {
+namespace {
+
+using testing::HasSubstr;
+
+TunedOperator tuned_of(const std::string& op, std::vector<Measured> measured,
+                       const std::string& machine = "h200x8") {
+  TunedOperator tuned;
+  tuned.op = parse_operator(op);
+  tuned.machine = machine;
+  tuned.library_us = 100;
+  tuned.measured = std::move(measured);
+  return tuned;
+}
+
+Measured measured(const std::string& schedule, double us) { return {schedule, us, us, us, {}, {}}; }
+
+AutoSchedule choose(const std::string& op_text, const Tuning& tuning) {
+  const Operator op = parse_operator(op_text);
+  return auto_schedule(op, default_machine(op.ranks), tuning);
+}
+
+Schedule schedule_of(const std::string& text, const std::string& op_text) {
+  const Operator op = parse_operator(op_text);
+  return parse_schedule(text, op, default_machine(op.ranks));
+}
+
+constexpr const char* kSmall = "gemm-rs m=512 n=1024 k=1024 ranks=2 dtype=bf16";
+constexpr const char* kLarge = "gemm-rs m=8192 n=1024 k=1024 ranks=2 dtype=bf16";
+
+Tuning two_shapes() {
+  Tuning tuning;
+  tuning.add(tuned_of(kSmall, {measured("sequential", 50), measured("tiles,comm-sms=4", 40)}));
+  tuning.add(tuned_of(kLarge, {measured("decomposed", 60), measured("sequential", 90)}));
+  return tuning;
+}
+
+TEST(AutoSchedule, TakesTheFastestOfTheShape) {
+  const AutoSchedule found = choose(kSmall, two_shapes());
+  EXPECT_EQ(found.schedule, schedule_of("tiles,comm-sms=4", kSmall));
+  EXPECT_THAT(found.reason, HasSubstr("fastest of 2 measured on this shape: 40.0 us, 2.50x"));
+}
+
+TEST(AutoSchedule, TakesTheNearestShapeByFactors) {
+  const char* near_small = "gemm-rs m=1024 n=1024 k=1024 ranks=2 dtype=fp16";
+  const AutoSchedule small = choose(near_small, two_shapes());
+  EXPECT_EQ(small.schedule.comm_sms, 4);
+  EXPECT_EQ(small.schedule.partials, DType::fp16);
+  EXPECT_THAT(small.reason, HasSubstr("nearest shape, m=512"));
+  EXPECT_EQ(
+      choose("gemm-rs m=4096 n=1024 k=1024 ranks=2 dtype=bf16", two_shapes()).schedule.granularity,
+      Granularity::chunk);
+}
+
+TEST(AutoSchedule, PassesOverWhatCannotServe) {
+  Tuning tuning;
+  tuning.add(tuned_of(kSmall, {measured("slices,comm-sms=200", 10), measured("tiles", 20)}));
+  EXPECT_EQ(choose(kSmall, tuning).schedule.granularity, Granularity::tile);
+}
+
+TEST(AutoSchedule, OtherKindsRanksAndMachinesDoNotCount) {
+  Tuning tuning;
+  tuning.add(tuned_of("gemm-ar m=512 n=1024 k=1024 ranks=2 dtype=bf16", {measured("tiles", 1)}));
+  tuning.add(tuned_of("gemm-rs m=512 n=1024 k=1024 ranks=4 dtype=bf16", {measured("tiles", 1)}));
+  tuning.add(tuned_of(kSmall, {measured("tiles", 1)}, "h100x8"));
+  EXPECT_THAT(choose(kSmall, tuning).reason, HasSubstr("fastest of the presets by simulation"));
+}
+
+TEST(SweepCandidates, BeginWithThePresetsAndAllServe) {
+  const Operator op = parse_operator(kLarge);
+  const Machine machine = default_machine(2);
+  const auto candidates = sweep_candidates(op, machine, 3);
+  ASSERT_EQ(candidates.size(), presets().size() + 3);
+  EXPECT_EQ(candidates.front().schedule, find_preset("sequential").make(op, machine));
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    EXPECT_TRUE(legal(op, candidates[i].schedule, machine).empty());
+    EXPECT_GT(candidates[i].predicted_us, 0);
+    for (size_t j = 0; j < i; ++j) EXPECT_NE(candidates[i].schedule, candidates[j].schedule);
+  }
+}
+
+}  // namespace
+}  // namespace stretto

@@ -1,0 +1,122 @@
+// Tuning files: what is written is read again; whatever else is refused in words.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/file.h"
+#include "stretto/error.h"
+#include "stretto/tune.h"
+
+namespace stretto {
+namespace {
+
+using testing::HasSubstr;
+
+TunedOperator tuned_of(const std::string& op, const std::string& machine, double time_us) {
+  TunedOperator tuned;
+  tuned.op = parse_operator(op);
+  tuned.machine = machine;
+  tuned.gpu = "NVIDIA H200";
+  tuned.library_us = 958.25;
+  tuned.measured = {{"sequential", 950, 940, 960, 980.5, 900}, {"tiles", time_us, 1, 2000, {}, {}}};
+  return tuned;
+}
+
+constexpr const char* kOp = "gemm-rs m=4096 n=8192 k=7168 ranks=2 dtype=bf16";
+
+std::string error_of(const std::string& text) {
+  try {
+    parse_tuning(text, "mine.json");
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string file_with(const std::string& op, const std::string& measured) {
+  return R"({"stretto_tuning": 1, "operators": [{"operator": ")" + op +
+         R"(", "machine": "h200x8", "library_us": 5, "measured": [)" + measured + "]}]}";
+}
+
+TEST(TuningFile, PrintAndParseAreInverse) {
+  Tuning tuning;
+  tuning.add(tuned_of(kOp, "h200x8", 700));
+  tuning.add(tuned_of("ag-gemm m=512 n=512 k=512 ranks=4 dtype=fp16", "h100x8", 30));
+  const std::string text = print_tuning(tuning);
+  const Tuning again = parse_tuning(text);
+  EXPECT_EQ(print_tuning(again), text);
+  const TunedOperator& first = again.operators().front();
+  EXPECT_EQ(to_string(first.op), kOp);
+  EXPECT_EQ(first.measured.front().schedule, "tiles");  // the fastest first
+  EXPECT_FALSE(first.measured.front().cold_us);
+  EXPECT_EQ(first.measured.back().cold_us, 980.5);
+  EXPECT_EQ(first.measured.back().predicted_us, 900);
+}
+
+TEST(TuningFile, TheSameOperatorIsReplacedOnTheSameMachineOnly) {
+  Tuning tuning;
+  tuning.add(tuned_of(kOp, "h200x8", 700));
+  tuning.add(tuned_of(kOp, "h100x8", 800));
+  tuning.add(tuned_of(kOp, "h200x8", 600));
+  ASSERT_EQ(tuning.operators().size(), 2u);
+  EXPECT_EQ(tuning.operators()[0].measured.front().time_us, 600);
+  EXPECT_EQ(tuning.operators()[1].measured.front().time_us, 800);
+}
+
+TEST(TuningFile, ErrorsNameFileAndPlace) {
+  EXPECT_THAT(error_of("{"), HasSubstr("tuning file 'mine.json' is not JSON"));
+  EXPECT_THAT(error_of("[]"), HasSubstr("must be an object"));
+  EXPECT_THAT(error_of(R"({"stretto_tuning": 2, "operators": []})"),
+              HasSubstr("stretto_tuning must be 1"));
+  EXPECT_THAT(error_of(R"({"stretto_tuning": 1, "operator": []})"),
+              HasSubstr("unknown key 'operator' (did you mean 'operators'?)"));
+  EXPECT_THAT(error_of(file_with("gemm-rs m=0 n=8 k=8 ranks=2 dtype=bf16", "")),
+              HasSubstr("operators[0].operator is wrong"));
+  EXPECT_THAT(error_of(file_with(kOp, "")), HasSubstr("operators[0].measured must not be empty"));
+  EXPECT_THAT(error_of(file_with(kOp, R"({"schedule": "tils", "time_us": 1})")),
+              HasSubstr("operators[0].measured[0].schedule is wrong: "));
+  EXPECT_THAT(error_of(file_with(kOp, R"({"schedule": "tiles", "time_us": "fast"})")),
+              HasSubstr("measured[0].time_us must be a number of microseconds from 0.01"));
+  EXPECT_THAT(
+      error_of(file_with(kOp, R"({"schedule": "tiles", "time_us": 5, "low_us": 6, "high_us": 7})")),
+      HasSubstr("low_us <= time_us <= high_us"));
+  EXPECT_THAT(error_of(std::string(200, '[')), HasSubstr("nested too deeply"));
+  EXPECT_THAT(error_of(std::string((size_t{16} << 20) + 1, ' ')), HasSubstr("at most"));
+}
+
+class TuningOnDisk : public testing::Test {
+ protected:
+  TuningOnDisk()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("stretto_tuning_" + std::to_string(getpid()))) {}
+  ~TuningOnDisk() override { std::filesystem::remove_all(folder_); }
+  std::string path() const { return (folder_ / "below" / "tuning.json").string(); }
+  std::filesystem::path folder_;
+};
+
+TEST_F(TuningOnDisk, AddingBeginsTheFileAndKeepsWhatItHolds) {
+  EXPECT_TRUE(read_tuning(path()).operators().empty());
+  Tuning one, two;
+  one.add(tuned_of(kOp, "h200x8", 700));
+  two.add(tuned_of(kOp, "h100x8", 800));
+  add_to_tuning(path(), one);
+  add_to_tuning(path(), two);
+  EXPECT_EQ(read_tuning(path()).operators().size(), 2u);
+}
+
+TEST_F(TuningOnDisk, AFileThatCannotBeReadIsNotOverwritten) {
+  std::filesystem::create_directories(folder_ / "below");
+  write_file(path(), "not a tuning file");
+  Tuning one;
+  one.add(tuned_of(kOp, "h200x8", 700));
+  EXPECT_THROW(add_to_tuning(path(), one), UsageError);
+  EXPECT_EQ(read_file(path(), 100), "not a tuning file");
+}
+
+TEST(ShippedTuning, CanBeRead) { EXPECT_NO_THROW(load_tuning()); }
+
+}  // namespace
+}  // namespace stretto
