@@ -32,6 +32,7 @@ void write_stdout(const std::string& text) {
 
 // A result may have taken minutes: when its file cannot be written it goes to standard output.
 void deliver(const Outcome& outcome, const std::string& path) {
+  if (outcome.text.empty()) return;  // another process of the job speaks
   if (path.empty()) return write_stdout(outcome.text);
   try {
     write_file(path, outcome.text);
@@ -88,7 +89,7 @@ void require_values(const CLI::App& verb) {
 int execute(int argc, char** argv) {
   const Verb verbs[] = {run_verb(),        plan_verb(),     check_verb(),   simulate_verb(),
                         strategies_verb(), machines_verb(), explore_verb(), launch_verb(),
-                        compile_verb(),    env_verb()};
+                        compile_verb(),    bench_verb(),    tune_verb(),    env_verb()};
   require_known_verb(verbs, argc > 1 ? argv[1] : "");
   CLI::App app(kAbout, "stretto");
   app.footer(kFooter);

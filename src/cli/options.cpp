@@ -18,11 +18,7 @@ std::string operator_words() {
   return words;
 }
 
-}  // namespace
-
-void add_subject(CLI::App& app, Options& options) {
-  app.add_option("subject", options.subject, "Operator (" + operator_words() + ") or a plan file")
-      ->type_name("OP|FILE");
+void add_sizes(CLI::App& app, Options& options) {
   const char* sizes = "Operator (sizes are global)";
   app.add_option("--m", options.m, "Rows of A and of the result")->type_name("M")->group(sizes);
   app.add_option("--n", options.n, "Columns of the result")->type_name("N")->group(sizes);
@@ -31,23 +27,59 @@ void add_subject(CLI::App& app, Options& options) {
   app.add_option("--dtype", options.dtype, "bf16, fp16 or fp32 [bf16]")
       ->type_name("TYPE")
       ->group(sizes);
+}
+
+void add_machine(CLI::App& app, Options& options, const char* group) {
+  app.add_option("--machine", options.machine,
+                 "Name or file [h200x8, with as many nodes as the ranks need]")
+      ->type_name("NAME")
+      ->group(group);
+}
+
+}  // namespace
+
+void add_subject(CLI::App& app, Options& options) {
+  app.add_option("subject", options.subject, "Operator (" + operator_words() + ") or a plan file")
+      ->type_name("OP|FILE");
+  add_sizes(app, options);
   app.add_option("--rows", options.rows,
                  "Rows of the run, of a plan made for M [M]; tiles are cut at owners")
       ->type_name("ROWS")
-      ->group(sizes);
+      ->group("Operator (sizes are global)");
   const char* schedule = "Schedule";
   app.add_option("--strategy", options.strategy,
-                 "A preset, several (comma separated), or all; see: stretto strategies")
-      ->type_name("NAME|all")
+                 "A preset, several (comma separated), auto or all; see: stretto strategies")
+      ->type_name("NAME|auto|all")
       ->group(schedule);
   app.add_option("--schedule", options.schedule,
                  "Coordinates, or a preset and changes: tiles,tile=64x128,comm-sms=4")
       ->type_name("TEXT")
       ->group(schedule);
-  app.add_option("--machine", options.machine,
-                 "Name or file [h200x8, with as many nodes as the ranks need]")
-      ->type_name("NAME")
-      ->group(schedule);
+  add_machine(app, options, schedule);
+}
+
+void add_shapes(CLI::App& app, Options& options) {
+  app.add_option("subject", options.subject, "Operator (" + operator_words() + ")")
+      ->type_name("OP");
+  add_sizes(app, options);
+  const char* group = "Operator (sizes are global)";
+  app.add_option("--shapes", options.shapes,
+                 "Operators and sizes, one a line as in bench/shapes; those of OP when it is given")
+      ->type_name("FILE")
+      ->group(group);
+  add_machine(app, options, group);
+}
+
+void add_timing(CLI::App& app, Options& options) {
+  const char* group = "Measurement";
+  app.add_option("--rounds", options.rounds, "Times that all contestants take turns [11]")
+      ->type_name("COUNT")
+      ->group(group);
+  app.add_flag("--no-cold", options.no_cold, "Leave out single runs from a cold L2 cache")
+      ->group(group);
+  app.add_option("--commit", options.commit, "Recorded with the results")
+      ->type_name("TEXT")
+      ->group(group);
 }
 
 void add_execution(CLI::App& app, Options& options) {

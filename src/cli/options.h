@@ -15,6 +15,8 @@ struct Options {
   std::string strategy, schedule, machine;
   std::string target, fill, seed, seeds, data_seed, runs, replays;
   std::string arch;
+  std::string shapes, strategies, against, rounds, commit, tuning_file, more;
+  bool no_cold = false;
   std::string dump_after, perfetto, width, show_ranks;
   bool critical_path = false, no_legend = false;
   std::string blocks, threads;
@@ -28,6 +30,8 @@ struct Options {
 // Groups of options; each verb takes those that mean something to it.
 void add_subject(CLI::App& app, Options& options);    // OP|FILE, sizes, strategy, machine
 void add_execution(CLI::App& app, Options& options);  // target, seeds, fill, runs
+void add_shapes(CLI::App& app, Options& options);     // OP, sizes or --shapes, machine
+void add_timing(CLI::App& app, Options& options);     // rounds, cold runs, commit
 void add_timeline(CLI::App& app, Options& options);   // width, ranks shown, legend, Perfetto
 void add_output(CLI::App& app, Options& options);     // --json, -o
 

@@ -10,11 +10,13 @@
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/serve.h"
+#include "stretto/tune.h"
 
 namespace stretto::cli {
 namespace {
 
 constexpr size_t kMaxPlanBytes = size_t{1} << 30;
+constexpr size_t kMaxShapesBytes = size_t{1} << 20;
 
 constexpr std::string_view kOperatorNames[] = {
 #define STRETTO_NAME(name, text, description) text,
@@ -51,18 +53,30 @@ Operator resolve_operator(OpKind kind, const Options& options) {
   return op;
 }
 
-Machine resolve_machine(const Options& options, int ranks) {
-  return options.machine.empty() ? default_machine(ranks) : load_machine(options.machine);
+Choice choose(std::string name, const Schedule& schedule, const Operator& op,
+              const Machine& machine) {
+  return {std::move(name), schedule, legal(op, schedule, machine)};
 }
 
-Choice choose(std::string name, const Schedule& schedule, const Request& request) {
-  return {std::move(name), schedule, legal(request.planned, schedule, request.machine)};
+Choice choose_preset(const Preset& preset, const Operator& op, const Machine& machine,
+                     RowCount rows) {
+  Schedule schedule = preset.make(op, machine);
+  schedule.rows = rows;
+  return choose(std::string(preset.name), schedule, op, machine);
 }
 
-Choice choose_preset(std::string_view name, const Request& request, bool served) {
-  Schedule schedule = find_preset(name).make(request.planned, request.machine);
-  if (served) schedule.rows = RowCount::bucket;
-  return choose(std::string(name), schedule, request);
+// "ag-gemm m=512 n=14336 k=8192" and a rank count, which the line may give itself.
+Operator operator_of_line(std::string_view line, const Options& options) {
+  std::string text(line);
+  if (text.find("ranks=") == std::string::npos) {
+    text += fmt::format(" ranks={}", whole_number("--ranks", options.ranks, 8, 1, kMaxRanks));
+  }
+  if (text.find("dtype=") == std::string::npos) {
+    text += " dtype=" + (options.dtype.empty() ? "bf16" : options.dtype);
+  }
+  Operator op = parse_operator(text);
+  validate(op);
+  return op;
 }
 
 std::vector<Choice> resolve_choices(const Options& options, const Request& request) {
@@ -77,16 +91,11 @@ std::vector<Choice> resolve_choices(const Options& options, const Request& reque
     Schedule schedule = parse_schedule(options.schedule, request.planned, request.machine);
     const bool says = options.schedule.find("rows=") != std::string::npos;
     if (served && !says) schedule.rows = RowCount::bucket;
-    choices.push_back(choose("schedule", schedule, request));
-  } else if (options.strategy == "all") {
-    for (const Preset& preset : presets()) {
-      choices.push_back(choose_preset(preset.name, request, served));
-    }
+    choices.push_back(choose("schedule", schedule, request.planned, request.machine));
   } else {
     const std::string names = options.strategy.empty() ? "tiles" : options.strategy;
-    for (std::string_view name : split(names, ',')) {
-      choices.push_back(choose_preset(name, request, served));
-    }
+    choices = resolve_strategies(names, request.planned, request.machine,
+                                 served ? RowCount::bucket : RowCount::fixed);
   }
 
   // Named ones must serve; of `all`, one must.
@@ -120,7 +129,78 @@ void refuse_operator_options(const Options& options) {
   }
 }
 
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r')) {
+    text.remove_suffix(1);
+  }
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  return text;
+}
+
 }  // namespace
+
+Machine resolve_machine(const Options& options, int ranks) {
+  return options.machine.empty() ? default_machine(ranks) : load_machine(options.machine);
+}
+
+std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op,
+                                       const Machine& machine, RowCount rows) {
+  std::vector<Choice> choices;
+  if (text == "all") {
+    for (const Preset& preset : presets()) {
+      choices.push_back(choose_preset(preset, op, machine, rows));
+    }
+    return choices;
+  }
+  const bool has_schedules = text.find_first_of(";=") != std::string_view::npos;
+  for (const std::string_view name : split(text, has_schedules ? ';' : ',')) {
+    if (name == "auto") {
+      AutoSchedule found = auto_schedule(op, machine, load_tuning());
+      found.schedule.rows = rows;
+      choices.push_back(choose("auto", found.schedule, op, machine));
+      choices.back().reason = std::move(found.reason);
+    } else if (name.find_first_of("=,") != std::string_view::npos) {
+      choices.push_back(choose(std::string(name), parse_schedule(name, op, machine), op, machine));
+    } else {
+      choices.push_back(choose_preset(find_preset(name), op, machine, rows));
+    }
+  }
+  return choices;
+}
+
+std::vector<Operator> resolve_operators(const Options& options) {
+  const auto kind = op_kind_from(options.subject);
+  if (!options.subject.empty() && !kind) {
+    throw UsageError(unknown_word("operator", options.subject, kOperatorNames));
+  }
+  if (options.shapes.empty()) {
+    if (!kind) throw UsageError("an operator with its sizes is missing, or --shapes FILE");
+    return {resolve_operator(*kind, options)};
+  }
+  if (!options.m.empty() || !options.n.empty() || !options.k.empty()) {
+    throw UsageError("--m, --n and --k do not go with --shapes: the file has the sizes");
+  }
+  std::vector<Operator> operators;
+  const std::string content = read_file(options.shapes, kMaxShapesBytes);
+  int number = 0;
+  for (const std::string_view whole_line : split(content, '\n')) {
+    ++number;
+    const std::string_view line = trimmed(whole_line.substr(0, whole_line.find('#')));
+    if (line.empty()) continue;
+    try {
+      const Operator op = operator_of_line(line, options);
+      if (!kind || op.kind == *kind) operators.push_back(op);
+    } catch (const UsageError& error) {
+      throw UsageError(
+          fmt::format("{} line {}: {}", quote(options.shapes, 200), number, error.what()));
+    }
+  }
+  if (operators.empty()) {
+    throw UsageError(fmt::format("{} has no shape{}", quote(options.shapes, 200),
+                                 kind ? " of " + std::string(to_string(*kind)) : ""));
+  }
+  return operators;
+}
 
 Request resolve(const Options& options) {
   if (options.subject.empty()) {

@@ -19,7 +19,8 @@ namespace stretto::cli {
 struct Choice {
   std::string name;
   Schedule schedule;
-  std::vector<std::string> refused;  // why it cannot serve; empty when it can
+  std::vector<std::string> refused = {};  // why it cannot serve; empty when it can
+  std::string reason = {};                // why `auto` took it
 };
 
 struct Request {
@@ -34,6 +35,16 @@ struct Request {
 // Reads and checks everything; throws UsageError or SystemError. When schedules are named and all
 // of them are refused the reasons are thrown; `--strategy all` keeps refused ones as choices.
 Request resolve(const Options& options);
+
+// The operators that a benchmark is of: the one that is given, or those of --shapes. Throws
+// UsageError, SystemError.
+std::vector<Operator> resolve_operators(const Options& options);
+// The machine that plans are made for. Throws UsageError, SystemError.
+Machine resolve_machine(const Options& options, int ranks);
+// "auto", "all" or presets, comma separated; with `;` between them also schedules. Throws
+// UsageError for words that mean nothing; what cannot serve is kept with its reasons.
+std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op,
+                                       const Machine& machine, RowCount rows = RowCount::fixed);
 
 // The names and plans of a request, one after the other: a plan may be large, so only one lives at
 // a time. `refused` choices are passed with an empty plan.

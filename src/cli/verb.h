@@ -34,5 +34,7 @@ Verb explore_verb();
 Verb launch_verb();
 Verb env_verb();
 Verb compile_verb();
+Verb bench_verb();
+Verb tune_verb();
 
 }  // namespace stretto::cli

@@ -1,0 +1,104 @@
+#include "cli/bench_run.h"
+
+#include <algorithm>
+#include <ctime>
+#include <future>
+
+#include "cuda/plan_tables.h"
+#include "fabric/job.h"
+#include "stretto/error.h"
+#include "stretto/lower.h"
+#include "stretto/simulate.h"
+
+namespace stretto::cli {
+namespace {
+
+int blocks_of(const Plan& plan, LaneKind kind) {
+  return static_cast<int>(
+      std::count_if(plan.lanes.begin(), plan.lanes.end(),
+                    [&](const Lane& lane) { return lane.rank == 0 && lane.kind == kind; }));
+}
+
+struct Lowered {
+  std::unique_ptr<Plan> plan;
+  double predicted_us = 0;
+};
+
+}  // namespace
+
+double BenchedOperator::floor_us() const {
+  return std::max(link_floor_us, library.gemm.warm.median);
+}
+
+const BenchedStrategy* BenchedOperator::fastest() const {
+  const BenchedStrategy* best = nullptr;
+  for (const BenchedStrategy& one : strategies) {
+    if (!one.timed()) continue;
+    if (best == nullptr || one.measured.times.warm.median < best->measured.times.warm.median) {
+      best = &one;
+    }
+  }
+  return best;
+}
+
+BenchRun::BenchRun(int ranks, const runtime::BenchOptions& options)
+    : fabric_(fabric::open_fabric(ranks)), options_(options) {}
+
+BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
+                              std::vector<Choice> choices,
+                              const std::function<void(double)>& progress) {
+  BenchedOperator benched{op, machine, {}, link_bytes(op) / (machine.link_gb_per_s * 1e3), {}};
+  // Lowering is the work of one core; plans are independent.
+  std::vector<std::future<Lowered>> lowering;
+  for (const Choice& choice : choices) {
+    lowering.push_back(std::async(std::launch::async, [&op, &machine, &choice] {
+      Lowered lowered;
+      if (!choice.refused.empty()) return lowered;
+      lowered.plan = std::make_unique<Plan>(lower(op, choice.schedule, machine));
+      lowered.predicted_us = simulate(*lowered.plan, machine).total_us;
+      return lowered;
+    }));
+  }
+  std::vector<std::unique_ptr<Plan>> owned;
+  std::vector<const Plan*> plans;
+  std::vector<size_t> places;  // of each plan's strategy
+  for (size_t i = 0; i < choices.size(); ++i) {
+    BenchedStrategy& strategy = benched.strategies.emplace_back();
+    Lowered lowered = lowering[i].get();
+    strategy.choice = choices[i];
+    if (lowered.plan == nullptr) continue;
+    const Plan& plan = *lowered.plan;
+    strategy.choice.refused = cuda::why_not_on_cuda(plan);
+    if (!strategy.choice.refused.empty()) continue;
+    strategy.predicted_us = lowered.predicted_us;
+    strategy.compute_sms = blocks_of(plan, LaneKind::compute);
+    strategy.comm_sms = blocks_of(plan, LaneKind::comm);
+    plans.push_back(&plan);
+    places.push_back(i);
+    owned.push_back(std::move(lowered.plan));
+  }
+  runtime::BenchTimes times =
+      runtime::bench_operator(op, plans, *fabric_, compiler_, options_, progress);
+  benched.library = times.library;
+  for (size_t i = 0; i < places.size(); ++i) {
+    benched.strategies[places[i]].measured = std::move(times.plans[i]);
+  }
+  return benched;
+}
+
+runtime::BenchOptions resolve_timing(const Options& options) {
+  runtime::BenchOptions timing;
+  timing.rounds = static_cast<int>(whole_number("--rounds", options.rounds, 11, 1, 10'000));
+  timing.cold = !options.no_cold;
+  return timing;
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[16];
+  return {text, std::strftime(text, sizeof(text), "%Y-%m-%d", &utc)};
+}
+
+}  // namespace stretto::cli

@@ -1,0 +1,214 @@
+// stretto bench: times strategies on GPUs beside NCCL and cuBLAS.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/bench_run.h"
+#include "cli/json.h"
+#include "cli/progress.h"
+#include "cli/table.h"
+#include "cli/verb.h"
+#include "core/text.h"
+#include "stretto/error.h"
+
+namespace stretto::cli {
+namespace {
+
+constexpr size_t kLabelWidth = 12;
+constexpr std::string_view kLibrary = "library";
+
+// What speed-ups are over: the library path, or a strategy of the list by its name.
+std::optional<double> time_against(const BenchedOperator& benched, const std::string& against) {
+  if (against == kLibrary) return benched.library.sequential.warm.median;
+  for (const BenchedStrategy& one : benched.strategies) {
+    if (one.choice.name == against && one.timed()) return one.measured.times.warm.median;
+  }
+  return std::nullopt;
+}
+
+std::string us(double time) { return fmt::format("{:.1f}", time); }
+std::string cold_us(const runtime::PathTimes& times) {
+  return times.cold ? us(times.cold->median) : "-";
+}
+
+std::string print(const BenchedOperator& benched, const std::string& against) {
+  std::string out = to_string(benched.op) + "\n\n";
+  Table table(
+      {"strategy", "time", "spread", "cold", "speed-up", "exposed", "floor", "predicted", "SMs"});
+  table.add({"", "us", "us", "us", "x", "us", "/ time", "us", "gemm+comm"});
+  const auto baseline = time_against(benched, against);
+  const double gemm_us = benched.library.gemm.warm.median;
+  const auto row = [&](const std::string& name, const runtime::PathTimes& times,
+                       const std::string& predicted, const std::string& sms) {
+    const double time = times.warm.median;
+    table.add({name, us(time), fmt::format("{:.1f}-{:.1f}", times.warm.low, times.warm.high),
+               cold_us(times), baseline ? fmt::format("{:.2f}", *baseline / time) : "-",
+               us(std::max(0.0, time - gemm_us)), fmt::format("{:.2f}", benched.floor_us() / time),
+               predicted, sms});
+  };
+  row("cuBLAS alone", benched.library.gemm, "-", "-");
+  row("NCCL alone", benched.library.collective, "-", "-");
+  row("library", benched.library.sequential, "-", "-");
+  std::string notes;
+  for (const BenchedStrategy& one : benched.strategies) {
+    if (!one.choice.refused.empty()) {
+      table.add_remark(one.choice.name, "cannot serve this: " + join(one.choice.refused, "; "));
+    } else if (!one.measured.problem.empty()) {
+      table.add_remark(one.choice.name, "WRONG: " + one.measured.problem);
+    } else {
+      row(one.choice.name, one.measured.times, us(one.predicted_us.value_or(0)),
+          fmt::format("{}+{}", one.compute_sms, one.comm_sms));
+    }
+    if (!one.choice.reason.empty()) {
+      notes +=
+          labelled("auto", fmt::format("{}: {}", to_string(one.choice.schedule), one.choice.reason),
+                   kLabelWidth);
+    }
+  }
+  out += table.print();
+  if (!notes.empty()) out += '\n' + notes;
+  return out + '\n';
+}
+
+std::string legend(const std::string& gpu, const Options& options, const Machine& machine,
+                   const runtime::BenchOptions& timing, const std::string& against) {
+  std::string out;
+  const auto add = [&](std::string_view label, const std::string& text) {
+    out += labelled(label, text, kLabelWidth);
+  };
+  add("GPU", fmt::format("{}; plans for {}; standard normal data", gpu, machine.name));
+  add("time", fmt::format("of a run, the longest rank's: median of {} rounds in which all take "
+                          "turns, each a graph of {} runs back to back",
+                          timing.rounds, timing.runs_per_graph));
+  if (!options.no_cold) add("cold", "a single run, its inputs not in the L2 cache");
+  add("speed-up", against == kLibrary ? "over `library`: cuBLAS, then NCCL, in one graph"
+                                      : "over `" + against + "`");
+  add("exposed", "time beyond the GEMM alone by cuBLAS");
+  add("floor", fmt::format("the GEMM alone by cuBLAS, or the least bytes that leave a GPU at {} "
+                           "GB/s, whichever is longer",
+                           machine.link_gb_per_s));
+  add("predicted", fmt::format("simulated on {} (docs/simulation.md)", machine.name));
+  return out;
+}
+
+Json spread_json(const runtime::Spread& spread) {
+  return {{"time_us", spread.median}, {"low_us", spread.low}, {"high_us", spread.high}};
+}
+
+Json path_json(const runtime::PathTimes& times) {
+  Json json = spread_json(times.warm);
+  if (times.cold) json["cold"] = spread_json(*times.cold);
+  return json;
+}
+
+Json to_json(const BenchedOperator& benched) {
+  Json json = {{"operator", to_string(benched.op)},
+               {"gemm_us", benched.library.gemm.warm.median},
+               {"nccl_us", benched.library.collective.warm.median},
+               {"sequential_us", benched.library.sequential.warm.median},
+               {"link_floor_us", benched.link_floor_us},
+               {"floor_us", benched.floor_us()},
+               {"library",
+                {{"gemm", path_json(benched.library.gemm)},
+                 {"collective", path_json(benched.library.collective)},
+                 {"sequential", path_json(benched.library.sequential)}}}};
+  json["strategies"] = Json::array();
+  for (const BenchedStrategy& one : benched.strategies) {
+    Json strategy = {{"strategy", one.choice.name}, {"schedule", to_string(one.choice.schedule)}};
+    if (!one.choice.refused.empty()) {
+      strategy["refused"] = one.choice.refused;
+    } else if (!one.measured.problem.empty()) {
+      strategy["wrong"] = one.measured.problem;
+    } else {
+      strategy.update(path_json(one.measured.times));
+      strategy["error"] = one.measured.error;
+      strategy["exposed_us"] = one.measured.times.warm.median - benched.library.gemm.warm.median;
+      strategy["compute_sms"] = one.compute_sms;
+      strategy["comm_sms"] = one.comm_sms;
+    }
+    if (one.predicted_us) strategy["predicted_us"] = *one.predicted_us;
+    if (!one.choice.reason.empty()) strategy["reason"] = one.choice.reason;
+    json["strategies"].push_back(std::move(strategy));
+  }
+  return json;
+}
+
+Outcome run(const Options& options) {
+  const std::vector<Operator> operators = resolve_operators(options);
+  const runtime::BenchOptions timing = resolve_timing(options);
+  const std::string strategies = options.strategies.empty() ? "all" : options.strategies;
+  const std::string against = options.against.empty() ? std::string(kLibrary) : options.against;
+  const int ranks = operators.front().ranks;
+  std::vector<std::vector<Choice>> choices;
+  for (const Operator& op : operators) {
+    if (op.ranks != ranks) throw UsageError("all operators of a benchmark have as many ranks");
+    choices.push_back(resolve_strategies(strategies, op, resolve_machine(options, op.ranks)));
+  }
+  if (against != kLibrary &&
+      std::none_of(choices.front().begin(), choices.front().end(),
+                   [&](const Choice& choice) { return choice.name == against; })) {
+    throw UsageError(
+        fmt::format("--against {} is not in the list of strategies; take one of it, or "
+                    "library (cuBLAS, then NCCL)",
+                    quote(against)));
+  }
+  const Machine machine = resolve_machine(options, ranks);
+  BenchRun bench(ranks, timing);
+  std::vector<BenchedOperator> rows;
+  bool good = true;
+  {
+    Progress progress;
+    const double share = 1.0 / static_cast<double>(operators.size());
+    for (size_t i = 0; i < operators.size(); ++i) {
+      rows.push_back(bench.run(operators[i], machine, choices[i], [&](double part) {
+        progress.show("measuring " + to_string(operators[i]),
+                      share * (static_cast<double>(i) + part));
+      }));
+      for (const BenchedStrategy& one : rows.back().strategies) {
+        good = good && one.measured.problem.empty();
+      }
+    }
+  }
+  const ExitCode code = good ? kGood : kWrong;
+  if (!bench.speaks()) return {"", code};
+  if (!options.json) {
+    std::string out;
+    for (const BenchedOperator& row : rows) out += print(row, against);
+    return {out + legend(bench.gpu(), options, machine, timing, against), code};
+  }
+  Json json = json_header("bench");
+  json["benchmark"] = "fused";
+  json["machine"] = bench.gpu();
+  json["plans_for"] = machine.name;
+  json["ranks"] = ranks;
+  json["commit"] = options.commit;
+  json["date"] = today();
+  json["data"] = "standard normal";
+  json["runs_per_graph"] = timing.runs_per_graph;
+  json["rounds"] = timing.rounds;
+  json["rows"] = Json::array();
+  for (const BenchedOperator& row : rows) json["rows"].push_back(to_json(row));
+  return {dump(json), code};
+}
+
+}  // namespace
+
+Verb bench_verb() {
+  return {"bench", "Time strategies on GPUs beside cuBLAS and NCCL",
+          [](CLI::App& app, Options& options) {
+            add_shapes(app, options);
+            app.add_option(
+                   "--strategies", options.strategies,
+                   "Presets (comma separated), auto or all; schedules with ';' between [all]")
+                ->type_name("LIST")
+                ->group("Measurement");
+            app.add_option("--against", options.against,
+                           "Speed-ups are over library (cuBLAS, then NCCL) or a strategy [library]")
+                ->type_name("NAME")
+                ->group("Measurement");
+            add_timing(app, options);
+          },
+          run};
+}
+
+}  // namespace stretto::cli

@@ -1,0 +1,134 @@
+// stretto tune: measures a sweep of the schedule space and keeps it for `auto`.
+#include <fmt/format.h>
+
+#include "cli/bench_run.h"
+#include "cli/json.h"
+#include "cli/progress.h"
+#include "cli/table.h"
+#include "cli/verb.h"
+#include "core/text.h"
+#include "stretto/error.h"
+#include "stretto/tune.h"
+
+namespace stretto::cli {
+namespace {
+
+std::vector<Choice> choices_of(const Operator& op, const Machine& machine, size_t more) {
+  std::vector<Choice> choices;
+  for (const Candidate& candidate : sweep_candidates(op, machine, more)) {
+    choices.push_back({to_string(candidate.schedule), candidate.schedule});
+  }
+  return choices;
+}
+
+TunedOperator tuned_of(const BenchedOperator& benched, const std::string& gpu,
+                       const std::string& commit) {
+  TunedOperator tuned;
+  tuned.op = benched.op;
+  tuned.machine = benched.machine.name;
+  tuned.gpu = gpu;
+  tuned.commit = commit;
+  tuned.date = today();
+  tuned.library_us = benched.library.sequential.warm.median;
+  for (const BenchedStrategy& one : benched.strategies) {
+    if (!one.timed()) continue;
+    const runtime::PathTimes& times = one.measured.times;
+    Measured measured{to_string(one.choice.schedule),
+                      times.warm.median,
+                      times.warm.low,
+                      times.warm.high,
+                      {},
+                      one.predicted_us};
+    if (times.cold) measured.cold_us = times.cold->median;
+    tuned.measured.push_back(std::move(measured));
+  }
+  return tuned;
+}
+
+std::string print(const Tuning& found, const std::vector<std::string>& wrong,
+                  const std::string& file) {
+  Table table({"operator", "fastest", "x library", "predicted", "measured"});
+  table.add({"", "us", "", "us", "schedules"});
+  std::string schedules;
+  for (const TunedOperator& tuned : found.operators()) {
+    const Measured& best = tuned.measured.front();
+    table.add({to_string(tuned.op), fmt::format("{:.1f}", best.time_us),
+               fmt::format("{:.2f}", tuned.library_us / best.time_us),
+               best.predicted_us ? fmt::format("{:.1f}", *best.predicted_us) : "-",
+               fmt::format("{}", tuned.measured.size())});
+    schedules += labelled("", best.schedule, 2);
+  }
+  std::string out = table.print() + '\n' + schedules + '\n';
+  for (const std::string& line : wrong) out += "WRONG: " + wrap(line, 2);
+  return out + fmt::format("kept in {}\n", quote(file, 200));
+}
+
+Outcome run(const Options& options) {
+  const std::vector<Operator> operators = resolve_operators(options);
+  const runtime::BenchOptions timing = resolve_timing(options);
+  const auto more = static_cast<size_t>(whole_number("--more", options.more, 8, 0, 500));
+  const std::string file =
+      options.tuning_file.empty() ? default_tuning_file() : options.tuning_file;
+  if (file.empty()) {
+    throw UsageError("there is no home folder to keep the tuning in: give --file FILE");
+  }
+  read_tuning(file);  // what would be added to must be readable
+  const int ranks = operators.front().ranks;
+  for (const Operator& op : operators) {
+    if (op.ranks != ranks) throw UsageError("all operators of a sweep have as many ranks");
+  }
+  const Machine machine = resolve_machine(options, ranks);
+  BenchRun bench(ranks, timing);
+  Tuning found;
+  std::vector<std::string> wrong;
+  Progress progress;
+  const double share = 1.0 / static_cast<double>(operators.size());
+  for (size_t i = 0; i < operators.size(); ++i) {
+    const Operator& op = operators[i];
+    const double done = share * static_cast<double>(i);
+    progress.show("simulating " + to_string(op), done);
+    const BenchedOperator benched = bench.run(
+        op, machine, choices_of(op, machine, more),
+        [&](double part) { progress.show("measuring " + to_string(op), done + share * part); });
+    for (const BenchedStrategy& one : benched.strategies) {
+      if (!one.measured.problem.empty()) {
+        wrong.push_back(
+            fmt::format("{} {}: {}", to_string(op), one.choice.name, one.measured.problem));
+      }
+    }
+    if (benched.fastest() == nullptr) continue;
+    found.add(tuned_of(benched, bench.gpu(), options.commit));
+    if (!bench.speaks()) continue;
+    // After every operator: a long sweep that ends early has not been for nothing.
+    add_to_tuning(file, found);
+  }
+  const ExitCode code = wrong.empty() ? kGood : kWrong;
+  if (!bench.speaks()) return {"", code};
+  if (!options.json) return {print(found, wrong, file), code};
+  Json json = json_header("tune");
+  json["file"] = file;
+  json["wrong"] = wrong;
+  json["tuning"] = Json::parse(print_tuning(found));
+  return {dump(json), code};
+}
+
+}  // namespace
+
+Verb tune_verb() {
+  return {"tune", "Measure a sweep of schedules on GPUs, for `auto` to choose from",
+          [](CLI::App& app, Options& options) {
+            add_shapes(app, options);
+            app.add_option("--more", options.more,
+                           "Schedules beside the presets, the fastest by simulation [8]")
+                ->type_name("COUNT")
+                ->group("Measurement");
+            app.add_option("--file", options.tuning_file,
+                           "Tuning file that is added to [STRETTO_TUNING_FILE, see: stretto env]")
+                ->type_name("FILE")
+                ->group("Measurement");
+            add_timing(app, options);
+          },
+          run};
+}
+
+}  // namespace stretto::cli

@@ -1,0 +1,151 @@
+#include "runtime/operator_bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "runtime/bench_tensors.h"
+#include "runtime/rank_threads.h"
+#include "runtime/run_graphs.h"
+#include "stretto/error.h"
+
+namespace stretto::runtime {
+namespace {
+
+constexpr int kVerifiedRuns = 3;
+
+// One who takes a turn in every round.
+class Contestant {
+ public:
+  // The library path, or a part of it.
+  Contestant(const BenchTensors& tensors, const BenchOptions& options, bool gemm, bool collective)
+      : tensors_(tensors), options_(options) {
+    const auto enqueue = [&, gemm, collective](int rank, const cuda::Stream&) {
+      tensors.enqueue_library(rank, gemm, collective);
+    };
+    // NCCL sets up at first use, and that cannot be captured.
+    on_rank_threads(tensors.fabric(), [&](int rank) {
+      enqueue(rank, tensors.stream(rank));
+      tensors.stream(rank).synchronize();
+    });
+    warm_ = std::make_unique<RunGraphs>(tensors.fabric(), tensors.streams(), options.runs_per_graph,
+                                        enqueue);
+    if (options.cold) {
+      cold_ = std::make_unique<RunGraphs>(tensors.fabric(), tensors.streams(), 1, enqueue);
+    }
+  }
+
+  Contestant(const BenchTensors& tensors, const BenchOptions& options, const Plan& plan,
+             const cuda::Compiler& compiler)
+      : tensors_(tensors), options_(options) {
+    try {
+      runner_ = std::make_unique<PlanRunner>(plan, tensors.fabric(), compiler);
+      tensors.copy_inputs(*runner_);
+      for (int run = 0; run < kVerifiedRuns && problem_.empty(); ++run) {
+        for (int i = 0; i < tensors.fabric().num_local(); ++i) {
+          const int rank = tensors.fabric().first_rank() + i;
+          tensors.fabric().device(rank).make_current();
+          runner_->enqueue(rank);
+        }
+        runner_->finish();
+        verify();
+      }
+      if (!problem_.empty()) return;
+      warm_ = std::make_unique<RunGraphs>(*runner_, tensors.fabric(), options.runs_per_graph);
+      if (options.cold && runner_->runs_per_graph() == 1) {
+        cold_ = std::make_unique<RunGraphs>(*runner_, tensors.fabric(), 1);
+      }
+    } catch (const SystemError& error) {
+      problem_ = error.what();
+    }
+  }
+
+  void take_turn() {
+    if (!problem_.empty()) return;
+    try {
+      warm_times_.push_back(warm_->time_us());
+      if (cold_ == nullptr) return;
+      cold_times_.push_back(cold_->time_us_after([&](int rank, const cuda::Stream& stream) {
+        tensors_.enqueue_cold_start(rank, stream);
+      }));
+    } catch (const SystemError& error) {
+      problem_ = error.what();
+    }
+  }
+
+  PathTimes times() const {
+    PathTimes times;
+    times.warm = spread_of(warm_times_);
+    if (cold_ != nullptr) times.cold = spread_of(cold_times_);
+    return times;
+  }
+
+  // Of a plan, after the last round: its outputs are still those of the timed runs.
+  PlanTimes result() {
+    if (problem_.empty()) verify();
+    PlanTimes result;
+    result.problem = problem_;
+    result.error = error_;
+    if (problem_.empty()) result.times = times();
+    return result;
+  }
+
+ private:
+  void verify() {
+    const double error = tensors_.error_of(*runner_);
+    error_ = std::max(error_, error);
+    if (error > kMostError) {
+      problem_ = fmt::format("wrong results: their relative error is {:.1e}", error);
+    }
+  }
+
+  const BenchTensors& tensors_;
+  const BenchOptions& options_;
+  std::unique_ptr<PlanRunner> runner_;
+  std::unique_ptr<RunGraphs> warm_, cold_;  // they end before the runner
+  std::vector<double> warm_times_, cold_times_;
+  double error_ = 0;
+  std::string problem_;
+};
+
+}  // namespace
+
+Spread spread_of(std::vector<double> times) {
+  STRETTO_ASSERT(!times.empty(), "something was timed");
+  std::sort(times.begin(), times.end());
+  const size_t half = times.size() / 2;
+  const double median = times.size() % 2 == 1 ? times[half] : (times[half - 1] + times[half]) / 2;
+  return {median, times.front(), times.back()};
+}
+
+BenchTimes bench_operator(const Operator& op, std::span<const Plan* const> plans,
+                          fabric::Fabric& fabric, const cuda::Compiler& compiler,
+                          const BenchOptions& options,
+                          const std::function<void(double)>& progress) {
+  const BenchTensors tensors(op, fabric, compiler);
+  Contestant gemm(tensors, options, true, false), collective(tensors, options, false, true),
+      sequential(tensors, options, true, true);
+  std::vector<std::unique_ptr<Contestant>> contestants;
+  const double steps = static_cast<double>(plans.size()) + options.rounds;
+  double done = 0;
+  const auto step = [&] {
+    done += 1;
+    if (progress) progress(done / steps);
+  };
+  for (const Plan* plan : plans) {
+    contestants.push_back(std::make_unique<Contestant>(tensors, options, *plan, compiler));
+    step();
+  }
+  for (int round = 0; round < options.rounds; ++round) {
+    for (Contestant* one : {&gemm, &collective, &sequential}) one->take_turn();
+    for (const auto& one : contestants) one->take_turn();
+    step();
+  }
+  BenchTimes times;
+  times.library = {gemm.times(), collective.times(), sequential.times()};
+  for (const auto& one : contestants) times.plans.push_back(one->result());
+  return times;
+}
+
+}  // namespace stretto::runtime

@@ -1,0 +1,60 @@
+// Times plans of one operator, the library path and its parts: in turns, on the same tensors.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cuda/compiler.h"
+#include "fabric/fabric.h"
+#include "stretto/plan.h"
+
+namespace stretto::runtime {
+
+struct BenchOptions {
+  int rounds = 11;
+  // In a graph, back to back. Even: see PlanRunner::runs_per_graph().
+  int runs_per_graph = 10;
+  bool cold = true;  // single runs from a cold L2 cache too
+};
+
+// Microseconds a run, the longest rank's, over the rounds.
+struct Spread {
+  double median = 0, low = 0, high = 0;
+};
+Spread spread_of(std::vector<double> times);  // at least one
+
+struct PathTimes {
+  Spread warm;                 // back to back
+  std::optional<Spread> cold;  // nothing where a graph cannot hold a single run
+};
+
+struct LibraryTimes {
+  PathTimes gemm, collective, sequential;
+};
+
+struct PlanTimes {
+  std::string problem;  // a wait that did not end, or a wrong result: then there are no times
+  double error = 0;     // relative, of the worst run and rank
+  PathTimes times;
+};
+
+struct BenchTimes {
+  LibraryTimes library;
+  std::vector<PlanTimes> plans;  // as they were given
+};
+
+// Outputs farther from fp32 than this are wrong: rounding of partial sums stays well below, one
+// tile of thousands lies above.
+inline constexpr double kMostError = 5e-3;
+
+// Collective. All plans are of `op`, can run on GPUs and fit in memory together. `progress` hears
+// the share that is done, 0..1.
+BenchTimes bench_operator(const Operator& op, std::span<const Plan* const> plans,
+                          fabric::Fabric& fabric, const cuda::Compiler& compiler,
+                          const BenchOptions& options,
+                          const std::function<void(double)>& progress = {});
+
+}  // namespace stretto::runtime
