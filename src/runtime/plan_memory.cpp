@@ -30,6 +30,7 @@ PlanMemory::PlanMemory(const Plan& plan, fabric::Fabric& fabric, const Bindings&
       }
     }
   }
+  bind_regions(bindings);
   place_shared();
   fabric.group().together("placing buffers", [&] { place_local(bindings); });
 }
@@ -56,6 +57,27 @@ void PlanMemory::find_shared() {
   }
 }
 
+void PlanMemory::bind_regions(const Bindings& bindings) {
+  for (const auto& [name, region] : bindings.symmetric) {
+    const auto index = plan_.find_buffer(name);
+    if (!index) throw UsageError(fmt::format("the plan has no buffer {} to bind", name));
+    const size_t needed = bytes_[*index] * plan_.buffers[*index].copies;
+    if (region->num_bytes() < needed) {
+      throw UsageError(fmt::format("buffer {} needs {} bytes; the region bound to it has {}", name,
+                                   needed, region->num_bytes()));
+    }
+    bound_[*index] = true;
+    for (int i = 0; i < fabric_.num_local(); ++i) {
+      for (int rank = 0; rank < plan_.ranks(); ++rank) {
+        auto& places = places_[static_cast<size_t>(i)][static_cast<size_t>(rank)][*index];
+        for (size_t copy = 0; copy < places.size(); ++copy) {
+          places[copy] = region->address(rank, fabric_.first_rank() + i) + copy * bytes_[*index];
+        }
+      }
+    }
+  }
+}
+
 void PlanMemory::place_shared() {
   constexpr size_t kAlignment = 1024;
   const auto aligned = [](size_t bytes) {
@@ -63,7 +85,7 @@ void PlanMemory::place_shared() {
   };
   size_t total = 0;
   for (size_t b = 0; b < shared_.size(); ++b) {
-    if (shared_[b]) total += aligned(bytes_[b]) * plan_.buffers[b].copies;
+    if (shared_[b] && !bound_[b]) total += aligned(bytes_[b]) * plan_.buffers[b].copies;
   }
   if (total == 0) return;
   region_ = fabric_.allocate(total, "the buffers of a plan");
@@ -72,7 +94,7 @@ void PlanMemory::place_shared() {
     for (int rank = 0; rank < plan_.ranks(); ++rank) {
       size_t at = 0;
       for (size_t b = 0; b < shared_.size(); ++b) {
-        if (!shared_[b]) continue;
+        if (!shared_[b] || bound_[b]) continue;
         for (auto& place : places_[static_cast<size_t>(i)][static_cast<size_t>(rank)][b]) {
           place = region_.address(rank, viewer) + at;
           at += aligned(bytes_[b]);
@@ -83,7 +105,7 @@ void PlanMemory::place_shared() {
 }
 
 void PlanMemory::place_local(const Bindings& bindings) {
-  for (const auto& [name, addresses] : bindings) {
+  for (const auto& [name, addresses] : bindings.own) {
     const auto index = plan_.find_buffer(name);
     if (!index) throw UsageError(fmt::format("the plan has no buffer {} to bind", name));
     if (shared_[*index]) {
@@ -101,10 +123,11 @@ void PlanMemory::place_local(const Bindings& bindings) {
     fabric_.device(rank).make_current();
     auto& memory = local_.emplace_back();
     for (size_t b = 0; b < shared_.size(); ++b) {
-      if (shared_[b]) continue;
+      const auto own = bindings.own.find(plan_.buffers[b].name);
+      if (shared_[b] || (bound_[b] && own == bindings.own.end())) continue;
       auto& places = places_[static_cast<size_t>(i)][static_cast<size_t>(rank)][b];
       for (auto& place : places) {
-        place = bound_[b] ? bindings.find(plan_.buffers[b].name)->second[static_cast<size_t>(i)]
+        place = bound_[b] ? own->second[static_cast<size_t>(i)]
                           : memory.emplace_back(bytes_[b]).address();
       }
     }

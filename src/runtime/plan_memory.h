@@ -11,8 +11,12 @@
 
 namespace stretto::runtime {
 
-// Tensors of the caller's in place of buffers: by name, one address for each rank of this process.
-using Bindings = std::map<std::string, std::vector<cuda::DevicePtr>, std::less<>>;
+// Memory of the caller's in place of buffers, by name: one address for each rank of this process,
+// or a region, where other ranks reach it.
+struct Bindings {
+  std::map<std::string, std::vector<cuda::DevicePtr>, std::less<>> own;
+  std::map<std::string, const fabric::Region*, std::less<>> symmetric;
+};
 
 class PlanMemory {
  public:
@@ -35,6 +39,7 @@ class PlanMemory {
 
  private:
   void find_shared();
+  void bind_regions(const Bindings& bindings);
   void place_shared();
   void place_local(const Bindings& bindings);
 

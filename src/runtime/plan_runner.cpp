@@ -40,8 +40,20 @@ int count_lanes(const Plan& plan, LaneKind kind, int rank) {
 
 PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric, const cuda::Compiler& compiler,
                        const RunnerOptions& options, const Bindings& bindings)
+    : PlanRunner(plan, fabric, std::make_unique<KernelStore>(compiler), nullptr, options,
+                 bindings) {}
+
+PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric, KernelStore& kernels,
+                       const RunnerOptions& options, const Bindings& bindings)
+    : PlanRunner(plan, fabric, nullptr, &kernels, options, bindings) {}
+
+PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
+                       std::unique_ptr<KernelStore> own_kernels, KernelStore* kernels,
+                       const RunnerOptions& options, const Bindings& bindings)
     : plan_(require_runnable(plan, options)),
       fabric_(fabric),
+      own_kernels_(std::move(own_kernels)),
+      kernels_(own_kernels_ ? *own_kernels_ : *kernels),
       options_(options),
       programs_(cuda::programs_of(plan)),
       signals_(plan, programs_, options.stream_waits),
@@ -61,7 +73,7 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric, const cuda::Com
   ranks_.resize(static_cast<size_t>(fabric.num_local()));
   fabric.group().together("making a plan's kernels", [&] {
     for (int rank = fabric.first_rank(); rank < last_rank(); ++rank) {
-      add_rank(rank, compiler, nccl);
+      add_rank(rank, nccl);
     }
   });
   if (uses_nccl)
@@ -91,16 +103,14 @@ void PlanRunner::require_room() const {
   }
 }
 
-void PlanRunner::add_rank(int rank, const cuda::Compiler& compiler,
-                          const fabric::Communicators* nccl) {
+void PlanRunner::add_rank(int rank, const fabric::Communicators* nccl) {
   const cuda::Device& device = fabric_.device(rank);
   device.make_current();
   Rank& mine = of(rank);
   mine.main = std::make_unique<cuda::Stream>();
   mine.used = mine.main->handle();
-  mine.sync = std::make_unique<cuda::SyncKernels>(device, compiler);
   mine.streams = std::make_unique<RankStreams>(RankStreams::Setup{
-      plan_, rank, device, compiler, programs_[static_cast<size_t>(rank)], signals_,
+      plan_, rank, device, kernels_, programs_[static_cast<size_t>(rank)], signals_,
       state_.space(rank), memory_.places(rank), nccl, options_.serves});
   memory_.poison(rank, *mine.main);
   mine.main->synchronize();
@@ -137,7 +147,7 @@ void PlanRunner::enqueue(int rank, cuda::StreamHandle stream, const CallRows& ro
 }
 
 void PlanRunner::delay(int rank, uint64_t duration_ns) const {
-  of(rank).sync->delay(*of(rank).main, duration_ns);
+  kernels_.sync(fabric_.device(rank)).delay(*of(rank).main, duration_ns);
 }
 
 bool PlanRunner::idle() const {

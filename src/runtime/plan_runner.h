@@ -30,6 +30,9 @@ class PlanRunner {
   // UsageError(why_not_on_cuda()) with all reasons, SystemError.
   PlanRunner(const Plan& plan, fabric::Fabric& fabric, const cuda::Compiler& compiler,
              const RunnerOptions& options = {}, const Bindings& bindings = {});
+  // With kernels that others use too; the store must outlive the runner.
+  PlanRunner(const Plan& plan, fabric::Fabric& fabric, KernelStore& kernels,
+             const RunnerOptions& options = {}, const Bindings& bindings = {});
   ~PlanRunner();
   PlanRunner(const PlanRunner&) = delete;
   PlanRunner& operator=(const PlanRunner&) = delete;
@@ -64,7 +67,6 @@ class PlanRunner {
  private:
   struct Rank {
     std::unique_ptr<cuda::Stream> main;
-    std::unique_ptr<cuda::SyncKernels> sync;
     std::unique_ptr<RankStreams> streams;
     cuda::StreamHandle used = nullptr;  // by the last run
   };
@@ -75,7 +77,9 @@ class PlanRunner {
   int last_rank() const { return fabric_.first_rank() + fabric_.num_local(); }
 
   void require_room() const;
-  void add_rank(int rank, const cuda::Compiler& compiler, const fabric::Communicators* nccl);
+  PlanRunner(const Plan& plan, fabric::Fabric& fabric, std::unique_ptr<KernelStore> own_kernels,
+             KernelStore* kernels, const RunnerOptions& options, const Bindings& bindings);
+  void add_rank(int rank, const fabric::Communicators* nccl);
   void connect_nccl();
   bool idle() const;
   bool aborted() const;
@@ -86,6 +90,8 @@ class PlanRunner {
 
   const Plan& plan_;
   fabric::Fabric& fabric_;
+  std::unique_ptr<KernelStore> own_kernels_;
+  KernelStore& kernels_;
   RunnerOptions options_;
   std::vector<cuda::RankProgram> programs_;  // by rank
   cuda::SignalLayout signals_;

@@ -17,7 +17,7 @@ RankStreams::RankStreams(const Setup& setup)
     : setup_(setup),
       sets_(cuda::num_sets(setup.plan)),
       fork_(false),
-      sync_(setup.device, setup.compiler) {
+      sync_(setup.kernels.sync(setup.device)) {
   for (size_t i = 0; i < setup.program.streams.size(); ++i) {
     streams_.push_back(i == 0 ? nullptr : std::make_unique<Stream>());
     joins_.push_back(std::make_unique<cuda::Event>(false));
@@ -38,8 +38,7 @@ device::SignalSpace RankStreams::space_of(KernelPlace place) {
 }
 
 void RankStreams::add_kernels() {
-  const auto& [plan, rank, device, compiler, program, signals, space, places, nccl, serves] =
-      setup_;
+  const auto& [plan, rank, device, kernels, program, signals, space, places, nccl, serves] = setup_;
   cuda::RankTables tables = cuda::tables_for(plan, rank, program, places, signals, serves);
   for (size_t i = 0; i < tables.gemms.size(); ++i) {
     cuda::encode_maps(tables.gemms[i], tables.config);
@@ -48,14 +47,8 @@ void RankStreams::add_kernels() {
   for (size_t i = 0; i < tables.moves.size(); ++i) {
     moves_.emplace_back(tables.moves[i], space_of({&program.moves[i], {}}));
   }
-  if (!gemms_.empty()) {
-    gemm_ = std::make_unique<cuda::GemmKernel>(device, compiler, tables.config);
-  }
-  if (!moves_.empty()) {
-    mover_ =
-        std::make_unique<cuda::Kernel>(compiler.compile(cuda::mover_source(), device.arch()).cubin,
-                                       "stretto_mover", device::kMoverSharedBytes);
-  }
+  if (!gemms_.empty()) gemm_ = &kernels.gemm(device, tables.config);
+  if (!moves_.empty()) mover_ = &kernels.mover(device);
 }
 
 void RankStreams::add_ops() {

@@ -14,6 +14,7 @@
 #include "cuda/sync_kernels.h"
 #include "cuda/transfers.h"
 #include "fabric/communicators.h"
+#include "runtime/kernel_store.h"
 #include "runtime/nccl_lane.h"
 #include "runtime/stuck_wait.h"
 
@@ -33,7 +34,7 @@ class RankStreams {
     const Plan& plan;
     int rank = 0;
     const cuda::Device& device;
-    const cuda::Compiler& compiler;
+    KernelStore& kernels;
     const cuda::RankProgram& program;
     const cuda::SignalLayout& signals;
     device::SignalSpace space;
@@ -111,9 +112,9 @@ class RankStreams {
   std::vector<std::unique_ptr<cuda::Stream>> streams_;  // the first is empty: the caller's
   std::vector<std::unique_ptr<cuda::Event>> events_, joins_;
   cuda::Event fork_;
-  std::unique_ptr<cuda::GemmKernel> gemm_;
-  std::unique_ptr<cuda::Kernel> mover_;
-  cuda::SyncKernels sync_;
+  const cuda::GemmKernel* gemm_ = nullptr;
+  const cuda::Kernel* mover_ = nullptr;
+  const cuda::SyncKernels& sync_;
 
   std::vector<Op> ops_;
   std::vector<cuda::DeviceGemmTable> gemms_;

@@ -1,0 +1,15 @@
+// Buckets: the row counts that plans are made for, so that few plans serve all row counts.
+#pragma once
+
+#include <cstdint>
+
+#include "stretto/operator.h"
+
+namespace stretto {
+
+// The smallest bucket of at least `rows` rows. Buckets are multiples of the ranks that own rows
+// (serve.h), with 64 rows for each at least, and lie so close that at most an eighth of a bucket's
+// rows, or 64 of each owner's, are more than was asked for.
+int64_t bucket_of(OpKind kind, int ranks, int64_t rows);
+
+}  // namespace stretto

@@ -1,0 +1,203 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "runtime/context_state.h"
+#include "runtime/plan_runner.h"
+#include "stretto/buckets.h"
+#include "stretto/context.h"
+#include "stretto/error.h"
+#include "stretto/lower.h"
+#include "stretto/reference.h"
+#include "stretto/serve.h"
+
+namespace stretto {
+namespace {
+
+Operator largest(const OperationShape& shape, int64_t max_rows, int ranks) {
+  if (max_rows < 1 || max_rows > kMaxDim) {
+    throw UsageError(
+        fmt::format("an operation of up to {} rows; it has 1 to {}", max_rows, kMaxDim));
+  }
+  Operator op{shape.kind, bucket_of(shape.kind, ranks, max_rows), shape.n, shape.k, ranks,
+              shape.dtype};
+  validate(op);
+  return op;
+}
+
+size_t most_bytes(const Operator& op, const std::function<Slice(int)>& slice) {
+  int64_t most = 0;
+  for (int rank = 0; rank < op.ranks; ++rank) {
+    most = std::max(most, slice(rank).rows() * slice(rank).cols());
+  }
+  return static_cast<size_t>(most * num_bytes(op.dtype));
+}
+
+}  // namespace
+
+struct Operation::State {
+  // A plan and what runs it.
+  struct Bucket {
+    Plan plan;
+    std::unique_ptr<runtime::PlanRunner> runner;
+    bool used = false;  // since the last finish()
+  };
+  // A tensor of every local rank: the caller's, or all ranks' in a region.
+  struct Tensor {
+    std::vector<GpuAddress> addresses;  // by local rank
+    fabric::Region region;
+    bool is_own = false;
+  };
+
+  State(Context::State& of, const OperationShape& shape, int64_t most, const OperationOptions& with)
+      : context(of), max_rows(most), op(largest(shape, most, of.fabric->ranks())), options(with) {
+    place_tensors();
+  }
+
+  void place_tensors() {
+    const auto local = static_cast<size_t>(context.fabric->num_local());
+    if (!options.tensors.empty() && options.tensors.size() != local) {
+      throw UsageError(
+          fmt::format("tensors of {} ranks; this process has {}", options.tensors.size(), local));
+    }
+    place(a, &RankTensors::a, "a", [&](int rank) { return input_slice(op, Input::a, rank); });
+    place(b, &RankTensors::b, "b", [&](int rank) { return input_slice(op, Input::b, rank); });
+    place(out, &RankTensors::out, "out", [&](int rank) { return output_slice(op, rank); });
+  }
+
+  void place(Tensor& tensor, GpuAddress RankTensors::*field, const char* name,
+             const std::function<Slice(int)>& slice) {
+    for (const RankTensors& given : options.tensors) tensor.addresses.push_back(given.*field);
+    const auto absent = std::count(tensor.addresses.begin(), tensor.addresses.end(), 0);
+    if (absent != 0 && static_cast<size_t>(absent) != tensor.addresses.size()) {
+      throw UsageError(fmt::format("tensor {} is given for some ranks only", name));
+    }
+    if (tensor.addresses.empty() || absent != 0) {
+      tensor.is_own = true;
+      tensor.addresses.clear();
+      tensor.region = context.fabric->allocate(most_bytes(op, slice), name);
+      for (int i = 0; i < context.fabric->num_local(); ++i) {
+        tensor.addresses.push_back(tensor.region.local(context.fabric->first_rank() + i));
+      }
+    } else if (&tensor == &out && op.kind == OpKind::gemm_ar && op.ranks > 1) {
+      throw UsageError("the result of gemm-ar is the operation's own: other ranks write it");
+    }
+  }
+
+  runtime::Bindings bindings() const {
+    runtime::Bindings result;
+    for (const auto& [name, tensor] :
+         {std::pair{"a", &a}, std::pair{"b", &b}, std::pair{"out", &out}}) {
+      if (tensor->is_own) {
+        result.symmetric[name] = &tensor->region;
+      } else {
+        result.own[name] = tensor->addresses;
+      }
+    }
+    return result;
+  }
+
+  void require_rows(int64_t rows) const {
+    if (rows >= 1 && rows <= max_rows) return;
+    throw UsageError(fmt::format("{} rows; this operation serves 1 to {}", rows, max_rows));
+  }
+
+  Bucket& bucket_for(int64_t rows) {
+    require_rows(rows);
+    const int64_t size = bucket_of(op.kind, op.ranks, rows);
+    const auto found = buckets.find(size);
+    return found != buckets.end() ? *found->second : make_bucket(size);
+  }
+
+  Bucket& make_bucket(int64_t rows) {
+    Operator planned = op;
+    planned.m = rows;
+    Schedule schedule = parse_schedule(options.schedule, planned, context.machine);
+    schedule.rows = RowCount::bucket;
+    auto bucket = std::make_unique<Bucket>();
+    bucket->plan = lower(planned, schedule, context.machine);
+    bucket->runner = std::make_unique<runtime::PlanRunner>(
+        bucket->plan, *context.fabric, context.kernels,
+        runtime::RunnerOptions{.timeout_ns = context.timeout_ns, .serves = true}, bindings());
+    return *(buckets[rows] = std::move(bucket));
+  }
+
+  void run(int rank, GpuStream stream, int64_t bucket_rows, const runtime::CallRows& rows) {
+    Bucket& bucket = bucket_for(bucket_rows);
+    bucket.used = true;
+    context.device(rank).make_current();
+    bucket.runner->enqueue(rank, static_cast<cuda::StreamHandle>(stream), rows);
+  }
+
+  // All that ended badly end; the first of them is told.
+  void finish() {
+    std::string problem;
+    for (auto& [rows, bucket] : buckets) {
+      if (!bucket->used) continue;
+      bucket->used = false;
+      try {
+        bucket->runner->finish();
+      } catch (const SystemError& error) {
+        if (problem.empty()) problem = error.what();
+      }
+    }
+    if (!problem.empty()) throw SystemError(problem);
+  }
+
+  Context::State& context;
+  int64_t max_rows;
+  Operator op;  // with as many rows as tensors have room for
+  OperationOptions options;
+  Tensor a, b, out;
+  std::map<int64_t, std::unique_ptr<Bucket>> buckets;
+};
+
+Operation::Operation(Context& context, const OperationShape& shape, int64_t max_rows,
+                     const OperationOptions& options)
+    : state_(std::make_unique<State>(*context.state_, shape, max_rows, options)) {
+  prepare(max_rows);
+}
+
+Operation::~Operation() {
+  try {
+    finish();
+  } catch (const std::exception&) {
+    // Nobody asks for the results any more.
+  }
+}
+
+Operator Operation::at(int64_t rows) const {
+  state_->require_rows(rows);
+  Operator op = state_->op;
+  op.m = rows;
+  return op;
+}
+
+int64_t Operation::room() const { return state_->op.m; }
+GpuAddress Operation::a(int rank) const { return state_->a.addresses[state_->context.local(rank)]; }
+GpuAddress Operation::b(int rank) const { return state_->b.addresses[state_->context.local(rank)]; }
+GpuAddress Operation::out(int rank) const {
+  return state_->out.addresses[state_->context.local(rank)];
+}
+
+void Operation::prepare(int64_t rows) { state_->bucket_for(rows); }
+
+std::vector<int64_t> Operation::buckets() const {
+  std::vector<int64_t> rows;
+  for (const auto& [size, bucket] : state_->buckets) rows.push_back(size);
+  return rows;
+}
+
+void Operation::run(int rank, GpuStream stream, int64_t rows) {
+  state_->run(rank, stream, rows, {static_cast<int32_t>(rows), 0});
+}
+
+void Operation::run(int rank, GpuStream stream, GpuAddress rows, int64_t bucket) {
+  if (rows == 0) throw UsageError("the address of a run's rows is 0");
+  state_->run(rank, stream, bucket, {0, rows});
+}
+
+void Operation::finish() { state_->finish(); }
+
+}  // namespace stretto

@@ -1,0 +1,31 @@
+// Buckets hold what was asked for, waste little, and are few.
+#include "stretto/buckets.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace stretto {
+namespace {
+
+TEST(Buckets, WasteAnEighthAtMost) {
+  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+    for (const int ranks : {1, 3, 8}) {
+      const int64_t owners = kind == OpKind::gemm_ar ? 1 : ranks;
+      std::set<int64_t> buckets;
+      for (int64_t rows = 1; rows <= 16384; rows += rows < 300 ? 1 : 37) {
+        const int64_t bucket = bucket_of(kind, ranks, rows);
+        EXPECT_GE(bucket, rows);
+        EXPECT_EQ(bucket % owners, 0);
+        const bool close = (bucket - rows) * 8 <= bucket || bucket - rows < 65 * owners;
+        EXPECT_TRUE(close) << rows << " in " << bucket << " of " << owners;
+        EXPECT_EQ(bucket_of(kind, ranks, bucket), bucket);
+        buckets.insert(bucket);
+      }
+      EXPECT_LE(buckets.size(), 60u);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stretto

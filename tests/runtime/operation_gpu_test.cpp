@@ -1,0 +1,186 @@
+// Operations through the public interface: calls of changing rows, graphs, the caller's tensors,
+// and going on after an error.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "gpu_plans.h"
+#include "stretto/context.h"
+#include "stretto/error.h"
+#include "stretto/reference.h"
+
+namespace stretto {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kRanks = 2;
+
+std::vector<uint16_t> bf16_of(const std::vector<float>& values) {
+  std::vector<uint16_t> bits;
+  for (const float value : values) {
+    uint32_t word = 0;
+    std::memcpy(&word, &value, sizeof(word));
+    bits.push_back(static_cast<uint16_t>(word >> 16));
+  }
+  return bits;
+}
+
+class OperationOnGpus : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = runtime::why_not_here(kRanks); !why.empty()) STRETTO_SKIP(why);
+    context_ = std::make_unique<Context>(kRanks, 1);
+  }
+
+  void write(const Operation& operation, int64_t rows, uint64_t seed) {
+    const Operator op = operation.at(rows);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      for (const Input input : {Input::a, Input::b}) {
+        const Slice slice = input_slice(op, input, rank);
+        std::vector<float> values(static_cast<size_t>(slice.rows() * slice.cols()));
+        for (int64_t row = 0; row < slice.rows(); ++row) {
+          fill_input(op, {Fill::integers, seed}, input, slice.row0 + row, slice.col0,
+                     std::span(values).subspan(static_cast<size_t>(row * slice.cols()),
+                                               static_cast<size_t>(slice.cols())));
+        }
+        const auto bits = bf16_of(values);
+        context_->copy_to_gpu(rank, input == Input::a ? operation.a(rank) : operation.b(rank),
+                              bits.data(), bits.size() * 2);
+      }
+    }
+  }
+
+  int64_t wrong(const Operation& operation, int64_t rows, uint64_t seed) {
+    const Operator op = operation.at(rows);
+    const ExpectedRows expected = expected_rows(op, {Fill::integers, seed}, {}, 0, rows);
+    int64_t wrong = 0;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const Slice slice = output_slice(op, rank);
+      std::vector<uint16_t> out(static_cast<size_t>(slice.rows() * slice.cols()));
+      context_->copy_from_gpu(rank, out.data(), operation.out(rank), out.size() * 2);
+      std::vector<float> right;
+      for (int64_t row = slice.row0; row < slice.row1; ++row) {
+        for (int64_t col = slice.col0; col < slice.col1; ++col) {
+          right.push_back(static_cast<float>(expected.value(row, col)));
+        }
+      }
+      const auto bits = bf16_of(right);
+      // -0 and 0 are the same number.
+      for (size_t i = 0; i < bits.size(); ++i) {
+        wrong += bits[i] != out[i] && !(bits[i] == 0 && out[i] == 0x8000);
+      }
+    }
+    return wrong;
+  }
+
+  void run(Operation& operation, int64_t rows) {
+    for (int rank = 0; rank < kRanks; ++rank) operation.run(rank, context_->stream(rank), rows);
+  }
+
+  std::unique_ptr<Context> context_;
+};
+
+TEST_F(OperationOnGpus, ServesEveryOperatorAcrossBuckets) {
+  uint64_t seed = 0;
+  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+    Operation operation(*context_, {kind, 512, 512, DType::bf16}, 900);
+    for (const int64_t rows : {900, 3, 500, 129, 899, 1, 640}) {
+      write(operation, rows, ++seed);
+      run(operation, rows);
+      operation.finish();
+      EXPECT_EQ(wrong(operation, rows, seed), 0) << to_string(kind) << " " << rows;
+    }
+    EXPECT_GT(operation.buckets().size(), 3u);
+  }
+}
+
+// Without waiting in between: one rank may be a run of another bucket ahead.
+TEST_F(OperationOnGpus, BucketsFollowEachOther) {
+  Operation rs(*context_, {OpKind::gemm_rs, 512, 512, DType::bf16}, 1024);
+  Operation ar(*context_, {OpKind::gemm_ar, 512, 512, DType::bf16}, 1024);
+  constexpr int64_t kRows[] = {1024, 65, 700, 300};
+  for (const int64_t rows : kRows) {
+    rs.prepare(rows);
+    ar.prepare(rows);
+  }
+  // One rank after the other enqueues all of its calls.
+  write(rs, 1024, 5);
+  write(ar, 1024, 5);
+  for (int round = 0; round < 10; ++round) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      for (int call = 0; call < 20; ++call) {
+        rs.run(rank, context_->stream(rank), kRows[(round + call) % 4]);
+        ar.run(rank, context_->stream(rank), kRows[(round + call + 1) % 4]);
+      }
+      rs.run(rank, context_->stream(rank), 1024);
+      ar.run(rank, context_->stream(rank), 1024);
+    }
+    rs.finish();
+    ar.finish();
+    EXPECT_EQ(wrong(rs, 1024, 5), 0);
+    EXPECT_EQ(wrong(ar, 1024, 5), 0);
+  }
+}
+
+TEST_F(OperationOnGpus, UsesTensorsOfTheCaller) {
+  Operation own(*context_, {OpKind::gemm_rs, 256, 512, DType::bf16}, 256);
+  OperationOptions options;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    options.tensors.push_back({own.a(rank), own.b(rank), own.out(rank)});
+  }
+  Operation operation(*context_, {OpKind::gemm_rs, 256, 512, DType::bf16}, 256, options);
+  EXPECT_EQ(operation.out(1), own.out(1));
+  write(operation, 200, 9);
+  run(operation, 200);
+  operation.finish();
+  EXPECT_EQ(wrong(operation, 200, 9), 0);
+
+  options.tensors[1].b = 0;
+  EXPECT_THROW(Operation(*context_, {OpKind::gemm_rs, 256, 512, DType::bf16}, 256, options),
+               UsageError);
+}
+
+TEST_F(OperationOnGpus, GoesOnAfterARankThatDidNotCome) {
+  Operation operation(*context_, {OpKind::gemm_rs, 512, 512, DType::bf16}, 512);
+  operation.run(0, context_->stream(0), 512);
+  try {
+    operation.finish();
+    ADD_FAILURE() << "a rank alone came to the end";
+  } catch (const SystemError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("rank 0"));
+    EXPECT_THAT(error.what(), HasSubstr("waited 1000 ms"));
+  }
+  write(operation, 300, 3);
+  run(operation, 300);
+  operation.finish();
+  EXPECT_EQ(wrong(operation, 300, 3), 0);
+}
+
+TEST_F(OperationOnGpus, RefusalsSayWhatWouldBeRight) {
+  const OperationShape shape{OpKind::gemm_rs, 512, 512, DType::bf16};
+  Operation operation(*context_, shape, 100);
+  const auto refusal = [&](const auto& work) -> std::string {
+    try {
+      work();
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "done";
+  };
+  EXPECT_THAT(refusal([&] { operation.run(0, context_->stream(0), 101); }),
+              HasSubstr("101 rows; this operation serves 1 to 100"));
+  EXPECT_THAT(refusal([&] { operation.run(5, context_->stream(0), 10); }),
+              HasSubstr("rank 5 is not of this process, which has 0 to 1"));
+  EXPECT_THAT(refusal([&] { Operation(*context_, shape, 100, {.schedule = "sequential"}); }),
+              HasSubstr("rows=bucket with mover=nccl"));
+  EXPECT_THAT(refusal([&] {
+                Operation(*context_, {OpKind::gemm_rs, 512, 511}, 100);
+              }),
+              HasSubstr("must divide"));
+  EXPECT_THAT(refusal([&] { Context(0); }), HasSubstr("a context of 0 ranks"));
+}
+
+}  // namespace
+}  // namespace stretto
