@@ -1,0 +1,178 @@
+// What serving costs: making a bucket's plan, a call on the host, and a run of fewer rows against
+// the bucket's and against kernels that do not serve. Prints one JSON object.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <barrier>
+#include <chrono>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "cuda/test_data.h"
+#include "fabric/fabric.h"
+#include "runtime/plan_runner.h"
+#include "runtime/rank_threads.h"
+#include "runtime/run_graphs.h"
+#include "stretto/buckets.h"
+#include "stretto/context.h"
+#include "stretto/error.h"
+#include "stretto/lower.h"
+
+using namespace stretto;
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr int kRunsPerGraph = 10, kRounds = 11;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+class Bench {
+ public:
+  Bench(int ranks, std::string schedule)
+      : schedule_(std::move(schedule)), context_(ranks), fabric_(fabric::in_process(ranks)) {}
+
+  Json measure(const OperationShape& shape, int64_t max_rows) {
+    Json json = {{"operator", to_string(shape.kind)}, {"n", shape.n}, {"k", shape.k}};
+    auto start = Clock::now();
+    Operation operation(context_, shape, max_rows, {.schedule = schedule_, .tensors = {}});
+    json["first_bucket_ms"] = ms_since(start);
+    fill(operation);
+    json["buckets"] = Json::array();
+    for (int64_t rows = max_rows / 2; rows >= 64; rows /= 2) {
+      start = Clock::now();
+      operation.prepare(rows);
+      const double all_ms = ms_since(start);
+      json["buckets"].push_back({{"rows", bucket_of(shape.kind, context_.ranks(), rows)},
+                                 {"ms_a_rank", all_ms / context_.num_local()}});
+    }
+    json["host_us"] = host_us(operation);
+    const int64_t bucket = operation.room();
+    json["bucket"] = bucket;
+    json["fixed_us"] = fixed_us(operation.at(max_rows), bucket);
+    json["served_us"] = Json::array();
+    for (const int64_t rows : {max_rows, max_rows * 15 / 16, max_rows * 9 / 10, max_rows / 2}) {
+      const double own = run_us(operation, rows, rows);
+      const double in_largest = run_us(operation, rows, max_rows);
+      json["served_us"].push_back(
+          {{"rows", rows}, {"own_bucket", own}, {"largest_bucket", in_largest}});
+    }
+    return json;
+  }
+
+ private:
+  // Random values, for power and clocks depend on them.
+  void fill(const Operation& operation) {
+    const Operator op = operation.at(1);
+    for (int rank = 0; rank < op.ranks; ++rank) {
+      context_.make_current(rank);
+      const cuda::TestData data(fabric_->device(rank), compiler_);
+      const cuda::Stream stream;
+      const int64_t rows = op.reduces() ? operation.room() : operation.room() / op.ranks;
+      data.fill(stream, operation.a(rank), rows * op.local_k(), op.dtype, device::Fill::normal, 1);
+      data.fill(stream, operation.b(rank), op.local_n() * op.local_k(), op.dtype,
+                device::Fill::normal, 2);
+      stream.synchronize();
+    }
+  }
+
+  // A call outside a graph, with one thread a rank, few rows and an idle queue.
+  Json host_us(Operation& operation) {
+    constexpr int kCalls = 40;
+    operation.prepare(1);
+    std::vector<std::vector<double>> times(static_cast<size_t>(context_.ranks()));
+    for (int round = 0; round < kRounds; ++round) {
+      std::barrier together(context_.ranks());
+      runtime::on_rank_threads(*fabric_, [&](int rank) {
+        const GpuStream stream = context_.stream(rank);
+        operation.run(rank, stream, 1);
+        together.arrive_and_wait();
+        const auto start = Clock::now();
+        for (int call = 0; call < kCalls; ++call) operation.run(rank, stream, 1);
+        times[static_cast<size_t>(rank)].push_back(ms_since(start) * 1000 / kCalls);
+      });
+      operation.finish();
+    }
+    Json json = Json::array();
+    for (auto& of_rank : times) json.push_back(median(of_rank));
+    return json;
+  }
+
+  double graph_us(const runtime::RunGraphs::Enqueue& enqueue) {
+    const runtime::RunGraphs graphs(*fabric_, kRunsPerGraph, enqueue);
+    std::vector<double> times;
+    graphs.time_us(2);
+    for (int round = 0; round < kRounds; ++round) times.push_back(graphs.time_us());
+    return median(times);
+  }
+
+  double run_us(Operation& operation, int64_t rows, int64_t in_bucket_of) {
+    operation.prepare(in_bucket_of);
+    std::vector<cuda::DeviceMemory> counts;
+    for (int rank = 0; rank < context_.ranks(); ++rank) {
+      context_.make_current(rank);
+      const auto count = static_cast<int32_t>(rows);
+      counts.push_back(cuda::DeviceMemory(sizeof(count)));
+      counts.back().upload(&count, sizeof(count));
+    }
+    const double time = graph_us([&](int rank, const cuda::Stream& stream) {
+      operation.run(rank, stream.handle(), counts[static_cast<size_t>(rank)].address(),
+                    in_bucket_of);
+    });
+    operation.finish();
+    for (int rank = 0; rank < context_.ranks(); ++rank) {
+      context_.make_current(rank);
+      counts[static_cast<size_t>(rank)] = {};
+    }
+    return time;
+  }
+
+  double fixed_us(Operator op, int64_t rows) {
+    op.m = rows;
+    const Machine machine = default_machine(op.ranks);
+    const Plan plan = lower(op, parse_schedule(schedule_, op, machine), machine);
+    runtime::PlanRunner runner(plan, *fabric_, compiler_);
+    return graph_us(
+        [&](int rank, const cuda::Stream& stream) { runner.enqueue(rank, stream.handle()); });
+  }
+
+  std::string schedule_;
+  Context context_;
+  std::unique_ptr<fabric::Fabric> fabric_;
+  cuda::Compiler compiler_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("What serving changing row counts costs");
+  int ranks = 2;
+  int64_t rows = 4096, n = 8192, k = 8192;
+  std::string schedule = "tiles";
+  app.add_option("--ranks", ranks);
+  app.add_option("--m", rows);
+  app.add_option("--n", n);
+  app.add_option("--k", k);
+  app.add_option("--schedule", schedule);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    Bench bench(ranks, schedule);
+    Json json = {{"ranks", ranks}, {"m", rows}, {"schedule", schedule}};
+    json["results"] = Json::array();
+    for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+      json["results"].push_back(bench.measure({kind, n, k, DType::bf16}, rows));
+    }
+    std::cout << json.dump(1) << '\n';
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << '\n';
+    return 3;
+  }
+  return 0;
+}
