@@ -42,7 +42,7 @@ def fused_rows(result):
     rows = []
     for row in result["rows"]:
         contestants = sorted(
-            (Contestant(s["strategy"], s["time_us"], s["low_us"], s["high_us"])
+            (Contestant(s.get("short", s["strategy"]), s["time_us"], s["low_us"], s["high_us"])
              for s in row["strategies"] if "time_us" in s),
             key=lambda contestant: contestant.time)
         name, m, n, k, ranks = parse_operator(row["operator"])

@@ -26,7 +26,7 @@ constexpr int kRunsPerGraph = 10;  // even: see PlanRunner::runs_per_graph()
 constexpr int kRounds = 11;
 
 struct Row {
-  std::string name, schedule;
+  std::string name, schedule, reason;
   std::vector<std::string> refused;
   CheckReport check;
   Json check_json, counts;
@@ -73,6 +73,7 @@ class GpuRun {
     row.name = named.name;
     if (named.choice != nullptr) {
       row.schedule = to_string(named.choice->schedule);
+      row.reason = named.choice->reason;
       row.refused = named.choice->refused;
       row.must_reproduce = is_deterministic(named.choice->schedule);
     }
@@ -197,6 +198,9 @@ std::string print(const std::vector<Row>& rows, const Request& request,
                   fmt::format("simulated on {} (docs/simulation.md)", request.machine.name),
                   kLabelWidth);
   if (rows.size() == 1) out += '\n' + labelled("schedule", rows.front().schedule, kLabelWidth);
+  for (const Row& row : rows) {
+    if (!row.reason.empty()) out += labelled("auto", row.reason, kLabelWidth);
+  }
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include "cli/table.h"
 #include "cli/verb.h"
 #include "core/text.h"
+#include "schedule/short_text.h"
 #include "stretto/error.h"
 
 namespace stretto::cli {
@@ -60,9 +61,11 @@ std::string print(const BenchedOperator& benched, const std::string& against) {
           fmt::format("{}+{}", one.compute_sms, one.comm_sms));
     }
     if (!one.choice.reason.empty()) {
-      notes +=
-          labelled("auto", fmt::format("{}: {}", to_string(one.choice.schedule), one.choice.reason),
-                   kLabelWidth);
+      notes += labelled(
+          "auto",
+          fmt::format("{}: {}", short_text(one.choice.schedule, benched.op, benched.machine),
+                      one.choice.reason),
+          kLabelWidth);
     }
   }
   out += table.print();
@@ -114,7 +117,9 @@ Json to_json(const BenchedOperator& benched) {
                  {"sequential", path_json(benched.library.sequential)}}}};
   json["strategies"] = Json::array();
   for (const BenchedStrategy& one : benched.strategies) {
-    Json strategy = {{"strategy", one.choice.name}, {"schedule", to_string(one.choice.schedule)}};
+    Json strategy = {{"strategy", one.choice.name},
+                     {"schedule", to_string(one.choice.schedule)},
+                     {"short", short_text(one.choice.schedule, benched.op, benched.machine)}};
     if (!one.choice.refused.empty()) {
       strategy["refused"] = one.choice.refused;
     } else if (!one.measured.problem.empty()) {

@@ -24,6 +24,7 @@ constexpr size_t kLabelWidth = 12;
 struct Row {
   std::string name;
   std::string schedule;
+  std::string reason;  // why `auto` took it
   std::vector<std::string> refused;
   Json counts, check_json;
   CheckReport check;
@@ -41,6 +42,7 @@ Row evaluate(const NamedPlan& named, const Request& request, const ExecutionOpti
   row.name = named.name;
   if (named.choice != nullptr) {
     row.schedule = to_string(named.choice->schedule);
+    row.reason = named.choice->reason;
     row.refused = named.choice->refused;
     row.must_reproduce = is_deterministic(named.choice->schedule);
   }
@@ -125,6 +127,9 @@ std::string print(const std::vector<Row>& rows, const Request& request,
   }
   out += table.print() + details + '\n' + legend(request, options);
   if (rows.size() == 1) out += '\n' + labelled("schedule", rows.front().schedule, kLabelWidth);
+  for (const Row& row : rows) {
+    if (!row.reason.empty()) out += labelled("auto", row.reason, kLabelWidth);
+  }
   return out;
 }
 

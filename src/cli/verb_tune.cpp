@@ -7,6 +7,7 @@
 #include "cli/table.h"
 #include "cli/verb.h"
 #include "core/text.h"
+#include "schedule/short_text.h"
 #include "stretto/error.h"
 #include "stretto/tune.h"
 
@@ -45,8 +46,8 @@ TunedOperator tuned_of(const BenchedOperator& benched, const std::string& gpu,
   return tuned;
 }
 
-std::string print(const Tuning& found, const std::vector<std::string>& wrong,
-                  const std::string& file) {
+std::string print(const Tuning& found, const Machine& machine,
+                  const std::vector<std::string>& wrong, const std::string& file) {
   Table table({"operator", "fastest", "x library", "predicted", "measured"});
   table.add({"", "us", "", "us", "schedules"});
   std::string schedules;
@@ -56,7 +57,9 @@ std::string print(const Tuning& found, const std::vector<std::string>& wrong,
                fmt::format("{:.2f}", tuned.library_us / best.time_us),
                best.predicted_us ? fmt::format("{:.1f}", *best.predicted_us) : "-",
                fmt::format("{}", tuned.measured.size())});
-    schedules += labelled("", best.schedule, 2);
+    const Schedule schedule = parse_schedule(best.schedule, tuned.op, machine);
+    schedules += fmt::format("  m={} n={} k={}: {}\n", tuned.op.m, tuned.op.n, tuned.op.k,
+                             short_text(schedule, tuned.op, machine));
   }
   std::string out = table.print() + '\n' + schedules + '\n';
   for (const std::string& line : wrong) out += "WRONG: " + wrap(line, 2);
@@ -104,7 +107,7 @@ Outcome run(const Options& options) {
   }
   const ExitCode code = wrong.empty() ? kGood : kWrong;
   if (!bench.speaks()) return {"", code};
-  if (!options.json) return {print(found, wrong, file), code};
+  if (!options.json) return {print(found, machine, wrong, file), code};
   Json json = json_header("tune");
   json["file"] = file;
   json["wrong"] = wrong;

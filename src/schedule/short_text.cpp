@@ -1,0 +1,33 @@
+#include "schedule/short_text.h"
+
+#include <optional>
+#include <vector>
+
+#include "core/text.h"
+
+namespace stretto {
+
+std::string short_text(const Schedule& schedule, const Operator& op, const Machine& machine) {
+  const std::string whole = to_string(schedule);
+  const std::vector<std::string_view> coordinates = split(whole, ',');
+  std::optional<std::string> best;
+  size_t fewest = 0;
+  for (const Preset& preset : presets()) {
+    const std::string base = to_string(preset.make(op, machine));
+    const std::vector<std::string_view> known = split(base, ',');
+    std::string text(preset.name);
+    size_t changes = 0;
+    for (size_t i = 0; i < coordinates.size(); ++i) {
+      if (i < known.size() && coordinates[i] == known[i]) continue;
+      text += ',';
+      text += coordinates[i];
+      ++changes;
+    }
+    if (best && changes >= fewest) continue;
+    best = std::move(text);
+    fewest = changes;
+  }
+  return best.value_or(whole);
+}
+
+}  // namespace stretto

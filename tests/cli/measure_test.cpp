@@ -1,0 +1,68 @@
+// bench, tune, compile and auto as far as they go without a GPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/command.h"
+
+namespace stretto {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class Measure : public testing::Test {
+ protected:
+  static void expect_refused(const std::vector<std::string>& arguments, const char* why) {
+    const Said said = stretto_says(arguments);
+    EXPECT_EQ(said.exit_code, 2) << said.err;
+    EXPECT_THAT(said.out, IsEmpty());
+    EXPECT_THAT(said.err, HasSubstr(why));
+  }
+  std::string file(const char* name, const std::string& content) const {
+    return folder_.file(name, content);
+  }
+
+  ScratchFolder folder_;
+};
+
+TEST_F(Measure, ShapesAreReadWithCommentsAndTheirErrorsNameTheLine) {
+  const std::string good = "# a layer\ngemm-rs m=64 n=64 k=64\n\n";
+  expect_refused({"bench", "--shapes", file("bad", good + "gemm-rs m=x n=1 k=1\n")}, "line 4: ");
+  expect_refused({"bench", "--shapes", file("empty", "# nothing\n")}, "has no shape");
+  expect_refused({"bench", "ag-gemm", "--shapes", file("good", good)}, "has no shape of ag-gemm");
+  expect_refused({"bench", "--m", "5", "--shapes", file("good", good)},
+                 "--m, --n and --k do not go with --shapes");
+  expect_refused({"bench", "--shapes",
+                  file("ranks",
+                       "gemm-rs m=64 n=64 k=64 ranks=2\n"
+                       "gemm-rs m=64 n=64 k=64 ranks=4\n")},
+                 "have as many ranks");
+}
+
+TEST_F(Measure, WordsThatMeanNothingAreRefused) {
+  const auto sized = [](const char* verb, std::vector<std::string> more) {
+    std::vector<std::string> all = {verb, "gemm-rs", "--m", "64",      "--n",
+                                    "64", "--k",     "64",  "--ranks", "2"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  expect_refused({"bench"}, "an operator with its sizes is missing");
+  expect_refused(sized("bench", {"--strategies", "tile"}), "did you mean 'tiles'");
+  expect_refused(sized("bench", {"--strategies", "tiles;slices,comm=4"}), "comm");
+  expect_refused(sized("bench", {"--against", "slices", "--strategies", "tiles"}),
+                 "--against 'slices' is not in the list");
+  expect_refused(sized("bench", {"--rounds", "0"}), "--rounds '0'");
+  expect_refused(sized("tune", {"--file", file("tuning", "{}")}), "stretto_tuning is missing");
+  expect_refused({"compile", "--arch", "sm_91"}, "unknown architecture 'sm_91'");
+}
+
+TEST_F(Measure, AutoSaysWhereItComesFrom) {
+  const Said said = stretto_says({"run", "gemm-rs", "--m", "64", "--n", "64", "--k", "64",
+                                  "--ranks", "3", "--strategy", "auto"});
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_THAT(said.out, HasSubstr("fastest of the presets"));
+  EXPECT_THAT(said.out, HasSubstr("nothing like it"));
+}
+
+}  // namespace
+}  // namespace stretto
