@@ -9,7 +9,7 @@
 // useless results and an error, all its notifies made, so counters stay in step across ranks.
 #pragma once
 
-#include "stretto/device/types.h"
+#include "stretto/device/poll.h"
 #ifdef STRETTO_DEVICE
 #include "stretto/device/ptx_memory.h"
 #endif
@@ -76,11 +76,16 @@ STRETTO_DEVICE bool has_come(uint64 seen, uint64 expected) {
   return static_cast<int64>(seen - expected) >= 0;
 }
 
+struct RunLimits {
+  STRETTO_DEVICE const uint32* abort_word() const { return &control->abort; }
+  STRETTO_DEVICE uint64 timeout_ns() const { return control->timeout_ns; }
+  const RunControl* control;
+};
+
 STRETTO_DEVICE void report_expired_wait(const SignalSpace& space, const WaitError& error) {
-  if (exchange_relaxed_sys(&space.control->expired_here, 1) == 0) space.control->error = error;
-  for (uint32 rank = 0; rank < space.ranks; ++rank) {
-    store_relaxed_sys(&space.controls[rank]->abort, 1);
-  }
+  report_first(
+      &space.control->expired_here, [&] { space.control->error = error; }, space.ranks,
+      [&](uint32 rank) { return &space.controls[rank]->abort; });
 }
 
 // Returns once the counter has come, the run is aborted, or the deadline has passed. Acquires: what
@@ -93,22 +98,13 @@ STRETTO_DEVICE void wait_signal(const SignalSpace& space, uint64 epoch, const Wa
   const uint32 signal = entry.signal + static_cast<uint32>(copy) * entry.copy_step;
   const uint64* counter = space.own + static_cast<uint64>(signal) * kSignalStride;
   const uint64 expected = (run / entry.copies) * entry.per_run + entry.amount;
-  uint64 seen = load_relaxed_sys(counter);
-  if (!has_come(seen, expected)) {
-    const uint64 start_ns = global_time_ns();
-    const uint64 timeout_ns = space.control->timeout_ns;
-    for (uint32 spins = 1; !has_come(seen, expected); ++spins) {
-      if (spins % 64 == 0) {
-        if (load_relaxed_sys(&space.control->abort) != 0) break;
-        const uint64 waited_ns = global_time_ns() - start_ns;
-        if (waited_ns > timeout_ns) {
-          report_expired_wait(space, {lane, tile, signal, space.kernel, expected, seen});
-          break;
-        }
-        if (waited_ns > 20'000) sleep_ns(200);
-      }
-      seen = load_relaxed_sys(counter);
-    }
+  uint64 seen = 0;
+  const Polled polled = poll_until(RunLimits{space.control}, [&] {
+    seen = load_relaxed_sys(counter);
+    return has_come(seen, expected);
+  });
+  if (polled == Polled::kExpired) {
+    report_expired_wait(space, {lane, tile, signal, space.kernel, expected, seen});
   }
   fence_acq_rel_sys();
 }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "stretto/device/lang/words.h"
+#include "stretto/device/poll.h"
 #ifdef STRETTO_DEVICE
 #include "stretto/device/lang/gpu_words.h"
 #endif
@@ -216,14 +217,13 @@ class GpuBlock {
   STRETTO_DEVICE bool wait_until(T* word, Compare compare, uint64 bound, Where = {},
                                  int from = -1) {
     uint64 seen = 0;
-    const bool came = poll(
-        [&] {
-          seen = load_strong(word, Scope::kSystem);
-          return holds(seen, compare, bound);
-        },
-        word, bound, seen, from);
+    const Polled polled = poll_until(*this, [&] {
+      seen = load_strong(word, Scope::kSystem);
+      return holds(seen, compare, bound);
+    });
     fence_acq_rel_sys();
-    return came;
+    if (polled == Polled::kExpired) expire(word, bound, seen, from);
+    return polled == Polled::kCame;
   }
   STRETTO_DEVICE bool wait_words_not(const Vec16* at, uint32 poison, Vec16& value, Where = {},
                                      int from = -1) {
@@ -238,9 +238,8 @@ class GpuBlock {
   STRETTO_DEVICE bool wait_vectors_not(const Vec16* at, uint64 stride, int count, int skip,
                                        uint32 poison, Vec16 (&values)[kMost], Where = {},
                                        int first_rank = 0) {
-    uint64 seen = 0;
     int missing = -1;
-    auto ready = [&] {
+    const Polled polled = poll_until(*this, [&] {
       STRETTO_UNROLL for (int j = 0; j < kMost; ++j) {
         if (j < count && j != skip) values[j] = load_strong(at + j * stride, Scope::kSystem);
       }
@@ -249,16 +248,9 @@ class GpuBlock {
         if (j < count && j != skip && !differs(values[j], poison)) missing = j;
       }
       return missing < 0;
-    };
-    if (ready()) return true;
-    Patience patience(*this);
-    do {
-      if (!patience.more()) {
-        if (patience.over) expire(at + missing * stride, poison, seen, first_rank + missing);
-        return false;
-      }
-    } while (!ready());
-    return true;
+    });
+    if (polled == Polled::kExpired) expire(at + missing * stride, poison, 0, first_rank + missing);
+    return polled == Polled::kCame;
   }
 
   // This rank and `rank` make this call with other arguments; every wait fails from now on.
@@ -266,6 +258,10 @@ class GpuBlock {
                                Where = {}) {
     record({1, blockIdx.x, rank, 1, which, own, theirs});
   }
+
+  // Of poll_until().
+  STRETTO_DEVICE const uint32* abort_word() const { return world_.abort; }
+  STRETTO_DEVICE uint64 timeout_ns() const { return world_.timeout_ns; }
 
   STRETTO_DEVICE uint64* sync_signals() const { return world_.sync_signals; }
   STRETTO_DEVICE uint64* sync_epochs() const { return world_.sync_epochs; }
@@ -283,47 +279,16 @@ class GpuBlock {
     return v.word[0] != poison && v.word[1] != poison && v.word[2] != poison && v.word[3] != poison;
   }
 
-  // How long a poll goes on: until the deadline, or until some wait has failed.
-  struct Patience {
-    STRETTO_DEVICE explicit Patience(const GpuBlock& block) : block(block) {}
-    STRETTO_DEVICE bool more() {
-      if (++spins % 64 != 0) return true;
-      if (load_relaxed_sys(block.world_.abort) != 0) return false;
-      if (start_ns == 0) start_ns = global_time_ns();
-      const uint64 waited_ns = global_time_ns() - start_ns;
-      over = waited_ns > block.world_.timeout_ns;
-      if (waited_ns > 20'000) sleep_ns(200);
-      return !over;
-    }
-    const GpuBlock& block;
-    uint32 spins = 0;
-    uint64 start_ns = 0;
-    bool over = false;
-  };
-
-  template <class Ready>
-  STRETTO_DEVICE bool poll(Ready ready, const void* word, uint64 expected, const uint64& seen,
-                           int from) {
-    if (ready()) return true;
-    Patience patience(*this);
-    do {
-      if (!patience.more()) {
-        if (patience.over) expire(word, expected, seen, from);
-        return false;
-      }
-    } while (!ready());
-    return true;
-  }
-
   STRETTO_DEVICE void expire(const void* word, uint64 expected, uint64 seen, int from) {
     record({1, blockIdx.x, from, 0, reinterpret_cast<uint64>(word), expected, seen});
   }
 
   // The first of a rank is kept; all ranks leave.
   STRETTO_DEVICE void record(const ExpiredWait& what) {
-    ExpiredWait* const record = world_.expired;
-    if (exchange_relaxed_sys(&record->filled, 1) == 0) *record = what;
-    for (int r = 0; r < world_.num_ranks; ++r) store_relaxed_sys(peer(world_.abort, r), 1);
+    report_first(
+        &world_.expired->filled, [&] { *world_.expired = what; },
+        static_cast<uint32>(world_.num_ranks),
+        [&](uint32 rank) { return peer(world_.abort, static_cast<int>(rank)); });
   }
 
   // Coalesced 16-byte pieces, four in flight a thread, where all is aligned; bytes otherwise.
