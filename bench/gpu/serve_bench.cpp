@@ -161,7 +161,7 @@ int main(int argc, char** argv) {
   CLI::App app("What serving changing row counts costs");
   int ranks = 2;
   int64_t rows = 4096, n = 8192, k = 8192;
-  std::string schedule = "tiles";
+  std::string schedule = "tiles,rows=bucket";
   app.add_option("--ranks", ranks);
   app.add_option("--m", rows);
   app.add_option("--n", n);

@@ -11,7 +11,8 @@
 // it does not wait for the GPU, allocates nothing and can be captured in a CUDA graph, except the
 // first call for rows of a new bucket, which makes that bucket's plan; prepare() makes it ahead.
 // All ranks make the same calls of an operation in the same order, each on streams of its own; the
-// calls of a rank are ordered with one another.
+// calls of a rank are ordered with one another. Ranks of one process may call from threads of their
+// own once the buckets are prepared.
 //
 // Streams and addresses are those of the CUDA driver and runtime, as plain types. Errors are
 // UsageError for what cannot be, SystemError for what failed (error.h).
@@ -74,9 +75,10 @@ struct RankTensors {
 };
 
 struct OperationOptions {
-  // A preset's name and changes, or a whole schedule (schedule.h). It is planned with rows=bucket,
-  // which not every schedule can serve.
-  std::string schedule = "tiles";
+  // A preset's name and changes, or a whole schedule (schedule.h); it is planned with rows=bucket,
+  // which not every schedule can serve. auto: for each bucket what was measured to be the fastest
+  // (tune.h), `tiles` where nothing like it was.
+  std::string schedule = "auto";
   // By rank of this process; empty: the operation allocates all. A tensor has room for
   // Operation::room() rows. The result of gemm-ar is the operation's own: other ranks write it.
   std::vector<RankTensors> tensors = {};
@@ -114,7 +116,8 @@ class Operation {
   // serves them all. `bucket` chooses the plan, as prepare() does.
   void run(int rank, GpuStream stream, GpuAddress rows, int64_t bucket);
 
-  // Collective. Waits for all calls. Throws SystemError naming a wait that did not end in time; the
+  // Collective. Waits for all calls; those in graphs must have ended: synchronise the streams that
+  // graphs were launched on first. Throws SystemError naming a wait that did not end in time; the
   // results of the calls since the last finish() are then useless, and the operation can go on.
   void finish();
 

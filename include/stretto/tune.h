@@ -70,6 +70,12 @@ struct AutoSchedule {
 // the simulation finds fastest. Throws UsageError when no preset can serve the operator.
 AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning);
 
+// The same of what was measured only, for plans whose runs may have `rows`; nothing where nothing
+// like it was measured.
+std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine& machine,
+                                              const Tuning& tuning,
+                                              RowCount rows = RowCount::fixed);
+
 // A schedule that a sweep should measure.
 struct Candidate {
   Schedule schedule;

@@ -9,6 +9,7 @@
 #include "runtime/kernel_store.h"
 #include "stretto/context.h"
 #include "stretto/machine.h"
+#include "stretto/tune.h"
 
 namespace stretto {
 
@@ -23,6 +24,7 @@ struct Context::State {
   std::unique_ptr<fabric::Fabric> fabric;
   cuda::Compiler compiler;
   runtime::KernelStore kernels;
+  Tuning tuning = load_tuning();
   Machine machine;                                     // plans are made for
   std::vector<std::unique_ptr<cuda::Stream>> streams;  // by local rank
 };

@@ -11,6 +11,7 @@
 #include "stretto/lower.h"
 #include "stretto/reference.h"
 #include "stretto/serve.h"
+#include "stretto/tune.h"
 
 namespace stretto {
 namespace {
@@ -41,7 +42,6 @@ struct Operation::State {
   struct Bucket {
     Plan plan;
     std::unique_ptr<runtime::PlanRunner> runner;
-    bool used = false;  // since the last finish()
   };
   // A tensor of every local rank: the caller's, or all ranks' in a region.
   struct Tensor {
@@ -113,8 +113,7 @@ struct Operation::State {
   Bucket& make_bucket(int64_t rows) {
     Operator planned = op;
     planned.m = rows;
-    Schedule schedule = parse_schedule(options.schedule, planned, context.machine);
-    schedule.rows = RowCount::bucket;
+    const Schedule schedule = schedule_for(planned);
     auto bucket = std::make_unique<Bucket>();
     bucket->plan = lower(planned, schedule, context.machine);
     bucket->runner = std::make_unique<runtime::PlanRunner>(
@@ -123,19 +122,28 @@ struct Operation::State {
     return *(buckets[rows] = std::move(bucket));
   }
 
+  Schedule schedule_for(const Operator& planned) const {
+    const Machine& machine = context.machine;
+    const bool is_auto = options.schedule == "auto";
+    if (is_auto) {
+      const auto measured = measured_schedule(planned, machine, context.tuning, RowCount::bucket);
+      if (measured) return measured->schedule;
+    }
+    Schedule schedule = parse_schedule(is_auto ? "tiles" : options.schedule, planned, machine);
+    schedule.rows = RowCount::bucket;
+    return schedule;
+  }
+
   void run(int rank, GpuStream stream, int64_t bucket_rows, const runtime::CallRows& rows) {
     Bucket& bucket = bucket_for(bucket_rows);
-    bucket.used = true;
     context.device(rank).make_current();
     bucket.runner->enqueue(rank, static_cast<cuda::StreamHandle>(stream), rows);
   }
 
-  // All that ended badly end; the first of them is told.
+  // Of all buckets: nobody knows which graphs were launched. The first that ended badly is told.
   void finish() {
     std::string problem;
     for (auto& [rows, bucket] : buckets) {
-      if (!bucket->used) continue;
-      bucket->used = false;
       try {
         bucket->runner->finish();
       } catch (const SystemError& error) {

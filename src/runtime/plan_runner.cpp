@@ -142,7 +142,12 @@ void PlanRunner::enqueue(int rank, cuda::StreamHandle stream, const CallRows& ro
     if (!options_.serves) throw UsageError("this runner was not made to serve fewer rows");
     if (rows.at == 0) run_rows(plan_.op, rows.rows);
   }
-  of(rank).used = stream;
+  // A graph is launched on other streams than it was captured on.
+  int is_captured = 0;
+  uint64_t capture = 0;
+  check(driver().capture_info(stream, &is_captured, &capture, nullptr, nullptr, nullptr),
+        "ask whether a stream is captured");
+  if (is_captured == 0) of(rank).used = stream;
   of(rank).streams->enqueue(stream, rows);
 }
 

@@ -70,16 +70,23 @@ AutoSchedule by_simulation(const Operator& op, const Machine& machine) {
 
 }  // namespace
 
-AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning) {
+std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine& machine,
+                                              const Tuning& tuning, RowCount rows) {
   for (const TunedOperator* tuned : nearest_first(op, machine, tuning)) {
     for (const Measured& measured : tuned->measured) {
       Schedule schedule = parse_schedule(measured.schedule, op, machine);
       if (schedule.partials != DType::fp32) schedule.partials = op.dtype;
+      if (rows == RowCount::bucket) schedule.rows = rows;
       if (!legal(op, schedule, machine).empty()) continue;
-      return {schedule, reason_of(*tuned, measured, op)};
+      return AutoSchedule{schedule, reason_of(*tuned, measured, op)};
     }
   }
-  return by_simulation(op, machine);
+  return std::nullopt;
+}
+
+AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning) {
+  const auto measured = measured_schedule(op, machine, tuning);
+  return measured ? *measured : by_simulation(op, machine);
 }
 
 }  // namespace stretto

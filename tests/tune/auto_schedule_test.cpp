@@ -67,6 +67,16 @@ TEST(AutoSchedule, PassesOverWhatCannotServe) {
   EXPECT_EQ(choose(kSmall, tuning).schedule.granularity, Granularity::tile);
 }
 
+TEST(MeasuredSchedule, OfBucketsPassesOverCollectives) {
+  const Operator large = parse_operator(kLarge);
+  Tuning tuning;
+  tuning.add(tuned_of(kLarge, {measured("sequential", 10), measured("decomposed", 60)}));
+  const auto found = measured_schedule(large, default_machine(2), tuning, RowCount::bucket);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->schedule, schedule_of("decomposed,rows=bucket", kLarge));
+  EXPECT_FALSE(measured_schedule(large, default_machine(2), Tuning()).has_value());
+}
+
 TEST(AutoSchedule, OtherKindsRanksAndMachinesDoNotCount) {
   Tuning tuning;
   tuning.add(tuned_of("gemm-ar m=512 n=1024 k=1024 ranks=2 dtype=bf16", {measured("tiles", 1)}));
