@@ -7,6 +7,11 @@ if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(STRETTO_CCACHE ccache)
   if(STRETTO_CCACHE)
     set(CMAKE_CXX_COMPILER_LAUNCHER ${STRETTO_CCACHE})
+    if(STRETTO_PRECOMPILE)  # what ccache asks for, else it keeps nothing
+      list(PREPEND CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+        CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime)
+      add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+    endif()
   endif()
 endif()
 

@@ -17,6 +17,7 @@ function(stretto_room name)
   foreach(dep IN LISTS ARG_DEPS)
     target_link_libraries(stretto_${name} PUBLIC $<TARGET_NAME_IF_EXISTS:stretto_${dep}>)
   endforeach()
+  stretto_precompile(room stretto_${name} ${stretto_common_headers})
   set_property(GLOBAL APPEND PROPERTY STRETTO_ROOM_LIBS stretto_${name})
 endfunction()
 
@@ -60,8 +61,11 @@ function(stretto_tests name)
   endif()
   stretto_link_rooms(test_${name} ${stretto_plan_rooms})
   target_link_libraries(test_${name} PRIVATE GTest::gmock GTest::gtest_main ${ARG_LIBS})
+  target_compile_options(test_${name} PRIVATE ${STRETTO_EDGE_OPTIONS})
+  stretto_precompile(test test_${name} ${stretto_common_headers} <gmock/gmock.h>)
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  target_compile_definitions(test_${name} PRIVATE
+  # A property of sources: as one of the target it would make each precompiled header another.
+  set_property(SOURCE ${sources} APPEND PROPERTY COMPILE_DEFINITIONS
     STRETTO_TEST_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
   gtest_discover_tests(test_${name} DISCOVERY_MODE PRE_TEST
     TEST_PREFIX ${name}. PROPERTIES LABELS ${name} TIMEOUT 300)

@@ -6,12 +6,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "arguments.h"
 #include "cuda/compiler.h"
 #include "fabric/job.h"
 #include "fabric/run_state.h"
@@ -301,14 +301,14 @@ int measure(const Options& options) {
 int main(int argc, char** argv) {
   using namespace stretto;
   bench::Options options;
-  CLI::App app("Measures symmetric memory between GPUs", "fabric_bench");
-  app.add_option("--source", options.source, "peer, windows or exported");
-  app.add_option("--ranks", options.ranks, "GPUs of one process, without a launcher");
-  app.add_option("--blocks", options.blocks, "blocks that push");
-  app.add_option("--megabytes", options.megabytes, "pushed at a time");
-  app.add_option("--die", options.die, "the rank whose process ends after joining");
-  app.add_option("--json", options.json, "file for the report");
-  CLI11_PARSE(app, argc, argv);
+  bench::Arguments arguments("Measures symmetric memory between GPUs");
+  arguments.add("--source", options.source, "peer, windows or exported");
+  arguments.add("--ranks", options.ranks, "GPUs of one process, without a launcher");
+  arguments.add("--blocks", options.blocks, "blocks that push");
+  arguments.add("--megabytes", options.megabytes, "pushed at a time");
+  arguments.add("--die", options.die, "the rank whose process ends after joining");
+  arguments.add("--json", options.json, "file for the report");
+  if (const auto code = arguments.parse(argc, argv)) return *code;
   try {
     return bench::measure(options);
   } catch (const UsageError& error) {

@@ -11,7 +11,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <barrier>
 #include <bit>
@@ -25,6 +24,7 @@
 #include <random>
 #include <thread>
 
+#include "arguments.h"
 #include "core/text.h"
 #include "cuda/cublas.h"
 #include "cuda/test_data.h"
@@ -423,21 +423,21 @@ class FusedBench {
 };
 
 int main_checked(int argc, char** argv) {
-  CLI::App app("Fused operators against NCCL + cuBLAS");
+  Arguments arguments("Fused operators against NCCL + cuBLAS");
   std::string out, commit, date, machine_name = "h200x8", strategies = "tiles";
   std::vector<std::string> ops = {"gemm-rs"}, shapes = {"4096x8192x8192"};
   int ranks = 2;
-  app.add_option("--ranks", ranks, "GPUs");
-  app.add_option("--ops", ops, "operators")->delimiter(',');
-  app.add_option("--shapes", shapes, "MxNxK, global")->delimiter(',');
-  app.add_option("--strategies", strategies, "schedules, separated by ';'");
+  arguments.add("--ranks", ranks, "GPUs");
+  arguments.add("--ops", ops, "operators");
+  arguments.add("--shapes", shapes, "MxNxK, global");
+  arguments.add("--strategies", strategies, "schedules, separated by ';'");
   bool only_check = false;
-  app.add_flag("--check", only_check, "verify exactly instead of timing");
-  app.add_option("--machine", machine_name, "the machine that plans are made for");
-  app.add_option("--out", out, "JSON file for the results");
-  app.add_option("--commit", commit, "recorded with the results");
-  app.add_option("--date", date, "recorded with the results");
-  CLI11_PARSE(app, argc, argv);
+  arguments.add("--check", only_check, "verify exactly instead of timing");
+  arguments.add("--machine", machine_name, "the machine that plans are made for");
+  arguments.add("--out", out, "JSON file for the results");
+  arguments.add("--commit", commit, "recorded with the results");
+  arguments.add("--date", date, "recorded with the results");
+  if (const auto code = arguments.parse(argc, argv)) return *code;
 
   std::vector<std::string> texts;
   for (const std::string_view part : split(strategies, ';')) texts.emplace_back(part);

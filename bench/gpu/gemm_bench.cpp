@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "arguments.h"
 #include "core/text.h"
 #include "cuda/cublas.h"
 #include "cuda/gemm_kernel.h"
@@ -259,18 +259,17 @@ void compile_all(const std::string& arch) {
 }
 
 int main_checked(int argc, char** argv) {
-  CLI::App app("The GEMM kernel alone against cuBLAS");
+  Arguments arguments("The GEMM kernel alone against cuBLAS");
   std::string out, commit, date, arch;
   std::vector<std::string> texts;
   bool quick = false;
-  app.add_option("--out", out, "JSON file for the results");
-  app.add_option("--shapes", texts, "MxNxK, of one GPU; default: the baseline table's")
-      ->delimiter(',');
-  app.add_option("--commit", commit, "recorded with the results");
-  app.add_option("--date", date, "recorded with the results");
-  app.add_option("--compile-only", arch, "fill the kernel cache for this architecture and stop");
-  app.add_flag("--quick", quick, "fewer candidates and rounds");
-  CLI11_PARSE(app, argc, argv);
+  arguments.add("--out", out, "JSON file for the results");
+  arguments.add("--shapes", texts, "MxNxK, of one GPU; default: the baseline table's");
+  arguments.add("--commit", commit, "recorded with the results");
+  arguments.add("--date", date, "recorded with the results");
+  arguments.add("--compile-only", arch, "fill the kernel cache for this architecture and stop");
+  arguments.add("--quick", quick, "fewer candidates and rounds");
+  if (const auto code = arguments.parse(argc, argv)) return *code;
   if (!arch.empty()) {
     compile_all(arch);
     return 0;

@@ -6,17 +6,17 @@
 // to back, and one call from rest; medians and 99th percentiles of the longest rank.
 #include "lang_bench.h"
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>
 
+#include "arguments.h"
 #include "stretto/error.h"
 
 namespace stretto::bench {
 namespace {
 
 int main_checked(int argc, char** argv) {
-  CLI::App app("Kernels of the device language against NCCL");
+  Arguments arguments("Kernels of the device language against NCCL");
   int ranks = 2;
   std::string out, commit, date;
   std::vector<std::string> what = {"all-reduce", "norm", "experts"};
@@ -25,18 +25,18 @@ int main_checked(int argc, char** argv) {
   std::vector<int> tokens = {1, 8, 32, 64, 128, 256, 512, 1024, 2048, 4096};
   std::vector<int> expert_tokens = {1, 8, 32, 128, 512, 4096};
   size_t max_bytes = size_t{16} << 20;
-  app.add_option("--ranks", ranks, "GPUs");
-  app.add_option("--what", what, "all-reduce, norm, experts")->delimiter(',');
-  app.add_option("--one-shot-blocks", one_shot, "blocks to try")->delimiter(',');
-  app.add_option("--two-shot-blocks", two_shot, "blocks to try")->delimiter(',');
-  app.add_option("--hidden", hidden, "row lengths of norms")->delimiter(',');
-  app.add_option("--tokens", tokens, "rows of norms")->delimiter(',');
-  app.add_option("--expert-tokens", expert_tokens, "tokens of a rank")->delimiter(',');
-  app.add_option("--max-bytes", max_bytes, "largest all-reduce");
-  app.add_option("--out", out, "JSON file for the results");
-  app.add_option("--commit", commit, "recorded with the results");
-  app.add_option("--date", date, "recorded with the results");
-  CLI11_PARSE(app, argc, argv);
+  arguments.add("--ranks", ranks, "GPUs");
+  arguments.add("--what", what, "all-reduce, norm, experts");
+  arguments.add("--one-shot-blocks", one_shot, "blocks to try");
+  arguments.add("--two-shot-blocks", two_shot, "blocks to try");
+  arguments.add("--hidden", hidden, "row lengths of norms");
+  arguments.add("--tokens", tokens, "rows of norms");
+  arguments.add("--expert-tokens", expert_tokens, "tokens of a rank");
+  arguments.add("--max-bytes", max_bytes, "largest all-reduce");
+  arguments.add("--out", out, "JSON file for the results");
+  arguments.add("--commit", commit, "recorded with the results");
+  arguments.add("--date", date, "recorded with the results");
+  if (const auto code = arguments.parse(argc, argv)) return *code;
 
   LangBench bench(ranks, size_t{2} << 30);
   Json results = {{"benchmark", "device language"},

@@ -6,13 +6,13 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "arguments.h"
 #include "cuda/compiler.h"
 #include "cuda/device.h"
 #include "cuda/test_data.h"
@@ -234,16 +234,16 @@ class MoverBench {
 };
 
 int main_checked(int argc, char** argv) {
-  CLI::App app("The mover kernel alone");
+  Arguments arguments("The mover kernel alone");
   std::string out, commit, date;
   int ranks = 2;
   std::vector<int> blocks = {1, 4, 8, 16};
-  app.add_option("--ranks", ranks, "GPUs");
-  app.add_option("--blocks", blocks, "numbers of blocks")->delimiter(',');
-  app.add_option("--out", out, "JSON file for the results");
-  app.add_option("--commit", commit, "recorded with the results");
-  app.add_option("--date", date, "recorded with the results");
-  CLI11_PARSE(app, argc, argv);
+  arguments.add("--ranks", ranks, "GPUs");
+  arguments.add("--blocks", blocks, "numbers of blocks");
+  arguments.add("--out", out, "JSON file for the results");
+  arguments.add("--commit", commit, "recorded with the results");
+  arguments.add("--date", date, "recorded with the results");
+  if (const auto code = arguments.parse(argc, argv)) return *code;
 
   std::vector<int> everyone, peers;
   for (int after = 0; after < ranks; ++after) {

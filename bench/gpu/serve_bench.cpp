@@ -1,12 +1,12 @@
 // What serving costs: making a bucket's plan, a call on the host, and a run of fewer rows against
 // the bucket's and against kernels that do not serve. Prints one JSON object.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <barrier>
 #include <chrono>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "arguments.h"
 #include "cuda/test_data.h"
 #include "fabric/fabric.h"
 #include "runtime/plan_runner.h"
@@ -158,16 +158,16 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("What serving changing row counts costs");
+  bench::Arguments arguments("What serving changing row counts costs");
   int ranks = 2;
   int64_t rows = 4096, n = 8192, k = 8192;
   std::string schedule = "tiles,rows=bucket";
-  app.add_option("--ranks", ranks);
-  app.add_option("--m", rows);
-  app.add_option("--n", n);
-  app.add_option("--k", k);
-  app.add_option("--schedule", schedule);
-  CLI11_PARSE(app, argc, argv);
+  arguments.add("--ranks", ranks, "GPUs");
+  arguments.add("--m", rows, "rows of the largest run");
+  arguments.add("--n", n, "columns of the result");
+  arguments.add("--k", k, "length of the sums");
+  arguments.add("--schedule", schedule, "a preset or coordinates");
+  if (const auto code = arguments.parse(argc, argv)) return *code;
   try {
     Bench bench(ranks, schedule);
     Json json = {{"ranks", ranks}, {"m", rows}, {"schedule", schedule}};

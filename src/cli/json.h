@@ -2,7 +2,7 @@
 // changes its meaning or goes away, not when one is added.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 

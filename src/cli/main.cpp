@@ -1,6 +1,7 @@
 // The `stretto` command: parses the line, runs one verb, maps errors to exit codes.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <new>

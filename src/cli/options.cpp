@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+
 #include "core/text.h"
 #include "stretto/error.h"
 #include "stretto/operator.h"
@@ -37,6 +39,21 @@ void add_machine(CLI::App& app, Options& options, const char* group) {
 }
 
 }  // namespace
+
+void add_option(CLI::App& app, const std::string& names, std::string& value,
+                const std::string& meaning, const std::string& type, const std::string& group) {
+  app.add_option(names, value, meaning)->type_name(type)->group(group);
+}
+
+void add_flag(CLI::App& app, const std::string& name, bool& value, const std::string& meaning,
+              const std::string& group) {
+  app.add_flag(name, value, meaning)->group(group);
+}
+
+void add_rest(CLI::App& app, const std::string& name, std::vector<std::string>& values,
+              const std::string& meaning) {
+  app.add_option(name, values, meaning);
+}
 
 void add_subject(CLI::App& app, Options& options) {
   app.add_option("subject", options.subject, "Operator (" + operator_words() + ") or a plan file")

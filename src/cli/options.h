@@ -1,11 +1,14 @@
 // What the user typed, as text; request.h turns it into operators, schedules and numbers.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace stretto::cli {
 
@@ -26,6 +29,17 @@ struct Options {
   std::string output;
   bool json = false;
 };
+
+// One option, for verbs that have their own. `type` stands for the value in --help. Only
+// options.cpp and main.cpp read CLI11, whose header takes long to compile.
+void add_option(CLI::App& app, const std::string& names, std::string& value,
+                const std::string& meaning, const std::string& type,
+                const std::string& group = "Options");
+void add_flag(CLI::App& app, const std::string& name, bool& value, const std::string& meaning,
+              const std::string& group = "Options");
+// All arguments that are left, in order.
+void add_rest(CLI::App& app, const std::string& name, std::vector<std::string>& values,
+              const std::string& meaning);
 
 // Groups of options; each verb takes those that mean something to it.
 void add_subject(CLI::App& app, Options& options);    // OP|FILE, sizes, strategy, machine

@@ -1,7 +1,6 @@
 // A verb of the command: a lens on one stage. Each lives in a file of its own, verb_NAME.cpp.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <string_view>
 

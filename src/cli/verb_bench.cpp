@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "cli/bench_run.h"
 #include "cli/json.h"
@@ -202,15 +203,12 @@ Verb bench_verb() {
   return {"bench", "Time strategies on GPUs beside cuBLAS and NCCL",
           [](CLI::App& app, Options& options) {
             add_shapes(app, options);
-            app.add_option(
-                   "--strategies", options.strategies,
-                   "Presets (comma separated), auto or all; schedules with ';' between [all]")
-                ->type_name("LIST")
-                ->group("Measurement");
-            app.add_option("--against", options.against,
-                           "Speed-ups are over library (cuBLAS, then NCCL) or a strategy [library]")
-                ->type_name("NAME")
-                ->group("Measurement");
+            add_option(app, "--strategies", options.strategies,
+                       "Presets (comma separated), auto or all; schedules with ';' between [all]",
+                       "LIST", "Measurement");
+            add_option(app, "--against", options.against,
+                       "Speed-ups are over library (cuBLAS, then NCCL) or a strategy [library]",
+                       "NAME", "Measurement");
             add_timing(app, options);
           },
           run};

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "cli/diagnostics.h"
 #include "cli/json.h"

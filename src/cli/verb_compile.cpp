@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "cli/json.h"
 #include "cli/progress.h"
@@ -103,8 +104,7 @@ Outcome run(const Options& options) {
 Verb compile_verb() {
   return {"compile", "Build the GPU kernels into the cache; needs no GPU",
           [](CLI::App& app, Options& options) {
-            app.add_option("--arch", options.arch, "sm_90a, sm_89 or sm_80 [sm_90a]")
-                ->type_name("ARCH");
+            add_option(app, "--arch", options.arch, "sm_90a, sm_89 or sm_80 [sm_90a]", "ARCH");
           },
           run};
 }

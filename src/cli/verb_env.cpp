@@ -1,6 +1,8 @@
 // stretto env: the environment variables that Stretto reads, with their values.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "cli/json.h"
 #include "cli/table.h"
 #include "cli/verb.h"

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "cli/json.h"
 #include "cli/progress.h"
@@ -30,21 +31,18 @@ constexpr Group kGroups[] = {
     {"twins", EntryKind::kTwin, "NAME:fixed, the same kernels without the bug"}};
 
 void add_options(CLI::App& app, Options& options) {
-  app.add_option("name", options.subject,
-                 "A kernel, a planted bug, NAME:fixed, or kernels, bugs, twins; none: lists them")
-      ->type_name("NAME");
+  add_option(app, "name", options.subject,
+             "A kernel, a planted bug, NAME:fixed, or kernels, bugs, twins; none: lists them",
+             "NAME");
   const char* group = "Execution";
-  app.add_option("--seed", options.seed, "First seed of the interleavings [0]")
-      ->type_name("S")
-      ->group(group);
-  app.add_option("--seeds", options.seeds, "Number of seeds, each an execution [200]")
-      ->type_name("COUNT")
-      ->group(group);
-  app.add_flag("--no-shrink", options.no_shrink, "Report a failure as it was found")->group(group);
+  add_option(app, "--seed", options.seed, "First seed of the interleavings [0]", "S", group);
+  add_option(app, "--seeds", options.seeds, "Number of seeds, each an execution [200]", "COUNT",
+             group);
+  add_flag(app, "--no-shrink", options.no_shrink, "Report a failure as it was found", group);
   const char* shape = "Shape (each kernel has one of its own)";
-  app.add_option("--ranks", options.ranks, "Number of ranks")->type_name("R")->group(shape);
-  app.add_option("--blocks", options.blocks, "Blocks of a rank")->type_name("B")->group(shape);
-  app.add_option("--threads", options.threads, "Threads of a block")->type_name("T")->group(shape);
+  add_option(app, "--ranks", options.ranks, "Number of ranks", "R", shape);
+  add_option(app, "--blocks", options.blocks, "Blocks of a rank", "B", shape);
+  add_option(app, "--threads", options.threads, "Threads of a block", "T", shape);
 }
 
 std::string list_text(const std::vector<CatalogEntry>& catalog) {

@@ -8,8 +8,8 @@ namespace stretto::cli {
 namespace {
 
 void add_options(CLI::App& app, Options& options) {
-  app.add_option("-n,--processes", options.processes, "processes, a rank and a GPU each");
-  app.add_option("command", options.command, "after --: the command and its arguments");
+  add_option(app, "-n,--processes", options.processes, "Processes, a rank and a GPU each", "RANKS");
+  add_rest(app, "command", options.command, "After --: the command and its arguments");
 }
 
 Outcome run(const Options& options) {

@@ -1,6 +1,8 @@
 // stretto machines: the machine files that can be found, or all figures of one.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "cli/json.h"
 #include "cli/table.h"
 #include "cli/verb.h"
@@ -88,7 +90,7 @@ Outcome run(const Options& options) {
 Verb machines_verb() {
   return {"machines", "List the machines, or all figures of one with their sources",
           [](CLI::App& app, Options& options) {
-            app.add_option("name", options.machine, "A machine's name or file")->type_name("NAME");
+            add_option(app, "name", options.machine, "A machine's name or file", "NAME");
           },
           run};
 }

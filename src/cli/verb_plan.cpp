@@ -1,6 +1,8 @@
 // stretto plan: prints the program of every rank; of a file, what was read from it.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "cli/json.h"
 #include "cli/request.h"
 #include "cli/verb.h"
@@ -56,9 +58,9 @@ Verb plan_verb() {
   return {"plan", "Print a plan: buffers, signals, and the lanes of every rank",
           [](CLI::App& app, Options& options) {
             add_subject(app, options);
-            app.add_option("--dump-after", options.dump_after,
-                           "The plan as this step of lowering leaves it; a wrong name lists all")
-                ->type_name("STEP");
+            add_option(app, "--dump-after", options.dump_after,
+                       "The plan as this step of lowering leaves it; a wrong name lists all",
+                       "STEP");
           },
           run};
 }

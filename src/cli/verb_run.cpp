@@ -1,6 +1,8 @@
 // stretto run: executes plans on real data, checks and simulates them, and compares them.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "cli/diagnostics.h"
 #include "cli/execution.h"
 #include "cli/json.h"

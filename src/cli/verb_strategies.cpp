@@ -1,6 +1,8 @@
 // stretto strategies: the presets and the coordinates of the space that they are points of.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "cli/json.h"
 #include "cli/table.h"
 #include "cli/verb.h"

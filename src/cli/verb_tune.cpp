@@ -1,6 +1,8 @@
 // stretto tune: measures a sweep of the schedule space and keeps it for `auto`.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "cli/bench_run.h"
 #include "cli/json.h"
 #include "cli/progress.h"
@@ -121,14 +123,12 @@ Verb tune_verb() {
   return {"tune", "Measure a sweep of schedules on GPUs, for `auto` to choose from",
           [](CLI::App& app, Options& options) {
             add_shapes(app, options);
-            app.add_option("--more", options.more,
-                           "Schedules beside the presets, the fastest by simulation [8]")
-                ->type_name("COUNT")
-                ->group("Measurement");
-            app.add_option("--file", options.tuning_file,
-                           "Tuning file that is added to [STRETTO_TUNING_FILE, see: stretto env]")
-                ->type_name("FILE")
-                ->group("Measurement");
+            add_option(app, "--more", options.more,
+                       "Schedules beside the presets, the fastest by simulation [8]", "COUNT",
+                       "Measurement");
+            add_option(app, "--file", options.tuning_file,
+                       "Tuning file that is added to [STRETTO_TUNING_FILE, see: stretto env]",
+                       "FILE", "Measurement");
             add_timing(app, options);
           },
           run};

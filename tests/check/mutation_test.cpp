@@ -24,7 +24,7 @@ class KillRate {
     ASSERT_TRUE(report.clean()) << name << "\n" << all_messages(report);
     std::vector<Mutation> mutations = mutations_of(plan, plan.num_instrs() < kSmall);
     if (mutations.size() > sample) {
-      Random random(1);
+      Random random(plans_ + 1);
       for (size_t i = 0; i < sample; ++i) {
         std::swap(mutations[i], mutations[i + random() % (mutations.size() - i)]);
       }
@@ -102,7 +102,7 @@ TEST(Mutation, ChangesOfPlansOfAnyLegalScheduleAreReported) {
     const Machine machine = small_machine(4, 6, 2);
     for (const Schedule& schedule : legal_schedules(op, machine)) {
       rate.add(fmt::format("{} {}", to_string(op), to_string(schedule)),
-               lower(op, schedule, machine), 10);
+               lower(op, schedule, machine), 4);
     }
   }
   rate.expect_all();
