@@ -146,6 +146,7 @@ int launch(int ranks, const std::vector<std::string>& command) {
       asked = signal;
       children.signal_all(signal);
     }
+    children.reap();
     const bool failed = asked != 0 || children.code() != 0;
     if (stage == 0 && failed) {
       stage = 1;
@@ -158,7 +159,6 @@ int launch(int ranks, const std::vector<std::string>& command) {
       children.signal_all(SIGKILL);
       deadline = after(kFarewellS);
     }
-    children.reap();
   }
   return asked != 0 ? 128 + asked : children.code();
 }

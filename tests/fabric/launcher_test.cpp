@@ -60,6 +60,13 @@ TEST_F(LauncherTest, TheFirstFailureIsTheJobsAndEndsTheOthers) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(12));
 }
 
+TEST_F(LauncherTest, AFailureAfterAllHaveStartedEndsTheOthersToo) {
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(
+      launch_shell(2, "if [ $STRETTO_RANK = 1 ]; then sleep 0.3; exit 7; fi; exec sleep 60"), 7);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(12));
+}
+
 TEST_F(LauncherTest, AProcessEndedByASignalIsReported) {
   EXPECT_EQ(launch_shell(2, "if [ $STRETTO_RANK = 0 ]; then kill -KILL $$; fi"), 128 + SIGKILL);
 }
