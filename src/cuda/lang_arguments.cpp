@@ -59,6 +59,11 @@ void check_shape(const char* kernel, const device::ExpertShape& shape, uint32_t 
   }
 }
 
+// Of the kernels that take the same arguments, two-shot needs the fewest slots.
+uint64_t least_slots(uint64_t ranks, uint64_t most) {
+  return 6 * ranks * ((most + ranks - 1) / ranks);
+}
+
 }  // namespace
 
 void check_arguments(const device::AllReduceArgs<GpuBlock>& args, int ranks, int blocks) {
@@ -70,7 +75,7 @@ void check_arguments(const device::AllReduceArgs<GpuBlock>& args, int ranks, int
   }
   check_memory(kName, {{"input", args.input, args.num_vectors * 16, 1},
                        {"output", args.output, args.num_vectors * 16, 1},
-                       {"slots", args.slots, 3 * num * args.max_vectors * 16},
+                       {"slots", args.slots, least_slots(num, args.max_vectors) * 16},
                        {"greetings", args.greetings, 3 * num * 16},
                        {"state", args.state, static_cast<uint64_t>(blocks) * 16, 0, 8}});
 }
@@ -90,14 +95,15 @@ void check_arguments(const device::AllReduceNormArgs<GpuBlock>& args, int ranks,
   const uint64_t all = args.tokens * args.row_vectors * 16;
   const uint64_t kept =
       args.own_rows != 0 ? (args.tokens + num - 1) / num * args.row_vectors * 16 : all;
-  check_memory(kName, {{"input", args.input, all},
-                       {"residual", args.residual, kept, 1},
-                       {"new_residual", args.new_residual, kept, 1},
-                       {"output", args.output, fp8 ? all / 2 : all},
-                       {"weight", args.norm.weight, args.row_vectors * 16},
-                       {"slots", args.slots, 3 * num * args.max_tokens * args.row_vectors * 16},
-                       {"greetings", args.greetings, 3 * num * 16},
-                       {"state", args.state, static_cast<uint64_t>(blocks) * 16, 0, 8}});
+  check_memory(kName,
+               {{"input", args.input, all},
+                {"residual", args.residual, kept, 1},
+                {"new_residual", args.new_residual, kept, 1},
+                {"output", args.output, fp8 ? all / 2 : all},
+                {"weight", args.norm.weight, args.row_vectors * 16},
+                {"slots", args.slots, least_slots(num, args.max_tokens) * args.row_vectors * 16},
+                {"greetings", args.greetings, 3 * num * 16},
+                {"state", args.state, static_cast<uint64_t>(blocks) * 16, 0, 8}});
 }
 
 void check_arguments(const device::AllToAllArgs<GpuBlock>& args, int ranks, int blocks) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "stretto/error.h"
 
 namespace stretto::fabric {
@@ -89,9 +91,11 @@ void LangGroup::release_all() {
 std::string LangGroup::describe(int rank, const device::ExpiredWait& what) const {
   if (what.disagrees != 0) {
     return fmt::format(
-        "rank {} and rank {} make the same call with different arguments: number {} is {} on rank "
-        "{} and {} on rank {}",
-        rank, what.from, what.address + 1, what.expected, rank, what.seen, what.from);
+        "rank {} and rank {} make the same call with different arguments: {} is {} on rank {} and "
+        "{} "
+        "on rank {}",
+        rank, what.from, std::string(what.argument, strnlen(what.argument, sizeof what.argument)),
+        what.expected, rank, what.seen, what.from);
   }
   std::string word = fmt::format("the word at {:#x}", what.address);
   const uint64_t heap = heap_.local(rank);

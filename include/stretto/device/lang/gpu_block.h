@@ -26,9 +26,10 @@ struct ExpiredWait {
   uint32 block;
   int32 from;        // the rank that was awaited, or that disagrees; -1: not known
   uint32 disagrees;  // 1: `expected` and `seen` are arguments, this rank's and the other's
-  uint64 address;    // of the awaited word, in this rank's mapping; or which argument
+  uint64 address;    // of the awaited word, in this rank's mapping
   uint64 expected;
   uint64 seen;
+  char argument[16];  // the name of what disagrees, cut when it is longer, without a zero then
 };
 
 // What a launch needs besides its own arguments; the same value on every block of a rank.
@@ -43,7 +44,7 @@ struct GpuWorld {
   char* heaps[kMaxRanks];  // every rank's symmetric heap as mapped here; null: not reachable
 };
 
-static_assert(sizeof(ExpiredWait) == 40 && sizeof(GpuWorld) == 48 + 8 * kMaxRanks);
+static_assert(sizeof(ExpiredWait) == 56 && sizeof(GpuWorld) == 48 + 8 * kMaxRanks);
 
 // What a kernel that the host launches by name takes as its one parameter.
 template <class Args>
@@ -254,9 +255,11 @@ class GpuBlock {
   }
 
   // This rank and `rank` make this call with other arguments; every wait fails from now on.
-  STRETTO_DEVICE void disagree(int rank, const char*, uint32 which, uint64 own, uint64 theirs,
+  STRETTO_DEVICE void disagree(int rank, const char* argument, uint32, uint64 own, uint64 theirs,
                                Where = {}) {
-    record({1, blockIdx.x, rank, 1, which, own, theirs});
+    ExpiredWait what{1, blockIdx.x, rank, 1, 0, own, theirs, {}};
+    for (int i = 0; i < 16 && argument[i] != 0; ++i) what.argument[i] = argument[i];
+    record(what);
   }
 
   // Of poll_until().
@@ -280,7 +283,7 @@ class GpuBlock {
   }
 
   STRETTO_DEVICE void expire(const void* word, uint64 expected, uint64 seen, int from) {
-    record({1, blockIdx.x, from, 0, reinterpret_cast<uint64>(word), expected, seen});
+    record({1, blockIdx.x, from, 0, reinterpret_cast<uint64>(word), expected, seen, {}});
   }
 
   // The first of a rank is kept; all ranks leave.

@@ -1,13 +1,12 @@
-// The OpenSHMEM layer: the standard's names and argument order (OpenSHMEM 1.5, NVSHMEM's `_warp`
-// and
-// `_block` forms), over any block context.
+// The OpenSHMEM layer, over any block context. Source of names, argument order and meaning:
+// OpenSHMEM 1.5; of the `_warp` and `_block` forms and signals of blocks: NVSHMEM 3.
 //
 // Rules for all of it
 // - A symmetric object is named by the own rank's address; `ptr` gives a peer's.
 // - No suffix: one thread does it. `_warp`, `_block`: all its threads call with the same arguments.
+// - Memory order is said with each group; what has none (ptr, p, g, atomics) orders nothing.
 // - Every wait has a deadline. Waits return false when it has passed or another wait's has: the
-// data
-//   is then not there, and the kernel leaves.
+//   data is then not there, and the kernel leaves.
 // - `where` is filled in by the compiler; the emulator's reports name it.
 #pragma once
 

@@ -1,5 +1,6 @@
-// The tile layer: TileLink's primitives over any block context. All threads of the block call each
-// of them with the same arguments. Waits return false when their deadline has passed.
+// The tile layer: TileLink's primitives (arXiv 2503.20313) over any block context. All threads of
+// the block call each of them with the same arguments. Waits return false when their deadline has
+// passed: the tile is then not there, and the kernel leaves.
 //
 // Signals count tiles, run after run: run e of a signal that covers n tiles waits for e * n (times
 // notifies_per_tile), so nothing is ever reset.
