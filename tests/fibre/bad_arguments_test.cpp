@@ -52,6 +52,12 @@ TEST(BadArguments, MemoryThatIsMissingUnalignedOrOverlaps) {
   EXPECT_THAT(refusal(args, 2, 8), HasSubstr("65 vectors, but max_vectors is 64"));
 }
 
+TEST(BadArguments, TwoShotNeedsFewerSlotsThanOneShot) {
+  auto args = good_all_reduce();
+  args.greetings = args.slots + 3 * 2 * 64;
+  EXPECT_EQ(refusal(args, 4, 8), "");
+}
+
 TEST(BadArguments, NormsOfOddRowsInFp8AndTooManyTokens) {
   AllReduceNormArgs<GpuBlock> args{};
   args.tokens = 5;
