@@ -72,15 +72,17 @@ class Bench {
   void fill(const Operation& operation) {
     const Operator op = operation.at(1);
     for (int rank = 0; rank < op.ranks; ++rank) {
-      context_.make_current(rank);
-      const cuda::TestData data(fabric_->device(rank), compiler_);
-      const cuda::Stream stream;
-      const int64_t rows = op.reduces() ? operation.room() : operation.room() / op.ranks;
-      data.fill(stream, operation.a(rank), rows * op.local_k(), op.dtype, device::Fill::normal, 1);
-      data.fill(stream, operation.b(rank), op.local_n() * op.local_k(), op.dtype,
-                device::Fill::normal, 2);
-      stream.synchronize();
+      fill_rank(op, rank, operation.room(), operation.a(rank), operation.b(rank));
     }
+  }
+  void fill_rank(const Operator& op, int rank, int64_t all_rows, GpuAddress a, GpuAddress b) {
+    context_.make_current(rank);
+    const cuda::TestData data(fabric_->device(rank), compiler_);
+    const cuda::Stream stream;
+    const int64_t rows = op.reduces() ? all_rows : all_rows / op.ranks;
+    data.fill(stream, a, rows * op.local_k(), op.dtype, device::Fill::normal, 1);
+    data.fill(stream, b, op.local_n() * op.local_k(), op.dtype, device::Fill::normal, 2);
+    stream.synchronize();
   }
 
   // A call outside a graph, with one thread a rank, few rows and an idle queue.
@@ -145,6 +147,9 @@ class Bench {
     const Machine machine = default_machine(op.ranks);
     const Plan plan = lower(op, parse_schedule(schedule_, op, machine), machine);
     runtime::PlanRunner runner(plan, *fabric_, compiler_);
+    for (int rank = 0; rank < op.ranks; ++rank) {
+      fill_rank(op, rank, rows, runner.buffer("a", rank), runner.buffer("b", rank));
+    }
     return graph_us(
         [&](int rank, const cuda::Stream& stream) { runner.enqueue(rank, stream.handle()); });
   }
