@@ -25,10 +25,11 @@ const char* name_of(OutputType output) { return kOutputNames[static_cast<int>(ou
 }  // namespace
 
 std::string describe(const GemmConfig& config) {
-  return fmt::format("{}x{}x{} stages {} consumers {} shared {} {} to {}{}{}", config.tile_m,
+  return fmt::format("{}x{}x{} stages {} consumers {} shared {} {} to {}{}{}{}", config.tile_m,
                      config.tile_n, device::kTileK, config.stages, config.consumers,
                      name_of(config.shared), config.bf16 ? "bf16" : "fp16", name_of(config.output),
-                     config.overlap_store ? " overlap" : "", config.serves ? " serves" : "");
+                     config.overlap_store ? " overlap" : "", config.serves ? " serves" : "",
+                     config.adds > 0 ? fmt::format(" adds {}", config.adds) : "");
 }
 
 std::string why_illegal(const GemmConfig& config) {
@@ -51,6 +52,12 @@ std::string why_illegal(const GemmConfig& config) {
     return fmt::format("{} stages need {} bytes of shared memory; an SM gives {}", config.stages,
                        shared_bytes, kSharedBytesOfHopper);
   }
+  if (config.adds < 0 || config.adds > kMostAdds) {
+    return fmt::format("a tile can add 0 to {} sources", kMostAdds);
+  }
+  if (config.adds > 0 && config.output == OutputType::fp32) {
+    return "only tiles of 16-bit types can add what others sent";
+  }
   return "";
 }
 
@@ -60,7 +67,7 @@ std::string gemm_source(const GemmConfig& config) {
 using namespace stretto::device;
 constexpr GemmConfig kConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .consumers = {},
                              .shared = Shared::{}, .bf16 = {}, .output = OutputType::{},
-                             .overlap_store = {}, .serves = {}}};
+                             .overlap_store = {}, .serves = {}, .adds = {}}};
 extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, 1)
 stretto_gemm(const __grid_constant__ GemmParams params) {{
   gemm_sm90<kConfig>(params);
@@ -68,7 +75,7 @@ stretto_gemm(const __grid_constant__ GemmParams params) {{
 )",
                      config.tile_m, config.tile_n, config.stages, config.consumers,
                      name_of(config.shared), config.bf16, name_of(config.output),
-                     config.overlap_store, config.serves);
+                     config.overlap_store, config.serves, config.adds);
 }
 
 GemmKernel::GemmKernel(const Device& device, const Compiler& compiler, const GemmConfig& config)

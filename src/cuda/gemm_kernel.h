@@ -9,6 +9,8 @@
 
 namespace stretto::cuda {
 
+inline constexpr int kMostAdds = 15;  // GemmConfig::adds
+
 // "128x256x64 stages 4 consumers 2 shared b bf16 to bf16 overlap"
 std::string describe(const device::GemmConfig& config);
 

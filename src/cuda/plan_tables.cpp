@@ -7,6 +7,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "cuda/tile_sums.h"
 #include "stretto/error.h"
 #include "stretto/serve.h"
 
@@ -68,6 +69,13 @@ class SyncCollector {
     STRETTO_ASSERT(task.num_waits == count, "a task has too many waits");
     first_wait_ = static_cast<uint32_t>(table_.waits.size());
     task.first_notify = static_cast<uint32_t>(table_.notifies.size());
+  }
+  // Those that have come since, as what the task awaits once its tile is computed.
+  void claim_late_waits(GemmTask& task) {
+    const auto count = static_cast<uint32_t>(table_.waits.size()) - first_wait_;
+    task.num_late_waits = static_cast<uint8_t>(count);
+    STRETTO_ASSERT(task.num_late_waits == count, "a task has too many waits");
+    first_wait_ = static_cast<uint32_t>(table_.waits.size());
   }
   bool has_unclaimed_waits() const { return first_wait_ != table_.waits.size(); }
 
@@ -147,14 +155,20 @@ class TableBuilder {
       launch.table.rows = rows_;
       map_ids_.clear();
       map_lists_.assign(static_cast<size_t>(sets_), {});
+      source_lists_.assign(static_cast<size_t>(sets_), {});
       SyncCollector sync(plan_, signals_, rank_, launch.table);
       for (const BlockPart& part : parts) {
         launch.lanes.push_back(part.lane);
         add_part(part, launch.table.blocks.emplace_back(), sync,
-                 [&](const Instr& instr, auto& tasks) { add_gemm(instr, launch.table, tasks); });
+                 [&](const Instr& instr, const Instr* sum, auto& tasks) {
+                   add_gemm(instr, sum, launch.table, tasks);
+                 });
       }
       for (const auto& list : map_lists_) {
         launch.maps.insert(launch.maps.end(), list.begin(), list.end());
+      }
+      for (const auto& list : source_lists_) {
+        launch.table.sources.insert(launch.table.sources.end(), list.begin(), list.end());
       }
     }
     for (const std::vector<BlockPart>& parts : program.moves) {
@@ -165,20 +179,23 @@ class TableBuilder {
       for (const BlockPart& part : parts) {
         table.lanes.push_back(part.lane);
         LaneHazards hazards;
-        add_part(part, table.blocks.emplace_back(), sync, [&](const Instr& instr, auto& tasks) {
-          tasks.push_back(mover_task(instr, table, hazards));
-        });
+        add_part(part, table.blocks.emplace_back(), sync,
+                 [&](const Instr& instr, const Instr*, auto& tasks) {
+                   tasks.push_back(mover_task(instr, table, hazards));
+                 });
       }
     }
     return std::move(tables_);
   }
 
  private:
-  // `add` appends the tasks of an instruction, at least one: the first awaits, the last notifies.
+  // `add` appends the tasks of an instruction and of the reduce that goes with it, if any, at least
+  // one: the first awaits, the last notifies.
   template <typename Task, typename Sync, typename Add>
   void add_part(const BlockPart& part, std::vector<Task>& tasks, Sync& sync, Add add) {
+    const Lane& lane = plan_.lanes[part.lane];
     for (uint32_t at = part.begin; at < part.end; ++at) {
-      const Instr& instr = plan_.lanes[part.lane].instrs[at];
+      const Instr& instr = lane.instrs[at];
       if (instr.op == Opcode::wait) {
         sync.add_wait(instr);
       } else if (instr.op == Opcode::notify) {
@@ -195,9 +212,16 @@ class TableBuilder {
         STRETTO_ASSERT(tasks.back().num_notifies != 0, "a task has too many notifies");
       } else {
         const size_t first = tasks.size();
-        add(instr, tasks);
+        const TileSum sum = instr.op == Opcode::gemm ? tile_sum_of(plan_, lane, at) : TileSum{};
+        add(instr, sum ? &lane.instrs[sum.position] : nullptr, tasks);
         sync.claim_waits(tasks[first]);
         tasks.back().first_notify = tasks[first].first_notify;
+        if constexpr (std::is_same_v<Task, GemmTask>) {
+          if (!sum) continue;
+          while (++at < sum.position) sync.add_wait(lane.instrs[at]);
+          sync.claim_late_waits(tasks.back());
+          add_sources(lane.instrs[at], sum, tasks.back());
+        }
       }
     }
     if (!sync.has_unclaimed_waits()) return;
@@ -268,8 +292,10 @@ class TableBuilder {
     return entry;
   }
 
-  // A tile whose rows of A lie in several regions is computed once for each of them.
-  void add_gemm(const Instr& instr, GemmTable& table, std::vector<GemmTask>& tasks) {
+  // A tile whose rows of A lie in several regions is computed once for each of them. One with a sum
+  // goes where the sum goes.
+  void add_gemm(const Instr& instr, const Instr* sum, GemmTable& table,
+                std::vector<GemmTask>& tasks) {
     const Region& b = plan_.reads(instr).back();
     for (const RowPart& part : row_parts(plan_, instr)) {
       const Region& a = *part.a;
@@ -277,7 +303,7 @@ class TableBuilder {
       task.tile = static_cast<uint32_t>(instr.tile);
       task.rows = task_rows(instr);
       if (is_compact(plan_, a.buffer)) task.rows.flags |= device::kInputIsCompact;
-      if (is_compact(plan_, plan_.writes(instr)[0].buffer)) {
+      if (is_compact(plan_, plan_.writes(sum == nullptr ? instr : *sum)[0].buffer)) {
         task.rows.flags |= device::kOutputIsCompact;
       }
       task.a_map = map_of(MapSpec::Use::a, a, a.col1);
@@ -287,12 +313,31 @@ class TableBuilder {
       task.first_k = static_cast<uint16_t>(a.col0 / device::kTileK);
       task.num_k = static_cast<uint16_t>((a.cols() + device::kTileK - 1) / device::kTileK);
       task.first_destination = static_cast<uint32_t>(table.destinations.size());
-      for (const Placed& placed : placed_writes(plan_, instr)) {
+      for (const Placed& placed : placed_writes(plan_, sum == nullptr ? instr : *sum)) {
         if (placed.row >= part.last || placed.row + placed.region.rows() <= part.first) continue;
         table.destinations.push_back(destination(placed, part));
         ++task.num_destinations;
       }
       tasks.push_back(task);
+    }
+  }
+
+  void add_sources(const Instr& reduce, const TileSum& sum, GemmTask& task) {
+    const Region& first = plan_.reads(reduce)[0];
+    const Buffer& buffer = plan_.buffers[first.buffer];
+    const auto size = static_cast<uint32_t>(num_bytes(buffer.dtype));
+    const uint32_t row_bytes = static_cast<uint32_t>(buffer.cols) * size;
+    task.add_rows = static_cast<uint16_t>(first.rows());
+    task.add_columns = static_cast<uint16_t>(first.cols());
+    task.add_row_bytes = row_bytes;
+    task.source_step =
+        static_cast<uint32_t>(uint64_t{row_bytes} * static_cast<uint32_t>(sum.step_rows) / 16);
+    task.own_at = sum.own_at;
+    task.source = static_cast<uint32_t>(source_lists_[0].size());
+    for (int set = 0; set < sets_; ++set) {
+      source_lists_[static_cast<size_t>(set)].push_back(
+          address(first, set) + static_cast<uint64_t>(first.row0) * row_bytes +
+          static_cast<uint64_t>(first.col0) * size);
     }
   }
 
@@ -346,7 +391,8 @@ class TableBuilder {
   RankTables tables_;
   // Of the launch that is being built.
   std::map<std::tuple<MapSpec::Use, uint16_t, uint16_t, int32_t, int>, size_t> map_ids_;
-  std::vector<std::vector<MapSpec>> map_lists_;  // by set
+  std::vector<std::vector<MapSpec>> map_lists_;      // by set
+  std::vector<std::vector<uint64_t>> source_lists_;  // by set
 };
 
 }  // namespace
@@ -366,17 +412,26 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan) {
   };
   if (plan.op.dtype == DType::fp32) add("the GEMM kernel multiplies bf16 and fp16, not fp32");
   if (!written_dtype(plan)) add("all tiles of a plan must be written in one type");
+  const int sources = sources_of_tile_sums(plan);
   for (const Lane& lane : plan.lanes) {
     if (lane.kind != LaneKind::compute && lane.kind != LaneKind::comm) continue;
     // Between two boundaries:
     bool waited = false, worked = false, moved = false, told_early = false;
-    for (const Instr& instr : lane.instrs) {
+    uint32_t summed = 0;  // the reduce that the last tile's task makes
+    for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
+      const Instr& instr = lane.instrs[at];
       if (instr.op == Opcode::boundary) waited = worked = moved = told_early = false;
       waited = waited || instr.op == Opcode::wait;
       told_early = told_early || (instr.op == Opcode::notify && waited && !worked);
       worked = worked || instr.is_task();
-      moved = moved || instr.op == Opcode::reduce || instr.op == Opcode::copy;
+      moved = moved || (instr.op == Opcode::reduce && at != summed) || instr.op == Opcode::copy;
       if (instr.op != Opcode::gemm) continue;
+      if (const TileSum sum = tile_sum_of(plan, lane, at)) {
+        summed = sum.position;
+        if (lane.instrs[summed].num_reads != sources + 1) {
+          add("all tiles must be added to equally many sums of others");
+        }
+      }
       if (moved) add("between boundaries a compute lane moves data only after its last tile");
       if (told_early) add("a compute lane notifies at a boundary or after a task");
       if (plan.reads(instr).front().col0 % device::kTileK != 0) {
@@ -408,6 +463,7 @@ GemmConfig config_for(const Plan& plan, bool serves) {
   GemmConfig config =
       config_of(plan.op.dtype, written_dtype(plan).value_or(plan.op.dtype), rows, columns);
   config.serves = serves;
+  config.adds = sources_of_tile_sums(plan);
   return config;
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "cuda/stream_events.h"
+#include "cuda/tile_sums.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
@@ -37,7 +38,7 @@ class MainStream {
       for (uint32_t i = tail; i < end; ++i) {
         if (runs(instrs[i])) waits.push_back({StepKind::wait, 0, stretch.lane, i});
       }
-      const uint32_t split = end_of_tiles(instrs, begin, tail);
+      const uint32_t split = end_of_tiles(plan_.lanes[stretch.lane], begin, tail);
       if (begin < split) gemm.push_back({stretch.lane, begin, split});
       if (split < tail) move.push_back({stretch.lane, split, tail});
     }
@@ -49,11 +50,14 @@ class MainStream {
   }
 
  private:
-  // One past the last tile and the notifies that follow it.
-  static uint32_t end_of_tiles(const std::vector<Instr>& instrs, uint32_t begin, uint32_t end) {
+  // One past the last tile, its sum and the notifies that follow.
+  uint32_t end_of_tiles(const Lane& lane, uint32_t begin, uint32_t end) const {
+    const std::vector<Instr>& instrs = lane.instrs;
     uint32_t split = begin;
     for (uint32_t i = begin; i < end; ++i) {
-      if (instrs[i].op == Opcode::gemm) split = i + 1;
+      if (instrs[i].op != Opcode::gemm) continue;
+      const TileSum sum = tile_sum_of(plan_, lane, i);
+      split = sum ? sum.position + 1 : i + 1;
     }
     while (split > begin && split < end && instrs[split].op == Opcode::notify) ++split;
     return split;

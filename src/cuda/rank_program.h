@@ -1,12 +1,12 @@
 // What the host of a rank enqueues for one run of a plan: streams of kernels, transfers,
 // collectives, waits and notifies.
 //
-// Compute lanes become one stream: each stretch between two boundaries is a GEMM kernel (the tiles)
-// and a mover kernel (what lanes do after their last tile), and the end of a kernel is the
-// boundary. Comm lanes are one mover kernel on a stream of its own; every copy lane and every nccl
-// lane is a stream. Waits and notifies inside a kernel are the kernel's; those at a boundary or in
-// a copy or nccl lane are steps of the stream. Where a step of the same rank makes a notify that
-// another step awaits, a stream event takes the counter's place.
+// Compute lanes become one stream: each stretch between two boundaries is a GEMM kernel (the tiles
+// and the sums that it adds to them) and a mover kernel (what lanes do after their last tile), and
+// the end of a kernel is the boundary. Comm lanes are one mover kernel on a stream of its own;
+// every copy lane and every nccl lane is a stream. Waits and notifies inside a kernel are the
+// kernel's; those at a boundary or in a copy or nccl lane are steps of the stream. Where a step of
+// the same rank makes a notify that another step awaits, a stream event takes the counter's place.
 #pragma once
 
 #include <utility>

@@ -21,6 +21,8 @@ SignalLayout::SignalLayout(const Plan& plan, const std::vector<RankProgram>& pro
   if (!stream_waits) return;
   for (size_t rank = 0; rank < programs.size(); ++rank) {
     for (const StepStream& stream : programs[rank].streams) {
+      // Where the GEMM kernels run one after the other, a kernel that waits finds an SM.
+      if (stream.kind == LaneKind::compute) continue;
       for (const Step& step : stream.steps) {
         if (step.kind != StepKind::wait) continue;
         const SignalRef& signal = step.instr(plan).signal;

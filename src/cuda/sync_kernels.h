@@ -1,6 +1,7 @@
 // The small kernels that streams run between others (stretto/device/stream_sync.h) and the mover's.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include "cuda/compiler.h"
@@ -19,7 +20,8 @@ class SyncKernels {
   SyncKernels(const Device& device, const Compiler& compiler);
 
   void await(const Stream& stream, const device::StreamWaitParams& params) const {
-    await_.launch(stream, 1, 32, 1, &params);
+    const int warps = std::clamp(static_cast<int>(params.num_waits + 31) / 32, 1, 32);
+    await_.launch(stream, 1, warps * 32, 1, &params);
   }
   void notify(const Stream& stream, const device::StreamNotifyParams& params) const {
     notify_.launch(stream, 1, 32, 1, &params);

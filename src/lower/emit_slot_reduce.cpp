@@ -64,9 +64,10 @@ class SlotReduce {
   // Two-shot by copy engines: the reduce leaves its sum at home and copies take it to the peers.
   bool copies_sums() const { return two_shot_ && state_.schedule.mover == Mover::copy_engine; }
 
-  // Reduces go to communication blocks while compute lanes have tiles; those that become possible
-  // when tiles end, and what is then left over, to all lanes. With events compute lanes would
-  // reduce in a kernel of their own, which is only worth it when there are no such blocks.
+  // Without communication blocks compute lanes reduce the tiles that they own as they compute them.
+  // Else reduces go to communication blocks while compute lanes have tiles; those that become
+  // possible when tiles end, and what is then left over, to all lanes. With events compute lanes
+  // would reduce in a kernel of their own, which is only worth it when there are no such blocks.
   void set_up(int rank) {
     const LaneTable& lanes = state_.lanes;
     of(rank).peers = peer_order(state_.schedule.order, false, rank, ranks_, state_.machine);
@@ -174,7 +175,20 @@ class SlotReduce {
     for (const int peer : of(rank).peers) copy(peer);
   }
 
+  // The compute lane whose last task is the tile that piece `p` is all of; -1 when there is none.
+  int lane_of_tile(int rank, size_t p, int32_t wave) const {
+    if (!state_.reduces_with_tiles() || state_.pieces.tiles_of(p).size() != 1) return -1;
+    const int32_t tile = first_tile(p);
+    const TileOrder& order = state_.orders[static_cast<size_t>(rank)];
+    const auto t = static_cast<size_t>(tile);
+    if (order.done_wave[t] != wave || !(state_.grid.rect(tile) == pieces()[p].rect)) return -1;
+    return order.position[t] % state_.lanes.compute;
+  }
+
   void reduce(int rank, size_t p, int32_t wave) {
+    if (const int lane = lane_of_tile(rank, p, wave); lane >= 0) {
+      return emit_reduce(rank, p, pieces()[p].rect, state_.lanes.compute_lane(rank, lane));
+    }
     OfRank& own = of(rank);
     const int lanes = state_.lanes.comm + (own.compute.empty() ? 0 : state_.lanes.compute);
     const auto count = static_cast<int>(reduces_.count(rank));

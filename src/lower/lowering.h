@@ -58,6 +58,14 @@ struct Lowering : Draft {
   }
   // slot_reduce: partial sums go through `part` to a mover, not straight into slots.
   bool stages_partials() const { return schedule.mover != Mover::epilogue; }
+  // slot_reduce without communication blocks: who owns a tile adds to it, right after computing it,
+  // what the others sent.
+  bool reduces_with_tiles() const {
+    return pattern == Pattern::slot_reduce && schedule.mover == Mover::epilogue &&
+           schedule.comm_sms == 0 && schedule.granularity == Granularity::tile &&
+           schedule.sync != Sync::event && schedule.reduction != Reduction::one_shot &&
+           schedule.partials == op.dtype;
+  }
   // Lanes of their own for movers and reduces. NCCL's blocks are not among the plan's lanes, but
   // take the same SMs.
   int comm_lanes() const {

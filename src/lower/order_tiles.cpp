@@ -64,6 +64,14 @@ class RankOrder {
     return (state_.compute_lanes() / 2 + cols / 2) / cols;
   }
 
+  // Turns by which the own tiles come late where they are reduced as they are computed: about a
+  // wave, in which what the others send arrives.
+  int64_t own_lag_turns(int32_t step) const {
+    const int32_t pieces = static_cast<int32_t>(state_.pieces.all.size());
+    const int32_t in_turn = std::max(1, pieces * step / state_.pieces.indices);  // tiles of all
+    return (state_.compute_lanes() + in_turn - 1) / in_turn;
+  }
+
   int64_t turn_of(const Piece& piece) const {
     const Schedule& schedule = state_.schedule;
     const int64_t owners = state_.op.ranks, indices = state_.pieces.indices;
@@ -73,8 +81,12 @@ class RankOrder {
     // Collectives serve all owners together, chunk by chunk.
     if (state_.by_nccl()) return piece.index * owners + (plain ? 0 : owner);
     if (interleaves()) {
-      const int32_t lag = piece.owner == rank_ ? own_lag() : 0;
-      return (piece.index + lag) / std::max(1, schedule.swizzle / state_.op.ranks);
+      const int32_t step = std::max(1, schedule.swizzle / state_.op.ranks);
+      const bool own = piece.owner == rank_;
+      if (state_.reduces_with_tiles()) {
+        return piece.index / step + (own ? own_lag_turns(step) : 0);
+      }
+      return (piece.index + (own ? own_lag() : 0)) / step;
     }
     if (schedule.order == Order::interleaved) return piece.index * owners + owner;
     if (schedule.order == Order::arrival) return owner == 0 ? 0 : piece.index * owners + owner;

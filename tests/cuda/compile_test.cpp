@@ -35,11 +35,15 @@ TEST_F(CompileTest, EveryDeviceHeaderCompilesAlone) {
 }
 
 TEST_F(CompileTest, GemmKernelsDoNotSpill) {
-  const GemmConfig configs[] = {{128, 256, 4, 2, Shared::b, true, OutputType::bf16, true},
-                                {128, 256, 4, 2, Shared::none, true, OutputType::fp32, false},
-                                {128, 160, 5, 2, Shared::a, false, OutputType::fp16, false},
-                                {128, 256, 4, 2, Shared::none, true, OutputType::bf16, true, true},
-                                {64, 128, 6, 1, Shared::none, true, OutputType::bf16, true, true}};
+  const GemmConfig configs[] = {
+      {128, 256, 4, 2, Shared::b, true, OutputType::bf16, true},
+      {128, 256, 4, 2, Shared::none, true, OutputType::fp32, false},
+      {128, 160, 5, 2, Shared::a, false, OutputType::fp16, false},
+      {128, 256, 4, 2, Shared::none, true, OutputType::bf16, true, true},
+      {64, 128, 6, 1, Shared::none, true, OutputType::bf16, true, true},
+      {128, 256, 4, 2, Shared::none, true, OutputType::bf16, true, false, 1},
+      {128, 256, 4, 2, Shared::none, true, OutputType::bf16, true, true, 3},
+      {128, 192, 4, 2, Shared::none, false, OutputType::fp16, true, false, 7}};
   for (const GemmConfig& config : configs) {
     const CompiledKernel kernel = compiler_.compile(gemm_source(config), "sm_90a");
     EXPECT_NE(kernel.log.find("registers"), std::string::npos) << "no resource report";

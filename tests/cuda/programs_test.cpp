@@ -77,6 +77,49 @@ TEST(RankPrograms, WavesWaitForTheKernelInTheStreamOfTheCollectives) {
             "0:gemm 0 1:wait packed.0 1:collective 1:notify sums.0 0:move 0");
 }
 
+TEST(RankPrograms, TheGemmKernelAddsToTheTilesThatItsRankOwns) {
+  const Plan plan = plan_of("gemm-rs m=512 n=512 k=512 ranks=4 dtype=bf16",
+                            "tiles,tile=128x128,comm-sms=0,order=interleaved");
+  const RankProgram program = programs_of(plan)[1];
+  EXPECT_EQ(text(plan, program), "0:gemm 0");
+  EXPECT_EQ(config_for(plan).adds, 3);
+  const RankTables tables =
+      tables_for(plan, 1, program, places_of(plan), SignalLayout(plan, programs_of(plan), true));
+  const GemmTable& table = tables.gemms[0].table;
+  size_t sums = 0;
+  for (const std::vector<device::GemmTask>& tasks : table.blocks) {
+    for (const device::GemmTask& task : tasks) {
+      if (task.add_rows == 0) {
+        EXPECT_EQ(task.num_late_waits, 0);
+        continue;
+      }
+      ++sums;
+      EXPECT_EQ(task.num_waits, 0);
+      EXPECT_EQ(task.num_late_waits, 3);
+      EXPECT_EQ(task.own_at, 1u);
+      EXPECT_EQ(task.add_rows, 128);
+      EXPECT_EQ(task.add_columns, 128);
+      EXPECT_EQ(task.add_row_bytes, 512u * 2);
+      EXPECT_EQ(task.source_step * 16, 128u * 512 * 2);
+      // The sum goes out; the tile itself goes nowhere.
+      ASSERT_EQ(task.num_destinations, 1);
+      const MapSpec& map = tables.gemms[0].maps[table.destinations[task.first_destination].map];
+      EXPECT_EQ(map.matrix.address, places_of(plan)[1][*plan.find_buffer("out")][0]);
+    }
+  }
+  EXPECT_EQ(sums, 4u);  // one tile row
+  ASSERT_EQ(table.sources.size(), 2 * sums);
+  EXPECT_EQ(table.sources[0], places_of(plan)[1][*plan.find_buffer("slots")][0]);
+  EXPECT_EQ(table.sources[sums], places_of(plan)[1][*plan.find_buffer("slots")][1]);
+}
+
+TEST(RankPrograms, SumsOfAnotherTypeAreLeftToAMover) {
+  const Plan plan = plan_of("gemm-rs m=512 n=512 k=512 ranks=4 dtype=bf16",
+                            "tiles,tile=128x128,comm-sms=0,partials=fp32");
+  EXPECT_EQ(text(plan, programs_of(plan)[1]), "0:gemm 0 0:move 0");
+  EXPECT_EQ(config_for(plan).adds, 0);
+}
+
 TEST(RankPrograms, MoversComeFirstSoThatTheyHaveTheirSms) {
   const Plan plan = plan_of("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16", "tiles");
   const RankProgram program = programs_of(plan)[0];

@@ -103,8 +103,36 @@ TEST(SlotReduce, GranularityDecidesHowMuchOneReduceWaitsFor) {
   EXPECT_THAT(reduces("whole"), ElementsAre(256));
 }
 
-TEST(SlotReduce, ComputeLanesReduceOnlyAfterTheirTiles) {
-  const Draft draft = draft_of(kScatter, "tiles,tile=16x16,comm-sms=0", small_machine(4, 3));
+TEST(SlotReduce, ComputeLanesReduceTheirOwnTilesAsTheyComputeThem) {
+  for (const char* op : {kScatter, kAllReduce, "gemm-rs m=80 n=64 k=8 ranks=4 dtype=bf16"}) {
+    for (const char* order : {"peer-staggered", "interleaved"}) {
+      const Draft draft = draft_of(op, std::string("tiles,tile=16x16,comm-sms=0,order=") + order,
+                                   small_machine(4, 3));
+      size_t direct = 0;
+      for (const Lane& lane : draft.plan.lanes) {
+        for (size_t i = 1; i < lane.instrs.size(); ++i) {
+          const Instr &before = lane.instrs[i - 1], &reduce = lane.instrs[i];
+          if (reduce.op != Opcode::reduce || before.op != Opcode::gemm) continue;
+          if (reduce.tile != before.tile) {  // the first of those left until all tiles are done
+            EXPECT_TRUE(std::none_of(lane.instrs.begin() + static_cast<std::ptrdiff_t>(i),
+                                     lane.instrs.end(),
+                                     [](const Instr& next) { return next.op == Opcode::gemm; }));
+            break;
+          }
+          EXPECT_THAT(draft.plan.reads(reduce), testing::Contains(draft.plan.writes(before)[0]));
+          ++direct;
+        }
+      }
+      // Shards of 20 rows: a tile of several owners is reduced when all tiles are done.
+      const size_t whole = std::string_view(op).find("m=80") == std::string_view::npos ? 16 : 8;
+      EXPECT_EQ(direct, whole) << op << " " << order;
+    }
+  }
+}
+
+TEST(SlotReduce, ComputeLanesReduceOtherwiseOnlyAfterTheirTiles) {
+  const Draft draft =
+      draft_of(kScatter, "tiles,tile=16x16,comm-sms=0,partials=fp32", small_machine(4, 3));
   for (const Lane& lane : draft.plan.lanes) {
     EXPECT_TRUE(std::is_partitioned(lane.instrs.begin(), lane.instrs.end(), [](const Instr& i) {
       return i.op == Opcode::gemm;

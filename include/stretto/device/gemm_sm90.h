@@ -2,14 +2,18 @@
 //
 //   wait warp    awaits the signals of task after task
 //   load warp    feeds stages of A and B by TMA (multicast in pairs) once a task's signals have
-//   come consumers    warpgroups; multiply stages with wgmma, hand finished tiles over in chunks
+//                come
+//   consumers    warpgroups; multiply stages with wgmma, add to a finished tile what other ranks
+//                sent where its task says so, and hand it over in chunks
 //   store warp   sends chunks to every destination by TMA, then makes the task's notifies
 //
 // The load warp runs ahead into the next task while consumers finish one. With overlap_store a
 // consumer whose next stage is ready keeps a finished tile rounded in registers and hands it over
-// behind the first multiplications of its next task, so the tensor cores do not pause for it.
+// behind the multiplications of its next task, a chunk whenever there is room for one, so the
+// tensor cores do not pause for it, nor for a link that takes it slowly.
 #pragma once
 
+#include "stretto/device/gemm_add.h"
 #include "stretto/device/gemm_task.h"
 #include "stretto/device/ptx_barrier.h"
 #include "stretto/device/ptx_tma.h"
@@ -22,7 +26,9 @@ template <GemmConfig kConfig>
 struct GemmShared {
   static constexpr GemmLayout kLayout = layout_of(kConfig);
   uint32 a, b, chunks, full, empty, chunk_full, chunk_empty;
-  uint32 tasks_ready;  // tasks of this block whose signals have come
+  uint32 tasks_ready;  // one past the last task whose signals have come
+  uint32 sums_ready;   // one past the last task whose sums to add have come
+  uint32 source_set;   // of this run
 
   STRETTO_DEVICE explicit GemmShared(uint32 base) {
     a = (base + 1023) & ~1023u;
@@ -33,6 +39,8 @@ struct GemmShared {
     chunk_full = empty + kConfig.stages * 8;
     chunk_empty = chunk_full + kConfig.consumers * kLayout.chunk_slots * 8;
     tasks_ready = chunk_empty + kConfig.consumers * kLayout.chunk_slots * 8;
+    sums_ready = tasks_ready + 4;
+    source_set = tasks_ready + 8;
   }
   STRETTO_DEVICE uint32 chunk_index(uint32 consumer, uint32 slot) const {
     return consumer * kLayout.chunk_slots + slot;
@@ -51,6 +59,7 @@ struct GemmShared {
       barrier_init(chunk_empty + i * 8, 1);
     }
     store_release_shared(tasks_ready, 0);
+    store_release_shared(sums_ready, 0);
     fence_barrier_init();
   }
 };
@@ -89,7 +98,7 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
     const GemmTask task = next;
     if (i + 1 < end) next = params.tasks[i + 1];
     if (task.num_waits != 0) {
-      while (load_acquire_shared(shared.tasks_ready) <= i - begin) {
+      while (load_acquire_shared(shared.tasks_ready) <= i) {
       }
       fence_proxy_async();
     }
@@ -121,12 +130,23 @@ template <GemmConfig kConfig>
 STRETTO_DEVICE void gemm_wait(const GemmParams& params, const GemmShared<kConfig>& shared,
                               uint32 begin, uint32 end) {
   const uint64 epoch = params.signals.control == nullptr ? 0 : params.signals.control->epoch;
+  if constexpr (kConfig.adds > 0) {
+    if (threadIdx.x % 32 == 0) {
+      store_release_shared(shared.source_set, static_cast<uint32>(epoch % params.map_sets));
+    }
+  }
   for (uint32 i = begin; i < end; ++i) {
     const GemmTask& task = params.tasks[i];
-    if (task.num_waits == 0) continue;
-    wait_signals(params.signals, epoch, params.waits + task.first_wait, task.num_waits, blockIdx.x,
-                 task.tile);
-    if (threadIdx.x % 32 == 0) store_release_shared(shared.tasks_ready, i - begin + 1);
+    if (task.num_waits != 0) {
+      wait_signals(params.signals, epoch, params.waits + task.first_wait, task.num_waits,
+                   blockIdx.x, task.tile);
+      if (threadIdx.x % 32 == 0) store_release_shared(shared.tasks_ready, i + 1);
+    }
+    if (kConfig.adds > 0 && task.add_rows != 0) {
+      wait_signals(params.signals, epoch, params.waits + task.first_wait + task.num_waits,
+                   task.num_late_waits, blockIdx.x, task.tile);
+      if (threadIdx.x % 32 == 0) store_release_shared(shared.sums_ready, i + 1);
+    }
   }
 }
 
@@ -177,7 +197,11 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
       if (present == 0) {
         // No data that the waits let through stand between them and the notifies.
         if (task.num_waits != 0) {
-          while (load_acquire_shared(shared.tasks_ready) <= i - begin) {
+          while (load_acquire_shared(shared.tasks_ready) <= i) {
+          }
+        }
+        if (kConfig.adds > 0 && task.add_rows != 0) {
+          while (load_acquire_shared(shared.sums_ready) <= i) {
           }
         }
         gemm_notify(params, epoch, task);
@@ -224,17 +248,6 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
   tma_store_wait<0>();
 }
 
-template <bool kBf16>
-STRETTO_DEVICE uint32 pack_pair(float low, float high) {
-  uint32 packed;
-  if constexpr (kBf16) {
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-  } else {
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-  }
-  return packed;
-}
-
 // A consumer's end of its ring of chunks.
 template <GemmConfig kConfig>
 struct ChunkWriter {
@@ -250,6 +263,11 @@ struct ChunkWriter {
   // Of 16-byte unit `unit` in `row`, as the store's tensor map swizzles it.
   STRETTO_DEVICE uint32 offset(uint32 row, uint32 unit) const {
     return row * kRowBytes + ((unit ^ ((row * kRowBytes >> 7) & (kRowBytes / 16 - 1))) << 4);
+  }
+  STRETTO_DEVICE bool has_room() const {
+    return __all_sync(0xffffffffu,
+                      barrier_test(shared.chunk_empty + shared.chunk_index(consumer, ring.slot) * 8,
+                                   ring.parity ^ 1));
   }
   STRETTO_DEVICE uint32 begin() {
     barrier_wait(shared.chunk_empty + shared.chunk_index(consumer, ring.slot) * 8, ring.parity ^ 1);
@@ -300,11 +318,22 @@ struct ChunkWriter {
     end();
   }
 
-  template <int32 kFirst, int32 kLast, int32 kCount>
-  STRETTO_DEVICE void write_packed_range(const uint32 (&packed)[kCount]) {
-    if constexpr (kFirst < kLast) {
+  template <int32 kFirst, int32 kCount>
+  STRETTO_DEVICE void write_packed_from(const uint32 (&packed)[kCount]) {
+    if constexpr (kFirst < kLayout.chunks) {
       write_packed<kFirst>(packed);
-      write_packed_range<kFirst + 1, kLast>(packed);
+      write_packed_from<kFirst + 1>(packed);
+    }
+  }
+  // The chunk of that number, kFirst or a later one.
+  template <int32 kFirst, int32 kCount>
+  STRETTO_DEVICE void write_packed_number(const uint32 (&packed)[kCount], int32 number) {
+    if constexpr (kFirst < kLayout.chunks) {
+      if (number == kFirst) {
+        write_packed<kFirst>(packed);
+      } else {
+        write_packed_number<kFirst + 1>(packed, number);
+      }
     }
   }
   template <int32 kFirst, int32 kMmas, int32 kCount>
@@ -325,8 +354,6 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
   constexpr bool kPacks = kConfig.output != OutputType::fp32;
   constexpr bool kOverlaps = kPacks && kConfig.overlap_store;
   constexpr uint32 kCluster = kLayout.cluster;
-  constexpr int32 kAtOnce =
-      kLayout.chunk_slots < kLayout.chunks ? kLayout.chunk_slots : kLayout.chunks;
   const uint32 lane = threadIdx.x % 32;
   ChunkWriter<kConfig> writer{shared, consumer, threadIdx.x / 32 % 4, lane};
   RingPosition ring;
@@ -339,8 +366,20 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
   const uint64 b_base = wgmma_descriptor(shared.b);
   uint32 previous_slot = 0;
 
+  int32 handed = kLayout.chunks;  // of the tile before, to the store warp
+  // The next stage. Whoever is awaited for its data may itself be waiting for the tile held here,
+  // and the other consumer's chunks go together with this one's: so this one's go on meanwhile.
+  const auto await_stage = [&] {
+    const uint32 full = shared.full + ring.slot * 8;
+    if constexpr (kOverlaps) {
+      while (handed < kLayout.chunks && !__all_sync(0xffffffffu, barrier_test(full, ring.parity))) {
+        if (writer.has_room()) writer.template write_packed_number<0>(packed, handed++);
+      }
+    }
+    barrier_wait(full, ring.parity);
+  };
   const auto multiply_stage = [&](bool first) {
-    barrier_wait(shared.full + ring.slot * 8, ring.parity);
+    await_stage();
     const uint64 a = a_base + ring.slot * (kLayout.a_bytes >> 4);
     const uint64 b = b_base + ring.slot * (kLayout.b_bytes >> 4);
     wgmma_fence();
@@ -373,47 +412,29 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
     return params.tasks[i].num_k;
   };
   uint32 next_num_k = num_k_of(begin);
-  bool has_tile = false;  // computed one
   for (uint32 i = begin; i < end; ++i) {
     const uint32 num_k = next_num_k;
     if (i + 1 < end) next_num_k = num_k_of(i + 1);
     if constexpr (kConfig.serves) {
       if (num_k == 0) continue;
     }
-    bool holds_tile = kOverlaps && (kConfig.serves ? has_tile : i != begin);
-    has_tile = true;
-    if constexpr (kOverlaps) {
-      // Whoever is awaited for the next task's data may itself be waiting for the tile held here.
-      // The four warps decide as one: wgmma and the chunks both need all of them.
-      if (holds_tile &&
-          any_of_warpgroup(1 + consumer, !barrier_test(shared.full + ring.slot * 8, ring.parity))) {
-        writer.template write_packed_range<0, kLayout.chunks>(packed);
-        holds_tile = false;
-      }
-    }
-
     multiply_stage(true);
     previous_slot = ring.slot;
     ring.advance<kConfig.stages>();
-    if constexpr (kOverlaps) {
-      if (holds_tile) writer.template write_packed_range<0, kAtOnce>(packed);
-    }
     for (uint32 k = 1; k < num_k; ++k) {
       multiply_stage(false);
+      if constexpr (kOverlaps) {
+        if (handed < kLayout.chunks && writer.has_room()) {
+          writer.template write_packed_number<0>(packed, handed++);
+        }
+      }
       wgmma_wait<1>();
       release(previous_slot);
       previous_slot = ring.slot;
       ring.advance<kConfig.stages>();
-      if constexpr (kOverlaps && kAtOnce < kLayout.chunks) {
-        if (k == 1 && holds_tile) {
-          writer.template write_packed_range<kAtOnce, kLayout.chunks>(packed);
-        }
-      }
     }
-    if constexpr (kOverlaps && kAtOnce < kLayout.chunks) {
-      if (num_k == 1 && holds_tile) {
-        writer.template write_packed_range<kAtOnce, kLayout.chunks>(packed);
-      }
+    if constexpr (kOverlaps) {
+      while (handed < kLayout.chunks) writer.template write_packed_number<0>(packed, handed++);
     }
     wgmma_wait<0>();
     // Keeps the compiler from reading sums ahead of the wait, which it does not see as their
@@ -434,13 +455,27 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
               pack_pair<kConfig.output == OutputType::bf16>(sums[m][2 * j], sums[m][2 * j + 1]);
         }
       }
-      if constexpr (!kOverlaps) writer.template write_packed_range<0, kLayout.chunks>(packed);
+      if constexpr (kConfig.adds > 0) {
+        const GemmTask& task = params.tasks[i];
+        if (task.add_rows != 0) {
+          while (load_acquire_shared(shared.sums_ready) <= i) {
+          }
+          const uint32 set = load_acquire_shared(shared.source_set);
+          SourceAdder<kConfig>(task, params.sources + set * params.num_sources, consumer)
+              .add_to(packed);
+        }
+      }
+      if constexpr (kOverlaps) {
+        handed = 0;
+      } else {
+        writer.template write_packed_from<0>(packed);
+      }
     } else {
       writer.template write_fp32_from<0>(sums);
     }
   }
   if constexpr (kOverlaps) {
-    if (!kConfig.serves || has_tile) writer.template write_packed_range<0, kLayout.chunks>(packed);
+    if (handed == 0) writer.template write_packed_from<0>(packed);
   }
 }
 

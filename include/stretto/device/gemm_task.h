@@ -1,9 +1,10 @@
 // The task table of the GEMM kernel and the choices that a compiled kernel is specialised on.
 //
 // Every block walks its own list of tasks in order. A task computes one tile C = A * B^T over a
-// range of K, after its waits, stores it to each of its destinations, then makes its notifies.
-// A kernel that serves leaves out rows that its run has not, and does nothing for a tile without
-// rows but its waits and notifies.
+// range of K, after its waits, stores it to each of its destinations, then makes its notifies. A
+// task that adds awaits its late waits once the tile is computed, then adds what they announced. A
+// kernel that serves leaves out rows that its run has not, and does nothing for a tile without rows
+// but its waits and notifies.
 // Rows, columns and K past the edge of a tensor map read as zeros and are not written: an edge of a
 // region is the edge of its map.
 #pragma once
@@ -30,6 +31,7 @@ struct GemmConfig {
   OutputType output = OutputType::bf16;
   bool overlap_store = true;  // store a tile while the next one multiplies; 16-bit outputs only
   bool serves = false;        // runs may have fewer rows than the plan; without clusters only
+  int32 adds = 0;             // sources that a task may add to its tile; 16-bit outputs only
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -70,11 +72,18 @@ struct GemmTask {
   uint16 a_map, b_map;
   uint16 first_k, num_k;  // in blocks of kTileK; num_k is at least 1
   uint32 first_wait, first_notify, first_destination;
-  uint8 num_waits, num_notifies, num_destinations, reserved;
-  uint32 tile;  // named in errors
+  uint8 num_waits, num_notifies, num_destinations;
+  uint8 num_late_waits;  // they follow the others
+  uint32 tile;           // named in errors
+  // Sums of add_rows x add_columns elements in the output's type, GemmConfig::adds + 1 of them one
+  // behind the other; the tile itself stands for number own_at. 0 rows: nothing to add.
+  uint16 add_rows, add_columns;
+  uint32 source;                      // entry in GemmParams::sources: where number 0 begins
+  uint32 add_row_bytes, source_step;  // source_step in units of 16 bytes
+  uint32 own_at;
   TaskRows rows;
 };
-static_assert(sizeof(GemmTask) == 44);
+static_assert(sizeof(GemmTask) == 64);
 
 // Takes rows [begin, end) of the tile. Where the tile's first row and column lie in the maps; the
 // rows taken are not above a map's first, or the store faults.
@@ -94,10 +103,11 @@ struct GemmParams {
   const WaitEntry* waits;
   const NotifyEntry* notifies;
   const GemmDestination* destinations;
+  const uint64* sources;  // addresses; sets of num_sources, as of maps
   SignalSpace signals;
-  uint32 num_maps, map_sets;
+  uint32 num_maps, map_sets, num_sources, reserved;
   RowsOfRun rows;
 };
-static_assert(sizeof(GemmParams) == 120);
+static_assert(sizeof(GemmParams) == 136);
 
 }  // namespace stretto::device

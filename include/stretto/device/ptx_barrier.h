@@ -111,22 +111,6 @@ STRETTO_DEVICE void barrier_wait(uint32 barrier, uint32 parity) {
   }
 }
 
-// Whether any of the 128 threads that meet at named barrier `id` (1 to 15) says so.
-STRETTO_DEVICE bool any_of_warpgroup(uint32 id, bool says) {
-  uint32 any;
-  asm volatile(
-      "{\n"
-      ".reg .pred p, q;\n"
-      "setp.ne.u32 p, %2, 0;\n"
-      "barrier.cta.red.or.pred q, %1, 128, p;\n"
-      "selp.u32 %0, 1, 0, q;\n"
-      "}"
-      : "=r"(any)
-      : "r"(id), "r"(static_cast<uint32>(says))
-      : "memory");
-  return any != 0;
-}
-
 STRETTO_DEVICE uint32 cluster_rank() {
   uint32 rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));

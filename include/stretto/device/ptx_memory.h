@@ -70,6 +70,14 @@ STRETTO_DEVICE void copy_async(uint32 destination, uint64 source) {
                : "memory");
 }
 
+// Sixteen bytes from global memory that are read once.
+STRETTO_DEVICE void load_vector(uint64 address, uint32 (&words)[4]) {
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "l"(address)
+               : "memory");
+}
+
 // Nanoseconds of a clock that all SMs share; it ticks about once a microsecond.
 STRETTO_DEVICE uint64 global_time_ns() {
   uint64 value;

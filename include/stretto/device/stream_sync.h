@@ -47,10 +47,12 @@ static_assert(sizeof(StreamWaitParams) == 56 && sizeof(StreamNotifyParams) == 56
 
 #ifdef STRETTO_DEVICE
 
-// One warp.
+// One block of any size.
 STRETTO_DEVICE void await_in_stream(const StreamWaitParams& params) {
-  wait_signals(params.signals, params.signals.control->epoch, params.waits, params.num_waits, 0,
-               ~0u);
+  const uint64 epoch = params.signals.control->epoch;
+  for (uint32 i = threadIdx.x; i < params.num_waits; i += blockDim.x) {
+    wait_signal(params.signals, epoch, params.waits[i], 0, ~0u);
+  }
 }
 
 // One warp. What the stream did before is visible to every thread of a kernel, so each may release.
