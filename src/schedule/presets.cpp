@@ -4,6 +4,7 @@
 
 #include "core/text.h"
 #include "schedule/default_tile.h"
+#include "schedule/fused_point.h"
 #include "stretto/error.h"
 #include "stretto/schedule.h"
 
@@ -93,8 +94,15 @@ Schedule make_fused(Granularity granularity, Sync sync, const Operator& op,
   return finish(schedule, op, machine);
 }
 
+// Who computes a tile of its own adds to it at once what the others sent: no SMs are set aside.
 Schedule make_tiles(const Operator& op, const Machine& machine) {
-  return make_fused(Granularity::tile, Sync::flag, op, machine);
+  Schedule schedule = make_fused(Granularity::tile, Sync::flag, op, machine);
+  const FusedPoint point = fused_point(op, machine, schedule.comm_sms);
+  schedule.comm_sms = point.comm_sms;
+  schedule.tile_m = point.tile.m;
+  schedule.tile_n = point.tile.n;
+  if (schedule.order == Order::peer_staggered) schedule.order = Order::interleaved;
+  return schedule;
 }
 
 Schedule make_slices(const Operator& op, const Machine& machine) {
