@@ -85,7 +85,7 @@ TEST(Legal, EveryRuleSpeaksAlone) {
 
 TEST(Legal, WhatHasAMeaningIsAllowed) {
   for (const std::string_view text : {
-           "tiles,mover=comm-blocks",
+           "tiles,mover=comm-blocks,comm-sms=8",
            "tiles,mover=copy-engine",
            "tiles,sync=counter",
            "tiles,comm-sms=0",
@@ -112,7 +112,8 @@ TEST(Legal, WhatHasAMeaningIsAllowed) {
         "slices,sync=flag", "decomposed,order=arrival", "waves,sync=flag"}) {
     EXPECT_THAT(reasons(text, ag_gemm()), IsEmpty()) << text;
   }
-  EXPECT_THAT(reasons("tiles,reduction=one-shot,mover=comm-blocks", gemm_ar()), IsEmpty());
+  EXPECT_THAT(reasons("tiles,reduction=one-shot,mover=comm-blocks,comm-sms=8", gemm_ar()),
+              IsEmpty());
 }
 
 TEST(Legal, PlansOfHostileSizesAreRefusedWithAWayOut) {

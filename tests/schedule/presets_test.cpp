@@ -44,8 +44,8 @@ TEST(Presets, TextsOfGemmRs) {
             "granularity=waves,order=plain,mover=nccl,sync=counter,reduction=nccl,reuse=double,"
             "partials=bf16,tile=128x128,swizzle=8,chunks=1,groups=auto,comm-sms=16");
   EXPECT_EQ(text("tiles"),
-            "granularity=tile,order=peer-staggered,mover=epilogue,sync=flag,reduction=slots,"
-            "reuse=double,partials=bf16,tile=128x128,swizzle=8,chunks=1,groups=auto,comm-sms=8");
+            "granularity=tile,order=interleaved,mover=epilogue,sync=flag,reduction=slots,"
+            "reuse=double,partials=bf16,tile=128x64,swizzle=8,chunks=1,groups=auto,comm-sms=0");
   EXPECT_EQ(text("slices"),
             "granularity=slice,order=peer-staggered,mover=epilogue,sync=counter,reduction=slots,"
             "reuse=double,partials=bf16,tile=128x128,swizzle=8,chunks=1,groups=auto,comm-sms=8");
@@ -64,7 +64,7 @@ TEST(Presets, FollowTheOperator) {
 }
 
 TEST(Presets, AcrossNodesWhatCrossesGoesFirst) {
-  EXPECT_EQ(find_preset("tiles").make(gemm_rs(8), machine_of(2)).order, Order::peer_staggered);
+  EXPECT_EQ(find_preset("tiles").make(gemm_rs(8), machine_of(2)).order, Order::interleaved);
   EXPECT_EQ(find_preset("tiles").make(gemm_rs(16), machine_of(2)).order, Order::node_then_local);
 }
 
