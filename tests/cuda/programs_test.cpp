@@ -121,7 +121,7 @@ TEST(RankPrograms, SumsOfAnotherTypeAreLeftToAMover) {
 }
 
 TEST(RankPrograms, MoversComeFirstSoThatTheyHaveTheirSms) {
-  const Plan plan = plan_of("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16", "tiles");
+  const Plan plan = plan_of("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16", "tiles,comm-sms=8");
   const RankProgram program = programs_of(plan)[0];
   EXPECT_EQ(program.streams[program.order.front().first].kind, LaneKind::comm);
 }

@@ -43,8 +43,10 @@ constexpr Golden kGoldens[] = {
     {"gemm-ar.waves", kAllReduce, "waves,tile=16x16,comm-sms=2,groups=1+2"},
     {"gemm-ar.tiles", kAllReduce, "tiles,tile=16x16,comm-sms=1,order=plain"},
     {"gemm-ar.slices", kAllReduce, "slices,tile=8x16,comm-sms=0,order=plain"},
-    {"gemm-ar.one-shot", kAllReduce, "tiles,tile=16x16,comm-sms=1,reduction=one-shot"},
-    {"gemm-rs.ack", kScatter, "tiles,tile=16x16,mover=comm-blocks,comm-sms=1,reuse=ack"},
+    {"gemm-ar.one-shot", kAllReduce,
+     "tiles,tile=16x16,comm-sms=1,order=peer-staggered,reduction=one-shot"},
+    {"gemm-rs.ack", kScatter,
+     "tiles,tile=16x16,mover=comm-blocks,comm-sms=1,order=peer-staggered,reuse=ack"},
 };
 
 std::string read(const std::string& path) {
