@@ -9,26 +9,28 @@
 
 namespace stretto::device {
 
-enum class Polled : uint8 { kCame, kAborted, kExpired };
-
 #ifdef STRETTO_DEVICE
 
 // `ready` is asked until it holds; it orders nothing, so an acquire follows where one is needed.
 // `limits` has abort_word(), not zero once a wait has failed, and timeout_ns(); both are looked at
-// only when a wait is long.
-template <class Limits, class Ready>
-STRETTO_DEVICE Polled poll_until(const Limits& limits, Ready ready) {
-  if (ready()) return Polled::kCame;
+// only when a wait is long. False when a wait has failed: this one, after on_expired(), or another.
+template <class Limits, class Ready, class OnExpired>
+STRETTO_DEVICE bool poll_until(const Limits& limits, Ready ready, OnExpired on_expired) {
+  if (ready()) return true;
+  uint32 spins = 0;
   uint64 start_ns = 0;
-  for (uint32 spins = 1; !ready(); ++spins) {
-    if (spins % 64 != 0) continue;
-    if (load_relaxed_sys(limits.abort_word()) != 0) return Polled::kAborted;
-    const uint64 now_ns = global_time_ns();
-    if (start_ns == 0) start_ns = now_ns;
-    if (now_ns - start_ns > limits.timeout_ns()) return Polled::kExpired;
-    if (now_ns - start_ns > 20'000) sleep_ns(200);
-  }
-  return Polled::kCame;
+  do {
+    if (++spins % 64 != 0) continue;
+    if (load_relaxed_sys(limits.abort_word()) != 0) return false;
+    if (start_ns == 0) start_ns = global_time_ns();
+    const uint64 waited_ns = global_time_ns() - start_ns;
+    if (waited_ns > limits.timeout_ns()) {
+      on_expired();
+      return false;
+    }
+    if (waited_ns > 20'000) sleep_ns(200);
+  } while (!ready());
+  return true;
 }
 
 // The first error of a rank is kept, by write_record(); the waits of all ranks end.

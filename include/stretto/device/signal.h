@@ -99,13 +99,15 @@ STRETTO_DEVICE void wait_signal(const SignalSpace& space, uint64 epoch, const Wa
   const uint64* counter = space.own + static_cast<uint64>(signal) * kSignalStride;
   const uint64 expected = (run / entry.copies) * entry.per_run + entry.amount;
   uint64 seen = 0;
-  const Polled polled = poll_until(RunLimits{space.control}, [&] {
-    seen = load_relaxed_sys(counter);
-    return has_come(seen, expected);
-  });
-  if (polled == Polled::kExpired) {
-    report_expired_wait(space, {lane, tile, signal, space.kernel, expected, seen});
-  }
+  poll_until(
+      RunLimits{space.control},
+      [&] {
+        seen = load_relaxed_sys(counter);
+        return has_come(seen, expected);
+      },
+      [&] {
+        report_expired_wait(space, {lane, tile, signal, space.kernel, expected, seen});
+      });
   fence_acq_rel_sys();
 }
 

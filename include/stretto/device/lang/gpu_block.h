@@ -218,13 +218,15 @@ class GpuBlock {
   STRETTO_DEVICE bool wait_until(T* word, Compare compare, uint64 bound, Where = {},
                                  int from = -1) {
     uint64 seen = 0;
-    const Polled polled = poll_until(*this, [&] {
-      seen = load_strong(word, Scope::kSystem);
-      return holds(seen, compare, bound);
-    });
+    const bool came = poll_until(
+        *this,
+        [&] {
+          seen = load_strong(word, Scope::kSystem);
+          return holds(seen, compare, bound);
+        },
+        [&] { expire(word, bound, seen, from); });
     fence_acq_rel_sys();
-    if (polled == Polled::kExpired) expire(word, bound, seen, from);
-    return polled == Polled::kCame;
+    return came;
   }
   STRETTO_DEVICE bool wait_words_not(const Vec16* at, uint32 poison, Vec16& value, Where = {},
                                      int from = -1) {
@@ -240,7 +242,7 @@ class GpuBlock {
                                        uint32 poison, Vec16 (&values)[kMost], Where = {},
                                        int first_rank = 0) {
     int missing = -1;
-    const Polled polled = poll_until(*this, [&] {
+    const auto ready = [&] {
       STRETTO_UNROLL for (int j = 0; j < kMost; ++j) {
         if (j < count && j != skip) values[j] = load_strong(at + j * stride, Scope::kSystem);
       }
@@ -249,9 +251,9 @@ class GpuBlock {
         if (j < count && j != skip && !differs(values[j], poison)) missing = j;
       }
       return missing < 0;
-    });
-    if (polled == Polled::kExpired) expire(at + missing * stride, poison, 0, first_rank + missing);
-    return polled == Polled::kCame;
+    };
+    return poll_until(*this, ready,
+                      [&] { expire(at + missing * stride, poison, 0, first_rank + missing); });
   }
 
   // This rank and `rank` make this call with other arguments; every wait fails from now on.
