@@ -49,23 +49,6 @@ class FaultsOnGpus : public testing::Test {
   }
 };
 
-// Removes the first notify of `signal` for `to` from a lane; returns the lane's description.
-std::string drop_notify(Plan& plan, const std::string& signal, int to, LaneKind kind) {
-  for (Lane& lane : plan.lanes) {
-    for (size_t i = 0; i < lane.instrs.size(); ++i) {
-      const Instr& instr = lane.instrs[i];
-      if (lane.kind != kind || instr.op != Opcode::notify || instr.rank != to ||
-          describe(plan, instr.signal) != signal) {
-        continue;
-      }
-      lane.instrs.erase(lane.instrs.begin() + static_cast<std::ptrdiff_t>(i));
-      return describe(lane);
-    }
-  }
-  ADD_FAILURE() << "no lane notifies " << signal;
-  return "";
-}
-
 TEST_F(FaultsOnGpus, KernelsWaitNamesWhoWaitsForWhat) {
   Plan plan = plan_of("gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16", "tiles");
   drop_notify(plan, "slots.0", 1, LaneKind::compute);

@@ -53,4 +53,21 @@ inline Plan plan_of(const std::string& op_text, const std::string& schedule) {
   return lower(op, parse_schedule(schedule, op, machine), machine);
 }
 
+// Removes the first notify of `signal` for `to` from a lane; returns the lane's description.
+inline std::string drop_notify(Plan& plan, const std::string& signal, int to, LaneKind kind) {
+  for (Lane& lane : plan.lanes) {
+    for (size_t i = 0; i < lane.instrs.size(); ++i) {
+      const Instr& instr = lane.instrs[i];
+      if (lane.kind != kind || instr.op != Opcode::notify || instr.rank != to ||
+          describe(plan, instr.signal) != signal) {
+        continue;
+      }
+      lane.instrs.erase(lane.instrs.begin() + static_cast<std::ptrdiff_t>(i));
+      return describe(lane);
+    }
+  }
+  ADD_FAILURE() << "no lane notifies " << signal;
+  return "";
+}
+
 }  // namespace stretto::runtime

@@ -1,0 +1,91 @@
+// Plans of one process a GPU: this binary starts itself once a rank.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "fabric/job.h"
+#include "fabric/launcher.h"
+#include "gpu_plans.h"
+#include "runtime/gpu_check.h"
+#include "stretto/error.h"
+
+namespace stretto::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr const char* kInside = "STRETTO_TEST_INSIDE";
+
+class PlansOfProcesses : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = why_not_here(2); !why.empty()) STRETTO_SKIP(why);
+  }
+  static int launch_ranks(const std::string& test) {
+    return fabric::launch(
+        2, {"/usr/bin/env", std::string(kInside) + "=1",
+            "/proc/" + std::to_string(getpid()) + "/exe", "--gtest_filter=RankOfPlans." + test});
+  }
+};
+
+TEST_F(PlansOfProcesses, PresetsAreRight) { EXPECT_EQ(launch_ranks("VerifiesPresets"), 0); }
+TEST_F(PlansOfProcesses, AMissingNotifyIsNamedOnAllAndTheNextPlanWorks) {
+  EXPECT_EQ(launch_ranks("MissesANotify"), 0);
+}
+
+class RankOfPlans : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::getenv(kInside) == nullptr) GTEST_SKIP() << "a part of PlansOfProcesses";
+    fabric_ = fabric::open_fabric(2);
+  }
+  void expect_right(const std::string& op, const std::string& schedule) {
+    const Plan plan = plan_of(op, schedule);
+    PlanRunner runner(plan, *fabric_, shared_compiler());
+    const GpuCheckResult result = check_on_gpus(runner, *fabric_, {});
+    EXPECT_EQ(result.fault, "") << op << " " << schedule;
+    EXPECT_EQ(result.wrong_elements, 0) << result.first_wrong;
+  }
+  std::unique_ptr<fabric::Fabric> fabric_;
+};
+
+TEST_F(RankOfPlans, VerifiesPresets) {
+  for (const char* kind : {"ag-gemm", "gemm-rs", "gemm-ar"}) {
+    for (const Preset& preset : presets()) {
+      expect_right(std::string(kind) + " m=517 n=960 k=576 ranks=2 dtype=bf16",
+                   std::string(preset.name));
+    }
+  }
+}
+
+TEST_F(RankOfPlans, MissesANotify) {
+  struct Planted {
+    const char *schedule, *signal;
+    LaneKind kind;
+  };
+  for (const auto& [schedule, signal, kind] : {Planted{"tiles", "slots.0", LaneKind::compute},
+                                               Planted{"waves", "packed.0", LaneKind::compute},
+                                               Planted{"decomposed", "slots.0", LaneKind::copy}}) {
+    Plan plan = plan_of("gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16", schedule);
+    drop_notify(plan, signal, 1, kind);
+    PlanRunner runner(plan, *fabric_, shared_compiler(), {300'000'000});
+    std::string error;
+    try {
+      fabric_->device(fabric_->first_rank()).make_current();
+      runner.enqueue(fabric_->first_rank());
+      runner.finish();
+    } catch (const SystemError& caught) {
+      error = caught.what();
+    }
+    EXPECT_THAT(error, AllOf(HasSubstr("rank 1 "), HasSubstr("waited 300 ms before"),
+                             HasSubstr("for " + std::string(signal) + ": expected")))
+        << schedule;
+    expect_right("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16", schedule);
+  }
+}
+
+}  // namespace
+}  // namespace stretto::runtime
