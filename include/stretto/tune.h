@@ -82,8 +82,9 @@ struct Candidate {
   double predicted_us = 0;
 };
 
-// The presets, `sequential` first, then the `more` others of the space that the simulation finds
-// fastest; each can serve the operator. Takes seconds: it lowers and simulates all of them.
+// The presets, `sequential` first, without those that the simulation finds hopeless; what has been
+// fastest elsewhere; then the `more` others of the space that the simulation finds fastest. Each
+// can serve the operator. Takes seconds: it lowers and simulates all of them.
 std::vector<Candidate> sweep_candidates(const Operator& op, const Machine& machine, size_t more);
 
 }  // namespace stretto

@@ -71,7 +71,7 @@ std::string print(const Tuning& found, const Machine& machine,
 Outcome run(const Options& options) {
   const std::vector<Operator> operators = resolve_operators(options);
   const runtime::BenchOptions timing = resolve_timing(options);
-  const auto more = static_cast<size_t>(whole_number("--more", options.more, 8, 0, 500));
+  const auto more = static_cast<size_t>(whole_number("--more", options.more, 4, 0, 500));
   const std::string file =
       options.tuning_file.empty() ? default_tuning_file() : options.tuning_file;
   if (file.empty()) {
@@ -124,7 +124,7 @@ Verb tune_verb() {
           [](CLI::App& app, Options& options) {
             add_shapes(app, options);
             add_option(app, "--more", options.more,
-                       "Schedules beside the presets, the fastest by simulation [8]", "COUNT",
+                       "Schedules beside the presets, the fastest by simulation [4]", "COUNT",
                        "Measurement");
             add_option(app, "--file", options.tuning_file,
                        "Tuning file that is added to [STRETTO_TUNING_FILE, see: stretto env]",

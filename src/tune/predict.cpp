@@ -25,7 +25,7 @@ std::vector<double> predicted_us(const Operator& op, const std::vector<Schedule>
     }
   };
   // A plan may take hundreds of megabytes.
-  constexpr size_t kMostThreads = 16;
+  constexpr size_t kMostThreads = 32;
   const size_t cores = std::max<size_t>(1, std::thread::hardware_concurrency());
   std::vector<std::thread> threads;
   for (size_t i = 1; i < std::min({cores, kMostThreads, schedules.size()}); ++i) {
