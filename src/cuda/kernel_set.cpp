@@ -14,6 +14,7 @@ struct Tile {
   int rows, columns;
 };
 constexpr Tile kTiles[] = {{128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}};
+constexpr Tile kReducedTiles[] = {{128, 256}, {128, 192}, {128, 128}};
 
 }  // namespace
 
@@ -47,6 +48,17 @@ std::vector<KernelEntry> kernel_set(const std::string& arch) {
       config.serves = true;
       add(
           "gemm " + describe(config), [&] { return gemm_source(config); }, true);
+    }
+  }
+  // Reductions that add to own tiles what the others sent, on 2, 4 and 8 ranks.
+  for (const DType input : {DType::bf16, DType::fp16}) {
+    for (const Tile& tile : kReducedTiles) {
+      for (const int sources : {1, 3, 7}) {
+        device::GemmConfig config = config_of(input, input, tile.rows, tile.columns);
+        config.adds = sources;
+        add(
+            "gemm " + describe(config), [&] { return gemm_source(config); }, true);
+      }
     }
   }
   add("mover", mover_source, true);
