@@ -102,6 +102,8 @@ Schedule make_tiles(const Operator& op, const Machine& machine) {
   schedule.tile_m = point.tile.m;
   schedule.tile_n = point.tile.n;
   if (schedule.order == Order::peer_staggered) schedule.order = Order::interleaved;
+  // Shard by shard, the tiles of a shard that is under way would wait while others lie there.
+  if (schedule.order == Order::own_first) schedule.order = Order::arrival;
   return schedule;
 }
 

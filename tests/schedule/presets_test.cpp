@@ -53,7 +53,7 @@ TEST(Presets, TextsOfGemmRs) {
 
 TEST(Presets, FollowTheOperator) {
   const Schedule ag = find_preset("tiles").make(ag_gemm(), machine_of());
-  EXPECT_EQ(ag.order, Order::own_first);
+  EXPECT_EQ(ag.order, Order::arrival);
   EXPECT_EQ(ag.mover, Mover::comm_blocks);
   EXPECT_EQ(ag.reduction, Reduction::none);
   const Schedule ar = find_preset("tiles").make(gemm_ar(), machine_of());
