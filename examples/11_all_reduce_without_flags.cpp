@@ -20,8 +20,8 @@ void scenario(fibre::World& world, Kernel kernel) {
   // Slots start as the sentinel: a negative zero, which senders never send.
   auto slots = world.symmetric<Vec16>("slots", 6 * size_t(ranks) * kMaxVectors,
                                       device::four_of(Bf16x8::kPoison));
-  auto greetings = world.symmetric<Vec16>("greetings", 3 * size_t(ranks),
-                                          device::four_of(device::kNoGreeting));
+  auto greetings =
+      world.symmetric<Vec16>("greetings", 3 * size_t(ranks), device::four_of(device::kNoGreeting));
   auto state = world.local<uint64>("state", 2 * size_t(world.shape().blocks), 0);
   auto data = world.local<Vec16>("data", kMaxVectors);
   for (int r = 0; r < ranks; ++r) {

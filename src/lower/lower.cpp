@@ -30,7 +30,11 @@ Lowering::Lowering(const Operator& operation, const Schedule& point, const Machi
                                                : operation.row_shards()) {}
 
 int Lowering::compute_lanes() const {
-  return std::max(1, std::min(machine.sms - schedule.comm_sms, grid.count()));
+  // Copy engines signal by kernels of one warp. Where tiles wait for them, those need an SM that no
+  // block of the GEMM fills.
+  const int for_copies =
+      schedule.mover == Mover::copy_engine && schedule.sync != Sync::event && op.ranks > 1 ? 1 : 0;
+  return std::max(1, std::min(machine.sms - std::max(schedule.comm_sms, for_copies), grid.count()));
 }
 
 Pattern pattern_of(const Operator& op, const Schedule& schedule) {

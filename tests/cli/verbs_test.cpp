@@ -32,9 +32,8 @@ TEST(Verbs, RunServesEveryOperatorAndFill) {
 TEST(Verbs, RunServesFewerRowsThanPlanned) {
   for (const char* op : {"ag-gemm", "gemm-rs", "gemm-ar"}) {
     for (const char* rows : {"1", "37", "96"}) {
-      const Said said =
-          stretto_says({"run", op, "--m", "96", "--rows", rows, "--n", "96", "--k", "64", "--ranks",
-                        "2", "--strategy", "tiles,slices"});
+      const Said said = stretto_says({"run", op, "--m", "96", "--rows", rows, "--n", "96", "--k",
+                                      "64", "--ranks", "2", "--strategy", "tiles,slices"});
       EXPECT_EQ(said.exit_code, 0) << said.err << said.out;
       EXPECT_THAT(said.out, HasSubstr(std::string(op) + " m=" + rows + " "));
     }

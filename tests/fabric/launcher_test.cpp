@@ -62,8 +62,8 @@ TEST_F(LauncherTest, TheFirstFailureIsTheJobsAndEndsTheOthers) {
 
 TEST_F(LauncherTest, AFailureAfterAllHaveStartedEndsTheOthersToo) {
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(
-      launch_shell(2, "if [ $STRETTO_RANK = 1 ]; then sleep 0.3; exit 7; fi; exec sleep 60"), 7);
+  EXPECT_EQ(launch_shell(2, "if [ $STRETTO_RANK = 1 ]; then sleep 0.3; exit 7; fi; exec sleep 60"),
+            7);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(12));
 }
 
