@@ -87,6 +87,8 @@ Schedule make_fused(Granularity granularity, Sync sync, const Operator& op,
   Schedule schedule;
   schedule.granularity = granularity;
   schedule.order = staggered(op, machine);
+  // Shard by shard, the tiles of a shard that is under way would wait while others lie there.
+  if (schedule.order == Order::own_first) schedule.order = Order::arrival;
   schedule.mover = op.reduces() ? Mover::epilogue : Mover::comm_blocks;
   schedule.sync = sync;
   schedule.reduction = fixed_order(op);
@@ -102,8 +104,6 @@ Schedule make_tiles(const Operator& op, const Machine& machine) {
   schedule.tile_m = point.tile.m;
   schedule.tile_n = point.tile.n;
   if (schedule.order == Order::peer_staggered) schedule.order = Order::interleaved;
-  // Shard by shard, the tiles of a shard that is under way would wait while others lie there.
-  if (schedule.order == Order::own_first) schedule.order = Order::arrival;
   return schedule;
 }
 
