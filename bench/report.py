@@ -11,66 +11,20 @@ Every figure of the page comes from a results file; nothing on it is typed by ha
 import argparse
 import collections
 import json
-import math
 import pathlib
 import sys
+
+from summary import chosen, fused_rows, geometric_mean, summary, table, torch_times
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "performance.md"
 PLOTS = ROOT / "docs" / "plots"
 
-Row = collections.namedtuple("Row", "operator m n k ranks gemm nccl sequential floor contestants")
-Contestant = collections.namedtuple("Contestant", "name time low high")
-
-
 def load_results():
     results = [(path, json.loads(path.read_text(encoding="utf-8")))
                for path in sorted(RESULTS.glob("*.json"))]
     return [(path, result) for path, result in results if "benchmark" in result]
-
-
-def parse_operator(text):
-    """"gemm-rs m=1 n=2 k=3 ranks=4 dtype=bf16" -> name, m, n, k, ranks."""
-    name, *words = text.split()
-    sizes = dict(word.split("=", 1) for word in words)
-    return name, int(sizes["m"]), int(sizes["n"]), int(sizes["k"]), int(sizes.get("ranks", 0))
-
-
-def fused_rows(result):
-    """Rows of a `fused` file, each with all its schedules, fastest first."""
-    rows = []
-    for row in result["rows"]:
-        contestants = sorted(
-            (Contestant(s.get("short", s["strategy"]), s["time_us"], s["low_us"], s["high_us"])
-             for s in row["strategies"] if "time_us" in s),
-            key=lambda contestant: contestant.time)
-        name, m, n, k, ranks = parse_operator(row["operator"])
-        rows.append(Row(name, m, n, k, ranks or result["ranks"], row["gemm_us"], row["nccl_us"],
-                        row["sequential_us"], row["floor_us"], contestants))
-    return rows
-
-
-def torch_times(results):
-    """(machine, operator, m, n, k, ranks) -> a row of a `torch` file."""
-    found = {}
-    for _, result in results:
-        if result["benchmark"] != "torch":
-            continue
-        for row in result["rows"]:
-            if "failed" not in row:
-                found[(result["machine"], *parse_operator(row["operator"]))] = row
-    return found
-
-
-def geometric_mean(values):
-    values = list(values)
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
-
-
-def table(heads, rows):
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
 def gemm_section(path, result):
@@ -96,18 +50,19 @@ def fused_section(path, result, torch_rows):
         by_operator[row.operator].append(row)
     parts = [f"## Fused operators, {rows[0].ranks} x {result['machine']}",
              f"Source: `{path.relative_to(ROOT)}` at commit {result['commit']}, {result['date']}; "
-             f"{result['data']} data; sizes are global."]
+             f"{result['data']} data; sizes are global. The bars are those for 8 GPUs.",
+             summary(result, torch_rows), f"![times faster](plots/{path.stem}.svg)"]
     for operator, group in by_operator.items():
         body = []
         for row in group:
-            best = row.contestants[0]
+            best = chosen(row)
             other = torch_rows.get((result["machine"], *row[:5]))
             body.append([
                 f"{row.m} {row.n} {row.k}", f"{row.gemm:.0f}", f"{row.nccl:.0f}",
                 f"{row.sequential:.0f}", f"{other['fused_us']:.0f}" if other else "-",
                 f"{best.time:.0f}", f"{best.low:.0f}–{best.high:.0f}", f"`{best.name}`",
                 f"{row.sequential / best.time:.2f}", f"{row.floor / best.time:.2f}"])
-        mean = geometric_mean(row.sequential / row.contestants[0].time for row in group)
+        mean = geometric_mean(row.sequential / chosen(row).time for row in group)
         parts.append(f"### {operator}: {mean:.2f}x over the library path (geometric mean)")
         parts.append(table(["M N K", "GEMM", "NCCL", "sequence", "PyTorch fused", "Stretto",
                             "spread", "schedule", "x sequence", "floor / measured"], body))
@@ -219,6 +174,7 @@ def draw(results):
 
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "stretto"  # the same file from the same results
+    matplotlib.rcParams["svg.fonttype"] = "none"  # text, not outlines: a third of the bytes
     from matplotlib import pyplot
 
     torch_rows = torch_times(results)
@@ -229,7 +185,7 @@ def draw(results):
         rows = fused_rows(result)
         figure, axes = pyplot.subplots(figsize=(9, 0.28 * len(rows) + 1.2))
         places = range(len(rows), 0, -1)
-        axes.barh(places, [r.sequential / r.contestants[0].time for r in rows], height=0.7,
+        axes.barh(places, [r.sequential / chosen(r).time for r in rows], height=0.7,
                   color="#2a6f97", label="Stretto")
         others = [(place, row.sequential / other["fused_us"])
                   for place, row in zip(places, rows)
@@ -240,10 +196,11 @@ def draw(results):
         axes.plot([r.sequential / r.floor for r in rows], list(places), "|", color="black",
                   markersize=12, label="floor")
         axes.axvline(1, color="gray", linewidth=0.8)
+        axes.set_ylim(0, len(rows) + 1)
         axes.set_yticks(list(places), [f"{r.operator} {r.m} {r.n} {r.k}" for r in rows],
                         fontsize=8)
         axes.set_xlabel(f"times faster than NCCL + cuBLAS, {rows[0].ranks} x {result['machine']}")
-        axes.legend(fontsize=8)
+        axes.legend(fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=3)
         figure.tight_layout()
         figure.savefig(PLOTS / f"{path.stem}.svg", metadata={"Date": None})
         pyplot.close(figure)

@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# Verifies and measures everything on this machine's GPUs, then prints what it adds up to.
+set -u
+here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
+root=$(dirname "$here")
+
+usage() {
+  cat <<'TEXT'
+usage: bench/on_gpus.sh FOLDER [--ranks R] [--steps LIST] [--seconds S] [--build DIR] [--commit ID]
+  FOLDER     results: one JSON file and one log a step; those of earlier runs are overwritten
+  --ranks    GPUs to use (default: all that nvidia-smi lists)
+  --steps    some of tests,gemm,tune,operators,torch,language,serve (default: all but tune)
+  --seconds  the longest a step may take (default 900)
+  --build    folder with the programs (default: build/release; ./dev build release makes it)
+  --commit   recorded with the results (default: git's)
+Local shapes come from bench/shapes: tp8.txt on 8 GPUs, tp8_local_on_R.txt on fewer.
+TEXT
+}
+fail() { echo "on_gpus: $*" >&2; exit 2; }
+
+[[ ${1:-} == -h || ${1:-} == --help ]] && { usage; exit 0; }
+(( $# )) || { usage >&2; exit 2; }
+folder=$1; shift
+ranks= steps=tests,gemm,operators,torch,language,serve seconds=900 build=$root/build/release
+commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
+while (( $# )); do
+  (( $# > 1 )) || fail "$1 needs a value"
+  case "$1" in
+    --ranks) ranks=$2 ;;
+    --steps) steps=$2 ;;
+    --seconds) seconds=$2 ;;
+    --build) build=$2 ;;
+    --commit) commit=$2 ;;
+    *) fail "unknown option '$1'; --help lists them" ;;
+  esac
+  shift 2
+done
+
+command -v nvidia-smi >/dev/null || fail "no nvidia-smi: this machine has no NVIDIA GPU to measure"
+gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader | wc -l)
+[[ -n ${CUDA_VISIBLE_DEVICES:-} ]] && gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | wc -l)
+ranks=${ranks:-$gpus}
+[[ $ranks =~ ^[1-9][0-9]*$ ]] || fail "--ranks $ranks: a number from 1 up was expected"
+[[ $seconds =~ ^[1-9][0-9]*$ ]] || fail "--seconds $seconds: a number from 1 up was expected"
+(( ranks <= gpus )) || fail "--ranks $ranks, but there are $gpus GPUs"
+for step in ${steps//,/ }; do
+  [[ ,tests,gemm,tune,operators,torch,language,serve, == *,"$step",* ]] ||
+    fail "unknown step '$step'; --help lists them"
+done
+mkdir -p "$folder" || fail "cannot write to $folder"
+folder=$(cd "$folder" && pwd)
+shapes=$here/shapes/tp8_local_on_$ranks.txt
+(( ranks == 8 )) && shapes=$here/shapes/tp8.txt
+today=$(date -u +%F)
+export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1
+export STRETTO_MACHINE_PATH=${STRETTO_MACHINE_PATH:-$root/machines}
+
+program() {
+  local found
+  found=$(find "$build" -name "$1" -type f -perm -u+x 2>/dev/null | head -1)
+  [[ -n $found ]] || fail "no $1 in $build; ./dev build release makes it"
+  echo "$found"
+}
+wanted() { [[ ,$steps, == *,"$1",* ]]; }
+
+# step NAME COMMAND...: bounded, logged, and never the end of the others.
+failures=0
+step() {
+  local name=$1 begin=$SECONDS status=0; shift
+  timeout -k 10 "$seconds" "$@" >"$folder/$name.log" 2>&1 || status=$?
+  printf '%-22s %4d s  %s\n' "$name" "$((SECONDS - begin))" \
+    "$( (( status == 0 )) && echo good || echo "exit $status, see $folder/$name.log")"
+  (( status == 0 )) || failures=$((failures + 1))
+}
+needs_shapes() { [[ -f $shapes ]] || fail "no shapes for $ranks GPUs: $shapes"; }
+
+if wanted tests; then
+  for suite in test_cuda test_fabric test_runtime; do
+    step "$suite" "$(program $suite)" --gtest_filter='*Gpu*:*PlansOfProcesses*' --gtest_brief=1
+  done
+fi
+if wanted gemm; then
+  step gemm "$(program gemm_bench)" --commit "$commit" --date "$today" --out "$folder/gemm.json"
+fi
+if wanted tune; then
+  needs_shapes
+  step tune "$(program stretto)" tune --shapes "$shapes" --ranks "$ranks" --commit "$commit" \
+    --file "$folder/tuning.json"
+fi
+if wanted operators; then
+  needs_shapes
+  step operators "$(program stretto)" bench --shapes "$shapes" --ranks "$ranks" --commit "$commit" \
+    --strategies 'auto;sequential;decomposed;tiles' --json -o "$folder/operators.json"
+fi
+if wanted torch; then
+  needs_shapes
+  step torch python3 -m torch.distributed.run --standalone --nproc-per-node "$ranks" \
+    "$here/torch_baselines.py" --shapes "$shapes" --commit "$commit" --out "$folder/torch.json"
+  step torch_all_reduce python3 "$here/torch_all_reduce.py" --ranks "$ranks" \
+    --out "$folder/torch_all_reduce.json"
+fi
+if wanted language; then
+  step language "$(program lang_bench)" --ranks "$ranks" --commit "$commit" --date "$today" \
+    --out "$folder/language.json"
+fi
+if wanted serve; then
+  step serve "$(program serve_bench)" --ranks "$ranks"
+fi
+
+found=()
+for name in operators torch; do [[ -s $folder/$name.json ]] && found+=("$folder/$name.json"); done
+(( ${#found[@]} )) && python3 "$here/summary.py" "${found[@]}"
+(( failures == 0 )) || { echo "on_gpus: $failures steps failed" >&2; exit 1; }
