@@ -3,6 +3,7 @@
 #include <map>
 
 #include "lang_bench.h"
+#include "stretto/device/lang/kernels/all_reduce_norm.h"
 #include "stretto/device/lang/kernels/scatter_norm_gather.h"
 #include "stretto/error.h"
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "stretto/device/lang/kernels/all_reduce_norm.h"
 #include "stretto/device/lang/kernels/scatter_norm_gather.h"
 #include "stretto/fibre/world.h"
 

@@ -1,20 +1,11 @@
-// All-reduce without barriers or flags: the data says that it has arrived.
+// All-reduce without barriers or flags: the data says that it has arrived (slots.h).
 //
-// Every element is sent as a value that is never the sentinel (a negative zero), and slots hold the
-// sentinel until the value comes. Sums are in fp32 and in rank order, so all ranks have the same
-// bits. Three buffers by call: call e uses one and poisons the one of call e-1, which call e+2 will
-// use; by the greetings of call e+1 a rank in call e+2 knows that all have ended call e.
-//
-// The grid must be the same in every call. `state` holds two words a block: calls so far, and the
-// vectors of the last call.
+// Sums are in fp32 and in rank order, so all ranks have the same bits.
 #pragma once
 
-#include "stretto/device/lang/kernels/greeting.h"
+#include "stretto/device/lang/kernels/slots.h"
 
 namespace stretto::device {
-
-// Vectors whose loads one thread has in flight by default.
-inline constexpr int kBatch = 8;
 
 template <class Block>
 struct AllReduceArgs {
@@ -28,60 +19,16 @@ struct AllReduceArgs {
   Ptr<Block, uint64> state;     // local: 2 x num_blocks, zero at first
 };
 
-// What one thread does of a call: the vectors first, first + step, ...
-struct CallShare {
-  uint64 call;
-  uint64 last_vectors;  // of the call before
-  uint64 first;
-  uint64 step;
-  uint64 now;     // which of the three buffers this call uses
-  uint64 before;  // and the call before used
-};
-
 template <class Block>
-STRETTO_KERNEL CallShare begin_call(Block& block, Ptr<Block, uint64> state) {
-  const uint64 call = state[2 * block.block_idx()];
-  const uint64 last_vectors = state[2 * block.block_idx() + 1];
-  const auto threads = static_cast<uint64>(block.num_threads());
-  return {
-      call,
-      last_vectors,
-      static_cast<uint64>(block.block_idx()) * threads + static_cast<uint64>(block.thread_idx()),
-      static_cast<uint64>(block.num_blocks()) * threads,
-      call % 3,
-      (call + 2) % 3};
-}
-
-template <class Block>
-STRETTO_KERNEL void end_call(Block& block, Ptr<Block, uint64> state, uint64 call, uint64 vectors,
-                             bool good) {
-  if (block.sync_or(!good) || block.thread_idx() != 0) return;
-  state[2 * block.block_idx()] = call + 1;
-  state[2 * block.block_idx() + 1] = vectors;
-}
-
-// Adds up, in rank order, this rank's `own` and the vectors at slots + r * stride of the others,
-// each once it has come.
-template <class Format, int kInFlight = kBatch, class Block>
-STRETTO_PRIMITIVE bool sum_slots(Block& block, Ptr<Block, const Vec16> slots, uint64 stride,
-                                 const Vec16& own, float (&sums)[Format::kElements],
-                                 Where where = Where::here()) {
-  const int ranks = block.num_ranks();
-  const int me = block.rank();
-  STRETTO_UNROLL for (float& sum : sums) sum = 0;
-  for (int base = 0; base < ranks; base += kInFlight) {
-    Vec16 values[kInFlight];
-    const int count = ranks - base < kInFlight ? ranks - base : kInFlight;
-    if (!block.wait_vectors_not(slots + static_cast<uint64>(base) * stride, stride, count,
-                                me - base, Format::kPoison, values, where, base)) {
-      return false;
-    }
-    STRETTO_UNROLL for (int j = 0; j < kInFlight; ++j) {
-      if (base + j == me) values[j] = own;
-      if (j < count) Format::add(sums, values[j]);
-    }
-  }
-  return true;
+STRETTO_PRIMITIVE Greeting greeting_of(const CallShare& share, const AllReduceArgs<Block>& args,
+                                       uint32 shots) {
+  return {static_cast<uint32>(share.call),
+          static_cast<uint32>(args.num_vectors),
+          shots,
+          static_cast<uint32>(args.max_vectors),
+          "num_vectors",
+          "shots",
+          "max_vectors"};
 }
 
 // One-shot: everyone sends everything to everyone. For small messages.
@@ -92,13 +39,7 @@ STRETTO_KERNEL void all_reduce_one_shot(Block& block, const AllReduceArgs<Block>
   const int me = shmem.my_pe();
   const auto num_ranks = static_cast<uint64>(ranks);
   const CallShare share = begin_call(block, args.state);
-  const Greeting greeting{static_cast<uint32>(share.call),
-                          static_cast<uint32>(args.num_vectors),
-                          1,
-                          static_cast<uint32>(args.max_vectors),
-                          "num_vectors",
-                          "shots",
-                          "max_vectors"};
+  const Greeting greeting = greeting_of(share, args, 1);
   const uint64 area = num_ranks * args.max_vectors;
   auto now = args.slots + share.now * area;
   auto before = args.slots + share.before * area;
@@ -113,7 +54,7 @@ STRETTO_KERNEL void all_reduce_one_shot(Block& block, const AllReduceArgs<Block>
     }
   }
   if (share.call > 0) {
-    for (uint64 i = share.first; i < share.last_vectors; i += share.step) {
+    for (uint64 i = share.first; i < share.last_size; i += share.step) {
       for (int r = 0; r < ranks; ++r) {
         if (r != me) {
           before[static_cast<uint64>(r) * args.max_vectors + i] = four_of(Format::kPoison);
@@ -141,13 +82,7 @@ STRETTO_KERNEL void all_reduce_two_shot(Block& block, const AllReduceArgs<Block>
   const int me = shmem.my_pe();
   const auto num_ranks = static_cast<uint64>(ranks);
   const CallShare share = begin_call(block, args.state);
-  const Greeting greeting{static_cast<uint32>(share.call),
-                          static_cast<uint32>(args.num_vectors),
-                          2,
-                          static_cast<uint32>(args.max_vectors),
-                          "num_vectors",
-                          "shots",
-                          "max_vectors"};
+  const Greeting greeting = greeting_of(share, args, 2);
   const uint64 slice = (args.num_vectors + num_ranks - 1) / num_ranks;
   const uint64 max_slice = (args.max_vectors + num_ranks - 1) / num_ranks;
   const uint64 half = num_ranks * max_slice;
@@ -159,33 +94,17 @@ STRETTO_KERNEL void all_reduce_two_shot(Block& block, const AllReduceArgs<Block>
     return slice * static_cast<uint64>(owner) >= args.num_vectors ? 0 : left < slice ? left : slice;
   };
 
-  constexpr int kUnroll = 4;
   greet<Block>(block, args.greetings + share.now * num_ranks, greeting);
   for (int k = 1; k < ranks; ++k) {
     const int owner = (me + k) % ranks;
     const uint64 end = end_of(owner);
     auto from = args.input + slice * static_cast<uint64>(owner);
     auto slot = shmem.ptr(now, owner) + static_cast<uint64>(me) * max_slice;
-    for (uint64 i = share.first; i < end; i += kUnroll * share.step) {
-      Vec16 values[kUnroll];
-      STRETTO_UNROLL for (uint64 u = 0; u < kUnroll; ++u) {
-        if (i + u * share.step < end) values[u] = from[i + u * share.step];
-      }
-      STRETTO_UNROLL for (uint64 u = 0; u < kUnroll; ++u) {
-        if (i + u * share.step < end) {
-          block.store(slot + (i + u * share.step), canonical<Format>(values[u]));
-        }
-      }
-    }
+    send_to_slot<Format>(block, share, from, slot, end);
   }
   if (share.call > 0) {
-    const uint64 last_slice = (share.last_vectors + num_ranks - 1) / num_ranks;
-    for (uint64 r = 0; r < 2 * num_ranks; ++r) {
-      if (r % num_ranks == static_cast<uint64>(me)) continue;
-      for (uint64 i = share.first; i < last_slice; i += share.step) {
-        before[r * max_slice + i] = four_of(Format::kPoison);
-      }
-    }
+    const uint64 last_slice = (share.last_size + num_ranks - 1) / num_ranks;
+    poison_two_hops<Format>(block, share, before, max_slice, last_slice);
     clear_greetings<Block>(block, args.greetings + share.before * num_ranks);
   }
   bool good = hear_greetings<Block>(block, args.greetings + share.now * num_ranks, greeting);

@@ -1,4 +1,4 @@
-// All-reduce, residual and RMSNorm in one kernel, by sentinels (see all_reduce.h).
+// All-reduce, residual and RMSNorm in one kernel, by sentinels (slots.h).
 //
 //   h = residual + sum over ranks of input, in fp32 in rank order, rounded once to bf16
 //   output = norm(h) * weight
@@ -12,8 +12,8 @@
 // whose loads a thread has in flight, is a matter of registers: with 1024 threads, 4.
 #pragma once
 
-#include "stretto/device/lang/kernels/all_reduce.h"
 #include "stretto/device/lang/kernels/norm.h"
+#include "stretto/device/lang/kernels/slots.h"
 
 namespace stretto::device {
 
@@ -41,13 +41,7 @@ STRETTO_KERNEL void all_reduce_norm_one_shot(Block& block, const AllReduceNormAr
   const int me = shmem.my_pe();
   const auto num_ranks = static_cast<uint64>(ranks);
   const CallShare share = begin_call(block, args.state);
-  const Greeting greeting{static_cast<uint32>(share.call),
-                          static_cast<uint32>(args.tokens),
-                          static_cast<uint32>(args.row_vectors),
-                          static_cast<uint32>(args.max_tokens),
-                          "tokens",
-                          "row_vectors",
-                          "max_tokens"};
+  const Greeting greeting = norm_greeting(share, args);
   const uint64 stride = args.max_tokens * args.row_vectors;
   auto now = args.slots + share.now * num_ranks * stride;
   auto before = args.slots + share.before * num_ranks * stride;
@@ -69,7 +63,7 @@ STRETTO_KERNEL void all_reduce_norm_one_shot(Block& block, const AllReduceNormAr
     }
   }
   if (share.call > 0) {
-    for (uint64 row = first_row; row < share.last_vectors; row += row_step) {
+    for (uint64 row = first_row; row < share.last_size; row += row_step) {
       for (uint64 v = thread; v < args.row_vectors; v += threads) {
         for (int r = 0; r < ranks; ++r) {
           if (r == me) continue;
@@ -83,8 +77,7 @@ STRETTO_KERNEL void all_reduce_norm_one_shot(Block& block, const AllReduceNormAr
   bool good = hear_greetings<Block>(block, args.greetings + share.now * num_ranks, greeting);
   const bool fp8 = static_cast<bool>(args.norm.fp8_scale);
   for (uint64 row = first_row; row < args.tokens; row += row_step) {
-    Vec16 first = {};
-    float squares = 0;
+    MadeRow<Block> made{args.new_residual + row * args.row_vectors};
     for (uint64 v = thread; good && v < args.row_vectors; v += threads) {
       const uint64 at = row * args.row_vectors + v;
       const Vec16 own = args.input[at];
@@ -92,14 +85,11 @@ STRETTO_KERNEL void all_reduce_norm_one_shot(Block& block, const AllReduceNormAr
       float sums[Bf16x8::kElements];
       good = sum_slots<Bf16x8, kInFlight>(block, now + at, stride, own, sums);
       if (!good) break;
-      const Vec16 h = add_residual(residual, sums);
-      args.new_residual[at] = h;
-      if (v == thread) first = h;
-      squares += sum_of_squares(h);
+      made.keep(v, thread, add_residual(residual, sums));
     }
     auto out = args.output + row * args.row_vectors / (fp8 ? 2 : 1);
-    norm_row(block, args.norm, args.row_vectors, first, args.new_residual + row * args.row_vectors,
-             squares, [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
+    norm_row(block, args.norm, args.row_vectors, made,
+             [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
                if (good) store_normed<Block>(out, v, fp8, values, inverse_scale);
              });
   }
@@ -113,13 +103,7 @@ STRETTO_KERNEL void all_reduce_norm_two_shot(Block& block, const AllReduceNormAr
   const int me = shmem.my_pe();
   const auto num_ranks = static_cast<uint64>(ranks);
   const CallShare share = begin_call(block, args.state);
-  const Greeting greeting{static_cast<uint32>(share.call),
-                          static_cast<uint32>(args.tokens),
-                          static_cast<uint32>(args.row_vectors),
-                          static_cast<uint32>(args.max_tokens),
-                          "tokens",
-                          "row_vectors",
-                          "max_tokens"};
+  const Greeting greeting = norm_greeting(share, args);
   const uint64 rows = (args.tokens + num_ranks - 1) / num_ranks;  // of an owner, at most
   const uint64 stride = (args.max_tokens + num_ranks - 1) / num_ranks * args.row_vectors;
   const uint64 half = num_ranks * stride;
@@ -139,32 +123,16 @@ STRETTO_KERNEL void all_reduce_norm_two_shot(Block& block, const AllReduceNormAr
       args.own_rows != 0 && fp8 ? args.row_vectors / 2 : args.row_vectors;
 
   greet<Block>(block, args.greetings + share.now * num_ranks, greeting);
-  constexpr int kUnroll = 4;
   for (int k = 1; k < ranks; ++k) {
     const int owner = (me + k) % ranks;
     const uint64 end = (first_of(owner + 1) - first_of(owner)) * args.row_vectors;
     auto from = args.input + first_of(owner) * args.row_vectors;
     auto slot = shmem.ptr(now, owner) + static_cast<uint64>(me) * stride;
-    for (uint64 i = share.first; i < end; i += kUnroll * share.step) {
-      Vec16 values[kUnroll];
-      STRETTO_UNROLL for (uint64 u = 0; u < kUnroll; ++u) {
-        if (i + u * share.step < end) values[u] = from[i + u * share.step];
-      }
-      STRETTO_UNROLL for (uint64 u = 0; u < kUnroll; ++u) {
-        if (i + u * share.step < end) {
-          block.store(slot + (i + u * share.step), canonical<Bf16x8>(values[u]));
-        }
-      }
-    }
+    send_to_slot<Bf16x8>(block, share, from, slot, end);
   }
   if (share.call > 0) {
-    const uint64 last = (share.last_vectors + num_ranks - 1) / num_ranks * args.row_vectors;
-    for (uint64 r = 0; r < 2 * num_ranks; ++r) {
-      if (r % num_ranks == static_cast<uint64>(me)) continue;
-      for (uint64 i = share.first; i < last; i += share.step) {
-        before[r * stride + i] = four_of(Bf16x8::kPoison);
-      }
-    }
+    const uint64 last = (share.last_size + num_ranks - 1) / num_ranks * args.row_vectors;
+    poison_two_hops<Bf16x8>(block, share, before, stride, last);
     clear_greetings<Block>(block, args.greetings + share.before * num_ranks);
   }
   bool good = hear_greetings<Block>(block, args.greetings + share.now * num_ranks, greeting);
@@ -174,9 +142,7 @@ STRETTO_KERNEL void all_reduce_norm_two_shot(Block& block, const AllReduceNormAr
   const uint64 own_rows = first_of(me + 1) - own_first;
   const uint64 kept_first = args.own_rows != 0 ? 0 : own_first;
   for (uint64 row = first_row; row < own_rows; row += row_step) {
-    auto kept = args.new_residual + (kept_first + row) * args.row_vectors;
-    Vec16 first = {};
-    float squares = 0;
+    MadeRow<Block> made{args.new_residual + (kept_first + row) * args.row_vectors};
     for (uint64 v = thread; good && v < args.row_vectors; v += threads) {
       const Vec16 own = args.input[(own_first + row) * args.row_vectors + v];
       const Vec16 residual = args.residual[(kept_first + row) * args.row_vectors + v];
@@ -185,9 +151,7 @@ STRETTO_KERNEL void all_reduce_norm_two_shot(Block& block, const AllReduceNormAr
                                           sums);
       if (!good) break;
       const Vec16 h = add_residual(residual, sums);
-      kept[v] = h;
-      if (v == thread) first = h;
-      squares += sum_of_squares(h);
+      made.keep(v, thread, h);
       if (args.own_rows != 0) continue;
       for (int k = 1; k < ranks; ++k) {
         block.store(shmem.ptr(gathered, (me + k) % ranks) +
@@ -196,7 +160,7 @@ STRETTO_KERNEL void all_reduce_norm_two_shot(Block& block, const AllReduceNormAr
       }
     }
     auto out = args.output + (own_first + row) * args.row_vectors / (fp8 ? 2 : 1);
-    norm_row(block, args.norm, args.row_vectors, first, kept, squares,
+    norm_row(block, args.norm, args.row_vectors, made,
              [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
                if (!good) return;
                store_normed<Block>(out, v, fp8, values, inverse_scale);
@@ -237,19 +201,15 @@ STRETTO_KERNEL void all_reduce_norm_two_shot(Block& block, const AllReduceNormAr
     if (row >= first_of(owner + 1) - first_of(owner)) continue;
     auto from = gathered + (static_cast<uint64>(owner) * stride + row * args.row_vectors);
     const uint64 to = first_of(owner) + row;
-    auto kept = args.new_residual + to * args.row_vectors;
-    Vec16 first = {};
-    float squares = 0;
+    MadeRow<Block> made{args.new_residual + to * args.row_vectors};
     for (uint64 v = thread; good && v < args.row_vectors; v += threads) {
       Vec16 h;
       good = block.wait_words_not(from + v, Bf16x8::kPoison, h, Where::here(), owner);
       if (!good) break;
-      kept[v] = h;
-      if (v == thread) first = h;
-      squares += sum_of_squares(h);
+      made.keep(v, thread, h);
     }
     auto out = args.output + to * args.row_vectors / (fp8 ? 2 : 1);
-    norm_row(block, args.norm, args.row_vectors, first, kept, squares,
+    norm_row(block, args.norm, args.row_vectors, made,
              [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
                if (good) store_normed<Block>(out, v, fp8, values, inverse_scale);
              });

@@ -4,8 +4,8 @@
 // one that was sent to it are normed to the same bits.
 #pragma once
 
-#include "stretto/device/lang/numbers.h"
-#include "stretto/device/lang/shmem.h"
+#include "stretto/device/lang/kernels/call.h"
+#include "stretto/device/lang/kernels/greeting.h"
 
 namespace stretto::device {
 
@@ -22,6 +22,18 @@ STRETTO_PRIMITIVE float sum_of_squares(const Vec16& v) {
   float sum = 0;
   STRETTO_UNROLL for (float value : values) sum += value * value;
   return sum;
+}
+
+// Of kernels that norm `tokens` rows of all ranks.
+template <class Args>
+STRETTO_PRIMITIVE Greeting norm_greeting(const CallShare& share, const Args& args) {
+  return {static_cast<uint32>(share.call),
+          static_cast<uint32>(args.tokens),
+          static_cast<uint32>(args.row_vectors),
+          static_cast<uint32>(args.max_tokens),
+          "tokens",
+          "row_vectors",
+          "max_tokens"};
 }
 
 // What every element of a row is multiplied with, from the sum of the squares of all.
@@ -50,23 +62,36 @@ STRETTO_PRIMITIVE uint64 fp8_of(const float (&values)[Bf16x8::kElements], float 
   return e4m3x4_from_floats(scaled) | static_cast<uint64>(e4m3x4_from_floats(scaled + 4)) << 32;
 }
 
-// Norms a row whose vectors this thread has stored in `kept`; `first` is the first of them and
-// `squares` the sum of their squares. `send` gets each vector's index and its eight values.
-template <class Block, class Kept, class Send>
+// A row that the block has made, one vector after the other: kept in memory, and of it in registers
+// what a thread needs to norm it.
+template <class Block>
+struct MadeRow {
+  STRETTO_PRIMITIVE void keep(uint64 v, uint64 begin, const Vec16& h) {
+    kept[v] = h;
+    if (v == begin) first = h;
+    squares += sum_of_squares(h);
+  }
+  Ptr<Block, Vec16> kept;
+  Vec16 first = {};   // of this thread's vectors
+  float squares = 0;  // their sum
+};
+
+// Norms a row. `send` gets each vector's index and its eight values.
+template <class Block, class Send>
 STRETTO_PRIMITIVE void norm_row(Block& block, const NormArgs<Block>& norm, uint64 row_vectors,
-                                const Vec16& first, Kept kept, float squares, Send send) {
+                                const MadeRow<Block>& row, Send send) {
   // What the sum need not wait for comes before it.
   const auto begin = static_cast<uint64>(block.thread_idx());
   Vec16 weight = {};
   if (begin < row_vectors) weight = norm.weight[begin];
   float scale = 0;
   if (norm.fp8_scale) scale = norm.fp8_scale[0];
-  const float factor = norm_factor(block.sum(squares), row_vectors, norm.epsilon);
+  const float factor = norm_factor(block.sum(row.squares), row_vectors, norm.epsilon);
   const float inverse_scale = 1.0f / scale;
   for (uint64 v = begin; v < row_vectors; v += static_cast<uint64>(block.num_threads())) {
-    Vec16 h = first;
+    Vec16 h = row.first;
     if (v != begin) {
-      h = kept[v];
+      h = row.kept[v];
       weight = norm.weight[v];
     }
     float values[Bf16x8::kElements];
@@ -110,21 +135,16 @@ STRETTO_KERNEL void add_norm(Block& block, const AddNormArgs<Block>& args) {
   const auto begin = static_cast<uint64>(block.thread_idx());
   for (auto row = static_cast<uint64>(block.block_idx()); row < args.rows;
        row += static_cast<uint64>(block.num_blocks())) {
-    auto kept = args.new_residual + row * args.row_vectors;
-    Vec16 first = {};
-    float squares = 0;
+    MadeRow<Block> made{args.new_residual + row * args.row_vectors};
     for (uint64 v = begin; v < args.row_vectors; v += static_cast<uint64>(block.num_threads())) {
       const Vec16 value = args.input[row * args.row_vectors + v];
       const Vec16 residual = args.residual[row * args.row_vectors + v];
       float sums[Bf16x8::kElements] = {};
       Bf16x8::add(sums, value);
-      const Vec16 h = add_residual(residual, sums);
-      kept[v] = h;
-      if (v == begin) first = h;
-      squares += sum_of_squares(h);
+      made.keep(v, begin, add_residual(residual, sums));
     }
     auto out = args.output + row * args.row_vectors / (fp8 ? 2 : 1);
-    norm_row(block, args.norm, args.row_vectors, first, kept, squares,
+    norm_row(block, args.norm, args.row_vectors, made,
              [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
                store_normed<Block>(out, v, fp8, values, inverse_scale);
              });

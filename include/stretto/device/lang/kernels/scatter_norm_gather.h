@@ -10,7 +10,8 @@
 // after all have sent their rows of it, hence after their consumers of call e.
 #pragma once
 
-#include "stretto/device/lang/kernels/all_reduce_norm.h"
+#include "stretto/device/lang/kernels/norm.h"
+#include "stretto/device/lang/kernels/slots.h"
 
 namespace stretto::device {
 
@@ -82,20 +83,15 @@ class ScatterNormGather {
     for (uint64 j = 0; j < num_rows(me_, chunk); ++j) {
       const uint64 own = chunk * args_.rows_per_chunk + j;
       const uint64 row = first_row(me_, chunk) + j;
-      auto kept = args_.new_residual + own * args_.row_vectors;
-      Vec16 first = {};
-      float squares = 0;
+      MadeRow<Block> made{args_.new_residual + own * args_.row_vectors};
       for (uint64 v = begin; v < args_.row_vectors; v += step) {
         const Vec16 residual = args_.residual[own * args_.row_vectors + v];
         float sums[Bf16x8::kElements];
         sum_row(row, own * args_.row_vectors + v, v, sums);
-        const Vec16 h = add_residual(residual, sums);
-        kept[v] = h;
-        if (v == begin) first = h;
-        squares += sum_of_squares(h);
+        made.keep(v, begin, add_residual(residual, sums));
       }
       auto out = args_.output + row * args_.row_vectors / (fp8 ? 2 : 1);
-      norm_row(block_, args_.norm, args_.row_vectors, first, kept, squares,
+      norm_row(block_, args_.norm, args_.row_vectors, made,
                [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
                  for (int k = 1; k <= ranks_; ++k) {
                    store_normed<Block>(block_.peer(out, (me_ + k) % ranks_), v, fp8, values,
@@ -174,19 +170,13 @@ class ScatterNormGather {
 
 template <class Block>
 STRETTO_KERNEL void scatter_norm_gather(Block& block, const ScatterNormGatherArgs<Block>& args) {
-  const CallShare share = begin_call(block, args.state);
   const auto num_ranks = static_cast<uint64>(block.num_ranks());
-  const Greeting greeting{static_cast<uint32>(share.call),
-                          static_cast<uint32>(args.tokens),
-                          static_cast<uint32>(args.row_vectors),
-                          static_cast<uint32>(args.max_tokens),
-                          "tokens",
-                          "row_vectors",
-                          "max_tokens"};
+  const CallShare share = begin_call(block, args.state);
+  const Greeting greeting = norm_greeting(share, args);
   greet<Block>(block, args.greetings + share.now * num_ranks, greeting);
   if (share.call > 0) clear_greetings<Block>(block, args.greetings + share.before * num_ranks);
-  bool good = hear_greetings<Block>(block, args.greetings + share.now * num_ranks, greeting);
-  good = !block.sync_or(!good);
+  bool good = !block.sync_or(
+      !hear_greetings<Block>(block, args.greetings + share.now * num_ranks, greeting));
 
   ScatterNormGather<Block> work(block, args, share.call + 1);
   const auto first = static_cast<uint64>(block.block_idx());

@@ -1,0 +1,72 @@
+// Slots whose data says itself that it has come.
+//
+// Every element is sent as a value that is never the sentinel (a negative zero), and slots hold the
+// sentinel until the value comes. Whoever has read a slot poisons it again before its next use.
+#pragma once
+
+#include "stretto/device/lang/kernels/call.h"
+#include "stretto/device/lang/kernels/greeting.h"
+
+namespace stretto::device {
+
+// Vectors whose loads one thread has in flight by default.
+inline constexpr int kBatch = 8;
+
+// This thread's share of `count` vectors to a slot, here or at a peer.
+template <class Format, class Block>
+STRETTO_PRIMITIVE void send_to_slot(Block& block, const CallShare& share,
+                                    Ptr<Block, const Vec16> from, Ptr<Block, Vec16> slot,
+                                    uint64 count) {
+  constexpr int kUnroll = 4;
+  for (uint64 i = share.first; i < count; i += kUnroll * share.step) {
+    Vec16 values[kUnroll];
+    STRETTO_UNROLL for (uint64 u = 0; u < kUnroll; ++u) {
+      if (i + u * share.step < count) values[u] = from[i + u * share.step];
+    }
+    STRETTO_UNROLL for (uint64 u = 0; u < kUnroll; ++u) {
+      if (i + u * share.step < count) {
+        block.store(slot + (i + u * share.step), canonical<Format>(values[u]));
+      }
+    }
+  }
+}
+
+// Adds up, in rank order, this rank's `own` and the vectors at slots + r * stride of the others,
+// each once it has come.
+template <class Format, int kInFlight = kBatch, class Block>
+STRETTO_PRIMITIVE bool sum_slots(Block& block, Ptr<Block, const Vec16> slots, uint64 stride,
+                                 const Vec16& own, float (&sums)[Format::kElements],
+                                 Where where = Where::here()) {
+  const int ranks = block.num_ranks();
+  const int me = block.rank();
+  STRETTO_UNROLL for (float& sum : sums) sum = 0;
+  for (int base = 0; base < ranks; base += kInFlight) {
+    Vec16 values[kInFlight];
+    const int count = ranks - base < kInFlight ? ranks - base : kInFlight;
+    if (!block.wait_vectors_not(slots + static_cast<uint64>(base) * stride, stride, count,
+                                me - base, Format::kPoison, values, where, base)) {
+      return false;
+    }
+    STRETTO_UNROLL for (int j = 0; j < kInFlight; ++j) {
+      if (base + j == me) values[j] = own;
+      if (j < count) Format::add(sums, values[j]);
+    }
+  }
+  return true;
+}
+
+// This thread's share of `count` vectors of every other rank's slot of each of the two hops of a
+// two-shot kernel; slots are `stride` apart.
+template <class Format, class Block>
+STRETTO_PRIMITIVE void poison_two_hops(Block& block, const CallShare& share,
+                                       Ptr<Block, Vec16> slots, uint64 stride, uint64 count) {
+  const auto num_ranks = static_cast<uint64>(block.num_ranks());
+  for (uint64 r = 0; r < 2 * num_ranks; ++r) {
+    if (r % num_ranks == static_cast<uint64>(block.rank())) continue;
+    for (uint64 i = share.first; i < count; i += share.step) {
+      slots[r * stride + i] = four_of(Format::kPoison);
+    }
+  }
+}
+
+}  // namespace stretto::device
