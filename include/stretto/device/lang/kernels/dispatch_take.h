@@ -8,12 +8,10 @@ namespace stretto::device {
 template <class Block>
 class DispatchTake : DispatchHalf<Block> {
   using Half = DispatchHalf<Block>;
-  using Half::args_, Half::block_, Half::call_, Half::expert_counts_, Half::free_, Half::half_;
-  using Half::k_, Half::lanes_, Half::listed_at, Half::local_, Half::me_, Half::next,
-      Half::part_counts_;
-  using Half::part_first_, Half::problem, Half::rank_counts_, Half::ranks_, Half::record_index;
-  using Half::same_word, Half::signals_, Half::slot_index, Half::thread_, Half::threads_;
-  using Half::units_, Half::await;
+  using Half::args_, Half::block_, Half::call_, Half::expert_counts_, Half::free_, Half::half_,
+      Half::k_, Half::lanes_, Half::listed_at, Half::local_, Half::part_counts_, Half::part_first_,
+      Half::problem, Half::rank_counts_, Half::ranks_, Half::record_index, Half::same_word,
+      Half::signals_, Half::slot_index, Half::thread_, Half::threads_, Half::units_, Half::await;
 
  public:
   STRETTO_PRIMITIVE DispatchTake(Block& block, const DispatchArgs<Block>& args)
