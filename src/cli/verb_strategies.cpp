@@ -39,7 +39,8 @@ constexpr Value kParameters[] = {
     {"swizzle", "row tiles that a column sweep covers before it moves on"},
     {"chunks", "row blocks a shard is cut into (granularity chunk)"},
     {"groups", "wave-group sizes in waves (granularity waves)"},
-    {"comm-sms", "SMs taken from compute for communication blocks and reducers"}};
+    {"comm-sms", "SMs taken from compute for communication blocks and reducers"},
+    {"split-k", "ranges of K that a tile is computed in, side by side, then added in fp32"}};
 
 constexpr size_t kLabelWidth = 20;
 

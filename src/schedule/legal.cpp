@@ -13,6 +13,7 @@ constexpr int kMaxChunks = 1024;
 constexpr int kMaxSwizzle = 1024;
 constexpr int kMaxGroups = 1024;
 constexpr int kMaxGroupWaves = 1 << 20;
+constexpr int kMaxSplitK = 16;
 constexpr int kMinTile = 8, kMaxTile = 512, kTileStep = 8;
 
 struct Case {
@@ -57,6 +58,26 @@ void check_numbers(Case& c) {
     if (waves >= 1 && waves <= kMaxGroupWaves) continue;
     c.refuse("a group of {} waves; each must have from 1 to {}", waves, kMaxGroupWaves);
     break;
+  }
+}
+
+// Every range of K has at least one step, and every range's sums of all rows are kept.
+void check_split_k(Case& c, bool op_good) {
+  const int ranges = c.schedule.split_k;
+  if (ranges < 1 || ranges > kMaxSplitK) {
+    c.refuse("split-k={}; it must be from 1 to {}", ranges, kMaxSplitK);
+    return;
+  }
+  if (ranges == 1 || !op_good) return;
+  const int64_t steps = (c.op.local_k() + kSplitStep - 1) / kSplitStep;
+  if (ranges > steps) {
+    c.refuse("split-k={} for {} of K on a rank, which has {} of {} columns: take split-k={}{}",
+             ranges, c.op.local_k(), steps == 1 ? "one step" : fmt::format("{} steps", steps),
+             kSplitStep, steps, steps == 1 ? "" : " or less");
+  }
+  if (c.op.m > INT32_MAX / ranges) {
+    c.refuse("split-k={} for m={} keeps more than {} rows of partial sums: take split-k=1", ranges,
+             c.op.m, INT32_MAX);
   }
 }
 
@@ -218,6 +239,7 @@ std::vector<std::string> legal(const Operator& op, const Schedule& schedule,
   Case c{op, schedule, machine, problems(op)};
   const bool op_good = c.reasons.empty();
   check_numbers(c);
+  check_split_k(c, op_good);
   check_machine(c);
   check_mover(c);
   check_sync(c);

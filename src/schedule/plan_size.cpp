@@ -27,6 +27,8 @@ double estimate_instrs(const Operator& op, const Schedule& schedule) {
   const double tiles = tile_rows * pieces(op.local_n(), schedule.tile_n);
   // Of every rank: its GEMM tiles, the collectives or copies of its shares, and barriers.
   double per_rank = tiles + 2 * cuts + ranks;
+  // A range is a task that notifies; who adds waits for each.
+  if (schedule.split_k > 1) per_rank += tiles * 3 * schedule.split_k;
   if (op.ranks == 1) return per_rank;
   if (op.reduces()) {
     // A tile is notified once and waited for once by each rank that reduces it.

@@ -99,8 +99,8 @@ constexpr Coordinate choice(std::string_view key) {
   return {key, print_enum<Enum, kField>, read_enum<Enum, kField>};
 }
 template <int Schedule::*kField>
-constexpr Coordinate number(std::string_view key) {
-  return {key, print_number<kField>, read_number<kField>};
+constexpr Coordinate number(std::string_view key, std::string_view absent = {}) {
+  return {key, print_number<kField>, read_number<kField>, absent};
 }
 
 constexpr Coordinate kCoordinates[] = {
@@ -116,6 +116,7 @@ constexpr Coordinate kCoordinates[] = {
     number<&Schedule::chunks>("chunks"),
     {"groups", print_groups, read_groups},
     number<&Schedule::comm_sms>("comm-sms"),
+    number<&Schedule::split_k>("split-k", "1"),
     {"rows", print_enum<RowCount, &Schedule::rows>, read_enum<RowCount, &Schedule::rows>, "fixed"},
 };
 constexpr size_t kNumCoordinates = std::size(kCoordinates);

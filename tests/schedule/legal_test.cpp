@@ -50,6 +50,8 @@ struct Rule {
 
 TEST(Legal, EveryRuleSpeaksAlone) {
   const Rule rules[] = {
+      {"tiles,split-k=0", gemm_rs(), "split-k=0; it must be from 1 to 16"},
+      {"tiles,split-k=17", gemm_rs(), "split-k=17; it must be from 1 to 16"},
       {"tiles,mover=epilogue", ag_gemm(), "communicates its input: take mover=comm-blocks"},
       {"tiles,comm-sms=0", ag_gemm(), "without an SM to run on: take comm-sms=1 or more"},
       {"tiles,order=peer-staggered", ag_gemm(), "take order=own-first for ag-gemm"},

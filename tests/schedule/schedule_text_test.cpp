@@ -44,6 +44,7 @@ TEST(ScheduleText, ParsesWhatItPrints) {
     s.chunks = below(100);
     for (int g = below(4); g > 0; --g) s.groups.push_back(below(50));
     s.comm_sms = below(200);
+    s.split_k = below(4);
     s.rows = static_cast<RowCount>(below(2));
     EXPECT_EQ(parse(to_string(s)), s) << to_string(s);
   }
@@ -59,6 +60,16 @@ TEST(ScheduleText, ChangesAPreset) {
   changed.groups = {1, 2, 4};
   EXPECT_EQ(parse("tiles,tile=64x128,comm-sms=4,groups=1+2+4"), changed);
   EXPECT_EQ(parse("tiles,groups=auto"), plain);
+}
+
+TEST(ScheduleText, SaysSplitKOnlyWhenKIsSplit) {
+  Schedule schedule = parse("tiles");
+  EXPECT_EQ(to_string(schedule).find("split-k="), std::string::npos);
+  schedule.split_k = 4;
+  EXPECT_EQ(parse("tiles,split-k=4"), schedule);
+  EXPECT_THAT(to_string(schedule), testing::EndsWith(",split-k=4"));
+  EXPECT_EQ(parse("tiles,split-k=1"), parse("tiles"));
+  EXPECT_THAT(refusal("tiles,split-k=two"), HasSubstr("split-k='two': expected a whole number"));
 }
 
 TEST(ScheduleText, SaysRowsOnlyWhenTheyAreNotFixed) {
