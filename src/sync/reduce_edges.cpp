@@ -20,7 +20,9 @@ PointDependences at_points(const Draft& draft, const std::vector<Dependence>& de
   PointDependences result;
   result.edges.reserve(dependences.size());
   for (const Dependence& d : dependences) {
-    const SyncEdge edge{points.release[d.before], points.acquire[d.after], d.buffer};
+    const bool inside = points.in_one_kernel(d.before, d.after);
+    const SyncEdge edge{inside ? d.before : points.release[d.before],
+                        inside ? d.after : points.acquire[d.after], d.buffer};
     if (draft.program[edge.release].lane != draft.program[edge.acquire].lane) {
       result.edges.push_back(edge);
     }

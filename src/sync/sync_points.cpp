@@ -11,6 +11,7 @@ SyncPoints find_sync_points(const Draft& draft) {
   points.acquire.resize(draft.program.size());
   std::iota(points.acquire.begin(), points.acquire.end(), 0u);
   points.release = points.acquire;
+  points.kernel.assign(draft.program.size(), SyncPoints::kNoKernel);
   if (draft.schedule.sync != Sync::event) return points;
 
   const std::vector<Lane>& lanes = draft.plan.lanes;
@@ -24,6 +25,12 @@ SyncPoints find_sync_points(const Draft& draft) {
       boundaries[lane.rank].push_back(at);
     }
   }
+  std::vector<uint32_t> first_kernel;  // by rank; between n boundaries lie n + 1
+  uint32_t kernels = 0;
+  for (const std::vector<uint32_t>& of_rank : boundaries) {
+    first_kernel.push_back(kernels);
+    kernels += static_cast<uint32_t>(of_rank.size()) + 1;
+  }
   std::vector<uint32_t> passed(lanes.size(), 0);  // boundaries so far, by lane
   for (uint32_t at = 0; at < draft.program.size(); ++at) {
     const InstrRef ref = draft.program[at];
@@ -36,6 +43,7 @@ SyncPoints find_sync_points(const Draft& draft) {
       ++count;
       continue;
     }
+    points.kernel[at] = first_kernel[lane.rank] + count;
     if (count > 0) points.acquire[at] = of_rank[count - 1];
     if (count < of_rank.size()) points.release[at] = of_rank[count];
   }

@@ -38,6 +38,20 @@ TEST(PlaceSignals, CountersGatherWhatTheSameConsumersNeedAndFlagsDoNot) {
   }
 }
 
+TEST(PlaceSignals, TasksOfOneKernelWaitForEachOtherWhereTheyStandDespiteEvents) {
+  DraftBuilder b(1, Sync::event);
+  const auto x = b.buffer("x", BufferRole::local), y = b.buffer("y", BufferRole::local);
+  const auto c0 = b.lane(Kind::compute, 0, 0), c1 = b.lane(Kind::compute, 0, 1),
+             n = b.lane(Kind::nccl, 0, 0);
+  b.task(c0, copy, {}, {rows(x, 0, 0, 16)});
+  b.task(c1, copy, {rows(x, 0, 0, 16)}, {rows(y, 0, 0, 16)});
+  b.boundary({c0, c1}, 0);
+  b.task(n, collective, {rows(y, 0, 0, 16)}, {rows(y, 0, 0, 16)});
+  EXPECT_EQ(b.placed(c0), "copy; notify x.0@0 += 1; boundary; notify y.0@0 += 1");
+  EXPECT_EQ(b.placed(c1), "wait x.0 >= 1; copy; boundary");
+  EXPECT_EQ(b.placed(n), "wait y.0 >= 1; collective");
+}
+
 TEST(PlaceSignals, NothingIsWaitedForTwice) {
   DraftBuilder b(1, Sync::counter);
   const auto x = b.buffer("x", BufferRole::local), y = b.buffer("y", BufferRole::local);
