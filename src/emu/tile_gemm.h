@@ -2,7 +2,8 @@
 //
 // Bit-reproducible: an element of C is the chain acc = fma(a[i], b[i], acc) over i = 0 .. k-1 from
 // acc = 0, whatever the tile's shape, its place, and how the work is blocked. So every schedule
-// that computes an element from the same rows of A and B gets the same bits. (An instruction set
+// that computes an element from the same rows of A and B, in the same ranges of K, gets the same
+// bits. (An instruction set
 // without FMA rounds twice a step; products of bf16 and fp16 are exact in fp32, so only fp32 inputs
 // can tell.)
 #pragma once

@@ -33,6 +33,10 @@ void declare_buffers(Draft& draft) {
   if (a_sharded) plan.buffers[ids.a].sharded_rows = static_cast<int32_t>(op.m);
   if (out_sharded) plan.buffers[ids.out].sharded_rows = static_cast<int32_t>(op.m);
 
+  if (state.splits() > 1) {
+    ids.ranges = declare(plan, "ranges", DType::fp32, BufferRole::local, state.splits() * op.m,
+                         op.local_n());
+  }
   const int copies = state.schedule.reuse == Reuse::double_buffer ? 2 : 1;
   const DType partials = state.schedule.partials;
   switch (state.pattern) {

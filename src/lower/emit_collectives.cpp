@@ -45,15 +45,17 @@ void emit_nccl_gather(Lowering& state, Emitter& emit) {
       emit.collective(rank, CollectiveKind::all_gather, static_cast<int32_t>(chunk));
     }
   }
-  const auto k = static_cast<int32_t>(state.op.k);
-  emit_gemm(state, emit, [&](int rank, int32_t tile) {
-    const Rect rect = state.grid.rect(tile);
-    emit.read(region_of({rect.row0, rect.row1, 0, k}, ids.gathered, rank));
-    emit.read(weights_of(state, rank, rect));
-    state.layout.for_each_run(rect.row0, rect.row1, [&](int32_t row0, int32_t row1) {
-      emit.write(region_of({row0, row1, rect.col0, rect.col1}, ids.out, rank));
-    });
-  });
+  emit_gemm(
+      state, emit,
+      [&](int rank, const Rect& tile, KRange k) {
+        emit.read(region_of({tile.row0, tile.row1, k.begin, k.end}, ids.gathered, rank));
+      },
+      [&](int rank, int32_t tile) {
+        const Rect rect = state.grid.rect(tile);
+        state.layout.for_each_run(rect.row0, rect.row1, [&](int32_t row0, int32_t row1) {
+          emit.write(region_of({row0, row1, rect.col0, rect.col1}, ids.out, rank));
+        });
+      });
 }
 
 void emit_nccl_reduce(Lowering& state, Emitter& emit) {
@@ -76,13 +78,8 @@ void emit_nccl_reduce(Lowering& state, Emitter& emit) {
   };
   size_t next = 0;
   emit_gemm(
-      state, emit,
-      [&](int rank, int32_t tile) {
-        const Rect rect = state.grid.rect(tile);
-        read_a(state, emit, rank, rect);
-        emit.read(weights_of(state, rank, rect));
-        emit.write(region_of(rect, ids.part, rank));
-      },
+      state, emit, own_rows_of_a(state, emit),
+      [&](int rank, int32_t tile) { emit.write(region_of(state.grid.rect(tile), ids.part, rank)); },
       [&](int32_t wave) {
         for (; next < chunks && done[next] <= wave; ++next) reduce(next);
       });

@@ -14,12 +14,13 @@ class PackedReduce {
         done_(groups_done(
             state, [&](int32_t tile) { return packing_.group_of[static_cast<size_t>(tile)]; },
             packing_.groups.size())),
-        restorers_(state.op.ranks, state.lanes.compute, state.grid.count() % state.lanes.compute) {}
+        restorers_(state.op.ranks, state.lanes.compute, state.num_tasks() % state.lanes.compute) {}
 
   void emit() {
     size_t next = 0;
     emit_gemm(
-        state_, emit_, [&](int rank, int32_t tile) { tile_operands(rank, tile); },
+        state_, emit_, own_rows_of_a(state_, emit_),
+        [&](int rank, int32_t tile) { write_tile(rank, tile); },
         [&](int32_t wave) {
           for (; next < done_.size() && done_[next] <= wave; ++next) reduce(next);
         });
@@ -27,10 +28,7 @@ class PackedReduce {
   }
 
  private:
-  void tile_operands(int rank, int32_t tile) {
-    const Rect rect = state_.grid.rect(tile);
-    read_a(state_, emit_, rank, rect);
-    emit_.read(weights_of(state_, rank, rect));
+  void write_tile(int rank, int32_t tile) {
     emit_.write(region_of(packed(tile, packing_.row_of[static_cast<size_t>(tile)]),
                           state_.buffers.packed, rank));
   }

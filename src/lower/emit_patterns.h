@@ -14,16 +14,24 @@ void emit_slot_reduce(Lowering& state, Emitter& emit);
 void emit_nccl_reduce(Lowering& state, Emitter& emit);
 void emit_packed_reduce(Lowering& state, Emitter& emit);
 
-// The GEMM of all ranks, wave by wave, with the boundaries of its kernels: operands(rank, tile)
-// names what a tile reads and writes; after_wave(w), when given, emits what wave w makes possible.
-void emit_gemm(Lowering& state, Emitter& emit,
-               const std::function<void(int rank, int32_t tile)>& operands,
+struct KRange {
+  int32_t begin, end;
+};
+using ReadA = std::function<void(int rank, const Rect& tile, KRange k)>;
+
+// The GEMM of all ranks, wave by wave, with the boundaries of its kernels: read_a names the tile's
+// rows of A, write_tile(rank, tile) where its result goes; after_wave(w), when given, emits what
+// wave w makes possible.
+//
+// With split-k each range of a tile's K is a task of its own; their sums meet in `ranges`, in fp32.
+// The last task computes the first range, which is the shortest, and then adds the others to it in
+// the order of K.
+void emit_gemm(Lowering& state, Emitter& emit, const ReadA& read_a,
+               const std::function<void(int rank, int32_t tile)>& write_tile,
                const std::function<void(int32_t wave)>& after_wave = {});
 
-// Rows of the weights that make up a tile's columns.
-Region weights_of(const Lowering& state, int rank, const Rect& tile);
-// Reads the rows of the tile's A from this rank's `a`, stacked as they lie in storage.
-void read_a(const Lowering& state, Emitter& emit, int rank, const Rect& tile);
+// Reads rows of A from this rank's `a`, stacked as they lie in storage.
+ReadA own_rows_of_a(const Lowering& state, Emitter& emit);
 
 // By group (chunk of rows, group of waves): the wave after which all ranks have computed it.
 std::vector<int32_t> groups_done(const Lowering& state,

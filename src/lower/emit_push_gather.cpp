@@ -117,17 +117,18 @@ class Pusher {
 
 void emit_push_gather(Lowering& state, Emitter& emit) {
   Pusher(state, emit).emit();
-  const auto k = static_cast<int32_t>(state.op.k);
-  emit_gemm(state, emit, [&](int rank, int32_t tile) {
-    const Rect rect = state.grid.rect(tile);
-    const Rect rows{rect.row0, rect.row1, 0, k};
-    const auto begin = static_cast<int32_t>(state.shards.begin(rank));
-    const bool own = begin <= rect.row0 && rect.row1 <= state.shards.end(rank);
-    emit.read(own ? region_of(rows.moved(-begin), state.buffers.a, rank)
-                  : region_of(rows, state.buffers.gathered, rank));
-    emit.read(weights_of(state, rank, rect));
-    emit.write(region_of(rect, state.buffers.out, rank));
-  });
+  emit_gemm(
+      state, emit,
+      [&](int rank, const Rect& tile, KRange k) {
+        const Rect rows{tile.row0, tile.row1, k.begin, k.end};
+        const auto begin = static_cast<int32_t>(state.shards.begin(rank));
+        const bool own = begin <= tile.row0 && tile.row1 <= state.shards.end(rank);
+        emit.read(own ? region_of(rows.moved(-begin), state.buffers.a, rank)
+                      : region_of(rows, state.buffers.gathered, rank));
+      },
+      [&](int rank, int32_t tile) {
+        emit.write(region_of(state.grid.rect(tile), state.buffers.out, rank));
+      });
 }
 
 }  // namespace stretto

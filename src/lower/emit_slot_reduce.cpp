@@ -32,7 +32,8 @@ class SlotReduce {
 
   void emit() {
     emit_gemm(
-        state_, emit_, [&](int rank, int32_t tile) { tile_operands(rank, tile); },
+        state_, emit_, own_rows_of_a(state_, emit_),
+        [&](int rank, int32_t tile) { write_tile(rank, tile); },
         [&](int32_t wave) {
           for (int rank = 0; rank < ranks_; ++rank) {
             copies_.take(rank, wave, [&](size_t p) { copy_to_slots(rank, p, wave); });
@@ -73,8 +74,8 @@ class SlotReduce {
     of(rank).peers = peer_order(state_.schedule.order, false, rank, ranks_, state_.machine);
     for (int i = 0; i < lanes.comm; ++i) of(rank).comm.add(i, 0);
     for (int i = 0; i < lanes.compute && (!events_ || lanes.comm == 0); ++i) {
-      const int64_t tiles = (state_.grid.count() - i + lanes.compute - 1) / lanes.compute;
-      of(rank).compute.add(i, events_ ? 0 : tiles * pace_.tile_ns);
+      const int64_t tasks = (state_.num_tasks() - i + lanes.compute - 1) / lanes.compute;
+      of(rank).compute.add(i, events_ ? 0 : tasks * pace_.task_ns);
     }
   }
 
@@ -102,10 +103,8 @@ class SlotReduce {
     reduces_.sort();
   }
 
-  void tile_operands(int rank, int32_t tile) {
+  void write_tile(int rank, int32_t tile) {
     const Rect rect = state_.grid.rect(tile);
-    read_a(state_, emit_, rank, rect);
-    emit_.read(weights_of(state_, rank, rect));
     if (state_.stages_partials()) {
       emit_.write(region_of(rect, state_.buffers.part, rank));
     } else if (state_.ranks_own_rows()) {
@@ -152,7 +151,7 @@ class SlotReduce {
 
   int32_t first_tile(size_t p) const { return state_.pieces.tiles_of(p)[0]; }
   // When the tiles of `wave` are done.
-  int64_t end_of(int32_t wave) const { return (wave + 1) * pace_.tile_ns; }
+  int64_t end_of(int32_t wave) const { return (wave + 1) * pace_.task_ns; }
 
   void copy_to_slots(int rank, size_t p, int32_t wave) {
     const Piece& piece = pieces()[p];
@@ -182,7 +181,7 @@ class SlotReduce {
     const TileOrder& order = state_.orders[static_cast<size_t>(rank)];
     const auto t = static_cast<size_t>(tile);
     if (order.done_wave[t] != wave || !(state_.grid.rect(tile) == pieces()[p].rect)) return -1;
-    return order.position[t] % state_.lanes.compute;
+    return ((order.position[t] + 1) * state_.splits() - 1) % state_.lanes.compute;
   }
 
   void reduce(int rank, size_t p, int32_t wave) {

@@ -25,17 +25,53 @@ void emit_tasks(Draft& draft) {
 }
 
 void emit_local(Lowering& state, Emitter& emit) {
-  emit_gemm(state, emit, [&](int rank, int32_t tile) {
-    const Rect rect = state.grid.rect(tile);
-    read_a(state, emit, rank, rect);
-    emit.read(weights_of(state, rank, rect));
-    emit.write(region_of(rect, state.buffers.out, rank));
+  emit_gemm(state, emit, own_rows_of_a(state, emit), [&](int rank, int32_t tile) {
+    emit.write(region_of(state.grid.rect(tile), state.buffers.out, rank));
   });
 }
 
-void emit_gemm(Lowering& state, Emitter& emit, const std::function<void(int, int32_t)>& operands,
+namespace {
+
+// Range `index` of K: whole steps, of which the first ranges have the fewest.
+KRange k_range(const Lowering& state, int index) {
+  const int64_t k = state.op.local_k(), steps = (k + kSplitStep - 1) / kSplitStep;
+  const auto begin = [&](int i) {
+    return static_cast<int32_t>(std::min(k, steps * i / state.splits() * kSplitStep));
+  };
+  return {begin(index), begin(index + 1)};
+}
+
+// Where the sums of a range of a tile's K are kept.
+Region sums_of_range(const Lowering& state, int rank, const Rect& tile, int index) {
+  const auto down = static_cast<int32_t>(index * state.op.m);
+  return region_of(tile.moved(down), state.buffers.ranges, rank);
+}
+
+}  // namespace
+
+void emit_gemm(Lowering& state, Emitter& emit, const ReadA& read_a,
+               const std::function<void(int, int32_t)>& write_tile,
                const std::function<void(int32_t)>& after_wave) {
-  const int32_t lanes = state.lanes.compute;
+  const int32_t lanes = state.lanes.compute, splits = state.splits();
+  // Task `turn` of a tile's.
+  const auto emit_task = [&](int rank, int32_t tile, int32_t turn, uint32_t lane) {
+    const int32_t range = (turn + 1) % splits;
+    const KRange k = k_range(state, range);
+    const Rect rect = state.grid.rect(tile);
+    read_a(rank, rect, k);
+    emit.read(region_of({rect.col0, rect.col1, k.begin, k.end}, state.buffers.b, rank));
+    if (splits == 1) {
+      write_tile(rank, tile);
+      return emit.task(lane, Opcode::gemm, tile);
+    }
+    emit.write(sums_of_range(state, rank, rect, range));
+    emit.task(lane, Opcode::gemm, tile);
+    if (turn + 1 < splits) return;
+    for (int i = 0; i < splits; ++i) emit.read(sums_of_range(state, rank, rect, i));
+    write_tile(rank, tile);
+    emit.task(lane, Opcode::reduce, tile);
+  };
+
   int32_t waves = 0;
   for (const TileOrder& order : state.orders) waves = std::max(waves, order.waves);
   std::vector<size_t> at(state.orders.size(), 0);  // kernel of each rank
@@ -46,11 +82,10 @@ void emit_gemm(Lowering& state, Emitter& emit, const std::function<void(int, int
       if (k == order.kernels.size()) continue;
       const Kernel& kernel = order.kernels[k];
       if (wave == kernel.first_wave && kernel.opens) emit.boundary(rank);
-      const int32_t first = kernel.first + (wave - kernel.first_wave) * lanes;
-      for (int32_t i = first; i < std::min(first + lanes, kernel.last); ++i) {
-        const int32_t tile = order.tiles[static_cast<size_t>(i)];
-        operands(rank, tile);
-        emit.task(state.lanes.compute_lane(rank, i - first), Opcode::gemm, tile);
+      const int32_t first = kernel.first * splits + (wave - kernel.first_wave) * lanes;
+      for (int32_t i = first; i < std::min(first + lanes, kernel.last * splits); ++i) {
+        emit_task(rank, order.tiles[static_cast<size_t>(i / splits)], i % splits,
+                  state.lanes.compute_lane(rank, i - first));
       }
       if (wave + 1 < kernel.end_wave) continue;
       if (kernel.closes) emit.boundary(rank);
@@ -60,20 +95,12 @@ void emit_gemm(Lowering& state, Emitter& emit, const std::function<void(int, int
   }
 }
 
-Region weights_of(const Lowering& state, int rank, const Rect& tile) {
-  return {tile.col0,
-          tile.col1,
-          0,
-          static_cast<int32_t>(state.op.local_k()),
-          state.buffers.b,
-          static_cast<uint16_t>(rank)};
-}
-
-void read_a(const Lowering& state, Emitter& emit, int rank, const Rect& tile) {
-  const auto k = static_cast<int32_t>(state.op.local_k());
-  state.layout.for_each_run(tile.row0, tile.row1, [&](int32_t row0, int32_t row1) {
-    emit.read(region_of({row0, row1, 0, k}, state.buffers.a, rank));
-  });
+ReadA own_rows_of_a(const Lowering& state, Emitter& emit) {
+  return [&](int rank, const Rect& tile, KRange k) {
+    state.layout.for_each_run(tile.row0, tile.row1, [&](int32_t row0, int32_t row1) {
+      emit.read(region_of({row0, row1, k.begin, k.end}, state.buffers.a, rank));
+    });
+  };
 }
 
 std::vector<int32_t> groups_done(const Lowering& state,

@@ -6,12 +6,12 @@ namespace stretto {
 
 Emitter::Emitter(Lowering& state)
     : state_(state), boundaries_(static_cast<size_t>(state.op.ranks), 0) {
-  const auto tiles = static_cast<size_t>(state.grid.count()) * static_cast<size_t>(state.op.ranks);
-  state.program.reserve(2 * tiles);
-  state.plan.operands.reserve(4 * tiles);
+  const auto tasks = static_cast<size_t>(state.num_tasks()) * static_cast<size_t>(state.op.ranks);
+  state.program.reserve(2 * tasks);
+  state.plan.operands.reserve(4 * tasks);
   for (Lane& lane : state.plan.lanes) {
     if (lane.kind != LaneKind::compute) continue;
-    lane.instrs.reserve(static_cast<size_t>(state.grid.count() / state.lanes.compute) + 2);
+    lane.instrs.reserve(static_cast<size_t>(state.num_tasks() / state.lanes.compute) + 2);
   }
 }
 

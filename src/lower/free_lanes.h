@@ -12,7 +12,7 @@ namespace stretto {
 
 // Nanoseconds that a block takes, by the machine's figures; 0 where it has none.
 struct Pace {
-  int64_t tile_ns = 0;          // one full GEMM tile
+  int64_t task_ns = 0;          // one full GEMM tile, or one range of its K
   double move_ns_per_byte = 0;  // loading or storing
 
   Pace(const Operator& op, const Schedule& schedule, const Machine& machine);

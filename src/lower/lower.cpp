@@ -34,7 +34,7 @@ int Lowering::compute_lanes() const {
   // block of the GEMM fills.
   const int for_copies =
       schedule.mover == Mover::copy_engine && schedule.sync != Sync::event && op.ranks > 1 ? 1 : 0;
-  return std::max(1, std::min(machine.sms - std::max(schedule.comm_sms, for_copies), grid.count()));
+  return std::max(1, std::min(machine.sms - std::max(schedule.comm_sms, for_copies), num_tasks()));
 }
 
 Pattern pattern_of(const Operator& op, const Schedule& schedule) {

@@ -30,6 +30,7 @@ struct BufferIds {
   uint16_t slots = 0;     // slot_reduce: one partial sum of every source, at who reduces it
   uint16_t packed = 0;    // packed_reduce: `part` tile by tile
   uint16_t sums = 0;      // packed_reduce with owners: the reduced tiles of this rank
+  uint16_t ranges = 0;    // split-k: the sums of every range of K, one below the other
 };
 
 struct Lowering : Draft {
@@ -72,7 +73,10 @@ struct Lowering : Draft {
     return pattern == Pattern::push_gather || pattern == Pattern::slot_reduce ? schedule.comm_sms
                                                                               : 0;
   }
+  int splits() const { return schedule.split_k; }  // tasks that compute a tile
+  int32_t num_tasks() const { return grid.count() * splits(); }
   int compute_lanes() const;  // per rank
+  int tiles_at_once() const { return std::max(1, compute_lanes() / splits()); }
 };
 
 // Steps run on a draft that lower() made.

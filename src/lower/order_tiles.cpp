@@ -61,7 +61,7 @@ class RankOrder {
   int32_t own_lag() const {
     if (!state_.ranks_own_rows()) return 0;
     const int32_t cols = state_.grid.cols();
-    return (state_.compute_lanes() / 2 + cols / 2) / cols;
+    return (state_.tiles_at_once() / 2 + cols / 2) / cols;
   }
 
   // Turns by which the own tiles come late where they are reduced as they are computed: about a
@@ -69,7 +69,7 @@ class RankOrder {
   int64_t own_lag_turns(int32_t step) const {
     const int32_t pieces = static_cast<int32_t>(state_.pieces.all.size());
     const int32_t in_turn = std::max(1, pieces * step / state_.pieces.indices);  // tiles of all
-    return (state_.compute_lanes() + in_turn - 1) / in_turn;
+    return (state_.tiles_at_once() + in_turn - 1) / in_turn;
   }
 
   int64_t turn_of(const Piece& piece) const {
@@ -177,15 +177,17 @@ class RankOrder {
   }
 
   void number_waves(TileOrder& order) const {
-    const int32_t lanes = state_.compute_lanes();
+    const int32_t lanes = state_.compute_lanes(), splits = state_.splits();
     const bool events = state_.schedule.sync == Sync::event;
     order.done_wave.resize(order.tiles.size());
     for (Kernel& kernel : order.kernels) {
       kernel.first_wave = order.waves;
-      kernel.end_wave = order.waves + (kernel.last - kernel.first + lanes - 1) / lanes;
+      const int32_t tasks = (kernel.last - kernel.first) * splits;
+      kernel.end_wave = order.waves + (tasks + lanes - 1) / lanes;
       for (int32_t i = kernel.first; i < kernel.last; ++i) {
         order.done_wave[static_cast<size_t>(order.tiles[static_cast<size_t>(i)])] =
-            events ? kernel.end_wave - 1 : kernel.first_wave + (i - kernel.first) / lanes;
+            events ? kernel.end_wave - 1
+                   : kernel.first_wave + ((i - kernel.first + 1) * splits - 1) / lanes;
       }
       order.waves = kernel.end_wave;
     }

@@ -35,14 +35,16 @@ std::vector<int32_t> interleave_shards(const TileGrid& grid, int owners, int32_t
 // Ends of the groups in steps of one tile of every owner.
 std::vector<size_t> group_ends(const Lowering& state, size_t steps) {
   const auto lanes = static_cast<size_t>(state.compute_lanes());
-  const auto tiles = static_cast<size_t>(state.grid.count());
+  const auto tasks = static_cast<size_t>(state.num_tasks());
+  const auto splits = static_cast<size_t>(state.splits());
   std::vector<size_t> ends;
   size_t waves = 0, end = 0;
   for (const int size :
-       wave_groups(state.schedule, static_cast<int>((tiles + lanes - 1) / lanes))) {
+       wave_groups(state.schedule, static_cast<int>((tasks + lanes - 1) / lanes))) {
     waves += static_cast<size_t>(size);
-    end =
-        std::min(steps, std::max(end + 1, waves * lanes / static_cast<size_t>(state.shards.ranks)));
+    end = std::min(
+        steps,
+        std::max(end + 1, waves * lanes / (splits * static_cast<size_t>(state.shards.ranks))));
     if (ends.empty() || end > ends.back()) ends.push_back(end);
   }
   ends.back() = steps;

@@ -6,8 +6,9 @@
 
 namespace stretto {
 
-// Tiles between two kernel boundaries: positions [first, last) of the order. Tile first + i runs on
-// compute lane i mod lanes, in wave first_wave + i / lanes.
+// Tiles between two kernel boundaries: positions [first, last) of the order. Each takes as many
+// tasks in a row as K has ranges. Task i of the kernel runs on compute lane i mod lanes, in wave
+// first_wave + i / lanes.
 struct Kernel {
   int32_t first = 0, last = 0;
   int32_t first_wave = 0, end_wave = 0;

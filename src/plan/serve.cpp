@@ -21,16 +21,18 @@ bool is_callers(const Buffer& buffer) {
 }
 
 // Whose row a region begins with, where its buffer has the operator's rows: the caller's, and
-// partial sums that a rank keeps until they travel.
+// partial sums that a rank keeps until they travel, or until those of all ranges of K, which lie
+// below one another, have been added.
 std::optional<Origin> origin_of(const Plan& plan, const Region& region) {
   const Buffer& buffer = plan.buffers[region.buffer];
-  const bool staged = buffer.role == BufferRole::local && buffer.rows == plan.op.m;
+  const bool staged = buffer.role == BufferRole::local && buffer.rows % plan.op.m == 0;
   if (!is_callers(buffer) && !staged) return std::nullopt;
   if (buffer.sharded_rows > 0) return Origin{region.rank, region.row0};
   const RowShards owners = row_owners(plan.op);
-  if (region.row0 < 0 || region.row0 >= owners.rows) return std::nullopt;
-  const int owner = owners.owner(region.row0);
-  return Origin{owner, static_cast<int32_t>(region.row0 - owners.begin(owner))};
+  if (region.row0 < 0 || region.row0 >= (staged ? buffer.rows : owners.rows)) return std::nullopt;
+  const int64_t row = region.row0 % owners.rows;
+  const int owner = owners.owner(row);
+  return Origin{owner, static_cast<int32_t>(row - owners.begin(owner))};
 }
 
 // The operands whose rows are the task's.

@@ -95,6 +95,31 @@ TEST(Mutation, EveryChangeOfEverySmallPresetPlanIsReported) {
   rate.expect_all();
 }
 
+TEST(Mutation, EveryChangeOfEveryPlanThatSplitsKIsReported) {
+  KillRate rate;
+  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+    for (const int ranks : {1, 2, 4}) {
+      const Machine machine = small_machine(ranks, 5);
+      const Operator op{kind,
+                        int64_t{9} * ranks + 5,
+                        32 * (kind == OpKind::ag_gemm ? ranks : 1),
+                        200 * (kind == OpKind::ag_gemm ? 1 : ranks),
+                        ranks,
+                        DType::bf16};
+      for (const Preset& preset : presets()) {
+        for (const int splits : {2, 4}) {
+          Schedule schedule = small_preset(preset, op, machine);
+          schedule.split_k = splits;
+          ASSERT_TRUE(legal(op, schedule, machine).empty()) << preset.name;
+          rate.add(fmt::format("{} {} split-k={}", to_string(op), preset.name, splits),
+                   lower(op, schedule, machine));
+        }
+      }
+    }
+  }
+  rate.expect_all();
+}
+
 TEST(Mutation, ChangesOfPlansOfAnyLegalScheduleAreReported) {
   KillRate rate;
   for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {

@@ -45,6 +45,8 @@ constexpr Golden kGoldens[] = {
     {"gemm-ar.slices", kAllReduce, "slices,tile=8x16,comm-sms=0,order=plain"},
     {"gemm-ar.one-shot", kAllReduce,
      "tiles,tile=16x16,comm-sms=1,order=peer-staggered,reduction=one-shot"},
+    {"gemm-rs.split-k", "gemm-rs m=40 n=24 k=300 ranks=2 dtype=bf16",
+     "tiles,tile=16x16,comm-sms=0,order=interleaved,split-k=2"},
     {"gemm-rs.ack", kScatter,
      "tiles,tile=16x16,mover=comm-blocks,comm-sms=1,order=peer-staggered,reuse=ack"},
 };

@@ -48,7 +48,7 @@ Operator random_operator(Random& random) {
   op.dtype = any_value<DType>(random);
   op.m = one_in(random, 4) ? between(random, 1, op.ranks + 1) : between(random, 1, 150);
   op.n = between(random, 1, one_in(random, 3) ? 90 : 12);
-  op.k = between(random, 1, 12);
+  op.k = one_in(random, 4) ? between(random, 1, 5 * kSplitStep) : between(random, 1, 12);
   (op.reduces() ? op.k : op.n) *= op.ranks;
   if (one_in(random, 30)) ++(op.reduces() ? op.k : op.n);
   return op;
@@ -128,6 +128,10 @@ Point random_point(Random& random) {
   point.schedule.tile_n = random_tile_side(random);
   point.schedule.swizzle = between(random, 1, 4);
   if (one_in(random, 4)) point.schedule.rows = RowCount::bucket;
+  const int64_t steps = point.op.k / (point.op.reduces() ? point.op.ranks : 1) / kSplitStep + 1;
+  if (steps > 1 || one_in(random, 40)) {
+    point.schedule.split_k = between(random, one_in(random, 10) ? 0 : 1, static_cast<int>(steps));
+  }
   if (one_in(random, 2)) point.schedule.reuse = any_value<Reuse>(random);
   for (int changes = between(random, 0, 6); changes > 0; --changes) {
     change_one(random, point, point.schedule);
