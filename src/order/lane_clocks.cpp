@@ -7,13 +7,15 @@
 namespace stretto {
 
 LaneClocks::LaneClocks(std::vector<uint16_t> lane_rank, int ranks)
-    : lane_rank_(std::move(lane_rank)),
-      rank_lanes_(static_cast<size_t>(ranks)),
+    : ranks_(static_cast<size_t>(ranks)),
+      lane_rank_(std::move(lane_rank)),
+      rank_lanes_(ranks_),
       lane_events_(lane_rank_.size(), 0),
       changes_(lane_rank_.size(), {Change{0, 0}}),
       run_ends_(lane_rank_.size()),
-      run_clocks_(static_cast<size_t>(ranks), {0}) {
-  clocks_.push_back(Clock{std::vector<uint16_t>(static_cast<size_t>(ranks), 0), {}, 0});
+      run_clocks_(ranks_, {0}),
+      clocks_(1),
+      runs_(ranks_, 0) {
   for (uint32_t lane = 0; lane < lane_rank_.size(); ++lane) {
     STRETTO_ASSERT(lane_rank_[lane] < ranks, "lane of an unknown rank");
     rank_lanes_[lane_rank_[lane]].push_back(lane);
@@ -36,111 +38,180 @@ uint32_t LaneClocks::run_of(Event event) const {
   return static_cast<uint32_t>(run);
 }
 
-bool LaneClocks::has_ended(const Clock& clock, Event event) const {
-  const uint16_t runs = clock.runs[lane_rank_[event.lane]];
-  return runs > 0 && event.seq <= run_ends_[event.lane][runs - 1u];
+std::span<const uint16_t> LaneClocks::runs_of(const Clock& clock) const {
+  return std::span(runs_).subspan(clock.runs * ranks_, ranks_);
+}
+
+bool LaneClocks::has_ended(std::span<const uint16_t> runs, Event event) const {
+  const uint16_t ended = runs[lane_rank_[event.lane]];
+  return ended > 0 && event.seq <= run_ends_[event.lane][ended - 1u];
+}
+
+bool LaneClocks::knows(std::span<const uint16_t> runs, std::span<const BlockRef> blocks,
+                       Event event) const {
+  if (event.seq == 0 || has_ended(runs, event)) return true;
+  const uint32_t number = event.lane / kBlockLanes;
+  const auto at = std::lower_bound(blocks.begin(), blocks.end(), number,
+                                   [](const BlockRef& r, uint32_t n) { return r.number < n; });
+  return at != blocks.end() && at->number == number &&
+         blocks_[at->block].seqs[event.lane % kBlockLanes] >= static_cast<int32_t>(event.seq);
 }
 
 bool LaneClocks::knows(const Clock& clock, Event event) const {
-  if (event.seq == 0 || has_ended(clock, event)) return true;
-  auto at = std::lower_bound(clock.entries.begin(), clock.entries.end(), event.lane,
-                             [](const Entry& e, uint32_t lane) { return e.lane < lane; });
-  return at != clock.entries.end() && at->lane == event.lane && at->seq >= event.seq;
+  return knows(runs_of(clock), clock.blocks, event);
 }
 
-void LaneClocks::set_entry(Clock& clock, Event event) const {
-  auto at = std::lower_bound(clock.entries.begin(), clock.entries.end(), event.lane,
-                             [](const Entry& e, uint32_t lane) { return e.lane < lane; });
-  if (at != clock.entries.end() && at->lane == event.lane) {
-    at->seq = std::max(at->seq, event.seq);
-  } else {
-    clock.entries.insert(at, Entry{event.lane, event.seq});
-  }
-  clock.newest_run = std::max(clock.newest_run, run_of(event));
+void LaneClocks::begin(const Clock& from) {
+  const std::span<const uint16_t> runs = runs_of(from);
+  draft_.runs.assign(runs.begin(), runs.end());
+  draft_.blocks = from.blocks;
+  draft_.newest_run = from.newest_run;
+  draft_.first_own = static_cast<uint32_t>(blocks_.size());
 }
 
-void LaneClocks::drop_ended(Clock& clock) const {
-  std::erase_if(clock.entries, [&](const Entry& e) { return has_ended(clock, {e.lane, e.seq}); });
-}
-
-void LaneClocks::learn_runs(Clock& into, const Clock& from) {
-  for (size_t rank = 0; rank < into.runs.size(); ++rank) {
-    into.runs[rank] = std::max(into.runs[rank], from.runs[rank]);
+void LaneClocks::learn_runs(const Clock& from) {
+  const std::span<const uint16_t> runs = runs_of(from);
+  for (size_t rank = 0; rank < ranks_; ++rank) {
+    draft_.runs[rank] = std::max(draft_.runs[rank], runs[rank]);
   }
 }
 
-void LaneClocks::merge(Clock& into, const Clock& from) const {
-  learn_runs(into, from);
+LaneClocks::Block& LaneClocks::own_block(BlockRef& ref) {
+  if (ref.block < draft_.first_own) {
+    blocks_.push_back(blocks_[ref.block]);
+    ref.block = static_cast<uint32_t>(blocks_.size() - 1);
+  }
+  return blocks_[ref.block];
+}
+
+void LaneClocks::set_entry(Event event) {
+  const uint32_t number = event.lane / kBlockLanes;
+  auto at = std::lower_bound(draft_.blocks.begin(), draft_.blocks.end(), number,
+                             [](const BlockRef& r, uint32_t n) { return r.number < n; });
+  if (at == draft_.blocks.end() || at->number != number) {
+    blocks_.emplace_back();
+    at = draft_.blocks.insert(at, {number, static_cast<uint32_t>(blocks_.size() - 1)});
+  }
+  const size_t lane = event.lane % kBlockLanes;
+  const auto seq = static_cast<int32_t>(event.seq);
+  const uint32_t run = run_of(event);
+  draft_.newest_run = std::max(draft_.newest_run, run);
+  if (blocks_[at->block].seqs[lane] >= seq) return;
+  Block& block = own_block(*at);
+  block.seqs[lane] = seq;
+  block.newest_run = std::max(block.newest_run, run);
+}
+
+// Blocks of runs that are known to have ended say nothing that the counts of runs do not.
+void LaneClocks::drop_ended() {
+  std::erase_if(draft_.blocks, [&](const BlockRef& ref) {
+    const size_t first = size_t{ref.number} * kBlockLanes;
+    const size_t last = std::min(first + kBlockLanes, lane_rank_.size());
+    const uint32_t newest = blocks_[ref.block].newest_run;
+    for (size_t lane = first; lane < last; ++lane) {
+      if (draft_.runs[lane_rank_[lane]] <= newest) return false;
+    }
+    return true;
+  });
+}
+
+void LaneClocks::merge(const Clock& from) {
+  learn_runs(from);
   // Events of runs known to have ended need no entries; the caller drops those that remain.
-  const uint32_t oldest = *std::min_element(into.runs.begin(), into.runs.end());
-  if (from.entries.empty() || from.newest_run < oldest) return;
-  into.newest_run = std::max(into.newest_run, from.newest_run);
-  std::vector<Entry> merged(into.entries.size() + from.entries.size());
-  auto out = merged.begin();
-  auto a = into.entries.begin();
-  auto b = from.entries.begin();
-  while (a != into.entries.end() && b != from.entries.end()) {
-    const uint32_t lane = std::min(a->lane, b->lane);
-    const bool ours = a->lane == lane, theirs = b->lane == lane;
-    *out++ = Entry{lane, std::max(ours ? a->seq : 0, theirs ? b->seq : 0)};
-    a += ours;
-    b += theirs;
+  const uint32_t oldest = *std::min_element(draft_.runs.begin(), draft_.runs.end());
+  if (from.blocks.empty() || from.newest_run < oldest) return;
+  draft_.newest_run = std::max(draft_.newest_run, from.newest_run);
+  merged_.clear();
+  auto ours = draft_.blocks.begin();
+  for (const BlockRef& theirs : from.blocks) {
+    while (ours != draft_.blocks.end() && ours->number < theirs.number) merged_.push_back(*ours++);
+    if (ours == draft_.blocks.end() || ours->number != theirs.number) {
+      merged_.push_back(theirs);
+      continue;
+    }
+    BlockRef both = *ours++;
+    if (both.block != theirs.block) {
+      Block& into = own_block(both);
+      const Block& add = blocks_[theirs.block];
+      for (size_t i = 0; i < kBlockLanes; ++i) {
+        into.seqs[i] = into.seqs[i] < add.seqs[i] ? add.seqs[i] : into.seqs[i];
+      }
+      into.newest_run = std::max(into.newest_run, add.newest_run);
+    }
+    merged_.push_back(both);
   }
-  out = std::copy(a, into.entries.end(), out);
-  out = std::copy(b, from.entries.end(), out);
-  merged.erase(out, merged.end());
-  into.entries = std::move(merged);
+  merged_.insert(merged_.end(), ours, draft_.blocks.end());
+  std::swap(draft_.blocks, merged_);
 }
 
-Event LaneClocks::append(uint32_t lane, std::span<const Event> causes) {
+uint32_t LaneClocks::keep(uint32_t runs_like) {
+  Clock clock;
+  clock.runs = runs_like;
+  if (!std::equal(draft_.runs.begin(), draft_.runs.end(),
+                  runs_.begin() + static_cast<ptrdiff_t>(runs_like * ranks_))) {
+    clock.runs = static_cast<uint32_t>(runs_.size() / ranks_);
+    runs_.insert(runs_.end(), draft_.runs.begin(), draft_.runs.end());
+  }
+  clock.blocks.assign(draft_.blocks.begin(), draft_.blocks.end());
+  clock.newest_run = draft_.newest_run;
+  clocks_.push_back(std::move(clock));
+  return static_cast<uint32_t>(clocks_.size() - 1);
+}
+
+Event LaneClocks::append(uint32_t lane, std::span<const Event> causes,
+                         std::vector<uint32_t>* news) {
+  if (news) news->clear();
   const uint32_t seq = ++lane_events_[lane];
+  STRETTO_ASSERT(seq <= INT32_MAX, "a lane of more events than are counted");
   const uint32_t before = changes_[lane].back().clock;
-  const bool news = std::any_of(causes.begin(), causes.end(), [&](const Event& cause) {
+  const bool any = std::any_of(causes.begin(), causes.end(), [&](const Event& cause) {
     return cause.lane != lane && !knows(clocks_[before], cause);
   });
-  if (!news) return {lane, seq};
+  if (!any) return {lane, seq};
 
-  Clock clock = clocks_[before];
+  begin(clocks_[before]);
   // Runs first: what they settle need not be merged entry by entry.
-  for (const Event& cause : causes) learn_runs(clock, clocks_[clock_index(cause)]);
-  if (clock.runs != clocks_[before].runs) drop_ended(clock);
+  for (const Event& cause : causes) learn_runs(clocks_[clock_index(cause)]);
+  const std::span<const uint16_t> runs_before = runs_of(clocks_[before]);
+  if (!std::equal(draft_.runs.begin(), draft_.runs.end(), runs_before.begin())) drop_ended();
   std::vector<uint32_t> merged;
-  for (const Event& cause : causes) {
-    if (cause.lane == lane || knows(clock, cause)) continue;
+  for (size_t i = 0; i < causes.size(); ++i) {
+    const Event& cause = causes[i];
+    if (cause.lane == lane || knows(draft_.runs, draft_.blocks, cause)) continue;
+    if (news) news->push_back(static_cast<uint32_t>(i));
     const uint32_t theirs = clock_index(cause);
     const uint16_t rank = lane_rank_[cause.lane];
     const uint32_t run = run_of(cause);
     // The clock with which a run starts is implied by knowing that the run before it has ended.
-    const bool implied = theirs == run_clocks_[rank][run] && clocks_[before].runs[rank] >= run;
+    const bool implied = theirs == run_clocks_[rank][run] && runs_before[rank] >= run;
     if (!implied && std::find(merged.begin(), merged.end(), theirs) == merged.end()) {
-      merge(clock, clocks_[theirs]);
+      merge(clocks_[theirs]);
       merged.push_back(theirs);
     }
-    set_entry(clock, cause);
+    set_entry(cause);
   }
-  if (!merged.empty()) drop_ended(clock);
-  changes_[lane].push_back({seq, static_cast<uint32_t>(clocks_.size())});
-  clocks_.push_back(std::move(clock));
+  if (!merged.empty()) drop_ended();
+  changes_[lane].push_back({seq, keep(clocks_[before].runs)});
   return {lane, seq};
 }
 
 std::vector<Event> LaneClocks::join(std::span<const uint32_t> lanes) {
   std::vector<Event> events;
   if (lanes.empty()) return events;
-  Clock clock = clocks_[changes_[lanes.front()].back().clock];
   uint32_t merged = changes_[lanes.front()].back().clock;
+  const uint32_t runs = clocks_[merged].runs;
+  begin(clocks_[merged]);
   for (uint32_t lane : lanes) {
     const uint32_t theirs = changes_[lane].back().clock;
-    if (theirs != merged) merge(clock, clocks_[theirs]);
+    if (theirs != merged) merge(clocks_[theirs]);
     merged = theirs;
   }
-  drop_ended(clock);
+  drop_ended();
   for (uint32_t lane : lanes) {
     const Event past = last(lane);
-    if (past.seq > 0 && run_of(past) >= clock.runs[lane_rank_[lane]]) set_entry(clock, past);
+    if (past.seq > 0 && run_of(past) >= draft_.runs[lane_rank_[lane]]) set_entry(past);
   }
-  const uint32_t index = static_cast<uint32_t>(clocks_.size());
-  clocks_.push_back(std::move(clock));
+  const uint32_t index = keep(runs);
   for (uint32_t lane : lanes) {
     const uint32_t seq = ++lane_events_[lane];
     changes_[lane].push_back({seq, index});
@@ -151,19 +222,19 @@ std::vector<Event> LaneClocks::join(std::span<const uint32_t> lanes) {
 
 void LaneClocks::end_run(int rank) {
   const auto r = static_cast<size_t>(rank);
-  Clock clock = clocks_[run_clocks_[r].back()];
   uint32_t merged = run_clocks_[r].back();
+  const uint32_t runs = clocks_[merged].runs;
+  begin(clocks_[merged]);
   // From here on the run counts as ended, so merging drops the entries of this rank's own lanes.
   for (uint32_t lane : rank_lanes_[r]) run_ends_[lane].push_back(lane_events_[lane]);
-  clock.runs[r] = static_cast<uint16_t>(clock.runs[r] + 1);
+  draft_.runs[r] = static_cast<uint16_t>(draft_.runs[r] + 1);
   for (uint32_t lane : rank_lanes_[r]) {
     const uint32_t theirs = changes_[lane].back().clock;
-    if (theirs != merged) merge(clock, clocks_[theirs]);
+    if (theirs != merged) merge(clocks_[theirs]);
     merged = theirs;
   }
-  drop_ended(clock);
-  const uint32_t index = static_cast<uint32_t>(clocks_.size());
-  clocks_.push_back(std::move(clock));
+  drop_ended();
+  const uint32_t index = keep(runs);
   run_clocks_[r].push_back(index);
   for (uint32_t lane : rank_lanes_[r]) changes_[lane].push_back({lane_events_[lane] + 1, index});
 }
@@ -174,14 +245,37 @@ bool LaneClocks::precedes(Event before, Event after) const {
 }
 
 bool LaneClocks::run_precedes(int rank, uint32_t run, Event after) const {
-  return clocks_[clock_index(after)].runs[static_cast<size_t>(rank)] > run;
+  return runs_of(clocks_[clock_index(after)])[static_cast<size_t>(rank)] > run;
+}
+
+bool LaneClocks::hears(int rank, const Clock& clock) const {
+  const std::vector<uint32_t>& lanes = rank_lanes_[static_cast<size_t>(rank)];
+  if (lanes.empty()) return false;
+  const std::span<const uint16_t> runs = runs_of(clock);
+  auto ref = std::lower_bound(clock.blocks.begin(), clock.blocks.end(), lanes.front() / kBlockLanes,
+                              [](const BlockRef& r, uint32_t n) { return r.number < n; });
+  for (; ref != clock.blocks.end() && ref->number <= lanes.back() / kBlockLanes; ++ref) {
+    for (uint32_t i = 0; i < kBlockLanes; ++i) {
+      const int32_t seq = blocks_[ref->block].seqs[i];
+      const Event known{ref->number * kBlockLanes + i, static_cast<uint32_t>(seq)};
+      if (seq > 0 && lane_rank_[known.lane] == rank && !has_ended(runs, known)) return true;
+    }
+  }
+  return false;
+}
+
+bool LaneClocks::hears(int rank, Event after) const {
+  return hears(rank, clocks_[clock_index(after)]);
+}
+
+bool LaneClocks::hears_by_end(int rank, int by) const {
+  return hears(rank, clocks_[run_clocks_[static_cast<size_t>(by)].back()]);
 }
 
 size_t LaneClocks::num_bytes() const {
-  size_t bytes = 0;
+  size_t bytes = blocks_.size() * sizeof(Block) + runs_.capacity() * sizeof(uint16_t);
   for (const Clock& clock : clocks_) {
-    bytes += sizeof(Clock) + clock.runs.capacity() * sizeof(uint16_t) +
-             clock.entries.capacity() * sizeof(Entry);
+    bytes += sizeof(Clock) + clock.blocks.capacity() * sizeof(BlockRef);
   }
   for (const auto& changes : changes_) bytes += changes.capacity() * sizeof(Change);
   return bytes;

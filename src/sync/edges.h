@@ -6,6 +6,7 @@
 #include "stretto/lower.h"
 #include "sync/dependences.h"
 #include "sync/sync_points.h"
+#include "sync/timeline.h"
 
 namespace stretto {
 
@@ -20,9 +21,10 @@ struct SyncEdge {
 
 // The transitive reduction of the dependences at their sync points: an edge is left out when lane
 // order, boundaries, collectives and the other edges imply it. Sorted by (acquire, release).
+// Executes the first run of a timeline.
 std::vector<SyncEdge> reduce_to_edges(const Draft& draft,
                                       const std::vector<Dependence>& dependences,
-                                      const SyncPoints& points);
+                                      const SyncPoints& points, Timeline& first_run);
 
 // One counter in the memory of `rank`: all `acquires` wait for all `releases`.
 struct SignalGroup {
@@ -45,8 +47,9 @@ struct Ack {
 
 // What reuse of buffers and counters across runs needs beyond the groups: nothing where the
 // alternating copies and the traffic of the runs between imply it. Sorted by (to, from).
+// `first_run` has had one run, with these edges; more follow where that does not settle it.
 std::vector<Ack> find_acks(const Draft& draft, const std::vector<Dependence>& dependences,
                            const SyncPoints& points, const std::vector<SyncEdge>& edges,
-                           const std::vector<SignalGroup>& groups);
+                           const std::vector<SignalGroup>& groups, Timeline& first_run);
 
 }  // namespace stretto

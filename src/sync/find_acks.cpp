@@ -20,7 +20,17 @@ struct Hazard {
 
 class RepeatedRuns {
  public:
-  RepeatedRuns(const Draft& draft, const std::vector<SyncEdge>& edges) : draft_(draft) {
+  RepeatedRuns(const Draft& draft, const std::vector<SyncEdge>& edges, Timeline& timeline)
+      : draft_(draft),
+        timeline_(timeline),
+        ranks_(static_cast<size_t>(draft.plan.ranks())),
+        hears_(ranks_ * ranks_) {
+    for (size_t rank = 0; rank < ranks_; ++rank) {
+      for (size_t from = 0; from < ranks_; ++from) {
+        hears_[rank * ranks_ + from] =
+            timeline.clocks().hears_by_end(static_cast<int>(from), static_cast<int>(rank));
+      }
+    }
     starts_.assign(draft.program.size() + 1, 0);
     for (const SyncEdge& edge : edges) {
       releases_.push_back(edge.release);
@@ -35,25 +45,40 @@ class RepeatedRuns {
     return std::span(releases_).subspan(starts_[at], starts_[at + 1] - starts_[at]);
   }
 
-  // A timeline of runs 0 .. last with the edges of each run and no acknowledgements.
-  Timeline unroll(int last) const {
-    Timeline timeline(draft_);
-    std::vector<Event> causes;
-    for (int run = 0; run <= last; ++run) {
-      timeline.run([&](uint32_t at) { return releases_for(at); },
-                   [&](uint32_t at) -> std::span<const Event> {
-                     causes.clear();
-                     for (uint32_t release : releases_for(at)) {
-                       causes.push_back(timeline.event(run, release));
-                     }
-                     return causes;
-                   });
-    }
-    return timeline;
+  // True when all that `before` does in a run ends before all that `after` does `lag` runs later:
+  // of one rank by stream order; of two when the run between has heard from the other, whose run
+  // before that had ended then.
+  bool ordered(uint16_t before, uint16_t after, uint8_t lag) const {
+    return before == after || (lag > 1 && hears_[after * ranks_ + before]);
+  }
+
+  // True when `before` in a run precedes `after` in the run `lag` later, without acknowledgements.
+  bool precedes(uint32_t before, uint32_t after, uint8_t lag) {
+    if (ordered(rank_of(before), rank_of(after), lag)) return true;
+    run_until(lag);
+    return timeline_.clocks().precedes(timeline_.event(0, before), timeline_.event(lag, after));
   }
 
  private:
+  void run_until(int last) {
+    std::vector<Event> causes;
+    while (timeline_.runs() <= last) {
+      const int run = timeline_.runs();
+      timeline_.run([&](uint32_t at) { return releases_for(at); },
+                    [&](uint32_t at) -> std::span<const Event> {
+                      causes.clear();
+                      for (uint32_t release : releases_for(at)) {
+                        causes.push_back(timeline_.event(run, release));
+                      }
+                      return causes;
+                    });
+    }
+  }
+
   const Draft& draft_;
+  Timeline& timeline_;
+  const size_t ranks_;
+  std::vector<bool> hears_;
   std::vector<uint32_t> releases_;
   std::vector<size_t> starts_;
 };
@@ -63,9 +88,9 @@ std::vector<Hazard> data_hazards(const Draft& draft, const std::vector<Dependenc
                                  const SyncPoints& points, const RepeatedRuns& runs) {
   std::vector<Hazard> hazards;
   for (const Dependence& d : dependences) {
-    if (runs.rank_of(d.before) == runs.rank_of(d.after)) continue;
-    hazards.push_back(
-        {points.release[d.after], points.acquire[d.before], draft.plan.buffers[d.buffer].copies});
+    const uint8_t lag = draft.plan.buffers[d.buffer].copies;
+    if (runs.ordered(runs.rank_of(d.after), runs.rank_of(d.before), lag)) continue;
+    hazards.push_back({points.release[d.after], points.acquire[d.before], lag});
   }
   std::sort(hazards.begin(), hazards.end());
   hazards.erase(std::unique(hazards.begin(), hazards.end()), hazards.end());
@@ -75,9 +100,8 @@ std::vector<Hazard> data_hazards(const Draft& draft, const std::vector<Dependenc
 // Counting too early: a notify of a later run that could pass a wait on a counter of several ranks
 // before the slower of them has counted. Within one rank stream order keeps runs apart.
 void add_signal_hazards(const Draft& draft, const std::vector<SignalGroup>& groups,
-                        const SyncPoints& points, const RepeatedRuns& runs,
-                        const Timeline& timeline, std::vector<Hazard>& hazards) {
-  const LaneClocks& clocks = timeline.clocks();
+                        const SyncPoints& points, RepeatedRuns& runs,
+                        std::vector<Hazard>& hazards) {
   for (const SignalGroup& group : groups) {
     const uint8_t lag = draft.plan.buffers[group.buffer].copies;
     const bool one_rank = std::all_of(
@@ -86,10 +110,9 @@ void add_signal_hazards(const Draft& draft, const std::vector<SignalGroup>& grou
     if (one_rank) continue;
     for (uint32_t notifier : group.releases) {
       if (runs.rank_of(notifier) == group.rank) continue;
-      const Event again = timeline.event(lag, notifier);
       const bool after_all =
           std::all_of(group.releases.begin(), group.releases.end(),
-                      [&](uint32_t r) { return clocks.precedes(timeline.event(0, r), again); });
+                      [&](uint32_t r) { return runs.precedes(r, notifier, lag); });
       if (after_all) continue;
       for (uint32_t waiter : group.acquires) {
         hazards.push_back({points.release[waiter], points.acquire[notifier], lag});
@@ -123,16 +146,11 @@ std::map<std::pair<uint16_t, uint16_t>, Ack> ack_sources(const Draft& draft,
 
 std::vector<Ack> find_acks(const Draft& draft, const std::vector<Dependence>& dependences,
                            const SyncPoints& points, const std::vector<SyncEdge>& edges,
-                           const std::vector<SignalGroup>& groups) {
-  const RepeatedRuns runs(draft, edges);
+                           const std::vector<SignalGroup>& groups, Timeline& first_run) {
+  RepeatedRuns runs(draft, edges, first_run);
   std::vector<Hazard> hazards = data_hazards(draft, dependences, points, runs);
-  int last_run = 1;
-  for (const Buffer& buffer : draft.plan.buffers) last_run = std::max<int>(last_run, buffer.copies);
-  const Timeline plain = runs.unroll(last_run);
-  add_signal_hazards(draft, groups, points, runs, plain, hazards);
-  std::erase_if(hazards, [&](const Hazard& h) {
-    return plain.clocks().precedes(plain.event(0, h.reader), plain.event(h.lag, h.writer));
-  });
+  add_signal_hazards(draft, groups, points, runs, hazards);
+  std::erase_if(hazards, [&](const Hazard& h) { return runs.precedes(h.reader, h.writer, h.lag); });
 
   // The caller reads outputs after the run, which no acknowledgement inside a run can tell.
   for (uint32_t at = 0; at < draft.program.size(); ++at) {
@@ -140,7 +158,7 @@ std::vector<Ack> find_acks(const Draft& draft, const std::vector<Dependence>& de
     for (const Region& region : instr.is_task() ? draft.plan.writes(instr) : std::span<Region>{}) {
       STRETTO_ASSERT(region.rank == runs.rank_of(at) || region.empty() ||
                          draft.plan.buffers[region.buffer].role != BufferRole::output ||
-                         plain.clocks().run_precedes(region.rank, 0, plain.event(1, at)),
+                         first_run.clocks().hears(region.rank, first_run.event(0, at)),
                      "a remote write of an output does not follow from its rank's work");
     }
   }
@@ -150,6 +168,8 @@ std::vector<Ack> find_acks(const Draft& draft, const std::vector<Dependence>& de
   std::sort(hazards.begin(), hazards.end(),
             [](const Hazard& a, const Hazard& b) { return a.writer < b.writer; });
   std::map<std::pair<uint16_t, uint16_t>, std::set<uint32_t>> acquires;
+  uint8_t last_run = 1;
+  for (const Buffer& buffer : draft.plan.buffers) last_run = std::max(last_run, buffer.copies);
   Timeline timeline(draft);
   std::vector<Event> causes;
   for (int run = 0; run <= last_run; ++run) {

@@ -99,9 +99,10 @@ class SignalWriter {
 void place_signals(Draft& draft) {
   const SyncPoints points = find_sync_points(draft);
   const std::vector<Dependence> dependences = find_dependences(draft);
-  const std::vector<SyncEdge> edges = reduce_to_edges(draft, dependences, points);
+  Timeline timeline(draft);
+  const std::vector<SyncEdge> edges = reduce_to_edges(draft, dependences, points, timeline);
   const std::vector<SignalGroup> groups = group_edges(draft, edges);
-  const std::vector<Ack> acks = find_acks(draft, dependences, points, edges, groups);
+  const std::vector<Ack> acks = find_acks(draft, dependences, points, edges, groups, timeline);
 
   SignalWriter signals(draft);
   for (const Ack& ack : acks) signals.add("ack", 1, ack.lag, ack.to, ack.releases, ack.acquires);

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "sync/edges.h"
-#include "sync/timeline.h"
 
 namespace stretto {
 namespace {
@@ -50,49 +49,25 @@ PointDependences at_points(const Draft& draft, const std::vector<Dependence>& de
 
 std::vector<SyncEdge> reduce_to_edges(const Draft& draft,
                                       const std::vector<Dependence>& dependences,
-                                      const SyncPoints& points) {
+                                      const SyncPoints& points, Timeline& first_run) {
   const PointDependences needed = at_points(draft, dependences, points);
   std::vector<SyncEdge> kept;
-  Timeline timeline(draft);
-  std::vector<SyncEdge> candidates;
   std::vector<Event> causes;
-  timeline.run(
+  // The last release first: a release can be implied by those behind it in the program only.
+  first_run.run(
       [&](uint32_t at) {
         return std::span(needed.releases)
             .subspan(needed.starts[at], needed.starts[at + 1] - needed.starts[at]);
       },
       [&](uint32_t at) -> std::span<const Event> {
-        const LaneClocks& clocks = timeline.clocks();
-        const Event before = clocks.last(draft.program[at].lane);
-        candidates.clear();
         causes.clear();
-        for (size_t i = needed.starts[at]; i < needed.starts[at + 1]; ++i) {
-          const SyncEdge& edge = needed.edges[i];
-          if (!clocks.precedes(timeline.event(0, edge.release), before)) candidates.push_back(edge);
-        }
-        // Of one lane only the last release matters; of several, those that no other one implies.
-        auto event = [&](const SyncEdge& edge) { return timeline.event(0, edge.release); };
-        std::stable_sort(candidates.begin(), candidates.end(),
-                         [&](const SyncEdge& a, const SyncEdge& b) {
-                           const Event x = event(a), y = event(b);
-                           return x.lane != y.lane ? x.lane < y.lane : x.seq > y.seq;
-                         });
-        candidates.erase(std::unique(candidates.begin(), candidates.end(),
-                                     [&](const SyncEdge& a, const SyncEdge& b) {
-                                       return event(a).lane == event(b).lane;
-                                     }),
-                         candidates.end());
-        for (const SyncEdge& edge : candidates) {
-          const bool implied =
-              std::any_of(candidates.begin(), candidates.end(), [&](const SyncEdge& other) {
-                return event(other).lane != event(edge).lane &&
-                       clocks.precedes(event(edge), event(other));
-              });
-          if (implied) continue;
-          kept.push_back(edge);
-          causes.push_back(event(edge));
+        for (size_t i = needed.starts[at + 1]; i-- > needed.starts[at];) {
+          causes.push_back(first_run.event(0, needed.releases[i]));
         }
         return causes;
+      },
+      [&](uint32_t at, std::span<const uint32_t> news) {
+        for (uint32_t i : news) kept.push_back(needed.edges[needed.starts[at + 1] - 1 - i]);
       });
   std::sort(kept.begin(), kept.end(), [](const SyncEdge& a, const SyncEdge& b) {
     return a.acquire != b.acquire ? a.acquire < b.acquire : a.release < b.release;

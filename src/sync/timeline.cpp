@@ -34,7 +34,8 @@ Timeline::Timeline(const Draft& draft)
 }
 
 void Timeline::run(const std::function<std::span<const uint32_t>(uint32_t)>& needs,
-                   const std::function<std::span<const Event>(uint32_t)>& causes) {
+                   const std::function<std::span<const Event>(uint32_t)>& causes,
+                   const std::function<void(uint32_t, std::span<const uint32_t>)>& told) {
   const std::vector<Lane>& lanes = draft_.plan.lanes;
   std::vector<Event>& events = events_.emplace_back(draft_.program.size());
   std::vector<uint32_t> next(lanes.size(), 0);  // position of each lane
@@ -68,6 +69,12 @@ void Timeline::run(const std::function<std::span<const uint32_t>(uint32_t)>& nee
       ready.push_back(lane);
     }
   };
+  std::vector<uint32_t> news;
+  auto append = [&](uint32_t lane, uint32_t at, std::span<const Event> known) {
+    const Event event = clocks_.append(lane, known, &news);
+    if (told && !news.empty()) told(at, news);
+    return event;
+  };
   while (!ready.empty()) {
     const uint32_t lane = ready.front();
     ready.pop_front();
@@ -84,11 +91,11 @@ void Timeline::run(const std::function<std::span<const uint32_t>(uint32_t)>& nee
       const std::span<const Event> known = causes(at);
       const Opcode op = lanes[lane].instrs[next[lane]].op;
       if (op == Opcode::boundary || op == Opcode::collective) {
-        if (!known.empty()) clocks_.append(lane, known);
+        if (!known.empty()) append(lane, at, known);
         meet(op == Opcode::boundary ? boundary[lanes[lane].rank] : collective);
         break;  // meet() makes the lane ready again, with all that met
       }
-      events[at] = clocks_.append(lane, known);
+      events[at] = append(lane, at, known);
       ++next[lane];
       end(at);
     }

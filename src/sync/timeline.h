@@ -17,9 +17,11 @@ class Timeline {
 
   // Executes the next run on all ranks. Instruction `at` (a position in Draft::program) may start
   // when all of needs(at) of this run have ended. Once they have, causes(at) names the events that
-  // are to be recorded as known to it; it sees the clocks as they are just before.
+  // are to be recorded as known to it; it sees the clocks as they are just before. Then told(at,
+  // news), when given, hears which of them, by index, were news (see LaneClocks::append).
   void run(const std::function<std::span<const uint32_t>(uint32_t at)>& needs,
-           const std::function<std::span<const Event>(uint32_t at)>& causes);
+           const std::function<std::span<const Event>(uint32_t at)>& causes,
+           const std::function<void(uint32_t at, std::span<const uint32_t> news)>& told = {});
 
   int runs() const { return static_cast<int>(events_.size()); }
   Event event(int run, uint32_t at) const { return events_[static_cast<size_t>(run)][at]; }
