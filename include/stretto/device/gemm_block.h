@@ -1,0 +1,58 @@
+// What the warps of a block of the GEMM kernel have in common.
+#pragma once
+
+#include "stretto/device/gemm_task.h"
+#include "stretto/device/ptx_barrier.h"
+
+namespace stretto::device {
+
+// Shared-memory addresses of one block.
+template <GemmConfig kConfig>
+struct GemmShared {
+  static constexpr GemmLayout kLayout = layout_of(kConfig);
+  uint32 a, b, chunks, full, empty, chunk_full, chunk_empty;
+  uint32 tasks_ready;  // one past the last task whose signals have come
+  uint32 sums_ready;   // one past the last task whose sums to add have come
+  uint32 source_set;   // of this run
+
+  STRETTO_DEVICE explicit GemmShared(uint32 base) {
+    a = (base + 1023) & ~1023u;
+    b = a + kConfig.stages * kLayout.a_bytes;
+    chunks = b + kConfig.stages * kLayout.b_bytes;
+    full = chunks + kConfig.consumers * kLayout.chunk_slots * kLayout.chunk_bytes;
+    empty = full + kConfig.stages * 8;
+    chunk_full = empty + kConfig.stages * 8;
+    chunk_empty = chunk_full + kConfig.consumers * kLayout.chunk_slots * 8;
+    tasks_ready = chunk_empty + kConfig.consumers * kLayout.chunk_slots * 8;
+    sums_ready = tasks_ready + 4;
+    source_set = tasks_ready + 8;
+  }
+  STRETTO_DEVICE uint32 chunk_index(uint32 consumer, uint32 slot) const {
+    return consumer * kLayout.chunk_slots + slot;
+  }
+  STRETTO_DEVICE uint32 chunk(uint32 consumer, uint32 slot) const {
+    return chunks + chunk_index(consumer, slot) * kLayout.chunk_bytes;
+  }
+
+  STRETTO_DEVICE void init_barriers() const {
+    for (int32 i = 0; i < kConfig.stages; ++i) {
+      barrier_init(full + i * 8, 1);
+      barrier_init(empty + i * 8, kConfig.consumers * 4 * kLayout.cluster);
+    }
+    for (int32 i = 0; i < kConfig.consumers * kLayout.chunk_slots; ++i) {
+      barrier_init(chunk_full + i * 8, 4);
+      barrier_init(chunk_empty + i * 8, 1);
+    }
+    store_release_shared(tasks_ready, 0);
+    store_release_shared(sums_ready, 0);
+    fence_barrier_init();
+  }
+};
+
+// How many of a task's rows its run has.
+template <GemmConfig kConfig>
+STRETTO_DEVICE int32 rows_present(const RunRows& run, const TaskRows& rows) {
+  return run.present(rows.owner, rows.first, kConfig.tile_m);
+}
+
+}  // namespace stretto::device

@@ -1,0 +1,89 @@
+// The warps of the GEMM kernel that await signals and load stages.
+#pragma once
+
+#include "stretto/device/gemm_block.h"
+#include "stretto/device/ptx_tma.h"
+
+namespace stretto::device {
+
+// One operand's part of a stage: this block's own tile, or its half for both blocks of the cluster.
+template <bool kIsShared>
+STRETTO_DEVICE void load_operand(const TensorMap* map, int32 k, int32 row, uint32 destination,
+                                 int32 tile_bytes, int32 box_rows, uint32 rank, uint32 barrier) {
+  if constexpr (kIsShared) {
+    tma_load_multicast(destination + rank * (tile_bytes / 2), map, k,
+                       row + static_cast<int32>(rank) * box_rows, barrier, uint16{3});
+  } else {
+    tma_load(destination, map, k, row, barrier);
+  }
+}
+
+// One thread.
+template <GemmConfig kConfig>
+STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig>& shared,
+                              const GemmTask& first, uint32 begin, uint32 end) {
+  constexpr GemmLayout kLayout = layout_of(kConfig);
+  const uint32 rank = kLayout.cluster == 1 ? 0 : cluster_rank();
+  const uint64 epoch = params.signals.control == nullptr ? 0 : params.signals.control->epoch;
+  const TensorMap* maps = params.maps + epoch % params.map_sets * params.num_maps;
+  RunRows run;
+  if constexpr (kConfig.serves) run = read_rows(params.rows);
+  RingPosition ring{0, 1};
+  GemmTask next = first;
+  for (uint32 i = begin; i < end; ++i) {
+    const GemmTask task = next;
+    if (i + 1 < end) next = params.tasks[i + 1];
+    if (task.num_waits != 0) {
+      while (load_acquire_shared(shared.tasks_ready) <= i) {
+      }
+      fence_proxy_async();
+    }
+    int32 a_row = task.a_row;
+    if constexpr (kConfig.serves) {
+      if (rows_present<kConfig>(run, task.rows) == 0) continue;
+      if ((task.rows.flags & kInputIsCompact) != 0) a_row += run.shift(task.rows.owner);
+    }
+    const TensorMap* a_map = maps + task.a_map;
+    const TensorMap* b_map = maps + task.b_map;
+    int32 k = task.first_k * kTileK;
+    for (uint32 left = task.num_k; left != 0; --left, k += kTileK) {
+      const uint32 full = shared.full + ring.slot * 8;
+      barrier_wait(shared.empty + ring.slot * 8, ring.parity);
+      barrier_arrive_expect(full, kLayout.a_bytes + kLayout.b_bytes);
+      load_operand<kConfig.shared == Shared::a>(a_map, k, a_row,
+                                                shared.a + ring.slot * kLayout.a_bytes,
+                                                kLayout.a_bytes, kLayout.a_box_rows, rank, full);
+      load_operand<kConfig.shared == Shared::b>(b_map, k, task.b_row,
+                                                shared.b + ring.slot * kLayout.b_bytes,
+                                                kLayout.b_bytes, kLayout.b_box_rows, rank, full);
+      ring.advance<kConfig.stages>();
+    }
+  }
+}
+
+// One warp. Runs ahead of the loads, so that a signal that has come costs them nothing.
+template <GemmConfig kConfig>
+STRETTO_DEVICE void gemm_wait(const GemmParams& params, const GemmShared<kConfig>& shared,
+                              uint32 begin, uint32 end) {
+  const uint64 epoch = params.signals.control == nullptr ? 0 : params.signals.control->epoch;
+  if constexpr (kConfig.adds > 0) {
+    if (threadIdx.x % 32 == 0) {
+      store_release_shared(shared.source_set, static_cast<uint32>(epoch % params.map_sets));
+    }
+  }
+  for (uint32 i = begin; i < end; ++i) {
+    const GemmTask& task = params.tasks[i];
+    if (task.num_waits != 0) {
+      wait_signals(params.signals, epoch, params.waits + task.first_wait, task.num_waits,
+                   blockIdx.x, task.tile);
+      if (threadIdx.x % 32 == 0) store_release_shared(shared.tasks_ready, i + 1);
+    }
+    if (kConfig.adds > 0 && task.add_rows != 0) {
+      wait_signals(params.signals, epoch, params.waits + task.first_wait + task.num_waits,
+                   task.num_late_waits, blockIdx.x, task.tile);
+      if (threadIdx.x % 32 == 0) store_release_shared(shared.sums_ready, i + 1);
+    }
+  }
+}
+
+}  // namespace stretto::device

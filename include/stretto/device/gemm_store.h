@@ -1,0 +1,107 @@
+// The warp of the GEMM kernel that stores finished chunks and notifies.
+#pragma once
+
+#include "stretto/device/gemm_block.h"
+#include "stretto/device/ptx_tma.h"
+
+namespace stretto::device {
+
+// The rows of a chunk that a destination takes when it does not take all: in boxes of a power of
+// two of them. Swizzling goes by shared-memory address, so a box may begin at any row of 128 bytes.
+template <GemmConfig kConfig>
+STRETTO_DEVICE void store_rows(const TensorMap* maps, const GemmDestination& to, int32 column,
+                               int32 chunk_row, uint32 chunk) {
+  constexpr int32 kRowBytes = layout_of(kConfig).chunk_bytes / kChunkRows;
+  int32 row = chunk_row < to.begin ? to.begin : chunk_row;
+  const int32 end = chunk_row + kChunkRows < to.end ? chunk_row + kChunkRows : to.end;
+#pragma unroll 1
+  while (row < end) {
+    const int32 level = 31 - __clz(end - row);
+    tma_store(maps + to.part_maps + (kPartMaps - 1 - level), to.column + column, to.row + row,
+              chunk + static_cast<uint32>(row - chunk_row) * kRowBytes);
+    row += 1 << level;
+  }
+}
+
+// By the thread that stores, once all that it stored has arrived.
+STRETTO_DEVICE void gemm_notify(const GemmParams& params, uint64 epoch, const GemmTask& task) {
+  if (task.num_notifies == 0) return;
+  tma_store_wait<0>();
+  for (uint32 n = 0; n < task.num_notifies; ++n) {
+    notify_signal(params.signals, epoch, params.notifies[task.first_notify + n]);
+  }
+}
+
+// One thread.
+template <GemmConfig kConfig>
+STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfig>& shared,
+                               uint32 begin, uint32 end) {
+  constexpr GemmLayout kLayout = layout_of(kConfig);
+  constexpr int32 kChunksAcross = kConfig.tile_n / kLayout.chunk_columns;
+  constexpr int32 kConsumerRows = kConfig.tile_m / kConfig.consumers;
+  const uint64 epoch = params.signals.control == nullptr ? 0 : params.signals.control->epoch;
+  const TensorMap* maps = params.maps + epoch % params.map_sets * params.num_maps;
+  RunRows run;
+  if constexpr (kConfig.serves) run = read_rows(params.rows);
+  RingPosition ring;
+  for (uint32 i = begin; i < end; ++i) {
+    const GemmTask task = params.tasks[i];
+    int32 present = kConfig.tile_m, shift = 0;
+    if constexpr (kConfig.serves) {
+      present = rows_present<kConfig>(run, task.rows);
+      if ((task.rows.flags & kOutputIsCompact) != 0) shift = run.shift(task.rows.owner);
+      if (present == 0) {
+        // No data that the waits let through stand between them and the notifies.
+        if (task.num_waits != 0) {
+          while (load_acquire_shared(shared.tasks_ready) <= i) {
+          }
+        }
+        if (kConfig.adds > 0 && task.add_rows != 0) {
+          while (load_acquire_shared(shared.sums_ready) <= i) {
+          }
+        }
+        gemm_notify(params, epoch, task);
+        continue;
+      }
+    }
+    uint32 unread_slot = 0;
+    for (int32 chunk = 0; chunk < kLayout.chunks; ++chunk) {
+      const int32 row = chunk / kChunksAcross * 64;
+      const int32 column = chunk % kChunksAcross * kLayout.chunk_columns;
+      for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) {
+        barrier_wait(shared.chunk_full + shared.chunk_index(consumer, ring.slot) * 8, ring.parity);
+        for (uint32 d = 0; d < task.num_destinations; ++d) {
+          GemmDestination to = params.destinations[task.first_destination + d];
+          if constexpr (kConfig.serves) {
+            to.row += shift;
+            if (present < to.end) to.end = static_cast<uint16>(present);
+          }
+          const int32 chunk_row = consumer * kConsumerRows + row;
+          const uint32 from = shared.chunk(consumer, ring.slot);
+          if (to.begin <= chunk_row && chunk_row + kChunkRows <= to.end) {
+            tma_store(maps + to.map, to.column + column, to.row + chunk_row, from);
+          } else {
+            store_rows<kConfig>(maps, to, column, chunk_row, from);
+          }
+        }
+      }
+      tma_store_commit();
+      if (chunk > 0) {
+        tma_store_wait_read<1>();
+        for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) {
+          barrier_arrive(shared.chunk_empty + shared.chunk_index(consumer, unread_slot) * 8);
+        }
+      }
+      unread_slot = ring.slot;
+      ring.advance<kLayout.chunk_slots>();
+    }
+    tma_store_wait_read<0>();
+    for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) {
+      barrier_arrive(shared.chunk_empty + shared.chunk_index(consumer, unread_slot) * 8);
+    }
+    gemm_notify(params, epoch, task);
+  }
+  tma_store_wait<0>();
+}
+
+}  // namespace stretto::device

@@ -1,0 +1,118 @@
+// The add warps of a mover: tasks that reduce, convert, or are too odd for vectors.
+#pragma once
+
+#include "stretto/device/mover_sum.h"
+
+namespace stretto::device {
+
+#ifdef STRETTO_DEVICE
+
+// By the warps of one add group: the sums of its pieces of a task, stored to every destination.
+// `turn` counts pieces.
+template <MoverType kFrom>
+STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, uint32 group,
+                             uint32& turn, RingPosition& ring) {
+  const MoverTask& task = walk.task();
+  const MoverPieces pieces(task);
+  const uint32 thread = threadIdx.x % (kGroupWarps * 32);
+  const uint32 to_size = bytes_of(task.to);
+  uint32 across = 0;               // that `places` are for
+  uint32 places[kVectors<kFrom>];  // row, and bytes into it in the low half
+  MoverPiece piece(task, pieces);
+  for (uint32 p = 0; p < pieces.count; ++p, piece.advance(task, pieces)) {
+    if (turn++ % kAddGroups != group) {
+      ring.advance_by<kMoverStages>(task.num_sources);
+      continue;
+    }
+    if (across != piece.columns / 8) {
+      across = piece.columns / 8;
+#pragma unroll
+      for (uint32 i = 0; i < kVectors<kFrom>; ++i) {
+        const uint32 at = thread + i * kGroupWarps * 32;
+        places[i] = at / across << 16 | at % across * (8 * to_size);
+      }
+    }
+
+    float sums[kVectors<kFrom>][8] = {};
+    for (uint32 s = 0; s < task.num_sources; ++s) {
+      barrier_wait(shared.full + ring.slot * 8, ring.parity);
+      add_stage<kFrom>(shared.stages + ring.slot * kStageBytes, thread, sums);
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) barrier_arrive(shared.empty + ring.slot * 8);
+      ring.advance<kMoverStages>();
+    }
+
+    EightRounded rounded[kVectors<kFrom>];
+#pragma unroll
+    for (uint32 i = 0; i < kVectors<kFrom>; ++i) rounded[i] = round_eight(task.to, sums[i]);
+#pragma unroll 1
+    for (uint32 d = 0; d < task.num_destinations; ++d) {
+      const MoverRegion to = walk.region(d);
+      const uint64 first = to.address + piece.row * to.row_bytes + piece.column * to_size;
+#pragma unroll
+      for (uint32 i = 0; i < kVectors<kFrom>; ++i) {
+        if (places[i] >> 16 >= piece.rows) continue;
+        const uint64 address = first + (places[i] >> 16) * to.row_bytes + (places[i] & 0xffff);
+        store_vector(address, rounded[i].low);
+        if (task.to == MoverType::fp32) store_vector(address + 16, rounded[i].high);
+      }
+    }
+  }
+}
+
+// By all add warps, without the ring: any width and alignment of elements.
+STRETTO_DEVICE void move_elements(const MoverTask& task, const MoverRegion* regions) {
+  for (uint32 at = threadIdx.x; at < task.rows * task.columns; at += kAddWarps * 32) {
+    const uint32 row = at / task.columns, column = at % task.columns;
+    float sum = 0;
+    for (uint32 s = 0; s < task.num_sources; ++s) {
+      const uint64 address =
+          regions[s].address + row * regions[s].row_bytes + column * bytes_of(task.from);
+      sum += task.from == MoverType::fp32
+                 ? *reinterpret_cast<const float*>(address)
+                 : widen_half(task.from, *reinterpret_cast<const uint16*>(address));
+    }
+
+    for (uint32 d = 0; d < task.num_destinations; ++d) {
+      const MoverRegion& to = regions[task.num_sources + d];
+      const uint64 address = to.address + row * to.row_bytes + column * bytes_of(task.to);
+      if (task.to == MoverType::fp32) {
+        *reinterpret_cast<float*>(address) = sum;
+      } else {
+        *reinterpret_cast<uint16*>(address) = static_cast<uint16>(round_half(task.to, sum));
+      }
+    }
+  }
+}
+
+// By kAddWarps warps.
+STRETTO_DEVICE void add_tasks(const MoverBlock& block, uint32 group) {
+  const MoverParams& params = block.params;
+  const MoverRegion* regions =
+      params.regions + block.epoch % params.region_sets * params.num_regions;
+  RingPosition ring;
+  uint32 turn = 0, passed = 0;
+  for (TaskWalk walk(block, true); !walk.done(); walk.advance()) {
+    const MoverTask& task = walk.task();
+    if (is_copy(task)) {
+      ring.advance_by<kMoverStages>(MoverPieces(task).count);
+    } else if (!task.vectors) {
+      await_count(block.shared.ready, passed + 1);
+      if (task.drains) await_count(block.shared.completed, passed);
+      move_elements(task, regions + task.first_region);
+    } else if (task.from == MoverType::bf16) {
+      add_task<MoverType::bf16>(block.shared, walk, group, turn, ring);
+    } else if (task.from == MoverType::fp16) {
+      add_task<MoverType::fp16>(block.shared, walk, group, turn, ring);
+    } else {
+      add_task<MoverType::fp32>(block.shared, walk, group, turn, ring);
+    }
+    ++passed;
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) add_release_shared(block.shared.added, 1);
+  }
+}
+
+#endif  // STRETTO_DEVICE
+
+}  // namespace stretto::device

@@ -1,0 +1,158 @@
+// What the warps of a mover's block have in common: its shared memory, its tasks one after the
+// other, and the pieces in which a task passes through the ring.
+#pragma once
+
+#include "stretto/device/mover_task.h"
+#ifdef STRETTO_DEVICE
+#include "stretto/device/ptx_barrier.h"
+#endif
+
+namespace stretto::device {
+
+#ifdef STRETTO_DEVICE
+
+STRETTO_DEVICE constexpr uint32 bytes_of(MoverType type) { return type == MoverType::fp32 ? 4 : 2; }
+
+// How a task passes through the ring: piece by piece, a stage for each source of a piece.
+struct MoverPieces {
+  uint32 rows = 0, columns = 0;  // of a full piece
+  uint32 count = 0;
+
+  STRETTO_DEVICE explicit MoverPieces(const MoverTask& task) {
+    if (!task.vectors || task.num_sources == 0) return;
+    const uint32 room = kStageBytes / bytes_of(task.from);
+    columns = task.columns < room ? task.columns : room;
+    rows = room / columns;
+    count = (task.columns + columns - 1) / columns * ((task.rows + rows - 1) / rows);
+  }
+};
+
+// The pieces of a task one after the other, row of pieces by row of pieces.
+struct MoverPiece {
+  uint32 row = 0, column = 0, rows, columns;
+
+  STRETTO_DEVICE MoverPiece(const MoverTask& task, const MoverPieces& pieces) { fit(task, pieces); }
+  STRETTO_DEVICE void advance(const MoverTask& task, const MoverPieces& pieces) {
+    column += pieces.columns;
+    if (column >= task.columns) {
+      column = 0;
+      row += pieces.rows;
+    }
+    fit(task, pieces);
+  }
+
+ private:
+  STRETTO_DEVICE void fit(const MoverTask& task, const MoverPieces& pieces) {
+    rows = task.rows - row < pieces.rows ? task.rows - row : pieces.rows;
+    columns = task.columns - column < pieces.columns ? task.columns - column : pieces.columns;
+  }
+};
+
+STRETTO_DEVICE bool is_copy(const MoverTask& task) {
+  return task.vectors && task.num_sources == 1 && task.from == task.to;
+}
+
+// Shared-memory addresses of one block.
+struct MoverShared {
+  uint32 stages, full, empty;
+  uint32 ready;      // tasks whose signals have come
+  uint32 added;      // the sum over add warps of the tasks that each is past
+  uint32 stored;     // by store warp: tasks whose copies it has completed
+  uint32 completed;  // tasks whose notifies are made
+
+  STRETTO_DEVICE explicit MoverShared(uint32 base) {
+    stages = base;
+    full = stages + kMoverStages * kStageBytes;
+    empty = full + kMoverStages * 8;
+    ready = empty + kMoverStages * 8;
+    added = ready + 4;
+    completed = added + 4;
+    stored = completed + 4;
+  }
+  STRETTO_DEVICE void init() const {
+    for (uint32 i = 0; i < kMoverStages; ++i) {
+      barrier_init(full + i * 8, 32);
+      barrier_init(empty + i * 8, kGroupWarps);
+    }
+    for (uint32 at = ready; at < stored + kStoreWarps * 4; at += 4) store_release_shared(at, 0);
+    fence_barrier_init();
+  }
+};
+
+STRETTO_DEVICE void await_count(uint32 address, uint32 count) {
+  while (static_cast<int32>(load_acquire_shared(address) - count) < 0) {
+  }
+}
+
+// What all warps of a block know.
+struct MoverBlock {
+  const MoverParams& params;
+  MoverShared shared;
+  RunRows run;
+  uint64 epoch;
+  uint32 begin, end;
+};
+
+// The tasks of a block one after the other. Every wait empties the SM's cache, so a look at a table
+// takes half a microsecond: the next task is fetched ahead, and lane i of the warp holds region i
+// of the task's sources or destinations.
+class TaskWalk {
+ public:
+  STRETTO_DEVICE TaskWalk(const MoverBlock& block, bool destinations)
+      : params_(block.params),
+        run_(block.run),
+        regions_(params_.regions + block.epoch % params_.region_sets * params_.num_regions),
+        at_(block.begin),
+        end_(block.end),
+        destinations_(destinations) {
+    if (at_ < end_) next_ = params_.tasks[at_];
+    fetch();
+  }
+  STRETTO_DEVICE bool done() const { return at_ == end_; }
+  STRETTO_DEVICE void advance() {
+    ++at_;
+    fetch();
+  }
+  STRETTO_DEVICE const MoverTask& task() const { return task_; }
+  // By the whole warp, the same `index`.
+  STRETTO_DEVICE MoverRegion region(uint32 index) const {
+    if (index >= 32) return region_of(index);
+    return {__shfl_sync(0xffffffffu, region_.address, static_cast<int>(index)),
+            __shfl_sync(0xffffffffu, region_.row_bytes, static_cast<int>(index))};
+  }
+
+ private:
+  STRETTO_DEVICE void leave_out_rows() {
+    const TaskRows& from = task_.rows_from;
+    task_.rows =
+        static_cast<uint32>(run_.present(from.owner, from.first, static_cast<int32>(task_.rows)));
+    if (task_.rows == 0) {
+      task_.num_sources = task_.num_destinations = 0;
+    } else if ((from.flags & kRowsAreSolid) != 0) {  // as one row
+      task_.columns *= task_.rows;
+      task_.rows = 1;
+    }
+  }
+  STRETTO_DEVICE void fetch() {
+    task_ = next_;
+    if (run_.block != 0) leave_out_rows();
+    region_ = region_of(threadIdx.x % 32);
+    if (at_ + 1 < end_) next_ = params_.tasks[at_ + 1];
+  }
+  STRETTO_DEVICE MoverRegion region_of(uint32 index) const {
+    if (index >= (destinations_ ? task_.num_destinations : task_.num_sources)) return {};
+    return regions_[task_.first_region + (destinations_ ? task_.num_sources : 0) + index];
+  }
+
+  const MoverParams& params_;
+  const RunRows& run_;
+  const MoverRegion* regions_;
+  uint32 at_, end_;
+  bool destinations_;
+  MoverTask task_{}, next_{};
+  MoverRegion region_{};
+};
+
+#endif  // STRETTO_DEVICE
+
+}  // namespace stretto::device

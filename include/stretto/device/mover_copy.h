@@ -1,0 +1,173 @@
+// The warps of a mover that move bytes by TMA: loads into the ring for all tasks, stores out of it
+// for copies.
+#pragma once
+
+#include "stretto/device/mover_block.h"
+#ifdef STRETTO_DEVICE
+#include "stretto/device/ptx_tma.h"
+#endif
+
+namespace stretto::device {
+
+#ifdef STRETTO_DEVICE
+
+// A piece into a stage, by one warp, whose lanes all arrive at `full`. Rows that do not follow on
+// one another go by ordinary asynchronous copies when they are to be added: TMA is slow at short
+// rows, but only what TMA brought may leave by TMA.
+STRETTO_DEVICE void load_piece(const MoverTask& task, const MoverPiece& piece,
+                               const MoverRegion& from, uint32 stage, uint32 full) {
+  const uint32 lane = threadIdx.x % 32;
+  const uint32 size = bytes_of(task.from);
+  const uint32 row_bytes = piece.columns * size;
+  const uint64 first = from.address + piece.row * from.row_bytes + piece.column * size;
+  const bool solid = piece.rows == 1 || from.row_bytes == row_bytes;
+  if (solid || is_copy(task)) {
+    fence_proxy_async_shared();  // ordinary copies may have filled the stage before
+    if (lane == 0) {
+      barrier_arrive_expect(full, piece.rows * row_bytes);
+    } else {
+      barrier_arrive(full);
+    }
+    if (solid) {
+      if (lane == 0) bulk_load(stage, first, piece.rows * row_bytes, full);
+      return;
+    }
+#pragma unroll 1
+    for (uint32 row = lane; row < piece.rows; row += 32) {
+      bulk_load(stage + row * row_bytes, first + row * from.row_bytes, row_bytes, full);
+    }
+    return;
+  }
+
+  const uint32 across = row_bytes / 16;
+  if (across % 32 == 0) {
+    for (uint32 column = lane * 16; column < row_bytes; column += 32 * 16) {
+#pragma unroll 8
+      for (uint32 row = 0; row < piece.rows; ++row) {
+        copy_async(stage + row * row_bytes + column, first + row * from.row_bytes + column);
+      }
+    }
+  } else {
+#pragma unroll 1
+    for (uint32 at = lane; at < piece.rows * across; at += 32) {
+      copy_async(stage + at * 16, first + at / across * from.row_bytes + at % across * 16);
+    }
+  }
+  barrier_arrive_after_copies(full);
+}
+
+// By kLoadWarps warps, which fill stages in turn.
+STRETTO_DEVICE void load_tasks(const MoverBlock& block, uint32 warp) {
+  const MoverShared& shared = block.shared;
+  RingPosition ring{0, 1};
+  uint32 turn = kLoadWarps - warp;  // stages until this warp's, after the first
+  uint32 passed = 0;
+  for (TaskWalk walk(block, false); !walk.done(); walk.advance()) {
+    const MoverTask& task = walk.task();
+    await_count(shared.ready, passed + 1);
+    if (task.drains) await_count(shared.completed, passed);
+    if (task.num_waits != 0 || task.drains) fence_proxy_async();
+    ++passed;
+
+    const MoverPieces pieces(task);
+    MoverPiece piece(task, pieces);
+    for (uint32 p = 0; p < pieces.count; ++p, piece.advance(task, pieces)) {
+      for (uint32 s = 0; s < task.num_sources; ++s) {
+        if (turn % kLoadWarps == 0) {
+          const MoverRegion from = walk.region(s);
+          barrier_wait(shared.empty + ring.slot * 8, ring.parity);
+          load_piece(task, piece, from, shared.stages + ring.slot * kStageBytes,
+                     shared.full + ring.slot * 8);
+        }
+        ++turn;
+        ring.advance<kMoverStages>();
+      }
+    }
+  }
+}
+
+// By kStoreWarps warps, which send the stages of copies in turn, one group of stores a stage in
+// every lane. A task's copies count as stored once they are complete: kTrailing stages later, or
+// when there is nothing to send.
+STRETTO_DEVICE void store_tasks(const MoverBlock& block, uint32 warp) {
+  constexpr uint32 kTrailing = 3;
+  constexpr int kReading = 1;  // groups whose shared memory may still be read
+  const MoverShared& shared = block.shared;
+  const uint32 lane = threadIdx.x % 32, stored = shared.stored + warp * 4;
+  RingPosition ring;
+  uint32 unread_slot = 0;
+  bool unread = false;
+  uint32 turn = 0, sent = 0;         // stages of copies; those by this warp
+  uint32 told = 0, passed = 0;       // tasks
+  uint32 batch = 0, batch_sent = 0;  // tasks to tell of next, once this many stages are complete
+  const auto free_unread = [&] {
+    __syncwarp();
+    if (lane == 0 && unread) barrier_arrive_many(shared.empty + unread_slot * 8, kGroupWarps);
+    unread = false;
+  };
+  const auto tell = [&](uint32 tasks) {
+    __syncwarp();
+    if (lane == 0) store_release_shared(stored, tasks);
+    told = tasks;
+  };
+  const auto finish = [&] {
+    tma_store_wait<0>();
+    free_unread();
+    tell(passed);
+    batch = passed;
+    batch_sent = sent;
+  };
+
+  for (TaskWalk walk(block, true); !walk.done(); walk.advance()) {
+    const MoverTask& task = walk.task();
+    const MoverPieces pieces(task);
+    if (!is_copy(task)) {
+      ring.advance_by<kMoverStages>(pieces.count * task.num_sources);
+      ++passed;
+      finish();
+      continue;
+    }
+
+    const uint32 size = bytes_of(task.from);
+    MoverPiece piece(task, pieces);
+    for (uint32 p = 0; p < pieces.count; ++p, piece.advance(task, pieces)) {
+      if (turn++ % kStoreWarps == warp) {
+        const uint32 full = shared.full + ring.slot * 8;
+        if (told != passed && !__any_sync(0xffffffffu, barrier_test(full, ring.parity))) finish();
+        barrier_wait(full, ring.parity);
+        const uint32 stage = shared.stages + ring.slot * kStageBytes;
+        const uint32 row_bytes = piece.columns * size;
+#pragma unroll 1
+        for (uint32 d = 0; d < task.num_destinations; ++d) {
+          const MoverRegion to = walk.region(d);
+          const uint64 first = to.address + piece.row * to.row_bytes + piece.column * size;
+#pragma unroll 1
+          for (uint32 row = lane; row < piece.rows; row += 32) {
+            bulk_store(first + row * to.row_bytes, stage + row * row_bytes, row_bytes);
+          }
+        }
+        tma_store_commit();
+        tma_store_wait_read<kReading>();
+        free_unread();
+        unread_slot = ring.slot;
+        unread = true;
+        ++sent;
+        if (told != batch && sent - batch_sent >= kTrailing) {
+          tma_store_wait<kTrailing>();
+          tell(batch);
+        }
+      }
+      ring.advance<kMoverStages>();
+    }
+    ++passed;
+    if (told == batch) {
+      batch = passed;
+      batch_sent = sent;
+    }
+  }
+  finish();
+}
+
+#endif  // STRETTO_DEVICE
+
+}  // namespace stretto::device
