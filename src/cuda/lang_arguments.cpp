@@ -59,6 +59,19 @@ void check_shape(const char* kernel, const device::ExpertShape& shape, uint32_t 
   }
 }
 
+// Of kernels that norm rows.
+template <class Args>
+void check_rows(const char* kernel, const Args& args) {
+  if (args.tokens > args.max_tokens) {
+    throw UsageError(
+        fmt::format("{}: {} tokens, but max_tokens is {}", kernel, args.tokens, args.max_tokens));
+  }
+  if (args.norm.fp8_scale != nullptr && args.row_vectors % 2 != 0) {
+    throw UsageError(fmt::format("{}: {} vectors a row; fp8 output needs an even number", kernel,
+                                 args.row_vectors));
+  }
+}
+
 // Of the kernels that take the same arguments, two-shot needs the fewest slots.
 uint64_t least_slots(uint64_t ranks, uint64_t most) {
   return 6 * ranks * ((most + ranks - 1) / ranks);
@@ -83,15 +96,8 @@ void check_arguments(const device::AllReduceArgs<GpuBlock>& args, int ranks, int
 void check_arguments(const device::AllReduceNormArgs<GpuBlock>& args, int ranks, int blocks) {
   constexpr const char* kName = "all_reduce_norm";
   const auto num = static_cast<uint64_t>(ranks);
-  if (args.tokens > args.max_tokens) {
-    throw UsageError(
-        fmt::format("{}: {} tokens, but max_tokens is {}", kName, args.tokens, args.max_tokens));
-  }
+  check_rows(kName, args);
   const bool fp8 = args.norm.fp8_scale != nullptr;
-  if (fp8 && args.row_vectors % 2 != 0) {
-    throw UsageError(fmt::format("{}: {} vectors a row; fp8 output needs an even number", kName,
-                                 args.row_vectors));
-  }
   const uint64_t all = args.tokens * args.row_vectors * 16;
   const uint64_t kept =
       args.own_rows != 0 ? (args.tokens + num - 1) / num * args.row_vectors * 16 : all;
@@ -101,9 +107,37 @@ void check_arguments(const device::AllReduceNormArgs<GpuBlock>& args, int ranks,
                 {"new_residual", args.new_residual, kept, 1},
                 {"output", args.output, fp8 ? all / 2 : all},
                 {"weight", args.norm.weight, args.row_vectors * 16},
+                {"fp8_scale", args.norm.fp8_scale, fp8 ? sizeof(float) : 0, 0, 4},
                 {"slots", args.slots, least_slots(num, args.max_tokens) * args.row_vectors * 16},
                 {"greetings", args.greetings, 3 * num * 16},
                 {"state", args.state, static_cast<uint64_t>(blocks) * 16, 0, 8}});
+}
+
+void check_arguments(const device::ScatterNormGatherArgs<GpuBlock>& args, int ranks, int blocks) {
+  constexpr const char* kName = "scatter_norm_gather";
+  const auto num = static_cast<uint64_t>(ranks);
+  check_rows(kName, args);
+  if (args.rows_per_chunk == 0 || args.rows_per_chunk > device::kMostRowsPerChunk) {
+    throw UsageError(fmt::format("{}: chunks of {} rows; 1 to {} are served", kName,
+                                 args.rows_per_chunk, device::kMostRowsPerChunk));
+  }
+  const bool fp8 = args.norm.fp8_scale != nullptr;
+  const uint64_t row_bytes = args.row_vectors * 16;
+  const uint64_t all = args.tokens * row_bytes;
+  const uint64_t own = (args.tokens + num - 1) / num * row_bytes;
+  const uint64_t slots = num * ((args.max_tokens + num - 1) / num) * row_bytes;
+  const uint64_t signals = num * max_chunks(args, num) * sizeof(uint64_t);
+  check_memory(kName, {{"input", args.input, all},
+                       {"residual", args.residual, own, 1},
+                       {"new_residual", args.new_residual, own, 1},
+                       {"output", args.output, fp8 ? all / 2 : all},
+                       {"weight", args.norm.weight, row_bytes},
+                       {"fp8_scale", args.norm.fp8_scale, fp8 ? sizeof(float) : 0, 0, 4},
+                       {"slots", args.slots, slots},
+                       {"arrived", args.arrived, signals, 0, 8},
+                       {"done", args.done, signals, 0, 8},
+                       {"greetings", args.greetings, 3 * num * 16},
+                       {"state", args.state, static_cast<uint64_t>(blocks) * 16, 0, 8}});
 }
 
 void check_arguments(const device::AllToAllArgs<GpuBlock>& args, int ranks, int blocks) {

@@ -9,11 +9,14 @@
 #include "stretto/device/lang/kernels/all_to_all.h"
 #include "stretto/device/lang/kernels/combine.h"
 #include "stretto/device/lang/kernels/dispatch_args.h"
+#include "stretto/device/lang/kernels/scatter_norm_gather.h"
 
 namespace stretto::cuda {
 
 void check_arguments(const device::AllReduceArgs<device::GpuBlock>& args, int ranks, int blocks);
 void check_arguments(const device::AllReduceNormArgs<device::GpuBlock>& args, int ranks,
+                     int blocks);
+void check_arguments(const device::ScatterNormGatherArgs<device::GpuBlock>& args, int ranks,
                      int blocks);
 void check_arguments(const device::AllToAllArgs<device::GpuBlock>& args, int ranks, int blocks);
 void check_arguments(const device::DispatchArgs<device::GpuBlock>& args, int ranks, int blocks);

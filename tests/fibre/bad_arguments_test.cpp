@@ -3,6 +3,7 @@
 
 #include "cuda/lang_arguments.h"
 #include "fibre/expect_clean.h"
+#include "fibre/scenarios/all_reduce_norm.h"
 #include "fibre/scenarios/all_to_all.h"
 #include "fibre/scenarios/experts.h"
 
@@ -67,6 +68,66 @@ TEST(BadArguments, NormsOfOddRowsInFp8AndTooManyTokens) {
   args.row_vectors = 3;
   args.norm.fp8_scale = address<float>(0x100);
   EXPECT_THAT(refusal(args, 2, 8), HasSubstr("3 vectors a row; fp8 output needs an even number"));
+}
+
+ScatterNormGatherArgs<GpuBlock> good_scatter_norm_gather() {
+  ScatterNormGatherArgs<GpuBlock> args{};
+  args.input = address<Vec16>(0x10000);
+  args.residual = address<Vec16>(0x20000);
+  args.new_residual = address<Vec16>(0x30000);
+  args.output = address<Vec16>(0x40000);
+  args.norm = {address<Vec16>(0x50000), nullptr, 1e-5f};
+  args.tokens = 7;
+  args.row_vectors = 2;
+  args.max_tokens = 8;
+  args.rows_per_chunk = 2;
+  args.slots = address<Vec16>(0x60000);
+  args.arrived = address<uint64>(0x70000);
+  args.done = address<uint64>(0x80000);
+  args.greetings = address<Vec16>(0x90000);
+  args.state = address<uint64>(0xa0000);
+  return args;
+}
+
+TEST(BadArguments, ScatterNormGatherOfMemoryThatIsMissingUnalignedOrOverlaps) {
+  const auto with = [](auto change) {
+    auto args = good_scatter_norm_gather();
+    change(args);
+    return refusal(args, 2, 8);
+  };
+  EXPECT_EQ(with([](auto&) {}), "");
+  EXPECT_EQ(with([](auto& args) { args.new_residual = address<Vec16>(0x20000); }), "");  // in place
+  EXPECT_THAT(with([](auto& args) { args.new_residual = address<Vec16>(0x20010); }),
+              HasSubstr("'residual' and 'new_residual' overlap"));
+  // Two chunks of each of two ranks.
+  EXPECT_EQ(with([](auto& args) { args.done = args.arrived + 4; }), "");
+  EXPECT_THAT(with([](auto& args) { args.done = args.arrived + 3; }),
+              HasSubstr("'arrived' and 'done' overlap; give each memory of its own"));
+  EXPECT_THAT(with([](auto& args) { args.output = address<Vec16>(0x10000); }),
+              HasSubstr("'input' and 'output' overlap"));
+  EXPECT_THAT(with([](auto& args) { args.slots = address<Vec16>(0x60008); }),
+              HasSubstr("scatter_norm_gather: 'slots' at 0x60008 is not aligned to 16 bytes"));
+  EXPECT_THAT(with([](auto& args) { args.arrived = nullptr; }),
+              HasSubstr("'arrived' is null; 32 bytes are needed"));
+  EXPECT_THAT(with([](auto& args) { args.norm.fp8_scale = address<float>(0xb0002); }),
+              HasSubstr("'fp8_scale' at 0xb0002 is not aligned to 4 bytes"));
+}
+
+TEST(BadArguments, ScatterNormGatherOfSizesThatAreNotServed) {
+  const auto with = [](auto change) {
+    auto args = good_scatter_norm_gather();
+    change(args);
+    return refusal(args, 2, 8);
+  };
+  EXPECT_THAT(with([](auto& args) { args.tokens = 9; }),
+              HasSubstr("9 tokens, but max_tokens is 8"));
+  EXPECT_THAT(with([](auto& args) { args.rows_per_chunk = 0; }),
+              HasSubstr("chunks of 0 rows; 1 to 134217727 are served"));
+  EXPECT_THAT(with([](auto& args) {
+                args.row_vectors = 3;
+                args.norm.fp8_scale = address<float>(0xb0000);
+              }),
+              HasSubstr("3 vectors a row; fp8 output needs an even number"));
 }
 
 TEST(BadArguments, ExpertsThatDoNotFit) {
@@ -161,6 +222,38 @@ TEST(BadArguments, DispatchLeavesWhenARankIsAbsent) {
   expect_clean(kExpertShape, [](World& world) {
     world.make_absent(1);
     one_dispatch(world, [](ExpertShape&) {});
+    if (!world.finding()) world.expect(world.num_expired() > 0, "nobody noticed");
+  });
+}
+
+// A call of a norm kernel that rank 1 makes with other arguments; memory suits both.
+template <class Change>
+std::string found_in_norm(NormKernel how, Change change) {
+  return expect_found(FindingKind::kDisagreement, {.ranks = 2, .blocks = 1, .threads = 2},
+                      [=](World& world) { one_norm(world, how, change); })
+      .finding.message;
+}
+
+TEST(BadArguments, RanksThatNormOtherwiseAreNamed) {
+  const auto chunks = [](auto change) { return found_in_norm(NormKernel::kScatterGather, change); };
+  EXPECT_THAT(chunks([](NormSizes& sizes) { sizes.tokens = 3; }), HasSubstr("tokens = "));
+  EXPECT_THAT(chunks([](NormSizes& sizes) { sizes.row_vectors = 1; }), HasSubstr("row_vectors = "));
+  EXPECT_THAT(chunks([](NormSizes& sizes) { sizes.max_tokens = 5; }), HasSubstr("max_tokens = "));
+  EXPECT_THAT(chunks([](NormSizes& sizes) { sizes.rows_per_chunk = 1; }),
+              HasSubstr("rows_per_chunk = "));
+  EXPECT_THAT(chunks([](NormSizes& sizes) { sizes.fp8 = true; }), HasSubstr("fp8 = "));
+  EXPECT_THAT(found_in_norm(NormKernel::kTwoShot,
+                            [](NormSizes& sizes) { sizes.how = NormKernel::kTwoShotOwnRows; }),
+              HasSubstr("own_rows = "));
+  EXPECT_THAT(found_in_norm(NormKernel::kTwoShot,
+                            [](NormSizes& sizes) { sizes.how = NormKernel::kOneShot; }),
+              HasSubstr("shots = "));
+}
+
+TEST(BadArguments, ScatterNormGatherLeavesWhenARankIsAbsent) {
+  expect_clean({.ranks = 2, .blocks = 2, .threads = 2}, [](World& world) {
+    world.make_absent(1);
+    one_norm(world, NormKernel::kScatterGather, [](NormSizes&) {});
     if (!world.finding()) world.expect(world.num_expired() > 0, "nobody noticed");
   });
 }

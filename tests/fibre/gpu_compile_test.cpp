@@ -34,6 +34,7 @@ TEST_P(GpuCompile, EveryHeaderAlone) {
                              "kernels/slots",
                              "kernels/all_reduce",
                              "kernels/norm",
+                             "kernels/norm_greeting",
                              "kernels/all_reduce_norm",
                              "kernels/scatter_norm_gather",
                              "kernels/experts",

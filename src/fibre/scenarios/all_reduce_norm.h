@@ -52,37 +52,45 @@ struct NormMemory {
   Buffer<float> scale;
 };
 
-inline void launch_norm(World& world, NormKernel how, bool fp8, size_t tokens, const NormMemory& m,
-                        const NormCall& call, Buffer<Vec16> new_residual) {
-  world.launch([=](Block& block) {
-    const int r = block.rank();
-    const NormArgs<Block> norm{m.weight.at(r), fp8 ? m.scale.at(r) : nullptr, kNormEpsilon};
-    if (how == NormKernel::kScatterGather) {
-      scatter_norm_gather(
-          block, ScatterNormGatherArgs<Block>{
-                     call.input.at(r), m.residual.at(r), new_residual.at(r), call.output.at(r),
-                     norm, tokens, kNormRow, kNormTokens, 2, m.slots.at(r), m.arrived.at(r),
-                     m.done.at(r), m.greetings.at(r), m.state.at(r)});
-      return;
-    }
-    const AllReduceNormArgs<Block> args{call.input.at(r),
-                                        m.residual.at(r),
-                                        new_residual.at(r),
-                                        call.output.at(r),
-                                        norm,
-                                        tokens,
-                                        kNormRow,
-                                        kNormTokens,
-                                        how == NormKernel::kTwoShotOwnRows,
-                                        m.slots.at(r),
-                                        m.greetings.at(r),
-                                        m.state.at(r)};
-    if (how == NormKernel::kOneShot) {
-      all_reduce_norm_one_shot(block, args);
-    } else {
-      all_reduce_norm_two_shot(block, args);
-    }
-  });
+// What ranks must agree on.
+struct NormSizes {
+  NormKernel how;
+  bool fp8;
+  uint64 tokens;
+  uint64 row_vectors = kNormRow;
+  uint64 max_tokens = kNormTokens;
+  uint64 rows_per_chunk = 2;
+};
+
+inline void norm_rows(Block& block, const NormSizes& sizes, const NormMemory& m,
+                      const NormCall& call, Buffer<Vec16> new_residual) {
+  const int r = block.rank();
+  const NormArgs<Block> norm{m.weight.at(r), sizes.fp8 ? m.scale.at(r) : nullptr, kNormEpsilon};
+  if (sizes.how == NormKernel::kScatterGather) {
+    scatter_norm_gather(
+        block, ScatterNormGatherArgs<Block>{
+                   call.input.at(r), m.residual.at(r), new_residual.at(r), call.output.at(r), norm,
+                   sizes.tokens, sizes.row_vectors, sizes.max_tokens, sizes.rows_per_chunk,
+                   m.slots.at(r), m.arrived.at(r), m.done.at(r), m.greetings.at(r), m.state.at(r)});
+    return;
+  }
+  const AllReduceNormArgs<Block> args{call.input.at(r),
+                                      m.residual.at(r),
+                                      new_residual.at(r),
+                                      call.output.at(r),
+                                      norm,
+                                      sizes.tokens,
+                                      sizes.row_vectors,
+                                      sizes.max_tokens,
+                                      sizes.how == NormKernel::kTwoShotOwnRows,
+                                      m.slots.at(r),
+                                      m.greetings.at(r),
+                                      m.state.at(r)};
+  if (sizes.how == NormKernel::kOneShot) {
+    all_reduce_norm_one_shot(block, args);
+  } else {
+    all_reduce_norm_two_shot(block, args);
+  }
 }
 
 inline void check_norm_row(World& world, const NormCall& call, size_t number, int rank,
@@ -110,23 +118,27 @@ inline void check_norm_row(World& world, const NormCall& call, size_t number, in
   }
 }
 
+inline NormMemory norm_memory(World& world, NormKernel how) {
+  const auto ranks = static_cast<size_t>(world.shape().ranks);
+  const auto blocks = static_cast<size_t>(world.shape().blocks);
+  const Vec16 poison = four_of(Bf16x8::kPoison);
+  const size_t slot_vectors = 6 * ranks * kNormTokens * kNormRow;
+  return {how == NormKernel::kScatterGather ? world.symmetric<Vec16>("slots", slot_vectors)
+                                            : world.symmetric<Vec16>("slots", slot_vectors, poison),
+          world.symmetric<Vec16>("greetings", 3 * ranks, four_of(kNoGreeting)),
+          world.local<Vec16>("residual", kNormTokens * kNormRow),
+          world.local<Vec16>("weight", kNormRow),
+          world.symmetric<Vec16>("output", kNormTokens * kNormRow),
+          world.symmetric<uint64>("arrived", ranks * kNormTokens, 0),
+          world.symmetric<uint64>("done", ranks * kNormTokens, 0),
+          world.local<uint64>("state", 2 * blocks, 0),
+          world.local<float>("scale", 1, kNormScale)};
+}
+
 inline void all_reduce_norm_calls(World& world, NormKernel how, bool fp8) {
   const auto ranks = static_cast<size_t>(world.shape().ranks);
   const bool own_rows = how == NormKernel::kTwoShotOwnRows || how == NormKernel::kScatterGather;
-  const size_t blocks = static_cast<size_t>(world.shape().blocks);
-  const Vec16 poison = four_of(Bf16x8::kPoison);
-  const size_t slot_vectors = 6 * ranks * kNormTokens * kNormRow;
-  NormMemory m{how == NormKernel::kScatterGather
-                   ? world.symmetric<Vec16>("slots", slot_vectors)
-                   : world.symmetric<Vec16>("slots", slot_vectors, poison),
-               world.symmetric<Vec16>("greetings", 3 * ranks, four_of(kNoGreeting)),
-               world.local<Vec16>("residual", kNormTokens * kNormRow),
-               world.local<Vec16>("weight", kNormRow),
-               world.symmetric<Vec16>("output", kNormTokens * kNormRow),
-               world.symmetric<uint64>("arrived", ranks * kNormTokens, 0),
-               world.symmetric<uint64>("done", ranks * kNormTokens, 0),
-               world.local<uint64>("state", 2 * blocks, 0),
-               world.local<float>("scale", 1, kNormScale)};
+  NormMemory m = norm_memory(world, how);
   std::vector<NormCall> calls;
   std::vector<Buffer<Vec16>> residuals;
   for (int r = 0; r < world.shape().ranks; ++r) {
@@ -155,7 +167,9 @@ inline void all_reduce_norm_calls(World& world, NormKernel how, bool fp8) {
         }
       }
     }
-    launch_norm(world, how, fp8, tokens, m, calls.back(), m.residual);
+    world.launch([=, call = calls.back()](Block& block) {
+      norm_rows(block, {how, fp8, tokens}, m, call, m.residual);
+    });
   }
   if (!world.run()) return;
   for (size_t number = 0; number < calls.size(); ++number) {
@@ -184,6 +198,25 @@ inline void all_reduce_norm_calls(World& world, NormKernel how, bool fp8) {
       }
     }
   }
+}
+
+// One call, for which `change` makes rank 1's arguments of those of all.
+template <class Change>
+void one_norm(World& world, NormKernel how, Change change) {
+  const Vec16 zeros{};
+  NormMemory m = norm_memory(world, how);
+  m.residual = world.local<Vec16>("residual", kNormTokens * kNormRow, zeros);
+  m.weight = world.local<Vec16>("weight", kNormRow, zeros);
+  const bool gathers = how == NormKernel::kScatterGather;
+  const NormCall call{world.local<Vec16>("input", kNormTokens * kNormRow, zeros),
+                      gathers ? world.symmetric<Vec16>("output", kNormTokens * kNormRow)
+                              : world.local<Vec16>("output", kNormTokens * kNormRow)};
+  world.launch([=](Block& block) {
+    NormSizes sizes{how, false, 4};
+    if (block.rank() == 1) change(sizes);
+    norm_rows(block, sizes, m, call, m.residual);
+  });
+  world.run();
 }
 
 }  // namespace stretto::fibre

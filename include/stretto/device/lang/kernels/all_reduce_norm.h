@@ -13,6 +13,7 @@
 #pragma once
 
 #include "stretto/device/lang/kernels/norm.h"
+#include "stretto/device/lang/kernels/norm_greeting.h"
 #include "stretto/device/lang/kernels/slots.h"
 
 namespace stretto::device {
@@ -41,7 +42,7 @@ STRETTO_KERNEL void all_reduce_norm_one_shot(Block& block, const AllReduceNormAr
   const int me = shmem.my_pe();
   const auto num_ranks = static_cast<uint64>(ranks);
   const CallShare share = begin_call(block, args.state);
-  const Greeting greeting = norm_greeting(share, args);
+  const NormGreeting greeting = NormGreeting::of(args, 1, 0, 0);
   const uint64 stride = args.max_tokens * args.row_vectors;
   auto now = args.slots + share.now * num_ranks * stride;
   auto before = args.slots + share.before * num_ranks * stride;
@@ -103,7 +104,7 @@ STRETTO_KERNEL void all_reduce_norm_two_shot(Block& block, const AllReduceNormAr
   const int me = shmem.my_pe();
   const auto num_ranks = static_cast<uint64>(ranks);
   const CallShare share = begin_call(block, args.state);
-  const Greeting greeting = norm_greeting(share, args);
+  const NormGreeting greeting = NormGreeting::of(args, 2, args.own_rows, 0);
   const uint64 rows = (args.tokens + num_ranks - 1) / num_ranks;  // of an owner, at most
   const uint64 stride = (args.max_tokens + num_ranks - 1) / num_ranks * args.row_vectors;
   const uint64 half = num_ranks * stride;

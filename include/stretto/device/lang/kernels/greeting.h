@@ -14,8 +14,25 @@ namespace stretto::device {
 // No greeting has this word.
 inline constexpr uint32 kNoGreeting = 0xffffffffu;
 
-// Numbers that all ranks must give alike, each below 2^32 - 1, and their names.
+// Part of a greeting's same(): says that `rank` gives another number of this name, when it does.
+template <class Block>
+STRETTO_PRIMITIVE bool same_number(Block& block, int rank, const char* name, uint32 own,
+                                   uint32 theirs) {
+  if (own == theirs) return true;
+  block.disagree(rank, name, 0, own, theirs);
+  return false;
+}
+
+// Three numbers that all ranks must give alike, each below 2^32 - 1, and their names. A kernel with
+// others has a greeting of its own, with the same two functions.
 struct Greeting {
+  STRETTO_PRIMITIVE Vec16 words() const { return {{call & 0x7fffffffu, first, second, third}}; }
+  template <class Block>
+  STRETTO_PRIMITIVE bool same(Block& block, int rank, const Vec16& theirs) const {
+    return same_number(block, rank, first_name, first, theirs.word[1]) &&
+           same_number(block, rank, second_name, second, theirs.word[2]) &&
+           same_number(block, rank, third_name, third, theirs.word[3]);
+  }
   uint32 call;
   uint32 first, second, third;
   const char* first_name;
@@ -25,19 +42,19 @@ struct Greeting {
 
 // By all threads of all blocks; the last one, which has least to do, does it.
 // `slots`: symmetric, num_ranks vectors of this call, all kNoGreeting.
-template <class Block>
-STRETTO_KERNEL void greet(Block& block, Ptr<Block, Vec16> slots, const Greeting& own) {
+template <class Block, class Numbers>
+STRETTO_KERNEL void greet(Block& block, Ptr<Block, Vec16> slots, const Numbers& own) {
   if (block.block_idx() != block.num_blocks() - 1) return;
   const int ranks = block.num_ranks();
-  const Vec16 words = {{own.call & 0x7fffffffu, own.first, own.second, own.third}};
+  const Vec16 words = own.words();
   for (int i = block.thread_idx(); i < ranks; i += block.num_threads()) {
     block.store(block.peer(slots, (block.rank() + 1 + i) % ranks) + block.rank(), words);
   }
 }
 
 // The same, after greet(). False when a rank did not come or calls otherwise.
-template <class Block>
-STRETTO_KERNEL bool hear_greetings(Block& block, Ptr<Block, Vec16> slots, const Greeting& own) {
+template <class Block, class Numbers>
+STRETTO_KERNEL bool hear_greetings(Block& block, Ptr<Block, Vec16> slots, const Numbers& own) {
   if (block.block_idx() != block.num_blocks() - 1) return true;
   bool good = true;
   for (int r = block.thread_idx(); r < block.num_ranks(); r += block.num_threads()) {
@@ -46,16 +63,7 @@ STRETTO_KERNEL bool hear_greetings(Block& block, Ptr<Block, Vec16> slots, const 
       good = false;
       break;
     }
-    if (theirs.word[1] != own.first) {
-      block.disagree(r, own.first_name, 0, own.first, theirs.word[1]);
-      good = false;
-    } else if (theirs.word[2] != own.second) {
-      block.disagree(r, own.second_name, 1, own.second, theirs.word[2]);
-      good = false;
-    } else if (theirs.word[3] != own.third) {
-      block.disagree(r, own.third_name, 2, own.third, theirs.word[3]);
-      good = false;
-    }
+    if (!own.same(block, r, theirs)) good = false;
   }
   return good;
 }

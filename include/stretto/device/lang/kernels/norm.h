@@ -4,8 +4,8 @@
 // one that was sent to it are normed to the same bits.
 #pragma once
 
-#include "stretto/device/lang/kernels/call.h"
-#include "stretto/device/lang/kernels/greeting.h"
+#include "stretto/device/lang/numbers.h"
+#include "stretto/device/lang/shmem.h"
 
 namespace stretto::device {
 
@@ -22,18 +22,6 @@ STRETTO_PRIMITIVE float sum_of_squares(const Vec16& v) {
   float sum = 0;
   STRETTO_UNROLL for (float value : values) sum += value * value;
   return sum;
-}
-
-// Of kernels that norm `tokens` rows of all ranks.
-template <class Args>
-STRETTO_PRIMITIVE Greeting norm_greeting(const CallShare& share, const Args& args) {
-  return {static_cast<uint32>(share.call),
-          static_cast<uint32>(args.tokens),
-          static_cast<uint32>(args.row_vectors),
-          static_cast<uint32>(args.max_tokens),
-          "tokens",
-          "row_vectors",
-          "max_tokens"};
 }
 
 // What every element of a row is multiplied with, from the sum of the squares of all.

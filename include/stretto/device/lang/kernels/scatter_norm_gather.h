@@ -11,6 +11,7 @@
 #pragma once
 
 #include "stretto/device/lang/kernels/norm.h"
+#include "stretto/device/lang/kernels/norm_greeting.h"
 #include "stretto/device/lang/kernels/slots.h"
 
 namespace stretto::device {
@@ -25,7 +26,7 @@ struct ScatterNormGatherArgs {
   uint64 tokens;
   uint64 row_vectors;
   uint64 max_tokens;
-  uint64 rows_per_chunk;
+  uint64 rows_per_chunk;        // at least 1
   Ptr<Block, Vec16> slots;      // symmetric: ranks x ceil(max_tokens / ranks) rows
   Ptr<Block, uint64> arrived;   // symmetric, zero at first: ranks x max_chunks(), then
   Ptr<Block, uint64> done;      // the same
@@ -172,7 +173,8 @@ template <class Block>
 STRETTO_KERNEL void scatter_norm_gather(Block& block, const ScatterNormGatherArgs<Block>& args) {
   const auto num_ranks = static_cast<uint64>(block.num_ranks());
   const CallShare share = begin_call(block, args.state);
-  const Greeting greeting = norm_greeting(share, args);
+  const NormGreeting greeting =
+      NormGreeting::of(args, 0, 1, static_cast<uint32>(args.rows_per_chunk));
   greet<Block>(block, args.greetings + share.now * num_ranks, greeting);
   if (share.call > 0) clear_greetings<Block>(block, args.greetings + share.before * num_ranks);
   bool good = !block.sync_or(
