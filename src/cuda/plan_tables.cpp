@@ -140,6 +140,7 @@ class TableBuilder {
         places_(places),
         signals_(signals),
         serves_(serves),
+        sums_(plan),
         sets_(num_sets(plan)) {
     tables_.config = config_for(plan, serves);
     if (!serves) return;
@@ -212,7 +213,7 @@ class TableBuilder {
         STRETTO_ASSERT(tasks.back().num_notifies != 0, "a task has too many notifies");
       } else {
         const size_t first = tasks.size();
-        const TileSum sum = instr.op == Opcode::gemm ? tile_sum_of(plan_, lane, at) : TileSum{};
+        const TileSum sum = instr.op == Opcode::gemm ? sums_.of(part.lane, at) : TileSum{};
         add(instr, sum ? &lane.instrs[sum.position] : nullptr, tasks);
         sync.claim_waits(tasks[first]);
         tasks.back().first_notify = tasks[first].first_notify;
@@ -386,6 +387,7 @@ class TableBuilder {
   const BufferPlaces& places_;
   const SignalLayout& signals_;
   bool serves_;
+  TileSums sums_;
   int sets_;
   device::RowsOfRun rows_{};
   RankTables tables_;
@@ -412,8 +414,9 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan) {
   };
   if (plan.op.dtype == DType::fp32) add("the GEMM kernel multiplies bf16 and fp16, not fp32");
   if (!written_dtype(plan)) add("all tiles of a plan must be written in one type");
-  const int sources = sources_of_tile_sums(plan);
-  for (const Lane& lane : plan.lanes) {
+  const TileSums sums(plan);
+  for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
+    const Lane& lane = plan.lanes[l];
     if (lane.kind != LaneKind::compute && lane.kind != LaneKind::comm) continue;
     // Between two boundaries:
     bool waited = false, worked = false, moved = false, told_early = false;
@@ -426,9 +429,9 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan) {
       worked = worked || instr.is_task();
       moved = moved || (instr.op == Opcode::reduce && at != summed) || instr.op == Opcode::copy;
       if (instr.op != Opcode::gemm) continue;
-      if (const TileSum sum = tile_sum_of(plan, lane, at)) {
+      if (const TileSum sum = sums.of(l, at)) {
         summed = sum.position;
-        if (lane.instrs[summed].num_reads != sources + 1) {
+        if (lane.instrs[summed].num_reads != sums.sources() + 1) {
           add("all tiles must be added to equally many sums of others");
         }
       }
@@ -463,7 +466,7 @@ GemmConfig config_for(const Plan& plan, bool serves) {
   GemmConfig config =
       config_of(plan.op.dtype, written_dtype(plan).value_or(plan.op.dtype), rows, columns);
   config.serves = serves;
-  config.adds = sources_of_tile_sums(plan);
+  config.adds = TileSums(plan).sources();
   return config;
 }
 

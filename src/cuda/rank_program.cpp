@@ -20,7 +20,8 @@ struct Stretch {
 
 class MainStream {
  public:
-  MainStream(const Plan& plan, RankProgram& program) : plan_(plan), program_(program) {}
+  MainStream(const Plan& plan, const TileSums& sums, RankProgram& program)
+      : plan_(plan), sums_(sums), program_(program) {}
 
   void add(const std::vector<Stretch>& stretches) {
     std::vector<BlockPart> gemm, move;
@@ -38,7 +39,7 @@ class MainStream {
       for (uint32_t i = tail; i < end; ++i) {
         if (runs(instrs[i])) waits.push_back({StepKind::wait, 0, stretch.lane, i});
       }
-      const uint32_t split = end_of_tiles(plan_.lanes[stretch.lane], begin, tail);
+      const uint32_t split = end_of_tiles(stretch.lane, begin, tail);
       if (begin < split) gemm.push_back({stretch.lane, begin, split});
       if (split < tail) move.push_back({stretch.lane, split, tail});
     }
@@ -51,12 +52,12 @@ class MainStream {
 
  private:
   // One past the last tile, its sum and the notifies that follow.
-  uint32_t end_of_tiles(const Lane& lane, uint32_t begin, uint32_t end) const {
-    const std::vector<Instr>& instrs = lane.instrs;
+  uint32_t end_of_tiles(uint32_t lane, uint32_t begin, uint32_t end) const {
+    const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
     uint32_t split = begin;
     for (uint32_t i = begin; i < end; ++i) {
       if (instrs[i].op != Opcode::gemm) continue;
-      const TileSum sum = tile_sum_of(plan_, lane, i);
+      const TileSum sum = sums_.of(lane, i);
       split = sum ? sum.position + 1 : i + 1;
     }
     while (split > begin && split < end && instrs[split].op == Opcode::notify) ++split;
@@ -71,11 +72,13 @@ class MainStream {
   }
 
   const Plan& plan_;
+  const TileSums& sums_;
   RankProgram& program_;
 };
 
-void add_compute_lanes(const Plan& plan, const std::vector<uint32_t>& lanes, RankProgram& program) {
-  MainStream main(plan, program);
+void add_compute_lanes(const Plan& plan, const std::vector<uint32_t>& lanes, const TileSums& sums,
+                       RankProgram& program) {
+  MainStream main(plan, sums, program);
   std::vector<uint32_t> at(lanes.size(), 0);
   for (bool more = !lanes.empty(); more;) {
     std::vector<Stretch> stretches;
@@ -207,6 +210,7 @@ class Ordering {
 }  // namespace
 
 std::vector<RankProgram> programs_of(const Plan& plan) {
+  const TileSums sums(plan);
   std::vector<RankProgram> programs(static_cast<size_t>(plan.ranks()));
   for (size_t rank = 0; rank < programs.size(); ++rank) {
     RankProgram& program = programs[rank];
@@ -225,7 +229,7 @@ std::vector<RankProgram> programs_of(const Plan& plan) {
         host_lanes.push_back(host_lane(plan, i));
       }
     }
-    add_compute_lanes(plan, compute, program);
+    add_compute_lanes(plan, compute, sums, program);
     if (!comm.empty()) {
       const auto kernel = static_cast<uint32_t>(program.moves.size());
       program.moves.push_back(std::move(comm));

@@ -1,6 +1,7 @@
 #include "cuda/tile_sums.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "cuda/gemm_kernel.h"
 
@@ -14,9 +15,8 @@ bool same_shape(const Region& a, const Region& b) {
   return a.rows() == b.rows() && a.cols() == b.cols();
 }
 
-}  // namespace
-
-TileSum tile_sum_of(const Plan& plan, const Lane& lane, uint32_t at) {
+// What the lane itself says; others may still read the tile.
+TileSum sum_in_lane(const Plan& plan, const Lane& lane, uint32_t at) {
   const auto last = static_cast<uint32_t>(lane.instrs.size());
   uint32_t position = at + 1;
   while (position < last && lane.instrs[position].op == Opcode::wait) ++position;
@@ -46,21 +46,79 @@ TileSum tile_sum_of(const Plan& plan, const Lane& lane, uint32_t at) {
   }
   const bool vectors =
       buffer.cols % kStep == 0 && tile[0].col0 % kStep == 0 && tile[0].cols() % kStep == 0;
-  if (sum.step_rows <= 0 || !vectors || buffer.dtype == DType::fp32) return {};
+  // Closer together than that, the sources of others hold rows of the tile.
+  const bool apart = sum.step_rows >= tile[0].rows();
+  if (!apart || !vectors || buffer.dtype == DType::fp32) return {};
   return sum;
 }
 
-int sources_of_tile_sums(const Plan& plan) {
-  for (const Lane& lane : plan.lanes) {
+struct Candidate {
+  Region tile;
+  uint32_t lane, at;
+  TileSum sum;
+  bool is_read_elsewhere;
+};
+
+// The candidates of one buffer of one rank, by the first row of their tiles.
+struct Candidates {
+  std::vector<Candidate> list;
+  int32_t most_rows = 0;
+
+  void sort() {
+    std::sort(list.begin(), list.end(),
+              [](const Candidate& a, const Candidate& b) { return a.tile.row0 < b.tile.row0; });
+    for (const Candidate& one : list) most_rows = std::max(most_rows, one.tile.rows());
+  }
+  void add_read(const Region& read, uint32_t lane, uint32_t position) {
+    auto one = std::upper_bound(
+        list.begin(), list.end(), int64_t{read.row0} - most_rows,
+        [](int64_t row, const Candidate& candidate) { return row < candidate.tile.row0; });
+    for (; one != list.end() && one->tile.row0 < read.row1; ++one) {
+      const bool is_own = one->lane == lane && one->sum.position == position;
+      if (!is_own && one->tile.overlaps(read)) one->is_read_elsewhere = true;
+    }
+  }
+};
+
+}  // namespace
+
+TileSums::TileSums(const Plan& plan) {
+  std::map<std::pair<uint16_t, uint16_t>, Candidates> places;  // by rank and buffer
+  for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
+    const Lane& lane = plan.lanes[l];
     if (lane.kind != LaneKind::compute) continue;
     for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
       if (lane.instrs[at].op != Opcode::gemm) continue;
-      if (const TileSum sum = tile_sum_of(plan, lane, at)) {
-        return static_cast<int>(lane.instrs[sum.position].num_reads) - 1;
+      const TileSum sum = sum_in_lane(plan, lane, at);
+      if (!sum) continue;
+      const Region& tile = plan.writes(lane.instrs[at])[0];
+      const bool for_caller = plan.buffers[tile.buffer].role == BufferRole::output;
+      places[{tile.rank, tile.buffer}].list.push_back({tile, l, at, sum, for_caller});
+    }
+  }
+  if (places.empty()) return;
+  for (auto& [place, candidates] : places) candidates.sort();
+  for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
+    for (uint32_t at = 0; at < plan.lanes[l].instrs.size(); ++at) {
+      for (const Region& read : plan.reads(plan.lanes[l].instrs[at])) {
+        const auto found = places.find({read.rank, read.buffer});
+        if (found != places.end()) found->second.add_read(read, l, at);
       }
     }
   }
-  return 0;
+  for (const auto& [place, candidates] : places) {
+    for (const Candidate& one : candidates.list) {
+      if (!one.is_read_elsewhere) sums_[{one.lane, one.at}] = one.sum;
+    }
+  }
+  if (sums_.empty()) return;
+  const auto& [first, sum] = *sums_.begin();
+  sources_ = plan.lanes[first.first].instrs[sum.position].num_reads - 1;
+}
+
+TileSum TileSums::of(uint32_t lane, uint32_t at) const {
+  const auto found = sums_.find({lane, at});
+  return found == sums_.end() ? TileSum{} : found->second;
 }
 
 }  // namespace stretto::cuda

@@ -2,14 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <utility>
 
 #include "stretto/plan.h"
 
 namespace stretto::cuda {
 
-// The reduce that adds other ranks' sums to the tile of the gemm at `at`: it follows with nothing
-// but waits between, and reads what the gemm writes, which lies at equal distances from the sums of
-// the others.
+// The reduce that adds other ranks' sums to the tile of a gemm: it follows with nothing but waits
+// between, and reads what the gemm writes, which lies at equal distances from the sums of the
+// others. The tile itself is then never stored, so nothing else reads it.
 struct TileSum {
   uint32_t position = 0;  // of the reduce; 0: there is none, or a mover has to do it
   uint32_t own_at = 0;    // which of its sources is the tile
@@ -17,9 +19,19 @@ struct TileSum {
 
   explicit operator bool() const { return position != 0; }
 };
-TileSum tile_sum_of(const Plan& plan, const Lane& lane, uint32_t at);
 
-// Sources beside the tile itself that every such reduce of the plan adds; 0 when there is none.
-int sources_of_tile_sums(const Plan& plan);
+class TileSums {
+ public:
+  explicit TileSums(const Plan& plan);
+
+  // Of the gemm at `at` of plan.lanes[lane].
+  TileSum of(uint32_t lane, uint32_t at) const;
+  // Sources beside the tile itself that every such reduce of the plan adds; 0 when there is none.
+  int sources() const { return sources_; }
+
+ private:
+  std::map<std::pair<uint32_t, uint32_t>, TileSum> sums_;
+  int sources_ = 0;
+};
 
 }  // namespace stretto::cuda
