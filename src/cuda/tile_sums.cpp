@@ -1,7 +1,7 @@
 #include "cuda/tile_sums.h"
 
 #include <algorithm>
-#include <vector>
+#include <utility>
 
 #include "cuda/gemm_kernel.h"
 
@@ -83,7 +83,11 @@ struct Candidates {
 }  // namespace
 
 TileSums::TileSums(const Plan& plan) {
-  std::map<std::pair<uint16_t, uint16_t>, Candidates> places;  // by rank and buffer
+  std::vector<Candidates> places(static_cast<size_t>(plan.ranks()) * plan.buffers.size());
+  const auto place_of = [&](const Region& region) -> Candidates& {
+    return places[region.rank * plan.buffers.size() + region.buffer];
+  };
+  bool any = false;
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     const Lane& lane = plan.lanes[l];
     if (lane.kind != LaneKind::compute) continue;
@@ -93,32 +97,38 @@ TileSums::TileSums(const Plan& plan) {
       if (!sum) continue;
       const Region& tile = plan.writes(lane.instrs[at])[0];
       const bool for_caller = plan.buffers[tile.buffer].role == BufferRole::output;
-      places[{tile.rank, tile.buffer}].list.push_back({tile, l, at, sum, for_caller});
+      place_of(tile).list.push_back({tile, l, at, sum, for_caller});
+      any = true;
     }
   }
-  if (places.empty()) return;
-  for (auto& [place, candidates] : places) candidates.sort();
+  if (!any) return;
+  for (Candidates& candidates : places) candidates.sort();
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     for (uint32_t at = 0; at < plan.lanes[l].instrs.size(); ++at) {
       for (const Region& read : plan.reads(plan.lanes[l].instrs[at])) {
-        const auto found = places.find({read.rank, read.buffer});
-        if (found != places.end()) found->second.add_read(read, l, at);
+        place_of(read).add_read(read, l, at);
       }
     }
   }
-  for (const auto& [place, candidates] : places) {
+  for (const Candidates& candidates : places) {
     for (const Candidate& one : candidates.list) {
-      if (!one.is_read_elsewhere) sums_[{one.lane, one.at}] = one.sum;
+      if (!one.is_read_elsewhere) sums_.push_back({one.lane, one.at, one.sum});
     }
   }
   if (sums_.empty()) return;
-  const auto& [first, sum] = *sums_.begin();
-  sources_ = plan.lanes[first.first].instrs[sum.position].num_reads - 1;
+  std::sort(sums_.begin(), sums_.end(), [](const Entry& a, const Entry& b) {
+    return std::pair(a.lane, a.at) < std::pair(b.lane, b.at);
+  });
+  sources_ = plan.lanes[sums_[0].lane].instrs[sums_[0].sum.position].num_reads - 1;
 }
 
 TileSum TileSums::of(uint32_t lane, uint32_t at) const {
-  const auto found = sums_.find({lane, at});
-  return found == sums_.end() ? TileSum{} : found->second;
+  const auto found =
+      std::lower_bound(sums_.begin(), sums_.end(), std::pair(lane, at),
+                       [](const Entry& entry, const std::pair<uint32_t, uint32_t>& key) {
+                         return std::pair(entry.lane, entry.at) < key;
+                       });
+  return found != sums_.end() && found->lane == lane && found->at == at ? found->sum : TileSum{};
 }
 
 }  // namespace stretto::cuda

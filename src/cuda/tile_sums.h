@@ -2,8 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <utility>
+#include <vector>
 
 #include "stretto/plan.h"
 
@@ -30,7 +29,11 @@ class TileSums {
   int sources() const { return sources_; }
 
  private:
-  std::map<std::pair<uint32_t, uint32_t>, TileSum> sums_;
+  struct Entry {
+    uint32_t lane, at;
+    TileSum sum;
+  };
+  std::vector<Entry> sums_;  // in the order of the plan
   int sources_ = 0;
 };
 
