@@ -4,7 +4,7 @@
 #include <ctime>
 #include <future>
 
-#include "cuda/plan_tables.h"
+#include "cuda/plan_limits.h"
 #include "fabric/job.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"

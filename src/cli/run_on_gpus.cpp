@@ -11,7 +11,7 @@
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "core/text.h"
-#include "cuda/plan_tables.h"
+#include "cuda/plan_limits.h"
 #include "fabric/job.h"
 #include "runtime/gpu_check.h"
 #include "runtime/run_graphs.h"

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "cuda/gemm_choice.h"
 #include "cuda/gemm_kernel.h"
-#include "cuda/plan_tables.h"
 #include "cuda/sync_kernels.h"
 #include "cuda/test_data.h"
 

@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "cuda/buffer_places.h"
+#include "cuda/gemm_kernel.h"
 #include "cuda/gemm_table.h"
 #include "cuda/rank_program.h"
 #include "cuda/signal_layout.h"
@@ -10,10 +12,6 @@
 #include "stretto/plan.h"
 
 namespace stretto::cuda {
-
-// Where every instance of every buffer lies: [rank][buffer][copy], addresses as this rank sees
-// them.
-using BufferPlaces = std::vector<std::vector<std::vector<DevicePtr>>>;
 
 // A tensor map before the driver has encoded it.
 struct MapSpec {
@@ -45,21 +43,10 @@ struct RankTables {
   std::vector<MoverTable> moves;
 };
 
-// Why the CUDA target cannot run this plan; empty when it can.
-std::vector<std::string> why_not_on_cuda(const Plan& plan);
-
-// The smallest kernel whose tiles hold rows x columns. Throws UsageError when there is none.
-device::GemmConfig config_of(DType input, DType output, int rows, int columns);
-// The kernel that suits the plan's tiles; with `serves` runs may have fewer rows (serve.h).
-device::GemmConfig config_for(const Plan& plan, bool serves = false);
-
 RankTables tables_for(const Plan& plan, int rank, const RankProgram& program,
                       const BufferPlaces& places, const SignalLayout& signals, bool serves = false);
 
 // Asks the driver for the maps of a launch.
 void encode_maps(GemmLaunch& launch, const device::GemmConfig& config);
-
-// Instances that runs alternate between: the period after which buffers are the same again.
-int num_sets(const Plan& plan);
 
 }  // namespace stretto::cuda

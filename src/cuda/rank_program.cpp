@@ -4,7 +4,6 @@
 #include <map>
 
 #include "cuda/stream_events.h"
-#include "cuda/tile_sums.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
@@ -210,10 +209,11 @@ class Ordering {
 }  // namespace
 
 std::vector<RankProgram> programs_of(const Plan& plan) {
-  const TileSums sums(plan);
+  const auto sums = std::make_shared<const TileSums>(plan);
   std::vector<RankProgram> programs(static_cast<size_t>(plan.ranks()));
   for (size_t rank = 0; rank < programs.size(); ++rank) {
     RankProgram& program = programs[rank];
+    program.sums = sums;
     program.streams.push_back({LaneKind::compute, 0, {}});
     std::vector<uint32_t> compute;
     std::vector<BlockPart> comm;
@@ -229,7 +229,7 @@ std::vector<RankProgram> programs_of(const Plan& plan) {
         host_lanes.push_back(host_lane(plan, i));
       }
     }
-    add_compute_lanes(plan, compute, sums, program);
+    add_compute_lanes(plan, compute, *sums, program);
     if (!comm.empty()) {
       const auto kernel = static_cast<uint32_t>(program.moves.size());
       program.moves.push_back(std::move(comm));

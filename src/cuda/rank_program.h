@@ -9,9 +9,11 @@
 // the same rank makes a notify that another step awaits, a stream event takes the counter's place.
 #pragma once
 
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "cuda/tile_sums.h"
 #include "stretto/plan.h"
 
 namespace stretto::cuda {
@@ -42,6 +44,7 @@ struct RankProgram {
   std::vector<StepStream> streams;                   // the compute lanes' first
   std::vector<std::vector<BlockPart>> gemms, moves;  // blocks of each kernel
   uint32_t num_events = 0;
+  std::shared_ptr<const TileSums> sums;  // of the plan: what its gemms add
   // (stream, step) of every step in an order in which one thread may enqueue them: events are
   // recorded before they are awaited, and as far as can be no step stands before one that it waits
   // for, since streams may share a queue of the hardware.

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "cuda/plan_tables.h"
+#include "cuda/buffer_places.h"
 
 namespace stretto::cuda {
 

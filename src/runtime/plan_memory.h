@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cuda/plan_tables.h"
+#include "cuda/buffer_places.h"
 #include "fabric/fabric.h"
 
 namespace stretto::runtime {

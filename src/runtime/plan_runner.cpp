@@ -7,6 +7,7 @@
 #include <cstring>
 #include <thread>
 
+#include "cuda/plan_limits.h"
 #include "stretto/error.h"
 #include "stretto/serve.h"
 

@@ -1,0 +1,13 @@
+#include "cuda/buffer_places.h"
+
+#include <numeric>
+
+namespace stretto::cuda {
+
+int num_sets(const Plan& plan) {
+  int sets = 1;
+  for (const Buffer& buffer : plan.buffers) sets = std::lcm(sets, static_cast<int>(buffer.copies));
+  return sets;
+}
+
+}  // namespace stretto::cuda

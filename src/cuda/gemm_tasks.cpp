@@ -1,0 +1,112 @@
+#include "cuda/gemm_tasks.h"
+
+#include <algorithm>
+
+#include "stretto/error.h"
+#include "stretto/serve.h"
+
+namespace stretto::cuda {
+
+using device::GemmTask;
+
+void GemmTasks::add(const Instr& gemm, const Instr* sum, std::vector<GemmTask>& tasks) {
+  GemmTable& table = launch_.table;
+  const Region& b = basis_.plan.reads(gemm).back();
+  for (const RowPart& part : row_parts(basis_.plan, gemm)) {
+    const Region& a = *part.a;
+    GemmTask task{};
+    task.tile = static_cast<uint32_t>(gemm.tile);
+    task.rows = basis_.task_rows(gemm);
+    if (is_compact(basis_.plan, a.buffer)) task.rows.flags |= device::kInputIsCompact;
+    if (is_compact(basis_.plan, basis_.plan.writes(sum == nullptr ? gemm : *sum)[0].buffer)) {
+      task.rows.flags |= device::kOutputIsCompact;
+    }
+    task.a_map = map_of(MapSpec::Use::a, a, a.col1);
+    task.b_map = map_of(MapSpec::Use::b, b, b.col1);
+    task.a_row = a.row0;
+    task.b_row = b.row0;
+    task.first_k = static_cast<uint16_t>(a.col0 / device::kTileK);
+    task.num_k = static_cast<uint16_t>((a.cols() + device::kTileK - 1) / device::kTileK);
+    task.first_destination = static_cast<uint32_t>(table.destinations.size());
+    for (const Placed& placed : placed_writes(basis_.plan, sum == nullptr ? gemm : *sum)) {
+      if (placed.row >= part.last || placed.row + placed.region.rows() <= part.first) continue;
+      table.destinations.push_back(destination(placed, part));
+      ++task.num_destinations;
+    }
+    tasks.push_back(task);
+  }
+}
+
+void GemmTasks::add_sources(const Instr& reduce, const TileSum& sum, GemmTask& task) {
+  const Region& first = basis_.plan.reads(reduce)[0];
+  const Buffer& buffer = basis_.plan.buffers[first.buffer];
+  const auto size = static_cast<uint32_t>(num_bytes(buffer.dtype));
+  const uint32_t row_bytes = static_cast<uint32_t>(buffer.cols) * size;
+  task.add_rows = static_cast<uint16_t>(first.rows());
+  task.add_columns = static_cast<uint16_t>(first.cols());
+  task.add_row_bytes = row_bytes;
+  task.source_step =
+      static_cast<uint32_t>(uint64_t{row_bytes} * static_cast<uint32_t>(sum.step_rows) / 16);
+  task.own_at = sum.own_at;
+  task.source = static_cast<uint32_t>(source_lists_[0].size());
+  for (int set = 0; set < basis_.sets; ++set) {
+    source_lists_[static_cast<size_t>(set)].push_back(
+        basis_.address(first, set) + static_cast<uint64_t>(first.row0) * row_bytes +
+        static_cast<uint64_t>(first.col0) * size);
+  }
+}
+
+void GemmTasks::finish() {
+  for (const auto& list : map_lists_) {
+    launch_.maps.insert(launch_.maps.end(), list.begin(), list.end());
+  }
+  for (const auto& list : source_lists_) {
+    launch_.table.sources.insert(launch_.table.sources.end(), list.begin(), list.end());
+  }
+}
+
+uint16_t GemmTasks::map_of(MapSpec::Use use, const Region& region, int32_t columns, int box_rows) {
+  const auto key = std::tuple(use, region.buffer, region.rank, columns, box_rows);
+  const auto [found, is_new] = map_ids_.try_emplace(key, map_lists_[0].size());
+  if (is_new) {
+    STRETTO_ASSERT(map_lists_[0].size() < UINT16_MAX, "a kernel has too many tensor maps");
+    const Buffer& buffer = basis_.plan.buffers[region.buffer];
+    for (int set = 0; set < basis_.sets; ++set) {
+      Matrix matrix;
+      matrix.address = basis_.address(region, set);
+      matrix.rows = buffer.rows_on(region.rank);
+      matrix.columns = columns;
+      matrix.stride = buffer.cols;
+      matrix.dtype = buffer.dtype;
+      map_lists_[static_cast<size_t>(set)].push_back({use, matrix, box_rows});
+    }
+  }
+  return static_cast<uint16_t>(found->second);
+}
+
+device::GemmDestination GemmTasks::destination(const Placed& placed, const RowPart& part) {
+  const Region& to = placed.region;
+  const Buffer& buffer = basis_.plan.buffers[to.buffer];
+  const int32_t to_end = placed.row + to.rows();
+  // A region that does not take the tile's full width gets maps that end where it ends; one that
+  // ends with its buffer ends with the maps.
+  const int32_t columns = to.cols() < config_.tile_n ? to.col1 : buffer.cols;
+  const bool ends_with_maps = to.row1 == buffer.rows_on(to.rank) && to_end <= part.last;
+  const int32_t begin = std::max(placed.row, part.first) - part.first;
+  const int32_t end = ends_with_maps ? config_.tile_m : std::min(to_end, part.last) - part.first;
+  device::GemmDestination entry{};
+  entry.row = to.row0 - placed.row + part.first;
+  entry.column = to.col0;
+  entry.begin = static_cast<uint16_t>(begin);
+  entry.end = static_cast<uint16_t>(end);
+  entry.map = map_of(MapSpec::Use::store, to, columns, device::kChunkRows);
+  if (basis_.serves || begin % device::kChunkRows != 0 || end % device::kChunkRows != 0) {
+    entry.part_maps = map_of(MapSpec::Use::store, to, columns, device::kChunkRows / 2);
+    for (int rows = device::kChunkRows / 4; rows > 0; rows /= 2) {
+      map_of(MapSpec::Use::store, to, columns, rows);
+    }
+  }
+  return entry;
+}
+
+}  // namespace stretto::cuda

@@ -1,0 +1,28 @@
+// What the tables of one rank are made from.
+#pragma once
+
+#include "cuda/buffer_places.h"
+#include "cuda/signal_layout.h"
+#include "cuda/tile_sums.h"
+#include "stretto/device/run_rows.h"
+
+namespace stretto::cuda {
+
+struct TableBasis {
+  const Plan& plan;
+  int rank;
+  const BufferPlaces& places;
+  const SignalLayout& signals;
+  const TileSums& sums;
+  bool serves;
+  int sets;
+
+  DevicePtr address(const Region& region, int set) const {
+    const auto& copies = places[region.rank][region.buffer];
+    return copies[static_cast<size_t>(set) % copies.size()];
+  }
+  // Where runs may have fewer rows: which ones a task works on.
+  device::TaskRows task_rows(const Instr& instr) const;
+};
+
+}  // namespace stretto::cuda
