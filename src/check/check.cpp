@@ -72,7 +72,7 @@ CheckReport check(const Plan& plan, const CheckOptions& options) {
   const checker::InstrIndex index(plan);
   const checker::Counters counters(plan, index);
   checker::check_thresholds(plan, index, counters, findings);
-  checker::check_residency(plan, index, counters, findings);
+  checker::check_residency(plan, index, counters, plan.sms, findings);
   if (ranks_agree) {
     checker::Execution execution(plan, index, counters, report.epochs);
     execution.run();
@@ -87,6 +87,19 @@ CheckReport check(const Plan& plan, const CheckOptions& options) {
   }
   findings.give(report);
   return report;
+}
+
+std::vector<std::string> why_not_resident(const Plan& plan, int sms) {
+  std::vector<std::string> reasons;
+  if (checker::all_fit(plan, sms)) return reasons;
+  const checker::InstrIndex index(plan);
+  const checker::Counters counters(plan, index);
+  checker::Findings findings(static_cast<size_t>(plan.ranks()));
+  checker::check_residency(plan, index, counters, sms, findings);
+  CheckReport report;
+  findings.give(report);
+  for (const Diagnostic& d : report.diagnostics) reasons.push_back(d.message + ": " + d.hint);
+  return reasons;
 }
 
 }  // namespace stretto

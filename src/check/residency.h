@@ -1,4 +1,4 @@
-// Blocks that wait must be resident together with the blocks they wait for.
+// Blocks that wait must be resident together with what they wait for.
 #pragma once
 
 #include "check/counters.h"
@@ -8,14 +8,22 @@
 
 namespace stretto::checker {
 
-// A rank with at most plan.sms block lanes (compute and comm) keeps them all resident. With more,
-// the first sms of them, in any choice, may hold every SM; that is fine as long as one SM is always
-// held by a lane that ends without the help of a lane that is not resident. So a rank is reported
-// when it has more block lanes than SMs and at least as many as SMs wait, in the same run and
-// directly or through other lanes, for another block lane of the rank. Waits with lag do not count
-// (the runs before have ended on this rank), nor do boundaries (a kernel's blocks leave their SMs).
-// Lanes are taken as wholes: a lane that waits anywhere counts as needing all that it waits for.
-void check_residency(const Plan& plan, const InstrIndex& index, const Counters& counters,
+// A block that waits holds its SM, and what ends its wait may need one:
+//   a block lane (compute or comm), where a rank has more of them than SMs;
+//   a collective, whose kernel fits beside no block;
+//   a signal of a copy or nccl lane, a kernel of one warp that fits beside a mover's block (a comm
+//   lane, or a compute lane behind its last gemm) but beside none of the GEMM's.
+// So a rank is reported when so many blocks, or for signals blocks of the GEMM, as it has SMs wait,
+// directly or through other lanes, for something that may then find no SM, on this rank or on
+// another that is reported too.
+//
+// A compute lane does not hold its SM in waits at a boundary or at its end: with nothing but a
+// boundary behind them, they are made when the kernel is over. Those of a comm lane, which is one
+// kernel, are always held. Waits with lag do not count: the runs before have ended on this rank.
+// Nor do the kernels before the one that waits, on its rank.
+void check_residency(const Plan& plan, const InstrIndex& index, const Counters& counters, int sms,
                      Findings& findings);
+// True when nothing has to be looked at closer.
+bool all_fit(const Plan& plan, int sms);
 
 }  // namespace stretto::checker

@@ -30,11 +30,12 @@ Lowering::Lowering(const Operator& operation, const Schedule& point, const Machi
                                                : operation.row_shards()) {}
 
 int Lowering::compute_lanes() const {
-  // Copy engines signal by kernels of one warp. Where tiles wait for them, those need an SM that no
-  // block of the GEMM fills.
-  const int for_copies =
-      schedule.mover == Mover::copy_engine && schedule.sync != Sync::event && op.ranks > 1 ? 1 : 0;
-  return std::max(1, std::min(machine.sms - std::max(schedule.comm_sms, for_copies), num_tasks()));
+  // Copy engines signal by kernels of one warp, NCCL's collectives are kernels. Where tiles or what
+  // follows them wait for those, they need an SM that no such block holds.
+  const bool by_streams = schedule.mover == Mover::copy_engine || schedule.mover == Mover::nccl;
+  const int for_streams = by_streams && schedule.sync != Sync::event && op.ranks > 1 ? 1 : 0;
+  const int others = std::max(schedule.comm_sms, for_streams);
+  return std::max(1, std::min(machine.sms - others, num_tasks()));
 }
 
 Pattern pattern_of(const Operator& op, const Schedule& schedule) {

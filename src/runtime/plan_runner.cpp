@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cuda/plan_limits.h"
+#include "stretto/check.h"
 #include "stretto/error.h"
 #include "stretto/serve.h"
 
@@ -101,6 +102,9 @@ void PlanRunner::require_room() const {
     throw UsageError(fmt::format(
         "the plan keeps {} SMs busy, this GPU has {}: lower it for a machine with sms={}", blocks,
         sms, sms));
+  }
+  if (const auto reasons = why_not_resident(plan_, sms); !reasons.empty()) {
+    throw UsageError("this plan could hang: " + reasons.front());
   }
 }
 

@@ -113,6 +113,17 @@ TEST(Lanes, SignalsOfCopyEnginesFindAnSmBesideTilesThatWaitForThem) {
   }
 }
 
+TEST(Lanes, CollectivesFindAnSmBesideBlocksThatWaitForThem) {
+  for (const char* op :
+       {"gemm-rs m=64 n=64 k=8 ranks=2 dtype=bf16", "gemm-ar m=64 n=64 k=8 ranks=2 dtype=bf16"}) {
+    const auto computing = [&](const char* schedule) {
+      return lanes_of(draft_of(op, schedule, small_machine(2, 4)), 0)[LaneKind::compute];
+    };
+    EXPECT_EQ(computing("waves,tile=16x16,comm-sms=0"), 3);
+    EXPECT_EQ(computing("sequential,tile=16x16,comm-sms=0"), 4);  // between kernels
+  }
+}
+
 TEST(Lanes, OneRankHasOnlyItsGemm) {
   const Operator op{OpKind::gemm_ar, 100, 100, 10, 1, DType::bf16};
   const Machine machine = small_machine(1);

@@ -1,0 +1,71 @@
+#include "check/holders.h"
+
+#include <utility>
+
+namespace stretto::checker {
+namespace {
+
+class HolderFinder {
+ public:
+  HolderFinder(uint32_t index, Holders& holders) : lane_(index), holders_(holders) {}
+
+  void find(const Lane& lane) {
+    for (uint32_t pos = 0; pos < lane.instrs.size(); ++pos) {
+      const Instr& instr = lane.instrs[pos];
+      if (instr.op == Opcode::wait) {
+        if (instr.lag == 0) open_.push_back(pos);
+      } else if (instr.op == Opcode::boundary) {
+        end_kernel();
+      } else if (instr.op != Opcode::deliver) {
+        // The GEMM kernel adds to a tile itself when the reduce comes next.
+        hold(instr.op == Opcode::gemm || (instr.op == Opcode::reduce && behind_gemm_));
+        behind_gemm_ = instr.op == Opcode::gemm;
+      }
+    }
+    if (lane.kind == LaneKind::compute) return end_kernel();
+    hold(false);
+    if (!all_.empty()) holders_.comm.push_back({lane_, std::move(all_)});
+  }
+
+ private:
+  static void append(std::vector<uint32_t>& to, const std::vector<uint32_t>& waits) {
+    to.insert(to.end(), waits.begin(), waits.end());
+  }
+  void hold(bool in_gemm) {
+    append(all_, open_);
+    append(moving_, open_);
+    open_.clear();
+    if (!in_gemm) return;
+    append(in_gemm_, moving_);
+    moving_.clear();
+  }
+  void end_kernel() {
+    add(holders_.compute, all_);
+    add(holders_.in_gemm, in_gemm_);
+    ++kernel_;
+    open_.clear();
+    moving_.clear();
+    behind_gemm_ = false;
+  }
+  void add(std::vector<std::vector<Holder>>& by_kernel, std::vector<uint32_t>& waits) const {
+    if (by_kernel.size() <= kernel_) by_kernel.resize(kernel_ + 1);
+    if (!waits.empty()) by_kernel[kernel_].push_back({lane_, std::move(waits)});
+    waits.clear();
+  }
+
+  uint32_t lane_;
+  Holders& holders_;
+  size_t kernel_ = 0;
+  std::vector<uint32_t> all_, in_gemm_;
+  std::vector<uint32_t> open_;    // since the last task or notify
+  std::vector<uint32_t> moving_;  // since the last gemm
+  bool behind_gemm_ = false;      // with nothing but waits between
+};
+
+}  // namespace
+
+void add_holders(const Plan& plan, uint32_t lane, Holders& holders) {
+  HolderFinder(lane, holders).find(plan.lanes[lane]);
+}
+
+}  // namespace stretto::checker
