@@ -2,31 +2,22 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
-#include <thread>
+#include <future>
 
 #include "stretto/error.h"
 
 namespace stretto::runtime {
 
 void on_rank_threads(const fabric::Fabric& fabric, const std::function<void(int)>& work) {
-  std::vector<std::thread> threads;
-  std::vector<std::exception_ptr> failures(static_cast<size_t>(fabric.num_local()));
+  std::vector<std::future<void>> ends;
   for (int i = 0; i < fabric.num_local(); ++i) {
-    threads.emplace_back([&, i] {
-      const int rank = fabric.first_rank() + i;
-      try {
-        fabric.device(rank).make_current();
-        work(rank);
-      } catch (...) {
-        failures[static_cast<size_t>(i)] = std::current_exception();
-      }
-    });
+    ends.push_back(std::async(std::launch::async, [&, rank = fabric.first_rank() + i] {
+      fabric.device(rank).make_current();
+      work(rank);
+    }));
   }
-  for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
+  for (const std::future<void>& end : ends) end.wait();
+  for (std::future<void>& end : ends) end.get();  // throws what the first to fail threw
 }
 
 std::vector<double> largest(fabric::Fabric& fabric, std::string_view what,

@@ -51,6 +51,7 @@ std::string said_to_terminal(std::vector<std::string> arguments) {
 
 TEST(Progress, IsALineOnATerminalThatIsWipedInTheEnd) {
   const std::string said = said_to_terminal(long_work());
+  if (said == "no terminal") GTEST_SKIP() << "this machine has no pseudo-terminals";
   EXPECT_THAT(said, HasSubstr("emulating tiles"));
   EXPECT_THAT(said, HasSubstr("%"));
   EXPECT_THAT(said, testing::EndsWith("\r\x1b[K"));
