@@ -1,7 +1,11 @@
 #include "sim/costs.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <tuple>
+
+#include "sim/calibration.h"
 
 namespace stretto::sim {
 namespace {
@@ -18,10 +22,49 @@ double best_rate(const RateCurve& curve) {
   return best;
 }
 
-std::vector<double> rate_of_one(const RateCurve& curve, int most_blocks) {
+// Rates were measured of a pair and of all GPUs of a node. For numbers between, the logarithm of
+// the rate goes with that of the number of peers.
+class Between {
+ public:
+  Between(int ranks, const Machine& machine) {
+    const int most = std::max(2, machine.ranks_per_node - 1),
+              peers = std::clamp(ranks - 1, 1, most);
+    share_ = std::log(peers) / std::log(most);
+  }
+  double operator()(double of_pair, double of_all) const {
+    return of_pair * std::pow(of_all / of_pair, share_);
+  }
+
+ private:
+  double share_ = 0;  // 0: a pair, 1: all
+};
+
+std::vector<double> rate_of_one(const RateCurve& of_pair, const RateCurve& of_all,
+                                const Between& between, int most_blocks) {
   std::vector<double> rates(static_cast<size_t>(most_blocks) + 1);
-  for (int n = 1; n <= most_blocks; ++n) rates[static_cast<size_t>(n)] = curve.at(n) / n;
+  for (int n = 1; n <= most_blocks; ++n) {
+    rates[static_cast<size_t>(n)] = between(of_pair.at(n), of_all.at(n)) / n;
+  }
   return rates;
+}
+
+// How many times longer its MMAs take than without contention when `busy` of all SMs run tiles
+// of this shape.
+double tile_slowdown(int64_t rows, int64_t cols, double busy) {
+  const auto m = static_cast<double>(rows), n = static_cast<double>(cols);
+  return std::max(1.0, busy * kFeedOfFullTile * (m + n) / (m * n) / kInputsOfFullTile);
+}
+
+// What power leaves of the rate of a GEMM of this length.
+double power_share(double us) {
+  const PowerPoint* point = std::begin(kPower);
+  if (us <= point->us) return point->share;
+  for (; point + 1 != std::end(kPower); ++point) {
+    if (us >= point[1].us) continue;
+    const double along = std::log(us / point->us) / std::log(point[1].us / point->us);
+    return point->share + along * (point[1].share - point->share);
+  }
+  return point->share;
 }
 
 }  // namespace
@@ -35,18 +78,38 @@ double Traffic::flow_bytes() const {
 Costs::Costs(const Plan& plan, const Machine& machine)
     : plan_(plan),
       machine_(machine),
-      pair_(plan.ranks() == 2),
       nodes_(machine.node_of(plan.ranks() - 1) + 1),
-      link_rate_(machine.link_gb_per_s),
-      all_copies_rate_(machine.copy_engine_all_gb_per_s) {
-  push_one_ = rate_of_one(pair_ ? machine.push_by_blocks : machine.push_all_by_blocks, machine.sms);
+      link_rate_(machine.link_gb_per_s) {
+  const Between between(plan.ranks(), machine);
+  push_one_ = rate_of_one(machine.push_by_blocks, machine.push_all_by_blocks, between, machine.sms);
   push_many_ =
-      rate_of_one(pair_ ? machine.push_by_blocks : machine.push_multi_by_blocks, machine.sms);
-  if (pair_) {
-    all_copies_rate_ = best_rate(machine.copy_engine_by_bytes);
+      rate_of_one(machine.push_by_blocks, machine.push_multi_by_blocks, between, machine.sms);
+  all_copies_rate_ =
+      between(best_rate(machine.copy_engine_by_bytes), machine.copy_engine_all_gb_per_s);
+  if (plan.ranks() == 2) {
     link_rate_ = std::max({link_rate_, all_copies_rate_, best_rate(machine.push_by_blocks)});
   }
   share_inputs();
+  feed_power();
+}
+
+void Costs::feed_power() {
+  const auto ranks = static_cast<size_t>(plan_.ranks());
+  std::vector<double> tiles(ranks, 0), busy_us(ranks, 0);
+  const auto for_each_gemm = [&](const auto& visit) {
+    for (const Lane& lane : plan_.lanes) {
+      for (const Instr& instr : lane.instrs) {
+        if (instr.op == Opcode::gemm) visit(lane.rank, instr);
+      }
+    }
+  };
+  for_each_gemm([&](uint16_t rank, const Instr&) { ++tiles[rank]; });
+  for (const double count : tiles) {
+    const double waves = std::max(1.0, std::ceil(count / machine_.sms));
+    busy_.push_back(count / (waves * machine_.sms));
+  }
+  for_each_gemm([&](uint16_t rank, const Instr& instr) { busy_us[rank] += mma_us(instr); });
+  for (const double us : busy_us) power_.push_back(power_share(us / machine_.sms));
 }
 
 // Tiles that share rows of A or B read them from memory once: the L2 cache serves the others.
@@ -77,7 +140,7 @@ void Costs::share_inputs() {
   }
 }
 
-double Costs::gemm_us(const Instr& instr) const {
+double Costs::mma_us(const Instr& instr) const {
   const std::span<const Region> reads = plan_.reads(instr);
   const Region& b = reads.back();
   int64_t rows = 0;
@@ -88,7 +151,15 @@ double Costs::gemm_us(const Instr& instr) const {
                       static_cast<double>(round_up(b.cols(), kStageBytes / num_bytes(dtype)));
   const double tflops = dtype == DType::fp32 ? machine_.fp32_tflops : machine_.gemm_tflops;
   const double mma_us = 2 * macs * machine_.sms / (tflops * 1e6);
-  return std::max(mma_us, inputs_us_[b.rank]) + machine_.tile_overhead_us;
+  if (dtype == DType::fp32) return mma_us;
+  return mma_us *
+         tile_slowdown(round_up(rows, kMmaRows), round_up(b.rows(), kMmaCols), busy_[b.rank]);
+}
+
+double Costs::gemm_us(const Instr& instr) const {
+  const int rank = plan_.reads(instr).back().rank;
+  const auto r = static_cast<size_t>(rank);
+  return std::max(mma_us(instr) / power_[r], inputs_us_[r]) + machine_.tile_overhead_us;
 }
 
 double Costs::region_bytes(const Region& region) const {
@@ -118,6 +189,12 @@ void Costs::traffic_of(const Instr& instr, int rank, Traffic& traffic) const {
       traffic.flows.push_back({read.rank, self, region_bytes(read)});
     }
   }
+}
+
+double Costs::row_fill(const Instr& instr) const {
+  const Region& write = plan_.writes(instr).front();
+  const int64_t bytes = write.cols() * num_bytes(plan_.buffers[write.buffer].dtype);
+  return static_cast<double>(bytes) / static_cast<double>(round_up(bytes, kWarpBytes));
 }
 
 double Costs::collective_us(const Instr& instr) const {

@@ -35,6 +35,8 @@ class Costs {
   double gemm_us(const Instr& instr) const;
   // Replaces `traffic` by what the task moves; of a gemm only the remote writes.
   void traffic_of(const Instr& instr, int rank, Traffic& traffic) const;
+  // Share of a warp's accesses that rows of the task's result fill.
+  double row_fill(const Instr& instr) const;
   // Time in which NCCL moves the collective's bytes once all ranks are there and it is launched.
   double collective_us(const Instr& instr) const;
 
@@ -52,14 +54,17 @@ class Costs {
 
  private:
   double region_bytes(const Region& region) const;
+  double mma_us(const Instr& instr) const;  // of a gemm whose clock nothing holds down
   void share_inputs();
+  void feed_power();
 
   const Plan& plan_;
   const Machine& machine_;
-  bool pair_ = false;  // only two ranks: one GPU's port never serves several peers
-  int nodes_ = 1;      // that the plan's ranks lie on
+  int nodes_ = 1;  // that the plan's ranks lie on
   double link_rate_ = 0;
   double all_copies_rate_ = 0;
+  std::vector<double> busy_;       // by rank: share of the SMs that have tiles, over all waves
+  std::vector<double> power_;      // by rank: share of the rate that power leaves
   std::vector<double> inputs_us_;  // by rank: a tile's share of reading all distinct inputs once
   std::vector<double> push_one_, push_many_;  // by number of blocks, GB/s of one of them
 };

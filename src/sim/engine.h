@@ -54,6 +54,7 @@ class Engine {
     Traffic traffic;
     double pieces = 1;  // that it is cut into, so that ports serve transfers in turn
     double left = 1;
+    double row_fill = 1;          // of a reduce: see Costs
     double piece_end = 0;         // of the piece under way, as far as known
     int32_t port_rank = kNoRank;  // whose port set piece_end
     uint32_t pos = 0;             // instruction

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/calibration.h"
 #include "sim/engine.h"
 
 namespace stretto::sim {
@@ -25,6 +26,7 @@ void Engine::start_mover(uint32_t lane) {
   lanes_[lane].stage = Stage::task;
   costs_.traffic_of(instr(lane), rank, transfer.traffic);
   cut_into_pieces(transfer);
+  if (instr(lane).op == Opcode::reduce) transfer.row_fill = costs_.row_fill(instr(lane));
   const bool pushes = !transfer.traffic.flows.empty();
   double start = now_;
   if (plan_.lanes[lane].kind == LaneKind::copy) {
@@ -67,12 +69,22 @@ double Engine::own_pace_us(uint32_t id) {
     return std::max(alone, state.copies_free_at - now_);
   }
   double pace = 0;
-  if (local > 0) pace = move_us(local, costs_.memory_rate(state.using_memory));
-  if (flow > 0) pace = std::max(pace, move_us(flow, costs_.push_rate(state.pushing, flows)));
+  if (local > 0) {
+    const bool reduces = plan_.lanes[id / 2].instrs[lanes_[id / 2].pos].op == Opcode::reduce;
+    const double share =
+        reduces && lane.kind == LaneKind::comm ? kReduceShare * transfer.row_fill : 1;
+    pace = move_us(local, share * costs_.memory_rate(state.using_memory));
+  }
+  if (flow > 0) {
+    const double running = state.gemms.running() / std::max(1u, state.compute_lanes);
+    const double beside = lane.kind == LaneKind::comm ? 1 + kPushBesideGemm * running : 1;
+    pace = std::max(pace, beside * move_us(flow, costs_.push_rate(state.pushing, flows)));
+  }
   return pace;
 }
 
 double Engine::disturbance(uint32_t id) const {
+  if (id == store_transfer(id / 2)) return kEpilogueSlowdown;
   return plan_.lanes[id / 2].kind == LaneKind::copy ? machine_.gemm_slowdown_copy_engine
                                                     : machine_.gemm_slowdown_sm_push;
 }

@@ -12,6 +12,7 @@ class GemmClock {
  public:
   double speed() const { return speed_; }
   bool idle() const { return heap_.empty(); }
+  double running() const { return static_cast<double>(heap_.size()); }
 
   void set_speed(double now, double speed) {
     move_to(now);

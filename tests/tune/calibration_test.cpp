@@ -1,0 +1,92 @@
+// The simulation against everything in the shipped tuning files. Prints the table of
+// docs/simulation.md; to renew it:
+//   test_tune --gtest_filter='Calibration.*' | grep '^|'
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/embedded_text.h"
+#include "stretto/tune.h"
+#include "tune/predict.h"
+
+namespace stretto {
+namespace {
+
+constexpr int64_t kMostRows = 2048;  // larger plans take too long for a test
+
+struct Errors {
+  std::vector<double> ratios;  // predicted over measured
+  void add(double ratio) { ratios.push_back(ratio); }
+  // Of ascending values, the one below which `share` of them lie.
+  static double at(std::vector<double> values, double share) {
+    std::sort(values.begin(), values.end());
+    return values[std::min(values.size() - 1, static_cast<size_t>(share * values.size()))];
+  }
+  double off(double share) const {
+    std::vector<double> off;
+    for (const double ratio : ratios) off.push_back(std::abs(ratio - 1));
+    return at(off, share);
+  }
+  std::string cells() const {
+    return fmt::format("{} | {:.2f} | {:.2f}-{:.2f} | {:.0f} % | {:.0f} % |", ratios.size(),
+                       at(ratios, 0.5), at(ratios, 0), at(ratios, 1), 100 * off(0.5),
+                       100 * off(0.9));
+  }
+};
+
+std::string kind_of(const Operator& op, const Schedule& schedule) {
+  return fmt::format("{} {} by {}{}", to_string(op.kind), to_string(schedule.granularity),
+                     to_string(schedule.mover), schedule.comm_sms > 0 ? " and comm SMs" : "");
+}
+
+TEST(Calibration, PredictionsAreNearWhatWasMeasured) {
+  std::map<std::string, Errors> by_kind;
+  std::map<int64_t, Errors> by_rows;
+  Errors all;
+  size_t operators = 0, chosen_well = 0;
+  for (const EmbeddedText& shipped : shipped_tunings()) {
+    const Tuning tuning = parse_tuning(shipped.text, shipped.name);
+    for (const TunedOperator& tuned : tuning.operators()) {
+      if (tuned.op.m > kMostRows) continue;
+      const Machine machine = load_machine(tuned.machine);
+      std::vector<Schedule> schedules;
+      std::vector<double> measured;
+      for (const Measured& m : tuned.measured) {
+        const Schedule schedule = parse_schedule(m.schedule, tuned.op, machine);
+        if (!legal(tuned.op, schedule, machine).empty()) continue;
+        schedules.push_back(schedule);
+        measured.push_back(m.time_us);
+      }
+      const std::vector<double> predicted = predicted_us(tuned.op, schedules, machine);
+      for (size_t i = 0; i < schedules.size(); ++i) {
+        const double ratio = predicted[i] / measured[i];
+        by_kind[kind_of(tuned.op, schedules[i])].add(ratio);
+        by_rows[tuned.op.m].add(ratio);
+        all.add(ratio);
+      }
+      const auto best = std::min_element(predicted.begin(), predicted.end()) - predicted.begin();
+      ++operators;
+      chosen_well += measured[static_cast<size_t>(best)] <=
+                     1.05 * *std::min_element(measured.begin(), measured.end());
+    }
+  }
+  fmt::print(
+      "| what | measured | predicted / measured, median | range | off, median | nine in ten |\n");
+  fmt::print("|---|---|---|---|---|---|\n");
+  for (const auto& [kind, errors] : by_kind) fmt::print("| {} | {}\n", kind, errors.cells());
+  for (const auto& [rows, errors] : by_rows) fmt::print("| M = {} | {}\n", rows, errors.cells());
+  fmt::print("| all | {}\n", all.cells());
+  fmt::print("| simulated best within 5 % of the measured best | {} of {} | | | | |\n", chosen_well,
+             operators);
+  ASSERT_GT(operators, 20u);
+  EXPECT_LT(all.off(0.5), 0.10);
+  EXPECT_LT(all.off(0.9), 0.25);
+  EXPECT_LT(all.off(1), 0.40);
+  EXPECT_GT(static_cast<double>(chosen_well), 0.6 * static_cast<double>(operators));
+}
+
+}  // namespace
+}  // namespace stretto
