@@ -38,7 +38,7 @@ std::string_view to_string(DiagnosticKind kind);
 
 struct Diagnostic {
   DiagnosticKind kind;
-  InstrRef where;                 // lane and position in it
+  std::optional<InstrRef> where;  // lane and position in it; none when the rank has no lane
   std::optional<InstrRef> other;  // the second party, where there is one
   int tile = -1;                  // of the task, or -1
   std::string signal;             // "slots.5@3", or empty

@@ -245,7 +245,7 @@ class PlaceCheck {
       const auto of_rank = std::find_if(plan_.lanes.begin(), plan_.lanes.end(),
                                         [&](const Lane& l) { return l.rank == rank_; });
       if (of_rank != plan_.lanes.end()) {
-        d.where.lane = static_cast<uint32_t>(of_rank - plan_.lanes.begin());
+        d.where = {static_cast<uint32_t>(of_rank - plan_.lanes.begin()), 0};
       }
       d.message = fmt::format("no task writes {}, part of an output of rank {}",
                               describe(plan_, place), rank_);
@@ -274,15 +274,16 @@ class PlaceCheck {
 
   Diagnostic about(uint32_t access) const {
     Diagnostic d;
-    d.where = ref(access);
-    d.tile = plan_.lanes[d.where.lane].instrs[d.where.pos].tile;
+    const InstrRef at = ref(access);
+    d.where = at;
+    d.tile = plan_.lanes[at.lane].instrs[at.pos].tile;
     return d;
   }
   // `access` should come after `other` of the run `lag` runs earlier.
   Diagnostic about(uint32_t access, uint32_t other, int lag) const {
     Diagnostic d = about(access);
     d.other = ref(other);
-    OrderHint hint = order_hint(plan_, *d.other, d.where, lag);
+    OrderHint hint = order_hint(plan_, *d.other, *d.where, lag);
     d.signal = std::move(hint.signal);
     d.hint = std::move(hint.hint);
     return d;

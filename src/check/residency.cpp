@@ -80,8 +80,9 @@ class Residency {
       const bool by_blocks = rank.starving.blocks || rank.starving.collectives;
       const Holder& holder = by_blocks ? rank.stuck.front() : rank.gemm_stuck.front();
       Diagnostic d;
-      d.where = {holder.lane, holder.waits.front()};
-      const Instr& wait = plan_.lanes[d.where.lane].instrs[d.where.pos];
+      const InstrRef first{holder.lane, holder.waits.front()};
+      const Instr& wait = plan_.lanes[first.lane].instrs[first.pos];
+      d.where = first;
       d.signal = fmt::format("{}@{}", describe(plan_, wait.signal), at_rank);
       d.message = fmt::format(
           "rank {} has {} block lanes for {} SMs, and enough of them to hold every SM wait for {}, "
@@ -90,7 +91,7 @@ class Residency {
           rank.starving.blocks        ? "others"
           : rank.starving.collectives ? "collectives, which need an SM too"
                                       : "signals of copy or nccl lanes, which need an SM too",
-          at(plan_, d.where));
+          at(plan_, first));
       // A GPU of one SM cannot serve both at all.
       const bool for_blocks = rank.starving.blocks && !rank.starving.signals;
       const size_t most = for_blocks ? sms_ : sms_ - 1;

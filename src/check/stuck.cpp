@@ -132,7 +132,7 @@ class StuckCheck {
       d.where = {cycle.front(), execution_.place(cycle.front()).pos};
       if (cycle.size() > 1) d.other = InstrRef{cycle[1], execution_.place(cycle[1]).pos};
       if (stands_at(cycle.front(), Opcode::wait)) {
-        d.signal = name(plan_, counters_[counters_.of(index_.of(d.where))]);
+        d.signal = name(plan_, counters_[counters_.of(index_.of(*d.where))]);
       }
       d.message =
           fmt::format("deadlock of {}: ", counted(static_cast<int64_t>(cycle.size()), "lane"));

@@ -7,8 +7,9 @@
 namespace stretto::cli {
 namespace {
 
-Json where(const Plan& plan, const InstrRef& ref) {
-  return {{"lane", describe(plan.lanes[ref.lane])}, {"position", ref.pos}};
+Json where(const Plan& plan, const std::optional<InstrRef>& ref) {
+  if (!ref) return nullptr;
+  return {{"lane", describe(plan.lanes[ref->lane])}, {"position", ref->pos}};
 }
 
 }  // namespace
@@ -26,7 +27,7 @@ Json to_json(const CheckReport& report, const Plan& plan) {
   Json diagnostics = Json::array();
   for (const Diagnostic& found : report.diagnostics) {
     Json entry = {{"kind", to_string(found.kind)}, {"where", where(plan, found.where)}};
-    if (found.other) entry["other"] = where(plan, *found.other);
+    if (found.other) entry["other"] = where(plan, found.other);
     if (found.tile >= 0) entry["tile"] = found.tile;
     if (!found.signal.empty()) entry["signal"] = found.signal;
     entry["message"] = found.message;

@@ -31,9 +31,15 @@ TEST(Coverage, OutputsAreWrittenCompletelyOnEveryRank) {
                                                         "  copy x[0:4,0:8] -> out[0:4,0:8]\n"
                                                         "  copy x[0:2,0:8] -> out[6:8,0:8]\n"),
                   DiagnosticKind::unwritten_output);
-  EXPECT_EQ(d.where.lane, 1u);
+  ASSERT_TRUE(d.where);
+  EXPECT_EQ(d.where->lane, 1u);
   EXPECT_THAT(d.message, HasSubstr("out@1[4:6,0:8]"));
-  expect_only(check_text(1, kBuffers), DiagnosticKind::unwritten_output);
+}
+
+TEST(Coverage, OutputsOfARankWithoutLanesHaveNoPlaceInThePlan) {
+  const Diagnostic d = expect_only(check_text(1, kBuffers), DiagnosticKind::unwritten_output);
+  EXPECT_FALSE(d.where);
+  EXPECT_THAT(d.message, HasSubstr("out@0[0:8,0:8]"));
 }
 
 TEST(Coverage, OnlyTheRowsThatAShardHasCount) {

@@ -58,8 +58,8 @@ TEST(Deadlock, TwoCyclesAreTwoReports) {
                                         "  wait a.0 >= 1\n"
                                         "  notify a.0@1 += 1\n");
   ASSERT_EQ(report.diagnostics.size(), 2u) << all_messages(report);
-  EXPECT_EQ(report.diagnostics[0].where.lane, 0u);
-  EXPECT_EQ(report.diagnostics[1].where.lane, 1u);
+  EXPECT_EQ(report.diagnostics[0].where->lane, 0u);
+  EXPECT_EQ(report.diagnostics[1].where->lane, 1u);
 }
 
 TEST(Deadlock, CollectivesAndWaitsCanBlockEachOther) {
