@@ -35,7 +35,8 @@ std::optional<std::string_view> nearest(std::string_view word,
   size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
   for (std::string_view candidate : known) {
     const size_t distance = edit_distance(word, candidate);
-    if (distance < best_distance && distance < candidate.size()) {
+    const bool alike = 2 * distance <= std::max(word.size(), candidate.size());
+    if (distance < best_distance && alike) {
       best = candidate;
       best_distance = distance;
     }

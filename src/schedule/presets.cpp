@@ -141,7 +141,7 @@ const Preset& find_preset(std::string_view name) {
     if (preset.name == name) return preset;
     names.push_back(preset.name);
   }
-  throw UsageError(unknown_word("preset", name, names));
+  throw UsageError(unknown_word("strategy", name, names));
 }
 
 }  // namespace stretto

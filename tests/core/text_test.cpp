@@ -35,6 +35,8 @@ TEST(UnknownWord, SuggestsTheNearestAndListsAll) {
             "unknown preset 'tile' (did you mean 'tiles'?); known: sequential, tiles, waves");
   EXPECT_EQ(unknown_word("preset", "xyzzy", known),
             "unknown preset 'xyzzy'; known: sequential, tiles, waves");
+  const std::string_view targets[] = {"emu", "cuda"};
+  EXPECT_EQ(unknown_word("target", "gpu", targets), "unknown target 'gpu'; known: emu, cuda");
 }
 
 TEST(Quote, CutsAndEscapesWhatComesFromOutside) {

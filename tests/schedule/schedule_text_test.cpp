@@ -86,7 +86,7 @@ TEST(ScheduleText, NamesEveryBadPartAtOnce) {
   const std::string what = refusal(
       "tiels,granularity=tiles,tile=128,swizzle=x,chunks=99999999999999999999,groups=1+,"
       "comm_sms=3,reuse,,sync=flag,sync=event");
-  EXPECT_THAT(what, HasSubstr("unknown preset 'tiels' (did you mean 'tiles'?)"));
+  EXPECT_THAT(what, HasSubstr("unknown strategy 'tiels' (did you mean 'tiles'?)"));
   EXPECT_THAT(what, HasSubstr("unknown granularity 'tiles' (did you mean 'tile'?); known: whole, "
                               "chunk, waves, slice, tile"));
   EXPECT_THAT(what, HasSubstr("tile='128': expected ROWSxCOLUMNS, like 128x256"));
@@ -110,7 +110,7 @@ TEST(ScheduleText, WithoutAPresetEveryCoordinateIsNeeded) {
 TEST(ScheduleText, HostileTextsAreRefused) {
   EXPECT_THAT(refusal(""), HasSubstr("an empty schedule"));
   EXPECT_THAT(refusal(std::string(1 << 20, ',')), HasSubstr("at most 8192"));
-  EXPECT_THAT(refusal(std::string(8000, ',')), HasSubstr("unknown preset ''"));
+  EXPECT_THAT(refusal(std::string(8000, ',')), HasSubstr("unknown strategy ''"));
   EXPECT_THAT(refusal(std::string("tiles,tile=\0x\xff", 14)), HasSubstr("\\x00x\\xff"));
   EXPECT_THAT(refusal("tiles,tile=-8x8"), HasSubstr("tile='-8x8'"));
   EXPECT_THAT(refusal("tiles,tile=8x8x8"), HasSubstr("tile='8x8x8'"));
