@@ -21,9 +21,15 @@ namespace {
 constexpr const char* kAbout =
     "Stretto: distributed LLM operators with communication hidden behind computation.\n"
     "Operator + schedule + machine make a plan; each verb looks at it from one side.";
-constexpr const char* kFooter =
-    "\nExit status: 0 good, 1 wrong result or diagnostics, 2 bad usage, 3 system fault.\n"
-    "Example: stretto run gemm-rs --m 2048 --n 1024 --k 4096 --ranks 8 --strategy all";
+constexpr std::string_view kExample =
+    "stretto run gemm-rs --m 2048 --n 1024 --k 4096 --ranks 8 --strategy all";
+
+std::string footer(std::string_view example) {
+  return fmt::format(
+      "\nExit status: 0 good, 1 wrong result or diagnostics, 2 bad usage, 3 system fault.\n"
+      "Example: {}",
+      example);
+}
 
 void write_stdout(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
@@ -31,10 +37,12 @@ void write_stdout(const std::string& text) {
   }
 }
 
+constexpr std::string_view kStdout = "-";  // as a path
+
 // A result may have taken minutes: when its file cannot be written it goes to standard output.
 void deliver(const Outcome& outcome, const std::string& path) {
   if (outcome.text.empty()) return;  // another process of the job speaks
-  if (path.empty()) return write_stdout(outcome.text);
+  if (path.empty() || path == kStdout) return write_stdout(outcome.text);
   try {
     write_file(path, outcome.text);
   } catch (const SystemError& error) {
@@ -56,8 +64,15 @@ int complain(const std::string& message, ExitCode code) {
 
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   std::string verb;
-  for (const CLI::App* sub : app.get_subcommands()) verb = sub->get_name() + " ";
   std::string what = error.what();
+  for (const CLI::App* sub : app.get_subcommands()) {
+    verb = sub->get_name() + " ";
+    for (const CLI::Option* option : sub->get_options()) {
+      const size_t given = option->results().size();
+      if (given < 2 || option->get_items_expected_max() != 1) continue;
+      what = fmt::format("{} is given {} times; give it once", option->get_name(), given);
+    }
+  }
   while (!what.empty() && (what.back() == '\n' || what.back() == '.')) what.pop_back();
   return fmt::format("{}; see: stretto {}--help", what, verb);
 }
@@ -93,7 +108,7 @@ int execute(int argc, char** argv) {
                         compile_verb(),    bench_verb(),    tune_verb(),    env_verb()};
   require_known_verb(verbs, argc > 1 ? argv[1] : "");
   CLI::App app(kAbout, "stretto");
-  app.footer(kFooter);
+  app.footer(footer(kExample));
   app.require_subcommand(1);
   app.set_version_flag("--version", "stretto " STRETTO_VERSION);
   Options options;
@@ -101,7 +116,8 @@ int execute(int argc, char** argv) {
   for (const Verb& verb : verbs) {
     CLI::App* sub = app.add_subcommand(std::string(verb.name), std::string(verb.summary));
     verb.add_options(*sub, options);
-    add_output(*sub, options);
+    if (verb.writes_result) add_output(*sub, options);
+    sub->footer(footer(verb.example.empty() ? kExample : verb.example));
     sub->callback([&chosen, &verb] { chosen = &verb; });
   }
   try {
@@ -115,9 +131,11 @@ int execute(int argc, char** argv) {
     return complain(usage_message(app, error), kBadUsage);
   }
   require_values(*app.get_subcommands().front());
-  for (const std::string& path : {options.output, options.perfetto}) {
-    if (!path.empty()) check_writable(path);
+  if (!options.output.empty() && options.output == options.perfetto) {
+    throw UsageError("--output and --perfetto name one file; give each its own");
   }
+  if (!options.output.empty() && options.output != kStdout) check_writable(options.output);
+  if (!options.perfetto.empty()) check_writable(options.perfetto);
   const Outcome outcome = chosen->run(options);
   deliver(outcome, options.output);
   return outcome.code;

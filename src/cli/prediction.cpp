@@ -15,6 +15,15 @@ std::optional<double> hidden_share(const Simulation& simulation) {
   return std::clamp(1 - simulation.exposed_us / simulation.communication_us, 0.0, 1.0);
 }
 
+namespace {
+
+std::optional<double> speed_up(const Simulation& simulation, std::optional<double> sequential_us) {
+  if (!sequential_us || simulation.total_us <= 0) return std::nullopt;
+  return *sequential_us / simulation.total_us;
+}
+
+}  // namespace
+
 std::optional<double> sequential_us(const Request& request) {
   const Schedule schedule = find_preset("sequential").make(request.op, request.machine);
   if (!legal(request.op, schedule, request.machine).empty()) return std::nullopt;
@@ -30,11 +39,12 @@ std::vector<std::string> prediction_units() { return {"us", "us", "us", "%", "x"
 std::vector<std::string> prediction_cells(const Simulation& simulation,
                                           std::optional<double> sequential_us) {
   const auto hidden = hidden_share(simulation);
+  const auto faster = speed_up(simulation, sequential_us);
   return {fmt::format("{:.1f}", simulation.total_us),
           fmt::format("{:.1f}", simulation.compute_us),
           fmt::format("{:.1f}", simulation.exposed_us),
           hidden ? fmt::format("{:.0f}", 100 * *hidden) : "-",
-          sequential_us ? fmt::format("{:.2f}", *sequential_us / simulation.total_us) : "-",
+          faster ? fmt::format("{:.2f}", *faster) : "-",
           fmt::format("{:.0f}", 100 * simulation.efficiency)};
 }
 
@@ -56,9 +66,9 @@ std::string prediction_legend(const Machine& machine, size_t label_width) {
 Json prediction_json(const Simulation& simulation, std::optional<double> sequential_us) {
   Json json = to_json(simulation);
   const auto hidden = hidden_share(simulation);
+  const auto faster = speed_up(simulation, sequential_us);
   json["hidden_share"] = hidden ? Json(*hidden) : Json();
-  json["speedup_over_sequential"] =
-      sequential_us ? Json(*sequential_us / simulation.total_us) : Json();
+  json["speedup_over_sequential"] = faster ? Json(*faster) : Json();
   return json;
 }
 

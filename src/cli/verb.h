@@ -21,6 +21,8 @@ struct Verb {
   std::string_view summary;
   void (*add_options)(CLI::App& app, Options& options);
   Outcome (*run)(const Options& options);
+  std::string_view example = {};  // a command line, for --help; empty: the one of `run`
+  bool writes_result = true;      // takes --json and -o
 };
 
 Verb run_verb();

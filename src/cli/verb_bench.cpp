@@ -200,18 +200,20 @@ Outcome run(const Options& options) {
 }  // namespace
 
 Verb bench_verb() {
-  return {"bench", "Time strategies on GPUs beside cuBLAS and NCCL",
-          [](CLI::App& app, Options& options) {
-            add_shapes(app, options);
-            add_option(app, "--strategies", options.strategies,
-                       "Presets (comma separated), auto or all; schedules with ';' between [all]",
-                       "LIST", "Measurement");
-            add_option(app, "--against", options.against,
-                       "Speed-ups are over library (cuBLAS, then NCCL) or a strategy [library]",
-                       "NAME", "Measurement");
-            add_timing(app, options);
-          },
-          run};
+  return {
+      "bench", "Time strategies on GPUs beside cuBLAS and NCCL",
+      [](CLI::App& app, Options& options) {
+        add_shapes(app, options);
+        add_option(app, "--strategies", options.strategies,
+                   "Presets (comma separated), auto or all; schedules with ';' between [all]",
+                   "LIST", "Measurement");
+        add_option(app, "--against", options.against,
+                   "Speed-ups are over library (cuBLAS, then NCCL) or a strategy [library]", "NAME",
+                   "Measurement");
+        add_timing(app, options);
+      },
+      run,
+      "stretto bench gemm-rs --m 4096 --n 8192 --k 14336 --ranks 4 --strategies sequential,tiles"};
 }
 
 }  // namespace stretto::cli

@@ -76,7 +76,7 @@ Outcome run(const Options& options) {
 
 Verb check_verb() {
   return {"check", "Prove a plan free of races and deadlocks, or say what is wrong", add_subject,
-          run};
+          run, "stretto check gemm-ar --m 2048 --n 1024 --k 4096 --ranks 8 --strategy all"};
 }
 
 }  // namespace stretto::cli

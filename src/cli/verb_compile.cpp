@@ -106,7 +106,7 @@ Verb compile_verb() {
           [](CLI::App& app, Options& options) {
             add_option(app, "--arch", options.arch, "sm_90a, sm_89 or sm_80 [sm_90a]", "ARCH");
           },
-          run};
+          run, "stretto compile --arch sm_90a"};
 }
 
 }  // namespace stretto::cli

@@ -31,7 +31,7 @@ Outcome run(const Options& options) {
 
 Verb env_verb() {
   return {"env", "List the environment variables that Stretto reads", [](CLI::App&, Options&) {},
-          run};
+          run, "stretto env"};
 }
 
 }  // namespace stretto::cli

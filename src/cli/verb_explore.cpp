@@ -209,7 +209,7 @@ Outcome run(const Options& options) {
 
 Verb explore_verb() {
   return {"explore", "Run a device kernel under many schedules; shrink what fails", add_options,
-          run};
+          run, "stretto explore all_to_all --seeds 1000"};
 }
 
 }  // namespace stretto::cli

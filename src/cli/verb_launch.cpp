@@ -24,7 +24,13 @@ Outcome run(const Options& options) {
 }  // namespace
 
 Verb launch_verb() {
-  return {"launch", "Run a command in one process a rank on this machine", add_options, run};
+  return {
+      "launch",
+      "Run a command in one process a rank on this machine",
+      add_options,
+      run,
+      "stretto launch -n 2 -- stretto run gemm-rs --m 512 --n 512 --k 512 --ranks 2 --target cuda",
+      false};
 }
 
 }  // namespace stretto::cli

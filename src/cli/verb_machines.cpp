@@ -92,7 +92,7 @@ Verb machines_verb() {
           [](CLI::App& app, Options& options) {
             add_option(app, "name", options.machine, "A machine's name or file", "NAME");
           },
-          run};
+          run, "stretto machines h200x8"};
 }
 
 }  // namespace stretto::cli

@@ -55,14 +55,14 @@ Outcome run(const Options& options) {
 }  // namespace
 
 Verb plan_verb() {
-  return {"plan", "Print a plan: buffers, signals, and the lanes of every rank",
-          [](CLI::App& app, Options& options) {
-            add_subject(app, options);
-            add_option(app, "--dump-after", options.dump_after,
-                       "The plan as this step of lowering leaves it; a wrong name lists all",
-                       "STEP");
-          },
-          run};
+  return {
+      "plan", "Print a plan: buffers, signals, and the lanes of every rank",
+      [](CLI::App& app, Options& options) {
+        add_subject(app, options);
+        add_option(app, "--dump-after", options.dump_after,
+                   "The plan as this step of lowering leaves it; a wrong name lists all", "STEP");
+      },
+      run, "stretto plan gemm-rs --m 512 --n 512 --k 512 --ranks 2 --strategy tiles -o tiles.plan"};
 }
 
 }  // namespace stretto::cli

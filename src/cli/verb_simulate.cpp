@@ -150,7 +150,8 @@ Verb simulate_verb() {
             add_subject(app, options);
             add_timeline(app, options);
           },
-          run};
+          run,
+          "stretto simulate gemm-rs --m 8192 --n 8192 --k 28672 --strategy tiles --critical-path"};
 }
 
 }  // namespace stretto::cli

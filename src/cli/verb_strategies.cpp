@@ -98,7 +98,7 @@ Outcome run(const Options& options) {
 
 Verb strategies_verb() {
   return {"strategies", "List the strategies and the coordinates of the schedule space",
-          [](CLI::App&, Options&) {}, run};
+          [](CLI::App&, Options&) {}, run, "stretto strategies"};
 }
 
 }  // namespace stretto::cli

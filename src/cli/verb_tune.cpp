@@ -131,7 +131,7 @@ Verb tune_verb() {
                        "FILE", "Measurement");
             add_timing(app, options);
           },
-          run};
+          run, "stretto tune gemm-rs --m 4096 --n 8192 --k 14336 --ranks 4"};
 }
 
 }  // namespace stretto::cli

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
@@ -19,6 +20,11 @@ TEST(Output, GoesToTheFile) {
   EXPECT_EQ(said.exit_code, 0) << said.err;
   EXPECT_EQ(said.out, "");
   EXPECT_EQ(content_of(file), stretto_says(arguments).out);
+}
+
+TEST(Output, ToAMinusIsStandardOutput) {
+  EXPECT_EQ(stretto_says({"strategies", "-o", "-"}).out, stretto_says({"strategies"}).out);
+  EXPECT_FALSE(std::filesystem::exists("-"));
 }
 
 TEST(Output, UnwritablePathIsASystemFaultBeforeTheWork) {

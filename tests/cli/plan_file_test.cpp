@@ -10,6 +10,7 @@ namespace stretto {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class PlanFile : public testing::Test {
  protected:
@@ -51,6 +52,31 @@ TEST_F(PlanFile, RefusesOptionsThatItWouldIgnore) {
   const Said said = stretto_says({"check", scratch_.file("a.plan", small_plan()), "--m", "64"});
   EXPECT_EQ(said.exit_code, 2);
   EXPECT_THAT(said.err, HasSubstr("--m does not go with a plan file"));
+}
+
+TEST_F(PlanFile, WithoutLanesIsDiagnosed) {
+  const std::string file = scratch_.file("idle.plan",
+                                         "stretto-plan 1\n"
+                                         "operator gemm-rs m=8 n=8 k=8 ranks=2 dtype=bf16\n"
+                                         "sms 1\n"
+                                         "buffer out bf16 4x8 output sharded=8\n"
+                                         "end\n");
+  for (const std::vector<std::string>& form : {std::vector<std::string>{}, {"--json"}}) {
+    const Said said = stretto_says(std::vector<std::string>{"check", file} + form);
+    EXPECT_EQ(said.exit_code, 1) << said.err;
+    EXPECT_THAT(said.out, HasSubstr("no task writes out@1[0:4,0:8]"));
+  }
+}
+
+TEST_F(PlanFile, WithoutWorkHasNoSpeedUp) {
+  const std::string file = scratch_.file("idle.plan",
+                                         "stretto-plan 1\n"
+                                         "operator gemm-rs m=8 n=8 k=8 ranks=2 dtype=bf16\n"
+                                         "sms 1\n"
+                                         "end\n");
+  EXPECT_THAT(stretto_says({"simulate", file}).out, Not(HasSubstr("inf")));
+  EXPECT_THAT(stretto_says({"simulate", file, "--json"}).out,
+              HasSubstr("\"speedup_over_sequential\": null"));
 }
 
 TEST_F(PlanFile, EmptyIsRefused) { EXPECT_THAT(refusal(""), HasSubstr("expected")); }
