@@ -66,8 +66,9 @@ struct AutoSchedule {
 };
 
 // The schedule that was the fastest on this operator, or on the nearest one of the same kind, type,
-// ranks and machine whose schedule serves this one too. Where nothing was measured: the preset that
-// the simulation finds fastest. Throws UsageError when no preset can serve the operator.
+// ranks and machine whose schedule serves this one too. Where nothing near was measured: of the
+// presets and what has been fastest elsewhere, the one that the simulation finds fastest. Throws
+// UsageError when no preset can serve the operator.
 AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning);
 
 // The same of what was measured only, for plans whose runs may have `rows`; nothing where nothing

@@ -7,6 +7,7 @@
 #include "stretto/error.h"
 #include "stretto/tune.h"
 #include "tune/predict.h"
+#include "tune/usual_schedules.h"
 
 namespace stretto {
 namespace {
@@ -19,16 +20,21 @@ double distance(const Operator& a, const Operator& b) {
   return apart(a.m, b.m) + apart(a.n, b.n) + apart(a.k, b.k);
 }
 
+// Beyond a factor of four in all the simulation knows better than a measurement of another shape.
+const double kFar = std::log(4.001);
+
 // bf16 and fp16 run alike.
 bool alike(const Operator& a, const Operator& b) {
   return a.kind == b.kind && a.ranks == b.ranks && num_bytes(a.dtype) == num_bytes(b.dtype);
 }
 
+// Those that are near.
 std::vector<const TunedOperator*> nearest_first(const Operator& op, const Machine& machine,
                                                 const Tuning& tuning) {
   std::vector<const TunedOperator*> found;
   for (const TunedOperator& tuned : tuning.operators()) {
-    if (tuned.machine == machine.name && alike(tuned.op, op)) found.push_back(&tuned);
+    if (tuned.machine != machine.name || !alike(tuned.op, op)) continue;
+    if (distance(tuned.op, op) <= kFar) found.push_back(&tuned);
   }
   std::stable_sort(found.begin(), found.end(), [&](const TunedOperator* a, const TunedOperator* b) {
     return distance(a->op, op) < distance(b->op, op);
@@ -48,24 +54,22 @@ std::string reason_of(const TunedOperator& tuned, const Measured& measured, cons
 }
 
 AutoSchedule by_simulation(const Operator& op, const Machine& machine) {
-  std::vector<Schedule> schedules;
-  std::vector<std::string> refusals;
-  for (const Preset& preset : presets()) {
-    const Schedule schedule = preset.make(op, machine);
-    const auto reasons = legal(op, schedule, machine);
-    if (reasons.empty()) schedules.push_back(schedule);
-    if (!reasons.empty()) refusals.push_back(fmt::format("{}: {}", preset.name, reasons.front()));
-  }
+  const std::vector<Schedule> schedules = usual_schedules(op, machine);
   if (schedules.empty()) {
+    std::vector<std::string> refusals;
+    for (const Preset& preset : presets()) {
+      const auto reasons = legal(op, preset.make(op, machine), machine);
+      refusals.push_back(fmt::format("{}: {}", preset.name, reasons.front()));
+    }
     throw UsageError("no preset can serve this: " + join(refusals, "; "));
   }
   const std::vector<double> predicted = predicted_us(op, schedules, machine);
   const auto best =
       static_cast<size_t>(std::min_element(predicted.begin(), predicted.end()) - predicted.begin());
   return {schedules[best],
-          fmt::format("the fastest of the presets by simulation, {:.1f} us: nothing like it was "
-                      "measured on {} with {} ranks (stretto tune measures it)",
-                      predicted[best], machine.name, op.ranks)};
+          fmt::format("the fastest of {} by simulation, {:.1f} us: nothing like it was measured on "
+                      "{} with {} ranks (stretto tune measures it)",
+                      schedules.size(), predicted[best], machine.name, op.ranks)};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "stretto/tune.h"
 #include "tune/predict.h"
+#include "tune/usual_schedules.h"
 
 namespace stretto {
 namespace {
@@ -55,22 +56,38 @@ class Sweep {
   std::vector<Schedule> schedules_;
 };
 
-}  // namespace
-
-std::vector<Candidate> sweep_candidates(const Operator& op, const Machine& machine, size_t more) {
-  Sweep sweep(op, machine);
-  for (const Preset& preset : presets()) sweep.add(preset.make(op, machine));
-  const size_t num_presets = sweep.schedules().size();
+// The fused preset with its tiles in the order that was found best.
+Schedule fused(const Operator& op, const Machine& machine) {
   Schedule tiles = find_preset("tiles").make(op, machine);
   tiles.order = op.reduces() ? Order::interleaved : Order::arrival;
+  return tiles;
+}
+
+void add_usual(Sweep& sweep, const Operator& op, const Machine& machine) {
+  for (const Preset& preset : presets()) sweep.add(preset.make(op, machine));
+  Schedule tiles = fused(op, machine);
   for (const FusedPoint& point : op.reduces() ? kReductions : kGathers) {
     tiles.tile_m = point.tile.m;
     tiles.tile_n = point.tile.n;
     tiles.comm_sms = point.comm_sms;
     sweep.add(tiles);
   }
+}
+
+}  // namespace
+
+std::vector<Schedule> usual_schedules(const Operator& op, const Machine& machine) {
+  Sweep sweep(op, machine);
+  add_usual(sweep, op, machine);
+  return sweep.schedules();
+}
+
+std::vector<Candidate> sweep_candidates(const Operator& op, const Machine& machine, size_t more) {
+  Sweep sweep(op, machine);
+  add_usual(sweep, op, machine);
   const size_t num_given = sweep.schedules().size();
 
+  Schedule tiles = fused(op, machine);
   sweep.add_sizes(tiles);
   tiles.order = op.reduces() ? Order::peer_staggered : Order::own_first;
   sweep.add_sizes(tiles);
@@ -91,7 +108,7 @@ std::vector<Candidate> sweep_candidates(const Operator& op, const Machine& machi
   for (size_t i = 0; i < predicted.size(); ++i) {
     const bool parts_by_nccl =
         schedules[i].mover == Mover::nccl && schedules[i].granularity != Granularity::whole;
-    if (i < num_presets && parts_by_nccl && predicted[i] > best * kClearlyFaster) continue;
+    if (i < num_given && parts_by_nccl && predicted[i] > best * kClearlyFaster) continue;
     (i < num_given ? candidates : others).push_back({schedules[i], predicted[i]});
   }
   std::stable_sort(others.begin(), others.end(), [](const Candidate& a, const Candidate& b) {

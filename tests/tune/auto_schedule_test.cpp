@@ -82,7 +82,30 @@ TEST(AutoSchedule, OtherKindsRanksAndMachinesDoNotCount) {
   tuning.add(tuned_of("gemm-ar m=512 n=1024 k=1024 ranks=2 dtype=bf16", {measured("tiles", 1)}));
   tuning.add(tuned_of("gemm-rs m=512 n=1024 k=1024 ranks=4 dtype=bf16", {measured("tiles", 1)}));
   tuning.add(tuned_of(kSmall, {measured("tiles", 1)}, "h100x8"));
-  EXPECT_THAT(choose(kSmall, tuning).reason, HasSubstr("fastest of the presets by simulation"));
+  EXPECT_THAT(choose(kSmall, tuning).reason, HasSubstr("by simulation, "));
+}
+
+TEST(AutoSchedule, SimulatesWhatIsFarFromEverythingMeasured) {
+  // Four times the rows of the large one is near, with twice the columns it is not.
+  const char* near = "gemm-rs m=32768 n=1024 k=1024 ranks=2 dtype=bf16";
+  EXPECT_THAT(choose(near, two_shapes()).reason, HasSubstr("nearest shape, m=8192"));
+  const char* far = "gemm-rs m=32768 n=2048 k=1024 ranks=2 dtype=bf16";
+  const AutoSchedule found = choose(far, two_shapes());
+  EXPECT_THAT(found.reason, HasSubstr("by simulation, "));
+  const Operator op = parse_operator(far);
+  EXPECT_TRUE(legal(op, found.schedule, default_machine(2)).empty());
+  EXPECT_FALSE(measured_schedule(op, default_machine(2), two_shapes()).has_value());
+}
+
+TEST(AutoSchedule, ChoosesForMachinesAndRankCountsThatNobodyMeasured) {
+  for (const char* text : {"gemm-rs m=768 n=1024 k=1536 ranks=3 dtype=bf16",
+                           "ag-gemm m=1024 n=4096 k=1024 ranks=16 dtype=bf16"}) {
+    const Operator op = parse_operator(text);
+    EXPECT_TRUE(legal(op, choose(text, load_tuning()).schedule, default_machine(op.ranks)).empty());
+  }
+  const Operator op = parse_operator("gemm-ar m=1024 n=1024 k=2048 ranks=8 dtype=bf16");
+  const Machine pcie = load_machine("a100x8-pcie");
+  EXPECT_TRUE(legal(op, auto_schedule(op, pcie, load_tuning()).schedule, pcie).empty());
 }
 
 TEST(SweepCandidates, BeginWithThePresetsAndAllServe) {

@@ -1,0 +1,16 @@
+// The schedules that are worth a look for any operator.
+#pragma once
+
+#include <vector>
+
+#include "stretto/machine.h"
+#include "stretto/operator.h"
+#include "stretto/schedule.h"
+
+namespace stretto {
+
+// The presets, `sequential` first, then what has been fastest on some shape; those that can serve
+// the operator.
+std::vector<Schedule> usual_schedules(const Operator& op, const Machine& machine);
+
+}  // namespace stretto
