@@ -66,6 +66,11 @@ void check_rows(const char* kernel, const Args& args) {
     throw UsageError(
         fmt::format("{}: {} tokens, but max_tokens is {}", kernel, args.tokens, args.max_tokens));
   }
+  constexpr uint64_t kMost = (1u << 31) - 1;
+  if (args.max_tokens > kMost || args.row_vectors > kMost) {
+    throw UsageError(fmt::format("{}: {} tokens of {} vectors; at most {} of each are served",
+                                 kernel, args.max_tokens, args.row_vectors, kMost));
+  }
   if (args.norm.fp8_scale != nullptr && args.row_vectors % 2 != 0) {
     throw UsageError(fmt::format("{}: {} vectors a row; fp8 output needs an even number", kernel,
                                  args.row_vectors));

@@ -121,6 +121,8 @@ TEST(BadArguments, ScatterNormGatherOfSizesThatAreNotServed) {
   };
   EXPECT_THAT(with([](auto& args) { args.tokens = 9; }),
               HasSubstr("9 tokens, but max_tokens is 8"));
+  EXPECT_THAT(with([](auto& args) { args.max_tokens = 1ull << 31; }),
+              HasSubstr("2147483648 tokens of 2 vectors; at most 2147483647 of each are served"));
   EXPECT_THAT(with([](auto& args) { args.rows_per_chunk = 0; }),
               HasSubstr("chunks of 0 rows; 1 to 134217727 are served"));
   EXPECT_THAT(with([](auto& args) {
@@ -250,12 +252,20 @@ TEST(BadArguments, RanksThatNormOtherwiseAreNamed) {
               HasSubstr("shots = "));
 }
 
-TEST(BadArguments, ScatterNormGatherLeavesWhenARankIsAbsent) {
-  expect_clean({.ranks = 2, .blocks = 2, .threads = 2}, [](World& world) {
-    world.make_absent(1);
-    one_norm(world, NormKernel::kScatterGather, [](NormSizes&) {});
-    if (!world.finding()) world.expect(world.num_expired() > 0, "nobody noticed");
-  });
+TEST(BadArguments, NormsLeaveWhenARankIsAbsent) {
+  for (const NormKernel how : {NormKernel::kOneShot, NormKernel::kTwoShot,
+                               NormKernel::kTwoShotOwnRows, NormKernel::kScatterGather}) {
+    for (const int threads : {1, 2}) {  // two vectors a thread, or one
+      expect_clean({.ranks = 2, .blocks = 2, .threads = threads, .warp_size = threads},
+                   [=](World& world) {
+                     world.make_absent(1);
+                     one_norm(world, how, [](NormSizes&) {});
+                     if (!world.finding()) {
+                       world.expect(world.num_expired() > 0, "nobody noticed");
+                     }
+                   });
+    }
+  }
 }
 
 TEST(BadArguments, AllToAllsOfOtherRowsAreNamed) {

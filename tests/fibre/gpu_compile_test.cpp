@@ -1,8 +1,10 @@
 // The device language compiles alone for every architecture, and its kernels without spills. Needs
 // the CUDA run-time compiler, but no GPU.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "cuda/compiler.h"
+#include "cuda/lang_kernel.h"
 #include "cuda/nvrtc_api.h"
 
 namespace stretto::cuda {
@@ -17,6 +19,13 @@ class GpuCompile : public testing::TestWithParam<const char*> {
     const CompiledKernel kernel = Compiler(JitCache("")).compile(source, GetParam());
     EXPECT_FALSE(kernel.cubin.empty());
     return kernel.log;
+  }
+};
+
+class GpuCompileOnHopper : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!why_no_compiler().empty()) GTEST_SKIP() << "[SKIP] " << why_no_compiler();
   }
 };
 
@@ -82,6 +91,26 @@ TEST_P(GpuCompile, KernelsWithoutSpills) {
   for (const std::string& source : sources) {
     SCOPED_TRACE(source);
     EXPECT_EQ(spilled_bytes(log_of(source)), 0);
+  }
+}
+
+// The fused norms as they are launched: with a thread for each vector of a row of 8192, 7168 and
+// 5120 columns, and as few vectors in flight as leaves no spills.
+TEST_F(GpuCompileOnHopper, FusedNormsWithoutSpillsAtTheirLaunchBounds) {
+  struct Launch {
+    int threads, in_flight;
+  };
+  for (const Launch& launch : {Launch{1024, 4}, Launch{896, 4}, Launch{640, 8}}) {
+    for (const char* shots : {"one", "two"}) {
+      const LangKernelName name{
+          "kernels/all_reduce_norm.h",
+          fmt::format("all_reduce_norm_{}_shot<GpuBlock, {}>", shots, launch.in_flight),
+          "AllReduceNormArgs<GpuBlock>"};
+      SCOPED_TRACE(fmt::format("{} with {} threads", name.kernel, launch.threads));
+      const CompiledKernel kernel =
+          Compiler(JitCache("")).compile(lang_source(name, launch.threads), "sm_90a");
+      EXPECT_EQ(spilled_bytes(kernel.log), 0) << kernel.log;
+    }
   }
 }
 

@@ -73,6 +73,20 @@ struct alignas(16) Vec16 {
   uint32 word[4];
 };
 
+// The same value, but new to the compiler: what follows from it is computed again where it is used,
+// and not kept in registers over a whole loop.
+template <class T>
+STRETTO_PRIMITIVE T renewed(T value) {
+#ifdef STRETTO_DEVICE
+  if constexpr (sizeof(T) == 8) {
+    asm volatile("" : "+l"(value));
+  } else {
+    asm volatile("" : "+r"(value));
+  }
+#endif
+  return value;
+}
+
 // A pointer of the block's target: T* on the GPU, a checked pointer on the emulator.
 template <class Block, class T>
 using Ptr = typename Block::template Pointer<T>;

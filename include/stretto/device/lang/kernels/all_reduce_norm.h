@@ -78,20 +78,24 @@ STRETTO_KERNEL void all_reduce_norm_one_shot(Block& block, const AllReduceNormAr
   bool good = hear_greetings<Block>(block, args.greetings + share.now * num_ranks, greeting);
   const bool fp8 = static_cast<bool>(args.norm.fp8_scale);
   for (uint64 row = first_row; row < args.tokens; row += row_step) {
-    MadeRow<Block> made{args.new_residual + row * args.row_vectors};
+    const auto kept = [&] { return args.new_residual + row * args.row_vectors; };
+    MadeRow made;
     for (uint64 v = thread; good && v < args.row_vectors; v += threads) {
       const uint64 at = row * args.row_vectors + v;
       const Vec16 own = args.input[at];
       const Vec16 residual = args.residual[at];
       float sums[Bf16x8::kElements];
       good = sum_slots<Bf16x8, kInFlight>(block, now + at, stride, own, sums);
-      if (!good) break;
-      made.keep(v, thread, add_residual(residual, sums));
+      if (!good) {
+        made.drop();
+        break;
+      }
+      made.keep(kept(), static_cast<uint32>(v), add_residual(residual, sums));
     }
     auto out = args.output + row * args.row_vectors / (fp8 ? 2 : 1);
-    norm_row(block, args.norm, args.row_vectors, made,
+    norm_row(block, args.norm, args.row_vectors, kept, made,
              [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
-               if (good) store_normed<Block>(out, v, fp8, values, inverse_scale);
+               store_normed<Block>(out, v, fp8, values, inverse_scale);
              });
   }
   end_call<Block>(block, args.state, share.call, args.tokens, good);
@@ -102,33 +106,42 @@ STRETTO_KERNEL void all_reduce_norm_two_shot(Block& block, const AllReduceNormAr
   Shmem shmem(block);
   const int ranks = shmem.n_pes();
   const int me = shmem.my_pe();
-  const auto num_ranks = static_cast<uint64>(ranks);
+  const uint64 num_ranks = static_cast<uint32>(ranks);
   const CallShare share = begin_call(block, args.state);
   const NormGreeting greeting = NormGreeting::of(args, 2, args.own_rows, 0);
-  const uint64 rows = (args.tokens + num_ranks - 1) / num_ranks;  // of an owner, at most
+  // Registers are scarce with as many threads as a block can have: rows and vectors are counted in
+  // 32 bits, and what differs from row to row by little is computed anew for each (renewed()).
+  const auto tokens = static_cast<uint32>(args.tokens);
+  const auto rows = static_cast<uint32>((args.tokens + num_ranks - 1) / num_ranks);  // of an owner
   const uint64 stride = (args.max_tokens + num_ranks - 1) / num_ranks * args.row_vectors;
   const uint64 half = num_ranks * stride;
   auto now = args.slots + share.now * 2 * half;  // [source][own row]
   auto before = args.slots + share.before * 2 * half;
-  auto gathered = now + half;  // [owner][its row]
-  auto first_of = [&](int owner) {
-    const uint64 row = rows * static_cast<uint64>(owner);
-    return row < args.tokens ? row : args.tokens;
+  const auto gathered = [&] {  // [owner][its row]
+    return args.slots + (renewed(share.now) * 2 + 1) * half;
   };
-  const auto thread = static_cast<uint64>(block.thread_idx());
-  const auto threads = static_cast<uint64>(block.num_threads());
-  const auto row_step = static_cast<uint64>(block.num_blocks());
-  const auto first_row = static_cast<uint64>(block.block_idx());
-  const bool fp8 = static_cast<bool>(args.norm.fp8_scale);
-  const uint64 sent_vectors =  // of a gathered row
-      args.own_rows != 0 && fp8 ? args.row_vectors / 2 : args.row_vectors;
+  auto first_of = [&](int owner) {
+    const uint32 row = rows * static_cast<uint32>(owner);
+    return row < tokens ? row : tokens;
+  };
+  const auto row_vectors = static_cast<uint32>(args.row_vectors);
+  auto at = [&](uint32 row) { return static_cast<uint64>(row) * row_vectors; };
+  const auto thread = static_cast<uint32>(block.thread_idx());
+  const auto threads = static_cast<uint32>(block.num_threads());
+  const auto row_step = static_cast<uint32>(block.num_blocks());
+  const auto first_row = static_cast<uint32>(block.block_idx());
+  const bool fp8 = static_cast<bool>(renewed(args.norm.fp8_scale));
+  const auto sent_vectors = [&] {  // of a gathered row
+    const uint32 vectors = renewed(row_vectors);
+    return args.own_rows != 0 && fp8 ? vectors / 2 : vectors;
+  };
 
   greet<Block>(block, args.greetings + share.now * num_ranks, greeting);
   for (int k = 1; k < ranks; ++k) {
     const int owner = (me + k) % ranks;
-    const uint64 end = (first_of(owner + 1) - first_of(owner)) * args.row_vectors;
-    auto from = args.input + first_of(owner) * args.row_vectors;
-    auto slot = shmem.ptr(now, owner) + static_cast<uint64>(me) * stride;
+    const uint64 end = at(first_of(owner + 1) - first_of(owner));
+    auto from = args.input + at(first_of(owner));
+    auto slot = shmem.ptr(now, owner) + static_cast<uint32>(me) * stride;
     send_to_slot<Bf16x8>(block, share, from, slot, end);
   }
   if (share.call > 0) {
@@ -139,36 +152,50 @@ STRETTO_KERNEL void all_reduce_norm_two_shot(Block& block, const AllReduceNormAr
   bool good = hear_greetings<Block>(block, args.greetings + share.now * num_ranks, greeting);
 
   // Own rows: sum, and send what the others need.
-  const uint64 own_first = first_of(me);
-  const uint64 own_rows = first_of(me + 1) - own_first;
-  const uint64 kept_first = args.own_rows != 0 ? 0 : own_first;
-  for (uint64 row = first_row; row < own_rows; row += row_step) {
-    MadeRow<Block> made{args.new_residual + (kept_first + row) * args.row_vectors};
-    for (uint64 v = thread; good && v < args.row_vectors; v += threads) {
-      const Vec16 own = args.input[(own_first + row) * args.row_vectors + v];
-      const Vec16 residual = args.residual[(kept_first + row) * args.row_vectors + v];
+  const uint32 own_first = first_of(me);
+  const uint32 own_rows = first_of(me + 1) - own_first;
+  // Where others await this rank's row.
+  auto sent_row = [&](uint32 row) {
+    const uint64 apart = renewed(stride);
+    return renewed(args.slots +
+                   ((renewed(share.now) * 2 + 1) * num_ranks + static_cast<uint32>(me)) * apart +
+                   static_cast<uint64>(renewed(row)) * sent_vectors());
+  };
+  for (uint32 row = first_row; row < own_rows; row += row_step) {
+    const auto input_row = [&] { return first_of(renewed(me)) + row; };
+    const auto kept_row = [&] { return args.own_rows != 0 ? row : input_row(); };
+    const auto own_slots = [&] {
+      return args.slots + renewed(share.now) * 2 * num_ranks * stride + at(renewed(row));
+    };
+    const auto kept = [&] { return args.new_residual + at(renewed(kept_row())); };
+    MadeRow made;
+    for (uint32 v = thread; good && v < row_vectors; v += threads) {
+      const Vec16 own = args.input[at(input_row()) + v];
+      const Vec16 residual = args.residual[at(kept_row()) + v];
       float sums[Bf16x8::kElements];
-      good = sum_slots<Bf16x8, kInFlight>(block, now + (row * args.row_vectors + v), stride, own,
-                                          sums);
-      if (!good) break;
+      good = sum_slots<Bf16x8, kInFlight>(block, own_slots() + v, stride, own, sums);
+      if (!good) {
+        made.drop();
+        break;
+      }
       const Vec16 h = add_residual(residual, sums);
-      made.keep(v, thread, h);
+      made.keep(kept(), v, h);
       if (args.own_rows != 0) continue;
-      for (int k = 1; k < ranks; ++k) {
-        block.store(shmem.ptr(gathered, (me + k) % ranks) +
-                        (static_cast<uint64>(me) * stride + row * args.row_vectors + v),
-                    h);
+      auto sent = sent_row(row);
+      const int count = renewed(ranks);
+      for (int k = 1; k < count; ++k) {
+        block.store(shmem.ptr(sent, (me + k) % ranks) + v, h);
       }
     }
-    auto out = args.output + (own_first + row) * args.row_vectors / (fp8 ? 2 : 1);
-    norm_row(block, args.norm, args.row_vectors, made,
+    auto out = args.output + at(input_row()) / (fp8 ? 2 : 1);
+    norm_row(block, args.norm, args.row_vectors, kept, made,
              [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
-               if (!good) return;
                store_normed<Block>(out, v, fp8, values, inverse_scale);
                if (args.own_rows == 0) return;
-               for (int k = 1; k < ranks; ++k) {
-                 auto to = shmem.ptr(gathered, (me + k) % ranks) +
-                           (static_cast<uint64>(me) * stride + row * sent_vectors);
+               auto sent = sent_row(row);
+               const int count = renewed(ranks);
+               for (int k = 1; k < count; ++k) {
+                 auto to = shmem.ptr(sent, (me + k) % ranks);
                  if (fp8) {
                    block.store(pointer_cast<uint64>(to) + v, fp8_of(values, inverse_scale));
                  } else {
@@ -182,10 +209,12 @@ STRETTO_KERNEL void all_reduce_norm_two_shot(Block& block, const AllReduceNormAr
   if (args.own_rows != 0) {
     for (int k = 1; k < ranks; ++k) {
       const int owner = (me + ranks - k) % ranks;
-      const uint64 end = (first_of(owner + 1) - first_of(owner)) * sent_vectors;
-      auto from = gathered + static_cast<uint64>(owner) * stride;
-      auto out = args.output + first_of(owner) * sent_vectors;
-      for (uint64 i = share.first; good && i < end; i += share.step) {
+      const uint64 end =
+          static_cast<uint64>(first_of(owner + 1) - first_of(owner)) * sent_vectors();
+      auto from = gathered() + static_cast<uint32>(owner) * stride;
+      auto out = args.output + static_cast<uint64>(first_of(owner)) * sent_vectors();
+      const uint64 first = static_cast<uint64>(renewed(first_row)) * threads + thread;
+      for (uint64 i = first; good && i < end; i += share.step) {
         Vec16 value;
         good = block.wait_words_not(from + i, Bf16x8::kPoison, value, Where::here(), owner);
         if (good) out[i] = value;
@@ -195,24 +224,28 @@ STRETTO_KERNEL void all_reduce_norm_two_shot(Block& block, const AllReduceNormAr
     return;
   }
   // Blocks that had no own row, or one fewer, come first.
-  for (uint64 p = (first_row + row_step - own_rows % row_step) % row_step;
-       p < (num_ranks - 1) * rows; p += row_step) {
+  for (uint32 p = (first_row + row_step - own_rows % row_step) % row_step;
+       p < static_cast<uint32>(ranks - 1) * rows; p += row_step) {
     const int owner = (me + ranks - 1 - static_cast<int>(p / rows)) % ranks;
-    const uint64 row = p % rows;
+    const uint32 row = p % rows;
     if (row >= first_of(owner + 1) - first_of(owner)) continue;
-    auto from = gathered + (static_cast<uint64>(owner) * stride + row * args.row_vectors);
-    const uint64 to = first_of(owner) + row;
-    MadeRow<Block> made{args.new_residual + to * args.row_vectors};
-    for (uint64 v = thread; good && v < args.row_vectors; v += threads) {
+    auto from = gathered() + (static_cast<uint32>(owner) * stride + at(row));
+    const uint32 to = first_of(owner) + row;
+    const auto kept = [&] { return args.new_residual + at(to); };
+    MadeRow made;
+    for (uint32 v = thread; good && v < row_vectors; v += threads) {
       Vec16 h;
       good = block.wait_words_not(from + v, Bf16x8::kPoison, h, Where::here(), owner);
-      if (!good) break;
-      made.keep(v, thread, h);
+      if (!good) {
+        made.drop();
+        break;
+      }
+      made.keep(kept(), v, h);
     }
-    auto out = args.output + to * args.row_vectors / (fp8 ? 2 : 1);
-    norm_row(block, args.norm, args.row_vectors, made,
+    auto out = args.output + at(to) / (fp8 ? 2 : 1);
+    norm_row(block, args.norm, args.row_vectors, kept, made,
              [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
-               if (good) store_normed<Block>(out, v, fp8, values, inverse_scale);
+               store_normed<Block>(out, v, fp8, values, inverse_scale);
              });
   }
   end_call<Block>(block, args.state, share.call, args.tokens, good);

@@ -84,15 +84,16 @@ class ScatterNormGather {
     for (uint64 j = 0; j < num_rows(me_, chunk); ++j) {
       const uint64 own = chunk * args_.rows_per_chunk + j;
       const uint64 row = first_row(me_, chunk) + j;
-      MadeRow<Block> made{args_.new_residual + own * args_.row_vectors};
+      const auto kept = [&] { return args_.new_residual + own * args_.row_vectors; };
+      MadeRow made;
       for (uint64 v = begin; v < args_.row_vectors; v += step) {
         const Vec16 residual = args_.residual[own * args_.row_vectors + v];
         float sums[Bf16x8::kElements];
         sum_row(row, own * args_.row_vectors + v, v, sums);
-        made.keep(v, begin, add_residual(residual, sums));
+        made.keep(kept(), static_cast<uint32>(v), add_residual(residual, sums));
       }
       auto out = args_.output + row * args_.row_vectors / (fp8 ? 2 : 1);
-      norm_row(block_, args_.norm, args_.row_vectors, made,
+      norm_row(block_, args_.norm, args_.row_vectors, kept, made,
                [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
                  for (int k = 1; k <= ranks_; ++k) {
                    store_normed<Block>(block_.peer(out, (me_ + k) % ranks_), v, fp8, values,

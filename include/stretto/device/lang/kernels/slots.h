@@ -60,7 +60,7 @@ STRETTO_PRIMITIVE bool sum_slots(Block& block, Ptr<Block, const Vec16> slots, ui
 template <class Format, class Block>
 STRETTO_PRIMITIVE void poison_two_hops(Block& block, const CallShare& share,
                                        Ptr<Block, Vec16> slots, uint64 stride, uint64 count) {
-  const auto num_ranks = static_cast<uint64>(block.num_ranks());
+  const uint64 num_ranks = static_cast<uint32>(block.num_ranks());
   for (uint64 r = 0; r < 2 * num_ranks; ++r) {
     if (r % num_ranks == static_cast<uint64>(block.rank())) continue;
     for (uint64 i = share.first; i < count; i += share.step) {
