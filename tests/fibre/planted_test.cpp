@@ -1,7 +1,7 @@
 // Every planted bug is found within 200 seeds; its correct twin gives no finding.
 //
-// STRETTO_TWIN_SEEDS sets how many seeds a twin runs; the claim of 10 000 is checked by hand and
-// before a release, since it takes a minute.
+// STRETTO_TWIN_SEEDS sets how many seeds a twin runs. The claim of 10 000 is checked before a
+// release by `stretto explore twins --seeds 10000`.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ TEST_P(PlantedBug, TwinIsClean) {
 INSTANTIATE_TEST_SUITE_P(All, PlantedBug, testing::ValuesIn(all_planted()),
                          [](const auto& of) { return std::string(of.param.name); });
 
-TEST(PlantedBugs, AreMany) { EXPECT_GE(all_planted().size(), 20u); }
+TEST(PlantedBugs, AreMany) { EXPECT_GE(all_planted().size(), 40u); }
 
 }  // namespace
 }  // namespace stretto::fibre

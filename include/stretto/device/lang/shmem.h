@@ -1,5 +1,5 @@
 // The OpenSHMEM layer, over any block context. Source of names, argument order and meaning:
-// OpenSHMEM 1.5; of the `_warp` and `_block` forms and signals of blocks: NVSHMEM 3.
+// OpenSHMEM 1.5; of the `_warp` and `_block` forms: NVSHMEM 3, which has none for signals.
 //
 // Rules for all of it
 // - A symmetric object is named by the own rank's address; `ptr` gives a peer's.

@@ -52,13 +52,13 @@ class Tiles {
     return !block_.sync_or(failed, where);
   }
 
-  // Between blocks of the same role on two ranks, a ring's step: this rank has done `tile` of this
-  // run. Once a tile, rank and run.
+  // A ring's step, between blocks of the same role: this rank has done `tile` of this run. Once a
+  // tile, rank and run. Releases what all threads of the block did before.
   STRETTO_PRIMITIVE void peer_tile_notify(uint64 tile, int rank, Where where = Where::here()) {
     const uint64 own = static_cast<uint64>(block_.rank()) * channel_.producer.num_tiles;
     shmem_.signal_op_block(channel_.peer_signals + (own + tile), 1, SignalOp::kAdd, rank, where);
   }
-  // Waits until `rank` has.
+  // Waits until `rank` has. Acquires for all threads of the block.
   STRETTO_PRIMITIVE bool peer_tile_wait(uint64 tile, int rank, Where where = Where::here()) {
     const uint64 theirs = static_cast<uint64>(rank) * channel_.producer.num_tiles;
     const uint64 epoch = channel_.epoch[0];
