@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <system_error>
 
 namespace stretto::cli {
 namespace {
@@ -15,26 +16,51 @@ constexpr int kBarWidth = 30;
 
 }  // namespace
 
-Progress::Progress()
-    : enabled_(::isatty(STDERR_FILENO) == 1),
-      next_draw_(std::chrono::steady_clock::now() + kFirstDraw) {}
+Progress::Progress() : begin_(std::chrono::steady_clock::now()) {
+  if (::isatty(STDERR_FILENO) != 1) return;
+  try {
+    drawer_ = std::thread(&Progress::keep_drawing, this);
+  } catch (const std::system_error&) {  // no more threads: the work matters more
+  }
+}
 
 Progress::~Progress() {
-  if (drawn_) std::fputs("\r\x1b[K", stderr);
+  if (!drawer_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    is_ended_ = true;
+  }
+  ended_.notify_one();
+  drawer_.join();
+  if (!drawn_.empty()) std::fputs("\r\x1b[K", stderr);
 }
 
 void Progress::show(const std::string& doing, double share) {
-  if (!enabled_) return;
-  const auto now = std::chrono::steady_clock::now();
-  if (now < next_draw_) return;
-  next_draw_ = now + kRedraw;
-  const int filled = static_cast<int>(std::clamp(share, 0.0, 1.0) * kBarWidth);
-  const std::string line =
-      fmt::format("\r\x1b[K[{:#<{}}{:.<{}}] {:3.0f}%  {}", "", filled, "", kBarWidth - filled,
-                  100 * std::clamp(share, 0.0, 1.0), doing);
+  const std::lock_guard lock(mutex_);
+  doing_ = doing;
+  share_ = std::clamp(share, 0.0, 1.0);
+}
+
+void Progress::keep_drawing() {
+  std::unique_lock lock(mutex_);
+  auto next = begin_ + kFirstDraw;
+  while (!ended_.wait_until(lock, next, [this] { return is_ended_; })) {
+    if (!doing_.empty()) draw();
+    next = std::chrono::steady_clock::now() + kRedraw;
+  }
+}
+
+void Progress::draw() {
+  const auto seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - begin_)
+          .count();
+  const int filled = static_cast<int>(share_ * kBarWidth);
+  std::string line = fmt::format("\r\x1b[K[{:#<{}}{:.<{}}] {:3.0f}%  {}  {} s", "", filled, "",
+                                 kBarWidth - filled, 100 * share_, doing_, seconds);
+  if (line == drawn_) return;
   std::fputs(line.c_str(), stderr);
   std::fflush(stderr);
-  drawn_ = true;
+  drawn_ = std::move(line);
 }
 
 }  // namespace stretto::cli

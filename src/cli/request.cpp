@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "cli/progress.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "stretto/error.h"
@@ -234,13 +235,17 @@ Request resolve(const Options& options) {
   return request;
 }
 
-void for_each_plan(const Request& request, const std::function<void(const NamedPlan&)>& visit) {
+void for_each_plan(const Request& request, Progress& progress,
+                   const std::function<void(const NamedPlan&)>& visit) {
   if (request.file_plan) {
     visit({std::filesystem::path(request.file_name).filename().string(), nullptr,
            &*request.file_plan});
     return;
   }
+  size_t visited = 0;
   for (const Choice& choice : request.choices) {
+    progress.show("planning " + choice.name,
+                  static_cast<double>(visited++) / static_cast<double>(request.choices.size()));
     if (!choice.refused.empty()) {
       visit({choice.name, &choice, nullptr});
       continue;

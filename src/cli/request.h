@@ -15,6 +15,8 @@
 
 namespace stretto::cli {
 
+class Progress;
+
 // One schedule to look at, under the name that tables show.
 struct Choice {
   std::string name;
@@ -53,6 +55,7 @@ struct NamedPlan {
   const Choice* choice = nullptr;  // null: the plan is from a file
   const Plan* plan = nullptr;      // null: the choice is refused
 };
-void for_each_plan(const Request& request, const std::function<void(const NamedPlan&)>& visit);
+void for_each_plan(const Request& request, Progress& progress,
+                   const std::function<void(const NamedPlan&)>& visit);
 
 }  // namespace stretto::cli

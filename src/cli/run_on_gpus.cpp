@@ -62,7 +62,7 @@ class GpuRun {
     std::vector<Row> rows;
     Progress progress;
     const double share = 1.0 / static_cast<double>(std::max<size_t>(1, request_.choices.size()));
-    for_each_plan(request_, [&](const NamedPlan& named) {
+    for_each_plan(request_, progress, [&](const NamedPlan& named) {
       rows.push_back(evaluate(named, progress, share * static_cast<double>(rows.size()), share));
     });
     return rows;

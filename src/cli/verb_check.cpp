@@ -43,7 +43,7 @@ Outcome run(const Options& options) {
   bool clean = true;
   {
     Progress progress;
-    for_each_plan(request, [&](const NamedPlan& named) {
+    for_each_plan(request, progress, [&](const NamedPlan& named) {
       progress.show("checking " + named.name,
                     static_cast<double>(results.size()) /
                         static_cast<double>(std::max<size_t>(1, request.choices.size())));

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/json.h"
+#include "cli/progress.h"
 #include "cli/request.h"
 #include "cli/verb.h"
 #include "core/text.h"
@@ -38,7 +39,8 @@ Outcome run(const Options& options) {
   }
   Json json = json_header("plan");
   std::string text;
-  for_each_plan(request, [&](const NamedPlan& named) {
+  Progress progress;
+  for_each_plan(request, progress, [&](const NamedPlan& named) {
     text =
         options.dump_after.empty() ? print(*named.plan) : plan_after(request, options.dump_after);
     json["operator"] = to_json(request.op);

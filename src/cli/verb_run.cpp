@@ -146,7 +146,7 @@ Outcome run(const Options& options) {
   std::vector<Row> rows;
   {
     Progress progress;
-    for_each_plan(request, [&](const NamedPlan& named) {
+    for_each_plan(request, progress, [&](const NamedPlan& named) {
       const double done = share * static_cast<double>(rows.size());
       rows.push_back(evaluate(named, request, execution_options, progress, done, share));
     });

@@ -104,7 +104,7 @@ Outcome run(const Options& options) {
   const std::optional<double> sequential = sequential_us(request);
   std::vector<Row> rows;
   Progress progress;
-  for_each_plan(request, [&](const NamedPlan& named) {
+  for_each_plan(request, progress, [&](const NamedPlan& named) {
     progress.show("simulating " + named.name,
                   static_cast<double>(rows.size()) /
                       static_cast<double>(std::max<size_t>(1, request.choices.size())));
