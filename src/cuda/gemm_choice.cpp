@@ -32,12 +32,14 @@ std::vector<RowPart> row_parts(const Plan& plan, const Instr& gemm) {
   return parts;
 }
 
-std::optional<DType> written_dtype(const Plan& plan) {
+std::optional<DType> stored_dtype(const Plan& plan, const TileSums& sums) {
   std::optional<DType> found;
-  for (const Lane& lane : plan.lanes) {
-    for (const Instr& instr : lane.instrs) {
-      if (instr.op != Opcode::gemm) continue;
-      for (const Region& to : plan.writes(instr)) {
+  for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
+    for (uint32_t at = 0; at < plan.lanes[lane].instrs.size(); ++at) {
+      if (plan.lanes[lane].instrs[at].op != Opcode::gemm) continue;
+      const Instr* stored = sums.stored_by(plan, lane, at);
+      if (stored == nullptr) continue;
+      for (const Region& to : plan.writes(*stored)) {
         const DType dtype = plan.buffers[to.buffer].dtype;
         if (found && *found != dtype) return std::nullopt;
         found = dtype;
@@ -50,13 +52,16 @@ std::optional<DType> written_dtype(const Plan& plan) {
 GemmConfig config_for(const Plan& plan, const TileSums& sums, bool serves) {
   int rows = 0, columns = 0;
   bool parts = false;  // some tile is stored from a row on that is not its first
-  for (const Lane& lane : plan.lanes) {
-    for (const Instr& instr : lane.instrs) {
+  for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
+    for (uint32_t at = 0; at < plan.lanes[lane].instrs.size(); ++at) {
+      const Instr& instr = plan.lanes[lane].instrs[at];
       if (instr.op != Opcode::gemm) continue;
       const std::vector<RowPart> tile = row_parts(plan, instr);
       rows = std::max(rows, tile.back().last);
       columns = std::max(columns, plan.reads(instr).back().rows());
-      for (const Placed& placed : placed_writes(plan, instr)) {
+      const Instr* stored = sums.stored_by(plan, lane, at);
+      if (stored == nullptr) continue;
+      for (const Placed& placed : placed_writes(plan, *stored)) {
         for (const RowPart& part : tile) {
           parts = parts || (placed.row > part.first && placed.row < part.last);
         }
@@ -66,9 +71,10 @@ GemmConfig config_for(const Plan& plan, const TileSums& sums, bool serves) {
   // Parts of a tile need stores of 128 bytes a row.
   if (parts || serves) columns = (columns + 63) / 64 * 64;
   GemmConfig config =
-      config_of(plan.op.dtype, written_dtype(plan).value_or(plan.op.dtype), rows, columns);
+      config_of(plan.op.dtype, stored_dtype(plan, sums).value_or(plan.op.dtype), rows, columns);
   config.serves = serves;
   config.adds = sums.sources();
+  config.splits = sums.any_ranges();
   return config;
 }
 

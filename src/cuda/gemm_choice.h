@@ -18,8 +18,8 @@ struct RowPart {
 
 std::vector<RowPart> row_parts(const Plan& plan, const Instr& gemm);
 
-// The dtype that every gemm of the plan writes; nothing when there is none or they differ.
-std::optional<DType> written_dtype(const Plan& plan);
+// The dtype that every tile of the plan is stored in; nothing when there is none or they differ.
+std::optional<DType> stored_dtype(const Plan& plan, const TileSums& sums);
 
 // The smallest kernel whose tiles hold rows x columns. Throws UsageError when there is none.
 device::GemmConfig config_of(DType input, DType output, int rows, int columns);

@@ -16,11 +16,16 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
     : num_blocks_(static_cast<int>(table.blocks.size())) {
   std::vector<uint32_t> first_task;
   std::vector<GemmTask> tasks;
+  std::vector<device::GemmSplit> splits;
   for (const std::vector<GemmTask>& block : table.blocks) {
     first_task.push_back(static_cast<uint32_t>(tasks.size()));
     tasks.insert(tasks.end(), block.begin(), block.end());
   }
   first_task.push_back(static_cast<uint32_t>(tasks.size()));
+  for (const std::vector<device::GemmSplit>& block : table.splits) {
+    splits.insert(splits.end(), block.begin(), block.end());
+  }
+  STRETTO_ASSERT(splits.empty() || splits.size() == tasks.size(), "every task or none is split");
   maps_ = upload(table.maps);
   first_task_ = upload(first_task);
   tasks_ = upload(tasks);
@@ -28,6 +33,7 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
   notifies_ = upload(table.notifies);
   destinations_ = upload(table.destinations);
   sources_ = upload(table.sources);
+  splits_ = upload(splits);
   params_ = {maps_.as<device::TensorMap>(),
              first_task_.as<uint32_t>(),
              tasks_.as<GemmTask>(),
@@ -40,7 +46,8 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
              table.map_sets,
              static_cast<uint32_t>(table.sources.size()) / table.map_sets,
              0,
-             table.rows};
+             table.rows,
+             splits_.as<device::GemmSplit>()};
 }
 
 GemmTable dense_table(const Matrix& a, const Matrix& b, const Matrix& c, const GemmConfig& config,

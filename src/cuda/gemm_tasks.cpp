@@ -9,8 +9,19 @@ namespace stretto::cuda {
 
 using device::GemmTask;
 
-void GemmTasks::add(const Instr& gemm, const Instr* sum, std::vector<GemmTask>& tasks) {
+namespace {
+
+// A map that ends behind a whole block of K need not end there: other ranges of K share it.
+int32_t end_of_map(const Plan& plan, const Region& region) {
+  return region.col1 % device::kTileK == 0 ? plan.buffers[region.buffer].cols : region.col1;
+}
+
+}  // namespace
+
+void GemmTasks::add(uint32_t lane, uint32_t at, std::vector<GemmTask>& tasks) {
   GemmTable& table = launch_.table;
+  const Instr& gemm = basis_.plan.lanes[lane].instrs[at];
+  const Instr* stored = basis_.sums.stored_by(basis_.plan, lane, at);
   const Region& b = basis_.plan.reads(gemm).back();
   for (const RowPart& part : row_parts(basis_.plan, gemm)) {
     const Region& a = *part.a;
@@ -18,23 +29,47 @@ void GemmTasks::add(const Instr& gemm, const Instr* sum, std::vector<GemmTask>& 
     task.tile = static_cast<uint32_t>(gemm.tile);
     task.rows = basis_.task_rows(gemm);
     if (is_compact(basis_.plan, a.buffer)) task.rows.flags |= device::kInputIsCompact;
-    if (is_compact(basis_.plan, basis_.plan.writes(sum == nullptr ? gemm : *sum)[0].buffer)) {
+    if (stored != nullptr && is_compact(basis_.plan, basis_.plan.writes(*stored)[0].buffer)) {
       task.rows.flags |= device::kOutputIsCompact;
     }
-    task.a_map = map_of(MapSpec::Use::a, a, a.col1);
-    task.b_map = map_of(MapSpec::Use::b, b, b.col1);
+    task.a_map = map_of(MapSpec::Use::a, a, end_of_map(basis_.plan, a));
+    task.b_map = map_of(MapSpec::Use::b, b, end_of_map(basis_.plan, b));
     task.a_row = a.row0;
     task.b_row = b.row0;
     task.first_k = static_cast<uint16_t>(a.col0 / device::kTileK);
     task.num_k = static_cast<uint16_t>((a.cols() + device::kTileK - 1) / device::kTileK);
     task.first_destination = static_cast<uint32_t>(table.destinations.size());
-    for (const Placed& placed : placed_writes(basis_.plan, sum == nullptr ? gemm : *sum)) {
-      if (placed.row >= part.last || placed.row + placed.region.rows() <= part.first) continue;
-      table.destinations.push_back(destination(placed, part));
-      ++task.num_destinations;
+    if (stored != nullptr) {
+      for (const Placed& placed : placed_writes(basis_.plan, *stored)) {
+        if (placed.row >= part.last || placed.row + placed.region.rows() <= part.first) continue;
+        table.destinations.push_back(destination(placed, part));
+        ++task.num_destinations;
+      }
     }
     tasks.push_back(task);
+    if (config_.splits) table.splits.back().push_back(split_of(lane, at));
   }
+}
+
+device::GemmSplit GemmTasks::split_of(uint32_t lane, uint32_t at) const {
+  const std::vector<Instr>& instrs = basis_.plan.lanes[lane].instrs;
+  const Region& own = basis_.plan.writes(instrs[at])[0];
+  device::GemmSplit split{};
+  if (!basis_.sums.holds_ranges(own.buffer)) return split;
+  split.row_bytes = static_cast<uint32_t>(basis_.plan.buffers[own.buffer].cols) * 4;
+  split.rows = static_cast<uint16_t>(own.rows());
+  split.columns = static_cast<uint16_t>(own.cols());
+  split.sums = basis_.address(own, 0) + static_cast<uint64_t>(own.row0) * split.row_bytes +
+               static_cast<uint64_t>(own.col0) * 4;
+  split.ranges = 1;
+  const uint32_t reduce = basis_.sums.of(lane, at).of_ranges;
+  if (reduce == 0) return split;
+  const auto reads = basis_.plan.reads(instrs[reduce]);
+  const int32_t step_rows = reads[1].row0 - reads[0].row0;
+  split.step =
+      static_cast<uint32_t>(uint64_t{split.row_bytes} * static_cast<uint32_t>(step_rows) / 16);
+  split.ranges = static_cast<uint32_t>(reads.size());
+  return split;
 }
 
 void GemmTasks::add_sources(const Instr& reduce, const TileSum& sum, GemmTask& task) {

@@ -20,15 +20,16 @@ class GemmTasks {
         map_lists_(static_cast<size_t>(basis.sets)),
         source_lists_(static_cast<size_t>(basis.sets)) {}
 
-  // A tile whose rows of A lie in several regions is computed once for each of them. One with a sum
-  // goes where the sum goes.
-  void add(const Instr& gemm, const Instr* sum, std::vector<device::GemmTask>& tasks);
+  // Of the gemm at `at` of plan.lanes[lane]. A tile whose rows of A lie in several regions is
+  // computed once for each of them. One with a sum goes where the sum goes.
+  void add(uint32_t lane, uint32_t at, std::vector<device::GemmTask>& tasks);
   // What the task of the tile adds to it.
   void add_sources(const Instr& reduce, const TileSum& sum, device::GemmTask& task);
   // Once all tasks are there.
   void finish();
 
  private:
+  device::GemmSplit split_of(uint32_t lane, uint32_t at) const;
   // A map of the first `columns` columns of a buffer; of `box_rows` rows at once when it stores.
   uint16_t map_of(MapSpec::Use use, const Region& region, int32_t columns, int box_rows = 0);
   // `part` is the rows of the tile that its task computes.

@@ -15,6 +15,7 @@ struct Tile {
 };
 constexpr Tile kTiles[] = {{128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}};
 constexpr Tile kReducedTiles[] = {{128, 256}, {128, 192}, {128, 128}};
+constexpr Tile kSplitTiles[] = {{128, 192}, {128, 128}};
 
 }  // namespace
 
@@ -59,6 +60,16 @@ std::vector<KernelEntry> kernel_set(const std::string& arch) {
         add(
             "gemm " + describe(config), [&] { return gemm_source(config); }, true);
       }
+    }
+  }
+  // Tiles whose K is split, for gathers and for reductions on 8 ranks.
+  for (const Tile& tile : kSplitTiles) {
+    for (const int sources : {0, 7}) {
+      device::GemmConfig config = config_of(DType::bf16, DType::bf16, tile.rows, tile.columns);
+      config.adds = sources;
+      config.splits = true;
+      add(
+          "gemm " + describe(config), [&] { return gemm_source(config); }, true);
     }
   }
   add("mover", mover_source, true);

@@ -17,32 +17,41 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan) {
     }
   };
   if (plan.op.dtype == DType::fp32) add("the GEMM kernel multiplies bf16 and fp16, not fp32");
-  if (!written_dtype(plan)) add("all tiles of a plan must be written in one type");
   const TileSums sums(plan);
+  if (!sums.ranges_misfit().empty()) {
+    add(sums.ranges_misfit());
+  } else if (!stored_dtype(plan, sums)) {
+    add("all tiles of a plan must be written in one type");
+  } else if (sums.any_ranges() && sums.sources() > 0) {
+    if (const std::string why = why_illegal(config_for(plan, sums)); !why.empty()) add(why);
+  }
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     const Lane& lane = plan.lanes[l];
     if (lane.kind != LaneKind::compute && lane.kind != LaneKind::comm) continue;
     // Between two boundaries:
     bool waited = false, worked = false, moved = false, told_early = false;
-    uint32_t summed = 0;  // the reduce that the last tile's task makes
+    uint32_t summed = 0;  // reduces up to here are made by the last tile's task
     for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
       const Instr& instr = lane.instrs[at];
       if (instr.op == Opcode::boundary) waited = worked = moved = told_early = false;
       waited = waited || instr.op == Opcode::wait;
       told_early = told_early || (instr.op == Opcode::notify && waited && !worked);
       worked = worked || instr.is_task();
-      moved = moved || (instr.op == Opcode::reduce && at != summed) || instr.op == Opcode::copy;
+      moved = moved || (instr.op == Opcode::reduce && at > summed) || instr.op == Opcode::copy;
       if (instr.op != Opcode::gemm) continue;
       if (const TileSum sum = sums.of(l, at)) {
         summed = sum.position;
-        if (lane.instrs[summed].num_reads != sums.sources() + 1) {
+        if (sum.of_ranks != 0 && lane.instrs[summed].num_reads != sums.sources() + 1) {
           add("all tiles must be added to equally many sums of others");
         }
       }
       if (moved) add("between boundaries a compute lane moves data only after its last tile");
       if (told_early) add("a compute lane notifies at a boundary or after a task");
-      if (plan.reads(instr).front().col0 % device::kTileK != 0) {
-        add(fmt::format("a range of K must start at a multiple of {}", device::kTileK));
+      for (const Region& read : plan.reads(instr)) {
+        if (read.col0 % device::kTileK == 0 && read.col0 == plan.reads(instr).front().col0)
+          continue;
+        add(fmt::format("a range of K must start at a multiple of {}, the same in A and B",
+                        device::kTileK));
       }
     }
   }

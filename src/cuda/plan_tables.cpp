@@ -41,6 +41,7 @@ class TableBuilder {
       launch.lanes.push_back(part.lane);
       const Lane& lane = basis_.plan.lanes[part.lane];
       std::vector<GemmTask>& tasks = launch.table.blocks.emplace_back();
+      if (tables_.config.splits) launch.table.splits.emplace_back();
       for (uint32_t at = part.begin; at < part.end; ++at) {
         const Instr& instr = lane.instrs[at];
         if (instr.op == Opcode::wait) {
@@ -53,13 +54,15 @@ class TableBuilder {
           // The first task of a tile awaits, the last notifies.
           const size_t first = tasks.size();
           const TileSum sum = basis_.sums.of(part.lane, at);
-          gemms.add(instr, sum ? &lane.instrs[sum.position] : nullptr, tasks);
+          gemms.add(part.lane, at, tasks);
           sync.claim_waits(tasks[first]);
           tasks.back().first_notify = tasks[first].first_notify;
           if (!sum) continue;
-          while (++at < sum.position) sync.add_wait(lane.instrs[at]);
+          while (++at < sum.position) {
+            if (lane.instrs[at].op == Opcode::wait) sync.add_wait(lane.instrs[at]);
+          }
           sync.claim_late_waits(tasks.back());
-          gemms.add_sources(lane.instrs[at], sum, tasks.back());
+          if (sum.of_ranks != 0) gemms.add_sources(lane.instrs[at], sum, tasks.back());
         }
       }
     }

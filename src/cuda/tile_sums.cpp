@@ -1,6 +1,9 @@
 #include "cuda/tile_sums.h"
 
 #include <algorithm>
+#include <set>
+#include <span>
+#include <tuple>
 #include <utility>
 
 #include "cuda/gemm_kernel.h"
@@ -15,47 +18,87 @@ bool same_shape(const Region& a, const Region& b) {
   return a.rows() == b.rows() && a.cols() == b.cols();
 }
 
-// What the lane itself says; others may still read the tile.
-TileSum sum_in_lane(const Plan& plan, const Lane& lane, uint32_t at) {
-  const auto last = static_cast<uint32_t>(lane.instrs.size());
-  uint32_t position = at + 1;
-  while (position < last && lane.instrs[position].op == Opcode::wait) ++position;
-  if (position == last || lane.instrs[position].op != Opcode::reduce) return {};
-  const Instr &gemm = lane.instrs[at], &reduce = lane.instrs[position];
-  const auto tile = plan.writes(gemm), reads = plan.reads(reduce), writes = plan.writes(reduce);
-  if (tile.size() != 1 || tile[0].rank != lane.rank || plan.reads(gemm).size() != 2) {
-    return {};
-  }
-  const auto own = std::find(reads.begin(), reads.end(), tile[0]);
-  if (own == reads.end() || reads.size() < 2 || reads.size() > kMostAdds + 1) return {};
+bool in_vectors(const Buffer& buffer, const Region& region) {
+  return buffer.cols % kStep == 0 && region.col0 % kStep == 0 && region.cols() % kStep == 0;
+}
 
-  TileSum sum{position, static_cast<uint32_t>(own - reads.begin()), reads[1].row0 - reads[0].row0};
-  const Buffer& buffer = plan.buffers[tile[0].buffer];
+// The reduce behind `at` and the waits that follow it; 0: something else follows.
+uint32_t reduce_behind(const Lane& lane, uint32_t at) {
+  const auto end = static_cast<uint32_t>(lane.instrs.size());
+  uint32_t position = at + 1;
+  while (position < end && lane.instrs[position].op == Opcode::wait) ++position;
+  return position < end && lane.instrs[position].op == Opcode::reduce ? position : 0;
+}
+
+// Rows from each of the regions to the next, when they lie at equal distances in the tile's buffer
+// and have its shape; else 0. Closer together than that, the others hold rows of the tile.
+int32_t step_between(std::span<const Region> reads, const Region& tile) {
+  if (reads.size() < 2) return 0;
+  const int32_t step = reads[1].row0 - reads[0].row0;
   for (size_t s = 0; s < reads.size(); ++s) {
     const Region& read = reads[s];
-    if (read.buffer != tile[0].buffer || read.rank != lane.rank || !same_shape(read, tile[0]) ||
-        read.row0 != reads[0].row0 + static_cast<int32_t>(s) * sum.step_rows ||
-        read.col0 != reads[0].col0) {
-      return {};
+    if (read.buffer != tile.buffer || read.rank != tile.rank || !same_shape(read, tile) ||
+        read.row0 != reads[0].row0 + static_cast<int32_t>(s) * step || read.col0 != tile.col0) {
+      return 0;
     }
   }
-  for (const Region& write : writes) {
+  return step >= tile.rows() ? step : 0;
+}
+
+// The reduce that adds sums of ranges of K to those of the first, which the gemm at `at` has left
+// in scratch memory, whether or not the kernel can; 0: none does.
+uint32_t reduce_of_ranges(const Plan& plan, const Lane& lane, uint32_t at) {
+  const uint32_t position = reduce_behind(lane, at);
+  const auto tile = plan.writes(lane.instrs[at]);
+  if (position == 0 || tile.size() != 1) return 0;
+  const Buffer& buffer = plan.buffers[tile[0].buffer];
+  const auto reads = plan.reads(lane.instrs[position]);
+  const bool adds = buffer.dtype == DType::fp32 && buffer.role == BufferRole::local &&
+                    reads.size() >= 2 && reads[0] == tile[0] && reads[1].buffer == tile[0].buffer;
+  return adds ? position : 0;
+}
+
+// What the lane itself says; others may still read the tile.
+TileSum sum_in_lane(const Plan& plan, const Lane& lane, uint32_t at) {
+  TileSum sum;
+  if (plan.reads(lane.instrs[at]).size() != 2) return sum;
+  uint32_t from = at;
+  if (const uint32_t position = reduce_of_ranges(plan, lane, at); position != 0) {
+    const Region& tile = plan.writes(lane.instrs[at])[0];
+    const auto reads = plan.reads(lane.instrs[position]);
+    if (tile.rank == lane.rank && reads.size() <= kMostRanges && step_between(reads, tile) > 0 &&
+        in_vectors(plan.buffers[tile.buffer], tile)) {
+      sum.position = sum.of_ranges = from = position;
+    }
+  }
+  const uint32_t position = reduce_behind(lane, from);
+  if (position == 0) return sum;
+  const Instr& reduce = lane.instrs[position];
+  const auto tile = plan.writes(lane.instrs[from]), reads = plan.reads(reduce);
+  if (tile.size() != 1 || tile[0].rank != lane.rank || reads.size() > kMostAdds + 1) return sum;
+  const auto own = std::find(reads.begin(), reads.end(), tile[0]);
+  const int32_t step_rows = step_between(reads, tile[0]);
+  const Buffer& buffer = plan.buffers[tile[0].buffer];
+  if (own == reads.end() || step_rows == 0 || buffer.dtype == DType::fp32 ||
+      !in_vectors(buffer, tile[0])) {
+    return sum;
+  }
+  for (const Region& write : plan.writes(reduce)) {
     if (!same_shape(write, tile[0]) || plan.buffers[write.buffer].dtype != buffer.dtype) {
-      return {};
+      return sum;
     }
   }
-  const bool vectors =
-      buffer.cols % kStep == 0 && tile[0].col0 % kStep == 0 && tile[0].cols() % kStep == 0;
-  // Closer together than that, the sources of others hold rows of the tile.
-  const bool apart = sum.step_rows >= tile[0].rows();
-  if (!apart || !vectors || buffer.dtype == DType::fp32) return {};
+  sum.position = sum.of_ranks = position;
+  sum.own_at = static_cast<uint32_t>(own - reads.begin());
+  sum.step_rows = step_rows;
   return sum;
 }
 
+// A tile as one of its reduces reads it.
 struct Candidate {
   Region tile;
-  uint32_t lane, at;
-  TileSum sum;
+  uint32_t lane, reduce;
+  size_t entry;  // the sum that it belongs to
   bool is_read_elsewhere;
 };
 
@@ -74,7 +117,7 @@ struct Candidates {
         list.begin(), list.end(), int64_t{read.row0} - most_rows,
         [](int64_t row, const Candidate& candidate) { return row < candidate.tile.row0; });
     for (; one != list.end() && one->tile.row0 < read.row1; ++one) {
-      const bool is_own = one->lane == lane && one->sum.position == position;
+      const bool is_own = one->lane == lane && one->reduce == position;
       if (!is_own && one->tile.overlaps(read)) one->is_read_elsewhere = true;
     }
   }
@@ -82,12 +125,11 @@ struct Candidates {
 
 }  // namespace
 
-TileSums::TileSums(const Plan& plan) {
+TileSums::TileSums(const Plan& plan) : holds_ranges_(plan.buffers.size(), false) {
   std::vector<Candidates> places(static_cast<size_t>(plan.ranks()) * plan.buffers.size());
   const auto place_of = [&](const Region& region) -> Candidates& {
     return places[region.rank * plan.buffers.size() + region.buffer];
   };
-  bool any = false;
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     const Lane& lane = plan.lanes[l];
     if (lane.kind != LaneKind::compute) continue;
@@ -95,13 +137,16 @@ TileSums::TileSums(const Plan& plan) {
       if (lane.instrs[at].op != Opcode::gemm) continue;
       const TileSum sum = sum_in_lane(plan, lane, at);
       if (!sum) continue;
-      const Region& tile = plan.writes(lane.instrs[at])[0];
-      const bool for_caller = plan.buffers[tile.buffer].role == BufferRole::output;
-      place_of(tile).list.push_back({tile, l, at, sum, for_caller});
-      any = true;
+      const auto add = [&](uint32_t writer, uint32_t reduce) {
+        const Region& tile = plan.writes(lane.instrs[writer])[0];
+        const bool for_caller = plan.buffers[tile.buffer].role == BufferRole::output;
+        place_of(tile).list.push_back({tile, l, reduce, sums_.size(), for_caller});
+      };
+      if (sum.of_ranges != 0) add(at, sum.of_ranges);
+      if (sum.of_ranks != 0) add(sum.of_ranges != 0 ? sum.of_ranges : at, sum.of_ranks);
+      sums_.push_back({l, at, sum});
     }
   }
-  if (!any) return;
   for (Candidates& candidates : places) candidates.sort();
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     for (uint32_t at = 0; at < plan.lanes[l].instrs.size(); ++at) {
@@ -112,14 +157,77 @@ TileSums::TileSums(const Plan& plan) {
   }
   for (const Candidates& candidates : places) {
     for (const Candidate& one : candidates.list) {
-      if (!one.is_read_elsewhere) sums_.push_back({one.lane, one.at, one.sum});
+      if (!one.is_read_elsewhere) continue;
+      TileSum& sum = sums_[one.entry].sum;
+      // What is read after the sum over ranges is stored then; what is read before it, by the gemm.
+      sum = one.reduce == sum.of_ranks ? TileSum{sum.of_ranges, sum.of_ranges} : TileSum{};
     }
   }
-  if (sums_.empty()) return;
-  std::sort(sums_.begin(), sums_.end(), [](const Entry& a, const Entry& b) {
-    return std::pair(a.lane, a.at) < std::pair(b.lane, b.at);
-  });
-  sources_ = plan.lanes[sums_[0].lane].instrs[sums_[0].sum.position].num_reads - 1;
+  std::erase_if(sums_, [](const Entry& entry) { return !entry.sum; });
+  for (const Entry& entry : sums_) {
+    const Lane& lane = plan.lanes[entry.lane];
+    if (entry.sum.of_ranges != 0) {
+      holds_ranges_[plan.writes(lane.instrs[entry.at])[0].buffer] = true;
+    }
+    if (entry.sum.of_ranks != 0 && sources_ == 0) {
+      sources_ = lane.instrs[entry.sum.of_ranks].num_reads - 1;
+    }
+  }
+  ranges_misfit_ = why_ranges_misfit(plan);
+}
+
+std::string TileSums::why_ranges_misfit(const Plan& plan) const {
+  using Key = std::tuple<uint16_t, uint16_t, int32_t, int32_t, int32_t, int32_t>;
+  const auto key_of = [](const Region& r) {
+    return Key(r.buffer, r.rank, r.row0, r.row1, r.col0, r.col1);
+  };
+  std::set<Key> left;
+  std::vector<Region> added;
+  for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
+    const Lane& lane = plan.lanes[l];
+    uint32_t sum = 0;  // the reduce that the gemm before makes
+    for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
+      const Instr& instr = lane.instrs[at];
+      if (!instr.is_task()) continue;
+      if (instr.op == Opcode::gemm) {
+        sum = of(l, at).of_ranges;
+        if (sum == 0 && reduce_of_ranges(plan, lane, at) != 0) {
+          return "a tile whose K is split has its rows of A in one region and columns in multiples "
+                 "of 8, and nobody else reads its sums";
+        }
+      }
+      for (const Region& write : plan.writes(instr)) {
+        if (!holds_ranges(write.buffer)) continue;
+        if (instr.op != Opcode::gemm || instr.num_writes != 1 || write.rank != lane.rank ||
+            instr.num_reads != 2) {
+          return "sums of ranges of K are left by one gemm each, in its own rank";
+        }
+        left.insert(key_of(write));
+      }
+      for (const Region& read : plan.reads(instr)) {
+        if (!holds_ranges(read.buffer)) continue;
+        if (at != sum) return "sums of ranges of K are read only behind the gemm of the first";
+        added.push_back(read);
+      }
+    }
+  }
+  for (const Region& region : added) {
+    if (left.count(key_of(region)) == 0) {
+      return "sums of ranges of K are added as one gemm has left them";
+    }
+  }
+  return "";
+}
+
+bool TileSums::any_ranges() const {
+  return std::find(holds_ranges_.begin(), holds_ranges_.end(), true) != holds_ranges_.end();
+}
+
+const Instr* TileSums::stored_by(const Plan& plan, uint32_t lane, uint32_t at) const {
+  const std::vector<Instr>& instrs = plan.lanes[lane].instrs;
+  if (const TileSum sum = of(lane, at)) return &instrs[sum.position];
+  const auto writes = plan.writes(instrs[at]);
+  return !writes.empty() && holds_ranges(writes[0].buffer) ? nullptr : &instrs[at];
 }
 
 TileSum TileSums::of(uint32_t lane, uint32_t at) const {

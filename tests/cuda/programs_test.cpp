@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "cuda/collectives.h"
@@ -114,6 +115,96 @@ TEST(RankPrograms, TheGemmKernelAddsToTheTilesThatItsRankOwns) {
   ASSERT_EQ(table.sources.size(), 2 * sums);
   EXPECT_EQ(table.sources[0], places_of(plan)[1][*plan.find_buffer("slots")][0]);
   EXPECT_EQ(table.sources[sums], places_of(plan)[1][*plan.find_buffer("slots")][1]);
+}
+
+TEST(RankPrograms, TasksOfRangesOfKLeaveSumsForTheFirst) {
+  const Plan plan = plan_of("gemm-rs m=512 n=512 k=2400 ranks=4 dtype=bf16",
+                            "tiles,tile=128x128,comm-sms=0,order=interleaved,split-k=3");
+  EXPECT_EQ(why_not_on_cuda(plan), std::vector<std::string>{});
+  const RankProgram program = programs_of(plan)[1];
+  EXPECT_EQ(text(plan, program), "0:gemm 0");
+  EXPECT_TRUE(config_for(plan, TileSums(plan)).splits);
+  EXPECT_EQ(config_for(plan, TileSums(plan)).adds, 3);
+  EXPECT_EQ(config_for(plan, TileSums(plan)).output, device::OutputType::bf16);
+  const BufferPlaces places = places_of(plan);
+  const RankTables tables =
+      tables_for(plan, 1, program, places, SignalLayout(plan, programs_of(plan), true));
+  const GemmTable& table = tables.gemms[0].table;
+  ASSERT_EQ(table.splits.size(), table.blocks.size());
+  const uint64_t sums_of_range = uint64_t{512} * 512 * 4, begin = places[1][3][0];
+  ASSERT_EQ(plan.buffers[3].name, "ranges");
+  std::map<uint32_t, std::set<uint64_t>> left, added;  // by tile: where sums lie
+  size_t own = 0;
+  for (size_t b = 0; b < table.blocks.size(); ++b) {
+    ASSERT_EQ(table.splits[b].size(), table.blocks[b].size());
+    for (size_t t = 0; t < table.blocks[b].size(); ++t) {
+      const device::GemmTask& task = table.blocks[b][t];
+      const device::GemmSplit& split = table.splits[b][t];
+      EXPECT_EQ(split.row_bytes, 512u * 4);
+      EXPECT_EQ(split.rows, 128);
+      EXPECT_EQ(split.columns, 128);
+      EXPECT_GE(split.sums, begin);
+      if (split.ranges == 1) {
+        EXPECT_EQ(task.num_destinations, 0);
+        EXPECT_EQ(task.num_notifies, 1);
+        EXPECT_EQ(task.num_late_waits, 0);
+        EXPECT_EQ(task.num_k, task.first_k == 3 ? 3 : 4) << "600 of K are 10 blocks";
+        left[task.tile].insert(split.sums);
+        continue;
+      }
+      EXPECT_EQ(split.ranges, 3u);
+      EXPECT_EQ(task.first_k, 0);
+      EXPECT_EQ(task.num_k, 3);
+      EXPECT_EQ(split.step * uint64_t{16}, sums_of_range);
+      for (uint64_t range = 1; range < 3; ++range) {
+        added[task.tile].insert(split.sums + range * sums_of_range);
+      }
+      // Others' tiles go to their slots; own tiles await the other ranks too, and go out.
+      own += task.add_rows != 0;
+      EXPECT_EQ(task.num_late_waits, task.add_rows != 0 ? 5 : 2);
+      EXPECT_EQ(task.num_destinations, 1);
+    }
+  }
+  EXPECT_EQ(own, 4u);
+  EXPECT_EQ(left.size(), 16u);
+  EXPECT_EQ(left, added);
+  // Ranges of one matrix share a map but for the one that ends inside a block of K.
+  std::set<std::pair<uint64_t, int64_t>> maps;
+  for (const MapSpec& map : tables.gemms[0].maps) {
+    if (map.use != MapSpec::Use::store) maps.emplace(map.matrix.address, map.matrix.columns);
+  }
+  EXPECT_EQ(maps.size(), 2u);
+}
+
+TEST(RankPrograms, RangesOfKThatTheKernelCannotAddAreRefused) {
+  const auto why = [](const char* op, const char* schedule) {
+    const std::vector<std::string> reasons = why_not_on_cuda(plan_of(op, schedule));
+    return reasons.empty() ? std::string() : reasons.front();
+  };
+  EXPECT_EQ(
+      why("gemm-rs m=512 n=520 k=1024 ranks=2 dtype=bf16", "two-chunk,tile=128x128,split-k=2"), "");
+  EXPECT_NE(why("gemm-rs m=96 n=512 k=1024 ranks=4 dtype=bf16", "two-chunk,tile=128x128,split-k=2")
+                .find("rows of A in one region"),
+            std::string::npos);
+  EXPECT_NE(why("gemm-rs m=512 n=512 k=1024 ranks=2 dtype=bf16",
+                "tiles,tile=128x256,comm-sms=0,split-k=2")
+                .find("tiles of up to 128x224"),
+            std::string::npos);
+  // Read by a mover too.
+  Plan plan = plan_of("ag-gemm m=512 n=512 k=1024 ranks=1 dtype=bf16", "sequential,split-k=2");
+  EXPECT_EQ(why_not_on_cuda(plan), std::vector<std::string>{});
+  Lane& lane = plan.lanes.back();
+  Instr copy = lane.instrs.front();
+  ASSERT_EQ(copy.op, Opcode::gemm);
+  const Region sums = plan.writes(copy)[0];
+  copy.op = Opcode::copy;
+  copy.first_operand = static_cast<uint32_t>(plan.operands.size());
+  copy.num_reads = copy.num_writes = 1;
+  plan.operands.push_back(sums);
+  plan.operands.push_back({0, sums.rows(), 0, sums.cols(), 2, 0});
+  lane.instrs.push_back(copy);
+  EXPECT_NE(why_not_on_cuda(plan).front().find("nobody else reads its sums"),
+            std::string::npos);
 }
 
 TEST(RankPrograms, SumsOfAnotherTypeAreLeftToAMover) {

@@ -60,6 +60,16 @@ std::vector<Case> cases() {
       add(kind, "m=2048 n=2048 k=2048", "bf16", "decomposed,reuse=double");
       add(kind, "m=2048 n=2048 k=2048", "bf16", "decomposed,chunks=2");
     }
+    for (const char* kind : kOperators) {
+      // Few tiles with a long K; ragged tiles and ranges; every mover and kind of signal.
+      add(kind, "m=256 n=1024 k=8192", "bf16", "tiles,tile=128x128,split-k=4");
+      add(kind, "m=200 n=1088 k=4160", "fp16", "tiles,tile=64x128,split-k=3");
+      add(kind, "m=517 n=960 k=4672", "bf16", "sequential,tile=128x128,split-k=2");
+      add(kind, "m=1024 n=1024 k=4096", "bf16", "waves,tile=128x128,split-k=2");
+      add(kind, "m=1024 n=1024 k=4096", "bf16", "slices,tile=128x128,split-k=2");
+      add(kind, "m=1024 n=1024 k=4096", "bf16", "decomposed,tile=128x128,split-k=2");
+      add(kind, "m=2048 n=2048 k=8192", "bf16", "tiles,tile=128x192,split-k=2");  // several waves
+    }
     add("gemm-ar", "m=512 n=1024 k=1024", "bf16", "tiles,reduction=one-shot");
     add("gemm-rs", "m=1024 n=1024 k=1024", "bf16", "tiles,partials=fp32");
   }

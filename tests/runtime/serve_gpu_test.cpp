@@ -185,6 +185,7 @@ std::vector<Case> cases() {
       if (ranks == 1) continue;
       add(kind, "m=840 n=1088 k=832", "tiles,rows=bucket");  // ragged tiles
       add(kind, "m=1024 n=1024 k=512", "slices,rows=bucket");
+      add(kind, "m=1024 n=1024 k=4096", "tiles,tile=128x128,split-k=2,rows=bucket");
       add(kind, "m=1024 n=1024 k=512", "tiles,mover=comm-blocks,comm-sms=8,rows=bucket,reuse=ack");
     }
     if (ranks == 1) continue;

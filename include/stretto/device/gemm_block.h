@@ -55,4 +55,14 @@ STRETTO_DEVICE int32 rows_present(const RunRows& run, const TaskRows& rows) {
   return run.present(rows.owner, rows.first, kConfig.tile_m);
 }
 
+// Whether task i awaits its late waits, for what it adds to its tile.
+template <GemmConfig kConfig>
+STRETTO_DEVICE bool adds_late(const GemmParams& params, const GemmTask& task, uint32 i) {
+  bool adds = kConfig.adds > 0 && task.add_rows != 0;
+  if constexpr (kConfig.splits) {
+    adds = adds || params.splits[i].ranges > 1;
+  }
+  return adds;
+}
+
 }  // namespace stretto::device

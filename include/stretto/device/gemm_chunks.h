@@ -38,6 +38,19 @@ struct ChunkWriter {
     ring.template advance<kLayout.chunk_slots>();
   }
 
+  // A tile's chunks without data, for a task that stores nothing: they end behind all that this
+  // warp has written, so that the notifies do.
+  STRETTO_DEVICE void pass() {
+    __syncwarp();
+#pragma unroll 1
+    for (int32 chunk = 0; chunk < kLayout.chunks; ++chunk) {
+      begin();
+      if (lane == 0)
+        barrier_arrive(shared.chunk_full + shared.chunk_index(consumer, ring.slot) * 8);
+      ring.template advance<kLayout.chunk_slots>();
+    }
+  }
+
   // Chunk kChunk of a tile rounded to 16 bits: packed[2j] and packed[2j+1] are column group j's
   // rows r and r + 8.
   template <int32 kChunk, int32 kCount>

@@ -78,7 +78,7 @@ STRETTO_DEVICE void gemm_wait(const GemmParams& params, const GemmShared<kConfig
                    blockIdx.x, task.tile);
       if (threadIdx.x % 32 == 0) store_release_shared(shared.tasks_ready, i + 1);
     }
-    if (kConfig.adds > 0 && task.add_rows != 0) {
+    if (adds_late<kConfig>(params, task, i)) {
       wait_signals(params.signals, epoch, params.waits + task.first_wait + task.num_waits,
                    task.num_late_waits, blockIdx.x, task.tile);
       if (threadIdx.x % 32 == 0) store_release_shared(shared.sums_ready, i + 1);

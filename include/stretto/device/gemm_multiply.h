@@ -3,6 +3,7 @@
 
 #include "stretto/device/gemm_add.h"
 #include "stretto/device/gemm_chunks.h"
+#include "stretto/device/gemm_split.h"
 #include "stretto/device/ptx_wgmma.h"
 
 namespace stretto::device {
@@ -108,6 +109,26 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
     }
     release(previous_slot);
 
+    if constexpr (kConfig.splits) {
+      const GemmSplit split = params.splits[i];
+      if (split.ranges != 0) {
+        const RangeSums<kConfig> ranges(split, consumer);
+        if (split.ranges == 1) {
+          if constexpr (kPacks) {
+            // The tile before has been handed over: its registers are free while these sums are
+            // left.
+#pragma unroll
+            for (int32 j = 0; j < kMmas * kSums / 2; ++j) asm volatile("" : "=r"(packed[j]));
+          }
+          ranges.keep(sums);
+          writer.pass();
+          continue;
+        }
+        while (load_acquire_shared(shared.sums_ready) <= i) {
+        }
+        ranges.add_to(split.ranges, sums);
+      }
+    }
     if constexpr (kPacks) {
 #pragma unroll
       for (int32 m = 0; m < kMmas; ++m) {

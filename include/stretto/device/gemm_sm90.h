@@ -4,7 +4,8 @@
 //   load warp    feeds stages of A and B by TMA (multicast in pairs) once a task's signals have
 //                come
 //   consumers    warpgroups; multiply stages with wgmma, add to a finished tile what other ranks
-//                sent where its task says so, and hand it over in chunks
+//                sent where its task says so, and hand it over in chunks; of a tile whose K is
+//                split, they leave a range's sums in memory, or add the other ranges' first
 //   store warp   sends chunks to every destination by TMA, then makes the task's notifies
 //
 // The load warp runs ahead into the next task while consumers finish one. With overlap_store a

@@ -56,7 +56,7 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
           while (load_acquire_shared(shared.tasks_ready) <= i) {
           }
         }
-        if (kConfig.adds > 0 && task.add_rows != 0) {
+        if (adds_late<kConfig>(params, task, i)) {
           while (load_acquire_shared(shared.sums_ready) <= i) {
           }
         }

@@ -32,6 +32,7 @@ struct GemmConfig {
   bool overlap_store = true;  // store a tile while the next one multiplies; 16-bit outputs only
   bool serves = false;        // runs may have fewer rows than the plan; without clusters only
   int32 adds = 0;             // sources that a task may add to its tile; 16-bit outputs only
+  bool splits = false;        // a tile's K may be split among tasks (GemmSplit)
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -85,6 +86,19 @@ struct GemmTask {
 };
 static_assert(sizeof(GemmTask) == 64);
 
+// Of a task that computes one range of its tile's K, as one of several tasks. All but that of the
+// first range have no destination and leave fp32 sums, rows x columns of them in an order of
+// columns of their own, for the first one's task. It awaits its late waits, and adds the others'
+// sums to its own before it adds anything else.
+struct GemmSplit {
+  uint64 sums;  // left here; of the first range: where its own would be
+  uint32 row_bytes;
+  uint32 step;           // from each range's sums to the next one's, in units of 16 bytes
+  uint16 rows, columns;  // columns: a multiple of 8
+  uint32 ranges;         // added in all; 1: the task leaves its own; 0: it computes a whole tile
+};
+static_assert(sizeof(GemmSplit) == 24);
+
 // Takes rows [begin, end) of the tile. Where the tile's first row and column lie in the maps; the
 // rows taken are not above a map's first, or the store faults.
 struct GemmDestination {
@@ -107,7 +121,8 @@ struct GemmParams {
   SignalSpace signals;
   uint32 num_maps, map_sets, num_sources, reserved;
   RowsOfRun rows;
+  const GemmSplit* splits;  // by task, where the kernel splits
 };
-static_assert(sizeof(GemmParams) == 136);
+static_assert(sizeof(GemmParams) == 144);
 
 }  // namespace stretto::device

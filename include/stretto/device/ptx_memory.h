@@ -78,6 +78,23 @@ STRETTO_DEVICE void load_vector(uint64 address, uint32 (&words)[4]) {
                : "memory");
 }
 
+// Eight of them; the other words stay.
+STRETTO_DEVICE void load_pair(uint64 address, uint32 (&words)[4]) {
+  asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+               : "=r"(words[0]), "=r"(words[1])
+               : "l"(address)
+               : "memory");
+}
+
+STRETTO_DEVICE void store_vector(uint64 address, float a, float b, float c, float d) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(address), "f"(a), "f"(b), "f"(c),
+               "f"(d)
+               : "memory");
+}
+STRETTO_DEVICE void store_pair(uint64 address, float a, float b) {
+  asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(address), "f"(a), "f"(b) : "memory");
+}
+
 // Nanoseconds of a clock that all SMs share; it ticks about once a microsecond.
 STRETTO_DEVICE uint64 global_time_ns() {
   uint64 value;
