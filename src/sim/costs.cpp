@@ -89,6 +89,7 @@ Costs::Costs(const Plan& plan, const Machine& machine)
   if (plan.ranks() == 2) {
     link_rate_ = std::max({link_rate_, all_copies_rate_, best_rate(machine.push_by_blocks)});
   }
+  find_ranges();
   share_inputs();
   feed_power();
 }
@@ -110,6 +111,28 @@ void Costs::feed_power() {
   }
   for_each_gemm([&](uint16_t rank, const Instr& instr) { busy_us[rank] += mma_us(instr); });
   for (const double us : busy_us) power_.push_back(power_share(us / machine_.sms));
+}
+
+bool Costs::adds_ranges(const Instr& instr) const {
+  if (instr.op != Opcode::reduce || instr.num_reads < 2) return false;
+  const std::span<const Region> reads = plan_.reads(instr);
+  const Buffer& buffer = plan_.buffers[reads[0].buffer];
+  return buffer.role == BufferRole::local && buffer.dtype == DType::fp32 &&
+         std::all_of(reads.begin(), reads.end(),
+                     [&](const Region& read) { return read.buffer == reads[0].buffer; });
+}
+
+void Costs::find_ranges() {
+  holds_ranges_.assign(plan_.buffers.size(), false);
+  for (const Lane& lane : plan_.lanes) {
+    if (lane.kind != LaneKind::compute) continue;
+    for (const Instr& instr : lane.instrs) {
+      if (!adds_ranges(instr)) continue;
+      const Region& first = plan_.reads(instr)[0];
+      holds_ranges_[first.buffer] = true;
+      first_ranges_.insert(place_of(first));
+    }
+  }
 }
 
 // Tiles that share rows of A or B read them from memory once: the L2 cache serves the others.
@@ -136,6 +159,7 @@ void Costs::share_inputs() {
     for (const Region& region : regions) bytes += region_bytes(region);
     const int64_t count = std::max<int64_t>(tiles[rank], 1);
     const auto at_once = static_cast<int>(std::min<int64_t>(count, machine_.sms));
+    blocks_at_once_.push_back(at_once);
     inputs_us_.push_back(move_us(bytes / static_cast<double>(count), memory_rate(at_once)));
   }
 }
@@ -159,7 +183,11 @@ double Costs::mma_us(const Instr& instr) const {
 double Costs::gemm_us(const Instr& instr) const {
   const int rank = plan_.reads(instr).back().rank;
   const auto r = static_cast<size_t>(rank);
-  return std::max(mma_us(instr) / power_[r], inputs_us_[r]) + machine_.tile_overhead_us;
+  const double tile_us =
+      std::max(mma_us(instr) / power_[r], inputs_us_[r]) + machine_.tile_overhead_us;
+  const Region& to = plan_.writes(instr)[0];
+  if (!holds_ranges_[to.buffer] || first_ranges_.count(place_of(to)) > 0) return tile_us;
+  return tile_us + move_us(region_bytes(to), memory_rate(blocks_at_once_[r]));
 }
 
 double Costs::region_bytes(const Region& region) const {
@@ -182,7 +210,12 @@ void Costs::traffic_of(const Instr& instr, int rank, Traffic& traffic) const {
     traffic.local_bytes = 0;
     return;
   }
-  for (const Region& read : plan_.reads(instr)) {
+  std::span<const Region> reads = plan_.reads(instr);
+  if (adds_ranges(instr)) {
+    traffic.local_bytes = 0;
+    reads = reads.subspan(1);
+  }
+  for (const Region& read : reads) {
     if (read.rank == self) {
       traffic.local_bytes += region_bytes(read);
     } else if (!read.empty()) {

@@ -1,6 +1,8 @@
 // What instructions of a plan cost on a machine, before anything contends with them.
 #pragma once
 
+#include <set>
+#include <tuple>
 #include <vector>
 
 #include "stretto/machine.h"
@@ -31,9 +33,14 @@ class Costs {
   const Machine& machine() const { return machine_; }
 
   // Full-speed time of a gemm: its MMAs, padded as the hardware pads them, but no less than its
-  // share of reading the rank's inputs once; and the tile's overhead.
+  // share of reading the rank's inputs once; and the tile's overhead. What it leaves of a range of
+  // K is stored before the block goes on.
   double gemm_us(const Instr& instr) const;
-  // Replaces `traffic` by what the task moves; of a gemm only the remote writes.
+  // Whether the reduce adds the sums of a tile's ranges of K, in the epilogue of the first one's
+  // gemm: it reads those of the others, and its remote writes are the tile's.
+  bool adds_ranges(const Instr& instr) const;
+  // Replaces `traffic` by what the task moves; of a gemm only the remote writes, and of a reduce
+  // that adds ranges what it reads and those.
   void traffic_of(const Instr& instr, int rank, Traffic& traffic) const;
   // Share of a warp's accesses that rows of the task's result fill.
   double row_fill(const Instr& instr) const;
@@ -53,8 +60,14 @@ class Costs {
   double signal_us(int from, int to) const;
 
  private:
+  using Place = std::tuple<uint16_t, uint16_t, int32_t, int32_t>;
+  static Place place_of(const Region& region) {
+    return {region.buffer, region.rank, region.row0, region.col0};
+  }
+
   double region_bytes(const Region& region) const;
   double mma_us(const Instr& instr) const;  // of a gemm whose clock nothing holds down
+  void find_ranges();
   void share_inputs();
   void feed_power();
 
@@ -63,9 +76,12 @@ class Costs {
   int nodes_ = 1;  // that the plan's ranks lie on
   double link_rate_ = 0;
   double all_copies_rate_ = 0;
-  std::vector<double> busy_;       // by rank: share of the SMs that have tiles, over all waves
-  std::vector<double> power_;      // by rank: share of the rate that power leaves
-  std::vector<double> inputs_us_;  // by rank: a tile's share of reading all distinct inputs once
+  std::vector<double> busy_;         // by rank: share of the SMs that have tiles, over all waves
+  std::vector<double> power_;        // by rank: share of the rate that power leaves
+  std::vector<double> inputs_us_;    // by rank: a tile's share of reading all distinct inputs once
+  std::vector<int> blocks_at_once_;  // by rank: gemms
+  std::vector<bool> holds_ranges_;   // by buffer: sums of ranges of K
+  std::set<Place> first_ranges_;     // where those lie that stay in registers
   std::vector<double> push_one_, push_many_;  // by number of blocks, GB/s of one of them
 };
 

@@ -35,10 +35,22 @@ void Engine::gemm_event(const Event& event) {
 }
 
 void Engine::end_gemm(uint32_t lane) {
+  gemm_busy_us_ += now_ - lanes_[lane].since;
+  store_tile(lane);
+}
+
+// A compute lane adds ranges of K in the epilogue of the gemm before.
+bool Engine::sums_tile(uint32_t lane) const {
+  return plan_.lanes[lane].kind == LaneKind::compute && costs_.adds_ranges(instr(lane));
+}
+
+// Ends the task that completes a tile; its remote writes go on behind what the block does next.
+void Engine::store_tile(uint32_t lane) {
   LaneState& state = lanes_[lane];
-  costs_.traffic_of(instr(lane), rank_of(lane), transfers_[task_transfer(lane)].traffic);
-  const bool stores = !transfers_[task_transfer(lane)].traffic.flows.empty();
-  gemm_busy_us_ += now_ - state.since;
+  Traffic& traffic = transfers_[task_transfer(lane)].traffic;
+  costs_.traffic_of(instr(lane), rank_of(lane), traffic);
+  traffic.local_bytes = 0;
+  const bool stores = !traffic.flows.empty();
   finish_task(lane);
   if (stores && state.storing) {
     state.stage = Stage::holding;

@@ -25,6 +25,10 @@ void Engine::start_mover(uint32_t lane) {
   Transfer& transfer = transfers_[id];
   lanes_[lane].stage = Stage::task;
   costs_.traffic_of(instr(lane), rank, transfer.traffic);
+  if (sums_tile(lane)) {
+    transfer.traffic.flows.clear();
+    if (!options_.gemm_takes_time) transfer.traffic.local_bytes = 0;
+  }
   cut_into_pieces(transfer);
   if (instr(lane).op == Opcode::reduce) transfer.row_fill = costs_.row_fill(instr(lane));
   const bool pushes = !transfer.traffic.flows.empty();
@@ -151,6 +155,7 @@ void Engine::moved_event(uint32_t id) {
     state.pushing -= !transfer.traffic.flows.empty();
     state.using_memory -= transfer.traffic.local_bytes > 0;
   }
+  if (sums_tile(lane)) return store_tile(lane);
   finish_task(lane, transfer.port_rank);
   ++lanes_[lane].pos;
   advance(lane);
