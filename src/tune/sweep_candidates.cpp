@@ -23,6 +23,12 @@ struct FusedPoint {
 constexpr FusedPoint kGathers[] = {{{128, 256}, 4}, {{128, 192}, 8}, {{128, 128}, 12}};
 constexpr FusedPoint kReductions[] = {{{128, 256}, 0}, {{128, 192}, 0}, {{128, 128}, 0}};
 
+// Split K is measured where the simulation finds it so much faster than the same tiles with a whole
+// K: with few tiles, and ranges that are not shorter than this. At most so many.
+constexpr int kSplits[] = {2, 3, 4, 6, 8};
+constexpr int64_t kShortestRange = 1024;
+constexpr size_t kMostSplits = 2;
+
 // NCCL on parts of the result is measured where the simulation finds nothing so much faster.
 constexpr double kClearlyFaster = 1.1;
 
@@ -88,6 +94,16 @@ std::vector<Candidate> sweep_candidates(const Operator& op, const Machine& machi
   const size_t num_given = sweep.schedules().size();
 
   Schedule tiles = fused(op, machine);
+  Schedule whole = tiles;  // the smallest of the usual ones
+  whole.tile_m = whole.tile_n = 128;
+  whole.comm_sms = (op.reduces() ? kReductions : kGathers)[2].comm_sms;
+  Schedule split = whole;
+  for (const int splits : kSplits) {
+    split.split_k = splits;
+    if (op.local_k() >= kShortestRange * splits) sweep.add(split);
+  }
+  const size_t num_splits = sweep.schedules().size();
+
   sweep.add_sizes(tiles);
   tiles.order = op.reduces() ? Order::peer_staggered : Order::own_first;
   sweep.add_sizes(tiles);
@@ -104,18 +120,29 @@ std::vector<Candidate> sweep_candidates(const Operator& op, const Machine& machi
   const std::vector<Schedule>& schedules = sweep.schedules();
   const std::vector<double> predicted = predicted_us(op, schedules, machine);
   const double best = *std::min_element(predicted.begin(), predicted.end());
-  std::vector<Candidate> candidates, others;
+  const auto unsplit =
+      static_cast<size_t>(std::find(schedules.begin(), schedules.end(), whole) - schedules.begin());
+  std::vector<Candidate> candidates, split_ones, others;
   for (size_t i = 0; i < predicted.size(); ++i) {
     const bool parts_by_nccl =
         schedules[i].mover == Mover::nccl && schedules[i].granularity != Granularity::whole;
     if (i < num_given && parts_by_nccl && predicted[i] > best * kClearlyFaster) continue;
-    (i < num_given ? candidates : others).push_back({schedules[i], predicted[i]});
+    const bool is_split = i >= num_given && i < num_splits;
+    if (is_split && predicted[i] * kClearlyFaster > predicted[unsplit]) continue;
+    (i < num_given ? candidates
+     : is_split    ? split_ones
+                   : others)
+        .push_back({schedules[i], predicted[i]});
   }
-  std::stable_sort(others.begin(), others.end(), [](const Candidate& a, const Candidate& b) {
-    return a.predicted_us < b.predicted_us;
-  });
-  others.resize(std::min(others.size(), more));
-  candidates.insert(candidates.end(), others.begin(), others.end());
+  const auto add_best = [&](std::vector<Candidate>& of, size_t most) {
+    std::stable_sort(of.begin(), of.end(), [](const Candidate& a, const Candidate& b) {
+      return a.predicted_us < b.predicted_us;
+    });
+    of.resize(std::min(of.size(), most));
+    candidates.insert(candidates.end(), of.begin(), of.end());
+  };
+  add_best(split_ones, kMostSplits);
+  add_best(others, more);
   return candidates;
 }
 

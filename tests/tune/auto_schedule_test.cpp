@@ -124,5 +124,21 @@ TEST(SweepCandidates, BeginWithThePresetsAndAllServe) {
   }
 }
 
+TEST(SweepCandidates, SplitKWhereFewTilesHaveALongOne) {
+  const auto splits = [](const char* text) {
+    const Operator op = parse_operator(text);
+    std::vector<int> found;
+    for (const Candidate& one : sweep_candidates(op, default_machine(op.ranks), 0)) {
+      if (one.schedule.split_k > 1) found.push_back(one.schedule.split_k);
+    }
+    return found;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(splits("ag-gemm m=128 n=10240 k=8192 ranks=8 dtype=bf16"), ElementsAre(8, 4, 2));
+  EXPECT_THAT(splits("gemm-rs m=512 n=2048 k=65536 ranks=8 dtype=bf16"), ElementsAre(2));
+  EXPECT_THAT(splits("ag-gemm m=128 n=10240 k=1024 ranks=8 dtype=bf16"), ElementsAre());
+  EXPECT_THAT(splits("ag-gemm m=4096 n=10240 k=8192 ranks=8 dtype=bf16"), ElementsAre());
+}
+
 }  // namespace
 }  // namespace stretto
