@@ -30,7 +30,10 @@ void Engine::start_mover(uint32_t lane) {
     if (!options_.gemm_takes_time) transfer.traffic.local_bytes = 0;
   }
   cut_into_pieces(transfer);
-  if (instr(lane).op == Opcode::reduce) transfer.row_fill = costs_.row_fill(instr(lane));
+  if (instr(lane).op == Opcode::reduce) {
+    // Ranges of K are kept in the order in which lanes add them.
+    transfer.row_fill = sums_tile(lane) ? 1 : costs_.row_fill(instr(lane));
+  }
   const bool pushes = !transfer.traffic.flows.empty();
   double start = now_;
   if (plan_.lanes[lane].kind == LaneKind::copy) {
