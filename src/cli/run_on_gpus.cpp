@@ -145,6 +145,24 @@ std::string explain(const Row& row, const ExecutionOptions& options) {
   return out + print_diagnostics(row.check, kDiagnosticsShown);
 }
 
+// Before a GPU is looked for: what no GPU can run.
+void require_runnable(const Plan& plan, const std::string& file) {
+  if (const auto reasons = cuda::why_not_on_cuda(plan); !reasons.empty()) {
+    throw UsageError(fmt::format("{} cannot run on GPUs: {}", quote(file), join(reasons, "; ")));
+  }
+  if (const auto reasons = why_not_resident(plan, plan.sms); !reasons.empty()) {
+    throw UsageError(fmt::format("{} could hang on GPUs: {}", quote(file), reasons.front()));
+  }
+}
+
+void require_some_served(const std::vector<Row>& rows) {
+  const bool none =
+      std::all_of(rows.begin(), rows.end(), [](const Row& row) { return !row.refused.empty(); });
+  if (rows.empty() || !none) return;
+  throw UsageError(fmt::format("{} cannot run on GPUs: {}", rows.front().name,
+                               join(rows.front().refused, "; ")));
+}
+
 std::optional<double> sequential_time(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     if (row.name == "sequential" && !row.times_us.empty()) return row.time_us();
@@ -240,8 +258,10 @@ Json row_json(const Row& row, const ExecutionOptions& options, std::optional<dou
 }  // namespace
 
 Outcome run_on_gpus(const Request& request, const ExecutionOptions& options, bool json) {
+  if (request.file_plan) require_runnable(*request.file_plan, request.file_name);
   GpuRun gpus(request, options);
   const std::vector<Row> rows = gpus.run();
+  require_some_served(rows);
   const bool good = std::all_of(rows.begin(), rows.end(),
                                 [](const Row& row) { return !row.refused.empty() || row.good(); });
   const ExitCode code = good ? kGood : kWrong;

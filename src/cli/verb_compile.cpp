@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "cli/verb.h"
+#include "core/file.h"
 #include "core/text.h"
 #include "cuda/compiler.h"
 #include "cuda/kernel_set.h"
@@ -48,14 +50,24 @@ std::string print(const std::vector<Row>& rows, const std::string& arch) {
                fmt::format("{}", row.spilled_bytes),
                row.cached ? "in the cache" : fmt::format("{:.1f}", row.seconds)});
   }
+  return table.print() + fmt::format("\n{}, {}; kept in {}\n", arch, cuda::compiler_version(),
+                                     quote(cuda::default_cache_folder()));
+}
+
+// Before minutes are spent: nobody compiles ahead of time to keep nothing.
+void require_cache() {
   const std::string folder = cuda::default_cache_folder();
-  return table.print() + fmt::format("\n{}, {}; {}\n", arch, cuda::compiler_version(),
-                                     folder.empty() ? "kept nowhere: there is no cache folder"
-                                                    : "kept in " + quote(folder));
+  if (folder.empty()) {
+    throw SystemError("there is no folder to keep kernels in: set STRETTO_CACHE_PATH");
+  }
+  std::error_code ignored;  // what is wrong with the folder, writing will say
+  std::filesystem::create_directories(folder, ignored);
+  check_writable(folder + "/probe");
 }
 
 Outcome run(const Options& options) {
   const std::string arch = arch_of(options);
+  require_cache();
   if (!cuda::why_no_compiler().empty()) throw SystemError(cuda::why_no_compiler());
   const std::vector<cuda::KernelEntry> set = cuda::kernel_set(arch);
   const cuda::Compiler compiler;
@@ -73,6 +85,10 @@ Outcome run(const Options& options) {
         row.spilled_bytes = cuda::spilled_bytes(kernel.log);
         row.seconds = kernel.compile_ms / 1000;
         row.cached = kernel.cached;
+        if (!kernel.kept) {
+          throw SystemError(fmt::format("cannot keep {} in {}: is the disk full?", entry.name,
+                                        quote(cuda::default_cache_folder())));
+        }
       }
       rows.push_back(std::move(row));
     }

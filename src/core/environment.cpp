@@ -24,4 +24,14 @@ const Environment& environment() {
   return read_once;
 }
 
+std::string user_folder(const char* variable, std::string_view in_home) {
+  if (const char* folder = std::getenv(variable); folder != nullptr && *folder != '\0') {
+    return std::string(folder) + "/stretto";
+  }
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') {
+    return std::string(home) + '/' + std::string(in_home) + "/stretto";
+  }
+  return "";
+}
+
 }  // namespace stretto

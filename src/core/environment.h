@@ -30,6 +30,10 @@ struct Environment {
 // As the process found it at the first call; an unset variable is empty.
 const Environment& environment();
 
+// The project's folder of a kind: in what `variable` names, else in `in_home` of the home folder;
+// empty when there is neither.
+std::string user_folder(const char* variable, std::string_view in_home);
+
 struct EnvironmentVariable {
   std::string_view variable;
   std::string_view meaning;

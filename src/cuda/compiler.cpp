@@ -103,7 +103,7 @@ CompiledKernel Compiler::compile(std::string_view source, std::string_view arch)
   if (found && log) {
     kernel.cubin = std::move(*found);
     kernel.log = std::move(*log);
-    kernel.cached = true;
+    kernel.cached = kernel.kept = true;
   } else {
     Program program{std::string(source)};
     const int result = program.compile(arch);
@@ -113,8 +113,7 @@ CompiledKernel Compiler::compile(std::string_view source, std::string_view arch)
                     fmt::format("a kernel does not compile for {}:\n{}", arch, kernel.log));
     }
     kernel.cubin = program.cubin();
-    cache_.put(key, kernel.cubin);
-    cache_.put(log_key, kernel.log);
+    kernel.kept = cache_.put(key, kernel.cubin) && cache_.put(log_key, kernel.log);
   }
   kernel.compile_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

@@ -13,6 +13,7 @@ struct CompiledKernel {
   std::string log;  // the compiler's resource report
   double compile_ms = 0;
   bool cached = false;
+  bool kept = false;  // in the cache, now or before
 };
 
 // Bytes that the compiler moved between registers and memory, by the report of a compile.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -40,13 +39,7 @@ uint64_t checksum(std::string_view key, std::string_view content) {
 
 std::string default_cache_folder() {
   if (!environment().cache_path.empty()) return environment().cache_path;
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg != '\0') {
-    return std::string(xdg) + "/stretto";
-  }
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') {
-    return std::string(home) + "/.cache/stretto";
-  }
-  return "";
+  return user_folder("XDG_CACHE_HOME", ".cache");
 }
 
 std::string JitCache::path_of(std::string_view key) const {

@@ -9,6 +9,23 @@
 
 namespace stretto::cuda {
 
+namespace {
+
+// The most waits, notifies or destinations of a tile's task, which ends with the instruction
+// `last`; its fields have a byte for each.
+size_t most_in_a_row(const Plan& plan, const Lane& lane, uint32_t at, uint32_t last) {
+  size_t waits = 0, notifies = 0;
+  for (uint32_t i = at; i > 0 && lane.instrs[i - 1].op == Opcode::wait; --i) ++waits;
+  for (uint32_t i = last + 1; i < lane.instrs.size() && lane.instrs[i].op == Opcode::notify; ++i) {
+    ++notifies;
+  }
+  const size_t late = last - at;  // one more than its waits
+  return std::max({waits, notifies, late, plan.writes(lane.instrs[at]).size(),
+                   plan.writes(lane.instrs[last]).size()});
+}
+
+}  // namespace
+
 std::vector<std::string> why_not_on_cuda(const Plan& plan) {
   std::vector<std::string> reasons;
   const auto add = [&](std::string reason) {
@@ -38,8 +55,20 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan) {
       told_early = told_early || (instr.op == Opcode::notify && waited && !worked);
       worked = worked || instr.is_task();
       moved = moved || (instr.op == Opcode::reduce && at > summed) || instr.op == Opcode::copy;
+      if (instr.op == Opcode::reduce || instr.op == Opcode::copy) {
+        if (plan.reads(instr)[0].elements() > UINT32_MAX) {
+          add(fmt::format("a block moves at most {} elements at once", UINT32_MAX));
+        }
+      }
       if (instr.op != Opcode::gemm) continue;
-      if (const TileSum sum = sums.of(l, at)) {
+      if (plan.reads(instr).front().col1 > device::kTileK * UINT16_MAX) {
+        add(fmt::format("a range of K must end at {} or before", device::kTileK * UINT16_MAX));
+      }
+      const TileSum sum = sums.of(l, at);
+      if (most_in_a_row(plan, lane, at, sum ? sum.position : at) > UINT8_MAX) {
+        add(fmt::format("a tile has at most {} waits, notifies and destinations", UINT8_MAX));
+      }
+      if (sum) {
         summed = sum.position;
         if (sum.of_ranks != 0 && lane.instrs[summed].num_reads != sums.sources() + 1) {
           add("all tiles must be added to equally many sums of others");

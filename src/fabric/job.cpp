@@ -39,7 +39,12 @@ constexpr Launcher kLaunchers[] = {
      "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE",
      {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
-    {"MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {"PMI_PORT", "PMI_ID"}},
+    {"MPI",
+     "PMI_RANK",
+     "PMI_SIZE",
+     "MPI_LOCALRANKID",
+     "MPI_LOCALNRANKS",
+     {"PMI_PORT", "PMI_JOBID"}},
 };
 
 std::optional<int> number(const Lookup& lookup, const char* name, int least, int most) {
@@ -82,7 +87,13 @@ std::unique_ptr<HostGroup> meet_by_file(const Job& job, Member member) {
   std::string last =
       fmt::format("rank 0 did not leave {} within {:g} s", job.meeting, job.join_timeout_s);
   while (left_ms(deadline) > 0) {
-    if (const auto meeting = read_meeting(job.meeting)) {
+    std::optional<Meeting> meeting;
+    try {
+      meeting = read_meeting(job.meeting);
+    } catch (const NotThisJob& error) {
+      last = error.what();
+    }
+    if (meeting) {
       member.secret = meeting->secret;
       member.join_timeout_s = left_ms(deadline) / 1000.0;
       last = fmt::format("rank 0 of {} does not listen at {}", job.meeting,

@@ -12,6 +12,7 @@
 
 #include "core/text.h"
 #include "fabric/frame.h"
+#include "fabric/tcp_group.h"
 #include "stretto/error.h"
 
 namespace stretto::fabric {
@@ -116,7 +117,11 @@ void write_meeting(const std::string& path, const Meeting& meeting) {
       throw failed(temporary, "write");
     }
   }
-  if (rename(temporary.c_str(), path.c_str()) != 0) throw failed(path, "place");
+  if (rename(temporary.c_str(), path.c_str()) != 0) {
+    const SystemError error = failed(path, "place");
+    unlink(temporary.c_str());
+    throw error;
+  }
 }
 
 std::optional<Meeting> read_meeting(const std::string& path) {
@@ -124,9 +129,13 @@ std::optional<Meeting> read_meeting(const std::string& path) {
   if (!content) return std::nullopt;
   const auto lines = split(*content, '\n');
   if (lines.size() != 4 || lines[0] != kFirstLine || !is_secret(lines[2]) || !lines[3].empty()) {
-    throw SystemError(fmt::format("{} is no meeting file of this version", path));
+    throw NotThisJob(fmt::format("{} is no meeting file of this version", path));
   }
-  return Meeting{address_from(lines[1]), std::string(lines[2])};
+  try {
+    return Meeting{address_from(lines[1]), std::string(lines[2])};
+  } catch (const UsageError& error) {
+    throw NotThisJob(fmt::format("{}: {}", path, error.what()));
+  }
 }
 
 }  // namespace stretto::fabric

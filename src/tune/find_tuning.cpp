@@ -1,5 +1,5 @@
-#include <cstdlib>
 #include <filesystem>
+#include <system_error>
 
 #include "core/embedded_text.h"
 #include "core/environment.h"
@@ -11,18 +11,17 @@ namespace stretto {
 
 std::string default_tuning_file() {
   if (!environment().tuning_file.empty()) return environment().tuning_file;
-  if (const char* data = std::getenv("XDG_DATA_HOME"); data != nullptr && *data != '\0') {
-    return std::string(data) + "/stretto/tuning.json";
-  }
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') {
-    return std::string(home) + "/.local/share/stretto/tuning.json";
-  }
-  return "";
+  const std::string folder = user_folder("XDG_DATA_HOME", ".local/share");
+  return folder.empty() ? folder : folder + "/tuning.json";
 }
 
 Tuning read_tuning(const std::string& path) {
-  std::error_code ignored;
-  if (path.empty() || !std::filesystem::exists(path, ignored)) return {};
+  if (path.empty()) return {};
+  std::error_code error;
+  const auto found = std::filesystem::status(path, error).type();
+  // What is wrong with any other, reading will say.
+  const bool is_blocked = error == std::errc::not_a_directory;
+  if (found == std::filesystem::file_type::not_found && !is_blocked) return {};
   return parse_tuning(read_file(path, kMostTuningBytes), path);
 }
 

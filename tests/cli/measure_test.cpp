@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "cli/command.h"
 
 namespace stretto {
@@ -54,6 +56,34 @@ TEST_F(Measure, WordsThatMeanNothingAreRefused) {
   expect_refused(sized("bench", {"--rounds", "0"}), "--rounds '0'");
   expect_refused(sized("tune", {"--file", file("tuning", "{}")}), "stretto_tuning is missing");
   expect_refused({"compile", "--arch", "sm_91"}, "unknown architecture 'sm_91'");
+}
+
+TEST_F(Measure, PlansThatNoGpuCanRunAreRefusedBeforeOneIsLookedFor) {
+  const auto plan = [&](const char* dtype, int sms) {
+    std::string text =
+        "stretto-plan 1\noperator ag-gemm m=64 n=64 k=64 ranks=1 dtype=" + std::string(dtype) +
+        "\nsms " + std::to_string(sms) + "\nbuffer a " + dtype + " 64x64 input\nbuffer b " + dtype +
+        " 64x64 input\nbuffer whole " + dtype + " 64x64 local\nbuffer out " + dtype +
+        " 64x64 output\nsignals full 1\n";
+    text +=
+        "lane 0 compute 0\n  wait full.0 >= 1\n"
+        "  gemm whole[0:64,0:64] b[0:64,0:64] -> out[0:64,0:64]\n"
+        "lane 0 copy 0\n  copy a[0:64,0:64] -> whole[0:64,0:64]\n  notify full.0@0 += 1\nend\n";
+    return file("by-hand.plan", text);
+  };
+  expect_refused({"run", plan("fp32", 2), "--target", "cuda"},
+                 "multiplies bf16 and fp16, not fp32");
+  expect_refused({"run", plan("bf16", 1), "--target", "cuda"},
+                 "could hang on GPUs: rank 0 has 1 block lanes for 1 SMs");
+}
+
+TEST_F(Measure, KernelsAreNotCompiledToBeKeptNowhere) {
+  const std::string beside = file("no-folder", "a file");
+  ::setenv("STRETTO_CACHE_PATH", (beside + "/cache").c_str(), 1);
+  const Said said = stretto_says({"compile"});
+  ::unsetenv("STRETTO_CACHE_PATH");
+  EXPECT_EQ(said.exit_code, 3);
+  EXPECT_THAT(said.err, HasSubstr("cannot write '" + beside + "/cache/probe'"));
 }
 
 TEST_F(Measure, AutoSaysWhereItComesFrom) {

@@ -20,5 +20,15 @@ TEST(Environment, EveryVariableIsReadOnceAndDocumented) {
   }
 }
 
+TEST(Environment, UserFoldersAreWhereTheVariableSaysOrInTheHomeFolder) {
+  ::setenv("STRETTO_TEST_FOLDER", "/data", 1);
+  EXPECT_EQ(user_folder("STRETTO_TEST_FOLDER", ".data"), "/data/stretto");
+  ::setenv("STRETTO_TEST_FOLDER", "", 1);
+  ::setenv("HOME", "/home/me", 1);
+  EXPECT_EQ(user_folder("STRETTO_TEST_FOLDER", ".local/share"), "/home/me/.local/share/stretto");
+  ::unsetenv("HOME");
+  EXPECT_EQ(user_folder("STRETTO_TEST_FOLDER", ".data"), "");
+}
+
 }  // namespace
 }  // namespace stretto

@@ -264,6 +264,34 @@ TEST(TileSums, SourcesThatShareRowsWithTheTileAreLeftToAMover) {
   EXPECT_EQ(adds(tile_sum_plan("192x64 symmetric copies=2", "32:96", "a[0:64,0:64]")), 0);
 }
 
+TEST(PlanLimits, TasksThatTheTablesCannotHoldAreRefused) {
+  const auto reasons = [](const std::string& k, const std::string& waits) {
+    return why_not_on_cuda(parse_plan(fmt::format(R"(stretto-plan 1
+operator gemm-rs m=64 n=64 k={0} ranks=1 dtype=bf16
+sms 132
+buffer a bf16 64x{0} input
+buffer b bf16 64x{0} input
+buffer big bf16 70000x70000 local
+buffer copied bf16 70000x70000 local
+buffer out bf16 64x64 output
+signals s 300
+lane 0 compute 0
+{1}  gemm #0 a[0:64,0:{0}] b[0:64,0:{0}] -> out[0:64,0:64]
+lane 0 comm 0
+  copy big[0:{2},0:70000] -> copied[0:{2},0:70000]
+end
+)",
+                                                  k, waits, waits.empty() ? 61356 : 61357)));
+  };
+  std::string waits;
+  for (int i = 0; i < 256; ++i) waits += fmt::format("  wait s.{} >= 1\n", i);
+  EXPECT_THAT(reasons("4194240", ""), IsEmpty());
+  EXPECT_THAT(reasons("4194304", waits),
+              ElementsAre(testing::HasSubstr("must end at 4194240"),
+                          testing::HasSubstr("at most 255 waits"),
+                          testing::HasSubstr("at most 4294967295 elements")));
+}
+
 TEST(RankPrograms, MoversComeFirstSoThatTheyHaveTheirSms) {
   const Plan plan = plan_of("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16", "tiles,comm-sms=8");
   const RankProgram program = programs_of(plan)[0];

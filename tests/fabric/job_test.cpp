@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <thread>
 
@@ -123,6 +124,23 @@ TEST_F(JobTest, AFileOfAnEarlierJobDoesNotMislead) {
     return meet(*job)->all_gather("ranks", std::to_string(rank))[1];
   });
   EXPECT_THAT(texts, Each("1"));
+}
+
+TEST_F(JobTest, ADamagedFileOfAnEarlierJobIsReadAgain) {
+  for (const std::string& left : {std::string("nonsense\n"), "stretto meeting 1\n127.0.0.1:99999\n" +
+                                                                std::string(64, '0') + "\n"}) {
+    const std::string path = meeting_path("stretto-damaged");
+    write_meeting(path, {{"127.0.0.1", 1}, new_secret()});
+    std::ofstream(path, std::ios::trunc) << left;
+    const auto texts = on_processes(2, [&](int rank) {
+      if (rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      const auto job = job_from(from({{"STRETTO_RANK", std::to_string(rank)},
+                                      {"STRETTO_RANKS", "2"},
+                                      {"STRETTO_JOB", "damaged"}}));
+      return meet(*job)->all_gather("ranks", std::to_string(rank))[1];
+    });
+    EXPECT_THAT(texts, Each("1"));
+  }
 }
 
 TEST_F(JobTest, WithoutRankZeroTheFileIsNamed) {

@@ -116,6 +116,11 @@ TEST_F(TuningOnDisk, AFileThatCannotBeReadIsNotOverwritten) {
   EXPECT_EQ(read_file(path(), 100), "not a tuning file");
 }
 
+TEST_F(TuningOnDisk, WhatIsThereButCannotBeReadIsNotTakenForNothing) {
+  write_file(folder_.string(), "a file where a folder should be");
+  EXPECT_THROW(read_tuning(path()), SystemError);
+}
+
 TEST(ShippedTuning, CanBeRead) { EXPECT_NO_THROW(load_tuning()); }
 
 }  // namespace
