@@ -14,6 +14,10 @@
 // calls of a rank are ordered with one another. Ranks of one process may call from threads of their
 // own once the buckets are prepared.
 //
+// What cannot be served is refused by Operation's constructor, as UsageError (or
+// SystemError: the GPU), before anything runs
+// (docs/serving.md lists it), so that a caller can keep its library path for that layer.
+//
 // Streams and addresses are those of the CUDA driver and runtime, as plain types. Errors are
 // UsageError for what cannot be, SystemError for what failed (error.h).
 #pragma once

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cuda/gemm_choice.h"
+#include "cuda/tensor_map.h"
 #include "cuda/tile_sums.h"
 
 namespace stretto::cuda {
@@ -24,6 +25,15 @@ size_t most_in_a_row(const Plan& plan, const Lane& lane, uint32_t at, uint32_t l
                    plan.writes(lane.instrs[last]).size()});
 }
 
+// Addresses of whole buffers suit; how far apart their rows are is the plan's.
+std::string why_no_map(const Buffer& buffer) {
+  Matrix matrix;
+  matrix.rows = std::max(buffer.rows, 1);
+  matrix.columns = matrix.stride = buffer.cols;
+  matrix.dtype = buffer.dtype;
+  return why_unmappable(matrix);
+}
+
 }  // namespace
 
 std::vector<std::string> why_not_on_cuda(const Plan& plan) {
@@ -35,6 +45,7 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan) {
   };
   if (plan.op.dtype == DType::fp32) add("the GEMM kernel multiplies bf16 and fp16, not fp32");
   const TileSums sums(plan);
+  std::vector<bool> is_mapped(plan.buffers.size(), false);  // by the GEMM kernel
   if (!sums.ranges_misfit().empty()) {
     add(sums.ranges_misfit());
   } else if (!stored_dtype(plan, sums)) {
@@ -61,6 +72,14 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan) {
         }
       }
       if (instr.op != Opcode::gemm) continue;
+      for (const auto regions : {plan.reads(instr), plan.writes(instr)}) {
+        for (const Region& region : regions) {
+          if (is_mapped[region.buffer]) continue;
+          is_mapped[region.buffer] = true;
+          const std::string why = why_no_map(plan.buffers[region.buffer]);
+          if (!why.empty()) add(why);
+        }
+      }
       if (plan.reads(instr).front().col1 > device::kTileK * UINT16_MAX) {
         add(fmt::format("a range of K must end at {} or before", device::kTileK * UINT16_MAX));
       }
@@ -85,6 +104,11 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan) {
     }
   }
   return reasons;
+}
+
+std::string why_not_on_arch(std::string_view arch) {
+  if (arch == "sm_90a") return "";
+  return fmt::format("plans run on Hopper GPUs (sm_90a); this one is {}", arch);
 }
 
 }  // namespace stretto::cuda

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "stretto/plan.h"
@@ -10,5 +11,8 @@ namespace stretto::cuda {
 
 // Why the CUDA target cannot run this plan; empty when it can.
 std::vector<std::string> why_not_on_cuda(const Plan& plan);
+
+// Why GPUs of an architecture run no plan; empty when they do.
+std::string why_not_on_arch(std::string_view arch);
 
 }  // namespace stretto::cuda

@@ -94,7 +94,9 @@ void PlanRunner::require_room() const {
   if (plan_.ranks() != fabric_.ranks()) {
     throw UsageError(fmt::format("a plan of {} ranks on {} GPUs", plan_.ranks(), fabric_.ranks()));
   }
-  const int sms = fabric_.device(fabric_.first_rank()).num_sms();
+  const cuda::Device& device = fabric_.device(fabric_.first_rank());
+  if (const auto why = cuda::why_not_on_arch(device.arch()); !why.empty()) throw SystemError(why);
+  const int sms = device.num_sms();
   for (int rank = 0; rank < plan_.ranks(); ++rank) {
     const int blocks =
         count_lanes(plan_, LaneKind::compute, rank) + count_lanes(plan_, LaneKind::comm, rank);

@@ -292,6 +292,20 @@ end
                           testing::HasSubstr("at most 4294967295 elements")));
 }
 
+TEST(PlanLimits, OtherArchitecturesAreRefusedBeforeTheirKernelsFailToCompile) {
+  EXPECT_EQ(why_not_on_arch("sm_90a"), "");
+  EXPECT_EQ(why_not_on_arch("sm_80"), "plans run on Hopper GPUs (sm_90a); this one is sm_80");
+}
+
+TEST(PlanLimits, RowsThatTensorMapsCannotStepOverAreRefused) {
+  for (const char* preset : {"sequential", "tiles"}) {
+    EXPECT_THAT(
+        why_not_on_cuda(plan_of("gemm-rs m=512 n=516 k=512 ranks=2 dtype=bf16", preset)),
+        ElementsAre("rows of a matrix on the GPU are a multiple of 16 bytes apart: 516 bf16 "
+                    "elements are not"));
+  }
+}
+
 TEST(RankPrograms, MoversComeFirstSoThatTheyHaveTheirSms) {
   const Plan plan = plan_of("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16", "tiles,comm-sms=8");
   const RankProgram program = programs_of(plan)[0];
