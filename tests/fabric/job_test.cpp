@@ -127,8 +127,9 @@ TEST_F(JobTest, AFileOfAnEarlierJobDoesNotMislead) {
 }
 
 TEST_F(JobTest, ADamagedFileOfAnEarlierJobIsReadAgain) {
-  for (const std::string& left : {std::string("nonsense\n"), "stretto meeting 1\n127.0.0.1:99999\n" +
-                                                                std::string(64, '0') + "\n"}) {
+  for (const std::string& left :
+       {std::string("nonsense\n"),
+        "stretto meeting 1\n127.0.0.1:99999\n" + std::string(64, '0') + "\n"}) {
     const std::string path = meeting_path("stretto-damaged");
     write_meeting(path, {{"127.0.0.1", 1}, new_secret()});
     std::ofstream(path, std::ios::trunc) << left;
