@@ -1,6 +1,7 @@
 // What can be read can be used: the checker answers about every plan; simulation and emulation
 // run it or refuse it with a UsageError. None crashes, hangs or takes memory by the gigabyte.
 #include <cstdint>
+#include <cstdlib>
 #include <string_view>
 
 #include "stretto/check.h"
@@ -39,7 +40,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } catch (const UsageError&) {
     return 0;
   }
-  check(plan);
+  for (const Diagnostic& found : check(plan).diagnostics) {
+    if (found.where && found.where->lane >= plan.lanes.size()) std::abort();
+  }
   static const Machine machine = load_machine("h200x8");
   try {
     const Simulation simulation = simulate(plan, machine);
