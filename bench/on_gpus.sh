@@ -55,24 +55,30 @@ today=$(date -u +%F)
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1
 export STRETTO_MACHINE_PATH=${STRETTO_MACHINE_PATH:-$root/machines}
 
-program() {
-  local found
-  found=$(find "$build" -name "$1" -type f -perm -u+x 2>/dev/null | head -1)
-  [[ -n $found ]] || fail "no $1 in $build; ./dev build release makes it"
-  echo "$found"
-}
+program() { find "$build" -name "$1" -type f -perm -u+x 2>/dev/null | head -1; }
 wanted() { [[ ,$steps, == *,"$1",* ]]; }
+needs_shapes() { [[ -f $shapes ]] || fail "no shapes for $ranks GPUs: $shapes"; }
+
+# What is missing is said before anything runs.
+declare -A programs=([tests]="test_cuda test_fabric test_runtime" [gemm]=gemm_bench [tune]=stretto
+                     [operators]=stretto [language]=lang_bench [serve]=serve_bench)
+for step in ${steps//,/ }; do
+  for needed in ${programs[$step]:-}; do
+    [[ -n $(program "$needed") ]] || fail "no $needed in $build; ./dev build release makes it"
+  done
+  [[ $step == tune || $step == operators || $step == torch ]] && needs_shapes
+done
 
 # step NAME COMMAND...: bounded, logged, and never the end of the others.
 failures=0
 step() {
   local name=$1 begin=$SECONDS status=0; shift
+  rm -f "$folder/$name.json"  # a step that fails leaves no result of an earlier run
   timeout -k 10 "$seconds" "$@" >"$folder/$name.log" 2>&1 || status=$?
   printf '%-22s %4d s  %s\n' "$name" "$((SECONDS - begin))" \
     "$( (( status == 0 )) && echo good || echo "exit $status, see $folder/$name.log")"
   (( status == 0 )) || failures=$((failures + 1))
 }
-needs_shapes() { [[ -f $shapes ]] || fail "no shapes for $ranks GPUs: $shapes"; }
 
 if wanted tests; then
   for suite in test_cuda test_fabric test_runtime; do
@@ -83,17 +89,14 @@ if wanted gemm; then
   step gemm "$(program gemm_bench)" --commit "$commit" --date "$today" --out "$folder/gemm.json"
 fi
 if wanted tune; then
-  needs_shapes
   step tune "$(program stretto)" tune --shapes "$shapes" --ranks "$ranks" --commit "$commit" \
     --file "$folder/tuning.json"
 fi
 if wanted operators; then
-  needs_shapes
   step operators "$(program stretto)" bench --shapes "$shapes" --ranks "$ranks" --commit "$commit" \
     --strategies 'auto;sequential;decomposed;tiles' --json -o "$folder/operators.json"
 fi
 if wanted torch; then
-  needs_shapes
   step torch python3 -m torch.distributed.run --standalone --nproc-per-node "$ranks" \
     "$here/torch_baselines.py" --shapes "$shapes" --commit "$commit" --out "$folder/torch.json"
   step torch_all_reduce python3 "$here/torch_all_reduce.py" --ranks "$ranks" \

@@ -56,7 +56,7 @@ def torch_times(results):
     """(machine, operator, m, n, k, ranks) -> a row of a `torch` file."""
     found = {}
     for _, result in results:
-        if result["benchmark"] != "torch":
+        if result.get("benchmark") != "torch":
             continue
         for row in result["rows"]:
             if "failed" not in row:

@@ -92,8 +92,7 @@ std::string LangGroup::describe(int rank, const device::ExpiredWait& what) const
   if (what.disagrees != 0) {
     return fmt::format(
         "rank {} and rank {} make the same call with different arguments: {} is {} on rank {} and "
-        "{} "
-        "on rank {}",
+        "{} on rank {}",
         rank, what.from, std::string(what.argument, strnlen(what.argument, sizeof what.argument)),
         what.expected, rank, what.seen, what.from);
   }
