@@ -88,6 +88,7 @@ struct Schedule {
   std::vector<int> groups;  // wave-group sizes in waves (granularity waves); empty: chosen
   int comm_sms = 0;         // SMs taken from compute for communication blocks and reducers
   int split_k = 1;          // ranges of K that a tile is computed in, side by side, and then added
+  int k_phases = 1;         // ranges of K in which gathered rows arrive; tiles begin with the first
   RowCount rows = RowCount::fixed;  // what a run may have (serve.h)
 
   bool operator==(const Schedule&) const = default;
@@ -96,8 +97,8 @@ struct Schedule {
 // Ranges of K begin at multiples of this.
 inline constexpr int kSplitStep = 64;
 
-// Canonical text: every coordinate as key=value, comma separated, no blanks; `split-k` only when it
-// is not 1, `rows` only when it is not fixed. parse(print) = same.
+// Canonical text: every coordinate as key=value, comma separated, no blanks; `split-k` and
+// `k-phases` only when they are not 1, `rows` only when it is not fixed. parse(print) = same.
 std::string to_string(const Schedule& schedule);
 // A canonical text, or a preset's name followed by changes: "tiles,tile=64x128,comm-sms=4".
 // `op` and `machine` give the preset its defaults. Throws UsageError naming every bad part at once.
@@ -108,8 +109,9 @@ std::vector<std::string> legal(const Operator& op, const Schedule& schedule,
                                const Machine& machine);
 
 // Same inputs give the same bits in every run, and the same bits as every other deterministic
-// schedule with the same `partials` and `split-k`. NCCL's reductions choose their order, so they
-// are not.
+// schedule with the same `partials` and `split-k` and one of K's phases (the emulator adds up the
+// ranges of tiles that are computed in phases; GPUs go on adding to the same registers). NCCL's
+// reductions choose their order, so they are not.
 bool is_deterministic(const Schedule& schedule);
 
 struct Preset {

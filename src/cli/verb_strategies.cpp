@@ -40,7 +40,9 @@ constexpr Value kParameters[] = {
     {"chunks", "row blocks a shard is cut into (granularity chunk)"},
     {"groups", "wave-group sizes in waves (granularity waves)"},
     {"comm-sms", "SMs taken from compute for communication blocks and reducers"},
-    {"split-k", "ranges of K that a tile is computed in, side by side, then added in fp32"}};
+    {"split-k", "ranges of K that a tile is computed in, side by side, then added in fp32"},
+    {"k-phases",
+     "ranges of K in which rows are gathered; the first wave begins with the first one"}};
 
 constexpr size_t kLabelWidth = 20;
 

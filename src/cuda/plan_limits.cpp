@@ -25,6 +25,27 @@ size_t most_in_a_row(const Plan& plan, const Lane& lane, uint32_t at, uint32_t l
                    plan.writes(lane.instrs[last]).size()});
 }
 
+// Whether a lane leaves sums of several ranges of K of one tile, which it then adds.
+bool computes_in_phases(const Plan& plan) {
+  for (const Lane& lane : plan.lanes) {
+    if (lane.kind != LaneKind::compute) continue;
+    const Instr* before = nullptr;
+    for (const Instr& instr : lane.instrs) {
+      if (!instr.is_task()) continue;
+      if (before != nullptr && before->op == Opcode::gemm && instr.op == Opcode::reduce) {
+        const auto reads = plan.reads(instr), left = plan.writes(*before);
+        const Buffer& buffer = plan.buffers[reads[0].buffer];
+        if (buffer.role == BufferRole::local && buffer.dtype == DType::fp32 && reads.size() > 1 &&
+            left.size() == 1 && left[0] == reads.back()) {
+          return true;
+        }
+      }
+      before = &instr;
+    }
+  }
+  return false;
+}
+
 // Addresses of whole buffers suit; how far apart their rows are is the plan's.
 std::string why_no_map(const Buffer& buffer) {
   Matrix matrix;
@@ -44,6 +65,9 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan) {
     }
   };
   if (plan.op.dtype == DType::fp32) add("the GEMM kernel multiplies bf16 and fp16, not fp32");
+  if (computes_in_phases(plan)) {
+    add("tiles whose ranges of K follow one another on a lane (k-phases) run on the emulator only");
+  }
   const TileSums sums(plan);
   std::vector<bool> is_mapped(plan.buffers.size(), false);  // by the GEMM kernel
   if (!sums.ranges_misfit().empty()) {

@@ -17,6 +17,9 @@ void emit_packed_reduce(Lowering& state, Emitter& emit);
 struct KRange {
   int32_t begin, end;
 };
+// Range `index` of `ranges` that K is cut into: whole steps, of which the first have the fewest.
+KRange k_range(const Lowering& state, int index, int ranges);
+
 using ReadA = std::function<void(int rank, const Rect& tile, KRange k)>;
 
 // The GEMM of all ranks, wave by wave, with the boundaries of its kernels: read_a names the tile's
@@ -25,7 +28,8 @@ using ReadA = std::function<void(int rank, const Rect& tile, KRange k)>;
 //
 // With split-k each range of a tile's K is a task of its own; their sums meet in `ranges`, in fp32.
 // The last task computes the first range, which is the shortest, and then adds the others to it in
-// the order of K.
+// the order of K. With k-phases the ranges of a tile in_phases() follow one another on one lane, in
+// the order in which their rows arrive, and their sum comes behind the last.
 void emit_gemm(Lowering& state, Emitter& emit, const ReadA& read_a,
                const std::function<void(int rank, int32_t tile)>& write_tile,
                const std::function<void(int32_t wave)>& after_wave = {});

@@ -1,4 +1,7 @@
-// ag-gemm with movers that push: every rank sends its rows to all others, stripe by stripe.
+// ag-gemm with movers that push: every rank sends its rows to all others, stripe by stripe. With
+// k-phases it first sends the beginning of K of all stripes that the first wave of tiles needs.
+#include <tuple>
+
 #include "lower/emit_patterns.h"
 #include "lower/peer_order.h"
 
@@ -30,6 +33,7 @@ class Pusher {
     Rect rows;     // of the matrix
     int32_t tile;  // the first that needs them
     std::vector<int> to;
+    int32_t wave = 0, phase = 0;  // where pushes are cut: the first that needs them
   };
 
   // One push stores to all peers: loaded once. Copy engines know one destination only, and pushes
@@ -71,7 +75,39 @@ class Pusher {
     }
     const std::vector<Push> own = shared_rows(rank);
     if (!pushes.empty()) pushes.insert(pushes.begin() + 1, own.begin(), own.end());
+    return state_.schedule.k_phases > 1 ? in_phases(pushes) : pushes;
+  }
+
+  // Stripes that any receiver's first wave needs are cut along K, and sent phase by phase.
+  std::vector<Push> in_phases(const std::vector<Push>& stripes) const {
+    std::vector<Push> pushes;
+    for (Push push : stripes) {
+      push.wave = first_wave(push);
+      const int phases = push.wave == 0 ? state_.schedule.k_phases : 1;
+      for (push.phase = 0; push.phase < phases; ++push.phase) {
+        const KRange k = k_range(state_, push.phase, phases);
+        push.rows.col0 = k.begin;
+        push.rows.col1 = k.end;
+        pushes.push_back(push);
+      }
+    }
+    std::stable_sort(pushes.begin(), pushes.end(), [](const Push& a, const Push& b) {
+      return std::tie(a.wave, a.phase) < std::tie(b.wave, b.phase);
+    });
     return pushes;
+  }
+
+  int32_t first_wave(const Push& push) const {
+    int32_t first = state_.grid.count();
+    for (const int rank : push.to) {
+      const std::vector<int32_t>& position = state_.orders[static_cast<size_t>(rank)].position;
+      Rect tiles = push.rows;
+      tiles.col1 = static_cast<int32_t>(state_.op.local_n());  // of K until here
+      state_.grid.for_each_overlap(tiles, [&](int32_t tile) {
+        first = std::min(first, position[static_cast<size_t>(tile)]);
+      });
+    }
+    return first / state_.tiles_at_once();
   }
 
   // Own rows of tiles that also have rows of others: such tiles read all their rows from `ag`.
@@ -122,9 +158,8 @@ void emit_push_gather(Lowering& state, Emitter& emit) {
       [&](int rank, const Rect& tile, KRange k) {
         const Rect rows{tile.row0, tile.row1, k.begin, k.end};
         const auto begin = static_cast<int32_t>(state.shards.begin(rank));
-        const bool own = begin <= tile.row0 && tile.row1 <= state.shards.end(rank);
-        emit.read(own ? region_of(rows.moved(-begin), state.buffers.a, rank)
-                      : region_of(rows, state.buffers.gathered, rank));
+        emit.read(state.owns_rows(rank, tile) ? region_of(rows.moved(-begin), state.buffers.a, rank)
+                                              : region_of(rows, state.buffers.gathered, rank));
       },
       [&](int rank, int32_t tile) {
         emit.write(region_of(state.grid.rect(tile), state.buffers.out, rank));

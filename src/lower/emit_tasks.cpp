@@ -30,16 +30,15 @@ void emit_local(Lowering& state, Emitter& emit) {
   });
 }
 
-namespace {
-
-// Range `index` of K: whole steps, of which the first ranges have the fewest.
-KRange k_range(const Lowering& state, int index) {
+KRange k_range(const Lowering& state, int index, int ranges) {
   const int64_t k = state.op.local_k(), steps = (k + kSplitStep - 1) / kSplitStep;
   const auto begin = [&](int i) {
-    return static_cast<int32_t>(std::min(k, steps * i / state.splits() * kSplitStep));
+    return static_cast<int32_t>(std::min(k, steps * i / ranges * kSplitStep));
   };
   return {begin(index), begin(index + 1)};
 }
+
+namespace {
 
 // Where the sums of a range of a tile's K are kept.
 Region sums_of_range(const Lowering& state, int rank, const Rect& tile, int index) {
@@ -53,23 +52,33 @@ void emit_gemm(Lowering& state, Emitter& emit, const ReadA& read_a,
                const std::function<void(int, int32_t)>& write_tile,
                const std::function<void(int32_t)>& after_wave) {
   const int32_t lanes = state.lanes.compute, splits = state.splits();
-  // Task `turn` of a tile's.
-  const auto emit_task = [&](int rank, int32_t tile, int32_t turn, uint32_t lane) {
-    const int32_t range = (turn + 1) % splits;
-    const KRange k = k_range(state, range);
+  const auto emit_range = [&](int rank, int32_t tile, int range, int ranges, uint32_t lane) {
+    const KRange k = k_range(state, range, ranges);
     const Rect rect = state.grid.rect(tile);
     read_a(rank, rect, k);
     emit.read(region_of({rect.col0, rect.col1, k.begin, k.end}, state.buffers.b, rank));
-    if (splits == 1) {
+    if (ranges == 1) {
       write_tile(rank, tile);
-      return emit.task(lane, Opcode::gemm, tile);
+    } else {
+      emit.write(sums_of_range(state, rank, rect, range));
     }
-    emit.write(sums_of_range(state, rank, rect, range));
     emit.task(lane, Opcode::gemm, tile);
-    if (turn + 1 < splits) return;
-    for (int i = 0; i < splits; ++i) emit.read(sums_of_range(state, rank, rect, i));
+  };
+  const auto emit_sum = [&](int rank, int32_t tile, int ranges, uint32_t lane) {
+    for (int i = 0; i < ranges; ++i) {
+      emit.read(sums_of_range(state, rank, state.grid.rect(tile), i));
+    }
     write_tile(rank, tile);
     emit.task(lane, Opcode::reduce, tile);
+  };
+  // Task `turn` of a tile's.
+  const auto emit_task = [&](int rank, int32_t tile, int32_t turn, uint32_t lane) {
+    if (state.in_phases(rank, tile)) {
+      for (int i = 0; i < state.phases(); ++i) emit_range(rank, tile, i, state.phases(), lane);
+      return emit_sum(rank, tile, state.phases(), lane);
+    }
+    emit_range(rank, tile, (turn + 1) % splits, splits, lane);
+    if (splits > 1 && turn + 1 == splits) emit_sum(rank, tile, splits, lane);
   };
 
   int32_t waves = 0;

@@ -30,7 +30,7 @@ struct BufferIds {
   uint16_t slots = 0;     // slot_reduce: one partial sum of every source, at who reduces it
   uint16_t packed = 0;    // packed_reduce: `part` tile by tile
   uint16_t sums = 0;      // packed_reduce with owners: the reduced tiles of this rank
-  uint16_t ranges = 0;    // split-k: the sums of every range of K, one below the other
+  uint16_t ranges = 0;    // sums of every range of K (split-k, k-phases), one below the other
 };
 
 struct Lowering : Draft {
@@ -74,6 +74,16 @@ struct Lowering : Draft {
                                                                               : 0;
   }
   int splits() const { return schedule.split_k; }  // tasks that compute a tile
+  // Ranges of K in which a lane computes the tiles that are in_phases().
+  int phases() const {
+    return pattern == Pattern::push_gather && splits() == 1 ? schedule.k_phases : 1;
+  }
+  // Whether the rank begins with the tile before all of its rows' K can be there: a tile of the
+  // first wave that has rows of others.
+  bool in_phases(int rank, int32_t tile) const;
+  bool owns_rows(int rank, const Rect& rows) const {
+    return shards.begin(rank) <= rows.row0 && rows.row1 <= shards.end(rank);
+  }
   int32_t num_tasks() const { return grid.count() * splits(); }
   int compute_lanes() const;  // per rank
   int tiles_at_once() const { return std::max(1, compute_lanes() / splits()); }

@@ -13,7 +13,7 @@ constexpr int kMaxChunks = 1024;
 constexpr int kMaxSwizzle = 1024;
 constexpr int kMaxGroups = 1024;
 constexpr int kMaxGroupWaves = 1 << 20;
-constexpr int kMaxSplitK = 16;
+constexpr int kMaxSplitK = 16, kMaxPhases = 16;
 constexpr int kMinTile = 8, kMaxTile = 512, kTileStep = 8;
 
 struct Case {
@@ -62,22 +62,41 @@ void check_numbers(Case& c) {
 }
 
 // Every range of K has at least one step, and every range's sums of all rows are kept.
-void check_split_k(Case& c, bool op_good) {
-  const int ranges = c.schedule.split_k;
-  if (ranges < 1 || ranges > kMaxSplitK) {
-    c.refuse("split-k={}; it must be from 1 to {}", ranges, kMaxSplitK);
+void check_ranges_of_k(Case& c, std::string_view name, int ranges, int most, bool op_good) {
+  if (ranges < 1 || ranges > most) {
+    c.refuse("{}={}; it must be from 1 to {}", name, ranges, most);
     return;
   }
   if (ranges == 1 || !op_good) return;
   const int64_t steps = (c.op.local_k() + kSplitStep - 1) / kSplitStep;
   if (ranges > steps) {
-    c.refuse("split-k={} for {} of K on a rank, which has {} of {} columns: take split-k={}{}",
+    c.refuse("{0}={1} for {2} of K on a rank, which has {3} of {4} columns: take {0}={5}{6}", name,
              ranges, c.op.local_k(), steps == 1 ? "one step" : fmt::format("{} steps", steps),
              kSplitStep, steps, steps == 1 ? "" : " or less");
   }
   if (c.op.m > INT32_MAX / ranges) {
-    c.refuse("split-k={} for m={} keeps more than {} rows of partial sums: take split-k=1", ranges,
+    c.refuse("{0}={1} for m={2} keeps more than {3} rows of partial sums: take {0}=1", name, ranges,
              c.op.m, INT32_MAX);
+  }
+}
+
+// Phases of K are what movers push of rows, so that tiles need not wait for the whole of them.
+void check_phases(Case& c) {
+  const Schedule& s = c.schedule;
+  if (s.k_phases <= 1) return;
+  if (c.op.reduces()) {
+    c.refuse("k-phases={} cuts the rows that a gather pushes: take k-phases=1 for {}", s.k_phases,
+             to_string(c.op.kind));
+  } else if (s.mover == Mover::nccl) {
+    c.refuse(
+        "k-phases={} with mover=nccl, whose collectives move whole rows: take k-phases=1, or "
+        "mover=comm-blocks or copy-engine",
+        s.k_phases);
+  } else if (s.granularity != Granularity::tile && s.granularity != Granularity::slice) {
+    c.refuse(
+        "k-phases={} at granularity={}, whose tiles wait for more than their own rows: take "
+        "k-phases=1, or granularity=tile or slice",
+        s.k_phases, to_string(s.granularity));
   }
 }
 
@@ -239,7 +258,9 @@ std::vector<std::string> legal(const Operator& op, const Schedule& schedule,
   Case c{op, schedule, machine, problems(op)};
   const bool op_good = c.reasons.empty();
   check_numbers(c);
-  check_split_k(c, op_good);
+  check_ranges_of_k(c, "split-k", schedule.split_k, kMaxSplitK, op_good);
+  check_ranges_of_k(c, "k-phases", schedule.k_phases, kMaxPhases, op_good);
+  check_phases(c);
   check_machine(c);
   check_mover(c);
   check_sync(c);

@@ -40,9 +40,12 @@ double estimate_instrs(const Operator& op, const Schedule& schedule) {
   } else {
     // A stripe is pushed in as many pieces as there are movers; each tells every peer.
     const double movers = std::max(1, schedule.comm_sms);
+    // With phases each of them is a piece, and a task of tiles that adds what was before.
+    const double phases = std::max(1, schedule.k_phases);
     const double stripes = tile_rows / ranks + 1;
-    per_rank += stripes * movers * (1 + ranks);
-    per_rank += tiles * (schedule.sync == Sync::flag ? movers : 1);
+    per_rank += stripes * phases * movers * (1 + ranks);
+    per_rank += tiles * phases * (schedule.sync == Sync::flag ? movers : 1);
+    if (phases > 1 && schedule.split_k == 1) per_rank += tiles * (phases + 1);
   }
   return ranks * per_rank;
 }

@@ -117,6 +117,7 @@ constexpr Coordinate kCoordinates[] = {
     {"groups", print_groups, read_groups},
     number<&Schedule::comm_sms>("comm-sms"),
     number<&Schedule::split_k>("split-k", "1"),
+    number<&Schedule::k_phases>("k-phases", "1"),
     {"rows", print_enum<RowCount, &Schedule::rows>, read_enum<RowCount, &Schedule::rows>, "fixed"},
 };
 constexpr size_t kNumCoordinates = std::size(kCoordinates);

@@ -120,6 +120,25 @@ TEST(Mutation, EveryChangeOfEveryPlanThatSplitsKIsReported) {
   rate.expect_all();
 }
 
+TEST(Mutation, EveryChangeOfEveryPlanWithPhasesOfKIsReported) {
+  KillRate rate;
+  for (const int ranks : {2, 4}) {
+    const Machine machine = small_machine(ranks, 7);
+    const Operator op{OpKind::ag_gemm, int64_t{9} * ranks + 5, 32 * ranks, 200, ranks, DType::bf16};
+    for (const char* point :
+         {"tiles", "tiles,split-k=2", "tiles,sync=counter,order=own-first,reuse=ack",
+          "tiles,mover=copy-engine,order=plain", "slices,order=node-then-local"}) {
+      for (const int phases : {2, 4}) {
+        const std::string text = fmt::format("{},tile=16x16,comm-sms=2,k-phases={}", point, phases);
+        const Schedule schedule = parse_schedule(text, op, machine);
+        ASSERT_TRUE(legal(op, schedule, machine).empty()) << text;
+        rate.add(fmt::format("{} {}", to_string(op), text), lower(op, schedule, machine));
+      }
+    }
+  }
+  rate.expect_all();
+}
+
 TEST(Mutation, ChangesOfPlansOfAnyLegalScheduleAreReported) {
   KillRate rate;
   for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {

@@ -206,6 +206,14 @@ TEST(RankPrograms, RangesOfKThatTheKernelCannotAddAreRefused) {
   EXPECT_NE(why_not_on_cuda(plan).front().find("nobody else reads its sums"), std::string::npos);
 }
 
+TEST(RankPrograms, PhasesOfKAreRefused) {
+  const char* op = "ag-gemm m=512 n=512 k=1024 ranks=2 dtype=bf16";
+  EXPECT_THAT(why_not_on_cuda(plan_of(op, "tiles,tile=128x128,k-phases=2")),
+              testing::Contains(testing::HasSubstr("(k-phases) run on the emulator only")));
+  // Then pieces alone are cut.
+  EXPECT_THAT(why_not_on_cuda(plan_of(op, "tiles,tile=128x128,k-phases=2,split-k=2")), IsEmpty());
+}
+
 TEST(RankPrograms, SumsOfAnotherTypeAreLeftToAMover) {
   const Plan plan = plan_of("gemm-rs m=512 n=512 k=512 ranks=4 dtype=bf16",
                             "tiles,tile=128x128,comm-sms=0,partials=fp32");

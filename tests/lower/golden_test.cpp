@@ -47,6 +47,8 @@ constexpr Golden kGoldens[] = {
      "tiles,tile=16x16,comm-sms=1,order=peer-staggered,reduction=one-shot"},
     {"gemm-rs.split-k", "gemm-rs m=40 n=24 k=300 ranks=2 dtype=bf16",
      "tiles,tile=16x16,comm-sms=0,order=interleaved,split-k=2"},
+    {"ag-gemm.k-phases", "ag-gemm m=40 n=64 k=200 ranks=2 dtype=bf16",
+     "tiles,tile=16x16,comm-sms=2,order=arrival,k-phases=3"},
     {"gemm-rs.ack", kScatter,
      "tiles,tile=16x16,mover=comm-blocks,comm-sms=1,order=peer-staggered,reuse=ack"},
 };

@@ -45,6 +45,7 @@ TEST(ScheduleText, ParsesWhatItPrints) {
     for (int g = below(4); g > 0; --g) s.groups.push_back(below(50));
     s.comm_sms = below(200);
     s.split_k = below(4);
+    s.k_phases = below(4);
     s.rows = static_cast<RowCount>(below(2));
     EXPECT_EQ(parse(to_string(s)), s) << to_string(s);
   }
@@ -70,6 +71,16 @@ TEST(ScheduleText, SaysSplitKOnlyWhenKIsSplit) {
   EXPECT_THAT(to_string(schedule), testing::EndsWith(",split-k=4"));
   EXPECT_EQ(parse("tiles,split-k=1"), parse("tiles"));
   EXPECT_THAT(refusal("tiles,split-k=two"), HasSubstr("split-k='two': expected a whole number"));
+}
+
+TEST(ScheduleText, SaysKPhasesOnlyWhenThereAreSeveral) {
+  Schedule schedule = parse("tiles,split-k=2");
+  EXPECT_EQ(to_string(schedule).find("k-phases="), std::string::npos);
+  schedule.k_phases = 4;
+  EXPECT_EQ(parse("tiles,k-phases=4,split-k=2"), schedule);
+  EXPECT_THAT(to_string(schedule), testing::EndsWith(",split-k=2,k-phases=4"));
+  EXPECT_EQ(parse("tiles,k-phases=1"), parse("tiles"));
+  EXPECT_THAT(refusal("tiles,k-phases=all"), HasSubstr("k-phases='all': expected a whole number"));
 }
 
 TEST(ScheduleText, SaysRowsOnlyWhenTheyAreNotFixed) {

@@ -132,6 +132,10 @@ Point random_point(Random& random) {
   if (steps > 1 || one_in(random, 40)) {
     point.schedule.split_k = between(random, one_in(random, 10) ? 0 : 1, static_cast<int>(steps));
   }
+  if (point.op.reduces() ? one_in(random, 40) : steps > 1 && one_in(random, 2)) {
+    point.schedule.k_phases = between(random, one_in(random, 20) ? 0 : 1, static_cast<int>(steps));
+    if (one_in(random, 2)) point.schedule.split_k = 1;
+  }
   if (one_in(random, 2)) point.schedule.reuse = any_value<Reuse>(random);
   for (int changes = between(random, 0, 6); changes > 0; --changes) {
     change_one(random, point, point.schedule);

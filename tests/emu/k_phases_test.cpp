@@ -1,0 +1,77 @@
+// Plans with phases of K: exact on integers, within the bound on random data, and proved.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "stretto/check.h"
+#include "stretto/emulate.h"
+#include "stretto/lower.h"
+#include "stretto/schedule.h"
+#include "stretto/serve.h"
+
+namespace stretto::emu {
+namespace {
+
+void expect_right(const Plan& plan, const std::string& name,
+                  const std::shared_ptr<SharedReference>& reference) {
+  const CheckReport report = check(plan);
+  ASSERT_TRUE(report.clean()) << name << "\n" << report.diagnostics[0].message;
+  for (const Fill fill : {Fill::integers, Fill::random}) {
+    const EmulateResult result =
+        emulate(plan, {.seed = 3, .fill = fill, .runs = 2, .reference = reference});
+    ASSERT_TRUE(result.finished && result.verified && result.faults.empty()) << name << "\n"
+                                                                             << result.first_wrong;
+  }
+}
+
+TEST(KPhases, AreRightForEveryPointThatPushesAndShape) {
+  struct Shape {
+    int64_t m, n, k;
+    const char* tile;
+    int phases;
+  };
+  // A single row; nothing that divides, tiles of several owners; phases of one step.
+  const Shape shapes[] = {
+      {1, 24, 130, "16x16", 3}, {67, 40, 333, "16x32", 2}, {43, 24, 256, "32x16", 4}};
+  int run = 0, refused = 0;
+  for (const int ranks : {1, 2, 4, 8}) {
+    Machine machine = default_machine(ranks);
+    machine.sms = 9;  // several waves
+    for (const Shape& shape : shapes) {
+      const DType dtype = static_cast<DType>(run++ % 3);
+      const Operator op{OpKind::ag_gemm, shape.m, shape.n * ranks, shape.k, ranks, dtype};
+      const std::shared_ptr<SharedReference> reference = make_shared_reference();
+      for (const Preset& preset : presets()) {
+        for (const char* change : {"", ",mover=copy-engine", ",split-k=2", ",order=own-first",
+                                   ",sync=counter,reuse=ack"}) {
+          const std::string text = fmt::format("{},tile={},k-phases={}{}", preset.name, shape.tile,
+                                               shape.phases, change);
+          Schedule schedule = parse_schedule(text, op, machine);
+          schedule.comm_sms = std::min(schedule.comm_sms, 3);
+          if (!legal(op, schedule, machine).empty()) {
+            ++refused;
+            continue;
+          }
+          expect_right(lower(op, schedule, machine), to_string(op) + "\n" + text, reference);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+  EXPECT_LT(refused, 12 * 5 * (static_cast<int>(presets().size()) - 1));
+}
+
+TEST(KPhases, ServeFewerRows) {
+  const Machine machine = default_machine(4);
+  const Operator op{OpKind::ag_gemm, 128, 96, 333, 4, DType::bf16};
+  for (const char* text : {"tiles,tile=16x16,comm-sms=2,k-phases=3,rows=bucket",
+                           "slices,tile=16x16,mover=copy-engine,k-phases=2,rows=bucket"}) {
+    const Plan plan = lower(op, parse_schedule(text, op, machine), machine);
+    ASSERT_TRUE(why_not_served(plan).empty()) << why_not_served(plan).front();
+    for (const int64_t rows : {1, 31, 77, 128}) {
+      expect_right(at_rows(plan, rows), fmt::format("{} of {} rows", text, rows), nullptr);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stretto::emu

@@ -1,0 +1,142 @@
+// K phases: rows are pushed in ranges of K, and tiles of the first wave use each as it arrives.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "lower/drafts.h"
+#include "stretto/error.h"
+
+namespace stretto {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+using Columns = std::pair<int32_t, int32_t>;
+
+// 2 tile rows of 4 tiles from each of 4 ranks; 5 steps of K.
+constexpr const char* kGather = "ag-gemm m=128 n=256 k=320 ranks=4 dtype=bf16";
+constexpr const char* kPoint = "tiles,tile=16x16,comm-sms=1,order=arrival";
+constexpr int kLanes = 12;  // 8 own tiles, then the first foreign tile row
+
+Draft gather(const std::string& changes) {
+  return draft_of(kGather, kPoint + changes, small_machine(4, kLanes + 1));
+}
+
+bool leaves_sums(const Draft& draft, const Instr& gemm) {
+  return draft.plan.buffers[draft.plan.writes(gemm)[0].buffer].name == "ranges";
+}
+
+TEST(KPhases, ForeignTilesOfTheFirstWaveTakeRangesOfKOneByOneOnOneLane) {
+  const Draft draft = gather(",k-phases=2");
+  const uint16_t ranges = buffer_of(draft, "ranges");
+  EXPECT_EQ(draft.plan.buffers[ranges].dtype, DType::fp32);
+  EXPECT_EQ(draft.plan.buffers[ranges].role, BufferRole::local);
+  for (const Lane& lane : draft.plan.lanes) {
+    if (lane.kind != LaneKind::compute) continue;
+    std::vector<Opcode> ops;
+    for (const Instr& instr : lane.instrs) ops.push_back(instr.op);
+    if (lane.index < 8) {  // own rows are there at once
+      EXPECT_FALSE(leaves_sums(draft, lane.instrs[0]));
+      continue;
+    }
+    ASSERT_GE(ops.size(), 4u);
+    EXPECT_THAT(std::vector(ops.begin(), ops.begin() + 3),
+                ElementsAre(Opcode::gemm, Opcode::gemm, Opcode::reduce));
+    const Instr &first = lane.instrs[0], &last = lane.instrs[1], &sum = lane.instrs[2];
+    const Region b0 = draft.plan.reads(first).back(), b1 = draft.plan.reads(last).back();
+    EXPECT_THAT((std::vector{Columns(b0.col0, b0.col1), Columns(b1.col0, b1.col1)}),
+                ElementsAre(Columns(0, 128), Columns(128, 320)));
+    EXPECT_THAT(draft.plan.reads(sum),
+                ElementsAre(draft.plan.writes(first)[0], draft.plan.writes(last)[0]));
+    EXPECT_EQ(draft.plan.reads(sum)[1].row0, draft.plan.reads(sum)[0].row0 + 128);
+    EXPECT_EQ(draft.plan.buffers[draft.plan.writes(sum)[0].buffer].name, "out");
+    for (size_t i = 3; i < lane.instrs.size(); ++i) {  // later waves
+      EXPECT_EQ(lane.instrs[i].op, Opcode::gemm);
+      EXPECT_FALSE(leaves_sums(draft, lane.instrs[i]));
+    }
+  }
+}
+
+TEST(KPhases, WhatTheFirstWaveNeedsIsPushedPhaseByPhaseTheRestWhole) {
+  const Draft draft = gather(",k-phases=2");
+  for (int rank = 0; rank < 4; ++rank) {
+    std::vector<std::pair<int32_t, Columns>> sent;
+    for (const Task& task : tasks_of(draft, Opcode::copy, rank)) {
+      const Region& from = draft.plan.reads(*task.instr)[0];
+      EXPECT_THAT(draft.plan.writes(*task.instr), SizeIs(3));
+      sent.emplace_back(from.row0, Columns(from.col0, from.col1));
+    }
+    EXPECT_THAT(sent, ElementsAre(std::pair(0, Columns(0, 128)), std::pair(0, Columns(128, 320)),
+                                  std::pair(16, Columns(0, 320))));
+  }
+}
+
+TEST(KPhases, AllStripesOfTheFirstWaveSendTheirFirstPhaseFirst) {
+  const Draft draft =
+      draft_of(kGather, kPoint + std::string(",k-phases=5"), small_machine(4, 32 + 1));
+  std::vector<std::pair<int32_t, int32_t>> sent;
+  for (const Task& task : tasks_of(draft, Opcode::copy, 1)) {
+    const Region& from = draft.plan.reads(*task.instr)[0];
+    sent.emplace_back(from.col0, from.row0);
+  }
+  EXPECT_THAT(sent, SizeIs(10));
+  EXPECT_TRUE(std::is_sorted(sent.begin(), sent.end()));
+}
+
+TEST(KPhases, CopyEnginesServeEveryPeerBeforeTheNextPhase) {
+  const Draft draft =
+      draft_of(kGather, "tiles,tile=16x16,mover=copy-engine,order=own-first,k-phases=2",
+               small_machine(4, 132));
+  std::vector<std::pair<int32_t, int>> sent;
+  for (const Task& task : tasks_of(draft, Opcode::copy, 0)) {
+    sent.emplace_back(draft.plan.reads(*task.instr)[0].col0,
+                      draft.plan.writes(*task.instr)[0].rank);
+  }
+  EXPECT_THAT(sent, ElementsAre(std::pair(0, 3), std::pair(0, 3), std::pair(0, 2), std::pair(0, 2),
+                                std::pair(0, 1), std::pair(0, 1), std::pair(128, 3),
+                                std::pair(128, 3), std::pair(128, 2), std::pair(128, 2),
+                                std::pair(128, 1), std::pair(128, 1)));
+}
+
+TEST(KPhases, OfSplitKCutPiecesOnly) {
+  const Draft draft = draft_of(kGather, kPoint + std::string(",k-phases=5,split-k=2"),
+                               small_machine(4, 2 * 32 + 1));
+  std::set<int32_t> begins;
+  for (const Task& task : tasks_of(draft, Opcode::gemm)) {
+    begins.insert(draft.plan.reads(*task.instr).back().col0);
+  }
+  EXPECT_THAT(begins, ElementsAre(0, 128));
+  begins.clear();
+  for (const Task& task : tasks_of(draft, Opcode::copy)) {
+    begins.insert(draft.plan.reads(*task.instr)[0].col0);
+  }
+  EXPECT_THAT(begins, ElementsAre(0, 64, 128, 192, 256));
+}
+
+TEST(KPhases, OfOwnRowsAreNone) {
+  const Draft one = draft_of("ag-gemm m=64 n=64 k=320 ranks=1 dtype=bf16",
+                             "tiles,tile=16x16,k-phases=4", small_machine(1, 8));
+  EXPECT_FALSE(one.plan.find_buffer("ranges"));
+  // The first wave has own tiles only.
+  const Draft own = draft_of(kGather, kPoint + std::string(",k-phases=4"), small_machine(4, 8 + 1));
+  EXPECT_FALSE(own.plan.find_buffer("ranges"));
+  EXPECT_THAT(tasks_of(own, Opcode::reduce), IsEmpty());
+}
+
+TEST(KPhases, AreRefusedBeyondTheStepsOfK) {
+  try {
+    gather(",k-phases=6");
+    ADD_FAILURE();
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("k-phases=6 for 320 of K on a rank, which has 5 steps of "
+                                        "64 columns: take k-phases=5 or less"));
+  }
+}
+
+}  // namespace
+}  // namespace stretto
