@@ -21,7 +21,11 @@ struct Event {
 class LaneClocks {
  public:
   // lane_rank[l] is the rank that lane l belongs to.
-  LaneClocks(std::vector<uint16_t> lane_rank, int ranks);
+  //
+  // Where ranks are `alike`, rank r does what rank 0 does, with all ranks counted from r: then
+  // events are appended to rank 0's lanes only, with all their causes, and each stands for those of
+  // the same lane of every rank. Ranks then have equally many lanes.
+  LaneClocks(std::vector<uint16_t> lane_rank, int ranks, bool alike = false);
 
   // Appends an event to `lane`, after the lane's earlier ones and after all `causes`. `news`, when
   // given, is filled with the indices of the causes that neither the lane nor, together, the causes
@@ -49,20 +53,24 @@ class LaneClocks {
   bool hears_by_end(int rank, int by) const;
 
   // The last event of `lane`; seq 0 when it has none.
-  Event last(uint32_t lane) const { return {lane, lane_events_[lane]}; }
+  Event last(uint32_t lane) const { return {lane, lane_events_[home_[lane]]}; }
 
   size_t num_bytes() const;  // memory in use
 
  private:
-  // What is known of kBlockLanes neighbouring lanes: a seq each. Never changed once a clock that
-  // refers to it is kept, so clocks share blocks.
-  static constexpr uint32_t kBlockLanes = 32;
+  // What is known of kBlockLanes neighbouring lanes of a rank: a seq each, some of them not 0.
+  // Never changed once a clock that refers to it is kept, so clocks share blocks.
+  static constexpr uint32_t kBlockLanes = 48;
   struct Block {
     std::array<int32_t, kBlockLanes> seqs{};
-    uint32_t newest_run = 0;  // no seq is of a later run
+    uint32_t newest_run = 0;  // the latest that a seq is of
+  };
+  // Which lanes, and which of them, a seq stands for.
+  struct Slot {
+    uint32_t block = 0, lane = 0;
   };
   struct BlockRef {
-    uint32_t number;  // of lanes [number * kBlockLanes, ...)
+    uint32_t number;  // of the blocks that all ranks' lanes make, rank by rank
     uint32_t block;   // in blocks_
   };
   // What an event knows beyond its own lane's past: ended runs of every rank, and events of lanes
@@ -86,27 +94,43 @@ class LaneClocks {
     uint32_t first_own = 0;
   };
 
-  uint32_t clock_index(Event event) const;
+  // A clock as rank `rank` has it. Where ranks are alike, clocks are kept as rank 0 has them.
+  struct View {
+    uint32_t clock = 0;
+    uint16_t rank = 0;
+    bool operator==(const View&) const = default;
+  };
+
+  uint16_t frame(uint32_t lane) const { return alike_ ? lane_rank_[lane] : uint16_t{0}; }
+  View view(Event event) const;  // what the event knows
+  // What is to rank 0 as `rank` is to `frame`.
+  size_t seen_rank(int rank, uint16_t frame) const;
   uint32_t run_of(Event event) const;
   std::span<const uint16_t> runs_of(const Clock& clock) const;
-  bool has_ended(std::span<const uint16_t> runs, Event event) const;
-  bool knows(std::span<const uint16_t> runs, std::span<const BlockRef> blocks, Event event) const;
-  bool knows(const Clock& clock, Event event) const;
-  bool hears(int rank, const Clock& clock) const;
+  // `runs` and `blocks` are a clock as rank 0 has it, the event is asked for by rank `frame`.
+  bool has_ended(std::span<const uint16_t> runs, Event event, uint16_t frame) const;
+  bool knows(std::span<const uint16_t> runs, std::span<const BlockRef> blocks, Event event,
+             uint16_t frame = 0) const;
+  bool hears(size_t rank, const Clock& clock) const;
 
   void begin(const Clock& from);  // of draft_
-  void learn_runs(const Clock& from);
-  void merge(const Clock& from);
+  void learn_runs(View from);
+  void merge(View from);
   void set_entry(Event event);
   void drop_ended();
   uint32_t keep(uint32_t runs_like);  // draft_ as a clock; its index
   Block& own_block(BlockRef& ref);
 
   size_t ranks_;
+  bool alike_;
   std::vector<uint16_t> lane_rank_;
   std::vector<std::vector<uint32_t>> rank_lanes_;  // lanes of a rank
-  std::vector<uint32_t> lane_events_;              // events so far, by lane
-  std::vector<std::vector<Change>> changes_;       // by lane, ascending seq
+  std::vector<uint32_t> home_;                // by lane: the one whose events stand for its own
+  std::vector<Slot> slots_;                   // by lane
+  std::vector<uint32_t> rank_blocks_;         // by rank: the number of its first block; then of all
+  std::vector<uint16_t> block_rank_;          // by number
+  std::vector<uint32_t> lane_events_;         // events so far, by lane
+  std::vector<std::vector<Change>> changes_;  // by lane, ascending seq
   std::vector<std::vector<uint32_t>> run_ends_;    // by lane: last seq of each ended run
   std::vector<std::vector<uint32_t>> run_clocks_;  // by rank: clock index at the start of each run
   std::vector<Clock> clocks_;

@@ -6,10 +6,12 @@
 
 namespace stretto {
 
-LaneClocks::LaneClocks(std::vector<uint16_t> lane_rank, int ranks)
+LaneClocks::LaneClocks(std::vector<uint16_t> lane_rank, int ranks, bool alike)
     : ranks_(static_cast<size_t>(ranks)),
+      alike_(alike),
       lane_rank_(std::move(lane_rank)),
       rank_lanes_(ranks_),
+      slots_(lane_rank_.size()),
       lane_events_(lane_rank_.size(), 0),
       changes_(lane_rank_.size(), {Change{0, 0}}),
       run_ends_(lane_rank_.size()),
@@ -19,20 +21,38 @@ LaneClocks::LaneClocks(std::vector<uint16_t> lane_rank, int ranks)
   for (uint32_t lane = 0; lane < lane_rank_.size(); ++lane) {
     STRETTO_ASSERT(lane_rank_[lane] < ranks, "lane of an unknown rank");
     rank_lanes_[lane_rank_[lane]].push_back(lane);
+    home_.push_back(lane);
   }
+  for (uint16_t rank = 0; rank < ranks; ++rank) {
+    const std::vector<uint32_t>& lanes = rank_lanes_[rank];
+    STRETTO_ASSERT(!alike || lanes.size() == rank_lanes_[0].size(), "alike ranks differ in lanes");
+    const auto first = static_cast<uint32_t>(block_rank_.size());
+    rank_blocks_.push_back(first);
+    for (uint32_t i = 0; i < lanes.size(); ++i) {
+      slots_[lanes[i]] = {first + i / kBlockLanes, i % kBlockLanes};
+      if (alike) home_[lanes[i]] = rank_lanes_[0][i];
+    }
+    block_rank_.resize(first + (lanes.size() + kBlockLanes - 1) / kBlockLanes, rank);
+  }
+  rank_blocks_.push_back(static_cast<uint32_t>(block_rank_.size()));
 }
 
-uint32_t LaneClocks::clock_index(Event event) const {
-  const std::vector<Change>& changes = changes_[event.lane];
+LaneClocks::View LaneClocks::view(Event event) const {
+  const std::vector<Change>& changes = changes_[home_[event.lane]];
   // Events near the end are asked for most.
-  if (changes.back().seq <= event.seq) return changes.back().clock;
+  if (changes.back().seq <= event.seq) return {changes.back().clock, frame(event.lane)};
   auto after = std::upper_bound(changes.begin(), changes.end(), event.seq,
                                 [](uint32_t seq, const Change& c) { return seq < c.seq; });
-  return std::prev(after)->clock;
+  return {std::prev(after)->clock, frame(event.lane)};
+}
+
+size_t LaneClocks::seen_rank(int rank, uint16_t frame) const {
+  const auto r = static_cast<size_t>(rank);
+  return r >= frame ? r - frame : r + ranks_ - frame;
 }
 
 uint32_t LaneClocks::run_of(Event event) const {
-  const std::vector<uint32_t>& ends = run_ends_[event.lane];
+  const std::vector<uint32_t>& ends = run_ends_[home_[event.lane]];
   size_t run = ends.size();
   while (run > 0 && event.seq <= ends[run - 1]) --run;
   return static_cast<uint32_t>(run);
@@ -42,23 +62,21 @@ std::span<const uint16_t> LaneClocks::runs_of(const Clock& clock) const {
   return std::span(runs_).subspan(clock.runs * ranks_, ranks_);
 }
 
-bool LaneClocks::has_ended(std::span<const uint16_t> runs, Event event) const {
-  const uint16_t ended = runs[lane_rank_[event.lane]];
-  return ended > 0 && event.seq <= run_ends_[event.lane][ended - 1u];
+bool LaneClocks::has_ended(std::span<const uint16_t> runs, Event event, uint16_t frame) const {
+  const uint16_t ended = runs[seen_rank(lane_rank_[event.lane], frame)];
+  return ended > 0 && event.seq <= run_ends_[home_[event.lane]][ended - 1u];
 }
 
 bool LaneClocks::knows(std::span<const uint16_t> runs, std::span<const BlockRef> blocks,
-                       Event event) const {
-  if (event.seq == 0 || has_ended(runs, event)) return true;
-  const uint32_t number = event.lane / kBlockLanes;
+                       Event event, uint16_t frame) const {
+  if (event.seq == 0 || has_ended(runs, event, frame)) return true;
+  const Slot slot = slots_[event.lane];
+  const uint16_t rank = lane_rank_[event.lane];
+  const uint32_t number = slot.block - rank_blocks_[rank] + rank_blocks_[seen_rank(rank, frame)];
   const auto at = std::lower_bound(blocks.begin(), blocks.end(), number,
                                    [](const BlockRef& r, uint32_t n) { return r.number < n; });
   return at != blocks.end() && at->number == number &&
-         blocks_[at->block].seqs[event.lane % kBlockLanes] >= static_cast<int32_t>(event.seq);
-}
-
-bool LaneClocks::knows(const Clock& clock, Event event) const {
-  return knows(runs_of(clock), clock.blocks, event);
+         blocks_[at->block].seqs[slot.lane] >= static_cast<int32_t>(event.seq);
 }
 
 void LaneClocks::begin(const Clock& from) {
@@ -69,10 +87,11 @@ void LaneClocks::begin(const Clock& from) {
   draft_.first_own = static_cast<uint32_t>(blocks_.size());
 }
 
-void LaneClocks::learn_runs(const Clock& from) {
-  const std::span<const uint16_t> runs = runs_of(from);
+void LaneClocks::learn_runs(View from) {
+  const std::span<const uint16_t> runs = runs_of(clocks_[from.clock]);
   for (size_t rank = 0; rank < ranks_; ++rank) {
-    draft_.runs[rank] = std::max(draft_.runs[rank], runs[rank]);
+    const uint16_t theirs = runs[seen_rank(static_cast<int>(rank), from.rank)];
+    draft_.runs[rank] = std::max(draft_.runs[rank], theirs);
   }
 }
 
@@ -85,61 +104,61 @@ LaneClocks::Block& LaneClocks::own_block(BlockRef& ref) {
 }
 
 void LaneClocks::set_entry(Event event) {
-  const uint32_t number = event.lane / kBlockLanes;
-  auto at = std::lower_bound(draft_.blocks.begin(), draft_.blocks.end(), number,
+  const Slot slot = slots_[event.lane];
+  auto at = std::lower_bound(draft_.blocks.begin(), draft_.blocks.end(), slot.block,
                              [](const BlockRef& r, uint32_t n) { return r.number < n; });
-  if (at == draft_.blocks.end() || at->number != number) {
+  if (at == draft_.blocks.end() || at->number != slot.block) {
     blocks_.emplace_back();
-    at = draft_.blocks.insert(at, {number, static_cast<uint32_t>(blocks_.size() - 1)});
+    at = draft_.blocks.insert(at, {slot.block, static_cast<uint32_t>(blocks_.size() - 1)});
   }
-  const size_t lane = event.lane % kBlockLanes;
   const auto seq = static_cast<int32_t>(event.seq);
   const uint32_t run = run_of(event);
   draft_.newest_run = std::max(draft_.newest_run, run);
-  if (blocks_[at->block].seqs[lane] >= seq) return;
+  if (blocks_[at->block].seqs[slot.lane] >= seq) return;
   Block& block = own_block(*at);
-  block.seqs[lane] = seq;
+  block.seqs[slot.lane] = seq;
   block.newest_run = std::max(block.newest_run, run);
 }
 
 // Blocks of runs that are known to have ended say nothing that the counts of runs do not.
 void LaneClocks::drop_ended() {
   std::erase_if(draft_.blocks, [&](const BlockRef& ref) {
-    const size_t first = size_t{ref.number} * kBlockLanes;
-    const size_t last = std::min(first + kBlockLanes, lane_rank_.size());
-    const uint32_t newest = blocks_[ref.block].newest_run;
-    for (size_t lane = first; lane < last; ++lane) {
-      if (draft_.runs[lane_rank_[lane]] <= newest) return false;
-    }
-    return true;
+    return draft_.runs[block_rank_[ref.number]] > blocks_[ref.block].newest_run;
   });
 }
 
-void LaneClocks::merge(const Clock& from) {
-  learn_runs(from);
+void LaneClocks::merge(View view) {
+  learn_runs(view);
+  const Clock& from = clocks_[view.clock];
   // Events of runs known to have ended need no entries; the caller drops those that remain.
   const uint32_t oldest = *std::min_element(draft_.runs.begin(), draft_.runs.end());
   if (from.blocks.empty() || from.newest_run < oldest) return;
   draft_.newest_run = std::max(draft_.newest_run, from.newest_run);
   merged_.clear();
   auto ours = draft_.blocks.begin();
-  for (const BlockRef& theirs : from.blocks) {
+  const auto add = [&](const BlockRef& theirs) {
     while (ours != draft_.blocks.end() && ours->number < theirs.number) merged_.push_back(*ours++);
     if (ours == draft_.blocks.end() || ours->number != theirs.number) {
       merged_.push_back(theirs);
-      continue;
+      return;
     }
     BlockRef both = *ours++;
     if (both.block != theirs.block) {
       Block& into = own_block(both);
-      const Block& add = blocks_[theirs.block];
+      const Block& other = blocks_[theirs.block];
       for (size_t i = 0; i < kBlockLanes; ++i) {
-        into.seqs[i] = into.seqs[i] < add.seqs[i] ? add.seqs[i] : into.seqs[i];
+        into.seqs[i] = into.seqs[i] < other.seqs[i] ? other.seqs[i] : into.seqs[i];
       }
-      into.newest_run = std::max(into.newest_run, add.newest_run);
+      into.newest_run = std::max(into.newest_run, other.newest_run);
     }
     merged_.push_back(both);
-  }
+  };
+  // Rank 0's blocks are those of `view.rank`, and the last ranks' come round to the front.
+  const uint32_t up = rank_blocks_[view.rank], down = rank_blocks_.back() - up;
+  auto wrap = from.blocks.begin();
+  while (wrap != from.blocks.end() && wrap->number < down) ++wrap;
+  for (auto ref = wrap; ref != from.blocks.end(); ++ref) add({ref->number - down, ref->block});
+  for (auto ref = from.blocks.begin(); ref != wrap; ++ref) add({ref->number + up, ref->block});
   merged_.insert(merged_.end(), ours, draft_.blocks.end());
   std::swap(draft_.blocks, merged_);
 }
@@ -161,31 +180,33 @@ uint32_t LaneClocks::keep(uint32_t runs_like) {
 Event LaneClocks::append(uint32_t lane, std::span<const Event> causes,
                          std::vector<uint32_t>* news) {
   if (news) news->clear();
+  STRETTO_ASSERT(home_[lane] == lane, "rank 0's events stand for those of alike ranks");
   const uint32_t seq = ++lane_events_[lane];
   STRETTO_ASSERT(seq <= INT32_MAX, "a lane of more events than are counted");
   const uint32_t before = changes_[lane].back().clock;
+  const std::span<const uint16_t> runs_before = runs_of(clocks_[before]);
   const bool any = std::any_of(causes.begin(), causes.end(), [&](const Event& cause) {
-    return cause.lane != lane && !knows(clocks_[before], cause);
+    return cause.lane != lane && !knows(runs_before, clocks_[before].blocks, cause);
   });
   if (!any) return {lane, seq};
 
   begin(clocks_[before]);
   // Runs first: what they settle need not be merged entry by entry.
-  for (const Event& cause : causes) learn_runs(clocks_[clock_index(cause)]);
-  const std::span<const uint16_t> runs_before = runs_of(clocks_[before]);
+  for (const Event& cause : causes) learn_runs(view(cause));
   if (!std::equal(draft_.runs.begin(), draft_.runs.end(), runs_before.begin())) drop_ended();
-  std::vector<uint32_t> merged;
+  std::vector<View> merged;
   for (size_t i = 0; i < causes.size(); ++i) {
     const Event& cause = causes[i];
     if (cause.lane == lane || knows(draft_.runs, draft_.blocks, cause)) continue;
     if (news) news->push_back(static_cast<uint32_t>(i));
-    const uint32_t theirs = clock_index(cause);
+    const View theirs = view(cause);
     const uint16_t rank = lane_rank_[cause.lane];
     const uint32_t run = run_of(cause);
     // The clock with which a run starts is implied by knowing that the run before it has ended.
-    const bool implied = theirs == run_clocks_[rank][run] && runs_before[rank] >= run;
+    const bool starts = theirs.clock == run_clocks_[lane_rank_[home_[cause.lane]]][run];
+    const bool implied = starts && runs_before[rank] >= run;
     if (!implied && std::find(merged.begin(), merged.end(), theirs) == merged.end()) {
-      merge(clocks_[theirs]);
+      merge(theirs);
       merged.push_back(theirs);
     }
     set_entry(cause);
@@ -203,7 +224,7 @@ std::vector<Event> LaneClocks::join(std::span<const uint32_t> lanes) {
   begin(clocks_[merged]);
   for (uint32_t lane : lanes) {
     const uint32_t theirs = changes_[lane].back().clock;
-    if (theirs != merged) merge(clocks_[theirs]);
+    if (theirs != merged) merge({theirs, 0});
     merged = theirs;
   }
   drop_ended();
@@ -230,7 +251,7 @@ void LaneClocks::end_run(int rank) {
   draft_.runs[r] = static_cast<uint16_t>(draft_.runs[r] + 1);
   for (uint32_t lane : rank_lanes_[r]) {
     const uint32_t theirs = changes_[lane].back().clock;
-    if (theirs != merged) merge(clocks_[theirs]);
+    if (theirs != merged) merge({theirs, 0});
     merged = theirs;
   }
   drop_ended();
@@ -241,35 +262,35 @@ void LaneClocks::end_run(int rank) {
 
 bool LaneClocks::precedes(Event before, Event after) const {
   if (before.lane == after.lane) return before.seq <= after.seq;
-  return knows(clocks_[clock_index(after)], before);
+  const View known = view(after);
+  const Clock& clock = clocks_[known.clock];
+  return knows(runs_of(clock), clock.blocks, before, known.rank);
 }
 
 bool LaneClocks::run_precedes(int rank, uint32_t run, Event after) const {
-  return runs_of(clocks_[clock_index(after)])[static_cast<size_t>(rank)] > run;
+  const View known = view(after);
+  return runs_of(clocks_[known.clock])[seen_rank(rank, known.rank)] > run;
 }
 
-bool LaneClocks::hears(int rank, const Clock& clock) const {
-  const std::vector<uint32_t>& lanes = rank_lanes_[static_cast<size_t>(rank)];
-  if (lanes.empty()) return false;
-  const std::span<const uint16_t> runs = runs_of(clock);
-  auto ref = std::lower_bound(clock.blocks.begin(), clock.blocks.end(), lanes.front() / kBlockLanes,
-                              [](const BlockRef& r, uint32_t n) { return r.number < n; });
-  for (; ref != clock.blocks.end() && ref->number <= lanes.back() / kBlockLanes; ++ref) {
-    for (uint32_t i = 0; i < kBlockLanes; ++i) {
-      const int32_t seq = blocks_[ref->block].seqs[i];
-      const Event known{ref->number * kBlockLanes + i, static_cast<uint32_t>(seq)};
-      if (seq > 0 && lane_rank_[known.lane] == rank && !has_ended(runs, known)) return true;
-    }
+bool LaneClocks::hears(size_t rank, const Clock& clock) const {
+  const uint16_t ended = runs_of(clock)[rank];
+  auto ref = std::lower_bound(clock.blocks.begin(), clock.blocks.end(), rank_blocks_[rank],
+                              [](const BlockRef& r, uint32_t number) { return r.number < number; });
+  for (; ref != clock.blocks.end() && ref->number < rank_blocks_[rank + 1]; ++ref) {
+    if (blocks_[ref->block].newest_run >= ended) return true;
   }
   return false;
 }
 
 bool LaneClocks::hears(int rank, Event after) const {
-  return hears(rank, clocks_[clock_index(after)]);
+  const View known = view(after);
+  return hears(seen_rank(rank, known.rank), clocks_[known.clock]);
 }
 
 bool LaneClocks::hears_by_end(int rank, int by) const {
-  return hears(rank, clocks_[run_clocks_[static_cast<size_t>(by)].back()]);
+  const uint16_t frame = alike_ ? static_cast<uint16_t>(by) : uint16_t{0};
+  const int home = alike_ ? 0 : by;
+  return hears(seen_rank(rank, frame), clocks_[run_clocks_[static_cast<size_t>(home)].back()]);
 }
 
 size_t LaneClocks::num_bytes() const {

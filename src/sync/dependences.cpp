@@ -10,12 +10,34 @@ struct Access {
   Region region;
 };
 
+constexpr uint32_t kNone = ~0u;
+
+// Lists of accesses, which share their memory.
+class AccessLists {
+ public:
+  void add(uint32_t& list, const Access& access) {
+    links_.push_back({access, list});
+    list = static_cast<uint32_t>(links_.size() - 1);
+  }
+  template <typename Visit>
+  void visit(uint32_t list, const Visit& visit) const {
+    for (; list != kNone; list = links_[list].next) visit(links_[list].access);
+  }
+
+ private:
+  struct Link {
+    Access access;
+    uint32_t next;
+  };
+  std::vector<Link> links_;
+};
+
 // The accesses so far to one rank's instance of one buffer, in a grid of cells. Cells have the
 // size of the first write, so a typical access touches one or a few of them.
 class AccessGrid {
  public:
   AccessGrid() = default;
-  AccessGrid(const Buffer& buffer, const Region& first_write) {
+  AccessGrid(const Buffer& buffer, const Region& first_write, AccessLists& lists) : lists_(&lists) {
     cell_rows_ = std::max(1, first_write.rows());
     cell_cols_ = std::max(1, first_write.cols());
     while (num_cells(buffer) > kMaxCells) {
@@ -31,32 +53,30 @@ class AccessGrid {
   void for_each_overlap(const Region& region, bool reads_too, const Found& found) const {
     visit(region, [&](int row, int col) {
       const Cell& cell = cells_[static_cast<size_t>(row * across_ + col)];
-      auto look = [&](const std::vector<Access>& accesses) {
-        for (const Access& access : accesses) {
-          // Regions that share several cells meet in each; count the first shared one only.
-          if (access.region.overlaps(region) &&
-              std::max(access.region.row0, region.row0) / cell_rows_ == row &&
-              std::max(access.region.col0, region.col0) / cell_cols_ == col) {
-            found(access);
-          }
+      const auto look = [&](const Access& access) {
+        // Regions that share several cells meet in each; count the first shared one only.
+        if (access.region.overlaps(region) &&
+            std::max(access.region.row0, region.row0) / cell_rows_ == row &&
+            std::max(access.region.col0, region.col0) / cell_cols_ == col) {
+          found(access);
         }
       };
-      look(cell.writes);
-      if (reads_too) look(cell.reads);
+      lists_->visit(cell.writes, look);
+      if (reads_too) lists_->visit(cell.reads, look);
     });
   }
 
   void add(const Access& access, bool is_write) {
     visit(access.region, [&](int row, int col) {
       Cell& cell = cells_[static_cast<size_t>(row * across_ + col)];
-      (is_write ? cell.writes : cell.reads).push_back(access);
+      lists_->add(is_write ? cell.writes : cell.reads, access);
     });
   }
 
  private:
   static constexpr int64_t kMaxCells = 1 << 18;
   struct Cell {
-    std::vector<Access> writes, reads;
+    uint32_t writes = kNone, reads = kNone;
   };
 
   int64_t num_cells(const Buffer& buffer) const {
@@ -72,6 +92,7 @@ class AccessGrid {
     }
   }
 
+  AccessLists* lists_ = nullptr;
   int cell_rows_ = 1, cell_cols_ = 1, across_ = 1;
   std::vector<Cell> cells_;
 };
@@ -95,10 +116,11 @@ std::vector<Dependence> find_dependences(const Draft& draft) {
   const Plan& plan = draft.plan;
   const std::vector<const Region*> first = first_writes(draft);
   const auto ranks = static_cast<size_t>(plan.ranks());
+  AccessLists lists;
   std::vector<AccessGrid> grids(plan.buffers.size() * ranks);
   for (size_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
     for (size_t rank = 0; first[buffer] && rank < ranks; ++rank) {
-      grids[buffer * ranks + rank] = AccessGrid(plan.buffers[buffer], *first[buffer]);
+      grids[buffer * ranks + rank] = AccessGrid(plan.buffers[buffer], *first[buffer], lists);
     }
   }
 

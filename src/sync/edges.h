@@ -1,9 +1,12 @@
 // The synchronisation that a draft needs, and no more: which instruction waits for which.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "stretto/lower.h"
+#include "sync/alike_ranks.h"
 #include "sync/dependences.h"
 #include "sync/sync_points.h"
 #include "sync/timeline.h"
@@ -19,23 +22,52 @@ struct SyncEdge {
   bool operator==(const SyncEdge&) const = default;
 };
 
-// The transitive reduction of the dependences at their sync points: an edge is left out when lane
-// order, boundaries, collectives and the other edges imply it. Sorted by (acquire, release).
-// Executes the first run of a timeline.
-std::vector<SyncEdge> reduce_to_edges(const Draft& draft,
-                                      const std::vector<Dependence>& dependences,
-                                      const SyncPoints& points, Timeline& first_run);
+// The dependences at their sync points, those that lane order implies left out.
+struct PointEdges {
+  std::vector<SyncEdge> all;
+  std::vector<size_t> starts;  // by acquire point: where its edges begin in `all`; then the end
+  // By release, or where ranks are alike in the order of rank 0's.
+  std::vector<uint32_t> releases;   // of `all`
+  std::optional<AlikeRanks> alike;  // where ranks are
 
-// One counter in the memory of `rank`: all `acquires` wait for all `releases`.
-struct SignalGroup {
-  uint16_t rank = 0;
-  uint16_t buffer = 0;
-  std::vector<uint32_t> releases, acquires;
+  PointEdges(const Draft& draft, const std::vector<Dependence>& dependences,
+             const SyncPoints& points, bool use_alike = true);
+  const AlikeRanks* alike_ranks() const { return alike ? &*alike : nullptr; }
+
+ private:
+  bool order_as_rank_0();
 };
 
-// Counter schedules share one counter between everything that the same consumers wait for; flag
-// schedules give every release a counter of its own in each rank that waits for it.
-std::vector<SignalGroup> group_edges(const Draft& draft, const std::vector<SyncEdge>& edges);
+// The transitive reduction: an edge is left out when lane order, boundaries, collectives and the
+// other edges imply it. Sorted by (acquire, release). Executes the first run of a timeline.
+std::vector<SyncEdge> reduce_to_edges(const PointEdges& needed, Timeline& first_run);
+
+// Counters in the memory of ranks: all acquires of one wait for all its releases.
+class SignalGroups {
+ public:
+  struct Group {
+    uint16_t rank = 0;
+    uint16_t buffer = 0;
+    uint32_t first_release = 0, first_acquire = 0;  // in the lists that groups share
+    uint32_t num_releases = 0, num_acquires = 0;
+  };
+
+  // Counter schedules share one counter between everything that the same consumers wait for; flag
+  // schedules give every release a counter of its own in each rank that waits for it.
+  SignalGroups(const Draft& draft, const std::vector<SyncEdge>& edges);
+
+  const std::vector<Group>& all() const { return groups_; }
+  std::span<const uint32_t> releases(const Group& group) const {
+    return std::span(releases_).subspan(group.first_release, group.num_releases);
+  }
+  std::span<const uint32_t> acquires(const Group& group) const {
+    return std::span(acquires_).subspan(group.first_acquire, group.num_acquires);
+  }
+
+ private:
+  std::vector<Group> groups_;
+  std::vector<uint32_t> releases_, acquires_;
+};
 
 // Readers of rank `from` acknowledge to writers of rank `to`, which wait `lag` runs later before
 // they overwrite what was read (or count on a counter that was waited on).
@@ -43,6 +75,8 @@ struct Ack {
   uint16_t from = 0, to = 0;
   uint8_t lag = 1;
   std::vector<uint32_t> releases, acquires;
+
+  bool operator==(const Ack&) const = default;
 };
 
 // What reuse of buffers and counters across runs needs beyond the groups: nothing where the
@@ -50,6 +84,6 @@ struct Ack {
 // `first_run` has had one run, with these edges; more follow where that does not settle it.
 std::vector<Ack> find_acks(const Draft& draft, const std::vector<Dependence>& dependences,
                            const SyncPoints& points, const std::vector<SyncEdge>& edges,
-                           const std::vector<SignalGroup>& groups, Timeline& first_run);
+                           const SignalGroups& groups, Timeline& first_run);
 
 }  // namespace stretto

@@ -55,6 +55,8 @@ class RepeatedRuns {
   // True when `before` in a run precedes `after` in the run `lag` later, without acknowledgements.
   bool precedes(uint32_t before, uint32_t after, uint8_t lag) {
     if (ordered(rank_of(before), rank_of(after), lag)) return true;
+    // What has heard from a rank in a run comes after all earlier runs of that rank.
+    if (timeline_.clocks().hears(rank_of(before), timeline_.event(0, after))) return true;
     run_until(lag);
     return timeline_.clocks().precedes(timeline_.event(0, before), timeline_.event(lag, after));
   }
@@ -99,22 +101,23 @@ std::vector<Hazard> data_hazards(const Draft& draft, const std::vector<Dependenc
 
 // Counting too early: a notify of a later run that could pass a wait on a counter of several ranks
 // before the slower of them has counted. Within one rank stream order keeps runs apart.
-void add_signal_hazards(const Draft& draft, const std::vector<SignalGroup>& groups,
-                        const SyncPoints& points, RepeatedRuns& runs,
-                        std::vector<Hazard>& hazards) {
-  for (const SignalGroup& group : groups) {
+void add_signal_hazards(const Draft& draft, const SignalGroups& groups, const SyncPoints& points,
+                        RepeatedRuns& runs, std::vector<Hazard>& hazards) {
+  for (const SignalGroups::Group& group : groups.all()) {
+    if (group.num_releases == 1) continue;
     const uint8_t lag = draft.plan.buffers[group.buffer].copies;
-    const bool one_rank = std::all_of(
-        group.releases.begin(), group.releases.end(),
-        [&](uint32_t r) { return runs.rank_of(r) == runs.rank_of(group.releases.front()); });
+    const std::span<const uint32_t> releases = groups.releases(group);
+    const bool one_rank = std::all_of(releases.begin(), releases.end(), [&](uint32_t r) {
+      return runs.rank_of(r) == runs.rank_of(releases.front());
+    });
     if (one_rank) continue;
-    for (uint32_t notifier : group.releases) {
+    for (uint32_t notifier : releases) {
       if (runs.rank_of(notifier) == group.rank) continue;
-      const bool after_all =
-          std::all_of(group.releases.begin(), group.releases.end(),
-                      [&](uint32_t r) { return runs.precedes(r, notifier, lag); });
+      const bool after_all = std::all_of(releases.begin(), releases.end(), [&](uint32_t r) {
+        return runs.precedes(r, notifier, lag);
+      });
       if (after_all) continue;
-      for (uint32_t waiter : group.acquires) {
+      for (uint32_t waiter : groups.acquires(group)) {
         hazards.push_back({points.release[waiter], points.acquire[notifier], lag});
       }
     }
@@ -146,7 +149,7 @@ std::map<std::pair<uint16_t, uint16_t>, Ack> ack_sources(const Draft& draft,
 
 std::vector<Ack> find_acks(const Draft& draft, const std::vector<Dependence>& dependences,
                            const SyncPoints& points, const std::vector<SyncEdge>& edges,
-                           const std::vector<SignalGroup>& groups, Timeline& first_run) {
+                           const SignalGroups& groups, Timeline& first_run) {
   RepeatedRuns runs(draft, edges, first_run);
   std::vector<Hazard> hazards = data_hazards(draft, dependences, points, runs);
   add_signal_hazards(draft, groups, points, runs, hazards);

@@ -1,6 +1,7 @@
 // place_signals: every wait and notify of a plan, derived from what its tasks read and write.
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include "stretto/lower.h"
 #include "sync/edges.h"
@@ -14,54 +15,72 @@ struct Insertion {
   Instr instr;
 };
 
+// Insertions place by place, in the order in which they were added.
+class ByPlace {
+ public:
+  ByPlace(const std::vector<Insertion>& insertions, size_t num_places)
+      : starts_(num_places + 1, 0), order_(insertions.size()) {
+    for (const Insertion& one : insertions) ++starts_[one.at + 1];
+    for (size_t at = 0; at < num_places; ++at) starts_[at + 1] += starts_[at];
+    std::vector<uint32_t> next(starts_.begin(), starts_.end() - 1);
+    for (uint32_t i = 0; i < insertions.size(); ++i) order_[next[insertions[i].at]++] = i;
+  }
+  std::span<uint32_t> at(uint32_t place) {
+    return std::span(order_).subspan(starts_[place], starts_[place + 1] - starts_[place]);
+  }
+
+ private:
+  std::vector<uint32_t> starts_, order_;
+};
+
 class SignalWriter {
  public:
-  explicit SignalWriter(Draft& draft) : draft_(draft) {}
+  SignalWriter(Draft& draft, size_t num_ends) : draft_(draft) {
+    waits_.reserve(num_ends);
+    notifies_.reserve(num_ends);
+  }
 
   // Gives the group a counter of `array` in the memory of `rank` and makes its ends use it.
   void add(const std::string& array, uint8_t copies, uint8_t lag, uint16_t rank,
-           const std::vector<uint32_t>& releases, const std::vector<uint32_t>& acquires) {
+           std::span<const uint32_t> releases, std::span<const uint32_t> acquires) {
     const SignalRef signal = next_signal(array, copies, rank);
-    for (uint32_t acquire : acquires) {
-      Instr wait;
-      wait.op = Opcode::wait;
-      wait.signal = signal;
-      wait.amount = static_cast<int64_t>(releases.size());
-      wait.lag = lag;
-      waits_.push_back({acquire, wait});
-    }
-    for (uint32_t release : releases) {
-      Instr notify;
-      notify.op = Opcode::notify;
-      notify.signal = signal;
-      notify.rank = rank;
-      notify.amount = 1;
-      notifies_.push_back({release, notify});
-    }
+    Instr wait;
+    wait.op = Opcode::wait;
+    wait.signal = signal;
+    wait.amount = static_cast<int64_t>(releases.size());
+    wait.lag = lag;
+    for (const uint32_t acquire : acquires) waits_.push_back({acquire, wait});
+    Instr notify;
+    notify.op = Opcode::notify;
+    notify.signal = signal;
+    notify.rank = rank;
+    notify.amount = 1;
+    for (const uint32_t release : releases) notifies_.push_back({release, notify});
   }
 
   // Rewrites the lanes with the insertions in their places.
   void write() {
-    auto by_place = [](const Insertion& a, const Insertion& b) { return a.at < b.at; };
-    std::stable_sort(waits_.begin(), waits_.end(), by_place);
-    std::stable_sort(notifies_.begin(), notifies_.end(),
-                     [&](const Insertion& a, const Insertion& b) {
-                       // Destinations in turn, beginning with the next rank, so that no rank hears
-                       // from all at once.
-                       return a.at != b.at ? a.at < b.at : distance(a) < distance(b);
-                     });
+    const std::vector<InstrRef>& program = draft_.program;
+    ByPlace waits(waits_, program.size()), notifies(notifies_, program.size());
     std::vector<std::vector<Instr>> lanes(draft_.plan.lanes.size());
+    std::vector<size_t> added(lanes.size(), 0);
+    for (const Insertion& wait : waits_) ++added[program[wait.at].lane];
+    for (const Insertion& notify : notifies_) ++added[program[notify.at].lane];
     for (size_t lane = 0; lane < lanes.size(); ++lane) {
-      lanes[lane].reserve(draft_.plan.lanes[lane].instrs.size() * 2);
+      lanes[lane].reserve(draft_.plan.lanes[lane].instrs.size() + added[lane]);
     }
-    auto wait = waits_.begin();
-    auto notify = notifies_.begin();
-    for (uint32_t at = 0; at < draft_.program.size(); ++at) {
-      const InstrRef ref = draft_.program[at];
+    for (uint32_t at = 0; at < program.size(); ++at) {
+      const InstrRef ref = program[at];
       std::vector<Instr>& lane = lanes[ref.lane];
-      for (; wait != waits_.end() && wait->at == at; ++wait) lane.push_back(wait->instr);
+      for (const uint32_t i : waits.at(at)) lane.push_back(waits_[i].instr);
       lane.push_back(draft_.plan.lanes[ref.lane].instrs[ref.pos]);
-      for (; notify != notifies_.end() && notify->at == at; ++notify) lane.push_back(notify->instr);
+      const std::span<uint32_t> after = notifies.at(at);
+      // Destinations in turn, beginning with the next rank, so that no rank hears from all at once.
+      std::sort(after.begin(), after.end(), [&](uint32_t a, uint32_t b) {
+        const int x = distance(notifies_[a]), y = distance(notifies_[b]);
+        return x != y ? x < y : a < b;
+      });
+      for (const uint32_t i : after) lane.push_back(notifies_[i].instr);
     }
     for (size_t lane = 0; lane < lanes.size(); ++lane) {
       draft_.plan.lanes[lane].instrs = std::move(lanes[lane]);
@@ -99,16 +118,18 @@ class SignalWriter {
 void place_signals(Draft& draft) {
   const SyncPoints points = find_sync_points(draft);
   const std::vector<Dependence> dependences = find_dependences(draft);
-  Timeline timeline(draft);
-  const std::vector<SyncEdge> edges = reduce_to_edges(draft, dependences, points, timeline);
-  const std::vector<SignalGroup> groups = group_edges(draft, edges);
+  const PointEdges needed(draft, dependences, points);
+  Timeline timeline(draft, needed.alike_ranks());
+  const std::vector<SyncEdge> edges = reduce_to_edges(needed, timeline);
+  const SignalGroups groups(draft, edges);
   const std::vector<Ack> acks = find_acks(draft, dependences, points, edges, groups, timeline);
 
-  SignalWriter signals(draft);
+  SignalWriter signals(draft, edges.size());
   for (const Ack& ack : acks) signals.add("ack", 1, ack.lag, ack.to, ack.releases, ack.acquires);
-  for (const SignalGroup& group : groups) {
+  for (const SignalGroups::Group& group : groups.all()) {
     const Buffer& buffer = draft.plan.buffers[group.buffer];
-    signals.add(buffer.name, buffer.copies, 0, group.rank, group.releases, group.acquires);
+    signals.add(buffer.name, buffer.copies, 0, group.rank, groups.releases(group),
+                groups.acquires(group));
   }
   signals.write();
 }

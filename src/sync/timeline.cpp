@@ -25,8 +25,10 @@ struct Meeting {
 
 }  // namespace
 
-Timeline::Timeline(const Draft& draft)
-    : draft_(draft), clocks_(ranks_of_lanes(draft.plan), draft.plan.ranks()) {
+Timeline::Timeline(const Draft& draft, const AlikeRanks* alike)
+    : draft_(draft),
+      alike_(alike),
+      clocks_(ranks_of_lanes(draft.plan), draft.plan.ranks(), alike != nullptr) {
   for (const Lane& lane : draft.plan.lanes) positions_.emplace_back(lane.instrs.size());
   for (uint32_t at = 0; at < draft.program.size(); ++at) {
     positions_[draft.program[at].lane][draft.program[at].pos] = at;
@@ -37,7 +39,7 @@ void Timeline::run(const std::function<std::span<const uint32_t>(uint32_t)>& nee
                    const std::function<std::span<const Event>(uint32_t)>& causes,
                    const std::function<void(uint32_t, std::span<const uint32_t>)>& told) {
   const std::vector<Lane>& lanes = draft_.plan.lanes;
-  std::vector<Event>& events = events_.emplace_back(draft_.program.size());
+  std::vector<uint32_t>& events = events_.emplace_back(draft_.program.size(), 0);
   std::vector<uint32_t> next(lanes.size(), 0);  // position of each lane
   // Blocked lanes, as a list for each instruction that they need.
   std::vector<uint32_t> first_waiter(draft_.program.size(), kNone);
@@ -46,7 +48,9 @@ void Timeline::run(const std::function<std::span<const uint32_t>(uint32_t)>& nee
   std::vector<Meeting> boundary(static_cast<size_t>(draft_.plan.ranks()));
   std::deque<uint32_t> ready;
   size_t ended = 0;
+  const int ranks = alike_ ? 1 : draft_.plan.ranks();  // that execute
   for (uint32_t lane = 0; lane < lanes.size(); ++lane) {
+    if (lanes[lane].rank >= ranks) continue;
     if (lanes[lane].kind == LaneKind::nccl) collective.lanes.push_back(lane);
     if (lanes[lane].kind == LaneKind::compute) boundary[lanes[lane].rank].lanes.push_back(lane);
     ready.push_back(lane);
@@ -64,7 +68,7 @@ void Timeline::run(const std::function<std::span<const uint32_t>(uint32_t)>& nee
     for (size_t i = 0; i < joined.size(); ++i) {
       const uint32_t lane = meeting.lanes[i];
       const uint32_t at = positions_[lane][next[lane]++];
-      events[at] = joined[i];
+      events[at] = joined[i].seq;
       end(at);
       ready.push_back(lane);
     }
@@ -82,8 +86,8 @@ void Timeline::run(const std::function<std::span<const uint32_t>(uint32_t)>& nee
       const uint32_t at = positions_[lane][next[lane]];
       bool blocked = false;
       for (uint32_t need : needs(at)) {
-        if (events[need].seq != 0) continue;
-        next_waiter[lane] = std::exchange(first_waiter[need], lane);
+        if (events[home(need)] != 0) continue;
+        next_waiter[lane] = std::exchange(first_waiter[home(need)], lane);
         blocked = true;
         break;
       }
@@ -95,13 +99,15 @@ void Timeline::run(const std::function<std::span<const uint32_t>(uint32_t)>& nee
         meet(op == Opcode::boundary ? boundary[lanes[lane].rank] : collective);
         break;  // meet() makes the lane ready again, with all that met
       }
-      events[at] = append(lane, at, known);
+      events[at] = append(lane, at, known).seq;
       ++next[lane];
       end(at);
     }
   }
-  STRETTO_ASSERT(ended == draft_.program.size(), "lowered tasks wait for each other");
-  for (int rank = 0; rank < draft_.plan.ranks(); ++rank) clocks_.end_run(rank);
+  const size_t all =
+      draft_.program.size() * static_cast<size_t>(ranks) / static_cast<size_t>(draft_.plan.ranks());
+  STRETTO_ASSERT(ended == all, "lowered tasks wait for each other");
+  for (int rank = 0; rank < ranks; ++rank) clocks_.end_run(rank);
 }
 
 }  // namespace stretto

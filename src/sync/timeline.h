@@ -8,12 +8,14 @@
 
 #include "stretto/lane_clocks.h"
 #include "stretto/lower.h"
+#include "sync/alike_ranks.h"
 
 namespace stretto {
 
 class Timeline {
  public:
-  explicit Timeline(const Draft& draft);
+  // Where ranks are alike, what is asked of and told about instructions is rank 0's.
+  explicit Timeline(const Draft& draft, const AlikeRanks* alike = nullptr);
 
   // Executes the next run on all ranks. Instruction `at` (a position in Draft::program) may start
   // when all of needs(at) of this run have ended. Once they have, causes(at) names the events that
@@ -24,16 +26,21 @@ class Timeline {
            const std::function<void(uint32_t at, std::span<const uint32_t> news)>& told = {});
 
   int runs() const { return static_cast<int>(events_.size()); }
-  Event event(int run, uint32_t at) const { return events_[static_cast<size_t>(run)][at]; }
+  Event event(int run, uint32_t at) const {
+    return {draft_.program[at].lane, events_[static_cast<size_t>(run)][home(at)]};
+  }
   const LaneClocks& clocks() const { return clocks_; }
   // Program position of the instruction at `pos` of `lane`.
   uint32_t position(uint32_t lane, uint32_t pos) const { return positions_[lane][pos]; }
 
  private:
+  uint32_t home(uint32_t at) const { return alike_ ? alike_->home(at) : at; }
+
   const Draft& draft_;
+  const AlikeRanks* alike_;
   LaneClocks clocks_;
   std::vector<std::vector<uint32_t>> positions_;
-  std::vector<std::vector<Event>> events_;  // by run and program position
+  std::vector<std::vector<uint32_t>> events_;  // by run and program position: its seq
 };
 
 }  // namespace stretto

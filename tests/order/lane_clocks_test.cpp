@@ -164,6 +164,67 @@ TEST_P(LaneClocksRandom, AgreesWithReachability) {
   }
 }
 
+// The same history told of all ranks, and of rank 0 for all of them.
+TEST_P(LaneClocksRandom, OfAlikeRanksAreThoseOfRank0) {
+  std::mt19937 rng(static_cast<unsigned>(GetParam()));
+  auto pick = [&](int n) { return static_cast<int>(rng() % static_cast<unsigned>(n)); };
+  const int ranks = 1 + pick(5);
+  const auto lanes = static_cast<uint32_t>(GetParam() % 8 == 0 ? 50 : 1 + pick(4));
+  std::vector<uint16_t> lane_rank;
+  for (int r = 0; r < ranks; ++r) lane_rank.insert(lane_rank.end(), lanes, uint16_t(r));
+  LaneClocks all(lane_rank, ranks), alike(lane_rank, ranks, true);
+  auto turned = [&](Event event, int by) {
+    const auto count = static_cast<uint32_t>(lane_rank.size());
+    return Event{(event.lane + static_cast<uint32_t>(by) * lanes) % count, event.seq};
+  };
+  std::vector<Event> events;  // of rank 0
+  for (int step = 0; step < 60; ++step) {
+    const int what = pick(12);
+    if (what == 0) {
+      for (int rank = 0; rank < ranks; ++rank) all.end_run(rank);
+      alike.end_run(0);
+    } else if (what == 1) {
+      std::vector<uint32_t> joined(lanes);
+      for (int rank = ranks - 1; rank >= 0; --rank) {
+        for (uint32_t i = 0; i < lanes; ++i) joined[i] = static_cast<uint32_t>(rank) * lanes + i;
+        all.join(joined);
+      }
+      for (const Event& event : alike.join(joined)) events.push_back(event);
+    } else {
+      std::vector<Event> causes;
+      for (int c = pick(3); c > 0 && !events.empty(); --c) {
+        causes.push_back(turned(events[rng() % events.size()], pick(ranks)));
+      }
+      const auto lane = static_cast<uint32_t>(pick(static_cast<int>(lanes)));
+      std::vector<uint32_t> news, expected;
+      for (int rank = 0; rank < ranks; ++rank) {
+        std::vector<Event> theirs;
+        for (const Event& cause : causes) theirs.push_back(turned(cause, rank));
+        all.append(turned({lane, 0}, rank).lane, theirs, rank == 0 ? &expected : nullptr);
+      }
+      events.push_back(alike.append(lane, causes, &news));
+      EXPECT_EQ(news, expected) << "seed " << GetParam();
+    }
+  }
+  for (const Event& home : events) {
+    const Event after = turned(home, pick(ranks));
+    for (const Event& other : events) {
+      const Event before = turned(other, pick(ranks));
+      EXPECT_EQ(alike.precedes(before, after), all.precedes(before, after))
+          << "seed " << GetParam();
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_EQ(alike.hears(rank, after), all.hears(rank, after)) << "seed " << GetParam();
+      EXPECT_EQ(alike.run_precedes(rank, 0, after), all.run_precedes(rank, 0, after));
+    }
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (int by = 0; by < ranks; ++by) {
+      EXPECT_EQ(alike.hears_by_end(rank, by), all.hears_by_end(rank, by));
+    }
+  }
+}
+
 TEST(LaneClocks, TellsWhichCausesWereNews) {
   LaneClocks clocks({0, 0, 1, 1}, 2);
   const Event a = clocks.append(0);

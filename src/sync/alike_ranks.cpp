@@ -1,0 +1,53 @@
+#include "sync/alike_ranks.h"
+
+#include <algorithm>
+
+namespace stretto {
+namespace {
+
+// `lanes` of equal length, lane by lane.
+bool same_lanes(std::span<const Lane> a, std::span<const Lane> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Lane& x, const Lane& y) {
+    return x.kind == y.kind && x.instrs.size() == y.instrs.size() &&
+           std::equal(x.instrs.begin(), x.instrs.end(), y.instrs.begin(),
+                      [](const Instr& i, const Instr& j) { return i.op == j.op; });
+  });
+}
+
+}  // namespace
+
+std::optional<AlikeRanks> AlikeRanks::find(const Draft& draft) {
+  const std::vector<Lane>& lanes = draft.plan.lanes;
+  const auto ranks = static_cast<size_t>(draft.plan.ranks());
+  if (ranks == 1 || lanes.empty() || lanes.size() % ranks != 0) return std::nullopt;
+  const size_t lanes_each = lanes.size() / ranks;
+  const auto of_rank = [&](size_t rank) {
+    return std::span(lanes).subspan(rank * lanes_each, lanes_each);
+  };
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    for (const Lane& lane : of_rank(rank)) {
+      if (lane.rank != rank || lane.kind == LaneKind::nccl) return std::nullopt;
+    }
+    if (!same_lanes(of_rank(rank), of_rank(0))) return std::nullopt;
+  }
+
+  AlikeRanks alike;
+  alike.ranks_ = static_cast<int>(ranks);
+  std::vector<uint32_t> first;  // index of each lane's first instruction
+  uint32_t count = 0;
+  for (const Lane& lane : lanes) {
+    first.push_back(count);
+    count += static_cast<uint32_t>(lane.instrs.size());
+  }
+  if (count == 0 || count != draft.program.size()) return std::nullopt;
+  alike.per_rank_ = count / static_cast<uint32_t>(ranks);
+  alike.index_.resize(count);
+  alike.at_.resize(count);
+  for (uint32_t at = 0; at < count; ++at) {
+    alike.index_[at] = first[draft.program[at].lane] + draft.program[at].pos;
+    alike.at_[alike.index_[at]] = at;
+  }
+  return alike;
+}
+
+}  // namespace stretto

@@ -1,0 +1,40 @@
+// Ranks that do the same, each with all ranks counted from itself: what is derived for rank 0 holds
+// for all of them.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "stretto/lower.h"
+
+namespace stretto {
+
+// Instructions are named by their position in Draft::program. Those at the same place of the same
+// lane of every rank are images of each other.
+class AlikeRanks {
+ public:
+  // Nothing where the ranks' lanes differ, or where a collective is one event of all ranks. What
+  // their instructions depend on is not looked at.
+  static std::optional<AlikeRanks> find(const Draft& draft);
+
+  int ranks() const { return ranks_; }
+  int rank_of(uint32_t at) const { return static_cast<int>(index_[at] / per_rank_); }
+  // The image of `at` on `rank`.
+  uint32_t image(uint32_t at, int rank) const {
+    return at_[static_cast<size_t>(rank) * per_rank_ + index_[at] % per_rank_];
+  }
+  uint32_t home(uint32_t at) const { return image(at, 0); }
+  // The image of `at` that is to rank 0 as `at` is to `rank`.
+  uint32_t seen_by(int rank, uint32_t at) const {
+    const int to = rank_of(at) - rank;
+    return image(at, to < 0 ? to + ranks_ : to);
+  }
+
+ private:
+  int ranks_ = 1;
+  uint32_t per_rank_ = 1;        // instructions
+  std::vector<uint32_t> index_;  // by position: counted rank by rank, lane by lane
+  std::vector<uint32_t> at_;     // the other way round
+};
+
+}  // namespace stretto

@@ -1,0 +1,84 @@
+// Where ranks are alike, waits are derived for rank 0 and turned: at random points of the space
+// they are those that all ranks together give.
+#include <gtest/gtest.h>
+
+#include "space/random_point.h"
+#include "stretto/lower.h"
+#include "sync/edges.h"
+
+namespace stretto {
+namespace {
+
+constexpr int kPoints = 1500;
+
+// Calls visit(draft) with what place_signals starts from.
+template <typename Visit>
+void with_draft(const Point& point, const Visit& visit) {
+  bool visited = false;
+  lower(point.op, point.schedule, point.machine, [&](const LowerStep& step, const Draft& draft) {
+    if (step.name != "drop_idle_lanes") return;
+    visited = true;
+    visit(draft);
+  });
+  EXPECT_TRUE(visited);
+}
+
+struct Placed {
+  std::vector<SyncEdge> edges;
+  std::vector<Ack> acks;
+};
+
+Placed place(const Draft& draft, const PointEdges& needed, const SyncPoints& points,
+             const std::vector<Dependence>& dependences) {
+  Timeline timeline(draft, needed.alike_ranks());
+  const std::vector<SyncEdge> edges = reduce_to_edges(needed, timeline);
+  const SignalGroups groups(draft, edges);
+  return {edges, find_acks(draft, dependences, points, edges, groups, timeline)};
+}
+
+// Whether the ranks are alike.
+bool compare(const Draft& draft) {
+  const SyncPoints points = find_sync_points(draft);
+  const std::vector<Dependence> dependences = find_dependences(draft);
+  const PointEdges turned(draft, dependences, points), all(draft, dependences, points, false);
+  EXPECT_FALSE(all.alike);
+  const Placed expected = place(draft, all, points, dependences);
+  const Placed found = place(draft, turned, points, dependences);
+  EXPECT_EQ(found.edges, expected.edges);
+  EXPECT_EQ(found.acks, expected.acks);
+  return turned.alike.has_value();
+}
+
+TEST(AlikeRanks, GiveTheWaitsThatAllRanksGive) {
+  const auto shuffle_seed = static_cast<uint64_t>(testing::UnitTest::GetInstance()->random_seed());
+  std::mt19937_64 random(shuffle_seed + 2);
+  int alike = 0, others = 0;
+  for (int i = 0; i < kPoints && !testing::Test::HasFailure(); ++i) {
+    Point point = random_point(random);
+    // Half of them with shards of whole tiles.
+    if (i % 2 == 0 && point.schedule.tile_m > 0) {
+      point.op.m = int64_t{point.op.ranks} * point.schedule.tile_m;
+    }
+    if (point.op.ranks == 1 || !legal(point.op, point.schedule, point.machine).empty()) continue;
+    SCOPED_TRACE(to_string(point));
+    with_draft(point, [&](const Draft& draft) { ++(compare(draft) ? alike : others); });
+  }
+  RecordProperty("alike", alike);
+  EXPECT_GT(alike, kPoints / 50);
+  EXPECT_GT(others, kPoints / 20);
+}
+
+// The plans that are made while others wait for them: buckets of a server.
+TEST(AlikeRanks, AreThoseOfBuckets) {
+  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+    for (const int64_t rows : {512, 1024}) {
+      Point point{{kind, rows, 2048, 2048, 8, DType::bf16}, default_machine(8), {}};
+      point.schedule = parse_schedule("tiles,rows=bucket", point.op, point.machine);
+      SCOPED_TRACE(to_string(point));
+      with_draft(point, [&](const Draft& draft) { EXPECT_TRUE(compare(draft)); });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stretto
