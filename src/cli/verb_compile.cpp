@@ -1,12 +1,17 @@
-// stretto compile: builds the GPU kernels into the cache, ahead of time and without a GPU.
+// stretto compile: builds GPU kernels into the cache, ahead of time and without a GPU: the usual
+// ones, or those that the plans of an operator take.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
+#include <future>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "cli/json.h"
 #include "cli/progress.h"
+#include "cli/request.h"
 #include "cli/table.h"
 #include "cli/verb.h"
 #include "core/file.h"
@@ -14,10 +19,15 @@
 #include "cuda/compiler.h"
 #include "cuda/kernel_set.h"
 #include "cuda/nvrtc_api.h"
+#include "cuda/plan_limits.h"
 #include "stretto/error.h"
+#include "stretto/lower.h"
+#include "stretto/tune.h"
 
 namespace stretto::cli {
 namespace {
+
+constexpr size_t kSweptMore = 4;  // as many as tune measures of what simulation suggests
 
 struct Row {
   cuda::KernelEntry entry;
@@ -65,33 +75,97 @@ void require_cache() {
   check_writable(folder + "/probe");
 }
 
+// Of the operators that are given: what their plans take. `sweep` stands for what `tune` measures.
+void add_kernels_of(const Operator& op, const Options& options, const std::string& arch,
+                    std::vector<cuda::KernelEntry>& set) {
+  const Machine machine = resolve_machine(options, op.ranks);
+  std::vector<Choice> choices;
+  if (options.strategies == "sweep") {
+    for (const Candidate& candidate : sweep_candidates(op, machine, kSweptMore)) {
+      choices.push_back({"", candidate.schedule});
+    }
+  } else {
+    choices =
+        resolve_strategies(options.strategies.empty() ? "auto" : options.strategies, op, machine);
+  }
+  for (const Choice& choice : choices) {
+    if (!choice.refused.empty()) continue;
+    const Plan plan = lower(op, choice.schedule, machine);
+    if (!cuda::why_not_on_cuda(plan).empty()) continue;
+    const bool serves = choice.schedule.rows == RowCount::bucket;
+    for (cuda::KernelEntry& entry : cuda::kernels_of(plan, arch, serves)) {
+      const auto same = [&](const cuda::KernelEntry& other) { return other.name == entry.name; };
+      if (std::none_of(set.begin(), set.end(), same)) set.push_back(std::move(entry));
+    }
+  }
+}
+
+std::vector<cuda::KernelEntry> wanted_kernels(const Options& options, const std::string& arch,
+                                              Progress& progress) {
+  if (options.subject.empty() && options.shapes.empty()) {
+    if (!options.strategies.empty()) {
+      throw UsageError("--strategies needs an operator with its sizes, or --shapes FILE");
+    }
+    return cuda::kernel_set(arch);
+  }
+  const std::vector<Operator> operators = resolve_operators(options);
+  std::vector<cuda::KernelEntry> set;
+  for (size_t i = 0; i < operators.size(); ++i) {
+    progress.show("planning " + to_string(operators[i]),
+                  static_cast<double>(i) / static_cast<double>(operators.size()));
+    add_kernels_of(operators[i], options, arch, set);
+  }
+  return set;
+}
+
+Row compile(const cuda::Compiler& compiler, const cuda::KernelEntry& entry,
+            const std::string& arch) {
+  Row row;
+  row.entry = entry;
+  if (!entry.missing.empty()) return row;
+  const cuda::CompiledKernel kernel = compiler.compile(entry.source, arch);
+  if (!kernel.kept) {
+    throw SystemError(fmt::format("cannot keep {} in {}: is the disk full?", entry.name,
+                                  quote(cuda::default_cache_folder())));
+  }
+  row.registers = cuda::most_registers(kernel.log);
+  row.spilled_bytes = cuda::spilled_bytes(kernel.log);
+  row.seconds = kernel.compile_ms / 1000;
+  row.cached = kernel.cached;
+  return row;
+}
+
+// As many at once as there are cores.
+std::vector<Row> compile_all(const std::vector<cuda::KernelEntry>& set, const std::string& arch,
+                             Progress& progress) {
+  const cuda::Compiler compiler;
+  std::vector<Row> rows(set.size());
+  std::atomic<size_t> next = 0, done = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < set.size(); i = next++) {
+      progress.show("compiling " + set[i].name,
+                    static_cast<double>(done) / static_cast<double>(set.size()));
+      rows[i] = compile(compiler, set[i], arch);
+      ++done;
+    }
+  };
+  std::vector<std::future<void>> helpers;
+  for (size_t i = 1; i < std::min<size_t>(std::thread::hardware_concurrency(), set.size()); ++i) {
+    helpers.push_back(std::async(std::launch::async, work));
+  }
+  work();
+  for (std::future<void>& helper : helpers) helper.get();
+  return rows;
+}
+
 Outcome run(const Options& options) {
   const std::string arch = arch_of(options);
   require_cache();
   if (!cuda::why_no_compiler().empty()) throw SystemError(cuda::why_no_compiler());
-  const std::vector<cuda::KernelEntry> set = cuda::kernel_set(arch);
-  const cuda::Compiler compiler;
   std::vector<Row> rows;
   {
     Progress progress;
-    for (const cuda::KernelEntry& entry : set) {
-      progress.show("compiling " + entry.name,
-                    static_cast<double>(rows.size()) / static_cast<double>(set.size()));
-      Row row;
-      row.entry = entry;
-      if (entry.missing.empty()) {
-        const cuda::CompiledKernel kernel = compiler.compile(entry.source, arch);
-        row.registers = cuda::most_registers(kernel.log);
-        row.spilled_bytes = cuda::spilled_bytes(kernel.log);
-        row.seconds = kernel.compile_ms / 1000;
-        row.cached = kernel.cached;
-        if (!kernel.kept) {
-          throw SystemError(fmt::format("cannot keep {} in {}: is the disk full?", entry.name,
-                                        quote(cuda::default_cache_folder())));
-        }
-      }
-      rows.push_back(std::move(row));
-    }
+    rows = compile_all(wanted_kernels(options, arch, progress), arch, progress);
   }
   const bool spills =
       std::any_of(rows.begin(), rows.end(), [](const Row& r) { return r.spills(); });
@@ -118,8 +192,13 @@ Outcome run(const Options& options) {
 }  // namespace
 
 Verb compile_verb() {
-  return {"compile", "Build the GPU kernels into the cache; needs no GPU",
+  return {"compile", "Build GPU kernels into the cache; needs no GPU",
           [](CLI::App& app, Options& options) {
+            add_shapes(app, options);
+            add_option(app, "--strategies", options.strategies,
+                       "With an operator: whose kernels to build; as for bench, or sweep for "
+                       "what tune measures [auto]",
+                       "LIST");
             add_option(app, "--arch", options.arch, "sm_90a, sm_89 or sm_80 [sm_90a]", "ARCH");
           },
           run, "stretto compile --arch sm_90a"};

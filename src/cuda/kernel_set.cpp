@@ -1,6 +1,7 @@
 #include "cuda/kernel_set.h"
 
-#include <fmt/format.h>
+#include <algorithm>
+#include <utility>
 
 #include "cuda/gemm_choice.h"
 #include "cuda/gemm_kernel.h"
@@ -17,6 +18,36 @@ constexpr Tile kTiles[] = {{128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64
 constexpr Tile kReducedTiles[] = {{128, 256}, {128, 192}, {128, 128}};
 constexpr Tile kSplitTiles[] = {{128, 192}, {128, 128}};
 
+// Kernels of one architecture, in the order in which they are added.
+class KernelList {
+ public:
+  explicit KernelList(const std::string& arch) : hopper_(arch == "sm_90a") {}
+
+  void add_gemm(const device::GemmConfig& config) {
+    add(
+        "gemm " + describe(config), [&] { return gemm_source(config); }, true);
+  }
+  void add_others() {
+    add("mover", mover_source, true);
+    add("stream waits and notifies", sync_source, false);
+    add("test data", test_data_source, false);
+  }
+  std::vector<KernelEntry> take() { return std::move(entries_); }
+
+ private:
+  template <typename Source>
+  void add(std::string name, const Source& source, bool needs_hopper) {
+    if (needs_hopper && !hopper_) {
+      entries_.push_back({std::move(name), "", "it needs Hopper's TMA and wgmma (sm_90a)"});
+    } else {
+      entries_.push_back({std::move(name), source(), ""});
+    }
+  }
+
+  const bool hopper_;
+  std::vector<KernelEntry> entries_;
+};
+
 }  // namespace
 
 const std::vector<std::string>& known_archs() {
@@ -25,21 +56,11 @@ const std::vector<std::string>& known_archs() {
 }
 
 std::vector<KernelEntry> kernel_set(const std::string& arch) {
-  const bool hopper = arch == "sm_90a";
-  std::vector<KernelEntry> set;
-  const auto add = [&](std::string name, auto source, bool needs_hopper) {
-    if (needs_hopper && !hopper) {
-      set.push_back({std::move(name), "", "it needs Hopper's TMA and wgmma (sm_90a)"});
-    } else {
-      set.push_back({std::move(name), source(), ""});
-    }
-  };
+  KernelList set(arch);
   for (const DType input : {DType::bf16, DType::fp16}) {
     for (const DType output : {input, DType::fp32}) {
       for (const Tile& tile : kTiles) {
-        const device::GemmConfig config = config_of(input, output, tile.rows, tile.columns);
-        add(
-            "gemm " + describe(config), [&] { return gemm_source(config); }, true);
+        set.add_gemm(config_of(input, output, tile.rows, tile.columns));
       }
     }
   }
@@ -47,8 +68,7 @@ std::vector<KernelEntry> kernel_set(const std::string& arch) {
     for (const Tile& tile : kTiles) {
       device::GemmConfig config = config_of(input, input, tile.rows, tile.columns);
       config.serves = true;
-      add(
-          "gemm " + describe(config), [&] { return gemm_source(config); }, true);
+      set.add_gemm(config);
     }
   }
   // Reductions that add to own tiles what the others sent, on 2, 4 and 8 ranks.
@@ -57,8 +77,7 @@ std::vector<KernelEntry> kernel_set(const std::string& arch) {
       for (const int sources : {1, 3, 7}) {
         device::GemmConfig config = config_of(input, input, tile.rows, tile.columns);
         config.adds = sources;
-        add(
-            "gemm " + describe(config), [&] { return gemm_source(config); }, true);
+        set.add_gemm(config);
       }
     }
   }
@@ -68,14 +87,22 @@ std::vector<KernelEntry> kernel_set(const std::string& arch) {
       device::GemmConfig config = config_of(DType::bf16, DType::bf16, tile.rows, tile.columns);
       config.adds = sources;
       config.splits = true;
-      add(
-          "gemm " + describe(config), [&] { return gemm_source(config); }, true);
+      set.add_gemm(config);
     }
   }
-  add("mover", mover_source, true);
-  add("stream waits and notifies", sync_source, false);
-  add("test data", test_data_source, false);
-  return set;
+  set.add_others();
+  return set.take();
+}
+
+std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, bool serves) {
+  KernelList set(arch);
+  const bool multiplies = std::any_of(plan.lanes.begin(), plan.lanes.end(), [](const Lane& lane) {
+    return std::any_of(lane.instrs.begin(), lane.instrs.end(),
+                       [](const Instr& instr) { return instr.op == Opcode::gemm; });
+  });
+  if (multiplies) set.add_gemm(config_for(plan, TileSums(plan), serves));
+  set.add_others();
+  return set.take();
 }
 
 }  // namespace stretto::cuda

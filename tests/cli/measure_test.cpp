@@ -56,6 +56,8 @@ TEST_F(Measure, WordsThatMeanNothingAreRefused) {
   expect_refused(sized("bench", {"--rounds", "0"}), "--rounds '0'");
   expect_refused(sized("tune", {"--file", file("tuning", "{}")}), "stretto_tuning is missing");
   expect_refused({"compile", "--arch", "sm_91"}, "unknown architecture 'sm_91'");
+  expect_refused({"compile", "--strategies", "tiles"}, "--strategies needs an operator");
+  expect_refused(sized("compile", {"--strategies", "tile"}), "did you mean 'tiles'");
 }
 
 TEST_F(Measure, PlansThatNoGpuCanRunAreRefusedBeforeOneIsLookedFor) {
