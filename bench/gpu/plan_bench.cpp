@@ -1,0 +1,92 @@
+// What parts of a plan cost: times plan files as they are, also those that an edit has made wrong
+// (a wait left out, a push kept at home, a sum not added). Says nothing of their results.
+#include <algorithm>
+#include <iostream>
+
+#include "arguments.h"
+#include "core/file.h"
+#include "cuda/test_data.h"
+#include "fabric/fabric.h"
+#include "runtime/plan_runner.h"
+#include "runtime/run_graphs.h"
+#include "stretto/error.h"
+
+using namespace stretto;
+
+namespace {
+
+constexpr int kRunsPerGraph = 10;
+constexpr size_t kMostBytes = size_t{1} << 30;
+
+// Contestants take turns, as clocks and temperature drift.
+class PlanBench {
+ public:
+  explicit PlanBench(const std::vector<std::string>& files) {
+    for (const std::string& file : files) {
+      Timed timed;
+      timed.file = file;
+      timed.plan = std::make_unique<Plan>(parse_plan(read_file(file, kMostBytes), file));
+      if (!fabric_) fabric_ = fabric::in_process(timed.plan->ranks());
+      timed.runner = std::make_unique<runtime::PlanRunner>(*timed.plan, *fabric_, compiler_);
+      fill(*timed.runner, timed.plan->op);
+      timed.graphs = std::make_unique<runtime::RunGraphs>(*timed.runner, *fabric_, kRunsPerGraph);
+      timed.graphs->time_us();
+      timed_.push_back(std::move(timed));
+    }
+  }
+
+  void run(int rounds) {
+    for (int round = 0; round < rounds; ++round) {
+      for (Timed& timed : timed_) timed.times_us.push_back(timed.graphs->time_us());
+    }
+    for (Timed& timed : timed_) {
+      std::sort(timed.times_us.begin(), timed.times_us.end());
+      std::cout << timed.times_us[timed.times_us.size() / 2] << " us (" << timed.times_us.front()
+                << " to " << timed.times_us.back() << ")  " << timed.file << "\n";
+    }
+  }
+
+ private:
+  struct Timed {
+    std::string file;
+    std::unique_ptr<Plan> plan;
+    std::unique_ptr<runtime::PlanRunner> runner;
+    std::unique_ptr<runtime::RunGraphs> graphs;
+    std::vector<double> times_us;
+  };
+
+  void fill(const runtime::PlanRunner& runner, const Operator& op) {
+    const int64_t rows = op.reduces() ? op.m : op.m / op.ranks;
+    for (int rank = 0; rank < op.ranks; ++rank) {
+      fabric_->device(rank).make_current();
+      const cuda::TestData data(fabric_->device(rank), compiler_);
+      const cuda::Stream stream;
+      data.fill(stream, runner.buffer("a", rank), rows * op.local_k(), op.dtype,
+                device::Fill::normal, 1);
+      data.fill(stream, runner.buffer("b", rank), op.local_n() * op.local_k(), op.dtype,
+                device::Fill::normal, 2);
+      stream.synchronize();
+    }
+  }
+
+  std::unique_ptr<fabric::Fabric> fabric_;
+  cuda::Compiler compiler_;
+  std::vector<Timed> timed_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bench::Arguments arguments("What parts of a plan cost: times plan files, right or not");
+  std::vector<std::string> files;
+  int rounds = 11;
+  arguments.add("--plans", files, "plan files of one rank count, separated by commas");
+  arguments.add("--rounds", rounds, "times that all take turns");
+  if (const auto status = arguments.parse(argc, argv)) return *status;
+  try {
+    PlanBench(files).run(rounds);
+  } catch (const std::exception& error) {
+    std::cerr << "plan_bench: " << error.what() << "\n";
+    return 1;
+  }
+}
