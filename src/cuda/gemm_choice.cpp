@@ -32,46 +32,40 @@ std::vector<RowPart> row_parts(const Plan& plan, const Instr& gemm) {
   return parts;
 }
 
-std::optional<DType> stored_dtype(const Plan& plan, const TileSums& sums) {
-  std::optional<DType> found;
-  for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
-    for (uint32_t at = 0; at < plan.lanes[lane].instrs.size(); ++at) {
-      if (plan.lanes[lane].instrs[at].op != Opcode::gemm) continue;
-      const Instr* stored = sums.stored_by(plan, lane, at);
-      if (stored == nullptr) continue;
-      for (const Region& to : plan.writes(*stored)) {
-        const DType dtype = plan.buffers[to.buffer].dtype;
-        if (found && *found != dtype) return std::nullopt;
-        found = dtype;
-      }
-    }
-  }
-  return found;
-}
-
-GemmConfig config_for(const Plan& plan, const TileSums& sums, bool serves) {
-  int rows = 0, columns = 0;
-  bool parts = false;  // some tile is stored from a row on that is not its first
+GemmNeeds needs_of(const Plan& plan, const TileSums& sums) {
+  GemmNeeds needs;
+  bool differ = false;
   for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
     for (uint32_t at = 0; at < plan.lanes[lane].instrs.size(); ++at) {
       const Instr& instr = plan.lanes[lane].instrs[at];
       if (instr.op != Opcode::gemm) continue;
       const std::vector<RowPart> tile = row_parts(plan, instr);
-      rows = std::max(rows, tile.back().last);
-      columns = std::max(columns, plan.reads(instr).back().rows());
+      needs.rows = std::max(needs.rows, tile.back().last);
+      needs.columns = std::max(needs.columns, plan.reads(instr).back().rows());
       const Instr* stored = sums.stored_by(plan, lane, at);
       if (stored == nullptr) continue;
+      for (const Region& to : plan.writes(*stored)) {
+        const DType dtype = plan.buffers[to.buffer].dtype;
+        differ = differ || (needs.stored && *needs.stored != dtype);
+        needs.stored = dtype;
+      }
+      if (stored->num_writes == 1) continue;
       for (const Placed& placed : placed_writes(plan, *stored)) {
         for (const RowPart& part : tile) {
-          parts = parts || (placed.row > part.first && placed.row < part.last);
+          needs.parts = needs.parts || (placed.row > part.first && placed.row < part.last);
         }
       }
     }
   }
+  if (differ) needs.stored.reset();
+  return needs;
+}
+
+GemmConfig config_for(const Plan& plan, const TileSums& sums, const GemmNeeds& needs, bool serves) {
   // Parts of a tile need stores of 128 bytes a row.
-  if (parts || serves) columns = (columns + 63) / 64 * 64;
+  const int columns = needs.parts || serves ? (needs.columns + 63) / 64 * 64 : needs.columns;
   GemmConfig config =
-      config_of(plan.op.dtype, stored_dtype(plan, sums).value_or(plan.op.dtype), rows, columns);
+      config_of(plan.op.dtype, needs.stored.value_or(plan.op.dtype), needs.rows, columns);
   config.serves = serves;
   config.adds = sums.sources();
   config.splits = sums.any_ranges();

@@ -18,12 +18,18 @@ struct RowPart {
 
 std::vector<RowPart> row_parts(const Plan& plan, const Instr& gemm);
 
-// The dtype that every tile of the plan is stored in; nothing when there is none or they differ.
-std::optional<DType> stored_dtype(const Plan& plan, const TileSums& sums);
+// What the tiles of a plan ask of a kernel.
+struct GemmNeeds {
+  int rows = 0, columns = 0;    // of the largest
+  bool parts = false;           // some tile is stored from a row on that is not its first
+  std::optional<DType> stored;  // what every tile is stored in; nothing: none is, or they differ
+};
+GemmNeeds needs_of(const Plan& plan, const TileSums& sums);
 
 // The smallest kernel whose tiles hold rows x columns. Throws UsageError when there is none.
 device::GemmConfig config_of(DType input, DType output, int rows, int columns);
 // The kernel that suits the plan's tiles; with `serves` runs may have fewer rows (serve.h).
-device::GemmConfig config_for(const Plan& plan, const TileSums& sums, bool serves = false);
+device::GemmConfig config_for(const Plan& plan, const TileSums& sums, const GemmNeeds& needs,
+                              bool serves = false);
 
 }  // namespace stretto::cuda

@@ -136,8 +136,10 @@ device::GemmDestination GemmTasks::destination(const Placed& placed, const RowPa
   entry.end = static_cast<uint16_t>(end);
   entry.map = map_of(MapSpec::Use::store, to, columns, device::kChunkRows);
   if (basis_.serves || begin % device::kChunkRows != 0 || end % device::kChunkRows != 0) {
+    const size_t num_maps = map_lists_[0].size();
     entry.part_maps = map_of(MapSpec::Use::store, to, columns, device::kChunkRows / 2);
-    for (int rows = device::kChunkRows / 4; rows > 0; rows /= 2) {
+    const bool is_new = map_lists_[0].size() > num_maps;  // then they all are
+    for (int rows = device::kChunkRows / 4; is_new && rows > 0; rows /= 2) {
       map_of(MapSpec::Use::store, to, columns, rows);
     }
   }

@@ -58,6 +58,10 @@ std::string why_no_map(const Buffer& buffer) {
 }  // namespace
 
 std::vector<std::string> why_not_on_cuda(const Plan& plan) {
+  return why_not_on_cuda(plan, TileSums(plan));
+}
+
+std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums) {
   std::vector<std::string> reasons;
   const auto add = [&](std::string reason) {
     if (std::find(reasons.begin(), reasons.end(), reason) == reasons.end()) {
@@ -68,14 +72,14 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan) {
   if (computes_in_phases(plan)) {
     add("tiles whose ranges of K follow one another on a lane (k-phases) run on the emulator only");
   }
-  const TileSums sums(plan);
+  const GemmNeeds needs = needs_of(plan, sums);
   std::vector<bool> is_mapped(plan.buffers.size(), false);  // by the GEMM kernel
   if (!sums.ranges_misfit().empty()) {
     add(sums.ranges_misfit());
-  } else if (!stored_dtype(plan, sums)) {
+  } else if (!needs.stored) {
     add("all tiles of a plan must be written in one type");
   } else if (sums.any_ranges() && sums.sources() > 0) {
-    if (const std::string why = why_illegal(config_for(plan, sums)); !why.empty()) add(why);
+    if (const std::string why = why_illegal(config_for(plan, sums, needs)); !why.empty()) add(why);
   }
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     const Lane& lane = plan.lanes[l];

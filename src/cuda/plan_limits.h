@@ -5,12 +5,14 @@
 #include <string_view>
 #include <vector>
 
+#include "cuda/tile_sums.h"
 #include "stretto/plan.h"
 
 namespace stretto::cuda {
 
 // Why the CUDA target cannot run this plan; empty when it can.
 std::vector<std::string> why_not_on_cuda(const Plan& plan);
+std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums);
 
 // Why GPUs of an architecture run no plan; empty when they do.
 std::string why_not_on_arch(std::string_view arch);

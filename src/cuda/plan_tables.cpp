@@ -16,8 +16,8 @@ using device::MoverTask;
 
 class TableBuilder {
  public:
-  explicit TableBuilder(const TableBasis& basis) : basis_(basis) {
-    tables_.config = config_for(basis.plan, basis.sums, basis.serves);
+  TableBuilder(const TableBasis& basis, const GemmNeeds& needs) : basis_(basis) {
+    tables_.config = config_for(basis.plan, basis.sums, needs, basis.serves);
     if (!basis.serves) return;
     const RowShards owners = row_owners(basis.plan.op);
     rows_ = {nullptr, static_cast<int32_t>(basis.plan.op.m), owners.ranks,
@@ -107,7 +107,7 @@ class TableBuilder {
 RankTables tables_for(const Plan& plan, int rank, const RankProgram& program,
                       const BufferPlaces& places, const SignalLayout& signals, bool serves) {
   const TableBasis basis{plan, rank, places, signals, *program.sums, serves, num_sets(plan)};
-  return TableBuilder(basis).build(program);
+  return TableBuilder(basis, program.needs).build(program);
 }
 
 void encode_maps(GemmLaunch& launch, const device::GemmConfig& config) {

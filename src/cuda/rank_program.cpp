@@ -1,7 +1,6 @@
 #include "cuda/rank_program.h"
 
 #include <algorithm>
-#include <map>
 
 #include "cuda/stream_events.h"
 #include "stretto/error.h"
@@ -113,8 +112,15 @@ StepStream host_lane(const Plan& plan, uint32_t index) {
 class Ordering {
  public:
   Ordering(const Plan& plan, RankProgram& program) : plan_(plan), program_(program) {
+    int64_t num_counters = 0;
+    for (const SignalArray& array : plan.signals) {
+      first_counter_.push_back(num_counters);
+      num_counters += array.count;
+    }
+    missing_.assign(static_cast<size_t>(num_counters), 0);
+    own_ = missing_;
     for (const StepStream& stream : program.streams) {
-      for (const Step& step : stream.steps) count(step, +1);
+      for (const Step& step : stream.steps) count(step, +1, missing_);
     }
   }
 
@@ -134,7 +140,7 @@ class Ordering {
           forced = false;
           program_.order.push_back({s, at_[s]++});
           if (step.kind == StepKind::record) recorded_.push_back(step.index);
-          count(step, -1);
+          count(step, -1, missing_);
           moved = true;
         }
         left = left || at_[s] < program_.streams[s].steps.size();
@@ -146,8 +152,6 @@ class Ordering {
   }
 
  private:
-  using Counter = std::pair<uint16_t, int32_t>;
-
   bool is_comm(uint32_t s) const { return program_.streams[s].kind == LaneKind::comm; }
 
   template <typename Visit>
@@ -165,32 +169,28 @@ class Ordering {
     }
   }
 
-  // Notifies of this rank to itself that are not yet enqueued.
-  void count(const Step& step, int64_t sign) {
+  size_t counter(const Instr& instr) const {
+    return static_cast<size_t>(first_counter_[instr.signal.array] + instr.signal.index);
+  }
+  // The notifies of this rank to itself.
+  void count(const Step& step, int64_t sign, std::vector<int64_t>& counters) const {
     for_each_sync(step, Opcode::notify, [&](const Lane& lane, const Instr& instr) {
-      if (instr.rank == lane.rank) {
-        missing_[{instr.signal.array, instr.signal.index}] += sign * instr.amount;
-      }
+      if (instr.rank == lane.rank) counters[counter(instr)] += sign * instr.amount;
     });
   }
   bool event_is_there(const Step& step) const {
     return step.kind != StepKind::await ||
            std::find(recorded_.begin(), recorded_.end(), step.index) != recorded_.end();
   }
-  bool signals_are_made(const Step& step) const {
+  bool signals_are_made(const Step& step) {
     // Movers wait inside a kernel that has its own SMs: they come first.
     if (step.kind == StepKind::move && is_first_mover(step)) return true;
-    std::map<Counter, int64_t> own;  // a kernel may wait for itself
-    for_each_sync(step, Opcode::notify, [&](const Lane& lane, const Instr& instr) {
-      if (instr.rank == lane.rank) own[{instr.signal.array, instr.signal.index}] += instr.amount;
-    });
+    count(step, +1, own_);  // a kernel may wait for itself
     bool made = true;
     for_each_sync(step, Opcode::wait, [&](const Lane&, const Instr& instr) {
-      if (instr.lag > 0) return;
-      const Counter counter{instr.signal.array, instr.signal.index};
-      const auto found = missing_.find(counter);
-      if (found != missing_.end() && found->second > own[counter]) made = false;
+      if (instr.lag == 0 && missing_[counter(instr)] > own_[counter(instr)]) made = false;
     });
+    count(step, -1, own_);
     return made;
   }
   bool is_first_mover(const Step& step) const {
@@ -203,17 +203,24 @@ class Ordering {
   const Plan& plan_;
   RankProgram& program_;
   std::vector<uint32_t> at_, recorded_;
-  std::map<Counter, int64_t> missing_;
+  std::vector<int64_t> first_counter_;  // by array
+  std::vector<int64_t> missing_;        // by counter: notifies that are not yet enqueued
+  std::vector<int64_t> own_;            // the same: those of the step that is asked about
 };
 
 }  // namespace
 
 std::vector<RankProgram> programs_of(const Plan& plan) {
-  const auto sums = std::make_shared<const TileSums>(plan);
+  return programs_of(plan, std::make_shared<const TileSums>(plan));
+}
+
+std::vector<RankProgram> programs_of(const Plan& plan, std::shared_ptr<const TileSums> sums) {
+  const GemmNeeds needs = needs_of(plan, *sums);
   std::vector<RankProgram> programs(static_cast<size_t>(plan.ranks()));
   for (size_t rank = 0; rank < programs.size(); ++rank) {
     RankProgram& program = programs[rank];
     program.sums = sums;
+    program.needs = needs;
     program.streams.push_back({LaneKind::compute, 0, {}});
     std::vector<uint32_t> compute;
     std::vector<BlockPart> comm;

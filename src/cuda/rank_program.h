@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/gemm_choice.h"
 #include "cuda/tile_sums.h"
 #include "stretto/plan.h"
 
@@ -44,7 +45,9 @@ struct RankProgram {
   std::vector<StepStream> streams;                   // the compute lanes' first
   std::vector<std::vector<BlockPart>> gemms, moves;  // blocks of each kernel
   uint32_t num_events = 0;
-  std::shared_ptr<const TileSums> sums;  // of the plan: what its gemms add
+  // Of the plan: what its gemms add, and what they need.
+  std::shared_ptr<const TileSums> sums;
+  GemmNeeds needs;
   // (stream, step) of every step in an order in which one thread may enqueue them: events are
   // recorded before they are awaited, and as far as can be no step stands before one that it waits
   // for, since streams may share a queue of the hardware.
@@ -52,5 +55,6 @@ struct RankProgram {
 };
 
 std::vector<RankProgram> programs_of(const Plan& plan);  // by rank
+std::vector<RankProgram> programs_of(const Plan& plan, std::shared_ptr<const TileSums> sums);
 
 }  // namespace stretto::cuda

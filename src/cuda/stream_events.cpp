@@ -31,14 +31,15 @@ class EventPlacement {
       : plan_(plan), programs_(programs) {}
 
   void run() {
+    for (uint16_t rank = 0; rank < programs_.size(); ++rank) collect(rank);
+    if (uses_.empty()) return;
     for (const Lane& lane : plan_.lanes) {
       for (const Instr& instr : lane.instrs) {
-        if (instr.op == Opcode::notify) {
-          uses_[{instr.rank, instr.signal.array, instr.signal.index}].per_run += instr.amount;
-        }
+        if (instr.op != Opcode::notify) continue;
+        if (CounterUse* use = find_use(instr.rank, instr)) use->per_run += instr.amount;
       }
     }
-    for (uint16_t rank = 0; rank < programs_.size(); ++rank) collect(rank);
+    for (uint16_t rank = 0; rank < programs_.size(); ++rank) find_kernels(rank);
     for (auto& [key, use] : uses_) {
       if (use.by_steps == use.per_run && !use.waits.empty()) resolve(std::get<0>(key), use);
     }
@@ -70,12 +71,16 @@ class EventPlacement {
         }
       }
     }
-    for (const auto* kernels : {&program.gemms, &program.moves}) {
+  }
+
+  void find_kernels(uint16_t rank) {
+    for (const auto* kernels : {&programs_[rank].gemms, &programs_[rank].moves}) {
       for (const auto& blocks : *kernels) {
         for (const BlockPart& part : blocks) {
           for (uint32_t i = part.begin; i < part.end; ++i) {
             const Instr& instr = plan_.lanes[part.lane].instrs[i];
-            if (instr.op == Opcode::wait) use_of(rank, instr).awaited_in_kernel = true;
+            if (instr.op != Opcode::wait) continue;
+            if (CounterUse* use = find_use(rank, instr)) use->awaited_in_kernel = true;
           }
         }
       }
@@ -84,6 +89,11 @@ class EventPlacement {
 
   CounterUse& use_of(uint16_t rank, const Instr& instr) {
     return uses_[{rank, instr.signal.array, instr.signal.index}];
+  }
+  // Of a counter that some step awaits or adds to.
+  CounterUse* find_use(uint16_t rank, const Instr& instr) {
+    const auto found = uses_.find({rank, instr.signal.array, instr.signal.index});
+    return found == uses_.end() ? nullptr : &found->second;
   }
 
   // The notifies that a wait for `amount` needs: the last of each stream when it needs all of them,

@@ -164,6 +164,7 @@ TileSums::TileSums(const Plan& plan) : holds_ranges_(plan.buffers.size(), false)
     }
   }
   std::erase_if(sums_, [](const Entry& entry) { return !entry.sum; });
+  number_sums(plan);
   for (const Entry& entry : sums_) {
     const Lane& lane = plan.lanes[entry.lane];
     if (entry.sum.of_ranges != 0) {
@@ -181,6 +182,11 @@ std::string TileSums::why_ranges_misfit(const Plan& plan) const {
   const auto key_of = [](const Region& r) {
     return Key(r.buffer, r.rank, r.row0, r.row1, r.col0, r.col1);
   };
+  // Sums of ranges of K are fp32, and a rank's own.
+  const bool any = std::any_of(plan.buffers.begin(), plan.buffers.end(), [](const Buffer& buffer) {
+    return buffer.dtype == DType::fp32 && buffer.role == BufferRole::local;
+  });
+  if (!any) return "";
   std::set<Key> left;
   std::vector<Region> added;
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
@@ -231,12 +237,20 @@ const Instr* TileSums::stored_by(const Plan& plan, uint32_t lane, uint32_t at) c
 }
 
 TileSum TileSums::of(uint32_t lane, uint32_t at) const {
-  const auto found =
-      std::lower_bound(sums_.begin(), sums_.end(), std::pair(lane, at),
-                       [](const Entry& entry, const std::pair<uint32_t, uint32_t>& key) {
-                         return std::pair(entry.lane, entry.at) < key;
-                       });
-  return found != sums_.end() && found->lane == lane && found->at == at ? found->sum : TileSum{};
+  if (number_.empty()) return {};
+  const uint32_t number = number_[first_[lane] + at];
+  return number != 0 ? sums_[number - 1].sum : TileSum{};
+}
+
+void TileSums::number_sums(const Plan& plan) {
+  if (sums_.empty()) return;
+  uint32_t count = 0;
+  for (const Lane& lane : plan.lanes) {
+    first_.push_back(count);
+    count += static_cast<uint32_t>(lane.instrs.size());
+  }
+  number_.assign(count, 0);
+  for (uint32_t i = 0; i < sums_.size(); ++i) number_[first_[sums_[i].lane] + sums_[i].at] = i + 1;
 }
 
 }  // namespace stretto::cuda

@@ -49,7 +49,11 @@ class TileSums {
   };
   std::string why_ranges_misfit(const Plan& plan) const;
 
-  std::vector<Entry> sums_;  // in the order of the plan
+  void number_sums(const Plan& plan);
+
+  std::vector<Entry> sums_;       // in the order of the plan
+  std::vector<uint32_t> first_;   // by lane: of its instructions in number_
+  std::vector<uint32_t> number_;  // by instruction: 1 + its place in sums_; 0: it has none
   int sources_ = 0;
   std::vector<bool> holds_ranges_;  // by buffer
   std::string ranges_misfit_;

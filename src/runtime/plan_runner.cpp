@@ -20,8 +20,9 @@ using cuda::driver;
 using device::RunControl;
 using Clock = std::chrono::steady_clock;
 
-const Plan& require_runnable(const Plan& plan, const RunnerOptions& options) {
-  if (const auto reasons = cuda::why_not_on_cuda(plan); !reasons.empty()) {
+const Plan& require_runnable(const Plan& plan, const cuda::TileSums& sums,
+                             const RunnerOptions& options) {
+  if (const auto reasons = cuda::why_not_on_cuda(plan, sums); !reasons.empty()) {
     throw UsageError(fmt::format("this plan cannot run on GPUs: {}", fmt::join(reasons, "; ")));
   }
   if (!options.serves) return plan;
@@ -52,12 +53,13 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric, KernelStore& ke
 PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
                        std::unique_ptr<KernelStore> own_kernels, KernelStore* kernels,
                        const RunnerOptions& options, const Bindings& bindings)
-    : plan_(require_runnable(plan, options)),
+    : sums_(std::make_shared<const cuda::TileSums>(plan)),
+      plan_(require_runnable(plan, *sums_, options)),
       fabric_(fabric),
       own_kernels_(std::move(own_kernels)),
       kernels_(own_kernels_ ? *own_kernels_ : *kernels),
       options_(options),
-      programs_(cuda::programs_of(plan)),
+      programs_(cuda::programs_of(plan, sums_)),
       signals_(plan, programs_, options.stream_waits),
       memory_(plan, fabric, bindings),
       state_(fabric, signals_.num_signals(), options.timeout_ns, "the signals of a plan") {

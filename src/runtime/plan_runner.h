@@ -88,6 +88,7 @@ class PlanRunner {
   std::vector<StuckWait> of_all_processes(const std::vector<StuckWait>& mine);
   void release();
 
+  std::shared_ptr<const cuda::TileSums> sums_;  // of the plan
   const Plan& plan_;
   fabric::Fabric& fabric_;
   std::unique_ptr<KernelStore> own_kernels_;

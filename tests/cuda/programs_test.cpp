@@ -28,6 +28,11 @@ Plan plan_of(const std::string& op_text, const std::string& schedule) {
   return lower(op, parse_schedule(schedule, op, machine), machine);
 }
 
+device::GemmConfig config_of(const Plan& plan) {
+  const TileSums sums(plan);
+  return config_for(plan, sums, needs_of(plan, sums));
+}
+
 // Addresses that tell rank, buffer and copy: nothing is behind them.
 BufferPlaces places_of(const Plan& plan) {
   BufferPlaces places(static_cast<size_t>(plan.ranks()));
@@ -86,7 +91,7 @@ TEST(RankPrograms, TheGemmKernelAddsToTheTilesThatItsRankOwns) {
                             "tiles,tile=128x128,comm-sms=0,order=interleaved");
   const RankProgram program = programs_of(plan)[1];
   EXPECT_EQ(text(plan, program), "0:gemm 0");
-  EXPECT_EQ(config_for(plan, TileSums(plan)).adds, 3);
+  EXPECT_EQ(config_of(plan).adds, 3);
   const RankTables tables =
       tables_for(plan, 1, program, places_of(plan), SignalLayout(plan, programs_of(plan), true));
   const GemmTable& table = tables.gemms[0].table;
@@ -123,9 +128,9 @@ TEST(RankPrograms, TasksOfRangesOfKLeaveSumsForTheFirst) {
   EXPECT_EQ(why_not_on_cuda(plan), std::vector<std::string>{});
   const RankProgram program = programs_of(plan)[1];
   EXPECT_EQ(text(plan, program), "0:gemm 0");
-  EXPECT_TRUE(config_for(plan, TileSums(plan)).splits);
-  EXPECT_EQ(config_for(plan, TileSums(plan)).adds, 3);
-  EXPECT_EQ(config_for(plan, TileSums(plan)).output, device::OutputType::bf16);
+  EXPECT_TRUE(config_of(plan).splits);
+  EXPECT_EQ(config_of(plan).adds, 3);
+  EXPECT_EQ(config_of(plan).output, device::OutputType::bf16);
   const BufferPlaces places = places_of(plan);
   const RankTables tables =
       tables_for(plan, 1, program, places, SignalLayout(plan, programs_of(plan), true));
@@ -218,7 +223,7 @@ TEST(RankPrograms, SumsOfAnotherTypeAreLeftToAMover) {
   const Plan plan = plan_of("gemm-rs m=512 n=512 k=512 ranks=4 dtype=bf16",
                             "tiles,tile=128x128,comm-sms=0,partials=fp32");
   EXPECT_EQ(text(plan, programs_of(plan)[1]), "0:gemm 0 0:move 0");
-  EXPECT_EQ(config_for(plan, TileSums(plan)).adds, 0);
+  EXPECT_EQ(config_of(plan).adds, 0);
 }
 
 // Rank 0's tile #0 lies in rows [0, 64) of its slots, rank 1's sum for it in the 64 rows below.
@@ -258,7 +263,7 @@ TEST(TileSums, TilesThatSomethingElseReadsAreStoredAndLeftToAMover) {
   const char* slots = "192x64 symmetric copies=2";
   const Plan whole = tile_sum_plan(slots, "64:128", "slots[0:64,0:64]");
   EXPECT_EQ(adds(whole), 0);
-  EXPECT_EQ(config_for(whole, TileSums(whole)).adds, 0);
+  EXPECT_EQ(config_of(whole).adds, 0);
   EXPECT_EQ(text(whole, programs_of(whole)[0]), "1:move 1 0:gemm 0 0:move 0");
   // The last row of the tile alone.
   EXPECT_EQ(adds(tile_sum_plan(slots, "64:128", "slots[63:127,0:64]")), 0);
