@@ -100,7 +100,10 @@ std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, b
     return std::any_of(lane.instrs.begin(), lane.instrs.end(),
                        [](const Instr& instr) { return instr.op == Opcode::gemm; });
   });
-  if (multiplies) set.add_gemm(config_for(plan, TileSums(plan), serves));
+  if (multiplies) {
+    const TileSums sums(plan);
+    set.add_gemm(config_for(plan, sums, needs_of(plan, sums), serves));
+  }
   set.add_others();
   return set.take();
 }
