@@ -48,7 +48,7 @@ constexpr Golden kGoldens[] = {
     {"gemm-rs.split-k", "gemm-rs m=40 n=24 k=300 ranks=2 dtype=bf16",
      "tiles,tile=16x16,comm-sms=0,order=interleaved,split-k=2"},
     {"ag-gemm.k-phases", "ag-gemm m=40 n=64 k=200 ranks=2 dtype=bf16",
-     "tiles,tile=16x16,comm-sms=2,order=arrival,k-phases=3"},
+     "tiles,tile=16x32,comm-sms=1,order=arrival,k-phases=3"},
     {"gemm-rs.ack", kScatter,
      "tiles,tile=16x16,mover=comm-blocks,comm-sms=1,order=peer-staggered,reuse=ack"},
 };
