@@ -104,7 +104,7 @@ void Costs::feed_power() {
       }
     }
   };
-  for_each_gemm([&](uint16_t rank, const Instr&) { ++tiles[rank]; });
+  for_each_gemm([&](uint16_t rank, const Instr& instr) { tiles[rank] += !continues(instr); });
   for (const double count : tiles) {
     const double waves = std::max(1.0, std::ceil(count / machine_.sms));
     busy_.push_back(count / (waves * machine_.sms));
@@ -126,13 +126,45 @@ void Costs::find_ranges() {
   holds_ranges_.assign(plan_.buffers.size(), false);
   for (const Lane& lane : plan_.lanes) {
     if (lane.kind != LaneKind::compute) continue;
-    for (const Instr& instr : lane.instrs) {
-      if (!adds_ranges(instr)) continue;
-      const Region& first = plan_.reads(instr)[0];
-      holds_ranges_[first.buffer] = true;
-      first_ranges_.insert(place_of(first));
+    for (size_t at = 0; at < lane.instrs.size(); ++at) {
+      if (!adds_ranges(lane.instrs[at])) continue;
+      holds_ranges_[plan_.reads(lane.instrs[at])[0].buffer] = true;
+      keep_sums(lane, at);
     }
   }
+}
+
+// Of the gemms right before the reduce, those that it adds.
+void Costs::keep_sums(const Lane& lane, size_t reduce) {
+  const std::span<const Region> added = plan_.reads(lane.instrs[reduce]);
+  std::vector<const Instr*> gemms;
+  for (size_t at = reduce; at > 0; --at) {
+    const Instr& instr = lane.instrs[at - 1];
+    if (instr.op == Opcode::wait) continue;
+    if (instr.op != Opcode::gemm ||
+        std::find(added.begin(), added.end(), plan_.writes(instr)[0]) == added.end()) {
+      break;
+    }
+    gemms.push_back(&instr);
+  }
+  if (gemms.empty()) return;
+  const Kept kept{plan_.reads(*gemms.back()).back().col0, plan_.reads(*gemms.front()).back().col1};
+  for (const Instr* gemm : gemms) kept_[place_of(plan_.writes(*gemm)[0])] = kept;
+}
+
+const Costs::Kept* Costs::find_kept(const Region& sums) const {
+  if (!holds_ranges_[sums.buffer]) return nullptr;
+  const auto found = kept_.find(place_of(sums));
+  return found == kept_.end() ? nullptr : &found->second;
+}
+
+const Costs::Kept* Costs::kept_of(const Instr& gemm) const {
+  return find_kept(plan_.writes(gemm)[0]);
+}
+
+bool Costs::continues(const Instr& gemm) const {
+  const Kept* kept = kept_of(gemm);
+  return kept != nullptr && plan_.reads(gemm).back().col0 != kept->k_begin;
 }
 
 // Tiles that share rows of A or B read them from memory once: the L2 cache serves the others.
@@ -145,9 +177,12 @@ void Costs::share_inputs() {
   std::vector<int64_t> tiles(inputs.size(), 0);
   for (const Lane& lane : plan_.lanes) {
     for (const Instr& instr : lane.instrs) {
-      if (instr.op != Opcode::gemm) continue;
-      const std::span<const Region> reads = plan_.reads(instr);
-      inputs[lane.rank].insert(inputs[lane.rank].end(), reads.begin(), reads.end());
+      if (instr.op != Opcode::gemm || continues(instr)) continue;
+      const Kept* kept = kept_of(instr);
+      for (Region read : plan_.reads(instr)) {
+        if (kept != nullptr) read.col1 = kept->k_end;  // of all that goes on with it too
+        inputs[lane.rank].push_back(read);
+      }
       ++tiles[lane.rank];
     }
   }
@@ -183,11 +218,15 @@ double Costs::mma_us(const Instr& instr) const {
 double Costs::gemm_us(const Instr& instr) const {
   const int rank = plan_.reads(instr).back().rank;
   const auto r = static_cast<size_t>(rank);
-  const double tile_us =
-      std::max(mma_us(instr) / power_[r], inputs_us_[r]) + machine_.tile_overhead_us;
   const Region& to = plan_.writes(instr)[0];
-  if (!holds_ranges_[to.buffer] || first_ranges_.count(place_of(to)) > 0) return tile_us;
-  return tile_us + move_us(region_bytes(to), memory_rate(blocks_at_once_[r]));
+  double share = 1;  // of the inputs of its lane's tile
+  double other_us = continues(instr) ? 0 : machine_.tile_overhead_us;
+  if (const Kept* kept = kept_of(instr); kept != nullptr) {
+    share = static_cast<double>(plan_.reads(instr).back().cols()) / (kept->k_end - kept->k_begin);
+  } else if (holds_ranges_[to.buffer]) {
+    other_us += move_us(region_bytes(to), memory_rate(blocks_at_once_[r]));
+  }
+  return std::max(mma_us(instr) / power_[r], share * inputs_us_[r]) + other_us;
 }
 
 double Costs::region_bytes(const Region& region) const {
@@ -210,12 +249,10 @@ void Costs::traffic_of(const Instr& instr, int rank, Traffic& traffic) const {
     traffic.local_bytes = 0;
     return;
   }
-  std::span<const Region> reads = plan_.reads(instr);
-  if (adds_ranges(instr)) {
-    traffic.local_bytes = 0;
-    reads = reads.subspan(1);
-  }
-  for (const Region& read : reads) {
+  const bool adds = adds_ranges(instr);
+  if (adds) traffic.local_bytes = 0;
+  for (const Region& read : plan_.reads(instr)) {
+    if (adds && find_kept(read) != nullptr) continue;
     if (read.rank == self) {
       traffic.local_bytes += region_bytes(read);
     } else if (!read.empty()) {

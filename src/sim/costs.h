@@ -1,7 +1,8 @@
 // What instructions of a plan cost on a machine, before anything contends with them.
 #pragma once
 
-#include <set>
+#include <map>
+#include <span>
 #include <tuple>
 #include <vector>
 
@@ -33,12 +34,15 @@ class Costs {
   const Machine& machine() const { return machine_; }
 
   // Full-speed time of a gemm: its MMAs, padded as the hardware pads them, but no less than its
-  // share of reading the rank's inputs once; and the tile's overhead. What it leaves of a range of
-  // K is stored before the block goes on.
+  // share of reading the rank's inputs once; and the tile's overhead. Of a range of K it is that
+  // range's share. Its sums stay in registers, and the tile's overhead is paid once, where ranges
+  // follow one another on the lane that adds them; else they are stored before the block goes on.
   double gemm_us(const Instr& instr) const;
-  // Whether the reduce adds the sums of a tile's ranges of K, in the epilogue of the first one's
-  // gemm: it reads those of the others, and its remote writes are the tile's.
+  // Whether the reduce adds the sums of a tile's ranges of K, in the epilogue of the gemm before:
+  // it reads those that others have left, and its remote writes are the tile's.
   bool adds_ranges(const Instr& instr) const;
+  // Whether the gemm goes on with the tile of the one before, in the same registers.
+  bool continues(const Instr& gemm) const;
   // Replaces `traffic` by what the task moves; of a gemm only the remote writes, and of a reduce
   // that adds ranges what it reads and those.
   void traffic_of(const Instr& instr, int rank, Traffic& traffic) const;
@@ -65,9 +69,18 @@ class Costs {
     return {region.buffer, region.rank, region.row0, region.col0};
   }
 
+  // Sums that stay in registers, and all of K that its lane computes of the tile in a row.
+  struct Kept {
+    int32_t k_begin = 0, k_end = 0;
+  };
+  const Kept* find_kept(const Region& sums) const;
+  // What the gemm leaves in registers for the one behind it, or all of its lane's tile; nullptr:
+  // it is no range of K, or one that is stored.
+  const Kept* kept_of(const Instr& gemm) const;
   double region_bytes(const Region& region) const;
   double mma_us(const Instr& instr) const;  // of a gemm whose clock nothing holds down
   void find_ranges();
+  void keep_sums(const Lane& lane, size_t reduce);
   void share_inputs();
   void feed_power();
 
@@ -81,7 +94,7 @@ class Costs {
   std::vector<double> inputs_us_;    // by rank: a tile's share of reading all distinct inputs once
   std::vector<int> blocks_at_once_;  // by rank: gemms
   std::vector<bool> holds_ranges_;   // by buffer: sums of ranges of K
-  std::set<Place> first_ranges_;     // where those lie that stay in registers
+  std::map<Place, Kept> kept_;       // by where they would lie
   std::vector<double> push_one_, push_many_;  // by number of blocks, GB/s of one of them
 };
 

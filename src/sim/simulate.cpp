@@ -73,9 +73,14 @@ double gemm_alone_us(const Plan& plan, const sim::Costs& costs) {
       double lane_us = 0;
       for (const Instr& instr : plan.lanes[lane].instrs) {
         if (instr.op != Opcode::gemm) continue;
+        const double us = costs.gemm_us(instr);
+        lane_us += us;
+        if (costs.continues(instr)) {
+          rounds[round - 1].back() += us;
+          continue;
+        }
         if (rounds.size() <= round) rounds.emplace_back();
-        rounds[round++].push_back(costs.gemm_us(instr));
-        lane_us += rounds[round - 1].back();
+        rounds[round++].push_back(us);
       }
       longest_lane = std::max(longest_lane, lane_us);
     }
