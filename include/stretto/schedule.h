@@ -88,7 +88,7 @@ struct Schedule {
   std::vector<int> groups;  // wave-group sizes in waves (granularity waves); empty: chosen
   int comm_sms = 0;         // SMs taken from compute for communication blocks and reducers
   int split_k = 1;          // ranges of K that a tile is computed in, side by side, and then added
-  int k_phases = 1;         // ranges of K in which gathered rows arrive; tiles begin with the first
+  int k_phases = 1;         // ranges of K in which rows are gathered; tiles begin with the first
   RowCount rows = RowCount::fixed;  // what a run may have (serve.h)
 
   bool operator==(const Schedule&) const = default;

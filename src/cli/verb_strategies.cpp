@@ -41,8 +41,7 @@ constexpr Value kParameters[] = {
     {"groups", "wave-group sizes in waves (granularity waves)"},
     {"comm-sms", "SMs taken from compute for communication blocks and reducers"},
     {"split-k", "ranges of K that a tile is computed in, side by side, then added in fp32"},
-    {"k-phases",
-     "ranges of K in which rows are gathered; the first wave begins with the first one"}};
+    {"k-phases", "ranges of K in which rows are gathered; tiles begin when the first is there"}};
 
 constexpr size_t kLabelWidth = 20;
 

@@ -13,17 +13,6 @@ uint16_t declare(Plan& plan, std::string_view name, DType dtype, BufferRole role
   return static_cast<uint16_t>(plan.buffers.size() - 1);
 }
 
-// Ranges of K that any tile is computed in.
-int ranges_of_k(const Lowering& state) {
-  if (state.splits() > 1 || state.phases() == 1) return state.splits();
-  for (int rank = 0; rank < state.op.ranks; ++rank) {
-    for (int32_t tile = 0; tile < state.grid.count(); ++tile) {
-      if (state.in_phases(rank, tile)) return state.phases();
-    }
-  }
-  return 1;
-}
-
 }  // namespace
 
 void declare_buffers(Draft& draft) {
@@ -44,7 +33,7 @@ void declare_buffers(Draft& draft) {
   if (a_sharded) plan.buffers[ids.a].sharded_rows = static_cast<int32_t>(op.m);
   if (out_sharded) plan.buffers[ids.out].sharded_rows = static_cast<int32_t>(op.m);
 
-  if (const int ranges = ranges_of_k(state); ranges > 1) {
+  if (const int ranges = std::max(state.splits(), state.phases()); ranges > 1) {
     ids.ranges =
         declare(plan, "ranges", DType::fp32, BufferRole::local, ranges * op.m, op.local_n());
   }

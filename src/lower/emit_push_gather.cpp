@@ -1,5 +1,6 @@
 // ag-gemm with movers that push: every rank sends its rows to all others, stripe by stripe. With
-// k-phases it first sends the beginning of K of all stripes that the first wave of tiles needs.
+// k-phases it sends all stripes that a wave of tiles needs in ranges of K, the first of all of them
+// first.
 #include <tuple>
 
 #include "lower/emit_patterns.h"
@@ -33,7 +34,7 @@ class Pusher {
     Rect rows;     // of the matrix
     int32_t tile;  // the first that needs them
     std::vector<int> to;
-    int32_t wave = 0, phase = 0;  // where pushes are cut: the first that needs them
+    int32_t wave = 0, phase = 0;  // with k-phases: the first wave that needs them
   };
 
   // One push stores to all peers: loaded once. Copy engines know one destination only, and pushes
@@ -78,12 +79,12 @@ class Pusher {
     return state_.schedule.k_phases > 1 ? in_phases(pushes) : pushes;
   }
 
-  // Stripes that any receiver's first wave needs are cut along K, and sent phase by phase.
+  // Cut along K. Tiles of one wave begin together: what they need is sent phase by phase.
   std::vector<Push> in_phases(const std::vector<Push>& stripes) const {
+    const int phases = state_.schedule.k_phases;
     std::vector<Push> pushes;
     for (Push push : stripes) {
       push.wave = first_wave(push);
-      const int phases = push.wave == 0 ? state_.schedule.k_phases : 1;
       for (push.phase = 0; push.phase < phases; ++push.phase) {
         const KRange k = k_range(state_, push.phase, phases);
         push.rows.col0 = k.begin;

@@ -38,12 +38,6 @@ int Lowering::compute_lanes() const {
   return std::max(1, std::min(machine.sms - others, num_tasks()));
 }
 
-bool Lowering::in_phases(int rank, int32_t tile) const {
-  return phases() > 1 &&
-         orders[static_cast<size_t>(rank)].position[static_cast<size_t>(tile)] < compute_lanes() &&
-         !owns_rows(rank, grid.rect(tile));
-}
-
 Pattern pattern_of(const Operator& op, const Schedule& schedule) {
   if (op.ranks == 1) return Pattern::local;
   const bool by_nccl = schedule.mover == Mover::nccl;

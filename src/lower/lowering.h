@@ -78,9 +78,10 @@ struct Lowering : Draft {
   int phases() const {
     return pattern == Pattern::push_gather && splits() == 1 ? schedule.k_phases : 1;
   }
-  // Whether the rank begins with the tile before all of its rows' K can be there: a tile of the
-  // first wave that has rows of others.
-  bool in_phases(int rank, int32_t tile) const;
+  // Whether the rank computes the tile in those: it has rows of others.
+  bool in_phases(int rank, int32_t tile) const {
+    return phases() > 1 && !owns_rows(rank, grid.rect(tile));
+  }
   bool owns_rows(int rank, const Rect& rows) const {
     return shards.begin(rank) <= rows.row0 && rows.row1 <= shards.end(rank);
   }

@@ -134,7 +134,7 @@ void Costs::find_ranges() {
   }
 }
 
-// Of the gemms right before the reduce, those that it adds.
+// Of the gemms right before the reduce, the last that it adds, and those whose K leads up to it.
 void Costs::keep_sums(const Lane& lane, size_t reduce) {
   const std::span<const Region> added = plan_.reads(lane.instrs[reduce]);
   std::vector<const Instr*> gemms;
@@ -145,6 +145,8 @@ void Costs::keep_sums(const Lane& lane, size_t reduce) {
         std::find(added.begin(), added.end(), plan_.writes(instr)[0]) == added.end()) {
       break;
     }
+    const int32_t k_end = plan_.reads(instr).back().col1;
+    if (!gemms.empty() && k_end != plan_.reads(*gemms.back()).back().col0) break;
     gemms.push_back(&instr);
   }
   if (gemms.empty()) return;

@@ -1,0 +1,39 @@
+// What phases of K are predicted to bring: the flight of a gather's first rows is hidden, and the
+// tiles themselves cost what they cost whole.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "stretto/lower.h"
+#include "stretto/simulate.h"
+
+namespace stretto {
+namespace {
+
+Simulation simulated(const Operator& op, const std::string& schedule) {
+  const Machine machine = default_machine(op.ranks);
+  return simulate(lower(op, parse_schedule(schedule, op, machine), machine), machine);
+}
+
+TEST(KPhases, OfOneWaveHideMostOfTheFirstRowsFlight) {
+  const Operator op{OpKind::ag_gemm, 512, 28672, 8192, 4, DType::bf16};
+  const std::string tiles = "tiles,tile=128x224,comm-sms=4";  // 128 tiles, a wave
+  const Simulation whole = simulated(op, tiles);
+  double before = whole.exposed_us;
+  for (const int phases : {2, 4, 8}) {
+    const Simulation cut = simulated(op, fmt::format("{},k-phases={}", tiles, phases));
+    EXPECT_DOUBLE_EQ(cut.compute_us, whole.compute_us) << "ranges stay in registers";
+    EXPECT_LT(cut.exposed_us, 0.7 * before);
+    before = cut.exposed_us;
+  }
+  EXPECT_LT(before, 0.25 * whole.exposed_us);
+}
+
+TEST(KPhases, BringNothingWhereOwnRowsTakeLongerThanTheFlight) {
+  const Operator op{OpKind::ag_gemm, 4096, 28672, 8192, 4, DType::bf16};
+  const double whole = simulated(op, "tiles,tile=128x256,comm-sms=4").total_us;
+  EXPECT_NEAR(simulated(op, "tiles,tile=128x256,comm-sms=4,k-phases=4").total_us, whole,
+              0.01 * whole);
+}
+
+}  // namespace
+}  // namespace stretto
