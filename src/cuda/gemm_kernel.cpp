@@ -25,12 +25,12 @@ const char* name_of(OutputType output) { return kOutputNames[static_cast<int>(ou
 }  // namespace
 
 std::string describe(const GemmConfig& config) {
-  return fmt::format("{}x{}x{} stages {} consumers {} shared {} {} to {}{}{}{}{}", config.tile_m,
+  return fmt::format("{}x{}x{} stages {} consumers {} shared {} {} to {}{}{}{}{}{}", config.tile_m,
                      config.tile_n, device::kTileK, config.stages, config.consumers,
                      name_of(config.shared), config.bf16 ? "bf16" : "fp16", name_of(config.output),
                      config.overlap_store ? " overlap" : "", config.serves ? " serves" : "",
                      config.adds > 0 ? fmt::format(" adds {}", config.adds) : "",
-                     config.splits ? " splits" : "");
+                     config.splits ? " splits" : "", config.phases ? " phases" : "");
 }
 
 std::string why_illegal(const GemmConfig& config) {
@@ -59,6 +59,10 @@ std::string why_illegal(const GemmConfig& config) {
   if (config.splits && config.shared != Shared::none) {
     return "a kernel that splits K has no clusters: a pair's tasks must agree in K";
   }
+  if (config.phases && config.shared != Shared::none) {
+    return "a kernel whose tiles begin before all of their K is there has no clusters: a pair's "
+           "loads must go on together";
+  }
   if (config.splits && config.adds > 0 && rows * config.tile_n > 64 * 224) {
     return "a kernel that splits K and adds other ranks' sums has registers for tiles of up to "
            "128x224";
@@ -75,7 +79,8 @@ std::string gemm_source(const GemmConfig& config) {
 using namespace stretto::device;
 constexpr GemmConfig kConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .consumers = {},
                              .shared = Shared::{}, .bf16 = {}, .output = OutputType::{},
-                             .overlap_store = {}, .serves = {}, .adds = {}, .splits = {}}};
+                             .overlap_store = {}, .serves = {}, .adds = {}, .splits = {},
+                             .phases = {}}};
 extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, 1)
 stretto_gemm(const __grid_constant__ GemmParams params) {{
   gemm_sm90<kConfig>(params);
@@ -83,7 +88,8 @@ stretto_gemm(const __grid_constant__ GemmParams params) {{
 )",
                      config.tile_m, config.tile_n, config.stages, config.consumers,
                      name_of(config.shared), config.bf16, name_of(config.output),
-                     config.overlap_store, config.serves, config.adds, config.splits);
+                     config.overlap_store, config.serves, config.adds, config.splits,
+                     config.phases);
 }
 
 GemmKernel::GemmKernel(const Device& device, const Compiler& compiler, const GemmConfig& config)

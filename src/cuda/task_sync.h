@@ -14,8 +14,9 @@ class TaskSync {
   TaskSync(const Plan& plan, const SignalLayout& signals, int rank, Table& table)
       : plan_(plan), signals_(signals), rank_(rank), table_(table) {}
 
-  void add_wait(const Instr& instr) {
+  void add_wait(const Instr& instr, uint32_t before = 0) {
     table_.waits.push_back(signals_.wait_entry(plan_, rank_, instr));
+    table_.waits.back().before = before;
   }
   // `task` is the last one that claimed.
   template <typename Task>

@@ -11,9 +11,10 @@ template <GemmConfig kConfig>
 struct GemmShared {
   static constexpr GemmLayout kLayout = layout_of(kConfig);
   uint32 a, b, chunks, full, empty, chunk_full, chunk_empty;
-  uint32 tasks_ready;  // one past the last task whose signals have come
-  uint32 sums_ready;   // one past the last task whose sums to add have come
-  uint32 source_set;   // of this run
+  uint32 tasks_ready;   // one past the last task whose signals have come
+  uint32 sums_ready;    // one past the last task whose sums to add have come
+  uint32 source_set;    // of this run
+  uint32 blocks_ready;  // with phases: of K, of all tasks, those whose signals have come
 
   STRETTO_DEVICE explicit GemmShared(uint32 base) {
     a = (base + 1023) & ~1023u;
@@ -26,6 +27,7 @@ struct GemmShared {
     tasks_ready = chunk_empty + kConfig.consumers * kLayout.chunk_slots * 8;
     sums_ready = tasks_ready + 4;
     source_set = tasks_ready + 8;
+    blocks_ready = tasks_ready + 12;
   }
   STRETTO_DEVICE uint32 chunk_index(uint32 consumer, uint32 slot) const {
     return consumer * kLayout.chunk_slots + slot;
@@ -45,6 +47,7 @@ struct GemmShared {
     }
     store_release_shared(tasks_ready, 0);
     store_release_shared(sums_ready, 0);
+    if constexpr (kConfig.phases) store_release_shared(blocks_ready, 0);
     fence_barrier_init();
   }
 };

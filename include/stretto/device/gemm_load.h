@@ -29,24 +29,39 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
   RunRows run;
   if constexpr (kConfig.serves) run = read_rows(params.rows);
   RingPosition ring{0, 1};
+  uint32 block = 0, ready = 0;  // with phases: of K, the next one, and those that may be loaded
   GemmTask next = first;
   for (uint32 i = begin; i < end; ++i) {
     const GemmTask task = next;
     if (i + 1 < end) next = params.tasks[i + 1];
-    if (task.num_waits != 0) {
-      while (load_acquire_shared(shared.tasks_ready) <= i) {
+    if constexpr (!kConfig.phases) {
+      if (task.num_waits != 0) {
+        while (load_acquire_shared(shared.tasks_ready) <= i) {
+        }
+        fence_proxy_async();
       }
-      fence_proxy_async();
     }
     int32 a_row = task.a_row;
     if constexpr (kConfig.serves) {
-      if (rows_present<kConfig>(run, task.rows) == 0) continue;
+      if (rows_present<kConfig>(run, task.rows) == 0) {
+        block += task.num_k;
+        continue;
+      }
       if ((task.rows.flags & kInputIsCompact) != 0) a_row += run.shift(task.rows.owner);
     }
     const TensorMap* a_map = maps + task.a_map;
     const TensorMap* b_map = maps + task.b_map;
     int32 k = task.first_k * kTileK;
     for (uint32 left = task.num_k; left != 0; --left, k += kTileK) {
+      if constexpr (kConfig.phases) {
+        if (block >= ready) {
+          do {
+            ready = load_acquire_shared(shared.blocks_ready);
+          } while (block >= ready);
+          fence_proxy_async();
+        }
+        ++block;
+      }
       const uint32 full = shared.full + ring.slot * 8;
       barrier_wait(shared.empty + ring.slot * 8, ring.parity);
       barrier_arrive_expect(full, kLayout.a_bytes + kLayout.b_bytes);
@@ -61,6 +76,26 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
   }
 }
 
+// One warp. The waits of a task, those of a block of K at a time: the loads may go on up to the
+// next block that has waits. `first_block` counts those of the tasks before.
+template <GemmConfig kConfig>
+STRETTO_DEVICE void wait_in_phases(const GemmParams& params, const GemmShared<kConfig>& shared,
+                                   const GemmTask& task, uint64 epoch, uint32 first_block) {
+  const WaitEntry* waits = params.waits + task.first_wait;
+  const uint32 lane = threadIdx.x % 32;
+  uint32 done = 0;
+  for (;;) {
+    const bool waits_here = done + lane < task.num_waits;
+    const uint32 before = waits_here ? waits[done + lane].before : task.num_k;
+    const uint32 next = __shfl_sync(0xffffffffu, before, 0);
+    if (lane == 0) store_release_shared(shared.blocks_ready, first_block + next);
+    if (done == task.num_waits) return;
+    const uint32 together = __ballot_sync(0xffffffffu, waits_here && before == next);
+    wait_signals(params.signals, epoch, waits + done, __popc(together), blockIdx.x, task.tile);
+    done += __popc(together);
+  }
+}
+
 // One warp. Runs ahead of the loads, so that a signal that has come costs them nothing.
 template <GemmConfig kConfig>
 STRETTO_DEVICE void gemm_wait(const GemmParams& params, const GemmShared<kConfig>& shared,
@@ -71,9 +106,14 @@ STRETTO_DEVICE void gemm_wait(const GemmParams& params, const GemmShared<kConfig
       store_release_shared(shared.source_set, static_cast<uint32>(epoch % params.map_sets));
     }
   }
+  uint32 first_block = 0;
   for (uint32 i = begin; i < end; ++i) {
     const GemmTask& task = params.tasks[i];
-    if (task.num_waits != 0) {
+    if constexpr (kConfig.phases) {
+      wait_in_phases<kConfig>(params, shared, task, epoch, first_block);
+      first_block += task.num_k;
+      if (threadIdx.x % 32 == 0) store_release_shared(shared.tasks_ready, i + 1);
+    } else if (task.num_waits != 0) {
       wait_signals(params.signals, epoch, params.waits + task.first_wait, task.num_waits,
                    blockIdx.x, task.tile);
       if (threadIdx.x % 32 == 0) store_release_shared(shared.tasks_ready, i + 1);

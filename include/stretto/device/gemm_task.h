@@ -1,12 +1,12 @@
 // The task table of the GEMM kernel and the choices that a compiled kernel is specialised on.
 //
 // Every block walks its own list of tasks in order. A task computes one tile C = A * B^T over a
-// range of K, after its waits, stores it to each of its destinations, then makes its notifies. A
-// task that adds awaits its late waits once the tile is computed, then adds what they announced. A
-// kernel that serves leaves out rows that its run has not, and does nothing for a tile without rows
-// but its waits and notifies.
-// Rows, columns and K past the edge of a tensor map read as zeros and are not written: an edge of a
-// region is the edge of its map.
+// range of K, after its waits, stores it to each of its destinations, then makes its notifies. In a
+// kernel with phases a wait may stand before a later block of the task's K: those in front of it do
+// not wait. A task that adds awaits its late waits once the tile is computed, then adds what they
+// announced. A kernel that serves leaves out rows that its run has not, and does nothing for a tile
+// without rows but its waits and notifies. Rows, columns and K past the edge of a tensor map read
+// as zeros and are not written: an edge of a region is the edge of its map.
 #pragma once
 
 #include "stretto/device/run_rows.h"
@@ -33,6 +33,7 @@ struct GemmConfig {
   bool serves = false;        // runs may have fewer rows than the plan; without clusters only
   int32 adds = 0;             // sources that a task may add to its tile; 16-bit outputs only
   bool splits = false;        // a tile's K may be split among tasks (GemmSplit)
+  bool phases = false;        // waits may stand before later blocks of a task's K
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -74,7 +75,7 @@ struct GemmTask {
   uint16 first_k, num_k;  // in blocks of kTileK; num_k is at least 1
   uint32 first_wait, first_notify, first_destination;
   uint8 num_waits, num_notifies, num_destinations;
-  uint8 num_late_waits;  // they follow the others
+  uint8 num_late_waits;  // they follow the others, which stand in the order of K
   uint32 tile;           // named in errors
   // Sums of add_rows x add_columns elements in the output's type, GemmConfig::adds + 1 of them one
   // behind the other; the tile itself stands for number own_at. 0 rows: nothing to add.

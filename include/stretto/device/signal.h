@@ -43,8 +43,8 @@ struct WaitEntry {
   uint32 signal;   // of instance 0
   uint32 copy_step;
   uint16 copies;
-  uint16 lag;  // runs back
-  uint32 reserved;
+  uint16 lag;     // runs back
+  uint32 before;  // of a GEMM task: the block of its K, from its first on, that needs it
 };
 
 struct NotifyEntry {
