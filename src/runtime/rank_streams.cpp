@@ -268,15 +268,9 @@ StuckWait RankStreams::locate(const device::WaitError& error) const {
     if (block >= place.parts->size()) return stuck;
     const cuda::BlockPart& part = (*place.parts)[block];
     stuck.lane = part.lane;
-    stuck.position = part.begin;
-    // The wait for this signal before the task of this tile.
-    const auto& instrs = setup_.plan.lanes[part.lane].instrs;
-    bool matched = false;
-    for (uint32_t i = part.begin; i < part.end && !matched; ++i) {
-      if (instrs[i].op == Opcode::wait && instrs[i].signal == signal) stuck.position = i;
-      matched = instrs[i].is_task() && instrs[stuck.position].op == Opcode::wait &&
-                instrs[i].tile == static_cast<int32_t>(error.tile);
-    }
+    stuck.position = find_wait(setup_.plan.lanes[part.lane], part.begin, part.end, signal,
+                               static_cast<int32_t>(error.tile))
+                         .value_or(part.begin);
   }
   const Instr& instr = setup_.plan.lanes[stuck.lane].instrs[stuck.position];
   stuck.expected = instr.amount;

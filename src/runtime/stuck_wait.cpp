@@ -64,6 +64,17 @@ class HeldUp {
 
 }  // namespace
 
+std::optional<uint32_t> find_wait(const Lane& lane, uint32_t begin, uint32_t end,
+                                  const SignalRef& signal, int32_t tile) {
+  std::optional<uint32_t> found;
+  for (uint32_t i = begin; i < end; ++i) {
+    const Instr& instr = lane.instrs[i];
+    if (instr.op == Opcode::wait && instr.signal == signal) found = i;
+    if (found && instr.is_task() && instr.tile == tile) break;
+  }
+  return found;
+}
+
 const StuckWait& root_of(const Plan& plan, const std::vector<StuckWait>& stuck) {
   for (const StuckWait& one : stuck) {
     if (!one.known) continue;

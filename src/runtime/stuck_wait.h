@@ -1,6 +1,7 @@
 // Waits that did not end, and which of them is the cause of the others.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,11 @@ struct StuckWait {
   int64_t expected = 0, seen = 0;   // of the run, as the plan's text counts
   bool known = false;               // false: only the rank is
 };
+
+// The wait for `signal` that holds up a task of `tile` among instructions [begin, end) of a lane;
+// the last wait for it when none does.
+std::optional<uint32_t> find_wait(const Lane& lane, uint32_t begin, uint32_t end,
+                                  const SignalRef& signal, int32_t tile);
 
 // The one whose notifies are not behind another stuck wait; the first when there is none. `stuck`
 // is not empty.

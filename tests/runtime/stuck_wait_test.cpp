@@ -1,0 +1,40 @@
+// Which wait of a lane held up the task that an error names.
+#include "runtime/stuck_wait.h"
+
+#include <gtest/gtest.h>
+
+namespace stretto::runtime {
+namespace {
+
+TEST(StuckWait, TheWaitOfALaterPhaseIsFoundBehindTheTasksFirstRange) {
+  const Plan plan = parse_plan(R"(stretto-plan 1
+operator ag-gemm m=128 n=64 k=128 ranks=1 dtype=bf16
+sms 132
+buffer a bf16 128x128 input
+buffer b bf16 64x128 input
+buffer out bf16 128x64 output
+buffer ranges fp32 256x64 local
+signals ag 3
+lane 0 compute 0
+  wait ag.2 >= 1
+  wait ag.0 >= 1
+  gemm #4 a[0:128,0:64] b[0:64,0:64] -> ranges[0:128,0:64]
+  wait ag.1 >= 1
+  gemm #4 a[0:128,64:128] b[0:64,64:128] -> ranges[128:256,0:64]
+  reduce #4 ranges[0:128,0:64] ranges[128:256,0:64] -> out[0:128,0:64]
+  wait ag.2 >= 2
+  gemm #5 a[0:128,0:128] b[0:64,0:128] -> out[0:128,0:64]
+end
+)");
+  const Lane& lane = plan.lanes[0];
+  EXPECT_EQ(find_wait(lane, 0, 8, {0, 0}, 4), 1u);
+  EXPECT_EQ(find_wait(lane, 0, 8, {0, 1}, 4), 3u);
+  EXPECT_EQ(find_wait(lane, 0, 8, {0, 2}, 4), 0u);
+  EXPECT_EQ(find_wait(lane, 0, 8, {0, 2}, 5), 6u);
+  EXPECT_EQ(find_wait(lane, 4, 6, {0, 1}, 4), std::nullopt);
+  EXPECT_EQ(describe(plan, {0, 0, 3, 1, 0, true}, 2'000'000'000),
+            "rank 0 compute 0 waited 2000 ms before tile 4 for ag.1: expected 1, seen 0");
+}
+
+}  // namespace
+}  // namespace stretto::runtime
