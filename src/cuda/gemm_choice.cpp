@@ -32,6 +32,11 @@ std::vector<RowPart> row_parts(const Plan& plan, const Instr& gemm) {
   return parts;
 }
 
+uint32_t blocks_of_k(const Plan& plan, const Instr& gemm) {
+  const auto columns = static_cast<uint32_t>(plan.reads(gemm).front().cols());
+  return (columns + device::kTileK - 1) / device::kTileK;
+}
+
 GemmNeeds needs_of(const Plan& plan, const TileSums& sums) {
   GemmNeeds needs;
   bool differ = false;
@@ -68,7 +73,8 @@ GemmConfig config_for(const Plan& plan, const TileSums& sums, const GemmNeeds& n
       config_of(plan.op.dtype, needs.stored.value_or(plan.op.dtype), needs.rows, columns);
   config.serves = serves;
   config.adds = sums.sources();
-  config.splits = sums.any_ranges();
+  config.splits = sums.any_ranges_kept();
+  config.phases = sums.any_phases();
   return config;
 }
 

@@ -17,6 +17,8 @@ struct RowPart {
 };
 
 std::vector<RowPart> row_parts(const Plan& plan, const Instr& gemm);
+// Blocks of K that a gemm multiplies.
+uint32_t blocks_of_k(const Plan& plan, const Instr& gemm);
 
 // What the tiles of a plan ask of a kernel.
 struct GemmNeeds {

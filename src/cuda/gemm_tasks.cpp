@@ -23,6 +23,9 @@ void GemmTasks::add(uint32_t lane, uint32_t at, std::vector<GemmTask>& tasks) {
   const Instr& gemm = basis_.plan.lanes[lane].instrs[at];
   const Instr* stored = basis_.sums.stored_by(basis_.plan, lane, at);
   const Region& b = basis_.plan.reads(gemm).back();
+  const TileSum sum = basis_.sums.of(lane, at);
+  const Instr& first = sum.of_ranges != 0 ? basis_.plan.lanes[lane].instrs[sum.first] : gemm;
+  const int32_t k = basis_.plan.reads(first).front().col0;
   for (const RowPart& part : row_parts(basis_.plan, gemm)) {
     const Region& a = *part.a;
     GemmTask task{};
@@ -36,8 +39,8 @@ void GemmTasks::add(uint32_t lane, uint32_t at, std::vector<GemmTask>& tasks) {
     task.b_map = map_of(MapSpec::Use::b, b, end_of_map(basis_.plan, b));
     task.a_row = a.row0;
     task.b_row = b.row0;
-    task.first_k = static_cast<uint16_t>(a.col0 / device::kTileK);
-    task.num_k = static_cast<uint16_t>((a.cols() + device::kTileK - 1) / device::kTileK);
+    task.first_k = static_cast<uint16_t>(k / device::kTileK);
+    task.num_k = static_cast<uint16_t>((a.col1 - k + device::kTileK - 1) / device::kTileK);
     task.first_destination = static_cast<uint32_t>(table.destinations.size());
     if (stored != nullptr) {
       for (const Placed& placed : placed_writes(basis_.plan, *stored)) {
@@ -55,20 +58,21 @@ device::GemmSplit GemmTasks::split_of(uint32_t lane, uint32_t at) const {
   const std::vector<Instr>& instrs = basis_.plan.lanes[lane].instrs;
   const Region& own = basis_.plan.writes(instrs[at])[0];
   device::GemmSplit split{};
-  if (!basis_.sums.holds_ranges(own.buffer)) return split;
+  const TileSum sum = basis_.sums.of(lane, at);
+  const bool is_last = sum.of_ranges != 0;
+  if (!basis_.sums.holds_ranges(own.buffer) || (is_last && sum.others == 0)) return split;
   split.row_bytes = static_cast<uint32_t>(basis_.plan.buffers[own.buffer].cols) * 4;
   split.rows = static_cast<uint16_t>(own.rows());
   split.columns = static_cast<uint16_t>(own.cols());
   split.sums = basis_.address(own, 0) + static_cast<uint64_t>(own.row0) * split.row_bytes +
                static_cast<uint64_t>(own.col0) * 4;
   split.ranges = 1;
-  const uint32_t reduce = basis_.sums.of(lane, at).of_ranges;
-  if (reduce == 0) return split;
-  const auto reads = basis_.plan.reads(instrs[reduce]);
+  if (!is_last) return split;
+  const auto reads = basis_.plan.reads(instrs[sum.of_ranges]);
   const int32_t step_rows = reads[1].row0 - reads[0].row0;
   split.step =
       static_cast<uint32_t>(uint64_t{split.row_bytes} * static_cast<uint32_t>(step_rows) / 16);
-  split.ranges = static_cast<uint32_t>(reads.size());
+  split.ranges = sum.others + 1;
   return split;
 }
 

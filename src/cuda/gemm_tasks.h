@@ -20,8 +20,9 @@ class GemmTasks {
         map_lists_(static_cast<size_t>(basis.sets)),
         source_lists_(static_cast<size_t>(basis.sets)) {}
 
-  // Of the gemm at `at` of plan.lanes[lane]. A tile whose rows of A lie in several regions is
-  // computed once for each of them. One with a sum goes where the sum goes.
+  // Of the gemm at `at` of plan.lanes[lane], and of those before it whose sums it goes on adding
+  // to. A tile whose rows of A lie in several regions is computed once for each of them. One with a
+  // sum goes where the sum goes.
   void add(uint32_t lane, uint32_t at, std::vector<device::GemmTask>& tasks);
   // What the task of the tile adds to it.
   void add_sources(const Instr& reduce, const TileSum& sum, device::GemmTask& task);

@@ -17,6 +17,7 @@ struct Tile {
 constexpr Tile kTiles[] = {{128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}};
 constexpr Tile kReducedTiles[] = {{128, 256}, {128, 192}, {128, 128}};
 constexpr Tile kSplitTiles[] = {{128, 192}, {128, 128}};
+constexpr Tile kGatheredTiles[] = {{128, 256}, {128, 224}, {128, 128}};
 
 // Kernels of one architecture, in the order in which they are added.
 class KernelList {
@@ -87,6 +88,14 @@ std::vector<KernelEntry> kernel_set(const std::string& arch) {
       device::GemmConfig config = config_of(DType::bf16, DType::bf16, tile.rows, tile.columns);
       config.adds = sources;
       config.splits = true;
+      set.add_gemm(config);
+    }
+  }
+  // Gathers whose tiles begin before all of their K has arrived.
+  for (const DType input : {DType::bf16, DType::fp16}) {
+    for (const Tile& tile : kGatheredTiles) {
+      device::GemmConfig config = config_of(input, input, tile.rows, tile.columns);
+      config.phases = true;
       set.add_gemm(config);
     }
   }

@@ -12,38 +12,22 @@ namespace stretto::cuda {
 
 namespace {
 
-// The most waits, notifies or destinations of a tile's task, which ends with the instruction
-// `last`; its fields have a byte for each.
-size_t most_in_a_row(const Plan& plan, const Lane& lane, uint32_t at, uint32_t last) {
+// The most waits, notifies or destinations of a tile's task, which begins with the gemm `first`,
+// has the whole tile behind the gemm `at`, and ends with the instruction `last`; its fields have a
+// byte for each.
+size_t most_in_a_row(const Plan& plan, const Lane& lane, uint32_t first, uint32_t at,
+                     uint32_t last) {
   size_t waits = 0, notifies = 0;
-  for (uint32_t i = at; i > 0 && lane.instrs[i - 1].op == Opcode::wait; --i) ++waits;
+  for (uint32_t i = first; i > 0 && lane.instrs[i - 1].op == Opcode::wait; --i) ++waits;
+  for (uint32_t i = first; i < last; ++i) {
+    waits += lane.instrs[i].op == Opcode::wait;
+    notifies += lane.instrs[i].op == Opcode::notify;
+  }
   for (uint32_t i = last + 1; i < lane.instrs.size() && lane.instrs[i].op == Opcode::notify; ++i) {
     ++notifies;
   }
-  const size_t late = last - at;  // one more than its waits
-  return std::max({waits, notifies, late, plan.writes(lane.instrs[at]).size(),
+  return std::max({waits, notifies, plan.writes(lane.instrs[at]).size(),
                    plan.writes(lane.instrs[last]).size()});
-}
-
-// Whether a lane leaves sums of several ranges of K of one tile, which it then adds.
-bool computes_in_phases(const Plan& plan) {
-  for (const Lane& lane : plan.lanes) {
-    if (lane.kind != LaneKind::compute) continue;
-    const Instr* before = nullptr;
-    for (const Instr& instr : lane.instrs) {
-      if (!instr.is_task()) continue;
-      if (before != nullptr && before->op == Opcode::gemm && instr.op == Opcode::reduce) {
-        const auto reads = plan.reads(instr), left = plan.writes(*before);
-        const Buffer& buffer = plan.buffers[reads[0].buffer];
-        if (buffer.role == BufferRole::local && buffer.dtype == DType::fp32 && reads.size() > 1 &&
-            left.size() == 1 && left[0] == reads.back()) {
-          return true;
-        }
-      }
-      before = &instr;
-    }
-  }
-  return false;
 }
 
 // Addresses of whole buffers suit; how far apart their rows are is the plan's.
@@ -69,16 +53,13 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums)
     }
   };
   if (plan.op.dtype == DType::fp32) add("the GEMM kernel multiplies bf16 and fp16, not fp32");
-  if (computes_in_phases(plan)) {
-    add("tiles whose ranges of K follow one another on a lane (k-phases) run on the emulator only");
-  }
   const GemmNeeds needs = needs_of(plan, sums);
   std::vector<bool> is_mapped(plan.buffers.size(), false);  // by the GEMM kernel
   if (!sums.ranges_misfit().empty()) {
     add(sums.ranges_misfit());
   } else if (!needs.stored) {
     add("all tiles of a plan must be written in one type");
-  } else if (sums.any_ranges() && sums.sources() > 0) {
+  } else if (sums.any_ranges_kept() && sums.sources() > 0) {
     if (const std::string why = why_illegal(config_for(plan, sums, needs)); !why.empty()) add(why);
   }
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
@@ -112,7 +93,8 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums)
         add(fmt::format("a range of K must end at {} or before", device::kTileK * UINT16_MAX));
       }
       const TileSum sum = sums.of(l, at);
-      if (most_in_a_row(plan, lane, at, sum ? sum.position : at) > UINT8_MAX) {
+      const uint32_t first = sum.of_ranges != 0 ? sum.first : at;
+      if (most_in_a_row(plan, lane, first, at, sum ? sum.position : at) > UINT8_MAX) {
         add(fmt::format("a tile has at most {} waits, notifies and destinations", UINT8_MAX));
       }
       if (sum) {

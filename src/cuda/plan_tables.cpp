@@ -51,22 +51,45 @@ class TableBuilder {
                          "a compute lane notifies without a task");
           sync.add_notify(instr, tasks.back());
         } else {
-          // The first task of a tile awaits, the last notifies.
-          const size_t first = tasks.size();
-          const TileSum sum = basis_.sums.of(part.lane, at);
-          gemms.add(part.lane, at, tasks);
-          sync.claim_waits(tasks[first]);
-          tasks.back().first_notify = tasks[first].first_notify;
-          if (!sum) continue;
-          while (++at < sum.position) {
-            if (lane.instrs[at].op == Opcode::wait) sync.add_wait(lane.instrs[at]);
-          }
-          sync.claim_late_waits(tasks.back());
-          if (sum.of_ranks != 0) gemms.add_sources(lane.instrs[at], sum, tasks.back());
+          at = add_tile(part.lane, at, gemms, sync, tasks);
         }
       }
     }
     gemms.finish();
+  }
+
+  // The tile of the gemm at `at` of plan.lanes[index] and what is added to it; where that ends.
+  uint32_t add_tile(uint32_t index, uint32_t at, GemmTasks& gemms, TaskSync<GemmTable>& sync,
+                    std::vector<GemmTask>& tasks) {
+    const std::vector<Instr>& instrs = basis_.plan.lanes[index].instrs;
+    std::vector<const Instr*> notifies;  // between what is one task: they come behind it
+    uint32_t block = 0;                  // of K, the last gemm's first
+    const auto add_signal = [&](const Instr& instr) {
+      if (instr.op == Opcode::wait) sync.add_wait(instr, block);
+      if (instr.op == Opcode::notify) notifies.push_back(&instr);
+    };
+    for (const uint32_t last = basis_.sums.last_of(index, at); at < last;) {
+      block += blocks_of_k(basis_.plan, instrs[at]);
+      for (++at; instrs[at].op != Opcode::gemm; ++at) add_signal(instrs[at]);
+    }
+    const TileSum sum = basis_.sums.of(index, at);
+    // The first task of a tile awaits, the last notifies.
+    const size_t first = tasks.size();
+    gemms.add(index, at, tasks);
+    const auto add_signals_before_sum = [&] {
+      while (++at < sum.position) add_signal(instrs[at]);
+    };
+    // A sum that is in registers is stored like a tile: nothing is awaited behind it.
+    if (sum && !sum.reads_memory()) add_signals_before_sum();
+    sync.claim_waits(tasks[first]);
+    tasks.back().first_notify = tasks[first].first_notify;
+    if (sum.reads_memory()) {
+      add_signals_before_sum();
+      sync.claim_late_waits(tasks.back());
+      if (sum.of_ranks != 0) gemms.add_sources(instrs[at], sum, tasks.back());
+    }
+    for (const Instr* notify : notifies) sync.add_notify(*notify, tasks.back());
+    return at;
   }
 
   void add_mover(const std::vector<BlockPart>& parts) {

@@ -1,6 +1,7 @@
 #include "cuda/tile_sums.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <span>
 #include <tuple>
@@ -22,12 +23,21 @@ bool in_vectors(const Buffer& buffer, const Region& region) {
   return buffer.cols % kStep == 0 && region.col0 % kStep == 0 && region.cols() % kStep == 0;
 }
 
-// The reduce behind `at` and the waits that follow it; 0: something else follows.
+bool is_signal(const Instr& instr) {
+  return instr.op == Opcode::wait || instr.op == Opcode::notify;
+}
+
+// The reduce behind `at` and the waits and notifies that follow it; 0: something else follows.
 uint32_t reduce_behind(const Lane& lane, uint32_t at) {
   const auto end = static_cast<uint32_t>(lane.instrs.size());
   uint32_t position = at + 1;
-  while (position < end && lane.instrs[position].op == Opcode::wait) ++position;
+  while (position < end && is_signal(lane.instrs[position])) ++position;
   return position < end && lane.instrs[position].op == Opcode::reduce ? position : 0;
+}
+
+bool tells(const Lane& lane, uint32_t from, uint32_t to) {
+  return std::any_of(lane.instrs.begin() + from, lane.instrs.begin() + to,
+                     [](const Instr& instr) { return instr.op == Opcode::notify; });
 }
 
 // Rows from each of the regions to the next, when they lie at equal distances in the tile's buffer
@@ -45,8 +55,8 @@ int32_t step_between(std::span<const Region> reads, const Region& tile) {
   return step >= tile.rows() ? step : 0;
 }
 
-// The reduce that adds sums of ranges of K to those of the first, which the gemm at `at` has left
-// in scratch memory, whether or not the kernel can; 0: none does.
+// The reduce that adds sums of ranges of K, one of which the gemm at `at` has left in scratch
+// memory, whether or not the kernel can; 0: none does.
 uint32_t reduce_of_ranges(const Plan& plan, const Lane& lane, uint32_t at) {
   const uint32_t position = reduce_behind(lane, at);
   const auto tile = plan.writes(lane.instrs[at]);
@@ -54,25 +64,103 @@ uint32_t reduce_of_ranges(const Plan& plan, const Lane& lane, uint32_t at) {
   const Buffer& buffer = plan.buffers[tile[0].buffer];
   const auto reads = plan.reads(lane.instrs[position]);
   const bool adds = buffer.dtype == DType::fp32 && buffer.role == BufferRole::local &&
-                    reads.size() >= 2 && reads[0] == tile[0] && reads[1].buffer == tile[0].buffer;
+                    reads.size() >= 2 &&
+                    std::find(reads.begin(), reads.end(), tile[0]) != reads.end() &&
+                    std::all_of(reads.begin(), reads.end(),
+                                [&](const Region& read) { return read.buffer == tile[0].buffer; });
   return adds ? position : 0;
 }
 
-// What the lane itself says; others may still read the tile.
-TileSum sum_in_lane(const Plan& plan, const Lane& lane, uint32_t at) {
-  TileSum sum;
-  if (plan.reads(lane.instrs[at]).size() != 2) return sum;
-  uint32_t from = at;
-  if (const uint32_t position = reduce_of_ranges(plan, lane, at); position != 0) {
-    const Region& tile = plan.writes(lane.instrs[at])[0];
-    const auto reads = plan.reads(lane.instrs[position]);
-    if (tile.rank == lane.rank && reads.size() <= kMostRanges && step_between(reads, tile) > 0 &&
-        in_vectors(plan.buffers[tile.buffer], tile)) {
-      sum.position = sum.of_ranges = from = position;
+// Signals that some lane awaits in the run in which they are made.
+class AwaitedAtOnce {
+ public:
+  explicit AwaitedAtOnce(const Plan& plan) : plan_(plan) {}
+
+  bool operator()(const Instr& notify) {
+    if (!awaited_) find();
+    return awaited_->count({notify.rank, notify.signal.array, notify.signal.index}) > 0;
+  }
+
+ private:
+  void find() {
+    awaited_.emplace();
+    for (const Lane& lane : plan_.lanes) {
+      for (const Instr& instr : lane.instrs) {
+        if (instr.op == Opcode::wait && instr.lag == 0) {
+          awaited_->emplace(lane.rank, instr.signal.array, instr.signal.index);
+        }
+      }
     }
   }
-  const uint32_t position = reduce_behind(lane, from);
+
+  const Plan& plan_;
+  std::optional<std::set<std::tuple<uint16_t, uint16_t, int32_t>>> awaited_;
+};
+
+// Whether `second` computes the same tile over the range of K that follows.
+bool goes_on(const Plan& plan, const Instr& first, const Instr& second) {
+  const auto before = plan.reads(first), after = plan.reads(second);
+  if (before.size() != 2 || after.size() != 2) return false;
+  for (size_t i = 0; i < 2; ++i) {
+    Region next = before[i];
+    next.col0 = after[i].col0;
+    next.col1 = after[i].col1;
+    if (next != after[i] || before[i].col1 != after[i].col0) return false;
+  }
+  return before[0].cols() % device::kTileK == 0;
+}
+
+// The first of the gemms that leave `tiles`, of which the last is at `at`: when they follow each
+// other, so that the kernel can keep the sums.
+std::optional<uint32_t> first_of(const Plan& plan, const Lane& lane, uint32_t at,
+                                 std::span<const Region> tiles) {
+  for (size_t left = tiles.size() - 1; left > 0; --left) {
+    const Instr& second = lane.instrs[at];
+    do {
+      if (at-- == 0) return std::nullopt;
+    } while (is_signal(lane.instrs[at]));
+    const Instr& first = lane.instrs[at];
+    if (first.op != Opcode::gemm || !goes_on(plan, first, second)) return std::nullopt;
+    const auto writes = plan.writes(first);
+    if (writes.size() != 1 || writes[0] != tiles[left - 1]) return std::nullopt;
+  }
+  return at;
+}
+
+// The sum over ranges of K alone.
+TileSum sum_of_ranges(const Plan& plan, const Lane& lane, uint32_t at,
+                      AwaitedAtOnce& awaited_at_once) {
+  TileSum sum;
+  const uint32_t position = reduce_of_ranges(plan, lane, at);
   if (position == 0) return sum;
+  const Region& tile = plan.writes(lane.instrs[at])[0];
+  const auto reads = plan.reads(lane.instrs[position]);
+  const size_t ours =
+      static_cast<size_t>(std::find(reads.begin(), reads.end(), tile) - reads.begin()) + 1;
+  const bool others_fit = reads.size() - ours < kMostRanges && step_between(reads, tile) > 0 &&
+                          in_vectors(plan.buffers[tile.buffer], tile);
+  if (tile.rank != lane.rank || (ours < reads.size() && !others_fit)) return sum;
+  const auto first = first_of(plan, lane, at, reads.first(ours));
+  if (!first) return sum;
+  // Notifies between are made behind the sum: nobody may need them earlier.
+  for (uint32_t i = *first; i < position; ++i) {
+    if (lane.instrs[i].op == Opcode::notify && awaited_at_once(lane.instrs[i])) return sum;
+  }
+  sum.position = sum.of_ranges = position;
+  sum.first = *first;
+  sum.others = static_cast<uint32_t>(reads.size() - ours);
+  return sum;
+}
+
+// What the lane itself says; others may still read the tile.
+TileSum sum_in_lane(const Plan& plan, const Lane& lane, uint32_t at,
+                    AwaitedAtOnce& awaited_at_once) {
+  TileSum sum;
+  if (plan.reads(lane.instrs[at]).size() != 2) return sum;
+  sum = sum_of_ranges(plan, lane, at, awaited_at_once);
+  const uint32_t from = sum ? sum.of_ranges : at;
+  const uint32_t position = reduce_behind(lane, from);
+  if (position == 0 || tells(lane, from, position)) return sum;
   const Instr& reduce = lane.instrs[position];
   const auto tile = plan.writes(lane.instrs[from]), reads = plan.reads(reduce);
   if (tile.size() != 1 || tile[0].rank != lane.rank || reads.size() > kMostAdds + 1) return sum;
@@ -125,7 +213,8 @@ struct Candidates {
 
 }  // namespace
 
-TileSums::TileSums(const Plan& plan) : holds_ranges_(plan.buffers.size(), false) {
+TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none) {
+  AwaitedAtOnce awaited_at_once(plan);
   std::vector<Candidates> places(static_cast<size_t>(plan.ranks()) * plan.buffers.size());
   const auto place_of = [&](const Region& region) -> Candidates& {
     return places[region.rank * plan.buffers.size() + region.buffer];
@@ -135,15 +224,22 @@ TileSums::TileSums(const Plan& plan) : holds_ranges_(plan.buffers.size(), false)
     if (lane.kind != LaneKind::compute) continue;
     for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
       if (lane.instrs[at].op != Opcode::gemm) continue;
-      const TileSum sum = sum_in_lane(plan, lane, at);
+      const TileSum sum = sum_in_lane(plan, lane, at, awaited_at_once);
       if (!sum) continue;
-      const auto add = [&](uint32_t writer, uint32_t reduce) {
-        const Region& tile = plan.writes(lane.instrs[writer])[0];
+      const auto add = [&](const Region& tile, uint32_t reduce) {
         const bool for_caller = plan.buffers[tile.buffer].role == BufferRole::output;
         place_of(tile).list.push_back({tile, l, reduce, sums_.size(), for_caller});
       };
-      if (sum.of_ranges != 0) add(at, sum.of_ranges);
-      if (sum.of_ranks != 0) add(sum.of_ranges != 0 ? sum.of_ranges : at, sum.of_ranks);
+      if (sum.of_ranges != 0) {
+        const auto ranges = plan.reads(lane.instrs[sum.of_ranges]);
+        for (const Region& tile : ranges.first(ranges.size() - sum.others)) {
+          add(tile, sum.of_ranges);
+        }
+      }
+      if (sum.of_ranks != 0) {
+        const uint32_t writer = sum.of_ranges != 0 ? sum.of_ranges : at;
+        add(plan.writes(lane.instrs[writer])[0], sum.of_ranks);
+      }
       sums_.push_back({l, at, sum});
     }
   }
@@ -160,7 +256,9 @@ TileSums::TileSums(const Plan& plan) : holds_ranges_(plan.buffers.size(), false)
       if (!one.is_read_elsewhere) continue;
       TileSum& sum = sums_[one.entry].sum;
       // What is read after the sum over ranges is stored then; what is read before it, by the gemm.
-      sum = one.reduce == sum.of_ranks ? TileSum{sum.of_ranges, sum.of_ranges} : TileSum{};
+      sum = one.reduce == sum.of_ranks
+                ? TileSum{sum.of_ranges, sum.of_ranges, sum.first, sum.others}
+                : TileSum{};
     }
   }
   std::erase_if(sums_, [](const Entry& entry) { return !entry.sum; });
@@ -168,7 +266,9 @@ TileSums::TileSums(const Plan& plan) : holds_ranges_(plan.buffers.size(), false)
   for (const Entry& entry : sums_) {
     const Lane& lane = plan.lanes[entry.lane];
     if (entry.sum.of_ranges != 0) {
-      holds_ranges_[plan.writes(lane.instrs[entry.at])[0].buffer] = true;
+      Ranges& ranges = ranges_[plan.writes(lane.instrs[entry.at])[0].buffer];
+      ranges = std::max(ranges, entry.sum.others != 0 ? Ranges::in_memory : Ranges::in_registers);
+      any_phases_ = any_phases_ || entry.sum.first != entry.at;
     }
     if (entry.sum.of_ranks != 0 && sources_ == 0) {
       sources_ = lane.instrs[entry.sum.of_ranks].num_reads - 1;
@@ -199,7 +299,10 @@ std::string TileSums::why_ranges_misfit(const Plan& plan) const {
         sum = of(l, at).of_ranges;
         if (sum == 0 && reduce_of_ranges(plan, lane, at) != 0) {
           return "a tile whose K is split has its rows of A in one region and columns in multiples "
-                 "of 8, and nobody else reads its sums";
+                 "of 8, nobody else reads its sums, and where a lane computes several ranges they "
+                 "are the first ones, in their order, with nothing but waits between and before "
+                 "their "
+                 "sum";
         }
       }
       for (const Region& write : plan.writes(instr)) {
@@ -225,8 +328,8 @@ std::string TileSums::why_ranges_misfit(const Plan& plan) const {
   return "";
 }
 
-bool TileSums::any_ranges() const {
-  return std::find(holds_ranges_.begin(), holds_ranges_.end(), true) != holds_ranges_.end();
+bool TileSums::any_ranges_kept() const {
+  return std::find(ranges_.begin(), ranges_.end(), Ranges::in_memory) != ranges_.end();
 }
 
 const Instr* TileSums::stored_by(const Plan& plan, uint32_t lane, uint32_t at) const {
@@ -239,7 +342,7 @@ const Instr* TileSums::stored_by(const Plan& plan, uint32_t lane, uint32_t at) c
 TileSum TileSums::of(uint32_t lane, uint32_t at) const {
   if (number_.empty()) return {};
   const uint32_t number = number_[first_[lane] + at];
-  return number != 0 ? sums_[number - 1].sum : TileSum{};
+  return number != 0 && sums_[number - 1].at == at ? sums_[number - 1].sum : TileSum{};
 }
 
 void TileSums::number_sums(const Plan& plan) {
@@ -250,7 +353,18 @@ void TileSums::number_sums(const Plan& plan) {
     count += static_cast<uint32_t>(lane.instrs.size());
   }
   number_.assign(count, 0);
-  for (uint32_t i = 0; i < sums_.size(); ++i) number_[first_[sums_[i].lane] + sums_[i].at] = i + 1;
+  for (uint32_t i = 0; i < sums_.size(); ++i) {
+    const auto& [lane, at, sum] = sums_[i];
+    for (uint32_t p = sum.of_ranges != 0 ? sum.first : at; p <= at; ++p) {
+      number_[first_[lane] + p] = i + 1;
+    }
+  }
+}
+
+uint32_t TileSums::last_of(uint32_t lane, uint32_t at) const {
+  if (number_.empty()) return at;
+  const uint32_t number = number_[first_[lane] + at];
+  return number != 0 ? sums_[number - 1].at : at;
 }
 
 }  // namespace stretto::cuda

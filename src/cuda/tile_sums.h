@@ -11,16 +11,24 @@ namespace stretto::cuda {
 
 // The reduces that add to the tile of a gemm: first one that adds the sums of the tile's other
 // ranges of K, then one that adds other ranks' sums; there may be either or both. They follow with
-// nothing but waits between. Each reads the tile as it is until then, which lies at equal distances
+// nothing but waits between; notifies that nobody awaits in the same run may stand before the first
+// and are made behind it. Each reads the tile as it is until then, which lies at equal distances
 // from what is added. Until the last one it is never stored, so nothing else reads it.
+//
+// Where gemms of the tile's first ranges of K stand directly before this one in its lane, their
+// sums never leave the registers: it goes on adding to them. All of them are one task of the
+// kernel, whose waits stand where the plan has them.
 struct TileSum {
   uint32_t position = 0;   // of the last reduce; 0: there is none, or a mover has to do it
   uint32_t of_ranges = 0;  // position of the one that adds ranges of K; 0: there is none
-  uint32_t of_ranks = 0;   // the same of the one that adds ranks' sums. Of this:
+  uint32_t first = 0;      // of this: the first of the gemms whose sums stay in registers
+  uint32_t others = 0;     // ranges of K that it adds from memory
+  uint32_t of_ranks = 0;   // position of the one that adds ranks' sums. Of this:
   uint32_t own_at = 0;     // which of its sources is the tile
   int32_t step_rows = 0;   // of the buffer, from source to source
 
   explicit operator bool() const { return position != 0; }
+  bool reads_memory() const { return others != 0 || of_ranks != 0; }
 };
 
 class TileSums {
@@ -29,12 +37,18 @@ class TileSums {
 
   // Of the gemm at `at` of plan.lanes[lane].
   TileSum of(uint32_t lane, uint32_t at) const;
+  // The gemm that goes on adding to the sums of the one at `at`, the last one that does; or itself.
+  uint32_t last_of(uint32_t lane, uint32_t at) const;
   // Sources beside the tile itself that every sum over ranks of the plan adds; 0: there is none.
   int sources() const { return sources_; }
 
-  // Whether the buffer holds sums of ranges of K, which gemms leave for the sums over ranges.
-  bool holds_ranges(uint16_t buffer) const { return holds_ranges_[buffer]; }
-  bool any_ranges() const;
+  // Whether the buffer is for sums of ranges of K, which gemms leave for the sums over ranges; and
+  // whether all of them stay in registers, so that it needs no memory.
+  bool holds_ranges(uint16_t buffer) const { return ranges_[buffer] != Ranges::none; }
+  bool needs_no_memory(uint16_t buffer) const { return ranges_[buffer] == Ranges::in_registers; }
+  bool any_ranges_kept() const;
+  // Whether the sums of several ranges of K stay in registers.
+  bool any_phases() const { return any_phases_; }
   // Why the GEMM kernel cannot add the plan's ranges of K; empty when it can, or there are none.
   const std::string& ranges_misfit() const { return ranges_misfit_; }
 
@@ -48,14 +62,15 @@ class TileSums {
     TileSum sum;
   };
   std::string why_ranges_misfit(const Plan& plan) const;
-
   void number_sums(const Plan& plan);
 
   std::vector<Entry> sums_;       // in the order of the plan
   std::vector<uint32_t> first_;   // by lane: of its instructions in number_
-  std::vector<uint32_t> number_;  // by instruction: 1 + its place in sums_; 0: it has none
+  std::vector<uint32_t> number_;  // by instruction: 1 + place in sums_ of what it adds to; 0: none
   int sources_ = 0;
-  std::vector<bool> holds_ranges_;  // by buffer
+  enum class Ranges : uint8_t { none, in_registers, in_memory };
+  std::vector<Ranges> ranges_;  // by buffer
+  bool any_phases_ = false;
   std::string ranges_misfit_;
 };
 

@@ -9,14 +9,19 @@ namespace stretto::runtime {
 using cuda::check;
 using cuda::driver;
 
-PlanMemory::PlanMemory(const Plan& plan, fabric::Fabric& fabric, const Bindings& bindings)
+PlanMemory::PlanMemory(const Plan& plan, const cuda::TileSums& sums, fabric::Fabric& fabric,
+                       const Bindings& bindings)
     : plan_(plan),
       fabric_(fabric),
       shared_(plan.buffers.size(), false),
       bound_(plan.buffers.size(), false) {
-  for (const Buffer& buffer : plan.buffers) {
-    bytes_.push_back(static_cast<size_t>(buffer.rows) * static_cast<size_t>(buffer.cols) *
-                     static_cast<size_t>(stretto::num_bytes(buffer.dtype)));
+  for (size_t b = 0; b < plan.buffers.size(); ++b) {
+    const Buffer& buffer = plan.buffers[b];
+    const bool is_empty = sums.needs_no_memory(static_cast<uint16_t>(b));
+    bytes_.push_back(is_empty
+                         ? 0
+                         : static_cast<size_t>(buffer.rows) * static_cast<size_t>(buffer.cols) *
+                               static_cast<size_t>(stretto::num_bytes(buffer.dtype)));
   }
   find_shared();
   const auto ranks = static_cast<size_t>(plan.ranks());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cuda/buffer_places.h"
+#include "cuda/tile_sums.h"
 #include "fabric/fabric.h"
 
 namespace stretto::runtime {
@@ -20,9 +21,11 @@ struct Bindings {
 
 class PlanMemory {
  public:
-  // Collective. Buffers that other ranks reach are symmetric and cannot be bound. Throws UsageError
-  // for bindings that do not fit, SystemError when memory runs out.
-  PlanMemory(const Plan& plan, fabric::Fabric& fabric, const Bindings& bindings);
+  // Collective. Buffers that other ranks reach are symmetric and cannot be bound; those of `sums`
+  // that stay in registers have no bytes. Throws UsageError for bindings that do not fit,
+  // SystemError when memory runs out.
+  PlanMemory(const Plan& plan, const cuda::TileSums& sums, fabric::Fabric& fabric,
+             const Bindings& bindings);
   ~PlanMemory();
   PlanMemory(const PlanMemory&) = delete;
   PlanMemory& operator=(const PlanMemory&) = delete;

@@ -61,7 +61,7 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
       options_(options),
       programs_(cuda::programs_of(plan, sums_)),
       signals_(plan, programs_, options.stream_waits),
-      memory_(plan, fabric, bindings),
+      memory_(plan, *sums_, fabric, bindings),
       state_(fabric, signals_.num_signals(), options.timeout_ns, "the signals of a plan") {
   require_room();
   bool uses_nccl = false;

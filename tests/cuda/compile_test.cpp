@@ -46,7 +46,9 @@ TEST_F(CompileTest, GemmKernelsDoNotSpill) {
       {128, 192, 4, 2, Shared::none, false, OutputType::fp16, true, false, 7},
       {128, 256, 4, 2, Shared::none, true, OutputType::bf16, true, false, 0, true},
       {128, 224, 4, 2, Shared::none, true, OutputType::bf16, true, false, 7, true},
-      {64, 64, 8, 1, Shared::none, false, OutputType::fp32, true, true, 0, true}};
+      {64, 64, 8, 1, Shared::none, false, OutputType::fp32, true, true, 0, true},
+      {128, 256, 4, 2, Shared::none, true, OutputType::bf16, true, true, 0, false, true},
+      {128, 192, 4, 2, Shared::none, false, OutputType::fp16, true, false, 0, true, true}};
   for (const GemmConfig& config : configs) {
     const CompiledKernel kernel = compiler_.compile(gemm_source(config), "sm_90a");
     EXPECT_NE(kernel.log.find("registers"), std::string::npos) << "no resource report";
@@ -87,6 +89,11 @@ TEST(GemmConfigTest, IllegalConfigurationsSayWhatWouldBeRight) {
   EXPECT_EQ(why_illegal(config), "");
   config.adds = 3;
   EXPECT_NE(why_illegal(config).find("tiles of up to 128x224"), std::string::npos);
+  config = {};
+  config.phases = true;
+  EXPECT_NE(why_illegal(config).find("has no clusters"), std::string::npos);
+  config.shared = Shared::none;
+  EXPECT_EQ(why_illegal(config), "");
 }
 
 }  // namespace

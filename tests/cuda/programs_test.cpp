@@ -14,39 +14,13 @@
 #include "cuda/rank_program.h"
 #include "cuda/tile_sums.h"
 #include "cuda/transfers.h"
-#include "stretto/lower.h"
+#include "plan_fixture.h"
 
 namespace stretto::cuda {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-
-Plan plan_of(const std::string& op_text, const std::string& schedule) {
-  const Operator op = parse_operator(op_text);
-  const Machine machine = default_machine(op.ranks);
-  return lower(op, parse_schedule(schedule, op, machine), machine);
-}
-
-device::GemmConfig config_of(const Plan& plan) {
-  const TileSums sums(plan);
-  return config_for(plan, sums, needs_of(plan, sums));
-}
-
-// Addresses that tell rank, buffer and copy: nothing is behind them.
-BufferPlaces places_of(const Plan& plan) {
-  BufferPlaces places(static_cast<size_t>(plan.ranks()));
-  for (size_t rank = 0; rank < places.size(); ++rank) {
-    for (size_t b = 0; b < plan.buffers.size(); ++b) {
-      places[rank].emplace_back();
-      for (int copy = 0; copy < plan.buffers[b].copies; ++copy) {
-        places[rank].back().push_back((((rank + 1) << 8 | b) << 8 | static_cast<size_t>(copy))
-                                      << 40);
-      }
-    }
-  }
-  return places;
-}
 
 std::string text(const Plan& plan, const RankProgram& program) {
   std::string out;
@@ -209,14 +183,6 @@ TEST(RankPrograms, RangesOfKThatTheKernelCannotAddAreRefused) {
   plan.operands.push_back({0, sums.rows(), 0, sums.cols(), 2, 0});
   lane.instrs.push_back(copy);
   EXPECT_NE(why_not_on_cuda(plan).front().find("nobody else reads its sums"), std::string::npos);
-}
-
-TEST(RankPrograms, PhasesOfKAreRefused) {
-  const char* op = "ag-gemm m=512 n=512 k=1024 ranks=2 dtype=bf16";
-  EXPECT_THAT(why_not_on_cuda(plan_of(op, "tiles,tile=128x128,k-phases=2")),
-              testing::Contains(testing::HasSubstr("(k-phases) run on the emulator only")));
-  // Then pieces alone are cut.
-  EXPECT_THAT(why_not_on_cuda(plan_of(op, "tiles,tile=128x128,k-phases=2,split-k=2")), IsEmpty());
 }
 
 TEST(RankPrograms, SumsOfAnotherTypeAreLeftToAMover) {
