@@ -67,6 +67,10 @@ std::string why_illegal(const GemmConfig& config) {
     return "a kernel that splits K and adds other ranks' sums has registers for tiles of up to "
            "128x224";
   }
+  if (config.adds > 0 && config.shared != Shared::none) {
+    return "a kernel that adds other ranks' sums has no clusters: a pair's tiles may differ in "
+           "them";
+  }
   if (config.adds > 0 && config.output == OutputType::fp32) {
     return "only tiles of 16-bit types can add what others sent";
   }

@@ -32,7 +32,6 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
   waits_ = upload(table.waits);
   notifies_ = upload(table.notifies);
   destinations_ = upload(table.destinations);
-  sources_ = upload(table.sources);
   splits_ = upload(splits);
   params_ = {maps_.as<device::TensorMap>(),
              first_task_.as<uint32_t>(),
@@ -40,12 +39,9 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
              waits_.as<device::WaitEntry>(),
              notifies_.as<device::NotifyEntry>(),
              destinations_.as<device::GemmDestination>(),
-             sources_.as<device::uint64>(),
              signals,
              static_cast<uint32_t>(table.maps.size()) / table.map_sets,
              table.map_sets,
-             static_cast<uint32_t>(table.sources.size()) / table.map_sets,
-             0,
              table.rows,
              splits_.as<device::GemmSplit>()};
 }

@@ -17,7 +17,6 @@ struct GemmTable {
   std::vector<device::NotifyEntry> notifies;
   std::vector<device::GemmDestination> destinations;
   device::RowsOfRun rows{};                            // block 0: every run has the plan's
-  std::vector<uint64_t> sources;                       // that tasks add: map_sets times as many
   std::vector<std::vector<device::GemmSplit>> splits;  // as `blocks`, for kernels that split
 };
 
@@ -29,7 +28,7 @@ class DeviceGemmTable {
   const device::GemmParams& params() const { return params_; }
 
  private:
-  DeviceMemory maps_, first_task_, tasks_, waits_, notifies_, destinations_, sources_, splits_;
+  DeviceMemory maps_, first_task_, tasks_, waits_, notifies_, destinations_, splits_;
   device::GemmParams params_{};
   int num_blocks_;
 };

@@ -78,29 +78,16 @@ device::GemmSplit GemmTasks::split_of(uint32_t lane, uint32_t at) const {
 
 void GemmTasks::add_sources(const Instr& reduce, const TileSum& sum, GemmTask& task) {
   const Region& first = basis_.plan.reads(reduce)[0];
-  const Buffer& buffer = basis_.plan.buffers[first.buffer];
-  const auto size = static_cast<uint32_t>(num_bytes(buffer.dtype));
-  const uint32_t row_bytes = static_cast<uint32_t>(buffer.cols) * size;
-  task.add_rows = static_cast<uint16_t>(first.rows());
-  task.add_columns = static_cast<uint16_t>(first.cols());
-  task.add_row_bytes = row_bytes;
-  task.source_step =
-      static_cast<uint32_t>(uint64_t{row_bytes} * static_cast<uint32_t>(sum.step_rows) / 16);
-  task.own_at = sum.own_at;
-  task.source = static_cast<uint32_t>(source_lists_[0].size());
-  for (int set = 0; set < basis_.sets; ++set) {
-    source_lists_[static_cast<size_t>(set)].push_back(
-        basis_.address(first, set) + static_cast<uint64_t>(first.row0) * row_bytes +
-        static_cast<uint64_t>(first.col0) * size);
-  }
+  task.sum_map = map_of(MapSpec::Use::sums, first, basis_.plan.buffers[first.buffer].cols);
+  task.sum_own = static_cast<uint16_t>(sum.own_at);
+  task.sum_row = first.row0;
+  task.sum_column = first.col0;
+  task.sum_step = sum.step_rows;
 }
 
 void GemmTasks::finish() {
   for (const auto& list : map_lists_) {
     launch_.maps.insert(launch_.maps.end(), list.begin(), list.end());
-  }
-  for (const auto& list : source_lists_) {
-    launch_.table.sources.insert(launch_.table.sources.end(), list.begin(), list.end());
   }
 }
 

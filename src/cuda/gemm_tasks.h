@@ -17,8 +17,7 @@ class GemmTasks {
       : basis_(basis),
         config_(config),
         launch_(launch),
-        map_lists_(static_cast<size_t>(basis.sets)),
-        source_lists_(static_cast<size_t>(basis.sets)) {}
+        map_lists_(static_cast<size_t>(basis.sets)) {}
 
   // Of the gemm at `at` of plan.lanes[lane], and of those before it whose sums it goes on adding
   // to. A tile whose rows of A lie in several regions is computed once for each of them. One with a
@@ -40,8 +39,7 @@ class GemmTasks {
   const device::GemmConfig& config_;
   GemmLaunch& launch_;
   std::map<std::tuple<MapSpec::Use, uint16_t, uint16_t, int32_t, int>, size_t> map_ids_;
-  std::vector<std::vector<MapSpec>> map_lists_;      // by set
-  std::vector<std::vector<uint64_t>> source_lists_;  // by set
+  std::vector<std::vector<MapSpec>> map_lists_;  // by set
 };
 
 }  // namespace stretto::cuda

@@ -125,6 +125,20 @@ class TableBuilder {
   RankTables tables_;
 };
 
+device::TensorMap encode_map(const MapSpec& spec, const device::GemmConfig& config) {
+  switch (spec.use) {
+    case MapSpec::Use::a:
+      return map_for_a(spec.matrix, config);
+    case MapSpec::Use::b:
+      return map_for_b(spec.matrix, config);
+    case MapSpec::Use::sums:
+      return map_for_sums(spec.matrix, config);
+    case MapSpec::Use::store:
+      break;
+  }
+  return map_for_store(spec.matrix, config, spec.box_rows);
+}
+
 }  // namespace
 
 RankTables tables_for(const Plan& plan, int rank, const RankProgram& program,
@@ -136,10 +150,7 @@ RankTables tables_for(const Plan& plan, int rank, const RankProgram& program,
 void encode_maps(GemmLaunch& launch, const device::GemmConfig& config) {
   launch.table.maps.clear();
   for (const MapSpec& spec : launch.maps) {
-    launch.table.maps.push_back(spec.use == MapSpec::Use::a ? map_for_a(spec.matrix, config)
-                                : spec.use == MapSpec::Use::b
-                                    ? map_for_b(spec.matrix, config)
-                                    : map_for_store(spec.matrix, config, spec.box_rows));
+    launch.table.maps.push_back(encode_map(spec, config));
   }
 }
 

@@ -15,7 +15,7 @@ namespace stretto::cuda {
 
 // A tensor map before the driver has encoded it.
 struct MapSpec {
-  enum class Use : uint8_t { a, b, store };
+  enum class Use : uint8_t { a, b, sums, store };
   Use use = Use::a;
   Matrix matrix;
   int box_rows = 0;  // of a store

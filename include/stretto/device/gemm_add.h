@@ -1,12 +1,13 @@
 // Adding what other ranks sent to a tile that a consumer of the GEMM kernel has just finished.
 //
 // The tile is rounded to the 16 bits in which partial sums travel, then all sums are added in fp32
-// in rank order and rounded once more: the same numbers as of a reduce task. Sources are read into
-// registers a few steps ahead, in whole sectors: eight columns a lane. wgmma gives a lane two
-// columns of every eight, so lanes of four trade words of the tile before and after.
+// in rank order and rounded once more: the same numbers as of a reduce task. The load warp brings
+// the others' sums in stages of the ring behind the tile's last operands (load_sums), so they are
+// on their way while the tile is still being multiplied; ldmatrix gives every lane the elements
+// whose sums it holds.
 #pragma once
 
-#include "stretto/device/gemm_task.h"
+#include "stretto/device/gemm_block.h"
 #include "stretto/device/ptx_memory.h"
 
 namespace stretto::device {
@@ -44,138 +45,102 @@ STRETTO_DEVICE void add_pair(uint32 packed, float (&sums)[2]) {
   }
 }
 
-// Word i of lane j goes to word j of lane i, in every four lanes.
-STRETTO_DEVICE void transpose_in_quad(uint32 (&words)[4], uint32 lane) {
-#pragma unroll
-  for (int32 step = 1; step <= 2; step *= 2) {
-    const bool upper = (lane & static_cast<uint32>(step)) != 0;
-#pragma unroll
-    for (int32 i = 0; i < 4; ++i) {
-      if ((i & step) != 0) continue;
-      const uint32 sent = upper ? words[i] : words[i + step];
-      const uint32 got = __shfl_xor_sync(0xffffffffu, sent, step);
-      if (upper) {
-        words[i] = got;
-      } else {
-        words[i + step] = got;
-      }
-    }
-  }
-}
-
 template <GemmConfig kConfig>
-class SourceAdder {
+class TileAdder {
+  static constexpr GemmLayout kLayout = layout_of(kConfig);
   static constexpr bool kBf16 = kConfig.output == OutputType::bf16;
-  static constexpr uint32 kSources = static_cast<uint32>(kConfig.adds);
-  // A step adds 32 columns of 64 rows of the consumer's tile.
-  static constexpr int32 kStepsAcross = kConfig.tile_n / 32;
-  static constexpr int32 kSteps = kStepsAcross * (kConfig.tile_m / kConfig.consumers / 64);
-  static constexpr int32 kAhead = 8;  // steps whose first source is in flight
-  static constexpr int32 kWords = kConfig.tile_m / kConfig.consumers / 64 * kConfig.tile_n / 4;
+  static constexpr int32 kMmas = kConfig.tile_m / kConfig.consumers / 64;
+  static constexpr int32 kRowBytes = kLayout.chunk_columns * 2;
+  static constexpr int32 kGroups = kLayout.chunk_columns / 8;  // of 8 columns
+  static constexpr int32 kChunksAcross = kConfig.tile_n / kLayout.chunk_columns;
+  static constexpr int32 kPlaces = kLayout.pieces_in_a + kLayout.pieces_in_b;
+  static constexpr int32 kPieces = kChunksAcross * kConfig.adds;
+  static constexpr int32 kWords = kMmas * kConfig.tile_n / 4;
 
  public:
-  STRETTO_DEVICE SourceAdder(const GemmTask& task, const uint64* sources, uint32 consumer)
-      : lane_(threadIdx.x % 32),
-        own_at_(task.own_at),
-        rows_(task.add_rows),
-        columns_(task.add_columns),
-        row_bytes_(task.add_row_bytes),
-        row_(consumer * (kConfig.tile_m / kConfig.consumers) + threadIdx.x / 32 % 4 * 16 +
-             lane_ / 4),
-        step_(uint64{task.source_step} * 16),
-        first_(sources[task.source] + row_ * row_bytes_ + lane_ % 4 * 16) {}
+  // `ring` is the consumer's, at the stage behind the tile's last operands.
+  STRETTO_DEVICE TileAdder(const GemmShared<kConfig>& shared, uint32 consumer, RingPosition& ring)
+      : shared_(shared), ring_(ring) {
+    const uint32 lane = threadIdx.x % 32;
+    unit_ = lane / 16;
+    row_ = consumer * (kConfig.tile_m / kConfig.consumers) + threadIdx.x / 32 % 4 * 16 + lane % 16;
+  }
 
-  STRETTO_DEVICE void add_to(uint32 (&packed)[kWords]) {
-    Piece ahead[kAhead];
+  // The tile is number `own` of those that are added.
+  STRETTO_DEVICE void add_to(uint32 (&packed)[kWords], uint32 own) {
 #pragma unroll
-    for (int32 i = 0; i < kAhead && i < kSteps; ++i) load(i, 0, ahead[i]);
-#pragma unroll
-    for (int32 step = 0; step < kSteps; ++step) {
-      // Column group j's rows r and r + 8 are packed[first + 2j] and the next.
-      const int32 first =
-          (step / kStepsAcross * (kConfig.tile_n / 8) + step % kStepsAcross * 4) * 2;
-      Piece own;
-#pragma unroll
-      for (int32 i = 0; i < 2; ++i) {
-#pragma unroll
-        for (int32 j = 0; j < 4; ++j) own.words[i][j] = packed[first + 2 * j + i];
-        transpose_in_quad(own.words[i], lane_);
-      }
+    for (int32 chunk = 0; chunk < kChunksAcross; ++chunk) {
       Sums sums{};
-      Piece& next = ahead[step % kAhead];
 #pragma unroll 1
-      for (uint32 s = 0; s < kSources; s += 2) {
-        Piece second;
-        if (s + 1 < kSources) load(step, s + 1, second);
-        add(own, sums, mask_of_own(s));
-        add(next, sums, ~0u);
-        if (s + 2 < kSources) {
-          load(step, s + 2, next);
-        } else if (step + kAhead < kSteps) {
-          load(step + kAhead, 0, next);
-        }
-        if (s + 1 < kSources) {
-          add(own, sums, mask_of_own(s + 1));
-          add(second, sums, ~0u);
+      for (uint32 number = 0; number <= kConfig.adds; ++number) {
+        if (number == own) {
+          add_own(packed, chunk, sums);
+        } else {
+          add_next_piece(sums);
         }
       }
-      add(own, sums, mask_of_own(kSources));
 #pragma unroll
-      for (int32 i = 0; i < 2; ++i) {
+      for (int32 m = 0; m < kMmas; ++m) {
 #pragma unroll
-        for (int32 j = 0; j < 4; ++j) {
-          own.words[i][j] = pack_pair<kBf16>(sums.value[i][j][0], sums.value[i][j][1]);
+        for (int32 i = 0; i < 2 * kGroups; ++i) {
+          packed[first_word(m, chunk) + i] =
+              pack_pair<kBf16>(sums.pairs[m][i][0], sums.pairs[m][i][1]);
         }
-        transpose_in_quad(own.words[i], lane_);
-#pragma unroll
-        for (int32 j = 0; j < 4; ++j) packed[first + 2 * j + i] = own.words[i][j];
       }
     }
   }
 
  private:
-  // words[h]: 16 bytes of 32 columns' row r + 8h.
-  struct Piece {
-    uint32 words[2][4];
-  };
+  // In the order of `packed`: of every 8 columns rows r and r + 8.
   struct Sums {
-    float value[2][4][2];
+    float pairs[kMmas][2 * kGroups][2];
   };
 
-  // The tile itself is added where its number comes, elsewhere zeros that change nothing.
-  STRETTO_DEVICE uint32 mask_of_own(uint32 number) const { return number == own_at_ ? ~0u : 0u; }
+  STRETTO_DEVICE static constexpr int32 first_word(int32 m, int32 chunk) {
+    return (m * (kConfig.tile_n / 8) + chunk * kGroups) * 2;
+  }
 
-  STRETTO_DEVICE static void add(const Piece& piece, Sums& sums, uint32 mask) {
+  STRETTO_DEVICE static void add_own(const uint32 (&packed)[kWords], int32 chunk, Sums& sums) {
 #pragma unroll
-    for (int32 i = 0; i < 2; ++i) {
+    for (int32 m = 0; m < kMmas; ++m) {
 #pragma unroll
-      for (int32 j = 0; j < 4; ++j) {
-        add_pair<kBf16>(piece.words[i][j] & mask, sums.value[i][j]);
+      for (int32 i = 0; i < 2 * kGroups; ++i) {
+        add_pair<kBf16>(packed[first_word(m, chunk) + i], sums.pairs[m][i]);
       }
     }
   }
 
-  // Zeros beyond the task's rows and columns.
-  STRETTO_DEVICE void load(int32 step, uint32 s, Piece& piece) const {
-    const uint32 down = static_cast<uint32>(step / kStepsAcross * 64);
-    const uint32 column = static_cast<uint32>(step % kStepsAcross * 32);
-    const uint64 source = first_ + (s + (s >= own_at_)) * step_;
+  STRETTO_DEVICE void add_next_piece(Sums& sums) {
+    if (place_ == 0) barrier_wait(shared_.full + ring_.slot * 8, ring_.parity);
+    const uint32 piece = shared_.piece(ring_.slot, place_);
 #pragma unroll
-    for (int32 i = 0; i < 2; ++i) {
-      const uint32 row = down + i * 8;
-      if (row_ + row < rows_ && column + lane_ % 4 * 8 < columns_) {
-        load_vector(source + row * row_bytes_ + column * 2, piece.words[i]);
-      } else {
+    for (int32 m = 0; m < kMmas; ++m) {
+      const uint32 row = row_ + m * 64;
+      const uint32 from = piece + row * kRowBytes;
+      const uint32 swizzle = (row * kRowBytes >> 7) & (kRowBytes / 16 - 1);
 #pragma unroll
-        for (int32 j = 0; j < 4; ++j) piece.words[i][j] = 0;
+      for (int32 j = 0; j < kGroups; j += 2) {
+        uint32 words[4];
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                     : "r"(from + (((j + unit_) ^ swizzle) << 4))
+                     : "memory");
+#pragma unroll
+        for (int32 i = 0; i < 4; ++i) add_pair<kBf16>(words[i], sums.pairs[m][2 * j + i]);
       }
     }
+    ++taken_;
+    if (++place_ < kPlaces && taken_ < kPieces) return;
+    place_ = 0;
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(shared_.empty + ring_.slot * 8);
+    ring_.template advance<kConfig.stages>();
   }
 
-  uint32 lane_, own_at_;
-  uint32 rows_, columns_, row_bytes_, row_;
-  uint64 step_;   // from source to source
-  uint64 first_;  // this lane's first 16 bytes of source 0
+  const GemmShared<kConfig>& shared_;
+  RingPosition& ring_;
+  uint32 unit_, row_;
+  int32 place_ = 0, taken_ = 0;  // within the stage; of all pieces
 };
 
 #endif  // STRETTO_DEVICE

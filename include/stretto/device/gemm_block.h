@@ -13,7 +13,6 @@ struct GemmShared {
   uint32 a, b, chunks, full, empty, chunk_full, chunk_empty;
   uint32 tasks_ready;   // one past the last task whose signals have come
   uint32 sums_ready;    // one past the last task whose sums to add have come
-  uint32 source_set;    // of this run
   uint32 blocks_ready;  // with phases: of K, of all tasks, those whose signals have come
 
   STRETTO_DEVICE explicit GemmShared(uint32 base) {
@@ -26,14 +25,20 @@ struct GemmShared {
     chunk_empty = chunk_full + kConfig.consumers * kLayout.chunk_slots * 8;
     tasks_ready = chunk_empty + kConfig.consumers * kLayout.chunk_slots * 8;
     sums_ready = tasks_ready + 4;
-    source_set = tasks_ready + 8;
-    blocks_ready = tasks_ready + 12;
+    blocks_ready = tasks_ready + 8;
   }
   STRETTO_DEVICE uint32 chunk_index(uint32 consumer, uint32 slot) const {
     return consumer * kLayout.chunk_slots + slot;
   }
   STRETTO_DEVICE uint32 chunk(uint32 consumer, uint32 slot) const {
     return chunks + chunk_index(consumer, slot) * kLayout.chunk_bytes;
+  }
+
+  // Of stage `slot`, when it holds what others sent instead of operands.
+  STRETTO_DEVICE uint32 piece(uint32 slot, int32 place) const {
+    return place < kLayout.pieces_in_a
+               ? a + slot * kLayout.a_bytes + place * kLayout.piece_bytes
+               : b + slot * kLayout.b_bytes + (place - kLayout.pieces_in_a) * kLayout.piece_bytes;
   }
 
   STRETTO_DEVICE void init_barriers() const {
@@ -61,7 +66,7 @@ STRETTO_DEVICE int32 rows_present(const RunRows& run, const TaskRows& rows) {
 // Whether task i awaits its late waits, for what it adds to its tile.
 template <GemmConfig kConfig>
 STRETTO_DEVICE bool adds_late(const GemmParams& params, const GemmTask& task, uint32 i) {
-  bool adds = kConfig.adds > 0 && task.add_rows != 0;
+  bool adds = kConfig.adds > 0 && task.sum_step != 0;
   if constexpr (kConfig.splits) {
     adds = adds || params.splits[i].ranges > 1;
   }

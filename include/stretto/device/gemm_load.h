@@ -18,6 +18,34 @@ STRETTO_DEVICE void load_operand(const TensorMap* map, int32 k, int32 row, uint3
   }
 }
 
+// What others sent to be added to the task's tile, chunk by chunk of its columns, in stages behind
+// those of its operands.
+template <GemmConfig kConfig>
+STRETTO_DEVICE void load_sums(const GemmShared<kConfig>& shared, const GemmTask& task,
+                              const TensorMap* map, RingPosition& ring) {
+  constexpr GemmLayout kLayout = layout_of(kConfig);
+  constexpr int32 kPlaces = kLayout.pieces_in_a + kLayout.pieces_in_b;
+  constexpr int32 kPieces = kConfig.tile_n / kLayout.chunk_columns * kConfig.adds;
+  int32 column = task.sum_column;
+  uint32 source = 0;  // of those but the tile itself
+  for (int32 first = 0; first < kPieces; first += kPlaces) {
+    const int32 count = kPieces - first < kPlaces ? kPieces - first : kPlaces;
+    const uint32 full = shared.full + ring.slot * 8;
+    barrier_wait(shared.empty + ring.slot * 8, ring.parity);
+    barrier_arrive_expect(full, count * kLayout.piece_bytes);
+    for (int32 place = 0; place < count; ++place) {
+      const uint32 number = source + (source >= task.sum_own ? 1 : 0);
+      tma_load(shared.piece(ring.slot, place), map, column,
+               task.sum_row + static_cast<int32>(number) * task.sum_step, full);
+      if (++source == kConfig.adds) {
+        source = 0;
+        column += kLayout.chunk_columns;
+      }
+    }
+    ring.advance<kConfig.stages>();
+  }
+}
+
 // One thread.
 template <GemmConfig kConfig>
 STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig>& shared,
@@ -73,6 +101,14 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
                                                 kLayout.b_bytes, kLayout.b_box_rows, rank, full);
       ring.advance<kConfig.stages>();
     }
+    if constexpr (kConfig.adds > 0) {
+      if (task.sum_step != 0) {
+        while (load_acquire_shared(shared.sums_ready) <= i) {
+        }
+        fence_proxy_async();
+        load_sums<kConfig>(shared, task, maps + task.sum_map, ring);
+      }
+    }
   }
 }
 
@@ -101,11 +137,6 @@ template <GemmConfig kConfig>
 STRETTO_DEVICE void gemm_wait(const GemmParams& params, const GemmShared<kConfig>& shared,
                               uint32 begin, uint32 end) {
   const uint64 epoch = params.signals.control == nullptr ? 0 : params.signals.control->epoch;
-  if constexpr (kConfig.adds > 0) {
-    if (threadIdx.x % 32 == 0) {
-      store_release_shared(shared.source_set, static_cast<uint32>(epoch % params.map_sets));
-    }
-  }
   uint32 first_block = 0;
   for (uint32 i = begin; i < end; ++i) {
     const GemmTask& task = params.tasks[i];

@@ -140,12 +140,8 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
       }
       if constexpr (kConfig.adds > 0) {
         const GemmTask& task = params.tasks[i];
-        if (task.add_rows != 0) {
-          while (load_acquire_shared(shared.sums_ready) <= i) {
-          }
-          const uint32 set = load_acquire_shared(shared.source_set);
-          SourceAdder<kConfig>(task, params.sources + set * params.num_sources, consumer)
-              .add_to(packed);
+        if (task.sum_step != 0) {
+          TileAdder<kConfig>{shared, consumer, ring}.add_to(packed, task.sum_own);
         }
       }
       if constexpr (kOverlaps) {

@@ -48,6 +48,9 @@ struct GemmLayout {
   int32 chunk_columns;     // a store's box is kChunkRows rows of these
   int32 chunk_bytes, chunk_slots, chunks;
   int32 a_box_rows, b_box_rows;
+  // Of what others sent to be added to a tile: pieces of all its rows and a chunk's columns, in
+  // stages of the ring. A stage holds so many where A is otherwise, and where B is.
+  int32 piece_bytes, pieces_in_a, pieces_in_b;
   int32 shared_bytes;  // dynamic shared memory, alignment slack included
 };
 
@@ -64,6 +67,9 @@ STRETTO_HOST_DEVICE GemmLayout layout_of(const GemmConfig& config) {
   layout.chunk_slots = 16384 / layout.chunk_bytes;  // 16 KB a consumer
   layout.a_box_rows = config.shared == Shared::a ? config.tile_m / 2 : config.tile_m;
   layout.b_box_rows = config.shared == Shared::b ? config.tile_n / 2 : config.tile_n;
+  layout.piece_bytes = config.tile_m * layout.chunk_columns * out_bytes;
+  layout.pieces_in_a = layout.a_bytes / layout.piece_bytes;
+  layout.pieces_in_b = layout.b_bytes / layout.piece_bytes;
   layout.shared_bytes = 1024 + config.stages * (layout.a_bytes + layout.b_bytes) +
                         config.consumers * layout.chunk_slots * layout.chunk_bytes + 512;
   return layout;
@@ -77,12 +83,12 @@ struct GemmTask {
   uint8 num_waits, num_notifies, num_destinations;
   uint8 num_late_waits;  // they follow the others, which stand in the order of K
   uint32 tile;           // named in errors
-  // Sums of add_rows x add_columns elements in the output's type, GemmConfig::adds + 1 of them one
-  // behind the other; the tile itself stands for number own_at. 0 rows: nothing to add.
-  uint16 add_rows, add_columns;
-  uint32 source;                      // entry in GemmParams::sources: where number 0 begins
-  uint32 add_row_bytes, source_step;  // source_step in units of 16 bytes
-  uint32 own_at;
+  // Where others' sums for this tile begin, in a map of the output's type: GemmConfig::adds + 1 of
+  // them, sum_step rows from one to the next; the tile itself stands for number sum_own. sum_step
+  // 0: nothing to add.
+  uint16 sum_map, sum_own;
+  int32 sum_row, sum_column, sum_step;
+  uint32 reserved;
   TaskRows rows;
 };
 static_assert(sizeof(GemmTask) == 64);
@@ -118,12 +124,11 @@ struct GemmParams {
   const WaitEntry* waits;
   const NotifyEntry* notifies;
   const GemmDestination* destinations;
-  const uint64* sources;  // addresses; sets of num_sources, as of maps
   SignalSpace signals;
-  uint32 num_maps, map_sets, num_sources, reserved;
+  uint32 num_maps, map_sets;
   RowsOfRun rows;
   const GemmSplit* splits;  // by task, where the kernel splits
 };
-static_assert(sizeof(GemmParams) == 144);
+static_assert(sizeof(GemmParams) == 128);
 
 }  // namespace stretto::device
