@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "cuda/gemm_choice.h"
 #include "cuda/plan_limits.h"
@@ -165,6 +168,30 @@ TEST(Phases, GathersInPhasesRunInOneKernel) {
   const Plan split = plan_of(op, "tiles,tile=128x128,k-phases=2,split-k=2");
   EXPECT_THAT(why_not_on_cuda(split), IsEmpty());
   EXPECT_FALSE(config_of(split).phases);
+}
+
+TEST(Phases, TablesCanBeMadeForEveryKindOfGather) {
+  for (const int ranks : {2, 4, 8}) {
+    for (const auto& [sizes, schedule] : std::vector<std::pair<std::string, std::string>>{
+             {"m=1000 n=1088 k=832", "tiles,tile=64x128,comm-sms=3,k-phases=13"},
+             {"m=517 n=960 k=4672", "tiles,tile=128x128,mover=copy-engine,k-phases=8"},
+             {"m=1024 n=4096 k=8192", "tiles,tile=128x256,comm-sms=12,k-phases=16"},
+             {"m=2048 n=4096 k=1024", "tiles,tile=64x64,comm-sms=8,k-phases=2"},
+             {"m=1024 n=1024 k=2048", "slices,tile=128x192,k-phases=3"},
+             {"m=1024 n=1024 k=4096", "tiles,tile=128x128,comm-sms=8,k-phases=4,rows=bucket"},
+             {"m=840 n=1088 k=832",
+              "tiles,tile=64x128,mover=copy-engine,reuse=ack,k-phases=5,rows=bucket"}}) {
+      const Plan plan =
+          plan_of(fmt::format("ag-gemm {} ranks={} dtype=bf16", sizes, ranks), schedule);
+      EXPECT_THAT(why_not_on_cuda(plan), IsEmpty()) << ranks << " " << schedule;
+      const auto programs = programs_of(plan);
+      const RankTables tables =
+          tables_for(plan, 1, programs[1], places_of(plan), SignalLayout(plan, programs, true),
+                     schedule.find("bucket") != std::string::npos);
+      EXPECT_TRUE(tables.config.phases) << ranks << " " << schedule;
+      EXPECT_EQ(why_illegal(tables.config), "");
+    }
+  }
 }
 
 TEST(Phases, WhatTheSumAwaitsIsAwaitedBeforeTheLastRange) {

@@ -82,6 +82,18 @@ TEST_F(FaultsOnGpus, CopyLanesMissingNotifyIsFound) {
   expect_works("decomposed");
 }
 
+TEST_F(FaultsOnGpus, TheMissingPhaseOfATileIsNamed) {
+  const std::string schedule = "tiles,tile=128x128,mover=copy-engine,k-phases=4";
+  Plan plan = plan_of("ag-gemm m=512 n=128 k=512 ranks=2 dtype=bf16", schedule);
+  drop_notify(plan, "ag.2", 1, LaneKind::copy);
+  PlanRunner runner(plan, shared_fabric(kRanks), shared_compiler(), {kTimeoutNs});
+  const std::string error = error_of(runner);
+  EXPECT_THAT(error, AllOf(HasSubstr("rank 1 compute "), HasSubstr("waited 300 ms before tile 0"),
+                           HasSubstr("for ag.2: expected 1, seen 0")));
+  EXPECT_EQ(error_of(runner), error);
+  expect_works("tiles");
+}
+
 TEST_F(FaultsOnGpus, OperatorsAlternateOnOneGroup) {
   fabric::Fabric& fabric = shared_fabric(kRanks);
   const Plan first = plan_of("ag-gemm m=1024 n=1024 k=512 ranks=2 dtype=bf16", "tiles");

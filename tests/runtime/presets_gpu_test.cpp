@@ -70,6 +70,19 @@ std::vector<Case> cases() {
       add(kind, "m=1024 n=1024 k=4096", "bf16", "decomposed,tile=128x128,split-k=2");
       add(kind, "m=2048 n=2048 k=8192", "bf16", "tiles,tile=128x192,split-k=2");  // several waves
     }
+    // Rows that arrive in ranges of K: both movers, ragged tiles and ranges, waves behind the
+    // first.
+    const char* gather = "ag-gemm";
+    add(gather, "m=1024 n=1024 k=4096", "bf16", "tiles,tile=128x128,comm-sms=8,k-phases=4");
+    add(gather, "m=1000 n=1088 k=832", "fp16", "tiles,tile=64x128,comm-sms=3,k-phases=13");
+    add(gather, "m=517 n=960 k=4672", "bf16", "tiles,tile=128x128,mover=copy-engine,k-phases=8");
+    add(gather, "m=1024 n=4096 k=8192", "bf16", "tiles,tile=128x256,comm-sms=12,k-phases=16");
+    add(gather, "m=2048 n=4096 k=1024", "bf16", "tiles,tile=64x64,comm-sms=8,k-phases=2");
+    add(gather, "m=1024 n=1024 k=2048", "bf16", "slices,tile=128x192,k-phases=3");
+    add(gather, "m=1024 n=1024 k=2048", "bf16",
+        "tiles,tile=128x128,mover=copy-engine,reuse=ack,k-phases=4");
+    add(gather, "m=512 n=1024 k=4096", "bf16",
+        "tiles,tile=128x128,comm-sms=8,split-k=2,k-phases=4");
     add("gemm-ar", "m=512 n=1024 k=1024", "bf16", "tiles,reduction=one-shot");
     add("gemm-rs", "m=1024 n=1024 k=1024", "bf16", "tiles,partials=fp32");
   }

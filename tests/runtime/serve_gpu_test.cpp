@@ -190,6 +190,9 @@ std::vector<Case> cases() {
     }
     if (ranks == 1) continue;
     add("ag-gemm", "m=1024 n=1024 k=512", "decomposed,rows=bucket");
+    add("ag-gemm", "m=1024 n=1024 k=4096", "tiles,tile=128x128,comm-sms=8,k-phases=4,rows=bucket");
+    add("ag-gemm", "m=840 n=1088 k=832",
+        "tiles,tile=64x128,mover=copy-engine,reuse=ack,k-phases=5,rows=bucket");
     add("gemm-rs", "m=1024 n=1024 k=512", "decomposed,rows=bucket");
     add("gemm-rs", "m=1024 n=1024 k=512", "tiles,partials=fp32,rows=bucket");
     add("gemm-ar", "m=512 n=1024 k=512", "tiles,reduction=one-shot,rows=bucket");
