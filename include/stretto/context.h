@@ -80,8 +80,8 @@ struct RankTensors {
 
 struct OperationOptions {
   // A preset's name and changes, or a whole schedule (schedule.h); it is planned with rows=bucket,
-  // which not every schedule can serve. auto: for each bucket what was measured to be the fastest
-  // (tune.h), `tiles` where nothing like it was.
+  // which not every schedule can serve. auto: for each bucket, of those that can, what was measured
+  // to be the fastest; where nothing like it was, what the simulation finds fastest (tune.h).
   std::string schedule = "auto";
   // By rank of this process; empty: the operation allocates all. A tensor has room for
   // Operation::room() rows. The result of gemm-ar is the operation's own: other ranks write it.
@@ -112,6 +112,8 @@ class Operation {
   void prepare(int64_t rows);
   // Row counts of the plans that are there, ascending.
   std::vector<int64_t> buckets() const;
+  // The schedule of the plan that serves so many rows and is there.
+  std::string schedule(int64_t rows) const;
 
   // One run of `rows` rows. Leaves the rank's GPU current.
   void run(int rank, GpuStream stream, int64_t rows);

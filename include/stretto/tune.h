@@ -57,6 +57,7 @@ Tuning read_tuning(const std::string& path);
 // Adds to what the file holds, or begins it and its folders. Readers never see half of it. Throws
 // as read_tuning().
 void add_to_tuning(const std::string& path, const Tuning& tuning);
+Tuning shipped_tuning();
 // What is shipped, then the user's file over it.
 Tuning load_tuning();
 
@@ -68,14 +69,17 @@ struct AutoSchedule {
 // The schedule that was the fastest on this operator, or on the nearest one of the same kind, type,
 // ranks and machine whose schedule serves this one too. Where nothing near was measured: of the
 // presets and what has been fastest elsewhere, the one that the simulation finds fastest. Throws
-// UsageError when no preset can serve the operator.
-AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning);
+// UsageError when no preset can serve the operator. `rows`: what runs of the plan may have.
+AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
+                           RowCount rows = RowCount::fixed);
 
-// The same of what was measured only, for plans whose runs may have `rows`; nothing where nothing
-// like it was measured.
+// Its two halves. Measured: nothing where nothing like it was.
 std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine& machine,
                                               const Tuning& tuning,
                                               RowCount rows = RowCount::fixed);
+// Simulated: takes a tenth of a second and more for large operators, on all cores.
+AutoSchedule simulated_schedule(const Operator& op, const Machine& machine,
+                                RowCount rows = RowCount::fixed);
 
 // A schedule that a sweep should measure.
 struct Candidate {

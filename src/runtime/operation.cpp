@@ -110,6 +110,15 @@ struct Operation::State {
     return found != buckets.end() ? *found->second : make_bucket(size);
   }
 
+  const Bucket& made(int64_t rows) const {
+    require_rows(rows);
+    const auto found = buckets.find(bucket_of(op.kind, op.ranks, rows));
+    if (found == buckets.end()) {
+      throw UsageError(fmt::format("no plan serves {} rows yet: prepare({}) makes it", rows, rows));
+    }
+    return *found->second;
+  }
+
   Bucket& make_bucket(int64_t rows) {
     Operator planned = op;
     planned.m = rows;
@@ -122,16 +131,21 @@ struct Operation::State {
     return *(buckets[rows] = std::move(bucket));
   }
 
-  Schedule schedule_for(const Operator& planned) const {
+  Schedule schedule_for(const Operator& planned) {
     const Machine& machine = context.machine;
-    const bool is_auto = options.schedule == "auto";
-    if (is_auto) {
-      const auto measured = measured_schedule(planned, machine, context.tuning, RowCount::bucket);
-      if (measured) return measured->schedule;
+    if (options.schedule != "auto") {
+      Schedule schedule = parse_schedule(options.schedule, planned, machine);
+      schedule.rows = RowCount::bucket;
+      return schedule;
     }
-    Schedule schedule = parse_schedule(is_auto ? "tiles" : options.schedule, planned, machine);
-    schedule.rows = RowCount::bucket;
-    return schedule;
+    const auto measured = measured_schedule(planned, machine, context.tuning, RowCount::bucket);
+    if (measured) return measured->schedule;
+    // Simulating takes longer than planning: once for buckets within a factor of four.
+    for (const auto& [rows, schedule] : simulated) {
+      const bool is_near = rows <= 4 * planned.m && planned.m <= 4 * rows;
+      if (is_near && legal(planned, schedule, machine).empty()) return schedule;
+    }
+    return simulated[planned.m] = simulated_schedule(planned, machine, RowCount::bucket).schedule;
   }
 
   void run(int rank, GpuStream stream, int64_t bucket_rows, const runtime::CallRows& rows) {
@@ -159,6 +173,7 @@ struct Operation::State {
   OperationOptions options;
   Tensor a, b, out;
   std::map<int64_t, std::unique_ptr<Bucket>> buckets;
+  std::map<int64_t, Schedule> simulated;  // by rows: what auto took where nothing was measured
 };
 
 Operation::Operation(Context& context, const OperationShape& shape, int64_t max_rows,
@@ -190,6 +205,8 @@ GpuAddress Operation::out(int rank) const {
 }
 
 void Operation::prepare(int64_t rows) { state_->bucket_for(rows); }
+
+std::string Operation::schedule(int64_t rows) const { return state_->made(rows).plan.schedule; }
 
 std::vector<int64_t> Operation::buckets() const {
   std::vector<int64_t> rows;

@@ -43,22 +43,28 @@ std::vector<const TunedOperator*> nearest_first(const Operator& op, const Machin
 }
 
 std::string reason_of(const TunedOperator& tuned, const Measured& measured, const Operator& op) {
+  const bool is_fastest = &measured == &tuned.measured.front();
+  const std::string fastest = is_fastest ? "the fastest" : "the fastest that can serve this";
   const std::string speed = fmt::format("{:.1f} us, {:.2f}x cuBLAS and NCCL", measured.time_us,
                                         tuned.library_us / measured.time_us);
   if (distance(tuned.op, op) == 0) {
-    return fmt::format("the fastest of {} measured on this shape: {}", tuned.measured.size(),
+    return fmt::format("{} of {} measured on this shape: {}", fastest, tuned.measured.size(),
                        speed);
   }
-  return fmt::format("the fastest of {} measured on the nearest shape, m={} n={} k={}: {} there",
+  return fmt::format("{} of {} measured on the nearest shape, m={} n={} k={}: {} there", fastest,
                      tuned.measured.size(), tuned.op.m, tuned.op.n, tuned.op.k, speed);
 }
 
-AutoSchedule by_simulation(const Operator& op, const Machine& machine) {
-  const std::vector<Schedule> schedules = usual_schedules(op, machine);
+}  // namespace
+
+AutoSchedule simulated_schedule(const Operator& op, const Machine& machine, RowCount rows) {
+  const std::vector<Schedule> schedules = usual_schedules(op, machine, rows);
   if (schedules.empty()) {
     std::vector<std::string> refusals;
     for (const Preset& preset : presets()) {
-      const auto reasons = legal(op, preset.make(op, machine), machine);
+      Schedule schedule = preset.make(op, machine);
+      schedule.rows = rows;
+      const auto reasons = legal(op, schedule, machine);
       refusals.push_back(fmt::format("{}: {}", preset.name, reasons.front()));
     }
     throw UsageError("no preset can serve this: " + join(refusals, "; "));
@@ -71,8 +77,6 @@ AutoSchedule by_simulation(const Operator& op, const Machine& machine) {
                       "{} with {} ranks (stretto tune measures it)",
                       schedules.size(), predicted[best], machine.name, op.ranks)};
 }
-
-}  // namespace
 
 std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine& machine,
                                               const Tuning& tuning, RowCount rows) {
@@ -88,9 +92,10 @@ std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine&
   return std::nullopt;
 }
 
-AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning) {
-  const auto measured = measured_schedule(op, machine, tuning);
-  return measured ? *measured : by_simulation(op, machine);
+AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
+                           RowCount rows) {
+  const auto measured = measured_schedule(op, machine, tuning, rows);
+  return measured ? *measured : simulated_schedule(op, machine, rows);
 }
 
 }  // namespace stretto

@@ -34,11 +34,16 @@ void add_to_tuning(const std::string& path, const Tuning& tuning) {
   write_file(path, print_tuning(kept));
 }
 
-Tuning load_tuning() {
+Tuning shipped_tuning() {
   Tuning tuning;
   for (const EmbeddedText& shipped : shipped_tunings()) {
     tuning.add_all(parse_tuning(shipped.text, shipped.name));
   }
+  return tuning;
+}
+
+Tuning load_tuning() {
+  Tuning tuning = shipped_tuning();
   tuning.add_all(read_tuning(default_tuning_file()));
   return tuning;
 }

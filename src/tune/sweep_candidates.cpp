@@ -34,11 +34,13 @@ constexpr double kClearlyFaster = 1.1;
 
 class Sweep {
  public:
-  Sweep(const Operator& op, const Machine& machine) : op_(op), machine_(machine) {}
+  Sweep(const Operator& op, const Machine& machine, RowCount rows = RowCount::fixed)
+      : op_(op), machine_(machine), rows_(rows) {}
 
   const std::vector<Schedule>& schedules() const { return schedules_; }
 
-  void add(const Schedule& schedule) {
+  void add(Schedule schedule) {
+    schedule.rows = rows_;
     if (std::find(schedules_.begin(), schedules_.end(), schedule) != schedules_.end()) return;
     if (legal(op_, schedule, machine_).empty()) schedules_.push_back(schedule);
   }
@@ -59,6 +61,7 @@ class Sweep {
  private:
   const Operator& op_;
   const Machine& machine_;
+  RowCount rows_;
   std::vector<Schedule> schedules_;
 };
 
@@ -82,8 +85,8 @@ void add_usual(Sweep& sweep, const Operator& op, const Machine& machine) {
 
 }  // namespace
 
-std::vector<Schedule> usual_schedules(const Operator& op, const Machine& machine) {
-  Sweep sweep(op, machine);
+std::vector<Schedule> usual_schedules(const Operator& op, const Machine& machine, RowCount rows) {
+  Sweep sweep(op, machine, rows);
   add_usual(sweep, op, machine);
   return sweep.schedules();
 }

@@ -10,7 +10,8 @@
 namespace stretto {
 
 // The presets, `sequential` first, then what has been fastest on some shape; those that can serve
-// the operator.
-std::vector<Schedule> usual_schedules(const Operator& op, const Machine& machine);
+// the operator, or all `rows` of it.
+std::vector<Schedule> usual_schedules(const Operator& op, const Machine& machine,
+                                      RowCount rows = RowCount::fixed);
 
 }  // namespace stretto

@@ -93,6 +93,7 @@ TEST_F(OperationOnGpus, ServesEveryOperatorAcrossBuckets) {
       EXPECT_EQ(wrong(operation, rows, seed), 0) << to_string(kind) << " " << rows;
     }
     EXPECT_GT(operation.buckets().size(), 3u);
+    EXPECT_NE(operation.schedule(900).find("rows=bucket"), std::string::npos);
   }
 }
 

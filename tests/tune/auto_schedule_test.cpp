@@ -74,7 +74,46 @@ TEST(MeasuredSchedule, OfBucketsPassesOverCollectives) {
   const auto found = measured_schedule(large, default_machine(2), tuning, RowCount::bucket);
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->schedule, schedule_of("decomposed,rows=bucket", kLarge));
+  EXPECT_THAT(found->reason, HasSubstr("the fastest that can serve this of 2 measured on this"));
   EXPECT_FALSE(measured_schedule(large, default_machine(2), Tuning()).has_value());
+}
+
+TEST(AutoSchedule, SimulatesForBucketsWhatServesThem) {
+  for (const char* text : {"ag-gemm m=512 n=1024 k=1024 ranks=2 dtype=bf16", kSmall,
+                           "gemm-ar m=512 n=1024 k=1024 ranks=2 dtype=bf16"}) {
+    const Operator op = parse_operator(text);
+    const Machine machine = default_machine(2);
+    const AutoSchedule found = auto_schedule(op, machine, {}, RowCount::bucket);
+    EXPECT_EQ(found.schedule, simulated_schedule(op, machine, RowCount::bucket).schedule);
+    EXPECT_EQ(found.schedule.rows, RowCount::bucket);
+    EXPECT_THAT(legal(op, found.schedule, machine), testing::IsEmpty());
+    EXPECT_NE(found.schedule.mover, Mover::nccl);
+    EXPECT_THAT(found.reason, HasSubstr("by simulation"));
+  }
+  try {
+    simulated_schedule(parse_operator("gemm-rs m=511 n=1024 k=1024 ranks=2 dtype=bf16"),
+                       default_machine(2), RowCount::bucket);
+    FAIL() << "511 rows have unequal shards";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no preset can serve this: sequential: "));
+  }
+}
+
+// docs/serving.md: nothing that cannot leave out rows was faster than what can, `sequential` least.
+TEST(ShippedTuning, ServesBucketsByWhatWasFastest) {
+  const Tuning tuning = shipped_tuning();
+  ASSERT_FALSE(tuning.operators().empty());
+  for (const TunedOperator& tuned : tuning.operators()) {
+    SCOPED_TRACE(to_string(tuned.op));
+    const Machine machine = default_machine(tuned.op.ranks);
+    ASSERT_EQ(machine.name, tuned.machine);
+    const auto fixed = measured_schedule(tuned.op, machine, tuning);
+    const auto bucket = measured_schedule(tuned.op, machine, tuning, RowCount::bucket);
+    ASSERT_TRUE(fixed && bucket);
+    Schedule expected = fixed->schedule;
+    expected.rows = RowCount::bucket;
+    EXPECT_EQ(bucket->schedule, expected);
+  }
 }
 
 TEST(AutoSchedule, OtherKindsRanksAndMachinesDoNotCount) {
