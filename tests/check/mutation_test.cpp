@@ -7,6 +7,7 @@
 #include "check/mutations.h"
 #include "check/random_plans.h"
 #include "check/text_plan.h"
+#include "core/sampling.h"
 #include "lower/drafts.h"
 #include "stretto/error.h"
 #include "stretto/schedule.h"
@@ -14,12 +15,13 @@
 namespace stretto {
 namespace {
 
+constexpr size_t kEvery = all_or_sample<size_t>(SIZE_MAX, 30);  // changes of a plan
 constexpr size_t kSmall = 2000;  // instructions; larger plans leave swaps of boundaries out
 
 class KillRate {
  public:
   // Mutates `plan` in `sample` ways, or in all when there are no more.
-  void add(const std::string& name, const Plan& plan, size_t sample = SIZE_MAX) {
+  void add(const std::string& name, const Plan& plan, size_t sample = kEvery) {
     const CheckReport report = check(plan);
     ASSERT_TRUE(report.clean()) << name << "\n" << all_messages(report);
     std::vector<Mutation> mutations = mutations_of(plan, plan.num_instrs() < kSmall);
@@ -159,7 +161,7 @@ TEST(Mutation, SampledChangesOfLargePlansAreReported) {
     const Machine machine = small_machine(8, 132);
     for (const Preset& preset : presets()) {
       rate.add(fmt::format("{} {}", to_string(op), preset.name),
-               lower(op, preset.make(op, machine), machine), 25);
+               lower(op, preset.make(op, machine), machine), all_or_sample(25, 4));
     }
   }
   rate.expect_all();

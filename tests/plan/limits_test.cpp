@@ -5,6 +5,7 @@
 #include <chrono>
 #include <string>
 
+#include "core/sampling.h"
 #include "plan/sample.h"
 #include "stretto/error.h"
 
@@ -80,7 +81,7 @@ TEST(Limits, ManyNamesDoNotMakeReadingQuadratic) {
   }
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(refusal(text + "end\n"), "accepted");
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(all_or_sample(5, 60)));
 }
 
 }  // namespace
