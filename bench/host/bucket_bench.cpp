@@ -1,0 +1,61 @@
+// What the host does for a new bucket of a server, for all ranks in one process: the plan, whether
+// it can run and serve, and every rank's task tables. Not what needs a GPU.
+#include <benchmark/benchmark.h>
+
+#include "cuda/plan_limits.h"
+#include "cuda/plan_tables.h"
+#include "stretto/check.h"
+#include "stretto/error.h"
+#include "stretto/lower.h"
+#include "stretto/serve.h"
+
+namespace stretto::bench {
+namespace {
+
+// Addresses that nothing is behind.
+cuda::BufferPlaces places_of(const Plan& plan) {
+  cuda::BufferPlaces places(static_cast<size_t>(plan.ranks()));
+  for (size_t rank = 0; rank < places.size(); ++rank) {
+    for (const Buffer& buffer : plan.buffers) {
+      places[rank].emplace_back(buffer.copies, cuda::DevicePtr{(rank + 1) << 40});
+    }
+  }
+  return places;
+}
+
+void new_bucket(benchmark::State& state) {
+  const auto kind = static_cast<OpKind>(state.range(0));
+  const auto ranks = static_cast<int>(state.range(2));
+  const Operator op{kind, state.range(1), 8192, 8192, ranks, DType::bf16};
+  const Machine machine = default_machine(ranks);
+  const Schedule schedule = parse_schedule("tiles,rows=bucket", op, machine);
+  for (auto _ : state) {
+    const Plan plan = lower(op, schedule, machine);
+    const auto sums = std::make_shared<const cuda::TileSums>(plan);
+    STRETTO_ASSERT(cuda::why_not_on_cuda(plan, *sums).empty() && why_not_served(plan).empty() &&
+                       why_not_resident(plan, machine.sms).empty(),
+                   "the plan serves on GPUs");
+    const std::vector<cuda::RankProgram> programs = cuda::programs_of(plan, sums);
+    const cuda::SignalLayout signals(plan, programs, true);
+    const cuda::BufferPlaces places = places_of(plan);
+    for (int rank = 0; rank < ranks; ++rank) {
+      benchmark::DoNotOptimize(
+          tables_for(plan, rank, programs[static_cast<size_t>(rank)], places, signals, true));
+    }
+  }
+  state.SetLabel(to_string(op));
+  state.counters["a rank"] = benchmark::Counter(
+      ranks, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+void buckets(benchmark::internal::Benchmark* bench) {
+  bench->ArgNames({"op", "m", "ranks"})->Unit(benchmark::kMillisecond);
+  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+    for (const int64_t m : {512, 2048, 4096}) bench->Args({static_cast<int64_t>(kind), m, 8});
+  }
+}
+
+BENCHMARK(new_bucket)->Apply(buckets);
+
+}  // namespace
+}  // namespace stretto::bench
