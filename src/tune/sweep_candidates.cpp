@@ -29,6 +29,16 @@ constexpr int kSplits[] = {2, 3, 4, 6, 8};
 constexpr int64_t kShortestRange = 1024;
 constexpr size_t kMostSplits = 2;
 
+// Phases of K are measured where the simulation finds them so much faster than the same tiles with
+// whole rows, and not slower than all else. First one number of them for each of these sizes, then
+// the others for the best sizes; at most so many. One wave of tiles decides, so that narrow ones
+// are worth a look where columns are few.
+constexpr Tile kPhaseTiles[] = {{128, 256}, {128, 224}, {128, 192}, {128, 128}, {128, 64}};
+constexpr int kPhaseCommSms[] = {4, 8, 12};
+constexpr int kFirstPhases = 4, kOtherPhases[] = {2, 8};
+constexpr size_t kMostPhased = 3, kBestSizes = 2;
+constexpr double kPhasesFaster = 1.05;
+
 // NCCL on parts of the result is measured where the simulation finds nothing so much faster.
 constexpr double kClearlyFaster = 1.1;
 
@@ -81,6 +91,70 @@ void add_usual(Sweep& sweep, const Operator& op, const Machine& machine) {
     tiles.comm_sms = point.comm_sms;
     sweep.add(tiles);
   }
+}
+
+void sort_by_prediction(std::vector<Candidate>& candidates) {
+  std::stable_sort(
+      candidates.begin(), candidates.end(),
+      [](const Candidate& a, const Candidate& b) { return a.predicted_us < b.predicted_us; });
+}
+
+// Own rows that fill all SMs for a while hide the flight of the others'.
+bool own_tiles_fill(const Operator& op, const Machine& machine) {
+  const auto tiles = [](int64_t size, int tile) { return (size + tile - 1) / tile; };
+  return tiles(op.row_shards().block(), kTiles[0].m) * tiles(op.local_n(), kTiles[0].n) >=
+         machine.sms;
+}
+
+// Gathers in phases of K that are predicted to be faster than the same with whole rows.
+std::vector<Candidate> phased_gathers(const Operator& op, const Machine& machine) {
+  if (op.reduces() || op.ranks == 1 || own_tiles_fill(op, machine)) return {};
+  Sweep sweep(op, machine);
+  Schedule tiles = fused(op, machine);
+  for (const Tile& tile : kPhaseTiles) {
+    tiles.tile_m = tile.m;
+    tiles.tile_n = tile.n;
+    for (const int comm_sms : kPhaseCommSms) {
+      tiles.comm_sms = comm_sms;
+      sweep.add(tiles);
+    }
+  }
+  struct Size {
+    Candidate phased;
+    double whole_us;
+  };
+  std::vector<Schedule> schedules = sweep.schedules();
+  const size_t count = schedules.size();
+  for (size_t i = 0; i < count; ++i) {
+    schedules.push_back(schedules[i]);
+    schedules.back().k_phases = kFirstPhases;
+  }
+  if (count == 0 || !legal(op, schedules.back(), machine).empty()) return {};
+  std::vector<double> predicted = predicted_us(op, schedules, machine);
+  std::vector<Size> sizes;
+  for (size_t i = 0; i < count; ++i) {
+    sizes.push_back({{schedules[count + i], predicted[count + i]}, predicted[i]});
+  }
+  std::stable_sort(sizes.begin(), sizes.end(), [](const Size& a, const Size& b) {
+    return a.phased.predicted_us < b.phased.predicted_us;
+  });
+  std::vector<Candidate> found;
+  const auto add = [&](const Candidate& candidate, const Size& size) {
+    if (candidate.predicted_us * kPhasesFaster <= size.whole_us) found.push_back(candidate);
+  };
+  for (const Size& size : sizes) add(size.phased, size);
+  for (size_t i = 0; i < std::min(kBestSizes, sizes.size()); ++i) {
+    std::vector<Schedule> others;
+    for (const int phases : kOtherPhases) {
+      Schedule other = sizes[i].phased.schedule;
+      other.k_phases = phases;
+      if (legal(op, other, machine).empty()) others.push_back(other);
+    }
+    predicted = predicted_us(op, others, machine);
+    for (size_t o = 0; o < others.size(); ++o) add({others[o], predicted[o]}, sizes[i]);
+  }
+  sort_by_prediction(found);
+  return found;
 }
 
 }  // namespace
@@ -138,13 +212,14 @@ std::vector<Candidate> sweep_candidates(const Operator& op, const Machine& machi
         .push_back({schedules[i], predicted[i]});
   }
   const auto add_best = [&](std::vector<Candidate>& of, size_t most) {
-    std::stable_sort(of.begin(), of.end(), [](const Candidate& a, const Candidate& b) {
-      return a.predicted_us < b.predicted_us;
-    });
+    sort_by_prediction(of);
     of.resize(std::min(of.size(), most));
     candidates.insert(candidates.end(), of.begin(), of.end());
   };
   add_best(split_ones, kMostSplits);
+  std::vector<Candidate> phased = phased_gathers(op, machine);
+  std::erase_if(phased, [&](const Candidate& one) { return one.predicted_us > best; });
+  add_best(phased, kMostPhased);
   add_best(others, more);
   return candidates;
 }

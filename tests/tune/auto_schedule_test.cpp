@@ -179,5 +179,23 @@ TEST(SweepCandidates, SplitKWhereFewTilesHaveALongOne) {
   EXPECT_THAT(splits("ag-gemm m=128 n=10240 k=1024 ranks=8 dtype=bf16"), ElementsAre());
 }
 
+TEST(SweepCandidates, PhasesOfKWhereTheFirstRowsFlightIsExposed) {
+  const auto phased = [](const char* text) {
+    const Operator op = parse_operator(text);
+    const Machine machine = default_machine(op.ranks);
+    std::vector<Schedule> found;
+    for (const Candidate& one : sweep_candidates(op, machine, 0)) {
+      if (one.schedule.k_phases > 1) found.push_back(one.schedule);
+    }
+    return found;
+  };
+  const std::vector<Schedule> one_wave = phased("ag-gemm m=512 n=14336 k=4096 ranks=4 dtype=bf16");
+  EXPECT_EQ(one_wave.size(), 3u);
+  // Nothing is sent; results are; own rows take longer than the flight.
+  EXPECT_TRUE(phased("ag-gemm m=512 n=3584 k=4096 ranks=1 dtype=bf16").empty());
+  EXPECT_TRUE(phased("gemm-rs m=512 n=4096 k=7168 ranks=4 dtype=bf16").empty());
+  EXPECT_TRUE(phased("ag-gemm m=4096 n=14336 k=1024 ranks=2 dtype=bf16").empty());
+}
+
 }  // namespace
 }  // namespace stretto
