@@ -47,6 +47,7 @@ void GemmTasks::add(uint32_t lane, uint32_t at, std::vector<GemmTask>& tasks) {
         if (placed.row >= part.last || placed.row + placed.region.rows() <= part.first) continue;
         table.destinations.push_back(destination(placed, part));
         ++task.num_destinations;
+        if (placed.region.rank != basis_.rank) task.stores_far = 1;
       }
     }
     tasks.push_back(task);

@@ -43,6 +43,11 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
   const TensorMap* maps = params.maps + epoch % params.map_sets * params.num_maps;
   RunRows run;
   if constexpr (kConfig.serves) run = read_rows(params.rows);
+  const auto free_chunks = [&](uint32 slot) {
+    for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) {
+      barrier_arrive(shared.chunk_empty + shared.chunk_index(consumer, slot) * 8);
+    }
+  };
   RingPosition ring;
   for (uint32 i = begin; i < end; ++i) {
     const GemmTask task = params.tasks[i];
@@ -64,6 +69,9 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
         continue;
       }
     }
+    // What is on its way to another GPU holds up the loads of the same SM when the link is slow: so
+    // it is one chunk at a time, and the queue stays in the chunks.
+    const bool far = task.stores_far != 0;
     uint32 unread_slot = 0;
     for (int32 chunk = 0; chunk < kLayout.chunks; ++chunk) {
       const int32 row = chunk / kChunksAcross * 64;
@@ -84,20 +92,25 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
             store_rows<kConfig>(maps, to, column, chunk_row, from);
           }
         }
-      }
-      tma_store_commit();
-      if (chunk > 0) {
-        tma_store_wait_read<1>();
-        for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) {
-          barrier_arrive(shared.chunk_empty + shared.chunk_index(consumer, unread_slot) * 8);
+        if (far) {
+          tma_store_commit();
+          tma_store_wait<0>();
+          barrier_arrive(shared.chunk_empty + shared.chunk_index(consumer, ring.slot) * 8);
         }
       }
-      unread_slot = ring.slot;
+      if (!far) {
+        tma_store_commit();
+        if (chunk > 0) {
+          tma_store_wait_read<1>();
+          free_chunks(unread_slot);
+        }
+        unread_slot = ring.slot;
+      }
       ring.advance<kLayout.chunk_slots>();
     }
-    tma_store_wait_read<0>();
-    for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) {
-      barrier_arrive(shared.chunk_empty + shared.chunk_index(consumer, unread_slot) * 8);
+    if (!far) {
+      tma_store_wait_read<0>();
+      free_chunks(unread_slot);
     }
     gemm_notify(params, epoch, task);
   }

@@ -88,7 +88,7 @@ struct GemmTask {
   // 0: nothing to add.
   uint16 sum_map, sum_own;
   int32 sum_row, sum_column, sum_step;
-  uint32 reserved;
+  uint32 stores_far;  // whether a destination is in another GPU's memory
   TaskRows rows;
 };
 static_assert(sizeof(GemmTask) == 64);
