@@ -27,7 +27,9 @@ class SyncKernels {
     notify_.launch(stream, 1, 32, 1, &params);
   }
   void advance(const Stream& stream, const device::AdvanceParams& params) const {
-    advance_.launch(stream, 1, 32, 1, &params);
+    const uint32_t most = std::max(params.num_relative, params.num_copied);
+    const int warps = std::clamp(static_cast<int>(most + 31) / 32, 1, 32);
+    advance_.launch(stream, 1, warps * 32, 1, &params);
   }
   void check_set(const Stream& stream, const device::CheckSetParams& params) const {
     check_set_.launch(stream, 1, 1, 1, &params);

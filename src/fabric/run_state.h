@@ -30,6 +30,8 @@ class RunState {
   device::SignalSpace space(int rank) const;
   // The rank's RunControl, in its GPU's memory.
   cuda::DevicePtr control(int rank) const { return region_.local(rank); }
+  // The first counter of `rank`, as `viewer`, a rank of this process, sees it.
+  cuda::DevicePtr counters(int rank, int viewer) const;
   uint64_t timeout_ns() const { return timeout_ns_; }
 
   // Collective, after this process has waited for its streams: how the runs since the last call
@@ -40,7 +42,6 @@ class RunState {
 
  private:
   void clear();
-  cuda::DevicePtr counters(int rank, int viewer) const;
 
   Fabric& fabric_;
   uint32_t num_signals_;

@@ -61,6 +61,7 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
       options_(options),
       programs_(cuda::programs_of(plan, sums_)),
       signals_(plan, programs_, options.stream_waits),
+      copied_notifies_(plan, signals_),
       memory_(plan, *sums_, fabric, bindings),
       state_(fabric, signals_.num_signals(), options.timeout_ns, "the signals of a plan") {
   require_room();
@@ -118,9 +119,14 @@ void PlanRunner::add_rank(int rank, const fabric::Communicators* nccl) {
   Rank& mine = of(rank);
   mine.main = std::make_unique<cuda::Stream>();
   mine.used = mine.main->handle();
-  mine.streams = std::make_unique<RankStreams>(RankStreams::Setup{
-      plan_, rank, device, kernels_, programs_[static_cast<size_t>(rank)], signals_,
-      state_.space(rank), memory_.places(rank), nccl, options_.serves});
+  std::vector<cuda::DevicePtr> counters;
+  for (int owner = 0; owner < plan_.ranks(); ++owner) {
+    counters.push_back(state_.counters(owner, rank));
+  }
+  mine.streams = std::make_unique<RankStreams>(
+      RankStreams::Setup{plan_, rank, device, kernels_, programs_[static_cast<size_t>(rank)],
+                         signals_, copied_notifies_, state_.space(rank), std::move(counters),
+                         memory_.places(rank), nccl, options_.serves});
   memory_.poison(rank, *mine.main);
   mine.main->synchronize();
 }
@@ -278,7 +284,10 @@ void PlanRunner::finish() {
   }
   stuck = of_all_processes(stuck);
   state_.reset();
-  for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) of(rank).streams->restart();
+  for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
+    fabric_.device(rank).make_current();
+    of(rank).streams->restart();
+  }
   if (problem.empty() && stuck.empty()) problem = "a run was aborted, and no rank says why";
   if (problem.empty()) problem = describe(plan_, root_of(plan_, stuck), options_.timeout_ns);
   throw SystemError(problem);

@@ -96,6 +96,7 @@ class PlanRunner {
   RunnerOptions options_;
   std::vector<cuda::RankProgram> programs_;  // by rank
   cuda::SignalLayout signals_;
+  const cuda::CopiedNotifies copied_notifies_;
   PlanMemory memory_;
   fabric::RunState state_;
   std::vector<Rank> ranks_;       // of this process

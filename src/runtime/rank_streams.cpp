@@ -27,7 +27,8 @@ RankStreams::RankStreams(const Setup& setup)
   }
   add_kernels();
   add_ops();
-  add_relative_counters();
+  place_copied_notifies();
+  add_end_of_run();
 }
 
 device::SignalSpace RankStreams::space_of(KernelPlace place) {
@@ -38,8 +39,9 @@ device::SignalSpace RankStreams::space_of(KernelPlace place) {
 }
 
 void RankStreams::add_kernels() {
-  const auto& [plan, rank, device, kernels, program, signals, space, places, nccl, serves] = setup_;
-  cuda::RankTables tables = cuda::tables_for(plan, rank, program, places, signals, serves);
+  const cuda::RankProgram& program = setup_.program;
+  cuda::RankTables tables = cuda::tables_for(setup_.plan, setup_.rank, program, setup_.places,
+                                             setup_.signals, setup_.serves);
   for (size_t i = 0; i < tables.gemms.size(); ++i) {
     cuda::encode_maps(tables.gemms[i], tables.config);
     gemms_.emplace_back(tables.gemms[i].table, space_of({&program.gemms[i], {}}));
@@ -47,8 +49,8 @@ void RankStreams::add_kernels() {
   for (size_t i = 0; i < tables.moves.size(); ++i) {
     moves_.emplace_back(tables.moves[i], space_of({&program.moves[i], {}}));
   }
-  if (!gemms_.empty()) gemm_ = &kernels.gemm(device, tables.config);
-  if (!moves_.empty()) mover_ = &kernels.mover(device);
+  if (!gemms_.empty()) gemm_ = &setup_.kernels.gemm(setup_.device, tables.config);
+  if (!moves_.empty()) mover_ = &setup_.kernels.mover(setup_.device);
 }
 
 void RankStreams::add_ops() {
@@ -123,13 +125,49 @@ void RankStreams::add_waits(uint32_t stream, const std::vector<Step>& steps) {
 
 void RankStreams::add_notifies(uint32_t stream, const std::vector<Step>& steps) {
   std::vector<device::NotifyEntry> entries;
+  std::vector<cuda::CopiedNotify> copied;
   for (const Step& step : steps) {
-    entries.push_back(setup_.signals.notify_entry(setup_.plan, step.instr(setup_.plan)));
+    if (const auto* notify = setup_.copied_notifies.of(step.lane, step.position)) {
+      copied.push_back(*notify);
+    } else {
+      entries.push_back(setup_.signals.notify_entry(setup_.plan, step.instr(setup_.plan)));
+    }
   }
+  if (!copied.empty()) add_copied_notifies(stream, cuda::last_of_each_counter(copied));
+  if (entries.empty()) return;
   ops_.push_back({OpKind::notify, stream, static_cast<uint32_t>(notifies_.size())});
   notifies_.push_back({setup_.space,
                        entries_.emplace_back(cuda::upload(entries)).as<device::NotifyEntry>(),
                        static_cast<uint32_t>(entries.size()), 0});
+}
+
+void RankStreams::add_copied_notifies(uint32_t stream,
+                                      const std::vector<cuda::CopiedNotify>& notifies) {
+  ops_.push_back({OpKind::copied_notify, stream, static_cast<uint32_t>(copied_ranges_.size())});
+  copied_ranges_.push_back({copied_.size(), notifies.size()});
+  copied_.insert(copied_.end(), notifies.begin(), notifies.end());
+}
+
+void RankStreams::place_copied_notifies() {
+  words_ = cuda::DeviceMemory(copied_.size() * sizeof(uint64_t));
+  const std::span<const cuda::CopiedNotify> all(copied_);
+  for (const auto& [first, count] : copied_ranges_) {
+    auto& by_set = copied_transfers_.emplace_back();
+    for (int set = 0; set < sets_; ++set) {
+      by_set.push_back(cuda::transfers_of(all.subspan(first, count),
+                                          words_.address() + first * sizeof(uint64_t),
+                                          setup_.counters, set));
+      alternates_ = alternates_ || by_set.back() != by_set.front();
+    }
+  }
+  restart();
+}
+
+void RankStreams::restart() {
+  eager_runs_ = captured_runs_ = 0;
+  std::vector<uint64_t> first_values;
+  for (const cuda::CopiedNotify& notify : copied_) first_values.push_back(notify.value);
+  if (!copied_.empty()) words_.upload(first_values.data(), first_values.size() * sizeof(uint64_t));
 }
 
 void RankStreams::add_copy(uint32_t stream, const Step& step) {
@@ -151,15 +189,22 @@ void RankStreams::add_collective(uint32_t stream, const Step& step) {
   }
 }
 
-void RankStreams::add_relative_counters() {
+void RankStreams::add_end_of_run() {
   std::vector<device::RelativeCounter> counters;
   for (uint32_t signal = 0; signal < setup_.signals.num_signals(); ++signal) {
     if (!setup_.signals.is_relative(setup_.rank, signal)) continue;
     counters.push_back({signal, 0, setup_.signals.per_run(setup_.rank, signal)});
   }
+  std::vector<device::CopiedWord> copied;
+  for (const cuda::CopiedNotify& notify : copied_) {
+    copied.push_back({notify.per_run, notify.copies, 0});
+  }
   advance_ = {setup_.space,
               entries_.emplace_back(cuda::upload(counters)).as<device::RelativeCounter>(),
-              static_cast<uint32_t>(counters.size()), 0};
+              entries_.emplace_back(cuda::upload(copied)).as<device::CopiedWord>(),
+              words_.as<device::uint64>(),
+              static_cast<uint32_t>(counters.size()),
+              static_cast<uint32_t>(copied.size())};
 }
 
 int RankStreams::next_set(cuda::StreamHandle main) {
@@ -228,6 +273,11 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
       break;
     case OpKind::copy:
       for (const cuda::Transfer& transfer : copies_[op.index][static_cast<size_t>(set)]) {
+        cuda::enqueue_transfer(stream, transfer);
+      }
+      break;
+    case OpKind::copied_notify:
+      for (const cuda::Transfer& transfer : copied_transfers_[op.index][static_cast<size_t>(set)]) {
         cuda::enqueue_transfer(stream, transfer);
       }
       break;

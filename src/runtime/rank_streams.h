@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cuda/collectives.h"
+#include "cuda/copied_notifies.h"
 #include "cuda/gemm_kernel.h"
 #include "cuda/mover_table.h"
 #include "cuda/plan_tables.h"
@@ -37,7 +38,9 @@ class RankStreams {
     KernelStore& kernels;
     const cuda::RankProgram& program;
     const cuda::SignalLayout& signals;
+    const cuda::CopiedNotifies& copied_notifies;
     device::SignalSpace space;
+    std::vector<cuda::DevicePtr> counters;                 // by rank, as this rank sees them
     const cuda::BufferPlaces& places;                      // as this rank sees them
     const fabric::Communicators* communicators = nullptr;  // where the plan has nccl lanes
     bool serves = false;                                   // runs may have fewer rows
@@ -50,7 +53,7 @@ class RankStreams {
   // A captured graph must hold a multiple of this many runs.
   int runs_per_graph() const { return alternates_ ? sets_ : 1; }
   // After the epoch was set to 0.
-  void restart() { eager_runs_ = captured_runs_ = 0; }
+  void restart();
 
   // The collectives of a run by themselves: at first use NCCL connects.
   void enqueue_collectives(const cuda::Stream& stream) const;
@@ -70,6 +73,7 @@ class RankStreams {
     wait,
     notify,
     copy,
+    copied_notify,
     collective,
     record,
     await
@@ -96,7 +100,9 @@ class RankStreams {
   void add_notifies(uint32_t stream, const std::vector<cuda::Step>& steps);
   void add_copy(uint32_t stream, const cuda::Step& step);
   void add_collective(uint32_t stream, const cuda::Step& step);
-  void add_relative_counters();
+  void add_copied_notifies(uint32_t stream, const std::vector<cuda::CopiedNotify>& notifies);
+  void place_copied_notifies();
+  void add_end_of_run();
   device::SignalSpace space_of(KernelPlace place);
   cuda::DevicePtr counter(const Instr& wait) const;
   int next_set(cuda::StreamHandle main);
@@ -124,6 +130,11 @@ class RankStreams {
   std::vector<device::StreamNotifyParams> notifies_;
   std::vector<std::vector<std::vector<cuda::Transfer>>> copies_;       // [copy][set]
   std::vector<std::vector<std::vector<cuda::NcclCall>>> collectives_;  // [collective][set]
+  // What copies make of notifies: each op is a range of them, and a list of transfers a set.
+  std::vector<cuda::CopiedNotify> copied_;
+  std::vector<std::pair<size_t, size_t>> copied_ranges_;
+  std::vector<std::vector<std::vector<cuda::Transfer>>> copied_transfers_;  // [op][set]
+  cuda::DeviceMemory words_;                                                // of copied_
   std::vector<KernelPlace> places_of_kernels_;
   std::vector<cuda::DeviceMemory> entries_;
   device::AdvanceParams advance_{};

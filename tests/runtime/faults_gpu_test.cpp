@@ -94,6 +94,23 @@ TEST_F(FaultsOnGpus, TheMissingPhaseOfATileIsNamed) {
   expect_works("tiles");
 }
 
+// Counters start at 0 again, and so do the values that copy engines copy into them.
+TEST_F(FaultsOnGpus, CopiedNotifiesAreRightAfterAnAbortedRun) {
+  for (const char* schedule : {"decomposed,sync=flag", "decomposed,sync=flag,reuse=double"}) {
+    const Plan plan = plan_of("gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16", schedule);
+    PlanRunner runner(plan, shared_fabric(kRanks), shared_compiler(), {kTimeoutNs});
+    for (int round = 0; round < 2; ++round) {
+      GpuCheckOptions options;
+      options.runs = 3;
+      const GpuCheckResult result = check_on_gpus(runner, shared_fabric(kRanks), options);
+      EXPECT_TRUE(result.verified()) << result.fault << result.first_wrong;
+      shared_fabric(kRanks).device(0).make_current();
+      runner.delay(0, 3 * kTimeoutNs);
+      EXPECT_THAT(error_of(runner), HasSubstr("waited 300 ms"));
+    }
+  }
+}
+
 TEST_F(FaultsOnGpus, OperatorsAlternateOnOneGroup) {
   fabric::Fabric& fabric = shared_fabric(kRanks);
   const Plan first = plan_of("ag-gemm m=1024 n=1024 k=512 ranks=2 dtype=bf16", "tiles");

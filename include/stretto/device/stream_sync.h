@@ -26,10 +26,19 @@ struct RelativeCounter {
   uint64 per_run;
 };
 
+// A word of this rank whose value copy engines copy into a peer's counter: what the counter has
+// after that notify, in the run to come.
+struct CopiedWord {
+  uint64 per_run;  // what the runs of one instance of the counter add
+  uint32 copies, reserved;
+};
+
 struct AdvanceParams {
   SignalSpace signals;
   const RelativeCounter* relative;
-  uint32 num_relative, reserved;
+  const CopiedWord* copied;
+  uint64* words;  // one of each of `copied`
+  uint32 num_relative, num_copied;
 };
 
 // Runs `expected_set` of `sets` is about to begin; see kWrongSet.
@@ -43,7 +52,8 @@ struct CheckSetParams {
 inline constexpr uint32 kWrongSet = 0xffffffffu;
 
 static_assert(sizeof(StreamWaitParams) == 56 && sizeof(StreamNotifyParams) == 56 &&
-              sizeof(AdvanceParams) == 56 && sizeof(CheckSetParams) == 48);
+              sizeof(AdvanceParams) == 72 && sizeof(CheckSetParams) == 48 &&
+              sizeof(CopiedWord) == 16);
 
 #ifdef STRETTO_DEVICE
 
@@ -70,7 +80,13 @@ STRETTO_DEVICE void advance_run(const AdvanceParams& params) {
     add_release_sys(params.signals.own + static_cast<uint64>(counter.signal) * kSignalStride,
                     0 - counter.per_run);
   }
-  if (threadIdx.x == 0) ++params.signals.control->epoch;
+  const uint64 next = params.signals.control->epoch + 1;
+  for (uint32 i = threadIdx.x; i < params.num_copied; i += blockDim.x) {
+    const CopiedWord& word = params.copied[i];
+    if (next % word.copies == 0) params.words[i] += word.per_run;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) params.signals.control->epoch = next;
 }
 
 // One thread.
