@@ -52,8 +52,9 @@ class SignalGroups {
     uint32_t num_releases = 0, num_acquires = 0;
   };
 
-  // Counter schedules share one counter between everything that the same consumers wait for; flag
-  // schedules give every release a counter of its own in each rank that waits for it.
+  // Counter schedules share one counter between everything that the same consumers wait for, but
+  // for what different copy lanes release; flag schedules give every release a counter of its own
+  // in each rank that waits for it, unless copy lanes alone do.
   SignalGroups(const Draft& draft, const std::vector<SyncEdge>& edges);
 
   const std::vector<Group>& all() const { return groups_; }

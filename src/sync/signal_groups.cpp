@@ -7,6 +7,9 @@
 namespace stretto {
 
 SignalGroups::SignalGroups(const Draft& draft, const std::vector<SyncEdge>& edges) {
+  const auto lane_of = [&](uint32_t at) -> const Lane& {
+    return draft.plan.lanes[draft.program[at].lane];
+  };
   // First what each release is waited for by, rank by rank.
   struct RankEdge {
     SyncEdge edge;
@@ -16,7 +19,7 @@ SignalGroups::SignalGroups(const Draft& draft, const std::vector<SyncEdge>& edge
   std::vector<RankEdge> by_release;
   by_release.reserve(edges.size());
   for (const SyncEdge& edge : edges) {
-    by_release.push_back({edge, draft.plan.lanes[draft.program[edge.acquire].lane].rank});
+    by_release.push_back({edge, lane_of(edge.acquire).rank});
   }
   std::sort(by_release.begin(), by_release.end(),
             [](const RankEdge& a, const RankEdge& b) { return a.key() < b.key(); });
@@ -36,6 +39,13 @@ SignalGroups::SignalGroups(const Draft& draft, const std::vector<SyncEdge>& edge
     const auto x = acquires(a), y = acquires(b);
     return std::equal(x.begin(), x.end(), y.begin(), y.end());
   };
+  // A copy engine can notify by a copy where nobody else adds to the counter; other releases may
+  // share one.
+  constexpr uint32_t kAnyLane = ~0u;
+  const auto sole_lane = [&](const Group& group) {
+    const uint32_t release = releases(group)[0];
+    return lane_of(release).kind == LaneKind::copy ? draft.program[release].lane : kAnyLane;
+  };
   std::sort(groups_.begin(), groups_.end(), [&](const Group& a, const Group& b) {
     if (a.rank != b.rank) return a.rank < b.rank;
     if (a.buffer != b.buffer) return a.buffer < b.buffer;
@@ -44,21 +54,31 @@ SignalGroups::SignalGroups(const Draft& draft, const std::vector<SyncEdge>& edge
     if (!same_acquires(a, b)) {
       return std::lexicographical_compare(x.begin(), x.end(), y.begin(), y.end());
     }
-    return releases(a)[0] < releases(b)[0];
+    const uint32_t lane_a = sole_lane(a), lane_b = sole_lane(b);
+    return lane_a != lane_b ? lane_a < lane_b : releases(a)[0] < releases(b)[0];
   });
-  if (draft.schedule.sync == Sync::flag) return;
 
-  // Then releases with the same consumers share a counter.
+  // Then releases with the same consumers share a counter. With flags only those that copy lanes
+  // alone wait for: each wait is an operation of their stream, and they need all of them anyway.
+  const auto shares = [&](const Group& group) {
+    const auto waits_in_stream = [&](uint32_t at) { return lane_of(at).kind == LaneKind::copy; };
+    const std::span<const uint32_t> waiters = acquires(group);
+    return draft.schedule.sync != Sync::flag ||
+           std::all_of(waiters.begin(), waiters.end(), waits_in_stream);
+  };
   std::vector<Group> shared;
   std::vector<uint32_t> shared_releases;
+  uint32_t last_lane = kAnyLane;  // of the last of them
   for (const Group& group : groups_) {
     const bool joins = !shared.empty() && shared.back().rank == group.rank &&
-                       shared.back().buffer == group.buffer && same_acquires(shared.back(), group);
+                       shared.back().buffer == group.buffer && shares(group) &&
+                       same_acquires(shared.back(), group) && last_lane == sole_lane(group);
     if (!joins) {
       shared.push_back(group);
       shared.back().first_release = static_cast<uint32_t>(shared_releases.size());
       shared.back().num_releases = 0;
     }
+    last_lane = sole_lane(group);
     shared_releases.push_back(releases(group)[0]);
     ++shared.back().num_releases;
   }

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "sync/draft_builder.h"
@@ -36,6 +37,36 @@ TEST(PlaceSignals, CountersGatherWhatTheSameConsumersNeedAndFlagsDoNot) {
       EXPECT_EQ(b.placed(m), "wait part.0 >= 1; wait part.1 >= 1; deliver");
     }
   }
+}
+
+TEST(PlaceSignals, ACopyLaneWaitsForOneCounterWhateverTheSchedule) {
+  for (Sync sync : {Sync::counter, Sync::flag}) {
+    DraftBuilder b(1, sync);
+    const auto part = b.buffer("part", BufferRole::local);
+    const auto c0 = b.lane(Kind::compute, 0, 0), c1 = b.lane(Kind::compute, 0, 1),
+               m = b.lane(Kind::copy, 0, 0);
+    b.task(c0, copy, {}, {rows(part, 0, 0, 16)});
+    b.task(c1, copy, {}, {rows(part, 0, 16, 32)});
+    b.task(m, copy, {rows(part, 0, 0, 32)}, {});
+    EXPECT_EQ(b.placed(m), "wait part.0 >= 2; copy");
+  }
+}
+
+// So that a copy engine can notify by a copy of the counter's value.
+TEST(PlaceSignals, CopyLanesDoNotShareCounters) {
+  DraftBuilder b(3, Sync::counter);
+  const auto slots = b.buffer("slots", BufferRole::symmetric, 2);
+  const auto m1 = b.lane(Kind::copy, 1, 0), m2 = b.lane(Kind::copy, 2, 0),
+             c1 = b.lane(Kind::compute, 1, 0), c2 = b.lane(Kind::compute, 2, 0),
+             reader = b.lane(Kind::compute, 0, 0);
+  b.task(m1, copy, {}, {rows(slots, 0, 0, 8)});
+  b.task(m2, copy, {}, {rows(slots, 0, 8, 16)});
+  b.task(c1, copy, {}, {rows(slots, 0, 16, 24)});
+  b.task(c2, copy, {}, {rows(slots, 0, 24, 32)});
+  b.task(reader, deliver, {rows(slots, 0, 0, 32)}, {});
+  EXPECT_THAT(b.placed(reader), testing::HasSubstr("wait slots.0 >= 1; wait slots.1 >= 1; "
+                                                   "wait slots.2 >= 2; deliver"));
+  EXPECT_THAT(b.placed(c2), testing::HasSubstr("notify slots.2@0 += 1"));
 }
 
 TEST(PlaceSignals, TasksOfOneKernelWaitForEachOtherWhereTheyStandDespiteEvents) {
