@@ -39,7 +39,10 @@ class SlotReduce {
             copies_.take(rank, wave, [&](size_t p) { copy_to_slots(rank, p, wave); });
           }
           for (int rank = 0; rank < ranks_; ++rank) {
-            reduces_.take(rank, wave, [&](size_t p) { reduce(rank, p, wave); });
+            reduces_.take(rank, wave, [&](size_t one) {
+              tiles_of_pieces() ? reduce_tile(rank, of(rank).tiles[one], wave)
+                                : reduce(rank, one, wave);
+            });
           }
         });
     reduce_after_tiles();
@@ -52,16 +55,26 @@ class SlotReduce {
     size_t piece;
     Rect part;
     int lane;
+    bool staged;  // the own sums lie in `part`
+  };
+  // Own rows of a tile, where peers' pieces have several.
+  struct TileOfPiece {
+    size_t piece;
+    Rect part;
+    int32_t tile;
   };
   struct OfRank {
     std::vector<int> peers;  // in the order in which they are sent to
     FreeLanes comm, compute;
+    std::vector<TileOfPiece> tiles;  // what reduces_ lists, where tiles_of_pieces()
     std::vector<LateReduce> late;
     std::vector<size_t> late_sums;  // pieces whose sums are copied after them
   };
 
   OfRank& of(int rank) { return of_rank_[static_cast<size_t>(rank)]; }
   const std::vector<Piece>& pieces() const { return state_.pieces.all; }
+  // Pieces of copy engines are reduced tile by tile.
+  bool tiles_of_pieces() const { return state_.stages_partials() && state_.reduces_with_tiles(); }
   // Two-shot by copy engines: the reduce leaves its sum at home and copies take it to the peers.
   bool copies_sums() const { return two_shot_ && state_.schedule.mover == Mover::copy_engine; }
 
@@ -82,30 +95,65 @@ class SlotReduce {
   void find_due() {
     std::vector<int64_t> ready(pieces().size(), 0);
     for (int rank = 0; rank < ranks_; ++rank) {
-      const TileOrder& order = state_.orders[static_cast<size_t>(rank)];
       for (size_t p = 0; p < pieces().size(); ++p) {
-        int64_t when = 0;
-        for (const int32_t tile : state_.pieces.tiles_of(p)) {
-          const auto t = static_cast<size_t>(tile);
-          when = std::max(when, Due::at(order.done_wave[t], order.position[t]));
-        }
+        const int64_t when = done(rank, p);
         ready[p] = std::max(ready[p], when);
         if (state_.stages_partials() && pieces()[p].owner != rank) copies_.add(rank, {when, p});
       }
     }
-    for (size_t p = 0; p < pieces().size(); ++p) {
-      const int owner = pieces()[p].owner;
-      for (int rank = 0; rank < ranks_; ++rank) {
-        if (owner == rank || owner == Piece::kEveryone) reduces_.add(rank, {ready[p], p});
+    if (tiles_of_pieces()) {
+      find_due_tiles(ready);
+    } else {
+      for (size_t p = 0; p < pieces().size(); ++p) {
+        const int owner = pieces()[p].owner;
+        for (int rank = 0; rank < ranks_; ++rank) {
+          if (owner == rank || owner == Piece::kEveryone) reduces_.add(rank, {ready[p], p});
+        }
       }
     }
     copies_.sort();
     reduces_.sort();
   }
 
+  // A tile that the owner computes after its peers' pieces is due with its own wave, though the
+  // piece has others that come later.
+  void find_due_tiles(const std::vector<int64_t>& ready) {
+    for (size_t p = 0; p < pieces().size(); ++p) {
+      const int owner = pieces()[p].owner;
+      const TileOrder& order = state_.orders[static_cast<size_t>(owner)];
+      int64_t sent = 0;
+      for (int rank = 0; rank < ranks_; ++rank) {
+        if (rank != owner) sent = std::max(sent, done(rank, p));
+      }
+      for (const int32_t tile : state_.pieces.tiles_of(p)) {
+        const auto t = static_cast<size_t>(tile);
+        const Rect rect = state_.grid.rect(tile);
+        const int64_t computed = Due::at(order.done_wave[t], order.position[t]);
+        // Shared with others' rows or another piece: with the piece.
+        const bool whole = intersect(rect, pieces()[p].rect) == rect;
+        reduces_.add(owner, {whole ? std::max(sent, computed) : ready[p], of(owner).tiles.size()});
+        of(owner).tiles.push_back({p, intersect(rect, pieces()[p].rect), tile});
+      }
+    }
+  }
+
+  // When `rank` has computed all tiles of a piece.
+  int64_t done(int rank, size_t p) const {
+    const TileOrder& order = state_.orders[static_cast<size_t>(rank)];
+    int64_t when = 0;
+    for (const int32_t tile : state_.pieces.tiles_of(p)) {
+      const auto t = static_cast<size_t>(tile);
+      when = std::max(when, Due::at(order.done_wave[t], order.position[t]));
+    }
+    return when;
+  }
+
   void write_tile(int rank, int32_t tile) {
     const Rect rect = state_.grid.rect(tile);
-    if (state_.stages_partials()) {
+    if (state_.adds_to_slot(rank, rect)) {
+      const int32_t first = state_.pieces.first[static_cast<size_t>(rank)];
+      emit_.write(slot(pieces()[static_cast<size_t>(first)], rect, rank, rank));
+    } else if (state_.stages_partials()) {
       emit_.write(region_of(rect, state_.buffers.part, rank));
     } else if (state_.ranks_own_rows()) {
       for (int owner = state_.shards.owner(rect.row0); owner <= state_.shards.owner(rect.row1 - 1);
@@ -177,32 +225,50 @@ class SlotReduce {
   // The compute lane whose last task is the tile that piece `p` is all of; -1 when there is none.
   int lane_of_tile(int rank, size_t p, int32_t wave) const {
     if (!state_.reduces_with_tiles() || state_.pieces.tiles_of(p).size() != 1) return -1;
-    const int32_t tile = first_tile(p);
+    return lane_of_tile(rank, first_tile(p), pieces()[p].rect, wave);
+  }
+  // The same of a part of a piece.
+  int lane_of_tile(int rank, int32_t tile, const Rect& part, int32_t wave) const {
     const TileOrder& order = state_.orders[static_cast<size_t>(rank)];
     const auto t = static_cast<size_t>(tile);
-    if (order.done_wave[t] != wave || !(state_.grid.rect(tile) == pieces()[p].rect)) return -1;
+    if (order.done_wave[t] != wave || !(state_.grid.rect(tile) == part)) return -1;
     return ((order.position[t] + 1) * state_.splits() - 1) % state_.lanes.compute;
+  }
+
+  void reduce_tile(int rank, const TileOfPiece& one, int32_t wave) {
+    const bool staged = !state_.adds_to_slot(rank, state_.grid.rect(one.tile));
+    if (const int lane = lane_of_tile(rank, one.tile, one.part, wave); lane >= 0) {
+      return emit_reduce(rank, one.piece, one.part, state_.lanes.compute_lane(rank, lane), staged);
+    }
+    OfRank& own = of(rank);
+    const int64_t duration = pace_.move_ns(bytes_of_reduce(one.part));
+    own.late.push_back({one.piece, one.part, own.compute.take(end_of(wave), duration), staged});
+  }
+
+  int64_t bytes_of_reduce(const Rect& part) const {
+    return part.elements() *
+           (ranks_ * num_bytes(state_.schedule.partials) + num_bytes(state_.op.dtype));
   }
 
   void reduce(int rank, size_t p, int32_t wave) {
     if (const int lane = lane_of_tile(rank, p, wave); lane >= 0) {
-      return emit_reduce(rank, p, pieces()[p].rect, state_.lanes.compute_lane(rank, lane));
+      return emit_reduce(rank, p, pieces()[p].rect, state_.lanes.compute_lane(rank, lane), false);
     }
     OfRank& own = of(rank);
+    const bool staged = state_.stages_partials();
     const int lanes = state_.lanes.comm + (own.compute.empty() ? 0 : state_.lanes.compute);
     const auto count = static_cast<int>(reduces_.count(rank));
     bool late = false;
     // Communication blocks share every piece, so that the last one ends soon.
     for (const Rect& part :
          parts_of(pieces()[p].rect, std::max(state_.lanes.comm, (lanes + count - 1) / count))) {
-      const int64_t bytes = part.elements() * (ranks_ * num_bytes(state_.schedule.partials) +
-                                               num_bytes(state_.op.dtype));
-      const int64_t ready = end_of(wave), duration = pace_.move_ns(bytes);
+      const int64_t ready = end_of(wave), duration = pace_.move_ns(bytes_of_reduce(part));
       if (own.compute.empty() ||
           (!own.comm.empty() && own.comm.start(ready) <= own.compute.start(ready))) {
-        emit_reduce(rank, p, part, state_.lanes.comm_lane(rank, own.comm.take(ready, duration)));
+        const int lane = own.comm.take(ready, duration);
+        emit_reduce(rank, p, part, state_.lanes.comm_lane(rank, lane), staged);
       } else {
-        own.late.push_back({p, part, own.compute.take(ready, duration)});
+        own.late.push_back({p, part, own.compute.take(ready, duration), staged});
         late = true;
       }
     }
@@ -214,11 +280,10 @@ class SlotReduce {
     }
   }
 
-  void emit_reduce(int rank, size_t p, const Rect& part, uint32_t lane) {
+  void emit_reduce(int rank, size_t p, const Rect& part, uint32_t lane, bool staged) {
     for (int source = 0; source < ranks_; ++source) {
-      const bool staged = state_.stages_partials() && source == rank;
-      emit_.read(staged ? region_of(part, state_.buffers.part, rank)
-                        : slot(pieces()[p], part, rank, source));
+      emit_.read(staged && source == rank ? region_of(part, state_.buffers.part, rank)
+                                          : slot(pieces()[p], part, rank, source));
     }
     const auto begin = static_cast<int32_t>(state_.shards.begin(rank));
     const Rect out = state_.ranks_own_rows() ? part.moved(-begin) : part;
@@ -245,7 +310,8 @@ class SlotReduce {
       if (of(rank).late.empty()) continue;
       if (events_) emit_.boundary(rank);
       for (const LateReduce& late : of(rank).late) {
-        emit_reduce(rank, late.piece, late.part, state_.lanes.compute_lane(rank, late.lane));
+        const uint32_t lane = state_.lanes.compute_lane(rank, late.lane);
+        emit_reduce(rank, late.piece, late.part, lane, late.staged);
       }
       if (events_ && two_shot_) emit_.boundary(rank);
     }

@@ -60,12 +60,19 @@ struct Lowering : Draft {
   // slot_reduce: partial sums go through `part` to a mover, not straight into slots.
   bool stages_partials() const { return schedule.mover != Mover::epilogue; }
   // slot_reduce without communication blocks: who owns a tile adds to it, right after computing it,
-  // what the others sent.
+  // what the others sent. Copy engines send whole pieces, but the owner still adds tile by tile.
   bool reduces_with_tiles() const {
-    return pattern == Pattern::slot_reduce && schedule.mover == Mover::epilogue &&
-           schedule.comm_sms == 0 && schedule.granularity == Granularity::tile &&
+    const bool by_tiles =
+        schedule.mover == Mover::copy_engine
+            ? ranks_own_rows()
+            : schedule.mover == Mover::epilogue && schedule.granularity == Granularity::tile;
+    return pattern == Pattern::slot_reduce && by_tiles && schedule.comm_sms == 0 &&
            schedule.sync != Sync::event && schedule.reduction != Reduction::one_shot &&
            schedule.partials == op.dtype;
+  }
+  // Then, tiles of which the rank owns all rows do not go through `part`.
+  bool adds_to_slot(int rank, const Rect& tile) const {
+    return stages_partials() && reduces_with_tiles() && owns_rows(rank, tile);
   }
   // Lanes of their own for movers and reduces. NCCL's blocks are not among the plan's lanes, but
   // take the same SMs.

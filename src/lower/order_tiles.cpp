@@ -88,7 +88,11 @@ class RankOrder {
       }
       return (piece.index + (own ? own_lag() : 0)) / step;
     }
-    if (schedule.order == Order::interleaved) return piece.index * owners + owner;
+    if (schedule.order == Order::interleaved) {
+      // What peers send of the same index has arrived when the own tiles of it are added to.
+      const bool late = piece.owner == rank_ && state_.reduces_with_tiles();
+      return (piece.index + (late ? 1 : 0)) * owners + owner;
+    }
     if (schedule.order == Order::arrival) return owner == 0 ? 0 : piece.index * owners + owner;
     // Parts that ranks own in turn are finished round by round.
     const bool in_turn = state_.pattern == Pattern::slot_reduce && !state_.ranks_own_rows();

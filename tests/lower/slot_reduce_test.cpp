@@ -43,7 +43,8 @@ TEST(SlotReduce, ATileOfSeveralOwnersIsStoredInParts) {
 }
 
 TEST(SlotReduce, SlotsAreAddedInRankOrder) {
-  for (const char* schedule : {"tiles,tile=16x32", "tiles,tile=16x32,mover=copy-engine"}) {
+  for (const char* schedule :
+       {"tiles,tile=16x32", "tiles,tile=16x32,mover=comm-blocks,comm-sms=2"}) {
     const Draft draft = draft_of(kScatter, schedule, small_machine(4, 16));
     const bool staged = draft.schedule.mover != Mover::epilogue;
     for (const Task& task : tasks_of(draft, Opcode::reduce, 2)) {
@@ -57,6 +58,49 @@ TEST(SlotReduce, SlotsAreAddedInRankOrder) {
       }
     }
   }
+}
+
+// Copy engines send slices; the owner's tiles stay where its GEMM can add to them.
+TEST(SlotReduce, OwnTilesAreAddedToBehindTheirGemmWhateverCopyEnginesSendAtOnce) {
+  for (const char* schedule : {"slices,tile=8x16,mover=copy-engine,comm-sms=0,order=peer-staggered",
+                               "slices,tile=8x16,mover=copy-engine,comm-sms=0,order=interleaved",
+                               "tiles,tile=8x16,mover=copy-engine,comm-sms=0,order=peer-staggered",
+                               "decomposed,tile=8x16,sync=flag,comm-sms=0,order=peer-staggered"}) {
+    const Draft draft = draft_of(kScatter, schedule, small_machine(4, 4));
+    const uint16_t slots = buffer_of(draft, "slots"), part = buffer_of(draft, "part");
+    int behind = 0;
+    for (const Task& task : tasks_of(draft, Opcode::gemm, 2)) {
+      const Region to = draft.plan.writes(*task.instr)[0];
+      const bool own = task.instr->tile / 8 == 2;  // of two tile rows
+      EXPECT_EQ(to.buffer, own ? slots : part) << schedule;
+      EXPECT_EQ(to.rank, 2);
+      if (own) EXPECT_EQ(to.row0 / 16, 2) << "the slot of source 2";
+      const size_t next = static_cast<size_t>(task.instr - task.lane->instrs.data()) + 1;
+      if (!own || next == task.lane->instrs.size()) continue;
+      const Instr& reduce = task.lane->instrs[next];
+      if (reduce.op != Opcode::reduce || draft.plan.reads(reduce)[2] != to) continue;
+      ++behind;
+    }
+    EXPECT_EQ(behind, 8) << schedule;
+    for (const Task& task : tasks_of(draft, Opcode::reduce, 2)) {
+      for (const Region& read : draft.plan.reads(*task.instr)) EXPECT_EQ(read.buffer, slots);
+    }
+  }
+}
+
+TEST(SlotReduce, RowsThatShareATileWithOthersAreReducedFromWhereTheyAreStaged) {
+  const Draft draft = draft_of("gemm-rs m=40 n=64 k=8 ranks=4 dtype=bf16",
+                               "slices,tile=16x64,mover=copy-engine,comm-sms=0,order=interleaved",
+                               small_machine(4, 16));
+  int64_t rows = 0;
+  for (const Task& task : tasks_of(draft, Opcode::reduce, 1)) {
+    const auto reads = draft.plan.reads(*task.instr);
+    EXPECT_EQ(reads[1].buffer, buffer_of(draft, "part"));
+    EXPECT_EQ(reads[0].buffer, buffer_of(draft, "slots"));
+    EXPECT_GE(reads[1].row0, 10);
+    rows += reads[1].rows();
+  }
+  EXPECT_EQ(rows, 10);
 }
 
 TEST(SlotReduce, MoversPushEveryPieceToItsOwnerOnly) {
