@@ -130,8 +130,7 @@ bool Engine::step(uint32_t lane) {
     case Opcode::wait:
       return step_wait(lane);
     case Opcode::notify:
-      step_notify(lane);
-      return true;
+      return step_notify(lane);
     case Opcode::deliver:
       return true;
     case Opcode::boundary:
@@ -185,18 +184,28 @@ bool Engine::step_wait(uint32_t lane) {
   return false;
 }
 
-void Engine::step_notify(uint32_t lane) {
+bool Engine::step_notify(uint32_t lane) {
   LaneState& state = lanes_[lane];
+  if (plan_.lanes[lane].kind == LaneKind::copy) {
+    // A copy of a few bytes behind the data, which the copy after it waits for.
+    const double end = now_ + machine_.copy_launch_us;
+    send_notify(lane, state.pos, state.node, machine_.copy_launch_us);
+    state.stage = Stage::task;
+    ++state.pos;
+    events_.push(end, EventKind::lane, lane);
+    return false;
+  }
   if (state.storing) {
     state.held_notifies.push_back(state.pos);
   } else {
     send_notify(lane, state.pos, state.node);
   }
+  return true;
 }
 
-void Engine::send_notify(uint32_t lane, uint32_t pos, uint32_t before) {
+void Engine::send_notify(uint32_t lane, uint32_t pos, uint32_t before, double launch_us) {
   const Instr& notify = plan_.lanes[lane].instrs[pos];
-  const double seen = now_ + costs_.signal_us(rank_of(lane), notify.rank);
+  const double seen = now_ + launch_us + costs_.signal_us(rank_of(lane), notify.rank);
   const uint32_t node = history_.add({seen, before, {lane, pos}, NodeKind::notify, kNoRank});
   events_.push(seen, EventKind::signal, node);
 }

@@ -98,8 +98,8 @@ class Engine {
   [[noreturn]] void report_stuck() const;
 
   bool step_wait(uint32_t lane);
-  void step_notify(uint32_t lane);
-  void send_notify(uint32_t lane, uint32_t pos, uint32_t before);
+  bool step_notify(uint32_t lane);
+  void send_notify(uint32_t lane, uint32_t pos, uint32_t before, double launch_us = 0);
   void deliver_notify(uint32_t node);
   void start_gemm(uint32_t lane);
   void predict_gemm(int rank);

@@ -188,6 +188,27 @@ TEST(SimulateSignal, TakesItsTimeAndTheReleaseOnlyBetweenRanks) {
   }
 }
 
+TEST(SimulateSignal, ACopyEngineNotifiesByACopy) {
+  Machine machine = round_machine();
+  machine.copy_launch_us = 2;
+  machine.signal_us = 1;
+  const auto simulated = [&](bool notifies) {
+    HandPlan hand(2);
+    hand.signals("s", 1);
+    const int from = hand.lane(0, LaneKind::copy);
+    hand.copy(from, hand.part(0, 0, 4), {hand.slots(1, 0, 4)});
+    if (notifies) hand.notify(from, 0, 1);
+    hand.copy(from, hand.part(0, 0, 4), {hand.slots(1, 0, 4)});
+    const int waiter = hand.lane(1, LaneKind::comm);
+    if (notifies) hand.wait(waiter, 0, 1);
+    return simulate(hand.plan(), machine);
+  };
+  const double without = simulated(false).total_us, copy = without / 2;
+  const Simulation result = simulated(true);
+  EXPECT_NEAR(result.total_us, without + 2, kExact);
+  EXPECT_NEAR(result.lanes[1].waiting_us, copy + 2 + 1, kExact);
+}
+
 TEST(SimulateSignal, AWaitOfAnEarlierRunPasses) {
   HandPlan hand(1);
   hand.signals("s", 1);
