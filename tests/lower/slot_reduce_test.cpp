@@ -74,7 +74,9 @@ TEST(SlotReduce, OwnTilesAreAddedToBehindTheirGemmWhateverCopyEnginesSendAtOnce)
       const bool own = task.instr->tile / 8 == 2;  // of two tile rows
       EXPECT_EQ(to.buffer, own ? slots : part) << schedule;
       EXPECT_EQ(to.rank, 2);
-      if (own) EXPECT_EQ(to.row0 / 16, 2) << "the slot of source 2";
+      if (own) {
+        EXPECT_EQ(to.row0 / 16, 2) << "the slot of source 2";
+      }
       const size_t next = static_cast<size_t>(task.instr - task.lane->instrs.data()) + 1;
       if (!own || next == task.lane->instrs.size()) continue;
       const Instr& reduce = task.lane->instrs[next];
