@@ -57,7 +57,7 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums)
   std::vector<bool> is_mapped(plan.buffers.size(), false);  // by the GEMM kernel
   if (!sums.ranges_misfit().empty()) {
     add(sums.ranges_misfit());
-  } else if (!needs.stored) {
+  } else if (!needs.stored && needs.rows != 0) {
     add("all tiles of a plan must be written in one type");
   } else if (sums.any_ranges_kept() && sums.sources() > 0) {
     if (const std::string why = why_illegal(config_for(plan, sums, needs)); !why.empty()) add(why);

@@ -275,6 +275,26 @@ end
                           testing::HasSubstr("at most 4294967295 elements")));
 }
 
+TEST(PlanLimits, PlansMayHaveNoTiles) {
+  const Plan plan = parse_plan(R"(stretto-plan 1
+operator ag-gemm m=128 n=64 k=128 ranks=2 dtype=bf16
+sms 132
+buffer a bf16 64x128 input sharded=128
+buffer b bf16 32x128 input
+buffer out bf16 128x32 output
+buffer ag bf16 128x128 symmetric
+lane 0 comm 0
+  copy a[0:64,0:128] -> ag@1[0:64,0:128]
+end
+)");
+  EXPECT_THAT(why_not_on_cuda(plan), IsEmpty());
+  const auto programs = programs_of(plan);
+  const RankTables tables =
+      tables_for(plan, 0, programs[0], places_of(plan), SignalLayout(plan, programs, true));
+  EXPECT_TRUE(tables.gemms.empty());
+  EXPECT_EQ(tables.moves.size(), 1u);
+}
+
 TEST(PlanLimits, OtherArchitecturesAreRefusedBeforeTheirKernelsFailToCompile) {
   EXPECT_EQ(why_not_on_arch("sm_90a"), "");
   EXPECT_EQ(why_not_on_arch("sm_80"), "plans run on Hopper GPUs (sm_90a); this one is sm_80");
