@@ -30,6 +30,10 @@ constexpr double kEpilogueSlowdown = 1.5;
 // that run them (tuning/h200x8.json, gathers by 4 blocks: 142 GB/s under a GEMM, 177 without).
 constexpr double kPushBesideGemm = 0.25;
 
+// A communication block's release drains behind what the block moves next: three stages of each of
+// its two store warps (include/stretto/device/mover_copy.h).
+constexpr double kTrailingBytes = 6 * 16384;
+
 // A reduce by a communication block reaches this share of what memory allows a block; less where
 // rows of the tile do not fill the 512 bytes that a warp reads at once (tuning/h200x8.json,
 // reductions with 4 communication SMs: 20 to 48 of 92 GB/s).

@@ -263,6 +263,20 @@ void Costs::traffic_of(const Instr& instr, int rank, Traffic& traffic) const {
   }
 }
 
+double Costs::bytes_read(const Instr& instr) const {
+  double bytes = 0;
+  for (const Region& read : plan_.reads(instr)) bytes += region_bytes(read);
+  return bytes;
+}
+
+double Costs::bytes_sent(const Instr& instr, int rank) const {
+  double bytes = 0;
+  for (const Region& write : plan_.writes(instr)) {
+    if (write.rank != rank) bytes += region_bytes(write);
+  }
+  return bytes;
+}
+
 double Costs::row_fill(const Instr& instr) const {
   const Region& write = plan_.writes(instr).front();
   const int64_t bytes = write.cols() * num_bytes(plan_.buffers[write.buffer].dtype);

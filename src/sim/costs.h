@@ -46,6 +46,8 @@ class Costs {
   // Replaces `traffic` by what the task moves; of a gemm only the remote writes, and of a reduce
   // that adds ranges what it reads and those.
   void traffic_of(const Instr& instr, int rank, Traffic& traffic) const;
+  double bytes_read(const Instr& instr) const;
+  double bytes_sent(const Instr& instr, int rank) const;  // to other ranks
   // Share of a warp's accesses that rows of the task's result fill.
   double row_fill(const Instr& instr) const;
   // Time in which NCCL moves the collective's bytes once all ranks are there and it is launched.

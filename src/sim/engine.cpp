@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "sim/calibration.h"
 #include "stretto/error.h"
 
 namespace stretto::sim {
@@ -198,14 +199,32 @@ bool Engine::step_notify(uint32_t lane) {
   if (state.storing) {
     state.held_notifies.push_back(state.pos);
   } else {
-    send_notify(lane, state.pos, state.node);
+    send_notify(lane, state.pos, state.node, trailing_us(lane));
   }
   return true;
 }
 
-void Engine::send_notify(uint32_t lane, uint32_t pos, uint32_t before, double launch_us) {
+// How long the release of a copy drains behind the copies that follow it. Those inside the GPU take
+// no time to speak of beside those that cross links.
+double Engine::trailing_us(uint32_t lane) const {
+  const LaneState& state = lanes_[lane];
+  if (plan_.lanes[lane].kind != LaneKind::comm || state.sent_per_us <= 0) return 0;
+  const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
+  double left = kTrailingBytes, sent = 0;
+  for (size_t at = state.pos; at < instrs.size() && left > 0; ++at) {
+    if (instrs[at].op == Opcode::notify) continue;
+    if (instrs[at].op != Opcode::copy) break;
+    const double read = costs_.bytes_read(instrs[at]);
+    if (read <= 0) continue;
+    sent += costs_.bytes_sent(instrs[at], rank_of(lane)) * std::min(1.0, left / read);
+    left -= read;
+  }
+  return sent / state.sent_per_us;
+}
+
+void Engine::send_notify(uint32_t lane, uint32_t pos, uint32_t before, double delay_us) {
   const Instr& notify = plan_.lanes[lane].instrs[pos];
-  const double seen = now_ + launch_us + costs_.signal_us(rank_of(lane), notify.rank);
+  const double seen = now_ + delay_us + costs_.signal_us(rank_of(lane), notify.rank);
   const uint32_t node = history_.add({seen, before, {lane, pos}, NodeKind::notify, kNoRank});
   events_.push(seen, EventKind::signal, node);
 }

@@ -66,6 +66,7 @@ class Engine {
     uint32_t node = kNoNode;  // what ended now or last on this lane
     double since = 0;         // begin of the stage
     double busy_us = 0, waiting_us = 0;
+    double sent_per_us = 0;  // bytes, by the last task of a block, if it was a copy
     uint32_t next_waiter = kNoLane;
     Stage stage = Stage::ready;
     bool storing = false;                 // a store is under way
@@ -99,7 +100,8 @@ class Engine {
 
   bool step_wait(uint32_t lane);
   bool step_notify(uint32_t lane);
-  void send_notify(uint32_t lane, uint32_t pos, uint32_t before, double launch_us = 0);
+  void send_notify(uint32_t lane, uint32_t pos, uint32_t before, double delay_us = 0);
+  double trailing_us(uint32_t lane) const;
   void deliver_notify(uint32_t node);
   void start_gemm(uint32_t lane);
   void predict_gemm(int rank);

@@ -38,6 +38,7 @@ constexpr int kPhaseCommSms[] = {4, 8, 12};
 constexpr int kFirstPhases = 4, kOtherPhases[] = {2, 8};
 constexpr size_t kMostPhased = 3, kBestSizes = 2;
 constexpr double kPhasesFaster = 1.05;
+constexpr int64_t kShortestPhase = 1024;  // columns: shorter rows are slow to push
 
 // NCCL on parts of the result is measured where the simulation finds nothing so much faster.
 constexpr double kClearlyFaster = 1.1;
@@ -108,7 +109,8 @@ bool own_tiles_fill(const Operator& op, const Machine& machine) {
 
 // Gathers in phases of K that are predicted to be faster than the same with whole rows.
 std::vector<Candidate> phased_gathers(const Operator& op, const Machine& machine) {
-  if (op.reduces() || op.ranks == 1 || own_tiles_fill(op, machine)) return {};
+  const bool short_k = op.k < kShortestPhase * kFirstPhases;
+  if (op.reduces() || op.ranks == 1 || short_k || own_tiles_fill(op, machine)) return {};
   Sweep sweep(op, machine);
   Schedule tiles = fused(op, machine);
   for (const Tile& tile : kPhaseTiles) {
@@ -148,7 +150,9 @@ std::vector<Candidate> phased_gathers(const Operator& op, const Machine& machine
     for (const int phases : kOtherPhases) {
       Schedule other = sizes[i].phased.schedule;
       other.k_phases = phases;
-      if (legal(op, other, machine).empty()) others.push_back(other);
+      if (op.k >= kShortestPhase * phases && legal(op, other, machine).empty()) {
+        others.push_back(other);
+      }
     }
     predicted = predicted_us(op, others, machine);
     for (size_t o = 0; o < others.size(); ++o) add({others[o], predicted[o]}, sizes[i]);
