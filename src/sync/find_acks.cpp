@@ -52,11 +52,14 @@ class RepeatedRuns {
     return before == after || (lag > 1 && hears_[after * ranks_ + before]);
   }
 
+  // True when what `rank` did in earlier runs precedes `after`, which has heard from it in its own.
+  bool hears(uint16_t rank, uint32_t after) const {
+    return timeline_.clocks().hears(rank, timeline_.event(0, after));
+  }
+
   // True when `before` in a run precedes `after` in the run `lag` later, without acknowledgements.
   bool precedes(uint32_t before, uint32_t after, uint8_t lag) {
-    if (ordered(rank_of(before), rank_of(after), lag)) return true;
-    // What has heard from a rank in a run comes after all earlier runs of that rank.
-    if (timeline_.clocks().hears(rank_of(before), timeline_.event(0, after))) return true;
+    if (ordered(rank_of(before), rank_of(after), lag) || hears(rank_of(before), after)) return true;
     run_until(lag);
     return timeline_.clocks().precedes(timeline_.event(0, before), timeline_.event(lag, after));
   }
@@ -91,8 +94,10 @@ std::vector<Hazard> data_hazards(const Draft& draft, const std::vector<Dependenc
   std::vector<Hazard> hazards;
   for (const Dependence& d : dependences) {
     const uint8_t lag = draft.plan.buffers[d.buffer].copies;
-    if (runs.ordered(runs.rank_of(d.after), runs.rank_of(d.before), lag)) continue;
-    hazards.push_back({points.release[d.after], points.acquire[d.before], lag});
+    const uint16_t reader = runs.rank_of(d.after);
+    const uint32_t writer = points.acquire[d.before];
+    if (runs.ordered(reader, runs.rank_of(d.before), lag) || runs.hears(reader, writer)) continue;
+    hazards.push_back({points.release[d.after], writer, lag});
   }
   std::sort(hazards.begin(), hazards.end());
   hazards.erase(std::unique(hazards.begin(), hazards.end()), hazards.end());

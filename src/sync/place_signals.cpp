@@ -4,33 +4,16 @@
 #include <span>
 
 #include "stretto/lower.h"
+#include "sync/counting_sort.h"
 #include "sync/edges.h"
 
 namespace stretto {
 namespace {
 
-// Synchronisation to insert beside an instruction of the program.
+// A wait or notify to insert beside an instruction of the program.
 struct Insertion {
   uint32_t at = 0;
-  Instr instr;
-};
-
-// Insertions place by place, in the order in which they were added.
-class ByPlace {
- public:
-  ByPlace(const std::vector<Insertion>& insertions, size_t num_places)
-      : starts_(num_places + 1, 0), order_(insertions.size()) {
-    for (const Insertion& one : insertions) ++starts_[one.at + 1];
-    for (size_t at = 0; at < num_places; ++at) starts_[at + 1] += starts_[at];
-    std::vector<uint32_t> next(starts_.begin(), starts_.end() - 1);
-    for (uint32_t i = 0; i < insertions.size(); ++i) order_[next[insertions[i].at]++] = i;
-  }
-  std::span<uint32_t> at(uint32_t place) {
-    return std::span(order_).subspan(starts_[place], starts_[place + 1] - starts_[place]);
-  }
-
- private:
-  std::vector<uint32_t> starts_, order_;
+  uint32_t counter = 0;  // in SignalWriter::counters_
 };
 
 class SignalWriter {
@@ -43,25 +26,19 @@ class SignalWriter {
   // Gives the group a counter of `array` in the memory of `rank` and makes its ends use it.
   void add(const std::string& array, uint8_t copies, uint8_t lag, uint16_t rank,
            std::span<const uint32_t> releases, std::span<const uint32_t> acquires) {
-    const SignalRef signal = next_signal(array, copies, rank);
-    Instr wait;
-    wait.op = Opcode::wait;
-    wait.signal = signal;
-    wait.amount = static_cast<int64_t>(releases.size());
-    wait.lag = lag;
-    for (const uint32_t acquire : acquires) waits_.push_back({acquire, wait});
-    Instr notify;
-    notify.op = Opcode::notify;
-    notify.signal = signal;
-    notify.rank = rank;
-    notify.amount = 1;
-    for (const uint32_t release : releases) notifies_.push_back({release, notify});
+    const auto counter = static_cast<uint32_t>(counters_.size());
+    counters_.push_back(
+        {next_signal(array, copies, rank), rank, lag, static_cast<int64_t>(releases.size())});
+    for (const uint32_t acquire : acquires) waits_.push_back({acquire, counter});
+    for (const uint32_t release : releases) notifies_.push_back({release, counter});
   }
 
   // Rewrites the lanes with the insertions in their places.
   void write() {
     const std::vector<InstrRef>& program = draft_.program;
-    ByPlace waits(waits_, program.size()), notifies(notifies_, program.size());
+    const auto place = [](const Insertion& insertion) { return insertion.at; };
+    Sorted<Insertion> waits(waits_, program.size(), place);
+    Sorted<Insertion> notifies(notifies_, program.size(), place);
     std::vector<std::vector<Instr>> lanes(draft_.plan.lanes.size());
     std::vector<size_t> added(lanes.size(), 0);
     for (const Insertion& wait : waits_) ++added[program[wait.at].lane];
@@ -72,15 +49,28 @@ class SignalWriter {
     for (uint32_t at = 0; at < program.size(); ++at) {
       const InstrRef ref = program[at];
       std::vector<Instr>& lane = lanes[ref.lane];
-      for (const uint32_t i : waits.at(at)) lane.push_back(waits_[i].instr);
+      for (const Insertion& one : waits.bucket(at)) {
+        const Counter& counter = counters_[one.counter];
+        Instr& wait = lane.emplace_back();
+        wait.op = Opcode::wait;
+        wait.signal = counter.signal;
+        wait.amount = counter.releases;
+        wait.lag = counter.lag;
+      }
       lane.push_back(draft_.plan.lanes[ref.lane].instrs[ref.pos]);
-      const std::span<uint32_t> after = notifies.at(at);
+      const std::span<Insertion> after = notifies.bucket(at);
       // Destinations in turn, beginning with the next rank, so that no rank hears from all at once.
-      std::sort(after.begin(), after.end(), [&](uint32_t a, uint32_t b) {
-        const int x = distance(notifies_[a]), y = distance(notifies_[b]);
-        return x != y ? x < y : a < b;
+      std::sort(after.begin(), after.end(), [&](const Insertion& a, const Insertion& b) {
+        const int x = distance(a), y = distance(b);
+        return x != y ? x < y : a.counter < b.counter;
       });
-      for (const uint32_t i : after) lane.push_back(notifies_[i].instr);
+      for (const Insertion& one : after) {
+        Instr& notify = lane.emplace_back();
+        notify.op = Opcode::notify;
+        notify.signal = counters_[one.counter].signal;
+        notify.rank = counters_[one.counter].rank;
+        notify.amount = 1;
+      }
     }
     for (size_t lane = 0; lane < lanes.size(); ++lane) {
       draft_.plan.lanes[lane].instrs = std::move(lanes[lane]);
@@ -89,6 +79,13 @@ class SignalWriter {
   }
 
  private:
+  struct Counter {
+    SignalRef signal;
+    uint16_t rank;  // in whose memory
+    uint8_t lag;
+    int64_t releases;
+  };
+
   SignalRef next_signal(const std::string& array, uint8_t copies, uint16_t rank) {
     auto [at, is_new] = arrays_.try_emplace(array, static_cast<uint16_t>(arrays_.size()));
     if (is_new) {
@@ -104,12 +101,13 @@ class SignalWriter {
   int distance(const Insertion& notify) const {
     const int from = draft_.plan.lanes[draft_.program[notify.at].lane].rank;
     const int ranks = draft_.plan.ranks();
-    return (notify.instr.rank - from + ranks) % ranks;
+    return (counters_[notify.counter].rank - from + ranks) % ranks;
   }
 
   Draft& draft_;
   std::map<std::string, uint16_t> arrays_;
   std::vector<std::vector<int32_t>> used_;  // counters in use, by array and rank
+  std::vector<Counter> counters_;
   std::vector<Insertion> waits_, notifies_;
 };
 

@@ -2,39 +2,40 @@
 #include <algorithm>
 #include <tuple>
 
+#include "sync/counting_sort.h"
 #include "sync/edges.h"
 
 namespace stretto {
 
 SignalGroups::SignalGroups(const Draft& draft, const std::vector<SyncEdge>& edges) {
+  const size_t num_places = draft.program.size();
   const auto lane_of = [&](uint32_t at) -> const Lane& {
     return draft.plan.lanes[draft.program[at].lane];
   };
+  const auto rank_of = [&](uint32_t at) { return lane_of(at).rank; };
   // First what each release is waited for by, rank by rank.
-  struct RankEdge {
-    SyncEdge edge;
-    uint16_t rank;  // of the acquire
-    auto key() const { return std::tuple(edge.release, rank, edge.buffer, edge.acquire); }
-  };
-  std::vector<RankEdge> by_release;
-  by_release.reserve(edges.size());
-  for (const SyncEdge& edge : edges) {
-    by_release.push_back({edge, lane_of(edge.acquire).rank});
-  }
-  std::sort(by_release.begin(), by_release.end(),
-            [](const RankEdge& a, const RankEdge& b) { return a.key() < b.key(); });
+  Sorted<SyncEdge> by_release(edges, num_places, [](const SyncEdge& edge) { return edge.release; });
   releases_.reserve(edges.size());
   acquires_.reserve(edges.size());
-  for (const auto& [edge, rank] : by_release) {
-    if (groups_.empty() || releases_.back() != edge.release || groups_.back().rank != rank ||
-        groups_.back().buffer != edge.buffer) {
-      groups_.push_back({rank, edge.buffer, static_cast<uint32_t>(releases_.size()),
-                         static_cast<uint32_t>(acquires_.size()), 1, 0});
-      releases_.push_back(edge.release);
+  for (uint32_t at = 0; at < num_places; ++at) {
+    const std::span<SyncEdge> of_one = by_release.bucket(at);
+    std::sort(of_one.begin(), of_one.end(), [&](const SyncEdge& a, const SyncEdge& b) {
+      return std::tuple(rank_of(a.acquire), a.buffer, a.acquire) <
+             std::tuple(rank_of(b.acquire), b.buffer, b.acquire);
+    });
+    for (const SyncEdge& edge : of_one) {
+      const uint16_t rank = rank_of(edge.acquire);
+      if (groups_.empty() || releases_.back() != edge.release || groups_.back().rank != rank ||
+          groups_.back().buffer != edge.buffer) {
+        groups_.push_back({rank, edge.buffer, static_cast<uint32_t>(releases_.size()),
+                           static_cast<uint32_t>(acquires_.size()), 1, 0});
+        releases_.push_back(edge.release);
+      }
+      acquires_.push_back(edge.acquire);
+      ++groups_.back().num_acquires;
     }
-    acquires_.push_back(edge.acquire);
-    ++groups_.back().num_acquires;
   }
+  // Then by place: rank and buffer, acquires, copy lane, releases; they come in this last order.
   const auto same_acquires = [&](const Group& a, const Group& b) {
     const auto x = acquires(a), y = acquires(b);
     return std::equal(x.begin(), x.end(), y.begin(), y.end());
@@ -46,17 +47,34 @@ SignalGroups::SignalGroups(const Draft& draft, const std::vector<SyncEdge>& edge
     const uint32_t release = releases(group)[0];
     return lane_of(release).kind == LaneKind::copy ? draft.program[release].lane : kAnyLane;
   };
-  std::sort(groups_.begin(), groups_.end(), [&](const Group& a, const Group& b) {
-    if (a.rank != b.rank) return a.rank < b.rank;
-    if (a.buffer != b.buffer) return a.buffer < b.buffer;
-    const auto x = acquires(a), y = acquires(b);
-    if (x[0] != y[0]) return x[0] < y[0];
-    if (!same_acquires(a, b)) {
-      return std::lexicographical_compare(x.begin(), x.end(), y.begin(), y.end());
+  Sorted<Group> by_acquire(groups_, num_places,
+                           [&](const Group& group) { return acquires(group)[0]; });
+  const size_t num_buffers = draft.plan.buffers.size();
+  Sorted<Group> by_place(
+      by_acquire.all(), num_buffers * static_cast<size_t>(draft.plan.ranks()),
+      [&](const Group& group) { return group.rank * num_buffers + group.buffer; });
+  groups_ = std::move(by_place.all());
+  // Those that begin with the same acquire may go on with others.
+  for (size_t first = 0, last = 0; first < groups_.size(); first = last) {
+    const Group& one = groups_[first];
+    bool alike = true;
+    for (last = first; last < groups_.size(); ++last) {
+      const Group& other = groups_[last];
+      if (other.rank != one.rank || other.buffer != one.buffer ||
+          acquires(other)[0] != acquires(one)[0]) {
+        break;
+      }
+      alike = alike && same_acquires(one, other) && sole_lane(one) == sole_lane(other);
     }
-    const uint32_t lane_a = sole_lane(a), lane_b = sole_lane(b);
-    return lane_a != lane_b ? lane_a < lane_b : releases(a)[0] < releases(b)[0];
-  });
+    if (alike) continue;
+    std::stable_sort(groups_.begin() + static_cast<std::ptrdiff_t>(first),
+                     groups_.begin() + static_cast<std::ptrdiff_t>(last),
+                     [&](const Group& a, const Group& b) {
+                       if (same_acquires(a, b)) return sole_lane(a) < sole_lane(b);
+                       const auto x = acquires(a), y = acquires(b);
+                       return std::lexicographical_compare(x.begin(), x.end(), y.begin(), y.end());
+                     });
+  }
 
   // Then releases with the same consumers share a counter. With flags only those that copy lanes
   // alone wait for: each wait is an operation of their stream, and they need all of them anyway.
