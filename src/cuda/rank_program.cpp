@@ -208,6 +208,11 @@ class Ordering {
   std::vector<int64_t> own_;            // the same: those of the step that is asked about
 };
 
+void order_steps(const Plan& plan, RankProgram& program) {
+  if (program.streams.size() > 1) return Ordering(plan, program).run();
+  for (uint32_t i = 0; i < program.streams[0].steps.size(); ++i) program.order.push_back({0, i});
+}
+
 }  // namespace
 
 std::vector<RankProgram> programs_of(const Plan& plan) {
@@ -245,7 +250,7 @@ std::vector<RankProgram> programs_of(const Plan& plan, std::shared_ptr<const Til
     for (StepStream& stream : host_lanes) program.streams.push_back(std::move(stream));
   }
   put_events(plan, programs);
-  for (RankProgram& program : programs) Ordering(plan, program).run();
+  for (RankProgram& program : programs) order_steps(plan, program);
   return programs;
 }
 
