@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/machine.h"
 #include "stretto/plan.h"
@@ -53,8 +54,13 @@ struct Simulation {
   std::vector<CriticalStep> critical_path;
 };
 
-// Throws UsageError when the machine has too few ranks or SMs, or when the plan never ends
-// (stretto check explains why).
+// A plan whose lanes wait for what never comes: `stretto check` explains why.
+class EndlessPlan : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
+// Throws UsageError when the machine has too few ranks or SMs, EndlessPlan.
 Simulation simulate(const Plan& plan, const Machine& machine);
 
 // A terminal chart, `width` columns: rows of bars for the first `max_ranks` ranks, by kind of lane,

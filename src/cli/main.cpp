@@ -14,6 +14,7 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "stretto/error.h"
+#include "stretto/simulate.h"
 
 namespace stretto::cli {
 namespace {
@@ -149,6 +150,8 @@ int main(int argc, char** argv) {
   using namespace stretto::cli;
   try {
     return execute(argc, argv);
+  } catch (const EndlessPlan& error) {
+    return complain(error.what(), kWrong);
   } catch (const UsageError& error) {
     return complain(error.what(), kBadUsage);
   } catch (const std::bad_alloc&) {

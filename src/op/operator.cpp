@@ -50,8 +50,8 @@ void check_sharded(std::vector<std::string>& reasons, const Operator& op, char n
   const int64_t above = below + op.ranks;
   std::string near = fmt::format("{} = {}", name, above);
   if (below > 0) near = fmt::format("{} = {} or {}", name, below, above);
-  reasons.push_back(fmt::format("{} = {} is sharded over {} ranks by {} and must divide: take {}",
-                                name, size, op.ranks, to_string(op.kind), near));
+  reasons.push_back(fmt::format("{} = {} is sharded over {} ranks and must divide: take {}", name,
+                                size, op.ranks, near));
 }
 
 }  // namespace

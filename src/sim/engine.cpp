@@ -8,6 +8,7 @@
 
 #include "sim/calibration.h"
 #include "stretto/error.h"
+#include "stretto/simulate.h"
 
 namespace stretto::sim {
 namespace {
@@ -285,7 +286,7 @@ void Engine::report_stuck() const {
       first += fmt::format(" stands in {} {}, which others never reach", to_string(at.op), at.id);
     }
   }
-  throw UsageError(
+  throw EndlessPlan(
       fmt::format("the plan never ends: {} of {} lanes are stuck, first {}; "
                   "'stretto check' says why",
                   stuck, lanes_.size(), first));

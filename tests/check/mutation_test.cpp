@@ -15,7 +15,7 @@
 namespace stretto {
 namespace {
 
-constexpr size_t kEvery = all_or_sample<size_t>(SIZE_MAX, 30);  // changes of a plan
+constexpr size_t kEvery = all_or_sample<size_t>(SIZE_MAX, 8);  // changes of a plan
 constexpr size_t kSmall = 2000;  // instructions; larger plans leave swaps of boundaries out
 
 class KillRate {

@@ -126,6 +126,16 @@ TEST_F(PlanFile, RunOfABrokenPlanFails) {
   EXPECT_THAT(said.out, HasSubstr("waits for"));
 }
 
+TEST_F(PlanFile, SimulationOfAPlanThatNeverEndsFails) {
+  std::string text = small_plan();
+  const size_t notify = text.find("\n  notify ");
+  ASSERT_NE(notify, std::string::npos);
+  text.erase(notify + 1, text.find('\n', notify + 1) - notify);
+  const Said said = stretto_says({"simulate", scratch_.file("stuck.plan", text)});
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_THAT(said.err, HasSubstr("the plan never ends: "));
+}
+
 TEST_F(PlanFile, AFolderIsASystemFault) {
   const Said said = stretto_says({"check", scratch_.path("")});
   EXPECT_EQ(said.exit_code, 3);

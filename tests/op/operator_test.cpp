@@ -32,7 +32,7 @@ TEST(Operator, NamesEveryBadSizeAtOnce) {
 
 TEST(Operator, ShardedSizesMustDivide) {
   EXPECT_THAT(problems({OpKind::ag_gemm, 8, 10, 16, 4, DType::bf16}),
-              ElementsAre(HasSubstr("n = 10 is sharded over 4 ranks by ag-gemm and must divide: "
+              ElementsAre(HasSubstr("n = 10 is sharded over 4 ranks and must divide: "
                                     "take n = 8 or 12")));
   EXPECT_THAT(problems({OpKind::gemm_rs, 8, 10, 3, 4, DType::bf16}),
               ElementsAre(HasSubstr("take k = 4")));
