@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 
 #include "stretto/tune.h"
 #include "tune/predict.h"
@@ -22,6 +23,22 @@ struct FusedPoint {
 };
 constexpr FusedPoint kGathers[] = {{{128, 256}, 4}, {{128, 192}, 8}, {{128, 128}, 12}};
 constexpr FusedPoint kReductions[] = {{{128, 256}, 0}, {{128, 192}, 0}, {{128, 128}, 0}};
+
+// The same for a sweep, where the simulation finds them not so much slower than the best of all: it
+// is 10 to 25 % too fast for phases of K, and does not see what wider sweeps and copy engines win.
+struct FoundPoint {
+  Mover mover;
+  Tile tile;
+  int comm_sms, k_phases, swizzle;
+};
+constexpr FoundPoint kFoundGathers[] = {
+    {Mover::comm_blocks, {128, 192}, 4, 4, 8}, {Mover::comm_blocks, {128, 256}, 4, 8, 8},
+    {Mover::comm_blocks, {128, 256}, 8, 4, 8}, {Mover::comm_blocks, {128, 224}, 4, 4, 8},
+    {Mover::copy_engine, {128, 192}, 0, 1, 8}, {Mover::copy_engine, {128, 256}, 0, 1, 8}};
+constexpr FoundPoint kFoundReductions[] = {{Mover::epilogue, {128, 256}, 0, 1, 16},
+                                           {Mover::epilogue, {128, 192}, 0, 1, 16},
+                                           {Mover::copy_engine, {128, 256}, 0, 1, 8}};
+constexpr double kTooSlow = 1.3;
 
 // Split K is measured where the simulation finds it so much faster than the same tiles with a whole
 // K: with few tiles, and ranges that are not shorter than this. At most so many.
@@ -94,17 +111,36 @@ void add_usual(Sweep& sweep, const Operator& op, const Machine& machine) {
   }
 }
 
-void sort_by_prediction(std::vector<Candidate>& candidates) {
-  std::stable_sort(
-      candidates.begin(), candidates.end(),
-      [](const Candidate& a, const Candidate& b) { return a.predicted_us < b.predicted_us; });
-}
-
 // Own rows that fill all SMs for a while hide the flight of the others'.
 bool own_tiles_fill(const Operator& op, const Machine& machine) {
   const auto tiles = [](int64_t size, int tile) { return (size + tile - 1) / tile; };
   return tiles(op.row_shards().block(), kTiles[0].m) * tiles(op.local_n(), kTiles[0].n) >=
          machine.sms;
+}
+
+// What was found fastest on some shape against its prediction.
+void add_found(Sweep& sweep, const Operator& op, const Machine& machine) {
+  for (const FoundPoint& point : op.reduces() ? std::span<const FoundPoint>(kFoundReductions)
+                                              : std::span<const FoundPoint>(kFoundGathers)) {
+    if (point.k_phases > 1 && own_tiles_fill(op, machine)) continue;
+    // Copy engines send sums by the slice.
+    const bool slices = op.reduces() && point.mover == Mover::copy_engine;
+    Schedule found = slices ? find_preset("slices").make(op, machine) : fused(op, machine);
+    found.mover = point.mover;
+    found.tile_m = point.tile.m;
+    found.tile_n = point.tile.n;
+    found.comm_sms = point.comm_sms;
+    found.k_phases = point.k_phases;
+    found.swizzle = point.swizzle;
+    if (point.mover == Mover::copy_engine) found.reuse = Reuse::double_buffer;
+    sweep.add(found);
+  }
+}
+
+void sort_by_prediction(std::vector<Candidate>& candidates) {
+  std::stable_sort(
+      candidates.begin(), candidates.end(),
+      [](const Candidate& a, const Candidate& b) { return a.predicted_us < b.predicted_us; });
 }
 
 // Gathers in phases of K that are predicted to be faster than the same with whole rows.
@@ -173,6 +209,8 @@ std::vector<Candidate> sweep_candidates(const Operator& op, const Machine& machi
   Sweep sweep(op, machine);
   add_usual(sweep, op, machine);
   const size_t num_given = sweep.schedules().size();
+  add_found(sweep, op, machine);
+  const size_t num_found = sweep.schedules().size();
 
   Schedule tiles = fused(op, machine);
   Schedule whole = tiles;  // the smallest of the usual ones
@@ -208,9 +246,11 @@ std::vector<Candidate> sweep_candidates(const Operator& op, const Machine& machi
     const bool parts_by_nccl =
         schedules[i].mover == Mover::nccl && schedules[i].granularity != Granularity::whole;
     if (i < num_given && parts_by_nccl && predicted[i] > best * kClearlyFaster) continue;
-    const bool is_split = i >= num_given && i < num_splits;
+    const bool is_found = i >= num_given && i < num_found;
+    if (is_found && predicted[i] > best * kTooSlow) continue;
+    const bool is_split = i >= num_found && i < num_splits;
     if (is_split && predicted[i] * kClearlyFaster > predicted[unsplit]) continue;
-    (i < num_given ? candidates
+    (i < num_found ? candidates
      : is_split    ? split_ones
                    : others)
         .push_back({schedules[i], predicted[i]});
@@ -222,7 +262,10 @@ std::vector<Candidate> sweep_candidates(const Operator& op, const Machine& machi
   };
   add_best(split_ones, kMostSplits);
   std::vector<Candidate> phased = phased_gathers(op, machine);
-  std::erase_if(phased, [&](const Candidate& one) { return one.predicted_us > best; });
+  std::erase_if(phased, [&](const Candidate& one) {
+    const auto same = [&](const Candidate& other) { return other.schedule == one.schedule; };
+    return one.predicted_us > best || std::any_of(candidates.begin(), candidates.end(), same);
+  });
   add_best(phased, kMostPhased);
   add_best(others, more);
   return candidates;

@@ -190,7 +190,7 @@ TEST(SweepCandidates, PhasesOfKWhereTheFirstRowsFlightIsExposed) {
     return found;
   };
   const std::vector<Schedule> one_wave = phased("ag-gemm m=512 n=28672 k=8192 ranks=4 dtype=bf16");
-  EXPECT_EQ(one_wave.size(), 3u);
+  EXPECT_GE(one_wave.size(), 3u);
   // Nothing is sent; results are; own rows take longer than the flight.
   EXPECT_TRUE(phased("ag-gemm m=512 n=3584 k=4096 ranks=1 dtype=bf16").empty());
   EXPECT_TRUE(phased("gemm-rs m=512 n=4096 k=7168 ranks=4 dtype=bf16").empty());
