@@ -31,8 +31,9 @@ constexpr double kEpilogueSlowdown = 1.5;
 constexpr double kPushBesideGemm = 0.25;
 
 // A communication block's release drains behind what the block moves next: three stages of each of
-// its two store warps (include/stretto/device/mover_copy.h).
-constexpr double kTrailingBytes = 6 * 16384;
+// its two store warps, unless the copy itself is no longer than four of each
+// (include/stretto/device/mover_copy.h).
+constexpr double kTrailingBytes = 6 * 16384, kShortCopyBytes = 8 * 16384;
 
 // A reduce by a communication block reaches this share of what memory allows a block; less where
 // rows of the tile do not fill the 512 bytes that a warp reads at once (tuning/h200x8.json,

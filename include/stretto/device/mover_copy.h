@@ -87,10 +87,10 @@ STRETTO_DEVICE void load_tasks(const MoverBlock& block, uint32 warp) {
 }
 
 // By kStoreWarps warps, which send the stages of copies in turn, one group of stores a stage in
-// every lane. A task's copies count as stored once they are complete: kTrailing stages later, or
-// when there is nothing to send.
+// every lane. A task's copies count as stored once they are complete: at once where it is short, as
+// somebody waits for it to begin, else kTrailing stages later, or when there is nothing to send.
 STRETTO_DEVICE void store_tasks(const MoverBlock& block, uint32 warp) {
-  constexpr uint32 kTrailing = 3;
+  constexpr uint32 kTrailing = 3, kShort = 4;
   constexpr int kReading = 1;  // groups whose shared memory may still be read
   const MoverShared& shared = block.shared;
   const uint32 lane = threadIdx.x % 32, stored = shared.stored + warp * 4;
@@ -130,6 +130,7 @@ STRETTO_DEVICE void store_tasks(const MoverBlock& block, uint32 warp) {
 
     const uint32 size = bytes_of(task.from);
     MoverPiece piece(task, pieces);
+    const uint32 sent_before = sent;
     for (uint32 p = 0; p < pieces.count; ++p, piece.advance(task, pieces)) {
       if (turn++ % kStoreWarps == warp) {
         const uint32 full = shared.full + ring.slot * 8;
@@ -160,7 +161,9 @@ STRETTO_DEVICE void store_tasks(const MoverBlock& block, uint32 warp) {
       ring.advance<kMoverStages>();
     }
     ++passed;
-    if (told == batch) {
+    if (sent - sent_before <= kShort) {
+      finish();
+    } else if (told == batch) {
       batch = passed;
       batch_sent = sent;
     }
