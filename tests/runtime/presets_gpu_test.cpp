@@ -59,13 +59,13 @@ std::vector<Case> cases() {
       add(kind, "m=2048 n=2048 k=2048", "bf16", "tiles,mover=copy-engine,reuse=ack");
       // Copy engines signal tile by tile and slice by slice, to kernels that run.
       for (const char* reuse : {"ack", "double"}) {
-        for (const char* preset : {"tiles,tile=128x128", "slices,tile=128x128", "decomposed"}) {
-          add(kind, "m=2048 n=2048 k=2048", "bf16",
+        for (const char* preset : {"tiles,tile=64x128", "slices,tile=64x128", "decomposed"}) {
+          add(kind, "m=1024 n=1024 k=512", "bf16",
               fmt::format("{},mover=copy-engine,comm-sms=0,reuse={}", preset, reuse));
         }
       }
       add(kind, "m=517 n=960 k=576", "bf16", "slices,mover=copy-engine,comm-sms=0,tile=64x128");
-      add(kind, "m=2048 n=2048 k=2048", "bf16", "decomposed,sync=flag");
+      add(kind, "m=1024 n=1024 k=1024", "bf16", "decomposed,sync=flag");
       add(kind, "m=2048 n=2048 k=2048", "bf16", "decomposed,reuse=double");
       add(kind, "m=2048 n=2048 k=2048", "bf16", "decomposed,chunks=2");
     }
