@@ -30,10 +30,12 @@ constexpr double kEpilogueSlowdown = 1.5;
 // that run them (tuning/h200x8.json, gathers by 4 blocks: 142 GB/s under a GEMM, 177 without).
 constexpr double kPushBesideGemm = 0.25;
 
-// A communication block's release drains behind what the block moves next: three stages of each of
-// its two store warps, unless the copy itself is no longer than four of each
-// (include/stretto/device/mover_copy.h).
-constexpr double kTrailingBytes = 6 * 16384, kShortCopyBytes = 8 * 16384;
+// A communication block's release comes when most of what it has taken up since has left too, about
+// its ring of stages; of short copies, which it completes before it sends more, somewhat less. With
+// so much, gathers by blocks come out 8 % off instead of 11 (tuning/h200x8.json), and gathers in
+// phases of K gain as much as was measured (docs/notes/k-phases.md).
+constexpr double kTrailingBytes = 12 * 16384, kShortTrailingBytes = 8 * 16384;
+constexpr double kShortCopyBytes = 8 * 16384;
 
 // A reduce by a communication block reaches this share of what memory allows a block; less where
 // rows of the tile do not fill the 512 bytes that a warp reads at once (tuning/h200x8.json,

@@ -205,7 +205,7 @@ bool Engine::step_notify(uint32_t lane) {
   return true;
 }
 
-// How long the release of a long copy drains behind the copies that follow it. Those inside the GPU take
+// How long the release of a copy drains behind the copies that follow it. Those inside the GPU take
 // no time to speak of beside those that cross links.
 double Engine::trailing_us(uint32_t lane) const {
   const LaneState& state = lanes_[lane];
@@ -213,8 +213,8 @@ double Engine::trailing_us(uint32_t lane) const {
   const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
   uint32_t copy = state.pos;
   while (copy > 0 && instrs[copy].op == Opcode::notify) --copy;
-  if (costs_.bytes_read(instrs[copy]) <= kShortCopyBytes) return 0;
-  double left = kTrailingBytes, sent = 0;
+  const bool is_short = costs_.bytes_read(instrs[copy]) <= kShortCopyBytes;
+  double left = is_short ? kShortTrailingBytes : kTrailingBytes, sent = 0;
   for (size_t at = state.pos; at < instrs.size() && left > 0; ++at) {
     if (instrs[at].op == Opcode::notify) continue;
     if (instrs[at].op != Opcode::copy) break;
