@@ -40,7 +40,7 @@ constexpr double kShortCopyBytes = 8 * 16384;
 // A reduce by a communication block reaches this share of what memory allows a block; less where
 // rows of the tile do not fill the 512 bytes that a warp reads at once (tuning/h200x8.json,
 // reductions with 4 communication SMs: 20 to 48 of 92 GB/s).
-constexpr double kReduceShare = 0.4;
+constexpr double kReduceShare = 0.25;
 constexpr int64_t kWarpBytes = 512;
 
 }  // namespace stretto::sim
