@@ -42,21 +42,7 @@ std::vector<int32_t> groups_done(const Lowering& state,
                                  const std::function<int32_t(int32_t tile)>& group_of,
                                  size_t groups);
 
-// Deals copies to the copy-engine queues of their rank in turn, which keeps destinations in
-// rotation; those that leave the node have a queue of their own.
-class CopyQueues {
- public:
-  explicit CopyQueues(const Lowering& state)
-      : state_(state), local_(state.op.ranks, state.local_copy_queues()) {}
-  uint32_t next(int rank, int peer) {
-    const int queues = state_.local_copy_queues();
-    const bool network = state_.lanes.copy > queues && !state_.machine.same_node(rank, peer);
-    return state_.lanes.copy_lane(rank, network ? queues : local_.next(rank));
-  }
-
- private:
-  const Lowering& state_;
-  Dealer local_;
-};
+// The copy-engine queue of `rank` that leads to `peer`.
+uint32_t copy_lane(const Lowering& state, int rank, int peer);
 
 }  // namespace stretto

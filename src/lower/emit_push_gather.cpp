@@ -12,10 +12,7 @@ namespace {
 class Pusher {
  public:
   Pusher(Lowering& state, Emitter& emit)
-      : state_(state),
-        emit_(emit),
-        comm_(state.op.ranks, std::max(1, state.lanes.comm)),
-        queues_(state) {}
+      : state_(state), emit_(emit), comm_(state.op.ranks, std::max(1, state.lanes.comm)) {}
 
   void emit() {
     std::vector<std::vector<Push>> pushes;
@@ -143,7 +140,7 @@ class Pusher {
       emit_.read(region_of(rows.moved(-begin), state_.buffers.a, rank));
       for (const int to : push.to) emit_.write(region_of(rows, state_.buffers.gathered, to));
       emit_.task(by_blocks ? state_.lanes.comm_lane(rank, comm_.next(rank))
-                           : queues_.next(rank, push.to[0]),
+                           : copy_lane(state_, rank, push.to[0]),
                  Opcode::copy, push.tile);
     }
   }
@@ -151,7 +148,6 @@ class Pusher {
   Lowering& state_;
   Emitter& emit_;
   Dealer comm_;
-  CopyQueues queues_;
 };
 
 }  // namespace

@@ -17,7 +17,6 @@ class SlotReduce {
         events_(state.schedule.sync == Sync::event),
         two_shot_(state.schedule.reduction == Reduction::two_shot),
         pace_(state.op, state.schedule, state.machine),
-        queues_(state),
         copies_(ranks_),
         reduces_(ranks_),
         of_rank_(static_cast<size_t>(ranks_)),
@@ -217,7 +216,7 @@ class SlotReduce {
     auto copy = [&](int to) {
       emit_.read(region_of(piece.rect, state_.buffers.part, rank));
       emit_.write(slot(piece, piece.rect, to, rank));
-      emit_.task(queues_.next(rank, to), Opcode::copy, first_tile(p));
+      emit_.task(copy_lane(state_, rank, to), Opcode::copy, first_tile(p));
     };
     if (piece.owner != Piece::kEveryone) return copy(piece.owner);
     for (const int peer : of(rank).peers) copy(peer);
@@ -301,7 +300,7 @@ class SlotReduce {
     for (const int peer : of(rank).peers) {
       emit_.read(region_of(pieces()[p].rect, state_.buffers.out, rank));
       emit_.write(region_of(pieces()[p].rect, state_.buffers.out, peer));
-      emit_.task(queues_.next(rank, peer), Opcode::copy, first_tile(p));
+      emit_.task(copy_lane(state_, rank, peer), Opcode::copy, first_tile(p));
     }
   }
 
@@ -380,7 +379,6 @@ class SlotReduce {
   const int ranks_;
   const bool events_, two_shot_;
   const Pace pace_;
-  CopyQueues queues_;
   DueLists copies_, reduces_;
   std::vector<OfRank> of_rank_;
   std::vector<size_t> piece_of_tile_;  // the only one where no rank owns rows

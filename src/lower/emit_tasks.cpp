@@ -124,4 +124,9 @@ std::vector<int32_t> groups_done(const Lowering& state,
   return done;
 }
 
+uint32_t copy_lane(const Lowering& state, int rank, int peer) {
+  const bool network = state.lanes.copy > 1 && !state.machine.same_node(rank, peer);
+  return state.lanes.copy_lane(rank, network ? 1 : 0);
+}
+
 }  // namespace stretto

@@ -89,9 +89,6 @@ struct Lowering : Draft {
   bool in_phases(int rank, int32_t tile) const {
     return phases() > 1 && !owns_rows(rank, grid.rect(tile));
   }
-  // Copy-engine queues for peers in the node. For large copies two streams were measured to be no
-  // faster than one; but while one launches a piece or signals it, another can move data.
-  int local_copy_queues() const { return schedule.sync == Sync::event ? 1 : 2; }
   bool owns_rows(int rank, const Rect& rows) const {
     return shards.begin(rank) <= rows.row0 && rows.row1 <= shards.end(rank);
   }

@@ -101,25 +101,6 @@ TEST(Lanes, CopyEnginesHaveAQueueForTheNodeAndOneForTheNetwork) {
   }
 }
 
-TEST(Lanes, CopiesThatSignalPieceByPieceTakeTwoQueuesInTurn) {
-  const char* op = "ag-gemm m=256 n=64 k=8 ranks=4 dtype=bf16";
-  const Draft draft =
-      draft_of(op, "tiles,tile=16x16,mover=copy-engine,comm-sms=0", small_machine(4));
-  size_t count = 0;
-  for (const Task& task : tasks_of(draft, Opcode::copy, 2)) {
-    EXPECT_EQ(task.lane->kind, LaneKind::copy);
-    EXPECT_EQ(task.lane->index, count++ % 2);
-  }
-  EXPECT_GT(count, 2u);
-  // Those that leave the node still have their own.
-  const Draft far =
-      draft_of(op, "tiles,tile=16x16,mover=copy-engine,comm-sms=0", small_machine(4, 8, 2));
-  for (const Task& task : tasks_of(far, Opcode::copy)) {
-    const int to = far.plan.writes(*task.instr)[0].rank;
-    EXPECT_EQ(task.lane->index == 2, !far.machine.same_node(task.lane->rank, to));
-  }
-}
-
 TEST(Lanes, SignalsOfCopyEnginesFindAnSmBesideTilesThatWaitForThem) {
   for (const char* op :
        {"ag-gemm m=64 n=64 k=8 ranks=2 dtype=bf16", "gemm-rs m=64 n=64 k=8 ranks=2 dtype=bf16"}) {
