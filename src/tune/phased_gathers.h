@@ -1,0 +1,19 @@
+// Gathers that are worth measuring in phases of K.
+#pragma once
+
+#include <vector>
+
+#include "stretto/tune.h"
+
+namespace stretto {
+
+// Columns of a phase: shorter rows are slow to push.
+inline constexpr int64_t kShortestPhase = 1024;
+
+// Own rows that fill all SMs for a while hide the flight of the others'.
+bool own_tiles_fill(const Operator& op, const Machine& machine);
+
+// Those that are predicted to be faster than the same with whole rows, the fastest first.
+std::vector<Candidate> phased_gathers(const Operator& op, const Machine& machine);
+
+}  // namespace stretto

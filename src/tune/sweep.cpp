@@ -1,0 +1,70 @@
+#include "tune/sweep.h"
+
+#include "tune/usual_schedules.h"
+
+namespace stretto {
+namespace {
+
+constexpr int kCommSms[] = {0, 4, 8, 12, 16};
+
+// Of the fused preset, what has been fastest on some shape: the simulation does not choose among
+// these.
+struct FusedPoint {
+  Tile tile;
+  int comm_sms;
+};
+constexpr FusedPoint kGathers[] = {{{128, 256}, 4}, {{128, 192}, 8}, {{128, 128}, 12}};
+constexpr FusedPoint kReductions[] = {{{128, 256}, 0}, {{128, 192}, 0}, {{128, 128}, 0}};
+
+}  // namespace
+
+void Sweep::add(Schedule schedule) {
+  schedule.rows = rows_;
+  if (std::find(schedules_.begin(), schedules_.end(), schedule) != schedules_.end()) return;
+  if (legal(op_, schedule, machine_).empty()) schedules_.push_back(schedule);
+}
+
+void Sweep::add_sizes(const Schedule& base) {
+  Schedule schedule = base;
+  for (const Tile& tile : kSweptTiles) {
+    for (const int comm_sms : kCommSms) {
+      set_size(schedule, tile, comm_sms);
+      add(schedule);
+    }
+  }
+}
+
+Schedule fused_tiles(const Operator& op, const Machine& machine) {
+  Schedule tiles = find_preset("tiles").make(op, machine);
+  tiles.order = op.reduces() ? Order::interleaved : Order::arrival;
+  return tiles;
+}
+
+void set_size(Schedule& schedule, const Tile& tile, int comm_sms) {
+  schedule.tile_m = tile.m;
+  schedule.tile_n = tile.n;
+  schedule.comm_sms = comm_sms;
+}
+
+void add_usual(Sweep& sweep, const Operator& op, const Machine& machine) {
+  for (const Preset& preset : presets()) sweep.add(preset.make(op, machine));
+  Schedule tiles = fused_tiles(op, machine);
+  for (const FusedPoint& point : op.reduces() ? kReductions : kGathers) {
+    set_size(tiles, point.tile, point.comm_sms);
+    sweep.add(tiles);
+  }
+}
+
+void sort_by_prediction(std::vector<Candidate>& candidates) {
+  std::stable_sort(
+      candidates.begin(), candidates.end(),
+      [](const Candidate& a, const Candidate& b) { return a.predicted_us < b.predicted_us; });
+}
+
+std::vector<Schedule> usual_schedules(const Operator& op, const Machine& machine, RowCount rows) {
+  Sweep sweep(op, machine, rows);
+  add_usual(sweep, op, machine);
+  return sweep.schedules();
+}
+
+}  // namespace stretto

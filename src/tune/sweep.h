@@ -1,0 +1,46 @@
+// Schedules of one operator, each once, and only those that can serve it.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "stretto/schedule.h"
+#include "stretto/tune.h"
+
+namespace stretto {
+
+struct Tile {
+  int m, n;
+};
+
+inline constexpr Tile kSweptTiles[] = {{128, 256}, {128, 224}, {128, 192},
+                                       {128, 160}, {128, 128}, {64, 256}};
+
+class Sweep {
+ public:
+  Sweep(const Operator& op, const Machine& machine, RowCount rows = RowCount::fixed)
+      : op_(op), machine_(machine), rows_(rows) {}
+
+  const std::vector<Schedule>& schedules() const { return schedules_; }
+
+  void add(Schedule schedule);
+  // `base` with each tile shape and number of communication SMs.
+  void add_sizes(const Schedule& base);
+
+ private:
+  const Operator& op_;
+  const Machine& machine_;
+  RowCount rows_;
+  std::vector<Schedule> schedules_;
+};
+
+// The fused preset with its tiles in the order that was found best.
+Schedule fused_tiles(const Operator& op, const Machine& machine);
+// The presets, `sequential` first, then points of the fused one.
+void add_usual(Sweep& sweep, const Operator& op, const Machine& machine);
+// The tile and the communication SMs of `schedule`.
+void set_size(Schedule& schedule, const Tile& tile, int comm_sms);
+
+void sort_by_prediction(std::vector<Candidate>& candidates);
+
+}  // namespace stretto
