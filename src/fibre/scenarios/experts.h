@@ -7,6 +7,7 @@
 
 #include "fibre/scenarios/experts_reference.h"
 #include "stretto/error.h"
+#include "stretto/fibre/expert_memory.h"
 #include "stretto/fibre/world.h"
 
 namespace stretto::fibre {
@@ -33,19 +34,12 @@ inline float token_value_at(int rank, size_t call, size_t token, size_t column) 
 // Local expert e of a rank multiplies by this.
 inline float expert_factor(int rank, uint32 e) { return float(1 + (uint32(rank) + e) % 3); }
 
-struct ExpertMemory {
-  Buffer<Vec16> slots, entry_slots, rows, combine_slots, results;
-  Buffer<float> scale_slots, entry_weights, row_scales;
-  Buffer<uint32> counts, token_slots, received, entry_rows, offsets, expert_counts, problems;
-  Buffer<uint64> parts, signals, combine_signals, part_list, calls, combine_calls;
-};
-
 // The experts: each row times its expert's factor, as bf16.
-inline void run_experts(Block& block, const ExpertShape& shape, const ExpertMemory& m,
-                        uint32 ranks) {
+inline void run_experts(Block& block, const ExpertMemory& m, const Buffer<Vec16>& results) {
   const int r = block.rank();
-  for (uint32 e = 0; e < shape.experts / ranks; ++e) {
-    const uint32 first = m.offsets.at(r)[e], count = m.expert_counts.at(r)[e];
+  const ExpertShape& shape = m.shape;
+  for (uint32 e = 0; e < shape.experts / m.ranks; ++e) {
+    const uint32 first = m.expert_offsets.at(r)[e], count = m.expert_counts.at(r)[e];
     for (uint32 row = first; row < first + count && row < shape.max_rows; ++row) {
       for (uint32 v = 0; v < shape.hidden / 8; ++v) {
         float values[8] = {};
@@ -61,7 +55,7 @@ inline void run_experts(Block& block, const ExpertShape& shape, const ExpertMemo
           }
         }
         for (float& value : values) value *= expert_factor(r, e);
-        m.results.at(r)[row * (shape.hidden / 8) + v] = Bf16x8::round(values);
+        results.at(r)[row * (shape.hidden / 8) + v] = Bf16x8::round(values);
       }
     }
   }
@@ -91,8 +85,6 @@ inline void expert_calls(World& world, const ExpertCase& c) {
   if (dispatch_shared_bytes(shape, num, threads) > uint64(world.shape().shared_bytes)) {
     throw UsageError("dispatch needs more shared memory than the shape has");
   }
-  const size_t entries = num * c.tokens * c.top_k;
-  const size_t blocks = static_cast<size_t>(world.shape().blocks);
   std::vector<std::vector<Routing>> routings(kExpertCalls);
   uint32 bad_ids = 0;
   for (uint32 call = 0; call < kExpertCalls; ++call) {
@@ -104,28 +96,8 @@ inline void expert_calls(World& world, const ExpertCase& c) {
       }
     }
   }
-  ExpertMemory m{
-      world.symmetric<Vec16>("slots", 2 * num * c.tokens * token_vectors(shape)),
-      world.symmetric<Vec16>("entry_slots", 2 * entries),
-      world.local<Vec16>("rows", shape.max_rows * token_vectors(shape)),
-      world.symmetric<Vec16>("combine_slots", 2 * num * c.tokens * c.hidden / 8),
-      world.local<Vec16>("results", shape.max_rows * c.hidden / 8),
-      world.symmetric<float>("scale_slots", 2 * num * c.tokens * token_scales(shape) + 1),
-      world.local<float>("entry_weights", entries),
-      world.local<float>("row_scales", shape.max_rows * token_scales(shape) + 1),
-      world.symmetric<uint32>("counts", 2 * num * count_words(shape, num)),
-      world.local<uint32>("token_slots", c.tokens * num),
-      world.local<uint32>("received", num),
-      world.local<uint32>("entry_rows", entries),
-      world.local<uint32>("offsets", shape.experts / num + 1),
-      world.local<uint32>("expert_counts", shape.experts / num),
-      world.local<uint32>("problems", kProblems, 0),
-      world.symmetric<uint64>("parts", 2 * part_records(num, uint32(blocks))),
-      world.symmetric<uint64>("signals", expert_signals(num, uint32(blocks)), 0),
-      world.symmetric<uint64>("combine_signals", expert_signals(num, uint32(blocks)), 0),
-      world.local<uint64>("part_list", part_records(num, uint32(blocks))),
-      world.local<uint64>("calls", blocks, 0),
-      world.local<uint64>("combine_calls", blocks, 0)};
+  const ExpertMemory m(world, shape);
+  const auto results = world.local<Vec16>("results", shape.max_rows * c.hidden / 8);
   std::vector<Buffer<Vec16>> outputs;
   std::vector<Buffer<uint32>> lists;
   for (uint32 call = 0; call < kExpertCalls; ++call) {
@@ -153,54 +125,17 @@ inline void expert_calls(World& world, const ExpertCase& c) {
       }
     }
     world.launch([=](Block& block) {
-      const int r = block.rank();
-      DispatchArgs<Block> args{};
-      args.shape = shape;
-      args.device_tokens = tokens.at(r);
-      args.input = input.at(r);
-      args.ids = ids.at(r);
-      args.weights = weights.at(r);
-      args.slots = m.slots.at(r);
-      args.scale_slots = m.scale_slots.at(r);
-      args.entry_slots = m.entry_slots.at(r);
-      args.counts = m.counts.at(r);
-      args.parts = m.parts.at(r);
-      args.signals = m.signals.at(r);
-      args.part_list = m.part_list.at(r);
-      args.token_slots = m.token_slots.at(r);
-      args.received = m.received.at(r);
-      args.entry_rows = m.entry_rows.at(r);
-      args.entry_weights = m.entry_weights.at(r);
-      args.expert_offsets = m.offsets.at(r);
-      args.expert_counts = m.expert_counts.at(r);
-      args.rows = m.rows.at(r);
-      args.row_scales = m.row_scales.at(r);
-      args.problems = m.problems.at(r);
-      args.calls = m.calls.at(r);
-      dispatch(block, args);
+      dispatch(block, m.dispatch_args(block.rank(), tokens, input, ids, weights));
     });
     world.launch(1, 1, [=](Block& block) {
-      run_experts(block, shape, m, num);
+      run_experts(block, m, results);
       for (uint32 e = 0; e <= shape.experts / num; ++e) {
-        const uint32 offset = m.offsets.at(block.rank())[e];
+        const uint32 offset = m.expert_offsets.at(block.rank())[e];
         list.at(block.rank())[e] = offset;
       }
     });
     world.launch([=](Block& block) {
-      const int r = block.rank();
-      CombineArgs<Block> args{};
-      args.shape = shape;
-      args.device_tokens = tokens.at(r);
-      args.rows = m.results.at(r);
-      args.token_slots = m.token_slots.at(r);
-      args.part_list = m.part_list.at(r);
-      args.entry_rows = m.entry_rows.at(r);
-      args.entry_weights = m.entry_weights.at(r);
-      args.slots = m.combine_slots.at(r);
-      args.signals = m.combine_signals.at(r);
-      args.output = output.at(r);
-      args.calls = m.combine_calls.at(r);
-      combine(block, args);
+      combine(block, m.combine_args(block.rank(), tokens, results, output));
     });
   }
   if (!world.run()) return;
