@@ -91,8 +91,8 @@ void add_kernels_of(const Operator& op, const Options& options, const std::strin
   for (const Choice& choice : choices) {
     if (!choice.refused.empty()) continue;
     const Plan plan = lower(op, choice.schedule, machine);
-    if (!cuda::why_not_on_cuda(plan).empty()) continue;
     const bool serves = choice.schedule.rows == RowCount::bucket;
+    if (!cuda::why_not_on_cuda(plan, cuda::TileSums(plan), serves).empty()) continue;
     for (cuda::KernelEntry& entry : cuda::kernels_of(plan, arch, serves)) {
       const auto same = [&](const cuda::KernelEntry& other) { return other.name == entry.name; };
       if (std::none_of(set.begin(), set.end(), same)) set.push_back(std::move(entry));

@@ -45,7 +45,7 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan) {
   return why_not_on_cuda(plan, TileSums(plan));
 }
 
-std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums) {
+std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums, bool serves) {
   std::vector<std::string> reasons;
   const auto add = [&](std::string reason) {
     if (std::find(reasons.begin(), reasons.end(), reason) == reasons.end()) {
@@ -60,7 +60,9 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums)
   } else if (!needs.stored && needs.rows != 0) {
     add("all tiles of a plan must be written in one type");
   } else if (sums.any_ranges_kept() && sums.sources() > 0) {
-    if (const std::string why = why_illegal(config_for(plan, sums, needs)); !why.empty()) add(why);
+    if (const std::string why = why_illegal(config_for(plan, sums, needs, serves)); !why.empty()) {
+      add(why);
+    }
   }
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     const Lane& lane = plan.lanes[l];

@@ -10,9 +10,11 @@
 
 namespace stretto::cuda {
 
-// Why the CUDA target cannot run this plan; empty when it can.
+// Why the CUDA target cannot run this plan; empty when it can. With `serves` its runs may have
+// fewer rows, by a kernel that may need wider tiles than the plan's.
 std::vector<std::string> why_not_on_cuda(const Plan& plan);
-std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums);
+std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
+                                         bool serves = false);
 
 // Why GPUs of an architecture run no plan; empty when they do.
 std::string why_not_on_arch(std::string_view arch);

@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 const Plan& require_runnable(const Plan& plan, const cuda::TileSums& sums,
                              const RunnerOptions& options) {
-  if (const auto reasons = cuda::why_not_on_cuda(plan, sums); !reasons.empty()) {
+  if (const auto reasons = cuda::why_not_on_cuda(plan, sums, options.serves); !reasons.empty()) {
     throw UsageError(fmt::format("this plan cannot run on GPUs: {}", fmt::join(reasons, "; ")));
   }
   if (!options.serves) return plan;

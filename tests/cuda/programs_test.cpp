@@ -174,6 +174,12 @@ TEST(RankPrograms, RangesOfKThatTheKernelCannotAddAreRefused) {
                 "tiles,tile=128x256,comm-sms=0,split-k=2")
                 .find("tiles of up to 128x224"),
             std::string::npos);
+  // A kernel that serves has tiles of whole 64 columns: 256 for 224.
+  const Plan wide = plan_of("gemm-rs m=512 n=448 k=1024 ranks=2 dtype=bf16",
+                            "tiles,tile=128x224,comm-sms=0,split-k=2,rows=bucket");
+  EXPECT_THAT(why_not_on_cuda(wide), IsEmpty());
+  EXPECT_THAT(why_not_on_cuda(wide, TileSums(wide), true),
+              testing::ElementsAre(testing::HasSubstr("tiles of up to 128x224")));
   // Read by a mover too.
   Plan plan = plan_of("ag-gemm m=512 n=512 k=1024 ranks=1 dtype=bf16", "sequential,split-k=2");
   EXPECT_EQ(why_not_on_cuda(plan), std::vector<std::string>{});
