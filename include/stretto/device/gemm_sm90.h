@@ -1,9 +1,10 @@
 // The GEMM kernel of Hopper: persistent, warp-specialised, driven by a task table (gemm_task.h).
 //
-//   wait warp    awaits the signals of task after task; with phases, those of block of K after
-//   block load warp    feeds stages of A and B by TMA (multicast in pairs) once their signals have
-//   come consumers    warpgroups; multiply stages with wgmma, add to a finished tile what other
-//   ranks
+//   wait warp    awaits the signals of task after task; with phases, those of one block of K
+//                after another
+//   load warp    feeds stages of A and B by TMA (multicast in pairs) once their signals have come,
+//                and behind a tile's last ones those of what other ranks sent to it
+//   consumers    warpgroups; multiply stages with wgmma, add to a finished tile what other ranks
 //                sent where its task says so, and hand it over in chunks; of a tile whose K is
 //                split, they leave a range's sums in memory, or add the other ranges' first
 //   store warp   sends chunks to every destination by TMA, then makes the task's notifies
