@@ -59,6 +59,21 @@ void check_shape(const char* kernel, const device::ExpertShape& shape, uint32_t 
   }
 }
 
+constexpr uint64_t kMost = (1u << 31) - 1;  // rows or tokens, and vectors of one
+
+void check_most(const char* kernel, const char* what, uint64_t number, uint64_t row_vectors) {
+  if (number <= kMost && row_vectors <= kMost) return;
+  throw UsageError(fmt::format("{}: {} {} of {} vectors; at most {} of each are served", kernel,
+                               number, what, row_vectors, kMost));
+}
+
+void check_fp8_row(const char* kernel, const device::NormArgs<GpuBlock>& norm,
+                   uint64_t row_vectors) {
+  if (norm.fp8_scale == nullptr || row_vectors % 2 == 0) return;
+  throw UsageError(
+      fmt::format("{}: {} vectors a row; fp8 output needs an even number", kernel, row_vectors));
+}
+
 // Of kernels that norm rows.
 template <class Args>
 void check_rows(const char* kernel, const Args& args) {
@@ -66,15 +81,46 @@ void check_rows(const char* kernel, const Args& args) {
     throw UsageError(
         fmt::format("{}: {} tokens, but max_tokens is {}", kernel, args.tokens, args.max_tokens));
   }
-  constexpr uint64_t kMost = (1u << 31) - 1;
-  if (args.max_tokens > kMost || args.row_vectors > kMost) {
-    throw UsageError(fmt::format("{}: {} tokens of {} vectors; at most {} of each are served",
-                                 kernel, args.max_tokens, args.row_vectors, kMost));
+  check_most(kernel, "tokens", args.max_tokens, args.row_vectors);
+  check_fp8_row(kernel, args.norm, args.row_vectors);
+}
+
+// One side of a channel: tiles that cover `num_rows` rows, by a formula or by tables.
+void check_tiles(const char* kernel, const char* side, const device::TileMap<GpuBlock>& map,
+                 uint64_t num_rows) {
+  if (map.low != nullptr) {
+    if (map.high != nullptr) return;
+    throw UsageError(
+        fmt::format("{}: {}.high is null; with the table low it is needed", kernel, side));
   }
-  if (args.norm.fp8_scale != nullptr && args.row_vectors % 2 != 0) {
-    throw UsageError(fmt::format("{}: {} vectors a row; fp8 output needs an even number", kernel,
-                                 args.row_vectors));
+  if (map.num_rows != num_rows) {
+    throw UsageError(fmt::format("{}: {}.num_rows is {}, but rows is {}; they must be the same",
+                                 kernel, side, map.num_rows, num_rows));
   }
+  if (num_rows == 0) return;
+  const uint64_t needed = map.tile_rows == 0 ? 0 : (num_rows - 1) / map.tile_rows + 1;
+  if (map.tile_rows == 0) {
+    throw UsageError(fmt::format("{}: {}.tile_rows is 0; at least 1 is needed", kernel, side));
+  }
+  if (map.num_tiles < needed) {
+    throw UsageError(fmt::format("{}: {} tiles of {} rows in {}; {} rows need {}", kernel,
+                                 map.num_tiles, map.tile_rows, side, num_rows, needed));
+  }
+}
+
+// The signals that the producer's tiles raise; how many, where no table says it.
+uint64_t check_signals(const char* kernel, const device::TileMap<GpuBlock>& producer) {
+  if (producer.low != nullptr) {
+    if (producer.signal != nullptr) return 1;
+    throw UsageError(
+        fmt::format("{}: producer.signal is null; with the table low it is needed", kernel));
+  }
+  if (producer.tiles_per_signal == 0) {
+    throw UsageError(
+        fmt::format("{}: producer.tiles_per_signal is 0; at least 1 is needed", kernel));
+  }
+  if (producer.num_tiles == 0) return 0;
+  return (producer.num_tiles - 1) / producer.tiles_per_signal + 1;
 }
 
 // Of the kernels that take the same arguments, two-shot needs the fewest slots.
@@ -205,6 +251,68 @@ void check_arguments(const device::CombineArgs<GpuBlock>& args, int ranks, int b
                         device::expert_signals(static_cast<uint32_t>(ranks), grid) * 8, 0, 8},
                        {"output", args.output, args.tokens * token_bytes},
                        {"calls", args.calls, uint64_t{grid} * 8, 0, 8}});
+}
+
+void check_arguments(const device::AddNormArgs<GpuBlock>& args, int, int) {
+  constexpr const char* kName = "add_norm";
+  check_most(kName, "rows", args.rows, args.row_vectors);
+  check_fp8_row(kName, args.norm, args.row_vectors);
+  const bool fp8 = args.norm.fp8_scale != nullptr;
+  const uint64_t all = args.rows * args.row_vectors * 16;
+  check_memory(kName, {{"input", args.input, all},
+                       {"residual", args.residual, all, 1},
+                       {"new_residual", args.new_residual, all, 1},
+                       {"output", args.output, fp8 ? all / 2 : all},
+                       {"weight", args.norm.weight, args.row_vectors * 16},
+                       {"fp8_scale", args.norm.fp8_scale, fp8 ? sizeof(float) : 0, 0, 4}});
+}
+
+void check_arguments(const device::GatherArgs<GpuBlock>& args, int ranks, int) {
+  constexpr const char* kName = "push_gather";
+  const auto num = static_cast<uint64_t>(ranks);
+  const auto& tiles = args.channel.producer;
+  if (args.row_bytes == 0 || args.row_bytes % 16 != 0) {
+    throw UsageError(
+        fmt::format("{}: rows of {} bytes; a multiple of 16 is needed", kName, args.row_bytes));
+  }
+  check_most(kName, "rows", tiles.num_rows, args.row_bytes / 16);
+  check_tiles(kName, "producer", tiles, tiles.num_rows);
+  if (tiles.tiles_per_rank > kMost || tiles.num_tiles != tiles.tiles_per_rank * num) {
+    throw UsageError(
+        fmt::format("{}: {} tiles for {} ranks with {} each; each rank must have as many", kName,
+                    tiles.num_tiles, ranks, tiles.tiles_per_rank));
+  }
+  const uint64_t signals = check_signals(kName, tiles);
+  // The last rank has fewest rows: what is missing to whole tiles. Tables are not seen from here.
+  const uint64_t before = tiles.tile_rows * tiles.tiles_per_rank * (num - 1);
+  const uint64_t least =
+      tiles.low != nullptr || before >= tiles.num_rows ? 0 : tiles.num_rows - before;
+  check_memory(kName, {{"shard", args.shard, least * args.row_bytes},
+                       {"gathered", args.gathered, tiles.num_rows * args.row_bytes},
+                       {"signals", args.channel.signals, signals * 8, 0, 8}});
+}
+
+void check_arguments(const device::SlotReduceArgs<GpuBlock>& args, int ranks, int) {
+  constexpr const char* kName = "slot_reduce";
+  const auto& channel = args.channel;
+  check_most(kName, "rows", args.rows, args.row_vectors);
+  check_tiles(kName, "producer", channel.producer, args.rows);
+  check_tiles(kName, "consumer", channel.consumer, args.rows);
+  if (channel.producer.low != nullptr && channel.producer.tiles_of_signal == nullptr) {
+    throw UsageError(fmt::format(
+        "{}: producer.tiles_of_signal is null; with the table low it is needed", kName));
+  }
+  if (channel.notifies_per_tile == 0) {
+    throw UsageError(
+        fmt::format("{}: notifies_per_tile is 0, for which nobody waits; {} ranks send each tile",
+                    kName, ranks));
+  }
+  const uint64_t signals = check_signals(kName, channel.producer);
+  const uint64_t all = args.rows * args.row_vectors * 16;
+  check_memory(kName, {{"slots", args.slots, static_cast<uint64_t>(ranks) * all},
+                       {"output", args.output, all},
+                       {"signals", channel.signals, signals * 8, 0, 8},
+                       {"epoch", channel.epoch, sizeof(uint64_t), 0, 8}});
 }
 
 }  // namespace stretto::cuda

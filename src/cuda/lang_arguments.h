@@ -9,6 +9,8 @@
 #include "stretto/device/lang/kernels/all_to_all.h"
 #include "stretto/device/lang/kernels/combine.h"
 #include "stretto/device/lang/kernels/dispatch_args.h"
+#include "stretto/device/lang/kernels/movers.h"
+#include "stretto/device/lang/kernels/norm.h"
 #include "stretto/device/lang/kernels/scatter_norm_gather.h"
 
 namespace stretto::cuda {
@@ -21,5 +23,8 @@ void check_arguments(const device::ScatterNormGatherArgs<device::GpuBlock>& args
 void check_arguments(const device::AllToAllArgs<device::GpuBlock>& args, int ranks, int blocks);
 void check_arguments(const device::DispatchArgs<device::GpuBlock>& args, int ranks, int blocks);
 void check_arguments(const device::CombineArgs<device::GpuBlock>& args, int ranks, int blocks);
+void check_arguments(const device::AddNormArgs<device::GpuBlock>& args, int ranks, int blocks);
+void check_arguments(const device::GatherArgs<device::GpuBlock>& args, int ranks, int blocks);
+void check_arguments(const device::SlotReduceArgs<device::GpuBlock>& args, int ranks, int blocks);
 
 }  // namespace stretto::cuda

@@ -152,6 +152,109 @@ TEST(BadArguments, AllToAllOfOddRowsOrOtherGrids) {
   EXPECT_THAT(refusal(args, 4, 7), HasSubstr("7 blocks for 4 ranks"));
 }
 
+template <class Args, class Change>
+std::string refusal_with(Args args, Change change) {
+  change(args);
+  return refusal(args, 2, 8);
+}
+
+TEST(BadArguments, AddNormOfMemoryOrSizesThatCannotBe) {
+  AddNormArgs<GpuBlock> good{};
+  good.input = address<Vec16>(0x10000);
+  good.residual = good.new_residual = address<Vec16>(0x20000);
+  good.output = address<Vec16>(0x30000);
+  good.norm.weight = address<Vec16>(0x40000);
+  good.rows = 4;
+  good.row_vectors = 3;
+  const auto with = [&](auto change) { return refusal_with(good, change); };
+  EXPECT_EQ(with([](auto&) {}), "");
+  EXPECT_EQ(with([](auto& args) { args.new_residual += 12; }), "");
+  EXPECT_EQ(with([](auto& args) { args.rows = 0, args.input = nullptr; }), "");
+  EXPECT_THAT(with([](auto& args) { args.new_residual += 11; }),
+              HasSubstr("add_norm: 'residual' and 'new_residual' overlap"));
+  EXPECT_THAT(with([](auto& args) { args.output = address<Vec16>(0x10000); }),
+              HasSubstr("'input' and 'output' overlap"));
+  EXPECT_THAT(with([](auto& args) { args.norm.weight = nullptr; }),
+              HasSubstr("'weight' is null; 48 bytes are needed"));
+  EXPECT_THAT(with([](auto& args) { args.input = address<Vec16>(0x10004); }),
+              HasSubstr("'input' at 0x10004 is not aligned to 16 bytes"));
+  EXPECT_THAT(with([](auto& args) { args.norm.fp8_scale = address<float>(0x50000); }),
+              HasSubstr("add_norm: 3 vectors a row; fp8 output needs an even number"));
+  EXPECT_THAT(with([](auto& args) { args.rows = 1ull << 31; }),
+              HasSubstr("2147483648 rows of 3 vectors; at most 2147483647 of each are served"));
+}
+
+TEST(BadArguments, PushGatherOfTilesOrMemoryThatCannotBe) {
+  GatherArgs<GpuBlock> good{};
+  auto& tiles = good.channel.producer;
+  tiles.num_rows = 7;  // tiles of 2: 4 rows, and 3 of the last rank
+  tiles.tile_rows = 2;
+  tiles.num_tiles = 4;
+  tiles.tiles_per_rank = 2;
+  tiles.tiles_per_signal = 2;
+  good.channel.signals = address<uint64>(0x30000);
+  good.shard = address<uint8>(0x10000);
+  good.gathered = address<uint8>(0x20000);
+  good.row_bytes = 32;
+  const auto with = [&](auto change) { return refusal_with(good, change); };
+  EXPECT_EQ(with([](auto&) {}), "");
+  EXPECT_THAT(with([](auto& args) { args.row_bytes = 24; }),
+              HasSubstr("push_gather: rows of 24 bytes; a multiple of 16 is needed"));
+  EXPECT_THAT(with([](auto& args) { args.channel.producer.tile_rows = 0; }),
+              HasSubstr("producer.tile_rows is 0; at least 1 is needed"));
+  EXPECT_THAT(with([](auto& args) { args.channel.producer.tile_rows = 1; }),
+              HasSubstr("4 tiles of 1 rows in producer; 7 rows need 7"));
+  EXPECT_THAT(with([](auto& args) { args.channel.producer.tiles_per_rank = 3; }),
+              HasSubstr("4 tiles for 2 ranks with 3 each; each rank must have as many"));
+  EXPECT_THAT(with([](auto& args) { args.channel.producer.tiles_per_signal = 0; }),
+              HasSubstr("producer.tiles_per_signal is 0; at least 1 is needed"));
+  EXPECT_THAT(with([](auto& args) { args.gathered = nullptr; }),
+              HasSubstr("'gathered' is null; 224 bytes are needed"));
+  EXPECT_THAT(with([](auto& args) { args.shard = address<const uint8>(0x20000 + 6 * 32); }),
+              HasSubstr("'shard' and 'gathered' overlap"));
+  EXPECT_EQ(with([](auto& args) { args.shard = address<const uint8>(0x20000 + 7 * 32); }), "");
+  EXPECT_THAT(with([](auto& args) { args.channel.signals = nullptr; }),
+              HasSubstr("'signals' is null; 16 bytes are needed"));
+  EXPECT_THAT(with([](auto& args) { args.channel.producer.low = address<uint64>(0x40000); }),
+              HasSubstr("producer.high is null; with the table low it is needed"));
+}
+
+TEST(BadArguments, SlotReduceOfTilesOrMemoryThatCannotBe) {
+  SlotReduceArgs<GpuBlock> good{};
+  auto& producer = good.channel.producer;
+  producer.num_rows = 8;
+  producer.tile_rows = 2;
+  producer.num_tiles = 4;
+  producer.tiles_per_signal = 1;
+  good.channel.consumer = producer;
+  good.channel.notifies_per_tile = 2;
+  good.channel.signals = address<uint64>(0x30000);
+  good.channel.epoch = address<uint64>(0x40000);
+  good.slots = address<Vec16>(0x10000);
+  good.output = address<Vec16>(0x20000);
+  good.rows = 8;
+  good.row_vectors = 2;
+  const auto with = [&](auto change) { return refusal_with(good, change); };
+  EXPECT_EQ(with([](auto&) {}), "");
+  EXPECT_EQ(with([](auto& args) { args.output = address<Vec16>(0x10000) + 31; }),
+            "slot_reduce: 'slots' and 'output' overlap; give each memory of its own");
+  EXPECT_THAT(
+      with([](auto& args) { args.rows = 9; }),
+      HasSubstr("slot_reduce: producer.num_rows is 8, but rows is 9; they must be the same"));
+  EXPECT_THAT(with([](auto& args) { args.channel.consumer.num_tiles = 3; }),
+              HasSubstr("3 tiles of 2 rows in consumer; 8 rows need 4"));
+  EXPECT_THAT(with([](auto& args) { args.channel.notifies_per_tile = 0; }),
+              HasSubstr("notifies_per_tile is 0, for which nobody waits; 2 ranks send each tile"));
+  EXPECT_THAT(with([](auto& args) { args.channel.epoch = nullptr; }),
+              HasSubstr("'epoch' is null; 8 bytes are needed"));
+  EXPECT_THAT(with([](auto& args) { args.channel.signals = address<uint64>(0x30004); }),
+              HasSubstr("'signals' at 0x30004 is not aligned to 8 bytes"));
+  EXPECT_THAT(with([](auto& args) {
+                args.channel.producer.low = args.channel.producer.high = address<uint64>(0x50000);
+              }),
+              HasSubstr("producer.tiles_of_signal is null; with the table low it is needed"));
+}
+
 // Dispatch with what `change` makes of one rank's shape, or with that rank absent.
 template <class Change>
 void one_dispatch(World& world, Change change) {
