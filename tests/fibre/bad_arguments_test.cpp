@@ -297,6 +297,33 @@ TEST(BadArguments, DispatchLeavesWhenARankIsAbsent) {
   });
 }
 
+// Rank 1 calls for fp32 instead of bf16, or for the other number of shots.
+TEST(BadArguments, RanksThatReduceInOtherFormatsAreNamed) {
+  using Kernel = void (*)(Block&, const AllReduceArgs<Block>&);
+  const std::pair<Kernel, Kernel> kernels[] = {
+      {all_reduce_one_shot<Bf16x8, Block>, all_reduce_one_shot<Fp32x4, Block>},
+      {all_reduce_two_shot<Bf16x8, Block>, all_reduce_two_shot<Fp32x4, Block>},
+      {all_reduce_one_shot<Bf16x8, Block>, all_reduce_two_shot<Bf16x8, Block>}};
+  for (const auto& [own, other] : kernels) {
+    const Failure failure = expect_found(
+        FindingKind::kDisagreement, {.ranks = 2, .blocks = 1, .threads = 2},
+        [own = own, other = other](World& world) {
+          auto data = world.local<Vec16>("data", 4, Vec16{});
+          auto slots = world.symmetric<Vec16>("slots", 48, four_of(Bf16x8::kPoison));
+          auto greetings = world.symmetric<Vec16>("greetings", 6, four_of(kNoGreeting));
+          auto state = world.local<uint64>("state", 2, 0);
+          world.launch([=](Block& block) {
+            const int r = block.rank();
+            (r == 1 ? other : own)(
+                block, {data.at(r), data.at(r), 4, 4, slots.at(r), greetings.at(r), state.at(r)});
+          });
+          world.run();
+        });
+    const bool formats = other != kernels[2].second;
+    EXPECT_THAT(failure.finding.message, HasSubstr(formats ? "element_bytes = " : "shots = "));
+  }
+}
+
 // A call of a norm kernel that rank 1 makes with other arguments; memory suits both.
 template <class Change>
 std::string found_in_norm(NormKernel how, Change change) {

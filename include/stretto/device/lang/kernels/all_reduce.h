@@ -19,13 +19,13 @@ struct AllReduceArgs {
   Ptr<Block, uint64> state;     // local: 2 x num_blocks, zero at first
 };
 
-template <class Block>
-STRETTO_PRIMITIVE Greeting greeting_of(const CallShare& share, const AllReduceArgs<Block>& args,
-                                       uint32 shots) {
-  return {static_cast<uint32>(share.call),
+template <class Format, class Block>
+STRETTO_PRIMITIVE Greeting greeting_of(const AllReduceArgs<Block>& args, uint32 shots) {
+  return {16 / static_cast<uint32>(Format::kElements),
           static_cast<uint32>(args.num_vectors),
           shots,
           static_cast<uint32>(args.max_vectors),
+          "element_bytes",
           "num_vectors",
           "shots",
           "max_vectors"};
@@ -39,7 +39,7 @@ STRETTO_KERNEL void all_reduce_one_shot(Block& block, const AllReduceArgs<Block>
   const int me = shmem.my_pe();
   const auto num_ranks = static_cast<uint64>(ranks);
   const CallShare share = begin_call(block, args.state);
-  const Greeting greeting = greeting_of(share, args, 1);
+  const Greeting greeting = greeting_of<Format>(args, 1);
   const uint64 area = num_ranks * args.max_vectors;
   auto now = args.slots + share.now * area;
   auto before = args.slots + share.before * area;
@@ -82,7 +82,7 @@ STRETTO_KERNEL void all_reduce_two_shot(Block& block, const AllReduceArgs<Block>
   const int me = shmem.my_pe();
   const auto num_ranks = static_cast<uint64>(ranks);
   const CallShare share = begin_call(block, args.state);
-  const Greeting greeting = greeting_of(share, args, 2);
+  const Greeting greeting = greeting_of<Format>(args, 2);
   const uint64 slice = (args.num_vectors + num_ranks - 1) / num_ranks;
   const uint64 max_slice = (args.max_vectors + num_ranks - 1) / num_ranks;
   const uint64 half = num_ranks * max_slice;

@@ -23,21 +23,22 @@ STRETTO_PRIMITIVE bool same_number(Block& block, int rank, const char* name, uin
   return false;
 }
 
-// Three numbers that all ranks must give alike, each below 2^32 - 1, and their names. A kernel with
+// Four numbers that all ranks must give alike, each below 2^32 - 1, and their names. A kernel with
 // others has a greeting of its own, with the same two functions.
 struct Greeting {
-  STRETTO_PRIMITIVE Vec16 words() const { return {{call & 0x7fffffffu, first, second, third}}; }
+  STRETTO_PRIMITIVE Vec16 words() const { return {{first, second, third, fourth}}; }
   template <class Block>
   STRETTO_PRIMITIVE bool same(Block& block, int rank, const Vec16& theirs) const {
-    return same_number(block, rank, first_name, first, theirs.word[1]) &&
-           same_number(block, rank, second_name, second, theirs.word[2]) &&
-           same_number(block, rank, third_name, third, theirs.word[3]);
+    return same_number(block, rank, first_name, first, theirs.word[0]) &&
+           same_number(block, rank, second_name, second, theirs.word[1]) &&
+           same_number(block, rank, third_name, third, theirs.word[2]) &&
+           same_number(block, rank, fourth_name, fourth, theirs.word[3]);
   }
-  uint32 call;
-  uint32 first, second, third;
+  uint32 first, second, third, fourth;
   const char* first_name;
   const char* second_name;
   const char* third_name;
+  const char* fourth_name;
 };
 
 // By all threads of all blocks; the last one, which has least to do, does it.
