@@ -94,6 +94,9 @@ std::vector<Case> cases() {
         "tiles,tile=128x128,comm-sms=8,split-k=2,k-phases=4");
     add("gemm-ar", "m=512 n=1024 k=1024", "bf16", "tiles,reduction=one-shot");
     add("gemm-rs", "m=1024 n=1024 k=1024", "bf16", "tiles,partials=fp32");
+    // Sums of others in pieces of 32 columns, and of tiles of 256 rows.
+    add("gemm-rs", "m=1000 n=1088 k=832", "bf16", "tiles,comm-sms=0,tile=128x224");
+    add("gemm-rs", "m=2048 n=512 k=1024", "fp16", "tiles,comm-sms=0,tile=256x64");
   }
   for (const char* kind : kOperators) {
     all.push_back({fmt::format("{} m=300 n=264 k=200 ranks=1 dtype=bf16", kind), "sequential", 1});
