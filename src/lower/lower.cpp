@@ -31,7 +31,8 @@ Lowering::Lowering(const Operator& operation, const Schedule& point, const Machi
 
 int Lowering::compute_lanes() const {
   // NCCL's collectives are kernels, and copy engines signal by one of a warp where they cannot by a
-  // copy. Where tiles or what follows them wait for those, they need an SM that no such block holds.
+  // copy. Where tiles or what follows them wait for those, they need an SM that no such block
+  // holds.
   const bool by_streams = schedule.mover == Mover::copy_engine || schedule.mover == Mover::nccl;
   const int for_streams = by_streams && schedule.sync != Sync::event && op.ranks > 1 ? 1 : 0;
   const int others = std::max(schedule.comm_sms, for_streams);

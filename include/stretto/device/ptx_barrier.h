@@ -100,8 +100,8 @@ STRETTO_DEVICE bool barrier_test(uint32 barrier, uint32 parity) {
 }
 
 // Waits inside one block or cluster end unless the kernel itself is wrong: every wait on a peer has
-// its own deadline, of an hour at most, and then lets the pipeline run on. So this deadline is later
-// than any of those, and it traps.
+// its own deadline, of an hour at most, and then lets the pipeline run on. So this deadline is
+// later than any of those, and it traps.
 inline constexpr uint64 kBarrierTimeoutNs = 4'000'000'000'000ull;
 
 STRETTO_DEVICE void barrier_wait(uint32 barrier, uint32 parity) {
