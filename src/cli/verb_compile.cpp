@@ -76,23 +76,34 @@ void require_cache() {
 }
 
 // Of the operators that are given: what their plans take. `sweep` stands for what `tune` measures.
+// Schedules that cannot serve are left out, and the reasons kept.
 void add_kernels_of(const Operator& op, const Options& options, const std::string& arch,
-                    std::vector<cuda::KernelEntry>& set) {
+                    std::vector<cuda::KernelEntry>& set, std::vector<std::string>& refusals) {
   const Machine machine = resolve_machine(options, op.ranks);
   std::vector<Choice> choices;
   if (options.strategies == "sweep") {
     for (const Candidate& candidate : sweep_candidates(op, machine, kSweptMore)) {
-      choices.push_back({"", candidate.schedule});
+      choices.push_back({"a schedule of the sweep", candidate.schedule});
     }
   } else {
     choices =
         resolve_strategies(options.strategies.empty() ? "auto" : options.strategies, op, machine);
   }
+  const auto refuse = [&](const Choice& choice, const std::vector<std::string>& reasons) {
+    refusals.push_back(fmt::format("{} cannot serve this: {}", choice.name, join(reasons, "; ")));
+  };
   for (const Choice& choice : choices) {
-    if (!choice.refused.empty()) continue;
+    if (!choice.refused.empty()) {
+      refuse(choice, choice.refused);
+      continue;
+    }
     const Plan plan = lower(op, choice.schedule, machine);
     const bool serves = choice.schedule.rows == RowCount::bucket;
-    if (!cuda::why_not_on_cuda(plan, cuda::TileSums(plan), serves).empty()) continue;
+    const auto reasons = cuda::why_not_on_cuda(plan, cuda::TileSums(plan), serves);
+    if (!reasons.empty()) {
+      refuse(choice, reasons);
+      continue;
+    }
     for (cuda::KernelEntry& entry : cuda::kernels_of(plan, arch, serves)) {
       const auto same = [&](const cuda::KernelEntry& other) { return other.name == entry.name; };
       if (std::none_of(set.begin(), set.end(), same)) set.push_back(std::move(entry));
@@ -110,11 +121,13 @@ std::vector<cuda::KernelEntry> wanted_kernels(const Options& options, const std:
   }
   const std::vector<Operator> operators = resolve_operators(options);
   std::vector<cuda::KernelEntry> set;
+  std::vector<std::string> refusals;
   for (size_t i = 0; i < operators.size(); ++i) {
     progress.show("planning " + to_string(operators[i]),
                   static_cast<double>(i) / static_cast<double>(operators.size()));
-    add_kernels_of(operators[i], options, arch, set);
+    add_kernels_of(operators[i], options, arch, set, refusals);
   }
+  if (set.empty()) throw UsageError(refusals.front());
   return set;
 }
 
@@ -161,11 +174,13 @@ std::vector<Row> compile_all(const std::vector<cuda::KernelEntry>& set, const st
 Outcome run(const Options& options) {
   const std::string arch = arch_of(options);
   require_cache();
-  if (!cuda::why_no_compiler().empty()) throw SystemError(cuda::why_no_compiler());
   std::vector<Row> rows;
   {
     Progress progress;
-    rows = compile_all(wanted_kernels(options, arch, progress), arch, progress);
+    // What was asked for is looked at first: it is wrong on a machine without a compiler too.
+    const std::vector<cuda::KernelEntry> set = wanted_kernels(options, arch, progress);
+    if (!cuda::why_no_compiler().empty()) throw SystemError(cuda::why_no_compiler());
+    rows = compile_all(set, arch, progress);
   }
   const bool spills =
       std::any_of(rows.begin(), rows.end(), [](const Row& r) { return r.spills(); });

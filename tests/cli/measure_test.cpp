@@ -58,6 +58,8 @@ TEST_F(Measure, WordsThatMeanNothingAreRefused) {
   expect_refused({"compile", "--arch", "sm_91"}, "unknown architecture 'sm_91'");
   expect_refused({"compile", "--strategies", "tiles"}, "--strategies needs an operator");
   expect_refused(sized("compile", {"--strategies", "tile"}), "did you mean 'tiles'");
+  expect_refused(sized("compile", {"--strategies", "tiles,mover=comm-blocks,comm-sms=0"}),
+                 "cannot serve this: ");
 }
 
 TEST_F(Measure, PlansThatNoGpuCanRunAreRefusedBeforeOneIsLookedFor) {
