@@ -1,10 +1,13 @@
 // Plans, and places of their buffers that nothing stands behind.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
 
 #include "cuda/buffer_places.h"
 #include "cuda/gemm_choice.h"
+#include "cuda/rank_program.h"
 #include "cuda/tile_sums.h"
 #include "stretto/lower.h"
 
@@ -34,6 +37,24 @@ inline BufferPlaces places_of(const Plan& plan) {
     }
   }
   return places;
+}
+
+// The steps of a rank in the order in which they are enqueued, each with its stream.
+inline std::string text(const Plan& plan, const RankProgram& program) {
+  std::string out;
+  constexpr const char* kNames[] = {"gemm", "move",       "wait",   "notify",
+                                    "copy", "collective", "record", "await"};
+  for (const auto& [stream, at] : program.order) {
+    const Step& step = program.streams[stream].steps[at];
+    const bool is_instr = step.kind == StepKind::wait || step.kind == StepKind::notify;
+    out += fmt::format("{}:{}{} ", stream, kNames[static_cast<int>(step.kind)],
+                       is_instr ? " " + describe(plan, step.instr(plan).signal)
+                       : step.kind == StepKind::copy || step.kind == StepKind::collective
+                           ? std::string()
+                           : fmt::format(" {}", step.index));
+  }
+  if (!out.empty()) out.pop_back();
+  return out;
 }
 
 }  // namespace stretto::cuda

@@ -1,0 +1,132 @@
+// Which plans the CUDA target takes, and which sums its GEMM kernel adds itself.
+#include "cuda/plan_limits.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cuda/plan_tables.h"
+#include "cuda/rank_program.h"
+#include "cuda/tile_sums.h"
+#include "plan_fixture.h"
+
+namespace stretto::cuda {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// Rank 0's tile #0 lies in rows [0, 64) of its slots, rank 1's sum for it in the 64 rows below.
+Plan tile_sum_plan(const std::string& slots, const std::string& second, const std::string& after) {
+  return parse_plan(fmt::format(R"(stretto-plan 1
+operator gemm-rs m=128 n=64 k=256 ranks=2 dtype=bf16
+sms 132
+buffer a bf16 128x128 input
+buffer b bf16 64x128 input
+buffer slots bf16 {}
+buffer copied bf16 64x64 local
+buffer out bf16 64x64 output sharded=128
+signals slots 1 copies=2
+signals read 1
+lane 0 compute 0
+  gemm #0 a[0:64,0:128] b[0:64,0:128] -> slots[0:64,0:64]
+  wait slots.0 >= 1
+  reduce #0 slots[0:64,0:64] slots[{},0:64] -> out[0:64,0:64]
+  notify read.0@0 += 1
+lane 0 comm 0
+  wait read.0 >= 1
+  copy {} -> copied[0:64,0:64]
+end
+)",
+                                slots, second, after));
+}
+
+int adds(const Plan& plan) { return TileSums(plan).of(0, 0) ? TileSums(plan).sources() : 0; }
+
+TEST(TileSums, TilesThatNothingElseReadsAreAddedInTheKernel) {
+  const char* slots = "128x64 symmetric copies=2";
+  EXPECT_EQ(adds(tile_sum_plan(slots, "64:128", "a[0:64,0:64]")), 1);
+  EXPECT_EQ(adds(tile_sum_plan(slots, "64:128", "slots[64:128,0:64]")), 1);
+}
+
+TEST(TileSums, TilesThatSomethingElseReadsAreStoredAndLeftToAMover) {
+  const char* slots = "192x64 symmetric copies=2";
+  const Plan whole = tile_sum_plan(slots, "64:128", "slots[0:64,0:64]");
+  EXPECT_EQ(adds(whole), 0);
+  EXPECT_EQ(config_of(whole).adds, 0);
+  EXPECT_EQ(text(whole, programs_of(whole)[0]), "1:move 1 0:gemm 0 0:move 0");
+  // The last row of the tile alone.
+  EXPECT_EQ(adds(tile_sum_plan(slots, "64:128", "slots[63:127,0:64]")), 0);
+  EXPECT_EQ(adds(tile_sum_plan(slots, "64:128", "slots[64:128,0:64]")), 1);
+  // The caller would find nothing.
+  EXPECT_EQ(adds(tile_sum_plan("128x64 output copies=2", "64:128", "a[0:64,0:64]")), 0);
+}
+
+TEST(TileSums, SourcesThatShareRowsWithTheTileAreLeftToAMover) {
+  EXPECT_EQ(adds(tile_sum_plan("192x64 symmetric copies=2", "32:96", "a[0:64,0:64]")), 0);
+}
+
+TEST(PlanLimits, TasksThatTheTablesCannotHoldAreRefused) {
+  const auto reasons = [](const std::string& k, const std::string& waits) {
+    return why_not_on_cuda(parse_plan(fmt::format(R"(stretto-plan 1
+operator gemm-rs m=64 n=64 k={0} ranks=1 dtype=bf16
+sms 132
+buffer a bf16 64x{0} input
+buffer b bf16 64x{0} input
+buffer big bf16 70000x70000 local
+buffer copied bf16 70000x70000 local
+buffer out bf16 64x64 output
+signals s 300
+lane 0 compute 0
+{1}  gemm #0 a[0:64,0:{0}] b[0:64,0:{0}] -> out[0:64,0:64]
+lane 0 comm 0
+  copy big[0:{2},0:70000] -> copied[0:{2},0:70000]
+end
+)",
+                                                  k, waits, waits.empty() ? 61356 : 61357)));
+  };
+  std::string waits;
+  for (int i = 0; i < 256; ++i) waits += fmt::format("  wait s.{} >= 1\n", i);
+  EXPECT_THAT(reasons("4194240", ""), IsEmpty());
+  EXPECT_THAT(reasons("4194304", waits),
+              ElementsAre(testing::HasSubstr("must end at 4194240"),
+                          testing::HasSubstr("at most 255 waits"),
+                          testing::HasSubstr("at most 4294967295 elements")));
+}
+
+TEST(PlanLimits, PlansMayHaveNoTiles) {
+  const Plan plan = parse_plan(R"(stretto-plan 1
+operator ag-gemm m=128 n=64 k=128 ranks=2 dtype=bf16
+sms 132
+buffer a bf16 64x128 input sharded=128
+buffer b bf16 32x128 input
+buffer out bf16 128x32 output
+buffer ag bf16 128x128 symmetric
+lane 0 comm 0
+  copy a[0:64,0:128] -> ag@1[0:64,0:128]
+end
+)");
+  EXPECT_THAT(why_not_on_cuda(plan), IsEmpty());
+  const auto programs = programs_of(plan);
+  const RankTables tables =
+      tables_for(plan, 0, programs[0], places_of(plan), SignalLayout(plan, programs, true));
+  EXPECT_TRUE(tables.gemms.empty());
+  EXPECT_EQ(tables.moves.size(), 1u);
+}
+
+TEST(PlanLimits, OtherArchitecturesAreRefusedBeforeTheirKernelsFailToCompile) {
+  EXPECT_EQ(why_not_on_arch("sm_90a"), "");
+  EXPECT_EQ(why_not_on_arch("sm_80"), "plans run on Hopper GPUs (sm_90a); this one is sm_80");
+}
+
+TEST(PlanLimits, RowsThatTensorMapsCannotStepOverAreRefused) {
+  for (const char* preset : {"sequential", "tiles"}) {
+    EXPECT_THAT(
+        why_not_on_cuda(plan_of("gemm-rs m=512 n=516 k=512 ranks=2 dtype=bf16", preset)),
+        ElementsAre("rows of a matrix on the GPU are a multiple of 16 bytes apart: 516 bf16 "
+                    "elements are not"));
+  }
+}
+
+}  // namespace
+}  // namespace stretto::cuda
