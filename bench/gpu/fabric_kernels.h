@@ -42,9 +42,9 @@ extern "C" __global__ void ping(const __grid_constant__ PingParams p) {
   const NotifyEntry notify{1, 0, 0, 1, static_cast<uint16>(p.peer), 0};
   for (uint32 i = 1; i <= p.rounds; ++i) {
     const WaitEntry wait{i, p.rounds, 0, 0, 1, 0, 0};
-    if (p.rank < p.peer) notify_signal(p.space, epoch, notify);
+    if (p.rank < p.peer) notify_signals(p.space, epoch, &notify, 1);
     wait_signal(p.space, epoch, wait, 7, i);
-    if (p.rank > p.peer) notify_signal(p.space, epoch, notify);
+    if (p.rank > p.peer) notify_signals(p.space, epoch, &notify, 1);
   }
   advance_epoch(p.space.control);
 }

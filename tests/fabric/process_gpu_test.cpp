@@ -83,7 +83,8 @@ extern "C" __global__ void wait(const __grid_constant__ SignalSpace space) {
 }
 extern "C" __global__ void notify(const __grid_constant__ SignalSpace space) {
   for (uint32 rank = 0; rank < space.ranks; ++rank) {
-    notify_signal(space, 0, {5, 1, 0, 1, static_cast<uint16>(rank), 0});
+    const NotifyEntry entry{5, 1, 0, 1, static_cast<uint16>(rank), 0};
+    notify_signals(space, 0, &entry, 1);
   }
 }
 )";

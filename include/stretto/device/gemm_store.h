@@ -27,9 +27,7 @@ STRETTO_DEVICE void store_rows(const TensorMap* maps, const GemmDestination& to,
 STRETTO_DEVICE void gemm_notify(const GemmParams& params, uint64 epoch, const GemmTask& task) {
   if (task.num_notifies == 0) return;
   tma_store_wait<0>();
-  for (uint32 n = 0; n < task.num_notifies; ++n) {
-    notify_signal(params.signals, epoch, params.notifies[task.first_notify + n]);
-  }
+  notify_signals(params.signals, epoch, params.notifies + task.first_notify, task.num_notifies);
 }
 
 // One thread.
@@ -70,8 +68,8 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
       }
     }
     // What is on its way to another GPU holds up the loads of the same SM when the link is slow: so
-    // it is one chunk at a time, and the queue stays in the chunks.
-    const bool far = task.stores_far != 0;
+    // it is one chunk at a time while tiles follow, and the queue stays in the chunks.
+    const bool far = task.stores_far != 0 && i + 1 < end;
     uint32 unread_slot = 0;
     for (int32 chunk = 0; chunk < kLayout.chunks; ++chunk) {
       const int32 row = chunk / kChunksAcross * 64;

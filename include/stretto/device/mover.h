@@ -31,24 +31,39 @@ STRETTO_DEVICE void await_tasks(const MoverBlock& block) {
   }
 }
 
-// By one warp, behind all others.
+// By one warp, behind all others. A release takes as long as what its SM has under way, so one
+// fence serves all tasks that are past by then.
 STRETTO_DEVICE void notify_tasks(const MoverBlock& block) {
-  const MoverShared& shared = block.shared;
-  const uint32 lane = threadIdx.x % 32;
-  uint32 passed = 0;
-  for (TaskWalk walk(block, true); !walk.done(); walk.advance()) {
-    const MoverTask& task = walk.task();
-    ++passed;
-    await_count(shared.ready, passed);
-    await_count(shared.added, passed * kAddWarps);
-    for (uint32 w = 0; w < kStoreWarps; ++w) await_count(shared.stored + w * 4, passed);
+  constexpr uint32 kWords = kAddWarps + kStoreWarps + 1;
+  static_assert(kWords <= 32);
+  const MoverParams& params = block.params;
+  const uint32 lane = threadIdx.x % 32, count = block.end - block.begin;
+  const uint32 word = block.shared.added + (lane < kWords ? lane : 0) * 4;
+  // What the next notify needs is fetched before the fence, which empties the SM's cache.
+  uint32 first = 0, number = 0;
+  NotifyEntry entry{};
+  const auto fetch = [&](uint32 t) {
+    if (t == count) return;
+    const MoverTask& task = params.tasks[block.begin + t];
+    first = task.first_notify;
+    number = task.num_notifies;
+    if (lane < number) entry = params.notifies[first + lane];
+  };
+  fetch(0);
+  for (uint32 passed = 0; passed < count;) {
+    const uint32 past = __reduce_min_sync(0xffffffffu, load_acquire_shared(word));
+    if (past == passed) continue;
+    // The other lanes' acquires come before each lane's fence.
     __syncwarp();
-    for (uint32 n = lane; n < task.num_notifies; n += 32) {
-      notify_signal(block.params.signals, block.epoch,
-                    block.params.notifies[task.first_notify + n]);
+    fence_acq_rel_sys();
+    for (; passed < past; fetch(++passed)) {
+      if (lane < number) notify_behind_fence(params.signals, block.epoch, entry);
+      for (uint32 n = lane + 32; n < number; n += 32) {
+        notify_behind_fence(params.signals, block.epoch, params.notifies[first + n]);
+      }
     }
     __syncwarp();
-    if (lane == 0) store_release_shared(shared.completed, passed);
+    if (lane == 0) store_release_shared(block.shared.completed, passed);
   }
 }
 

@@ -109,7 +109,9 @@ STRETTO_DEVICE void add_tasks(const MoverBlock& block, uint32 group) {
     }
     ++passed;
     __syncwarp();
-    if (threadIdx.x % 32 == 0) add_release_shared(block.shared.added, 1);
+    if (threadIdx.x % 32 == 0) {
+      store_release_shared(block.shared.added + threadIdx.x / 32 * 4, passed);
+    }
   }
 }
 

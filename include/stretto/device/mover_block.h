@@ -55,26 +55,25 @@ STRETTO_DEVICE bool is_copy(const MoverTask& task) {
 // Shared-memory addresses of one block.
 struct MoverShared {
   uint32 stages, full, empty;
-  uint32 ready;      // tasks whose signals have come
-  uint32 added;      // the sum over add warps of the tasks that each is past
-  uint32 stored;     // by store warp: tasks whose copies it has completed
-  uint32 completed;  // tasks whose notifies are made
+  // Tasks that are past: each add warp's and each store warp's, those whose signals have come, and
+  // those whose notifies are made.
+  uint32 added, stored, ready, completed;
 
   STRETTO_DEVICE explicit MoverShared(uint32 base) {
     stages = base;
     full = stages + kMoverStages * kStageBytes;
     empty = full + kMoverStages * 8;
-    ready = empty + kMoverStages * 8;
-    added = ready + 4;
-    completed = added + 4;
-    stored = completed + 4;
+    added = empty + kMoverStages * 8;
+    stored = added + kAddWarps * 4;
+    ready = stored + kStoreWarps * 4;
+    completed = ready + 4;
   }
   STRETTO_DEVICE void init() const {
     for (uint32 i = 0; i < kMoverStages; ++i) {
       barrier_init(full + i * 8, 32);
       barrier_init(empty + i * 8, kGroupWarps);
     }
-    for (uint32 at = ready; at < stored + kStoreWarps * 4; at += 4) store_release_shared(at, 0);
+    for (uint32 at = added; at <= completed; at += 4) store_release_shared(at, 0);
     fence_barrier_init();
   }
 };

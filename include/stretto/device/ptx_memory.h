@@ -20,6 +20,12 @@ STRETTO_DEVICE uint32 load_relaxed_sys(const uint32* address) {
   return value;
 }
 
+// Acquires; it waits for nothing that the SM has under way, as a fence does.
+STRETTO_DEVICE void acquire_sys(const uint64* address) {
+  [[maybe_unused]] uint64 value;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
+}
+
 STRETTO_DEVICE void store_relaxed_sys(uint32* address, uint32 value) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
@@ -27,6 +33,11 @@ STRETTO_DEVICE void store_relaxed_sys(uint32* address, uint32 value) {
 // Adds to a counter, anywhere in the system, after everything this thread has observed or written.
 STRETTO_DEVICE void add_release_sys(uint64* address, uint64 amount) {
   asm volatile("red.release.sys.global.add.u64 [%0], %1;" ::"l"(address), "l"(amount) : "memory");
+}
+
+// The same without order: a release together with a fence before it.
+STRETTO_DEVICE void add_relaxed_sys(uint64* address, uint64 amount) {
+  asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(address), "l"(amount) : "memory");
 }
 
 // Returns the old value.

@@ -68,8 +68,9 @@ STRETTO_DEVICE void await_in_stream(const StreamWaitParams& params) {
 // One warp. What the stream did before is visible to every thread of a kernel, so each may release.
 STRETTO_DEVICE void notify_in_stream(const StreamNotifyParams& params) {
   const uint64 epoch = params.signals.control->epoch;
+  fence_acq_rel_sys();
   for (uint32 i = threadIdx.x; i < params.num_notifies; i += 32) {
-    notify_signal(params.signals, epoch, params.notifies[i]);
+    notify_behind_fence(params.signals, epoch, params.notifies[i]);
   }
 }
 
