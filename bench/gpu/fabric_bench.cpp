@@ -49,9 +49,11 @@ struct Rank {
         ping(cubin, "ping", 0),
         push(cubin, "push", 0),
         fill(cubin, "fill", 0),
-        differ(cubin, "differ", 0) {}
+        differ(cubin, "differ", 0),
+        runs(cuda::upload(std::vector<uint64_t>{0})) {}
   std::string cubin;
   cuda::Kernel ping, push, fill, differ;
+  cuda::DeviceMemory runs;  // of ping
   cuda::Stream stream;
   cuda::Event start, end;
 };
@@ -146,7 +148,7 @@ class Bench {
   // Microseconds of a round trip between ranks 0 and 1; bare: of relaxed stores without order.
   double round_trip_us(RunState& state, bool bare = false) {
     constexpr device::uint32 kRounds = 2000;
-    state.reset();
+    restart(state);
     double us = 0;
     for (int trial = 0; trial < 3; ++trial) us = ping(state, kRounds, {0, 1}, bare) / kRounds;
     if (state.collect().aborted) throw SystemError("a ping did not come back");
@@ -180,7 +182,7 @@ class Bench {
 
   // Rank 1 stays silent; milliseconds until rank 0 has given up, and what was reported.
   Json silent_peer(RunState& state) {
-    state.reset();
+    restart(state);
     const double before = now_ms();
     ping(state, 3, {0});
     const fabric::RunOutcome outcome = state.collect();
@@ -191,7 +193,7 @@ class Bench {
                       expired.error.lane, expired.error.tile, expired.error.signal,
                       expired.error.expected, expired.error.seen));
     }
-    state.reset();
+    restart(state);
     report["round_trip_us_after"] = round_trip_us(state);
     return report;
   }
@@ -208,6 +210,13 @@ class Bench {
   Rank& at(int rank) { return *ranks_[static_cast<size_t>(rank - fabric_.first_rank())]; }
   size_t bytes() const { return options_.megabytes << 20; }
 
+  void restart(RunState& state) {
+    state.reset();
+    for_local([&](int rank) {
+      const uint64_t none = 0;
+      at(rank).runs.upload(&none, sizeof(none));
+    });
+  }
   void launch(int rank, const cuda::Kernel& kernel, const PushParams& params) {
     kernel.launch(at(rank).stream, 128, kPushThreads, 1, &params);
   }
@@ -226,8 +235,9 @@ class Bench {
     };
     for_local([&](int rank) {
       if (!plays(rank)) return;
-      const PingParams params{state.space(rank), static_cast<device::uint32>(rank),
-                              static_cast<device::uint32>(1 - rank), rounds, bare ? 1u : 0u};
+      PingParams params{state.space(rank), static_cast<device::uint32>(rank),
+                        static_cast<device::uint32>(1 - rank), rounds, bare ? 1u : 0u};
+      params.space.runs = at(rank).runs.as<device::uint64>();
       at(rank).start.record(at(rank).stream);
       at(rank).ping.launch(at(rank).stream, 1, 1, 1, &params);
       at(rank).end.record(at(rank).stream);

@@ -23,9 +23,9 @@ struct PingParams {
   SignalSpace space;
   uint32 rank, peer, rounds, bare;
 };
-// Signal 0 of both ranks goes back and forth; the epoch counts launches.
+// Signal 0 of both ranks goes back and forth; a launch is a run.
 extern "C" __global__ void ping(const __grid_constant__ PingParams p) {
-  const uint64 epoch = p.space.control->epoch;
+  const uint64 epoch = begin_run(p.space);
   if (p.bare != 0) {
     uint32* const theirs = reinterpret_cast<uint32*>(p.space.counters[p.peer] + kSignalStride);
     const uint32* const own = reinterpret_cast<const uint32*>(p.space.own + kSignalStride);
@@ -36,7 +36,6 @@ extern "C" __global__ void ping(const __grid_constant__ PingParams p) {
       }
       if (p.rank > p.peer) store_relaxed_sys(theirs, now);
     }
-    advance_epoch(p.space.control);
     return;
   }
   const NotifyEntry notify{1, 0, 0, 1, static_cast<uint16>(p.peer), 0};
@@ -46,7 +45,6 @@ extern "C" __global__ void ping(const __grid_constant__ PingParams p) {
     wait_signal(p.space, epoch, wait, 7, i);
     if (p.rank > p.peer) notify_signals(p.space, epoch, &notify, 1);
   }
-  advance_epoch(p.space.control);
 }
 struct PushParams {
   const uint4* from;

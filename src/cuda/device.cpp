@@ -114,7 +114,8 @@ void Graph::begin(const Stream& stream) {
 void Graph::end(const Stream& stream) {
   GraphHandle graph = nullptr;
   check(driver().capture_end(stream.handle(), &graph), "capture a graph");
-  const Result result = driver().graph_instantiate(&exec_, graph, 0);
+  Result result = driver().graph_nodes(graph, nullptr, &num_nodes_);
+  if (result == kSuccess) result = driver().graph_instantiate(&exec_, graph, 0);
   driver().graph_destroy(graph);
   check(result, "instantiate a graph");
 }

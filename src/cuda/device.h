@@ -133,11 +133,14 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
   void launch(const Stream& stream) const;
+  // Kernels, copies and whatever else it runs.
+  size_t num_nodes() const { return num_nodes_; }
 
  private:
   void begin(const Stream& stream);
   void end(const Stream& stream);
   GraphExecHandle exec_ = nullptr;
+  size_t num_nodes_ = 0;
 };
 
 // A kernel loaded on the current GPU.

@@ -175,6 +175,7 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(graph_instantiate, cuGraphInstantiateWithFlags,                                               \
     (GraphExecHandle*, GraphHandle, unsigned long long))                                          \
   X(graph_launch, cuGraphLaunch, (GraphExecHandle, StreamHandle))                                 \
+  X(graph_nodes, cuGraphGetNodes, (GraphHandle, void** nodes, size_t* count))                     \
   X(graph_destroy, cuGraphDestroy, (GraphHandle))                                                 \
   X(graph_exec_destroy, cuGraphExecDestroy, (GraphExecHandle))                                    \
   X(event_create, cuEventCreate, (EventHandle*, unsigned))                                        \

@@ -51,6 +51,7 @@ device::SignalSpace RunState::space(int rank) const {
           reinterpret_cast<device::uint64*>(counters(rank, rank)),
           tables.counters.as<device::uint64*>(),
           tables.controls.as<RunControl*>(),
+          nullptr,
           static_cast<uint32_t>(fabric_.ranks()),
           0};
 }
@@ -94,7 +95,7 @@ void RunState::clear() {
     check(driver().fill_bytes(region_.local(rank), 0, region_.num_bytes(), stream.handle()),
           "reset signals");
     stream.synchronize();
-    const RunControl fresh{0, timeout_ns_, 0, 0, {}};
+    const RunControl fresh{timeout_ns_, 0, 0, {}};
     cuda::copy_to_gpu(control(rank), &fresh, sizeof(fresh));
   }
 }

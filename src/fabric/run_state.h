@@ -23,10 +23,11 @@ struct RunOutcome {
 
 class RunState {
  public:
-  // Collective. All counters 0, the epoch 0.
+  // Collective. All counters are 0.
   RunState(Fabric& fabric, uint32_t num_signals, uint64_t timeout_ns, const std::string& name);
 
-  // For kernels of `rank`, a rank of this process.
+  // For kernels of `rank`, a rank of this process; who launches them gives them words for their
+  // runs.
   device::SignalSpace space(int rank) const;
   // The rank's RunControl, in its GPU's memory.
   cuda::DevicePtr control(int rank) const { return region_.local(rank); }
@@ -37,7 +38,8 @@ class RunState {
   // Collective, after this process has waited for its streams: how the runs since the last call
   // ended, the same on every process. Throws SystemError naming a rank that is late or gone.
   RunOutcome collect();
-  // Collective, while no rank runs: as after construction. A run that was aborted needs it.
+  // Collective, while no rank runs: as after construction. A run that was aborted needs it;
+  // the words in which kernels count runs are then set to 0 too.
   void reset();
 
  private:

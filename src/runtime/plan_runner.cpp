@@ -178,14 +178,14 @@ bool PlanRunner::idle() const {
   return true;
 }
 
-std::vector<uint64_t> PlanRunner::epochs() const {
-  std::vector<uint64_t> epochs;
+std::vector<uint64_t> PlanRunner::runs_begun() const {
+  std::vector<uint64_t> all;
   for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
     fabric_.device(rank).make_current();
-    check(driver().copy_to_host(&epochs.emplace_back(), state_.control(rank), sizeof(uint64_t)),
-          "read an epoch");
+    const std::vector<uint64_t> begun = of(rank).streams->runs_begun();
+    all.insert(all.end(), begun.begin(), begun.end());
   }
-  return epochs;
+  return all;
 }
 
 bool PlanRunner::aborted() const {
@@ -200,13 +200,13 @@ bool PlanRunner::aborted() const {
   return false;
 }
 
-// A stream's own wait has no deadline, so the host keeps it: when no rank has ended a run for as
+// A stream's own wait has no deadline, so the host keeps it: when no kernel has begun for as
 // long as a wait may take, or when a kernel has given up.
 void PlanRunner::wait_for_streams() {
   const auto timeout = std::chrono::nanoseconds(options_.timeout_ns);
   constexpr auto kLook = std::chrono::milliseconds(20);
   auto since = Clock::now(), next_look = since + kLook;
-  std::vector<uint64_t> last_epochs;
+  std::vector<uint64_t> last_begun;
   int releases = 0;
   while (!idle()) {
     const auto now = Clock::now();
@@ -217,9 +217,9 @@ void PlanRunner::wait_for_streams() {
       continue;
     }
     next_look = now + kLook;
-    std::vector<uint64_t> now_epochs = epochs();
-    if (now_epochs != last_epochs) {
-      last_epochs = std::move(now_epochs);
+    std::vector<uint64_t> now_begun = runs_begun();
+    if (now_begun != last_begun) {
+      last_begun = std::move(now_begun);
       since = now;
     }
     if (now - since <= timeout + kLook && !(releases == 0 && aborted())) continue;

@@ -1,6 +1,6 @@
 // Runs a plan on the GPUs of a fabric: memory, tables, streams, errors.
 //
-// Runs are stream-ordered on each rank; the epoch lives on the GPU, so a captured graph can be
+// Runs are stream-ordered on each rank; kernels count them on the GPU, so a captured graph can be
 // launched many times.
 #pragma once
 
@@ -83,7 +83,7 @@ class PlanRunner {
   void connect_nccl();
   bool idle() const;
   bool aborted() const;
-  std::vector<uint64_t> epochs() const;
+  std::vector<uint64_t> runs_begun() const;
   void wait_for_streams();
   std::vector<StuckWait> of_all_processes(const std::vector<StuckWait>& mine);
   void release();

@@ -28,11 +28,12 @@ RankStreams::RankStreams(const Setup& setup)
   add_kernels();
   add_ops();
   place_copied_notifies();
-  add_end_of_run();
+  add_ends_of_run();
 }
 
-device::SignalSpace RankStreams::space_of(KernelPlace place) {
+device::SignalSpace RankStreams::space_of(KernelPlace place, int blocks) {
   device::SignalSpace space = setup_.space;
+  space.runs = counts_.add(blocks);
   space.kernel = static_cast<uint32_t>(places_of_kernels_.size());
   places_of_kernels_.push_back(std::move(place));
   return space;
@@ -44,10 +45,12 @@ void RankStreams::add_kernels() {
                                              setup_.signals, setup_.serves);
   for (size_t i = 0; i < tables.gemms.size(); ++i) {
     cuda::encode_maps(tables.gemms[i], tables.config);
-    gemms_.emplace_back(tables.gemms[i].table, space_of({&program.gemms[i], {}}));
+    const auto blocks = static_cast<int>(tables.gemms[i].table.blocks.size());
+    gemms_.emplace_back(tables.gemms[i].table, space_of({&program.gemms[i], {}}, blocks));
   }
   for (size_t i = 0; i < tables.moves.size(); ++i) {
-    moves_.emplace_back(tables.moves[i], space_of({&program.moves[i], {}}));
+    const auto blocks = static_cast<int>(tables.moves[i].blocks.size());
+    moves_.emplace_back(tables.moves[i], space_of({&program.moves[i], {}}, blocks));
   }
   if (!gemms_.empty()) gemm_ = &setup_.kernels.gemm(setup_.device, tables.config);
   if (!moves_.empty()) mover_ = &setup_.kernels.mover(setup_.device);
@@ -136,7 +139,7 @@ void RankStreams::add_notifies(uint32_t stream, const std::vector<Step>& steps) 
   if (!copied.empty()) add_copied_notifies(stream, cuda::last_of_each_counter(copied));
   if (entries.empty()) return;
   ops_.push_back({OpKind::notify, stream, static_cast<uint32_t>(notifies_.size())});
-  notifies_.push_back({setup_.space,
+  notifies_.push_back({space_of({}),
                        entries_.emplace_back(cuda::upload(entries)).as<device::NotifyEntry>(),
                        static_cast<uint32_t>(entries.size()), 0});
 }
@@ -165,6 +168,7 @@ void RankStreams::place_copied_notifies() {
 
 void RankStreams::restart() {
   eager_runs_ = captured_runs_ = 0;
+  counts_.restart();
   std::vector<uint64_t> first_values;
   for (const cuda::CopiedNotify& notify : copied_) first_values.push_back(notify.value);
   if (!copied_.empty()) words_.upload(first_values.data(), first_values.size() * sizeof(uint64_t));
@@ -189,7 +193,8 @@ void RankStreams::add_collective(uint32_t stream, const Step& step) {
   }
 }
 
-void RankStreams::add_end_of_run() {
+void RankStreams::add_ends_of_run() {
+  if (alternates_) check_set_ = {space_of({}), 0, static_cast<uint32_t>(sets_)};
   std::vector<device::RelativeCounter> counters;
   for (uint32_t signal = 0; signal < setup_.signals.num_signals(); ++signal) {
     if (!setup_.signals.is_relative(setup_.rank, signal)) continue;
@@ -199,7 +204,9 @@ void RankStreams::add_end_of_run() {
   for (const cuda::CopiedNotify& notify : copied_) {
     copied.push_back({notify.per_run, notify.copies, 0});
   }
-  advance_ = {setup_.space,
+  // A run without any kernel has one all the same, so that the host sees runs go by.
+  if (counters.empty() && copied.empty() && !counts_.empty()) return;
+  advance_ = {space_of({}),
               entries_.emplace_back(cuda::upload(counters)).as<device::RelativeCounter>(),
               entries_.emplace_back(cuda::upload(copied)).as<device::CopiedWord>(),
               words_.as<device::uint64>(),
@@ -225,7 +232,9 @@ void RankStreams::enqueue(cuda::StreamHandle handle, const CallRows& rows) {
   int set = 0;
   if (alternates_) {
     set = next_set(handle);
-    sync_.check_set(main, {setup_.space, static_cast<uint32_t>(set), static_cast<uint32_t>(sets_)});
+    device::CheckSetParams params = check_set_;
+    params.expected_set = static_cast<uint32_t>(set);
+    sync_.check_set(main, params);
   }
   if (streams_.size() > 1) fork_.record(main);
   for (size_t i = 1; i < streams_.size(); ++i) streams_[i]->wait(fork_);
@@ -234,7 +243,7 @@ void RankStreams::enqueue(cuda::StreamHandle handle, const CallRows& rows) {
     joins_[i]->record(*streams_[i]);
     main.wait(*joins_[i]);
   }
-  sync_.advance(main, advance_);
+  if (advance_) sync_.advance(main, *advance_);
 }
 
 template <typename Params>

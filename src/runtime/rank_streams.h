@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cuda/collectives.h"
@@ -17,6 +18,7 @@
 #include "fabric/communicators.h"
 #include "runtime/kernel_store.h"
 #include "runtime/nccl_lane.h"
+#include "runtime/run_counts.h"
 #include "runtime/stuck_wait.h"
 
 namespace stretto::runtime {
@@ -52,8 +54,10 @@ class RankStreams {
   void enqueue(cuda::StreamHandle main, const CallRows& rows = {});
   // A captured graph must hold a multiple of this many runs.
   int runs_per_graph() const { return alternates_ ? sets_ : 1; }
-  // After the epoch was set to 0.
+  // After counters were set to 0: the next run is the first.
   void restart();
+  // By block of every kernel: the runs that it has begun. Something of it changes in every run.
+  std::vector<uint64_t> runs_begun() const { return counts_.read(); }
 
   // The collectives of a run by themselves: at first use NCCL connects.
   void enqueue_collectives(const cuda::Stream& stream) const;
@@ -102,8 +106,8 @@ class RankStreams {
   void add_collective(uint32_t stream, const cuda::Step& step);
   void add_copied_notifies(uint32_t stream, const std::vector<cuda::CopiedNotify>& notifies);
   void place_copied_notifies();
-  void add_end_of_run();
-  device::SignalSpace space_of(KernelPlace place);
+  void add_ends_of_run();
+  device::SignalSpace space_of(KernelPlace place, int blocks = 1);
   cuda::DevicePtr counter(const Instr& wait) const;
   int next_set(cuda::StreamHandle main);
   void issue(const Op& op, const cuda::Stream& stream, int set, const CallRows& rows);
@@ -136,8 +140,10 @@ class RankStreams {
   std::vector<std::vector<std::vector<cuda::Transfer>>> copied_transfers_;  // [op][set]
   cuda::DeviceMemory words_;                                                // of copied_
   std::vector<KernelPlace> places_of_kernels_;
+  RunCounts counts_;
   std::vector<cuda::DeviceMemory> entries_;
-  device::AdvanceParams advance_{};
+  device::CheckSetParams check_set_{};  // where runs alternate
+  std::optional<device::AdvanceParams> advance_;
 };
 
 }  // namespace stretto::runtime

@@ -7,6 +7,7 @@
 #include "cuda/compiler.h"
 #include "cuda/gemm_kernel.h"
 #include "cuda/nvrtc_api.h"
+#include "cuda/sync_kernels.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
@@ -65,6 +66,11 @@ mover(const __grid_constant__ MoverParams params) {
 }
 )",
                                                   "sm_90a");
+  EXPECT_EQ(spilled_bytes(kernel.log), 0) << kernel.log;
+}
+
+TEST_F(CompileTest, TheKernelsOfStreamsDoNotSpill) {
+  const CompiledKernel kernel = compiler_.compile(sync_source(), "sm_90a");
   EXPECT_EQ(spilled_bytes(kernel.log), 0) << kernel.log;
 }
 

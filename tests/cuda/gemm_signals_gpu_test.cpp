@@ -1,4 +1,5 @@
 // Waits and notifies of the GEMM kernel on one GPU: a product whose input another product makes.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cuda/gemm_kernel.h"
@@ -14,6 +15,7 @@ using device::RunControl;
 using device::Shared;
 
 constexpr int64_t kRows = 512, kMiddle = 512, kColumns = 512, kDepth = 32;
+constexpr size_t kMostBlocks = 16;
 
 // C = A * B^T, then E = C * D^T in the same launch: a tile of E waits for its rows of C.
 class GemmSignalsGpuTest : public GpuTest {
@@ -36,11 +38,15 @@ class GemmSignalsGpuTest : public GpuTest {
   void reset() {
     const std::vector<uint64_t> zeros(counters_.num_bytes() / 8, 0);
     counters_.upload(zeros.data(), counters_.num_bytes());
-    set_control(0);
-  }
-  void set_control(uint64_t epoch) {
-    const RunControl control{epoch, 50'000'000, 0, 0, {}};
+    const std::vector<uint64_t> none(kMostBlocks, 0);
+    runs_ = upload(none);
+    const RunControl control{50'000'000, 0, 0, {}};
     control_.upload(&control, sizeof(control));
+  }
+  std::vector<uint64_t> runs(const DeviceGemmTable& table) const {
+    std::vector<uint64_t> runs(static_cast<size_t>(table.num_blocks()));
+    runs_.download(runs.data(), runs.size() * sizeof(uint64_t));
+    return runs;
   }
   RunControl control() const {
     RunControl control{};
@@ -92,6 +98,7 @@ class GemmSignalsGpuTest : public GpuTest {
             counters_.as<device::uint64>(),
             all_counters_.as<device::uint64*>(),
             all_controls_.as<RunControl*>(),
+            runs_.as<device::uint64>(),
             1,
             0};
   }
@@ -117,7 +124,7 @@ class GemmSignalsGpuTest : public GpuTest {
     return c.differing + e.differing;
   }
 
-  DeviceMemory a_, b_, c_, d_, e_, counters_, control_, all_counters_, all_controls_;
+  DeviceMemory a_, b_, c_, d_, e_, counters_, control_, runs_, all_counters_, all_controls_;
 };
 
 constexpr GemmConfig kPaired{128, 256, 4, 2, Shared::b, true, OutputType::bf16, true};
@@ -128,9 +135,9 @@ TEST_F(GemmSignalsGpuTest, ConsumersFollowProducersOverManyEpochs) {
     reset();
     const DeviceGemmTable on_device(table(config, false), signals());
     for (uint64_t epoch = 0; epoch < 20; ++epoch) {
-      set_control(epoch);
       EXPECT_EQ(run(config, on_device, epoch), 0u) << describe(config) << " epoch " << epoch;
       EXPECT_EQ(control().abort, 0u);
+      EXPECT_THAT(runs(on_device), testing::Each(epoch + 1));
     }
   }
 }
@@ -140,6 +147,7 @@ TEST_F(GemmSignalsGpuTest, MissingNotifyEndsInAnErrorAndTheNextRunWorks) {
     reset();
     const DeviceGemmTable broken(table(config, true), signals());
     run(config, broken, 1);
+    EXPECT_THAT(runs(broken), testing::Each(1u)) << "waits that expire end no block";
     const RunControl after = control();
     EXPECT_EQ(after.abort, 1u);
     EXPECT_EQ(after.expired_here, 1u);

@@ -14,6 +14,7 @@ struct GemmShared {
   uint32 tasks_ready;   // one past the last task whose signals have come
   uint32 sums_ready;    // one past the last task whose sums to add have come
   uint32 blocks_ready;  // with phases: of K, of all tasks, those whose signals have come
+  uint32 epoch;         // of the run
 
   STRETTO_DEVICE explicit GemmShared(uint32 base) {
     a = (base + 1023) & ~1023u;
@@ -26,6 +27,7 @@ struct GemmShared {
     tasks_ready = chunk_empty + kConfig.consumers * kLayout.chunk_slots * 8;
     sums_ready = tasks_ready + 4;
     blocks_ready = tasks_ready + 8;
+    epoch = tasks_ready + 16;
   }
   STRETTO_DEVICE uint32 chunk_index(uint32 consumer, uint32 slot) const {
     return consumer * kLayout.chunk_slots + slot;

@@ -52,7 +52,7 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
                               const GemmTask& first, uint32 begin, uint32 end) {
   constexpr GemmLayout kLayout = layout_of(kConfig);
   const uint32 rank = kLayout.cluster == 1 ? 0 : cluster_rank();
-  const uint64 epoch = params.signals.control == nullptr ? 0 : params.signals.control->epoch;
+  const uint64 epoch = load_shared(shared.epoch);
   const TensorMap* maps = params.maps + epoch % params.map_sets * params.num_maps;
   RunRows run;
   if constexpr (kConfig.serves) run = read_rows(params.rows);
@@ -136,7 +136,7 @@ STRETTO_DEVICE void wait_in_phases(const GemmParams& params, const GemmShared<kC
 template <GemmConfig kConfig>
 STRETTO_DEVICE void gemm_wait(const GemmParams& params, const GemmShared<kConfig>& shared,
                               uint32 begin, uint32 end) {
-  const uint64 epoch = params.signals.control == nullptr ? 0 : params.signals.control->epoch;
+  const uint64 epoch = load_shared(shared.epoch);
   uint32 first_block = 0;
   for (uint32 i = begin; i < end; ++i) {
     const GemmTask& task = params.tasks[i];

@@ -43,7 +43,12 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params) {
   GemmTask first{};
   if (loads && begin < end) first = params.tasks[begin];
 
-  if (threadIdx.x == 0) shared.init_barriers();
+  if (threadIdx.x == 0) {
+    const uint64 epoch = read_epoch(params.signals);  // on its way while the barriers are made
+    shared.init_barriers();
+    store_shared(shared.epoch, epoch);
+    count_run(params.signals, epoch);
+  }
   if constexpr (kLayout.cluster > 1) cluster_sync();
   __syncthreads();
 

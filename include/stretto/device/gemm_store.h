@@ -37,7 +37,7 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
   constexpr GemmLayout kLayout = layout_of(kConfig);
   constexpr int32 kChunksAcross = kConfig.tile_n / kLayout.chunk_columns;
   constexpr int32 kConsumerRows = kConfig.tile_m / kConfig.consumers;
-  const uint64 epoch = params.signals.control == nullptr ? 0 : params.signals.control->epoch;
+  const uint64 epoch = load_shared(shared.epoch);
   const TensorMap* maps = params.maps + epoch % params.map_sets * params.num_maps;
   RunRows run;
   if constexpr (kConfig.serves) run = read_rows(params.rows);

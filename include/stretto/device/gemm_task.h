@@ -129,6 +129,6 @@ struct GemmParams {
   RowsOfRun rows;
   const GemmSplit* splits;  // by task, where the kernel splits
 };
-static_assert(sizeof(GemmParams) == 128);
+static_assert(sizeof(GemmParams) == 136);
 
 }  // namespace stretto::device

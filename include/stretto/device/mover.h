@@ -70,14 +70,17 @@ STRETTO_DEVICE void notify_tasks(const MoverBlock& block) {
 STRETTO_DEVICE void run_mover(const MoverParams& params) {
   extern __shared__ uint8 shared_memory[];
   const uint32 warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
-  const MoverBlock block{params,
-                         MoverShared(shared_address(shared_memory)),
-                         read_rows(params.rows),
-                         params.signals.control->epoch,
-                         params.first_task[blockIdx.x],
-                         params.first_task[blockIdx.x + 1]};
-  if (threadIdx.x == 0) block.shared.init();
+  const MoverShared shared(shared_address(shared_memory));
+  const uint32 begin = params.first_task[blockIdx.x], end = params.first_task[blockIdx.x + 1];
+  const RunRows run = read_rows(params.rows);
+  if (threadIdx.x == 0) {
+    const uint64 epoch = read_epoch(params.signals);  // on its way while the barriers are made
+    shared.init();
+    store_shared(shared.epoch, epoch);
+    count_run(params.signals, epoch);
+  }
   __syncthreads();
+  const MoverBlock block{params, shared, run, load_shared(shared.epoch), begin, end};
   if (warp < kAddWarps) {
     add_tasks(block, warp / kGroupWarps);
   } else if (warp < kAddWarps + kLoadWarps) {

@@ -58,6 +58,7 @@ struct MoverShared {
   // Tasks that are past: each add warp's and each store warp's, those whose signals have come, and
   // those whose notifies are made.
   uint32 added, stored, ready, completed;
+  uint32 epoch;  // of the run
 
   STRETTO_DEVICE explicit MoverShared(uint32 base) {
     stages = base;
@@ -67,6 +68,7 @@ struct MoverShared {
     stored = added + kAddWarps * 4;
     ready = stored + kStoreWarps * 4;
     completed = ready + 4;
+    epoch = (completed + 4 + 7) & ~7u;
   }
   STRETTO_DEVICE void init() const {
     for (uint32 i = 0; i < kMoverStages; ++i) {

@@ -43,7 +43,7 @@ struct MoverParams {
   uint32 num_regions, region_sets;
   RowsOfRun rows;
 };
-static_assert(sizeof(MoverRegion) == 16 && sizeof(MoverTask) == 44 && sizeof(MoverParams) == 112);
+static_assert(sizeof(MoverRegion) == 16 && sizeof(MoverTask) == 44 && sizeof(MoverParams) == 120);
 
 // A block's warps: they add, load, store, wait and notify.
 inline constexpr uint32 kAddGroups = 2, kGroupWarps = 8, kAddWarps = kAddGroups * kGroupWarps;

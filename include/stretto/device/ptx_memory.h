@@ -74,6 +74,16 @@ STRETTO_DEVICE uint32 load_acquire_shared(uint32 address) {
   return value;
 }
 
+// Ordinary accesses to this block's shared memory.
+STRETTO_DEVICE void store_shared(uint32 address, uint64 value) {
+  asm volatile("st.shared::cta.u64 [%0], %1;" ::"r"(address), "l"(value) : "memory");
+}
+STRETTO_DEVICE uint64 load_shared(uint32 address) {
+  uint64 value;
+  asm volatile("ld.shared::cta.u64 %0, [%1];" : "=l"(value) : "r"(address) : "memory");
+  return value;
+}
+
 // Sixteen bytes from global to shared memory, past registers and the SM's cache. Ordinary accesses,
 // unlike TMA's.
 STRETTO_DEVICE void copy_async(uint32 destination, uint64 source) {

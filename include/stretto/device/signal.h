@@ -7,6 +7,12 @@
 // A wait that expires does not stop the kernel. It records who waited for what, sets the abort word
 // of every rank, and passes; from then on every wait of the run passes at once. The run ends with
 // useless results and an error, all its notifies made, so counters stay in step across ranks.
+//
+// A run's number, its epoch, is counted by the blocks themselves. Every block of a plan's kernels
+// executes exactly once in each run, also in one that is aborted or has fewer rows, and runs of a
+// rank follow one another. So a block that counts its executions counts runs; its word has one
+// writer, and the end of a kernel orders it with the next run's read. All words of all ranks are
+// set to 0 together with the counters. Nothing has to run between two runs.
 #pragma once
 
 #include "stretto/device/poll.h"
@@ -30,7 +36,6 @@ struct WaitError {
 
 // One per rank, in memory that every rank can write.
 struct RunControl {
-  uint64 epoch;  // runs completed; advanced on the device between runs
   uint64 timeout_ns;
   uint32 abort;         // 1: some wait of some rank expired in this run
   uint32 expired_here;  // 1: `error` is filled
@@ -56,24 +61,41 @@ struct NotifyEntry {
   uint32 reserved;
 };
 
-// A rank's view of all ranks.
+// A kernel's view of all ranks.
 struct SignalSpace {
   RunControl* control;          // this rank's
   uint64* own;                  // this rank's counters
   uint64* const* counters;      // by rank
   RunControl* const* controls;  // by rank
+  uint64* runs;                 // by block: how many it has begun; null: every run is the first
   uint32 ranks;
   uint32 kernel;  // tells the rank's kernels apart in errors
 };
 
 static_assert(sizeof(WaitEntry) == 32 && sizeof(NotifyEntry) == 24 && sizeof(WaitError) == 32);
-static_assert(sizeof(RunControl) == 56 && sizeof(SignalSpace) == 40);
+static_assert(sizeof(RunControl) == 48 && sizeof(SignalSpace) == 48);
 
 #ifdef STRETTO_DEVICE
 
 // Counters are compared as distances: those that start over with each run may lie below zero.
 STRETTO_DEVICE bool has_come(uint64 seen, uint64 expected) {
   return static_cast<int64>(seen - expected) >= 0;
+}
+
+// The number of the run that this block is about to begin. By one thread, which then counts it.
+STRETTO_DEVICE uint64 read_epoch(const SignalSpace& space) {
+  return space.runs == nullptr ? 0 : space.runs[blockIdx.x];
+}
+STRETTO_DEVICE void count_run(const SignalSpace& space, uint64 epoch) {
+  if (space.runs != nullptr) space.runs[blockIdx.x] = epoch + 1;
+}
+
+// The same by all threads of a block.
+STRETTO_DEVICE uint64 begin_run(const SignalSpace& space) {
+  const uint64 epoch = read_epoch(space);
+  __syncthreads();
+  if (threadIdx.x == 0) count_run(space, epoch);
+  return epoch;
 }
 
 struct RunLimits {

@@ -1,5 +1,5 @@
 // What a rank's streams run between kernels, copies and collectives: waits and notifies that belong
-// to no block of a kernel, and the end of a run.
+// to no block of a kernel, and the end of a run whose streams await counters or copy words.
 #pragma once
 
 #include "stretto/device/signal.h"
@@ -51,15 +51,15 @@ struct CheckSetParams {
 // of a buffer. Its addresses are the host's, so runs must alternate as the host counted them.
 inline constexpr uint32 kWrongSet = 0xffffffffu;
 
-static_assert(sizeof(StreamWaitParams) == 56 && sizeof(StreamNotifyParams) == 56 &&
-              sizeof(AdvanceParams) == 72 && sizeof(CheckSetParams) == 48 &&
+static_assert(sizeof(StreamWaitParams) == 64 && sizeof(StreamNotifyParams) == 64 &&
+              sizeof(AdvanceParams) == 80 && sizeof(CheckSetParams) == 56 &&
               sizeof(CopiedWord) == 16);
 
 #ifdef STRETTO_DEVICE
 
 // One block of any size.
 STRETTO_DEVICE void await_in_stream(const StreamWaitParams& params) {
-  const uint64 epoch = params.signals.control->epoch;
+  const uint64 epoch = begin_run(params.signals);
   for (uint32 i = threadIdx.x; i < params.num_waits; i += blockDim.x) {
     wait_signal(params.signals, epoch, params.waits[i], 0, ~0u);
   }
@@ -67,32 +67,31 @@ STRETTO_DEVICE void await_in_stream(const StreamWaitParams& params) {
 
 // One warp. What the stream did before is visible to every thread of a kernel, so each may release.
 STRETTO_DEVICE void notify_in_stream(const StreamNotifyParams& params) {
-  const uint64 epoch = params.signals.control->epoch;
+  const uint64 epoch = begin_run(params.signals);
   fence_acq_rel_sys();
   for (uint32 i = threadIdx.x; i < params.num_notifies; i += 32) {
     notify_behind_fence(params.signals, epoch, params.notifies[i]);
   }
 }
 
-// Ends a run: its epoch is over on this rank. One block, after all lanes of the run.
+// Makes relative counters and copied words those of the next run. One block, after all lanes of the
+// run.
 STRETTO_DEVICE void advance_run(const AdvanceParams& params) {
+  const uint64 next = begin_run(params.signals) + 1;
   for (uint32 i = threadIdx.x; i < params.num_relative; i += blockDim.x) {
     const RelativeCounter& counter = params.relative[i];
     add_release_sys(params.signals.own + static_cast<uint64>(counter.signal) * kSignalStride,
                     0 - counter.per_run);
   }
-  const uint64 next = params.signals.control->epoch + 1;
   for (uint32 i = threadIdx.x; i < params.num_copied; i += blockDim.x) {
     const CopiedWord& word = params.copied[i];
     if (next % word.copies == 0) params.words[i] += word.per_run;
   }
-  __syncthreads();
-  if (threadIdx.x == 0) params.signals.control->epoch = next;
 }
 
 // One thread.
 STRETTO_DEVICE void check_set(const CheckSetParams& params) {
-  const uint64 set = params.signals.control->epoch % params.sets;
+  const uint64 set = begin_run(params.signals) % params.sets;
   if (set != params.expected_set) {
     report_expired_wait(params.signals,
                         {0, ~0u, kWrongSet, params.signals.kernel, params.expected_set, set});
