@@ -180,7 +180,9 @@ void Engine::read(Thread& thread, const Address& from, void* value, size_t bytes
          observes},
         where);
   std::memcpy(value, copy.bytes.data() + from.offset, bytes);
-  if (strong) collect(thread, copy, from.offset, bytes, scope);
+  if (strong && collect(thread, copy, from.offset, bytes, scope, thread.seen)) {
+    thread.seen_any = true;
+  }
 }
 
 void Engine::write(Thread& thread, const Address& to, const void* value, size_t bytes,
@@ -215,7 +217,7 @@ void Engine::load(Thread& thread, const Address& from, void* value, size_t bytes
                   Scope scope, Where where) {
   step(thread, where);
   read(thread, from, value, bytes, true, scope, where);
-  if (order != Order::kRelaxed) acquire_seen(thread);
+  if (order != Order::kRelaxed) acquire_at(thread, from, bytes, scope);
 }
 
 void Engine::store(Thread& thread, const Address& to, const void* value, size_t bytes, Order order,
@@ -256,7 +258,7 @@ uint64_t Engine::modify(Thread& thread, const Address& at, size_t bytes, Order o
   const Event event{thread.actor, thread.clock[thread.actor]};
   check(*at.allocation, at.rank, at.offset, bytes, true,
         {event, &thread.clock, &thread, true, scope, "updates"}, where);
-  if (order == Order::kAcquire || order == Order::kAcqRel) acquire_seen(thread);
+  if (order == Order::kAcquire || order == Order::kAcqRel) acquire_at(thread, at, bytes, scope);
   const bool releases = order == Order::kRelease || order == Order::kAcqRel;
   const SharedClock released = releases ? publish(thread) : thread.fenced;
   if (released) deliver_known(*released);
@@ -273,7 +275,7 @@ uint64_t Engine::modify(Thread& thread, const Address& at, size_t bytes, Order o
 }
 
 void Engine::signal(Thread& thread, const Address& own, uint64_t value, bool adds, int rank,
-                    std::span<const Event> after, Where where) {
+                    std::span<const Event> after, Where where, bool releases) {
   step(thread, where);
   Address to = own;
   if (own.allocation != nullptr && own.rank != thread.rank) {
@@ -290,7 +292,7 @@ void Engine::signal(Thread& thread, const Address& own, uint64_t value, bool add
   const Access access{event, &thread.clock, &thread, true, Scope::kSystem, "signals"};
   if (adds) check(*to.allocation, rank, to.offset, 8, false, access, where);
   check(*to.allocation, rank, to.offset, 8, true, access, where);
-  SharedClock released = publish(thread);
+  SharedClock released = releases ? publish(thread) : thread.fenced;
   if (!after.empty()) {
     Clock clock = *released;
     for (const Event& each : after) learn(clock, each);

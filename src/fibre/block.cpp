@@ -162,9 +162,10 @@ void Block::put_signal_bytes(const Address& dest, const Address& source, uint64 
   }
 }
 
-void Block::signal(const Pointer<uint64>& signal, uint64 value, SignalOp op, int rank,
-                   Where where) {
-  engine_.signal(thread_, signal.address(), value, op == SignalOp::kAdd, rank, {}, where);
+void Block::signal(const Pointer<uint64>& signal, uint64 value, SignalOp op, int rank, Where where,
+                   Order order) {
+  engine_.signal(thread_, signal.address(), value, op == SignalOp::kAdd, rank, {}, where,
+                 order != Order::kRelaxed);
 }
 
 bool Block::wait_word(const Address& word, size_t num_bytes, Compare compare, uint64 bound,
@@ -182,7 +183,7 @@ bool Block::wait_word(const Address& word, size_t num_bytes, Compare compare, ui
                            word.allocation->element_name(word.rank, word.offset), symbol(compare),
                            bound, seen);
       });
-  engine_.acquire_seen(thread_);
+  if (ready) engine_.acquire_at(thread_, word, num_bytes, Scope::kSystem);
   return ready;
 }
 

@@ -166,10 +166,12 @@ class Engine {
   uint64_t modify(Thread& thread, const Address& at, size_t bytes, Order order, Scope scope,
                   Where where, const std::function<uint64_t(uint64_t)>& update);
   void signal(Thread& thread, const Address& own, uint64_t value, bool adds, int rank,
-              std::span<const Event> after, Where where);
+              std::span<const Event> after, Where where, bool releases = true);
   // Waits until ready() says so; it is asked again when something arrives at the address.
   bool wait(Thread& thread, const Address& address, size_t bytes, Where where,
             const std::function<bool()>& ready, const std::function<std::string()>& text);
+  // What released the words' values, or what all relaxed loads of the thread have seen.
+  void acquire_at(Thread& thread, const Address& words, size_t bytes, Scope scope);
   void acquire_seen(Thread& thread);
   void fence(Thread& thread, bool completes, Where where);
   // The event of the writes at the destination.
@@ -223,7 +225,9 @@ class Engine {
   const Thread& owner_of(uint32_t actor) const { return *threads_[actor_thread_[actor]]; }
 
   SharedClock publish(Thread& thread);
-  void collect(Thread& thread, Allocation::Copy& copy, int64_t offset, size_t bytes, Scope scope);
+  // Adds the releases at these words to `clock`; true when there are any.
+  bool collect(Thread& thread, Allocation::Copy& copy, int64_t offset, size_t bytes, Scope scope,
+               Clock& clock);
   void apply(const Flight& flight);
   void send(Flight flight);
   void deliver(size_t index);

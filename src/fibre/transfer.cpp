@@ -25,9 +25,10 @@ SharedClock Engine::publish(Thread& thread) {
   return clock;
 }
 
-void Engine::collect(Thread& thread, Allocation::Copy& copy, int64_t offset, size_t bytes,
-                     Scope scope) {
-  if (copy.words.empty()) return;
+bool Engine::collect(Thread& thread, Allocation::Copy& copy, int64_t offset, size_t bytes,
+                     Scope scope, Clock& clock) {
+  if (copy.words.empty()) return false;
+  bool any = false;
   for (int64_t at = offset; at < offset + static_cast<int64_t>(bytes); at += 4) {
     const auto found = copy.words.find(at);
     if (found == copy.words.end()) continue;
@@ -37,10 +38,15 @@ void Engine::collect(Thread& thread, Allocation::Copy& copy, int64_t offset, siz
           !in_scope(scope, thread.actor, release.actor)) {
         continue;
       }
-      join(thread.seen, *release.clock);
-      thread.seen_any = true;
+      join(clock, *release.clock);
+      any = true;
     }
   }
+  return any;
+}
+
+void Engine::acquire_at(Thread& thread, const Address& words, size_t bytes, Scope scope) {
+  collect(thread, words.allocation->copy(words.rank), words.offset, bytes, scope, thread.clock);
 }
 
 void Engine::acquire_seen(Thread& thread) {

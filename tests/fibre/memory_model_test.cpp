@@ -61,6 +61,59 @@ TEST(MemoryModel, ARelaxedFlagBetweenFencesOrders) {
   });
 }
 
+// What a wait acquires is what raised its own signal: one seen by a relaxed load before it needs a
+// fence, also when the wait comes after it.
+TEST(MemoryModel, AWaitAcquiresItsOwnSignalOnly) {
+  const auto scenario = [](bool fence) {
+    return [=](World& world) {
+      auto x = world.symmetric<uint32>("x", 1, 0);
+      auto flags = world.symmetric<uint64>("flags", 2, 0);
+      world.launch(1, 1, [=, &world](Block& block) {
+        Shmem shmem(block);
+        const int me = shmem.my_pe();
+        if (me == 1) shmem.p(x.at(1), 5u, 0);
+        if (me != 0) return shmem.signal_op(flags.at(me) + (me - 1), 1, SignalOp::kAdd, 0);
+        while (shmem.signal_fetch(flags.at(0)) == 0) {
+        }
+        if (!shmem.signal_wait_until(flags.at(0) + 1, Compare::kGe, 1)) return;
+        if (fence) shmem.fence();
+        const uint32 seen = x.at(0)[0];
+        world.expect(seen == 5, "the value is old");
+      });
+      world.run();
+    };
+  };
+  expect_clean({.ranks = 3, .threads = 1}, scenario(true));
+  expect_found(FindingKind::kRace, {.ranks = 3, .threads = 1}, scenario(false));
+}
+
+// One fence may stand before several signals; without it relaxed ones say nothing.
+TEST(MemoryModel, RelaxedSignalsReleaseWhatAFenceCovered) {
+  const auto scenario = [](bool fence) {
+    return [=](World& world) {
+      auto x = world.symmetric<uint32>("x", 1, 0);
+      auto arrived = world.symmetric<uint64>("arrived", 1, 0);
+      world.launch(1, 1, [=, &world](Block& block) {
+        Shmem shmem(block);
+        const int me = shmem.my_pe();
+        if (me != 0) {
+          if (!shmem.signal_wait_until(arrived.at(me), Compare::kGe, 1)) return;
+          const uint32 seen = x.at(me)[0];
+          return world.expect(seen == 5, "the value is old");
+        }
+        for (int r = 1; r < shmem.n_pes(); ++r) shmem.p(x.at(0), 5u, r);
+        if (fence) shmem.fence();
+        for (int r = 1; r < shmem.n_pes(); ++r) {
+          block.signal(arrived.at(0), 1, SignalOp::kAdd, r, Where::here(), Order::kRelaxed);
+        }
+      });
+      world.run();
+    };
+  };
+  expect_clean({.ranks = 3, .threads = 1}, scenario(true));
+  expect_found(FindingKind::kRace, {.ranks = 3, .threads = 1}, scenario(false));
+}
+
 // A reads what B forwarded of C: order is transitive.
 TEST(MemoryModel, ReleasesAreCumulative) {
   expect_clean({.ranks = 3, .threads = 1}, [](World& world) {

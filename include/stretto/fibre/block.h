@@ -102,7 +102,7 @@ class Block {
                      group, blocking, where);
   }
   void signal(const Pointer<uint64>& signal, uint64 value, SignalOp op, int rank,
-              Where where = Where::here());
+              Where where = Where::here(), Order order = Order::kRelease);
 
   template <class T>
   bool wait_until(const Pointer<T>& word, Compare compare, uint64 bound,

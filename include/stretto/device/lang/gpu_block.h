@@ -2,9 +2,9 @@
 //
 // Peers are reached by load and store over NVLink or PCIe: one node, all ranks with a mapped heap.
 // The rules of order between GPUs are kept in here: signals are released at system scope, polls are
-// relaxed with one acquire after success, every poll has a deadline. A wait whose deadline passes
-// records it, raises the abort word of every rank, and fails; from then on every wait that is not
-// satisfied at once fails too, so kernels leave.
+// relaxed with one acquiring load after success, every poll has a deadline. A wait whose deadline
+// passes records it, raises the abort word of every rank, and fails; from then on every wait that
+// is not satisfied at once fails too, so kernels leave.
 //
 //   launch  entry<my_kernel<GpuBlock>, MyArgs<GpuBlock>>(world, args), by name under NVRTC
 #pragma once
@@ -148,8 +148,8 @@ class GpuBlock {
   STRETTO_DEVICE typename Plain<T>::Type load(T* from, Order order = Order::kRelaxed,
                                               Scope scope = Scope::kSystem, Where = {}) {
     using Word = typename WordOf<sizeof(T)>::Type;
-    const Word word = load_strong(reinterpret_cast<const Word*>(from), scope);
-    if (order != Order::kRelaxed) fence_acq_rel(scope);
+    const auto* const at = reinterpret_cast<const Word*>(from);
+    const Word word = order == Order::kRelaxed ? load_strong(at, scope) : load_acquire(at, scope);
     return *reinterpret_cast<const typename Plain<T>::Type*>(&word);
   }
   template <class T>
@@ -205,9 +205,14 @@ class GpuBlock {
     }
     signal(signal_address, value, op, rank);
   }
-  STRETTO_DEVICE void signal(uint64* own, uint64 value, SignalOp op, int rank, Where = {}) {
+  // Relaxed, it releases what the thread's last fence() or quiet() covered: for several in a row.
+  STRETTO_DEVICE void signal(uint64* own, uint64 value, SignalOp op, int rank, Where = {},
+                             Order order = Order::kRelease) {
     uint64* const word = peer(own, rank);
-    if (op == SignalOp::kAdd) {
+    if (order == Order::kRelaxed) {
+      op == SignalOp::kAdd ? add_relaxed_sys(word, value)
+                           : store_strong(word, value, Scope::kSystem);
+    } else if (op == SignalOp::kAdd) {
       add_release_sys(word, value);
     } else {
       store_release_sys(word, value);
@@ -225,7 +230,9 @@ class GpuBlock {
           return holds(seen, compare, bound);
         },
         [&] { expire(word, bound, seen, from); });
-    fence_acq_rel_sys();
+    // The load that acquires reads the polled value or a later one. A later one that holds orders
+    // as if the poll had read it. For one that does not, a fence acquires what the poll read.
+    if (came && !holds(load_acquire(word, Scope::kSystem), compare, bound)) fence_acq_rel_sys();
     return came;
   }
   STRETTO_DEVICE bool wait_words_not(const Vec16* at, uint32 poison, Vec16& value, Where = {},

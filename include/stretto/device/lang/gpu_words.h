@@ -50,6 +50,38 @@ STRETTO_DEVICE Vec16 load_strong(const Vec16* at, Scope) {
   return v;
 }
 
+// Acquires what released the value that is read, and nothing that the thread has seen elsewhere: a
+// part of a fence's price, and the less of it the more accesses of its SM are under way.
+STRETTO_DEVICE uint32 load_acquire(const uint32* at, Scope scope) {
+  uint32 v;
+  if (scope == Scope::kBlock) {
+    asm volatile("ld.acquire.cta.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
+  } else if (scope == Scope::kGpu) {
+    asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
+  } else {
+    asm volatile("ld.acquire.sys.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
+  }
+  return v;
+}
+
+STRETTO_DEVICE uint64 load_acquire(const uint64* at, Scope scope) {
+  uint64 v;
+  if (scope == Scope::kBlock) {
+    asm volatile("ld.acquire.cta.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
+  } else if (scope == Scope::kGpu) {
+    asm volatile("ld.acquire.gpu.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
+  } else {
+    asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
+  }
+  return v;
+}
+
+STRETTO_DEVICE Vec16 load_acquire(const Vec16* at, Scope scope) {
+  const Vec16 v = load_strong(at, scope);
+  fence_acq_rel(scope);
+  return v;
+}
+
 STRETTO_DEVICE void store_strong(uint32* at, uint32 v, Scope scope) {
   if (scope == Scope::kBlock) {
     asm volatile("st.relaxed.cta.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
@@ -78,6 +110,10 @@ STRETTO_DEVICE void store_strong(Vec16* at, const Vec16& v, Scope) {
 
 STRETTO_DEVICE void store_release_sys(uint64* at, uint64 v) {
   asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
+}
+
+STRETTO_DEVICE void add_relaxed_sys(uint64* at, uint64 v) {
+  asm volatile("red.relaxed.sys.add.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
 }
 
 STRETTO_DEVICE uint32 fetch_add_relaxed(uint32* at, uint32 v, Scope scope) {

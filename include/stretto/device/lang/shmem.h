@@ -126,40 +126,18 @@ class Shmem {
 
   // --- order and completion
   // Both cover every put of this rank that happens before the call, to any rank, and order later
-  // signals and relaxed stores of this thread after them; both acquire what relaxed loads have
-  // seen.
+  // signals and relaxed stores of this thread after them; both acquire what all relaxed loads of
+  // the thread have seen, where a wait or an acquiring load acquires what it read itself.
   STRETTO_PRIMITIVE void fence(Where where = Where::here()) { block_.fence(where); }
   // Besides, sources of puts may be reused and destinations of gets read.
   STRETTO_PRIMITIVE void quiet(Where where = Where::here()) { block_.quiet(where); }
 
   // Block b of every rank meets block b of the others; before it returns, what any of them did
   // before has happened. A block calls it the same number of times on every rank, over all kernels.
-  STRETTO_PRIMITIVE bool sync_all_block(Where where = Where::here()) {
-    const int ranks = block_.num_ranks();
-    const int step = block_.num_threads();
-    auto epochs = block_.sync_epochs() + block_.block_idx();
-    auto signals = block_.sync_signals() + block_.block_idx() * ranks;
-    block_.sync(where);
-    const uint64 epoch = block_.load(epochs, Order::kRelaxed, Scope::kBlock, where) + 1;
-    for (int i = block_.thread_idx(); i < ranks; i += step) {
-      block_.signal(signals + block_.rank(), epoch, SignalOp::kSet, (block_.rank() + i) % ranks,
-                    where);
-    }
-    bool failed = false;
-    for (int i = block_.thread_idx(); i < ranks; i += step) {
-      failed = !block_.wait_until(signals + i, Compare::kGe, epoch, where) || failed;
-    }
-    failed = block_.sync_or(failed, where);
-    if (block_.thread_idx() == 0) {
-      block_.store(epochs, epoch, Order::kRelaxed, Scope::kBlock, where);
-    }
-    return !failed;
-  }
+  STRETTO_PRIMITIVE bool sync_all_block(Where where = Where::here()) { return meet(false, where); }
   // sync_all that also completes this block's puts.
   STRETTO_PRIMITIVE bool barrier_all_block(Where where = Where::here()) {
-    block_.sync(where);
-    block_.quiet(where);
-    return sync_all_block(where);
+    return meet(true, where);
   }
 
   // --- collectives of block b of all ranks. `dest` must not be in use on any rank, and `source`
@@ -218,6 +196,29 @@ class Shmem {
   }
 
  private:
+  STRETTO_PRIMITIVE bool meet(bool completes, Where where) {
+    const int ranks = block_.num_ranks();
+    const int first = block_.thread_idx();
+    const int step = block_.num_threads();
+    auto epochs = block_.sync_epochs() + block_.block_idx();
+    auto signals = block_.sync_signals() + block_.block_idx() * ranks;
+    block_.sync(where);
+    const uint64 epoch = block_.load(epochs, Order::kRelaxed, Scope::kBlock, where) + 1;
+    // One fence for all signals of a thread, and none in threads that have none.
+    if (completes && first < ranks) block_.quiet(where);
+    for (int i = first; i < ranks; i += step) {
+      block_.signal(signals + block_.rank(), epoch, SignalOp::kSet, (block_.rank() + i) % ranks,
+                    where, completes ? Order::kRelaxed : Order::kRelease);
+    }
+    bool failed = false;
+    for (int i = first; i < ranks; i += step) {
+      failed = !block_.wait_until(signals + i, Compare::kGe, epoch, where) || failed;
+    }
+    failed = block_.sync_or(failed, where);
+    if (first == 0) block_.store(epochs, epoch, Order::kRelaxed, Scope::kBlock, where);
+    return !failed;
+  }
+
   Block& block_;
 };
 

@@ -57,9 +57,13 @@ STRETTO_KERNEL void all_to_all(Block& block, const AllToAllArgs<Block>& args) {
       block.fetch_add(args.refused, static_cast<uint32>(wanted - rows), Order::kRelaxed,
                       Scope::kGpu);
     }
-    shmem.signal_op(args.shapes + own_slot, shape, SignalOp::kSet, to);
+    // Whoever sees the signal sees the shape and the rows: one fence is before both.
+    const auto set = [&](Ptr<Block, uint64> word, uint64 value) {
+      block.signal(word + own_slot, value, SignalOp::kSet, to, Where::here(), Order::kRelaxed);
+    };
+    set(args.shapes, shape);
     shmem.fence();
-    shmem.signal_op(args.signals + own_slot, (call << 32) + rows, SignalOp::kSet, to);
+    set(args.signals, (call << 32) + rows);
   }
   if (!shmem.signal_wait_until_block(args.signals + their_slot, Compare::kGe, call << 32)) return;
   bool differs = false;
