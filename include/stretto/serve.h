@@ -33,6 +33,29 @@ struct TaskRows {
 };
 std::optional<TaskRows> rows_of(const Plan& plan, const Instr& task);
 
+// The same for many tasks of a plan, which must outlive this: what it asks of buffers is looked up.
+class TaskRowFinder {
+ public:
+  explicit TaskRowFinder(const Plan& plan);
+  std::optional<TaskRows> operator()(const Instr& task) const;
+
+ private:
+  struct Origin {
+    int32_t owner = -1, row = 0;
+    bool operator==(const Origin&) const = default;
+  };
+  enum class Rows : uint8_t { others, of_rank, of_all };  // which ones a buffer has
+  struct Held {
+    Rows rows = Rows::others;
+    int32_t count = 0;  // of_all
+  };
+  bool add(const Region& region, std::optional<Origin>& origin) const;
+
+  const Plan* plan_;
+  std::vector<Held> held_;  // by buffer
+  int32_t rows_, block_;    // of all owners, of one
+};
+
 // Is it the caller's, and holds the rows of all owners?
 bool is_compact(const Plan& plan, uint16_t buffer);
 

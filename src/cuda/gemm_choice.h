@@ -2,7 +2,7 @@
 #pragma once
 
 #include <optional>
-#include <vector>
+#include <span>
 
 #include "cuda/gemm_kernel.h"
 #include "cuda/tile_sums.h"
@@ -16,7 +16,16 @@ struct RowPart {
   const Region* a;
 };
 
-std::vector<RowPart> row_parts(const Plan& plan, const Instr& gemm);
+// Calls visit(part) for every part of the gemm's tile, from the first row on.
+template <typename Visit>
+void for_each_row_part(const Plan& plan, const Instr& gemm, const Visit& visit) {
+  const std::span<const Region> reads = plan.reads(gemm);
+  int32_t row = 0;
+  for (const Region& a : reads.first(reads.size() - 1)) {
+    visit(RowPart{row, row + a.rows(), &a});
+    row += a.rows();
+  }
+}
 // Blocks of K that a gemm multiplies.
 uint32_t blocks_of_k(const Plan& plan, const Instr& gemm);
 

@@ -75,7 +75,7 @@ class TableBuilder {
     const TileSum sum = basis_.sums.of(index, at);
     // The first task of a tile awaits, the last notifies.
     const size_t first = tasks.size();
-    gemms.add(index, at, tasks);
+    gemms.add(index, at, sum, tasks);
     const auto add_signals_before_sum = [&] {
       while (++at < sum.position) add_signal(instrs[at]);
     };

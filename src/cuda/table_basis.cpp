@@ -1,13 +1,12 @@
 #include "cuda/table_basis.h"
 
 #include "stretto/error.h"
-#include "stretto/serve.h"
 
 namespace stretto::cuda {
 
 device::TaskRows TableBasis::task_rows(const Instr& instr) const {
   if (!serves) return {};
-  const std::optional<TaskRows> rows = rows_of(plan, instr);
+  const std::optional<stretto::TaskRows> rows = rows_of(instr);
   STRETTO_ASSERT(rows.has_value(), "tasks of a plan that serves have rows of one owner");
   return {rows->first, static_cast<device::uint16>(rows->owner), 0};
 }

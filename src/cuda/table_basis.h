@@ -5,6 +5,7 @@
 #include "cuda/signal_layout.h"
 #include "cuda/tile_sums.h"
 #include "stretto/device/run_rows.h"
+#include "stretto/serve.h"
 
 namespace stretto::cuda {
 
@@ -16,6 +17,7 @@ struct TableBasis {
   const TileSums& sums;
   bool serves;
   int sets;
+  TaskRowFinder rows_of{plan};
 
   DevicePtr address(const Region& region, int set) const {
     const auto& copies = places[region.rank][region.buffer];

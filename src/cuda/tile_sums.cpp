@@ -339,12 +339,6 @@ const Instr* TileSums::stored_by(const Plan& plan, uint32_t lane, uint32_t at) c
   return !writes.empty() && holds_ranges(writes[0].buffer) ? nullptr : &instrs[at];
 }
 
-TileSum TileSums::of(uint32_t lane, uint32_t at) const {
-  if (number_.empty()) return {};
-  const uint32_t number = number_[first_[lane] + at];
-  return number != 0 && sums_[number - 1].at == at ? sums_[number - 1].sum : TileSum{};
-}
-
 void TileSums::number_sums(const Plan& plan) {
   if (sums_.empty()) return;
   uint32_t count = 0;

@@ -36,7 +36,11 @@ class TileSums {
   explicit TileSums(const Plan& plan);
 
   // Of the gemm at `at` of plan.lanes[lane].
-  TileSum of(uint32_t lane, uint32_t at) const;
+  TileSum of(uint32_t lane, uint32_t at) const {
+    if (number_.empty()) return {};
+    const uint32_t number = number_[first_[lane] + at];
+    return number != 0 && sums_[number - 1].at == at ? sums_[number - 1].sum : TileSum{};
+  }
   // The gemm that goes on adding to the sums of the one at `at`, the last one that does; or itself.
   uint32_t last_of(uint32_t lane, uint32_t at) const;
   // Sources beside the tile itself that every sum over ranks of the plan adds; 0: there is none.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "plan/placed.h"
 #include "stretto/error.h"
 
 namespace stretto {
@@ -58,21 +59,11 @@ size_t Plan::num_instrs() const {
 }
 
 std::vector<Placed> placed_writes(const Plan& plan, const Instr& instr) {
-  const std::span<const Region> reads = plan.reads(instr);
-  int64_t task_rows = 0;
-  if (instr.op == Opcode::gemm) {
-    for (const Region& a : reads.first(reads.size() - 1)) task_rows += a.rows();
-  } else if (instr.op == Opcode::reduce || instr.op == Opcode::copy) {
-    task_rows = reads[0].rows();
-  }
   std::vector<Placed> placed;
   placed.reserve(instr.num_writes);
-  int64_t row = 0;
-  for (const Region& write : plan.writes(instr)) {
-    placed.push_back({write, static_cast<int32_t>(row)});
-    row += write.rows();
-    if (row >= task_rows) row = 0;
-  }
+  for_each_placed_write(plan, instr, [&](const Region& to, int32_t row) {
+    placed.push_back({to, row});
+  });
   return placed;
 }
 

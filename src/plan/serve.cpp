@@ -10,29 +10,9 @@
 namespace stretto {
 namespace {
 
-struct Origin {
-  int32_t owner = 0, row = 0;
-  bool operator==(const Origin&) const = default;
-};
-
 bool is_callers(const Buffer& buffer) {
   return buffer.role == BufferRole::output ||
          (buffer.role == BufferRole::input && buffer.name == "a");
-}
-
-// Whose row a region begins with, where its buffer has the operator's rows: the caller's, and
-// partial sums that a rank keeps until they travel, or until those of all ranges of K, which lie
-// below one another, have been added.
-std::optional<Origin> origin_of(const Plan& plan, const Region& region) {
-  const Buffer& buffer = plan.buffers[region.buffer];
-  const bool staged = buffer.role == BufferRole::local && buffer.rows % plan.op.m == 0;
-  if (!is_callers(buffer) && !staged) return std::nullopt;
-  if (buffer.sharded_rows > 0) return Origin{region.rank, region.row0};
-  const RowShards owners = row_owners(plan.op);
-  if (region.row0 < 0 || region.row0 >= (staged ? buffer.rows : owners.rows)) return std::nullopt;
-  const int64_t row = region.row0 % owners.rows;
-  const int owner = owners.owner(row);
-  return Origin{owner, static_cast<int32_t>(row - owners.begin(owner))};
 }
 
 // The operands whose rows are the task's.
@@ -46,7 +26,8 @@ std::string place_of(const Lane& lane, const Instr& task) {
   return fmt::format("{}, {} #{}", describe(lane), to_string(task.op), task.tile);
 }
 
-std::string why_task_not_served(const Plan& plan, const Lane& lane, const Instr& task) {
+std::string why_task_not_served(const Plan& plan, const TaskRowFinder& rows_of, const Lane& lane,
+                                const Instr& task) {
   if (task.op == Opcode::collective) {
     return "collectives move whole pieces, whatever rows a run has";
   }
@@ -58,7 +39,7 @@ std::string why_task_not_served(const Plan& plan, const Lane& lane, const Instr&
                          plan.buffers[to.buffer].name);
     }
   }
-  if (!rows_of(plan, task)) {
+  if (!rows_of(task)) {
     return fmt::format("some tasks work on rows of several owners ({}); rows=bucket cuts them",
                        place_of(lane, task));
   }
@@ -88,19 +69,55 @@ device::RunRows run_rows(const Operator& op, int64_t rows) {
 }
 
 std::optional<TaskRows> rows_of(const Plan& plan, const Instr& task) {
+  return TaskRowFinder(plan)(task);
+}
+
+// A buffer has the operator's rows where it is the caller's, or keeps partial sums until they
+// travel, or until those of all ranges of K, which lie below one another, have been added.
+TaskRowFinder::TaskRowFinder(const Plan& plan) : plan_(&plan), held_(plan.buffers.size()) {
+  const RowShards owners = row_owners(plan.op);
+  rows_ = static_cast<int32_t>(owners.rows);
+  block_ = static_cast<int32_t>(owners.block());
+  for (size_t i = 0; i < held_.size(); ++i) {
+    const Buffer& buffer = plan.buffers[i];
+    const bool staged = buffer.role == BufferRole::local && buffer.rows % plan.op.m == 0;
+    if (!is_callers(buffer) && !staged) continue;
+    held_[i] = {buffer.sharded_rows > 0 ? Rows::of_rank : Rows::of_all,
+                staged ? buffer.rows : rows_};
+  }
+}
+
+// Whether the region begins with the row that others have begun with, where its buffer has the
+// operator's rows.
+bool TaskRowFinder::add(const Region& region, std::optional<Origin>& origin) const {
+  const Held& held = held_[region.buffer];
+  Origin own{region.rank, region.row0};
+  if (held.rows == Rows::of_all) {
+    if (region.row0 < 0 || region.row0 >= held.count) return true;
+    const int32_t row = region.row0 < rows_ ? region.row0 : region.row0 % rows_;
+    own.owner = row / block_;
+    own.row = row - own.owner * block_;
+  } else if (held.rows == Rows::others) {
+    return true;
+  }
+  if (origin) return *origin == own;
+  origin = own;
+  return true;
+}
+
+std::optional<TaskRows> TaskRowFinder::operator()(const Instr& task) const {
   std::optional<Origin> origin;
   int32_t count = -1;
   for (const bool writes : {false, true}) {
-    for (const Region& region : row_operands(plan, task, writes)) {
+    for (const Region& region : row_operands(*plan_, task, writes)) {
       if (count >= 0 && region.rows() != count) return std::nullopt;  // stacked
       count = region.rows();
-      const std::optional<Origin> own = origin_of(plan, region);
-      if (!own) continue;
-      if (origin && *origin != *own) return std::nullopt;
-      origin = own;
+      if (!add(region, origin)) return std::nullopt;
     }
   }
-  if (!origin || origin->row + count > row_owners(plan.op).size(origin->owner)) return std::nullopt;
+  if (!origin) return std::nullopt;
+  const int64_t left = std::max<int64_t>(0, rows_ - int64_t{origin->owner} * block_);
+  if (int64_t{origin->row} + count > std::min<int64_t>(left, block_)) return std::nullopt;
   return TaskRows{origin->owner, origin->row, count};
 }
 
@@ -115,15 +132,17 @@ std::vector<std::string> why_not_served(const Plan& plan) {
     reasons.push_back(fmt::format("shards must be equal: a plan for {} rows has them",
                                   owners.block() * owners.ranks));
   }
+  const TaskRowFinder rows_of(plan);
   for (const Lane& lane : plan.lanes) {
     for (const Instr& instr : lane.instrs) {
       if (!instr.is_task()) continue;
-      std::string reason = why_task_not_served(plan, lane, instr);
+      std::string reason = why_task_not_served(plan, rows_of, lane, instr);
+      if (reason.empty()) continue;
       // One of a kind is enough, and the kinds begin differently.
       const bool known = std::any_of(reasons.begin(), reasons.end(), [&](const std::string& other) {
         return other.compare(0, 10, reason, 0, 10) == 0;
       });
-      if (!reason.empty() && !known) reasons.push_back(std::move(reason));
+      if (!known) reasons.push_back(std::move(reason));
     }
   }
   return reasons;
@@ -135,6 +154,7 @@ Plan at_rows(const Plan& plan, int64_t rows) {
     throw UsageError(
         fmt::format("this plan serves {} rows only: {}", plan.op.m, join(reasons, "; ")));
   }
+  const TaskRowFinder rows_of(plan);
   Plan served = plan;
   served.op.m = rows;
   for (Buffer& buffer : served.buffers) {
@@ -163,7 +183,7 @@ Plan at_rows(const Plan& plan, int64_t rows) {
           region.row1 = std::min(region.row1, served.buffers[region.buffer].rows_on(region.rank));
           keep(region, num_reads);
         }
-      } else if (const TaskRows task = *rows_of(plan, instr);
+      } else if (const TaskRows task = *rows_of(instr);
                  run.present(task.owner, task.first, task.count) > 0) {
         for (const Region& region : row_operands(plan, instr, false)) {
           keep(clipped(plan, region, task, run), num_reads);

@@ -1,0 +1,31 @@
+// The writes of a task, placed, without a list of them: for loops over whole plans.
+#pragma once
+
+#include "stretto/plan.h"
+
+namespace stretto {
+
+// Rows of the result of a gemm, reduce or copy; 0 of others.
+inline int64_t rows_of_task(const Plan& plan, const Instr& instr) {
+  const std::span<const Region> reads = plan.reads(instr);
+  if (instr.op == Opcode::reduce || instr.op == Opcode::copy) return reads[0].rows();
+  int64_t rows = 0;
+  if (instr.op == Opcode::gemm) {
+    for (const Region& a : reads.first(reads.size() - 1)) rows += a.rows();
+  }
+  return rows;
+}
+
+// Calls visit(region, row) for every write, in their order; see Placed.
+template <typename Visit>
+void for_each_placed_write(const Plan& plan, const Instr& instr, const Visit& visit) {
+  const int64_t task_rows = rows_of_task(plan, instr);
+  int64_t row = 0;
+  for (const Region& write : plan.writes(instr)) {
+    visit(write, static_cast<int32_t>(row));
+    row += write.rows();
+    if (row >= task_rows) row = 0;
+  }
+}
+
+}  // namespace stretto
