@@ -41,11 +41,13 @@ std::optional<AlikeRanks> AlikeRanks::find(const Draft& draft) {
   }
   if (count == 0 || count != draft.program.size()) return std::nullopt;
   alike.per_rank_ = count / static_cast<uint32_t>(ranks);
-  alike.index_.resize(count);
+  alike.places_.resize(count);
   alike.at_.resize(count);
   for (uint32_t at = 0; at < count; ++at) {
-    alike.index_[at] = first[draft.program[at].lane] + draft.program[at].pos;
-    alike.at_[alike.index_[at]] = at;
+    const InstrRef& ref = draft.program[at];
+    const uint32_t rank = lanes[ref.lane].rank, index = first[ref.lane] + ref.pos;
+    alike.places_[at] = {static_cast<int32_t>(rank), index - rank * alike.per_rank_};
+    alike.at_[index] = at;
   }
   return alike;
 }

@@ -18,10 +18,12 @@ class AlikeRanks {
   static std::optional<AlikeRanks> find(const Draft& draft);
 
   int ranks() const { return ranks_; }
-  int rank_of(uint32_t at) const { return static_cast<int>(index_[at] / per_rank_); }
+  int rank_of(uint32_t at) const { return places_[at].rank; }
+  // The same for all images of `at`, below the number of a rank's instructions.
+  uint32_t index_of(uint32_t at) const { return places_[at].index; }
   // The image of `at` on `rank`.
   uint32_t image(uint32_t at, int rank) const {
-    return at_[static_cast<size_t>(rank) * per_rank_ + index_[at] % per_rank_];
+    return at_[static_cast<size_t>(rank) * per_rank_ + places_[at].index];
   }
   uint32_t home(uint32_t at) const { return image(at, 0); }
   // The image of `at` that is to rank 0 as `at` is to `rank`.
@@ -31,10 +33,14 @@ class AlikeRanks {
   }
 
  private:
+  struct Place {
+    int32_t rank;
+    uint32_t index;  // among its rank's instructions, lane by lane
+  };
   int ranks_ = 1;
-  uint32_t per_rank_ = 1;        // instructions
-  std::vector<uint32_t> index_;  // by position: counted rank by rank, lane by lane
-  std::vector<uint32_t> at_;     // the other way round
+  uint32_t per_rank_ = 1;      // instructions
+  std::vector<Place> places_;  // by position
+  std::vector<uint32_t> at_;   // the other way round: by rank and index
 };
 
 }  // namespace stretto

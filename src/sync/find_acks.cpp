@@ -24,7 +24,8 @@ class RepeatedRuns {
       : draft_(draft),
         timeline_(timeline),
         ranks_(static_cast<size_t>(draft.plan.ranks())),
-        hears_(ranks_ * ranks_) {
+        hears_(ranks_ * ranks_),
+        answers_(timeline.alike() != nullptr ? draft.program.size() : 0, Answer::none) {
     for (size_t rank = 0; rank < ranks_; ++rank) {
       for (size_t from = 0; from < ranks_; ++from) {
         hears_[rank * ranks_ + from] =
@@ -53,8 +54,15 @@ class RepeatedRuns {
   }
 
   // True when what `rank` did in earlier runs precedes `after`, which has heard from it in its own.
-  bool hears(uint16_t rank, uint32_t after) const {
-    return timeline_.clocks().hears(rank, timeline_.event(0, after));
+  bool hears(uint16_t rank, uint32_t after) {
+    const AlikeRanks* alike = timeline_.alike();
+    if (alike == nullptr) return asks(rank, after);
+    // Rank 0 hears from the rank that is to it as `rank` is to the instruction's.
+    const auto own = static_cast<size_t>(alike->rank_of(after));
+    const size_t seen = rank >= own ? rank - own : rank + ranks_ - own;
+    Answer& answer = answers_[alike->index_of(after) * ranks_ + seen];
+    if (answer == Answer::none) answer = asks(rank, after) ? Answer::yes : Answer::no;
+    return answer == Answer::yes;
   }
 
   // True when `before` in a run precedes `after` in the run `lag` later, without acknowledgements.
@@ -65,6 +73,11 @@ class RepeatedRuns {
   }
 
  private:
+  enum class Answer : uint8_t { none, no, yes };
+
+  bool asks(uint16_t rank, uint32_t after) const {
+    return timeline_.clocks().hears(rank, timeline_.event(0, after));
+  }
   void run_until(int last) {
     std::vector<Event> causes;
     while (timeline_.runs() <= last) {
@@ -84,13 +97,14 @@ class RepeatedRuns {
   Timeline& timeline_;
   const size_t ranks_;
   std::vector<bool> hears_;
+  std::vector<Answer> answers_;  // where ranks are alike: of hears(), by rank 0's instruction, rank
   std::vector<uint32_t> releases_;
   std::vector<size_t> starts_;
 };
 
 // Overwriting data that a peer reads: the dependences of one run, turned round.
 std::vector<Hazard> data_hazards(const Draft& draft, const std::vector<Dependence>& dependences,
-                                 const SyncPoints& points, const RepeatedRuns& runs) {
+                                 const SyncPoints& points, RepeatedRuns& runs) {
   std::vector<Hazard> hazards;
   for (const Dependence& d : dependences) {
     const uint8_t lag = draft.plan.buffers[d.buffer].copies;
@@ -166,7 +180,7 @@ std::vector<Ack> find_acks(const Draft& draft, const std::vector<Dependence>& de
     for (const Region& region : instr.is_task() ? draft.plan.writes(instr) : std::span<Region>{}) {
       STRETTO_ASSERT(region.rank == runs.rank_of(at) || region.empty() ||
                          draft.plan.buffers[region.buffer].role != BufferRole::output ||
-                         first_run.clocks().hears(region.rank, first_run.event(0, at)),
+                         runs.hears(region.rank, at),
                      "a remote write of an output does not follow from its rank's work");
     }
   }

@@ -34,31 +34,27 @@ PointEdges::PointEdges(const Draft& draft, const std::vector<Dependence>& depend
 
 // False when the dependences of some rank are not those of rank 0.
 bool PointEdges::order_as_rank_0() {
-  struct Seen {
-    uint32_t release;  // by the acquire's rank
-    SyncEdge edge;
+  const auto edges_of = [&](uint32_t at) {
+    return std::span<const SyncEdge>(all).subspan(starts[at], starts[at + 1] - starts[at]);
   };
-  std::vector<Seen> seen;
+  constexpr uint32_t kNone = ~0u;
+  std::vector<uint32_t> place(starts.size(), kNone);  // among the edges of one, by release
   std::vector<SyncEdge> ordered = all;
-  for (uint32_t at = 0; at + 1 < starts.size(); ++at) {
-    const int rank = alike->rank_of(at);
-    const uint32_t home = alike->home(at);
-    const size_t count = starts[at + 1] - starts[at];
-    if (count != starts[home + 1] - starts[home]) return false;
-    if (rank == 0) continue;
-    seen.clear();
-    for (size_t i = starts[at]; i < starts[at + 1]; ++i) {
-      seen.push_back({alike->seen_by(rank, all[i].release), all[i]});
-    }
-    std::sort(seen.begin(), seen.end(),
-              [](const Seen& a, const Seen& b) { return a.release < b.release; });
-    for (size_t i = 0; i < count; ++i) {
-      const SyncEdge& expected = all[starts[home] + i];
-      if (seen[i].release != expected.release || seen[i].edge.buffer != expected.buffer) {
-        return false;
+  for (uint32_t home = 0; home + 1 < starts.size(); ++home) {
+    if (alike->rank_of(home) != 0) continue;
+    const std::span<const SyncEdge> expected = edges_of(home);
+    for (uint32_t i = 0; i < expected.size(); ++i) place[expected[i].release] = i;
+    for (int rank = 1; rank < alike->ranks(); ++rank) {
+      const std::span<const SyncEdge> found = edges_of(alike->image(home, rank));
+      if (found.size() != expected.size()) return false;
+      const size_t first = starts[alike->image(home, rank)];
+      for (const SyncEdge& edge : found) {
+        const uint32_t i = place[alike->seen_by(rank, edge.release)];
+        if (i == kNone || expected[i].buffer != edge.buffer) return false;
+        ordered[first + i] = edge;
       }
-      ordered[starts[at] + i] = seen[i].edge;
     }
+    for (const SyncEdge& edge : expected) place[edge.release] = kNone;
   }
   all = std::move(ordered);
   return true;
@@ -66,7 +62,11 @@ bool PointEdges::order_as_rank_0() {
 
 std::vector<SyncEdge> reduce_to_edges(const PointEdges& needed, Timeline& first_run) {
   const std::vector<size_t>& starts = needed.starts;
-  std::vector<SyncEdge> kept;
+  struct News {
+    size_t first = 0, count = 0;  // in `kept`
+  };
+  std::vector<News> news_of(starts.size());
+  std::vector<uint32_t> kept;  // which of the edges of one, from its last
   std::vector<Event> causes;
   // The last release first: a release can be implied by those behind it in the program only.
   first_run.run(
@@ -81,15 +81,22 @@ std::vector<SyncEdge> reduce_to_edges(const PointEdges& needed, Timeline& first_
         return causes;
       },
       [&](uint32_t at, std::span<const uint32_t> news) {
-        for (int rank = 0; rank < (needed.alike ? needed.alike->ranks() : 1); ++rank) {
-          const uint32_t image = needed.alike ? needed.alike->image(at, rank) : at;
-          for (uint32_t i : news) kept.push_back(needed.all[starts[image + 1] - 1 - i]);
-        }
+        news_of[at] = {kept.size(), news.size()};
+        kept.insert(kept.end(), news.begin(), news.end());
       });
-  std::sort(kept.begin(), kept.end(), [](const SyncEdge& a, const SyncEdge& b) {
-    return a.acquire != b.acquire ? a.acquire < b.acquire : a.release < b.release;
-  });
-  return kept;
+  std::vector<SyncEdge> edges;
+  edges.reserve(kept.size() * static_cast<size_t>(needed.alike ? needed.alike->ranks() : 1));
+  for (uint32_t at = 0; at + 1 < starts.size(); ++at) {
+    const News& news = news_of[needed.alike ? needed.alike->home(at) : at];
+    if (news.count == 0) continue;
+    const auto first = static_cast<std::ptrdiff_t>(edges.size());
+    for (size_t i = news.first; i < news.first + news.count; ++i) {
+      edges.push_back(needed.all[starts[at + 1] - 1 - kept[i]]);
+    }
+    std::sort(edges.begin() + first, edges.end(),
+              [](const SyncEdge& a, const SyncEdge& b) { return a.release < b.release; });
+  }
+  return edges;
 }
 
 }  // namespace stretto

@@ -30,6 +30,7 @@ class Timeline {
     return {draft_.program[at].lane, events_[static_cast<size_t>(run)][home(at)]};
   }
   const LaneClocks& clocks() const { return clocks_; }
+  const AlikeRanks* alike() const { return alike_; }
   // Program position of the instruction at `pos` of `lane`.
   uint32_t position(uint32_t lane, uint32_t pos) const { return positions_[lane][pos]; }
 
