@@ -4,18 +4,18 @@
 namespace stretto {
 
 TileGrid::TileGrid(const std::vector<RowChunk>& chunks, int32_t n, int32_t tile_m, int32_t tile_n)
-    : n_(n), tile_n_(tile_n), cols_((n + tile_n - 1) / tile_n) {
+    : tile_n_(tile_n), cols_((n + tile_n - 1) / tile_n) {
   for (size_t c = 0; c < chunks.size(); ++c) {
     for (int32_t row = chunks[c].row0; row < chunks[c].row1; row += tile_m) {
       rows_.push_back({row, std::min(row + tile_m, chunks[c].row1), static_cast<int32_t>(c)});
     }
   }
-}
-
-Rect TileGrid::rect(int32_t tile) const {
-  const TileRow& r = row(row_of(tile));
-  const int32_t col0 = col_of(tile) * tile_n_;
-  return {r.row0, r.row1, col0, std::min(col0 + tile_n_, n_)};
+  rects_.reserve(static_cast<size_t>(count()));
+  for (const TileRow& row : rows_) {
+    for (int32_t col0 = 0; col0 < n; col0 += tile_n) {
+      rects_.push_back({row.row0, row.row1, col0, std::min(col0 + tile_n, n)});
+    }
+  }
 }
 
 int32_t TileGrid::row_at(int32_t storage_row) const {

@@ -27,6 +27,7 @@ class SlotReduce {
         piece_of_tile_[static_cast<size_t>(tile)] = p;
       }
     }
+    if (!state.stages_partials()) find_slots();
     find_due();
   }
 
@@ -148,26 +149,48 @@ class SlotReduce {
     return when;
   }
 
+  // Where a tile goes that is stored straight into slots: those of source 0.
+  void find_slots() {
+    for (int32_t tile = 0; tile < state_.grid.count(); ++tile) {
+      first_slot_.push_back(slots_.size());
+      const Rect& rect = state_.grid.rect(tile);
+      if (!state_.ranks_own_rows()) {
+        const Piece& piece = pieces()[piece_of_tile_[static_cast<size_t>(tile)]];
+        if (piece.owner != Piece::kEveryone) slots_.push_back(slot(piece, rect, piece.owner, 0));
+        continue;
+      }
+      const int last = state_.shards.owner(rect.row1 - 1);
+      for (int owner = state_.shards.owner(rect.row0); owner <= last; ++owner) {
+        const auto begin = static_cast<int32_t>(state_.shards.begin(owner));
+        const auto end = static_cast<int32_t>(state_.shards.end(owner));
+        const Rect rows = intersect(rect, {begin, end, rect.col0, rect.col1});
+        const int32_t first = state_.pieces.first[static_cast<size_t>(owner)];
+        slots_.push_back(slot(pieces()[static_cast<size_t>(first)], rows, owner, 0));
+      }
+    }
+    first_slot_.push_back(slots_.size());
+  }
+
   void write_tile(int rank, int32_t tile) {
-    const Rect rect = state_.grid.rect(tile);
+    const auto t = static_cast<size_t>(tile);
+    const Rect& rect = state_.grid.rect(tile);
     if (state_.adds_to_slot(rank, rect)) {
       const int32_t first = state_.pieces.first[static_cast<size_t>(rank)];
       emit_.write(slot(pieces()[static_cast<size_t>(first)], rect, rank, rank));
     } else if (state_.stages_partials()) {
       emit_.write(region_of(rect, state_.buffers.part, rank));
-    } else if (state_.ranks_own_rows()) {
-      for (int owner = state_.shards.owner(rect.row0); owner <= state_.shards.owner(rect.row1 - 1);
-           ++owner) {
-        const auto begin = static_cast<int32_t>(state_.shards.begin(owner));
-        const auto end = static_cast<int32_t>(state_.shards.end(owner));
-        const Rect rows = intersect(rect, {begin, end, rect.col0, rect.col1});
-        const int32_t first = state_.pieces.first[static_cast<size_t>(owner)];
-        emit_.write(slot(pieces()[static_cast<size_t>(first)], rows, owner, rank));
+    } else if (first_slot_[t] < first_slot_[t + 1]) {
+      const int32_t down = rank * state_.pieces.slot_rows;
+      for (size_t i = first_slot_[t]; i < first_slot_[t + 1]; ++i) {
+        Region to = slots_[i];
+        to.row0 += down;
+        to.row1 += down;
+        emit_.write(to);
       }
-    } else {
-      const Piece& piece = pieces()[piece_of_tile_[static_cast<size_t>(tile)]];
+    } else {  // everyone's
+      const Piece& piece = pieces()[piece_of_tile_[t]];
       write_to_slots(piece, rect, rank);
-      if (piece.owner == Piece::kEveryone) emit_.write(slot(piece, rect, rank, rank));
+      emit_.write(slot(piece, rect, rank, rank));
     }
   }
 
@@ -382,6 +405,8 @@ class SlotReduce {
   DueLists copies_, reduces_;
   std::vector<OfRank> of_rank_;
   std::vector<size_t> piece_of_tile_;  // the only one where no rank owns rows
+  std::vector<size_t> first_slot_;     // by tile, in slots_; one more at the end
+  std::vector<Region> slots_;
 };
 
 }  // namespace

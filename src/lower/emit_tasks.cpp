@@ -40,6 +40,12 @@ KRange k_range(const Lowering& state, int index, int ranges) {
 
 namespace {
 
+std::vector<KRange> k_ranges(const Lowering& state, int ranges) {
+  std::vector<KRange> all;
+  for (int i = 0; i < ranges; ++i) all.push_back(k_range(state, i, ranges));
+  return all;
+}
+
 // Where the sums of a range of a tile's K are kept.
 Region sums_of_range(const Lowering& state, int rank, const Rect& tile, int index) {
   const auto down = static_cast<int32_t>(index * state.op.m);
@@ -52,12 +58,15 @@ void emit_gemm(Lowering& state, Emitter& emit, const ReadA& read_a,
                const std::function<void(int, int32_t)>& write_tile,
                const std::function<void(int32_t)>& after_wave) {
   const int32_t lanes = state.lanes.compute, splits = state.splits();
-  const auto emit_range = [&](int rank, int32_t tile, int range, int ranges, uint32_t lane) {
-    const KRange k = k_range(state, range, ranges);
-    const Rect rect = state.grid.rect(tile);
+  const std::vector<KRange> of_split = k_ranges(state, splits);
+  const std::vector<KRange> of_phase = k_ranges(state, state.phases());
+  const auto emit_range = [&](int rank, int32_t tile, int range, const std::vector<KRange>& all,
+                              uint32_t lane) {
+    const KRange k = all[static_cast<size_t>(range)];
+    const Rect& rect = state.grid.rect(tile);
     read_a(rank, rect, k);
     emit.read(region_of({rect.col0, rect.col1, k.begin, k.end}, state.buffers.b, rank));
-    if (ranges == 1) {
+    if (all.size() == 1) {
       write_tile(rank, tile);
     } else {
       emit.write(sums_of_range(state, rank, rect, range));
@@ -74,10 +83,10 @@ void emit_gemm(Lowering& state, Emitter& emit, const ReadA& read_a,
   // Task `turn` of a tile's.
   const auto emit_task = [&](int rank, int32_t tile, int32_t turn, uint32_t lane) {
     if (state.in_phases(rank, tile)) {
-      for (int i = 0; i < state.phases(); ++i) emit_range(rank, tile, i, state.phases(), lane);
+      for (int i = 0; i < state.phases(); ++i) emit_range(rank, tile, i, of_phase, lane);
       return emit_sum(rank, tile, state.phases(), lane);
     }
-    emit_range(rank, tile, (turn + 1) % splits, splits, lane);
+    emit_range(rank, tile, (turn + 1) % splits, of_split, lane);
     if (splits > 1 && turn + 1 == splits) emit_sum(rank, tile, splits, lane);
   };
 

@@ -1,30 +1,17 @@
 #include "lower/emitter.h"
 
-#include "stretto/error.h"
-
 namespace stretto {
 
 Emitter::Emitter(Lowering& state)
     : state_(state), boundaries_(static_cast<size_t>(state.op.ranks), 0) {
   const auto tasks = static_cast<size_t>(state.num_tasks()) * static_cast<size_t>(state.op.ranks);
   state.program.reserve(2 * tasks);
-  state.plan.operands.reserve(4 * tasks);
+  state.plan.operands.reserve(6 * tasks);
+  // A few more than a lane's tiles: compute lanes may reduce too.
+  const auto tasks_each = static_cast<size_t>(state.num_tasks() / state.lanes.compute);
   for (Lane& lane : state.plan.lanes) {
-    if (lane.kind != LaneKind::compute) continue;
-    lane.instrs.reserve(static_cast<size_t>(state.num_tasks() / state.lanes.compute) + 2);
+    if (lane.kind == LaneKind::compute) lane.instrs.reserve(tasks_each + tasks_each / 4 + 4);
   }
-}
-
-void Emitter::read(const Region& region) {
-  STRETTO_ASSERT(num_writes_ == 0 && num_reads_ < UINT16_MAX, "operands out of order or too many");
-  state_.plan.operands.push_back(region);
-  ++num_reads_;
-}
-
-void Emitter::write(const Region& region) {
-  STRETTO_ASSERT(num_writes_ < UINT16_MAX, "too many operands");
-  state_.plan.operands.push_back(region);
-  ++num_writes_;
 }
 
 void Emitter::task(uint32_t lane, Opcode op, int32_t tile) {
@@ -52,7 +39,7 @@ void Emitter::boundary(int rank) {
   }
 }
 
-void Emitter::append(uint32_t lane, Instr instr) {
+void Emitter::append(uint32_t lane, Instr& instr) {
   const size_t operands = state_.plan.operands.size();
   STRETTO_ASSERT(operands <= UINT32_MAX, "too many operands");
   if (instr.is_task()) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lower/lowering.h"
+#include "stretto/error.h"
 
 namespace stretto {
 
@@ -11,8 +12,17 @@ class Emitter {
   explicit Emitter(Lowering& state);
 
   // Operands of the next task: all reads before all writes.
-  void read(const Region& region);
-  void write(const Region& region);
+  void read(const Region& region) {
+    STRETTO_ASSERT(num_writes_ == 0 && num_reads_ < UINT16_MAX,
+                   "operands out of order or too many");
+    state_.plan.operands.push_back(region);
+    ++num_reads_;
+  }
+  void write(const Region& region) {
+    STRETTO_ASSERT(num_writes_ < UINT16_MAX, "too many operands");
+    state_.plan.operands.push_back(region);
+    ++num_writes_;
+  }
   void task(uint32_t lane, Opcode op, int32_t tile = -1);
   void collective(int rank, CollectiveKind kind, int32_t id);
 
@@ -20,7 +30,7 @@ class Emitter {
   void boundary(int rank);
 
  private:
-  void append(uint32_t lane, Instr instr);
+  void append(uint32_t lane, Instr& instr);
 
   Lowering& state_;
   uint16_t num_reads_ = 0, num_writes_ = 0;

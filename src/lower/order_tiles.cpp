@@ -1,6 +1,8 @@
 // order_tiles: the order in which every rank computes its tiles, and its kernels and waves.
-#include <tuple>
+#include <algorithm>
+#include <span>
 
+#include "core/counting_sort.h"
 #include "lower/lowering.h"
 #include "lower/peer_order.h"
 
@@ -115,30 +117,52 @@ class RankOrder {
       });
       return tiles;
     }
-    // Sort by turn, then give sweeps their rows from the first tile row of the turn.
-    struct Key {
-      int64_t turn;
-      int32_t sweep, col, owner_turn, row;
-      auto tie() const { return std::tie(turn, sweep, col, owner_turn, row); }
-    };
-    std::vector<Key> keys(tiles.size());
-    for (int32_t tile = 0; tile < grid.count(); ++tile) {
-      const auto t = static_cast<size_t>(tile);
-      keys[t] = {turn_of_[t], 0, grid.col_of(tile), owner_turn_[t], grid.row_of(tile)};
+    for (size_t i = 0; i < tiles.size(); ++i) tiles[i] = static_cast<int32_t>(i);
+    const auto turn = [&](int32_t tile) { return turn_of_[static_cast<size_t>(tile)]; };
+    sort_by(tiles, turn);
+    for (size_t first = 0, last = 0; first < tiles.size(); first = last) {
+      for (last = first; last < tiles.size() && turn(tiles[last]) == turn(tiles[first]);) ++last;
+      order_turn(std::span(tiles).subspan(first, last - first));
     }
-    auto by_key = [](const Key& a, const Key& b) { return a.tie() < b.tie(); };
-    std::stable_sort(keys.begin(), keys.end(),
-                     [](const Key& a, const Key& b) { return a.turn < b.turn; });
-    for (auto first = keys.begin(); first != keys.end();) {
-      auto last = first;
-      for (; last != keys.end() && last->turn == first->turn; ++last) {
-        if (!interleaves()) last->sweep = (last->row - first->row) / state_.schedule.swizzle;
-      }
-      std::sort(first, last, by_key);
-      first = last;
-    }
-    for (size_t i = 0; i < keys.size(); ++i) tiles[i] = keys[i].row * grid.cols() + keys[i].col;
     return tiles;
+  }
+
+  // Tiles of one turn, which come row by row: column by column of a sweep, of all rows where those
+  // of owners take turns.
+  void order_turn(std::span<int32_t> tiles) const {
+    const auto col = [&](int32_t tile) { return state_.grid.col_of(tile); };
+    if (interleaves()) {
+      sort_by(tiles, [&](int32_t tile) { return owner_turn_[static_cast<size_t>(tile)]; });
+      return sort_by(tiles, col);
+    }
+    const auto row = [&](int32_t tile) { return state_.grid.row_of(tile); };
+    const int32_t first_row = row(tiles[0]), sweep_rows = state_.schedule.swizzle;
+    for (size_t first = 0, last = 0; first < tiles.size(); first = last) {
+      const int32_t sweep = (row(tiles[first]) - first_row) / sweep_rows;
+      const int64_t end = (first_row + (sweep + 1) * int64_t{sweep_rows}) * state_.grid.cols();
+      for (last = first; last < tiles.size() && tiles[last] < end;) ++last;
+      sort_by(tiles.subspan(first, last - first), col);
+    }
+  }
+
+  // Sorts by a number of each; those of one number keep their order.
+  template <typename Number>
+  static void sort_by(std::span<int32_t> tiles, const Number& number) {
+    int64_t least = INT64_MAX, most = INT64_MIN;
+    for (const int32_t tile : tiles) {
+      least = std::min<int64_t>(least, number(tile));
+      most = std::max<int64_t>(most, number(tile));
+    }
+    if (most <= least) return;
+    if (most - least > 4 * static_cast<int64_t>(tiles.size()) + 64) {  // few of the numbers occur
+      std::stable_sort(tiles.begin(), tiles.end(),
+                       [&](int32_t a, int32_t b) { return number(a) < number(b); });
+      return;
+    }
+    const auto bucket = [&](int32_t tile) { return static_cast<size_t>(number(tile) - least); };
+    const std::vector<int32_t> items(tiles.begin(), tiles.end());
+    Sorted<int32_t> sorted(items, static_cast<size_t>(most - least) + 1, bucket);
+    std::copy(sorted.all().begin(), sorted.all().end(), tiles.begin());
   }
 
   // Tiles that may share a kernel: all, or those of one chunk.

@@ -29,7 +29,7 @@ class TileGrid {
   // Tiles are numbered row by row.
   int32_t row_of(int32_t tile) const { return tile / cols_; }
   int32_t col_of(int32_t tile) const { return tile % cols_; }
-  Rect rect(int32_t tile) const;
+  const Rect& rect(int32_t tile) const { return rects_[static_cast<size_t>(tile)]; }
   int32_t row_at(int32_t storage_row) const;
 
   template <typename Visit>
@@ -57,7 +57,8 @@ class TileGrid {
 
  private:
   std::vector<TileRow> rows_;
-  int32_t n_ = 0, tile_n_ = 1, cols_ = 0;
+  std::vector<Rect> rects_;  // by tile
+  int32_t tile_n_ = 1, cols_ = 0;
 };
 
 }  // namespace stretto

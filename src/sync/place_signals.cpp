@@ -1,10 +1,11 @@
 // place_signals: every wait and notify of a plan, derived from what its tasks read and write.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <span>
 
+#include "core/counting_sort.h"
 #include "stretto/lower.h"
-#include "sync/counting_sort.h"
 #include "sync/edges.h"
 
 namespace stretto {
@@ -23,58 +24,46 @@ class SignalWriter {
     notifies_.reserve(num_ends);
   }
 
+  // The array of that name, declared when it is new.
+  uint16_t array(const std::string& name, uint8_t copies) {
+    const auto [at, is_new] = arrays_.try_emplace(name, static_cast<uint16_t>(arrays_.size()));
+    if (is_new) {
+      draft_.plan.signals.push_back({name, 0, copies});
+      used_.emplace_back(static_cast<size_t>(draft_.plan.ranks()), 0);
+    }
+    return at->second;
+  }
+
   // Gives the group a counter of `array` in the memory of `rank` and makes its ends use it.
-  void add(const std::string& array, uint8_t copies, uint8_t lag, uint16_t rank,
-           std::span<const uint32_t> releases, std::span<const uint32_t> acquires) {
+  void add(uint16_t array, uint8_t lag, uint16_t rank, std::span<const uint32_t> releases,
+           std::span<const uint32_t> acquires) {
     const auto counter = static_cast<uint32_t>(counters_.size());
     counters_.push_back(
-        {next_signal(array, copies, rank), rank, lag, static_cast<int64_t>(releases.size())});
+        {next_signal(array, rank), rank, lag, static_cast<int64_t>(releases.size())});
     for (const uint32_t acquire : acquires) waits_.push_back({acquire, counter});
     for (const uint32_t release : releases) notifies_.push_back({release, counter});
   }
 
-  // Rewrites the lanes with the insertions in their places.
+  // Rewrites the lanes with the insertions in their places, and the operands lane by lane.
   void write() {
-    const std::vector<InstrRef>& program = draft_.program;
-    const auto place = [](const Insertion& insertion) { return insertion.at; };
-    Sorted<Insertion> waits(waits_, program.size(), place);
-    Sorted<Insertion> notifies(notifies_, program.size(), place);
-    std::vector<std::vector<Instr>> lanes(draft_.plan.lanes.size());
-    std::vector<size_t> added(lanes.size(), 0);
-    for (const Insertion& wait : waits_) ++added[program[wait.at].lane];
-    for (const Insertion& notify : notifies_) ++added[program[notify.at].lane];
-    for (size_t lane = 0; lane < lanes.size(); ++lane) {
-      lanes[lane].reserve(draft_.plan.lanes[lane].instrs.size() + added[lane]);
+    std::vector<size_t> first;  // by lane: of its instructions, lane by lane
+    size_t count = 0;
+    for (const Lane& lane : draft_.plan.lanes) {
+      first.push_back(count);
+      count += lane.instrs.size();
     }
-    for (uint32_t at = 0; at < program.size(); ++at) {
-      const InstrRef ref = program[at];
-      std::vector<Instr>& lane = lanes[ref.lane];
-      for (const Insertion& one : waits.bucket(at)) {
-        const Counter& counter = counters_[one.counter];
-        Instr& wait = lane.emplace_back();
-        wait.op = Opcode::wait;
-        wait.signal = counter.signal;
-        wait.amount = counter.releases;
-        wait.lag = counter.lag;
-      }
-      lane.push_back(draft_.plan.lanes[ref.lane].instrs[ref.pos]);
-      const std::span<Insertion> after = notifies.bucket(at);
-      // Destinations in turn, beginning with the next rank, so that no rank hears from all at once.
-      std::sort(after.begin(), after.end(), [&](const Insertion& a, const Insertion& b) {
-        const int x = distance(a), y = distance(b);
-        return x != y ? x < y : a.counter < b.counter;
-      });
-      for (const Insertion& one : after) {
-        Instr& notify = lane.emplace_back();
-        notify.op = Opcode::notify;
-        notify.signal = counters_[one.counter].signal;
-        notify.rank = counters_[one.counter].rank;
-        notify.amount = 1;
-      }
+    const auto place = [&](const Insertion& insertion) {
+      const InstrRef& ref = draft_.program[insertion.at];
+      return first[ref.lane] + ref.pos;
+    };
+    Sorted<Insertion> waits(waits_, count, place);
+    Sorted<Insertion> notifies(notifies_, count, place);
+    std::vector<Region> operands;
+    operands.reserve(draft_.plan.operands.size());
+    for (size_t lane = 0; lane < first.size(); ++lane) {
+      write_lane(draft_.plan.lanes[lane], first[lane], waits, notifies, operands);
     }
-    for (size_t lane = 0; lane < lanes.size(); ++lane) {
-      draft_.plan.lanes[lane].instrs = std::move(lanes[lane]);
-    }
+    draft_.plan.operands = std::move(operands);
     draft_.program.clear();  // its positions are no longer those of the lanes
   }
 
@@ -86,17 +75,53 @@ class SignalWriter {
     int64_t releases;
   };
 
-  SignalRef next_signal(const std::string& array, uint8_t copies, uint16_t rank) {
-    auto [at, is_new] = arrays_.try_emplace(array, static_cast<uint16_t>(arrays_.size()));
-    if (is_new) {
-      draft_.plan.signals.push_back({array, 0, copies});
-      used_.emplace_back(static_cast<size_t>(draft_.plan.ranks()), 0);
-    }
-    const uint16_t id = at->second;
-    const int32_t index = used_[id][rank]++;
-    SignalArray& declared = draft_.plan.signals[id];
+  SignalRef next_signal(uint16_t array, uint16_t rank) {
+    const int32_t index = used_[array][rank]++;
+    SignalArray& declared = draft_.plan.signals[array];
     declared.count = std::max(declared.count, index + 1);
-    return {id, index};
+    return {array, index};
+  }
+
+  void write_lane(Lane& lane, size_t first, Sorted<Insertion>& waits, Sorted<Insertion>& notifies,
+                  std::vector<Region>& operands) const {
+    const std::vector<Instr> instrs = std::move(lane.instrs);
+    const size_t added =
+        waits.count(first, first + instrs.size()) + notifies.count(first, first + instrs.size());
+    lane.instrs = {};
+    lane.instrs.reserve(instrs.size() + added);
+    for (size_t pos = 0; pos < instrs.size(); ++pos) {
+      for (const Insertion& one : waits.bucket(first + pos)) {
+        const Counter& counter = counters_[one.counter];
+        Instr& wait = lane.instrs.emplace_back();
+        wait.op = Opcode::wait;
+        wait.signal = counter.signal;
+        wait.amount = counter.releases;
+        wait.lag = counter.lag;
+      }
+      Instr& instr = lane.instrs.emplace_back(instrs[pos]);
+      if (instr.is_task()) {
+        const auto from = draft_.plan.operands.begin() + instr.first_operand;
+        instr.first_operand = static_cast<uint32_t>(operands.size());
+        operands.insert(operands.end(), from, from + instr.num_reads + instr.num_writes);
+      }
+      const std::span<Insertion> after = notifies.bucket(first + pos);
+      if (after.size() > 1) sort_by_distance(after);
+      for (const Insertion& one : after) {
+        Instr& notify = lane.instrs.emplace_back();
+        notify.op = Opcode::notify;
+        notify.signal = counters_[one.counter].signal;
+        notify.rank = counters_[one.counter].rank;
+        notify.amount = 1;
+      }
+    }
+  }
+
+  // Destinations in turn, beginning with the next rank, so that no rank hears from all at once.
+  void sort_by_distance(std::span<Insertion> notifies) const {
+    std::sort(notifies.begin(), notifies.end(), [&](const Insertion& a, const Insertion& b) {
+      const int x = distance(a), y = distance(b);
+      return x != y ? x < y : a.counter < b.counter;
+    });
   }
   int distance(const Insertion& notify) const {
     const int from = draft_.plan.lanes[draft_.program[notify.at].lane].rank;
@@ -123,11 +148,15 @@ void place_signals(Draft& draft) {
   const std::vector<Ack> acks = find_acks(draft, dependences, points, edges, groups, timeline);
 
   SignalWriter signals(draft, edges.size());
-  for (const Ack& ack : acks) signals.add("ack", 1, ack.lag, ack.to, ack.releases, ack.acquires);
+  for (const Ack& ack : acks) {
+    signals.add(signals.array("ack", 1), ack.lag, ack.to, ack.releases, ack.acquires);
+  }
+  std::vector<std::optional<uint16_t>> arrays(draft.plan.buffers.size());
   for (const SignalGroups::Group& group : groups.all()) {
     const Buffer& buffer = draft.plan.buffers[group.buffer];
-    signals.add(buffer.name, buffer.copies, 0, group.rank, groups.releases(group),
-                groups.acquires(group));
+    std::optional<uint16_t>& array = arrays[group.buffer];
+    if (!array) array = signals.array(buffer.name, buffer.copies);
+    signals.add(*array, 0, group.rank, groups.releases(group), groups.acquires(group));
   }
   signals.write();
 }

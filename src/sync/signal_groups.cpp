@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "sync/counting_sort.h"
+#include "core/counting_sort.h"
 #include "sync/edges.h"
 
 namespace stretto {
