@@ -112,10 +112,6 @@ STRETTO_DEVICE void store_release_sys(uint64* at, uint64 v) {
   asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
 }
 
-STRETTO_DEVICE void add_relaxed_sys(uint64* at, uint64 v) {
-  asm volatile("red.relaxed.sys.add.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
-}
-
 STRETTO_DEVICE uint32 fetch_add_relaxed(uint32* at, uint32 v, Scope scope) {
   uint32 old;
   if (scope == Scope::kBlock) {
