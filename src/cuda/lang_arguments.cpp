@@ -267,7 +267,7 @@ void check_arguments(const device::AddNormArgs<GpuBlock>& args, int, int) {
                        {"fp8_scale", args.norm.fp8_scale, fp8 ? sizeof(float) : 0, 0, 4}});
 }
 
-void check_arguments(const device::GatherArgs<GpuBlock>& args, int ranks, int) {
+void check_arguments(const device::GatherArgs<GpuBlock>& args, int ranks, int blocks) {
   constexpr const char* kName = "push_gather";
   const auto num = static_cast<uint64_t>(ranks);
   const auto& tiles = args.channel.producer;
@@ -289,10 +289,13 @@ void check_arguments(const device::GatherArgs<GpuBlock>& args, int ranks, int) {
       tiles.low != nullptr || before >= tiles.num_rows ? 0 : tiles.num_rows - before;
   check_memory(kName, {{"shard", args.shard, least * args.row_bytes},
                        {"gathered", args.gathered, tiles.num_rows * args.row_bytes},
-                       {"signals", args.channel.signals, signals * 8, 0, 8}});
+                       {"signals", args.channel.signals, signals * 8, 0, 8},
+                       {"epoch", args.channel.epoch, sizeof(uint64_t), 0, 8},
+                       {"greetings", args.greetings, 3 * num * 16},
+                       {"state", args.state, 2 * static_cast<uint64_t>(blocks) * 8, 0, 8}});
 }
 
-void check_arguments(const device::SlotReduceArgs<GpuBlock>& args, int ranks, int) {
+void check_arguments(const device::SlotReduceArgs<GpuBlock>& args, int ranks, int blocks) {
   constexpr const char* kName = "slot_reduce";
   const auto& channel = args.channel;
   check_most(kName, "rows", args.rows, args.row_vectors);
@@ -312,7 +315,9 @@ void check_arguments(const device::SlotReduceArgs<GpuBlock>& args, int ranks, in
   check_memory(kName, {{"slots", args.slots, static_cast<uint64_t>(ranks) * all},
                        {"output", args.output, all},
                        {"signals", channel.signals, signals * 8, 0, 8},
-                       {"epoch", channel.epoch, sizeof(uint64_t), 0, 8}});
+                       {"epoch", channel.epoch, sizeof(uint64_t), 0, 8},
+                       {"greetings", args.greetings, 3 * static_cast<uint64_t>(ranks) * 16},
+                       {"state", args.state, 2 * static_cast<uint64_t>(blocks) * 8, 0, 8}});
 }
 
 }  // namespace stretto::cuda

@@ -59,8 +59,8 @@ void add_kernels(std::vector<CatalogEntry>& all) {
   add("all_to_all", "low-latency all-to-all of tokens with scales", all_to_all_calls);
   add_experts(all);
   add("push_gather", "all-gather mover: each tile loaded once, stored to all ranks",
-      push_gather_call);
-  add("slot_reduce", "reduction mover: follows the producers tile by tile", slot_reduce_call);
+      push_gather_calls);
+  add("slot_reduce", "reduction mover: follows the producers tile by tile", slot_reduce_calls);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Arguments that cannot work: refused by the host before a launch, or found by the ranks in a call.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "cuda/lang_arguments.h"
@@ -6,6 +7,7 @@
 #include "fibre/scenarios/all_reduce_norm.h"
 #include "fibre/scenarios/all_to_all.h"
 #include "fibre/scenarios/experts.h"
+#include "fibre/scenarios/movers.h"
 
 namespace stretto::fibre {
 namespace {
@@ -193,6 +195,9 @@ TEST(BadArguments, PushGatherOfTilesOrMemoryThatCannotBe) {
   tiles.tiles_per_rank = 2;
   tiles.tiles_per_signal = 2;
   good.channel.signals = address<uint64>(0x30000);
+  good.channel.epoch = address<uint64>(0x31000);
+  good.greetings = address<Vec16>(0x32000);
+  good.state = address<uint64>(0x33000);
   good.shard = address<uint8>(0x10000);
   good.gathered = address<uint8>(0x20000);
   good.row_bytes = 32;
@@ -217,6 +222,10 @@ TEST(BadArguments, PushGatherOfTilesOrMemoryThatCannotBe) {
               HasSubstr("'signals' is null; 16 bytes are needed"));
   EXPECT_THAT(with([](auto& args) { args.channel.producer.low = address<uint64>(0x40000); }),
               HasSubstr("producer.high is null; with the table low it is needed"));
+  EXPECT_THAT(with([](auto& args) { args.greetings = nullptr; }),
+              HasSubstr("'greetings' is null; 96 bytes are needed"));
+  EXPECT_THAT(with([](auto& args) { args.state = address<uint64>(0x32008); }),
+              HasSubstr("'greetings' and 'state' overlap"));
 }
 
 TEST(BadArguments, SlotReduceOfTilesOrMemoryThatCannotBe) {
@@ -230,6 +239,8 @@ TEST(BadArguments, SlotReduceOfTilesOrMemoryThatCannotBe) {
   good.channel.notifies_per_tile = 2;
   good.channel.signals = address<uint64>(0x30000);
   good.channel.epoch = address<uint64>(0x40000);
+  good.greetings = address<Vec16>(0x50000);
+  good.state = address<uint64>(0x60000);
   good.slots = address<Vec16>(0x10000);
   good.output = address<Vec16>(0x20000);
   good.rows = 8;
@@ -253,6 +264,8 @@ TEST(BadArguments, SlotReduceOfTilesOrMemoryThatCannotBe) {
                 args.channel.producer.low = args.channel.producer.high = address<uint64>(0x50000);
               }),
               HasSubstr("producer.tiles_of_signal is null; with the table low it is needed"));
+  EXPECT_THAT(with([](auto& args) { args.state = nullptr; }),
+              HasSubstr("'state' is null; 128 bytes are needed"));
 }
 
 // Dispatch with what `change` makes of one rank's shape, or with that rank absent.
@@ -346,6 +359,82 @@ TEST(BadArguments, RanksThatNormOtherwiseAreNamed) {
   EXPECT_THAT(found_in_norm(NormKernel::kTwoShot,
                             [](NormSizes& sizes) { sizes.how = NormKernel::kOneShot; }),
               HasSubstr("shots = "));
+}
+
+// A run of a mover that rank 1 makes with other arguments, by any schedule.
+template <class Run>
+std::string found_in_mover(Run run) {
+  return expect_found(FindingKind::kDisagreement,
+                      {.ranks = 2, .blocks = 2, .threads = 2, .warp_size = 2},
+                      [=](World& world) {
+                        const OneMover mover(world);
+                        world.launch([=](Block& block) { run(block, mover); });
+                        world.run();
+                      })
+      .finding.message;
+}
+
+// Names the argument with both values and rank 1, whoever finds it.
+auto names(const char* argument, int usual, int of_rank_1) {
+  return testing::AnyOf(
+      testing::AllOf(HasSubstr(fmt::format("rank 1 calls with {} = {}, rank", argument, of_rank_1)),
+                     HasSubstr(fmt::format(" with {}\n", usual))),
+      HasSubstr(fmt::format(" calls with {} = {}, rank 1 with {}\n", argument, usual, of_rank_1)));
+}
+
+TEST(BadArguments, RanksThatGatherOtherwiseAreNamed) {
+  const auto gathers = [](auto change) {
+    return found_in_mover([=](Block& block, const OneMover& mover) {
+      auto args = mover.gather(block);
+      if (block.rank() == 1) change(args, args.channel.producer);
+      push_gather(block, args);
+    });
+  };
+  EXPECT_THAT(gathers([](auto& args, auto&) { args.row_bytes = 16; }), names("row_bytes", 32, 16));
+  EXPECT_THAT(gathers([](auto&, auto& tiles) { tiles.num_rows = 7; }), names("num_rows", 8, 7));
+  EXPECT_THAT(gathers([](auto&, auto& tiles) { tiles.tile_rows = 3; }), names("tile_rows", 2, 3));
+  EXPECT_THAT(gathers([](auto&, auto& tiles) { tiles.tiles_per_signal = 2; }),
+              names("tiles_per_signal", 1, 2));
+  EXPECT_THAT(gathers([](auto& args, auto&) { args.channel.epoch = args.channel.epoch + 1; }),
+              names("epoch", 1, 2));
+}
+
+TEST(BadArguments, RanksThatReduceSlotsOtherwiseAreNamed) {
+  const auto reduces = [](auto change) {
+    return found_in_mover([=](Block& block, const OneMover& mover) {
+      auto args = mover.reduce(block);
+      if (block.rank() == 1) change(args);
+      slot_reduce<Bf16x8>(block, args);
+    });
+  };
+  EXPECT_THAT(reduces([](auto& args) { args.row_vectors = 1; }), names("row_vectors", 2, 1));
+  EXPECT_THAT(reduces([](auto& args) { args.channel.producer.tile_rows = 3; }),
+              names("tile_rows", 2, 3));
+  EXPECT_THAT(reduces([](auto& args) { args.channel.notifies_per_tile = 3; }),
+              names("notifies_per_tile", 1, 3));
+  EXPECT_THAT(reduces([](auto& args) { args.channel.epoch = args.channel.epoch + 1; }),
+              names("epoch", 1, 2));
+  EXPECT_THAT(found_in_mover([](Block& block, const OneMover& mover) {
+                const auto args = mover.reduce(block);
+                block.rank() == 1 ? slot_reduce<Fp32x4>(block, args)
+                                  : slot_reduce<Bf16x8>(block, args);
+              }),
+              names("element_bytes", 2, 4));
+}
+
+TEST(BadArguments, MoversLeaveWhenARankIsAbsent) {
+  for (const bool gathers : {true, false}) {
+    expect_clean({.ranks = 3, .blocks = 2, .threads = 2, .warp_size = 2}, [=](World& world) {
+      const OneMover mover(world);
+      world.make_absent(1);
+      world.launch([=](Block& block) {
+        if (gathers) return push_gather(block, mover.gather(block));
+        slot_reduce<Bf16x8>(block, mover.reduce(block));
+      });
+      world.run();
+      if (!world.finding()) world.expect(world.num_expired() > 0, "nobody noticed");
+    });
+  }
 }
 
 TEST(BadArguments, NormsLeaveWhenARankIsAbsent) {

@@ -39,6 +39,7 @@ TEST_P(GpuCompile, EveryHeaderAlone) {
                              "numbers",
                              "kernels/all_to_all",
                              "kernels/greeting",
+                             "kernels/tile_greeting",
                              "kernels/call",
                              "kernels/slots",
                              "kernels/all_reduce",

@@ -98,11 +98,11 @@ TEST(Tiles, GatheredRowsAreThereWhenTheWaitReturns) {
 }
 
 TEST(Tiles, MoverGathersEveryRow) {
-  expect_clean({.ranks = 4, .blocks = 2, .threads = 4}, push_gather_call, 15);
+  expect_clean({.ranks = 4, .blocks = 2, .threads = 4}, push_gather_calls, 15);
 }
 
 TEST(Tiles, SlotsAreReducedInRankOrder) {
-  expect_clean({.ranks = 3, .blocks = 2, .threads = 4}, slot_reduce_call, 15);
+  expect_clean({.ranks = 3, .blocks = 2, .threads = 4}, slot_reduce_calls, 15);
 }
 
 // Routing decides: tile t covers rows low[t] to high[t], lives on rank[t] and raises signal[t].

@@ -53,10 +53,9 @@ STRETTO_KERNEL void greet(Block& block, Ptr<Block, Vec16> slots, const Numbers& 
   }
 }
 
-// The same, after greet(). False when a rank did not come or calls otherwise.
+// After greet(), by all threads of one block. False when a rank did not come or calls otherwise.
 template <class Block, class Numbers>
-STRETTO_KERNEL bool hear_greetings(Block& block, Ptr<Block, Vec16> slots, const Numbers& own) {
-  if (block.block_idx() != block.num_blocks() - 1) return true;
+STRETTO_KERNEL bool hear_in_block(Block& block, Ptr<Block, Vec16> slots, const Numbers& own) {
   bool good = true;
   for (int r = block.thread_idx(); r < block.num_ranks(); r += block.num_threads()) {
     Vec16 theirs;
@@ -69,7 +68,14 @@ STRETTO_KERNEL bool hear_greetings(Block& block, Ptr<Block, Vec16> slots, const 
   return good;
 }
 
-// The same: clears the slots of a call that all ranks have ended.
+// The same in the block that greets: true in the others.
+template <class Block, class Numbers>
+STRETTO_KERNEL bool hear_greetings(Block& block, Ptr<Block, Vec16> slots, const Numbers& own) {
+  if (block.block_idx() != block.num_blocks() - 1) return true;
+  return hear_in_block<Block>(block, slots, own);
+}
+
+// Where greet() was called: clears the slots of a call that all ranks have ended.
 template <class Block>
 STRETTO_KERNEL void clear_greetings(Block& block, Ptr<Block, Vec16> slots) {
   if (block.block_idx() != block.num_blocks() - 1) return;
