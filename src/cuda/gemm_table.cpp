@@ -25,11 +25,21 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
   for (const std::vector<device::GemmSplit>& block : table.splits) {
     splits.insert(splits.end(), block.begin(), block.end());
   }
+  std::vector<device::WaitEntry> waits = table.waits;
+  std::vector<uint32_t> first_end_wait;
+  for (const std::vector<device::WaitEntry>& block : table.end_waits) {
+    first_end_wait.push_back(static_cast<uint32_t>(waits.size()));
+    waits.insert(waits.end(), block.begin(), block.end());
+  }
+  first_end_wait.push_back(static_cast<uint32_t>(waits.size()));
+  STRETTO_ASSERT(table.end_waits.empty() || table.end_waits.size() == table.blocks.size(),
+                 "every block or none waits at its end");
   STRETTO_ASSERT(splits.empty() || splits.size() == tasks.size(), "every task or none is split");
   maps_ = upload(table.maps);
   first_task_ = upload(first_task);
   tasks_ = upload(tasks);
-  waits_ = upload(table.waits);
+  waits_ = upload(waits);
+  first_end_wait_ = upload(first_end_wait);
   notifies_ = upload(table.notifies);
   destinations_ = upload(table.destinations);
   splits_ = upload(splits);
@@ -43,7 +53,8 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
              static_cast<uint32_t>(table.maps.size()) / table.map_sets,
              table.map_sets,
              table.rows,
-             splits_.as<device::GemmSplit>()};
+             splits_.as<device::GemmSplit>(),
+             table.end_waits.empty() ? nullptr : first_end_wait_.as<uint32_t>()};
 }
 
 GemmTable dense_table(const Matrix& a, const Matrix& b, const Matrix& c, const GemmConfig& config,

@@ -16,8 +16,9 @@ struct GemmTable {
   std::vector<device::WaitEntry> waits;
   std::vector<device::NotifyEntry> notifies;
   std::vector<device::GemmDestination> destinations;
-  device::RowsOfRun rows{};                            // block 0: every run has the plan's
-  std::vector<std::vector<device::GemmSplit>> splits;  // as `blocks`, for kernels that split
+  device::RowsOfRun rows{};                               // block 0: every run has the plan's
+  std::vector<std::vector<device::GemmSplit>> splits;     // as `blocks`, for kernels that split
+  std::vector<std::vector<device::WaitEntry>> end_waits;  // by block, behind its tasks; or none
 };
 
 // A table in GPU memory, and the kernel's parameters that point to it.
@@ -28,7 +29,8 @@ class DeviceGemmTable {
   const device::GemmParams& params() const { return params_; }
 
  private:
-  DeviceMemory maps_, first_task_, tasks_, waits_, notifies_, destinations_, splits_;
+  DeviceMemory maps_, first_task_, tasks_, waits_, notifies_, destinations_, splits_,
+      first_end_wait_;
   device::GemmParams params_{};
   int num_blocks_;
 };

@@ -1,5 +1,7 @@
 #include "cuda/plan_tables.h"
 
+#include <algorithm>
+
 #include "cuda/gemm_choice.h"
 #include "cuda/gemm_tasks.h"
 #include "cuda/mover_tasks.h"
@@ -56,6 +58,20 @@ class TableBuilder {
       }
     }
     gemms.finish();
+    add_end_waits(parts, launch.table);
+  }
+
+  void add_end_waits(const std::vector<BlockPart>& parts, GemmTable& table) const {
+    const bool any = std::any_of(parts.begin(), parts.end(),
+                                 [](const BlockPart& part) { return !part.at_end.empty(); });
+    if (!any) return;
+    for (const BlockPart& part : parts) {
+      std::vector<device::WaitEntry>& waits = table.end_waits.emplace_back();
+      for (const Step& wait : part.at_end) {
+        waits.push_back(
+            basis_.signals.wait_entry(basis_.plan, basis_.rank, wait.instr(basis_.plan)));
+      }
+    }
   }
 
   // The tile of the gemm at `at` of plan.lanes[index] and what is added to it; where that ends.
@@ -116,7 +132,18 @@ class TableBuilder {
           add(mover_task(basis_, instr, table, hazards));
         }
       }
-      if (sync.has_unclaimed_waits()) add(MoverTask{});  // a lane that ends with waits
+      // Waits that no task of the lane follows, and those of the kernel's end.
+      const auto end = [&] {
+        MoverTask task{};
+        task.tile = device::kAtEnd;
+        if (sync.has_unclaimed_waits()) add(task);
+      };
+      end();
+      for (size_t i = 0; i < part.at_end.size(); ++i) {
+        sync.add_wait(part.at_end[i].instr(basis_.plan));
+        if ((i + 1) % UINT16_MAX == 0) end();
+      }
+      end();
     }
   }
 

@@ -1,6 +1,8 @@
 #include "cuda/rank_program.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "cuda/stream_events.h"
 #include "stretto/error.h"
@@ -18,8 +20,9 @@ struct Stretch {
 
 class MainStream {
  public:
-  MainStream(const Plan& plan, const TileSums& sums, RankProgram& program)
-      : plan_(plan), sums_(sums), program_(program) {}
+  // With `alone` the rank has compute and comm lanes only.
+  MainStream(const Plan& plan, const TileSums& sums, bool alone, RankProgram& program)
+      : plan_(plan), sums_(sums), alone_(alone), program_(program) {}
 
   void add(const std::vector<Stretch>& stretches) {
     std::vector<BlockPart> gemm, move;
@@ -38,9 +41,10 @@ class MainStream {
         if (runs(instrs[i])) waits.push_back({StepKind::wait, 0, stretch.lane, i});
       }
       const uint32_t split = end_of_tiles(stretch.lane, begin, tail);
-      if (begin < split) gemm.push_back({stretch.lane, begin, split});
-      if (split < tail) move.push_back({stretch.lane, split, tail});
+      if (begin < split) gemm.push_back({stretch.lane, begin, split, {}});
+      if (split < tail) move.push_back({stretch.lane, split, tail, {}});
     }
+    if (alone_) deal_out(waits, move.empty() ? gemm : move);
     std::vector<Step>& steps = program_.streams[0].steps;
     steps.insert(steps.end(), notifies.begin(), notifies.end());
     add_kernel(StepKind::gemm, std::move(gemm), program_.gemms);
@@ -49,6 +53,23 @@ class MainStream {
   }
 
  private:
+  // Every wait to one of the blocks, so that they take one round trip and not one after the other;
+  // those that lanes have in common once.
+  void deal_out(std::vector<Step>& waits, std::vector<BlockPart>& blocks) const {
+    if (blocks.empty()) return;
+    using Key = std::tuple<uint16_t, int32_t, uint16_t>;
+    std::map<Key, Step> most;  // the largest amount
+    for (const Step& wait : waits) {
+      const Instr& instr = wait.instr(plan_);
+      const auto [at, is_new] =
+          most.try_emplace({instr.signal.array, instr.signal.index, instr.lag}, wait);
+      if (!is_new && at->second.instr(plan_).amount < instr.amount) at->second = wait;
+    }
+    size_t block = 0;
+    for (const auto& [key, wait] : most) blocks[block++ % blocks.size()].at_end.push_back(wait);
+    waits.clear();
+  }
+
   // One past the last tile, its sum and the notifies that follow.
   uint32_t end_of_tiles(uint32_t lane, uint32_t begin, uint32_t end) const {
     const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
@@ -71,12 +92,13 @@ class MainStream {
 
   const Plan& plan_;
   const TileSums& sums_;
+  bool alone_;
   RankProgram& program_;
 };
 
 void add_compute_lanes(const Plan& plan, const std::vector<uint32_t>& lanes, const TileSums& sums,
-                       RankProgram& program) {
-  MainStream main(plan, sums, program);
+                       bool alone, RankProgram& program) {
+  MainStream main(plan, sums, alone, program);
   std::vector<uint32_t> at(lanes.size(), 0);
   for (bool more = !lanes.empty(); more;) {
     std::vector<Stretch> stretches;
@@ -163,6 +185,9 @@ class Ordering {
           const Instr& instr = plan_.lanes[part.lane].instrs[i];
           if (instr.op == op) visit(plan_.lanes[part.lane], instr);
         }
+        for (const Step& wait : part.at_end) {
+          if (op == Opcode::wait) visit(plan_.lanes[wait.lane], wait.instr(plan_));
+        }
       }
     } else if (step.kind == StepKind::wait || step.kind == StepKind::notify) {
       if (step.instr(plan_).op == op) visit(plan_.lanes[step.lane], step.instr(plan_));
@@ -236,12 +261,12 @@ std::vector<RankProgram> programs_of(const Plan& plan, std::shared_ptr<const Til
       if (lane.kind == LaneKind::compute) {
         compute.push_back(i);
       } else if (lane.kind == LaneKind::comm) {
-        comm.push_back({i, 0, static_cast<uint32_t>(lane.instrs.size())});
+        comm.push_back({i, 0, static_cast<uint32_t>(lane.instrs.size()), {}});
       } else {
         host_lanes.push_back(host_lane(plan, i));
       }
     }
-    add_compute_lanes(plan, compute, *sums, program);
+    add_compute_lanes(plan, compute, *sums, host_lanes.empty(), program);
     if (!comm.empty()) {
       const auto kernel = static_cast<uint32_t>(program.moves.size());
       program.moves.push_back(std::move(comm));

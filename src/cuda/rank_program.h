@@ -7,6 +7,12 @@
 // every copy lane and every nccl lane is a stream. Waits and notifies inside a kernel are the
 // kernel's; those at a boundary or in a copy or nccl lane are steps of the stream. Where a step of
 // the same rank makes a notify that another step awaits, a stream event takes the counter's place.
+//
+// What compute lanes await behind their last task is dealt out to the blocks of the kernel before
+// it when the rank has no copy and no nccl lanes: then nothing but that kernel and the comm lanes,
+// which have their SMs, can run until those waits are over, so blocks that stay hold nobody up.
+// Beside the other lanes kernels run that need a place on an SM, and a peer may wait for them:
+// there such waits are steps behind the kernel.
 #pragma once
 
 #include <memory>
@@ -19,11 +25,6 @@
 
 namespace stretto::cuda {
 
-// Instructions [begin, end) of plan.lanes[lane]: what one block of a kernel does.
-struct BlockPart {
-  uint32_t lane = 0, begin = 0, end = 0;
-};
-
 enum class StepKind : uint8_t { gemm, move, wait, notify, copy, collective, record, await };
 
 struct Step {
@@ -33,6 +34,13 @@ struct Step {
 
   const Instr& instr(const Plan& plan) const { return plan.lanes[lane].instrs[position]; }
   bool operator==(const Step&) const = default;
+};
+
+// What one block of a kernel does: instructions [begin, end) of plan.lanes[lane]. Then it makes
+// these waits, of its own lane or of others.
+struct BlockPart {
+  uint32_t lane = 0, begin = 0, end = 0;
+  std::vector<Step> at_end = {};
 };
 
 struct StepStream {

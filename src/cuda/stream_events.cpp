@@ -82,6 +82,10 @@ class EventPlacement {
             if (instr.op != Opcode::wait) continue;
             if (CounterUse* use = find_use(rank, instr)) use->awaited_in_kernel = true;
           }
+          for (const Step& wait : part.at_end) {
+            CounterUse* use = find_use(rank, wait.instr(plan_));
+            if (use != nullptr) use->awaited_in_kernel = true;
+          }
         }
       }
     }

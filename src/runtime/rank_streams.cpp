@@ -325,11 +325,9 @@ StuckWait RankStreams::locate(const device::WaitError& error) const {
   } else {
     const uint32_t block = error.lane & ~device::kMoverLane;
     if (block >= place.parts->size()) return stuck;
-    const cuda::BlockPart& part = (*place.parts)[block];
-    stuck.lane = part.lane;
-    stuck.position = find_wait(setup_.plan.lanes[part.lane], part.begin, part.end, signal,
-                               static_cast<int32_t>(error.tile))
-                         .value_or(part.begin);
+    const WaitPlace wait = find_wait(setup_.plan, (*place.parts)[block], signal, error.tile);
+    stuck.lane = wait.lane;
+    stuck.position = wait.position;
   }
   const Instr& instr = setup_.plan.lanes[stuck.lane].instrs[stuck.position];
   stuck.expected = instr.amount;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "stretto/device/signal.h"
+
 namespace stretto::runtime {
 namespace {
 
@@ -73,6 +75,18 @@ std::optional<uint32_t> find_wait(const Lane& lane, uint32_t begin, uint32_t end
     if (found && instr.is_task() && instr.tile == tile) break;
   }
   return found;
+}
+
+WaitPlace find_wait(const Plan& plan, const cuda::BlockPart& part, const SignalRef& signal,
+                    uint32_t tile) {
+  if (tile == device::kAtEnd) {
+    for (const cuda::Step& wait : part.at_end) {
+      if (wait.instr(plan).signal == signal) return {wait.lane, wait.position};
+    }
+  }
+  const std::optional<uint32_t> found =
+      find_wait(plan.lanes[part.lane], part.begin, part.end, signal, static_cast<int32_t>(tile));
+  return {part.lane, found.value_or(part.begin)};
 }
 
 const StuckWait& root_of(const Plan& plan, const std::vector<StuckWait>& stuck) {

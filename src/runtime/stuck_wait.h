@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/rank_program.h"
 #include "stretto/plan.h"
 
 namespace stretto::runtime {
@@ -20,6 +21,14 @@ struct StuckWait {
 // the last wait for it when none does.
 std::optional<uint32_t> find_wait(const Lane& lane, uint32_t begin, uint32_t end,
                                   const SignalRef& signal, int32_t tile);
+
+struct WaitPlace {
+  uint32_t lane = 0, position = 0;
+};
+// The wait for `signal` of a block of a kernel, from what it reported as its tile; the first of its
+// instructions when there is none.
+WaitPlace find_wait(const Plan& plan, const cuda::BlockPart& part, const SignalRef& signal,
+                    uint32_t tile);
 
 // The one whose notifies are not behind another stuck wait; the first when there is none. `stuck`
 // is not empty.

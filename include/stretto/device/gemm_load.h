@@ -157,4 +157,14 @@ STRETTO_DEVICE void gemm_wait(const GemmParams& params, const GemmShared<kConfig
   }
 }
 
+// The same warp behind all tasks: what the run awaits before the kernel may end.
+template <GemmConfig kConfig>
+STRETTO_DEVICE void gemm_wait_at_end(const GemmParams& params, const GemmShared<kConfig>& shared) {
+  if (params.first_end_wait == nullptr) return;
+  const uint32 begin = params.first_end_wait[blockIdx.x];
+  const uint32 end = params.first_end_wait[blockIdx.x + 1];
+  wait_signals(params.signals, load_shared(shared.epoch), params.waits + begin, end - begin,
+               blockIdx.x, kAtEnd);
+}
+
 }  // namespace stretto::device

@@ -1,7 +1,7 @@
 // The GEMM kernel of Hopper: persistent, warp-specialised, driven by a task table (gemm_task.h).
 //
 //   wait warp    awaits the signals of task after task; with phases, those of one block of K
-//                after another
+//                after another; behind them what the run awaits before the kernel may end
 //   load warp    feeds stages of A and B by TMA (multicast in pairs) once their signals have come,
 //                and behind a tile's last ones those of what other ranks sent to it
 //   consumers    warpgroups; multiply stages with wgmma, add to a finished tile what other ranks
@@ -56,7 +56,10 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params) {
     give_registers<kMoverRegisters>();
     if (begin < end && loads) gemm_load<kConfig>(params, shared, first, begin, end);
     if (begin < end && stores) gemm_store<kConfig>(params, shared, begin, end);
-    if (begin < end && warp % 4 == 2) gemm_wait<kConfig>(params, shared, begin, end);
+    if (warp % 4 == 2) {
+      if (begin < end) gemm_wait<kConfig>(params, shared, begin, end);
+      gemm_wait_at_end<kConfig>(params, shared);
+    }
     __syncwarp();
   } else {
     take_registers<kConsumerRegisters>();

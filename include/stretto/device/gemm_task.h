@@ -128,7 +128,9 @@ struct GemmParams {
   uint32 num_maps, map_sets;
   RowsOfRun rows;
   const GemmSplit* splits;  // by task, where the kernel splits
+  const uint32*
+      first_end_wait;  // as first_task: what a block awaits behind its tasks; null: nothing
 };
-static_assert(sizeof(GemmParams) == 136);
+static_assert(sizeof(GemmParams) == 144);
 
 }  // namespace stretto::device

@@ -27,6 +27,9 @@ inline constexpr uint32 kSignalStride = 16;
 // Set in WaitError::lane when the waiter was a communication lane, not a compute lane.
 inline constexpr uint32 kMoverLane = 1u << 31;
 
+// As WaitError::tile: the wait stands behind all tasks of its block.
+inline constexpr uint32 kAtEnd = ~1u;
+
 // What the host reads after a run whose `abort` is set; filled by the first waiter that expired.
 struct WaitError {
   uint32 lane, tile, signal;
