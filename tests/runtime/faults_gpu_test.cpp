@@ -61,6 +61,18 @@ TEST_F(FaultsOnGpus, KernelsWaitNamesWhoWaitsForWhat) {
   expect_works("tiles");
 }
 
+// Some block of the GEMM kernel awaits it behind its own tiles, for the lane that the plan names.
+TEST_F(FaultsOnGpus, TheMissingTileOfAPeerIsNamedAtTheEndOfTheKernel) {
+  Plan plan = plan_of("gemm-ar m=1024 n=1024 k=512 ranks=2 dtype=bf16", "tiles");
+  drop_notify(plan, "out.9", 1, LaneKind::compute);
+  PlanRunner runner(plan, shared_fabric(kRanks), shared_compiler(), {kTimeoutNs});
+  const std::string error = error_of(runner);
+  EXPECT_THAT(error, AllOf(HasSubstr("rank 1 compute 0 waited 300 ms before it delivers"),
+                           HasSubstr("for out.9: expected 1, seen 0")));
+  EXPECT_EQ(error_of(runner), error);
+  expect_works("tiles");
+}
+
 TEST_F(FaultsOnGpus, StreamsWaitEndsThoughItHasNoDeadlineOfItsOwn) {
   Plan plan = plan_of("gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16", "waves");
   drop_notify(plan, "packed.0", 1, LaneKind::compute);

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
+#include "stretto/device/signal.h"
+
 namespace stretto::runtime {
 namespace {
 
@@ -34,6 +38,36 @@ end
   EXPECT_EQ(find_wait(lane, 4, 6, {0, 1}, 4), std::nullopt);
   EXPECT_EQ(describe(plan, {0, 0, 3, 1, 0, true}, 2'000'000'000),
             "rank 0 compute 0 waited 2000 ms before tile 4 for ag.1: expected 1, seen 0");
+}
+
+// A block makes waits of other lanes at its end; what it reports then is theirs.
+TEST(StuckWait, TheWaitAtTheEndOfABlockIsOfTheLaneThatHasIt) {
+  const Plan plan = parse_plan(R"(stretto-plan 1
+operator ag-gemm m=256 n=64 k=128 ranks=1 dtype=bf16
+sms 132
+buffer a bf16 256x128 input
+buffer b bf16 64x128 input
+buffer out bf16 256x64 output
+signals ag 2
+lane 0 compute 0
+  gemm #0 a[0:128,0:128] b[0:64,0:128] -> out[0:128,0:64]
+  wait ag.0 >= 1
+  wait ag.1 >= 1
+lane 0 compute 1
+  wait ag.0 >= 1
+  gemm #1 a[128:256,0:128] b[0:64,0:128] -> out[128:256,0:64]
+  wait ag.1 >= 1
+end
+)");
+  const cuda::BlockPart part{1, 0, 2, {{cuda::StepKind::wait, 0, 0, 1}}};
+  const auto found = [&](int32_t signal, uint32_t tile) {
+    const WaitPlace place = find_wait(plan, part, {0, signal}, tile);
+    return std::pair(place.lane, place.position);
+  };
+  EXPECT_EQ(found(0, 1), std::pair(1u, 0u));
+  EXPECT_EQ(found(0, device::kAtEnd), std::pair(0u, 1u));
+  EXPECT_EQ(describe(plan, {0, 0, 1, 1, 0, true}, 2'000'000'000),
+            "rank 0 compute 0 waited 2000 ms at its end for ag.0: expected 1, seen 0");
 }
 
 }  // namespace
