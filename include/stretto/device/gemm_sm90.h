@@ -36,7 +36,10 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params) {
   const bool loads = moves && warp % 4 == 0 && lane == 0;
   const bool stores = moves && warp % 4 == 1 && lane == 0;
 
-  // What the first load needs is fetched while the barriers are being made.
+  // What the first load needs is fetched while the barriers are being made, the run's number first:
+  // the barrier below waits for it.
+  uint64 epoch = 0;
+  if (threadIdx.x == 0) epoch = read_epoch(params.signals);
   if (moves && warp % 4 == 2 && lane < params.num_maps) prefetch_tensor_map(params.maps + lane);
   const uint32 begin = params.first_task[blockIdx.x];
   const uint32 end = params.first_task[blockIdx.x + 1];
@@ -44,7 +47,6 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params) {
   if (loads && begin < end) first = params.tasks[begin];
 
   if (threadIdx.x == 0) {
-    const uint64 epoch = read_epoch(params.signals);  // on its way while the barriers are made
     shared.init_barriers();
     store_shared(shared.epoch, epoch);
     count_run(params.signals, epoch);

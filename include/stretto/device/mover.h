@@ -71,10 +71,11 @@ STRETTO_DEVICE void run_mover(const MoverParams& params) {
   extern __shared__ uint8 shared_memory[];
   const uint32 warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
   const MoverShared shared(shared_address(shared_memory));
+  uint64 epoch = 0;  // on its way while the barriers are made
+  if (threadIdx.x == 0) epoch = read_epoch(params.signals);
   const uint32 begin = params.first_task[blockIdx.x], end = params.first_task[blockIdx.x + 1];
   const RunRows run = read_rows(params.rows);
   if (threadIdx.x == 0) {
-    const uint64 epoch = read_epoch(params.signals);  // on its way while the barriers are made
     shared.init();
     store_shared(shared.epoch, epoch);
     count_run(params.signals, epoch);
