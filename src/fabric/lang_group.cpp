@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "core/ranks_text.h"
 #include "stretto/error.h"
 
 namespace stretto::fabric {
@@ -11,6 +12,11 @@ namespace {
 
 constexpr size_t kAlignment = 256;
 constexpr size_t up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+std::string text_of_mark(uint64_t mark) {
+  const device::Team team = device::team_of_mark(mark);
+  return ranks_text(team.start, team.stride, team.size);
+}
 
 }  // namespace
 
@@ -24,9 +30,8 @@ LangGroup::LangGroup(Fabric& fabric, size_t heap_bytes, int max_blocks, uint64_t
   for (int i = 0; i < fabric.num_local(); ++i) {
     fabric.device(fabric.first_rank() + i).make_current();
     local_.emplace_back(up(sizeof(device::ExpiredWait)) +
-                        static_cast<size_t>(max_blocks) * sizeof(uint64_t));
-    const std::vector<char> zeros(local_.back().num_bytes());
-    local_.back().upload(zeros.data(), zeros.size());
+                        static_cast<size_t>(max_blocks * fabric.ranks()) * sizeof(uint64_t));
+    clear_local(i);
   }
   const size_t abort = allocate("abort", sizeof(uint32_t), 0);
   const size_t signals = allocate(
@@ -48,6 +53,12 @@ LangGroup::LangGroup(Fabric& fabric, size_t heap_bytes, int max_blocks, uint64_t
     }
     worlds_.push_back(world);
   }
+}
+
+void LangGroup::clear_local(int index) {
+  cuda::DeviceMemory& local = local_[static_cast<size_t>(index)];
+  const std::vector<char> zeros(local.num_bytes());
+  local.upload(zeros.data(), zeros.size());
 }
 
 void LangGroup::fill(const Piece& piece) {
@@ -90,11 +101,18 @@ void LangGroup::release_all() {
 
 std::string LangGroup::describe(int rank, const device::ExpiredWait& what) const {
   if (what.disagrees != 0) {
+    const std::string argument(what.argument, strnlen(what.argument, sizeof what.argument));
+    if (argument == device::kNotOfTeam) {
+      return fmt::format("rank {} calls a collective of the team of {}, which it is not of", rank,
+                         text_of_mark(what.seen));
+    }
+    const auto text = [&](uint64_t value) {
+      return argument == device::kOtherTeam ? text_of_mark(value) : std::to_string(value);
+    };
     return fmt::format(
         "rank {} and rank {} make the same call with different arguments: {} is {} on rank {} and "
         "{} on rank {}",
-        rank, what.from, std::string(what.argument, strnlen(what.argument, sizeof what.argument)),
-        what.expected, rank, what.seen, what.from);
+        rank, what.from, argument, text(what.expected), rank, text(what.seen), what.from);
   }
   std::string word = fmt::format("the word at {:#x}", what.address);
   const uint64_t heap = heap_.local(rank);
@@ -118,14 +136,16 @@ void LangGroup::check() {
     local.download(&what, sizeof what);
     if (what.filled == 0) continue;
     mine += (mine.empty() ? "" : "; ") + describe(fabric_.first_rank() + i, what);
-    what = {};
-    local.upload(&what, sizeof what);
   }
   std::string all;
   for (const std::string& text : fabric_.group().all_gather("errors of a run", mine)) {
     if (!text.empty()) all += (all.empty() ? "" : "; ") + text;
   }
   if (all.empty()) return;
+  for (int i = 0; i < fabric_.num_local(); ++i) {
+    fabric_.device(fabric_.first_rank() + i).make_current();
+    clear_local(i);  // ranks have not all counted the same meetings
+  }
   for (const Piece& piece : pieces_) fill(piece);
   throw SystemError(all);
 }

@@ -46,6 +46,7 @@ class LangGroup {
   };
   std::string describe(int rank, const device::ExpiredWait& what) const;
   void fill(const Piece& piece);
+  void clear_local(int index);  // of the local ranks: what kernels keep beside their arguments
 
   Fabric& fabric_;
   Region heap_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/ranks_text.h"
 #include "fibre/engine.h"
 
 namespace stretto::fibre {
@@ -87,7 +88,7 @@ float Block::sum(float value, Where where) {
 }
 void Block::disagree(int rank, const char* argument, uint32, uint64 own, uint64 theirs,
                      Where where) {
-  engine_.disagree(thread_, rank, argument, own, theirs, where);
+  engine_.disagree(thread_, rank, argument, std::to_string(own), std::to_string(theirs), where);
 }
 
 Address Block::peer_address(const Address& own, int rank, Where where) {
@@ -169,8 +170,7 @@ void Block::signal(const Pointer<uint64>& signal, uint64 value, SignalOp op, int
 }
 
 bool Block::wait_word(const Address& word, size_t num_bytes, Compare compare, uint64 bound,
-                      Where where) {
-  uint64_t seen = 0;
+                      uint64& seen, Where where, int from) {
   const bool ready = engine_.wait(
       thread_, word, num_bytes, where,
       [&] {
@@ -179,12 +179,33 @@ bool Block::wait_word(const Address& word, size_t num_bytes, Compare compare, ui
         return holds(seen, compare, bound);
       },
       [&] {
+        if (!thread_.in_team.empty()) {
+          return fmt::format("waits for rank {} in meeting {} with it, of the team of {}", from,
+                             bound >> device::kMarkBits, thread_.in_team);
+        }
         return fmt::format("waits for {} {} {}; it is {}",
                            word.allocation->element_name(word.rank, word.offset), symbol(compare),
                            bound, seen);
       });
   if (ready) engine_.acquire_at(thread_, word, num_bytes, Scope::kSystem);
   return ready;
+}
+
+bool Block::enter(const Team& team, int number, Where where) {
+  engine_.agree(thread_, {"a team's collective", {device::mark_of(team)}, where});
+  const std::string ranks = ranks_text(team.start, team.stride, team.size);
+  if (number < 0) engine_.refuse_team(thread_, ranks, where);
+  thread_.in_team = ranks;
+  return true;
+}
+
+void Block::leave() { thread_.in_team.clear(); }
+
+void Block::meets_other(const Team& team, int rank, uint64 mark, Where where) {
+  const Team other = device::team_of_mark(mark);
+  engine_.disagree(thread_, rank, device::kOtherTeam,
+                   ranks_text(team.start, team.stride, team.size),
+                   ranks_text(other.start, other.stride, other.size), where);
 }
 
 bool Block::wait_words_not(const Pointer<const Vec16>& at, uint32 poison, Vec16& value, Where where,

@@ -5,6 +5,7 @@
 #include "fibre/planted/notify.h"
 #include "fibre/planted/reuse.h"
 #include "fibre/planted/sentinels.h"
+#include "fibre/planted/teams.h"
 #include "fibre/planted/waits.h"
 #include "fibre/scenarios/all_reduce.h"
 #include "fibre/scenarios/all_reduce_norm.h"
@@ -68,7 +69,8 @@ void add_kernels(std::vector<CatalogEntry>& all) {
 std::vector<CatalogEntry> catalog() {
   std::vector<CatalogEntry> all;
   add_kernels(all);
-  for (auto make : {notify_bugs, wait_bugs, reuse_bugs, group_bugs, address_bugs, sentinel_bugs}) {
+  for (auto make :
+       {notify_bugs, wait_bugs, reuse_bugs, group_bugs, address_bugs, sentinel_bugs, team_bugs}) {
     for (const Planted& planted : make()) {
       all.push_back({planted.name, planted.origin, EntryKind::kBug, planted.shape, planted.kinds,
                      [run = planted.run](World& world) { run(world, true); }});

@@ -167,15 +167,8 @@ void Engine::end_thread(Thread& thread) {
          Place{thread.rank, thread.block, -1, launch.number, group.calls.front().where});
   }
   // The end of a kernel completes what its threads began.
-  for (auto it = transfers_.begin(); it != transfers_.end();) {
-    if (it->issuer != thread.index) {
-      ++it;
-      continue;
-    }
-    learn(thread.clock, it->source);
-    learn(thread.clock, it->dest);
-    thread.free_sides.push_back({it->source, it->dest});
-    it = transfers_.erase(it);
+  for (Transfer& transfer : transfers_) {
+    if (transfer.issuer == thread.index) complete(thread, transfer);
   }
   acquire_seen(thread);
   join(launch.end, thread.clock);
@@ -189,6 +182,8 @@ void Engine::end_launch(Launch& launch) {
   Stream& stream = streams_[static_cast<size_t>(launch.rank)][static_cast<size_t>(launch.stream)];
   deliver_known(launch.end);
   join(stream.clock, launch.end);
+  transfers_.remove_if(
+      [&](const Transfer& transfer) { return threads_[transfer.issuer]->launch == &launch; });
 }
 
 bool Engine::all_done() const {

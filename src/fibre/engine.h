@@ -62,6 +62,7 @@ struct Thread {
   Address wait_address;
   size_t wait_bytes = 0;
   std::string wait_text;
+  std::string in_team;  // its ranks, in a collective
 
   bool barrier_result = false;
   struct Offer {  // to gather_values, by turns
@@ -134,7 +135,7 @@ struct Flight {
   Place place;
 };
 
-// A non-blocking put or get between its issue and a quiet.
+// A non-blocking put or get.
 struct Transfer {
   int rank = 0;  // that issued it
   uint32_t issuer = 0;
@@ -142,7 +143,7 @@ struct Transfer {
   Event source;
   Event dest;
   bool is_get = false;
-  bool fenced = false;
+  bool completed = false;  // by a quiet; kept for others' until the kernel ends
 };
 
 class Engine {
@@ -184,8 +185,10 @@ class Engine {
   void agree(Thread& thread, CollectiveCall call);
   // A barrier that gives every thread the values of all, in thread order.
   std::vector<float> gather_values(Thread& thread, bool whole_block, float value, Where where);
-  [[noreturn]] void disagree(Thread& thread, int rank, const char* argument, uint64_t own,
-                             uint64_t theirs, Where where);
+  [[noreturn]] void disagree(Thread& thread, int rank, const char* argument, const std::string& own,
+                             const std::string& theirs, Where where);
+  // The thread's rank is not of the team of these ranks.
+  [[noreturn]] void refuse_team(Thread& thread, const std::string& ranks, Where where);
   Address peer(Thread& thread, const Address& own, int rank, Where where);
   void step(Thread& thread, Where where);
 
@@ -239,6 +242,7 @@ class Engine {
   bool on_its_way(const Allocation& allocation, int rank, int64_t offset, size_t bytes) const;
   void wake(const Allocation& allocation, int rank, int64_t offset, size_t bytes);
   Transfer& begin_transfer(Thread& thread, bool is_get);
+  void complete(Thread& thread, Transfer& transfer);
   uint32_t new_actor(uint32_t thread_index);
   void complete_barrier(Barrier& barrier);
 

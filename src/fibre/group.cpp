@@ -79,11 +79,18 @@ std::vector<float> Engine::gather_values(Thread& thread, bool whole_block, float
   return values;
 }
 
-void Engine::disagree(Thread& thread, int rank, const char* argument, uint64_t own, uint64_t theirs,
-                      Where where) {
+void Engine::disagree(Thread& thread, int rank, const char* argument, const std::string& own,
+                      const std::string& theirs, Where where) {
   fail(FindingKind::kDisagreement,
        fmt::format("rank {} calls with {} = {}, rank {} with {}", thread.rank, argument, own, rank,
                    theirs),
+       thread, where);
+}
+
+void Engine::refuse_team(Thread& thread, const std::string& ranks, Where where) {
+  fail(FindingKind::kWrongRank,
+       fmt::format("rank {} calls a collective of the team of {}, which it is not of", thread.rank,
+                   ranks),
        thread, where);
 }
 

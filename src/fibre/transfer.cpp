@@ -190,21 +190,22 @@ Transfer& Engine::begin_transfer(Thread& thread, bool is_get) {
   return transfers_.back();
 }
 
+void Engine::complete(Thread& thread, Transfer& transfer) {
+  learn(thread.clock, transfer.source);
+  learn(thread.clock, transfer.dest);
+  if (transfer.completed) return;
+  threads_[transfer.issuer]->free_sides.push_back({transfer.source, transfer.dest});
+  transfer.completed = true;
+}
+
 void Engine::fence(Thread& thread, bool completes, Where where) {
   step(thread, where);
-  for (auto it = transfers_.begin(); it != transfers_.end();) {
-    Transfer& transfer = *it;
-    if (transfer.rank != thread.rank || !knows(thread.clock, transfer.issue)) {
-      ++it;
-      continue;
-    }
-    if (!transfer.is_get || completes) learn(thread.clock, transfer.dest);
+  for (Transfer& transfer : transfers_) {
+    if (transfer.rank != thread.rank || !knows(thread.clock, transfer.issue)) continue;
     if (completes) {
-      learn(thread.clock, transfer.source);
-      threads_[transfer.issuer]->free_sides.push_back({transfer.source, transfer.dest});
-      it = transfers_.erase(it);
-    } else {
-      ++it;
+      complete(thread, transfer);
+    } else if (!transfer.is_get) {
+      learn(thread.clock, transfer.dest);
     }
   }
   acquire_seen(thread);

@@ -68,7 +68,7 @@ World::World(const Shape& shape, Schedule schedule) {
   const auto blocks = static_cast<size_t>(shape.blocks);
   engine_->sync_signals =
       symmetric<uint64>("sync_signals", blocks * ranks, 0).at(0).address().allocation;
-  engine_->sync_epochs = local<uint64>("sync_epochs", blocks, 0).at(0).address().allocation;
+  engine_->sync_epochs = local<uint64>("sync_epochs", blocks * ranks, 0).at(0).address().allocation;
 }
 
 World::~World() = default;

@@ -195,5 +195,32 @@ TEST(MemoryModel, QuietCoversWhatHappensBeforeIt) {
   });
 }
 
+// A put that one thread's quiet has completed is covered by another's as well.
+TEST(MemoryModel, EveryQuietCoversWhatHappensBeforeIt) {
+  expect_clean({.ranks = 2, .threads = 4}, [](World& world) {
+    auto source = world.local<uint32>("source", 16, 1);
+    auto x = world.symmetric<uint32>("x", 16, 0);
+    auto arrived = world.symmetric<uint64>("arrived", 4, 0);
+    world.launch([=, &world](Block& block) {
+      Shmem shmem(block);
+      const int me = shmem.my_pe();
+      const int thread = block.thread_idx();
+      if (me == 0) {
+        shmem.putmem_nbi_block(x.at(0), source.at(0), 64, 1);
+        block.sync();
+        shmem.quiet();
+        return block.signal(arrived.at(0) + thread, 1, SignalOp::kAdd, 1, Where::here(),
+                            Order::kRelaxed);
+      }
+      if (!shmem.signal_wait_until(arrived.at(1) + thread, Compare::kGe, 1)) return;
+      for (int i = 0; i < 16; ++i) {
+        const uint32 seen = x.at(1)[i];
+        world.expect(seen == 1, "the value is old");
+      }
+    });
+    world.run();
+  });
+}
+
 }  // namespace
 }  // namespace stretto::fibre

@@ -12,6 +12,7 @@
 #include "fibre/planted/notify.h"
 #include "fibre/planted/reuse.h"
 #include "fibre/planted/sentinels.h"
+#include "fibre/planted/teams.h"
 #include "fibre/planted/waits.h"
 
 namespace stretto::fibre {
@@ -19,7 +20,8 @@ namespace {
 
 std::vector<Planted> all_planted() {
   std::vector<Planted> all;
-  for (auto make : {notify_bugs, wait_bugs, reuse_bugs, group_bugs, address_bugs, sentinel_bugs}) {
+  for (auto make :
+       {notify_bugs, wait_bugs, reuse_bugs, group_bugs, address_bugs, sentinel_bugs, team_bugs}) {
     for (Planted& planted : make()) all.push_back(std::move(planted));
   }
   return all;
@@ -52,7 +54,7 @@ TEST_P(PlantedBug, TwinIsClean) {
 INSTANTIATE_TEST_SUITE_P(All, PlantedBug, testing::ValuesIn(all_planted()),
                          [](const auto& of) { return std::string(of.param.name); });
 
-TEST(PlantedBugs, AreMany) { EXPECT_GE(all_planted().size(), 40u); }
+TEST(PlantedBugs, AreMany) { EXPECT_GE(all_planted().size(), 45u); }
 
 }  // namespace
 }  // namespace stretto::fibre

@@ -2,6 +2,7 @@
 // shared operations are in device/lang/block.h.
 #pragma once
 
+#include "stretto/device/lang/team.h"
 #include "stretto/fibre/pointer.h"
 
 namespace stretto::fibre {
@@ -9,6 +10,7 @@ namespace stretto::fibre {
 using device::Compare;
 using device::Group;
 using device::SignalOp;
+using device::Team;
 using device::uint32;
 using device::uint64;
 using device::Vec16;
@@ -107,9 +109,14 @@ class Block {
   template <class T>
   bool wait_until(const Pointer<T>& word, Compare compare, uint64 bound,
                   Where where = Where::here(), int from = -1) {
-    (void)from;
+    uint64 seen = 0;
+    return wait_value(word, compare, bound, seen, where, from);
+  }
+  template <class T>
+  bool wait_value(const Pointer<T>& word, Compare compare, uint64 bound, uint64& seen,
+                  Where where = Where::here(), int from = -1) {
     static_assert(sizeof(T) == 8 || sizeof(T) == 4);
-    return wait_word(word.address(), sizeof(T), compare, bound, where);
+    return wait_word(word.address(), sizeof(T), compare, bound, seen, where, from);
   }
   bool wait_words_not(const Pointer<const Vec16>& at, uint32 poison, Vec16& value,
                       Where where = Where::here(), int from = -1);
@@ -128,6 +135,9 @@ class Block {
   }
   void disagree(int rank, const char* argument, uint32 which, uint64 own, uint64 theirs,
                 Where where = Where::here());
+  bool enter(const Team& team, int number, Where where = Where::here());
+  void leave();
+  void meets_other(const Team& team, int rank, uint64 mark, Where where = Where::here());
 
   Pointer<uint64> sync_signals() const;
   Pointer<uint64> sync_epochs() const;
@@ -153,7 +163,8 @@ class Block {
                         bool blocking, Where where);
   void agree(const char* name, const Address& dest, const Address& source, uint64 num_bytes,
              int rank, Where where);
-  bool wait_word(const Address& word, size_t num_bytes, Compare compare, uint64 bound, Where where);
+  bool wait_word(const Address& word, size_t num_bytes, Compare compare, uint64 bound, uint64& seen,
+                 Where where, int from);
 
   Engine& engine_;
   Thread& thread_;

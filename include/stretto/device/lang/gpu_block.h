@@ -9,7 +9,7 @@
 //   launch  entry<my_kernel<GpuBlock>, MyArgs<GpuBlock>>(world, args), by name under NVRTC
 #pragma once
 
-#include "stretto/device/lang/words.h"
+#include "stretto/device/lang/team.h"
 #include "stretto/device/poll.h"
 #ifdef STRETTO_DEVICE
 #include "stretto/device/lang/gpu_words.h"
@@ -40,7 +40,7 @@ struct GpuWorld {
   uint32* abort;           // symmetric
   ExpiredWait* expired;    // local, zeroed before a launch
   uint64* sync_signals;    // symmetric: num_blocks x num_ranks, zeroed once
-  uint64* sync_epochs;     // local: num_blocks, zeroed once
+  uint64* sync_epochs;     // local: num_blocks x num_ranks, zeroed with them
   char* heaps[kMaxRanks];  // every rank's symmetric heap as mapped here; null: not reachable
 };
 
@@ -220,9 +220,15 @@ class GpuBlock {
   }
 
   template <class T>
-  STRETTO_DEVICE bool wait_until(T* word, Compare compare, uint64 bound, Where = {},
+  STRETTO_DEVICE bool wait_until(T* word, Compare compare, uint64 bound, Where where = {},
                                  int from = -1) {
     uint64 seen = 0;
+    return wait_value(word, compare, bound, seen, where, from);
+  }
+  // The same; `seen` is a value that held.
+  template <class T>
+  STRETTO_DEVICE bool wait_value(T* word, Compare compare, uint64 bound, uint64& seen, Where = {},
+                                 int from = -1) {
     const bool came = poll_until(
         *this,
         [&] {
@@ -269,6 +275,18 @@ class GpuBlock {
     ExpiredWait what{1, blockIdx.x, rank, 1, 0, own, theirs, {}};
     for (int i = 0; i < 16 && argument[i] != 0; ++i) what.argument[i] = argument[i];
     record(what);
+  }
+
+  // All threads begin a collective of a team, by number_in(team, rank()). False: not of the team.
+  STRETTO_DEVICE bool enter(const Team& team, int number, Where = {}) {
+    if (number >= 0) return true;
+    if (threadIdx.x == 0) disagree(rank(), kNotOfTeam, 0, 0, mark_of(team));
+    return false;
+  }
+  STRETTO_DEVICE void leave() {}
+  // `rank` meets this one in a collective of the team of that mark.
+  STRETTO_DEVICE void meets_other(const Team& team, int rank, uint64 mark, Where = {}) {
+    disagree(rank, kOtherTeam, 0, mark_of(team), mark);
   }
 
   // Of poll_until().

@@ -10,7 +10,7 @@
 // - `where` is filled in by the compiler; the emulator's reports name it.
 #pragma once
 
-#include "stretto/device/lang/words.h"
+#include "stretto/device/lang/team.h"
 
 namespace stretto::device {
 
@@ -132,36 +132,91 @@ class Shmem {
   // Besides, sources of puts may be reused and destinations of gets read.
   STRETTO_PRIMITIVE void quiet(Where where = Where::here()) { block_.quiet(where); }
 
-  // Block b of every rank meets block b of the others; before it returns, what any of them did
-  // before has happened. A block calls it the same number of times on every rank, over all kernels.
-  STRETTO_PRIMITIVE bool sync_all_block(Where where = Where::here()) { return meet(false, where); }
-  // sync_all that also completes this block's puts.
-  STRETTO_PRIMITIVE bool barrier_all_block(Where where = Where::here()) {
-    return meet(true, where);
+  // --- teams (team.h)
+  // The own number in a team and how many it has; -1 where there is none.
+  STRETTO_PRIMITIVE int team_my_pe(const Team& team) const {
+    return number_in(sized(team), block_.rank());
+  }
+  STRETTO_PRIMITIVE int team_n_pes(const Team& team) const {
+    return team.size == 0 ? -1 : sized(team).size;
+  }
+  // What number `src_pe` of a team has in another, or -1.
+  STRETTO_PRIMITIVE int team_translate_pe(const Team& src_team, int src_pe,
+                                          const Team& dest_team) const {
+    if (src_pe < 0 || src_pe >= team_n_pes(src_team)) return -1;
+    return number_in(sized(dest_team), pe_of(src_team, src_pe));
+  }
+  // Numbers start, start + stride, ... of the parent. Returns 0, or -1 when they are not all of it;
+  // the new team is team_invalid() then, and on a rank that is not in it. Sends nothing: who needs
+  // the team calls it, when and as often as it likes.
+  STRETTO_PRIMITIVE int team_split_strided(const Team& parent, int start, int stride, int size,
+                                           Team* new_team) const {
+    const int pes = team_n_pes(parent);
+    const int last = start + (size - 1) * stride;
+    *new_team = team_invalid();
+    if (size < 1 || size > pes || start < 0 || start >= pes || last < 0 || last >= pes ||
+        (stride == 0 && size > 1)) {
+      return -1;
+    }
+    const Team made{pe_of(parent, start), stride * parent.stride, size};
+    if (number_in(made, block_.rank()) >= 0) *new_team = made;
+    return 0;
   }
 
-  // --- collectives of block b of all ranks. `dest` must not be in use on any rank, and `source`
-  // may be reused after the call.
+  // --- meetings of block b of all ranks of a team; with no team, of all ranks
+  // Before a call returns, what any of them did before it has happened. Two ranks' blocks b make
+  // the calls that both take part in, of whatever teams, in the same order, over all kernels. Ranks
+  // that meet with different teams, and one that is not of the team, are named.
+  STRETTO_PRIMITIVE bool team_sync_block(const Team& team, Where where = Where::here()) {
+    return meet(team, false, where);
+  }
+  STRETTO_PRIMITIVE bool sync_all_block(Where where = Where::here()) {
+    return meet(team_world(), false, where);
+  }
+  // The same, and completes this block's puts, to all ranks.
+  STRETTO_PRIMITIVE bool barrier_block(const Team& team, Where where = Where::here()) {
+    return meet(team, true, where);
+  }
+  STRETTO_PRIMITIVE bool barrier_all_block(Where where = Where::here()) {
+    return meet(team_world(), true, where);
+  }
+
+  // --- collectives of block b of all ranks of a team, likewise. `dest` must not be in use on any
+  // of them, and `source` may be reused after the call.
+  // `pe_root` is a number of the team.
   template <class P, class Q>
-  STRETTO_PRIMITIVE bool broadcast_block(P dest, Q source, uint64 num_bytes, int pe_root,
-                                         Where where = Where::here()) {
-    if (block_.rank() == pe_root) {
-      for (int i = 1; i <= block_.num_ranks(); ++i) {
-        block_.put(dest, source, num_bytes, (pe_root + i) % block_.num_ranks(), Group::kBlock, true,
+  STRETTO_PRIMITIVE bool broadcast_block(const Team& team, P dest, Q source, uint64 num_bytes,
+                                         int pe_root, Where where = Where::here()) {
+    const Team of = sized(team);
+    if (number_in(of, block_.rank()) == pe_root) {
+      for (int i = 1; i <= of.size; ++i) {
+        block_.put(dest, source, num_bytes, pe_of(of, (pe_root + i) % of.size), Group::kBlock, true,
                    where);
       }
     }
-    return barrier_all_block(where);
+    return barrier_block(team, where);
   }
-  // Every rank's source, in rank order, `num_bytes` each.
+  template <class P, class Q>
+  STRETTO_PRIMITIVE bool broadcast_block(P dest, Q source, uint64 num_bytes, int pe_root,
+                                         Where where = Where::here()) {
+    return broadcast_block(team_world(), dest, source, num_bytes, pe_root, where);
+  }
+  // Every rank's source, in the team's order, `count` elements each.
+  template <class T>
+  STRETTO_PRIMITIVE bool fcollect_block(const Team& team, Pointer<T> dest, Pointer<T> source,
+                                        uint64 count, Where where = Where::here()) {
+    const Team of = sized(team);
+    const int me = number_in(of, block_.rank());
+    for (int i = 1; me >= 0 && i <= of.size; ++i) {
+      block_.put(dest + count * static_cast<uint64>(me), source, count * sizeof(T),
+                 pe_of(of, (me + i) % of.size), Group::kBlock, true, where);
+    }
+    return barrier_block(team, where);
+  }
   template <class T>
   STRETTO_PRIMITIVE bool fcollect_block(Pointer<T> dest, Pointer<T> source, uint64 count,
                                         Where where = Where::here()) {
-    for (int i = 1; i <= block_.num_ranks(); ++i) {
-      block_.put(dest + count * static_cast<uint64>(block_.rank()), source, count * sizeof(T),
-                 (block_.rank() + i) % block_.num_ranks(), Group::kBlock, true, where);
-    }
-    return barrier_all_block(where);
+    return fcollect_block(team_world(), dest, source, count, where);
   }
 
   // --- atomics on 32- and 64-bit words of any rank on the node; relaxed, system scope.
@@ -196,26 +251,49 @@ class Shmem {
   }
 
  private:
-  STRETTO_PRIMITIVE bool meet(bool completes, Where where) {
-    const int ranks = block_.num_ranks();
+  STRETTO_PRIMITIVE Team sized(const Team& team) const {
+    return {team.start, team.stride, team.size == kAllPes ? block_.num_ranks() : team.size};
+  }
+
+  // Word r of a block's is set by rank r: how often the two have met, and below it the mark of the
+  // team in which they do. A rank is one meeting ahead of another at most, so that one of two which
+  // meet with different teams sees it.
+  STRETTO_PRIMITIVE bool meet(const Team& called, bool completes, Where where) {
+    const Team team = sized(called);
+    const int me = number_in(team, block_.rank());
+    if (!block_.enter(team, me, where)) return false;
     const int first = block_.thread_idx();
     const int step = block_.num_threads();
-    auto epochs = block_.sync_epochs() + block_.block_idx();
-    auto signals = block_.sync_signals() + block_.block_idx() * ranks;
+    auto met = block_.sync_epochs() + block_.block_idx() * block_.num_ranks();
+    auto signals = block_.sync_signals() + block_.block_idx() * block_.num_ranks();
+    const uint64 mark = mark_of(team);
+    const auto other = [&](int i) { return pe_of(team, (me + 1 + i) % team.size); };
+    const auto meeting = [&](int pe) {
+      return block_.load(met + pe, Order::kRelaxed, Scope::kBlock, where) + 1;
+    };
     block_.sync(where);
-    const uint64 epoch = block_.load(epochs, Order::kRelaxed, Scope::kBlock, where) + 1;
     // One fence for all signals of a thread, and none in threads that have none.
-    if (completes && first < ranks) block_.quiet(where);
-    for (int i = first; i < ranks; i += step) {
-      block_.signal(signals + block_.rank(), epoch, SignalOp::kSet, (block_.rank() + i) % ranks,
+    if (completes && first < team.size) block_.quiet(where);
+    for (int i = first; i < team.size - 1; i += step) {
+      const int pe = other(i);
+      block_.signal(signals + block_.rank(), meeting(pe) << kMarkBits | mark, SignalOp::kSet, pe,
                     where, completes ? Order::kRelaxed : Order::kRelease);
     }
     bool failed = false;
-    for (int i = first; i < ranks; i += step) {
-      failed = !block_.wait_until(signals + i, Compare::kGe, epoch, where) || failed;
+    for (int i = first; i < team.size - 1; i += step) {
+      const int pe = other(i);
+      const uint64 now = meeting(pe);
+      uint64 seen = 0;
+      failed = !block_.wait_value(signals + pe, Compare::kGe, now << kMarkBits, seen, where, pe) ||
+               failed;
+      if (!failed && seen >> kMarkBits == now && seen != (now << kMarkBits | mark)) {
+        block_.meets_other(team, pe, seen - (now << kMarkBits), where);
+        failed = true;
+      }
+      block_.store(met + pe, now, Order::kRelaxed, Scope::kBlock, where);
     }
     failed = block_.sync_or(failed, where);
-    if (first == 0) block_.store(epochs, epoch, Order::kRelaxed, Scope::kBlock, where);
+    block_.leave();
     return !failed;
   }
 
