@@ -5,11 +5,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "cuda/lang_kernel.h"
-#include "cuda/nvrtc_api.h"
-#include "fabric/lang_group.h"
 #include "fibre/scenarios/experts_reference.h"
-#include "gpu_group.h"
+#include "lang_gpu_fixture.h"
 #include "stretto/error.h"
 
 namespace stretto::fabric {
@@ -20,78 +17,6 @@ using fibre::expected_rows;
 using fibre::Pattern;
 using fibre::Routing;
 using ::testing::HasSubstr;
-
-constexpr int kBlocks = 6, kThreads = 64;
-
-class LangGpuTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    STRETTO_NEED_GPUS(2);
-    if (!cuda::why_no_compiler().empty()) STRETTO_SKIP(cuda::why_no_compiler());
-    ranks_ = std::min(cuda::num_devices(), 4);
-    fabric_ = in_process(ranks_);
-    group_ = std::make_unique<LangGroup>(*fabric_, size_t{64} << 20, 256, 200'000'000);
-    for (int r = 0; r < ranks_; ++r) {
-      fabric_->device(r).make_current();
-      streams_.push_back(std::make_unique<cuda::Stream>());
-    }
-  }
-  using Kernels = std::vector<std::unique_ptr<cuda::LangKernel>>;
-  Kernels compile(const cuda::LangKernelName& name, int shared_bytes = 0) {
-    Kernels kernels;
-    for (int r = 0; r < ranks_; ++r) {
-      fabric_->device(r).make_current();
-      kernels.push_back(std::make_unique<cuda::LangKernel>(fabric_->device(r), compiler_, name,
-                                                           kThreads, shared_bytes));
-    }
-    return kernels;
-  }
-  template <class Args>
-  void launch(const Kernels& kernels, int rank, const Args& args) {
-    fabric_->device(rank).make_current();
-    kernels[size_t(rank)]->launch(*streams_[size_t(rank)], kBlocks, kThreads, group_->world(rank),
-                                  args);
-  }
-  void synchronize() {
-    for (int r = 0; r < ranks_; ++r) {
-      fabric_->device(r).make_current();
-      streams_[size_t(r)]->synchronize();
-    }
-  }
-  template <class T>
-  void upload(int rank, size_t offset, const std::vector<T>& values) {
-    fabric_->device(rank).make_current();
-    if (values.empty()) return;
-    cuda::copy_to_gpu(reinterpret_cast<cuda::DevicePtr>(group_->at<T>(rank, offset)), values.data(),
-                      values.size() * sizeof(T));
-  }
-  template <class T>
-  std::vector<T> download(int rank, size_t offset, size_t count) {
-    std::vector<T> values(count);
-    fabric_->device(rank).make_current();
-    if (count == 0) return values;
-    cuda::check(cuda::driver().copy_to_host(
-                    values.data(), reinterpret_cast<cuda::DevicePtr>(group_->at<T>(rank, offset)),
-                    count * sizeof(T)),
-                "read");
-    return values;
-  }
-  std::string error_of_run() {
-    synchronize();
-    try {
-      group_->check();
-    } catch (const SystemError& error) {
-      return error.what();
-    }
-    return "";
-  }
-
-  int ranks_ = 0;
-  std::unique_ptr<Fabric> fabric_;
-  std::unique_ptr<LangGroup> group_;
-  std::vector<std::unique_ptr<cuda::Stream>> streams_;
-  cuda::Compiler compiler_;
-};
 
 // Dispatch and combine with memory for both; the experts between them are the host's.
 class ExpertsGpuTest : public LangGpuTest {

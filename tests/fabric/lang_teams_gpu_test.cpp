@@ -1,0 +1,222 @@
+// Teams and movers of the device language on GPUs: who meets, what arrives, and who is named.
+#include "lang_gpu_fixture.h"
+#include "stretto/device/lang/kernels/movers.h"
+
+namespace stretto::fabric {
+namespace {
+
+using ::testing::HasSubstr;
+
+// What a round finds wrong is counted in `wrong`, by block.
+struct TeamArgs {
+  uint64* values;  // symmetric: a block
+  uint64* all;     // symmetric: block x ranks
+  uint64* wrong;   // local: a block
+  int rounds;
+  int mistake;  // 1: rank 0 meets the world, the others its reverse; 2: the last rank is no member
+};
+
+constexpr const char* kTeamKernel = R"(#include "stretto/device/lang/gpu_block.h"
+#include "stretto/device/lang/shmem.h"
+using namespace stretto::device;
+struct TeamArgs { uint64* values; uint64* all; uint64* wrong; int rounds; int mistake; };
+template <class Block>
+STRETTO_KERNEL void meet_in_turns(Block& block, const TeamArgs& args) {
+  Shmem shmem(block);
+  const int me = shmem.my_pe(), ranks = shmem.n_pes(), b = block.block_idx();
+  Team reversed, every_other, alone;
+  shmem.team_split_strided(team_world(), ranks - 1, -1, ranks, &reversed);
+  shmem.team_split_strided(team_world(), me % 2, 2, (ranks + 1 - me % 2) / 2, &every_other);
+  shmem.team_split_strided(team_world(), me, 0, 1, &alone);
+  if (args.mistake == 1) {
+    shmem.team_sync_block(me == 0 ? team_world() : reversed);
+    return;
+  }
+  if (args.mistake == 2) {
+    shmem.barrier_block(Team{0, 1, ranks - 1});
+    return;
+  }
+  for (int round = 1; round <= args.rounds; ++round) {
+    Team team = team_world();
+    if (round % 4 == 1) team = reversed;
+    if (round % 4 == 2) team = every_other;
+    if (round % 4 == 3) team = alone;
+    if (block.thread_idx() == 0) args.values[b] = round;
+    if (!(round % 2 == 0 ? shmem.barrier_block(team) : shmem.team_sync_block(team))) return;
+    const int next = (shmem.team_my_pe(team) + 1) % shmem.team_n_pes(team);
+    const int pe = shmem.team_translate_pe(team, next, team_world());
+    if (block.thread_idx() == 1 && shmem.ptr(args.values, pe)[b] != round) args.wrong[b] += 1;
+    if (!shmem.team_sync_block(team)) return;
+  }
+  uint64* const all = args.all + b * ranks;
+  if (!shmem.fcollect_block(reversed, all, args.values + b, 1)) return;
+  if (block.thread_idx() == 0) args.values[b] = 1000 + me;
+  block.sync();
+  if (!shmem.fcollect_block(reversed, all, args.values + b, 1)) return;
+  for (int i = 0; i < ranks; ++i) {
+    if (block.thread_idx() == 0 && all[i] != 1000 + ranks - 1 - i) args.wrong[b] += 1;
+  }
+  if (!shmem.barrier_all_block()) return;
+  if (!shmem.broadcast_block(reversed, all, args.values + b, 8, 0)) return;
+  if (block.thread_idx() == 0 && all[0] != 1000 + ranks - 1) args.wrong[b] += 1;
+}
+extern "C" __global__ void __launch_bounds__(64, 1)
+stretto_lang(const __grid_constant__ LaunchParameters<TeamArgs> parameters) {
+  wait_for_stream();
+  GpuBlock block(parameters.world);
+  meet_in_turns(block, parameters.args);
+}
+)";
+
+class TeamsGpuTest : public LangGpuTest {
+ protected:
+  void SetUp() override {
+    LangGpuTest::SetUp();
+    if (IsSkipped()) return;
+    values_ = group_->allocate("values", kBlocks * 8, 0);
+    all_ = group_->allocate("all", kBlocks * size_t(ranks_) * 8, 0);
+    wrong_ = group_->allocate("wrong", kBlocks * 8, 0);
+    for (int r = 0; r < ranks_; ++r) {
+      fabric_->device(r).make_current();
+      const auto cubin = compiler_.compile(kTeamKernel, fabric_->device(r).arch()).cubin;
+      team_kernels_.push_back(std::make_unique<cuda::Kernel>(cubin, "stretto_lang", 0));
+    }
+  }
+  std::string run(int rounds, int mistake) {
+    for (int r = 0; r < ranks_; ++r) {
+      fabric_->device(r).make_current();
+      const LaunchParameters<TeamArgs> parameters{
+          group_->world(r),
+          {group_->at<uint64>(r, values_), group_->at<uint64>(r, all_),
+           group_->at<uint64>(r, wrong_), rounds, mistake}};
+      team_kernels_[size_t(r)]->launch(*streams_[size_t(r)], kBlocks, kThreads, 1, &parameters,
+                                       false);
+    }
+    return error_of_run();
+  }
+  uint64 wrong() {
+    uint64 sum = 0;
+    for (int r = 0; r < ranks_; ++r) {
+      for (uint64 of_block : download<uint64>(r, wrong_, kBlocks)) sum += of_block;
+    }
+    return sum;
+  }
+  std::vector<std::unique_ptr<cuda::Kernel>> team_kernels_;
+  size_t values_ = 0, all_ = 0, wrong_ = 0;
+};
+
+TEST_F(TeamsGpuTest, MeetInTurnsOverManyRounds) {
+  for (int call = 0; call < 3; ++call) ASSERT_EQ(run(400, 0), "");
+  EXPECT_EQ(wrong(), 0u);
+}
+
+TEST_F(TeamsGpuTest, MistakesAreNamedAndTheGroupGoesOn) {
+  const std::string teams = run(1, 1);
+  EXPECT_THAT(teams, HasSubstr("different arguments: team is ranks "));
+  EXPECT_THAT(teams, HasSubstr("rank 0"));
+  EXPECT_EQ(run(8, 0), "");
+  EXPECT_THAT(run(1, 2),
+              HasSubstr(fmt::format("rank {} calls a collective of the team of rank", ranks_ - 1)));
+  EXPECT_EQ(run(8, 0), "");
+  EXPECT_EQ(wrong(), 0u);
+}
+
+// Both movers, run after run, over the same memory.
+class MoversGpuTest : public LangGpuTest {
+ protected:
+  static constexpr uint64 kTiles = 5, kTileRows = 3, kVectors = 70, kRuns = 4;
+  static constexpr uint64 kRows = kTiles * kTileRows;  // of a rank
+
+  void SetUp() override {
+    LangGpuTest::SetUp();
+    if (IsSkipped()) return;
+    num_ = uint64(ranks_);
+    shard_ = group_->allocate("shard", kRows * kVectors * 16, 0);
+    gathered_ = group_->allocate("gathered", num_ * kRows * kVectors * 16, 0);
+    sums_ = group_->allocate("sums", kRows * kVectors * 16, 0);
+    signals_ = group_->allocate("signals", num_ * kTiles * 8, 0);
+    reduced_ = group_->allocate("reduced", kTiles * 8, 0);
+    epoch_ = group_->allocate("epoch", 8, 0);
+    gather_greetings_ = group_->allocate("gather greetings", 3 * num_ * 16, kNoGreeting);
+    reduce_greetings_ = group_->allocate("reduce greetings", 3 * num_ * 16, kNoGreeting);
+    state_ = group_->allocate("state", 4 * kBlocks * 8, 0);
+    gather_ = compile({"kernels/movers.h", "push_gather<GpuBlock>", "GatherArgs<GpuBlock>"});
+    reduce_ =
+        compile({"kernels/movers.h", "slot_reduce<Fp32x4, GpuBlock>", "SlotReduceArgs<GpuBlock>"});
+  }
+  BlockChannel<GpuBlock> channel(int r, uint64 rows, uint64 tiles, size_t signals) {
+    BlockChannel<GpuBlock> channel{};
+    channel.producer.num_rows = rows;
+    channel.producer.num_tiles = tiles;
+    channel.producer.tile_rows = kTileRows;
+    channel.producer.tiles_per_rank = kTiles;
+    channel.producer.tiles_per_signal = 1;
+    channel.consumer = channel.producer;
+    channel.notifies_per_tile = 1;
+    channel.signals = group_->at<uint64>(r, signals);
+    channel.epoch = group_->at<uint64>(r, epoch_);
+    return channel;
+  }
+  GatherArgs<GpuBlock> gather_args(int r) {
+    return {channel(r, num_ * kRows, num_ * kTiles, signals_),
+            group_->at<uint8>(r, shard_),
+            group_->at<uint8>(r, gathered_),
+            kVectors * 16,
+            group_->at<Vec16>(r, gather_greetings_),
+            group_->at<uint64>(r, state_)};
+  }
+  // Adds up what was gathered; its tiles have all come, by the host's signals.
+  SlotReduceArgs<GpuBlock> reduce_args(int r) {
+    return {channel(r, kRows, kTiles, reduced_),
+            group_->at<Vec16>(r, gathered_),
+            group_->at<Vec16>(r, sums_),
+            kRows,
+            kVectors,
+            group_->at<Vec16>(r, reduce_greetings_),
+            group_->at<uint64>(r, state_) + 2 * kBlocks};
+  }
+  static float value_at(uint64 rank, uint64 run, size_t i) {
+    return float((rank * 7 + run * 5 + i) % 23);
+  }
+
+  uint64 num_ = 0;
+  Kernels gather_, reduce_;
+  size_t shard_, gathered_, sums_, signals_, reduced_, epoch_, gather_greetings_, reduce_greetings_,
+      state_;
+};
+
+TEST_F(MoversGpuTest, GatherAndReduceRunAfterRun) {
+  const size_t count = kRows * kVectors * 4;
+  for (uint64 run = 1; run <= kRuns; ++run) {
+    for (int r = 0; r < ranks_; ++r) {
+      std::vector<float> shard(count);
+      for (size_t i = 0; i < count; ++i) shard[i] = value_at(uint64(r), run, i);
+      upload(r, shard_, shard);
+      upload(r, epoch_, std::vector<uint64>{run});
+      upload(r, reduced_, std::vector<uint64>(kTiles, run));
+    }
+    for (int r = 0; r < ranks_; ++r) launch(gather_, r, gather_args(r));
+    ASSERT_EQ(error_of_run(), "");
+    for (int r = 0; r < ranks_; ++r) launch(reduce_, r, reduce_args(r));
+    ASSERT_EQ(error_of_run(), "");
+    for (int r = 0; r < ranks_; ++r) {
+      EXPECT_EQ(download<uint64>(r, signals_, num_ * kTiles),
+                std::vector<uint64>(num_ * kTiles, run));
+      const auto sums = download<float>(r, sums_, count);
+      for (size_t i = 0; i < count; ++i) {
+        float want = 0;
+        for (uint64 from = 0; from < num_; ++from) want += value_at(from, run, i);
+        ASSERT_EQ(sums[i], want) << "run " << run << " rank " << r << " element " << i;
+      }
+    }
+  }
+}
+
+TEST_F(MoversGpuTest, RanksThatCallOtherwiseAreNamed) {
+  for (int r = 0; r < ranks_; ++r) upload(r, epoch_, std::vector<uint64>{uint64(r == 1 ? 2 : 1)});
+  for (int r = 0; r < ranks_; ++r) launch(gather_, r, gather_args(r));
+  EXPECT_THAT(error_of_run(), HasSubstr("different arguments: epoch is "));
+}
+
+}  // namespace
+}  // namespace stretto::fabric
