@@ -7,7 +7,7 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -64,6 +64,23 @@ class LaneClocks {
   struct Block {
     std::array<int32_t, kBlockLanes> seqs{};
     uint32_t newest_run = 0;  // the latest that a seq is of
+
+    void learn(const Block& other);
+  };
+  // They stay where they are while more are added.
+  class Blocks {
+   public:
+    uint32_t count() const { return count_; }
+    uint32_t add();  // an empty one; its number
+    Block& operator[](uint32_t number) { return chunks_[number / kChunk][number % kChunk]; }
+    const Block& operator[](uint32_t number) const {
+      return chunks_[number / kChunk][number % kChunk];
+    }
+
+   private:
+    static constexpr uint32_t kChunk = 256;
+    std::vector<std::unique_ptr<Block[]>> chunks_;
+    uint32_t count_ = 0;
   };
   // Which lanes, and which of them, a seq stands for.
   struct Slot {
@@ -134,7 +151,7 @@ class LaneClocks {
   std::vector<std::vector<uint32_t>> run_ends_;    // by lane: last seq of each ended run
   std::vector<std::vector<uint32_t>> run_clocks_;  // by rank: clock index at the start of each run
   std::vector<Clock> clocks_;
-  std::deque<Block> blocks_;
+  Blocks blocks_;
   std::vector<uint16_t> runs_;  // sets of counts by rank; the first is all zeros
   Draft draft_;
   std::vector<BlockRef> merged_;  // scratch of merge()

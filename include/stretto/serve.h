@@ -38,6 +38,7 @@ class TaskRowFinder {
  public:
   explicit TaskRowFinder(const Plan& plan);
   std::optional<TaskRows> operator()(const Instr& task) const;
+  bool is_compact(uint16_t buffer) const { return held_[buffer].is_compact; }
 
  private:
   struct Origin {
@@ -48,6 +49,7 @@ class TaskRowFinder {
   struct Held {
     Rows rows = Rows::others;
     int32_t count = 0;  // of_all
+    bool is_compact = false;
   };
   bool add(const Region& region, std::optional<Origin>& origin) const;
 

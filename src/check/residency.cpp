@@ -25,21 +25,21 @@ class Residency {
  public:
   Residency(const Plan& plan, int sms)
       : plan_(plan), sms_(static_cast<size_t>(std::max(sms, 1))), ranks_(num_ranks()) {
-    for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
-      const Lane& lane = plan.lanes[l];
+    for (const Lane& lane : plan.lanes) {
       Rank& rank = ranks_[lane.rank];
-      if (!is_block(lane)) {
-        rank.starving.collectives |= lane.kind == LaneKind::nccl;
-        rank.starving.signals = true;
-        continue;
-      }
-      ++rank.blocks;
-      add_holders(plan, l, rank.holders);
+      rank.blocks += is_block(lane);
+      rank.starving.collectives |= lane.kind == LaneKind::nccl;
+      rank.starving.signals |= !is_block(lane);
+    }
+    for (Rank& rank : ranks_) rank.starving.blocks = rank.blocks > sms_;
+    for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
+      Rank& rank = ranks_[plan.lanes[l].rank];
+      if (is_block(plan.lanes[l]) && rank.starving.any()) add_holders(plan, l, rank.holders);
     }
     for (Rank& rank : ranks_) {
       const size_t most = most_of(rank.holders.compute);
       const bool blocks_fill = rank.holders.comm.size() + most >= sms_;
-      rank.starving.blocks = rank.blocks > sms_ && blocks_fill;
+      rank.starving.blocks &= blocks_fill;
       rank.starving.collectives &= blocks_fill;
       rank.starving.signals &= most_of(rank.holders.in_gemm) >= sms_;
     }

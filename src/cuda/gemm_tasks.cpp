@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "plan/placed.h"
-#include "stretto/serve.h"
 
 namespace stretto::cuda {
 
@@ -27,7 +26,7 @@ void GemmTasks::add(uint32_t lane, uint32_t at, const TileSum& sum, std::vector<
   const Region& b = plan.reads(gemm).back();
   const int32_t k = plan.reads(sum.of_ranges != 0 ? instrs[sum.first] : gemm).front().col0;
   device::TaskRows rows = basis_.task_rows(gemm);
-  if (stored != nullptr && is_compact(plan, plan.writes(*stored)[0].buffer)) {
+  if (stored != nullptr && basis_.rows_of.is_compact(plan.writes(*stored)[0].buffer)) {
     rows.flags |= device::kOutputIsCompact;
   }
   for_each_row_part(plan, gemm, [&](const RowPart& part) {
@@ -35,7 +34,7 @@ void GemmTasks::add(uint32_t lane, uint32_t at, const TileSum& sum, std::vector<
     GemmTask& task = tasks.emplace_back();
     task.tile = static_cast<uint32_t>(gemm.tile);
     task.rows = rows;
-    if (is_compact(plan, a.buffer)) task.rows.flags |= device::kInputIsCompact;
+    if (basis_.rows_of.is_compact(a.buffer)) task.rows.flags |= device::kInputIsCompact;
     task.a_map = maps_.number_of(MapSpec::Use::a, a, end_of_map(plan, a));
     task.b_map = maps_.number_of(MapSpec::Use::b, b, end_of_map(plan, b));
     task.a_row = a.row0;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <tuple>
+#include <utility>
 
 namespace stretto::cuda {
 namespace {
@@ -23,12 +23,15 @@ struct CounterUse {
   bool awaited_in_kernel = false;
 };
 
-using Key = std::tuple<uint16_t, uint16_t, int32_t>;  // rank, array, index
-
 class EventPlacement {
  public:
   EventPlacement(const Plan& plan, std::vector<RankProgram>& programs)
-      : plan_(plan), programs_(programs) {}
+      : plan_(plan), programs_(programs) {
+    for (const SignalArray& array : plan.signals) {
+      first_counter_.push_back(num_counters_);
+      num_counters_ += static_cast<size_t>(array.count);
+    }
+  }
 
   void run() {
     for (uint16_t rank = 0; rank < programs_.size(); ++rank) collect(rank);
@@ -40,8 +43,11 @@ class EventPlacement {
       }
     }
     for (uint16_t rank = 0; rank < programs_.size(); ++rank) find_kernels(rank);
-    for (auto& [key, use] : uses_) {
-      if (use.by_steps == use.per_run && !use.waits.empty()) resolve(std::get<0>(key), use);
+    for (size_t counter = 0; counter < use_of_.size(); ++counter) {
+      if (use_of_[counter] == 0) continue;
+      const CounterUse& use = uses_[use_of_[counter] - 1];
+      const auto rank = static_cast<uint16_t>(counter / num_counters_);
+      if (use.by_steps == use.per_run && !use.waits.empty()) resolve(rank, use);
     }
     for (size_t rank = 0; rank < programs_.size(); ++rank) rewrite(rank);
   }
@@ -91,13 +97,24 @@ class EventPlacement {
     }
   }
 
+  // Of a counter in the memory of `rank`.
+  size_t counter(uint16_t rank, const Instr& instr) const {
+    return rank * num_counters_ + first_counter_[instr.signal.array] +
+           static_cast<size_t>(instr.signal.index);
+  }
   CounterUse& use_of(uint16_t rank, const Instr& instr) {
-    return uses_[{rank, instr.signal.array, instr.signal.index}];
+    if (use_of_.empty()) use_of_.assign(programs_.size() * num_counters_, 0);
+    uint32_t& number = use_of_[counter(rank, instr)];
+    if (number == 0) {
+      uses_.emplace_back();
+      number = static_cast<uint32_t>(uses_.size());
+    }
+    return uses_[number - 1];
   }
   // Of a counter that some step awaits or adds to.
   CounterUse* find_use(uint16_t rank, const Instr& instr) {
-    const auto found = uses_.find({rank, instr.signal.array, instr.signal.index});
-    return found == uses_.end() ? nullptr : &found->second;
+    const uint32_t number = use_of_[counter(rank, instr)];
+    return number == 0 ? nullptr : &uses_[number - 1];
   }
 
   // The notifies that a wait for `amount` needs: the last of each stream when it needs all of them,
@@ -169,7 +186,10 @@ class EventPlacement {
 
   const Plan& plan_;
   std::vector<RankProgram>& programs_;
-  std::map<Key, CounterUse> uses_;
+  std::vector<size_t> first_counter_;  // by array, of a rank's
+  size_t num_counters_ = 0;            // of a rank
+  std::vector<uint32_t> use_of_;       // by rank and counter: 1 + place in uses_; 0: nowhere
+  std::vector<CounterUse> uses_;
   std::map<uint16_t, Fates> fates_;
 };
 

@@ -190,25 +190,51 @@ struct Candidate {
   bool is_read_elsewhere;
 };
 
-// The candidates of one buffer of one rank, by the first row of their tiles.
-struct Candidates {
-  std::vector<Candidate> list;
-  int32_t most_rows = 0;
-
+// The candidates of one buffer of one rank, by the place of their tiles.
+class Candidates {
+ public:
+  void add(const Candidate& candidate) { list_.push_back(candidate); }
   void sort() {
-    std::sort(list.begin(), list.end(),
-              [](const Candidate& a, const Candidate& b) { return a.tile.row0 < b.tile.row0; });
-    for (const Candidate& one : list) most_rows = std::max(most_rows, one.tile.rows());
-  }
-  void add_read(const Region& read, uint32_t lane, uint32_t position) {
-    auto one = std::upper_bound(
-        list.begin(), list.end(), int64_t{read.row0} - most_rows,
-        [](int64_t row, const Candidate& candidate) { return row < candidate.tile.row0; });
-    for (; one != list.end() && one->tile.row0 < read.row1; ++one) {
-      const bool is_own = one->lane == lane && one->reduce == position;
-      if (!is_own && one->tile.overlaps(read)) one->is_read_elsewhere = true;
+    std::sort(list_.begin(), list_.end(),
+              [](const Candidate& a, const Candidate& b) { return place(a) < place(b); });
+    for (const Candidate& one : list_) {
+      most_rows_ = std::max(most_rows_, one.tile.rows());
+      most_cols_ = std::max(most_cols_, one.tile.cols());
     }
   }
+  const std::vector<Candidate>& all() const { return list_; }
+
+  // Once sorted.
+  void add_read(const Region& read, uint32_t lane, uint32_t position) {
+    if (list_.empty() || read.row1 <= list_.front().tile.row0 ||
+        read.row0 - int64_t{most_rows_} >= list_.back().tile.row0) {
+      return;
+    }
+    // Tile row by tile row.
+    for (auto one = behind(list_.begin(), read.row0 - int64_t{most_rows_}, INT64_MAX);
+         one != list_.end() && one->tile.row0 < read.row1;) {
+      const int32_t row = one->tile.row0;
+      for (one = behind(one, row, read.col0 - int64_t{most_cols_});
+           one != list_.end() && one->tile.row0 == row && one->tile.col0 < read.col1; ++one) {
+        const bool is_own = one->lane == lane && one->reduce == position;
+        if (!is_own && one->tile.overlaps(read)) one->is_read_elsewhere = true;
+      }
+      one = behind(one, row, INT64_MAX);
+    }
+  }
+
+ private:
+  using Place = std::pair<int64_t, int64_t>;
+  static Place place(const Candidate& one) { return {one.tile.row0, one.tile.col0}; }
+  // The first from `from` on that lies behind the place.
+  std::vector<Candidate>::iterator behind(std::vector<Candidate>::iterator from, int64_t row,
+                                          int64_t col) {
+    return std::upper_bound(from, list_.end(), Place(row, col),
+                            [](const Place& at, const Candidate& one) { return at < place(one); });
+  }
+
+  std::vector<Candidate> list_;
+  int32_t most_rows_ = 0, most_cols_ = 0;
 };
 
 }  // namespace
@@ -228,7 +254,7 @@ TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none
       if (!sum) continue;
       const auto add = [&](const Region& tile, uint32_t reduce) {
         const bool for_caller = plan.buffers[tile.buffer].role == BufferRole::output;
-        place_of(tile).list.push_back({tile, l, reduce, sums_.size(), for_caller});
+        place_of(tile).add({tile, l, reduce, sums_.size(), for_caller});
       };
       if (sum.of_ranges != 0) {
         const auto ranges = plan.reads(lane.instrs[sum.of_ranges]);
@@ -252,7 +278,7 @@ TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none
     }
   }
   for (const Candidates& candidates : places) {
-    for (const Candidate& one : candidates.list) {
+    for (const Candidate& one : candidates.all()) {
       if (!one.is_read_elsewhere) continue;
       TileSum& sum = sums_[one.entry].sum;
       // What is read after the sum over ranges is stored then; what is read before it, by the gemm.

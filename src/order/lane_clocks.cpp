@@ -84,7 +84,7 @@ void LaneClocks::begin(const Clock& from) {
   draft_.runs.assign(runs.begin(), runs.end());
   draft_.blocks = from.blocks;
   draft_.newest_run = from.newest_run;
-  draft_.first_own = static_cast<uint32_t>(blocks_.size());
+  draft_.first_own = blocks_.count();
 }
 
 void LaneClocks::learn_runs(View from) {
@@ -97,10 +97,23 @@ void LaneClocks::learn_runs(View from) {
 
 LaneClocks::Block& LaneClocks::own_block(BlockRef& ref) {
   if (ref.block < draft_.first_own) {
-    blocks_.push_back(blocks_[ref.block]);
-    ref.block = static_cast<uint32_t>(blocks_.size() - 1);
+    const uint32_t copy = blocks_.add();
+    blocks_[copy] = blocks_[ref.block];
+    ref.block = copy;
   }
   return blocks_[ref.block];
+}
+
+void LaneClocks::Block::learn(const Block& other) {
+  int32_t* __restrict own = seqs.data();
+  const int32_t* __restrict theirs = other.seqs.data();
+  for (size_t i = 0; i < kBlockLanes; ++i) own[i] = own[i] < theirs[i] ? theirs[i] : own[i];
+  newest_run = std::max(newest_run, other.newest_run);
+}
+
+uint32_t LaneClocks::Blocks::add() {
+  if (count_ % kChunk == 0) chunks_.push_back(std::make_unique<Block[]>(kChunk));
+  return count_++;
 }
 
 void LaneClocks::set_entry(Event event) {
@@ -108,8 +121,7 @@ void LaneClocks::set_entry(Event event) {
   auto at = std::lower_bound(draft_.blocks.begin(), draft_.blocks.end(), slot.block,
                              [](const BlockRef& r, uint32_t n) { return r.number < n; });
   if (at == draft_.blocks.end() || at->number != slot.block) {
-    blocks_.emplace_back();
-    at = draft_.blocks.insert(at, {slot.block, static_cast<uint32_t>(blocks_.size() - 1)});
+    at = draft_.blocks.insert(at, {slot.block, blocks_.add()});
   }
   const auto seq = static_cast<int32_t>(event.seq);
   const uint32_t run = run_of(event);
@@ -144,12 +156,7 @@ void LaneClocks::merge(View view) {
     }
     BlockRef both = *ours++;
     if (both.block != theirs.block) {
-      Block& into = own_block(both);
-      const Block& other = blocks_[theirs.block];
-      for (size_t i = 0; i < kBlockLanes; ++i) {
-        into.seqs[i] = into.seqs[i] < other.seqs[i] ? other.seqs[i] : into.seqs[i];
-      }
-      into.newest_run = std::max(into.newest_run, other.newest_run);
+      own_block(both).learn(blocks_[theirs.block]);
     }
     merged_.push_back(both);
   };
@@ -294,7 +301,7 @@ bool LaneClocks::hears_by_end(int rank, int by) const {
 }
 
 size_t LaneClocks::num_bytes() const {
-  size_t bytes = blocks_.size() * sizeof(Block) + runs_.capacity() * sizeof(uint16_t);
+  size_t bytes = blocks_.count() * sizeof(Block) + runs_.capacity() * sizeof(uint16_t);
   for (const Clock& clock : clocks_) {
     bytes += sizeof(Clock) + clock.blocks.capacity() * sizeof(BlockRef);
   }

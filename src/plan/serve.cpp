@@ -83,7 +83,7 @@ TaskRowFinder::TaskRowFinder(const Plan& plan) : plan_(&plan), held_(plan.buffer
     const bool staged = buffer.role == BufferRole::local && buffer.rows % plan.op.m == 0;
     if (!is_callers(buffer) && !staged) continue;
     held_[i] = {buffer.sharded_rows > 0 ? Rows::of_rank : Rows::of_all,
-                staged ? buffer.rows : rows_};
+                staged ? buffer.rows : rows_, stretto::is_compact(plan, static_cast<uint16_t>(i))};
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "stretto/error.h"
 #include "sync/edges.h"
+#include "sync/program_tasks.h"
 #include "sync/timeline.h"
 
 namespace stretto {
@@ -32,7 +33,12 @@ class RepeatedRuns {
             timeline.clocks().hears_by_end(static_cast<int>(from), static_cast<int>(rank));
       }
     }
+    rank_of_.reserve(draft.program.size());
+    for (const InstrRef& ref : draft.program) {
+      rank_of_.push_back(draft.plan.lanes[ref.lane].rank);
+    }
     starts_.assign(draft.program.size() + 1, 0);
+    releases_.reserve(edges.size());
     for (const SyncEdge& edge : edges) {
       releases_.push_back(edge.release);
       ++starts_[edge.acquire + 1];
@@ -40,7 +46,7 @@ class RepeatedRuns {
     for (size_t i = 1; i < starts_.size(); ++i) starts_[i] += starts_[i - 1];
   }
 
-  uint16_t rank_of(uint32_t at) const { return draft_.plan.lanes[draft_.program[at].lane].rank; }
+  uint16_t rank_of(uint32_t at) const { return rank_of_[at]; }
 
   std::span<const uint32_t> releases_for(uint32_t at) const {
     return std::span(releases_).subspan(starts_[at], starts_[at + 1] - starts_[at]);
@@ -98,6 +104,7 @@ class RepeatedRuns {
   const size_t ranks_;
   std::vector<bool> hears_;
   std::vector<Answer> answers_;  // where ranks are alike: of hears(), by rank 0's instruction, rank
+  std::vector<uint16_t> rank_of_;  // by position
   std::vector<uint32_t> releases_;
   std::vector<size_t> starts_;
 };
@@ -175,15 +182,14 @@ std::vector<Ack> find_acks(const Draft& draft, const std::vector<Dependence>& de
   std::erase_if(hazards, [&](const Hazard& h) { return runs.precedes(h.reader, h.writer, h.lag); });
 
   // The caller reads outputs after the run, which no acknowledgement inside a run can tell.
-  for (uint32_t at = 0; at < draft.program.size(); ++at) {
-    const Instr& instr = draft.plan.lanes[draft.program[at].lane].instrs[draft.program[at].pos];
-    for (const Region& region : instr.is_task() ? draft.plan.writes(instr) : std::span<Region>{}) {
+  for_each_task(draft, [&](uint32_t at, const InstrRef&, const Instr& instr) {
+    for (const Region& region : draft.plan.writes(instr)) {
       STRETTO_ASSERT(region.rank == runs.rank_of(at) || region.empty() ||
                          draft.plan.buffers[region.buffer].role != BufferRole::output ||
                          runs.hears(region.rank, at),
                      "a remote write of an output does not follow from its rank's work");
     }
-  }
+  });
   if (hazards.empty()) return {};
 
   auto acks = ack_sources(draft, runs, hazards);

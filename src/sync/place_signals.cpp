@@ -90,6 +90,10 @@ class SignalWriter {
     lane.instrs = {};
     lane.instrs.reserve(instrs.size() + added);
     for (size_t pos = 0; pos < instrs.size(); ++pos) {
+      // Operands still stand in the program's order: far apart.
+      if (pos + 4 < instrs.size()) {
+        __builtin_prefetch(&draft_.plan.operands[instrs[pos + 4].first_operand]);
+      }
       for (const Insertion& one : waits.bucket(first + pos)) {
         const Counter& counter = counters_[one.counter];
         Instr& wait = lane.instrs.emplace_back();
