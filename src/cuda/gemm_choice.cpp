@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "plan/placed.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
@@ -25,37 +24,6 @@ OutputType output_type(DType dtype) {
 uint32_t blocks_of_k(const Plan& plan, const Instr& gemm) {
   const auto columns = static_cast<uint32_t>(plan.reads(gemm).front().cols());
   return (columns + device::kTileK - 1) / device::kTileK;
-}
-
-GemmNeeds needs_of(const Plan& plan, const TileSums& sums) {
-  GemmNeeds needs;
-  std::vector<bool> is_stored_to(plan.buffers.size(), false);
-  for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
-    for (uint32_t at = 0; at < plan.lanes[lane].instrs.size(); ++at) {
-      const Instr& instr = plan.lanes[lane].instrs[at];
-      if (instr.op != Opcode::gemm) continue;
-      needs.rows = std::max(needs.rows, static_cast<int32_t>(rows_of_task(plan, instr)));
-      needs.columns = std::max(needs.columns, plan.reads(instr).back().rows());
-      const Instr* stored = sums.stored_by(plan, lane, at);
-      if (stored == nullptr) continue;
-      for (const Region& to : plan.writes(*stored)) is_stored_to[to.buffer] = true;
-      if (stored->num_writes == 1) continue;
-      for_each_placed_write(plan, *stored, [&](const Region&, int32_t row) {
-        if (row == 0) return;
-        for_each_row_part(plan, instr, [&](const RowPart& part) {
-          needs.parts = needs.parts || (row > part.first && row < part.last);
-        });
-      });
-    }
-  }
-  bool differ = false;
-  for (size_t i = 0; i < is_stored_to.size(); ++i) {
-    if (!is_stored_to[i]) continue;
-    differ = differ || (needs.stored && *needs.stored != plan.buffers[i].dtype);
-    needs.stored = plan.buffers[i].dtype;
-  }
-  if (differ) needs.stored.reset();
-  return needs;
 }
 
 GemmConfig config_for(const Plan& plan, const TileSums& sums, const GemmNeeds& needs, bool serves) {

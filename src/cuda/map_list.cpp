@@ -1,30 +1,33 @@
 #include "cuda/map_list.h"
 
-#include <algorithm>
-#include <bit>
-
 #include "stretto/error.h"
 
 namespace stretto::cuda {
 
 MapList::MapList(const TableBasis& basis)
     : basis_(basis),
-      numbers_(basis.plan.buffers.size() * static_cast<size_t>(basis.plan.ranks()) * kUses),
+      ranks_(static_cast<size_t>(basis.plan.ranks())),
+      lists_(basis.plan.buffers.size() * ranks_ * kUses),
       sets_(static_cast<size_t>(basis.sets)) {}
 
-uint16_t MapList::number_of(MapSpec::Use use, const Region& region, int32_t columns, int box_rows) {
-  const size_t place = region.buffer * static_cast<size_t>(basis_.plan.ranks()) + region.rank;
-  std::vector<OfColumns>& lists = numbers_[place * kUses + static_cast<size_t>(use)];
-  // Most have one: of all columns.
-  auto list = std::find_if(lists.begin(), lists.end(),
-                           [&](const OfColumns& one) { return one.columns == columns; });
-  if (list == lists.end()) {
-    list = lists.insert(list, {columns, {}});
-    list->numbers.fill(kNone);
-  }
-  uint16_t& number = list->numbers[std::bit_width(static_cast<unsigned>(box_rows))];
+uint16_t MapList::find_or_add(size_t list, MapSpec::Use use, const Region& region, int32_t columns,
+                              int box_rows) {
+  const int box = std::bit_width(static_cast<unsigned>(box_rows));
+  uint16_t& number = of_columns(list, columns).numbers[static_cast<size_t>(box)];
   if (number == kNone) number = add(use, region, columns, box_rows);
   return number;
+}
+
+MapList::OfColumns& MapList::of_columns(size_t list, int32_t columns) {
+  for (;;) {
+    if (lists_[list].columns < 0) lists_[list].columns = columns;
+    if (lists_[list].columns == columns) return lists_[list];
+    if (lists_[list].next == 0) {
+      lists_[list].next = static_cast<uint32_t>(lists_.size());
+      lists_.emplace_back();
+    }
+    list = lists_[list].next;
+  }
 }
 
 uint16_t MapList::add(MapSpec::Use use, const Region& region, int32_t columns, int box_rows) {

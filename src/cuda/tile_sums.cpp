@@ -301,6 +301,7 @@ TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none
     }
   }
   ranges_misfit_ = why_ranges_misfit(plan);
+  needs_ = find_needs(plan, *this);
 }
 
 std::string TileSums::why_ranges_misfit(const Plan& plan) const {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/gemm_needs.h"
 #include "stretto/plan.h"
 
 namespace stretto::cuda {
@@ -56,6 +57,8 @@ class TileSums {
   // Why the GEMM kernel cannot add the plan's ranges of K; empty when it can, or there are none.
   const std::string& ranges_misfit() const { return ranges_misfit_; }
 
+  const GemmNeeds& needs() const { return needs_; }
+
   // Whose writes the tile of the gemm at `at` is stored to: its last sum's, or its own. Nothing
   // where it leaves sums of a range of K.
   const Instr* stored_by(const Plan& plan, uint32_t lane, uint32_t at) const;
@@ -76,6 +79,7 @@ class TileSums {
   std::vector<Ranges> ranges_;  // by buffer
   bool any_phases_ = false;
   std::string ranges_misfit_;
+  GemmNeeds needs_;
 };
 
 }  // namespace stretto::cuda

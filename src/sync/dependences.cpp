@@ -40,16 +40,17 @@ class AccessGrid {
   template <typename Found>
   void add(uint32_t program, uint32_t lane, const Region& region, bool is_write,
            std::vector<Access>& lists, const Found& found) {
-    for (int row = region.row0 / cell_rows_; int64_t{row} * cell_rows_ < region.row1; ++row) {
+    const int first_row = region.row0 / cell_rows_, first_col = region.col0 / cell_cols_;
+    for (int row = first_row; int64_t{row} * cell_rows_ < region.row1; ++row) {
       const int64_t row0 = int64_t{row} * cell_rows_;
       const bool all_rows =
           region.row0 <= row0 && region.row1 >= std::min<int64_t>(row0 + cell_rows_, rows_);
-      for (int col = region.col0 / cell_cols_; int64_t{col} * cell_cols_ < region.col1; ++col) {
+      Cell* cells = &cells_[static_cast<size_t>(row) * static_cast<size_t>(across_)];
+      for (int col = first_col; int64_t{col} * cell_cols_ < region.col1; ++col) {
         const int64_t col0 = int64_t{col} * cell_cols_;
         const bool all = all_rows && region.col0 <= col0 &&
                          region.col1 >= std::min<int64_t>(col0 + cell_cols_, cols_);
-        Cell& cell = cells_[static_cast<size_t>(row) * static_cast<size_t>(across_) +
-                            static_cast<size_t>(col)];
+        Cell& cell = cells[col];
         look(cell.writes, region, lists, found);
         if (is_write) look(cell.reads, region, lists, found);
         Accesses& own = is_write ? cell.writes : cell.reads;

@@ -19,7 +19,8 @@ struct Insertion {
 
 class SignalWriter {
  public:
-  SignalWriter(Draft& draft, size_t num_ends) : draft_(draft) {
+  SignalWriter(Draft& draft, size_t num_ends, size_t num_counters) : draft_(draft) {
+    counters_.reserve(num_counters);
     waits_.reserve(num_ends);
     notifies_.reserve(num_ends);
   }
@@ -151,7 +152,7 @@ void place_signals(Draft& draft) {
   const SignalGroups groups(draft, edges);
   const std::vector<Ack> acks = find_acks(draft, dependences, points, edges, groups, timeline);
 
-  SignalWriter signals(draft, edges.size());
+  SignalWriter signals(draft, edges.size(), groups.all().size() + acks.size());
   for (const Ack& ack : acks) {
     signals.add(signals.array("ack", 1), ack.lag, ack.to, ack.releases, ack.acquires);
   }

@@ -9,10 +9,17 @@ namespace stretto {
 
 SignalGroups::SignalGroups(const Draft& draft, const std::vector<SyncEdge>& edges) {
   const size_t num_places = draft.program.size();
-  const auto lane_of = [&](uint32_t at) -> const Lane& {
-    return draft.plan.lanes[draft.program[at].lane];
-  };
-  const auto rank_of = [&](uint32_t at) { return lane_of(at).rank; };
+  // By place: its rank, and its lane where that is one of a copy engine.
+  constexpr uint32_t kAnyLane = ~0u;
+  std::vector<uint16_t> ranks(num_places);
+  std::vector<uint32_t> copy_lanes(num_places);
+  for (size_t at = 0; at < num_places; ++at) {
+    const uint32_t index = draft.program[at].lane;
+    const Lane& lane = draft.plan.lanes[index];
+    ranks[at] = lane.rank;
+    copy_lanes[at] = lane.kind == LaneKind::copy ? index : kAnyLane;
+  }
+  const auto rank_of = [&](uint32_t at) { return ranks[at]; };
   // First what each release is waited for by, rank by rank.
   Sorted<SyncEdge> by_release(edges, num_places, [](const SyncEdge& edge) { return edge.release; });
   releases_.reserve(edges.size());
@@ -42,11 +49,7 @@ SignalGroups::SignalGroups(const Draft& draft, const std::vector<SyncEdge>& edge
   };
   // A copy engine can notify by a copy where nobody else adds to the counter; other releases may
   // share one.
-  constexpr uint32_t kAnyLane = ~0u;
-  const auto sole_lane = [&](const Group& group) {
-    const uint32_t release = releases(group)[0];
-    return lane_of(release).kind == LaneKind::copy ? draft.program[release].lane : kAnyLane;
-  };
+  const auto sole_lane = [&](const Group& group) { return copy_lanes[releases(group)[0]]; };
   Sorted<Group> by_acquire(groups_, num_places,
                            [&](const Group& group) { return acquires(group)[0]; });
   const size_t num_buffers = draft.plan.buffers.size();
@@ -79,7 +82,7 @@ SignalGroups::SignalGroups(const Draft& draft, const std::vector<SyncEdge>& edge
   // Then releases with the same consumers share a counter. With flags only those that copy lanes
   // alone wait for: each wait is an operation of their stream, and they need all of them anyway.
   const auto shares = [&](const Group& group) {
-    const auto waits_in_stream = [&](uint32_t at) { return lane_of(at).kind == LaneKind::copy; };
+    const auto waits_in_stream = [&](uint32_t at) { return copy_lanes[at] != kAnyLane; };
     const std::span<const uint32_t> waiters = acquires(group);
     return draft.schedule.sync != Sync::flag ||
            std::all_of(waiters.begin(), waiters.end(), waits_in_stream);
