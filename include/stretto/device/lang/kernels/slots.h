@@ -31,6 +31,46 @@ STRETTO_PRIMITIVE void send_to_slot(Block& block, const CallShare& share,
   }
 }
 
+// How the first hop of a two-shot kernel is shared out. kByRank: to one rank after the other, each
+// thread the same vectors of all; for few vectors that is a few blocks, and a thread's loads for
+// one rank come after its stores to the rank before. kByPiece: a block takes pieces, of each rank
+// in turn, so that all blocks send and all ranks get their first pieces first.
+enum class Send : uint8 { kByRank, kByPiece };
+
+// Vectors that a block sends together to one slot, or clears.
+template <class Block>
+struct Piece {
+  Ptr<Block, const Vec16> from;
+  Ptr<Block, Vec16> to;
+  uint32 count;
+};
+
+// Pieces in turns of blocks, each of at most `width` vectors: `piece(k, p)` is the p-th, p < each,
+// for the rank k after this one. The loads of kUnroll pieces go out together.
+template <class Format, int kUnroll, class Block, class PieceOf>
+STRETTO_PRIMITIVE void send_pieces(Block& block, uint32 each, uint32 width, PieceOf piece) {
+  const auto others = static_cast<uint32>(block.num_ranks() - 1);
+  const auto step = static_cast<uint32>(block.num_blocks());
+  for (auto i = static_cast<uint32>(block.block_idx()); i < each * others; i += kUnroll * step) {
+    for (auto v = static_cast<uint32>(block.thread_idx()); v < width;
+         v += static_cast<uint32>(block.num_threads())) {
+      Vec16 values[kUnroll];
+      STRETTO_UNROLL for (uint32 u = 0; u < kUnroll; ++u) {
+        const uint32 item = i + u * step;
+        if (item >= each * others) continue;
+        const Piece<Block> sent = piece(static_cast<int>(1 + item % others), item / others);
+        if (v < sent.count) values[u] = sent.from[v];
+      }
+      STRETTO_UNROLL for (uint32 u = 0; u < kUnroll; ++u) {
+        const uint32 item = renewed(i) + u * step;
+        if (item >= each * others) continue;
+        const Piece<Block> sent = piece(static_cast<int>(1 + item % others), item / others);
+        if (v < sent.count) block.store(sent.to + v, canonical<Format>(values[u]));
+      }
+    }
+  }
+}
+
 // Adds up, in rank order, this rank's `own` and the vectors at slots + r * stride of the others,
 // each once it has come.
 template <class Format, int kInFlight = kBatch, class Block>
