@@ -35,6 +35,7 @@ GemmConfig config_for(const Plan& plan, const TileSums& sums, const GemmNeeds& n
   config.adds = sums.sources();
   config.splits = sums.any_ranges_kept();
   config.phases = sums.any_phases();
+  config.moves = needs.moves;
   return config;
 }
 

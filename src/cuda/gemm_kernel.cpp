@@ -25,12 +25,12 @@ const char* name_of(OutputType output) { return kOutputNames[static_cast<int>(ou
 }  // namespace
 
 std::string describe(const GemmConfig& config) {
-  return fmt::format("{}x{}x{} stages {} consumers {} shared {} {} to {}{}{}{}{}{}", config.tile_m,
-                     config.tile_n, device::kTileK, config.stages, config.consumers,
-                     name_of(config.shared), config.bf16 ? "bf16" : "fp16", name_of(config.output),
-                     config.overlap_store ? " overlap" : "", config.serves ? " serves" : "",
-                     config.adds > 0 ? fmt::format(" adds {}", config.adds) : "",
-                     config.splits ? " splits" : "", config.phases ? " phases" : "");
+  return fmt::format(
+      "{}x{}x{} stages {} consumers {} shared {} {} to {}{}{}{}{}{}{}", config.tile_m,
+      config.tile_n, device::kTileK, config.stages, config.consumers, name_of(config.shared),
+      config.bf16 ? "bf16" : "fp16", name_of(config.output), config.overlap_store ? " overlap" : "",
+      config.serves ? " serves" : "", config.adds > 0 ? fmt::format(" adds {}", config.adds) : "",
+      config.splits ? " splits" : "", config.phases ? " phases" : "", config.moves ? " moves" : "");
 }
 
 std::string why_illegal(const GemmConfig& config) {
@@ -63,6 +63,9 @@ std::string why_illegal(const GemmConfig& config) {
     return "a kernel whose tiles begin before all of their K is there has no clusters: a pair's "
            "loads must go on together";
   }
+  if (config.moves && config.shared != Shared::none) {
+    return "a kernel with movers has no clusters: a mover has no partner";
+  }
   if (config.splits && config.adds > 0 && rows * config.tile_n > 64 * 224) {
     return "a kernel that splits K and adds other ranks' sums has registers for tiles of up to "
            "128x224";
@@ -79,32 +82,42 @@ std::string why_illegal(const GemmConfig& config) {
 
 std::string gemm_source(const GemmConfig& config) {
   if (const std::string why = why_illegal(config); !why.empty()) throw UsageError(why);
-  return fmt::format(R"(#include "stretto/device/gemm_sm90.h"
+  return fmt::format(R"(#include "stretto/device/gemm_mover.h"
 using namespace stretto::device;
 constexpr GemmConfig kConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .consumers = {},
                              .shared = Shared::{}, .bf16 = {}, .output = OutputType::{},
                              .overlap_store = {}, .serves = {}, .adds = {}, .splits = {},
-                             .phases = {}}};
+                             .phases = {}, .moves = {}}};
 extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, 1)
-stretto_gemm(const __grid_constant__ GemmParams params) {{
-  gemm_sm90<kConfig>(params);
+stretto_gemm(const __grid_constant__ {} params) {{
+  {};
 }}
 )",
                      config.tile_m, config.tile_n, config.stages, config.consumers,
                      name_of(config.shared), config.bf16, name_of(config.output),
-                     config.overlap_store, config.serves, config.adds, config.splits,
-                     config.phases);
+                     config.overlap_store, config.serves, config.adds, config.splits, config.phases,
+                     config.moves, config.moves ? "GemmMoverParams" : "GemmParams",
+                     config.moves ? "gemm_with_movers<kConfig>(params)"
+                                  : "gemm_sm90<kConfig>(params, blockIdx.x)");
 }
 
 GemmKernel::GemmKernel(const Device& device, const Compiler& compiler, const GemmConfig& config)
     : config_(config),
       kernel_(compiler.compile(gemm_source(config), device.arch()).cubin, "stretto_gemm",
-              device::layout_of(config).shared_bytes) {}
+              device::shared_bytes_of(config)) {}
 
 void GemmKernel::launch(const Stream& stream, int blocks, const device::GemmParams& params) const {
   const device::GemmLayout layout = device::layout_of(config_);
+  STRETTO_ASSERT(!config_.moves, "movers come with tables of their own");
   STRETTO_ASSERT(blocks > 0 && blocks % layout.cluster == 0, "blocks of a cluster stay together");
   kernel_.launch(stream, blocks, layout.threads, layout.cluster, &params);
+}
+
+void GemmKernel::launch(const Stream& stream, int blocks,
+                        const device::GemmMoverParams& params) const {
+  STRETTO_ASSERT(config_.moves && blocks > 0, "a kernel with movers, and tiles for others");
+  kernel_.launch(stream, static_cast<int>(params.num_movers) + blocks,
+                 device::layout_of(config_).threads, 1, &params);
 }
 
 }  // namespace stretto::cuda

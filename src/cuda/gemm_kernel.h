@@ -5,7 +5,7 @@
 
 #include "cuda/compiler.h"
 #include "cuda/device.h"
-#include "stretto/device/gemm_task.h"
+#include "stretto/device/gemm_mover.h"
 
 namespace stretto::cuda {
 
@@ -30,6 +30,8 @@ class GemmKernel {
   const Kernel& kernel() const { return kernel_; }
   // `params.first_task` has `blocks` + 1 entries; blocks is a multiple of the cluster.
   void launch(const Stream& stream, int blocks, const device::GemmParams& params) const;
+  // Of a configuration that moves; `blocks` is how many multiply.
+  void launch(const Stream& stream, int blocks, const device::GemmMoverParams& params) const;
 
  private:
   device::GemmConfig config_;

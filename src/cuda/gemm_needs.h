@@ -32,6 +32,7 @@ struct GemmNeeds {
   int rows = 0, columns = 0;    // of the largest
   bool parts = false;           // some tile is stored from a row on that is not its first
   std::optional<DType> stored;  // what every tile is stored in; nothing: none is, or they differ
+  bool moves = false;           // comm lanes are blocks of it (joined_movers.h says so)
 };
 // Asks every tile.
 GemmNeeds find_needs(const Plan& plan, const TileSums& sums);

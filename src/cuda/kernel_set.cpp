@@ -5,6 +5,7 @@
 
 #include "cuda/gemm_choice.h"
 #include "cuda/gemm_kernel.h"
+#include "cuda/rank_program.h"
 #include "cuda/sync_kernels.h"
 #include "cuda/test_data.h"
 
@@ -91,10 +92,12 @@ std::vector<KernelEntry> kernel_set(const std::string& arch) {
       set.add_gemm(config);
     }
   }
-  // Gathers whose tiles begin before all of their K has arrived.
+  // Gathers whose comm lanes are blocks of the kernel, with whole rows and in phases of K.
   for (const DType input : {DType::bf16, DType::fp16}) {
     for (const Tile& tile : kGatheredTiles) {
       device::GemmConfig config = config_of(input, input, tile.rows, tile.columns);
+      config.moves = true;
+      set.add_gemm(config);
       config.phases = true;
       set.add_gemm(config);
     }
@@ -110,8 +113,8 @@ std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, b
                        [](const Instr& instr) { return instr.op == Opcode::gemm; });
   });
   if (multiplies) {
-    const TileSums sums(plan);
-    set.add_gemm(config_for(plan, sums, needs_of(plan, sums), serves));
+    const RankProgram program = std::move(programs_of(plan).front());
+    set.add_gemm(config_for(plan, *program.sums, program.needs, serves));
   }
   set.add_others();
   return set.take();

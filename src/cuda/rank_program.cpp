@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "cuda/joined_movers.h"
 #include "cuda/stream_events.h"
 #include "stretto/error.h"
 
@@ -274,6 +275,7 @@ std::vector<RankProgram> programs_of(const Plan& plan, std::shared_ptr<const Til
     }
     for (StepStream& stream : host_lanes) program.streams.push_back(std::move(stream));
   }
+  join_movers(plan, programs);
   put_events(plan, programs);
   for (RankProgram& program : programs) order_steps(plan, program);
   return programs;

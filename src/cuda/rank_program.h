@@ -3,10 +3,11 @@
 //
 // Compute lanes become one stream: each stretch between two boundaries is a GEMM kernel (the tiles
 // and the sums that it adds to them) and a mover kernel (what lanes do after their last tile), and
-// the end of a kernel is the boundary. Comm lanes are one mover kernel on a stream of its own;
-// every copy lane and every nccl lane is a stream. Waits and notifies inside a kernel are the
-// kernel's; those at a boundary or in a copy or nccl lane are steps of the stream. Where a step of
-// the same rank makes a notify that another step awaits, a stream event takes the counter's place.
+// the end of a kernel is the boundary. Comm lanes are one mover kernel on a stream of its own, or
+// blocks of the only GEMM kernel (joined_movers.h); every copy lane and every nccl lane is a
+// stream. Waits and notifies inside a kernel are the kernel's; those at a boundary or in a copy or
+// nccl lane are steps of the stream. Where a step of the same rank makes a notify that another step
+// awaits, a stream event takes the counter's place.
 //
 // What compute lanes await behind their last task is dealt out to the blocks of the kernel before
 // it when the rank has no copy and no nccl lanes: then nothing but that kernel and the comm lanes,
@@ -52,6 +53,8 @@ struct StepStream {
 struct RankProgram {
   std::vector<StepStream> streams;                   // the compute lanes' first
   std::vector<std::vector<BlockPart>> gemms, moves;  // blocks of each kernel
+  // Whether moves[0] are blocks of gemms[0] and no step.
+  bool joins() const { return needs.moves; }
   uint32_t num_events = 0;
   // Of the plan: what its gemms add, and what they need.
   std::shared_ptr<const TileSums> sums;

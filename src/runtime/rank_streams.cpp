@@ -53,7 +53,7 @@ void RankStreams::add_kernels() {
     moves_.emplace_back(tables.moves[i], space_of({&program.moves[i], {}}, blocks));
   }
   if (!gemms_.empty()) gemm_ = &setup_.kernels.gemm(setup_.device, tables.config);
-  if (!moves_.empty()) mover_ = &setup_.kernels.mover(setup_.device);
+  if (!moves_.empty() && !program.joins()) mover_ = &setup_.kernels.mover(setup_.device);
 }
 
 void RankStreams::add_ops() {
@@ -259,10 +259,18 @@ Params RankStreams::with_rows(const Params& params, const CallRows& rows) const 
 
 void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallRows& rows) {
   switch (op.kind) {
-    case OpKind::gemm:
-      gemm_->launch(stream, gemms_[op.index].num_blocks(),
-                    with_rows(gemms_[op.index].params(), rows));
+    case OpKind::gemm: {
+      const cuda::DeviceGemmTable& table = gemms_[op.index];
+      const device::GemmParams params = with_rows(table.params(), rows);
+      if (setup_.program.joins()) {
+        const auto movers = static_cast<uint32_t>(moves_[0].num_blocks());
+        gemm_->launch(stream, table.num_blocks(),
+                      {params, with_rows(moves_[0].params(), rows), movers, 0});
+      } else {
+        gemm_->launch(stream, table.num_blocks(), params);
+      }
       break;
+    }
     case OpKind::move: {
       const device::MoverParams params = with_rows(moves_[op.index].params(), rows);
       mover_->launch(stream, moves_[op.index].num_blocks(), device::kMoverThreads, 1, &params);

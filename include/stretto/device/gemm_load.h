@@ -116,7 +116,8 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
 // next block that has waits. `first_block` counts those of the tasks before.
 template <GemmConfig kConfig>
 STRETTO_DEVICE void wait_in_phases(const GemmParams& params, const GemmShared<kConfig>& shared,
-                                   const GemmTask& task, uint64 epoch, uint32 first_block) {
+                                   const GemmTask& task, uint32 index, uint64 epoch,
+                                   uint32 first_block) {
   const WaitEntry* waits = params.waits + task.first_wait;
   const uint32 lane = threadIdx.x % 32;
   uint32 done = 0;
@@ -127,7 +128,7 @@ STRETTO_DEVICE void wait_in_phases(const GemmParams& params, const GemmShared<kC
     if (lane == 0) store_release_shared(shared.blocks_ready, first_block + next);
     if (done == task.num_waits) return;
     const uint32 together = __ballot_sync(0xffffffffu, waits_here && before == next);
-    wait_signals(params.signals, epoch, waits + done, __popc(together), blockIdx.x, task.tile);
+    wait_signals(params.signals, epoch, waits + done, __popc(together), index, task.tile);
     done += __popc(together);
   }
 }
@@ -135,23 +136,23 @@ STRETTO_DEVICE void wait_in_phases(const GemmParams& params, const GemmShared<kC
 // One warp. Runs ahead of the loads, so that a signal that has come costs them nothing.
 template <GemmConfig kConfig>
 STRETTO_DEVICE void gemm_wait(const GemmParams& params, const GemmShared<kConfig>& shared,
-                              uint32 begin, uint32 end) {
+                              uint32 index, uint32 begin, uint32 end) {
   const uint64 epoch = load_shared(shared.epoch);
   uint32 first_block = 0;
   for (uint32 i = begin; i < end; ++i) {
     const GemmTask& task = params.tasks[i];
     if constexpr (kConfig.phases) {
-      wait_in_phases<kConfig>(params, shared, task, epoch, first_block);
+      wait_in_phases<kConfig>(params, shared, task, index, epoch, first_block);
       first_block += task.num_k;
       if (threadIdx.x % 32 == 0) store_release_shared(shared.tasks_ready, i + 1);
     } else if (task.num_waits != 0) {
-      wait_signals(params.signals, epoch, params.waits + task.first_wait, task.num_waits,
-                   blockIdx.x, task.tile);
+      wait_signals(params.signals, epoch, params.waits + task.first_wait, task.num_waits, index,
+                   task.tile);
       if (threadIdx.x % 32 == 0) store_release_shared(shared.tasks_ready, i + 1);
     }
     if (adds_late<kConfig>(params, task, i)) {
       wait_signals(params.signals, epoch, params.waits + task.first_wait + task.num_waits,
-                   task.num_late_waits, blockIdx.x, task.tile);
+                   task.num_late_waits, index, task.tile);
       if (threadIdx.x % 32 == 0) store_release_shared(shared.sums_ready, i + 1);
     }
   }
@@ -159,12 +160,13 @@ STRETTO_DEVICE void gemm_wait(const GemmParams& params, const GemmShared<kConfig
 
 // The same warp behind all tasks: what the run awaits before the kernel may end.
 template <GemmConfig kConfig>
-STRETTO_DEVICE void gemm_wait_at_end(const GemmParams& params, const GemmShared<kConfig>& shared) {
+STRETTO_DEVICE void gemm_wait_at_end(const GemmParams& params, const GemmShared<kConfig>& shared,
+                                     uint32 index) {
   if (params.first_end_wait == nullptr) return;
-  const uint32 begin = params.first_end_wait[blockIdx.x];
-  const uint32 end = params.first_end_wait[blockIdx.x + 1];
+  const uint32 begin = params.first_end_wait[index];
+  const uint32 end = params.first_end_wait[index + 1];
   wait_signals(params.signals, load_shared(shared.epoch), params.waits + begin, end - begin,
-               blockIdx.x, kAtEnd);
+               index, kAtEnd);
 }
 
 }  // namespace stretto::device

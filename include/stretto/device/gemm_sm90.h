@@ -25,8 +25,9 @@ namespace stretto::device {
 inline constexpr int32 kConsumerRegisters = 224;
 inline constexpr int32 kMoverRegisters = 56;
 
+// Block `index` of those that multiply.
 template <GemmConfig kConfig>
-STRETTO_DEVICE void gemm_sm90(const GemmParams& params) {
+STRETTO_DEVICE void gemm_sm90(const GemmParams& params, uint32 index) {
   extern __shared__ uint8 shared_memory[];
   constexpr GemmLayout kLayout = layout_of(kConfig);
   const GemmShared<kConfig> shared(shared_address(shared_memory));
@@ -39,17 +40,17 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params) {
   // What the first load needs is fetched while the barriers are being made, the run's number first:
   // the barrier below waits for it.
   uint64 epoch = 0;
-  if (threadIdx.x == 0) epoch = read_epoch(params.signals);
+  if (threadIdx.x == 0) epoch = read_epoch(params.signals, index);
   if (moves && warp % 4 == 2 && lane < params.num_maps) prefetch_tensor_map(params.maps + lane);
-  const uint32 begin = params.first_task[blockIdx.x];
-  const uint32 end = params.first_task[blockIdx.x + 1];
+  const uint32 begin = params.first_task[index];
+  const uint32 end = params.first_task[index + 1];
   GemmTask first{};
   if (loads && begin < end) first = params.tasks[begin];
 
   if (threadIdx.x == 0) {
     shared.init_barriers();
     store_shared(shared.epoch, epoch);
-    count_run(params.signals, epoch);
+    count_run(params.signals, index, epoch);
   }
   if constexpr (kLayout.cluster > 1) cluster_sync();
   __syncthreads();
@@ -59,8 +60,8 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params) {
     if (begin < end && loads) gemm_load<kConfig>(params, shared, first, begin, end);
     if (begin < end && stores) gemm_store<kConfig>(params, shared, begin, end);
     if (warp % 4 == 2) {
-      if (begin < end) gemm_wait<kConfig>(params, shared, begin, end);
-      gemm_wait_at_end<kConfig>(params, shared);
+      if (begin < end) gemm_wait<kConfig>(params, shared, index, begin, end);
+      gemm_wait_at_end<kConfig>(params, shared, index);
     }
     __syncwarp();
   } else {

@@ -34,6 +34,7 @@ struct GemmConfig {
   int32 adds = 0;             // sources that a task may add to its tile; 16-bit outputs only
   bool splits = false;        // a tile's K may be split among tasks (GemmSplit)
   bool phases = false;        // waits may stand before later blocks of a task's K
+  bool moves = false;         // its first blocks are movers (gemm_mover.h)
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };

@@ -25,7 +25,7 @@ STRETTO_DEVICE void await_tasks(const MoverBlock& block) {
     const MoverTask& task = params.tasks[t];
     if (task.num_waits != 0) {
       wait_signals(params.signals, block.epoch, params.waits + task.first_wait, task.num_waits,
-                   kMoverLane | blockIdx.x, task.tile);
+                   kMoverLane | block.index, task.tile);
     }
     if (threadIdx.x % 32 == 0) store_release_shared(block.shared.ready, t - block.begin + 1);
   }
@@ -33,12 +33,14 @@ STRETTO_DEVICE void await_tasks(const MoverBlock& block) {
 
 // By one warp, behind all others. A release takes as long as what its SM has under way, so one
 // fence serves all tasks that are past by then.
+template <bool kAdds>
 STRETTO_DEVICE void notify_tasks(const MoverBlock& block) {
-  constexpr uint32 kWords = kAddWarps + kStoreWarps + 1;
+  constexpr uint32 kWords = (kAdds ? kAddWarps : 0) + kStoreWarps + 1;
   static_assert(kWords <= 32);
   const MoverParams& params = block.params;
   const uint32 lane = threadIdx.x % 32, count = block.end - block.begin;
-  const uint32 word = block.shared.added + (lane < kWords ? lane : 0) * 4;
+  const uint32 word =
+      (kAdds ? block.shared.added : block.shared.stored) + (lane < kWords ? lane : 0) * 4;
   // What the next notify needs is fetched before the fence, which empties the SM's cache.
   uint32 first = 0, number = 0;
   NotifyEntry entry{};
@@ -67,31 +69,36 @@ STRETTO_DEVICE void notify_tasks(const MoverBlock& block) {
   }
 }
 
-STRETTO_DEVICE void run_mover(const MoverParams& params) {
+// Block `index` of the movers, by its first mover_threads(kAdds) threads. Without warps that add
+// all tasks are copies of whole vectors.
+template <bool kAdds>
+STRETTO_DEVICE void run_mover(const MoverParams& params, uint32 index) {
   extern __shared__ uint8 shared_memory[];
   const uint32 warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
   const MoverShared shared(shared_address(shared_memory));
   uint64 epoch = 0;  // on its way while the barriers are made
-  if (threadIdx.x == 0) epoch = read_epoch(params.signals);
-  const uint32 begin = params.first_task[blockIdx.x], end = params.first_task[blockIdx.x + 1];
+  if (threadIdx.x == 0) epoch = read_epoch(params.signals, index);
+  const uint32 begin = params.first_task[index], end = params.first_task[index + 1];
   const RunRows run = read_rows(params.rows);
   if (threadIdx.x == 0) {
     shared.init();
     store_shared(shared.epoch, epoch);
-    count_run(params.signals, epoch);
+    count_run(params.signals, index, epoch);
   }
   __syncthreads();
-  const MoverBlock block{params, shared, run, load_shared(shared.epoch), begin, end};
-  if (warp < kAddWarps) {
+  const MoverBlock block{params, shared, run, load_shared(shared.epoch), index, begin, end};
+  constexpr uint32 kLoad = kAdds ? kAddWarps : 0, kStore = kLoad + kLoadWarps;
+  constexpr uint32 kAwait = kStore + kStoreWarps, kNotify = kAwait + 1;
+  if (warp < kLoad) {
     add_tasks(block, warp / kGroupWarps);
-  } else if (warp < kAddWarps + kLoadWarps) {
-    load_tasks(block, warp - kAddWarps);
-  } else if (warp < kAddWarps + kLoadWarps + kStoreWarps) {
-    store_tasks(block, warp - kAddWarps - kLoadWarps);
-  } else if (warp == kAddWarps + kLoadWarps + kStoreWarps) {
+  } else if (warp < kStore) {
+    load_tasks(block, warp - kLoad);
+  } else if (warp < kAwait) {
+    store_tasks(block, warp - kStore);
+  } else if (warp == kAwait) {
     await_tasks(block);
-  } else {
-    notify_tasks(block);
+  } else if (warp == kNotify) {
+    notify_tasks<kAdds>(block);
   }
 }
 

@@ -91,6 +91,7 @@ struct MoverBlock {
   MoverShared shared;
   RunRows run;
   uint64 epoch;
+  uint32 index;
   uint32 begin, end;
 };
 

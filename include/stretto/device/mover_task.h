@@ -48,7 +48,10 @@ static_assert(sizeof(MoverRegion) == 16 && sizeof(MoverTask) == 44 && sizeof(Mov
 // A block's warps: they add, load, store, wait and notify.
 inline constexpr uint32 kAddGroups = 2, kGroupWarps = 8, kAddWarps = kAddGroups * kGroupWarps;
 inline constexpr uint32 kLoadWarps = 4, kStoreWarps = 2;
-inline constexpr uint32 kMoverThreads = (kAddWarps + kLoadWarps + kStoreWarps + 2) * 32;
+STRETTO_HOST_DEVICE uint32 mover_threads(bool adds) {
+  return ((adds ? kAddWarps : 0) + kLoadWarps + kStoreWarps + 2) * 32;
+}
+inline constexpr uint32 kMoverThreads = mover_threads(true);
 
 // The ring of stages through which all data passes.
 inline constexpr uint32 kMoverStages = 12;

@@ -86,18 +86,18 @@ STRETTO_DEVICE bool has_come(uint64 seen, uint64 expected) {
 }
 
 // The number of the run that this block is about to begin. By one thread, which then counts it.
-STRETTO_DEVICE uint64 read_epoch(const SignalSpace& space) {
-  return space.runs == nullptr ? 0 : space.runs[blockIdx.x];
+STRETTO_DEVICE uint64 read_epoch(const SignalSpace& space, uint32 block) {
+  return space.runs == nullptr ? 0 : space.runs[block];
 }
-STRETTO_DEVICE void count_run(const SignalSpace& space, uint64 epoch) {
-  if (space.runs != nullptr) space.runs[blockIdx.x] = epoch + 1;
+STRETTO_DEVICE void count_run(const SignalSpace& space, uint32 block, uint64 epoch) {
+  if (space.runs != nullptr) space.runs[block] = epoch + 1;
 }
 
 // The same by all threads of a block.
 STRETTO_DEVICE uint64 begin_run(const SignalSpace& space) {
-  const uint64 epoch = read_epoch(space);
+  const uint64 epoch = read_epoch(space, blockIdx.x);
   __syncthreads();
-  if (threadIdx.x == 0) count_run(space, epoch);
+  if (threadIdx.x == 0) count_run(space, blockIdx.x, epoch);
   return epoch;
 }
 

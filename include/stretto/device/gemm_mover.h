@@ -1,0 +1,41 @@
+// GEMM and movers in one launch: its first blocks copy, the others multiply. So a run of a gather
+// is one kernel, and the whole of it can be started while the kernel before it ends.
+#pragma once
+
+#include "stretto/device/gemm_task.h"
+#include "stretto/device/mover_task.h"
+#ifdef STRETTO_DEVICE
+#include "stretto/device/gemm_sm90.h"
+#include "stretto/device/mover.h"
+#endif
+
+namespace stretto::device {
+
+struct GemmMoverParams {
+  GemmParams gemm;
+  MoverParams mover;  // all tasks are copies of whole vectors
+  uint32 num_movers;
+  uint32 reserved;
+};
+
+STRETTO_HOST_DEVICE int32 shared_bytes_of(const GemmConfig& config) {
+  const int32 bytes = layout_of(config).shared_bytes;
+  return config.moves && bytes < kMoverSharedBytes ? kMoverSharedBytes : bytes;
+}
+
+#ifdef STRETTO_DEVICE
+
+template <GemmConfig kConfig>
+STRETTO_DEVICE void gemm_with_movers(const GemmMoverParams& params) {
+  static_assert(layout_of(kConfig).threads >= mover_threads(false));
+  static_assert(layout_of(kConfig).cluster == 1);
+  if (blockIdx.x < params.num_movers) {
+    run_mover<false>(params.mover, blockIdx.x);
+  } else {
+    gemm_sm90<kConfig>(params.gemm, blockIdx.x - params.num_movers);
+  }
+}
+
+#endif  // STRETTO_DEVICE
+
+}  // namespace stretto::device
