@@ -33,7 +33,7 @@ constexpr const char* kSource = R"(#include "stretto/device/mover.h"
 using namespace stretto::device;
 extern "C" __global__ void __launch_bounds__(kMoverThreads, 1)
 stretto_mover(const __grid_constant__ MoverParams params) {
-  run_mover(params);
+  run_mover<true>(params, blockIdx.x);
 }
 )";
 constexpr int kRunsPerGraph = 5;

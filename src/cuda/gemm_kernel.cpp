@@ -106,18 +106,19 @@ GemmKernel::GemmKernel(const Device& device, const Compiler& compiler, const Gem
       kernel_(compiler.compile(gemm_source(config), device.arch()).cubin, "stretto_gemm",
               device::shared_bytes_of(config)) {}
 
-void GemmKernel::launch(const Stream& stream, int blocks, const device::GemmParams& params) const {
+void GemmKernel::launch(const Stream& stream, int blocks, const device::GemmParams& params,
+                        bool overlap) const {
   const device::GemmLayout layout = device::layout_of(config_);
   STRETTO_ASSERT(!config_.moves, "movers come with tables of their own");
   STRETTO_ASSERT(blocks > 0 && blocks % layout.cluster == 0, "blocks of a cluster stay together");
-  kernel_.launch(stream, blocks, layout.threads, layout.cluster, &params);
+  kernel_.launch(stream, blocks, layout.threads, layout.cluster, &params, overlap);
 }
 
-void GemmKernel::launch(const Stream& stream, int blocks,
-                        const device::GemmMoverParams& params) const {
+void GemmKernel::launch(const Stream& stream, int blocks, const device::GemmMoverParams& params,
+                        bool overlap) const {
   STRETTO_ASSERT(config_.moves && blocks > 0, "a kernel with movers, and tiles for others");
   kernel_.launch(stream, static_cast<int>(params.num_movers) + blocks,
-                 device::layout_of(config_).threads, 1, &params);
+                 device::layout_of(config_).threads, 1, &params, overlap);
 }
 
 }  // namespace stretto::cuda

@@ -28,10 +28,13 @@ class GemmKernel {
 
   const device::GemmConfig& config() const { return config_; }
   const Kernel& kernel() const { return kernel_; }
-  // `params.first_task` has `blocks` + 1 entries; blocks is a multiple of the cluster.
-  void launch(const Stream& stream, int blocks, const device::GemmParams& params) const;
+  // `params.first_task` has `blocks` + 1 entries; blocks is a multiple of the cluster. `overlap` as
+  // for Kernel::launch().
+  void launch(const Stream& stream, int blocks, const device::GemmParams& params,
+              bool overlap = false) const;
   // Of a configuration that moves; `blocks` is how many multiply.
-  void launch(const Stream& stream, int blocks, const device::GemmMoverParams& params) const;
+  void launch(const Stream& stream, int blocks, const device::GemmMoverParams& params,
+              bool overlap = false) const;
 
  private:
   device::GemmConfig config_;

@@ -29,6 +29,8 @@ RankStreams::RankStreams(const Setup& setup)
   add_ops();
   place_copied_notifies();
   add_ends_of_run();
+  overlaps_ = ops_.size() == 1 && ops_[0].kind == OpKind::gemm && streams_.size() == 1 &&
+              !advance_ && !alternates_;
 }
 
 device::SignalSpace RankStreams::space_of(KernelPlace place, int blocks) {
@@ -265,9 +267,9 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
       if (setup_.program.joins()) {
         const auto movers = static_cast<uint32_t>(moves_[0].num_blocks());
         gemm_->launch(stream, table.num_blocks(),
-                      {params, with_rows(moves_[0].params(), rows), movers, 0});
+                      {params, with_rows(moves_[0].params(), rows), movers, 0}, overlaps_);
       } else {
-        gemm_->launch(stream, table.num_blocks(), params);
+        gemm_->launch(stream, table.num_blocks(), params, overlaps_);
       }
       break;
     }

@@ -116,6 +116,7 @@ class RankStreams {
 
   Setup setup_;
   int sets_;
+  bool overlaps_ = false;    // a run is one kernel, started while the kernel before it ends
   bool alternates_ = false;  // copies or collectives lie elsewhere from one run to the next
   uint64_t eager_runs_ = 0, captured_runs_ = 0, capture_ = 0;
 

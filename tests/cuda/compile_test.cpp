@@ -62,7 +62,7 @@ TEST_F(CompileTest, TheMoverDoesNotSpill) {
 using namespace stretto::device;
 extern "C" __global__ void __launch_bounds__(kMoverThreads, 1)
 mover(const __grid_constant__ MoverParams params) {
-  run_mover(params);
+  run_mover<true>(params, blockIdx.x);
 }
 )",
                                                   "sm_90a");

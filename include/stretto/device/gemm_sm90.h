@@ -18,6 +18,7 @@
 #include "stretto/device/gemm_load.h"
 #include "stretto/device/gemm_multiply.h"
 #include "stretto/device/gemm_store.h"
+#include "stretto/device/launch_order.h"
 
 namespace stretto::device {
 
@@ -37,18 +38,18 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params, uint32 index) {
   const bool loads = moves && warp % 4 == 0 && lane == 0;
   const bool stores = moves && warp % 4 == 1 && lane == 0;
 
-  // What the first load needs is fetched while the barriers are being made, the run's number first:
-  // the barrier below waits for it.
-  uint64 epoch = 0;
-  if (threadIdx.x == 0) epoch = read_epoch(params.signals, index);
+  // What the first load needs is fetched while the barriers are being made, and the kernel before
+  // may still run: tables stay as they are.
   if (moves && warp % 4 == 2 && lane < params.num_maps) prefetch_tensor_map(params.maps + lane);
   const uint32 begin = params.first_task[index];
   const uint32 end = params.first_task[index + 1];
   GemmTask first{};
   if (loads && begin < end) first = params.tasks[begin];
 
+  if (threadIdx.x == 0) shared.init_barriers();
+  wait_for_stream();
   if (threadIdx.x == 0) {
-    shared.init_barriers();
+    const uint64 epoch = read_epoch(params.signals, index);
     store_shared(shared.epoch, epoch);
     count_run(params.signals, index, epoch);
   }

@@ -11,6 +11,7 @@
 // while later tasks move.
 #pragma once
 
+#include "stretto/device/launch_order.h"
 #include "stretto/device/mover_add.h"
 #include "stretto/device/mover_copy.h"
 
@@ -69,6 +70,15 @@ STRETTO_DEVICE void notify_tasks(const MoverBlock& block) {
   }
 }
 
+// The tables stay as they are, so this may be while the kernel before still runs.
+STRETTO_DEVICE void prefetch_first_task(const MoverParams& params, uint32 begin, uint32 end) {
+  if (begin == end || threadIdx.x >= params.region_sets) return;
+  const MoverTask& task = params.tasks[begin];
+  prefetch_line(&task);
+  prefetch_line(params.waits + task.first_wait);
+  prefetch_line(params.regions + threadIdx.x * params.num_regions + task.first_region);
+}
+
 // Block `index` of the movers, by its first mover_threads(kAdds) threads. Without warps that add
 // all tasks are copies of whole vectors.
 template <bool kAdds>
@@ -76,12 +86,13 @@ STRETTO_DEVICE void run_mover(const MoverParams& params, uint32 index) {
   extern __shared__ uint8 shared_memory[];
   const uint32 warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
   const MoverShared shared(shared_address(shared_memory));
-  uint64 epoch = 0;  // on its way while the barriers are made
-  if (threadIdx.x == 0) epoch = read_epoch(params.signals, index);
   const uint32 begin = params.first_task[index], end = params.first_task[index + 1];
+  if (threadIdx.x == 0) shared.init();
+  prefetch_first_task(params, begin, end);
+  wait_for_stream();
   const RunRows run = read_rows(params.rows);
   if (threadIdx.x == 0) {
-    shared.init();
+    const uint64 epoch = read_epoch(params.signals, index);
     store_shared(shared.epoch, epoch);
     count_run(params.signals, index, epoch);
   }

@@ -116,6 +116,11 @@ STRETTO_DEVICE void store_pair(uint64 address, float a, float b) {
   asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(address), "f"(a), "f"(b) : "memory");
 }
 
+// Into the SM's cache.
+STRETTO_DEVICE void prefetch_line(const void* address) {
+  asm volatile("prefetch.global.L1 [%0];" ::"l"(address) : "memory");
+}
+
 // Nanoseconds of a clock that all SMs share; it ticks about once a microsecond.
 STRETTO_DEVICE uint64 global_time_ns() {
   uint64 value;

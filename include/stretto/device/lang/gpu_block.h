@@ -13,6 +13,7 @@
 #include "stretto/device/poll.h"
 #ifdef STRETTO_DEVICE
 #include "stretto/device/lang/gpu_words.h"
+#include "stretto/device/launch_order.h"
 #endif
 
 namespace stretto::device {
@@ -352,15 +353,6 @@ class GpuBlock {
 
   const GpuWorld& world_;
 };
-
-// First in a kernel: the stream's work before this grid has ended and is visible. Until then the
-// grid may have been started already, which hides the launch; and so may the next.
-STRETTO_DEVICE void wait_for_stream() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
 
 // The kernel of a launch, for one entry a kernel and argument type.
 template <auto kKernel, class Args>
