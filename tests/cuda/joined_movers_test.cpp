@@ -5,13 +5,12 @@
 
 #include "cuda/kernel_set.h"
 #include "plan_fixture.h"
-#include "stretto/lower.h"
 
 namespace stretto::cuda {
 namespace {
 
 std::vector<RankProgram> programs(const std::string& op, const std::string& schedule) {
-  return programs_of(lower(parse_operator(op), parse_schedule(schedule)));
+  return programs_of(plan_of(op, schedule));
 }
 
 bool joins(const std::string& op, const std::string& schedule) {
@@ -44,8 +43,7 @@ TEST(JoinedMovers, AreNoneWhereCopyEnginesMove) {
 }
 
 TEST(JoinedMovers, AreInTheNamesOfKernels) {
-  const Plan plan = lower(parse_operator("ag-gemm m=512 n=1024 k=512 ranks=4 dtype=bf16"),
-                          parse_schedule("tiles,comm-sms=4"));
+  const Plan plan = plan_of("ag-gemm m=512 n=1024 k=512 ranks=4 dtype=bf16", "tiles,comm-sms=4");
   const std::vector<KernelEntry> kernels = kernels_of(plan, "sm_90a");
   EXPECT_NE(kernels.front().name.find(" moves"), std::string::npos) << kernels.front().name;
   EXPECT_NE(kernels.front().source.find("GemmMoverParams"), std::string::npos);
