@@ -18,7 +18,7 @@ namespace stretto {
   X(overwrite_unread, "overwrite-unread", "a write that is not ordered after a read of old data")  \
   X(unordered_writes, "unordered-writes", "two writes of one place without an order")              \
   X(never_written, "never-written", "a read of a place that nothing writes")                       \
-  X(unwritten_output, "unwritten-output", "part of an output that no task writes")                 \
+  X(unwritten_output, "unwritten-output", "part of the operator's output that no task writes")     \
   X(undelivered_output, "undelivered-output",                                                      \
     "a remote write of an output that may come after the run")                                     \
   X(deadlock, "deadlock", "lanes that wait for each other")                                        \
@@ -48,6 +48,7 @@ struct Diagnostic {
 
 struct CheckOptions {
   size_t max_diagnostics = 100;  // stop after so many; the report says that it stopped
+  bool fragment = false;         // part of a plan: it need not have its operator's output
 };
 
 struct CheckReport {

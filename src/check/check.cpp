@@ -9,6 +9,7 @@
 #include "check/findings.h"
 #include "check/instr_index.h"
 #include "check/memory.h"
+#include "check/output.h"
 #include "check/regions.h"
 #include "check/residency.h"
 #include "check/stuck.h"
@@ -67,6 +68,7 @@ CheckReport check(const Plan& plan, const CheckOptions& options) {
   }
 
   checker::Findings findings(options.max_diagnostics);
+  if (!options.fragment) checker::check_output(plan, findings);
   checker::check_regions(plan, findings);
   const bool ranks_agree = checker::check_agreement(plan, findings);
   const checker::InstrIndex index(plan);

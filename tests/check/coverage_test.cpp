@@ -42,6 +42,40 @@ TEST(Coverage, OutputsOfARankWithoutLanesHaveNoPlaceInThePlan) {
   EXPECT_THAT(d.message, HasSubstr("out@0[0:8,0:8]"));
 }
 
+// gemm-rs of 2 ranks and 64 x 96 rows and columns gives each 32 x 96.
+TEST(Coverage, APlanHasItsOperatorsOutput) {
+  const auto check_out = [](const std::string& buffer, const std::string& part) {
+    std::string body = "buffer x fp32 64x96 input\n" + buffer + "\n";
+    for (const char* rank : {"0", "1"}) {
+      body += std::string("lane ") + rank + " compute 0\n";
+      if (!part.empty()) body += "  copy x" + part + " -> out" + part + "\n";
+    }
+    return check(text_plan(2, body));
+  };
+  expect_clean(check_out("buffer out fp32 32x96 output sharded=64", "[0:32,0:96]"));
+
+  const auto kind = DiagnosticKind::unwritten_output;
+  for (const char* none : {"", "buffer out fp32 32x96 local"}) {
+    const Diagnostic d = expect_only(check_out(none, ""), kind);
+    EXPECT_THAT(d.message, HasSubstr("no task writes the output of gemm-rs m=64"));
+    EXPECT_THAT(d.message, HasSubstr("no output buffer named out"));
+    EXPECT_THAT(d.hint, HasSubstr("32 x 96 fp32"));
+  }
+  Diagnostic d =
+      expect_only(check_out("buffer out fp32 32x64 output sharded=64", "[0:32,0:64]"), kind);
+  EXPECT_THAT(d.message, HasSubstr("out on rank 0 is 32 x 64 fp32, but gemm-rs m=64"));
+  EXPECT_THAT(d.message, HasSubstr("gives 32 x 96 fp32 there"));
+  d = expect_only(check_out("buffer out fp32 28x96 output", "[0:28,0:96]"), kind);
+  EXPECT_THAT(d.message, HasSubstr("out on rank 0 is 28 x 96 fp32"));
+  d = check_out("buffer out fp32 32x96 output sharded=60", "[0:28,0:96]").diagnostics.at(0);
+  EXPECT_THAT(d.message, HasSubstr("out on rank 1 is 28 x 96 fp32"));
+  d = expect_only(check_out("buffer out fp16 32x96 output sharded=64", "[0:32,0:96]"), kind);
+  EXPECT_THAT(d.message, HasSubstr("out on rank 0 is 32 x 96 fp16"));
+  // It is declared, but only part of it is written.
+  d = check_out("buffer out fp32 32x96 output sharded=64", "").diagnostics.at(0);
+  EXPECT_THAT(d.message, HasSubstr("no task writes out@0[0:32,0:96]"));
+}
+
 TEST(Coverage, OnlyTheRowsThatAShardHasCount) {
   const std::string_view ragged =
       "buffer x fp32 8x8 input\n"

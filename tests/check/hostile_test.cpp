@@ -117,9 +117,9 @@ TEST(Hostile, HugeAmountsDoNotOverflow) {
                         "lane 0 compute 1\n"
                         "  wait s.0 >= 1\n");
   plan.lanes[1].instrs[0].amount = INT64_MAX;
-  expect_only(check(plan), DiagnosticKind::unreachable_threshold);
+  expect_only(check(plan, kFragment), DiagnosticKind::unreachable_threshold);
   plan.lanes[0].instrs[0].amount = plan.lanes[0].instrs[1].amount = INT64_MAX;
-  EXPECT_THROW(check(plan), UsageError);
+  EXPECT_THROW(check(plan, kFragment), UsageError);
 }
 
 TEST(Hostile, ManyRunsOfALargePlanAreRefused) {
@@ -127,9 +127,9 @@ TEST(Hostile, ManyRunsOfALargePlanAreRefused) {
                         "signals s 1 copies=255\n"
                         "lane 0 compute 0\n"
                         "  notify s.0@0 += 1\n");
-  expect_clean(check(plan));
+  expect_clean(check(plan, kFragment));
   plan.lanes[0].instrs.resize(300000, plan.lanes[0].instrs[0]);
-  EXPECT_THROW(check(plan), UsageError);
+  EXPECT_THROW(check(plan, kFragment), UsageError);
 }
 
 TEST(Hostile, PlansWithoutLanesOrMemoryAreFine) {

@@ -41,7 +41,7 @@ std::string many_faults(int lanes) {
 
 TEST(Report, StopsAtTheLimitAndSaysSo) {
   const Plan plan = text_plan(1, many_faults(8));
-  CheckOptions options;
+  CheckOptions options = kFragment;
   options.max_diagnostics = 8;
   CheckReport report = check(plan, options);
   EXPECT_EQ(report.diagnostics.size(), 8u);

@@ -13,15 +13,17 @@
 
 namespace stretto {
 
-// `body`: buffers, signals and lanes. The operator only matters for its ranks.
+// `body`: buffers, signals and lanes. The operator only matters for its ranks: kFragment.
 inline Plan text_plan(int ranks, std::string_view body, int sms = 8) {
   return parse_plan(
       "stretto-plan 1\noperator gemm-rs m=64 n=96 k=96 ranks=" + std::to_string(ranks) +
       " dtype=fp32\nsms " + std::to_string(sms) + "\n" + std::string(body) + "end\n");
 }
 
+inline constexpr CheckOptions kFragment{100, true};
+
 inline CheckReport check_text(int ranks, std::string_view body, int sms = 8) {
-  return check(text_plan(ranks, body, sms));
+  return check(text_plan(ranks, body, sms), kFragment);
 }
 
 inline std::string all_messages(const CheckReport& report) {

@@ -116,6 +116,14 @@ TEST_F(PlanFile, DeletedWaitIsFoundWithPlaceAndHint) {
   EXPECT_THAT(said.out, HasSubstr("hint: "));
 }
 
+TEST_F(PlanFile, WithoutItsOutputIsNotClean) {
+  const std::string text =
+      "stretto-plan 1\noperator gemm-rs m=64 n=32 k=64 ranks=2 dtype=bf16\nsms 8\nend\n";
+  const Said said = stretto_says({"check", scratch_.file("empty.plan", text)});
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_THAT(said.out, HasSubstr("no output buffer named out"));
+}
+
 TEST_F(PlanFile, RunOfABrokenPlanFails) {
   std::string text = small_plan();
   size_t notify = text.find("\n  notify ");

@@ -1,0 +1,53 @@
+#include "check/output.h"
+
+#include <fmt/format.h>
+
+#include "stretto/reference.h"
+
+namespace stretto::checker {
+namespace {
+
+constexpr std::string_view kName = "out";
+
+std::string shape(int64_t rows, int64_t cols, DType dtype) {
+  return fmt::format("{} x {} {}", rows, cols, to_string(dtype));
+}
+
+std::string shape(const Operator& op, const Slice& slice) {
+  return shape(slice.rows(), slice.cols(), op.dtype);
+}
+
+}  // namespace
+
+void check_output(const Plan& plan, Findings& findings) {
+  const auto report = [&](std::string message, std::string hint) {
+    findings.add(DiagnosticKind::unwritten_output, ~uint64_t{0}, [&] {
+      Diagnostic d;
+      d.message = std::move(message);
+      d.hint = std::move(hint);
+      return d;
+    });
+  };
+  const auto index = plan.find_buffer(kName);
+  if (!index || plan.buffers[*index].role != BufferRole::output) {
+    return report(fmt::format("no task writes the output of {}: the plan has no output buffer "
+                              "named {}",
+                              to_string(plan.op), kName),
+                  fmt::format("declare {}, {} on rank 0, as an output and let tasks write it",
+                              kName, shape(plan.op, output_slice(plan.op, 0))));
+  }
+  const Buffer& out = plan.buffers[*index];
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
+    const Slice slice = output_slice(plan.op, rank);
+    if (out.rows_on(rank) == slice.rows() && out.cols == slice.cols() &&
+        out.dtype == plan.op.dtype) {
+      continue;
+    }
+    return report(fmt::format("{} on rank {} is {}, but {} gives {} there", kName, rank,
+                              shape(out.rows_on(rank), out.cols, out.dtype), to_string(plan.op),
+                              shape(plan.op, slice)),
+                  fmt::format("declare {} as large as the operator's output on every rank", kName));
+  }
+}
+
+}  // namespace stretto::checker

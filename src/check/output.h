@@ -1,0 +1,13 @@
+// The plan has what its operator gives.
+#pragma once
+
+#include "check/findings.h"
+#include "stretto/plan.h"
+
+namespace stretto::checker {
+
+// Reports that there is no output buffer named `out`, or that it is not every rank's part of the
+// operator's output. Whether all of it is written is check_memory()'s to say.
+void check_output(const Plan& plan, Findings& findings);
+
+}  // namespace stretto::checker
