@@ -98,8 +98,7 @@ STRETTO_KERNEL void all_reduce_two_shot(Block& block, const AllReduceArgs<Block>
   if constexpr (kSend == Send::kByPiece) {
     const auto width = static_cast<uint32>(block.num_threads());
     const auto pieces = static_cast<uint32>((slice + width - 1) / width);
-    send_pieces<Format, 4>(block, pieces, width, [&](int k, uint32 p) -> Piece<Block> {
-      const int owner = (me + k) % ranks;
+    send_pieces<Format, 4>(block, pieces, width, [&](int owner, uint32 p) -> Piece<Block> {
       const uint64 first = static_cast<uint64>(p) * width;
       const uint64 end = end_of(owner);
       const uint64 left = first < end ? end - first : 0;

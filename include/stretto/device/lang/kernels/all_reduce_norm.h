@@ -138,8 +138,7 @@ STRETTO_KERNEL void all_reduce_norm_two_shot(Block& block, const AllReduceNormAr
 
   greet<Block>(block, args.greetings + share.now * num_ranks, greeting);
   if constexpr (kSend == Send::kByPiece) {
-    send_pieces<Bf16x8, 2>(block, rows, row_vectors, [&](int k, uint32 row) -> Piece<Block> {
-      const int owner = (me + k) % ranks;
+    send_pieces<Bf16x8, 2>(block, rows, row_vectors, [&](int owner, uint32 row) -> Piece<Block> {
       const uint32 first = first_of(owner);
       return {args.input + at(first + row),
               shmem.ptr(now, owner) + (static_cast<uint32>(me) * stride + at(row)),

@@ -45,26 +45,31 @@ struct Piece {
   uint32 count;
 };
 
-// Pieces in turns of blocks, each of at most `width` vectors: `piece(k, p)` is the p-th, p < each,
-// for the rank k after this one. The loads of kUnroll pieces go out together.
+// Pieces in turns of blocks, each of at most `width` vectors: `piece(rank, p)` is the p-th, p <
+// each, for another rank. The loads of kUnroll pieces go out together.
 template <class Format, int kUnroll, class Block, class PieceOf>
 STRETTO_PRIMITIVE void send_pieces(Block& block, uint32 each, uint32 width, PieceOf piece) {
   const auto others = static_cast<uint32>(block.num_ranks() - 1);
   const auto step = static_cast<uint32>(block.num_blocks());
   for (auto i = static_cast<uint32>(block.block_idx()); i < each * others; i += kUnroll * step) {
+    uint32 p[kUnroll];
+    int owner[kUnroll];
+    STRETTO_UNROLL for (uint32 u = 0; u < kUnroll; ++u) {
+      p[u] = (i + u * step) / others;
+      owner[u] = block.rank() + 1 + static_cast<int>(i + u * step - p[u] * others);
+      if (owner[u] >= block.num_ranks()) owner[u] -= block.num_ranks();
+    }
     for (auto v = static_cast<uint32>(block.thread_idx()); v < width;
          v += static_cast<uint32>(block.num_threads())) {
       Vec16 values[kUnroll];
       STRETTO_UNROLL for (uint32 u = 0; u < kUnroll; ++u) {
-        const uint32 item = i + u * step;
-        if (item >= each * others) continue;
-        const Piece<Block> sent = piece(static_cast<int>(1 + item % others), item / others);
+        if (p[u] >= each) continue;
+        const Piece<Block> sent = piece(owner[u], p[u]);
         if (v < sent.count) values[u] = sent.from[v];
       }
       STRETTO_UNROLL for (uint32 u = 0; u < kUnroll; ++u) {
-        const uint32 item = renewed(i) + u * step;
-        if (item >= each * others) continue;
-        const Piece<Block> sent = piece(static_cast<int>(1 + item % others), item / others);
+        if (p[u] >= each) continue;
+        const Piece<Block> sent = piece(owner[u], p[u]);
         if (v < sent.count) block.store(sent.to + v, canonical<Format>(values[u]));
       }
     }
