@@ -1,9 +1,10 @@
 // Reductions through slots: partial sums travel to who reduces them, by epilogue or mover; a
 // reduce adds one slot of every source in rank order.
-#include "lower/due_lists.h"
+#include "lower/due_reduces.h"
 #include "lower/emit_patterns.h"
 #include "lower/free_lanes.h"
 #include "lower/peer_order.h"
+#include "lower/slot_places.h"
 
 namespace stretto {
 namespace {
@@ -17,18 +18,10 @@ class SlotReduce {
         events_(state.schedule.sync == Sync::event),
         two_shot_(state.schedule.reduction == Reduction::two_shot),
         pace_(state.op, state.schedule, state.machine),
-        copies_(ranks_),
-        reduces_(ranks_),
-        of_rank_(static_cast<size_t>(ranks_)),
-        piece_of_tile_(static_cast<size_t>(state.grid.count())) {
+        places_(state),
+        due_(state),
+        of_rank_(static_cast<size_t>(ranks_)) {
     for (int rank = 0; rank < ranks_; ++rank) set_up(rank);
-    for (size_t p = 0; p < pieces().size(); ++p) {
-      for (const int32_t tile : state.pieces.tiles_of(p)) {
-        piece_of_tile_[static_cast<size_t>(tile)] = p;
-      }
-    }
-    if (!state.stages_partials()) find_slots();
-    find_due();
   }
 
   void emit() {
@@ -37,12 +30,12 @@ class SlotReduce {
         [&](int rank, int32_t tile) { write_tile(rank, tile); },
         [&](int32_t wave) {
           for (int rank = 0; rank < ranks_; ++rank) {
-            copies_.take(rank, wave, [&](size_t p) { copy_to_slots(rank, p, wave); });
+            due_.copies.take(rank, wave, [&](size_t p) { copy_to_slots(rank, p, wave); });
           }
           for (int rank = 0; rank < ranks_; ++rank) {
-            reduces_.take(rank, wave, [&](size_t one) {
-              tiles_of_pieces() ? reduce_tile(rank, of(rank).tiles[one], wave)
-                                : reduce(rank, one, wave);
+            due_.reduces.take(rank, wave, [&](size_t one) {
+              reduces_tile_by_tile(state_) ? reduce_tile(rank, tiles_of(rank)[one], wave)
+                                           : reduce(rank, one, wave);
             });
           }
         });
@@ -58,24 +51,18 @@ class SlotReduce {
     int lane;
     bool staged;  // the own sums lie in `part`
   };
-  // Own rows of a tile, where peers' pieces have several.
-  struct TileOfPiece {
-    size_t piece;
-    Rect part;
-    int32_t tile;
-  };
   struct OfRank {
     std::vector<int> peers;  // in the order in which they are sent to
     FreeLanes comm, compute;
-    std::vector<TileOfPiece> tiles;  // what reduces_ lists, where tiles_of_pieces()
     std::vector<LateReduce> late;
     std::vector<size_t> late_sums;  // pieces whose sums are copied after them
   };
 
   OfRank& of(int rank) { return of_rank_[static_cast<size_t>(rank)]; }
   const std::vector<Piece>& pieces() const { return state_.pieces.all; }
-  // Pieces of copy engines are reduced tile by tile.
-  bool tiles_of_pieces() const { return state_.stages_partials() && state_.reduces_with_tiles(); }
+  const std::vector<TileOfPiece>& tiles_of(int rank) const {
+    return due_.tiles[static_cast<size_t>(rank)];
+  }
   // Two-shot by copy engines: the reduce leaves its sum at home and copies take it to the peers.
   bool copies_sums() const { return two_shot_ && state_.schedule.mover == Mover::copy_engine; }
 
@@ -93,112 +80,29 @@ class SlotReduce {
     }
   }
 
-  void find_due() {
-    std::vector<int64_t> ready(pieces().size(), 0);
-    for (int rank = 0; rank < ranks_; ++rank) {
-      for (size_t p = 0; p < pieces().size(); ++p) {
-        const int64_t when = done(rank, p);
-        ready[p] = std::max(ready[p], when);
-        if (state_.stages_partials() && pieces()[p].owner != rank) copies_.add(rank, {when, p});
-      }
-    }
-    if (tiles_of_pieces()) {
-      find_due_tiles(ready);
-    } else {
-      for (size_t p = 0; p < pieces().size(); ++p) {
-        const int owner = pieces()[p].owner;
-        for (int rank = 0; rank < ranks_; ++rank) {
-          if (owner == rank || owner == Piece::kEveryone) reduces_.add(rank, {ready[p], p});
-        }
-      }
-    }
-    copies_.sort();
-    reduces_.sort();
-  }
-
-  // A tile that the owner computes after its peers' pieces is due with its own wave, though the
-  // piece has others that come later.
-  void find_due_tiles(const std::vector<int64_t>& ready) {
-    for (size_t p = 0; p < pieces().size(); ++p) {
-      const int owner = pieces()[p].owner;
-      const TileOrder& order = state_.orders[static_cast<size_t>(owner)];
-      int64_t sent = 0;
-      for (int rank = 0; rank < ranks_; ++rank) {
-        if (rank != owner) sent = std::max(sent, done(rank, p));
-      }
-      for (const int32_t tile : state_.pieces.tiles_of(p)) {
-        const auto t = static_cast<size_t>(tile);
-        const Rect rect = state_.grid.rect(tile);
-        const int64_t computed = Due::at(order.done_wave[t], order.position[t]);
-        // Shared with others' rows or another piece: with the piece.
-        const bool whole = intersect(rect, pieces()[p].rect) == rect;
-        reduces_.add(owner, {whole ? std::max(sent, computed) : ready[p], of(owner).tiles.size()});
-        of(owner).tiles.push_back({p, intersect(rect, pieces()[p].rect), tile});
-      }
-    }
-  }
-
-  // When `rank` has computed all tiles of a piece.
-  int64_t done(int rank, size_t p) const {
-    const TileOrder& order = state_.orders[static_cast<size_t>(rank)];
-    int64_t when = 0;
-    for (const int32_t tile : state_.pieces.tiles_of(p)) {
-      const auto t = static_cast<size_t>(tile);
-      when = std::max(when, Due::at(order.done_wave[t], order.position[t]));
-    }
-    return when;
-  }
-
-  // Where a tile goes that is stored straight into slots: those of source 0.
-  void find_slots() {
-    for (int32_t tile = 0; tile < state_.grid.count(); ++tile) {
-      first_slot_.push_back(slots_.size());
-      const Rect& rect = state_.grid.rect(tile);
-      if (!state_.ranks_own_rows()) {
-        const Piece& piece = pieces()[piece_of_tile_[static_cast<size_t>(tile)]];
-        if (piece.owner != Piece::kEveryone) slots_.push_back(slot(piece, rect, piece.owner, 0));
-        continue;
-      }
-      const int last = state_.shards.owner(rect.row1 - 1);
-      for (int owner = state_.shards.owner(rect.row0); owner <= last; ++owner) {
-        const auto begin = static_cast<int32_t>(state_.shards.begin(owner));
-        const auto end = static_cast<int32_t>(state_.shards.end(owner));
-        const Rect rows = intersect(rect, {begin, end, rect.col0, rect.col1});
-        const int32_t first = state_.pieces.first[static_cast<size_t>(owner)];
-        slots_.push_back(slot(pieces()[static_cast<size_t>(first)], rows, owner, 0));
-      }
-    }
-    first_slot_.push_back(slots_.size());
-  }
-
   void write_tile(int rank, int32_t tile) {
-    const auto t = static_cast<size_t>(tile);
     const Rect& rect = state_.grid.rect(tile);
     if (state_.adds_to_slot(rank, rect)) {
       const int32_t first = state_.pieces.first[static_cast<size_t>(rank)];
       emit_.write(slot(pieces()[static_cast<size_t>(first)], rect, rank, rank));
     } else if (state_.stages_partials()) {
       emit_.write(region_of(rect, state_.buffers.part, rank));
-    } else if (first_slot_[t] < first_slot_[t + 1]) {
+    } else if (const std::span<const Region> slots = places_.of_tile(tile); !slots.empty()) {
       const int32_t down = rank * state_.pieces.slot_rows;
-      for (size_t i = first_slot_[t]; i < first_slot_[t + 1]; ++i) {
-        Region to = slots_[i];
+      for (Region to : slots) {
         to.row0 += down;
         to.row1 += down;
         emit_.write(to);
       }
     } else {  // everyone's
-      const Piece& piece = pieces()[piece_of_tile_[t]];
+      const Piece& piece = places_.piece_of(tile);
       write_to_slots(piece, rect, rank);
       emit_.write(slot(piece, rect, rank, rank));
     }
   }
 
-  // The slot of `source` for `rect` in the memory of `at`, who reduces it. `piece` holds it or is,
-  // where ranks own rows, another of the same owner.
   Region slot(const Piece& piece, const Rect& rect, int at, int source) const {
-    const int32_t down = source * state_.pieces.slot_rows + piece.slot_row - piece.rect.row0;
-    return region_of(rect.moved(down, piece.slot_col - piece.rect.col0), state_.buffers.slots, at);
+    return places_.slot(piece, rect, at, source);
   }
 
   // To the owner's slot, or to those of all peers.
@@ -280,7 +184,7 @@ class SlotReduce {
     OfRank& own = of(rank);
     const bool staged = state_.stages_partials();
     const int lanes = state_.lanes.comm + (own.compute.empty() ? 0 : state_.lanes.compute);
-    const auto count = static_cast<int>(reduces_.count(rank));
+    const auto count = static_cast<int>(due_.reduces.count(rank));
     bool late = false;
     // Communication blocks share every piece, so that the last one ends soon.
     for (const Rect& part :
@@ -347,7 +251,7 @@ class SlotReduce {
   void deliver() {
     const LaneTable& lanes = state_.lanes;
     for (int rank = 0; rank < ranks_; ++rank) {
-      const std::vector<Rect> received = received_sums(rank);
+      const std::vector<Rect> received = places_.of_others(rank);
       if (received.empty()) continue;
       uint32_t lane = lanes.compute_lane(rank, 0);
       if (lanes.comm > 0) {
@@ -367,46 +271,14 @@ class SlotReduce {
     }
   }
 
-  // What others reduce: runs of tiles in a row, joined with the same ones of the next rows.
-  std::vector<Rect> received_sums(int rank) const {
-    const TileGrid& grid = state_.grid;
-    std::vector<Rect> rects, row;
-    size_t above = 0;  // where those of the row before begin
-    auto same_columns = [](const Rect& a, const Rect& b) {
-      return a.row1 == b.row0 && a.col0 == b.col0 && a.col1 == b.col1;
-    };
-    for (int32_t r = 0; r < grid.num_rows(); ++r) {
-      row.clear();
-      for (int32_t tile = r * grid.cols(); tile < (r + 1) * grid.cols(); ++tile) {
-        if (pieces()[piece_of_tile_[static_cast<size_t>(tile)]].owner == rank) continue;
-        const Rect rect = grid.rect(tile);
-        if (!row.empty() && row.back().col1 == rect.col0) {
-          row.back().col1 = rect.col1;
-        } else {
-          row.push_back(rect);
-        }
-      }
-      if (std::equal(rects.begin() + static_cast<std::ptrdiff_t>(above), rects.end(), row.begin(),
-                     row.end(), same_columns)) {
-        for (size_t i = above; i < rects.size(); ++i) rects[i].row1 = grid.row(r).row1;
-      } else {
-        above = rects.size();
-        rects.insert(rects.end(), row.begin(), row.end());
-      }
-    }
-    return rects;
-  }
-
   Lowering& state_;
   Emitter& emit_;
   const int ranks_;
   const bool events_, two_shot_;
   const Pace pace_;
-  DueLists copies_, reduces_;
+  const SlotPlaces places_;
+  DueReduces due_;
   std::vector<OfRank> of_rank_;
-  std::vector<size_t> piece_of_tile_;  // the only one where no rank owns rows
-  std::vector<size_t> first_slot_;     // by tile, in slots_; one more at the end
-  std::vector<Region> slots_;
 };
 
 }  // namespace
