@@ -1,6 +1,7 @@
 // Executes kernels as fibres and checks every access against happens-before.
 //
-//   engine.cpp   the run: launches, threads, who goes on, deadlock
+//   engine.cpp   the run: launches, threads, who goes on
+//   wait.cpp     threads that wait at an address, deadlock
 //   access.cpp   addresses, plain and strong accesses, the race check
 //   transfer.cpp stores on their way, non-blocking puts and gets, fence and quiet
 //   group.cpp    barriers and collective calls of a block
