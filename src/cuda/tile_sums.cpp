@@ -1,248 +1,18 @@
 #include "cuda/tile_sums.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
-#include <span>
 #include <tuple>
-#include <utility>
 
-#include "cuda/gemm_kernel.h"
+#include "cuda/lane_sums.h"
+#include "cuda/reduced_tiles.h"
 
 namespace stretto::cuda {
-namespace {
-
-// Sixteen bytes are moved at once.
-constexpr int32_t kStep = 8;
-
-bool same_shape(const Region& a, const Region& b) {
-  return a.rows() == b.rows() && a.cols() == b.cols();
-}
-
-bool in_vectors(const Buffer& buffer, const Region& region) {
-  return buffer.cols % kStep == 0 && region.col0 % kStep == 0 && region.cols() % kStep == 0;
-}
-
-bool is_signal(const Instr& instr) {
-  return instr.op == Opcode::wait || instr.op == Opcode::notify;
-}
-
-// The reduce behind `at` and the waits and notifies that follow it; 0: something else follows.
-uint32_t reduce_behind(const Lane& lane, uint32_t at) {
-  const auto end = static_cast<uint32_t>(lane.instrs.size());
-  uint32_t position = at + 1;
-  while (position < end && is_signal(lane.instrs[position])) ++position;
-  return position < end && lane.instrs[position].op == Opcode::reduce ? position : 0;
-}
-
-bool tells(const Lane& lane, uint32_t from, uint32_t to) {
-  return std::any_of(lane.instrs.begin() + from, lane.instrs.begin() + to,
-                     [](const Instr& instr) { return instr.op == Opcode::notify; });
-}
-
-// Rows from each of the regions to the next, when they lie at equal distances in the tile's buffer
-// and have its shape; else 0. Closer together than that, the others hold rows of the tile.
-int32_t step_between(std::span<const Region> reads, const Region& tile) {
-  if (reads.size() < 2) return 0;
-  const int32_t step = reads[1].row0 - reads[0].row0;
-  for (size_t s = 0; s < reads.size(); ++s) {
-    const Region& read = reads[s];
-    if (read.buffer != tile.buffer || read.rank != tile.rank || !same_shape(read, tile) ||
-        read.row0 != reads[0].row0 + static_cast<int32_t>(s) * step || read.col0 != tile.col0) {
-      return 0;
-    }
-  }
-  return step >= tile.rows() ? step : 0;
-}
-
-// The reduce that adds sums of ranges of K, one of which the gemm at `at` has left in scratch
-// memory, whether or not the kernel can; 0: none does.
-uint32_t reduce_of_ranges(const Plan& plan, const Lane& lane, uint32_t at) {
-  const uint32_t position = reduce_behind(lane, at);
-  const auto tile = plan.writes(lane.instrs[at]);
-  if (position == 0 || tile.size() != 1) return 0;
-  const Buffer& buffer = plan.buffers[tile[0].buffer];
-  const auto reads = plan.reads(lane.instrs[position]);
-  const bool adds = buffer.dtype == DType::fp32 && buffer.role == BufferRole::local &&
-                    reads.size() >= 2 &&
-                    std::find(reads.begin(), reads.end(), tile[0]) != reads.end() &&
-                    std::all_of(reads.begin(), reads.end(),
-                                [&](const Region& read) { return read.buffer == tile[0].buffer; });
-  return adds ? position : 0;
-}
-
-// Signals that some lane awaits in the run in which they are made.
-class AwaitedAtOnce {
- public:
-  explicit AwaitedAtOnce(const Plan& plan) : plan_(plan) {}
-
-  bool operator()(const Instr& notify) {
-    if (!awaited_) find();
-    return awaited_->count({notify.rank, notify.signal.array, notify.signal.index}) > 0;
-  }
-
- private:
-  void find() {
-    awaited_.emplace();
-    for (const Lane& lane : plan_.lanes) {
-      for (const Instr& instr : lane.instrs) {
-        if (instr.op == Opcode::wait && instr.lag == 0) {
-          awaited_->emplace(lane.rank, instr.signal.array, instr.signal.index);
-        }
-      }
-    }
-  }
-
-  const Plan& plan_;
-  std::optional<std::set<std::tuple<uint16_t, uint16_t, int32_t>>> awaited_;
-};
-
-// Whether `second` computes the same tile over the range of K that follows.
-bool goes_on(const Plan& plan, const Instr& first, const Instr& second) {
-  const auto before = plan.reads(first), after = plan.reads(second);
-  if (before.size() != 2 || after.size() != 2) return false;
-  for (size_t i = 0; i < 2; ++i) {
-    Region next = before[i];
-    next.col0 = after[i].col0;
-    next.col1 = after[i].col1;
-    if (next != after[i] || before[i].col1 != after[i].col0) return false;
-  }
-  return before[0].cols() % device::kTileK == 0;
-}
-
-// The first of the gemms that leave `tiles`, of which the last is at `at`: when they follow each
-// other, so that the kernel can keep the sums.
-std::optional<uint32_t> first_of(const Plan& plan, const Lane& lane, uint32_t at,
-                                 std::span<const Region> tiles) {
-  for (size_t left = tiles.size() - 1; left > 0; --left) {
-    const Instr& second = lane.instrs[at];
-    do {
-      if (at-- == 0) return std::nullopt;
-    } while (is_signal(lane.instrs[at]));
-    const Instr& first = lane.instrs[at];
-    if (first.op != Opcode::gemm || !goes_on(plan, first, second)) return std::nullopt;
-    const auto writes = plan.writes(first);
-    if (writes.size() != 1 || writes[0] != tiles[left - 1]) return std::nullopt;
-  }
-  return at;
-}
-
-// The sum over ranges of K alone.
-TileSum sum_of_ranges(const Plan& plan, const Lane& lane, uint32_t at,
-                      AwaitedAtOnce& awaited_at_once) {
-  TileSum sum;
-  const uint32_t position = reduce_of_ranges(plan, lane, at);
-  if (position == 0) return sum;
-  const Region& tile = plan.writes(lane.instrs[at])[0];
-  const auto reads = plan.reads(lane.instrs[position]);
-  const size_t ours =
-      static_cast<size_t>(std::find(reads.begin(), reads.end(), tile) - reads.begin()) + 1;
-  const bool others_fit = reads.size() - ours < kMostRanges && step_between(reads, tile) > 0 &&
-                          in_vectors(plan.buffers[tile.buffer], tile);
-  if (tile.rank != lane.rank || (ours < reads.size() && !others_fit)) return sum;
-  const auto first = first_of(plan, lane, at, reads.first(ours));
-  if (!first) return sum;
-  // Notifies between are made behind the sum: nobody may need them earlier.
-  for (uint32_t i = *first; i < position; ++i) {
-    if (lane.instrs[i].op == Opcode::notify && awaited_at_once(lane.instrs[i])) return sum;
-  }
-  sum.position = sum.of_ranges = position;
-  sum.first = *first;
-  sum.others = static_cast<uint32_t>(reads.size() - ours);
-  return sum;
-}
-
-// What the lane itself says; others may still read the tile.
-TileSum sum_in_lane(const Plan& plan, const Lane& lane, uint32_t at,
-                    AwaitedAtOnce& awaited_at_once) {
-  TileSum sum;
-  if (plan.reads(lane.instrs[at]).size() != 2) return sum;
-  sum = sum_of_ranges(plan, lane, at, awaited_at_once);
-  const uint32_t from = sum ? sum.of_ranges : at;
-  const uint32_t position = reduce_behind(lane, from);
-  if (position == 0 || tells(lane, from, position)) return sum;
-  const Instr& reduce = lane.instrs[position];
-  const auto tile = plan.writes(lane.instrs[from]), reads = plan.reads(reduce);
-  if (tile.size() != 1 || tile[0].rank != lane.rank || reads.size() > kMostAdds + 1) return sum;
-  const auto own = std::find(reads.begin(), reads.end(), tile[0]);
-  const int32_t step_rows = step_between(reads, tile[0]);
-  const Buffer& buffer = plan.buffers[tile[0].buffer];
-  if (own == reads.end() || step_rows == 0 || buffer.dtype == DType::fp32 ||
-      !in_vectors(buffer, tile[0])) {
-    return sum;
-  }
-  for (const Region& write : plan.writes(reduce)) {
-    if (!same_shape(write, tile[0]) || plan.buffers[write.buffer].dtype != buffer.dtype) {
-      return sum;
-    }
-  }
-  sum.position = sum.of_ranks = position;
-  sum.own_at = static_cast<uint32_t>(own - reads.begin());
-  sum.step_rows = step_rows;
-  return sum;
-}
-
-// A tile as one of its reduces reads it.
-struct Candidate {
-  Region tile;
-  uint32_t lane, reduce;
-  size_t entry;  // the sum that it belongs to
-  bool is_read_elsewhere;
-};
-
-// The candidates of one buffer of one rank, by the place of their tiles.
-class Candidates {
- public:
-  void add(const Candidate& candidate) { list_.push_back(candidate); }
-  void sort() {
-    std::sort(list_.begin(), list_.end(),
-              [](const Candidate& a, const Candidate& b) { return place(a) < place(b); });
-    for (const Candidate& one : list_) {
-      most_rows_ = std::max(most_rows_, one.tile.rows());
-      most_cols_ = std::max(most_cols_, one.tile.cols());
-    }
-  }
-  const std::vector<Candidate>& all() const { return list_; }
-
-  // Once sorted.
-  void add_read(const Region& read, uint32_t lane, uint32_t position) {
-    if (list_.empty() || read.row1 <= list_.front().tile.row0 ||
-        read.row0 - int64_t{most_rows_} >= list_.back().tile.row0) {
-      return;
-    }
-    // Tile row by tile row.
-    for (auto one = behind(list_.begin(), read.row0 - int64_t{most_rows_}, INT64_MAX);
-         one != list_.end() && one->tile.row0 < read.row1;) {
-      const int32_t row = one->tile.row0;
-      for (one = behind(one, row, read.col0 - int64_t{most_cols_});
-           one != list_.end() && one->tile.row0 == row && one->tile.col0 < read.col1; ++one) {
-        const bool is_own = one->lane == lane && one->reduce == position;
-        if (!is_own && one->tile.overlaps(read)) one->is_read_elsewhere = true;
-      }
-      one = behind(one, row, INT64_MAX);
-    }
-  }
-
- private:
-  using Place = std::pair<int64_t, int64_t>;
-  static Place place(const Candidate& one) { return {one.tile.row0, one.tile.col0}; }
-  // The first from `from` on that lies behind the place.
-  std::vector<Candidate>::iterator behind(std::vector<Candidate>::iterator from, int64_t row,
-                                          int64_t col) {
-    return std::upper_bound(from, list_.end(), Place(row, col),
-                            [](const Place& at, const Candidate& one) { return at < place(one); });
-  }
-
-  std::vector<Candidate> list_;
-  int32_t most_rows_ = 0, most_cols_ = 0;
-};
-
-}  // namespace
 
 TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none) {
   AwaitedAtOnce awaited_at_once(plan);
-  std::vector<Candidates> places(static_cast<size_t>(plan.ranks()) * plan.buffers.size());
-  const auto place_of = [&](const Region& region) -> Candidates& {
+  std::vector<ReducedTiles> places(static_cast<size_t>(plan.ranks()) * plan.buffers.size());
+  const auto place_of = [&](const Region& region) -> ReducedTiles& {
     return places[region.rank * plan.buffers.size() + region.buffer];
   };
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
@@ -269,7 +39,7 @@ TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none
       sums_.push_back({l, at, sum});
     }
   }
-  for (Candidates& candidates : places) candidates.sort();
+  for (ReducedTiles& tiles : places) tiles.sort();
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     for (uint32_t at = 0; at < plan.lanes[l].instrs.size(); ++at) {
       for (const Region& read : plan.reads(plan.lanes[l].instrs[at])) {
@@ -277,8 +47,8 @@ TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none
       }
     }
   }
-  for (const Candidates& candidates : places) {
-    for (const Candidate& one : candidates.all()) {
+  for (const ReducedTiles& tiles : places) {
+    for (const ReducedTile& one : tiles.all()) {
       if (!one.is_read_elsewhere) continue;
       TileSum& sum = sums_[one.entry].sum;
       // What is read after the sum over ranges is stored then; what is read before it, by the gemm.

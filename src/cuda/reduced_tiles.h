@@ -1,0 +1,69 @@
+// Which tiles that a reduce of their own lane adds to are read elsewhere too.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "stretto/plan.h"
+
+namespace stretto::cuda {
+
+// A tile as one of its reduces reads it.
+struct ReducedTile {
+  Region tile;
+  uint32_t lane, reduce;
+  size_t entry;  // the sum that it belongs to
+  bool is_read_elsewhere;
+};
+
+// Those of one buffer of one rank, by place.
+class ReducedTiles {
+ public:
+  void add(const ReducedTile& tile) { list_.push_back(tile); }
+  void sort() {
+    std::sort(list_.begin(), list_.end(),
+              [](const ReducedTile& a, const ReducedTile& b) { return place(a) < place(b); });
+    for (const ReducedTile& one : list_) {
+      most_rows_ = std::max(most_rows_, one.tile.rows());
+      most_cols_ = std::max(most_cols_, one.tile.cols());
+    }
+  }
+  const std::vector<ReducedTile>& all() const { return list_; }
+
+  // Once sorted.
+  void add_read(const Region& read, uint32_t lane, uint32_t position) {
+    if (list_.empty() || read.row1 <= list_.front().tile.row0 ||
+        read.row0 - int64_t{most_rows_} >= list_.back().tile.row0) {
+      return;
+    }
+    // Tile row by tile row.
+    for (auto one = behind(list_.begin(), read.row0 - int64_t{most_rows_}, INT64_MAX);
+         one != list_.end() && one->tile.row0 < read.row1;) {
+      const int32_t row = one->tile.row0;
+      for (one = behind(one, row, read.col0 - int64_t{most_cols_});
+           one != list_.end() && one->tile.row0 == row && one->tile.col0 < read.col1; ++one) {
+        const bool is_own = one->lane == lane && one->reduce == position;
+        if (!is_own && one->tile.overlaps(read)) one->is_read_elsewhere = true;
+      }
+      one = behind(one, row, INT64_MAX);
+    }
+  }
+
+ private:
+  using Place = std::pair<int64_t, int64_t>;
+  static Place place(const ReducedTile& one) { return {one.tile.row0, one.tile.col0}; }
+  // The first from `from` on that lies behind the place.
+  std::vector<ReducedTile>::iterator behind(std::vector<ReducedTile>::iterator from, int64_t row,
+                                            int64_t col) {
+    return std::upper_bound(
+        from, list_.end(), Place(row, col),
+        [](const Place& at, const ReducedTile& one) { return at < place(one); });
+  }
+
+  std::vector<ReducedTile> list_;
+  int32_t most_rows_ = 0, most_cols_ = 0;
+};
+
+}  // namespace stretto::cuda
