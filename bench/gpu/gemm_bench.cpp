@@ -21,70 +21,19 @@
 #include "cuda/gemm_table.h"
 #include "cuda/nvrtc_api.h"
 #include "cuda/test_data.h"
+#include "fabric/fabric.h"
+#include "gemm_candidates.h"
+#include "runtime/plan_runner.h"
 #include "stretto/error.h"
+#include "stretto/lower.h"
 
 namespace stretto::bench {
 namespace {
 
 using cuda::DeviceMemory;
 using cuda::Matrix;
-using device::GemmConfig;
-using device::OutputType;
-using device::Shared;
 
 constexpr int kLaunchesPerGraph = 10;
-
-struct Shape {
-  int64_t m, n, k;
-};
-
-// One rank's GEMM of every row of the baseline table, 8 ranks.
-std::vector<Shape> baseline_shapes() {
-  std::vector<Shape> shapes;
-  const Shape local[] = {{0, 7168, 8192}, {0, 6144, 12288}, {0, 3584, 4096}, {0, 1280, 8192},
-                         {0, 8192, 3584}, {0, 12288, 6144}, {0, 4096, 1792}, {0, 8192, 1024}};
-  for (const Shape& shape : local) {
-    for (const int64_t m : {512, 1024, 2048, 4096, 8192}) shapes.push_back({m, shape.n, shape.k});
-  }
-  return shapes;
-}
-
-struct Candidate {
-  GemmConfig config;
-  int band;
-};
-
-std::vector<GemmConfig> configs() {
-  std::vector<GemmConfig> all;
-  const auto add = [&](int m, int n, int stages, int consumers, Shared shared,
-                       bool overlap = true) {
-    all.push_back({m, n, stages, consumers, shared, true, OutputType::bf16, overlap});
-  };
-  for (const Shared shared : {Shared::b, Shared::a, Shared::none}) {
-    add(128, 256, 4, 2, shared);
-    add(128, 224, 4, 2, shared);
-    add(128, 192, 4, 2, shared);
-    add(128, 160, 5, 2, shared);
-    add(128, 128, 6, 2, shared);
-    add(128, 96, 6, 2, shared);
-    add(256, 128, 4, 2, shared);
-    add(64, 256, 5, 1, shared);
-  }
-  add(128, 256, 4, 2, Shared::b, false);
-  return all;
-}
-
-std::vector<Candidate> candidates(bool quick) {
-  std::vector<Candidate> all;
-  for (const GemmConfig& config : configs()) {
-    if (quick) {
-      all.push_back({config, 8});
-    } else {
-      for (const int band : {4, 8, 16}) all.push_back({config, band});
-    }
-  }
-  return all;
-}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -122,16 +71,18 @@ class Bench {
       double time_us, error;
     };
     std::vector<Timed> timed;
-    for (const Candidate& candidate : candidates(quick_)) {
+    std::vector<Candidate> all = candidates(quick_);
+    add_split(shape, device_.num_sms(), all);
+    for (const Candidate& candidate : all) {
       const Run run(*this, a, b, c, candidate);
       cuda::check(cuda::driver().fill_bytes(c.address, 0xff, static_cast<size_t>(m * n * 2),
                                             stream_.handle()),
                   "poison the output");
-      run.graph.launch(stream_);
+      run.graph->launch(stream_);
       const double error = cuda::relative_error(
           data_.compare(stream_, c.address, DType::bf16, reference.address, m * n));
       std::vector<double> times;
-      for (int i = 0; i < 3; ++i) times.push_back(time_us([&] { run.graph.launch(stream_); }));
+      for (int i = 0; i < 3; ++i) times.push_back(time_us([&] { run.graph->launch(stream_); }));
       timed.push_back({candidate, median(times), error});
     }
     const auto faster = [](const Timed& x, const Timed& y) { return x.time_us < y.time_us; };
@@ -150,7 +101,7 @@ class Bench {
       for (int round = 0; round < rounds; ++round) {
         times[count].push_back(time_us([&] { baseline.launch(stream_); }));
         for (size_t i = 0; i < count; ++i) {
-          times[i].push_back(time_us([&] { runs[i]->graph.launch(stream_); }));
+          times[i].push_back(time_us([&] { runs[i]->graph->launch(stream_); }));
         }
       }
       return times;
@@ -168,14 +119,14 @@ class Bench {
     const auto [low, high] = std::minmax_element(our_times.begin(), our_times.end());
     std::string table_of_others;
     for (size_t i = 1; i < std::min<size_t>(4, timed.size()); ++i) {
-      table_of_others += fmt::format("  [{} /{} {:.1f}]", short_name(timed[i].candidate.config),
-                                     timed[i].candidate.band, timed[i].time_us);
+      table_of_others +=
+          fmt::format("  [{} {:.1f}]", short_name(timed[i].candidate), timed[i].time_us);
     }
     fmt::print(
-        "{:5} {:5} {:5}  cublas {:7.1f}  ours {:7.1f}  {:.3f}  {:4.0f} TF  err {:.1e}  {} /{}{}\n",
-        m, n, k, baseline_us, our_us, baseline_us / our_us,
+        "{:5} {:5} {:5}  cublas {:7.1f}  ours {:7.1f}  {:.3f}  {:4.0f} TF  err {:.1e}  {}{}\n", m,
+        n, k, baseline_us, our_us, baseline_us / our_us,
         2e-6 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / our_us,
-        worst_error, short_name(best.candidate.config), best.candidate.band, table_of_others);
+        worst_error, short_name(best.candidate), table_of_others);
     std::fflush(stdout);
     return {{"m", m},
             {"n", n},
@@ -183,6 +134,7 @@ class Bench {
             {"dtype", "bf16"},
             {"config", cuda::describe(best.candidate.config)},
             {"band", best.candidate.band},
+            {"ranges", best.candidate.ranges},
             {"time_us", our_us},
             {"low_us", *low},
             {"high_us", *high},
@@ -192,25 +144,57 @@ class Bench {
   }
 
  private:
-  // A candidate on given tensors, ready to be timed.
+  // A candidate on given tensors, ready to be timed: launched as plans launch it.
   struct Run {
-    cuda::DeviceGemmTable table;
-    cuda::Graph graph;
-    Run(Bench& bench, const Matrix& a, const Matrix& b, const Matrix& c, const Candidate& candidate)
-        : table(cuda::dense_table(a, b, c, candidate.config, bench.device_.num_sms(),
-                                  candidate.band)),
-          graph(bench.stream_, [&] {
-            for (int i = 0; i < kLaunchesPerGraph; ++i) {
-              bench.kernel_of(candidate.config)
-                  .launch(bench.stream_, table.num_blocks(), table.params());
-            }
-          }) {}
+    std::unique_ptr<cuda::DeviceGemmTable> table;
+    std::unique_ptr<Plan> plan;
+    std::unique_ptr<runtime::PlanRunner> runner;
+    std::unique_ptr<cuda::Graph> graph;
+
+    Run(Bench& bench, const Matrix& a, const Matrix& b, const Matrix& c,
+        const Candidate& candidate) {
+      const cuda::GemmKernel* kernel = nullptr;
+      if (candidate.ranges > 1) {
+        split(bench, a, b, c, candidate);
+      } else {
+        kernel = &bench.kernel_of(candidate.config);
+        table = std::make_unique<cuda::DeviceGemmTable>(
+            cuda::dense_table(a, b, c, candidate.config, bench.device_.num_sms(), candidate.band));
+      }
+      graph = std::make_unique<cuda::Graph>(bench.stream_, [&] {
+        for (int i = 0; i < kLaunchesPerGraph; ++i) {
+          if (runner) {
+            runner->enqueue(0, bench.stream_.handle());
+          } else {
+            kernel->launch(bench.stream_, table->num_blocks(), table->params(), true);
+          }
+        }
+      });
+    }
+
+    void split(Bench& bench, const Matrix& a, const Matrix& b, const Matrix& c,
+               const Candidate& candidate) {
+      const Operator op = parse_operator(
+          fmt::format("ag-gemm m={} n={} k={} ranks=1 dtype=bf16", c.rows, c.columns, a.columns));
+      const Machine machine = default_machine(1);
+      const Schedule schedule = parse_schedule(
+          fmt::format("tiles,tile={}x{},swizzle={},split-k={}", candidate.config.tile_m,
+                      candidate.config.tile_n, candidate.band, candidate.ranges),
+          op, machine);
+      plan = std::make_unique<Plan>(lower(op, schedule, machine));
+      runner = std::make_unique<runtime::PlanRunner>(
+          *plan, *bench.fabric_, bench.compiler_, runtime::RunnerOptions{},
+          runtime::Bindings{{{"a", {a.address}}, {"b", {b.address}}, {"out", {c.address}}}, {}});
+    }
   };
 
-  static std::string short_name(const GemmConfig& config) {
+  static std::string short_name(const Candidate& candidate) {
     static const char* const kShared[] = {"-", "a", "b"};
-    return fmt::format("{}x{}{}{}", config.tile_m, config.tile_n,
-                       kShared[static_cast<int>(config.shared)], config.overlap_store ? "" : "!");
+    const GemmConfig& config = candidate.config;
+    return fmt::format("{}x{}{}{} /{}{}", config.tile_m, config.tile_n,
+                       kShared[static_cast<int>(config.shared)], config.overlap_store ? "" : "!",
+                       candidate.band,
+                       candidate.ranges > 1 ? fmt::format(" K/{}", candidate.ranges) : "");
   }
 
   const cuda::GemmKernel& kernel_of(const GemmConfig& config) {
@@ -234,6 +218,7 @@ class Bench {
   cuda::TestData data_;
   cuda::Cublas cublas_;
   cuda::Event start_, stop_;
+  std::unique_ptr<fabric::Fabric> fabric_ = fabric::in_process(1);
   std::map<std::string, std::unique_ptr<cuda::GemmKernel>> kernels_;
   bool quick_;
 };
