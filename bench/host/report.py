@@ -24,6 +24,9 @@ STAGES = [("lower + place signals", "lower_and_place", 150), ("check", "check_pl
           ("simulate", "simulate_plan", 150), ("print", "print_plan", 100),
           ("parse", "parse_printed_plan", 200)]
 MEMORY_GOAL_MB = 500
+BUCKET_GOAL_MS, BUCKET_RANKS = 5, 8
+BUCKET_ROWS = (512, 2048, 4096)
+BUCKET_OPERATORS = ("ag-gemm", "gemm-rs", "gemm-ar")  # as the benchmark numbers them
 GEMM_GOAL_GFLOPS = 20
 
 
@@ -47,6 +50,20 @@ def take_over(raw, machine):
                             capture_output=True, text=True).stdout.strip()
     return {"benchmark": "host", "commit": commit, "date": raw["context"]["date"][:10],
             "machine": machine, "rows": rows}
+
+
+def buckets(rows):
+    """What a server's host does for a new bucket, a rank of a process that plans for all."""
+    lines = ["| new bucket, a rank | " + " | ".join(f"{m} rows" for m in BUCKET_ROWS) + " |",
+             "|---|" + "---|" * len(BUCKET_ROWS)]
+    for number, operator in enumerate(BUCKET_OPERATORS):
+        cells = []
+        for m in BUCKET_ROWS:
+            row = rows[f"new_bucket/op:{number}/m:{m}/ranks:{BUCKET_RANKS}"]
+            cpu, low, high = (row[key] / BUCKET_RANKS for key in ("cpu_ms", "low_ms", "high_ms"))
+            cells.append(f"{cpu:.1f} ms ({low:.1f}-{high:.1f})")
+        lines.append(f"| {operator} | " + " | ".join(cells) + " |")
+    return lines
 
 
 def page(data):
@@ -80,6 +97,9 @@ def page(data):
         "median of the repetitions and in brackets their spread. gemm-rs 8192 x 8192 x 28672 on 8 "
         "ranks, bf16, `tiles`, 128x256 tiles; 4x and 16x have as many times the rows.", "", *lines,
         "",
+        f"A new bucket of N = K = 8192 on {BUCKET_RANKS} ranks, `tiles,rows=bucket` (goal "
+        f"{BUCKET_GOAL_MS} ms): plan, checks and task tables of all ranks in one process, by "
+        "ranks; without what needs a GPU.", "", *buckets(rows), "",
         f"From 1x to 16x the cost of a task grows by a factor of {growth[worst]:.2f} at most "
         f"({worst}). 64 ranks plan and check in {of_many:.1f} s (goal 30 s).", "",
         f"Tile GEMM of the emulator, bf16 (goal {GEMM_GOAL_GFLOPS} GFLOP/s a core): "
