@@ -47,12 +47,13 @@ struct Machine {
   int nccl_sms = 0;                     // SMs that a running NCCL collective takes
 
   // Fixed costs
-  double signal_us = 0;        // a notify reaches its waiter in another GPU
-  double local_signal_us = 0;  // the same inside a GPU
-  double release_us = 0;       // time a notify adds after data are in flight
-  double launch_us = 0;        // a kernel boundary inside a captured graph
-  double copy_launch_us = 0;   // one copy-engine operation
-  double nccl_launch_us = 0;   // one NCCL collective, beyond its bytes
+  double signal_us = 0;          // a notify reaches its waiter in another GPU
+  double local_signal_us = 0;    // the same inside a GPU
+  double release_us = 0;         // time a notify adds after data are in flight
+  double launch_us = 0;          // a kernel boundary inside a captured graph
+  double chained_launch_us = 0;  // the same where the kernel starts while the one before it ends
+  double copy_launch_us = 0;     // one copy-engine operation
+  double nccl_launch_us = 0;     // one NCCL collective, beyond its bytes
 
   // Slowdown of running GEMM tiles while the GPU's port is full in both directions; half of it
   // when only one direction is

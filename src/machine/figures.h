@@ -27,6 +27,7 @@ namespace stretto {
   X(local_signal_us, "us", 0, 1e4)               \
   X(release_us, "us", 0, 1e4)                    \
   X(launch_us, "us", 0, 1e4)                     \
+  X(chained_launch_us, "us", 0, 1e4)             \
   X(copy_launch_us, "us", 0, 1e4)                \
   X(nccl_launch_us, "us", 0, 1e4)                \
   X(gemm_slowdown_sm_push, "times", 1, 100)      \

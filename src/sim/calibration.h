@@ -8,18 +8,21 @@ namespace stretto::sim {
 
 // A tile's inputs come through the L2 cache. Tiles of 128 x 256, on all SMs, take this share of
 // what it gives; smaller ones need more bytes for each multiplication and wait for them, in
-// proportion to the SMs that are at it (tuning/h200x8.json, ag-gemm with n = 24576: 128 x 192
-// takes 1.1 times as long, 128 x 128 1.2, 64 x 256 1.8; ag-gemm with 40 tiles of 128 x 128: no
-// longer).
-constexpr double kFeedOfFullTile = 0.95;
+// proportion to the SMs that are at it (tuning/h200x8.json: 128 x 128 takes 1.07 times as long,
+// 128 x 64 1.6; ag-gemm with 40 tiles of 128 x 128: no longer). Those of 64 rows, which one warp
+// group multiplies, take longer again (64 x 256 in all 1.6 to 1.8).
+constexpr double kFeedOfFullTile = 0.8, kFeedOfOneGroup = 1.2;
 constexpr double kInputsOfFullTile = (128.0 + 256.0) / (128.0 * 256.0);
 
-// Long GEMMs are held back by power: the share of gemm_tflops that runs of this many microseconds
-// keep (bench/results/operators_h200_x4.json and gemm_h200_x1.json, GEMM alone in graphs of ten).
+// GEMMs are held back by power: the share of gemm_tflops that runs of this many microseconds keep,
+// one after the other (bench/results/gemm_h200_x1.json, our kernels alone in graphs of ten: 0.98 of
+// what the machine file says at 44 us, 0.9 at 90 to 115, 0.83 to 0.88 from 120 to 1800). Beside
+// collectives, in which the SMs rest, they keep more (GEMM alone of operators_h200_x4.json).
 struct PowerPoint {
   double us, share;
 };
-constexpr PowerPoint kPower[] = {{350, 1.0}, {700, 0.93}, {1300, 0.90}, {1900, 0.86}};
+constexpr PowerPoint kPower[] = {{60, 1.0}, {150, 0.87}, {1900, 0.86}};
+constexpr PowerPoint kRestedPower[] = {{350, 1.0}, {700, 0.93}, {1300, 0.90}, {1900, 0.86}};
 
 // While epilogues keep a port full both ways, tiles take this many times as long: consumers hold
 // their sums until the link takes them (tuning/h200x8.json, gemm-rs on 4 GPUs without
@@ -31,10 +34,9 @@ constexpr double kEpilogueSlowdown = 1.5;
 constexpr double kPushBesideGemm = 0.25;
 
 // A communication block's release comes when most of what it has taken up since has left too, about
-// its ring of stages; of short copies, which it completes before it sends more, somewhat less. With
-// so much, gathers by blocks come out 8 % off instead of 11 (tuning/h200x8.json), and gathers in
-// phases of K gain as much as was measured (docs/notes/k-phases.md).
-constexpr double kTrailingBytes = 12 * 16384, kShortTrailingBytes = 8 * 16384;
+// its ring of stages; of short copies, which it completes before it sends more, the stages that its
+// store warps have in flight, 48 KB (time stamps inside movers, docs/notes/k-phases.md).
+constexpr double kTrailingBytes = 12 * 16384, kShortTrailingBytes = 3 * 16384;
 constexpr double kShortCopyBytes = 8 * 16384;
 
 // A reduce by a communication block reaches this share of what memory allows a block; less where

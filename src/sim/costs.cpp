@@ -52,19 +52,20 @@ std::vector<double> rate_of_one(const RateCurve& of_pair, const RateCurve& of_al
 // of this shape.
 double tile_slowdown(int64_t rows, int64_t cols, double busy) {
   const auto m = static_cast<double>(rows), n = static_cast<double>(cols);
-  return std::max(1.0, busy * kFeedOfFullTile * (m + n) / (m * n) / kInputsOfFullTile);
+  const double groups = rows <= kMmaRows ? kFeedOfOneGroup : 1;
+  return std::max(1.0, busy * groups * kFeedOfFullTile * (m + n) / (m * n) / kInputsOfFullTile);
 }
 
 // What power leaves of the rate of a GEMM of this length.
-double power_share(double us) {
-  const PowerPoint* point = std::begin(kPower);
-  if (us <= point->us) return point->share;
-  for (; point + 1 != std::end(kPower); ++point) {
-    if (us >= point[1].us) continue;
-    const double along = std::log(us / point->us) / std::log(point[1].us / point->us);
-    return point->share + along * (point[1].share - point->share);
+double power_share(std::span<const PowerPoint> points, double us) {
+  if (us <= points.front().us) return points.front().share;
+  for (size_t i = 0; i + 1 < points.size(); ++i) {
+    const PowerPoint &from = points[i], &to = points[i + 1];
+    if (us >= to.us) continue;
+    const double along = std::log(us / from.us) / std::log(to.us / from.us);
+    return from.share + along * (to.share - from.share);
   }
-  return point->share;
+  return points.back().share;
 }
 
 }  // namespace
@@ -89,9 +90,29 @@ Costs::Costs(const Plan& plan, const Machine& machine)
   if (plan.ranks() == 2) {
     link_rate_ = std::max({link_rate_, all_copies_rate_, best_rate(machine.push_by_blocks)});
   }
+  is_one_kernel_ = is_one_kernel();
   find_ranges();
   share_inputs();
   feed_power();
+}
+
+// Communication lanes that only copy are blocks of the GEMM kernel.
+bool Costs::is_one_kernel() const {
+  std::vector<bool> computes(static_cast<size_t>(plan_.ranks()), false);
+  const auto ends_kernel = [](const Lane& lane, const Instr& instr) {
+    const bool reduces = lane.kind == LaneKind::comm && instr.op == Opcode::reduce;
+    return reduces || instr.op == Opcode::boundary || instr.op == Opcode::collective;
+  };
+  for (const Lane& lane : plan_.lanes) {
+    if (lane.instrs.empty()) continue;
+    computes[lane.rank] = computes[lane.rank] || lane.kind == LaneKind::compute;
+    if (lane.kind != LaneKind::compute && lane.kind != LaneKind::comm) return false;
+    for (const Instr& instr : lane.instrs) {
+      if (ends_kernel(lane, instr)) return false;
+    }
+  }
+  return std::all_of(plan_.lanes.begin(), plan_.lanes.end(),
+                     [&](const Lane& lane) { return lane.instrs.empty() || computes[lane.rank]; });
 }
 
 void Costs::feed_power() {
@@ -110,7 +131,12 @@ void Costs::feed_power() {
     busy_.push_back(count / (waves * machine_.sms));
   }
   for_each_gemm([&](uint16_t rank, const Instr& instr) { busy_us[rank] += mma_us(instr); });
-  for (const double us : busy_us) power_.push_back(power_share(us / machine_.sms));
+  const bool rests = std::any_of(plan_.lanes.begin(), plan_.lanes.end(), [](const Lane& lane) {
+    return lane.kind == LaneKind::nccl && !lane.instrs.empty();
+  });
+  const std::span<const PowerPoint> points =
+      rests ? std::span<const PowerPoint>(kRestedPower) : std::span<const PowerPoint>(kPower);
+  for (const double us : busy_us) power_.push_back(power_share(points, us / machine_.sms));
 }
 
 bool Costs::adds_ranges(const Instr& instr) const {

@@ -62,6 +62,10 @@ class Costs {
   double all_copies_rate() const { return all_copies_rate_; }
   // GB/s that a GPU's port inside the node, or its share of the network, carries one way.
   double port_rate(bool network) const { return network ? machine_.network_gb_per_s : link_rate_; }
+  // From the end of the run before until blocks are at work.
+  double launch_us() const {
+    return is_one_kernel_ ? machine_.chained_launch_us : machine_.launch_us;
+  }
   // From the notify until the waiter sees it.
   double signal_us(int from, int to) const;
 
@@ -81,6 +85,7 @@ class Costs {
   const Kept* kept_of(const Instr& gemm) const;
   double region_bytes(const Region& region) const;
   double mma_us(const Instr& instr) const;  // of a gemm whose clock nothing holds down
+  bool is_one_kernel() const;
   void find_ranges();
   void keep_sums(const Lane& lane, size_t reduce);
   void share_inputs();
@@ -88,7 +93,8 @@ class Costs {
 
   const Plan& plan_;
   const Machine& machine_;
-  int nodes_ = 1;  // that the plan's ranks lie on
+  int nodes_ = 1;               // that the plan's ranks lie on
+  bool is_one_kernel_ = false;  // every rank's run
   double link_rate_ = 0;
   double all_copies_rate_ = 0;
   std::vector<double> busy_;         // by rank: share of the SMs that have tiles, over all waves

@@ -73,18 +73,19 @@ void Engine::run() {
 }
 
 void Engine::start_lanes() {
+  const double launch_us = costs_.launch_us();
   std::vector<uint32_t> launches(ranks_.size(), kNoNode);
   for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
     const LaneKind kind = plan_.lanes[lane].kind;
     const bool launched = kind == LaneKind::compute ? options_.gemm_takes_time : is_block(kind);
     // Copy engines and NCCL pay for each operation instead.
-    if (launched && machine_.launch_us > 0) {
+    if (launched && launch_us > 0) {
       uint32_t& node = launches[static_cast<size_t>(rank_of(lane))];
       if (node == kNoNode) {
-        node = history_.add({machine_.launch_us, kNoNode, {lane, 0}, NodeKind::launch, kNoRank});
+        node = history_.add({launch_us, kNoNode, {lane, 0}, NodeKind::launch, kNoRank});
       }
       lanes_[lane].node = node;
-      events_.push(machine_.launch_us, EventKind::lane, lane);
+      events_.push(launch_us, EventKind::lane, lane);
     } else {
       events_.push(0, EventKind::lane, lane);
     }

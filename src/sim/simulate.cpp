@@ -91,7 +91,7 @@ double gemm_alone_us(const Plan& plan, const sim::Costs& costs) {
     slowest = std::max(slowest, dealt);
     first = last;
   }
-  return slowest > 0 ? slowest + machine.launch_us : 0;
+  return slowest > 0 ? slowest + machine.chained_launch_us : 0;
 }
 
 // What no schedule can beat on the links: the least bytes at the rate that movers reach.

@@ -21,7 +21,7 @@ TEST(KPhases, OfOneWaveHideMuchOfTheFirstRowsFlight) {
   double before = whole.exposed_us;
   for (const int phases : {2, 4, 8}) {
     const Simulation cut = simulated(op, fmt::format("{},k-phases={}", tiles, phases));
-    EXPECT_DOUBLE_EQ(cut.compute_us, whole.compute_us) << "ranges stay in registers";
+    EXPECT_NEAR(cut.compute_us, whole.compute_us, 1e-9) << "ranges stay in registers";
     EXPECT_LT(cut.exposed_us, before);
     before = cut.exposed_us;
   }
