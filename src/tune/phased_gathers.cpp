@@ -14,7 +14,7 @@ namespace {
 constexpr Tile kPhaseTiles[] = {{128, 256}, {128, 224}, {128, 192}, {128, 128}, {128, 64}};
 constexpr int kPhaseCommSms[] = {4, 8, 12};
 constexpr int kFirstPhases = 4, kOtherPhases[] = {2, 8};
-constexpr size_t kBestSizes = 2;
+constexpr size_t kBestSizes = 4;
 constexpr double kPhasesFaster = 1.05;
 
 }  // namespace

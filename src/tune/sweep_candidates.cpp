@@ -20,7 +20,8 @@ struct FoundPoint {
 };
 constexpr FoundPoint kFoundGathers[] = {
     {Mover::comm_blocks, {128, 192}, 4, 4, 8}, {Mover::comm_blocks, {128, 256}, 4, 8, 8},
-    {Mover::comm_blocks, {128, 256}, 8, 4, 8}, {Mover::comm_blocks, {128, 224}, 4, 4, 8},
+    {Mover::comm_blocks, {128, 256}, 8, 4, 8}, {Mover::comm_blocks, {128, 256}, 8, 8, 8},
+    {Mover::comm_blocks, {128, 224}, 4, 4, 8}, {Mover::comm_blocks, {128, 128}, 8, 4, 8},
     {Mover::copy_engine, {128, 192}, 0, 1, 8}, {Mover::copy_engine, {128, 256}, 0, 1, 8}};
 constexpr FoundPoint kFoundReductions[] = {{Mover::epilogue, {128, 256}, 0, 1, 16},
                                            {Mover::epilogue, {128, 192}, 0, 1, 16},
@@ -44,7 +45,8 @@ void add_found(Sweep& sweep, const Operator& op, const Machine& machine) {
   for (const FoundPoint& point : op.reduces() ? std::span<const FoundPoint>(kFoundReductions)
                                               : std::span<const FoundPoint>(kFoundGathers)) {
     const bool phases = point.k_phases > 1;
-    if (phases && (own_tiles_fill(op, machine) || op.k < kShortestPhase * point.k_phases)) continue;
+    const bool hides = op.ranks > 1 && !own_tiles_fill(op, machine);  // the first rows' flight
+    if (phases && (!hides || op.k < kShortestPhase * point.k_phases)) continue;
     // Copy engines send sums by the slice.
     const bool slices = op.reduces() && point.mover == Mover::copy_engine;
     Schedule found = slices ? find_preset("slices").make(op, machine) : fused_tiles(op, machine);

@@ -191,6 +191,14 @@ TEST(SweepCandidates, PhasesOfKWhereTheFirstRowsFlightIsExposed) {
   };
   const std::vector<Schedule> one_wave = phased("ag-gemm m=512 n=28672 k=8192 ranks=4 dtype=bf16");
   EXPECT_GE(one_wave.size(), 3u);
+  EXPECT_LE(one_wave.size(), 9u);
+  const auto has = [](const std::vector<Schedule>& found, int tile_n, int phases) {
+    return std::any_of(found.begin(), found.end(), [&](const Schedule& one) {
+      return one.tile_n == tile_n && one.comm_sms == 8 && one.k_phases == phases;
+    });
+  };
+  EXPECT_TRUE(has(one_wave, 256, 8));
+  EXPECT_TRUE(has(phased("ag-gemm m=512 n=14336 k=4096 ranks=4 dtype=bf16"), 128, 4));
   // Nothing is sent; results are; own rows take longer than the flight.
   EXPECT_TRUE(phased("ag-gemm m=512 n=3584 k=4096 ranks=1 dtype=bf16").empty());
   EXPECT_TRUE(phased("gemm-rs m=512 n=4096 k=7168 ranks=4 dtype=bf16").empty());
