@@ -30,8 +30,9 @@ bool copies_vectors(const Plan& plan, const BlockPart& part) {
 bool can_join(const Plan& plan, const RankProgram& program) {
   if (program.streams.size() != 2 || program.streams[1].kind != LaneKind::comm) return false;
   if (program.gemms.size() != 1 || program.moves.size() != 1) return false;
+  // The kernel is all that the rank runs: comm lanes could await what follows it, and it them.
   const std::vector<Step>& steps = program.streams[0].steps;
-  if (steps.empty() || steps.front().kind != StepKind::gemm) return false;
+  if (steps.size() != 1 || steps.front().kind != StepKind::gemm) return false;
   return std::all_of(program.moves[0].begin(), program.moves[0].end(),
                      [&](const BlockPart& part) { return copies_vectors(plan, part); });
 }

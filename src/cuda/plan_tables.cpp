@@ -28,7 +28,7 @@ class TableBuilder {
 
   RankTables build(const RankProgram& program) && {
     for (const std::vector<BlockPart>& parts : program.gemms) add_launch(parts);
-    for (const std::vector<BlockPart>& parts : program.moves) add_mover(parts);
+    for (const std::vector<BlockPart>& parts : program.moves) add_mover(parts, program.joins());
     return std::move(tables_);
   }
 
@@ -129,7 +129,7 @@ class TableBuilder {
     return at;
   }
 
-  void add_mover(const std::vector<BlockPart>& parts) {
+  void add_mover(const std::vector<BlockPart>& parts, bool joins) {
     MoverTable& table = tables_.moves.emplace_back();
     table.regions.resize(static_cast<size_t>(basis_.sets));
     table.rows = rows_;
@@ -151,6 +151,7 @@ class TableBuilder {
           sync.add_notify(instr, tasks.back());
         } else {
           add(mover_task(basis_, instr, table, hazards));
+          if (joins) require_vectors(tasks.back());
         }
       }
       // Waits that no task of the lane follows, and those of the kernel's end.
@@ -166,6 +167,15 @@ class TableBuilder {
       }
       end();
     }
+  }
+
+  // Movers in the GEMM kernel copy nothing else. What of it is the plan's has been seen to; where a
+  // caller's tensors begin has not.
+  static void require_vectors(const MoverTask& task) {
+    if (task.num_sources == 0 || task.vectors != 0) return;
+    throw UsageError(
+        "a buffer that is moved begins at an address that is no multiple of 16 bytes; give tensors "
+        "that begin at one");
   }
 
   TableBasis basis_;

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "cuda/kernel_set.h"
+#include "cuda/plan_tables.h"
+#include "cuda/signal_layout.h"
 #include "plan_fixture.h"
+#include "stretto/check.h"
+#include "stretto/error.h"
 
 namespace stretto::cuda {
 namespace {
@@ -44,6 +48,44 @@ TEST(JoinedMovers, AreNoneWhereCopyEnginesMove) {
        programs("ag-gemm m=512 n=1024 k=512 ranks=4 dtype=bf16", "tiles,mover=copy-engine")) {
     EXPECT_FALSE(program.joins());
   }
+}
+
+// A comm lane of every rank awaits at its end what a compute lane notifies behind its kernel. In
+// one kernel with the tiles it would wait for the kernel's own end.
+TEST(JoinedMovers, AreNoneThatAwaitWhatFollowsTheKernel) {
+  Plan plan = plan_of("ag-gemm m=512 n=1024 k=512 ranks=4 dtype=bf16", "tiles,comm-sms=4");
+  plan.signals.push_back({"after", 1, 1});
+  Instr boundary;
+  boundary.op = Opcode::boundary;
+  Instr notify;
+  notify.op = Opcode::notify;
+  notify.signal.array = static_cast<uint16_t>(plan.signals.size() - 1);
+  notify.amount = 1;
+  for (Lane& lane : plan.lanes) {
+    notify.rank = lane.rank;
+    if (lane.kind == LaneKind::compute) lane.instrs.push_back(boundary);
+    if (lane.index != 0) continue;
+    lane.instrs.push_back(notify);
+    if (lane.kind == LaneKind::comm) lane.instrs.back().op = Opcode::wait;
+    if (lane.kind == LaneKind::comm) lane.instrs.back().rank = 0;
+  }
+  EXPECT_TRUE(check(plan).clean());
+  for (const RankProgram& program : programs_of(plan)) {
+    EXPECT_FALSE(program.joins());
+    EXPECT_EQ(program.streams.size(), 2u);
+  }
+}
+
+// Ranks' rows are fewer than a tile's: tiles read what is gathered, and A itself is only moved.
+TEST(JoinedMovers, AreRefusedTensorsThatBeginBetweenVectors) {
+  const Plan plan = plan_of("ag-gemm m=64 n=1024 k=512 ranks=4 dtype=bf16", "tiles,comm-sms=4");
+  const std::vector<RankProgram> programs = programs_of(plan);
+  ASSERT_TRUE(programs.front().joins());
+  const SignalLayout signals(plan, programs, true);
+  BufferPlaces places = places_of(plan);
+  EXPECT_NO_THROW(tables_for(plan, 1, programs[1], places, signals));
+  places[1][*plan.find_buffer("a")][0] += 2;
+  EXPECT_THROW(tables_for(plan, 1, programs[1], places, signals), UsageError);
 }
 
 TEST(JoinedMovers, AreInTheNamesOfKernels) {
