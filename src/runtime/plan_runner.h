@@ -84,6 +84,7 @@ class PlanRunner {
   bool idle() const;
   bool aborted() const;
   std::vector<uint64_t> runs_begun() const;
+  bool streams_wait() const;  // for counters that have not come
   void wait_for_streams();
   std::vector<StuckWait> of_all_processes(const std::vector<StuckWait>& mine);
   void release();
