@@ -102,14 +102,20 @@ Json bench_all_reduce(LangBench& bench, const std::vector<int>& one_shot_blocks,
       bench,
       {"kernels/all_reduce.h", "all_reduce_two_shot<Bf16x8, GpuBlock>", "AllReduceArgs<GpuBlock>"},
       kThreads);
-  fmt::print("all-reduce: one-shot {} registers, two-shot {}\n", one.registers(), two.registers());
+  const TeamKernel pieces(
+      bench,
+      {"kernels/all_reduce.h", "all_reduce_two_shot<Bf16x8, GpuBlock, Send::kByPiece>",
+       "AllReduceArgs<GpuBlock>"},
+      kThreads);
+  fmt::print("all-reduce: one-shot {} registers, two-shot {}, by piece {}\n", one.registers(),
+             two.registers(), pieces.registers());
   fmt::print("{:>9} {:>8} {:>8} {:>14} {:>8} {:>8}\n", "bytes", "nccl", "isolated", "best", "us",
              "isolated");
   AllReduceBench work(bench, max_bytes);
   Json rows = Json::array();
   for (size_t bytes = 2048; bytes <= max_bytes; bytes *= 2) {
     Json row = {{"bytes", bytes}, {"nccl", work.time_nccl(bytes)}};
-    row["one_shot"] = row["two_shot"] = Json::array();
+    row["one_shot"] = row["two_shot"] = row["pieces"] = Json::array();
     std::string best = "-", line;
     double best_us = 1e9, best_isolated = 0;
     auto add = [&](const TeamKernel& kernel, int blocks, const char* name, bool one_shot) {
@@ -125,7 +131,10 @@ Json bench_all_reduce(LangBench& bench, const std::vector<int>& one_shot_blocks,
     if (bytes <= kMaxOneShotBytes) {
       for (int blocks : one_shot_blocks) add(one, blocks, "one_shot", true);
     }
-    for (int blocks : two_shot_blocks) add(two, blocks, "two_shot", false);
+    for (int blocks : two_shot_blocks) {
+      add(two, blocks, "two_shot", false);
+      add(pieces, blocks, "pieces", false);
+    }
     fmt::print("{:>9} {:>8.1f} {:>8.1f} {:>14} {:>8.1f} {:>8.1f} {}\n", bytes,
                row["nccl"]["median_us"].get<double>(), row["nccl"]["isolated_us"].get<double>(),
                best, best_us, best_isolated, line);

@@ -1,6 +1,7 @@
 // All-reduce + residual + RMSNorm in one kernel, against NCCL's all-reduce and a fused norm.
 #include <cmath>
 #include <map>
+#include <string_view>
 
 #include "lang_bench.h"
 #include "stretto/device/lang/kernels/all_reduce_norm.h"
@@ -62,19 +63,21 @@ class NormBench {
     if (kernels.one_shot == nullptr) {
       // With more ranks than in flight a thread takes two turns; with fewer it has registers left.
       const int in_flight = ranks_ <= 4 || threads_ > 640 ? 4 : 8;
-      const auto compile = [&](const char* kernel) {
+      const auto compile = [&](const char* kernel, const char* send = "") {
         return std::make_unique<TeamKernel>(
             bench_,
             cuda::LangKernelName{"kernels/all_reduce_norm.h",
-                                 fmt::format("{}<GpuBlock, {}>", kernel, in_flight),
+                                 fmt::format("{}<GpuBlock, {}{}>", kernel, in_flight, send),
                                  "AllReduceNormArgs<GpuBlock>"},
             threads_);
       };
       kernels.one_shot = compile("all_reduce_norm_one_shot");
       kernels.two_shot = compile("all_reduce_norm_two_shot");
-      fmt::print("{} threads: registers (local bytes) {} ({}), {} ({})\n", threads_,
+      kernels.pieces = compile("all_reduce_norm_two_shot", ", Send::kByPiece");
+      fmt::print("{} threads: registers (local bytes) {} ({}), {} ({}), {} ({})\n", threads_,
                  kernels.one_shot->registers(), kernels.one_shot->local_bytes(),
-                 kernels.two_shot->registers(), kernels.two_shot->local_bytes());
+                 kernels.two_shot->registers(), kernels.two_shot->local_bytes(),
+                 kernels.pieces->registers(), kernels.pieces->local_bytes());
     }
     const size_t rows = (tokens + ranks_ - 1) / ranks_;
     bench_.team.each_rank([&](int rank) {
@@ -105,9 +108,11 @@ class NormBench {
       by_threads_[threads_].one_shot->launch(rank, blocks, threads_, args(rank, false));
     });
   }
-  Json time_two_shot(int blocks, bool own_rows) {
+  Json time_two_shot(int blocks, bool own_rows, bool by_piece) {
     return time(blocks, [&](int rank) {
-      by_threads_[threads_].two_shot->launch(rank, blocks, threads_, args(rank, own_rows));
+      const auto& kernels = by_threads_[threads_];
+      (by_piece ? kernels.pieces : kernels.two_shot)
+          ->launch(rank, blocks, threads_, args(rank, own_rows));
     });
   }
   Json time_chunks(int blocks, uint64 rows_per_chunk) {
@@ -230,7 +235,7 @@ class NormBench {
   size_t slots_, greetings_, shared_output_, signals_;
   std::unique_ptr<TeamKernel> add_norm_, chunks_;
   struct Specialised {
-    std::unique_ptr<TeamKernel> one_shot, two_shot;
+    std::unique_ptr<TeamKernel> one_shot, two_shot, pieces;
   };
   std::map<int, Specialised> by_threads_;
   size_t tokens_ = 0, columns_ = 0;
@@ -258,7 +263,9 @@ Json bench_all_reduce_norm(LangBench& bench, const std::vector<int>& hidden,
       double best_us = 1e9;
       auto add = [&](const char* name, Json result) {
         const double us = result["median_us"];
-        line += fmt::format(" {}{}:{:.1f}", name[0] == 'o' && name[1] == 'w' ? 'r' : name[0],
+        const std::string_view full = name;
+        const char* letter = full == "own_rows" ? "r" : full == "own_rows_pieces" ? "rp" : nullptr;
+        line += fmt::format(" {}{}:{:.1f}", letter != nullptr ? letter : full.substr(0, 1),
                             result["blocks"].get<int>(), us);
         if (us < best_us) {
           best_us = us;
@@ -272,8 +279,10 @@ Json bench_all_reduce_norm(LangBench& bench, const std::vector<int>& hidden,
         }
       }
       for (int blocks : {64, 128}) {
-        add("two_shot", work.time_two_shot(blocks, false));
-        add("own_rows", work.time_two_shot(blocks, true));
+        add("two_shot", work.time_two_shot(blocks, false, false));
+        add("pieces", work.time_two_shot(blocks, false, true));
+        add("own_rows", work.time_two_shot(blocks, true, false));
+        add("own_rows_pieces", work.time_two_shot(blocks, true, true));
       }
       if (count >= 128) {
         for (int blocks : {16, 32, 64, 128}) {

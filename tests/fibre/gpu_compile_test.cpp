@@ -80,6 +80,7 @@ TEST_P(GpuCompile, KernelsWithoutSpills) {
       entry("all_to_all", "all_to_all<GpuBlock>", "AllToAllArgs"),
       entry("all_reduce", "all_reduce_one_shot<Bf16x8, GpuBlock>", "AllReduceArgs"),
       entry("all_reduce", "all_reduce_two_shot<Bf16x8, GpuBlock>", "AllReduceArgs"),
+      entry("all_reduce", "all_reduce_two_shot<Bf16x8, GpuBlock, Send::kByPiece>", "AllReduceArgs"),
       entry("all_reduce", "all_reduce_one_shot<Fp32x4, GpuBlock>", "AllReduceArgs"),
       entry("norm", "add_norm<GpuBlock>", "AddNormArgs"),
       entry("all_reduce_norm", "all_reduce_norm_one_shot<GpuBlock>", "AllReduceNormArgs"),
@@ -103,10 +104,11 @@ TEST_F(GpuCompileOnHopper, FusedNormsWithoutSpillsAtTheirLaunchBounds) {
     int threads, in_flight;
   };
   for (const Launch& launch : {Launch{1024, 4}, Launch{896, 4}, Launch{640, 8}}) {
-    for (const char* shots : {"one", "two"}) {
+    for (const char* shots : {"one_shot<GpuBlock, {}>", "two_shot<GpuBlock, {}>",
+                              "two_shot<GpuBlock, {}, Send::kByPiece>"}) {
       const LangKernelName name{
           "kernels/all_reduce_norm.h",
-          fmt::format("all_reduce_norm_{}_shot<GpuBlock, {}>", shots, launch.in_flight),
+          "all_reduce_norm_" + fmt::format(fmt::runtime(shots), launch.in_flight),
           "AllReduceNormArgs<GpuBlock>"};
       SCOPED_TRACE(fmt::format("{} with {} threads", name.kernel, launch.threads));
       const CompiledKernel kernel =

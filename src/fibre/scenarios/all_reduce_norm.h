@@ -14,7 +14,7 @@ namespace stretto::fibre {
 
 using namespace device;
 
-enum class NormKernel { kOneShot, kTwoShot, kTwoShotOwnRows, kScatterGather };
+enum class NormKernel { kOneShot, kTwoShot, kTwoShotByPiece, kTwoShotOwnRows, kScatterGather };
 
 inline constexpr size_t kNormRow = 2;  // vectors
 inline constexpr size_t kNormColumns = kNormRow * 8;
@@ -88,6 +88,8 @@ inline void norm_rows(Block& block, const NormSizes& sizes, const NormMemory& m,
                                       m.state.at(r)};
   if (sizes.how == NormKernel::kOneShot) {
     all_reduce_norm_one_shot(block, args);
+  } else if (sizes.how == NormKernel::kTwoShotByPiece) {
+    all_reduce_norm_two_shot<Block, kBatch, Send::kByPiece>(block, args);
   } else {
     all_reduce_norm_two_shot(block, args);
   }

@@ -75,7 +75,7 @@ STRETTO_KERNEL void all_reduce_one_shot(Block& block, const AllReduceArgs<Block>
 
 // Two-shot: owner o sums vectors [o, o + 1) x slice and sends the sums to everyone. For larger
 // messages: each rank sends two messages' worth instead of one for every peer.
-template <class Format, class Block>
+template <class Format, class Block, Send kSend = Send::kByRank>
 STRETTO_KERNEL void all_reduce_two_shot(Block& block, const AllReduceArgs<Block>& args) {
   Shmem shmem(block);
   const int ranks = shmem.n_pes();
@@ -95,16 +95,25 @@ STRETTO_KERNEL void all_reduce_two_shot(Block& block, const AllReduceArgs<Block>
   };
 
   greet<Block>(block, args.greetings + share.now * num_ranks, greeting);
-  const auto width = static_cast<uint32>(block.num_threads());
-  const auto pieces = static_cast<uint32>((slice + width - 1) / width);
-  send_pieces<Format, 4>(block, pieces, width, [&](int owner, uint32 p) -> Piece<Block> {
-    const uint64 first = static_cast<uint64>(p) * width;
+  if constexpr (kSend == Send::kByPiece) {
+    const auto width = static_cast<uint32>(block.num_threads());
+    const auto pieces = static_cast<uint32>((slice + width - 1) / width);
+    send_pieces<Format, 4>(block, pieces, width, [&](int owner, uint32 p) -> Piece<Block> {
+      const uint64 first = static_cast<uint64>(p) * width;
+      const uint64 end = end_of(owner);
+      const uint64 left = first < end ? end - first : 0;
+      return {args.input + (slice * static_cast<uint64>(owner) + first),
+              shmem.ptr(now, owner) + (static_cast<uint64>(me) * max_slice + first),
+              left < width ? static_cast<uint32>(left) : width};
+    });
+  }
+  for (int k = 1; kSend == Send::kByRank && k < ranks; ++k) {
+    const int owner = (me + k) % ranks;
     const uint64 end = end_of(owner);
-    const uint64 left = first < end ? end - first : 0;
-    return {args.input + (slice * static_cast<uint64>(owner) + first),
-            shmem.ptr(now, owner) + (static_cast<uint64>(me) * max_slice + first),
-            left < width ? static_cast<uint32>(left) : width};
-  });
+    auto from = args.input + slice * static_cast<uint64>(owner);
+    auto slot = shmem.ptr(now, owner) + static_cast<uint64>(me) * max_slice;
+    send_to_slot<Format>(block, share, from, slot, end);
+  }
   if (share.call > 0) {
     const uint64 last_slice = (share.last_size + num_ranks - 1) / num_ranks;
     poison_two_hops<Format>(block, share, before, max_slice, last_slice);

@@ -101,7 +101,7 @@ STRETTO_KERNEL void all_reduce_norm_one_shot(Block& block, const AllReduceNormAr
   end_call<Block>(block, args.state, share.call, args.tokens, good);
 }
 
-template <class Block, int kInFlight = kBatch>
+template <class Block, int kInFlight = kBatch, Send kSend = Send::kByRank>
 STRETTO_KERNEL void all_reduce_norm_two_shot(Block& block, const AllReduceNormArgs<Block>& args) {
   Shmem shmem(block);
   const int ranks = shmem.n_pes();
@@ -137,12 +137,21 @@ STRETTO_KERNEL void all_reduce_norm_two_shot(Block& block, const AllReduceNormAr
   };
 
   greet<Block>(block, args.greetings + share.now * num_ranks, greeting);
-  send_pieces<Bf16x8, 2>(block, rows, row_vectors, [&](int owner, uint32 row) -> Piece<Block> {
-    const uint32 first = first_of(owner);
-    return {args.input + at(first + row),
-            shmem.ptr(now, owner) + (static_cast<uint32>(me) * stride + at(row)),
-            row < first_of(owner + 1) - first ? row_vectors : 0};
-  });
+  if constexpr (kSend == Send::kByPiece) {
+    send_pieces<Bf16x8, 2>(block, rows, row_vectors, [&](int owner, uint32 row) -> Piece<Block> {
+      const uint32 first = first_of(owner);
+      return {args.input + at(first + row),
+              shmem.ptr(now, owner) + (static_cast<uint32>(me) * stride + at(row)),
+              row < first_of(owner + 1) - first ? row_vectors : 0};
+    });
+  }
+  for (int k = 1; kSend == Send::kByRank && k < ranks; ++k) {
+    const int owner = (me + k) % ranks;
+    const uint64 end = at(first_of(owner + 1) - first_of(owner));
+    auto from = args.input + at(first_of(owner));
+    auto slot = shmem.ptr(now, owner) + static_cast<uint32>(me) * stride;
+    send_to_slot<Bf16x8>(block, share, from, slot, end);
+  }
   if (share.call > 0) {
     const uint64 last = (share.last_size + num_ranks - 1) / num_ranks * args.row_vectors;
     poison_two_hops<Bf16x8>(block, share, before, stride, last);

@@ -12,7 +12,32 @@ namespace stretto::device {
 // Vectors whose loads one thread has in flight by default.
 inline constexpr int kBatch = 8;
 
-// Vectors that a block sends together to one slot.
+// This thread's share of `count` vectors to a slot, here or at a peer.
+template <class Format, class Block>
+STRETTO_PRIMITIVE void send_to_slot(Block& block, const CallShare& share,
+                                    Ptr<Block, const Vec16> from, Ptr<Block, Vec16> slot,
+                                    uint64 count) {
+  constexpr int kUnroll = 4;
+  for (uint64 i = share.first; i < count; i += kUnroll * share.step) {
+    Vec16 values[kUnroll];
+    STRETTO_UNROLL for (uint64 u = 0; u < kUnroll; ++u) {
+      if (i + u * share.step < count) values[u] = from[i + u * share.step];
+    }
+    STRETTO_UNROLL for (uint64 u = 0; u < kUnroll; ++u) {
+      if (i + u * share.step < count) {
+        block.store(slot + (i + u * share.step), canonical<Format>(values[u]));
+      }
+    }
+  }
+}
+
+// How the first hop of a two-shot kernel is shared out. kByRank: to one rank after the other, each
+// thread the same vectors of all; for few vectors that is a few blocks, and a thread's loads for
+// one rank come after its stores to the rank before. kByPiece: a block takes pieces, of each rank
+// in turn, so that all blocks send and all ranks get their first pieces first.
+enum class Send : uint8 { kByRank, kByPiece };
+
+// Vectors that a block sends together to one slot, or clears.
 template <class Block>
 struct Piece {
   Ptr<Block, const Vec16> from;
