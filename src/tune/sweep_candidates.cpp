@@ -22,6 +22,7 @@ constexpr FoundPoint kFoundGathers[] = {
     {Mover::comm_blocks, {128, 192}, 4, 4, 8}, {Mover::comm_blocks, {128, 256}, 4, 8, 8},
     {Mover::comm_blocks, {128, 256}, 8, 4, 8}, {Mover::comm_blocks, {128, 256}, 8, 8, 8},
     {Mover::comm_blocks, {128, 224}, 4, 4, 8}, {Mover::comm_blocks, {128, 128}, 8, 4, 8},
+    {Mover::comm_blocks, {128, 96}, 8, 4, 8},  {Mover::comm_blocks, {128, 64}, 8, 8, 8},
     {Mover::copy_engine, {128, 192}, 0, 1, 8}, {Mover::copy_engine, {128, 256}, 0, 1, 8}};
 constexpr FoundPoint kFoundReductions[] = {{Mover::epilogue, {128, 256}, 0, 1, 16},
                                            {Mover::epilogue, {128, 192}, 0, 1, 16},
