@@ -35,6 +35,8 @@ STRETTO_PRIMITIVE void send_to_slot(Block& block, const CallShare& share,
 // thread the same vectors of all; for few vectors that is a few blocks, and a thread's loads for
 // one rank come after its stores to the rank before. kByPiece: a block takes pieces, of each rank
 // in turn, so that all blocks send and all ranks get their first pieces first.
+// Not in place by piece: another block than an element's reader may write its sum, and no release
+// orders the two.
 enum class Send : uint8 { kByRank, kByPiece };
 
 // Vectors that a block sends together to one slot, or clears.
