@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/text.h"
-#include "stretto/error.h"
 #include "stretto/tune.h"
 #include "tune/predict.h"
 #include "tune/usual_schedules.h"
@@ -59,16 +57,6 @@ std::string reason_of(const TunedOperator& tuned, const Measured& measured, cons
 
 AutoSchedule simulated_schedule(const Operator& op, const Machine& machine, RowCount rows) {
   const std::vector<Schedule> schedules = usual_schedules(op, machine, rows);
-  if (schedules.empty()) {
-    std::vector<std::string> refusals;
-    for (const Preset& preset : presets()) {
-      Schedule schedule = preset.make(op, machine);
-      schedule.rows = rows;
-      const auto reasons = legal(op, schedule, machine);
-      refusals.push_back(fmt::format("{}: {}", preset.name, reasons.front()));
-    }
-    throw UsageError("no preset can serve this: " + join(refusals, "; "));
-  }
   const std::vector<double> predicted = predicted_us(op, schedules, machine);
   const auto best =
       static_cast<size_t>(std::min_element(predicted.begin(), predicted.end()) - predicted.begin());

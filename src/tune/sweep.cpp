@@ -1,5 +1,9 @@
 #include "tune/sweep.h"
 
+#include <fmt/format.h>
+
+#include "core/text.h"
+#include "stretto/error.h"
 #include "tune/usual_schedules.h"
 
 namespace stretto {
@@ -34,6 +38,18 @@ void Sweep::add_sizes(const Schedule& base) {
   }
 }
 
+void Sweep::require_some() const {
+  if (!schedules_.empty()) return;
+  std::vector<std::string> refusals;
+  for (const Preset& preset : presets()) {
+    Schedule schedule = preset.make(op_, machine_);
+    schedule.rows = rows_;
+    const auto reasons = legal(op_, schedule, machine_);
+    refusals.push_back(fmt::format("{}: {}", preset.name, reasons.front()));
+  }
+  throw UsageError("no preset can serve this: " + join(refusals, "; "));
+}
+
 Schedule fused_tiles(const Operator& op, const Machine& machine) {
   Schedule tiles = find_preset("tiles").make(op, machine);
   tiles.order = op.reduces() ? Order::interleaved : Order::arrival;
@@ -64,6 +80,7 @@ void sort_by_prediction(std::vector<Candidate>& candidates) {
 std::vector<Schedule> usual_schedules(const Operator& op, const Machine& machine, RowCount rows) {
   Sweep sweep(op, machine, rows);
   add_usual(sweep, op, machine);
+  sweep.require_some();
   return sweep.schedules();
 }
 

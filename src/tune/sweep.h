@@ -26,6 +26,8 @@ class Sweep {
   void add(Schedule schedule);
   // `base` with each tile shape and number of communication SMs.
   void add_sizes(const Schedule& base);
+  // Throws UsageError with the presets' reasons when nothing that was added can serve.
+  void require_some() const;
 
  private:
   const Operator& op_;

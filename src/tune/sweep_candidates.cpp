@@ -92,6 +92,7 @@ std::vector<Candidate> sweep_candidates(const Operator& op, const Machine& machi
     }
   }
 
+  sweep.require_some();
   const std::vector<Schedule>& schedules = sweep.schedules();
   const std::vector<double> predicted = predicted_us(op, schedules, machine);
   const double best = *std::min_element(predicted.begin(), predicted.end());

@@ -10,7 +10,7 @@
 namespace stretto {
 
 // The presets, `sequential` first, then what has been fastest on some shape; those that can serve
-// the operator, or all `rows` of it.
+// the operator, or all `rows` of it. Throws UsageError when none can.
 std::vector<Schedule> usual_schedules(const Operator& op, const Machine& machine,
                                       RowCount rows = RowCount::fixed);
 

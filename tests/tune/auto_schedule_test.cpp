@@ -163,6 +163,17 @@ TEST(SweepCandidates, BeginWithThePresetsAndAllServe) {
   }
 }
 
+TEST(SweepCandidates, OfAnOperatorThatNothingServesAreRefusedWithThePresetsReasons) {
+  const Operator op = parse_operator("gemm-rs m=128 n=64 k=64 ranks=16 dtype=bf16");
+  try {
+    sweep_candidates(op, load_machine("h200x8"), 3);
+    ADD_FAILURE() << "served";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("no preset can serve this: sequential: 16 ranks on h200x8"));
+  }
+}
+
 TEST(SweepCandidates, SplitKWhereFewTilesHaveALongOne) {
   const auto splits = [](const char* text) {
     const Operator op = parse_operator(text);
