@@ -48,15 +48,16 @@ bool is_machine_name(std::string_view name) {
   });
 }
 
-std::string read_machine_file(std::string_view name) {
+MachineFile read_machine_file(std::string_view name) {
   if (is_machine_name(name)) {
+    const std::string file_name = fmt::format("{}.json", name);
     for (const fs::path& folder : folders()) {
-      const fs::path path = folder / fmt::format("{}.json", name);
+      const std::string path = (folder / file_name).string();
       std::error_code ignored;
-      if (fs::exists(path, ignored)) return read_file(path.string(), kMostMachineBytes);
+      if (fs::exists(path, ignored)) return {read_file(path, kMostMachineBytes), path};
     }
     for (const EmbeddedText& shipped : shipped_machines()) {
-      if (shipped.name == fmt::format("{}.json", name)) return shipped.text;
+      if (shipped.name == file_name) return {shipped.text, file_name};
     }
   }
   const std::vector<std::string> names = machine_names();
@@ -77,7 +78,10 @@ std::vector<std::string> machine_names() {
 
 Machine load_machine(std::string_view name) {
   const bool is_path = name.find('/') != std::string_view::npos || name.ends_with(".json");
-  if (!is_path) return load_machine_text(read_machine_file(name), fmt::format("{}.json", name));
+  if (!is_path) {
+    const MachineFile file = read_machine_file(name);
+    return load_machine_text(file.text, file.name);
+  }
   const std::string path(name);
   return load_machine_text(read_file(path, kMostMachineBytes), path);
 }

@@ -10,8 +10,12 @@ namespace stretto {
 // A machine's name: letters, digits, '-', '_' and '.', not beginning with '.'; never a path.
 bool is_machine_name(std::string_view name);
 
-// The content of `name`.json where it is found first. Throws UsageError listing what there
-// is when none has.
-std::string read_machine_file(std::string_view name);
+struct MachineFile {
+  std::string text;
+  std::string name;  // for messages: its path, or `name`.json of those inside the binary
+};
+
+// `name`.json where it is found first. Throws UsageError listing what there is when none has.
+MachineFile read_machine_file(std::string_view name);
 
 }  // namespace stretto

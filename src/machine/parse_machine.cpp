@@ -170,9 +170,9 @@ class MachineParser {
     if (!has_base_) return {};
     if (!may_have_base_) fail("base: a machine that is a base cannot have one itself");
     const std::string base = read_text(root_, "", "base", 64);
-    const std::string base_file = base + ".json";
     try {
-      return MachineParser(read_machine_file(base), base_file, false).run();
+      const MachineFile file = read_machine_file(base);
+      return MachineParser(file.text, file.name, false).run();
     } catch (const UsageError& error) {
       fail(fmt::format("base: {}", error.what()));
     }
