@@ -87,6 +87,12 @@ void require_known_verb(std::span<const Verb> verbs, std::string_view word) {
         fmt::format("a verb is missing: {}; see: stretto --help", fmt::join(names, ", ")));
   }
   const bool is_option = word.front() == '-';
+  constexpr std::string_view kAlone[] = {"-h", "--help", "--version"};
+  if (is_option && std::find(std::begin(kAlone), std::end(kAlone), word) == std::end(kAlone)) {
+    throw UsageError(
+        fmt::format("{} stands before the verb; options come after it: {}; see: stretto --help",
+                    quote(word), fmt::join(names, ", ")));
+  }
   if (!is_option && std::find(names.begin(), names.end(), word) == names.end()) {
     throw UsageError(unknown_word("verb", word, names));
   }
@@ -100,6 +106,17 @@ void require_values(const CLI::App& verb) {
       throw UsageError(
           fmt::format("{} is empty; give a value or leave it out", option->get_name()));
     }
+  }
+}
+
+// Of two results in one file the first would be lost.
+void require_own_files(const Options& options) {
+  if (options.perfetto == kStdout) {
+    throw UsageError("--perfetto writes a file; '-' for standard output goes with -o");
+  }
+  const bool both = !options.output.empty() && !options.perfetto.empty();
+  if (both && is_same_file(options.output, options.perfetto)) {
+    throw UsageError("--output and --perfetto name one file; give each its own");
   }
 }
 
@@ -132,9 +149,7 @@ int execute(int argc, char** argv) {
     return complain(usage_message(app, error), kBadUsage);
   }
   require_values(*app.get_subcommands().front());
-  if (!options.output.empty() && options.output == options.perfetto) {
-    throw UsageError("--output and --perfetto name one file; give each its own");
-  }
+  require_own_files(options);
   if (!options.output.empty() && options.output != kStdout) check_writable(options.output);
   if (!options.perfetto.empty()) check_writable(options.perfetto);
   const Outcome outcome = chosen->run(options);

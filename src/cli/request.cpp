@@ -34,22 +34,34 @@ int64_t size_option(std::string_view option, std::string_view text) {
   return whole_number(option, text, 0, 1, kMaxDim);
 }
 
+int ranks_option(const Options& options) {
+  return static_cast<int>(whole_number("--ranks", options.ranks, 8, 1, kMaxRanks));
+}
+
+DType dtype_option(const Options& options) {
+  const std::string_view dtype = options.dtype.empty() ? "bf16" : std::string_view(options.dtype);
+  const auto known = dtype_from(dtype);
+  if (!known) throw UsageError(unknown_word("dtype", dtype, kDTypeNames));
+  return *known;
+}
+
 Operator resolve_operator(OpKind kind, const Options& options) {
-  if (options.m.empty() || options.n.empty() || options.k.empty()) {
+  std::vector<std::string> missing;
+  if (options.m.empty()) missing.push_back("--m");
+  if (options.n.empty()) missing.push_back("--n");
+  if (options.k.empty()) missing.push_back("--k");
+  if (!missing.empty()) {
     throw UsageError(fmt::format(
-        "{0} needs its sizes; for example: stretto run {0} --m 2048 --n 1024 --k 4096 --ranks 8",
-        to_string(kind)));
+        "{0} needs its sizes: {1} missing; for example: {0} --m 2048 --n 1024 --k 4096 --ranks 8",
+        to_string(kind), join(missing, " and ")));
   }
   Operator op;
   op.kind = kind;
   op.m = size_option("--m", options.m);
   op.n = size_option("--n", options.n);
   op.k = size_option("--k", options.k);
-  op.ranks = static_cast<int>(whole_number("--ranks", options.ranks, 8, 1, kMaxRanks));
-  const std::string_view dtype = options.dtype.empty() ? "bf16" : std::string_view(options.dtype);
-  const auto known = dtype_from(dtype);
-  if (!known) throw UsageError(unknown_word("dtype", dtype, kDTypeNames));
-  op.dtype = *known;
+  op.ranks = ranks_option(options);
+  op.dtype = dtype_option(options);
   validate(op);
   return op;
 }
@@ -66,14 +78,12 @@ Choice choose_preset(const Preset& preset, const Operator& op, const Machine& ma
   return choose(std::string(preset.name), schedule, op, machine);
 }
 
-// "ag-gemm m=512 n=14336 k=8192" and a rank count, which the line may give itself.
-Operator operator_of_line(std::string_view line, const Options& options) {
+// "ag-gemm m=512 n=14336 k=8192", and what the line does not say itself.
+Operator operator_of_line(std::string_view line, int ranks, DType dtype) {
   std::string text(line);
-  if (text.find("ranks=") == std::string::npos) {
-    text += fmt::format(" ranks={}", whole_number("--ranks", options.ranks, 8, 1, kMaxRanks));
-  }
+  if (text.find("ranks=") == std::string::npos) text += fmt::format(" ranks={}", ranks);
   if (text.find("dtype=") == std::string::npos) {
-    text += " dtype=" + (options.dtype.empty() ? "bf16" : options.dtype);
+    text += fmt::format(" dtype={}", to_string(dtype));
   }
   Operator op = parse_operator(text);
   validate(op);
@@ -130,6 +140,18 @@ void refuse_operator_options(const Options& options) {
   }
 }
 
+// A result in the place of what was read: a slip of the hand, and what was read is lost.
+void refuse_overwriting(const Options& options, const std::string& read) {
+  for (const std::string* written : {&options.output, &options.perfetto}) {
+    if (!written->empty() && is_same_file(*written, read)) {
+      throw UsageError(
+          fmt::format("{} is read, and the result would take its place; write it to "
+                      "another file",
+                      quote(read, 200)));
+    }
+  }
+}
+
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r')) {
     text.remove_suffix(1);
@@ -155,6 +177,12 @@ std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op
   }
   const bool has_schedules = text.find_first_of(";=") != std::string_view::npos;
   for (const std::string_view name : split(text, has_schedules ? ';' : ',')) {
+    if (name.empty()) {
+      throw UsageError(fmt::format("the list of strategies {} has an empty name", quote(text)));
+    }
+    if (name == "all") {
+      throw UsageError("all stands alone: it is every preset; name the others, or leave all out");
+    }
     if (name == "auto") {
       AutoSchedule found = auto_schedule(op, machine, load_tuning());
       found.schedule.rows = rows;
@@ -181,7 +209,10 @@ std::vector<Operator> resolve_operators(const Options& options) {
   if (!options.m.empty() || !options.n.empty() || !options.k.empty()) {
     throw UsageError("--m, --n and --k do not go with --shapes: the file has the sizes");
   }
+  const int ranks = ranks_option(options);
+  const DType dtype = dtype_option(options);
   std::vector<Operator> operators;
+  refuse_overwriting(options, options.shapes);
   const std::string content = read_file(options.shapes, kMaxShapesBytes);
   int number = 0;
   for (const std::string_view whole_line : split(content, '\n')) {
@@ -189,7 +220,7 @@ std::vector<Operator> resolve_operators(const Options& options) {
     const std::string_view line = trimmed(whole_line.substr(0, whole_line.find('#')));
     if (line.empty()) continue;
     try {
-      const Operator op = operator_of_line(line, options);
+      const Operator op = operator_of_line(line, ranks, dtype);
       if (!kind || op.kind == *kind) operators.push_back(op);
     } catch (const UsageError& error) {
       throw UsageError(
@@ -223,6 +254,7 @@ Request resolve(const Options& options) {
                      " (nor is there a plan file of that name)");
   }
   refuse_operator_options(options);
+  refuse_overwriting(options, options.subject);
   request.file_name = options.subject;
   request.file_plan = parse_plan(read_file(options.subject, kMaxPlanBytes), options.subject);
   if (!options.rows.empty()) {

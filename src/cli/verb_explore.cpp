@@ -160,9 +160,27 @@ std::string again(const CatalogEntry& entry, const Shape& shape, uint64_t seed) 
   return line;
 }
 
+// The list runs nothing, so what says how would be ignored.
+void refuse_options_of_runs(const Options& options) {
+  const std::pair<std::string_view, bool> given[] = {
+      {"--seed", !options.seed.empty()},     {"--seeds", !options.seeds.empty()},
+      {"--no-shrink", options.no_shrink},    {"--ranks", !options.ranks.empty()},
+      {"--blocks", !options.blocks.empty()}, {"--threads", !options.threads.empty()}};
+  for (const auto& [option, is_given] : given) {
+    if (is_given) {
+      throw UsageError(fmt::format(
+          "{} needs a kernel to run, or kernels, bugs or twins; stretto explore lists them",
+          option));
+    }
+  }
+}
+
 Outcome run(const Options& options) {
   const std::vector<CatalogEntry> catalog = fibre::catalog();
-  if (options.subject.empty()) return list(options, catalog);
+  if (options.subject.empty()) {
+    refuse_options_of_runs(options);
+    return list(options, catalog);
+  }
   const std::vector<CatalogEntry> entries = chosen(catalog, options.subject);
   fibre::ExploreOptions how;
   how.first_seed = static_cast<uint64_t>(whole_number("--seed", options.seed, 0, 0, 1ll << 53));

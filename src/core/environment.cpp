@@ -1,6 +1,7 @@
 #include "core/environment.h"
 
 #include <cstdlib>
+#include <filesystem>
 
 namespace stretto {
 
@@ -29,6 +30,10 @@ std::string user_folder(const char* variable, std::string_view in_home) {
     return std::string(folder) + "/stretto";
   }
   if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') {
+    // Users of services have /dev/null for a home: none.
+    std::error_code ignored;
+    const auto status = std::filesystem::status(home, ignored);
+    if (std::filesystem::exists(status) && !std::filesystem::is_directory(status)) return "";
     return std::string(home) + '/' + std::string(in_home) + "/stretto";
   }
   return "";

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 
 #include "stretto/error.h"
@@ -133,5 +134,14 @@ void write_file(const std::string& path, std::string_view content) {
 }
 
 void check_writable(const std::string& path) { Replacement probe(path); }
+
+bool is_same_file(const std::string& a, const std::string& b) {
+  if (a == b) return true;
+  std::error_code error;
+  const auto real_a = std::filesystem::weakly_canonical(std::filesystem::absolute(a, error), error);
+  if (error) return false;
+  const auto real_b = std::filesystem::weakly_canonical(std::filesystem::absolute(b, error), error);
+  return !error && real_a == real_b;
+}
 
 }  // namespace stretto

@@ -54,6 +54,17 @@ TEST_F(PlanFile, RefusesOptionsThatItWouldIgnore) {
   EXPECT_THAT(said.err, HasSubstr("--m does not go with a plan file"));
 }
 
+TEST_F(PlanFile, IsNotReplacedByWhatIsSaidOfIt) {
+  const std::string text = small_plan();
+  const std::string plan = scratch_.file("a.plan", text);
+  for (const char* verb : {"run", "check", "simulate", "plan"}) {
+    const Said said = stretto_says({verb, plan, "-o", plan});
+    EXPECT_EQ(said.exit_code, 2);
+    EXPECT_THAT(said.err, HasSubstr("the result would take its place"));
+  }
+  EXPECT_EQ(content_of(plan), text);
+}
+
 TEST_F(PlanFile, WithoutLanesIsDiagnosed) {
   const std::string file = scratch_.file("idle.plan",
                                          "stretto-plan 1\n"

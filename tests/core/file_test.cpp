@@ -85,6 +85,15 @@ TEST_F(File, TellsEarlyWhetherItCanBeWritten) {
   EXPECT_EQ(num_entries(), 1) << "probing must leave no trace";
 }
 
+TEST_F(File, IsTheSameUnderItsOtherNames) {
+  write_file(path("x"), "old");
+  fs::create_symlink(path("x"), path("link"));
+  EXPECT_TRUE(is_same_file(path("x"), folder_.string() + "/./x"));
+  EXPECT_TRUE(is_same_file(path("x"), path("link")));
+  EXPECT_TRUE(is_same_file("not-yet", "./not-yet"));
+  EXPECT_FALSE(is_same_file(path("x"), path("y")));
+}
+
 TEST_F(File, WritesToDevices) { EXPECT_NO_THROW(write_file("/dev/null", "x")); }
 
 }  // namespace
