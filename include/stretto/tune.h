@@ -55,8 +55,10 @@ std::string default_tuning_file();
 // The file's; nothing when there is no such file. Throws as parse_tuning(), SystemError.
 Tuning read_tuning(const std::string& path);
 // Adds to what the file holds, or begins it and its folders. Readers never see half of it. Throws
-// as read_tuning().
+// as read_tuning(); UsageError for what parse_tuning() would refuse, and the file stays as it was.
 void add_to_tuning(const std::string& path, const Tuning& tuning);
+// Throws what add_to_tuning() would because of the file itself: before the work that is to be kept.
+void check_tuning_file(const std::string& path);
 Tuning shipped_tuning();
 // What is shipped, then the user's file over it.
 Tuning load_tuning();
@@ -89,7 +91,8 @@ struct Candidate {
 
 // The presets, `sequential` first, without those that the simulation finds hopeless; what has been
 // fastest elsewhere; then the `more` others of the space that the simulation finds fastest. Each
-// can serve the operator. Takes seconds: it lowers and simulates all of them.
+// can serve the operator; throws UsageError when none can. Takes seconds: it lowers and simulates
+// all of them.
 std::vector<Candidate> sweep_candidates(const Operator& op, const Machine& machine, size_t more);
 
 }  // namespace stretto

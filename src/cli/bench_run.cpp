@@ -1,14 +1,18 @@
 #include "cli/bench_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <ctime>
 #include <future>
 
+#include "core/text.h"
 #include "cuda/plan_limits.h"
 #include "fabric/job.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/simulate.h"
+#include "tune/limits.h"
 
 namespace stretto::cli {
 namespace {
@@ -91,6 +95,17 @@ runtime::BenchOptions resolve_timing(const Options& options) {
   timing.rounds = static_cast<int>(whole_number("--rounds", options.rounds, 11, 1, 10'000));
   timing.cold = !options.no_cold;
   return timing;
+}
+
+std::string resolve_commit(const Options& options) {
+  const std::string& commit = options.commit;
+  const bool printable =
+      std::all_of(commit.begin(), commit.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  if (!printable || commit.size() > kMostTuningText) {
+    throw UsageError(fmt::format("--commit {} is not a text of at most {} printable characters",
+                                 quote(commit), kMostTuningText));
+  }
+  return commit;
 }
 
 std::string today() {

@@ -52,7 +52,9 @@ class BenchRun {
   runtime::BenchOptions options_;
 };
 
-runtime::BenchOptions resolve_timing(const Options& options);  // throws UsageError
+// Both throw UsageError.
+runtime::BenchOptions resolve_timing(const Options& options);
+std::string resolve_commit(const Options& options);  // fit to be kept in a tuning file
 
 // "2026-11-21"
 std::string today();

@@ -142,6 +142,7 @@ Json to_json(const BenchedOperator& benched) {
 Outcome run(const Options& options) {
   const std::vector<Operator> operators = resolve_operators(options);
   const runtime::BenchOptions timing = resolve_timing(options);
+  const std::string commit = resolve_commit(options);
   const std::string strategies = options.strategies.empty() ? "all" : options.strategies;
   const std::string against = options.against.empty() ? std::string(kLibrary) : options.against;
   const int ranks = operators.front().ranks;
@@ -187,7 +188,7 @@ Outcome run(const Options& options) {
   json["machine"] = bench.gpu();
   json["plans_for"] = machine.name;
   json["ranks"] = ranks;
-  json["commit"] = options.commit;
+  json["commit"] = commit;
   json["date"] = today();
   json["data"] = "standard normal";
   json["runs_per_graph"] = timing.runs_per_graph;

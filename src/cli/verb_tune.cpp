@@ -8,6 +8,7 @@
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "cli/verb.h"
+#include "core/file.h"
 #include "core/text.h"
 #include "schedule/short_text.h"
 #include "stretto/error.h"
@@ -71,13 +72,19 @@ std::string print(const Tuning& found, const Machine& machine,
 Outcome run(const Options& options) {
   const std::vector<Operator> operators = resolve_operators(options);
   const runtime::BenchOptions timing = resolve_timing(options);
+  const std::string commit = resolve_commit(options);
   const auto more = static_cast<size_t>(whole_number("--more", options.more, 4, 0, 500));
   const std::string file =
       options.tuning_file.empty() ? default_tuning_file() : options.tuning_file;
   if (file.empty()) {
     throw UsageError("there is no home folder to keep the tuning in: give --file FILE");
   }
-  read_tuning(file);  // what would be added to must be readable
+  if (!options.output.empty() && is_same_file(options.output, file)) {
+    throw UsageError(
+        "--output names the tuning file, which the result would replace; give it a "
+        "file of its own");
+  }
+  check_tuning_file(file);
   const int ranks = operators.front().ranks;
   for (const Operator& op : operators) {
     if (op.ranks != ranks) throw UsageError("all operators of a sweep have as many ranks");
@@ -87,14 +94,19 @@ Outcome run(const Options& options) {
   Tuning found;
   std::vector<std::string> wrong;
   Progress progress;
+  // Of all before the first is measured: an operator that cannot be served ends no long sweep.
+  std::vector<std::vector<Choice>> choices;
+  for (const Operator& op : operators) {
+    progress.show("simulating " + to_string(op), 0);
+    choices.push_back(choices_of(op, machine, more));
+  }
   const double share = 1.0 / static_cast<double>(operators.size());
   for (size_t i = 0; i < operators.size(); ++i) {
     const Operator& op = operators[i];
     const double done = share * static_cast<double>(i);
-    progress.show("simulating " + to_string(op), done);
-    const BenchedOperator benched = bench.run(
-        op, machine, choices_of(op, machine, more),
-        [&](double part) { progress.show("measuring " + to_string(op), done + share * part); });
+    const BenchedOperator benched = bench.run(op, machine, choices[i], [&](double part) {
+      progress.show("measuring " + to_string(op), done + share * part);
+    });
     for (const BenchedStrategy& one : benched.strategies) {
       if (!one.measured.problem.empty()) {
         wrong.push_back(
@@ -102,7 +114,7 @@ Outcome run(const Options& options) {
       }
     }
     if (benched.fastest() == nullptr) continue;
-    found.add(tuned_of(benched, bench.gpu(), options.commit));
+    found.add(tuned_of(benched, bench.gpu(), commit));
     if (!bench.speaks()) continue;
     // After every operator: a long sweep that ends early has not been for nothing.
     add_to_tuning(file, found);

@@ -8,6 +8,15 @@
 #include "tune/limits.h"
 
 namespace stretto {
+namespace {
+
+void make_folder_of(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code ignored;  // what is wrong with the folder, writing will say
+  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+}
+
+}  // namespace
 
 std::string default_tuning_file() {
   if (!environment().tuning_file.empty()) return environment().tuning_file;
@@ -25,13 +34,19 @@ Tuning read_tuning(const std::string& path) {
   return parse_tuning(read_file(path, kMostTuningBytes), path);
 }
 
+void check_tuning_file(const std::string& path) {
+  read_tuning(path);
+  make_folder_of(path);
+  check_writable(path);
+}
+
 void add_to_tuning(const std::string& path, const Tuning& tuning) {
   Tuning kept = read_tuning(path);
   kept.add_all(tuning);
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code ignored;  // what is wrong with the folder, writing will say
-  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
-  write_file(path, print_tuning(kept));
+  const std::string text = print_tuning(kept);
+  parse_tuning(text, path);  // what could not be read again must not take the old file's place
+  make_folder_of(path);
+  write_file(path, text);
 }
 
 Tuning shipped_tuning() {

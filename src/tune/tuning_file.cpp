@@ -130,8 +130,9 @@ class TuningParser {
     allow_keys(object, at,
                {"operator", "machine", "gpu", "commit", "date", "library_us", "measured"});
     TunedOperator tuned;
+    const std::string described = text(object, at, "operator", kMostTuningText);
     tuned.op = checked(join_key(at, "operator"), [&] {
-      const Operator op = parse_operator(text(object, at, "operator", kMostTuningText));
+      const Operator op = parse_operator(described);
       validate(op);
       return op;
     });
@@ -223,7 +224,7 @@ std::string print_tuning(const Tuning& tuning) {
     }
     root["operators"].push_back(std::move(object));
   }
-  return root.dump(1) + "\n";
+  return root.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace stretto

@@ -34,6 +34,9 @@ TEST_F(Measure, ShapesAreReadWithCommentsAndTheirErrorsNameTheLine) {
   expect_refused({"bench", "ag-gemm", "--shapes", file("good", good)}, "has no shape of ag-gemm");
   expect_refused({"bench", "--m", "5", "--shapes", file("good", good)},
                  "--m, --n and --k do not go with --shapes");
+  expect_refused(
+      {"bench", "--ranks", "0", "--shapes", file("own", "gemm-rs m=64 n=64 k=64 ranks=2\n")},
+      "--ranks '0'");
   expect_refused({"bench", "--shapes",
                   file("ranks",
                        "gemm-rs m=64 n=64 k=64 ranks=2\n"
@@ -55,6 +58,15 @@ TEST_F(Measure, WordsThatMeanNothingAreRefused) {
                  "--against 'slices' is not in the list");
   expect_refused(sized("bench", {"--rounds", "0"}), "--rounds '0'");
   expect_refused(sized("tune", {"--file", file("tuning", "{}")}), "stretto_tuning is missing");
+  for (const char* verb : {"bench", "tune"}) {
+    expect_refused(sized(verb, {"--commit", std::string(201, 'c')}), "at most 200 printable");
+    expect_refused(sized(verb, {"--commit", "\xff"}), "--commit '\\xff'");
+  }
+  const std::string kept = file("kept", R"({"stretto_tuning": 1, "operators": []})");
+  expect_refused(sized("tune", {"--file", kept, "-o", kept}), "--output names the tuning file");
+  expect_refused({"compile", "gemm-rs", "--m", "64", "--n", "64", "--k", "64", "--ranks", "16",
+                  "--machine", "h200x8", "--strategies", "sweep"},
+                 "no preset can serve this");
   expect_refused({"compile", "--arch", "sm_91"}, "unknown architecture 'sm_91'");
   expect_refused({"compile", "--strategies", "tiles"}, "--strategies needs an operator");
   expect_refused(sized("compile", {"--strategies", "tile"}), "did you mean 'tiles'");
@@ -88,6 +100,26 @@ TEST_F(Measure, KernelsAreNotCompiledToBeKeptNowhere) {
   ::unsetenv("STRETTO_CACHE_PATH");
   EXPECT_EQ(said.exit_code, 3);
   EXPECT_THAT(said.err, HasSubstr("cannot write '" + beside + "/cache/probe'"));
+}
+
+TEST_F(Measure, ATuningFileThatCannotBeWrittenIsASystemFaultBeforeTheWork) {
+  const std::string beside = file("no-folder", "a file");
+  const std::string shapes = file("shapes", "gemm-rs m=64 n=64 k=64 ranks=2\n");
+  for (const std::string& path : {beside + "/tuning.json", std::string("/proc/none/tuning.json")}) {
+    const Said said = stretto_says({"tune", "--shapes", shapes, "--file", path});
+    EXPECT_EQ(said.exit_code, 3);
+    EXPECT_THAT(said.err, HasSubstr("'" + path + "'"));
+  }
+}
+
+TEST_F(Measure, AHomeThatIsNoFolderIsNone) {
+  const char* home = std::getenv("HOME");
+  const std::string kept = home == nullptr ? "" : home;
+  ::setenv("HOME", "/dev/null", 1);
+  const Said said = stretto_says({"plan", "gemm-rs", "--m", "64", "--n", "64", "--k", "64",
+                                  "--ranks", "2", "--strategy", "auto"});
+  ::setenv("HOME", kept.c_str(), 1);
+  EXPECT_EQ(said.exit_code, 0) << said.err;
 }
 
 TEST_F(Measure, AutoSaysWhereItComesFrom) {

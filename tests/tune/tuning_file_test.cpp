@@ -75,6 +75,8 @@ TEST(TuningFile, ErrorsNameFileAndPlace) {
               HasSubstr("unknown key 'operator' (did you mean 'operators'?)"));
   EXPECT_THAT(error_of(file_with("gemm-rs m=0 n=8 k=8 ranks=2 dtype=bf16", "")),
               HasSubstr("operators[0].operator is wrong"));
+  EXPECT_EQ(error_of(R"({"stretto_tuning": 1, "operators": [{"machine": "h200x8"}]})"),
+            "tuning file 'mine.json': operators[0].operator is missing");
   EXPECT_THAT(error_of(file_with(kOp, "")), HasSubstr("operators[0].measured must not be empty"));
   EXPECT_THAT(error_of(file_with(kOp, R"({"schedule": "tils", "time_us": 1})")),
               HasSubstr("operators[0].measured[0].schedule is wrong: "));
@@ -114,6 +116,34 @@ TEST_F(TuningOnDisk, AFileThatCannotBeReadIsNotOverwritten) {
   one.add(tuned_of(kOp, "h200x8", 700));
   EXPECT_THROW(add_to_tuning(path(), one), UsageError);
   EXPECT_EQ(read_file(path(), 100), "not a tuning file");
+}
+
+TEST_F(TuningOnDisk, WhatCouldNotBeReadAgainIsNotWritten) {
+  Tuning good, bad;
+  good.add(tuned_of(kOp, "h200x8", 700));
+  add_to_tuning(path(), good);
+  TunedOperator wordy = tuned_of(kOp, "h100x8", 800);
+  wordy.commit = std::string(201, 'c');
+  bad.add(wordy);
+  EXPECT_THROW(add_to_tuning(path(), bad), UsageError);
+  EXPECT_EQ(read_tuning(path()).operators().size(), 1u);
+}
+
+TEST_F(TuningOnDisk, TextsThatAreNotUtf8AreKeptAsFarAsTheyAre) {
+  Tuning tuning;
+  tuning.add(tuned_of(kOp, "h200x8", 700));
+  TunedOperator odd = tuned_of(kOp, "h100x8", 800);
+  odd.gpu = "\xff GPU";
+  tuning.add(odd);
+  add_to_tuning(path(), tuning);
+  EXPECT_THAT(read_tuning(path()).operators().back().gpu, HasSubstr(" GPU"));
+}
+
+TEST_F(TuningOnDisk, IsCheckedBeforeTheWork) {
+  EXPECT_NO_THROW(check_tuning_file(path()));
+  EXPECT_FALSE(std::filesystem::exists(path()));
+  std::filesystem::create_directories(path());
+  EXPECT_THROW(check_tuning_file(path()), SystemError);
 }
 
 TEST_F(TuningOnDisk, WhatIsThereButCannotBeReadIsNotTakenForNothing) {
