@@ -43,11 +43,18 @@ std::optional<AlikeRanks> AlikeRanks::find(const Draft& draft) {
   alike.per_rank_ = count / static_cast<uint32_t>(ranks);
   alike.places_.resize(count);
   alike.at_.resize(count);
+  std::vector<uint32_t> order(count);  // by rank: its instructions in the program's order
+  std::vector<uint32_t> next(ranks, 0);
   for (uint32_t at = 0; at < count; ++at) {
     const InstrRef& ref = draft.program[at];
     const uint32_t rank = lanes[ref.lane].rank, index = first[ref.lane] + ref.pos;
     alike.places_[at] = {static_cast<int32_t>(rank), index - rank * alike.per_rank_};
     alike.at_[index] = at;
+    order[rank * alike.per_rank_ + next[rank]++] = index - rank * alike.per_rank_;
+  }
+  for (size_t rank = 1; rank < ranks; ++rank) {
+    const auto own = order.begin() + static_cast<std::ptrdiff_t>(rank * alike.per_rank_);
+    if (!std::equal(order.begin(), order.begin() + alike.per_rank_, own)) return std::nullopt;
   }
   return alike;
 }

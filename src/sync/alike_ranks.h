@@ -13,8 +13,9 @@ namespace stretto {
 // lane of every rank are images of each other.
 class AlikeRanks {
  public:
-  // Nothing where the ranks' lanes differ, or where a collective is one event of all ranks. What
-  // their instructions depend on is not looked at.
+  // Nothing where the ranks' lanes differ, or the order in which they take turns in the program, or
+  // where a collective is one event of all ranks. What their instructions touch is not looked at
+  // (AlikeTouches does).
   static std::optional<AlikeRanks> find(const Draft& draft);
 
   int ranks() const { return ranks_; }
@@ -26,11 +27,20 @@ class AlikeRanks {
     return at_[static_cast<size_t>(rank) * per_rank_ + places_[at].index];
   }
   uint32_t home(uint32_t at) const { return image(at, 0); }
-  // The image of `at` that is to rank 0 as `at` is to `rank`.
-  uint32_t seen_by(int rank, uint32_t at) const {
-    const int to = rank_of(at) - rank;
-    return image(at, to < 0 ? to + ranks_ : to);
+  // A number of the image of `at` that is to rank 0 as `at` is to `rank`, below that of all
+  // instructions; the same for all that are so to theirs.
+  uint32_t number_seen_by(int rank, uint32_t at) const {
+    const Place& place = places_[at];
+    const int to = place.rank - rank;
+    return static_cast<uint32_t>(to < 0 ? to + ranks_ : to) * per_rank_ + place.index;
   }
+  // The image of `at` that is to `rank` as `at` is to rank 0.
+  uint32_t turned(uint32_t at, int rank) const {
+    const int to = rank_of(at) + rank;
+    return image(at, to < ranks_ ? to : to - ranks_);
+  }
+  // The image of `at` that is to rank 0 as `at` is to `rank`.
+  uint32_t seen_by(int rank, uint32_t at) const { return at_[number_seen_by(rank, at)]; }
 
  private:
   struct Place {

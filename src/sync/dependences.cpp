@@ -1,7 +1,10 @@
 #include "sync/dependences.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "sync/alike_touches.h"
+#include "sync/cell_grid.h"
 #include "sync/program_tasks.h"
 
 namespace stretto {
@@ -16,23 +19,12 @@ struct Access {
   uint32_t next;  // in the list
 };
 
-// The accesses so far to one rank's instance of one buffer, in a grid of cells. Cells have the
-// size of the first write, so a typical access takes all of one; a cell has room for one write and
-// one read of this kind.
+// The accesses so far to one rank's instance of one buffer, cell by cell. A cell has room for one
+// write and one read of all of it.
 class AccessGrid {
  public:
   AccessGrid() = default;
-  AccessGrid(const Buffer& buffer, const Region& first_write)
-      : rows_(buffer.rows), cols_(buffer.cols) {
-    cell_rows_ = std::max(1, first_write.rows());
-    cell_cols_ = std::max(1, first_write.cols());
-    while (num_cells() > kMaxCells) {
-      cell_rows_ *= 2;
-      cell_cols_ *= 2;
-    }
-    across_ = (cols_ + cell_cols_ - 1) / cell_cols_;
-    cells_.resize(static_cast<size_t>(num_cells()));
-  }
+  explicit AccessGrid(const CellGrid& grid) : grid_(grid), cells_(grid.count()) {}
 
   // Adds an access of the instruction `program` of `lane`, and calls found(program, lane) for the
   // earlier ones that overlap it, where one of the two writes: maybe several times for one. The
@@ -40,33 +32,22 @@ class AccessGrid {
   template <typename Found>
   void add(uint32_t program, uint32_t lane, const Region& region, bool is_write,
            std::vector<Access>& lists, const Found& found) {
-    const int first_row = region.row0 / cell_rows_, first_col = region.col0 / cell_cols_;
-    for (int row = first_row; int64_t{row} * cell_rows_ < region.row1; ++row) {
-      const int64_t row0 = int64_t{row} * cell_rows_;
-      const bool all_rows =
-          region.row0 <= row0 && region.row1 >= std::min<int64_t>(row0 + cell_rows_, rows_);
-      Cell* cells = &cells_[static_cast<size_t>(row) * static_cast<size_t>(across_)];
-      for (int col = first_col; int64_t{col} * cell_cols_ < region.col1; ++col) {
-        const int64_t col0 = int64_t{col} * cell_cols_;
-        const bool all = all_rows && region.col0 <= col0 &&
-                         region.col1 >= std::min<int64_t>(col0 + cell_cols_, cols_);
-        Cell& cell = cells[col];
-        look(cell.writes, region, lists, found);
-        if (is_write) look(cell.reads, region, lists, found);
-        Accesses& own = is_write ? cell.writes : cell.reads;
-        if (all && own.program == kNone) {
-          own.program = program;
-          own.lane = lane;
-        } else {
-          lists.push_back({program, lane, region, own.others});
-          own.others = static_cast<uint32_t>(lists.size() - 1);
-        }
+    grid_.for_each(region, [&](uint32_t number, bool all) {
+      Cell& cell = cells_[number];
+      look(cell.writes, region, lists, found);
+      if (is_write) look(cell.reads, region, lists, found);
+      Accesses& own = is_write ? cell.writes : cell.reads;
+      if (all && own.program == kNone) {
+        own.program = program;
+        own.lane = lane;
+      } else {
+        lists.push_back({program, lane, region, own.others});
+        own.others = static_cast<uint32_t>(lists.size() - 1);
       }
-    }
+    });
   }
 
  private:
-  static constexpr int64_t kMaxCells = 1 << 18;
   struct Accesses {
     uint32_t program = kNone, lane = 0;  // to all of the cell; kNone: there is none
     uint32_t others = kNone;             // a list
@@ -84,62 +65,119 @@ class AccessGrid {
     }
   }
 
-  int64_t num_cells() const {
-    return int64_t{(rows_ + cell_rows_ - 1) / cell_rows_} * ((cols_ + cell_cols_ - 1) / cell_cols_);
-  }
-
-  int32_t rows_ = 0, cols_ = 0;
-  int cell_rows_ = 1, cell_cols_ = 1, across_ = 1;
+  CellGrid grid_;
   std::vector<Cell> cells_;
 };
 
-// The first write of each buffer; buffers that no task writes need no grid at all.
-std::vector<const Region*> first_writes(const Draft& draft) {
-  std::vector<const Region*> first(draft.plan.buffers.size(), nullptr);
-  for_each_task(draft, [&](uint32_t, const InstrRef&, const Instr& instr) {
+// By buffer; those that no task (of rank 0 alone, if so) writes have none.
+std::vector<CellGrid> find_grids(const Draft& draft, bool rank_0_alone) {
+  std::vector<CellGrid> grids(draft.plan.buffers.size());
+  for_each_task(draft, [&](uint32_t, const InstrRef& ref, const Instr& instr) {
+    if (rank_0_alone && draft.plan.lanes[ref.lane].rank != 0) return;
     for (const Region& region : draft.plan.writes(instr)) {
-      if (!region.empty() && !first[region.buffer]) first[region.buffer] = &region;
+      if (region.empty() || grids[region.buffer]) continue;
+      grids[region.buffer] = CellGrid(draft.plan.buffers[region.buffer], region);
     }
   });
-  return first;
+  return grids;
 }
 
-}  // namespace
+bool in_order(const Dependence& a, const Dependence& b) {
+  if (a.after != b.after) return a.after < b.after;
+  return a.before != b.before ? a.before < b.before : a.buffer < b.buffer;
+}
 
-std::vector<Dependence> find_dependences(const Draft& draft) {
+void sort_out(std::vector<Dependence>& dependences) {
+  if (!std::is_sorted(dependences.begin(), dependences.end(), in_order)) {
+    std::sort(dependences.begin(), dependences.end(), in_order);
+  }
+  dependences.erase(std::unique(dependences.begin(), dependences.end()), dependences.end());
+}
+
+// Those on which rank 0's instructions depend; nothing when the other ranks' are not their images.
+std::optional<std::vector<Dependence>> find_of_rank_0(const Draft& draft, const AlikeRanks& alike) {
   const Plan& plan = draft.plan;
-  const std::vector<const Region*> first = first_writes(draft);
+  const std::vector<CellGrid> grids = find_grids(draft, true);
+  std::vector<AccessGrid> accesses(grids.size());
+  for (size_t buffer = 0; buffer < grids.size(); ++buffer) {
+    if (grids[buffer]) accesses[buffer] = AccessGrid(grids[buffer]);
+  }
+  // Ranks are alike, so it suffices to know what meets in one rank's memory.
+  AlikeTouches touches(draft, alike, grids);
+  std::vector<Access> lists;
+  std::vector<Dependence> found;
+  for_each_task(draft, [&](uint32_t at, const InstrRef& ref, const Instr& instr) {
+    const auto add = [&](const Region& region, bool is_write) {
+      if (region.rank != 0 || region.empty() || !grids[region.buffer]) return;
+      touches.add(at, region, is_write);
+      accesses[region.buffer].add(
+          at, ref.lane, region, is_write, lists, [&](uint32_t before, uint32_t lane) {
+            if (lane == ref.lane) return;
+            const int rank = alike.rank_of(at);
+            found.push_back({alike.seen_by(rank, before), alike.home(at), region.buffer});
+          });
+    };
+    for (const Region& region : plan.reads(instr)) add(region, false);
+    for (const Region& region : plan.writes(instr)) add(region, true);
+  });
+  if (!touches.are_those_of_all_ranks()) return std::nullopt;
+  sort_out(found);
+  return found;
+}
+
+std::vector<Dependence> find_all(const Draft& draft) {
+  const Plan& plan = draft.plan;
+  const std::vector<CellGrid> grids = find_grids(draft, false);
   const auto ranks = static_cast<size_t>(plan.ranks());
   std::vector<Access> lists;
-  std::vector<AccessGrid> grids(plan.buffers.size() * ranks);
-  for (size_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
-    for (size_t rank = 0; first[buffer] && rank < ranks; ++rank) {
-      grids[buffer * ranks + rank] = AccessGrid(plan.buffers[buffer], *first[buffer]);
+  std::vector<AccessGrid> accesses(plan.buffers.size() * ranks);
+  for (size_t buffer = 0; buffer < grids.size(); ++buffer) {
+    for (size_t rank = 0; grids[buffer] && rank < ranks; ++rank) {
+      accesses[buffer * ranks + rank] = AccessGrid(grids[buffer]);
     }
   }
-
   std::vector<Dependence> found;
   std::vector<Dependence> of_one;
   for_each_task(draft, [&](uint32_t at, const InstrRef& ref, const Instr& instr) {
     of_one.clear();
     // An instruction may meet itself: it is of its own lane.
     const auto add = [&](const Region& region, bool is_write) {
-      if (region.empty() || !first[region.buffer]) return;
-      AccessGrid& grid = grids[region.buffer * ranks + region.rank];
+      if (region.empty() || !grids[region.buffer]) return;
+      AccessGrid& grid = accesses[region.buffer * ranks + region.rank];
       grid.add(at, ref.lane, region, is_write, lists, [&](uint32_t before, uint32_t lane) {
         if (lane != ref.lane) of_one.push_back({before, at, region.buffer});
       });
     };
     for (const Region& region : plan.reads(instr)) add(region, false);
     for (const Region& region : plan.writes(instr)) add(region, true);
-    if (of_one.empty()) return;
-    std::sort(of_one.begin(), of_one.end(), [](const Dependence& a, const Dependence& b) {
-      return a.before != b.before ? a.before < b.before : a.buffer < b.buffer;
-    });
-    of_one.erase(std::unique(of_one.begin(), of_one.end()), of_one.end());
+    sort_out(of_one);
     found.insert(found.end(), of_one.begin(), of_one.end());
   });
   return found;
+}
+
+}  // namespace
+
+Dependences find_dependences(const Draft& draft, bool use_alike) {
+  if (use_alike) {
+    if (std::optional<AlikeRanks> alike = AlikeRanks::find(draft)) {
+      if (auto found = find_of_rank_0(draft, *alike)) return {std::move(*found), std::move(alike)};
+    }
+  }
+  return {find_all(draft), std::nullopt};
+}
+
+std::vector<Dependence> of_all_ranks(const Dependences& dependences) {
+  if (!dependences.alike) return dependences.all;
+  const AlikeRanks& alike = *dependences.alike;
+  std::vector<Dependence> all;
+  all.reserve(dependences.all.size() * static_cast<size_t>(alike.ranks()));
+  for (int rank = 0; rank < alike.ranks(); ++rank) {
+    for (const Dependence& d : dependences.all) {
+      all.push_back({alike.turned(d.before, rank), alike.turned(d.after, rank), d.buffer});
+    }
+  }
+  return all;
 }
 
 }  // namespace stretto

@@ -1,9 +1,11 @@
 // Dependences between the instructions of a sequential program, found by region intersection.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "stretto/lower.h"
+#include "sync/alike_ranks.h"
 
 namespace stretto {
 
@@ -18,6 +20,16 @@ struct Dependence {
 
 // Every pair of instructions of different lanes that touch one place, at least one of them writing,
 // in program order; sorted by (after, before), without repetitions.
-std::vector<Dependence> find_dependences(const Draft& draft);
+struct Dependences {
+  std::vector<Dependence> all;
+  // Where ranks are alike, `all` is those on which rank 0's instructions depend: the others are
+  // their images.
+  std::optional<AlikeRanks> alike;
+};
+
+Dependences find_dependences(const Draft& draft, bool use_alike = true);
+
+// Of all ranks' instructions, in no order.
+std::vector<Dependence> of_all_ranks(const Dependences& dependences);
 
 }  // namespace stretto

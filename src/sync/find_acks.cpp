@@ -37,7 +37,13 @@ class RepeatedRuns {
     for (const InstrRef& ref : draft.program) {
       rank_of_.push_back(draft.plan.lanes[ref.lane].rank);
     }
-    starts_.assign(draft.program.size() + 1, 0);
+    take_edges(edges);
+  }
+
+  // What is waited for.
+  void take_edges(const std::vector<SyncEdge>& edges) {
+    starts_.assign(draft_.program.size() + 1, 0);
+    releases_.clear();
     releases_.reserve(edges.size());
     for (const SyncEdge& edge : edges) {
       releases_.push_back(edge.release);
@@ -127,9 +133,10 @@ std::vector<Hazard> data_hazards(const Draft& draft, const std::vector<Dependenc
 
 // Counting too early: a notify of a later run that could pass a wait on a counter of several ranks
 // before the slower of them has counted. Within one rank stream order keeps runs apart.
-void add_signal_hazards(const Draft& draft, const SignalGroups& groups, const SyncPoints& points,
-                        RepeatedRuns& runs, std::vector<Hazard>& hazards) {
-  for (const SignalGroups::Group& group : groups.all()) {
+void add_signal_hazards(const Draft& draft, std::span<const SignalGroups::Group> some,
+                        const SignalGroups& groups, const SyncPoints& points, RepeatedRuns& runs,
+                        std::vector<Hazard>& hazards) {
+  for (const SignalGroups::Group& group : some) {
     if (group.num_releases == 1) continue;
     const uint8_t lag = draft.plan.buffers[group.buffer].copies;
     const std::span<const uint32_t> releases = groups.releases(group);
@@ -148,6 +155,17 @@ void add_signal_hazards(const Draft& draft, const SignalGroups& groups, const Sy
       }
     }
   }
+}
+
+// Those that nothing settles.
+std::vector<Hazard> open_hazards(const Draft& draft, const std::vector<Dependence>& dependences,
+                                 const SyncPoints& points,
+                                 std::span<const SignalGroups::Group> groups,
+                                 const SignalGroups& lists, RepeatedRuns& runs) {
+  std::vector<Hazard> hazards = data_hazards(draft, dependences, points, runs);
+  add_signal_hazards(draft, groups, lists, points, runs, hazards);
+  std::erase_if(hazards, [&](const Hazard& h) { return runs.precedes(h.reader, h.writer, h.lag); });
+  return hazards;
 }
 
 // The acknowledgements that settle the open hazards: from each reading rank to each writing rank,
@@ -173,16 +191,23 @@ std::map<std::pair<uint16_t, uint16_t>, Ack> ack_sources(const Draft& draft,
 
 }  // namespace
 
-std::vector<Ack> find_acks(const Draft& draft, const std::vector<Dependence>& dependences,
+std::vector<Ack> find_acks(const Draft& draft, const Dependences& dependences,
                            const SyncPoints& points, const std::vector<SyncEdge>& edges,
                            const SignalGroups& groups, Timeline& first_run) {
+  const AlikeRanks* alike = first_run.alike();
   RepeatedRuns runs(draft, edges, first_run);
-  std::vector<Hazard> hazards = data_hazards(draft, dependences, points, runs);
-  add_signal_hazards(draft, groups, points, runs, hazards);
-  std::erase_if(hazards, [&](const Hazard& h) { return runs.precedes(h.reader, h.writer, h.lag); });
+  // Where ranks are alike, those of rank 0 stand for the others while there are none.
+  std::span<const SignalGroups::Group> of_some = groups.all();
+  if (alike != nullptr) {
+    const auto next = std::find_if(of_some.begin(), of_some.end(),
+                                   [](const SignalGroups::Group& one) { return one.rank > 0; });
+    of_some = of_some.first(static_cast<size_t>(next - of_some.begin()));
+  }
+  std::vector<Hazard> hazards = open_hazards(draft, dependences.all, points, of_some, groups, runs);
 
   // The caller reads outputs after the run, which no acknowledgement inside a run can tell.
   for_each_task(draft, [&](uint32_t at, const InstrRef&, const Instr& instr) {
+    if (alike != nullptr && alike->rank_of(at) > 0) return;
     for (const Region& region : draft.plan.writes(instr)) {
       STRETTO_ASSERT(region.rank == runs.rank_of(at) || region.empty() ||
                          draft.plan.buffers[region.buffer].role != BufferRole::output ||
@@ -191,6 +216,10 @@ std::vector<Ack> find_acks(const Draft& draft, const std::vector<Dependence>& de
     }
   });
   if (hazards.empty()) return {};
+  if (alike != nullptr) {
+    hazards = open_hazards(draft, of_all_ranks(dependences), points, groups.all(), groups, runs);
+    runs.take_edges(of_all_ranks(edges, alike));
+  }
 
   auto acks = ack_sources(draft, runs, hazards);
   std::sort(hazards.begin(), hazards.end(),

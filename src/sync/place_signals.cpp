@@ -145,14 +145,14 @@ class SignalWriter {
 
 void place_signals(Draft& draft) {
   const SyncPoints points = find_sync_points(draft);
-  const std::vector<Dependence> dependences = find_dependences(draft);
+  const Dependences dependences = find_dependences(draft);
   const PointEdges needed(draft, dependences, points);
-  Timeline timeline(draft, needed.alike_ranks());
+  Timeline timeline(draft, needed.alike);
   const std::vector<SyncEdge> edges = reduce_to_edges(needed, timeline);
-  const SignalGroups groups(draft, edges);
+  const SignalGroups groups(draft, edges, needed.alike);
   const std::vector<Ack> acks = find_acks(draft, dependences, points, edges, groups, timeline);
 
-  SignalWriter signals(draft, edges.size(), groups.all().size() + acks.size());
+  SignalWriter signals(draft, groups.all().size(), groups.all().size() + acks.size());
   for (const Ack& ack : acks) {
     signals.add(signals.array("ack", 1), ack.lag, ack.to, ack.releases, ack.acquires);
   }
