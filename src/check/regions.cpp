@@ -7,13 +7,6 @@
 namespace stretto::checker {
 namespace {
 
-bool in_bounds(const Plan& plan, const Region& region) {
-  const Buffer& buffer = plan.buffers[region.buffer];
-  return region.row0 >= 0 && region.row0 <= region.row1 &&
-         region.row1 <= buffer.rows_on(region.rank) && region.col0 >= 0 &&
-         region.col0 <= region.col1 && region.col1 <= buffer.cols;
-}
-
 class RegionCheck {
  public:
   RegionCheck(const Plan& plan, Findings& findings) : plan_(plan), findings_(findings) {}
@@ -94,6 +87,13 @@ class RegionCheck {
 };
 
 }  // namespace
+
+bool in_bounds(const Plan& plan, const Region& region) {
+  const Buffer& buffer = plan.buffers[region.buffer];
+  return region.row0 >= 0 && region.row0 <= region.row1 &&
+         region.row1 <= buffer.rows_on(region.rank) && region.col0 >= 0 &&
+         region.col0 <= region.col1 && region.col1 <= buffer.cols;
+}
 
 void check_regions(const Plan& plan, Findings& findings) {
   RegionCheck check(plan, findings);

@@ -12,4 +12,6 @@ namespace stretto::checker {
 // deliver of what is no output.
 void check_regions(const Plan& plan, Findings& findings);
 
+bool in_bounds(const Plan& plan, const Region& region);
+
 }  // namespace stretto::checker
