@@ -1,0 +1,201 @@
+// Times of tiles, their epilogues and launches in small plans, worked out on paper.
+#include <gtest/gtest.h>
+
+#include "hand_plan.h"
+#include "stretto/simulate.h"
+
+namespace stretto {
+namespace {
+
+using testing_sim::HandPlan;
+using testing_sim::kTileBytes;
+using testing_sim::round_machine;
+
+constexpr double kExact = 1e-6;  // us
+
+// While an epilogue's store takes the port one way, tiles take a quarter longer.
+constexpr double kLostToStore = kTileBytes / 160e3 * (1 - 1 / 1.25);
+
+TEST(SimulateGemm, OneLaneRunsItsTilesOneAfterTheOther) {
+  HandPlan hand(1);
+  const int lane = hand.lane(0, LaneKind::compute);
+  for (int tile = 0; tile < 5; ++tile) hand.gemm(lane, tile);
+  const Simulation result = simulate(hand.plan(), round_machine());
+  EXPECT_NEAR(result.total_us, 50, kExact);
+  EXPECT_NEAR(result.compute_us, 10, kExact);  // five SMs at once
+  EXPECT_NEAR(result.exposed_us, 40, kExact);
+  EXPECT_NEAR(result.compute_occupancy, 1, kExact);
+  EXPECT_EQ(result.communication_us, 0);
+  EXPECT_EQ(result.spans.size(), 5u);
+}
+
+TEST(SimulateGemm, LanesRunAtOnceAndPayLaunchAndOverhead) {
+  HandPlan hand(1);
+  for (int i = 0; i < 8; ++i) {
+    const int lane = hand.lane(0, LaneKind::compute);
+    hand.gemm(lane, 2 * i);
+    hand.gemm(lane, 2 * i + 1);
+  }
+  Machine machine = round_machine();
+  machine.chained_launch_us = 3;
+  machine.tile_overhead_us = 0.5;
+  const Simulation result = simulate(hand.plan(), machine);
+  EXPECT_NEAR(result.total_us, 3 + 2 * 10.5, kExact);
+  EXPECT_NEAR(result.compute_us, result.total_us, kExact);
+  EXPECT_EQ(result.exposed_us, 0);
+}
+
+// A lane of each kind on a rank, at work for 10 us or less.
+TEST(SimulateLaunch, IsShorterWhereARunIsOneKernel) {
+  Machine machine = round_machine();
+  machine.launch_us = 5;
+  machine.chained_launch_us = 3;
+  const auto start_us = [&](const auto& add_lane) {
+    HandPlan hand(1);
+    hand.gemm(hand.lane(0, LaneKind::compute), 0);
+    add_lane(hand);
+    return simulate(hand.plan(), machine).total_us - 10;
+  };
+  EXPECT_NEAR(start_us([](HandPlan&) {}), 3, kExact);
+  EXPECT_NEAR(start_us([](HandPlan& hand) {
+                const int lane = hand.lane(0, LaneKind::comm);
+                hand.copy(lane, hand.part(0, 4), {hand.slots(0, 4)});
+              }),
+              3, kExact);
+  EXPECT_NEAR(start_us([](HandPlan& hand) {
+                const int lane = hand.lane(0, LaneKind::comm);
+                hand.task(lane, Opcode::reduce, {hand.part(0, 4)}, {hand.slots(0, 4)});
+              }),
+              5, kExact);
+  EXPECT_NEAR(start_us([](HandPlan& hand) {
+                const int lane = hand.lane(0, LaneKind::copy);
+                hand.copy(lane, hand.part(0, 4), {hand.slots(0, 4)});
+              }),
+              5, kExact);
+}
+
+TEST(SimulateGemm, ARaggedTileCostsItsPaddedShape) {
+  HandPlan hand(1);
+  const int lane = hand.lane(0, LaneKind::compute);
+  hand.gemm(lane, 0);
+  Plan plan = hand.plan();
+  plan.operands[0].row1 = 65;  // of A: two groups of 64 rows
+  plan.operands[2].row1 = 65;
+  EXPECT_NEAR(simulate(plan, round_machine()).total_us, 10, kExact);
+  plan.operands[0].row1 = plan.operands[2].row1 = 3;
+  EXPECT_NEAR(simulate(plan, round_machine()).total_us, 5, kExact);
+}
+
+TEST(SimulateGemm, SmallTilesWaitForTheirInputsWhereAllSmsRunThem) {
+  const auto time_us = [](int lanes) {
+    HandPlan hand(1);
+    for (int i = 0; i < lanes; ++i) hand.gemm(hand.lane(0, LaneKind::compute), i);
+    Plan plan = hand.plan();
+    for (size_t i = 0; i < plan.operands.size(); i += 3) {
+      plan.operands[i].row1 = plan.operands[i].row0 + 64;  // of A
+      plan.operands[i + 2].row1 = plan.operands[i + 2].row0 + 64;
+    }
+    return simulate(plan, round_machine()).total_us;
+  };
+  const double half_tile = 5;  // of its MMAs alone
+  EXPECT_NEAR(time_us(1), half_tile, kExact);
+  EXPECT_GT(time_us(8), 1.2 * half_tile);
+}
+
+TEST(SimulateGemm, PowerHoldsLongRunsBack) {
+  const auto time_us = [](int tiles) {
+    HandPlan hand(1);
+    for (int i = 0; i < 8; ++i) {
+      const int lane = hand.lane(0, LaneKind::compute);
+      for (int tile = 0; tile < tiles; ++tile) hand.gemm(lane, i);
+    }
+    return simulate(hand.plan(), round_machine()).total_us;
+  };
+  EXPECT_NEAR(time_us(5), 50, kExact);
+  EXPECT_NEAR(time_us(15), 150 / 0.87, 1e-3);
+  EXPECT_GT(time_us(190), 1900 / 0.87);
+}
+
+TEST(SimulateGemm, ATileTakesItsShareOfReadingTheInputs) {
+  HandPlan hand(1);
+  for (int i = 0; i < 4; ++i) hand.gemm(hand.lane(0, LaneKind::compute), i);
+  Machine machine = round_machine();
+  machine.hbm_gb_per_s = 40;
+  // Four blocks of rows of A, one B that they share, at 40 GB/s in all.
+  const double bytes = 2.0 * testing_sim::kDepth * (4 * testing_sim::kTileM + testing_sim::kTileN);
+  EXPECT_NEAR(simulate(hand.plan(), machine).total_us, bytes / 40e3, kExact);
+}
+
+TEST(SimulateEpilogue, StoresBesideTheNextTile) {
+  HandPlan hand(2);
+  hand.signals("s", 1);
+  const int lane = hand.lane(0, LaneKind::compute);
+  for (int tile = 0; tile < 3; ++tile) hand.gemm(lane, tile, {hand.slots(1, tile)});
+  hand.notify(lane, 0, 1);
+  const Simulation result = simulate(hand.plan(), round_machine());
+  const double store = kTileBytes / 10e3;  // 6.55 us, less than a tile
+  EXPECT_NEAR(result.total_us, 30 + 2 * kLostToStore + store, kExact);
+}
+
+TEST(SimulateEpilogue, HoldsTheBlockWhenItsStoresAreTheSlower) {
+  HandPlan hand(2);
+  const int lane = hand.lane(0, LaneKind::compute);
+  for (int tile = 0; tile < 3; ++tile) hand.gemm(lane, tile, {hand.slots(1, tile)});
+  Machine machine = round_machine();
+  machine.epilogue_push_gb_per_s = 4;  // 16.4 us a tile
+  const Simulation result = simulate(hand.plan(), machine);
+  EXPECT_NEAR(result.total_us, 10 + 3 * kTileBytes / 4e3, kExact);
+  EXPECT_NEAR(result.lanes[0].busy_us, 30 + 2 * kLostToStore, kExact);
+  EXPECT_NEAR(result.lanes[0].waiting_us, 2 * (kTileBytes / 4e3 - 10 - kLostToStore), kExact);
+}
+
+TEST(SimulateEpilogue, ItsNotifyFollowsItsData) {
+  HandPlan hand(2);
+  hand.signals("s", 1);
+  const int lane = hand.lane(0, LaneKind::compute);
+  hand.gemm(lane, 0, {hand.slots(1, 0)});
+  hand.notify(lane, 0, 1);
+  hand.gemm(lane, 1);
+  const int waiter = hand.lane(1, LaneKind::comm);
+  hand.wait(waiter, 0, 1);
+  const Simulation result = simulate(hand.plan(), round_machine());
+  EXPECT_NEAR(result.lanes[1].waiting_us, 10 + kTileBytes / 10e3, kExact);
+  EXPECT_NEAR(result.total_us, 20 + kLostToStore, kExact);
+}
+
+TEST(SimulateBoundary, JoinsTheLanesOfARankAndLaunchesWhatFollows) {
+  HandPlan hand(2);
+  for (int i = 0; i < 2; ++i) {
+    const int lane = hand.lane(0, LaneKind::compute);
+    for (int tile = 0; tile <= i; ++tile) hand.gemm(lane, 4 * i + tile);
+    hand.boundary(lane, 0);
+    hand.gemm(lane, 4 * i + 3);
+    hand.boundary(lane, 1);
+  }
+  hand.gemm(hand.lane(1, LaneKind::compute), 0);
+  Machine machine = round_machine();
+  machine.launch_us = 3;
+  const Simulation result = simulate(hand.plan(), machine);
+  // The last boundary launches nothing; the other rank does not take part.
+  EXPECT_NEAR(result.total_us, 3 + 20 + 3 + 10, kExact);
+  EXPECT_NEAR(result.lanes[0].waiting_us, 10 + 3, kExact);
+  EXPECT_NEAR(result.lanes[2].busy_us, 10, kExact);
+}
+
+TEST(SimulateInterference, SlowsTilesInProportionToThePortsUse) {
+  Machine machine = round_machine();
+  machine.gemm_slowdown_copy_engine = 1.5;
+  HandPlan hand(2);
+  hand.gemm(hand.lane(0, LaneKind::compute), 0);
+  hand.copy(hand.lane(0, LaneKind::copy), hand.part(0, 0, 32), {hand.slots(1, 0, 32)});
+  hand.gemm(hand.lane(1, LaneKind::compute), 0);
+  const Simulation result = simulate(hand.plan(), machine);
+  // The copy moves 80 GB/s through a port of 160, one way: 1 + 0.5 / 2 for half of the time.
+  for (const LaneUse& lane : {result.lanes[0], result.lanes[2]}) {
+    EXPECT_GT(lane.busy_us, 10 * 1.10);
+    EXPECT_LT(lane.busy_us, 10 * 1.15);
+  }
+}
+
+}  // namespace
+}  // namespace stretto
