@@ -1,4 +1,4 @@
-// Plans, and places of their buffers that nothing stands behind.
+// What the GPU target makes of plans, and places of their buffers that nothing stands behind.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,15 +9,9 @@
 #include "cuda/gemm_choice.h"
 #include "cuda/rank_program.h"
 #include "cuda/tile_sums.h"
-#include "stretto/lower.h"
+#include "lower/plan_of.h"
 
 namespace stretto::cuda {
-
-inline Plan plan_of(const std::string& op_text, const std::string& schedule) {
-  const Operator op = parse_operator(op_text);
-  const Machine machine = default_machine(op.ranks);
-  return lower(op, parse_schedule(schedule, op, machine), machine);
-}
 
 inline device::GemmConfig config_of(const Plan& plan) {
   const TileSums sums(plan);

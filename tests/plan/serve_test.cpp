@@ -4,19 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lower/plan_of.h"
 #include "stretto/error.h"
-#include "stretto/lower.h"
 
 namespace stretto {
 namespace {
 
 using testing::HasSubstr;
-
-Plan plan_of(const std::string& op_text, const std::string& schedule) {
-  const Operator op = parse_operator(op_text);
-  const Machine machine = default_machine(op.ranks);
-  return lower(op, parse_schedule(schedule, op, machine), machine);
-}
 
 std::string refusal(const Plan& plan, int64_t rows) {
   try {

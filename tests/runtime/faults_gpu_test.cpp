@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-
 #include "gpu_plans.h"
 #include "runtime/gpu_check.h"
 #include "runtime/run_graphs.h"
@@ -15,31 +13,10 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr int kRanks = 2;
 constexpr uint64_t kTimeoutNs = 300'000'000;
 
-class FaultsOnGpus : public testing::Test {
+class FaultsOnGpus : public BrokenRunsOnGpus {
  protected:
-  void SetUp() override {
-    if (const std::string why = why_not_here(kRanks); !why.empty()) STRETTO_SKIP(why);
-  }
-
-  static std::string error_of(PlanRunner& runner) {
-    const auto start = std::chrono::steady_clock::now();
-    std::string error;
-    try {
-      for (int rank = 0; rank < kRanks; ++rank) {
-        shared_fabric(kRanks).device(rank).make_current();
-        runner.enqueue(rank);
-      }
-      runner.finish();
-    } catch (const SystemError& caught) {
-      error = caught.what();
-    }
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
-    return error;
-  }
-
   static void expect_works(const std::string& schedule) {
     const Plan plan = plan_of("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16", schedule);
     PlanRunner runner(plan, shared_fabric(kRanks), shared_compiler());
@@ -116,9 +93,7 @@ TEST_F(FaultsOnGpus, CopiedNotifiesAreRightAfterAnAbortedRun) {
       options.runs = 3;
       const GpuCheckResult result = check_on_gpus(runner, shared_fabric(kRanks), options);
       EXPECT_TRUE(result.verified()) << result.fault << result.first_wrong;
-      shared_fabric(kRanks).device(0).make_current();
-      runner.delay(0, 3 * kTimeoutNs);
-      EXPECT_THAT(error_of(runner), HasSubstr("waited 300 ms"));
+      EXPECT_THAT(error_of(runner, 3 * kTimeoutNs), HasSubstr("waited 300 ms"));
     }
   }
 }

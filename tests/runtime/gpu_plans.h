@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -11,8 +12,9 @@
 #include "cuda/device.h"
 #include "cuda/nvrtc_api.h"
 #include "fabric/nccl_api.h"
+#include "lower/plan_of.h"
 #include "runtime/plan_runner.h"
-#include "stretto/lower.h"
+#include "stretto/error.h"
 
 namespace stretto::runtime {
 
@@ -47,11 +49,33 @@ inline const cuda::Compiler& shared_compiler() {
   return compiler;
 }
 
-inline Plan plan_of(const std::string& op_text, const std::string& schedule) {
-  const Operator op = parse_operator(op_text);
-  const Machine machine = default_machine(op.ranks);
-  return lower(op, parse_schedule(schedule, op, machine), machine);
-}
+// Tests that break runs on two GPUs.
+class BrokenRunsOnGpus : public testing::Test {
+ protected:
+  static constexpr int kRanks = 2;
+
+  void SetUp() override {
+    if (const std::string why = why_not_here(kRanks); !why.empty()) STRETTO_SKIP(why);
+  }
+
+  // What a run of all ranks says, soon; rank 0 begins so much later.
+  static std::string error_of(PlanRunner& runner, uint64_t rank_0_delay_ns = 0) {
+    const auto start = std::chrono::steady_clock::now();
+    std::string error;
+    try {
+      for (int rank = 0; rank < kRanks; ++rank) {
+        shared_fabric(kRanks).device(rank).make_current();
+        if (rank == 0 && rank_0_delay_ns > 0) runner.delay(rank, rank_0_delay_ns);
+        runner.enqueue(rank);
+      }
+      runner.finish();
+    } catch (const SystemError& caught) {
+      error = caught.what();
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
+    return error;
+  }
+};
 
 // Removes the first notify of `signal` for `to` from a lane; returns the lane's description.
 inline std::string drop_notify(Plan& plan, const std::string& signal, int to, LaneKind kind) {

@@ -5,22 +5,16 @@
 
 #include "gpu_plans.h"
 #include "runtime/gpu_check.h"
-#include "stretto/error.h"
 
 namespace stretto::runtime {
 namespace {
 
 using testing::HasSubstr;
 
-constexpr int kRanks = 2;
 constexpr uint64_t kTimeoutNs = 100'000'000;
 
-class RunKernelsOnGpus : public testing::Test {
+class RunKernelsOnGpus : public BrokenRunsOnGpus {
  protected:
-  void SetUp() override {
-    if (const std::string why = why_not_here(kRanks); !why.empty()) STRETTO_SKIP(why);
-  }
-
   // What rank 0 captures of one run.
   static size_t nodes_of_run(const std::string& op, const std::string& schedule) {
     const Plan plan = plan_of(op + " ranks=2 dtype=bf16", schedule);
@@ -62,18 +56,7 @@ TEST_F(RunKernelsOnGpus, RunsAreCountedAnewAfterAnAbortedOne) {
       options.replays = 3;
       const GpuCheckResult result = check_on_gpus(runner, fabric, options);
       EXPECT_TRUE(result.verified()) << result.fault << result.first_wrong;
-      std::string error;
-      try {
-        for (int rank = 0; rank < kRanks; ++rank) {
-          fabric.device(rank).make_current();
-          if (rank == 0) runner.delay(rank, 4 * kTimeoutNs);
-          runner.enqueue(rank);
-        }
-        runner.finish();
-      } catch (const SystemError& caught) {
-        error = caught.what();
-      }
-      EXPECT_THAT(error, HasSubstr("waited 100 ms"));
+      EXPECT_THAT(error_of(runner, 4 * kTimeoutNs), HasSubstr("waited 100 ms"));
     }
   }
 }

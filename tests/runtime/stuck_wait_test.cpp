@@ -1,6 +1,7 @@
 // Which wait of a lane held up the task that an error names.
 #include "runtime/stuck_wait.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -10,14 +11,21 @@
 namespace stretto::runtime {
 namespace {
 
-TEST(StuckWait, TheWaitOfALaterPhaseIsFoundBehindTheTasksFirstRange) {
-  const Plan plan = parse_plan(R"(stretto-plan 1
-operator ag-gemm m=128 n=64 k=128 ranks=1 dtype=bf16
+// Of one rank that computes `m` rows; `body`: what else the plan declares, and its lanes.
+Plan plan_of_rows(int m, const std::string& body) {
+  return parse_plan(fmt::format(R"(stretto-plan 1
+operator ag-gemm m={0} n=64 k=128 ranks=1 dtype=bf16
 sms 132
-buffer a bf16 128x128 input
+buffer a bf16 {0}x128 input
 buffer b bf16 64x128 input
-buffer out bf16 128x64 output
-buffer ranges fp32 256x64 local
+buffer out bf16 {0}x64 output
+{1}end
+)",
+                                m, body));
+}
+
+TEST(StuckWait, TheWaitOfALaterPhaseIsFoundBehindTheTasksFirstRange) {
+  const Plan plan = plan_of_rows(128, R"(buffer ranges fp32 256x64 local
 signals ag 3
 lane 0 compute 0
   wait ag.2 >= 1
@@ -28,7 +36,6 @@ lane 0 compute 0
   reduce #4 ranges[0:128,0:64] ranges[128:256,0:64] -> out[0:128,0:64]
   wait ag.2 >= 2
   gemm #5 a[0:128,0:128] b[0:64,0:128] -> out[0:128,0:64]
-end
 )");
   const Lane& lane = plan.lanes[0];
   EXPECT_EQ(find_wait(lane, 0, 8, {0, 0}, 4), 1u);
@@ -42,13 +49,7 @@ end
 
 // A block makes waits of other lanes at its end; what it reports then is theirs.
 TEST(StuckWait, TheWaitAtTheEndOfABlockIsOfTheLaneThatHasIt) {
-  const Plan plan = parse_plan(R"(stretto-plan 1
-operator ag-gemm m=256 n=64 k=128 ranks=1 dtype=bf16
-sms 132
-buffer a bf16 256x128 input
-buffer b bf16 64x128 input
-buffer out bf16 256x64 output
-signals ag 2
+  const Plan plan = plan_of_rows(256, R"(signals ag 2
 lane 0 compute 0
   gemm #0 a[0:128,0:128] b[0:64,0:128] -> out[0:128,0:64]
   wait ag.0 >= 1
@@ -57,7 +58,6 @@ lane 0 compute 1
   wait ag.0 >= 1
   gemm #1 a[128:256,0:128] b[0:64,0:128] -> out[128:256,0:64]
   wait ag.1 >= 1
-end
 )");
   const cuda::BlockPart part{1, 0, 2, {{cuda::StepKind::wait, 0, 0, 1}}};
   const auto found = [&](int32_t signal, uint32_t tile) {
