@@ -24,4 +24,11 @@ inline Failure expect_found(FindingKind kind, const Shape& shape, const Scenario
   return *result.failure;
 }
 
+// What scenario(true) has is needed: without it there is a race.
+template <class MakeScenario>
+void expect_needed(const Shape& shape, const MakeScenario& scenario) {
+  expect_clean(shape, scenario(true));
+  expect_found(FindingKind::kRace, shape, scenario(false));
+}
+
 }  // namespace stretto::fibre

@@ -44,9 +44,7 @@ struct ExpertMemory {
                                             const Buffer<device::Vec16>& input,
                                             const Buffer<device::int32>& ids,
                                             const Buffer<float>& weights) const {
-    device::DispatchArgs<Block> args{};
-    args.shape = shape;
-    args.device_tokens = tokens.at(rank);
+    auto args = common_args<device::DispatchArgs<Block>>(rank, tokens);
     args.input = input.at(rank);
     args.ids = ids.at(rank);
     args.weights = weights.at(rank);
@@ -56,11 +54,7 @@ struct ExpertMemory {
     args.counts = counts.at(rank);
     args.parts = parts.at(rank);
     args.signals = signals.at(rank);
-    args.token_slots = token_slots.at(rank);
     args.received = received.at(rank);
-    args.part_list = part_list.at(rank);
-    args.entry_rows = entry_rows.at(rank);
-    args.entry_weights = entry_weights.at(rank);
     args.expert_offsets = expert_offsets.at(rank);
     args.expert_counts = expert_counts.at(rank);
     args.rows = rows.at(rank);
@@ -74,15 +68,9 @@ struct ExpertMemory {
   device::CombineArgs<Block> combine_args(int rank, const Buffer<device::uint32>& tokens,
                                           const Buffer<device::Vec16>& results,
                                           const Buffer<device::Vec16>& output) const {
-    device::CombineArgs<Block> args{};
-    args.shape = shape;
-    args.device_tokens = tokens.at(rank);
+    auto args = common_args<device::CombineArgs<Block>>(rank, tokens);
     args.rows = results.at(rank);
     args.output = output.at(rank);
-    args.token_slots = token_slots.at(rank);
-    args.part_list = part_list.at(rank);
-    args.entry_rows = entry_rows.at(rank);
-    args.entry_weights = entry_weights.at(rank);
     args.slots = sum_slots.at(rank);
     args.signals = sum_signals.at(rank);
     args.calls = sum_calls.at(rank);
@@ -111,6 +99,20 @@ struct ExpertMemory {
   Buffer<float> row_scales;
   Buffer<device::uint32> problems;
   Buffer<device::uint64> calls, sum_calls;
+
+ private:
+  // What combine takes from dispatch, and what both are told.
+  template <class Args>
+  Args common_args(int rank, const Buffer<device::uint32>& tokens) const {
+    Args args{};
+    args.shape = shape;
+    args.device_tokens = tokens.at(rank);
+    args.token_slots = token_slots.at(rank);
+    args.part_list = part_list.at(rank);
+    args.entry_rows = entry_rows.at(rank);
+    args.entry_weights = entry_weights.at(rank);
+    return args;
+  }
 };
 
 }  // namespace stretto::fibre

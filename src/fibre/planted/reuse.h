@@ -17,6 +17,14 @@ struct Stream4 {
         out(world.local<uint64>("out", kRuns)) {
     for (size_t e = 0; e < kRuns; ++e) message.set(0, e, 100 + e);
   }
+  // Rank 0's part of run e: its message into a slot of rank 1, which `how` and `flag` tell.
+  void send(device::Shmem<Block>& shmem, uint64 e, uint64 slot, uint64 flag = 1,
+            SignalOp how = SignalOp::kAdd) const {
+    shmem.putmem_signal(slots.at(0) + slot, message.at(0) + (e - 1), 8, arrived.at(0), flag, how,
+                        1);
+  }
+  // Rank 1's, once it has been told.
+  void take(uint64 e, uint64 slot) const { out.at(1)[e - 1] = slots.at(1)[slot]; }
   void finish(World& world) const {
     if (!world.run()) return;
     for (size_t e = 0; e < kRuns; ++e) {
@@ -36,11 +44,10 @@ inline void overwritten_before_taken(World& world, bool bug) {
       const int me = block.rank();
       if (me == 0) {
         if (!bug && !shmem.signal_wait_until(s.taken.at(0), Compare::kGe, e - 1)) return;
-        shmem.putmem_signal(s.slots.at(0), s.message.at(0) + (e - 1), 8, s.arrived.at(0), 1,
-                            SignalOp::kAdd, 1);
+        s.send(shmem, e, 0);
       } else {
         if (!shmem.signal_wait_until(s.arrived.at(1), Compare::kGe, e)) return;
-        s.out.at(1)[e - 1] = s.slots.at(1)[0];
+        s.take(e, 0);
         shmem.signal_op(s.taken.at(1), 1, SignalOp::kAdd, 0);
       }
     });
@@ -58,11 +65,10 @@ inline void double_buffer_credit_off_by_one(World& world, bool bug) {
       const uint64 lag = bug ? 3 : 2;
       if (block.rank() == 0) {
         if (e > lag && !shmem.signal_wait_until(s.taken.at(0), Compare::kGe, e - lag)) return;
-        shmem.putmem_signal(s.slots.at(0) + slot, s.message.at(0) + (e - 1), 8, s.arrived.at(0), 1,
-                            SignalOp::kAdd, 1);
+        s.send(shmem, e, slot);
       } else {
         if (!shmem.signal_wait_until(s.arrived.at(1), Compare::kGe, e)) return;
-        s.out.at(1)[e - 1] = s.slots.at(1)[slot];
+        s.take(e, slot);
         shmem.signal_op(s.taken.at(1), 1, SignalOp::kAdd, 0);
       }
     });
@@ -77,11 +83,10 @@ inline void epoch_frozen_by_capture(World& world, bool bug) {
     world.launch(1, 1, [=](Block& block) {
       device::Shmem shmem(block);
       if (block.rank() == 0) {
-        shmem.putmem_signal(s.slots.at(0) + (e - 1), s.message.at(0) + (e - 1), 8, s.arrived.at(0),
-                            1, SignalOp::kAdd, 1);
+        s.send(shmem, e, e - 1);
       } else {
         if (!shmem.signal_wait_until(s.arrived.at(1), Compare::kGe, bug ? 1 : e)) return;
-        s.out.at(1)[e - 1] = s.slots.at(1)[e - 1];
+        s.take(e, e - 1);
       }
     });
   }
@@ -96,13 +101,12 @@ inline void parity_flag_reused(World& world, bool bug) {
       device::Shmem shmem(block);
       const uint64 flag = bug ? e % 2 : e;
       if (block.rank() == 0) {
-        shmem.putmem_signal(s.slots.at(0) + (e - 1), s.message.at(0) + (e - 1), 8, s.arrived.at(0),
-                            flag, SignalOp::kSet, 1);
+        s.send(shmem, e, e - 1, flag, SignalOp::kSet);
       } else {
         if (!shmem.signal_wait_until(s.arrived.at(1), bug ? Compare::kEq : Compare::kGe, flag)) {
           return;
         }
-        s.out.at(1)[e - 1] = s.slots.at(1)[e - 1];
+        s.take(e, e - 1);
       }
     });
   }
@@ -116,11 +120,10 @@ inline void signal_reset_by_receiver(World& world, bool bug) {
     world.launch(1, 1, [=](Block& block) {
       device::Shmem shmem(block);
       if (block.rank() == 0) {
-        shmem.putmem_signal(s.slots.at(0) + (e - 1), s.message.at(0) + (e - 1), 8, s.arrived.at(0),
-                            1, SignalOp::kAdd, 1);
+        s.send(shmem, e, e - 1);
       } else {
         if (!shmem.signal_wait_until(s.arrived.at(1), Compare::kGe, bug ? 1 : e)) return;
-        s.out.at(1)[e - 1] = s.slots.at(1)[e - 1];
+        s.take(e, e - 1);
         if (bug) block.store(s.arrived.at(1), 0);
       }
     });
