@@ -33,8 +33,12 @@ class WaitedSignals {
     sigemptyset(&set_);
     for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&set_, signal);
     pthread_sigmask(SIG_BLOCK, &set_, &before_);
+    // Who started this process may have it ignored, and then no child could be waited for.
+    struct sigaction usual {};
+    usual.sa_handler = SIG_DFL;
+    sigaction(SIGCHLD, &usual, &child_before_);
   }
-  ~WaitedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  ~WaitedSignals() { restore(); }
   WaitedSignals(const WaitedSignals&) = delete;
   WaitedSignals& operator=(const WaitedSignals&) = delete;
 
@@ -45,16 +49,21 @@ class WaitedSignals {
     const int signal = sigtimedwait(&set_, nullptr, &patience);
     return signal < 0 ? 0 : signal;
   }
-  const sigset_t& before() const { return before_; }
+  // As they were before, for a child too.
+  void restore() const {
+    sigaction(SIGCHLD, &child_before_, nullptr);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
 
  private:
   sigset_t set_{}, before_{};
+  struct sigaction child_before_ {};
 };
 
 [[noreturn]] void become(const std::vector<std::string>& command, int rank, int ranks,
                          const std::string& job, const WaitedSignals& signals, int report) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  pthread_sigmask(SIG_SETMASK, &signals.before(), nullptr);
+  signals.restore();
   setenv("STRETTO_RANK", std::to_string(rank).c_str(), 1);
   setenv("STRETTO_LOCAL_RANK", std::to_string(rank).c_str(), 1);
   setenv("STRETTO_RANKS", std::to_string(ranks).c_str(), 1);

@@ -71,6 +71,15 @@ TEST_F(LauncherTest, AProcessEndedByASignalIsReported) {
   EXPECT_EQ(launch_shell(2, "if [ $STRETTO_RANK = 0 ]; then kill -KILL $$; fi"), 128 + SIGKILL);
 }
 
+// As under a parent that never asks how its children ended; they get it as it was.
+TEST_F(LauncherTest, EndsWhereTheEndOfChildrenIsIgnored) {
+  struct Ignored {
+    Ignored() { std::signal(SIGCHLD, SIG_IGN); }
+    ~Ignored() { std::signal(SIGCHLD, SIG_DFL); }
+  } const ignored;
+  EXPECT_EQ(launch(2, {"/bin/sh", "-c", "exit 5"}), 5);
+}
+
 TEST_F(LauncherTest, ACommandThatIsNotThereIsNamed) {
   try {
     launch(2, {"/no/such/command"});
