@@ -21,6 +21,8 @@ namespace {
 constexpr double kLingerS = 3;
 constexpr double kFlushTimeoutS = 2;
 constexpr size_t kMaxStrangers = 64;
+// What is read of one connection before others have their turn.
+constexpr int kMostReads = 16;
 // Replies that a member does not read: it is stuck.
 constexpr size_t kMaxUnsentBytes = size_t{1} << 30;
 
@@ -121,7 +123,7 @@ void TcpServer::accept_new() {
 
 void TcpServer::read_from(Connection& connection) {
   char buffer[65536];
-  for (;;) {
+  for (int i = 0; i < kMostReads; ++i) {
     const ssize_t got = recv(connection.socket.fd(), buffer, sizeof(buffer), MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return;

@@ -1,6 +1,9 @@
 // Whoever connects to a job's server without its secret gets nowhere, and does not disturb.
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <thread>
+
 #include "fabric/frame.h"
 #include "fabric/meeting_file.h"
 #include "fabric/tcp_group.h"
@@ -50,6 +53,28 @@ TEST_F(StrangerTest, DoNotDisturb) {
   });
   const auto group = tcp_group({0, 2, secret_, 10, 10}, {"127.0.0.1", server_.port()}, {}, nullptr);
   peer.join();
+  EXPECT_EQ(group->size(), 2);
+}
+
+// One that never stops sending has its turn like any other, and then the refusal.
+TEST_F(StrangerTest, WhoNeverStopsSendingDoesNotDisturb) {
+  std::atomic<bool> joined = false;
+  std::thread flood([&] {
+    const std::string wrong =
+        header(FrameType::hello, kHelloBytes) + std::string(kHelloBytes + (1 << 20), 'x');
+    while (!joined) {
+      const Socket socket = connect_to({"127.0.0.1", server_.port()}, after(5));
+      while (!joined && send_all(socket, wrong, after(1)) == Transfer::done) {
+      }
+    }
+  });
+  std::thread peer([&] {
+    tcp_group({1, 2, secret_, 10, 10}, {"127.0.0.1", server_.port()}, {}, nullptr);
+  });
+  const auto group = tcp_group({0, 2, secret_, 10, 10}, {"127.0.0.1", server_.port()}, {}, nullptr);
+  joined = true;
+  peer.join();
+  flood.join();
   EXPECT_EQ(group->size(), 2);
 }
 
