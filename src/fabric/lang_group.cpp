@@ -75,8 +75,9 @@ void LangGroup::fill(const Piece& piece) {
 }
 
 size_t LangGroup::allocate(const std::string& name, size_t num_bytes, uint32_t fill_word) {
-  const size_t rounded = up(num_bytes);
-  if (rounded > heap_.num_bytes() - used_) {
+  const size_t room = heap_.num_bytes() - used_;
+  const size_t rounded = num_bytes > room ? num_bytes : up(num_bytes);  // up() may overflow
+  if (rounded > room) {
     throw UsageError(
         fmt::format("the symmetric heap of {} bytes has no room for the {} bytes of "
                     "'{}' behind {} in use",

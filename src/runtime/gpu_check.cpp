@@ -189,8 +189,8 @@ class GpuCheck {
     }
     result_.whole = false;
     const double row_cost = static_cast<double>(op.n) * static_cast<double>(op.k);
-    const auto blocks = std::clamp<int64_t>(
-        static_cast<int64_t>(options_.max_reference / row_cost / kSampledRows), 4, op.m);
+    const auto affordable = static_cast<int64_t>(options_.max_reference / row_cost / kSampledRows);
+    const int64_t blocks = std::min<int64_t>(op.m, std::max<int64_t>(affordable, 4));
     for (int64_t i = 0; i < blocks; ++i) {
       const int64_t last = std::max<int64_t>(0, op.m - kSampledRows);
       const int64_t row =
