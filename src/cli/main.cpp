@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <new>
 #include <span>
@@ -150,6 +151,9 @@ int execute(int argc, char** argv) {
   }
   require_values(*app.get_subcommands().front());
   require_own_files(options);
+  // A file that grows beyond the user's limit is a write that fails, like one on a full disk. Not
+  // for commands of `launch`, which would inherit this.
+  if (chosen->writes_result) std::signal(SIGXFSZ, SIG_IGN);
   if (!options.output.empty() && options.output != kStdout) check_writable(options.output);
   if (!options.perfetto.empty()) check_writable(options.perfetto);
   const Outcome outcome = chosen->run(options);

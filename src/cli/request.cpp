@@ -53,7 +53,7 @@ Operator resolve_operator(OpKind kind, const Options& options) {
   if (!missing.empty()) {
     throw UsageError(fmt::format(
         "{0} needs its sizes: {1} missing; for example: {0} --m 2048 --n 1024 --k 4096 --ranks 8",
-        to_string(kind), join(missing, " and ")));
+        to_string(kind), join(missing, ", ")));
   }
   Operator op;
   op.kind = kind;

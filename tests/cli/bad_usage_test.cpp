@@ -54,7 +54,7 @@ std::vector<Case> cases() {
        {"unknown operator 'gem-rs'", "did you mean 'gemm-rs'", "ag-gemm", "plan file"}},
       {"SizesMissing",
        {"run", "gemm-rs", "--m", "64"},
-       {"needs its sizes: --n and --k missing", "--k 4096"}},
+       {"needs its sizes: --n, --k missing", "--k 4096"}},
       {"MoreRowsThanPlanned",
        {"run", "gemm-rs", "--m", "64", "--rows", "65", "--n", "64", "--k", "64"},
        {"--rows '65'", "from 1 to 64"}},

@@ -1,6 +1,7 @@
 // Where output goes, and that nothing of it is lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -42,6 +43,23 @@ TEST(Output, FullDeviceIsASystemFaultAndTheResultIsKept) {
   EXPECT_EQ(said.exit_code, 3);
   EXPECT_THAT(said.err, HasSubstr("went to standard output"));
   EXPECT_EQ(said.out, stretto_says({"strategies"}).out);
+}
+
+TEST(Output, BeyondTheLimitOfFileSizesIsASystemFaultAndTheOldFileStays) {
+  const ScratchFolder scratch;
+  const std::string file = scratch.file("a.plan", "old");
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 1024;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Said said = stretto_says(
+      std::vector<std::string>{"plan"} + small_operator() + std::vector<std::string>{"-o", file},
+      ">/dev/null");
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(said.exit_code, 3);
+  EXPECT_THAT(said.err, HasSubstr("cannot write '" + file + "'"));
+  EXPECT_EQ(content_of(file), "old");
 }
 
 TEST(Output, LostOnItsWayIsASystemFault) {
