@@ -1,6 +1,9 @@
 #include "arguments.h"
 
 #include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "stretto/error.h"
 
 namespace stretto::bench {
 
@@ -41,9 +44,21 @@ std::optional<int> Arguments::parse(int argc, char** argv) {
   try {
     app_->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app_->exit(error);
+    return app_->exit(error) == 0 ? 0 : 2;
   }
   return std::nullopt;
+}
+
+int run_program(const char* name, const std::function<int()>& work) {
+  try {
+    return work();
+  } catch (const UsageError& error) {
+    std::cerr << name << ": " << error.what() << '\n';
+    return 2;
+  } catch (const std::exception& error) {
+    std::cerr << name << ": " << error.what() << '\n';
+    return 3;
+  }
 }
 
 }  // namespace stretto::bench

@@ -1,7 +1,9 @@
-// The arguments of a benchmark. Hides CLI11, whose header takes longer to compile than a benchmark.
+// The arguments of a benchmark and its exit status. Hides CLI11, whose header takes longer to
+// compile than a benchmark.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,11 +29,15 @@ class Arguments {
   void add(const std::string& name, std::vector<int>& values, const std::string& meaning);
   void add(const std::string& name, std::vector<std::string>& values, const std::string& meaning);
 
-  // The exit status when the line was wrong or asked for help; it has been answered then.
+  // The exit status when the line was wrong (2) or asked for help; it has been answered then.
   std::optional<int> parse(int argc, char** argv);
 
  private:
   std::unique_ptr<CLI::App> app_;
 };
+
+// What `work` returns; what it throws is one line on standard error: 2 for bad usage, 3 for faults
+// of the system.
+int run_program(const char* name, const std::function<int()>& work);
 
 }  // namespace stretto::bench

@@ -8,10 +8,10 @@
 
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "arguments.h"
+#include "core/file.h"
 #include "cuda/compiler.h"
 #include "fabric/job.h"
 #include "fabric/run_state.h"
@@ -266,6 +266,7 @@ class Bench {
 };
 
 int measure(const Options& options) {
+  if (!options.json.empty()) check_writable(options.json);  // before the work whose result it is
   const auto source = fabric::source_from(options.source);
   const auto job = fabric::job_from();
   const double before = now_ms();
@@ -296,13 +297,8 @@ int measure(const Options& options) {
   if (fabric::why_no_nccl().empty()) report["wrong_sums"] = bench.wrong_sums();
   if (fabric->first_rank() != 0) return 0;
   fmt::print("{}\n", report.dump());
-  if (!options.json.empty()) {
-    if (std::FILE* file = std::fopen(options.json.c_str(), "w")) {
-      fmt::print(file, "{}\n", report.dump(2));
-      std::fclose(file);
-    }
-  }
-  return report["wrong_words"] == 0 ? 0 : 1;
+  if (!options.json.empty()) write_file(options.json, report.dump(2) + "\n");
+  return report["wrong_words"] == 0 && report.value("wrong_sums", 0) == 0 ? 0 : 1;
 }
 
 }  // namespace
@@ -319,13 +315,5 @@ int main(int argc, char** argv) {
   arguments.add("--die", options.die, "the rank whose process ends after joining");
   arguments.add("--json", options.json, "file for the report");
   if (const auto code = arguments.parse(argc, argv)) return *code;
-  try {
-    return bench::measure(options);
-  } catch (const UsageError& error) {
-    fmt::print(stderr, "fabric_bench: {}\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "fabric_bench: {}\n", error.what());
-    return 3;
-  }
+  return bench::run_program("fabric_bench", [&] { return bench::measure(options); });
 }

@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "arguments.h"
+#include "core/file.h"
 #include "core/text.h"
 #include "cuda/cublas.h"
 #include "cuda/gemm_kernel.h"
@@ -259,6 +259,7 @@ int main_checked(int argc, char** argv) {
     compile_all(arch);
     return 0;
   }
+  if (!out.empty()) check_writable(out);  // before the work whose result it is
   std::vector<Shape> shapes;
   for (const std::string& text : texts) shapes.push_back(shape_from(text));
   if (shapes.empty()) shapes = baseline_shapes();
@@ -278,16 +279,16 @@ int main_checked(int argc, char** argv) {
              std::exp(log_large / std::max(1, num_large)), worst,
              std::exp(log_small / std::max(1, num_small)));
   if (!out.empty()) {
-    std::ofstream(out) << nlohmann::json{{"benchmark", "gemm"},
-                                         {"machine", bench.machine()},
-                                         {"commit", commit},
-                                         {"date", date},
-                                         {"compiler", cuda::compiler_version()},
-                                         {"launches_per_graph", kLaunchesPerGraph},
-                                         {"data", "standard normal"},
-                                         {"rows", rows}}
-                              .dump(1)
-                       << "\n";
+    write_file(out, nlohmann::json{{"benchmark", "gemm"},
+                                   {"machine", bench.machine()},
+                                   {"commit", commit},
+                                   {"date", date},
+                                   {"compiler", cuda::compiler_version()},
+                                   {"launches_per_graph", kLaunchesPerGraph},
+                                   {"data", "standard normal"},
+                                   {"rows", rows}}
+                            .dump(1) +
+                        "\n");
   }
   return 0;
 }
@@ -296,10 +297,6 @@ int main_checked(int argc, char** argv) {
 }  // namespace stretto::bench
 
 int main(int argc, char** argv) {
-  try {
-    return stretto::bench::main_checked(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "gemm_bench: {}\n", error.what());
-    return 3;
-  }
+  return stretto::bench::run_program("gemm_bench",
+                                     [&] { return stretto::bench::main_checked(argc, argv); });
 }

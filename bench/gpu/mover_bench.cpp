@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "arguments.h"
+#include "core/file.h"
 #include "cuda/compiler.h"
 #include "cuda/device.h"
 #include "cuda/test_data.h"
@@ -245,6 +245,9 @@ int main_checked(int argc, char** argv) {
   arguments.add("--date", date, "recorded with the results");
   if (const auto code = arguments.parse(argc, argv)) return *code;
 
+  if (ranks < 1) throw UsageError("--ranks is 1 or more");
+  if (!out.empty()) check_writable(out);  // before the work whose result it is
+
   std::vector<int> everyone, peers;
   for (int after = 0; after < ranks; ++after) {
     if (after > 0) peers.push_back(after);
@@ -267,13 +270,13 @@ int main_checked(int argc, char** argv) {
     for (const int count : blocks) rows.push_back(bench.run(work, count));
   }
   if (!out.empty()) {
-    std::ofstream(out) << nlohmann::json{{"benchmark", "mover"},
-                                         {"ranks", ranks},
-                                         {"commit", commit},
-                                         {"date", date},
-                                         {"rows", rows}}
-                              .dump(1)
-                       << "\n";
+    write_file(out, nlohmann::json{{"benchmark", "mover"},
+                                   {"ranks", ranks},
+                                   {"commit", commit},
+                                   {"date", date},
+                                   {"rows", rows}}
+                            .dump(1) +
+                        "\n");
   }
   return 0;
 }
@@ -282,10 +285,6 @@ int main_checked(int argc, char** argv) {
 }  // namespace stretto::bench
 
 int main(int argc, char** argv) {
-  try {
-    return stretto::bench::main_checked(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "mover_bench: {}\n", error.what());
-    return 3;
-  }
+  return stretto::bench::run_program("mover_bench",
+                                     [&] { return stretto::bench::main_checked(argc, argv); });
 }

@@ -83,17 +83,11 @@ int main(int argc, char** argv) {
   arguments.add("--plans", files, "plan files of one rank count, separated by commas");
   arguments.add("--rounds", rounds, "times that all take turns");
   if (const auto status = arguments.parse(argc, argv)) return *status;
-  if (files.empty() || rounds < 1) {
-    std::cerr << "plan_bench: --plans names at least one plan file, --rounds is 1 or more\n";
-    return 2;
-  }
-  try {
+  return bench::run_program("plan_bench", [&] {
+    if (files.empty() || rounds < 1) {
+      throw UsageError("--plans names at least one plan file, --rounds is 1 or more");
+    }
     PlanBench(files).run(rounds);
-  } catch (const UsageError& error) {
-    std::cerr << "plan_bench: " << error.what() << "\n";
-    return 2;
-  } catch (const std::exception& error) {
-    std::cerr << "plan_bench: " << error.what() << "\n";
-    return 3;
-  }
+    return 0;
+  });
 }

@@ -173,7 +173,7 @@ int main(int argc, char** argv) {
   arguments.add("--k", k, "length of the sums");
   arguments.add("--schedule", schedule, "a preset or coordinates");
   if (const auto code = arguments.parse(argc, argv)) return *code;
-  try {
+  return bench::run_program("serve_bench", [&] {
     Bench bench(ranks, schedule);
     Json json = {{"ranks", ranks}, {"m", rows}, {"schedule", schedule}};
     json["results"] = Json::array();
@@ -181,9 +181,6 @@ int main(int argc, char** argv) {
       json["results"].push_back(bench.measure({kind, n, k, DType::bf16}, rows));
     }
     std::cout << json.dump(1) << '\n';
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
-    return 3;
-  }
-  return 0;
+    return 0;
+  });
 }
