@@ -25,6 +25,9 @@ class Sorted {
   std::span<Item> bucket(size_t number) {
     return std::span(items_).subspan(starts_[number], starts_[number + 1] - starts_[number]);
   }
+  std::span<const Item> bucket(size_t number) const {
+    return std::span(items_).subspan(starts_[number], starts_[number + 1] - starts_[number]);
+  }
   // Items in buckets [first, last).
   size_t count(size_t first, size_t last) const { return starts_[last] - starts_[first]; }
   std::vector<Item>& all() { return items_; }

@@ -19,6 +19,7 @@ class AlikeRanks {
   static std::optional<AlikeRanks> find(const Draft& draft);
 
   int ranks() const { return ranks_; }
+  uint32_t count() const { return static_cast<uint32_t>(at_.size()); }  // instructions of all
   int rank_of(uint32_t at) const { return places_[at].rank; }
   // The same for all images of `at`, below the number of a rank's instructions.
   uint32_t index_of(uint32_t at) const { return places_[at].index; }

@@ -1,7 +1,5 @@
 #include "sync/alike_touches.h"
 
-#include "sync/program_tasks.h"
-
 namespace stretto {
 namespace {
 
@@ -17,9 +15,9 @@ Region part_of(const Region& cell, const Region& region) {
 
 }  // namespace
 
-AlikeTouches::AlikeTouches(const Draft& draft, const AlikeRanks& alike,
+AlikeTouches::AlikeTouches(const Plan& plan, const AlikeRanks& alike,
                            std::span<const CellGrid> grids)
-    : draft_(draft), alike_(alike), grids_(grids), first_of_instr_(draft.program.size(), kNone) {
+    : plan_(plan), alike_(alike), grids_(grids), first_of_instr_(alike.count(), kNone) {
   uint32_t cells = 0;
   for (const CellGrid& grid : grids) {
     first_cell_.push_back(cells);
@@ -62,51 +60,51 @@ uint32_t AlikeTouches::first_touch(const Seen& seen, const std::vector<bool>& is
   return kNone;
 }
 
-bool AlikeTouches::are_those_of_all_ranks() const {
+bool AlikeTouches::are_those_of_all_ranks(std::span<const TaskOperands> tasks) const {
   const auto ranks = static_cast<size_t>(alike_.ranks());
   const size_t cells = first_cell_.back();
   // By memory and cell: the touch of rank 0's memory that the next one there has to be like.
   std::vector<uint32_t> expected(ranks * cells, kUnknown);
   std::vector<bool> is_taken(ranks * cells, false);  // by memory and cell of rank 0's
   size_t count = 0;
-  bool same = true;
-  const auto look = [&](uint32_t at, const Region& region, bool is_write) {
-    if (region.rank == 0 || region.empty()) return;
-    const CellGrid& grid = grids_[region.buffer];
-    if (!grid) {  // rank 0 writes nothing there
-      same = same && !is_write;
-      return;
+  const auto touch_one = [&](uint32_t& next, const Seen& seen) {
+    if (next == kUnknown) {
+      next = first_touch(seen, is_taken);
+      if (next != kNone) is_taken[seen.memory * cells + touches_[next].cell] = true;
     }
+    if (next == kNone || !is_like(touches_[next], seen)) return false;
+    next = touches_[next].next;
+    ++count;
+    return true;
+  };
+  const auto look = [&](uint32_t at, const Region& region, bool is_write) {
+    if (region.rank == 0 || region.empty()) return true;
+    const CellGrid& grid = grids_[region.buffer];
+    if (!grid) return !is_write;  // rank 0 writes nothing there
     Seen seen{access_of(region.rank, at, is_write), region.buffer, region.rank, nullptr};
     uint32_t* const expected_here = &expected[region.rank * cells + first_cell_[region.buffer]];
+    if (const uint32_t cell = grid.only_cell(region); cell != CellGrid::kNone) {
+      return touch_one(expected_here[cell], seen);
+    }
+    bool same = true;
     grid.for_each(region, [&](uint32_t number, bool all) {
-      uint32_t& next = expected_here[number];
       Region part;
-      if (!all) {
-        part = part_of(grid.cell(number), region);
-        seen.part = &part;
-      }
-      if (next == kUnknown) {
-        next = first_touch(seen, is_taken);
-        if (next != kNone) is_taken[region.rank * cells + touches_[next].cell] = true;
-      }
-      if (next != kNone && is_like(touches_[next], seen)) {
-        next = touches_[next].next;
-        ++count;
-      } else {
-        next = kNone;
-        same = false;
-      }
-      seen.part = nullptr;
+      if (!all) part = part_of(grid.cell(number), region);
+      seen.part = all ? nullptr : &part;
+      same = same && touch_one(expected_here[number], seen);
     });
+    return same;
   };
-  for_each_task(draft_, [&](uint32_t at, const InstrRef&, const Instr& instr) {
-    if (!same) return;
-    for (const Region& region : draft_.plan.reads(instr)) look(at, region, false);
-    for (const Region& region : draft_.plan.writes(instr)) look(at, region, true);
-  });
+  for (const TaskOperands& task : tasks) {
+    for (const Region& region : task.reads(plan_)) {
+      if (!look(task.at, region, false)) return false;
+    }
+    for (const Region& region : task.writes(plan_)) {
+      if (!look(task.at, region, true)) return false;
+    }
+  }
   // Each is like another one of rank 0's memory: where they are as many, they are like all of them.
-  return same && count == (ranks - 1) * touches_.size();
+  return count == (ranks - 1) * touches_.size();
 }
 
 }  // namespace stretto

@@ -4,9 +4,10 @@
 #include <span>
 #include <vector>
 
-#include "stretto/lower.h"
+#include "stretto/plan.h"
 #include "sync/alike_ranks.h"
 #include "sync/cell_grid.h"
+#include "sync/program_tasks.h"
 
 namespace stretto {
 
@@ -15,12 +16,12 @@ namespace stretto {
 // same order. Then what depends on what is the same too.
 class AlikeTouches {
  public:
-  AlikeTouches(const Draft& draft, const AlikeRanks& alike, std::span<const CellGrid> grids);
+  AlikeTouches(const Plan& plan, const AlikeRanks& alike, std::span<const CellGrid> grids);
 
   // A touch of rank 0's memory; to be told in the order of the program.
   void add(uint32_t at, const Region& region, bool is_write);
-  // Once all are told.
-  bool are_those_of_all_ranks() const;
+  // Once all are told, of these tasks.
+  bool are_those_of_all_ranks(std::span<const TaskOperands> tasks) const;
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX, kUnknown = UINT32_MAX - 1;
@@ -53,7 +54,7 @@ class AlikeTouches {
   // none is known; kNone when there is none.
   uint32_t first_touch(const Seen& seen, const std::vector<bool>& is_taken) const;
 
-  const Draft& draft_;
+  const Plan& plan_;
   const AlikeRanks& alike_;
   std::span<const CellGrid> grids_;   // by buffer
   std::vector<uint32_t> first_cell_;  // by buffer; at the end, how many there are

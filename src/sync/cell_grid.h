@@ -38,15 +38,22 @@ class CellGrid {
     return {row, row + rows_each_.size, col, col + cols_each_.size, 0, 0};
   }
 
+  // The cell that the region is; kNone when it is none.
+  static constexpr uint32_t kNone = UINT32_MAX;
+  uint32_t only_cell(const Region& region) const {
+    const int32_t row = rows_each_.number_at(region.row0);
+    const int32_t col = cols_each_.number_at(region.col0);
+    const bool is_one = region.rows() == rows_each_.size && region.cols() == cols_each_.size &&
+                        row * rows_each_.size == region.row0 &&
+                        col * cols_each_.size == region.col0;
+    return is_one ? static_cast<uint32_t>(row * across_ + col) : kNone;
+  }
+
   // Calls visit(cell, all) for every cell that the region touches; `all`: it takes all of it.
   template <typename Visit>
   void for_each(const Region& region, const Visit& visit) const {
     const int32_t first_row = rows_each_.number_at(region.row0);
     const int32_t first_col = cols_each_.number_at(region.col0);
-    if (region.rows() == rows_each_.size && region.cols() == cols_each_.size &&
-        first_row * rows_each_.size == region.row0 && first_col * cols_each_.size == region.col0) {
-      return visit(static_cast<uint32_t>(first_row * across_ + first_col), true);
-    }
     for (int32_t row = first_row; int64_t{row} * rows_each_.size < region.row1; ++row) {
       const int64_t row0 = int64_t{row} * rows_each_.size;
       const bool all_rows =

@@ -70,15 +70,16 @@ class AccessGrid {
 };
 
 // By buffer; those that no task (of rank 0 alone, if so) writes have none.
-std::vector<CellGrid> find_grids(const Draft& draft, bool rank_0_alone) {
+std::vector<CellGrid> find_grids(const Draft& draft, const std::vector<TaskOperands>& tasks,
+                                 bool rank_0_alone) {
   std::vector<CellGrid> grids(draft.plan.buffers.size());
-  for_each_task(draft, [&](uint32_t, const InstrRef& ref, const Instr& instr) {
-    if (rank_0_alone && draft.plan.lanes[ref.lane].rank != 0) return;
-    for (const Region& region : draft.plan.writes(instr)) {
+  for (const TaskOperands& task : tasks) {
+    if (rank_0_alone && draft.plan.lanes[task.lane].rank != 0) continue;
+    for (const Region& region : task.writes(draft.plan)) {
       if (region.empty() || grids[region.buffer]) continue;
       grids[region.buffer] = CellGrid(draft.plan.buffers[region.buffer], region);
     }
-  });
+  }
   return grids;
 }
 
@@ -95,39 +96,41 @@ void sort_out(std::vector<Dependence>& dependences) {
 }
 
 // Those on which rank 0's instructions depend; nothing when the other ranks' are not their images.
-std::optional<std::vector<Dependence>> find_of_rank_0(const Draft& draft, const AlikeRanks& alike) {
+std::optional<std::vector<Dependence>> find_of_rank_0(const Draft& draft,
+                                                      const std::vector<TaskOperands>& tasks,
+                                                      const AlikeRanks& alike) {
   const Plan& plan = draft.plan;
-  const std::vector<CellGrid> grids = find_grids(draft, true);
+  const std::vector<CellGrid> grids = find_grids(draft, tasks, true);
   std::vector<AccessGrid> accesses(grids.size());
   for (size_t buffer = 0; buffer < grids.size(); ++buffer) {
     if (grids[buffer]) accesses[buffer] = AccessGrid(grids[buffer]);
   }
   // Ranks are alike, so it suffices to know what meets in one rank's memory.
-  AlikeTouches touches(draft, alike, grids);
+  AlikeTouches touches(plan, alike, grids);
   std::vector<Access> lists;
   std::vector<Dependence> found;
-  for_each_task(draft, [&](uint32_t at, const InstrRef& ref, const Instr& instr) {
+  for (const TaskOperands& task : tasks) {
     const auto add = [&](const Region& region, bool is_write) {
       if (region.rank != 0 || region.empty() || !grids[region.buffer]) return;
-      touches.add(at, region, is_write);
+      touches.add(task.at, region, is_write);
       accesses[region.buffer].add(
-          at, ref.lane, region, is_write, lists, [&](uint32_t before, uint32_t lane) {
-            if (lane == ref.lane) return;
-            const int rank = alike.rank_of(at);
-            found.push_back({alike.seen_by(rank, before), alike.home(at), region.buffer});
+          task.at, task.lane, region, is_write, lists, [&](uint32_t before, uint32_t lane) {
+            if (lane == task.lane) return;
+            const int rank = alike.rank_of(task.at);
+            found.push_back({alike.seen_by(rank, before), alike.home(task.at), region.buffer});
           });
     };
-    for (const Region& region : plan.reads(instr)) add(region, false);
-    for (const Region& region : plan.writes(instr)) add(region, true);
-  });
-  if (!touches.are_those_of_all_ranks()) return std::nullopt;
+    for (const Region& region : task.reads(plan)) add(region, false);
+    for (const Region& region : task.writes(plan)) add(region, true);
+  }
+  if (!touches.are_those_of_all_ranks(tasks)) return std::nullopt;
   sort_out(found);
   return found;
 }
 
-std::vector<Dependence> find_all(const Draft& draft) {
+std::vector<Dependence> find_all(const Draft& draft, const std::vector<TaskOperands>& tasks) {
   const Plan& plan = draft.plan;
-  const std::vector<CellGrid> grids = find_grids(draft, false);
+  const std::vector<CellGrid> grids = find_grids(draft, tasks, false);
   const auto ranks = static_cast<size_t>(plan.ranks());
   std::vector<Access> lists;
   std::vector<AccessGrid> accesses(plan.buffers.size() * ranks);
@@ -138,33 +141,35 @@ std::vector<Dependence> find_all(const Draft& draft) {
   }
   std::vector<Dependence> found;
   std::vector<Dependence> of_one;
-  for_each_task(draft, [&](uint32_t at, const InstrRef& ref, const Instr& instr) {
+  for (const TaskOperands& task : tasks) {
     of_one.clear();
     // An instruction may meet itself: it is of its own lane.
     const auto add = [&](const Region& region, bool is_write) {
       if (region.empty() || !grids[region.buffer]) return;
       AccessGrid& grid = accesses[region.buffer * ranks + region.rank];
-      grid.add(at, ref.lane, region, is_write, lists, [&](uint32_t before, uint32_t lane) {
-        if (lane != ref.lane) of_one.push_back({before, at, region.buffer});
+      grid.add(task.at, task.lane, region, is_write, lists, [&](uint32_t before, uint32_t lane) {
+        if (lane != task.lane) of_one.push_back({before, task.at, region.buffer});
       });
     };
-    for (const Region& region : plan.reads(instr)) add(region, false);
-    for (const Region& region : plan.writes(instr)) add(region, true);
+    for (const Region& region : task.reads(plan)) add(region, false);
+    for (const Region& region : task.writes(plan)) add(region, true);
     sort_out(of_one);
     found.insert(found.end(), of_one.begin(), of_one.end());
-  });
+  }
   return found;
 }
 
 }  // namespace
 
 Dependences find_dependences(const Draft& draft, bool use_alike) {
+  const std::vector<TaskOperands> tasks = operands_of_tasks(draft);
   if (use_alike) {
     if (std::optional<AlikeRanks> alike = AlikeRanks::find(draft)) {
-      if (auto found = find_of_rank_0(draft, *alike)) return {std::move(*found), std::move(alike)};
+      if (auto found = find_of_rank_0(draft, tasks, *alike))
+        return {std::move(*found), std::move(alike)};
     }
   }
-  return {find_all(draft), std::nullopt};
+  return {find_all(draft, tasks), std::nullopt};
 }
 
 std::vector<Dependence> of_all_ranks(const Dependences& dependences) {

@@ -5,7 +5,6 @@
 
 #include "stretto/error.h"
 #include "sync/edges.h"
-#include "sync/program_tasks.h"
 #include "sync/timeline.h"
 
 namespace stretto {
@@ -206,15 +205,19 @@ std::vector<Ack> find_acks(const Draft& draft, const Dependences& dependences,
   std::vector<Hazard> hazards = open_hazards(draft, dependences.all, points, of_some, groups, runs);
 
   // The caller reads outputs after the run, which no acknowledgement inside a run can tell.
-  for_each_task(draft, [&](uint32_t at, const InstrRef&, const Instr& instr) {
-    if (alike != nullptr && alike->rank_of(at) > 0) return;
-    for (const Region& region : draft.plan.writes(instr)) {
-      STRETTO_ASSERT(region.rank == runs.rank_of(at) || region.empty() ||
-                         draft.plan.buffers[region.buffer].role != BufferRole::output ||
-                         runs.hears(region.rank, at),
-                     "a remote write of an output does not follow from its rank's work");
+  for (uint32_t lane = 0; lane < draft.plan.lanes.size(); ++lane) {
+    const Lane& own = draft.plan.lanes[lane];
+    if (alike != nullptr && own.rank > 0) break;
+    for (uint32_t pos = 0; pos < own.instrs.size(); ++pos) {
+      if (!own.instrs[pos].is_task()) continue;
+      for (const Region& region : draft.plan.writes(own.instrs[pos])) {
+        STRETTO_ASSERT(region.rank == own.rank || region.empty() ||
+                           draft.plan.buffers[region.buffer].role != BufferRole::output ||
+                           runs.hears(region.rank, first_run.position(lane, pos)),
+                       "a remote write of an output does not follow from its rank's work");
+      }
     }
-  });
+  }
   if (hazards.empty()) return {};
   if (alike != nullptr) {
     hazards = open_hazards(draft, of_all_ranks(dependences), points, groups.all(), groups, runs);

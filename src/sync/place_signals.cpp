@@ -69,6 +69,7 @@ class SignalWriter {
   }
 
  private:
+  static constexpr size_t kAhead = 8;  // instructions
   struct Counter {
     SignalRef signal;
     uint16_t rank;  // in whose memory
@@ -91,9 +92,16 @@ class SignalWriter {
     lane.instrs = {};
     lane.instrs.reserve(instrs.size() + added);
     for (size_t pos = 0; pos < instrs.size(); ++pos) {
-      // Operands still stand in the program's order: far apart.
-      if (pos + 4 < instrs.size()) {
-        __builtin_prefetch(&draft_.plan.operands[instrs[pos + 4].first_operand]);
+      // Operands still stand in the program's order, counters in that of groups: far apart.
+      if (pos + kAhead < instrs.size()) {
+        const auto* operand = &draft_.plan.operands[instrs[pos + kAhead].first_operand];
+        __builtin_prefetch(operand);
+        __builtin_prefetch(operand + 3);
+        for (const auto* ends : {&waits, &notifies}) {
+          for (const Insertion& one : ends->bucket(first + pos + kAhead)) {
+            __builtin_prefetch(&counters_[one.counter]);
+          }
+        }
       }
       for (const Insertion& one : waits.bucket(first + pos)) {
         const Counter& counter = counters_[one.counter];

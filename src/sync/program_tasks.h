@@ -1,6 +1,9 @@
 // The tasks of a draft in the order of its program.
 #pragma once
 
+#include <span>
+#include <vector>
+
 #include "stretto/lower.h"
 
 namespace stretto {
@@ -21,6 +24,30 @@ void for_each_task(const Draft& draft, const Visit& visit) {
     const Instr& instr = lanes[ref.lane].instrs[ref.pos];
     if (instr.is_task()) visit(static_cast<uint32_t>(at), ref, instr);
   }
+}
+
+// What of a task says what it touches, for passes that come again.
+struct TaskOperands {
+  uint32_t at = 0, lane = 0;
+  uint32_t first_operand = 0;
+  uint16_t num_reads = 0, num_writes = 0;
+
+  std::span<const Region> reads(const Plan& plan) const {
+    return {plan.operands.data() + first_operand, num_reads};
+  }
+  std::span<const Region> writes(const Plan& plan) const {
+    return {plan.operands.data() + first_operand + num_reads, num_writes};
+  }
+};
+
+// In the order of the program.
+inline std::vector<TaskOperands> operands_of_tasks(const Draft& draft) {
+  std::vector<TaskOperands> tasks;
+  tasks.reserve(draft.program.size());
+  for_each_task(draft, [&](uint32_t at, const InstrRef& ref, const Instr& instr) {
+    tasks.push_back({at, ref.lane, instr.first_operand, instr.num_reads, instr.num_writes});
+  });
+  return tasks;
 }
 
 }  // namespace stretto

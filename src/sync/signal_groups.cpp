@@ -46,7 +46,10 @@ SignalGroups::SignalGroups(const Draft& draft, const std::vector<SyncEdge>& edge
   const Places places(draft);
   find(places, edges);
   if (alike != nullptr) turn(places, *alike);
-  share(places, draft.schedule.sync);
+  const bool any_streams =
+      std::any_of(draft.plan.lanes.begin(), draft.plan.lanes.end(),
+                  [](const Lane& lane) { return lane.kind == LaneKind::copy; });
+  if (draft.schedule.sync != Sync::flag || any_streams) share(places, draft.schedule.sync);
 }
 
 bool SignalGroups::same_acquires(const Group& a, const Group& b) const {
