@@ -41,17 +41,12 @@ class TaskRowFinder {
   bool is_compact(uint16_t buffer) const { return held_[buffer].is_compact; }
 
  private:
-  struct Origin {
-    int32_t owner = -1, row = 0;
-    bool operator==(const Origin&) const = default;
-  };
   enum class Rows : uint8_t { others, of_rank, of_all };  // which ones a buffer has
   struct Held {
     Rows rows = Rows::others;
     int32_t count = 0;  // of_all
     bool is_compact = false;
   };
-  bool add(const Region& region, std::optional<Origin>& origin) const;
 
   const Plan* plan_;
   std::vector<Held> held_;  // by buffer

@@ -10,8 +10,6 @@ namespace stretto::cuda {
 // Blocks of K that a gemm multiplies.
 uint32_t blocks_of_k(const Plan& plan, const Instr& gemm);
 
-inline const GemmNeeds& needs_of(const Plan&, const TileSums& sums) { return sums.needs(); }
-
 // The smallest kernel whose tiles hold rows x columns. Throws UsageError when there is none.
 device::GemmConfig config_of(DType input, DType output, int rows, int columns);
 // The kernel that suits the plan's tiles; with `serves` runs may have fewer rows (serve.h).

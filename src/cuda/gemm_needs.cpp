@@ -10,10 +10,11 @@ namespace stretto::cuda {
 
 GemmNeeds find_needs(const Plan& plan, const TileSums& sums) {
   GemmNeeds needs;
-  std::vector<bool> is_stored_to(plan.buffers.size(), false);
+  std::vector<uint8_t> is_stored_to(plan.buffers.size(), false);
   for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
-    for (uint32_t at = 0; at < plan.lanes[lane].instrs.size(); ++at) {
-      const Instr& instr = plan.lanes[lane].instrs[at];
+    const std::vector<Instr>& instrs = plan.lanes[lane].instrs;
+    for (uint32_t at = 0; at < instrs.size(); ++at) {
+      const Instr& instr = instrs[at];
       if (instr.op != Opcode::gemm) continue;
       needs.rows = std::max(needs.rows, static_cast<int32_t>(rows_of_task(plan, instr)));
       needs.columns = std::max(needs.columns, plan.reads(instr).back().rows());

@@ -27,6 +27,7 @@ void for_each_row_part(const Plan& plan, const Instr& gemm, const Visit& visit) 
     row += a.rows();
   }
 }
+
 // What the tiles of a plan ask of a kernel.
 struct GemmNeeds {
   int rows = 0, columns = 0;    // of the largest
@@ -34,6 +35,7 @@ struct GemmNeeds {
   std::optional<DType> stored;  // what every tile is stored in; nothing: none is, or they differ
   bool moves = false;           // comm lanes are blocks of it (joined_movers.h says so)
 };
+
 // Asks every tile.
 GemmNeeds find_needs(const Plan& plan, const TileSums& sums);
 

@@ -90,7 +90,7 @@ device::GemmDestination GemmTasks::destination(const Region& to, int32_t row, co
   // A region that does not take the tile's full width gets maps that end where it ends; one that
   // ends with its buffer ends with the maps.
   const int32_t columns = to.cols() < config_.tile_n ? to.col1 : buffer.cols;
-  const bool ends_with_maps = to.row1 == buffer.rows_on(to.rank) && to_end <= part.last;
+  const bool ends_with_maps = to_end <= part.last && to.row1 == buffer.rows_on(to.rank);
   const int32_t begin = std::max(row, part.first) - part.first;
   const int32_t end = ends_with_maps ? config_.tile_m : std::min(to_end, part.last) - part.first;
   device::GemmDestination entry{};
@@ -100,12 +100,7 @@ device::GemmDestination GemmTasks::destination(const Region& to, int32_t row, co
   entry.end = static_cast<uint16_t>(end);
   entry.map = maps_.number_of(MapSpec::Use::store, to, columns, device::kChunkRows);
   if (basis_.serves || begin % device::kChunkRows != 0 || end % device::kChunkRows != 0) {
-    const size_t num_maps = maps_.count();
-    entry.part_maps = maps_.number_of(MapSpec::Use::store, to, columns, device::kChunkRows / 2);
-    const bool is_new = maps_.count() > num_maps;  // then they all are
-    for (int rows = device::kChunkRows / 4; is_new && rows > 0; rows /= 2) {
-      maps_.number_of(MapSpec::Use::store, to, columns, rows);
-    }
+    entry.part_maps = maps_.number_of_parts(to, columns);
   }
   return entry;
 }

@@ -19,18 +19,6 @@ bool in_vectors(const Buffer& buffer, const Region& region) {
   return buffer.cols % kStep == 0 && region.col0 % kStep == 0 && region.cols() % kStep == 0;
 }
 
-bool is_signal(const Instr& instr) {
-  return instr.op == Opcode::wait || instr.op == Opcode::notify;
-}
-
-// The reduce behind `at` and the waits and notifies that follow it; 0: something else follows.
-uint32_t reduce_behind(const Lane& lane, uint32_t at) {
-  const auto end = static_cast<uint32_t>(lane.instrs.size());
-  uint32_t position = at + 1;
-  while (position < end && is_signal(lane.instrs[position])) ++position;
-  return position < end && lane.instrs[position].op == Opcode::reduce ? position : 0;
-}
-
 bool tells(const Lane& lane, uint32_t from, uint32_t to) {
   return std::any_of(lane.instrs.begin() + from, lane.instrs.begin() + to,
                      [](const Instr& instr) { return instr.op == Opcode::notify; });
@@ -72,7 +60,7 @@ std::optional<uint32_t> first_of(const Plan& plan, const Lane& lane, uint32_t at
     const Instr& second = lane.instrs[at];
     do {
       if (at-- == 0) return std::nullopt;
-    } while (is_signal(lane.instrs[at]));
+    } while (lane.instrs[at].is_sync());
     const Instr& first = lane.instrs[at];
     if (first.op != Opcode::gemm || !goes_on(plan, first, second)) return std::nullopt;
     const auto writes = plan.writes(first);
@@ -107,6 +95,13 @@ TileSum sum_of_ranges(const Plan& plan, const Lane& lane, uint32_t at,
 }
 
 }  // namespace
+
+uint32_t reduce_behind(const Lane& lane, uint32_t at) {
+  const auto end = static_cast<uint32_t>(lane.instrs.size());
+  uint32_t position = at + 1;
+  while (position < end && lane.instrs[position].is_sync()) ++position;
+  return position < end && lane.instrs[position].op == Opcode::reduce ? position : 0;
+}
 
 uint32_t reduce_of_ranges(const Plan& plan, const Lane& lane, uint32_t at) {
   const uint32_t position = reduce_behind(lane, at);

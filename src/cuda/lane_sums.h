@@ -35,6 +35,9 @@ class AwaitedAtOnce {
   std::optional<std::set<std::tuple<uint16_t, uint16_t, int32_t>>> awaited_;
 };
 
+// The reduce behind `at` and the waits and notifies that follow it; 0: something else follows.
+uint32_t reduce_behind(const Lane& lane, uint32_t at);
+
 // The sum of the gemm at `at`, where the lane allows one; others may still read the tile.
 TileSum sum_in_lane(const Plan& plan, const Lane& lane, uint32_t at,
                     AwaitedAtOnce& awaited_at_once);

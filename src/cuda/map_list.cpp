@@ -10,12 +10,23 @@ MapList::MapList(const TableBasis& basis)
       lists_(basis.plan.buffers.size() * ranks_ * kUses),
       sets_(static_cast<size_t>(basis.sets)) {}
 
-uint16_t MapList::find_or_add(size_t list, MapSpec::Use use, const Region& region, int32_t columns,
+uint16_t MapList::find_or_add(MapSpec::Use use, const Region& region, int32_t columns,
                               int box_rows) {
   const int box = std::bit_width(static_cast<unsigned>(box_rows));
-  uint16_t& number = of_columns(list, columns).numbers[static_cast<size_t>(box)];
+  uint16_t& number = of_columns(list_of(use, region), columns).numbers[static_cast<size_t>(box)];
   if (number == kNone) number = add(use, region, columns, box_rows);
   return number;
+}
+
+uint16_t MapList::add_parts(const Region& region, int32_t columns) {
+  constexpr int kMost = device::kChunkRows / 2;
+  const size_t num_maps = count();
+  const uint16_t first = find_or_add(MapSpec::Use::store, region, columns, kMost);
+  const bool is_new = count() > num_maps;  // then they all are
+  for (int rows = kMost / 2; is_new && rows > 0; rows /= 2) {
+    find_or_add(MapSpec::Use::store, region, columns, rows);
+  }
+  return first;
 }
 
 MapList::OfColumns& MapList::of_columns(size_t list, int32_t columns) {

@@ -18,14 +18,14 @@ class MapList {
   // The number of the map of the first `columns` columns of the region's buffer; of `box_rows` rows
   // at once when it stores.
   uint16_t number_of(MapSpec::Use use, const Region& region, int32_t columns, int box_rows = 0) {
-    const size_t place = region.buffer * ranks_ + region.rank;
-    const size_t list = place * kUses + static_cast<size_t>(use);
-    const int box = std::bit_width(static_cast<unsigned>(box_rows));
-    // Most lists have one: of all columns.
-    const OfColumns& first = lists_[list];
-    const uint16_t number = first.numbers[static_cast<size_t>(box)];
-    if (first.columns == columns && number != kNone) return number;
-    return find_or_add(list, use, region, columns, box_rows);
+    const uint16_t number = known(use, region, columns, box_rows);
+    return number != kNone ? number : find_or_add(use, region, columns, box_rows);
+  }
+  // The first of those that store fewer rows at once (GemmDestination::part_maps), which follow one
+  // another.
+  uint16_t number_of_parts(const Region& region, int32_t columns) {
+    const uint16_t number = known(MapSpec::Use::store, region, columns, device::kChunkRows / 2);
+    return number != kNone ? number : add_parts(region, columns);
   }
   // Set after set.
   std::vector<MapSpec> all() const;
@@ -40,9 +40,18 @@ class MapList {
     std::array<uint16_t, kBoxes> numbers;
     OfColumns() { numbers.fill(kNone); }
   };
+  size_t list_of(MapSpec::Use use, const Region& region) const {
+    return (region.buffer * ranks_ + region.rank) * kUses + static_cast<size_t>(use);
+  }
+  // Most lists have maps of one number of columns: that of the buffer.
+  uint16_t known(MapSpec::Use use, const Region& region, int32_t columns, int box_rows) const {
+    const OfColumns& first = lists_[list_of(use, region)];
+    const int box = std::bit_width(static_cast<unsigned>(box_rows));
+    return first.columns == columns ? first.numbers[static_cast<size_t>(box)] : kNone;
+  }
   OfColumns& of_columns(size_t list, int32_t columns);
-  uint16_t find_or_add(size_t list, MapSpec::Use use, const Region& region, int32_t columns,
-                       int box_rows);
+  uint16_t find_or_add(MapSpec::Use use, const Region& region, int32_t columns, int box_rows);
+  uint16_t add_parts(const Region& region, int32_t columns);
   uint16_t add(MapSpec::Use use, const Region& region, int32_t columns, int box_rows);
 
   const TableBasis& basis_;

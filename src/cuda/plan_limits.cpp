@@ -14,10 +14,11 @@ namespace {
 
 // The most waits, notifies or destinations of a tile's task, which begins with the gemm `first`,
 // has the whole tile behind the gemm `at`, and ends with the instruction `last`; its fields have a
-// byte for each.
-size_t most_in_a_row(const Plan& plan, const Lane& lane, uint32_t first, uint32_t at,
-                     uint32_t last) {
+// byte for each. Lanes that are no longer need not be looked at.
+size_t most_in_a_row(const Lane& lane, uint32_t first, uint32_t at, uint32_t last) {
   size_t waits = 0, notifies = 0;
+  const size_t destinations = std::max(lane.instrs[at].num_writes, lane.instrs[last].num_writes);
+  if (lane.instrs.size() <= UINT8_MAX) return destinations;
   for (uint32_t i = first; i > 0 && lane.instrs[i - 1].op == Opcode::wait; --i) ++waits;
   for (uint32_t i = first; i < last; ++i) {
     waits += lane.instrs[i].op == Opcode::wait;
@@ -26,8 +27,7 @@ size_t most_in_a_row(const Plan& plan, const Lane& lane, uint32_t first, uint32_
   for (uint32_t i = last + 1; i < lane.instrs.size() && lane.instrs[i].op == Opcode::notify; ++i) {
     ++notifies;
   }
-  return std::max({waits, notifies, plan.writes(lane.instrs[at]).size(),
-                   plan.writes(lane.instrs[last]).size()});
+  return std::max({waits, notifies, destinations});
 }
 
 // Addresses of whole buffers suit; how far apart their rows are is the plan's.
@@ -53,8 +53,8 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
     }
   };
   if (plan.op.dtype == DType::fp32) add("the GEMM kernel multiplies bf16 and fp16, not fp32");
-  const GemmNeeds needs = needs_of(plan, sums);
-  std::vector<bool> is_mapped(plan.buffers.size(), false);  // by the GEMM kernel
+  const GemmNeeds& needs = sums.needs();
+  std::vector<uint8_t> is_mapped(plan.buffers.size(), false);  // by the GEMM kernel
   if (!sums.ranges_misfit().empty()) {
     add(sums.ranges_misfit());
   } else if (!needs.stored && needs.rows != 0) {
@@ -83,20 +83,19 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
         }
       }
       if (instr.op != Opcode::gemm) continue;
-      for (const auto regions : {plan.reads(instr), plan.writes(instr)}) {
-        for (const Region& region : regions) {
-          if (is_mapped[region.buffer]) continue;
-          is_mapped[region.buffer] = true;
-          const std::string why = why_no_map(plan.buffers[region.buffer]);
-          if (!why.empty()) add(why);
-        }
+      const std::span<const Region> reads = plan.reads(instr);
+      for (const Region& region : std::span(reads.data(), reads.size() + instr.num_writes)) {
+        if (is_mapped[region.buffer]) continue;
+        is_mapped[region.buffer] = true;
+        const std::string why = why_no_map(plan.buffers[region.buffer]);
+        if (!why.empty()) add(why);
       }
-      if (plan.reads(instr).front().col1 > device::kTileK * UINT16_MAX) {
+      if (reads.front().col1 > device::kTileK * UINT16_MAX) {
         add(fmt::format("a range of K must end at {} or before", device::kTileK * UINT16_MAX));
       }
       const TileSum sum = sums.of(l, at);
       const uint32_t first = sum.of_ranges != 0 ? sum.first : at;
-      if (most_in_a_row(plan, lane, first, at, sum ? sum.position : at) > UINT8_MAX) {
+      if (most_in_a_row(lane, first, at, sum ? sum.position : at) > UINT8_MAX) {
         add(fmt::format("a tile has at most {} waits, notifies and destinations", UINT8_MAX));
       }
       if (sum) {
@@ -107,9 +106,8 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
       }
       if (moved) add("between boundaries a compute lane moves data only after its last tile");
       if (told_early) add("a compute lane notifies at a boundary or after a task");
-      for (const Region& read : plan.reads(instr)) {
-        if (read.col0 % device::kTileK == 0 && read.col0 == plan.reads(instr).front().col0)
-          continue;
+      for (const Region& read : reads) {
+        if (read.col0 % device::kTileK == 0 && read.col0 == reads.front().col0) continue;
         add(fmt::format("a range of K must start at a multiple of {}, the same in A and B",
                         device::kTileK));
       }

@@ -33,37 +33,32 @@ class TableBuilder {
   }
 
  private:
-  struct Counts {
-    size_t waits = 0, notifies = 0, gemms = 0;
-  };
-  Counts count(std::span<const BlockPart> parts) const {
-    Counts counts;
-    for (const BlockPart& part : parts) {
-      const std::vector<Instr>& instrs = basis_.plan.lanes[part.lane].instrs;
-      for (uint32_t at = part.begin; at < part.end; ++at) {
-        counts.waits += instrs[at].op == Opcode::wait;
-        counts.notifies += instrs[at].op == Opcode::notify;
-        counts.gemms += instrs[at].op == Opcode::gemm;
-      }
-    }
-    return counts;
-  }
-
   void add_launch(const std::vector<BlockPart>& parts) {
     GemmLaunch& launch = tables_.gemms.emplace_back();
     launch.table.map_sets = static_cast<uint32_t>(basis_.sets);
     launch.table.rows = rows_;
     GemmTasks gemms(basis_, tables_.config, launch);
     TaskSync sync(basis_.plan, basis_.signals, basis_.rank, launch.table);
-    const Counts all = count(parts);
-    launch.table.waits.reserve(all.waits);
-    launch.table.notifies.reserve(all.notifies);
-    launch.table.destinations.reserve(all.gemms);
+    size_t waits = 0, notifies = 0, gemms_of_all = 0;
+    std::vector<size_t> num_gemms;
+    for (const BlockPart& part : parts) {
+      size_t& own = num_gemms.emplace_back(0);
+      const std::vector<Instr>& instrs = basis_.plan.lanes[part.lane].instrs;
+      for (uint32_t at = part.begin; at < part.end; ++at) {
+        waits += instrs[at].op == Opcode::wait;
+        notifies += instrs[at].op == Opcode::notify;
+        own += instrs[at].op == Opcode::gemm;
+      }
+      gemms_of_all += own;
+    }
+    launch.table.waits.reserve(waits);
+    launch.table.notifies.reserve(notifies);
+    launch.table.destinations.reserve(gemms_of_all);
     for (const BlockPart& part : parts) {
       launch.lanes.push_back(part.lane);
       const Lane& lane = basis_.plan.lanes[part.lane];
       std::vector<GemmTask>& tasks = launch.table.blocks.emplace_back();
-      tasks.reserve(count({&part, 1}).gemms);
+      tasks.reserve(num_gemms[launch.table.blocks.size() - 1]);
       if (tables_.config.splits) launch.table.splits.emplace_back();
       for (uint32_t at = part.begin; at < part.end; ++at) {
         const Instr& instr = lane.instrs[at];

@@ -246,7 +246,7 @@ std::vector<RankProgram> programs_of(const Plan& plan) {
 }
 
 std::vector<RankProgram> programs_of(const Plan& plan, std::shared_ptr<const TileSums> sums) {
-  const GemmNeeds needs = needs_of(plan, *sums);
+  const GemmNeeds needs = sums->needs();
   std::vector<RankProgram> programs(static_cast<size_t>(plan.ranks()));
   for (size_t rank = 0; rank < programs.size(); ++rank) {
     RankProgram& program = programs[rank];

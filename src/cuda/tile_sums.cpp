@@ -19,7 +19,7 @@ TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none
     const Lane& lane = plan.lanes[l];
     if (lane.kind != LaneKind::compute) continue;
     for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
-      if (lane.instrs[at].op != Opcode::gemm) continue;
+      if (lane.instrs[at].op != Opcode::gemm || reduce_behind(lane, at) == 0) continue;
       const TileSum sum = sum_in_lane(plan, lane, at, awaited_at_once);
       if (!sum) continue;
       const auto add = [&](const Region& tile, uint32_t reduce) {
@@ -39,11 +39,16 @@ TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none
       sums_.push_back({l, at, sum});
     }
   }
-  for (ReducedTiles& tiles : places) tiles.sort();
-  for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
-    for (uint32_t at = 0; at < plan.lanes[l].instrs.size(); ++at) {
-      for (const Region& read : plan.reads(plan.lanes[l].instrs[at])) {
-        place_of(read).add_read(read, l, at);
+  std::vector<uint8_t> holds_tiles(plan.buffers.size(), 0);
+  for (size_t i = 0; i < places.size(); ++i) {
+    places[i].sort();
+    if (!places[i].all().empty()) holds_tiles[i % plan.buffers.size()] = 1;
+  }
+  for (uint32_t l = 0; l < plan.lanes.size() && !sums_.empty(); ++l) {
+    const std::vector<Instr>& instrs = plan.lanes[l].instrs;
+    for (uint32_t at = 0; at < instrs.size(); ++at) {
+      for (const Region& read : plan.reads(instrs[at])) {
+        if (holds_tiles[read.buffer] != 0) place_of(read).add_read(read, l, at);
       }
     }
   }
@@ -131,7 +136,7 @@ bool TileSums::any_ranges_kept() const {
 
 const Instr* TileSums::stored_by(const Plan& plan, uint32_t lane, uint32_t at) const {
   const std::vector<Instr>& instrs = plan.lanes[lane].instrs;
-  if (const TileSum sum = of(lane, at)) return &instrs[sum.position];
+  if (const TileSum* sum = find(lane, at)) return &instrs[sum->position];
   const auto writes = plan.writes(instrs[at]);
   return !writes.empty() && holds_ranges(writes[0].buffer) ? nullptr : &instrs[at];
 }

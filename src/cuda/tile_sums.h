@@ -38,9 +38,8 @@ class TileSums {
 
   // Of the gemm at `at` of plan.lanes[lane].
   TileSum of(uint32_t lane, uint32_t at) const {
-    if (number_.empty()) return {};
-    const uint32_t number = number_[first_[lane] + at];
-    return number != 0 && sums_[number - 1].at == at ? sums_[number - 1].sum : TileSum{};
+    const TileSum* sum = find(lane, at);
+    return sum != nullptr ? *sum : TileSum{};
   }
   // The gemm that goes on adding to the sums of the one at `at`, the last one that does; or itself.
   uint32_t last_of(uint32_t lane, uint32_t at) const;
@@ -68,6 +67,11 @@ class TileSums {
     uint32_t lane, at;
     TileSum sum;
   };
+  const TileSum* find(uint32_t lane, uint32_t at) const {
+    if (number_.empty()) return nullptr;
+    const uint32_t number = number_[first_[lane] + at];
+    return number != 0 && sums_[number - 1].at == at ? &sums_[number - 1].sum : nullptr;
+  }
   std::string why_ranges_misfit(const Plan& plan) const;
   void number_sums(const Plan& plan);
 

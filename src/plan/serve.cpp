@@ -26,24 +26,27 @@ std::string place_of(const Lane& lane, const Instr& task) {
   return fmt::format("{}, {} #{}", describe(lane), to_string(task.op), task.tile);
 }
 
+// Empty: it is, though its lane may be one of a copy engine.
 std::string why_task_not_served(const Plan& plan, const TaskRowFinder& rows_of, const Lane& lane,
                                 const Instr& task) {
   if (task.op == Opcode::collective) {
     return "collectives move whole pieces, whatever rows a run has";
   }
-  if (task.op == Opcode::deliver) return "";
-  if (lane.kind == LaneKind::copy) {
-    for (const Region& to : plan.writes(task)) {
-      if (plan.buffers[to.buffer].role != BufferRole::output) continue;
-      return fmt::format("copy engines move whole pieces into {}, whatever rows a run has",
-                         plan.buffers[to.buffer].name);
-    }
+  for (const Region& to : plan.writes(task)) {
+    if (lane.kind != LaneKind::copy || plan.buffers[to.buffer].role != BufferRole::output) continue;
+    return fmt::format("copy engines move whole pieces into {}, whatever rows a run has",
+                       plan.buffers[to.buffer].name);
   }
   if (!rows_of(task)) {
     return fmt::format("some tasks work on rows of several owners ({}); rows=bucket cuts them",
                        place_of(lane, task));
   }
   return "";
+}
+
+bool is_served(const TaskRowFinder& rows_of, const Lane& lane, const Instr& task) {
+  if (task.op == Opcode::deliver) return true;
+  return task.op != Opcode::collective && lane.kind != LaneKind::copy && rows_of(task);
 }
 
 // The part of a region that a run has. `rows` are the task's.
@@ -87,38 +90,37 @@ TaskRowFinder::TaskRowFinder(const Plan& plan) : plan_(&plan), held_(plan.buffer
   }
 }
 
-// Whether the region begins with the row that others have begun with, where its buffer has the
-// operator's rows.
-bool TaskRowFinder::add(const Region& region, std::optional<Origin>& origin) const {
-  const Held& held = held_[region.buffer];
-  Origin own{region.rank, region.row0};
-  if (held.rows == Rows::of_all) {
-    if (region.row0 < 0 || region.row0 >= held.count) return true;
-    const int32_t row = region.row0 < rows_ ? region.row0 : region.row0 % rows_;
-    own.owner = row / block_;
-    own.row = row - own.owner * block_;
-  } else if (held.rows == Rows::others) {
-    return true;
-  }
-  if (origin) return *origin == own;
-  origin = own;
-  return true;
-}
-
 std::optional<TaskRows> TaskRowFinder::operator()(const Instr& task) const {
-  std::optional<Origin> origin;
-  int32_t count = -1;
-  for (const bool writes : {false, true}) {
-    for (const Region& region : row_operands(*plan_, task, writes)) {
-      if (count >= 0 && region.rows() != count) return std::nullopt;  // stacked
-      count = region.rows();
-      if (!add(region, origin)) return std::nullopt;
+  TaskRows found{-1, 0, -1};
+  bool has_origin = false;
+  const Region* const operands = plan_->operands.data() + task.first_operand;
+  const int count = task.num_reads + task.num_writes;
+  const int b = task.op == Opcode::gemm ? task.num_reads - 1 : -1;  // whose rows are not the task's
+  for (int i = 0; i < count; ++i) {
+    if (i == b) continue;
+    const Region& region = operands[i];
+    if (found.count >= 0 && region.rows() != found.count) return std::nullopt;  // stacked
+    found.count = region.rows();
+    // The region begins with the row that others have begun with, where its buffer has the
+    // operator's rows.
+    const Held& held = held_[region.buffer];
+    if (held.rows == Rows::others) continue;
+    int32_t owner = region.rank, row = region.row0;
+    if (held.rows == Rows::of_all) {
+      if (row < 0 || row >= held.count) continue;
+      if (row >= rows_) row %= rows_;
+      owner = row < block_ ? 0 : row / block_;
+      row -= owner * block_;
     }
+    if (has_origin && (owner != found.owner || row != found.first)) return std::nullopt;
+    has_origin = true;
+    found.owner = owner;
+    found.first = row;
   }
-  if (!origin) return std::nullopt;
-  const int64_t left = std::max<int64_t>(0, rows_ - int64_t{origin->owner} * block_);
-  if (int64_t{origin->row} + count > std::min<int64_t>(left, block_)) return std::nullopt;
-  return TaskRows{origin->owner, origin->row, count};
+  if (!has_origin) return std::nullopt;
+  const int64_t left = std::max<int64_t>(0, rows_ - int64_t{found.owner} * block_);
+  if (int64_t{found.first} + found.count > std::min<int64_t>(left, block_)) return std::nullopt;
+  return found;
 }
 
 bool is_compact(const Plan& plan, uint16_t buffer) {
@@ -135,7 +137,7 @@ std::vector<std::string> why_not_served(const Plan& plan) {
   const TaskRowFinder rows_of(plan);
   for (const Lane& lane : plan.lanes) {
     for (const Instr& instr : lane.instrs) {
-      if (!instr.is_task()) continue;
+      if (!instr.is_task() || is_served(rows_of, lane, instr)) continue;
       std::string reason = why_task_not_served(plan, rows_of, lane, instr);
       if (reason.empty()) continue;
       // One of a kind is enough, and the kinds begin differently.

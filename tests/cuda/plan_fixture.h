@@ -15,7 +15,7 @@ namespace stretto::cuda {
 
 inline device::GemmConfig config_of(const Plan& plan) {
   const TileSums sums(plan);
-  return config_for(plan, sums, needs_of(plan, sums));
+  return config_for(plan, sums, sums.needs());
 }
 
 // Addresses that tell rank, buffer and copy: nothing is behind them.
