@@ -86,7 +86,7 @@ void emit_gemm(Lowering& state, Emitter& emit, const ReadA& read_a,
       for (int i = 0; i < state.phases(); ++i) emit_range(rank, tile, i, of_phase, lane);
       return emit_sum(rank, tile, state.phases(), lane);
     }
-    emit_range(rank, tile, (turn + 1) % splits, of_split, lane);
+    emit_range(rank, tile, turn + 1 < splits ? turn + 1 : 0, of_split, lane);
     if (splits > 1 && turn + 1 == splits) emit_sum(rank, tile, splits, lane);
   };
 
@@ -101,8 +101,10 @@ void emit_gemm(Lowering& state, Emitter& emit, const ReadA& read_a,
       const Kernel& kernel = order.kernels[k];
       if (wave == kernel.first_wave && kernel.opens) emit.boundary(rank);
       const int32_t first = kernel.first * splits + (wave - kernel.first_wave) * lanes;
-      for (int32_t i = first; i < std::min(first + lanes, kernel.last * splits); ++i) {
-        emit_task(rank, order.tiles[static_cast<size_t>(i / splits)], i % splits,
+      const int32_t end = std::min(first + lanes, kernel.last * splits);
+      for (int32_t i = first; i < end; ++i) {
+        const int32_t tile = splits == 1 ? i : i / splits;
+        emit_task(rank, order.tiles[static_cast<size_t>(tile)], i - tile * splits,
                   state.lanes.compute_lane(rank, i - first));
       }
       if (wave + 1 < kernel.end_wave) continue;
