@@ -79,6 +79,19 @@ TEST(Verbs, ListsNameSources) {
   EXPECT_THAT(stretto_says({"env"}).out, HasSubstr("STRETTO_MACHINE_PATH"));
 }
 
+TEST(Verbs, MachinesOfTheUserAreNamedByTheirPaths) {
+  const ScratchFolder scratch;
+  const std::string file = scratch.file("h200x8.json", "{");
+  ::setenv("STRETTO_MACHINE_PATH", scratch.path("").c_str(), 1);
+  // The second has the first for a base.
+  for (const char* name : {"h200x8", "h100x8"}) {
+    const Said said = stretto_says({"machines", name});
+    EXPECT_EQ(said.exit_code, 2);
+    EXPECT_THAT(said.err, HasSubstr(file + "'")) << name;
+  }
+  ::unsetenv("STRETTO_MACHINE_PATH");
+}
+
 TEST(Verbs, ExploreFindsEveryBugAndNoneInTheTwins) {
   const Said bugs = stretto_says({"explore", "bugs"});
   EXPECT_EQ(bugs.exit_code, 1) << bugs.err;
