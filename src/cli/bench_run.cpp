@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <ctime>
-#include <future>
 
+#include "core/parallel.h"
 #include "core/text.h"
 #include "cuda/plan_limits.h"
 #include "fabric/job.h"
@@ -53,22 +53,18 @@ BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
                               const std::function<void(double)>& progress) {
   BenchedOperator benched{op, machine, {}, link_bytes(op) / (machine.link_gb_per_s * 1e3), {}};
   // Lowering is the work of one core; plans are independent.
-  std::vector<std::future<Lowered>> lowering;
-  for (const Choice& choice : choices) {
-    lowering.push_back(std::async(std::launch::async, [&op, &machine, &choice] {
-      Lowered lowered;
-      if (!choice.refused.empty()) return lowered;
-      lowered.plan = std::make_unique<Plan>(lower(op, choice.schedule, machine));
-      lowered.predicted_us = simulate(*lowered.plan, machine).total_us;
-      return lowered;
-    }));
-  }
+  std::vector<Lowered> all_lowered(choices.size());
+  for_each_in_parallel(choices.size(), choices.size(), [&](size_t i) {
+    if (!choices[i].refused.empty()) return;
+    all_lowered[i].plan = std::make_unique<Plan>(lower(op, choices[i].schedule, machine));
+    all_lowered[i].predicted_us = simulate(*all_lowered[i].plan, machine).total_us;
+  });
   std::vector<std::unique_ptr<Plan>> owned;
   std::vector<const Plan*> plans;
   std::vector<size_t> places;  // of each plan's strategy
   for (size_t i = 0; i < choices.size(); ++i) {
     BenchedStrategy& strategy = benched.strategies.emplace_back();
-    Lowered lowered = lowering[i].get();
+    Lowered& lowered = all_lowered[i];
     strategy.choice = choices[i];
     if (lowered.plan == nullptr) continue;
     const Plan& plan = *lowered.plan;

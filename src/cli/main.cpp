@@ -9,6 +9,7 @@
 #include <span>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "cli/verb.h"
@@ -177,6 +178,9 @@ int main(int argc, char** argv) {
     return complain("out of memory; smaller sizes or fewer ranks need less", kSystemFault);
   } catch (const SystemError& error) {
     return complain(error.what(), kSystemFault);
+  } catch (const std::system_error& error) {
+    return complain(fmt::format("{}: the system gives no more threads or memory", error.what()),
+                    kSystemFault);
   } catch (const std::exception& error) {
     return complain(fmt::format("{}; this is a bug of Stretto, please report it", error.what()),
                     kSystemFault);

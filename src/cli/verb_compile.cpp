@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
-#include <future>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "cli/json.h"
 #include "cli/progress.h"
@@ -15,6 +13,7 @@
 #include "cli/table.h"
 #include "cli/verb.h"
 #include "core/file.h"
+#include "core/parallel.h"
 #include "core/text.h"
 #include "cuda/compiler.h"
 #include "cuda/kernel_set.h"
@@ -153,21 +152,13 @@ std::vector<Row> compile_all(const std::vector<cuda::KernelEntry>& set, const st
                              Progress& progress) {
   const cuda::Compiler compiler;
   std::vector<Row> rows(set.size());
-  std::atomic<size_t> next = 0, done = 0;
-  const auto work = [&] {
-    for (size_t i = next++; i < set.size(); i = next++) {
-      progress.show("compiling " + set[i].name,
-                    static_cast<double>(done) / static_cast<double>(set.size()));
-      rows[i] = compile(compiler, set[i], arch);
-      ++done;
-    }
-  };
-  std::vector<std::future<void>> helpers;
-  for (size_t i = 1; i < std::min<size_t>(std::thread::hardware_concurrency(), set.size()); ++i) {
-    helpers.push_back(std::async(std::launch::async, work));
-  }
-  work();
-  for (std::future<void>& helper : helpers) helper.get();
+  std::atomic<size_t> done = 0;
+  for_each_in_parallel(set.size(), set.size(), [&](size_t i) {
+    progress.show("compiling " + set[i].name,
+                  static_cast<double>(done) / static_cast<double>(set.size()));
+    rows[i] = compile(compiler, set[i], arch);
+    ++done;
+  });
   return rows;
 }
 

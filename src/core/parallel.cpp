@@ -1,0 +1,42 @@
+#include "core/parallel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace stretto {
+
+void for_each_in_parallel(size_t count, size_t most_threads,
+                          const std::function<void(size_t)>& work) {
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto take_some = [&] {
+    for (size_t i = next++; i < count; i = next++) {
+      try {
+        work(i);
+      } catch (...) {
+        next = count;
+        const std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+      }
+    }
+  };
+  const size_t cores = std::max<size_t>(1, std::thread::hardware_concurrency());
+  std::vector<std::thread> threads;
+  try {
+    for (size_t i = 1; i < std::min({cores, most_threads, count}); ++i) {
+      threads.emplace_back(take_some);
+    }
+  } catch (const std::system_error&) {  // no more threads: the work matters more
+  }
+  take_some();
+  for (std::thread& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace stretto
