@@ -1,4 +1,4 @@
-// A small all-reduce in which the data says that it has arrived: no flag, no barrier, three
+// A small all-reduce in which the data says that it has arrived: no flag, no barrier, two
 // buffers. Seven calls of different sizes from one device-resident counter, as a captured graph
 // would replay.
 #include "expect.h"
@@ -18,11 +18,11 @@ using Kernel = void (*)(fibre::Block&, const AllReduceArgs<fibre::Block>&);
 void scenario(fibre::World& world, Kernel kernel) {
   const int ranks = world.shape().ranks;
   // Slots start as the sentinel: a negative zero, which senders never send.
-  auto slots = world.symmetric<Vec16>("slots", 6 * size_t(ranks) * kMaxVectors,
+  auto slots = world.symmetric<Vec16>("slots", 4 * size_t(ranks) * kMaxVectors,
                                       device::four_of(Bf16x8::kPoison));
   auto greetings =
       world.symmetric<Vec16>("greetings", 3 * size_t(ranks), device::four_of(device::kNoGreeting));
-  auto state = world.local<uint64>("state", 2 * size_t(world.shape().blocks), 0);
+  auto state = world.local<uint64>("state", size_t(world.shape().blocks), 0);
   auto data = world.local<Vec16>("data", kMaxVectors);
   for (int r = 0; r < ranks; ++r) {
     float ones[8];

@@ -21,7 +21,8 @@ class AllReduceBench {
         state_(bench.team, 2 * 256 * sizeof(uint64)) {
     upload_whole_numbers(input_, max_bytes / 2);
     const size_t ranks = static_cast<size_t>(bench.team.ranks());
-    slots_ = bench.group.allocate("slots", 6 * max_bytes + 6 * ranks * 16, 0x80008000u);
+    slots_ = bench.group.allocate(
+        "slots", std::max(4 * (max_bytes + ranks * 16), 2 * ranks * kMaxOneShotBytes), 0x80008000u);
     greetings_ = bench.group.allocate("greetings", 3 * ranks * 16, device::kNoGreeting);
   }
 
@@ -94,28 +95,24 @@ class AllReduceBench {
 Json bench_all_reduce(LangBench& bench, const std::vector<int>& one_shot_blocks,
                       const std::vector<int>& two_shot_blocks, size_t max_bytes) {
   bench.group.release_all();
-  const TeamKernel one(
-      bench,
-      {"kernels/all_reduce.h", "all_reduce_one_shot<Bf16x8, GpuBlock>", "AllReduceArgs<GpuBlock>"},
-      kThreads);
-  const TeamKernel two(
-      bench,
-      {"kernels/all_reduce.h", "all_reduce_two_shot<Bf16x8, GpuBlock>", "AllReduceArgs<GpuBlock>"},
-      kThreads);
-  const TeamKernel pieces(
-      bench,
-      {"kernels/all_reduce.h", "all_reduce_two_shot<Bf16x8, GpuBlock, Send::kByPiece>",
-       "AllReduceArgs<GpuBlock>"},
-      kThreads);
-  fmt::print("all-reduce: one-shot {} registers, two-shot {}, by piece {}\n", one.registers(),
-             two.registers(), pieces.registers());
+  const auto compile = [&](const char* shots) {
+    const int in_flight = bench.team.ranks() <= 4 ? 4 : 8;
+    return TeamKernel(bench,
+                      {"kernels/all_reduce.h",
+                       fmt::format("all_reduce_{}<Bf16x8, GpuBlock, {}>", shots, in_flight),
+                       "AllReduceArgs<GpuBlock>"},
+                      kThreads);
+  };
+  const TeamKernel one = compile("one_shot");
+  const TeamKernel two = compile("two_shot");
+  fmt::print("all-reduce: one-shot {} registers, two-shot {}\n", one.registers(), two.registers());
   fmt::print("{:>9} {:>8} {:>8} {:>14} {:>8} {:>8}\n", "bytes", "nccl", "isolated", "best", "us",
              "isolated");
   AllReduceBench work(bench, max_bytes);
   Json rows = Json::array();
   for (size_t bytes = 2048; bytes <= max_bytes; bytes *= 2) {
     Json row = {{"bytes", bytes}, {"nccl", work.time_nccl(bytes)}};
-    row["one_shot"] = row["two_shot"] = row["pieces"] = Json::array();
+    row["one_shot"] = row["two_shot"] = Json::array();
     std::string best = "-", line;
     double best_us = 1e9, best_isolated = 0;
     auto add = [&](const TeamKernel& kernel, int blocks, const char* name, bool one_shot) {
@@ -131,10 +128,7 @@ Json bench_all_reduce(LangBench& bench, const std::vector<int>& one_shot_blocks,
     if (bytes <= kMaxOneShotBytes) {
       for (int blocks : one_shot_blocks) add(one, blocks, "one_shot", true);
     }
-    for (int blocks : two_shot_blocks) {
-      add(two, blocks, "two_shot", false);
-      add(pieces, blocks, "pieces", false);
-    }
+    for (int blocks : two_shot_blocks) add(two, blocks, "two_shot", false);
     fmt::print("{:>9} {:>8.1f} {:>8.1f} {:>14} {:>8.1f} {:>8.1f} {}\n", bytes,
                row["nccl"]["median_us"].get<double>(), row["nccl"]["isolated_us"].get<double>(),
                best, best_us, best_isolated, line);

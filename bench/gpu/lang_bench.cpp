@@ -20,7 +20,7 @@ int main_checked(int argc, char** argv) {
   int ranks = 2;
   std::string out, commit, date;
   std::vector<std::string> what = {"all-reduce", "norm", "experts"};
-  std::vector<int> one_shot = {8, 16, 32, 64}, two_shot = {32, 64, 128};
+  std::vector<int> one_shot = {16, 64, 128}, two_shot = {64, 128}, norm_blocks = {64, 128};
   std::vector<int> hidden = {4096, 5120, 7168, 8192};
   std::vector<int> tokens = {1, 8, 32, 64, 128, 256, 512, 1024, 2048, 4096};
   std::vector<int> expert_tokens = {1, 8, 32, 128, 512, 4096};
@@ -29,6 +29,7 @@ int main_checked(int argc, char** argv) {
   arguments.add("--what", what, "all-reduce, norm, experts");
   arguments.add("--one-shot-blocks", one_shot, "blocks to try");
   arguments.add("--two-shot-blocks", two_shot, "blocks to try");
+  arguments.add("--norm-blocks", norm_blocks, "blocks to try");
   arguments.add("--hidden", hidden, "row lengths of norms");
   arguments.add("--tokens", tokens, "rows of norms");
   arguments.add("--expert-tokens", expert_tokens, "tokens of a rank");
@@ -50,7 +51,7 @@ int main_checked(int argc, char** argv) {
       if (part == "all-reduce") {
         results["all_reduce"] = bench_all_reduce(bench, one_shot, two_shot, max_bytes);
       } else if (part == "norm") {
-        results["all_reduce_norm"] = bench_all_reduce_norm(bench, hidden, tokens);
+        results["all_reduce_norm"] = bench_all_reduce_norm(bench, hidden, tokens, norm_blocks);
       } else if (part == "experts") {
         results["experts"] = bench_experts(bench, expert_tokens);
       } else {

@@ -88,11 +88,13 @@ class TeamKernel {
   std::vector<std::unique_ptr<cuda::LangKernel>> kernels_;
 };
 
-// Whole numbers from -8 to 8, never the same twice in a row: exact sums in fp32 and bf16.
+// Whole numbers from -8 to 8, both zeros too, never the same twice in a row: exact sums in fp32 and
+// bf16.
 inline float whole_number_at(uint64_t stream, uint64_t index) {
   uint64_t bits = (index + 1) * 0x9e3779b97f4a7c15ull + stream * 0xbf58476d1ce4e5b9ull;
   bits = (bits ^ (bits >> 31)) * 0x94d049bb133111ebull;
-  return static_cast<float>(static_cast<int>((bits >> 40) % 17) - 8);
+  const auto value = static_cast<float>(static_cast<int>((bits >> 40) % 17) - 8);
+  return value == 0 && index % 2 != 0 ? -0.0f : value;
 }
 inline uint16_t bf16_bits(float value) {
   uint32_t bits;
@@ -126,7 +128,7 @@ inline Json to_json(const Timing& t) {
 Json bench_all_reduce(LangBench& bench, const std::vector<int>& one_shot_blocks,
                       const std::vector<int>& two_shot_blocks, size_t max_bytes);
 Json bench_all_reduce_norm(LangBench& bench, const std::vector<int>& hidden,
-                           const std::vector<int>& tokens);
+                           const std::vector<int>& tokens, const std::vector<int>& norm_blocks);
 Json bench_experts(LangBench& bench, const std::vector<int>& tokens);
 
 }  // namespace stretto::bench

@@ -14,10 +14,12 @@ namespace {
 using device::AddNormArgs;
 using device::AllReduceNormArgs;
 using device::NormArgs;
+using device::OwnRowsNormArgs;
 using device::ScatterNormGatherArgs;
 
 constexpr int kCopyThreads = 512;  // of kernels that are best with whole warps of rows
 constexpr float kEpsilon = 1e-5f;
+constexpr int kMostOneShotTokens = 128, kLeastChunkTokens = 512;
 constexpr uint64_t kResidual = 100, kWeight = 101;
 
 class NormBench {
@@ -37,7 +39,11 @@ class NormBench {
     upload_whole_numbers(input_, max_bytes / 2);
     fill_same(residual_, max_bytes / 2, kResidual);
     fill_same(weight_, max_row_bytes / 2, kWeight);
-    slots_ = bench.group.allocate("slots", 6 * (max_bytes + ranks_ * max_row_bytes), 0x80008000u);
+    slots_ = bench.group.allocate(
+        "slots",
+        std::max(4 * (max_bytes + ranks_ * max_row_bytes),
+                 2 * ranks_ * static_cast<size_t>(kMostOneShotTokens) * max_row_bytes),
+        0x80008000u);
     greetings_ = bench.group.allocate("greetings", 3 * ranks_ * 16, device::kNoGreeting);
     shared_output_ = bench.group.allocate("output", max_bytes, 0);
     signals_ = bench.group.allocate("signals", 2 * ranks_ * kMaxChunks * sizeof(uint64), 0);
@@ -63,21 +69,21 @@ class NormBench {
     if (kernels.one_shot == nullptr) {
       // With more ranks than in flight a thread takes two turns; with fewer it has registers left.
       const int in_flight = ranks_ <= 4 || threads_ > 640 ? 4 : 8;
-      const auto compile = [&](const char* kernel, const char* send = "") {
+      const auto compile = [&](const char* form, const char* args) {
         return std::make_unique<TeamKernel>(
             bench_,
             cuda::LangKernelName{"kernels/all_reduce_norm.h",
-                                 fmt::format("{}<GpuBlock, {}{}>", kernel, in_flight, send),
-                                 "AllReduceNormArgs<GpuBlock>"},
+                                 fmt::format("all_reduce_norm_{}<GpuBlock, {}>", form, in_flight),
+                                 fmt::format("{}<GpuBlock>", args)},
             threads_);
       };
-      kernels.one_shot = compile("all_reduce_norm_one_shot");
-      kernels.two_shot = compile("all_reduce_norm_two_shot");
-      kernels.pieces = compile("all_reduce_norm_two_shot", ", Send::kByPiece");
+      kernels.one_shot = compile("one_shot", "AllReduceNormArgs");
+      kernels.two_shot = compile("two_shot", "AllReduceNormArgs");
+      kernels.own_rows = compile("own_rows", "OwnRowsNormArgs");
       fmt::print("{} threads: registers (local bytes) {} ({}), {} ({}), {} ({})\n", threads_,
                  kernels.one_shot->registers(), kernels.one_shot->local_bytes(),
                  kernels.two_shot->registers(), kernels.two_shot->local_bytes(),
-                 kernels.pieces->registers(), kernels.pieces->local_bytes());
+                 kernels.own_rows->registers(), kernels.own_rows->local_bytes());
     }
     const size_t rows = (tokens + ranks_ - 1) / ranks_;
     bench_.team.each_rank([&](int rank) {
@@ -105,14 +111,19 @@ class NormBench {
   }
   Json time_one_shot(int blocks) {
     return time(blocks, [&](int rank) {
-      by_threads_[threads_].one_shot->launch(rank, blocks, threads_, args(rank, false));
+      by_threads_[threads_].one_shot->launch(rank, blocks, threads_, args(rank));
     });
   }
-  Json time_two_shot(int blocks, bool own_rows, bool by_piece) {
+  Json time_two_shot(int blocks) {
     return time(blocks, [&](int rank) {
-      const auto& kernels = by_threads_[threads_];
-      (by_piece ? kernels.pieces : kernels.two_shot)
-          ->launch(rank, blocks, threads_, args(rank, own_rows));
+      by_threads_[threads_].two_shot->launch(rank, blocks, threads_, args(rank));
+    });
+  }
+  Json time_own_rows(int blocks) {
+    return time(blocks, [&](int rank) {
+      OwnRowsNormArgs<GpuBlock> own{args(rank)};
+      own.residual = own_residual_.at<Vec16>(rank);
+      by_threads_[threads_].own_rows->launch(rank, blocks, threads_, own);
     });
   }
   Json time_chunks(int blocks, uint64 rows_per_chunk) {
@@ -154,16 +165,15 @@ class NormBench {
     });
   }
   NormArgs<GpuBlock> norm(int rank) const { return {weight_.at<Vec16>(rank), nullptr, kEpsilon}; }
-  AllReduceNormArgs<GpuBlock> args(int rank, bool own_rows) const {
+  AllReduceNormArgs<GpuBlock> args(int rank) const {
     AllReduceNormArgs<GpuBlock> args{};
     args.input = input_.at<Vec16>(rank);
-    args.residual = own_rows ? own_residual_.at<Vec16>(rank) : residual_.at<Vec16>(rank);
+    args.residual = residual_.at<Vec16>(rank);
     args.new_residual = new_residual_.at<Vec16>(rank);
     args.output = output_.at<Vec16>(rank);
     args.norm = norm(rank);
     args.tokens = args.max_tokens = tokens_;
     args.row_vectors = columns_ / 8;
-    args.own_rows = own_rows;
     args.slots = bench_.group.at<Vec16>(rank, slots_);
     args.greetings = bench_.group.at<Vec16>(rank, greetings_);
     args.state = state_.at<uint64>(rank);
@@ -235,7 +245,7 @@ class NormBench {
   size_t slots_, greetings_, shared_output_, signals_;
   std::unique_ptr<TeamKernel> add_norm_, chunks_;
   struct Specialised {
-    std::unique_ptr<TeamKernel> one_shot, two_shot, pieces;
+    std::unique_ptr<TeamKernel> one_shot, two_shot, own_rows;
   };
   std::map<int, Specialised> by_threads_;
   size_t tokens_ = 0, columns_ = 0;
@@ -246,7 +256,7 @@ class NormBench {
 }  // namespace
 
 Json bench_all_reduce_norm(LangBench& bench, const std::vector<int>& hidden,
-                           const std::vector<int>& tokens) {
+                           const std::vector<int>& tokens, const std::vector<int>& norm_blocks) {
   bench.group.release_all();
   const auto most = [](const std::vector<int>& v) {
     return static_cast<size_t>(*std::max_element(v.begin(), v.end()));
@@ -263,9 +273,7 @@ Json bench_all_reduce_norm(LangBench& bench, const std::vector<int>& hidden,
       double best_us = 1e9;
       auto add = [&](const char* name, Json result) {
         const double us = result["median_us"];
-        const std::string_view full = name;
-        const char* letter = full == "own_rows" ? "r" : full == "own_rows_pieces" ? "rp" : nullptr;
-        line += fmt::format(" {}{}:{:.1f}", letter != nullptr ? letter : full.substr(0, 1),
+        line += fmt::format(" {}{}:{:.1f}", name == std::string_view("own_rows") ? 'r' : name[0],
                             result["blocks"].get<int>(), us);
         if (us < best_us) {
           best_us = us;
@@ -273,18 +281,14 @@ Json bench_all_reduce_norm(LangBench& bench, const std::vector<int>& hidden,
         }
         row[name].push_back(std::move(result));
       };
-      if (count <= 512) {
-        for (int blocks : {32, 64, 128}) {
-          if (blocks == 32 || count > blocks / 2) add("one_shot", work.time_one_shot(blocks));
-        }
+      if (count <= kMostOneShotTokens) {
+        for (int blocks : norm_blocks) add("one_shot", work.time_one_shot(blocks));
       }
-      for (int blocks : {64, 128}) {
-        add("two_shot", work.time_two_shot(blocks, false, false));
-        add("pieces", work.time_two_shot(blocks, false, true));
-        add("own_rows", work.time_two_shot(blocks, true, false));
-        add("own_rows_pieces", work.time_two_shot(blocks, true, true));
+      for (int blocks : norm_blocks) {
+        add("two_shot", work.time_two_shot(blocks));
+        add("own_rows", work.time_own_rows(blocks));
       }
-      if (count >= 128) {
+      if (count >= kLeastChunkTokens) {
         for (int blocks : {16, 32, 64, 128}) {
           add("chunks", work.time_chunks(blocks, count >= 1024 ? 2 : 1));
         }

@@ -38,9 +38,35 @@ void check_rows(const char* kernel, const Args& args) {
   check_fp8_row(kernel, args.norm, args.row_vectors);
 }
 
+// These kernels count vectors in 32 bits.
+void check_vectors(const char* kernel, uint64_t most) {
+  if (most <= kMost) return;
+  throw UsageError(fmt::format("{}: {} vectors at the most; {} are served", kernel, most, kMost));
+}
+
 // Of the kernels that take the same arguments, two-shot needs the fewest slots.
 uint64_t least_slots(uint64_t ranks, uint64_t most) {
-  return 6 * ranks * ((most + ranks - 1) / ranks);
+  return 4 * ranks * ((most + ranks - 1) / ranks);
+}
+
+// `kept`: rows of the residual.
+void check_norm(const char* kernel, const device::AllReduceNormArgs<GpuBlock>& args, uint64_t kept,
+                int ranks, int blocks) {
+  const auto num = static_cast<uint64_t>(ranks);
+  check_rows(kernel, args);
+  check_vectors(kernel, args.max_tokens * args.row_vectors);
+  const bool fp8 = args.norm.fp8_scale != nullptr;
+  const uint64_t row_bytes = args.row_vectors * 16;
+  const uint64_t all = args.tokens * row_bytes;
+  check_memory(kernel, {{"input", args.input, all},
+                        {"residual", args.residual, kept * row_bytes, 1},
+                        {"new_residual", args.new_residual, kept * row_bytes, 1},
+                        {"output", args.output, fp8 ? all / 2 : all},
+                        {"weight", args.norm.weight, row_bytes},
+                        {"fp8_scale", args.norm.fp8_scale, fp8 ? sizeof(float) : 0, 0, 4},
+                        {"slots", args.slots, least_slots(num, args.max_tokens) * row_bytes},
+                        {"greetings", args.greetings, 3 * num * 16},
+                        {"state", args.state, static_cast<uint64_t>(blocks) * 8, 0, 8}});
 }
 
 }  // namespace
@@ -52,31 +78,21 @@ void check_arguments(const device::AllReduceArgs<GpuBlock>& args, int ranks, int
     throw UsageError(fmt::format("{}: {} vectors, but max_vectors is {}", kName, args.num_vectors,
                                  args.max_vectors));
   }
+  check_vectors(kName, args.max_vectors);
   check_memory(kName, {{"input", args.input, args.num_vectors * 16, 1},
                        {"output", args.output, args.num_vectors * 16, 1},
                        {"slots", args.slots, least_slots(num, args.max_vectors) * 16},
                        {"greetings", args.greetings, 3 * num * 16},
-                       {"state", args.state, static_cast<uint64_t>(blocks) * 16, 0, 8}});
+                       {"state", args.state, static_cast<uint64_t>(blocks) * 8, 0, 8}});
 }
 
 void check_arguments(const device::AllReduceNormArgs<GpuBlock>& args, int ranks, int blocks) {
-  constexpr const char* kName = "all_reduce_norm";
+  check_norm("all_reduce_norm", args, args.tokens, ranks, blocks);
+}
+
+void check_arguments(const device::OwnRowsNormArgs<GpuBlock>& args, int ranks, int blocks) {
   const auto num = static_cast<uint64_t>(ranks);
-  check_rows(kName, args);
-  const bool fp8 = args.norm.fp8_scale != nullptr;
-  const uint64_t all = args.tokens * args.row_vectors * 16;
-  const uint64_t kept =
-      args.own_rows != 0 ? (args.tokens + num - 1) / num * args.row_vectors * 16 : all;
-  check_memory(kName,
-               {{"input", args.input, all},
-                {"residual", args.residual, kept, 1},
-                {"new_residual", args.new_residual, kept, 1},
-                {"output", args.output, fp8 ? all / 2 : all},
-                {"weight", args.norm.weight, args.row_vectors * 16},
-                {"fp8_scale", args.norm.fp8_scale, fp8 ? sizeof(float) : 0, 0, 4},
-                {"slots", args.slots, least_slots(num, args.max_tokens) * args.row_vectors * 16},
-                {"greetings", args.greetings, 3 * num * 16},
-                {"state", args.state, static_cast<uint64_t>(blocks) * 16, 0, 8}});
+  check_norm("all_reduce_norm_own_rows", args, (args.tokens + num - 1) / num, ranks, blocks);
 }
 
 void check_arguments(const device::ScatterNormGatherArgs<GpuBlock>& args, int ranks, int blocks) {
@@ -103,7 +119,7 @@ void check_arguments(const device::ScatterNormGatherArgs<GpuBlock>& args, int ra
                        {"arrived", args.arrived, signals, 0, 8},
                        {"done", args.done, signals, 0, 8},
                        {"greetings", args.greetings, 3 * num * 16},
-                       {"state", args.state, static_cast<uint64_t>(blocks) * 16, 0, 8}});
+                       {"state", args.state, static_cast<uint64_t>(blocks) * 8, 0, 8}});
 }
 
 void check_arguments(const device::AllToAllArgs<GpuBlock>& args, int ranks, int blocks) {

@@ -18,6 +18,7 @@ namespace stretto::cuda {
 void check_arguments(const device::AllReduceArgs<device::GpuBlock>& args, int ranks, int blocks);
 void check_arguments(const device::AllReduceNormArgs<device::GpuBlock>& args, int ranks,
                      int blocks);
+void check_arguments(const device::OwnRowsNormArgs<device::GpuBlock>& args, int ranks, int blocks);
 void check_arguments(const device::ScatterNormGatherArgs<device::GpuBlock>& args, int ranks,
                      int blocks);
 void check_arguments(const device::AllToAllArgs<device::GpuBlock>& args, int ranks, int blocks);

@@ -75,7 +75,7 @@ void check_arguments(const device::GatherArgs<GpuBlock>& args, int ranks, int bl
                        {"signals", args.channel.signals, signals * 8, 0, 8},
                        {"epoch", args.channel.epoch, sizeof(uint64_t), 0, 8},
                        {"greetings", args.greetings, 3 * num * 16},
-                       {"state", args.state, 2 * static_cast<uint64_t>(blocks) * 8, 0, 8}});
+                       {"state", args.state, static_cast<uint64_t>(blocks) * 8, 0, 8}});
 }
 
 void check_arguments(const device::SlotReduceArgs<GpuBlock>& args, int ranks, int blocks) {
@@ -100,7 +100,7 @@ void check_arguments(const device::SlotReduceArgs<GpuBlock>& args, int ranks, in
                        {"signals", channel.signals, signals * 8, 0, 8},
                        {"epoch", channel.epoch, sizeof(uint64_t), 0, 8},
                        {"greetings", args.greetings, 3 * static_cast<uint64_t>(ranks) * 16},
-                       {"state", args.state, 2 * static_cast<uint64_t>(blocks) * 8, 0, 8}});
+                       {"state", args.state, static_cast<uint64_t>(blocks) * 8, 0, 8}});
 }
 
 }  // namespace stretto::cuda

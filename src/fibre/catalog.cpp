@@ -28,8 +28,6 @@ void add_norms(std::vector<CatalogEntry>& all) {
       NormKernel::kOneShot, false);
   add("all_reduce_norm_two_shot", "the same, rows summed by their owner, normed by everyone",
       NormKernel::kTwoShot, false);
-  add("all_reduce_norm_by_piece", "the same, rows sent by all blocks, to each rank in turn",
-      NormKernel::kTwoShotByPiece, false);
   add("all_reduce_norm_own_rows", "the same, rows summed and normed by their owner, sent as fp8",
       NormKernel::kTwoShotOwnRows, true);
   add("scatter_norm_gather", "reduce-scatter, residual, RMSNorm and all-gather by chunks",
@@ -58,10 +56,6 @@ void add_kernels(std::vector<CatalogEntry>& all) {
       [](World& world) { all_reduce_calls<Bf16x8>(world, all_reduce_one_shot<Bf16x8, Block>); });
   add("all_reduce_two_shot", "all-reduce by sentinels: owners add up slices",
       [](World& world) { all_reduce_calls<Bf16x8>(world, all_reduce_two_shot<Bf16x8, Block>); });
-  add("all_reduce_by_piece", "the same, slices sent by all blocks, to each rank in turn",
-      [](World& world) {
-        all_reduce_calls<Bf16x8>(world, all_reduce_two_shot<Bf16x8, Block, Send::kByPiece>);
-      });
   add_norms(all);
   add("all_to_all", "low-latency all-to-all of tokens with scales", all_to_all_calls);
   add_experts(all);

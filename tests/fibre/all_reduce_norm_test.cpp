@@ -20,16 +20,14 @@ TEST_P(AllReduceNorm, CallAfterCall) {
 }
 
 std::string name_of(const testing::TestParamInfo<std::tuple<NormKernel, bool>>& of) {
-  constexpr const char* kNames[] = {"OneShot", "TwoShot", "ByPiece", "TwoShotOwnRows",
-                                    "ScatterGather"};
+  constexpr const char* kNames[] = {"OneShot", "TwoShot", "TwoShotOwnRows", "ScatterGather"};
   return std::string(kNames[int(std::get<0>(of.param))]) + (std::get<1>(of.param) ? "Fp8" : "Bf16");
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, AllReduceNorm,
     testing::Combine(testing::Values(NormKernel::kOneShot, NormKernel::kTwoShot,
-                                     NormKernel::kTwoShotByPiece, NormKernel::kTwoShotOwnRows,
-                                     NormKernel::kScatterGather),
+                                     NormKernel::kTwoShotOwnRows, NormKernel::kScatterGather),
                      testing::Bool()),
     name_of);
 

@@ -29,14 +29,6 @@ TEST(AllReduce, TwoShot) {
       10);
 }
 
-TEST(AllReduce, TwoShotByPiece) {
-  for (const int threads : {1, 4}) {  // slices of several pieces, or of a part of one
-    expect_clean({.ranks = 3, .blocks = 2, .threads = threads}, [](World& world) {
-      all_reduce_calls<Bf16x8>(world, all_reduce_two_shot<Bf16x8, Block, Send::kByPiece>);
-    });
-  }
-}
-
 TEST(AllReduce, LeavesWhenARankIsAbsent) {
   for (AllReduceKernel kernel :
        {all_reduce_one_shot<Bf16x8, Block>, all_reduce_two_shot<Bf16x8, Block>}) {

@@ -80,11 +80,11 @@ TEST_P(GpuCompile, KernelsWithoutSpills) {
       entry("all_to_all", "all_to_all<GpuBlock>", "AllToAllArgs"),
       entry("all_reduce", "all_reduce_one_shot<Bf16x8, GpuBlock>", "AllReduceArgs"),
       entry("all_reduce", "all_reduce_two_shot<Bf16x8, GpuBlock>", "AllReduceArgs"),
-      entry("all_reduce", "all_reduce_two_shot<Bf16x8, GpuBlock, Send::kByPiece>", "AllReduceArgs"),
       entry("all_reduce", "all_reduce_one_shot<Fp32x4, GpuBlock>", "AllReduceArgs"),
       entry("norm", "add_norm<GpuBlock>", "AddNormArgs"),
       entry("all_reduce_norm", "all_reduce_norm_one_shot<GpuBlock>", "AllReduceNormArgs"),
       entry("all_reduce_norm", "all_reduce_norm_two_shot<GpuBlock>", "AllReduceNormArgs"),
+      entry("all_reduce_norm", "all_reduce_norm_own_rows<GpuBlock>", "OwnRowsNormArgs"),
       entry("scatter_norm_gather", "scatter_norm_gather<GpuBlock>", "ScatterNormGatherArgs"),
       entry("dispatch", "dispatch<GpuBlock>", "DispatchArgs"),
       entry("combine", "combine<GpuBlock>", "CombineArgs"),
@@ -104,12 +104,11 @@ TEST_F(GpuCompileOnHopper, FusedNormsWithoutSpillsAtTheirLaunchBounds) {
     int threads, in_flight;
   };
   for (const Launch& launch : {Launch{1024, 4}, Launch{896, 4}, Launch{640, 8}}) {
-    for (const char* shots : {"one_shot<GpuBlock, {}>", "two_shot<GpuBlock, {}>",
-                              "two_shot<GpuBlock, {}, Send::kByPiece>"}) {
+    for (const std::string form : {"one_shot", "two_shot", "own_rows"}) {
       const LangKernelName name{
           "kernels/all_reduce_norm.h",
-          "all_reduce_norm_" + fmt::format(fmt::runtime(shots), launch.in_flight),
-          "AllReduceNormArgs<GpuBlock>"};
+          fmt::format("all_reduce_norm_{}<GpuBlock, {}>", form, launch.in_flight),
+          fmt::format("{}NormArgs<GpuBlock>", form == "own_rows" ? "OwnRows" : "AllReduce")};
       SCOPED_TRACE(fmt::format("{} with {} threads", name.kernel, launch.threads));
       const CompiledKernel kernel =
           Compiler(JitCache("")).compile(lang_source(name, launch.threads), "sm_90a");

@@ -26,18 +26,21 @@ TEST(RefusedArguments, MemoryThatIsMissingUnalignedOrOverlaps) {
   EXPECT_THAT(refusal(args, 2, 8), HasSubstr("'input' at 0x10008 is not aligned to 16 bytes"));
   args = good_all_reduce();
   args.slots = nullptr;
-  EXPECT_THAT(refusal(args, 2, 8), HasSubstr("'slots' is null; 6144 bytes are needed"));
+  EXPECT_THAT(refusal(args, 2, 8), HasSubstr("'slots' is null; 4096 bytes are needed"));
   args = good_all_reduce();
-  args.greetings = args.slots + 3 * 2 * 64 - 1;  // the slots' last vector
+  args.greetings = args.slots + 2 * 2 * 64 - 1;  // the slots' last vector
   EXPECT_THAT(refusal(args, 2, 8), HasSubstr("'slots' and 'greetings' overlap"));
   args = good_all_reduce();
   args.num_vectors = 65;
   EXPECT_THAT(refusal(args, 2, 8), HasSubstr("65 vectors, but max_vectors is 64"));
+  args = good_all_reduce();
+  args.max_vectors = 1ull << 31;
+  EXPECT_THAT(refusal(args, 2, 8), HasSubstr("all_reduce: 2147483648 vectors"));
 }
 
 TEST(RefusedArguments, TwoShotNeedsFewerSlotsThanOneShot) {
   auto args = good_all_reduce();
-  args.greetings = args.slots + 3 * 2 * 64;
+  args.greetings = args.slots + 2 * 2 * 64;
   EXPECT_EQ(refusal(args, 4, 8), "");
 }
 
@@ -46,7 +49,10 @@ TEST(RefusedArguments, NormsOfOddRowsInFp8AndTooManyTokens) {
   args.tokens = 5;
   args.max_tokens = 4;
   EXPECT_THAT(refusal(args, 2, 8), HasSubstr("5 tokens, but max_tokens is 4"));
-  args.tokens = 4;
+  args.max_tokens = 1u << 16;
+  args.row_vectors = 1u << 15;
+  EXPECT_THAT(refusal(args, 2, 8), HasSubstr("all_reduce_norm: 2147483648 vectors"));
+  args.tokens = args.max_tokens = 4;
   args.row_vectors = 3;
   args.norm.fp8_scale = address<float>(0x100);
   EXPECT_THAT(refusal(args, 2, 8), HasSubstr("3 vectors a row; fp8 output needs an even number"));

@@ -88,7 +88,7 @@ TEST(RefusedMovers, SlotReduceOfTilesOrMemoryThatCannotBe) {
               }),
               HasSubstr("producer.tiles_of_signal is null; with the table low it is needed"));
   EXPECT_THAT(with([](auto& args) { args.state = nullptr; }),
-              HasSubstr("'state' is null; 128 bytes are needed"));
+              HasSubstr("'state' is null; 64 bytes are needed"));
 }
 
 }  // namespace

@@ -83,6 +83,9 @@ class Block {
                                  order, scope, where));
   }
 
+  template <class T>
+  void prefetch(const Pointer<T>&) {}
+
   void fence(Where where = Where::here());
   void quiet(Where where = Where::here());
 

@@ -19,11 +19,11 @@ void all_reduce_calls(World& world, AllReduceKernel kernel) {
   const auto num_ranks = static_cast<size_t>(ranks);
   const size_t max_vectors = 11;
   const size_t sizes[] = {11, 1, 7, 0, 10};
-  const size_t slot_vectors = 6 * num_ranks * max_vectors;
+  const size_t slot_vectors = 4 * num_ranks * max_vectors;
   const Vec16 poison = four_of(Format::kPoison);
   auto slots = world.symmetric<Vec16>("slots", slot_vectors, poison);
   auto greetings = world.symmetric<Vec16>("greetings", 3 * num_ranks, four_of(kNoGreeting));
-  auto state = world.local<uint64>("state", 2 * size_t(world.shape().blocks), 0);
+  auto state = world.local<uint64>("state", size_t(world.shape().blocks), 0);
   std::vector<Buffer<Vec16>> inputs, outputs;
   auto value_of = [](int rank, size_t call, size_t i, int e) {
     return float(int((size_t(rank) * 7 + call * 3 + i * 5 + size_t(e)) % 17) - 8);

@@ -14,7 +14,7 @@ namespace stretto::fibre {
 
 using namespace device;
 
-enum class NormKernel { kOneShot, kTwoShot, kTwoShotByPiece, kTwoShotOwnRows, kScatterGather };
+enum class NormKernel { kOneShot, kTwoShot, kTwoShotOwnRows, kScatterGather };
 
 inline constexpr size_t kNormRow = 2;  // vectors
 inline constexpr size_t kNormColumns = kNormRow * 8;
@@ -74,22 +74,14 @@ inline void norm_rows(Block& block, const NormSizes& sizes, const NormMemory& m,
                    m.slots.at(r), m.arrived.at(r), m.done.at(r), m.greetings.at(r), m.state.at(r)});
     return;
   }
-  const AllReduceNormArgs<Block> args{call.input.at(r),
-                                      m.residual.at(r),
-                                      new_residual.at(r),
-                                      call.output.at(r),
-                                      norm,
-                                      sizes.tokens,
-                                      sizes.row_vectors,
-                                      sizes.max_tokens,
-                                      sizes.how == NormKernel::kTwoShotOwnRows,
-                                      m.slots.at(r),
-                                      m.greetings.at(r),
-                                      m.state.at(r)};
+  const AllReduceNormArgs<Block> args{
+      call.input.at(r), m.residual.at(r),  new_residual.at(r), call.output.at(r), norm,
+      sizes.tokens,     sizes.row_vectors, sizes.max_tokens,   m.slots.at(r),     m.greetings.at(r),
+      m.state.at(r)};
   if (sizes.how == NormKernel::kOneShot) {
     all_reduce_norm_one_shot(block, args);
-  } else if (sizes.how == NormKernel::kTwoShotByPiece) {
-    all_reduce_norm_two_shot<Block, kBatch, Send::kByPiece>(block, args);
+  } else if (sizes.how == NormKernel::kTwoShotOwnRows) {
+    all_reduce_norm_own_rows(block, OwnRowsNormArgs<Block>{args});
   } else {
     all_reduce_norm_two_shot(block, args);
   }
@@ -124,7 +116,7 @@ inline NormMemory norm_memory(World& world, NormKernel how) {
   const auto ranks = static_cast<size_t>(world.shape().ranks);
   const auto blocks = static_cast<size_t>(world.shape().blocks);
   const Vec16 poison = four_of(Bf16x8::kPoison);
-  const size_t slot_vectors = 6 * ranks * kNormTokens * kNormRow;
+  const size_t slot_vectors = 4 * ranks * kNormTokens * kNormRow;
   return {how == NormKernel::kScatterGather ? world.symmetric<Vec16>("slots", slot_vectors)
                                             : world.symmetric<Vec16>("slots", slot_vectors, poison),
           world.symmetric<Vec16>("greetings", 3 * ranks, four_of(kNoGreeting)),
@@ -133,7 +125,7 @@ inline NormMemory norm_memory(World& world, NormKernel how) {
           world.symmetric<Vec16>("output", kNormTokens * kNormRow),
           world.symmetric<uint64>("arrived", ranks * kNormTokens, 0),
           world.symmetric<uint64>("done", ranks * kNormTokens, 0),
-          world.local<uint64>("state", 2 * blocks, 0),
+          world.local<uint64>("state", blocks, 0),
           world.local<float>("scale", 1, kNormScale)};
 }
 

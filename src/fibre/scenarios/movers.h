@@ -17,7 +17,7 @@ struct MoverGreetings {
   explicit MoverGreetings(World& world)
       : greetings(world.symmetric<Vec16>("greetings", 3 * size_t(world.shape().ranks),
                                          four_of(kNoGreeting))),
-        state(world.local<uint64>("state", 2 * size_t(world.shape().blocks), 0)) {}
+        state(world.local<uint64>("state", size_t(world.shape().blocks), 0)) {}
   Buffer<Vec16> greetings;
   Buffer<uint64> state;
 };

@@ -178,6 +178,12 @@ class GpuBlock {
     return modify(order, scope, [&] { return compare_swap_relaxed(at, expected, value); });
   }
 
+  // A hint: this rank's memory that is read soon, and that nobody writes meanwhile.
+  template <class T>
+  STRETTO_DEVICE void prefetch(const T* at) {
+    prefetch_line(at);
+  }
+
   STRETTO_DEVICE void fence(Where = {}) { fence_acq_rel_sys(); }
   STRETTO_DEVICE void quiet(Where = {}) { fence_acq_rel_sys(); }
 

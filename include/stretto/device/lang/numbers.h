@@ -91,10 +91,17 @@ STRETTO_PRIMITIVE float root(float value) {
 struct Bf16x8 {
   static constexpr int kElements = 8;
   static constexpr uint32 kPoison = 0x80008000u;
+  // word + 0, which is exact, makes a negative zero positive, and gives one NaN for all.
   static STRETTO_PRIMITIVE uint32 canonical(uint32 word) {
-    if ((word & 0xffffu) == 0x8000u) word &= 0xffff0000u;
-    if ((word & 0xffff0000u) == 0x80000000u) word &= 0xffffu;
+#ifdef STRETTO_DEVICE
+    asm("fma.rn.bf16x2 %0, %0, %1, %2;" : "+r"(word) : "r"(0x3f803f80u), "r"(0u));
     return word;
+#else
+    const auto half = [](uint32 bits) {
+      return (bits & 0x7fffu) > 0x7f80u ? 0x7fffu : bits == 0x8000u ? 0u : bits;
+    };
+    return half(word & 0xffffu) | half(word >> 16) << 16;
+#endif
   }
   static STRETTO_PRIMITIVE void add(float* sums, const Vec16& v) {
     STRETTO_UNROLL for (int i = 0; i < 4; ++i) {

@@ -1,6 +1,9 @@
 // All-reduce without barriers or flags: the data says that it has arrived (slots.h).
 //
-// Sums are in fp32 and in rank order, so all ranks have the same bits.
+// Sums are in fp32 and in rank order, so all ranks have the same bits. One thread of a rank reads
+// an element, and the same one writes its sum: so a call may be in place.
+//
+// kInFlight, the vectors whose loads a thread has in flight: best 4 with up to 4 ranks.
 #pragma once
 
 #include "stretto/device/lang/kernels/slots.h"
@@ -13,10 +16,10 @@ struct AllReduceArgs {
   Ptr<Block, Vec16> output;       // local, may be the input
   uint64 num_vectors;
   uint64 max_vectors;           // of any call
-  Ptr<Block, Vec16> slots;      // symmetric, poisoned at first: 3 x num_ranks x max_vectors;
-                                // two-shot: 3 x 2 x num_ranks x max_vectors / num_ranks, up
+  Ptr<Block, Vec16> slots;      // symmetric, poisoned at first: 2 x num_ranks x max_vectors;
+                                // two-shot: 2 x 2 x num_ranks x max_vectors / num_ranks, up
   Ptr<Block, Vec16> greetings;  // symmetric, kNoGreeting at first: 3 x num_ranks
-  Ptr<Block, uint64> state;     // local: 2 x num_blocks, zero at first
+  Ptr<Block, uint64> state;     // local: num_blocks, zero at first
 };
 
 template <class Format, class Block>
@@ -32,124 +35,83 @@ STRETTO_PRIMITIVE Greeting greeting_of(const AllReduceArgs<Block>& args, uint32 
 }
 
 // One-shot: everyone sends everything to everyone. For small messages.
-template <class Format, class Block>
+template <class Format, class Block, int kInFlight = kBatch>
 STRETTO_KERNEL void all_reduce_one_shot(Block& block, const AllReduceArgs<Block>& args) {
-  Shmem shmem(block);
-  const int ranks = shmem.n_pes();
-  const int me = shmem.my_pe();
-  const auto num_ranks = static_cast<uint64>(ranks);
-  const CallShare share = begin_call(block, args.state);
+  const auto num_ranks = static_cast<uint64>(block.num_ranks());
+  const auto count = static_cast<uint32>(args.num_vectors);
+  const ThreadShare share = ThreadShare::of(block);
+  Vec16 next = {};
+  if (share.first < count) next = args.input[share.first];
+  const CallShare call = begin_call(block, args.state);
   const Greeting greeting = greeting_of<Format>(args, 1);
-  const uint64 area = num_ranks * args.max_vectors;
-  auto now = args.slots + share.now * area;
-  auto before = args.slots + share.before * area;
+  auto now = args.slots + call.parity * num_ranks * args.max_vectors;  // [source][i]
 
-  greet<Block>(block, args.greetings + share.now * num_ranks, greeting);
-  for (uint64 i = share.first; i < args.num_vectors; i += share.step) {
-    const Vec16 value = args.input[i];
-    const Vec16 own = canonical<Format>(value);
-    for (int k = 1; k < ranks; ++k) {
-      auto slot = shmem.ptr(now, (me + k) % ranks) + static_cast<uint64>(me) * args.max_vectors;
-      block.store(slot + i, own);
-    }
+  greet<Block>(block, args.greetings + call.now * num_ranks, greeting);
+  auto slot = now + static_cast<uint64>(block.rank()) * args.max_vectors;
+  for (uint32 i = share.first; i < count; i += share.step) {
+    const Vec16 own = canonical<Format>(next);
+    if (i + share.step < count) next = args.input[i + share.step];
+    send_to_others<Block>(block, slot + i, own);
   }
-  if (share.call > 0) {
-    for (uint64 i = share.first; i < share.last_size; i += share.step) {
-      for (int r = 0; r < ranks; ++r) {
-        if (r != me) {
-          before[static_cast<uint64>(r) * args.max_vectors + i] = four_of(Format::kPoison);
-        }
-      }
-    }
-    clear_greetings<Block>(block, args.greetings + share.before * num_ranks);
-  }
-  bool good = hear_greetings<Block>(block, args.greetings + share.now * num_ranks, greeting);
-  for (uint64 i = share.first; good && i < args.num_vectors; i += share.step) {
+  if (call.call > 0) clear_greetings<Block>(block, args.greetings + call.before * num_ranks);
+  bool good = hear_greetings<Block>(block, args.greetings + call.now * num_ranks, greeting);
+  for (uint32 i = share.first; good && i < count; i += share.step) {
     const Vec16 own = args.input[i];
     float sums[Format::kElements];
-    good = sum_slots<Format>(block, now + i, args.max_vectors, own, sums);
+    good = sum_slots<Format, kInFlight>(block, now + i, args.max_vectors, own, sums);
     if (good) args.output[i] = canonical<Format>(Format::round(sums));
   }
-  end_call<Block>(block, args.state, share.call, args.num_vectors, good);
+  end_call<Block>(block, args.state, call.call, good);
 }
 
 // Two-shot: owner o sums vectors [o, o + 1) x slice and sends the sums to everyone. For larger
-// messages: each rank sends two messages' worth instead of one for every peer.
-template <class Format, class Block, Send kSend = Send::kByRank>
+// messages: each rank sends two messages' worth instead of one for every peer. A thread that has
+// index i sends vector i of every slice, sums that of the own one and takes that of all others.
+template <class Format, class Block, int kInFlight = kBatch>
 STRETTO_KERNEL void all_reduce_two_shot(Block& block, const AllReduceArgs<Block>& args) {
-  Shmem shmem(block);
-  const int ranks = shmem.n_pes();
-  const int me = shmem.my_pe();
-  const auto num_ranks = static_cast<uint64>(ranks);
-  const CallShare share = begin_call(block, args.state);
+  const int ranks = block.num_ranks();
+  const int me = block.rank();
+  const auto num_ranks = static_cast<uint32>(ranks);
+  const auto total = static_cast<uint32>(args.num_vectors);
+  const Parts slices{(total + num_ranks - 1) / num_ranks, total};
+  const ThreadShare share = ThreadShare::of(block);
+  PartSender<Format, kInFlight, Block> sender(block, slices, args.input, share.first);
+  const CallShare call = begin_call(block, args.state);
   const Greeting greeting = greeting_of<Format>(args, 2);
-  const uint64 slice = (args.num_vectors + num_ranks - 1) / num_ranks;
-  const uint64 max_slice = (args.max_vectors + num_ranks - 1) / num_ranks;
-  const uint64 half = num_ranks * max_slice;
-  auto now = args.slots + share.now * 2 * half;  // [source][i]
-  auto before = args.slots + share.before * 2 * half;
-  auto gathered = now + half;  // [owner][i]
-  auto end_of = [&](int owner) {
-    const uint64 left = args.num_vectors - slice * static_cast<uint64>(owner);
-    return slice * static_cast<uint64>(owner) >= args.num_vectors ? 0 : left < slice ? left : slice;
-  };
+  const uint64 stride = (static_cast<uint32>(args.max_vectors) + num_ranks - 1) / num_ranks;
+  const uint64 half = num_ranks * stride;
+  auto now = args.slots + call.parity * 2 * half;  // [source][i]
+  auto gathered = now + half;                      // [owner][i]
+  const uint64 mine = static_cast<uint32>(me) * stride;
 
-  greet<Block>(block, args.greetings + share.now * num_ranks, greeting);
-  if constexpr (kSend == Send::kByPiece) {
-    const auto width = static_cast<uint32>(block.num_threads());
-    const auto pieces = static_cast<uint32>((slice + width - 1) / width);
-    send_pieces<Format, 4>(block, pieces, width, [&](int owner, uint32 p) -> Piece<Block> {
-      const uint64 first = static_cast<uint64>(p) * width;
-      const uint64 end = end_of(owner);
-      const uint64 left = first < end ? end - first : 0;
-      return {args.input + (slice * static_cast<uint64>(owner) + first),
-              shmem.ptr(now, owner) + (static_cast<uint64>(me) * max_slice + first),
-              left < width ? static_cast<uint32>(left) : width};
-    });
-  }
-  for (int k = 1; kSend == Send::kByRank && k < ranks; ++k) {
-    const int owner = (me + k) % ranks;
-    const uint64 end = end_of(owner);
-    auto from = args.input + slice * static_cast<uint64>(owner);
-    auto slot = shmem.ptr(now, owner) + static_cast<uint64>(me) * max_slice;
-    send_to_slot<Format>(block, share, from, slot, end);
-  }
-  if (share.call > 0) {
-    const uint64 last_slice = (share.last_size + num_ranks - 1) / num_ranks;
-    poison_two_hops<Format>(block, share, before, max_slice, last_slice);
-    clear_greetings<Block>(block, args.greetings + share.before * num_ranks);
-  }
-  bool good = hear_greetings<Block>(block, args.greetings + share.now * num_ranks, greeting);
-  const uint64 own_end = end_of(me);
-  for (uint64 i = share.first; good && i < own_end; i += share.step) {
-    const uint64 at = slice * static_cast<uint64>(me) + i;
-    const Vec16 own = args.input[at];
+  greet<Block>(block, args.greetings + call.now * num_ranks, greeting);
+  sender.send(now + mine, share.first, share.step);
+  if (call.call > 0) clear_greetings<Block>(block, args.greetings + call.before * num_ranks);
+  bool good = hear_greetings<Block>(block, args.greetings + call.now * num_ranks, greeting);
+  const uint32 own_end = slices.size_of(me);
+  for (uint32 i = share.first; good && i < own_end; i += share.step) {
+    const Vec16 own = args.input[slices.first(me) + i];
     float sums[Format::kElements];
-    good = sum_slots<Format>(block, now + i, max_slice, own, sums);
+    good = sum_slots<Format, kInFlight>(block, now + i, stride, own, sums);
     if (!good) break;
     const Vec16 sum = canonical<Format>(Format::round(sums));
-    args.output[at] = sum;
-    for (int k = 1; k < ranks; ++k) {
-      auto result = shmem.ptr(gathered, (me + k) % ranks) + static_cast<uint64>(me) * max_slice;
-      block.store(result + i, sum);
-    }
+    send_to_others<Block>(block, gathered + mine + i, sum);
+    args.output[slices.first(me) + i] = sum;
   }
-  for (uint64 i = share.first; good && i < slice; i += share.step) {
-    for (int base = 0; good && base < ranks; base += kBatch) {
-      Vec16 values[kBatch];
-      int count = ranks - base < kBatch ? ranks - base : kBatch;
-      while (count > 0 && i >= end_of(base + count - 1)) --count;  // the last may own less
-      good =
-          block.wait_vectors_not(gathered + (static_cast<uint64>(base) * max_slice + i), max_slice,
-                                 count, me - base, Format::kPoison, values, Where::here(), base);
-      STRETTO_UNROLL for (int j = 0; j < kBatch; ++j) {
+  for (uint32 i = share.first; good && i < slices.size; i += share.step) {
+    for (int base = 0; good && base < ranks; base += kInFlight) {
+      Vec16 values[kInFlight];
+      const int count = slices.having(base, ranks - base < kInFlight ? ranks - base : kInFlight, i);
+      good = take_slots<Format>(block, gathered + (static_cast<uint32>(base) * stride + i), stride,
+                                count, me - base, values, base);
+      STRETTO_UNROLL for (int j = 0; j < kInFlight; ++j) {
         if (good && j < count && base + j != me) {
-          args.output[slice * static_cast<uint64>(base + j) + i] = values[j];
+          args.output[slices.first(base + j) + i] = values[j];
         }
       }
     }
   }
-  end_call<Block>(block, args.state, share.call, args.num_vectors, good);
+  end_call<Block>(block, args.state, call.call, good);
 }
 
 }  // namespace stretto::device

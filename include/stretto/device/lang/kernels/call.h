@@ -1,48 +1,52 @@
-// A call of a kernel that all ranks make together and that has three buffers for its data, by call.
+// A call of a kernel that all ranks make together and that has two or three buffers, by call.
 //
-// Three are enough: call e uses one and clears the one of call e-1, which call e+2 will use; by the
-// greetings of call e+1 (greeting.h) a rank in call e+2 knows that all have ended call e.
+// What a call writes at a peer goes to buffer call % n; by the greetings of call e (greeting.h) a
+// rank in call e + 1 knows that all have ended call e - 1. So three buffers are enough where call e
+// clears the one of call e - 1, and two where each reader clears what it has read.
 //
-// The grid must be the same in every call. `state`, local and zero at first, holds two words a
-// block: calls so far, and the size of the last call.
+// The grid must be the same in every call. `state`, local and zero at first, holds a word a block:
+// calls so far.
 #pragma once
 
 #include "stretto/device/lang/words.h"
 
 namespace stretto::device {
 
-// What one thread does of a call: of items in a row first, first + step, ...
 struct CallShare {
   uint64 call;
-  uint64 last_size;  // of the call before
-  uint64 first;
-  uint64 step;
-  uint64 now;     // which of the three buffers this call uses
+  uint64 now;     // which of three buffers this call uses
   uint64 before;  // and the call before used
+  uint32 parity;  // which of two
 };
 
 template <class Block>
 STRETTO_KERNEL CallShare begin_call(Block& block, Ptr<Block, uint64> state) {
-  const uint64 call = state[2 * block.block_idx()];
-  const uint64 last_size = state[2 * block.block_idx() + 1];
-  const auto threads = static_cast<uint64>(block.num_threads());
-  return {
-      call,
-      last_size,
-      static_cast<uint64>(block.block_idx()) * threads + static_cast<uint64>(block.thread_idx()),
-      static_cast<uint64>(block.num_blocks()) * threads,
-      call % 3,
-      (call + 2) % 3};
+  const uint64 call = state[block.block_idx()];
+  return {call, call % 3, (call + 2) % 3, static_cast<uint32>(call % 2)};
 }
 
-// `size` is what the next call finds as last_size. A call that failed on some thread is not
-// counted.
+// A call that failed on some thread is not counted.
 template <class Block>
-STRETTO_KERNEL void end_call(Block& block, Ptr<Block, uint64> state, uint64 call, uint64 size,
-                             bool good) {
+STRETTO_KERNEL void end_call(Block& block, Ptr<Block, uint64> state, uint64 call, bool good) {
   if (block.sync_or(!good) || block.thread_idx() != 0) return;
-  state[2 * block.block_idx()] = call + 1;
-  state[2 * block.block_idx() + 1] = size;
+  state[block.block_idx()] = call + 1;
 }
+
+// What one thread does of work that is shared out by warps: items first, first + step, ... Warps of
+// neighbouring items are of different blocks, so that few items keep all blocks busy.
+struct ThreadShare {
+  template <class Block>
+  STRETTO_PRIMITIVE static ThreadShare of(Block& block) {
+    const auto thread = static_cast<uint32>(block.thread_idx());
+    const auto threads = static_cast<uint32>(block.num_threads());
+    const auto index = static_cast<uint32>(block.block_idx());
+    const auto blocks = static_cast<uint32>(block.num_blocks());
+    auto width = static_cast<uint32>(block.warp_size());
+    if (threads % width != 0) width = threads;
+    return {(thread / width * blocks + index) * width + thread % width, blocks * threads};
+  }
+  uint32 first;
+  uint32 step;
+};
 
 }  // namespace stretto::device

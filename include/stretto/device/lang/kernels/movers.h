@@ -18,7 +18,7 @@ struct GatherArgs {
   Ptr<Block, uint8> gathered;     // symmetric: all rows
   uint64 row_bytes;               // a multiple of 16
   Ptr<Block, Vec16> greetings;    // symmetric, kNoGreeting at first: 3 x num_ranks
-  Ptr<Block, uint64> state;       // local: 2 x num_blocks, zero at first
+  Ptr<Block, uint64> state;       // local: num_blocks, zero at first
 };
 
 // Each tile is loaded once and stored to all ranks, then notified to all. Blocks take turns.
@@ -56,7 +56,7 @@ STRETTO_KERNEL void push_gather(Block& block, const GatherArgs<Block>& args) {
     }
     tiles.producer_tile_notify(first_tile + t, To::kAll);
   }
-  end_call<Block>(block, args.state, share.call, 0, true);
+  end_call<Block>(block, args.state, share.call, true);
 }
 
 template <class Block>
@@ -98,7 +98,7 @@ STRETTO_KERNEL void slot_reduce(Block& block, const SlotReduceArgs<Block>& args)
       args.output[i] = Format::round(sums);
     }
   }
-  end_call<Block>(block, args.state, share.call, 0, true);
+  end_call<Block>(block, args.state, share.call, true);
 }
 
 }  // namespace stretto::device

@@ -50,12 +50,20 @@ STRETTO_PRIMITIVE uint64 fp8_of(const float (&values)[Bf16x8::kElements], float 
   return e4m3x4_from_floats(scaled) | static_cast<uint64>(e4m3x4_from_floats(scaled + 4)) << 32;
 }
 
+// Asks for the weights that the thread will need, while it has something else to wait for.
+template <class Block>
+STRETTO_PRIMITIVE void prefetch_weights(Block& block, const NormArgs<Block>& norm,
+                                        uint32 row_vectors) {
+  for (auto v = static_cast<uint32>(block.thread_idx()); v < row_vectors;
+       v += static_cast<uint32>(block.num_threads())) {
+    block.prefetch(norm.weight + v);
+  }
+}
+
 // A thread's part of a row that the block makes, one vector after the other: what it needs to norm
 // it. The last vector and not the first, since that takes no registers while the next one is made.
 struct MadeRow {
-  template <class Pointer>
-  STRETTO_PRIMITIVE void keep(Pointer kept, uint32 v, const Vec16& h) {
-    kept[v] = h;
+  STRETTO_PRIMITIVE void add(uint32 v, const Vec16& h) {
     last = h;
     at = v;
     squares += sum_of_squares(h);
@@ -69,11 +77,11 @@ struct MadeRow {
   static constexpr uint32 kNoVector = 0xffffffffu;
   Vec16 last = {};
   uint32 at = kNoVector;  // index of `last`
-  float squares = 0;      // summed over all vectors kept
+  float squares = 0;      // summed over all vectors
 };
 
-// Norms a row, whose vectors stand at `kept()`. `send` gets each vector's index and its eight
-// values.
+// Norms a row. `kept(v)` is vector v again, for those that the thread does not hold. `send` gets
+// each vector's index and its eight values.
 template <class Block, class Kept, class Send>
 STRETTO_PRIMITIVE void norm_row(Block& block, const NormArgs<Block>& norm, uint64 row_vectors,
                                 Kept kept, const MadeRow& row, Send send) {
@@ -81,17 +89,16 @@ STRETTO_PRIMITIVE void norm_row(Block& block, const NormArgs<Block>& norm, uint6
   const auto vectors = static_cast<uint32>(row_vectors);
   Vec16 last_weight = {};
   if (row.at < vectors) last_weight = norm.weight[row.at];
-  float scale = 0;
-  if (norm.fp8_scale) scale = norm.fp8_scale[0];
+  float inverse_scale = 0;
+  if (norm.fp8_scale) inverse_scale = 1.0f / norm.fp8_scale[0];
   const float factor = norm_factor(block.sum(row.squares), row_vectors, norm.epsilon);
-  const float inverse_scale = 1.0f / scale;
   if (row.at >= vectors) return;
   for (auto v = static_cast<uint32>(block.thread_idx()); v < vectors;
        v += static_cast<uint32>(block.num_threads())) {
     Vec16 h = row.last;
     Vec16 weight = last_weight;
     if (v != row.at) {
-      h = kept()[v];
+      h = kept(v);
       weight = norm.weight[v];
     }
     float values[Bf16x8::kElements];
@@ -135,20 +142,23 @@ STRETTO_KERNEL void add_norm(Block& block, const AddNormArgs<Block>& args) {
   const auto begin = static_cast<uint64>(block.thread_idx());
   for (auto row = static_cast<uint64>(block.block_idx()); row < args.rows;
        row += static_cast<uint64>(block.num_blocks())) {
-    const auto kept = [&] { return args.new_residual + row * args.row_vectors; };
+    auto kept = args.new_residual + row * args.row_vectors;
     MadeRow made;
     for (uint64 v = begin; v < args.row_vectors; v += static_cast<uint64>(block.num_threads())) {
       const Vec16 value = args.input[row * args.row_vectors + v];
       const Vec16 residual = args.residual[row * args.row_vectors + v];
       float sums[Bf16x8::kElements] = {};
       Bf16x8::add(sums, value);
-      made.keep(kept(), static_cast<uint32>(v), add_residual(residual, sums));
+      const Vec16 h = add_residual(residual, sums);
+      kept[v] = h;
+      made.add(static_cast<uint32>(v), h);
     }
     auto out = args.output + row * args.row_vectors / (fp8 ? 2 : 1);
-    norm_row(block, args.norm, args.row_vectors, kept, made,
-             [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
-               store_normed<Block>(out, v, fp8, values, inverse_scale);
-             });
+    norm_row(
+        block, args.norm, args.row_vectors, [&](uint32 v) -> Vec16 { return kept[v]; }, made,
+        [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
+          store_normed<Block>(out, v, fp8, values, inverse_scale);
+        });
   }
 }
 

@@ -31,7 +31,7 @@ struct ScatterNormGatherArgs {
   Ptr<Block, uint64> arrived;   // symmetric, zero at first: ranks x max_chunks(), then
   Ptr<Block, uint64> done;      // the same
   Ptr<Block, Vec16> greetings;  // symmetric, kNoGreeting at first: 3 x ranks
-  Ptr<Block, uint64> state;     // local: 2 x num_blocks, zero at first
+  Ptr<Block, uint64> state;     // local: num_blocks, zero at first
 };
 
 // Of an owner, for arguments that are the same on all ranks.
@@ -84,22 +84,25 @@ class ScatterNormGather {
     for (uint64 j = 0; j < num_rows(me_, chunk); ++j) {
       const uint64 own = chunk * args_.rows_per_chunk + j;
       const uint64 row = first_row(me_, chunk) + j;
-      const auto kept = [&] { return args_.new_residual + own * args_.row_vectors; };
+      auto kept = args_.new_residual + own * args_.row_vectors;
       MadeRow made;
       for (uint64 v = begin; v < args_.row_vectors; v += step) {
         const Vec16 residual = args_.residual[own * args_.row_vectors + v];
         float sums[Bf16x8::kElements];
         sum_row(row, own * args_.row_vectors + v, v, sums);
-        made.keep(kept(), static_cast<uint32>(v), add_residual(residual, sums));
+        const Vec16 h = add_residual(residual, sums);
+        kept[v] = h;
+        made.add(static_cast<uint32>(v), h);
       }
       auto out = args_.output + row * args_.row_vectors / (fp8 ? 2 : 1);
-      norm_row(block_, args_.norm, args_.row_vectors, kept, made,
-               [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
-                 for (int k = 1; k <= ranks_; ++k) {
-                   store_normed<Block>(block_.peer(out, (me_ + k) % ranks_), v, fp8, values,
-                                       inverse_scale);
-                 }
-               });
+      norm_row(
+          block_, args_.norm, args_.row_vectors, [&](uint32 v) -> Vec16 { return kept[v]; }, made,
+          [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
+            for (int k = 1; k <= ranks_; ++k) {
+              store_normed<Block>(block_.peer(out, (me_ + k) % ranks_), v, fp8, values,
+                                  inverse_scale);
+            }
+          });
     }
     block_.sync();
     signal_all(args_.done, chunk, true);
@@ -193,7 +196,7 @@ STRETTO_KERNEL void scatter_norm_gather(Block& block, const ScatterNormGatherArg
   for (uint64 chunk = first; good && chunk < chunks; chunk += step) {
     good = work.await_output(chunk);
   }
-  end_call<Block>(block, args.state, share.call, args.tokens, good);
+  end_call<Block>(block, args.state, share.call, good);
 }
 
 }  // namespace stretto::device

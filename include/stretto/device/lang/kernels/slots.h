@@ -1,7 +1,7 @@
 // Slots whose data says itself that it has come.
 //
 // Every element is sent as a value that is never the sentinel (a negative zero), and slots hold the
-// sentinel until the value comes. Whoever has read a slot poisons it again before its next use.
+// sentinel until the value comes. The thread that reads a slot poisons it again at once.
 #pragma once
 
 #include "stretto/device/lang/kernels/call.h"
@@ -12,76 +12,99 @@ namespace stretto::device {
 // Vectors whose loads one thread has in flight by default.
 inline constexpr int kBatch = 8;
 
-// This thread's share of `count` vectors to a slot, here or at a peer.
-template <class Format, class Block>
-STRETTO_PRIMITIVE void send_to_slot(Block& block, const CallShare& share,
-                                    Ptr<Block, const Vec16> from, Ptr<Block, Vec16> slot,
-                                    uint64 count) {
-  constexpr int kUnroll = 4;
-  for (uint64 i = share.first; i < count; i += kUnroll * share.step) {
-    Vec16 values[kUnroll];
-    STRETTO_UNROLL for (uint64 u = 0; u < kUnroll; ++u) {
-      if (i + u * share.step < count) values[u] = from[i + u * share.step];
-    }
-    STRETTO_UNROLL for (uint64 u = 0; u < kUnroll; ++u) {
-      if (i + u * share.step < count) {
-        block.store(slot + (i + u * share.step), canonical<Format>(values[u]));
-      }
-    }
-  }
+// Rank (me + k) % ranks, for k below ranks.
+STRETTO_PRIMITIVE int rank_after(int me, int k, int ranks) {
+  const int rank = me + k;
+  return rank < ranks ? rank : rank - ranks;
 }
 
-// How the first hop of a two-shot kernel is shared out. kByRank: to one rank after the other, each
-// thread the same vectors of all; for few vectors that is a few blocks, and a thread's loads for
-// one rank come after its stores to the rank before. kByPiece: a block takes pieces, of each rank
-// in turn, so that all blocks send and all ranks get their first pieces first.
-// Not in place by piece: another block than an element's reader may write its sum, and no release
-// orders the two.
-enum class Send : uint8 { kByRank, kByPiece };
-
-// Vectors that a block sends together to one slot, or clears.
-template <class Block>
-struct Piece {
-  Ptr<Block, const Vec16> from;
-  Ptr<Block, Vec16> to;
-  uint32 count;
+// `total` vectors in parts of `size`, one a rank; the last ones may be shorter or empty.
+struct Parts {
+  STRETTO_PRIMITIVE uint32 first(int rank) const { return size * static_cast<uint32>(rank); }
+  STRETTO_PRIMITIVE bool has(int rank, uint32 i) const { return first(rank) + i < total; }
+  // How many of `count` ranks from `rank` on have a vector i.
+  STRETTO_PRIMITIVE int having(int rank, int count, uint32 i) const {
+    while (count > 0 && !has(rank + count - 1, i)) --count;
+    return count;
+  }
+  STRETTO_PRIMITIVE uint32 size_of(int rank) const {
+    if (first(rank) >= total) return 0;
+    return total - first(rank) < size ? total - first(rank) : size;
+  }
+  uint32 size;
+  uint32 total;
 };
 
-// Pieces in turns of blocks, each of at most `width` vectors: `piece(rank, p)` is the p-th, p <
-// each, for another rank. The loads of kUnroll pieces go out together.
-template <class Format, int kUnroll, class Block, class PieceOf>
-STRETTO_PRIMITIVE void send_pieces(Block& block, uint32 each, uint32 width, PieceOf piece) {
-  const auto others = static_cast<uint32>(block.num_ranks() - 1);
-  const auto step = static_cast<uint32>(block.num_blocks());
-  for (auto i = static_cast<uint32>(block.block_idx()); i < each * others; i += kUnroll * step) {
-    uint32 p[kUnroll];
-    int owner[kUnroll];
-    STRETTO_UNROLL for (uint32 u = 0; u < kUnroll; ++u) {
-      p[u] = (i + u * step) / others;
-      owner[u] = block.rank() + 1 + static_cast<int>(i + u * step - p[u] * others);
-      if (owner[u] >= block.num_ranks()) owner[u] -= block.num_ranks();
-    }
-    for (auto v = static_cast<uint32>(block.thread_idx()); v < width;
-         v += static_cast<uint32>(block.num_threads())) {
-      Vec16 values[kUnroll];
-      STRETTO_UNROLL for (uint32 u = 0; u < kUnroll; ++u) {
-        if (p[u] >= each) continue;
-        const Piece<Block> sent = piece(owner[u], p[u]);
-        if (v < sent.count) values[u] = sent.from[v];
+// The first hop of two shots: vector i of each other rank's part goes into that rank's slot of this
+// one, by one thread for all ranks, kInFlight of them at a time.
+template <class Format, int kInFlight, class Block>
+class PartSender {
+ public:
+  // Begins to load vectors i, which need no knowledge of the call.
+  STRETTO_PRIMITIVE PartSender(Block& block, const Parts& parts, Ptr<Block, const Vec16> input,
+                               uint32 i)
+      : block_(block), parts_(parts), input_(input) {
+    if (i < parts.size) load(i, 1);
+  }
+  // All of the thread's share, which began with that i. `slot`: where vector 0 goes, at any rank.
+  STRETTO_PRIMITIVE void send(Ptr<Block, Vec16> slot, uint32 i, uint32 step) {
+    while (i < parts_.size) {
+      store(slot + i, i, 1);
+      for (int k = 1 + kInFlight; k < block_.num_ranks(); k += kInFlight) {
+        load(i, k);
+        store(slot + i, i, k);
       }
-      STRETTO_UNROLL for (uint32 u = 0; u < kUnroll; ++u) {
-        if (p[u] >= each) continue;
-        const Piece<Block> sent = piece(owner[u], p[u]);
-        if (v < sent.count) block.store(sent.to + v, canonical<Format>(values[u]));
+      i += step;
+      if (i < parts_.size) load(i, 1);
+    }
+  }
+
+ private:
+  STRETTO_PRIMITIVE int owner(int k) const {
+    return rank_after(block_.rank(), k, block_.num_ranks());
+  }
+  STRETTO_PRIMITIVE void load(uint32 i, int k) {
+    STRETTO_UNROLL for (int u = 0; u < kInFlight; ++u) {
+      if (k + u < block_.num_ranks() && parts_.has(owner(k + u), i)) {
+        values_[u] = input_[parts_.first(owner(k + u)) + i];
       }
     }
   }
+  STRETTO_PRIMITIVE void store(Ptr<Block, Vec16> slot, uint32 i, int k) {
+    STRETTO_UNROLL for (int u = 0; u < kInFlight; ++u) {
+      if (k + u < block_.num_ranks() && parts_.has(owner(k + u), i)) {
+        block_.store(block_.peer(slot, owner(k + u)), canonical<Format>(values_[u]));
+      }
+    }
+  }
+
+  Block& block_;
+  const Parts& parts_;
+  Ptr<Block, const Vec16> input_;
+  Vec16 values_[kInFlight];
+};
+
+// Takes vector j from `slots + j * stride` once it has come, for j < count but not j == skip; it
+// is of rank first_rank + j.
+template <class Format, int kInFlight, class Block>
+STRETTO_PRIMITIVE bool take_slots(Block& block, Ptr<Block, Vec16> slots, uint64 stride, int count,
+                                  int skip, Vec16 (&values)[kInFlight], int first_rank,
+                                  Where where = Where::here()) {
+  if (!block.wait_vectors_not(slots, stride, count, skip, Format::kPoison, values, where,
+                              first_rank)) {
+    return false;
+  }
+  STRETTO_UNROLL for (int j = 0; j < kInFlight; ++j) {
+    if (j < count && j != skip) {
+      block.store(slots + static_cast<uint64>(j) * stride, four_of(Format::kPoison));
+    }
+  }
+  return true;
 }
 
-// Adds up, in rank order, this rank's `own` and the vectors at slots + r * stride of the others,
-// each once it has come.
+// Adds up, in rank order, this rank's `own` and the vectors at slots + r * stride of the others.
 template <class Format, int kInFlight = kBatch, class Block>
-STRETTO_PRIMITIVE bool sum_slots(Block& block, Ptr<Block, const Vec16> slots, uint64 stride,
+STRETTO_PRIMITIVE bool sum_slots(Block& block, Ptr<Block, Vec16> slots, uint64 stride,
                                  const Vec16& own, float (&sums)[Format::kElements],
                                  Where where = Where::here()) {
   const int ranks = block.num_ranks();
@@ -90,8 +113,8 @@ STRETTO_PRIMITIVE bool sum_slots(Block& block, Ptr<Block, const Vec16> slots, ui
   for (int base = 0; base < ranks; base += kInFlight) {
     Vec16 values[kInFlight];
     const int count = ranks - base < kInFlight ? ranks - base : kInFlight;
-    if (!block.wait_vectors_not(slots + static_cast<uint64>(base) * stride, stride, count,
-                                me - base, Format::kPoison, values, where, base)) {
+    if (!take_slots<Format>(block, slots + static_cast<uint64>(base) * stride, stride, count,
+                            me - base, values, base, where)) {
       return false;
     }
     STRETTO_UNROLL for (int j = 0; j < kInFlight; ++j) {
@@ -102,17 +125,12 @@ STRETTO_PRIMITIVE bool sum_slots(Block& block, Ptr<Block, const Vec16> slots, ui
   return true;
 }
 
-// This thread's share of `count` vectors of every other rank's slot of each of the two hops of a
-// two-shot kernel; slots are `stride` apart.
-template <class Format, class Block>
-STRETTO_PRIMITIVE void poison_two_hops(Block& block, const CallShare& share,
-                                       Ptr<Block, Vec16> slots, uint64 stride, uint64 count) {
-  const uint64 num_ranks = static_cast<uint32>(block.num_ranks());
-  for (uint64 r = 0; r < 2 * num_ranks; ++r) {
-    if (r % num_ranks == static_cast<uint64>(block.rank())) continue;
-    for (uint64 i = share.first; i < count; i += share.step) {
-      slots[r * stride + i] = four_of(Format::kPoison);
-    }
+// This rank's vector to a slot of all others.
+template <class Block>
+STRETTO_PRIMITIVE void send_to_others(Block& block, Ptr<Block, Vec16> slot, const Vec16& value) {
+  const int ranks = block.num_ranks();
+  for (int k = 1; k < ranks; ++k) {
+    block.store(block.peer(slot, rank_after(block.rank(), k, ranks)), value);
   }
 }
 
