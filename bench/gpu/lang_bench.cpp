@@ -1,6 +1,6 @@
 // Kernels of the device language on the GPUs of this process, against NCCL, in one run.
 //
-//   lang_bench --ranks 4 --what all-reduce,norm,experts --out FILE
+//   lang_bench --ranks 4 --what all-reduce norm experts sync movers --out FILE
 //
 // Every result is verified before and after it is timed. Times are of captured graphs: calls back
 // to back, and one call from rest; medians and 99th percentiles of the longest rank.
@@ -19,21 +19,21 @@ int main_checked(int argc, char** argv) {
   Arguments arguments("Kernels of the device language against NCCL");
   int ranks = 2;
   std::string out, commit, date;
-  std::vector<std::string> what = {"all-reduce", "norm", "experts"};
+  std::vector<std::string> what = {"all-reduce", "norm", "experts", "sync", "movers"};
   std::vector<int> one_shot = {16, 64, 128}, two_shot = {64, 128}, norm_blocks = {64, 128};
   std::vector<int> hidden = {4096, 5120, 7168, 8192};
   std::vector<int> tokens = {1, 8, 32, 64, 128, 256, 512, 1024, 2048, 4096};
   std::vector<int> expert_tokens = {1, 8, 32, 128, 512, 4096};
   size_t max_bytes = size_t{16} << 20;
   arguments.add("--ranks", ranks, "GPUs");
-  arguments.add("--what", what, "all-reduce, norm, experts");
+  arguments.add("--what", what, "all-reduce, norm, experts, sync, movers");
   arguments.add("--one-shot-blocks", one_shot, "blocks to try");
   arguments.add("--two-shot-blocks", two_shot, "blocks to try");
   arguments.add("--norm-blocks", norm_blocks, "blocks to try");
   arguments.add("--hidden", hidden, "row lengths of norms");
   arguments.add("--tokens", tokens, "rows of norms");
   arguments.add("--expert-tokens", expert_tokens, "tokens of a rank");
-  arguments.add("--max-bytes", max_bytes, "largest all-reduce");
+  arguments.add("--max-bytes", max_bytes, "largest all-reduce, and shard of movers");
   arguments.add("--out", out, "JSON file for the results");
   arguments.add("--commit", commit, "recorded with the results");
   arguments.add("--date", date, "recorded with the results");
@@ -54,8 +54,12 @@ int main_checked(int argc, char** argv) {
         results["all_reduce_norm"] = bench_all_reduce_norm(bench, hidden, tokens, norm_blocks);
       } else if (part == "experts") {
         results["experts"] = bench_experts(bench, expert_tokens);
+      } else if (part == "sync") {
+        results["sync"] = bench_sync(bench);
+      } else if (part == "movers") {
+        results["movers"] = bench_movers(bench, max_bytes);
       } else {
-        throw UsageError("--what is all-reduce, norm or experts, not '" + part + "'");
+        throw UsageError("--what is all-reduce, norm, experts, sync or movers, not '" + part + "'");
       }
     } catch (const SystemError& error) {
       fmt::print("{}: {}\n", part, error.what());

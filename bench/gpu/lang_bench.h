@@ -129,6 +129,8 @@ Json bench_all_reduce(LangBench& bench, const std::vector<int>& one_shot_blocks,
                       const std::vector<int>& two_shot_blocks, size_t max_bytes);
 Json bench_all_reduce_norm(LangBench& bench, const std::vector<int>& hidden,
                            const std::vector<int>& tokens, const std::vector<int>& norm_blocks);
+Json bench_sync(LangBench& bench);
+Json bench_movers(LangBench& bench, size_t max_bytes);
 Json bench_experts(LangBench& bench, const std::vector<int>& tokens);
 
 }  // namespace stretto::bench
