@@ -103,6 +103,12 @@ struct Bf16x8 {
     return half(word & 0xffffu) | half(word >> 16) << 16;
 #endif
   }
+  static STRETTO_PRIMITIVE void read(float* values, const Vec16& v) {
+    STRETTO_UNROLL for (int i = 0; i < 4; ++i) {
+      values[2 * i] = bf16_to_float(v.word[i] & 0xffffu);
+      values[2 * i + 1] = bf16_to_float(v.word[i] >> 16);
+    }
+  }
   static STRETTO_PRIMITIVE void add(float* sums, const Vec16& v) {
     STRETTO_UNROLL for (int i = 0; i < 4; ++i) {
       sums[2 * i] += bf16_to_float(v.word[i] & 0xffffu);

@@ -41,9 +41,10 @@ struct ThreadShare {
     const auto threads = static_cast<uint32>(block.num_threads());
     const auto index = static_cast<uint32>(block.block_idx());
     const auto blocks = static_cast<uint32>(block.num_blocks());
-    auto width = static_cast<uint32>(block.warp_size());
-    if (threads % width != 0) width = threads;
-    return {(thread / width * blocks + index) * width + thread % width, blocks * threads};
+    const auto warp = static_cast<uint32>(block.warp_size());
+    const uint32 step = blocks * threads;
+    if (threads % warp != 0) return {index * threads + thread, step};
+    return {(thread / warp * blocks + index) * warp + thread % warp, step};
   }
   uint32 first;
   uint32 step;

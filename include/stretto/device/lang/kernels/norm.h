@@ -17,8 +17,8 @@ struct NormArgs {
 };
 
 STRETTO_PRIMITIVE float sum_of_squares(const Vec16& v) {
-  float values[Bf16x8::kElements] = {};
-  Bf16x8::add(values, v);
+  float values[Bf16x8::kElements];
+  Bf16x8::read(values, v);
   float sum = 0;
   STRETTO_UNROLL for (float value : values) sum += value * value;
   return sum;
@@ -32,10 +32,9 @@ STRETTO_PRIMITIVE float norm_factor(float squares, uint64 row_vectors, float eps
 
 STRETTO_PRIMITIVE void norm_vector(const Vec16& v, const Vec16& weight, float factor,
                                    float (&values)[Bf16x8::kElements]) {
-  float weights[Bf16x8::kElements] = {};
-  STRETTO_UNROLL for (float& value : values) value = 0;
-  Bf16x8::add(values, v);
-  Bf16x8::add(weights, weight);
+  float weights[Bf16x8::kElements];
+  Bf16x8::read(values, v);
+  Bf16x8::read(weights, weight);
   STRETTO_UNROLL for (int i = 0; i < Bf16x8::kElements; ++i) values[i] *= factor * weights[i];
 }
 
@@ -147,8 +146,8 @@ STRETTO_KERNEL void add_norm(Block& block, const AddNormArgs<Block>& args) {
     for (uint64 v = begin; v < args.row_vectors; v += static_cast<uint64>(block.num_threads())) {
       const Vec16 value = args.input[row * args.row_vectors + v];
       const Vec16 residual = args.residual[row * args.row_vectors + v];
-      float sums[Bf16x8::kElements] = {};
-      Bf16x8::add(sums, value);
+      float sums[Bf16x8::kElements];
+      Bf16x8::read(sums, value);
       const Vec16 h = add_residual(residual, sums);
       kept[v] = h;
       made.add(static_cast<uint32>(v), h);

@@ -49,10 +49,11 @@ class PartSender {
   // All of the thread's share, which began with that i. `slot`: where vector 0 goes, at any rank.
   STRETTO_PRIMITIVE void send(Ptr<Block, Vec16> slot, uint32 i, uint32 step) {
     while (i < parts_.size) {
-      store(slot + i, i, 1);
+      auto to = slot + i;
+      store(to, i, 1);
       for (int k = 1 + kInFlight; k < block_.num_ranks(); k += kInFlight) {
         load(i, k);
-        store(slot + i, i, k);
+        store(to, i, k);
       }
       i += step;
       if (i < parts_.size) load(i, 1);
