@@ -127,6 +127,26 @@ def experts_table(result):
                   "p99", "isolated", "GB/s", "blocks"], body)
 
 
+def sync_table(result):
+    body = [[row["barrier"].replace("_", "\\_"), f"{row['blocks']}", *spread_cells(row),
+             f"{row['each_us']:.2f}"] for row in result["sync"]]
+    return table(["barrier", "blocks", "one a call", "p99", "isolated", "isolated p99",
+                  "each further one"], body)
+
+
+def movers_table(result):
+    body = []
+    for row in result["movers"]:
+        cells = [f"{row['shard_bytes'] // 1024}", f"{row['nccl_all_gather']['median_us']:.1f}"]
+        for mover in ("push_gather", "slot_reduce"):
+            best = min(row[mover], key=lambda variant: variant["median_us"])
+            cells += [f"{best['median_us']:.1f}", f"{best['isolated_us']:.1f}",
+                      f"{best['blocks']}"]
+        body.append(cells)
+    return table(["KB a shard", "NCCL all-gather", "push-gather", "isolated", "blocks",
+                  "slot-reduce", "isolated", "blocks"], body)
+
+
 def language_section(path, result, torch_rows):
     parts = [f"## Kernels of the device language, {result['ranks']} x {result['machine']}",
              f"Source: `{path.relative_to(ROOT)}` at commit {result['commit']}, {result['date']}; "
@@ -139,6 +159,10 @@ def language_section(path, result, torch_rows):
     if "experts" in result:
         parts += ["### Dispatch and combine: hidden 7168, top 8 of 256 experts",
                   "GB/s counts the bytes that leave a GPU.", experts_table(result)]
+    if "sync" in result:
+        parts += ["### Barriers", sync_table(result)]
+    if "movers" in result:
+        parts += ["### Movers", movers_table(result)]
     return "\n\n".join(parts)
 
 
