@@ -47,9 +47,8 @@ class CollectiveParts {
     if (pieces_.empty()) return calls;
     const auto r = static_cast<size_t>(rank);
     const auto address = [&](const Rows& rows) {
-      const auto& copies = places[rows.rank][rows.buffer];
-      return copies[static_cast<size_t>(set) % copies.size()] +
-             static_cast<uint64_t>(rows.row0) * row_bytes(rows);
+      return address_of(places, rows.rank, rows.buffer, set) +
+             offset_of(plan_.buffers[rows.buffer], rows.row0, 0);
     };
     const auto make = [&](NcclCall::Kind kind, const Piece& piece, const Rows& from,
                           const Rows& to) {
@@ -99,11 +98,6 @@ class CollectiveParts {
           describe(plan_, region), region.cols(), buffer.cols));
     }
     return {region.buffer, region.rank, region.row0, region.row1};
-  }
-
-  uint64_t row_bytes(const Rows& rows) const {
-    const Buffer& buffer = plan_.buffers[rows.buffer];
-    return static_cast<uint64_t>(buffer.cols) * static_cast<uint64_t>(num_bytes(buffer.dtype));
   }
 
   // Root and owner hold a part once; on other ranks their own operand stands in, unused.

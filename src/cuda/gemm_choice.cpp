@@ -4,22 +4,13 @@
 
 #include <algorithm>
 
+#include "cuda/device_types.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
 
 using device::GemmConfig;
 using device::OutputType;
-
-namespace {
-
-OutputType output_type(DType dtype) {
-  return dtype == DType::bf16   ? OutputType::bf16
-         : dtype == DType::fp16 ? OutputType::fp16
-                                : OutputType::fp32;
-}
-
-}  // namespace
 
 uint32_t blocks_of_k(const Plan& plan, const Instr& gemm) {
   const auto columns = static_cast<uint32_t>(plan.reads(gemm).front().cols());
@@ -44,7 +35,7 @@ GemmConfig config_of(DType input, DType output, int rows, int columns) {
   GemmConfig config;
   config.shared = device::Shared::none;
   config.bf16 = input == DType::bf16;
-  config.output = output_type(output);
+  config.output = device_type<OutputType>(output);
   constexpr int kRows[] = {64, 128, 256};
   constexpr int kColumns[] = {64, 96, 128, 160, 192, 224, 256};
   const auto tall =

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cuda/flat_lists.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
@@ -14,24 +15,12 @@ using device::Shared;
 
 DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpace& signals)
     : num_blocks_(static_cast<int>(table.blocks.size())) {
-  std::vector<uint32_t> first_task;
   std::vector<GemmTask> tasks;
   std::vector<device::GemmSplit> splits;
-  for (const std::vector<GemmTask>& block : table.blocks) {
-    first_task.push_back(static_cast<uint32_t>(tasks.size()));
-    tasks.insert(tasks.end(), block.begin(), block.end());
-  }
-  first_task.push_back(static_cast<uint32_t>(tasks.size()));
-  for (const std::vector<device::GemmSplit>& block : table.splits) {
-    splits.insert(splits.end(), block.begin(), block.end());
-  }
   std::vector<device::WaitEntry> waits = table.waits;
-  std::vector<uint32_t> first_end_wait;
-  for (const std::vector<device::WaitEntry>& block : table.end_waits) {
-    first_end_wait.push_back(static_cast<uint32_t>(waits.size()));
-    waits.insert(waits.end(), block.begin(), block.end());
-  }
-  first_end_wait.push_back(static_cast<uint32_t>(waits.size()));
+  const std::vector<uint32_t> first_task = flatten(table.blocks, tasks);
+  const std::vector<uint32_t> first_end_wait = flatten(table.end_waits, waits);
+  flatten(table.splits, splits);
   STRETTO_ASSERT(table.end_waits.empty() || table.end_waits.size() == table.blocks.size(),
                  "every block or none waits at its end");
   STRETTO_ASSERT(splits.empty() || splits.size() == tasks.size(), "every task or none is split");

@@ -59,11 +59,11 @@ device::GemmSplit GemmTasks::split_of(const Lane& lane, uint32_t at, const TileS
   device::GemmSplit split{};
   const bool is_last = sum.of_ranges != 0;
   if (!basis_.sums.holds_ranges(own.buffer) || (is_last && sum.others == 0)) return split;
-  split.row_bytes = static_cast<uint32_t>(basis_.plan.buffers[own.buffer].cols) * 4;
+  const Buffer& buffer = basis_.plan.buffers[own.buffer];  // of fp32
+  split.row_bytes = static_cast<uint32_t>(row_bytes_of(buffer));
   split.rows = static_cast<uint16_t>(own.rows());
   split.columns = static_cast<uint16_t>(own.cols());
-  split.sums = basis_.address(own, 0) + static_cast<uint64_t>(own.row0) * split.row_bytes +
-               static_cast<uint64_t>(own.col0) * 4;
+  split.sums = basis_.address(own, 0) + offset_of(buffer, own.row0, own.col0);
   split.ranges = 1;
   if (!is_last) return split;
   const auto reads = basis_.plan.reads(lane.instrs[sum.of_ranges]);

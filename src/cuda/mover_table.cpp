@@ -1,20 +1,8 @@
 #include "cuda/mover_table.h"
 
+#include "cuda/flat_lists.h"
+
 namespace stretto::cuda {
-namespace {
-
-template <typename T>
-std::vector<uint32_t> flatten(const std::vector<std::vector<T>>& lists, std::vector<T>& flat) {
-  std::vector<uint32_t> first;
-  for (const std::vector<T>& list : lists) {
-    first.push_back(static_cast<uint32_t>(flat.size()));
-    flat.insert(flat.end(), list.begin(), list.end());
-  }
-  first.push_back(static_cast<uint32_t>(flat.size()));
-  return first;
-}
-
-}  // namespace
 
 DeviceMoverTable::DeviceMoverTable(const MoverTable& table, const device::SignalSpace& signals)
     : num_blocks_(static_cast<int>(table.blocks.size())) {

@@ -2,19 +2,11 @@
 
 #include <algorithm>
 
+#include "cuda/device_types.h"
+
 namespace stretto::cuda {
 
 using device::MoverTask;
-
-namespace {
-
-device::MoverType mover_type(DType dtype) {
-  return dtype == DType::bf16   ? device::MoverType::bf16
-         : dtype == DType::fp16 ? device::MoverType::fp16
-                                : device::MoverType::fp32;
-}
-
-}  // namespace
 
 bool LaneHazards::must_end_before(std::span<const Region> reads, std::span<const Region> writes) {
   const auto touches = [](std::span<const Region> some, const std::vector<Region>& earlier) {
@@ -42,8 +34,8 @@ MoverTask mover_task(const TableBasis& basis, const Instr& instr, MoverTable& ta
   const auto writes = basis.plan.writes(instr);
   task.rows = static_cast<uint32_t>(reads[0].rows());
   task.columns = static_cast<uint32_t>(reads[0].cols());
-  task.from = mover_type(basis.plan.buffers[reads[0].buffer].dtype);
-  task.to = mover_type(basis.plan.buffers[writes[0].buffer].dtype);
+  task.from = device_type<device::MoverType>(basis.plan.buffers[reads[0].buffer].dtype);
+  task.to = device_type<device::MoverType>(basis.plan.buffers[writes[0].buffer].dtype);
   task.num_sources = instr.num_reads;
   task.num_destinations = instr.num_writes;
   task.first_region = static_cast<uint32_t>(table.regions[0].size());
@@ -52,11 +44,8 @@ MoverTask mover_task(const TableBasis& basis, const Instr& instr, MoverTable& ta
   for (int set = 0; set < basis.sets; ++set) {
     const auto add = [&](const Region& region) {
       const Buffer& buffer = basis.plan.buffers[region.buffer];
-      const uint64_t size = static_cast<uint64_t>(num_bytes(buffer.dtype));
-      const uint64_t row_bytes = static_cast<uint64_t>(buffer.cols) * size;
-      const uint64_t at = basis.address(region, set) +
-                          static_cast<uint64_t>(region.row0) * row_bytes +
-                          static_cast<uint64_t>(region.col0) * size;
+      const uint64_t row_bytes = row_bytes_of(buffer);
+      const DevicePtr at = basis.address(region, set) + offset_of(buffer, region.row0, region.col0);
       vectors = vectors && at % 16 == 0 && row_bytes % 16 == 0;
       contiguous = contiguous && region.cols() == buffer.cols;
       table.regions[static_cast<size_t>(set)].push_back({at, row_bytes});

@@ -20,8 +20,7 @@ struct TableBasis {
   TaskRowFinder rows_of{plan};
 
   DevicePtr address(const Region& region, int set) const {
-    const auto& copies = places[region.rank][region.buffer];
-    return copies[static_cast<size_t>(set) % copies.size()];
+    return address_of(places, region.rank, region.buffer, set);
   }
   // Where runs may have fewer rows: which ones a task works on.
   device::TaskRows task_rows(const Instr& instr) const;

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "cuda/device_types.h"
+
 namespace stretto::cuda {
 namespace {
 
@@ -20,12 +22,6 @@ extern "C" __global__ void stretto_multiply(const __grid_constant__ ReferencePar
 )";
 constexpr int kThreads = 512;
 
-device::Element element_of(DType dtype) {
-  return dtype == DType::bf16   ? device::Element::bf16
-         : dtype == DType::fp16 ? device::Element::fp16
-                                : device::Element::fp32;
-}
-
 }  // namespace
 
 std::string test_data_source() { return kSource; }
@@ -39,7 +35,7 @@ TestData::TestData(const Device& device, const Compiler& compiler)
 void TestData::fill(const Stream& stream, DevicePtr to, int64_t count, DType dtype,
                     device::Fill fill, uint64_t seed) const {
   const device::FillParams params{reinterpret_cast<void*>(to), static_cast<uint64_t>(count), seed,
-                                  element_of(dtype), fill};
+                                  device_type<device::Element>(dtype), fill};
   fill_.launch(stream, blocks_, kThreads, 1, &params);
 }
 
@@ -48,12 +44,10 @@ device::Comparison TestData::compare(const Stream& stream, DevicePtr values, DTy
   device::Comparison result{};
   DeviceMemory memory(sizeof(result));
   memory.upload(&result, sizeof(result));
-  const device::CompareParams params{reinterpret_cast<const void*>(values),
-                                     reinterpret_cast<const float*>(reference),
-                                     memory.as<device::Comparison>(),
-                                     static_cast<uint64_t>(count),
-                                     element_of(dtype),
-                                     0};
+  const device::CompareParams params{
+      reinterpret_cast<const void*>(values), reinterpret_cast<const float*>(reference),
+      memory.as<device::Comparison>(),       static_cast<uint64_t>(count),
+      device_type<device::Element>(dtype),   0};
   compare_.launch(stream, blocks_, kThreads, 1, &params);
   stream.synchronize();
   memory.download(&result, sizeof(result));
@@ -68,7 +62,7 @@ void TestData::multiply(const Stream& stream, DevicePtr a, DevicePtr b, DevicePt
                                        static_cast<uint64_t>(m),
                                        static_cast<uint64_t>(n),
                                        static_cast<uint64_t>(k),
-                                       element_of(dtype),
+                                       device_type<device::Element>(dtype),
                                        0};
   multiply_.launch(stream, blocks_, kThreads, 1, &params);
 }

@@ -5,24 +5,19 @@ namespace stretto::cuda {
 std::vector<Transfer> transfers_of(const Plan& plan, const Instr& copy, const BufferPlaces& places,
                                    int set) {
   const Region& from = plan.reads(copy).front();
-  const auto pitch = [&](const Region& region) {
-    const Buffer& buffer = plan.buffers[region.buffer];
-    return static_cast<uint64_t>(buffer.cols) * static_cast<uint64_t>(num_bytes(buffer.dtype));
-  };
-  const auto address = [&](const Region& region, int32_t row) {
-    const auto& copies = places[region.rank][region.buffer];
-    const auto size = static_cast<uint64_t>(num_bytes(plan.buffers[region.buffer].dtype));
-    return copies[static_cast<size_t>(set) % copies.size()] +
-           static_cast<uint64_t>(row) * pitch(region) + static_cast<uint64_t>(region.col0) * size;
-  };
+  const Buffer& from_buffer = plan.buffers[from.buffer];
+  const DevicePtr from_begin = address_of(places, from.rank, from.buffer, set);
   std::vector<Transfer> transfers;
   for (const Placed& placed : placed_writes(plan, copy)) {
     const Region& to = placed.region;
     if (to.empty()) continue;
-    const auto size = static_cast<uint64_t>(num_bytes(plan.buffers[to.buffer].dtype));
-    transfers.push_back({address(from, from.row0 + placed.row), address(to, to.row0), pitch(from),
-                         pitch(to), static_cast<uint64_t>(to.cols()) * size,
-                         static_cast<uint64_t>(to.rows())});
+    const Buffer& buffer = plan.buffers[to.buffer];
+    transfers.push_back(
+        {from_begin + offset_of(from_buffer, from.row0 + placed.row, from.col0),
+         address_of(places, to.rank, to.buffer, set) + offset_of(buffer, to.row0, to.col0),
+         row_bytes_of(from_buffer), row_bytes_of(buffer),
+         static_cast<uint64_t>(to.cols()) * static_cast<uint64_t>(num_bytes(buffer.dtype)),
+         static_cast<uint64_t>(to.rows())});
   }
   return transfers;
 }

@@ -129,8 +129,8 @@ struct GemmParams {
   uint32 num_maps, map_sets;
   RowsOfRun rows;
   const GemmSplit* splits;  // by task, where the kernel splits
-  const uint32*
-      first_end_wait;  // as first_task: what a block awaits behind its tasks; null: nothing
+  // As first_task: what a block awaits behind its tasks; null: nothing.
+  const uint32* first_end_wait;
 };
 static_assert(sizeof(GemmParams) == 144);
 
