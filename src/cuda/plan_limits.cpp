@@ -30,6 +30,15 @@ size_t most_in_a_row(const Lane& lane, uint32_t first, uint32_t at, uint32_t las
   return std::max({waits, notifies, destinations});
 }
 
+// Hosts and GPUs keep a few words for each.
+constexpr int64_t kMostCounters = int64_t{1} << 26;
+
+int64_t num_counters(const Plan& plan) {
+  int64_t count = 0;
+  for (const SignalArray& array : plan.signals) count += int64_t{array.count} * array.copies;
+  return count * plan.ranks();
+}
+
 // Addresses of whole buffers suit; how far apart their rows are is the plan's.
 std::string why_no_map(const Buffer& buffer) {
   Matrix matrix;
@@ -53,6 +62,9 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
     }
   };
   if (plan.op.dtype == DType::fp32) add("the GEMM kernel multiplies bf16 and fp16, not fp32");
+  if (num_counters(plan) > kMostCounters) {
+    add(fmt::format("the signals of all ranks have at most {} counters", kMostCounters));
+  }
   const GemmNeeds& needs = sums.needs();
   std::vector<uint8_t> is_mapped(plan.buffers.size(), false);  // by the GEMM kernel
   if (!sums.ranges_misfit().empty()) {

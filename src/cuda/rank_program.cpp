@@ -248,6 +248,7 @@ std::vector<RankProgram> programs_of(const Plan& plan) {
 std::vector<RankProgram> programs_of(const Plan& plan, std::shared_ptr<const TileSums> sums) {
   const GemmNeeds needs = sums->needs();
   std::vector<RankProgram> programs(static_cast<size_t>(plan.ranks()));
+  uint32_t next = 0;  // lanes stand rank by rank
   for (size_t rank = 0; rank < programs.size(); ++rank) {
     RankProgram& program = programs[rank];
     program.sums = sums;
@@ -256,9 +257,10 @@ std::vector<RankProgram> programs_of(const Plan& plan, std::shared_ptr<const Til
     std::vector<uint32_t> compute;
     std::vector<BlockPart> comm;
     std::vector<StepStream> host_lanes;
-    for (uint32_t i = 0; i < plan.lanes.size(); ++i) {
+    for (; next < plan.lanes.size() && plan.lanes[next].rank == rank; ++next) {
+      const uint32_t i = next;
       const Lane& lane = plan.lanes[i];
-      if (lane.rank != rank || lane.instrs.empty()) continue;
+      if (lane.instrs.empty()) continue;
       if (lane.kind == LaneKind::compute) {
         compute.push_back(i);
       } else if (lane.kind == LaneKind::comm) {

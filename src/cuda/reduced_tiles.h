@@ -66,4 +66,32 @@ class ReducedTiles {
   int32_t most_rows_ = 0, most_cols_ = 0;
 };
 
+// Those of all buffers and ranks that have some.
+class PlacesOfTiles {
+ public:
+  void add(const ReducedTile& tile) {
+    const auto at = at_or_behind(tile.tile);
+    const bool is_new = at == places_.end() || at->first != key(tile.tile);
+    (is_new ? places_.insert(at, {key(tile.tile), {}}) : at)->second.add(tile);
+  }
+  void sort() {
+    for (auto& [key, tiles] : places_) tiles.sort();
+  }
+  // Once sorted.
+  void add_read(const Region& read, uint32_t lane, uint32_t position) {
+    const auto at = at_or_behind(read);
+    if (at != places_.end() && at->first == key(read)) at->second.add_read(read, lane, position);
+  }
+  const std::vector<std::pair<uint32_t, ReducedTiles>>& all() const { return places_; }
+
+ private:
+  static uint32_t key(const Region& region) { return uint32_t{region.rank} << 16 | region.buffer; }
+  std::vector<std::pair<uint32_t, ReducedTiles>>::iterator at_or_behind(const Region& region) {
+    return std::lower_bound(places_.begin(), places_.end(), key(region),
+                            [](const auto& one, uint32_t other) { return one.first < other; });
+  }
+
+  std::vector<std::pair<uint32_t, ReducedTiles>> places_;  // by rank and buffer
+};
+
 }  // namespace stretto::cuda

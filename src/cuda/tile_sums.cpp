@@ -11,10 +11,8 @@ namespace stretto::cuda {
 
 TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none) {
   AwaitedAtOnce awaited_at_once(plan);
-  std::vector<ReducedTiles> places(static_cast<size_t>(plan.ranks()) * plan.buffers.size());
-  const auto place_of = [&](const Region& region) -> ReducedTiles& {
-    return places[region.rank * plan.buffers.size() + region.buffer];
-  };
+  PlacesOfTiles places;
+  std::vector<uint8_t> holds_tiles(plan.buffers.size(), 0);
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     const Lane& lane = plan.lanes[l];
     if (lane.kind != LaneKind::compute) continue;
@@ -24,7 +22,8 @@ TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none
       if (!sum) continue;
       const auto add = [&](const Region& tile, uint32_t reduce) {
         const bool for_caller = plan.buffers[tile.buffer].role == BufferRole::output;
-        place_of(tile).add({tile, l, reduce, sums_.size(), for_caller});
+        places.add({tile, l, reduce, sums_.size(), for_caller});
+        holds_tiles[tile.buffer] = 1;
       };
       if (sum.of_ranges != 0) {
         const auto ranges = plan.reads(lane.instrs[sum.of_ranges]);
@@ -39,20 +38,16 @@ TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none
       sums_.push_back({l, at, sum});
     }
   }
-  std::vector<uint8_t> holds_tiles(plan.buffers.size(), 0);
-  for (size_t i = 0; i < places.size(); ++i) {
-    places[i].sort();
-    if (!places[i].all().empty()) holds_tiles[i % plan.buffers.size()] = 1;
-  }
+  places.sort();
   for (uint32_t l = 0; l < plan.lanes.size() && !sums_.empty(); ++l) {
     const std::vector<Instr>& instrs = plan.lanes[l].instrs;
     for (uint32_t at = 0; at < instrs.size(); ++at) {
       for (const Region& read : plan.reads(instrs[at])) {
-        if (holds_tiles[read.buffer] != 0) place_of(read).add_read(read, l, at);
+        if (holds_tiles[read.buffer] != 0) places.add_read(read, l, at);
       }
     }
   }
-  for (const ReducedTiles& tiles : places) {
+  for (const auto& [place, tiles] : places.all()) {
     for (const ReducedTile& one : tiles.all()) {
       if (!one.is_read_elsewhere) continue;
       TileSum& sum = sums_[one.entry].sum;

@@ -128,5 +128,22 @@ TEST(PlanLimits, RowsThatTensorMapsCannotStepOverAreRefused) {
   }
 }
 
+// Declared by one line: nothing may be sized by them before they are refused.
+TEST(WhyNotOnCuda, ManyCountersAreRefusedWithoutMemoryForThem) {
+  const Plan plan = parse_plan(R"(stretto-plan 1
+operator gemm-rs m=64000 n=64 k=64000 ranks=1000 dtype=bf16
+sms 132
+buffer a bf16 64000x64 input
+buffer b bf16 64x64 input
+buffer out bf16 64x64 output sharded=64000
+signals many 2000000000 copies=2
+lane 0 compute 0
+  gemm #0 a[0:64,0:64] b[0:64,0:64] -> out[0:64,0:64]
+end
+)");
+  EXPECT_THAT(why_not_on_cuda(plan),
+              testing::Contains("the signals of all ranks have at most 67108864 counters"));
+}
+
 }  // namespace
 }  // namespace stretto::cuda
