@@ -13,13 +13,6 @@
 
 namespace stretto {
 
-// Where an instruction stands.
-struct InstrRef {
-  uint32_t lane = 0;
-  uint32_t pos = 0;
-  bool operator==(const InstrRef&) const = default;
-};
-
 // What the steps pass along. Until place_signals the plan's lanes hold tasks and boundaries only.
 struct Draft {
   const Operator op;

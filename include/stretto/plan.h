@@ -158,6 +158,13 @@ struct Lane {
   bool operator==(const Lane&) const = default;
 };
 
+// Where an instruction stands.
+struct InstrRef {
+  uint32_t lane = 0;
+  uint32_t pos = 0;
+  bool operator==(const InstrRef&) const = default;
+};
+
 struct Plan {
   Operator op;
   std::string schedule;  // canonical schedule text; informative

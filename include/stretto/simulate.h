@@ -10,22 +10,9 @@
 #include "stretto/lower.h"
 #include "stretto/machine.h"
 #include "stretto/plan.h"
+#include "stretto/timeline.h"
 
 namespace stretto {
-
-inline constexpr uint32_t kNoLane = UINT32_MAX;
-
-struct Span {  // one instruction that took time: a task while it ran, a wait while it blocked
-  InstrRef where;
-  double start_us = 0, end_us = 0;
-  InstrRef released_by{kNoLane, 0};  // wait: the notify that ended it; else no lane
-};
-
-struct LinkUse {  // a time in which a rank's port sends without a pause
-  uint16_t rank = 0;
-  bool network = false;  // between nodes, or inside the node
-  double start_us = 0, end_us = 0;
-};
 
 struct LaneUse {
   uint32_t lane = 0;
@@ -40,8 +27,7 @@ struct CriticalStep {  // one link of the critical path, last first
 };
 
 // All times count from the start of the run on every rank, one run by itself.
-struct Simulation {
-  double total_us = 0;           // until the last rank is done
+struct Simulation : Timeline {
   double compute_us = 0;         // the GEMM of the slowest rank alone, on all SMs, no communication
   double communication_us = 0;   // the same plan with GEMM tiles and kernels that take no time
   double exposed_us = 0;         // total - compute: communication that nothing hides
@@ -49,8 +35,6 @@ struct Simulation {
   double efficiency = 0;         // floor / total
   double compute_occupancy = 0;  // share of compute lanes' time spent in GEMM tiles
   std::vector<LaneUse> lanes;
-  std::vector<Span> spans;     // in the order in which they end
-  std::vector<LinkUse> links;  // by rank, inside the node before between nodes, in time order
   std::vector<CriticalStep> critical_path;
 };
 
@@ -63,15 +47,8 @@ class EndlessPlan : public UsageError {
 // Throws UsageError when the machine has too few ranks or SMs, EndlessPlan.
 Simulation simulate(const Plan& plan, const Machine& machine);
 
-// A terminal chart, `width` columns: rows of bars for the first `max_ranks` ranks, by kind of lane,
-// and where communication is exposed. `ascii` keeps to 7-bit characters. Ends with a newline.
+// A terminal chart (timeline.h), with the share of the run that is exposed, and the numbers above.
 std::string draw_timeline(const Plan& plan, const Simulation& simulation, int width = 100,
                           int max_ranks = 2, bool ascii = false);
-
-// Perfetto / Chrome trace-event JSON: a process a rank, a thread a lane, slices for tasks, blocked
-// waits and busy ports, arrows from notifies to the waits that they ended. Of a plan too large for
-// viewers (over `max_slices`) the last ranks are left out, and "otherData" says so.
-std::string to_perfetto(const Plan& plan, const Simulation& simulation,
-                        size_t max_slices = 400'000);
 
 }  // namespace stretto

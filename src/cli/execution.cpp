@@ -47,6 +47,13 @@ ExecutionOptions resolve_execution(const Options& options) {
   if (out.target != Target::cuda && !options.replays.empty()) {
     throw UsageError("--replays counts launches of a captured graph: it goes with --target cuda");
   }
+  out.perfetto = options.perfetto;
+  out.timeline = options.timeline || !options.perfetto.empty();
+  if (out.target != Target::cuda && out.timeline) {
+    throw UsageError(
+        "--timeline and --perfetto of a run need --target cuda; `stretto simulate` draws what is "
+        "predicted");
+  }
   out.replays = static_cast<int>(whole_number("--replays", options.replays, 20, 0, kMaxReplays));
   out.fill_given = !options.fill.empty();
   out.runs_given = !options.runs.empty();

@@ -20,6 +20,8 @@ struct ExecutionOptions {
   int64_t num_seeds = 1;
   bool fill_given = false, runs_given = false;  // else each target takes its own
   int replays = 20;                             // cuda: of a captured graph
+  bool timeline = false;                        // cuda: of a run of each strategy
+  std::string perfetto;                         // cuda: a file for the timeline of one strategy
 };
 ExecutionOptions resolve_execution(const Options& options);  // throws UsageError
 

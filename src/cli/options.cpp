@@ -122,6 +122,11 @@ void add_execution(CLI::App& app, Options& options) {
   app.add_option("--replays", options.replays, "cuda: launches of a captured graph [20]")
       ->type_name("COUNT")
       ->group(group);
+  app.add_flag("--timeline", options.timeline, "cuda: draw when kernels of a run did what")
+      ->group(group);
+  app.add_option("--perfetto", options.perfetto, "cuda: write that for ui.perfetto.dev")
+      ->type_name("FILE")
+      ->group(group);
 }
 
 void add_timeline(CLI::App& app, Options& options) {

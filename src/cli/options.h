@@ -21,7 +21,7 @@ struct Options {
   std::string shapes, strategies, against, rounds, commit, tuning_file, more;
   bool no_cold = false;
   std::string dump_after, perfetto, width, show_ranks;
-  bool critical_path = false, no_legend = false;
+  bool critical_path = false, no_legend = false, timeline = false;
   std::string blocks, threads;
   bool no_shrink = false;
   std::string processes;

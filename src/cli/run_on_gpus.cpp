@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/diagnostics.h"
+#include "cli/gpu_timeline.h"
 #include "cli/json.h"
 #include "cli/prediction.h"
 #include "cli/progress.h"
@@ -34,6 +35,7 @@ struct Row {
   std::vector<runtime::GpuCheckResult> by_seed;
   std::vector<double> times_us;  // ascending
   std::optional<Simulation> simulation;
+  std::string timeline;
   bool must_reproduce = false;
 
   bool verified() const {
@@ -91,6 +93,14 @@ class GpuRun {
     // A plan that is known to be wrong would only end in a deadline.
     if (!row.check.clean()) return row;
     row.simulation = simulate(plan, request_.machine);
+    verify(row, plan, progress, done, share);
+    if (row.verified() && options_.timeline) {
+      row.timeline = measure_timeline(plan, *fabric_, compiler_, options_.perfetto);
+    }
+    return row;
+  }
+
+  void verify(Row& row, const Plan& plan, Progress& progress, double done, double share) {
     progress.show("compiling kernels of " + row.name, done);
     runtime::PlanRunner runner(plan, *fabric_, compiler_);
     for (int64_t seed = 0; seed < options_.num_seeds; ++seed) {
@@ -109,7 +119,6 @@ class GpuRun {
       row.by_seed.push_back(runtime::check_on_gpus(runner, *fabric_, gpu));
     }
     if (row.verified()) time(row, runner);
-    return row;
   }
 
   void time(Row& row, runtime::PlanRunner& runner) {
@@ -218,6 +227,7 @@ std::string print(const std::vector<Row>& rows, const Request& request,
                   kLabelWidth);
   if (rows.size() == 1) out += '\n' + labelled("schedule", rows.front().schedule, kLabelWidth);
   for (const Row& row : rows) {
+    if (!row.timeline.empty()) out += fmt::format("\n{}\n{}", row.name, row.timeline);
     if (!row.reason.empty()) out += labelled("auto", row.reason, kLabelWidth);
   }
   return out;
@@ -259,6 +269,10 @@ Json row_json(const Row& row, const ExecutionOptions& options, std::optional<dou
 
 Outcome run_on_gpus(const Request& request, const ExecutionOptions& options, bool json) {
   if (request.file_plan) require_runnable(*request.file_plan, request.file_name);
+  if (request.choices.size() > 1 && !options.perfetto.empty()) {
+    throw UsageError(
+        "--perfetto writes one timeline; name one strategy, for example --strategy tiles");
+  }
   GpuRun gpus(request, options);
   const std::vector<Row> rows = gpus.run();
   require_some_served(rows);

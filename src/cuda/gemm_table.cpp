@@ -13,7 +13,8 @@ using device::GemmConfig;
 using device::GemmTask;
 using device::Shared;
 
-DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpace& signals)
+DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpace& signals,
+                                 bool marks)
     : num_blocks_(static_cast<int>(table.blocks.size())) {
   std::vector<GemmTask> tasks;
   std::vector<device::GemmSplit> splits;
@@ -24,6 +25,7 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
   STRETTO_ASSERT(table.end_waits.empty() || table.end_waits.size() == table.blocks.size(),
                  "every block or none waits at its end");
   STRETTO_ASSERT(splits.empty() || splits.size() == tasks.size(), "every task or none is split");
+  if (marks) marks_ = MarkWords(table.blocks.size(), tasks.size());
   maps_ = upload(table.maps);
   first_task_ = upload(first_task);
   tasks_ = upload(tasks);
@@ -43,7 +45,8 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
              table.map_sets,
              table.rows,
              splits_.as<device::GemmSplit>(),
-             table.end_waits.empty() ? nullptr : first_end_wait_.as<uint32_t>()};
+             table.end_waits.empty() ? nullptr : first_end_wait_.as<uint32_t>(),
+             marks_.view()};
 }
 
 GemmTable dense_table(const Matrix& a, const Matrix& b, const Matrix& c, const GemmConfig& config,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cuda/device.h"
+#include "cuda/mark_words.h"
 #include "cuda/tensor_map.h"
 #include "stretto/device/gemm_task.h"
 
@@ -24,13 +25,17 @@ struct GemmTable {
 // A table in GPU memory, and the kernel's parameters that point to it.
 class DeviceGemmTable {
  public:
-  explicit DeviceGemmTable(const GemmTable& table, const device::SignalSpace& signals = {});
+  // `marks`: tasks tell when they came how far.
+  explicit DeviceGemmTable(const GemmTable& table, const device::SignalSpace& signals = {},
+                           bool marks = false);
   int num_blocks() const { return num_blocks_; }
   const device::GemmParams& params() const { return params_; }
+  const MarkWords& marks() const { return marks_; }
 
  private:
   DeviceMemory maps_, first_task_, tasks_, waits_, notifies_, destinations_, splits_,
       first_end_wait_;
+  MarkWords marks_;
   device::GemmParams params_{};
   int num_blocks_;
 };

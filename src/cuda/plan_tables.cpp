@@ -59,6 +59,7 @@ class TableBuilder {
       const Lane& lane = basis_.plan.lanes[part.lane];
       std::vector<GemmTask>& tasks = launch.table.blocks.emplace_back();
       tasks.reserve(num_gemms[launch.table.blocks.size() - 1]);
+      launch.positions.emplace_back().reserve(tasks.capacity());
       if (tables_.config.splits) launch.table.splits.emplace_back();
       for (uint32_t at = part.begin; at < part.end; ++at) {
         const Instr& instr = lane.instrs[at];
@@ -69,7 +70,7 @@ class TableBuilder {
                          "a compute lane notifies without a task");
           sync.add_notify(instr, tasks.back());
         } else {
-          at = add_tile(part.lane, at, gemms, sync, tasks);
+          at = add_tile(part.lane, at, gemms, sync, launch);
         }
       }
     }
@@ -92,7 +93,8 @@ class TableBuilder {
 
   // The tile of the gemm at `at` of plan.lanes[index] and what is added to it; where that ends.
   uint32_t add_tile(uint32_t index, uint32_t at, GemmTasks& gemms, TaskSync<GemmTable>& sync,
-                    std::vector<GemmTask>& tasks) {
+                    GemmLaunch& launch) {
+    std::vector<GemmTask>& tasks = launch.table.blocks.back();
     const std::vector<Instr>& instrs = basis_.plan.lanes[index].instrs;
     std::vector<const Instr*> notifies;  // between what is one task: they come behind it
     uint32_t block = 0;                  // of K, the last gemm's first
@@ -108,6 +110,7 @@ class TableBuilder {
     // The first task of a tile awaits, the last notifies.
     const size_t first = tasks.size();
     gemms.add(index, at, sum, tasks);
+    launch.positions.back().resize(tasks.size(), at);
     const auto add_signals_before_sum = [&] {
       while (++at < sum.position) add_signal(instrs[at]);
     };
@@ -133,9 +136,14 @@ class TableBuilder {
       table.lanes.push_back(part.lane);
       const Lane& lane = basis_.plan.lanes[part.lane];
       std::vector<MoverTask>& tasks = table.blocks.emplace_back();
+      std::vector<uint32_t>& positions = table.positions.emplace_back();
       LaneHazards hazards;
-      const auto add = [&](const MoverTask& task) { sync.claim_waits(tasks.emplace_back(task)); };
-      for (uint32_t at = part.begin; at < part.end; ++at) {
+      uint32_t at = part.begin;
+      const auto add = [&](const MoverTask& task) {
+        sync.claim_waits(tasks.emplace_back(task));
+        positions.push_back(at);
+      };
+      for (; at < part.end; ++at) {
         const Instr& instr = lane.instrs[at];
         if (instr.op == Opcode::wait) {
           sync.add_wait(instr);

@@ -26,6 +26,8 @@ struct GemmLaunch {
   GemmTable table;
   std::vector<MapSpec> maps;    // table.map_sets times the same list
   std::vector<uint32_t> lanes;  // of the plan, by block
+  // By block: the position in its lane of each task's last gemm.
+  std::vector<std::vector<uint32_t>> positions;
 };
 
 struct MoverTable {
@@ -34,7 +36,9 @@ struct MoverTable {
   std::vector<device::NotifyEntry> notifies;
   std::vector<std::vector<device::MoverRegion>> regions;  // by set
   std::vector<uint32_t> lanes;                            // of the plan, by block
-  device::RowsOfRun rows{};                               // block 0: every run has the plan's
+  // By block: the position in its lane of what each task does, or of what comes behind its waits.
+  std::vector<std::vector<uint32_t>> positions;
+  device::RowsOfRun rows{};  // block 0: every run has the plan's
 };
 
 struct RankTables {

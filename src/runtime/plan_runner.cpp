@@ -121,7 +121,7 @@ void PlanRunner::add_rank(int rank, const fabric::Communicators* nccl) {
   mine.streams = std::make_unique<RankStreams>(
       RankStreams::Setup{plan_, rank, device, kernels_, programs_[static_cast<size_t>(rank)],
                          signals_, copied_notifies_, state_.space(rank), std::move(counters),
-                         memory_.places(rank), nccl, options_.serves});
+                         memory_.places(rank), nccl, options_.serves, options_.marks});
   memory_.poison(rank, *mine.main);
   mine.main->synchronize();
 }
@@ -159,6 +159,15 @@ void PlanRunner::enqueue(int rank, cuda::StreamHandle stream, const CallRows& ro
         "ask whether a stream is captured");
   if (is_captured == 0) of(rank).used = stream;
   of(rank).streams->enqueue(stream, rows);
+}
+
+std::vector<std::vector<KernelMarks>> PlanRunner::marks() const {
+  std::vector<std::vector<KernelMarks>> by_rank;
+  for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
+    fabric_.device(rank).make_current();
+    by_rank.push_back(of(rank).streams->marks());
+  }
+  return by_rank;
 }
 
 void PlanRunner::delay(int rank, uint64_t duration_ns) const {

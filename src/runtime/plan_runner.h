@@ -22,6 +22,7 @@ struct RunnerOptions {
   // an SM.
   bool stream_waits = true;
   bool serves = false;  // runs may have fewer rows than the plan
+  bool marks = false;   // kernels tell when they did what (measured_timeline.h)
 };
 
 class PlanRunner {
@@ -63,6 +64,9 @@ class PlanRunner {
   // Collective. Waits for all runs of this process's ranks. Throws SystemError naming the wait that
   // did not end; the runner can then be used again.
   void finish();
+
+  // By local rank: what its kernels marked in the last run, where they make marks; after finish().
+  std::vector<std::vector<KernelMarks>> marks() const;
 
  private:
   struct Rank {

@@ -27,6 +27,16 @@ RankStreams::RankStreams(const Setup& setup)
               !advance_ && !alternates_;
 }
 
+std::vector<KernelMarks> RankStreams::marks() const {
+  std::vector<KernelMarks> marks = marks_;
+  for (size_t i = 0; i < marks.size(); ++i) {
+    const cuda::MarkWords& words =
+        i < gemms_.size() ? gemms_[i].marks() : moves_[i - gemms_.size()].marks();
+    marks[i].words = words.read();
+  }
+  return marks;
+}
+
 void RankStreams::restart() {
   eager_runs_ = captured_runs_ = 0;
   counts_.restart();

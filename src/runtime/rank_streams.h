@@ -17,6 +17,7 @@
 #include "cuda/transfers.h"
 #include "fabric/communicators.h"
 #include "runtime/kernel_store.h"
+#include "runtime/measured_timeline.h"
 #include "runtime/nccl_lane.h"
 #include "runtime/run_counts.h"
 #include "runtime/stuck_wait.h"
@@ -46,6 +47,7 @@ class RankStreams {
     const cuda::BufferPlaces& places;                      // as this rank sees them
     const fabric::Communicators* communicators = nullptr;  // where the plan has nccl lanes
     bool serves = false;                                   // runs may have fewer rows
+    bool marks = false;                                    // kernels tell when they did what
   };
   // The rank's GPU must be current, here and below.
   explicit RankStreams(const Setup& setup);
@@ -58,6 +60,9 @@ class RankStreams {
   void restart();
   // By block of every kernel: the runs that it has begun. Something of it changes in every run.
   std::vector<uint64_t> runs_begun() const { return counts_.read(); }
+
+  // Of every kernel, where the setup asks for them; while no run is under way.
+  std::vector<KernelMarks> marks() const;
 
   // The collectives of a run by themselves: at first use NCCL connects.
   void enqueue_collectives(const cuda::Stream& stream) const;
@@ -99,6 +104,7 @@ class RankStreams {
   };
 
   void add_kernels();
+  void add_marks(std::vector<uint32_t>& lanes, std::vector<std::vector<uint32_t>>& positions);
   void add_ops();
   void add_waits(uint32_t stream, const std::vector<cuda::Step>& steps);
   void add_notifies(uint32_t stream, const std::vector<cuda::Step>& steps);
@@ -130,6 +136,7 @@ class RankStreams {
   std::vector<Op> ops_;
   std::vector<cuda::DeviceGemmTable> gemms_;
   std::vector<cuda::DeviceMoverTable> moves_;
+  std::vector<KernelMarks> marks_;  // without their words, of gemms_ and then moves_
   std::vector<ValueWait> value_waits_;
   std::vector<device::StreamWaitParams> waits_;
   std::vector<device::StreamNotifyParams> notifies_;

@@ -23,14 +23,22 @@ void RankStreams::add_kernels() {
   for (size_t i = 0; i < tables.gemms.size(); ++i) {
     cuda::encode_maps(tables.gemms[i], tables.config);
     const auto blocks = static_cast<int>(tables.gemms[i].table.blocks.size());
-    gemms_.emplace_back(tables.gemms[i].table, space_of({&program.gemms[i], {}}, blocks));
+    gemms_.emplace_back(tables.gemms[i].table, space_of({&program.gemms[i], {}}, blocks),
+                        setup_.marks);
+    add_marks(tables.gemms[i].lanes, tables.gemms[i].positions);
   }
   for (size_t i = 0; i < tables.moves.size(); ++i) {
     const auto blocks = static_cast<int>(tables.moves[i].blocks.size());
-    moves_.emplace_back(tables.moves[i], space_of({&program.moves[i], {}}, blocks));
+    moves_.emplace_back(tables.moves[i], space_of({&program.moves[i], {}}, blocks), setup_.marks);
+    add_marks(tables.moves[i].lanes, tables.moves[i].positions);
   }
   if (!gemms_.empty()) gemm_ = &setup_.kernels.gemm(setup_.device, tables.config);
   if (!moves_.empty() && !program.joins()) mover_ = &setup_.kernels.mover(setup_.device);
+}
+
+void RankStreams::add_marks(std::vector<uint32_t>& lanes,
+                            std::vector<std::vector<uint32_t>>& positions) {
+  if (setup_.marks) marks_.push_back({std::move(lanes), std::move(positions), {}});
 }
 
 void RankStreams::add_ops() {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "stretto/plan.h"
-#include "stretto/simulate.h"
+#include "stretto/timeline.h"
 
 namespace stretto {
 namespace {
@@ -17,10 +17,10 @@ namespace {
 constexpr uint32_t kLinkThread = 1'000'000, kNetworkThread = 1'000'001;  // after all lanes
 
 // Ranks whose slices fit under the limit together: the first ones, at least one.
-int ranks_that_fit(const Plan& plan, const Simulation& simulation, size_t max_slices) {
+int ranks_that_fit(const Plan& plan, const Timeline& timeline, size_t max_slices) {
   std::vector<size_t> slices(static_cast<size_t>(plan.ranks()), 0);
-  for (const Span& span : simulation.spans) ++slices[plan.lanes[span.where.lane].rank];
-  for (const LinkUse& use : simulation.links) ++slices[use.rank];
+  for (const Span& span : timeline.spans) ++slices[plan.lanes[span.where.lane].rank];
+  for (const LinkUse& use : timeline.links) ++slices[use.rank];
   size_t sum = 0;
   for (int rank = 0; rank < plan.ranks(); ++rank) {
     sum += slices[static_cast<size_t>(rank)];
@@ -31,8 +31,8 @@ int ranks_that_fit(const Plan& plan, const Simulation& simulation, size_t max_sl
 
 class Writer {
  public:
-  Writer(const Plan& plan, const Simulation& simulation, int ranks)
-      : plan_(plan), simulation_(simulation), ranks_(ranks) {}
+  Writer(const Plan& plan, const Timeline& timeline, int ranks)
+      : plan_(plan), timeline_(timeline), ranks_(ranks) {}
 
   std::string run() {
     out_ += "{\"displayTimeUnit\":\"ns\",\"otherData\":";
@@ -79,7 +79,7 @@ class Writer {
            fmt::format("{} {}", to_string(of_plan.kind), of_plan.index));
     }
     std::vector<bool> named(static_cast<size_t>(ranks_) * 2, false);
-    for (const LinkUse& use : simulation_.links) {
+    for (const LinkUse& use : timeline_.links) {
       const size_t index = size_t{use.rank} * 2 + use.network;
       if (use.rank >= ranks_ || named[index]) continue;
       named[index] = true;
@@ -101,7 +101,7 @@ class Writer {
   }
 
   void write_spans() {
-    for (const Span& span : simulation_.spans) {
+    for (const Span& span : timeline_.spans) {
       const Lane& lane = plan_.lanes[span.where.lane];
       if (!shown(lane)) continue;
       const Instr& instr = lane.instrs[span.where.pos];
@@ -113,7 +113,7 @@ class Writer {
   }
 
   void write_links() {
-    for (const LinkUse& use : simulation_.links) {
+    for (const LinkUse& use : timeline_.links) {
       if (use.rank >= ranks_) continue;
       event(R"({{"ph":"X","name":"send","cat":"link","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}})",
             use.rank, use.network ? kNetworkThread : kLinkThread, use.start_us,
@@ -124,11 +124,11 @@ class Writer {
   // An arrow leaves the last slice before the notify, since a notify takes no time of its own.
   void write_arrows() {
     std::vector<std::vector<uint32_t>> by_lane(plan_.lanes.size());
-    for (uint32_t i = 0; i < simulation_.spans.size(); ++i) {
-      by_lane[simulation_.spans[i].where.lane].push_back(i);
+    for (uint32_t i = 0; i < timeline_.spans.size(); ++i) {
+      by_lane[timeline_.spans[i].where.lane].push_back(i);
     }
     uint32_t id = 0;
-    for (const Span& span : simulation_.spans) {
+    for (const Span& span : timeline_.spans) {
       if (span.released_by.lane == kNoLane) continue;
       const Lane& to = plan_.lanes[span.where.lane];
       const Lane& from = plan_.lanes[span.released_by.lane];
@@ -136,10 +136,10 @@ class Writer {
       const auto& candidates = by_lane[span.released_by.lane];
       const auto next =
           std::partition_point(candidates.begin(), candidates.end(), [&](uint32_t candidate) {
-            return simulation_.spans[candidate].where.pos < span.released_by.pos;
+            return timeline_.spans[candidate].where.pos < span.released_by.pos;
           });
       if (next == candidates.begin()) continue;
-      const Span& source = simulation_.spans[next[-1]];
+      const Span& source = timeline_.spans[next[-1]];
       ++id;
       event(R"({{"ph":"s","name":"signal","cat":"signal","id":{},"pid":{},"tid":{},"ts":{:.3f}}})",
             id, from.rank, span.released_by.lane, inside(source));
@@ -156,7 +156,7 @@ class Writer {
   }
 
   const Plan& plan_;
-  const Simulation& simulation_;
+  const Timeline& timeline_;
   const int ranks_;
   std::string out_;
   bool first_ = true;
@@ -164,8 +164,8 @@ class Writer {
 
 }  // namespace
 
-std::string to_perfetto(const Plan& plan, const Simulation& simulation, size_t max_slices) {
-  return Writer(plan, simulation, ranks_that_fit(plan, simulation, max_slices)).run();
+std::string to_perfetto(const Plan& plan, const Timeline& timeline, size_t max_slices) {
+  return Writer(plan, timeline, ranks_that_fit(plan, timeline, max_slices)).run();
 }
 
 }  // namespace stretto

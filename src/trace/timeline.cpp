@@ -1,9 +1,10 @@
-// The terminal chart of a simulation.
+// The terminal chart of a timeline.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,10 +82,10 @@ RowKind row_of(LaneKind lane, Opcode op) {
   return kCompute;
 }
 
-std::vector<RankRows> collect(const Plan& plan, const Simulation& simulation, int columns) {
+std::vector<RankRows> collect(const Plan& plan, const Timeline& timeline, int columns) {
   std::vector<RankRows> ranks(static_cast<size_t>(plan.ranks()));
   for (RankRows& rank : ranks) {
-    rank.bins.assign(kRows, Bins(columns, simulation.total_us));
+    rank.bins.assign(kRows, Bins(columns, timeline.total_us));
     rank.lanes[kLink] = rank.lanes[kNetwork] = 1;
   }
   for (const Lane& lane : plan.lanes) {
@@ -92,16 +93,16 @@ std::vector<RankRows> collect(const Plan& plan, const Simulation& simulation, in
     ++rank.lanes[row_of(lane.kind, Opcode::gemm)];
     rank.lanes[kReduce] += lane.kind == LaneKind::compute;
   }
-  for (const Span& span : simulation.spans) {
+  for (const Span& span : timeline.spans) {
     const Lane& lane = plan.lanes[span.where.lane];
     const Instr& instr = lane.instrs[span.where.pos];
-    if (instr.op == Opcode::wait) continue;
+    if (instr.op == Opcode::wait || instr.op == Opcode::notify) continue;
     RankRows& rank = ranks[lane.rank];
     const RowKind row = row_of(lane.kind, instr.op);
     rank.bins[row].add(span.start_us, span.end_us);
     rank.used[row] = true;
   }
-  for (const LinkUse& use : simulation.links) {
+  for (const LinkUse& use : timeline.links) {
     const RowKind row = use.network ? kNetwork : kLink;
     ranks[use.rank].bins[row].add(use.start_us, use.end_us);
     ranks[use.rank].used[row] = true;
@@ -146,11 +147,13 @@ void draw_row(std::string& out, std::string_view name, const Bins& bins, int lan
   out += fmt::format("{:4.0f} %\n", 100 * bins.mean(lanes));
 }
 
-// Marks the columns in which less than half of all ranks' compute lanes are in tiles.
-void draw_exposed(std::string& out, const std::vector<RankRows>& ranks,
-                  const Simulation& simulation, int columns, const Style& style) {
+// Marks the columns in which less than half of all ranks' compute lanes are in tiles. `share` is of
+// all columns; by default that of the marked ones.
+void draw_exposed(std::string& out, const std::vector<RankRows>& ranks, int columns,
+                  std::optional<double> share, const Style& style) {
   out += fmt::format("{:{}}", "exposed", kLabelWidth);
   std::string marks;
+  int marked = 0;
   for (size_t i = 0; i < static_cast<size_t>(columns); ++i) {
     double busy = 0;
     int with_compute = 0;
@@ -158,10 +161,12 @@ void draw_exposed(std::string& out, const std::vector<RankRows>& ranks,
       busy += rank.bins[kCompute].share(i, rank.lanes[kCompute]);
       with_compute += rank.lanes[kCompute] > 0;
     }
-    marks += busy < 0.5 * with_compute ? style.exposed : " ";
+    const bool exposed = busy < 0.5 * with_compute;
+    marks += exposed ? style.exposed : " ";
+    marked += exposed;
   }
   out += marks;
-  out += fmt::format("{:4.0f} %\n", 100 * simulation.exposed_us / simulation.total_us);
+  out += fmt::format("{:4.0f} %\n", 100 * share.value_or(double(marked) / columns));
 }
 
 std::string summary(const Simulation& s) {
@@ -172,17 +177,15 @@ std::string summary(const Simulation& s) {
       100 * s.efficiency);
 }
 
-}  // namespace
-
-std::string draw_timeline(const Plan& plan, const Simulation& simulation, int width, int max_ranks,
-                          bool ascii) {
-  if (!(simulation.total_us > 0)) return "nothing takes time\n";
+std::string draw(const Plan& plan, const Timeline& timeline, std::optional<double> exposed,
+                 const std::string& summary, int width, int max_ranks, bool ascii) {
+  if (!(timeline.total_us > 0)) return "nothing takes time\n";
   const Style& style = ascii ? kAscii : kUnicode;
   const int columns = std::clamp(width, kLeastWidth, kMostWidth) - kLabelWidth - kShareWidth;
-  const std::vector<RankRows> ranks = collect(plan, simulation, columns);
+  const std::vector<RankRows> ranks = collect(plan, timeline, columns);
   const auto shown = static_cast<size_t>(std::clamp(max_ranks, 1, plan.ranks()));
   std::string out;
-  draw_axis(out, simulation.total_us, columns, style);
+  draw_axis(out, timeline.total_us, columns, style);
   for (size_t r = 0; r < shown; ++r) {
     out += fmt::format("rank {}\n", r);
     for (int row = 0; row < kRows; ++row) {
@@ -192,13 +195,27 @@ std::string draw_timeline(const Plan& plan, const Simulation& simulation, int wi
     }
   }
   if (shown < ranks.size()) out += fmt::format("and {} more ranks\n", ranks.size() - shown);
-  draw_exposed(out, ranks, simulation, columns, style);
-  out += summary(simulation);
+  draw_exposed(out, ranks, columns, exposed, style);
+  out += summary;
   out += fmt::format(
       "bars: share of the lanes at work, of the time for nccl, link and network; right: mean\n"
       "{} less than half of all compute lanes are in tiles\n",
       style.exposed);
   return out;
+}
+
+}  // namespace
+
+std::string draw_timeline(const Plan& plan, const Timeline& timeline, int width, int max_ranks,
+                          bool ascii) {
+  return draw(plan, timeline, std::nullopt, fmt::format("total {:.1f} us\n", timeline.total_us),
+              width, max_ranks, ascii);
+}
+
+std::string draw_timeline(const Plan& plan, const Simulation& simulation, int width, int max_ranks,
+                          bool ascii) {
+  return draw(plan, simulation, simulation.exposed_us / simulation.total_us, summary(simulation),
+              width, max_ranks, ascii);
 }
 
 }  // namespace stretto

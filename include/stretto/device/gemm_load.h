@@ -113,11 +113,12 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
 }
 
 // One warp. The waits of a task, those of a block of K at a time: the loads may go on up to the
-// next block that has waits. `first_block` counts those of the tasks before.
+// next block that has waits. `at` is the task's number, `first_block` counts the blocks of those
+// before it.
 template <GemmConfig kConfig>
 STRETTO_DEVICE void wait_in_phases(const GemmParams& params, const GemmShared<kConfig>& shared,
-                                   const GemmTask& task, uint32 index, uint64 epoch,
-                                   uint32 first_block) {
+                                   uint32 at, uint32 index, uint64 epoch, uint32 first_block) {
+  const GemmTask& task = params.tasks[at];
   const WaitEntry* waits = params.waits + task.first_wait;
   const uint32 lane = threadIdx.x % 32;
   uint32 done = 0;
@@ -129,7 +130,9 @@ STRETTO_DEVICE void wait_in_phases(const GemmParams& params, const GemmShared<kC
     if (done == task.num_waits) return;
     const uint32 together = __ballot_sync(0xffffffffu, waits_here && before == next);
     wait_signals(params.signals, epoch, waits + done, __popc(together), index, task.tile);
+    if (lane == 0 && done == 0) mark(params.marks, at, Mark::ready);
     done += __popc(together);
+    if (lane == 0 && done == task.num_waits) mark(params.marks, at, Mark::all_ready);
   }
 }
 
@@ -142,18 +145,24 @@ STRETTO_DEVICE void gemm_wait(const GemmParams& params, const GemmShared<kConfig
   for (uint32 i = begin; i < end; ++i) {
     const GemmTask& task = params.tasks[i];
     if constexpr (kConfig.phases) {
-      wait_in_phases<kConfig>(params, shared, task, index, epoch, first_block);
+      wait_in_phases<kConfig>(params, shared, i, index, epoch, first_block);
       first_block += task.num_k;
       if (threadIdx.x % 32 == 0) store_release_shared(shared.tasks_ready, i + 1);
     } else if (task.num_waits != 0) {
       wait_signals(params.signals, epoch, params.waits + task.first_wait, task.num_waits, index,
                    task.tile);
-      if (threadIdx.x % 32 == 0) store_release_shared(shared.tasks_ready, i + 1);
+      if (threadIdx.x % 32 == 0) {
+        store_release_shared(shared.tasks_ready, i + 1);
+        mark(params.marks, i, Mark::ready);
+      }
     }
     if (adds_late<kConfig>(params, task, i)) {
       wait_signals(params.signals, epoch, params.waits + task.first_wait + task.num_waits,
                    task.num_late_waits, index, task.tile);
-      if (threadIdx.x % 32 == 0) store_release_shared(shared.sums_ready, i + 1);
+      if (threadIdx.x % 32 == 0) {
+        store_release_shared(shared.sums_ready, i + 1);
+        mark(params.marks, i, Mark::all_ready);
+      }
     }
   }
 }
@@ -165,8 +174,8 @@ STRETTO_DEVICE void gemm_wait_at_end(const GemmParams& params, const GemmShared<
   if (params.first_end_wait == nullptr) return;
   const uint32 begin = params.first_end_wait[index];
   const uint32 end = params.first_end_wait[index + 1];
-  wait_signals(params.signals, load_shared(shared.epoch), params.waits + begin, end - begin,
-               index, kAtEnd);
+  wait_signals(params.signals, load_shared(shared.epoch), params.waits + begin, end - begin, index,
+               kAtEnd);
 }
 
 }  // namespace stretto::device

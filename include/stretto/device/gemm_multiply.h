@@ -74,6 +74,7 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
     }
     return params.tasks[i].num_k;
   };
+  const bool marks_here = threadIdx.x == 0;
   uint32 next_num_k = num_k_of(begin);
   for (uint32 i = begin; i < end; ++i) {
     const uint32 num_k = next_num_k;
@@ -82,6 +83,7 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
       if (num_k == 0) continue;
     }
     multiply_stage(true);
+    if (marks_here) mark(params.marks, i, Mark::begun);
     previous_slot = ring.slot;
     ring.advance<kConfig.stages>();
     for (uint32 k = 1; k < num_k; ++k) {
@@ -108,6 +110,7 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
       for (int32 j = 0; j < kSums; ++j) asm volatile("" : "+f"(sums[m][j])::"memory");
     }
     release(previous_slot);
+    if (marks_here) mark(params.marks, i, Mark::multiplied);
 
     if constexpr (kConfig.splits) {
       const GemmSplit split = params.splits[i];
@@ -142,6 +145,7 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
         const GemmTask& task = params.tasks[i];
         if (task.sum_step != 0) {
           TileAdder<kConfig>{shared, consumer, ring}.add_to(packed, task.sum_own);
+          if (marks_here) mark(params.marks, i, Mark::finished);
         }
       }
       if constexpr (kOverlaps) {

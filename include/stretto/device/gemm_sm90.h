@@ -52,6 +52,7 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params, uint32 index) {
     const uint64 epoch = read_epoch(params.signals, index);
     store_shared(shared.epoch, epoch);
     count_run(params.signals, index, epoch);
+    mark_begin(params.marks, index);
   }
   if constexpr (kLayout.cluster > 1) cluster_sync();
   __syncthreads();

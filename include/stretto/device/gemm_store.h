@@ -111,6 +111,7 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
       free_chunks(unread_slot);
     }
     gemm_notify(params, epoch, task);
+    mark(params.marks, i, Mark::done);
   }
   tma_store_wait<0>();
 }

@@ -9,6 +9,7 @@
 // as zeros and are not written: an edge of a region is the edge of its map.
 #pragma once
 
+#include "stretto/device/marks.h"
 #include "stretto/device/run_rows.h"
 #include "stretto/device/signal.h"
 #include "stretto/device/tensor_map.h"
@@ -131,7 +132,8 @@ struct GemmParams {
   const GemmSplit* splits;  // by task, where the kernel splits
   // As first_task: what a block awaits behind its tasks; null: nothing.
   const uint32* first_end_wait;
+  TaskMarks marks;
 };
-static_assert(sizeof(GemmParams) == 144);
+static_assert(sizeof(GemmParams) == 160);
 
 }  // namespace stretto::device

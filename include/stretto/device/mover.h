@@ -27,6 +27,7 @@ STRETTO_DEVICE void await_tasks(const MoverBlock& block) {
     if (task.num_waits != 0) {
       wait_signals(params.signals, block.epoch, params.waits + task.first_wait, task.num_waits,
                    kMoverLane | block.index, task.tile);
+      if (threadIdx.x % 32 == 0) mark(params.marks, t, Mark::ready);
     }
     if (threadIdx.x % 32 == 0) store_release_shared(block.shared.ready, t - block.begin + 1);
   }
@@ -58,12 +59,16 @@ STRETTO_DEVICE void notify_tasks(const MoverBlock& block) {
     if (past == passed) continue;
     // The other lanes' acquires come before each lane's fence.
     __syncwarp();
+    for (uint32 t = passed + lane; t < past; t += 32) {
+      mark(params.marks, block.begin + t, Mark::finished);
+    }
     fence_acq_rel_sys();
     for (; passed < past; fetch(++passed)) {
       if (lane < number) notify_behind_fence(params.signals, block.epoch, entry);
       for (uint32 n = lane + 32; n < number; n += 32) {
         notify_behind_fence(params.signals, block.epoch, params.notifies[first + n]);
       }
+      if (lane == 0) mark(params.marks, block.begin + passed, Mark::done);
     }
     __syncwarp();
     if (lane == 0) store_release_shared(block.shared.completed, passed);
@@ -95,6 +100,7 @@ STRETTO_DEVICE void run_mover(const MoverParams& params, uint32 index) {
     const uint64 epoch = read_epoch(params.signals, index);
     store_shared(shared.epoch, epoch);
     count_run(params.signals, index, epoch);
+    mark_begin(params.marks, index);
   }
   __syncthreads();
   const MoverBlock block{params, shared, run, load_shared(shared.epoch), index, begin, end};

@@ -136,6 +136,7 @@ STRETTO_DEVICE void store_tasks(const MoverBlock& block, uint32 warp) {
         const uint32 full = shared.full + ring.slot * 8;
         if (told != passed && !__any_sync(0xffffffffu, barrier_test(full, ring.parity))) finish();
         barrier_wait(full, ring.parity);
+        if (p == 0 && lane == 0) mark(block.params.marks, block.begin + passed, Mark::begun);
         const uint32 stage = shared.stages + ring.slot * kStageBytes;
         const uint32 row_bytes = piece.columns * size;
 #pragma unroll 1

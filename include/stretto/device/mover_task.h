@@ -7,6 +7,7 @@
 // are.
 #pragma once
 
+#include "stretto/device/marks.h"
 #include "stretto/device/run_rows.h"
 #include "stretto/device/signal.h"
 
@@ -42,8 +43,9 @@ struct MoverParams {
   SignalSpace signals;
   uint32 num_regions, region_sets;
   RowsOfRun rows;
+  TaskMarks marks;
 };
-static_assert(sizeof(MoverRegion) == 16 && sizeof(MoverTask) == 44 && sizeof(MoverParams) == 120);
+static_assert(sizeof(MoverRegion) == 16 && sizeof(MoverTask) == 44 && sizeof(MoverParams) == 136);
 
 // A block's warps: they add, load, store, wait and notify.
 inline constexpr uint32 kAddGroups = 2, kGroupWarps = 8, kAddWarps = kAddGroups * kGroupWarps;

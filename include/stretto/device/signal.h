@@ -153,7 +153,7 @@ STRETTO_DEVICE void wait_signals(const SignalSpace& space, uint64 epoch, const W
 
 // One of several notifies behind one fence. A release waits until all that its SM has under way has
 // arrived, other warps' accesses too: 0.6 us, and 3 to 8 beside a busy link or a busy GEMM
-// (docs/notes/fused.md), so there is one for as many as can be.
+// (docs/notes/latency.md), so there is one for as many as can be.
 STRETTO_DEVICE void notify_behind_fence(const SignalSpace& space, uint64 epoch,
                                         const NotifyEntry& entry) {
   const uint64 copy = epoch % entry.copies;

@@ -1,0 +1,17 @@
+// What kernels did when in a real run: a chart, a table, a file for ui.perfetto.dev.
+#pragma once
+
+#include <string>
+
+#include "cuda/compiler.h"
+#include "fabric/fabric.h"
+#include "stretto/plan.h"
+
+namespace stretto::cli {
+
+// Of the last of runs back to back on this process's ranks. Writes `perfetto` unless it is empty.
+// Collective.
+std::string measure_timeline(const Plan& plan, fabric::Fabric& fabric,
+                             const cuda::Compiler& compiler, const std::string& perfetto);
+
+}  // namespace stretto::cli
