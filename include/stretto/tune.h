@@ -69,9 +69,8 @@ struct AutoSchedule {
 };
 
 // The schedule that was the fastest on this operator, or on the nearest one of the same kind, type,
-// ranks and machine whose schedule serves this one too. Where nothing near was measured: of the
-// presets and what has been fastest elsewhere, the one that the simulation finds fastest. Throws
-// UsageError when no preset can serve the operator. `rows`: what runs of the plan may have.
+// ranks and machine whose schedule serves this one too. Where nothing near was measured: what the
+// simulation finds fastest. Throws UsageError when no preset can serve the operator. `rows`: what runs of the plan may have.
 AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                            RowCount rows = RowCount::fixed);
 
@@ -79,8 +78,11 @@ AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tun
 std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine& machine,
                                               const Tuning& tuning,
                                               RowCount rows = RowCount::fixed);
-// Simulated: takes a tenth of a second and more for large operators, on all cores.
-AutoSchedule simulated_schedule(const Operator& op, const Machine& machine,
+// Simulated: where GPUs of other numbers of ranks were measured at nearly the same work, the
+// schedules measured there, each with the simulation's error there taken off; else the presets and
+// what has been fastest on some shape. Takes a tenth of a second and more for large operators, on
+// all cores.
+AutoSchedule simulated_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                                 RowCount rows = RowCount::fixed);
 
 // A schedule that a sweep should measure.

@@ -1,25 +1,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "stretto/tune.h"
+#include "tune/nearness.h"
+#include "tune/other_ranks.h"
 #include "tune/predict.h"
 #include "tune/usual_schedules.h"
 
 namespace stretto {
 namespace {
 
-// How far apart two shapes are: factors count, whatever the dimension.
+// How far apart two shapes are, whatever the dimension.
 double distance(const Operator& a, const Operator& b) {
-  const auto apart = [](int64_t x, int64_t y) {
-    return std::abs(std::log(static_cast<double>(x) / static_cast<double>(y)));
-  };
   return apart(a.m, b.m) + apart(a.n, b.n) + apart(a.k, b.k);
 }
-
-// Beyond a factor of four in all the simulation knows better than a measurement of another shape.
-const double kFar = std::log(4.001);
 
 // bf16 and fp16 run alike.
 bool alike(const Operator& a, const Operator& b) {
@@ -53,28 +48,42 @@ std::string reason_of(const TunedOperator& tuned, const Measured& measured, cons
                      tuned.measured.size(), tuned.op.m, tuned.op.n, tuned.op.k, speed);
 }
 
-}  // namespace
+size_t least(const std::vector<double>& values) {
+  return static_cast<size_t>(std::min_element(values.begin(), values.end()) - values.begin());
+}
 
-AutoSchedule simulated_schedule(const Operator& op, const Machine& machine, RowCount rows) {
+AutoSchedule fastest_usual(const Operator& op, const Machine& machine, RowCount rows) {
   const std::vector<Schedule> schedules = usual_schedules(op, machine, rows);
   const std::vector<double> predicted = predicted_us(op, schedules, machine);
-  const auto best =
-      static_cast<size_t>(std::min_element(predicted.begin(), predicted.end()) - predicted.begin());
+  const size_t best = least(predicted);
   return {schedules[best],
           fmt::format("the fastest of {} by simulation, {:.1f} us: nothing like it was measured on "
                       "{} with {} ranks (stretto tune measures it)",
                       schedules.size(), predicted[best], machine.name, op.ranks)};
 }
 
+}  // namespace
+
+AutoSchedule simulated_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
+                                RowCount rows) {
+  const auto elsewhere = measured_with_other_ranks(op, machine, tuning, rows);
+  if (!elsewhere) return fastest_usual(op, machine, rows);
+  std::vector<double> expected = predicted_us(op, elsewhere->schedules, machine);
+  for (size_t i = 0; i < expected.size(); ++i) expected[i] *= elsewhere->factors[i];
+  const size_t best = least(expected);
+  const Operator& there = elsewhere->where->op;
+  return {elsewhere->schedules[best],
+          fmt::format("of {} measured with {} ranks, m={} n={} k={}, the fastest by simulation "
+                      "corrected there, {:.1f} us (stretto tune measures it)",
+                      expected.size(), there.ranks, there.m, there.n, there.k, expected[best])};
+}
+
 std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine& machine,
                                               const Tuning& tuning, RowCount rows) {
   for (const TunedOperator* tuned : nearest_first(op, machine, tuning)) {
     for (const Measured& measured : tuned->measured) {
-      Schedule schedule = parse_schedule(measured.schedule, op, machine);
-      if (schedule.partials != DType::fp32) schedule.partials = op.dtype;
-      if (rows == RowCount::bucket) schedule.rows = rows;
-      if (!legal(op, schedule, machine).empty()) continue;
-      return AutoSchedule{schedule, reason_of(*tuned, measured, op)};
+      const auto schedule = as_measured(measured, op, machine, rows);
+      if (schedule) return AutoSchedule{*schedule, reason_of(*tuned, measured, op)};
     }
   }
   return std::nullopt;
@@ -83,7 +92,7 @@ std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine&
 AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                            RowCount rows) {
   const auto measured = measured_schedule(op, machine, tuning, rows);
-  return measured ? *measured : simulated_schedule(op, machine, rows);
+  return measured ? *measured : simulated_schedule(op, machine, tuning, rows);
 }
 
 }  // namespace stretto

@@ -6,6 +6,7 @@
 
 #include "stretto/error.h"
 #include "stretto/tune.h"
+#include "tune/predict.h"
 
 namespace stretto {
 namespace {
@@ -84,7 +85,7 @@ TEST(AutoSchedule, SimulatesForBucketsWhatServesThem) {
     const Operator op = parse_operator(text);
     const Machine machine = default_machine(2);
     const AutoSchedule found = auto_schedule(op, machine, {}, RowCount::bucket);
-    EXPECT_EQ(found.schedule, simulated_schedule(op, machine, RowCount::bucket).schedule);
+    EXPECT_EQ(found.schedule, simulated_schedule(op, machine, {}, RowCount::bucket).schedule);
     EXPECT_EQ(found.schedule.rows, RowCount::bucket);
     EXPECT_THAT(legal(op, found.schedule, machine), testing::IsEmpty());
     EXPECT_NE(found.schedule.mover, Mover::nccl);
@@ -92,7 +93,7 @@ TEST(AutoSchedule, SimulatesForBucketsWhatServesThem) {
   }
   try {
     simulated_schedule(parse_operator("gemm-rs m=511 n=1024 k=1024 ranks=2 dtype=bf16"),
-                       default_machine(2), RowCount::bucket);
+                       default_machine(2), {}, RowCount::bucket);
     FAIL() << "511 rows have unequal shards";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("no preset can serve this: sequential: "));
@@ -116,12 +117,34 @@ TEST(ShippedTuning, ServesBucketsByWhatWasFastest) {
   }
 }
 
-TEST(AutoSchedule, OtherKindsRanksAndMachinesDoNotCount) {
+TEST(AutoSchedule, OtherKindsAndMachinesDoNotCount) {
   Tuning tuning;
   tuning.add(tuned_of("gemm-ar m=512 n=1024 k=1024 ranks=2 dtype=bf16", {measured("tiles", 1)}));
-  tuning.add(tuned_of("gemm-rs m=512 n=1024 k=1024 ranks=4 dtype=bf16", {measured("tiles", 1)}));
   tuning.add(tuned_of(kSmall, {measured("tiles", 1)}, "h100x8"));
   EXPECT_THAT(choose(kSmall, tuning).reason, HasSubstr("by simulation, "));
+}
+
+// The simulation takes narrow tiles for the fastest; with four ranks, each of which multiplies as
+// much as each of two here, wide ones were.
+TEST(SimulatedSchedule, LearnsFromOtherRanksWhatTheSimulationGetsWrong) {
+  const char* four = "gemm-rs m=512 n=1024 k=2048 ranks=4 dtype=bf16";
+  const std::string narrow = "tiles,tile=128x64", wide = "tiles,tile=128x128";
+  const std::vector<double> there =
+      predicted_us(parse_operator(four), {schedule_of(narrow, four), schedule_of(wide, four)},
+                   default_machine(4));
+  ASSERT_LT(there[0], there[1]);
+  Tuning tuning;
+  tuning.add(tuned_of(four, {measured(wide, there[1]), measured(narrow, there[1] * 1.2),
+                             measured("sequential", there[1] * 10)}));
+  const AutoSchedule found = choose(kSmall, tuning);
+  EXPECT_EQ(found.schedule, schedule_of(wide, kSmall));
+  EXPECT_THAT(found.reason, HasSubstr("of 2 measured with 4 ranks, m=512 n=1024 k=2048"));
+
+  // Far from it, or across nodes, it says nothing.
+  EXPECT_THAT(choose("gemm-rs m=512 n=8192 k=1024 ranks=2 dtype=bf16", tuning).reason,
+              HasSubstr("nothing like it was measured"));
+  EXPECT_THAT(choose("gemm-rs m=512 n=1024 k=8192 ranks=16 dtype=bf16", tuning).reason,
+              HasSubstr("nothing like it was measured"));
 }
 
 TEST(AutoSchedule, SimulatesWhatIsFarFromEverythingMeasured) {

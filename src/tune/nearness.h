@@ -1,0 +1,29 @@
+// How near a measurement is to an operator, and what it says for it.
+#pragma once
+
+#include <cmath>
+#include <optional>
+
+#include "stretto/tune.h"
+
+namespace stretto {
+
+// How far apart two sizes are: factors count.
+inline double apart(int64_t x, int64_t y) {
+  return std::abs(std::log(static_cast<double>(x) / static_cast<double>(y)));
+}
+
+// Beyond a factor of four in all the simulation knows better than a measurement of another shape.
+inline const double kFar = std::log(4.001);
+
+// A measured schedule for `op`, where it can serve it.
+inline std::optional<Schedule> as_measured(const Measured& measured, const Operator& op,
+                                           const Machine& machine, RowCount rows) {
+  Schedule schedule = parse_schedule(measured.schedule, op, machine);
+  if (schedule.partials != DType::fp32) schedule.partials = op.dtype;
+  if (rows == RowCount::bucket) schedule.rows = rows;
+  if (!legal(op, schedule, machine).empty()) return std::nullopt;
+  return schedule;
+}
+
+}  // namespace stretto
