@@ -22,11 +22,18 @@ std::string print(const std::vector<runtime::RankTimes>& times) {
                us(t.waiting_us), us(t.most_waiting_us), us(t.first_copied_us), us(t.first_told_us),
                us(t.last_told_us), us(t.notify_us), us(t.end_us)});
   }
-  return table.print() +
-         "first tile: that awaited other ranks, multiplied; in tiles, waiting: of a compute lane, "
-         "and of the one that waits most\nfirst copy: of a comm lane, arrived; told: its notifies "
-         "made; notify: from the end of a task's work until then\nmedians over lanes; a rank's "
-         "times begin with its first block\n";
+  constexpr size_t kLabelWidth = 12;
+  return table.print() + '\n' +
+         labelled("first tile", "that awaited other ranks: multiplied", kLabelWidth) +
+         labelled("in tiles",
+                  "a compute lane's; waiting: of a lane, and of the one that waits most",
+                  kLabelWidth) +
+         labelled("first copy", "of a comm lane: arrived; told: its notifies are made",
+                  kLabelWidth) +
+         labelled("notify", "from the end of a task's work until its notifies are made",
+                  kLabelWidth) +
+         labelled("all", "medians over lanes; a rank's times begin with its first block",
+                  kLabelWidth);
 }
 
 }  // namespace
