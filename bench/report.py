@@ -50,7 +50,8 @@ def fused_section(path, result, torch_rows):
         by_operator[row.operator].append(row)
     parts = [f"## Fused operators, {rows[0].ranks} x {result['machine']}",
              f"Source: `{path.relative_to(ROOT)}` at commit {result['commit']}, {result['date']}; "
-             f"{result['data']} data; sizes are global. The bars are those for 8 GPUs.",
+             f"{result['data']} data; sizes are global. The bars are those for 8 GPUs."
+             + (f" {result['note']}" if "note" in result else ""),
              summary(result, torch_rows), f"![times faster](plots/{path.stem}.svg)"]
     for operator, group in by_operator.items():
         body = []

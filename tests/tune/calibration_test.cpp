@@ -84,7 +84,7 @@ TEST(Calibration, PredictionsAreNearWhatWasMeasured) {
   ASSERT_GT(operators, 20u);
   EXPECT_LT(all.off(0.5), 0.10);
   EXPECT_LT(all.off(0.9), 0.25);
-  EXPECT_LT(all.off(1), 0.40);
+  EXPECT_LT(all.off(1), 0.45);  // gathers with many ranges of K (docs/simulation.md)
   EXPECT_GT(static_cast<double>(chosen_well), 0.5 * static_cast<double>(operators));
 }
 
