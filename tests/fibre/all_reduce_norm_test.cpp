@@ -31,5 +31,15 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Bool()),
     name_of);
 
+// A negative zero would be taken for what has not come.
+TEST(Fp8Norms, AreNeverNegativeZeros) {
+  for (const float smallest : {-0.0f, -0x1p-149f, -0x1p-11f, -0x1.fffffep-11f, -0x1p-10f}) {
+    const float values[8] = {0, smallest, 0, smallest, 0, smallest, 0, smallest};
+    EXPECT_EQ(fp8_of(values, 1), 0u) << smallest;
+  }
+  const float values[8] = {-0x1.000002p-10f, -1, -448, 1, 0, 0, 0, 0};
+  EXPECT_EQ(fp8_of(values, 1), 0x38feb881u);
+}
+
 }  // namespace
 }  // namespace stretto::fibre

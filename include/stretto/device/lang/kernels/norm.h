@@ -43,7 +43,7 @@ STRETTO_PRIMITIVE uint64 fp8_of(const float (&values)[Bf16x8::kElements], float 
   float scaled[Bf16x8::kElements];
   STRETTO_UNROLL for (int i = 0; i < Bf16x8::kElements; ++i) {
     scaled[i] = values[i] * inverse_scale;
-    if (scaled[i] > -0.0009765625f && scaled[i] < 0.0f) scaled[i] = 0.0f;  // would round to -0
+    if (scaled[i] >= -0.0009765625f && scaled[i] < 0.0f) scaled[i] = 0.0f;  // would round to -0
     scaled[i] += 0.0f;
   }
   return e4m3x4_from_floats(scaled) | static_cast<uint64>(e4m3x4_from_floats(scaled + 4)) << 32;
