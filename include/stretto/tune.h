@@ -70,7 +70,8 @@ struct AutoSchedule {
 
 // The schedule that was the fastest on this operator, or on the nearest one of the same kind, type,
 // ranks and machine whose schedule serves this one too. Where nothing near was measured: what the
-// simulation finds fastest. Throws UsageError when no preset can serve the operator. `rows`: what runs of the plan may have.
+// simulation finds fastest. Throws UsageError when no preset can serve the operator. `rows`: what
+// runs of the plan may have.
 AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                            RowCount rows = RowCount::fixed);
 

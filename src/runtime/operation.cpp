@@ -145,7 +145,8 @@ struct Operation::State {
       const bool is_near = rows <= 4 * planned.m && planned.m <= 4 * rows;
       if (is_near && legal(planned, schedule, machine).empty()) return schedule;
     }
-    return simulated[planned.m] = simulated_schedule(planned, machine, context.tuning, RowCount::bucket).schedule;
+    return simulated[planned.m] =
+               simulated_schedule(planned, machine, context.tuning, RowCount::bucket).schedule;
   }
 
   void run(int rank, GpuStream stream, int64_t bucket_rows, const runtime::CallRows& rows) {
