@@ -78,9 +78,10 @@ bool AlikeTouches::are_those_of_all_ranks(std::span<const TaskOperands> tasks) c
     return true;
   };
   const auto look = [&](uint32_t at, const Region& region, bool is_write) {
-    if (region.rank == 0 || region.empty()) return true;
+    if (region.empty()) return true;
     const CellGrid& grid = grids_[region.buffer];
     if (!grid) return !is_write;  // rank 0 writes nothing there
+    if (region.rank == 0) return true;
     Seen seen{access_of(region.rank, at, is_write), region.buffer, region.rank, nullptr};
     uint32_t* const expected_here = &expected[region.rank * cells + first_cell_[region.buffer]];
     if (const uint32_t cell = grid.only_cell(region); cell != CellGrid::kNone) {

@@ -52,6 +52,20 @@ TEST(PlaceSignals, ACopyLaneWaitsForOneCounterWhateverTheSchedule) {
   }
 }
 
+// Ranks whose lanes are alike, but of which one alone writes a buffer: at a rank that does not.
+TEST(PlaceSignals, WhatOneRankAloneWritesAtAnotherIsAwaitedThere) {
+  DraftBuilder b(2, Sync::flag);
+  const auto own = b.buffer("own", BufferRole::local), got = b.buffer("got", BufferRole::local),
+             slots = b.buffer("slots", BufferRole::symmetric);
+  const auto c0 = b.lane(Kind::compute, 0, 0), m0 = b.lane(Kind::comm, 0, 0),
+             c1 = b.lane(Kind::compute, 1, 0), m1 = b.lane(Kind::comm, 1, 0);
+  b.task(c0, copy, {}, {rows(own, 0, 0, 16)});
+  b.task(c1, copy, {}, {rows(own, 1, 0, 16), rows(slots, 0, 0, 16)});
+  b.task(m0, copy, {rows(slots, 0, 0, 16)}, {rows(got, 0, 0, 16)});
+  b.task(m1, copy, {rows(slots, 1, 0, 16)}, {rows(got, 1, 0, 16)});
+  EXPECT_THAT(b.placed(m0), testing::HasSubstr("wait slots.0 >= 1; copy"));
+}
+
 // So that a copy engine can notify by a copy of the counter's value.
 TEST(PlaceSignals, CopyLanesDoNotShareCounters) {
   DraftBuilder b(3, Sync::counter);
