@@ -6,10 +6,11 @@
 // to back, and one call from rest; medians and 99th percentiles of the longest rank.
 #include "lang_bench.h"
 
+#include <algorithm>
 #include <cstdio>
-#include <fstream>
 
 #include "arguments.h"
+#include "core/file.h"
 #include "stretto/error.h"
 
 namespace stretto::bench {
@@ -19,7 +20,8 @@ int main_checked(int argc, char** argv) {
   Arguments arguments("Kernels of the device language against NCCL");
   int ranks = 2;
   std::string out, commit, date;
-  std::vector<std::string> what = {"all-reduce", "norm", "experts", "sync", "movers"};
+  const std::vector<std::string> parts = {"all-reduce", "norm", "experts", "sync", "movers"};
+  std::vector<std::string> what = parts;
   std::vector<int> one_shot = {16, 64, 128}, two_shot = {64, 128}, norm_blocks = {64, 128};
   std::vector<int> hidden = {4096, 5120, 7168, 8192};
   std::vector<int> tokens = {1, 8, 32, 64, 128, 256, 512, 1024, 2048, 4096};
@@ -38,6 +40,12 @@ int main_checked(int argc, char** argv) {
   arguments.add("--commit", commit, "recorded with the results");
   arguments.add("--date", date, "recorded with the results");
   if (const auto code = arguments.parse(argc, argv)) return *code;
+  for (const std::string& part : what) {
+    if (std::find(parts.begin(), parts.end(), part) == parts.end()) {
+      throw UsageError("--what is all-reduce, norm, experts, sync or movers, not '" + part + "'");
+    }
+  }
+  if (!out.empty()) check_writable(out);
 
   LangBench bench(ranks, size_t{2} << 30);
   Json results = {{"benchmark", "device language"},
@@ -56,17 +64,15 @@ int main_checked(int argc, char** argv) {
         results["experts"] = bench_experts(bench, expert_tokens);
       } else if (part == "sync") {
         results["sync"] = bench_sync(bench);
-      } else if (part == "movers") {
-        results["movers"] = bench_movers(bench, max_bytes);
       } else {
-        throw UsageError("--what is all-reduce, norm, experts, sync or movers, not '" + part + "'");
+        results["movers"] = bench_movers(bench, max_bytes);
       }
     } catch (const SystemError& error) {
       fmt::print("{}: {}\n", part, error.what());
       results["failed"].push_back({{"what", part}, {"why", error.what()}});
     }
   }
-  if (!out.empty()) std::ofstream(out) << results.dump(1) << "\n";
+  if (!out.empty()) write_file(out, results.dump(1) + "\n");
   return results.contains("failed") ? 1 : 0;
 }
 
@@ -74,13 +80,6 @@ int main_checked(int argc, char** argv) {
 }  // namespace stretto::bench
 
 int main(int argc, char** argv) {
-  try {
-    return stretto::bench::main_checked(argc, argv);
-  } catch (const stretto::UsageError& error) {
-    fmt::print(stderr, "lang_bench: {}\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "lang_bench: {}\n", error.what());
-    return 3;
-  }
+  return stretto::bench::run_program("lang_bench",
+                                     [&] { return stretto::bench::main_checked(argc, argv); });
 }
