@@ -32,7 +32,7 @@ void Allocation::refine(size_t finer) {
   if (finer >= granule) return;
   const size_t ratio = granule / finer;
   for (Copy& copy : copies_) {
-    std::vector<Cell> cells;
+    Cells cells;
     cells.reserve(copy.cells.size() * ratio);
     for (const Cell& cell : copy.cells) cells.insert(cells.end(), ratio, cell);
     copy.cells = std::move(cells);

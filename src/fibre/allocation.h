@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "fibre/budget.h"
 #include "fibre/clock.h"
 #include "stretto/fibre/finding.h"
 
@@ -26,9 +27,11 @@ struct Record {
 // The smallest piece of memory that is tracked on its own.
 struct Cell {
   bool written = false;
-  Record write;               // event.seq 0: by the host
-  std::vector<Record> reads;  // since that write; of ordered ones only the last
+  Record write;                                // event.seq 0: by the host
+  std::vector<Record, Counted<Record>> reads;  // since that write; of ordered ones only the last
 };
+
+using Cells = std::vector<Cell, Counted<Cell>>;
 
 struct Release {
   SharedClock clock;
@@ -47,7 +50,7 @@ class Allocation {
  public:
   struct Copy {
     std::vector<uint8_t> bytes;
-    std::vector<Cell> cells;
+    Cells cells;
     std::unordered_map<int64_t, SyncWord> words;  // by offset
     uint32_t flights = 0;                         // stores on their way here
   };

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "stretto/error.h"
 
 namespace stretto::fibre {
@@ -12,6 +14,17 @@ constexpr uint64_t kMaxSteps = 2'000'000;
 
 thread_local Engine* active_engine = nullptr;
 thread_local Thread* active_thread = nullptr;
+
+// Makes an engine the active one, until it ends or throws.
+class Active {
+ public:
+  explicit Active(Engine* engine) : outer_(std::exchange(active_engine, engine)) {}
+  ~Active() { active_engine = outer_; }
+  Active(const Active&) = delete;
+
+ private:
+  Engine* const outer_;
+};
 
 }  // namespace
 
@@ -27,7 +40,8 @@ Engine::Engine(const Shape& its_shape, Schedule schedule)
       absent(static_cast<size_t>(its_shape.ranks), false),
       chooser(schedule),
       streams_(static_cast<size_t>(its_shape.ranks)),
-      resident_(static_cast<size_t>(its_shape.ranks), 0) {}
+      resident_(static_cast<size_t>(its_shape.ranks), 0),
+      transfers_(static_cast<size_t>(its_shape.ranks)) {}
 
 Engine::~Engine() { abandon_all(); }
 
@@ -47,6 +61,9 @@ Thread& Engine::thread_for(int rank, int stream, int block, int thread) {
   const auto [found, is_new] = thread_index_.try_emplace({rank, stream, block, thread},
                                                          static_cast<uint32_t>(threads_.size()));
   if (is_new) {
+    if (std::cmp_greater_equal(threads_.size(), kMostThreads)) {
+      throw UsageError(fmt::format("the emulator takes {} threads in all", kMostThreads));
+    }
     auto made = std::make_unique<Thread>();
     made->index = found->second;
     made->actor = new_actor(made->index);
@@ -117,10 +134,10 @@ void Engine::start_block(Launch& launch, int block) {
     thread.launch = &launch;
     thread.group = state.get();
     thread.collective_calls = 0;
-    const uint32_t own = thread.clock.empty() ? 0 : thread.clock[thread.actor];
+    const uint32_t own = thread.clock[thread.actor];
     thread.clock = *launch.start;
     learn(thread.clock, {thread.actor, own + 1});
-    thread.clock[thread.actor] = std::max(own, thread.clock[thread.actor]) + 1;
+    thread.clock.advance(thread.actor);
     thread.fenced = launch.start;
     thread.context = std::make_unique<Block>(*this, thread);
     thread.fibre = std::make_unique<Fibre>([this, &thread] { body(thread); });
@@ -135,6 +152,8 @@ void Engine::body(Thread& thread) {
     thread.launch->kernel(*thread.context);
     end_thread(thread);
   } catch (const Abandon&) {
+  } catch (const TooMuchMemory&) {
+    refusal_ = std::current_exception();
   } catch (const std::exception& error) {
     set_finding(FindingKind::kMismatch, fmt::format("the kernel threw: {}", error.what()),
                 place_of(thread, thread.where), {});
@@ -165,7 +184,7 @@ void Engine::end_thread(Thread& thread) {
          Place{thread.rank, thread.block, -1, launch.number, group.calls.front().where});
   }
   // The end of a kernel completes what its threads began.
-  for (Transfer& transfer : transfers_) {
+  for (Transfer& transfer : transfers_[static_cast<size_t>(thread.rank)]) {
     if (transfer.issuer == thread.index) complete(thread, transfer);
   }
   acquire_seen(thread);
@@ -180,7 +199,7 @@ void Engine::end_launch(Launch& launch) {
   Stream& stream = streams_[static_cast<size_t>(launch.rank)][static_cast<size_t>(launch.stream)];
   deliver_known(launch.end);
   join(stream.clock, launch.end);
-  transfers_.remove_if(
+  transfers_[static_cast<size_t>(launch.rank)].remove_if(
       [&](const Transfer& transfer) { return threads_[transfer.issuer]->launch == &launch; });
 }
 
@@ -196,8 +215,7 @@ bool Engine::all_done() const {
 bool Engine::run() {
   if (finding) return false;
   launches_changed_ = true;
-  Engine* const outer = active_engine;
-  active_engine = this;
+  const Active active(this);
   while (!finding) {
     if (launches_changed_) {
       launches_changed_ = false;
@@ -219,15 +237,14 @@ bool Engine::run() {
     active_thread = threads_[current_].get();
     active_thread->fibre->resume();
     active_thread = nullptr;
+    if (refusal_) std::rethrow_exception(refusal_);
   }
   if (finding) abandon_all();
-  active_engine = outer;
   return !finding;
 }
 
 void Engine::abandon_all() {
-  Engine* const outer = active_engine;
-  active_engine = this;
+  const Active active(this);
   abandoning_ = true;
   for (auto& thread : threads_) {
     if (thread->fibre == nullptr || thread->state == ThreadState::kDone) continue;
@@ -236,7 +253,6 @@ void Engine::abandon_all() {
     active_thread = nullptr;
   }
   abandoning_ = false;
-  active_engine = outer;
 }
 
 void Engine::step(Thread& thread, Where where) {

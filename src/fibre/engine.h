@@ -8,6 +8,7 @@
 #pragma once
 
 #include <deque>
+#include <exception>
 #include <functional>
 #include <list>
 #include <map>
@@ -138,7 +139,6 @@ struct Flight {
 
 // A non-blocking put or get.
 struct Transfer {
-  int rank = 0;  // that issued it
   uint32_t issuer = 0;
   Event issue;
   Event source;
@@ -270,7 +270,7 @@ class Engine {
   std::vector<Flight> flights_;                 // ascending id
   std::vector<uint32_t> flight_ids_;
   uint32_t next_flight_ = 0;
-  std::list<Transfer> transfers_;
+  std::vector<std::list<Transfer>> transfers_;  // by rank
   Runnable runnable_;
   std::vector<uint32_t> waiting_;  // threads that wait at an address
   bool launches_changed_ = true;
@@ -278,6 +278,7 @@ class Engine {
   std::optional<uint32_t> next_;
   bool abandoning_ = false;
   bool expired_ = false;
+  std::exception_ptr refusal_;  // that a thread met: it ends the run, and is no finding
 };
 
 Thread& running_thread();

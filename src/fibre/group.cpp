@@ -12,7 +12,7 @@ void Engine::complete_barrier(Barrier& barrier) {
   for (Thread* thread : barrier.waiting) {
     if (thread->thread < first->thread) first = thread;
     thread->clock = joined;
-    ++thread->clock[thread->actor];
+    thread->clock.advance(thread->actor);
     thread->barrier_result = barrier.any;
     unpark(*thread);
   }

@@ -13,7 +13,7 @@ constexpr uint64_t kPieces = 4;
 
 SharedClock Engine::publish(Thread& thread) {
   auto clock = std::make_shared<const Clock>(thread.clock);
-  ++thread.clock[thread.actor];
+  thread.clock.advance(thread.actor);
   return clock;
 }
 
@@ -44,13 +44,12 @@ void Engine::acquire_at(Thread& thread, const Address& words, size_t bytes, Scop
 void Engine::acquire_seen(Thread& thread) {
   if (!thread.seen_any) return;
   join(thread.clock, thread.seen);
-  thread.seen.clear();
+  thread.seen = {};
   thread.seen_any = false;
 }
 
 Transfer& Engine::begin_transfer(Thread& thread, bool is_get) {
   Transfer transfer;
-  transfer.rank = thread.rank;
   transfer.issuer = thread.index;
   transfer.is_get = is_get;
   transfer.issue = {thread.actor, thread.clock[thread.actor]};
@@ -68,8 +67,9 @@ Transfer& Engine::begin_transfer(Thread& thread, bool is_get) {
     transfer.source = {new_actor(thread.index), 1};
     transfer.dest = {new_actor(thread.index), 1};
   }
-  transfers_.push_back(transfer);
-  return transfers_.back();
+  std::list<Transfer>& of_rank = transfers_[static_cast<size_t>(thread.rank)];
+  of_rank.push_back(transfer);
+  return of_rank.back();
 }
 
 void Engine::complete(Thread& thread, Transfer& transfer) {
@@ -82,8 +82,8 @@ void Engine::complete(Thread& thread, Transfer& transfer) {
 
 void Engine::fence(Thread& thread, bool completes, Where where) {
   step(thread, where);
-  for (Transfer& transfer : transfers_) {
-    if (transfer.rank != thread.rank || !knows(thread.clock, transfer.issue)) continue;
+  for (Transfer& transfer : transfers_[static_cast<size_t>(thread.rank)]) {
+    if (!knows(thread.clock, transfer.issue)) continue;
     if (completes) {
       complete(thread, transfer);
     } else if (!transfer.is_get) {

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "fibre/budget.h"
 #include "fibre/engine.h"
 #include "stretto/error.h"
 
@@ -14,6 +15,26 @@ void require(bool condition, const std::string& message) {
   if (!condition) throw UsageError(message);
 }
 
+// What does not fit is the shape, in the words of whoever chose it.
+template <class Work>
+decltype(auto) within_budget(const Shape& shape, Work work) {
+  try {
+    return work();
+  } catch (const TooMuchMemory&) {
+    throw UsageError(
+        fmt::format("emulating {} ranks x {} blocks x {} threads here takes more than {} MiB; take "
+                    "fewer ranks, blocks or threads",
+                    shape.ranks, shape.blocks, shape.threads, budget().most_bytes >> 20));
+  }
+}
+
+void require_threads(int ranks, int blocks, int threads) {
+  require(blocks <= kMostThreads && threads <= kMostThreads &&
+              int64_t{ranks} * blocks * threads <= kMostThreads,
+          fmt::format("{} ranks x {} blocks x {} threads: the emulator takes {} threads in all",
+                      ranks, blocks, threads, kMostThreads));
+}
+
 void check_shape(const Shape& shape) {
   require(shape.ranks >= 1 && shape.ranks <= 64,
           fmt::format("{} ranks: the emulator takes 1 to 64", shape.ranks));
@@ -21,9 +42,7 @@ void check_shape(const Shape& shape) {
           fmt::format("{} blocks a rank: the emulator takes 1 to 1024", shape.blocks));
   require(shape.threads >= 1 && shape.threads <= 1024,
           fmt::format("{} threads a block: the emulator takes 1 to 1024", shape.threads));
-  require(int64_t{shape.ranks} * shape.blocks * shape.threads <= 32768,
-          fmt::format("{} ranks x {} blocks x {} threads: the emulator takes 32768 threads in all",
-                      shape.ranks, shape.blocks, shape.threads));
+  require_threads(shape.ranks, shape.blocks, shape.threads);
   require(shape.warp_size >= 1 && shape.warp_size <= 32,
           fmt::format("warps of {} threads: the emulator takes 1 to 32", shape.warp_size));
   require(shape.threads <= shape.warp_size || shape.threads % shape.warp_size == 0,
@@ -81,13 +100,16 @@ Allocation& World::allocate(const std::string& name, bool symmetric, size_t size
   require(size <= kMaxBytes / element_bytes,
           fmt::format("{}: {} elements are over the emulator's {} bytes a rank", name, size,
                       kMaxBytes));
-  return engine_->allocate(name, symmetric ? MemoryKind::kSymmetric : MemoryKind::kLocal, size,
-                           element_bytes);
+  return within_budget(shape(), [&]() -> Allocation& {
+    return engine_->allocate(name, symmetric ? MemoryKind::kSymmetric : MemoryKind::kLocal, size,
+                             element_bytes);
+  });
 }
 
 void World::launch(Kernel kernel) { launch(shape().blocks, shape().threads, std::move(kernel)); }
 
 void World::launch(int blocks, int threads, Kernel kernel) {
+  require_threads(shape().ranks, blocks, threads);
   for (int rank = 0; rank < shape().ranks; ++rank) launch_on(rank, 0, blocks, threads, kernel);
 }
 
@@ -95,12 +117,15 @@ void World::launch_on(int rank, int stream, int blocks, int threads, Kernel kern
   require(rank >= 0 && rank < shape().ranks, fmt::format("there is no rank {}", rank));
   require(stream >= 0 && stream < 4, fmt::format("stream {}: a rank has streams 0 to 3", stream));
   require(blocks >= 1 && threads >= 1, "a launch needs a block and a thread");
+  require_threads(1, blocks, threads);
   engine_->queue(rank, stream, blocks, threads, kernel);
 }
 
 void World::make_absent(int rank) { engine_->absent.at(static_cast<size_t>(rank)) = true; }
 
-bool World::run() { return engine_->run(); }
+bool World::run() {
+  return within_budget(shape(), [&] { return engine_->run(); });
+}
 
 void World::expect(bool condition, const std::string& what) {
   if (!condition) engine_->set_finding(FindingKind::kMismatch, what, {}, {});

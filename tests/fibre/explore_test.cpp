@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "fibre/budget.h"
 #include "fibre/expect_clean.h"
 #include "stretto/device/lang/shmem.h"
 #include "stretto/error.h"
@@ -116,6 +117,61 @@ TEST(World, RefusesShapesThatCannotBe) {
   World world({.ranks = 2}, Schedule::from_seed(0));
   EXPECT_THROW(world.local<float>("huge", size_t(1) << 60), UsageError);
   EXPECT_THROW(world.launch_on(2, 0, 1, 1, [](Block&) {}), UsageError);
+}
+
+// For one test; no world lives longer.
+class TightBudget : public testing::Test {
+ protected:
+  TightBudget() : before_(budget()) {}
+  ~TightBudget() override {
+    EXPECT_EQ(budget().used_bytes, before_.used_bytes) << "all is counted back";
+    budget() = before_;
+  }
+
+ private:
+  Budget before_;
+};
+
+std::string refusal_of(const Shape& shape, const Scenario& scenario) {
+  try {
+    explore(shape, scenario, {.num_seeds = 1});
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void barriers(World& world) {
+  world.launch([](Block& block) {
+    block.sync();
+    block.sync();
+  });
+  world.run();
+}
+
+TEST_F(TightBudget, RefusesAShapeThatDoesNotFit) {
+  budget().most_bytes = 1 << 20;
+  EXPECT_EQ(refusal_of({.ranks = 2, .blocks = 2, .threads = 4}, barriers), "");
+  EXPECT_THAT(refusal_of({.ranks = 8, .blocks = 32, .threads = 16}, barriers),
+              HasSubstr("8 ranks x 32 blocks x 16 threads here takes more than 1 MiB; take fewer"));
+}
+
+TEST_F(TightBudget, RefusesMemoryThatDoesNotFit) {
+  budget().most_bytes = 1 << 20;
+  EXPECT_THAT(refusal_of({}, [](World& world) { world.local<char>("bytes", 1 << 20); }),
+              HasSubstr("takes more than 1 MiB"));
+}
+
+// A clock of its own would take each of these threads 16 KiB, 64 MiB in all.
+TEST_F(TightBudget, ClocksShareWhatIsAlike) {
+  budget().most_bytes = 24 << 20;
+  EXPECT_EQ(refusal_of({.ranks = 4, .blocks = 16, .threads = 64}, barriers), "");
+}
+
+TEST(World, RefusesLaunchesOfTooManyThreads) {
+  EXPECT_THAT(
+      refusal_of({.ranks = 64}, [](World& world) { world.launch(63, 1024, [](Block&) {}); }),
+      HasSubstr("64 ranks x 63 blocks x 1024 threads: the emulator takes 32768"));
 }
 
 }  // namespace
