@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 
 #include "stretto/device/marks.h"
@@ -82,8 +83,10 @@ class LaneSpans {
     for (size_t i = 0; i < lane_.tasks.size(); ++i) {
       const Task& task = lane_.tasks[i];
       const bool last = i + 1 == lane_.tasks.size();
-      const uint32_t behind = i == 0 ? 0 : lane_.tasks[i - 1].position + 1;
-      const uint32_t end = last ? size() : lane_.tasks[i + 1].position;
+      const uint32_t behind =
+          i == 0 ? begin_of_kernel(task.position) : lane_.tasks[i - 1].position + 1;
+      const uint32_t end =
+          last ? first(Opcode::boundary, task.position, size()) : lane_.tasks[i + 1].position;
       if (const auto ready = task.passed(Mark::ready)) {
         span(first(Opcode::wait, behind, task.position), *ready);
       }
@@ -106,6 +109,12 @@ class LaneSpans {
 
  private:
   uint32_t size() const { return static_cast<uint32_t>(instrs_.size()); }
+  // A lane's instructions between boundaries are one kernel's.
+  uint32_t begin_of_kernel(uint32_t position) const {
+    uint32_t at = std::min(position, size());
+    while (at > 0 && instrs_[at - 1].op != Opcode::boundary) --at;
+    return at;
+  }
   // Of the instruction at `position`, from now until `end`; none without such an instruction.
   void span(uint32_t position, double end) {
     if (end <= now_ || position >= size()) return;
@@ -124,6 +133,11 @@ class LaneSpans {
   const std::vector<Instr>& instrs_;
   std::vector<Span>& spans_;
   double now_ = 0;
+};
+
+struct OfLane {
+  double multiplying_us = 0, waiting_us = 0;
+  bool first = true;  // none of its tasks has been the first that awaited others, or the first copy
 };
 
 double median(std::vector<double> values) {
@@ -164,18 +178,19 @@ std::vector<RankTimes> times_by_rank(const Plan& plan,
     const std::vector<LaneTasks> lanes = tasks_of(kernels);
     RankTimes& row = rows.emplace_back();
     std::vector<double> first_tiles, multiplying, waiting, first_copied, first_told, notifying;
+    std::map<uint32_t, OfLane> by_lane;  // of all kernels
     for (const LaneTasks& lane : lanes) {
       std::vector<Span> spans;
       LaneSpans(plan, lane, spans).add();
       row.rank = plan.lanes[lane.lane].rank;
-      double work = 0, wait = 0;
+      OfLane& own = by_lane[lane.lane];
       for (const Span& span : spans) {
         const Opcode op = plan.lanes[lane.lane].instrs[span.where.pos].op;
-        (op == Opcode::gemm ? work : wait) +=
-            op == Opcode::gemm || op == Opcode::wait ? span.end_us - span.start_us : 0;
+        if (op == Opcode::gemm) own.multiplying_us += span.end_us - span.start_us;
+        if (op == Opcode::wait) own.waiting_us += span.end_us - span.start_us;
       }
       const bool computes = plan.lanes[lane.lane].kind == LaneKind::compute;
-      bool first = true;
+      bool& first = own.first;
       for (const Task& task : lane.tasks) {
         const auto ready = task.passed(Mark::ready), multiplied = task.passed(Mark::multiplied);
         const auto done = task.passed(Mark::done);
@@ -194,10 +209,12 @@ std::vector<RankTimes> times_by_rank(const Plan& plan,
           row.last_told_us = std::max(row.last_told_us, *done);
         }
       }
-      if (!computes) continue;
-      multiplying.push_back(work);
-      waiting.push_back(wait);
-      row.most_waiting_us = std::max(row.most_waiting_us, wait);
+    }
+    for (const auto& [lane, own] : by_lane) {
+      if (plan.lanes[lane].kind != LaneKind::compute) continue;
+      multiplying.push_back(own.multiplying_us);
+      waiting.push_back(own.waiting_us);
+      row.most_waiting_us = std::max(row.most_waiting_us, own.waiting_us);
     }
     row.first_tile_us = median(first_tiles);
     row.multiplying_us = median(multiplying);

@@ -65,6 +65,7 @@ struct RankRows {
   std::vector<Bins> bins;
   std::array<int, kRows> lanes{};
   std::array<bool, kRows> used{};
+  bool is_known() const { return std::find(used.begin(), used.end(), true) != used.end(); }
 };
 
 // Tasks of compute lanes that are no tiles have a row of their own: they are not computation.
@@ -147,8 +148,8 @@ void draw_row(std::string& out, std::string_view name, const Bins& bins, int lan
   out += fmt::format("{:4.0f} %\n", 100 * bins.mean(lanes));
 }
 
-// Marks the columns in which less than half of all ranks' compute lanes are in tiles. `share` is of
-// all columns; by default that of the marked ones.
+// Marks the columns in which less than half of all ranks' compute lanes are in tiles, but for ranks
+// that nothing is known of. `share` is of all columns; by default that of the marked ones.
 void draw_exposed(std::string& out, const std::vector<RankRows>& ranks, int columns,
                   std::optional<double> share, const Style& style) {
   out += fmt::format("{:{}}", "exposed", kLabelWidth);
@@ -159,7 +160,7 @@ void draw_exposed(std::string& out, const std::vector<RankRows>& ranks, int colu
     int with_compute = 0;
     for (const RankRows& rank : ranks) {
       busy += rank.bins[kCompute].share(i, rank.lanes[kCompute]);
-      with_compute += rank.lanes[kCompute] > 0;
+      with_compute += rank.lanes[kCompute] > 0 && rank.is_known();
     }
     const bool exposed = busy < 0.5 * with_compute;
     marks += exposed ? style.exposed : " ";

@@ -100,5 +100,31 @@ TEST(MeasuredTimeline, LeavesOutWhatEarlierRunsMarked) {
   EXPECT_EQ(timeline.total_us, 0);
 }
 
+// A boundary ends a kernel; what a lane did is of all its kernels.
+TEST(MeasuredTimeline, KernelsOfOneLaneAreOneLane) {
+  HandPlan hand(2);
+  hand.signals("s", 2);
+  const int lane = hand.lane(0, LaneKind::compute);
+  hand.wait(lane, 0, 1);
+  hand.gemm(lane, 1, {hand.part(0, 1)});
+  hand.boundary(lane, 0);
+  hand.wait(lane, 1, 1);
+  hand.gemm(lane, 2, {hand.part(0, 2)});
+  const auto number = static_cast<uint32_t>(lane);
+  const std::vector<std::vector<KernelMarks>> by_rank = {
+      {marks_of({number}, {{1}}, {0}, {{3, kNot, 4, 10, kNot, 11}}),
+       marks_of({number}, {{4}}, {20}, {{25, kNot, 26, 30, kNot, 31}})}};
+  std::vector<uint32_t> positions;
+  for (const Span& span : measured_timeline(hand.plan(), by_rank).spans) {
+    positions.push_back(span.where.pos);
+  }
+  EXPECT_THAT(positions, ElementsAre(0, 1, 3, 4));
+  const RankTimes times = times_by_rank(hand.plan(), by_rank).at(0);
+  EXPECT_DOUBLE_EQ(times.first_tile_us, 10);
+  EXPECT_DOUBLE_EQ(times.multiplying_us, 10);
+  EXPECT_DOUBLE_EQ(times.waiting_us, 8);
+  EXPECT_DOUBLE_EQ(times.most_waiting_us, 8);
+}
+
 }  // namespace
 }  // namespace stretto::runtime

@@ -103,5 +103,14 @@ TEST(Timeline, TakesAnyWidth) {
   }
 }
 
+// A process has measured only its own ranks.
+TEST(Timeline, RanksOfWhichNothingIsKnownExposeNothing) {
+  const HandPlan hand = three_tiles();
+  Timeline known;
+  known.total_us = 10;
+  known.spans.push_back({{0, 0}, 0, 10, {kNoLane, 0}});
+  EXPECT_THAT(draw_timeline(hand.plan(), known, 116, 2, true), HasSubstr("   0 %\ntotal 10.0 us"));
+}
+
 }  // namespace
 }  // namespace stretto
