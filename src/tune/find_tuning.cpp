@@ -4,6 +4,7 @@
 #include "core/embedded_text.h"
 #include "core/environment.h"
 #include "core/file.h"
+#include "core/file_lock.h"
 #include "stretto/tune.h"
 #include "tune/limits.h"
 
@@ -38,14 +39,16 @@ void check_tuning_file(const std::string& path) {
   read_tuning(path);
   make_folder_of(path);
   check_writable(path);
+  const FileLock can_be_locked(path);
 }
 
 void add_to_tuning(const std::string& path, const Tuning& tuning) {
+  make_folder_of(path);
+  const FileLock lock(path);  // another sweep may add at the same moment
   Tuning kept = read_tuning(path);
   kept.add_all(tuning);
   const std::string text = print_tuning(kept);
   parse_tuning(text, path);  // what could not be read again must not take the old file's place
-  make_folder_of(path);
   write_file(path, text);
 }
 

@@ -1,6 +1,7 @@
 // Tuning files: what is written is read again; whatever else is refused in words.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -137,6 +138,40 @@ TEST_F(TuningOnDisk, TextsThatAreNotUtf8AreKeptAsFarAsTheyAre) {
   tuning.add(odd);
   add_to_tuning(path(), tuning);
   EXPECT_THAT(read_tuning(path()).operators().back().gpu, HasSubstr(" GPU"));
+}
+
+// Each reads, adds and writes; without a lock one overwrites what the other has just added.
+TEST_F(TuningOnDisk, ProcessesThatAddAtTheSameTimeLoseNothing) {
+  constexpr int kProcesses = 3, kRows = 15;
+  std::vector<pid_t> children;
+  for (int p = 0; p < kProcesses; ++p) {
+    children.push_back(::fork());
+    if (children.back() != 0) continue;
+    try {
+      for (int i = 0; i < kRows; ++i) {
+        Tuning one;
+        one.add(tuned_of("gemm-rs m=" + std::to_string(64 * (p * kRows + i + 1)) +
+                             " n=8192 k=7168 ranks=2 dtype=bf16",
+                         "h200x8", 700));
+        add_to_tuning(path(), one);
+      }
+    } catch (const std::exception&) {
+      ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(read_tuning(path()).operators().size(), size_t{kProcesses * kRows});
+}
+
+TEST_F(TuningOnDisk, IsLockedBesideItself) {
+  check_tuning_file(path());
+  std::filesystem::create_directories(path() + "x.lock");
+  EXPECT_THROW(check_tuning_file(path() + "x"), SystemError);
 }
 
 TEST_F(TuningOnDisk, IsCheckedBeforeTheWork) {
