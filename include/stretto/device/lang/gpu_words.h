@@ -4,39 +4,33 @@
 #include "stretto/device/lang/words.h"
 #include "stretto/device/ptx_memory.h"
 
+// The instruction "OP.SCOPErest" with these operands; a scope is part of an instruction's name.
+#define STRETTO_ASM_AT(scope, op, rest, ...)    \
+  do {                                          \
+    if ((scope) == Scope::kBlock) {             \
+      asm volatile(op ".cta" rest __VA_ARGS__); \
+    } else if ((scope) == Scope::kGpu) {        \
+      asm volatile(op ".gpu" rest __VA_ARGS__); \
+    } else {                                    \
+      asm volatile(op ".sys" rest __VA_ARGS__); \
+    }                                           \
+  } while (false)
+
 namespace stretto::device {
 
 STRETTO_DEVICE void fence_acq_rel(Scope scope) {
-  if (scope == Scope::kBlock) {
-    asm volatile("fence.acq_rel.cta;" ::: "memory");
-  } else if (scope == Scope::kGpu) {
-    asm volatile("fence.acq_rel.gpu;" ::: "memory");
-  } else {
-    asm volatile("fence.acq_rel.sys;" ::: "memory");
-  }
+  STRETTO_ASM_AT(scope, "fence.acq_rel", ";", ::: "memory");
 }
 
 STRETTO_DEVICE uint32 load_strong(const uint32* at, Scope scope) {
   uint32 v;
-  if (scope == Scope::kBlock) {
-    asm volatile("ld.relaxed.cta.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
-  } else if (scope == Scope::kGpu) {
-    asm volatile("ld.relaxed.gpu.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
-  } else {
-    asm volatile("ld.relaxed.sys.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
-  }
+  STRETTO_ASM_AT(scope, "ld.relaxed", ".u32 %0, [%1];", : "=r"(v) : "l"(at) : "memory");
   return v;
 }
 
 STRETTO_DEVICE uint64 load_strong(const uint64* at, Scope scope) {
   uint64 v;
-  if (scope == Scope::kBlock) {
-    asm volatile("ld.relaxed.cta.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
-  } else if (scope == Scope::kGpu) {
-    asm volatile("ld.relaxed.gpu.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
-  } else {
-    asm volatile("ld.relaxed.sys.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
-  }
+  STRETTO_ASM_AT(scope, "ld.relaxed", ".u64 %0, [%1];", : "=l"(v) : "l"(at) : "memory");
   return v;
 }
 
@@ -54,25 +48,13 @@ STRETTO_DEVICE Vec16 load_strong(const Vec16* at, Scope) {
 // part of a fence's price, and the less of it the more accesses of its SM are under way.
 STRETTO_DEVICE uint32 load_acquire(const uint32* at, Scope scope) {
   uint32 v;
-  if (scope == Scope::kBlock) {
-    asm volatile("ld.acquire.cta.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
-  } else if (scope == Scope::kGpu) {
-    asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
-  } else {
-    asm volatile("ld.acquire.sys.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
-  }
+  STRETTO_ASM_AT(scope, "ld.acquire", ".u32 %0, [%1];", : "=r"(v) : "l"(at) : "memory");
   return v;
 }
 
 STRETTO_DEVICE uint64 load_acquire(const uint64* at, Scope scope) {
   uint64 v;
-  if (scope == Scope::kBlock) {
-    asm volatile("ld.acquire.cta.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
-  } else if (scope == Scope::kGpu) {
-    asm volatile("ld.acquire.gpu.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
-  } else {
-    asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
-  }
+  STRETTO_ASM_AT(scope, "ld.acquire", ".u64 %0, [%1];", : "=l"(v) : "l"(at) : "memory");
   return v;
 }
 
@@ -83,23 +65,11 @@ STRETTO_DEVICE Vec16 load_acquire(const Vec16* at, Scope scope) {
 }
 
 STRETTO_DEVICE void store_strong(uint32* at, uint32 v, Scope scope) {
-  if (scope == Scope::kBlock) {
-    asm volatile("st.relaxed.cta.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
-  } else if (scope == Scope::kGpu) {
-    asm volatile("st.relaxed.gpu.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
-  } else {
-    asm volatile("st.relaxed.sys.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
-  }
+  STRETTO_ASM_AT(scope, "st.relaxed", ".u32 [%0], %1;", ::"l"(at), "r"(v) : "memory");
 }
 
 STRETTO_DEVICE void store_strong(uint64* at, uint64 v, Scope scope) {
-  if (scope == Scope::kBlock) {
-    asm volatile("st.relaxed.cta.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
-  } else if (scope == Scope::kGpu) {
-    asm volatile("st.relaxed.gpu.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
-  } else {
-    asm volatile("st.relaxed.sys.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
-  }
+  STRETTO_ASM_AT(scope, "st.relaxed", ".u64 [%0], %1;", ::"l"(at), "l"(v) : "memory");
 }
 
 STRETTO_DEVICE void store_strong(Vec16* at, const Vec16& v, Scope) {
@@ -114,24 +84,18 @@ STRETTO_DEVICE void store_release_sys(uint64* at, uint64 v) {
 
 STRETTO_DEVICE uint32 fetch_add_relaxed(uint32* at, uint32 v, Scope scope) {
   uint32 old;
-  if (scope == Scope::kBlock) {
-    asm volatile("atom.relaxed.cta.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(v) : "memory");
-  } else if (scope == Scope::kGpu) {
-    asm volatile("atom.relaxed.gpu.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(v) : "memory");
-  } else {
-    asm volatile("atom.relaxed.sys.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(v) : "memory");
-  }
+  STRETTO_ASM_AT(scope, "atom.relaxed", ".add.u32 %0, [%1], %2;",
+                 : "=r"(old)
+                 : "l"(at), "r"(v)
+                 : "memory");
   return old;
 }
 STRETTO_DEVICE uint64 fetch_add_relaxed(uint64* at, uint64 v, Scope scope) {
   uint64 old;
-  if (scope == Scope::kBlock) {
-    asm volatile("atom.relaxed.cta.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(at), "l"(v) : "memory");
-  } else if (scope == Scope::kGpu) {
-    asm volatile("atom.relaxed.gpu.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(at), "l"(v) : "memory");
-  } else {
-    asm volatile("atom.relaxed.sys.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(at), "l"(v) : "memory");
-  }
+  STRETTO_ASM_AT(scope, "atom.relaxed", ".add.u64 %0, [%1], %2;",
+                 : "=l"(old)
+                 : "l"(at), "l"(v)
+                 : "memory");
   return old;
 }
 STRETTO_DEVICE uint32 exchange_relaxed(uint32* at, uint32 v) { return exchange_relaxed_sys(at, v); }
@@ -158,3 +122,5 @@ STRETTO_DEVICE uint64 compare_swap_relaxed(uint64* at, uint64 expected, uint64 v
 }
 
 }  // namespace stretto::device
+
+#undef STRETTO_ASM_AT
