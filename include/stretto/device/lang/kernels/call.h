@@ -4,8 +4,10 @@
 // rank in call e + 1 knows that all have ended call e - 1. So three buffers are enough where call e
 // clears the one of call e - 1, and two where each reader clears what it has read.
 //
-// The grid must be the same in every call. `state`, local and zero at first, holds a word a block:
-// calls so far.
+// The grid must be the same in every call, and so must the kernel and what says where it puts
+// things (maxima, the vectors of a row): its symmetric memory and `state` are shared with no other
+// kernel. `state`, local and zero at first, holds a word a block: calls so far. After a call that
+// failed on some rank it is zero again on all, and symmetric memory is as at first.
 #pragma once
 
 #include "stretto/device/lang/words.h"
