@@ -130,6 +130,7 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
         while (load_acquire_shared(shared.sums_ready) <= i) {
         }
         ranges.add_to(split.ranges, sums);
+        if (marks_here) mark(params.marks, i, Mark::finished);
       }
     }
     if constexpr (kPacks) {
