@@ -10,7 +10,9 @@
 namespace stretto::fibre {
 namespace {
 
-constexpr uint64_t kMaxSteps = 2'000'000;
+// More than kernels that end take; a large shape takes many for its size alone.
+constexpr uint64_t kMostSteps = 2'000'000;
+constexpr uint64_t kMostStepsOfAThread = 500;
 
 thread_local Engine* active_engine = nullptr;
 thread_local Thread* active_thread = nullptr;
@@ -258,9 +260,10 @@ void Engine::abandon_all() {
 void Engine::step(Thread& thread, Where where) {
   if (abandoning_) throw Abandon{};
   thread.where = where;
-  if (++num_steps > kMaxSteps) {
+  const uint64_t most = kMostSteps + kMostStepsOfAThread * threads_.size();
+  if (++num_steps > most) {
     fail(FindingKind::kLivelock,
-         fmt::format("{} operations have not brought the kernels to their end", kMaxSteps), thread,
+         fmt::format("{} operations have not brought the kernels to their end", most), thread,
          where);
   }
   while (const auto index = chooser.delivery(num_steps, flight_ids_, false)) {

@@ -109,6 +109,20 @@ TEST(Explore, APollThatNeverEndsIsALivelock) {
   EXPECT_EQ(world.finding()->kind, FindingKind::kLivelock);
 }
 
+TEST(Explore, ALargeShapeMayTakeMoreOperations) {
+  const auto many = [](World& world) {
+    auto values = world.local<uint32_t>("values", 1024, 7u);
+    world.launch([=](Block& block) {
+      for (int i = 0; i < 700; ++i) {
+        if (values.at(block.rank())[block.thread_idx()] != 7u) return;
+      }
+    });
+    world.run();
+    EXPECT_GT(world.num_steps(), 2'000'000u);
+  };
+  EXPECT_FALSE(explore({.ranks = 3, .threads = 1024}, many, {.num_seeds = 1}).failure);
+}
+
 TEST(World, RefusesShapesThatCannotBe) {
   EXPECT_THROW(World({.ranks = 0}, Schedule::from_seed(0)), UsageError);
   EXPECT_THROW(World({.ranks = 2, .threads = 6, .warp_size = 4}, Schedule::from_seed(0)),
