@@ -14,6 +14,8 @@ namespace {
 // fastest.
 constexpr double kTooSlow = 1.4;
 constexpr size_t kMost = 12;
+// Fewer are no choice: whoever measured them was after something else.
+constexpr size_t kFewest = 2;
 
 // How far apart what a GPU multiplies is; the nearer number of ranks decides between equals.
 double local_distance(const Operator& a, const Operator& b) {
@@ -56,7 +58,7 @@ std::optional<MeasuredElsewhere> measured_with_other_ranks(const Operator& op,
       found.factors.push_back(measured.time_us);
       if (found.schedules.size() == kMost) break;
     }
-    if (found.schedules.empty()) continue;
+    if (found.schedules.size() < kFewest) continue;
     const std::vector<double> predicted = predicted_us(tuned->op, schedules_there, machine);
     for (size_t i = 0; i < predicted.size(); ++i) found.factors[i] /= predicted[i];
     return found;
