@@ -5,6 +5,8 @@
 #include "cli/table.h"
 #include "core/file.h"
 #include "runtime/gpu_check.h"
+#include "runtime/measured_timeline.h"
+#include "runtime/rank_times.h"
 #include "runtime/run_graphs.h"
 
 namespace stretto::cli {

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -32,7 +31,7 @@ void for_each_in_parallel(size_t count, size_t most_threads,
     for (size_t i = 1; i < std::min({cores, most_threads, count}); ++i) {
       threads.emplace_back(take_some);
     }
-  } catch (const std::system_error&) {  // no more threads: the work matters more
+  } catch (...) {  // the system gives no more threads, or memory for them: fewer do the work too
   }
   take_some();
   for (std::thread& thread : threads) thread.join();

@@ -15,11 +15,9 @@ bool is_callers(const Buffer& buffer) {
          (buffer.role == BufferRole::input && buffer.name == "a");
 }
 
-// The operands whose rows are the task's.
-std::span<const Region> row_operands(const Plan& plan, const Instr& task, bool writes) {
-  if (writes) return plan.writes(task);
-  const std::span<const Region> reads = plan.reads(task);
-  return task.op == Opcode::gemm ? reads.first(reads.size() - 1) : reads;
+// Of its operands, reads and then writes, the one whose rows are not the task's: B. -1: none.
+int operand_of_other_rows(const Instr& task) {
+  return task.op == Opcode::gemm ? task.num_reads - 1 : -1;
 }
 
 std::string place_of(const Lane& lane, const Instr& task) {
@@ -95,9 +93,9 @@ std::optional<TaskRows> TaskRowFinder::operator()(const Instr& task) const {
   bool has_origin = false;
   const Region* const operands = plan_->operands.data() + task.first_operand;
   const int count = task.num_reads + task.num_writes;
-  const int b = task.op == Opcode::gemm ? task.num_reads - 1 : -1;  // whose rows are not the task's
+  const int other = operand_of_other_rows(task);
   for (int i = 0; i < count; ++i) {
-    if (i == b) continue;
+    if (i == other) continue;
     const Region& region = operands[i];
     if (found.count >= 0 && region.rows() != found.count) return std::nullopt;  // stacked
     found.count = region.rows();
@@ -187,10 +185,11 @@ Plan at_rows(const Plan& plan, int64_t rows) {
         }
       } else if (const TaskRows task = *rows_of(instr);
                  run.present(task.owner, task.first, task.count) > 0) {
-        for (const Region& region : row_operands(plan, instr, false)) {
-          keep(clipped(plan, region, task, run), num_reads);
+        const int other = operand_of_other_rows(instr);
+        for (int i = 0; i < instr.num_reads; ++i) {
+          const Region& region = plan.reads(instr)[static_cast<size_t>(i)];
+          keep(i == other ? region : clipped(plan, region, task, run), num_reads);
         }
-        if (instr.op == Opcode::gemm) keep(plan.reads(instr).back(), num_reads);
         for (const Region& region : plan.writes(instr)) {
           keep(clipped(plan, region, task, run), num_writes);
         }

@@ -17,7 +17,7 @@
 #include "cuda/transfers.h"
 #include "fabric/communicators.h"
 #include "runtime/kernel_store.h"
-#include "runtime/measured_timeline.h"
+#include "runtime/marked_tasks.h"
 #include "runtime/nccl_lane.h"
 #include "runtime/run_counts.h"
 #include "runtime/stuck_wait.h"

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/rank_times.h"
 #include "sim/hand_plan.h"
 #include "stretto/device/marks.h"
 

@@ -104,14 +104,8 @@ std::vector<Case> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Gpu, PresetsOnGpus, testing::ValuesIn(cases()), [](const auto& param_info) {
-      std::string name =
-          fmt::format("{}_{}_{}", param_info.index, param_info.param.op, param_info.param.schedule);
-      std::replace_if(
-          name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Gpu, PresetsOnGpus, testing::ValuesIn(cases()),
+                         [](const auto& i) { return name_of_case(i); });
 
 }  // namespace
 }  // namespace stretto::runtime

@@ -200,13 +200,8 @@ std::vector<Case> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpu, ServeOnGpus, testing::ValuesIn(cases()), [](const auto& param_info) {
-  std::string name =
-      fmt::format("{}_{}_{}", param_info.index, param_info.param.op, param_info.param.schedule);
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Gpu, ServeOnGpus, testing::ValuesIn(cases()),
+                         [](const auto& i) { return name_of_case(i); });
 
 TEST(ServeOnGpusRefusal, SaysWhy) {
   if (const std::string why = why_not_here(2); !why.empty()) STRETTO_SKIP(why);
