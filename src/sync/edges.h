@@ -54,22 +54,44 @@ class SignalGroups {
   // in each rank that waits for it, unless copy lanes alone do.
   SignalGroups(const Draft& draft, const std::vector<SyncEdge>& edges, const AlikeRanks* alike);
 
-  const std::vector<Group>& all() const { return groups_; }  // of all ranks, rank by rank
+  // Rank by rank, by buffer and acquires; where ranks are alike, rank 0's.
+  const std::vector<Group>& all() const { return groups_; }
+  SignalGroups of_all_ranks() const;
   std::span<const uint32_t> releases(const Group& group) const {
     return std::span(releases_).subspan(group.first_release, group.num_releases);
   }
   std::span<const uint32_t> acquires(const Group& group) const {
     return std::span(acquires_).subspan(group.first_acquire, group.num_acquires);
   }
+  // Where ranks are alike: by place among those of `rank`, the group of rank 0 whose image stands
+  // there. Images have the places of what they are images of, but for groups of the same buffer and
+  // acquires, which stand in the order of their releases.
+  std::vector<uint32_t> places_on(int rank) const;
 
  private:
-  // Releases of a draft, and where their counters are when they have one each.
-  class Places;
-  void find(const Places& places, const std::vector<SyncEdge>& edges);
-  void turn(const Places& places, const AlikeRanks& alike);
-  void share(const Places& places, Sync sync);
+  // Of lanes, and so of what they release.
+  struct LanePlace {
+    uint16_t rank = 0;
+    bool is_copy = false;
+  };
+  static constexpr uint32_t kAnyLane = UINT32_MAX;
+
+  uint16_t rank_of(uint32_t at) const { return lanes_[(*program_)[at].lane].rank; }
+  bool waits_in_stream(uint32_t at) const { return lanes_[(*program_)[at].lane].is_copy; }
+  // Its lane where that is one of a copy engine: such can notify by a copy where nobody else adds
+  // to the counter. Other releases may share one.
+  uint32_t sole_lane(uint32_t at) const {
+    const uint32_t lane = (*program_)[at].lane;
+    return lanes_[lane].is_copy ? lane : kAnyLane;
+  }
+  void find(const std::vector<SyncEdge>& edges);
+  void share(Sync sync);
   bool same_acquires(const Group& a, const Group& b) const;
 
+  const std::vector<InstrRef>* program_;
+  const AlikeRanks* alike_;
+  size_t num_buffers_;
+  std::vector<LanePlace> lanes_;
   std::vector<Group> groups_;
   std::vector<uint32_t> releases_, acquires_;
 };

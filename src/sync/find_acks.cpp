@@ -132,10 +132,9 @@ std::vector<Hazard> data_hazards(const Draft& draft, const std::vector<Dependenc
 
 // Counting too early: a notify of a later run that could pass a wait on a counter of several ranks
 // before the slower of them has counted. Within one rank stream order keeps runs apart.
-void add_signal_hazards(const Draft& draft, std::span<const SignalGroups::Group> some,
-                        const SignalGroups& groups, const SyncPoints& points, RepeatedRuns& runs,
-                        std::vector<Hazard>& hazards) {
-  for (const SignalGroups::Group& group : some) {
+void add_signal_hazards(const Draft& draft, const SignalGroups& groups, const SyncPoints& points,
+                        RepeatedRuns& runs, std::vector<Hazard>& hazards) {
+  for (const SignalGroups::Group& group : groups.all()) {
     if (group.num_releases == 1) continue;
     const uint8_t lag = draft.plan.buffers[group.buffer].copies;
     const std::span<const uint32_t> releases = groups.releases(group);
@@ -158,11 +157,10 @@ void add_signal_hazards(const Draft& draft, std::span<const SignalGroups::Group>
 
 // Those that nothing settles.
 std::vector<Hazard> open_hazards(const Draft& draft, const std::vector<Dependence>& dependences,
-                                 const SyncPoints& points,
-                                 std::span<const SignalGroups::Group> groups,
-                                 const SignalGroups& lists, RepeatedRuns& runs) {
+                                 const SyncPoints& points, const SignalGroups& groups,
+                                 RepeatedRuns& runs) {
   std::vector<Hazard> hazards = data_hazards(draft, dependences, points, runs);
-  add_signal_hazards(draft, groups, lists, points, runs, hazards);
+  add_signal_hazards(draft, groups, points, runs, hazards);
   std::erase_if(hazards, [&](const Hazard& h) { return runs.precedes(h.reader, h.writer, h.lag); });
   return hazards;
 }
@@ -196,13 +194,7 @@ std::vector<Ack> find_acks(const Draft& draft, const Dependences& dependences,
   const AlikeRanks* alike = first_run.alike();
   RepeatedRuns runs(draft, edges, first_run);
   // Where ranks are alike, those of rank 0 stand for the others while there are none.
-  std::span<const SignalGroups::Group> of_some = groups.all();
-  if (alike != nullptr) {
-    const auto next = std::find_if(of_some.begin(), of_some.end(),
-                                   [](const SignalGroups::Group& one) { return one.rank > 0; });
-    of_some = of_some.first(static_cast<size_t>(next - of_some.begin()));
-  }
-  std::vector<Hazard> hazards = open_hazards(draft, dependences.all, points, of_some, groups, runs);
+  std::vector<Hazard> hazards = open_hazards(draft, dependences.all, points, groups, runs);
 
   // The caller reads outputs after the run, which no acknowledgement inside a run can tell.
   for (uint32_t lane = 0; lane < draft.plan.lanes.size(); ++lane) {
@@ -220,7 +212,7 @@ std::vector<Ack> find_acks(const Draft& draft, const Dependences& dependences,
   }
   if (hazards.empty()) return {};
   if (alike != nullptr) {
-    hazards = open_hazards(draft, of_all_ranks(dependences), points, groups.all(), groups, runs);
+    hazards = open_hazards(draft, of_all_ranks(dependences), points, groups.of_all_ranks(), runs);
     runs.take_edges(of_all_ranks(edges, alike));
   }
 

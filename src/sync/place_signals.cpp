@@ -6,7 +6,9 @@
 
 #include "core/counting_sort.h"
 #include "stretto/lower.h"
+#include "sync/alike_signals.h"
 #include "sync/edges.h"
+#include "sync/lane_writer.h"
 
 namespace stretto {
 namespace {
@@ -57,19 +59,17 @@ class SignalWriter {
       const InstrRef& ref = draft_.program[insertion.at];
       return first[ref.lane] + ref.pos;
     };
-    Sorted<Insertion> waits(waits_, count, place);
+    const Sorted<Insertion> waits(waits_, count, place);
     Sorted<Insertion> notifies(notifies_, count, place);
-    std::vector<Region> operands;
-    operands.reserve(draft_.plan.operands.size());
+    LaneWriter lanes(draft_.plan);
     for (size_t lane = 0; lane < first.size(); ++lane) {
-      write_lane(draft_.plan.lanes[lane], first[lane], waits, notifies, operands);
+      write_lane(draft_.plan.lanes[lane], first[lane], waits, notifies, lanes);
     }
-    draft_.plan.operands = std::move(operands);
+    lanes.finish();
     draft_.program.clear();  // its positions are no longer those of the lanes
   }
 
  private:
-  static constexpr size_t kAhead = 8;  // instructions
   struct Counter {
     SignalRef signal;
     uint16_t rank;  // in whose memory
@@ -84,49 +84,24 @@ class SignalWriter {
     return {array, index};
   }
 
-  void write_lane(Lane& lane, size_t first, Sorted<Insertion>& waits, Sorted<Insertion>& notifies,
-                  std::vector<Region>& operands) const {
-    const std::vector<Instr> instrs = std::move(lane.instrs);
-    const size_t added =
-        waits.count(first, first + instrs.size()) + notifies.count(first, first + instrs.size());
-    lane.instrs = {};
-    lane.instrs.reserve(instrs.size() + added);
-    for (size_t pos = 0; pos < instrs.size(); ++pos) {
-      // Operands still stand in the program's order, counters in that of groups: far apart.
-      if (pos + kAhead < instrs.size()) {
-        const auto* operand = &draft_.plan.operands[instrs[pos + kAhead].first_operand];
-        __builtin_prefetch(operand);
-        __builtin_prefetch(operand + 3);
-        for (const auto* ends : {&waits, &notifies}) {
-          for (const Insertion& one : ends->bucket(first + pos + kAhead)) {
-            __builtin_prefetch(&counters_[one.counter]);
+  void write_lane(Lane& lane, size_t first, const Sorted<Insertion>& waits,
+                  Sorted<Insertion>& notifies, LaneWriter& lanes) const {
+    const size_t end = first + lane.instrs.size();
+    lanes.write(
+        lane, waits.count(first, end) + notifies.count(first, end),
+        [&](size_t pos, std::vector<Instr>& instrs) {
+          for (const Insertion& one : waits.bucket(first + pos)) {
+            const Counter& counter = counters_[one.counter];
+            append_wait(instrs, counter.signal, counter.releases, counter.lag);
           }
-        }
-      }
-      for (const Insertion& one : waits.bucket(first + pos)) {
-        const Counter& counter = counters_[one.counter];
-        Instr& wait = lane.instrs.emplace_back();
-        wait.op = Opcode::wait;
-        wait.signal = counter.signal;
-        wait.amount = counter.releases;
-        wait.lag = counter.lag;
-      }
-      Instr& instr = lane.instrs.emplace_back(instrs[pos]);
-      if (instr.is_task()) {
-        const auto from = draft_.plan.operands.begin() + instr.first_operand;
-        instr.first_operand = static_cast<uint32_t>(operands.size());
-        operands.insert(operands.end(), from, from + instr.num_reads + instr.num_writes);
-      }
-      const std::span<Insertion> after = notifies.bucket(first + pos);
-      if (after.size() > 1) sort_by_distance(after);
-      for (const Insertion& one : after) {
-        Instr& notify = lane.instrs.emplace_back();
-        notify.op = Opcode::notify;
-        notify.signal = counters_[one.counter].signal;
-        notify.rank = counters_[one.counter].rank;
-        notify.amount = 1;
-      }
-    }
+        },
+        [&](size_t pos, std::vector<Instr>& instrs) {
+          const std::span<Insertion> after = notifies.bucket(first + pos);
+          if (after.size() > 1) sort_by_distance(after);
+          for (const Insertion& one : after) {
+            append_notify(instrs, counters_[one.counter].signal, counters_[one.counter].rank);
+          }
+        });
   }
 
   // Destinations in turn, beginning with the next rank, so that no rank hears from all at once.
@@ -157,8 +132,12 @@ void place_signals(Draft& draft) {
   const PointEdges needed(draft, dependences, points);
   Timeline timeline(draft, needed.alike);
   const std::vector<SyncEdge> edges = reduce_to_edges(needed, timeline);
-  const SignalGroups groups(draft, edges, needed.alike);
+  SignalGroups groups(draft, edges, needed.alike);
   const std::vector<Ack> acks = find_acks(draft, dependences, points, edges, groups, timeline);
+  if (needed.alike != nullptr) {
+    if (acks.empty()) return write_alike_signals(draft, groups, *needed.alike);
+    groups = groups.of_all_ranks();
+  }
 
   SignalWriter signals(draft, groups.all().size(), groups.all().size() + acks.size());
   for (const Ack& ack : acks) {

@@ -44,9 +44,10 @@ Placed place(const Draft& draft, bool use_alike) {
   Timeline timeline(draft, needed.alike);
   const std::vector<SyncEdge> edges = reduce_to_edges(needed, timeline);
   const SignalGroups groups(draft, edges, needed.alike);
+  const SignalGroups of_all = groups.of_all_ranks();
   Placed placed{needed.alike != nullptr, of_all_ranks(edges, needed.alike), {}, {}};
-  for (const SignalGroups::Group& group : groups.all()) {
-    const auto releases = groups.releases(group), acquires = groups.acquires(group);
+  for (const SignalGroups::Group& group : of_all.all()) {
+    const auto releases = of_all.releases(group), acquires = of_all.acquires(group);
     placed.groups.push_back({group.rank,
                              group.buffer,
                              {releases.begin(), releases.end()},
