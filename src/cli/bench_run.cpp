@@ -8,6 +8,7 @@
 #include "core/parallel.h"
 #include "core/text.h"
 #include "cuda/plan_limits.h"
+#include "cuda/shared_gpus.h"
 #include "fabric/job.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
@@ -87,6 +88,7 @@ BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
 }
 
 runtime::BenchOptions resolve_timing(const Options& options) {
+  cuda::require_own_gpus_for_times();
   runtime::BenchOptions timing;
   timing.rounds = static_cast<int>(whole_number("--rounds", options.rounds, 11, 1, 10'000));
   timing.cold = !options.no_cold;

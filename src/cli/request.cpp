@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 
 #include "cli/progress.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "cuda/shared_gpus.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/serve.h"
@@ -162,8 +164,11 @@ std::string_view trimmed(std::string_view text) {
 
 }  // namespace
 
-Machine resolve_machine(const Options& options, int ranks) {
-  return options.machine.empty() ? default_machine(ranks) : load_machine(options.machine);
+Machine resolve_machine(const Options& options, int ranks, int ranks_a_gpu) {
+  Machine machine =
+      options.machine.empty() ? default_machine(ranks) : load_machine(options.machine);
+  machine.sms = cuda::sms_a_rank(machine.sms, std::min(ranks, ranks_a_gpu));
+  return machine;
 }
 
 std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op,
@@ -234,7 +239,7 @@ std::vector<Operator> resolve_operators(const Options& options) {
   return operators;
 }
 
-Request resolve(const Options& options) {
+Request resolve(const Options& options, int ranks_a_gpu) {
   if (options.subject.empty()) {
     throw UsageError(
         "an operator or a plan file is missing; for example: stretto run gemm-rs --m 2048 --n 1024 "
@@ -244,7 +249,7 @@ Request resolve(const Options& options) {
   if (const auto kind = op_kind_from(options.subject)) {
     request.op = request.planned = resolve_operator(*kind, options);
     request.op.m = whole_number("--rows", options.rows, request.op.m, 1, request.op.m);
-    request.machine = resolve_machine(options, request.op.ranks);
+    request.machine = resolve_machine(options, request.op.ranks, ranks_a_gpu);
     request.choices = resolve_choices(options, request);
     return request;
   }
@@ -263,7 +268,7 @@ Request resolve(const Options& options) {
         at_rows(*request.file_plan, whole_number("--rows", options.rows, 0, 1, most));
   }
   request.op = request.planned = request.file_plan->op;
-  request.machine = resolve_machine(options, request.op.ranks);
+  request.machine = resolve_machine(options, request.op.ranks, ranks_a_gpu);
   return request;
 }
 

@@ -36,13 +36,14 @@ struct Request {
 
 // Reads and checks everything; throws UsageError or SystemError. When schedules are named and all
 // of them are refused the reasons are thrown; `--strategy all` keeps refused ones as choices.
-Request resolve(const Options& options);
+Request resolve(const Options& options, int ranks_a_gpu = 1);
 
 // The operators that a benchmark is of: the one that is given, or those of --shapes. Throws
 // UsageError, SystemError.
 std::vector<Operator> resolve_operators(const Options& options);
-// The machine that plans are made for. Throws UsageError, SystemError.
-Machine resolve_machine(const Options& options, int ranks);
+// The machine that plans are made for; where so many ranks share a GPU, with a rank's SMs. Throws
+// UsageError, SystemError.
+Machine resolve_machine(const Options& options, int ranks, int ranks_a_gpu = 1);
 // "auto", "all" or presets, comma separated; with `;` between them also schedules. Throws
 // UsageError for words that mean nothing; what cannot serve is kept with its reasons.
 std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op,

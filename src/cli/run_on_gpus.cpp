@@ -13,6 +13,8 @@
 #include "cli/table.h"
 #include "core/text.h"
 #include "cuda/plan_limits.h"
+#include "cuda/rank_program.h"
+#include "cuda/shared_gpus.h"
 #include "fabric/job.h"
 #include "runtime/gpu_check.h"
 #include "runtime/run_graphs.h"
@@ -57,6 +59,17 @@ class GpuRun {
 
   std::string gpu() const { return fabric_->device(fabric_->first_rank()).name(); }
 
+  // What stands for the figures that ranks on shared GPUs do not have; empty where they have them.
+  std::string shared_note() const {
+    if (!shares()) return "";
+    const cuda::Device& device = fabric_->device(fabric_->first_rank());
+    return fmt::format(
+        "{} ranks a GPU, {} SMs each: results are what they are, times mean nothing "
+        "and are not taken",
+        device.ranks(), device.num_sms());
+  }
+  int ranks_a_gpu() const { return fabric_->ranks_a_gpu(); }
+
   // Whether this process is the one that speaks for all of a job.
   bool speaks() const { return fabric_->first_rank() == 0; }
 
@@ -71,6 +84,8 @@ class GpuRun {
   }
 
  private:
+  bool shares() const { return fabric_->ranks_a_gpu() > 1; }
+
   Row evaluate(const NamedPlan& named, Progress& progress, double done, double share) {
     Row row;
     row.name = named.name;
@@ -86,6 +101,10 @@ class GpuRun {
     if (auto reasons = cuda::why_not_on_cuda(plan); !reasons.empty()) {
       row.refused = std::move(reasons);
       return row;
+    }
+    if (shares()) {
+      row.refused = cuda::why_not_shared(plan, cuda::programs_of(plan), fabric_->ranks_a_gpu());
+      if (!row.refused.empty()) return row;
     }
     row.counts = plan_counts(plan);
     row.check = check(plan);
@@ -118,7 +137,7 @@ class GpuRun {
       };
       row.by_seed.push_back(runtime::check_on_gpus(runner, *fabric_, gpu));
     }
-    if (row.verified()) time(row, runner);
+    if (row.verified() && !shares()) time(row, runner);
   }
 
   void time(Row& row, runtime::PlanRunner& runner) {
@@ -180,7 +199,8 @@ std::optional<double> sequential_time(const std::vector<Row>& rows) {
 }
 
 std::string print(const std::vector<Row>& rows, const Request& request,
-                  const ExecutionOptions& options, const std::string& gpu) {
+                  const ExecutionOptions& options, const std::string& gpu,
+                  const std::string& shared_note) {
   std::string out = fmt::format("{}\n{} x {}, plans for {}\n\n", to_string(request.op),
                                 request.op.ranks, gpu, request.machine.name);
   Table table({"strategy", "verified", "same bits", "race-free", "time", "speed-up", "predicted"});
@@ -216,12 +236,17 @@ std::string print(const std::vector<Row>& rows, const Request& request,
                   fmt::format("{} launches of a captured graph gave the bits of the run before it",
                               options.replays),
                   kLabelWidth);
-  out += labelled("time",
-                  fmt::format("of a run, the longest rank's; median of {} graphs of {} runs each",
-                              kRounds, kRunsPerGraph),
-                  kLabelWidth);
-  out += labelled("speed-up", "over `sequential` on the same kernels, where it is in the list",
-                  kLabelWidth);
+  const bool timed = shared_note.empty();
+  out += timed
+             ? labelled("time",
+                        fmt::format("of a run, the longest rank's; median of {} graphs of {} runs "
+                                    "each",
+                                    kRounds, kRunsPerGraph),
+                        kLabelWidth)
+             : labelled("shared", shared_note, kLabelWidth);
+  if (timed)
+    out += labelled("speed-up", "over `sequential` on the same kernels, where it is in the list",
+                    kLabelWidth);
   out += labelled("predicted",
                   fmt::format("simulated on {} (docs/simulation.md)", request.machine.name),
                   kLabelWidth);
@@ -273,6 +298,7 @@ Outcome run_on_gpus(const Request& request, const ExecutionOptions& options, boo
     throw UsageError(
         "--perfetto writes one timeline; name one strategy, for example --strategy tiles");
   }
+  if (options.timeline) cuda::require_own_gpus_for_times();
   GpuRun gpus(request, options);
   const std::vector<Row> rows = gpus.run();
   require_some_served(rows);
@@ -280,13 +306,14 @@ Outcome run_on_gpus(const Request& request, const ExecutionOptions& options, boo
                                 [](const Row& row) { return !row.refused.empty() || row.good(); });
   const ExitCode code = good ? kGood : kWrong;
   if (!gpus.speaks()) return {"", code};
-  if (!json) return {print(rows, request, options, gpus.gpu()), code};
+  if (!json) return {print(rows, request, options, gpus.gpu(), gpus.shared_note()), code};
   Json object = json_header("run");
   object["good"] = good;
   object["operator"] = to_json(request.op);
   object["machine"] = request.machine.name;
   object["target"] = "cuda";
   object["gpu"] = gpus.gpu();
+  object["ranks_a_gpu"] = gpus.ranks_a_gpu();
   object["replays"] = options.replays;
   object["results"] = Json::array();
   for (const Row& row : rows) {

@@ -19,6 +19,7 @@
 #include "cuda/kernel_set.h"
 #include "cuda/nvrtc_api.h"
 #include "cuda/plan_limits.h"
+#include "cuda/shared_gpus.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/tune.h"
@@ -78,7 +79,7 @@ void require_cache() {
 // Schedules that cannot serve are left out, and the reasons kept.
 void add_kernels_of(const Operator& op, const Options& options, const std::string& arch,
                     std::vector<cuda::KernelEntry>& set, std::vector<std::string>& refusals) {
-  const Machine machine = resolve_machine(options, op.ranks);
+  const Machine machine = resolve_machine(options, op.ranks, cuda::ranks_a_gpu());
   std::vector<Choice> choices;
   if (options.strategies == "sweep") {
     for (const Candidate& candidate : sweep_candidates(op, machine, kSweptMore)) {

@@ -13,6 +13,7 @@
 #include "cli/table.h"
 #include "cli/verb.h"
 #include "core/text.h"
+#include "cuda/shared_gpus.h"
 #include "stretto/check.h"
 #include "stretto/error.h"
 
@@ -137,8 +138,9 @@ std::string print(const std::vector<Row>& rows, const Request& request,
 
 Outcome run(const Options& options) {
   const ExecutionOptions execution_options = resolve_execution(options);
-  const Request request = resolve(options);
-  if (execution_options.target == Target::cuda) {
+  const bool on_gpus = execution_options.target == Target::cuda;
+  const Request request = resolve(options, on_gpus ? cuda::ranks_a_gpu() : 1);
+  if (on_gpus) {
     return run_on_gpus(request, execution_options, options.json);
   }
   const std::optional<double> sequential = sequential_us(request);

@@ -8,18 +8,21 @@
 namespace stretto {
 
 // X(field, variable, meaning)
-#define STRETTO_ENVIRONMENT(X)                                                                \
-  X(machine_path, "STRETTO_MACHINE_PATH",                                                     \
-    "folders with machine files (*.json), colon separated, searched before the shipped ones") \
-  X(cache_path, "STRETTO_CACHE_PATH",                                                         \
-    "folder for compiled GPU kernels; ~/.cache/stretto when unset")                           \
-  X(tuning_file, "STRETTO_TUNING_FILE",                                                       \
-    "measured schedules: `auto` reads them, `stretto tune` adds to them; in the home folder " \
-    "(~/.local/share/stretto/tuning.json) when unset")                                        \
-  X(cuda_home, "CUDA_HOME", "folder of the CUDA toolkit, searched before /usr/local/cuda")    \
-  X(nccl_path, "STRETTO_NCCL_PATH", "folder with libnccl.so.2, used instead of the system's") \
-  X(fabric, "STRETTO_FABRIC",                                                                 \
-    "where symmetric memory comes from: peer, windows or exported; the best there is when unset")
+#define STRETTO_ENVIRONMENT(X)                                                                    \
+  X(machine_path, "STRETTO_MACHINE_PATH",                                                         \
+    "folders with machine files (*.json), colon separated, searched before the shipped ones")     \
+  X(cache_path, "STRETTO_CACHE_PATH",                                                             \
+    "folder for compiled GPU kernels; ~/.cache/stretto when unset")                               \
+  X(tuning_file, "STRETTO_TUNING_FILE",                                                           \
+    "measured schedules: `auto` reads them, `stretto tune` adds to them; in the home folder "     \
+    "(~/.local/share/stretto/tuning.json) when unset")                                            \
+  X(cuda_home, "CUDA_HOME", "folder of the CUDA toolkit, searched before /usr/local/cuda")        \
+  X(nccl_path, "STRETTO_NCCL_PATH", "folder with libnccl.so.2, used instead of the system's")     \
+  X(fabric, "STRETTO_FABRIC",                                                                     \
+    "where symmetric memory comes from: peer, windows or exported; the best there is when unset") \
+  X(ranks_a_gpu, "STRETTO_RANKS_A_GPU",                                                           \
+    "ranks of one process that share a GPU, 1 to 8: plans of many ranks run on few GPUs, for "    \
+    "their results and not for their times; 1 when unset")
 
 struct Environment {
 #define STRETTO_FIELD(field, variable, meaning) std::string field;

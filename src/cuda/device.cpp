@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cuda/shared_gpus.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
@@ -13,7 +14,7 @@ int num_devices() {
   return count;
 }
 
-Device::Device(int index) : index_(index) {
+Device::Device(int index, int ranks) : index_(index), ranks_(ranks) {
   driver();
   if (index < 0 || index >= num_devices()) {
     throw SystemError(fmt::format("no GPU {}: this machine has {}", index, num_devices()));
@@ -27,7 +28,7 @@ Device::Device(int index) : index_(index) {
     check(driver().device_attribute(&value, which, id_), "query a GPU");
     return value;
   };
-  num_sms_ = attribute(kAttributeSmCount);
+  num_sms_ = sms_a_rank(attribute(kAttributeSmCount), ranks);
   max_shared_bytes_ = attribute(kAttributeSharedBytesPerBlock);
   major_ = attribute(kAttributeComputeMajor);
   minor_ = attribute(kAttributeComputeMinor);

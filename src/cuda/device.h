@@ -16,8 +16,8 @@ int num_devices();
 
 class Device {
  public:
-  // Throws SystemError when there is no such GPU.
-  explicit Device(int index);
+  // As one of so many ranks sees it (shared_gpus.h). Throws SystemError when there is no such GPU.
+  explicit Device(int index, int ranks = 1);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -30,14 +30,17 @@ class Device {
   // Tells this GPU from all others, in any process: 32 hexadecimal digits.
   std::string uuid() const;
   const std::string& name() const { return name_; }
+  // That the rank may keep busy: all, or its share.
   int num_sms() const { return num_sms_; }
+  // How many ranks share this GPU.
+  int ranks() const { return ranks_; }
   int max_shared_bytes() const { return max_shared_bytes_; }
   // "sm_90a", "sm_89": what kernels for this GPU are compiled for.
   std::string arch() const;
   ContextHandle context() const { return context_; }
 
  private:
-  int index_;
+  int index_, ranks_;
   DeviceId id_ = 0;
   ContextHandle context_ = nullptr;
   std::string name_;

@@ -4,7 +4,9 @@
 
 #include <array>
 
+#include "core/environment.h"
 #include "cuda/dynamic_library.h"
+#include "cuda/shared_gpus.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
@@ -34,6 +36,8 @@ Loaded load() {
         fmt::format("the CUDA driver is too old: {} is missing; 12.4 or newer is needed", missing);
     return loaded;
   }
+  const std::string& shared = environment().ranks_a_gpu;
+  if (!shared.empty() && shared != "1") prepare_driver_to_share();
   const Result result = api.init(0);
   int count = 0;
   if (result == kSuccess && api.device_count(&count) == kSuccess && count > 0) return loaded;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "stretto/error.h"
+
 namespace stretto::cuda {
 
 std::string lang_source(const LangKernelName& name, int max_threads) {
@@ -16,6 +18,13 @@ stretto_lang(const __grid_constant__ LaunchParameters<{}> parameters) {{
 }}
 )",
                      name.header, max_threads, name.args, name.kernel);
+}
+
+void LangKernel::refuse(int blocks) const {
+  throw UsageError(
+      fmt::format("{} blocks may not all run at once: a rank that shares its GPU has {} SMs, so at "
+                  "most as many",
+                  blocks, most_blocks_));
 }
 
 }  // namespace stretto::cuda

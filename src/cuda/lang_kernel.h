@@ -27,7 +27,8 @@ class LangKernel {
              int max_threads, int shared_bytes = 0)
       : kernel_(compiler.compile(lang_source(name, max_threads), device.arch()).cubin,
                 "stretto_lang", shared_bytes),
-        overlap_(device.arch() >= "sm_90") {}
+        most_blocks_(device.ranks() > 1 ? device.num_sms() : 0),
+        overlap_(device.arch() >= "sm_90" && device.ranks() == 1) {}
 
   // Arguments of the project's kernels are checked first: UsageError says what is wrong.
   template <class Args>
@@ -36,13 +37,17 @@ class LangKernel {
     if constexpr (requires { check_arguments(args, world.num_ranks, blocks); }) {
       check_arguments(args, world.num_ranks, blocks);
     }
+    if (most_blocks_ > 0 && blocks > most_blocks_) refuse(blocks);
     const device::LaunchParameters<Args> parameters{world, args};
     kernel_.launch(stream, blocks, threads, 1, &parameters, overlap_);
   }
   const Kernel& kernel() const { return kernel_; }
 
  private:
+  [[noreturn]] void refuse(int blocks) const;
+
   Kernel kernel_;
+  int most_blocks_;  // where ranks share the GPU, else 0
   bool overlap_;
 };
 

@@ -81,6 +81,10 @@ void as_one_operation(const std::function<void()>& calls) {
 
 Communicators::Communicators(const LocalRanks& local, HostGroup& group, int max_blocks)
     : local_(local) {
+  if (const int shared = local.device(local.first).ranks(); shared > 1) {
+    throw UsageError(fmt::format(
+        "NCCL serves one rank a GPU, and here {} share one (STRETTO_RANKS_A_GPU)", shared));
+  }
   const NcclId id = exchange_id(group);
   group.require_same("NCCL's version", nccl_version());
   const auto made = std::make_shared<std::vector<NcclComm>>(static_cast<size_t>(local.count()));

@@ -14,7 +14,8 @@ namespace stretto::fabric {
 class Communicators {
  public:
   // Collective. A collective takes at most `max_blocks` SMs; 0: as many as NCCL likes. Throws
-  // SystemError: no NCCL, different versions, or it cannot connect.
+  // SystemError: no NCCL, different versions, or it cannot connect; UsageError where ranks share
+  // GPUs, which NCCL refuses.
   Communicators(const LocalRanks& local, HostGroup& group, int max_blocks = 0);
   ~Communicators();
   Communicators(const Communicators&) = delete;

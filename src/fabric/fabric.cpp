@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/text.h"
+#include "cuda/shared_gpus.h"
 #include "stretto/error.h"
 
 namespace stretto::fabric {
@@ -17,6 +17,13 @@ struct SourceName {
 };
 constexpr SourceName kSources[] = {
     {Source::peer, "peer"}, {Source::windows, "windows"}, {Source::exported, "exported"}};
+
+// One process may have its ranks share GPUs.
+std::string way_out(size_t ranks, size_t gpus) {
+  const size_t each = gpus == 0 ? 0 : (ranks + gpus - 1) / gpus;
+  if (ranks == 1 || each < 2 || each > cuda::kMostRanksAGpu) return "";
+  return fmt::format("; STRETTO_RANKS_A_GPU={} lets ranks share them", each);
+}
 
 }  // namespace
 
@@ -64,6 +71,7 @@ Fabric::Fabric(std::unique_ptr<HostGroup> group, const std::vector<int>& gpus, S
   group_->require_same("the set-up",
                        fmt::format("{} GPUs a process, {} memory", per_process, name_of(source)));
   group_->together("opening the GPUs", [&] { open_devices(gpus); });
+  require_peer_memory_where_shared();
   local_ = {group_->rank() * per_process, group_->size() * per_process, devices_};
   require_equal_gpus();
   switch (source) {
@@ -87,10 +95,27 @@ void Fabric::open_devices(const std::vector<int>& gpus) {
   STRETTO_ASSERT(!gpus.empty(), "a process has a rank");
   const int needed = *std::max_element(gpus.begin(), gpus.end()) + 1;
   if (cuda::num_devices() < needed) {
-    throw SystemError(
-        fmt::format("too few GPUs: {} needed, this machine has {}", needed, cuda::num_devices()));
+    throw SystemError(fmt::format("too few GPUs: {} needed, this machine has {}{}", needed,
+                                  cuda::num_devices(),
+                                  way_out(gpus.size(), static_cast<size_t>(cuda::num_devices()))));
   }
-  for (const int gpu : gpus) devices_.push_back(std::make_unique<cuda::Device>(gpu));
+  std::ptrdiff_t most = 1;
+  for (const int gpu : gpus) most = std::max(most, std::count(gpus.begin(), gpus.end(), gpu));
+  for (const int gpu : gpus) {
+    devices_.push_back(std::make_unique<cuda::Device>(gpu, static_cast<int>(most)));
+  }
+}
+
+void Fabric::require_peer_memory_where_shared() const {
+  if (ranks_a_gpu() == 1) return;
+  if (group_->size() > 1) {
+    throw UsageError("ranks share GPUs (STRETTO_RANKS_A_GPU) in one process only, not in a job");
+  }
+  if (source_ == Source::peer) return;
+  throw UsageError(
+      fmt::format("ranks that share GPUs (STRETTO_RANKS_A_GPU) have memory from peer, "
+                  "not from {}",
+                  name_of(source_)));
 }
 
 void Fabric::require_equal_gpus() {
@@ -115,7 +140,7 @@ void Fabric::require_equal_gpus() {
     }
     const auto twin = std::find(identities.begin(), identities.begin() + static_cast<long>(rank),
                                 identities[rank]);
-    if (twin != identities.begin() + static_cast<long>(rank)) {
+    if (twin != identities.begin() + static_cast<long>(rank) && ranks_a_gpu() == 1) {
       throw SystemError(fmt::format("ranks {} and {} have the same GPU; each needs its own",
                                     twin - identities.begin(), rank));
     }
@@ -148,7 +173,8 @@ Communicators& Fabric::communicators(int max_blocks) {
 
 std::unique_ptr<Fabric> in_process(int ranks, Source source) {
   std::vector<int> gpus(static_cast<size_t>(ranks));
-  std::iota(gpus.begin(), gpus.end(), 0);
+  const int each = cuda::ranks_a_gpu();
+  for (int rank = 0; rank < ranks; ++rank) gpus[static_cast<size_t>(rank)] = rank / each;
   return std::make_unique<Fabric>(solo_group(), gpus, source);
 }
 

@@ -53,7 +53,9 @@ class Region {
 class Fabric {
  public:
   // Collective. This process's ranks run on the GPUs `gpus`; every process has as many. Throws
-  // SystemError: no GPU, too few, mixed, shared between ranks, out of reach of each other.
+  // SystemError: no GPU, too few, mixed, shared between processes, out of reach of each other. A
+  // GPU that stands there more than once is shared by ranks of this process, which then has all
+  // ranks and peer memory, else UsageError.
   Fabric(std::unique_ptr<HostGroup> group, const std::vector<int>& gpus, Source source);
   ~Fabric();
   Fabric(const Fabric&) = delete;
@@ -65,6 +67,8 @@ class Fabric {
   int num_local() const { return local_.count(); }
   bool is_local(int rank) const { return local_.holds(rank); }
   const LocalRanks& local() const { return local_; }
+  // How many ranks share a GPU, at most.
+  int ranks_a_gpu() const { return devices_.front()->ranks(); }
   // Of a rank of this process.
   const cuda::Device& device(int rank) const { return local_.device(rank); }
   Source source() const { return source_; }
@@ -80,6 +84,7 @@ class Fabric {
 
  private:
   void open_devices(const std::vector<int>& gpus);
+  void require_peer_memory_where_shared() const;
   void require_equal_gpus();
 
   std::unique_ptr<HostGroup> group_;
@@ -90,7 +95,7 @@ class Fabric {
   std::unique_ptr<MemorySource> memory_;
 };
 
-// All ranks in this process: rank r is GPU r.
+// All ranks in this process: rank r is on GPU r, or so many share one (cuda/shared_gpus.h).
 std::unique_ptr<Fabric> in_process(int ranks, Source source = Source::peer);
 
 }  // namespace stretto::fabric

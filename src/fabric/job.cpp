@@ -8,6 +8,7 @@
 
 #include "core/environment.h"
 #include "core/text.h"
+#include "cuda/shared_gpus.h"
 #include "fabric/frame.h"
 #include "fabric/meeting_file.h"
 #include "fabric/tcp_group.h"
@@ -182,9 +183,24 @@ std::unique_ptr<HostGroup> meet(const Job& job) {
   return tcp_group(member, address, {}, std::move(server));
 }
 
+namespace {
+
+// Kernels of different processes on one GPU take turns, and would wait for each other.
+void require_own_gpus(const Job& job) {
+  if (const int shared = cuda::ranks_a_gpu(); shared > 1) {
+    throw UsageError(
+        fmt::format("STRETTO_RANKS_A_GPU={} is for ranks of one process, but {} started {}: unset "
+                    "it, or run without a launcher",
+                    shared, job.started_by, job.size));
+  }
+}
+
+}  // namespace
+
 int gpu_of(const Job& job) { return cuda::num_devices() == 1 ? 0 : job.local_rank; }
 
 std::unique_ptr<Fabric> join(const Job& job, std::optional<Source> source) {
+  require_own_gpus(job);
   std::unique_ptr<HostGroup> group = meet(job);
   if (!source) {
     source = Source::windows;

@@ -50,7 +50,7 @@ class PeerMemory : public MemorySource {
   explicit PeerMemory(const LocalRanks& local) : local_(local) {
     for (const auto& from : local.devices) {
       for (const auto& to : local.devices) {
-        if (from != to) enable_access(*from, *to);
+        if (from->id() != to->id()) enable_access(*from, *to);
       }
     }
   }

@@ -14,6 +14,8 @@ Context::State::State(int ranks, double timeout_s)
     : timeout_ns(static_cast<uint64_t>(timeout_s * 1e9)),
       fabric(fabric::open_fabric(ranks)),
       kernels(compiler),
+      // What was measured had whole GPUs.
+      tuning(fabric->ranks_a_gpu() > 1 ? Tuning() : load_tuning()),
       machine(default_machine(ranks)) {
   for (int rank = fabric->first_rank(); rank < fabric->first_rank() + fabric->num_local(); ++rank) {
     fabric->device(rank).make_current();

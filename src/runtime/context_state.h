@@ -24,7 +24,7 @@ struct Context::State {
   std::unique_ptr<fabric::Fabric> fabric;
   cuda::Compiler compiler;
   runtime::KernelStore kernels;
-  Tuning tuning = load_tuning();
+  Tuning tuning;
   Machine machine;                                     // plans are made for
   std::vector<std::unique_ptr<cuda::Stream>> streams;  // by local rank
 };

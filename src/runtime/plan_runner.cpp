@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "core/text.h"
 #include "cuda/plan_limits.h"
+#include "cuda/shared_gpus.h"
 #include "stretto/check.h"
 #include "stretto/error.h"
 #include "stretto/serve.h"
@@ -92,16 +94,21 @@ void PlanRunner::require_room() const {
   if (plan_.ranks() != fabric_.ranks()) {
     throw UsageError(fmt::format("a plan of {} ranks on {} GPUs", plan_.ranks(), fabric_.ranks()));
   }
+  if (const auto reasons = cuda::why_not_shared(plan_, programs_, fabric_.ranks_a_gpu());
+      !reasons.empty()) {
+    throw UsageError("this plan cannot run on shared GPUs: " + join(reasons, "; "));
+  }
   const cuda::Device& device = fabric_.device(fabric_.first_rank());
   if (const auto why = cuda::why_not_on_arch(device.arch()); !why.empty()) throw SystemError(why);
   const int sms = device.num_sms();
+  const char* const owner = device.ranks() > 1 ? "a rank that shares its GPU" : "this GPU";
   for (int rank = 0; rank < plan_.ranks(); ++rank) {
     const int blocks =
         count_lanes(plan_, LaneKind::compute, rank) + count_lanes(plan_, LaneKind::comm, rank);
     if (blocks <= sms) continue;
-    throw UsageError(fmt::format(
-        "the plan keeps {} SMs busy, this GPU has {}: lower it for a machine with sms={}", blocks,
-        sms, sms));
+    throw UsageError(
+        fmt::format("the plan keeps {} SMs busy, {} has {}: lower it for a machine with sms={}",
+                    blocks, owner, sms, sms));
   }
   if (const auto reasons = why_not_resident(plan_, sms); !reasons.empty()) {
     throw UsageError("this plan could hang: " + reasons.front());

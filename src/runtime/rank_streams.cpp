@@ -24,7 +24,7 @@ RankStreams::RankStreams(const Setup& setup)
   place_copied_notifies();
   add_ends_of_run();
   overlaps_ = ops_.size() == 1 && ops_[0].kind == OpKind::gemm && streams_.size() == 1 &&
-              !advance_ && !alternates_;
+              !advance_ && !alternates_ && setup.device.ranks() == 1;
 }
 
 std::vector<KernelMarks> RankStreams::marks() const {

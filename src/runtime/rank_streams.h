@@ -122,7 +122,9 @@ class RankStreams {
 
   Setup setup_;
   int sets_;
-  bool overlaps_ = false;    // a run is one kernel, started while the kernel before it ends
+  // A run is one kernel, started while the kernel before it ends: where the rank has the GPU to
+  // itself, since two of its kernels may hold blocks at once.
+  bool overlaps_ = false;
   bool alternates_ = false;  // copies or collectives lie elsewhere from one run to the next
   uint64_t eager_runs_ = 0, captured_runs_ = 0, capture_ = 0;
 

@@ -1,0 +1,91 @@
+// Ranks that share a GPU: how many may, what each has, and which plans cannot.
+#include "cuda/shared_gpus.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "cuda/rank_program.h"
+#include "lower/plan_of.h"
+#include "stretto/error.h"
+
+namespace stretto::cuda {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(SharedGpus, TheVariableIsANumberFromOneToEight) {
+  EXPECT_EQ(ranks_a_gpu_from(""), 1);
+  EXPECT_EQ(ranks_a_gpu_from("1"), 1);
+  EXPECT_EQ(ranks_a_gpu_from("8"), 8);
+  for (const char* wrong : {"0", "9", "-1", "two", "4 ", "99999999999999999999", "\n"}) {
+    try {
+      ranks_a_gpu_from(wrong);
+      ADD_FAILURE() << "took " << wrong;
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("STRETTO_RANKS_A_GPU="));
+      EXPECT_THAT(error.what(), HasSubstr("from 1 to 8"));
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+    }
+  }
+}
+
+// Twelve stay free: one of each cluster of SMs, and four for small kernels.
+TEST(SharedGpus, ARankHasItsShareOfTheSms) {
+  EXPECT_EQ(sms_a_rank(132, 1), 132);
+  for (int ranks = 2; ranks <= kMostRanksAGpu; ++ranks) {
+    const int each = sms_a_rank(132, ranks);
+    EXPECT_LE(ranks * each, 120);
+    EXPECT_GT(ranks * (each + 1), 120);
+  }
+  EXPECT_EQ(sms_a_rank(132, 8), 15);
+  EXPECT_EQ(sms_a_rank(4, 8), 1);
+}
+
+std::vector<std::string> reasons(const std::string& schedule, int ranks_a_gpu) {
+  const Plan plan = plan_of("gemm-rs m=512 n=512 k=512 ranks=8 dtype=bf16", schedule);
+  return why_not_shared(plan, programs_of(plan), ranks_a_gpu);
+}
+
+TEST(SharedGpus, PlansWithNcclNeedAGpuARank) {
+  for (const char* schedule : {"sequential", "waves"}) {
+    EXPECT_THAT(reasons(schedule, 4),
+                ElementsAre(HasSubstr("NCCL serves one rank a GPU, and here 4 "
+                                      "share one")))
+        << schedule;
+    EXPECT_THAT(reasons(schedule, 1), IsEmpty());
+  }
+}
+
+TEST(SharedGpus, OtherPlansOfEightRanksFitOnOneGpu) {
+  for (const char* schedule : {"tiles", "slices", "decomposed", "tiles,comm-sms=8,reuse=ack",
+                               "tiles,mover=copy-engine,reuse=double"}) {
+    EXPECT_THAT(reasons(schedule, 8), IsEmpty()) << schedule;
+  }
+}
+
+TEST(SharedGpus, StreamsThatDoNotRunAtOnceAreRefused) {
+  const Plan plan = plan_of("gemm-rs m=512 n=512 k=512 ranks=8 dtype=bf16", "tiles");
+  std::vector<RankProgram> programs(8);
+  for (RankProgram& program : programs) program.streams.resize(5);
+  EXPECT_THAT(why_not_shared(plan, programs, 8),
+              ElementsAre(HasSubstr("8 ranks on a GPU need 40 streams, 32 run at once")));
+  EXPECT_THAT(why_not_shared(plan, programs, 6), IsEmpty());
+}
+
+TEST(SharedGpus, TheDriverIsToldWhatTheUserHasNotSaid) {
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "16", 1);
+  unsetenv("CUDA_MODULE_LOADING");
+  prepare_driver_to_share();
+  EXPECT_STREQ(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "16");
+  EXPECT_STREQ(std::getenv("CUDA_MODULE_LOADING"), "EAGER");
+  unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  prepare_driver_to_share();
+  EXPECT_STREQ(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
+}
+
+}  // namespace
+}  // namespace stretto::cuda
