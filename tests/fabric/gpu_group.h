@@ -1,4 +1,4 @@
-// Tests of several GPUs: they skip, saying why, where there are fewer.
+// Tests of several ranks on GPUs: they skip, saying why, where there are too few.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "cuda/device.h"
+#include "cuda/shared_gpus.h"
 
 namespace stretto::fabric {
 
@@ -16,12 +17,23 @@ namespace stretto::fabric {
     GTEST_SKIP() << (reason);                   \
   } while (false)
 
-#define STRETTO_NEED_GPUS(count)                                                             \
-  do {                                                                                       \
-    if (!cuda::why_no_driver().empty()) STRETTO_SKIP(cuda::why_no_driver());                 \
-    if (cuda::num_devices() < (count)) {                                                     \
-      STRETTO_SKIP(fmt::format("{} GPUs are needed, {} found", count, cuda::num_devices())); \
-    }                                                                                        \
+// The ranks of one process that find a GPU here, some of them one that they share.
+inline int num_places() { return cuda::num_devices() * cuda::ranks_a_gpu(); }
+
+#define STRETTO_NEED_PLACES(count)                                                         \
+  do {                                                                                     \
+    if (!cuda::why_no_driver().empty()) STRETTO_SKIP(cuda::why_no_driver());               \
+    if (num_places() < (count)) {                                                          \
+      STRETTO_SKIP(                                                                        \
+          fmt::format("GPUs for {} ranks are needed, for {} found", count, num_places())); \
+    }                                                                                      \
+  } while (false)
+
+// For what cannot be shared.
+#define STRETTO_NEED_GPUS(count)                                                       \
+  do {                                                                                 \
+    STRETTO_NEED_PLACES(count);                                                        \
+    if (cuda::ranks_a_gpu() > 1) STRETTO_SKIP("ranks that share GPUs cannot do this"); \
   } while (false)
 
 }  // namespace stretto::fabric

@@ -1,4 +1,5 @@
-// Kernels of the device language on up to four GPUs, with memory that can be looked at.
+// Kernels of the device language on up to four GPUs, or of up to eight ranks that share some, with
+// memory that can be looked at.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -23,9 +24,9 @@ inline constexpr int kBlocks = 6, kThreads = 64;
 class LangGpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    STRETTO_NEED_GPUS(2);
+    STRETTO_NEED_PLACES(2);
     if (!cuda::why_no_compiler().empty()) STRETTO_SKIP(cuda::why_no_compiler());
-    ranks_ = std::min(cuda::num_devices(), 4);
+    ranks_ = std::min(num_places(), cuda::ranks_a_gpu() > 1 ? int(kMaxRanks) : 4);
     fabric_ = in_process(ranks_);
     group_ = std::make_unique<LangGroup>(*fabric_, size_t{64} << 20, 256, 200'000'000);
     for (int r = 0; r < ranks_; ++r) {

@@ -17,7 +17,8 @@ using ::testing::HasSubstr;
 class RegionGpuTest : public ::testing::TestWithParam<Source> {
  protected:
   void SetUp() override {
-    STRETTO_NEED_GPUS(2);
+    STRETTO_NEED_PLACES(2);
+    if (GetParam() != Source::peer) STRETTO_NEED_GPUS(2);
     if (GetParam() == Source::windows && !why_no_windows().empty()) STRETTO_SKIP(why_no_windows());
     fabric_ = in_process(2, GetParam());
   }

@@ -3,18 +3,22 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <string>
 
+#include "core/text.h"
 #include "cuda/device.h"
 #include "cuda/nvrtc_api.h"
+#include "cuda/rank_program.h"
+#include "cuda/shared_gpus.h"
 #include "fabric/nccl_api.h"
-#include "lower/plan_of.h"
 #include "runtime/plan_runner.h"
 #include "stretto/error.h"
+#include "stretto/lower.h"
 
 namespace stretto::runtime {
 
@@ -29,8 +33,9 @@ inline std::string why_not_here(int ranks) {
   if (!cuda::why_no_driver().empty()) return cuda::why_no_driver();
   if (!cuda::why_no_compiler().empty()) return cuda::why_no_compiler();
   if (!fabric::why_no_nccl().empty()) return fabric::why_no_nccl();
-  if (cuda::num_devices() < ranks) {
-    return std::to_string(ranks) + " GPUs are needed, " + std::to_string(cuda::num_devices()) +
+  const int needed = (ranks + cuda::ranks_a_gpu() - 1) / cuda::ranks_a_gpu();
+  if (cuda::num_devices() < needed) {
+    return std::to_string(needed) + " GPUs are needed, " + std::to_string(cuda::num_devices()) +
            " found";
   }
   return cuda::Device(0).arch() == "sm_90a" ? "" : "the GEMM kernel needs Hopper GPUs";
@@ -44,36 +49,67 @@ inline fabric::Fabric& shared_fabric(int ranks) {
   return *found;
 }
 
+// The default machine, or what ranks that share GPUs have of it.
+inline Machine machine_here(int ranks) {
+  Machine machine = default_machine(ranks);
+  machine.sms = cuda::sms_a_rank(machine.sms, std::min(ranks, cuda::ranks_a_gpu()));
+  return machine;
+}
+
+inline Plan plan_here(const std::string& op_text, const std::string& schedule) {
+  const Operator op = parse_operator(op_text);
+  const Machine machine = machine_here(op.ranks);
+  return lower(op, parse_schedule(schedule, op, machine), machine);
+}
+
+// Why ranks that share GPUs as those here do cannot run this; empty when they can.
+inline std::string why_not_shared_here(const Plan& plan) {
+  const int each = std::min(plan.ranks(), cuda::ranks_a_gpu());
+  return join(cuda::why_not_shared(plan, cuda::programs_of(plan), each), "; ");
+}
+
+// The same for a plan of this operator and schedule.
+inline std::string why_not_here(const std::string& op_text, const std::string& schedule_text) {
+  const Operator op = parse_operator(op_text);
+  std::string why = why_not_here(op.ranks);
+  if (!why.empty() || cuda::ranks_a_gpu() == 1) return why;
+  const Machine machine = machine_here(op.ranks);
+  const Schedule schedule = parse_schedule(schedule_text, op, machine);
+  why = join(legal(op, schedule, machine), "; ");
+  return why.empty() ? why_not_shared_here(lower(op, schedule, machine)) : why;
+}
+
 inline const cuda::Compiler& shared_compiler() {
   static const cuda::Compiler compiler;
   return compiler;
 }
 
-// Tests that break runs on two GPUs.
+// What a run of all ranks says, soon; rank 0 begins so much later, and the last ones do not come.
+inline std::string error_of(PlanRunner& runner, uint64_t rank_0_delay_ns = 0, int missing = 0) {
+  const auto start = std::chrono::steady_clock::now();
+  const int ranks = runner.plan().ranks();
+  std::string error;
+  try {
+    for (int rank = 0; rank < ranks - missing; ++rank) {
+      shared_fabric(ranks).device(rank).make_current();
+      if (rank == 0 && rank_0_delay_ns > 0) runner.delay(rank, rank_0_delay_ns);
+      runner.enqueue(rank);
+    }
+    runner.finish();
+  } catch (const SystemError& caught) {
+    error = caught.what();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
+  return error;
+}
+
+// Tests that break runs of two ranks.
 class BrokenRunsOnGpus : public testing::Test {
  protected:
   static constexpr int kRanks = 2;
 
   void SetUp() override {
     if (const std::string why = why_not_here(kRanks); !why.empty()) STRETTO_SKIP(why);
-  }
-
-  // What a run of all ranks says, soon; rank 0 begins so much later.
-  static std::string error_of(PlanRunner& runner, uint64_t rank_0_delay_ns = 0) {
-    const auto start = std::chrono::steady_clock::now();
-    std::string error;
-    try {
-      for (int rank = 0; rank < kRanks; ++rank) {
-        shared_fabric(kRanks).device(rank).make_current();
-        if (rank == 0 && rank_0_delay_ns > 0) runner.delay(rank, rank_0_delay_ns);
-        runner.enqueue(rank);
-      }
-      runner.finish();
-    } catch (const SystemError& caught) {
-      error = caught.what();
-    }
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
-    return error;
   }
 };
 

@@ -32,7 +32,7 @@ class NeighboursOnGpus : public testing::Test {
   void SetUp() override {
     if (const std::string why = why_not_here(kRanks); !why.empty()) STRETTO_SKIP(why);
     plan_ = std::make_unique<Plan>(
-        plan_of("ag-gemm m=1024 n=1024 k=512 ranks=2 dtype=bf16", "tiles,comm-sms=8"));
+        plan_here("ag-gemm m=1024 n=1024 k=512 ranks=2 dtype=bf16", "tiles,comm-sms=8"));
     runner_ = std::make_unique<PlanRunner>(*plan_, fabric_(), shared_compiler());
     for (int rank = 0; rank < kRanks; ++rank) add_rank(rank);
     for (int input = 0; input < kInputs; ++input) {
@@ -179,7 +179,7 @@ TEST_F(NeighboursOnGpus, ARunOnTheNullStreamSeesTheCopyBeforeIt) { alternate(By:
 // A run that is one kernel and one of three, in turn on one stream.
 TEST_F(NeighboursOnGpus, RunsOfTwoPlansFollowEachOther) {
   const Plan three =
-      plan_of("gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16", "tiles,comm-sms=8,reuse=ack");
+      plan_here("gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16", "tiles,comm-sms=8,reuse=ack");
   PlanRunner other(three, fabric_(), shared_compiler());
   std::mt19937 random(3);
   for (int rank = 0; rank < kRanks; ++rank) {
@@ -232,7 +232,7 @@ TEST(DeadlinesOnGpus, BeginWithTheWait) {
   if (const std::string why = why_not_here(kRanks); !why.empty()) STRETTO_SKIP(why);
   fabric::Fabric& fabric = shared_fabric(kRanks);
   // 20 ms and more of multiplications.
-  const Plan plan = plan_of("gemm-rs m=16384 n=8192 k=131072 ranks=2 dtype=bf16", "tiles");
+  const Plan plan = plan_here("gemm-rs m=16384 n=8192 k=131072 ranks=2 dtype=bf16", "tiles");
   constexpr uint64_t kTimeoutNs = 8'000'000;
   PlanRunner runner(plan, fabric, shared_compiler(), {kTimeoutNs});
   const auto run = [&](uint64_t delay_ns) -> std::string {

@@ -1,5 +1,6 @@
 // Operations through the public interface: calls of changing rows, graphs, the caller's tensors,
 // and going on after an error.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,8 +16,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int kRanks = 2;
-
 std::vector<uint16_t> bf16_of(const std::vector<float>& values) {
   std::vector<uint16_t> bits;
   for (const float value : values) {
@@ -27,16 +26,16 @@ std::vector<uint16_t> bf16_of(const std::vector<float>& values) {
   return bits;
 }
 
-class OperationOnGpus : public testing::Test {
+class OperationOnGpus : public testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    if (const std::string why = runtime::why_not_here(kRanks); !why.empty()) STRETTO_SKIP(why);
-    context_ = std::make_unique<Context>(kRanks, 1);
+    if (const std::string why = runtime::why_not_here(ranks_); !why.empty()) STRETTO_SKIP(why);
+    context_ = std::make_unique<Context>(ranks_, 1);
   }
 
   void write(const Operation& operation, int64_t rows, uint64_t seed) {
     const Operator op = operation.at(rows);
-    for (int rank = 0; rank < kRanks; ++rank) {
+    for (int rank = 0; rank < ranks_; ++rank) {
       for (const Input input : {Input::a, Input::b}) {
         const Slice slice = input_slice(op, input, rank);
         std::vector<float> values(static_cast<size_t>(slice.rows() * slice.cols()));
@@ -56,7 +55,7 @@ class OperationOnGpus : public testing::Test {
     const Operator op = operation.at(rows);
     const ExpectedRows expected = expected_rows(op, {Fill::integers, seed}, {}, 0, rows);
     int64_t wrong = 0;
-    for (int rank = 0; rank < kRanks; ++rank) {
+    for (int rank = 0; rank < ranks_; ++rank) {
       const Slice slice = output_slice(op, rank);
       std::vector<uint16_t> out(static_cast<size_t>(slice.rows() * slice.cols()));
       context_->copy_from_gpu(rank, out.data(), operation.out(rank), out.size() * 2);
@@ -76,13 +75,14 @@ class OperationOnGpus : public testing::Test {
   }
 
   void run(Operation& operation, int64_t rows) {
-    for (int rank = 0; rank < kRanks; ++rank) operation.run(rank, context_->stream(rank), rows);
+    for (int rank = 0; rank < ranks_; ++rank) operation.run(rank, context_->stream(rank), rows);
   }
 
+  const int ranks_ = GetParam();
   std::unique_ptr<Context> context_;
 };
 
-TEST_F(OperationOnGpus, ServesEveryOperatorAcrossBuckets) {
+TEST_P(OperationOnGpus, ServesEveryOperatorAcrossBuckets) {
   uint64_t seed = 0;
   for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
     Operation operation(*context_, {kind, 512, 512, DType::bf16}, 900);
@@ -98,7 +98,7 @@ TEST_F(OperationOnGpus, ServesEveryOperatorAcrossBuckets) {
 }
 
 // Without waiting in between: one rank may be a run of another bucket ahead.
-TEST_F(OperationOnGpus, BucketsFollowEachOther) {
+TEST_P(OperationOnGpus, BucketsFollowEachOther) {
   Operation rs(*context_, {OpKind::gemm_rs, 512, 512, DType::bf16}, 1024);
   Operation ar(*context_, {OpKind::gemm_ar, 512, 512, DType::bf16}, 1024);
   constexpr int64_t kRows[] = {1024, 65, 700, 300};
@@ -110,7 +110,7 @@ TEST_F(OperationOnGpus, BucketsFollowEachOther) {
   write(rs, 1024, 5);
   write(ar, 1024, 5);
   for (int round = 0; round < 10; ++round) {
-    for (int rank = 0; rank < kRanks; ++rank) {
+    for (int rank = 0; rank < ranks_; ++rank) {
       for (int call = 0; call < 20; ++call) {
         rs.run(rank, context_->stream(rank), kRows[(round + call) % 4]);
         ar.run(rank, context_->stream(rank), kRows[(round + call + 1) % 4]);
@@ -125,10 +125,10 @@ TEST_F(OperationOnGpus, BucketsFollowEachOther) {
   }
 }
 
-TEST_F(OperationOnGpus, UsesTensorsOfTheCaller) {
+TEST_P(OperationOnGpus, UsesTensorsOfTheCaller) {
   Operation own(*context_, {OpKind::gemm_rs, 256, 512, DType::bf16}, 256);
   OperationOptions options;
-  for (int rank = 0; rank < kRanks; ++rank) {
+  for (int rank = 0; rank < ranks_; ++rank) {
     options.tensors.push_back({own.a(rank), own.b(rank), own.out(rank)});
   }
   Operation operation(*context_, {OpKind::gemm_rs, 256, 512, DType::bf16}, 256, options);
@@ -143,7 +143,7 @@ TEST_F(OperationOnGpus, UsesTensorsOfTheCaller) {
                UsageError);
 }
 
-TEST_F(OperationOnGpus, GoesOnAfterARankThatDidNotCome) {
+TEST_P(OperationOnGpus, GoesOnAfterARankThatDidNotCome) {
   Operation operation(*context_, {OpKind::gemm_rs, 512, 512, DType::bf16}, 512);
   operation.run(0, context_->stream(0), 512);
   try {
@@ -159,7 +159,7 @@ TEST_F(OperationOnGpus, GoesOnAfterARankThatDidNotCome) {
   EXPECT_EQ(wrong(operation, 300, 3), 0);
 }
 
-TEST_F(OperationOnGpus, RefusalsSayWhatWouldBeRight) {
+TEST_P(OperationOnGpus, RefusalsSayWhatWouldBeRight) {
   const OperationShape shape{OpKind::gemm_rs, 512, 512, DType::bf16};
   Operation operation(*context_, shape, 100);
   const auto refusal = [&](const auto& work) -> std::string {
@@ -172,8 +172,9 @@ TEST_F(OperationOnGpus, RefusalsSayWhatWouldBeRight) {
   };
   EXPECT_THAT(refusal([&] { operation.run(0, context_->stream(0), 101); }),
               HasSubstr("101 rows; this operation serves 1 to 100"));
-  EXPECT_THAT(refusal([&] { operation.run(5, context_->stream(0), 10); }),
-              HasSubstr("rank 5 is not of this process, which has 0 to 1"));
+  EXPECT_THAT(
+      refusal([&] { operation.run(8, context_->stream(0), 10); }),
+      HasSubstr(fmt::format("rank 8 is not of this process, which has 0 to {}", ranks_ - 1)));
   EXPECT_THAT(refusal([&] { Operation(*context_, shape, 100, {.schedule = "sequential"}); }),
               HasSubstr("rows=bucket with mover=nccl"));
   EXPECT_THAT(refusal([&] {
@@ -182,6 +183,9 @@ TEST_F(OperationOnGpus, RefusalsSayWhatWouldBeRight) {
               HasSubstr("must divide"));
   EXPECT_THAT(refusal([&] { Context(0); }), HasSubstr("a context of 0 ranks"));
 }
+
+INSTANTIATE_TEST_SUITE_P(Ranks, OperationOnGpus, testing::Values(2, 4, 8),
+                         testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace stretto

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "gpu_plans.h"
+#include "lower/plan_of.h"
 #include "runtime/gpu_check.h"
 
 namespace stretto::runtime {
@@ -20,13 +21,14 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.op << " " << c.schedu
 class PresetsOnGpus : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    if (const std::string why = why_not_here(GetParam().ranks); !why.empty()) STRETTO_SKIP(why);
+    const Case& c = GetParam();
+    if (const std::string why = why_not_here(c.op, c.schedule); !why.empty()) STRETTO_SKIP(why);
   }
 };
 
 TEST_P(PresetsOnGpus, AreRight) {
   const auto& [op_text, schedule, ranks] = GetParam();
-  const Plan plan = plan_of(op_text, schedule);
+  const Plan plan = plan_here(op_text, schedule);
   PlanRunner runner(plan, shared_fabric(ranks), shared_compiler());
   const GpuCheckResult result = check_on_gpus(runner, shared_fabric(ranks), {});
   EXPECT_EQ(result.fault, "");
@@ -34,7 +36,7 @@ TEST_P(PresetsOnGpus, AreRight) {
   EXPECT_LT(result.worst_error, 1);
   // NCCL may add in another order from run to run.
   const Operator op = parse_operator(op_text);
-  if (is_deterministic(parse_schedule(schedule, op, default_machine(ranks)))) {
+  if (is_deterministic(parse_schedule(schedule, op, machine_here(ranks)))) {
     EXPECT_TRUE(result.reproducible);
   }
 }
@@ -97,6 +99,18 @@ std::vector<Case> cases() {
     // Sums of others in pieces of 32 columns, and of tiles of 256 rows.
     add("gemm-rs", "m=1000 n=1088 k=832", "bf16", "tiles,comm-sms=0,tile=128x224");
     add("gemm-rs", "m=2048 n=512 k=1024", "fp16", "tiles,comm-sms=0,tile=256x64");
+  }
+  // Shards that no power of two divides, and ragged ones.
+  for (const int ranks : {3, 5, 6, 7}) {
+    for (const char* kind : kOperators) {
+      const std::string op = fmt::format("{} m={} n={} k={} ranks={} dtype=bf16", kind,
+                                         100 * ranks + 17, 168 * ranks, 192 * ranks, ranks);
+      for (const char* schedule :
+           {"tiles", "slices", "tiles,tile=64x128,comm-sms=4", "tiles,mover=copy-engine,reuse=ack",
+            "decomposed,reuse=double", "tiles,tile=128x128,split-k=2"}) {
+        all.push_back({op, schedule, ranks});
+      }
+    }
   }
   for (const char* kind : kOperators) {
     all.push_back({fmt::format("{} m=300 n=264 k=200 ranks=1 dtype=bf16", kind), "sequential", 1});

@@ -23,6 +23,7 @@ class PlansOfProcesses : public testing::Test {
  protected:
   void SetUp() override {
     if (const std::string why = why_not_here(2); !why.empty()) STRETTO_SKIP(why);
+    if (cuda::ranks_a_gpu() > 1) STRETTO_SKIP("processes do not share GPUs");
   }
   static int launch_ranks(const std::string& test) {
     return fabric::launch(
@@ -43,7 +44,7 @@ class RankOfPlans : public testing::Test {
     fabric_ = fabric::open_fabric(2);
   }
   void expect_right(const std::string& op, const std::string& schedule) {
-    const Plan plan = plan_of(op, schedule);
+    const Plan plan = plan_here(op, schedule);
     PlanRunner runner(plan, *fabric_, shared_compiler());
     const GpuCheckResult result = check_on_gpus(runner, *fabric_, {});
     EXPECT_EQ(result.fault, "") << op << " " << schedule;
@@ -69,7 +70,7 @@ TEST_F(RankOfPlans, MissesANotify) {
   for (const auto& [schedule, signal, kind] : {Planted{"tiles", "slots.0", LaneKind::compute},
                                                Planted{"waves", "packed.0", LaneKind::compute},
                                                Planted{"decomposed", "slots.0", LaneKind::copy}}) {
-    Plan plan = plan_of("gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16", schedule);
+    Plan plan = plan_here("gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16", schedule);
     drop_notify(plan, signal, 1, kind);
     PlanRunner runner(plan, *fabric_, shared_compiler(), {300'000'000});
     std::string error;

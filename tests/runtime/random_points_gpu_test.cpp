@@ -33,7 +33,7 @@ class PointMaker {
   GpuPoint next() {
     for (;;) {
       const Operator op = any_operator();
-      const Machine machine = default_machine(op.ranks);
+      const Machine machine = machine_here(op.ranks);
       Schedule schedule = any_schedule(op, machine);
       // So that no operator is rarer than others for having fewer legal schedules.
       for (int tries = 0; tries < 100 && !legal(op, schedule, machine).empty(); ++tries) {
@@ -41,6 +41,7 @@ class PointMaker {
       }
       if (!legal(op, schedule, machine).empty()) continue;
       Plan plan = lower(op, schedule, machine);
+      if (!why_not_shared_here(plan).empty()) continue;
       try {
         cuda::kernels_of(plan, "sm_90a");
       } catch (const UsageError& refusal) {
@@ -69,7 +70,7 @@ class PointMaker {
     Operator op;
     op.kind = any_of({OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar});
     op.dtype = any_of({DType::bf16, DType::fp16});
-    op.ranks = between(1, std::min(8, cuda::num_devices()));
+    op.ranks = between(1, std::min(8, cuda::num_devices() * cuda::ranks_a_gpu()));
     op.m = one_in(4) ? between(1, 2 * op.ranks) : between(1, 1500);
     // Rows of matrices begin at multiples of 16 bytes.
     op.n = 8 * between(1, one_in(3) ? 20 : 120);

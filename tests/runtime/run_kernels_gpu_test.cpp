@@ -17,7 +17,7 @@ class RunKernelsOnGpus : public BrokenRunsOnGpus {
  protected:
   // What rank 0 captures of one run.
   static size_t nodes_of_run(const std::string& op, const std::string& schedule) {
-    const Plan plan = plan_of(op + " ranks=2 dtype=bf16", schedule);
+    const Plan plan = plan_here(op + " ranks=2 dtype=bf16", schedule);
     PlanRunner runner(plan, shared_fabric(kRanks), shared_compiler());
     shared_fabric(kRanks).device(0).make_current();
     return cuda::Graph(runner.stream(0), [&] { runner.enqueue(0); }).num_nodes();
@@ -48,7 +48,7 @@ TEST_F(RunKernelsOnGpus, RunsAreCountedAnewAfterAnAbortedOne) {
   for (const auto& [kind, schedule] : cases) {
     SCOPED_TRACE(std::string(kind) + " " + schedule);
     const Plan plan =
-        plan_of(std::string(kind) + " m=1024 n=1024 k=512 ranks=2 dtype=bf16", schedule);
+        plan_here(std::string(kind) + " m=1024 n=1024 k=512 ranks=2 dtype=bf16", schedule);
     PlanRunner runner(plan, fabric, shared_compiler(), {kTimeoutNs});
     for (int round = 0; round < 2; ++round) {
       GpuCheckOptions options;

@@ -9,6 +9,7 @@
 #include "emu/output_check.h"
 #include "emu/shared_reference.h"
 #include "gpu_plans.h"
+#include "lower/plan_of.h"
 #include "stretto/error.h"
 #include "stretto/serve.h"
 
@@ -29,7 +30,7 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.op << " " << c.schedu
 class Server {
  public:
   explicit Server(const Case& c)
-      : plan_(plan_of(c.op, c.schedule)),
+      : plan_(plan_here(c.op, c.schedule)),
         fabric_(shared_fabric(c.ranks)),
         runner_(plan_, fabric_, shared_compiler(), {.serves = true}) {
     for (int rank = 0; rank < plan_.ranks(); ++rank) {
@@ -126,7 +127,8 @@ std::vector<int64_t> row_counts(const Operator& op) {
 class ServeOnGpus : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    if (const std::string why = why_not_here(GetParam().ranks); !why.empty()) STRETTO_SKIP(why);
+    const Case& c = GetParam();
+    if (const std::string why = why_not_here(c.op, c.schedule); !why.empty()) STRETTO_SKIP(why);
   }
 };
 
@@ -197,6 +199,14 @@ std::vector<Case> cases() {
     add("gemm-rs", "m=1024 n=1024 k=512", "tiles,partials=fp32,rows=bucket");
     add("gemm-ar", "m=512 n=1024 k=512", "tiles,reduction=one-shot,rows=bucket");
   }
+  for (const int ranks : {3, 5, 7}) {
+    for (const char* kind : {"ag-gemm", "gemm-rs", "gemm-ar"}) {
+      const std::string op = fmt::format("{} m=840 n={} k={} ranks={} dtype=bf16", kind,
+                                         168 * ranks, 192 * ranks, ranks);
+      all.push_back({op, "tiles,rows=bucket", ranks});
+      all.push_back({op, "tiles,mover=comm-blocks,comm-sms=4,rows=bucket,reuse=ack", ranks});
+    }
+  }
   return all;
 }
 
@@ -206,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(Gpu, ServeOnGpus, testing::ValuesIn(cases()),
 TEST(ServeOnGpusRefusal, SaysWhy) {
   if (const std::string why = why_not_here(2); !why.empty()) STRETTO_SKIP(why);
   const auto refusal = [](const std::string& schedule) -> std::string {
-    const Plan plan = plan_of("gemm-rs m=510 n=256 k=256 ranks=2 dtype=bf16", schedule);
+    const Plan plan = plan_here("gemm-rs m=510 n=256 k=256 ranks=2 dtype=bf16", schedule);
     try {
       PlanRunner runner(plan, shared_fabric(2), shared_compiler(), {.serves = true});
       runner.enqueue(0, runner.stream(0).handle(), {511, 0});
