@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "cuda/shared_gpus.h"
 #include "stretto/error.h"
 
 namespace stretto::bench {
@@ -49,8 +50,9 @@ std::optional<int> Arguments::parse(int argc, char** argv) {
   return std::nullopt;
 }
 
-int run_program(const char* name, const std::function<int()>& work) {
+int run_program(const char* name, const std::function<int()>& work, bool only_times) {
   try {
+    if (only_times) cuda::require_own_gpus_for_times();
     return work();
   } catch (const UsageError& error) {
     std::cerr << name << ": " << error.what() << '\n';

@@ -37,7 +37,7 @@ class Arguments {
 };
 
 // What `work` returns; what it throws is one line on standard error: 2 for bad usage, 3 for faults
-// of the system.
-int run_program(const char* name, const std::function<int()>& work);
+// of the system. What only times is refused where ranks share GPUs.
+int run_program(const char* name, const std::function<int()>& work, bool only_times = true);
 
 }  // namespace stretto::bench

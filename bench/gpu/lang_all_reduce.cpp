@@ -46,7 +46,7 @@ class AllReduceBench {
   }
 
   Json time_nccl(size_t bytes) {
-    return to_json(bench_.team.time([&](int rank) {
+    return to_json(bench_.team.time_nccl([&](int rank) {
       bench_.team.nccl().all_reduce(rank, bench_.team.stream(rank),
                                     reinterpret_cast<uint64_t>(input_.at<char>(rank)),
                                     reinterpret_cast<uint64_t>(output_.at<char>(rank)),
@@ -126,9 +126,9 @@ Json bench_all_reduce(LangBench& bench, const std::vector<int>& one_shot_blocks,
       row[name].push_back(std::move(result));
     };
     if (bytes <= kMaxOneShotBytes) {
-      for (int blocks : one_shot_blocks) add(one, blocks, "one_shot", true);
+      for (int blocks : bench.team.blocks(one_shot_blocks)) add(one, blocks, "one_shot", true);
     }
-    for (int blocks : two_shot_blocks) add(two, blocks, "two_shot", false);
+    for (int blocks : bench.team.blocks(two_shot_blocks)) add(two, blocks, "two_shot", false);
     fmt::print("{:>9} {:>8.1f} {:>8.1f} {:>14} {:>8.1f} {:>8.1f} {}\n", bytes,
                row["nccl"]["median_us"].get<double>(), row["nccl"]["isolated_us"].get<double>(),
                best, best_us, best_isolated, line);

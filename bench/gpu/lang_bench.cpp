@@ -3,7 +3,8 @@
 //   lang_bench --ranks 4 --what all-reduce norm experts sync movers --out FILE
 //
 // Every result is verified before and after it is timed. Times are of captured graphs: calls back
-// to back, and one call from rest; medians and 99th percentiles of the longest rank.
+// to back, and one call from rest; medians and 99th percentiles of the longest rank. Where ranks
+// share GPUs (STRETTO_RANKS_A_GPU) results are verified and nothing is timed.
 #include "lang_bench.h"
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include "arguments.h"
 #include "core/file.h"
+#include "cuda/shared_gpus.h"
 #include "stretto/error.h"
 
 namespace stretto::bench {
@@ -45,7 +47,10 @@ int main_checked(int argc, char** argv) {
       throw UsageError("--what is all-reduce, norm, experts, sync or movers, not '" + part + "'");
     }
   }
-  if (!out.empty()) check_writable(out);
+  if (!out.empty()) {
+    cuda::require_own_gpus_for_times();
+    check_writable(out);
+  }
 
   LangBench bench(ranks, size_t{2} << 30);
   Json results = {{"benchmark", "device language"},
@@ -80,6 +85,6 @@ int main_checked(int argc, char** argv) {
 }  // namespace stretto::bench
 
 int main(int argc, char** argv) {
-  return stretto::bench::run_program("lang_bench",
-                                     [&] { return stretto::bench::main_checked(argc, argv); });
+  return stretto::bench::run_program(
+      "lang_bench", [&] { return stretto::bench::main_checked(argc, argv); }, false);
 }

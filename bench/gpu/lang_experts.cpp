@@ -269,7 +269,7 @@ Json bench_experts(LangBench& bench, const std::vector<int>& tokens) {
   for (int count : tokens) {
     for (bool fp8 : {true, false}) {
       ExpertsBench work(bench, static_cast<uint32>(count), fp8);
-      for (int blocks : {64, 128}) {
+      for (int blocks : bench.team.blocks({64, 128})) {
         Json row = {{"tokens", count}, {"fp8", fp8}};
         row.update(work.time(blocks));
         const auto us = [&](const char* part, const char* what) {

@@ -64,7 +64,7 @@ class MoversBench {
     return row;
   }
   Json time_nccl(size_t bytes) {
-    return to_json(bench_.team.time([&](int rank) {
+    return to_json(bench_.team.time_nccl([&](int rank) {
       bench_.team.nccl().all_gather(rank, bench_.team.stream(rank),
                                     reinterpret_cast<uint64_t>(shard_.at<char>(rank)),
                                     reinterpret_cast<uint64_t>(gathered_by_nccl_.at<char>(rank)),
@@ -136,7 +136,7 @@ Json bench_movers(LangBench& bench, size_t max_bytes) {
   Json rows = Json::array();
   for (size_t bytes = size_t{64} << 10; bytes <= max_bytes; bytes *= 16) {
     Json row = {{"shard_bytes", bytes}, {"nccl_all_gather", work.time_nccl(bytes)}};
-    for (int blocks : {8, 32, 128}) {
+    for (int blocks : bench.team.blocks({8, 32, 128})) {
       const Json gather = work.time_gather(bytes, blocks);
       const Json reduce = work.time_reduce(bytes, blocks);
       fmt::print("{:>9} {:>7} {:>8.1f} {:>9.1f} {:>8.1f} {:>9.1f}\n", bytes, blocks,

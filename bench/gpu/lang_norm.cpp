@@ -107,7 +107,7 @@ class NormBench {
                                 new_residual_.at<Vec16>(rank), output_.at<Vec16>(rank), norm(rank),
                                 tokens_, columns_ / 8});
     };
-    return to_json(bench_.team.time(enqueue));
+    return to_json(bench_.team.time_nccl(enqueue));
   }
   Json time_one_shot(int blocks) {
     return time(blocks, [&](int rank) {
@@ -282,14 +282,15 @@ Json bench_all_reduce_norm(LangBench& bench, const std::vector<int>& hidden,
         row[name].push_back(std::move(result));
       };
       if (count <= kMostOneShotTokens) {
-        for (int blocks : norm_blocks) add("one_shot", work.time_one_shot(blocks));
+        for (int blocks : bench.team.blocks(norm_blocks))
+          add("one_shot", work.time_one_shot(blocks));
       }
-      for (int blocks : norm_blocks) {
+      for (int blocks : bench.team.blocks(norm_blocks)) {
         add("two_shot", work.time_two_shot(blocks));
         add("own_rows", work.time_own_rows(blocks));
       }
       if (count >= kLeastChunkTokens) {
-        for (int blocks : {16, 32, 64, 128}) {
+        for (int blocks : bench.team.blocks({16, 32, 64, 128})) {
           add("chunks", work.time_chunks(blocks, count >= 1024 ? 2 : 1));
         }
       }

@@ -35,7 +35,7 @@ Json bench_sync(LangBench& bench) {
   Json rows = Json::array();
   for (device::uint32 which = 0; which < std::size(names); ++which) {
     if (which == 2 && bench.team.ranks() % 2 != 0) continue;
-    for (int blocks : {1, 32}) {
+    for (int blocks : bench.team.blocks({1, 32})) {
       const auto time = [&](device::uint32 times) {
         const Timing timing = bench.team.time([&](int rank) {
           kernel.launch(rank, blocks, kThreads, Vec16{{times, which, 0, 0}});

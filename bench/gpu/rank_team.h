@@ -1,5 +1,6 @@
 // The ranks of a benchmark in one process: a thread, a stream and an NCCL communicator each, and
-// times of captured graphs.
+// times of captured graphs. Ranks that share GPUs make fewer calls, have no communicators, and all
+// their times are 0.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,7 @@ struct Timing {
 class RankTeam {
  public:
   explicit RankTeam(int ranks)
-      : fabric_(fabric::in_process(ranks)), nccl_(fabric_->communicators()) {
+      : fabric_(fabric::in_process(ranks)), nccl_(shares() ? nullptr : &fabric_->communicators()) {
     for (int r = 0; r < ranks; ++r) {
       fabric_->device(r).make_current();
       streams_.push_back(std::make_unique<cuda::Stream>());
@@ -36,7 +37,15 @@ class RankTeam {
 
   int ranks() const { return fabric_->ranks(); }
   fabric::Fabric& fabric() { return *fabric_; }
-  const fabric::Communicators& nccl() const { return nccl_; }
+  const fabric::Communicators& nccl() const { return *nccl_; }
+  bool shares() const { return fabric_->ranks_a_gpu() > 1; }
+  // These numbers of blocks, or as many as a rank may keep on a GPU that it shares.
+  std::vector<int> blocks(std::vector<int> wanted) const {
+    if (!shares()) return wanted;
+    for (int& count : wanted) count = std::min(count, fabric_->device(0).num_sms());
+    wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+    return wanted;
+  }
   const cuda::Stream& stream(int rank) const { return *streams_[static_cast<size_t>(rank)]; }
 
   // `work` on a thread a rank, its GPU current.
@@ -70,6 +79,10 @@ class RankTeam {
   Timing time(const std::function<void(int)>& enqueue) {
     Timing timing;
     run(enqueue);  // what is set up at the first call cannot be captured
+    if (shares()) {
+      graph_times(enqueue, 4, 3);
+      return timing;
+    }
     const std::vector<double> one = graph_times(enqueue, 1, 50);
     timing.isolated_us = at(one, 0.5);
     timing.isolated_p99_us = at(one, 0.99);
@@ -78,6 +91,11 @@ class RankTeam {
     timing.median_us = at(many, 0.5);
     timing.p99_us = at(many, 0.99);
     return timing;
+  }
+
+  // Of what calls NCCL.
+  Timing time_nccl(const std::function<void(int)>& enqueue) {
+    return shares() ? Timing() : time(enqueue);
   }
 
  private:
@@ -114,7 +132,7 @@ class RankTeam {
   }
 
   std::unique_ptr<fabric::Fabric> fabric_;
-  const fabric::Communicators& nccl_;
+  const fabric::Communicators* nccl_;  // null where ranks share GPUs
   std::vector<std::unique_ptr<cuda::Stream>> streams_;
   std::vector<std::unique_ptr<cuda::Event>> starts_, stops_;
 };
