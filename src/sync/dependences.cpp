@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/counting_sort.h"
 #include "sync/alike_touches.h"
 #include "sync/cell_grid.h"
 #include "sync/program_tasks.h"
@@ -33,18 +34,24 @@ class AccessGrid {
   void add(uint32_t program, uint32_t lane, const Region& region, bool is_write,
            std::vector<Access>& lists, const Found& found) {
     grid_.for_each(region, [&](uint32_t number, bool all) {
-      Cell& cell = cells_[number];
-      look(cell.writes, region, lists, found);
-      if (is_write) look(cell.reads, region, lists, found);
-      Accesses& own = is_write ? cell.writes : cell.reads;
-      if (all && own.program == kNone) {
-        own.program = program;
-        own.lane = lane;
-      } else {
-        lists.push_back({program, lane, region, own.others});
-        own.others = static_cast<uint32_t>(lists.size() - 1);
-      }
+      add_to(number, all, program, lane, region, is_write, lists, found);
     });
+  }
+  // The same of one cell that the region touches; `all`: all of it.
+  template <typename Found>
+  void add_to(uint32_t number, bool all, uint32_t program, uint32_t lane, const Region& region,
+              bool is_write, std::vector<Access>& lists, const Found& found) {
+    Cell& cell = cells_[number];
+    look(cell.writes, region, lists, found);
+    if (is_write) look(cell.reads, region, lists, found);
+    Accesses& own = is_write ? cell.writes : cell.reads;
+    if (all && own.program == kNone) {
+      own.program = program;
+      own.lane = lane;
+    } else {
+      lists.push_back({program, lane, region, own.others});
+      own.others = static_cast<uint32_t>(lists.size() - 1);
+    }
   }
 
  private:
@@ -95,6 +102,18 @@ void sort_out(std::vector<Dependence>& dependences) {
   dependences.erase(std::unique(dependences.begin(), dependences.end()), dependences.end());
 }
 
+// Many, of a program of `count` instructions.
+std::vector<Dependence> sorted_out(const std::vector<Dependence>& dependences, size_t count) {
+  Sorted<Dependence> by_after(dependences, count, [](const Dependence& d) { return d.after; });
+  for (size_t after = 0; after < count; ++after) {
+    const std::span<Dependence> of_one = by_after.bucket(after);
+    if (of_one.size() > 1) std::sort(of_one.begin(), of_one.end(), in_order);
+  }
+  std::vector<Dependence> sorted = std::move(by_after.all());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  return sorted;
+}
+
 // Those on which rank 0's instructions depend; nothing when the other ranks' are not their images.
 std::optional<std::vector<Dependence>> find_of_rank_0(const Draft& draft,
                                                       const std::vector<TaskOperands>& tasks,
@@ -106,26 +125,40 @@ std::optional<std::vector<Dependence>> find_of_rank_0(const Draft& draft,
     if (grids[buffer]) accesses[buffer] = AccessGrid(grids[buffer]);
   }
   // Ranks are alike, so it suffices to know what meets in one rank's memory.
-  AlikeTouches touches(plan, alike, grids);
+  AlikeTouches touches(alike, grids);
   std::vector<Access> lists;
   std::vector<Dependence> found;
   for (const TaskOperands& task : tasks) {
-    const auto add = [&](const Region& region, bool is_write) {
-      if (region.rank != 0 || region.empty() || !grids[region.buffer]) return;
-      touches.add(task.at, region, is_write);
-      accesses[region.buffer].add(
-          task.at, task.lane, region, is_write, lists, [&](uint32_t before, uint32_t lane) {
+    const auto add_to = [&](uint32_t cell, bool all, const Region& region, bool is_write) {
+      touches.add(task.at, region, cell, all, is_write);
+      if (region.rank != 0) return;
+      accesses[region.buffer].add_to(
+          cell, all, task.at, task.lane, region, is_write, lists,
+          [&](uint32_t before, uint32_t lane) {
             if (lane == task.lane) return;
             const int rank = alike.rank_of(task.at);
             found.push_back({alike.seen_by(rank, before), alike.home(task.at), region.buffer});
           });
     };
+    const auto add = [&](const Region& region, bool is_write) {
+      if (region.empty()) return true;
+      const CellGrid& grid = grids[region.buffer];
+      if (!grid) return !is_write;  // rank 0 writes nothing there
+      if (const uint32_t cell = grid.only_cell(region); cell != CellGrid::kNone) {
+        add_to(cell, true, region, is_write);
+      } else {
+        grid.for_each(region,
+                      [&](uint32_t number, bool all) { add_to(number, all, region, is_write); });
+      }
+      return true;
+    };
     for (const Region& region : task.reads(plan)) add(region, false);
-    for (const Region& region : task.writes(plan)) add(region, true);
+    for (const Region& region : task.writes(plan)) {
+      if (!add(region, true)) return std::nullopt;
+    }
   }
-  if (!touches.are_those_of_all_ranks(tasks)) return std::nullopt;
-  sort_out(found);
-  return found;
+  if (!touches.are_those_of_all_ranks()) return std::nullopt;
+  return sorted_out(found, draft.program.size());
 }
 
 std::vector<Dependence> find_all(const Draft& draft, const std::vector<TaskOperands>& tasks) {

@@ -1,6 +1,7 @@
 // Which waits a run needs: the transitive reduction of its dependences.
 #include <algorithm>
 
+#include "core/counting_sort.h"
 #include "sync/edges.h"
 
 namespace stretto {
@@ -72,8 +73,14 @@ std::vector<SyncEdge> reduce_to_edges(const PointEdges& needed, Timeline& first_
           edges.push_back(needed.all[starts[at + 1] - 1 - from_last]);
         }
       });
-  std::sort(edges.begin(), edges.end(), in_order);
-  return edges;
+  // Those of one acquire were found last release first.
+  Sorted<SyncEdge> sorted(edges, starts.size() - 1,
+                          [](const SyncEdge& edge) { return edge.acquire; });
+  for (size_t at = 0; at + 1 < starts.size(); ++at) {
+    const std::span<SyncEdge> of_one = sorted.bucket(at);
+    std::reverse(of_one.begin(), of_one.end());
+  }
+  return std::move(sorted.all());
 }
 
 }  // namespace stretto
