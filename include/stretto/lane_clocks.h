@@ -58,28 +58,59 @@ class LaneClocks {
   size_t num_bytes() const;  // memory in use
 
  private:
-  // What is known of kBlockLanes neighbouring lanes of a rank: a seq each, some of them not 0.
-  // Never changed once a clock that refers to it is kept, so clocks share blocks.
-  static constexpr uint32_t kBlockLanes = 48;
-  struct Block {
-    std::array<int32_t, kBlockLanes> seqs{};
-    uint32_t newest_run = 0;  // the latest that a seq is of
-
-    void learn(const Block& other);
-  };
-  // They stay where they are while more are added.
+  static constexpr uint32_t kBlockLanes = 72;
+  // What is known of kBlockLanes neighbouring lanes of a rank: a seq each, some of them not 0. A
+  // block is not changed any more once a clock that refers to it is kept, so clocks share them.
   class Blocks {
    public:
     uint32_t count() const { return count_; }
-    uint32_t add();  // an empty one; its number
-    Block& operator[](uint32_t number) { return chunks_[number / kChunk][number % kChunk]; }
-    const Block& operator[](uint32_t number) const {
-      return chunks_[number / kChunk][number % kChunk];
-    }
+    uint32_t add();                  // an empty one; its number
+    uint32_t add_copy(uint32_t of);  // the same
+    uint32_t seq(uint32_t block, uint32_t lane) const;
+    // The latest run that a seq is of.
+    uint32_t newest_run(uint32_t block) const;
+    void set(uint32_t block, uint32_t lane, uint32_t seq, uint32_t run);
+    void learn(uint32_t block, uint32_t from);
+    size_t num_bytes() const;
 
    private:
+    template <typename Seq>
+    struct Block {
+      alignas(16) std::array<Seq, kBlockLanes> seqs{};
+      uint32_t newest_run = 0;
+
+      void learn(const Block& other);
+    };
+    // Blocks stay where they are while more are added.
     static constexpr uint32_t kChunk = 256;
-    std::vector<std::unique_ptr<Block[]>> chunks_;
+    template <typename Seq>
+    class Chunks {
+     public:
+      void add() { chunks_.push_back(std::make_unique<Block<Seq>[]>(kChunk)); }
+      Block<Seq>& operator[](uint32_t number) { return chunks_[number / kChunk][number % kChunk]; }
+      const Block<Seq>& operator[](uint32_t number) const {
+        return chunks_[number / kChunk][number % kChunk];
+      }
+      size_t num_bytes() const { return chunks_.size() * kChunk * sizeof(Block<Seq>); }
+
+     private:
+      std::vector<std::unique_ptr<Block<Seq>[]>> chunks_;
+    };
+    template <typename Visit>
+    auto visit(const Visit& visit) {
+      return is_wide_ ? visit(wide_) : visit(narrow_);
+    }
+    template <typename Visit>
+    auto visit(const Visit& visit) const {
+      return is_wide_ ? visit(wide_) : visit(narrow_);
+    }
+    void widen();
+
+    // Narrow until a seq is too large for it, which few plans have: half the room, and twice as
+    // many are compared at once.
+    Chunks<int16_t> narrow_;
+    Chunks<int32_t> wide_;
+    bool is_wide_ = false;
     uint32_t count_ = 0;
   };
   // Which lanes, and which of them, a seq stands for.
@@ -136,7 +167,7 @@ class LaneClocks {
   void set_entry(Event event);
   void drop_ended();
   uint32_t keep(uint32_t runs_like);  // draft_ as a clock; its index
-  Block& own_block(BlockRef& ref);
+  void make_own(BlockRef& ref);       // a block of draft_ that may be changed
 
   size_t ranks_;
   bool alike_;

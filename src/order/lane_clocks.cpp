@@ -1,6 +1,8 @@
 #include "stretto/lane_clocks.h"
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 
 #include "stretto/error.h"
 
@@ -76,7 +78,7 @@ bool LaneClocks::knows(std::span<const uint16_t> runs, std::span<const BlockRef>
   const auto at = std::lower_bound(blocks.begin(), blocks.end(), number,
                                    [](const BlockRef& r, uint32_t n) { return r.number < n; });
   return at != blocks.end() && at->number == number &&
-         blocks_[at->block].seqs[slot.lane] >= static_cast<int32_t>(event.seq);
+         blocks_.seq(at->block, slot.lane) >= event.seq;
 }
 
 void LaneClocks::begin(const Clock& from) {
@@ -88,6 +90,7 @@ void LaneClocks::begin(const Clock& from) {
 }
 
 void LaneClocks::learn_runs(View from) {
+  if (clocks_[from.clock].runs == 0) return;  // none
   const std::span<const uint16_t> runs = runs_of(clocks_[from.clock]);
   for (size_t rank = 0; rank < ranks_; ++rank) {
     const uint16_t theirs = runs[seen_rank(static_cast<int>(rank), from.rank)];
@@ -95,25 +98,71 @@ void LaneClocks::learn_runs(View from) {
   }
 }
 
-LaneClocks::Block& LaneClocks::own_block(BlockRef& ref) {
-  if (ref.block < draft_.first_own) {
-    const uint32_t copy = blocks_.add();
-    blocks_[copy] = blocks_[ref.block];
-    ref.block = copy;
-  }
-  return blocks_[ref.block];
-}
-
-void LaneClocks::Block::learn(const Block& other) {
-  int32_t* __restrict own = seqs.data();
-  const int32_t* __restrict theirs = other.seqs.data();
-  for (size_t i = 0; i < kBlockLanes; ++i) own[i] = own[i] < theirs[i] ? theirs[i] : own[i];
-  newest_run = std::max(newest_run, other.newest_run);
+void LaneClocks::make_own(BlockRef& ref) {
+  if (ref.block < draft_.first_own) ref.block = blocks_.add_copy(ref.block);
 }
 
 uint32_t LaneClocks::Blocks::add() {
-  if (count_ % kChunk == 0) chunks_.push_back(std::make_unique<Block[]>(kChunk));
+  if (count_ % kChunk == 0) visit([](auto& blocks) { blocks.add(); });
   return count_++;
+}
+
+uint32_t LaneClocks::Blocks::add_copy(uint32_t of) {
+  const uint32_t copy = add();
+  visit([&](auto& blocks) { blocks[copy] = blocks[of]; });
+  return copy;
+}
+
+uint32_t LaneClocks::Blocks::seq(uint32_t block, uint32_t lane) const {
+  return visit([&](const auto& blocks) { return static_cast<uint32_t>(blocks[block].seqs[lane]); });
+}
+
+uint32_t LaneClocks::Blocks::newest_run(uint32_t block) const {
+  return visit([&](const auto& blocks) { return blocks[block].newest_run; });
+}
+
+void LaneClocks::Blocks::set(uint32_t block, uint32_t lane, uint32_t seq, uint32_t run) {
+  if (!is_wide_ && seq > INT16_MAX) widen();
+  visit([&](auto& blocks) {
+    auto& own = blocks[block];
+    own.seqs[lane] = static_cast<std::remove_reference_t<decltype(own.seqs[lane])>>(seq);
+    own.newest_run = std::max(own.newest_run, run);
+  });
+}
+
+// Compilers need to be told to take many at once.
+template <typename Seq>
+void LaneClocks::Blocks::Block<Seq>::learn(const Block& other) {
+  constexpr size_t kAtOnce = 16 / sizeof(Seq);
+  using Some [[gnu::vector_size(16)]] = Seq;
+  static_assert(kBlockLanes % kAtOnce == 0);
+  for (size_t i = 0; i < kBlockLanes; i += kAtOnce) {
+    Some own, theirs;
+    std::memcpy(&own, &seqs[i], sizeof(own));
+    std::memcpy(&theirs, &other.seqs[i], sizeof(theirs));
+    own = own < theirs ? theirs : own;
+    std::memcpy(&seqs[i], &own, sizeof(own));
+  }
+  newest_run = std::max(newest_run, other.newest_run);
+}
+
+void LaneClocks::Blocks::learn(uint32_t block, uint32_t from) {
+  visit([&](auto& blocks) { blocks[block].learn(blocks[from]); });
+}
+
+void LaneClocks::Blocks::widen() {
+  for (uint32_t number = 0; number < count_; ++number) {
+    if (number % kChunk == 0) wide_.add();
+    const Block<int16_t>& from = narrow_[number];
+    std::copy(from.seqs.begin(), from.seqs.end(), wide_[number].seqs.begin());
+    wide_[number].newest_run = from.newest_run;
+  }
+  narrow_ = {};
+  is_wide_ = true;
+}
+
+size_t LaneClocks::Blocks::num_bytes() const {
+  return visit([](const auto& blocks) { return blocks.num_bytes(); });
 }
 
 void LaneClocks::set_entry(Event event) {
@@ -123,19 +172,17 @@ void LaneClocks::set_entry(Event event) {
   if (at == draft_.blocks.end() || at->number != slot.block) {
     at = draft_.blocks.insert(at, {slot.block, blocks_.add()});
   }
-  const auto seq = static_cast<int32_t>(event.seq);
   const uint32_t run = run_of(event);
   draft_.newest_run = std::max(draft_.newest_run, run);
-  if (blocks_[at->block].seqs[slot.lane] >= seq) return;
-  Block& block = own_block(*at);
-  block.seqs[slot.lane] = seq;
-  block.newest_run = std::max(block.newest_run, run);
+  if (blocks_.seq(at->block, slot.lane) >= event.seq) return;
+  make_own(*at);
+  blocks_.set(at->block, slot.lane, event.seq, run);
 }
 
 // Blocks of runs that are known to have ended say nothing that the counts of runs do not.
 void LaneClocks::drop_ended() {
   std::erase_if(draft_.blocks, [&](const BlockRef& ref) {
-    return draft_.runs[block_rank_[ref.number]] > blocks_[ref.block].newest_run;
+    return draft_.runs[block_rank_[ref.number]] > blocks_.newest_run(ref.block);
   });
 }
 
@@ -156,7 +203,8 @@ void LaneClocks::merge(View view) {
     }
     BlockRef both = *ours++;
     if (both.block != theirs.block) {
-      own_block(both).learn(blocks_[theirs.block]);
+      make_own(both);
+      blocks_.learn(both.block, theirs.block);
     }
     merged_.push_back(both);
   };
@@ -284,7 +332,7 @@ bool LaneClocks::hears(size_t rank, const Clock& clock) const {
   auto ref = std::lower_bound(clock.blocks.begin(), clock.blocks.end(), rank_blocks_[rank],
                               [](const BlockRef& r, uint32_t number) { return r.number < number; });
   for (; ref != clock.blocks.end() && ref->number < rank_blocks_[rank + 1]; ++ref) {
-    if (blocks_[ref->block].newest_run >= ended) return true;
+    if (blocks_.newest_run(ref->block) >= ended) return true;
   }
   return false;
 }
@@ -301,7 +349,7 @@ bool LaneClocks::hears_by_end(int rank, int by) const {
 }
 
 size_t LaneClocks::num_bytes() const {
-  size_t bytes = blocks_.count() * sizeof(Block) + runs_.capacity() * sizeof(uint16_t);
+  size_t bytes = blocks_.num_bytes() + runs_.capacity() * sizeof(uint16_t);
   for (const Clock& clock : clocks_) {
     bytes += sizeof(Clock) + clock.blocks.capacity() * sizeof(BlockRef);
   }

@@ -238,6 +238,24 @@ TEST(LaneClocks, TellsWhichCausesWereNews) {
   EXPECT_TRUE(news.empty());
 }
 
+// Seqs that need more than 16 bits, with clocks from before and after the first of them.
+TEST(LaneClocks, CountLongLanes) {
+  LaneClocks clocks({0, 1, 1}, 2);
+  std::vector<Event> sent, heard;
+  for (int i = 0; i < 40000; ++i) {
+    sent.push_back(clocks.append(0));
+    if (i % 1000 == 0) heard.push_back(clocks.append(1, {{sent.back()}}));
+  }
+  const Event last = clocks.append(2, {{heard.back()}});
+  for (size_t i = 0; i < heard.size(); ++i) {
+    EXPECT_TRUE(clocks.precedes(sent[1000 * i], heard[i]));
+    EXPECT_FALSE(clocks.precedes(sent[1000 * i + 1], heard[i]));
+    EXPECT_TRUE(clocks.precedes(heard[i], last));
+  }
+  EXPECT_TRUE(clocks.precedes(sent[39000], last));
+  EXPECT_FALSE(clocks.precedes(sent[39001], last));
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, LaneClocksRandom, testing::Range(1, 120));
 
 }  // namespace
