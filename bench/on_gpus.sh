@@ -84,6 +84,13 @@ if wanted tests; then
   for suite in test_cuda test_fabric test_runtime; do
     step "$suite" "$(program $suite)" --gtest_filter='*Gpu*:*PlansOfProcesses*' --gtest_brief=1
   done
+  # With fewer GPUs, eight ranks share them.
+  if (( gpus < 8 )); then
+    for suite in test_fabric test_runtime; do
+      step "${suite}_8_ranks" env STRETTO_RANKS_A_GPU=$(((8 + gpus - 1) / gpus)) "$(program $suite)" \
+        --gtest_filter='*Gpu*' --gtest_brief=1
+    done
+  fi
 fi
 if wanted gemm; then
   step gemm "$(program gemm_bench)" --commit "$commit" --date "$today" --out "$folder/gemm.json"
