@@ -48,9 +48,12 @@ class TaskRowFinder {
     bool is_compact = false;
   };
 
+  int32_t owner_of(int32_t row) const;
+
   const Plan* plan_;
   std::vector<Held> held_;  // by buffer
   int32_t rows_, block_;    // of all owners, of one
+  double owners_by_row_;    // 1 / block_
 };
 
 // Is it the caller's, and holds the rows of all owners?

@@ -16,8 +16,11 @@ GemmNeeds find_needs(const Plan& plan, const TileSums& sums) {
     for (uint32_t at = 0; at < instrs.size(); ++at) {
       const Instr& instr = instrs[at];
       if (instr.op != Opcode::gemm) continue;
-      needs.rows = std::max(needs.rows, static_cast<int32_t>(rows_of_task(plan, instr)));
-      needs.columns = std::max(needs.columns, plan.reads(instr).back().rows());
+      const Region* reads = plan.operands.data() + instr.first_operand;
+      int32_t rows = 0;
+      for (const Region* a = reads; a + 1 < reads + instr.num_reads; ++a) rows += a->rows();
+      needs.rows = std::max(needs.rows, rows);
+      needs.columns = std::max(needs.columns, reads[instr.num_reads - 1].rows());
       const Instr* stored = sums.stored_by(plan, lane, at);
       if (stored == nullptr) continue;
       for (const Region& to : plan.writes(*stored)) is_stored_to[to.buffer] = true;

@@ -110,7 +110,8 @@ class TableBuilder {
     // The first task of a tile awaits, the last notifies.
     const size_t first = tasks.size();
     gemms.add(index, at, sum, tasks);
-    launch.positions.back().resize(tasks.size(), at);
+    std::vector<uint32_t>& positions = launch.positions.back();
+    while (positions.size() < tasks.size()) positions.push_back(at);
     const auto add_signals_before_sum = [&] {
       while (++at < sum.position) add_signal(instrs[at]);
     };

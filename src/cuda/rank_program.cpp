@@ -1,7 +1,6 @@
 #include "cuda/rank_program.h"
 
 #include <algorithm>
-#include <map>
 #include <tuple>
 
 #include "cuda/joined_movers.h"
@@ -58,16 +57,19 @@ class MainStream {
   // those that lanes have in common once.
   void deal_out(std::vector<Step>& waits, std::vector<BlockPart>& blocks) const {
     if (blocks.empty()) return;
-    using Key = std::tuple<uint16_t, int32_t, uint16_t>;
-    std::map<Key, Step> most;  // the largest amount
-    for (const Step& wait : waits) {
+    const auto key_of = [&](const Step& wait) {
       const Instr& instr = wait.instr(plan_);
-      const auto [at, is_new] =
-          most.try_emplace({instr.signal.array, instr.signal.index, instr.lag}, wait);
-      if (!is_new && at->second.instr(plan_).amount < instr.amount) at->second = wait;
-    }
+      return std::tuple(instr.signal.array, instr.signal.index, instr.lag);
+    };
+    // Of one key, the first of the largest amount in front.
+    std::stable_sort(waits.begin(), waits.end(), [&](const Step& a, const Step& b) {
+      const auto x = key_of(a), y = key_of(b);
+      return x != y ? x < y : a.instr(plan_).amount > b.instr(plan_).amount;
+    });
+    const auto same_key = [&](const Step& a, const Step& b) { return key_of(a) == key_of(b); };
+    waits.erase(std::unique(waits.begin(), waits.end(), same_key), waits.end());
     size_t block = 0;
-    for (const auto& [key, wait] : most) blocks[block++ % blocks.size()].at_end.push_back(wait);
+    for (const Step& wait : waits) blocks[block++ % blocks.size()].at_end.push_back(wait);
     waits.clear();
   }
 

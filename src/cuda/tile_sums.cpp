@@ -13,35 +13,45 @@ TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none
   AwaitedAtOnce awaited_at_once(plan);
   PlacesOfTiles places;
   std::vector<uint8_t> holds_tiles(plan.buffers.size(), 0);
+  constexpr uint32_t kNone = UINT32_MAX;
+  const auto add_sum = [&](uint32_t l, uint32_t at) {
+    const Lane& lane = plan.lanes[l];
+    const TileSum sum = sum_in_lane(plan, lane, at, awaited_at_once);
+    if (!sum) return;
+    const auto add = [&](const Region& tile, uint32_t reduce) {
+      const bool for_caller = plan.buffers[tile.buffer].role == BufferRole::output;
+      places.add({tile, l, reduce, sums_.size(), for_caller});
+      holds_tiles[tile.buffer] = 1;
+    };
+    if (sum.of_ranges != 0) {
+      const auto ranges = plan.reads(lane.instrs[sum.of_ranges]);
+      for (const Region& tile : ranges.first(ranges.size() - sum.others)) {
+        add(tile, sum.of_ranges);
+      }
+    }
+    if (sum.of_ranks != 0) {
+      const uint32_t writer = sum.of_ranges != 0 ? sum.of_ranges : at;
+      add(plan.writes(lane.instrs[writer])[0], sum.of_ranks);
+    }
+    sums_.push_back({l, at, sum});
+  };
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     const Lane& lane = plan.lanes[l];
     if (lane.kind != LaneKind::compute) continue;
+    uint32_t gemm = kNone;  // the last task, if it is one
+    const Instr* instrs = lane.instrs.data();
     for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
-      if (lane.instrs[at].op != Opcode::gemm || reduce_behind(lane, at) == 0) continue;
-      const TileSum sum = sum_in_lane(plan, lane, at, awaited_at_once);
-      if (!sum) continue;
-      const auto add = [&](const Region& tile, uint32_t reduce) {
-        const bool for_caller = plan.buffers[tile.buffer].role == BufferRole::output;
-        places.add({tile, l, reduce, sums_.size(), for_caller});
-        holds_tiles[tile.buffer] = 1;
-      };
-      if (sum.of_ranges != 0) {
-        const auto ranges = plan.reads(lane.instrs[sum.of_ranges]);
-        for (const Region& tile : ranges.first(ranges.size() - sum.others)) {
-          add(tile, sum.of_ranges);
-        }
-      }
-      if (sum.of_ranks != 0) {
-        const uint32_t writer = sum.of_ranges != 0 ? sum.of_ranges : at;
-        add(plan.writes(lane.instrs[writer])[0], sum.of_ranks);
-      }
-      sums_.push_back({l, at, sum});
+      const Instr& instr = instrs[at];
+      if (instr.is_sync()) continue;
+      if (instr.op == Opcode::reduce && gemm != kNone) add_sum(l, gemm);
+      gemm = instr.op == Opcode::gemm ? at : kNone;
     }
   }
   places.sort();
   for (uint32_t l = 0; l < plan.lanes.size() && !sums_.empty(); ++l) {
     const std::vector<Instr>& instrs = plan.lanes[l].instrs;
     for (uint32_t at = 0; at < instrs.size(); ++at) {
+      if (instrs[at].num_reads == 0) continue;
       for (const Region& read : plan.reads(instrs[at])) {
         if (holds_tiles[read.buffer] != 0) places.add_read(read, l, at);
       }
@@ -129,13 +139,6 @@ bool TileSums::any_ranges_kept() const {
   return std::find(ranges_.begin(), ranges_.end(), Ranges::in_memory) != ranges_.end();
 }
 
-const Instr* TileSums::stored_by(const Plan& plan, uint32_t lane, uint32_t at) const {
-  const std::vector<Instr>& instrs = plan.lanes[lane].instrs;
-  if (const TileSum* sum = find(lane, at)) return &instrs[sum->position];
-  const auto writes = plan.writes(instrs[at]);
-  return !writes.empty() && holds_ranges(writes[0].buffer) ? nullptr : &instrs[at];
-}
-
 void TileSums::number_sums(const Plan& plan) {
   if (sums_.empty()) return;
   uint32_t count = 0;
@@ -150,12 +153,6 @@ void TileSums::number_sums(const Plan& plan) {
       number_[first_[lane] + p] = i + 1;
     }
   }
-}
-
-uint32_t TileSums::last_of(uint32_t lane, uint32_t at) const {
-  if (number_.empty()) return at;
-  const uint32_t number = number_[first_[lane] + at];
-  return number != 0 ? sums_[number - 1].at : at;
 }
 
 }  // namespace stretto::cuda

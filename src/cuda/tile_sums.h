@@ -42,7 +42,10 @@ class TileSums {
     return sum != nullptr ? *sum : TileSum{};
   }
   // The gemm that goes on adding to the sums of the one at `at`, the last one that does; or itself.
-  uint32_t last_of(uint32_t lane, uint32_t at) const;
+  uint32_t last_of(uint32_t lane, uint32_t at) const {
+    const uint32_t number = number_.empty() ? 0 : number_[first_[lane] + at];
+    return number != 0 ? sums_[number - 1].at : at;
+  }
   // Sources beside the tile itself that every sum over ranks of the plan adds; 0: there is none.
   int sources() const { return sources_; }
 
@@ -60,7 +63,12 @@ class TileSums {
 
   // Whose writes the tile of the gemm at `at` is stored to: its last sum's, or its own. Nothing
   // where it leaves sums of a range of K.
-  const Instr* stored_by(const Plan& plan, uint32_t lane, uint32_t at) const;
+  const Instr* stored_by(const Plan& plan, uint32_t lane, uint32_t at) const {
+    const Instr* instrs = plan.lanes[lane].instrs.data();
+    if (const TileSum* sum = find(lane, at)) return instrs + sum->position;
+    const auto writes = plan.writes(instrs[at]);
+    return !writes.empty() && holds_ranges(writes[0].buffer) ? nullptr : instrs + at;
+  }
 
  private:
   struct Entry {

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <span>
 
-#include "core/counting_sort.h"
 #include "lower/lowering.h"
 #include "lower/peer_order.h"
 
@@ -19,7 +18,10 @@ class RankOrder {
                            state.machine)),
         turn_of_(static_cast<size_t>(state.grid.count()), state.gathers() ? 0 : INT64_MAX),
         owner_turn_(turn_of_.size(), 0),
-        foreign_(turn_of_.size(), 0) {
+        foreign_(turn_of_.size(), 0),
+        interleaves_(interleaves()),
+        sweep_step_(std::max(1, state.schedule.swizzle / state.op.ranks)) {
+    if (interleaves_) own_late_ = state.reduces_with_tiles() ? own_lag_turns() : own_lag();
     const Pieces& pieces = state.pieces;
     for (size_t p = 0; p < pieces.all.size(); ++p) {
       const int64_t turn = turn_of(pieces.all[p]);
@@ -28,7 +30,7 @@ class RankOrder {
         int64_t& of_tile = turn_of_[static_cast<size_t>(tile)];
         const bool is_first = turn < of_tile;
         of_tile = state.gathers() ? std::max(of_tile, turn) : std::min(of_tile, turn);
-        if (interleaves() && is_first) {
+        if (interleaves_ && is_first) {
           owner_turn_[static_cast<size_t>(tile)] = turns_[static_cast<size_t>(pieces.all[p].owner)];
         }
         if (pieces.all[p].owner != rank) foreign_[static_cast<size_t>(tile)] = 1;
@@ -37,7 +39,7 @@ class RankOrder {
     if (pieces.all.empty()) std::fill(turn_of_.begin(), turn_of_.end(), 0);
   }
 
-  TileOrder make() const {
+  TileOrder make() {
     TileOrder order;
     order.tiles = sort_tiles();
     order.position.resize(order.tiles.size());
@@ -68,9 +70,10 @@ class RankOrder {
 
   // Turns by which the own tiles come late where they are reduced as they are computed: about a
   // wave, in which what the others send arrives.
-  int64_t own_lag_turns(int32_t step) const {
+  int64_t own_lag_turns() const {
     const int32_t pieces = static_cast<int32_t>(state_.pieces.all.size());
-    const int32_t in_turn = std::max(1, pieces * step / state_.pieces.indices);  // tiles of all
+    const int32_t in_turn =
+        std::max(1, pieces * sweep_step_ / state_.pieces.indices);  // tiles of all
     return (state_.tiles_at_once() + in_turn - 1) / in_turn;
   }
 
@@ -82,13 +85,11 @@ class RankOrder {
         piece.owner == Piece::kEveryone ? 0 : turns_[static_cast<size_t>(piece.owner)];
     // Collectives serve all owners together, chunk by chunk.
     if (state_.by_nccl()) return piece.index * owners + (plain ? 0 : owner);
-    if (interleaves()) {
-      const int32_t step = std::max(1, schedule.swizzle / state_.op.ranks);
+    if (interleaves_) {
       const bool own = piece.owner == rank_;
-      if (state_.reduces_with_tiles()) {
-        return piece.index / step + (own ? own_lag_turns(step) : 0);
-      }
-      return (piece.index + (own ? own_lag() : 0)) / step;
+      if (sweep_step_ == 1) return piece.index + (own ? own_late_ : 0);
+      if (state_.reduces_with_tiles()) return piece.index / sweep_step_ + (own ? own_late_ : 0);
+      return (piece.index + (own ? own_late_ : 0)) / sweep_step_;
     }
     if (schedule.order == Order::interleaved) {
       // What peers send of the same index has arrived when the own tiles of it are added to.
@@ -106,7 +107,7 @@ class RankOrder {
     return plain ? 0 : owner;
   }
 
-  std::vector<int32_t> sort_tiles() const {
+  std::vector<int32_t> sort_tiles() {
     const TileGrid& grid = state_.grid;
     std::vector<int32_t> tiles(static_cast<size_t>(grid.count()));
     if (state_.pattern == Pattern::packed_reduce) {
@@ -129,9 +130,9 @@ class RankOrder {
 
   // Tiles of one turn, which come row by row: column by column of a sweep, of all rows where those
   // of owners take turns.
-  void order_turn(std::span<int32_t> tiles) const {
+  void order_turn(std::span<int32_t> tiles) {
     const auto col = [&](int32_t tile) { return state_.grid.col_of(tile); };
-    if (interleaves()) {
+    if (interleaves_) {
       sort_by(tiles, [&](int32_t tile) { return owner_turn_[static_cast<size_t>(tile)]; });
       return sort_by(tiles, col);
     }
@@ -147,11 +148,14 @@ class RankOrder {
 
   // Sorts by a number of each; those of one number keep their order.
   template <typename Number>
-  static void sort_by(std::span<int32_t> tiles, const Number& number) {
+  void sort_by(std::span<int32_t> tiles, const Number& number) {
     int64_t least = INT64_MAX, most = INT64_MIN;
+    numbers_.clear();
     for (const int32_t tile : tiles) {
-      least = std::min<int64_t>(least, number(tile));
-      most = std::max<int64_t>(most, number(tile));
+      const int64_t of_tile = number(tile);
+      numbers_.push_back(of_tile);
+      least = std::min(least, of_tile);
+      most = std::max(most, of_tile);
     }
     if (most <= least) return;
     if (most - least > 4 * static_cast<int64_t>(tiles.size()) + 64) {  // few of the numbers occur
@@ -159,10 +163,13 @@ class RankOrder {
                        [&](int32_t a, int32_t b) { return number(a) < number(b); });
       return;
     }
-    const auto bucket = [&](int32_t tile) { return static_cast<size_t>(number(tile) - least); };
-    const std::vector<int32_t> items(tiles.begin(), tiles.end());
-    Sorted<int32_t> sorted(items, static_cast<size_t>(most - least) + 1, bucket);
-    std::copy(sorted.all().begin(), sorted.all().end(), tiles.begin());
+    next_.assign(static_cast<size_t>(most - least) + 2, 0);
+    for (const int64_t of_tile : numbers_) ++next_[static_cast<size_t>(of_tile - least) + 1];
+    for (size_t i = 1; i < next_.size(); ++i) next_[i] += next_[i - 1];
+    unsorted_.assign(tiles.begin(), tiles.end());
+    for (size_t i = 0; i < unsorted_.size(); ++i) {
+      tiles[next_[static_cast<size_t>(numbers_[i] - least)]++] = unsorted_[i];
+    }
   }
 
   // Tiles that may share a kernel: all, or those of one chunk.
@@ -212,10 +219,12 @@ class RankOrder {
       kernel.first_wave = order.waves;
       const int32_t tasks = (kernel.last - kernel.first) * splits;
       kernel.end_wave = order.waves + (tasks + lanes - 1) / lanes;
+      int32_t wave = kernel.first_wave;
+      int32_t left = lanes;  // tasks of this wave
       for (int32_t i = kernel.first; i < kernel.last; ++i) {
+        for (left -= splits; left < 0; left += lanes) ++wave;
         order.done_wave[static_cast<size_t>(order.tiles[static_cast<size_t>(i)])] =
-            events ? kernel.end_wave - 1
-                   : kernel.first_wave + ((i - kernel.first + 1) * splits - 1) / lanes;
+            events ? kernel.end_wave - 1 : wave;
       }
       order.waves = kernel.end_wave;
     }
@@ -227,6 +236,13 @@ class RankOrder {
   std::vector<int64_t> turn_of_;     // by tile
   std::vector<int32_t> owner_turn_;  // by tile: its place among those of one turn and column
   std::vector<uint8_t> foreign_;     // by tile: another rank holds or reduces some of it
+  const bool interleaves_;
+  const int32_t sweep_step_;  // of these: tile rows of an owner in a turn
+  int64_t own_late_ = 0;      // own_lag_turns() or own_lag()
+  // Scratch of sort_by().
+  std::vector<int64_t> numbers_;
+  std::vector<int32_t> unsorted_;
+  std::vector<uint32_t> next_;
 };
 
 }  // namespace

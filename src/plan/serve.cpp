@@ -79,6 +79,7 @@ TaskRowFinder::TaskRowFinder(const Plan& plan) : plan_(&plan), held_(plan.buffer
   const RowShards owners = row_owners(plan.op);
   rows_ = static_cast<int32_t>(owners.rows);
   block_ = static_cast<int32_t>(owners.block());
+  owners_by_row_ = 1.0 / std::max(1, block_);
   for (size_t i = 0; i < held_.size(); ++i) {
     const Buffer& buffer = plan.buffers[i];
     const bool staged = buffer.role == BufferRole::local && buffer.rows % plan.op.m == 0;
@@ -86,6 +87,13 @@ TaskRowFinder::TaskRowFinder(const Plan& plan) : plan_(&plan), held_(plan.buffer
     held_[i] = {buffer.sharded_rows > 0 ? Rows::of_rank : Rows::of_all,
                 staged ? buffer.rows : rows_, stretto::is_compact(plan, static_cast<uint16_t>(i))};
   }
+}
+
+// row / block_, which is asked so often that the division of integers would be a cost.
+int32_t TaskRowFinder::owner_of(int32_t row) const {
+  const auto owner = static_cast<int32_t>(row * owners_by_row_);
+  const int64_t first = int64_t{owner} * block_;
+  return row < first ? owner - 1 : row >= first + block_ ? owner + 1 : owner;
 }
 
 std::optional<TaskRows> TaskRowFinder::operator()(const Instr& task) const {
@@ -107,7 +115,7 @@ std::optional<TaskRows> TaskRowFinder::operator()(const Instr& task) const {
     if (held.rows == Rows::of_all) {
       if (row < 0 || row >= held.count) continue;
       if (row >= rows_) row %= rows_;
-      owner = row < block_ ? 0 : row / block_;
+      owner = row < block_ ? 0 : owner_of(row);
       row -= owner * block_;
     }
     if (has_origin && (owner != found.owner || row != found.first)) return std::nullopt;

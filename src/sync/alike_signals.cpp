@@ -110,7 +110,8 @@ class AlikeWriter {
           },
           [&](size_t pos, std::vector<Instr>& instrs) {
             for (const Notify& notify : notifies.bucket(first + pos)) {
-              const size_t to = (rank + notify.distance) % ranks_;
+              const size_t beyond = rank + notify.distance;
+              const size_t to = beyond < ranks_ ? beyond : beyond - ranks_;
               const uint32_t place = place_of_[to * groups.size() + notify.group];
               append_notify(instrs, signals_[place], static_cast<uint16_t>(to));
             }

@@ -140,21 +140,23 @@ std::optional<std::vector<Dependence>> find_of_rank_0(const Draft& draft,
             found.push_back({alike.seen_by(rank, before), alike.home(task.at), region.buffer});
           });
     };
-    const auto add = [&](const Region& region, bool is_write) {
-      if (region.empty()) return true;
-      const CellGrid& grid = grids[region.buffer];
-      if (!grid) return !is_write;  // rank 0 writes nothing there
+    const auto add = [&](const CellGrid& grid, const Region& region, bool is_write) {
       if (const uint32_t cell = grid.only_cell(region); cell != CellGrid::kNone) {
         add_to(cell, true, region, is_write);
-      } else {
+      } else if (!region.empty()) {
         grid.for_each(region,
                       [&](uint32_t number, bool all) { add_to(number, all, region, is_write); });
       }
-      return true;
     };
-    for (const Region& region : task.reads(plan)) add(region, false);
+    for (const Region& region : task.reads(plan)) {
+      if (const CellGrid& grid = grids[region.buffer]) add(grid, region, false);
+    }
     for (const Region& region : task.writes(plan)) {
-      if (!add(region, true)) return std::nullopt;
+      if (const CellGrid& grid = grids[region.buffer]) {
+        add(grid, region, true);
+      } else if (!region.empty()) {
+        return std::nullopt;  // rank 0 writes nothing there
+      }
     }
   }
   if (!touches.are_those_of_all_ranks()) return std::nullopt;

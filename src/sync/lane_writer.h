@@ -40,7 +40,7 @@ class LaneWriter {
   void finish() { plan_.operands = std::move(operands_); }
 
  private:
-  static constexpr size_t kAhead = 8;  // instructions
+  static constexpr size_t kAhead = 20;  // instructions
 
   Plan& plan_;
   std::vector<Region> operands_;

@@ -86,13 +86,13 @@ void SignalGroups::find(const std::vector<SyncEdge>& edges) {
 // Alike ranks take turns alike, so acquires are in order, but releases are of several ranks.
 std::vector<uint32_t> SignalGroups::places_on(int rank) const {
   struct Image {
-    uint32_t lane, release;  // its copy lane, its first release
+    uint64_t place;  // its copy lane, then its first release
     uint32_t group;
   };
   std::vector<Image> images;
   std::vector<uint32_t> places;
   places.reserve(groups_.size());
-  for (size_t first = 0, last = 0; first < groups_.size(); first = last) {
+  for (uint32_t first = 0, last = 0; first < groups_.size(); first = last) {
     const Group& one = groups_[first];
     images.clear();
     for (last = first; last < groups_.size() && groups_[last].buffer == one.buffer &&
@@ -102,11 +102,10 @@ std::vector<uint32_t> SignalGroups::places_on(int rank) const {
       for (const uint32_t release : releases(groups_[last])) {
         least = std::min(least, alike_->turned(release, rank));
       }
-      images.push_back({sole_lane(least), least, static_cast<uint32_t>(last)});
+      images.push_back({uint64_t{sole_lane(least)} << 32 | least, last});
     }
-    std::sort(images.begin(), images.end(), [](const Image& a, const Image& b) {
-      return a.lane != b.lane ? a.lane < b.lane : a.release < b.release;
-    });
+    std::sort(images.begin(), images.end(),
+              [](const Image& a, const Image& b) { return a.place < b.place; });
     for (const Image& image : images) places.push_back(image.group);
   }
   return places;
