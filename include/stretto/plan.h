@@ -169,6 +169,9 @@ struct Plan {
   Operator op;
   std::string schedule;  // canonical schedule text; informative
   int sms = 0;           // SMs of a GPU: block lanes of a rank that can be resident together
+  // A GPU's library multiplies what the gemms between two boundaries of a rank make up; no other
+  // target cares.
+  bool library_gemms = false;
   std::vector<Buffer> buffers;
   std::vector<SignalArray> signals;
   std::vector<Lane> lanes;       // ordered by rank, kind, index

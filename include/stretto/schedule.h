@@ -56,6 +56,10 @@ namespace stretto {
   X(fixed, "fixed", "exactly the operator's; tiles may have rows of several owners") \
   X(bucket, "bucket", "the operator's or fewer in any run; tiles are cut at owners")
 
+#define STRETTO_GEMMS(X)                                                \
+  X(tiles, "tiles", "our kernel, tile by tile as the plan's tasks say") \
+  X(library, "library", "cuBLAS, for all that a kernel's tasks make up")
+
 #define STRETTO_ENUM(name, text, meaning) name,
 enum class Granularity : uint8_t { STRETTO_GRANULARITIES(STRETTO_ENUM) };
 enum class Order : uint8_t { STRETTO_ORDERS(STRETTO_ENUM) };
@@ -64,6 +68,7 @@ enum class Sync : uint8_t { STRETTO_SYNCS(STRETTO_ENUM) };
 enum class Reduction : uint8_t { STRETTO_REDUCTIONS(STRETTO_ENUM) };
 enum class Reuse : uint8_t { STRETTO_REUSES(STRETTO_ENUM) };
 enum class RowCount : uint8_t { STRETTO_ROW_COUNTS(STRETTO_ENUM) };
+enum class GemmBy : uint8_t { STRETTO_GEMMS(STRETTO_ENUM) };
 #undef STRETTO_ENUM
 
 std::string_view to_string(Granularity value);
@@ -73,6 +78,7 @@ std::string_view to_string(Sync value);
 std::string_view to_string(Reduction value);
 std::string_view to_string(Reuse value);
 std::string_view to_string(RowCount value);
+std::string_view to_string(GemmBy value);
 
 struct Schedule {
   Granularity granularity = Granularity::whole;
@@ -90,6 +96,7 @@ struct Schedule {
   int split_k = 1;          // ranges of K that a tile is computed in, side by side, and then added
   int k_phases = 1;         // ranges of K in which rows are gathered; tiles begin with the first
   RowCount rows = RowCount::fixed;  // what a run may have (serve.h)
+  GemmBy gemm = GemmBy::tiles;      // who multiplies
 
   bool operator==(const Schedule&) const = default;
 };
@@ -98,7 +105,8 @@ struct Schedule {
 inline constexpr int kSplitStep = 64;
 
 // Canonical text: every coordinate as key=value, comma separated, no blanks; `split-k` and
-// `k-phases` only when they are not 1, `rows` only when it is not fixed. parse(print) = same.
+// `k-phases` only when they are not 1, `rows` only when it is not fixed, `gemm` only when it is not
+// tiles. parse(print) = same.
 std::string to_string(const Schedule& schedule);
 // A canonical text, or a preset's name followed by changes: "tiles,tile=64x128,comm-sms=4".
 // `op` and `machine` give the preset its defaults. Throws UsageError naming every bad part at once.
@@ -109,9 +117,9 @@ std::vector<std::string> legal(const Operator& op, const Schedule& schedule,
                                const Machine& machine);
 
 // Same inputs give the same bits in every run, and the same bits as every other deterministic
-// schedule with the same `partials` and `split-k` and one of K's phases (the emulator adds up the
-// ranges of tiles that are computed in phases; GPUs go on adding to the same registers). NCCL's
-// reductions choose their order, so they are not.
+// schedule with the same `partials`, `split-k` and `gemm` and one of K's phases (the emulator adds
+// up the ranges of tiles that are computed in phases; GPUs go on adding to the same registers).
+// NCCL's reductions choose their order, so they are not.
 bool is_deterministic(const Schedule& schedule);
 
 struct Preset {

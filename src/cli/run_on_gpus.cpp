@@ -114,7 +114,9 @@ class GpuRun {
     row.simulation = simulate(plan, request_.machine);
     verify(row, plan, progress, done, share);
     if (row.verified() && options_.timeline) {
-      row.timeline = measure_timeline(plan, *fabric_, compiler_, options_.perfetto);
+      row.timeline = plan.library_gemms
+                         ? "no timeline: cuBLAS multiplies, and its kernels do not tell when\n"
+                         : measure_timeline(plan, *fabric_, compiler_, options_.perfetto);
     }
     return row;
   }

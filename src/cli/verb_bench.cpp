@@ -50,7 +50,7 @@ std::string print(const BenchedOperator& benched, const std::string& against) {
   };
   row("cuBLAS alone", benched.library.gemm, "-", "-");
   row("NCCL alone", benched.library.collective, "-", "-");
-  row("library", benched.library.sequential, "-", "-");
+  row("library path", benched.library.sequential, "-", "-");
   std::string notes;
   for (const BenchedStrategy& one : benched.strategies) {
     if (!one.choice.refused.empty()) {
@@ -85,7 +85,7 @@ std::string legend(const std::string& gpu, const Options& options, const Machine
                           "turns, each a graph of {} runs back to back",
                           timing.rounds, timing.runs_per_graph));
   if (!options.no_cold) add("cold", "a single run, its inputs not in the L2 cache");
-  add("speed-up", against == kLibrary ? "over `library`: cuBLAS, then NCCL, in one graph"
+  add("speed-up", against == kLibrary ? "over the library path: cuBLAS, then NCCL, in one graph"
                                       : "over `" + against + "`");
   add("exposed", "time beyond the GEMM alone by cuBLAS");
   add("floor", fmt::format("the GEMM alone by cuBLAS, or the least bytes that leave a GPU at {} "

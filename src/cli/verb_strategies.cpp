@@ -28,7 +28,8 @@ std::vector<Coordinate> coordinates() {
           {"sync", "how consumers learn of it", {STRETTO_SYNCS(STRETTO_ROW)}},
           {"reduction", "where partial sums meet", {STRETTO_REDUCTIONS(STRETTO_ROW)}},
           {"reuse", "how the next run may overwrite", {STRETTO_REUSES(STRETTO_ROW)}},
-          {"rows", "how many rows a run may have", {STRETTO_ROW_COUNTS(STRETTO_ROW)}}};
+          {"rows", "how many rows a run may have", {STRETTO_ROW_COUNTS(STRETTO_ROW)}},
+          {"gemm", "who multiplies", {STRETTO_GEMMS(STRETTO_ROW)}}};
 #undef STRETTO_ROW
 }
 

@@ -1,4 +1,4 @@
-// cuBLAS as the GEMM to compare with, found at run time.
+// cuBLAS, found at run time: what strategy `library` multiplies with and benchmarks compare with.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,16 @@ namespace stretto::cuda {
 class Cublas {
  public:
   // Throws SystemError when there is no cuBLAS. Uses the current GPU.
-  explicit Cublas(const Stream& stream);
+  // With `sums_in_fp32`, ranges of K that it adds up are fp32 until then; else they may have C's
+  // type, as PyTorch lets them.
+  explicit Cublas(const Stream& stream, bool sums_in_fp32 = false);
   ~Cublas();
   Cublas(const Cublas&) = delete;
   Cublas& operator=(const Cublas&) = delete;
 
+  // From now on work goes to this stream; the caller orders it behind what other streams were
+  // given, since all share a workspace.
+  void use(const Stream& stream) const;
   // C = A * B^T with fp32 accumulation, as PyTorch calls it; or C += A * B^T.
   void multiply(const Matrix& a, const Matrix& b, const Matrix& c, bool accumulate = false) const;
 

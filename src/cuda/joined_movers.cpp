@@ -40,6 +40,7 @@ bool can_join(const Plan& plan, const RankProgram& program) {
 }  // namespace
 
 void join_movers(const Plan& plan, std::vector<RankProgram>& programs) {
+  if (plan.library_gemms) return;
   const bool all = std::all_of(programs.begin(), programs.end(),
                                [&](const RankProgram& program) { return can_join(plan, program); });
   if (!all) return;

@@ -112,7 +112,7 @@ std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, b
     return std::any_of(lane.instrs.begin(), lane.instrs.end(),
                        [](const Instr& instr) { return instr.op == Opcode::gemm; });
   });
-  if (multiplies) {
+  if (multiplies && !plan.library_gemms) {
     const RankProgram program = std::move(programs_of(plan).front());
     set.add_gemm(config_for(plan, *program.sums, program.needs, serves));
   }

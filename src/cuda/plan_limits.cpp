@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cuda/gemm_choice.h"
+#include "cuda/library_products.h"
 #include "cuda/tensor_map.h"
 #include "cuda/tile_sums.h"
 
@@ -62,6 +63,10 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
     }
   };
   if (plan.op.dtype == DType::fp32) add("the GEMM kernel multiplies bf16 and fp16, not fp32");
+  if (plan.library_gemms) {
+    if (serves) add("a library does not multiply fewer rows than the plan's");
+    if (const std::string why = why_no_products(plan); !why.empty()) add(why);
+  }
   if (num_counters(plan) > kMostCounters) {
     add(fmt::format("the signals of all ranks have at most {} counters", kMostCounters));
   }
@@ -94,7 +99,7 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
           add(fmt::format("a block moves at most {} elements at once", UINT32_MAX));
         }
       }
-      if (instr.op != Opcode::gemm) continue;
+      if (instr.op != Opcode::gemm || plan.library_gemms) continue;
       const std::span<const Region> reads = plan.reads(instr);
       for (const Region& region : std::span(reads.data(), reads.size() + instr.num_writes)) {
         if (is_mapped[region.buffer]) continue;

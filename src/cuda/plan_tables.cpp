@@ -19,6 +19,7 @@ using device::MoverTask;
 class TableBuilder {
  public:
   TableBuilder(const TableBasis& basis, const GemmNeeds& needs) : basis_(basis) {
+    if (basis.plan.library_gemms) return;
     tables_.config = config_for(basis.plan, basis.sums, needs, basis.serves);
     if (!basis.serves) return;
     const RowShards owners = row_owners(basis.plan.op);
@@ -27,7 +28,9 @@ class TableBuilder {
   }
 
   RankTables build(const RankProgram& program) && {
-    for (const std::vector<BlockPart>& parts : program.gemms) add_launch(parts);
+    if (!basis_.plan.library_gemms) {
+      for (const std::vector<BlockPart>& parts : program.gemms) add_launch(parts);
+    }
     for (const std::vector<BlockPart>& parts : program.moves) add_mover(parts, program.joins());
     return std::move(tables_);
   }

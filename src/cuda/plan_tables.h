@@ -43,7 +43,7 @@ struct MoverTable {
 
 struct RankTables {
   device::GemmConfig config;
-  std::vector<GemmLaunch> gemms;  // as the program numbers them
+  std::vector<GemmLaunch> gemms;  // as the program numbers them; none where a library multiplies
   std::vector<MoverTable> moves;
 };
 

@@ -26,7 +26,7 @@ class MainStream {
 
   void add(const std::vector<Stretch>& stretches) {
     std::vector<BlockPart> gemm, move;
-    std::vector<Step> notifies, waits;
+    std::vector<Step> notifies, behind, waits;
     for (const Stretch& stretch : stretches) {
       const std::vector<Instr>& instrs = plan_.lanes[stretch.lane].instrs;
       uint32_t begin = stretch.begin, end = stretch.end;
@@ -40,14 +40,20 @@ class MainStream {
       for (uint32_t i = tail; i < end; ++i) {
         if (runs(instrs[i])) waits.push_back({StepKind::wait, 0, stretch.lane, i});
       }
-      const uint32_t split = end_of_tiles(stretch.lane, begin, tail);
+      uint32_t split = end_of_tiles(stretch.lane, begin, tail);
       if (begin < split) gemm.push_back({stretch.lane, begin, split, {}});
+      // A library's kernel tells nobody.
+      for (; plan_.library_gemms && split < tail && instrs[split].op == Opcode::notify; ++split) {
+        behind.push_back({StepKind::notify, 0, stretch.lane, split});
+      }
       if (split < tail) move.push_back({stretch.lane, split, tail, {}});
     }
-    if (alone_) deal_out(waits, move.empty() ? gemm : move);
+    std::vector<BlockPart>& last = move.empty() ? gemm : move;
+    if (alone_ && !(plan_.library_gemms && move.empty())) deal_out(waits, last);
     std::vector<Step>& steps = program_.streams[0].steps;
     steps.insert(steps.end(), notifies.begin(), notifies.end());
     add_kernel(StepKind::gemm, std::move(gemm), program_.gemms);
+    steps.insert(steps.end(), behind.begin(), behind.end());
     add_kernel(StepKind::move, std::move(move), program_.moves);
     steps.insert(steps.end(), waits.begin(), waits.end());
   }
@@ -82,6 +88,7 @@ class MainStream {
       const TileSum sum = sums_.of(lane, i);
       split = sum ? sum.position + 1 : i + 1;
     }
+    if (plan_.library_gemms) return split;
     while (split > begin && split < end && instrs[split].op == Opcode::notify) ++split;
     return split;
   }

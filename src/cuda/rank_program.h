@@ -14,6 +14,9 @@
 // which have their SMs, can run until those waits are over, so blocks that stay hold nobody up.
 // Beside the other lanes kernels run that need a place on an SM, and a peer may wait for them:
 // there such waits are steps behind the kernel.
+//
+// Where the plan has library_gemms, what is called a GEMM kernel here is a library's products
+// (library_products.h): nothing but gemms, and waits and notifies are steps around it.
 #pragma once
 
 #include <memory>

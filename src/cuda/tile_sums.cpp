@@ -10,6 +10,7 @@
 namespace stretto::cuda {
 
 TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none) {
+  if (plan.library_gemms) return;  // nothing of the plan is the GEMM kernel's
   AwaitedAtOnce awaited_at_once(plan);
   PlacesOfTiles places;
   std::vector<uint8_t> holds_tiles(plan.buffers.size(), 0);

@@ -34,6 +34,7 @@ struct TileSum {
 
 class TileSums {
  public:
+  // None where a library multiplies.
   explicit TileSums(const Plan& plan);
 
   // Of the gemm at `at` of plan.lanes[lane].

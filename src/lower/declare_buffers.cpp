@@ -22,6 +22,7 @@ void declare_buffers(Draft& draft) {
   plan.op = op;
   plan.schedule = to_string(state.schedule);
   plan.sms = state.machine.sms;
+  plan.library_gemms = state.schedule.gemm == GemmBy::library;
 
   const int64_t block = op.row_shards().block();
   const bool a_sharded = op.kind == OpKind::ag_gemm, out_sharded = op.kind == OpKind::gemm_rs;

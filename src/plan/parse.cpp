@@ -96,8 +96,15 @@ class Parser {
       if (!is_schedule_text(plan_.schedule)) in_.fail(schedule_start, "a schedule's text");
       line("'sms'");
     }
+    if (in_.accept_token("gemm")) {
+      in_.expect_token("library");
+      plan_.library_gemms = true;
+      line("'sms'");
+    }
     if (!in_.accept_token("sms")) {
-      in_.fail(in_.position(), plan_.schedule.empty() ? "'schedule' or 'sms'" : "'sms'");
+      in_.fail(in_.position(), plan_.library_gemms      ? "'sms'"
+                               : plan_.schedule.empty() ? "'schedule', 'gemm' or 'sms'"
+                                                        : "'gemm' or 'sms'");
     }
     plan_.sms = number_after_blanks(1, kMaxInt32, "the number of SMs");
   }

@@ -69,7 +69,9 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
     free_sms = std::min(free_sms, plan.sms - count_lanes(plan, LaneKind::compute, rank) -
                                       count_lanes(plan, LaneKind::comm, rank));
   }
-  // Where NCCL runs beside kernels it must do with the SMs that they leave it.
+  // Where NCCL runs beside kernels it must do with the SMs that they leave it. A library's kernels
+  // end by themselves.
+  if (plan.library_gemms) free_sms = 0;
   const fabric::Communicators* nccl =
       uses_nccl ? &fabric.communicators(std::max(0, free_sms)) : nullptr;
   ranks_.resize(static_cast<size_t>(fabric.num_local()));
@@ -129,6 +131,7 @@ void PlanRunner::add_rank(int rank, const fabric::Communicators* nccl) {
       RankStreams::Setup{plan_, rank, device, kernels_, programs_[static_cast<size_t>(rank)],
                          signals_, copied_notifies_, state_.space(rank), std::move(counters),
                          memory_.places(rank), nccl, options_.serves, options_.marks});
+  mine.streams->enqueue_products(*mine.main);
   memory_.poison(rank, *mine.main);
   mine.main->synchronize();
 }

@@ -24,7 +24,7 @@ RankStreams::RankStreams(const Setup& setup)
   place_copied_notifies();
   add_ends_of_run();
   overlaps_ = ops_.size() == 1 && ops_[0].kind == OpKind::gemm && streams_.size() == 1 &&
-              !advance_ && !alternates_ && setup.device.ranks() == 1;
+              gemm_ != nullptr && !advance_ && !alternates_ && setup.device.ranks() == 1;
 }
 
 std::vector<KernelMarks> RankStreams::marks() const {
@@ -91,6 +91,10 @@ Params RankStreams::with_rows(const Params& params, const CallRows& rows) const 
 void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallRows& rows) {
   switch (op.kind) {
     case OpKind::gemm: {
+      if (cublas_) {
+        multiply(op.index, stream, set);
+        break;
+      }
       const cuda::DeviceGemmTable& table = gemms_[op.index];
       const device::GemmParams params = with_rows(table.params(), rows);
       if (setup_.program.joins()) {
@@ -140,6 +144,17 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
       stream.wait(*events_[op.index]);
       break;
   }
+}
+
+void RankStreams::multiply(uint32_t kernel, const Stream& stream, int set) const {
+  cublas_->use(stream);
+  for (const MatrixProduct& product : products_[kernel][static_cast<size_t>(set)]) {
+    cublas_->multiply(product.a, product.b, product.c);
+  }
+}
+
+void RankStreams::enqueue_products(const Stream& stream) const {
+  for (uint32_t kernel = 0; kernel < products_.size(); ++kernel) multiply(kernel, stream, 0);
 }
 
 void RankStreams::enqueue_collectives(const Stream& stream) const {

@@ -8,6 +8,7 @@
 
 #include "cuda/collectives.h"
 #include "cuda/copied_notifies.h"
+#include "cuda/cublas.h"
 #include "cuda/gemm_kernel.h"
 #include "cuda/mover_table.h"
 #include "cuda/plan_tables.h"
@@ -60,10 +61,15 @@ class RankStreams {
   void restart();
   // By block of every kernel: the runs that it has begun. Something of it changes in every run.
   std::vector<uint64_t> runs_begun() const { return counts_.read(); }
+  // Nothing of it does where a run is a library's kernels only.
+  bool counts_runs() const { return !counts_.empty(); }
 
   // Of every kernel, where the setup asks for them; while no run is under way.
   std::vector<KernelMarks> marks() const;
 
+  // A library's products by themselves: at first use it loads its kernels, which a graph's capture
+  // would not survive.
+  void enqueue_products(const cuda::Stream& stream) const;
   // The collectives of a run by themselves: at first use NCCL connects.
   void enqueue_collectives(const cuda::Stream& stream) const;
 
@@ -103,7 +109,12 @@ class RankStreams {
     std::vector<cuda::Step> steps;                        // of a wait in a stream
   };
 
+  struct MatrixProduct {
+    cuda::Matrix a, b, c;
+  };
+
   void add_kernels();
+  void add_products();
   void add_marks(std::vector<uint32_t>& lanes, std::vector<std::vector<uint32_t>>& positions);
   void add_ops();
   void add_waits(uint32_t stream, const std::vector<cuda::Step>& steps);
@@ -116,6 +127,7 @@ class RankStreams {
   device::SignalSpace space_of(KernelPlace place, int blocks = 1);
   cuda::DevicePtr counter(const Instr& wait) const;
   int next_set(cuda::StreamHandle main);
+  void multiply(uint32_t kernel, const cuda::Stream& stream, int set) const;
   void issue(const Op& op, const cuda::Stream& stream, int set, const CallRows& rows);
   template <typename Params>
   Params with_rows(const Params& params, const CallRows& rows) const;
@@ -137,6 +149,8 @@ class RankStreams {
 
   std::vector<Op> ops_;
   std::vector<cuda::DeviceGemmTable> gemms_;
+  std::unique_ptr<cuda::Cublas> cublas_;  // where it multiplies: then there are no gemms_
+  std::vector<std::vector<std::vector<MatrixProduct>>> products_;  // [kernel][set]
   std::vector<cuda::DeviceMoverTable> moves_;
   std::vector<KernelMarks> marks_;  // without their words, of gemms_ and then moves_
   std::vector<ValueWait> value_waits_;

@@ -1,4 +1,5 @@
 // What a run of a rank consists of: its kernels with their tables, and an op for each step.
+#include "cuda/library_products.h"
 #include "runtime/rank_streams.h"
 #include "stretto/error.h"
 
@@ -32,8 +33,33 @@ void RankStreams::add_kernels() {
     moves_.emplace_back(tables.moves[i], space_of({&program.moves[i], {}}, blocks), setup_.marks);
     add_marks(tables.moves[i].lanes, tables.moves[i].positions);
   }
+  if (setup_.plan.library_gemms && !program.gemms.empty()) add_products();
   if (!gemms_.empty()) gemm_ = &setup_.kernels.gemm(setup_.device, tables.config);
   if (!moves_.empty() && !program.joins()) mover_ = &setup_.kernels.mover(setup_.device);
+}
+
+void RankStreams::add_products() {
+  cublas_ = std::make_unique<cuda::Cublas>(cuda::Stream(nullptr), true);
+  const auto matrix_of = [&](const Region& region, int set) {
+    const Buffer& buffer = setup_.plan.buffers[region.buffer];
+    return cuda::Matrix{cuda::address_of(setup_.places, region.rank, region.buffer, set) +
+                            cuda::offset_of(buffer, region.row0, region.col0),
+                        region.rows(), region.cols(), buffer.cols, buffer.dtype};
+  };
+  for (const std::vector<cuda::BlockPart>& kernel : setup_.program.gemms) {
+    auto& by_set = products_.emplace_back(static_cast<size_t>(sets_));
+    for (const cuda::Product& product : cuda::products_of(setup_.plan, kernel)) {
+      for (int set = 0; set < sets_; ++set) {
+        auto& products = by_set[static_cast<size_t>(set)];
+        products.push_back(
+            {matrix_of(product.a, set), matrix_of(product.b, set), matrix_of(product.c, set)});
+        const MatrixProduct& first = by_set.front().back();
+        const MatrixProduct& last = products.back();
+        alternates_ = alternates_ || first.a.address != last.a.address ||
+                      first.b.address != last.b.address || first.c.address != last.c.address;
+      }
+    }
+  }
 }
 
 void RankStreams::add_marks(std::vector<uint32_t>& lanes,
@@ -181,8 +207,9 @@ void RankStreams::add_ends_of_run() {
   for (const cuda::CopiedNotify& notify : copied_) {
     copied.push_back({notify.per_run, notify.copies, 0});
   }
-  // A run without any kernel has one all the same, so that the host sees runs go by.
-  if (counters.empty() && copied.empty() && !counts_.empty()) return;
+  // A run without any kernel has one all the same, so that the host sees runs go by; but not where
+  // it would take its time behind a library's kernels.
+  if (counters.empty() && copied.empty() && (!counts_.empty() || cublas_)) return;
   advance_ = {space_of({}),
               entries_.emplace_back(cuda::upload(counters)).as<device::RelativeCounter>(),
               entries_.emplace_back(cuda::upload(copied)).as<device::CopiedWord>(),

@@ -27,6 +27,8 @@ std::span<const std::string_view> names_of<Reuse>();
 template <>
 std::span<const std::string_view> names_of<RowCount>();
 template <>
+std::span<const std::string_view> names_of<GemmBy>();
+template <>
 std::span<const std::string_view> names_of<DType>();
 
 template <typename Enum>

@@ -238,6 +238,37 @@ void check_rows(Case& c) {
   }
 }
 
+// A library is told whole products, which begin and end with its kernel.
+void check_gemm(Case& c) {
+  const Schedule& s = c.schedule;
+  if (s.gemm == GemmBy::tiles) return;
+  const auto refuse = [&](std::string_view key, std::string_view value, std::string_view why,
+                          std::string_view right) {
+    c.refuse("gemm=library with {}={}, {}: take gemm=tiles or {}", key, value, why, right);
+  };
+  const bool parts = s.granularity != Granularity::whole && s.granularity != Granularity::chunk;
+  if (s.sync != Sync::event) {
+    refuse("sync", to_string(s.sync), "which a library's kernels know nothing of",
+           parts ? "sync=event,granularity=chunk" : "sync=event");
+  } else if (parts) {
+    refuse("granularity", to_string(s.granularity), "which ends within its kernel",
+           "granularity=chunk");
+  }
+  if (s.mover != Mover::nccl && s.mover != Mover::copy_engine) {
+    refuse("mover", to_string(s.mover), "whose blocks work beside tiles",
+           "mover=nccl or copy-engine");
+  }
+  if (s.split_k > 1)
+    refuse("split-k", fmt::format("{}", s.split_k), "which it chooses", "split-k=1");
+  if (s.k_phases > 1) {
+    refuse("k-phases", fmt::format("{}", s.k_phases), "which cut its sums", "k-phases=1");
+  }
+  if (s.rows != RowCount::fixed) {
+    refuse("rows", to_string(s.rows), "and the host does not know how many a run has",
+           "rows=fixed");
+  }
+}
+
 void check_size(Case& c) {
   const double size = estimate_instrs(c.op, c.schedule);
   if (size <= kMaxPlanInstrs) return;
@@ -267,6 +298,7 @@ std::vector<std::string> legal(const Operator& op, const Schedule& schedule,
   check_order(c);
   check_reduction(c);
   check_rows(c);
+  check_gemm(c);
   const bool tile_good = schedule.tile_m >= kMinTile && schedule.tile_n >= kMinTile;
   if (op_good && tile_good) check_size(c);
   return std::move(c.reasons);

@@ -119,6 +119,7 @@ constexpr Coordinate kCoordinates[] = {
     number<&Schedule::split_k>("split-k", "1"),
     number<&Schedule::k_phases>("k-phases", "1"),
     {"rows", print_enum<RowCount, &Schedule::rows>, read_enum<RowCount, &Schedule::rows>, "fixed"},
+    {"gemm", print_enum<GemmBy, &Schedule::gemm>, read_enum<GemmBy, &Schedule::gemm>, "tiles"},
 };
 constexpr size_t kNumCoordinates = std::size(kCoordinates);
 

@@ -13,7 +13,10 @@ std::string short_text(const Schedule& schedule, const Operator& op, const Machi
   std::optional<std::string> best;
   size_t fewest = 0;
   for (const Preset& preset : presets()) {
-    const std::string base = to_string(preset.make(op, machine));
+    const Schedule made = preset.make(op, machine);
+    // Changes leave out what canonical texts leave out.
+    if (made.gemm != GemmBy::tiles && made.gemm != schedule.gemm) continue;
+    const std::string base = to_string(made);
     const std::vector<std::string_view> known = split(base, ',');
     std::string text(preset.name);
     size_t changes = 0;

@@ -43,8 +43,8 @@ TEST_P(PresetsOnGpus, AreRight) {
 
 std::vector<Case> cases() {
   constexpr const char* kOperators[] = {"ag-gemm", "gemm-rs", "gemm-ar"};
-  constexpr const char* kPresets[] = {"sequential", "decomposed", "two-chunk",
-                                      "waves",      "tiles",      "slices"};
+  constexpr const char* kPresets[] = {"sequential", "library", "decomposed", "two-chunk",
+                                      "waves",      "tiles",   "slices"};
   std::vector<Case> all;
   for (const int ranks : {2, 4, 8}) {
     const auto add = [&](const char* kind, const char* sizes, const char* dtype,
@@ -71,6 +71,15 @@ std::vector<Case> cases() {
       add(kind, "m=2048 n=2048 k=2048", "bf16", "decomposed,reuse=double");
       add(kind, "m=2048 n=2048 k=2048", "bf16", "decomposed,chunks=2");
     }
+    for (const char* kind : kOperators) {
+      // cuBLAS on parts too, into buffers that alternate, and rows that TMA cannot read.
+      add(kind, "m=16 n=2560 k=8192", "bf16", "library");
+      add(kind, "m=517 n=952 k=520", "fp16", "library");
+      add(kind, "m=1000 n=1088 k=832", "fp16", "two-chunk,gemm=library");
+      add(kind, "m=517 n=960 k=576", "bf16", "decomposed,gemm=library");
+      add(kind, "m=1024 n=1024 k=1024", "bf16", "decomposed,gemm=library,chunks=2,reuse=double");
+    }
+    add("gemm-rs", "m=1024 n=1024 k=1024", "bf16", "decomposed,gemm=library,partials=fp32");
     for (const char* kind : kOperators) {
       // Few tiles with a long K; ragged tiles and ranges; every mover and kind of signal.
       add(kind, "m=256 n=1024 k=8192", "bf16", "tiles,tile=128x128,split-k=4");
@@ -114,6 +123,7 @@ std::vector<Case> cases() {
   }
   for (const char* kind : kOperators) {
     all.push_back({fmt::format("{} m=300 n=264 k=200 ranks=1 dtype=bf16", kind), "sequential", 1});
+    all.push_back({fmt::format("{} m=300 n=264 k=200 ranks=1 dtype=bf16", kind), "library", 1});
   }
   return all;
 }

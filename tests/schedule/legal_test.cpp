@@ -111,6 +111,9 @@ TEST(Legal, WhatHasAMeaningIsAllowed) {
            "waves,groups=1+2+4",
            "waves,sync=flag",
            "waves,comm-sms=1",
+           "two-chunk,gemm=library,chunks=3",
+           "decomposed,gemm=library,partials=fp32",
+           "decomposed,gemm=library,comm-sms=4,reuse=double",
        }) {
     EXPECT_THAT(reasons(text), IsEmpty()) << text;
   }
@@ -121,6 +124,24 @@ TEST(Legal, WhatHasAMeaningIsAllowed) {
   }
   EXPECT_THAT(reasons("tiles,reduction=one-shot,mover=comm-blocks,comm-sms=8", gemm_ar()),
               IsEmpty());
+}
+
+TEST(Legal, ALibraryMultipliesWhatNothingHappensWithin) {
+  const auto only_reason = [](std::string_view text, const Operator& op = gemm_rs()) {
+    const std::vector<std::string> all = reasons(text, op);
+    EXPECT_THAT(all, SizeIs(1)) << text;
+    return all.empty() ? std::string() : all[0];
+  };
+  EXPECT_THAT(only_reason("library,sync=counter"),
+              HasSubstr("gemm=library with sync=counter, which a library's kernels know nothing "
+                        "of: take gemm=tiles or sync=event"));
+  EXPECT_THAT(only_reason("waves,gemm=library"), HasSubstr("or sync=event,granularity=chunk"));
+  EXPECT_THAT(only_reason("decomposed,gemm=library,mover=epilogue"),
+              HasSubstr("or mover=nccl or copy-engine"));
+  EXPECT_THAT(only_reason("library,split-k=2"), HasSubstr("gemm=tiles or split-k=1"));
+  EXPECT_THAT(only_reason("decomposed,gemm=library,rows=bucket"), HasSubstr("rows=fixed"));
+  EXPECT_THAT(only_reason("library,rows=bucket,split-k=1", {OpKind::gemm_rs, 64, 64, 64, 1}),
+              HasSubstr("rows=fixed"));
 }
 
 TEST(Legal, PlansOfHostileSizesAreRefusedWithAWayOut) {

@@ -34,6 +34,7 @@ TEST(Presets, TextsOfGemmRs) {
   EXPECT_EQ(text("sequential"),
             "granularity=whole,order=plain,mover=nccl,sync=event,reduction=nccl,reuse=double,"
             "partials=bf16,tile=128x64,swizzle=8,chunks=1,groups=auto,comm-sms=0");
+  EXPECT_EQ(text("library"), text("sequential") + ",gemm=library");
   EXPECT_EQ(text("two-chunk"),
             "granularity=chunk,order=plain,mover=nccl,sync=event,reduction=nccl,reuse=double,"
             "partials=bf16,tile=128x128,swizzle=8,chunks=2,groups=auto,comm-sms=16");
@@ -74,7 +75,7 @@ TEST(Presets, UnknownNamesAreAnswered) {
     FAIL() << "not refused";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("did you mean 'slices'?"));
-    EXPECT_THAT(error.what(), HasSubstr("sequential, two-chunk, decomposed, waves, tiles, slices"));
+    EXPECT_THAT(error.what(), HasSubstr("sequential, library, two-chunk, decomposed, waves, tiles, slices"));
   }
 }
 

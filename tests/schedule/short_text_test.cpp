@@ -8,8 +8,10 @@ namespace {
 TEST(ShortText, NamesThePresetAndWhatDiffers) {
   const Operator op = parse_operator("gemm-rs m=4096 n=8192 k=7168 ranks=2 dtype=bf16");
   const Machine machine = default_machine(2);
-  for (const char* text : {"sequential", "decomposed", "slices", "tiles,tile=128x160,comm-sms=4",
-                           "waves,groups=1+2+4", "tiles,order=peer-staggered"}) {
+  for (const char* text :
+       {"sequential", "decomposed", "slices", "tiles,tile=128x160,comm-sms=4", "waves,groups=1+2+4",
+        "tiles,order=peer-staggered", "library", "library,tile=64x64", "two-chunk,gemm=library",
+        "sequential,split-k=2"}) {
     const Schedule schedule = parse_schedule(text, op, machine);
     EXPECT_EQ(short_text(schedule, op, machine), text);
     EXPECT_EQ(parse_schedule(short_text(schedule, op, machine), op, machine), schedule);
