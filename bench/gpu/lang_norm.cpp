@@ -67,8 +67,8 @@ class NormBench {
     threads_ = threads_for(vectors, 1024);
     auto& kernels = by_threads_[threads_];
     if (kernels.one_shot == nullptr) {
-      // With more ranks than in flight a thread takes two turns; with fewer it has registers left.
-      const int in_flight = ranks_ <= 4 || threads_ > 640 ? 4 : 8;
+      const int in_flight = device::norm_in_flight(
+          static_cast<int>(ranks_), threads_, bench_.team.fabric().device(0).arch() >= "sm_90");
       const auto compile = [&](const char* form, const char* args) {
         return std::make_unique<TeamKernel>(
             bench_,

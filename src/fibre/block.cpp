@@ -209,7 +209,7 @@ void Block::meets_other(const Team& team, int rank, uint64 mark, Where where) {
 }
 
 bool Block::wait_words_not(const Pointer<const Vec16>& at, uint32 poison, Vec16& value, Where where,
-                           int) {
+                           int, Patience) {
   const Address& address = at.address();
   return engine_.wait(
       thread_, address, sizeof value, where,

@@ -115,7 +115,7 @@ class ExpertsGpuTest : public LangGpuTest {
       std::vector<uint16_t> input;
       for (size_t t = 0; t < tokens; ++t) {
         for (size_t c = 0; c < shape_.hidden; ++c) {
-          input.push_back(uint16_t(bf16_from_float(value_at(r, t, c))));
+          input.push_back(uint16_t(Bf16::round(value_at(r, t, c))));
         }
       }
       upload(r, input_, input);
@@ -144,7 +144,7 @@ class ExpertsGpuTest : public LangGpuTest {
       ASSERT_EQ(counts[e], expected[e].size());
       for (size_t i = 0; i < expected[e].size(); ++i) {
         for (size_t c = 0; c < shape_.hidden; ++c) {
-          ASSERT_EQ(bf16_to_float(rows[(offset + i) * shape_.hidden + c]),
+          ASSERT_EQ(Bf16::widen(rows[(offset + i) * shape_.hidden + c]),
                     value_at(expected[e][i].source, expected[e][i].token, c));
         }
       }
@@ -161,7 +161,7 @@ class ExpertsGpuTest : public LangGpuTest {
         if (id >= 0 && id < int32_t(shape_.experts)) weight += routing.weights[t * 3 + j];
       }
       for (size_t c = 0; c < shape_.hidden; ++c) {
-        ASSERT_EQ(bf16_to_float(output[t * shape_.hidden + c]), weight * value_at(rank, t, c));
+        ASSERT_EQ(Bf16::widen(output[t * shape_.hidden + c]), weight * value_at(rank, t, c));
       }
     }
   }

@@ -62,6 +62,7 @@ TEST(Disagreement, RanksThatReduceInOtherFormatsAreNamed) {
   const std::pair<Kernel, Kernel> kernels[] = {
       {all_reduce_one_shot<Bf16x8, Block>, all_reduce_one_shot<Fp32x4, Block>},
       {all_reduce_two_shot<Bf16x8, Block>, all_reduce_two_shot<Fp32x4, Block>},
+      {all_reduce_one_shot<Fp16x8, Block>, all_reduce_one_shot<Bf16x8, Block>},
       {all_reduce_one_shot<Bf16x8, Block>, all_reduce_two_shot<Bf16x8, Block>}};
   for (const auto& [own, other] : kernels) {
     const Failure failure = expect_found(
@@ -78,8 +79,8 @@ TEST(Disagreement, RanksThatReduceInOtherFormatsAreNamed) {
           });
           world.run();
         });
-    const bool formats = other != kernels[2].second;
-    EXPECT_THAT(failure.finding.message, HasSubstr(formats ? "element_bytes = " : "shots = "));
+    const bool formats = other != kernels[3].second;
+    EXPECT_THAT(failure.finding.message, HasSubstr(formats ? "mantissa_bits = " : "shots = "));
   }
 }
 
@@ -165,7 +166,7 @@ TEST(Disagreement, RanksThatReduceSlotsOtherwiseAreNamed) {
                 block.rank() == 1 ? slot_reduce<Fp32x4>(block, args)
                                   : slot_reduce<Bf16x8>(block, args);
               }),
-              names("element_bytes", 2, 4));
+              names("mantissa_bits", 7, 23));
 }
 
 TEST(Disagreement, MoversLeaveWhenARankIsAbsent) {

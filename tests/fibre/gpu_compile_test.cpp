@@ -6,6 +6,7 @@
 #include "cuda/compiler.h"
 #include "cuda/lang_kernel.h"
 #include "cuda/nvrtc_api.h"
+#include "stretto/device/lang/kernels/all_reduce_norm.h"
 
 namespace stretto::cuda {
 namespace {
@@ -19,13 +20,6 @@ class GpuCompile : public testing::TestWithParam<const char*> {
     const CompiledKernel kernel = Compiler(JitCache("")).compile(source, GetParam());
     EXPECT_FALSE(kernel.cubin.empty());
     return kernel.log;
-  }
-};
-
-class GpuCompileOnHopper : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!why_no_compiler().empty()) GTEST_SKIP() << "[SKIP] " << why_no_compiler();
   }
 };
 
@@ -98,21 +92,37 @@ TEST_P(GpuCompile, KernelsWithoutSpills) {
 }
 
 // The fused norms as they are launched: with a thread for each vector of a row of 8192, 7168 and
-// 5120 columns, and as few vectors in flight as leaves no spills.
-TEST_F(GpuCompileOnHopper, FusedNormsWithoutSpillsAtTheirLaunchBounds) {
-  struct Launch {
-    int threads, in_flight;
-  };
-  for (const Launch& launch : {Launch{1024, 4}, Launch{896, 4}, Launch{640, 8}}) {
+// 5120 columns, and as many in flight as 8 ranks take.
+TEST_P(GpuCompile, FusedNormsWithoutSpillsAtTheirLaunchBounds) {
+  const std::string arch = GetParam();
+  for (const int threads : {1024, 896, 640}) {
+    const int in_flight = device::norm_in_flight(8, threads, arch >= "sm_90");
     for (const std::string form : {"one_shot", "two_shot", "own_rows"}) {
       const LangKernelName name{
           "kernels/all_reduce_norm.h",
-          fmt::format("all_reduce_norm_{}<GpuBlock, {}>", form, launch.in_flight),
+          fmt::format("all_reduce_norm_{}<GpuBlock, {}>", form, in_flight),
           fmt::format("{}NormArgs<GpuBlock>", form == "own_rows" ? "OwnRows" : "AllReduce")};
+      SCOPED_TRACE(fmt::format("{} with {} threads", name.kernel, threads));
+      EXPECT_EQ(spilled_bytes(log_of(lang_source(name, threads))), 0);
+    }
+  }
+}
+
+// Movers with as many vectors in flight as a block of that size has registers for.
+TEST_P(GpuCompile, MoversWithoutSpillsAtTheirLaunchBounds) {
+  struct Launch {
+    int threads, in_flight;
+  };
+  for (const Launch& launch : {Launch{512, 8}, Launch{1024, 4}}) {
+    for (const LangKernelName& name :
+         {LangKernelName{"kernels/movers.h",
+                         fmt::format("push_gather<GpuBlock, {}>", launch.in_flight),
+                         "GatherArgs<GpuBlock>"},
+          LangKernelName{"kernels/movers.h",
+                         fmt::format("slot_reduce<Fp16x8, GpuBlock, {}>", launch.in_flight),
+                         "SlotReduceArgs<GpuBlock>"}}) {
       SCOPED_TRACE(fmt::format("{} with {} threads", name.kernel, launch.threads));
-      const CompiledKernel kernel =
-          Compiler(JitCache("")).compile(lang_source(name, launch.threads), "sm_90a");
-      EXPECT_EQ(spilled_bytes(kernel.log), 0) << kernel.log;
+      EXPECT_EQ(spilled_bytes(log_of(lang_source(name, launch.threads))), 0);
     }
   }
 }

@@ -7,6 +7,7 @@
 // whose sums it holds.
 #pragma once
 
+#include "stretto/device/elements.h"
 #include "stretto/device/gemm_block.h"
 #include "stretto/device/ptx_memory.h"
 
@@ -14,41 +15,29 @@ namespace stretto::device {
 
 #ifdef STRETTO_DEVICE
 
+// The 16-bit type of a kernel's output.
 template <bool kBf16>
-STRETTO_DEVICE uint32 pack_pair(float low, float high) {
-  uint32 packed;
-  if constexpr (kBf16) {
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-  } else {
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-  }
-  return packed;
-}
+struct HalfOf {
+  using Type = Bf16;
+};
+template <>
+struct HalfOf<false> {
+  using Type = Fp16;
+};
 
-template <bool kBf16>
+template <GemmConfig kConfig>
+using OutputHalf = typename HalfOf<kConfig.output == OutputType::bf16>::Type;
+
+template <class Half>
 STRETTO_DEVICE void add_pair(uint32 packed, float (&sums)[2]) {
-  if constexpr (kBf16) {
-    sums[0] += __uint_as_float(packed << 16);
-    sums[1] += __uint_as_float(packed & 0xffff0000);
-  } else {
-    float low, high;
-    asm("{\n"
-        ".reg .b16 l, h;\n"
-        "mov.b32 {l, h}, %2;\n"
-        "cvt.f32.f16 %0, l;\n"
-        "cvt.f32.f16 %1, h;\n"
-        "}"
-        : "=f"(low), "=f"(high)
-        : "r"(packed));
-    sums[0] += low;
-    sums[1] += high;
-  }
+  sums[0] += Half::low(packed);
+  sums[1] += Half::high(packed);
 }
 
 template <GemmConfig kConfig>
 class TileAdder {
   static constexpr GemmLayout kLayout = layout_of(kConfig);
-  static constexpr bool kBf16 = kConfig.output == OutputType::bf16;
+  using Half = OutputHalf<kConfig>;
   static constexpr int32 kMmas = kConfig.tile_m / kConfig.consumers / 64;
   static constexpr int32 kRowBytes = kLayout.chunk_columns * 2;
   static constexpr int32 kGroups = kLayout.chunk_columns / 8;  // of 8 columns
@@ -84,7 +73,7 @@ class TileAdder {
 #pragma unroll
         for (int32 i = 0; i < 2 * kGroups; ++i) {
           packed[first_word(m, chunk) + i] =
-              pack_pair<kBf16>(sums.pairs[m][i][0], sums.pairs[m][i][1]);
+              Half::round_pair(sums.pairs[m][i][0], sums.pairs[m][i][1]);
         }
       }
     }
@@ -105,7 +94,7 @@ class TileAdder {
     for (int32 m = 0; m < kMmas; ++m) {
 #pragma unroll
       for (int32 i = 0; i < 2 * kGroups; ++i) {
-        add_pair<kBf16>(packed[first_word(m, chunk) + i], sums.pairs[m][i]);
+        add_pair<Half>(packed[first_word(m, chunk) + i], sums.pairs[m][i]);
       }
     }
   }
@@ -126,7 +115,7 @@ class TileAdder {
                      : "r"(from + (((j + unit_) ^ swizzle) << 4))
                      : "memory");
 #pragma unroll
-        for (int32 i = 0; i < 4; ++i) add_pair<kBf16>(words[i], sums.pairs[m][2 * j + i]);
+        for (int32 i = 0; i < 4; ++i) add_pair<Half>(words[i], sums.pairs[m][2 * j + i]);
       }
     }
     ++taken_;

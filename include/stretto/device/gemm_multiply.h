@@ -139,7 +139,7 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
 #pragma unroll
         for (int32 j = 0; j < kSums / 2; ++j) {
           packed[m * (kSums / 2) + j] =
-              pack_pair<kConfig.output == OutputType::bf16>(sums[m][2 * j], sums[m][2 * j + 1]);
+              OutputHalf<kConfig>::round_pair(sums[m][2 * j], sums[m][2 * j + 1]);
         }
       }
       if constexpr (kConfig.adds > 0) {

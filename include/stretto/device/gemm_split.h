@@ -7,6 +7,7 @@
 // after eight columns of sixteen a lane moves its two.
 #pragma once
 
+#include "stretto/device/elements.h"
 #include "stretto/device/gemm_task.h"
 #include "stretto/device/ptx_memory.h"
 
@@ -51,7 +52,7 @@ class RangeSums {
 
   // Adds those of the ranges behind the first.
   STRETTO_DEVICE void add_to(uint32 ranges, float (&sums)[kMmas][kSums]) const {
-    Piece ahead[kAhead];
+    Vec16 ahead[kAhead];
     uint64 base = first_ + step_;
 #pragma unroll
     for (int32 step = 0; step < kAhead; ++step) load(base, step, ahead[step]);
@@ -59,12 +60,12 @@ class RangeSums {
     for (uint32 left = ranges - 1; left != 0; --left) {
 #pragma unroll
       for (int32 step = 0; step < kSteps; ++step) {
-        Piece& piece = ahead[step % kAhead];
+        Vec16& piece = ahead[step % kAhead];
         float* const to = sums[step / kStepsDown] + first_sum(step);
-        to[0] += __uint_as_float(piece.words[0]);
-        to[1] += __uint_as_float(piece.words[1]);
-        to[4] += __uint_as_float(piece.words[2]);
-        to[5] += __uint_as_float(piece.words[3]);
+        to[0] += float_of_bits(piece.word[0]);
+        to[1] += float_of_bits(piece.word[1]);
+        to[4] += float_of_bits(piece.word[2]);
+        to[5] += float_of_bits(piece.word[3]);
         if (step + kAhead < kSteps) {
           load(base, step + kAhead, piece);
         } else if (left > 1) {
@@ -76,10 +77,6 @@ class RangeSums {
   }
 
  private:
-  struct Piece {
-    uint32 words[4];
-  };
-
   STRETTO_DEVICE static int32 column_of(int32 step) { return step % kStepsDown / 2 * 16; }
   STRETTO_DEVICE static uint32 row_of(int32 step) {
     return static_cast<uint32>(step / kStepsDown * 64 + step % 2 * 8);
@@ -99,14 +96,14 @@ class RangeSums {
   }
 
   // Zeros beyond the rows and columns.
-  STRETTO_DEVICE void load(uint64 base, int32 step, Piece& piece) const {
+  STRETTO_DEVICE void load(uint64 base, int32 step, Vec16& piece) const {
     const uint64 address = base + row_of(step) * row_bytes_;
     if (has_row(step) && is_whole(step)) {
-      load_vector(address + offset(step, 16), piece.words);
+      piece = load_vector(address + offset(step, 16));
       return;
     }
     piece = {};
-    if (has_row(step) && has_half(step)) load_pair(address + offset(step, 8), piece.words);
+    if (has_row(step) && has_half(step)) load_pair(address + offset(step, 8), piece);
   }
 
   uint32 columns_, row_bytes_;

@@ -16,8 +16,8 @@ STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, ui
   const MoverPieces pieces(task);
   const uint32 thread = threadIdx.x % (kGroupWarps * 32);
   const uint32 to_size = bytes_of(task.to);
-  uint32 across = 0;               // that `places` are for
-  uint32 places[kVectors<kFrom>];  // row, and bytes into it in the low half
+  uint32 across = 0;              // that `places` are for
+  uint32 places[kEights<kFrom>];  // row, and bytes into it in the low half
   MoverPiece piece(task, pieces);
   for (uint32 p = 0; p < pieces.count; ++p, piece.advance(task, pieces)) {
     if (turn++ % kAddGroups != group) {
@@ -27,13 +27,13 @@ STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, ui
     if (across != piece.columns / 8) {
       across = piece.columns / 8;
 #pragma unroll
-      for (uint32 i = 0; i < kVectors<kFrom>; ++i) {
+      for (uint32 i = 0; i < kEights<kFrom>; ++i) {
         const uint32 at = thread + i * kGroupWarps * 32;
         places[i] = at / across << 16 | at % across * (8 * to_size);
       }
     }
 
-    float sums[kVectors<kFrom>][8] = {};
+    float sums[kEights<kFrom> * 8] = {};
     for (uint32 s = 0; s < task.num_sources; ++s) {
       barrier_wait(shared.full + ring.slot * 8, ring.parity);
       add_stage<kFrom>(shared.stages + ring.slot * kStageBytes, thread, sums);
@@ -42,21 +42,18 @@ STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, ui
       ring.advance<kMoverStages>();
     }
 
-    EightRounded rounded[kVectors<kFrom>];
+    EightRounded rounded[kEights<kFrom>];
 #pragma unroll
-    for (uint32 i = 0; i < kVectors<kFrom>; ++i) rounded[i] = round_eight(task.to, sums[i]);
-#pragma unroll 1
-    for (uint32 d = 0; d < task.num_destinations; ++d) {
-      const MoverRegion to = walk.region(d);
-      const uint64 first = to.address + piece.row * to.row_bytes + piece.column * to_size;
-#pragma unroll
-      for (uint32 i = 0; i < kVectors<kFrom>; ++i) {
-        if (places[i] >> 16 >= piece.rows) continue;
-        const uint64 address = first + (places[i] >> 16) * to.row_bytes + (places[i] & 0xffff);
-        store_vector(address, rounded[i].low);
-        if (task.to == MoverType::fp32) store_vector(address + 16, rounded[i].high);
-      }
-    }
+    for (uint32 i = 0; i < kEights<kFrom>; ++i) rounded[i] = round_eight(task.to, sums + 8 * i);
+    store_to_each<kEights<kFrom>>(
+        task.num_destinations, [&](uint32 d) { return walk.region(d); },
+        [&](const MoverRegion& to, uint32 i) {
+          if (places[i] >> 16 >= piece.rows) return;
+          const uint64 first = to.address + piece.row * to.row_bytes + piece.column * to_size;
+          const uint64 address = first + (places[i] >> 16) * to.row_bytes + (places[i] & 0xffff);
+          store_vector(address, rounded[i].low);
+          if (task.to == MoverType::fp32) store_vector(address + 16, rounded[i].high);
+        });
   }
 }
 
@@ -68,18 +65,19 @@ STRETTO_DEVICE void move_elements(const MoverTask& task, const MoverRegion* regi
     for (uint32 s = 0; s < task.num_sources; ++s) {
       const uint64 address =
           regions[s].address + row * regions[s].row_bytes + column * bytes_of(task.from);
-      sum += task.from == MoverType::fp32
-                 ? *reinterpret_cast<const float*>(address)
-                 : widen_half(task.from, *reinterpret_cast<const uint16*>(address));
+      sum += widen_as(task.from, task.from == MoverType::fp32
+                                     ? *reinterpret_cast<const uint32*>(address)
+                                     : *reinterpret_cast<const uint16*>(address));
     }
 
     for (uint32 d = 0; d < task.num_destinations; ++d) {
       const MoverRegion& to = regions[task.num_sources + d];
       const uint64 address = to.address + row * to.row_bytes + column * bytes_of(task.to);
+      const uint32 rounded = round_as(task.to, sum);
       if (task.to == MoverType::fp32) {
-        *reinterpret_cast<float*>(address) = sum;
+        *reinterpret_cast<uint32*>(address) = rounded;
       } else {
-        *reinterpret_cast<uint16*>(address) = static_cast<uint16>(round_half(task.to, sum));
+        *reinterpret_cast<uint16*>(address) = static_cast<uint16>(rounded);
       }
     }
   }

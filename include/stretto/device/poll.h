@@ -9,6 +9,10 @@
 
 namespace stretto::device {
 
+// What a wait that may only be the consequence of another one is given on top, so that the other
+// one expires first and is reported: longer than any tile takes, and than blocks start apart.
+inline constexpr uint64 kGraceNs = 2'000'000;
+
 #ifdef STRETTO_DEVICE
 
 // `ready` is asked until it holds; it orders nothing, so an acquire follows where one is needed.

@@ -91,22 +91,40 @@ STRETTO_DEVICE void copy_async(uint32 destination, uint64 source) {
                : "memory");
 }
 
-// Sixteen bytes from global memory that are read once.
-STRETTO_DEVICE void load_vector(uint64 address, uint32 (&words)[4]) {
+// Vectors of global memory that are read or written once, past the SM's cache.
+STRETTO_DEVICE Vec16 load_vector(uint64 address) {
+  Vec16 v;
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
                : "l"(address)
+               : "memory");
+  return v;
+}
+STRETTO_DEVICE void store_vector(uint64 address, const Vec16& v) {
+  asm volatile("st.global.L1::no_allocate.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address),
+               "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3])
                : "memory");
 }
 
-// Eight of them; the other words stay.
-STRETTO_DEVICE void load_pair(uint64 address, uint32 (&words)[4]) {
+// Eight bytes; the other words stay.
+STRETTO_DEVICE void load_pair(uint64 address, Vec16& v) {
   asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
-               : "=r"(words[0]), "=r"(words[1])
+               : "=r"(v.word[0]), "=r"(v.word[1])
                : "l"(address)
                : "memory");
 }
 
+// A vector of this block's shared memory.
+STRETTO_DEVICE Vec16 load_shared_vector(uint32 address) {
+  Vec16 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+               : "r"(address)
+               : "memory");
+  return v;
+}
+
+// Through the SM's cache.
 STRETTO_DEVICE void store_vector(uint64 address, float a, float b, float c, float d) {
   asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(address), "f"(a), "f"(b), "f"(c),
                "f"(d)

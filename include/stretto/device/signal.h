@@ -101,10 +101,6 @@ STRETTO_DEVICE uint64 begin_run(const SignalSpace& space) {
   return epoch;
 }
 
-// A wait behind all tasks of its block may have begun before one that holds up another block, and
-// be its consequence only. So it is given longer than any tile takes.
-inline constexpr uint64 kEndGraceNs = 2'000'000;
-
 struct RunLimits {
   STRETTO_DEVICE const uint32* abort_word() const { return &control->abort; }
   STRETTO_DEVICE uint64 timeout_ns() const { return control->timeout_ns + grace_ns; }
@@ -130,7 +126,8 @@ STRETTO_DEVICE void wait_signal(const SignalSpace& space, uint64 epoch, const Wa
   const uint64 expected = (run / entry.copies) * entry.per_run + entry.amount;
   uint64 seen = 0;
   poll_until(
-      RunLimits{space.control, tile == kAtEnd ? kEndGraceNs : 0},
+      // Behind all tasks it may have begun before a wait that holds up another block.
+      RunLimits{space.control, tile == kAtEnd ? kGraceNs : 0},
       [&] {
         seen = load_relaxed_sys(counter);
         return has_come(seen, expected);

@@ -1,7 +1,7 @@
 // Inputs and comparisons for verifying and timing kernels on the GPU, where the data is.
 #pragma once
 
-#include "stretto/device/types.h"
+#include "stretto/device/elements.h"
 
 namespace stretto::device {
 
@@ -49,26 +49,6 @@ STRETTO_DEVICE uint64 mix_bits(uint64 value) {
   return value ^ (value >> 31);
 }
 
-STRETTO_DEVICE uint32 round_element(Element element, float value) {
-  uint16 bits;
-  if (element == Element::bf16) {
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-  } else if (element == Element::fp16) {
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-  } else {
-    return __float_as_uint(value);
-  }
-  return bits;
-}
-
-STRETTO_DEVICE float widen_element(Element element, uint32 bits) {
-  if (element == Element::bf16) return __uint_as_float(bits << 16);
-  if (element == Element::fp32) return __uint_as_float(bits);
-  float value;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<uint16>(bits)));
-  return value;
-}
-
 STRETTO_DEVICE void fill_elements(const FillParams& params) {
   const uint64 step = static_cast<uint64>(gridDim.x) * blockDim.x;
   for (uint64 i = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; i < params.count;
@@ -82,7 +62,7 @@ STRETTO_DEVICE void fill_elements(const FillParams& params) {
       const float angle = static_cast<uint32>(bits >> 32) * 1.4629181e-9f;
       value = sqrtf(-2.0f * logf(u < 1.0f ? u : 1.0f)) * cosf(angle);
     }
-    const uint32 rounded = round_element(params.element, value);
+    const uint32 rounded = round_as(params.element, value);
     if (params.element == Element::fp32) {
       static_cast<uint32*>(params.to)[i] = rounded;
     } else {
@@ -101,8 +81,8 @@ STRETTO_DEVICE void compare_elements(const CompareParams& params) {
                             ? static_cast<const uint32*>(params.values)[i]
                             : static_cast<const uint16*>(params.values)[i];
     const float reference = params.reference[i];
-    const double value = widen_element(params.element, bits);
-    if (bits != round_element(params.element, reference)) ++differing;
+    const double value = widen_as(params.element, bits);
+    if (bits != round_as(params.element, reference)) ++differing;
     if (!(value - value == 0)) {
       ++not_finite;
       continue;
@@ -117,9 +97,8 @@ STRETTO_DEVICE void compare_elements(const CompareParams& params) {
 }
 
 STRETTO_DEVICE float element_at(const void* values, Element element, uint64 index) {
-  return widen_element(element, element == Element::fp32
-                                    ? static_cast<const uint32*>(values)[index]
-                                    : static_cast<const uint16*>(values)[index]);
+  return widen_as(element, element == Element::fp32 ? static_cast<const uint32*>(values)[index]
+                                                    : static_cast<const uint16*>(values)[index]);
 }
 
 // In double precision, one thread an element: for small shapes.

@@ -9,6 +9,7 @@ namespace stretto::fibre {
 
 using device::Compare;
 using device::Group;
+using device::Patience;
 using device::SignalOp;
 using device::Team;
 using device::uint32;
@@ -111,22 +112,22 @@ class Block {
 
   template <class T>
   bool wait_until(const Pointer<T>& word, Compare compare, uint64 bound,
-                  Where where = Where::here(), int from = -1) {
+                  Where where = Where::here(), int from = -1, Patience = Patience::kUsual) {
     uint64 seen = 0;
     return wait_value(word, compare, bound, seen, where, from);
   }
   template <class T>
   bool wait_value(const Pointer<T>& word, Compare compare, uint64 bound, uint64& seen,
-                  Where where = Where::here(), int from = -1) {
+                  Where where = Where::here(), int from = -1, Patience = Patience::kUsual) {
     static_assert(sizeof(T) == 8 || sizeof(T) == 4);
     return wait_word(word.address(), sizeof(T), compare, bound, seen, where, from);
   }
   bool wait_words_not(const Pointer<const Vec16>& at, uint32 poison, Vec16& value,
-                      Where where = Where::here(), int from = -1);
+                      Where where = Where::here(), int from = -1, Patience = Patience::kUsual);
   template <int kMost>
   bool wait_vectors_not(const Pointer<const Vec16>& at, uint64 stride, int count, int skip,
                         uint32 poison, Vec16 (&values)[kMost], Where where = Where::here(),
-                        int first_rank = 0) {
+                        int first_rank = 0, Patience = Patience::kUsual) {
     for (int j = 0; j < count; ++j) {
       if (j == skip) continue;
       if (!wait_words_not(at + static_cast<uint64>(j) * stride, poison, values[j], where,

@@ -73,7 +73,7 @@ inline float as_dispatched(const ExpertCase& c, int rank, size_t call, size_t to
   return e4m3_to_float(e4m3_from_float(value * (448.0f / most))) * (most / 448.0f);
 }
 
-inline float as_bf16(float value) { return bf16_to_float(bf16_from_float(value)); }
+inline float as_bf16(float value) { return Bf16::widen(Bf16::round(value)); }
 
 inline void expert_calls(World& world, const ExpertCase& c) {
   const int ranks = world.shape().ranks;

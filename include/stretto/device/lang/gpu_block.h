@@ -228,16 +228,16 @@ class GpuBlock {
 
   template <class T>
   STRETTO_DEVICE bool wait_until(T* word, Compare compare, uint64 bound, Where where = {},
-                                 int from = -1) {
+                                 int from = -1, Patience patience = Patience::kUsual) {
     uint64 seen = 0;
-    return wait_value(word, compare, bound, seen, where, from);
+    return wait_value(word, compare, bound, seen, where, from, patience);
   }
   // The same; `seen` is a value that held.
   template <class T>
   STRETTO_DEVICE bool wait_value(T* word, Compare compare, uint64 bound, uint64& seen, Where = {},
-                                 int from = -1) {
+                                 int from = -1, Patience patience = Patience::kUsual) {
     const bool came = poll_until(
-        *this,
+        Limits{world_, patience},
         [&] {
           seen = load_strong(word, Scope::kSystem);
           return holds(seen, compare, bound);
@@ -249,9 +249,9 @@ class GpuBlock {
     return came;
   }
   STRETTO_DEVICE bool wait_words_not(const Vec16* at, uint32 poison, Vec16& value, Where = {},
-                                     int from = -1) {
+                                     int from = -1, Patience patience = Patience::kUsual) {
     Vec16 values[1];
-    const bool came = wait_vectors_not(at, 0, 1, -1, poison, values, {}, from);
+    const bool came = wait_vectors_not(at, 0, 1, -1, poison, values, {}, from, patience);
     value = values[0];
     return came;
   }
@@ -260,7 +260,7 @@ class GpuBlock {
   template <int kMost>
   STRETTO_DEVICE bool wait_vectors_not(const Vec16* at, uint64 stride, int count, int skip,
                                        uint32 poison, Vec16 (&values)[kMost], Where = {},
-                                       int first_rank = 0) {
+                                       int first_rank = 0, Patience patience = Patience::kUsual) {
     int missing = -1;
     const auto ready = [&] {
       STRETTO_UNROLL for (int j = 0; j < kMost; ++j) {
@@ -272,7 +272,7 @@ class GpuBlock {
       }
       return missing < 0;
     };
-    return poll_until(*this, ready,
+    return poll_until(Limits{world_, patience}, ready,
                       [&] { expire(at + missing * stride, poison, 0, first_rank + missing); });
   }
 
@@ -296,14 +296,20 @@ class GpuBlock {
     disagree(rank, kOtherTeam, 0, mark_of(team), mark);
   }
 
-  // Of poll_until().
-  STRETTO_DEVICE const uint32* abort_word() const { return world_.abort; }
-  STRETTO_DEVICE uint64 timeout_ns() const { return world_.timeout_ns; }
-
   STRETTO_DEVICE uint64* sync_signals() const { return world_.sync_signals; }
   STRETTO_DEVICE uint64* sync_epochs() const { return world_.sync_epochs; }
 
  private:
+  // Of poll_until().
+  struct Limits {
+    STRETTO_DEVICE const uint32* abort_word() const { return world.abort; }
+    STRETTO_DEVICE uint64 timeout_ns() const {
+      return world.timeout_ns + (patience == Patience::kLonger ? kGraceNs : 0);
+    }
+    const GpuWorld& world;
+    Patience patience;
+  };
+
   template <class Update>
   STRETTO_DEVICE auto modify(Order order, Scope scope, Update update) {
     if (order == Order::kRelease || order == Order::kAcqRel) fence_acq_rel(scope);

@@ -4,14 +4,10 @@
 #include "stretto/device/types.h"
 
 #ifdef STRETTO_DEVICE
-#define STRETTO_KERNEL __device__                     // a user's kernel, or a function it calls
-#define STRETTO_PRIMITIVE __device__ __forceinline__  // a function of the language itself
-#define STRETTO_UNROLL _Pragma("unroll")              // a loop of few iterations over registers
-#define STRETTO_UNROLL_8 _Pragma("unroll 8")          // loads of eight iterations go out together
+#define STRETTO_KERNEL __device__             // a user's kernel, or a function it calls
+#define STRETTO_UNROLL_8 _Pragma("unroll 8")  // loads of eight iterations go out together
 #else
 #define STRETTO_KERNEL
-#define STRETTO_PRIMITIVE inline
-#define STRETTO_UNROLL
 #define STRETTO_UNROLL_8
 #endif
 
@@ -31,6 +27,11 @@ enum class SignalOp : uint8 { kSet, kAdd };
 
 // OpenSHMEM's SHMEM_CMP_*.
 enum class Compare : uint8 { kEq, kNe, kGt, kGe, kLt, kLe };
+
+// How long a wait may take. kLonger (by kGraceNs) is for what its sender sends only after it has
+// heard from others: so a rank that never comes is named by who waits for it, and not one that
+// waits for it too.
+enum class Patience : uint8 { kUsual, kLonger };
 
 STRETTO_HOST_DEVICE bool holds(uint64 value, Compare compare, uint64 bound) {
   switch (compare) {
@@ -66,12 +67,6 @@ struct Where {
   friend constexpr bool operator==(const Where&, const Where&) = default;
 };
 #endif
-
-// 16 bytes that one thread moves with one instruction. The memory model promises nothing about the
-// whole: a reader can see some words new and some old.
-struct alignas(16) Vec16 {
-  uint32 word[4];
-};
 
 // The same value, but new to the compiler: what follows from it is computed again where it is used,
 // and not kept in registers over a whole loop.

@@ -24,11 +24,11 @@ struct AllReduceArgs {
 
 template <class Format, class Block>
 STRETTO_PRIMITIVE Greeting greeting_of(const AllReduceArgs<Block>& args, uint32 shots) {
-  return {16 / static_cast<uint32>(Format::kElements),
+  return {Format::kMantissaBits,
           static_cast<uint32>(args.num_vectors),
           shots,
           static_cast<uint32>(args.max_vectors),
-          "element_bytes",
+          "mantissa_bits",
           "num_vectors",
           "shots",
           "max_vectors"};
@@ -103,7 +103,7 @@ STRETTO_KERNEL void all_reduce_two_shot(Block& block, const AllReduceArgs<Block>
       Vec16 values[kInFlight];
       const int count = slices.having(base, ranks - base < kInFlight ? ranks - base : kInFlight, i);
       good = take_slots<Format>(block, gathered + (static_cast<uint32>(base) * stride + i), stride,
-                                count, me - base, values, base);
+                                count, me - base, values, base, Patience::kLonger);
       STRETTO_UNROLL for (int j = 0; j < kInFlight; ++j) {
         if (good && j < count && base + j != me) {
           args.output[slices.first(base + j) + i] = values[j];

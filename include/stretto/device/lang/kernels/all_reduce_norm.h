@@ -10,7 +10,7 @@
 //
 // A block norms whole rows: best with as many threads as a row has vectors. What need not be done
 // by rows is shared out to all warps (ThreadShare), so more blocks than rows are of use. kInFlight,
-// the vectors whose loads a thread has in flight, is a matter of registers: with 1024 threads, 4.
+// the vectors whose loads a thread has in flight: norm_in_flight().
 #pragma once
 
 #include "stretto/device/lang/kernels/norm.h"
@@ -18,6 +18,14 @@
 #include "stretto/device/lang/kernels/slots.h"
 
 namespace stretto::device {
+
+// As many as leave a thread of a block of that size enough registers. With more ranks than in
+// flight a thread takes two turns; with fewer it has registers left.
+STRETTO_HOST_DEVICE int norm_in_flight(int ranks, int threads, bool hopper) {
+  if (!hopper && threads > 640) return 2;
+  const int widest = hopper ? 640 : 512;
+  return ranks <= 4 || threads > widest ? 4 : 8;
+}
 
 template <class Block>
 struct AllReduceNormArgs {
@@ -86,9 +94,7 @@ STRETTO_KERNEL void all_reduce_norm_one_shot(Block& block, const AllReduceNormAr
     const auto kept = [&](uint32 v) -> Vec16 { return args.new_residual[at + v]; };
     auto out = args.output + at / (fp8 ? 2 : 1);
     norm_row(block, args.norm, row_vectors, kept, made,
-             [&](uint32 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
-               store_normed<Block>(out, v, fp8, values, inverse_scale);
-             });
+             [&](uint32 v, const Vec16& normed) { store_normed<Block>(out, v, fp8, normed); });
   }
   end_call<Block>(block, args.state, call.call, good);
 }
@@ -142,7 +148,8 @@ class TwoShotNorm {
       for (auto v = static_cast<uint32>(block_.thread_idx()); good && v < row_vectors_;
            v += static_cast<uint32>(block_.num_threads())) {
         Vec16 h;
-        good = block_.wait_words_not(from + v, Bf16x8::kPoison, h, Where::here(), owner);
+        good = block_.wait_words_not(from + v, Bf16x8::kPoison, h, Where::here(), owner,
+                                     Patience::kLonger);
         if (!good) {
           made.drop();
           break;
@@ -151,13 +158,12 @@ class TwoShotNorm {
         made.add(v, h);
       }
       const auto again = [&](uint32 v) -> Vec16 { return block_.load(from + v); };
-      norm_row(block_, args_.norm, row_vectors_, again, made,
-               [&](uint32 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
-                 block_.store(from + v, four_of(Bf16x8::kPoison));
-                 auto out = args_.output + (parts_.first(owner) + i) / (fp8_ ? 2 : 1);
-                 store_normed<Block>(out, v, fp8_, values, inverse_scale);
-                 if (kOwnRows) send_normed(i, v, values, inverse_scale);
-               });
+      norm_row(block_, args_.norm, row_vectors_, again, made, [&](uint32 v, const Vec16& normed) {
+        block_.store(from + v, four_of(Bf16x8::kPoison));
+        auto out = args_.output + (parts_.first(owner) + i) / (fp8_ ? 2 : 1);
+        store_normed<Block>(out, v, fp8_, normed);
+        if (kOwnRows) send_normed(i, v, normed);
+      });
     }
     return good;
   }
@@ -173,7 +179,8 @@ class TwoShotNorm {
         const int most = ranks - base < kTaken ? ranks - base : kTaken;
         const int count = sent.having(base, most, i);
         const int skip = block_.rank() - base;
-        if (!take_slots<Bf16x8>(block_, gathered(base) + i, stride_, count, skip, values, base)) {
+        if (!take_slots<Bf16x8>(block_, gathered(base) + i, stride_, count, skip, values, base,
+                                Patience::kLonger)) {
           return false;
         }
         STRETTO_UNROLL for (int j = 0; j < kTaken; ++j) {
@@ -185,14 +192,13 @@ class TwoShotNorm {
   }
 
  private:
-  STRETTO_PRIMITIVE void send_normed(uint32 i, uint32 v, const float (&values)[Bf16x8::kElements],
-                                     float inverse_scale) {
+  STRETTO_PRIMITIVE void send_normed(uint32 i, uint32 v, const Vec16& normed) {
     auto sent = gathered(block_.rank()) + i / (fp8_ ? 2 : 1);
     if (!fp8_) {
-      send_to_others<Block>(block_, sent + v, canonical<Bf16x8>(Bf16x8::round(values)));
+      send_to_others<Block>(block_, sent + v, normed);
       return;
     }
-    const uint64 bytes = fp8_of(values, inverse_scale);
+    const uint64 bytes = first_half(normed);
     const int ranks = block_.num_ranks();
     for (int k = 1; k < ranks; ++k) {
       auto to = block_.peer(sent, rank_after(block_.rank(), k, ranks));
@@ -201,7 +207,7 @@ class TwoShotNorm {
   }
   // [owner][its row]: sums, or norms where owners norm.
   STRETTO_PRIMITIVE Ptr<Block, Vec16> gathered(int owner) const {
-    return slots_ + static_cast<uint32>(block_.num_ranks() + owner) * stride_;
+    return slots_ + static_cast<uint32>(block_.num_ranks() + owner) * renewed(stride_);
   }
 
   Block& block_;

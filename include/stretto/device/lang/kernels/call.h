@@ -34,6 +34,12 @@ STRETTO_KERNEL void end_call(Block& block, Ptr<Block, uint64> state, uint64 call
   state[block.block_idx()] = call + 1;
 }
 
+// Rank (me + k) % ranks, for k up to ranks.
+STRETTO_PRIMITIVE int rank_after(int me, int k, int ranks) {
+  const int rank = me + k;
+  return rank < ranks ? rank : rank - ranks;
+}
+
 // What one thread does of work that is shared out by warps: items first, first + step, ... Warps of
 // neighbouring items are of different blocks, so that few items keep all blocks busy.
 struct ThreadShare {

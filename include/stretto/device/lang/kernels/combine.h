@@ -10,6 +10,7 @@
 #pragma once
 
 #include "stretto/device/lang/kernels/experts.h"
+#include "stretto/device/sums.h"
 
 namespace stretto::device {
 
@@ -156,22 +157,23 @@ class Combine {
   STRETTO_PRIMITIVE void receive_chunk(uint32 token, uint32 first) {
     const auto step = static_cast<uint32>(lanes_.count);
     const uint32 v = first + static_cast<uint32>(lanes_.lane);
-    float sums[kUnroll][8] = {};
+    float sums[kUnroll * 8] = {};
     for (uint32 r = 0; r < ranks_; ++r) {
       const uint32 slot = args_.token_slots[static_cast<uint64>(token) * ranks_ + r];
       if (slot == kNone) continue;
       auto from = args_.slots + ((half_ + r) * args_.shape.max_tokens + slot) * vectors_;
-      Vec16 values[kUnroll];
-      STRETTO_UNROLL for (uint32 u = 0; u < kUnroll; ++u) {
-        if (v + u * step < vectors_) values[u] = from[v + u * step];
-      }
-      STRETTO_UNROLL for (uint32 u = 0; u < kUnroll; ++u) {
-        if (v + u * step < vectors_) Bf16x8::add(sums[u], values[u]);
-      }
+      add_source<Bf16x8, kUnroll>(
+          [&](uint32 u) -> Vec16 {
+            Vec16 value = {};
+            if (v + u * step < vectors_) value = from[v + u * step];
+            return value;
+          },
+          sums);
     }
     STRETTO_UNROLL for (uint32 u = 0; u < kUnroll; ++u) {
       if (v + u * step < vectors_) {
-        args_.output[static_cast<uint64>(token) * vectors_ + v + u * step] = Bf16x8::round(sums[u]);
+        args_.output[static_cast<uint64>(token) * vectors_ + v + u * step] =
+            Bf16x8::round(sums + 8 * u);
       }
     }
   }

@@ -8,8 +8,29 @@
 
 #include "stretto/device/lang/kernels/tile_greeting.h"
 #include "stretto/device/lang/tile.h"
+#include "stretto/device/sums.h"
 
 namespace stretto::device {
+
+// Vectors whose loads one thread has in flight by default; with 1024 threads a block, 4.
+inline constexpr int kMoverVectors = 8;
+
+// What one thread of a block moves of a tile: kVectors vectors a turn, a block's width apart.
+template <int kVectors>
+struct TileTurn {
+  template <class Block>
+  STRETTO_PRIMITIVE static TileTurn of(Block& block, const Region& rows, uint64 row_vectors) {
+    return {rows.low * row_vectors + static_cast<uint64>(block.thread_idx()),
+            rows.high * row_vectors, static_cast<uint64>(block.num_threads())};
+  }
+  STRETTO_PRIMITIVE bool any() const { return first < end; }
+  STRETTO_PRIMITIVE void advance() { first += kVectors * step; }
+  STRETTO_PRIMITIVE uint64 at(int v) const { return first + static_cast<uint64>(v) * step; }
+  STRETTO_PRIMITIVE bool has(int v) const { return at(v) < end; }
+  // The tile's last vector where the turn has no vector v: so all can be loaded.
+  STRETTO_PRIMITIVE uint64 inside(int v) const { return has(v) ? at(v) : end - 1; }
+  uint64 first, end, step;
+};
 
 template <class Block>
 struct GatherArgs {
@@ -22,7 +43,7 @@ struct GatherArgs {
 };
 
 // Each tile is loaded once and stored to all ranks, then notified to all. Blocks take turns.
-template <class Block>
+template <class Block, int kInFlight = kMoverVectors>
 STRETTO_KERNEL void push_gather(Block& block, const GatherArgs<Block>& args) {
   Tiles tiles(block, args.channel);
   Shmem shmem(block);
@@ -46,13 +67,17 @@ STRETTO_KERNEL void push_gather(Block& block, const GatherArgs<Block>& args) {
   for (auto t = static_cast<uint64>(block.block_idx()); t < per_rank;
        t += static_cast<uint64>(block.num_blocks())) {
     const Region rows = tiles.region(first_tile + t);
-    for (uint64 i = rows.low * row_vectors + static_cast<uint64>(block.thread_idx());
-         i < rows.high * row_vectors; i += static_cast<uint64>(block.num_threads())) {
-      const Vec16 value = source[i - shard_row * row_vectors];
-      for (int k = 1; k <= ranks; ++k) {
-        auto to = shmem.ptr(dest, (me + k) % ranks);
-        to[i] = value;
+    for (auto turn = TileTurn<kInFlight>::of(block, rows, row_vectors); turn.any();
+         turn.advance()) {
+      Vec16 values[kInFlight];
+      STRETTO_UNROLL for (int v = 0; v < kInFlight; ++v) {
+        values[v] = source[turn.inside(v) - shard_row * row_vectors];
       }
+      store_to_each<kInFlight>(
+          ranks, [&](int k) { return shmem.ptr(dest, rank_after(me, k + 1, ranks)); },
+          [&](Ptr<Block, Vec16> to, int v) {
+            if (turn.has(v)) to[turn.at(v)] = values[v];
+          });
     }
     tiles.producer_tile_notify(first_tile + t, To::kAll);
   }
@@ -71,31 +96,35 @@ struct SlotReduceArgs {
 };
 
 // Follows the producers: each consumer tile is summed in fp32 in rank order once all have sent it.
-template <class Format, class Block>
+template <class Format, class Block, int kInFlight = kMoverVectors>
 STRETTO_KERNEL void slot_reduce(Block& block, const SlotReduceArgs<Block>& args) {
+  constexpr int kVectors = kInFlight / 2;  // each of two slots
   Tiles tiles(block, args.channel);
   const int ranks = block.num_ranks();
   const uint64 slot_vectors = args.rows * args.row_vectors;
   const CallShare share = begin_call(block, args.state);
   if (!greet_all<Block>(
           block, share, args.greetings,
-          TileGreeting::of(args.channel, args.row_vectors, "row_vectors",
-                           16 / static_cast<uint64>(Format::kElements), "element_bytes",
-                           args.channel.notifies_per_tile, "notifies_per_tile"))) {
+          TileGreeting::of(args.channel, args.row_vectors, "row_vectors", Format::kMantissaBits,
+                           "mantissa_bits", args.channel.notifies_per_tile, "notifies_per_tile"))) {
     return;
   }
   for (auto t = static_cast<uint64>(block.block_idx()); t < args.channel.consumer.num_tiles;
        t += static_cast<uint64>(block.num_blocks())) {
     if (!tiles.consumer_tile_wait(t)) return;
     const Region rows = tiles.consumer_region(t);
-    for (uint64 i = rows.low * args.row_vectors + static_cast<uint64>(block.thread_idx());
-         i < rows.high * args.row_vectors; i += static_cast<uint64>(block.num_threads())) {
-      float sums[Format::kElements] = {};
-      for (int r = 0; r < ranks; ++r) {
-        const Vec16 value = args.slots[static_cast<uint64>(r) * slot_vectors + i];
-        Format::add(sums, value);
+    for (auto turn = TileTurn<kVectors>::of(block, rows, args.row_vectors); turn.any();
+         turn.advance()) {
+      float sums[kVectors * Format::kElements] = {};
+      add_sources<Format, kInFlight / kVectors, kVectors>(
+          ranks,
+          [&](int r, int v) -> Vec16 {
+            return args.slots[static_cast<uint64>(r) * slot_vectors + turn.inside(v)];
+          },
+          sums);
+      STRETTO_UNROLL for (int v = 0; v < kVectors; ++v) {
+        if (turn.has(v)) args.output[turn.at(v)] = Format::round(sums + v * Format::kElements);
       }
-      args.output[i] = Format::round(sums);
     }
   }
   end_call<Block>(block, args.state, share.call, true);

@@ -13,6 +13,7 @@
 #include "stretto/device/lang/kernels/norm.h"
 #include "stretto/device/lang/kernels/norm_greeting.h"
 #include "stretto/device/lang/kernels/slots.h"
+#include "stretto/device/sums.h"
 
 namespace stretto::device {
 
@@ -97,10 +98,9 @@ class ScatterNormGather {
       auto out = args_.output + row * args_.row_vectors / (fp8 ? 2 : 1);
       norm_row(
           block_, args_.norm, args_.row_vectors, [&](uint32 v) -> Vec16 { return kept[v]; }, made,
-          [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
+          [&](uint64 v, const Vec16& normed) {
             for (int k = 1; k <= ranks_; ++k) {
-              store_normed<Block>(block_.peer(out, (me_ + k) % ranks_), v, fp8, values,
-                                  inverse_scale);
+              store_normed<Block>(block_.peer(out, rank_after(me_, k, ranks_)), v, fp8, normed);
             }
           });
     }
@@ -129,19 +129,13 @@ class ScatterNormGather {
                                  float (&sums)[Bf16x8::kElements]) {
     STRETTO_UNROLL for (float& sum : sums) sum = 0;
     const Vec16 own = args_.input[row * args_.row_vectors + v];
-    for (int base = 0; base < ranks_; base += kBatch) {
-      Vec16 values[kBatch];
-      STRETTO_UNROLL for (int j = 0; j < kBatch; ++j) {
-        const int r = base + j;
-        if (r < ranks_ && r != me_) {
-          values[j] = args_.slots[static_cast<uint64>(r) * stride_ + slot];
-        }
-      }
-      STRETTO_UNROLL for (int j = 0; j < kBatch; ++j) {
-        if (base + j == me_) values[j] = own;
-        if (base + j < ranks_) Bf16x8::add(sums, values[j]);
-      }
-    }
+    add_sources<Bf16x8, kBatch, 1>(
+        ranks_,
+        [&](int r, int) -> Vec16 {
+          if (r == me_) return own;
+          return args_.slots[static_cast<uint64>(r) * stride_ + slot];
+        },
+        sums);
   }
 
   // Each rank has a row of signals, one a chunk; rank r's is written by r only.
@@ -158,7 +152,8 @@ class ScatterNormGather {
     for (int r = block_.thread_idx(); r < ranks_; r += block_.num_threads()) {
       if (r == me_ || (owners && num_rows(r, chunk) == 0)) continue;
       failed = failed || !block_.wait_until(signals + (static_cast<uint64>(r) * chunks_ + chunk),
-                                            Compare::kGe, epoch_, Where::here(), r);
+                                            Compare::kGe, epoch_, Where::here(), r,
+                                            owners ? Patience::kLonger : Patience::kUsual);
     }
     return !block_.sync_or(failed);
   }

@@ -12,12 +12,6 @@ namespace stretto::device {
 // Vectors whose loads one thread has in flight by default.
 inline constexpr int kBatch = 8;
 
-// Rank (me + k) % ranks, for k below ranks.
-STRETTO_PRIMITIVE int rank_after(int me, int k, int ranks) {
-  const int rank = me + k;
-  return rank < ranks ? rank : rank - ranks;
-}
-
 // `total` vectors in parts of `size`, one a rank; the last ones may be shorter or empty.
 struct Parts {
   STRETTO_PRIMITIVE uint32 first(int rank) const { return size * static_cast<uint32>(rank); }
@@ -90,9 +84,9 @@ class PartSender {
 template <class Format, int kInFlight, class Block>
 STRETTO_PRIMITIVE bool take_slots(Block& block, Ptr<Block, Vec16> slots, uint64 stride, int count,
                                   int skip, Vec16 (&values)[kInFlight], int first_rank,
-                                  Where where = Where::here()) {
+                                  Patience patience, Where where = Where::here()) {
   if (!block.wait_vectors_not(slots, stride, count, skip, Format::kPoison, values, where,
-                              first_rank)) {
+                              first_rank, patience)) {
     return false;
   }
   STRETTO_UNROLL for (int j = 0; j < kInFlight; ++j) {
@@ -115,7 +109,7 @@ STRETTO_PRIMITIVE bool sum_slots(Block& block, Ptr<Block, Vec16> slots, uint64 s
     Vec16 values[kInFlight];
     const int count = ranks - base < kInFlight ? ranks - base : kInFlight;
     if (!take_slots<Format>(block, slots + static_cast<uint64>(base) * stride, stride, count,
-                            me - base, values, base, where)) {
+                            me - base, values, base, Patience::kUsual, where)) {
       return false;
     }
     STRETTO_UNROLL for (int j = 0; j < kInFlight; ++j) {
