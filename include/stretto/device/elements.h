@@ -81,8 +81,25 @@ struct Fp16 {
     return float_of_bits(sign | ((size << 13) + (112u << 23)));
 #endif
   }
-  static STRETTO_PRIMITIVE float low(uint32 word) { return widen(word & 0xffffu); }
-  static STRETTO_PRIMITIVE float high(uint32 word) { return widen(word >> 16); }
+  // The half is named as part of the word, and not moved out of it.
+  static STRETTO_PRIMITIVE float low(uint32 word) {
+#ifdef STRETTO_DEVICE
+    float value;
+    asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %1;\ncvt.f32.f16 %0, l;\n}" : "=f"(value) : "r"(word));
+    return value;
+#else
+    return widen(word & 0xffffu);
+#endif
+  }
+  static STRETTO_PRIMITIVE float high(uint32 word) {
+#ifdef STRETTO_DEVICE
+    float value;
+    asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %1;\ncvt.f32.f16 %0, h;\n}" : "=f"(value) : "r"(word));
+    return value;
+#else
+    return widen(word >> 16);
+#endif
+  }
   static STRETTO_PRIMITIVE uint32 round(float value) {
 #ifdef STRETTO_DEVICE
     uint16 bits;
