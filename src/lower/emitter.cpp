@@ -7,10 +7,13 @@ Emitter::Emitter(Lowering& state)
   const auto tasks = static_cast<size_t>(state.num_tasks()) * static_cast<size_t>(state.op.ranks);
   state.program.reserve(2 * tasks);
   state.plan.operands.reserve(6 * tasks);
-  // A few more than a lane's tiles: compute lanes may reduce too.
+  // A few more than a lane's tiles: compute lanes may reduce too. With flags nearly every tile of a
+  // reduction is told of, and awaited by a reduce.
   const auto tasks_each = static_cast<size_t>(state.num_tasks() / state.lanes.compute);
+  const bool flags = state.pattern == Pattern::slot_reduce && state.schedule.sync == Sync::flag;
+  const size_t reserved = flags ? 3 * tasks_each + 8 : tasks_each + tasks_each / 4 + 4;
   for (Lane& lane : state.plan.lanes) {
-    if (lane.kind == LaneKind::compute) lane.instrs.reserve(tasks_each + tasks_each / 4 + 4);
+    if (lane.kind == LaneKind::compute) lane.instrs.reserve(reserved);
   }
 }
 

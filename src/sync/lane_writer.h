@@ -16,9 +16,10 @@ class LaneWriter {
   // of the instruction at `pos`, sync_after(pos, instrs) its notifies. Lanes come in their order.
   template <typename Before, typename After>
   void write(Lane& lane, size_t added, const Before& sync_before, const After& sync_after) {
-    const std::vector<Instr> instrs = std::move(lane.instrs);
-    lane.instrs = {};
-    lane.instrs.reserve(instrs.size() + added);
+    const std::vector<Instr>& instrs = unsynced_;
+    unsynced_.assign(lane.instrs.begin(), lane.instrs.end());
+    lane.instrs.clear();
+    lane.instrs.reserve(instrs.size() + added);  // often there is room
     for (size_t pos = 0; pos < instrs.size(); ++pos) {
       // Operands still stand in the program's order: far apart.
       if (pos + kAhead < instrs.size()) {
@@ -44,6 +45,7 @@ class LaneWriter {
 
   Plan& plan_;
   std::vector<Region> operands_;
+  std::vector<Instr> unsynced_;  // of the lane that is written
 };
 
 inline void append_wait(std::vector<Instr>& instrs, SignalRef signal, int64_t amount, uint8_t lag) {
