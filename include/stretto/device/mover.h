@@ -109,9 +109,9 @@ STRETTO_DEVICE void run_mover(const MoverParams& params, uint32 index) {
   if (warp < kLoad) {
     add_tasks(block, warp / kGroupWarps);
   } else if (warp < kStore) {
-    load_tasks(block, warp - kLoad);
+    load_tasks<kAdds>(block, warp - kLoad);
   } else if (warp < kAwait) {
-    store_tasks(block, warp - kStore);
+    store_tasks<kAdds>(block, warp - kStore);
   } else if (warp == kAwait) {
     await_tasks(block);
   } else if (warp == kNotify) {

@@ -11,7 +11,7 @@ namespace stretto::device {
 // `turn` counts pieces.
 template <MoverType kFrom>
 STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, uint32 group,
-                             uint32& turn, RingPosition& ring) {
+                             uint32& turn, uint32& stage) {
   const MoverTask& task = walk.task();
   const MoverPieces pieces(task);
   const uint32 thread = threadIdx.x % (kGroupWarps * 32);
@@ -21,7 +21,7 @@ STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, ui
   MoverPiece piece(task, pieces);
   for (uint32 p = 0; p < pieces.count; ++p, piece.advance(task, pieces)) {
     if (turn++ % kAddGroups != group) {
-      ring.advance_by<kMoverStages>(task.num_sources);
+      stage += task.num_sources;
       continue;
     }
     if (across != piece.columns / 8) {
@@ -34,12 +34,13 @@ STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, ui
     }
 
     float sums[kEights<kFrom> * 8] = {};
-    for (uint32 s = 0; s < task.num_sources; ++s) {
-      barrier_wait(shared.full + ring.slot * 8, ring.parity);
-      add_stage<kFrom>(shared.stages + ring.slot * kStageBytes, thread, sums);
+    for (uint32 s = 0; s < task.num_sources; ++s, ++stage) {
+      const uint32 slot = slot_of(stage);
+      await_begun(shared, stage);
+      barrier_wait(shared.full + slot * 8, parity_of(stage));
+      add_stage<kFrom>(shared.stages + slot * kStageBytes, thread, sums);
       __syncwarp();
-      if (threadIdx.x % 32 == 0) barrier_arrive(shared.empty + ring.slot * 8);
-      ring.advance<kMoverStages>();
+      if (threadIdx.x % 32 == 0) barrier_arrive(shared.empty + slot * 8);
     }
 
     EightRounded rounded[kEights<kFrom>];
@@ -88,22 +89,21 @@ STRETTO_DEVICE void add_tasks(const MoverBlock& block, uint32 group) {
   const MoverParams& params = block.params;
   const MoverRegion* regions =
       params.regions + block.epoch % params.region_sets * params.num_regions;
-  RingPosition ring;
-  uint32 turn = 0, passed = 0;
+  uint32 stage = 0, turn = 0, passed = 0;
   for (TaskWalk walk(block, true); !walk.done(); walk.advance()) {
     const MoverTask& task = walk.task();
     if (is_copy(task)) {
-      ring.advance_by<kMoverStages>(MoverPieces(task).count);
+      stage += MoverPieces(task).count;
     } else if (!task.vectors) {
       await_count(block.shared.ready, passed + 1);
       if (task.drains) await_count(block.shared.completed, passed);
       move_elements(task, regions + task.first_region);
     } else if (task.from == MoverType::bf16) {
-      add_task<MoverType::bf16>(block.shared, walk, group, turn, ring);
+      add_task<MoverType::bf16>(block.shared, walk, group, turn, stage);
     } else if (task.from == MoverType::fp16) {
-      add_task<MoverType::fp16>(block.shared, walk, group, turn, ring);
+      add_task<MoverType::fp16>(block.shared, walk, group, turn, stage);
     } else {
-      add_task<MoverType::fp32>(block.shared, walk, group, turn, ring);
+      add_task<MoverType::fp32>(block.shared, walk, group, turn, stage);
     }
     ++passed;
     __syncwarp();

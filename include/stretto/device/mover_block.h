@@ -58,6 +58,7 @@ struct MoverShared {
   // Tasks that are past: each add warp's and each store warp's, those whose signals have come, and
   // those whose notifies are made.
   uint32 added, stored, ready, completed;
+  uint32 begun;  // stages that each load warp has found empty
   uint32 epoch;  // of the run
 
   STRETTO_DEVICE explicit MoverShared(uint32 base) {
@@ -68,14 +69,15 @@ struct MoverShared {
     stored = added + kAddWarps * 4;
     ready = stored + kStoreWarps * 4;
     completed = ready + 4;
-    epoch = (completed + 4 + 7) & ~7u;
+    begun = completed + 4;
+    epoch = (begun + kLoadWarps * 4 + 7) & ~7u;
   }
   STRETTO_DEVICE void init() const {
     for (uint32 i = 0; i < kMoverStages; ++i) {
       barrier_init(full + i * 8, 32);
       barrier_init(empty + i * 8, kGroupWarps);
     }
-    for (uint32 at = added; at <= completed; at += 4) store_release_shared(at, 0);
+    for (uint32 at = added; at < begun + kLoadWarps * 4; at += 4) store_release_shared(at, 0);
     fence_barrier_init();
   }
 };
@@ -83,6 +85,21 @@ struct MoverShared {
 STRETTO_DEVICE void await_count(uint32 address, uint32 count) {
   while (static_cast<int32>(load_acquire_shared(address) - count) < 0) {
   }
+}
+
+// Stages by their number since the block began, which say where in the ring they lie. A barrier
+// tells only odd rounds of the ring from even ones, so whoever passed over stages that others
+// consume, and may be a round ahead of them, first sees that the round before has been consumed:
+// that the stage has begun.
+STRETTO_DEVICE uint32 slot_of(uint32 stage) { return stage % kMoverStages; }
+STRETTO_DEVICE uint32 parity_of(uint32 stage) { return stage / kMoverStages % 2; }
+
+STRETTO_DEVICE bool has_begun(const MoverShared& shared, uint32 stage) {
+  const uint32 begun = load_acquire_shared(shared.begun + stage % kLoadWarps * 4);
+  return static_cast<int32>(begun - (stage / kLoadWarps + 1)) >= 0;
+}
+STRETTO_DEVICE void await_begun(const MoverShared& shared, uint32 stage) {
+  await_count(shared.begun + stage % kLoadWarps * 4, stage / kLoadWarps + 1);
 }
 
 // What all warps of a block know.

@@ -56,12 +56,12 @@ STRETTO_DEVICE void load_piece(const MoverTask& task, const MoverPiece& piece,
   barrier_arrive_after_copies(full);
 }
 
-// By kLoadWarps warps, which fill stages in turn.
+// By kLoadWarps warps, which fill stages in turn. Only where some warps add does anybody pass over
+// stages.
+template <bool kAdds>
 STRETTO_DEVICE void load_tasks(const MoverBlock& block, uint32 warp) {
   const MoverShared& shared = block.shared;
-  RingPosition ring{0, 1};
-  uint32 turn = kLoadWarps - warp;  // stages until this warp's, after the first
-  uint32 passed = 0;
+  uint32 stage = 0, passed = 0;
   for (TaskWalk walk(block, false); !walk.done(); walk.advance()) {
     const MoverTask& task = walk.task();
     await_count(shared.ready, passed + 1);
@@ -72,15 +72,15 @@ STRETTO_DEVICE void load_tasks(const MoverBlock& block, uint32 warp) {
     const MoverPieces pieces(task);
     MoverPiece piece(task, pieces);
     for (uint32 p = 0; p < pieces.count; ++p, piece.advance(task, pieces)) {
-      for (uint32 s = 0; s < task.num_sources; ++s) {
-        if (turn % kLoadWarps == 0) {
-          const MoverRegion from = walk.region(s);
-          barrier_wait(shared.empty + ring.slot * 8, ring.parity);
-          load_piece(task, piece, from, shared.stages + ring.slot * kStageBytes,
-                     shared.full + ring.slot * 8);
+      for (uint32 s = 0; s < task.num_sources; ++s, ++stage) {
+        if (stage % kLoadWarps != warp) continue;
+        const uint32 slot = slot_of(stage);
+        const MoverRegion from = walk.region(s);
+        barrier_wait(shared.empty + slot * 8, parity_of(stage) ^ 1);
+        if (kAdds && threadIdx.x % 32 == 0) {
+          store_release_shared(shared.begun + warp * 4, stage / kLoadWarps + 1);
         }
-        ++turn;
-        ring.advance<kMoverStages>();
+        load_piece(task, piece, from, shared.stages + slot * kStageBytes, shared.full + slot * 8);
       }
     }
   }
@@ -89,13 +89,13 @@ STRETTO_DEVICE void load_tasks(const MoverBlock& block, uint32 warp) {
 // By kStoreWarps warps, which send the stages of copies in turn, one group of stores a stage in
 // every lane. A task's copies count as stored once they are complete: at once where it is short, as
 // somebody waits for it to begin, else kTrailing stages later, or when there is nothing to send.
+template <bool kAdds>
 STRETTO_DEVICE void store_tasks(const MoverBlock& block, uint32 warp) {
   constexpr uint32 kTrailing = 3, kShort = 4;
   constexpr int kReading = 1;  // groups whose shared memory may still be read
   const MoverShared& shared = block.shared;
   const uint32 lane = threadIdx.x % 32, stored = shared.stored + warp * 4;
-  RingPosition ring;
-  uint32 unread_slot = 0;
+  uint32 stage = 0, unread_slot = 0;
   bool unread = false;
   uint32 turn = 0, sent = 0;         // stages of copies; those by this warp
   uint32 told = 0, passed = 0;       // tasks
@@ -122,7 +122,7 @@ STRETTO_DEVICE void store_tasks(const MoverBlock& block, uint32 warp) {
     const MoverTask& task = walk.task();
     const MoverPieces pieces(task);
     if (!is_copy(task)) {
-      ring.advance_by<kMoverStages>(pieces.count * task.num_sources);
+      stage += pieces.count * task.num_sources;
       ++passed;
       finish();
       continue;
@@ -131,13 +131,17 @@ STRETTO_DEVICE void store_tasks(const MoverBlock& block, uint32 warp) {
     const uint32 size = bytes_of(task.from);
     MoverPiece piece(task, pieces);
     const uint32 sent_before = sent;
-    for (uint32 p = 0; p < pieces.count; ++p, piece.advance(task, pieces)) {
+    for (uint32 p = 0; p < pieces.count; ++p, ++stage, piece.advance(task, pieces)) {
       if (turn++ % kStoreWarps == warp) {
-        const uint32 full = shared.full + ring.slot * 8;
-        if (told != passed && !__any_sync(0xffffffffu, barrier_test(full, ring.parity))) finish();
-        barrier_wait(full, ring.parity);
+        const uint32 slot = slot_of(stage), full = shared.full + slot * 8;
+        const auto is_full = [&] {
+          return (!kAdds || has_begun(shared, stage)) && barrier_test(full, parity_of(stage));
+        };
+        if (told != passed && !__any_sync(0xffffffffu, is_full())) finish();
+        if (kAdds) await_begun(shared, stage);
+        barrier_wait(full, parity_of(stage));
         if (p == 0 && lane == 0) mark(block.params.marks, block.begin + passed, Mark::begun);
-        const uint32 stage = shared.stages + ring.slot * kStageBytes;
+        const uint32 from = shared.stages + slot * kStageBytes;
         const uint32 row_bytes = piece.columns * size;
 #pragma unroll 1
         for (uint32 d = 0; d < task.num_destinations; ++d) {
@@ -145,13 +149,13 @@ STRETTO_DEVICE void store_tasks(const MoverBlock& block, uint32 warp) {
           const uint64 first = to.address + piece.row * to.row_bytes + piece.column * size;
 #pragma unroll 1
           for (uint32 row = lane; row < piece.rows; row += 32) {
-            bulk_store(first + row * to.row_bytes, stage + row * row_bytes, row_bytes);
+            bulk_store(first + row * to.row_bytes, from + row * row_bytes, row_bytes);
           }
         }
         tma_store_commit();
         tma_store_wait_read<kReading>();
         free_unread();
-        unread_slot = ring.slot;
+        unread_slot = slot;
         unread = true;
         ++sent;
         if (told != batch && sent - batch_sent >= kTrailing) {
@@ -159,7 +163,6 @@ STRETTO_DEVICE void store_tasks(const MoverBlock& block, uint32 warp) {
           tell(batch);
         }
       }
-      ring.advance<kMoverStages>();
     }
     ++passed;
     if (sent - sent_before <= kShort) {

@@ -18,11 +18,6 @@ struct RingPosition {
       parity ^= 1;
     }
   }
-  template <uint32 kSlots>
-  STRETTO_DEVICE void advance_by(uint32 places) {
-    parity ^= (slot + places) / kSlots % 2;
-    slot = (slot + places) % kSlots;
-  }
 };
 
 STRETTO_DEVICE void barrier_init(uint32 barrier, uint32 arrivals) {
