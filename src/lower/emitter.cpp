@@ -50,10 +50,14 @@ void Emitter::append(uint32_t lane, Instr& instr) {
     instr.num_reads = num_reads_;
     instr.num_writes = num_writes_;
     num_reads_ = num_writes_ = 0;
+    __builtin_prefetch(state_.plan.operands.data() + operands + 26, 1);
   }
   std::vector<Instr>& instrs = state_.plan.lanes[lane].instrs;
   state_.program.push_back({lane, static_cast<uint32_t>(instrs.size())});
   instrs.push_back(instr);
+  // Neighbours in the program are of different lanes: by the time that this one is written to
+  // again, its next line of memory is there.
+  __builtin_prefetch(&instrs.back() + 2, 1);
 }
 
 }  // namespace stretto
