@@ -51,7 +51,7 @@ void new_bucket(benchmark::State& state) {
 void buckets(benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"op", "m", "ranks"})->Unit(benchmark::kMillisecond);
   for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
-    for (const int64_t m : {512, 2048, 4096}) bench->Args({static_cast<int64_t>(kind), m, 8});
+    for (const int64_t m : {512, 2048, 4096, 8192}) bench->Args({static_cast<int64_t>(kind), m, 8});
   }
 }
 
