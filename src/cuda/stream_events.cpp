@@ -193,10 +193,42 @@ class EventPlacement {
   std::map<uint16_t, Fates> fates_;
 };
 
+bool is_event(const Step& step) {
+  return step.kind == StepKind::record || step.kind == StepKind::await;
+}
+
+// Puts the collectives of a rank's only NCCL stream into the compute lanes' stream where all of one
+// comes before all of the other.
+void chain_streams(RankProgram& program) {
+  if (program.streams.size() != 2 || program.streams[1].kind != LaneKind::nccl) return;
+  for (const size_t first : {size_t{0}, size_t{1}}) {
+    const std::vector<Step>& before = program.streams[first].steps;
+    const std::vector<Step>& behind = program.streams[1 - first].steps;
+    const auto events = std::count_if(before.begin(), before.end(), is_event) +
+                        std::count_if(behind.begin(), behind.end(), is_event);
+    if (before.empty() || behind.empty() || events != 2) continue;
+    if (before.back().kind != StepKind::record || behind.front().kind != StepKind::await) {
+      continue;
+    }
+    const std::vector<Step>& nccl = program.streams[1].steps;
+    const bool waits = std::any_of(nccl.begin(), nccl.end(), [](const Step& step) {
+      return step.kind == StepKind::wait || step.kind == StepKind::notify;
+    });
+    if (waits) return;
+    std::vector<Step> chain(before.begin(), before.end() - 1);
+    chain.insert(chain.end(), behind.begin() + 1, behind.end());
+    program.streams[0].steps = std::move(chain);
+    program.streams.pop_back();
+    program.num_events = 0;
+    return;
+  }
+}
+
 }  // namespace
 
 void put_events(const Plan& plan, std::vector<RankProgram>& programs) {
   EventPlacement(plan, programs).run();
+  for (RankProgram& program : programs) chain_streams(program);
 }
 
 }  // namespace stretto::cuda

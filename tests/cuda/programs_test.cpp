@@ -19,11 +19,11 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-TEST(RankPrograms, SequentialIsAGemmAndACollectiveJoinedByAnEvent) {
+TEST(RankPrograms, SequentialIsAGemmAndACollectiveInOneStream) {
   const Plan reduce = plan_of("gemm-rs m=512 n=512 k=512 ranks=4 dtype=bf16", "sequential");
-  EXPECT_EQ(text(reduce, programs_of(reduce)[1]), "0:gemm 0 0:record 0 1:await 0 1:collective");
+  EXPECT_EQ(text(reduce, programs_of(reduce)[1]), "0:gemm 0 0:collective");
   const Plan gather = plan_of("ag-gemm m=512 n=512 k=512 ranks=4 dtype=bf16", "sequential");
-  EXPECT_EQ(text(gather, programs_of(gather)[1]), "1:collective 1:record 0 0:await 0 0:gemm 0");
+  EXPECT_EQ(text(gather, programs_of(gather)[1]), "0:collective 0:gemm 0");
 }
 
 TEST(RankPrograms, DecomposedSendsWhileTheNextKernelRuns) {
