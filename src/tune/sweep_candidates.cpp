@@ -58,6 +58,13 @@ void add_found(Sweep& sweep, const Operator& op, const Machine& machine) {
     if (point.mover == Mover::copy_engine) found.reuse = Reuse::double_buffer;
     sweep.add(found);
   }
+  // cuBLAS beside copy engines.
+  Schedule decomposed = find_preset("decomposed").make(op, machine);
+  decomposed.gemm = GemmBy::library;
+  for (const int chunks : {1, 2}) {
+    decomposed.chunks = chunks;
+    sweep.add(decomposed);
+  }
 }
 
 }  // namespace
