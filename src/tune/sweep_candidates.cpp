@@ -61,8 +61,8 @@ void add_found(Sweep& sweep, const Operator& op, const Machine& machine) {
   // cuBLAS beside copy engines.
   Schedule decomposed = find_preset("decomposed").make(op, machine);
   decomposed.gemm = GemmBy::library;
-  for (const int chunks : {1, 2}) {
-    decomposed.chunks = chunks;
+  for (const Reuse reuse : {Reuse::ack, Reuse::double_buffer}) {
+    decomposed.reuse = reuse;
     sweep.add(decomposed);
   }
 }

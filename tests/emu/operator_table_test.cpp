@@ -111,7 +111,7 @@ TEST_P(Presets, AreRightForEveryShapeTypeAndSeed) {
       }
     }
   }
-  EXPECT_GE(runs, all_or_sample(80, 20));  // of 90: 5 shapes, 3 types, 6 presets
+  EXPECT_GE(runs, all_or_sample(80, 20));  // of 105: 5 shapes, 3 types, 7 presets
 }
 
 class Space : public testing::TestWithParam<Cell> {};
