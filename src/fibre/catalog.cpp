@@ -61,7 +61,8 @@ void add_kernels(std::vector<CatalogEntry>& all) {
   add_experts(all);
   add("push_gather", "all-gather mover: each tile loaded once, stored to all ranks",
       push_gather_calls);
-  add("slot_reduce", "reduction mover: follows the producers tile by tile", slot_reduce_calls);
+  add("slot_reduce", "reduction mover: follows the producers tile by tile",
+      slot_reduce_calls<Bf16x8>);
 }
 
 }  // namespace

@@ -102,7 +102,9 @@ TEST(Tiles, MoverGathersEveryRow) {
 }
 
 TEST(Tiles, SlotsAreReducedInRankOrder) {
-  expect_clean({.ranks = 3, .blocks = 2, .threads = 4}, slot_reduce_calls, 15);
+  expect_clean({.ranks = 3, .blocks = 2, .threads = 4}, slot_reduce_calls<Bf16x8>, 15);
+  expect_clean({.ranks = 4, .blocks = 1, .threads = 1}, slot_reduce_calls<Fp16x8>, 10);
+  expect_clean({.ranks = 5, .blocks = 2, .threads = 2}, slot_reduce_calls<Fp32x4>, 10);
 }
 
 // Routing decides: tile t covers rows low[t] to high[t], lives on rank[t] and raises signal[t].

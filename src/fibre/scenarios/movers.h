@@ -88,7 +88,9 @@ inline void push_gather_calls(World& world) {
 
 // Every rank stores its partial sums into its slot at the owner, tile by tile; the owner's blocks
 // follow on a stream of their own and add them up in rank order.
-inline void slot_reduce_calls(World& world) {
+template <class Format>
+void slot_reduce_calls(World& world) {
+  constexpr int kElements = Format::kElements;
   constexpr uint64 kRows = 8, kRowVectors = 2, kSlot = kRows * kRowVectors;
   const int ranks = world.shape().ranks;
   const int blocks = world.shape().blocks;
@@ -106,9 +108,9 @@ inline void slot_reduce_calls(World& world) {
     auto output = sums.emplace_back(world.local<Vec16>("output", kSlot));
     for (int r = 0; r < ranks; ++r) {
       for (uint64 i = 0; i < uint64(ranks) * kSlot; ++i) {
-        float values[8];
-        for (int e = 0; e < 8; ++e) values[e] = value_at(r, i, run, e);
-        partial.set(r, i, Bf16x8::round(values));
+        float values[kElements];
+        for (int e = 0; e < kElements; ++e) values[e] = value_at(r, i, run, e);
+        partial.set(r, i, Format::round(values));
       }
     }
     world.launch([=](Block& block) {
@@ -146,7 +148,7 @@ inline void slot_reduce_calls(World& world) {
         args.row_vectors = kRowVectors;
         args.greetings = greeting.greetings.at(r);
         args.state = greeting.state.at(r);
-        slot_reduce<Bf16x8>(block, args);
+        slot_reduce<Format>(block, args);
       });
     }
   }
@@ -154,13 +156,13 @@ inline void slot_reduce_calls(World& world) {
   for (int r = 0; r < ranks; ++r) {
     for (uint64 i = 0; i < kMoverRuns * kSlot; ++i) {
       const uint64 run = i / kSlot + 1;
-      float got[8] = {}, want[8] = {};
-      Bf16x8::add(got, sums[run - 1].get(r, i % kSlot));
+      float got[kElements] = {}, want[kElements] = {};
+      Format::add(got, sums[run - 1].get(r, i % kSlot));
       for (int from = 0; from < ranks; ++from) {
-        for (int e = 0; e < 8; ++e)
+        for (int e = 0; e < kElements; ++e)
           want[e] += value_at(from, uint64(r) * kSlot + i % kSlot, run, e);
       }
-      for (int e = 0; e < 8; ++e) world.expect(got[e] == want[e], "a sum is wrong");
+      for (int e = 0; e < kElements; ++e) world.expect(got[e] == want[e], "a sum is wrong");
     }
   }
 }

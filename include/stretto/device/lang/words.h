@@ -82,6 +82,16 @@ STRETTO_PRIMITIVE T renewed(T value) {
   return value;
 }
 
+// The same where there are fewer uniform registers to keep it in.
+template <class T>
+STRETTO_PRIMITIVE T renewed_before_hopper(T value) {
+#if defined(STRETTO_DEVICE) && __CUDA_ARCH__ >= 900
+  return value;
+#else
+  return renewed(value);
+#endif
+}
+
 // A pointer of the block's target: T* on the GPU, a checked pointer on the emulator.
 template <class Block, class T>
 using Ptr = typename Block::template Pointer<T>;

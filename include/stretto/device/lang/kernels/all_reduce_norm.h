@@ -94,7 +94,9 @@ STRETTO_KERNEL void all_reduce_norm_one_shot(Block& block, const AllReduceNormAr
     const auto kept = [&](uint32 v) -> Vec16 { return args.new_residual[at + v]; };
     auto out = args.output + at / (fp8 ? 2 : 1);
     norm_row(block, args.norm, row_vectors, kept, made,
-             [&](uint32 v, const Vec16& normed) { store_normed<Block>(out, v, fp8, normed); });
+             [&](uint32 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
+               store_normed<Block>(out, v, fp8, values, inverse_scale);
+             });
   }
   end_call<Block>(block, args.state, call.call, good);
 }
@@ -158,12 +160,13 @@ class TwoShotNorm {
         made.add(v, h);
       }
       const auto again = [&](uint32 v) -> Vec16 { return block_.load(from + v); };
-      norm_row(block_, args_.norm, row_vectors_, again, made, [&](uint32 v, const Vec16& normed) {
-        block_.store(from + v, four_of(Bf16x8::kPoison));
-        auto out = args_.output + (parts_.first(owner) + i) / (fp8_ ? 2 : 1);
-        store_normed<Block>(out, v, fp8_, normed);
-        if (kOwnRows) send_normed(i, v, normed);
-      });
+      norm_row(block_, args_.norm, row_vectors_, again, made,
+               [&](uint32 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
+                 block_.store(from + v, four_of(Bf16x8::kPoison));
+                 auto out = args_.output + (parts_.first(owner) + i) / (fp8_ ? 2 : 1);
+                 store_normed<Block>(out, v, fp8_, values, inverse_scale);
+                 if (kOwnRows) send_normed(i, v, values, inverse_scale);
+               });
     }
     return good;
   }
@@ -192,13 +195,14 @@ class TwoShotNorm {
   }
 
  private:
-  STRETTO_PRIMITIVE void send_normed(uint32 i, uint32 v, const Vec16& normed) {
+  STRETTO_PRIMITIVE void send_normed(uint32 i, uint32 v, const float (&values)[Bf16x8::kElements],
+                                     float inverse_scale) {
     auto sent = gathered(block_.rank()) + i / (fp8_ ? 2 : 1);
     if (!fp8_) {
-      send_to_others<Block>(block_, sent + v, normed);
+      send_to_others<Block>(block_, sent + v, canonical<Bf16x8>(Bf16x8::round(values)));
       return;
     }
-    const uint64 bytes = first_half(normed);
+    const uint64 bytes = fp8_of(values, inverse_scale);
     const int ranks = block_.num_ranks();
     for (int k = 1; k < ranks; ++k) {
       auto to = block_.peer(sent, rank_after(block_.rank(), k, ranks));
@@ -207,7 +211,8 @@ class TwoShotNorm {
   }
   // [owner][its row]: sums, or norms where owners norm.
   STRETTO_PRIMITIVE Ptr<Block, Vec16> gathered(int owner) const {
-    return slots_ + static_cast<uint32>(block_.num_ranks() + owner) * renewed(stride_);
+    return slots_ +
+           static_cast<uint32>(block_.num_ranks() + owner) * renewed_before_hopper(stride_);
   }
 
   Block& block_;

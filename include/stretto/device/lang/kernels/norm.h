@@ -79,30 +79,8 @@ struct MadeRow {
   float squares = 0;      // summed over all vectors
 };
 
-// A normed vector in the output's format: 8 elements in bf16, or in fp8 in its first half.
-STRETTO_PRIMITIVE Vec16 normed_vector(const float (&values)[Bf16x8::kElements], bool fp8,
-                                      float inverse_scale) {
-  if (!fp8) return canonical<Bf16x8>(Bf16x8::round(values));
-  const uint64 bytes = fp8_of(values, inverse_scale);
-  return {{static_cast<uint32>(bytes), static_cast<uint32>(bytes >> 32), 0, 0}};
-}
-STRETTO_PRIMITIVE uint64 first_half(const Vec16& v) {
-  return v.word[0] | static_cast<uint64>(v.word[1]) << 32;
-}
-
-// As vector v of a row of the output.
-template <class Block>
-STRETTO_PRIMITIVE void store_normed(Ptr<Block, Vec16> row, uint64 v, bool fp8,
-                                    const Vec16& normed) {
-  if (fp8) {
-    pointer_cast<uint64>(row)[v] = first_half(normed);
-  } else {
-    row[v] = normed;
-  }
-}
-
 // Norms a row. `kept(v)` is vector v again, for those that the thread does not hold. `send` gets
-// each vector's index and its normed_vector().
+// each vector's index and its eight values.
 template <class Block, class Kept, class Send>
 STRETTO_PRIMITIVE void norm_row(Block& block, const NormArgs<Block>& norm, uint64 row_vectors,
                                 Kept kept, const MadeRow& row, Send send) {
@@ -110,9 +88,8 @@ STRETTO_PRIMITIVE void norm_row(Block& block, const NormArgs<Block>& norm, uint6
   const auto vectors = static_cast<uint32>(row_vectors);
   Vec16 last_weight = {};
   if (row.at < vectors) last_weight = norm.weight[row.at];
-  const bool fp8 = static_cast<bool>(norm.fp8_scale);
   float inverse_scale = 0;
-  if (fp8) inverse_scale = 1.0f / norm.fp8_scale[0];
+  if (norm.fp8_scale) inverse_scale = 1.0f / norm.fp8_scale[0];
   const float factor = norm_factor(block.sum(row.squares), row_vectors, norm.epsilon);
   if (row.at >= vectors) return;
   for (auto v = static_cast<uint32>(block.thread_idx()); v < vectors;
@@ -125,7 +102,18 @@ STRETTO_PRIMITIVE void norm_row(Block& block, const NormArgs<Block>& norm, uint6
     }
     float values[Bf16x8::kElements];
     norm_vector(h, weight, factor, values);
-    send(v, normed_vector(values, fp8, inverse_scale));
+    send(v, values, inverse_scale);
+  }
+}
+
+// Stores a normed vector in the output's format.
+template <class Block>
+STRETTO_PRIMITIVE void store_normed(Ptr<Block, Vec16> row, uint64 v, bool fp8,
+                                    const float (&values)[Bf16x8::kElements], float inverse_scale) {
+  if (fp8) {
+    pointer_cast<uint64>(row)[v] = fp8_of(values, inverse_scale);
+  } else {
+    row[v] = canonical<Bf16x8>(Bf16x8::round(values));
   }
 }
 
@@ -167,7 +155,9 @@ STRETTO_KERNEL void add_norm(Block& block, const AddNormArgs<Block>& args) {
     auto out = args.output + row * args.row_vectors / (fp8 ? 2 : 1);
     norm_row(
         block, args.norm, args.row_vectors, [&](uint32 v) -> Vec16 { return kept[v]; }, made,
-        [&](uint64 v, const Vec16& normed) { store_normed<Block>(out, v, fp8, normed); });
+        [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
+          store_normed<Block>(out, v, fp8, values, inverse_scale);
+        });
   }
 }
 

@@ -13,7 +13,6 @@
 #include "stretto/device/lang/kernels/norm.h"
 #include "stretto/device/lang/kernels/norm_greeting.h"
 #include "stretto/device/lang/kernels/slots.h"
-#include "stretto/device/sums.h"
 
 namespace stretto::device {
 
@@ -98,9 +97,10 @@ class ScatterNormGather {
       auto out = args_.output + row * args_.row_vectors / (fp8 ? 2 : 1);
       norm_row(
           block_, args_.norm, args_.row_vectors, [&](uint32 v) -> Vec16 { return kept[v]; }, made,
-          [&](uint64 v, const Vec16& normed) {
+          [&](uint64 v, const float(&values)[Bf16x8::kElements], float inverse_scale) {
             for (int k = 1; k <= ranks_; ++k) {
-              store_normed<Block>(block_.peer(out, rank_after(me_, k, ranks_)), v, fp8, normed);
+              store_normed<Block>(block_.peer(out, (me_ + k) % ranks_), v, fp8, values,
+                                  inverse_scale);
             }
           });
     }
@@ -129,13 +129,19 @@ class ScatterNormGather {
                                  float (&sums)[Bf16x8::kElements]) {
     STRETTO_UNROLL for (float& sum : sums) sum = 0;
     const Vec16 own = args_.input[row * args_.row_vectors + v];
-    add_sources<Bf16x8, kBatch, 1>(
-        ranks_,
-        [&](int r, int) -> Vec16 {
-          if (r == me_) return own;
-          return args_.slots[static_cast<uint64>(r) * stride_ + slot];
-        },
-        sums);
+    for (int base = 0; base < ranks_; base += kBatch) {
+      Vec16 values[kBatch];
+      STRETTO_UNROLL for (int j = 0; j < kBatch; ++j) {
+        const int r = base + j;
+        if (r < ranks_ && r != me_) {
+          values[j] = args_.slots[static_cast<uint64>(r) * stride_ + slot];
+        }
+      }
+      STRETTO_UNROLL for (int j = 0; j < kBatch; ++j) {
+        if (base + j == me_) values[j] = own;
+        if (base + j < ranks_) Bf16x8::add(sums, values[j]);
+      }
+    }
   }
 
   // Each rank has a row of signals, one a chunk; rank r's is written by r only.
