@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <barrier>
+#include <bit>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -39,10 +40,12 @@ class RankTeam {
   fabric::Fabric& fabric() { return *fabric_; }
   const fabric::Communicators& nccl() const { return *nccl_; }
   bool shares() const { return fabric_->ranks_a_gpu() > 1; }
-  // These numbers of blocks, or as many as a rank may keep on a GPU that it shares.
+  // These numbers of blocks, or the power of two that a rank may keep on a GPU that it shares, so
+  // that tiles divide as they do with all others.
   std::vector<int> blocks(std::vector<int> wanted) const {
     if (!shares()) return wanted;
-    for (int& count : wanted) count = std::min(count, fabric_->device(0).num_sms());
+    const auto most = std::bit_floor(static_cast<unsigned>(fabric_->device(0).num_sms()));
+    for (int& count : wanted) count = std::min(count, static_cast<int>(most));
     wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
     return wanted;
   }

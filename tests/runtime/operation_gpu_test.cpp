@@ -92,7 +92,7 @@ TEST_P(OperationOnGpus, ServesEveryOperatorAcrossBuckets) {
       operation.finish();
       EXPECT_EQ(wrong(operation, rows, seed), 0) << to_string(kind) << " " << rows;
     }
-    EXPECT_GT(operation.buckets().size(), 3u);
+    EXPECT_GT(operation.buckets().size(), ranks_ == 2 ? 3u : 1u);  // fewer for many ranks
     EXPECT_NE(operation.schedule(900).find("rows=bucket"), std::string::npos);
   }
 }
