@@ -43,6 +43,23 @@ def gemm_section(path, result):
         table(["M", "N", "K", "cuBLAS, us", "Stretto, us", "spread", "ratio"], body)])
 
 
+PARTS = ("waiting_us", "multiplying_us", "adding_us", "ending_us", "rest_us")
+
+
+def parts_table(group):
+    """Where the time of the fastest schedules goes; nothing where no row knows."""
+    body = [[f"{row.m} {row.n} {row.k}", f"{row.gemm:.1f}", f"{row.contestants[0].time:.1f}"]
+            + [f"{row.contestants[0].parts[part]:.1f}" for part in PARTS]
+            for row in group if row.contestants[0].parts]
+    if not body:
+        return []
+    return ["Where the time of the fastest goes, means over the SMs that multiply, of runs whose kernels note "
+            "the time: they wait for other ranks, multiply, add what others sent, and are past their last tile "
+            "before the rank is; the rest is first operands, stores and boundaries.",
+            table(["M N K", "GEMM", "Stretto", "waiting", "multiplying", "adding", "ending", "rest"],
+                  body)]
+
+
 def fused_section(path, result, torch_rows):
     rows = fused_rows(result)
     by_operator = collections.defaultdict(list)
@@ -67,6 +84,7 @@ def fused_section(path, result, torch_rows):
         parts.append(f"### {operator}: {mean:.2f}x over the library path (geometric mean)")
         parts.append(table(["M N K", "GEMM", "NCCL", "sequence", "PyTorch fused", "Stretto",
                             "spread", "schedule", "x sequence", "floor / measured"], body))
+        parts += parts_table(group)
     return "\n\n".join(parts)
 
 

@@ -61,6 +61,16 @@ std::string print(const BenchedOperator& benched, const std::string& against) {
       row(one.choice.name, one.measured.times, us(one.predicted_us.value_or(0)),
           fmt::format("{}+{}", one.compute_sms, one.comm_sms));
     }
+    if (one.measured.parts) {
+      const runtime::RunParts& parts = *one.measured.parts;
+      notes += labelled(
+          "fastest",
+          fmt::format("{}: an SM waits {} us, multiplies {}, adds {}, is past its last tile {}; "
+                      "the rest {}",
+                      one.choice.name, us(parts.waiting_us), us(parts.multiplying_us),
+                      us(parts.adding_us), us(parts.ending_us), us(parts.rest_us)),
+          kLabelWidth);
+    }
     if (!one.choice.reason.empty()) {
       notes += labelled(
           "auto",
@@ -91,6 +101,7 @@ std::string legend(const std::string& gpu, const Options& options, const Machine
   add("floor", fmt::format("the GEMM alone by cuBLAS, or the least bytes that leave a GPU at {} "
                            "GB/s, whichever is longer",
                            machine.link_gb_per_s));
+  add("fastest", "means over SMs that multiply, of runs in which kernels note the time");
   add("predicted", fmt::format("simulated on {} (docs/simulation.md)", machine.name));
   return out;
 }
@@ -103,6 +114,14 @@ Json path_json(const runtime::PathTimes& times) {
   Json json = spread_json(times.warm);
   if (times.cold) json["cold"] = spread_json(*times.cold);
   return json;
+}
+
+Json parts_json(const runtime::RunParts& parts) {
+  return {{"waiting_us", parts.waiting_us},
+          {"multiplying_us", parts.multiplying_us},
+          {"adding_us", parts.adding_us},
+          {"ending_us", parts.ending_us},
+          {"rest_us", parts.rest_us}};
 }
 
 Json to_json(const BenchedOperator& benched) {
@@ -132,6 +151,7 @@ Json to_json(const BenchedOperator& benched) {
       strategy["compute_sms"] = one.compute_sms;
       strategy["comm_sms"] = one.comm_sms;
     }
+    if (one.measured.parts) strategy["parts"] = parts_json(*one.measured.parts);
     if (one.predicted_us) strategy["predicted_us"] = *one.predicted_us;
     if (!one.choice.reason.empty()) strategy["reason"] = one.choice.reason;
     json["strategies"].push_back(std::move(strategy));
@@ -141,7 +161,8 @@ Json to_json(const BenchedOperator& benched) {
 
 Outcome run(const Options& options) {
   const std::vector<Operator> operators = resolve_operators(options);
-  const runtime::BenchOptions timing = resolve_timing(options);
+  runtime::BenchOptions timing = resolve_timing(options);
+  timing.parts = true;
   const std::string commit = resolve_commit(options);
   const std::string strategies = options.strategies.empty() ? "all" : options.strategies;
   const std::string against = options.against.empty() ? std::string(kLibrary) : options.against;

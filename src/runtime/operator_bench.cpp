@@ -91,6 +91,30 @@ class Contestant {
     return result;
   }
 
+  // Of a plan, after its result: runs of its own whose kernels make marks.
+  std::optional<RunParts> parts(const Plan& plan, const cuda::Compiler& compiler) {
+    constexpr int kLaunches = 4;
+    warm_.reset();
+    cold_.reset();
+    runner_.reset();
+    RunnerOptions options;
+    options.marks = true;
+    PlanRunner runner(plan, tensors_.fabric(), compiler, options);
+    tensors_.copy_inputs(runner);
+    const RunGraphs graphs(runner, tensors_.fabric(), options_.runs_per_graph);
+    graphs.time_us();
+    std::vector<double> sums(5, 0.0);
+    for (int launch = 0; launch < kLaunches; ++launch) {
+      graphs.time_us();
+      const RunParts run = parts_of_run(plan, runner.marks());
+      const double each[] = {run.waiting_us, run.multiplying_us, run.adding_us, run.ending_us,
+                             run.rest_us};
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] += each[i] / kLaunches;
+    }
+    sums = mean(tensors_.fabric(), "the parts of a run", std::move(sums));
+    return RunParts{sums[0], sums[1], sums[2], sums[3], sums[4]};
+  }
+
  private:
   void verify() {
     const double error = tensors_.error_of(*runner_);
@@ -145,6 +169,20 @@ BenchTimes bench_operator(const Operator& op, std::span<const Plan* const> plans
   BenchTimes times;
   times.library = {gemm.times(), collective.times(), sequential.times()};
   for (const auto& one : contestants) times.plans.push_back(one->result());
+  if (!options.parts) return times;
+  const auto fastest = std::min_element(
+      times.plans.begin(), times.plans.end(), [](const PlanTimes& a, const PlanTimes& b) {
+        return a.problem.empty() &&
+               (!b.problem.empty() || a.times.warm.median < b.times.warm.median);
+      });
+  if (fastest != times.plans.end() && fastest->problem.empty()) {
+    const auto at = static_cast<size_t>(fastest - times.plans.begin());
+    try {
+      fastest->parts = contestants[at]->parts(*plans[at], compiler);
+    } catch (const SystemError& error) {
+      fastest->problem = error.what();
+    }
+  }
   return times;
 }
 

@@ -9,6 +9,7 @@
 
 #include "cuda/compiler.h"
 #include "fabric/fabric.h"
+#include "runtime/run_parts.h"
 #include "stretto/plan.h"
 
 namespace stretto::runtime {
@@ -17,7 +18,8 @@ struct BenchOptions {
   int rounds = 11;
   // In a graph, back to back. Even: see PlanRunner::runs_per_graph().
   int runs_per_graph = 10;
-  bool cold = true;  // single runs from a cold L2 cache too
+  bool cold = true;    // single runs from a cold L2 cache too
+  bool parts = false;  // the fastest plan runs again, to tell what its time goes to
 };
 
 // Microseconds a run, the longest rank's, over the rounds.
@@ -39,6 +41,7 @@ struct PlanTimes {
   std::string problem;  // a wait that did not end, or a wrong result: then there are no times
   double error = 0;     // relative, of the worst run and rank
   PathTimes times;
+  std::optional<RunParts> parts;  // of the fastest, where they were asked for
 };
 
 struct BenchTimes {

@@ -16,5 +16,7 @@ void on_rank_threads(const fabric::Fabric& fabric, const std::function<void(int)
 // Collective. The largest of every process's values, one by one; each gives as many.
 std::vector<double> largest(fabric::Fabric& fabric, std::string_view what,
                             std::vector<double> mine);
+// The same of their means.
+std::vector<double> mean(fabric::Fabric& fabric, std::string_view what, std::vector<double> mine);
 
 }  // namespace stretto::runtime

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/rank_times.h"
+#include "runtime/run_parts.h"
 #include "sim/hand_plan.h"
 #include "stretto/device/marks.h"
 
@@ -86,6 +87,15 @@ TEST(MeasuredTimeline, SpansFollowTheMarks) {
   EXPECT_DOUBLE_EQ(times[1].first_copied_us, 17);
   EXPECT_DOUBLE_EQ(times[1].first_told_us, 19);
   EXPECT_DOUBLE_EQ(times[1].end_us, 33);
+
+  // Compute lanes: 10 of 15, 18 of 33.
+  const RunParts parts = parts_of_run(plan, by_rank);
+  EXPECT_DOUBLE_EQ(parts.multiplying_us, (10 + 18) / 2.0);
+  EXPECT_DOUBLE_EQ(parts.waiting_us, (0 + 10) / 2.0);
+  EXPECT_DOUBLE_EQ(parts.adding_us, 0);
+  EXPECT_DOUBLE_EQ(parts.ending_us, (3 + 3) / 2.0);
+  EXPECT_DOUBLE_EQ(parts.rest_us, (2 + 2) / 2.0);
+  EXPECT_DOUBLE_EQ(parts.total_us(), (15 + 33) / 2.0);
 }
 
 // A task that a run left out keeps the marks of an earlier one.
@@ -125,6 +135,8 @@ TEST(MeasuredTimeline, KernelsOfOneLaneAreOneLane) {
   EXPECT_DOUBLE_EQ(times.multiplying_us, 10);
   EXPECT_DOUBLE_EQ(times.waiting_us, 8);
   EXPECT_DOUBLE_EQ(times.most_waiting_us, 8);
+  EXPECT_DOUBLE_EQ(parts_of_run(hand.plan(), by_rank).rest_us, 12);
+  EXPECT_EQ(parts_of_run(hand.plan(), {}).total_us(), 0);
 }
 
 }  // namespace
