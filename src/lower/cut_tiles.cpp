@@ -24,17 +24,35 @@ int32_t TileGrid::row_at(int32_t storage_row) const {
   return static_cast<int32_t>(at - rows_.begin());
 }
 
+namespace {
+
+int32_t tile_rows(const std::vector<RowChunk>& chunks, int32_t tile_m) {
+  int32_t rows = 0;
+  for (const RowChunk& chunk : chunks) rows += (chunk.row1 - chunk.row0 + tile_m - 1) / tile_m;
+  return rows;
+}
+
+// A tile with rows of two owners is stored in parts, waits for both and is added on its own: so
+// tiles are cut at owners where that makes them no more. Collectives tell tiles by their chunk.
+std::vector<RowChunk> chunks_of_tiles(const Lowering& state) {
+  const std::vector<RowChunk>& chunks = state.layout.chunks;
+  const bool serves = state.schedule.rows == RowCount::bucket;
+  if (!serves && (chunks.size() != 1 || state.schedule.mover == Mover::nccl)) return chunks;
+  std::vector<RowChunk> of_owners;
+  for (const RowSegment& segment : state.layout.segments) {
+    of_owners.push_back({segment.row0, segment.row1});
+  }
+  const int32_t tile_m = state.schedule.tile_m;
+  const bool no_more = tile_rows(of_owners, tile_m) <= tile_rows(chunks, tile_m);
+  return serves || no_more ? of_owners : chunks;
+}
+
+}  // namespace
+
 void cut_tiles(Draft& draft) {
   Lowering& state = lowering(draft);
-  std::vector<RowChunk> chunks = state.layout.chunks;
-  if (state.schedule.rows == RowCount::bucket) {  // rows of one owner each
-    chunks.clear();
-    for (const RowSegment& segment : state.layout.segments) {
-      chunks.push_back({segment.row0, segment.row1});
-    }
-  }
-  state.grid = TileGrid(chunks, static_cast<int32_t>(state.op.local_n()), state.schedule.tile_m,
-                        state.schedule.tile_n);
+  state.grid = TileGrid(chunks_of_tiles(state), static_cast<int32_t>(state.op.local_n()),
+                        state.schedule.tile_m, state.schedule.tile_n);
 }
 
 }  // namespace stretto
