@@ -68,21 +68,20 @@ struct AutoSchedule {
   std::string reason;  // for people, one line
 };
 
-// The schedule that was the fastest on this operator, or on the nearest one of the same kind, type,
-// ranks and machine whose schedule serves this one too. Where nothing near was measured: what the
-// simulation finds fastest. Throws UsageError when no preset can serve the operator. `rows`: what
-// runs of the plan may have.
+// The schedule that was the fastest on this operator. Where it was not measured: of those that were
+// fast on the nearest one of the same kind, type, ranks and machine, else with other ranks, what the
+// simulation finds fastest, its error there taken off; else what it finds fastest of the usual ones.
+// Throws UsageError when no preset can serve the operator. `rows`: what runs of the plan may have.
 AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                            RowCount rows = RowCount::fixed);
 
-// Its two halves. Measured: nothing where nothing like it was.
+// Without a simulation: the fastest on the nearest operator that serves this one too; nothing where
+// nothing near was measured.
 std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine& machine,
                                               const Tuning& tuning,
                                               RowCount rows = RowCount::fixed);
-// Simulated: where GPUs of other numbers of ranks were measured at nearly the same work, the
-// schedules measured there, each with the simulation's error there taken off; else the presets and
-// what has been fastest on some shape. Takes a tenth of a second and more for large operators, on
-// all cores.
+// With one, by what was measured elsewhere only. Takes a tenth of a second and more for large
+// operators, on all cores.
 AutoSchedule simulated_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                                 RowCount rows = RowCount::fixed);
 

@@ -14,6 +14,12 @@ namespace stretto::sim {
 constexpr double kFeedOfFullTile = 0.8, kFeedOfOneGroup = 1.2;
 constexpr double kInputsOfFullTile = (128.0 + 256.0) / (128.0 * 256.0);
 
+// A tile that shares its columns of B with few others reads them from memory by itself: at this
+// share of what a block that copies reads, and all tiles together at this share of what a copy of
+// memory reaches (2 x H200, M = 16 to 256 in tiles of 64 x 64 to 128 x 128: 36 to 39 GB/s a tile up
+// to 64 of them, 2.6 to 3.6 TB/s in all from 112 on).
+constexpr double kStreamOfBlock = 0.42, kStreamOfAll = 0.82;
+
 // GEMMs are held back by power: the share of gemm_tflops that runs of this many microseconds keep,
 // one after the other (bench/results/gemm_h200_x1.json, our kernels alone in graphs of ten: 0.98 of
 // what the machine file says at 44 us, 0.9 at 90 to 115, 0.83 to 0.88 from 120 to 1800). Beside

@@ -3,18 +3,14 @@
 #include <algorithm>
 
 #include "stretto/tune.h"
+#include "tune/near_measurements.h"
 #include "tune/nearness.h"
-#include "tune/other_ranks.h"
 #include "tune/predict.h"
+#include "tune/sweep.h"
 #include "tune/usual_schedules.h"
 
 namespace stretto {
 namespace {
-
-// How far apart two shapes are, whatever the dimension.
-double distance(const Operator& a, const Operator& b) {
-  return apart(a.m, b.m) + apart(a.n, b.n) + apart(a.k, b.k);
-}
 
 // bf16 and fp16 run alike.
 bool alike(const Operator& a, const Operator& b) {
@@ -62,20 +58,43 @@ AutoSchedule fastest_usual(const Operator& op, const Machine& machine, RowCount 
                       schedules.size(), predicted[best], machine.name, op.ranks)};
 }
 
+// The fused preset fits its tiles to the operator. Taken to be as far off as the worst.
+void add_fused(const Operator& op, const Machine& machine, RowCount rows, MeasuredNearby& nearby) {
+  Schedule fused = fused_tiles(op, machine);
+  fused.rows = rows;
+  const std::vector<Schedule>& known = nearby.schedules;
+  if (std::find(known.begin(), known.end(), fused) != known.end()) return;
+  if (!legal(op, fused, machine).empty()) return;
+  nearby.schedules.push_back(fused);
+  nearby.factors.push_back(*std::max_element(nearby.factors.begin(), nearby.factors.end()));
+}
+
+// By what was measured nearby, each schedule at its simulated time times how far off that was
+// there.
+std::optional<AutoSchedule> corrected(const Operator& op, const Machine& machine,
+                                      const Tuning& tuning, RowCount rows) {
+  auto nearby = measured_nearby(op, machine, tuning, rows);
+  if (!nearby) return std::nullopt;
+  add_fused(op, machine, rows, *nearby);
+  std::vector<double> expected = predicted_us(op, nearby->schedules, machine);
+  for (size_t i = 0; i < expected.size(); ++i) expected[i] *= nearby->factors[i];
+  const size_t best = least(expected);
+  const Operator& there = nearby->where->op;
+  const std::string where =
+      there.ranks == op.ranks ? "on" : fmt::format("with {} ranks,", there.ranks);
+  return AutoSchedule{
+      nearby->schedules[best],
+      fmt::format("of {} measured {} m={} n={} k={}, the fastest by simulation corrected there, "
+                  "{:.1f} us (stretto tune measures it)",
+                  expected.size(), where, there.m, there.n, there.k, expected[best])};
+}
+
 }  // namespace
 
 AutoSchedule simulated_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                                 RowCount rows) {
-  const auto elsewhere = measured_with_other_ranks(op, machine, tuning, rows);
-  if (!elsewhere) return fastest_usual(op, machine, rows);
-  std::vector<double> expected = predicted_us(op, elsewhere->schedules, machine);
-  for (size_t i = 0; i < expected.size(); ++i) expected[i] *= elsewhere->factors[i];
-  const size_t best = least(expected);
-  const Operator& there = elsewhere->where->op;
-  return {elsewhere->schedules[best],
-          fmt::format("of {} measured with {} ranks, m={} n={} k={}, the fastest by simulation "
-                      "corrected there, {:.1f} us (stretto tune measures it)",
-                      expected.size(), there.ranks, there.m, there.n, there.k, expected[best])};
+  const auto found = corrected(op, machine, tuning, rows);
+  return found ? *found : fastest_usual(op, machine, rows);
 }
 
 std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine& machine,
@@ -91,8 +110,16 @@ std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine&
 
 AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                            RowCount rows) {
+  const auto is_measured = [&](const TunedOperator& tuned) {
+    return tuned.machine == machine.name && alike(tuned.op, op) && distance(tuned.op, op) == 0;
+  };
+  const std::vector<TunedOperator>& known = tuning.operators();
+  if (std::none_of(known.begin(), known.end(), is_measured)) {
+    const auto found = corrected(op, machine, tuning, rows);
+    if (found) return *found;
+  }
   const auto measured = measured_schedule(op, machine, tuning, rows);
-  return measured ? *measured : simulated_schedule(op, machine, tuning, rows);
+  return measured ? *measured : fastest_usual(op, machine, rows);
 }
 
 }  // namespace stretto

@@ -13,6 +13,13 @@ inline double apart(int64_t x, int64_t y) {
   return std::abs(std::log(static_cast<double>(x) / static_cast<double>(y)));
 }
 
+// How far apart what GPUs multiply is, whatever the dimension: of as many ranks, how far apart the
+// operators are.
+inline double distance(const Operator& a, const Operator& b) {
+  if (a.ranks == b.ranks) return apart(a.m, b.m) + apart(a.n, b.n) + apart(a.k, b.k);
+  return apart(a.m, b.m) + apart(a.local_n(), b.local_n()) + apart(a.local_k(), b.local_k());
+}
+
 // Beyond a factor of four in all the simulation knows better than a measurement of another shape.
 inline const double kFar = std::log(4.001);
 

@@ -20,6 +20,25 @@ struct FusedPoint {
 constexpr FusedPoint kGathers[] = {{{128, 256}, 4}, {{128, 192}, 8}, {{128, 128}, 12}};
 constexpr FusedPoint kReductions[] = {{{128, 256}, 0}, {{128, 192}, 0}, {{128, 128}, 0}};
 
+// Few tiles read their columns of B with few SMs: with K split most SMs read.
+constexpr int kSplits[] = {8, 6, 4, 3, 2};
+constexpr int64_t kShortestRange = 1024;
+constexpr int kMostSplits = 2;
+
+void add_splits(Sweep& sweep, const Operator& op, const Machine& machine, Schedule tiles) {
+  const auto over = [](int64_t size, int tile) { return (size + tile - 1) / tile; };
+  const int64_t count = over(op.local_m(), tiles.tile_m) * over(op.local_n(), tiles.tile_n);
+  int added = 0;
+  for (const int splits : kSplits) {
+    if (count * splits > machine.sms - tiles.comm_sms || op.local_k() < kShortestRange * splits) {
+      continue;
+    }
+    tiles.split_k = splits;
+    sweep.add(tiles);
+    if (++added == kMostSplits) return;
+  }
+}
+
 }  // namespace
 
 void Sweep::add(Schedule schedule) {
@@ -65,6 +84,7 @@ void set_size(Schedule& schedule, const Tile& tile, int comm_sms) {
 void add_usual(Sweep& sweep, const Operator& op, const Machine& machine) {
   for (const Preset& preset : presets()) sweep.add(preset.make(op, machine));
   Schedule tiles = fused_tiles(op, machine);
+  add_splits(sweep, op, machine, tiles);
   for (const FusedPoint& point : op.reduces() ? kReductions : kGathers) {
     set_size(tiles, point.tile, point.comm_sms);
     sweep.add(tiles);

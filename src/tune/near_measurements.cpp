@@ -1,7 +1,6 @@
-#include "tune/other_ranks.h"
+#include "tune/near_measurements.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "stretto/error.h"
 #include "tune/nearness.h"
@@ -10,29 +9,29 @@
 namespace stretto {
 namespace {
 
-// With other ranks a link carries other shares of the data, so what was somewhat slower may be the
-// fastest.
+// Elsewhere what was somewhat slower may be the fastest: waves are otherwise full, and with other
+// ranks a link carries other shares of the data.
 constexpr double kTooSlow = 1.4;
 constexpr size_t kMost = 12;
 // Fewer are no choice: whoever measured them was after something else.
 constexpr size_t kFewest = 2;
 
-// How far apart what a GPU multiplies is; the nearer number of ranks decides between equals.
-double local_distance(const Operator& a, const Operator& b) {
-  return apart(a.m, b.m) + apart(a.local_n(), b.local_n()) + apart(a.local_k(), b.local_k());
-}
-
+// With as many ranks first. Across nodes other schedules are fast than inside one.
 std::vector<const TunedOperator*> nearest_first(const Operator& op, const Machine& machine,
                                                 const Tuning& tuning) {
   std::vector<const TunedOperator*> found;
   for (const TunedOperator& tuned : tuning.operators()) {
     const bool is_alike = tuned.machine == machine.name && tuned.op.kind == op.kind &&
-                          num_bytes(tuned.op.dtype) == num_bytes(op.dtype) && tuned.op.ranks > 1 &&
-                          tuned.op.ranks <= machine.ranks_per_node && tuned.op.ranks != op.ranks;
-    if (is_alike && local_distance(tuned.op, op) <= kFar) found.push_back(&tuned);
+                          num_bytes(tuned.op.dtype) == num_bytes(op.dtype);
+    const bool is_inside = std::min(tuned.op.ranks, op.ranks) > 1 &&
+                           std::max(tuned.op.ranks, op.ranks) <= machine.ranks_per_node;
+    if (!is_alike || (tuned.op.ranks != op.ranks && !is_inside)) continue;
+    if (distance(tuned.op, op) <= kFar) found.push_back(&tuned);
   }
   std::stable_sort(found.begin(), found.end(), [&](const TunedOperator* a, const TunedOperator* b) {
-    const double to_a = local_distance(a->op, op), to_b = local_distance(b->op, op);
+    const bool a_has = a->op.ranks == op.ranks, b_has = b->op.ranks == op.ranks;
+    if (a_has != b_has) return a_has;
+    const double to_a = distance(a->op, op), to_b = distance(b->op, op);
     return to_a != to_b ? to_a < to_b : apart(a->op.ranks, op.ranks) < apart(b->op.ranks, op.ranks);
   });
   return found;
@@ -40,13 +39,10 @@ std::vector<const TunedOperator*> nearest_first(const Operator& op, const Machin
 
 }  // namespace
 
-std::optional<MeasuredElsewhere> measured_with_other_ranks(const Operator& op,
-                                                           const Machine& machine,
-                                                           const Tuning& tuning, RowCount rows) {
-  // Across nodes other schedules are fast than inside one.
-  if (op.ranks == 1 || op.ranks > machine.ranks_per_node) return std::nullopt;
+std::optional<MeasuredNearby> measured_nearby(const Operator& op, const Machine& machine,
+                                              const Tuning& tuning, RowCount rows) {
   for (const TunedOperator* tuned : nearest_first(op, machine, tuning)) {
-    MeasuredElsewhere found{tuned, {}, {}};
+    MeasuredNearby found{tuned, {}, {}};
     std::vector<Schedule> schedules_there;
     for (const Measured& measured : tuned->measured) {
       if (measured.time_us > kTooSlow * tuned->measured.front().time_us) break;

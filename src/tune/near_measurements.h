@@ -1,0 +1,24 @@
+// What was measured near an operator, as a guess for it.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "stretto/tune.h"
+
+namespace stretto {
+
+// Schedules that were measured on one operator, which can serve another.
+struct MeasuredNearby {
+  const TunedOperator* where = nullptr;
+  std::vector<Schedule> schedules;  // for the other operator
+  std::vector<double> factors;      // measured there over simulated there
+};
+
+// Of the operator that is nearest by M, N and K with as many ranks; else of that whose GPUs each
+// multiply nearly what those of `op` do (M, and N and K of a rank), with others. The fastest,
+// without what was hopeless; nothing where nothing such was measured. Simulates them there.
+std::optional<MeasuredNearby> measured_nearby(const Operator& op, const Machine& machine,
+                                              const Tuning& tuning, RowCount rows);
+
+}  // namespace stretto
