@@ -58,6 +58,22 @@ AutoSchedule fastest_usual(const Operator& op, const Machine& machine, RowCount 
                       schedules.size(), predicted[best], machine.name, op.ranks)};
 }
 
+// Where cuBLAS, then NCCL, was faster on this operator than all that can serve it.
+std::optional<AutoSchedule> library_of(const TunedOperator& tuned, const Operator& op,
+                                       const Machine& machine, RowCount rows) {
+  Schedule library = find_preset("library").make(op, machine);
+  library.rows = rows;
+  if (tuned.library_us <= 0 || !legal(op, library, machine).empty()) return std::nullopt;
+  for (const Measured& measured : tuned.measured) {
+    if (measured.time_us > tuned.library_us) break;
+    if (as_measured(measured, op, machine, rows)) return std::nullopt;
+  }
+  return AutoSchedule{library,
+                      fmt::format("cuBLAS and NCCL took {:.1f} us on this shape, less than "
+                                  "the {} schedules measured",
+                                  tuned.library_us, tuned.measured.size())};
+}
+
 // The fused preset fits its tiles to the operator. Taken to be as far off as the worst.
 void add_fused(const Operator& op, const Machine& machine, RowCount rows, MeasuredNearby& nearby) {
   Schedule fused = fused_tiles(op, machine);
@@ -110,14 +126,15 @@ std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine&
 
 AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                            RowCount rows) {
-  const auto is_measured = [&](const TunedOperator& tuned) {
-    return tuned.machine == machine.name && alike(tuned.op, op) && distance(tuned.op, op) == 0;
-  };
-  const std::vector<TunedOperator>& known = tuning.operators();
-  if (std::none_of(known.begin(), known.end(), is_measured)) {
-    const auto found = corrected(op, machine, tuning, rows);
-    if (found) return *found;
+  for (const TunedOperator& tuned : tuning.operators()) {
+    if (tuned.machine != machine.name || !alike(tuned.op, op) || distance(tuned.op, op) != 0) {
+      continue;
+    }
+    if (const auto library = library_of(tuned, op, machine, rows)) return *library;
+    const auto measured = measured_schedule(op, machine, tuning, rows);
+    return measured ? *measured : simulated_schedule(op, machine, tuning, rows);
   }
+  if (const auto found = corrected(op, machine, tuning, rows)) return *found;
   const auto measured = measured_schedule(op, machine, tuning, rows);
   return measured ? *measured : fastest_usual(op, machine, rows);
 }

@@ -37,6 +37,14 @@ std::vector<const TunedOperator*> nearest_first(const Operator& op, const Machin
   return found;
 }
 
+// cuBLAS, then NCCL: measured beside every operator.
+std::optional<Schedule> library_for(const Operator& op, const Machine& machine, RowCount rows) {
+  Schedule library = find_preset("library").make(op, machine);
+  library.rows = rows;
+  if (!legal(op, library, machine).empty()) return std::nullopt;
+  return library;
+}
+
 }  // namespace
 
 std::optional<MeasuredNearby> measured_nearby(const Operator& op, const Machine& machine,
@@ -55,6 +63,16 @@ std::optional<MeasuredNearby> measured_nearby(const Operator& op, const Machine&
       if (found.schedules.size() == kMost) break;
     }
     if (found.schedules.size() < kFewest) continue;
+    // NCCL's latency is another with other ranks.
+    const auto library = library_for(op, machine, rows);
+    const auto library_there = library_for(tuned->op, machine, rows);
+    const std::vector<Schedule>& known = found.schedules;
+    if (library && library_there && tuned->op.ranks == op.ranks && tuned->library_us > 0 &&
+        std::find(known.begin(), known.end(), *library) == known.end()) {
+      found.schedules.push_back(*library);
+      schedules_there.push_back(*library_there);
+      found.factors.push_back(tuned->library_us);
+    }
     const std::vector<double> predicted = predicted_us(tuned->op, schedules_there, machine);
     for (size_t i = 0; i < predicted.size(); ++i) found.factors[i] /= predicted[i];
     return found;

@@ -81,6 +81,23 @@ TEST(AutoSchedule, CorrectsTheSimulationByWhatIsNear) {
   EXPECT_EQ(choose(kSmall, one).schedule, schedule_of(narrow, kSmall));
 }
 
+// Nobody gets less than the library path where it was measured; buckets cannot take it.
+TEST(AutoSchedule, TakesTheLibraryWhereThatWasFastest) {
+  const Operator op = parse_operator(kSmall);
+  Tuning tuning;
+  tuning.add(tuned_of(kSmall, {measured("tiles", 120), measured("tiles,tile=128x64", 125)}));
+  const AutoSchedule found = choose(kSmall, tuning);
+  EXPECT_EQ(found.schedule, schedule_of("library", kSmall));
+  EXPECT_THAT(found.reason, HasSubstr("cuBLAS and NCCL took 100.0 us"));
+  EXPECT_EQ(auto_schedule(op, default_machine(2), tuning, RowCount::bucket).schedule,
+            schedule_of("tiles,rows=bucket", kSmall));
+  // Near it too, and not with other ranks.
+  EXPECT_EQ(choose("gemm-rs m=512 n=1024 k=1152 ranks=2 dtype=bf16", tuning).schedule.gemm,
+            GemmBy::library);
+  EXPECT_EQ(choose("gemm-rs m=512 n=1024 k=2048 ranks=4 dtype=bf16", tuning).schedule.gemm,
+            GemmBy::tiles);
+}
+
 TEST(AutoSchedule, PassesOverWhatCannotServe) {
   Tuning tuning;
   tuning.add(tuned_of(kSmall, {measured("slices,comm-sms=200", 10), measured("tiles", 20)}));
