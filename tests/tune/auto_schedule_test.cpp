@@ -136,7 +136,7 @@ TEST(AutoSchedule, SimulatesForBucketsWhatServesThem) {
   }
 }
 
-// docs/serving.md: nothing that cannot leave out rows was faster than what can, `sequential` least.
+// Nothing of ours that cannot leave out rows was faster than what can, `sequential` least.
 TEST(ShippedTuning, ServesBucketsByWhatWasFastest) {
   const Tuning tuning = shipped_tuning();
   ASSERT_FALSE(tuning.operators().empty());
@@ -145,8 +145,10 @@ TEST(ShippedTuning, ServesBucketsByWhatWasFastest) {
     const Machine machine = default_machine(tuned.op.ranks);
     ASSERT_EQ(machine.name, tuned.machine);
     const auto fixed = measured_schedule(tuned.op, machine, tuning);
+    ASSERT_TRUE(fixed);
+    if (fixed->schedule.gemm == GemmBy::library || tuned.op.m % tuned.op.ranks != 0) continue;
     const auto bucket = measured_schedule(tuned.op, machine, tuning, RowCount::bucket);
-    ASSERT_TRUE(fixed && bucket);
+    ASSERT_TRUE(bucket);
     Schedule expected = fixed->schedule;
     expected.rows = RowCount::bucket;
     EXPECT_EQ(bucket->schedule, expected);
