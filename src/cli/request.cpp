@@ -189,8 +189,9 @@ std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op
       throw UsageError("all stands alone: it is every preset; name the others, or leave all out");
     }
     if (name == "auto") {
-      AutoSchedule found = auto_schedule(op, machine, load_tuning());
-      found.schedule.rows = rows;
+      // What was measured with all SMs of a GPU says nothing of ranks that share them.
+      const Tuning tuning = cuda::ranks_a_gpu() > 1 ? Tuning() : load_tuning();
+      AutoSchedule found = auto_schedule(op, machine, tuning, rows);
       choices.push_back(choose("auto", found.schedule, op, machine));
       choices.back().reason = std::move(found.reason);
     } else if (name.find_first_of("=,") != std::string_view::npos) {

@@ -40,6 +40,14 @@ TEST(Verbs, RunServesFewerRowsThanPlanned) {
   }
 }
 
+// What was fastest with all rows may not serve fewer.
+TEST(Verbs, AutoServesTheRowsOfTheRun) {
+  const Said said = stretto_says({"run", "ag-gemm", "--m", "16", "--rows", "8", "--n", "2560",
+                                  "--k", "8192", "--ranks", "2", "--strategy", "auto"});
+  EXPECT_EQ(said.exit_code, 0) << said.err << said.out;
+  EXPECT_THAT(said.out, HasSubstr("rows=bucket"));
+}
+
 TEST(Verbs, RunTakesASchedule) {
   const Said said =
       stretto_says(Words{"run"} + small_operator() + Words{"--schedule", "tiles,tile=64x64"});
