@@ -12,6 +12,7 @@
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "core/text.h"
+#include "cuda/cublas.h"
 #include "cuda/plan_limits.h"
 #include "cuda/rank_program.h"
 #include "cuda/shared_gpus.h"
@@ -102,6 +103,10 @@ class GpuRun {
       row.refused = std::move(reasons);
       return row;
     }
+    if (plan.library_gemms && !cuda::why_no_cublas().empty()) {
+      row.refused = {cuda::why_no_cublas()};
+      return row;
+    }
     if (shares()) {
       row.refused = cuda::why_not_shared(plan, cuda::programs_of(plan), fabric_->ranks_a_gpu());
       if (!row.refused.empty()) return row;
@@ -113,6 +118,11 @@ class GpuRun {
     if (!row.check.clean()) return row;
     row.simulation = simulate(plan, request_.machine);
     verify(row, plan, progress, done, share);
+    if (plan.library_gemms && !options_.perfetto.empty()) {
+      throw UsageError(
+          "--perfetto with gemm=library: cuBLAS's kernels do not tell when they do what; "
+          "take a schedule with gemm=tiles");
+    }
     if (row.verified() && options_.timeline) {
       row.timeline = plan.library_gemms
                          ? "no timeline: cuBLAS multiplies, and its kernels do not tell when\n"

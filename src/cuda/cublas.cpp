@@ -21,6 +21,11 @@ void check_cublas(int status, const char* what) {
   if (status != 0) throw SystemError(fmt::format("cuBLAS: {} failed with status {}", what, status));
 }
 
+auto open_library() {
+  const std::array<std::string, 2> names = {"libcublas.so.13", "libcublas.so.12"};
+  return DynamicLibrary::open(names, toolkit_folders());
+}
+
 }  // namespace
 
 struct Cublas::Api {
@@ -33,15 +38,16 @@ struct Cublas::Api {
               int, const void*, void*, int, int, int, int) = nullptr;
 };
 
+std::string why_no_cublas() {
+  if (open_library()) return {};
+  return "no cuBLAS (libcublas.so.13 or .12), which strategy library multiplies with and bench "
+         "compares with: install it, or take another strategy";
+}
+
 Cublas::Cublas(const Stream& stream, bool sums_in_fp32)
     : api_(std::make_unique<Api>()), workspace_(kWorkspaceBytes) {
-  const std::array<std::string, 2> names = {"libcublas.so.13", "libcublas.so.12"};
-  const auto library = DynamicLibrary::open(names, toolkit_folders());
-  if (!library) {
-    throw SystemError(
-        "no cuBLAS (libcublas.so.13 or .12), which strategy library multiplies with and bench "
-        "compares with: install it, or take another strategy");
-  }
+  const auto library = open_library();
+  if (!library) throw SystemError(why_no_cublas());
   const Import imports[] = {
       {"cublasCreate_v2", reinterpret_cast<void**>(&api_->create)},
       {"cublasDestroy_v2", reinterpret_cast<void**>(&api_->destroy)},

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "cuda/device.h"
 #include "cuda/tensor_map.h"
 
 namespace stretto::cuda {
+
+// Empty when it can be used here.
+std::string why_no_cublas();
 
 class Cublas {
  public:
