@@ -101,6 +101,12 @@ void Fabric::open_devices(const std::vector<int>& gpus) {
   }
   std::ptrdiff_t most = 1;
   for (const int gpu : gpus) most = std::max(most, std::count(gpus.begin(), gpus.end(), gpu));
+  if (most > cuda::ranks_a_gpu()) {
+    throw SystemError(
+        fmt::format("{} ranks have the same GPU; each needs its own, or "
+                    "STRETTO_RANKS_A_GPU={}",
+                    most, most));
+  }
   for (const int gpu : gpus) {
     devices_.push_back(std::make_unique<cuda::Device>(gpu, static_cast<int>(most)));
   }
