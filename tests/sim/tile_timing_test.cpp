@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "hand_plan.h"
+#include "sim/calibration.h"
 #include "stretto/simulate.h"
 
 namespace stretto {
@@ -121,9 +122,14 @@ TEST(SimulateGemm, ATileTakesItsShareOfReadingTheInputs) {
   for (int i = 0; i < 4; ++i) hand.gemm(hand.lane(0, LaneKind::compute), i);
   Machine machine = round_machine();
   machine.hbm_gb_per_s = 40;
-  // Four blocks of rows of A, one B that they share, at 40 GB/s in all.
+  // Four blocks of rows of A, one B that they share, at what tiles reach of 40 GB/s in all.
   const double bytes = 2.0 * testing_sim::kDepth * (4 * testing_sim::kTileM + testing_sim::kTileN);
-  EXPECT_NEAR(simulate(hand.plan(), machine).total_us, bytes / 40e3, kExact);
+  EXPECT_NEAR(simulate(hand.plan(), machine).total_us, bytes / (sim::kStreamOfAll * 40e3), kExact);
+  // A block by itself reads no faster than one that copies, by a share.
+  machine.hbm_gb_per_s = 1e6;
+  machine.block_hbm_gb_per_s = 10;
+  EXPECT_NEAR(simulate(hand.plan(), machine).total_us, bytes / 4 / (sim::kStreamOfBlock * 10e3),
+              kExact);
 }
 
 TEST(SimulateEpilogue, StoresBesideTheNextTile) {
