@@ -70,7 +70,7 @@ std::optional<AutoSchedule> library_of(const TunedOperator& tuned, const Operato
   }
   return AutoSchedule{library,
                       fmt::format("cuBLAS and NCCL took {:.1f} us on this shape, less than "
-                                  "the {} schedules measured",
+                                  "what can serve of the {} schedules measured",
                                   tuned.library_us, tuned.measured.size())};
 }
 
