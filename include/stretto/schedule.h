@@ -117,8 +117,9 @@ std::vector<std::string> legal(const Operator& op, const Schedule& schedule,
                                const Machine& machine);
 
 // Same inputs give the same bits in every run, and the same bits as every other deterministic
-// schedule with the same `partials`, `split-k` and `gemm` and one of K's phases (the emulator adds
-// up the ranges of tiles that are computed in phases; GPUs go on adding to the same registers).
+// schedule with the same `partials` and `split-k` and one of K's phases (the emulator adds up the
+// ranges of tiles that are computed in phases; GPUs go on adding to the same registers). With
+// gemm=library a schedule repeats itself only: cuBLAS's order goes by the shape of each product.
 // NCCL's reductions choose their order, so they are not.
 bool is_deterministic(const Schedule& schedule);
 
