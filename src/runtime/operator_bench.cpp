@@ -101,13 +101,16 @@ class Contestant {
     RunnerOptions options;
     options.marks = true;
     PlanRunner runner(plan, tensors_.fabric(), compiler, options);
-    tensors_.copy_inputs(runner);
+    fabric::HostGroup& group = tensors_.fabric().group();
+    group.together("copying a plan's inputs", [&] { tensors_.copy_inputs(runner); });
     const RunGraphs graphs(runner, tensors_.fabric(), options_.runs_per_graph);
     graphs.time_us();
     std::vector<double> sums(5, 0.0);
     for (int launch = 0; launch < kLaunches; ++launch) {
       graphs.time_us();
-      const RunParts run = parts_of_run(plan, runner.marks());
+      RunParts run;
+      group.together("reading what a plan's kernels marked",
+                     [&] { run = parts_of_run(plan, runner.marks()); });
       const double each[] = {run.waiting_us, run.multiplying_us, run.adding_us, run.ending_us,
                              run.rest_us};
       for (size_t i = 0; i < sums.size(); ++i) sums[i] += each[i] / kLaunches;

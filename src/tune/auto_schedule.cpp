@@ -12,25 +12,6 @@
 namespace stretto {
 namespace {
 
-// bf16 and fp16 run alike.
-bool alike(const Operator& a, const Operator& b) {
-  return a.kind == b.kind && a.ranks == b.ranks && num_bytes(a.dtype) == num_bytes(b.dtype);
-}
-
-// Those that are near.
-std::vector<const TunedOperator*> nearest_first(const Operator& op, const Machine& machine,
-                                                const Tuning& tuning) {
-  std::vector<const TunedOperator*> found;
-  for (const TunedOperator& tuned : tuning.operators()) {
-    if (tuned.machine != machine.name || !alike(tuned.op, op)) continue;
-    if (distance(tuned.op, op) <= kFar) found.push_back(&tuned);
-  }
-  std::stable_sort(found.begin(), found.end(), [&](const TunedOperator* a, const TunedOperator* b) {
-    return distance(a->op, op) < distance(b->op, op);
-  });
-  return found;
-}
-
 std::string reason_of(const TunedOperator& tuned, const Measured& measured, const Operator& op) {
   const bool is_fastest = &measured == &tuned.measured.front();
   const std::string fastest = is_fastest ? "the fastest" : "the fastest that can serve this";
@@ -61,14 +42,13 @@ AutoSchedule fastest_usual(const Operator& op, const Machine& machine, RowCount 
 // Where cuBLAS, then NCCL, was faster on this operator than all that can serve it.
 std::optional<AutoSchedule> library_of(const TunedOperator& tuned, const Operator& op,
                                        const Machine& machine, RowCount rows) {
-  Schedule library = find_preset("library").make(op, machine);
-  library.rows = rows;
-  if (tuned.library_us <= 0 || !legal(op, library, machine).empty()) return std::nullopt;
+  const auto library = library_for(op, machine, rows);
+  if (!library || tuned.library_us <= 0) return std::nullopt;
   for (const Measured& measured : tuned.measured) {
     if (measured.time_us > tuned.library_us) break;
     if (as_measured(measured, op, machine, rows)) return std::nullopt;
   }
-  return AutoSchedule{library,
+  return AutoSchedule{*library,
                       fmt::format("cuBLAS and NCCL took {:.1f} us on this shape, less than "
                                   "what can serve of the {} schedules measured",
                                   tuned.library_us, tuned.measured.size())};
@@ -116,6 +96,7 @@ AutoSchedule simulated_schedule(const Operator& op, const Machine& machine, cons
 std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine& machine,
                                               const Tuning& tuning, RowCount rows) {
   for (const TunedOperator* tuned : nearest_first(op, machine, tuning)) {
+    if (tuned->op.ranks != op.ranks) break;
     for (const Measured& measured : tuned->measured) {
       const auto schedule = as_measured(measured, op, machine, rows);
       if (schedule) return AutoSchedule{*schedule, reason_of(*tuned, measured, op)};
@@ -126,11 +107,9 @@ std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine&
 
 AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                            RowCount rows) {
-  for (const TunedOperator& tuned : tuning.operators()) {
-    if (tuned.machine != machine.name || !alike(tuned.op, op) || distance(tuned.op, op) != 0) {
-      continue;
-    }
-    if (const auto library = library_of(tuned, op, machine, rows)) return *library;
+  const auto near = nearest_first(op, machine, tuning);
+  if (!near.empty() && near[0]->op.ranks == op.ranks && distance(near[0]->op, op) == 0) {
+    if (const auto library = library_of(*near[0], op, machine, rows)) return *library;
     const auto measured = measured_schedule(op, machine, tuning, rows);
     return measured ? *measured : simulated_schedule(op, machine, tuning, rows);
   }

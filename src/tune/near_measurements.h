@@ -17,7 +17,8 @@ struct MeasuredNearby {
 
 // Of the operator that is nearest by M, N and K with as many ranks; else of that whose GPUs each
 // multiply nearly what those of `op` do (M, and N and K of a rank), with others. The fastest,
-// without what was hopeless; nothing where nothing such was measured. Simulates them there.
+// without what was hopeless and, of other numbers of ranks, what NCCL moves: its latency is
+// another. Nothing where nothing such was measured. Simulates them there.
 std::optional<MeasuredNearby> measured_nearby(const Operator& op, const Machine& machine,
                                               const Tuning& tuning, RowCount rows);
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <optional>
+#include <vector>
 
 #include "stretto/tune.h"
 
@@ -22,6 +23,14 @@ inline double distance(const Operator& a, const Operator& b) {
 
 // Beyond a factor of four in all the simulation knows better than a measurement of another shape.
 inline const double kFar = std::log(4.001);
+
+// What was measured near `op`, the nearest first: with as many ranks, then, inside a node, with
+// others; bf16 and fp16 run alike. Across nodes other schedules are fast than inside one.
+std::vector<const TunedOperator*> nearest_first(const Operator& op, const Machine& machine,
+                                                const Tuning& tuning);
+
+// cuBLAS, then NCCL, where it can serve: measured beside every operator.
+std::optional<Schedule> library_for(const Operator& op, const Machine& machine, RowCount rows);
 
 // A measured schedule for `op`, where it can serve it.
 inline std::optional<Schedule> as_measured(const Measured& measured, const Operator& op,

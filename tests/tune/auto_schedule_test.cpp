@@ -91,7 +91,9 @@ TEST(AutoSchedule, TakesTheLibraryWhereThatWasFastest) {
   EXPECT_THAT(found.reason, HasSubstr("cuBLAS and NCCL took 100.0 us"));
   EXPECT_EQ(auto_schedule(op, default_machine(2), tuning, RowCount::bucket).schedule,
             schedule_of("tiles,rows=bucket", kSmall));
-  // Near it too, and not with other ranks.
+  // Near it too, and not with other ranks: also where it was measured as a schedule.
+  tuning.add(tuned_of(kSmall, {measured("library", 100), measured("sequential", 101),
+                               measured("tiles", 120), measured("tiles,tile=128x64", 125)}));
   EXPECT_EQ(choose("gemm-rs m=512 n=1024 k=1152 ranks=2 dtype=bf16", tuning).schedule.gemm,
             GemmBy::library);
   EXPECT_EQ(choose("gemm-rs m=512 n=1024 k=2048 ranks=4 dtype=bf16", tuning).schedule.gemm,
