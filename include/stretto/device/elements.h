@@ -1,5 +1,5 @@
 // bf16, fp16 and fp32 as bits: how every kernel of the project widens, adds and rounds elements,
-// with the same results on the GPU and on the emulator.
+// with the same results on the GPU and on the emulator, but for the bits of a NaN.
 //
 // Partial sums are added in fp32 and rounded once, to nearest, ties to even. NaNs stay NaNs.
 #pragma once
