@@ -137,6 +137,17 @@ class Block {
     }
     return true;
   }
+  template <int kMost, class RankOf>
+  bool wait_each_not(const Pointer<Vec16> (&at)[kMost], uint32 poison, Vec16 (&values)[kMost],
+                     RankOf rank_of, Where where = Where::here(),
+                     Patience patience = Patience::kUsual) {
+    for (int j = 0; j < kMost; ++j) {
+      if (at[j] && !wait_words_not(at[j], poison, values[j], where, rank_of(j), patience)) {
+        return false;
+      }
+    }
+    return true;
+  }
   void disagree(int rank, const char* argument, uint32 which, uint64 own, uint64 theirs,
                 Where where = Where::here());
   bool enter(const Team& team, int number, Where where = Where::here());

@@ -276,6 +276,27 @@ class GpuBlock {
                       [&] { expire(at + missing * stride, poison, 0, first_rank + missing); });
   }
 
+  // The same for vectors at any places: none where at[j] is null; vector j is of rank_of(j).
+  template <int kMost, class RankOf>
+  STRETTO_DEVICE bool wait_each_not(Vec16* const (&at)[kMost], uint32 poison,
+                                    Vec16 (&values)[kMost], RankOf rank_of, Where = {},
+                                    Patience patience = Patience::kUsual) {
+    int missing = -1;
+    const Vec16* missing_at = nullptr;
+    const auto ready = [&] {
+      STRETTO_UNROLL for (int j = 0; j < kMost; ++j) {
+        if (at[j] != nullptr) values[j] = load_strong(at[j], Scope::kSystem);
+      }
+      missing = -1;
+      STRETTO_UNROLL for (int j = 0; j < kMost; ++j) {
+        if (at[j] != nullptr && !differs(values[j], poison)) missing = j, missing_at = at[j];
+      }
+      return missing < 0;
+    };
+    return poll_until(Limits{world_, patience}, ready,
+                      [&] { expire(missing_at, poison, 0, rank_of(missing)); });
+  }
+
   // This rank and `rank` make this call with other arguments; every wait fails from now on.
   STRETTO_DEVICE void disagree(int rank, const char* argument, uint32, uint64 own, uint64 theirs,
                                Where = {}) {
