@@ -55,6 +55,16 @@ STRETTO_PRIMITIVE Vec16 canonical(Vec16 v) {
   return v;
 }
 
+// Negative zeros become positive ones, and all else keeps its bits, NaNs too. The sentinel has the
+// sign bit of each element.
+template <class Format>
+STRETTO_PRIMITIVE Vec16 positive_zeros(Vec16 v) {
+  constexpr uint32 kRest = ~Format::kPoison;
+  // The sum has an element's sign bit where its other bits are not all zero; it has no carry.
+  STRETTO_UNROLL for (int i = 0; i < 4; ++i) { v.word[i] &= ((v.word[i] & kRest) + kRest) | kRest; }
+  return v;
+}
+
 STRETTO_PRIMITIVE Vec16 four_of(uint32 word) { return {{word, word, word, word}}; }
 
 }  // namespace stretto::device
