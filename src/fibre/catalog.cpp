@@ -11,6 +11,7 @@
 #include "fibre/scenarios/all_reduce_norm.h"
 #include "fibre/scenarios/all_to_all.h"
 #include "fibre/scenarios/experts.h"
+#include "fibre/scenarios/gather_scatter.h"
 #include "fibre/scenarios/movers.h"
 
 namespace stretto::fibre {
@@ -56,6 +57,10 @@ void add_kernels(std::vector<CatalogEntry>& all) {
       [](World& world) { all_reduce_calls<Bf16x8>(world, all_reduce_one_shot<Bf16x8, Block>); });
   add("all_reduce_two_shot", "all-reduce by sentinels: owners add up slices",
       [](World& world) { all_reduce_calls<Bf16x8>(world, all_reduce_two_shot<Bf16x8, Block>); });
+  add("all_gather_one_shot", "all-gather by sentinels: everyone sends its part to everyone",
+      [](World& world) { gather_calls<Bf16x8>(world, all_gather_one_shot<Bf16x8, Block>); });
+  add("reduce_scatter_one_shot", "reduce-scatter by sentinels: everyone sends each rank its part",
+      [](World& world) { scatter_calls<Bf16x8>(world, reduce_scatter_one_shot<Bf16x8, Block>); });
   add_norms(all);
   add("all_to_all", "low-latency all-to-all of tokens with scales", all_to_all_calls);
   add_experts(all);
