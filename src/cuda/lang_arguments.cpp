@@ -86,6 +86,37 @@ void check_arguments(const device::AllReduceArgs<GpuBlock>& args, int ranks, int
                        {"state", args.state, static_cast<uint64_t>(blocks) * 8, 0, 8}});
 }
 
+void check_arguments(const device::PartsArgs<GpuBlock>& args, int ranks, int blocks) {
+  constexpr const char* kName = "gather_scatter";
+  const auto num = static_cast<uint64_t>(ranks);
+  if (args.part_vectors > args.max_part_vectors) {
+    throw UsageError(fmt::format("{}: parts of {} vectors, but max_part_vectors is {}", kName,
+                                 args.part_vectors, args.max_part_vectors));
+  }
+  if (args.max_part_vectors > device::kMostPartVectors) {
+    throw UsageError(fmt::format("{}: parts of {} vectors at the most; {} are served", kName,
+                                 args.max_part_vectors, device::kMostPartVectors));
+  }
+  check_vectors(kName, num * args.max_part_vectors);
+  if (args.num_vectors > num * args.part_vectors) {
+    throw UsageError(fmt::format("{}: {} vectors, but {} parts of {} have {}", kName,
+                                 args.num_vectors, ranks, args.part_vectors,
+                                 num * args.part_vectors));
+  }
+  // Which of input and output is one part depends on the kernel, and how long that is on the rank.
+  const device::Parts parts{static_cast<uint32_t>(args.part_vectors),
+                            static_cast<uint32_t>(args.num_vectors)};
+  const uint64_t least = parts.size_of(ranks - 1) * uint64_t{16};
+  check_memory(kName, {{"input", args.input, least},
+                       {"output", args.output, least},
+                       {"slots", args.slots, 2 * num * args.max_part_vectors * 16},
+                       {"greetings", args.greetings, 3 * num * 16},
+                       {"state", args.state, static_cast<uint64_t>(blocks) * 8, 0, 8}});
+  if (args.num_vectors > 0 && args.input == args.output) {
+    throw UsageError(fmt::format("{}: 'input' is 'output'; give each memory of its own", kName));
+  }
+}
+
 void check_arguments(const device::AllReduceNormArgs<GpuBlock>& args, int ranks, int blocks) {
   check_norm("all_reduce_norm", args, args.tokens, ranks, blocks);
 }

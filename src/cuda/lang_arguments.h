@@ -9,6 +9,7 @@
 #include "stretto/device/lang/kernels/all_to_all.h"
 #include "stretto/device/lang/kernels/combine.h"
 #include "stretto/device/lang/kernels/dispatch_args.h"
+#include "stretto/device/lang/kernels/gather_scatter.h"
 #include "stretto/device/lang/kernels/movers.h"
 #include "stretto/device/lang/kernels/norm.h"
 #include "stretto/device/lang/kernels/scatter_norm_gather.h"
@@ -16,6 +17,7 @@
 namespace stretto::cuda {
 
 void check_arguments(const device::AllReduceArgs<device::GpuBlock>& args, int ranks, int blocks);
+void check_arguments(const device::PartsArgs<device::GpuBlock>& args, int ranks, int blocks);
 void check_arguments(const device::AllReduceNormArgs<device::GpuBlock>& args, int ranks,
                      int blocks);
 void check_arguments(const device::OwnRowsNormArgs<device::GpuBlock>& args, int ranks, int blocks);

@@ -44,6 +44,55 @@ TEST(RefusedArguments, TwoShotNeedsFewerSlotsThanOneShot) {
   EXPECT_EQ(refusal(args, 4, 8), "");
 }
 
+// For two ranks: parts of 16 and 9 vectors.
+PartsArgs<GpuBlock> good_parts() {
+  return {address<Vec16>(0x10000), address<Vec16>(0x20000), 16, 25, 64, address<Vec16>(0x40000),
+          address<Vec16>(0x60000), address<uint64>(0x70000)};
+}
+
+TEST(RefusedArguments, PartsOfMemoryThatIsMissingUnalignedOrOverlaps) {
+  const auto with = [](auto change) { return refusal_with(good_parts(), change); };
+  EXPECT_EQ(with([](auto&) {}), "");
+  // The second rank's part has 9 vectors.
+  EXPECT_EQ(with([](auto& args) { args.output = address<Vec16>(0x10090); }), "");
+  EXPECT_THAT(with([](auto& args) { args.output = address<Vec16>(0x10080); }),
+              HasSubstr("gather_scatter: 'input' and 'output' overlap"));
+  EXPECT_THAT(with([](auto& args) {
+                args.num_vectors = 16;  // the second rank has none
+                args.output = address<Vec16>(0x10000);
+              }),
+              HasSubstr("gather_scatter: 'input' is 'output'; give each memory of its own"));
+  EXPECT_THAT(with([](auto& args) { args.input = address<Vec16>(0x10008); }),
+              HasSubstr("'input' at 0x10008 is not aligned to 16 bytes"));
+  EXPECT_THAT(with([](auto& args) { args.input = nullptr; }),
+              HasSubstr("'input' is null; 144 bytes are needed"));
+  EXPECT_THAT(with([](auto& args) { args.slots = nullptr; }),
+              HasSubstr("'slots' is null; 4096 bytes are needed"));
+  EXPECT_THAT(with([](auto& args) { args.greetings = args.slots + 2 * 2 * 64 - 1; }),
+              HasSubstr("'slots' and 'greetings' overlap"));
+  EXPECT_EQ(with([](auto& args) { args.greetings = args.slots + 2 * 2 * 64; }), "");
+  EXPECT_EQ(with([](auto& args) {
+              args.part_vectors = args.num_vectors = 0;
+              args.input = args.output = nullptr;
+            }),
+            "");
+}
+
+TEST(RefusedArguments, PartsOfSizesThatAreNotServed) {
+  const auto with = [](auto change) { return refusal_with(good_parts(), change); };
+  EXPECT_THAT(with([](auto& args) { args.part_vectors = 65; }),
+              HasSubstr("gather_scatter: parts of 65 vectors, but max_part_vectors is 64"));
+  EXPECT_THAT(with([](auto& args) { args.num_vectors = 33; }),
+              HasSubstr("gather_scatter: 33 vectors, but 2 parts of 16 have 32"));
+  EXPECT_THAT(with([](auto& args) { args.max_part_vectors = 1ull << 28; }),
+              HasSubstr("parts of 268435456 vectors at the most; 268435455 are served"));
+  auto args = good_parts();
+  args.max_part_vectors = (1u << 28) - 1;
+  args.slots = address<Vec16>(0x1000000000);
+  EXPECT_EQ(refusal(args, 8, 8), "");
+  EXPECT_THAT(refusal(args, 9, 8), HasSubstr("2415919095 vectors at the most; 2147483647 are"));
+}
+
 TEST(RefusedArguments, NormsOfOddRowsInFp8AndTooManyTokens) {
   AllReduceNormArgs<GpuBlock> args{};
   args.tokens = 5;
