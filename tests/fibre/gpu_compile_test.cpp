@@ -38,6 +38,8 @@ TEST_P(GpuCompile, EveryHeaderAlone) {
                              "kernels/call",
                              "kernels/slots",
                              "kernels/all_reduce",
+                             "kernels/parts_walk",
+                             "kernels/gather_scatter",
                              "kernels/norm",
                              "kernels/norm_greeting",
                              "kernels/all_reduce_norm",
@@ -75,6 +77,8 @@ TEST_P(GpuCompile, KernelsWithoutSpills) {
       entry("all_reduce", "all_reduce_one_shot<Bf16x8, GpuBlock>", "AllReduceArgs"),
       entry("all_reduce", "all_reduce_two_shot<Bf16x8, GpuBlock>", "AllReduceArgs"),
       entry("all_reduce", "all_reduce_one_shot<Fp32x4, GpuBlock>", "AllReduceArgs"),
+      entry("gather_scatter", "all_gather_one_shot<Bf16x8, GpuBlock>", "PartsArgs"),
+      entry("gather_scatter", "reduce_scatter_one_shot<Bf16x8, GpuBlock>", "PartsArgs"),
       entry("norm", "add_norm<GpuBlock>", "AddNormArgs"),
       entry("all_reduce_norm", "all_reduce_norm_one_shot<GpuBlock>", "AllReduceNormArgs"),
       entry("all_reduce_norm", "all_reduce_norm_two_shot<GpuBlock>", "AllReduceNormArgs"),
@@ -104,6 +108,25 @@ TEST_P(GpuCompile, FusedNormsWithoutSpillsAtTheirLaunchBounds) {
           fmt::format("{}NormArgs<GpuBlock>", form == "own_rows" ? "OwnRows" : "AllReduce")};
       SCOPED_TRACE(fmt::format("{} with {} threads", name.kernel, threads));
       EXPECT_EQ(spilled_bytes(log_of(lang_source(name, threads))), 0);
+    }
+  }
+}
+
+// Parts of few ranks with four vectors in flight, and with as many threads as a block can have.
+TEST_P(GpuCompile, GatherAndScatterWithoutSpillsAtTheirLaunchBounds) {
+  struct Launch {
+    int threads, in_flight;
+  };
+  for (const Launch& launch : {Launch{512, 8}, Launch{512, 4}, Launch{1024, 4}}) {
+    for (const char* form : {"all_gather_one_shot", "reduce_scatter_one_shot"}) {
+      for (const char* format : {"Bf16x8", "Fp16x8", "Fp32x4"}) {
+        const LangKernelName name{
+            "kernels/gather_scatter.h",
+            fmt::format("{}<{}, GpuBlock, {}>", form, format, launch.in_flight),
+            "PartsArgs<GpuBlock>"};
+        SCOPED_TRACE(fmt::format("{} with {} threads", name.kernel, launch.threads));
+        EXPECT_EQ(spilled_bytes(log_of(lang_source(name, launch.threads))), 0);
+      }
     }
   }
 }
