@@ -7,6 +7,7 @@
 #include "lang_gpu_fixture.h"
 #include "stretto/device/lang/kernels/all_reduce.h"
 #include "stretto/device/lang/kernels/all_reduce_norm.h"
+#include "stretto/device/lang/kernels/gather_scatter.h"
 #include "stretto/device/lang/kernels/scatter_norm_gather.h"
 
 namespace stretto::fabric {
@@ -114,6 +115,17 @@ class AbsentRankGpuTest : public LangGpuTest {
     return {group_->at<Vec16>(r, input_), group_->at<Vec16>(r, output_),    kVectors, kVectors,
             group_->at<Vec16>(r, slots_), group_->at<Vec16>(r, greetings_), state(r)};
   }
+  uint64 part_vectors() const { return (kVectors + uint64(ranks_) - 1) / uint64(ranks_); }
+  PartsArgs<GpuBlock> parts_args(int r) const {
+    return {group_->at<Vec16>(r, input_),
+            group_->at<Vec16>(r, output_),
+            part_vectors(),
+            kVectors,
+            part_vectors(),
+            group_->at<Vec16>(r, slots_),
+            group_->at<Vec16>(r, greetings_),
+            state(r)};
+  }
   OwnRowsNormArgs<GpuBlock> norm_args(int r, bool own_rows) const {
     OwnRowsNormArgs<GpuBlock> args{};
     args.input = group_->at<Vec16>(r, input_);
@@ -167,6 +179,36 @@ TEST_F(AbsentRankGpuTest, OfAllReduce) {
     group_->refill(greetings_);
     group_->refill(state_);
   }
+}
+
+TEST_F(AbsentRankGpuTest, OfAllGather) {
+  const Kernels kernels = compile(
+      {"kernels/gather_scatter.h", "all_gather_one_shot<Bf16x8, GpuBlock>", "PartsArgs<GpuBlock>"});
+  expect_named_and_right_again([&](int r) { launch(kernels, r, parts_args(r)); },
+                               [&](int r) {
+                                 const uint64 part = part_vectors() * 8;
+                                 const auto got = download<uint16_t>(r, output_, kElements);
+                                 for (uint64 i = 0; i < kElements; ++i) {
+                                   ASSERT_EQ(Bf16::widen(got[i]), value_at(int(i / part), i % part))
+                                       << i;
+                                 }
+                               });
+}
+
+TEST_F(AbsentRankGpuTest, OfReduceScatter) {
+  const Kernels kernels =
+      compile({"kernels/gather_scatter.h", "reduce_scatter_one_shot<Bf16x8, GpuBlock>",
+               "PartsArgs<GpuBlock>"});
+  expect_named_and_right_again([&](int r) { launch(kernels, r, parts_args(r)); },
+                               [&](int r) {
+                                 const uint64 first = uint64(r) * part_vectors() * 8;
+                                 const uint64 end = std::min(first + part_vectors() * 8, kElements);
+                                 if (first >= end) return;
+                                 const auto got = download<uint16_t>(r, output_, end - first);
+                                 for (uint64 i = first; i < end; ++i) {
+                                   ASSERT_EQ(Bf16::widen(got[i - first]), sum_at(i)) << i;
+                                 }
+                               });
 }
 
 TEST_F(AbsentRankGpuTest, OfTheFusedNormInOneShot) {

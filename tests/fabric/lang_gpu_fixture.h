@@ -26,7 +26,14 @@ class LangGpuTest : public ::testing::Test {
   void SetUp() override {
     STRETTO_NEED_PLACES(2);
     if (!cuda::why_no_compiler().empty()) STRETTO_SKIP(cuda::why_no_compiler());
-    ranks_ = std::min(num_places(), cuda::ranks_a_gpu() > 1 ? int(kMaxRanks) : 4);
+    start(std::min(num_places(), cuda::ranks_a_gpu() > 1 ? int(kMaxRanks) : 4));
+  }
+  // A group of as many ranks, instead of the one before.
+  void start(int ranks) {
+    streams_.clear();
+    group_.reset();
+    fabric_.reset();
+    ranks_ = ranks;
     fabric_ = in_process(ranks_);
     group_ = std::make_unique<LangGroup>(*fabric_, size_t{64} << 20, 256, 200'000'000);
     for (int r = 0; r < ranks_; ++r) {

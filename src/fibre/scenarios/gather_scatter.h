@@ -97,8 +97,8 @@ void gather_calls(World& world, PartsKernel kernel) {
   }
 }
 
-// Numbers of which sums are rounded, so that their order shows, and in one vector of each part what
-// is no number: NaNs of rank 1 only, since which of two NaNs a sum has is the machine's.
+// Numbers of which sums are rounded, so that their order shows. Some vectors have negative zeros,
+// infinities, and NaNs of rank 1 only, since which of two NaNs a sum has is the machine's.
 template <class Format>
 Vec16 summand(int rank, size_t call, size_t i) {
   float values[Format::kElements];
@@ -109,7 +109,7 @@ Vec16 summand(int rank, size_t call, size_t i) {
   Vec16 v = Format::round(values);
   if (i % kMostOfAPart != 0) return v;
   v.word[0] = Format::kPoison;
-  v.word[1] = 0x7f807f80u;
+  v.word[1] = Format::kMantissaBits == Fp16::kMantissaBits ? 0x7c007c00u : 0x7f800000u;
   if (rank == 1) v.word[2] = 0x7fc17fc1u;
   return v;
 }
