@@ -115,6 +115,22 @@ def all_reduce_table(result, torch_rows):
                   "isolated", "isolated p99", "kernel x blocks", "x the best other"], body)
 
 
+def gather_scatter_table(result):
+    body = []
+    for row in result["parts"]:
+        cells = [f"{row['part_bytes'] // 1024}"]
+        for name in ("all_gather", "reduce_scatter"):
+            nccl = row["nccl_" + name]["median_us"]
+            _, best = best_variant(row, (name,))
+            cells += [f"{nccl:.1f}", *spread_cells(best),
+                      f"{best['blocks']} / {best['in_flight']}",
+                      f"{nccl / best['median_us']:.2f}"]
+        body.append(cells)
+    columns = ["p99", "isolated", "isolated p99", "blocks / in flight", "ratio"]
+    return table(["KB a part", "NCCL all-gather", "Stretto", *columns, "NCCL reduce-scatter",
+                  "Stretto", *columns], body)
+
+
 def norm_table(result):
     body = []
     for row in result["all_reduce_norm"]:
@@ -173,6 +189,8 @@ def language_section(path, result, torch_rows):
              "of the slowest rank), and one call from rest (*isolated*)."]
     if "all_reduce" in result:
         parts += ["### All-reduce", all_reduce_table(result, torch_rows)]
+    if "parts" in result:
+        parts += ["### All-gather and reduce-scatter in one hop", gather_scatter_table(result)]
     if "all_reduce_norm" in result:
         parts += ["### All-reduce + residual + RMSNorm", norm_table(result)]
     if "experts" in result:

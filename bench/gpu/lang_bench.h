@@ -131,6 +131,8 @@ Json bench_all_reduce_norm(LangBench& bench, const std::vector<int>& hidden,
                            const std::vector<int>& tokens, const std::vector<int>& norm_blocks);
 Json bench_sync(LangBench& bench);
 Json bench_movers(LangBench& bench, size_t max_bytes);
+Json bench_parts(LangBench& bench, const std::vector<int>& blocks,
+                 const std::vector<int>& in_flight, size_t max_bytes);
 Json bench_experts(LangBench& bench, const std::vector<int>& tokens);
 
 }  // namespace stretto::bench
