@@ -26,10 +26,9 @@ class PartWalk {
   STRETTO_PRIMITIVE PartWalk turn(Visit visit) const {
     PartWalk at = *this;
     STRETTO_UNROLL for (int j = 0; j < kMost; ++j) {
-      if (at.any()) {
-        visit(j, at.rank(), at.i_);
-        at.advance();
-      }
+      if (!at.any()) break;
+      visit(j, at.rank(), at.i_);
+      at.advance();
     }
     return at;
   }
@@ -89,16 +88,19 @@ class OwnPartSender {
   STRETTO_PRIMITIVE void send(Ptr<Block, Vec16> slot, Ptr<Block, Vec16> own_place) {
     while (i_ < size_) {
       STRETTO_UNROLL for (int v = 0; v < kInFlight; ++v) {
-        if (has(v)) values_[v] = positive_zeros<Format>(values_[v]);
+        if (!has(v)) break;
+        values_[v] = positive_zeros<Format>(values_[v]);
       }
       STRETTO_ROLLED for (int k = 1; k < block_.num_ranks(); ++k) {
         auto to = block_.peer(slot, rank_after(block_.rank(), k, block_.num_ranks()));
         STRETTO_UNROLL for (int v = 0; v < kInFlight; ++v) {
-          if (has(v)) block_.store(to + at(v), values_[v]);
+          if (!has(v)) break;
+          block_.store(to + at(v), values_[v]);
         }
       }
       STRETTO_UNROLL for (int v = 0; v < kInFlight; ++v) {
-        if (has(v)) own_place[at(v)] = values_[v];
+        if (!has(v)) break;
+        own_place[at(v)] = values_[v];
       }
       i_ += kInFlight * step_;
       load();
@@ -110,7 +112,8 @@ class OwnPartSender {
   STRETTO_PRIMITIVE bool has(int v) const { return at(v) < size_; }
   STRETTO_PRIMITIVE void load() {
     STRETTO_UNROLL for (int v = 0; v < kInFlight; ++v) {
-      if (has(v)) values_[v] = input_[at(v)];
+      if (!has(v)) break;
+      values_[v] = input_[at(v)];
     }
   }
 
