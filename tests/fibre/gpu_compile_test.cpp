@@ -112,21 +112,19 @@ TEST_P(GpuCompile, FusedNormsWithoutSpillsAtTheirLaunchBounds) {
   }
 }
 
-// Parts of few ranks with four vectors in flight, and with as many threads as a block can have.
+// Parts with as many threads as a block can have, and with four vectors in flight for few ranks.
 TEST_P(GpuCompile, GatherAndScatterWithoutSpillsAtTheirLaunchBounds) {
   struct Launch {
     int threads, in_flight;
   };
   for (const Launch& launch : {Launch{512, 8}, Launch{512, 4}, Launch{1024, 4}}) {
-    for (const char* form : {"all_gather_one_shot", "reduce_scatter_one_shot"}) {
-      for (const char* format : {"Bf16x8", "Fp16x8", "Fp32x4"}) {
-        const LangKernelName name{
-            "kernels/gather_scatter.h",
-            fmt::format("{}<{}, GpuBlock, {}>", form, format, launch.in_flight),
-            "PartsArgs<GpuBlock>"};
-        SCOPED_TRACE(fmt::format("{} with {} threads", name.kernel, launch.threads));
-        EXPECT_EQ(spilled_bytes(log_of(lang_source(name, launch.threads))), 0);
-      }
+    for (const char* form : {"all_gather_one_shot<Bf16x8", "reduce_scatter_one_shot<Fp16x8",
+                             "reduce_scatter_one_shot<Fp32x4"}) {
+      const LangKernelName name{"kernels/gather_scatter.h",
+                                fmt::format("{}, GpuBlock, {}>", form, launch.in_flight),
+                                "PartsArgs<GpuBlock>"};
+      SCOPED_TRACE(fmt::format("{} with {} threads", name.kernel, launch.threads));
+      EXPECT_EQ(spilled_bytes(log_of(lang_source(name, launch.threads))), 0);
     }
   }
 }
