@@ -56,7 +56,8 @@ class Context {
   void make_current(int rank) const;
   // A stream of the context's own for that rank.
   GpuStream stream(int rank) const;
-  // For tests and small programs: these wait for the bytes. `rank` is of this process.
+  // For tests and small programs: these wait for the bytes, and for no stream: what a run reads or
+  // wrote is copied before it is enqueued, or after finish(). `rank` is of this process.
   void copy_to_gpu(int rank, GpuAddress to, const void* from, size_t num_bytes) const;
   void copy_from_gpu(int rank, void* to, GpuAddress from, size_t num_bytes) const;
 

@@ -34,9 +34,14 @@ Device::Device(int index, int ranks) : index_(index), ranks_(ranks) {
   minor_ = attribute(kAttributeComputeMinor);
   check(driver().context_retain(&context_, id_), "open a GPU's context");
   make_current();
+  copies_ = copy_stream_of(context_);
 }
 
-Device::~Device() { driver().context_release(id_); }
+Device::~Device() {
+  driver().context_set(context_);
+  copies_.reset();
+  driver().context_release(id_);
+}
 
 void Device::make_current() const { check(driver().context_set(context_), "select a GPU"); }
 
@@ -65,20 +70,22 @@ DeviceMemory::~DeviceMemory() {
   if (address_ != 0) driver().free(address_);
 }
 
-void copy_to_gpu(DevicePtr to, const void* from, size_t num_bytes) {
-  check(driver().copy_to_device(to, from, num_bytes), "copy to a GPU");
-  check(driver().stream_synchronize(nullptr), "copy to a GPU");
-}
-
 void DeviceMemory::upload(const void* from, size_t num_bytes, size_t offset) {
   copy_to_gpu(address_ + offset, from, num_bytes);
 }
 
 void DeviceMemory::download(void* to, size_t num_bytes, size_t offset) const {
-  check(driver().copy_to_host(to, address_ + offset, num_bytes), "copy from a GPU");
+  copy_from_gpu(to, address_ + offset, num_bytes);
 }
 
-Stream::Stream() { check(driver().stream_create(&handle_, kStreamNonBlocking), "make a stream"); }
+Stream::Stream(Priority priority) {
+  int lowest = 0, highest = 0;
+  check(driver().stream_priorities(&lowest, &highest), "ask for the priorities of streams");
+  // The usual one is 0; the higher ones are below.
+  check(driver().stream_create(&handle_, kStreamNonBlocking,
+                               priority == Priority::highest ? highest : 0),
+        "make a stream");
+}
 Stream::~Stream() {
   if (owned_) driver().stream_destroy(handle_);
 }

@@ -8,11 +8,14 @@
 #include <vector>
 
 #include "cuda/driver_api.h"
+#include "cuda/host_copies.h"
 
 namespace stretto::cuda {
 
 // Number of GPUs; 0 without a driver.
 int num_devices();
+
+class Stream;
 
 class Device {
  public:
@@ -43,13 +46,10 @@ class Device {
   int index_, ranks_;
   DeviceId id_ = 0;
   ContextHandle context_ = nullptr;
+  std::shared_ptr<const Stream> copies_;  // kept for host_copies.h
   std::string name_;
   int num_sms_ = 0, max_shared_bytes_ = 0, major_ = 0, minor_ = 0;
 };
-
-// Copies from the host, to be seen by whatever starts after: plain driver copies may return before
-// the bytes have arrived, and streams of ours do not wait for them.
-void copy_to_gpu(DevicePtr to, const void* from, size_t num_bytes);
 
 // Memory of the current GPU.
 class DeviceMemory {
@@ -89,7 +89,8 @@ class Event;
 
 class Stream {
  public:
-  Stream();
+  enum class Priority { usual, highest };
+  explicit Stream(Priority priority = Priority::usual);
   // Another's stream, which must outlive this.
   explicit Stream(StreamHandle borrowed) : handle_(borrowed), owned_(false) {}
   ~Stream();

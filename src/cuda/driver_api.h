@@ -134,6 +134,7 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(context_retain, cuDevicePrimaryCtxRetain, (ContextHandle*, DeviceId))                         \
   X(context_release, cuDevicePrimaryCtxRelease_v2, (DeviceId))                                    \
   X(context_set, cuCtxSetCurrent, (ContextHandle))                                                \
+  X(context_get, cuCtxGetCurrent, (ContextHandle*))                                               \
   X(enable_peer, cuCtxEnablePeerAccess, (ContextHandle, unsigned))                                \
   X(module_load, cuModuleLoadData, (ModuleHandle*, const void*))                                  \
   X(module_unload, cuModuleUnload, (ModuleHandle))                                                \
@@ -154,15 +155,14 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(map, cuMemMap, (DevicePtr, size_t, size_t, MemoryHandle, unsigned long long))                 \
   X(unmap, cuMemUnmap, (DevicePtr, size_t))                                                       \
   X(set_access, cuMemSetAccess, (DevicePtr, size_t, const MemoryAccess*, size_t))                 \
-  X(copy_to_device, cuMemcpyHtoD_v2, (DevicePtr, const void*, size_t))                            \
-  X(copy_to_host, cuMemcpyDtoH_v2, (void*, DevicePtr, size_t))                                    \
   X(copy_async, cuMemcpyDtoDAsync_v2, (DevicePtr, DevicePtr, size_t, StreamHandle))               \
   X(copy_2d_async, cuMemcpy2DAsync_v2, (const Copy2D*, StreamHandle))                             \
   X(copy_to_host_async, cuMemcpyDtoHAsync_v2, (void*, DevicePtr, size_t, StreamHandle))           \
   X(copy_to_device_async, cuMemcpyHtoDAsync_v2, (DevicePtr, const void*, size_t, StreamHandle))   \
   X(fill_bytes, cuMemsetD8Async, (DevicePtr, unsigned char, size_t, StreamHandle))                \
   X(fill_words, cuMemsetD32Async, (DevicePtr, unsigned, size_t, StreamHandle))                    \
-  X(stream_create, cuStreamCreate, (StreamHandle*, unsigned))                                     \
+  X(stream_priorities, cuCtxGetStreamPriorityRange, (int* lowest, int* highest))                  \
+  X(stream_create, cuStreamCreateWithPriority, (StreamHandle*, unsigned, int))                    \
   X(stream_destroy, cuStreamDestroy_v2, (StreamHandle))                                           \
   X(stream_synchronize, cuStreamSynchronize, (StreamHandle))                                      \
   X(stream_wait_event, cuStreamWaitEvent, (StreamHandle, EventHandle, unsigned))                  \

@@ -72,8 +72,7 @@ class WindowAllocation : public Allocation {
         throw SystemError("NCCL made no window: the ranks' GPUs do not all reach each other");
       }
       WindowRecord record{};
-      check(driver().copy_to_host(&record, reinterpret_cast<DevicePtr>(window), sizeof(record)),
-            "read an NCCL window");
+      cuda::copy_from_gpu(&record, reinterpret_cast<DevicePtr>(window), sizeof(record));
       if (record.world_rank != rank) {
         throw SystemError(fmt::format("{} lays out windows in an unknown way", nccl_version()));
       }
@@ -97,7 +96,7 @@ class WindowAllocation : public Allocation {
       local_.devices[static_cast<size_t>(i)]->make_current();
       for (int peer = 0; peer < local_.ranks; ++peer) {
         uint64_t mark = 0;
-        check(driver().copy_to_host(&mark, address(i, peer), sizeof(mark)), "read a peer's window");
+        cuda::copy_from_gpu(&mark, address(i, peer), sizeof(mark));
         if (mark != mark_of(peer)) {
           throw SystemError(fmt::format("{}: rank {} does not find rank {}'s window",
                                         nccl_version(), local_.first + i, peer));

@@ -63,8 +63,7 @@ RunOutcome RunState::collect() {
       const int rank = fabric_.first_rank() + i;
       fabric_.device(rank).make_current();
       RunControl control_now{};
-      check(driver().copy_to_host(&control_now, control(rank), sizeof(control_now)),
-            "read how a run ended");
+      cuda::copy_from_gpu(&control_now, control(rank), sizeof(control_now));
       mine.append(reinterpret_cast<const char*>(&control_now), sizeof(control_now));
     }
   });

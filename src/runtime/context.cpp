@@ -65,12 +65,12 @@ GpuStream Context::stream(int rank) const { return state_->streams[state_->local
 
 void Context::copy_to_gpu(int rank, GpuAddress to, const void* from, size_t num_bytes) const {
   make_current(rank);
-  if (num_bytes > 0) cuda::copy_to_gpu(to, from, num_bytes);
+  cuda::copy_to_gpu(to, from, num_bytes);
 }
 
 void Context::copy_from_gpu(int rank, void* to, GpuAddress from, size_t num_bytes) const {
   make_current(rank);
-  if (num_bytes > 0) check(driver().copy_to_host(to, from, num_bytes), "copy from a GPU");
+  cuda::copy_from_gpu(to, from, num_bytes);
 }
 
 }  // namespace stretto

@@ -132,20 +132,10 @@ class GpuCheck {
       runner_.stream(rank).synchronize();
       for (const auto& [name, input] : {std::pair{"a", Input::a}, std::pair{"b", Input::b}}) {
         const auto values = reference_->input(plan_.op, data, input, rank);
-        check(driver().copy_to_device(runner_.buffer(name, rank), values->data(), values->size()),
-              "write an input");
+        cuda::copy_to_gpu(runner_.buffer(name, rank), values->data(), values->size());
       }
     }
-    synchronize_copies();
     before_runs();
-  }
-
-  // Copies from pageable memory may still be under way when they return.
-  void synchronize_copies() {
-    for (const int rank : ranks_) {
-      fabric_.device(rank).make_current();
-      check(driver().stream_synchronize(nullptr), "write inputs");
-    }
   }
 
   size_t output_bytes(int rank) const {
@@ -171,8 +161,7 @@ class GpuCheck {
       fabric_.device(rank).make_current();
       auto& output = outputs.emplace_back(output_bytes(rank));
       if (output.empty()) continue;
-      check(driver().copy_to_host(output.data(), runner_.buffer("out", rank), output.size()),
-            "read an output");
+      cuda::copy_from_gpu(output.data(), runner_.buffer("out", rank), output.size());
     }
     return outputs;
   }

@@ -38,9 +38,7 @@ bool PlanRunner::aborted() const {
   for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
     fabric_.device(rank).make_current();
     uint32_t abort = 0;
-    check(driver().copy_to_host(&abort, state_.control(rank) + offsetof(RunControl, abort),
-                                sizeof(abort)),
-          "read how a run goes");
+    cuda::copy_from_gpu(&abort, state_.control(rank) + offsetof(RunControl, abort), sizeof(abort));
     if (abort != 0) return true;
   }
   return false;
@@ -100,9 +98,7 @@ void PlanRunner::release() {
   for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
     fabric_.device(rank).make_current();
     const uint32_t abort = 1;
-    check(driver().copy_to_device(state_.control(rank) + offsetof(RunControl, abort), &abort,
-                                  sizeof(abort)),
-          "abort a run");
+    cuda::copy_to_gpu(state_.control(rank) + offsetof(RunControl, abort), &abort, sizeof(abort));
     of(rank).streams->release_stream_waits();
   }
 }

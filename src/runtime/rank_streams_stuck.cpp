@@ -43,7 +43,7 @@ std::vector<StuckWait> RankStreams::stuck_stream_waits() const {
         stuck.begin(), stuck.end(), [&](const StuckWait& s) { return s.lane == wait.step.lane; });
     if (lane_is_stuck) continue;
     int64_t seen = 0;
-    check(driver().copy_to_host(&seen, wait.counter, sizeof(seen)), "read a counter");
+    cuda::copy_from_gpu(&seen, wait.counter, sizeof(seen));
     if (seen >= wait.threshold) continue;
     const int64_t amount = wait.step.instr(setup_.plan).amount;
     stuck.push_back({setup_.rank, wait.step.lane, wait.step.position, amount,
@@ -55,8 +55,7 @@ std::vector<StuckWait> RankStreams::stuck_stream_waits() const {
 void RankStreams::release_stream_waits() const {
   constexpr int64_t kBeyondAll = int64_t{1} << 60;
   for (const ValueWait& wait : value_waits_) {
-    check(driver().copy_to_device(wait.counter, &kBeyondAll, sizeof(kBeyondAll)),
-          "release a waiting stream");
+    cuda::copy_to_gpu(wait.counter, &kBeyondAll, sizeof(kBeyondAll));
   }
 }
 

@@ -75,10 +75,9 @@ class LangGpuTest : public ::testing::Test {
     std::vector<T> values(count);
     fabric_->device(rank).make_current();
     if (count == 0) return values;
-    cuda::check(cuda::driver().copy_to_host(
-                    values.data(), reinterpret_cast<cuda::DevicePtr>(group_->at<T>(rank, offset)),
-                    count * sizeof(T)),
-                "read");
+    cuda::copy_from_gpu(values.data(),
+                        reinterpret_cast<cuda::DevicePtr>(group_->at<T>(rank, offset)),
+                        count * sizeof(T));
     return values;
   }
   std::string error_of_run() {

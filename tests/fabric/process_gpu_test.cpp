@@ -71,7 +71,7 @@ TEST_F(RankGpuTest, WritesToItsPeer) {
   cuda::copy_to_gpu(region.address(1 - rank_, rank_) + 4096, &mark, sizeof(mark));
   fabric_->barrier();
   int seen = 0;
-  check(driver().copy_to_host(&seen, region.local(rank_) + 4096, sizeof(seen)), "read");
+  cuda::copy_from_gpu(&seen, region.local(rank_) + 4096, sizeof(seen));
   EXPECT_EQ(seen, 40 + (1 - rank_));
   fabric_->barrier();
 }
@@ -126,7 +126,7 @@ TEST_F(RankGpuTest, LosesItsPeer) {
   }
   // What the dead has left is still there.
   int seen = 0;
-  check(driver().copy_to_host(&seen, region.address(1, rank_), sizeof(seen)), "read");
+  cuda::copy_from_gpu(&seen, region.address(1, rank_), sizeof(seen));
 }
 
 TEST_F(RankGpuTest, AsksForTooMuch) {

@@ -34,7 +34,7 @@ TEST_P(RegionGpuTest, AWriteThroughOneMappingIsReadThroughAnother) {
       cuda::copy_to_gpu(region.address(rank, viewer) + 128, &mark, 8);
       uint64_t seen = 0;
       fabric_->device(rank).make_current();
-      check(driver().copy_to_host(&seen, region.local(rank) + 128, 8), "read");
+      cuda::copy_from_gpu(&seen, region.local(rank) + 128, 8);
       EXPECT_EQ(seen, mark);
     }
   }
@@ -45,7 +45,7 @@ TEST_P(RegionGpuTest, TheTableHoldsTheAddresses) {
   for (int viewer = 0; viewer < 2; ++viewer) {
     DevicePtr addresses[2] = {};
     fabric_->device(viewer).make_current();
-    check(driver().copy_to_host(addresses, region.table(viewer), sizeof(addresses)), "read");
+    cuda::copy_from_gpu(addresses, region.table(viewer), sizeof(addresses));
     EXPECT_EQ(addresses[0], region.address(0, viewer));
     EXPECT_EQ(addresses[1], region.address(1, viewer));
   }

@@ -74,6 +74,39 @@ TEST_F(FaultsOnGpus, CopyLanesMissingNotifyIsFound) {
   expect_works("decomposed");
 }
 
+// Plain copies wait for the default stream, and for all that wait for it: they would never return.
+TEST_F(FaultsOnGpus, AMissingNotifyIsFoundOnStreamsThatCopiesWaitFor) {
+  Plan plan = plan_here("gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16", "decomposed");
+  drop_notify(plan, "slots.0", 0, LaneKind::copy);
+  PlanRunner runner(plan, shared_fabric(kRanks), shared_compiler(), {kTimeoutNs});
+  const auto expect_found = [&](const std::vector<cuda::StreamHandle>& streams) {
+    const auto enqueue = [&](int rank) {
+      runner.enqueue(rank, streams[static_cast<size_t>(rank)]);
+      // Like the tables of a plan that is made meanwhile.
+      const uint64_t written = 5;
+      uint64_t read = 0;
+      cuda::copy_to_gpu(runner.buffer("b", rank), &written, sizeof(written));
+      cuda::copy_from_gpu(&read, runner.buffer("b", rank), sizeof(read));
+      EXPECT_EQ(read, written);
+    };
+    EXPECT_THAT(error_of(runner, enqueue),
+                AllOf(HasSubstr("rank 0 compute 0 waited 300 ms before boundary"),
+                      HasSubstr("for slots.0: expected 1, seen 0")));
+  };
+  expect_found({nullptr, nullptr});
+  std::vector<cuda::StreamHandle> blocking(kRanks, nullptr);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    shared_fabric(kRanks).device(rank).make_current();
+    cuda::check(cuda::driver().stream_create(&blocking[static_cast<size_t>(rank)], 0, 0), "make");
+  }
+  expect_found(blocking);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    shared_fabric(kRanks).device(rank).make_current();
+    cuda::check(cuda::driver().stream_destroy(blocking[static_cast<size_t>(rank)]), "end");
+  }
+  expect_works("decomposed");
+}
+
 TEST_F(FaultsOnGpus, TheMissingPhaseOfATileIsNamed) {
   const std::string schedule = "tiles,tile=128x128,mover=copy-engine,k-phases=4";
   Plan plan = plan_here("ag-gemm m=512 n=128 k=512 ranks=2 dtype=bf16", schedule);

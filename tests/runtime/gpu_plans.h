@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -84,16 +85,16 @@ inline const cuda::Compiler& shared_compiler() {
   return compiler;
 }
 
-// What a run of all ranks says, soon; rank 0 begins so much later, and the last ones do not come.
-inline std::string error_of(PlanRunner& runner, uint64_t rank_0_delay_ns = 0, int missing = 0) {
+// What a run says, soon, that `enqueue` begins on each rank; the last ones do not come.
+inline std::string error_of(PlanRunner& runner, const std::function<void(int rank)>& enqueue,
+                            int missing = 0) {
   const auto start = std::chrono::steady_clock::now();
   const int ranks = runner.plan().ranks();
   std::string error;
   try {
     for (int rank = 0; rank < ranks - missing; ++rank) {
       shared_fabric(ranks).device(rank).make_current();
-      if (rank == 0 && rank_0_delay_ns > 0) runner.delay(rank, rank_0_delay_ns);
-      runner.enqueue(rank);
+      enqueue(rank);
     }
     runner.finish();
   } catch (const SystemError& caught) {
@@ -101,6 +102,15 @@ inline std::string error_of(PlanRunner& runner, uint64_t rank_0_delay_ns = 0, in
   }
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
   return error;
+}
+
+// The same on the runner's own streams; rank 0 begins so much later.
+inline std::string error_of(PlanRunner& runner, uint64_t rank_0_delay_ns = 0, int missing = 0) {
+  const auto enqueue = [&](int rank) {
+    if (rank == 0 && rank_0_delay_ns > 0) runner.delay(rank, rank_0_delay_ns);
+    runner.enqueue(rank);
+  };
+  return error_of(runner, enqueue, missing);
 }
 
 // Tests that break runs of two ranks.

@@ -75,17 +75,17 @@ class NeighboursOnGpus : public testing::Test {
       // The last input is what a memset makes.
       std::vector<uint16_t> bits = whole_numbers(random, a_bytes());
       if (input == kInputs - 1) std::fill(bits.begin(), bits.end(), uint16_t{0});
-      check(driver().copy_to_device(at(mine.inputs.back()), bits.data(), a_bytes()), "write");
+      cuda::copy_to_gpu(at(mine.inputs.back()), bits.data(), a_bytes());
     }
     const std::vector<uint16_t> b = whole_numbers(random, size_t{512} * 512 * 2);
-    check(driver().copy_to_device(runner_->buffer("b", rank), b.data(), b.size() * 2), "write");
+    cuda::copy_to_gpu(runner_->buffer("b", rank), b.data(), b.size() * 2);
     mine.other = std::make_unique<cuda::Stream>();
     for (int i = 0; i < 2 * kInputs; ++i) mine.events.push_back(std::make_unique<cuda::Event>());
   }
 
   std::vector<uint16_t> read(cuda::DevicePtr from) const {
     std::vector<uint16_t> bits(out_bytes() / 2);
-    check(driver().copy_to_host(bits.data(), from, out_bytes()), "read");
+    cuda::copy_from_gpu(bits.data(), from, out_bytes());
     return bits;
   }
 
@@ -123,7 +123,7 @@ class NeighboursOnGpus : public testing::Test {
         EXPECT_TRUE(read(output) == expected_[input][static_cast<size_t>(rank)])
             << how << ", rank " << rank << ", input " << input;
         const std::vector<uint16_t> poison(out_bytes() / 2, 0x7fff);
-        check(driver().copy_to_device(output, poison.data(), out_bytes()), "poison");
+        cuda::copy_to_gpu(output, poison.data(), out_bytes());
       }
     }
   }
@@ -186,8 +186,7 @@ TEST_F(NeighboursOnGpus, RunsOfTwoPlansFollowEachOther) {
     make_current(rank);
     for (const char* input : {"a", "b"}) {
       const std::vector<uint16_t> bits = whole_numbers(random, size_t{1024} * 256 * 2);
-      check(driver().copy_to_device(other.buffer(input, rank), bits.data(), bits.size() * 2),
-            "write");
+      cuda::copy_to_gpu(other.buffer(input, rank), bits.data(), bits.size() * 2);
     }
   }
   for (int rank = 0; rank < kRanks; ++rank) {

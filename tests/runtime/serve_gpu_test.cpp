@@ -87,7 +87,7 @@ class Server {
     on_all([&](int rank) {
       const uint16_t out = plan_.find_buffer("out").value();
       std::vector<std::byte> all(runner_.memory().num_bytes(out));
-      check(driver().copy_to_host(all.data(), runner_.buffer("out", rank), all.size()), "read");
+      cuda::copy_from_gpu(all.data(), runner_.buffer("out", rank), all.size());
       const Slice slice = output_slice(op_, rank);
       const auto used = static_cast<size_t>(slice.rows() * slice.cols() * num_bytes(op_.dtype));
       const auto other = std::find_if(all.begin() + static_cast<std::ptrdiff_t>(used), all.end(),
