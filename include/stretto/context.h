@@ -116,7 +116,8 @@ class Operation {
   // The schedule of the plan that serves so many rows and is there.
   std::string schedule(int64_t rows) const;
 
-  // One run of `rows` rows. Leaves the rank's GPU current.
+  // One run of `rows` rows. Leaves the rank's GPU current. The stream must live until the next
+  // finish().
   void run(int rank, GpuStream stream, int64_t rows);
   // The rows are read from the rank's GPU memory when the run starts: an int32 that any earlier
   // kernel or copy of the stream wrote, the same on all ranks, 0 to `bucket`. So one captured graph

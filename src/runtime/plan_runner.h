@@ -45,7 +45,8 @@ class PlanRunner {
   const PlanMemory& memory() const { return memory_; }
 
   // Enqueues one run on a stream of a rank: the runner's own, or the caller's. The calling thread
-  // has that rank's GPU current. All runs of a rank must be ordered with one another.
+  // has that rank's GPU current. All runs of a rank must be ordered with one another. A caller's
+  // stream lives until the next finish().
   void enqueue(int rank) { enqueue(rank, stream(rank).handle()); }
   void enqueue(int rank, cuda::StreamHandle stream) { enqueue(rank, stream, {}); }
   // With fewer rows than the plan, where the runner serves them: inputs and outputs have room for
@@ -72,7 +73,7 @@ class PlanRunner {
   struct Rank {
     std::unique_ptr<cuda::Stream> main;
     std::unique_ptr<RankStreams> streams;
-    cuda::StreamHandle used = nullptr;  // by the last run
+    cuda::StreamHandle used = nullptr;  // by the last run since finish(), else `main`
   };
   const Rank& of(int rank) const {
     return ranks_[static_cast<size_t>(rank - fabric_.first_rank())];

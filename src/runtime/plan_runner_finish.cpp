@@ -126,6 +126,8 @@ std::vector<StuckWait> PlanRunner::of_all_processes(const std::vector<StuckWait>
 void PlanRunner::finish() {
   stuck_.clear();
   wait_for_streams();
+  // The caller may end its streams now.
+  for (Rank& rank : ranks_) rank.used = rank.main->handle();
   const fabric::RunOutcome outcome = state_.collect();
   if (!outcome.aborted) return;
   std::vector<StuckWait> stuck = std::move(stuck_);

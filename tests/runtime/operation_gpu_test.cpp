@@ -125,6 +125,30 @@ TEST_P(OperationOnGpus, BucketsFollowEachOther) {
   }
 }
 
+// Whom finish() waits for, and nobody else asks about: a stream may end once its calls are done.
+TEST_P(OperationOnGpus, StreamsOfTheCallerEndAfterFinish) {
+  auto operation = std::make_unique<Operation>(
+      *context_, OperationShape{OpKind::gemm_rs, 512, 512, DType::bf16}, 512);
+  write(*operation, 512, 4);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::unique_ptr<cuda::Stream>> streams;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      context_->make_current(rank);
+      streams.push_back(std::make_unique<cuda::Stream>());
+      operation->run(rank, streams.back()->handle(), 512);
+    }
+    operation->finish();
+    EXPECT_EQ(wrong(*operation, 512, 4), 0);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      context_->make_current(rank);
+      streams[static_cast<size_t>(rank)].reset();
+    }
+    operation->finish();
+  }
+  operation.reset();
+  EXPECT_EQ(cuda::driver().stream_synchronize(nullptr), cuda::kSuccess);
+}
+
 TEST_P(OperationOnGpus, UsesTensorsOfTheCaller) {
   Operation own(*context_, {OpKind::gemm_rs, 256, 512, DType::bf16}, 256);
   OperationOptions options;
