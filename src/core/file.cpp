@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -52,6 +54,14 @@ bool write_all(int fd, std::string_view content) {
   return true;
 }
 
+// Not by the number of the process: threads have it in common, and so may containers that share the
+// folder.
+std::string temporary_beside(const std::string& path) {
+  uint64_t number = 0;
+  if (::getentropy(&number, sizeof(number)) != 0) fail("write", path);
+  return fmt::format("{}.{:016x}.tmp", path, number);
+}
+
 // New content that takes the place of a file when it is complete, or leaves no trace.
 class Replacement {
  public:
@@ -92,8 +102,7 @@ class Replacement {
         target_ = real;
         std::free(real);
       }
-      temporary_ = fmt::format("{}.{}.tmp", target_, ::getpid());
-      ::unlink(temporary_.c_str());  // what a killed process of the same number left behind
+      temporary_ = temporary_beside(target_);
       const mode_t mode = exists ? status.st_mode & 0777 : 0666;
       fd = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     }

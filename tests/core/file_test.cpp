@@ -2,10 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "stretto/error.h"
 
@@ -58,11 +63,53 @@ TEST_F(File, NamesFileAndReason) {
   EXPECT_THROW(write_file(path("no/such/folder"), "x"), SystemError);
 }
 
+// In a process whose files have at most 10 bytes, as on a disk that is full.
 TEST_F(File, AFailedWriteKeepsTheOldContent) {
   write_file(path("x"), "old");
-  fs::create_directories(path("x") + "." + std::to_string(::getpid()) + ".tmp/full");
-  EXPECT_THROW(write_file(path("x"), "new"), SystemError);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{10, 10};
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(1);
+    try {
+      write_file(path("x"), std::string(100, 'n'));
+      ::_exit(2);
+    } catch (const SystemError& error) {
+      ::_exit(std::string(error.what()).find("/x': File too large") == std::string::npos ? 3 : 0);
+    }
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   EXPECT_EQ(read_file(path("x"), 100), "old");
+  EXPECT_EQ(num_entries(), 1) << "a failed write must leave no trace";
+}
+
+// Threads of one process, or containers that share a folder, whose processes have equal numbers.
+TEST_F(File, WritersOfOneFileDoNotDisturbEachOther) {
+  constexpr int kWriters = 8, kTimes = 50;
+  std::atomic<int> failures = 0, torn = 0;
+  std::vector<std::thread> writers;
+  write_file(path("x"), std::string(5000, 'a'));
+  for (int writer = 0; writer < kWriters; ++writer) {
+    writers.emplace_back([&, writer] {
+      const std::string mine(5000, static_cast<char>('a' + writer));
+      for (int i = 0; i < kTimes; ++i) {
+        try {
+          write_file(path("x"), mine);
+        } catch (const SystemError&) {
+          ++failures;
+        }
+        const std::string seen = read_file(path("x"), 10000);
+        if (seen != std::string(5000, seen.empty() ? 'a' : seen[0])) ++torn;
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(failures, 0);
+  EXPECT_EQ(torn, 0);
+  EXPECT_EQ(num_entries(), 1);
 }
 
 TEST_F(File, KeepsPermissionsAndLinks) {
@@ -94,7 +141,15 @@ TEST_F(File, IsTheSameUnderItsOtherNames) {
   EXPECT_FALSE(is_same_file(path("x"), path("y")));
 }
 
-TEST_F(File, WritesToDevices) { EXPECT_NO_THROW(write_file("/dev/null", "x")); }
+TEST_F(File, WritesToDevices) {
+  EXPECT_NO_THROW(write_file("/dev/null", "x"));
+  try {
+    write_file("/dev/full", "x");
+    FAIL() << "must throw";
+  } catch (const SystemError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("'/dev/full': No space left"));
+  }
+}
 
 }  // namespace
 }  // namespace stretto

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 namespace stretto::cuda {
 namespace {
@@ -51,6 +53,25 @@ TEST_F(JitCacheTest, EveryDamagedByteAndLengthIsAMiss) {
   EXPECT_EQ(cache.find("key"), std::nullopt);
   write(whole);
   EXPECT_EQ(cache.find("key"), "content");
+}
+
+TEST_F(JitCacheTest, WritersOfOneKeyAllKeepIt) {
+  const JitCache cache(folder_);
+  const std::string content(100'000, 'c');
+  std::atomic<int> kept = 0, found = 0;
+  constexpr int kWriters = 8, kTimes = 20;
+  std::vector<std::thread> writers;
+  for (int writer = 0; writer < kWriters; ++writer) {
+    writers.emplace_back([&] {
+      for (int i = 0; i < kTimes; ++i) {
+        kept += cache.put("key", content);
+        found += cache.find("key") == content;
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(kept, kWriters * kTimes);
+  EXPECT_EQ(found, kWriters * kTimes);
 }
 
 TEST_F(JitCacheTest, AFolderThatCannotBeWrittenKeepsNothing) {
