@@ -95,8 +95,9 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
       worked = worked || instr.is_task();
       moved = moved || (instr.op == Opcode::reduce && at > summed) || instr.op == Opcode::copy;
       if (instr.op == Opcode::reduce || instr.op == Opcode::copy) {
-        if (plan.reads(instr)[0].elements() > UINT32_MAX) {
-          add(fmt::format("a block moves at most {} elements at once", UINT32_MAX));
+        // Kernels count them, and a little further, in 32 bits.
+        if (plan.reads(instr)[0].elements() > INT32_MAX) {
+          add(fmt::format("a block moves at most {} elements at once", INT32_MAX));
         }
       }
       if (instr.op != Opcode::gemm || plan.library_gemms) continue;

@@ -83,7 +83,7 @@ lane 0 comm 0
   copy big[0:{2},0:70000] -> copied[0:{2},0:70000]
 end
 )",
-                                                  k, waits, waits.empty() ? 61356 : 61357)));
+                                                  k, waits, waits.empty() ? 30678 : 30679)));
   };
   std::string waits;
   for (int i = 0; i < 256; ++i) waits += fmt::format("  wait s.{} >= 1\n", i);
@@ -91,7 +91,7 @@ end
   EXPECT_THAT(reasons("4194304", waits),
               ElementsAre(testing::HasSubstr("must end at 4194240"),
                           testing::HasSubstr("at most 255 waits"),
-                          testing::HasSubstr("at most 4294967295 elements")));
+                          testing::HasSubstr("at most 2147483647 elements")));
 }
 
 TEST(PlanLimits, PlansMayHaveNoTiles) {

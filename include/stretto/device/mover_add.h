@@ -50,7 +50,7 @@ STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, ui
         task.num_destinations, [&](uint32 d) { return walk.region(d); },
         [&](const MoverRegion& to, uint32 i) {
           if (places[i] >> 16 >= piece.rows) return;
-          const uint64 first = to.address + piece.row * to.row_bytes + piece.column * to_size;
+          const uint64 first = piece.address_in(to, task.to);
           const uint64 address = first + (places[i] >> 16) * to.row_bytes + (places[i] & 0xffff);
           store_vector(address, rounded[i].low);
           if (task.to == MoverType::fp32) store_vector(address + 16, rounded[i].high);
@@ -64,8 +64,7 @@ STRETTO_DEVICE void move_elements(const MoverTask& task, const MoverRegion* regi
     const uint32 row = at / task.columns, column = at % task.columns;
     float sum = 0;
     for (uint32 s = 0; s < task.num_sources; ++s) {
-      const uint64 address =
-          regions[s].address + row * regions[s].row_bytes + column * bytes_of(task.from);
+      const uint64 address = address_in(regions[s], row, column, task.from);
       sum += widen_as(task.from, task.from == MoverType::fp32
                                      ? *reinterpret_cast<const uint32*>(address)
                                      : *reinterpret_cast<const uint16*>(address));
@@ -73,7 +72,7 @@ STRETTO_DEVICE void move_elements(const MoverTask& task, const MoverRegion* regi
 
     for (uint32 d = 0; d < task.num_destinations; ++d) {
       const MoverRegion& to = regions[task.num_sources + d];
-      const uint64 address = to.address + row * to.row_bytes + column * bytes_of(task.to);
+      const uint64 address = address_in(to, row, column, task.to);
       const uint32 rounded = round_as(task.to, sum);
       if (task.to == MoverType::fp32) {
         *reinterpret_cast<uint32*>(address) = rounded;

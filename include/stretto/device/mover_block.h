@@ -1,8 +1,8 @@
-// What the warps of a mover's block have in common: its shared memory, its tasks one after the
-// other, and the pieces in which a task passes through the ring.
+// What the warps of a mover's block have in common: its shared memory, and its tasks one after the
+// other.
 #pragma once
 
-#include "stretto/device/mover_task.h"
+#include "stretto/device/mover_pieces.h"
 #ifdef STRETTO_DEVICE
 #include "stretto/device/ptx_barrier.h"
 #endif
@@ -10,43 +10,6 @@
 namespace stretto::device {
 
 #ifdef STRETTO_DEVICE
-
-STRETTO_DEVICE constexpr uint32 bytes_of(MoverType type) { return type == MoverType::fp32 ? 4 : 2; }
-
-// How a task passes through the ring: piece by piece, a stage for each source of a piece.
-struct MoverPieces {
-  uint32 rows = 0, columns = 0;  // of a full piece
-  uint32 count = 0;
-
-  STRETTO_DEVICE explicit MoverPieces(const MoverTask& task) {
-    if (!task.vectors || task.num_sources == 0) return;
-    const uint32 room = kStageBytes / bytes_of(task.from);
-    columns = task.columns < room ? task.columns : room;
-    rows = room / columns;
-    count = (task.columns + columns - 1) / columns * ((task.rows + rows - 1) / rows);
-  }
-};
-
-// The pieces of a task one after the other, row of pieces by row of pieces.
-struct MoverPiece {
-  uint32 row = 0, column = 0, rows, columns;
-
-  STRETTO_DEVICE MoverPiece(const MoverTask& task, const MoverPieces& pieces) { fit(task, pieces); }
-  STRETTO_DEVICE void advance(const MoverTask& task, const MoverPieces& pieces) {
-    column += pieces.columns;
-    if (column >= task.columns) {
-      column = 0;
-      row += pieces.rows;
-    }
-    fit(task, pieces);
-  }
-
- private:
-  STRETTO_DEVICE void fit(const MoverTask& task, const MoverPieces& pieces) {
-    rows = task.rows - row < pieces.rows ? task.rows - row : pieces.rows;
-    columns = task.columns - column < pieces.columns ? task.columns - column : pieces.columns;
-  }
-};
 
 STRETTO_DEVICE bool is_copy(const MoverTask& task) {
   return task.vectors && task.num_sources == 1 && task.from == task.to;

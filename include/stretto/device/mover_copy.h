@@ -17,9 +17,8 @@ namespace stretto::device {
 STRETTO_DEVICE void load_piece(const MoverTask& task, const MoverPiece& piece,
                                const MoverRegion& from, uint32 stage, uint32 full) {
   const uint32 lane = threadIdx.x % 32;
-  const uint32 size = bytes_of(task.from);
-  const uint32 row_bytes = piece.columns * size;
-  const uint64 first = from.address + piece.row * from.row_bytes + piece.column * size;
+  const uint32 row_bytes = piece.columns * bytes_of(task.from);
+  const uint64 first = piece.address_in(from, task.from);
   const bool solid = piece.rows == 1 || from.row_bytes == row_bytes;
   if (solid || is_copy(task)) {
     fence_proxy_async_shared();  // ordinary copies may have filled the stage before
@@ -146,7 +145,7 @@ STRETTO_DEVICE void store_tasks(const MoverBlock& block, uint32 warp) {
 #pragma unroll 1
         for (uint32 d = 0; d < task.num_destinations; ++d) {
           const MoverRegion to = walk.region(d);
-          const uint64 first = to.address + piece.row * to.row_bytes + piece.column * size;
+          const uint64 first = piece.address_in(to, task.to);
 #pragma unroll 1
           for (uint32 row = lane; row < piece.rows; row += 32) {
             bulk_store(first + row * to.row_bytes, from + row * row_bytes, row_bytes);

@@ -59,6 +59,6 @@ inline constexpr uint32 kMoverThreads = mover_threads(true);
 inline constexpr uint32 kMoverStages = 12;
 inline constexpr uint32 kStageBytes = 16384;
 inline constexpr int32 kMoverSharedBytes = static_cast<int32>(kMoverStages * kStageBytes) + 512;
-static_assert(kMoverStages % kLoadWarps == 0);
+static_assert(kMoverStages % kLoadWarps == 0 && kMoverStages % kStoreWarps == 0);
 
 }  // namespace stretto::device

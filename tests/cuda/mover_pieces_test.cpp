@@ -1,0 +1,67 @@
+// The pieces of a mover's task: all of it, once, where it lies.
+#include "stretto/device/mover_pieces.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+
+namespace stretto::device {
+namespace {
+
+constexpr MoverRegion kRegion{0x7f00'0000'0000, 0};
+
+MoverTask task_of(uint32 rows, uint32 columns, MoverType type) {
+  MoverTask task{};
+  task.rows = rows;
+  task.columns = columns;
+  task.from = task.to = type;
+  task.num_sources = task.num_destinations = 1;
+  task.vectors = 1;
+  return task;
+}
+
+// Pieces side by side, then the next rows of pieces: where the first wrong one is, or "".
+std::string first_wrong(const MoverTask& task, uint64 row_bytes) {
+  const MoverPieces pieces(task);
+  const MoverRegion region{kRegion.address, row_bytes};
+  MoverPiece piece(task, pieces);
+  uint64 row = 0, column = 0;
+  for (uint32 p = 0; p < pieces.count; ++p, piece.advance(task, pieces)) {
+    const uint64 right = region.address + row * row_bytes + column * bytes_of(task.from);
+    if (piece.address_in(region, task.from) != right) return "address of " + std::to_string(p);
+    const uint64 bytes = uint64{piece.rows} * piece.columns * bytes_of(task.from);
+    if (piece.rows == 0 || bytes == 0 || bytes > kStageBytes) return "size of " + std::to_string(p);
+    column += piece.columns;
+    if (column == task.columns) {
+      column = 0;
+      row += piece.rows;
+    }
+  }
+  return row == task.rows && column == 0 ? "" : "the number";
+}
+
+TEST(MoverPieces, CoverTasksOfSeveralRows) {
+  for (const MoverType type : {MoverType::bf16, MoverType::fp32}) {
+    for (const uint32 rows : {1u, 3u, 64u, 1000u}) {
+      for (const uint32 columns : {8u, 1000u, 4096u, 8192u, 8200u, 40000u}) {
+        EXPECT_EQ(first_wrong(task_of(rows, columns, type), 8 * uint64{columns}), "")
+            << rows << "x" << columns;
+      }
+    }
+  }
+}
+
+// Regions without gaps are moved as one row, of more bytes than 32 bits count.
+TEST(MoverPieces, ReachBeyondFourGigabytes) {
+  constexpr uint32 kMost = uint32{INT32_MAX} / 8 * 8;
+  for (const MoverType type : {MoverType::bf16, MoverType::fp32}) {
+    EXPECT_EQ(first_wrong(task_of(1, kMost, type), 0), "");
+    EXPECT_EQ(first_wrong(task_of(2, kMost / 2 / 8 * 8, type), uint64{kMost} * 4), "");
+    EXPECT_EQ(address_in(kRegion, 0, kMost - 1, type),
+              kRegion.address + (uint64{kMost} - 1) * bytes_of(type));
+  }
+}
+
+}  // namespace
+}  // namespace stretto::device
