@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <thread>
 
@@ -163,6 +164,11 @@ std::optional<Job> job_from(const Lookup& lookup) {
   return std::nullopt;
 }
 
+void Job::allow_waits_of(double run_timeout_s) {
+  // A stream's wait, then that of a kernel behind it; and time to tell.
+  timeout_s = std::max(timeout_s, 2 * run_timeout_s + 30);
+}
+
 std::unique_ptr<HostGroup> meet(const Job& job) {
   if (job.size == 1) return solo_group();
   Member member{job.rank, job.size, job.secret, job.join_timeout_s, job.timeout_s};
@@ -211,15 +217,16 @@ std::unique_ptr<Fabric> join(const Job& job, std::optional<Source> source) {
   return std::make_unique<Fabric>(std::move(group), std::vector<int>{gpu_of(job)}, *source);
 }
 
-std::unique_ptr<Fabric> open_fabric(int ranks, std::optional<Source> source) {
+std::unique_ptr<Fabric> open_fabric(int ranks, std::optional<Source> source, double run_timeout_s) {
   const std::string& chosen = environment().fabric;
   if (!source && !chosen.empty()) source = source_from(chosen);
-  const auto job = job_from();
+  auto job = job_from();
   if (!job) return in_process(ranks, source.value_or(Source::peer));
   if (job->size != ranks) {
     throw UsageError(fmt::format("{} ranks were asked for, but {} started {} processes", ranks,
                                  job->started_by, job->size));
   }
+  job->allow_waits_of(run_timeout_s);
   return join(*job, source);
 }
 

@@ -23,6 +23,10 @@ struct Job {
   std::string meeting;  // the file's path
   std::string secret;   // empty with a meeting file: rank 0 makes one
   double join_timeout_s = 60, timeout_s = 60;
+
+  // For runs whose waits may take so long: a rank whose own runs are done must not call another
+  // late that may still find out why its runs are not.
+  void allow_waits_of(double run_timeout_s);
 };
 
 using Lookup = std::function<const char*(const char*)>;
@@ -41,8 +45,10 @@ int gpu_of(const Job& job);
 // has them, exported memory elsewhere.
 std::unique_ptr<Fabric> join(const Job& job, std::optional<Source> source = std::nullopt);
 
-// What a program of `ranks` ranks runs on: its rank of the job that a launcher started, or all
-// ranks in this process. Throws UsageError when the job has another number of ranks.
-std::unique_ptr<Fabric> open_fabric(int ranks, std::optional<Source> source = std::nullopt);
+// What a program of `ranks` ranks, whose waits take at most `run_timeout_s`, runs on: its rank of
+// the job that a launcher started, or all ranks in this process. Throws UsageError when the job has
+// another number of ranks.
+std::unique_ptr<Fabric> open_fabric(int ranks, std::optional<Source> source = std::nullopt,
+                                    double run_timeout_s = 0);
 
 }  // namespace stretto::fabric

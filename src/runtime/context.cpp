@@ -12,7 +12,7 @@ using cuda::driver;
 
 Context::State::State(int ranks, double timeout_s)
     : timeout_ns(static_cast<uint64_t>(timeout_s * 1e9)),
-      fabric(fabric::open_fabric(ranks)),
+      fabric(fabric::open_fabric(ranks, std::nullopt, timeout_s)),
       kernels(compiler),
       // What was measured had whole GPUs.
       tuning(fabric->ranks_a_gpu() > 1 ? Tuning() : load_tuning()),

@@ -43,6 +43,16 @@ class JobTest : public ::testing::Test {
   std::string folder_;
 };
 
+TEST_F(JobTest, RanksWaitForEachOtherLongerThanTheirRunsDo) {
+  Job job;
+  job.allow_waits_of(10);
+  EXPECT_EQ(job.timeout_s, 60);
+  job.allow_waits_of(3600);
+  EXPECT_GT(job.timeout_s, 7200);
+  job.allow_waits_of(10);
+  EXPECT_GT(job.timeout_s, 7200);
+}
+
 std::string reason(const Variables& variables) {
   try {
     job_from(from(variables));
