@@ -51,6 +51,7 @@ struct EmulateResult {
   int64_t wrong_elements = 0;
   double worst_error = 0;    // largest |got - expected| / bound (random), or |difference|
   std::string first_wrong;   // "rank 2 out[3,17]: got 1.5, expected 1.25, bound 0.01"
+  bool ranks_agree = true;   // gemm-ar: all ranks had the same bits in every run
   uint64_t output_hash = 0;  // of all output bits of all ranks and runs
   double gemm_flops = 0;
   double seconds = 0;  // wall time of the execution without verification

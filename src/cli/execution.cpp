@@ -82,6 +82,7 @@ Execution execute(const Plan& plan, const ExecutionOptions& options,
     execution.seconds += result.seconds / static_cast<double>(options.num_seeds);
     execution.by_seed.push_back(std::move(result));
     execution.reproducible &=
+        execution.by_seed.back().ranks_agree &&
         execution.by_seed.back().output_hash == execution.by_seed.front().output_hash;
   }
   return execution;
@@ -93,7 +94,10 @@ std::string explain(const Execution& execution, const ExecutionOptions& options,
   const auto bad = std::find_if_not(results.begin(), results.end(), is_good);
   if (bad == results.end()) {
     if (execution.good(must_reproduce)) return "";
-    return "  the seeds gave different bits, though the schedule is deterministic\n";
+    const bool agree = std::all_of(results.begin(), results.end(),
+                                   [](const EmulateResult& result) { return result.ranks_agree; });
+    return fmt::format("  the {} different bits, though the schedule is deterministic\n",
+                       agree ? "seeds gave" : "ranks have");
   }
   std::string out = fmt::format(
       "  under seed {}:\n", options.emulate.seed + static_cast<uint64_t>(bad - results.begin()));

@@ -28,7 +28,7 @@ ExecutionOptions resolve_execution(const Options& options);  // throws UsageErro
 struct Execution {
   std::vector<EmulateResult> by_seed;
   bool verified = true;      // every seed finished, without faults, with right results
-  bool reproducible = true;  // every seed gave the same bits
+  bool reproducible = true;  // every seed gave the same bits, and so did all ranks of a gemm-ar
   double seconds = 0;        // of one seed, on average
 
   bool good(bool must_reproduce) const { return verified && (reproducible || !must_reproduce); }

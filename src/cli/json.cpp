@@ -56,6 +56,7 @@ Json to_json(const EmulateResult& result, uint64_t seed) {
           {"first_wrong", result.first_wrong},
           {"stuck", std::move(stuck)},
           {"faults", result.faults},
+          {"ranks_agree", result.ranks_agree},
           {"output_hash", fmt::format("{:016x}", result.output_hash)},
           {"gemm_flops", result.gemm_flops},
           {"seconds", result.seconds}};

@@ -180,7 +180,8 @@ std::string explain(const Row& row, const ExecutionOptions& options) {
     break;
   }
   if (row.verified() && !row.reproducible() && row.must_reproduce) {
-    add("runs on the same inputs gave different bits, though the schedule is deterministic");
+    add("runs on the same inputs, or the ranks of one all-reduce, gave different bits, though the "
+        "schedule is deterministic");
   }
   return out + print_diagnostics(row.check, kDiagnosticsShown);
 }
@@ -245,7 +246,8 @@ std::string print(const std::vector<Row>& rows, const Request& request,
                               whole ? "" : " (in blocks of rows at the ends and at random places)"),
                   kLabelWidth);
   out += labelled("same bits",
-                  fmt::format("{} launches of a captured graph gave the bits of the run before it",
+                  fmt::format("{} launches of a captured graph gave the bits of the run before "
+                              "it, and all ranks of an all-reduce the same",
                               options.replays),
                   kLabelWidth);
   const bool timed = shared_note.empty();

@@ -97,6 +97,10 @@ void Caller::read_output(int rank, int run) {
 }
 
 void Caller::verify(int run, const Run& of) {
+  if (plan_.op.kind == OpKind::gemm_ar) {  // what is the same is kept once
+    ranks_agree_ = ranks_agree_ && std::all_of(of.outputs.begin(), of.outputs.end(),
+                                               [&](const Bytes& b) { return b == of.outputs[0]; });
+  }
   for (int64_t row0 = 0; row0 < plan_.op.m; row0 += kRowsAtATime) {
     const int64_t row1 = std::min(plan_.op.m, row0 + kRowsAtATime);
     const auto expected = reference_->expected(plan_.op, data(run), roundings_, row0, row1);
@@ -115,6 +119,7 @@ void Caller::report(EmulateResult& result) const {
   result.worst_error = check_.worst_error;
   result.first_wrong = check_.first_wrong;
   result.verified = verified_runs_ == options_.runs && check_.wrong_elements == 0;
+  result.ranks_agree = ranks_agree_;
   result.output_hash = hash_all(hashes_);
 }
 

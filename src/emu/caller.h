@@ -50,6 +50,7 @@ class Caller {
   std::map<int, Run> runs_;           // outputs that have been read and not yet verified
   std::vector<uint64_t> hashes_;      // by run and rank
   int verified_runs_ = 0;
+  bool ranks_agree_ = true;
   double seconds_ = 0;
 };
 

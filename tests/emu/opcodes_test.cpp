@@ -51,6 +51,50 @@ TEST_P(RightPlan, CountsItsWork) {
   EXPECT_GT(result.seconds, 0);
 }
 
+// Four partial sums, which rank 1 adds in another order: right on both, but not the same.
+TEST(Bits, OfAnAllReduceAreComparedBetweenRanks) {
+  const std::string same = R"(stretto-plan 1
+operator gemm-ar m=4 n=4 k=16 ranks=2 dtype=fp32
+sms 2
+buffer a fp32 4x8 input
+buffer b fp32 4x8 input
+buffer slots fp32 16x4 symmetric copies=2
+buffer out fp32 4x4 output
+signals arrived 1 copies=2
+
+lane 0 compute 0
+  gemm #0 a[0:4,0:4] b[0:4,0:4] -> slots[0:4,0:4] slots@1[0:4,0:4]
+  gemm #1 a[0:4,4:8] b[0:4,4:8] -> slots[4:8,0:4] slots@1[4:8,0:4]
+  notify arrived.0@0 += 1
+  notify arrived.0@1 += 1
+
+lane 0 comm 0
+  wait arrived.0 >= 2
+  reduce #2 slots[0:4,0:4] slots[4:8,0:4] slots[8:12,0:4] slots[12:16,0:4] -> out[0:4,0:4]
+
+lane 1 compute 0
+  gemm #3 a[0:4,0:4] b[0:4,0:4] -> slots[8:12,0:4] slots@0[8:12,0:4]
+  gemm #4 a[0:4,4:8] b[0:4,4:8] -> slots[12:16,0:4] slots@0[12:16,0:4]
+  notify arrived.0@0 += 1
+  notify arrived.0@1 += 1
+
+lane 1 comm 0
+  wait arrived.0 >= 2
+  reduce #5 slots[0:4,0:4] slots[4:8,0:4] slots[8:12,0:4] slots[12:16,0:4] -> out[0:4,0:4]
+end
+)";
+  const std::string other = replaced(same, "slots[0:4,0:4] slots[4:8,0:4] slots[8:12,0:4]",
+                                     "slots[8:12,0:4] slots[0:4,0:4] slots[4:8,0:4]", 1);
+  const EmulateResult alike = emulate(plan_of(same)), unlike = emulate(plan_of(other));
+  for (const EmulateResult* result : {&alike, &unlike}) {
+    ASSERT_TRUE(result->faults.empty()) << result->faults[0];
+    EXPECT_TRUE(result->verified) << result->first_wrong;
+  }
+  EXPECT_TRUE(alike.ranks_agree);
+  EXPECT_FALSE(unlike.ranks_agree);
+  EXPECT_TRUE(emulate(plan_of(other), {.fill = Fill::integers}).ranks_agree);
+}
+
 TEST(Bits, DifferBetweenDataAndAgreeForTheSame) {
   const Plan plan = plan_of(reduce_scatter_by_slots());
   const uint64_t first = emulate(plan, {.data_seed = 1}).output_hash;

@@ -53,6 +53,7 @@ class Table {
                                    << " waits for " << result.stuck.at(0).signal;
       ASSERT_TRUE(result.faults.empty()) << name << "\nseed " << seed << ": " << result.faults[0];
       ASSERT_TRUE(result.verified) << name << "\nseed " << seed << ": " << result.first_wrong;
+      ASSERT_TRUE(result.ranks_agree) << name << "\nseed " << seed;
       if (i == 0) first = result.output_hash;
       ASSERT_EQ(result.output_hash, first) << name << "\nseed " << seed;
     }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "gpu_plans.h"
 #include "lower/plan_of.h"
@@ -39,6 +40,29 @@ TEST_P(PresetsOnGpus, AreRight) {
   if (is_deterministic(parse_schedule(schedule, op, machine_here(ranks)))) {
     EXPECT_TRUE(result.reproducible);
   }
+}
+
+// Right on every rank and the same again, but with bits of its own on rank 1.
+TEST(ChecksOnGpus, FindARankThatAddsInAnotherOrder) {
+  constexpr int kRanks = 4;
+  if (const std::string why = why_not_here(kRanks); !why.empty()) STRETTO_SKIP(why);
+  Plan plan = plan_here("gemm-ar m=1024 n=512 k=1024 ranks=4 dtype=bf16",
+                        "tiles,reduction=one-shot,partials=fp32");
+  const auto is_alike = [&] {
+    PlanRunner runner(plan, shared_fabric(kRanks), shared_compiler());
+    const GpuCheckResult result = check_on_gpus(runner, shared_fabric(kRanks), {});
+    EXPECT_TRUE(result.verified()) << result.fault << result.first_wrong;
+    return result.reproducible;
+  };
+  EXPECT_TRUE(is_alike());
+  for (const Lane& lane : plan.lanes) {
+    for (const Instr& instr : lane.instrs) {
+      if (lane.rank != 1 || instr.op != Opcode::reduce) continue;
+      std::swap(plan.operands[instr.first_operand],
+                plan.operands[instr.first_operand + instr.num_reads - 1]);
+    }
+  }
+  EXPECT_FALSE(is_alike());
 }
 
 std::vector<Case> cases() {

@@ -49,6 +49,9 @@ class RankOfPlans : public testing::Test {
     const GpuCheckResult result = check_on_gpus(runner, *fabric_, {});
     EXPECT_EQ(result.fault, "") << op << " " << schedule;
     EXPECT_EQ(result.wrong_elements, 0) << result.first_wrong;
+    if (is_deterministic(parse_schedule(schedule, plan.op, machine_here(2)))) {
+      EXPECT_TRUE(result.reproducible) << op << " " << schedule;
+    }
   }
   std::unique_ptr<fabric::Fabric> fabric_;
 };
