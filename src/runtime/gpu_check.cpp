@@ -120,17 +120,20 @@ class GpuCheck {
     if (fabric_.group().size() > 1) fabric_.barrier();
   }
 
-  // The last inputs once more: first one at a time from poisoned outputs, then back to back.
+  // The last inputs once more: first one at a time from poisoned outputs, then back to back, with a
+  // look at the outputs now and then.
   void replay(const RunGraphs& graphs) {
-    constexpr int kApart = 3;
+    constexpr int kApart = 3, kBetweenLooks = 50;
+    bool is_looked_at = true;
     for (int i = 0; i < options_.replays; ++i) {
-      if (i < kApart) poison_output();
+      if (is_looked_at) poison_output();
+      is_looked_at = i < kApart || i % kBetweenLooks == 0 || i + 1 == options_.replays;
       for (const int rank : ranks_) {
         fabric_.device(rank).make_current();
         runner_.delay(rank, random_.below(kMaxDelayNs));
         graphs.launch(rank);
       }
-      if (i >= kApart && i + 1 < options_.replays) continue;
+      if (!is_looked_at) continue;
       runner_.finish();
       result_.reproducible = result_.reproducible && read_outputs() == last_;
     }
