@@ -59,6 +59,7 @@ class Server {
       runner_.memory().poison(rank, runner_.stream(rank));
       runner_.stream(rank).synchronize();
       for (const auto& [name, input] : {std::pair{"a", Input::a}, std::pair{"b", Input::b}}) {
+        if (rows == 0) break;
         const auto values = reference_->input(op_, data_, input, rank);
         if (!values->empty()) {
           cuda::copy_to_gpu(runner_.buffer(name, rank), values->data(), values->size());
@@ -89,7 +90,8 @@ class Server {
       std::vector<std::byte> all(runner_.memory().num_bytes(out));
       cuda::copy_from_gpu(all.data(), runner_.buffer("out", rank), all.size());
       const Slice slice = output_slice(op_, rank);
-      const auto used = static_cast<size_t>(slice.rows() * slice.cols() * num_bytes(op_.dtype));
+      const auto used =
+          op_.m == 0 ? 0 : static_cast<size_t>(slice.rows() * slice.cols() * num_bytes(op_.dtype));
       const auto other = std::find_if(all.begin() + static_cast<std::ptrdiff_t>(used), all.end(),
                                       [](std::byte b) { return b != std::byte{0xff}; });
       if (other != all.end()) {
@@ -98,6 +100,7 @@ class Server {
       }
       outputs.push_back(std::move(all));
     });
+    if (op_.m == 0) return touched;
     const auto expected = reference_->expected(op_, data_, emu::roundings_of(plan_), 0, op_.m);
     for (int rank = 0; rank < plan_.ranks(); ++rank) {
       check_output.compare(0, rank, outputs[static_cast<size_t>(rank)].data(), *expected);
@@ -122,6 +125,14 @@ std::vector<int64_t> row_counts(const Operator& op) {
   const int64_t m = op.m;
   const int64_t ranks = op.ranks;
   return {m, 1, m - 1, m / 2 + 3, std::max<int64_t>(1, ranks - 1), 65, m / ranks, m / 2 + 1, 2, m};
+}
+
+// What GPU memory may say besides: nothing to do.
+std::vector<int64_t> row_counts_in_memory(const Operator& op) {
+  std::vector<int64_t> rows = row_counts(op);
+  rows.insert(rows.begin() + 3, 0);
+  rows.insert(rows.begin() + 1, {0, 0});
+  return rows;
 }
 
 class ServeOnGpus : public testing::TestWithParam<Case> {
@@ -160,7 +171,7 @@ TEST_P(ServeOnGpus, OneGraphServesAllRowCounts) {
     }));
   });
   uint64_t seed = 100;
-  for (const int64_t rows : row_counts(server.plan().op)) {
+  for (const int64_t rows : row_counts_in_memory(server.plan().op)) {
     SCOPED_TRACE(fmt::format("{} rows", rows));
     server.prepare(rows, ++seed);
     for (int launch = 0; launch < 3; ++launch) {
