@@ -109,7 +109,9 @@ std::vector<Case> cases() {
          {"sequential", "decomposed", "two-chunk", "waves", "tiles", "slices",
           "decomposed,reuse=double", "decomposed,chunks=3", "tiles,mover=copy-engine,reuse=ack"}) {
       for (const char* sizes : {"m=512 n=512 k=512 ranks=2", "m=517 n=960 k=576 ranks=3",
-                                "m=2000 n=1088 k=832 ranks=4", "m=1030 n=1600 k=1600 ranks=8"}) {
+                                "m=2000 n=1088 k=832 ranks=4", "m=1030 n=1600 k=1600 ranks=8",
+                                // Fewer rows than ranks.
+                                "m=2 n=960 k=576 ranks=3", "m=3 n=1600 k=1600 ranks=8"}) {
         const std::string op = fmt::format("{} {} dtype=bf16", kind, sizes);
         const Operator parsed = parse_operator(op);
         if (problems(parsed).empty()) all.push_back({op, preset});

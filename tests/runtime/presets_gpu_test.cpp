@@ -79,8 +79,9 @@ std::vector<Case> cases() {
     for (const char* kind : kOperators) {
       for (const char* preset : kPresets) {
         add(kind, "m=1024 n=1024 k=1024", "bf16", preset);
-        add(kind, "m=1000 n=1088 k=832", "fp16", preset);  // ragged tiles, even shards
-        add(kind, "m=517 n=960 k=576", "bf16", preset);    // ragged shards too
+        add(kind, "m=1000 n=1088 k=832", "fp16", preset);               // ragged tiles, even shards
+        add(kind, "m=517 n=960 k=576", "bf16", preset);                 // ragged shards too
+        if (ranks > 2) add(kind, "m=3 n=1024 k=1024", "bf16", preset);  // fewer rows than ranks
       }
       add(kind, "m=2048 n=2048 k=2048", "bf16", "tiles,mover=copy-engine,reuse=ack");
       // Copy engines signal tile by tile and slice by slice, to kernels that run.
