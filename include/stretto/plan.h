@@ -172,6 +172,8 @@ struct Plan {
   // A GPU's library multiplies what the gemms between two boundaries of a rank make up; no other
   // target cares.
   bool library_gemms = false;
+  // On a GPU kernels of the device language make the collectives, not NCCL; no other target cares.
+  bool low_latency_collectives = false;
   std::vector<Buffer> buffers;
   std::vector<SignalArray> signals;
   std::vector<Lane> lanes;       // ordered by rank, kind, index

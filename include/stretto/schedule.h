@@ -60,6 +60,10 @@ namespace stretto {
   X(tiles, "tiles", "our kernel, tile by tile as the plan's tasks say") \
   X(library, "library", "cuBLAS, for all that a kernel's tasks make up")
 
+#define STRETTO_COLLECTIVES_BY(X)   \
+  X(nccl, "nccl", "NCCL's kernels") \
+  X(low_latency, "low-latency", "the device language's: data says itself that it came")
+
 #define STRETTO_ENUM(name, text, meaning) name,
 enum class Granularity : uint8_t { STRETTO_GRANULARITIES(STRETTO_ENUM) };
 enum class Order : uint8_t { STRETTO_ORDERS(STRETTO_ENUM) };
@@ -69,6 +73,7 @@ enum class Reduction : uint8_t { STRETTO_REDUCTIONS(STRETTO_ENUM) };
 enum class Reuse : uint8_t { STRETTO_REUSES(STRETTO_ENUM) };
 enum class RowCount : uint8_t { STRETTO_ROW_COUNTS(STRETTO_ENUM) };
 enum class GemmBy : uint8_t { STRETTO_GEMMS(STRETTO_ENUM) };
+enum class CollectivesBy : uint8_t { STRETTO_COLLECTIVES_BY(STRETTO_ENUM) };
 #undef STRETTO_ENUM
 
 std::string_view to_string(Granularity value);
@@ -79,6 +84,7 @@ std::string_view to_string(Reduction value);
 std::string_view to_string(Reuse value);
 std::string_view to_string(RowCount value);
 std::string_view to_string(GemmBy value);
+std::string_view to_string(CollectivesBy value);
 
 struct Schedule {
   Granularity granularity = Granularity::whole;
@@ -95,8 +101,9 @@ struct Schedule {
   int comm_sms = 0;         // SMs taken from compute for communication blocks and reducers
   int split_k = 1;          // ranges of K that a tile is computed in, side by side, and then added
   int k_phases = 1;         // ranges of K in which rows are gathered; tiles begin with the first
-  RowCount rows = RowCount::fixed;  // what a run may have (serve.h)
-  GemmBy gemm = GemmBy::tiles;      // who multiplies
+  RowCount rows = RowCount::fixed;                  // what a run may have (serve.h)
+  GemmBy gemm = GemmBy::tiles;                      // who multiplies
+  CollectivesBy collectives = CollectivesBy::nccl;  // who makes those of mover=nccl
 
   bool operator==(const Schedule&) const = default;
 };
@@ -106,7 +113,7 @@ inline constexpr int kSplitStep = 64;
 
 // Canonical text: every coordinate as key=value, comma separated, no blanks; `split-k` and
 // `k-phases` only when they are not 1, `rows` only when it is not fixed, `gemm` only when it is not
-// tiles. parse(print) = same.
+// tiles, `collectives` only when they are not NCCL's. parse(print) = same.
 std::string to_string(const Schedule& schedule);
 // A canonical text, or a preset's name followed by changes: "tiles,tile=64x128,comm-sms=4".
 // `op` and `machine` give the preset its defaults. Throws UsageError naming every bad part at once.
@@ -120,7 +127,7 @@ std::vector<std::string> legal(const Operator& op, const Schedule& schedule,
 // schedule with the same `partials` and `split-k` and one of K's phases (the emulator adds up the
 // ranges of tiles that are computed in phases; GPUs go on adding to the same registers). With
 // gemm=library a schedule repeats itself only: cuBLAS's order goes by the shape of each product.
-// NCCL's reductions choose their order, so they are not.
+// NCCL's reductions choose their order, so they are not; low-latency ones add in rank order.
 bool is_deterministic(const Schedule& schedule);
 
 struct Preset {

@@ -21,8 +21,7 @@ struct NcclCall {
 // One rank's part of a collective that it joins at `lane`, `position`, in a run on instance set
 // `set` (num_sets()). Several calls belong into one NCCL group. All ranks make the same ones: equal
 // parts that lie next to each other everywhere are one call, ragged ones a broadcast or reduction
-// each. Rows that are narrower than their buffer are moved whole when nothing else of the plan uses
-// the rest of them. Throws UsageError when it does.
+// each. Throws UsageError as CollectiveParts does.
 std::vector<NcclCall> nccl_calls(const Plan& plan, uint32_t lane, uint32_t position,
                                  const BufferPlaces& places, int set);
 

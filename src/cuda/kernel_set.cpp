@@ -5,6 +5,7 @@
 
 #include "cuda/gemm_choice.h"
 #include "cuda/gemm_kernel.h"
+#include "cuda/low_latency.h"
 #include "cuda/rank_program.h"
 #include "cuda/sync_kernels.h"
 #include "cuda/test_data.h"
@@ -28,6 +29,11 @@ class KernelList {
   void add_gemm(const device::GemmConfig& config) {
     add(
         "gemm " + describe(config), [&] { return gemm_source(config); }, true);
+  }
+  void add_low_latency(const LowLatencyShape& shape) {
+    add(
+        "collective " + shape.kernel.kernel,
+        [&] { return lang_source(shape.kernel, kLowLatencyThreads); }, false);
   }
   void add_others() {
     add("mover", mover_source, true);
@@ -102,6 +108,19 @@ std::vector<KernelEntry> kernel_set(const std::string& arch) {
       set.add_gemm(config);
     }
   }
+  // Collectives for few rows, with up to 4 ranks and with more, of few bytes and of many.
+  for (const DType dtype : {DType::bf16, DType::fp16}) {
+    for (const int ranks : {4, 8}) {
+      for (const CollectiveKind kind : {CollectiveKind::all_gather, CollectiveKind::reduce_scatter,
+                                        CollectiveKind::all_reduce}) {
+        for (const int64_t count : {int64_t{1} << 12, int64_t{1} << 24}) {
+          const bool one_hop = kind != CollectiveKind::all_reduce;
+          if (one_hop && count > 1 << 12) continue;  // the same kernel
+          set.add_low_latency(low_latency_shape({kind, dtype, 0, 0, count, count}, ranks, 1));
+        }
+      }
+    }
+  }
   set.add_others();
   return set.take();
 }
@@ -115,6 +134,16 @@ std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, b
   if (multiplies && !plan.library_gemms) {
     const RankProgram program = std::move(programs_of(plan).front());
     set.add_gemm(config_for(plan, *program.sums, program.needs, serves));
+  }
+  if (plan.low_latency_collectives) {
+    for (const Lane& lane : plan.lanes) {
+      if (lane.kind != LaneKind::nccl || lane.rank != 0) continue;
+      for (const Instr& instr : lane.instrs) {
+        if (instr.op != Opcode::collective) continue;
+        const LowLatencyCall call = low_latency_sizes(plan, instr);
+        if (call.count > 0) set.add_low_latency(low_latency_shape(call, plan.ranks(), 1));
+      }
+    }
   }
   set.add_others();
   return set.take();

@@ -6,6 +6,7 @@
 
 #include "cuda/gemm_choice.h"
 #include "cuda/library_products.h"
+#include "cuda/low_latency.h"
 #include "cuda/tensor_map.h"
 #include "cuda/tile_sums.h"
 
@@ -66,6 +67,9 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
   if (plan.library_gemms) {
     if (serves) add("a library does not multiply fewer rows than the plan's");
     if (const std::string why = why_no_products(plan); !why.empty()) add(why);
+  }
+  if (plan.low_latency_collectives) {
+    if (const std::string why = why_no_low_latency(plan); !why.empty()) add(why);
   }
   if (num_counters(plan) > kMostCounters) {
     add(fmt::format("the signals of all ranks have at most {} counters", kMostCounters));

@@ -62,10 +62,12 @@ std::vector<std::string> why_not_shared(const Plan& plan, const std::vector<Rank
                                         int ranks_a_gpu) {
   std::vector<std::string> reasons;
   if (ranks_a_gpu <= 1) return reasons;
-  if (std::any_of(plan.lanes.begin(), plan.lanes.end(),
+  if (!plan.low_latency_collectives &&
+      std::any_of(plan.lanes.begin(), plan.lanes.end(),
                   [](const Lane& lane) { return lane.kind == LaneKind::nccl; })) {
     reasons.push_back(fmt::format(
-        "NCCL serves one rank a GPU, and here {} share one: take a schedule without mover=nccl",
+        "NCCL serves one rank a GPU, and here {} share one: take a schedule without mover=nccl, or "
+        "collectives=low-latency",
         ranks_a_gpu));
   }
   size_t most = 0;

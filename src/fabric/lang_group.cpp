@@ -129,6 +129,10 @@ std::string LangGroup::describe(int rank, const device::ExpiredWait& what) const
 }
 
 void LangGroup::check() {
+  if (const std::string problem = take_problem(); !problem.empty()) throw SystemError(problem);
+}
+
+std::string LangGroup::take_problem() {
   std::string mine;
   for (int i = 0; i < fabric_.num_local(); ++i) {
     fabric_.device(fabric_.first_rank() + i).make_current();
@@ -142,13 +146,13 @@ void LangGroup::check() {
   for (const std::string& text : fabric_.group().all_gather("errors of a run", mine)) {
     if (!text.empty()) all += (all.empty() ? "" : "; ") + text;
   }
-  if (all.empty()) return;
+  if (all.empty()) return all;
   for (int i = 0; i < fabric_.num_local(); ++i) {
     fabric_.device(fabric_.first_rank() + i).make_current();
     clear_local(i);  // ranks have not all counted the same meetings
   }
   for (const Piece& piece : pieces_) fill(piece);
-  throw SystemError(all);
+  return all;
 }
 
 }  // namespace stretto::fabric

@@ -36,6 +36,8 @@ class LangGroup {
   // Collective, after a run: throws SystemError when something went wrong, naming rank, block, the
   // awaited word and whose it is; the group can then be used again, with its allocations refilled.
   void check();
+  // The same, and returns what went wrong; empty when nothing did.
+  std::string take_problem();
 
  private:
   struct Piece {

@@ -101,10 +101,17 @@ class Parser {
       plan_.library_gemms = true;
       line("'sms'");
     }
+    if (in_.accept_token("collectives")) {
+      in_.expect_token("low-latency");
+      plan_.low_latency_collectives = true;
+      line("'sms'");
+    }
     if (!in_.accept_token("sms")) {
-      in_.fail(in_.position(), plan_.library_gemms      ? "'sms'"
-                               : plan_.schedule.empty() ? "'schedule', 'gemm' or 'sms'"
-                                                        : "'gemm' or 'sms'");
+      in_.fail(in_.position(), plan_.low_latency_collectives ? "'sms'"
+                               : plan_.library_gemms         ? "'collectives' or 'sms'"
+                               : plan_.schedule.empty()
+                                   ? "'schedule', 'gemm', 'collectives' or 'sms'"
+                                   : "'gemm', 'collectives' or 'sms'");
     }
     plan_.sms = number_after_blanks(1, kMaxInt32, "the number of SMs");
   }

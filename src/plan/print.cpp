@@ -20,6 +20,7 @@ class Printer {
     text("operator ").text(to_string(plan_.op)).text("\n");
     if (!plan_.schedule.empty()) text("schedule ").text(plan_.schedule).text("\n");
     if (plan_.library_gemms) text("gemm library\n");
+    if (plan_.low_latency_collectives) text("collectives low-latency\n");
     text("sms ").number(plan_.sms).text("\n");
     for (const Buffer& b : plan_.buffers) buffer(b);
     for (const SignalArray& s : plan_.signals) signals(s);

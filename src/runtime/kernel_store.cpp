@@ -38,4 +38,11 @@ const cuda::SyncKernels& KernelStore::sync(const cuda::Device& device) {
   return *found;
 }
 
+const cuda::LangKernel& KernelStore::lang(const cuda::Device& device,
+                                          const cuda::LangKernelName& name, int max_threads) {
+  auto& found = of(device).langs[name.kernel];
+  if (!found) found = std::make_unique<cuda::LangKernel>(device, compiler_, name, max_threads);
+  return *found;
+}
+
 }  // namespace stretto::runtime

@@ -8,6 +8,7 @@
 
 #include "cuda/compiler.h"
 #include "cuda/gemm_kernel.h"
+#include "cuda/lang_kernel.h"
 #include "cuda/sync_kernels.h"
 
 namespace stretto::runtime {
@@ -24,6 +25,9 @@ class KernelStore {
   const cuda::GemmKernel& gemm(const cuda::Device& device, const device::GemmConfig& config);
   const cuda::Kernel& mover(const cuda::Device& device);
   const cuda::SyncKernels& sync(const cuda::Device& device);
+  // For at most `max_threads` threads a block, the same whenever it is asked for.
+  const cuda::LangKernel& lang(const cuda::Device& device, const cuda::LangKernelName& name,
+                               int max_threads);
 
  private:
   struct OfDevice {
@@ -31,6 +35,7 @@ class KernelStore {
     std::map<std::string, std::unique_ptr<cuda::GemmKernel>> gemms;  // by description
     std::unique_ptr<cuda::Kernel> mover;
     std::unique_ptr<cuda::SyncKernels> sync;
+    std::map<std::string, std::unique_ptr<cuda::LangKernel>> langs;  // by name
   };
   OfDevice& of(const cuda::Device& device);
 

@@ -72,6 +72,10 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
   // Where NCCL runs beside kernels it must do with the SMs that they leave it. A library's kernels
   // end by themselves.
   if (plan.library_gemms) free_sms = 0;
+  if (uses_nccl && plan.low_latency_collectives) {
+    low_latency_ = std::make_unique<LowLatencyLane>(plan, fabric, kernels_, options.timeout_ns);
+    uses_nccl = false;
+  }
   const fabric::Communicators* nccl =
       uses_nccl ? &fabric.communicators(std::max(0, free_sms)) : nullptr;
   ranks_.resize(static_cast<size_t>(fabric.num_local()));
@@ -130,7 +134,8 @@ void PlanRunner::add_rank(int rank, const fabric::Communicators* nccl) {
   mine.streams = std::make_unique<RankStreams>(
       RankStreams::Setup{plan_, rank, device, kernels_, programs_[static_cast<size_t>(rank)],
                          signals_, copied_notifies_, state_.space(rank), std::move(counters),
-                         memory_.places(rank), nccl, options_.serves, options_.marks});
+                         memory_.places(rank), nccl, low_latency_.get(), options_.serves,
+                         options_.marks});
   mine.streams->enqueue_products(*mine.main);
   memory_.poison(rank, *mine.main);
   mine.main->synchronize();

@@ -105,6 +105,7 @@ class PlanRunner {
   const cuda::CopiedNotifies copied_notifies_;
   PlanMemory memory_;
   fabric::RunState state_;
+  std::unique_ptr<LowLatencyLane> low_latency_;  // where the plan wants it
   std::vector<Rank> ranks_;       // of this process
   std::vector<StuckWait> stuck_;  // streams that were released
 };

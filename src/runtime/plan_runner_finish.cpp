@@ -129,7 +129,8 @@ void PlanRunner::finish() {
   // The caller may end its streams now.
   for (Rank& rank : ranks_) rank.used = rank.main->handle();
   const fabric::RunOutcome outcome = state_.collect();
-  if (!outcome.aborted) return;
+  const std::string collectives = low_latency_ ? low_latency_->take_problem() : "";
+  if (!outcome.aborted && collectives.empty()) return;
   std::vector<StuckWait> stuck = std::move(stuck_);
   std::string problem;
   for (const fabric::ExpiredWait& expired : outcome.expired) {
@@ -148,6 +149,7 @@ void PlanRunner::finish() {
     fabric_.device(rank).make_current();
     of(rank).streams->restart();
   }
+  if (problem.empty() && stuck.empty()) problem = collectives;
   if (problem.empty() && stuck.empty()) problem = "a run was aborted, and no rank says why";
   if (problem.empty()) problem = describe(plan_, root_of(plan_, stuck), options_.timeout_ns);
   throw SystemError(problem);

@@ -134,6 +134,12 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
       }
       break;
     case OpKind::collective:
+      if (setup_.low_latency != nullptr) {
+        const LowLatencyOp& made = low_latency_[op.index];
+        setup_.low_latency->launch(made.id, setup_.rank, stream,
+                                   made.by_set[static_cast<size_t>(set)]);
+        break;
+      }
       make_calls(*setup_.communicators, setup_.rank, stream,
                  collectives_[op.index][static_cast<size_t>(set)]);
       break;

@@ -18,6 +18,7 @@
 #include "cuda/transfers.h"
 #include "fabric/communicators.h"
 #include "runtime/kernel_store.h"
+#include "runtime/low_latency_lane.h"
 #include "runtime/marked_tasks.h"
 #include "runtime/nccl_lane.h"
 #include "runtime/run_counts.h"
@@ -46,7 +47,9 @@ class RankStreams {
     device::SignalSpace space;
     std::vector<cuda::DevicePtr> counters;                 // by rank, as this rank sees them
     const cuda::BufferPlaces& places;                      // as this rank sees them
-    const fabric::Communicators* communicators = nullptr;  // where the plan has nccl lanes
+    // Where the plan has collectives: who makes them.
+    const fabric::Communicators* communicators = nullptr;
+    LowLatencyLane* low_latency = nullptr;
     bool serves = false;                                   // runs may have fewer rows
     bool marks = false;                                    // kernels tell when they did what
   };
@@ -158,6 +161,11 @@ class RankStreams {
   std::vector<device::StreamNotifyParams> notifies_;
   std::vector<std::vector<std::vector<cuda::Transfer>>> copies_;       // [copy][set]
   std::vector<std::vector<std::vector<cuda::NcclCall>>> collectives_;  // [collective][set]
+  struct LowLatencyOp {
+    int32_t id;
+    std::vector<cuda::LowLatencyCall> by_set;
+  };
+  std::vector<LowLatencyOp> low_latency_;  // where these make them: then there are no collectives_
   // What copies make of notifies: each op is a range of them, and a list of transfers a set.
   std::vector<cuda::CopiedNotify> copied_;
   std::vector<std::pair<size_t, size_t>> copied_ranges_;

@@ -187,7 +187,18 @@ void RankStreams::add_copy(uint32_t stream, const Step& step) {
 }
 
 void RankStreams::add_collective(uint32_t stream, const Step& step) {
-  STRETTO_ASSERT(setup_.communicators != nullptr, "nccl lanes come with communicators");
+  if (setup_.low_latency != nullptr) {
+    ops_.push_back({OpKind::collective, stream, static_cast<uint32_t>(low_latency_.size())});
+    LowLatencyOp& made = low_latency_.emplace_back();
+    made.id = step.instr(setup_.plan).id;
+    for (int set = 0; set < sets_; ++set) {
+      made.by_set.push_back(
+          cuda::low_latency_call(setup_.plan, step.lane, step.position, setup_.places, set));
+      alternates_ = alternates_ || made.by_set.back() != made.by_set.front();
+    }
+    return;
+  }
+  STRETTO_ASSERT(setup_.communicators != nullptr, "collectives come with communicators");
   ops_.push_back({OpKind::collective, stream, static_cast<uint32_t>(collectives_.size())});
   auto& by_set = collectives_.emplace_back();
   for (int set = 0; set < sets_; ++set) {

@@ -14,6 +14,7 @@ constexpr std::string_view kReductions[] = {STRETTO_REDUCTIONS(STRETTO_TEXT)};
 constexpr std::string_view kReuses[] = {STRETTO_REUSES(STRETTO_TEXT)};
 constexpr std::string_view kRowCounts[] = {STRETTO_ROW_COUNTS(STRETTO_TEXT)};
 constexpr std::string_view kGemms[] = {STRETTO_GEMMS(STRETTO_TEXT)};
+constexpr std::string_view kCollectives[] = {STRETTO_COLLECTIVES_BY(STRETTO_TEXT)};
 #undef STRETTO_TEXT
 #define STRETTO_TEXT(name, text, bytes, bits) text,
 constexpr std::string_view kDTypes[] = {STRETTO_DTYPES(STRETTO_TEXT)};
@@ -61,6 +62,10 @@ std::span<const std::string_view> names_of<GemmBy>() {
   return kGemms;
 }
 template <>
+std::span<const std::string_view> names_of<CollectivesBy>() {
+  return kCollectives;
+}
+template <>
 std::span<const std::string_view> names_of<DType>() {
   return kDTypes;
 }
@@ -73,10 +78,12 @@ std::string_view to_string(Reduction value) { return name_of(value); }
 std::string_view to_string(Reuse value) { return name_of(value); }
 std::string_view to_string(RowCount value) { return name_of(value); }
 std::string_view to_string(GemmBy value) { return name_of(value); }
+std::string_view to_string(CollectivesBy value) { return name_of(value); }
 
 bool is_deterministic(const Schedule& schedule) {
   // NCCL picks its algorithm, and with it the order of additions, by size and topology.
-  return schedule.reduction != Reduction::nccl;
+  return schedule.reduction != Reduction::nccl ||
+         schedule.collectives == CollectivesBy::low_latency;
 }
 
 }  // namespace stretto

@@ -29,6 +29,8 @@ std::span<const std::string_view> names_of<RowCount>();
 template <>
 std::span<const std::string_view> names_of<GemmBy>();
 template <>
+std::span<const std::string_view> names_of<CollectivesBy>();
+template <>
 std::span<const std::string_view> names_of<DType>();
 
 template <typename Enum>

@@ -269,6 +269,26 @@ void check_gemm(Case& c) {
   }
 }
 
+// The device language's collectives take the place of NCCL's as they stand in `sequential`: all rows
+// at once, between ranks that reach each other's memory.
+void check_collectives(Case& c) {
+  const Schedule& s = c.schedule;
+  if (s.collectives == CollectivesBy::nccl) return;
+  const std::string_view value = to_string(s.collectives);
+  if (s.mover != Mover::nccl) {
+    c.refuse("collectives={} with mover={}, which makes none: take mover=nccl or collectives=nccl",
+             value, to_string(s.mover));
+  }
+  if (s.granularity != Granularity::whole) {
+    c.refuse("collectives={} at granularity={}, which cuts them into parts: take granularity=whole "
+             "or collectives=nccl", value, to_string(s.granularity));
+  }
+  if (c.machine.ranks_per_node > 0 && c.op.ranks > c.machine.ranks_per_node) {
+    c.refuse("collectives={} across nodes, where ranks do not reach each other's memory: take "
+             "collectives=nccl", value);
+  }
+}
+
 void check_size(Case& c) {
   const double size = estimate_instrs(c.op, c.schedule);
   if (size <= kMaxPlanInstrs) return;
@@ -299,6 +319,7 @@ std::vector<std::string> legal(const Operator& op, const Schedule& schedule,
   check_reduction(c);
   check_rows(c);
   check_gemm(c);
+  check_collectives(c);
   const bool tile_good = schedule.tile_m >= kMinTile && schedule.tile_n >= kMinTile;
   if (op_good && tile_good) check_size(c);
   return std::move(c.reasons);

@@ -63,6 +63,15 @@ Schedule make_library(const Operator& op, const Machine& machine) {
   return schedule;
 }
 
+// Across nodes collectives stay NCCL's.
+Schedule make_low_latency(const Operator& op, const Machine& machine) {
+  Schedule schedule = make_library(op, machine);
+  if (machine.ranks_per_node == 0 || op.ranks <= machine.ranks_per_node) {
+    schedule.collectives = CollectivesBy::low_latency;
+  }
+  return schedule;
+}
+
 Schedule make_two_chunk(const Operator& op, const Machine& machine) {
   Schedule schedule = with_nccl(Granularity::chunk, Sync::event, op);
   schedule.chunks = 2;
@@ -124,6 +133,10 @@ constexpr Preset kPresets[] = {
     {"library", "cuBLAS, then NCCL: what a program without Stretto does",
      "developer.nvidia.com/cublas, developer.nvidia.com/nccl", "sequential, and cuBLAS multiplies",
      make_library},
+    {"low-latency", "cuBLAS and a custom all-reduce: TensorRT-LLM, vLLM",
+     "NVIDIA/TensorRT-LLM customAllReduceKernels; vllm-project/vllm custom_all_reduce",
+     "library, and kernels whose data says itself that it came make the collective",
+     make_low_latency},
     {"two-chunk", "the two-chunk split that frameworks offer; FlashOverlap's baseline",
      "arXiv 2504.19519, section 2", "two half GEMMs, NCCL on the first while the second runs",
      make_two_chunk},

@@ -120,6 +120,8 @@ constexpr Coordinate kCoordinates[] = {
     number<&Schedule::k_phases>("k-phases", "1"),
     {"rows", print_enum<RowCount, &Schedule::rows>, read_enum<RowCount, &Schedule::rows>, "fixed"},
     {"gemm", print_enum<GemmBy, &Schedule::gemm>, read_enum<GemmBy, &Schedule::gemm>, "tiles"},
+    {"collectives", print_enum<CollectivesBy, &Schedule::collectives>,
+     read_enum<CollectivesBy, &Schedule::collectives>, "nccl"},
 };
 constexpr size_t kNumCoordinates = std::size(kCoordinates);
 

@@ -16,6 +16,9 @@ std::string short_text(const Schedule& schedule, const Operator& op, const Machi
     const Schedule made = preset.make(op, machine);
     // Changes leave out what canonical texts leave out.
     if (made.gemm != GemmBy::tiles && made.gemm != schedule.gemm) continue;
+    if (made.collectives != CollectivesBy::nccl && made.collectives != schedule.collectives) {
+      continue;
+    }
     const std::string base = to_string(made);
     const std::vector<std::string_view> known = split(base, ',');
     std::string text(preset.name);

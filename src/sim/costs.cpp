@@ -165,6 +165,11 @@ double Costs::row_fill(const Instr& instr) const {
   return static_cast<double>(bytes) / static_cast<double>(round_up(bytes, kWarpBytes));
 }
 
+double Costs::collective_launch_us() const {
+  if (!plan_.low_latency_collectives) return machine_.nccl_launch_us;
+  return machine_.chained_launch_us + machine_.signal_us;  // the data is its own signal
+}
+
 double Costs::collective_us(const Instr& instr) const {
   double read = 0, written = 0;
   for (const Region& region : plan_.reads(instr)) read += region_bytes(region);
@@ -183,6 +188,11 @@ double Costs::collective_us(const Instr& instr) const {
       break;
   }
   if (bytes <= 0) return 0;
+  if (plan_.low_latency_collectives) {
+    const double two_hops = move_us(bytes, machine_.link_gb_per_s) + machine_.signal_us;
+    if (instr.collective != CollectiveKind::all_reduce) return two_hops - machine_.signal_us;
+    return std::min(two_hops, move_us(read * (plan_.ranks() - 1), machine_.link_gb_per_s));
+  }
   double rate = machine_.nccl_by_bytes.at(bytes);
   if (nodes_ == 1) return move_us(bytes, rate);
   // Rings cross from node to node on every GPU's network port at once, and one hop more a node.

@@ -50,7 +50,9 @@ class Costs {
   double bytes_sent(const Instr& instr, int rank) const;  // to other ranks
   // Share of a warp's accesses that rows of the task's result fill.
   double row_fill(const Instr& instr) const;
-  // Time in which NCCL moves the collective's bytes once all ranks are there and it is launched.
+  // From when all ranks are at a collective until it moves their bytes.
+  double collective_launch_us() const;
+  // Time in which NCCL, or the device language's kernels, then move them.
   double collective_us(const Instr& instr) const;
 
   // GB/s of one of `blocks` blocks that push at once on a GPU; `peers` that the task writes to.

@@ -1,4 +1,4 @@
-// What several lanes do together: kernel boundaries and NCCL's collectives.
+// What several lanes do together: kernel boundaries and collectives.
 #include <algorithm>
 #include <utility>
 
@@ -47,7 +47,7 @@ void Engine::join_collective(uint32_t lane) {
     joined.stage = Stage::task;
     joined.node = state.node;  // the last to come let all start
   }
-  events_.push(now_ + machine_.nccl_launch_us, EventKind::collective_move, lane);
+  events_.push(now_ + costs_.collective_launch_us(), EventKind::collective_move, lane);
 }
 
 void Engine::collective_moves(uint32_t last_lane) {

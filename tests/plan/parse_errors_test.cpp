@@ -56,11 +56,15 @@ INSTANTIATE_TEST_SUITE_P(
              "is sharded over 2 ranks and must divide: take k = 6 or 8"},
         Edit{"sms 132", "sms 0", "4:5",
              "expected the number of SMs (a number from 1 to 2147483647), found '0'"},
-        Edit{"sms 132\n", "", "4:1", "expected 'gemm' or 'sms', found 'buffer'"},
-        Edit{"sms 132\n", "gemm library\n", "5:1", "expected 'sms', found 'buffer'"},
+        Edit{"sms 132\n", "", "4:1", "expected 'gemm', 'collectives' or 'sms', found 'buffer'"},
+        Edit{"sms 132\n", "gemm library\n", "5:1", "expected 'collectives' or 'sms', found 'buffer'"},
+        Edit{"sms 132\n", "collectives low-latency\n", "5:1",
+             "expected 'sms', found 'buffer'"},
+        Edit{"sms 132\n", "collectives nccl\n", "4:13",
+             "expected 'low-latency', found 'nccl'"},
         Edit{"sms 132\n", "gemm tiles\nsms 132\n", "4:6", "expected 'library', found 'tiles'"},
         Edit{"schedule granularity", "schedules granularity", "3:1",
-             "expected 'schedule', 'gemm' or 'sms', found 'schedules'"},
+             "expected 'schedule', 'gemm', 'collectives' or 'sms', found 'schedules'"},
         Edit{"granularity=tile", "granularity=\x01", "3:10",
              "expected a schedule's text, found 'granularity=\\x01,made=by-hand'"}));
 

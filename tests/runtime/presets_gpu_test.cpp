@@ -106,6 +106,15 @@ std::vector<Case> cases() {
     }
     add("gemm-rs", "m=1024 n=1024 k=1024", "bf16", "decomposed,gemm=library,partials=fp32");
     for (const char* kind : kOperators) {
+      // One hop and two, fewer rows than ranks, short last rows, our tiles and a library's.
+      add(kind, "m=16 n=2560 k=8192", "bf16", "low-latency");
+      add(kind, "m=1 n=1024 k=1024", "fp16", "low-latency");
+      add(kind, "m=517 n=952 k=1024", "fp16", "low-latency");
+      add(kind, "m=2048 n=2048 k=1024", "bf16", "low-latency");
+      add(kind, "m=100 n=1024 k=4096", "bf16",
+          "sequential,collectives=low-latency,tile=64x64,split-k=4");
+    }
+    for (const char* kind : kOperators) {
       // Few tiles with a long K; ragged tiles and ranges; every mover and kind of signal.
       add(kind, "m=256 n=1024 k=8192", "bf16", "tiles,tile=128x128,split-k=4");
       add(kind, "m=200 n=1088 k=4160", "fp16", "tiles,tile=64x128,split-k=3");

@@ -144,6 +144,18 @@ TEST(Legal, ALibraryMultipliesWhatNothingHappensWithin) {
               HasSubstr("rows=fixed"));
 }
 
+TEST(Legal, LowLatencyCollectivesTakeThePlaceOfWholeOnesInANode) {
+  EXPECT_THAT(reasons("sequential,collectives=low-latency"), IsEmpty());
+  EXPECT_THAT(reasons("low-latency,gemm=tiles,split-k=2"), IsEmpty());
+  EXPECT_THAT(reasons("tiles,collectives=low-latency"),
+              Contains(HasSubstr("mover=epilogue, which makes none: take mover=nccl")));
+  EXPECT_THAT(reasons("two-chunk,collectives=low-latency"),
+              ElementsAre(HasSubstr("cuts them into parts: take granularity=whole")));
+  Schedule across = find_preset("low-latency").make(gemm_rs(8), machine_of(2));
+  EXPECT_THAT(legal(gemm_rs(16), across, machine_of(2)),
+              ElementsAre(HasSubstr("across nodes, where ranks do not reach")));
+}
+
 TEST(Legal, PlansOfHostileSizesAreRefusedWithAWayOut) {
   const Machine machine = machine_of(128);
   const Operator large{OpKind::gemm_rs, 1 << 16, 1 << 16, 8192, 8, DType::bf16};

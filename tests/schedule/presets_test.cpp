@@ -35,6 +35,7 @@ TEST(Presets, TextsOfGemmRs) {
             "granularity=whole,order=plain,mover=nccl,sync=event,reduction=nccl,reuse=double,"
             "partials=bf16,tile=128x64,swizzle=8,chunks=1,groups=auto,comm-sms=0");
   EXPECT_EQ(text("library"), text("sequential") + ",gemm=library");
+  EXPECT_EQ(text("low-latency"), text("library") + ",collectives=low-latency");
   EXPECT_EQ(text("two-chunk"),
             "granularity=chunk,order=plain,mover=nccl,sync=event,reduction=nccl,reuse=double,"
             "partials=bf16,tile=128x128,swizzle=8,chunks=2,groups=auto,comm-sms=16");
@@ -69,13 +70,21 @@ TEST(Presets, AcrossNodesWhatCrossesGoesFirst) {
   EXPECT_EQ(find_preset("tiles").make(gemm_rs(16), machine_of(2)).order, Order::node_then_local);
 }
 
+TEST(Presets, AcrossNodesCollectivesAreOfNccl) {
+  const auto by = [](int ranks) {
+    return find_preset("low-latency").make(gemm_rs(ranks), machine_of(2)).collectives;
+  };
+  EXPECT_EQ(by(8), CollectivesBy::low_latency);
+  EXPECT_EQ(by(16), CollectivesBy::nccl);
+}
+
 TEST(Presets, UnknownNamesAreAnswered) {
   try {
     find_preset("slice");
     FAIL() << "not refused";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("did you mean 'slices'?"));
-    EXPECT_THAT(error.what(), HasSubstr("sequential, library, two-chunk, decomposed, waves, tiles, slices"));
+    EXPECT_THAT(error.what(), HasSubstr("sequential, library, low-latency, two-chunk, decomposed, waves, tiles, slices"));
   }
 }
 

@@ -73,7 +73,7 @@ int random_tile_side(Random& random) {
 }
 
 void change_one(Random& random, const Point& point, Schedule& s) {
-  switch (between(random, 0, 11)) {
+  switch (between(random, 0, 12)) {
     case 0:
       s.granularity = any_value<Granularity>(random);
       break;
@@ -108,6 +108,9 @@ void change_one(Random& random, const Point& point, Schedule& s) {
       break;
     case 10:
       s.comm_sms = between(random, 0, point.machine.sms);
+      break;
+    case 11:
+      s.collectives = any_value<CollectivesBy>(random);
       break;
     default:
       s.comm_sms = std::min(point.machine.nccl_sms, point.machine.sms - 1);

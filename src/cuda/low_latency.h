@@ -1,0 +1,46 @@
+// A plan's collectives as calls of the device language's kernels, whose data says itself that it
+// has come (stretto/device/lang/kernels/): for few rows, where NCCL's start is most of its time.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "cuda/buffer_places.h"
+#include "cuda/lang_kernel.h"
+
+namespace stretto::cuda {
+
+// One rank's part. Rank r's rows are elements [r * part, (r + 1) * part) of `count`; the last ones
+// may be fewer, or none. Of an all-reduce `part` is all of them.
+struct LowLatencyCall {
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  DType dtype = DType::bf16;
+  DevicePtr from = 0, to = 0;  // 0: of a rank without rows, where it has nothing there
+  int64_t part = 0, count = 0;
+
+  bool operator==(const LowLatencyCall&) const = default;
+};
+
+// The kind and sizes of the collective of which `instr` is a part, the same on all ranks.
+LowLatencyCall low_latency_sizes(const Plan& plan, const Instr& instr);
+// A rank's part of the collective at `lane`, `position`, in a run on instance set `set`. The plan
+// has low_latency_collectives, and why_no_low_latency() is empty.
+LowLatencyCall low_latency_call(const Plan& plan, uint32_t lane, uint32_t position,
+                                const BufferPlaces& places, int set);
+
+// Why the kernels cannot make the plan's collectives; empty when they can.
+std::string why_no_low_latency(const Plan& plan);
+
+// What a call runs as. Every rank sends its rows to all others, or of large all-reduces to their
+// owners, who send on the sums: the kernel, its grid, and the memory that its calls share.
+struct LowLatencyShape {
+  LangKernelName kernel;
+  int blocks = 1;
+  size_t slot_vectors = 0;  // symmetric, of 16 bytes
+};
+inline constexpr int kLowLatencyThreads = 512;
+
+// `sms`: those that the rank has.
+LowLatencyShape low_latency_shape(const LowLatencyCall& call, int ranks, int sms);
+
+}  // namespace stretto::cuda
