@@ -1,3 +1,4 @@
+// Slots, greetings and counts of calls of each collective, in one symmetric heap a plan.
 #include "runtime/low_latency_lane.h"
 
 #include <algorithm>
@@ -15,6 +16,12 @@ constexpr size_t kVectorBytes = sizeof(Vec16);
 // Greetings of three calls, and of each piece of the heap what its alignment may take.
 constexpr size_t kGreetings = 3, kAlignment = 256;
 constexpr uint32_t kNegativeZeros = 0x80008000u;  // what slots hold until data has come
+
+// SMs that a rank's blocks may take. Where ranks share a GPU those that are in a collective wait on
+// theirs for one that still multiplies, and its clusters need SMs beside each other.
+int sms_of(const cuda::Device& device) {
+  return device.ranks() > 1 ? std::max(1, device.num_sms() / 2) : device.num_sms();
+}
 
 uint64_t vectors(const LowLatencyCall& call, int64_t elements) {
   return static_cast<uint64_t>(elements * num_bytes(call.dtype)) / kVectorBytes;
@@ -41,10 +48,9 @@ LowLatencyLane::LowLatencyLane(const Plan& plan, fabric::Fabric& fabric, KernelS
       const LowLatencyCall call = cuda::low_latency_sizes(plan, instr);
       if (call.count == 0) continue;
       Collective& made = collectives_[instr.id];
-      made.shape = cuda::low_latency_shape(call, fabric.ranks(), device.num_sms());
+      made.shape = cuda::low_latency_shape(call, fabric.ranks(), sms_of(device));
       made.most = vectors(call, call.part);
-      heap_bytes +=
-          (made.shape.slot_vectors + kGreetings * ranks) * kVectorBytes + 2 * kAlignment;
+      heap_bytes += (made.shape.slot_vectors + kGreetings * ranks) * kVectorBytes + 2 * kAlignment;
       most_blocks = std::max(most_blocks, made.shape.blocks);
     }
   }
@@ -58,8 +64,7 @@ LowLatencyLane::LowLatencyLane(const Plan& plan, fabric::Fabric& fabric, KernelS
       const cuda::Device& own = fabric.device(fabric.first_rank() + i);
       own.make_current();
       made.state.emplace_back(static_cast<size_t>(made.shape.blocks) * sizeof(uint64_t));
-      made.kernels.push_back(
-          &kernels.lang(own, made.shape.kernel, cuda::kLowLatencyThreads));
+      made.kernels.push_back(&kernels.lang(own, made.shape.kernel, cuda::kLowLatencyThreads));
     }
   }
   clear_states();
@@ -87,16 +92,15 @@ void LowLatencyLane::launch(int32_t id, int rank, const cuda::Stream& stream,
   auto* const state = made.state[local].as<device::uint64>();
   if (call.kind == CollectiveKind::all_reduce) {
     kernel.launch(stream, made.shape.blocks, cuda::kLowLatencyThreads, world,
-                  device::AllReduceArgs<GpuBlock>{pointer<const Vec16>(call.from),
-                                                  pointer<Vec16>(call.to),
-                                                  vectors(call, call.count), made.most, slots,
-                                                  greetings, state});
+                  device::AllReduceArgs<GpuBlock>{
+                      pointer<const Vec16>(call.from), pointer<Vec16>(call.to),
+                      vectors(call, call.count), made.most, slots, greetings, state});
   } else {
-    kernel.launch(stream, made.shape.blocks, cuda::kLowLatencyThreads, world,
-                  device::PartsArgs<GpuBlock>{pointer<const Vec16>(call.from),
-                                              pointer<Vec16>(call.to), vectors(call, call.part),
-                                              vectors(call, call.count), made.most, slots,
-                                              greetings, state});
+    kernel.launch(
+        stream, made.shape.blocks, cuda::kLowLatencyThreads, world,
+        device::PartsArgs<GpuBlock>{pointer<const Vec16>(call.from), pointer<Vec16>(call.to),
+                                    vectors(call, call.part), vectors(call, call.count), made.most,
+                                    slots, greetings, state});
   }
 }
 

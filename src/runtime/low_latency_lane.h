@@ -28,8 +28,8 @@ class LowLatencyLane {
  private:
   struct Collective {
     cuda::LowLatencyShape shape;
-    uint64_t most = 0;  // vectors of a rank's part
-    size_t slots = 0, greetings = 0;  // in the heap
+    uint64_t most = 0;                      // vectors of a rank's part
+    size_t slots = 0, greetings = 0;        // in the heap
     std::vector<cuda::DeviceMemory> state;  // by local rank
     std::vector<const cuda::LangKernel*> kernels;
   };

@@ -131,11 +131,10 @@ void PlanRunner::add_rank(int rank, const fabric::Communicators* nccl) {
   for (int owner = 0; owner < plan_.ranks(); ++owner) {
     counters.push_back(state_.counters(owner, rank));
   }
-  mine.streams = std::make_unique<RankStreams>(
-      RankStreams::Setup{plan_, rank, device, kernels_, programs_[static_cast<size_t>(rank)],
-                         signals_, copied_notifies_, state_.space(rank), std::move(counters),
-                         memory_.places(rank), nccl, low_latency_.get(), options_.serves,
-                         options_.marks});
+  mine.streams = std::make_unique<RankStreams>(RankStreams::Setup{
+      plan_, rank, device, kernels_, programs_[static_cast<size_t>(rank)], signals_,
+      copied_notifies_, state_.space(rank), std::move(counters), memory_.places(rank), nccl,
+      low_latency_.get(), options_.serves, options_.marks});
   mine.streams->enqueue_products(*mine.main);
   memory_.poison(rank, *mine.main);
   mine.main->synchronize();

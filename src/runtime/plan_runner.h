@@ -106,8 +106,8 @@ class PlanRunner {
   PlanMemory memory_;
   fabric::RunState state_;
   std::unique_ptr<LowLatencyLane> low_latency_;  // where the plan wants it
-  std::vector<Rank> ranks_;       // of this process
-  std::vector<StuckWait> stuck_;  // streams that were released
+  std::vector<Rank> ranks_;                      // of this process
+  std::vector<StuckWait> stuck_;                 // streams that were released
 };
 
 }  // namespace stretto::runtime

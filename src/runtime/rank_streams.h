@@ -45,13 +45,13 @@ class RankStreams {
     const cuda::SignalLayout& signals;
     const cuda::CopiedNotifies& copied_notifies;
     device::SignalSpace space;
-    std::vector<cuda::DevicePtr> counters;                 // by rank, as this rank sees them
-    const cuda::BufferPlaces& places;                      // as this rank sees them
+    std::vector<cuda::DevicePtr> counters;  // by rank, as this rank sees them
+    const cuda::BufferPlaces& places;       // as this rank sees them
     // Where the plan has collectives: who makes them.
     const fabric::Communicators* communicators = nullptr;
     LowLatencyLane* low_latency = nullptr;
-    bool serves = false;                                   // runs may have fewer rows
-    bool marks = false;                                    // kernels tell when they did what
+    bool serves = false;  // runs may have fewer rows
+    bool marks = false;   // kernels tell when they did what
   };
   // The rank's GPU must be current, here and below.
   explicit RankStreams(const Setup& setup);

@@ -269,8 +269,8 @@ void check_gemm(Case& c) {
   }
 }
 
-// The device language's collectives take the place of NCCL's as they stand in `sequential`: all rows
-// at once, between ranks that reach each other's memory.
+// The device language's collectives take the place of NCCL's as they stand in `sequential`: all
+// rows at once, between ranks that reach each other's memory.
 void check_collectives(Case& c) {
   const Schedule& s = c.schedule;
   if (s.collectives == CollectivesBy::nccl) return;
@@ -280,12 +280,16 @@ void check_collectives(Case& c) {
              value, to_string(s.mover));
   }
   if (s.granularity != Granularity::whole) {
-    c.refuse("collectives={} at granularity={}, which cuts them into parts: take granularity=whole "
-             "or collectives=nccl", value, to_string(s.granularity));
+    c.refuse(
+        "collectives={} at granularity={}, which cuts them into parts: take granularity=whole "
+        "or collectives=nccl",
+        value, to_string(s.granularity));
   }
   if (c.machine.ranks_per_node > 0 && c.op.ranks > c.machine.ranks_per_node) {
-    c.refuse("collectives={} across nodes, where ranks do not reach each other's memory: take "
-             "collectives=nccl", value);
+    c.refuse(
+        "collectives={} across nodes, where ranks do not reach each other's memory: take "
+        "collectives=nccl",
+        value);
   }
 }
 

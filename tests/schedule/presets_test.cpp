@@ -84,7 +84,9 @@ TEST(Presets, UnknownNamesAreAnswered) {
     FAIL() << "not refused";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("did you mean 'slices'?"));
-    EXPECT_THAT(error.what(), HasSubstr("sequential, library, low-latency, two-chunk, decomposed, waves, tiles, slices"));
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr("sequential, library, low-latency, two-chunk, decomposed, waves, tiles, slices"));
   }
 }
 
