@@ -105,7 +105,7 @@ class Bench {
       cuda::copy_to_gpu(bad.local(rank), words, sizeof(words));
       launch(rank, at(rank).differ, {pointer(to.local(rank)), pointer(bad.local(rank)), bytes()});
       at(rank).stream.synchronize();
-      check(driver().copy_to_host(words, bad.local(rank), sizeof(words)), "read a count");
+      cuda::copy_from_gpu(words, bad.local(rank), sizeof(words));
       wrong += words[0];
     });
     return sum(wrong);
@@ -174,7 +174,7 @@ class Bench {
     for_local([&](int rank) {
       at(rank).stream.synchronize();
       float total = 0;
-      check(driver().copy_to_host(&total, numbers.local(rank), sizeof(total)), "read a sum");
+      cuda::copy_from_gpu(&total, numbers.local(rank), sizeof(total));
       if (total != static_cast<float>(fabric_.ranks() * (fabric_.ranks() + 1) / 2)) ++wrong;
     });
     return sum(wrong);

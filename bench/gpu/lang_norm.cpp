@@ -230,12 +230,10 @@ class NormBench {
     if (!in_shared_output_) return output_.download<uint16_t>(rank, row * columns_, columns_);
     std::vector<uint16_t> values(columns_);
     bench_.team.fabric().device(rank).make_current();
-    cuda::check(cuda::driver().copy_to_host(
-                    values.data(),
-                    reinterpret_cast<uint64_t>(bench_.group.at<uint16_t>(rank, shared_output_) +
-                                               row * columns_),
-                    columns_ * 2),
-                "copy a row");
+    cuda::copy_from_gpu(values.data(),
+                        reinterpret_cast<uint64_t>(bench_.group.at<uint16_t>(rank, shared_output_) +
+                                                   row * columns_),
+                        columns_ * 2);
     return values;
   }
 

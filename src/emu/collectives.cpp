@@ -116,7 +116,7 @@ void Collectives::finish(std::vector<Part>& parts) {
   const auto each_sum = [&](size_t read, const Region& shape, int owner) {
     std::vector<Payload> terms;
     for (const Part& part : parts) terms.push_back((*part.reads)[read]);
-    return ring_sum(terms, shape, owner);
+    return sum_of(terms, shape, owner);
   };
   const auto write = [&](const Part& part, size_t index, const Payload& payload) {
     in_flight_.write(part.where, plan_.writes(instr(part.where))[index], payload, 0);
@@ -151,12 +151,13 @@ void Collectives::finish(std::vector<Part>& parts) {
   }
 }
 
-Payload Collectives::ring_sum(const std::vector<Payload>& terms, const Region& shape, int owner) {
+Payload Collectives::sum_of(const std::vector<Payload>& terms, const Region& shape, int owner) {
   const DType dtype = memory_.buffer(shape).dtype;
   const int64_t element_bytes = num_bytes(dtype);
   const auto ranks = static_cast<int64_t>(terms.size());
   Payload sum = Payload::make(shape.rows(), shape.cols(), element_bytes);
   const int64_t elements = shape.elements();
+  const bool is_ring = !plan_.low_latency_collectives;
   const int64_t part = owner < 0 ? (elements + ranks - 1) / ranks : elements;
   std::vector<float> line(512);
   for (int64_t begin = 0; begin < elements;) {
@@ -167,9 +168,13 @@ Payload Collectives::ring_sum(const std::vector<Payload>& terms, const Region& s
     const auto at = [&](const Payload& payload) {
       return payload.bytes.get() + begin * element_bytes;
     };
-    widen(dtype, at(terms[static_cast<size_t>((of + 1) % ranks)]), line.data(), width);
-    for (int64_t hop = 2; hop <= ranks; ++hop) {
-      add_elements(dtype, at(terms[static_cast<size_t>((of + hop) % ranks)]), line.data(), width);
+    // From hop to hop of a ring, rounded at each; or by who gets it, in rank order.
+    const int64_t first = is_ring ? of + 1 : 0;
+    widen(dtype, at(terms[static_cast<size_t>(first % ranks)]), line.data(), width);
+    for (int64_t hop = 1; hop < ranks; ++hop) {
+      add_elements(dtype, at(terms[static_cast<size_t>((first + hop) % ranks)]), line.data(),
+                   width);
+      if (!is_ring) continue;
       round_elements(dtype, line.data(), at(sum), width);
       widen(dtype, at(sum), line.data(), width);
     }

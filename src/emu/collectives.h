@@ -42,7 +42,7 @@ class Collectives {
   bool agree(const std::vector<Part>& parts);
   void finish(std::vector<Part>& parts);
   // Sum of the ranks' payloads of one shape, as a ring makes it. `owner` < 0: all_reduce.
-  Payload ring_sum(const std::vector<Payload>& terms, const Region& shape, int owner);
+  Payload sum_of(const std::vector<Payload>& terms, const Region& shape, int owner);
 
   const Plan& plan_;
   Memory& memory_;

@@ -23,8 +23,9 @@ Roundings roundings_of(const Plan& plan) {
       if (instr.op == Opcode::reduce) {
         for (const Region& read : plan.reads(instr)) account(read, 1);
       } else if (instr.op == Opcode::collective && instr.collective != CollectiveKind::all_gather) {
-        // Once when it is stored, then at each of ranks - 1 hops.
-        for (const Region& read : plan.reads(instr)) account(read, plan.ranks());
+        // Once when it is stored, then at each of a ring's ranks - 1 hops.
+        const int roundings = plan.low_latency_collectives ? 1 : plan.ranks();
+        for (const Region& read : plan.reads(instr)) account(read, roundings);
       }
     }
   }

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 // Long enough for the first line, which comes after a third of a second.
 std::vector<std::string> long_work() {
   return std::vector<std::string>{"run"} + small_operator() +
-         std::vector<std::string>{"--seeds", all_or_sample("400", "60")};
+         std::vector<std::string>{"--seeds", all_or_sample("1200", "300")};
 }
 
 // What the command writes to a terminal that is its standard error.
