@@ -138,7 +138,7 @@ TEST(AutoSchedule, SimulatesForBucketsWhatServesThem) {
   }
 }
 
-// Nothing of ours that cannot leave out rows was faster than what can, `sequential` least.
+// Nothing on our GEMM that cannot leave out rows was faster than what can.
 TEST(ShippedTuning, ServesBucketsByWhatWasFastest) {
   const Tuning tuning = shipped_tuning();
   ASSERT_FALSE(tuning.operators().empty());
@@ -155,6 +155,36 @@ TEST(ShippedTuning, ServesBucketsByWhatWasFastest) {
     expected.rows = RowCount::bucket;
     EXPECT_EQ(bucket->schedule, expected);
   }
+}
+
+// What buckets lose to cuBLAS and NCCL, which cannot serve them: docs/serving.md has these numbers.
+TEST(ShippedTuning, BucketsLoseToTheLibraryOnTwoGpusOnly) {
+  const Tuning tuning = shipped_tuning();
+  size_t compared = 0, lost = 0, unmeasured = 0;
+  for (const TunedOperator& tuned : tuning.operators()) {
+    SCOPED_TRACE(to_string(tuned.op));
+    if (tuned.op.kind != OpKind::gemm_ar && tuned.op.m % tuned.op.ranks != 0) continue;
+    const Machine machine = default_machine(tuned.op.ranks);
+    const auto bucket = measured_schedule(tuned.op, machine, tuning, RowCount::bucket);
+    ASSERT_TRUE(bucket);
+    Schedule served = bucket->schedule;
+    served.rows = RowCount::fixed;
+    const auto found =
+        std::find_if(tuned.measured.begin(), tuned.measured.end(), [&](const Measured& one) {
+          return parse_schedule(one.schedule, tuned.op, machine) == served;
+        });
+    if (found == tuned.measured.end()) {
+      ++unmeasured;
+      continue;
+    }
+    ++compared;
+    lost += found->time_us > tuned.library_us;
+    const bool two_gpus = tuned.op.ranks == 2;
+    EXPECT_LE(found->time_us / tuned.library_us, !two_gpus ? 1 : tuned.op.m <= 128 ? 1.9 : 1.07);
+  }
+  EXPECT_GT(compared, 150u);
+  EXPECT_LE(lost, 17u);
+  EXPECT_LE(unmeasured, 4u);
 }
 
 TEST(AutoSchedule, OtherKindsAndMachinesDoNotCount) {
