@@ -10,9 +10,10 @@
 // The row count may change with every call (docs/serving.md). A call enqueues kernels and returns:
 // it does not wait for the GPU, allocates nothing and can be captured in a CUDA graph, except the
 // first call for rows of a new bucket, which makes that bucket's plan; prepare() makes it ahead.
-// All ranks make the same calls of an operation in the same order, each on streams of its own; the
-// calls of a rank are ordered with one another. Ranks of one process may call from threads of their
-// own once the buckets are prepared.
+// All ranks make the same calls of an operation in the same order, each on streams of its own; all
+// calls on a GPU, of whatever operation, context or process, must be ordered with one another, by
+// streams and events: of two that run at once each may hold the SMs that the other's peers wait
+// for. Ranks of one process may call from threads of their own once the buckets are prepared.
 //
 // What cannot be served is refused by Operation's constructor, as UsageError (or
 // SystemError: the GPU), before anything runs
