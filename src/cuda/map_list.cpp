@@ -1,5 +1,7 @@
 #include "cuda/map_list.h"
 
+#include <fmt/format.h>
+
 #include "stretto/error.h"
 
 namespace stretto::cuda {
@@ -43,7 +45,12 @@ MapList::OfColumns& MapList::of_columns(size_t list, int32_t columns) {
 
 uint16_t MapList::add(MapSpec::Use use, const Region& region, int32_t columns, int box_rows) {
   const size_t number = count();
-  STRETTO_ASSERT(number < kNone, "a kernel has too many tensor maps");
+  if (number == kNone) {
+    throw UsageError(
+        fmt::format("a GEMM kernel of this plan reads and writes more than {} matrices; fewer "
+                    "buffers or ranks would fit",
+                    kNone));
+  }
   const Buffer& buffer = basis_.plan.buffers[region.buffer];
   for (int set = 0; set < basis_.sets; ++set) {
     Matrix matrix;

@@ -150,11 +150,16 @@ class TableBuilder {
       for (; at < part.end; ++at) {
         const Instr& instr = lane.instrs[at];
         if (instr.op == Opcode::wait) {
+          // More than a task holds have tasks of their own, and so do notifies.
+          if (sync.num_unclaimed_waits() == UINT16_MAX) add(MoverTask{});
           sync.add_wait(instr);
         } else if (instr.op == Opcode::notify) {
           // The first notify of a lane, or one after waits that no task follows, has a task of its
           // own.
-          if (tasks.empty() || sync.has_unclaimed_waits()) add(MoverTask{});
+          if (tasks.empty() || sync.has_unclaimed_waits() ||
+              tasks.back().num_notifies == UINT16_MAX) {
+            add(MoverTask{});
+          }
           sync.add_notify(instr, tasks.back());
         } else {
           add(mover_task(basis_, instr, table, hazards));

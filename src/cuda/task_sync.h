@@ -43,6 +43,7 @@ class TaskSync {
     first_wait_ = static_cast<uint32_t>(table_.waits.size());
   }
   bool has_unclaimed_waits() const { return first_wait_ != table_.waits.size(); }
+  size_t num_unclaimed_waits() const { return table_.waits.size() - first_wait_; }
 
  private:
   const Plan& plan_;

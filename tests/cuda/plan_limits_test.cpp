@@ -9,6 +9,7 @@
 #include "cuda/rank_program.h"
 #include "cuda/tile_sums.h"
 #include "plan_fixture.h"
+#include "stretto/error.h"
 
 namespace stretto::cuda {
 namespace {
@@ -92,6 +93,74 @@ end
               ElementsAre(testing::HasSubstr("must end at 4194240"),
                           testing::HasSubstr("at most 255 waits"),
                           testing::HasSubstr("at most 2147483647 elements")));
+}
+
+TEST(PlanLimits, LanesOfMoversMakeAnyNumberOfWaitsAndNotifies) {
+  constexpr size_t kMany = 140'000;
+  std::string text = fmt::format(R"(stretto-plan 1
+operator ag-gemm m=128 n=64 k=128 ranks=2 dtype=bf16
+sms 132
+buffer a bf16 64x128 input sharded=128
+buffer b bf16 32x128 input
+buffer out bf16 128x32 output
+buffer ag bf16 128x128 symmetric
+signals s {}
+lane 0 comm 0
+)",
+                                 kMany);
+  for (size_t i = 0; i < kMany; ++i) text += fmt::format("  wait s.{} >= 1\n", i);
+  text += "  copy a[0:64,0:128] -> ag@1[0:64,0:128]\n";
+  for (size_t i = 0; i < kMany; ++i) text += fmt::format("  notify s.{}@1 += 1\n", i);
+  const Plan plan = parse_plan(text + "end\n");
+  ASSERT_THAT(why_not_on_cuda(plan), IsEmpty());
+  const auto programs = programs_of(plan);
+  const RankTables tables =
+      tables_for(plan, 0, programs[0], places_of(plan), SignalLayout(plan, programs, true));
+  ASSERT_EQ(tables.moves.size(), 1u);
+  const MoverTable& table = tables.moves[0];
+  size_t waits = 0, notifies = 0;
+  bool copied = false;
+  for (const device::MoverTask& task : table.blocks[0]) {
+    // One after the other; all waits by the copy, no notify before it.
+    EXPECT_TRUE(task.first_wait == waits && task.first_notify == notifies);
+    waits += task.num_waits;
+    copied = copied || task.num_sources == 1;
+    EXPECT_EQ(copied, waits == kMany);
+    EXPECT_TRUE(copied || task.num_notifies == 0);
+    notifies += task.num_notifies;
+  }
+  EXPECT_TRUE(copied);
+  EXPECT_EQ(waits, kMany);
+  EXPECT_EQ(notifies, kMany);
+}
+
+TEST(PlanLimits, MoreMatricesThanAKernelNumbersAreRefused) {
+  constexpr int kRanks = 1000, kBuffers = 66, kAtOnce = 200;
+  std::string text = fmt::format(R"(stretto-plan 1
+operator gemm-rs m=64000 n=64 k=64000 ranks={} dtype=bf16
+sms 132
+buffer a bf16 64000x64 input
+buffer b bf16 64x64 input
+buffer out bf16 64x64 output sharded=64000
+)",
+                                 kRanks);
+  for (int i = 0; i < kBuffers; ++i) text += fmt::format("buffer s{} bf16 64x64 symmetric\n", i);
+  text += "lane 0 compute 0\n";
+  for (int first = 0; first < kBuffers * kRanks; first += kAtOnce) {
+    text += fmt::format("  gemm #{} a[0:64,0:64] b[0:64,0:64] ->", first / kAtOnce);
+    for (int i = first; i < first + kAtOnce; ++i) {
+      text += fmt::format(" s{}@{}[0:64,0:64]", i / kRanks, i % kRanks);
+    }
+    text += "\n";
+  }
+  const Plan plan = parse_plan(text + "end\n");
+  const auto programs = programs_of(plan);
+  try {
+    tables_for(plan, 0, programs[0], places_of(plan), SignalLayout(plan, programs, true));
+    FAIL() << "fits";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("more than 65535 matrices; fewer buffers or"));
+  }
 }
 
 TEST(PlanLimits, PlansMayHaveNoTiles) {
