@@ -65,9 +65,9 @@ std::string secret_from(const Lookup& lookup) {
   const char* text = lookup("STRETTO_JOB_SECRET");
   if (text == nullptr) return {};
   const std::string secret(text);
-  if (secret.size() != kSecretBytes) {
-    throw UsageError(fmt::format("STRETTO_JOB_SECRET must have {} characters, it has {}",
-                                 kSecretBytes, secret.size()));
+  if (!is_secret(secret)) {
+    throw UsageError(
+        fmt::format("STRETTO_JOB_SECRET must be {} hexadecimal digits (0-9, a-f)", kSecretBytes));
   }
   return secret;
 }

@@ -51,9 +51,11 @@ std::optional<std::string> read_private(const std::string& path) {
   return content;
 }
 
-bool is_secret(std::string_view text) {
-  return text.size() == kSecretBytes &&
-         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+// FNV-1a.
+uint64_t hash_of(std::string_view text) {
+  uint64_t value = 0xcbf29ce484222325u;
+  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return value;
 }
 
 }  // namespace
@@ -66,6 +68,11 @@ std::string new_secret() {
   std::string text;
   for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
   return text;
+}
+
+bool is_secret(std::string_view text) {
+  return text.size() == kSecretBytes &&
+         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 std::string secret_from_file(const std::string& path) {
@@ -86,7 +93,11 @@ std::string meeting_path(const std::string& key) {
                        c == '-' || c == '.';
     name += plain ? c : '_';
   }
-  if (name.size() > 150) name.resize(150);
+  constexpr size_t kMostBytes = 150;
+  if (name != key || name.size() > kMostBytes) {  // other keys may look the same now
+    if (name.size() > kMostBytes) name.resize(kMostBytes);
+    name += fmt::format("_{:016x}", hash_of(key));
+  }
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   struct stat found {};
   std::string folder;

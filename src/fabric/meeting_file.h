@@ -16,6 +16,7 @@ struct Meeting {
 
 // 64 hexadecimal digits from the system's random source.
 std::string new_secret();
+bool is_secret(std::string_view text);
 // The first line of a file that nobody else may read. Throws SystemError, UsageError.
 std::string secret_from_file(const std::string& path);
 

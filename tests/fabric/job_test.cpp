@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <thread>
 
 #include "fabric/meeting_file.h"
@@ -42,6 +43,23 @@ class JobTest : public ::testing::Test {
   }
   std::string folder_;
 };
+
+// What tells jobs apart comes last in a key, and may be no part of a file's name.
+TEST_F(JobTest, JobsHaveMeetingsOfTheirOwnWhateverTheirNames) {
+  const std::string run(300, 'r');
+  std::set<std::string> paths;
+  const std::vector<std::string> keys = {run + "-29500", run + "-29501", run, "a/b", "a_b",
+                                         "a b",          "a.b",          "",  "\n"};
+  for (const std::string& key : keys) {
+    const std::string path = meeting_path(key);
+    EXPECT_EQ(path, meeting_path(key));
+    EXPECT_LT(path.size(), folder_.size() + 200);
+    EXPECT_EQ(path.find('/', folder_.size() + 9), std::string::npos) << path;
+    paths.insert(path);
+  }
+  EXPECT_EQ(paths.size(), keys.size());
+  EXPECT_EQ(meeting_path("a.b-7"), folder_ + "/stretto/job-a.b-7");
+}
 
 TEST_F(JobTest, RanksWaitForEachOtherLongerThanTheirRunsDo) {
   Job job;
@@ -102,7 +120,9 @@ TEST_F(JobTest, NonsenseIsRefused) {
   more["STRETTO_ADDRESS"] = "localhost:7777";
   EXPECT_THAT(reason(more), HasSubstr("STRETTO_ADDRESS needs STRETTO_JOB_SECRET"));
   more["STRETTO_JOB_SECRET"] = "short";
-  EXPECT_THAT(reason(more), HasSubstr("must have 64 characters, it has 5"));
+  EXPECT_THAT(reason(more), HasSubstr("must be 64 hexadecimal digits"));
+  more["STRETTO_JOB_SECRET"] = std::string(63, '0') + "g";
+  EXPECT_THAT(reason(more), HasSubstr("must be 64 hexadecimal digits"));
   more["STRETTO_JOB_SECRET"] = std::string(64, '0');
   EXPECT_EQ(reason(more), "accepted");
   for (const char* address : {"localhost", "localhost:", ":7", "localhost:0", "localhost:70000"}) {

@@ -101,7 +101,7 @@ TEST_F(MeetingFileTest, SecretsDifferAndAreRecognised) {
 TEST_F(MeetingFileTest, KeysBecomePlainNames) {
   setenv("XDG_RUNTIME_DIR", folder_.c_str(), 1);
   EXPECT_EQ(meeting_path("torchrun-../../etc/x y"),
-            folder_ + "/stretto/job-torchrun-.._.._etc_x_y");
+            folder_ + "/stretto/job-torchrun-.._.._etc_x_y_38b04633bdcffb67");
   chmod((folder_ + "/stretto").c_str(), 0777);
   EXPECT_THROW(meeting_path("job"), SystemError);
   unsetenv("XDG_RUNTIME_DIR");
