@@ -20,7 +20,7 @@ std::vector<std::string> options_for(std::string_view arch) {
 
 // Everything that the machine code depends on.
 std::string key_of(std::string_view source, std::string_view arch) {
-  std::string key = compiler_version();
+  std::string key = compiler_version() + " " + compiler_build();
   for (const std::string& option : options_for(arch)) key += "\n" + option;
   key += "\n";
   key += source;

@@ -16,6 +16,9 @@ class DynamicLibrary {
   // The symbol's address, or nullptr.
   void* find(const char* symbol) const;
   const std::string& path() const { return path_; }
+  // What its linker called exactly this build, in hexadecimal digits; empty where it called it
+  // nothing. `symbol` is one of the library's own.
+  std::string build_id(const char* symbol) const;
 
  private:
   DynamicLibrary(void* handle, std::string path) : handle_(handle), path_(std::move(path)) {}

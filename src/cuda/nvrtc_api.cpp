@@ -12,7 +12,7 @@ namespace {
 
 struct Loaded {
   NvrtcApi api;
-  std::string problem, version;
+  std::string problem, version, build;
 };
 
 Loaded load() {
@@ -39,6 +39,7 @@ Loaded load() {
   int major = 0, minor = 0;
   loaded.api.version(&major, &minor);
   loaded.version = fmt::format("nvrtc {}.{}", major, minor);
+  loaded.build = library->build_id("nvrtcVersion");
   return loaded;
 }
 
@@ -59,6 +60,11 @@ const NvrtcApi& nvrtc() {
 const std::string& compiler_version() {
   nvrtc();
   return loaded().version;
+}
+
+const std::string& compiler_build() {
+  nvrtc();
+  return loaded().build;
 }
 
 }  // namespace stretto::cuda

@@ -35,5 +35,7 @@ const NvrtcApi& nvrtc();
 
 // "nvrtc 13.0"
 const std::string& compiler_version();
+// Which build of that version; empty where the library does not say.
+const std::string& compiler_build();
 
 }  // namespace stretto::cuda

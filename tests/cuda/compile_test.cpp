@@ -74,6 +74,12 @@ TEST_F(CompileTest, TheKernelsOfStreamsDoNotSpill) {
   EXPECT_EQ(spilled_bytes(kernel.log), 0) << kernel.log;
 }
 
+// Releases of one version differ in their machine code; cached kernels go by the build.
+TEST_F(CompileTest, TheCompilerSaysWhichBuildItIs) {
+  EXPECT_EQ(compiler_build().find_first_not_of("0123456789abcdef"), std::string::npos);
+  EXPECT_GE(compiler_build().size(), 16u);
+}
+
 TEST_F(CompileTest, TheReportOfSpillsIsRead) {
   EXPECT_EQ(spilled_bytes("32 bytes stack frame, 56 bytes spill stores, 76 bytes spill loads"),
             132);
