@@ -13,8 +13,10 @@ namespace {
 constexpr int64_t kVectorBytes = 16;
 // Up to so many bytes out of a GPU one hop is faster than two, on 2 and on 4 H200s.
 constexpr int64_t kMostOfOneShot = 1536 * 1024;
-// Blocks that were best from few to many bytes.
-constexpr int kLeastBlocks = 8, kMostBlocks = 64, kTwoShotBlocks = 128;
+// Blocks that were best of few bytes and of many, on 2 H200s. Few are not slower with more blocks
+// than they have vectors for: the one that greets has none.
+constexpr int kBlocks = 64, kBlocksOfMany = 128;
+constexpr int64_t kMany = 512 * 1024;  // of a rank's part
 
 int64_t vectors(const LowLatencyCall& call, int64_t elements) {
   return elements * num_bytes(call.dtype) / kVectorBytes;
@@ -132,9 +134,8 @@ LowLatencyShape low_latency_shape(const LowLatencyCall& call, int ranks, int sms
                           "AllReduceArgs");
       break;
   }
-  const size_t each = (part + kLowLatencyThreads - 1) / kLowLatencyThreads;
-  shape.blocks = one_shot ? static_cast<int>(std::clamp<size_t>(each, kLeastBlocks, kMostBlocks))
-                          : kTwoShotBlocks;
+  const bool many = call.part * num_bytes(call.dtype) >= kMany;
+  shape.blocks = one_shot && !many ? kBlocks : kBlocksOfMany;
   shape.blocks = std::min(shape.blocks, sms);
   shape.slot_vectors = one_shot ? 2 * num * part : 4 * num * ((part + num - 1) / num);
   return shape;

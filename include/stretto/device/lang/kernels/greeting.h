@@ -41,7 +41,8 @@ struct Greeting {
   const char* fourth_name;
 };
 
-// By all threads of all blocks; the last one, which has least to do, does it.
+// By all threads of all blocks; the last one, which shares in nothing else that is shared
+// out by warps (call.h), does it.
 // `slots`: symmetric, num_ranks vectors of this call, all kNoGreeting.
 template <class Block, class Numbers>
 STRETTO_KERNEL void greet(Block& block, Ptr<Block, Vec16> slots, const Numbers& own) {
