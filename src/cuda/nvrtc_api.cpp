@@ -40,6 +40,12 @@ Loaded load() {
   loaded.api.version(&major, &minor);
   loaded.version = fmt::format("nvrtc {}.{}", major, minor);
   loaded.build = library->build_id("nvrtcVersion");
+  // It loads a library of its own by name, which the system need not know of either.
+  if (const size_t end = library->path().rfind('/'); end != std::string::npos) {
+    const std::string folder = library->path().substr(0, end);
+    DynamicLibrary::open(
+        std::array{fmt::format("{}/libnvrtc-builtins.so.{}.{}", folder, major, minor)}, {});
+  }
   return loaded;
 }
 
