@@ -1,12 +1,10 @@
 // Every kernel compiles without a GPU, and keeps its registers.
 #include <gtest/gtest.h>
 
-#include <iostream>
-
+#include "compiler_fixture.h"
 #include "core/embedded_text.h"
 #include "cuda/compiler.h"
 #include "cuda/gemm_kernel.h"
-#include "cuda/nvrtc_api.h"
 #include "cuda/sync_kernels.h"
 #include "stretto/error.h"
 
@@ -17,14 +15,8 @@ using device::GemmConfig;
 using device::OutputType;
 using device::Shared;
 
-class CompileTest : public ::testing::Test {
+class CompileTest : public NeedsCompiler {
  protected:
-  void SetUp() override {
-    if (!why_no_compiler().empty()) {
-      std::cout << "[SKIP] " << why_no_compiler() << "\n";
-      GTEST_SKIP() << why_no_compiler();
-    }
-  }
   const Compiler compiler_{JitCache("")};
 };
 
@@ -35,6 +27,7 @@ TEST_F(CompileTest, EveryDeviceHeaderCompilesAlone) {
   }
 }
 
+// Beside the usual ones (kernel_set_test.cpp).
 TEST_F(CompileTest, GemmKernelsDoNotSpill) {
   const GemmConfig configs[] = {
       {128, 256, 4, 2, Shared::b, true, OutputType::bf16, true},
