@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cuda/argument_checks.h"
 #include "stretto/error.h"
 
@@ -164,13 +166,24 @@ void check_arguments(const device::AllToAllArgs<GpuBlock>& args, int ranks, int 
     throw UsageError(
         fmt::format("{}: rows of {} bytes; a multiple of 16 is needed", kName, args.row_bytes));
   }
-  check_memory(kName, {{"slots", args.slots, 2 * num * args.max_rows * args.row_bytes},
-                       {"scale_slots", args.scale_slots,
-                        2 * num * args.max_rows * args.scales_per_row * 4, 0, 4},
-                       {"signals", args.signals, 2 * num * 8, 0, 8},
-                       {"shapes", args.shapes, 2 * num * 8, 0, 8},
+  const auto check = [&](const char* what, uint64_t number, uint64_t most) {
+    if (number <= most) return;
+    throw UsageError(fmt::format("{}: {} is {}; at most {} is served", kName, what, number, most));
+  };
+  check("row_bytes", args.row_bytes, device::kMostRowBytes);
+  check("scales_per_row", args.scales_per_row, device::kMostRows);
+  check("max_rows", args.max_rows, device::kMostRows);
+  const uint64_t slots = 2 * num * args.max_rows;
+  const uint64_t row = std::min<uint64_t>(args.max_rows, 1);  // how many there are is not known
+  check_memory(kName, {{"tokens", args.tokens, row * args.row_bytes},
+                       {"scales", args.scales, row * args.scales_per_row * 4, 0, 4},
+                       {"offsets", args.offsets, (num + 1) * 4, 0, 4},
+                       {"slots", args.slots, slots * args.row_bytes},
+                       {"scale_slots", args.scale_slots, slots * args.scales_per_row * 4, 0, 4},
+                       {"signals", args.signals, device::all_to_all_signals(num) * 8, 0, 8},
                        {"calls", args.calls, num * 8, 0, 8},
-                       {"received", args.received, 2 * num * 4, 0, 4}});
+                       {"received", args.received, 2 * num * 4, 0, 4},
+                       {"refused", args.refused, 4, 0, 4}});
 }
 
 void check_arguments(const device::DispatchArgs<GpuBlock>& args, int ranks, int blocks) {

@@ -200,29 +200,48 @@ TEST(Disagreement, NormsLeaveWhenARankIsAbsent) {
   }
 }
 
+// Rank 1 calls with what `change` makes of the arguments.
+template <class Change>
+std::string found_in_all_to_all(Change change) {
+  return expect_found(FindingKind::kDisagreement, {.ranks = 2, .blocks = 1},
+                      [=](World& world) {
+                        auto bytes = world.symmetric<uint8>("slots", 1024);
+                        auto tokens = world.local<uint8>("tokens", 64, 0);
+                        auto scales = world.symmetric<float>("scale_slots", 64);
+                        auto own_scales = world.local<float>("scales", 16, 1.0f);
+                        auto offsets = world.local<uint32>("offsets", 3, 0);
+                        auto signals = world.symmetric<uint64>("signals", all_to_all_signals(2), 0);
+                        auto calls = world.local<uint64>("calls", 2, 0);
+                        auto received = world.local<uint32>("received", 4, 0);
+                        auto refused = world.local<uint32>("refused", 1, 0);
+                        world.launch(1, 4, [=](Block& block) {
+                          const int r = block.rank();
+                          AllToAllArgs<Block> args{tokens.at(r),
+                                                   own_scales.at(r),
+                                                   offsets.at(r),
+                                                   16,
+                                                   1,
+                                                   2,
+                                                   bytes.at(r),
+                                                   scales.at(r),
+                                                   signals.at(r),
+                                                   calls.at(r),
+                                                   received.at(r),
+                                                   refused.at(r)};
+                          if (r == 1) change(args);
+                          all_to_all(block, args);
+                        });
+                        world.run();
+                      })
+      .finding.message;
+}
+
 TEST(Disagreement, AllToAllsOfOtherRowsAreNamed) {
-  const Failure failure =
-      expect_found(FindingKind::kDisagreement, {.ranks = 2, .blocks = 1}, [](World& world) {
-        auto bytes = world.symmetric<uint8>("slots", 512);
-        auto tokens = world.local<uint8>("tokens", 64, 0);
-        auto scales = world.symmetric<float>("scale_slots", 64);
-        auto own_scales = world.local<float>("scales", 16, 1.0f);
-        auto offsets = world.local<uint32>("offsets", 3, 0);
-        auto signals = world.symmetric<uint64>("signals", 4, 0);
-        auto shapes = world.symmetric<uint64>("shapes", 4, 0);
-        auto calls = world.local<uint64>("calls", 2, 0);
-        auto received = world.local<uint32>("received", 4, 0);
-        auto refused = world.local<uint32>("refused", 1, 0);
-        world.launch(1, 4, [=](Block& block) {
-          const int r = block.rank();
-          all_to_all(block, AllToAllArgs<Block>{tokens.at(r), own_scales.at(r), offsets.at(r),
-                                                r == 0 ? 16u : 32u, 1, 2, bytes.at(r), scales.at(r),
-                                                signals.at(r), shapes.at(r), calls.at(r),
-                                                received.at(r), refused.at(r)});
-        });
-        world.run();
-      });
-  EXPECT_THAT(failure.finding.message, HasSubstr("row_bytes = "));
+  EXPECT_THAT(found_in_all_to_all([](auto& args) { args.row_bytes = 32; }),
+              names("row_bytes", 16, 32));
+  EXPECT_THAT(found_in_all_to_all([](auto& args) { args.scales_per_row = 2; }),
+              names("scales_per_row", 1, 2));
+  EXPECT_THAT(found_in_all_to_all([](auto& args) { args.max_rows = 3; }), names("max_rows", 2, 3));
 }
 
 }  // namespace

@@ -174,11 +174,61 @@ TEST(RefusedArguments, ExpertsThatDoNotFit) {
   EXPECT_THAT(refusal(back, 2, 8), HasSubstr("combine: 'rows' is null"));
 }
 
-TEST(RefusedArguments, AllToAllOfOddRowsOrOtherGrids) {
+// Memory of each name is 64 KiB away from the next.
+class Places {
+ public:
+  template <class T>
+  void give(T*& pointer) {
+    pointer = address<T>(at_ += 0x10000);
+  }
+
+ private:
+  uint64_t at_ = 0;
+};
+
+AllToAllArgs<GpuBlock> good_all_to_all() {
   AllToAllArgs<GpuBlock> args{};
-  args.row_bytes = 24;
-  EXPECT_THAT(refusal(args, 4, 3), HasSubstr("rows of 24 bytes; a multiple of 16"));
-  EXPECT_THAT(refusal(args, 4, 7), HasSubstr("7 blocks for 4 ranks"));
+  args.row_bytes = 32;
+  args.scales_per_row = 2;
+  args.max_rows = 4;
+  Places places;
+  places.give(args.tokens), places.give(args.scales), places.give(args.offsets);
+  places.give(args.slots), places.give(args.scale_slots), places.give(args.signals);
+  places.give(args.calls), places.give(args.received), places.give(args.refused);
+  return args;
+}
+
+TEST(RefusedArguments, AllToAllOfOddRowsOrOtherGrids) {
+  const auto with = [](auto change) {
+    auto args = good_all_to_all();
+    change(args);
+    return refusal(args, 4, 3);
+  };
+  EXPECT_EQ(with([](auto&) {}), "");
+  EXPECT_THAT(with([](auto& args) { args.row_bytes = 24; }),
+              HasSubstr("rows of 24 bytes; a multiple of 16"));
+  EXPECT_THAT(refusal(good_all_to_all(), 4, 7), HasSubstr("7 blocks for 4 ranks"));
+  EXPECT_THAT(with([](auto& args) { args.row_bytes = 1 << 24; }),
+              HasSubstr("all_to_all: row_bytes is 16777216; at most 16777215 is served"));
+  EXPECT_THAT(with([](auto& args) { args.scales_per_row = 1 << 20; }),
+              HasSubstr("scales_per_row is 1048576; at most 1048575 is served"));
+  EXPECT_THAT(with([](auto& args) { args.max_rows = 1 << 20; }),
+              HasSubstr("max_rows is 1048576; at most 1048575 is served"));
+}
+
+TEST(RefusedArguments, AllToAllOfMemoryThatIsMissingUnalignedOrOverlaps) {
+  const auto with = [](auto change) {
+    auto args = good_all_to_all();
+    change(args);
+    return refusal(args, 4, 3);
+  };
+  EXPECT_THAT(with([](auto& args) { args.tokens = nullptr; }), HasSubstr("'tokens' is null"));
+  EXPECT_THAT(with([](auto& args) { args.scales = nullptr; }), HasSubstr("'scales' is null"));
+  EXPECT_THAT(with([](auto& args) { args.offsets = nullptr; }),
+              HasSubstr("'offsets' is null; 20 bytes are needed"));
+  EXPECT_THAT(with([](auto& args) { args.refused = nullptr; }), HasSubstr("'refused' is null"));
+  EXPECT_THAT(with([](auto& args) { args.calls = args.signals + 127; }),
+              HasSubstr("'signals' and 'calls' overlap"));
 }
 
 TEST(RefusedArguments, AddNormOfMemoryOrSizesThatCannotBe) {

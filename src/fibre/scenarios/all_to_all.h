@@ -30,14 +30,14 @@ struct Consumed {
   Buffer<uint32> rows;
 };
 
-inline void all_to_all_calls(World& world) {
+// `before`: the calls that there have been.
+inline void all_to_all_calls_after(World& world, uint64 before) {
   const int ranks = world.shape().ranks;
   const auto num = static_cast<size_t>(ranks);
   auto slots = world.symmetric<uint8>("slots", 2 * num * kMostTokens * kTokenBytes);
   auto scale_slots = world.symmetric<float>("scale_slots", 2 * num * kMostTokens * kTokenScales);
-  auto signals = world.symmetric<uint64>("signals", 2 * num, 0);
-  auto shapes = world.symmetric<uint64>("shapes", 2 * num, 0);
-  auto counts = world.local<uint64>("calls", num, 0);
+  auto signals = world.symmetric<uint64>("signals", all_to_all_signals(num), before << kRowBits);
+  auto counts = world.local<uint64>("calls", num, before);
   auto received = world.local<uint32>("received", 2 * num, 0);
   auto refused = world.local<uint32>("refused", 1, 0);
   std::vector<Consumed> consumed;
@@ -67,12 +67,12 @@ inline void all_to_all_calls(World& world) {
                    world.local<uint32>("taken_rows", num, 0)};
     world.launch(ranks - 1, world.shape().threads, [=](Block& block) {
       const int r = block.rank();
-      all_to_all(block, AllToAllArgs<Block>{tokens.at(r), scales.at(r), offsets.at(r), kTokenBytes,
-                                            kTokenScales, kMostTokens, slots.at(r),
-                                            scale_slots.at(r), signals.at(r), shapes.at(r),
-                                            counts.at(r), received.at(r), refused.at(r)});
+      all_to_all(block,
+                 AllToAllArgs<Block>{tokens.at(r), scales.at(r), offsets.at(r), kTokenBytes,
+                                     kTokenScales, kMostTokens, slots.at(r), scale_slots.at(r),
+                                     signals.at(r), counts.at(r), received.at(r), refused.at(r)});
     });
-    const size_t half = (call + 1) % 2 * num;
+    const size_t half = (before + call + 1) % 2 * num;
     world.launch(1, 1, [=](Block& block) {
       const int r = block.rank();
       for (size_t from = 0; from < num; ++from) {
@@ -115,5 +115,7 @@ inline void all_to_all_calls(World& world) {
     }
   }
 }
+
+inline void all_to_all_calls(World& world) { all_to_all_calls_after(world, 0); }
 
 }  // namespace stretto::fibre
