@@ -36,6 +36,7 @@ std::vector<ExpertCase> cases() {
   all.push_back({.pattern = Pattern::kOneRank, .max_rows = 4, .name = "OverCapacity"});
   all.push_back({.hidden = 40, .experts = 12, .top_k = 1, .tokens = 5, .name = "OneEntry"});
   all.push_back({.hidden = 8, .tokens = 40, .name = "ManyTokens"});  // halves send and take
+  all.push_back({.hidden = 256, .fp8 = 1, .tokens = 2, .tiny = true, .name = "TinyGroups"});
   return all;
 }
 

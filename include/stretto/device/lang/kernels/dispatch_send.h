@@ -153,7 +153,7 @@ class DispatchSend : DispatchPlaces<Block> {
     const uint32 group = first_group + static_cast<uint32>(lanes_.lane) / lanes;
     const bool inside = group < token_scales(args_.shape);
     auto from = args_.input + (static_cast<uint64>(tile + t) * vectors + group * kPairs) * 2;
-    float most = 0;
+    float most = kLeastOfGroup;
     for (uint32 p = lane; inside && p < kPairs; p += lanes) {
       float values[16] = {};
       load_pair(from + p * 2, values);
@@ -163,7 +163,7 @@ class DispatchSend : DispatchPlaces<Block> {
       }
     }
     most = block_.warp_max(most, static_cast<int>(lanes));
-    const float inverse = most > 0 ? 448.0f / most : 0.0f;
+    const float inverse = 448.0f / most;
     for (uint32 p = lane; inside && p < kPairs; p += lanes) {
       float values[16] = {};
       load_pair(from + p * 2, values);

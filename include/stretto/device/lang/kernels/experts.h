@@ -12,9 +12,12 @@ namespace stretto::device {
 
 inline constexpr uint32 kNone = 0xffffffffu;
 inline constexpr uint32 kScaleGroup = 128;  // elements that share an fp8 scale
-inline constexpr uint32 kSendTokens = 16;   // whose places a block finds at a time
-inline constexpr uint32 kParts = 4;         // into which the tokens of a unit are cut
-inline constexpr uint32 kWholeTokens = 4;   // of a unit: so few go as one part
+// Taken as the greatest of a group whose elements are smaller: the factor that maps much less to
+// 448 would be infinite, and infinity times zero is no number.
+inline constexpr float kLeastOfGroup = 1e-30f;
+inline constexpr uint32 kSendTokens = 16;  // whose places a block finds at a time
+inline constexpr uint32 kParts = 4;        // into which the tokens of a unit are cut
+inline constexpr uint32 kWholeTokens = 4;  // of a unit: so few go as one part
 
 // The same on all ranks.
 struct ExpertShape {
