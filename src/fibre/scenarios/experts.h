@@ -43,7 +43,7 @@ inline void run_experts(Block& block, const ExpertMemory& m, const Buffer<Vec16>
   const ExpertShape& shape = m.shape;
   for (uint32 e = 0; e < shape.experts / m.ranks; ++e) {
     const uint32 first = m.expert_offsets.at(r)[e], count = m.expert_counts.at(r)[e];
-    for (uint32 row = first; row < first + count && row < shape.max_rows; ++row) {
+    for (uint32 row = first; row < first + count; ++row) {
       for (uint32 v = 0; v < shape.hidden / 8; ++v) {
         float values[8] = {};
         if (shape.fp8 == 0) {
@@ -78,11 +78,18 @@ inline float as_dispatched(const ExpertCase& c, int rank, size_t call, size_t to
 
 inline float as_bf16(float value) { return Bf16::widen(Bf16::round(value)); }
 
+// An entry of a token that a rank's expert has a row of.
+struct Hit {
+  uint32 entry, expert;
+};
+
 inline void expert_calls(World& world, const ExpertCase& c) {
   const int ranks = world.shape().ranks;
   const auto num = static_cast<uint32>(ranks);
-  ExpertShape shape{c.hidden, c.experts / num * num, c.top_k, c.tokens, c.max_rows, 2, c.fp8};
-  if (shape.max_rows == 0) shape.max_rows = num * c.tokens * c.top_k + 2 * c.experts;
+  // As many experts as asked for, but at least two of each rank.
+  const uint32 experts = std::max(c.experts / num, 2u) * num;
+  ExpertShape shape{c.hidden, experts, c.top_k, c.tokens, c.max_rows, 2, c.fp8};
+  if (shape.max_rows == 0) shape.max_rows = num * c.tokens * c.top_k + 2 * experts;
   if (const char* why = why_illegal(shape, num)) throw UsageError(why);
   const auto threads = static_cast<uint32>(world.shape().threads);
   if (dispatch_shared_bytes(shape, num, threads) > uint64(world.shape().shared_bytes)) {
@@ -145,20 +152,27 @@ inline void expert_calls(World& world, const ExpertCase& c) {
   world.expect(m.problems.get(0, kIdsOutOfRange) == bad_ids, "bad ids are not counted");
   uint32 over = 0;
   for (uint32 call = 0; call < kExpertCalls; ++call) {
-    // Rows that did not fit, by [rank][expert][place].
-    std::vector<std::vector<std::vector<bool>>> fits;
+    // Rows that fit, by [owner][source x tokens + token], in the order of entries.
+    std::vector<std::vector<std::vector<Hit>>> hits;
     for (int r = 0; r < ranks; ++r) {
       const auto rows = expected_rows(routings[call], shape, r);
       uint32 offset = 0;
-      fits.emplace_back();
+      auto& own = hits.emplace_back(size_t(ranks) * c.tokens);
       for (size_t e = 0; e < rows.size(); ++e) {
-        world.expect(lists[call].get(r, e) == offset, "an expert's rows begin elsewhere");
-        fits.back().emplace_back();
+        const uint32 begins = std::min(offset, shape.max_rows);
+        world.expect(lists[call].get(r, e) == begins, "an expert's rows begin elsewhere");
         for (size_t i = 0; i < rows[e].size(); ++i) {
-          fits.back().back().push_back(offset + i < shape.max_rows);
+          const ExpectedRow& row = rows[e][i];
+          if (offset + i < shape.max_rows) {
+            own[size_t(row.source) * c.tokens + row.token].push_back({row.entry, uint32(e)});
+          }
           over += r == 0 && offset + i >= shape.max_rows;
         }
         offset += (uint32(rows[e].size()) + 1) / 2 * 2;
+      }
+      for (auto& of_token : own) {
+        std::sort(of_token.begin(), of_token.end(),
+                  [](const Hit& a, const Hit& b) { return a.entry < b.entry; });
       }
     }
     for (int r = 0; r < ranks; ++r) {
@@ -168,18 +182,10 @@ inline void expert_calls(World& world, const ExpertCase& c) {
           const float value = as_dispatched(c, r, call, t, column);
           float want = 0;
           for (int owner = 0; owner < ranks; ++owner) {
-            const auto rows = expected_rows(routings[call], shape, owner);
             float sum = 0;
-            for (uint32 j = 0; j < c.top_k; ++j) {
-              for (size_t e = 0; e < rows.size(); ++e) {
-                for (size_t i = 0; i < rows[e].size(); ++i) {
-                  const ExpectedRow& row = rows[e][i];
-                  if (row.source != r || row.token != t || row.entry != j) continue;
-                  if (!fits[size_t(owner)][e][i]) continue;
-                  sum += routing.weights[t * c.top_k + j] *
-                         as_bf16(value * expert_factor(owner, uint32(e)));
-                }
-              }
+            for (const Hit& hit : hits[size_t(owner)][size_t(r) * c.tokens + t]) {
+              sum += routing.weights[t * c.top_k + hit.entry] *
+                     as_bf16(value * expert_factor(owner, hit.expert));
             }
             want += as_bf16(sum);
           }

@@ -31,8 +31,8 @@ struct DispatchArgs {
   Ptr<Block, uint64> part_list;       // [part_records()]: what came in which part
   Ptr<Block, uint32> entry_rows;      // [source][max_tokens][top_k]: row of the entry, or kNone
   Ptr<Block, float> entry_weights;    // [source][max_tokens][top_k]
-  Ptr<Block, uint32> expert_offsets;  // [local experts + 1]: first row, aligned
-  Ptr<Block, uint32> expert_counts;   // [local experts]: rows
+  Ptr<Block, uint32> expert_offsets;  // [local experts + 1]: first row, aligned, up to max_rows
+  Ptr<Block, uint32> expert_counts;   // [local experts]: rows, without those over max_rows
   Ptr<Block, Vec16> rows;             // [max_rows][token_vectors()], by expert, source and token
   Ptr<Block, float> row_scales;       // [max_rows][token_scales()]
   Ptr<Block, uint32> problems;        // [kProblems], zero at first

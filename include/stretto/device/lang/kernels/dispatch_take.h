@@ -92,11 +92,7 @@ class DispatchTake : DispatchHalf<Block> {
     }
     block_.sync();
     const bool tells = units_.index == 0;
-    for (uint32 e = thread_; e < local_; e += threads_) {
-      const uint32 rows = rows_of(e);
-      aligned_rows_[e] = aligned(rows);
-      if (tells) args_.expert_counts[e] = rows;
-    }
+    for (uint32 e = thread_; e < local_; e += threads_) aligned_rows_[e] = aligned(rows_of(e));
     block_.sync();
     for (uint32 e = thread_; e <= local_; e += threads_) {
       uint32 offset = 0;
@@ -105,7 +101,7 @@ class DispatchTake : DispatchHalf<Block> {
         offset += rows;
       }
       offsets_[e] = offset;
-      if (tells) args_.expert_offsets[e] = offset;
+      if (tells) tell_expert(e, offset);
     }
     if (tells) {
       for (uint32 r = thread_; r < ranks_; r += threads_) {
@@ -121,6 +117,14 @@ class DispatchTake : DispatchHalf<Block> {
         expert_counts_[e * ranks_ + r] = row;
         row += count;
       }
+  // Its rows as far as there is room, so that who follows them never leaves `rows`.
+  STRETTO_PRIMITIVE void tell_expert(uint32 expert, uint32 offset) {
+    const uint32 room = args_.shape.max_rows > offset ? args_.shape.max_rows - offset : 0;
+    args_.expert_offsets[expert] = room > 0 ? offset : args_.shape.max_rows;
+    if (expert == local_) return;
+    const uint32 rows = rows_of(expert);
+    args_.expert_counts[expert] = rows < room ? rows : room;
+  }
     }
     block_.sync();
   }
