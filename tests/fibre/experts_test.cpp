@@ -43,6 +43,49 @@ std::vector<ExpertCase> cases() {
 INSTANTIATE_TEST_SUITE_P(All, Experts, testing::ValuesIn(cases()),
                          [](const auto& of) { return std::string(of.param.name); });
 
+struct ManyRanks {
+  Shape shape;
+  ExpertCase of;
+};
+
+// As GPUs that are shared run them: seven, eight and sixteen ranks, odd numbers of blocks, of which
+// some have no tokens, or one is left over where a unit is two.
+TEST(ManyRanksOfExperts, GetEveryTokenAndGiveItBack) {
+  const Shape eight{.ranks = 8, .blocks = 15, .threads = 4, .warp_size = 2, .shared_bytes = 8192};
+  Shape seven = eight, sixteen = eight, wide = eight;
+  seven.ranks = 7;
+  seven.blocks = 5;
+  sixteen.ranks = 16;
+  sixteen.blocks = 3;
+  wide.blocks = 3;
+  wide.threads = 32;
+  wide.warp_size = 8;
+  const ManyRanks all[] = {
+      {eight, {.hidden = 128, .experts = 16, .top_k = 4, .fp8 = 1, .tokens = 8, .name = "Eight"}},
+      {eight, {.hidden = 8, .tokens = 62, .name = "EightInHalves"}},
+      {seven, {.pattern = Pattern::kZipf, .hidden = 128, .fp8 = 1, .name = "Seven"}},
+      {seven, {.pattern = Pattern::kOneRank, .hidden = 8, .tokens = 21, .name = "SevenInHalves"}},
+      {sixteen, {.pattern = Pattern::kOneHot, .top_k = 3, .tokens = 4, .name = "Sixteen"}},
+      {wide, {.pattern = Pattern::kDropped, .hidden = 128, .fp8 = 1, .tokens = 14, .name = "Wide"}},
+  };
+  for (const ManyRanks& many : all) {
+    SCOPED_TRACE(many.of.name);
+    expect_clean(
+        many.shape, [&](World& world) { expert_calls(world, many.of); }, 4);
+  }
+}
+
+// One row of scratch a warp: a block of 1024 threads has room for top 64 of 512 experts.
+TEST(ExpertShapes, SharedMemorySufficesForManyExpertsOfAToken) {
+  EXPECT_LT(dispatch_shared_bytes({7168, 512, 64, 4096, 1 << 20, 1, 1}, 8, 1024), 48u << 10);
+  ExpertCase c{.experts = 24, .top_k = 20, .tokens = 2};
+  Shape shape{.ranks = 2, .blocks = 1, .threads = 16, .warp_size = 4};
+  shape.shared_bytes =
+      int(dispatch_shared_bytes({c.hidden, c.experts, c.top_k, c.tokens, 0, 2, 0}, 2, 16, 4));
+  expect_clean(
+      shape, [&](World& world) { expert_calls(world, c); }, 4);
+}
+
 TEST(ExpertShapes, AreRefusedWithAReason) {
   const ExpertShape good{256, 8, 2, 16, 64, 1, 1};
   EXPECT_EQ(why_illegal(good, 4), nullptr);

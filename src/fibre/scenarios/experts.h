@@ -92,7 +92,8 @@ inline void expert_calls(World& world, const ExpertCase& c) {
   if (shape.max_rows == 0) shape.max_rows = num * c.tokens * c.top_k + 2 * experts;
   if (const char* why = why_illegal(shape, num)) throw UsageError(why);
   const auto threads = static_cast<uint32>(world.shape().threads);
-  if (dispatch_shared_bytes(shape, num, threads) > uint64(world.shape().shared_bytes)) {
+  const auto warp = static_cast<uint32>(world.shape().warp_size);
+  if (dispatch_shared_bytes(shape, num, threads, warp) > uint64(world.shape().shared_bytes)) {
     throw UsageError("dispatch needs more shared memory than the shape has");
   }
   std::vector<std::vector<Routing>> routings(kExpertCalls);

@@ -165,7 +165,7 @@ class DispatchTake : DispatchHalf<Block> {
   STRETTO_PRIMITIVE void take_token(uint32 source, uint32 slot, uint64 first) {
     const uint64 at = slot_index(source, slot);
     const uint64 kept = (static_cast<uint64>(source) * args_.shape.max_tokens + slot) * k_;
-    auto rows = scratch_ + static_cast<uint32>(lanes_.warp * lanes_.count) * k_;
+    auto rows = scratch_ + static_cast<uint32>(lanes_.warp) * k_;
     for (auto j = static_cast<uint32>(lanes_.lane); j < k_;
          j += static_cast<uint32>(lanes_.count)) {
       const Vec16 entry = args_.entry_slots[at * k_ + j];
@@ -205,6 +205,7 @@ class DispatchTake : DispatchHalf<Block> {
         args_.row_scales[row * scales + s] = scale;
       }
     }
+  // Shared memory; of scratch_, k_ words a warp.
     block_.sync_warp();
   }
 

@@ -67,10 +67,11 @@ STRETTO_HOST_DEVICE uint64 part_records(uint32 ranks, uint32 blocks) {
 }
 // Shared memory of a block of `threads`.
 STRETTO_HOST_DEVICE uint64 dispatch_shared_bytes(const ExpertShape& shape, uint32 ranks,
-                                                 uint32 threads) {
+                                                 uint32 threads, uint32 warp_size = 32) {
+  const uint32 warps = threads < warp_size ? 1 : threads / warp_size;
   return 8 * static_cast<uint64>(threads) +
          4 * (shape.experts + 2 * (shape.experts / ranks) + 3 * ranks + 1 +
-              2 * kSendTokens * (shape.top_k + ranks) + static_cast<uint64>(threads) * shape.top_k);
+              2 * kSendTokens * (shape.top_k + ranks) + static_cast<uint64>(warps) * shape.top_k);
 }
 
 STRETTO_HOST_DEVICE uint64 combine_shared_bytes(uint32 ranks) { return 8 * ranks; }
