@@ -45,10 +45,10 @@ class ExpertsBench {
     slots_ = take("slots", slots * token_vectors(shape_) * 16);
     scale_slots_ = take("scale_slots", slots * kHidden / 128 * 4);
     entry_slots_ = take("entry_slots", slots * kTopK * 16);
-    counts_ = take("counts", 2 * ranks_ * count_words(shape_, ranks_) * 4);
+    counts_ = take("counts", count_words(shape_, ranks_) * 4);
     combine_slots_ = take("combine_slots", slots * kHidden * 2);
     parts_ = take("parts", 2 * device::part_records(ranks_, kMaxBlocks) * 8);
-    signals_ = take("signals", 2 * kSignalBytes);
+    signals_ = take("signals", 2 * signal_bytes());
     upload_whole_numbers(input_, size_t{tokens} * kHidden);
     upload_whole_numbers(results_, max_rows() * kHidden);
     make_routing();
@@ -71,8 +71,10 @@ class ExpertsBench {
       send(rank);
       back(rank);
     };
-    for (int call = 0; call < 3; ++call) bench_.team.run(both);
-    bench_.group.check();
+    for (int call = 0; call < 3; ++call) {
+      bench_.team.run(both);
+      bench_.group.check();  // after each: ranks that have failed are no longer in step
+    }
     verify();
     Json row = {{"blocks", blocks}};
     row["dispatch"] = to_json(bench_.team.time(send));
@@ -88,9 +90,9 @@ class ExpertsBench {
 
  private:
   static constexpr uint32 kMaxBlocks = 132;
-  static constexpr size_t kSignalBytes = 1 << 16;  // of a kernel
-  static constexpr size_t kListBytes = 1 << 17;    // what is small
+  static constexpr size_t kListBytes = 1 << 17;  // what is small
 
+  size_t signal_bytes() const { return device::expert_signals(ranks_, kMaxBlocks) * 8; }
   size_t entries() const { return size_t{ranks_} * shape_.max_tokens * kTopK; }
   // Half as many again as uniform routing fills.
   size_t max_rows() const {
@@ -166,6 +168,7 @@ class ExpertsBench {
     args.expert_offsets = list + 64;
     args.expert_counts = list + 64 + kExperts + 1;
     args.problems = list + 64 + 2 * kExperts + 2;
+    args.agreed = args.problems + device::kProblems;
     args.entry_rows = lists_.at<uint32>(rank) + kListBytes / 4;
     args.entry_weights = reinterpret_cast<float*>(args.entry_rows + entries());
     args.token_slots = args.entry_rows + 2 * entries();
@@ -181,10 +184,11 @@ class ExpertsBench {
     args.rows = results_.at<Vec16>(rank);
     args.token_slots = sent.token_slots;
     args.part_list = sent.part_list;
+    args.agreed = sent.agreed;
     args.entry_rows = sent.entry_rows;
     args.entry_weights = sent.entry_weights;
     args.slots = bench_.group.at<Vec16>(rank, combine_slots_);
-    args.signals = bench_.group.at<uint64>(rank, signals_ + kSignalBytes);
+    args.signals = bench_.group.at<uint64>(rank, signals_ + signal_bytes());
     args.output = output_.at<Vec16>(rank);
     args.calls = sent.calls + kMaxBlocks;
     return args;

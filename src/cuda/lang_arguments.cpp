@@ -22,6 +22,13 @@ void check_shape(const char* kernel, const device::ExpertShape& shape, uint32_t 
   }
 }
 
+// What a call of dispatch or combine may have: where the device says how many, any number.
+template <class Args>
+uint64_t most_tokens(const Args& args) {
+  return args.device_tokens != nullptr ? args.shape.max_tokens : args.tokens;
+}
+uint64_t words_if(const uint32_t* memory) { return memory != nullptr ? 4 : 0; }
+
 void check_fp8_row(const char* kernel, const device::NormArgs<GpuBlock>& norm,
                    uint64_t row_vectors) {
   if (norm.fp8_scale == nullptr || row_vectors % 2 == 0) return;
@@ -188,43 +195,57 @@ void check_arguments(const device::AllToAllArgs<GpuBlock>& args, int ranks, int 
 
 void check_arguments(const device::DispatchArgs<GpuBlock>& args, int ranks, int blocks) {
   constexpr const char* kName = "dispatch";
-  const auto num = static_cast<uint64_t>(ranks);
+  const auto num = static_cast<uint32_t>(ranks);
   const auto grid = static_cast<uint32_t>(blocks);
-  check_shape(kName, args.shape, args.tokens, ranks);
-  const uint64_t entries = uint64_t{args.shape.max_tokens} * args.shape.top_k;
-  const uint64_t slots = 2 * num * args.shape.max_tokens;
-  check_memory(
-      kName,
-      {{"input", args.input, uint64_t{args.tokens} * args.shape.hidden * 2},
-       {"slots", args.slots, slots * token_vectors(args.shape) * 16},
-       {"scale_slots", args.scale_slots, slots * token_scales(args.shape) * 4, 0, 4},
-       {"entry_slots", args.entry_slots, 2 * num * entries * 16},
-       {"counts", args.counts, 2 * num * count_words(args.shape, static_cast<uint32_t>(ranks)) * 4,
-        0, 4},
-       {"parts", args.parts, 2 * device::part_records(static_cast<uint32_t>(ranks), grid) * 8, 0,
-        8},
-       {"signals", args.signals, device::expert_signals(static_cast<uint32_t>(ranks), grid) * 8, 0,
-        8},
-       {"token_slots", args.token_slots, args.shape.max_tokens * num * 4, 0, 4},
-       {"entry_rows", args.entry_rows, num * entries * 4, 0, 4},
-       {"entry_weights", args.entry_weights, num * entries * 4, 0, 4},
-       {"rows", args.rows, args.shape.max_rows * token_vectors(args.shape) * 16},
-       {"row_scales", args.row_scales, args.shape.max_rows * token_scales(args.shape) * 4, 0, 4},
-       {"problems", args.problems, device::kProblems * 4, 0, 4},
-       {"calls", args.calls, uint64_t{grid} * 8, 0, 8}});
+  const device::ExpertShape& shape = args.shape;
+  check_shape(kName, shape, args.tokens, ranks);
+  const uint64_t tokens = most_tokens(args);
+  const uint64_t local = shape.experts / num;
+  const uint64_t entries = uint64_t{num} * shape.max_tokens * shape.top_k;
+  const uint64_t slots = uint64_t{2} * num * shape.max_tokens;
+  const uint64_t rows = shape.max_rows;
+  check_memory(kName, {{"device_tokens", args.device_tokens, words_if(args.device_tokens), 0, 4},
+                       {"input", args.input, tokens * shape.hidden * 2},
+                       {"ids", args.ids, tokens * shape.top_k * 4, 0, 4},
+                       {"weights", args.weights, tokens * shape.top_k * 4, 0, 4},
+                       {"slots", args.slots, slots * token_vectors(shape) * 16},
+                       {"scale_slots", args.scale_slots, slots * token_scales(shape) * 4, 0, 4},
+                       {"entry_slots", args.entry_slots, 2 * entries * 16},
+                       {"counts", args.counts, count_words(shape, num) * 4, 0, 4},
+                       {"parts", args.parts, 2 * device::part_records(num, grid) * 8, 0, 8},
+                       {"signals", args.signals, device::expert_signals(num, grid) * 8, 0, 8},
+                       {"token_slots", args.token_slots, slots / 2 * 4, 0, 4},
+                       {"received", args.received, uint64_t{num} * 4, 0, 4},
+                       {"part_list", args.part_list, device::part_records(num, grid) * 8, 0, 8},
+                       {"agreed", args.agreed, device::kSameWords * 4, 0, 4},
+                       {"entry_rows", args.entry_rows, entries * 4, 0, 4},
+                       {"entry_weights", args.entry_weights, entries * 4, 0, 4},
+                       {"expert_offsets", args.expert_offsets, (local + 1) * 4, 0, 4},
+                       {"expert_counts", args.expert_counts, local * 4, 0, 4},
+                       {"rows", args.rows, rows * token_vectors(shape) * 16},
+                       {"row_scales", args.row_scales, rows * token_scales(shape) * 4, 0, 4},
+                       {"problems", args.problems, device::kProblems * 4, 0, 4},
+                       {"calls", args.calls, uint64_t{grid} * 8, 0, 8}});
 }
 
 void check_arguments(const device::CombineArgs<GpuBlock>& args, int ranks, int blocks) {
   constexpr const char* kName = "combine";
-  const auto num = static_cast<uint64_t>(ranks);
+  const auto num = static_cast<uint32_t>(ranks);
   const auto grid = static_cast<uint32_t>(blocks);
-  check_shape(kName, args.shape, args.tokens, ranks);
-  const uint64_t token_bytes = uint64_t{args.shape.hidden} * 2;
-  check_memory(kName, {{"rows", args.rows, args.shape.max_rows * token_bytes},
-                       {"slots", args.slots, 2 * num * args.shape.max_tokens * token_bytes},
-                       {"signals", args.signals,
-                        device::expert_signals(static_cast<uint32_t>(ranks), grid) * 8, 0, 8},
-                       {"output", args.output, args.tokens * token_bytes},
+  const device::ExpertShape& shape = args.shape;
+  check_shape(kName, shape, args.tokens, ranks);
+  const uint64_t token_bytes = uint64_t{shape.hidden} * 2;
+  const uint64_t slots = uint64_t{num} * shape.max_tokens;
+  check_memory(kName, {{"device_tokens", args.device_tokens, words_if(args.device_tokens), 0, 4},
+                       {"rows", args.rows, shape.max_rows * token_bytes},
+                       {"token_slots", args.token_slots, slots * 4, 0, 4},
+                       {"part_list", args.part_list, device::part_records(num, grid) * 8, 0, 8},
+                       {"agreed", args.agreed, device::kSameWords * 4, 0, 4},
+                       {"entry_rows", args.entry_rows, slots * shape.top_k * 4, 0, 4},
+                       {"entry_weights", args.entry_weights, slots * shape.top_k * 4, 0, 4},
+                       {"slots", args.slots, 2 * slots * token_bytes},
+                       {"signals", args.signals, device::expert_signals(num, grid) * 8, 0, 8},
+                       {"output", args.output, most_tokens(args) * token_bytes},
                        {"calls", args.calls, uint64_t{grid} * 8, 0, 8}});
 }
 

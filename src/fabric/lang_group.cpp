@@ -110,6 +110,10 @@ std::string LangGroup::describe(int rank, const device::ExpiredWait& what) const
     const auto text = [&](uint64_t value) {
       return argument == device::kOtherTeam ? text_of_mark(value) : std::to_string(value);
     };
+    if (what.from == rank) {
+      return fmt::format("rank {} calls with {} = {}, but called before with {}", rank, argument,
+                         text(what.expected), text(what.seen));
+    }
     return fmt::format(
         "rank {} and rank {} make the same call with different arguments: {} is {} on rank {} and "
         "{} on rank {}",

@@ -81,9 +81,10 @@ std::vector<float> Engine::gather_values(Thread& thread, bool whole_block, float
 
 void Engine::disagree(Thread& thread, int rank, const char* argument, const std::string& own,
                       const std::string& theirs, Where where) {
+  const std::string call = fmt::format("rank {} calls with {} = {}, ", thread.rank, argument, own);
   fail(FindingKind::kDisagreement,
-       fmt::format("rank {} calls with {} = {}, rank {} with {}", thread.rank, argument, own, rank,
-                   theirs),
+       call + (rank == thread.rank ? "but called before with " + theirs
+                                   : fmt::format("rank {} with {}", rank, theirs)),
        thread, where);
 }
 

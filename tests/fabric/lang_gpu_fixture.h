@@ -42,19 +42,21 @@ class LangGpuTest : public ::testing::Test {
     }
   }
   using Kernels = std::vector<std::unique_ptr<cuda::LangKernel>>;
-  Kernels compile(const cuda::LangKernelName& name, int shared_bytes = 0) {
+  Kernels compile(const cuda::LangKernelName& name, int shared_bytes = 0,
+                  int max_threads = kThreads) {
     Kernels kernels;
     for (int r = 0; r < ranks_; ++r) {
       fabric_->device(r).make_current();
       kernels.push_back(std::make_unique<cuda::LangKernel>(fabric_->device(r), compiler_, name,
-                                                           kThreads, shared_bytes));
+                                                           max_threads, shared_bytes));
     }
     return kernels;
   }
   template <class Args>
-  void launch(const Kernels& kernels, int rank, const Args& args) {
+  void launch(const Kernels& kernels, int rank, const Args& args, int blocks = kBlocks,
+              int threads = kThreads) {
     fabric_->device(rank).make_current();
-    kernels[size_t(rank)]->launch(*streams_[size_t(rank)], kBlocks, kThreads, group_->world(rank),
+    kernels[size_t(rank)]->launch(*streams_[size_t(rank)], blocks, threads, group_->world(rank),
                                   args);
   }
   void synchronize() {

@@ -37,13 +37,14 @@ class ExpertsGpuTest : public LangGpuTest {
     slots_ = take("slots", 2 * num_ * kMostTokens * row_bytes());
     scale_slots_ = take("scale_slots", 2 * num_ * kMostTokens * 8);
     entry_slots_ = take("entry_slots", 2 * entries * 16);
-    counts_ = take("counts", 2 * num_ * count_words(shape_, num_) * 4);
+    counts_ = take("counts", count_words(shape_, num_) * 4);
     parts_ = take("parts", 2 * part_records(num_, kBlocks) * 8);
     signals_ = take("signals", expert_signals(num_, kBlocks) * 8);
     combine_signals_ = take("combine_signals", expert_signals(num_, kBlocks) * 8);
     token_slots_ = take("token_slots", size_t(num_) * kMostTokens * 4);
     received_ = take("received", num_ * 4);
     part_list_ = take("part_list", part_records(num_, kBlocks) * 8);
+    agreed_ = take("agreed", kSameWords * 4);
     entry_rows_ = take("entry_rows", entries * 4);
     entry_weights_ = take("entry_weights", entries * 4);
     offsets_ = take("offsets", (shape_.experts + 1) * 4);
@@ -80,6 +81,7 @@ class ExpertsGpuTest : public LangGpuTest {
             words(token_slots_),
             words(received_),
             longs(part_list_),
+            words(agreed_),
             words(entry_rows_),
             floats(entry_weights_),
             words(offsets_),
@@ -97,6 +99,7 @@ class ExpertsGpuTest : public LangGpuTest {
             sent.rows,
             sent.token_slots,
             sent.part_list,
+            sent.agreed,
             sent.entry_rows,
             sent.entry_weights,
             group_->at<Vec16>(r, combine_slots_),
@@ -171,8 +174,8 @@ class ExpertsGpuTest : public LangGpuTest {
   ExpertShape shape_{};
   Kernels dispatch_, combine_;
   size_t input_, ids_, weights_, slots_, scale_slots_, entry_slots_, counts_, parts_, signals_,
-      combine_signals_, token_slots_, received_, part_list_, entry_rows_, entry_weights_, offsets_,
-      expert_counts_, rows_, row_scales_, problems_, calls_, combine_slots_, output_;
+      combine_signals_, token_slots_, received_, part_list_, agreed_, entry_rows_, entry_weights_,
+      offsets_, expert_counts_, rows_, row_scales_, problems_, calls_, combine_slots_, output_;
 };
 
 TEST_F(ExpertsGpuTest, EveryRoutingAndNumberOfTokens) {
@@ -201,6 +204,32 @@ TEST_F(ExpertsGpuTest, RanksThatCallOtherwiseAreNamed) {
     launch(dispatch_, r, args);
   }
   EXPECT_THAT(error_of_run(), HasSubstr("different arguments: hidden is "));
+}
+
+TEST_F(ExpertsGpuTest, RanksOfOtherExpertsOrGridsAreNamed) {
+  for (int r = 0; r < ranks_; ++r) {
+    DispatchArgs<GpuBlock> args = dispatch_args(r, 0);
+    if (r == 1) args.shape.experts /= 2;
+    launch(dispatch_, r, args);
+  }
+  EXPECT_THAT(error_of_run(), HasSubstr("different arguments: experts is "));
+  for (int r = 0; r < ranks_; ++r) {
+    launch(dispatch_, r, dispatch_args(r, 0), r == 1 ? kBlocks - 1 : kBlocks);
+  }
+  EXPECT_THAT(error_of_run(), HasSubstr("different arguments: blocks is "));
+  one_call(Pattern::kUniform, 1, 7);
+}
+
+TEST_F(ExpertsGpuTest, ACombineOtherThanItsDispatchIsNamed) {
+  one_call(Pattern::kUniform, 1, 7);
+  for (int r = 0; r < ranks_; ++r) {
+    CombineArgs<GpuBlock> args = combine_args(r, 7);
+    if (r == 1) args.shape.hidden = 128;
+    launch(combine_, r, args);
+  }
+  EXPECT_THAT(error_of_run(),
+              HasSubstr("rank 1 calls with hidden = 128, but called before with 256"));
+  one_call(Pattern::kUniform, 2, 7);
 }
 
 TEST_F(ExpertsGpuTest, BadArgumentsAreRefusedBeforeTheLaunch) {

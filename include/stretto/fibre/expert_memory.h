@@ -19,7 +19,7 @@ struct ExpertMemory {
         slots(world.symmetric<device::Vec16>("slots", sent * token_vectors(of))),
         scale_slots(world.symmetric<float>("scale_slots", sent * token_scales(of) + 1)),
         entry_slots(world.symmetric<device::Vec16>("entry_slots", sent * of.top_k)),
-        counts(world.symmetric<device::uint32>("counts", 2 * ranks * count_words(of, ranks))),
+        counts(world.symmetric<device::uint32>("counts", count_words(of, ranks))),
         parts(world.symmetric<device::uint64>("parts", 2 * device::part_records(ranks, blocks))),
         signals(
             world.symmetric<device::uint64>("signals", device::expert_signals(ranks, blocks), 0)),
@@ -28,6 +28,7 @@ struct ExpertMemory {
                                                     device::expert_signals(ranks, blocks), 0)),
         token_slots(world.local<device::uint32>("token_slots", ranks * of.max_tokens)),
         part_list(world.local<device::uint64>("part_list", device::part_records(ranks, blocks))),
+        agreed(world.local<device::uint32>("agreed", device::kSameWords)),
         entry_rows(world.local<device::uint32>("entry_rows", sent / 2 * of.top_k)),
         entry_weights(world.local<float>("entry_weights", sent / 2 * of.top_k)),
         received(world.local<device::uint32>("received", ranks)),
@@ -91,6 +92,7 @@ struct ExpertMemory {
   // What dispatch leaves for combine.
   Buffer<device::uint32> token_slots;
   Buffer<device::uint64> part_list;
+  Buffer<device::uint32> agreed;
   Buffer<device::uint32> entry_rows;
   Buffer<float> entry_weights;
   // And for the experts.
@@ -109,6 +111,7 @@ struct ExpertMemory {
     args.device_tokens = tokens.at(rank);
     args.token_slots = token_slots.at(rank);
     args.part_list = part_list.at(rank);
+    args.agreed = agreed.at(rank);
     args.entry_rows = entry_rows.at(rank);
     args.entry_weights = entry_weights.at(rank);
     return args;

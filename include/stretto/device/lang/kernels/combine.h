@@ -4,9 +4,11 @@
 // token's entries; the sum goes in bf16 to the token's rank, which adds the ranks' sums in fp32 in
 // rank order. One message a token and rank, and the same bits in every run.
 //
-// Follows its dispatch on the same stream, with the same grid on every rank and in every call, all
-// blocks resident, and combine_shared_bytes() of shared memory. Units are those of the
-// dispatch, all blocks of one sending and then taking; slots alternate between calls.
+// Follows its dispatch on the same stream, with the same shape and the same grid on every rank and
+// in every call, all blocks resident, and combine_shared_bytes() of shared memory. What it is
+// called with is compared with what all ranks have agreed on in the dispatch, so it costs no
+// message. Units are those of the dispatch, all blocks of one sending and then taking; slots
+// alternate between calls.
 #pragma once
 
 #include "stretto/device/lang/kernels/experts.h"
@@ -24,6 +26,7 @@ struct CombineArgs {
   // What dispatch left.
   Ptr<Block, const uint32> token_slots;
   Ptr<Block, const uint64> part_list;
+  Ptr<Block, const uint32> agreed;
   Ptr<Block, const uint32> entry_rows;
   Ptr<Block, const float> entry_weights;
 
@@ -47,7 +50,8 @@ class Combine {
         chunks_((vectors_ + chunk_ - 1) / chunk_),
         units_(Units::of(args.shape, static_cast<uint32>(block.num_blocks()),
                          static_cast<uint32>(block.block_idx()))),
-        call_(args.calls[block.block_idx()]),
+        calls_(args.calls[block.block_idx()]),
+        call_(BlockCalls::of(calls_)),
         half_(call_ % 2 * ranks_),
         signals_{units_, ranks_},
         first_item_(units_.worker * static_cast<uint32>(lanes_.warps) +
@@ -62,9 +66,12 @@ class Combine {
   STRETTO_PRIMITIVE bool works() const { return units_.worker < units_.workers; }
 
   // Sums of the rows that came from this unit of each rank, back to it; the next rank's first.
-  STRETTO_PRIMITIVE void send() {
+  // False when the dispatch was of something else, or the calls before had another grid.
+  STRETTO_PRIMITIVE bool send() {
+    if (!BlockCalls::same_grid(block_, calls_)) return false;
+    const bool same = as_dispatched();
     for (uint32 r = thread_; r < ranks_; r += threads_) {
-      const uint64 at = (static_cast<uint64>(r) * units_.count + units_.index) * kParts;
+      const uint64 at = units_.first_listed(r, ranks_);
       uint32 count = 0;
       STRETTO_UNROLL for (uint32 part = 0; part < kParts; ++part) {
         const uint64 record = args_.part_list[at + part];
@@ -73,7 +80,7 @@ class Combine {
       }
       counts_[r] = count;
     }
-    block_.sync();
+    if (block_.sync_or(!same)) return false;
     uint32 all = 0;
     for (uint32 r = 0; r < ranks_; ++r) {
       const uint32 count = counts_[r];
@@ -95,6 +102,7 @@ class Combine {
       block_.signal(args_.signals + signals_.part_of(me_), 1, SignalOp::kAdd,
                     static_cast<int>((me_ + 1 + i) % ranks_));
     }
+    return true;
   }
 
   // False when a rank did not come.
@@ -120,11 +128,27 @@ class Combine {
 
   STRETTO_PRIMITIVE void end() {
     block_.sync();
-    if (block_.thread_idx() == 0) args_.calls[block_.block_idx()] = call_ + 1;
+    if (block_.thread_idx() == 0) {
+      args_.calls[block_.block_idx()] =
+          BlockCalls::pack(call_ + 1, static_cast<uint32>(block_.num_blocks()));
+    }
   }
 
  private:
   static constexpr uint32 kUnroll = 4;
+
+  // What this thread looks at of it.
+  STRETTO_PRIMITIVE bool as_dispatched() {
+    bool same = true;
+    for (uint32 i = thread_; i < kSameWords; i += threads_) {
+      const uint32 own = same_word(args_.shape, static_cast<uint32>(block_.num_blocks()), i);
+      const uint32 dispatched = args_.agreed[i];
+      if (own == dispatched) continue;
+      block_.disagree(static_cast<int>(me_), name_of_same(i), i, own, dispatched);
+      same = false;
+    }
+    return same;
+  }
 
   STRETTO_PRIMITIVE void send_chunk(uint32 source, uint32 slot, uint32 first) {
     const uint64 entries =
@@ -137,7 +161,7 @@ class Combine {
       if (row == kNone) continue;
       const float weight = args_.entry_weights[entries + j];
       auto from = args_.rows + static_cast<uint64>(row) * vectors_;
-      Vec16 values[kUnroll];
+      Vec16 values[kUnroll] = {};
       STRETTO_UNROLL for (uint32 u = 0; u < kUnroll; ++u) {
         if (v + u * step < vectors_) values[u] = from[v + u * step];
       }
@@ -184,7 +208,7 @@ class Combine {
   uint32 ranks_, me_;
   uint32 vectors_, chunk_, chunks_;
   Units units_;
-  uint64 call_, half_;
+  uint64 calls_, call_, half_;
   ExpertSignals signals_;
   uint32 first_item_, item_step_, thread_, threads_;
   Ptr<Block, uint32> firsts_, counts_;  // shared, by source: slots of the unit
@@ -194,8 +218,7 @@ template <class Block>
 STRETTO_KERNEL void combine(Block& block, const CombineArgs<Block>& args) {
   Combine<Block> work(block, args);
   if (work.works()) {
-    work.send();
-    if (!work.receive()) return;
+    if (!work.send() || !work.receive()) return;
   }
   work.end();
 }

@@ -18,11 +18,15 @@ template <class Block>
 STRETTO_KERNEL void dispatch(Block& block, const DispatchArgs<Block>& args) {
   const Units units = Units::of(args.shape, static_cast<uint32>(block.num_blocks()),
                                 static_cast<uint32>(block.block_idx()));
-  const uint64 call = args.calls[block.block_idx()];
+  const uint64 calls = args.calls[block.block_idx()];
+  if (!BlockCalls::same_grid(block, calls)) return;
   if (units.sends()) DispatchSend<Block>(block, args).run();
   if (units.takes() && !DispatchTake<Block>(block, args).run()) return;
   block.sync();
-  if (block.thread_idx() == 0) args.calls[block.block_idx()] = call + 1;
+  if (block.thread_idx() == 0) {
+    args.calls[block.block_idx()] =
+        BlockCalls::pack(BlockCalls::of(calls) + 1, static_cast<uint32>(block.num_blocks()));
+  }
 }
 
 }  // namespace stretto::device

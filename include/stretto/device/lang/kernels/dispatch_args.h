@@ -21,14 +21,15 @@ struct DispatchArgs {
   Ptr<Block, Vec16> slots;        // [call][source][max_tokens][token_vectors()]
   Ptr<Block, float> scale_slots;  // [call][source][max_tokens][token_scales()]
   Ptr<Block, Vec16> entry_slots;  // [call][source][max_tokens][top_k]
-  Ptr<Block, uint32> counts;      // [call][source][count_words()]
-  Ptr<Block, uint64> parts;       // [call][part_records()]
+  Ptr<Block, uint32> counts;      // count_words(), of both calls
+  Ptr<Block, uint64> parts;       // part_records(), of both calls
   Ptr<Block, uint64> signals;     // symmetric: expert_signals(), zero at first
 
   // Results, local.
   Ptr<Block, uint32> token_slots;     // [max_tokens][ranks]: in which slot of the rank, or kNone
   Ptr<Block, uint32> received;        // [source]: tokens
   Ptr<Block, uint64> part_list;       // [part_records()]: what came in which part
+  Ptr<Block, uint32> agreed;          // [kSameWords]: what all ranks called with
   Ptr<Block, uint32> entry_rows;      // [source][max_tokens][top_k]: row of the entry, or kNone
   Ptr<Block, float> entry_weights;    // [source][max_tokens][top_k]
   Ptr<Block, uint32> expert_offsets;  // [local experts + 1]: first row, aligned, up to max_rows
@@ -54,7 +55,7 @@ class DispatchHalf {
         threads_(static_cast<uint32>(block.num_threads())),
         local_(args.shape.experts / ranks_),
         k_(args.shape.top_k),
-        call_(args.calls[block.block_idx()]),
+        call_(BlockCalls::of(args.calls[block.block_idx()])),
         half_(call_ % 2 * ranks_),
         signals_{units_, ranks_},
         expert_counts_(shared<uint32>(block, static_cast<int>(8 * threads_))),
@@ -72,13 +73,13 @@ class DispatchHalf {
   STRETTO_PRIMITIVE uint64 slot_index(uint32 source, uint32 slot) const {
     return (half_ + source) * args_.shape.max_tokens + slot;
   }
-  // The record of a part of this block's unit of `source`, in this call's half.
+  // The record of a part of this block's unit of `source`, in this call's half. Where it lies
+  // depends on no grid, as with signals.
   STRETTO_PRIMITIVE uint64 record_index(uint32 source, uint32 part) const {
-    return call_ % 2 * part_records(ranks_, static_cast<uint32>(block_.num_blocks())) +
-           listed_at(source, part);
+    return (static_cast<uint64>(2 * units_.index + call_ % 2) * ranks_ + source) * kParts + part;
   }
   STRETTO_PRIMITIVE uint64 listed_at(uint32 source, uint32 part) const {
-    return (static_cast<uint64>(source) * units_.count + units_.index) * kParts + part;
+    return units_.first_listed(source, ranks_) + part;
   }
   STRETTO_PRIMITIVE uint32 next(uint32 i) const { return (me_ + 1 + i) % ranks_; }
   STRETTO_PRIMITIVE void tell(uint32 word, uint64 step, uint32 to) {
@@ -89,21 +90,13 @@ class DispatchHalf {
                              static_cast<int>(from));
   }
   // What all ranks must call with.
-  STRETTO_PRIMITIVE uint32 same_word(uint32 which) const {
-    switch (which) {
-      case 0:
-        return args_.shape.hidden;
-      case 1:
-        return args_.shape.experts;
-      case 2:
-        return k_;
-      case 3:
-        return args_.shape.max_tokens;
-      case 4:
-        return args_.shape.fp8;
-      default:
-        return static_cast<uint32>(block_.num_blocks());
-    }
+  STRETTO_PRIMITIVE uint32 own_word(uint32 which) const {
+    return same_word(args_.shape, static_cast<uint32>(block_.num_blocks()), which);
+  }
+  // Of the counts from `source`, in this call's half.
+  STRETTO_PRIMITIVE uint64 same_index(uint32 source) const { return (half_ + source) * kLineWords; }
+  STRETTO_PRIMITIVE uint64 count_index(uint32 source) const {
+    return 2 * ranks_ * kLineWords + (half_ + source) * source_counts(args_.shape, ranks_);
   }
 
   Block& block_;

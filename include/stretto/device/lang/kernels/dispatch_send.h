@@ -9,10 +9,10 @@ template <class Block>
 class DispatchSend : DispatchPlaces<Block> {
   using Half = DispatchHalf<Block>;
   using Places = DispatchPlaces<Block>;
-  using Half::args_, Half::block_, Half::expert_counts_, Half::half_, Half::k_, Half::lanes_,
-      Half::local_, Half::me_, Half::next, Half::part_first_, Half::problem, Half::rank_counts_,
-      Half::ranks_, Half::record_index, Half::same_word, Half::signals_, Half::slot_index,
-      Half::thread_, Half::threads_, Half::units_, Half::tell;
+  using Half::args_, Half::block_, Half::count_index, Half::expert_counts_, Half::k_, Half::lanes_,
+      Half::local_, Half::me_, Half::next, Half::own_word, Half::part_first_, Half::problem,
+      Half::rank_counts_, Half::ranks_, Half::record_index, Half::same_index, Half::signals_,
+      Half::slot_index, Half::thread_, Half::threads_, Half::units_, Half::tell;
   using Places::tile_ids_, Places::tile_places_, Places::tile_slots_, Places::tally,
       Places::find_places;
 
@@ -70,19 +70,21 @@ class DispatchSend : DispatchPlaces<Block> {
 
  private:
   STRETTO_PRIMITIVE void write_counts() {
-    const auto words = static_cast<uint32>(count_words(args_.shape, ranks_));
+    const uint32 words = local_ + 1 + kSameWords;
     for (uint32 i = thread_; i < ranks_ * words; i += threads_) {
       const uint32 rank = i / words;
       const uint32 word = i % words;
       uint32 value = 0;
+      uint64 at = count_index(me_) + word;
       if (word < local_) {
         value = expert_counts_[rank * local_ + word];
       } else if (word == local_) {
         value = rank_counts_[rank];
       } else {
-        value = same_word(word - local_ - 1);
+        at = same_index(me_) + word - local_ - 1;
+        value = own_word(word - local_ - 1);
       }
-      block_.peer(args_.counts, static_cast<int>(rank))[(half_ + me_) * words + word] = value;
+      block_.peer(args_.counts, static_cast<int>(rank))[at] = value;
     }
   }
 

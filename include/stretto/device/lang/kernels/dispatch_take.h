@@ -8,10 +8,11 @@ namespace stretto::device {
 template <class Block>
 class DispatchTake : DispatchHalf<Block> {
   using Half = DispatchHalf<Block>;
-  using Half::args_, Half::block_, Half::call_, Half::expert_counts_, Half::free_, Half::half_,
-      Half::k_, Half::lanes_, Half::listed_at, Half::local_, Half::part_counts_, Half::part_first_,
-      Half::problem, Half::rank_counts_, Half::ranks_, Half::record_index, Half::same_word,
-      Half::signals_, Half::slot_index, Half::thread_, Half::threads_, Half::units_, Half::await;
+  using Half::args_, Half::block_, Half::call_, Half::count_index, Half::expert_counts_,
+      Half::free_, Half::k_, Half::lanes_, Half::listed_at, Half::local_, Half::own_word,
+      Half::part_counts_, Half::part_first_, Half::problem, Half::rank_counts_, Half::ranks_,
+      Half::record_index, Half::same_index, Half::signals_, Half::slot_index, Half::thread_,
+      Half::threads_, Half::units_, Half::await;
 
  public:
   STRETTO_PRIMITIVE DispatchTake(Block& block, const DispatchArgs<Block>& args)
@@ -63,17 +64,14 @@ class DispatchTake : DispatchHalf<Block> {
  private:
   // One word a thread, so that all loads are in flight together.
   STRETTO_PRIMITIVE bool same_calls() {
-    constexpr const char* kNames[kSameWords] = {"hidden",     "experts", "top_k",
-                                                "max_tokens", "fp8",     "blocks"};
-    const uint64 words = count_words(args_.shape, ranks_);
     bool same = true;
     for (uint32 i = thread_; i < kSameWords * ranks_; i += threads_) {
       const uint32 which = i % kSameWords;
       const uint32 rank = i / kSameWords;
-      const uint32 theirs = args_.counts[(half_ + rank) * words + local_ + 1 + which];
-      const uint32 own = same_word(which);
+      const uint32 theirs = args_.counts[same_index(rank) + which];
+      const uint32 own = own_word(which);
       if (theirs == own) continue;
-      block_.disagree(static_cast<int>(rank), kNames[which], which, own, theirs);
+      block_.disagree(static_cast<int>(rank), name_of_same(which), which, own, theirs);
       same = false;
     }
     return same;
@@ -82,13 +80,11 @@ class DispatchTake : DispatchHalf<Block> {
   // From here on expert_counts_[e * ranks + source] is the first row of the source's rows of local
   // expert e, and rank_counts_[source] the tokens from it.
   STRETTO_PRIMITIVE void find_offsets() {
-    const uint64 words = count_words(args_.shape, ranks_);
-    auto counts = args_.counts + half_ * words;
     for (uint32 i = thread_; i < local_ * ranks_; i += threads_) {
-      expert_counts_[i] = counts[(i % ranks_) * words + i / ranks_];
+      expert_counts_[i] = args_.counts[count_index(i % ranks_) + i / ranks_];
     }
     for (uint32 r = thread_; r < ranks_; r += threads_) {
-      rank_counts_[r] = counts[r * words + local_];
+      rank_counts_[r] = args_.counts[count_index(r) + local_];
     }
     block_.sync();
     const bool tells = units_.index == 0;
@@ -108,6 +104,7 @@ class DispatchTake : DispatchHalf<Block> {
         const uint32 tokens = rank_counts_[r];
         args_.received[r] = tokens;
       }
+      for (uint32 i = thread_; i < kSameWords; i += threads_) args_.agreed[i] = own_word(i);
     }
     block_.sync();
     for (uint32 e = thread_; e < local_; e += threads_) {
@@ -117,6 +114,9 @@ class DispatchTake : DispatchHalf<Block> {
         expert_counts_[e * ranks_ + r] = row;
         row += count;
       }
+    }
+    block_.sync();
+  }
   // Its rows as far as there is room, so that who follows them never leaves `rows`.
   STRETTO_PRIMITIVE void tell_expert(uint32 expert, uint32 offset) {
     const uint32 room = args_.shape.max_rows > offset ? args_.shape.max_rows - offset : 0;
@@ -124,9 +124,6 @@ class DispatchTake : DispatchHalf<Block> {
     if (expert == local_) return;
     const uint32 rows = rows_of(expert);
     args_.expert_counts[expert] = rows < room ? rows : room;
-  }
-    }
-    block_.sync();
   }
   STRETTO_PRIMITIVE uint32 rows_of(uint32 expert) const {
     uint32 rows = 0;
@@ -205,10 +202,10 @@ class DispatchTake : DispatchHalf<Block> {
         args_.row_scales[row * scales + s] = scale;
       }
     }
-  // Shared memory; of scratch_, k_ words a warp.
     block_.sync_warp();
   }
 
+  // Shared memory; of scratch_, k_ words a warp.
   Ptr<Block, uint32> offsets_, aligned_rows_, scratch_;
 };
 

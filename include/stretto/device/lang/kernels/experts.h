@@ -53,14 +53,38 @@ STRETTO_HOST_DEVICE uint64 token_vectors(const ExpertShape& shape) {
 STRETTO_HOST_DEVICE uint64 token_scales(const ExpertShape& shape) {
   return shape.fp8 != 0 ? shape.hidden / kScaleGroup : 0;
 }
-// Words of counts from one source: rows of each local expert, tokens, and what must be the same.
+// What must be the same in a call of all ranks, and of a combine and its dispatch.
 inline constexpr uint32 kSameWords = 6;
-STRETTO_HOST_DEVICE uint64 count_words(const ExpertShape& shape, uint32 ranks) {
-  return shape.experts / ranks + 1 + kSameWords;
+STRETTO_PRIMITIVE const char* name_of_same(uint32 which) {
+  if (which == 0) return "hidden";
+  if (which == 1) return "experts";
+  if (which == 2) return "top_k";
+  if (which == 3) return "max_tokens";
+  return which == 4 ? "fp8" : "blocks";
 }
-// Signals of a dispatch or a combine, and records of parts, for a grid of `blocks`.
+STRETTO_PRIMITIVE uint32 same_word(const ExpertShape& shape, uint32 blocks, uint32 which) {
+  if (which == 0) return shape.hidden;
+  if (which == 1) return shape.experts;
+  if (which == 2) return shape.top_k;
+  if (which == 3) return shape.max_tokens;
+  return which == 4 ? shape.fp8 : blocks;
+}
+// A source's counts, in 32-bit words of whole lines of 128 bytes, so that no line has two writers:
+// one of what must be the same, which lies alike whatever a rank was called with; then rows of each
+// local expert, and tokens.
+inline constexpr uint32 kLineWords = 32;
+STRETTO_HOST_DEVICE uint64 source_counts(const ExpertShape& shape, uint32 ranks) {
+  return (shape.experts / ranks + kLineWords) / kLineWords * kLineWords;
+}
+// Words of the counts of all sources, two of each by call.
+STRETTO_HOST_DEVICE uint64 count_words(const ExpertShape& shape, uint32 ranks) {
+  return 2 * ranks * (kLineWords + source_counts(shape, ranks));
+}
+// Words of the signals of a dispatch or a combine, a line each, and records of parts, for a grid of
+// `blocks`. A part's record is read once, after its signal, so these need no lines.
+inline constexpr uint32 kSignalWords = 16;
 STRETTO_HOST_DEVICE uint64 expert_signals(uint32 ranks, uint32 blocks) {
-  return static_cast<uint64>(ranks) * (blocks + 1);
+  return static_cast<uint64>(ranks) * (blocks + 1) * kSignalWords;
 }
 STRETTO_HOST_DEVICE uint64 part_records(uint32 ranks, uint32 blocks) {
   return static_cast<uint64>(ranks) * blocks * kParts;
@@ -75,6 +99,24 @@ STRETTO_HOST_DEVICE uint64 dispatch_shared_bytes(const ExpertShape& shape, uint3
 }
 
 STRETTO_HOST_DEVICE uint64 combine_shared_bytes(uint32 ranks) { return 8 * ranks; }
+
+// A block's number of calls so far, in a word that keeps the grid too: to find one that changes.
+struct BlockCalls {
+  static constexpr uint32 kBits = 44;
+  STRETTO_HOST_DEVICE static uint64 of(uint64 word) { return word & ((1ull << kBits) - 1); }
+  STRETTO_HOST_DEVICE static uint64 pack(uint64 calls, uint32 blocks) {
+    return calls | static_cast<uint64>(blocks) << kBits;
+  }
+  // By all threads. False, and said, when the calls before had another grid.
+  template <class Block>
+  STRETTO_PRIMITIVE static bool same_grid(Block& block, uint64 word) {
+    const auto blocks = static_cast<uint32>(block.num_blocks());
+    const auto before = static_cast<uint32>(word >> kBits);
+    if (word == 0 || before == blocks) return true;
+    if (block.thread_idx() == 0) block.disagree(block.rank(), "blocks", 0, blocks, before);
+    return false;
+  }
+};
 
 // A thread's place in its block, for work that warps share.
 struct Lanes {
@@ -103,6 +145,10 @@ struct Units {
     const bool split = blocks > 1 && shape.max_tokens > kWholeTokens * blocks;
     const uint32 count = split ? blocks / 2 : blocks;
     return {count, block % count, split ? 2u : 1u, block / count};
+  }
+  // Where a list of this unit's parts of `source` begins, in a list of all units'.
+  STRETTO_HOST_DEVICE uint64 first_listed(uint32 source, uint32 ranks) const {
+    return (static_cast<uint64>(index) * ranks + source) * kParts;
   }
   STRETTO_HOST_DEVICE bool split() const { return workers == 2; }
   STRETTO_HOST_DEVICE bool sends() const { return worker == 0; }
@@ -145,10 +191,11 @@ struct PartRecord {
 // heard from every rank in it, and a rank that is in call e - 1 has ended call e - 2, whose slots
 // call e overwrites.
 struct ExpertSignals {
+  // Where unit u's lie depends on no grid, so that ranks with other grids find out.
   STRETTO_HOST_DEVICE uint32 part_of(uint32 source) const {
-    return ranks + source * units.count + units.index;
+    return (ranks * (units.index + 1) + source) * kSignalWords;
   }
-  STRETTO_HOST_DEVICE uint32 counts_of(uint32 source) const { return source; }
+  STRETTO_HOST_DEVICE uint32 counts_of(uint32 source) const { return source * kSignalWords; }
   // What a part adds, and what has been added when it has come.
   STRETTO_HOST_DEVICE static uint64 step(uint32 part, bool last) {
     return last ? kParts - part : 1;
