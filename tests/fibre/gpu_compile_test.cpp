@@ -129,6 +129,16 @@ TEST_P(GpuCompile, GatherAndScatterWithoutSpillsAtTheirLaunchBounds) {
   }
 }
 
+// As the benchmark launches them.
+TEST_P(GpuCompile, ExpertsWithoutSpillsAtTheirLaunchBounds) {
+  for (const LangKernelName& name :
+       {LangKernelName{"kernels/dispatch.h", "dispatch<GpuBlock>", "DispatchArgs<GpuBlock>"},
+        LangKernelName{"kernels/combine.h", "combine<GpuBlock>", "CombineArgs<GpuBlock>"}}) {
+    SCOPED_TRACE(name.kernel);
+    EXPECT_EQ(spilled_bytes(log_of(lang_source(name, 512))), 0);
+  }
+}
+
 // Movers with as many vectors in flight as a block of that size has registers for.
 TEST_P(GpuCompile, MoversWithoutSpillsAtTheirLaunchBounds) {
   struct Launch {
