@@ -71,6 +71,7 @@ std::optional<AutoSchedule> corrected(const Operator& op, const Machine& machine
                                       const Tuning& tuning, RowCount rows) {
   auto nearby = measured_nearby(op, machine, tuning, rows);
   if (!nearby) return std::nullopt;
+  add_low_latency(op, machine, tuning, rows, *nearby);
   add_fused(op, machine, rows, *nearby);
   std::vector<double> expected = predicted_us(op, nearby->schedules, machine);
   for (size_t i = 0; i < expected.size(); ++i) expected[i] *= nearby->factors[i];

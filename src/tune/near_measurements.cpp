@@ -15,6 +15,10 @@ constexpr size_t kMost = 12;
 // Fewer are no choice: whoever measured them was after something else.
 constexpr size_t kFewest = 2;
 
+bool by_nccl(const Schedule& schedule) {
+  return schedule.mover == Mover::nccl && schedule.collectives == CollectivesBy::nccl;
+}
+
 }  // namespace
 
 std::optional<MeasuredNearby> measured_nearby(const Operator& op, const Machine& machine,
@@ -28,7 +32,7 @@ std::optional<MeasuredNearby> measured_nearby(const Operator& op, const Machine&
       const Schedule schedule_there = parse_schedule(measured.schedule, tuned->op, machine);
       const auto schedule = as_measured(measured, op, machine, rows);
       if (!schedule || !legal(tuned->op, schedule_there, machine).empty()) continue;
-      if (!has_as_many && schedule->mover == Mover::nccl) continue;
+      if (!has_as_many && by_nccl(*schedule)) continue;
       found.schedules.push_back(*schedule);
       schedules_there.push_back(schedule_there);
       found.factors.push_back(measured.time_us);
@@ -49,6 +53,25 @@ std::optional<MeasuredNearby> measured_nearby(const Operator& op, const Machine&
     return found;
   }
   return std::nullopt;
+}
+
+void add_low_latency(const Operator& op, const Machine& machine, const Tuning& tuning,
+                     RowCount rows, MeasuredNearby& nearby) {
+  const auto is_low_latency = [](const Schedule& schedule) {
+    return schedule.collectives == CollectivesBy::low_latency;
+  };
+  if (std::any_of(nearby.schedules.begin(), nearby.schedules.end(), is_low_latency)) return;
+  for (const TunedOperator* tuned : nearest_first(op, machine, tuning)) {
+    for (const Measured& measured : tuned->measured) {
+      const auto schedule = as_measured(measured, op, machine, rows);
+      if (!schedule || !is_low_latency(*schedule)) continue;
+      const Schedule there = parse_schedule(measured.schedule, tuned->op, machine);
+      if (!legal(tuned->op, there, machine).empty()) continue;
+      nearby.schedules.push_back(*schedule);
+      nearby.factors.push_back(measured.time_us / predicted_us(tuned->op, {there}, machine)[0]);
+      return;
+    }
+  }
 }
 
 }  // namespace stretto

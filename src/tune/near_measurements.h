@@ -22,4 +22,9 @@ struct MeasuredNearby {
 std::optional<MeasuredNearby> measured_nearby(const Operator& op, const Machine& machine,
                                               const Tuning& tuning, RowCount rows);
 
+// Adds the fastest schedule with low-latency collectives of the nearest operator that has one, when
+// there is none yet: what was measured with as many ranks may be older than these, or of more rows.
+void add_low_latency(const Operator& op, const Machine& machine, const Tuning& tuning,
+                     RowCount rows, MeasuredNearby& nearby);
+
 }  // namespace stretto
