@@ -149,6 +149,14 @@ int Kernel::attribute(FunctionAttribute which) const {
   return value;
 }
 
+int Kernel::blocks_of_an_sm(int threads) const {
+  int blocks = 0;
+  check(driver().resident_blocks(&blocks, function_, threads,
+                                 static_cast<size_t>(dynamic_shared_bytes_)),
+        "query a kernel's blocks");
+  return blocks;
+}
+
 void Kernel::launch(const Stream& stream, int blocks, int threads, int cluster,
                     const void* parameters, bool overlap) const {
   LaunchAttribute attributes[2] = {};

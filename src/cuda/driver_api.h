@@ -141,6 +141,8 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(module_function, cuModuleGetFunction, (FunctionHandle*, ModuleHandle, const char*))           \
   X(function_attribute, cuFuncGetAttribute, (int*, int, FunctionHandle))                          \
   X(function_set_attribute, cuFuncSetAttribute, (FunctionHandle, int, int))                       \
+  X(resident_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor,                                 \
+    (int* of_an_sm, FunctionHandle, int threads, size_t dynamic_shared_bytes))                    \
   X(launch, cuLaunchKernelEx, (const LaunchConfig*, FunctionHandle, void**, void**))              \
   X(alloc, cuMemAlloc_v2, (DevicePtr*, size_t))                                                   \
   X(free, cuMemFree_v2, (DevicePtr))                                                              \

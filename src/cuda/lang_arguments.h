@@ -16,6 +16,12 @@
 
 namespace stretto::cuda {
 
+// Whether a kernel's blocks wait for others, so that its grid must fit on the GPU at once.
+template <class Args>
+inline constexpr bool kBlocksWait = true;
+template <>
+inline constexpr bool kBlocksWait<device::AddNormArgs<device::GpuBlock>> = false;
+
 void check_arguments(const device::AllReduceArgs<device::GpuBlock>& args, int ranks, int blocks);
 void check_arguments(const device::PartsArgs<device::GpuBlock>& args, int ranks, int blocks);
 void check_arguments(const device::AllReduceNormArgs<device::GpuBlock>& args, int ranks,

@@ -1,6 +1,8 @@
 // Kernels of the device language, compiled and launched by name.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <string>
 
 #include "cuda/compiler.h"
@@ -20,6 +22,19 @@ struct LangKernelName {
 // The translation unit of a kernel, for at most `max_threads` threads a block.
 std::string lang_source(const LangKernelName& name, int max_threads);
 
+// What a grid must fit into.
+struct GridLimits {
+  int max_blocks;       // what the group has memory for (GpuWorld)
+  int resident_blocks;  // that the rank's GPU, or its share, holds at once
+  bool shares_gpu;
+};
+
+// Throws UsageError: blocks are not whole warps or too large.
+void check_block(int threads, int max_threads);
+// And for kernels whose blocks wait for others: there are more blocks than the group has memory
+// for, or than run at once.
+void check_waiting_grid(int blocks, int threads, const GridLimits& limits);
+
 // One kernel on the current GPU.
 class LangKernel {
  public:
@@ -27,28 +42,37 @@ class LangKernel {
              int max_threads, int shared_bytes = 0)
       : kernel_(compiler.compile(lang_source(name, max_threads), device.arch()).cubin,
                 "stretto_lang", shared_bytes),
-        most_blocks_(device.ranks() > 1 ? device.num_sms() : 0),
+        max_threads_(max_threads),
+        num_sms_(device.num_sms()),
+        shares_gpu_(device.ranks() > 1),
         overlap_(device.arch() >= "sm_90" && device.ranks() == 1) {}
 
-  // Arguments of the project's kernels are checked first: UsageError says what is wrong.
+  // Grids and arguments of the project's kernels are checked first: UsageError says what is wrong.
   template <class Args>
   void launch(const Stream& stream, int blocks, int threads, const device::GpuWorld& world,
               const Args& args) const {
     if constexpr (requires { check_arguments(args, world.num_ranks, blocks); }) {
       check_arguments(args, world.num_ranks, blocks);
     }
-    if (most_blocks_ > 0 && blocks > most_blocks_) refuse(blocks);
+    check_block(threads, max_threads_);
+    if constexpr (kBlocksWait<Args>) {
+      check_waiting_grid(blocks, threads,
+                         {world.max_blocks, resident_blocks(threads), shares_gpu_});
+    }
     const device::LaunchParameters<Args> parameters{world, args};
     kernel_.launch(stream, blocks, threads, 1, &parameters, overlap_);
   }
   const Kernel& kernel() const { return kernel_; }
 
  private:
-  [[noreturn]] void refuse(int blocks) const;
+  // Asked of the driver once for blocks of so many warps.
+  int resident_blocks(int threads) const;
 
   Kernel kernel_;
-  int most_blocks_;  // where ranks share the GPU, else 0
+  int max_threads_, num_sms_;
+  bool shares_gpu_;
   bool overlap_;
+  mutable std::array<std::atomic<int>, 33> resident_{};  // by warps of a block; 0: not asked yet
 };
 
 }  // namespace stretto::cuda

@@ -26,16 +26,18 @@ LangGroup::LangGroup(Fabric& fabric, size_t heap_bytes, int max_blocks, uint64_t
     throw UsageError(fmt::format("the device language serves at most {} ranks, not {}",
                                  device::kMaxRanks, fabric.ranks()));
   }
+  if (max_blocks < 1) {
+    throw UsageError(fmt::format("grids of at most {} blocks: at least one is needed", max_blocks));
+  }
+  const size_t meetings = static_cast<size_t>(max_blocks) * static_cast<size_t>(fabric.ranks());
   heap_ = fabric.allocate(up(heap_bytes), "heap of the device language");
   for (int i = 0; i < fabric.num_local(); ++i) {
     fabric.device(fabric.first_rank() + i).make_current();
-    local_.emplace_back(up(sizeof(device::ExpiredWait)) +
-                        static_cast<size_t>(max_blocks * fabric.ranks()) * sizeof(uint64_t));
+    local_.emplace_back(up(sizeof(device::ExpiredWait)) + meetings * sizeof(uint64_t));
     clear_local(i);
   }
   const size_t abort = allocate("abort", sizeof(uint32_t), 0);
-  const size_t signals = allocate(
-      "sync_signals", static_cast<size_t>(max_blocks * fabric.ranks()) * sizeof(uint64_t), 0);
+  const size_t signals = allocate("sync_signals", meetings * sizeof(uint64_t), 0);
   first_ = used_;
   for (int i = 0; i < fabric.num_local(); ++i) {
     const int r = fabric.first_rank() + i;
@@ -43,6 +45,7 @@ LangGroup::LangGroup(Fabric& fabric, size_t heap_bytes, int max_blocks, uint64_t
     device::GpuWorld world{};
     world.rank = r;
     world.num_ranks = fabric.ranks();
+    world.max_blocks = max_blocks;
     world.timeout_ns = timeout_ns;
     world.abort = at<device::uint32>(r, abort);
     world.expired = reinterpret_cast<device::ExpiredWait*>(local);

@@ -37,15 +37,16 @@ struct ExpiredWait {
 struct GpuWorld {
   int rank;
   int num_ranks;
+  int max_blocks;  // of a grid whose blocks meet those of other ranks
   uint64 timeout_ns;
   uint32* abort;           // symmetric
   ExpiredWait* expired;    // local, zeroed before a launch
-  uint64* sync_signals;    // symmetric: num_blocks x num_ranks, zeroed once
-  uint64* sync_epochs;     // local: num_blocks x num_ranks, zeroed with them
+  uint64* sync_signals;    // symmetric: max_blocks x num_ranks, zeroed once
+  uint64* sync_epochs;     // local: max_blocks x num_ranks, zeroed with them
   char* heaps[kMaxRanks];  // every rank's symmetric heap as mapped here; null: not reachable
 };
 
-static_assert(sizeof(ExpiredWait) == 56 && sizeof(GpuWorld) == 48 + 8 * kMaxRanks);
+static_assert(sizeof(ExpiredWait) == 56 && sizeof(GpuWorld) == 56 + 8 * kMaxRanks);
 
 // What a kernel that the host launches by name takes as its one parameter.
 template <class Args>
