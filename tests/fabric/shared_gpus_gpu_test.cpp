@@ -1,4 +1,5 @@
-// What ranks that share GPUs are refused. Run with STRETTO_RANKS_A_GPU of 2 to 8.
+// Ranks that share GPUs: what they are refused, and that the blocks of all of them run at once. Run
+// with STRETTO_RANKS_A_GPU of 2 to 8.
 #include <gmock/gmock.h>
 
 #include "lang_gpu_fixture.h"
@@ -58,6 +59,36 @@ TEST_F(SharedGpuTest, MoreBlocksThanARankHasSmsAreRefused) {
   EXPECT_EQ(error_of_run(), "");
   EXPECT_THAT(refusal([&] { launch_all(most + 1); }),
               HasSubstr(fmt::format("has {} SMs, so at most as many", most)));
+}
+
+// Blocks that fill an SM each, as many as ranks may have, wait until all of all ranks are there.
+// How many there were stands in the error. Behind them, as many that need less of an SM do the
+// same.
+TEST_F(SharedGpuTest, BlocksOfAllRanksRunAtOnceAlsoWithOthersBehindThem) {
+  constexpr int kMostThreads = 512, kMoreThanHalfOfAnSm = 120 << 10, kRounds = 4;
+  const cuda::LangKernelName name{"shmem.h",
+                                  R"([](GpuBlock& block, uint64* const& came) {
+    block.sync();
+    if (block.thread_idx() != 0) return;
+    for (int r = 0; r < block.num_ranks(); ++r) block.signal(came, 1, SignalOp::kAdd, r);
+    block.wait_until(came, Compare::kGe, block.num_ranks() * block.num_blocks());
+  })",
+                                  "uint64*"};
+  const Kernels large = compile(name, kMoreThanHalfOfAnSm, kMostThreads);
+  const Kernels small = compile(name, 0, kMostThreads);
+  const int most = fabric_->device(0).num_sms();
+  for (const bool behind : {false, true}) {
+    SCOPED_TRACE(behind ? "with others behind them" : "alone");
+    const size_t came = group_->allocate("came", 2 * kRounds * 128, 0);
+    for (int round = 0; round < kRounds; ++round) {
+      for (int r = 0; r < ranks_; ++r) {
+        uint64* const word = group_->at<uint64>(r, came) + 32 * round;
+        launch(large, r, word, most, kMostThreads);
+        if (behind) launch(small, r, word + 16, most, kMostThreads);
+      }
+      ASSERT_EQ(error_of_run(), "") << "in round " << round;
+    }
+  }
 }
 
 }  // namespace
