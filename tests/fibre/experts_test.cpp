@@ -75,6 +75,18 @@ TEST(ManyRanksOfExperts, GetEveryTokenAndGiveItBack) {
   }
 }
 
+// Blocks run in their order: where a rank has room for some only, the others come after them, since
+// none waits for a later one of another rank.
+TEST(ManyRanksOfExperts, GoOnWhereNotAllBlocksRunAtOnce) {
+  const ExpertCase c{.hidden = 128, .experts = 8, .fp8 = 1, .tokens = 8, .name = "FewTokens"};
+  for (const int resident : {1, 3}) {
+    const Shape shape{
+        .ranks = 4, .blocks = 5, .threads = 4, .resident_blocks = resident, .shared_bytes = 8192};
+    expect_clean(
+        shape, [&](World& world) { expert_calls(world, c); }, 8);
+  }
+}
+
 // One row of scratch a warp: a block of 1024 threads has room for top 64 of 512 experts.
 TEST(ExpertShapes, SharedMemorySufficesForManyExpertsOfAToken) {
   EXPECT_LT(dispatch_shared_bytes({7168, 512, 64, 4096, 1 << 20, 1, 1}, 8, 1024), 48u << 10);

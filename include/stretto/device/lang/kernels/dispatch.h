@@ -6,7 +6,7 @@
 // Launch the same grid on every rank and in every call, all blocks resident, with
 // dispatch_shared_bytes() of shared memory and whole warps. Ids of -1 are dropped entries. Ids out
 // of range are dropped too, and counted; so are tokens over max_tokens, and rows over max_rows,
-// which their expert does not get.
+// which their expert does not get and is not told of.
 #pragma once
 
 #include "stretto/device/lang/kernels/dispatch_send.h"

@@ -10,9 +10,9 @@ class DispatchSend : DispatchPlaces<Block> {
   using Half = DispatchHalf<Block>;
   using Places = DispatchPlaces<Block>;
   using Half::args_, Half::block_, Half::count_index, Half::expert_counts_, Half::k_, Half::lanes_,
-      Half::local_, Half::me_, Half::next, Half::own_word, Half::part_first_, Half::problem,
-      Half::rank_counts_, Half::ranks_, Half::record_index, Half::same_index, Half::signals_,
-      Half::slot_index, Half::thread_, Half::threads_, Half::units_, Half::tell;
+      Half::local_, Half::me_, Half::next, Half::own_word, Half::part_counts_, Half::part_first_,
+      Half::problem, Half::rank_counts_, Half::ranks_, Half::record_index, Half::same_index,
+      Half::signals_, Half::slot_index, Half::thread_, Half::threads_, Half::units_, Half::tell;
   using Places::tile_ids_, Places::tile_places_, Places::tile_slots_, Places::tally,
       Places::find_places;
 
@@ -27,26 +27,25 @@ class DispatchSend : DispatchPlaces<Block> {
       }
       tokens = args.shape.max_tokens;
     }
+    tokens_ = tokens;
     own_ = UnitTokens::of(tokens, units_);
   }
 
   STRETTO_PRIMITIVE void run() {
-    for (uint32 i = thread_; i < args_.shape.experts + ranks_; i += threads_) {
-      expert_counts_[i] = 0;  // and the ranks' behind them
-    }
-    block_.sync();
-    tally(0, own_.begin, 1);
-    // The last unit, with all others before it, knows how many rows there are. For many tokens it
-    // says so before it sends its own, since those that take wait for it.
-    const bool counts = units_.index == units_.count - 1;
+    clear();
+    // The first unit says how many rows there are, since its block is the first that runs: who has
+    // the SMs for some blocks only still goes on. For many tokens it says so before it sends its
+    // own, since those that take wait for it.
+    const bool counts = units_.index == 0;
     const bool ahead = counts && units_.split();
     if (ahead) {
-      tally(own_.begin, own_.end, 1);
+      tally(0, tokens_, 1);
       write_counts();
       block_.sync();
       for (uint32 i = thread_; i < ranks_; i += threads_) tell(signals_.counts_of(me_), 1, next(i));
-      tally(own_.begin, own_.end, 0u - 1u);
+      clear();
     }
+    tally(0, own_.begin, 1);
     for (uint32 part = 0; part < own_.parts; ++part) {
       for (uint32 i = thread_; i < ranks_; i += threads_) {  // as in tell_part()
         part_first_[next(i)] = rank_counts_[next(i)];
@@ -59,8 +58,14 @@ class DispatchSend : DispatchPlaces<Block> {
         send_tokens(tile, count);
         block_.sync();
       }
+      for (uint32 i = thread_; i < ranks_; i += threads_) {
+        const uint32 first = part_first_[next(i)];
+        const uint32 after = rank_counts_[next(i)];
+        part_counts_[next(i)] = after - first;
+      }
       const bool last = part + 1 == own_.parts;
       if (counts && !ahead && last) {
+        tally(own_.end, tokens_, 1);
         write_counts();
         block_.sync();
       }
@@ -69,6 +74,13 @@ class DispatchSend : DispatchPlaces<Block> {
   }
 
  private:
+  STRETTO_PRIMITIVE void clear() {
+    for (uint32 i = thread_; i < args_.shape.experts + ranks_; i += threads_) {
+      expert_counts_[i] = 0;  // and the ranks' behind them
+    }
+    block_.sync();
+  }
+
   STRETTO_PRIMITIVE void write_counts() {
     const uint32 words = local_ + 1 + kSameWords;
     for (uint32 i = thread_; i < ranks_ * words; i += threads_) {
@@ -202,15 +214,16 @@ class DispatchSend : DispatchPlaces<Block> {
       const uint32 r = next(i);
       if (i < ranks_) {
         const uint32 first = part_first_[r];
-        const uint32 end = rank_counts_[r];
+        const uint32 count = part_counts_[r];
         block_.peer(args_.parts, static_cast<int>(r))[record_index(me_, part)] =
-            PartRecord::pack(first, end - first, last);
+            PartRecord::pack(first, count, last);
       }
       tell(i < ranks_ ? signals_.part_of(me_) : signals_.counts_of(me_),
            i < ranks_ ? ExpertSignals::step(part, last) : 1, r);
     }
   }
 
+  uint32 tokens_;
   UnitTokens own_;
 };
 

@@ -185,7 +185,7 @@ struct PartRecord {
 
 // Symmetric words that tell the units of a rank how far the others are, over all calls. In
 // dispatch, unit u of a source adds 1 for each part, and what is missing to kParts with the last;
-// the last unit adds 1 when the counts have gone. In combine, each block of a unit adds 1.
+// the first unit adds 1 when the counts have gone. In combine, each block of a unit adds 1.
 //
 // Slots alternate between calls, and that is enough: who sends call e has ended call e - 1, hence
 // heard from every rank in it, and a rank that is in call e - 1 has ended call e - 2, whose slots
