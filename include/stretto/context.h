@@ -114,7 +114,7 @@ class Operation {
   void prepare(int64_t rows);
   // Row counts of the plans that are there, ascending.
   std::vector<int64_t> buckets() const;
-  // The schedule of the plan that serves so many rows and is there.
+  // The schedule of the plan that serves so many rows, told by the host, and is there.
   std::string schedule(int64_t rows) const;
 
   // One run of `rows` rows. Leaves the rank's GPU current. The stream must live until the next
@@ -122,7 +122,8 @@ class Operation {
   void run(int rank, GpuStream stream, int64_t rows);
   // The rows are read from the rank's GPU memory when the run starts: an int32 that any earlier
   // kernel or copy of the stream wrote, the same on all ranks, 0 to `bucket`. So one captured graph
-  // serves them all. `bucket` chooses the plan, as prepare() does.
+  // serves them all. `bucket` chooses the plan, as prepare() does; of kernels that look there, which
+  // the fastest for few rows, a library and low-latency collectives, cannot.
   void run(int rank, GpuStream stream, GpuAddress rows, int64_t bucket);
 
   // Collective. Waits for all calls; those in graphs must have ended: synchronise the streams that

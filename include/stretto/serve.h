@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,8 @@ class TaskRowFinder {
  public:
   explicit TaskRowFinder(const Plan& plan);
   std::optional<TaskRows> operator()(const Instr& task) const;
+  // The same of one region, which is not one of B.
+  std::optional<TaskRows> operator()(const Region& region) const;
   bool is_compact(uint16_t buffer) const { return held_[buffer].is_compact; }
 
  private:
@@ -49,6 +52,8 @@ class TaskRowFinder {
   };
 
   int32_t owner_of(int32_t row) const;
+  // `other`: the number of a region whose rows are no task's; -1: none.
+  std::optional<TaskRows> find(std::span<const Region> regions, int other) const;
 
   const Plan* plan_;
   std::vector<Held> held_;  // by buffer

@@ -68,6 +68,9 @@ struct AutoSchedule {
   std::string reason;  // for people, one line
 };
 
+// Who says how many rows a run of a bucket has. In GPU memory only kernels of ours look.
+enum class RowsFrom : uint8_t { host, gpu_memory };
+
 // The schedule that was the fastest on this operator. Where it was not measured: of those that were
 // fast on the nearest one of the same kind, type, ranks and machine, else with other ranks, what the
 // simulation finds fastest, its error there taken off (fewer than two: what was fastest there, as it
@@ -79,12 +82,12 @@ AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tun
 // Without a simulation: the fastest on the nearest operator that serves this one too; nothing where
 // nothing near was measured.
 std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine& machine,
-                                              const Tuning& tuning,
-                                              RowCount rows = RowCount::fixed);
+                                              const Tuning& tuning, RowCount rows = RowCount::fixed,
+                                              RowsFrom from = RowsFrom::host);
 // With one, by what was measured elsewhere only. Takes a tenth of a second and more for large
 // operators, on all cores.
 AutoSchedule simulated_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
-                                RowCount rows = RowCount::fixed);
+                                RowCount rows = RowCount::fixed, RowsFrom from = RowsFrom::host);
 
 // A schedule that a sweep should measure.
 struct Candidate {

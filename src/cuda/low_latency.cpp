@@ -38,7 +38,7 @@ LowLatencyCall sizes_of(const Plan& plan, const CollectiveParts& parts) {
   return call;
 }
 
-std::string why_not(const Plan& plan, const Instr& instr) {
+std::string why_not(const Plan& plan, const Instr& instr, bool serves) {
   const CollectiveParts parts(plan, instr);
   if (!parts.are_rows_of_owners()) {
     return "collectives low-latency: the rows of a collective do not follow each other by owner";
@@ -54,6 +54,11 @@ std::string why_not(const Plan& plan, const Instr& instr) {
         "multiples of {}: take collectives=nccl or other columns",
         call.part * bytes, call.count * bytes, kVectorBytes);
   }
+  if (serves && call.count / plan.op.m * bytes % kVectorBytes != 0) {
+    return fmt::format(
+        "collectives low-latency: of fewer rows, the {} bytes of a row must be a multiple of {}",
+        call.count / plan.op.m * bytes, kVectorBytes);
+  }
   if (call.count * bytes / kVectorBytes > UINT32_MAX / 2) {
     return "collectives low-latency: a collective of 32 GiB or more: take collectives=nccl";
   }
@@ -62,7 +67,7 @@ std::string why_not(const Plan& plan, const Instr& instr) {
 
 }  // namespace
 
-std::string why_no_low_latency(const Plan& plan) {
+std::string why_no_low_latency(const Plan& plan, bool serves) {
   if (plan.ranks() > device::kMaxRanks) {
     return fmt::format("collectives low-latency: {} ranks, at most {} are served", plan.ranks(),
                        device::kMaxRanks);
@@ -71,7 +76,7 @@ std::string why_no_low_latency(const Plan& plan) {
     if (lane.kind != LaneKind::nccl || lane.rank != 0) continue;
     for (const Instr& instr : lane.instrs) {
       if (instr.op != Opcode::collective) continue;
-      if (std::string why = why_not(plan, instr); !why.empty()) return why;
+      if (std::string why = why_not(plan, instr, serves); !why.empty()) return why;
     }
   }
   return "";
@@ -107,6 +112,13 @@ LowLatencyCall low_latency_call(const Plan& plan, uint32_t lane, uint32_t positi
   } else if (has_rows) {
     call.to = address(parts.pieces()[own].to[rank]);
   }
+  return call;
+}
+
+LowLatencyCall with_rows(LowLatencyCall call, const device::RunRows& run, int64_t most) {
+  const int64_t row = call.count / most;
+  call.part = row * run.run_block;
+  call.count = row * run.rows;
   return call;
 }
 

@@ -7,6 +7,7 @@
 
 #include "cuda/buffer_places.h"
 #include "cuda/lang_kernel.h"
+#include "stretto/device/run_rows.h"
 
 namespace stretto::cuda {
 
@@ -28,8 +29,13 @@ LowLatencyCall low_latency_sizes(const Plan& plan, const Instr& instr);
 LowLatencyCall low_latency_call(const Plan& plan, uint32_t lane, uint32_t position,
                                 const BufferPlaces& places, int set);
 
-// Why the kernels cannot make the plan's collectives; empty when they can.
-std::string why_no_low_latency(const Plan& plan);
+// Why the kernels cannot make the plan's collectives, of runs of fewer rows where it serves; empty
+// when they can.
+std::string why_no_low_latency(const Plan& plan, bool serves = false);
+
+// The call of a run of fewer of the plan's `most` rows: the rows of an owner are then fewer, and
+// follow the owner's before at once.
+LowLatencyCall with_rows(LowLatencyCall call, const device::RunRows& run, int64_t most);
 
 // What a call runs as. Every rank sends its rows to all others, or of large all-reduces to their
 // owners, who send on the sums: the kernel, its grid, and the memory that its calls share.

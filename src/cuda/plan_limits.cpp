@@ -65,11 +65,13 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
   };
   if (plan.op.dtype == DType::fp32) add("the GEMM kernel multiplies bf16 and fp16, not fp32");
   if (plan.library_gemms) {
-    if (serves) add("a library does not multiply fewer rows than the plan's");
+    if (serves && !plan.low_latency_collectives) {
+      add("a library does not multiply fewer rows than the plan's where NCCL moves them");
+    }
     if (const std::string why = why_no_products(plan); !why.empty()) add(why);
   }
   if (plan.low_latency_collectives) {
-    if (const std::string why = why_no_low_latency(plan); !why.empty()) add(why);
+    if (const std::string why = why_no_low_latency(plan, serves); !why.empty()) add(why);
   }
   if (num_counters(plan) > kMostCounters) {
     add(fmt::format("the signals of all ranks have at most {} counters", kMostCounters));

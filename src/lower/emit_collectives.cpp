@@ -63,7 +63,11 @@ void emit_nccl_reduce(Lowering& state, Emitter& emit) {
   const BufferIds& ids = state.buffers;
   const size_t chunks = state.layout.chunks.size();
   const std::vector<int32_t> done = groups_done(
-      state, [&](int32_t tile) { return state.grid.row(state.grid.row_of(tile)).chunk; }, chunks);
+      state,
+      [&](int32_t tile) {  // one chunk's tiles may be cut at owners besides
+        return chunks == 1 ? 0 : state.grid.row(state.grid.row_of(tile)).chunk;
+      },
+      chunks);
 
   auto reduce = [&](size_t chunk) {
     for (int rank = 0; rank < state.op.ranks; ++rank) {

@@ -28,7 +28,7 @@ std::string place_of(const Lane& lane, const Instr& task) {
 std::string why_task_not_served(const Plan& plan, const TaskRowFinder& rows_of, const Lane& lane,
                                 const Instr& task) {
   if (task.op == Opcode::collective) {
-    return "collectives move whole pieces, whatever rows a run has";
+    return "NCCL's collectives move whole pieces, whatever rows a run has";
   }
   for (const Region& to : plan.writes(task)) {
     if (lane.kind != LaneKind::copy || plan.buffers[to.buffer].role != BufferRole::output) continue;
@@ -42,9 +42,22 @@ std::string why_task_not_served(const Plan& plan, const TaskRowFinder& rows_of, 
   return "";
 }
 
-bool is_served(const TaskRowFinder& rows_of, const Lane& lane, const Instr& task) {
+// Every region of a collective has rows of its own owner.
+bool has_rows_of_owners(const Plan& plan, const TaskRowFinder& rows_of, const Instr& collective) {
+  const auto is_of_one = [&](const Region& region) { return rows_of(region).has_value(); };
+  const auto reads = plan.reads(collective), writes = plan.writes(collective);
+  return std::all_of(reads.begin(), reads.end(), is_of_one) &&
+         std::all_of(writes.begin(), writes.end(), is_of_one);
+}
+
+bool is_served(const Plan& plan, const TaskRowFinder& rows_of, const Lane& lane,
+               const Instr& task) {
   if (task.op == Opcode::deliver) return true;
-  return task.op != Opcode::collective && lane.kind != LaneKind::copy && rows_of(task);
+  if (task.op == Opcode::collective) {
+    return plan.low_latency_collectives && plan.library_gemms &&
+           has_rows_of_owners(plan, rows_of, task);
+  }
+  return lane.kind != LaneKind::copy && rows_of(task);
 }
 
 // The part of a region that a run has. `rows` are the task's.
@@ -97,14 +110,21 @@ int32_t TaskRowFinder::owner_of(int32_t row) const {
 }
 
 std::optional<TaskRows> TaskRowFinder::operator()(const Instr& task) const {
+  const Region* const operands = plan_->operands.data() + task.first_operand;
+  const auto count = static_cast<size_t>(task.num_reads + task.num_writes);
+  return find({operands, count}, operand_of_other_rows(task));
+}
+
+std::optional<TaskRows> TaskRowFinder::operator()(const Region& region) const {
+  return find({&region, 1}, -1);
+}
+
+std::optional<TaskRows> TaskRowFinder::find(std::span<const Region> regions, int other) const {
   TaskRows found{-1, 0, -1};
   bool has_origin = false;
-  const Region* const operands = plan_->operands.data() + task.first_operand;
-  const int count = task.num_reads + task.num_writes;
-  const int other = operand_of_other_rows(task);
-  for (int i = 0; i < count; ++i) {
-    if (i == other) continue;
-    const Region& region = operands[i];
+  for (size_t i = 0; i < regions.size(); ++i) {
+    if (static_cast<int>(i) == other) continue;
+    const Region& region = regions[i];
     if (found.count >= 0 && region.rows() != found.count) return std::nullopt;  // stacked
     found.count = region.rows();
     // The region begins with the row that others have begun with, where its buffer has the
@@ -143,7 +163,7 @@ std::vector<std::string> why_not_served(const Plan& plan) {
   const TaskRowFinder rows_of(plan);
   for (const Lane& lane : plan.lanes) {
     for (const Instr& instr : lane.instrs) {
-      if (!instr.is_task() || is_served(rows_of, lane, instr)) continue;
+      if (!instr.is_task() || is_served(plan, rows_of, lane, instr)) continue;
       std::string reason = why_task_not_served(plan, rows_of, lane, instr);
       if (reason.empty()) continue;
       // One of a kind is enough, and the kinds begin differently.
@@ -191,6 +211,14 @@ Plan at_rows(const Plan& plan, int64_t rows) {
           region.row1 = std::min(region.row1, served.buffers[region.buffer].rows_on(region.rank));
           keep(region, num_reads);
         }
+      } else if (instr.op == Opcode::collective) {
+        // Of ranks without rows the regions are empty.
+        const auto keep_part = [&](const Region& region, uint16_t& count) {
+          served.operands.push_back(clipped(plan, region, *rows_of(region), run));
+          ++count;
+        };
+        for (const Region& region : plan.reads(instr)) keep_part(region, num_reads);
+        for (const Region& region : plan.writes(instr)) keep_part(region, num_writes);
       } else if (const TaskRows task = *rows_of(instr);
                  run.present(task.owner, task.first, task.count) > 0) {
         const int other = operand_of_other_rows(instr);

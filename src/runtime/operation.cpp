@@ -39,9 +39,17 @@ size_t most_bytes(const Operator& op, const std::function<Slice(int)>& slice) {
 
 struct Operation::State {
   // A plan and what runs it.
-  struct Bucket {
+  struct Planned {
     Plan plan;
     std::unique_ptr<runtime::PlanRunner> runner;
+  };
+  // For rows that the host says; and for those that stand in GPU memory, where that plan cannot
+  // look there.
+  struct Bucket {
+    Planned of_host, of_memory;
+    Planned& for_rows(const runtime::CallRows& rows) {
+      return rows.at != 0 && of_memory.runner ? of_memory : of_host;
+    }
   };
   // A tensor of every local rank: the caller's, or all ranks' in a region.
   struct Tensor {
@@ -122,47 +130,60 @@ struct Operation::State {
   Bucket& make_bucket(int64_t rows) {
     Operator planned = op;
     planned.m = rows;
-    const Schedule schedule = schedule_for(planned);
     auto bucket = std::make_unique<Bucket>();
-    bucket->plan = lower(planned, schedule, context.machine);
-    bucket->runner = std::make_unique<runtime::PlanRunner>(
-        bucket->plan, *context.fabric, context.kernels,
-        runtime::RunnerOptions{.timeout_ns = context.timeout_ns, .serves = true}, bindings());
+    const Schedule schedule = schedule_for(planned, RowsFrom::host);
+    make(bucket->of_host, planned, schedule);
+    if (options.schedule == "auto" && schedule.gemm == GemmBy::library) {
+      make(bucket->of_memory, planned, schedule_for(planned, RowsFrom::gpu_memory));
+    }
     return *(buckets[rows] = std::move(bucket));
   }
 
-  Schedule schedule_for(const Operator& planned) {
+  void make(Planned& made, const Operator& planned, const Schedule& schedule) {
+    made.plan = lower(planned, schedule, context.machine);
+    made.runner = std::make_unique<runtime::PlanRunner>(
+        made.plan, *context.fabric, context.kernels,
+        runtime::RunnerOptions{.timeout_ns = context.timeout_ns, .serves = true}, bindings());
+  }
+
+  Schedule schedule_for(const Operator& planned, RowsFrom from) {
     const Machine& machine = context.machine;
     if (options.schedule != "auto") {
       Schedule schedule = parse_schedule(options.schedule, planned, machine);
       schedule.rows = RowCount::bucket;
       return schedule;
     }
-    const auto measured = measured_schedule(planned, machine, context.tuning, RowCount::bucket);
+    const auto measured =
+        measured_schedule(planned, machine, context.tuning, RowCount::bucket, from);
     if (measured) return measured->schedule;
     // Simulating takes longer than planning: once for buckets within a factor of four.
-    for (const auto& [rows, schedule] : simulated) {
+    auto& known = simulated[from == RowsFrom::host ? 0 : 1];
+    for (const auto& [rows, schedule] : known) {
       const bool is_near = rows <= 4 * planned.m && planned.m <= 4 * rows;
       if (is_near && legal(planned, schedule, machine).empty()) return schedule;
     }
-    return simulated[planned.m] =
-               simulated_schedule(planned, machine, context.tuning, RowCount::bucket).schedule;
+    return known[planned.m] =
+               simulated_schedule(planned, machine, context.tuning, RowCount::bucket, from)
+                   .schedule;
   }
 
   void run(int rank, GpuStream stream, int64_t bucket_rows, const runtime::CallRows& rows) {
     Bucket& bucket = bucket_for(bucket_rows);
     context.device(rank).make_current();
-    bucket.runner->enqueue(rank, static_cast<cuda::StreamHandle>(stream), rows);
+    bucket.for_rows(rows).runner->enqueue(rank, static_cast<cuda::StreamHandle>(stream), rows);
   }
 
   // Of all buckets: nobody knows which graphs were launched. The first that ended badly is told.
   void finish() {
     std::string problem;
     for (auto& [rows, bucket] : buckets) {
-      try {
-        bucket->runner->finish();
-      } catch (const SystemError& error) {
-        if (problem.empty()) problem = error.what();
+      for (Planned* planned : {&bucket->of_host, &bucket->of_memory}) {
+        if (!planned->runner) continue;
+        try {
+          planned->runner->finish();
+        } catch (const SystemError& error) {
+          if (problem.empty()) problem = error.what();
+        }
       }
     }
     if (!problem.empty()) throw SystemError(problem);
@@ -174,7 +195,8 @@ struct Operation::State {
   OperationOptions options;
   Tensor a, b, out;
   std::map<int64_t, std::unique_ptr<Bucket>> buckets;
-  std::map<int64_t, Schedule> simulated;  // by rows: what auto took where nothing was measured
+  // By rows: what auto took where nothing was measured, for rows of the host and in GPU memory.
+  std::map<int64_t, Schedule> simulated[2];
 };
 
 Operation::Operation(Context& context, const OperationShape& shape, int64_t max_rows,
@@ -207,7 +229,7 @@ GpuAddress Operation::out(int rank) const {
 
 void Operation::prepare(int64_t rows) { state_->bucket_for(rows); }
 
-std::string Operation::schedule(int64_t rows) const { return state_->made(rows).plan.schedule; }
+std::string Operation::schedule(int64_t rows) const { return state_->made(rows).of_host.plan.schedule; }
 
 std::vector<int64_t> Operation::buckets() const {
   std::vector<int64_t> rows;

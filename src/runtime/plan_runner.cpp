@@ -165,6 +165,11 @@ void PlanRunner::enqueue(int rank, cuda::StreamHandle stream, const CallRows& ro
   if (rows.at != 0 || rows.rows != 0) {
     if (!options_.serves) throw UsageError("this runner was not made to serve fewer rows");
     if (rows.at == 0) run_rows(plan_.op, rows.rows);
+    if (rows.at != 0 && plan_.library_gemms) {
+      throw UsageError(
+          "rows that stand in GPU memory: a library and low-latency collectives are told by the "
+          "host; take a schedule with gemm=tiles");
+    }
   }
   // A graph is launched on other streams than it was captured on.
   int is_captured = 0;

@@ -1,6 +1,10 @@
 // The runs of a rank; what they consist of is made in rank_streams_ops.cpp.
 #include "runtime/rank_streams.h"
 
+#include <algorithm>
+
+#include "stretto/serve.h"
+
 namespace stretto::runtime {
 
 using cuda::check;
@@ -92,7 +96,7 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
   switch (op.kind) {
     case OpKind::gemm: {
       if (cublas_) {
-        multiply(op.index, stream, set);
+        multiply(op.index, stream, set, rows.rows);
         break;
       }
       const cuda::DeviceGemmTable& table = gemms_[op.index];
@@ -134,14 +138,7 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
       }
       break;
     case OpKind::collective:
-      if (setup_.low_latency != nullptr) {
-        const LowLatencyOp& made = low_latency_[op.index];
-        setup_.low_latency->launch(made.id, setup_.rank, stream,
-                                   made.by_set[static_cast<size_t>(set)]);
-        break;
-      }
-      make_calls(*setup_.communicators, setup_.rank, stream,
-                 collectives_[op.index][static_cast<size_t>(set)]);
+      make_collective(op.index, stream, set, rows.rows);
       break;
     case OpKind::record:
       events_[op.index]->record(stream);
@@ -152,15 +149,40 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
   }
 }
 
-void RankStreams::multiply(uint32_t kernel, const Stream& stream, int set) const {
+void RankStreams::multiply(uint32_t kernel, const Stream& stream, int set, int64_t rows) const {
   cublas_->use(stream);
-  for (const MatrixProduct& product : products_[kernel][static_cast<size_t>(set)]) {
+  for (MatrixProduct product : products_[kernel][static_cast<size_t>(set)]) {
+    if (rows != 0) product.a.rows = product.c.rows = std::min(product.c.rows, rows);
     cublas_->multiply(product.a, product.b, product.c);
   }
 }
 
+void RankStreams::make_collective(uint32_t index, const Stream& stream, int set,
+                                  int32_t rows) const {
+  if (setup_.low_latency == nullptr) {
+    make_calls(*setup_.communicators, setup_.rank, stream,
+               collectives_[index][static_cast<size_t>(set)]);
+    return;
+  }
+  const LowLatencyOp& made = low_latency_[index];
+  cuda::LowLatencyCall call = made.by_set[static_cast<size_t>(set)];
+  if (rows != 0) {
+    call = cuda::with_rows(call, run_rows(setup_.plan.op, rows), setup_.plan.op.m);
+  }
+  setup_.low_latency->launch(made.id, setup_.rank, stream, call);
+}
+
 void RankStreams::enqueue_products(const Stream& stream) const {
-  for (uint32_t kernel = 0; kernel < products_.size(); ++kernel) multiply(kernel, stream, 0);
+  const int64_t most = setup_.plan.op.m;
+  // Every row count of few rows, and of many so many that all of the library's kernels are met.
+  constexpr int64_t kFew = 64, kStep = 8, kSteps = 16;
+  for (uint32_t kernel = 0; kernel < products_.size(); ++kernel) {
+    for (int64_t rows = setup_.serves ? 1 : most; rows < most;
+         rows += rows < kFew ? 1 : std::max(kStep, rows / kSteps)) {
+      multiply(kernel, stream, 0, rows);
+    }
+    multiply(kernel, stream, 0, 0);
+  }
 }
 
 void RankStreams::enqueue_collectives(const Stream& stream) const {

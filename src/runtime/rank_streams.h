@@ -70,8 +70,8 @@ class RankStreams {
   // Of every kernel, where the setup asks for them; while no run is under way.
   std::vector<KernelMarks> marks() const;
 
-  // A library's products by themselves: at first use it loads its kernels, which a graph's capture
-  // would not survive.
+  // A library's products by themselves, of as many rows as runs may have: at first use it loads
+  // its kernels, which a graph's capture would not survive, and which may wait for other kernels.
   void enqueue_products(const cuda::Stream& stream) const;
   // The collectives of a run by themselves: at first use NCCL connects.
   void enqueue_collectives(const cuda::Stream& stream) const;
@@ -130,7 +130,9 @@ class RankStreams {
   device::SignalSpace space_of(KernelPlace place, int blocks = 1);
   cuda::DevicePtr counter(const Instr& wait) const;
   int next_set(cuda::StreamHandle main);
-  void multiply(uint32_t kernel, const cuda::Stream& stream, int set) const;
+  // 0 rows: the plan's.
+  void multiply(uint32_t kernel, const cuda::Stream& stream, int set, int64_t rows) const;
+  void make_collective(uint32_t index, const cuda::Stream& stream, int set, int32_t rows) const;
   void issue(const Op& op, const cuda::Stream& stream, int set, const CallRows& rows);
   template <typename Params>
   Params with_rows(const Params& params, const CallRows& rows) const;

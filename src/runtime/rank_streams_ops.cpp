@@ -48,7 +48,11 @@ void RankStreams::add_products() {
   };
   for (const std::vector<cuda::BlockPart>& kernel : setup_.program.gemms) {
     auto& by_set = products_.emplace_back(static_cast<size_t>(sets_));
-    for (const cuda::Product& product : cuda::products_of(setup_.plan, kernel)) {
+    const std::vector<cuda::Product> found = cuda::products_of(setup_.plan, kernel);
+    if (setup_.serves && (found.size() != 1 || found.front().c.rows() != setup_.plan.op.m)) {
+      throw UsageError("a library serves fewer rows where all of a rank's are one product");
+    }
+    for (const cuda::Product& product : found) {
       for (int set = 0; set < sets_; ++set) {
         auto& products = by_set[static_cast<size_t>(set)];
         products.push_back(

@@ -215,8 +215,9 @@ void check_order(Case& c) {
   }
 }
 
-// A run of fewer rows leaves out what tasks would do to the others. Collectives and copy engines
-// move whole pieces, which must not reach the caller's tensors.
+// A run of fewer rows leaves out what tasks would do to the others. NCCL's collectives and copy
+// engines move whole pieces, which must not reach the caller's tensors. Low-latency collectives are
+// told by the host how many rows there are, and so is a library.
 void check_rows(Case& c) {
   const Schedule& s = c.schedule;
   if (s.rows != RowCount::bucket || c.op.ranks <= 1) return;
@@ -226,7 +227,13 @@ void check_rows(Case& c) {
     c.refuse("rows=bucket for m={} over {} ranks, whose shards must be equal: take m={}", c.op.m,
              c.op.ranks, c.op.row_shards().block() * c.op.ranks);
   }
-  if (s.mover == Mover::nccl) {
+  if (s.collectives == CollectivesBy::low_latency) {
+    if (s.gemm == GemmBy::library) return;
+    c.refuse(
+        "rows=bucket with collectives=low-latency and gemm={}, whose tiles are where those of all "
+        "rows would be: take gemm=library or rows=fixed",
+        to_string(s.gemm));
+  } else if (s.mover == Mover::nccl) {
     c.refuse(
         "rows=bucket with mover=nccl, whose collectives move whole pieces: take rows=fixed or "
         "mover={}",
@@ -263,9 +270,9 @@ void check_gemm(Case& c) {
   if (s.k_phases > 1) {
     refuse("k-phases", fmt::format("{}", s.k_phases), "which cut its sums", "k-phases=1");
   }
-  if (s.rows != RowCount::fixed) {
-    refuse("rows", to_string(s.rows), "and the host does not know how many a run has",
-           "rows=fixed");
+  if (s.rows != RowCount::fixed && s.collectives != CollectivesBy::low_latency) {
+    refuse("rows", to_string(s.rows), "whose collectives move the rows of a plan",
+           "rows=fixed or collectives=low-latency");
   }
 }
 

@@ -29,8 +29,10 @@ size_t least(const std::vector<double>& values) {
   return static_cast<size_t>(std::min_element(values.begin(), values.end()) - values.begin());
 }
 
-AutoSchedule fastest_usual(const Operator& op, const Machine& machine, RowCount rows) {
-  const std::vector<Schedule> schedules = usual_schedules(op, machine, rows);
+AutoSchedule fastest_usual(const Operator& op, const Machine& machine, RowCount rows,
+                           RowsFrom from = RowsFrom::host) {
+  std::vector<Schedule> schedules = usual_schedules(op, machine, rows);
+  std::erase_if(schedules, [&](const Schedule& one) { return !serves_from(one, from); });
   const std::vector<double> predicted = predicted_us(op, schedules, machine);
   const size_t best = least(predicted);
   return {schedules[best],
@@ -68,10 +70,11 @@ void add_fused(const Operator& op, const Machine& machine, RowCount rows, Measur
 // By what was measured nearby, each schedule at its simulated time times how far off that was
 // there.
 std::optional<AutoSchedule> corrected(const Operator& op, const Machine& machine,
-                                      const Tuning& tuning, RowCount rows) {
-  auto nearby = measured_nearby(op, machine, tuning, rows);
+                                      const Tuning& tuning, RowCount rows,
+                                      RowsFrom from = RowsFrom::host) {
+  auto nearby = measured_nearby(op, machine, tuning, rows, from);
   if (!nearby) return std::nullopt;
-  add_low_latency(op, machine, tuning, rows, *nearby);
+  add_low_latency(op, machine, tuning, rows, from, *nearby);
   add_fused(op, machine, rows, *nearby);
   std::vector<double> expected = predicted_us(op, nearby->schedules, machine);
   for (size_t i = 0; i < expected.size(); ++i) expected[i] *= nearby->factors[i];
@@ -89,17 +92,17 @@ std::optional<AutoSchedule> corrected(const Operator& op, const Machine& machine
 }  // namespace
 
 AutoSchedule simulated_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
-                                RowCount rows) {
-  const auto found = corrected(op, machine, tuning, rows);
-  return found ? *found : fastest_usual(op, machine, rows);
+                                RowCount rows, RowsFrom from) {
+  const auto found = corrected(op, machine, tuning, rows, from);
+  return found ? *found : fastest_usual(op, machine, rows, from);
 }
 
 std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine& machine,
-                                              const Tuning& tuning, RowCount rows) {
+                                              const Tuning& tuning, RowCount rows, RowsFrom from) {
   for (const TunedOperator* tuned : nearest_first(op, machine, tuning)) {
     if (tuned->op.ranks != op.ranks) break;
     for (const Measured& measured : tuned->measured) {
-      const auto schedule = as_measured(measured, op, machine, rows);
+      const auto schedule = as_measured(measured, op, machine, rows, from);
       if (schedule) return AutoSchedule{*schedule, reason_of(*tuned, measured, op)};
     }
   }

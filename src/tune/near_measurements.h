@@ -20,11 +20,11 @@ struct MeasuredNearby {
 // without what was hopeless and, of other numbers of ranks, what NCCL moves: its latency is
 // another. Nothing where nothing such was measured. Simulates them there.
 std::optional<MeasuredNearby> measured_nearby(const Operator& op, const Machine& machine,
-                                              const Tuning& tuning, RowCount rows);
+                                              const Tuning& tuning, RowCount rows, RowsFrom from);
 
 // Adds the fastest schedule with low-latency collectives of the nearest operator that has one, when
 // there is none yet: what was measured with as many ranks may be older than these, or of more rows.
 void add_low_latency(const Operator& op, const Machine& machine, const Tuning& tuning,
-                     RowCount rows, MeasuredNearby& nearby);
+                     RowCount rows, RowsFrom from, MeasuredNearby& nearby);
 
 }  // namespace stretto

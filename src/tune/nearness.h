@@ -32,13 +32,19 @@ std::vector<const TunedOperator*> nearest_first(const Operator& op, const Machin
 // cuBLAS, then NCCL, where it can serve: measured beside every operator.
 std::optional<Schedule> library_for(const Operator& op, const Machine& machine, RowCount rows);
 
+// Whether a run may be told its rows so.
+inline bool serves_from(const Schedule& schedule, RowsFrom from) {
+  return from == RowsFrom::host || schedule.gemm == GemmBy::tiles;
+}
+
 // A measured schedule for `op`, where it can serve it.
 inline std::optional<Schedule> as_measured(const Measured& measured, const Operator& op,
-                                           const Machine& machine, RowCount rows) {
+                                           const Machine& machine, RowCount rows,
+                                           RowsFrom from = RowsFrom::host) {
   Schedule schedule = parse_schedule(measured.schedule, op, machine);
   if (schedule.partials != DType::fp32) schedule.partials = op.dtype;
   if (rows == RowCount::bucket) schedule.rows = rows;
-  if (!legal(op, schedule, machine).empty()) return std::nullopt;
+  if (!serves_from(schedule, from) || !legal(op, schedule, machine).empty()) return std::nullopt;
   return schedule;
 }
 
