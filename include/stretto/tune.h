@@ -72,10 +72,10 @@ struct AutoSchedule {
 enum class RowsFrom : uint8_t { host, gpu_memory };
 
 // The schedule that was the fastest on this operator. Where it was not measured: of those that were
-// fast on the nearest one of the same kind, type, ranks and machine, else with other ranks, what the
-// simulation finds fastest, its error there taken off (fewer than two: what was fastest there, as it
-// is); else what it finds fastest of the usual ones.
-// Throws UsageError when no preset can serve the operator. `rows`: what runs of the plan may have.
+// fast on the nearest one of the same kind, type, ranks and machine, else with other ranks, what
+// the simulation finds fastest, its error there taken off (fewer than two: what was fastest there,
+// as it is); else what it finds fastest of the usual ones. Throws UsageError when no preset can
+// serve the operator. `rows`: what runs of the plan may have.
 AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                            RowCount rows = RowCount::fixed);
 

@@ -229,7 +229,9 @@ GpuAddress Operation::out(int rank) const {
 
 void Operation::prepare(int64_t rows) { state_->bucket_for(rows); }
 
-std::string Operation::schedule(int64_t rows) const { return state_->made(rows).of_host.plan.schedule; }
+std::string Operation::schedule(int64_t rows) const {
+  return state_->made(rows).of_host.plan.schedule;
+}
 
 std::vector<int64_t> Operation::buckets() const {
   std::vector<int64_t> rows;

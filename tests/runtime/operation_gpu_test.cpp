@@ -125,6 +125,40 @@ TEST_P(OperationOnGpus, BucketsFollowEachOther) {
   }
 }
 
+// What is fastest for few rows is told its rows by the host; a graph's rows in memory go another
+// way, to the same results.
+TEST_P(OperationOnGpus, FewRowsFromTheHostAndFromMemory) {
+  if (ranks_ != 2) STRETTO_SKIP("the shape was measured with 2 ranks");
+  Operation operation(*context_, {OpKind::gemm_ar, 4096, 3584, DType::bf16}, 64);
+  ASSERT_NE(operation.schedule(64).find("collectives=low-latency"), std::string::npos);
+  std::vector<cuda::DeviceMemory> rows_at;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    context_->make_current(rank);
+    rows_at.emplace_back(sizeof(int32_t));
+  }
+  uint64_t seed = 40;
+  for (const int32_t rows : {64, 1, 17, 2, 63}) {
+    for (const bool from_memory : {false, true}) {
+      write(operation, rows, ++seed);
+      for (int rank = 0; rank < ranks_; ++rank) {
+        const auto& at = rows_at[static_cast<size_t>(rank)];
+        context_->copy_to_gpu(rank, at.address(), &rows, sizeof(rows));
+        if (from_memory) {
+          operation.run(rank, context_->stream(rank), at.address(), 64);
+        } else {
+          operation.run(rank, context_->stream(rank), rows);
+        }
+      }
+      operation.finish();
+      EXPECT_EQ(wrong(operation, rows, seed), 0) << rows << (from_memory ? " from memory" : "");
+    }
+  }
+  for (int rank = 0; rank < ranks_; ++rank) {
+    context_->make_current(rank);
+    rows_at[static_cast<size_t>(rank)] = {};
+  }
+}
+
 // Whom finish() waits for, and nobody else asks about: a stream may end once its calls are done.
 TEST_P(OperationOnGpus, StreamsOfTheCallerEndAfterFinish) {
   auto operation = std::make_unique<Operation>(

@@ -161,6 +161,12 @@ TEST_P(ServeOnGpus, RowsOfTheCall) {
 
 TEST_P(ServeOnGpus, OneGraphServesAllRowCounts) {
   Server server(GetParam());
+  if (server.plan().library_gemms) {  // its rows are the host's to say
+    EXPECT_THROW(
+        server.runner().enqueue(0, server.runner().stream(0).handle(), {0, server.rows_at(0)}),
+        UsageError);
+    return;
+  }
   std::vector<std::unique_ptr<cuda::Graph>> graphs;
   server.on_all([&](int rank) {
     const cuda::Stream& stream = server.runner().stream(rank);
@@ -197,6 +203,8 @@ std::vector<Case> cases() {
       add(kind, "m=1024 n=1024 k=512", "tiles,rows=bucket");
       if (ranks == 1) continue;
       add(kind, "m=840 n=1088 k=832", "tiles,rows=bucket");  // ragged tiles
+      add(kind, "m=840 n=1088 k=832", "low-latency,rows=bucket");
+      add(kind, "m=64 n=1024 k=8192", "low-latency,rows=bucket");
       add(kind, "m=1024 n=1024 k=512", "slices,rows=bucket");
       add(kind, "m=1024 n=1024 k=4096", "tiles,tile=128x128,split-k=2,rows=bucket");
       add(kind, "m=1024 n=1024 k=512", "tiles,mover=comm-blocks,comm-sms=8,rows=bucket,reuse=ack");
@@ -215,6 +223,7 @@ std::vector<Case> cases() {
       const std::string op = fmt::format("{} m=840 n={} k={} ranks={} dtype=bf16", kind,
                                          168 * ranks, 192 * ranks, ranks);
       all.push_back({op, "tiles,rows=bucket", ranks});
+      all.push_back({op, "low-latency,rows=bucket", ranks});
       all.push_back({op, "tiles,mover=comm-blocks,comm-sms=4,rows=bucket,reuse=ack", ranks});
     }
   }

@@ -151,6 +151,9 @@ TEST(Legal, LowLatencyCollectivesTakeThePlaceOfWholeOnesInANode) {
               Contains(HasSubstr("mover=epilogue, which makes none: take mover=nccl")));
   EXPECT_THAT(reasons("two-chunk,collectives=low-latency"),
               ElementsAre(HasSubstr("cuts them into parts: take granularity=whole")));
+  EXPECT_THAT(reasons("low-latency,rows=bucket"), IsEmpty());
+  EXPECT_THAT(reasons("sequential,collectives=low-latency,rows=bucket"),
+              ElementsAre(HasSubstr("take gemm=library or rows=fixed")));
   Schedule across = find_preset("low-latency").make(gemm_rs(8), machine_of(2));
   EXPECT_THAT(legal(gemm_rs(16), across, machine_of(2)),
               ElementsAre(HasSubstr("across nodes, where ranks do not reach")));

@@ -157,10 +157,26 @@ TEST(ShippedTuning, ServesBucketsByWhatWasFastest) {
   }
 }
 
-// What buckets lose to cuBLAS and NCCL, which cannot serve them: docs/serving.md has these numbers.
-TEST(ShippedTuning, BucketsLoseToTheLibraryOnTwoGpusOnly) {
+// The fastest for few rows is told them by the host.
+TEST(ShippedTuning, RowsInGpuMemoryGoByOurKernels) {
   const Tuning tuning = shipped_tuning();
-  size_t compared = 0, lost = 0, unmeasured = 0;
+  const Operator op = parse_operator("gemm-ar m=64 n=4096 k=3584 ranks=2 dtype=bf16");
+  const Machine machine = default_machine(2);
+  const auto of_host = measured_schedule(op, machine, tuning, RowCount::bucket);
+  const auto of_memory =
+      measured_schedule(op, machine, tuning, RowCount::bucket, RowsFrom::gpu_memory);
+  ASSERT_TRUE(of_host && of_memory);
+  EXPECT_EQ(of_host->schedule.collectives, CollectivesBy::low_latency);
+  EXPECT_EQ(of_memory->schedule.gemm, GemmBy::tiles);
+  EXPECT_EQ(
+      simulated_schedule(op, machine, {}, RowCount::bucket, RowsFrom::gpu_memory).schedule.gemm,
+      GemmBy::tiles);
+}
+
+// docs/serving.md says so.
+TEST(ShippedTuning, WhatServesIsNeverSlowerThanTheLibrary) {
+  const Tuning tuning = shipped_tuning();
+  size_t compared = 0;
   for (const TunedOperator& tuned : tuning.operators()) {
     SCOPED_TRACE(to_string(tuned.op));
     if (tuned.op.kind != OpKind::gemm_ar && tuned.op.m % tuned.op.ranks != 0) continue;
@@ -173,18 +189,11 @@ TEST(ShippedTuning, BucketsLoseToTheLibraryOnTwoGpusOnly) {
         std::find_if(tuned.measured.begin(), tuned.measured.end(), [&](const Measured& one) {
           return parse_schedule(one.schedule, tuned.op, machine) == served;
         });
-    if (found == tuned.measured.end()) {
-      ++unmeasured;
-      continue;
-    }
+    ASSERT_NE(found, tuned.measured.end());
+    EXPECT_LE(found->time_us, tuned.library_us);
     ++compared;
-    lost += found->time_us > tuned.library_us;
-    const bool two_gpus = tuned.op.ranks == 2;
-    EXPECT_LE(found->time_us / tuned.library_us, !two_gpus ? 1 : tuned.op.m <= 128 ? 1.52 : 1.07);
   }
   EXPECT_GT(compared, 150u);
-  EXPECT_LE(lost, 13u);
-  EXPECT_EQ(unmeasured, 0u);
 }
 
 TEST(AutoSchedule, OtherKindsAndMachinesDoNotCount) {
