@@ -1,4 +1,5 @@
-// Strong accesses to 4- and 8-byte words and to 16-byte vectors at each scope (sm_70 and newer).
+// Strong accesses to 4- and 8-byte words and to 16-byte vectors at each scope (sm_70 and newer), in
+// global or shared memory.
 #pragma once
 
 #include "stretto/device/lang/words.h"
@@ -98,7 +99,11 @@ STRETTO_DEVICE uint64 fetch_add_relaxed(uint64* at, uint64 v, Scope scope) {
                  : "memory");
   return old;
 }
-STRETTO_DEVICE uint32 exchange_relaxed(uint32* at, uint32 v) { return exchange_relaxed_sys(at, v); }
+STRETTO_DEVICE uint32 exchange_relaxed(uint32* at, uint32 v) {
+  uint32 old;
+  asm volatile("atom.relaxed.sys.exch.b32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(v) : "memory");
+  return old;
+}
 STRETTO_DEVICE uint64 exchange_relaxed(uint64* at, uint64 v) {
   uint64 old;
   asm volatile("atom.relaxed.sys.exch.b64 %0, [%1], %2;" : "=l"(old) : "l"(at), "l"(v) : "memory");
