@@ -47,8 +47,13 @@ class Tiles {
   // Waits until every producer tile that meets this consumer tile's rows is complete. Acquires for
   // all threads of the block.
   STRETTO_PRIMITIVE bool consumer_tile_wait(uint64 tile, Where where = Where::here()) {
+    const Region rows = consumer_region(tile);
     bool failed = false;
-    if (block_.thread_idx() == 0) failed = !wait_rows(consumer_region(tile), where);
+    if (channel_.producer.low) {
+      failed = !wait_listed(rows, where);
+    } else if (block_.thread_idx() == 0) {
+      failed = !wait_rows(rows, where);
+    }
     return !block_.sync_or(failed, where);
   }
 
@@ -126,18 +131,21 @@ class Tiles {
   STRETTO_PRIMITIVE bool wait_rows(Region rows, Where where) {
     const auto& map = channel_.producer;
     if (rows.low >= rows.high) return true;
-    if (!map.low) {
-      const uint64 last = signal_of((rows.high - 1) / map.tile_rows);
-      for (uint64 s = signal_of(rows.low / map.tile_rows); s <= last; ++s) {
-        if (!wait_signal(s, where)) return false;
-      }
-      return true;
+    const uint64 last = signal_of((rows.high - 1) / map.tile_rows);
+    for (uint64 s = signal_of(rows.low / map.tile_rows); s <= last; ++s) {
+      if (!wait_signal(s, where)) return false;
     }
-    for (uint64 tile = 0; tile < map.num_tiles; ++tile) {
+    return true;
+  }
+  // Of tiles by table any may meet the rows: each thread looks at its share of them.
+  STRETTO_PRIMITIVE bool wait_listed(Region rows, Where where) {
+    const auto& map = channel_.producer;
+    const auto step = static_cast<uint64>(block_.num_threads());
+    for (auto tile = static_cast<uint64>(block_.thread_idx()); tile < map.num_tiles; tile += step) {
       const Region theirs = region_of(map, tile);
-      if (theirs.low < rows.high && rows.low < theirs.high && theirs.low < theirs.high) {
-        if (!wait_signal(signal_of(tile), where)) return false;
-      }
+      const uint64 low = theirs.low > rows.low ? theirs.low : rows.low;
+      const uint64 high = theirs.high < rows.high ? theirs.high : rows.high;
+      if (low < high && !wait_signal(signal_of(tile), where)) return false;
     }
     return true;
   }
