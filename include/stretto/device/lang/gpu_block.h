@@ -356,7 +356,7 @@ class GpuBlock {
         [&](uint32 rank) { return peer(world_.abort, static_cast<int>(rank)); });
   }
 
-  // Coalesced 16-byte pieces, four in flight a thread, where all is aligned; bytes otherwise.
+  // Coalesced, in pieces as large as both addresses are aligned to, bytes behind the last.
   STRETTO_DEVICE void copy(void* dest, const void* source, uint64 num_bytes, Group group) const {
     uint64 first = 0;
     uint64 step = 1;
@@ -368,21 +368,35 @@ class GpuBlock {
       step = blockDim.x < 32 ? blockDim.x : 32;
     }
     const uint64 alignment = reinterpret_cast<uint64>(dest) | reinterpret_cast<uint64>(source);
-    const uint64 num_pieces = alignment % 16 == 0 ? num_bytes / 16 : 0;
-    auto* const to = static_cast<Vec16*>(dest);
-    const auto* const from = static_cast<const Vec16*>(source);
+    uint64 done = 0;
+    if (alignment % 16 == 0) {
+      done = copy_pieces<Vec16>(dest, source, num_bytes, first, step);
+    } else if (alignment % 8 == 0) {
+      done = copy_pieces<uint64>(dest, source, num_bytes, first, step);
+    } else if (alignment % 4 == 0) {
+      done = copy_pieces<uint32>(dest, source, num_bytes, first, step);
+    }
+    for (uint64 k = done + first; k < num_bytes; k += step) {
+      static_cast<char*>(dest)[k] = static_cast<const char*>(source)[k];
+    }
+  }
+  // Four in flight a thread. Returns the bytes of all whole pieces.
+  template <class Piece>
+  STRETTO_DEVICE static uint64 copy_pieces(void* dest, const void* source, uint64 num_bytes,
+                                           uint64 first, uint64 step) {
+    const uint64 num_pieces = num_bytes / sizeof(Piece);
+    auto* const to = static_cast<Piece*>(dest);
+    const auto* const from = static_cast<const Piece*>(source);
     uint64 i = first;
     for (; i + 3 * step < num_pieces; i += 4 * step) {
-      const Vec16 a = from[i], b = from[i + step], c = from[i + 2 * step], d = from[i + 3 * step];
+      const Piece a = from[i], b = from[i + step], c = from[i + 2 * step], d = from[i + 3 * step];
       to[i] = a;
       to[i + step] = b;
       to[i + 2 * step] = c;
       to[i + 3 * step] = d;
     }
     for (; i < num_pieces; i += step) to[i] = from[i];
-    for (uint64 k = num_pieces * 16 + first; k < num_bytes; k += step) {
-      static_cast<char*>(dest)[k] = static_cast<const char*>(source)[k];
-    }
+    return num_pieces * sizeof(Piece);
   }
 
   const GpuWorld& world_;
