@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-
-#include "core/ranks_text.h"
+#include "fabric/lang_report.h"
 #include "stretto/error.h"
 
 namespace stretto::fabric {
@@ -12,11 +10,6 @@ namespace {
 
 constexpr size_t kAlignment = 256;
 constexpr size_t up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-std::string text_of_mark(uint64_t mark) {
-  const device::Team team = device::team_of_mark(mark);
-  return ranks_text(team.start, team.stride, team.size);
-}
 
 }  // namespace
 
@@ -30,14 +23,16 @@ LangGroup::LangGroup(Fabric& fabric, size_t heap_bytes, int max_blocks, uint64_t
     throw UsageError(fmt::format("grids of at most {} blocks: at least one is needed", max_blocks));
   }
   const size_t meetings = static_cast<size_t>(max_blocks) * static_cast<size_t>(fabric.ranks());
-  heap_ = fabric.allocate(up(heap_bytes), "heap of the device language");
+  const size_t signal_bytes = meetings * device::kMeetWords * sizeof(uint64_t);
+  heap_ = fabric.allocate(up(heap_bytes) + up(sizeof(uint32_t)) + up(signal_bytes),
+                          "heap of the device language");
   for (int i = 0; i < fabric.num_local(); ++i) {
     fabric.device(fabric.first_rank() + i).make_current();
     local_.emplace_back(up(sizeof(device::ExpiredWait)) + meetings * sizeof(uint64_t));
     clear_local(i);
   }
   const size_t abort = allocate("abort", sizeof(uint32_t), 0);
-  const size_t signals = allocate("sync_signals", meetings * sizeof(uint64_t), 0);
+  const size_t signals = allocate("sync_signals", signal_bytes, 0);
   first_ = used_;
   for (int i = 0; i < fabric.num_local(); ++i) {
     const int r = fabric.first_rank() + i;
@@ -104,24 +99,6 @@ void LangGroup::release_all() {
 }
 
 std::string LangGroup::describe(int rank, const device::ExpiredWait& what) const {
-  if (what.disagrees != 0) {
-    const std::string argument(what.argument, strnlen(what.argument, sizeof what.argument));
-    if (argument == device::kNotOfTeam) {
-      return fmt::format("rank {} calls a collective of the team of {}, which it is not of", rank,
-                         text_of_mark(what.seen));
-    }
-    const auto text = [&](uint64_t value) {
-      return argument == device::kOtherTeam ? text_of_mark(value) : std::to_string(value);
-    };
-    if (what.from == rank) {
-      return fmt::format("rank {} calls with {} = {}, but called before with {}", rank, argument,
-                         text(what.expected), text(what.seen));
-    }
-    return fmt::format(
-        "rank {} and rank {} make the same call with different arguments: {} is {} on rank {} and "
-        "{} on rank {}",
-        rank, what.from, argument, text(what.expected), rank, text(what.seen), what.from);
-  }
   std::string word = fmt::format("the word at {:#x}", what.address);
   const uint64_t heap = heap_.local(rank);
   for (const Piece& piece : pieces_) {
@@ -130,9 +107,7 @@ std::string LangGroup::describe(int rank, const device::ExpiredWait& what) const
       word = fmt::format("byte {} of '{}'", what.address - heap - piece.offset, piece.name);
     }
   }
-  const std::string from = what.from < 0 ? "" : fmt::format(" for rank {}", what.from);
-  return fmt::format("rank {} block {} waited {} ms{}: {} is {}, expected {}", rank, what.block,
-                     world(rank).timeout_ns / 1'000'000, from, word, what.seen, what.expected);
+  return describe_wrong(rank, what, word, world(rank).timeout_ns / 1'000'000);
 }
 
 void LangGroup::check() {

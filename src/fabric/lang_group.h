@@ -13,9 +13,9 @@ namespace stretto::fabric {
 // The symmetric memory of all ranks and what a launch needs to know about it.
 class LangGroup {
  public:
-  // Collective. Grids whose blocks wait for others have at most `max_blocks`; larger ones are
-  // refused at their launch. Throws UsageError when the heap is too small, or there are more ranks
-  // than the language serves.
+  // Collective. `heap_bytes` are for allocations, each a multiple of 256. Grids whose blocks wait
+  // for others have at most `max_blocks`; larger ones are refused at their launch. Throws
+  // UsageError when the heap is too small, or there are more ranks than the language serves.
   LangGroup(Fabric& fabric, size_t heap_bytes, int max_blocks = 256,
             uint64_t timeout_ns = 2'000'000'000);
 

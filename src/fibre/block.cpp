@@ -71,6 +71,9 @@ bool Block::sync_or(bool value, Where where) {
   return engine_.barrier(thread_, true, value, where);
 }
 void Block::sync_warp(Where where) { engine_.barrier(thread_, false, false, where); }
+bool Block::sync_warp_or(bool value, Where where) {
+  return engine_.barrier(thread_, false, value, where);
+}
 
 float Block::warp_max(float value, int lanes, Where where) {
   const int first = thread_idx() / lanes * lanes;
@@ -191,25 +194,45 @@ bool Block::wait_word(const Address& word, size_t num_bytes, Compare compare, ui
   return ready;
 }
 
-bool Block::enter(const Team& team, int number, Where where) {
-  engine_.agree(thread_, {"a team's collective", {device::mark_of(team)}, where});
+bool Block::enter(const Team& team, int number, Group group, bool, Where where) {
+  if (group == Group::kBlock) {
+    engine_.agree(thread_, {"a team's collective", {device::mark_of(team)}, where});
+  }
   const std::string ranks = ranks_text(team.start, team.stride, team.size);
-  if (number < 0) engine_.refuse_team(thread_, ranks, where);
+  if (number < 0) {
+    engine_.refuse_call(
+        thread_,
+        fmt::format("rank {} calls a collective of the team of {}, which it is not of",
+                    thread_.rank, ranks),
+        where);
+  }
   thread_.in_team = ranks;
   return true;
 }
 
 void Block::leave() { thread_.in_team.clear(); }
 
-void Block::meets_other(const Team& team, int rank, uint64 mark, Where where) {
-  const Team other = device::team_of_mark(mark);
-  engine_.disagree(thread_, rank, device::kOtherTeam,
-                   ranks_text(team.start, team.stride, team.size),
-                   ranks_text(other.start, other.stride, other.size), where);
+void Block::meets_other(const Team& team, int rank, uint64 own, uint64 theirs, Where where) {
+  const Team other = device::team_of_mark(theirs);
+  if (device::mark_of(other) != device::mark_of(team)) {
+    engine_.disagree(thread_, rank, device::kOtherTeam,
+                     ranks_text(team.start, team.stride, team.size),
+                     ranks_text(other.start, other.stride, other.size), where);
+  }
+  engine_.disagree(thread_, rank, device::kOtherCall, meet_name(device::meet_of_mark(own)),
+                   meet_name(device::meet_of_mark(theirs)), where);
+}
+
+void Block::no_such_root(const Team& team, int root, Where where) {
+  engine_.refuse_call(
+      thread_,
+      fmt::format("rank {} broadcasts from number {} of the team of {}, which has {}", thread_.rank,
+                  root, ranks_text(team.start, team.stride, team.size), team.size),
+      where);
 }
 
 bool Block::wait_words_not(const Pointer<const Vec16>& at, uint32 poison, Vec16& value, Where where,
-                           int, Patience) {
+                           int from, Patience) {
   const Address& address = at.address();
   return engine_.wait(
       thread_, address, sizeof value, where,
@@ -221,8 +244,10 @@ bool Block::wait_words_not(const Pointer<const Vec16>& at, uint32 poison, Vec16&
         return true;
       },
       [&] {
-        return fmt::format("waits for the four words at {} to differ from {:#x}",
-                           address.allocation->element_name(address.rank, address.offset), poison);
+        return fmt::format(
+            "waits for {} to write {}, which holds {:#x} where it has not been written",
+            from < 0 ? "somebody" : fmt::format("rank {}", from),
+            address.allocation->element_name(address.rank, address.offset), poison);
       });
 }
 

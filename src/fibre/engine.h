@@ -188,8 +188,8 @@ class Engine {
   std::vector<float> gather_values(Thread& thread, bool whole_block, float value, Where where);
   [[noreturn]] void disagree(Thread& thread, int rank, const char* argument, const std::string& own,
                              const std::string& theirs, Where where);
-  // The thread's rank is not of the team of these ranks.
-  [[noreturn]] void refuse_team(Thread& thread, const std::string& ranks, Where where);
+  // A call of a team that names a rank which is not of it.
+  [[noreturn]] void refuse_call(Thread& thread, const std::string& why, Where where);
   Address peer(Thread& thread, const Address& own, int rank, Where where);
   void step(Thread& thread, Where where);
 

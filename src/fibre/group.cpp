@@ -88,11 +88,8 @@ void Engine::disagree(Thread& thread, int rank, const char* argument, const std:
        thread, where);
 }
 
-void Engine::refuse_team(Thread& thread, const std::string& ranks, Where where) {
-  fail(FindingKind::kWrongRank,
-       fmt::format("rank {} calls a collective of the team of {}, which it is not of", thread.rank,
-                   ranks),
-       thread, where);
+void Engine::refuse_call(Thread& thread, const std::string& why, Where where) {
+  fail(FindingKind::kWrongRank, why, thread, where);
 }
 
 void Engine::agree(Thread& thread, CollectiveCall call) {

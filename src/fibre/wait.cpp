@@ -70,9 +70,13 @@ std::string Engine::describe_stuck() const {
       const Address& at = thread->wait_address;
       const auto& words = at.allocation->copy(at.rank).words;
       const auto word = words.find(at.offset);
-      line += word == words.end() || !word->second.raised_by.known()
-                  ? "; nobody has raised it"
-                  : "; last raised by " + to_text(word->second.raised_by);
+      if (thread->wait_bytes == sizeof(Vec16)) {
+        // Data that says itself that it has come; nobody raises it.
+      } else if (word == words.end() || !word->second.raised_by.known()) {
+        line += "; nobody has raised it";
+      } else {
+        line += "; last raised by " + to_text(word->second.raised_by);
+      }
     }
     lines.insert(std::move(line));
   }

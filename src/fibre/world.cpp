@@ -85,8 +85,10 @@ World::World(const Shape& shape, Schedule schedule) {
   engine_ = std::make_unique<Engine>(shape, std::move(schedule));
   const auto ranks = static_cast<size_t>(shape.ranks);
   const auto blocks = static_cast<size_t>(shape.blocks);
-  engine_->sync_signals =
-      symmetric<uint64>("sync_signals", blocks * ranks, 0).at(0).address().allocation;
+  engine_->sync_signals = symmetric<uint64>("sync_signals", blocks * ranks * Block::kMeetWords, 0)
+                              .at(0)
+                              .address()
+                              .allocation;
   engine_->sync_epochs = local<uint64>("sync_epochs", blocks * ranks, 0).at(0).address().allocation;
 }
 

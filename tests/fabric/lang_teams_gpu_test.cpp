@@ -57,7 +57,7 @@ STRETTO_KERNEL void meet_in_turns(Block& block, const TeamArgs& args) {
     if (block.thread_idx() == 0 && all[i] != 1000 + ranks - 1 - i) args.wrong[b] += 1;
   }
   if (!shmem.barrier_all_block()) return;
-  if (!shmem.broadcast_block(reversed, all, args.values + b, 8, 0)) return;
+  if (!shmem.broadcastmem_block(reversed, all, args.values + b, 8, 0)) return;
   if (block.thread_idx() == 0 && all[0] != 1000 + ranks - 1) args.wrong[b] += 1;
 }
 extern "C" __global__ void __launch_bounds__(64, 1)

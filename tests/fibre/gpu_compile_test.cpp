@@ -28,6 +28,7 @@ TEST_P(GpuCompile, EveryHeaderAlone) {
                              "gpu_words",
                              "gpu_block",
                              "team",
+                             "meeting",
                              "shmem",
                              "channel",
                              "tile",
@@ -179,13 +180,15 @@ STRETTO_KERNEL void all(Block& block, const Args& a) {
   if (!shmem.signal_wait_until(a.s, Compare::kNe, 1)) return;
   shmem.fence(); shmem.quiet();
   if (!shmem.sync_all_block() || !shmem.barrier_all_block()) return;
-  shmem.broadcast_block(a.x, a.y, 64, 0); shmem.fcollect_block(a.x, a.x, 4);
+  shmem.broadcastmem_block(a.x, a.y, 64, 0); shmem.fcollect_block(a.x, a.x, 4);
   Team team;
   if (shmem.team_split_strided(team_world(), 0, 2, 2, &team) != 0) return;
   a.w[2] = shmem.team_my_pe(team) + shmem.team_n_pes(team);
   a.w[3] = shmem.team_translate_pe(team, 1, team_world());
   if (!shmem.team_sync_block(team) || !shmem.barrier_block(team)) return;
-  shmem.broadcast_block(team, a.x, a.y, 64, 0); shmem.fcollect_block(team, a.x, a.x, 4);
+  if (!shmem.sync_all() || !shmem.sync_all_warp() || !shmem.barrier_warp(team)) return;
+  shmem.broadcastmem(a.x, a.y, 64, 0); shmem.fcollect_warp(team, a.x, a.x, 4);
+  shmem.broadcastmem_block(team, a.x, a.y, 64, 0); shmem.fcollect_block(team, a.x, a.x, 4);
   shmem.atomic_add(a.s, uint64(1), 1); shmem.atomic_set(a.w, 1u, 1);
   a.w[0] = shmem.atomic_fetch(a.w, 1) + shmem.atomic_fetch_add(a.w, 1u, 1) +
            shmem.atomic_swap(a.w, 1u, 1) + shmem.atomic_compare_swap(a.w, 1u, 2u, 1);

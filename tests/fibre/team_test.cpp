@@ -80,8 +80,15 @@ TEST(Team, IsNotMadeOfRanksThatAreNotThere) {
 TEST(Team, MarksAreTheTeam) {
   for (const Team& team : {Team{0, 1, 64}, Team{63, -63, 2}, Team{0, 63, 2}, Team{5, 0, 1}}) {
     EXPECT_TRUE(same(device::team_of_mark(device::mark_of(team)), team));
-    EXPECT_LT(device::mark_of(team), uint64{1} << device::kMarkBits);
+    EXPECT_LT(device::mark_of(team), uint64{1} << device::kTeamBits);
+    for (const auto what : {device::Meet::kSync, device::Meet::kFcollect}) {
+      const uint64 mark = device::mark_of(team, what);
+      EXPECT_TRUE(same(device::team_of_mark(mark), team));
+      EXPECT_EQ(device::meet_of_mark(mark), what);
+      EXPECT_LT(mark, uint64{1} << device::kMarkBits);
+    }
   }
+  EXPECT_TRUE(same(device::team_of_mark(device::mark_of(Team{5, 100, 1})), Team{5, 0, 1}));
   EXPECT_EQ(ranks_text(1, 2, 3), "ranks 1, 3, 5");
   EXPECT_EQ(ranks_text(2, 1, 4), "ranks 2 to 5");
   EXPECT_EQ(ranks_text(3, 0, 1), "rank 3");
@@ -135,7 +142,7 @@ TEST(Team, CollectivesReachItsRanksOnly) {
       shmem.team_split_strided(team_world(), 1, 2, 2, &odd);
       const Team& team = me % 2 == 0 ? even : odd;
       if (!shmem.fcollect_block(team, all.at(me), own.at(me), 2)) return;
-      shmem.broadcast_block(team, root.at(me), own.at(me), 8, 1);
+      shmem.broadcastmem_block(team, root.at(me), own.at(me), 8, 1);
     });
     if (!world.run()) return;
     for (int r = 0; r < 5; ++r) {

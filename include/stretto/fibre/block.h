@@ -2,7 +2,7 @@
 // shared operations are in device/lang/block.h.
 #pragma once
 
-#include "stretto/device/lang/team.h"
+#include "stretto/device/lang/meeting.h"
 #include "stretto/fibre/pointer.h"
 
 namespace stretto::fibre {
@@ -23,6 +23,7 @@ class Block {
  public:
   template <class T>
   using Pointer = fibre::Pointer<T>;
+  static constexpr int kMeetWords = 3;
 
   Block(Engine& engine, Thread& thread) : engine_(engine), thread_(thread) {}
   Block(const Block&) = delete;
@@ -38,6 +39,7 @@ class Block {
   void sync(Where where = Where::here());
   bool sync_or(bool value, Where where = Where::here());
   void sync_warp(Where where = Where::here());
+  bool sync_warp_or(bool value, Where where = Where::here());
   float warp_max(float value, int lanes, Where where = Where::here());
   float sum(float value, Where where = Where::here());
 
@@ -150,9 +152,11 @@ class Block {
   }
   void disagree(int rank, const char* argument, uint32 which, uint64 own, uint64 theirs,
                 Where where = Where::here());
-  bool enter(const Team& team, int number, Where where = Where::here());
+  bool enter(const Team& team, int number, Group group, bool reports, Where where = Where::here());
   void leave();
-  void meets_other(const Team& team, int rank, uint64 mark, Where where = Where::here());
+  void meets_other(const Team& team, int rank, uint64 own, uint64 theirs,
+                   Where where = Where::here());
+  void no_such_root(const Team& team, int root, Where where = Where::here());
 
   Pointer<uint64> sync_signals() const;
   Pointer<uint64> sync_epochs() const;

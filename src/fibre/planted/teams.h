@@ -67,7 +67,7 @@ inline void collective_by_an_outsider(World& world, bool bug) {
     const int me = block.rank();
     const Team even{0, 2, (shmem.n_pes() + 1) / 2};
     if (!bug && shmem.team_my_pe(even) < 0) return;
-    shmem.broadcast_block(even, x.at(me), y.at(me), 8, 0);
+    shmem.broadcastmem_block(even, x.at(me), y.at(me), 8, 0);
   });
   world.run();
 }
@@ -84,7 +84,7 @@ inline void root_numbered_by_the_world(World& world, bool bug) {
     const Team odd = split(shmem, 1, 2, 2);
     if (shmem.team_my_pe(odd) < 0) return;
     const int root = bug ? 1 : shmem.team_translate_pe(team_world(), 1, odd);
-    shmem.broadcast_block(odd, x.at(me), own.at(me), 8, root);
+    shmem.broadcastmem_block(odd, x.at(me), own.at(me), 8, root);
   });
   if (!world.run()) return;
   for (int r : {1, 3}) world.expect(x.get(r, 0) == 101, "not the root's value");

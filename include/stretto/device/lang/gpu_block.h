@@ -9,7 +9,7 @@
 //   launch  entry<my_kernel<GpuBlock>, MyArgs<GpuBlock>>(world, args), by name under NVRTC
 #pragma once
 
-#include "stretto/device/lang/team.h"
+#include "stretto/device/lang/meeting.h"
 #include "stretto/device/poll.h"
 #ifdef STRETTO_DEVICE
 #include "stretto/device/lang/gpu_words.h"
@@ -22,16 +22,24 @@ inline constexpr int kMaxRanks = 64;
 
 // The first thing that went wrong on a rank: a wait that expired, or a call that another rank made
 // with other arguments.
+enum class Wrong : uint32 {
+  kExpired,    // the word at `address` is `seen`
+  kUnwritten,  // it still holds the sentinel `seen`: nobody has written it
+  kDisagrees,  // `expected` and `seen` are arguments, this rank's and the other's
+};
 struct ExpiredWait {
   uint32 filled;
   uint32 block;
-  int32 from;        // the rank that was awaited, or that disagrees; -1: not known
-  uint32 disagrees;  // 1: `expected` and `seen` are arguments, this rank's and the other's
-  uint64 address;    // of the awaited word, in this rank's mapping
+  int32 from;  // the rank that was awaited, or that disagrees; -1: not known
+  Wrong wrong;
+  uint64 address;  // of the awaited word, in this rank's mapping
   uint64 expected;
   uint64 seen;
   char argument[16];  // the name of what disagrees, cut when it is longer, without a zero then
 };
+
+// Words of a row in which two ranks meet (meeting.h), so that each has a line of 128 bytes.
+inline constexpr int kMeetWords = 16;
 
 // What a launch needs besides its own arguments; the same value on every block of a rank.
 struct GpuWorld {
@@ -41,7 +49,7 @@ struct GpuWorld {
   uint64 timeout_ns;
   uint32* abort;           // symmetric
   ExpiredWait* expired;    // local, zeroed before a launch
-  uint64* sync_signals;    // symmetric: max_blocks x num_ranks, zeroed once
+  uint64* sync_signals;    // symmetric: max_blocks x num_ranks x kMeetWords, zeroed once
   uint64* sync_epochs;     // local: max_blocks x num_ranks, zeroed with them
   char* heaps[kMaxRanks];  // every rank's symmetric heap as mapped here; null: not reachable
 };
@@ -99,6 +107,7 @@ class GpuBlock {
  public:
   template <class T>
   using Pointer = T*;
+  static constexpr int kMeetWords = device::kMeetWords;
 
   STRETTO_DEVICE explicit GpuBlock(const GpuWorld& world) : world_(world) {}
 
@@ -113,6 +122,11 @@ class GpuBlock {
   STRETTO_DEVICE void sync(Where = {}) { __syncthreads(); }
   STRETTO_DEVICE bool sync_or(bool value, Where = {}) { return __syncthreads_or(value) != 0; }
   STRETTO_DEVICE void sync_warp(Where = {}) { __syncwarp(); }
+  STRETTO_DEVICE bool sync_warp_or(bool value, Where = {}) {
+    const bool any = __any_sync(0xffffffffu, value);
+    __syncwarp();
+    return any;
+  }
 
   // Over aligned groups of `lanes` threads of a warp, a power of two; all get the same bits.
   STRETTO_DEVICE float warp_max(float value, int lanes, Where = {}) {
@@ -274,7 +288,7 @@ class GpuBlock {
       return missing < 0;
     };
     return poll_until(Limits{world_, patience}, ready,
-                      [&] { expire(at + missing * stride, poison, 0, first_rank + missing); });
+                      [&] { unwritten(at + missing * stride, poison, first_rank + missing); });
   }
 
   // The same for vectors at any places: none where at[j] is null; vector j is of rank_of(j).
@@ -295,27 +309,32 @@ class GpuBlock {
       return missing < 0;
     };
     return poll_until(Limits{world_, patience}, ready,
-                      [&] { expire(missing_at, poison, 0, rank_of(missing)); });
+                      [&] { unwritten(missing_at, poison, rank_of(missing)); });
   }
 
   // This rank and `rank` make this call with other arguments; every wait fails from now on.
   STRETTO_DEVICE void disagree(int rank, const char* argument, uint32, uint64 own, uint64 theirs,
                                Where = {}) {
-    ExpiredWait what{1, blockIdx.x, rank, 1, 0, own, theirs, {}};
+    ExpiredWait what{1, blockIdx.x, rank, Wrong::kDisagrees, 0, own, theirs, {}};
     for (int i = 0; i < 16 && argument[i] != 0; ++i) what.argument[i] = argument[i];
     record(what);
   }
 
-  // All threads begin a collective of a team, by number_in(team, rank()). False: not of the team.
-  STRETTO_DEVICE bool enter(const Team& team, int number, Where = {}) {
+  // A group's threads begin a collective of a team, by number_in(team, rank()); one of them
+  // reports. False: not of the team.
+  STRETTO_DEVICE bool enter(const Team& team, int number, Group, bool reports, Where = {}) {
     if (number >= 0) return true;
-    if (threadIdx.x == 0) disagree(rank(), kNotOfTeam, 0, 0, mark_of(team));
+    if (reports) disagree(rank(), kNotOfTeam, 0, 0, mark_of(team));
     return false;
   }
   STRETTO_DEVICE void leave() {}
-  // `rank` meets this one in a collective of the team of that mark.
-  STRETTO_DEVICE void meets_other(const Team& team, int rank, uint64 mark, Where = {}) {
-    disagree(rank, kOtherTeam, 0, mark_of(team), mark);
+  // `rank` meets this one with another mark: in another team, or for something else.
+  STRETTO_DEVICE void meets_other(const Team&, int rank, uint64 own, uint64 theirs, Where = {}) {
+    const bool teams = (own ^ theirs) % (1u << kTeamBits) != 0;
+    disagree(rank, teams ? kOtherTeam : kOtherCall, 0, own, theirs);
+  }
+  STRETTO_DEVICE void no_such_root(const Team& team, int root, Where = {}) {
+    disagree(rank(), kNoSuchRoot, 0, static_cast<uint64>(static_cast<int64>(root)), mark_of(team));
   }
 
   STRETTO_DEVICE uint64* sync_signals() const { return world_.sync_signals; }
@@ -345,7 +364,26 @@ class GpuBlock {
   }
 
   STRETTO_DEVICE void expire(const void* word, uint64 expected, uint64 seen, int from) {
-    record({1, blockIdx.x, from, 0, reinterpret_cast<uint64>(word), expected, seen, {}});
+    record(
+        {1, blockIdx.x, from, Wrong::kExpired, reinterpret_cast<uint64>(word), expected, seen, {}});
+  }
+  // The first word of a vector that still holds the sentinel.
+  STRETTO_DEVICE void unwritten(const Vec16* at, uint32 sentinel, int from) {
+    const Vec16 now = load_strong(at, Scope::kSystem);
+    const auto* const words = reinterpret_cast<const uint32*>(at);
+    const bool a = now.word[0] == sentinel, b = now.word[1] == sentinel,
+               c = now.word[2] == sentinel;
+    record({1,
+            blockIdx.x,
+            from,
+            Wrong::kUnwritten,
+            reinterpret_cast<uint64>(words + (a   ? 0
+                                              : b ? 1
+                                              : c ? 2
+                                                  : 3)),
+            0,
+            sentinel,
+            {}});
   }
 
   // The first of a rank is kept; all ranks leave.

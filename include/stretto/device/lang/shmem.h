@@ -10,7 +10,7 @@
 // - `where` is filled in by the compiler; the emulator's reports name it.
 #pragma once
 
-#include "stretto/device/lang/team.h"
+#include "stretto/device/lang/meeting.h"
 
 namespace stretto::device {
 
@@ -164,60 +164,57 @@ class Shmem {
   }
 
   // --- meetings of block b of all ranks of a team; with no team, of all ranks
-  // Before a call returns, what any of them did before it has happened. Two ranks' blocks b make
-  // the calls that both take part in, of whatever teams, in the same order, over all kernels. Ranks
-  // that meet with different teams, and one that is not of the team, are named.
-  STRETTO_PRIMITIVE bool team_sync_block(const Team& team, Where where = Where::here()) {
-    return meet(team, false, where);
+  // Before a call returns, what any of them did before it has happened: what the calling threads
+  // did, and what a barrier ordered before that. Two ranks' blocks b make the calls that both take
+  // part in, of whatever teams, in the same order, over all kernels, and one at a time: threads or
+  // warps of a block that call in turn need a barrier between. Ranks that meet for different
+  // things, and one that is not of the team, are named.
+  //
+  // barrier also completes this rank's puts that happen before it, to all ranks.
+  //
+  // --- collectives likewise. `dest` must not be in use on any of the ranks before the call, and is
+  // there for the calling threads after it; `source` may be reused then. Ranks that give different
+  // sizes or roots are named before anything of it may be read.
+  // broadcastmem: `num_bytes` of the root's, whose number in the team is `pe_root`. fcollect: every
+  // rank's source, in the team's order, `count` elements each.
+#define STRETTO_MEETINGS(SUFFIX, GROUP)                                                         \
+  STRETTO_PRIMITIVE bool team_sync##SUFFIX(const Team& team, Where where = Where::here()) {     \
+    return meet(block_, GROUP, sized(team), {Meet::kSync, 0, 0}, where);                        \
+  }                                                                                             \
+  STRETTO_PRIMITIVE bool sync_all##SUFFIX(Where where = Where::here()) {                        \
+    return team_sync##SUFFIX(team_world(), where);                                              \
+  }                                                                                             \
+  STRETTO_PRIMITIVE bool barrier##SUFFIX(const Team& team, Where where = Where::here()) {       \
+    return meet(block_, GROUP, sized(team), {Meet::kBarrier, 0, 0}, where);                     \
+  }                                                                                             \
+  STRETTO_PRIMITIVE bool barrier_all##SUFFIX(Where where = Where::here()) {                     \
+    return barrier##SUFFIX(team_world(), where);                                                \
+  }                                                                                             \
+  template <class P, class Q>                                                                   \
+  STRETTO_PRIMITIVE bool broadcastmem##SUFFIX(const Team& team, P dest, Q source,               \
+                                              uint64 num_bytes, int pe_root,                    \
+                                              Where where = Where::here()) {                    \
+    return broadcast(GROUP, sized(team), dest, source, num_bytes, pe_root, where);              \
+  }                                                                                             \
+  template <class P, class Q>                                                                   \
+  STRETTO_PRIMITIVE bool broadcastmem##SUFFIX(P dest, Q source, uint64 num_bytes, int pe_root,  \
+                                              Where where = Where::here()) {                    \
+    return broadcastmem##SUFFIX(team_world(), dest, source, num_bytes, pe_root, where);         \
+  }                                                                                             \
+  template <class T>                                                                            \
+  STRETTO_PRIMITIVE bool fcollect##SUFFIX(const Team& team, Pointer<T> dest, Pointer<T> source, \
+                                          uint64 count, Where where = Where::here()) {          \
+    return collect(GROUP, sized(team), dest, source, count, where);                             \
+  }                                                                                             \
+  template <class T>                                                                            \
+  STRETTO_PRIMITIVE bool fcollect##SUFFIX(Pointer<T> dest, Pointer<T> source, uint64 count,     \
+                                          Where where = Where::here()) {                        \
+    return fcollect##SUFFIX(team_world(), dest, source, count, where);                          \
   }
-  STRETTO_PRIMITIVE bool sync_all_block(Where where = Where::here()) {
-    return meet(team_world(), false, where);
-  }
-  // The same, and completes this block's puts, to all ranks.
-  STRETTO_PRIMITIVE bool barrier_block(const Team& team, Where where = Where::here()) {
-    return meet(team, true, where);
-  }
-  STRETTO_PRIMITIVE bool barrier_all_block(Where where = Where::here()) {
-    return meet(team_world(), true, where);
-  }
-
-  // --- collectives of block b of all ranks of a team, likewise. `dest` must not be in use on any
-  // of them, and `source` may be reused after the call.
-  // `pe_root` is a number of the team.
-  template <class P, class Q>
-  STRETTO_PRIMITIVE bool broadcast_block(const Team& team, P dest, Q source, uint64 num_bytes,
-                                         int pe_root, Where where = Where::here()) {
-    const Team of = sized(team);
-    if (number_in(of, block_.rank()) == pe_root) {
-      for (int i = 1; i <= of.size; ++i) {
-        block_.put(dest, source, num_bytes, pe_of(of, (pe_root + i) % of.size), Group::kBlock, true,
-                   where);
-      }
-    }
-    return barrier_block(team, where);
-  }
-  template <class P, class Q>
-  STRETTO_PRIMITIVE bool broadcast_block(P dest, Q source, uint64 num_bytes, int pe_root,
-                                         Where where = Where::here()) {
-    return broadcast_block(team_world(), dest, source, num_bytes, pe_root, where);
-  }
-  // Every rank's source, in the team's order, `count` elements each.
-  template <class T>
-  STRETTO_PRIMITIVE bool fcollect_block(const Team& team, Pointer<T> dest, Pointer<T> source,
-                                        uint64 count, Where where = Where::here()) {
-    const Team of = sized(team);
-    const int me = number_in(of, block_.rank());
-    for (int i = 1; me >= 0 && i <= of.size; ++i) {
-      block_.put(dest + count * static_cast<uint64>(me), source, count * sizeof(T),
-                 pe_of(of, (me + i) % of.size), Group::kBlock, true, where);
-    }
-    return barrier_block(team, where);
-  }
-  template <class T>
-  STRETTO_PRIMITIVE bool fcollect_block(Pointer<T> dest, Pointer<T> source, uint64 count,
-                                        Where where = Where::here()) {
-    return fcollect_block(team_world(), dest, source, count, where);
-  }
+  STRETTO_MEETINGS(, Group::kThread)
+  STRETTO_MEETINGS(_warp, Group::kWarp)
+  STRETTO_MEETINGS(_block, Group::kBlock)
+#undef STRETTO_MEETINGS
 
   // --- atomics on 32- and 64-bit words of any rank on the node; relaxed, system scope.
   template <class T>
@@ -255,46 +252,29 @@ class Shmem {
     return {team.start, team.stride, team.size == kAllPes ? block_.num_ranks() : team.size};
   }
 
-  // Word r of a block's is set by rank r: how often the two have met, and below it the mark of the
-  // team in which they do. A rank is one meeting ahead of another at most, so that one of two which
-  // meet with different teams sees it.
-  STRETTO_PRIMITIVE bool meet(const Team& called, bool completes, Where where) {
-    const Team team = sized(called);
+  template <class P, class Q>
+  STRETTO_PRIMITIVE bool broadcast(Group group, const Team& team, P dest, Q source,
+                                   uint64 num_bytes, int pe_root, Where where) {
     const int me = number_in(team, block_.rank());
-    if (!block_.enter(team, me, where)) return false;
-    const int first = block_.thread_idx();
-    const int step = block_.num_threads();
-    auto met = block_.sync_epochs() + block_.block_idx() * block_.num_ranks();
-    auto signals = block_.sync_signals() + block_.block_idx() * block_.num_ranks();
-    const uint64 mark = mark_of(team);
-    const auto other = [&](int i) { return pe_of(team, (me + 1 + i) % team.size); };
-    const auto meeting = [&](int pe) {
-      return block_.load(met + pe, Order::kRelaxed, Scope::kBlock, where) + 1;
-    };
-    block_.sync(where);
-    // One fence for all signals of a thread, and none in threads that have none.
-    if (completes && first < team.size) block_.quiet(where);
-    for (int i = first; i < team.size - 1; i += step) {
-      const int pe = other(i);
-      block_.signal(signals + block_.rank(), meeting(pe) << kMarkBits | mark, SignalOp::kSet, pe,
-                    where, completes ? Order::kRelaxed : Order::kRelease);
+    if (me >= 0 && (pe_root < 0 || pe_root >= team.size)) {
+      if (Callers<Block>(block_, group).first() == 0) block_.no_such_root(team, pe_root, where);
+      return false;
     }
-    bool failed = false;
-    for (int i = first; i < team.size - 1; i += step) {
-      const int pe = other(i);
-      const uint64 now = meeting(pe);
-      uint64 seen = 0;
-      failed = !block_.wait_value(signals + pe, Compare::kGe, now << kMarkBits, seen, where, pe) ||
-               failed;
-      if (!failed && seen >> kMarkBits == now && seen != (now << kMarkBits | mark)) {
-        block_.meets_other(team, pe, seen - (now << kMarkBits), where);
-        failed = true;
-      }
-      block_.store(met + pe, now, Order::kRelaxed, Scope::kBlock, where);
+    for (int i = 1; me >= 0 && me == pe_root && i <= team.size; ++i) {
+      block_.put(dest, source, num_bytes, pe_of(team, (me + i) % team.size), group, true, where);
     }
-    failed = block_.sync_or(failed, where);
-    block_.leave();
-    return !failed;
+    return meet(block_, group, team, {Meet::kBroadcast, num_bytes, pe_root}, where);
+  }
+  template <class T>
+  STRETTO_PRIMITIVE bool collect(Group group, const Team& team, Pointer<T> dest, Pointer<T> source,
+                                 uint64 count, Where where) {
+    const int me = number_in(team, block_.rank());
+    const uint64 num_bytes = count * sizeof(T);
+    for (int i = 1; me >= 0 && i <= team.size; ++i) {
+      block_.put(dest + count * static_cast<uint64>(me), source, num_bytes,
+                 pe_of(team, (me + i) % team.size), group, true, where);
+    }
+    return meet(block_, group, team, {Meet::kFcollect, num_bytes, 0}, where);
   }
 
   Block& block_;

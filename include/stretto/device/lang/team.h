@@ -33,10 +33,12 @@ STRETTO_HOST_DEVICE int pe_of(const Team& team, int number) {
   return team.start + number * team.stride;
 }
 
-// A team of the 64 ranks that there can be, in kMarkBits bits, and back.
-inline constexpr int kMarkBits = 20;
+// A team of the 64 ranks that there can be, in kTeamBits bits, and back. A team of one has no
+// stride, whatever it was made with.
+inline constexpr int kTeamBits = 20;
 STRETTO_HOST_DEVICE uint64 mark_of(const Team& team) {
-  return static_cast<uint64>(team.start) << 14 | static_cast<uint64>(team.stride + 64) << 7 |
+  const int stride = team.size > 1 ? team.stride : 0;
+  return static_cast<uint64>(team.start) << 14 | static_cast<uint64>(stride + 64) << 7 |
          static_cast<uint64>(team.size);
 }
 STRETTO_HOST_DEVICE Team team_of_mark(uint64 mark) {
@@ -46,6 +48,8 @@ STRETTO_HOST_DEVICE Team team_of_mark(uint64 mark) {
 
 // What refuses a call of a team, as the error record's argument.
 inline constexpr const char* kOtherTeam = "team";
+inline constexpr const char* kOtherCall = "call";
 inline constexpr const char* kNotOfTeam = "not of team";
+inline constexpr const char* kNoSuchRoot = "no such root";
 
 }  // namespace stretto::device
