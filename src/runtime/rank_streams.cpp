@@ -149,11 +149,34 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
   }
 }
 
+// A library loads a kernel when it first needs it, and that may wait for all that the GPU does: for
+// a collective too, whose other ranks the same thread has yet to start. So runs have row counts
+// that were met when the plan was made: each of few, and of more some, which leave rows unused.
+int64_t RankStreams::rows_to_multiply(int64_t rows) const {
+  constexpr int64_t kFew = 64, kSteps = 128, kStep = 8;
+  if (rows <= kFew) return rows;
+  const int64_t most = setup_.plan.op.m;
+  const int64_t step = std::max(kStep, (most / kSteps + kStep - 1) / kStep * kStep);
+  return std::min(most, (rows + step - 1) / step * step);
+}
+
 void RankStreams::multiply(uint32_t kernel, const Stream& stream, int set, int64_t rows) const {
   cublas_->use(stream);
-  for (MatrixProduct product : products_[kernel][static_cast<size_t>(set)]) {
-    if (rows != 0) product.a.rows = product.c.rows = std::min(product.c.rows, rows);
+  for (const MatrixProduct& whole : products_[kernel][static_cast<size_t>(set)]) {
+    if (rows == 0) {
+      cublas_->multiply(whole.a, whole.b, whole.c);
+      continue;
+    }
+    MatrixProduct product = whole;
+    product.a.rows = product.c.rows = rows_to_multiply(rows);
+    const bool spares = whole.into_callers && product.c.rows != rows;
+    if (spares) product.c.address = spare_rows_.address();
     cublas_->multiply(product.a, product.b, product.c);
+    if (!spares) continue;
+    const int64_t bytes = rows * whole.c.stride * num_bytes(whole.c.dtype);
+    check(driver().copy_async(whole.c.address, spare_rows_.address(), static_cast<size_t>(bytes),
+                              stream.handle()),
+          "copy a product's rows");
   }
 }
 
@@ -174,12 +197,9 @@ void RankStreams::make_collective(uint32_t index, const Stream& stream, int set,
 
 void RankStreams::enqueue_products(const Stream& stream) const {
   const int64_t most = setup_.plan.op.m;
-  // Every row count of few rows, and of many so many that all of the library's kernels are met.
-  constexpr int64_t kFew = 64, kStep = 8, kSteps = 16;
   for (uint32_t kernel = 0; kernel < products_.size(); ++kernel) {
-    for (int64_t rows = setup_.serves ? 1 : most; rows < most;
-         rows += rows < kFew ? 1 : std::max(kStep, rows / kSteps)) {
-      multiply(kernel, stream, 0, rows);
+    for (int64_t rows = 1; setup_.serves && rows < most; rows = rows_to_multiply(rows) + 1) {
+      multiply(kernel, stream, 0, rows_to_multiply(rows));
     }
     multiply(kernel, stream, 0, 0);
   }

@@ -114,6 +114,7 @@ class RankStreams {
 
   struct MatrixProduct {
     cuda::Matrix a, b, c;
+    bool into_callers = false;  // no rows but the run's may be written
   };
 
   void add_kernels();
@@ -132,6 +133,7 @@ class RankStreams {
   int next_set(cuda::StreamHandle main);
   // 0 rows: the plan's.
   void multiply(uint32_t kernel, const cuda::Stream& stream, int set, int64_t rows) const;
+  int64_t rows_to_multiply(int64_t rows) const;
   void make_collective(uint32_t index, const cuda::Stream& stream, int set, int32_t rows) const;
   void issue(const Op& op, const cuda::Stream& stream, int set, const CallRows& rows);
   template <typename Params>
@@ -156,6 +158,7 @@ class RankStreams {
   std::vector<cuda::DeviceGemmTable> gemms_;
   std::unique_ptr<cuda::Cublas> cublas_;  // where it multiplies: then there are no gemms_
   std::vector<std::vector<std::vector<MatrixProduct>>> products_;  // [kernel][set]
+  cuda::DeviceMemory spare_rows_;  // for products of more rows than a run has
   std::vector<cuda::DeviceMoverTable> moves_;
   std::vector<KernelMarks> marks_;  // without their words, of gemms_ and then moves_
   std::vector<ValueWait> value_waits_;

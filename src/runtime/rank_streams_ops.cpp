@@ -55,13 +55,19 @@ void RankStreams::add_products() {
     for (const cuda::Product& product : found) {
       for (int set = 0; set < sets_; ++set) {
         auto& products = by_set[static_cast<size_t>(set)];
-        products.push_back(
-            {matrix_of(product.a, set), matrix_of(product.b, set), matrix_of(product.c, set)});
+        const bool into_callers = setup_.plan.buffers[product.c.buffer].role == BufferRole::output;
+        products.push_back({matrix_of(product.a, set), matrix_of(product.b, set),
+                            matrix_of(product.c, set), into_callers});
         const MatrixProduct& first = by_set.front().back();
         const MatrixProduct& last = products.back();
         alternates_ = alternates_ || first.a.address != last.a.address ||
                       first.b.address != last.b.address || first.c.address != last.c.address;
       }
+    }
+    const MatrixProduct& one = by_set.front().front();
+    if (setup_.serves && one.into_callers) {
+      spare_rows_ = cuda::DeviceMemory(
+          static_cast<size_t>(one.c.rows * one.c.stride * num_bytes(one.c.dtype)));
     }
   }
 }

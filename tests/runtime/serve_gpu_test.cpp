@@ -124,7 +124,8 @@ class Server {
 std::vector<int64_t> row_counts(const Operator& op) {
   const int64_t m = op.m;
   const int64_t ranks = op.ranks;
-  return {m, 1, m - 1, m / 2 + 3, std::max<int64_t>(1, ranks - 1), 65, m / ranks, m / 2 + 1, 2, m};
+  const int64_t few = std::min<int64_t>(m, 65);
+  return {m, 1, m - 1, m / 2 + 3, std::max<int64_t>(1, ranks - 1), few, m / ranks, m / 2 + 1, 2, m};
 }
 
 // What GPU memory may say besides: nothing to do.
@@ -205,6 +206,7 @@ std::vector<Case> cases() {
       add(kind, "m=840 n=1088 k=832", "tiles,rows=bucket");  // ragged tiles
       add(kind, "m=840 n=1088 k=832", "low-latency,rows=bucket");
       add(kind, "m=64 n=1024 k=8192", "low-latency,rows=bucket");
+      add(kind, "m=2048 n=1024 k=512", "low-latency,rows=bucket");
       add(kind, "m=1024 n=1024 k=512", "slices,rows=bucket");
       add(kind, "m=1024 n=1024 k=4096", "tiles,tile=128x128,split-k=2,rows=bucket");
       add(kind, "m=1024 n=1024 k=512", "tiles,mover=comm-blocks,comm-sms=8,rows=bucket,reuse=ack");
