@@ -81,6 +81,7 @@ Costs::Costs(const Plan& plan, const Machine& machine)
   find_ranges();
   share_inputs();
   feed_power();
+  find_products();
 }
 
 double Costs::mma_us(const Instr& instr) const {
@@ -100,6 +101,7 @@ double Costs::mma_us(const Instr& instr) const {
 }
 
 double Costs::gemm_us(const Instr& instr) const {
+  if (const auto found = library_us_.find(&instr); found != library_us_.end()) return found->second;
   const int rank = plan_.reads(instr).back().rank;
   const auto r = static_cast<size_t>(rank);
   const Region& to = plan_.writes(instr)[0];

@@ -4,6 +4,7 @@
 #include <map>
 #include <span>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "stretto/machine.h"
@@ -66,6 +67,7 @@ class Costs {
   double port_rate(bool network) const { return network ? machine_.network_gb_per_s : link_rate_; }
   // From the end of the run before until blocks are at work.
   double launch_us() const {
+    if (plan_.library_gemms) return 0;  // in what its products take
     return is_one_kernel_ ? machine_.chained_launch_us : machine_.launch_us;
   }
   // From the notify until the waiter sees it.
@@ -92,6 +94,7 @@ class Costs {
   void keep_sums(const Lane& lane, size_t reduce);
   void share_inputs();
   void feed_power();
+  void find_products();
 
   const Plan& plan_;
   const Machine& machine_;
@@ -99,8 +102,9 @@ class Costs {
   bool is_one_kernel_ = false;  // every rank's run
   double link_rate_ = 0;
   double all_copies_rate_ = 0;
-  std::vector<double> busy_;         // by rank: share of the SMs that have tiles, over all waves
-  std::vector<double> power_;        // by rank: share of the rate that power leaves
+  std::vector<double> busy_;   // by rank: share of the SMs that have tiles, over all waves
+  std::vector<double> power_;  // by rank: share of the rate that power leaves
+  std::unordered_map<const Instr*, double> library_us_;  // of gemms that a library multiplies
   std::vector<double> inputs_us_;    // by rank: a tile's share of reading all distinct inputs once
   std::vector<int> blocks_at_once_;  // by rank: gemms
   std::vector<bool> holds_ranges_;   // by buffer: sums of ranges of K

@@ -91,7 +91,8 @@ double gemm_alone_us(const Plan& plan, const sim::Costs& costs) {
     slowest = std::max(slowest, dealt);
     first = last;
   }
-  return slowest > 0 ? slowest + machine.chained_launch_us : 0;
+  const double launch_us = plan.library_gemms ? 0 : machine.chained_launch_us;  // as launch_us()
+  return slowest > 0 ? slowest + launch_us : 0;
 }
 
 // What no schedule can beat on the links: the least bytes at the rate that movers reach.

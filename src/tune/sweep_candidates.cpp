@@ -111,9 +111,7 @@ std::vector<Candidate> sweep_candidates(const Operator& op, const Machine& machi
         schedules[i].mover == Mover::nccl && schedules[i].granularity != Granularity::whole;
     if (i < num_given && parts_by_nccl && predicted[i] > best * kClearlyFaster) continue;
     const bool is_found = i >= num_given && i < num_found;
-    // What cuBLAS takes the simulation does not know.
-    const bool known = schedules[i].gemm == GemmBy::tiles;
-    if (is_found && known && predicted[i] > best * kTooSlow) continue;
+    if (is_found && predicted[i] > best * kTooSlow) continue;
     const bool is_split = i >= num_found && i < num_splits;
     if (is_split && predicted[i] * kClearlyFaster > predicted[unsplit]) continue;
     (i < num_found ? candidates

@@ -40,14 +40,17 @@ struct Errors {
 };
 
 std::string kind_of(const Operator& op, const Schedule& schedule) {
-  return fmt::format("{} {} by {}{}", to_string(op.kind), to_string(schedule.granularity),
-                     to_string(schedule.mover), schedule.comm_sms > 0 ? " and comm SMs" : "");
+  const bool quick = schedule.collectives == CollectivesBy::low_latency;
+  return fmt::format("{} {} by {}{}{}", to_string(op.kind), to_string(schedule.granularity),
+                     quick ? to_string(schedule.collectives) : to_string(schedule.mover),
+                     schedule.comm_sms > 0 ? " and comm SMs" : "",
+                     schedule.gemm == GemmBy::library ? ", cuBLAS" : "");
 }
 
 TEST(Calibration, PredictionsAreNearWhatWasMeasured) {
   std::map<std::string, Errors> by_kind;
   std::map<int64_t, Errors> by_rows;
-  Errors all, few_rows;
+  Errors all, few_rows, few_rows_quick;
   size_t operators = 0, chosen_well = 0;
   for (const EmbeddedText& shipped : shipped_tunings()) {
     const Tuning tuning = parse_tuning(shipped.text, shipped.name);
@@ -59,7 +62,6 @@ TEST(Calibration, PredictionsAreNearWhatWasMeasured) {
       for (const Measured& m : tuned.measured) {
         const Schedule schedule = parse_schedule(m.schedule, tuned.op, machine);
         if (!legal(tuned.op, schedule, machine).empty()) continue;
-        if (schedule.gemm == GemmBy::library) continue;  // it is simulated with our tiles
         schedules.push_back(schedule);
         measured.push_back(m.time_us);
       }
@@ -67,6 +69,8 @@ TEST(Calibration, PredictionsAreNearWhatWasMeasured) {
       const std::vector<double> predicted = predicted_us(tuned.op, schedules, machine);
       if (tuned.op.m < kFewRows) {
         for (size_t i = 0; i < schedules.size(); ++i) {
+          const bool quick = schedules[i].collectives == CollectivesBy::low_latency;
+          if (quick) few_rows_quick.add(predicted[i] / measured[i]);
           if (schedules[i].mover != Mover::nccl) few_rows.add(predicted[i] / measured[i]);
         }
         continue;
@@ -91,6 +95,7 @@ TEST(Calibration, PredictionsAreNearWhatWasMeasured) {
     if (errors.ratios.size() > 10) fmt::print("| M = {} | {}\n", rows, errors.cells());
   }
   fmt::print("| M < {}, without NCCL | {}\n", kFewRows, few_rows.cells());
+  fmt::print("| M < {}, low-latency | {}\n", kFewRows, few_rows_quick.cells());
   fmt::print("| all from M = {} | {}\n", kFewRows, all.cells());
   fmt::print("| simulated best within 5 % of the measured best | {} of {} | | | | |\n", chosen_well,
              operators);
@@ -99,6 +104,7 @@ TEST(Calibration, PredictionsAreNearWhatWasMeasured) {
   EXPECT_LT(all.off(0.9), 0.25);
   EXPECT_LT(all.off(1), 0.45);  // gathers with many ranges of K (docs/simulation.md)
   EXPECT_LT(few_rows.off(0.5), 0.20);
+  EXPECT_LT(few_rows_quick.off(0.5), 0.20);
   EXPECT_GT(static_cast<double>(chosen_well), 0.5 * static_cast<double>(operators));
 }
 
