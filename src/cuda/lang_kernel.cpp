@@ -37,12 +37,13 @@ void check_waiting_grid(int blocks, int threads, const GridLimits& limits) {
                     blocks, limits.max_blocks, blocks));
   }
   if (blocks > limits.resident_blocks) {
-    throw UsageError(fmt::format(
-        "{} blocks of {} threads wait for each other and cannot all run at once: {} {}", blocks,
-        threads,
-        limits.shares_gpu ? "where ranks share a GPU each has a block on each of its SMs, here"
-                          : "the GPU holds, of this kernel,",
-        limits.resident_blocks));
+    const std::string why =
+        limits.shares_gpu ? fmt::format("a rank that shares its GPU has {} SMs, so at most as many",
+                                        limits.resident_blocks)
+                          : fmt::format("the GPU holds {} of this kernel", limits.resident_blocks);
+    throw UsageError(
+        fmt::format("{} blocks of {} threads wait for each other and cannot all run at once: {}",
+                    blocks, threads, why));
   }
 }
 

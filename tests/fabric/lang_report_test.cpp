@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace stretto::fabric {
@@ -15,7 +16,7 @@ ExpiredWait wait_of(Wrong wrong, int from, uint64 expected, uint64 seen) {
 }
 std::string call_text(const char* argument, uint64 own, uint64 theirs) {
   ExpiredWait what = wait_of(Wrong::kDisagrees, 1, own, theirs);
-  std::strncpy(what.argument, argument, sizeof what.argument);
+  std::memcpy(what.argument, argument, std::min(std::strlen(argument), sizeof what.argument));
   return describe_wrong(0, what, "", 0);
 }
 

@@ -44,10 +44,9 @@ TEST(RefusedGrids, MoreBlocksThanTheGroupHasMemoryForOrThanRunAtOnce) {
   EXPECT_THAT(with(0, roomy), HasSubstr("0 blocks: at least one is needed"));
   EXPECT_EQ(with(132, full), "");
   EXPECT_THAT(with(133, full), HasSubstr("133 blocks of 64 threads wait for each other and cannot "
-                                         "all run at once: the GPU holds, of this kernel, 132"));
+                                         "all run at once: the GPU holds 132 of this kernel"));
   EXPECT_EQ(with(16, shared), "");
-  EXPECT_THAT(with(17, shared), HasSubstr("where ranks share a GPU each has a block on each of its "
-                                          "SMs, here 16"));
+  EXPECT_THAT(with(17, shared), HasSubstr("has 16 SMs, so at most as many"));
 }
 
 }  // namespace
