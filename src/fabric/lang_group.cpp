@@ -42,6 +42,7 @@ LangGroup::LangGroup(Fabric& fabric, size_t heap_bytes, int max_blocks, uint64_t
     world.num_ranks = fabric.ranks();
     world.max_blocks = max_blocks;
     world.timeout_ns = timeout_ns;
+    world.heap_bytes = heap_.num_bytes();
     world.abort = at<device::uint32>(r, abort);
     world.expired = reinterpret_cast<device::ExpiredWait*>(local);
     world.sync_signals = at<device::uint64>(r, signals);

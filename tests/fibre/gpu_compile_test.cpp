@@ -52,6 +52,7 @@ TEST_P(GpuCompile, EveryHeaderAlone) {
                              "kernels/dispatch_take",
                              "kernels/dispatch",
                              "kernels/combine",
+                             "kernels/stream_signals",
                              "kernels/movers"}) {
     SCOPED_TRACE(header);
     log_of("#include \"stretto/device/lang/" + std::string(header) + ".h\"\n");
@@ -87,6 +88,8 @@ TEST_P(GpuCompile, KernelsWithoutSpills) {
       entry("scatter_norm_gather", "scatter_norm_gather<GpuBlock>", "ScatterNormGatherArgs"),
       entry("dispatch", "dispatch<GpuBlock>", "DispatchArgs"),
       entry("combine", "combine<GpuBlock>", "CombineArgs"),
+      entry("stream_signals", "rank_notify<GpuBlock>", "RankNotifyArgs"),
+      entry("stream_signals", "rank_wait<GpuBlock>", "RankWaitArgs"),
       entry("movers", "push_gather<GpuBlock>", "GatherArgs"),
       entry("movers", "slot_reduce<Bf16x8, GpuBlock>", "SlotReduceArgs"),
   };

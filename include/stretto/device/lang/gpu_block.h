@@ -47,6 +47,7 @@ struct GpuWorld {
   int num_ranks;
   int max_blocks;  // of a grid whose blocks meet those of other ranks
   uint64 timeout_ns;
+  uint64 heap_bytes;
   uint32* abort;           // symmetric
   ExpiredWait* expired;    // local, zeroed before a launch
   uint64* sync_signals;    // symmetric: max_blocks x num_ranks x kMeetWords, zeroed once
@@ -54,7 +55,7 @@ struct GpuWorld {
   char* heaps[kMaxRanks];  // every rank's symmetric heap as mapped here; null: not reachable
 };
 
-static_assert(sizeof(ExpiredWait) == 56 && sizeof(GpuWorld) == 56 + 8 * kMaxRanks);
+static_assert(sizeof(ExpiredWait) == 56 && sizeof(GpuWorld) == 64 + 8 * kMaxRanks);
 
 // What a kernel that the host launches by name takes as its one parameter.
 template <class Args>
