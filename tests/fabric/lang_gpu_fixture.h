@@ -21,6 +21,35 @@ using namespace device;
 
 inline constexpr int kBlocks = 6, kThreads = 64;
 
+// A declaration that tests and their kernels both see.
+#define STRETTO_ON_BOTH(name, ...) \
+  __VA_ARGS__                      \
+  constexpr const char* name = #__VA_ARGS__;
+
+// The source of a test's own kernel: a function of a GpuBlock and `Args`, and what it needs.
+inline std::string own_source(const char* args, const char* code, const char* kernel,
+                              const char* args_type) {
+  return fmt::format(R"(#include "stretto/device/lang/gpu_block.h"
+#include "stretto/device/lang/tile.h"
+using namespace stretto::device;
+{}
+{}
+extern "C" __global__ void __launch_bounds__({}, 1)
+stretto_lang(const __grid_constant__ LaunchParameters<{}> parameters) {{
+  wait_for_stream();
+  GpuBlock block(parameters.world);
+  {}(block, parameters.args);
+}}
+)",
+                     args, code, kThreads, args_type, kernel);
+}
+
+// That it compiles needs no GPU.
+inline void expect_compiles(const std::string& source) {
+  if (!cuda::why_no_compiler().empty()) STRETTO_SKIP(cuda::why_no_compiler());
+  EXPECT_FALSE(cuda::Compiler().compile(source, "sm_90a").cubin.empty());
+}
+
 class LangGpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -51,6 +80,22 @@ class LangGpuTest : public ::testing::Test {
                                                            max_threads, shared_bytes));
     }
     return kernels;
+  }
+  using OwnKernels = std::vector<std::unique_ptr<cuda::Kernel>>;
+  OwnKernels compile_own(const std::string& source, int shared_bytes = 0) {
+    OwnKernels kernels;
+    for (int r = 0; r < ranks_; ++r) {
+      fabric_->device(r).make_current();
+      const auto cubin = compiler_.compile(source, fabric_->device(r).arch()).cubin;
+      kernels.push_back(std::make_unique<cuda::Kernel>(cubin, "stretto_lang", shared_bytes));
+    }
+    return kernels;
+  }
+  template <class Args>
+  void launch(const OwnKernels& kernels, int rank, const Args& args) {
+    fabric_->device(rank).make_current();
+    const LaunchParameters<Args> parameters{group_->world(rank), args};
+    kernels[size_t(rank)]->launch(*streams_[size_t(rank)], kBlocks, kThreads, 1, &parameters);
   }
   template <class Args>
   void launch(const Kernels& kernels, int rank, const Args& args, int blocks = kBlocks,
