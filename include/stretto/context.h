@@ -37,6 +37,8 @@ using GpuAddress = unsigned long long;  // CUdeviceptr, or a pointer of cudaMall
 using GpuStream = void*;                // CUstream, cudaStream_t
 
 class Operation;
+class SymmetricHeap;
+class Kernel;
 
 class Context {
  public:
@@ -64,6 +66,8 @@ class Context {
 
  private:
   friend class Operation;
+  friend class SymmetricHeap;
+  friend class Kernel;
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -7,8 +7,11 @@
 namespace stretto::cuda {
 
 std::string lang_source(const LangKernelName& name, int max_threads) {
+  const std::string text = name.header.empty()
+                               ? name.text
+                               : fmt::format("#include \"stretto/device/lang/{}\"", name.header);
   return fmt::format(R"(#include "stretto/device/lang/gpu_block.h"
-#include "stretto/device/lang/{}"
+{}
 using namespace stretto::device;
 extern "C" __global__ void __launch_bounds__({}, 1)
 stretto_lang(const __grid_constant__ LaunchParameters<{}> parameters) {{
@@ -17,7 +20,7 @@ stretto_lang(const __grid_constant__ LaunchParameters<{}> parameters) {{
   {}(block, parameters.args);
 }}
 )",
-                     name.header, max_threads, name.args, name.kernel);
+                     text, max_threads, name.args, name.kernel);
 }
 
 void check_block(int threads, int max_threads) {

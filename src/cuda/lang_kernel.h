@@ -14,9 +14,10 @@ namespace stretto::cuda {
 
 // Which kernel template to launch, as C++ text.
 struct LangKernelName {
-  std::string header;  // "kernels/all_reduce.h" of stretto/device/lang
-  std::string kernel;  // "all_reduce_one_shot<Bf16x8, GpuBlock>"
-  std::string args;    // "AllReduceArgs<GpuBlock>"
+  std::string header;     // "kernels/all_reduce.h" of stretto/device/lang
+  std::string kernel;     // "all_reduce_one_shot<Bf16x8, GpuBlock>"
+  std::string args;       // "AllReduceArgs<GpuBlock>"
+  std::string text = {};  // what the header would say, where there is none
 };
 
 // The translation unit of a kernel, for at most `max_threads` threads a block.
@@ -61,6 +62,13 @@ class LangKernel {
     }
     const device::LaunchParameters<Args> parameters{world, args};
     kernel_.launch(stream, blocks, threads, 1, &parameters, overlap_);
+  }
+  // LaunchParameters of arguments that only the caller knows, of a kernel whose blocks wait.
+  void launch_parameters(const Stream& stream, int blocks, int threads, int max_blocks,
+                         const void* parameters) const {
+    check_block(threads, max_threads_);
+    check_waiting_grid(blocks, threads, {max_blocks, resident_blocks(threads), shares_gpu_});
+    kernel_.launch(stream, blocks, threads, 1, parameters, overlap_);
   }
   const Kernel& kernel() const { return kernel_; }
 
