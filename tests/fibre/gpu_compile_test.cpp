@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
+
 #include "cuda/compiler.h"
 #include "cuda/lang_kernel.h"
 #include "cuda/nvrtc_api.h"
@@ -209,6 +212,16 @@ STRETTO_KERNEL void all(Block& block, const Args& a) {
 template __global__ void stretto::device::entry<all<GpuBlock>, Args>(
     const __grid_constant__ GpuWorld, const __grid_constant__ Args);
 )");
+}
+
+// As a program brings it (stretto/kernels.h).
+TEST_P(GpuCompile, TheTextOfAFile) {
+  std::ifstream file(STRETTO_EXAMPLES "/hand_on.h");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  ASSERT_FALSE(text.empty());
+  const LangKernelName name{"", "hand_on_example::hand_on<GpuBlock>",
+                            "hand_on_example::HandOnArgs<GpuBlock>", text};
+  EXPECT_EQ(spilled_bytes(log_of(lang_source(name, 1024))), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Arch, GpuCompile, testing::Values("sm_80", "sm_89", "sm_90a"),
