@@ -24,7 +24,9 @@ struct TileMap {
   uint64 tiles_per_rank;
   uint64 tiles_per_signal;
 
-  // By table, when `low` is not null: entry t for tile t, filled before the kernel or by it.
+  // By table, when `low` is not null: entry t for tile t, filled before the kernel, or by it and
+  // ordered by a barrier before the first use. The tables live as long as kernels that use them run
+  // and change only between runs; those of a producer are the same on all ranks.
   Ptr<Block, const uint64> low;
   Ptr<Block, const uint64> high;
   Ptr<Block, const uint32> rank;

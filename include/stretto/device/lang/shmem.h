@@ -60,7 +60,8 @@ class Shmem {
     block_.get(dest, source, num_bytes, pe, GROUP, false, where);                                  \
   }                                                                                                \
   /* The signal is raised at `pe` after this call's data has arrived there. It does not wait for   \
-     earlier non-blocking puts. */                                                                 \
+     earlier non-blocking puts. The source may be reused when it returns, `_nbi` after quiet();    \
+     that the signal has come says so too, but only to who has seen it. */                         \
   template <class P, class Q, class S>                                                             \
   STRETTO_PRIMITIVE void putmem_signal##SUFFIX(P dest, Q source, uint64 num_bytes, S sig_addr,     \
                                                uint64 signal, SignalOp sig_op, int pe,             \
@@ -78,12 +79,14 @@ class Shmem {
   STRETTO_PUT_GET(_block, Group::kBlock, block_.sync(where))
 #undef STRETTO_PUT_GET
 
-  // One word, by a plain store where `pe` is on the node (shmem_p).
+  // One word, by a plain store to a rank on the node (shmem_p). `value` is taken by the call; when
+  // it arrives is as with a put.
   template <class T>
   STRETTO_PRIMITIVE void p(Pointer<T> dest, T value, int pe, Where where = Where::here()) {
     block_.peer(dest, pe, where)[0] = value;
   }
-  // One word, read from `pe` (shmem_g).
+  // One word, read by a plain load from a rank on the node (shmem_g): it is there when it returns,
+  // and whoever writes it must have been ordered before.
   template <class T>
   STRETTO_PRIMITIVE T g(Pointer<T> source, int pe, Where where = Where::here()) {
     return block_.peer(source, pe, where)[0];
@@ -217,6 +220,10 @@ class Shmem {
 #undef STRETTO_MEETINGS
 
   // --- atomics on 32- and 64-bit words of any rank on the node; relaxed, system scope.
+  // Those that return the old value have happened when they return. `atomic_set` and `atomic_add`
+  // arrive like a put. Operands are taken by the call, so nothing of the caller's need live on; the
+  // word itself is symmetric memory, and every other access to it meanwhile must be atomic or
+  // strong as well.
   template <class T>
   STRETTO_PRIMITIVE T atomic_fetch(Pointer<T> source, int pe, Where where = Where::here()) {
     return block_.load(block_.peer(source, pe, where), Order::kRelaxed, Scope::kSystem, where);

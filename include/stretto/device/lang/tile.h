@@ -92,8 +92,9 @@ class Tiles {
                  where);
     }
   }
-  // Loads the tile's rows from its owner. Readable by the loading threads; a barrier away for the
-  // others.
+  // Loads the tile's rows of `source` from its owner into the same rows of `dest`. They are there
+  // when it returns, for the loading threads; a barrier away for the others. The owner keeps them
+  // as they are until it knows that nobody loads any more: by a notify after that barrier.
   template <class P, class Q>
   STRETTO_PRIMITIVE void tile_pull_data(P dest, Q source, uint64 row_bytes, uint64 tile,
                                         Where where = Where::here()) {
