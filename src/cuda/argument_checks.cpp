@@ -15,9 +15,16 @@ bool overlap(const Memory& a, const Memory& b) {
   return first < second + b.num_bytes && second < first + a.num_bytes;
 }
 
+bool within(const Memory& memory, const Heap& heap) {
+  const uint64_t first = reinterpret_cast<uint64_t>(memory.at);
+  const uint64_t begin = reinterpret_cast<uint64_t>(heap.at);
+  return first >= begin && memory.num_bytes <= heap.num_bytes &&
+         first - begin <= heap.num_bytes - memory.num_bytes;
+}
+
 }  // namespace
 
-void check_memory(const char* kernel, const std::vector<Memory>& all) {
+void check_memory(const char* kernel, const std::vector<Memory>& all, const Heap& heap) {
   for (const Memory& memory : all) {
     if (memory.num_bytes == 0) continue;
     if (memory.at == nullptr) {
@@ -27,6 +34,12 @@ void check_memory(const char* kernel, const std::vector<Memory>& all) {
     if (reinterpret_cast<uint64_t>(memory.at) % memory.alignment != 0) {
       throw UsageError(fmt::format("{}: '{}' at {} is not aligned to {} bytes", kernel, memory.name,
                                    memory.at, memory.alignment));
+    }
+    if (memory.symmetric && !within(memory, heap)) {
+      throw UsageError(fmt::format(
+          "{}: '{}' at {}, {} bytes, is not in the symmetric heap of {} bytes at {}: take memory "
+          "that the LangGroup has allocated with that size",
+          kernel, memory.name, memory.at, memory.num_bytes, heap.num_bytes, heap.at));
     }
   }
   for (size_t i = 0; i < all.size(); ++i) {

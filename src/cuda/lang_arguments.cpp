@@ -60,44 +60,48 @@ uint64_t least_slots(uint64_t ranks, uint64_t most) {
 
 // `kept`: rows of the residual.
 void check_norm(const char* kernel, const device::AllReduceNormArgs<GpuBlock>& args, uint64_t kept,
-                int ranks, int blocks) {
-  const auto num = static_cast<uint64_t>(ranks);
+                const LangCall& call) {
+  const auto num = static_cast<uint64_t>(call.ranks);
   check_rows(kernel, args);
   check_vectors(kernel, args.max_tokens * args.row_vectors);
   const bool fp8 = args.norm.fp8_scale != nullptr;
   const uint64_t row_bytes = args.row_vectors * 16;
   const uint64_t all = args.tokens * row_bytes;
-  check_memory(kernel, {{"input", args.input, all},
-                        {"residual", args.residual, kept * row_bytes, 1},
-                        {"new_residual", args.new_residual, kept * row_bytes, 1},
-                        {"output", args.output, fp8 ? all / 2 : all},
-                        {"weight", args.norm.weight, row_bytes},
-                        {"fp8_scale", args.norm.fp8_scale, fp8 ? sizeof(float) : 0, 0, 4},
-                        {"slots", args.slots, least_slots(num, args.max_tokens) * row_bytes},
-                        {"greetings", args.greetings, 3 * num * 16},
-                        {"state", args.state, static_cast<uint64_t>(blocks) * 8, 0, 8}});
+  check_memory(kernel,
+               {{"input", args.input, all},
+                {"residual", args.residual, kept * row_bytes, 1},
+                {"new_residual", args.new_residual, kept * row_bytes, 1},
+                {"output", args.output, fp8 ? all / 2 : all},
+                {"weight", args.norm.weight, row_bytes},
+                {"fp8_scale", args.norm.fp8_scale, fp8 ? sizeof(float) : 0, 0, 4},
+                symmetric({"slots", args.slots, least_slots(num, args.max_tokens) * row_bytes}),
+                symmetric({"greetings", args.greetings, 3 * num * 16}),
+                {"state", args.state, static_cast<uint64_t>(call.blocks) * 8, 0, 8}},
+               call.heap);
 }
 
 }  // namespace
 
-void check_arguments(const device::AllReduceArgs<GpuBlock>& args, int ranks, int blocks) {
+void check_arguments(const device::AllReduceArgs<GpuBlock>& args, const LangCall& call) {
   constexpr const char* kName = "all_reduce";
-  const auto num = static_cast<uint64_t>(ranks);
+  const auto num = static_cast<uint64_t>(call.ranks);
   if (args.num_vectors > args.max_vectors) {
     throw UsageError(fmt::format("{}: {} vectors, but max_vectors is {}", kName, args.num_vectors,
                                  args.max_vectors));
   }
   check_vectors(kName, args.max_vectors);
-  check_memory(kName, {{"input", args.input, args.num_vectors * 16, 1},
-                       {"output", args.output, args.num_vectors * 16, 1},
-                       {"slots", args.slots, least_slots(num, args.max_vectors) * 16},
-                       {"greetings", args.greetings, 3 * num * 16},
-                       {"state", args.state, static_cast<uint64_t>(blocks) * 8, 0, 8}});
+  check_memory(kName,
+               {{"input", args.input, args.num_vectors * 16, 1},
+                {"output", args.output, args.num_vectors * 16, 1},
+                symmetric({"slots", args.slots, least_slots(num, args.max_vectors) * 16}),
+                symmetric({"greetings", args.greetings, 3 * num * 16}),
+                {"state", args.state, static_cast<uint64_t>(call.blocks) * 8, 0, 8}},
+               call.heap);
 }
 
-void check_arguments(const device::PartsArgs<GpuBlock>& args, int ranks, int blocks) {
+void check_arguments(const device::PartsArgs<GpuBlock>& args, const LangCall& call) {
   constexpr const char* kName = "gather_scatter";
-  const auto num = static_cast<uint64_t>(ranks);
+  const auto num = static_cast<uint64_t>(call.ranks);
   if (args.part_vectors > args.max_part_vectors) {
     throw UsageError(fmt::format("{}: parts of {} vectors, but max_part_vectors is {}", kName,
                                  args.part_vectors, args.max_part_vectors));
@@ -109,35 +113,37 @@ void check_arguments(const device::PartsArgs<GpuBlock>& args, int ranks, int blo
   check_vectors(kName, num * args.max_part_vectors);
   if (args.num_vectors > num * args.part_vectors) {
     throw UsageError(fmt::format("{}: {} vectors, but {} parts of {} have {}", kName,
-                                 args.num_vectors, ranks, args.part_vectors,
+                                 args.num_vectors, call.ranks, args.part_vectors,
                                  num * args.part_vectors));
   }
   // Which of input and output is one part depends on the kernel, and how long that is on the rank.
   const device::Parts parts{static_cast<uint32_t>(args.part_vectors),
                             static_cast<uint32_t>(args.num_vectors)};
-  const uint64_t least = parts.size_of(ranks - 1) * uint64_t{16};
-  check_memory(kName, {{"input", args.input, least},
-                       {"output", args.output, least},
-                       {"slots", args.slots, 2 * num * args.max_part_vectors * 16},
-                       {"greetings", args.greetings, 3 * num * 16},
-                       {"state", args.state, static_cast<uint64_t>(blocks) * 8, 0, 8}});
+  const uint64_t least = parts.size_of(call.ranks - 1) * uint64_t{16};
+  check_memory(kName,
+               {{"input", args.input, least},
+                {"output", args.output, least},
+                symmetric({"slots", args.slots, 2 * num * args.max_part_vectors * 16}),
+                symmetric({"greetings", args.greetings, 3 * num * 16}),
+                {"state", args.state, static_cast<uint64_t>(call.blocks) * 8, 0, 8}},
+               call.heap);
   if (args.num_vectors > 0 && args.input == args.output) {
     throw UsageError(fmt::format("{}: 'input' is 'output'; give each memory of its own", kName));
   }
 }
 
-void check_arguments(const device::AllReduceNormArgs<GpuBlock>& args, int ranks, int blocks) {
-  check_norm("all_reduce_norm", args, args.tokens, ranks, blocks);
+void check_arguments(const device::AllReduceNormArgs<GpuBlock>& args, const LangCall& call) {
+  check_norm("all_reduce_norm", args, args.tokens, call);
 }
 
-void check_arguments(const device::OwnRowsNormArgs<GpuBlock>& args, int ranks, int blocks) {
-  const auto num = static_cast<uint64_t>(ranks);
-  check_norm("all_reduce_norm_own_rows", args, (args.tokens + num - 1) / num, ranks, blocks);
+void check_arguments(const device::OwnRowsNormArgs<GpuBlock>& args, const LangCall& call) {
+  const auto num = static_cast<uint64_t>(call.ranks);
+  check_norm("all_reduce_norm_own_rows", args, (args.tokens + num - 1) / num, call);
 }
 
-void check_arguments(const device::ScatterNormGatherArgs<GpuBlock>& args, int ranks, int blocks) {
+void check_arguments(const device::ScatterNormGatherArgs<GpuBlock>& args, const LangCall& call) {
   constexpr const char* kName = "scatter_norm_gather";
-  const auto num = static_cast<uint64_t>(ranks);
+  const auto num = static_cast<uint64_t>(call.ranks);
   check_rows(kName, args);
   if (args.rows_per_chunk == 0 || args.rows_per_chunk > device::kMostRowsPerChunk) {
     throw UsageError(fmt::format("{}: chunks of {} rows; 1 to {} are served", kName,
@@ -149,25 +155,27 @@ void check_arguments(const device::ScatterNormGatherArgs<GpuBlock>& args, int ra
   const uint64_t own = (args.tokens + num - 1) / num * row_bytes;
   const uint64_t slots = num * ((args.max_tokens + num - 1) / num) * row_bytes;
   const uint64_t signals = num * max_chunks(args, num) * sizeof(uint64_t);
-  check_memory(kName, {{"input", args.input, all},
-                       {"residual", args.residual, own, 1},
-                       {"new_residual", args.new_residual, own, 1},
-                       {"output", args.output, fp8 ? all / 2 : all},
-                       {"weight", args.norm.weight, row_bytes},
-                       {"fp8_scale", args.norm.fp8_scale, fp8 ? sizeof(float) : 0, 0, 4},
-                       {"slots", args.slots, slots},
-                       {"arrived", args.arrived, signals, 0, 8},
-                       {"done", args.done, signals, 0, 8},
-                       {"greetings", args.greetings, 3 * num * 16},
-                       {"state", args.state, static_cast<uint64_t>(blocks) * 8, 0, 8}});
+  check_memory(kName,
+               {{"input", args.input, all},
+                {"residual", args.residual, own, 1},
+                {"new_residual", args.new_residual, own, 1},
+                symmetric({"output", args.output, fp8 ? all / 2 : all}),
+                {"weight", args.norm.weight, row_bytes},
+                {"fp8_scale", args.norm.fp8_scale, fp8 ? sizeof(float) : 0, 0, 4},
+                symmetric({"slots", args.slots, slots}),
+                symmetric({"arrived", args.arrived, signals, 0, 8}),
+                symmetric({"done", args.done, signals, 0, 8}),
+                symmetric({"greetings", args.greetings, 3 * num * 16}),
+                {"state", args.state, static_cast<uint64_t>(call.blocks) * 8, 0, 8}},
+               call.heap);
 }
 
-void check_arguments(const device::AllToAllArgs<GpuBlock>& args, int ranks, int blocks) {
+void check_arguments(const device::AllToAllArgs<GpuBlock>& args, const LangCall& call) {
   constexpr const char* kName = "all_to_all";
-  const auto num = static_cast<uint64_t>(ranks);
-  if (blocks != ranks - 1 && blocks != ranks) {
+  const auto num = static_cast<uint64_t>(call.ranks);
+  if (call.blocks != call.ranks - 1 && call.blocks != call.ranks) {
     throw UsageError(fmt::format("{}: {} blocks for {} ranks; a block serves one other rank", kName,
-                                 blocks, ranks));
+                                 call.blocks, call.ranks));
   }
   if (args.row_bytes % 16 != 0) {
     throw UsageError(
@@ -182,85 +190,93 @@ void check_arguments(const device::AllToAllArgs<GpuBlock>& args, int ranks, int 
   check("max_rows", args.max_rows, device::kMostRows);
   const uint64_t slots = 2 * num * args.max_rows;
   const uint64_t row = std::min<uint64_t>(args.max_rows, 1);  // how many there are is not known
-  check_memory(kName, {{"tokens", args.tokens, row * args.row_bytes},
-                       {"scales", args.scales, row * args.scales_per_row * 4, 0, 4},
-                       {"offsets", args.offsets, (num + 1) * 4, 0, 4},
-                       {"slots", args.slots, slots * args.row_bytes},
-                       {"scale_slots", args.scale_slots, slots * args.scales_per_row * 4, 0, 4},
-                       {"signals", args.signals, device::all_to_all_signals(num) * 8, 0, 8},
-                       {"calls", args.calls, num * 8, 0, 8},
-                       {"received", args.received, 2 * num * 4, 0, 4},
-                       {"refused", args.refused, 4, 0, 4}});
+  check_memory(kName,
+               {{"tokens", args.tokens, row * args.row_bytes},
+                {"scales", args.scales, row * args.scales_per_row * 4, 0, 4},
+                {"offsets", args.offsets, (num + 1) * 4, 0, 4},
+                symmetric({"slots", args.slots, slots * args.row_bytes}),
+                symmetric({"scale_slots", args.scale_slots, slots * args.scales_per_row * 4, 0, 4}),
+                symmetric({"signals", args.signals, device::all_to_all_signals(num) * 8, 0, 8}),
+                {"calls", args.calls, num * 8, 0, 8},
+                {"received", args.received, 2 * num * 4, 0, 4},
+                {"refused", args.refused, 4, 0, 4}},
+               call.heap);
 }
 
-void check_arguments(const device::DispatchArgs<GpuBlock>& args, int ranks, int blocks) {
+void check_arguments(const device::DispatchArgs<GpuBlock>& args, const LangCall& call) {
   constexpr const char* kName = "dispatch";
-  const auto num = static_cast<uint32_t>(ranks);
-  const auto grid = static_cast<uint32_t>(blocks);
+  const auto num = static_cast<uint32_t>(call.ranks);
+  const auto grid = static_cast<uint32_t>(call.blocks);
   const device::ExpertShape& shape = args.shape;
-  check_shape(kName, shape, args.tokens, ranks);
+  check_shape(kName, shape, args.tokens, call.ranks);
   const uint64_t tokens = most_tokens(args);
   const uint64_t local = shape.experts / num;
   const uint64_t entries = uint64_t{num} * shape.max_tokens * shape.top_k;
   const uint64_t slots = uint64_t{2} * num * shape.max_tokens;
   const uint64_t rows = shape.max_rows;
-  check_memory(kName, {{"device_tokens", args.device_tokens, words_if(args.device_tokens), 0, 4},
-                       {"input", args.input, tokens * shape.hidden * 2},
-                       {"ids", args.ids, tokens * shape.top_k * 4, 0, 4},
-                       {"weights", args.weights, tokens * shape.top_k * 4, 0, 4},
-                       {"slots", args.slots, slots * token_vectors(shape) * 16},
-                       {"scale_slots", args.scale_slots, slots * token_scales(shape) * 4, 0, 4},
-                       {"entry_slots", args.entry_slots, 2 * entries * 16},
-                       {"counts", args.counts, count_words(shape, num) * 4, 0, 4},
-                       {"parts", args.parts, 2 * device::part_records(num, grid) * 8, 0, 8},
-                       {"signals", args.signals, device::expert_signals(num, grid) * 8, 0, 8},
-                       {"token_slots", args.token_slots, slots / 2 * 4, 0, 4},
-                       {"received", args.received, uint64_t{num} * 4, 0, 4},
-                       {"part_list", args.part_list, device::part_records(num, grid) * 8, 0, 8},
-                       {"agreed", args.agreed, device::kSameWords * 4, 0, 4},
-                       {"entry_rows", args.entry_rows, entries * 4, 0, 4},
-                       {"entry_weights", args.entry_weights, entries * 4, 0, 4},
-                       {"expert_offsets", args.expert_offsets, (local + 1) * 4, 0, 4},
-                       {"expert_counts", args.expert_counts, local * 4, 0, 4},
-                       {"rows", args.rows, rows * token_vectors(shape) * 16},
-                       {"row_scales", args.row_scales, rows * token_scales(shape) * 4, 0, 4},
-                       {"problems", args.problems, device::kProblems * 4, 0, 4},
-                       {"calls", args.calls, uint64_t{grid} * 8, 0, 8}});
+  check_memory(kName,
+               {{"device_tokens", args.device_tokens, words_if(args.device_tokens), 0, 4},
+                {"input", args.input, tokens * shape.hidden * 2},
+                {"ids", args.ids, tokens * shape.top_k * 4, 0, 4},
+                {"weights", args.weights, tokens * shape.top_k * 4, 0, 4},
+                symmetric({"slots", args.slots, slots * token_vectors(shape) * 16}),
+                symmetric({"scale_slots", args.scale_slots, slots * token_scales(shape) * 4, 0, 4}),
+                symmetric({"entry_slots", args.entry_slots, 2 * entries * 16}),
+                symmetric({"counts", args.counts, count_words(shape, num) * 4, 0, 4}),
+                symmetric({"parts", args.parts, 2 * device::part_records(num, grid) * 8, 0, 8}),
+                symmetric({"signals", args.signals, device::expert_signals(num, grid) * 8, 0, 8}),
+                {"token_slots", args.token_slots, slots / 2 * 4, 0, 4},
+                {"received", args.received, uint64_t{num} * 4, 0, 4},
+                {"part_list", args.part_list, device::part_records(num, grid) * 8, 0, 8},
+                {"agreed", args.agreed, device::kSameWords * 4, 0, 4},
+                {"entry_rows", args.entry_rows, entries * 4, 0, 4},
+                {"entry_weights", args.entry_weights, entries * 4, 0, 4},
+                {"expert_offsets", args.expert_offsets, (local + 1) * 4, 0, 4},
+                {"expert_counts", args.expert_counts, local * 4, 0, 4},
+                {"rows", args.rows, rows * token_vectors(shape) * 16},
+                {"row_scales", args.row_scales, rows * token_scales(shape) * 4, 0, 4},
+                {"problems", args.problems, device::kProblems * 4, 0, 4},
+                {"calls", args.calls, uint64_t{grid} * 8, 0, 8}},
+               call.heap);
 }
 
-void check_arguments(const device::CombineArgs<GpuBlock>& args, int ranks, int blocks) {
+void check_arguments(const device::CombineArgs<GpuBlock>& args, const LangCall& call) {
   constexpr const char* kName = "combine";
-  const auto num = static_cast<uint32_t>(ranks);
-  const auto grid = static_cast<uint32_t>(blocks);
+  const auto num = static_cast<uint32_t>(call.ranks);
+  const auto grid = static_cast<uint32_t>(call.blocks);
   const device::ExpertShape& shape = args.shape;
-  check_shape(kName, shape, args.tokens, ranks);
+  check_shape(kName, shape, args.tokens, call.ranks);
   const uint64_t token_bytes = uint64_t{shape.hidden} * 2;
   const uint64_t slots = uint64_t{num} * shape.max_tokens;
-  check_memory(kName, {{"device_tokens", args.device_tokens, words_if(args.device_tokens), 0, 4},
-                       {"rows", args.rows, shape.max_rows * token_bytes},
-                       {"token_slots", args.token_slots, slots * 4, 0, 4},
-                       {"part_list", args.part_list, device::part_records(num, grid) * 8, 0, 8},
-                       {"agreed", args.agreed, device::kSameWords * 4, 0, 4},
-                       {"entry_rows", args.entry_rows, slots * shape.top_k * 4, 0, 4},
-                       {"entry_weights", args.entry_weights, slots * shape.top_k * 4, 0, 4},
-                       {"slots", args.slots, 2 * slots * token_bytes},
-                       {"signals", args.signals, device::expert_signals(num, grid) * 8, 0, 8},
-                       {"output", args.output, most_tokens(args) * token_bytes},
-                       {"calls", args.calls, uint64_t{grid} * 8, 0, 8}});
+  check_memory(kName,
+               {{"device_tokens", args.device_tokens, words_if(args.device_tokens), 0, 4},
+                {"rows", args.rows, shape.max_rows * token_bytes},
+                {"token_slots", args.token_slots, slots * 4, 0, 4},
+                {"part_list", args.part_list, device::part_records(num, grid) * 8, 0, 8},
+                {"agreed", args.agreed, device::kSameWords * 4, 0, 4},
+                {"entry_rows", args.entry_rows, slots * shape.top_k * 4, 0, 4},
+                {"entry_weights", args.entry_weights, slots * shape.top_k * 4, 0, 4},
+                symmetric({"slots", args.slots, 2 * slots * token_bytes}),
+                symmetric({"signals", args.signals, device::expert_signals(num, grid) * 8, 0, 8}),
+                {"output", args.output, most_tokens(args) * token_bytes},
+                {"calls", args.calls, uint64_t{grid} * 8, 0, 8}},
+               call.heap);
 }
 
-void check_arguments(const device::AddNormArgs<GpuBlock>& args, int, int) {
+void check_arguments(const device::AddNormArgs<GpuBlock>& args, const LangCall& call) {
   constexpr const char* kName = "add_norm";
   check_most(kName, "rows", args.rows, args.row_vectors);
   check_fp8_row(kName, args.norm, args.row_vectors);
   const bool fp8 = args.norm.fp8_scale != nullptr;
   const uint64_t all = args.rows * args.row_vectors * 16;
-  check_memory(kName, {{"input", args.input, all},
-                       {"residual", args.residual, all, 1},
-                       {"new_residual", args.new_residual, all, 1},
-                       {"output", args.output, fp8 ? all / 2 : all},
-                       {"weight", args.norm.weight, args.row_vectors * 16},
-                       {"fp8_scale", args.norm.fp8_scale, fp8 ? sizeof(float) : 0, 0, 4}});
+  check_memory(kName,
+               {{"input", args.input, all},
+                {"residual", args.residual, all, 1},
+                {"new_residual", args.new_residual, all, 1},
+                {"output", args.output, fp8 ? all / 2 : all},
+                {"weight", args.norm.weight, args.row_vectors * 16},
+                {"fp8_scale", args.norm.fp8_scale, fp8 ? sizeof(float) : 0, 0, 4}},
+               call.heap);
 }
 
 }  // namespace stretto::cuda

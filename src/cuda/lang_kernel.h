@@ -52,9 +52,8 @@ class LangKernel {
   template <class Args>
   void launch(const Stream& stream, int blocks, int threads, const device::GpuWorld& world,
               const Args& args) const {
-    if constexpr (requires { check_arguments(args, world.num_ranks, blocks); }) {
-      check_arguments(args, world.num_ranks, blocks);
-    }
+    const LangCall call{world.num_ranks, blocks, {world.heaps[world.rank], world.heap_bytes}};
+    if constexpr (requires { check_arguments(args, call); }) check_arguments(args, call);
     check_block(threads, max_threads_);
     if constexpr (kBlocksWait<Args>) {
       check_waiting_grid(blocks, threads,

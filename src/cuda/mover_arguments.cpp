@@ -50,9 +50,9 @@ uint64_t check_signals(const char* kernel, const device::TileMap<GpuBlock>& prod
 
 }  // namespace
 
-void check_arguments(const device::GatherArgs<GpuBlock>& args, int ranks, int blocks) {
+void check_arguments(const device::GatherArgs<GpuBlock>& args, const LangCall& call) {
   constexpr const char* kName = "push_gather";
-  const auto num = static_cast<uint64_t>(ranks);
+  const auto num = static_cast<uint64_t>(call.ranks);
   const auto& tiles = args.channel.producer;
   if (args.row_bytes == 0 || args.row_bytes % 16 != 0) {
     throw UsageError(
@@ -63,22 +63,24 @@ void check_arguments(const device::GatherArgs<GpuBlock>& args, int ranks, int bl
   if (tiles.tiles_per_rank > kMost || tiles.num_tiles != tiles.tiles_per_rank * num) {
     throw UsageError(
         fmt::format("{}: {} tiles for {} ranks with {} each; each rank must have as many", kName,
-                    tiles.num_tiles, ranks, tiles.tiles_per_rank));
+                    tiles.num_tiles, call.ranks, tiles.tiles_per_rank));
   }
   const uint64_t signals = check_signals(kName, tiles);
   // The last rank has fewest rows: what is missing to whole tiles. Tables are not seen from here.
   const uint64_t before = tiles.tile_rows * tiles.tiles_per_rank * (num - 1);
   const uint64_t least =
       tiles.low != nullptr || before >= tiles.num_rows ? 0 : tiles.num_rows - before;
-  check_memory(kName, {{"shard", args.shard, least * args.row_bytes},
-                       {"gathered", args.gathered, tiles.num_rows * args.row_bytes},
-                       {"signals", args.channel.signals, signals * 8, 0, 8},
-                       {"epoch", args.channel.epoch, sizeof(uint64_t), 0, 8},
-                       {"greetings", args.greetings, 3 * num * 16},
-                       {"state", args.state, static_cast<uint64_t>(blocks) * 8, 0, 8}});
+  check_memory(kName,
+               {{"shard", args.shard, least * args.row_bytes},
+                symmetric({"gathered", args.gathered, tiles.num_rows * args.row_bytes}),
+                symmetric({"signals", args.channel.signals, signals * 8, 0, 8}),
+                {"epoch", args.channel.epoch, sizeof(uint64_t), 0, 8},
+                symmetric({"greetings", args.greetings, 3 * num * 16}),
+                {"state", args.state, static_cast<uint64_t>(call.blocks) * 8, 0, 8}},
+               call.heap);
 }
 
-void check_arguments(const device::SlotReduceArgs<GpuBlock>& args, int ranks, int blocks) {
+void check_arguments(const device::SlotReduceArgs<GpuBlock>& args, const LangCall& call) {
   constexpr const char* kName = "slot_reduce";
   const auto& channel = args.channel;
   check_most(kName, "rows", args.rows, args.row_vectors);
@@ -91,16 +93,19 @@ void check_arguments(const device::SlotReduceArgs<GpuBlock>& args, int ranks, in
   if (channel.notifies_per_tile == 0) {
     throw UsageError(
         fmt::format("{}: notifies_per_tile is 0, for which nobody waits; {} ranks send each tile",
-                    kName, ranks));
+                    kName, call.ranks));
   }
   const uint64_t signals = check_signals(kName, channel.producer);
   const uint64_t all = args.rows * args.row_vectors * 16;
-  check_memory(kName, {{"slots", args.slots, static_cast<uint64_t>(ranks) * all},
-                       {"output", args.output, all},
-                       {"signals", channel.signals, signals * 8, 0, 8},
-                       {"epoch", channel.epoch, sizeof(uint64_t), 0, 8},
-                       {"greetings", args.greetings, 3 * static_cast<uint64_t>(ranks) * 16},
-                       {"state", args.state, static_cast<uint64_t>(blocks) * 8, 0, 8}});
+  check_memory(
+      kName,
+      {{"slots", args.slots, static_cast<uint64_t>(call.ranks) * all},
+       {"output", args.output, all},
+       {"signals", channel.signals, signals * 8, 0, 8},
+       {"epoch", channel.epoch, sizeof(uint64_t), 0, 8},
+       symmetric({"greetings", args.greetings, 3 * static_cast<uint64_t>(call.ranks) * 16}),
+       {"state", args.state, static_cast<uint64_t>(call.blocks) * 8, 0, 8}},
+      call.heap);
 }
 
 }  // namespace stretto::cuda

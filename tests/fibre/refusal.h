@@ -9,10 +9,14 @@
 
 namespace stretto::fibre {
 
+// All memory is symmetric.
+inline constexpr uint64_t kAllMemory = ~uint64_t{0};
+
 template <class Args>
-std::string refusal(const Args& args, int ranks, int blocks) {
+std::string refusal(const Args& args, int ranks, int blocks,
+                    const cuda::Heap& heap = {nullptr, kAllMemory}) {
   try {
-    cuda::check_arguments(args, ranks, blocks);
+    cuda::check_arguments(args, {ranks, blocks, heap});
   } catch (const UsageError& error) {
     return error.what();
   }

@@ -38,6 +38,20 @@ TEST(RefusedArguments, MemoryThatIsMissingUnalignedOrOverlaps) {
   EXPECT_THAT(refusal(args, 2, 8), HasSubstr("all_reduce: 2147483648 vectors"));
 }
 
+TEST(RefusedArguments, SymmetricMemoryThatIsNotInTheHeap) {
+  const auto with = [](uint64_t at, uint64_t bytes) {
+    return refusal(good_all_reduce(), 2, 8, {address<char>(at), bytes});
+  };
+  // Slots from 0x40000, 4096 bytes; greetings from 0x60000, 96. What is local lies anywhere.
+  EXPECT_EQ(with(0x40000, 0x20060), "");
+  EXPECT_THAT(with(0x40100, 0x20060),
+              HasSubstr("all_reduce: 'slots' at 0x40000, 4096 bytes, is not in the symmetric heap "
+                        "of 131168 bytes at 0x40100"));
+  EXPECT_THAT(with(0x40000, 0x2005f), HasSubstr("'greetings' at 0x60000, 96 bytes, is not in"));
+  EXPECT_THAT(with(0x50000, 0x100), HasSubstr("'slots' at 0x40000"));
+  EXPECT_THAT(with(0x40000, 0x80), HasSubstr("'slots' at 0x40000"));
+}
+
 TEST(RefusedArguments, TwoShotNeedsFewerSlotsThanOneShot) {
   auto args = good_all_reduce();
   args.greetings = args.slots + 2 * 2 * 64;
