@@ -111,6 +111,10 @@ struct Schedule {
 // Ranges of K begin at multiples of this.
 inline constexpr int kSplitStep = 64;
 
+// collectives=low-latency: at most so many ranks, of one node, whose parts are multiples of so many
+// bytes.
+inline constexpr int kMostLowLatencyRanks = 64, kLowLatencyBytes = 16;
+
 // Canonical text: every coordinate as key=value, comma separated, no blanks; `split-k` and
 // `k-phases` only when they are not 1, `rows` only when it is not fixed, `gemm` only when it is not
 // tiles, `collectives` only when they are not NCCL's. parse(print) = same.

@@ -6,11 +6,13 @@
 
 #include "cuda/collective_parts.h"
 #include "stretto/error.h"
+#include "stretto/schedule.h"
 
 namespace stretto::cuda {
 namespace {
 
-constexpr int64_t kVectorBytes = 16;
+constexpr int64_t kVectorBytes = 16, kMostVectors = INT32_MAX;
+static_assert(kVectorBytes == kLowLatencyBytes && device::kMaxRanks == kMostLowLatencyRanks);
 // Up to so many bytes out of a GPU one hop is faster than two, on 2 and on 4 H200s.
 constexpr int64_t kMostOfOneShot = 1536 * 1024;
 // Blocks that were best of few bytes and of many, on 2 H200s. Few are not slower with more blocks
@@ -25,6 +27,21 @@ int64_t vectors(const LowLatencyCall& call, int64_t elements) {
 bool is_one_shot(const LowLatencyCall& call, int ranks) {
   return call.kind != CollectiveKind::all_reduce ||
          call.count * num_bytes(call.dtype) * (ranks - 1) <= kMostOfOneShot;
+}
+
+// Whether some rank's rows go where some of them come from.
+bool is_in_place(const CollectiveParts& parts) {
+  const auto meet = [](const BufferRows& a, const BufferRows& b) {
+    return a.buffer == b.buffer && a.rank == b.rank && a.row0 < b.row1 && b.row0 < a.row1;
+  };
+  for (const CollectivePiece& piece : parts.pieces()) {
+    for (const CollectivePiece& other : parts.pieces()) {
+      for (size_t r = 0; r < piece.from.size(); ++r) {
+        if (meet(piece.from[r], other.to[r])) return true;
+      }
+    }
+  }
+  return false;
 }
 
 // Part and count, without places.
@@ -59,8 +76,17 @@ std::string why_not(const Plan& plan, const Instr& instr, bool serves) {
         "collectives low-latency: of fewer rows, the {} bytes of a row must be a multiple of {}",
         call.count / plan.op.m * bytes, kVectorBytes);
   }
-  if (call.count * bytes / kVectorBytes > UINT32_MAX / 2) {
-    return "collectives low-latency: a collective of 32 GiB or more: take collectives=nccl";
+  const bool has_parts = call.kind != CollectiveKind::all_reduce;
+  const int64_t most =
+      has_parts ? std::min<int64_t>(device::kMostPartVectors, kMostVectors / plan.ranks())
+                : kMostVectors;
+  if (call.part * bytes / kVectorBytes > most) {
+    return fmt::format("collectives low-latency: {} bytes {}, at most {}: take collectives=nccl",
+                       call.part * bytes, has_parts ? "of a rank" : "to add", most * kVectorBytes);
+  }
+  if (has_parts && is_in_place(parts)) {
+    return "collectives low-latency: a gather or reduce-scatter in place: give its result other "
+           "rows";
   }
   return "";
 }
@@ -72,8 +98,11 @@ std::string why_no_low_latency(const Plan& plan, bool serves) {
     return fmt::format("collectives low-latency: {} ranks, at most {} are served", plan.ranks(),
                        device::kMaxRanks);
   }
+  size_t lanes = 0;
   for (const Lane& lane : plan.lanes) {
     if (lane.kind != LaneKind::nccl || lane.rank != 0) continue;
+    // Their blocks wait for other ranks: two that are begun in another order hold up each other.
+    if (++lanes > 1) return "collectives low-latency: they run on one lane of a rank, not on more";
     for (const Instr& instr : lane.instrs) {
       if (instr.op != Opcode::collective) continue;
       if (std::string why = why_not(plan, instr, serves); !why.empty()) return why;

@@ -31,10 +31,9 @@ std::string describe_call(int rank, const device::ExpiredWait& what) {
                        static_cast<int64_t>(what.expected), ranks_of_mark(what.seen),
                        device::team_of_mark(what.seen).size);
   }
-  if (what.from == rank) {
-    return fmt::format(
-        "rank {} makes a call with other arguments than the calls before: {} is {}, it was {}",
-        rank, argument, text_of(argument, what.expected), text_of(argument, what.seen));
+  if (what.from == rank) {  // of this call and the one that it follows
+    return fmt::format("rank {} calls with {} = {}, but called before with {}", rank, argument,
+                       text_of(argument, what.expected), text_of(argument, what.seen));
   }
   return fmt::format(
       "rank {} and rank {} make the same call with different arguments: {} is {} on rank {} and {} "

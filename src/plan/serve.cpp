@@ -28,7 +28,8 @@ std::string place_of(const Lane& lane, const Instr& task) {
 std::string why_task_not_served(const Plan& plan, const TaskRowFinder& rows_of, const Lane& lane,
                                 const Instr& task) {
   if (task.op == Opcode::collective) {
-    return "NCCL's collectives move whole pieces, whatever rows a run has";
+    return "collectives move whole pieces, whatever rows a run has, but for plans with 'gemm "
+           "library' and 'collectives low-latency'";
   }
   for (const Region& to : plan.writes(task)) {
     if (lane.kind != LaneKind::copy || plan.buffers[to.buffer].role != BufferRole::output) continue;

@@ -60,14 +60,18 @@ LowLatencyLane::LowLatencyLane(const Plan& plan, fabric::Fabric& fabric, KernelS
                                   kNegativeZeros);
     made.greetings = group_->allocate("greetings of a collective",
                                       kGreetings * ranks * kVectorBytes, device::kNoGreeting);
-    for (int i = 0; i < fabric.num_local(); ++i) {
-      const cuda::Device& own = fabric.device(fabric.first_rank() + i);
-      own.make_current();
-      made.state.emplace_back(static_cast<size_t>(made.shape.blocks) * sizeof(uint64_t));
-      made.kernels.push_back(&kernels.lang(own, made.shape.kernel, cuda::kLowLatencyThreads));
-    }
   }
-  clear_states();
+  fabric.group().together("making a plan's collectives", [&] {
+    for (auto& [id, made] : collectives_) {
+      for (int i = 0; i < fabric.num_local(); ++i) {
+        const cuda::Device& own = fabric.device(fabric.first_rank() + i);
+        own.make_current();
+        made.state.emplace_back(static_cast<size_t>(made.shape.blocks) * sizeof(uint64_t));
+        made.kernels.push_back(&kernels.lang(own, made.shape.kernel, cuda::kLowLatencyThreads));
+      }
+    }
+    clear_states();
+  });
 }
 
 void LowLatencyLane::clear_states() {

@@ -47,7 +47,11 @@ struct Operation::State {
   // look there.
   struct Bucket {
     Planned of_host, of_memory;
+    std::string why_not_of_memory;
     Planned& for_rows(const runtime::CallRows& rows) {
+      if (rows.at != 0 && !why_not_of_memory.empty()) {
+        throw UsageError("rows that stand in GPU memory: " + why_not_of_memory);
+      }
       return rows.at != 0 && of_memory.runner ? of_memory : of_host;
     }
   };
@@ -77,6 +81,11 @@ struct Operation::State {
   void place(Tensor& tensor, GpuAddress RankTensors::*field, const char* name,
              const std::function<Slice(int)>& slice) {
     for (const RankTensors& given : options.tensors) tensor.addresses.push_back(given.*field);
+    for (const GpuAddress address : tensor.addresses) {
+      if (address % 16 == 0) continue;
+      throw UsageError(fmt::format("tensor {} at {:#x}: it must begin at a multiple of 16 bytes",
+                                   name, address));
+    }
     const auto absent = std::count(tensor.addresses.begin(), tensor.addresses.end(), 0);
     if (absent != 0 && static_cast<size_t>(absent) != tensor.addresses.size()) {
       throw UsageError(fmt::format("tensor {} is given for some ranks only", name));
@@ -134,7 +143,12 @@ struct Operation::State {
     const Schedule schedule = schedule_for(planned, RowsFrom::host);
     make(bucket->of_host, planned, schedule);
     if (options.schedule == "auto" && schedule.gemm == GemmBy::library) {
-      make(bucket->of_memory, planned, schedule_for(planned, RowsFrom::gpu_memory));
+      try {
+        make(bucket->of_memory, planned, schedule_for(planned, RowsFrom::gpu_memory));
+      } catch (const UsageError& error) {  // the same on all processes
+        bucket->why_not_of_memory = error.what();
+        bucket->of_memory = {};
+      }
     }
     return *(buckets[rows] = std::move(bucket));
   }

@@ -55,8 +55,8 @@ class PlanRunner {
   const cuda::Stream& stream(int rank) const { return *of(rank).main; }
 
   // A captured graph must hold a multiple of this many runs, and a multiple of it must lie between
-  // its capture and each launch: 1, or more where copy engines or NCCL write buffers that alternate
-  // between instances.
+  // its capture and each launch: 1, or more where copy engines or collectives write buffers that
+  // alternate between instances.
   int runs_per_graph() const { return ranks_.front().streams->runs_per_graph(); }
 
   // Enqueues a pause of a rank's own stream, for tests.

@@ -196,12 +196,22 @@ void RankStreams::make_collective(uint32_t index, const Stream& stream, int set,
 }
 
 void RankStreams::enqueue_products(const Stream& stream) const {
+  if (!cublas_) return;
+  cublas_->use(stream);
   const int64_t most = setup_.plan.op.m;
-  for (uint32_t kernel = 0; kernel < products_.size(); ++kernel) {
-    for (int64_t rows = 1; setup_.serves && rows < most; rows = rows_to_multiply(rows) + 1) {
-      multiply(kernel, stream, 0, rows_to_multiply(rows));
+  for (const auto& by_set : products_) {
+    for (MatrixProduct product : by_set.front()) {
+      // The caller's may be in use.
+      if (setup_.serves && product.into_callers) product.c.address = spare_rows_.address();
+      const int64_t all = product.c.rows;
+      for (int64_t rows = 1; setup_.serves && rows < most; ++rows) {
+        rows = rows_to_multiply(rows);
+        product.a.rows = product.c.rows = rows;
+        cublas_->multiply(product.a, product.b, product.c);
+      }
+      product.a.rows = product.c.rows = all;
+      cublas_->multiply(product.a, product.b, product.c);
     }
-    multiply(kernel, stream, 0, 0);
   }
 }
 

@@ -64,8 +64,8 @@ void RankStreams::add_products() {
                       first.b.address != last.b.address || first.c.address != last.c.address;
       }
     }
-    const MatrixProduct& one = by_set.front().front();
-    if (setup_.serves && one.into_callers) {
+    if (!setup_.serves) continue;
+    if (const MatrixProduct& one = by_set.front().front(); one.into_callers) {
       spare_rows_ = cuda::DeviceMemory(
           static_cast<size_t>(one.c.rows * one.c.stride * num_bytes(one.c.dtype)));
     }

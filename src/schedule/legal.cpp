@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "schedule/low_latency.h"
 #include "schedule/plan_size.h"
 #include "stretto/schedule.h"
 
@@ -160,7 +161,7 @@ void check_reduction(Case& c) {
              c.op.dtype == DType::fp32 ? "" : " or partials=fp32");
   } else if (s.partials != c.op.dtype && (s.reduction == Reduction::nccl || !c.op.reduces())) {
     c.refuse("partials={} has no effect where {}: take partials={}", to_string(s.partials),
-             c.op.reduces() ? "NCCL adds in the operator's type" : "nothing is added",
+             c.op.reduces() ? "collectives add in the operator's type" : "nothing is added",
              to_string(c.op.dtype));
   }
 }
@@ -292,11 +293,8 @@ void check_collectives(Case& c) {
         "or collectives=nccl",
         value, to_string(s.granularity));
   }
-  if (c.machine.ranks_per_node > 0 && c.op.ranks > c.machine.ranks_per_node) {
-    c.refuse(
-        "collectives={} across nodes, where ranks do not reach each other's memory: take "
-        "collectives=nccl",
-        value);
+  if (const std::string why = why_no_low_latency(c.op, c.machine, s.rows); !why.empty()) {
+    c.refuse("collectives={}: {}: take collectives=nccl", value, why);
   }
 }
 

@@ -6,6 +6,7 @@
 #include "core/text.h"
 #include "schedule/default_tile.h"
 #include "schedule/fused_point.h"
+#include "schedule/low_latency.h"
 #include "stretto/error.h"
 #include "stretto/schedule.h"
 
@@ -63,10 +64,10 @@ Schedule make_library(const Operator& op, const Machine& machine) {
   return schedule;
 }
 
-// Across nodes collectives stay NCCL's.
+// Where the device language cannot make them, collectives stay NCCL's.
 Schedule make_low_latency(const Operator& op, const Machine& machine) {
   Schedule schedule = make_library(op, machine);
-  if (machine.ranks_per_node == 0 || op.ranks <= machine.ranks_per_node) {
+  if (why_no_low_latency(op, machine, RowCount::fixed).empty()) {
     schedule.collectives = CollectivesBy::low_latency;
   }
   return schedule;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "stretto/error.h"
 #include "stretto/tune.h"
 #include "tune/near_measurements.h"
 #include "tune/nearness.h"
@@ -33,6 +34,10 @@ AutoSchedule fastest_usual(const Operator& op, const Machine& machine, RowCount 
                            RowsFrom from = RowsFrom::host) {
   std::vector<Schedule> schedules = usual_schedules(op, machine, rows);
   std::erase_if(schedules, [&](const Schedule& one) { return !serves_from(one, from); });
+  if (schedules.empty()) {
+    throw UsageError(
+        "nothing serves this with rows that stand in GPU memory: say them to each run");
+  }
   const std::vector<double> predicted = predicted_us(op, schedules, machine);
   const size_t best = least(predicted);
   return {schedules[best],

@@ -139,7 +139,8 @@ TEST(LibraryProducts, NoKernelOfOursIsAskedFor) {
   const Plan plan = plan_of(op, "library,tile=512x512");
   EXPECT_THAT(why_not_on_cuda(plan), IsEmpty());
   EXPECT_THAT(why_not_on_cuda(plan, TileSums(plan), true),
-              ElementsAre("a library does not multiply fewer rows than the plan's"));
+              ElementsAre("a library does not multiply fewer rows than the plan's where NCCL "
+                          "moves them"));
   const auto programs = programs_of(plan);
   const RankTables tables =
       tables_for(plan, 0, programs[0], places_of(plan), SignalLayout(plan, programs, true));

@@ -74,7 +74,8 @@ TEST(Legal, EveryRuleSpeaksAlone) {
       {"tiles,reduction=slots", gemm_ar(), "take reduction=two-shot or one-shot"},
       {"tiles,reduction=slots", ag_gemm(), "take reduction=none, there is nothing to add"},
       {"tiles,partials=fp16", gemm_rs(), "take partials=bf16 or partials=fp32"},
-      {"waves,partials=fp32", gemm_rs(), "NCCL adds in the operator's type: take partials=bf16"},
+      {"waves,partials=fp32", gemm_rs(),
+       "collectives add in the operator's type: take partials=bf16"},
       {"tiles,partials=fp32", ag_gemm(), "where nothing is added: take partials=bf16"},
       {"tiles,groups=1+2", gemm_rs(), "take granularity=waves or groups=auto"},
       {"waves,groups=1+0", gemm_rs(), "a group of 0 waves; each must have from 1 to 1048576"},
@@ -156,7 +157,15 @@ TEST(Legal, LowLatencyCollectivesTakeThePlaceOfWholeOnesInANode) {
               ElementsAre(HasSubstr("take gemm=library or rows=fixed")));
   Schedule across = find_preset("low-latency").make(gemm_rs(8), machine_of(2));
   EXPECT_THAT(legal(gemm_rs(16), across, machine_of(2)),
-              ElementsAre(HasSubstr("across nodes, where ranks do not reach")));
+              ElementsAre(HasSubstr("across nodes ranks do not reach each other's memory")));
+  const Operator odd{OpKind::gemm_rs, 33, 4100, 4096, 2, DType::bf16};
+  EXPECT_EQ(find_preset("low-latency").make(odd, machine_of()).collectives, CollectivesBy::nccl);
+  EXPECT_THAT(reasons("library,collectives=low-latency", odd),
+              ElementsAre(HasSubstr("17 rows of 8200 bytes are no multiple of 16")));
+  Operator even = odd;
+  even.m = 8;  // 4 rows a rank are, one alone is not
+  EXPECT_THAT(reasons("low-latency", even), IsEmpty());
+  EXPECT_THAT(reasons("low-latency,rows=bucket", even), SizeIs(1));
 }
 
 TEST(Legal, PlansOfHostileSizesAreRefusedWithAWayOut) {

@@ -1,0 +1,95 @@
+// What the device language's kernels are told to move for a plan's collectives, and what they
+// refuse.
+#include "cuda/low_latency.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plan_fixture.h"
+#include "stretto/error.h"
+#include "stretto/lower.h"
+#include "stretto/serve.h"
+
+namespace stretto::cuda {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Plan plan_for(const char* op_text, const char* schedule = "low-latency") {
+  const Operator op = parse_operator(op_text);
+  const Machine machine = default_machine(op.ranks);
+  return lower(op, parse_schedule(schedule, op, machine), machine);
+}
+
+const Instr& collective_of(const Plan& plan) {
+  for (const Lane& lane : plan.lanes) {
+    for (const Instr& instr : lane.instrs) {
+      if (instr.op == Opcode::collective) return instr;
+    }
+  }
+  throw UsageError("no collective");
+}
+
+TEST(LowLatency, MovesTheRowsOfOwners) {
+  for (const auto& [text, part, count] :
+       {std::tuple{"ag-gemm m=517 n=960 k=64 ranks=3 dtype=bf16", 173 * 64, 517 * 64},
+        std::tuple{"gemm-rs m=517 n=64 k=960 ranks=3 dtype=fp16", 173 * 64, 517 * 64},
+        std::tuple{"gemm-ar m=517 n=64 k=960 ranks=3 dtype=bf16", 517 * 64, 517 * 64},
+        std::tuple{"gemm-rs m=2 n=64 k=960 ranks=8 dtype=bf16", 64, 2 * 64}}) {
+    SCOPED_TRACE(text);
+    const Plan plan = plan_for(text);
+    EXPECT_EQ(why_no_low_latency(plan), "");
+    const LowLatencyCall call = low_latency_sizes(plan, collective_of(plan));
+    EXPECT_EQ(call.part, part);
+    EXPECT_EQ(call.count, count);
+  }
+}
+
+TEST(LowLatency, MovesFewerRowsWhereOwnersHaveFewer) {
+  const Plan plan =
+      plan_for("gemm-rs m=512 n=64 k=960 ranks=4 dtype=bf16", "low-latency,rows=bucket");
+  EXPECT_EQ(why_no_low_latency(plan, true), "");
+  const LowLatencyCall all = low_latency_sizes(plan, collective_of(plan));
+  const LowLatencyCall few = with_rows(all, run_rows(plan.op, 9), plan.op.m);
+  EXPECT_EQ(few.part, 3 * 64);
+  EXPECT_EQ(few.count, 9 * 64);
+}
+
+TEST(LowLatency, TakesTwoHopsForLargeSumsOnly) {
+  const auto kernel = [](CollectiveKind kind, int64_t count, int ranks) {
+    return low_latency_shape({kind, DType::bf16, 0, 0, count, count}, ranks, 132).kernel.kernel;
+  };
+  EXPECT_THAT(kernel(CollectiveKind::all_reduce, 1 << 12, 8), HasSubstr("all_reduce_one_shot"));
+  EXPECT_THAT(kernel(CollectiveKind::all_reduce, 1 << 19, 2), HasSubstr("all_reduce_one_shot"));
+  EXPECT_THAT(kernel(CollectiveKind::all_reduce, 1 << 19, 8), HasSubstr("all_reduce_two_shot"));
+  EXPECT_THAT(kernel(CollectiveKind::all_gather, 1 << 26, 8), HasSubstr("all_gather_one_shot"));
+}
+
+TEST(LowLatency, RefusesPlansThatItsKernelsCannotMake) {
+  Plan two_lanes = plan_for("gemm-ar m=512 n=64 k=960 ranks=2 dtype=bf16");
+  Lane second;
+  for (const Lane& lane : two_lanes.lanes) {
+    if (lane.rank == 0 && lane.kind == LaneKind::nccl) second = lane;
+  }
+  ++second.index;
+  second.instrs.clear();
+  two_lanes.lanes.push_back(second);
+  EXPECT_THAT(why_no_low_latency(two_lanes), HasSubstr("one lane of a rank"));
+
+  Plan in_place = plan_for("gemm-rs m=512 n=64 k=960 ranks=2 dtype=bf16");
+  for (Lane& lane : in_place.lanes) {
+    for (Instr& instr : lane.instrs) {
+      if (instr.op != Opcode::collective) continue;
+      in_place.operands[instr.first_operand + instr.num_reads] =
+          in_place.operands[instr.first_operand + lane.rank];  // its own rows of the sums
+    }
+  }
+  EXPECT_THAT(why_no_low_latency(in_place), HasSubstr("in place"));
+
+  EXPECT_THAT(why_no_low_latency(plan_for("ag-gemm m=524288 n=256 k=8192 ranks=2 dtype=bf16")),
+              HasSubstr("bytes of a rank, at most"));
+}
+
+}  // namespace
+}  // namespace stretto::cuda
