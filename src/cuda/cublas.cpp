@@ -68,10 +68,13 @@ Cublas::Cublas(const Stream& stream, bool sums_in_fp32)
 Cublas::~Cublas() { api_->destroy(handle_); }
 
 void Cublas::use(const Stream& stream) const {
+  if (is_used_ && stream.handle() == used_) return;
   check_cublas(api_->set_stream(handle_, stream.handle()), "set stream");
   // With another stream it forgets its workspace.
   check_cublas(api_->set_workspace(handle_, workspace_.as<void>(), kWorkspaceBytes),
                "set workspace");
+  used_ = stream.handle();
+  is_used_ = true;
 }
 
 void Cublas::multiply(const Matrix& a, const Matrix& b, const Matrix& c, bool accumulate) const {

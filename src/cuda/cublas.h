@@ -33,6 +33,8 @@ class Cublas {
   std::unique_ptr<Api> api_;
   void* handle_ = nullptr;
   DeviceMemory workspace_;
+  mutable StreamHandle used_ = nullptr;
+  mutable bool is_used_ = false;
 };
 
 }  // namespace stretto::cuda

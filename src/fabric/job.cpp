@@ -165,9 +165,8 @@ std::optional<Job> job_from(const Lookup& lookup) {
 }
 
 void Job::allow_waits_of(double run_timeout_s) {
-  // As long as a run of NCCL's and a library's kernels may take, which nobody counts; or a stream's
-  // wait, then that of a kernel behind it. And time to tell.
-  timeout_s = std::max(timeout_s, 32 * run_timeout_s + 30);
+  // A stream's wait, then that of a kernel behind it; and time to tell.
+  timeout_s = std::max(timeout_s, 2 * run_timeout_s + 30);
 }
 
 std::unique_ptr<HostGroup> meet(const Job& job) {

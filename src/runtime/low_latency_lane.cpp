@@ -2,6 +2,7 @@
 #include "runtime/low_latency_lane.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "stretto/error.h"
 
@@ -94,17 +95,21 @@ void LowLatencyLane::launch(int32_t id, int rank, const cuda::Stream& stream,
   Vec16* const slots = group_->at<Vec16>(rank, made.slots);
   Vec16* const greetings = group_->at<Vec16>(rank, made.greetings);
   auto* const state = made.state[local].as<device::uint64>();
+  // Sizes and places were looked at when the plan was made.
+  const auto launch_with = [&](const auto& args) {
+    const device::LaunchParameters<std::decay_t<decltype(args)>> parameters{world, args};
+    kernel.launch_parameters(stream, made.shape.blocks, cuda::kLowLatencyThreads, world.max_blocks,
+                             &parameters);
+  };
+  const auto* const from = pointer<const Vec16>(call.from);
+  auto* const to = pointer<Vec16>(call.to);
+  const uint64_t count = vectors(call, call.count);
   if (call.kind == CollectiveKind::all_reduce) {
-    kernel.launch(stream, made.shape.blocks, cuda::kLowLatencyThreads, world,
-                  device::AllReduceArgs<GpuBlock>{
-                      pointer<const Vec16>(call.from), pointer<Vec16>(call.to),
-                      vectors(call, call.count), made.most, slots, greetings, state});
+    launch_with(
+        device::AllReduceArgs<GpuBlock>{from, to, count, made.most, slots, greetings, state});
   } else {
-    kernel.launch(
-        stream, made.shape.blocks, cuda::kLowLatencyThreads, world,
-        device::PartsArgs<GpuBlock>{pointer<const Vec16>(call.from), pointer<Vec16>(call.to),
-                                    vectors(call, call.part), vectors(call, call.count), made.most,
-                                    slots, greetings, state});
+    launch_with(device::PartsArgs<GpuBlock>{from, to, vectors(call, call.part), count, made.most,
+                                            slots, greetings, state});
   }
 }
 
