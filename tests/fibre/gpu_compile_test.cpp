@@ -29,6 +29,8 @@ class GpuCompile : public testing::TestWithParam<const char*> {
 TEST_P(GpuCompile, EveryHeaderAlone) {
   for (const char* header : {"words",
                              "gpu_words",
+                             "gpu_world",
+                             "gpu_copy",
                              "gpu_block",
                              "team",
                              "meeting",

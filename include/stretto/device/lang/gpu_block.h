@@ -9,60 +9,16 @@
 //   launch  entry<my_kernel<GpuBlock>, MyArgs<GpuBlock>>(world, args), by name under NVRTC
 #pragma once
 
+#include "stretto/device/lang/gpu_world.h"
 #include "stretto/device/lang/meeting.h"
 #include "stretto/device/poll.h"
 #ifdef STRETTO_DEVICE
+#include "stretto/device/lang/gpu_copy.h"
 #include "stretto/device/lang/gpu_words.h"
 #include "stretto/device/launch_order.h"
 #endif
 
 namespace stretto::device {
-
-inline constexpr int kMaxRanks = 64;
-
-// The first thing that went wrong on a rank: a wait that expired, or a call that another rank made
-// with other arguments.
-enum class Wrong : uint32 {
-  kExpired,    // the word at `address` is `seen`
-  kUnwritten,  // it still holds the sentinel `seen`: nobody has written it
-  kDisagrees,  // `expected` and `seen` are arguments, this rank's and the other's
-};
-struct ExpiredWait {
-  uint32 filled;
-  uint32 block;
-  int32 from;  // the rank that was awaited, or that disagrees; -1: not known
-  Wrong wrong;
-  uint64 address;  // of the awaited word, in this rank's mapping
-  uint64 expected;
-  uint64 seen;
-  char argument[16];  // the name of what disagrees, cut when it is longer, without a zero then
-};
-
-// Words of a row in which two ranks meet (meeting.h), so that each has a line of 128 bytes.
-inline constexpr int kMeetWords = 16;
-
-// What a launch needs besides its own arguments; the same value on every block of a rank.
-struct GpuWorld {
-  int rank;
-  int num_ranks;
-  int max_blocks;  // of a grid whose blocks meet those of other ranks
-  uint64 timeout_ns;
-  uint64 heap_bytes;
-  uint32* abort;           // symmetric
-  ExpiredWait* expired;    // local, zeroed before a launch
-  uint64* sync_signals;    // symmetric: max_blocks x num_ranks x kMeetWords, zeroed once
-  uint64* sync_epochs;     // local: max_blocks x num_ranks, zeroed with them
-  char* heaps[kMaxRanks];  // every rank's symmetric heap as mapped here; null: not reachable
-};
-
-static_assert(sizeof(ExpiredWait) == 56 && sizeof(GpuWorld) == 64 + 8 * kMaxRanks);
-
-// What a kernel that the host launches by name takes as its one parameter.
-template <class Args>
-struct LaunchParameters {
-  GpuWorld world;
-  Args args;
-};
 
 #ifndef STRETTO_DEVICE
 
@@ -207,18 +163,18 @@ class GpuBlock {
   template <class T>
   STRETTO_DEVICE void put(T* dest, const T* source, uint64 num_bytes, int rank, Group group, bool,
                           Where = {}) {
-    copy(peer(dest, rank), source, num_bytes, group);
+    copy_by(group, peer(dest, rank), source, num_bytes);
   }
   template <class T>
   STRETTO_DEVICE void get(T* dest, const T* source, uint64 num_bytes, int rank, Group group, bool,
                           Where = {}) {
-    copy(dest, peer(source, rank), num_bytes, group);
+    copy_by(group, dest, peer(source, rank), num_bytes);
   }
   template <class T>
   STRETTO_DEVICE void put_signal(T* dest, const T* source, uint64 num_bytes, uint64* signal_address,
                                  uint64 value, SignalOp op, int rank, Group group, bool,
                                  Where = {}) {
-    copy(peer(dest, rank), source, num_bytes, group);
+    copy_by(group, peer(dest, rank), source, num_bytes);
     if (group == Group::kBlock) {
       sync();
       if (thread_idx() != 0) return;
@@ -393,49 +349,6 @@ class GpuBlock {
         &world_.expired->filled, [&] { *world_.expired = what; },
         static_cast<uint32>(world_.num_ranks),
         [&](uint32 rank) { return peer(world_.abort, static_cast<int>(rank)); });
-  }
-
-  // Coalesced, in pieces as large as both addresses are aligned to, bytes behind the last.
-  STRETTO_DEVICE void copy(void* dest, const void* source, uint64 num_bytes, Group group) const {
-    uint64 first = 0;
-    uint64 step = 1;
-    if (group == Group::kBlock) {
-      first = threadIdx.x;
-      step = blockDim.x;
-    } else if (group == Group::kWarp) {
-      first = threadIdx.x % 32;
-      step = blockDim.x < 32 ? blockDim.x : 32;
-    }
-    const uint64 alignment = reinterpret_cast<uint64>(dest) | reinterpret_cast<uint64>(source);
-    uint64 done = 0;
-    if (alignment % 16 == 0) {
-      done = copy_pieces<Vec16>(dest, source, num_bytes, first, step);
-    } else if (alignment % 8 == 0) {
-      done = copy_pieces<uint64>(dest, source, num_bytes, first, step);
-    } else if (alignment % 4 == 0) {
-      done = copy_pieces<uint32>(dest, source, num_bytes, first, step);
-    }
-    for (uint64 k = done + first; k < num_bytes; k += step) {
-      static_cast<char*>(dest)[k] = static_cast<const char*>(source)[k];
-    }
-  }
-  // Four in flight a thread. Returns the bytes of all whole pieces.
-  template <class Piece>
-  STRETTO_DEVICE static uint64 copy_pieces(void* dest, const void* source, uint64 num_bytes,
-                                           uint64 first, uint64 step) {
-    const uint64 num_pieces = num_bytes / sizeof(Piece);
-    auto* const to = static_cast<Piece*>(dest);
-    const auto* const from = static_cast<const Piece*>(source);
-    uint64 i = first;
-    for (; i + 3 * step < num_pieces; i += 4 * step) {
-      const Piece a = from[i], b = from[i + step], c = from[i + 2 * step], d = from[i + 3 * step];
-      to[i] = a;
-      to[i + step] = b;
-      to[i + 2 * step] = c;
-      to[i + 3 * step] = d;
-    }
-    for (; i < num_pieces; i += step) to[i] = from[i];
-    return num_pieces * sizeof(Piece);
   }
 
   const GpuWorld& world_;
