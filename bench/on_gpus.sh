@@ -13,7 +13,8 @@ usage: bench/on_gpus.sh FOLDER [--ranks R] [--steps LIST] [--seconds S] [--build
   --seconds  the longest a step may take (default 900)
   --build    folder with the programs (default: build/release; ./dev build release makes it)
   --commit   recorded with the results (default: git's)
-Local shapes come from bench/shapes: tp8.txt on 8 GPUs, tp8_local_on_R.txt on fewer.
+Local shapes come from bench/shapes: tp8.txt on 8 GPUs, tp8_local_on_R.txt on fewer; and, where there is
+one, few_rows_on_R.txt.
 TEXT
 }
 fail() { echo "on_gpus: $*" >&2; exit 2; }
@@ -51,6 +52,7 @@ mkdir -p "$folder" || fail "cannot write to $folder"
 folder=$(cd "$folder" && pwd)
 shapes=$here/shapes/tp8_local_on_$ranks.txt
 (( ranks == 8 )) && shapes=$here/shapes/tp8.txt
+few_rows=$here/shapes/few_rows_on_$ranks.txt
 today=$(date -u +%F)
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1
 export STRETTO_MACHINE_PATH=${STRETTO_MACHINE_PATH:-$root/machines}
@@ -98,10 +100,15 @@ fi
 if wanted tune; then
   step tune "$(program stretto)" tune --shapes "$shapes" --ranks "$ranks" --commit "$commit" \
     --file "$folder/tuning.json"
+  [[ -f $few_rows ]] && step tune_few_rows "$(program stretto)" tune --shapes "$few_rows" \
+    --ranks "$ranks" --commit "$commit" --file "$folder/tuning.json"
 fi
 if wanted operators; then
   step operators "$(program stretto)" bench --shapes "$shapes" --ranks "$ranks" --commit "$commit" \
     --strategies 'auto;sequential;decomposed;tiles' --json -o "$folder/operators.json"
+  [[ -f $few_rows ]] && step few_rows "$(program stretto)" bench --shapes "$few_rows" \
+    --ranks "$ranks" --commit "$commit" --strategies 'auto;library;low-latency;tiles' --json \
+    -o "$folder/few_rows.json"
 fi
 if wanted torch; then
   step torch python3 -m torch.distributed.run --standalone --nproc-per-node "$ranks" \
