@@ -83,7 +83,7 @@ TEST(EveryStage, ServesOrRefusesRandomPoints) {
     if (HasFailure()) return;
   }
   RecordProperty("served", served);
-  EXPECT_GT(served, kPoints / 4);
+  EXPECT_GT(served, kPoints / 5);  // 148 to 204 of 600 over 80 seeds
   EXPECT_LT(served, kPoints * 3 / 4);
 }
 

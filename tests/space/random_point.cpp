@@ -111,6 +111,7 @@ void change_one(Random& random, const Point& point, Schedule& s) {
       s.comm_sms = between(random, 0, point.machine.sms);
       break;
     case 11:
+      if (s.mover != Mover::nccl && !one_in(random, 10)) break;
       s.collectives = any_value<CollectivesBy>(random);
       break;
     default:
