@@ -14,12 +14,10 @@ namespace {
 using testing::AnyOf;
 using testing::HasSubstr;
 
-const Shape kShapes[] = {{.ranks = 1, .blocks = 2, .threads = 2},
-                         {.ranks = 2, .blocks = 1, .threads = 2},
-                         {.ranks = 3, .blocks = 2, .threads = 4},
-                         {.ranks = 5, .blocks = 1, .threads = 3},
-                         {.ranks = 8, .blocks = 1, .threads = 2},
-                         {.ranks = 16, .blocks = 1, .threads = 2}};
+const Shape kShapes[] = {
+    {.ranks = 1, .blocks = 2, .threads = 2}, {.ranks = 2, .blocks = 1, .threads = 2},
+    {.ranks = 3, .blocks = 2, .threads = 4}, {.ranks = 5, .blocks = 1, .threads = 3},
+    {.ranks = 8, .blocks = 1, .threads = 2}, {.ranks = 16, .blocks = 1, .threads = 2}};
 
 uint64_t seeds_of(const Shape& shape) { return shape.ranks <= 3 ? 60 : shape.ranks <= 8 ? 12 : 4; }
 

@@ -126,8 +126,8 @@ TEST(AutoSchedule, SimulatesForBucketsWhatServesThem) {
     EXPECT_EQ(found.schedule, simulated_schedule(op, machine, {}, RowCount::bucket).schedule);
     EXPECT_EQ(found.schedule.rows, RowCount::bucket);
     EXPECT_THAT(legal(op, found.schedule, machine), testing::IsEmpty());
-    const bool by_nccl = found.schedule.mover == Mover::nccl &&
-                         found.schedule.collectives == CollectivesBy::nccl;
+    const bool by_nccl =
+        found.schedule.mover == Mover::nccl && found.schedule.collectives == CollectivesBy::nccl;
     EXPECT_FALSE(by_nccl);
     EXPECT_THAT(found.reason, HasSubstr("by simulation"));
   }
