@@ -29,19 +29,10 @@ inline constexpr int kBlocks = 6, kThreads = 64;
 // The source of a test's own kernel: a function of a GpuBlock and `Args`, and what it needs.
 inline std::string own_source(const char* args, const char* code, const char* kernel,
                               const char* args_type) {
-  return fmt::format(R"(#include "stretto/device/lang/gpu_block.h"
-#include "stretto/device/lang/tile.h"
-using namespace stretto::device;
-{}
-{}
-extern "C" __global__ void __launch_bounds__({}, 1)
-stretto_lang(const __grid_constant__ LaunchParameters<{}> parameters) {{
-  wait_for_stream();
-  GpuBlock block(parameters.world);
-  {}(block, parameters.args);
-}}
-)",
-                     args, code, kThreads, args_type, kernel);
+  const std::string text = fmt::format(
+      "#include \"stretto/device/lang/tile.h\"\nusing namespace stretto::device;\n{}\n{}\n", args,
+      code);
+  return cuda::lang_source({"", kernel, args_type, text}, kThreads);
 }
 
 // That it compiles needs no GPU.
