@@ -169,10 +169,11 @@ struct Plan {
   Operator op;
   std::string schedule;  // canonical schedule text; informative
   int sms = 0;           // SMs of a GPU: block lanes of a rank that can be resident together
-  // A GPU's library multiplies what the gemms between two boundaries of a rank make up; no other
-  // target cares.
+  // A GPU's library multiplies what the gemms between two boundaries of a rank make up; besides,
+  // only the simulation cares.
   bool library_gemms = false;
-  // On a GPU kernels of the device language make the collectives, not NCCL; no other target cares.
+  // On a GPU kernels of the device language make the collectives, not NCCL, and add in rank order,
+  // as the emulator then does.
   bool low_latency_collectives = false;
   std::vector<Buffer> buffers;
   std::vector<SignalArray> signals;

@@ -38,7 +38,7 @@ void check_memory(const char* kernel, const std::vector<Memory>& all, const Heap
     if (memory.symmetric && !within(memory, heap)) {
       throw UsageError(fmt::format(
           "{}: '{}' at {}, {} bytes, is not in the symmetric heap of {} bytes at {}: take memory "
-          "that the LangGroup has allocated with that size",
+          "that was allocated from it with that size",
           kernel, memory.name, memory.at, memory.num_bytes, heap.num_bytes, heap.at));
     }
   }

@@ -35,7 +35,7 @@ void check_waiting_grid(int blocks, int threads, const GridLimits& limits) {
   if (blocks < 1) throw UsageError(fmt::format("{} blocks: at least one is needed", blocks));
   if (blocks > limits.max_blocks) {
     throw UsageError(
-        fmt::format("{} blocks, but the memory of their LangGroup is for {}: make it with "
+        fmt::format("{} blocks, but their symmetric heap was made for {}: make it with "
                     "max_blocks of {} or launch fewer",
                     blocks, limits.max_blocks, blocks));
   }

@@ -52,7 +52,7 @@ cuda::DevicePtr RankStream::at_peer(const void* own, size_t num_bytes, int peer)
   if (at < heap || num_bytes > world_.heap_bytes || at - heap > world_.heap_bytes - num_bytes) {
     throw UsageError(
         fmt::format("{} bytes at {} are no symmetric memory of rank {}: take memory "
-                    "that its LangGroup has allocated",
+                    "that was allocated from its heap",
                     num_bytes, own, world_.rank));
   }
   return reinterpret_cast<cuda::DevicePtr>(world_.heaps[peer]) + (at - heap);

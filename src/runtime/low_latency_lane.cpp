@@ -40,7 +40,7 @@ LowLatencyLane::LowLatencyLane(const Plan& plan, fabric::Fabric& fabric, KernelS
     : fabric_(fabric) {
   const auto ranks = static_cast<size_t>(fabric.ranks());
   const cuda::Device& device = fabric.device(fabric.first_rank());
-  size_t heap_bytes = 4 * kAlignment + ranks * static_cast<size_t>(device.num_sms()) * 8;
+  size_t heap_bytes = 0;
   int most_blocks = 1;
   for (const Lane& lane : plan.lanes) {
     if (lane.rank != fabric.first_rank() || lane.kind != LaneKind::nccl) continue;

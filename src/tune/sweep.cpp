@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <ranges>
+
 #include "core/text.h"
 #include "stretto/error.h"
 #include "tune/usual_schedules.h"
@@ -21,15 +23,13 @@ constexpr FusedPoint kGathers[] = {{{128, 256}, 4}, {{128, 192}, 8}, {{128, 128}
 constexpr FusedPoint kReductions[] = {{{128, 256}, 0}, {{128, 192}, 0}, {{128, 128}, 0}};
 
 // Few tiles read their columns of B with few SMs: with K split most SMs read.
-constexpr int kSplits[] = {8, 6, 4, 3, 2};
-constexpr int64_t kShortestRange = 1024;
 constexpr int kMostSplits = 2;
 
 void add_splits(Sweep& sweep, const Operator& op, const Machine& machine, Schedule tiles) {
   const auto over = [](int64_t size, int tile) { return (size + tile - 1) / tile; };
   const int64_t count = over(op.local_m(), tiles.tile_m) * over(op.local_n(), tiles.tile_n);
   int added = 0;
-  for (const int splits : kSplits) {
+  for (const int splits : std::views::reverse(kSplits)) {
     if (count * splits > machine.sms - tiles.comm_sms || op.local_k() < kShortestRange * splits) {
       continue;
     }

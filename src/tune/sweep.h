@@ -16,6 +16,10 @@ struct Tile {
 inline constexpr Tile kSweptTiles[] = {{128, 256}, {128, 224}, {128, 192},
                                        {128, 160}, {128, 128}, {64, 256}};
 
+// Ranges of K that are worth a look, and the shortest one.
+inline constexpr int kSplits[] = {2, 3, 4, 6, 8};
+inline constexpr int64_t kShortestRange = 1024;
+
 class Sweep {
  public:
   Sweep(const Operator& op, const Machine& machine, RowCount rows = RowCount::fixed)

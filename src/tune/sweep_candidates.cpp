@@ -30,9 +30,7 @@ constexpr FoundPoint kFoundReductions[] = {{Mover::epilogue, {128, 256}, 0, 1, 1
 constexpr double kTooSlow = 1.3;
 
 // Split K is measured where the simulation finds it so much faster than the same tiles with a whole
-// K: with few tiles, and ranges that are not shorter than this. At most so many.
-constexpr int kSplits[] = {2, 3, 4, 6, 8};
-constexpr int64_t kShortestRange = 1024;
+// K, and ranges of it are not too short; at most so many.
 constexpr size_t kMostSplits = 2;
 
 // Phases of K are measured where the simulation finds nothing faster; at most so many.

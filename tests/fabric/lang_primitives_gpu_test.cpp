@@ -279,7 +279,7 @@ TEST_F(PrimitivesGpuTest, GridsAsLargeAsTheGroupMeetAndLargerOnesAreRefused) {
     return "";
   };
   EXPECT_THAT(refusal(257, kThreads, group_->world(0)),
-              HasSubstr("257 blocks, but the memory of their LangGroup is for 256"));
+              HasSubstr("257 blocks, but their symmetric heap was made for 256"));
   EXPECT_THAT(refusal(1, 48, group_->world(0)), HasSubstr("48 threads a block"));
   EXPECT_THAT(refusal(1, 2 * kThreads, group_->world(0)), HasSubstr("128 threads a block"));
   const LangGroup roomy(*fabric_, 1 << 20, 20'000);

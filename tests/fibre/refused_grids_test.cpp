@@ -39,7 +39,7 @@ TEST(RefusedGrids, MoreBlocksThanTheGroupHasMemoryForOrThanRunAtOnce) {
   const cuda::GridLimits roomy{256, 1000, false}, full{256, 132, false}, shared{256, 16, true};
   EXPECT_EQ(with(1, roomy), "");
   EXPECT_EQ(with(256, roomy), "");
-  EXPECT_THAT(with(257, roomy), HasSubstr("257 blocks, but the memory of their LangGroup is for "
+  EXPECT_THAT(with(257, roomy), HasSubstr("257 blocks, but their symmetric heap was made for "
                                           "256: make it with max_blocks of 257"));
   EXPECT_THAT(with(0, roomy), HasSubstr("0 blocks: at least one is needed"));
   EXPECT_EQ(with(132, full), "");
