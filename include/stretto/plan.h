@@ -172,6 +172,7 @@ struct Plan {
   // A GPU's library multiplies what the gemms between two boundaries of a rank make up; besides,
   // only the simulation cares.
   bool library_gemms = false;
+  int library_algorithm = 0;  // with library_gemms: which of those that it proposes for a shape
   // On a GPU kernels of the device language make the collectives, not NCCL, and add in rank order,
   // as the emulator then does.
   bool low_latency_collectives = false;

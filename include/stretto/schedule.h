@@ -101,8 +101,9 @@ struct Schedule {
   int comm_sms = 0;         // SMs taken from compute for communication blocks and reducers
   int split_k = 1;          // ranges of K that a tile is computed in, side by side, and then added
   int k_phases = 1;         // ranges of K in which rows are gathered; tiles begin with the first
-  RowCount rows = RowCount::fixed;                  // what a run may have (serve.h)
-  GemmBy gemm = GemmBy::tiles;                      // who multiplies
+  RowCount rows = RowCount::fixed;  // what a run may have (serve.h)
+  GemmBy gemm = GemmBy::tiles;      // who multiplies
+  int algorithm = 0;  // which of those that cuBLAS proposes for a product's shape (gemm=library)
   CollectivesBy collectives = CollectivesBy::nccl;  // who makes those of mover=nccl
 
   bool operator==(const Schedule&) const = default;
@@ -115,9 +116,13 @@ inline constexpr int kSplitStep = 64;
 // bytes.
 inline constexpr int kMostLowLatencyRanks = 64, kLowLatencyBytes = 16;
 
+// gemm=library: cuBLAS is asked to propose so many algorithms, its own choice first.
+inline constexpr int kMostAlgorithms = 8;
+
 // Canonical text: every coordinate as key=value, comma separated, no blanks; `split-k` and
 // `k-phases` only when they are not 1, `rows` only when it is not fixed, `gemm` only when it is not
-// tiles, `collectives` only when they are not NCCL's. parse(print) = same.
+// tiles, `algorithm` only when it is not 0, `collectives` only when they are not NCCL's.
+// parse(print) = same.
 std::string to_string(const Schedule& schedule);
 // A canonical text, or a preset's name followed by changes: "tiles,tile=64x128,comm-sms=4".
 // `op` and `machine` give the preset its defaults. Throws UsageError naming every bad part at once.

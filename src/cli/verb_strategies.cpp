@@ -42,7 +42,9 @@ constexpr Value kParameters[] = {
     {"groups", "wave-group sizes in waves (granularity waves)"},
     {"comm-sms", "SMs taken from compute for communication blocks and reducers"},
     {"split-k", "ranges of K that a tile is computed in, side by side, then added in fp32"},
-    {"k-phases", "ranges of K in which rows are gathered; tiles begin when the first is there"}};
+    {"k-phases", "ranges of K in which rows are gathered; tiles begin when the first is there"},
+    {"algorithm",
+     "which of the 8 that cuBLAS may propose for a product, its first 0 (gemm library)"}};
 
 constexpr size_t kLabelWidth = 20;
 

@@ -8,6 +8,7 @@
 #include "plan/cursor.h"
 #include "plan/faults.h"
 #include "stretto/error.h"
+#include "stretto/schedule.h"
 
 namespace stretto {
 namespace {
@@ -97,8 +98,7 @@ class Parser {
       line("'sms'");
     }
     if (in_.accept_token("gemm")) {
-      in_.expect_token("library");
-      plan_.library_gemms = true;
+      library();
       line("'sms'");
     }
     if (in_.accept_token("collectives")) {
@@ -114,6 +114,16 @@ class Parser {
                                    : "'gemm', 'collectives' or 'sms'");
     }
     plan_.sms = number_after_blanks(1, kMaxInt32, "the number of SMs");
+  }
+
+  void library() {
+    in_.expect_token("library");
+    plan_.library_gemms = true;
+    int64_t value = 0;
+    if (option("algorithm", kMostAlgorithms - 1, value)) {
+      plan_.library_algorithm = static_cast<int>(value);
+    }
+    if (!in_.at_line_end()) in_.fail(in_.position(), "algorithm=NUMBER or nothing");
   }
 
   void declarations() {

@@ -19,7 +19,7 @@ class Printer {
     text("stretto-plan ").number(kPlanVersion).text("\n");
     text("operator ").text(to_string(plan_.op)).text("\n");
     if (!plan_.schedule.empty()) text("schedule ").text(plan_.schedule).text("\n");
-    if (plan_.library_gemms) text("gemm library\n");
+    if (plan_.library_gemms) library();
     if (plan_.low_latency_collectives) text("collectives low-latency\n");
     text("sms ").number(plan_.sms).text("\n");
     for (const Buffer& b : plan_.buffers) buffer(b);
@@ -83,6 +83,12 @@ class Printer {
     if (r.rank != lane.rank) text("@").number(r.rank);
     text("[").number(r.row0).text(":").number(r.row1);
     text(",").number(r.col0).text(":").number(r.col1).text("]");
+  }
+
+  void library() {
+    text("gemm library");
+    if (plan_.library_algorithm != 0) text(" algorithm=").number(plan_.library_algorithm);
+    text("\n");
   }
 
   void buffer(const Buffer& b) {

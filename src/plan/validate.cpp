@@ -5,6 +5,7 @@
 
 #include "plan/faults.h"
 #include "stretto/error.h"
+#include "stretto/schedule.h"
 
 namespace stretto {
 namespace {
@@ -32,6 +33,11 @@ void validate(const Plan& plan) {
   validate(plan.op);
   require(is_schedule_text(plan.schedule), "expected a schedule of one printable line");
   require(plan.sms >= 1, fmt::format("expected at least one SM, found {}", plan.sms));
+  const int algorithm = plan.library_algorithm;
+  require(algorithm >= 0 && algorithm < (plan.library_gemms ? kMostAlgorithms : 1),
+          plan.library_gemms ? fmt::format("expected a library's algorithm from 0 to {}, found {}",
+                                           kMostAlgorithms - 1, algorithm)
+                             : fmt::format("expected no library's algorithm, found {}", algorithm));
   check_declarations(plan.buffers, "buffers");
   check_declarations(plan.signals, "signal arrays");
   const Lane* previous = nullptr;

@@ -246,6 +246,17 @@ void check_rows(Case& c) {
   }
 }
 
+// Another choice of a library's is one of those that it proposes.
+void check_algorithm(Case& c) {
+  const Schedule& s = c.schedule;
+  if (s.algorithm < 0 || s.algorithm >= kMostAlgorithms) {
+    c.refuse("algorithm={}; it must be from 0 to {}", s.algorithm, kMostAlgorithms - 1);
+  } else if (s.algorithm != 0 && s.gemm != GemmBy::library) {
+    c.refuse("algorithm={} is one of cuBLAS's, not of gemm={}: take gemm=library or algorithm=0",
+             s.algorithm, to_string(s.gemm));
+  }
+}
+
 // A library is told whole products, which begin and end with its kernel.
 void check_gemm(Case& c) {
   const Schedule& s = c.schedule;
@@ -328,6 +339,7 @@ std::vector<std::string> legal(const Operator& op, const Schedule& schedule,
   check_reduction(c);
   check_rows(c);
   check_gemm(c);
+  check_algorithm(c);
   check_collectives(c);
   const bool tile_good = schedule.tile_m >= kMinTile && schedule.tile_n >= kMinTile;
   if (op_good && tile_good) check_size(c);

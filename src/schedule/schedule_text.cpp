@@ -120,6 +120,7 @@ constexpr Coordinate kCoordinates[] = {
     number<&Schedule::k_phases>("k-phases", "1"),
     {"rows", print_enum<RowCount, &Schedule::rows>, read_enum<RowCount, &Schedule::rows>, "fixed"},
     {"gemm", print_enum<GemmBy, &Schedule::gemm>, read_enum<GemmBy, &Schedule::gemm>, "tiles"},
+    number<&Schedule::algorithm>("algorithm", "0"),
     {"collectives", print_enum<CollectivesBy, &Schedule::collectives>,
      read_enum<CollectivesBy, &Schedule::collectives>, "nccl"},
 };

@@ -1,5 +1,6 @@
 #include "schedule/short_text.h"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -23,10 +24,10 @@ std::string short_text(const Schedule& schedule, const Operator& op, const Machi
     const std::vector<std::string_view> known = split(base, ',');
     std::string text(preset.name);
     size_t changes = 0;
-    for (size_t i = 0; i < coordinates.size(); ++i) {
-      if (i < known.size() && coordinates[i] == known[i]) continue;
+    for (const std::string_view coordinate : coordinates) {
+      if (std::find(known.begin(), known.end(), coordinate) != known.end()) continue;
       text += ',';
-      text += coordinates[i];
+      text += coordinate;
       ++changes;
     }
     if (best && changes >= fewest) continue;

@@ -31,5 +31,17 @@ TEST(LoweredPlans, PrintAndReadTheSame) {
   }
 }
 
+TEST(LoweredPlans, KeepTheLibrarysAlgorithm) {
+  const Operator op{OpKind::gemm_rs, 134, 80, 32, 2, DType::bf16};
+  const Machine machine = default_machine(2);
+  for (const char* text : {"library,algorithm=5", "decomposed,gemm=library,algorithm=5",
+                           "low-latency,rows=bucket,algorithm=5"}) {
+    const Plan plan = lower(op, parse_schedule(text, op, machine), machine);
+    EXPECT_EQ(plan.library_algorithm, 5) << text;
+    EXPECT_EQ(parse_plan(print(plan)).library_algorithm, 5) << text;
+  }
+  EXPECT_EQ(lower(op, parse_schedule("library", op, machine), machine).library_algorithm, 0);
+}
+
 }  // namespace
 }  // namespace stretto

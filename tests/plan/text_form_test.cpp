@@ -86,6 +86,19 @@ TEST(TextForm, AnEmptyScheduleIsLeftOut) {
   EXPECT_EQ(print(parse_plan(text)), text);
 }
 
+TEST(TextForm, ALibrarysAlgorithmIsSaidWhenItIsNotTheFirst) {
+  Plan plan = parse_plan(kSampleText);
+  plan.library_gemms = true;
+  EXPECT_NE(print(plan).find("\ngemm library\nsms"), std::string::npos);
+  EXPECT_EQ(parse_plan(print(plan)).library_algorithm, 0);
+  plan.library_algorithm = 7;
+  const std::string text = print(plan);
+  EXPECT_NE(text.find("\ngemm library algorithm=7\nsms"), std::string::npos);
+  EXPECT_EQ(parse_plan(text).library_algorithm, 7);
+  EXPECT_TRUE(parse_plan(text).library_gemms);
+  EXPECT_EQ(print(parse_plan(text)), text);
+}
+
 TEST(TextForm, PrintsSingleInstructions) {
   const Plan plan = parse_plan(kSampleText);
   EXPECT_EQ(print(plan, plan.lanes[0], plan.lanes[0].instrs[2]), "notify slots.1@1 += 1");

@@ -74,6 +74,18 @@ TEST(Validate, DeclarationsHaveNamesOnce) {
 TEST(Validate, TheHeaderIsSound) {
   EXPECT_THAT(refusal([](Plan& p) { p.op.ranks = 0; }), HasSubstr("ranks is 0"));
   EXPECT_THAT(refusal([](Plan& p) { p.sms = 0; }), HasSubstr("expected at least one SM, found 0"));
+  EXPECT_EQ(refusal([](Plan& p) { p.library_algorithm = 1; }),
+            "expected no library's algorithm, found 1");
+  EXPECT_EQ(refusal([](Plan& p) {
+              p.library_gemms = true;
+              p.library_algorithm = 8;
+            }),
+            "expected a library's algorithm from 0 to 7, found 8");
+  EXPECT_EQ(refusal([](Plan& p) {
+              p.library_gemms = true;
+              p.library_algorithm = 7;
+            }),
+            "accepted");
   EXPECT_THAT(refusal([](Plan& p) { p.schedule = "two\nlines"; }),
               HasSubstr("expected a schedule of one printable line"));
   EXPECT_THAT(refusal([](Plan& p) { p.schedule = "x ; y"; }),

@@ -84,6 +84,10 @@ TEST(Legal, EveryRuleSpeaksAlone) {
       {"tiles,swizzle=1025", gemm_rs(), "swizzle=1025; it must be from 1 to 1024"},
       {"tiles,tile=520x8", gemm_rs(), "a tile of 520 rows"},
       {"tiles,tile=8x12", gemm_rs(), "a tile of 12 columns"},
+      {"library,algorithm=8", gemm_rs(), "algorithm=8; it must be from 0 to 7"},
+      {"tiles,algorithm=8", gemm_rs(), "algorithm=8; it must be from 0 to 7"},
+      {"tiles,algorithm=1", gemm_rs(),
+       "algorithm=1 is one of cuBLAS's, not of gemm=tiles: take gemm=library or algorithm=0"},
   };
   for (const Rule& rule : rules) {
     EXPECT_THAT(reasons(rule.text, rule.op), ElementsAre(HasSubstr(std::string(rule.reason))))
@@ -115,6 +119,8 @@ TEST(Legal, WhatHasAMeaningIsAllowed) {
            "two-chunk,gemm=library,chunks=3",
            "decomposed,gemm=library,partials=fp32",
            "decomposed,gemm=library,comm-sms=4,reuse=double",
+           "library,algorithm=7",
+           "low-latency,rows=bucket,algorithm=1",
        }) {
     EXPECT_THAT(reasons(text), IsEmpty()) << text;
   }

@@ -48,6 +48,7 @@ TEST(ScheduleText, ParsesWhatItPrints) {
     s.k_phases = below(4);
     s.rows = static_cast<RowCount>(below(2));
     s.gemm = static_cast<GemmBy>(below(2));
+    s.algorithm = below(kMostAlgorithms);
     s.collectives = static_cast<CollectivesBy>(below(2));
     EXPECT_EQ(parse(to_string(s)), s) << to_string(s);
   }
@@ -93,6 +94,18 @@ TEST(ScheduleText, SaysRowsOnlyWhenTheyAreNotFixed) {
   EXPECT_THAT(to_string(schedule), testing::EndsWith(",rows=bucket"));
   EXPECT_EQ(parse("tiles,rows=fixed"), parse("tiles"));
   EXPECT_THAT(refusal("tiles,rows=many"), HasSubstr("unknown rows 'many'"));
+}
+
+TEST(ScheduleText, SaysTheAlgorithmOnlyWhenItIsNotTheFirst) {
+  Schedule schedule = parse("library");
+  EXPECT_EQ(to_string(schedule).find("algorithm="), std::string::npos);
+  schedule.algorithm = 3;
+  EXPECT_EQ(parse("library,algorithm=3"), schedule);
+  EXPECT_THAT(to_string(schedule), testing::EndsWith(",gemm=library,algorithm=3"));
+  EXPECT_EQ(parse("library,algorithm=0"), parse("library"));
+  EXPECT_THAT(refusal("library,algorithm=best"),
+              HasSubstr("algorithm='best': expected a whole number"));
+  EXPECT_THAT(refusal("library,algorithm=-1"), HasSubstr("algorithm='-1': expected a whole"));
 }
 
 TEST(ScheduleText, NamesEveryBadPartAtOnce) {

@@ -11,7 +11,8 @@ TEST(ShortText, NamesThePresetAndWhatDiffers) {
   for (const char* text :
        {"sequential", "decomposed", "slices", "tiles,tile=128x160,comm-sms=4", "waves,groups=1+2+4",
         "tiles,order=peer-staggered", "library", "library,tile=64x64", "two-chunk,gemm=library",
-        "sequential,split-k=2"}) {
+        "sequential,split-k=2", "library,algorithm=3", "low-latency,algorithm=7",
+        "low-latency,rows=bucket", "two-chunk,split-k=2,rows=bucket,gemm=library,algorithm=1"}) {
     const Schedule schedule = parse_schedule(text, op, machine);
     EXPECT_EQ(short_text(schedule, op, machine), text);
     EXPECT_EQ(parse_schedule(short_text(schedule, op, machine), op, machine), schedule);

@@ -145,6 +145,10 @@ Point random_point(Random& random) {
   for (int changes = between(random, 0, 6); changes > 0; --changes) {
     change_one(random, point, point.schedule);
   }
+  if (one_in(random, point.schedule.gemm == GemmBy::library ? 2 : 40)) {
+    const int most = one_in(random, 10) ? kMostAlgorithms : kMostAlgorithms - 1;
+    point.schedule.algorithm = between(random, 0, most);
+  }
   return point;
 }
 
