@@ -82,7 +82,9 @@ BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
       runtime::bench_operator(op, plans, *fabric_, compiler_, options_, progress);
   benched.library = times.library;
   for (size_t i = 0; i < places.size(); ++i) {
-    benched.strategies[places[i]].measured = std::move(times.plans[i]);
+    BenchedStrategy& strategy = benched.strategies[places[i]];
+    strategy.measured = std::move(times.plans[i]);
+    if (!strategy.measured.refused.empty()) strategy.choice.refused = {strategy.measured.refused};
   }
   return benched;
 }

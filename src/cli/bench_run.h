@@ -20,7 +20,7 @@ struct BenchedStrategy {
   int compute_sms = 0, comm_sms = 0;  // blocks of a rank, each on an SM of its own
   runtime::PlanTimes measured;
 
-  bool timed() const { return choice.refused.empty() && measured.problem.empty(); }
+  bool timed() const { return choice.refused.empty() && measured.timed(); }
 };
 
 struct BenchedOperator {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 
 #include "runtime/bench_tensors.h"
@@ -14,6 +15,7 @@ namespace stretto::runtime {
 namespace {
 
 constexpr int kVerifiedRuns = 3;
+constexpr size_t kMostRefusal = 1000;  // characters
 
 // One who takes a turn in every round.
 class Contestant {
@@ -40,7 +42,8 @@ class Contestant {
              const cuda::Compiler& compiler)
       : tensors_(tensors), options_(options) {
     try {
-      runner_ = std::make_unique<PlanRunner>(plan, tensors.fabric(), compiler);
+      make_runner(plan, compiler);
+      if (!refused_.empty()) return;
       tensors.copy_inputs(*runner_);
       for (int run = 0; run < kVerifiedRuns && problem_.empty(); ++run) {
         for (int i = 0; i < tensors.fabric().num_local(); ++i) {
@@ -62,7 +65,7 @@ class Contestant {
   }
 
   void take_turn() {
-    if (!problem_.empty()) return;
+    if (!refused_.empty() || !problem_.empty()) return;
     try {
       warm_times_.push_back(warm_->time_us());
       if (cold_ == nullptr) return;
@@ -83,11 +86,12 @@ class Contestant {
 
   // Of a plan, after the last round: its outputs are still those of the timed runs.
   PlanTimes result() {
-    if (problem_.empty()) verify();
+    if (refused_.empty() && problem_.empty()) verify();
     PlanTimes result;
+    result.refused = refused_;
     result.problem = problem_;
     result.error = error_;
-    if (problem_.empty()) result.times = times();
+    if (result.timed()) result.times = times();
     return result;
   }
 
@@ -120,6 +124,28 @@ class Contestant {
   }
 
  private:
+  // What is refused for the part of one rank is refused on all processes.
+  void make_runner(const Plan& plan, const cuda::Compiler& compiler) {
+    std::string refusal;
+    std::exception_ptr fault;
+    try {
+      runner_ = std::make_unique<PlanRunner>(plan, tensors_.fabric(), compiler);
+    } catch (const UsageError& error) {
+      refusal = fabric::one_line(error.what(), kMostRefusal);
+    } catch (const SystemError&) {  // maybe because another process refuses
+      fault = std::current_exception();
+    }
+    for (const std::string& one :
+         tensors_.fabric().group().all_gather("whether a plan is refused", refusal)) {
+      if (refused_.empty()) refused_ = fabric::one_line(one, 2 * kMostRefusal);
+    }
+    if (!refused_.empty()) {
+      runner_.reset();
+    } else if (fault) {
+      std::rethrow_exception(fault);
+    }
+  }
+
   void verify() {
     const double error = tensors_.error_of(*runner_);
     error_ = std::max(error_, error);
@@ -134,7 +160,7 @@ class Contestant {
   std::unique_ptr<RunGraphs> warm_, cold_;  // they end before the runner
   std::vector<double> warm_times_, cold_times_;
   double error_ = 0;
-  std::string problem_;
+  std::string refused_, problem_;
 };
 
 }  // namespace
@@ -176,10 +202,9 @@ BenchTimes bench_operator(const Operator& op, std::span<const Plan* const> plans
   if (!options.parts) return times;
   const auto fastest = std::min_element(
       times.plans.begin(), times.plans.end(), [](const PlanTimes& a, const PlanTimes& b) {
-        return a.problem.empty() &&
-               (!b.problem.empty() || a.times.warm.median < b.times.warm.median);
+        return a.timed() && (!b.timed() || a.times.warm.median < b.times.warm.median);
       });
-  if (fastest != times.plans.end() && fastest->problem.empty()) {
+  if (fastest != times.plans.end() && fastest->timed()) {
     const auto at = static_cast<size_t>(fastest - times.plans.begin());
     try {
       fastest->parts = contestants[at]->parts(*plans[at], compiler);

@@ -38,10 +38,13 @@ struct LibraryTimes {
 };
 
 struct PlanTimes {
+  std::string refused;  // why these GPUs, or cuBLAS, cannot run it: then nothing else is known
   std::string problem;  // a wait that did not end, or a wrong result: then there are no times
   double error = 0;     // relative, of the worst run and rank
   PathTimes times;
   std::optional<RunParts> parts;  // of the fastest, where they were asked for
+
+  bool timed() const { return refused.empty() && problem.empty(); }
 };
 
 struct BenchTimes {
@@ -53,8 +56,8 @@ struct BenchTimes {
 // tile of thousands lies above.
 inline constexpr double kMostError = 5e-3;
 
-// Collective. All plans are of `op`, can run on GPUs and fit in memory together. `progress` hears
-// the share that is done, 0..1.
+// Collective. All plans are of `op` and fit in memory together. `progress` hears the share that is
+// done, 0..1.
 BenchTimes bench_operator(const Operator& op, std::span<const Plan* const> plans,
                           fabric::Fabric& fabric, const cuda::Compiler& compiler,
                           const BenchOptions& options,

@@ -9,6 +9,7 @@
 #include "fabric/launcher.h"
 #include "gpu_plans.h"
 #include "runtime/gpu_check.h"
+#include "runtime/operator_bench.h"
 #include "stretto/error.h"
 
 namespace stretto::runtime {
@@ -37,6 +38,10 @@ TEST_F(PlansOfProcesses, AMissingNotifyIsNamedOnAllAndTheNextPlanWorks) {
   EXPECT_EQ(launch_ranks("MissesANotify"), 0);
 }
 
+TEST_F(PlansOfProcesses, ABenchmarkGoesOnBesideARefusedPlan) {
+  EXPECT_EQ(launch_ranks("BenchesBesideARefusedPlan"), 0);
+}
+
 class RankOfPlans : public testing::Test {
  protected:
   void SetUp() override {
@@ -63,6 +68,20 @@ TEST_F(RankOfPlans, VerifiesPresets) {
                    std::string(preset.name));
     }
   }
+}
+
+TEST_F(RankOfPlans, BenchesBesideARefusedPlan) {
+  const Operator op = parse_operator("gemm-rs m=2048 n=4096 k=1024 ranks=2 dtype=bf16");
+  Machine larger = machine_here(2);
+  larger.sms *= 4;
+  const Plan refused = lower(op, parse_schedule("sequential,tile=64x64", op, larger), larger);
+  const Plan good = plan_here(to_string(op), "sequential");
+  const Plan* const plans[] = {&refused, &good};
+  BenchOptions options;
+  options.rounds = 3;
+  const BenchTimes times = bench_operator(op, plans, *fabric_, shared_compiler(), options);
+  EXPECT_THAT(times.plans[0].refused, HasSubstr("SMs busy"));
+  EXPECT_TRUE(times.plans[1].timed()) << times.plans[1].refused << times.plans[1].problem;
 }
 
 TEST_F(RankOfPlans, MissesANotify) {

@@ -1,0 +1,67 @@
+// Benchmarks beside plans that these GPUs refuse, and with all of cuBLAS's algorithms.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gpu_plans.h"
+#include "runtime/operator_bench.h"
+
+namespace stretto::runtime {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr const char* kOp = "gemm-rs m=2048 n=4096 k=1024 ranks=2 dtype=bf16";
+
+std::vector<PlanTimes> bench(const std::vector<Plan>& plans) {
+  std::vector<const Plan*> given;
+  for (const Plan& plan : plans) given.push_back(&plan);
+  BenchOptions options;
+  options.rounds = 3;
+  options.parts = true;
+  return bench_operator(plans.front().op, given, shared_fabric(2), shared_compiler(), options)
+      .plans;
+}
+
+class BenchOnGpus : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = why_not_here(2); !why.empty()) STRETTO_SKIP(why);
+    if (cuda::ranks_a_gpu() > 1) STRETTO_SKIP("ranks that share GPUs are not timed");
+  }
+};
+
+TEST_F(BenchOnGpus, WhatIsRefusedTakesNoTurnAndEndsNothing) {
+  Machine larger = machine_here(2);
+  larger.sms *= 4;
+  const Operator op = parse_operator(kOp);
+  const Schedule schedule = parse_schedule("sequential,tile=64x64", op, larger);
+  const std::vector<PlanTimes> found =
+      bench({lower(op, schedule, larger), plan_here(kOp, "sequential")});
+  EXPECT_THAT(found[0].refused, HasSubstr("SMs busy"));
+  EXPECT_THAT(found[0].problem, IsEmpty());
+  EXPECT_FALSE(found[0].timed());
+  EXPECT_TRUE(found[1].timed()) << found[1].refused << found[1].problem;
+  EXPECT_GT(found[1].times.warm.median, 0);
+  EXPECT_TRUE(found[1].parts.has_value());
+}
+
+TEST_F(BenchOnGpus, EveryAlgorithmIsRightOrRefused) {
+  for (const std::string name : {"library", "low-latency", "decomposed,gemm=library"}) {
+    std::vector<Plan> plans;
+    for (int algorithm = 0; algorithm < kMostAlgorithms; ++algorithm) {
+      plans.push_back(plan_here(kOp, name + ",algorithm=" + std::to_string(algorithm)));
+    }
+    const std::vector<PlanTimes> found = bench(plans);
+    int timed = 0;
+    for (const PlanTimes& one : found) {
+      EXPECT_THAT(one.problem, IsEmpty()) << name;
+      timed += one.timed();
+    }
+    EXPECT_TRUE(found[0].timed()) << name << found[0].refused;
+    EXPECT_GT(timed, 1) << name;
+  }
+}
+
+}  // namespace
+}  // namespace stretto::runtime
