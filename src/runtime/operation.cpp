@@ -141,7 +141,7 @@ struct Operation::State {
     planned.m = rows;
     auto bucket = std::make_unique<Bucket>();
     const Schedule schedule = schedule_for(planned, RowsFrom::host);
-    make(bucket->of_host, planned, schedule);
+    make_as_proposed(bucket->of_host, planned, schedule);
     if (options.schedule == "auto" && schedule.gemm == GemmBy::library) {
       try {
         make(bucket->of_memory, planned, schedule_for(planned, RowsFrom::gpu_memory));
@@ -158,6 +158,19 @@ struct Operation::State {
     made.runner = std::make_unique<runtime::PlanRunner>(
         made.plan, *context.fabric, context.kernels,
         runtime::RunnerOptions{.timeout_ns = context.timeout_ns, .serves = true}, bindings());
+  }
+
+  // Where `auto` goes by what was measured with a cuBLAS that proposed more algorithms than this
+  // one does: by this one's first.
+  void make_as_proposed(Planned& made, const Operator& planned, Schedule schedule) {
+    try {
+      make(made, planned, schedule);
+    } catch (const UsageError&) {  // the same on all processes
+      if (options.schedule != "auto" || schedule.algorithm == 0) throw;
+      made = {};
+      schedule.algorithm = 0;
+      make(made, planned, schedule);
+    }
   }
 
   Schedule schedule_for(const Operator& planned, RowsFrom from) {
