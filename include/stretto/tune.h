@@ -74,8 +74,9 @@ enum class RowsFrom : uint8_t { host, gpu_memory };
 // The schedule that was the fastest on this operator. Where it was not measured: of those that were
 // fast on the nearest one of the same kind, type, ranks and machine, else with other ranks, what
 // the simulation finds fastest, its error there taken off (fewer than two: what was fastest there,
-// as it is); else what it finds fastest of the usual ones. Throws UsageError when no preset can
-// serve the operator. `rows`: what runs of the plan may have.
+// as it is); else what it finds fastest of the usual ones. Another algorithm of cuBLAS's than its
+// first is taken on the very operator that it was measured on only. Throws UsageError when no
+// preset can serve the operator. `rows`: what runs of the plan may have.
 AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                            RowCount rows = RowCount::fixed);
 
@@ -100,5 +101,11 @@ struct Candidate {
 // can serve the operator; throws UsageError when none can. Takes seconds: it lowers and simulates
 // all of them.
 std::vector<Candidate> sweep_candidates(const Operator& op, const Machine& machine, size_t more);
+
+// What a sweep should measure after these: the fastest of `measured` that cuBLAS multiplies for,
+// with every other algorithm that cuBLAS may propose (fewer, maybe: then they are refused when they
+// are to run). Nothing where it was too slow for that to make it the fastest.
+std::vector<Schedule> algorithms_to_measure(const Operator& op, const Machine& machine,
+                                            const std::vector<Measured>& measured);
 
 }  // namespace stretto

@@ -1,6 +1,8 @@
 // stretto tune: measures a sweep of the schedule space and keeps it for `auto`.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "cli/bench_run.h"
@@ -25,15 +27,8 @@ std::vector<Choice> choices_of(const Operator& op, const Machine& machine, size_
   return choices;
 }
 
-TunedOperator tuned_of(const BenchedOperator& benched, const std::string& gpu,
-                       const std::string& commit) {
-  TunedOperator tuned;
-  tuned.op = benched.op;
-  tuned.machine = benched.machine.name;
-  tuned.gpu = gpu;
-  tuned.commit = commit;
-  tuned.date = today();
-  tuned.library_us = benched.library.sequential.warm.median;
+std::vector<Measured> measurements_of(const BenchedOperator& benched) {
+  std::vector<Measured> all;
   for (const BenchedStrategy& one : benched.strategies) {
     if (!one.timed()) continue;
     const runtime::PathTimes& times = one.measured.times;
@@ -44,8 +39,40 @@ TunedOperator tuned_of(const BenchedOperator& benched, const std::string& gpu,
                       {},
                       one.predicted_us};
     if (times.cold) measured.cold_us = times.cold->median;
-    tuned.measured.push_back(std::move(measured));
+    all.push_back(std::move(measured));
   }
+  return all;
+}
+
+// The sweep, then what is worth a look after it. Which that is goes by times that all processes
+// know alike.
+BenchedOperator measure(BenchRun& bench, const Operator& op, const Machine& machine,
+                        std::vector<Choice> choices, const std::function<void(double)>& progress) {
+  constexpr double kSweepsShare = 0.8;
+  BenchedOperator benched = bench.run(op, machine, std::move(choices),
+                                      [&](double part) { progress(kSweepsShare * part); });
+  std::vector<Choice> algorithms;
+  for (const Schedule& schedule : algorithms_to_measure(op, machine, measurements_of(benched))) {
+    algorithms.push_back({to_string(schedule), schedule});
+  }
+  if (algorithms.empty()) return benched;
+  BenchedOperator more = bench.run(op, machine, std::move(algorithms), [&](double part) {
+    progress(kSweepsShare + (1 - kSweepsShare) * part);
+  });
+  std::move(more.strategies.begin(), more.strategies.end(), std::back_inserter(benched.strategies));
+  return benched;
+}
+
+TunedOperator tuned_of(const BenchedOperator& benched, const std::string& gpu,
+                       const std::string& commit) {
+  TunedOperator tuned;
+  tuned.op = benched.op;
+  tuned.machine = benched.machine.name;
+  tuned.gpu = gpu;
+  tuned.commit = commit;
+  tuned.date = today();
+  tuned.library_us = benched.library.sequential.warm.median;
+  tuned.measured = measurements_of(benched);
   return tuned;
 }
 
@@ -104,7 +131,7 @@ Outcome run(const Options& options) {
   for (size_t i = 0; i < operators.size(); ++i) {
     const Operator& op = operators[i];
     const double done = share * static_cast<double>(i);
-    const BenchedOperator benched = bench.run(op, machine, choices[i], [&](double part) {
+    const BenchedOperator benched = measure(bench, op, machine, choices[i], [&](double part) {
       progress.show("measuring " + to_string(op), done + share * part);
     });
     for (const BenchedStrategy& one : benched.strategies) {

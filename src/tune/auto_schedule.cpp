@@ -53,7 +53,7 @@ std::optional<AutoSchedule> library_of(const TunedOperator& tuned, const Operato
   if (!library || tuned.library_us <= 0) return std::nullopt;
   for (const Measured& measured : tuned.measured) {
     if (measured.time_us > tuned.library_us) break;
-    if (as_measured(measured, op, machine, rows)) return std::nullopt;
+    if (as_measured(tuned, measured, op, machine, rows)) return std::nullopt;
   }
   return AutoSchedule{*library,
                       fmt::format("cuBLAS and NCCL took {:.1f} us on this shape, less than "
@@ -107,7 +107,7 @@ std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine&
   for (const TunedOperator* tuned : nearest_first(op, machine, tuning)) {
     if (tuned->op.ranks != op.ranks) break;
     for (const Measured& measured : tuned->measured) {
-      const auto schedule = as_measured(measured, op, machine, rows, from);
+      const auto schedule = as_measured(*tuned, measured, op, machine, rows, from);
       if (schedule) return AutoSchedule{*schedule, reason_of(*tuned, measured, op)};
     }
   }

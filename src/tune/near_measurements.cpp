@@ -30,7 +30,7 @@ std::optional<MeasuredNearby> measured_nearby(const Operator& op, const Machine&
     for (const Measured& measured : tuned->measured) {
       if (!found.factors.empty() && measured.time_us > kTooSlow * found.factors.front()) break;
       const Schedule schedule_there = parse_schedule(measured.schedule, tuned->op, machine);
-      const auto schedule = as_measured(measured, op, machine, rows, from);
+      const auto schedule = as_measured(*tuned, measured, op, machine, rows, from);
       if (!schedule || !legal(tuned->op, schedule_there, machine).empty()) continue;
       if (!has_as_many && by_nccl(*schedule)) continue;
       found.schedules.push_back(*schedule);
@@ -63,7 +63,7 @@ void add_low_latency(const Operator& op, const Machine& machine, const Tuning& t
   if (std::any_of(nearby.schedules.begin(), nearby.schedules.end(), is_low_latency)) return;
   for (const TunedOperator* tuned : nearest_first(op, machine, tuning)) {
     for (const Measured& measured : tuned->measured) {
-      const auto schedule = as_measured(measured, op, machine, rows, from);
+      const auto schedule = as_measured(*tuned, measured, op, machine, rows, from);
       if (!schedule || !is_low_latency(*schedule)) continue;
       const Schedule there = parse_schedule(measured.schedule, tuned->op, machine);
       if (!legal(tuned->op, there, machine).empty()) continue;

@@ -21,7 +21,11 @@ std::vector<const TunedOperator*> nearest_first(const Operator& op, const Machin
     const bool a_has = a->op.ranks == op.ranks, b_has = b->op.ranks == op.ranks;
     if (a_has != b_has) return a_has;
     const double to_a = distance(a->op, op), to_b = distance(b->op, op);
-    return to_a != to_b ? to_a < to_b : apart(a->op.ranks, op.ranks) < apart(b->op.ranks, op.ranks);
+    if (to_a != to_b) return to_a < to_b;
+    const double ranks_to_a = apart(a->op.ranks, op.ranks),
+                 ranks_to_b = apart(b->op.ranks, op.ranks);
+    if (ranks_to_a != ranks_to_b) return ranks_to_a < ranks_to_b;
+    return a->op.dtype == op.dtype && b->op.dtype != op.dtype;
   });
   return found;
 }

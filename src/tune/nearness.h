@@ -25,7 +25,8 @@ inline double distance(const Operator& a, const Operator& b) {
 inline const double kFar = std::log(4.001);
 
 // What was measured near `op`, the nearest first: with as many ranks, then, inside a node, with
-// others; bf16 and fp16 run alike. Across nodes other schedules are fast than inside one.
+// others; bf16 and fp16 run alike, and where both were measured its own comes first. Across nodes
+// other schedules are fast than inside one.
 std::vector<const TunedOperator*> nearest_first(const Operator& op, const Machine& machine,
                                                 const Tuning& tuning);
 
@@ -37,11 +38,14 @@ inline bool serves_from(const Schedule& schedule, RowsFrom from) {
   return from == RowsFrom::host || schedule.gemm == GemmBy::tiles;
 }
 
-// A measured schedule for `op`, where it can serve it.
-inline std::optional<Schedule> as_measured(const Measured& measured, const Operator& op,
-                                           const Machine& machine, RowCount rows,
-                                           RowsFrom from = RowsFrom::host) {
+// A schedule that was measured on an operator, for `op`, where it can serve it. The order in which
+// cuBLAS proposes algorithms is a shape's own: another than its first says nothing for others, and
+// the first was measured beside it.
+inline std::optional<Schedule> as_measured(const TunedOperator& tuned, const Measured& measured,
+                                           const Operator& op, const Machine& machine,
+                                           RowCount rows, RowsFrom from = RowsFrom::host) {
   Schedule schedule = parse_schedule(measured.schedule, op, machine);
+  if (schedule.algorithm != 0 && tuned.op != op) return std::nullopt;
   if (schedule.partials != DType::fp32) schedule.partials = op.dtype;
   if (rows == RowCount::bucket) schedule.rows = rows;
   if (!serves_from(schedule, from) || !legal(op, schedule, machine).empty()) return std::nullopt;

