@@ -20,11 +20,23 @@ constexpr double kLibraryStartUs = 2, kLibraryRate = 0.88;
 constexpr double kFeedOfFullTile = 0.8, kFeedOfOneGroup = 1.2;
 constexpr double kInputsOfFullTile = (128.0 + 256.0) / (128.0 * 256.0);
 
-// A tile that shares its columns of B with few others reads them from memory by itself: at this
-// share of what a block that copies reads, and all tiles together at this share of what a copy of
-// memory reaches (2 x H200, M = 16 to 256 in tiles of 64 x 64 to 128 x 128: 36 to 39 GB/s a tile up
-// to 64 of them, 2.6 to 3.6 TB/s in all from 112 on).
-constexpr double kStreamOfBlock = 0.42, kStreamOfAll = 0.82;
+// NCCL's start among fewer ranks than eight, as shares of nccl_launch_us: up to kNcclFewBytes out
+// of a GPU, and from twice as many on, where it takes another protocol (all-reduces of
+// bench/results/language_h200_x2.json and _x4.json: 6 and 9 us, then 17 to 20 beyond the bytes).
+struct NcclStart {
+  int ranks;
+  double few_bytes, many_bytes;
+};
+constexpr NcclStart kNcclStart[] = {{2, 0.23, 0.68}, {4, 0.34, 0.68}, {8, 1, 1}};
+constexpr double kNcclFewBytes = 1 << 20;
+
+// Tiles read their distinct inputs from memory at this share of what a copy of memory reaches, all
+// together (M = 16 to 256 in tiles of 64 x 64 to 128 x 128: 2.6 to 3.6 TB/s from 112 tiles on).
+constexpr double kStreamOfAll = 0.82;
+
+// However narrow a tile is, a stage of its K takes this long from one to the next (2 and 4 x H200,
+// M = 16, 64 to 192 columns, K = 4096 and 8192: 0.208 to 0.225 us).
+constexpr double kStageUs = 0.21;
 
 // GEMMs are held back by power: the share of gemm_tflops that runs of this many microseconds keep,
 // one after the other (bench/results/gemm_h200_x1.json, our kernels alone in graphs of ten: 0.98 of
@@ -41,9 +53,17 @@ constexpr PowerPoint kRestedPower[] = {{350, 1.0}, {700, 0.93}, {1300, 0.90}, {1
 // communication SMs: half of the time that the link is busy is added).
 constexpr double kEpilogueSlowdown = 1.5;
 
+// A tile whose rows go to several ranks is stored box by box: this and so much a rank longer than
+// in one piece (2 and 4 x H200, reductions of 16 to 128 rows: 4.5 and 6 us).
+constexpr double kStoreOfPartsUs = 3, kStoreOfPartUs = 0.75;
+
 // A block that pushes beside running tiles takes longer by this share, in proportion to the SMs
 // that run them (tuning/h200x8.json, gathers by 4 blocks: 142 GB/s under a GEMM, 177 without).
 constexpr double kPushBesideGemm = 0.25;
+
+// Sums of a range of K come through the fences of two groups of warps beside loads on all SMs, so
+// many times as long as a mover's release (time stamps, docs/notes/split-k.md: 5 to 9 us).
+constexpr double kLeavingReleases = 2;
 
 // A communication block's release comes when most of what it has taken up since has left too, about
 // its ring of stages; of short copies, which it completes before it sends more, the stages that its

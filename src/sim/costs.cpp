@@ -47,6 +47,21 @@ std::vector<double> rate_of_one(const RateCurve& of_pair, const RateCurve& of_al
   return rates;
 }
 
+// Shares of nccl_launch_us, the ranks that were measured as a straight line between.
+NcclStart nccl_start(int ranks) {
+  NcclStart before = kNcclStart[0];
+  for (const NcclStart& start : kNcclStart) {
+    if (ranks <= start.ranks) {
+      const int span = std::max(1, start.ranks - before.ranks);
+      const double along = static_cast<double>(std::max(ranks, before.ranks) - before.ranks) / span;
+      return {ranks, std::lerp(before.few_bytes, start.few_bytes, along),
+              std::lerp(before.many_bytes, start.many_bytes, along)};
+    }
+    before = start;
+  }
+  return before;
+}
+
 // How many times longer its MMAs take than without contention when `busy` of all SMs run tiles
 // of this shape.
 double tile_slowdown(int64_t rows, int64_t cols, double busy) {
@@ -77,6 +92,14 @@ Costs::Costs(const Plan& plan, const Machine& machine)
   if (plan.ranks() == 2) {
     link_rate_ = std::max({link_rate_, all_copies_rate_, best_rate(machine.push_by_blocks)});
   }
+  const NcclStart nccl = nccl_start(plan.ranks());
+  nccl_few_bytes_us_ = nccl.few_bytes * machine.nccl_launch_us;
+  nccl_protocol_us_ = (nccl.many_bytes - nccl.few_bytes) * machine.nccl_launch_us;
+  // What a stream pays to await a copy engine is about a launch.
+  starts_itself_ = plan.library_gemms &&
+                   std::none_of(plan.lanes.begin(), plan.lanes.end(), [](const Lane& lane) {
+                     return lane.kind == LaneKind::copy && !lane.instrs.empty();
+                   });
   is_one_kernel_ = is_one_kernel();
   find_ranges();
   share_inputs();
@@ -109,10 +132,18 @@ double Costs::gemm_us(const Instr& instr) const {
   double other_us = continues(instr) ? 0 : machine_.tile_overhead_us;
   if (const Kept* kept = kept_of(instr); kept != nullptr) {
     share = static_cast<double>(plan_.reads(instr).back().cols()) / (kept->k_end - kept->k_begin);
-  } else if (holds_ranges_[to.buffer]) {
+  } else if (leaves_sums(instr)) {
     other_us += move_us(region_bytes(to), memory_rate(blocks_at_once_[r]));
   }
-  return std::max(mma_us(instr) / power_[r], share * inputs_us_[r]) + other_us;
+  return std::max({mma_us(instr) / power_[r], share * inputs_us_[r], stages_us(instr)}) + other_us;
+}
+
+double Costs::stages_us(const Instr& instr) const {
+  const Region& b = plan_.reads(instr).back();
+  const DType dtype = plan_.buffers[b.buffer].dtype;
+  if (dtype == DType::fp32) return 0;
+  const int64_t bytes = b.cols() * num_bytes(dtype);
+  return kStageUs * static_cast<double>(round_up(bytes, kStageBytes) / kStageBytes);
 }
 
 double Costs::region_bytes(const Region& region) const {
@@ -168,7 +199,7 @@ double Costs::row_fill(const Instr& instr) const {
 }
 
 double Costs::collective_launch_us() const {
-  if (!plan_.low_latency_collectives) return machine_.nccl_launch_us;
+  if (!plan_.low_latency_collectives) return nccl_few_bytes_us_;
   return machine_.chained_launch_us + machine_.signal_us;  // the data is its own signal
 }
 
@@ -196,10 +227,12 @@ double Costs::collective_us(const Instr& instr) const {
     return std::min(two_hops, move_us(read * (plan_.ranks() - 1), machine_.link_gb_per_s));
   }
   double rate = machine_.nccl_by_bytes.at(bytes);
-  if (nodes_ == 1) return move_us(bytes, rate);
+  const double protocol_us =
+      nccl_protocol_us_ * std::clamp(std::log2(bytes / kNcclFewBytes), 0.0, 1.0);
+  if (nodes_ == 1) return protocol_us + move_us(bytes, rate);
   // Rings cross from node to node on every GPU's network port at once, and one hop more a node.
   rate = std::min(rate, machine_.network_gb_per_s * machine_.ranks_per_node);
-  return move_us(bytes, rate) + machine_.network_latency_us * (nodes_ - 1);
+  return protocol_us + move_us(bytes, rate) + machine_.network_latency_us * (nodes_ - 1);
 }
 
 double Costs::push_rate(int blocks, size_t peers) const {

@@ -44,6 +44,10 @@ class Costs {
   bool adds_ranges(const Instr& instr) const;
   // Whether the gemm goes on with the tile of the one before, in the same registers.
   bool continues(const Instr& gemm) const;
+  // Whether the gemm's sums lie in memory until another lane adds them.
+  bool leaves_sums(const Instr& gemm) const {
+    return kept_of(gemm) == nullptr && holds_ranges_[plan_.writes(gemm)[0].buffer];
+  }
   // Replaces `traffic` by what the task moves; of a gemm only the remote writes, and of a reduce
   // that adds ranges what it reads and those.
   void traffic_of(const Instr& instr, int rank, Traffic& traffic) const;
@@ -70,6 +74,8 @@ class Costs {
     if (plan_.library_gemms) return 0;  // in what its products take
     return is_one_kernel_ ? machine_.chained_launch_us : machine_.launch_us;
   }
+  // From the end of a rank's kernel until the next one's blocks are at work.
+  double boundary_us() const { return starts_itself_ ? 0 : machine_.launch_us; }
   // From the notify until the waiter sees it.
   double signal_us(int from, int to) const;
 
@@ -88,7 +94,8 @@ class Costs {
   // it is no range of K, or one that is stored.
   const Kept* kept_of(const Instr& gemm) const;
   double region_bytes(const Region& region) const;
-  double mma_us(const Instr& instr) const;  // of a gemm whose clock nothing holds down
+  double mma_us(const Instr& instr) const;    // of a gemm whose clock nothing holds down
+  double stages_us(const Instr& gemm) const;  // that its stages of K take at least
   bool is_one_kernel() const;
   void find_ranges();
   void keep_sums(const Lane& lane, size_t reduce);
@@ -101,6 +108,8 @@ class Costs {
   int nodes_ = 1;               // that the plan's ranks lie on
   bool is_one_kernel_ = false;  // every rank's run
   double link_rate_ = 0;
+  double nccl_few_bytes_us_ = 0, nccl_protocol_us_ = 0;  // NCCL's start, and more for many bytes
+  bool starts_itself_ = false;  // what follows a boundary, in the time of its product
   double all_copies_rate_ = 0;
   std::vector<double> busy_;   // by rank: share of the SMs that have tiles, over all waves
   std::vector<double> power_;  // by rank: share of the rate that power leaves

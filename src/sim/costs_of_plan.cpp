@@ -152,8 +152,7 @@ void Costs::share_inputs() {
     const int64_t count = std::max<int64_t>(tiles[rank], 1);
     const auto at_once = static_cast<int>(std::min<int64_t>(count, machine_.sms));
     blocks_at_once_.push_back(at_once);
-    const double rate = std::min(kStreamOfBlock * machine_.block_hbm_gb_per_s,
-                                 kStreamOfAll * machine_.hbm_gb_per_s / at_once);
+    const double rate = kStreamOfAll * machine_.hbm_gb_per_s / at_once;
     inputs_us_.push_back(move_us(bytes / static_cast<double>(count), rate));
   }
 }

@@ -201,7 +201,7 @@ bool Engine::step_notify(uint32_t lane) {
   if (state.storing) {
     state.held_notifies.push_back(state.pos);
   } else {
-    send_notify(lane, state.pos, state.node, trailing_us(lane));
+    send_notify(lane, state.pos, state.node, trailing_us(lane) + leaving_us(lane));
   }
   return true;
 }
@@ -225,6 +225,15 @@ double Engine::trailing_us(uint32_t lane) const {
     left -= read;
   }
   return sent / state.sent_per_us;
+}
+
+// How much longer the release takes behind sums of a range of K that others add.
+double Engine::leaving_us(uint32_t lane) const {
+  const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
+  uint32_t task = lanes_[lane].pos;
+  while (task > 0 && instrs[task].op == Opcode::notify) --task;
+  const bool leaves = instrs[task].op == Opcode::gemm && costs_.leaves_sums(instrs[task]);
+  return leaves ? kLeavingReleases * machine_.release_us : 0;
 }
 
 void Engine::send_notify(uint32_t lane, uint32_t pos, uint32_t before, double delay_us) {

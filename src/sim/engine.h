@@ -55,6 +55,7 @@ class Engine {
     double pieces = 1;  // that it is cut into, so that ports serve transfers in turn
     double left = 1;
     double row_fill = 1;          // of a reduce: see Costs
+    double parts_us = 0;          // of a store to several ranks
     double piece_end = 0;         // of the piece under way, as far as known
     int32_t port_rank = kNoRank;  // whose port set piece_end
     uint32_t pos = 0;             // instruction
@@ -102,6 +103,7 @@ class Engine {
   bool step_notify(uint32_t lane);
   void send_notify(uint32_t lane, uint32_t pos, uint32_t before, double delay_us = 0);
   double trailing_us(uint32_t lane) const;
+  double leaving_us(uint32_t lane) const;
   void deliver_notify(uint32_t node);
   void start_gemm(uint32_t lane);
   void predict_gemm(int rank);

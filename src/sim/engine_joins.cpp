@@ -20,7 +20,7 @@ void Engine::join_boundary(uint32_t lane) {
   if (join.lanes.size() < rank.compute_lanes) return;
   // Where nothing follows, the boundary is only the end of the last kernel.
   const bool launches = join.tasks_follow && options_.gemm_takes_time;
-  const double end = now_ + (launches ? machine_.launch_us : 0);
+  const double end = now_ + (launches ? costs_.boundary_us() : 0);
   const uint32_t node = history_.add({end, state.node, here(lane), NodeKind::boundary, kNoRank});
   const std::vector<uint32_t> released = std::move(join.lanes);
   rank.boundaries.erase(instr(lane).id);

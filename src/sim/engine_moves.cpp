@@ -52,6 +52,8 @@ void Engine::start_store(uint32_t lane) {
   Transfer& store = transfers_[store_transfer(lane)];
   std::swap(store.traffic, transfers_[task_transfer(lane)].traffic);
   cut_into_pieces(store);
+  const size_t parts = plan_.writes(instr(lane)).size();
+  store.parts_us = parts > 1 ? kStoreOfPartsUs + kStoreOfPartUs * static_cast<double>(parts) : 0;
   store.pos = state.pos;
   store.before = state.node;
   state.storing = true;
@@ -66,7 +68,9 @@ double Engine::own_pace_us(uint32_t id) {
   const double flow = flow_bytes / transfer.pieces;
   const size_t flows = transfer.traffic.flows.size();
   RankState& state = ranks_[lane.rank];
-  if (id == store_transfer(id / 2)) return move_us(flow, machine_.epilogue_push_gb_per_s);
+  if (id == store_transfer(id / 2)) {
+    return move_us(flow, machine_.epilogue_push_gb_per_s) + transfer.parts_us / transfer.pieces;
+  }
   if (lane.kind == LaneKind::copy) {
     // A push reads its own memory as fast as the link takes it; only local copies are bound by it.
     if (flows == 0) return move_us(local, machine_.hbm_gb_per_s);

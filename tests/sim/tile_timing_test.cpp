@@ -125,10 +125,10 @@ TEST(SimulateGemm, ATileTakesItsShareOfReadingTheInputs) {
   // Four blocks of rows of A, one B that they share, at what tiles reach of 40 GB/s in all.
   const double bytes = 2.0 * testing_sim::kDepth * (4 * testing_sim::kTileM + testing_sim::kTileN);
   EXPECT_NEAR(simulate(hand.plan(), machine).total_us, bytes / (sim::kStreamOfAll * 40e3), kExact);
-  // A block by itself reads no faster than one that copies, by a share.
+  // However fast its SM and memory are, each 128 bytes of K take their time.
   machine.hbm_gb_per_s = 1e6;
-  machine.block_hbm_gb_per_s = 10;
-  EXPECT_NEAR(simulate(hand.plan(), machine).total_us, bytes / 4 / (sim::kStreamOfBlock * 10e3),
+  machine.gemm_tflops *= 1e3;
+  EXPECT_NEAR(simulate(hand.plan(), machine).total_us, testing_sim::kDepth / 64 * sim::kStageUs,
               kExact);
 }
 
@@ -141,6 +141,16 @@ TEST(SimulateEpilogue, StoresBesideTheNextTile) {
   const Simulation result = simulate(hand.plan(), round_machine());
   const double store = kTileBytes / 10e3;  // 6.55 us, less than a tile
   EXPECT_NEAR(result.total_us, 30 + 2 * kLostToStore + store, kExact);
+}
+
+TEST(SimulateEpilogue, StoresRowsOfSeveralRanksBoxByBox) {
+  HandPlan hand(3);
+  hand.signals("s", 1);
+  const int lane = hand.lane(0, LaneKind::compute);
+  hand.gemm(lane, 0, {hand.slots(1, 0), hand.slots(2, 0)});
+  hand.notify(lane, 0, 1);
+  const double store = 2 * kTileBytes / 10e3 + sim::kStoreOfPartsUs + 2 * sim::kStoreOfPartUs;
+  EXPECT_NEAR(simulate(hand.plan(), round_machine()).total_us, 10 + store, kExact);
 }
 
 TEST(SimulateEpilogue, HoldsTheBlockWhenItsStoresAreTheSlower) {

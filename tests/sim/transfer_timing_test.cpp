@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "hand_plan.h"
+#include "sim/calibration.h"
 #include "stretto/simulate.h"
 
 namespace stretto {
@@ -149,9 +150,33 @@ TEST(SimulateCollective, StartsWithTheLastRankAndLastsByItsBytes) {
   machine.nccl_launch_us = 7;
   const Simulation result = simulate(hand.plan(), machine);
   const double bytes_out = 2 * 0.5 * 4 * kTileBytes;
-  EXPECT_NEAR(result.total_us, 10 + 7 + bytes_out / 50e3, kExact);
+  const double start = 7 * sim::kNcclStart[0].few_bytes;  // of two ranks
+  EXPECT_NEAR(result.total_us, 10 + start + bytes_out / 50e3, kExact);
   EXPECT_NEAR(result.lanes[2].waiting_us, 10, kExact);
-  EXPECT_NEAR(result.communication_us, 7 + bytes_out / 50e3, kExact);
+  EXPECT_NEAR(result.communication_us, start + bytes_out / 50e3, kExact);
+}
+
+// Which is nccl_launch_us for the eight ranks that it was measured with.
+TEST(SimulateCollective, StartsSoonerWithFewRanksAndFewBytes) {
+  Machine machine = round_machine();
+  machine.nccl_launch_us = 100;
+  machine.nccl_by_bytes.points = {{1, 1e9}};
+  machine.ranks_per_node = 16;
+  const auto start_us = [&](int ranks, int tiles) {
+    HandPlan hand(ranks);
+    for (int rank = 0; rank < ranks; ++rank) {
+      hand.all_reduce(hand.lane(rank, LaneKind::nccl), 0, tiles);
+    }
+    return simulate(hand.plan(), machine).total_us;
+  };
+  constexpr double kNear = 1e-2;  // the bytes
+  EXPECT_NEAR(start_us(2, 1), 23, kNear);
+  EXPECT_NEAR(start_us(2, 64), 68, kNear);
+  EXPECT_NEAR(start_us(3, 1), 28.5, kNear);
+  EXPECT_NEAR(start_us(6, 1), 67, kNear);
+  EXPECT_NEAR(start_us(8, 1), 100, kNear);
+  EXPECT_NEAR(start_us(8, 64), 100, kNear);
+  EXPECT_NEAR(start_us(16, 1), 100, kNear);
 }
 
 TEST(SimulateCollective, TakesSmsFromTilesThatRunBesideIt) {
