@@ -290,7 +290,7 @@ TEST(SweepCandidates, SplitKWhereFewTilesHaveALongOne) {
   using testing::Contains;
   using testing::ElementsAre;
   EXPECT_THAT(splits("ag-gemm m=128 n=10240 k=8192 ranks=8 dtype=bf16"),
-              testing::IsSupersetOf({6, 8}));
+              testing::IsSupersetOf({4, 6}));
   EXPECT_THAT(splits("gemm-rs m=512 n=1280 k=65536 ranks=8 dtype=bf16"), Contains(3));
   EXPECT_THAT(splits("ag-gemm m=128 n=10240 k=1024 ranks=8 dtype=bf16"), ElementsAre());
 }
