@@ -96,7 +96,8 @@ struct OperationOptions {
 
 class Operation {
  public:
-  // Collective. Serves 1 to `max_rows` rows. The context must outlive it. Throws UsageError.
+  // Collective. Serves 1 to `max_rows` rows: the plan for so many is made here, with auto the one
+  // for the fewest too. The context must outlive it. Throws UsageError.
   Operation(Context& context, const OperationShape& shape, int64_t max_rows,
             const OperationOptions& options = {});
   // Waits for its calls.

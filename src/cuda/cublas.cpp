@@ -12,7 +12,6 @@ namespace stretto::cuda {
 namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // as PyTorch gives it on Hopper
-constexpr int kDisallowReducedPrecisionReduction = 16;
 constexpr int kCompute32F = 68, kTranspose = 1, kPlain = 0, kDefaultAlgorithm = -1;
 
 int type_of(DType dtype) { return dtype == DType::bf16 ? 14 : dtype == DType::fp16 ? 2 : 0; }
@@ -33,7 +32,6 @@ struct Cublas::Api {
   int (*destroy)(void*) = nullptr;
   int (*set_stream)(void*, StreamHandle) = nullptr;
   int (*set_workspace)(void*, void*, size_t) = nullptr;
-  int (*set_math_mode)(void*, int) = nullptr;
   int (*gemm)(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int,
               int, const void*, void*, int, int, int, int) = nullptr;
 };
@@ -44,8 +42,7 @@ std::string why_no_cublas() {
          "compares with: install it, or take another strategy";
 }
 
-Cublas::Cublas(const Stream& stream, bool sums_in_fp32)
-    : api_(std::make_unique<Api>()), workspace_(kWorkspaceBytes) {
+Cublas::Cublas(const Stream& stream) : api_(std::make_unique<Api>()), workspace_(kWorkspaceBytes) {
   const auto library = open_library();
   if (!library) throw SystemError(why_no_cublas());
   const Import imports[] = {
@@ -53,29 +50,17 @@ Cublas::Cublas(const Stream& stream, bool sums_in_fp32)
       {"cublasDestroy_v2", reinterpret_cast<void**>(&api_->destroy)},
       {"cublasSetStream_v2", reinterpret_cast<void**>(&api_->set_stream)},
       {"cublasSetWorkspace_v2", reinterpret_cast<void**>(&api_->set_workspace)},
-      {"cublasSetMathMode", reinterpret_cast<void**>(&api_->set_math_mode)},
       {"cublasGemmEx", reinterpret_cast<void**>(&api_->gemm)}};
   if (const char* missing = import_all(*library, imports)) {
     throw SystemError(fmt::format("cuBLAS lacks {}", missing));
   }
   check_cublas(api_->create(&handle_), "create");
-  if (sums_in_fp32) {
-    check_cublas(api_->set_math_mode(handle_, kDisallowReducedPrecisionReduction), "set math mode");
-  }
-  use(stream);
+  check_cublas(api_->set_stream(handle_, stream.handle()), "set stream");
+  check_cublas(api_->set_workspace(handle_, workspace_.as<void>(), kWorkspaceBytes),
+               "set workspace");
 }
 
 Cublas::~Cublas() { api_->destroy(handle_); }
-
-void Cublas::use(const Stream& stream) const {
-  if (is_used_ && stream.handle() == used_) return;
-  check_cublas(api_->set_stream(handle_, stream.handle()), "set stream");
-  // With another stream it forgets its workspace.
-  check_cublas(api_->set_workspace(handle_, workspace_.as<void>(), kWorkspaceBytes),
-               "set workspace");
-  used_ = stream.handle();
-  is_used_ = true;
-}
 
 void Cublas::multiply(const Matrix& a, const Matrix& b, const Matrix& c, bool accumulate) const {
   // cuBLAS counts columns first, so it computes the transpose: C^T = B * A^T.

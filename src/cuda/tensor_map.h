@@ -12,6 +12,7 @@ struct Matrix {
   DevicePtr address = 0;
   int64_t rows = 0, columns = 0, stride = 0;
   DType dtype = DType::bf16;
+  bool operator==(const Matrix&) const = default;
 };
 
 // Why TMA cannot work on it; empty when it can.

@@ -230,6 +230,8 @@ Operation::Operation(Context& context, const OperationShape& shape, int64_t max_
                      const OperationOptions& options)
     : state_(std::make_unique<State>(*context.state_, shape, max_rows, options)) {
   prepare(max_rows);
+  // What few rows are fastest with is often made of libraries, which take long to load.
+  if (options.schedule == "auto") prepare(1);
 }
 
 Operation::~Operation() {

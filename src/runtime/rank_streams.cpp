@@ -9,6 +9,7 @@ namespace stretto::runtime {
 
 using cuda::check;
 using cuda::driver;
+using cuda::LibraryMatmul;
 using cuda::Stream;
 
 RankStreams::RankStreams(const Setup& setup)
@@ -95,7 +96,7 @@ Params RankStreams::with_rows(const Params& params, const CallRows& rows) const 
 void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallRows& rows) {
   switch (op.kind) {
     case OpKind::gemm: {
-      if (cublas_) {
+      if (library_) {
         multiply(op.index, stream, set, rows.rows);
         break;
       }
@@ -149,34 +150,10 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
   }
 }
 
-// A library loads a kernel when it first needs it, and that may wait for all that the GPU does: for
-// a collective too, whose other ranks the same thread has yet to start. So runs have row counts
-// that were met when the plan was made: each of few, and of more some, which leave rows unused.
-int64_t RankStreams::rows_to_multiply(int64_t rows) const {
-  constexpr int64_t kFew = 64, kSteps = 128, kStep = 8;
-  if (rows <= kFew) return rows;
-  const int64_t most = setup_.plan.op.m;
-  const int64_t step = std::max(kStep, (most / kSteps + kStep - 1) / kStep * kStep);
-  return std::min(most, (rows + step - 1) / step * step);
-}
-
-void RankStreams::multiply(uint32_t kernel, const Stream& stream, int set, int64_t rows) const {
-  cublas_->use(stream);
-  for (const MatrixProduct& whole : products_[kernel][static_cast<size_t>(set)]) {
-    if (rows == 0) {
-      cublas_->multiply(whole.a, whole.b, whole.c);
-      continue;
-    }
-    MatrixProduct product = whole;
-    product.a.rows = product.c.rows = rows_to_multiply(rows);
-    const bool spares = whole.into_callers && product.c.rows != rows;
-    if (spares) product.c.address = spare_rows_.address();
-    cublas_->multiply(product.a, product.b, product.c);
-    if (!spares) continue;
-    const int64_t bytes = rows * whole.c.stride * num_bytes(whole.c.dtype);
-    check(driver().copy_async(whole.c.address, spare_rows_.address(), static_cast<size_t>(bytes),
-                              stream.handle()),
-          "copy a product's rows");
+void RankStreams::multiply(uint32_t kernel, const Stream& stream, int set, int64_t rows) {
+  for (const MatrixProduct& product : products_[kernel][static_cast<size_t>(set)]) {
+    cuda::LibraryMatmul& matmul = matmuls_[product.matmul].matmul;
+    matmul.enqueue(stream, product.places, rows == 0 ? matmul.rows() : rows, workspace_);
   }
 }
 
@@ -195,22 +172,17 @@ void RankStreams::make_collective(uint32_t index, const Stream& stream, int set,
   setup_.low_latency->launch(made.id, setup_.rank, stream, call);
 }
 
-void RankStreams::enqueue_products(const Stream& stream) const {
-  if (!cublas_) return;
-  cublas_->use(stream);
-  const int64_t most = setup_.plan.op.m;
+void RankStreams::enqueue_products(const Stream& stream) {
   for (const auto& by_set : products_) {
-    for (MatrixProduct product : by_set.front()) {
-      // The caller's may be in use.
-      if (setup_.serves && product.into_callers) product.c.address = spare_rows_.address();
-      const int64_t all = product.c.rows;
-      for (int64_t rows = 1; setup_.serves && rows < most; ++rows) {
-        rows = rows_to_multiply(rows);
-        product.a.rows = product.c.rows = rows;
-        cublas_->multiply(product.a, product.b, product.c);
+    for (const MatrixProduct& product : by_set.front()) {
+      cuda::LibraryMatmul& matmul = matmuls_[product.matmul].matmul;
+      // The caller's result may be in use.
+      LibraryMatmul::Places places = product.places;
+      if (setup_.serves) places.c = spare_rows_.address();
+      for (size_t step = 0; step < matmul.num_steps(); ++step) {
+        const int64_t rows = setup_.serves ? std::min(matmul.rows(), kSpareRows) : matmul.rows();
+        matmul.enqueue_step(stream, places, rows, step, workspace_);
       }
-      product.a.rows = product.c.rows = all;
-      cublas_->multiply(product.a, product.b, product.c);
     }
   }
 }

@@ -2,14 +2,15 @@
 // memory, transfers, collectives, waits and notifies.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "cuda/collectives.h"
 #include "cuda/copied_notifies.h"
-#include "cuda/cublas.h"
 #include "cuda/gemm_kernel.h"
+#include "cuda/library_matmul.h"
 #include "cuda/mover_table.h"
 #include "cuda/plan_tables.h"
 #include "cuda/rank_program.h"
@@ -70,9 +71,10 @@ class RankStreams {
   // Of every kernel, where the setup asks for them; while no run is under way.
   std::vector<KernelMarks> marks() const;
 
-  // A library's products by themselves, of as many rows as runs may have: at first use it loads
-  // its kernels, which a graph's capture would not survive, and which may wait for other kernels.
-  void enqueue_products(const cuda::Stream& stream) const;
+  // A library's products by themselves, once with every algorithm that runs may take: at first use
+  // it loads its kernels, which a graph's capture would not survive, and which may wait for other
+  // kernels.
+  void enqueue_products(const cuda::Stream& stream);
   // The collectives of a run by themselves: at first use NCCL connects.
   void enqueue_collectives(const cuda::Stream& stream) const;
 
@@ -112,13 +114,22 @@ class RankStreams {
     std::vector<cuda::Step> steps;                        // of a wait in a stream
   };
 
+  // Rows of a library's product for fewer rows than this are multiplied as this many would be; and
+  // rows that a product has which only loads what multiplies it.
+  static constexpr int64_t kFewestRows = 16, kSpareRows = 8;
+  // Products that lie alike share what multiplies them.
   struct MatrixProduct {
-    cuda::Matrix a, b, c;
-    bool into_callers = false;  // no rows but the run's may be written
+    size_t matmul = 0;
+    cuda::LibraryMatmul::Places places;
+  };
+  struct SharedMatmul {
+    std::array<cuda::Matrix, 3> shape;  // their addresses are what these are multiples of
+    cuda::LibraryMatmul matmul;
   };
 
   void add_kernels();
   void add_products();
+  MatrixProduct product_of(const cuda::Matrix& a, const cuda::Matrix& b, const cuda::Matrix& c);
   void add_marks(std::vector<uint32_t>& lanes, std::vector<std::vector<uint32_t>>& positions);
   void add_ops();
   void add_waits(uint32_t stream, const std::vector<cuda::Step>& steps);
@@ -132,8 +143,7 @@ class RankStreams {
   cuda::DevicePtr counter(const Instr& wait) const;
   int next_set(cuda::StreamHandle main);
   // 0 rows: the plan's.
-  void multiply(uint32_t kernel, const cuda::Stream& stream, int set, int64_t rows) const;
-  int64_t rows_to_multiply(int64_t rows) const;
+  void multiply(uint32_t kernel, const cuda::Stream& stream, int set, int64_t rows);
   void make_collective(uint32_t index, const cuda::Stream& stream, int set, int32_t rows) const;
   void issue(const Op& op, const cuda::Stream& stream, int set, const CallRows& rows);
   template <typename Params>
@@ -156,9 +166,10 @@ class RankStreams {
 
   std::vector<Op> ops_;
   std::vector<cuda::DeviceGemmTable> gemms_;
-  std::unique_ptr<cuda::Cublas> cublas_;  // where it multiplies: then there are no gemms_
+  std::unique_ptr<cuda::MatmulLibrary> library_;  // where it multiplies: then there are no gemms_
+  std::vector<SharedMatmul> matmuls_;
   std::vector<std::vector<std::vector<MatrixProduct>>> products_;  // [kernel][set]
-  cuda::DeviceMemory spare_rows_;  // for products of more rows than a run has
+  cuda::DeviceMemory workspace_, spare_rows_;                      // of the library's products
   std::vector<cuda::DeviceMoverTable> moves_;
   std::vector<KernelMarks> marks_;  // without their words, of gemms_ and then moves_
   std::vector<ValueWait> value_waits_;

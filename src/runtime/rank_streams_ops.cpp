@@ -39,13 +39,14 @@ void RankStreams::add_kernels() {
 }
 
 void RankStreams::add_products() {
-  cublas_ = std::make_unique<cuda::Cublas>(cuda::Stream(nullptr), true);
+  library_ = std::make_unique<cuda::MatmulLibrary>();
   const auto matrix_of = [&](const Region& region, int set) {
     const Buffer& buffer = setup_.plan.buffers[region.buffer];
     return cuda::Matrix{cuda::address_of(setup_.places, region.rank, region.buffer, set) +
                             cuda::offset_of(buffer, region.row0, region.col0),
                         region.rows(), region.cols(), buffer.cols, buffer.dtype};
   };
+  size_t workspace = 0, row = 0;
   for (const std::vector<cuda::BlockPart>& kernel : setup_.program.gemms) {
     auto& by_set = products_.emplace_back(static_cast<size_t>(sets_));
     const std::vector<cuda::Product> found = cuda::products_of(setup_.plan, kernel);
@@ -54,22 +55,36 @@ void RankStreams::add_products() {
     }
     for (const cuda::Product& product : found) {
       for (int set = 0; set < sets_; ++set) {
+        const cuda::Matrix c = matrix_of(product.c, set);
         auto& products = by_set[static_cast<size_t>(set)];
-        const bool into_callers = setup_.plan.buffers[product.c.buffer].role == BufferRole::output;
-        products.push_back({matrix_of(product.a, set), matrix_of(product.b, set),
-                            matrix_of(product.c, set), into_callers});
-        const MatrixProduct& first = by_set.front().back();
-        const MatrixProduct& last = products.back();
-        alternates_ = alternates_ || first.a.address != last.a.address ||
-                      first.b.address != last.b.address || first.c.address != last.c.address;
+        products.push_back(product_of(matrix_of(product.a, set), matrix_of(product.b, set), c));
+        alternates_ = alternates_ || products.back().places != by_set.front().back().places;
+        row = std::max(row, static_cast<size_t>(c.stride * num_bytes(c.dtype)));
+        workspace = std::max(workspace, matmuls_[products.back().matmul].matmul.workspace_bytes());
       }
     }
-    if (!setup_.serves) continue;
-    if (const MatrixProduct& one = by_set.front().front(); one.into_callers) {
-      spare_rows_ = cuda::DeviceMemory(
-          static_cast<size_t>(one.c.rows * one.c.stride * num_bytes(one.c.dtype)));
-    }
   }
+  workspace_ = cuda::DeviceMemory(workspace);
+  if (setup_.serves) spare_rows_ = cuda::DeviceMemory(row * kSpareRows);
+}
+
+RankStreams::MatrixProduct RankStreams::product_of(const cuda::Matrix& a, const cuda::Matrix& b,
+                                                   const cuda::Matrix& c) {
+  std::array shape = {a, b, c};
+  for (cuda::Matrix& matrix : shape) matrix.address = cuda::alignment_of(matrix.address);
+  size_t i = 0;
+  while (i < matmuls_.size() && matmuls_[i].shape != shape) ++i;
+  if (i == matmuls_.size()) {
+    // Fewer rows want smaller tiles. A run may have any number of them; and what a small bucket
+    // needs is loaded with a large one.
+    std::vector<int64_t> steps = {a.rows};
+    for (int64_t rows = kFewestRows; setup_.serves && rows < a.rows; rows *= 2) {
+      steps.insert(steps.end() - 1, rows);
+    }
+    matmuls_.push_back(
+        {shape, cuda::LibraryMatmul(*library_, a, b, c, steps, setup_.plan.library_algorithm)});
+  }
+  return {i, {a.address, b.address, c.address}};
 }
 
 void RankStreams::add_marks(std::vector<uint32_t>& lanes,
@@ -230,7 +245,7 @@ void RankStreams::add_ends_of_run() {
   }
   // A run without any kernel has one all the same, so that the host sees runs go by; but not where
   // it would take its time behind a library's kernels.
-  if (counters.empty() && copied.empty() && (!counts_.empty() || cublas_)) return;
+  if (counters.empty() && copied.empty() && (!counts_.empty() || library_)) return;
   advance_ = {space_of({}),
               entries_.emplace_back(cuda::upload(counters)).as<device::RelativeCounter>(),
               entries_.emplace_back(cuda::upload(copied)).as<device::CopiedWord>(),

@@ -1,0 +1,197 @@
+#include "cuda/library_matmul.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "cuda/cublas.h"
+#include "cuda/dynamic_library.h"
+#include "stretto/error.h"
+#include "stretto/schedule.h"
+
+namespace stretto::cuda {
+namespace {
+
+constexpr size_t kMostWorkspaceBytes = size_t{32} << 20;  // as PyTorch gives it on Hopper
+constexpr uint32_t kMostAlignment = 256;                  // that cuBLAS asks about
+
+// cublasLt.h and library_types.h.
+constexpr int kCompute32F = 68, kReal32F = 0, kTranspose = 1;
+constexpr int kDescriptorTransA = 3, kLayoutColumns = 3;
+constexpr int kPreferenceWorkspace = 1, kPreferenceReductions = 3, kPreferenceAlignments = 5;
+// Ranges of K are added up in fp32: all ways but the one in the result's type.
+constexpr uint32_t kReductionsInFp32 = 1 | 2;
+
+int type_of(DType dtype) { return dtype == DType::bf16 ? 14 : dtype == DType::fp16 ? 2 : kReal32F; }
+
+void check_cublas(int status, const char* what) {
+  if (status != 0) throw SystemError(fmt::format("cuBLAS: {} failed with status {}", what, status));
+}
+
+}  // namespace
+
+uint32_t alignment_of(DevicePtr address) {
+  uint32_t alignment = kMostAlignment;
+  while (address % alignment != 0) alignment /= 2;
+  return alignment;
+}
+
+struct MatmulLibrary::Api {
+  struct Proposal {  // cublasLtMatmulHeuristicResult_t
+    LibraryMatmul::Algorithm algorithm;
+    size_t workspace_bytes;
+    int state;
+    float waves;
+    int reserved[4];
+  };
+  int (*create)(void**) = nullptr;
+  int (*destroy)(void*) = nullptr;
+  int (*describe)(void**, int compute, int scale) = nullptr;
+  int (*describe_set)(void*, int, const void*, size_t) = nullptr;
+  int (*describe_destroy)(void*) = nullptr;
+  int (*layout)(void**, int type, uint64_t rows, uint64_t columns, int64_t stride) = nullptr;
+  int (*layout_set)(void*, int, const void*, size_t) = nullptr;
+  int (*layout_destroy)(void*) = nullptr;
+  int (*preference)(void**) = nullptr;
+  int (*preference_set)(void*, int, const void*, size_t) = nullptr;
+  int (*preference_destroy)(void*) = nullptr;
+  int (*propose)(void*, void*, void*, void*, void*, void*, void*, int, Proposal*, int*) = nullptr;
+  int (*multiply)(void*, void*, const void*, const void*, void*, const void*, void*, const void*,
+                  const void*, void*, void*, void*, const void*, void*, size_t,
+                  StreamHandle) = nullptr;
+};
+
+MatmulLibrary::MatmulLibrary() : api_(std::make_unique<Api>()) {
+  const std::array<std::string, 2> names = {"libcublasLt.so.13", "libcublasLt.so.12"};
+  const auto library = DynamicLibrary::open(names, toolkit_folders());
+  if (!library) throw SystemError(why_no_cublas());
+  const auto import = [](const char* symbol, auto& function) {
+    return Import{symbol, reinterpret_cast<void**>(&function)};
+  };
+  const Import imports[] = {import("cublasLtCreate", api_->create),
+                            import("cublasLtDestroy", api_->destroy),
+                            import("cublasLtMatmulDescCreate", api_->describe),
+                            import("cublasLtMatmulDescSetAttribute", api_->describe_set),
+                            import("cublasLtMatmulDescDestroy", api_->describe_destroy),
+                            import("cublasLtMatrixLayoutCreate", api_->layout),
+                            import("cublasLtMatrixLayoutSetAttribute", api_->layout_set),
+                            import("cublasLtMatrixLayoutDestroy", api_->layout_destroy),
+                            import("cublasLtMatmulPreferenceCreate", api_->preference),
+                            import("cublasLtMatmulPreferenceSetAttribute", api_->preference_set),
+                            import("cublasLtMatmulPreferenceDestroy", api_->preference_destroy),
+                            import("cublasLtMatmulAlgoGetHeuristic", api_->propose),
+                            import("cublasLtMatmul", api_->multiply)};
+  if (const char* missing = import_all(*library, imports)) {
+    throw SystemError(fmt::format("cuBLAS lacks {}", missing));
+  }
+  check_cublas(api_->create(&handle_), "create");
+  check_cublas(api_->describe(&operation_, kCompute32F, kReal32F), "describe a product");
+  check_cublas(api_->describe_set(operation_, kDescriptorTransA, &kTranspose, sizeof(kTranspose)),
+               "transpose");
+}
+
+MatmulLibrary::~MatmulLibrary() {
+  if (operation_ != nullptr) api_->describe_destroy(operation_);
+  if (handle_ != nullptr) api_->destroy(handle_);
+}
+
+// cuBLAS counts columns first, so it computes the transpose: C^T = B * A^T.
+LibraryMatmul::LibraryMatmul(const MatmulLibrary& library, const Matrix& a, const Matrix& b,
+                             const Matrix& c, std::span<const int64_t> steps, int algorithm)
+    : library_(&library), rows_(a.rows) {
+  STRETTO_ASSERT(!steps.empty() && steps.back() == a.rows && a.rows == c.rows, "steps of all rows");
+  const auto layout = [&](const Matrix& matrix) {
+    void* made = nullptr;
+    check_cublas(
+        library.api_->layout(&made, type_of(matrix.dtype), static_cast<uint64_t>(matrix.columns),
+                             static_cast<uint64_t>(matrix.rows), matrix.stride),
+        "describe a matrix");
+    return made;
+  };
+  a_ = layout(a);
+  b_ = layout(b);
+  c_ = layout(c);
+  const uint32_t alignments[] = {alignment_of(b.address), alignment_of(a.address),
+                                 alignment_of(c.address), alignment_of(c.address)};
+  for (const int64_t rows : steps) add_step(rows, rows == a.rows ? algorithm : 0, alignments);
+}
+
+LibraryMatmul::LibraryMatmul(LibraryMatmul&& other) noexcept
+    : library_(other.library_),
+      a_(std::exchange(other.a_, nullptr)),
+      b_(std::exchange(other.b_, nullptr)),
+      c_(std::exchange(other.c_, nullptr)),
+      rows_(other.rows_),
+      steps_(std::move(other.steps_)),
+      workspace_bytes_(other.workspace_bytes_) {}
+
+LibraryMatmul::~LibraryMatmul() {
+  for (void* const layout : {a_, b_, c_}) {
+    if (layout != nullptr) library_->api_->layout_destroy(layout);
+  }
+}
+
+void LibraryMatmul::set_rows(int64_t rows) {
+  if (rows == rows_) return;
+  const auto columns = static_cast<uint64_t>(rows);
+  for (void* const layout : {a_, c_}) {
+    check_cublas(library_->api_->layout_set(layout, kLayoutColumns, &columns, sizeof(columns)),
+                 "set a matrix's rows");
+  }
+  rows_ = rows;
+}
+
+void LibraryMatmul::add_step(int64_t rows, int algorithm, std::span<const uint32_t> alignments) {
+  const MatmulLibrary::Api& api = *library_->api_;
+  void* made = nullptr;
+  check_cublas(api.preference(&made), "state what is wanted");
+  const std::unique_ptr<void, int (*)(void*)> preference(made, api.preference_destroy);
+  const auto prefer = [&](int what, const auto& value) {
+    check_cublas(api.preference_set(made, what, &value, sizeof(value)), "state what is wanted");
+  };
+  prefer(kPreferenceWorkspace, kMostWorkspaceBytes);
+  prefer(kPreferenceReductions, kReductionsInFp32);
+  for (size_t i = 0; i < alignments.size(); ++i) {
+    prefer(kPreferenceAlignments + static_cast<int>(i), alignments[i]);
+  }
+  set_rows(rows);
+  std::array<MatmulLibrary::Api::Proposal, kMostAlgorithms> proposals;
+  int found = 0;
+  // The first is found sooner alone.
+  const int asked = algorithm == 0 ? 1 : kMostAlgorithms;
+  check_cublas(api.propose(library_->handle_, library_->operation_, b_, a_, c_, c_, made, asked,
+                           proposals.data(), &found),
+               "choose an algorithm");
+  if (algorithm >= found) {
+    throw UsageError(
+        fmt::format("algorithm={}: cuBLAS proposes {} for this product of {} rows: "
+                    "take a smaller number",
+                    algorithm, found, rows));
+  }
+  const MatmulLibrary::Api::Proposal& chosen = proposals[static_cast<size_t>(algorithm)];
+  steps_.push_back({rows, chosen.algorithm});
+  workspace_bytes_ = std::max(workspace_bytes_, chosen.workspace_bytes);
+}
+
+void LibraryMatmul::enqueue(const Stream& stream, const Places& places, int64_t rows,
+                            const DeviceMemory& workspace) {
+  size_t step = 0;
+  while (steps_[step].rows < rows) ++step;
+  enqueue_step(stream, places, rows, step, workspace);
+}
+
+void LibraryMatmul::enqueue_step(const Stream& stream, const Places& places, int64_t rows,
+                                 size_t step, const DeviceMemory& workspace) {
+  set_rows(rows);
+  const float one = 1, zero = 0;
+  const auto at = [](DevicePtr address) { return reinterpret_cast<void*>(address); };
+  check_cublas(library_->api_->multiply(library_->handle_, library_->operation_, &one, at(places.b),
+                                        b_, at(places.a), a_, &zero, at(places.c), c_, at(places.c),
+                                        c_, &steps_[step].algorithm, workspace.as<void>(),
+                                        workspace.num_bytes(), stream.handle()),
+               "multiply");
+}
+
+}  // namespace stretto::cuda

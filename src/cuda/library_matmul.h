@@ -1,0 +1,80 @@
+// Matrix products of plans by cuBLAS (its interface cublasLt, found at run time): what multiplies
+// is chosen when the plan is made, so that a run neither searches nor loads anything.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cuda/device.h"
+#include "cuda/tensor_map.h"
+
+namespace stretto::cuda {
+
+// Of the current GPU; one thread at a time.
+class MatmulLibrary {
+ public:
+  // Throws SystemError when there is no cuBLAS.
+  MatmulLibrary();
+  ~MatmulLibrary();
+  MatmulLibrary(const MatmulLibrary&) = delete;
+  MatmulLibrary& operator=(const MatmulLibrary&) = delete;
+
+ private:
+  friend class LibraryMatmul;
+  struct Api;
+  std::unique_ptr<Api> api_;
+  void* handle_ = nullptr;
+  void* operation_ = nullptr;  // A * B^T
+};
+
+// What cuBLAS may take an address to be a multiple of.
+uint32_t alignment_of(DevicePtr address);
+
+// C = A * B^T with fp32 accumulation, of as many rows of A and C as a call says.
+class LibraryMatmul {
+ public:
+  // Matrices as the largest call has them; those of other calls lie as they do, at addresses that
+  // are as even. Calls of up to `steps[i]` rows have an algorithm of their own; the steps rise and
+  // end with all rows. Of those that cuBLAS proposes for all rows it is number `algorithm`, for
+  // fewer its first. Throws UsageError when there are not so many. The library must outlive this.
+  LibraryMatmul(const MatmulLibrary& library, const Matrix& a, const Matrix& b, const Matrix& c,
+                std::span<const int64_t> steps, int algorithm);
+  ~LibraryMatmul();
+  LibraryMatmul(LibraryMatmul&& other) noexcept;
+  LibraryMatmul& operator=(LibraryMatmul&&) = delete;
+
+  // Memory that every call needs to itself.
+  size_t workspace_bytes() const { return workspace_bytes_; }
+  size_t num_steps() const { return steps_.size(); }
+  int64_t rows() const { return steps_.back().rows; }
+
+  struct Algorithm {
+    uint64_t words[8];  // cuBLAS's own
+  };
+  struct Places {
+    DevicePtr a = 0, b = 0, c = 0;
+    bool operator==(const Places&) const = default;
+  };
+  void enqueue(const Stream& stream, const Places& places, int64_t rows,
+               const DeviceMemory& workspace);
+  // With the algorithm of step `step`.
+  void enqueue_step(const Stream& stream, const Places& places, int64_t rows, size_t step,
+                    const DeviceMemory& workspace);
+
+ private:
+  struct Step {
+    int64_t rows;
+    Algorithm algorithm;
+  };
+  void set_rows(int64_t rows);
+  void add_step(int64_t rows, int algorithm, std::span<const uint32_t> alignments);
+
+  const MatmulLibrary* library_;
+  void *a_ = nullptr, *b_ = nullptr, *c_ = nullptr;  // layouts
+  int64_t rows_ = 0;                                 // that A's and C's have
+  std::vector<Step> steps_;
+  size_t workspace_bytes_ = 0;
+};
+
+}  // namespace stretto::cuda
