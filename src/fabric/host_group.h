@@ -1,6 +1,7 @@
 // The processes of a job, and the one collective that all others are made of.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <string>
@@ -20,8 +21,12 @@ class HostGroup {
 
   // Every process's bytes, by rank. All processes make the same calls in the same order; `what`
   // says which, in a user's words. Throws SystemError naming the ranks that are late, gone or at
-  // something else; the group can be used again unless a process is gone.
-  virtual std::vector<std::string> all_gather(std::string_view what, std::string_view mine) = 0;
+  // something else; the group can be used again unless a process is gone. `patience_s`: how long
+  // the others have from now on, where that is less than what the group was made with; 0: that.
+  std::vector<std::string> all_gather(std::string_view what, std::string_view mine,
+                                      double patience_s = 0) {
+    return gather(what, mine, patience_s);
+  }
 
   void barrier(std::string_view what) { all_gather(what, {}); }
 
@@ -44,8 +49,18 @@ class HostGroup {
   }
 
  private:
+  virtual std::vector<std::string> gather(std::string_view what, std::string_view mine,
+                                          double patience_s) = 0;
   void settle(std::string_view what, std::exception_ptr mine, std::string_view reason);
 };
+
+// How long a process whose run has failed, in a wait that may take `timeout_ns`, waits for others
+// to come to the end of theirs: as long as they may take to find out too, in seconds. A rank that
+// does not come then is the reason.
+constexpr double patience_after_failure(uint64_t timeout_ns) {
+  constexpr double kTimeouts = 4, kToTellS = 2;
+  return kTimeouts * static_cast<double>(timeout_ns) / 1e9 + kToTellS;
+}
 
 // Text from another process, fit for one line of a message: printable ASCII, at most `limit` bytes.
 std::string one_line(std::string_view text, size_t limit);

@@ -31,6 +31,14 @@ Rounds::Replies Rounds::arrive(int rank, uint64_t sequence, std::string_view wha
     round.answered.resize(members_.size());
     round.bytes.resize(members_.size());
   }
+  // Who has less patience has a reason, which holds for all; but those that join have each waited
+  // for others already.
+  const bool all_joined =
+      std::all_of(members_.begin(), members_.end(), [](const Member& one) { return one.joined; });
+  if (all_joined && after(timeout_s) < round.deadline) {
+    round.timeout_s = timeout_s;
+    round.deadline = after(timeout_s);
+  }
   const auto self = static_cast<size_t>(rank);
   if (round.what != what && round.failure.empty()) {
     const auto other = std::find(round.arrived.begin(), round.arrived.end(), true);

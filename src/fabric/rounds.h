@@ -27,7 +27,8 @@ class Rounds {
   int size() const { return static_cast<int>(members_.size()); }
   bool has_joined(int rank) const { return member(rank).joined; }
   void join(int rank, uint64_t pid);
-  // A rank has come to a round. The first to come sets the round's deadline.
+  // A rank has come to a round, which ends `timeout_s` later at most; while ranks join, when the
+  // first to come says.
   Replies arrive(int rank, uint64_t sequence, std::string_view what, double timeout_s,
                  std::string_view bytes);
   // Its process ended, or has left the job in good order: rounds without it cannot end well.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "fabric/frame.h"
 #include "stretto/error.h"
 
@@ -24,7 +26,7 @@ class TcpGroup : public HostGroup {
                                     member.join_timeout_s));
     }
     say_hello(deadline);
-    gather("joining the job", {}, member.join_timeout_s);
+    meet("joining the job", {}, member.join_timeout_s);
   }
 
   ~TcpGroup() override { send_all(socket_, FrameWriter().frame(FrameType::leave), after(1)); }
@@ -32,11 +34,13 @@ class TcpGroup : public HostGroup {
   int rank() const override { return member_.rank; }
   int size() const override { return member_.size; }
 
-  std::vector<std::string> all_gather(std::string_view what, std::string_view mine) override {
-    return gather(what, mine, member_.timeout_s);
+ private:
+  std::vector<std::string> gather(std::string_view what, std::string_view mine,
+                                  double patience_s) override {
+    const double usual_s = member_.timeout_s;
+    return meet(what, mine, patience_s > 0 ? std::min(patience_s, usual_s) : usual_s);
   }
 
- private:
   struct Frame {
     FrameType type{};  // none: no answer
     std::string body;
@@ -63,7 +67,7 @@ class TcpGroup : public HostGroup {
     throw SystemError(message);
   }
 
-  std::vector<std::string> gather(std::string_view what, std::string_view mine, double timeout_s) {
+  std::vector<std::string> meet(std::string_view what, std::string_view mine, double timeout_s) {
     STRETTO_ASSERT(mine.size() <= kMaxMessageBytes, "a message fits its frame");
     const uint64_t sequence = next_++;
     const Deadline deadline = after(timeout_s + kServerGraceS);

@@ -108,6 +108,37 @@ TEST_F(TcpGroupTest, ALateRankIsNamedAndTheGroupGoesOn) {
   EXPECT_THAT(texts, Each("rank 1 did not come to the end of a run within 1 s; then 1"));
 }
 
+// Whoever knows that something has failed may wait for a shorter time, for all, in any order.
+TEST_F(TcpGroupTest, TheLeastPatienceOfARoundHolds) {
+  timeout_s_ = 20;
+  for (const int impatient : {0, 1}) {
+    const auto texts = on_processes(3, [&](int rank) {
+      const auto group = join(rank, 3);
+      if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      if (rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+      std::string text;
+      try {
+        group->all_gather("the end of a run", "", rank == impatient ? 0.3 : 0);
+      } catch (const SystemError& error) {
+        text = error.what();
+      }
+      return text + "; then " + group->all_gather("another", std::to_string(rank))[1];
+    });
+    EXPECT_THAT(texts, Each("rank 2 did not come to the end of a run within 0.3 s; then 1"));
+  }
+}
+
+TEST_F(TcpGroupTest, PatienceIsNeverLongerThanTheJobs) {
+  timeout_s_ = 0.5;
+  const auto texts = on_processes(2, [&](int rank) {
+    const auto group = join(rank, 2);
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::seconds(2));
+    group->all_gather("the end of a run", "", 60);
+    return std::string("met");
+  });
+  EXPECT_THAT(texts, Each("rank 1 did not come to the end of a run within 0.5 s"));
+}
+
 TEST_F(TcpGroupTest, AProcessThatDiesIsNamedAtOnce) {
   timeout_s_ = 20;
   const auto texts = on_processes(
