@@ -15,6 +15,7 @@ namespace {
 
 constexpr double kConnectTimeoutS = 90;
 constexpr double kCloseTimeoutS = 10;
+constexpr double kAbortTimeoutS = 1;
 
 int type_of(DType dtype) { return dtype == DType::bf16 ? 9 : dtype == DType::fp16 ? 6 : 7; }
 
@@ -80,18 +81,22 @@ void as_one_operation(const std::function<void()>& calls) {
 }
 
 Communicators::Communicators(const LocalRanks& local, HostGroup& group, int max_blocks)
-    : local_(local) {
+    : local_(local), max_blocks_(max_blocks) {
   if (const int shared = local.device(local.first).ranks(); shared > 1) {
     throw UsageError(fmt::format(
         "NCCL serves one rank a GPU, and here {} share one (STRETTO_RANKS_A_GPU)", shared));
   }
+  connect(group);
+}
+
+void Communicators::connect(HostGroup& group) {
   const NcclId id = exchange_id(group);
   group.require_same("NCCL's version", nccl_version());
-  const auto made = std::make_shared<std::vector<NcclComm>>(static_cast<size_t>(local.count()));
-  const int first = local.first, ranks = local.ranks;
+  const auto made = std::make_shared<std::vector<NcclComm>>(static_cast<size_t>(local_.count()));
+  const int first = local_.first, ranks = local_.ranks, max_blocks = max_blocks_;
   group.together("connecting NCCL", [&] {
     on_every_rank(
-        local, "connecting", kConnectTimeoutS, [made, id, first, ranks, max_blocks](int i) {
+        local_, "connecting", kConnectTimeoutS, [made, id, first, ranks, max_blocks](int i) {
           NcclConfig config;
           if (max_blocks > 0) config.max_blocks = max_blocks;
           check_nccl(
@@ -100,9 +105,36 @@ Communicators::Communicators(const LocalRanks& local, HostGroup& group, int max_
         });
   });
   comms_ = *made;
+  is_aborted_ = false;
+}
+
+void Communicators::abort() {
+  if (is_aborted_) return;
+  is_aborted_ = true;
+  const std::vector<NcclComm> comms = comms_;
+  try {
+    on_every_rank(local_, "giving up", kAbortTimeoutS,
+                  [comms](int i) { nccl().abort(comms[static_cast<size_t>(i)]); });
+  } catch (const std::exception&) {
+    // First of all NCCL tells its kernels to leave. To free the rest it waits for the end of graphs
+    // that were captured, in threads that nobody waits for.
+  }
+}
+
+void Communicators::renew(HostGroup& group) {
+  bool is_gone = false;
+  for (const std::string& one :
+       group.all_gather("whether NCCL was given up", is_aborted_ ? "given up" : "")) {
+    is_gone = is_gone || !one.empty();
+  }
+  if (!is_gone) return;
+  abort();
+  connect(group);
+  ++generation_;
 }
 
 Communicators::~Communicators() {
+  if (is_aborted_) return;
   const std::vector<NcclComm> comms = comms_;
   try {
     on_every_rank(local_, "closing", kCloseTimeoutS,

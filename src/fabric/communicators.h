@@ -36,8 +36,24 @@ class Communicators {
 
   NcclComm of(int rank) const { return comms_[static_cast<size_t>(rank - local_.first)]; }
 
+  // Ends what this process's ranks have enqueued, without results: for collectives that a rank does
+  // not come to, which have no deadline of their own. Nothing can be enqueued any more.
+  void abort();
+  bool is_aborted() const { return is_aborted_; }
+  // Collective, once what was enqueued has ended on all ranks: where some process gave theirs up,
+  // new communicators in place of the old. Graphs that were captured with those do nothing useful
+  // any more.
+  void renew(HostGroup& group);
+  // How often there were new ones.
+  int generation() const { return generation_; }
+
  private:
+  void connect(HostGroup& group);
+
   LocalRanks local_;
+  int max_blocks_;
+  bool is_aborted_ = false;
+  int generation_ = 0;
   std::vector<NcclComm> comms_;
 };
 

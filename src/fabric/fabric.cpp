@@ -80,7 +80,8 @@ Fabric::Fabric(std::unique_ptr<HostGroup> group, const std::vector<int>& gpus, S
       break;
     case Source::windows:
       require_windows(*group_);
-      memory_ = nccl_windows(local_, *group_, communicators());
+      of_windows_ = std::make_unique<Communicators>(local_, *group_);
+      memory_ = nccl_windows(local_, *group_, *of_windows_);
       break;
     case Source::exported:
       memory_ = exported_memory(local_, *group_);

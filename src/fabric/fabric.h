@@ -79,7 +79,8 @@ class Fabric {
   // Collective: every process has come here. Says nothing about GPUs.
   void barrier() { group_->barrier("a barrier"); }
   // Collective at the first call with this bound. One NCCL communicator a rank, for nccl lanes,
-  // whose collectives take at most `max_blocks` SMs (0: NCCL's choice).
+  // whose collectives take at most `max_blocks` SMs (0: NCCL's choice). None of them has memory: a
+  // collective that does not end is given up with its communicator.
   Communicators& communicators(int max_blocks = 0);
 
  private:
@@ -92,6 +93,7 @@ class Fabric {
   std::vector<std::unique_ptr<cuda::Device>> devices_;
   LocalRanks local_;
   std::map<int, std::unique_ptr<Communicators>> communicators_;  // by bound
+  std::unique_ptr<Communicators> of_windows_;
   std::unique_ptr<MemorySource> memory_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/rank_threads.h"
+#include "stretto/error.h"
 
 namespace stretto::runtime {
 namespace {
@@ -28,6 +29,7 @@ BenchTensors::BenchTensors(const Operator& op, fabric::Fabric& fabric,
     : op_(op),
       fabric_(fabric),
       nccl_(fabric.communicators()),
+      nccl_generation_(nccl_.generation()),
       ranks_(static_cast<size_t>(fabric.num_local())) {
   fabric.group().together("preparing a benchmark's tensors", [&] {
     on_rank_threads(fabric_, [&](int rank) { prepare(rank, compiler); });
@@ -39,6 +41,14 @@ BenchTensors::~BenchTensors() {
     driver().context_set(fabric_.device(fabric_.first_rank() + static_cast<int>(i)).context());
     ranks_[i] = Rank();
   }
+}
+
+void BenchTensors::require_same_nccl() const {
+  if (nccl_.generation() == nccl_generation_ && !nccl_.is_aborted()) return;
+  throw SystemError(
+      "a collective of NCCL in some plan did not end, so the library's own times behind it are "
+      "worth "
+      "nothing: leave that plan out");
 }
 
 std::vector<const cuda::Stream*> BenchTensors::streams() const {

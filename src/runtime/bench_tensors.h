@@ -28,6 +28,8 @@ class BenchTensors {
 
   // cuBLAS, NCCL or one after the other on the rank's stream, its GPU current.
   void enqueue_library(int rank, bool gemm, bool collective) const;
+  // Throws SystemError where NCCL was given up since, and the graphs that were captured with it.
+  void require_same_nccl() const;
   void copy_inputs(const PlanRunner& runner) const;
   // Collective. The relative error of a run's outputs, the worst rank's; poisons them.
   double error_of(const PlanRunner& runner) const;
@@ -53,6 +55,7 @@ class BenchTensors {
   Operator op_;
   fabric::Fabric& fabric_;
   const fabric::Communicators& nccl_;
+  int nccl_generation_;
   std::vector<Rank> ranks_;
 };
 

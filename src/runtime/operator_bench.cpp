@@ -196,6 +196,7 @@ BenchTimes bench_operator(const Operator& op, std::span<const Plan* const> plans
     for (const auto& one : contestants) one->take_turn();
     step();
   }
+  tensors.require_same_nccl();
   BenchTimes times;
   times.library = {gemm.times(), collective.times(), sequential.times()};
   for (const auto& one : contestants) times.plans.push_back(one->result());
