@@ -115,18 +115,42 @@ void LangGroup::check() {
   if (const std::string problem = take_problem(); !problem.empty()) throw SystemError(problem);
 }
 
-std::string LangGroup::take_problem() {
+bool LangGroup::is_aborted() const {
+  for (int i = 0; i < fabric_.num_local(); ++i) {
+    fabric_.device(fabric_.first_rank() + i).make_current();
+    uint32_t abort = 0;
+    cuda::copy_from_gpu(&abort,
+                        reinterpret_cast<cuda::DevicePtr>(worlds_[static_cast<size_t>(i)].abort),
+                        sizeof abort);
+    if (abort != 0) return true;
+  }
+  return false;
+}
+
+std::string LangGroup::own_problem() const {
   std::string mine;
   for (int i = 0; i < fabric_.num_local(); ++i) {
     fabric_.device(fabric_.first_rank() + i).make_current();
-    cuda::DeviceMemory& local = local_[static_cast<size_t>(i)];
     device::ExpiredWait what{};
-    local.download(&what, sizeof what);
+    local_[static_cast<size_t>(i)].download(&what, sizeof what);
     if (what.filled == 0) continue;
     mine += (mine.empty() ? "" : "; ") + describe(fabric_.first_rank() + i, what);
   }
+  return mine;
+}
+
+std::string LangGroup::take_problem() {
+  const std::string mine = own_problem();
+  std::vector<std::string> of_processes;
+  try {
+    of_processes = fabric_.group().all_gather(
+        "the end of a run", mine,
+        mine.empty() ? 0 : patience_after_failure(worlds_.front().timeout_ns));
+  } catch (const SystemError& error) {
+    throw SystemError(mine.empty() ? error.what() : fmt::format("{}; {}", error.what(), mine));
+  }
   std::string all;
-  for (const std::string& text : fabric_.group().all_gather("errors of a run", mine)) {
+  for (const std::string& text : of_processes) {
     if (!text.empty()) all += (all.empty() ? "" : "; ") + text;
   }
   if (all.empty()) return all;

@@ -37,7 +37,11 @@ class LangGroup {
   // Collective, after a run: throws SystemError when something went wrong, naming rank, block, the
   // awaited word and whose it is; the group can then be used again, with its allocations refilled.
   void check();
-  // The same, and returns what went wrong; empty when nothing did.
+  // While kernels run, by themselves: whether a wait has failed, on whatever rank; and what went
+  // wrong on this process's ranks so far.
+  bool is_aborted() const;
+  std::string own_problem() const;
+  // The same as check(), and returns what went wrong; empty when nothing did.
   std::string take_problem();
 
  private:

@@ -1,5 +1,6 @@
 #include "fabric/run_state.h"
 
+#include <cstddef>
 #include <cstring>
 
 #include "stretto/error.h"
@@ -11,9 +12,9 @@ using cuda::check;
 using cuda::driver;
 using device::RunControl;
 
-// The control has the lines before the counters to itself.
-constexpr size_t kControlBytes = 256;
-static_assert(sizeof(RunControl) <= kControlBytes);
+// The control has the lines before the counters to itself; the second is the host's.
+constexpr size_t kControlBytes = 256, kEndAt = 128;
+static_assert(sizeof(RunControl) <= kEndAt);
 
 size_t counter_bytes(uint32_t num_signals) {
   return size_t{num_signals} * device::kSignalStride * sizeof(device::uint64);
@@ -54,6 +55,53 @@ device::SignalSpace RunState::space(int rank) const {
           nullptr,
           static_cast<uint32_t>(fabric_.ranks()),
           0};
+}
+
+// Where `rank`'s copy of the state lies for this process, with a GPU current that reaches it.
+cuda::DevicePtr RunState::reach(int rank) const {
+  const int viewer = fabric_.is_local(rank) ? rank : fabric_.first_rank();
+  fabric_.device(viewer).make_current();
+  return region_.address(rank, viewer);
+}
+
+void RunState::abort() const {
+  const uint32_t abort = 1;
+  for (int rank = 0; rank < fabric_.ranks(); ++rank) {
+    cuda::copy_to_gpu(reach(rank) + offsetof(RunControl, abort), &abort, sizeof(abort));
+  }
+}
+
+bool RunState::is_aborted() const {
+  for (int i = 0; i < fabric_.num_local(); ++i) {
+    uint32_t abort = 0;
+    cuda::copy_from_gpu(&abort, reach(fabric_.first_rank() + i) + offsetof(RunControl, abort),
+                        sizeof(abort));
+    if (abort != 0) return true;
+  }
+  return false;
+}
+
+void RunState::tell_end(int rank, uint64_t n) const {
+  cuda::copy_to_gpu(reach(rank) + kEndAt, &n, sizeof(n));
+}
+
+std::vector<uint64_t> RunState::ends() const {
+  std::vector<uint64_t> all;
+  for (int rank = 0; rank < fabric_.ranks(); ++rank) {
+    cuda::copy_from_gpu(&all.emplace_back(), reach(rank) + kEndAt, sizeof(uint64_t));
+  }
+  return all;
+}
+
+std::vector<ExpiredWait> RunState::own_expired() const {
+  std::vector<ExpiredWait> expired;
+  for (int i = 0; i < fabric_.num_local(); ++i) {
+    const int rank = fabric_.first_rank() + i;
+    RunControl now{};
+    cuda::copy_from_gpu(&now, reach(rank), sizeof(now));
+    if (now.expired_here != 0) expired.push_back({rank, now.error});
+  }
+  return expired;
 }
 
 RunOutcome RunState::collect() {

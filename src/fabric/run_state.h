@@ -35,6 +35,18 @@ class RunState {
   cuda::DevicePtr counters(int rank, int viewer) const;
   uint64_t timeout_ns() const { return timeout_ns_; }
 
+  // Of every rank's runs, on all processes: waits of kernels pass.
+  void abort() const;
+  // Whether the runs of this process's ranks were aborted, by whomever.
+  bool is_aborted() const;
+  // Tells all processes, whatever they do, that this rank has come to the end of its runs, for the
+  // nth time; and of every rank the last such n.
+  void tell_end(int rank, uint64_t n) const;
+  std::vector<uint64_t> ends() const;
+
+  // The waits of this process's ranks that have expired so far.
+  std::vector<ExpiredWait> own_expired() const;
+
   // Collective, after this process has waited for its streams: how the runs since the last call
   // ended, the same on every process. Throws SystemError naming a rank that is late or gone.
   RunOutcome collect();
@@ -43,6 +55,7 @@ class RunState {
   void reset();
 
  private:
+  cuda::DevicePtr reach(int rank) const;
   void clear();
 
   Fabric& fabric_;

@@ -19,7 +19,9 @@ namespace {
 using cuda::check;
 using cuda::driver;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 int launch_ranks(Source source, const std::string& test) {
   return launch(
@@ -41,6 +43,9 @@ TEST_P(ProcessGpuTest, RanksReachEachOthersMemory) {
 }
 TEST_P(ProcessGpuTest, AnExpiredWaitIsKnownToAllAndTheFabricGoesOn) {
   EXPECT_EQ(launch_ranks(GetParam(), "WaitsInVain"), 0);
+}
+TEST_P(ProcessGpuTest, RanksAreToldWhateverTheirProcessDoes) {
+  EXPECT_EQ(launch_ranks(GetParam(), "IsToldByItsPeer"), 0);
 }
 TEST_P(ProcessGpuTest, ADeadProcessIsNamed) {
   EXPECT_EQ(launch_ranks(GetParam(), "LosesItsPeer"), 128 + SIGKILL);
@@ -113,6 +118,24 @@ TEST_F(RankGpuTest, WaitsInVain) {
   wait.launch(stream, 1, 1, 1, &space);
   stream.synchronize();
   EXPECT_FALSE(state.collect().aborted);
+}
+
+TEST_F(RankGpuTest, IsToldByItsPeer) {
+  RunState state(*fabric_, 2, 100'000'000, "signals");
+  EXPECT_FALSE(state.is_aborted());
+  fabric_->barrier();
+  if (rank_ == 0) {
+    state.tell_end(0, 3);
+    state.abort();
+  }
+  fabric_->barrier();
+  EXPECT_TRUE(state.is_aborted());
+  EXPECT_THAT(state.own_expired(), IsEmpty());
+  EXPECT_THAT(state.ends(), ElementsAre(3, 0));
+  fabric_->barrier();
+  state.reset();
+  EXPECT_FALSE(state.is_aborted());
+  EXPECT_THAT(state.ends(), ElementsAre(0, 0));
 }
 
 TEST_F(RankGpuTest, LosesItsPeer) {
