@@ -170,6 +170,7 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(stream_wait_event, cuStreamWaitEvent, (StreamHandle, EventHandle, unsigned))                  \
   X(stream_query, cuStreamQuery, (StreamHandle))                                                  \
   X(stream_wait_value, cuStreamWaitValue64_v2, (StreamHandle, DevicePtr, uint64_t, unsigned))     \
+  X(stream_write_value, cuStreamWriteValue64_v2, (StreamHandle, DevicePtr, uint64_t, unsigned))   \
   X(capture_info, cuStreamGetCaptureInfo_v2,                                                      \
     (StreamHandle, int*, uint64_t*, GraphHandle*, const void**, size_t*))                         \
   X(capture_begin, cuStreamBeginCapture_v2, (StreamHandle, int))                                  \

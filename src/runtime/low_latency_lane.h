@@ -21,6 +21,9 @@ class LowLatencyLane {
   // One rank's part of the collective with this id of the plan, on its GPU, which is current.
   void launch(int32_t id, int rank, const cuda::Stream& stream, const cuda::LowLatencyCall& call);
 
+  // Whether a wait has failed, on whatever rank; and what went wrong on this process's ranks.
+  bool is_aborted() const { return group_->is_aborted(); }
+  std::string own_problem() const { return group_->own_problem(); }
   // Collective, once all runs have ended: what went wrong in them, empty when nothing did; then
   // everything is as at first.
   std::string take_problem();

@@ -209,6 +209,7 @@ struct Operation::State {
         try {
           planned->runner->finish();
         } catch (const SystemError& error) {
+          if (!planned->runner->has_met()) throw;  // nor would the others
           if (problem.empty()) problem = error.what();
         }
       }

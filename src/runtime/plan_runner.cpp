@@ -76,16 +76,26 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
     low_latency_ = std::make_unique<LowLatencyLane>(plan, fabric, kernels_, options.timeout_ns);
     uses_nccl = false;
   }
-  const fabric::Communicators* nccl =
-      uses_nccl ? &fabric.communicators(std::max(0, free_sms)) : nullptr;
+  if (uses_nccl) {
+    nccl_ = &fabric.communicators(std::max(0, free_sms));
+    nccl_->renew(fabric.group());
+    nccl_generation_ = nccl_->generation();
+  }
   ranks_.resize(static_cast<size_t>(fabric.num_local()));
   fabric.group().together("making a plan's kernels", [&] {
     for (int rank = fabric.first_rank(); rank < last_rank(); ++rank) {
-      add_rank(rank, nccl);
+      add_rank(rank);
     }
   });
-  if (uses_nccl)
-    fabric.group().together("connecting a plan's collectives", [&] { connect_nccl(); });
+  if (nccl_ == nullptr) return;
+  fabric.group().together("connecting a plan's collectives", [&] {
+    connect_nccl();
+    for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
+      fabric_.device(rank).make_current();
+      memory_.poison(rank, *of(rank).main);
+      of(rank).main->synchronize();
+    }
+  });
 }
 
 PlanRunner::~PlanRunner() {
@@ -121,7 +131,7 @@ void PlanRunner::require_room() const {
   }
 }
 
-void PlanRunner::add_rank(int rank, const fabric::Communicators* nccl) {
+void PlanRunner::add_rank(int rank) {
   const cuda::Device& device = fabric_.device(rank);
   device.make_current();
   Rank& mine = of(rank);
@@ -133,7 +143,7 @@ void PlanRunner::add_rank(int rank, const fabric::Communicators* nccl) {
   }
   mine.streams = std::make_unique<RankStreams>(RankStreams::Setup{
       plan_, rank, device, kernels_, programs_[static_cast<size_t>(rank)], signals_,
-      copied_notifies_, state_.space(rank), std::move(counters), memory_.places(rank), nccl,
+      copied_notifies_, state_.space(rank), std::move(counters), memory_.places(rank), nccl_,
       low_latency_.get(), options_.serves, options_.marks});
   mine.streams->enqueue_products(*mine.main);
   memory_.poison(rank, *mine.main);
@@ -150,8 +160,6 @@ void PlanRunner::connect_nccl() {
   for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
     fabric_.device(rank).make_current();
     of(rank).main->synchronize();
-    memory_.poison(rank, *of(rank).main);
-    of(rank).main->synchronize();
   }
 }
 
@@ -162,6 +170,15 @@ cuda::DevicePtr PlanRunner::buffer(std::string_view name, int rank) const {
 }
 
 void PlanRunner::enqueue(int rank, cuda::StreamHandle stream, const CallRows& rows) {
+  if (!has_met_) {
+    throw SystemError(
+        "the last finish() did not meet all ranks: call it again, on all of them, before the next "
+        "run");
+  }
+  if (nccl_ != nullptr && (nccl_->is_aborted() || nccl_->generation() != nccl_generation_)) {
+    throw SystemError(
+        "the collectives of NCCL were given up with another plan's: finish() connects them again");
+  }
   if (rows.at != 0 || rows.rows != 0) {
     if (!options_.serves) throw UsageError("this runner was not made to serve fewer rows");
     if (rows.at == 0) run_rows(plan_.op, rows.rows);
@@ -177,7 +194,7 @@ void PlanRunner::enqueue(int rank, cuda::StreamHandle stream, const CallRows& ro
   check(driver().capture_info(stream, &is_captured, &capture, nullptr, nullptr, nullptr),
         "ask whether a stream is captured");
   if (is_captured == 0) of(rank).used = stream;
-  of(rank).streams->enqueue(stream, rows);
+  of(rank).streams->enqueue(stream, rows, is_captured != 0);
 }
 
 std::vector<std::vector<KernelMarks>> PlanRunner::marks() const {

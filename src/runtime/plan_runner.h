@@ -13,6 +13,8 @@
 #include "fabric/run_state.h"
 #include "runtime/plan_memory.h"
 #include "runtime/rank_streams.h"
+#include "runtime/run_end.h"
+#include "runtime/run_watch.h"
 
 namespace stretto::runtime {
 
@@ -46,7 +48,8 @@ class PlanRunner {
 
   // Enqueues one run on a stream of a rank: the runner's own, or the caller's. The calling thread
   // has that rank's GPU current. All runs of a rank must be ordered with one another. A caller's
-  // stream lives until the next finish().
+  // stream lives until the next finish(). Throws SystemError where that has to meet the others
+  // again first.
   void enqueue(int rank) { enqueue(rank, stream(rank).handle()); }
   void enqueue(int rank, cuda::StreamHandle stream) { enqueue(rank, stream, {}); }
   // With fewer rows than the plan, where the runner serves them: inputs and outputs have room for
@@ -63,8 +66,11 @@ class PlanRunner {
   void delay(int rank, uint64_t duration_ns) const;
 
   // Collective. Waits for all runs of this process's ranks. Throws SystemError naming the wait that
-  // did not end; the runner can then be used again.
+  // did not end, or the rank that did not come; the runner can then be used again, if it has met
+  // all ranks. Else they call finish() again, which returns once they have met. Graphs that hold
+  // collectives of NCCL which were given up must be captured again.
   void finish();
+  bool has_met() const { return has_met_; }
 
   // By local rank: what its kernels marked in the last run, where they make marks; after finish().
   std::vector<std::vector<KernelMarks>> marks() const;
@@ -84,15 +90,21 @@ class PlanRunner {
   void require_room() const;
   PlanRunner(const Plan& plan, fabric::Fabric& fabric, std::unique_ptr<KernelStore> own_kernels,
              KernelStore* kernels, const RunnerOptions& options, const Bindings& bindings);
-  void add_rank(int rank, const fabric::Communicators* nccl);
+  void add_rank(int rank);
   void connect_nccl();
-  bool idle() const;
+  bool idle(const Rank& rank) const;
   bool aborted() const;
-  std::vector<uint64_t> runs_begun() const;
   bool streams_wait() const;  // for counters that have not come
-  void wait_for_streams();
-  std::vector<StuckWait> of_all_processes(const std::vector<StuckWait>& mine);
+  RunWatch::Seen look(const std::vector<bool>& ended) const;
+  std::vector<RankStand> stands(const std::vector<bool>& ended) const;
+  void wait_for_runs(RunEnd& end);
   void release();
+  std::vector<RunEnd> meet(const RunEnd& mine, bool has_failed);
+  std::vector<StuckWait> of_all_processes(const std::vector<StuckWait>& mine);
+  std::string own_problem(const RunEnd& mine) const;
+  std::string problem_of(const fabric::RunOutcome& outcome, const std::vector<RunEnd>& ends,
+                         const std::string& collectives);
+  void restart();
 
   std::shared_ptr<const cuda::TileSums> sums_;  // of the plan
   const Plan& plan_;
@@ -108,6 +120,10 @@ class PlanRunner {
   std::unique_ptr<LowLatencyLane> low_latency_;  // where the plan wants it
   std::vector<Rank> ranks_;                      // of this process
   std::vector<StuckWait> stuck_;                 // streams that were released
+  fabric::Communicators* nccl_ = nullptr;        // where the plan has collectives of NCCL
+  int nccl_generation_ = 0;
+  uint64_t finishes_ = 0;
+  bool has_met_ = true;
 };
 
 }  // namespace stretto::runtime

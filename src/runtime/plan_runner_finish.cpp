@@ -1,107 +1,51 @@
-// The end of a runner's runs: the deadline of waits in streams, and which wait held up a run.
+// The end of a runner's runs, for all processes: which wait or rank held them up.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <thread>
 
+#include "core/ranks_text.h"
 #include "runtime/plan_runner.h"
 #include "stretto/error.h"
 
 namespace stretto::runtime {
 
-using cuda::check;
-using cuda::driver;
-using device::RunControl;
-using Clock = std::chrono::steady_clock;
-
-bool PlanRunner::idle() const {
-  for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
-    fabric_.device(rank).make_current();
-    if (!cuda::Stream(of(rank).used).idle()) return false;
+// What this process alone can say of runs that failed; empty when it cannot.
+std::string PlanRunner::own_problem(const RunEnd& mine) const {
+  std::vector<StuckWait> stuck = stuck_;
+  for (const fabric::ExpiredWait& expired : state_.own_expired()) {
+    if (expired.error.signal == device::kWrongSet) continue;
+    fabric_.device(expired.rank).make_current();
+    stuck.push_back(of(expired.rank).streams->locate(expired.error));
   }
-  return true;
+  if (!stuck.empty()) return describe(plan_, root_of(plan_, stuck), options_.timeout_ns);
+  if (low_latency_) return low_latency_->own_problem();
+  if (!mine.released_nccl) return "";
+  return fmt::format("{} waited {} ms in a collective of NCCL that did not end",
+                     ranks_text(fabric_.first_rank(), 1, fabric_.num_local()),
+                     options_.timeout_ns / 1'000'000);
 }
 
-std::vector<uint64_t> PlanRunner::runs_begun() const {
-  std::vector<uint64_t> all;
-  for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
-    fabric_.device(rank).make_current();
-    const std::vector<uint64_t> begun = of(rank).streams->runs_begun();
-    all.insert(all.end(), begun.begin(), begun.end());
+// What all processes say of their runs' ends. Whoever knows that runs failed waits no longer for
+// the others than these can take to find out, and may not come to at all.
+std::vector<RunEnd> PlanRunner::meet(const RunEnd& mine, bool has_failed) {
+  const double patience_s = has_failed ? fabric::patience_after_failure(options_.timeout_ns) : 0;
+  std::vector<RunEnd> ends;
+  std::vector<std::string> all;
+  try {
+    all = fabric_.group().all_gather("the end of a run", to_bytes(mine), patience_s);
+  } catch (const SystemError& error) {
+    std::string own = mine.failure;
+    if (own.empty() && has_failed) own = own_problem(mine);
+    throw SystemError(own.empty() ? error.what() : fmt::format("{}; {}", error.what(), own));
   }
-  return all;
-}
-
-bool PlanRunner::aborted() const {
-  for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
-    fabric_.device(rank).make_current();
-    uint32_t abort = 0;
-    cuda::copy_from_gpu(&abort, state_.control(rank) + offsetof(RunControl, abort), sizeof(abort));
-    if (abort != 0) return true;
+  for (const std::string& bytes : all) {
+    std::optional<RunEnd> end = run_end_from(bytes, ranks_.size());
+    if (!end) throw SystemError("the processes of this job run different versions of Stretto");
+    if (!end->failure.empty()) throw SystemError(fabric::one_line(end->failure, 1000));
+    ends.push_back(std::move(*end));
   }
-  return false;
-}
-
-bool PlanRunner::streams_wait() const {
-  for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
-    fabric_.device(rank).make_current();
-    if (!of(rank).streams->stuck_stream_waits().empty()) return true;
-  }
-  return false;
-}
-
-// A stream's own wait has no deadline, so the host keeps it: when no kernel has begun for as
-// long as a wait may take, or when a kernel has given up. Where no stream waits, kernels get as
-// long again.
-void PlanRunner::wait_for_streams() {
-  // Where runs are not counted, no progress is seen before the last has ended.
-  const bool counted = std::all_of(ranks_.begin(), ranks_.end(),
-                                   [](const Rank& r) { return r.streams->counts_runs(); });
-  constexpr uint64_t kUncounted = 30;
-  auto timeout = std::chrono::nanoseconds(options_.timeout_ns * (counted ? 1 : kUncounted));
-  constexpr auto kLook = std::chrono::milliseconds(20);
-  auto since = Clock::now(), next_look = since + kLook;
-  std::vector<uint64_t> last_begun;
-  int releases = 0;
-  while (!idle()) {
-    const auto now = Clock::now();
-    if (now < next_look) {
-      if (now - since > std::chrono::milliseconds(1)) {
-        std::this_thread::sleep_for(std::chrono::microseconds(50));
-      }
-      continue;
-    }
-    next_look = now + kLook;
-    std::vector<uint64_t> now_begun = runs_begun();
-    if (now_begun != last_begun) {
-      last_begun = std::move(now_begun);
-      since = now;
-    }
-    bool late = now - since > timeout + kLook;
-    // A kernel's waits may have begun long after it, and have deadlines that say who waited.
-    if (late && releases == 0 && now - since - timeout <= timeout + kLook) late = streams_wait();
-    if (!late && !(releases == 0 && aborted())) continue;
-    if (releases++ == 10) throw SystemError("a GPU does not come to the end of a run");
-    release();
-    since = now;
-    timeout = std::chrono::nanoseconds(options_.timeout_ns);  // what was late is let go now
-  }
-}
-
-void PlanRunner::release() {
-  for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
-    fabric_.device(rank).make_current();
-    const auto found = of(rank).streams->stuck_stream_waits();
-    stuck_.insert(stuck_.end(), found.begin(), found.end());
-  }
-  for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
-    fabric_.device(rank).make_current();
-    const uint32_t abort = 1;
-    cuda::copy_to_gpu(state_.control(rank) + offsetof(RunControl, abort), &abort, sizeof(abort));
-    of(rank).streams->release_stream_waits();
-  }
+  return ends;
 }
 
 // Only a rank's own process can tell which instruction it waits in.
@@ -124,15 +68,11 @@ std::vector<StuckWait> PlanRunner::of_all_processes(const std::vector<StuckWait>
   return all;
 }
 
-void PlanRunner::finish() {
-  stuck_.clear();
-  wait_for_streams();
-  // The caller may end its streams now.
-  for (Rank& rank : ranks_) rank.used = rank.main->handle();
-  const fabric::RunOutcome outcome = state_.collect();
-  const std::string collectives = low_latency_ ? low_latency_->take_problem() : "";
-  if (!outcome.aborted && collectives.empty()) return;
+std::string PlanRunner::problem_of(const fabric::RunOutcome& outcome,
+                                   const std::vector<RunEnd>& ends,
+                                   const std::string& collectives) {
   std::vector<StuckWait> stuck = std::move(stuck_);
+  stuck_.clear();
   std::string problem;
   for (const fabric::ExpiredWait& expired : outcome.expired) {
     if (expired.error.signal == device::kWrongSet) {
@@ -145,15 +85,72 @@ void PlanRunner::finish() {
     }
   }
   stuck = of_all_processes(stuck);
+  if (!problem.empty()) return problem;
+  bool released_nccl = false, nccl_is_gone = false;
+  std::vector<RankStand> all_stands;
+  for (const RunEnd& end : ends) {
+    released_nccl = released_nccl || end.released_nccl;
+    nccl_is_gone = nccl_is_gone || end.nccl_is_gone;
+    all_stands.insert(all_stands.end(), end.stands.begin(), end.stands.end());
+  }
+  if (released_nccl) problem = describe_absent(all_stands, options_.timeout_ns);
+  // Who did not come explains all waits; where nobody is known, they may explain more.
+  if (released_nccl && (stuck.empty() || !absent_ranks(all_stands).empty())) return problem;
+  if (!stuck.empty()) return describe(plan_, root_of(plan_, stuck), options_.timeout_ns);
+  if (!collectives.empty()) return collectives;
+  if (outcome.aborted) return "a run was aborted, and no rank says why";
+  return "the collectives of NCCL were given up with another plan's, so what this one's runs since "
+         "the last finish() computed is useless";
+}
+
+// As after construction, on all processes.
+void PlanRunner::restart() {
   state_.reset();
   for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
     fabric_.device(rank).make_current();
     of(rank).streams->restart();
   }
-  if (problem.empty() && stuck.empty()) problem = collectives;
-  if (problem.empty() && stuck.empty()) problem = "a run was aborted, and no rank says why";
-  if (problem.empty()) problem = describe(plan_, root_of(plan_, stuck), options_.timeout_ns);
-  throw SystemError(problem);
+  if (nccl_ == nullptr) return;
+  nccl_->renew(fabric_.group());
+  if (nccl_->generation() == nccl_generation_) return;
+  fabric_.group().together("connecting a plan's collectives", [&] { connect_nccl(); });
+  nccl_generation_ = nccl_->generation();
+}
+
+void PlanRunner::finish() {
+  // Told then, of runs that now shall be over.
+  const bool was_told = !has_met_;
+  has_met_ = false;
+  if (!was_told) stuck_.clear();
+  ++finishes_;
+  RunEnd mine;
+  try {
+    wait_for_runs(mine);
+  } catch (const SystemError& error) {
+    mine.failure = error.what();
+  }
+  mine.nccl_is_gone =
+      nccl_ != nullptr && (nccl_->is_aborted() || nccl_->generation() != nccl_generation_);
+  if (mine.stands.empty()) mine.stands.resize(ranks_.size());
+  const bool may_be_late = fabric_.group().size() > 1;
+  const bool has_failed = may_be_late && (!mine.failure.empty() || mine.nccl_is_gone || aborted());
+  const std::vector<RunEnd> ends = meet(mine, has_failed);
+  // The caller may end its streams now.
+  for (Rank& rank : ranks_) {
+    rank.used = rank.main->handle();
+    rank.streams->end_runs();
+  }
+  const fabric::RunOutcome outcome = state_.collect();
+  const std::string collectives = low_latency_ ? low_latency_->take_problem() : "";
+  const bool lost_nccl =
+      std::any_of(ends.begin(), ends.end(), [](const RunEnd& end) { return end.nccl_is_gone; });
+  if (outcome.aborted || !collectives.empty() || lost_nccl) {
+    const std::string problem = problem_of(outcome, ends, collectives);
+    restart();
+    has_met_ = true;
+    if (!was_told) throw SystemError(problem);
+  }
+  has_met_ = true;
 }
 
 }  // namespace stretto::runtime

@@ -28,6 +28,7 @@ RankStreams::RankStreams(const Setup& setup)
   add_ops();
   place_copied_notifies();
   add_ends_of_run();
+  if (counts_.empty()) shown_at_ = reinterpret_cast<cuda::DevicePtr>(counts_.add(1));
   overlaps_ = ops_.size() == 1 && ops_[0].kind == OpKind::gemm && streams_.size() == 1 &&
               gemm_ != nullptr && !advance_ && !alternates_ && setup.device.ranks() == 1;
 }
@@ -43,7 +44,7 @@ std::vector<KernelMarks> RankStreams::marks() const {
 }
 
 void RankStreams::restart() {
-  eager_runs_ = captured_runs_ = 0;
+  eager_runs_ = captured_runs_ = shown_runs_ = runs_since_end_ = 0;
   counts_.restart();
   std::vector<uint64_t> first_values;
   for (const cuda::CopiedNotify& notify : copied_) first_values.push_back(notify.value);
@@ -63,8 +64,20 @@ int RankStreams::next_set(cuda::StreamHandle main) {
   return static_cast<int>(captured_runs_++ % sets);
 }
 
-void RankStreams::enqueue(cuda::StreamHandle handle, const CallRows& rows) {
+// A library's kernels count nothing, so that the host, which alone can give up NCCL's collectives,
+// would not tell many runs from one that hangs. A stream's write takes a small part of what a
+// kernel of one thread does, and not every run needs one.
+void RankStreams::show_run(const Stream& main, bool is_captured) {
+  constexpr uint64_t kRunsAWrite = 8;
+  is_captured_ = is_captured_ || is_captured;
+  if (shown_at_ == 0 || is_captured || runs_since_end_++ % kRunsAWrite != 0) return;
+  check(driver().stream_write_value(main.handle(), shown_at_, ++shown_runs_, 0),
+        "write in a stream");
+}
+
+void RankStreams::enqueue(cuda::StreamHandle handle, const CallRows& rows, bool is_captured) {
   const Stream main(handle);
+  show_run(main, is_captured);
   int set = 0;
   if (alternates_) {
     set = next_set(handle);

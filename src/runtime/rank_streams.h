@@ -58,15 +58,19 @@ class RankStreams {
   explicit RankStreams(const Setup& setup);
 
   // One run, behind what `main` already has; what follows on `main` comes after the run.
-  void enqueue(cuda::StreamHandle main, const CallRows& rows = {});
+  void enqueue(cuda::StreamHandle main, const CallRows& rows, bool is_captured);
   // A captured graph must hold a multiple of this many runs.
   int runs_per_graph() const { return alternates_ ? sets_ : 1; }
   // After counters were set to 0: the next run is the first.
   void restart();
-  // By block of every kernel: the runs that it has begun. Something of it changes in every run.
+  // By block of every kernel: the runs that it has begun. Where a run is a library's kernels only,
+  // streams write it now and then instead, in the same runs on all ranks.
   std::vector<uint64_t> runs_begun() const { return counts_.read(); }
-  // Nothing of it does where a run is a library's kernels only.
-  bool counts_runs() const { return !counts_.empty(); }
+  // Nothing is written in runs of graphs then, for it would be the same each time.
+  bool counts_runs() const { return shown_at_ == 0 || !is_captured_; }
+  bool kernels_count() const { return shown_at_ == 0; }
+  // All runs have ended: the next one is shown.
+  void end_runs() { runs_since_end_ = 0; }
 
   // Of every kernel, where the setup asks for them; while no run is under way.
   std::vector<KernelMarks> marks() const;
@@ -80,6 +84,7 @@ class RankStreams {
 
   // The wait that a kernel gave up.
   StuckWait locate(const device::WaitError& error) const;
+  bool has_stream_waits() const { return !value_waits_.empty(); }
   // Waits of streams whose counters have not come, the first of each lane.
   std::vector<StuckWait> stuck_stream_waits() const;
   // Lets every wait of a stream pass, until counters are reset.
@@ -142,6 +147,7 @@ class RankStreams {
   device::SignalSpace space_of(KernelPlace place, int blocks = 1);
   cuda::DevicePtr counter(const Instr& wait) const;
   int next_set(cuda::StreamHandle main);
+  void show_run(const cuda::Stream& main, bool is_captured);
   // 0 rows: the plan's.
   void multiply(uint32_t kernel, const cuda::Stream& stream, int set, int64_t rows);
   void make_collective(uint32_t index, const cuda::Stream& stream, int set, int32_t rows) const;
@@ -156,6 +162,9 @@ class RankStreams {
   bool overlaps_ = false;
   bool alternates_ = false;  // copies or collectives lie elsewhere from one run to the next
   uint64_t eager_runs_ = 0, captured_runs_ = 0, capture_ = 0;
+  cuda::DevicePtr shown_at_ = 0;  // where streams write what kernels do not count, else 0
+  uint64_t shown_runs_ = 0, runs_since_end_ = 0;
+  bool is_captured_ = false;  // some run was
 
   std::vector<std::unique_ptr<cuda::Stream>> streams_;  // the first is empty: the caller's
   std::vector<std::unique_ptr<cuda::Event>> events_, joins_;

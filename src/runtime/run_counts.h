@@ -1,4 +1,5 @@
-// The words in which the blocks of a rank's kernels count their runs (stretto/device/signal.h).
+// The words in which the blocks of a rank's kernels count their runs (stretto/device/signal.h), or
+// a stream does.
 #pragma once
 
 #include <vector>

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 #include "fabric/job.h"
 #include "fabric/launcher.h"
@@ -16,6 +18,7 @@ namespace stretto::runtime {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
 
 constexpr const char* kInside = "STRETTO_TEST_INSIDE";
@@ -37,6 +40,11 @@ TEST_F(PlansOfProcesses, PresetsAreRight) { EXPECT_EQ(launch_ranks("VerifiesPres
 TEST_F(PlansOfProcesses, AMissingNotifyIsNamedOnAllAndTheNextPlanWorks) {
   EXPECT_EQ(launch_ranks("MissesANotify"), 0);
 }
+TEST_F(PlansOfProcesses, ARankWithoutRunsIsNamedOnAll) { EXPECT_EQ(launch_ranks("HasNoRuns"), 0); }
+TEST_F(PlansOfProcesses, AProcessThatSleepsIsNamedSoon) {
+  EXPECT_EQ(launch_ranks("SleepsBeforeItsRun"), 0);
+}
+TEST_F(PlansOfProcesses, ABusyGpuIsNamedSoon) { EXPECT_EQ(launch_ranks("IsBusyBeforeItsRun"), 0); }
 
 TEST_F(PlansOfProcesses, ABenchmarkGoesOnBesideARefusedPlan) {
   EXPECT_EQ(launch_ranks("BenchesBesideARefusedPlan"), 0);
@@ -58,8 +66,82 @@ class RankOfPlans : public testing::Test {
       EXPECT_TRUE(result.reproducible) << op << " " << schedule;
     }
   }
+  // What finish() says, and within how many seconds.
+  static std::string finish(PlanRunner& runner, double most_s) {
+    const auto start = std::chrono::steady_clock::now();
+    std::string error;
+    try {
+      runner.finish();
+    } catch (const SystemError& caught) {
+      error = caught.what();
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::duration<double>(most_s));
+    return error;
+  }
+  void enqueue(PlanRunner& runner) const {
+    fabric_->device(fabric_->first_rank()).make_current();
+    runner.enqueue(fabric_->first_rank());
+  }
+  // Once all have come, finish() returns, and the runner is as good as new.
+  void expect_right_after_meeting(PlanRunner& runner) const {
+    EXPECT_FALSE(runner.has_met());
+    EXPECT_THROW(enqueue(runner), SystemError);
+    for (int tries = 0; !runner.has_met() && tries < 50; ++tries) finish(runner, 10);
+    ASSERT_TRUE(runner.has_met());
+    const GpuCheckResult result = check_on_gpus(runner, *fabric_, {});
+    EXPECT_TRUE(result.verified()) << result.fault << result.first_wrong;
+  }
   std::unique_ptr<fabric::Fabric> fabric_;
 };
+
+constexpr uint64_t kTimeoutNs = 300'000'000;
+constexpr const char* kReduction = "gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16";
+
+TEST_F(RankOfPlans, HasNoRuns) {
+  struct Expected {
+    const char *schedule, *error;
+  };
+  for (const auto& [schedule, expected] :
+       {Expected{"library", "rank 0 waited 300 ms in a collective of NCCL, to which rank 1 did"},
+        Expected{"waves", "rank 0 waited 300 ms in a collective of NCCL, to which rank 1 did"},
+        Expected{"low-latency", " waited 300 ms for rank 1: "}, Expected{"tiles", "rank 0 "}}) {
+    SCOPED_TRACE(schedule);
+    const Plan plan = plan_here(kReduction, schedule);
+    PlanRunner runner(plan, *fabric_, shared_compiler(), {kTimeoutNs});
+    if (fabric_->first_rank() == 0) enqueue(runner);
+    EXPECT_THAT(finish(runner, 5), HasSubstr(expected));
+    EXPECT_TRUE(runner.has_met());
+    const GpuCheckResult result = check_on_gpus(runner, *fabric_, {});
+    EXPECT_TRUE(result.verified()) << result.fault << result.first_wrong;
+  }
+}
+
+TEST_F(RankOfPlans, SleepsBeforeItsRun) {
+  for (const char* schedule : {"library", "waves", "low-latency", "tiles"}) {
+    SCOPED_TRACE(schedule);
+    const Plan plan = plan_here(kReduction, schedule);
+    PlanRunner runner(plan, *fabric_, shared_compiler(), {kTimeoutNs});
+    if (fabric_->first_rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(10));
+    enqueue(runner);
+    EXPECT_THAT(finish(runner, 8), HasSubstr("rank 1 did not come to the end of a run"));
+    expect_right_after_meeting(runner);
+  }
+}
+
+// Behind other work on the same stream, for longer than others wait.
+TEST_F(RankOfPlans, IsBusyBeforeItsRun) {
+  for (const char* schedule : {"low-latency", "tiles"}) {
+    SCOPED_TRACE(schedule);
+    const Plan plan = plan_here(kReduction, schedule);
+    PlanRunner runner(plan, *fabric_, shared_compiler(), {kTimeoutNs});
+    fabric_->device(fabric_->first_rank()).make_current();
+    if (fabric_->first_rank() == 1) runner.delay(1, 10'000'000'000);
+    enqueue(runner);
+    EXPECT_THAT(finish(runner, 8), AnyOf(HasSubstr("rank 1 does not come to the end of its runs"),
+                                         HasSubstr("rank 1 did not come to the end of a run")));
+    expect_right_after_meeting(runner);
+  }
+}
 
 TEST_F(RankOfPlans, VerifiesPresets) {
   for (const char* kind : {"ag-gemm", "gemm-rs", "gemm-ar"}) {
