@@ -71,10 +71,10 @@ struct AutoSchedule {
 // Who says how many rows a run of a bucket has. In GPU memory only kernels of ours look.
 enum class RowsFrom : uint8_t { host, gpu_memory };
 
-// The schedule that was the fastest on this operator. Where it was not measured: of those that were
-// fast on the nearest one of the same kind, type, ranks and machine, else with other ranks, what
-// the simulation finds fastest, its error there taken off (fewer than two: what was fastest there,
-// as it is); else what it finds fastest of the usual ones. Another algorithm of cuBLAS's than its
+// The schedule that was the fastest on this operator. Where it was not measured: of the usual ones
+// and those that were fast on the nearest operators of the same kind and element size on this
+// machine, inside a node with any number of ranks, what the simulation finds fastest with its
+// errors on these taken off. Another algorithm of cuBLAS's than its
 // first is taken on the very operator that it was measured on only. Throws UsageError when no
 // preset can serve the operator. `rows`: what runs of the plan may have.
 AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
@@ -85,8 +85,8 @@ AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tun
 std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine& machine,
                                               const Tuning& tuning, RowCount rows = RowCount::fixed,
                                               RowsFrom from = RowsFrom::host);
-// With one, by what was measured elsewhere only. Takes a tenth of a second and more for large
-// operators, on all cores.
+// With one, by what was measured elsewhere only. Takes a tenth of a second and more, for large
+// operators a second of a core and more, on all cores.
 AutoSchedule simulated_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                                 RowCount rows = RowCount::fixed, RowsFrom from = RowsFrom::host);
 

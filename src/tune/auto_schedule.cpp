@@ -1,14 +1,8 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "stretto/error.h"
 #include "stretto/tune.h"
-#include "tune/near_measurements.h"
+#include "tune/expected_schedule.h"
 #include "tune/nearness.h"
-#include "tune/predict.h"
-#include "tune/sweep.h"
-#include "tune/usual_schedules.h"
 
 namespace stretto {
 namespace {
@@ -26,26 +20,6 @@ std::string reason_of(const TunedOperator& tuned, const Measured& measured, cons
                      tuned.measured.size(), tuned.op.m, tuned.op.n, tuned.op.k, speed);
 }
 
-size_t least(const std::vector<double>& values) {
-  return static_cast<size_t>(std::min_element(values.begin(), values.end()) - values.begin());
-}
-
-AutoSchedule fastest_usual(const Operator& op, const Machine& machine, RowCount rows,
-                           RowsFrom from = RowsFrom::host) {
-  std::vector<Schedule> schedules = usual_schedules(op, machine, rows);
-  std::erase_if(schedules, [&](const Schedule& one) { return !serves_from(one, from); });
-  if (schedules.empty()) {
-    throw UsageError(
-        "nothing serves this with rows that stand in GPU memory: say them to each run");
-  }
-  const std::vector<double> predicted = predicted_us(op, schedules, machine);
-  const size_t best = least(predicted);
-  return {schedules[best],
-          fmt::format("the fastest of {} by simulation, {:.1f} us: nothing like it was measured on "
-                      "{} with {} ranks (stretto tune measures it)",
-                      schedules.size(), predicted[best], machine.name, op.ranks)};
-}
-
 // Where cuBLAS, then NCCL, was faster on this operator than all that can serve it.
 std::optional<AutoSchedule> library_of(const TunedOperator& tuned, const Operator& op,
                                        const Machine& machine, RowCount rows) {
@@ -61,51 +35,17 @@ std::optional<AutoSchedule> library_of(const TunedOperator& tuned, const Operato
                                   tuned.library_us, tuned.measured.size())};
 }
 
-// The fused preset fits its tiles to the operator. Taken to be as far off as the worst.
-void add_fused(const Operator& op, const Machine& machine, RowCount rows, MeasuredNearby& nearby) {
-  Schedule fused = fused_tiles(op, machine);
-  fused.rows = rows;
-  const std::vector<Schedule>& known = nearby.schedules;
-  if (std::find(known.begin(), known.end(), fused) != known.end()) return;
-  if (!legal(op, fused, machine).empty()) return;
-  nearby.schedules.push_back(fused);
-  nearby.factors.push_back(*std::max_element(nearby.factors.begin(), nearby.factors.end()));
-}
-
-// By what was measured nearby, each schedule at its simulated time times how far off that was
-// there.
-std::optional<AutoSchedule> corrected(const Operator& op, const Machine& machine,
-                                      const Tuning& tuning, RowCount rows,
-                                      RowsFrom from = RowsFrom::host) {
-  auto nearby = measured_nearby(op, machine, tuning, rows, from);
-  if (!nearby) return std::nullopt;
-  add_low_latency(op, machine, tuning, rows, from, *nearby);
-  add_fused(op, machine, rows, *nearby);
-  std::vector<double> expected = predicted_us(op, nearby->schedules, machine);
-  for (size_t i = 0; i < expected.size(); ++i) expected[i] *= nearby->factors[i];
-  const size_t best = least(expected);
-  const Operator& there = nearby->where->op;
-  const std::string where =
-      there.ranks == op.ranks ? "on" : fmt::format("with {} ranks,", there.ranks);
-  return AutoSchedule{
-      nearby->schedules[best],
-      fmt::format("of {} measured {} m={} n={} k={}, the fastest by simulation corrected there, "
-                  "{:.1f} us (stretto tune measures it)",
-                  expected.size(), where, there.m, there.n, there.k, expected[best])};
-}
-
 }  // namespace
 
 AutoSchedule simulated_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                                 RowCount rows, RowsFrom from) {
-  const auto found = corrected(op, machine, tuning, rows, from);
-  return found ? *found : fastest_usual(op, machine, rows, from);
+  Predictions predictions(machine);
+  return expected_schedule(op, machine, tuning, rows, from, predictions);
 }
 
 std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine& machine,
                                               const Tuning& tuning, RowCount rows, RowsFrom from) {
   for (const TunedOperator* tuned : nearest_first(op, machine, tuning)) {
-    if (tuned->op.ranks != op.ranks) break;
     for (const Measured& measured : tuned->measured) {
       const auto schedule = as_measured(*tuned, measured, op, machine, rows, from);
       if (schedule) return AutoSchedule{*schedule, reason_of(*tuned, measured, op)};
@@ -117,14 +57,11 @@ std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine&
 AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                            RowCount rows) {
   const auto near = nearest_first(op, machine, tuning);
-  if (!near.empty() && near[0]->op.ranks == op.ranks && distance(near[0]->op, op) == 0) {
+  if (!near.empty() && distance(near[0]->op, op) == 0) {
     if (const auto library = library_of(*near[0], op, machine, rows)) return *library;
-    const auto measured = measured_schedule(op, machine, tuning, rows);
-    return measured ? *measured : simulated_schedule(op, machine, tuning, rows);
+    if (const auto measured = measured_schedule(op, machine, tuning, rows)) return *measured;
   }
-  if (const auto found = corrected(op, machine, tuning, rows)) return *found;
-  const auto measured = measured_schedule(op, machine, tuning, rows);
-  return measured ? *measured : fastest_usual(op, machine, rows);
+  return simulated_schedule(op, machine, tuning, rows);
 }
 
 }  // namespace stretto

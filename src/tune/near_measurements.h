@@ -1,30 +1,30 @@
 // What was measured near an operator, as a guess for it.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "stretto/tune.h"
+#include "tune/predict.h"
 
 namespace stretto {
 
-// Schedules that were measured on one operator, which can serve another.
-struct MeasuredNearby {
-  const TunedOperator* where = nullptr;
-  std::vector<Schedule> schedules;  // for the other operator
-  std::vector<double> factors;      // measured there over simulated there
+// A schedule for an operator and the time that is expected of it.
+struct Expected {
+  Schedule schedule;
+  double us = 0;
 };
 
-// Of the operator that is nearest by M, N and K with as many ranks; else of that whose GPUs each
-// multiply nearly what those of `op` do (M, and N and K of a rank), with others. The fastest,
-// without what was hopeless and, of other numbers of ranks, what NCCL moves: its latency is
-// another. Nothing where nothing such was measured. Simulates them there.
-std::optional<MeasuredNearby> measured_nearby(const Operator& op, const Machine& machine,
-                                              const Tuning& tuning, RowCount rows, RowsFrom from);
+struct ExpectedNearby {
+  // That speak for it, the nearest first; empty where nothing was measured on the machine.
+  std::vector<const TunedOperator*> operators;
+  std::vector<Expected> schedules;  // empty: none can serve
+};
 
-// Adds the fastest schedule with low-latency collectives of the nearest operator that has one, when
-// there is none yet: what was measured with as many ranks may be older than these, or of more rows.
-void add_low_latency(const Operator& op, const Machine& machine, const Tuning& tuning,
-                     RowCount rows, RowsFrom from, MeasuredNearby& nearby);
+// The usual schedules and what was fast on the nearest operators, each at its simulated time times
+// how far off the simulation was on all that speak: for this very schedule, and for its kind. The
+// nearer an operator the more it counts; far from all of them little but the simulation does.
+// Simulates a hundred plans and more.
+ExpectedNearby expected_nearby(const Operator& op, const Tuning& tuning, const Machine& machine,
+                               RowCount rows, RowsFrom from, Predictions& predictions);
 
 }  // namespace stretto

@@ -21,14 +21,26 @@ inline double distance(const Operator& a, const Operator& b) {
   return apart(a.m, b.m) + apart(a.local_n(), b.local_n()) + apart(a.local_k(), b.local_k());
 }
 
-// Beyond a factor of four in all the simulation knows better than a measurement of another shape.
+// How far a measurement of `a` reaches to speak for `b`.
+inline double reach(const Operator& a, const Operator& b) {
+  return distance(a, b) + apart(a.ranks, b.ranks);
+}
+
+// Beyond a factor of four in all a measurement is not taken as it is.
 inline const double kFar = std::log(4.001);
 
-// What was measured near `op`, the nearest first: with as many ranks, then, inside a node, with
-// others; bf16 and fp16 run alike, and where both were measured its own comes first. Across nodes
-// other schedules are fast than inside one.
+// Beyond this the simulation by itself weighs more (near_measurements.cpp).
+inline const double kSilent = std::log(20.0);
+
+// What was measured near `op` with as many ranks, the nearest first; bf16 and fp16 run alike, and
+// where both were measured its own comes first.
 std::vector<const TunedOperator*> nearest_first(const Operator& op, const Machine& machine,
                                                 const Tuning& tuning);
+
+// All that says something of `op`, the nearest by reach first: inside a node with other numbers of
+// ranks too. Across nodes other schedules are fast than inside one.
+std::vector<const TunedOperator*> speaking_for(const Operator& op, const Machine& machine,
+                                               const Tuning& tuning);
 
 // cuBLAS, then NCCL, where it can serve: measured beside every operator.
 std::optional<Schedule> library_for(const Operator& op, const Machine& machine, RowCount rows);

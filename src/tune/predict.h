@@ -1,6 +1,8 @@
-// Simulated times of many schedules of one operator.
+// Simulated times of many schedules.
 #pragma once
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "stretto/machine.h"
@@ -12,5 +14,17 @@ namespace stretto {
 // By schedule, on all cores of this machine. Every schedule can serve the operator.
 std::vector<double> predicted_us(const Operator& op, const std::vector<Schedule>& schedules,
                                  const Machine& machine);
+
+// The same, each simulated once: for choices that ask about the same operators.
+class Predictions {
+ public:
+  explicit Predictions(const Machine& machine) : machine_(machine) {}
+
+  std::vector<double> us(const Operator& op, const std::vector<Schedule>& schedules);
+
+ private:
+  const Machine& machine_;
+  std::map<std::string, double> known_;  // by operator and schedule
+};
 
 }  // namespace stretto
