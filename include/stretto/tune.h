@@ -74,9 +74,9 @@ enum class RowsFrom : uint8_t { host, gpu_memory };
 // The schedule that was the fastest on this operator. Where it was not measured: of the usual ones
 // and those that were fast on the nearest operators of the same kind and element size on this
 // machine, inside a node with any number of ranks, what the simulation finds fastest with its
-// errors on these taken off. Another algorithm of cuBLAS's than its
-// first is taken on the very operator that it was measured on only. Throws UsageError when no
-// preset can serve the operator. `rows`: what runs of the plan may have.
+// errors on these taken off. Another algorithm of cuBLAS's than its first is taken on the very
+// operator that it was measured on only. Throws UsageError when no preset can serve the operator.
+// `rows`: what runs of the plan may have.
 AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                            RowCount rows = RowCount::fixed);
 
@@ -85,8 +85,8 @@ AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tun
 std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine& machine,
                                               const Tuning& tuning, RowCount rows = RowCount::fixed,
                                               RowsFrom from = RowsFrom::host);
-// With one, by what was measured elsewhere only. Takes a tenth of a second and more, for large
-// operators a second of a core and more, on all cores.
+// With one, by what was measured elsewhere only. Takes a tenth of a second and more of one core,
+// for large operators seconds; it uses all.
 AutoSchedule simulated_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                                 RowCount rows = RowCount::fixed, RowsFrom from = RowsFrom::host);
 
