@@ -122,6 +122,8 @@ if wanted language; then
 fi
 if wanted serve; then
   step serve "$(program serve_bench)" --ranks "$ranks"
+  step serve_low_latency "$(program serve_bench)" --ranks "$ranks" --m 512 --n 8192 --k 7168 \
+    --schedule low-latency,rows=bucket
 fi
 
 found=()
