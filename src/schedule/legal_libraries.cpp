@@ -1,0 +1,71 @@
+// What schedules can leave to others than their tiles: products to a library, collectives to
+// low-latency kernels.
+#include "schedule/legal_rules.h"
+#include "schedule/low_latency.h"
+
+namespace stretto {
+
+// A library is told whole products, which begin and end with its kernel.
+void check_gemm(Case& c) {
+  const Schedule& s = c.schedule;
+  if (s.gemm == GemmBy::tiles) return;
+  const auto refuse = [&](std::string_view key, std::string_view value, std::string_view why,
+                          std::string_view right) {
+    c.refuse("gemm=library with {}={}, {}: take gemm=tiles or {}", key, value, why, right);
+  };
+  const bool parts = s.granularity != Granularity::whole && s.granularity != Granularity::chunk;
+  if (s.sync != Sync::event) {
+    refuse("sync", to_string(s.sync), "which a library's kernels know nothing of",
+           parts ? "sync=event,granularity=chunk" : "sync=event");
+  } else if (parts) {
+    refuse("granularity", to_string(s.granularity), "which ends within its kernel",
+           "granularity=chunk");
+  }
+  if (s.mover != Mover::nccl && s.mover != Mover::copy_engine) {
+    refuse("mover", to_string(s.mover), "whose blocks work beside tiles",
+           "mover=nccl or copy-engine");
+  }
+  if (s.split_k > 1)
+    refuse("split-k", fmt::format("{}", s.split_k), "which it chooses", "split-k=1");
+  if (s.k_phases > 1) {
+    refuse("k-phases", fmt::format("{}", s.k_phases), "which cut its sums", "k-phases=1");
+  }
+  if (s.rows != RowCount::fixed && s.collectives != CollectivesBy::low_latency) {
+    refuse("rows", to_string(s.rows), "whose collectives move the rows of a plan",
+           "rows=fixed or collectives=low-latency");
+  }
+}
+
+// Another choice of a library's is one of those that it proposes.
+void check_algorithm(Case& c) {
+  const Schedule& s = c.schedule;
+  if (s.algorithm < 0 || s.algorithm >= kMostAlgorithms) {
+    c.refuse("algorithm={}; it must be from 0 to {}", s.algorithm, kMostAlgorithms - 1);
+  } else if (s.algorithm != 0 && s.gemm != GemmBy::library) {
+    c.refuse("algorithm={} is one of cuBLAS's, not of gemm={}: take gemm=library or algorithm=0",
+             s.algorithm, to_string(s.gemm));
+  }
+}
+
+// The device language's collectives take the place of NCCL's as they stand in `sequential`: all
+// rows at once, between ranks that reach each other's memory.
+void check_collectives(Case& c) {
+  const Schedule& s = c.schedule;
+  if (s.collectives == CollectivesBy::nccl) return;
+  const std::string_view value = to_string(s.collectives);
+  if (s.mover != Mover::nccl) {
+    c.refuse("collectives={} with mover={}, which makes none: take mover=nccl or collectives=nccl",
+             value, to_string(s.mover));
+  }
+  if (s.granularity != Granularity::whole) {
+    c.refuse(
+        "collectives={} at granularity={}, which cuts them into parts: take granularity=whole "
+        "or collectives=nccl",
+        value, to_string(s.granularity));
+  }
+  if (const std::string why = why_no_low_latency(c.op, c.machine, s.rows); !why.empty()) {
+    c.refuse("collectives={}: {}: take collectives=nccl", value, why);
+  }
+}
+
+}  // namespace stretto

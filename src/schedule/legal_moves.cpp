@@ -1,0 +1,147 @@
+// Which ways of moving, synchronising, ordering and reducing go together, and for which operator.
+#include "schedule/legal_rules.h"
+
+namespace stretto {
+
+// Phases of K are what movers push of rows, so that tiles need not wait for the whole of them.
+void check_phases(Case& c) {
+  const Schedule& s = c.schedule;
+  if (s.k_phases <= 1) return;
+  if (c.op.reduces()) {
+    c.refuse("k-phases={} cuts the rows that a gather pushes: take k-phases=1 for {}", s.k_phases,
+             to_string(c.op.kind));
+  } else if (s.mover == Mover::nccl) {
+    c.refuse(
+        "k-phases={} with mover=nccl, whose collectives move whole rows: take k-phases=1, or "
+        "mover=comm-blocks or copy-engine",
+        s.k_phases);
+  } else if (s.granularity != Granularity::tile && s.granularity != Granularity::slice) {
+    c.refuse(
+        "k-phases={} at granularity={}, whose tiles wait for more than their own rows: take "
+        "k-phases=1, or granularity=tile or slice",
+        s.k_phases, to_string(s.granularity));
+  }
+}
+
+void check_mover(Case& c) {
+  const Schedule& s = c.schedule;
+  if (s.mover == Mover::epilogue && !c.op.reduces()) {
+    c.refuse(
+        "mover=epilogue pushes a GEMM's output, but {} communicates its input: take "
+        "mover=comm-blocks or copy-engine",
+        to_string(c.op.kind));
+  }
+  if (s.mover == Mover::nccl &&
+      (s.granularity == Granularity::slice || s.granularity == Granularity::tile)) {
+    c.refuse("mover=nccl cannot start a collective for every {}: take granularity=waves or chunk",
+             to_string(s.granularity));
+  }
+  if (s.granularity == Granularity::waves && s.mover != Mover::nccl) {
+    c.refuse("granularity=waves reorders storage for collectives: take mover=nccl instead of {}",
+             to_string(s.mover));
+  }
+}
+
+void check_sync(Case& c) {
+  const Schedule& s = c.schedule;
+  if (s.sync == Sync::event && s.granularity != Granularity::whole &&
+      s.granularity != Granularity::chunk) {
+    c.refuse(
+        "sync=event ends the kernel for every {}: take sync=counter or flag, or granularity=chunk",
+        s.granularity == Granularity::waves ? "group" : to_string(s.granularity));
+  }
+}
+
+void check_order(Case& c) {
+  const Schedule& s = c.schedule;
+  const bool for_gather = s.order == Order::own_first || s.order == Order::arrival;
+  if (for_gather && c.op.reduces()) {
+    c.refuse("order={} follows gathered input: take order=peer-staggered for {}",
+             to_string(s.order), to_string(c.op.kind));
+  }
+  const bool for_owners = s.order == Order::peer_staggered || s.order == Order::interleaved;
+  if (for_owners && !c.op.reduces()) {
+    c.refuse("order={} follows the owners of output: take order=own-first for {}",
+             to_string(s.order), to_string(c.op.kind));
+  }
+  if (s.order == Order::arrival && s.mover == Mover::nccl) {
+    c.refuse("order=arrival with mover=nccl, which delivers all ranks' rows together: take plain");
+  }
+  if (s.granularity == Granularity::waves && s.order != Order::plain) {
+    c.refuse("granularity=waves stores tiles in plain order: take order=plain instead of {}",
+             to_string(s.order));
+  }
+}
+
+void check_reduction(Case& c) {
+  const Schedule& s = c.schedule;
+  const auto refuse = [&](std::string_view right) {
+    c.refuse("reduction={} is not for {}: take {}", to_string(s.reduction), to_string(c.op.kind),
+             right);
+  };
+  const bool by_nccl = s.mover == Mover::nccl;
+  switch (c.op.kind) {
+    case OpKind::ag_gemm:
+      if (s.reduction != Reduction::none) refuse("reduction=none, there is nothing to add");
+      break;
+    case OpKind::gemm_rs:
+      if (s.reduction != Reduction::slots && s.reduction != Reduction::nccl) {
+        refuse(by_nccl ? "reduction=nccl" : "reduction=slots");
+      }
+      break;
+    case OpKind::gemm_ar:
+      if (s.reduction != Reduction::one_shot && s.reduction != Reduction::two_shot &&
+          s.reduction != Reduction::nccl) {
+        refuse(by_nccl ? "reduction=nccl" : "reduction=two-shot or one-shot");
+      }
+      break;
+  }
+  if (by_nccl && c.op.reduces() && s.reduction != Reduction::nccl) {
+    c.refuse("mover=nccl adds while it moves: take reduction=nccl instead of reduction={}",
+             to_string(s.reduction));
+  }
+  if (!by_nccl && s.reduction == Reduction::nccl) {
+    c.refuse("reduction=nccl needs mover=nccl instead of mover={}", to_string(s.mover));
+  }
+  if (s.partials != c.op.dtype && s.partials != DType::fp32) {
+    c.refuse("partials={} for {} inputs: take partials={}{}", to_string(s.partials),
+             to_string(c.op.dtype), to_string(c.op.dtype),
+             c.op.dtype == DType::fp32 ? "" : " or partials=fp32");
+  } else if (s.partials != c.op.dtype && (s.reduction == Reduction::nccl || !c.op.reduces())) {
+    c.refuse("partials={} has no effect where {}: take partials={}", to_string(s.partials),
+             c.op.reduces() ? "collectives add in the operator's type" : "nothing is added",
+             to_string(c.op.dtype));
+  }
+}
+
+// A run of fewer rows leaves out what tasks would do to the others. NCCL's collectives and copy
+// engines move whole pieces, which must not reach the caller's tensors. Low-latency collectives are
+// told by the host how many rows there are, and so is a library.
+void check_rows(Case& c) {
+  const Schedule& s = c.schedule;
+  if (s.rows != RowCount::bucket || c.op.ranks <= 1) return;
+  if (c.op.kind != OpKind::gemm_ar && c.op.m % c.op.ranks != 0) {
+    // Fewer rows may reach further ranks than more rows do: 8 over 7 ranks are 2 2 2 2, 6 are one
+    // each.
+    c.refuse("rows=bucket for m={} over {} ranks, whose shards must be equal: take m={}", c.op.m,
+             c.op.ranks, c.op.row_shards().block() * c.op.ranks);
+  }
+  if (s.collectives == CollectivesBy::low_latency) {
+    if (s.gemm == GemmBy::library) return;
+    c.refuse(
+        "rows=bucket with collectives=low-latency and gemm={}, whose tiles are where those of all "
+        "rows would be: take gemm=library or rows=fixed",
+        to_string(s.gemm));
+  } else if (s.mover == Mover::nccl) {
+    c.refuse(
+        "rows=bucket with mover=nccl, whose collectives move whole pieces: take rows=fixed or "
+        "mover={}",
+        c.op.reduces() ? "epilogue" : "comm-blocks");
+  } else if (s.mover == Mover::copy_engine && s.reduction == Reduction::two_shot) {
+    c.refuse(
+        "rows=bucket with reduction=two-shot by copy engines, which move whole pieces into the "
+        "output: take rows=fixed or mover=epilogue");
+  }
+}
+
+}  // namespace stretto

@@ -1,0 +1,46 @@
+// The rules of legal(). Each is a function; all of them always speak, in the order of legal.cpp.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "stretto/schedule.h"
+
+namespace stretto {
+
+struct Case {
+  const Operator& op;
+  const Schedule& schedule;
+  const Machine& machine;
+  const bool op_good;
+  std::vector<std::string> reasons;  // the operator's own problems first
+
+  template <typename... Args>
+  void refuse(fmt::format_string<Args...> format, Args&&... args) {
+    reasons.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+};
+
+// legal_numbers.cpp
+void check_numbers(Case& c);
+void check_ranges_of_k(Case& c);
+void check_machine(Case& c);
+void check_size(Case& c);
+
+// legal_moves.cpp
+void check_phases(Case& c);
+void check_mover(Case& c);
+void check_sync(Case& c);
+void check_order(Case& c);
+void check_reduction(Case& c);
+void check_rows(Case& c);
+
+// legal_libraries.cpp
+void check_gemm(Case& c);
+void check_algorithm(Case& c);
+void check_collectives(Case& c);
+
+}  // namespace stretto
