@@ -1,0 +1,162 @@
+// Lanes of plans in text form: instructions with their signals and regions.
+#include <fmt/format.h>
+
+#include "plan/faults.h"
+#include "plan/parser.h"
+
+namespace stretto {
+namespace {
+
+// Sums of notifies over a run stay far from 64 bits' end.
+constexpr int64_t kMaxAmount = int64_t{1} << 40;
+
+#define STRETTO_TEXT(name, text, ...) text,
+constexpr std::string_view kLaneKinds[] = {STRETTO_LANE_KINDS(STRETTO_TEXT)};
+constexpr std::string_view kOpcodes[] = {STRETTO_OPCODES(STRETTO_TEXT)};
+constexpr std::string_view kCollectives[] = {STRETTO_COLLECTIVES(STRETTO_TEXT)};
+#undef STRETTO_TEXT
+
+}  // namespace
+
+void Parser::lane() {
+  in_.skip_blanks();
+  const char* where = in_.position();
+  Lane lane;
+  lane.rank = static_cast<uint16_t>(number_after_blanks(0, plan_.ranks() - 1, "a rank"));
+  lane.kind = one_of<LaneKind>("a lane's kind", kLaneKinds);
+  lane.index = static_cast<uint16_t>(number_after_blanks(0, kMaxIndex, "a lane's index"));
+  const Lane* previous = plan_.lanes.empty() ? nullptr : &plan_.lanes.back();
+  if (const std::string fault = fault_in(plan_, previous, lane); !fault.empty()) {
+    in_.fail_with(where, fault);
+  }
+  while (true) {
+    line("an instruction, 'lane' or 'end'");
+    const std::string_view token = in_.peek();
+    if (token == "lane" || token == "end") break;
+    lane.instrs.push_back(instr(lane));
+  }
+  lane.instrs.shrink_to_fit();
+  plan_.lanes.push_back(std::move(lane));
+}
+
+Instr Parser::instr(const Lane& lane) {
+  const char* where = in_.position();
+  Instr instr;
+  instr.op = opcode();
+  switch (instr.op) {
+    case Opcode::wait:
+      instr.signal = signal();
+      in_.expect_token(">=");
+      in_.skip_blanks();
+      instr.amount = in_.number(1, kMaxAmount, "a threshold");
+      if (in_.accept_token("lag")) {
+        instr.lag = static_cast<uint8_t>(number_after_blanks(1, kMaxByte, "runs back"));
+      }
+      break;
+    case Opcode::notify:
+      instr.signal = signal();
+      in_.expect('@');
+      instr.rank = static_cast<uint16_t>(in_.number(0, plan_.ranks() - 1, "a rank"));
+      in_.expect_token("+=");
+      in_.skip_blanks();
+      instr.amount = in_.number(1, kMaxAmount, "an increment");
+      break;
+    case Opcode::boundary:
+      instr.id = number_after_blanks(0, kMaxInt32, "the boundary's number");
+      break;
+    case Opcode::collective:
+      instr.collective = one_of<CollectiveKind>("a collective", kCollectives);
+      instr.id = number_after_blanks(0, kMaxInt32, "the collective's number");
+      operands(lane, instr);
+      break;
+    case Opcode::gemm:
+    case Opcode::reduce:
+    case Opcode::copy:
+      in_.skip_blanks();
+      if (in_.accept('#')) {
+        instr.tile = static_cast<int32_t>(in_.number(0, kMaxInt32, "the tile's number"));
+      }
+      operands(lane, instr);
+      break;
+    case Opcode::deliver:
+      operands(lane, instr);
+      break;
+  }
+  in_.expect_line_end();
+  if (const std::string fault = fault_in(plan_, lane, instr); !fault.empty()) {
+    in_.fail_with(where, fault);
+  }
+  return instr;
+}
+
+Opcode Parser::opcode() {
+  const std::string_view token = in_.peek();
+  for (size_t i = 0; i < std::size(kOpcodes); ++i) {
+    if (kOpcodes[i] != token) continue;
+    in_.word("an instruction");
+    return static_cast<Opcode>(i);
+  }
+  in_.fail(in_.position(), "an instruction, 'lane' or 'end'");
+}
+
+SignalRef Parser::signal() {
+  in_.skip_blanks();
+  const char* where = in_.position();
+  const auto found = signal_ids_.find(in_.name("a signal, like flags.3"));
+  if (found == signal_ids_.end()) in_.fail(where, "a declared signal array");
+  in_.expect('.');
+  SignalRef ref;
+  ref.array = found->second;
+  const int32_t count = plan_.signals[ref.array].count;
+  if (count == 0) in_.fail(where, "a signal array that has signals");
+  ref.index = static_cast<int32_t>(in_.number(0, count - 1, "a signal's index"));
+  return ref;
+}
+
+void Parser::operands(const Lane& lane, Instr& instr) {
+  if (plan_.operands.size() > std::numeric_limits<uint32_t>::max() - 2 * kMaxOperands) {
+    in_.fail(in_.position(), "a plan with fewer operands");
+  }
+  instr.first_operand = static_cast<uint32_t>(plan_.operands.size());
+  instr.num_reads = regions(lane);
+  if (instr.op == Opcode::deliver) return;
+  if (!in_.accept_token("->")) in_.fail(in_.position(), "a region or '->'");
+  instr.num_writes = regions(lane);
+}
+
+uint16_t Parser::regions(const Lane& lane) {
+  size_t count = 0;
+  while (!in_.at_line_end() && in_.peek() != "->") {
+    if (++count > kMaxOperands) {
+      in_.fail(in_.position(), fmt::format("at most {} regions", kMaxOperands));
+    }
+    plan_.operands.push_back(region(lane));
+  }
+  return static_cast<uint16_t>(count);
+}
+
+Region Parser::region(const Lane& lane) {
+  const char* where = in_.position();
+  const auto found = buffer_ids_.find(in_.name("a region, like out[0:128,0:256]"));
+  if (found == buffer_ids_.end()) in_.fail(where, "a declared buffer");
+  Region region;
+  region.buffer = found->second;
+  region.rank = lane.rank;
+  if (in_.accept('@')) {
+    region.rank = static_cast<uint16_t>(in_.number(0, plan_.ranks() - 1, "a rank"));
+  }
+  in_.expect('[');
+  range(region.row0, region.row1, "a row");
+  in_.expect(',');
+  range(region.col0, region.col1, "a column");
+  in_.expect(']');
+  return region;
+}
+
+void Parser::range(int32_t& first, int32_t& stop, std::string_view what) {
+  first = static_cast<int32_t>(in_.number(0, kMaxInt32, what));
+  in_.expect(':');
+  stop = static_cast<int32_t>(in_.number(first, kMaxInt32, what));
+}
+
+}  // namespace stretto
