@@ -66,9 +66,14 @@ class LaneClocks {
     uint32_t count() const { return count_; }
     uint32_t add();                  // an empty one; its number
     uint32_t add_copy(uint32_t of);  // the same
-    uint32_t seq(uint32_t block, uint32_t lane) const;
+    // Inline, as the next: every question about an order asks for some.
+    uint32_t seq(uint32_t block, uint32_t lane) const {
+      return static_cast<uint32_t>(is_wide_ ? wide_[block].seqs[lane] : narrow_[block].seqs[lane]);
+    }
     // The latest run that a seq is of.
-    uint32_t newest_run(uint32_t block) const;
+    uint32_t newest_run(uint32_t block) const {
+      return is_wide_ ? wide_[block].newest_run : narrow_[block].newest_run;
+    }
     void set(uint32_t block, uint32_t lane, uint32_t seq, uint32_t run);
     void learn(uint32_t block, uint32_t from);
     size_t num_bytes() const;

@@ -1,0 +1,96 @@
+// A clock in the making: it begins as another, learns from more of them, and is kept.
+#include <algorithm>
+
+#include "stretto/lane_clocks.h"
+
+namespace stretto {
+
+void LaneClocks::begin(const Clock& from) {
+  const std::span<const uint16_t> runs = runs_of(from);
+  draft_.runs.assign(runs.begin(), runs.end());
+  draft_.blocks = from.blocks;
+  draft_.newest_run = from.newest_run;
+  draft_.first_own = blocks_.count();
+}
+
+void LaneClocks::learn_runs(View from) {
+  if (clocks_[from.clock].runs == 0) return;  // none
+  const std::span<const uint16_t> runs = runs_of(clocks_[from.clock]);
+  for (size_t rank = 0; rank < ranks_; ++rank) {
+    const uint16_t theirs = runs[seen_rank(static_cast<int>(rank), from.rank)];
+    draft_.runs[rank] = std::max(draft_.runs[rank], theirs);
+  }
+}
+
+void LaneClocks::make_own(BlockRef& ref) {
+  if (ref.block < draft_.first_own) ref.block = blocks_.add_copy(ref.block);
+}
+
+void LaneClocks::set_entry(Event event) {
+  const Slot slot = slots_[event.lane];
+  auto at = std::lower_bound(draft_.blocks.begin(), draft_.blocks.end(), slot.block,
+                             [](const BlockRef& r, uint32_t n) { return r.number < n; });
+  if (at == draft_.blocks.end() || at->number != slot.block) {
+    at = draft_.blocks.insert(at, {slot.block, blocks_.add()});
+  }
+  const uint32_t run = run_of(event);
+  draft_.newest_run = std::max(draft_.newest_run, run);
+  if (blocks_.seq(at->block, slot.lane) >= event.seq) return;
+  make_own(*at);
+  blocks_.set(at->block, slot.lane, event.seq, run);
+}
+
+// Blocks of runs that are known to have ended say nothing that the counts of runs do not.
+void LaneClocks::drop_ended() {
+  std::erase_if(draft_.blocks, [&](const BlockRef& ref) {
+    return draft_.runs[block_rank_[ref.number]] > blocks_.newest_run(ref.block);
+  });
+}
+
+void LaneClocks::merge(View view) {
+  learn_runs(view);
+  const Clock& from = clocks_[view.clock];
+  // Events of runs known to have ended need no entries; the caller drops those that remain.
+  const uint32_t oldest = *std::min_element(draft_.runs.begin(), draft_.runs.end());
+  if (from.blocks.empty() || from.newest_run < oldest) return;
+  draft_.newest_run = std::max(draft_.newest_run, from.newest_run);
+  merged_.clear();
+  auto ours = draft_.blocks.begin();
+  const auto add = [&](const BlockRef& theirs) {
+    while (ours != draft_.blocks.end() && ours->number < theirs.number) merged_.push_back(*ours++);
+    if (ours == draft_.blocks.end() || ours->number != theirs.number) {
+      merged_.push_back(theirs);
+      return;
+    }
+    BlockRef both = *ours++;
+    if (both.block != theirs.block) {
+      make_own(both);
+      blocks_.learn(both.block, theirs.block);
+    }
+    merged_.push_back(both);
+  };
+  // Rank 0's blocks are those of `view.rank`, and the last ranks' come round to the front.
+  const uint32_t up = rank_blocks_[view.rank], down = rank_blocks_.back() - up;
+  auto wrap = from.blocks.begin();
+  while (wrap != from.blocks.end() && wrap->number < down) ++wrap;
+  for (auto ref = wrap; ref != from.blocks.end(); ++ref) add({ref->number - down, ref->block});
+  for (auto ref = from.blocks.begin(); ref != wrap; ++ref) add({ref->number + up, ref->block});
+  merged_.insert(merged_.end(), ours, draft_.blocks.end());
+  std::swap(draft_.blocks, merged_);
+}
+
+uint32_t LaneClocks::keep(uint32_t runs_like) {
+  Clock clock;
+  clock.runs = runs_like;
+  if (!std::equal(draft_.runs.begin(), draft_.runs.end(),
+                  runs_.begin() + static_cast<ptrdiff_t>(runs_like * ranks_))) {
+    clock.runs = static_cast<uint32_t>(runs_.size() / ranks_);
+    runs_.insert(runs_.end(), draft_.runs.begin(), draft_.runs.end());
+  }
+  clock.blocks.assign(draft_.blocks.begin(), draft_.blocks.end());
+  clock.newest_run = draft_.newest_run;
+  clocks_.push_back(std::move(clock));
+  return static_cast<uint32_t>(clocks_.size() - 1);
+}
+
+}  // namespace stretto
