@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "cuda/cublas.h"
 #include "cuda/dynamic_library.h"
@@ -20,6 +19,7 @@ constexpr uint32_t kMostAlignment = 256;                  // that cuBLAS asks ab
 // cublasLt.h and library_types.h.
 constexpr int kCompute32F = 68, kReal32F = 0, kTranspose = 1;
 constexpr int kDescriptorTransA = 3, kLayoutColumns = 3;
+constexpr int kNotSupported = 15;
 constexpr int kPreferenceWorkspace = 1, kPreferenceReductions = 3, kPreferenceAlignments = 5;
 // Ranges of K are added up in fp32: all ways but the one in the result's type.
 constexpr uint32_t kReductionsInFp32 = 1 | 2;
@@ -63,7 +63,8 @@ struct MatmulLibrary::Api {
                   StreamHandle) = nullptr;
 };
 
-MatmulLibrary::MatmulLibrary() : api_(std::make_unique<Api>()) {
+MatmulLibrary::MatmulLibrary()
+    : api_(std::make_unique<Api>()), handle_(nullptr, nullptr), operation_(nullptr, nullptr) {
   const std::array<std::string, 2> names = {"libcublasLt.so.13", "libcublasLt.so.12"};
   const auto library = DynamicLibrary::open(names, toolkit_folders());
   if (!library) throw SystemError(why_no_cublas());
@@ -86,57 +87,43 @@ MatmulLibrary::MatmulLibrary() : api_(std::make_unique<Api>()) {
   if (const char* missing = import_all(*library, imports)) {
     throw SystemError(fmt::format("cuBLAS lacks {}", missing));
   }
-  check_cublas(api_->create(&handle_), "create");
-  check_cublas(api_->describe(&operation_, kCompute32F, kReal32F), "describe a product");
-  check_cublas(api_->describe_set(operation_, kDescriptorTransA, &kTranspose, sizeof(kTranspose)),
+  void* made = nullptr;
+  check_cublas(api_->create(&made), "create");
+  handle_ = Owned(made, api_->destroy);
+  check_cublas(api_->describe(&made, kCompute32F, kReal32F), "describe a product");
+  operation_ = Owned(made, api_->describe_destroy);
+  check_cublas(api_->describe_set(made, kDescriptorTransA, &kTranspose, sizeof(kTranspose)),
                "transpose");
 }
 
-MatmulLibrary::~MatmulLibrary() {
-  if (operation_ != nullptr) api_->describe_destroy(operation_);
-  if (handle_ != nullptr) api_->destroy(handle_);
+MatmulLibrary::~MatmulLibrary() = default;
+
+MatmulLibrary::Owned MatmulLibrary::layout(const Matrix& matrix) const {
+  void* made = nullptr;
+  check_cublas(api_->layout(&made, type_of(matrix.dtype), static_cast<uint64_t>(matrix.columns),
+                            static_cast<uint64_t>(matrix.rows), matrix.stride),
+               "describe a matrix");
+  return {made, api_->layout_destroy};
 }
 
 // cuBLAS counts columns first, so it computes the transpose: C^T = B * A^T.
 LibraryMatmul::LibraryMatmul(const MatmulLibrary& library, const Matrix& a, const Matrix& b,
                              const Matrix& c, std::span<const int64_t> steps, int algorithm)
-    : library_(&library), rows_(a.rows) {
+    : library_(&library),
+      a_(library.layout(a)),
+      b_(library.layout(b)),
+      c_(library.layout(c)),
+      rows_(a.rows) {
   STRETTO_ASSERT(!steps.empty() && steps.back() == a.rows && a.rows == c.rows, "steps of all rows");
-  const auto layout = [&](const Matrix& matrix) {
-    void* made = nullptr;
-    check_cublas(
-        library.api_->layout(&made, type_of(matrix.dtype), static_cast<uint64_t>(matrix.columns),
-                             static_cast<uint64_t>(matrix.rows), matrix.stride),
-        "describe a matrix");
-    return made;
-  };
-  a_ = layout(a);
-  b_ = layout(b);
-  c_ = layout(c);
   const uint32_t alignments[] = {alignment_of(b.address), alignment_of(a.address),
                                  alignment_of(c.address), alignment_of(c.address)};
   for (const int64_t rows : steps) add_step(rows, rows == a.rows ? algorithm : 0, alignments);
 }
 
-LibraryMatmul::LibraryMatmul(LibraryMatmul&& other) noexcept
-    : library_(other.library_),
-      a_(std::exchange(other.a_, nullptr)),
-      b_(std::exchange(other.b_, nullptr)),
-      c_(std::exchange(other.c_, nullptr)),
-      rows_(other.rows_),
-      steps_(std::move(other.steps_)),
-      workspace_bytes_(other.workspace_bytes_) {}
-
-LibraryMatmul::~LibraryMatmul() {
-  for (void* const layout : {a_, b_, c_}) {
-    if (layout != nullptr) library_->api_->layout_destroy(layout);
-  }
-}
-
 void LibraryMatmul::set_rows(int64_t rows) {
   if (rows == rows_) return;
   const auto columns = static_cast<uint64_t>(rows);
-  for (void* const layout : {a_, c_}) {
+  for (void* const layout : {a_.get(), c_.get()}) {
     check_cublas(library_->api_->layout_set(layout, kLayoutColumns, &columns, sizeof(columns)),
                  "set a matrix's rows");
   }
@@ -147,7 +134,7 @@ void LibraryMatmul::add_step(int64_t rows, int algorithm, std::span<const uint32
   const MatmulLibrary::Api& api = *library_->api_;
   void* made = nullptr;
   check_cublas(api.preference(&made), "state what is wanted");
-  const std::unique_ptr<void, int (*)(void*)> preference(made, api.preference_destroy);
+  const MatmulLibrary::Owned preference(made, api.preference_destroy);
   const auto prefer = [&](int what, const auto& value) {
     check_cublas(api.preference_set(made, what, &value, sizeof(value)), "state what is wanted");
   };
@@ -161,9 +148,16 @@ void LibraryMatmul::add_step(int64_t rows, int algorithm, std::span<const uint32
   int found = 0;
   // The first is found sooner alone.
   const int asked = algorithm == 0 ? 1 : kMostAlgorithms;
-  check_cublas(api.propose(library_->handle_, library_->operation_, b_, a_, c_, c_, made, asked,
-                           proposals.data(), &found),
-               "choose an algorithm");
+  const int status =
+      api.propose(library_->handle_.get(), library_->operation_.get(), b_.get(), a_.get(), c_.get(),
+                  c_.get(), made, asked, proposals.data(), &found);
+  if (status == kNotSupported || (status == 0 && found == 0)) {
+    throw UsageError(
+        fmt::format("cuBLAS has nothing for a product of {} rows as these lie: take a "
+                    "schedule with gemm=tiles",
+                    rows));
+  }
+  check_cublas(status, "choose an algorithm");
   if (algorithm >= found) {
     throw UsageError(
         fmt::format("algorithm={}: cuBLAS proposes {} for this product of {} rows: "
@@ -177,6 +171,7 @@ void LibraryMatmul::add_step(int64_t rows, int algorithm, std::span<const uint32
 
 void LibraryMatmul::enqueue(const Stream& stream, const Places& places, int64_t rows,
                             const DeviceMemory& workspace) {
+  STRETTO_ASSERT(0 < rows && rows <= this->rows(), "a call has one row to all of them");
   size_t step = 0;
   while (steps_[step].rows < rows) ++step;
   enqueue_step(stream, places, rows, step, workspace);
@@ -187,11 +182,12 @@ void LibraryMatmul::enqueue_step(const Stream& stream, const Places& places, int
   set_rows(rows);
   const float one = 1, zero = 0;
   const auto at = [](DevicePtr address) { return reinterpret_cast<void*>(address); };
-  check_cublas(library_->api_->multiply(library_->handle_, library_->operation_, &one, at(places.b),
-                                        b_, at(places.a), a_, &zero, at(places.c), c_, at(places.c),
-                                        c_, &steps_[step].algorithm, workspace.as<void>(),
-                                        workspace.num_bytes(), stream.handle()),
-               "multiply");
+  check_cublas(
+      library_->api_->multiply(library_->handle_.get(), library_->operation_.get(), &one,
+                               at(places.b), b_.get(), at(places.a), a_.get(), &zero, at(places.c),
+                               c_.get(), at(places.c), c_.get(), &steps_[step].algorithm,
+                               workspace.as<void>(), workspace.num_bytes(), stream.handle()),
+      "multiply");
 }
 
 }  // namespace stretto::cuda

@@ -14,6 +14,9 @@ namespace stretto::cuda {
 // Of the current GPU; one thread at a time.
 class MatmulLibrary {
  public:
+  // Something of cuBLAS's, and what frees it.
+  using Owned = std::unique_ptr<void, int (*)(void*)>;
+
   // Throws SystemError when there is no cuBLAS.
   MatmulLibrary();
   ~MatmulLibrary();
@@ -23,9 +26,10 @@ class MatmulLibrary {
  private:
   friend class LibraryMatmul;
   struct Api;
+  Owned layout(const Matrix& matrix) const;
+
   std::unique_ptr<Api> api_;
-  void* handle_ = nullptr;
-  void* operation_ = nullptr;  // A * B^T
+  Owned handle_, operation_;  // the latter is A * B^T
 };
 
 // What cuBLAS may take an address to be a multiple of.
@@ -37,12 +41,10 @@ class LibraryMatmul {
   // Matrices as the largest call has them; those of other calls lie as they do, at addresses that
   // are as even. Calls of up to `steps[i]` rows have an algorithm of their own; the steps rise and
   // end with all rows. Of those that cuBLAS proposes for all rows it is number `algorithm`, for
-  // fewer its first. Throws UsageError when there are not so many. The library must outlive this.
+  // fewer its first. Throws UsageError when there are not so many, or none at all. The library must
+  // outlive this.
   LibraryMatmul(const MatmulLibrary& library, const Matrix& a, const Matrix& b, const Matrix& c,
                 std::span<const int64_t> steps, int algorithm);
-  ~LibraryMatmul();
-  LibraryMatmul(LibraryMatmul&& other) noexcept;
-  LibraryMatmul& operator=(LibraryMatmul&&) = delete;
 
   // Memory that every call needs to itself.
   size_t workspace_bytes() const { return workspace_bytes_; }
@@ -56,6 +58,7 @@ class LibraryMatmul {
     DevicePtr a = 0, b = 0, c = 0;
     bool operator==(const Places&) const = default;
   };
+  // One to rows() rows. Calls that share a workspace follow each other on one stream.
   void enqueue(const Stream& stream, const Places& places, int64_t rows,
                const DeviceMemory& workspace);
   // With the algorithm of step `step`.
@@ -71,8 +74,8 @@ class LibraryMatmul {
   void add_step(int64_t rows, int algorithm, std::span<const uint32_t> alignments);
 
   const MatmulLibrary* library_;
-  void *a_ = nullptr, *b_ = nullptr, *c_ = nullptr;  // layouts
-  int64_t rows_ = 0;                                 // that A's and C's have
+  MatmulLibrary::Owned a_, b_, c_;  // layouts
+  int64_t rows_ = 0;                // that A's and C's have
   std::vector<Step> steps_;
   size_t workspace_bytes_ = 0;
 };

@@ -186,15 +186,20 @@ void RankStreams::make_collective(uint32_t index, const Stream& stream, int set,
 }
 
 void RankStreams::enqueue_products(const Stream& stream) {
+  std::vector<bool> made(matmuls_.size());
   for (const auto& by_set : products_) {
-    for (const MatrixProduct& product : by_set.front()) {
-      cuda::LibraryMatmul& matmul = matmuls_[product.matmul].matmul;
-      // The caller's result may be in use.
-      LibraryMatmul::Places places = product.places;
-      if (setup_.serves) places.c = spare_rows_.address();
-      for (size_t step = 0; step < matmul.num_steps(); ++step) {
+    for (const std::vector<MatrixProduct>& products : by_set) {
+      for (const MatrixProduct& product : products) {
+        if (made[product.matmul]) continue;
+        made[product.matmul] = true;
+        cuda::LibraryMatmul& matmul = matmuls_[product.matmul].matmul;
+        // The caller's result may be in use.
+        LibraryMatmul::Places places = product.places;
+        if (setup_.serves) places.c = spare_rows_.address();
         const int64_t rows = setup_.serves ? std::min(matmul.rows(), kSpareRows) : matmul.rows();
-        matmul.enqueue_step(stream, places, rows, step, workspace_);
+        for (size_t step = 0; step < matmul.num_steps(); ++step) {
+          matmul.enqueue_step(stream, places, rows, step, workspace_);
+        }
       }
     }
   }
