@@ -127,6 +127,11 @@ void Graph::end(const Stream& stream) {
   driver().graph_destroy(graph);
   check(result, "instantiate a graph");
 }
+void Graph::give_up(const Stream& stream) noexcept {
+  GraphHandle graph = nullptr;
+  driver().capture_end(stream.handle(), &graph);
+  if (graph != nullptr) driver().graph_destroy(graph);
+}
 Graph::~Graph() { driver().graph_exec_destroy(exec_); }
 void Graph::launch(const Stream& stream) const {
   check(driver().graph_launch(exec_, stream.handle()), "launch a graph");

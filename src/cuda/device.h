@@ -130,7 +130,12 @@ class Graph {
   template <typename Enqueue>
   Graph(const Stream& stream, Enqueue enqueue) {
     begin(stream);
-    enqueue();
+    try {
+      enqueue();
+    } catch (...) {
+      give_up(stream);
+      throw;
+    }
     end(stream);
   }
   ~Graph();
@@ -143,6 +148,7 @@ class Graph {
  private:
   void begin(const Stream& stream);
   void end(const Stream& stream);
+  void give_up(const Stream& stream) noexcept;  // the stream can be used again
   GraphExecHandle exec_ = nullptr;
   size_t num_nodes_ = 0;
 };

@@ -100,5 +100,28 @@ TEST_F(LibraryMatmulGpuTest, EveryProposedAlgorithmIsExactForAllRowCounts) {
   EXPECT_GT(proposed, 1);
 }
 
+// In a graph it is what it is outside; and a capture that fails leaves its stream as it was.
+TEST_F(LibraryMatmulGpuTest, GraphsHoldIt) {
+  fill(DType::bf16);
+  const int64_t steps[] = {16, kRows};
+  LibraryMatmul matmul = make(DType::bf16, DType::bf16, steps, 0);
+  const DeviceMemory workspace(matmul.workspace_bytes());
+  for (size_t step = 0; step < matmul.num_steps(); ++step) {
+    matmul.enqueue_step(*stream_, places_, 8, step, workspace);
+  }
+  stream_->synchronize();
+  const auto begun_in_vain = [&] {
+    const Graph graph(*stream_, [&] {
+      matmul.enqueue(*stream_, places_, 3, workspace);
+      throw SystemError("something else");
+    });
+  };
+  EXPECT_THROW(begun_in_vain(), SystemError);
+  for (const int64_t rows : {int64_t{9}, kRows}) {
+    const Graph graph(*stream_, [&] { matmul.enqueue(*stream_, places_, rows, workspace); });
+    expect_rows(DType::bf16, rows, [&] { graph.launch(*stream_); });
+  }
+}
+
 }  // namespace
 }  // namespace stretto::cuda
