@@ -2,12 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
-#include <thread>
 
+#include "fabric/background_steps.h"
 #include "stretto/error.h"
 
 namespace stretto::fabric {
@@ -15,19 +12,12 @@ namespace {
 
 constexpr double kConnectTimeoutS = 90;
 constexpr double kCloseTimeoutS = 10;
-constexpr double kAbortTimeoutS = 1;
+// For kernels to leave; and then for all that NCCL had, unless graphs still hold it.
+constexpr double kAbortTimeoutS = 1, kLetGoTimeoutS = 5;
 
 int type_of(DType dtype) { return dtype == DType::bf16 ? 9 : dtype == DType::fp16 ? 6 : 7; }
 
 void* pointer(cuda::DevicePtr address) { return reinterpret_cast<void*>(address); }
-
-// Shared by the threads of one set-up call, so that a stuck one outlives the call safely.
-struct Steps {
-  std::mutex mutex;
-  std::condition_variable changed;
-  int running = 0;
-  std::exception_ptr error;
-};
 
 NcclId exchange_id(HostGroup& group) {
   NcclId id{};
@@ -45,38 +35,37 @@ NcclId exchange_id(HostGroup& group) {
   return id;
 }
 
+// Each with its GPU current.
+std::shared_ptr<BackgroundSteps> start_on_every_rank(const LocalRanks& local,
+                                                     const std::function<void(int)>& step) {
+  std::vector<cuda::ContextHandle> contexts;
+  for (int i = 0; i < local.count(); ++i) {
+    contexts.push_back(local.devices[static_cast<size_t>(i)]->context());
+  }
+  return BackgroundSteps::start(local.count(), [contexts, step](int i) {
+    cuda::check(cuda::driver().context_set(contexts[static_cast<size_t>(i)]), "select a GPU");
+    step(i);
+  });
+}
+
 }  // namespace
 
 void on_every_rank(const LocalRanks& local, const char* what, double timeout_s,
-                   std::function<void(int)> step) {
-  const auto steps = std::make_shared<Steps>();
-  steps->running = local.count();
-  for (int i = 0; i < local.count(); ++i) {
-    const cuda::ContextHandle context = local.devices[static_cast<size_t>(i)]->context();
-    std::thread([steps, step, context, i] {
-      std::exception_ptr error;
-      try {
-        cuda::check(cuda::driver().context_set(context), "select a GPU");
-        step(i);
-      } catch (...) {
-        error = std::current_exception();
-      }
-      const std::lock_guard lock(steps->mutex);
-      if (!steps->error) steps->error = error;
-      --steps->running;
-      steps->changed.notify_all();
-    }).detach();
-  }
-  std::unique_lock lock(steps->mutex);
-  const bool done = steps->changed.wait_for(lock, std::chrono::duration<double>(timeout_s),
-                                            [&] { return steps->running == 0; });
-  if (steps->error) std::rethrow_exception(steps->error);
+                   const std::function<void(int)>& step) {
+  const auto steps = start_on_every_rank(local, step);
+  const bool done = steps->ended_within(timeout_s);
+  steps->require_no_error();
   if (!done) throw SystemError(fmt::format("NCCL: {} did not end within {} s", what, timeout_s));
 }
 
 void as_one_operation(const std::function<void()>& calls) {
   check_nccl(nccl().group_start(), "begin an operation");
-  calls();
+  try {
+    calls();
+  } catch (...) {
+    nccl().group_end();  // else this thread's later calls would wait for it
+    throw;
+  }
   check_nccl(nccl().group_end(), "start an operation");
 }
 
@@ -111,26 +100,31 @@ void Communicators::connect(HostGroup& group) {
 void Communicators::abort() {
   if (is_aborted_) return;
   is_aborted_ = true;
-  const std::vector<NcclComm> comms = comms_;
-  try {
-    on_every_rank(local_, "giving up", kAbortTimeoutS,
-                  [comms](int i) { nccl().abort(comms[static_cast<size_t>(i)]); });
-  } catch (const std::exception&) {
-    // First of all NCCL tells its kernels to leave. To free the rest it waits for the end of graphs
-    // that were captured, in threads that nobody waits for.
-  }
+  // First of all NCCL tells its kernels to leave. To free the rest it waits for the end of graphs
+  // that were captured, for as long as there are any.
+  giving_up_ = start_on_every_rank(
+      local_, [comms = comms_](int i) { nccl().abort(comms[static_cast<size_t>(i)]); });
+  giving_up_->ended_within(kAbortTimeoutS);
 }
 
-void Communicators::renew(HostGroup& group) {
-  bool is_gone = false;
-  for (const std::string& one :
-       group.all_gather("whether NCCL was given up", is_aborted_ ? "given up" : "")) {
-    is_gone = is_gone || !one.empty();
-  }
-  if (!is_gone) return;
+bool Communicators::renew(HostGroup& group) {
+  const auto on_some = [&](const char* what, bool here) {
+    bool found = false;
+    for (const std::string& one : group.all_gather(what, here ? "yes" : "")) {
+      found = found || !one.empty();
+    }
+    return found;
+  };
+  if (!on_some("whether NCCL was given up", is_aborted_)) return true;
   abort();
+  // While NCCL frees memory, the driver may hold up whoever launches kernels until the GPU is idle:
+  // for ever, where those that run wait for those that are not launched yet. So nothing is begun
+  // before that is over.
+  const bool is_held = !giving_up_->ended_within(kLetGoTimeoutS);
+  if (on_some("whether NCCL has let go", is_held)) return false;
   connect(group);
   ++generation_;
+  return true;
 }
 
 Communicators::~Communicators() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "cuda/device.h"
@@ -10,6 +11,8 @@
 #include "stretto/dtype.h"
 
 namespace stretto::fabric {
+
+class BackgroundSteps;
 
 class Communicators {
  public:
@@ -42,8 +45,9 @@ class Communicators {
   bool is_aborted() const { return is_aborted_; }
   // Collective, once what was enqueued has ended on all ranks: where some process gave theirs up,
   // new communicators in place of the old. Graphs that were captured with those do nothing useful
-  // any more.
-  void renew(HostGroup& group);
+  // any more. False, on all processes, as long as such graphs, or other work, still hold the old
+  // ones (kStillHeld): then nothing can be enqueued yet.
+  bool renew(HostGroup& group);
   // How often there were new ones.
   int generation() const { return generation_; }
 
@@ -53,6 +57,7 @@ class Communicators {
   LocalRanks local_;
   int max_blocks_;
   bool is_aborted_ = false;
+  std::shared_ptr<BackgroundSteps> giving_up_;  // the last, once there was one
   int generation_ = 0;
   std::vector<NcclComm> comms_;
 };
@@ -65,6 +70,11 @@ void as_one_operation(const std::function<void()>& calls);
 // set-up calls wait for each other. Throws the first error, or SystemError after `timeout_s`; then
 // a step may still be stuck, so steps own what they touch.
 void on_every_rank(const LocalRanks& local, const char* what, double timeout_s,
-                   std::function<void(int)> step);
+                   const std::function<void(int)>& step);
+
+// What the caller can do when renew() returns false.
+inline constexpr const char* kStillHeld =
+    "graphs that were captured with collectives of NCCL, or other work on their GPUs, still hold "
+    "what was given up: end them, on all ranks, and call finish() again";
 
 }  // namespace stretto::fabric

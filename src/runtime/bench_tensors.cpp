@@ -22,13 +22,20 @@ size_t bytes_of(int64_t rows, int64_t columns, int size) {
 uint64_t seed_of_a(int rank) { return static_cast<uint64_t>(rank) * 2 + 1; }
 uint64_t seed_of_b(int rank) { return static_cast<uint64_t>(rank) * 2 + 2; }
 
+// A plan may have given NCCL up before.
+const fabric::Communicators& connected(fabric::Fabric& fabric) {
+  fabric::Communicators& nccl = fabric.communicators();
+  if (!nccl.renew(fabric.group())) throw SystemError(fabric::kStillHeld);
+  return nccl;
+}
+
 }  // namespace
 
 BenchTensors::BenchTensors(const Operator& op, fabric::Fabric& fabric,
                            const cuda::Compiler& compiler)
     : op_(op),
       fabric_(fabric),
-      nccl_(fabric.communicators()),
+      nccl_(connected(fabric)),
       nccl_generation_(nccl_.generation()),
       ranks_(static_cast<size_t>(fabric.num_local())) {
   fabric.group().together("preparing a benchmark's tensors", [&] {
@@ -47,8 +54,7 @@ void BenchTensors::require_same_nccl() const {
   if (nccl_.generation() == nccl_generation_ && !nccl_.is_aborted()) return;
   throw SystemError(
       "a collective of NCCL in some plan did not end, so the library's own times behind it are "
-      "worth "
-      "nothing: leave that plan out");
+      "worth nothing: leave that plan out");
 }
 
 std::vector<const cuda::Stream*> BenchTensors::streams() const {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "core/text.h"
 #include "cuda/plan_limits.h"
@@ -16,6 +18,8 @@ namespace {
 
 using cuda::check;
 using cuda::driver;
+
+constexpr std::chrono::seconds kConnectTimeout(30);
 
 const Plan& require_runnable(const Plan& plan, const cuda::TileSums& sums,
                              const RunnerOptions& options) {
@@ -78,7 +82,7 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
   }
   if (uses_nccl) {
     nccl_ = &fabric.communicators(std::max(0, free_sms));
-    nccl_->renew(fabric.group());
+    if (!nccl_->renew(fabric.group())) throw SystemError(fabric::kStillHeld);
     nccl_generation_ = nccl_->generation();
   }
   ranks_.resize(static_cast<size_t>(fabric.num_local()));
@@ -157,9 +161,17 @@ void PlanRunner::connect_nccl() {
       of(rank).streams->enqueue_collectives(*of(rank).main);
     }
   });
-  for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
-    fabric_.device(rank).make_current();
-    of(rank).main->synchronize();
+  // Another process may have failed to come.
+  const auto end = std::chrono::steady_clock::now() + kConnectTimeout;
+  for (const Rank& rank : ranks_) {
+    while (!idle(rank)) {
+      if (std::chrono::steady_clock::now() > end) {
+        nccl_->abort();
+        throw SystemError(fmt::format("NCCL: a plan's first collectives did not end within {} s",
+                                      kConnectTimeout.count()));
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
   }
 }
 
@@ -172,8 +184,8 @@ cuda::DevicePtr PlanRunner::buffer(std::string_view name, int rank) const {
 void PlanRunner::enqueue(int rank, cuda::StreamHandle stream, const CallRows& rows) {
   if (!has_met_) {
     throw SystemError(
-        "the last finish() did not meet all ranks: call it again, on all of them, before the next "
-        "run");
+        "the last finish() did not meet all ranks, and says why: call it again, on all of them, "
+        "before the next run");
   }
   if (nccl_ != nullptr && (nccl_->is_aborted() || nccl_->generation() != nccl_generation_)) {
     throw SystemError(

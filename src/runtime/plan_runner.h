@@ -68,7 +68,7 @@ class PlanRunner {
   // Collective. Waits for all runs of this process's ranks. Throws SystemError naming the wait that
   // did not end, or the rank that did not come; the runner can then be used again, if it has met
   // all ranks. Else they call finish() again, which returns once they have met. Graphs that hold
-  // collectives of NCCL which were given up must be captured again.
+  // collectives of NCCL which were given up count as ranks that have not come, until they end.
   void finish();
   bool has_met() const { return has_met_; }
 
@@ -104,7 +104,7 @@ class PlanRunner {
   std::string own_problem(const RunEnd& mine) const;
   std::string problem_of(const fabric::RunOutcome& outcome, const std::vector<RunEnd>& ends,
                          const std::string& collectives);
-  void restart();
+  bool restart();
 
   std::shared_ptr<const cuda::TileSums> sums_;  // of the plan
   const Plan& plan_;

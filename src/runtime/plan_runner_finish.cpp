@@ -103,18 +103,19 @@ std::string PlanRunner::problem_of(const fabric::RunOutcome& outcome,
          "the last finish() computed is useless";
 }
 
-// As after construction, on all processes.
-void PlanRunner::restart() {
+// As after construction, on all processes; false as long as NCCL cannot be connected.
+bool PlanRunner::restart() {
   state_.reset();
   for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
     fabric_.device(rank).make_current();
     of(rank).streams->restart();
   }
-  if (nccl_ == nullptr) return;
-  nccl_->renew(fabric_.group());
-  if (nccl_->generation() == nccl_generation_) return;
+  if (nccl_ == nullptr) return true;
+  if (!nccl_->renew(fabric_.group())) return false;
+  if (nccl_->generation() == nccl_generation_) return true;
   fabric_.group().together("connecting a plan's collectives", [&] { connect_nccl(); });
   nccl_generation_ = nccl_->generation();
+  return true;
 }
 
 void PlanRunner::finish() {
@@ -146,7 +147,9 @@ void PlanRunner::finish() {
       std::any_of(ends.begin(), ends.end(), [](const RunEnd& end) { return end.nccl_is_gone; });
   if (outcome.aborted || !collectives.empty() || lost_nccl) {
     const std::string problem = problem_of(outcome, ends, collectives);
-    restart();
+    if (!restart()) {
+      throw SystemError((was_told ? "" : problem + "; then: ") + fabric::kStillHeld);
+    }
     has_met_ = true;
     if (!was_told) throw SystemError(problem);
   }

@@ -12,6 +12,7 @@
 #include "gpu_plans.h"
 #include "runtime/gpu_check.h"
 #include "runtime/operator_bench.h"
+#include "stall_guard.h"
 #include "stretto/error.h"
 
 namespace stretto::runtime {
@@ -57,6 +58,7 @@ class RankOfPlans : public testing::Test {
     fabric_ = fabric::open_fabric(2);
   }
   void expect_right(const std::string& op, const std::string& schedule) {
+    guard_.at(op + " " + schedule);
     const Plan plan = plan_here(op, schedule);
     PlanRunner runner(plan, *fabric_, shared_compiler());
     const GpuCheckResult result = check_on_gpus(runner, *fabric_, {});
@@ -92,6 +94,8 @@ class RankOfPlans : public testing::Test {
     EXPECT_TRUE(result.verified()) << result.fault << result.first_wrong;
   }
   std::unique_ptr<fabric::Fabric> fabric_;
+  // Longer than the job's own 60 s for a rank to come; `at` where there is more than one step.
+  StallGuard guard_{std::chrono::seconds(150)};
 };
 
 constexpr uint64_t kTimeoutNs = 300'000'000;
@@ -106,6 +110,7 @@ TEST_F(RankOfPlans, HasNoRuns) {
         Expected{"waves", "rank 0 waited 300 ms in a collective of NCCL, to which rank 1 did"},
         Expected{"low-latency", " waited 300 ms for rank 1: "}, Expected{"tiles", "rank 0 "}}) {
     SCOPED_TRACE(schedule);
+    guard_.at(schedule);
     const Plan plan = plan_here(kReduction, schedule);
     PlanRunner runner(plan, *fabric_, shared_compiler(), {kTimeoutNs});
     if (fabric_->first_rank() == 0) enqueue(runner);
@@ -119,6 +124,7 @@ TEST_F(RankOfPlans, HasNoRuns) {
 TEST_F(RankOfPlans, SleepsBeforeItsRun) {
   for (const char* schedule : {"library", "waves", "low-latency", "tiles"}) {
     SCOPED_TRACE(schedule);
+    guard_.at(schedule);
     const Plan plan = plan_here(kReduction, schedule);
     PlanRunner runner(plan, *fabric_, shared_compiler(), {kTimeoutNs});
     if (fabric_->first_rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(10));
@@ -132,6 +138,7 @@ TEST_F(RankOfPlans, SleepsBeforeItsRun) {
 TEST_F(RankOfPlans, IsBusyBeforeItsRun) {
   for (const char* schedule : {"low-latency", "tiles"}) {
     SCOPED_TRACE(schedule);
+    guard_.at(schedule);
     const Plan plan = plan_here(kReduction, schedule);
     PlanRunner runner(plan, *fabric_, shared_compiler(), {kTimeoutNs});
     fabric_->device(fabric_->first_rank()).make_current();
