@@ -54,8 +54,9 @@ constexpr PowerPoint kRestedPower[] = {{350, 1.0}, {700, 0.93}, {1300, 0.90}, {1
 constexpr double kEpilogueSlowdown = 1.5;
 
 // A tile whose rows go to several ranks is stored box by box: this and so much a rank longer than
-// in one piece (2 and 4 x H200, reductions of 16 to 128 rows: 4.5 and 6 us).
-constexpr double kStoreOfPartsUs = 3, kStoreOfPartUs = 0.75;
+// in one piece (2 and 4 x H200, reductions of 16 to 256 rows: 1 to 5 us, beside what the kernel of
+// movers behind it takes).
+constexpr double kStoreOfPartsUs = 1, kStoreOfPartUs = 0.75;
 
 // A block that pushes beside running tiles takes longer by this share, in proportion to the SMs
 // that run them (tuning/h200x8.json, gathers by 4 blocks: 142 GB/s under a GEMM, 177 without).
@@ -71,10 +72,10 @@ constexpr double kLeavingReleases = 2;
 constexpr double kTrailingBytes = 12 * 16384, kShortTrailingBytes = 3 * 16384;
 constexpr double kShortCopyBytes = 8 * 16384;
 
-// A reduce by a communication block reaches this share of what memory allows a block; less where
+// A reduce by a communication block reaches this share of what a copy by one does; less where
 // rows of the tile do not fill the 512 bytes that a warp reads at once (tuning/h200x8.json,
 // reductions with 4 communication SMs: 20 to 48 of 92 GB/s).
-constexpr double kReduceShare = 0.25;
+constexpr double kReduceShare = 0.28;
 constexpr int64_t kWarpBytes = 512;
 
 }  // namespace stretto::sim

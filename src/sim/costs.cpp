@@ -4,14 +4,16 @@
 #include <cmath>
 #include <iterator>
 
+#include "plan/placed.h"
 #include "sim/calibration.h"
 
 namespace stretto::sim {
 namespace {
 
 // The MMA of Hopper's warp group is 64 rows high and takes columns by eights; a pipeline stage of
-// the GEMM kernel holds 128 bytes of K.
-constexpr int64_t kMmaRows = 64, kMmaCols = 8, kStageBytes = 128;
+// the GEMM kernel holds 128 bytes of K. A kernel that stores tiles in parts stores whole 128 bytes
+// of their rows, so all its tiles are multiples of 64 columns wide.
+constexpr int64_t kMmaRows = 64, kMmaCols = 8, kPartCols = 64, kStageBytes = 128;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -47,21 +49,6 @@ std::vector<double> rate_of_one(const RateCurve& of_pair, const RateCurve& of_al
   return rates;
 }
 
-// Shares of nccl_launch_us, the ranks that were measured as a straight line between.
-NcclStart nccl_start(int ranks) {
-  NcclStart before = kNcclStart[0];
-  for (const NcclStart& start : kNcclStart) {
-    if (ranks <= start.ranks) {
-      const int span = std::max(1, start.ranks - before.ranks);
-      const double along = static_cast<double>(std::max(ranks, before.ranks) - before.ranks) / span;
-      return {ranks, std::lerp(before.few_bytes, start.few_bytes, along),
-              std::lerp(before.many_bytes, start.many_bytes, along)};
-    }
-    before = start;
-  }
-  return before;
-}
-
 // How many times longer its MMAs take than without contention when `busy` of all SMs run tiles
 // of this shape.
 double tile_slowdown(int64_t rows, int64_t cols, double busy) {
@@ -81,6 +68,7 @@ double Traffic::flow_bytes() const {
 Costs::Costs(const Plan& plan, const Machine& machine)
     : plan_(plan),
       machine_(machine),
+      mover_kernels_(plan),
       nodes_(machine.node_of(plan.ranks() - 1) + 1),
       link_rate_(machine.link_gb_per_s) {
   const Between between(plan.ranks(), machine);
@@ -92,19 +80,33 @@ Costs::Costs(const Plan& plan, const Machine& machine)
   if (plan.ranks() == 2) {
     link_rate_ = std::max({link_rate_, all_copies_rate_, best_rate(machine.push_by_blocks)});
   }
-  const NcclStart nccl = nccl_start(plan.ranks());
-  nccl_few_bytes_us_ = nccl.few_bytes * machine.nccl_launch_us;
-  nccl_protocol_us_ = (nccl.many_bytes - nccl.few_bytes) * machine.nccl_launch_us;
+  find_nccl_start();
   // What a stream pays to await a copy engine is about a launch.
   starts_itself_ = plan.library_gemms &&
                    std::none_of(plan.lanes.begin(), plan.lanes.end(), [](const Lane& lane) {
                      return lane.kind == LaneKind::copy && !lane.instrs.empty();
                    });
   is_one_kernel_ = is_one_kernel();
+  find_mma_cols();
   find_ranges();
   share_inputs();
   feed_power();
   find_products();
+}
+
+bool Costs::stores_parts(const Instr& task) const {
+  return task.num_writes > 1 && plan_.writes(task)[0].rows() < rows_of_task(plan_, task);
+}
+
+void Costs::find_mma_cols() {
+  const bool any_parts =
+      !plan_.library_gemms &&
+      std::any_of(plan_.lanes.begin(), plan_.lanes.end(), [&](const Lane& lane) {
+        return std::any_of(lane.instrs.begin(), lane.instrs.end(), [&](const Instr& instr) {
+          return instr.op == Opcode::gemm && stores_parts(instr);
+        });
+      });
+  mma_cols_ = any_parts ? kPartCols : kMmaCols;
 }
 
 double Costs::mma_us(const Instr& instr) const {
@@ -114,13 +116,13 @@ double Costs::mma_us(const Instr& instr) const {
   for (const Region& a : reads.first(reads.size() - 1)) rows += a.rows();
   const DType dtype = plan_.buffers[b.buffer].dtype;
   const double macs = static_cast<double>(round_up(rows, kMmaRows)) *
-                      static_cast<double>(round_up(b.rows(), kMmaCols)) *
+                      static_cast<double>(round_up(b.rows(), mma_cols_)) *
                       static_cast<double>(round_up(b.cols(), kStageBytes / num_bytes(dtype)));
   const double tflops = dtype == DType::fp32 ? machine_.fp32_tflops : machine_.gemm_tflops;
   const double mma_us = 2 * macs * machine_.sms / (tflops * 1e6);
   if (dtype == DType::fp32) return mma_us;
   return mma_us *
-         tile_slowdown(round_up(rows, kMmaRows), round_up(b.rows(), kMmaCols), busy_[b.rank]);
+         tile_slowdown(round_up(rows, kMmaRows), round_up(b.rows(), mma_cols_), busy_[b.rank]);
 }
 
 double Costs::gemm_us(const Instr& instr) const {
@@ -198,50 +200,13 @@ double Costs::row_fill(const Instr& instr) const {
   return static_cast<double>(bytes) / static_cast<double>(round_up(bytes, kWarpBytes));
 }
 
-double Costs::collective_launch_us() const {
-  if (!plan_.low_latency_collectives) return nccl_few_bytes_us_;
-  return machine_.chained_launch_us + machine_.signal_us;  // the data is its own signal
-}
-
-double Costs::collective_us(const Instr& instr) const {
-  double read = 0, written = 0;
-  for (const Region& region : plan_.reads(instr)) read += region_bytes(region);
-  for (const Region& region : plan_.writes(instr)) written += region_bytes(region);
-  const double share = static_cast<double>(plan_.ranks() - 1) / plan_.ranks();
-  double bytes = 0;  // out of one GPU
-  switch (instr.collective) {
-    case CollectiveKind::all_gather:
-      bytes = share * written;
-      break;
-    case CollectiveKind::reduce_scatter:
-      bytes = share * read;
-      break;
-    case CollectiveKind::all_reduce:
-      bytes = 2 * share * read;
-      break;
-  }
-  if (bytes <= 0) return 0;
-  if (plan_.low_latency_collectives) {
-    const double two_hops = move_us(bytes, machine_.link_gb_per_s) + machine_.signal_us;
-    if (instr.collective != CollectiveKind::all_reduce) return two_hops - machine_.signal_us;
-    return std::min(two_hops, move_us(read * (plan_.ranks() - 1), machine_.link_gb_per_s));
-  }
-  double rate = machine_.nccl_by_bytes.at(bytes);
-  const double protocol_us =
-      nccl_protocol_us_ * std::clamp(std::log2(bytes / kNcclFewBytes), 0.0, 1.0);
-  if (nodes_ == 1) return protocol_us + move_us(bytes, rate);
-  // Rings cross from node to node on every GPU's network port at once, and one hop more a node.
-  rate = std::min(rate, machine_.network_gb_per_s * machine_.ranks_per_node);
-  return protocol_us + move_us(bytes, rate) + machine_.network_latency_us * (nodes_ - 1);
-}
-
 double Costs::push_rate(int blocks, size_t peers) const {
   const std::vector<double>& rates = peers > 1 ? push_many_ : push_one_;
   return rates[std::min(static_cast<size_t>(std::max(blocks, 1)), rates.size() - 1)];
 }
 
-double Costs::memory_rate(int blocks) const {
-  return std::min(machine_.block_hbm_gb_per_s, machine_.hbm_gb_per_s / std::max(blocks, 1));
+double Costs::memory_rate(int blocks, double share) const {
+  return std::min(share * machine_.block_hbm_gb_per_s, machine_.hbm_gb_per_s / std::max(blocks, 1));
 }
 
 double Costs::copy_rate(double bytes) const { return machine_.copy_engine_by_bytes.at(bytes); }

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "sim/mover_kernels.h"
 #include "stretto/machine.h"
 #include "stretto/plan.h"
 
@@ -33,6 +34,7 @@ class Costs {
   Costs(const Plan& plan, const Machine& machine);
 
   const Machine& machine() const { return machine_; }
+  const MoverKernels& mover_kernels() const { return mover_kernels_; }
 
   // Full-speed time of a gemm: its MMAs, padded as the hardware pads them, but no less than its
   // share of reading the rank's inputs once; and the tile's overhead. Of a range of K it is that
@@ -48,6 +50,8 @@ class Costs {
   bool leaves_sums(const Instr& gemm) const {
     return kept_of(gemm) == nullptr && holds_ranges_[plan_.writes(gemm)[0].buffer];
   }
+  // Whether rows of the task's tile go to several places.
+  bool stores_parts(const Instr& task) const;
   // Replaces `traffic` by what the task moves; of a gemm only the remote writes, and of a reduce
   // that adds ranges what it reads and those.
   void traffic_of(const Instr& instr, int rank, Traffic& traffic) const;
@@ -62,8 +66,9 @@ class Costs {
 
   // GB/s of one of `blocks` blocks that push at once on a GPU; `peers` that the task writes to.
   double push_rate(int blocks, size_t peers) const;
-  // GB/s at which one of `blocks` blocks that read and write their own memory does so.
-  double memory_rate(int blocks) const;
+  // GB/s at which one of `blocks` blocks that read and write their own memory does so; by itself it
+  // would reach this share of what a block can.
+  double memory_rate(int blocks, double share = 1) const;
   // GB/s of one copy-engine copy by itself, and of all copy engines of a GPU together.
   double copy_rate(double bytes) const;
   double all_copies_rate() const { return all_copies_rate_; }
@@ -97,6 +102,8 @@ class Costs {
   double mma_us(const Instr& instr) const;    // of a gemm whose clock nothing holds down
   double stages_us(const Instr& gemm) const;  // that its stages of K take at least
   bool is_one_kernel() const;
+  void find_nccl_start();
+  void find_mma_cols();
   void find_ranges();
   void keep_sums(const Lane& lane, size_t reduce);
   void share_inputs();
@@ -105,8 +112,10 @@ class Costs {
 
   const Plan& plan_;
   const Machine& machine_;
+  const MoverKernels mover_kernels_;
   int nodes_ = 1;               // that the plan's ranks lie on
   bool is_one_kernel_ = false;  // every rank's run
+  int64_t mma_cols_ = 1;        // multiples of columns that tiles are padded to
   double link_rate_ = 0;
   double nccl_few_bytes_us_ = 0, nccl_protocol_us_ = 0;  // NCCL's start, and more for many bytes
   bool starts_itself_ = false;  // what follows a boundary, in the time of its product

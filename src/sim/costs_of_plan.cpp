@@ -27,6 +27,7 @@ double power_share(std::span<const PowerPoint> points, double us) {
 
 // Communication lanes that only copy are blocks of the GEMM kernel.
 bool Costs::is_one_kernel() const {
+  if (mover_kernels_.any()) return false;
   std::vector<bool> computes(static_cast<size_t>(plan_.ranks()), false);
   const auto ends_kernel = [](const Lane& lane, const Instr& instr) {
     const bool reduces = lane.kind == LaneKind::comm && instr.op == Opcode::reduce;

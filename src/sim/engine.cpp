@@ -1,4 +1,4 @@
-// The lanes: their order, waits, notifies and ends.
+// The lanes: their order and ends.
 #include "sim/engine.h"
 
 #include <fmt/format.h>
@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "sim/calibration.h"
 #include "stretto/error.h"
 #include "stretto/simulate.h"
 
@@ -62,11 +61,13 @@ Engine::Engine(const Plan& plan, const Costs& costs, EngineOptions options)
 
 void Engine::run() {
   start_lanes();
-  while (!events_.empty()) {
-    const Event event = events_.pop();
-    now_ = event.time;
-    handle(event);
-  }
+  do {
+    while (!events_.empty()) {
+      const Event event = events_.pop();
+      now_ = event.time;
+      handle(event);
+    }
+  } while (let_movers_go());
   for (const LaneState& lane : lanes_) {
     if (lane.stage != Stage::done) report_stuck();
   }
@@ -119,7 +120,9 @@ void Engine::advance(uint32_t lane) {
   LaneState& state = lanes_[lane];
   if (state.stage == Stage::joining) state.waiting_us += now_ - state.since;
   state.stage = Stage::ready;
-  while (state.pos < plan_.lanes[lane].instrs.size()) {
+  for (;;) {
+    if (ends_gemm_kernel(lane)) return join_movers(lane);
+    if (state.pos == plan_.lanes[lane].instrs.size()) break;
     if (!step(lane)) return;
     ++state.pos;
   }
@@ -171,106 +174,6 @@ void Engine::end_lane(uint32_t lane) {
   if (state.node != kNoNode && (last_node_ == kNoNode || history_[state.node].end > total_us_)) {
     last_node_ = state.node;
     total_us_ = history_[state.node].end;
-  }
-}
-
-bool Engine::step_wait(uint32_t lane) {
-  LaneState& state = lanes_[lane];
-  const Instr& wait = instr(lane);
-  // The first run: no earlier one has anything left to read or write.
-  if (wait.lag > 0) return true;
-  const uint32_t signal = signal_id(rank_of(lane), wait.signal);
-  if (counters_[signal] >= wait.amount) return true;
-  state.stage = Stage::waiting;
-  state.next_waiter = waiters_[signal];
-  waiters_[signal] = lane;
-  return false;
-}
-
-bool Engine::step_notify(uint32_t lane) {
-  LaneState& state = lanes_[lane];
-  if (plan_.lanes[lane].kind == LaneKind::copy) {
-    // A copy of a few bytes behind the data, which the copy after it waits for.
-    const double end = now_ + machine_.copy_launch_us;
-    send_notify(lane, state.pos, state.node, machine_.copy_launch_us);
-    state.stage = Stage::task;
-    ++state.pos;
-    events_.push(end, EventKind::lane, lane);
-    return false;
-  }
-  if (state.storing) {
-    state.held_notifies.push_back(state.pos);
-  } else {
-    send_notify(lane, state.pos, state.node, trailing_us(lane) + leaving_us(lane));
-  }
-  return true;
-}
-
-// How long the release of a copy drains behind the copies that follow it. Those inside the GPU take
-// no time to speak of beside those that cross links.
-double Engine::trailing_us(uint32_t lane) const {
-  const LaneState& state = lanes_[lane];
-  if (plan_.lanes[lane].kind != LaneKind::comm || state.sent_per_us <= 0) return 0;
-  const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
-  uint32_t copy = state.pos;
-  while (copy > 0 && instrs[copy].op == Opcode::notify) --copy;
-  const bool is_short = costs_.bytes_read(instrs[copy]) <= kShortCopyBytes;
-  double left = is_short ? kShortTrailingBytes : kTrailingBytes, sent = 0;
-  for (size_t at = state.pos; at < instrs.size() && left > 0; ++at) {
-    if (instrs[at].op == Opcode::notify) continue;
-    if (instrs[at].op != Opcode::copy) break;
-    const double read = costs_.bytes_read(instrs[at]);
-    if (read <= 0) continue;
-    sent += costs_.bytes_sent(instrs[at], rank_of(lane)) * std::min(1.0, left / read);
-    left -= read;
-  }
-  return sent / state.sent_per_us;
-}
-
-// How much longer the release takes behind sums of a range of K that others add.
-double Engine::leaving_us(uint32_t lane) const {
-  const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
-  uint32_t task = lanes_[lane].pos;
-  while (task > 0 && instrs[task].op == Opcode::notify) --task;
-  const bool leaves = instrs[task].op == Opcode::gemm && costs_.leaves_sums(instrs[task]);
-  return leaves ? kLeavingReleases * machine_.release_us : 0;
-}
-
-void Engine::send_notify(uint32_t lane, uint32_t pos, uint32_t before, double delay_us) {
-  const Instr& notify = plan_.lanes[lane].instrs[pos];
-  const double seen = now_ + delay_us + costs_.signal_us(rank_of(lane), notify.rank);
-  const uint32_t node = history_.add({seen, before, {lane, pos}, NodeKind::notify, kNoRank});
-  events_.push(seen, EventKind::signal, node);
-}
-
-void Engine::deliver_notify(uint32_t node) {
-  const InstrRef from = history_[node].where;
-  const Instr& notify = plan_.lanes[from.lane].instrs[from.pos];
-  const uint32_t signal = signal_id(notify.rank, notify.signal);
-  int64_t& counter = counters_[signal];
-  const int64_t room = std::numeric_limits<int64_t>::max() - counter;
-  counter += std::min(notify.amount, room);
-  // Lanes are taken out before any goes on, since one may wait for the same signal again.
-  std::vector<uint32_t> released;
-  uint32_t* link = &waiters_[signal];
-  while (*link != kNoLane) {
-    const uint32_t lane = *link;
-    LaneState& state = lanes_[lane];
-    if (counter >= instr(lane).amount) {
-      *link = state.next_waiter;
-      released.push_back(lane);
-    } else {
-      link = &state.next_waiter;
-    }
-  }
-  std::sort(released.begin(), released.end());
-  for (uint32_t lane : released) {
-    LaneState& state = lanes_[lane];
-    state.waiting_us += now_ - state.since;
-    if (options_.record) spans_.push_back({here(lane), state.since, now_, from});
-    state.node = node;
-    ++state.pos;
-    advance(lane);
   }
 }
 

@@ -1,5 +1,6 @@
 // Runs every lane of a plan in order through simulated time. engine.cpp has the lanes themselves,
-// engine_gemms, engine_moves and engine_joins what their tasks do.
+// engine_signals their waits and notifies, engine_gemms, engine_moves and engine_joins what their
+// tasks do.
 #pragma once
 
 #include <map>
@@ -64,6 +65,7 @@ class Engine {
 
   struct LaneState {
     uint32_t pos = 0;
+    uint32_t kernels = 0;     // mover kernels that it has come to
     uint32_t node = kNoNode;  // what ended now or last on this lane
     double since = 0;         // begin of the stage
     double busy_us = 0, waiting_us = 0;
@@ -114,7 +116,11 @@ class Engine {
   void start_mover(uint32_t lane);
   void start_store(uint32_t lane);
   void end_store(uint32_t lane);
+  bool ends_gemm_kernel(uint32_t lane) const;
   void join_boundary(uint32_t lane);
+  void join_movers(uint32_t lane);
+  bool let_movers_go();
+  void release(uint32_t lane, double end, const Join& join);
   void join_collective(uint32_t lane);
   void collective_moves(uint32_t rank0_lane);
   void collective_ends(uint32_t rank0_lane);
@@ -154,6 +160,7 @@ class Engine {
     uint32_t compute_lanes = 0;
     bool nccl_running = false, nccl_moving = false;
     std::map<int32_t, Join> boundaries;
+    std::map<uint32_t, Join> mover_kernels;  // by number
   };
   std::vector<RankState> ranks_;
   std::map<int32_t, Join> collectives_;

@@ -21,12 +21,56 @@ void Engine::join_boundary(uint32_t lane) {
   // Where nothing follows, the boundary is only the end of the last kernel.
   const bool launches = join.tasks_follow && options_.gemm_takes_time;
   const double end = now_ + (launches ? costs_.boundary_us() : 0);
-  const uint32_t node = history_.add({end, state.node, here(lane), NodeKind::boundary, kNoRank});
-  const std::vector<uint32_t> released = std::move(join.lanes);
+  const Join joined = std::move(join);
   rank.boundaries.erase(instr(lane).id);
-  for (uint32_t other : released) {
+  for (const uint32_t other : joined.lanes) ++lanes_[other].pos;
+  release(lane, end, joined);
+}
+
+bool Engine::ends_gemm_kernel(uint32_t lane) const {
+  const std::vector<uint32_t>& ends = costs_.mover_kernels().ends(lane);
+  const LaneState& state = lanes_[lane];
+  return state.kernels < ends.size() && ends[state.kernels] == state.pos;
+}
+
+void Engine::join_movers(uint32_t lane) {
+  LaneState& state = lanes_[lane];
+  if (state.storing) {
+    state.stage = Stage::draining;
+    return;
+  }
+  state.stage = Stage::joining;
+  RankState& rank = ranks_[static_cast<size_t>(rank_of(lane))];
+  const uint32_t kernel = state.kernels;
+  Join& join = rank.mover_kernels[kernel];
+  join.lanes.push_back(lane);
+  if (join.lanes.size() < rank.compute_lanes) return;
+  const Join joined = std::move(join);
+  rank.mover_kernels.erase(kernel);
+  for (const uint32_t other : joined.lanes) ++lanes_[other].kernels;
+  release(lane, now_ + (options_.gemm_takes_time ? machine_.launch_us : 0), joined);
+}
+
+// Kernels would wait for each other where tiles await what movers of their rank do, but lanes do
+// not: only a plan by hand has that, and no GPU runs it.
+bool Engine::let_movers_go() {
+  bool any = false;
+  for (RankState& rank : ranks_) {
+    for (const auto& [kernel, join] : std::exchange(rank.mover_kernels, {})) {
+      for (const uint32_t lane : join.lanes) ++lanes_[lane].kernels;
+      release(join.lanes.back(), now_, join);
+      any = true;
+    }
+  }
+  return any;
+}
+
+// The next kernel begins; the lane was the last to come.
+void Engine::release(uint32_t lane, double end, const Join& join) {
+  const InstrRef last{lane, std::max(lanes_[lane].pos, 1u) - 1};
+  const uint32_t node = history_.add({end, lanes_[lane].node, last, NodeKind::boundary, kNoRank});
+  for (const uint32_t other : join.lanes) {
     lanes_[other].node = node;
-    ++lanes_[other].pos;
     events_.push(end, EventKind::lane, other);
   }
 }

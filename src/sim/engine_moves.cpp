@@ -53,7 +53,9 @@ void Engine::start_store(uint32_t lane) {
   std::swap(store.traffic, transfers_[task_transfer(lane)].traffic);
   cut_into_pieces(store);
   const size_t parts = plan_.writes(instr(lane)).size();
-  store.parts_us = parts > 1 ? kStoreOfPartsUs + kStoreOfPartUs * static_cast<double>(parts) : 0;
+  store.parts_us = costs_.stores_parts(instr(lane))
+                       ? kStoreOfPartsUs + kStoreOfPartUs * static_cast<double>(parts)
+                       : 0;
   store.pos = state.pos;
   store.before = state.node;
   state.storing = true;
@@ -84,7 +86,7 @@ double Engine::own_pace_us(uint32_t id) {
     const bool reduces = plan_.lanes[id / 2].instrs[lanes_[id / 2].pos].op == Opcode::reduce;
     const double share =
         reduces && lane.kind == LaneKind::comm ? kReduceShare * transfer.row_fill : 1;
-    pace = move_us(local, share * costs_.memory_rate(state.using_memory));
+    pace = move_us(local, costs_.memory_rate(state.using_memory, share));
   }
   if (flow > 0) {
     const double running = state.gemms.running() / std::max(1u, state.compute_lanes);

@@ -144,13 +144,38 @@ TEST(SimulateEpilogue, StoresBesideTheNextTile) {
 }
 
 TEST(SimulateEpilogue, StoresRowsOfSeveralRanksBoxByBox) {
-  HandPlan hand(3);
-  hand.signals("s", 1);
-  const int lane = hand.lane(0, LaneKind::compute);
-  hand.gemm(lane, 0, {hand.slots(1, 0), hand.slots(2, 0)});
-  hand.notify(lane, 0, 1);
-  const double store = 2 * kTileBytes / 10e3 + sim::kStoreOfPartsUs + 2 * sim::kStoreOfPartUs;
-  EXPECT_NEAR(simulate(hand.plan(), round_machine()).total_us, 10 + store, kExact);
+  const HandPlan places(3);
+  const auto store_us = [](Region upper, Region lower) {
+    HandPlan hand(3);
+    hand.signals("s", 1);
+    const int lane = hand.lane(0, LaneKind::compute);
+    hand.gemm(lane, 0, {upper, lower});
+    hand.notify(lane, 0, 1);
+    return simulate(hand.plan(), round_machine()).total_us - 10;
+  };
+  Region upper = places.slots(1, 0), lower = places.slots(2, 0);
+  EXPECT_NEAR(store_us(upper, lower), 2 * kTileBytes / 10e3, kExact);  // all rows to both
+  upper.row1 = 50;
+  lower.row1 = testing_sim::kTileM - 50;
+  EXPECT_NEAR(store_us(upper, lower),
+              kTileBytes / 10e3 + sim::kStoreOfPartsUs + 2 * sim::kStoreOfPartUs, kExact);
+}
+
+TEST(SimulateEpilogue, TilesOfAKernelThatStoresPartsAreMultiplesOf64Columns) {
+  const auto tile_us = [](bool has_parts, int columns) {
+    HandPlan hand(3);
+    const int lane = hand.lane(0, LaneKind::compute);
+    Region all = hand.part(0, 0), upper = all, lower = all;
+    upper.row1 = lower.row0 = 50;
+    hand.gemm(lane, 0, has_parts ? std::vector{upper, lower} : std::vector{all});
+    Plan plan = hand.plan();
+    plan.operands[1].row1 = columns;  // of B
+    for (size_t i = 2; i < plan.operands.size(); ++i) plan.operands[i].col1 = columns;
+    return simulate(plan, round_machine()).total_us;
+  };
+  EXPECT_NEAR(tile_us(false, 160), 10 * 160.0 / 256, kExact);
+  EXPECT_NEAR(tile_us(true, 160), 10 * 192.0 / 256, kExact);
+  EXPECT_NEAR(tile_us(true, 192), 10 * 192.0 / 256, kExact);
 }
 
 TEST(SimulateEpilogue, HoldsTheBlockWhenItsStoresAreTheSlower) {

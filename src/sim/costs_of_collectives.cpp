@@ -1,0 +1,71 @@
+// What collectives cost: NCCL's, and those of the device language.
+#include <algorithm>
+#include <cmath>
+
+#include "sim/calibration.h"
+#include "sim/costs.h"
+
+namespace stretto::sim {
+namespace {
+
+// Shares of nccl_launch_us, the ranks that were measured as a straight line between.
+NcclStart nccl_start(int ranks) {
+  NcclStart before = kNcclStart[0];
+  for (const NcclStart& start : kNcclStart) {
+    if (ranks <= start.ranks) {
+      const int span = std::max(1, start.ranks - before.ranks);
+      const double along = static_cast<double>(std::max(ranks, before.ranks) - before.ranks) / span;
+      return {ranks, std::lerp(before.few_bytes, start.few_bytes, along),
+              std::lerp(before.many_bytes, start.many_bytes, along)};
+    }
+    before = start;
+  }
+  return before;
+}
+
+}  // namespace
+
+void Costs::find_nccl_start() {
+  const NcclStart nccl = nccl_start(plan_.ranks());
+  nccl_few_bytes_us_ = nccl.few_bytes * machine_.nccl_launch_us;
+  nccl_protocol_us_ = (nccl.many_bytes - nccl.few_bytes) * machine_.nccl_launch_us;
+}
+
+double Costs::collective_launch_us() const {
+  if (!plan_.low_latency_collectives) return nccl_few_bytes_us_;
+  return machine_.chained_launch_us + machine_.signal_us;  // the data is its own signal
+}
+
+double Costs::collective_us(const Instr& instr) const {
+  double read = 0, written = 0;
+  for (const Region& region : plan_.reads(instr)) read += region_bytes(region);
+  for (const Region& region : plan_.writes(instr)) written += region_bytes(region);
+  const double share = static_cast<double>(plan_.ranks() - 1) / plan_.ranks();
+  double bytes = 0;  // out of one GPU
+  switch (instr.collective) {
+    case CollectiveKind::all_gather:
+      bytes = share * written;
+      break;
+    case CollectiveKind::reduce_scatter:
+      bytes = share * read;
+      break;
+    case CollectiveKind::all_reduce:
+      bytes = 2 * share * read;
+      break;
+  }
+  if (bytes <= 0) return 0;
+  if (plan_.low_latency_collectives) {
+    const double two_hops = move_us(bytes, machine_.link_gb_per_s) + machine_.signal_us;
+    if (instr.collective != CollectiveKind::all_reduce) return two_hops - machine_.signal_us;
+    return std::min(two_hops, move_us(read * (plan_.ranks() - 1), machine_.link_gb_per_s));
+  }
+  double rate = machine_.nccl_by_bytes.at(bytes);
+  const double protocol_us =
+      nccl_protocol_us_ * std::clamp(std::log2(bytes / kNcclFewBytes), 0.0, 1.0);
+  if (nodes_ == 1) return protocol_us + move_us(bytes, rate);
+  // Rings cross from node to node on every GPU's network port at once, and one hop more a node.
+  rate = std::min(rate, machine_.network_gb_per_s * machine_.ranks_per_node);
+  return protocol_us + move_us(bytes, rate) + machine_.network_latency_us * (nodes_ - 1);
+}
+
+}  // namespace stretto::sim

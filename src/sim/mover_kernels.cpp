@@ -1,0 +1,72 @@
+#include "sim/mover_kernels.h"
+
+#include <algorithm>
+
+namespace stretto::sim {
+namespace {
+
+// A compute lane's instructions between two boundaries.
+struct Stretch {
+  uint32_t lane, end_of_tiles;
+  bool has_tiles, moves;
+};
+
+// Whether the reduce adds to the tile that the task before it has left.
+bool adds_to(const Plan& plan, const Instr& task, const Instr& reduce) {
+  const auto tile = plan.writes(task), added = plan.reads(reduce);
+  return tile.size() == 1 && std::find(added.begin(), added.end(), tile[0]) != added.end();
+}
+
+Stretch stretch_of(const Plan& plan, uint32_t lane, uint32_t begin, uint32_t end) {
+  Stretch stretch{lane, begin, false, false};
+  const Instr* of_tile = nullptr;  // the last gemm, or a sum of its tile; nullptr: another task
+  const std::vector<Instr>& instrs = plan.lanes[lane].instrs;
+  for (uint32_t at = begin; at < end; ++at) {
+    const Instr& instr = instrs[at];
+    if (instr.op == Opcode::notify && of_tile != nullptr && stretch.end_of_tiles == at) {
+      stretch.end_of_tiles = at + 1;
+    }
+    if (!instr.is_task()) continue;
+    const bool is_of_tile =
+        instr.op == Opcode::gemm ||
+        (instr.op == Opcode::reduce && of_tile != nullptr && adds_to(plan, *of_tile, instr));
+    of_tile = is_of_tile ? &instr : nullptr;
+    if (is_of_tile) stretch.end_of_tiles = at + 1;
+    stretch.has_tiles = stretch.has_tiles || is_of_tile;
+    stretch.moves = !is_of_tile;
+  }
+  return stretch;
+}
+
+}  // namespace
+
+MoverKernels::MoverKernels(const Plan& plan) : ends_(plan.lanes.size()) {
+  if (plan.library_gemms) return;
+  for (uint32_t first = 0, next = 0; first < plan.lanes.size(); first = next) {
+    const uint16_t rank = plan.lanes[first].rank;
+    std::vector<std::vector<Stretch>> stretches;
+    for (next = first; next < plan.lanes.size() && plan.lanes[next].rank == rank; ++next) {
+      if (plan.lanes[next].kind != LaneKind::compute) continue;
+      const std::vector<Instr>& instrs = plan.lanes[next].instrs;
+      uint32_t begin = 0;
+      for (size_t number = 0; begin <= instrs.size(); ++number) {
+        uint32_t end = begin;
+        while (end < instrs.size() && instrs[end].op != Opcode::boundary) ++end;
+        if (stretches.size() <= number) stretches.resize(number + 1);
+        stretches[number].push_back(stretch_of(plan, next, begin, end));
+        begin = end + 1;
+      }
+    }
+    for (const std::vector<Stretch>& together : stretches) {
+      const auto has = [&](bool Stretch::*what) {
+        return std::any_of(together.begin(), together.end(),
+                           [&](const Stretch& stretch) { return stretch.*what; });
+      };
+      if (!has(&Stretch::has_tiles) || !has(&Stretch::moves)) continue;
+      any_ = true;
+      for (const Stretch& stretch : together) ends_[stretch.lane].push_back(stretch.end_of_tiles);
+    }
+  }
+}
+
+}  // namespace stretto::sim

@@ -1,0 +1,93 @@
+// What lanes do behind their last tile is a kernel of its own, which starts when all tiles are
+// done.
+#include "sim/mover_kernels.h"
+
+#include <gtest/gtest.h>
+
+#include "hand_plan.h"
+#include "stretto/simulate.h"
+
+namespace stretto {
+namespace {
+
+using testing_sim::HandPlan;
+using testing_sim::round_machine;
+
+constexpr double kLaunch = 3, kExact = 1e-3;
+
+Machine machine() {
+  Machine machine = round_machine();
+  machine.launch_us = kLaunch;
+  machine.block_hbm_gb_per_s = machine.hbm_gb_per_s = 1e9;
+  return machine;
+}
+
+// A lane of one tile and a sum, and one of `tiles` tiles.
+Plan with_sum(int tiles, int sum_of, bool tells = false) {
+  HandPlan hand(1);
+  hand.signals("s", 1);
+  const int lane = hand.lane(0, LaneKind::compute);
+  hand.gemm(lane, 0);
+  if (tells) hand.notify(lane, 0, 0);
+  hand.task(lane, Opcode::reduce, {hand.part(0, sum_of), hand.part(0, 9)}, {hand.slots(0, 0)});
+  const int other = hand.lane(0, LaneKind::compute);
+  for (int i = 0; i < tiles; ++i) hand.gemm(other, 1 + i);
+  return hand.plan();
+}
+
+TEST(MoverKernels, StartBehindAllTilesOfTheRank) {
+  const Plan plan = with_sum(3, 5, true);
+  const sim::MoverKernels kernels(plan);
+  EXPECT_TRUE(kernels.any());
+  EXPECT_EQ(kernels.ends(0), std::vector<uint32_t>{2});  // behind the notify
+  EXPECT_EQ(kernels.ends(1), std::vector<uint32_t>{3});
+  EXPECT_NEAR(simulate(plan, machine()).total_us, kLaunch + 3 * 10 + kLaunch, kExact);
+  EXPECT_NEAR(simulate(with_sum(1, 5), machine()).total_us, kLaunch + 10 + kLaunch, kExact);
+}
+
+TEST(MoverKernels, LeaveSumsOfATileToItsLane) {
+  const Plan plan = with_sum(3, 0);
+  EXPECT_FALSE(sim::MoverKernels(plan).any());
+  EXPECT_NEAR(simulate(plan, machine()).total_us, 3 * 10, kExact);  // one kernel, chained
+}
+
+TEST(MoverKernels, AreOnePerStretchThatHasTilesToo) {
+  HandPlan hand(1);
+  for (int i = 0; i < 2; ++i) {
+    const int lane = hand.lane(0, LaneKind::compute);
+    hand.gemm(lane, i);
+    hand.boundary(lane, 0);
+    hand.copy(lane, hand.part(0, i), {hand.slots(0, i)});
+    hand.boundary(lane, 1);
+    hand.gemm(lane, 2 + i);
+    if (i == 0) hand.copy(lane, hand.part(0, 3), {hand.slots(0, 3)});
+  }
+  const Plan plan = hand.plan();
+  const sim::MoverKernels kernels(plan);
+  EXPECT_EQ(kernels.ends(0), std::vector<uint32_t>{5});
+  EXPECT_EQ(kernels.ends(1), std::vector<uint32_t>{5});
+  EXPECT_NEAR(simulate(plan, machine()).total_us, 4 * kLaunch + 2 * 10, kExact);
+}
+
+// As lanes say, it ends, whatever kernels would do.
+TEST(MoverKernels, MayBeAwaitedByTilesOfTheirRank) {
+  HandPlan hand(1);
+  hand.signals("s", 1);
+  const int lane = hand.lane(0, LaneKind::compute);
+  hand.gemm(lane, 0);
+  hand.copy(lane, hand.part(0, 4), {hand.slots(0, 4)});
+  hand.notify(lane, 0, 0);
+  const int other = hand.lane(0, LaneKind::compute);
+  hand.wait(other, 0, 1);
+  hand.gemm(other, 1);
+  EXPECT_NEAR(simulate(hand.plan(), machine()).total_us, kLaunch + 10 + 10, kExact);
+}
+
+TEST(MoverKernels, AreNoneWhereALibraryMultiplies) {
+  Plan plan = with_sum(3, 5);
+  plan.library_gemms = true;
+  EXPECT_FALSE(sim::MoverKernels(plan).any());
+}
+
+}  // namespace
+}  // namespace stretto
