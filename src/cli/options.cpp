@@ -69,8 +69,8 @@ void add_subject(CLI::App& app, Options& options) {
       ->type_name("NAME|auto|all")
       ->group(schedule);
   app.add_option("--schedule", options.schedule,
-                 "Coordinates, or a preset and changes: tiles,tile=64x128,comm-sms=4")
-      ->type_name("TEXT")
+                 "Coordinates, a preset and changes (tiles,tile=64x128,comm-sms=4) or auto")
+      ->type_name("TEXT|auto")
       ->group(schedule);
   add_machine(app, options, schedule);
 }

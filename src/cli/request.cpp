@@ -13,7 +13,6 @@
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/serve.h"
-#include "stretto/tune.h"
 
 namespace stretto::cli {
 namespace {
@@ -68,18 +67,6 @@ Operator resolve_operator(OpKind kind, const Options& options) {
   return op;
 }
 
-Choice choose(std::string name, const Schedule& schedule, const Operator& op,
-              const Machine& machine) {
-  return {std::move(name), schedule, legal(op, schedule, machine)};
-}
-
-Choice choose_preset(const Preset& preset, const Operator& op, const Machine& machine,
-                     RowCount rows) {
-  Schedule schedule = preset.make(op, machine);
-  schedule.rows = rows;
-  return choose(std::string(preset.name), schedule, op, machine);
-}
-
 // "ag-gemm m=512 n=14336 k=8192", and what the line does not say itself.
 Operator operator_of_line(std::string_view line, int ranks, DType dtype) {
   std::string text(line);
@@ -90,39 +77,6 @@ Operator operator_of_line(std::string_view line, int ranks, DType dtype) {
   Operator op = parse_operator(text);
   validate(op);
   return op;
-}
-
-std::vector<Choice> resolve_choices(const Options& options, const Request& request) {
-  if (!options.strategy.empty() && !options.schedule.empty()) {
-    throw UsageError(
-        "--strategy and --schedule exclude each other; to change a preset: --schedule "
-        "tiles,tile=64x128");
-  }
-  const bool served = !options.rows.empty();
-  std::vector<Choice> choices;
-  if (!options.schedule.empty()) {
-    Schedule schedule = parse_schedule(options.schedule, request.planned, request.machine);
-    const bool says = options.schedule.find("rows=") != std::string::npos;
-    if (served && !says) schedule.rows = RowCount::bucket;
-    choices.push_back(choose("schedule", schedule, request.planned, request.machine));
-  } else {
-    const std::string names = options.strategy.empty() ? "tiles" : options.strategy;
-    choices = resolve_strategies(names, request.planned, request.machine,
-                                 served ? RowCount::bucket : RowCount::fixed);
-  }
-
-  // Named ones must serve; of `all`, one must.
-  std::vector<std::string> refusals;
-  for (const Choice& choice : choices) {
-    if (choice.refused.empty()) continue;
-    refusals.push_back(
-        fmt::format("{} cannot serve this: {}", choice.name, join(choice.refused, "; ")));
-  }
-  const bool need_all = options.strategy != "all";
-  if (refusals.size() == choices.size() || (need_all && !refusals.empty())) {
-    throw UsageError(join(refusals, "; "));
-  }
-  return choices;
 }
 
 // A plan file says its own operator and schedule, so options that would be ignored are refused.
@@ -169,38 +123,6 @@ Machine resolve_machine(const Options& options, int ranks, int ranks_a_gpu) {
       options.machine.empty() ? default_machine(ranks) : load_machine(options.machine);
   machine.sms = cuda::sms_a_rank(machine.sms, std::min(ranks, ranks_a_gpu));
   return machine;
-}
-
-std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op,
-                                       const Machine& machine, RowCount rows) {
-  std::vector<Choice> choices;
-  if (text == "all") {
-    for (const Preset& preset : presets()) {
-      choices.push_back(choose_preset(preset, op, machine, rows));
-    }
-    return choices;
-  }
-  const bool has_schedules = text.find_first_of(";=") != std::string_view::npos;
-  for (const std::string_view name : split(text, has_schedules ? ';' : ',')) {
-    if (name.empty()) {
-      throw UsageError(fmt::format("the list of strategies {} has an empty name", quote(text)));
-    }
-    if (name == "all") {
-      throw UsageError("all stands alone: it is every preset; name the others, or leave all out");
-    }
-    if (name == "auto") {
-      // What was measured with all SMs of a GPU says nothing of ranks that share them.
-      const Tuning tuning = cuda::ranks_a_gpu() > 1 ? Tuning() : load_tuning();
-      AutoSchedule found = auto_schedule(op, machine, tuning, rows);
-      choices.push_back(choose("auto", found.schedule, op, machine));
-      choices.back().reason = std::move(found.reason);
-    } else if (name.find_first_of("=,") != std::string_view::npos) {
-      choices.push_back(choose(std::string(name), parse_schedule(name, op, machine), op, machine));
-    } else {
-      choices.push_back(choose_preset(find_preset(name), op, machine, rows));
-    }
-  }
-  return choices;
 }
 
 std::vector<Operator> resolve_operators(const Options& options) {
@@ -251,7 +173,7 @@ Request resolve(const Options& options, int ranks_a_gpu) {
     request.op = request.planned = resolve_operator(*kind, options);
     request.op.m = whole_number("--rows", options.rows, request.op.m, 1, request.op.m);
     request.machine = resolve_machine(options, request.op.ranks, ranks_a_gpu);
-    request.choices = resolve_choices(options, request);
+    request.choices = resolve_choices(options, request.planned, request.machine);
     return request;
   }
   std::error_code ignored;

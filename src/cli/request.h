@@ -7,23 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "cli/choices.h"
 #include "cli/options.h"
 #include "stretto/machine.h"
 #include "stretto/operator.h"
 #include "stretto/plan.h"
-#include "stretto/schedule.h"
 
 namespace stretto::cli {
 
 class Progress;
-
-// One schedule to look at, under the name that tables show.
-struct Choice {
-  std::string name;
-  Schedule schedule;
-  std::vector<std::string> refused = {};  // why it cannot serve; empty when it can
-  std::string reason = {};                // why `auto` took it
-};
 
 struct Request {
   Operator op;       // what is computed
@@ -44,11 +36,6 @@ std::vector<Operator> resolve_operators(const Options& options);
 // The machine that plans are made for; where so many ranks share a GPU, with a rank's SMs. Throws
 // UsageError, SystemError.
 Machine resolve_machine(const Options& options, int ranks, int ranks_a_gpu = 1);
-// "auto", "all" or presets, comma separated; with `;` between them also schedules. Throws
-// UsageError for words that mean nothing; what cannot serve is kept with its reasons.
-std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op,
-                                       const Machine& machine, RowCount rows = RowCount::fixed);
-
 // The names and plans of a request, one after the other: a plan may be large, so only one lives at
 // a time. `refused` choices are passed with an empty plan.
 struct NamedPlan {

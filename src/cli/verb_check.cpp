@@ -38,6 +38,7 @@ struct Verdicts {
 
 Outcome run(const Options& options) {
   const Request request = resolve(options);
+  say_what_auto_chose(request.choices, request.planned, request.machine);
   Verdicts verdicts;
   Json results = Json::array();
   bool clean = true;

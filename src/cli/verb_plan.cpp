@@ -33,6 +33,7 @@ std::string plan_after(const Request& request, const std::string& step) {
 
 Outcome run(const Options& options) {
   const Request request = resolve(options);
+  say_what_auto_chose(request.choices, request.planned, request.machine);
   if (request.choices.size() > 1) {
     throw UsageError(
         "stretto plan prints one plan; name one strategy, for example --strategy tiles");

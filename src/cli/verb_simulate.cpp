@@ -96,6 +96,7 @@ Outcome run(const Options& options) {
   const int show_ranks =
       static_cast<int>(whole_number("--show-ranks", options.show_ranks, 2, 0, kMaxRanks));
   const Request request = resolve(options);
+  say_what_auto_chose(request.choices, request.planned, request.machine);
   const bool single = request.choices.size() <= 1;
   if (!single && !options.perfetto.empty()) {
     throw UsageError(

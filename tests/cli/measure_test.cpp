@@ -11,6 +11,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::StartsWith;
 
 class Measure : public testing::Test {
  protected:
@@ -128,6 +129,21 @@ TEST_F(Measure, AutoSaysWhereItComesFrom) {
   EXPECT_EQ(said.exit_code, 0) << said.err;
   EXPECT_THAT(said.out, HasSubstr("by simulation, "));
   EXPECT_THAT(said.out, HasSubstr("nothing like it"));
+}
+
+// As --strategy auto, and whatever the verb's result is, standard error says what and why.
+TEST_F(Measure, AutoIsAScheduleTooAndSaysWhatItChose) {
+  for (const std::string verb : {"plan", "check", "simulate"}) {
+    const std::vector<std::string> line = {verb,  "gemm-rs", "--m",     "512", "--n",   "1024",
+                                           "--k", "1024",    "--ranks", "2",   "--json"};
+    const Said by_schedule = stretto_says(line + std::vector<std::string>{"--schedule", "auto"});
+    const Said by_strategy = stretto_says(line + std::vector<std::string>{"--strategy", "auto"});
+    EXPECT_EQ(by_schedule.exit_code, 0) << by_schedule.err;
+    EXPECT_EQ(by_schedule.out, by_strategy.out);
+    EXPECT_EQ(by_schedule.err, by_strategy.err);
+    EXPECT_THAT(by_schedule.err, StartsWith("auto: "));
+    EXPECT_THAT(by_schedule.err, HasSubstr("by simulation, "));
+  }
 }
 
 }  // namespace

@@ -1,0 +1,116 @@
+#include "cli/choices.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "core/text.h"
+#include "cuda/shared_gpus.h"
+#include "schedule/short_text.h"
+#include "stretto/error.h"
+#include "stretto/tune.h"
+
+namespace stretto::cli {
+namespace {
+
+Choice choose(std::string name, const Schedule& schedule, const Operator& op,
+              const Machine& machine) {
+  return {std::move(name), schedule, legal(op, schedule, machine)};
+}
+
+Choice choose_preset(const Preset& preset, const Operator& op, const Machine& machine,
+                     RowCount rows) {
+  Schedule schedule = preset.make(op, machine);
+  schedule.rows = rows;
+  return choose(std::string(preset.name), schedule, op, machine);
+}
+
+// `auto` chooses every coordinate.
+Schedule schedule_of(std::string_view text, const Operator& op, const Machine& machine) {
+  if (text.starts_with("auto,")) {
+    throw UsageError(fmt::format(
+        "{} changes what auto chooses; auto stands alone, and stretto plan --schedule auto says "
+        "what it chose, to be changed",
+        quote(text, 200)));
+  }
+  return parse_schedule(text, op, machine);
+}
+
+}  // namespace
+
+std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op,
+                                       const Machine& machine, RowCount rows) {
+  std::vector<Choice> choices;
+  if (text == "all") {
+    for (const Preset& preset : presets()) {
+      choices.push_back(choose_preset(preset, op, machine, rows));
+    }
+    return choices;
+  }
+  const bool has_schedules = text.find_first_of(";=") != std::string_view::npos;
+  for (const std::string_view name : split(text, has_schedules ? ';' : ',')) {
+    if (name.empty()) {
+      throw UsageError(fmt::format("the list of strategies {} has an empty name", quote(text)));
+    }
+    if (name == "all") {
+      throw UsageError("all stands alone: it is every preset; name the others, or leave all out");
+    }
+    if (name == "auto") {
+      // What was measured with all SMs of a GPU says nothing of ranks that share them.
+      const Tuning tuning = cuda::ranks_a_gpu() > 1 ? Tuning() : load_tuning();
+      AutoSchedule found = auto_schedule(op, machine, tuning, rows);
+      choices.push_back(choose("auto", found.schedule, op, machine));
+      choices.back().reason = std::move(found.reason);
+    } else if (name.find_first_of("=,") != std::string_view::npos) {
+      choices.push_back(choose(std::string(name), schedule_of(name, op, machine), op, machine));
+    } else {
+      choices.push_back(choose_preset(find_preset(name), op, machine, rows));
+    }
+  }
+  return choices;
+}
+
+std::vector<Choice> resolve_choices(const Options& options, const Operator& op,
+                                    const Machine& machine) {
+  if (!options.strategy.empty() && !options.schedule.empty()) {
+    throw UsageError(
+        "--strategy and --schedule exclude each other; to change a preset: --schedule "
+        "tiles,tile=64x128");
+  }
+  const bool served = !options.rows.empty();
+  std::vector<Choice> choices;
+  if (!options.schedule.empty() && options.schedule != "auto") {
+    Schedule schedule = schedule_of(options.schedule, op, machine);
+    const bool says = options.schedule.find("rows=") != std::string::npos;
+    if (served && !says) schedule.rows = RowCount::bucket;
+    choices.push_back(choose("schedule", schedule, op, machine));
+  } else {
+    const std::string preset = options.strategy.empty() ? "tiles" : options.strategy;
+    const std::string& names = options.schedule.empty() ? preset : options.schedule;
+    choices = resolve_strategies(names, op, machine, served ? RowCount::bucket : RowCount::fixed);
+  }
+
+  // Named ones must serve; of `all`, one must.
+  std::vector<std::string> refusals;
+  for (const Choice& choice : choices) {
+    if (choice.refused.empty()) continue;
+    refusals.push_back(
+        fmt::format("{} cannot serve this: {}", choice.name, join(choice.refused, "; ")));
+  }
+  const bool need_all = options.strategy != "all";
+  if (refusals.size() == choices.size() || (need_all && !refusals.empty())) {
+    throw UsageError(join(refusals, "; "));
+  }
+  return choices;
+}
+
+void say_what_auto_chose(const std::vector<Choice>& choices, const Operator& op,
+                         const Machine& machine) {
+  for (const Choice& choice : choices) {
+    if (choice.reason.empty()) continue;
+    const std::string text = short_text(choice.schedule, op, machine);
+    std::fputs(fmt::format("auto: {}, {}\n", text, choice.reason).c_str(), stderr);
+  }
+}
+
+}  // namespace stretto::cli

@@ -1,0 +1,36 @@
+// Which schedules a line asks for: by name, by text, or left to `auto`.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/options.h"
+#include "stretto/machine.h"
+#include "stretto/operator.h"
+#include "stretto/schedule.h"
+
+namespace stretto::cli {
+
+// One schedule to look at, under the name that tables show.
+struct Choice {
+  std::string name;
+  Schedule schedule;
+  std::vector<std::string> refused = {};  // why it cannot serve; empty when it can
+  std::string reason = {};                // why `auto` took it
+};
+
+// "auto", "all" or presets, comma separated; with `;` between them also schedules. Throws
+// UsageError for words that mean nothing; what cannot serve is kept with its reasons.
+std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op,
+                                       const Machine& machine, RowCount rows = RowCount::fixed);
+// What --strategy or --schedule say. Throws UsageError; also where what is named cannot serve, or
+// of `all` nothing.
+std::vector<Choice> resolve_choices(const Options& options, const Operator& op,
+                                    const Machine& machine);
+
+// On standard error, for verbs whose result does not say it.
+void say_what_auto_chose(const std::vector<Choice>& choices, const Operator& op,
+                         const Machine& machine);
+
+}  // namespace stretto::cli
