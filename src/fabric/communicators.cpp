@@ -120,11 +120,15 @@ bool Communicators::renew(HostGroup& group) {
   // While NCCL frees memory, the driver may hold up whoever launches kernels until the GPU is idle:
   // for ever, where those that run wait for those that are not launched yet. So nothing is begun
   // before that is over.
-  const bool is_held = !giving_up_->ended_within(kLetGoTimeoutS);
+  const bool is_held = !has_let_go();
   if (on_some("whether NCCL has let go", is_held)) return false;
   connect(group);
   ++generation_;
   return true;
+}
+
+bool Communicators::has_let_go() const {
+  return giving_up_ == nullptr || giving_up_->ended_within(kLetGoTimeoutS);
 }
 
 Communicators::~Communicators() {

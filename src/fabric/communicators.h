@@ -48,6 +48,8 @@ class Communicators {
   // any more. False, on all processes, as long as such graphs, or other work, still hold the old
   // ones (kStillHeld): then nothing can be enqueued yet.
   bool renew(HostGroup& group);
+  // Waits until NCCL has freed what was given up here, or for some seconds; whether it has.
+  bool has_let_go() const;
   // How often there were new ones.
   int generation() const { return generation_; }
 

@@ -173,6 +173,10 @@ Region Fabric::allocate(size_t num_bytes, std::string name) {
 }
 
 Communicators& Fabric::communicators(int max_blocks) {
+  // Who asks is about to begin collectives, which frees could stop for ever (Communicators::renew).
+  for (const auto& [bound, one] : communicators_) {
+    if (one) one->has_let_go();
+  }
   std::unique_ptr<Communicators>& found = communicators_[max_blocks];
   if (!found) found = std::make_unique<Communicators>(local_, *group_, max_blocks);
   return *found;
