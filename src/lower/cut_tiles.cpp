@@ -32,8 +32,16 @@ int32_t tile_rows(const std::vector<RowChunk>& chunks, int32_t tile_m) {
   return rows;
 }
 
+int64_t waves(int32_t rows_of_tiles, const Lowering& state) {
+  const int64_t across = (state.op.local_n() + state.schedule.tile_n - 1) / state.schedule.tile_n;
+  const int64_t sms = std::max(1, state.machine.sms - state.comm_lanes());
+  return (rows_of_tiles * across * state.schedule.split_k + sms - 1) / sms;
+}
+
 // A tile with rows of two owners is stored in parts, waits for both and is added on its own: so
-// tiles are cut at owners where that makes them no more. Collectives tell tiles by their chunk.
+// tiles are cut at owners where that makes them no more. Of sums, which lose most by that, also
+// where more tiles fill no further wave; but not where shards are smaller than a tile, whose B
+// would be multiplied by few rows many times over. Collectives tell tiles by their chunk.
 std::vector<RowChunk> chunks_of_tiles(const Lowering& state) {
   const std::vector<RowChunk>& chunks = state.layout.chunks;
   const bool serves = state.schedule.rows == RowCount::bucket;
@@ -43,8 +51,10 @@ std::vector<RowChunk> chunks_of_tiles(const Lowering& state) {
     of_owners.push_back({segment.row0, segment.row1});
   }
   const int32_t tile_m = state.schedule.tile_m;
-  const bool no_more = tile_rows(of_owners, tile_m) <= tile_rows(chunks, tile_m);
-  return serves || no_more ? of_owners : chunks;
+  const int32_t cut = tile_rows(of_owners, tile_m), uncut = tile_rows(chunks, tile_m);
+  const bool is_free = state.pattern == Pattern::slot_reduce && state.shards.block() >= tile_m &&
+                       waves(cut, state) <= waves(uncut, state);
+  return serves || cut <= uncut || is_free ? of_owners : chunks;
 }
 
 }  // namespace
