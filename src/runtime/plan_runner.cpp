@@ -34,6 +34,15 @@ const Plan& require_runnable(const Plan& plan, const cuda::TileSums& sums,
   return plan;
 }
 
+// Processes may choose differently where their tuning or machine files differ; what they then run
+// may fit together by chance and mean something else.
+fabric::Fabric& with_same_plan(fabric::Fabric& fabric, const Plan& plan) {
+  fabric.group().require_same(
+      "a plan, which auto makes by each process's own tuning file",
+      fmt::format("{} ({}, {} SMs)", plan.schedule, to_string(plan.op), plan.sms));
+  return fabric;
+}
+
 int count_lanes(const Plan& plan, LaneKind kind, int rank) {
   return static_cast<int>(
       std::count_if(plan.lanes.begin(), plan.lanes.end(),
@@ -56,7 +65,7 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
                        const RunnerOptions& options, const Bindings& bindings)
     : sums_(std::make_shared<const cuda::TileSums>(plan)),
       plan_(require_runnable(plan, *sums_, options)),
-      fabric_(fabric),
+      fabric_(with_same_plan(fabric, plan)),
       own_kernels_(std::move(own_kernels)),
       kernels_(own_kernels_ ? *own_kernels_ : *kernels),
       options_(options),

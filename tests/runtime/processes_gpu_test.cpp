@@ -51,6 +51,10 @@ TEST_F(PlansOfProcesses, ABenchmarkGoesOnBesideARefusedPlan) {
   EXPECT_EQ(launch_ranks("BenchesBesideARefusedPlan"), 0);
 }
 
+TEST_F(PlansOfProcesses, PlansThatDifferAreRefusedOnAll) {
+  EXPECT_EQ(launch_ranks("MakesAnotherPlanThanItsPeer"), 0);
+}
+
 class RankOfPlans : public testing::Test {
  protected:
   void SetUp() override {
@@ -171,6 +175,22 @@ TEST_F(RankOfPlans, BenchesBesideARefusedPlan) {
   const BenchTimes times = bench_operator(op, plans, *fabric_, shared_compiler(), options);
   EXPECT_THAT(times.plans[0].refused, HasSubstr("SMs busy"));
   EXPECT_TRUE(times.plans[1].timed()) << times.plans[1].refused << times.plans[1].problem;
+}
+
+// Of the same buffers and signals, so that nothing else would tell.
+TEST_F(RankOfPlans, MakesAnotherPlanThanItsPeer) {
+  constexpr const char* kOp = "gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16";
+  const bool is_first = fabric_->first_rank() == 0;
+  const Plan plan = plan_here(kOp, is_first ? "tiles,swizzle=8" : "tiles,swizzle=1");
+  std::string error;
+  try {
+    PlanRunner(plan, *fabric_, shared_compiler());
+  } catch (const UsageError& caught) {
+    error = caught.what();
+  }
+  EXPECT_THAT(error, AllOf(HasSubstr("ranks disagree on a plan"), HasSubstr("swizzle=8"),
+                           HasSubstr("swizzle=1")));
+  expect_right(kOp, "tiles");
 }
 
 TEST_F(RankOfPlans, MissesANotify) {
