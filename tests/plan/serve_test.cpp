@@ -77,7 +77,7 @@ TEST(RunRows, BelongToOneOwnerOfATask) {
 TEST(RunRows, RefusalsSayWhy) {
   const std::string op = " m=100 n=64 k=64 ranks=4 dtype=bf16";
   EXPECT_THAT(
-      refusal(plan_of("gemm-rs" + op, "tiles,tile=16x64"), 50),
+      refusal(plan_of("gemm-rs" + op, "tiles,tile=64x64"), 50),  // shards have 25 rows
       HasSubstr("serves 100 rows only: some tasks work on rows of several owners (rank 0 "));
   EXPECT_THAT(refusal(plan_of("gemm-rs" + op, "sequential"), 50),
               HasSubstr("collectives move whole pieces"));
