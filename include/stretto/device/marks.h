@@ -15,7 +15,7 @@ enum class Mark : uint32 {
   all_ready,   // all that it awaits before its end
   begun,       // its first operands are on the SM
   multiplied,  // of a tile: K is at its end
-  finished,    // of a tile: what others sent, or other tasks left, is added; of a copy: its stores are complete
+  finished,    // of a tile: others' sums are added to it; of a copy: its stores are complete
   done         // its notifies are made
 };
 inline constexpr uint32 kMarks = 6;
