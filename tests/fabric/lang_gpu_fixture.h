@@ -118,6 +118,14 @@ class LangGpuTest : public ::testing::Test {
                         count * sizeof(T));
     return values;
   }
+  // Of a word that every block of every rank has.
+  uint64 sum_of_blocks(size_t offset) {
+    uint64 sum = 0;
+    for (int r = 0; r < ranks_; ++r) {
+      for (uint64 of_block : download<uint64>(r, offset, kBlocks)) sum += of_block;
+    }
+    return sum;
+  }
   std::string error_of_run() {
     synchronize();
     try {

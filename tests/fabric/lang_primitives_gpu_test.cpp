@@ -206,13 +206,7 @@ class PrimitivesGpuTest : public LangGpuTest {
     }
     return error_of_run();
   }
-  uint64 wrong() {
-    uint64 sum = 0;
-    for (int r = 0; r < ranks_; ++r) {
-      for (uint64 of_block : download<uint64>(r, wrong_, kBlocks)) sum += of_block;
-    }
-    return sum;
-  }
+  uint64 wrong() { return sum_of_blocks(wrong_); }
 
   size_t all_ = 0;
   size_t source_, dest_, inbox_, message_, signals_, wide_, narrow_, seen_, wrong_;

@@ -124,13 +124,7 @@ class TeamsGpuTest : public LangGpuTest {
     }
     return error_of_run();
   }
-  uint64 wrong() {
-    uint64 sum = 0;
-    for (int r = 0; r < ranks_; ++r) {
-      for (uint64 of_block : download<uint64>(r, wrong_, kBlocks)) sum += of_block;
-    }
-    return sum;
-  }
+  uint64 wrong() { return sum_of_blocks(wrong_); }
   OwnKernels kernels_;
   size_t values_ = 0, all_ = 0, wrong_ = 0;
 };
