@@ -61,7 +61,7 @@ BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
     all_lowered[i].predicted_us = simulate(*all_lowered[i].plan, machine).total_us;
   });
   std::vector<std::unique_ptr<Plan>> owned;
-  std::vector<const Plan*> plans;
+  std::vector<runtime::PlanToTime> plans;
   std::vector<size_t> places;  // of each plan's strategy
   for (size_t i = 0; i < choices.size(); ++i) {
     BenchedStrategy& strategy = benched.strategies.emplace_back();
@@ -74,7 +74,7 @@ BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
     strategy.predicted_us = lowered.predicted_us;
     strategy.compute_sms = blocks_of(plan, LaneKind::compute);
     strategy.comm_sms = blocks_of(plan, LaneKind::comm);
-    plans.push_back(&plan);
+    plans.push_back({&plan, choices[i].if_not_proposed()});
     places.push_back(i);
     owned.push_back(std::move(lowered.plan));
   }
@@ -85,6 +85,12 @@ BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
     BenchedStrategy& strategy = benched.strategies[places[i]];
     strategy.measured = std::move(times.plans[i]);
     if (!strategy.measured.refused.empty()) strategy.choice.refused = {strategy.measured.refused};
+    if (const auto& proposed = strategy.measured.too_few_proposed) {
+      Choice& choice = strategy.choice;
+      AutoSchedule first = with_first_algorithm({choice.schedule, choice.reason}, *proposed);
+      choice.schedule = std::move(first.schedule);
+      choice.reason = std::move(first.reason);
+    }
   }
   return benched;
 }

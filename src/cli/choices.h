@@ -9,6 +9,7 @@
 #include "stretto/machine.h"
 #include "stretto/operator.h"
 #include "stretto/schedule.h"
+#include "tune/proposed_algorithms.h"
 
 namespace stretto::cli {
 
@@ -18,6 +19,10 @@ struct Choice {
   Schedule schedule;
   std::vector<std::string> refused = {};  // why it cannot serve; empty when it can
   std::string reason = {};                // why `auto` took it
+
+  IfNotProposed if_not_proposed() const {
+    return reason.empty() ? IfNotProposed::refuse : IfNotProposed::take_first;
+  }
 };
 
 // "auto", "all" or presets, comma separated; with `;` between them also schedules. Throws

@@ -117,7 +117,7 @@ class GpuRun {
     // A plan that is known to be wrong would only end in a deadline.
     if (!row.check.clean()) return row;
     row.simulation = simulate(plan, request_.machine);
-    verify(row, plan, progress, done, share);
+    verify(row, named, progress, done, share);
     if (plan.library_gemms && !options_.perfetto.empty()) {
       throw UsageError(
           "--perfetto with gemm=library: cuBLAS's kernels do not tell when they do what; "
@@ -131,9 +131,17 @@ class GpuRun {
     return row;
   }
 
-  void verify(Row& row, const Plan& plan, Progress& progress, double done, double share) {
+  void verify(Row& row, const NamedPlan& named, Progress& progress, double done, double share) {
     progress.show("compiling kernels of " + row.name, done);
-    runtime::PlanRunner runner(plan, *fabric_, compiler_);
+    runtime::RunnerOptions how;
+    if (named.choice != nullptr) how.if_not_proposed = named.choice->if_not_proposed();
+    runtime::PlanRunner runner(*named.plan, *fabric_, compiler_, how);
+    if (const auto proposed = runner.too_few_proposed()) {
+      const AutoSchedule first =
+          with_first_algorithm({named.choice->schedule, row.reason}, *proposed);
+      row.schedule = to_string(first.schedule);
+      row.reason = first.reason;
+    }
     for (int64_t seed = 0; seed < options_.num_seeds; ++seed) {
       runtime::GpuCheckOptions gpu;
       gpu.seed = options_.emulate.seed + static_cast<uint64_t>(seed);
@@ -275,6 +283,7 @@ std::string print(const std::vector<Row>& rows, const Request& request,
 Json row_json(const Row& row, const ExecutionOptions& options, std::optional<double> sequential) {
   Json json = {{"strategy", row.name}, {"schedule", row.schedule}, {"refused", row.refused}};
   if (!row.refused.empty()) return json;
+  if (!row.reason.empty()) json["reason"] = row.reason;
   json["good"] = row.good();
   json["plan"] = row.counts;
   json["check"] = row.check_json;

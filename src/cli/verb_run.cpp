@@ -71,6 +71,7 @@ Json row_json(const Row& row, const ExecutionOptions& options, std::optional<dou
   Json json = {{"strategy", row.name}, {"schedule", row.schedule}};
   json["refused"] = row.refused;
   if (!row.refused.empty()) return json;
+  if (!row.reason.empty()) json["reason"] = row.reason;
   json["good"] = row.good();
   json["plan"] = row.counts;
   json["check"] = row.check_json;

@@ -8,7 +8,6 @@
 #include "cuda/cublas.h"
 #include "cuda/dynamic_library.h"
 #include "stretto/error.h"
-#include "stretto/schedule.h"
 
 namespace stretto::cuda {
 namespace {
@@ -63,8 +62,11 @@ struct MatmulLibrary::Api {
                   StreamHandle) = nullptr;
 };
 
-MatmulLibrary::MatmulLibrary()
-    : api_(std::make_unique<Api>()), handle_(nullptr, nullptr), operation_(nullptr, nullptr) {
+MatmulLibrary::MatmulLibrary(int most_proposals)
+    : most_proposals_(most_proposals),
+      api_(std::make_unique<Api>()),
+      handle_(nullptr, nullptr),
+      operation_(nullptr, nullptr) {
   const std::array<std::string, 2> names = {"libcublasLt.so.13", "libcublasLt.so.12"};
   const auto library = DynamicLibrary::open(names, toolkit_folders());
   if (!library) throw SystemError(why_no_cublas());
@@ -147,7 +149,7 @@ void LibraryMatmul::add_step(int64_t rows, int algorithm, std::span<const uint32
   std::array<MatmulLibrary::Api::Proposal, kMostAlgorithms> proposals;
   int found = 0;
   // The first is found sooner alone.
-  const int asked = algorithm == 0 ? 1 : kMostAlgorithms;
+  const int asked = algorithm == 0 ? 1 : library_->most_proposals_;
   const int status =
       api.propose(library_->handle_.get(), library_->operation_.get(), b_.get(), a_.get(), c_.get(),
                   c_.get(), made, asked, proposals.data(), &found);
@@ -158,13 +160,9 @@ void LibraryMatmul::add_step(int64_t rows, int algorithm, std::span<const uint32
                     rows));
   }
   check_cublas(status, "choose an algorithm");
-  if (algorithm >= found) {
-    throw UsageError(
-        fmt::format("algorithm={}: cuBLAS proposes {} for this product of {} rows: "
-                    "take a smaller number",
-                    algorithm, found, rows));
-  }
-  const MatmulLibrary::Api::Proposal& chosen = proposals[static_cast<size_t>(algorithm)];
+  if (algorithm != 0) num_proposed_ = found;
+  const int taken = algorithm < found ? algorithm : 0;
+  const MatmulLibrary::Api::Proposal& chosen = proposals[static_cast<size_t>(taken)];
   steps_.push_back({rows, chosen.algorithm});
   workspace_bytes_ = std::max(workspace_bytes_, chosen.workspace_bytes);
 }

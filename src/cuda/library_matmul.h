@@ -8,6 +8,7 @@
 
 #include "cuda/device.h"
 #include "cuda/tensor_map.h"
+#include "stretto/schedule.h"
 
 namespace stretto::cuda {
 
@@ -17,8 +18,8 @@ class MatmulLibrary {
   // Something of cuBLAS's, and what frees it.
   using Owned = std::unique_ptr<void, int (*)(void*)>;
 
-  // Throws SystemError when there is no cuBLAS.
-  MatmulLibrary();
+  // Asks for at most so many proposals. Throws SystemError when there is no cuBLAS.
+  explicit MatmulLibrary(int most_proposals = kMostAlgorithms);
   ~MatmulLibrary();
   MatmulLibrary(const MatmulLibrary&) = delete;
   MatmulLibrary& operator=(const MatmulLibrary&) = delete;
@@ -28,6 +29,7 @@ class MatmulLibrary {
   struct Api;
   Owned layout(const Matrix& matrix) const;
 
+  int most_proposals_;
   std::unique_ptr<Api> api_;
   Owned handle_, operation_;  // the latter is A * B^T
 };
@@ -41,11 +43,13 @@ class LibraryMatmul {
   // Matrices as the largest call has them; those of other calls lie as they do, at addresses that
   // are as even. Calls of up to `steps[i]` rows have an algorithm of their own; the steps rise and
   // end with all rows. Of those that cuBLAS proposes for all rows it is number `algorithm`, for
-  // fewer its first. Throws UsageError when there are not so many, or none at all. The library must
-  // outlive this.
+  // fewer its first, and where num_proposed() says that there is no such number, its first too.
+  // Throws UsageError when there is none at all. The library must outlive this.
   LibraryMatmul(const MatmulLibrary& library, const Matrix& a, const Matrix& b, const Matrix& c,
                 std::span<const int64_t> steps, int algorithm);
 
+  // Of how many the algorithm was to be taken; unless that is its first, which is asked for alone.
+  int num_proposed() const { return num_proposed_; }
   // Memory that every call needs to itself.
   size_t workspace_bytes() const { return workspace_bytes_; }
   size_t num_steps() const { return steps_.size(); }
@@ -77,6 +81,7 @@ class LibraryMatmul {
   MatmulLibrary::Owned a_, b_, c_;  // layouts
   int64_t rows_ = 0;                // that A's and C's have
   std::vector<Step> steps_;
+  int num_proposed_ = kMostAlgorithms;
   size_t workspace_bytes_ = 0;
 };
 

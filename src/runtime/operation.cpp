@@ -42,6 +42,7 @@ struct Operation::State {
   struct Planned {
     Plan plan;
     std::unique_ptr<runtime::PlanRunner> runner;
+    std::string schedule;
   };
   // For rows that the host says; and for those that stand in GPU memory, where that plan cannot
   // look there.
@@ -141,7 +142,7 @@ struct Operation::State {
     planned.m = rows;
     auto bucket = std::make_unique<Bucket>();
     const Schedule schedule = schedule_for(planned, RowsFrom::host);
-    make_as_proposed(bucket->of_host, planned, schedule);
+    make(bucket->of_host, planned, schedule);
     if (options.schedule == "auto" && schedule.gemm == GemmBy::library) {
       try {
         make(bucket->of_memory, planned, schedule_for(planned, RowsFrom::gpu_memory));
@@ -153,24 +154,16 @@ struct Operation::State {
     return *(buckets[rows] = std::move(bucket));
   }
 
-  void make(Planned& made, const Operator& planned, const Schedule& schedule) {
+  void make(Planned& made, const Operator& planned, Schedule schedule) {
     made.plan = lower(planned, schedule, context.machine);
-    made.runner = std::make_unique<runtime::PlanRunner>(
-        made.plan, *context.fabric, context.kernels,
-        runtime::RunnerOptions{.timeout_ns = context.timeout_ns, .serves = true}, bindings());
-  }
-
-  // Where `auto` goes by what was measured with a cuBLAS that proposed more algorithms than this
-  // one does: by this one's first.
-  void make_as_proposed(Planned& made, const Operator& planned, Schedule schedule) {
-    try {
-      make(made, planned, schedule);
-    } catch (const UsageError&) {  // the same on all processes
-      if (options.schedule != "auto" || schedule.algorithm == 0) throw;
-      made = {};
-      schedule.algorithm = 0;
-      make(made, planned, schedule);
-    }
+    runtime::RunnerOptions how;
+    how.timeout_ns = context.timeout_ns;
+    how.serves = true;
+    if (options.schedule == "auto") how.if_not_proposed = IfNotProposed::take_first;
+    made.runner = std::make_unique<runtime::PlanRunner>(made.plan, *context.fabric, context.kernels,
+                                                        how, bindings());
+    if (made.runner->too_few_proposed()) schedule.algorithm = 0;
+    made.schedule = to_string(schedule);
   }
 
   Schedule schedule_for(const Operator& planned, RowsFrom from) {
@@ -259,9 +252,7 @@ GpuAddress Operation::out(int rank) const {
 
 void Operation::prepare(int64_t rows) { state_->bucket_for(rows); }
 
-std::string Operation::schedule(int64_t rows) const {
-  return state_->made(rows).of_host.plan.schedule;
-}
+std::string Operation::schedule(int64_t rows) const { return state_->made(rows).of_host.schedule; }
 
 std::vector<int64_t> Operation::buckets() const {
   std::vector<int64_t> rows;

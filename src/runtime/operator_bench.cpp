@@ -38,11 +38,11 @@ class Contestant {
     }
   }
 
-  Contestant(const BenchTensors& tensors, const BenchOptions& options, const Plan& plan,
+  Contestant(const BenchTensors& tensors, const BenchOptions& options, const PlanToTime& to_time,
              const cuda::Compiler& compiler)
       : tensors_(tensors), options_(options) {
     try {
-      make_runner(plan, compiler);
+      make_runner(to_time, compiler);
       if (!refused_.empty()) return;
       tensors.copy_inputs(*runner_);
       for (int run = 0; run < kVerifiedRuns && problem_.empty(); ++run) {
@@ -90,6 +90,7 @@ class Contestant {
     PlanTimes result;
     result.refused = refused_;
     result.problem = problem_;
+    result.too_few_proposed = too_few_proposed_;
     result.error = error_;
     if (result.timed()) result.times = times();
     return result;
@@ -125,11 +126,15 @@ class Contestant {
 
  private:
   // What is refused for the part of one rank is refused on all processes.
-  void make_runner(const Plan& plan, const cuda::Compiler& compiler) {
+  void make_runner(const PlanToTime& to_time, const cuda::Compiler& compiler) {
+    RunnerOptions options;
+    options.if_not_proposed = to_time.if_not_proposed;
+    options.most_proposals = to_time.most_proposals;
     std::string refusal;
     std::exception_ptr fault;
     try {
-      runner_ = std::make_unique<PlanRunner>(plan, tensors_.fabric(), compiler);
+      runner_ = std::make_unique<PlanRunner>(*to_time.plan, tensors_.fabric(), compiler, options);
+      too_few_proposed_ = runner_->too_few_proposed();
     } catch (const UsageError& error) {
       refusal = fabric::one_line(error.what(), kMostRefusal);
     } catch (const SystemError&) {  // maybe because another process refuses
@@ -159,6 +164,7 @@ class Contestant {
   std::unique_ptr<PlanRunner> runner_;
   std::unique_ptr<RunGraphs> warm_, cold_;  // they end before the runner
   std::vector<double> warm_times_, cold_times_;
+  std::optional<int> too_few_proposed_;
   double error_ = 0;
   std::string refused_, problem_;
 };
@@ -173,7 +179,7 @@ Spread spread_of(std::vector<double> times) {
   return {median, times.front(), times.back()};
 }
 
-BenchTimes bench_operator(const Operator& op, std::span<const Plan* const> plans,
+BenchTimes bench_operator(const Operator& op, std::span<const PlanToTime> plans,
                           fabric::Fabric& fabric, const cuda::Compiler& compiler,
                           const BenchOptions& options,
                           const std::function<void(double)>& progress) {
@@ -187,8 +193,8 @@ BenchTimes bench_operator(const Operator& op, std::span<const Plan* const> plans
     done += 1;
     if (progress) progress(done / steps);
   };
-  for (const Plan* plan : plans) {
-    contestants.push_back(std::make_unique<Contestant>(tensors, options, *plan, compiler));
+  for (const PlanToTime& plan : plans) {
+    contestants.push_back(std::make_unique<Contestant>(tensors, options, plan, compiler));
     step();
   }
   for (int round = 0; round < options.rounds; ++round) {
@@ -208,7 +214,7 @@ BenchTimes bench_operator(const Operator& op, std::span<const Plan* const> plans
   if (fastest != times.plans.end() && fastest->timed()) {
     const auto at = static_cast<size_t>(fastest - times.plans.begin());
     try {
-      fastest->parts = contestants[at]->parts(*plans[at], compiler);
+      fastest->parts = contestants[at]->parts(*plans[at].plan, compiler);
     } catch (const SystemError&) {
       // Its times hold; what they consist of stays unknown.
     }

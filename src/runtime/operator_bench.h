@@ -9,6 +9,7 @@
 
 #include "cuda/compiler.h"
 #include "fabric/fabric.h"
+#include "runtime/plan_runner.h"
 #include "runtime/run_parts.h"
 #include "stretto/plan.h"
 
@@ -40,7 +41,8 @@ struct LibraryTimes {
 struct PlanTimes {
   std::string refused;  // why these GPUs, or cuBLAS, cannot run it: then nothing else is known
   std::string problem;  // a wait that did not end, or a wrong result: then there are no times
-  double error = 0;     // relative, of the worst run and rank
+  std::optional<int> too_few_proposed;  // by cuBLAS: its first algorithm was timed instead
+  double error = 0;                     // relative, of the worst run and rank
   PathTimes times;
   std::optional<RunParts> parts;  // of the fastest, where they were asked for
 
@@ -56,9 +58,15 @@ struct BenchTimes {
 // tile of thousands lies above.
 inline constexpr double kMostError = 5e-3;
 
+struct PlanToTime {
+  const Plan* plan;
+  IfNotProposed if_not_proposed = IfNotProposed::refuse;
+  int most_proposals = kMostAlgorithms;
+};
+
 // Collective. All plans are of `op` and fit in memory together. `progress` hears the share that is
 // done, 0..1.
-BenchTimes bench_operator(const Operator& op, std::span<const Plan* const> plans,
+BenchTimes bench_operator(const Operator& op, std::span<const PlanToTime> plans,
                           fabric::Fabric& fabric, const cuda::Compiler& compiler,
                           const BenchOptions& options,
                           const std::function<void(double)>& progress = {});

@@ -9,6 +9,7 @@
 #include "core/text.h"
 #include "cuda/plan_limits.h"
 #include "cuda/shared_gpus.h"
+#include "runtime/rank_threads.h"
 #include "stretto/check.h"
 #include "stretto/error.h"
 #include "stretto/serve.h"
@@ -94,12 +95,7 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
     if (!nccl_->renew(fabric.group())) throw SystemError(fabric::kStillHeld);
     nccl_generation_ = nccl_->generation();
   }
-  ranks_.resize(static_cast<size_t>(fabric.num_local()));
-  fabric.group().together("making a plan's kernels", [&] {
-    for (int rank = fabric.first_rank(); rank < last_rank(); ++rank) {
-      add_rank(rank);
-    }
-  });
+  make_ranks();
   if (nccl_ == nullptr) return;
   fabric.group().together("connecting a plan's collectives", [&] {
     connect_nccl();
@@ -111,11 +107,13 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
   });
 }
 
-PlanRunner::~PlanRunner() {
-  // Owners free what they have on the GPU it lies on.
+PlanRunner::~PlanRunner() { drop_ranks(); }
+
+// Owners free what they have on the GPU it lies on.
+void PlanRunner::drop_ranks() {
   for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
     driver().context_set(fabric_.device(rank).context());
-    if (static_cast<size_t>(rank - fabric_.first_rank()) < ranks_.size()) of(rank) = Rank();
+    of(rank) = Rank();
   }
 }
 
@@ -144,7 +142,29 @@ void PlanRunner::require_room() const {
   }
 }
 
-void PlanRunner::add_rank(int rank) {
+void PlanRunner::make_ranks() {
+  const int asked = plan_.library_algorithm;
+  ranks_.resize(static_cast<size_t>(fabric_.num_local()));
+  const auto make = [&](int algorithm) {
+    fabric_.group().together("making a plan's kernels", [&] {
+      for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) add_rank(rank, algorithm);
+    });
+  };
+  make(asked);
+  if (asked == 0) return;
+  int proposed = kMostAlgorithms;
+  for (const Rank& rank : ranks_) proposed = std::min(proposed, rank.streams->num_proposed());
+  proposed = -static_cast<int>(
+      largest(fabric_, "how many algorithms cuBLAS does not propose", {-1.0 * proposed}).front());
+  const std::optional<int> taken = algorithm_to_take(asked, proposed, options_.if_not_proposed);
+  if (taken == asked) return;
+  drop_ranks();
+  if (!taken) throw UsageError(why_not_proposed(asked, proposed));
+  make(*taken);
+  too_few_proposed_ = proposed;
+}
+
+void PlanRunner::add_rank(int rank, int algorithm) {
   const cuda::Device& device = fabric_.device(rank);
   device.make_current();
   Rank& mine = of(rank);
@@ -157,7 +177,7 @@ void PlanRunner::add_rank(int rank) {
   mine.streams = std::make_unique<RankStreams>(RankStreams::Setup{
       plan_, rank, device, kernels_, programs_[static_cast<size_t>(rank)], signals_,
       copied_notifies_, state_.space(rank), std::move(counters), memory_.places(rank), nccl_,
-      low_latency_.get(), options_.serves, options_.marks});
+      low_latency_.get(), options_.serves, options_.marks, algorithm, options_.most_proposals});
   mine.streams->enqueue_products(*mine.main);
   memory_.poison(rank, *mine.main);
   mine.main->synchronize();

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "runtime/rank_streams.h"
 #include "runtime/run_end.h"
 #include "runtime/run_watch.h"
+#include "tune/proposed_algorithms.h"
 
 namespace stretto::runtime {
 
@@ -25,12 +27,16 @@ struct RunnerOptions {
   bool stream_waits = true;
   bool serves = false;  // runs may have fewer rows than the plan
   bool marks = false;   // kernels tell when they did what (measured_timeline.h)
+  // Where cuBLAS has no such algorithm as the plan asks for. It is asked to propose so many.
+  IfNotProposed if_not_proposed = IfNotProposed::refuse;
+  int most_proposals = kMostAlgorithms;
 };
 
 class PlanRunner {
  public:
   // Collective over the fabric's processes. The plan and the fabric must outlive the runner. Throws
-  // UsageError(why_not_on_cuda()) with all reasons, SystemError.
+  // UsageError(why_not_on_cuda()) with all reasons and where cuBLAS does not propose the plan's
+  // algorithm, SystemError.
   PlanRunner(const Plan& plan, fabric::Fabric& fabric, const cuda::Compiler& compiler,
              const RunnerOptions& options = {}, const Bindings& bindings = {});
   // With kernels that others use too; the store must outlive the runner.
@@ -41,6 +47,8 @@ class PlanRunner {
   PlanRunner& operator=(const PlanRunner&) = delete;
 
   const Plan& plan() const { return plan_; }
+  // Where cuBLAS's first algorithm multiplies instead of the plan's: how many it proposes.
+  std::optional<int> too_few_proposed() const { return too_few_proposed_; }
   // Memory of buffer `name`'s instance that run 0 uses; inputs and outputs have one. Ranks here and
   // below are of this process.
   cuda::DevicePtr buffer(std::string_view name, int rank) const;
@@ -90,7 +98,9 @@ class PlanRunner {
   void require_room() const;
   PlanRunner(const Plan& plan, fabric::Fabric& fabric, std::unique_ptr<KernelStore> own_kernels,
              KernelStore* kernels, const RunnerOptions& options, const Bindings& bindings);
-  void add_rank(int rank);
+  void make_ranks();
+  void drop_ranks();
+  void add_rank(int rank, int algorithm);
   void connect_nccl();
   bool idle(const Rank& rank) const;
   bool aborted() const;
@@ -119,8 +129,9 @@ class PlanRunner {
   fabric::RunState state_;
   std::unique_ptr<LowLatencyLane> low_latency_;  // where the plan wants it
   std::vector<Rank> ranks_;                      // of this process
-  std::vector<StuckWait> stuck_;                 // streams that were released
-  fabric::Communicators* nccl_ = nullptr;        // where the plan has collectives of NCCL
+  std::optional<int> too_few_proposed_;
+  std::vector<StuckWait> stuck_;           // streams that were released
+  fabric::Communicators* nccl_ = nullptr;  // where the plan has collectives of NCCL
   int nccl_generation_ = 0;
   uint64_t finishes_ = 0;
   bool has_met_ = true;

@@ -53,6 +53,8 @@ class RankStreams {
     LowLatencyLane* low_latency = nullptr;
     bool serves = false;  // runs may have fewer rows
     bool marks = false;   // kernels tell when they did what
+    // Where a library multiplies: which of how many at most that it may propose.
+    int algorithm = 0, most_proposals = kMostAlgorithms;
   };
   // The rank's GPU must be current, here and below.
   explicit RankStreams(const Setup& setup);
@@ -79,6 +81,9 @@ class RankStreams {
   // it loads its kernels, which a graph's capture would not survive, and which may wait for other
   // kernels.
   void enqueue_products(const cuda::Stream& stream);
+  // Of how many it could take the setup's algorithm for every product; its first has taken the
+  // place of one that it did not propose.
+  int num_proposed() const;
   // The collectives of a run by themselves: at first use NCCL connects.
   void enqueue_collectives(const cuda::Stream& stream) const;
 

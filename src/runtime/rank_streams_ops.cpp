@@ -1,4 +1,6 @@
 // What a run of a rank consists of: its kernels with their tables, and an op for each step.
+#include <algorithm>
+
 #include "cuda/library_products.h"
 #include "runtime/rank_streams.h"
 #include "stretto/error.h"
@@ -39,7 +41,7 @@ void RankStreams::add_kernels() {
 }
 
 void RankStreams::add_products() {
-  library_ = std::make_unique<cuda::MatmulLibrary>();
+  library_ = std::make_unique<cuda::MatmulLibrary>(setup_.most_proposals);
   const auto matrix_of = [&](const Region& region, int set) {
     const Buffer& buffer = setup_.plan.buffers[region.buffer];
     return cuda::Matrix{cuda::address_of(setup_.places, region.rank, region.buffer, set) +
@@ -81,10 +83,15 @@ RankStreams::MatrixProduct RankStreams::product_of(const cuda::Matrix& a, const 
     for (int64_t rows = kFewestRows; setup_.serves && rows < a.rows; rows *= 2) {
       steps.insert(steps.end() - 1, rows);
     }
-    matmuls_.push_back(
-        {shape, cuda::LibraryMatmul(*library_, a, b, c, steps, setup_.plan.library_algorithm)});
+    matmuls_.push_back({shape, cuda::LibraryMatmul(*library_, a, b, c, steps, setup_.algorithm)});
   }
   return {i, {a.address, b.address, c.address}};
+}
+
+int RankStreams::num_proposed() const {
+  int least = kMostAlgorithms;
+  for (const SharedMatmul& shared : matmuls_) least = std::min(least, shared.matmul.num_proposed());
+  return least;
 }
 
 void RankStreams::add_marks(std::vector<uint32_t>& lanes,

@@ -48,6 +48,15 @@ TEST(Json, Run) {
   EXPECT_GE(executed, 5u);
 }
 
+// Of the others there is none.
+TEST(Json, RunSaysWhyAutoChose) {
+  const Json json = says(std::vector<std::string>{"run"} + small_operator() +
+                         std::vector<std::string>{"--strategy", "auto,tiles"});
+  EXPECT_THAT(json.at("results").at(0).at("reason").get<std::string>(),
+              testing::HasSubstr("the fastest"));
+  EXPECT_FALSE(json.at("results").at(1).contains("reason"));
+}
+
 TEST(Json, Plan) {
   const std::vector<std::string> arguments = std::vector<std::string>{"plan"} + small_operator();
   const Json json = says(arguments);

@@ -13,9 +13,11 @@ using testing::IsEmpty;
 
 constexpr const char* kOp = "gemm-rs m=2048 n=4096 k=1024 ranks=2 dtype=bf16";
 
-std::vector<PlanTimes> bench(const std::vector<Plan>& plans) {
-  std::vector<const Plan*> given;
-  for (const Plan& plan : plans) given.push_back(&plan);
+std::vector<PlanTimes> bench(const std::vector<Plan>& plans,
+                             IfNotProposed if_not_proposed = IfNotProposed::refuse,
+                             int most_proposals = kMostAlgorithms) {
+  std::vector<PlanToTime> given;
+  for (const Plan& plan : plans) given.push_back({&plan, if_not_proposed, most_proposals});
   BenchOptions options;
   options.rounds = 3;
   options.parts = true;
@@ -60,6 +62,25 @@ TEST_F(BenchOnGpus, EveryAlgorithmIsRightOrRefused) {
     }
     EXPECT_TRUE(found[0].timed()) << name << found[0].refused;
     EXPECT_GT(timed, 1) << name;
+  }
+}
+
+// What `auto` chose takes its turn by the first; what was asked for is refused.
+TEST_F(BenchOnGpus, AnAlgorithmThatIsNotProposed) {
+  for (const std::string name : {"library", "low-latency", "decomposed,gemm=library"}) {
+    const std::vector<Plan> plans = {plan_here(kOp, name + ",algorithm=1"),
+                                     plan_here(kOp, name + ",algorithm=2"), plan_here(kOp, name)};
+    const auto chosen = bench(plans, IfNotProposed::take_first, 2);
+    for (const PlanTimes& one : chosen) {
+      EXPECT_TRUE(one.timed()) << name << one.refused << one.problem;
+    }
+    EXPECT_EQ(chosen[0].too_few_proposed, std::nullopt) << name;
+    EXPECT_EQ(chosen[1].too_few_proposed, 2) << name;
+    EXPECT_EQ(chosen[2].too_few_proposed, std::nullopt) << name;
+    const auto named = bench(plans, IfNotProposed::refuse, 2);
+    EXPECT_TRUE(named[0].timed()) << name << named[0].refused << named[0].problem;
+    EXPECT_THAT(named[1].refused, HasSubstr("algorithm=2: cuBLAS proposes 2 ")) << name;
+    EXPECT_TRUE(named[2].timed()) << name << named[2].refused << named[2].problem;
   }
 }
 

@@ -51,6 +51,10 @@ TEST_F(PlansOfProcesses, ABenchmarkGoesOnBesideARefusedPlan) {
   EXPECT_EQ(launch_ranks("BenchesBesideARefusedPlan"), 0);
 }
 
+TEST_F(PlansOfProcesses, AnAlgorithmThatOneRankLacksIsNobodys) {
+  EXPECT_EQ(launch_ranks("LacksAnAlgorithmThatItsPeerHas"), 0);
+}
+
 TEST_F(PlansOfProcesses, PlansThatDifferAreRefusedOnAll) {
   EXPECT_EQ(launch_ranks("MakesAnotherPlanThanItsPeer"), 0);
 }
@@ -169,12 +173,36 @@ TEST_F(RankOfPlans, BenchesBesideARefusedPlan) {
   larger.sms *= 4;
   const Plan refused = lower(op, parse_schedule("sequential,tile=64x64", op, larger), larger);
   const Plan good = plan_here(to_string(op), "sequential");
-  const Plan* const plans[] = {&refused, &good};
+  const PlanToTime plans[] = {{&refused}, {&good}};
   BenchOptions options;
   options.rounds = 3;
   const BenchTimes times = bench_operator(op, plans, *fabric_, shared_compiler(), options);
   EXPECT_THAT(times.plans[0].refused, HasSubstr("SMs busy"));
   EXPECT_TRUE(times.plans[1].timed()) << times.plans[1].refused << times.plans[1].problem;
+}
+
+TEST_F(RankOfPlans, LacksAnAlgorithmThatItsPeerHas) {
+  constexpr const char* kOp = "gemm-rs m=2048 n=4096 k=1024 ranks=2 dtype=bf16";
+  RunnerOptions options;
+  if (fabric_->first_rank() == 1) options.most_proposals = 1;
+  for (const char* schedule : {"library,algorithm=1", "low-latency,algorithm=1"}) {
+    SCOPED_TRACE(schedule);
+    guard_.at(schedule);
+    const Plan plan = plan_here(kOp, schedule);
+    options.if_not_proposed = IfNotProposed::refuse;
+    std::string error;
+    try {
+      PlanRunner(plan, *fabric_, shared_compiler(), options);
+    } catch (const UsageError& caught) {
+      error = caught.what();
+    }
+    EXPECT_THAT(error, HasSubstr("algorithm=1: cuBLAS proposes 1 "));
+    options.if_not_proposed = IfNotProposed::take_first;
+    PlanRunner runner(plan, *fabric_, shared_compiler(), options);
+    EXPECT_EQ(runner.too_few_proposed(), 1);
+    const GpuCheckResult result = check_on_gpus(runner, *fabric_, {});
+    EXPECT_TRUE(result.verified()) << result.fault << result.first_wrong;
+  }
 }
 
 // Of the same buffers and signals, so that nothing else would tell.
