@@ -101,8 +101,8 @@ TEST_P(AutoOnAGpu, TakesTheFirstWhereNamingTheAlgorithmIsRefused) {
 INSTANTIATE_TEST_SUITE_P(Gpu, AutoOnAGpu,
                          testing::Values(Sizes{4096, 4096, 4096}, Sizes{16, 16, 64}, Sizes{1, 8, 8},
                                          Sizes{3, 24, 8}),
-                         [](const auto& info) {
-                           return fmt::format("{}x{}x{}", info.param.m, info.param.n, info.param.k);
+                         [](const auto& i) {
+                           return fmt::format("{}x{}x{}", i.param.m, i.param.n, i.param.k);
                          });
 
 }  // namespace
