@@ -29,7 +29,8 @@ std::vector<Coordinate> coordinates() {
           {"reduction", "where partial sums meet", {STRETTO_REDUCTIONS(STRETTO_ROW)}},
           {"reuse", "how the next run may overwrite", {STRETTO_REUSES(STRETTO_ROW)}},
           {"rows", "how many rows a run may have", {STRETTO_ROW_COUNTS(STRETTO_ROW)}},
-          {"gemm", "who multiplies", {STRETTO_GEMMS(STRETTO_ROW)}}};
+          {"gemm", "who multiplies", {STRETTO_GEMMS(STRETTO_ROW)}},
+          {"collectives", "who makes those of mover nccl", {STRETTO_COLLECTIVES_BY(STRETTO_ROW)}}};
 #undef STRETTO_ROW
 }
 

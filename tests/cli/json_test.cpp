@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 
 #include "cli/command.h"
 
@@ -106,6 +108,28 @@ TEST(Json, Explore) {
   EXPECT_EQ(finding.at("smallest").at("threads"), 1);
   EXPECT_GT(finding.at("place").at("line"), 0);
   EXPECT_GT(finding.at("other").at("line"), 0);
+}
+
+// Whatever a schedule's text says, `strategies` explains.
+TEST(Json, StrategiesKnowEveryCoordinateOfASchedule) {
+  std::set<std::string> known, used;
+  const Json json = says({"strategies"});
+  for (const char* list : {"coordinates", "parameters"}) {
+    for (const Json& one : json.at(list)) known.insert(one.at("name"));
+  }
+  for (const auto& [kind, schedule] :
+       {std::pair{"gemm-rs", "library,collectives=low-latency,algorithm=3"},
+        std::pair{"gemm-rs", "tiles,rows=bucket,split-k=2"},
+        std::pair{"ag-gemm", "tiles,mover=comm-blocks,k-phases=2"}}) {
+    const Json plan = says({"plan", kind, "--m", "256", "--n", "256", "--k", "512", "--ranks", "2",
+                            "--schedule", schedule});
+    std::stringstream text(plan.at("schedule").get<std::string>());
+    for (std::string part; std::getline(text, part, ',');) {
+      if (part.find('=') != std::string::npos) used.insert(part.substr(0, part.find('=')));
+    }
+  }
+  EXPECT_GE(used.size(), 18u);
+  EXPECT_THAT(known, testing::IsSupersetOf(used));
 }
 
 TEST(Json, Lists) {
