@@ -17,7 +17,7 @@ constexpr uint32_t kMostAlignment = 256;                  // that cuBLAS asks ab
 
 // cublasLt.h and library_types.h.
 constexpr int kCompute32F = 68, kReal32F = 0, kTranspose = 1;
-constexpr int kDescriptorTransA = 3, kLayoutColumns = 3;
+constexpr int kDescriptorTransA = 3, kDescriptorSms = 15, kLayoutColumns = 3;
 constexpr int kNotSupported = 15;
 constexpr int kPreferenceWorkspace = 1, kPreferenceReductions = 3, kPreferenceAlignments = 5;
 // Ranges of K are added up in fp32: all ways but the one in the result's type.
@@ -63,10 +63,7 @@ struct MatmulLibrary::Api {
 };
 
 MatmulLibrary::MatmulLibrary(int most_proposals)
-    : most_proposals_(most_proposals),
-      api_(std::make_unique<Api>()),
-      handle_(nullptr, nullptr),
-      operation_(nullptr, nullptr) {
+    : most_proposals_(most_proposals), api_(std::make_unique<Api>()), handle_(nullptr, nullptr) {
   const std::array<std::string, 2> names = {"libcublasLt.so.13", "libcublasLt.so.12"};
   const auto library = DynamicLibrary::open(names, toolkit_folders());
   if (!library) throw SystemError(why_no_cublas());
@@ -92,13 +89,20 @@ MatmulLibrary::MatmulLibrary(int most_proposals)
   void* made = nullptr;
   check_cublas(api_->create(&made), "create");
   handle_ = Owned(made, api_->destroy);
-  check_cublas(api_->describe(&made, kCompute32F, kReal32F), "describe a product");
-  operation_ = Owned(made, api_->describe_destroy);
-  check_cublas(api_->describe_set(made, kDescriptorTransA, &kTranspose, sizeof(kTranspose)),
-               "transpose");
 }
 
 MatmulLibrary::~MatmulLibrary() = default;
+
+MatmulLibrary::Owned MatmulLibrary::operation(int sms) const {
+  void* made = nullptr;
+  check_cublas(api_->describe(&made, kCompute32F, kReal32F), "describe a product");
+  Owned operation(made, api_->describe_destroy);
+  check_cublas(api_->describe_set(made, kDescriptorTransA, &kTranspose, sizeof(kTranspose)),
+               "transpose");
+  const int32_t target = sms;
+  check_cublas(api_->describe_set(made, kDescriptorSms, &target, sizeof(target)), "limit SMs");
+  return operation;
+}
 
 MatmulLibrary::Owned MatmulLibrary::layout(const Matrix& matrix) const {
   void* made = nullptr;
@@ -110,8 +114,10 @@ MatmulLibrary::Owned MatmulLibrary::layout(const Matrix& matrix) const {
 
 // cuBLAS counts columns first, so it computes the transpose: C^T = B * A^T.
 LibraryMatmul::LibraryMatmul(const MatmulLibrary& library, const Matrix& a, const Matrix& b,
-                             const Matrix& c, std::span<const int64_t> steps, int algorithm)
+                             const Matrix& c, std::span<const int64_t> steps, int algorithm,
+                             int sms)
     : library_(&library),
+      operation_(library.operation(sms)),
       a_(library.layout(a)),
       b_(library.layout(b)),
       c_(library.layout(c)),
@@ -150,9 +156,8 @@ void LibraryMatmul::add_step(int64_t rows, int algorithm, std::span<const uint32
   int found = 0;
   // The first is found sooner alone.
   const int asked = algorithm == 0 ? 1 : library_->most_proposals_;
-  const int status =
-      api.propose(library_->handle_.get(), library_->operation_.get(), b_.get(), a_.get(), c_.get(),
-                  c_.get(), made, asked, proposals.data(), &found);
+  const int status = api.propose(library_->handle_.get(), operation_.get(), b_.get(), a_.get(),
+                                 c_.get(), c_.get(), made, asked, proposals.data(), &found);
   if (status == kNotSupported || (status == 0 && found == 0)) {
     throw UsageError(
         fmt::format("cuBLAS has nothing for a product of {} rows as these lie: take a "
@@ -181,9 +186,9 @@ void LibraryMatmul::enqueue_step(const Stream& stream, const Places& places, int
   const float one = 1, zero = 0;
   const auto at = [](DevicePtr address) { return reinterpret_cast<void*>(address); };
   check_cublas(
-      library_->api_->multiply(library_->handle_.get(), library_->operation_.get(), &one,
-                               at(places.b), b_.get(), at(places.a), a_.get(), &zero, at(places.c),
-                               c_.get(), at(places.c), c_.get(), &steps_[step].algorithm,
+      library_->api_->multiply(library_->handle_.get(), operation_.get(), &one, at(places.b),
+                               b_.get(), at(places.a), a_.get(), &zero, at(places.c), c_.get(),
+                               at(places.c), c_.get(), &steps_[step].algorithm,
                                workspace.as<void>(), workspace.num_bytes(), stream.handle()),
       "multiply");
 }

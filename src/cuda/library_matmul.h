@@ -28,10 +28,11 @@ class MatmulLibrary {
   friend class LibraryMatmul;
   struct Api;
   Owned layout(const Matrix& matrix) const;
+  Owned operation(int sms) const;  // A * B^T on so many SMs
 
   int most_proposals_;
   std::unique_ptr<Api> api_;
-  Owned handle_, operation_;  // the latter is A * B^T
+  Owned handle_;
 };
 
 // What cuBLAS may take an address to be a multiple of.
@@ -43,10 +44,11 @@ class LibraryMatmul {
   // Matrices as the largest call has them; those of other calls lie as they do, at addresses that
   // are as even. Calls of up to `steps[i]` rows have an algorithm of their own; the steps rise and
   // end with all rows. Of those that cuBLAS proposes for all rows it is number `algorithm`, for
-  // fewer its first, and where num_proposed() says that there is no such number, its first too.
-  // Throws UsageError when there is none at all. The library must outlive this.
+  // fewer its first, and where num_proposed() says that there is no such number, its first too. It
+  // has `sms` SMs, 0 for all. Throws UsageError when there is none at all. The library must outlive
+  // this.
   LibraryMatmul(const MatmulLibrary& library, const Matrix& a, const Matrix& b, const Matrix& c,
-                std::span<const int64_t> steps, int algorithm);
+                std::span<const int64_t> steps, int algorithm, int sms = 0);
 
   // Of how many the algorithm was to be taken; unless that is its first, which is asked for alone.
   int num_proposed() const { return num_proposed_; }
@@ -78,8 +80,8 @@ class LibraryMatmul {
   void add_step(int64_t rows, int algorithm, std::span<const uint32_t> alignments);
 
   const MatmulLibrary* library_;
-  MatmulLibrary::Owned a_, b_, c_;  // layouts
-  int64_t rows_ = 0;                // that A's and C's have
+  MatmulLibrary::Owned operation_, a_, b_, c_;  // the last three are layouts
+  int64_t rows_ = 0;                            // that A's and C's have
   std::vector<Step> steps_;
   int num_proposed_ = kMostAlgorithms;
   size_t workspace_bytes_ = 0;

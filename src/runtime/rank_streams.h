@@ -134,12 +134,15 @@ class RankStreams {
   };
   struct SharedMatmul {
     std::array<cuda::Matrix, 3> shape;  // their addresses are what these are multiples of
+    int sms;                            // that it may have, 0: all
     cuda::LibraryMatmul matmul;
   };
 
   void add_kernels();
   void add_products();
-  MatrixProduct product_of(const cuda::Matrix& a, const cuda::Matrix& b, const cuda::Matrix& c);
+  int sms_beside_movers() const;  // that a product may have, 0: all
+  MatrixProduct product_of(const cuda::Matrix& a, const cuda::Matrix& b, const cuda::Matrix& c,
+                           int sms);
   void add_marks(std::vector<uint32_t>& lanes, std::vector<std::vector<uint32_t>>& positions);
   void add_ops();
   void add_waits(uint32_t stream, const std::vector<cuda::Step>& steps);

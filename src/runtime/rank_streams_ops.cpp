@@ -40,6 +40,19 @@ void RankStreams::add_kernels() {
   if (!moves_.empty() && !program.joins()) mover_ = &setup_.kernels.mover(setup_.device);
 }
 
+// A library's blocks for which movers leave no SM would run after all the others, in the time of
+// two products. Its last kernel has nobody beside it: what it reads has come, or it is what is
+// sent.
+int RankStreams::sms_beside_movers() const {
+  const cuda::RankProgram& program = setup_.program;
+  for (const cuda::StepStream& stream : program.streams) {
+    if (stream.kind != LaneKind::comm) continue;
+    const auto blocks = static_cast<int>(program.moves[stream.steps.front().index].size());
+    return std::max(1, setup_.device.num_sms() - blocks);
+  }
+  return 0;
+}
+
 void RankStreams::add_products() {
   library_ = std::make_unique<cuda::MatmulLibrary>(setup_.most_proposals);
   const auto matrix_of = [&](const Region& region, int set) {
@@ -49,7 +62,9 @@ void RankStreams::add_products() {
                         region.rows(), region.cols(), buffer.cols, buffer.dtype};
   };
   size_t workspace = 0, row = 0;
-  for (const std::vector<cuda::BlockPart>& kernel : setup_.program.gemms) {
+  for (size_t k = 0; k < setup_.program.gemms.size(); ++k) {
+    const std::vector<cuda::BlockPart>& kernel = setup_.program.gemms[k];
+    const int sms = k + 1 < setup_.program.gemms.size() ? sms_beside_movers() : 0;
     auto& by_set = products_.emplace_back(static_cast<size_t>(sets_));
     const std::vector<cuda::Product> found = cuda::products_of(setup_.plan, kernel);
     if (setup_.serves && (found.size() != 1 || found.front().c.rows() != setup_.plan.op.m)) {
@@ -59,7 +74,8 @@ void RankStreams::add_products() {
       for (int set = 0; set < sets_; ++set) {
         const cuda::Matrix c = matrix_of(product.c, set);
         auto& products = by_set[static_cast<size_t>(set)];
-        products.push_back(product_of(matrix_of(product.a, set), matrix_of(product.b, set), c));
+        products.push_back(
+            product_of(matrix_of(product.a, set), matrix_of(product.b, set), c, sms));
         alternates_ = alternates_ || products.back().places != by_set.front().back().places;
         row = std::max(row, static_cast<size_t>(c.stride * num_bytes(c.dtype)));
         workspace = std::max(workspace, matmuls_[products.back().matmul].matmul.workspace_bytes());
@@ -71,11 +87,11 @@ void RankStreams::add_products() {
 }
 
 RankStreams::MatrixProduct RankStreams::product_of(const cuda::Matrix& a, const cuda::Matrix& b,
-                                                   const cuda::Matrix& c) {
+                                                   const cuda::Matrix& c, int sms) {
   std::array shape = {a, b, c};
   for (cuda::Matrix& matrix : shape) matrix.address = cuda::alignment_of(matrix.address);
   size_t i = 0;
-  while (i < matmuls_.size() && matmuls_[i].shape != shape) ++i;
+  while (i < matmuls_.size() && (matmuls_[i].shape != shape || matmuls_[i].sms != sms)) ++i;
   if (i == matmuls_.size()) {
     // Fewer rows want smaller tiles. A run may have any number of them; and what a small bucket
     // needs is loaded with a large one.
@@ -83,7 +99,8 @@ RankStreams::MatrixProduct RankStreams::product_of(const cuda::Matrix& a, const 
     for (int64_t rows = kFewestRows; setup_.serves && rows < a.rows; rows *= 2) {
       steps.insert(steps.end() - 1, rows);
     }
-    matmuls_.push_back({shape, cuda::LibraryMatmul(*library_, a, b, c, steps, setup_.algorithm)});
+    matmuls_.push_back(
+        {shape, sms, cuda::LibraryMatmul(*library_, a, b, c, steps, setup_.algorithm, sms)});
   }
   return {i, {a.address, b.address, c.address}};
 }
