@@ -56,6 +56,12 @@ namespace stretto {
   X(fixed, "fixed", "exactly the operator's; tiles may have rows of several owners") \
   X(bucket, "bucket", "the operator's or fewer in any run; tiles are cut at owners")
 
+#define STRETTO_OWN_ROWS(X)                                        \
+  X(direct, "direct", "where they lie, as soon as the run begins") \
+  X(gathered, "gathered",                                          \
+    "as those of others: movers write them too, so that all tiles" \
+    " run in step")
+
 #define STRETTO_GEMMS(X)                                                \
   X(tiles, "tiles", "our kernel, tile by tile as the plan's tasks say") \
   X(library, "library", "cuBLAS, for all that a kernel's tasks make up")
@@ -72,6 +78,7 @@ enum class Sync : uint8_t { STRETTO_SYNCS(STRETTO_ENUM) };
 enum class Reduction : uint8_t { STRETTO_REDUCTIONS(STRETTO_ENUM) };
 enum class Reuse : uint8_t { STRETTO_REUSES(STRETTO_ENUM) };
 enum class RowCount : uint8_t { STRETTO_ROW_COUNTS(STRETTO_ENUM) };
+enum class OwnRows : uint8_t { STRETTO_OWN_ROWS(STRETTO_ENUM) };
 enum class GemmBy : uint8_t { STRETTO_GEMMS(STRETTO_ENUM) };
 enum class CollectivesBy : uint8_t { STRETTO_COLLECTIVES_BY(STRETTO_ENUM) };
 #undef STRETTO_ENUM
@@ -83,6 +90,7 @@ std::string_view to_string(Sync value);
 std::string_view to_string(Reduction value);
 std::string_view to_string(Reuse value);
 std::string_view to_string(RowCount value);
+std::string_view to_string(OwnRows value);
 std::string_view to_string(GemmBy value);
 std::string_view to_string(CollectivesBy value);
 
@@ -95,12 +103,15 @@ struct Schedule {
   Reuse reuse = Reuse::double_buffer;
   DType partials = DType::bf16;  // type in which partial sums travel
   int tile_m = 128, tile_n = 256;
-  int swizzle = 8;          // row tiles a column sweep covers before it moves on; 1 = row by row
-  int chunks = 1;           // row blocks a shard is cut into (granularity chunk)
-  std::vector<int> groups;  // wave-group sizes in waves (granularity waves); empty: chosen
-  int comm_sms = 0;         // SMs taken from compute for communication blocks and reducers
-  int split_k = 1;          // ranges of K that a tile is computed in, side by side, and then added
-  int k_phases = 1;         // ranges of K in which rows are gathered; tiles begin with the first
+  int swizzle = 8;  // row tiles a column sweep covers before it moves on; 1 = row by row
+  int chunks = 1;   // row blocks a shard is cut into (granularity chunk)
+  // Sizes of groups: in waves (granularity waves; empty: chosen), or in chunks, those that a kernel
+  // computes (granularity chunk with events; empty: one by one).
+  std::vector<int> groups;
+  int comm_sms = 0;  // SMs taken from compute for communication blocks and reducers
+  int split_k = 1;   // ranges of K that a tile is computed in, side by side, and then added
+  int k_phases = 1;  // ranges of K in which rows are gathered; tiles begin with the first
+  OwnRows own = OwnRows::direct;    // where a gather's tiles take the rank's own rows from
   RowCount rows = RowCount::fixed;  // what a run may have (serve.h)
   GemmBy gemm = GemmBy::tiles;      // who multiplies
   int algorithm = 0;  // which of those that cuBLAS proposes for a product's shape (gemm=library)
@@ -120,9 +131,9 @@ inline constexpr int kMostLowLatencyRanks = 64, kLowLatencyBytes = 16;
 inline constexpr int kMostAlgorithms = 8;
 
 // Canonical text: every coordinate as key=value, comma separated, no blanks; `split-k` and
-// `k-phases` only when they are not 1, `rows` only when it is not fixed, `gemm` only when it is not
-// tiles, `algorithm` only when it is not 0, `collectives` only when they are not NCCL's.
-// parse(print) = same.
+// `k-phases` only when they are not 1, `own` only when it is not direct, `rows` only when it is not
+// fixed, `gemm` only when it is not tiles, `algorithm` only when it is not 0, `collectives` only
+// when they are not NCCL's. parse(print) = same.
 std::string to_string(const Schedule& schedule);
 // A canonical text, or a preset's name followed by changes: "tiles,tile=64x128,comm-sms=4".
 // `op` and `machine` give the preset its defaults. Throws UsageError naming every bad part at once.

@@ -28,6 +28,9 @@ std::vector<Coordinate> coordinates() {
           {"sync", "how consumers learn of it", {STRETTO_SYNCS(STRETTO_ROW)}},
           {"reduction", "where partial sums meet", {STRETTO_REDUCTIONS(STRETTO_ROW)}},
           {"reuse", "how the next run may overwrite", {STRETTO_REUSES(STRETTO_ROW)}},
+          {"own",
+           "where a gather's tiles take the rank's own rows from",
+           {STRETTO_OWN_ROWS(STRETTO_ROW)}},
           {"rows", "how many rows a run may have", {STRETTO_ROW_COUNTS(STRETTO_ROW)}},
           {"gemm", "who multiplies", {STRETTO_GEMMS(STRETTO_ROW)}},
           {"collectives", "who makes those of mover nccl", {STRETTO_COLLECTIVES_BY(STRETTO_ROW)}}};
@@ -40,7 +43,9 @@ constexpr Value kParameters[] = {
     {"tile", "tile shape, rows x columns: 128x256"},
     {"swizzle", "row tiles that a column sweep covers before it moves on"},
     {"chunks", "row blocks a shard is cut into (granularity chunk)"},
-    {"groups", "wave-group sizes in waves (granularity waves)"},
+    {"groups",
+     "sizes of groups: of waves that travel at once (granularity waves), of chunks that a kernel "
+     "computes (granularity chunk, sync event)"},
     {"comm-sms", "SMs taken from compute for communication blocks and reducers"},
     {"split-k", "ranges of K that a tile is computed in, side by side, then added in fp32"},
     {"k-phases", "ranges of K in which rows are gathered; tiles begin when the first is there"},

@@ -52,6 +52,9 @@ class Pusher {
       if (!joins) result.emplace_back();
       result.back().push_back(peer);
     }
+    if (!state_.gathers_own_rows()) return result;
+    if (result.empty() || schedule.mover != Mover::comm_blocks) result.emplace_back();
+    result.back().push_back(rank);
     return result;
   }
 
@@ -74,7 +77,8 @@ class Pusher {
         for (size_t piece = first; piece < last; ++piece) add(piece, to);
       }
     }
-    const std::vector<Push> own = shared_rows(rank);
+    const std::vector<Push> own =
+        state_.gathers_own_rows() ? std::vector<Push>() : shared_rows(rank);
     if (!pushes.empty()) pushes.insert(pushes.begin() + 1, own.begin(), own.end());
     return state_.schedule.k_phases > 1 ? in_phases(pushes) : pushes;
   }

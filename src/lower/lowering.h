@@ -89,7 +89,13 @@ struct Lowering : Draft {
   bool in_phases(int rank, int32_t tile) const {
     return phases() > 1 && !owns_rows(rank, grid.rect(tile));
   }
+  // Gathers write own rows beside those of others, and tiles take them from there.
+  bool gathers_own_rows() const {
+    return pattern == Pattern::push_gather && schedule.own == OwnRows::gathered;
+  }
+  // Whether no mover has to write these rows for the rank.
   bool owns_rows(int rank, const Rect& rows) const {
+    if (gathers_own_rows()) return false;
     return shards.begin(rank) <= rows.row0 && rows.row1 <= shards.end(rank);
   }
   int32_t num_tasks() const { return grid.count() * splits(); }

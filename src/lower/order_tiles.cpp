@@ -172,11 +172,20 @@ class RankOrder {
     }
   }
 
-  // Tiles that may share a kernel: all, or those of one chunk.
+  // Tiles that may share a kernel: all, or those of one chunk or one group of chunks.
   int64_t batch_of(int32_t tile) const {
     if (!state_.kernel_per_chunk()) return 0;
     const int64_t turn = turn_of_[static_cast<size_t>(tile)];
-    return state_.by_nccl() ? turn / state_.op.ranks : turn;
+    const int64_t chunk = state_.by_nccl() ? turn / state_.op.ranks : turn;
+    const std::vector<int>& groups = state_.schedule.groups;
+    if (groups.empty()) return chunk;
+    int64_t group = 0, end = 0;
+    for (const int size : groups) {
+      end += size;
+      if (chunk < end) break;
+      ++group;
+    }
+    return group;
   }
 
   // Kernels end where a stream must know: before tiles that read what others send, after tiles

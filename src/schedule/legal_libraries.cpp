@@ -21,9 +21,8 @@ void check_gemm(Case& c) {
     refuse("granularity", to_string(s.granularity), "which ends within its kernel",
            "granularity=chunk");
   }
-  if (s.mover != Mover::nccl && s.mover != Mover::copy_engine) {
-    refuse("mover", to_string(s.mover), "whose blocks work beside tiles",
-           "mover=nccl or copy-engine");
+  if (s.mover == Mover::epilogue) {
+    refuse("mover", to_string(s.mover), "which is its kernel's end", "another mover");
   }
   if (s.split_k > 1)
     refuse("split-k", fmt::format("{}", s.split_k), "which it chooses", "split-k=1");

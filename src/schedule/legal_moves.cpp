@@ -23,6 +23,26 @@ void check_phases(Case& c) {
   }
 }
 
+// Movers that push write own rows beside those of others, where tiles wait for their own rows only.
+void check_own_rows(Case& c) {
+  const Schedule& s = c.schedule;
+  if (s.own == OwnRows::direct) return;
+  if (c.op.reduces()) {
+    c.refuse("own={} with {}, which gathers no rows: take own=direct", to_string(s.own),
+             to_string(c.op.kind));
+  } else if (s.mover == Mover::nccl) {
+    c.refuse(
+        "own={} with mover=nccl, whose collectives write all rows: take own=direct, or "
+        "mover=comm-blocks or copy-engine",
+        to_string(s.own));
+  } else if (s.granularity != Granularity::tile && s.granularity != Granularity::slice) {
+    c.refuse(
+        "own={} at granularity={}, whose own rows come first: take own=direct, or "
+        "granularity=tile or slice",
+        to_string(s.own), to_string(s.granularity));
+  }
+}
+
 void check_mover(Case& c) {
   const Schedule& s = c.schedule;
   if (s.mover == Mover::epilogue && !c.op.reduces()) {

@@ -8,7 +8,7 @@ namespace {
 constexpr int kMaxChunks = 1024;
 constexpr int kMaxSwizzle = 1024;
 constexpr int kMaxGroups = 1024;
-constexpr int kMaxGroupWaves = 1 << 20;
+constexpr int kMaxGroupSize = 1 << 20;
 constexpr int kMaxSplitK = 16, kMaxPhases = 16;
 constexpr int kMinTile = 8, kMaxTile = 512, kTileStep = 8;
 
@@ -52,16 +52,20 @@ void check_numbers(Case& c) {
     c.refuse("chunks={} cuts nothing at granularity={}: take granularity=chunk or chunks=1",
              s.chunks, to_string(s.granularity));
   }
-  if (!s.groups.empty() && s.granularity != Granularity::waves) {
-    c.refuse("groups mean nothing at granularity={}: take granularity=waves or groups=auto",
-             to_string(s.granularity));
+  const bool of_chunks = s.granularity == Granularity::chunk && s.sync == Sync::event;
+  if (!s.groups.empty() && s.granularity != Granularity::waves && !of_chunks) {
+    c.refuse(
+        "groups mean nothing at granularity={} with sync={}: take granularity=waves, "
+        "granularity=chunk with sync=event, or groups=auto",
+        to_string(s.granularity), to_string(s.sync));
   }
   if (s.groups.size() > static_cast<size_t>(kMaxGroups)) {
-    c.refuse("{} wave groups; at most {} can be given", s.groups.size(), kMaxGroups);
+    c.refuse("{} groups; at most {} can be given", s.groups.size(), kMaxGroups);
   }
-  for (const int waves : s.groups) {
-    if (waves >= 1 && waves <= kMaxGroupWaves) continue;
-    c.refuse("a group of {} waves; each must have from 1 to {}", waves, kMaxGroupWaves);
+  for (const int size : s.groups) {
+    if (size >= 1 && size <= kMaxGroupSize) continue;
+    c.refuse("a group of {} {}; each must have from 1 to {}", size, of_chunks ? "chunks" : "waves",
+             kMaxGroupSize);
     break;
   }
 }

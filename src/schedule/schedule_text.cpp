@@ -72,11 +72,11 @@ std::string read_groups(std::string_view key, std::string_view value, Schedule& 
   std::vector<int> groups;
   if (value != "auto") {
     for (std::string_view part : split(value, '+')) {
-      int waves = 0;
-      if (!read_int(key, part, 0, kMaxNumber, waves).empty()) {
-        return fmt::format("{}={}: expected auto, or wave counts like 1+2+4", key, quote(value));
+      int size = 0;
+      if (!read_int(key, part, 0, kMaxNumber, size).empty()) {
+        return fmt::format("{}={}: expected auto, or sizes like 1+2+4", key, quote(value));
       }
-      groups.push_back(waves);
+      groups.push_back(size);
     }
   }
   schedule.groups = std::move(groups);
@@ -118,6 +118,7 @@ constexpr Coordinate kCoordinates[] = {
     number<&Schedule::comm_sms>("comm-sms"),
     number<&Schedule::split_k>("split-k", "1"),
     number<&Schedule::k_phases>("k-phases", "1"),
+    {"own", print_enum<OwnRows, &Schedule::own>, read_enum<OwnRows, &Schedule::own>, "direct"},
     {"rows", print_enum<RowCount, &Schedule::rows>, read_enum<RowCount, &Schedule::rows>, "fixed"},
     {"gemm", print_enum<GemmBy, &Schedule::gemm>, read_enum<GemmBy, &Schedule::gemm>, "tiles"},
     number<&Schedule::algorithm>("algorithm", "0"),

@@ -27,12 +27,15 @@ double macs_of(const Plan& plan, const Instr& gemm) {
 
 }  // namespace
 
-// Its kernels fill the SMs whatever the shape is. The lanes share out the time by their tiles.
+// Its kernels fill the SMs that movers leave whatever the shape is. The lanes share out the time by
+// their tiles.
 void Costs::find_products() {
   if (!plan_.library_gemms) return;
   std::map<std::pair<uint16_t, size_t>, Product> products;
+  std::vector<int> movers(static_cast<size_t>(plan_.ranks()), 0);
   for (uint32_t l = 0; l < plan_.lanes.size(); ++l) {
     const Lane& lane = plan_.lanes[l];
+    if (lane.kind == LaneKind::comm && !lane.instrs.empty()) ++movers[lane.rank];
     if (lane.kind != LaneKind::compute) continue;
     size_t boundaries = 0;
     for (const Instr& instr : lane.instrs) {
@@ -47,7 +50,12 @@ void Costs::find_products() {
       }
     }
   }
-  for (auto& [place, product] : products) {
+  for (auto at = products.begin(); at != products.end(); ++at) {
+    auto& [place, product] = *at;
+    const auto next = std::next(at);
+    // The last is beside nobody.
+    const bool is_last = next == products.end() || next->first.first != place.first;
+    const double sms = machine_.sms - (is_last ? 0 : movers[place.first]);
     for (const auto& [lane, gemms] : product.by_lane) {
       double macs = 0;
       for (const Instr* gemm : gemms) macs += macs_of(plan_, *gemm);
@@ -57,7 +65,7 @@ void Costs::find_products() {
     const bool is_fp32 = plan_.op.dtype == DType::fp32;
     const double tflops = is_fp32 ? machine_.fp32_tflops : machine_.gemm_tflops;
     const double multiply_us =
-        2 * product.macs / (kLibraryRate * tflops * 1e6) / power_[place.first];
+        2 * product.macs / (kLibraryRate * tflops * 1e6 * sms / machine_.sms) / power_[place.first];
     const double read_us = move_us(product.bytes, machine_.hbm_gb_per_s);
     const double us = kLibraryStartUs + std::max(multiply_us, read_us);
     for (const auto& [lane, gemms] : product.by_lane) {

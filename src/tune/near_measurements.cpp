@@ -35,7 +35,7 @@ Schedule comparable(Schedule schedule) {
 // Schedules that the simulation gets wrong alike.
 auto kind_of(const Schedule& schedule) {
   return std::tuple(schedule.granularity, schedule.mover, schedule.gemm, schedule.collectives,
-                    schedule.split_k > 1, schedule.k_phases > 1);
+                    schedule.split_k > 1, schedule.k_phases > 1, schedule.own);
 }
 
 // The logarithm of measured over simulated of a schedule on an operator.

@@ -29,6 +29,17 @@ constexpr FoundPoint kFoundReductions[] = {{Mover::epilogue, {128, 256}, 0, 1, 1
                                            {Mover::copy_engine, {128, 256}, 0, 1, 8}};
 constexpr double kTooSlow = 1.3;
 
+// Own rows gathered with the others keep tiles in step, which is worth their flight where no wave
+// is short (docs/notes/in-step.md): with these, if their tiles are one wave or about two.
+constexpr double kFullWaves = 0.95;
+constexpr FoundPoint kInStep[] = {{Mover::comm_blocks, {128, 256}, 8, 8, 8},
+                                  {Mover::comm_blocks, {128, 224}, 4, 8, 8},
+                                  {Mover::comm_blocks, {128, 192}, 4, 8, 8},
+                                  {Mover::comm_blocks, {128, 192}, 8, 8, 8},
+                                  {Mover::comm_blocks, {128, 128}, 8, 4, 8}};
+// Beside cuBLAS: SMs that push.
+constexpr int kPushers = 8;
+
 // Split K is measured where the simulation finds it so much faster than the same tiles with a whole
 // K, and ranges of it are not too short; at most so many.
 constexpr size_t kMostSplits = 2;
@@ -38,6 +49,40 @@ constexpr size_t kMostPhased = 3;
 
 // NCCL on parts of the result is measured where the simulation finds nothing so much faster.
 constexpr double kClearlyFaster = 1.1;
+
+void add_in_step(Sweep& sweep, const Operator& op, const Machine& machine) {
+  if (op.reduces() || op.ranks == 1) return;
+  const auto over = [](int64_t size, int tile) { return (size + tile - 1) / tile; };
+  for (const FoundPoint& point : kInStep) {
+    const int64_t tiles = over(op.m, point.tile.m) * over(op.local_n(), point.tile.n);
+    const int64_t lanes = machine.sms - point.comm_sms;
+    const bool is_short = tiles > 2 * lanes || (tiles > lanes && tiles < kFullWaves * 2 * lanes);
+    if (is_short || op.k < kShortestPhase * point.k_phases) continue;
+    Schedule found = fused_tiles(op, machine);
+    set_size(found, point.tile, point.comm_sms);
+    found.k_phases = point.k_phases;
+    found.own = OwnRows::gathered;
+    sweep.add(found);
+  }
+}
+
+// cuBLAS beside copy engines, and beside blocks that push; gathered shards one by one, or few
+// products: the own rows, then what has come by then, then the rest.
+void add_decomposed(Sweep& sweep, const Operator& op, const Machine& machine) {
+  Schedule decomposed = find_preset("decomposed").make(op, machine);
+  decomposed.gemm = GemmBy::library;
+  for (const Reuse reuse : {Reuse::ack, Reuse::double_buffer}) {
+    decomposed.reuse = reuse;
+    sweep.add(decomposed);
+  }
+  if (op.reduces()) return;
+  decomposed.groups = {1, std::max(1, op.ranks / 2 - 1), op.ranks};
+  sweep.add(decomposed);
+  decomposed.groups = {1, op.ranks};
+  decomposed.mover = Mover::comm_blocks;
+  decomposed.comm_sms = kPushers;
+  sweep.add(decomposed);
+}
 
 // What was found fastest on some shape against its prediction.
 void add_found(Sweep& sweep, const Operator& op, const Machine& machine) {
@@ -56,13 +101,8 @@ void add_found(Sweep& sweep, const Operator& op, const Machine& machine) {
     if (point.mover == Mover::copy_engine) found.reuse = Reuse::double_buffer;
     sweep.add(found);
   }
-  // cuBLAS beside copy engines.
-  Schedule decomposed = find_preset("decomposed").make(op, machine);
-  decomposed.gemm = GemmBy::library;
-  for (const Reuse reuse : {Reuse::ack, Reuse::double_buffer}) {
-    decomposed.reuse = reuse;
-    sweep.add(decomposed);
-  }
+  add_in_step(sweep, op, machine);
+  add_decomposed(sweep, op, machine);
 }
 
 }  // namespace

@@ -96,6 +96,8 @@ std::vector<Schedule> legal_schedules(const Operator& op, const Machine& machine
               if (granularity == Granularity::chunk) {
                 s.chunks = 3;
                 add();
+                s.groups = {1, 3};
+                add();
               }
               if (granularity == Granularity::waves) {
                 s.groups = {1, 2, 3};

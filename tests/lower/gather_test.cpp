@@ -114,6 +114,44 @@ TEST(PushGather, EventsEndAKernelBeforeEachShardOfOthers) {
   EXPECT_EQ(program, "0|2|3|4|5|6|7");
 }
 
+TEST(PushGather, GroupsOfShardsShareAKernel) {
+  const auto program = [](const char* groups) {
+    const Draft draft = draft_of("ag-gemm m=128 n=64 k=8 ranks=4 dtype=bf16",
+                                 std::string("decomposed,tile=16x16,chunks=2,groups=") + groups,
+                                 small_machine(4, 1));
+    std::vector<std::string> kernels(1);
+    for (const Instr& instr : draft.plan.lanes[0].instrs) {
+      if (instr.op == Opcode::boundary) kernels.emplace_back();
+      if (instr.op == Opcode::gemm) kernels.back() += std::to_string(instr.tile);
+    }
+    return kernels;
+  };
+  // The own two chunks, then both of the next rank and one of the one after that; the rest.
+  EXPECT_THAT(program("2+3"), ElementsAre("01", "234", "567"));
+  // What is left over makes a group, and a group may have more than is left.
+  EXPECT_THAT(program("2"), ElementsAre("01", "234567"));
+  EXPECT_THAT(program("2+1000"), ElementsAre("01", "234567"));
+  // A group with rows of others begins when they have come.
+  EXPECT_THAT(program("3+5"), ElementsAre("", "012", "34567"));
+}
+
+TEST(PushGather, OwnRowsAreGatheredWithTheOthersWhereAsked) {
+  const Draft draft =
+      draft_of("ag-gemm m=64 n=32 k=128 ranks=2 dtype=bf16",
+               "tiles,tile=16x16,k-phases=2,comm-sms=2,own=gathered", small_machine(2, 16));
+  for (const Task& task : tasks_of(draft, Opcode::copy, 0)) {
+    std::vector<int> to;
+    for (const Region& write : draft.plan.writes(*task.instr)) to.push_back(write.rank);
+    EXPECT_THAT(to, ElementsAre(1, 0));  // loaded once
+  }
+  int ranges = 0;
+  for (const Task& task : tasks_of(draft, Opcode::gemm, 0)) {
+    EXPECT_EQ(draft.plan.buffers[draft.plan.reads(*task.instr)[0].buffer].name, "ag");
+    ++ranges;
+  }
+  EXPECT_EQ(ranges, 4 * 2);  // own tiles have phases too
+}
+
 TEST(NcclGather, StoresChunksOfAllShardsTogether) {
   const Draft draft = draft_of("ag-gemm m=20 n=64 k=8 ranks=2 dtype=bf16",
                                "two-chunk,tile=8x32,comm-sms=2", small_machine(2, 16));

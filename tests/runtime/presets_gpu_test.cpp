@@ -103,6 +103,11 @@ std::vector<Case> cases() {
       add(kind, "m=1000 n=1088 k=832", "fp16", "two-chunk,gemm=library");
       add(kind, "m=517 n=960 k=576", "bf16", "decomposed,gemm=library");
       add(kind, "m=1024 n=1024 k=1024", "bf16", "decomposed,gemm=library,chunks=2,reuse=double");
+      // Few products, beside copy engines and beside blocks that push.
+      add(kind, "m=517 n=960 k=576", "bf16", "decomposed,gemm=library,groups=1+1");
+      add(kind, "m=1000 n=1088 k=832", "fp16",
+          "decomposed,gemm=library,groups=1+8,reuse=double,mover=comm-blocks,comm-sms=8");
+      add(kind, "m=517 n=960 k=576", "bf16", "decomposed,groups=2,mover=comm-blocks,comm-sms=8");
     }
     add("gemm-rs", "m=1024 n=1024 k=1024", "bf16", "decomposed,gemm=library,partials=fp32");
     for (const char* kind : kOperators) {
@@ -133,6 +138,11 @@ std::vector<Case> cases() {
     add(gather, "m=1024 n=4096 k=8192", "bf16", "tiles,tile=128x256,comm-sms=12,k-phases=16");
     add(gather, "m=2048 n=4096 k=1024", "bf16", "tiles,tile=64x64,comm-sms=8,k-phases=2");
     add(gather, "m=1024 n=1024 k=2048", "bf16", "slices,tile=128x192,k-phases=3");
+    // Own rows among those that movers write.
+    add(gather, "m=517 n=960 k=4672", "bf16",
+        "tiles,tile=128x192,comm-sms=4,k-phases=8,own=gathered");
+    add(gather, "m=1000 n=1088 k=832", "fp16", "tiles,tile=64x128,comm-sms=3,own=gathered");
+    add(gather, "m=1024 n=1024 k=1024", "bf16", "slices,mover=copy-engine,comm-sms=0,own=gathered");
     add(gather, "m=1024 n=1024 k=2048", "bf16",
         "tiles,tile=128x128,mover=copy-engine,reuse=ack,k-phases=4");
     add(gather, "m=512 n=1024 k=4096", "bf16",

@@ -77,7 +77,12 @@ TEST(Legal, EveryRuleSpeaksAlone) {
       {"waves,partials=fp32", gemm_rs(),
        "collectives add in the operator's type: take partials=bf16"},
       {"tiles,partials=fp32", ag_gemm(), "where nothing is added: take partials=bf16"},
-      {"tiles,groups=1+2", gemm_rs(), "take granularity=waves or groups=auto"},
+      {"tiles,groups=1+2", gemm_rs(), "granularity=chunk with sync=event, or groups=auto"},
+      {"decomposed,sync=flag,groups=2", gemm_rs(), "nothing at granularity=chunk with sync=flag"},
+      {"decomposed,groups=2+0", ag_gemm(), "a group of 0 chunks; each must have from 1 to"},
+      {"tiles,own=gathered", gemm_rs(), "gemm-rs, which gathers no rows: take own=direct"},
+      {"sequential,own=gathered", ag_gemm(), "collectives write all rows: take own=direct, or"},
+      {"decomposed,own=gathered", ag_gemm(), "own rows come first: take own=direct, or"},
       {"waves,groups=1+0", gemm_rs(), "a group of 0 waves; each must have from 1 to 1048576"},
       {"decomposed,chunks=0", gemm_rs(), "chunks=0; it must be from 1 to 1024"},
       {"decomposed,chunks=1025", gemm_rs(), "chunks=1025; it must be from 1 to 1024"},
@@ -119,6 +124,8 @@ TEST(Legal, WhatHasAMeaningIsAllowed) {
            "two-chunk,gemm=library,chunks=3",
            "decomposed,gemm=library,partials=fp32",
            "decomposed,gemm=library,comm-sms=4,reuse=double",
+           "decomposed,gemm=library,mover=comm-blocks,comm-sms=4,groups=1+1",
+           "two-chunk,chunks=5,groups=3+2",
            "library,algorithm=7",
            "low-latency,rows=bucket,algorithm=1",
        }) {
@@ -126,7 +133,9 @@ TEST(Legal, WhatHasAMeaningIsAllowed) {
   }
   for (const std::string_view text :
        {"tiles,order=arrival", "tiles,mover=copy-engine,comm-sms=0", "tiles,granularity=whole",
-        "slices,sync=flag", "decomposed,order=arrival", "waves,sync=flag"}) {
+        "slices,sync=flag", "decomposed,order=arrival", "waves,sync=flag",
+        "decomposed,groups=1+2+1", "tiles,own=gathered,k-phases=2",
+        "slices,mover=copy-engine,comm-sms=0,own=gathered"}) {
     EXPECT_THAT(reasons(text, ag_gemm()), IsEmpty()) << text;
   }
   EXPECT_THAT(reasons("tiles,reduction=one-shot,mover=comm-blocks,comm-sms=8", gemm_ar()),
@@ -144,7 +153,7 @@ TEST(Legal, ALibraryMultipliesWhatNothingHappensWithin) {
                         "of: take gemm=tiles or sync=event"));
   EXPECT_THAT(only_reason("waves,gemm=library"), HasSubstr("or sync=event,granularity=chunk"));
   EXPECT_THAT(only_reason("decomposed,gemm=library,mover=epilogue"),
-              HasSubstr("or mover=nccl or copy-engine"));
+              HasSubstr("which is its kernel's end: take gemm=tiles or another mover"));
   EXPECT_THAT(only_reason("library,split-k=2"), HasSubstr("gemm=tiles or split-k=1"));
   EXPECT_THAT(only_reason("decomposed,gemm=library,rows=bucket"), HasSubstr("rows=fixed"));
   EXPECT_THAT(only_reason("library,rows=bucket,split-k=1", {OpKind::gemm_rs, 64, 64, 64, 1}),

@@ -118,7 +118,7 @@ TEST(ScheduleText, NamesEveryBadPartAtOnce) {
   EXPECT_THAT(what, HasSubstr("tile='128': expected ROWSxCOLUMNS, like 128x256"));
   EXPECT_THAT(what, HasSubstr("swizzle='x': expected a whole number from 0 to 1000000000"));
   EXPECT_THAT(what, HasSubstr("chunks='99999999999999999999': expected a whole number"));
-  EXPECT_THAT(what, HasSubstr("groups='1+': expected auto, or wave counts like 1+2+4"));
+  EXPECT_THAT(what, HasSubstr("groups='1+': expected auto, or sizes like 1+2+4"));
   EXPECT_THAT(what, HasSubstr("unknown coordinate 'comm_sms' (did you mean 'comm-sms'?)"));
   EXPECT_THAT(what, HasSubstr("'reuse' is not of the form key=value"));
   EXPECT_THAT(what, HasSubstr("an empty part between commas"));

@@ -37,6 +37,7 @@ STRETTO_ANY(Sync, STRETTO_SYNCS)
 STRETTO_ANY(Reduction, STRETTO_REDUCTIONS)
 STRETTO_ANY(CollectivesBy, STRETTO_COLLECTIVES_BY)
 STRETTO_ANY(Reuse, STRETTO_REUSES)
+STRETTO_ANY(OwnRows, STRETTO_OWN_ROWS)
 STRETTO_ANY(DType, STRETTO_DTYPES)
 STRETTO_ANY(OpKind, STRETTO_OPERATORS)
 #undef STRETTO_ANY
@@ -73,8 +74,10 @@ int random_tile_side(Random& random) {
   return one_in(random, 40) ? between(random, 0, 20) : 8 * between(random, 1, 9);
 }
 
+size_t random_count(Random& random) { return static_cast<size_t>(between(random, 1, 4)); }
+
 void change_one(Random& random, const Point& point, Schedule& s) {
-  switch (between(random, 0, 12)) {
+  switch (between(random, 0, 13)) {
     case 0:
       s.granularity = any_value<Granularity>(random);
       break;
@@ -102,15 +105,19 @@ void change_one(Random& random, const Point& point, Schedule& s) {
     case 8:
       s.granularity = Granularity::chunk;
       s.chunks = between(random, one_in(random, 10) ? 0 : 1, 7);
+      if (one_in(random, 2)) s.groups.assign(random_count(random), between(random, 1, 3));
       break;
     case 9:
       s.granularity = Granularity::waves;
-      s.groups.assign(static_cast<size_t>(between(random, 1, 4)), between(random, 1, 3));
+      s.groups.assign(random_count(random), between(random, 1, 3));
       break;
     case 10:
       s.comm_sms = between(random, 0, point.machine.sms);
       break;
     case 11:
+      s.own = any_value<OwnRows>(random);
+      break;
+    case 12:
       if (s.mover != Mover::nccl && !one_in(random, 10)) break;
       s.collectives = any_value<CollectivesBy>(random);
       break;
