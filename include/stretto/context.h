@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "stretto/operator.h"
+#include "stretto/schedule.h"
 
 namespace stretto {
 
@@ -54,6 +55,8 @@ class Context {
   // The ranks of this process: first_rank() ... first_rank() + num_local() - 1.
   int first_rank() const;
   int num_local() const;
+  // The CUDA device of a rank of this process, as this process numbers them.
+  int gpu(int rank) const;
 
   // Directs the calling thread to a rank's GPU, its primary context.
   void make_current(int rank) const;
@@ -85,12 +88,17 @@ struct RankTensors {
 };
 
 struct OperationOptions {
-  // A preset's name and changes, or a whole schedule (schedule.h); it is planned with rows=bucket,
-  // which not every schedule can serve. auto: for each bucket, of those that can, what was measured
-  // to be the fastest; where nothing like it was, what the simulation finds fastest (tune.h).
+  // A preset's name and changes, or a whole schedule (schedule.h); it is planned with `rows`, and
+  // not every schedule can serve rows=bucket. auto: for each bucket, of those that can, what was
+  // measured to be the fastest; where nothing like it was, what the simulation finds fastest
+  // (tune.h).
   std::string schedule = "auto";
+  // fixed: every run has exactly `max_rows` rows, so all schedules can serve, also those that move
+  // with NCCL or have tiles with rows of two owners; auto then chooses as the command does.
+  RowCount rows = RowCount::bucket;
   // By rank of this process; empty: the operation allocates all. A tensor has room for
   // Operation::room() rows. The result of gemm-ar is the operation's own: other ranks write it.
+  // With fixed rows making the operation may already write `out`.
   std::vector<RankTensors> tensors = {};
 };
 
@@ -107,8 +115,8 @@ class Operation {
 
   // The operator with so many rows: which part of each tensor a rank holds (reference.h).
   Operator at(int64_t rows) const;
-  // Rows that tensors have room for, of all ranks together: max_rows, rounded up to a bucket. A
-  // tensor that is sharded by rows has room for room() / ranks.
+  // Rows that tensors have room for, of all ranks together: max_rows, rounded up to a bucket where
+  // they are not fixed. A tensor that is sharded by rows has room for room() / ranks, rounded up.
   int64_t room() const;
   // Row-major, without gaps; `rank` is of this process.
   GpuAddress a(int rank) const;

@@ -159,6 +159,29 @@ Json to_json(const BenchedOperator& benched) {
   return json;
 }
 
+// What is timed: the list, and what speed-ups are over where that is not in it.
+std::vector<Choice> contestants_of(const std::string& strategies, const std::string& against,
+                                   const Operator& op, const Machine& machine) {
+  std::vector<Choice> choices = resolve_strategies(strategies, op, machine);
+  const auto is_it = [&](const Choice& choice) { return choice.name == against; };
+  if (against == kLibrary || std::any_of(choices.begin(), choices.end(), is_it)) return choices;
+  std::vector<Choice> added;
+  try {
+    added = resolve_strategies(against, op, machine);
+  } catch (const UsageError& error) {
+    throw UsageError(
+        fmt::format("--against takes a strategy or library (cuBLAS, then NCCL): {}", error.what()));
+  }
+  if (added.size() != 1) {
+    throw UsageError(
+        fmt::format("--against {} is {} strategies; take one of them, or library (cuBLAS, then "
+                    "NCCL)",
+                    quote(against), added.size()));
+  }
+  choices.push_back(std::move(added.front()));
+  return choices;
+}
+
 Outcome run(const Options& options) {
   const std::vector<Operator> operators = resolve_operators(options);
   runtime::BenchOptions timing = resolve_timing(options);
@@ -170,15 +193,7 @@ Outcome run(const Options& options) {
   std::vector<std::vector<Choice>> choices;
   for (const Operator& op : operators) {
     if (op.ranks != ranks) throw UsageError("all operators of a benchmark have as many ranks");
-    choices.push_back(resolve_strategies(strategies, op, resolve_machine(options, op.ranks)));
-  }
-  if (against != kLibrary &&
-      std::none_of(choices.front().begin(), choices.front().end(),
-                   [&](const Choice& choice) { return choice.name == against; })) {
-    throw UsageError(
-        fmt::format("--against {} is not in the list of strategies; take one of it, or "
-                    "library (cuBLAS, then NCCL)",
-                    quote(against)));
+    choices.push_back(contestants_of(strategies, against, op, resolve_machine(options, op.ranks)));
   }
   const Machine machine = resolve_machine(options, ranks);
   BenchRun bench(ranks, timing);
@@ -229,9 +244,11 @@ Verb bench_verb() {
         add_option(app, "--strategies", options.strategies,
                    "Presets (comma separated), auto or all; schedules with ';' between [all]",
                    "LIST", "Measurement");
-        add_option(app, "--against", options.against,
-                   "Speed-ups are over library (cuBLAS, then NCCL) or a strategy [library]", "NAME",
-                   "Measurement");
+        add_option(
+            app, "--against", options.against,
+            "Speed-ups are over library (cuBLAS, then NCCL) or a strategy, which is timed too "
+            "[library]",
+            "NAME", "Measurement");
         add_timing(app, options);
       },
       run,

@@ -60,6 +60,7 @@ Context::~Context() = default;
 int Context::ranks() const { return state_->fabric->ranks(); }
 int Context::first_rank() const { return state_->fabric->first_rank(); }
 int Context::num_local() const { return state_->fabric->num_local(); }
+int Context::gpu(int rank) const { return state_->device(rank).index(); }
 void Context::make_current(int rank) const { state_->device(rank).make_current(); }
 GpuStream Context::stream(int rank) const { return state_->streams[state_->local(rank)]->handle(); }
 

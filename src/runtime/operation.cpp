@@ -16,13 +16,13 @@
 namespace stretto {
 namespace {
 
-Operator largest(const OperationShape& shape, int64_t max_rows, int ranks) {
+Operator largest(const OperationShape& shape, int64_t max_rows, int ranks, RowCount rows) {
   if (max_rows < 1 || max_rows > kMaxDim) {
     throw UsageError(
         fmt::format("an operation of up to {} rows; it has 1 to {}", max_rows, kMaxDim));
   }
-  Operator op{shape.kind, bucket_of(shape.kind, ranks, max_rows), shape.n, shape.k, ranks,
-              shape.dtype};
+  const int64_t m = rows == RowCount::fixed ? max_rows : bucket_of(shape.kind, ranks, max_rows);
+  Operator op{shape.kind, m, shape.n, shape.k, ranks, shape.dtype};
   validate(op);
   return op;
 }
@@ -64,7 +64,10 @@ struct Operation::State {
   };
 
   State(Context::State& of, const OperationShape& shape, int64_t most, const OperationOptions& with)
-      : context(of), max_rows(most), op(largest(shape, most, of.fabric->ranks())), options(with) {
+      : context(of),
+        max_rows(most),
+        op(largest(shape, most, of.fabric->ranks(), with.rows)),
+        options(with) {
     place_tensors();
   }
 
@@ -116,21 +119,34 @@ struct Operation::State {
     return result;
   }
 
+  bool is_fixed() const { return options.rows == RowCount::fixed; }
+
   void require_rows(int64_t rows) const {
+    if (is_fixed() && rows != max_rows) {
+      throw UsageError(
+          fmt::format("{} rows; this operation was made for {}, no more and no fewer: one with "
+                      "rows=bucket serves any",
+                      rows, max_rows));
+    }
     if (rows >= 1 && rows <= max_rows) return;
     throw UsageError(fmt::format("{} rows; this operation serves 1 to {}", rows, max_rows));
   }
 
+  // Of the plan that serves so many rows.
+  int64_t bucket_rows(int64_t rows) const {
+    return is_fixed() ? max_rows : bucket_of(op.kind, op.ranks, rows);
+  }
+
   Bucket& bucket_for(int64_t rows) {
     require_rows(rows);
-    const int64_t size = bucket_of(op.kind, op.ranks, rows);
+    const int64_t size = bucket_rows(rows);
     const auto found = buckets.find(size);
     return found != buckets.end() ? *found->second : make_bucket(size);
   }
 
   const Bucket& made(int64_t rows) const {
     require_rows(rows);
-    const auto found = buckets.find(bucket_of(op.kind, op.ranks, rows));
+    const auto found = buckets.find(bucket_rows(rows));
     if (found == buckets.end()) {
       throw UsageError(fmt::format("no plan serves {} rows yet: prepare({}) makes it", rows, rows));
     }
@@ -143,7 +159,7 @@ struct Operation::State {
     auto bucket = std::make_unique<Bucket>();
     const Schedule schedule = schedule_for(planned, RowsFrom::host);
     make(bucket->of_host, planned, schedule);
-    if (options.schedule == "auto" && schedule.gemm == GemmBy::library) {
+    if (!is_fixed() && options.schedule == "auto" && schedule.gemm == GemmBy::library) {
       try {
         make(bucket->of_memory, planned, schedule_for(planned, RowsFrom::gpu_memory));
       } catch (const UsageError& error) {  // the same on all processes
@@ -158,7 +174,7 @@ struct Operation::State {
     made.plan = lower(planned, schedule, context.machine);
     runtime::RunnerOptions how;
     how.timeout_ns = context.timeout_ns;
-    how.serves = true;
+    how.serves = !is_fixed();
     if (options.schedule == "auto") how.if_not_proposed = IfNotProposed::take_first;
     made.runner = std::make_unique<runtime::PlanRunner>(made.plan, *context.fabric, context.kernels,
                                                         how, bindings());
@@ -170,9 +186,10 @@ struct Operation::State {
     const Machine& machine = context.machine;
     if (options.schedule != "auto") {
       Schedule schedule = parse_schedule(options.schedule, planned, machine);
-      schedule.rows = RowCount::bucket;
+      schedule.rows = options.rows;
       return schedule;
     }
+    if (is_fixed()) return auto_schedule(planned, machine, context.tuning).schedule;
     const auto measured =
         measured_schedule(planned, machine, context.tuning, RowCount::bucket, from);
     if (measured) return measured->schedule;
@@ -187,10 +204,14 @@ struct Operation::State {
                    .schedule;
   }
 
-  void run(int rank, GpuStream stream, int64_t bucket_rows, const runtime::CallRows& rows) {
-    Bucket& bucket = bucket_for(bucket_rows);
+  void run(int rank, GpuStream stream, int64_t most, const runtime::CallRows& rows) {
+    if (is_fixed() && rows.at != 0) {
+      throw UsageError("rows that stand in GPU memory: this operation's are fixed");
+    }
+    Bucket& bucket = bucket_for(most);
     context.device(rank).make_current();
-    bucket.for_rows(rows).runner->enqueue(rank, static_cast<cuda::StreamHandle>(stream), rows);
+    bucket.for_rows(rows).runner->enqueue(rank, static_cast<cuda::StreamHandle>(stream),
+                                          is_fixed() ? runtime::CallRows{} : rows);
   }
 
   // Of all buckets: nobody knows which graphs were launched. The first that ended badly is told.
@@ -225,7 +246,7 @@ Operation::Operation(Context& context, const OperationShape& shape, int64_t max_
     : state_(std::make_unique<State>(*context.state_, shape, max_rows, options)) {
   prepare(max_rows);
   // What few rows are fastest with is often made of libraries, which take long to load.
-  if (options.schedule == "auto") prepare(1);
+  if (options.schedule == "auto" && options.rows == RowCount::bucket) prepare(1);
 }
 
 Operation::~Operation() {

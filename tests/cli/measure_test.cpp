@@ -55,8 +55,13 @@ TEST_F(Measure, WordsThatMeanNothingAreRefused) {
   expect_refused({"bench"}, "an operator with its sizes is missing");
   expect_refused(sized("bench", {"--strategies", "tile"}), "did you mean 'tiles'");
   expect_refused(sized("bench", {"--strategies", "tiles;slices,comm=4"}), "comm");
-  expect_refused(sized("bench", {"--against", "slices", "--strategies", "tiles"}),
-                 "--against 'slices' is not in the list");
+  expect_refused(sized("bench", {"--against", "slice", "--strategies", "tiles"}),
+                 "--against takes a strategy or library (cuBLAS, then NCCL): unknown strategy "
+                 "'slice' (did you mean 'slices'?)");
+  expect_refused(sized("bench", {"--against", "slices,tiles", "--strategies", "auto"}),
+                 "--against 'slices,tiles' is 2 strategies; take one of them");
+  expect_refused(sized("bench", {"--against", "all", "--strategies", "auto"}),
+                 "--against 'all' is ");
   expect_refused(sized("bench", {"--rounds", "0"}), "--rounds '0'");
   expect_refused(sized("tune", {"--file", file("tuning", "{}")}), "stretto_tuning is missing");
   for (const char* verb : {"bench", "tune"}) {

@@ -4,27 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "gpu_plans.h"
+#include "integer_tensors.h"
 #include "stretto/context.h"
 #include "stretto/error.h"
-#include "stretto/reference.h"
 
 namespace stretto {
 namespace {
 
 using testing::HasSubstr;
-
-std::vector<uint16_t> bf16_of(const std::vector<float>& values) {
-  std::vector<uint16_t> bits;
-  for (const float value : values) {
-    uint32_t word = 0;
-    std::memcpy(&word, &value, sizeof(word));
-    bits.push_back(static_cast<uint16_t>(word >> 16));
-  }
-  return bits;
-}
 
 class OperationOnGpus : public testing::TestWithParam<int> {
  protected:
@@ -37,14 +25,7 @@ class OperationOnGpus : public testing::TestWithParam<int> {
     const Operator op = operation.at(rows);
     for (int rank = 0; rank < ranks_; ++rank) {
       for (const Input input : {Input::a, Input::b}) {
-        const Slice slice = input_slice(op, input, rank);
-        std::vector<float> values(static_cast<size_t>(slice.rows() * slice.cols()));
-        for (int64_t row = 0; row < slice.rows(); ++row) {
-          fill_input(op, {Fill::integers, seed}, input, slice.row0 + row, slice.col0,
-                     std::span(values).subspan(static_cast<size_t>(row * slice.cols()),
-                                               static_cast<size_t>(slice.cols())));
-        }
-        const auto bits = bf16_of(values);
+        const auto bits = runtime::input_bits(op, seed, input, rank);
         context_->copy_to_gpu(rank, input == Input::a ? operation.a(rank) : operation.b(rank),
                               bits.data(), bits.size() * 2);
       }
@@ -53,23 +34,11 @@ class OperationOnGpus : public testing::TestWithParam<int> {
 
   int64_t wrong(const Operation& operation, int64_t rows, uint64_t seed) {
     const Operator op = operation.at(rows);
-    const ExpectedRows expected = expected_rows(op, {Fill::integers, seed}, {}, 0, rows);
     int64_t wrong = 0;
     for (int rank = 0; rank < ranks_; ++rank) {
-      const Slice slice = output_slice(op, rank);
-      std::vector<uint16_t> out(static_cast<size_t>(slice.rows() * slice.cols()));
+      std::vector<uint16_t> out(runtime::output_elements(op, rank));
       context_->copy_from_gpu(rank, out.data(), operation.out(rank), out.size() * 2);
-      std::vector<float> right;
-      for (int64_t row = slice.row0; row < slice.row1; ++row) {
-        for (int64_t col = slice.col0; col < slice.col1; ++col) {
-          right.push_back(static_cast<float>(expected.value(row, col)));
-        }
-      }
-      const auto bits = bf16_of(right);
-      // -0 and 0 are the same number.
-      for (size_t i = 0; i < bits.size(); ++i) {
-        wrong += bits[i] != out[i] && !(bits[i] == 0 && out[i] == 0x8000);
-      }
+      wrong += runtime::wrong_elements(op, seed, rank, out);
     }
     return wrong;
   }
@@ -199,6 +168,31 @@ TEST_P(OperationOnGpus, UsesTensorsOfTheCaller) {
   options.tensors[1].b = 0;
   EXPECT_THROW(Operation(*context_, {OpKind::gemm_rs, 256, 512, DType::bf16}, 256, options),
                UsageError);
+}
+
+// Owners' blocks of which the last is shorter, and NCCL, which cannot serve.
+TEST_P(OperationOnGpus, FixedRowsTakeEverySchedule) {
+  constexpr int64_t kRows = 517;
+  uint64_t seed = 60;
+  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+    for (const char* schedule : {"auto", "tiles", "sequential"}) {
+      SCOPED_TRACE(std::string(to_string(kind)) + " " + schedule);
+      // NCCL takes one rank a GPU.
+      if (cuda::ranks_a_gpu() > 1 && std::string_view(schedule) == "sequential") continue;
+      Operation operation(*context_, {kind, 960, 576, DType::bf16}, kRows,
+                          {.schedule = schedule, .rows = RowCount::fixed});
+      EXPECT_EQ(operation.room(), kRows);
+      for (int round = 0; round < 3; ++round) {
+        write(operation, kRows, ++seed);
+        run(operation, kRows);
+        operation.finish();
+        EXPECT_EQ(wrong(operation, kRows, seed), 0);
+      }
+      EXPECT_EQ(operation.schedule(kRows).find("rows=bucket"), std::string::npos);
+      EXPECT_THROW(operation.run(0, context_->stream(0), kRows - 1), UsageError);
+      EXPECT_THROW(operation.run(0, context_->stream(0), operation.a(0), kRows), UsageError);
+    }
+  }
 }
 
 TEST_P(OperationOnGpus, GoesOnAfterARankThatDidNotCome) {

@@ -1,0 +1,159 @@
+"""Finds and loads libstretto.so, and declares its functions as include/stretto/c.h has them."""
+
+import ctypes
+import functools
+import os
+import pathlib
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint64, c_void_p
+
+from . import _wheels
+
+C_VERSION = 1
+NAME = "libstretto.so"
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+class LibraryNotFound(ImportError):
+    """There is no libstretto.so; says where it was sought."""
+
+
+class COperator(ctypes.Structure):
+    _fields_ = [("kind", c_char_p), ("m", c_int64), ("n", c_int64), ("k", c_int64),
+                ("ranks", c_int32), ("dtype", c_char_p)]
+
+
+class CPlanRequest(ctypes.Structure):
+    _fields_ = [("op", COperator), ("schedule", c_char_p), ("serves", c_int32),
+                ("machine", c_char_p)]
+
+
+class COperationRequest(ctypes.Structure):
+    _fields_ = [("kind", c_char_p), ("n", c_int64), ("k", c_int64), ("dtype", c_char_p),
+                ("max_rows", c_int64), ("serves", c_int32), ("schedule", c_char_p),
+                ("a", c_uint64), ("b", c_uint64), ("out", c_uint64)]
+
+
+TENSORS = {"a": 0, "b": 1, "out": 2}
+
+# Name -> (result, arguments). Functions of result "status" return an error's class.
+STATUS = "status"
+FUNCTIONS = {
+    "stretto_c_version": (c_int, []),
+    "stretto_version": (c_char_p, []),
+    "stretto_last_error": (c_char_p, []),
+    "stretto_plan": (STATUS, [POINTER(CPlanRequest), POINTER(c_char_p), POINTER(c_char_p),
+                              POINTER(c_double)]),
+    "stretto_check": (STATUS, [POINTER(CPlanRequest), POINTER(c_int64), POINTER(c_char_p)]),
+    "stretto_shape": (STATUS, [POINTER(COperator), c_int32, c_int, POINTER(c_int64),
+                               POINTER(c_int64)]),
+    "stretto_context_open": (STATUS, [c_double, POINTER(c_void_p)]),
+    "stretto_context_close": (STATUS, [c_void_p]),
+    "stretto_context_rank": (c_int32, [c_void_p]),
+    "stretto_context_ranks": (c_int32, [c_void_p]),
+    "stretto_context_gpu": (c_int32, [c_void_p]),
+    "stretto_operation_make": (STATUS, [c_void_p, POINTER(COperationRequest), POINTER(c_void_p)]),
+    "stretto_operation_close": (STATUS, [c_void_p]),
+    "stretto_operation_address": (STATUS, [c_void_p, c_int, POINTER(c_uint64)]),
+    "stretto_operation_prepare": (STATUS, [c_void_p, c_int64]),
+    "stretto_operation_schedule": (STATUS, [c_void_p, c_int64, POINTER(c_char_p)]),
+    "stretto_operation_run": (STATUS, [c_void_p, c_int64, c_void_p]),
+    "stretto_operation_run_at": (STATUS, [c_void_p, c_uint64, c_int64, c_void_p]),
+    "stretto_operation_finish": (STATUS, [c_void_p]),
+}
+
+
+class Library:
+    """The functions of libstretto.so, without their prefix: what fails raises."""
+
+    def __init__(self, path):
+        try:
+            self._loaded = ctypes.CDLL(os.fspath(path))
+        except OSError as error:
+            raise LibraryNotFound(f"cannot load {path}: {error}") from None
+        version_of = getattr(self._loaded, "stretto_c_version", None)
+        found = version_of() if version_of else 0
+        if found != C_VERSION:
+            raise LibraryNotFound(f"{path} speaks version {found} of stretto/c.h, this package "
+                                  f"version {C_VERSION}: take both from one checkout")
+        self.path = os.fspath(path)
+        for name, (result, arguments) in FUNCTIONS.items():
+            function = getattr(self._loaded, name)
+            function.argtypes = arguments
+            function.restype = c_int if result is STATUS else result
+            checked = functools.partial(self._call, function) if result is STATUS else function
+            setattr(self, name[len("stretto_"):], checked)
+
+    def _call(self, function, *arguments):
+        status = function(*arguments)
+        if status == 0:
+            return
+        what = self.last_error().decode(errors="replace")
+        raise ValueError(what) if status == 2 else RuntimeError(what)
+
+
+def places():
+    """Where the library is sought, in this order."""
+    chosen = os.environ.get("STRETTO_LIBRARY")
+    if chosen:
+        return [pathlib.Path(chosen)]
+    builds = [HERE.parent.parent / "build" / build / "src" / "c" / NAME
+              for build in ("release", "cuda", "dev", "test")]
+    return [HERE / NAME, *builds]
+
+
+def find_library():
+    """The path of libstretto.so: STRETTO_LIBRARY, beside this package, in the checkout's build.
+
+    Raises LibraryNotFound, an ImportError, which says where it was sought.
+    """
+    for path in places():
+        if path.is_file():
+            return path
+    sought = ", ".join(str(path) for path in places())
+    raise LibraryNotFound(f"no {NAME} ({sought}): ./dev build release makes it; STRETTO_LIBRARY "
+                          "names another")
+
+
+@functools.lru_cache(maxsize=None)
+def library():
+    """The library, loaded at the first call."""
+    _wheels.preload()
+    return Library(find_library())
+
+
+def version():
+    """The library's version, "0.1.0"."""
+    return library().version().decode()
+
+
+def text(value, name):
+    """A Python string for a `const char*`."""
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is {value!r}; a string was expected")
+    if "\0" in value:
+        raise ValueError(f"{name} {value!r} holds a zero byte")
+    return value.encode()
+
+
+def whole(value, name):
+    """A whole number for an `int64_t`: what operator.index() takes."""
+    try:
+        number = value.__index__()
+    except AttributeError:
+        raise ValueError(f"{name} is {value!r}; a whole number was expected") from None
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{name}={number} is too large")
+    return number
+
+
+def dtype_text(dtype):
+    """"bf16", or torch.bfloat16 and its kin, as the library calls it."""
+    names = {"torch.bfloat16": "bf16", "torch.float16": "fp16", "torch.float32": "fp32"}
+    return names.get(str(dtype), str(dtype))
+
+
+def serves(rows):
+    """What `rows` means: 1 for "bucket", 0 for "fixed"."""
+    if rows not in ("bucket", "fixed"):
+        raise ValueError(f'rows={rows!r}; it is "bucket" (any number up to the largest) or "fixed"')
+    return int(rows == "bucket")

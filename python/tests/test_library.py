@@ -1,0 +1,114 @@
+"""Finding the library, and what is said when there is none or another one."""
+
+import ctypes.util
+import os
+import pathlib
+import re
+import tempfile
+import unittest
+from unittest import mock
+
+import stretto
+from stretto import _library, _wheels
+
+HEADER = pathlib.Path(__file__).resolve().parents[2] / "include" / "stretto" / "c.h"
+
+
+class Finding(unittest.TestCase):
+    def test_a_variable_names_the_library_and_nothing_else_is_tried(self):
+        with mock.patch.dict(os.environ, STRETTO_LIBRARY="/nowhere/libstretto.so"):
+            with self.assertRaises(stretto.LibraryNotFound) as caught:
+                stretto.find_library()
+        self.assertIn("/nowhere/libstretto.so", str(caught.exception))
+        self.assertIn("./dev build release", str(caught.exception))
+        self.assertIsInstance(caught.exception, ImportError)
+
+    def test_what_is_no_library_is_said(self):
+        with tempfile.NamedTemporaryFile(suffix=".so") as file:
+            file.write(b"text")
+            file.flush()
+            with self.assertRaisesRegex(stretto.LibraryNotFound, re.escape(file.name)):
+                stretto.Library(file.name)
+
+    def test_a_library_of_another_interface_is_refused(self):
+        with self.assertRaisesRegex(stretto.LibraryNotFound, "speaks version 0"):
+            stretto.Library(ctypes.util.find_library("m"))
+
+    def test_the_version_is_the_packages(self):
+        text = (pathlib.Path(__file__).resolve().parents[1] / "pyproject.toml").read_text()
+        self.assertIn(f'version = "{stretto.version()}"', text)
+
+
+class Header(unittest.TestCase):
+    """ctypes believes what _library.py says: it must be what c.h says."""
+
+    C_TYPES = {"int": ("status", "c_int"), "int32_t": ("c_int",), "const char*": ("c_char_p",)}
+
+    @staticmethod
+    def functions():
+        text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
+        found = re.findall(r"STRETTO_C_API\s+([\w\s*]+?)(stretto_\w+)\(([^)]*)\);", text)
+        return {name: (result.strip(), [one.strip() for one in arguments.split(",")
+                                        if one.strip() != "void"])
+                for result, name, arguments in found}
+
+    def test_all_functions_are_declared_with_as_many_arguments(self):
+        functions = self.functions()
+        self.assertEqual(set(functions), set(_library.FUNCTIONS))
+        for name, (result, arguments) in functions.items():
+            declared, types = _library.FUNCTIONS[name]
+            self.assertEqual(len(arguments), len(types), name)
+            self.assertIn(declared if isinstance(declared, str) else declared.__name__,
+                          self.C_TYPES[result], name)
+            for argument, type_ in zip(arguments, types):
+                self.assertTrue(self.is_of(argument, type_), f"{name}: {argument}")
+
+    def is_of(self, argument, type_):
+        words = argument.replace("const ", "").rsplit(" ", 1)[0]
+        if words.endswith("*") or words.endswith("**"):
+            return type_ is ctypes.c_void_p or issubclass(type_, ctypes._Pointer)
+        sizes = {"int32_t": 4, "int64_t": 8, "uint64_t": 8, "double": 8, "stretto_tensor": 4}
+        return ctypes.sizeof(type_) == sizes[words] and (words == "double") == (
+            type_ is ctypes.c_double)
+
+    def test_structs_have_the_same_fields_in_the_same_order(self):
+        text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
+        for name, struct in (("stretto_operator", _library.COperator),
+                             ("stretto_plan_request", _library.CPlanRequest),
+                             ("stretto_operation_request", _library.COperationRequest)):
+            body = re.search(r"typedef struct %s \{(.*?)\} %s;" % (name, name), text, re.S).group(1)
+            fields = [re.sub(r".*[ *]", "", one.strip()) for line in body.split(";")
+                      for one in line.split(",") if one.strip()]
+            self.assertEqual(fields, [field for field, _ in struct._fields_], name)
+
+
+class Wheels(unittest.TestCase):
+    def test_libraries_of_wheels_are_loaded_unless_others_are_chosen(self):
+        with tempfile.TemporaryDirectory() as root:
+            folder = pathlib.Path(root)
+            real = ctypes.util.find_library("m")
+            # Any library does: what counts is its name.
+            path = next(p for p in (pathlib.Path(d) / real for d in
+                                    ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu",
+                                     "/lib64", "/usr/lib64", "/lib/aarch64-linux-gnu"))
+                        if p.exists())
+            for name in ("libnvrtc.so.13", "libnccl.so.2"):
+                (folder / name).symlink_to(path)
+            clean = {key: value for key, value in os.environ.items()
+                     if key not in ("CUDA_HOME", "STRETTO_NCCL_PATH")}
+            with mock.patch.dict(os.environ, clean, clear=True), \
+                    mock.patch.object(_wheels, "is_loaded", lambda name: False):
+                names = [one.name for one in _wheels.preload([folder])]
+                self.assertEqual(names, ["libnvrtc.so.13", "libnccl.so.2"])
+                os.environ["CUDA_HOME"] = "/elsewhere"
+                self.assertEqual([one.name for one in _wheels.preload([folder])], ["libnccl.so.2"])
+                os.environ["STRETTO_NCCL_PATH"] = "/elsewhere"
+                self.assertEqual(_wheels.preload([folder]), [])
+
+    def test_what_the_process_has_stays(self):
+        self.assertTrue(_wheels.is_loaded("libc.so.6"))
+        self.assertFalse(_wheels.is_loaded("libstretto-is-not-this.so"))
+
+
+if __name__ == "__main__":
+    unittest.main()
