@@ -62,7 +62,7 @@ wanted() { [[ ,$steps, == *,"$1",* ]]; }
 needs_shapes() { [[ -f $shapes ]] || fail "no shapes for $ranks GPUs: $shapes"; }
 
 # What is missing is said before anything runs.
-declare -A programs=([tests]="test_cuda test_fabric test_runtime" [gemm]=gemm_bench [tune]=stretto
+declare -A programs=([tests]="test_cuda test_fabric test_runtime test_c" [gemm]=gemm_bench [tune]=stretto
                      [operators]=stretto [language]=lang_bench [serve]=serve_bench)
 for step in ${steps//,/ }; do
   for needed in ${programs[$step]:-}; do
@@ -83,7 +83,7 @@ step() {
 }
 
 if wanted tests; then
-  for suite in test_cuda test_fabric test_runtime; do
+  for suite in test_cuda test_fabric test_runtime test_c; do
     step "$suite" "$(program $suite)" --gtest_filter='*Gpu*:*PlansOfProcesses*' --gtest_brief=1
   done
   # With fewer GPUs, eight ranks share them.
@@ -111,7 +111,13 @@ if wanted operators; then
     -o "$folder/few_rows.json"
 fi
 if wanted torch; then
-  step torch python3 -m torch.distributed.run --standalone --nproc-per-node "$ranks" \
+  library=$(find "$build" -name libstretto.so -type f 2>/dev/null | head -1)
+  if [[ -n $library ]]; then
+    export STRETTO_LIBRARY=$library
+    step python env PYTHONPATH="$root/python" python3 -m torch.distributed.run --standalone \
+      --nproc-per-node "$ranks" "$root/python/examples/with_torch.py"
+  fi
+  step torch python3 -m torch.distributed.run --standalone --nproc-per-node "$ranks" --max-restarts 5 \
     "$here/torch_baselines.py" --shapes "$shapes" --commit "$commit" --out "$folder/torch.json"
   step torch_all_reduce python3 "$here/torch_all_reduce.py" --ranks "$ranks" \
     --out "$folder/torch_all_reduce.json"

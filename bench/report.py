@@ -14,7 +14,8 @@ import json
 import pathlib
 import sys
 
-from summary import chosen, fused_rows, geometric_mean, summary, table, torch_times
+from summary import (chosen, fused_rows, geometric_mean, parse_operator, summary, table,
+                     torch_times)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
@@ -86,6 +87,37 @@ def fused_section(path, result, torch_rows):
                             "spread", "schedule", "x sequence", "floor / measured"], body))
         parts += parts_table(group)
     return "\n\n".join(parts)
+
+
+def beside_torch_section(path, result):
+    """PyTorch's paths and Stretto in the same processes on the same tensors; nothing where it took no part."""
+    rows = [row for row in result["rows"] if "stretto_us" in row]
+    if not rows:
+        return []
+    by_operator = collections.defaultdict(list)
+    for row in rows:
+        by_operator[parse_operator(row["operator"])[0]].append(row)
+    parts = [f"## In one session with PyTorch, {result['ranks']} x {result['machine']}",
+             f"Source: `{path.relative_to(ROOT)}` at commit {result['commit']}, PyTorch {result['torch']}: the "
+             "same processes and tensors, graphs of ten runs in turns, each path verified. Stretto through its "
+             f"Python binding, schedule {result['stretto']['schedule']}, {result['stretto']['rows']} rows."]
+    for operator, group in by_operator.items():
+        body = []
+        for row in group:
+            _, m, n, k, _ = parse_operator(row["operator"])
+            rivals = [row.get(f"{label}_us") for label in ("sequential", "fused")]
+            body.append([f"{m} {n} {k}"]
+                        + [f"{row[key]:.1f}" if key in row else "failed"
+                           for key in ("gemm_us", "nccl_us", "sequential_us", "fused_us", "stretto_us")]
+                        + [f"{row['stretto_low_us']:.1f}–{row['stretto_high_us']:.1f}"]
+                        + [f"{rival / row['stretto_us']:.2f}" if rival else "-" for rival in rivals])
+        means = [geometric_mean(row[f"{label}_us"] / row["stretto_us"] for row in group
+                                if f"{label}_us" in row) for label in ("sequential", "fused")]
+        parts.append(f"### {operator}: {means[0]:.2f}x PyTorch's NCCL and matmul, {means[1]:.2f}x its fused operator "
+                     "(geometric means)")
+        parts.append(table(["M N K", "GEMM", "NCCL", "NCCL + matmul", "PyTorch fused", "Stretto", "spread",
+                            "x NCCL + matmul", "x fused"], body))
+    return ["\n\n".join(parts)]
 
 
 def best_variant(row, names):
@@ -224,6 +256,8 @@ def page(results):
             sections.append(gemm_section(path, result))
         elif result["benchmark"] == "fused":
             sections.append(fused_section(path, result, torch_rows))
+        elif result["benchmark"] == "torch":
+            sections += beside_torch_section(path, result)
         elif result["benchmark"] == "device language":
             others = torch_all_reduces(results).get((result["machine"], result["ranks"]), {})
             sections.append(language_section(path, result, others))

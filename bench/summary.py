@@ -59,7 +59,7 @@ def torch_times(results):
         if result.get("benchmark") != "torch":
             continue
         for row in result["rows"]:
-            if "failed" not in row:
+            if "fused_us" in row:
                 found[(result["machine"], *parse_operator(row["operator"]))] = row
     return found
 

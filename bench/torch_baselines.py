@@ -1,21 +1,30 @@
 #!/usr/bin/env python3
-"""PyTorch's two paths for the fused operators: NCCL + matmul, and AsyncTP, both in CUDA graphs.
+"""PyTorch's two paths for the fused operators, NCCL + matmul and AsyncTP, and Stretto's `auto` beside them.
 
     torchrun --nproc-per-node 4 bench/torch_baselines.py --shapes FILE --out torch.json
 
 A shapes file has one operator a line, as Stretto prints them: "ag-gemm m=4096 n=28672 k=8192"
-(global sizes; '#' starts a comment). Inputs are standard normal. A graph holds ten runs back to
-back; a figure is the median over rounds of the slowest rank's time, with the 10th and 90th
-percentile. Results are compared with an fp32 reference before they are timed.
+(global sizes; '#' starts a comment). All contestants work on the same tensors, standard normal, in the same
+processes, each in a CUDA graph of ten runs back to back, and take turns. A figure is the median over rounds of
+the slowest rank's time of a graph behind another launch of it, with the 10th and 90th percentile. Results are compared
+with an fp32 reference before they are timed and after the last round.
+
+Stretto takes part where its Python binding is found (python/stretto; STRETTO_LIBRARY says where the library is), with
+an operation of fixed rows. One contestant's error or time-out does not end the others; where it takes the GPU with
+it, start torchrun with --max-restarts 5: a restarted job goes on without that contestant.
 
 gemm-ar has no AsyncTP form; PyTorch's two-shot all-reduce on symmetric memory stands in its place.
 """
 
 import argparse
+import datetime
+import gc
 import json
 import os
+import pathlib
 import subprocess
 import sys
+import time
 
 os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
 os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
@@ -23,8 +32,15 @@ os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch.distributed._symmetric_memory as symm_mem  # noqa: E402
+from torch.distributed.rendezvous import rendezvous  # noqa: E402
 
-RUNS_PER_GRAPH = 10
+from contest import Agreement, Contest, Lost, StepFile  # noqa: E402
+from torch_contestants import Contestant, Operator, Stretto, figures, wait_for_gpu  # noqa: E402
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
+
+STRETTO_WAIT_S = 5  # Stretto's own deadline of a wait
+MOST_STEP_S = 300  # for the other ranks
 OPERATORS = ("ag-gemm", "gemm-rs", "gemm-ar")
 
 
@@ -43,132 +59,77 @@ def parse_shapes(path):
     return shapes
 
 
-class Operator:
-    """One operator's tensors and contestants on this rank."""
-
-    def __init__(self, name, m, n, k, dtype, group):
-        self.name, self.group = name, group
-        self.ranks, rank = dist.get_world_size(), dist.get_rank()
-        if m % self.ranks or n % self.ranks or k % self.ranks:
-            raise ValueError(f"PyTorch's collectives need sizes that divide by {self.ranks}")
-        torch.manual_seed(1234 + rank)
-        normal = lambda *size: torch.randn(*size, device="cuda", dtype=dtype)  # noqa: E731
-        if name == "ag-gemm":
-            self.a, self.b = normal(m // self.ranks, k), normal(n // self.ranks, k)
-            self.gathered = torch.empty(m, k, device="cuda", dtype=dtype)
-            self.gathered.normal_()
-            self.out = torch.empty(m, n // self.ranks, device="cuda", dtype=dtype)
-        else:
-            self.a, self.b = normal(m, k // self.ranks), normal(n, k // self.ranks)
-            self.partial = torch.empty(m, n, device="cuda", dtype=dtype)
-            self.out = torch.empty(m // self.ranks, n, device="cuda", dtype=dtype)
-            if name == "gemm-ar":
-                self.symmetric = symm_mem.empty(m, n, device="cuda", dtype=dtype)
-                symm_mem.rendezvous(self.symmetric, group)
-
-    def gemm(self):
-        if self.name == "ag-gemm":
-            torch.mm(self.gathered, self.b.t(), out=self.out)
-        else:
-            torch.mm(self.a, self.b.t(), out=self.partial)
-
-    def collective(self):
-        if self.name == "ag-gemm":
-            dist.all_gather_into_tensor(self.gathered, self.a)
-        elif self.name == "gemm-rs":
-            dist.reduce_scatter_tensor(self.out, self.partial)
-        else:
-            dist.all_reduce(self.partial)
-
-    def sequential(self):
-        if self.name == "ag-gemm":
-            self.collective()
-            self.gemm()
-            return self.out
-        self.gemm()
-        self.collective()
-        return self.out if self.name == "gemm-rs" else self.partial
-
-    def fused(self):
-        if self.name == "ag-gemm":
-            _, outputs = torch.ops.symm_mem.fused_all_gather_matmul(
-                self.a, [self.b.t()], gather_dim=0, group_name=self.group)
-            return outputs[0]
-        if self.name == "gemm-rs":
-            return torch.ops.symm_mem.fused_matmul_reduce_scatter(
-                self.a, self.b.t(), "sum", scatter_dim=0, group_name=self.group)
-        torch.mm(self.a, self.b.t(), out=self.symmetric)
-        return torch.ops.symm_mem.two_shot_all_reduce_(self.symmetric, "sum", self.group)
-
-    def reference(self):
-        """fp32, by gathering what the other ranks hold; rows in pieces to bound memory."""
-        if self.name == "ag-gemm":
-            whole = torch.empty_like(self.gathered)
-            dist.all_gather_into_tensor(whole, self.a)
-            return whole.float() @ self.b.float().t()
-        total = self.a.float() @ self.b.float().t()
-        dist.all_reduce(total)
-        if self.name == "gemm-rs":
-            rows = total.shape[0] // self.ranks
-            return total[dist.get_rank() * rows:][:rows]
-        return total
+def operator_text(name, m, n, k):
+    return f"{name} m={m} n={n} k={k} ranks={dist.get_world_size()} dtype=bf16"
 
 
-def relative_error(result, reference):
-    return ((result.float() - reference).norm() / reference.norm()).item()
+class Job:
+    """What all rows share: the shapes' type, PyTorch's group, Stretto's context or why there is none."""
 
+    def __init__(self, rounds, group, agree, steps):
+        self.rounds, self.group, self.agree, self.steps = rounds, group, agree, steps
+        self.context, self.without = None, ""
 
-def capture(run):
-    """A graph of RUNS_PER_GRAPH runs; warm-up first, on the capturing stream's behalf."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            run()
-    torch.cuda.current_stream().wait_stream(stream)
-    torch.cuda.synchronize()
-    dist.barrier()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(RUNS_PER_GRAPH):
-            run()
-    return graph
+    def open_stretto(self, problems):
+        contest = Contest(None, self.agree, self.steps, problems, wait_for_gpu)
+        self.context = contest.attempt("stretto", self._open_stretto)
+        self.without = contest.problems.get("stretto", "")
 
+    def _open_stretto(self):
+        try:
+            import stretto
+            stretto.version()  # finds the library
+        except ImportError as error:
+            raise RuntimeError(str(error)) from None
+        self.stretto = stretto
+        return stretto.Context(timeout_s=STRETTO_WAIT_S)
 
-def replay_us(graph):
-    """One replay's time for one run, the maximum over ranks."""
-    dist.barrier()
-    torch.cuda.synchronize()
-    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    graph.replay()
-    stop.record()
-    torch.cuda.synchronize()
-    slowest = torch.tensor([start.elapsed_time(stop) * 1000 / RUNS_PER_GRAPH], device="cuda")
-    dist.all_reduce(slowest, dist.ReduceOp.MAX)
-    return slowest.item()
+    def make_stretto(self, op, m, n, k):
+        made = Stretto(self.context, self.stretto.Operation, op, m, n, k)
+        wait_for_gpu()
+        return made
 
+    def measure(self, name, m, n, k, problems):
+        row = {"operator": operator_text(name, m, n, k)}
+        contest = Contest(row["operator"], self.agree, self.steps, problems, wait_for_gpu)
+        op, reference = contest.attempt("row", lambda: self._tensors(name, m, n, k)) or (None, None)
+        if op is None:
+            return {**row, "failed": contest.problems["row"]}
+        contestants = {"gemm": Contestant(op.gemm), "nccl": Contestant(op.collective),
+                       "sequential": Contestant(op.sequential, reference=reference),
+                       "fused": Contestant(op.fused, reference=reference)}
+        ours = None
+        if self.context is not None:
+            ours = contest.attempt("stretto", lambda: self.make_stretto(op, m, n, k))
+        if ours is not None:
+            contestants["stretto"] = Contestant(ours.run, ours.operation.finish, reference)
+            row["stretto_schedule"] = ours.operation.schedule()
+        for label, one in contestants.items():
+            contest.attempt(label, one.prepare)
+        for _ in range(self.rounds):
+            for label, one in contestants.items():  # in turns, so that drift meets all alike
+                contest.attempt(label, one.take_turn)
+        for label, one in contestants.items():
+            contest.attempt(label, one.take_slowest)
+            if one.reference is not None:
+                contest.attempt(label, one.verify_graph)
+        for label, one in contestants.items():
+            row.update(figures(label, one, contest.problems))
+        if "stretto" in contest.problems:
+            row["stretto_failed"] = contest.problems["stretto"]
+        contestants.clear()
+        del one  # graphs end before what they run
+        gc.collect()
+        if ours is not None:
+            contest.problems.pop("stretto", None)
+            contest.attempt("stretto", lambda: (wait_for_gpu(), ours.operation.close()))
+        return row
 
-def measure(name, m, n, k, dtype, rounds, group):
-    op = Operator(name, m, n, k, dtype, group)
-    reference = op.reference()
-    contestants = {"gemm": op.gemm, "nccl": op.collective, "sequential": op.sequential,
-                   "fused": op.fused}
-    row = {"operator": f"{name} m={m} n={n} k={k} ranks={op.ranks} dtype=bf16"}
-    for label in ("sequential", "fused"):
-        row[f"{label}_error"] = relative_error(contestants[label](), reference)
-    del reference
-    graphs = {label: capture(run) for label, run in contestants.items()}
-    times = {label: [] for label in graphs}
-    for _ in range(rounds):
-        for label, graph in graphs.items():  # in turns, so that drift meets all alike
-            times[label].append(replay_us(graph))
-    for label, values in times.items():
-        values.sort()
-        row[f"{label}_us"] = values[len(values) // 2]
-        row[f"{label}_low_us"] = values[len(values) // 10]
-        row[f"{label}_high_us"] = values[-1 - len(values) // 10]
-    return row
+    def _tensors(self, name, m, n, k):
+        op = Operator(name, m, n, k, torch.bfloat16, self.group)
+        reference = op.reference()
+        wait_for_gpu()
+        return op, reference
 
 
 def commit():
@@ -190,26 +151,72 @@ def main():
     if "LOCAL_RANK" not in os.environ:
         sys.exit("start this with torchrun --nproc-per-node N")
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("nccl", device_id=torch.device("cuda", torch.cuda.current_device()))
+    store, rank, ranks = next(rendezvous("env://"))
+    store.set_timeout(datetime.timedelta(seconds=MOST_STEP_S))
+    dist.init_process_group("nccl", store=dist.PrefixStore("torch", store), rank=rank,
+                            world_size=ranks,
+                            device_id=torch.device("cuda", torch.cuda.current_device()))
     group = dist.group.WORLD.group_name
     symm_mem.enable_symm_mem_for_group(group)
-    rows = []
-    for name, m, n, k in shapes:
-        try:
-            row = measure(name, m, n, k, torch.bfloat16, args.rounds, group)
-        except (ValueError, RuntimeError) as error:
-            row = {"operator": f"{name} m={m} n={n} k={k}", "failed": str(error).split("\n")[0]}
+    steps = StepFile(args.out + ".step", rank == 0)
+    job = Job(args.rounds, group, Agreement(dist.PrefixStore("contest", store), rank, ranks), steps)
+    try:
+        rows = measure_all(job, shapes, args)
+    except Lost as error:
+        print(f"torch_baselines: rank {rank}: {error}", file=sys.stderr, flush=True)
+        time.sleep(0 if rank == 0 else 3)  # the first who ends ends all, and rank 0 notes why
+        os._exit(3)  # nothing waits for the GPU any more; torchrun may start the job again
+    steps.remove()
+    if rank == 0:
+        failures = [row for row in rows if any(key.endswith("failed") for key in row)]
+        print(f"{len(rows)} rows, {len(failures)} with a contestant that failed", flush=True)
+    del job
+    dist.destroy_process_group()
+
+
+def measure_all(job, shapes, args):
+    """The rows, written after each; those that an earlier process of this job measured are kept."""
+    rows, row_to_repeat, problems = [], None, {}
+    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0:
+        row_to_repeat, problems = job.steps.read()
+        rows = rows_of(args.out)
+    elif dist.get_rank() == 0:
+        job.steps.remove()
+        pathlib.Path(args.out).unlink(missing_ok=True)
+    job.agree("", False)  # all have read before one writes
+    job.open_stretto(problems if row_to_repeat is None else {})
+    if dist.get_rank() == 0 and job.without:
+        print(f"without Stretto: {job.without}", flush=True)
+    for name, m, n, k in shapes[len(rows):]:
+        repeats = operator_text(name, m, n, k) == row_to_repeat
+        row = job.measure(name, m, n, k, problems if repeats else {})
         rows.append(row)
         if dist.get_rank() == 0:
             print(json.dumps(row), flush=True)
-    if dist.get_rank() == 0:
-        with open(args.out, "w", encoding="utf-8") as file:
-            json.dump({"benchmark": "torch", "commit": args.commit or commit(),
-                       "machine": torch.cuda.get_device_name(), "torch": torch.__version__,
-                       "ranks": dist.get_world_size(), "data": "standard normal",
-                       "rows": rows}, file, indent=1)
-            file.write("\n")
-    dist.destroy_process_group()
+            write(args, job, rows)
+    if job.context is not None:
+        job.context.close()
+    return rows
+
+
+def rows_of(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)["rows"]
+    except FileNotFoundError:
+        return []
+
+
+def write(args, job, rows):
+    ours = {"absent": job.without} if job.context is None else {
+        "version": job.stretto.version(), "rows": "fixed", "schedule": "auto"}
+    with open(args.out + ".new", "w", encoding="utf-8") as file:
+        json.dump({"benchmark": "torch", "commit": args.commit or commit(),
+                   "machine": torch.cuda.get_device_name(), "torch": torch.__version__,
+                   "ranks": dist.get_world_size(), "data": "standard normal", "stretto": ours,
+                   "rows": rows}, file, indent=1)
+        file.write("\n")
+    os.replace(args.out + ".new", args.out)
 
 
 if __name__ == "__main__":

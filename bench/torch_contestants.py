@@ -1,0 +1,196 @@
+"""What takes turns in torch_baselines.py: an operator's tensors, PyTorch's paths and Stretto's on them, and how
+one of them is verified and timed."""
+
+import time
+
+import torch
+import torch.distributed as dist
+import torch.distributed._symmetric_memory as symm_mem
+
+from contest import Lost
+
+RUNS_PER_GRAPH = 10
+MOST_ERROR = 5e-3  # relative: partial sums rounded to bf16 stay well below, a wrong tile of thousands above
+MOST_WAIT_S = 60  # for the GPU; a contestant that takes longer has hung
+
+
+class Operator:
+    """One operator's tensors and contestants on this rank."""
+
+    def __init__(self, name, m, n, k, dtype, group):
+        self.name, self.group = name, group
+        self.ranks, rank = dist.get_world_size(), dist.get_rank()
+        if m % self.ranks or n % self.ranks or k % self.ranks:
+            raise ValueError(f"PyTorch's collectives need sizes that divide by {self.ranks}")
+        torch.manual_seed(1234 + rank)
+        normal = lambda *size: torch.randn(*size, device="cuda", dtype=dtype)  # noqa: E731
+        if name == "ag-gemm":
+            self.a, self.b = normal(m // self.ranks, k), normal(n // self.ranks, k)
+            self.gathered = torch.empty(m, k, device="cuda", dtype=dtype)
+            self.gathered.normal_()
+            self.out = torch.empty(m, n // self.ranks, device="cuda", dtype=dtype)
+        else:
+            self.a, self.b = normal(m, k // self.ranks), normal(n, k // self.ranks)
+            self.partial = torch.empty(m, n, device="cuda", dtype=dtype)
+            self.out = torch.empty(m // self.ranks, n, device="cuda", dtype=dtype)
+            if name == "gemm-ar":
+                self.symmetric = symm_mem.empty(m, n, device="cuda", dtype=dtype)
+                symm_mem.rendezvous(self.symmetric, group)
+
+    def gemm(self):
+        if self.name == "ag-gemm":
+            torch.mm(self.gathered, self.b.t(), out=self.out)
+        else:
+            torch.mm(self.a, self.b.t(), out=self.partial)
+
+    def collective(self):
+        if self.name == "ag-gemm":
+            dist.all_gather_into_tensor(self.gathered, self.a)
+        elif self.name == "gemm-rs":
+            dist.reduce_scatter_tensor(self.out, self.partial)
+        else:
+            dist.all_reduce(self.partial)
+
+    def sequential(self):
+        if self.name == "ag-gemm":
+            self.collective()
+            self.gemm()
+            return self.out
+        self.gemm()
+        self.collective()
+        return self.out if self.name == "gemm-rs" else self.partial
+
+    def fused(self):
+        if self.name == "ag-gemm":
+            _, outputs = torch.ops.symm_mem.fused_all_gather_matmul(
+                self.a, [self.b.t()], gather_dim=0, group_name=self.group)
+            return outputs[0]
+        if self.name == "gemm-rs":
+            return torch.ops.symm_mem.fused_matmul_reduce_scatter(
+                self.a, self.b.t(), "sum", scatter_dim=0, group_name=self.group)
+        torch.mm(self.a, self.b.t(), out=self.symmetric)
+        return torch.ops.symm_mem.two_shot_all_reduce_(self.symmetric, "sum", self.group)
+
+    def reference(self):
+        """fp32, by gathering what the other ranks hold; rows in pieces to bound memory."""
+        if self.name == "ag-gemm":
+            whole = torch.empty_like(self.gathered)
+            dist.all_gather_into_tensor(whole, self.a)
+            return whole.float() @ self.b.float().t()
+        total = self.a.float() @ self.b.float().t()
+        dist.all_reduce(total)
+        if self.name == "gemm-rs":
+            rows = total.shape[0] // self.ranks
+            return total[dist.get_rank() * rows:][:rows]
+        return total
+
+
+class Stretto:
+    """Stretto's operation on an Operator's tensors."""
+
+    def __init__(self, context, operation_type, op, m, n, k):
+        self.operation = operation_type(
+            context, op.name, n, k, m, rows="fixed", a=op.a, b=op.b,
+            out=None if op.name == "gemm-ar" else op.out)
+        self.out = torch.from_dlpack(self.operation.out)
+
+    def run(self):
+        self.operation.run()
+        return self.out
+
+
+def wait_for_gpu():
+    """For what the current stream has. An event and a deadline: a hung kernel must not keep the process."""
+    event = torch.cuda.Event()
+    event.record()
+    end = time.monotonic() + MOST_WAIT_S
+    while not event.query():
+        if time.monotonic() > end:
+            raise Lost(f"the GPU did not come to an end within {MOST_WAIT_S} s")
+        time.sleep(50e-6)
+
+
+def meet():
+    """All ranks' GPUs are here."""
+    dist.all_reduce(torch.zeros(1, device="cuda"))
+    wait_for_gpu()
+
+
+def relative_error(result, reference):
+    return ((result.float() - reference).norm() / reference.norm()).item()
+
+
+class Contestant:
+    """What takes turns: run() enqueues one run and returns its result, settle() hears of runs' errors."""
+
+    def __init__(self, run, settle=lambda: None, reference=None):
+        self.run, self.settle, self.reference = run, settle, reference
+        self.graph = self.result = None
+        self.error = 0.0
+        self.times = []
+
+    def prepare(self):
+        if self.reference is not None:
+            first = self.run()
+            meet()
+            first.fill_(float("nan"))  # what another contestant left there may be right
+            meet()
+        self.verify(self.run())
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self.run()
+        torch.cuda.current_stream().wait_stream(stream)
+        meet()
+        self.settle()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(RUNS_PER_GRAPH):
+                self.result = self.run()
+        self.graph = graph
+
+    def verify(self, result):
+        wait_for_gpu()
+        self.settle()
+        if self.reference is None:
+            return
+        self.error = max(self.error, relative_error(result, self.reference))
+        if not self.error <= MOST_ERROR:
+            raise RuntimeError(f"wrong results: a relative error of {self.error:.1e}")
+
+    def verify_graph(self):
+        self.result.fill_(float("nan"))
+        meet()
+        self.graph.replay()
+        self.verify(self.result)
+
+    def take_turn(self):
+        """Times a graph behind a launch of it that brings the ranks together."""
+        meet()
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self.graph.replay()
+        start.record()
+        self.graph.replay()
+        stop.record()
+        wait_for_gpu()
+        self.settle()
+        self.times.append(start.elapsed_time(stop) * 1000 / RUNS_PER_GRAPH)
+
+    def take_slowest(self):
+        """The times are then those of the slowest rank in each round."""
+        slowest = torch.tensor(self.times, device="cuda")
+        dist.all_reduce(slowest, dist.ReduceOp.MAX)
+        wait_for_gpu()
+        self.times = slowest.tolist()
+
+
+def figures(label, contestant, problems):
+    if label in problems:
+        return {f"{label}_failed": problems[label]}
+    times = sorted(contestant.times)
+    found = {f"{label}_us": times[len(times) // 2], f"{label}_low_us": times[len(times) // 10],
+             f"{label}_high_us": times[-1 - len(times) // 10]}
+    if contestant.reference is not None:
+        found[f"{label}_error"] = contestant.error
+    return found
