@@ -77,5 +77,8 @@ Machine load_machine(std::string_view name);
 Machine load_machine_text(std::string_view text, std::string_view file_name = "machine");
 // The machine used when none is named: h200x8; beyond 8 ranks h200x16 with the nodes they need.
 Machine default_machine(int ranks);
+// For GPUs of the same kind with fewer SMs: what is of all SMs shrinks with them. More change
+// nothing.
+void limit_sms(Machine& machine, int sms);
 
 }  // namespace stretto

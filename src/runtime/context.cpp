@@ -19,7 +19,7 @@ Context::State::State(int ranks, double timeout_s)
       machine(default_machine(ranks)) {
   for (int rank = fabric->first_rank(); rank < fabric->first_rank() + fabric->num_local(); ++rank) {
     fabric->device(rank).make_current();
-    machine.sms = std::min(machine.sms, fabric->device(rank).num_sms());
+    limit_sms(machine, fabric->device(rank).num_sms());
     streams.push_back(std::make_unique<cuda::Stream>());
   }
 }
