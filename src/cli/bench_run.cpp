@@ -9,7 +9,6 @@
 #include "core/text.h"
 #include "cuda/plan_limits.h"
 #include "cuda/shared_gpus.h"
-#include "fabric/job.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/simulate.h"
@@ -47,7 +46,7 @@ const BenchedStrategy* BenchedOperator::fastest() const {
 }
 
 BenchRun::BenchRun(int ranks, const runtime::BenchOptions& options)
-    : fabric_(fabric::open_fabric(ranks)), options_(options) {}
+    : fabric_(open_gpus(ranks)), options_(options) {}
 
 BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
                               std::vector<Choice> choices,

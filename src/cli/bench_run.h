@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/gpus.h"
 #include "cli/request.h"
 #include "cuda/compiler.h"
 #include "fabric/fabric.h"
@@ -36,9 +37,10 @@ struct BenchedOperator {
 
 class BenchRun {
  public:
-  // Throws SystemError when there are no GPUs for so many ranks.
+  // Throws SystemError when there are no GPUs that run plans for so many ranks.
   BenchRun(int ranks, const runtime::BenchOptions& options);
 
+  int sms() const { return sms_of(*fabric_); }  // of a GPU
   std::string gpu() const { return fabric_->device(fabric_->first_rank()).name(); }
   // Whether this process is the one that speaks for all of a job.
   bool speaks() const { return fabric_->first_rank() == 0; }

@@ -2,12 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <utility>
 
+#include "core/parallel.h"
 #include "core/text.h"
+#include "cuda/plan_limits.h"
 #include "cuda/shared_gpus.h"
 #include "schedule/short_text.h"
 #include "stretto/error.h"
+#include "stretto/lower.h"
+#include "stretto/serve.h"
 #include "stretto/tune.h"
 
 namespace stretto::cli {
@@ -90,18 +96,44 @@ std::vector<Choice> resolve_choices(const Options& options, const Operator& op,
     choices = resolve_strategies(names, op, machine, served ? RowCount::bucket : RowCount::fixed);
   }
 
-  // Named ones must serve; of `all`, one must.
-  std::vector<std::string> refusals;
-  for (const Choice& choice : choices) {
-    if (choice.refused.empty()) continue;
-    refusals.push_back(
-        fmt::format("{} cannot serve this: {}", choice.name, join(choice.refused, "; ")));
-  }
-  const bool need_all = options.strategy != "all";
-  if (refusals.size() == choices.size() || (need_all && !refusals.empty())) {
-    throw UsageError(join(refusals, "; "));
-  }
+  require_served(choices, needs_all(options));
   return choices;
+}
+
+bool needs_all(const Options& options) { return options.strategy != "all"; }
+
+void require_served(const std::vector<Choice>& choices, bool need_all) {
+  // Names by reason: what is wrong with an operator is wrong for every strategy.
+  std::vector<std::pair<std::string, std::string>> refusals;
+  size_t num_refused = 0;
+  for (const Choice& choice : choices) {
+    if (!choice.refused.empty()) ++num_refused;
+    for (const std::string& why : choice.refused) {
+      const auto same = std::find_if(refusals.begin(), refusals.end(),
+                                     [&](const auto& other) { return other.second == why; });
+      if (same == refusals.end()) {
+        refusals.emplace_back(choice.name, why);
+      } else {
+        same->first += ", " + choice.name;
+      }
+    }
+  }
+  if (num_refused == 0 || (num_refused < choices.size() && !need_all)) return;
+  std::vector<std::string> lines;
+  for (const auto& [names, why] : refusals) {
+    lines.push_back(fmt::format("{} cannot serve this: {}", names, why));
+  }
+  throw UsageError(join(lines, "; "));
+}
+
+void refuse_what_no_gpu_runs(std::vector<Choice>& choices, const Operator& op, int64_t rows,
+                             const Machine& machine) {
+  for_each_in_parallel(choices.size(), choices.size(), [&](size_t i) {
+    if (!choices[i].refused.empty()) return;
+    Plan plan = lower(op, choices[i].schedule, machine);
+    if (rows != op.m) plan = at_rows(plan, rows);
+    choices[i].refused = cuda::why_not_on_cuda(plan);
+  });
 }
 
 void say_what_auto_chose(const std::vector<Choice>& choices, const Operator& op,

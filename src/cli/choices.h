@@ -34,6 +34,16 @@ std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op
 std::vector<Choice> resolve_choices(const Options& options, const Operator& op,
                                     const Machine& machine);
 
+// Adds the reasons for which no GPU runs a choice's plan of `op`, whose runs have so many rows.
+// What is refused already stays so.
+void refuse_what_no_gpu_runs(std::vector<Choice>& choices, const Operator& op, int64_t rows,
+                             const Machine& machine);
+// Throws UsageError with all reasons where every choice is refused, or, when all are needed, one.
+void require_served(const std::vector<Choice>& choices, bool need_all);
+
+// Whether what a line names must all serve; of `all`, one must.
+bool needs_all(const Options& options);
+
 // On standard error, for verbs whose result does not say it.
 void say_what_auto_chose(const std::vector<Choice>& choices, const Operator& op,
                          const Machine& machine);

@@ -118,10 +118,11 @@ std::string_view trimmed(std::string_view text) {
 
 }  // namespace
 
-Machine resolve_machine(const Options& options, int ranks, int ranks_a_gpu) {
+Machine resolve_machine(const Options& options, int ranks, int ranks_a_gpu, int most_sms) {
   Machine machine =
       options.machine.empty() ? default_machine(ranks) : load_machine(options.machine);
-  machine.sms = cuda::sms_a_rank(machine.sms, std::min(ranks, ranks_a_gpu));
+  limit_sms(machine, cuda::sms_a_rank(machine.sms, std::min(ranks, ranks_a_gpu)));
+  limit_sms(machine, most_sms);
   return machine;
 }
 
@@ -162,7 +163,7 @@ std::vector<Operator> resolve_operators(const Options& options) {
   return operators;
 }
 
-Request resolve(const Options& options, int ranks_a_gpu) {
+Request resolve(const Options& options, int ranks_a_gpu, int most_sms) {
   if (options.subject.empty()) {
     throw UsageError(
         "an operator or a plan file is missing; for example: stretto run gemm-rs --m 2048 --n 1024 "
@@ -172,7 +173,7 @@ Request resolve(const Options& options, int ranks_a_gpu) {
   if (const auto kind = op_kind_from(options.subject)) {
     request.op = request.planned = resolve_operator(*kind, options);
     request.op.m = whole_number("--rows", options.rows, request.op.m, 1, request.op.m);
-    request.machine = resolve_machine(options, request.op.ranks, ranks_a_gpu);
+    request.machine = resolve_machine(options, request.op.ranks, ranks_a_gpu, most_sms);
     request.choices = resolve_choices(options, request.planned, request.machine);
     return request;
   }
@@ -191,7 +192,7 @@ Request resolve(const Options& options, int ranks_a_gpu) {
         at_rows(*request.file_plan, whole_number("--rows", options.rows, 0, 1, most));
   }
   request.op = request.planned = request.file_plan->op;
-  request.machine = resolve_machine(options, request.op.ranks, ranks_a_gpu);
+  request.machine = resolve_machine(options, request.op.ranks, ranks_a_gpu, most_sms);
   return request;
 }
 

@@ -2,23 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/diagnostics.h"
-#include "cli/gpu_timeline.h"
+#include "cli/gpu_run.h"
+#include "cli/gpus.h"
 #include "cli/json.h"
 #include "cli/prediction.h"
-#include "cli/progress.h"
+#include "cli/request.h"
 #include "cli/table.h"
 #include "core/text.h"
-#include "cuda/cublas.h"
 #include "cuda/plan_limits.h"
-#include "cuda/rank_program.h"
 #include "cuda/shared_gpus.h"
-#include "fabric/job.h"
-#include "runtime/gpu_check.h"
-#include "runtime/run_graphs.h"
 #include "stretto/check.h"
 #include "stretto/error.h"
 
@@ -27,153 +23,8 @@ namespace {
 
 constexpr size_t kDiagnosticsShown = 3;
 constexpr size_t kLabelWidth = 12;
-constexpr int kRunsPerGraph = 10;  // even: see PlanRunner::runs_per_graph()
-constexpr int kRounds = 11;
 
-struct Row {
-  std::string name, schedule, reason;
-  std::vector<std::string> refused;
-  CheckReport check;
-  Json check_json, counts;
-  std::vector<runtime::GpuCheckResult> by_seed;
-  std::vector<double> times_us;  // ascending
-  std::optional<Simulation> simulation;
-  std::string timeline;
-  bool must_reproduce = false;
-
-  bool verified() const {
-    return std::all_of(by_seed.begin(), by_seed.end(), [](const auto& r) { return r.verified(); });
-  }
-  bool reproducible() const {
-    return std::all_of(by_seed.begin(), by_seed.end(), [&](const auto& result) {
-      return result.reproducible && result.output_hash == by_seed.front().output_hash;
-    });
-  }
-  bool good() const { return check.clean() && verified() && (reproducible() || !must_reproduce); }
-  double time_us() const { return times_us.empty() ? 0 : times_us[times_us.size() / 2]; }
-};
-
-class GpuRun {
- public:
-  GpuRun(const Request& request, const ExecutionOptions& options)
-      : request_(request), options_(options), fabric_(fabric::open_fabric(request.op.ranks)) {}
-
-  std::string gpu() const { return fabric_->device(fabric_->first_rank()).name(); }
-
-  // What stands for the figures that ranks on shared GPUs do not have; empty where they have them.
-  std::string shared_note() const {
-    if (!shares()) return "";
-    const cuda::Device& device = fabric_->device(fabric_->first_rank());
-    return fmt::format(
-        "{} ranks a GPU, {} SMs each: results are what they are, times mean nothing "
-        "and are not taken",
-        device.ranks(), device.num_sms());
-  }
-  int ranks_a_gpu() const { return fabric_->ranks_a_gpu(); }
-
-  // Whether this process is the one that speaks for all of a job.
-  bool speaks() const { return fabric_->first_rank() == 0; }
-
-  std::vector<Row> run() {
-    std::vector<Row> rows;
-    Progress progress;
-    const double share = 1.0 / static_cast<double>(std::max<size_t>(1, request_.choices.size()));
-    for_each_plan(request_, progress, [&](const NamedPlan& named) {
-      rows.push_back(evaluate(named, progress, share * static_cast<double>(rows.size()), share));
-    });
-    return rows;
-  }
-
- private:
-  bool shares() const { return fabric_->ranks_a_gpu() > 1; }
-
-  Row evaluate(const NamedPlan& named, Progress& progress, double done, double share) {
-    Row row;
-    row.name = named.name;
-    if (named.choice != nullptr) {
-      row.schedule = to_string(named.choice->schedule);
-      row.reason = named.choice->reason;
-      row.refused = named.choice->refused;
-      row.must_reproduce = is_deterministic(named.choice->schedule);
-    }
-    if (named.plan == nullptr) return row;
-    const Plan& plan = *named.plan;
-    if (row.schedule.empty()) row.schedule = plan.schedule;
-    if (auto reasons = cuda::why_not_on_cuda(plan); !reasons.empty()) {
-      row.refused = std::move(reasons);
-      return row;
-    }
-    if (plan.library_gemms && !cuda::why_no_cublas().empty()) {
-      row.refused = {cuda::why_no_cublas()};
-      return row;
-    }
-    if (shares()) {
-      row.refused = cuda::why_not_shared(plan, cuda::programs_of(plan), fabric_->ranks_a_gpu());
-      if (!row.refused.empty()) return row;
-    }
-    row.counts = plan_counts(plan);
-    row.check = check(plan);
-    row.check_json = to_json(row.check, plan);
-    // A plan that is known to be wrong would only end in a deadline.
-    if (!row.check.clean()) return row;
-    row.simulation = simulate(plan, request_.machine);
-    verify(row, named, progress, done, share);
-    if (plan.library_gemms && !options_.perfetto.empty()) {
-      throw UsageError(
-          "--perfetto with gemm=library: cuBLAS's kernels do not tell when they do what; "
-          "take a schedule with gemm=tiles");
-    }
-    if (row.verified() && options_.timeline) {
-      row.timeline = plan.library_gemms
-                         ? "no timeline: cuBLAS multiplies, and its kernels do not tell when\n"
-                         : measure_timeline(plan, *fabric_, compiler_, options_.perfetto);
-    }
-    return row;
-  }
-
-  void verify(Row& row, const NamedPlan& named, Progress& progress, double done, double share) {
-    progress.show("compiling kernels of " + row.name, done);
-    runtime::RunnerOptions how;
-    if (named.choice != nullptr) how.if_not_proposed = named.choice->if_not_proposed();
-    runtime::PlanRunner runner(*named.plan, *fabric_, compiler_, how);
-    if (const auto proposed = runner.too_few_proposed()) {
-      const AutoSchedule first =
-          with_first_algorithm({named.choice->schedule, row.reason}, *proposed);
-      row.schedule = to_string(first.schedule);
-      row.reason = first.reason;
-    }
-    for (int64_t seed = 0; seed < options_.num_seeds; ++seed) {
-      runtime::GpuCheckOptions gpu;
-      gpu.seed = options_.emulate.seed + static_cast<uint64_t>(seed);
-      gpu.data_seed = options_.emulate.data_seed;
-      gpu.reference = options_.emulate.reference;
-      gpu.replays = options_.replays;
-      if (options_.fill_given) gpu.fills = {options_.emulate.fill};
-      if (options_.runs_given) gpu.runs = options_.emulate.runs;
-      gpu.progress = [&](double part) {
-        const double seeds = static_cast<double>(options_.num_seeds);
-        progress.show("verifying " + row.name,
-                      done + share * (static_cast<double>(seed) + part) / seeds);
-      };
-      row.by_seed.push_back(runtime::check_on_gpus(runner, *fabric_, gpu));
-    }
-    if (row.verified() && !shares()) time(row, runner);
-  }
-
-  void time(Row& row, runtime::PlanRunner& runner) {
-    const runtime::RunGraphs graphs(runner, *fabric_, kRunsPerGraph);
-    graphs.time_us();
-    for (int round = 0; round < kRounds; ++round) row.times_us.push_back(graphs.time_us());
-    std::sort(row.times_us.begin(), row.times_us.end());
-  }
-
-  const Request& request_;
-  const ExecutionOptions& options_;
-  std::unique_ptr<fabric::Fabric> fabric_;
-  cuda::Compiler compiler_;
-};
-
-std::string explain(const Row& row, const ExecutionOptions& options) {
+std::string explain(const GpuRow& row, const ExecutionOptions& options) {
   std::string out;
   const auto add = [&](const std::string& line) { out += "  " + wrap(line, 2); };
   for (size_t i = 0; i < row.by_seed.size(); ++i) {
@@ -204,34 +55,69 @@ void require_runnable(const Plan& plan, const std::string& file) {
   }
 }
 
-void require_some_served(const std::vector<Row>& rows) {
-  const bool none =
-      std::all_of(rows.begin(), rows.end(), [](const Row& row) { return !row.refused.empty(); });
-  if (rows.empty() || !none) return;
-  throw UsageError(fmt::format("{} cannot run on GPUs: {}", rows.front().name,
-                               join(rows.front().refused, "; ")));
+void require_perfetto(const Request& request) {
+  if (request.choices.size() > 1) {
+    throw UsageError(
+        "--perfetto writes one timeline; name one strategy, for example --strategy tiles");
+  }
+  if (request.file_plan ? request.file_plan->library_gemms
+                        : request.choices.front().schedule.gemm == GemmBy::library) {
+    throw UsageError(
+        "--perfetto with gemm=library: cuBLAS's kernels do not tell when they do what; "
+        "take a schedule with gemm=tiles");
+  }
 }
 
-std::optional<double> sequential_time(const std::vector<Row>& rows) {
-  for (const Row& row : rows) {
+// For GPUs with at most so many SMs.
+Request request_of(const Options& options, const ExecutionOptions& execution, int most_sms) {
+  Request request = resolve(options, cuda::ranks_a_gpu(), most_sms);
+  if (request.file_plan) {
+    require_runnable(*request.file_plan, request.file_name);
+  } else {
+    refuse_what_no_gpu_runs(request.choices, request.planned, request.op.m, request.machine);
+    require_served(request.choices, needs_all(options));
+  }
+  if (!execution.perfetto.empty()) require_perfetto(request);
+  return request;
+}
+
+// What stands for the figures that ranks on shared GPUs do not have; empty where they have them.
+std::string shared_note(const fabric::Fabric& gpus) {
+  if (gpus.ranks_a_gpu() == 1) return "";
+  return fmt::format(
+      "{} ranks a GPU, {} SMs each: results are what they are, times mean nothing and are not "
+      "taken",
+      gpus.ranks_a_gpu(), sms_of(gpus));
+}
+
+int planned_sms(const Request& request) {
+  return request.file_plan ? request.file_plan->sms : request.machine.sms;
+}
+
+std::optional<double> sequential_time(const std::vector<GpuRow>& rows) {
+  for (const GpuRow& row : rows) {
     if (row.name == "sequential" && !row.times_us.empty()) return row.time_us();
   }
   return std::nullopt;
 }
 
-std::string print(const std::vector<Row>& rows, const Request& request,
+std::string print(const std::vector<GpuRow>& rows, const Request& request,
                   const ExecutionOptions& options, const std::string& gpu,
                   const std::string& shared_note) {
-  std::string out = fmt::format("{}\n{} x {}, plans for {}\n\n", to_string(request.op),
-                                request.op.ranks, gpu, request.machine.name);
+  std::string out = fmt::format("{}\n{} x {}, plans for {} with {} SMs\n\n", to_string(request.op),
+                                request.op.ranks, gpu, request.machine.name, planned_sms(request));
   Table table({"strategy", "verified", "same bits", "race-free", "time", "speed-up", "predicted"});
   table.add({"", "", "", "", "us", "x", "us"});
   const std::optional<double> sequential = sequential_time(rows);
   std::string details;
   bool whole = true;
-  for (const Row& row : rows) {
+  for (const GpuRow& row : rows) {
     if (!row.refused.empty()) {
       table.add_remark(row.name, "cannot serve this: " + join(row.refused, "; "));
+      continue;
+    }
+    if (!row.fault.empty()) {
+      table.add_remark(row.name, "failed: " + row.fault);
       continue;
     }
     const bool timed = !row.times_us.empty();
@@ -263,7 +149,7 @@ std::string print(const std::vector<Row>& rows, const Request& request,
              ? labelled("time",
                         fmt::format("of a run, the longest rank's; median of {} graphs of {} runs "
                                     "each",
-                                    kRounds, kRunsPerGraph),
+                                    GpuRun::kRounds, GpuRun::kRunsPerGraph),
                         kLabelWidth)
              : labelled("shared", shared_note, kLabelWidth);
   if (timed)
@@ -273,20 +159,23 @@ std::string print(const std::vector<Row>& rows, const Request& request,
                   fmt::format("simulated on {} (docs/simulation.md)", request.machine.name),
                   kLabelWidth);
   if (rows.size() == 1) out += '\n' + labelled("schedule", rows.front().schedule, kLabelWidth);
-  for (const Row& row : rows) {
+  for (const GpuRow& row : rows) {
     if (!row.timeline.empty()) out += fmt::format("\n{}\n{}", row.name, row.timeline);
     if (!row.reason.empty()) out += labelled("auto", row.reason, kLabelWidth);
   }
   return out;
 }
 
-Json row_json(const Row& row, const ExecutionOptions& options, std::optional<double> sequential) {
+Json row_json(const GpuRow& row, const ExecutionOptions& options,
+              std::optional<double> sequential) {
   Json json = {{"strategy", row.name}, {"schedule", row.schedule}, {"refused", row.refused}};
   if (!row.refused.empty()) return json;
   if (!row.reason.empty()) json["reason"] = row.reason;
   json["good"] = row.good();
+  if (!row.fault.empty()) json["fault"] = row.fault;
   json["plan"] = row.counts;
   json["check"] = row.check_json;
+  if (!row.fault.empty()) return json;
   Json seeds = Json::array();
   for (const auto& result : row.by_seed) {
     seeds.push_back({{"seed", options.emulate.seed + seeds.size()},
@@ -315,32 +204,32 @@ Json row_json(const Row& row, const ExecutionOptions& options, std::optional<dou
 
 }  // namespace
 
-Outcome run_on_gpus(const Request& request, const ExecutionOptions& options, bool json) {
-  if (request.file_plan) require_runnable(*request.file_plan, request.file_name);
-  if (request.choices.size() > 1 && !options.perfetto.empty()) {
-    throw UsageError(
-        "--perfetto writes one timeline; name one strategy, for example --strategy tiles");
+Outcome run_on_gpus(const Options& options, const ExecutionOptions& execution) {
+  Request request = request_of(options, execution, kAnySms);
+  if (execution.timeline) cuda::require_own_gpus_for_times();
+  const std::unique_ptr<fabric::Fabric> gpus = open_gpus(request.op.ranks);
+  // Blocks of a plan all have an SM of their own. A file's plan is what it is.
+  if (!request.file_plan && sms_of(*gpus) < request.machine.sms) {
+    request = request_of(options, execution, sms_of(*gpus));
   }
-  if (options.timeline) cuda::require_own_gpus_for_times();
-  GpuRun gpus(request, options);
-  const std::vector<Row> rows = gpus.run();
-  require_some_served(rows);
-  const bool good = std::all_of(rows.begin(), rows.end(),
-                                [](const Row& row) { return !row.refused.empty() || row.good(); });
-  const ExitCode code = good ? kGood : kWrong;
-  if (!gpus.speaks()) return {"", code};
-  if (!json) return {print(rows, request, options, gpus.gpu(), gpus.shared_note()), code};
+  const std::vector<GpuRow> rows = GpuRun(request, execution, *gpus).run();
+  if (rows.size() == 1) require_it_ran(rows.front());
+  const ExitCode code = exit_code_of(rows, needs_all(options));
+  if (gpus->first_rank() != 0) return {"", code};
+  const std::string gpu = gpus->device(0).name();
+  if (!options.json) return {print(rows, request, execution, gpu, shared_note(*gpus)), code};
   Json object = json_header("run");
-  object["good"] = good;
+  object["good"] = code == kGood;
   object["operator"] = to_json(request.op);
   object["machine"] = request.machine.name;
+  object["sms"] = planned_sms(request);
   object["target"] = "cuda";
-  object["gpu"] = gpus.gpu();
-  object["ranks_a_gpu"] = gpus.ranks_a_gpu();
-  object["replays"] = options.replays;
+  object["gpu"] = gpu;
+  object["ranks_a_gpu"] = gpus->ranks_a_gpu();
+  object["replays"] = execution.replays;
   object["results"] = Json::array();
-  for (const Row& row : rows) {
-    object["results"].push_back(row_json(row, options, sequential_time(rows)));
+  for (const GpuRow& row : rows) {
+    object["results"].push_back(row_json(row, execution, sequential_time(rows)));
   }
   return {dump(object), code};
 }

@@ -2,11 +2,11 @@
 #pragma once
 
 #include "cli/execution.h"
-#include "cli/request.h"
+#include "cli/options.h"
 #include "cli/verb.h"
 
 namespace stretto::cli {
 
-Outcome run_on_gpus(const Request& request, const ExecutionOptions& options, bool json);
+Outcome run_on_gpus(const Options& options, const ExecutionOptions& execution);
 
 }  // namespace stretto::cli

@@ -90,7 +90,8 @@ std::string legend(const std::string& gpu, const Options& options, const Machine
   const auto add = [&](std::string_view label, const std::string& text) {
     out += labelled(label, text, kLabelWidth);
   };
-  add("GPU", fmt::format("{}; plans for {}; standard normal data", gpu, machine.name));
+  add("GPU", fmt::format("{}; plans for {} with {} SMs; standard normal data", gpu, machine.name,
+                         machine.sms));
   add("time", fmt::format("of a run, the longest rank's: median of {} rounds in which all take "
                           "turns, each a graph of {} runs back to back",
                           timing.rounds, timing.runs_per_graph));
@@ -182,6 +183,34 @@ std::vector<Choice> contestants_of(const std::string& strategies, const std::str
   return choices;
 }
 
+// Of every operator, each of which some must serve. Looked at before there are GPUs.
+std::vector<std::vector<Choice>> all_contestants(const std::vector<Operator>& operators,
+                                                 const std::string& strategies,
+                                                 const std::string& against,
+                                                 const Machine& machine) {
+  constexpr bool kNeedAll = false;
+  std::vector<std::vector<Choice>> all;
+  for (const Operator& op : operators) {
+    all.push_back(contestants_of(strategies, against, op, machine));
+    refuse_what_no_gpu_runs(all.back(), op, op.m, machine);
+    require_served(all.back(), kNeedAll);
+  }
+  return all;
+}
+
+// A wrong result is worse than none of them being served by these GPUs.
+ExitCode exit_code_of(const std::vector<BenchedOperator>& rows) {
+  ExitCode worst = kGood;
+  for (const BenchedOperator& row : rows) {
+    const auto& all = row.strategies;
+    const auto is_refused = [](const auto& one) { return !one.choice.refused.empty(); };
+    const auto is_wrong = [](const auto& one) { return !one.measured.problem.empty(); };
+    if (std::any_of(all.begin(), all.end(), is_wrong)) return kWrong;
+    if (std::all_of(all.begin(), all.end(), is_refused)) worst = kBadUsage;
+  }
+  return worst;
+}
+
 Outcome run(const Options& options) {
   const std::vector<Operator> operators = resolve_operators(options);
   runtime::BenchOptions timing = resolve_timing(options);
@@ -190,15 +219,17 @@ Outcome run(const Options& options) {
   const std::string strategies = options.strategies.empty() ? "all" : options.strategies;
   const std::string against = options.against.empty() ? std::string(kLibrary) : options.against;
   const int ranks = operators.front().ranks;
-  std::vector<std::vector<Choice>> choices;
   for (const Operator& op : operators) {
     if (op.ranks != ranks) throw UsageError("all operators of a benchmark have as many ranks");
-    choices.push_back(contestants_of(strategies, against, op, resolve_machine(options, op.ranks)));
   }
-  const Machine machine = resolve_machine(options, ranks);
+  Machine machine = resolve_machine(options, ranks);
+  auto choices = all_contestants(operators, strategies, against, machine);
   BenchRun bench(ranks, timing);
+  if (bench.sms() < machine.sms) {
+    limit_sms(machine, bench.sms());
+    choices = all_contestants(operators, strategies, against, machine);
+  }
   std::vector<BenchedOperator> rows;
-  bool good = true;
   {
     Progress progress;
     const double share = 1.0 / static_cast<double>(operators.size());
@@ -207,12 +238,9 @@ Outcome run(const Options& options) {
         progress.show("measuring " + to_string(operators[i]),
                       share * (static_cast<double>(i) + part));
       }));
-      for (const BenchedStrategy& one : rows.back().strategies) {
-        good = good && one.measured.problem.empty();
-      }
     }
   }
-  const ExitCode code = good ? kGood : kWrong;
+  const ExitCode code = exit_code_of(rows);
   if (!bench.speaks()) return {"", code};
   if (!options.json) {
     std::string out;
@@ -223,6 +251,7 @@ Outcome run(const Options& options) {
   json["benchmark"] = "fused";
   json["machine"] = bench.gpu();
   json["plans_for"] = machine.name;
+  json["sms"] = machine.sms;
   json["ranks"] = ranks;
   json["commit"] = commit;
   json["date"] = today();

@@ -13,7 +13,6 @@
 #include "cli/table.h"
 #include "cli/verb.h"
 #include "core/text.h"
-#include "cuda/shared_gpus.h"
 #include "stretto/check.h"
 #include "stretto/error.h"
 
@@ -139,11 +138,8 @@ std::string print(const std::vector<Row>& rows, const Request& request,
 
 Outcome run(const Options& options) {
   const ExecutionOptions execution_options = resolve_execution(options);
-  const bool on_gpus = execution_options.target == Target::cuda;
-  const Request request = resolve(options, on_gpus ? cuda::ranks_a_gpu() : 1);
-  if (on_gpus) {
-    return run_on_gpus(request, execution_options, options.json);
-  }
+  if (execution_options.target == Target::cuda) return run_on_gpus(options, execution_options);
+  const Request request = resolve(options);
   const std::optional<double> sequential = sequential_us(request);
   const double share = 1.0 / static_cast<double>(std::max<size_t>(1, request.choices.size()));
   std::vector<Row> rows;

@@ -19,6 +19,14 @@
 namespace stretto::cli {
 namespace {
 
+// Before a GPU is looked for.
+void require_some_preset(const Operator& op, const Machine& machine) {
+  constexpr bool kNeedAll = false;
+  std::vector<Choice> choices = resolve_strategies("all", op, machine);
+  refuse_what_no_gpu_runs(choices, op, op.m, machine);
+  require_served(choices, kNeedAll);
+}
+
 std::vector<Choice> choices_of(const Operator& op, const Machine& machine, size_t more) {
   std::vector<Choice> choices;
   for (const Candidate& candidate : sweep_candidates(op, machine, more)) {
@@ -93,7 +101,8 @@ std::string print(const Tuning& found, const Machine& machine,
   }
   std::string out = table.print() + '\n' + schedules + '\n';
   for (const std::string& line : wrong) out += "WRONG: " + wrap(line, 2);
-  return out + fmt::format("kept in {}\n", quote(file, 200));
+  return out + fmt::format("plans for {} with {} SMs; kept in {}\n", machine.name, machine.sms,
+                           quote(file, 200));
 }
 
 Outcome run(const Options& options) {
@@ -116,8 +125,10 @@ Outcome run(const Options& options) {
   for (const Operator& op : operators) {
     if (op.ranks != ranks) throw UsageError("all operators of a sweep have as many ranks");
   }
-  const Machine machine = resolve_machine(options, ranks);
+  Machine machine = resolve_machine(options, ranks);
+  for (const Operator& op : operators) require_some_preset(op, machine);
   BenchRun bench(ranks, timing);
+  limit_sms(machine, bench.sms());
   Tuning found;
   std::vector<std::string> wrong;
   Progress progress;
@@ -151,6 +162,7 @@ Outcome run(const Options& options) {
   if (!options.json) return {print(found, machine, wrong, file), code};
   Json json = json_header("tune");
   json["file"] = file;
+  json["sms"] = machine.sms;
   json["wrong"] = wrong;
   json["tuning"] = Json::parse(print_tuning(found));
   return {dump(json), code};

@@ -99,6 +99,36 @@ TEST_F(Measure, PlansThatNoGpuCanRunAreRefusedBeforeOneIsLookedFor) {
                  "could hang on GPUs: rank 0 has 1 block lanes for 1 SMs");
 }
 
+TEST_F(Measure, OperatorsThatNoGpuCanRunAreRefusedBeforeOneIsLookedFor) {
+  const auto line = [](std::vector<std::string> verb, std::vector<std::string> more) {
+    return verb +
+           (std::vector<std::string>{"gemm-rs", "--m", "64", "--k", "64", "--ranks", "2"} + more);
+  };
+  const std::vector<std::string> run = {"run", "--target", "cuda"};
+  const std::vector<std::string> fp32 = {"--n", "64", "--dtype", "fp32"}, odd = {"--n", "1001"};
+  for (const char* verb : {"bench", "tune"}) {
+    expect_refused(line({verb}, fp32), "multiplies bf16 and fp16, not fp32");
+  }
+  expect_refused(line(run, fp32), "tiles cannot serve this: the GEMM kernel multiplies bf16");
+  expect_refused(line(run + std::vector<std::string>{"--strategy", "all"}, fp32),
+                 "tiles, slices cannot serve this: the GEMM kernel multiplies bf16");
+  const char* apart = "tiles cannot serve this: rows of a matrix on the GPU are a multiple of 16";
+  expect_refused(line(run, odd), apart);
+  expect_refused(line({"bench", "--strategies", "tiles"}, odd), apart);
+  // Of several named, every one must serve.
+  expect_refused(line(run + std::vector<std::string>{"--strategy", "library,tiles"}, odd), apart);
+}
+
+TEST_F(Measure, OneTimelineIsWrittenAndNotOfCublas) {
+  const std::vector<std::string> line = {
+      "run", "gemm-rs", "--m", "64",       "--n",  "64",         "--k",
+      "64",  "--ranks", "2",   "--target", "cuda", "--perfetto", file("line", "")};
+  expect_refused(line + std::vector<std::string>{"--strategy", "tiles,slices"},
+                 "--perfetto writes one timeline");
+  expect_refused(line + std::vector<std::string>{"--strategy", "library"},
+                 "take a schedule with gemm=tiles");
+}
+
 TEST_F(Measure, KernelsAreNotCompiledToBeKeptNowhere) {
   const std::string beside = file("no-folder", "a file");
   ::setenv("STRETTO_CACHE_PATH", (beside + "/cache").c_str(), 1);
