@@ -58,9 +58,9 @@ std::string print() {
   std::string out = "Strategies: named points of the schedule space\n";
   for (const Preset& preset : presets()) {
     out += '\n' + fmt::format("{}\n", preset.name);
-    out += "  " + labelled("idea", preset.idea, kLabelWidth - 2);
-    out += "  " + labelled("stands for", preset.stands_for, kLabelWidth - 2);
-    out += "  " + labelled("source", preset.source, kLabelWidth - 2);
+    out += labelled("  idea", preset.idea, kLabelWidth);
+    out += labelled("  stands for", preset.stands_for, kLabelWidth);
+    out += labelled("  source", preset.source, kLabelWidth);
   }
   out +=
       "\nCoordinates: --schedule takes a strategy's name and changes, for example\n"
@@ -68,12 +68,12 @@ std::string print() {
   for (const Coordinate& coordinate : coordinates()) {
     out += fmt::format("\n{}: {}\n", coordinate.name, coordinate.asks);
     for (const Value& value : coordinate.values) {
-      out += "  " + labelled(value.text, value.meaning, kLabelWidth - 2);
+      out += labelled(fmt::format("  {}", value.text), value.meaning, kLabelWidth);
     }
   }
   out += "\nparameters\n";
   for (const Value& value : kParameters) {
-    out += "  " + labelled(value.text, value.meaning, kLabelWidth - 2);
+    out += labelled(fmt::format("  {}", value.text), value.meaning, kLabelWidth);
   }
   return out;
 }
