@@ -1,6 +1,7 @@
 # stretto_room(NAME DEPS ROOM...): the static library stretto_NAME from src/NAME/*.cpp.
-# stretto_tests(NAME [LIBS ...]): the GoogleTest executable test_NAME from tests/NAME/*.cpp.
-#   It links the room NAME and all rooms that plans pass through.
+# stretto_tests(NAME [LATE] [LIBS ...]): the GoogleTest executable test_NAME from tests/NAME/*.cpp.
+#   It links the room NAME and all rooms that plans pass through. LATE: it needs so much that no other test's
+#   headers should wait for it.
 # stretto_embed(NAME FUNCTION ROOT FILE...): stretto_NAME carries the files, see core/embedded_text.h.
 # A folder without sources makes no target, so rooms can be added one at a time.
 
@@ -48,7 +49,7 @@ endfunction()
 set(stretto_plan_rooms trace sim emu check lower sync order plan schedule machine op core)
 
 function(stretto_tests name)
-  cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "LATE" "" "LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   if(NOT sources)
     return()
@@ -62,7 +63,9 @@ function(stretto_tests name)
   stretto_link_rooms(test_${name} ${stretto_plan_rooms})
   target_link_libraries(test_${name} PRIVATE GTest::gmock GTest::gtest_main ${ARG_LIBS})
   target_compile_options(test_${name} PRIVATE ${STRETTO_EDGE_OPTIONS})
-  stretto_precompile(test test_${name} ${stretto_common_headers} <gmock/gmock.h>)
+  if(NOT ARG_LATE)
+    stretto_precompile(test test_${name} ${stretto_common_headers} <gmock/gmock.h>)
+  endif()
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   # A property of sources: as one of the target it would make each precompiled header another.
   set_property(SOURCE ${sources} APPEND PROPERTY COMPILE_DEFINITIONS
