@@ -76,9 +76,12 @@ void add_decomposed(Sweep& sweep, const Operator& op, const Machine& machine) {
     sweep.add(decomposed);
   }
   if (op.reduces()) return;
-  decomposed.groups = {1, std::max(1, op.ranks / 2 - 1), op.ranks};
-  sweep.add(decomposed);
-  decomposed.groups = {1, op.ranks};
+  if (const int half = op.ranks / 2; half > 1) {
+    decomposed.groups = {1, half - 1, op.ranks - half};
+    sweep.add(decomposed);
+  }
+  decomposed.groups.clear();
+  if (op.ranks > 2) decomposed.groups = {1, op.ranks - 1};
   decomposed.mover = Mover::comm_blocks;
   decomposed.comm_sms = kPushers;
   sweep.add(decomposed);
