@@ -5,6 +5,7 @@
 #include <array>
 #include <vector>
 
+#include "cuda/cublas_status.h"
 #include "cuda/dynamic_library.h"
 #include "stretto/error.h"
 
@@ -15,10 +16,6 @@ constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // as PyTorch gives it on 
 constexpr int kCompute32F = 68, kTranspose = 1, kPlain = 0, kDefaultAlgorithm = -1;
 
 int type_of(DType dtype) { return dtype == DType::bf16 ? 14 : dtype == DType::fp16 ? 2 : 0; }
-
-void check_cublas(int status, const char* what) {
-  if (status != 0) throw SystemError(fmt::format("cuBLAS: {} failed with status {}", what, status));
-}
 
 auto open_library() {
   const std::array<std::string, 2> names = {"libcublas.so.13", "libcublas.so.12"};
@@ -54,10 +51,10 @@ Cublas::Cublas(const Stream& stream) : api_(std::make_unique<Api>()), workspace_
   if (const char* missing = import_all(*library, imports)) {
     throw SystemError(fmt::format("cuBLAS lacks {}", missing));
   }
-  check_cublas(api_->create(&handle_), "create");
-  check_cublas(api_->set_stream(handle_, stream.handle()), "set stream");
+  check_cublas(api_->create(&handle_), "start");
+  check_cublas(api_->set_stream(handle_, stream.handle()), "take a stream");
   check_cublas(api_->set_workspace(handle_, workspace_.as<void>(), kWorkspaceBytes),
-               "set workspace");
+               "take a workspace");
 }
 
 Cublas::~Cublas() { api_->destroy(handle_); }
@@ -72,7 +69,7 @@ void Cublas::multiply(const Matrix& a, const Matrix& b, const Matrix& c, bool ac
                  reinterpret_cast<const void*>(a.address), type_of(a.dtype),
                  static_cast<int>(a.stride), &keep, reinterpret_cast<void*>(c.address),
                  type_of(c.dtype), static_cast<int>(c.stride), kCompute32F, kDefaultAlgorithm),
-      "gemm");
+      "multiply");
 }
 
 }  // namespace stretto::cuda

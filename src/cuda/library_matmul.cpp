@@ -6,6 +6,7 @@
 #include <array>
 
 #include "cuda/cublas.h"
+#include "cuda/cublas_status.h"
 #include "cuda/dynamic_library.h"
 #include "stretto/error.h"
 
@@ -24,10 +25,6 @@ constexpr int kPreferenceWorkspace = 1, kPreferenceReductions = 3, kPreferenceAl
 constexpr uint32_t kReductionsInFp32 = 1 | 2;
 
 int type_of(DType dtype) { return dtype == DType::bf16 ? 14 : dtype == DType::fp16 ? 2 : kReal32F; }
-
-void check_cublas(int status, const char* what) {
-  if (status != 0) throw SystemError(fmt::format("cuBLAS: {} failed with status {}", what, status));
-}
 
 }  // namespace
 
@@ -87,7 +84,7 @@ MatmulLibrary::MatmulLibrary(int most_proposals)
     throw SystemError(fmt::format("cuBLAS lacks {}", missing));
   }
   void* made = nullptr;
-  check_cublas(api_->create(&made), "create");
+  check_cublas(api_->create(&made), "start");
   handle_ = Owned(made, api_->destroy);
 }
 
