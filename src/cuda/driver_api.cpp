@@ -61,13 +61,16 @@ const DriverApi& driver() {
   return loaded().api;
 }
 
-void check(Result result, const char* what) {
-  if (result == kSuccess) return;
+std::string reason_of(Result result) {
   const char* name = "unknown";
   const char* reason = "unknown error";
   driver().get_error_name(result, &name);
   driver().get_error_string(result, &reason);
-  throw SystemError(fmt::format("{}: {} ({})", what, reason, name));
+  return fmt::format("{} ({})", reason, name);
+}
+
+void check(Result result, const char* what) {
+  if (result != kSuccess) throw SystemError(fmt::format("{}: {}", what, reason_of(result)));
 }
 
 }  // namespace stretto::cuda

@@ -201,6 +201,9 @@ const std::string& why_no_driver();
 // Throws SystemError(why_no_driver()).
 const DriverApi& driver();
 
+// "out of memory (CUDA_ERROR_OUT_OF_MEMORY)"
+std::string reason_of(Result result);
+
 // Throws SystemError naming `what` was tried and the driver's reason.
 void check(Result result, const char* what);
 

@@ -25,18 +25,13 @@ cuda::MemoryProperties properties_on(const cuda::Device& device) {
 // A piece of physical memory, mapped for all GPUs of this process.
 class Mapping {
  public:
-  Mapping(cuda::MemoryHandle handle, size_t num_bytes, const LocalRanks& local)
+  Mapping(cuda::MemoryHandle handle, size_t num_bytes, const LocalRanks& local, int owner)
       : handle_(handle), num_bytes_(num_bytes) {
     try {
       check(driver().reserve(&address_, num_bytes, 0, 0, 0), "reserve addresses");
       check(driver().map(address_, num_bytes, 0, handle, 0), "map memory");
       is_mapped_ = true;
-      std::vector<cuda::MemoryAccess> access;
-      for (const auto& device : local.devices) {
-        access.push_back({{cuda::kLocationDevice, device->id()}, cuda::kAccessReadWrite});
-      }
-      check(driver().set_access(address_, num_bytes, access.data(), access.size()),
-            "reach another GPU's memory");
+      for (int i = 0; i < local.count(); ++i) let_reach(local, local.first + i, owner);
     } catch (...) {
       release();
       throw;
@@ -55,6 +50,16 @@ class Mapping {
   }
 
  private:
+  void let_reach(const LocalRanks& local, int rank, int owner) const {
+    const cuda::MemoryAccess access{{cuda::kLocationDevice, local.device(rank).id()},
+                                    cuda::kAccessReadWrite};
+    const cuda::Result result = driver().set_access(address_, num_bytes_, &access, 1);
+    if (result == cuda::kSuccess) return;
+    if (rank == owner) check(result, "use GPU memory");
+    throw SystemError(fmt::format("no peer access: rank {}'s GPU cannot reach rank {}'s memory: {}",
+                                  rank, owner, cuda::reason_of(result)));
+  }
+
   void release() {
     if (is_mapped_) driver().unmap(address_, num_bytes_);
     if (address_ != 0) driver().unreserve(address_, num_bytes_);
@@ -98,7 +103,8 @@ class ExportedMemory : public MemorySource {
       for (int rank = 0; rank < local_.ranks; ++rank) {
         if (local_.holds(rank)) continue;
         const auto& of_process = received[static_cast<size_t>(local_.process_of(rank))];
-        place(rank) = import(of_process[static_cast<size_t>(rank % local_.count())].fd(), rounded);
+        place(rank) =
+            import(of_process[static_cast<size_t>(rank % local_.count())].fd(), rank, rounded);
       }
     });
     std::vector<DevicePtr> all;
@@ -121,15 +127,15 @@ class ExportedMemory : public MemorySource {
       throw SystemError(fmt::format("out of GPU memory: {} bytes do not fit", num_bytes));
     }
     check(result, "allocate GPU memory");
-    return std::make_unique<Mapping>(handle, rounded, local_);
+    return std::make_unique<Mapping>(handle, rounded, local_, rank);
   }
 
-  std::unique_ptr<Mapping> import(int descriptor, size_t num_bytes) const {
+  std::unique_ptr<Mapping> import(int descriptor, int owner, size_t num_bytes) const {
     local_.devices[0]->make_current();
     cuda::MemoryHandle handle = 0;
     void* const file = reinterpret_cast<void*>(static_cast<intptr_t>(descriptor));
     check(driver().memory_import(&handle, file, cuda::kHandleFileDescriptor), "import memory");
-    return std::make_unique<Mapping>(handle, num_bytes, local_);
+    return std::make_unique<Mapping>(handle, num_bytes, local_, owner);
   }
 
   LocalRanks local_;

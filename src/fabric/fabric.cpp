@@ -148,8 +148,15 @@ void Fabric::require_equal_gpus() {
     const auto twin = std::find(identities.begin(), identities.begin() + static_cast<long>(rank),
                                 identities[rank]);
     if (twin != identities.begin() + static_cast<long>(rank) && ranks_a_gpu() == 1) {
-      throw SystemError(fmt::format("ranks {} and {} have the same GPU; each needs its own",
-                                    twin - identities.begin(), rank));
+      const auto other = twin - identities.begin();
+      if (group_->size() > 1 && cuda::num_devices() == 1) {
+        throw SystemError(
+            fmt::format("too few GPUs: ranks {} and {} have the only one that this process sees; "
+                        "each needs its own",
+                        other, rank));
+      }
+      throw SystemError(
+          fmt::format("ranks {} and {} have the same GPU; each needs its own", other, rank));
     }
   }
 }

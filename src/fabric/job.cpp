@@ -76,7 +76,9 @@ std::string key_of(const Launcher& launcher, const Lookup& lookup) {
   std::string key;
   for (const char* name : launcher.keys) {
     const char* value = name == nullptr ? nullptr : lookup(name);
-    if (value != nullptr) key += (key.empty() ? "" : "-") + std::string(value);
+    if (value == nullptr) continue;
+    if (!key.empty()) key += '-';
+    key += value;
   }
   return key;
 }

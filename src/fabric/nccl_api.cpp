@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <optional>
@@ -28,9 +29,24 @@ std::optional<cuda::DynamicLibrary> open_library() {
       names, chosen.empty() ? cuda::toolkit_folders() : std::span<const std::string>());
 }
 
+// Before 2.9 a major version counted 1000.
 std::string dotted(int version_code) {
-  return fmt::format("NCCL {}.{}.{}", version_code / 10000, version_code / 100 % 100,
+  const int major = version_code < 10000 ? 1000 : 10000;
+  return fmt::format("NCCL {}.{}.{}", version_code / major, version_code % major / 100,
                      version_code % 100);
+}
+
+std::string too_old(int version_code, const char* missing) {
+  return fmt::format("{} is too old: 2.18 or newer is needed{}",
+                     version_code == 0 ? "NCCL" : dotted(version_code),
+                     missing == nullptr ? "" : fmt::format(" ({} is missing)", missing));
+}
+
+// What NCCL said of its last failure, in one line.
+std::string last_error() {
+  std::string detail = nccl().last_error(nullptr);
+  std::replace(detail.begin(), detail.end(), '\n', ' ');
+  return detail;
 }
 
 Loaded load() {
@@ -49,15 +65,16 @@ Loaded load() {
 #undef STRETTO_IMPORT
           {"ncclGetErrorString", reinterpret_cast<void**>(&api.error_string)},
       {"ncclGetLastError", reinterpret_cast<void**>(&api.last_error)}};
-  if (const char* missing = cuda::import_all(*library, needed)) {
-    loaded.problem = fmt::format("NCCL is too old: {} is missing", missing);
+  const char* const missing = cuda::import_all(*library, needed);
+  if (api.version != nullptr) api.version(&api.version_code);
+  if (missing != nullptr || api.version_code < kNcclSince) {
+    loaded.problem = too_old(api.version_code, missing);
     return loaded;
   }
 #define STRETTO_FIND(member, symbol, parameters) \
   api.member = reinterpret_cast<decltype(api.member)>(library->find(#symbol));
   STRETTO_NCCL_WINDOW_FUNCTIONS(STRETTO_FIND)
 #undef STRETTO_FIND
-  api.version(&api.version_code);
   return loaded;
 }
 
@@ -89,12 +106,18 @@ std::string nccl_version() { return dotted(nccl().version_code); }
 
 void check_nccl(int status, const char* what) {
   if (status == 0) return;
-  std::string detail = nccl().last_error(nullptr);
-  for (char& c : detail) {
-    if (c == '\n') c = ' ';
-  }
+  const std::string detail = last_error();
   throw SystemError(fmt::format("NCCL: {}: {}{}{}", what, nccl().error_string(status),
                                 detail.empty() ? "" : "; ", detail));
+}
+
+void check_nccl_alloc(int status, size_t num_bytes) {
+  if (status == 0) return;
+  // It has one status for all that the driver refuses.
+  if (last_error().find("out of memory") != std::string::npos) {
+    throw SystemError(fmt::format("out of GPU memory: {} bytes do not fit", num_bytes));
+  }
+  check_nccl(status, fmt::format("allocate {} bytes of GPU memory", num_bytes).c_str());
 }
 
 }  // namespace stretto::fabric

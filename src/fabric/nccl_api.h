@@ -32,9 +32,10 @@ struct NcclConfig {
 
 inline constexpr int kNcclSum = 0;
 inline constexpr int kNcclWindowSymmetric = 1;
-inline constexpr int kNcclWindowsSince = 22800;  // as ncclGetVersion counts
+// As ncclGetVersion counts: with what is looked for here, and with windows.
+inline constexpr int kNcclSince = 21800, kNcclWindowsSince = 22800;
 
-// X(member, symbol, parameters): what every NCCL has
+// X(member, symbol, parameters): what every NCCL from 2.18 on has
 #define STRETTO_NCCL_FUNCTIONS(X)                                                               \
   X(version, ncclGetVersion, (int*))                                                            \
   X(unique_id, ncclGetUniqueId, (NcclId*))                                                      \
@@ -84,5 +85,7 @@ std::string nccl_version();
 
 // Throws SystemError naming `what` was tried and NCCL's reason.
 void check_nccl(int status, const char* what);
+// The same of an allocation, where memory may just not suffice.
+void check_nccl_alloc(int status, size_t num_bytes);
 
 }  // namespace stretto::fabric

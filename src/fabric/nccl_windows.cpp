@@ -129,9 +129,7 @@ class WindowMemory : public MemorySource {
     group_.together("allocating windows", [&] {
       for (size_t i = 0; i < windows->memory.size(); ++i) {
         local_.devices[i]->make_current();
-        if (nccl().mem_alloc(&windows->memory[i], num_bytes) != 0) {
-          throw SystemError(fmt::format("out of GPU memory: {} bytes do not fit", num_bytes));
-        }
+        check_nccl_alloc(nccl().mem_alloc(&windows->memory[i], num_bytes), num_bytes);
       }
     });
     std::vector<NcclComm> comms;

@@ -107,6 +107,55 @@ TEST_F(StubDriver, AnNcclThatCannotBeUsedIsNamed) {
   const auto sequential = run({"--strategy", "sequential"});
   expect_fault(sequential,
                "no NCCL on this machine (libnccl.so.2 not found; STRETTO_NCCL_PATH says where)");
+  set("STRETTO_NCCL_PATH", kStubs + "/old_nccl");
+  const std::string old =
+      "NCCL 2.12.12 is too old: 2.18 or newer is needed (ncclGetUniqueId is missing)";
+  expect_fault(sequential, old);
+  set("STRETTO_FABRIC", "windows");
+  expect_fault(run(), old);
+  set("STRETTO_NCCL_PATH", kStubs + "/nccl");
+  set("STUB_NCCL_VERSION", "22706");
+  expect_fault(run(), "NCCL 2.27.6 is too old: windows need 2.28 or newer");
+  set("STUB_NCCL_VERSION", "21705");
+  expect_fault(run(), "NCCL 2.17.5 is too old: 2.18 or newer is needed");
+  set("STUB_NCCL_VERSION", "2708");
+  expect_fault(run(), "NCCL 2.7.8 is too old: 2.18 or newer is needed");
+}
+
+TEST_F(StubDriver, MemoryOfWindowsThatIsNotGivenSaysWhy) {
+  set("STRETTO_FABRIC", "windows");
+  set("STRETTO_NCCL_PATH", kStubs + "/nccl");
+  set("STUB_NCCL_SAYS", "Cuda failure 2 'out of memory'");
+  const std::string region = "region the buffers of a plan of 1048576 bytes: ";
+  expect_fault(run(), region + "out of GPU memory: 1048576 bytes do not fit");
+  set("STUB_NCCL_SAYS", "Cuda failure 801\n'operation not supported'");
+  expect_fault(run(), region +
+                          "NCCL: allocate 1048576 bytes of GPU memory: unhandled error of the "
+                          "stub; Cuda failure 801 'operation not supported'");
+}
+
+TEST_F(StubDriver, ExportedMemoryOutOfReachNamesTheRanks) {
+  set("STRETTO_FABRIC", "exported");
+  set("STUB_NO_PEERS", "1");
+  expect_fault(run(),
+               "region the buffers of a plan of 1048576 bytes: no peer access: rank 1's GPU cannot "
+               "reach rank 0's memory: as the environment says (CUDA_ERROR_OF_THE_STUB)");
+  set("STUB_MEMORY", "100000");
+  expect_fault(run(),
+               "region the buffers of a plan of 1048576 bytes: out of GPU memory: 1048576 bytes do "
+               "not fit");
+}
+
+// Processes see one GPU each where a launcher tells them which; or there is but one.
+TEST_F(StubDriver, ProcessesThatSeeTheSameOnlyGpuHearThatItIsOne) {
+  set("STUB_GPUS", kH200);
+  set("STUB_SAME_UUID", "1");
+  const Said said =
+      stretto_says(std::vector<std::string>{"launch", "-n", "2", "--", STRETTO_BINARY} + run());
+  EXPECT_EQ(said.exit_code, 3);
+  EXPECT_THAT(said.err,
+              HasSubstr("too few GPUs: ranks 0 and 1 have the only one that this process sees; "
+                        "each needs its own"));
 }
 
 // What ends one strategy leaves the others their turns, and the status says that something failed.

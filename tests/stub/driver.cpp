@@ -178,6 +178,24 @@ Result cuMemFree_v2(DevicePtr address) {
   return kSuccess;
 }
 
+Result cuMemGetAllocationGranularity(size_t* granularity, const MemoryProperties*, int) {
+  *granularity = 1;
+  return kSuccess;
+}
+
+// The handle is the memory's address, where it is mapped too.
+Result cuMemCreate(MemoryHandle* handle, size_t num_bytes, const MemoryProperties*,
+                   unsigned long long) {
+  return cuMemAlloc_v2(handle, num_bytes);
+}
+
+Result cuMemRelease(MemoryHandle handle) { return cuMemFree_v2(handle); }
+
+Result cuMemSetAccess(DevicePtr, size_t, const MemoryAccess* access, size_t) {
+  constexpr Result kInvalidDevice = 101;
+  return access->location.id > 0 && !variable("STUB_NO_PEERS").empty() ? kInvalidDevice : kSuccess;
+}
+
 Result cuMemcpyDtoDAsync_v2(DevicePtr to, DevicePtr from, size_t num_bytes, StreamHandle) {
   std::memmove(host(to), host(from), num_bytes);
   return kSuccess;
