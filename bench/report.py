@@ -12,6 +12,7 @@ import argparse
 import collections
 import json
 import pathlib
+import statistics
 import sys
 
 from summary import (chosen, fused_rows, geometric_mean, parse_operator, summary, table,
@@ -61,6 +62,18 @@ def parts_table(group):
                   body)]
 
 
+def prediction_errors(rows):
+    """What the simulation that measured beside the GPUs made of them; nothing where no row knows."""
+    errors = [(one.predicted / one.time - 1, row, one)
+              for row in rows for one in row.contestants if one.predicted]
+    if not errors:
+        return []
+    median = statistics.median(abs(error) for error, _, _ in errors)
+    worst, row, one = max(errors, key=lambda found: abs(found[0]))
+    return [f"*Predicted*: by the simulation of that commit. Over {len(errors)} timed schedules its median error is "
+            f"{median:.1%}, the worst {worst:+.0%} ({row.operator} {row.m} {row.n} {row.k}, `{one.name}`)."]
+
+
 def fused_section(path, result, torch_rows):
     rows = fused_rows(result)
     by_operator = collections.defaultdict(list)
@@ -70,7 +83,7 @@ def fused_section(path, result, torch_rows):
              f"Source: `{path.relative_to(ROOT)}` at commit {result['commit']}, {result['date']}; "
              f"{result['data']} data; sizes are global. The bars are those for 8 GPUs."
              + (f" {result['note']}" if "note" in result else ""),
-             summary(result, torch_rows), f"![times faster](plots/{path.stem}.svg)"]
+             summary(result, torch_rows), *prediction_errors(rows), f"![times faster](plots/{path.stem}.svg)"]
     for operator, group in by_operator.items():
         body = []
         for row in group:
@@ -79,12 +92,13 @@ def fused_section(path, result, torch_rows):
             body.append([
                 f"{row.m} {row.n} {row.k}", f"{row.gemm:.0f}", f"{row.nccl:.0f}",
                 f"{row.sequential:.0f}", f"{other['fused_us']:.0f}" if other else "-",
-                f"{best.time:.0f}", f"{best.low:.0f}–{best.high:.0f}", f"`{best.name}`",
+                f"{best.time:.0f}", f"{best.low:.0f}–{best.high:.0f}",
+                f"{best.predicted:.0f}" if best.predicted else "-", f"`{best.name}`",
                 f"{row.sequential / best.time:.2f}", f"{row.floor / best.time:.2f}"])
         mean = geometric_mean(row.sequential / chosen(row).time for row in group)
         parts.append(f"### {operator}: {mean:.2f}x over the library path (geometric mean)")
         parts.append(table(["M N K", "GEMM", "NCCL", "sequence", "PyTorch fused", "Stretto",
-                            "spread", "schedule", "x sequence", "floor / measured"], body))
+                            "spread", "predicted", "schedule", "x sequence", "floor / measured"], body))
         parts += parts_table(group)
     return "\n\n".join(parts)
 

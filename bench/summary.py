@@ -15,7 +15,7 @@ import pathlib
 import sys
 
 Row = collections.namedtuple("Row", "operator m n k ranks gemm nccl sequential floor contestants")
-Contestant = collections.namedtuple("Contestant", "name time low high chosen parts")
+Contestant = collections.namedtuple("Contestant", "name time low high chosen parts predicted")
 Bars = collections.namedtuple("Bars", "large small efficiency")
 
 # Speed-ups over the library path that the project sets itself on 8 GPUs, by the size of M.
@@ -38,7 +38,7 @@ def fused_rows(result):
     for row in result["rows"]:
         contestants = sorted(
             (Contestant(s.get("short", s["strategy"]), s["time_us"], s["low_us"], s["high_us"],
-                        s["strategy"] == "auto", s.get("parts"))
+                        s["strategy"] == "auto", s.get("parts"), s.get("predicted_us"))
              for s in row["strategies"] if "time_us" in s),
             key=lambda contestant: contestant.time)
         name, m, n, k, ranks = parse_operator(row["operator"])
