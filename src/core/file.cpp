@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <string>
 
@@ -44,6 +46,31 @@ class Descriptor {
   int fd_;
 };
 
+// A file that grows beyond the process's limit is a write that fails, like one on a full disk, and
+// not the end of a program that has this library in it. The signal of it is the writing thread's.
+class NoFileSizeSignal {
+ public:
+  NoFileSizeSignal() {
+    sigset_t pending;
+    ::sigpending(&pending);
+    was_pending_ = ::sigismember(&pending, SIGXFSZ) == 1;
+    ::sigemptyset(&signal_);
+    ::sigaddset(&signal_, SIGXFSZ);
+    ::pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  ~NoFileSizeSignal() {
+    const timespec at_once{};
+    if (!was_pending_) ::sigtimedwait(&signal_, nullptr, &at_once);
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoFileSizeSignal(const NoFileSizeSignal&) = delete;
+  NoFileSizeSignal& operator=(const NoFileSizeSignal&) = delete;
+
+ private:
+  sigset_t signal_{}, before_{};
+  bool was_pending_ = false;
+};
+
 bool write_all(int fd, std::string_view content) {
   while (!content.empty()) {
     const ssize_t written = ::write(fd, content.data(), content.size());
@@ -74,7 +101,14 @@ class Replacement {
   Replacement& operator=(const Replacement&) = delete;
 
   void write(std::string_view content) {
-    if (!write_all(file_.get(), content)) fail("write", path_);
+    int error = 0;
+    {
+      const NoFileSizeSignal quiet;
+      if (!write_all(file_.get(), content)) error = errno;
+    }
+    if (error == 0) return;
+    errno = error;
+    fail("write", path_);
   }
 
   void commit() {
