@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -33,6 +34,22 @@ struct Header {
 
 uint64_t checksum(std::string_view key, std::string_view content) {
   return hash(content, hash(key, 0));
+}
+
+// What writers were about to rename when they were killed: nobody compiles for a day. Only names
+// that write_file() gives beside files of this cache.
+void remove_abandoned(const std::string& folder) {
+  namespace fs = std::filesystem;
+  constexpr std::string_view kOurs = ".kernel.", kTemporary = ".tmp";
+  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(24);
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (!name.ends_with(kTemporary) || name.find(kOurs) == std::string::npos) continue;
+    std::error_code gone;
+    const auto written = at->last_write_time(gone);
+    if (!gone && written < long_ago) fs::remove(at->path(), gone);
+  }
 }
 
 }  // namespace
@@ -88,6 +105,7 @@ bool JitCache::put(std::string_view key, std::string_view content) const {
   try {
     std::error_code error;
     std::filesystem::create_directories(folder_, error);
+    remove_abandoned(folder_);
     write_file(path, file);
     return true;
   } catch (const SystemError&) {

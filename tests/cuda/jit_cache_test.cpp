@@ -2,10 +2,13 @@
 #include "cuda/jit_cache.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <thread>
 
 namespace stretto::cuda {
@@ -81,6 +84,45 @@ TEST_F(JitCacheTest, AFolderThatCannotBeWrittenKeepsNothing) {
   EXPECT_EQ(cache.find("key"), std::nullopt);
   EXPECT_FALSE(JitCache("").put("key", "content"));
   EXPECT_EQ(JitCache("").find("key"), std::nullopt);
+}
+
+size_t files_in(const std::string& folder) {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
+}
+
+// A limit on the size of files stands for the full disk: a write ends in the middle.
+TEST_F(JitCacheTest, ADiskThatIsFullKeepsNothingAndLeavesNothing) {
+  const JitCache cache(folder_);
+  ASSERT_TRUE(cache.put("small", "content"));
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit full{1 << 16, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  const bool kept = cache.put("large", std::string(1 << 20, 'c'));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_FALSE(kept);
+  EXPECT_EQ(cache.find("large"), std::nullopt);
+  EXPECT_EQ(cache.find("small"), "content");
+  EXPECT_EQ(files_in(folder_), 1);
+  EXPECT_TRUE(cache.put("large", std::string(1 << 20, 'c')));
+}
+
+TEST_F(JitCacheTest, WhatKilledWritersLeftGoesAfterADay) {
+  namespace fs = std::filesystem;
+  const JitCache cache(folder_);
+  fs::create_directories(folder_);
+  const auto leave = [&](const std::string& name, int hours) {
+    const fs::path path = fs::path(folder_) / name;
+    std::ofstream(path) << "half of";
+    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(hours));
+    return path;
+  };
+  const fs::path abandoned = leave("ab.kernel.0123456789abcdef.tmp", 25);
+  const fs::path young = leave("ab.kernel.0123456789abcde0.tmp", 23);
+  const fs::path foreign = leave("notes.tmp", 25), kernel = leave("cd.kernel", 25);
+  ASSERT_TRUE(cache.put("key", "content"));
+  EXPECT_FALSE(fs::exists(abandoned));
+  for (const fs::path& path : {young, foreign, kernel}) EXPECT_TRUE(fs::exists(path)) << path;
 }
 
 }  // namespace
