@@ -12,6 +12,7 @@
 #include "cuda/shared_gpus.h"
 #include "fabric/frame.h"
 #include "fabric/meeting_file.h"
+#include "fabric/starter.h"
 #include "fabric/tcp_group.h"
 #include "stretto/error.h"
 
@@ -26,6 +27,8 @@ struct Launcher {
   const char* local_size;  // nullptr: not told
   // What tells this job from others of this user on this machine, all that are set.
   const char* keys[3];
+  // Each job has a process of its own that starts the others, which tells it too.
+  bool has_starter = false;
 };
 constexpr Launcher kLaunchers[] = {
     {"stretto", "STRETTO_RANK", "STRETTO_RANKS", "STRETTO_LOCAL_RANK", nullptr, {"STRETTO_JOB"}},
@@ -46,7 +49,8 @@ constexpr Launcher kLaunchers[] = {
      "PMI_SIZE",
      "MPI_LOCALRANKID",
      "MPI_LOCALNRANKS",
-     {"PMI_PORT", "PMI_JOBID"}},
+     {"PMI_PORT", "PMI_JOBID"},
+     true},
 };
 
 std::optional<int> number(const Lookup& lookup, const char* name, int least, int most) {
@@ -153,7 +157,8 @@ std::optional<Job> job_from(const Lookup& lookup) {
       }
       return job;
     }
-    const std::string key = key_of(launcher, lookup);
+    std::string key = key_of(launcher, lookup);
+    if (key.empty() && launcher.has_starter) key = starter_of(launcher.rank);
     if (key.empty() && *size > 1) {
       throw UsageError(
           fmt::format("nothing tells this {} job from others; set {} or "

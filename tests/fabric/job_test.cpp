@@ -114,7 +114,8 @@ TEST_F(JobTest, NonsenseIsRefused) {
               HasSubstr("a number from 1 to 1024"));
   EXPECT_THAT(reason({{"RANK", "0"}, {"WORLD_SIZE", "16"}, {"LOCAL_WORLD_SIZE", "8"}}),
               HasSubstr("8 of 16 ranks are on this machine"));
-  EXPECT_THAT(reason({{"PMI_RANK", "0"}, {"PMI_SIZE", "4"}}), HasSubstr("set PMI_PORT or"));
+  EXPECT_THAT(reason({{"RANK", "0"}, {"WORLD_SIZE", "4"}}),
+              HasSubstr("set TORCHELASTIC_RUN_ID or"));
   const Variables by_hand = {{"STRETTO_RANK", "0"}, {"STRETTO_RANKS", "2"}};
   Variables more = by_hand;
   more["STRETTO_ADDRESS"] = "localhost:7777";
