@@ -131,6 +131,7 @@ Outcome run(const Options& options) {
   limit_sms(machine, bench.sms());
   Tuning found;
   std::vector<std::string> wrong;
+  std::string refusal;  // of an operator that nothing was measured of
   Progress progress;
   // Of all before the first is measured: an operator that cannot be served ends no long sweep.
   std::vector<std::vector<Choice>> choices;
@@ -151,11 +152,19 @@ Outcome run(const Options& options) {
             fmt::format("{} {}: {}", to_string(op), one.choice.name, one.measured.problem));
       }
     }
-    if (benched.fastest() == nullptr) continue;
+    if (benched.fastest() == nullptr) {
+      for (const BenchedStrategy& one : benched.strategies) {
+        if (!one.choice.refused.empty()) refusal = join(one.choice.refused, "; ");
+      }
+      continue;
+    }
     found.add(tuned_of(benched, bench.gpu(), commit));
     if (!bench.speaks()) continue;
     // After every operator: a long sweep that ends early has not been for nothing.
     add_to_tuning(file, found);
+  }
+  if (found.operators().empty() && wrong.empty()) {
+    throw UsageError("no schedule of the sweep can run on these GPUs: " + refusal);
   }
   const ExitCode code = wrong.empty() ? kGood : kWrong;
   if (!bench.speaks()) return {"", code};
