@@ -21,6 +21,7 @@ struct RateCurve {
 struct Machine {
   std::string name;
   std::string description;
+  std::string gpu;  // as the driver calls what plans will run on; no file says it, empty: not known
   int nodes = 1;
   int ranks_per_node = 8;
   int sms = 132;  // streaming multiprocessors of a GPU

@@ -118,11 +118,12 @@ std::string_view trimmed(std::string_view text) {
 
 }  // namespace
 
-Machine resolve_machine(const Options& options, int ranks, int ranks_a_gpu, int most_sms) {
+Machine resolve_machine(const Options& options, int ranks, const OnGpus& gpus) {
   Machine machine =
       options.machine.empty() ? default_machine(ranks) : load_machine(options.machine);
-  limit_sms(machine, cuda::sms_a_rank(machine.sms, std::min(ranks, ranks_a_gpu)));
-  limit_sms(machine, most_sms);
+  limit_sms(machine, cuda::sms_a_rank(machine.sms, std::min(ranks, gpus.ranks_each)));
+  limit_sms(machine, gpus.most_sms);
+  machine.gpu = gpus.name;
   return machine;
 }
 
@@ -163,7 +164,7 @@ std::vector<Operator> resolve_operators(const Options& options) {
   return operators;
 }
 
-Request resolve(const Options& options, int ranks_a_gpu, int most_sms) {
+Request resolve(const Options& options, const OnGpus& gpus) {
   if (options.subject.empty()) {
     throw UsageError(
         "an operator or a plan file is missing; for example: stretto run gemm-rs --m 2048 --n 1024 "
@@ -173,7 +174,7 @@ Request resolve(const Options& options, int ranks_a_gpu, int most_sms) {
   if (const auto kind = op_kind_from(options.subject)) {
     request.op = request.planned = resolve_operator(*kind, options);
     request.op.m = whole_number("--rows", options.rows, request.op.m, 1, request.op.m);
-    request.machine = resolve_machine(options, request.op.ranks, ranks_a_gpu, most_sms);
+    request.machine = resolve_machine(options, request.op.ranks, gpus);
     request.choices = resolve_choices(options, request.planned, request.machine);
     return request;
   }
@@ -192,7 +193,7 @@ Request resolve(const Options& options, int ranks_a_gpu, int most_sms) {
         at_rows(*request.file_plan, whole_number("--rows", options.rows, 0, 1, most));
   }
   request.op = request.planned = request.file_plan->op;
-  request.machine = resolve_machine(options, request.op.ranks, ranks_a_gpu, most_sms);
+  request.machine = resolve_machine(options, request.op.ranks, gpus);
   return request;
 }
 

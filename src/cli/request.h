@@ -27,19 +27,23 @@ struct Request {
   std::string file_name;
 };
 
-inline constexpr int kAnySms = std::numeric_limits<int>::max();
+// What is known of the GPUs that plans will run on.
+struct OnGpus {
+  int ranks_each = 1;
+  int most_sms = std::numeric_limits<int>::max();
+  std::string name = {};  // empty: not known
+};
 
 // Reads and checks everything; throws UsageError or SystemError. When schedules are named and all
 // of them are refused the reasons are thrown; `--strategy all` keeps refused ones as choices.
-Request resolve(const Options& options, int ranks_a_gpu = 1, int most_sms = kAnySms);
+Request resolve(const Options& options, const OnGpus& gpus = {});
 
 // The operators that a benchmark is of: the one that is given, or those of --shapes. Throws
 // UsageError, SystemError.
 std::vector<Operator> resolve_operators(const Options& options);
-// The machine that plans are made for: where so many ranks share a GPU, with a rank's SMs, and with
-// no more than `most_sms`, which the GPUs have. Throws UsageError, SystemError.
-Machine resolve_machine(const Options& options, int ranks, int ranks_a_gpu = 1,
-                        int most_sms = kAnySms);
+// The machine that plans are made for: where ranks share a GPU, with a rank's SMs, and with no more
+// than the GPUs have. Throws UsageError, SystemError.
+Machine resolve_machine(const Options& options, int ranks, const OnGpus& gpus = {});
 // The names and plans of a request, one after the other: a plan may be large, so only one lives at
 // a time. `refused` choices are passed with an empty plan.
 struct NamedPlan {

@@ -13,6 +13,7 @@
 #include "cli/request.h"
 #include "cli/table.h"
 #include "core/text.h"
+#include "cuda/device.h"
 #include "cuda/plan_limits.h"
 #include "cuda/shared_gpus.h"
 #include "stretto/check.h"
@@ -68,9 +69,9 @@ void require_perfetto(const Request& request) {
   }
 }
 
-// For GPUs with at most so many SMs.
-Request request_of(const Options& options, const ExecutionOptions& execution, int most_sms) {
-  Request request = resolve(options, cuda::ranks_a_gpu(), most_sms);
+Request request_of(const Options& options, const ExecutionOptions& execution,
+                   const OnGpus& on_gpus) {
+  Request request = resolve(options, on_gpus);
   if (request.file_plan) {
     require_runnable(*request.file_plan, request.file_name);
   } else {
@@ -205,12 +206,14 @@ Json row_json(const GpuRow& row, const ExecutionOptions& options,
 }  // namespace
 
 Outcome run_on_gpus(const Options& options, const ExecutionOptions& execution) {
-  Request request = request_of(options, execution, kAnySms);
+  OnGpus on_gpus{.ranks_each = cuda::ranks_a_gpu(), .name = cuda::gpu_name()};
+  Request request = request_of(options, execution, on_gpus);
   if (execution.timeline) cuda::require_own_gpus_for_times();
   const std::unique_ptr<fabric::Fabric> gpus = open_gpus(request.op.ranks);
   // Blocks of a plan all have an SM of their own. A file's plan is what it is.
   if (!request.file_plan && sms_of(*gpus) < request.machine.sms) {
-    request = request_of(options, execution, sms_of(*gpus));
+    on_gpus.most_sms = sms_of(*gpus);
+    request = request_of(options, execution, on_gpus);
   }
   const std::vector<GpuRow> rows = GpuRun(request, execution, *gpus).run();
   if (rows.size() == 1) require_it_ran(rows.front());

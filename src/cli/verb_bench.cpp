@@ -10,6 +10,7 @@
 #include "cli/table.h"
 #include "cli/verb.h"
 #include "core/text.h"
+#include "cuda/device.h"
 #include "schedule/short_text.h"
 #include "stretto/error.h"
 
@@ -222,7 +223,7 @@ Outcome run(const Options& options) {
   for (const Operator& op : operators) {
     if (op.ranks != ranks) throw UsageError("all operators of a benchmark have as many ranks");
   }
-  Machine machine = resolve_machine(options, ranks);
+  Machine machine = resolve_machine(options, ranks, {.name = cuda::gpu_name()});
   auto choices = all_contestants(operators, strategies, against, machine);
   BenchRun bench(ranks, timing);
   if (bench.sms() < machine.sms) {

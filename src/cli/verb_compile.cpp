@@ -16,6 +16,7 @@
 #include "core/parallel.h"
 #include "core/text.h"
 #include "cuda/compiler.h"
+#include "cuda/device.h"
 #include "cuda/kernel_set.h"
 #include "cuda/nvrtc_api.h"
 #include "cuda/plan_limits.h"
@@ -79,7 +80,8 @@ void require_cache() {
 // Schedules that cannot serve are left out, and the reasons kept.
 void add_kernels_of(const Operator& op, const Options& options, const std::string& arch,
                     std::vector<cuda::KernelEntry>& set, std::vector<std::string>& refusals) {
-  const Machine machine = resolve_machine(options, op.ranks, cuda::ranks_a_gpu());
+  const Machine machine = resolve_machine(
+      options, op.ranks, {.ranks_each = cuda::ranks_a_gpu(), .name = cuda::gpu_name()});
   std::vector<Choice> choices;
   if (options.strategies == "sweep") {
     for (const Candidate& candidate : sweep_candidates(op, machine, kSweptMore)) {

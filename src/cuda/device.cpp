@@ -14,15 +14,30 @@ int num_devices() {
   return count;
 }
 
+namespace {
+
+std::string name_of(DeviceId id) {
+  char name[128] = {};
+  check(driver().device_name(name, sizeof(name), id), "name a GPU");
+  return name;
+}
+
+}  // namespace
+
+std::string gpu_name() {
+  if (num_devices() == 0) return {};
+  DeviceId id = 0;
+  check(driver().device_get(&id, 0), "open a GPU");
+  return name_of(id);
+}
+
 Device::Device(int index, int ranks) : index_(index), ranks_(ranks) {
   driver();
   if (index < 0 || index >= num_devices()) {
     throw SystemError(fmt::format("no GPU {}: this machine has {}", index, num_devices()));
   }
   check(driver().device_get(&id_, index), "open a GPU");
-  char name[128] = {};
-  check(driver().device_name(name, sizeof(name), id_), "name a GPU");
-  name_ = name;
+  name_ = name_of(id_);
   const auto attribute = [&](DeviceAttribute which) {
     int value = 0;
     check(driver().device_attribute(&value, which, id_), "query a GPU");

@@ -14,6 +14,8 @@ namespace stretto::cuda {
 
 // Number of GPUs; 0 without a driver.
 int num_devices();
+// The first one's name; empty without a GPU. Those of a job are alike.
+std::string gpu_name();
 
 class Stream;
 

@@ -17,6 +17,7 @@ Context::State::State(int ranks, double timeout_s)
       // What was measured had whole GPUs.
       tuning(fabric->ranks_a_gpu() > 1 ? Tuning() : load_tuning()),
       machine(default_machine(ranks)) {
+  machine.gpu = fabric->device(fabric->first_rank()).name();
   for (int rank = fabric->first_rank(); rank < fabric->first_rank() + fabric->num_local(); ++rank) {
     fabric->device(rank).make_current();
     limit_sms(machine, fabric->device(rank).num_sms());

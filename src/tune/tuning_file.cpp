@@ -187,7 +187,7 @@ void Tuning::add(TunedOperator tuned) {
                    [](const Measured& a, const Measured& b) { return a.time_us < b.time_us; });
   const auto same =
       std::find_if(operators_.begin(), operators_.end(), [&](const TunedOperator& known) {
-        return known.op == tuned.op && known.machine == tuned.machine;
+        return known.op == tuned.op && known.machine == tuned.machine && known.gpu == tuned.gpu;
       });
   if (same == operators_.end()) {
     operators_.push_back(std::move(tuned));
