@@ -24,11 +24,11 @@ struct Measured {
   std::optional<double> predicted_us;  // by the simulation
 };
 
-// What was measured of one operator on one machine.
+// What was measured of one operator on one machine with one kind of GPU.
 struct TunedOperator {
   Operator op;
   std::string machine;             // its name; plans were lowered for it
-  std::string gpu;                 // as the driver calls it
+  std::string gpu;                 // as the driver calls it; empty: nobody said
   std::string commit, date;        // of the measurement; may be empty
   double library_us = 0;           // cuBLAS, then NCCL, in the same session
   std::vector<Measured> measured;  // the fastest first, never empty
@@ -37,7 +37,7 @@ struct TunedOperator {
 class Tuning {
  public:
   const std::vector<TunedOperator>& operators() const { return operators_; }
-  // Replaces what is known of the same operator on the same machine.
+  // Replaces what is known of the same operator on the same machine and GPU.
   void add(TunedOperator tuned);
   void add_all(const Tuning& other);
 
@@ -71,22 +71,29 @@ struct AutoSchedule {
 // Who says how many rows a run of a bucket has. In GPU memory only kernels of ours look.
 enum class RowsFrom : uint8_t { host, gpu_memory };
 
-// The schedule that was the fastest on this operator. Where it was not measured: of the usual ones
-// and those that were fast on the nearest operators of the same kind and element size on this
-// machine, inside a node with any number of ranks, what the simulation finds fastest with its
+// The schedule that was the fastest on this operator and GPU. Where it was not measured: of the
+// usual ones and those that were fast on the nearest operators of the same kind and element size on
+// this machine, inside a node with any number of ranks, what the simulation finds fastest with its
 // errors on these taken off. Another algorithm of cuBLAS's than its first is taken on the very
 // operator that it was measured on only. Throws UsageError when no preset can serve the operator.
-// `rows`: what runs of the plan may have.
+// `rows`: what runs of the plan may have; for a bucket served_schedule() chooses.
 AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                            RowCount rows = RowCount::fixed);
 
-// Without a simulation: the fastest on the nearest operator that serves this one too; nothing where
-// nothing near was measured.
+// For a bucket that a call waits for, so nothing is simulated: the fastest measured on it; else
+// what was fastest on the nearest operators, those that auto_schedule() hears, within a factor of
+// four in all; where nothing is so near, cuBLAS and low-latency collectives for few rows, fused
+// tiles for more. Takes tenths of a millisecond. Throws UsageError when nothing serves it.
+AutoSchedule served_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
+                             RowsFrom from = RowsFrom::host);
+
+// What either takes first: the fastest measured on this operator and GPU; nothing where none
+// serves.
 std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine& machine,
                                               const Tuning& tuning, RowCount rows = RowCount::fixed,
                                               RowsFrom from = RowsFrom::host);
-// With one, by what was measured elsewhere only. Takes a tenth of a second and more of one core,
-// for large operators seconds; it uses all.
+// By what was measured elsewhere only, and a simulation. Takes a tenth of a second and more of one
+// core, for large operators seconds; it uses all.
 AutoSchedule simulated_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                                 RowCount rows = RowCount::fixed, RowsFrom from = RowsFrom::host);
 

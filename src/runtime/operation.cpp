@@ -42,7 +42,7 @@ struct Operation::State {
   struct Planned {
     Plan plan;
     std::unique_ptr<runtime::PlanRunner> runner;
-    std::string schedule;
+    std::string schedule, reason;
   };
   // For rows that the host says; and for those that stand in GPU memory, where that plan cannot
   // look there.
@@ -157,9 +157,9 @@ struct Operation::State {
     Operator planned = op;
     planned.m = rows;
     auto bucket = std::make_unique<Bucket>();
-    const Schedule schedule = schedule_for(planned, RowsFrom::host);
-    make(bucket->of_host, planned, schedule);
-    if (!is_fixed() && options.schedule == "auto" && schedule.gemm == GemmBy::library) {
+    const AutoSchedule chosen = schedule_for(planned, RowsFrom::host);
+    make(bucket->of_host, planned, chosen);
+    if (!is_fixed() && options.schedule == "auto" && chosen.schedule.gemm == GemmBy::library) {
       try {
         make(bucket->of_memory, planned, schedule_for(planned, RowsFrom::gpu_memory));
       } catch (const UsageError& error) {  // the same on all processes
@@ -170,38 +170,31 @@ struct Operation::State {
     return *(buckets[rows] = std::move(bucket));
   }
 
-  void make(Planned& made, const Operator& planned, Schedule schedule) {
-    made.plan = lower(planned, schedule, context.machine);
+  void make(Planned& made, const Operator& planned, AutoSchedule chosen) {
+    made.plan = lower(planned, chosen.schedule, context.machine);
     runtime::RunnerOptions how;
     how.timeout_ns = context.timeout_ns;
     how.serves = !is_fixed();
     if (options.schedule == "auto") how.if_not_proposed = IfNotProposed::take_first;
     made.runner = std::make_unique<runtime::PlanRunner>(made.plan, *context.fabric, context.kernels,
                                                         how, bindings());
-    if (made.runner->too_few_proposed()) schedule.algorithm = 0;
-    made.schedule = to_string(schedule);
+    if (const auto proposed = made.runner->too_few_proposed()) {
+      chosen = with_first_algorithm(std::move(chosen), *proposed);
+    }
+    made.schedule = to_string(chosen.schedule);
+    made.reason = std::move(chosen.reason);
   }
 
-  Schedule schedule_for(const Operator& planned, RowsFrom from) {
+  // Buckets are made inside calls, so nothing is simulated for them.
+  AutoSchedule schedule_for(const Operator& planned, RowsFrom from) const {
     const Machine& machine = context.machine;
     if (options.schedule != "auto") {
       Schedule schedule = parse_schedule(options.schedule, planned, machine);
       schedule.rows = options.rows;
-      return schedule;
+      return {schedule, {}};
     }
-    if (is_fixed()) return auto_schedule(planned, machine, context.tuning).schedule;
-    const auto measured =
-        measured_schedule(planned, machine, context.tuning, RowCount::bucket, from);
-    if (measured) return measured->schedule;
-    // Simulating takes longer than planning: once for buckets within a factor of four.
-    auto& known = simulated[from == RowsFrom::host ? 0 : 1];
-    for (const auto& [rows, schedule] : known) {
-      const bool is_near = rows <= 4 * planned.m && planned.m <= 4 * rows;
-      if (is_near && legal(planned, schedule, machine).empty()) return schedule;
-    }
-    return known[planned.m] =
-               simulated_schedule(planned, machine, context.tuning, RowCount::bucket, from)
-                   .schedule;
+    if (is_fixed()) return auto_schedule(planned, machine, context.tuning);
+    return served_schedule(planned, machine, context.tuning, from);
   }
 
   void run(int rank, GpuStream stream, int64_t most, const runtime::CallRows& rows) {
@@ -237,8 +230,6 @@ struct Operation::State {
   OperationOptions options;
   Tensor a, b, out;
   std::map<int64_t, std::unique_ptr<Bucket>> buckets;
-  // By rows: what auto took where nothing was measured, for rows of the host and in GPU memory.
-  std::map<int64_t, Schedule> simulated[2];
 };
 
 Operation::Operation(Context& context, const OperationShape& shape, int64_t max_rows,
@@ -274,6 +265,8 @@ GpuAddress Operation::out(int rank) const {
 void Operation::prepare(int64_t rows) { state_->bucket_for(rows); }
 
 std::string Operation::schedule(int64_t rows) const { return state_->made(rows).of_host.schedule; }
+
+std::string Operation::reason(int64_t rows) const { return state_->made(rows).of_host.reason; }
 
 std::vector<int64_t> Operation::buckets() const {
   std::vector<int64_t> rows;

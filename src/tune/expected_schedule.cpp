@@ -4,18 +4,15 @@
 
 #include <algorithm>
 
-#include "stretto/error.h"
 #include "tune/near_measurements.h"
+#include "tune/nearness.h"
 
 namespace stretto {
 
 AutoSchedule expected_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                                RowCount rows, RowsFrom from, Predictions& predictions) {
   const ExpectedNearby nearby = expected_nearby(op, tuning, machine, rows, from, predictions);
-  if (nearby.schedules.empty()) {
-    throw UsageError(
-        "nothing serves this with rows that stand in GPU memory: say them to each run");
-  }
+  require_some_serve(!nearby.schedules.empty());
   const auto best =
       std::min_element(nearby.schedules.begin(), nearby.schedules.end(),
                        [](const Expected& a, const Expected& b) { return a.us < b.us; });
@@ -27,12 +24,10 @@ AutoSchedule expected_schedule(const Operator& op, const Machine& machine, const
                         fastest, machine.name)};
   }
   const size_t count = nearby.operators.size();
-  const Operator& there = nearby.operators.front()->op;
   return {best->schedule,
-          fmt::format("{}, corrected by what was measured on {}m={} n={} k={} with {} ranks "
-                      "(stretto tune measures it)",
-                      fastest, count > 1 ? fmt::format("{} shapes, first ", count) : "", there.m,
-                      there.n, there.k, there.ranks)};
+          fmt::format("{}, corrected by what was measured on {}{} (stretto tune measures it)",
+                      fastest, count > 1 ? fmt::format("{} shapes, first ", count) : "",
+                      where_measured(*nearby.operators.front(), machine))};
 }
 
 }  // namespace stretto

@@ -24,14 +24,6 @@ constexpr double kReach = 1;
 constexpr double kWeightOfKind = 0.3, kWeightOfNothing = 0.05;
 constexpr double kDoubt = 1.1;
 
-// cuBLAS tiles products by itself.
-Schedule comparable(Schedule schedule) {
-  if (schedule.gemm != GemmBy::library) return schedule;
-  schedule.tile_m = schedule.tile_n = 0;
-  schedule.swizzle = 0;
-  return schedule;
-}
-
 // Schedules that the simulation gets wrong alike.
 auto kind_of(const Schedule& schedule) {
   return std::tuple(schedule.granularity, schedule.mover, schedule.gemm, schedule.collectives,
@@ -73,7 +65,7 @@ std::vector<Measured> all_measured(const TunedOperator& tuned, const Machine& ma
 Witness witness(const TunedOperator& tuned, const Operator& op, const Machine& machine,
                 RowCount rows, RowsFrom from, Predictions& predictions) {
   Witness found;
-  found.weight = std::exp(-reach(tuned.op, op) / kReach);
+  found.weight = std::exp(-reach(tuned, op, machine) / kReach);
   std::vector<Schedule> there;
   std::vector<double> measured_us;
   for (const Measured& measured : all_measured(tuned, machine)) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "stretto/tune.h"
@@ -21,29 +22,56 @@ inline double distance(const Operator& a, const Operator& b) {
   return apart(a.m, b.m) + apart(a.local_n(), b.local_n()) + apart(a.local_k(), b.local_k());
 }
 
-// How far a measurement of `a` reaches to speak for `b`.
-inline double reach(const Operator& a, const Operator& b) {
-  return distance(a, b) + apart(a.ranks, b.ranks);
+// Whether it was measured on another GPU than plans will run on; nobody may know.
+inline bool is_of_another_gpu(const TunedOperator& tuned, const Machine& machine) {
+  return !machine.gpu.empty() && !tuned.gpu.empty() && tuned.gpu != machine.gpu;
 }
 
-// Beyond a factor of four in all a measurement is not taken as it is.
+// Another GPU is as far as a factor of two: what is fast on one mostly is on the next, and sooner
+// so for the same sizes than for others.
+inline const double kOtherGpu = std::log(2.0);
+
+// How far a measurement reaches to speak for `op`.
+inline double reach(const TunedOperator& tuned, const Operator& op, const Machine& machine) {
+  const double to_gpu = is_of_another_gpu(tuned, machine) ? kOtherGpu : 0;
+  return distance(tuned.op, op) + apart(tuned.op.ranks, op.ranks) + to_gpu;
+}
+
+// Beyond a factor of four in all what is measured says no more of schedules that are not simulated
+// than the number of rows does (served_schedule.cpp).
 inline const double kFar = std::log(4.001);
 
 // Beyond this the simulation by itself weighs more (near_measurements.cpp).
 inline const double kSilent = std::log(20.0);
 
-// What was measured near `op` with as many ranks, the nearest first; bf16 and fp16 run alike, and
-// where both were measured its own comes first.
-std::vector<const TunedOperator*> nearest_first(const Operator& op, const Machine& machine,
-                                                const Tuning& tuning);
+// What was measured on `op` and this GPU; bf16 and fp16 run alike, and where both were measured its
+// own comes first.
+std::vector<const TunedOperator*> measured_on(const Operator& op, const Machine& machine,
+                                              const Tuning& tuning);
 
 // All that says something of `op`, the nearest by reach first: inside a node with other numbers of
-// ranks too. Across nodes other schedules are fast than inside one.
+// ranks too. Across nodes other schedules are fast than inside one. Of an operator that was
+// measured on several GPUs what is nearest to this one, and where that is not known what was read
+// last.
 std::vector<const TunedOperator*> speaking_for(const Operator& op, const Machine& machine,
                                                const Tuning& tuning);
 
+// "m=512 n=4096 k=1024 with 4 ranks", and the GPU where it is another.
+std::string where_measured(const TunedOperator& tuned, const Machine& machine);
+
 // cuBLAS, then NCCL, where it can serve: measured beside every operator.
 std::optional<Schedule> library_for(const Operator& op, const Machine& machine, RowCount rows);
+
+// cuBLAS tiles products by itself.
+inline Schedule comparable(Schedule schedule) {
+  if (schedule.gemm != GemmBy::library) return schedule;
+  schedule.tile_m = schedule.tile_n = 0;
+  schedule.swizzle = 0;
+  return schedule;
+}
+
+// Throws UsageError where no schedule serves rows that stand in GPU memory.
+void require_some_serve(bool by_some);
 
 // Whether a run may be told its rows so.
 inline bool serves_from(const Schedule& schedule, RowsFrom from) {
@@ -57,7 +85,8 @@ inline std::optional<Schedule> as_measured(const TunedOperator& tuned, const Mea
                                            const Operator& op, const Machine& machine,
                                            RowCount rows, RowsFrom from = RowsFrom::host) {
   Schedule schedule = parse_schedule(measured.schedule, op, machine);
-  if (schedule.algorithm != 0 && tuned.op != op) return std::nullopt;
+  const bool is_itself = tuned.op == op && !is_of_another_gpu(tuned, machine);
+  if (schedule.algorithm != 0 && !is_itself) return std::nullopt;
   if (schedule.partials != DType::fp32) schedule.partials = op.dtype;
   if (rows == RowCount::bucket) schedule.rows = rows;
   if (!serves_from(schedule, from) || !legal(op, schedule, machine).empty()) return std::nullopt;

@@ -1,0 +1,113 @@
+// What a server takes for a bucket that it meets inside a call: nothing is lowered or simulated.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "stretto/error.h"
+#include "stretto/tune.h"
+#include "tune/nearness.h"
+#include "tune/usual_schedules.h"
+
+namespace stretto {
+namespace {
+
+// Chosen by tests/tune/served_choice_test.cpp's table. Waves of tiles that are full on one shape
+// are not on another, so that several shapes say more of a schedule than the nearest alone.
+constexpr size_t kSpeaking = 12;
+// An operator at a distance of 1, a factor of 2.7, counts 0.14 times as much as one at none.
+constexpr double kReach = 0.5;
+// Beside them stands the doubt that a schedule is so much slower than the fastest, with the weight
+// of a measurement at no distance: the less was measured of it, the faster it has to be.
+constexpr double kDoubt = 1.3, kWeightOfDoubt = 1;
+
+// Up to so many rows cuBLAS and low-latency collectives were the fastest of what serves on nearly
+// all that was measured, of each size and number of ranks; gathers lose little to them a while on.
+int64_t few_rows(const Operator& op) { return op.reduces() ? 256 : 512; }
+
+// Gathers in phases of K have plans of several times the tasks: with more copies than these by a
+// rank a call would wait more than 1 ms a rank longer than for whole rows.
+constexpr int64_t kMostPhasedCopies = 1024;
+
+bool takes_long_to_plan(const Operator& op, const Schedule& schedule) {
+  if (schedule.k_phases == 1) return false;
+  const int64_t stripes = (op.m + schedule.tile_m - 1) / schedule.tile_m;
+  return stripes * op.ranks * schedule.k_phases > kMostPhasedCopies;
+}
+
+struct Weighed {
+  Schedule schedule;
+  double sum = 0, weight = 0;  // of the logarithm of its time over the fastest's, over operators
+
+  double slowness() const {
+    return (sum + kWeightOfDoubt * std::log(kDoubt)) / (weight + kWeightOfDoubt);
+  }
+};
+
+void add_measured(std::vector<Weighed>& candidates, const TunedOperator& tuned, const Operator& op,
+                  const Machine& machine, RowsFrom from) {
+  const double weight = std::exp(-reach(tuned, op, machine) / kReach);
+  double fastest_us = 0;
+  for (const Measured& measured : tuned.measured) {
+    const auto schedule = as_measured(tuned, measured, op, machine, RowCount::bucket, from);
+    if (!schedule || takes_long_to_plan(op, *schedule)) continue;
+    if (fastest_us == 0) fastest_us = measured.time_us;
+    auto known = std::find_if(candidates.begin(), candidates.end(), [&](const Weighed& one) {
+      return comparable(one.schedule) == comparable(*schedule);
+    });
+    if (known == candidates.end()) known = candidates.insert(known, {*schedule});
+    known->sum += weight * std::log(measured.time_us / fastest_us);
+    known->weight += weight;
+  }
+}
+
+std::optional<AutoSchedule> fastest_nearby(const Operator& op, const Machine& machine,
+                                           const Tuning& tuning, RowsFrom from) {
+  std::vector<const TunedOperator*> speaking = speaking_for(op, machine, tuning);
+  std::erase_if(speaking,
+                [&](const TunedOperator* tuned) { return reach(*tuned, op, machine) > kFar; });
+  if (speaking.size() > kSpeaking) speaking.resize(kSpeaking);
+  std::vector<Weighed> candidates;
+  for (const TunedOperator* tuned : speaking) {
+    add_measured(candidates, *tuned, op, machine, from);
+  }
+  if (candidates.empty()) return std::nullopt;
+  const auto best = std::min_element(
+      candidates.begin(), candidates.end(),
+      [](const Weighed& a, const Weighed& b) { return a.slowness() < b.slowness(); });
+  return AutoSchedule{
+      best->schedule,
+      fmt::format("the fastest of {} that serve, by what was measured on {}{}, not simulated "
+                  "(stretto tune measures it)",
+                  candidates.size(),
+                  speaking.size() > 1 ? fmt::format("{} shapes, first ", speaking.size()) : "",
+                  where_measured(*speaking.front(), machine))};
+}
+
+AutoSchedule by_size(const Operator& op, const Machine& machine, RowsFrom from) {
+  std::vector<Schedule> serving = usual_schedules(op, machine, RowCount::bucket);
+  std::erase_if(serving, [&](const Schedule& one) { return !serves_from(one, from); });
+  require_some_serve(!serving.empty());
+  const bool is_few = op.m <= few_rows(op) && from == RowsFrom::host;
+  for (const char* name : {"low-latency", "tiles"}) {
+    if (name == std::string_view("low-latency") && !is_few) continue;
+    Schedule preset = find_preset(name).make(op, machine);
+    preset.rows = RowCount::bucket;
+    if (std::find(serving.begin(), serving.end(), preset) == serving.end()) continue;
+    return {preset, fmt::format("{} for {} rows: nothing within a factor of four was measured on "
+                                "{} (stretto tune measures it)",
+                                name, op.m, machine.name)};
+  }
+  return {serving.front(), "the first preset that serves this"};
+}
+
+}  // namespace
+
+AutoSchedule served_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
+                             RowsFrom from) {
+  if (auto found = measured_schedule(op, machine, tuning, RowCount::bucket, from)) return *found;
+  if (auto found = fastest_nearby(op, machine, tuning, from)) return *found;
+  return by_size(op, machine, from);
+}
+
+}  // namespace stretto

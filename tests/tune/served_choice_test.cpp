@@ -1,0 +1,179 @@
+// What servers take without simulating, beside what the simulation would choose for them. Prints
+// the second table of docs/tuning.md; to renew it:
+//   test_tune --gtest_filter='ServedChoice.Is*' | grep '^|'
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "leave_one_out.h"
+#include "stretto/error.h"
+#include "stretto/tune.h"
+#include "tune/expected_schedule.h"
+
+namespace stretto {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TunedOperator tuned_of(const std::string& op, std::vector<Measured> measured) {
+  TunedOperator tuned;
+  tuned.op = parse_operator(op);
+  tuned.machine = "h200x8";
+  tuned.gpu = "NVIDIA H200";
+  tuned.library_us = 100;
+  tuned.measured = std::move(measured);
+  return tuned;
+}
+
+Measured measured(const std::string& schedule, double us) { return {schedule, us, us, us, {}, {}}; }
+
+AutoSchedule served(const std::string& text, const Tuning& tuning, RowsFrom from = RowsFrom::host) {
+  const Operator op = parse_operator(text);
+  return served_schedule(op, default_machine(op.ranks), tuning, from);
+}
+
+Schedule schedule_of(const std::string& text, const std::string& op_text) {
+  const Operator op = parse_operator(op_text);
+  Schedule schedule = parse_schedule(text, op, default_machine(op.ranks));
+  schedule.rows = RowCount::bucket;
+  return schedule;
+}
+
+constexpr const char* kFour = "gemm-rs m=1024 n=4096 k=4096 ranks=4 dtype=bf16";
+constexpr const char* kEight = "gemm-rs m=1024 n=4096 k=8192 ranks=8 dtype=bf16";
+
+TEST(ServedChoice, TakesWhatWasFastestWithOtherRanks) {
+  Tuning tuning;
+  tuning.add(tuned_of(kFour, {measured("sequential", 10), measured("tiles,tile=128x64", 20),
+                              measured("tiles,tile=128x128", 30)}));
+  const AutoSchedule found = served(kEight, tuning);
+  EXPECT_EQ(found.schedule, schedule_of("tiles,tile=128x64", kEight));
+  EXPECT_THAT(found.reason,
+              AllOf(HasSubstr("measured on m=1024 n=4096 k=4096 with 4 ranks"),
+                    HasSubstr("the fastest of 2 that serve"), HasSubstr("not simulated")));
+}
+
+// Its own measurements say more than any others.
+TEST(ServedChoice, TakesWhatWasMeasuredOnTheBucketItself) {
+  Tuning tuning;
+  tuning.add(tuned_of(kFour, {measured("tiles,tile=128x64", 20)}));
+  tuning.add(tuned_of(kEight, {measured("tiles,tile=128x128", 90)}));
+  const AutoSchedule found = served(kEight, tuning);
+  EXPECT_EQ(found.schedule, schedule_of("tiles,tile=128x128", kEight));
+  EXPECT_THAT(found.reason, HasSubstr("measured on this shape"));
+}
+
+// What was the fastest by a hair on one shape and slow on its neighbour is passed over.
+TEST(ServedChoice, HearsSeveral) {
+  Tuning tuning;
+  tuning.add(tuned_of(kFour, {measured("tiles,tile=128x64", 20), measured("slices", 20.2)}));
+  tuning.add(tuned_of("gemm-rs m=1024 n=4096 k=3584 ranks=4 dtype=bf16",
+                      {measured("slices", 20), measured("tiles,tile=128x64", 30)}));
+  EXPECT_EQ(served(kEight, tuning).schedule.granularity, Granularity::slice);
+  // The less was measured of a schedule, the faster it has to be.
+  tuning.add(tuned_of("gemm-rs m=1024 n=4096 k=4608 ranks=4 dtype=bf16",
+                      {measured("decomposed", 19.9), measured("slices", 20)}));
+  EXPECT_EQ(served(kEight, tuning).schedule.granularity, Granularity::slice);
+}
+
+TEST(ServedChoice, GoesByTheRowsWhereNothingIsNear) {
+  Tuning tuning;  // a factor of two in the ranks and three in the rows
+  tuning.add(tuned_of(kFour, {measured("slices", 20)}));
+  const char* far = "gemm-rs m=3072 n=4096 k=8192 ranks=8 dtype=bf16";
+  const AutoSchedule many = served(far, tuning);
+  EXPECT_EQ(many.schedule, schedule_of("tiles", far));
+  EXPECT_THAT(many.reason, HasSubstr("tiles for 3072 rows: nothing within a factor of four was "
+                                     "measured on h200x8"));
+  const char* few = "gemm-rs m=256 n=4096 k=8192 ranks=8 dtype=bf16";
+  EXPECT_EQ(served(few, {}).schedule, schedule_of("low-latency", few));
+  EXPECT_EQ(served(few, {}, RowsFrom::gpu_memory).schedule, schedule_of("tiles", few));
+  // 16 ranks are two nodes, where other schedules are fast.
+  const char* nodes = "gemm-rs m=1024 n=4096 k=16384 ranks=16 dtype=bf16";
+  EXPECT_THAT(served(nodes, tuning).reason, HasSubstr("nothing within a factor of four"));
+}
+
+// A call waits for the plan.
+TEST(ServedChoice, PassesOverWhatTakesLongToPlan) {
+  for (const int m : {2048, 4096}) {
+    const std::string sizes = "ag-gemm m=" + std::to_string(m);
+    Tuning tuning;
+    tuning.add(tuned_of(sizes + " n=4096 k=8192 ranks=4 dtype=bf16",
+                        {measured("tiles,tile=128x192,k-phases=8", 20), measured("slices", 25)}));
+    const AutoSchedule found = served(sizes + " n=8192 k=8192 ranks=8 dtype=bf16", tuning);
+    EXPECT_EQ(found.schedule.k_phases, m == 2048 ? 8 : 1);
+    EXPECT_EQ(found.schedule.granularity, m == 2048 ? Granularity::tile : Granularity::slice);
+  }
+}
+
+TEST(ServedChoice, RefusesWhatNothingServes) {
+  try {
+    served("gemm-rs m=511 n=1024 k=1024 ranks=2 dtype=bf16", {});
+    FAIL() << "511 rows have unequal shards";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no preset can serve this: "));
+  }
+}
+
+// The fastest of what can serve: of what `auto` can take from elsewhere.
+double best_us(const TunedOperator& tuned, const Machine& machine) {
+  for (const Measured& one : tuned.measured) {
+    Schedule schedule = parse_schedule(one.schedule, tuned.op, machine);
+    if (schedule.algorithm != 0) continue;
+    schedule.rows = RowCount::bucket;
+    if (legal(tuned.op, schedule, machine).empty()) return one.time_us;
+  }
+  return 0;
+}
+
+using Choose = std::function<AutoSchedule(const Operator& op, const Tuning& left)>;
+
+Tally tally(const std::vector<TunedOperator>& all, const Without& what, bool few_rows,
+            const Machine& machine, const Choose& choose) {
+  Tally found;
+  for (const TunedOperator& tuned : all) {
+    if ((tuned.op.m < kFewRows) != few_rows) continue;
+    const AutoSchedule chosen = choose(tuned.op, without(all, what, tuned.op));
+    found.add(measured_us(tuned, chosen.schedule, machine), best_us(tuned, machine),
+              tuned.library_us);
+  }
+  return found;
+}
+
+TEST(ServedChoice, IsHardlyBehindTheSimulatedOne) {
+  const Machine machine = load_machine("h200x8");
+  std::vector<TunedOperator> all;
+  const Tuning shipped = shipped_tuning();
+  for (const TunedOperator& tuned : shipped.operators()) {
+    if (tuned.op.m <= kMostRows && best_us(tuned, machine) > 0) all.push_back(tuned);
+  }
+  Predictions predictions(machine);
+  const Choose simulated = [&](const Operator& op, const Tuning& left) {
+    return expected_schedule(op, machine, left, RowCount::bucket, RowsFrom::host, predictions);
+  };
+  const Choose served = [&](const Operator& op, const Tuning& left) {
+    return served_schedule(op, machine, left);
+  };
+  fmt::print(
+      "| not known | M | choice | choices measured | best / chosen | worst | 10 % slower "
+      "| slower than cuBLAS and NCCL | x these |\n|---|---|---|---|---|---|---|---|---|\n");
+  for (const Without& what : kWithout) {
+    for (const bool few_rows : {true, false}) {
+      const Tally by_simulation = tally(all, what, few_rows, machine, simulated);
+      const Tally at_once = tally(all, what, few_rows, machine, served);
+      for (const auto& [name, of] :
+           {std::pair{"simulated", &by_simulation}, {"served", &at_once}}) {
+        fmt::print("| {} | {} {} | {} | {}\n", what.name, few_rows ? "<" : ">=", kFewRows, name,
+                   of->cells());
+      }
+      ASSERT_GT(at_once.asked, 60);
+      EXPECT_GT(at_once.known, at_once.asked * 3 / 4);
+      EXPECT_GT(at_once.mean_of_best(), few_rows ? 0.99 : 0.93);
+      EXPECT_GT(at_once.mean_of_best(), by_simulation.mean_of_best() - 0.06);
+      EXPECT_LE(at_once.slower_than_library, at_once.asked / 20);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stretto
