@@ -16,6 +16,7 @@
 #include "stretto/context.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
+#include "stretto/tune.h"
 
 using namespace stretto;
 using Clock = std::chrono::steady_clock;
@@ -47,12 +48,9 @@ class Bench {
     fill(operation);
     json["buckets"] = Json::array();
     for (int64_t rows = max_rows / 2; rows >= 64; rows /= 2) {
-      start = Clock::now();
-      operation.prepare(rows);
-      const double all_ms = ms_since(start);
-      json["buckets"].push_back({{"rows", bucket_of(shape.kind, context_.ranks(), rows)},
-                                 {"ms_a_rank", all_ms / context_.num_local()}});
+      json["buckets"].push_back(bucket_ms(operation, rows));
     }
+    json["auto_buckets"] = auto_buckets(shape, max_rows);
     json["host_us"] = host_us(operation);
     const int64_t bucket = operation.room();
     json["bucket"] = bucket;
@@ -83,6 +81,30 @@ class Bench {
     data.fill(stream, a, rows * op.local_k(), op.dtype, device::Fill::normal, 1);
     data.fill(stream, b, op.local_n() * op.local_k(), op.dtype, device::Fill::normal, 2);
     stream.synchronize();
+  }
+
+  Json bucket_ms(Operation& operation, int64_t rows) {
+    const auto start = Clock::now();
+    operation.prepare(rows);
+    const double all_ms = ms_since(start);
+    return {{"rows", bucket_of(operation.at(1).kind, context_.ranks(), rows)},
+            {"ms_a_rank", all_ms / context_.num_local()}};
+  }
+
+  // What a server pays that leaves the schedule to `auto`, and what it gets. Of two operations the
+  // second finds every kernel compiled.
+  Json auto_buckets(const OperationShape& shape, int64_t max_rows) {
+    Json json;
+    for (int made = 0; made < 2; ++made) {
+      json = Json::array();
+      Operation operation(context_, shape, max_rows);
+      for (int64_t rows = max_rows / 2; rows >= 64; rows /= 2) {
+        json.push_back(bucket_ms(operation, rows));
+        json.back()["schedule"] = operation.schedule(rows);
+        json.back()["reason"] = operation.reason(rows);
+      }
+    }
+    return json;
   }
 
   // A call outside a graph, with one thread a rank, few rows and an idle queue.
@@ -149,7 +171,10 @@ class Bench {
   double fixed_us(Operator op, int64_t rows) {
     op.m = rows;
     const Machine machine = default_machine(op.ranks);
-    const Plan plan = lower(op, parse_schedule(schedule_, op, machine), machine);
+    const Schedule schedule = schedule_ == "auto"
+                                  ? auto_schedule(op, machine, load_tuning()).schedule
+                                  : parse_schedule(schedule_, op, machine);
+    const Plan plan = lower(op, schedule, machine);
     runtime::PlanRunner runner(plan, *fabric_, compiler_);
     for (int rank = 0; rank < op.ranks; ++rank) {
       fill_rank(op, rank, rows, runner.buffer("a", rank), runner.buffer("b", rank));
@@ -175,7 +200,7 @@ int main(int argc, char** argv) {
   arguments.add("--m", rows, "rows of the largest run");
   arguments.add("--n", n, "columns of the result");
   arguments.add("--k", k, "length of the sums");
-  arguments.add("--schedule", schedule, "a preset or coordinates");
+  arguments.add("--schedule", schedule, "auto, a preset or coordinates");
   if (const auto code = arguments.parse(argc, argv)) return *code;
   return bench::run_program("serve_bench", [&] {
     Bench bench(ranks, schedule);

@@ -1,5 +1,6 @@
-// What the host does for a new bucket of a server, for all ranks in one process: the plan, whether
-// it can run and serve, and every rank's task tables. Not what needs a GPU.
+// What the host does for a new bucket of a server, for all ranks in one process: the choice of a
+// schedule, the plan, whether it can run and serve, and every rank's task tables. Not what needs a
+// GPU.
 #include <benchmark/benchmark.h>
 
 #include "cuda/plan_limits.h"
@@ -8,6 +9,7 @@
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/serve.h"
+#include "stretto/tune.h"
 
 namespace stretto::bench {
 namespace {
@@ -23,13 +25,26 @@ cuda::BufferPlaces places_of(const Plan& plan) {
   return places;
 }
 
-void new_bucket(benchmark::State& state) {
+using Choose = Schedule (*)(const Operator& op, const Machine& machine);
+
+Schedule take_tiles(const Operator& op, const Machine& machine) {
+  return parse_schedule("tiles,rows=bucket", op, machine);
+}
+
+// Of a server that knows what is shipped, which holds nothing of 8 ranks.
+Schedule take_auto(const Operator& op, const Machine& machine) {
+  static const Tuning tuning = shipped_tuning();
+  return served_schedule(op, machine, tuning).schedule;
+}
+
+void new_bucket(benchmark::State& state, Choose choose) {
   const auto kind = static_cast<OpKind>(state.range(0));
   const auto ranks = static_cast<int>(state.range(2));
   const Operator op{kind, state.range(1), 8192, 8192, ranks, DType::bf16};
   const Machine machine = default_machine(ranks);
-  const Schedule schedule = parse_schedule("tiles,rows=bucket", op, machine);
+  choose(op, machine);  // reads what it chooses by
   for (auto _ : state) {
+    const Schedule schedule = choose(op, machine);
     const Plan plan = lower(op, schedule, machine);
     const auto sums = std::make_shared<const cuda::TileSums>(plan);
     STRETTO_ASSERT(cuda::why_not_on_cuda(plan, *sums).empty() && why_not_served(plan).empty() &&
@@ -55,7 +70,23 @@ void buckets(benchmark::internal::Benchmark* bench) {
   }
 }
 
+void new_bucket(benchmark::State& state) { new_bucket(state, take_tiles); }
+void new_bucket_by_auto(benchmark::State& state) { new_bucket(state, take_auto); }
+
+// The choice by itself.
+void choose_for_bucket(benchmark::State& state) {
+  const auto kind = static_cast<OpKind>(state.range(0));
+  const auto ranks = static_cast<int>(state.range(2));
+  const Operator op{kind, state.range(1), 8192, 8192, ranks, DType::bf16};
+  const Machine machine = default_machine(ranks);
+  take_auto(op, machine);
+  for (auto _ : state) benchmark::DoNotOptimize(take_auto(op, machine));
+  state.SetLabel(to_string(op));
+}
+
 BENCHMARK(new_bucket)->Apply(buckets);
+BENCHMARK(new_bucket_by_auto)->Apply(buckets);
+BENCHMARK(choose_for_bucket)->Apply(buckets);
 
 }  // namespace
 }  // namespace stretto::bench
