@@ -17,7 +17,7 @@ std::string reason_of(const TunedOperator& tuned, const Measured& measured) {
 // Where cuBLAS, then NCCL, was faster on this operator than all that can serve it.
 std::optional<AutoSchedule> library_of(const TunedOperator& tuned, const Operator& op,
                                        const Machine& machine) {
-  const auto library = library_for(op, machine, RowCount::fixed);
+  const auto library = library_for(op, machine);
   if (!library || tuned.library_us <= 0) return std::nullopt;
   for (const Measured& measured : tuned.measured) {
     if (measured.time_us > tuned.library_us) break;

@@ -53,7 +53,7 @@ struct Mean {
 // With cuBLAS and NCCL, also where they were only measured beside the schedules.
 std::vector<Measured> all_measured(const TunedOperator& tuned, const Machine& machine) {
   std::vector<Measured> found = tuned.measured;
-  const auto library = library_for(tuned.op, machine, RowCount::fixed);
+  const auto library = library_for(tuned.op, machine);
   if (!library || tuned.library_us <= 0) return found;
   const bool is_known = std::any_of(found.begin(), found.end(), [&](const Measured& one) {
     return comparable(parse_schedule(one.schedule, tuned.op, machine)) == comparable(*library);

@@ -86,9 +86,8 @@ void require_some_serve(bool by_some) {
   throw UsageError("nothing serves this with rows that stand in GPU memory: say them to each run");
 }
 
-std::optional<Schedule> library_for(const Operator& op, const Machine& machine, RowCount rows) {
+std::optional<Schedule> library_for(const Operator& op, const Machine& machine) {
   Schedule library = find_preset("library").make(op, machine);
-  library.rows = rows;
   if (!legal(op, library, machine).empty()) return std::nullopt;
   return library;
 }

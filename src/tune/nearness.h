@@ -60,7 +60,7 @@ std::vector<const TunedOperator*> speaking_for(const Operator& op, const Machine
 std::string where_measured(const TunedOperator& tuned, const Machine& machine);
 
 // cuBLAS, then NCCL, where it can serve: measured beside every operator.
-std::optional<Schedule> library_for(const Operator& op, const Machine& machine, RowCount rows);
+std::optional<Schedule> library_for(const Operator& op, const Machine& machine);
 
 // cuBLAS tiles products by itself.
 inline Schedule comparable(Schedule schedule) {

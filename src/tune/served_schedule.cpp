@@ -94,8 +94,8 @@ AutoSchedule by_size(const Operator& op, const Machine& machine, RowsFrom from) 
     Schedule preset = find_preset(name).make(op, machine);
     preset.rows = RowCount::bucket;
     if (std::find(serving.begin(), serving.end(), preset) == serving.end()) continue;
-    return {preset, fmt::format("{} for {} rows: nothing within a factor of four was measured on "
-                                "{} (stretto tune measures it)",
+    return {preset, fmt::format("{} for {} rows: nothing that serves was measured within a "
+                                "factor of four on {} (stretto tune measures it)",
                                 name, op.m, machine.name)};
   }
   return {serving.front(), "the first preset that serves this"};
