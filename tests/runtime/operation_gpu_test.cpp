@@ -63,6 +63,8 @@ TEST_P(OperationOnGpus, ServesEveryOperatorAcrossBuckets) {
     }
     EXPECT_GT(operation.buckets().size(), ranks_ == 2 ? 3u : 1u);  // fewer for many ranks
     EXPECT_NE(operation.schedule(900).find("rows=bucket"), std::string::npos);
+    EXPECT_FALSE(operation.reason(900).empty());
+    EXPECT_EQ(operation.reason(900).find("by simulation"), std::string::npos);
   }
 }
 
