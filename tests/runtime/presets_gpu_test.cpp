@@ -129,6 +129,9 @@ std::vector<Case> cases() {
       add(kind, "m=1024 n=1024 k=4096", "bf16", "decomposed,tile=128x128,split-k=2");
       add(kind, "m=2048 n=2048 k=8192", "bf16", "tiles,tile=128x192,split-k=2");  // several waves
     }
+    // Kernels with register budgets of their own.
+    add("ag-gemm", "m=256 n=4096 k=8192", "bf16", "tiles,tile=64x256,comm-sms=8,split-k=2");
+    add("ag-gemm", "m=256 n=4096 k=8192", "fp16", "sequential,tile=64x256,split-k=2");
     // Rows that arrive in ranges of K: both movers, ragged tiles and ranges, waves behind the
     // first.
     const char* gather = "ag-gemm";

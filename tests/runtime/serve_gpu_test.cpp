@@ -216,6 +216,12 @@ std::vector<Case> cases() {
     add("ag-gemm", "m=1024 n=1024 k=4096", "tiles,tile=128x128,comm-sms=8,k-phases=4,rows=bucket");
     add("ag-gemm", "m=840 n=1088 k=832",
         "tiles,tile=64x128,mover=copy-engine,reuse=ack,k-phases=5,rows=bucket");
+    // Kernels with register budgets of their own.
+    add("ag-gemm", "m=512 n=1024 k=8192",
+        "tiles,order=arrival,tile=128x128,comm-sms=12,split-k=4,rows=bucket");
+    add("ag-gemm", "m=512 n=4096 k=4096", "tiles,tile=64x256,comm-sms=8,rows=bucket");
+    add("ag-gemm", "m=512 n=4096 k=4096", "decomposed,tile=64x256,rows=bucket");
+    add("gemm-rs", "m=1024 n=1024 k=512", "slices,tile=128x64,partials=fp32,rows=bucket");
     add("gemm-rs", "m=1024 n=1024 k=512", "decomposed,rows=bucket");
     add("gemm-rs", "m=1024 n=1024 k=512", "tiles,partials=fp32,rows=bucket");
     add("gemm-ar", "m=512 n=1024 k=512", "tiles,reduction=one-shot,rows=bucket");

@@ -22,15 +22,12 @@
 
 namespace stretto::device {
 
-// The register budgets of a thread: together no more than the 64 K of an SM.
-inline constexpr int32 kConsumerRegisters = 224;
-inline constexpr int32 kMoverRegisters = 56;
-
 // Block `index` of those that multiply.
 template <GemmConfig kConfig>
 STRETTO_DEVICE void gemm_sm90(const GemmParams& params, uint32 index) {
   extern __shared__ uint8 shared_memory[];
   constexpr GemmLayout kLayout = layout_of(kConfig);
+  constexpr RegisterBudget kRegisters = registers_of(kConfig);
   const GemmShared<kConfig> shared(shared_address(shared_memory));
   const uint32 warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
   const uint32 lane = threadIdx.x % 32;
@@ -58,7 +55,7 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params, uint32 index) {
   __syncthreads();
 
   if (moves) {
-    give_registers<kMoverRegisters>();
+    give_registers<kRegisters.mover>();
     if (begin < end && loads) gemm_load<kConfig>(params, shared, first, begin, end);
     if (begin < end && stores) gemm_store<kConfig>(params, shared, begin, end);
     if (warp % 4 == 2) {
@@ -67,7 +64,7 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params, uint32 index) {
     }
     __syncwarp();
   } else {
-    take_registers<kConsumerRegisters>();
+    take_registers<kRegisters.consumer>();
     if (begin < end) gemm_multiply<kConfig>(params, shared, warp / 4, begin, end);
   }
   // A block's shared memory must outlive the arrivals and multicasts of its partner.
