@@ -48,6 +48,10 @@ std::string why_illegal(const GemmConfig& config) {
   if (config.serves && config.shared != Shared::none) {
     return "a kernel that serves has no clusters: a pair's tiles may differ in rows";
   }
+  if (config.serves && config.tile_n % 64 != 0) {
+    return "a kernel that serves stores parts of a tile, which begin at any row of 128 bytes only: "
+           "its tiles have 64, 128, 192 or 256 columns";
+  }
   const int shared_bytes = device::layout_of(config).shared_bytes;
   if (shared_bytes > kSharedBytesOfHopper) {
     return fmt::format("{} stages need {} bytes of shared memory; an SM gives {}", config.stages,
