@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "stretto/operator.h"
 
@@ -11,5 +12,8 @@ namespace stretto {
 // (serve.h), with 64 rows for each at least, and lie so close that at most an eighth of a bucket's
 // rows, or 64 of each owner's, are more than was asked for.
 int64_t bucket_of(OpKind kind, int ranks, int64_t rows);
+
+// All buckets of 1 to `rows` rows, ascending.
+std::vector<int64_t> buckets_up_to(OpKind kind, int ranks, int64_t rows);
 
 }  // namespace stretto

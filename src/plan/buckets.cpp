@@ -15,4 +15,10 @@ int64_t bucket_of(OpKind kind, int ranks, int64_t rows) {
   return (own_rows + step - 1) / step * step * owners;
 }
 
+std::vector<int64_t> buckets_up_to(OpKind kind, int ranks, int64_t rows) {
+  std::vector<int64_t> buckets = {bucket_of(kind, ranks, 1)};
+  while (buckets.back() < rows) buckets.push_back(bucket_of(kind, ranks, buckets.back() + 1));
+  return buckets;
+}
+
 }  // namespace stretto

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <vector>
 
 namespace stretto {
 namespace {
@@ -23,6 +24,16 @@ TEST(Buckets, WasteAnEighthAtMost) {
         buckets.insert(bucket);
       }
       EXPECT_LE(buckets.size(), 60u);
+    }
+  }
+}
+
+TEST(Buckets, AllUpToSomeRowsAreThoseThatTheRowsHave) {
+  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_ar}) {
+    for (const int64_t most : {1, 64, 65, 1000, 5000}) {
+      std::set<int64_t> met;
+      for (int64_t rows = 1; rows <= most; ++rows) met.insert(bucket_of(kind, 4, rows));
+      EXPECT_EQ(buckets_up_to(kind, 4, most), std::vector<int64_t>(met.begin(), met.end()));
     }
   }
 }
