@@ -13,14 +13,6 @@
 namespace stretto::cuda {
 namespace {
 
-struct Tile {
-  int rows, columns;
-};
-constexpr Tile kTiles[] = {{128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}};
-constexpr Tile kReducedTiles[] = {{128, 256}, {128, 192}, {128, 128}};
-constexpr Tile kSplitTiles[] = {{128, 192}, {128, 128}};
-constexpr Tile kGatheredTiles[] = {{128, 256}, {128, 224}, {128, 128}};
-
 // Kernels of one architecture, in the order in which they are added.
 class KernelList {
  public:
@@ -61,68 +53,6 @@ class KernelList {
 const std::vector<std::string>& known_archs() {
   static const std::vector<std::string> archs = {"sm_90a", "sm_89", "sm_80"};
   return archs;
-}
-
-std::vector<KernelEntry> kernel_set(const std::string& arch) {
-  KernelList set(arch);
-  for (const DType input : {DType::bf16, DType::fp16}) {
-    for (const DType output : {input, DType::fp32}) {
-      for (const Tile& tile : kTiles) {
-        set.add_gemm(config_of(input, output, tile.rows, tile.columns));
-      }
-    }
-  }
-  for (const DType input : {DType::bf16, DType::fp16}) {
-    for (const Tile& tile : kTiles) {
-      device::GemmConfig config = config_of(input, input, tile.rows, tile.columns);
-      config.serves = true;
-      set.add_gemm(config);
-    }
-  }
-  // Reductions that add to own tiles what the others sent, on 2, 4 and 8 ranks.
-  for (const DType input : {DType::bf16, DType::fp16}) {
-    for (const Tile& tile : kReducedTiles) {
-      for (const int sources : {1, 3, 7}) {
-        device::GemmConfig config = config_of(input, input, tile.rows, tile.columns);
-        config.adds = sources;
-        set.add_gemm(config);
-      }
-    }
-  }
-  // Tiles whose K is split, for gathers and for reductions on 8 ranks.
-  for (const Tile& tile : kSplitTiles) {
-    for (const int sources : {0, 7}) {
-      device::GemmConfig config = config_of(DType::bf16, DType::bf16, tile.rows, tile.columns);
-      config.adds = sources;
-      config.splits = true;
-      set.add_gemm(config);
-    }
-  }
-  // Gathers whose comm lanes are blocks of the kernel, with whole rows and in phases of K.
-  for (const DType input : {DType::bf16, DType::fp16}) {
-    for (const Tile& tile : kGatheredTiles) {
-      device::GemmConfig config = config_of(input, input, tile.rows, tile.columns);
-      config.moves = true;
-      set.add_gemm(config);
-      config.phases = true;
-      set.add_gemm(config);
-    }
-  }
-  // Collectives for few rows, with up to 4 ranks and with more, of few bytes and of many.
-  for (const DType dtype : {DType::bf16, DType::fp16}) {
-    for (const int ranks : {4, 8}) {
-      for (const CollectiveKind kind : {CollectiveKind::all_gather, CollectiveKind::reduce_scatter,
-                                        CollectiveKind::all_reduce}) {
-        for (const int64_t count : {int64_t{1} << 12, int64_t{1} << 24}) {
-          const bool one_hop = kind != CollectiveKind::all_reduce;
-          if (one_hop && count > 1 << 12) continue;  // the same kernel
-          set.add_low_latency(low_latency_shape({kind, dtype, 0, 0, count, count}, ranks, 1));
-        }
-      }
-    }
-  }
-  set.add_others();
-  return set.take();
 }
 
 std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, bool serves) {

@@ -17,10 +17,6 @@ struct KernelEntry {
 // The architectures that kernels are made for; the first is the one all of them exist for.
 const std::vector<std::string>& known_archs();
 
-// Those of the presets' own tiles, in every type, and all that is not a GEMM. Other tiles are
-// compiled when a plan first asks for them. `arch` is one of known_archs().
-std::vector<KernelEntry> kernel_set(const std::string& arch);
-
 // Those that running the plan takes, the test data's among them; with `serves`, running it as a
 // serving one (serve.h). Throws UsageError where no kernel suits its tiles.
 std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, bool serves = false);

@@ -77,7 +77,10 @@ TEST_F(Measure, WordsThatMeanNothingAreRefused) {
   expect_refused({"compile", "--strategies", "tiles"}, "--strategies needs an operator");
   expect_refused(sized("compile", {"--strategies", "tile"}), "did you mean 'tiles'");
   expect_refused(sized("compile", {"--strategies", "tiles,mover=comm-blocks,comm-sms=0"}),
-                 "cannot serve this: ");
+                 "comm-sms=0 cannot serve gemm-rs m=64 n=64 k=64 ranks=2 dtype=bf16: ");
+  expect_refused({"compile", "--serve"}, "--serve needs an operator");
+  expect_refused(sized("compile", {"--serve", "--strategies", "sweep"}), "does not go with");
+  expect_refused(sized("compile", {"--serve", "--strategies", "auto,tiles"}), "auto stands alone");
 }
 
 TEST_F(Measure, PlansThatNoGpuCanRunAreRefusedBeforeOneIsLookedFor) {
