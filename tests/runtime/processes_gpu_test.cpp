@@ -1,15 +1,21 @@
 // Plans of one process a GPU: this binary starts itself once a rank.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
+#include "compile_plans.h"
 #include "fabric/job.h"
 #include "fabric/launcher.h"
 #include "gpu_plans.h"
+#include "lost_notifies.h"
 #include "runtime/gpu_check.h"
 #include "runtime/operator_bench.h"
 #include "stall_guard.h"
@@ -20,9 +26,14 @@ namespace {
 
 using testing::AllOf;
 using testing::AnyOf;
+using testing::Contains;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 constexpr const char* kInside = "STRETTO_TEST_INSIDE";
+// For ranks that lose another: the schedule, and the folder for what they say.
+constexpr const char* kSchedule = "STRETTO_TEST_SCHEDULE";
+constexpr const char* kReports = "STRETTO_TEST_REPORTS";
 
 class PlansOfProcesses : public testing::Test {
  protected:
@@ -30,10 +41,13 @@ class PlansOfProcesses : public testing::Test {
     if (const std::string why = why_not_here(2); !why.empty()) STRETTO_SKIP(why);
     if (cuda::ranks_a_gpu() > 1) STRETTO_SKIP("processes do not share GPUs");
   }
-  static int launch_ranks(const std::string& test) {
-    return fabric::launch(
-        2, {"/usr/bin/env", std::string(kInside) + "=1",
-            "/proc/" + std::to_string(getpid()) + "/exe", "--gtest_filter=RankOfPlans." + test});
+  static int launch_ranks(const std::string& test, int ranks = 2,
+                          const std::vector<std::string>& variables = {}) {
+    std::vector<std::string> command = {"/usr/bin/env", std::string(kInside) + "=1"};
+    command.insert(command.end(), variables.begin(), variables.end());
+    command.push_back("/proc/" + std::to_string(getpid()) + "/exe");
+    command.push_back("--gtest_filter=RankOfPlans." + test);
+    return fabric::launch(ranks, command);
   }
 };
 
@@ -41,11 +55,68 @@ TEST_F(PlansOfProcesses, PresetsAreRight) { EXPECT_EQ(launch_ranks("VerifiesPres
 TEST_F(PlansOfProcesses, AMissingNotifyIsNamedOnAllAndTheNextPlanWorks) {
   EXPECT_EQ(launch_ranks("MissesANotify"), 0);
 }
+TEST_F(PlansOfProcesses, MissingNotifiesOfEachKindAreNamedOnAll) {
+  EXPECT_EQ(launch_ranks("MissesNotifiesOfEachKind"), 0);
+}
 TEST_F(PlansOfProcesses, ARankWithoutRunsIsNamedOnAll) { EXPECT_EQ(launch_ranks("HasNoRuns"), 0); }
 TEST_F(PlansOfProcesses, AProcessThatSleepsIsNamedSoon) {
   EXPECT_EQ(launch_ranks("SleepsBeforeItsRun"), 0);
 }
 TEST_F(PlansOfProcesses, ABusyGpuIsNamedSoon) { EXPECT_EQ(launch_ranks("IsBusyBeforeItsRun"), 0); }
+
+// The launcher can only return what the dead rank did, so survivors leave what they saw in files:
+// the error, and once all that they had is given back, a second line.
+class DeadRanksOfProcesses : public PlansOfProcesses {
+ protected:
+  void SetUp() override {
+    PlansOfProcesses::SetUp();
+    if (IsSkipped()) return;
+    std::string name = (std::filesystem::temp_directory_path() / "stretto_dead_XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override {
+    if (!folder_.empty()) std::filesystem::remove_all(folder_);
+  }
+  void expect_named(const std::string& schedule, int most_ranks, const std::string& own) {
+    const int ranks = std::min(most_ranks, cuda::num_devices());
+    EXPECT_EQ(launch_ranks("LosesAPeerInsideARun", ranks,
+                           {std::string(kSchedule) + "=" + schedule,
+                            std::string(kReports) + "=" + folder_.string()}),
+              128 + SIGKILL);
+    // The first whose wait expires lets the others go, who then have nothing of their own to tell.
+    std::vector<std::string> errors;
+    for (int rank = 0; rank < ranks; ++rank) {
+      if (rank == 1) continue;
+      SCOPED_TRACE(fmt::format("rank {} of {}", rank, ranks));
+      std::ifstream file(folder_ / std::to_string(rank));
+      std::string end;
+      std::getline(file, errors.emplace_back());
+      std::getline(file, end);
+      std::cout << "rank " << rank << ": " << errors.back() << "\n";
+      EXPECT_THAT(errors.back(), StartsWith("the process of rank 1 (pid "));
+      EXPECT_THAT(errors.back(), HasSubstr(") ended before the end of a run"));
+      EXPECT_EQ(end, "ended in time");
+    }
+    EXPECT_THAT(errors, Contains(AllOf(HasSubstr("; "), HasSubstr("waited 300 ms"), HasSubstr(own))));
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+TEST_F(DeadRanksOfProcesses, AreNamedByKernelsThatWait) {
+  expect_named("tiles", 2, "for slots.");
+}
+TEST_F(DeadRanksOfProcesses, AreNamedByStreamsThatWait) {
+  expect_named("decomposed", 4, "for slots.");
+}
+TEST_F(DeadRanksOfProcesses, AreNamedInCollectivesOfNccl) {
+  expect_named("library", 4, "in a collective of NCCL");
+}
+TEST_F(DeadRanksOfProcesses, AreNamedInLowLatencyCollectives) {
+  expect_named("low-latency", 2, " for rank 1: ");
+}
 
 TEST_F(PlansOfProcesses, ABenchmarkGoesOnBesideARefusedPlan) {
   EXPECT_EQ(launch_ranks("BenchesBesideARefusedPlan"), 0);
@@ -63,7 +134,8 @@ class RankOfPlans : public testing::Test {
  protected:
   void SetUp() override {
     if (std::getenv(kInside) == nullptr) GTEST_SKIP() << "a part of PlansOfProcesses";
-    fabric_ = fabric::open_fabric(2);
+    const char* ranks = std::getenv("STRETTO_RANKS");
+    fabric_ = fabric::open_fabric(ranks == nullptr ? 2 : std::atoi(ranks));
   }
   void expect_right(const std::string& op, const std::string& schedule) {
     guard_.at(op + " " + schedule);
@@ -229,22 +301,60 @@ TEST_F(RankOfPlans, MissesANotify) {
   for (const auto& [schedule, signal, kind] : {Planted{"tiles", "slots.0", LaneKind::compute},
                                                Planted{"waves", "packed.0", LaneKind::compute},
                                                Planted{"decomposed", "slots.0", LaneKind::copy}}) {
-    Plan plan = plan_here("gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16", schedule);
+    Plan plan = plan_here(kReduction, schedule);
     drop_notify(plan, signal, 1, kind);
-    PlanRunner runner(plan, *fabric_, shared_compiler(), {300'000'000});
-    std::string error;
-    try {
-      fabric_->device(fabric_->first_rank()).make_current();
-      runner.enqueue(fabric_->first_rank());
-      runner.finish();
-    } catch (const SystemError& caught) {
-      error = caught.what();
-    }
-    EXPECT_THAT(error, AllOf(HasSubstr("rank 1 "), HasSubstr("waited 300 ms before"),
-                             HasSubstr("for " + std::string(signal) + ": expected")))
+    PlanRunner runner(plan, *fabric_, shared_compiler(), {kTimeoutNs});
+    enqueue(runner);
+    EXPECT_THAT(finish(runner, 4), AllOf(HasSubstr("rank 1 "), HasSubstr("waited 300 ms before"),
+                                         HasSubstr("for " + std::string(signal) + ": expected")))
         << schedule;
     expect_right("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16", schedule);
   }
+}
+
+// By every kind of lane, for every kind.
+TEST_F(RankOfPlans, MissesNotifiesOfEachKind) {
+  std::vector<Plan> plans;
+  for (const LostNotify& lost : kLostNotifies) plans.push_back(plan_of(lost));
+  guard_.at("compile");
+  compile_plans(plans);
+  for (const LostNotify& lost : kLostNotifies) {
+    SCOPED_TRACE(lost.name);
+    guard_.at(lost.name);
+    Plan plan = plan_of(lost);
+    drop_notify(plan, lost.signal, lost.to, lost.from);
+    PlanRunner runner(plan, *fabric_, shared_compiler(), {kTimeoutNs});
+    fabric_->device(fabric_->first_rank()).make_current();
+    enqueue_runs(runner, lost, fabric_->first_rank());
+    EXPECT_THAT(errors_of(plan, lost, kTimeoutNs), Contains(finish(runner, 4)));
+    EXPECT_TRUE(runner.has_met());
+  }
+  expect_right("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16", "tiles");
+}
+
+// Rank 1 ends while all others have begun a run and wait in it.
+TEST_F(RankOfPlans, LosesAPeerInsideARun) {
+  const char *schedule = std::getenv(kSchedule), *reports = std::getenv(kReports);
+  ASSERT_TRUE(schedule != nullptr && reports != nullptr);
+  const int rank = fabric_->first_rank();
+  const Plan plan = plan_here(
+      fmt::format("gemm-rs m=1024 n=1024 k=1024 ranks={} dtype=bf16", fabric_->ranks()), schedule);
+  std::string error;
+  {
+    PlanRunner runner(plan, *fabric_, shared_compiler(), {kTimeoutNs});
+    if (rank != 1) enqueue(runner);
+    fabric_->barrier();
+    if (rank == 1) kill(getpid(), SIGKILL);
+    guard_.at("finish without rank 1");
+    error = finish(runner, 4);
+    std::ofstream(std::filesystem::path(reports) / std::to_string(rank)) << error << "\n";
+    EXPECT_FALSE(runner.has_met());
+    guard_.at("end the runner");
+  }
+  guard_.at("end the fabric");
+  fabric_.reset();
+  std::ofstream(std::filesystem::path(reports) / std::to_string(rank), std::ios::app)
+      << (HasFailure() ? "failed" : "ended in time") << "\n";
 }
 
 }  // namespace

@@ -1,14 +1,16 @@
 // Random points of the space on GPUs: sizes that nothing divides, fewer rows than ranks, numbers of
 // ranks that are no power of two, every mover and signal. Each is right, or refused with a reason.
 //
-// For a long walk over other points: test_runtime --gtest_filter='RandomPoints*' --gtest_shuffle
-// --gtest_repeat=100
+// For a long walk: test_runtime --gtest_filter='RandomPoints*' --gtest_repeat=100. The seed that is
+// printed repeats a run's points.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <chrono>
+#include <cstdlib>
 #include <random>
-#include <thread>
 
+#include "compile_plans.h"
 #include "cuda/kernel_set.h"
 #include "gpu_plans.h"
 #include "runtime/gpu_check.h"
@@ -18,6 +20,7 @@ namespace stretto::runtime {
 namespace {
 
 constexpr int kPoints = 24;
+constexpr const char* kSeed = "STRETTO_TEST_SEED";
 
 struct GpuPoint {
   std::string text;
@@ -129,33 +132,25 @@ class PointMaker {
   std::mt19937_64 random_;
 };
 
-// A cold kernel takes seconds, and most points have one of their own.
-void compile_all(const std::vector<GpuPoint>& points) {
-  std::vector<std::string> sources;
-  for (const GpuPoint& point : points) {
-    for (cuda::KernelEntry& entry : cuda::kernels_of(point.plan, "sm_90a")) {
-      if (!entry.source.empty()) sources.push_back(std::move(entry.source));
-    }
-  }
-  std::sort(sources.begin(), sources.end());
-  sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
-  std::atomic<size_t> next = 0;
-  std::vector<std::jthread> threads;
-  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) {
-    threads.emplace_back([&] {
-      for (size_t s = next++; s < sources.size(); s = next++) {
-        shared_compiler().compile(sources[s], "sm_90a");
-      }
-    });
-  }
+// Every run has points of its own, unless it is told which.
+uint64_t seed_of_points() {
+  if (const char* told = std::getenv(kSeed)) return std::strtoull(told, nullptr, 10);
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
 }
 
 TEST(RandomPointsOnGpus, AreRightOrRefused) {
   if (const std::string why = why_not_here(2); !why.empty()) STRETTO_SKIP(why);
-  PointMaker maker(static_cast<uint64_t>(testing::UnitTest::GetInstance()->random_seed()));
+  const uint64_t seed = seed_of_points();
+  const std::string repeat = fmt::format("{}={} repeats these points", kSeed, seed);
+  std::cout << repeat << "\n";
+  SCOPED_TRACE(repeat);
+  PointMaker maker(seed);
   std::vector<GpuPoint> points;
   for (int i = 0; i < kPoints; ++i) points.push_back(maker.next());
-  compile_all(points);
+  std::vector<const Plan*> plans;
+  for (const GpuPoint& point : points) plans.push_back(&point.plan);
+  compile_plans(plans);
 
   int run = 0;
   for (const GpuPoint& point : points) {
