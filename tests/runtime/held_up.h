@@ -71,10 +71,9 @@ class HeldUpRuns {
     for (size_t l = 0; l < plan_.lanes.size(); ++l) {
       const Lane& lane = plan_.lanes[l];
       if (lane.rank != of.rank || lane.kind != LaneKind::compute) continue;
-      const auto boundary =
-          std::find_if(lane.instrs.begin(), lane.instrs.end(), [&](const Instr& instr) {
-            return instr.op == Opcode::boundary && instr.id == id;
-          });
+      const auto boundary = std::find_if(
+          lane.instrs.begin(), lane.instrs.end(),
+          [&](const Instr& instr) { return instr.op == Opcode::boundary && instr.id == id; });
       if (boundary - lane.instrs.begin() > static_cast<std::ptrdiff_t>(at_[l])) return false;
     }
     return true;
@@ -116,8 +115,8 @@ class HeldUpRuns {
     for (uint16_t rank = 0; rank < plan_.ranks(); ++rank) {
       bool is_over = run_of_[rank] < runs_;
       for (size_t l = 0; l < plan_.lanes.size(); ++l) {
-        is_over = is_over &&
-                  (plan_.lanes[l].rank != rank || at_[l] == plan_.lanes[l].instrs.size());
+        is_over =
+            is_over && (plan_.lanes[l].rank != rank || at_[l] == plan_.lanes[l].instrs.size());
       }
       if (!is_over) continue;
       ++run_of_[rank];
@@ -131,10 +130,10 @@ class HeldUpRuns {
 
   const Plan& plan_;
   const int runs_;
-  std::vector<size_t> at_;                                 // by lane
-  std::vector<int> run_of_;                                // by rank
-  std::map<Counter, int64_t> per_run_;                     // what all notifies of a run add
-  std::map<std::pair<Counter, int>, int64_t> seen_;        // by instance
+  std::vector<size_t> at_;                           // by lane
+  std::vector<int> run_of_;                          // by rank
+  std::map<Counter, int64_t> per_run_;               // what all notifies of a run add
+  std::map<std::pair<Counter, int>, int64_t> seen_;  // by instance
   std::map<std::pair<int, int32_t>, std::vector<uint16_t>> joined_;  // by run and collective
 };
 

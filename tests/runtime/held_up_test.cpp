@@ -1,5 +1,5 @@
-// Which waits a lost notify holds up: the table of tests on GPUs holds what it says, and the emulator
-// agrees.
+// Which waits a lost notify holds up: the table of tests on GPUs holds what it says, and the
+// emulator agrees.
 #include "held_up.h"
 
 #include <fmt/format.h>

@@ -43,8 +43,7 @@ TEST_P(LostNotifiesOnGpus, AreNamed) {
   drop_notify(plan, lost.signal, lost.to, lost.from);
   {
     PlanRunner runner(plan, shared_fabric(kRanks), shared_compiler(), {kTimeoutNs});
-    const std::string error =
-        error_of(runner, [&](int rank) { enqueue_runs(runner, lost, rank); });
+    const std::string error = error_of(runner, [&](int rank) { enqueue_runs(runner, lost, rank); });
     std::cout << error << "\n";
     EXPECT_THAT(errors_of(plan, lost, kTimeoutNs), Contains(error));
     EXPECT_TRUE(runner.has_met());

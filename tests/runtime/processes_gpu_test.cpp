@@ -98,16 +98,15 @@ class DeadRanksOfProcesses : public PlansOfProcesses {
       EXPECT_THAT(errors.back(), HasSubstr(") ended before the end of a run"));
       EXPECT_EQ(end, "ended in time");
     }
-    EXPECT_THAT(errors, Contains(AllOf(HasSubstr("; "), HasSubstr("waited 300 ms"), HasSubstr(own))));
+    EXPECT_THAT(errors,
+                Contains(AllOf(HasSubstr("; "), HasSubstr("waited 300 ms"), HasSubstr(own))));
   }
 
  private:
   std::filesystem::path folder_;
 };
 
-TEST_F(DeadRanksOfProcesses, AreNamedByKernelsThatWait) {
-  expect_named("tiles", 2, "for slots.");
-}
+TEST_F(DeadRanksOfProcesses, AreNamedByKernelsThatWait) { expect_named("tiles", 2, "for slots."); }
 TEST_F(DeadRanksOfProcesses, AreNamedByStreamsThatWait) {
   expect_named("decomposed", 4, "for slots.");
 }
