@@ -84,7 +84,7 @@ step() {
 
 if wanted tests; then
   for suite in test_cuda test_fabric test_runtime test_c; do
-    step "$suite" "$(program $suite)" --gtest_filter='*Gpu*:*PlansOfProcesses*' --gtest_brief=1
+    step "$suite" "$(program $suite)" --gtest_filter='*Gpu*:*OfProcesses*' --gtest_brief=1
   done
   # With fewer GPUs, eight ranks share them.
   if (( gpus < 8 )); then

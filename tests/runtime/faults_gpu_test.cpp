@@ -152,22 +152,6 @@ TEST_F(FaultsOnGpus, OperatorsAlternateOnOneGroup) {
   }
 }
 
-TEST_F(FaultsOnGpus, AThousandReplaysOfAGraph) {
-  for (const char* preset : {"tiles", "waves", "decomposed", "sequential"}) {
-    const std::string op = "gemm-ar m=512 n=1024 k=1024 ranks=2 dtype=bf16";
-    if (!why_not_here(op, preset).empty()) continue;
-    const Plan plan = plan_here(op, preset);
-    PlanRunner runner(plan, shared_fabric(kRanks), shared_compiler());
-    GpuCheckOptions options;
-    options.fills = {Fill::integers};
-    options.runs = 1;
-    options.replays = 1000;
-    const GpuCheckResult result = check_on_gpus(runner, shared_fabric(kRanks), options);
-    EXPECT_TRUE(result.verified()) << preset << ": " << result.fault << result.first_wrong;
-    EXPECT_TRUE(result.reproducible) << preset;
-  }
-}
-
 TEST_F(FaultsOnGpus, GraphOfTheWrongNumberOfRunsIsAnError) {
   const Plan plan =
       plan_here("gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16", "decomposed,reuse=double");

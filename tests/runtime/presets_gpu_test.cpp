@@ -79,9 +79,17 @@ std::vector<Case> cases() {
     for (const char* kind : kOperators) {
       for (const char* preset : kPresets) {
         add(kind, "m=1024 n=1024 k=1024", "bf16", preset);
-        add(kind, "m=1000 n=1088 k=832", "fp16", preset);               // ragged tiles, even shards
-        add(kind, "m=517 n=960 k=576", "bf16", preset);                 // ragged shards too
+        add(kind, "m=1000 n=1088 k=832", "fp16", preset);  // ragged tiles, even shards
+        add(kind, "m=517 n=960 k=576", "bf16", preset);    // ragged shards too
+        add(kind, "m=261 n=448 k=320", "fp16", preset);
         if (ranks > 2) add(kind, "m=3 n=1024 k=1024", "bf16", preset);  // fewer rows than ranks
+      }
+      // One row, and about the rows of a tile.
+      for (const int m : {1, 7, 63, 127, 129}) {
+        for (const char* preset : {"tiles", "slices", "decomposed"}) {
+          add(kind, fmt::format("m={} n=512 k=512", m).c_str(), m % 4 == 3 ? "fp16" : "bf16",
+              preset);
+        }
       }
       add(kind, "m=2048 n=2048 k=2048", "bf16", "tiles,mover=copy-engine,reuse=ack");
       // Copy engines signal tile by tile and slice by slice, to kernels that run.
