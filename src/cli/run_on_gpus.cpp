@@ -91,6 +91,23 @@ std::string shared_note(const fabric::Fabric& gpus) {
       gpus.ranks_a_gpu(), sms_of(gpus));
 }
 
+// Where the ranks' common memory comes from, which nobody may have asked for.
+std::string memory_note(fabric::Source source) {
+  const char* meaning = "";
+  switch (source) {
+    case fabric::Source::peer:
+      meaning = "the driver's, by peer access within this process";
+      break;
+    case fabric::Source::windows:
+      meaning = "NCCL's";
+      break;
+    case fabric::Source::exported:
+      meaning = "the driver's, exchanged as file descriptors";
+      break;
+  }
+  return fmt::format("{}: {} (docs/fabric.md)", fabric::name_of(source), meaning);
+}
+
 int planned_sms(const Request& request) {
   return request.file_plan ? request.file_plan->sms : request.machine.sms;
 }
@@ -104,7 +121,7 @@ std::optional<double> sequential_time(const std::vector<GpuRow>& rows) {
 
 std::string print(const std::vector<GpuRow>& rows, const Request& request,
                   const ExecutionOptions& options, const std::string& gpu,
-                  const std::string& shared_note) {
+                  const std::string& shared_note, fabric::Source memory) {
   std::string out = fmt::format("{}\n{} x {}, plans for {} with {} SMs\n\n", to_string(request.op),
                                 request.op.ranks, gpu, request.machine.name, planned_sms(request));
   Table table({"strategy", "verified", "same bits", "race-free", "time", "speed-up", "predicted"});
@@ -159,6 +176,7 @@ std::string print(const std::vector<GpuRow>& rows, const Request& request,
   out += labelled("predicted",
                   fmt::format("simulated on {} (docs/simulation.md)", request.machine.name),
                   kLabelWidth);
+  out += labelled("memory", memory_note(memory), kLabelWidth);
   if (rows.size() == 1) out += '\n' + labelled("schedule", rows.front().schedule, kLabelWidth);
   for (const GpuRow& row : rows) {
     if (!row.timeline.empty()) out += fmt::format("\n{}\n{}", row.name, row.timeline);
@@ -220,7 +238,9 @@ Outcome run_on_gpus(const Options& options, const ExecutionOptions& execution) {
   const ExitCode code = exit_code_of(rows, needs_all(options));
   if (gpus->first_rank() != 0) return {"", code};
   const std::string gpu = gpus->device(0).name();
-  if (!options.json) return {print(rows, request, execution, gpu, shared_note(*gpus)), code};
+  if (!options.json) {
+    return {print(rows, request, execution, gpu, shared_note(*gpus), gpus->source()), code};
+  }
   Json object = json_header("run");
   object["good"] = code == kGood;
   object["operator"] = to_json(request.op);
@@ -229,6 +249,7 @@ Outcome run_on_gpus(const Options& options, const ExecutionOptions& execution) {
   object["target"] = "cuda";
   object["gpu"] = gpu;
   object["ranks_a_gpu"] = gpus->ranks_a_gpu();
+  object["fabric"] = fabric::name_of(gpus->source());
   object["replays"] = execution.replays;
   object["results"] = Json::array();
   for (const GpuRow& row : rows) {
