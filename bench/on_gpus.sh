@@ -9,7 +9,8 @@ usage() {
 usage: bench/on_gpus.sh FOLDER [--ranks R] [--steps LIST] [--seconds S] [--build DIR] [--commit ID]
   FOLDER     results: one JSON file and one log a step; those of earlier runs are overwritten
   --ranks    GPUs to use (default: all that nvidia-smi lists)
-  --steps    some of tests,gemm,tune,operators,torch,language,serve (default: all but tune)
+  --steps    some of tests,gemm,tune,operators,torch,language,serve,sanitizer (default: all but tune
+             and sanitizer)
   --seconds  the longest a step may take (default 900)
   --build    folder with the programs (default: build/release; ./dev build release makes it)
   --commit   recorded with the results (default: git's)
@@ -45,7 +46,7 @@ ranks=${ranks:-$gpus}
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || fail "--seconds $seconds: a number from 1 up was expected"
 (( ranks <= gpus )) || fail "--ranks $ranks, but there are $gpus GPUs"
 for step in ${steps//,/ }; do
-  [[ ,tests,gemm,tune,operators,torch,language,serve, == *,"$step",* ]] ||
+  [[ ,tests,gemm,tune,operators,torch,language,serve,sanitizer, == *,"$step",* ]] ||
     fail "unknown step '$step'; --help lists them"
 done
 mkdir -p "$folder" || fail "cannot write to $folder"
@@ -63,7 +64,8 @@ needs_shapes() { [[ -f $shapes ]] || fail "no shapes for $ranks GPUs: $shapes"; 
 
 # What is missing is said before anything runs.
 declare -A programs=([tests]="test_cuda test_fabric test_runtime test_c" [gemm]=gemm_bench [tune]=stretto
-                     [operators]=stretto [language]=lang_bench [serve]=serve_bench)
+                     [operators]=stretto [language]=lang_bench [serve]=serve_bench
+                     [sanitizer]="test_cuda test_runtime")
 for step in ${steps//,/ }; do
   for needed in ${programs[$step]:-}; do
     [[ -n $(program "$needed") ]] || fail "no $needed in $build; ./dev build release makes it"
@@ -130,6 +132,14 @@ if wanted serve; then
   step serve "$(program serve_bench)" --ranks "$ranks"
   step serve_low_latency "$(program serve_bench)" --ranks "$ranks" --m 512 --n 8192 --k 7168 \
     --schedule low-latency,rows=bucket
+fi
+if wanted sanitizer; then
+  if command -v compute-sanitizer >/dev/null || [[ -x ${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer ]]; then
+    step sanitizer python3 "$here/sanitize.py" --build "$build" --commit "$commit" \
+      --seconds "$((seconds / 6))" --out "$folder/sanitizer.json"
+  else
+    echo "sanitizer: left out, for compute-sanitizer is not installed (the CUDA toolkit has it)"
+  fi
 fi
 
 found=()
