@@ -89,7 +89,17 @@ Fabric::Fabric(std::unique_ptr<HostGroup> group, const std::vector<int>& gpus, S
   }
 }
 
-Fabric::~Fabric() = default;
+// NCCL's orderly end may wait for its peers, longer than a launcher waits for who has lost one, and
+// what this process has to say of that comes after. So it is not for who did not meet them all.
+Fabric::~Fabric() {
+  if (!group_->has_failed()) return;
+  try {
+    if (of_windows_) of_windows_->abort();
+    for (auto& [bound, communicators] : communicators_) communicators->abort();
+  } catch (const std::exception&) {
+    // The end of the process frees the rest.
+  }
+}
 
 void Fabric::open_devices(const std::vector<int>& gpus) {
   cuda::driver();

@@ -25,8 +25,13 @@ class HostGroup {
   // the others have from now on, where that is less than what the group was made with; 0: that.
   std::vector<std::string> all_gather(std::string_view what, std::string_view mine,
                                       double patience_s = 0) {
-    return gather(what, mine, patience_s);
+    has_failed_ = true;
+    std::vector<std::string> all = gather(what, mine, patience_s);
+    has_failed_ = false;
+    return all;
   }
+  // Whether some process did not come to the last call: it may never come to another.
+  bool has_failed() const { return has_failed_; }
 
   void barrier(std::string_view what) { all_gather(what, {}); }
 
@@ -52,6 +57,8 @@ class HostGroup {
   virtual std::vector<std::string> gather(std::string_view what, std::string_view mine,
                                           double patience_s) = 0;
   void settle(std::string_view what, std::exception_ptr mine, std::string_view reason);
+
+  bool has_failed_ = false;
 };
 
 // How long a process whose run has failed, in a wait that may take `timeout_ns`, waits for others
