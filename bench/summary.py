@@ -89,11 +89,10 @@ def summary_rows(result, torch_rows):
             ratios = [row.sequential / chosen(row).time for row in group]
             others = [other["fused_us"] / chosen(row).time for row in group
                       if (other := torch_rows.get((result["machine"], *row[:5])))]
-            efficiency = geometric_mean(row.floor / chosen(row).time
-                                        for row in group if row.m >= VERY_LARGE)
+            shares = [row.floor / chosen(row).time for row in group if row.m >= VERY_LARGE]
             yield [operator, f"M {'>=' if large else '<'} {LARGE}", f"{len(group)}",
                    mean_and_worst(ratios), f"{bars.large if large else bars.small:.2f}",
-                   f"{efficiency:.2f}" if large else "-", f"{bars.efficiency:.2f}" if large else "-",
+                   f"{geometric_mean(shares):.2f}" if shares else "-", f"{bars.efficiency:.2f}" if large else "-",
                    mean_and_worst(others), f"{sum(ratio < 1 for ratio in others)}" if others else "-"]
 
 

@@ -22,12 +22,13 @@ namespace stretto {
   X(slice, "slice", "a block of tile rows, all columns, for one destination")              \
   X(tile, "tile", "one output tile (reductions) or one tile's stripe of input rows (all-gather)")
 
-#define STRETTO_ORDERS(X)                                                                        \
-  X(plain, "plain", "row blocks in order, swizzled for L2")                                      \
-  X(own_first, "own-first", "own shard first, then the next ranks' in turn")                     \
-  X(arrival, "arrival", "in the order in which the movers deliver the input")                    \
-  X(peer_staggered, "peer-staggered", "next rank's tiles first, own last")                       \
-  X(interleaved, "interleaved", "a few tile rows of every owner in turn, the next rank's first") \
+#define STRETTO_ORDERS(X)                                                                       \
+  X(plain, "plain", "row blocks in order, swizzled for L2")                                     \
+  X(own_first, "own-first", "own shard first, then the next ranks' in turn")                    \
+  X(arrival, "arrival", "in the order in which the movers deliver the input")                   \
+  X(peer_staggered, "peer-staggered", "next rank's tiles first, own last")                      \
+  X(interleaved, "interleaved",                                                                 \
+    "a few tile rows of every owner in turn, the next rank's first; a gather's own before all") \
   X(node_then_local, "node-then-local", "what crosses nodes first (reductions) or last (gather)")
 
 #define STRETTO_MOVERS(X)                                                  \

@@ -67,8 +67,9 @@ class Pusher {
     auto add = [&](size_t piece, const std::vector<int>& to) {
       pushes.push_back({pieces.all[piece].rect, pieces.tiles_of(piece)[0], to});
     };
-    // Consumers in arrival order take the stripes of all sources in turn, others shard by shard.
-    if (state_.schedule.order == Order::arrival) {
+    // Consumers take the stripes of all sources in turn, or shard by shard.
+    const Order order = state_.schedule.order;
+    if (order == Order::arrival || order == Order::interleaved) {
       for (size_t piece = first; piece < last; ++piece) {
         for (const std::vector<int>& to : peers) add(piece, to);
       }

@@ -28,9 +28,9 @@ class RankOrder {
       for (const int32_t tile : pieces.tiles_of(p)) {
         // A tile that overlaps several pieces reads the last of them, or is needed for the first.
         int64_t& of_tile = turn_of_[static_cast<size_t>(tile)];
-        const bool is_first = turn < of_tile;
+        const bool decides = state_.gathers() ? turn >= of_tile : turn < of_tile;
         of_tile = state.gathers() ? std::max(of_tile, turn) : std::min(of_tile, turn);
-        if (interleaves_ && is_first) {
+        if (interleaves_ && decides) {
           owner_turn_[static_cast<size_t>(tile)] = turns_[static_cast<size_t>(pieces.all[p].owner)];
         }
         if (pieces.all[p].owner != rank) foreign_[static_cast<size_t>(tile)] = 1;
@@ -55,15 +55,20 @@ class RankOrder {
   // Tile rows of all owners in turn make up one sweep.
   bool interleaves() const {
     const Schedule& schedule = state_.schedule;
-    return schedule.order == Order::interleaved && state_.pattern == Pattern::slot_reduce &&
-           schedule.granularity == Granularity::tile && schedule.reduction != Reduction::one_shot;
+    if (schedule.order != Order::interleaved) return false;
+    if (state_.pattern == Pattern::push_gather) return true;
+    return state_.pattern == Pattern::slot_reduce && schedule.granularity == Granularity::tile &&
+           schedule.reduction != Reduction::one_shot;
   }
+
+  // Gathers begin with own rows, while those of others are under way.
+  bool begins_with_own() const { return state_.gathers() && !state_.gathers_own_rows(); }
 
   // Tile rows by which the own ones come late. What is sent last has to cross the links, what is
   // computed last for oneself has to be reduced: half a wave of own tiles at the end balances the
   // two. Sums that travel on (two-shot) must not be late.
   int32_t own_lag() const {
-    if (!state_.ranks_own_rows()) return 0;
+    if (!state_.ranks_own_rows() || state_.gathers()) return 0;
     const int32_t cols = state_.grid.cols();
     return (state_.tiles_at_once() / 2 + cols / 2) / cols;
   }
@@ -87,6 +92,8 @@ class RankOrder {
     if (state_.by_nccl()) return piece.index * owners + (plain ? 0 : owner);
     if (interleaves_) {
       const bool own = piece.owner == rank_;
+      if (own && begins_with_own()) return 0;
+      if (state_.gathers()) return 1 + piece.index / sweep_step_;
       if (sweep_step_ == 1) return piece.index + (own ? own_late_ : 0);
       if (state_.reduces_with_tiles()) return piece.index / sweep_step_ + (own ? own_late_ : 0);
       return (piece.index + (own ? own_late_ : 0)) / sweep_step_;
@@ -132,7 +139,9 @@ class RankOrder {
   // of owners take turns.
   void order_turn(std::span<int32_t> tiles) {
     const auto col = [&](int32_t tile) { return state_.grid.col_of(tile); };
-    if (interleaves_) {
+    const bool own_only =
+        begins_with_own() && turn_of_[static_cast<size_t>(tiles[0])] == 0;  // swept as ever
+    if (interleaves_ && !own_only) {
       sort_by(tiles, [&](int32_t tile) { return owner_turn_[static_cast<size_t>(tile)]; });
       return sort_by(tiles, col);
     }

@@ -52,8 +52,10 @@ std::vector<int> owner_turns(Order order, bool gathers, int rank, int ranks,
     case Order::arrival:
       sequence.insert(sequence.begin(), rank);
       break;
-    case Order::peer_staggered:
     case Order::interleaved:
+      sequence.insert(gathers ? sequence.begin() : sequence.end(), rank);
+      break;
+    case Order::peer_staggered:
       sequence.push_back(rank);
       break;
     case Order::node_then_local:

@@ -79,10 +79,17 @@ void check_order(Case& c) {
     c.refuse("order={} follows gathered input: take order=peer-staggered for {}",
              to_string(s.order), to_string(c.op.kind));
   }
-  const bool for_owners = s.order == Order::peer_staggered || s.order == Order::interleaved;
-  if (for_owners && !c.op.reduces()) {
+  if (s.order == Order::peer_staggered && !c.op.reduces()) {
     c.refuse("order={} follows the owners of output: take order=own-first for {}",
              to_string(s.order), to_string(c.op.kind));
+  }
+  const bool by_rows = s.granularity == Granularity::tile || s.granularity == Granularity::slice;
+  if (s.order == Order::interleaved && !c.op.reduces() && (s.mover == Mover::nccl || !by_rows)) {
+    c.refuse(
+        "order=interleaved with mover={} at granularity={}: gathers take tile rows of all owners "
+        "in turn where movers push tiles or slices: take order=own-first, or mover=comm-blocks at "
+        "granularity=tile",
+        to_string(s.mover), to_string(s.granularity));
   }
   if (s.order == Order::arrival && s.mover == Mover::nccl) {
     c.refuse("order=arrival with mover=nccl, which delivers all ranks' rows together: take plain");

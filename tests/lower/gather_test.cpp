@@ -135,6 +135,32 @@ TEST(PushGather, GroupsOfShardsShareAKernel) {
   EXPECT_THAT(program("3+5"), ElementsAre("", "012", "34567"));
 }
 
+TEST(PushGather, RowsOfAllOwnersAreSweptTogetherWhenInterleaved) {
+  // Two tile rows of each of two owners, three columns; one row of each owner in a turn.
+  const auto tiles = [](const char* own) {
+    const Draft draft = draft_of("ag-gemm m=64 n=96 k=64 ranks=2 dtype=bf16",
+                                 std::string("tiles,tile=16x16,swizzle=2,order=interleaved,"
+                                             "comm-sms=1,own=") +
+                                     own,
+                                 small_machine(2, 2));
+    std::vector<std::pair<int, int>> found;  // row and column of each tile in order
+    for (const Task& task : tasks_of(draft, Opcode::gemm, 1)) {
+      const Region& to = draft.plan.writes(*task.instr)[0];
+      found.emplace_back(to.row0 / 16, to.col0 / 16);
+    }
+    return found;
+  };
+  using testing::Pair;
+  // Rank 1's own rows 2 and 3 first, both of a column; then row 0, and row 1.
+  EXPECT_THAT(tiles("direct"),
+              ElementsAre(Pair(2, 0), Pair(3, 0), Pair(2, 1), Pair(3, 1), Pair(2, 2), Pair(3, 2),
+                          Pair(0, 0), Pair(0, 1), Pair(0, 2), Pair(1, 0), Pair(1, 1), Pair(1, 2)));
+  // The first row of each, column by column, the own one first; then the second.
+  EXPECT_THAT(tiles("gathered"),
+              ElementsAre(Pair(2, 0), Pair(0, 0), Pair(2, 1), Pair(0, 1), Pair(2, 2), Pair(0, 2),
+                          Pair(3, 0), Pair(1, 0), Pair(3, 1), Pair(1, 1), Pair(3, 2), Pair(1, 2)));
+}
+
 TEST(PushGather, OwnRowsAreGatheredWithTheOthersWhereAsked) {
   const Draft draft =
       draft_of("ag-gemm m=64 n=32 k=128 ranks=2 dtype=bf16",

@@ -149,6 +149,9 @@ std::vector<Case> cases() {
     add(gather, "m=1024 n=4096 k=8192", "bf16", "tiles,tile=128x256,comm-sms=12,k-phases=16");
     add(gather, "m=2048 n=4096 k=1024", "bf16", "tiles,tile=64x64,comm-sms=8,k-phases=2");
     add(gather, "m=1024 n=1024 k=2048", "bf16", "slices,tile=128x192,k-phases=3");
+    add(gather, "m=2000 n=1088 k=832", "fp16", "tiles,tile=64x128,comm-sms=3,order=interleaved");
+    add(gather, "m=1024 n=1024 k=1024", "bf16",
+        "tiles,tile=64x128,comm-sms=4,k-phases=4,order=interleaved,own=gathered");
     // Own rows among those that movers write.
     add(gather, "m=517 n=960 k=4672", "bf16",
         "tiles,tile=128x192,comm-sms=4,k-phases=8,own=gathered");

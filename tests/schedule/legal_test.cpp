@@ -82,6 +82,8 @@ TEST(Legal, EveryRuleSpeaksAlone) {
       {"decomposed,groups=2+0", ag_gemm(), "a group of 0 chunks; each must have from 1 to"},
       {"tiles,own=gathered", gemm_rs(), "gemm-rs, which gathers no rows: take own=direct"},
       {"sequential,own=gathered", ag_gemm(), "collectives write all rows: take own=direct, or"},
+      {"decomposed,order=interleaved", ag_gemm(), "take order=own-first, or mover=comm-blocks at"},
+      {"sequential,order=interleaved", ag_gemm(), "with mover=nccl at granularity=whole: gathers"},
       {"decomposed,own=gathered", ag_gemm(), "own rows come first: take own=direct, or"},
       {"waves,groups=1+0", gemm_rs(), "a group of 0 waves; each must have from 1 to 1048576"},
       {"decomposed,chunks=0", gemm_rs(), "chunks=0; it must be from 1 to 1024"},
@@ -134,8 +136,8 @@ TEST(Legal, WhatHasAMeaningIsAllowed) {
   for (const std::string_view text :
        {"tiles,order=arrival", "tiles,mover=copy-engine,comm-sms=0", "tiles,granularity=whole",
         "slices,sync=flag", "decomposed,order=arrival", "waves,sync=flag",
-        "decomposed,groups=1+2+1", "tiles,own=gathered,k-phases=2",
-        "slices,mover=copy-engine,comm-sms=0,own=gathered"}) {
+        "decomposed,groups=1+2+1", "tiles,order=interleaved", "slices,order=interleaved,k-phases=2",
+        "tiles,own=gathered,k-phases=2", "slices,mover=copy-engine,comm-sms=0,own=gathered"}) {
     EXPECT_THAT(reasons(text, ag_gemm()), IsEmpty()) << text;
   }
   EXPECT_THAT(reasons("tiles,reduction=one-shot,mover=comm-blocks,comm-sms=8", gemm_ar()),
