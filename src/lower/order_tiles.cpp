@@ -25,6 +25,7 @@ class RankOrder {
     const Pieces& pieces = state.pieces;
     for (size_t p = 0; p < pieces.all.size(); ++p) {
       const int64_t turn = turn_of(pieces.all[p]);
+      piece_turns_.push_back(turn);
       for (const int32_t tile : pieces.tiles_of(p)) {
         // A tile that overlaps several pieces reads the last of them, or is needed for the first.
         int64_t& of_tile = turn_of_[static_cast<size_t>(tile)];
@@ -37,6 +38,7 @@ class RankOrder {
       }
     }
     if (pieces.all.empty()) std::fill(turn_of_.begin(), turn_of_.end(), 0);
+    std::sort(piece_turns_.begin(), piece_turns_.end());
   }
 
   TileOrder make() {
@@ -181,6 +183,10 @@ class RankOrder {
     }
   }
 
+  int64_t pieces_before(int64_t turn) const {
+    return std::lower_bound(piece_turns_.begin(), piece_turns_.end(), turn) - piece_turns_.begin();
+  }
+
   // Tiles that may share a kernel: all, or those of one chunk or one group of chunks.
   int64_t batch_of(int32_t tile) const {
     if (!state_.kernel_per_chunk()) return 0;
@@ -188,10 +194,12 @@ class RankOrder {
     const int64_t chunk = state_.by_nccl() ? turn / state_.op.ranks : turn;
     const std::vector<int>& groups = state_.schedule.groups;
     if (groups.empty()) return chunk;
+    // By arrival the own chunks share a turn and others have none: chunks are counted.
+    const int64_t before = state_.by_nccl() ? chunk : pieces_before(turn);
     int64_t group = 0, end = 0;
     for (const int size : groups) {
       end += size;
-      if (chunk < end) break;
+      if (before < end) break;
       ++group;
     }
     return group;
@@ -251,9 +259,10 @@ class RankOrder {
   const Lowering& state_;
   const int rank_;
   const std::vector<int> turns_;
-  std::vector<int64_t> turn_of_;     // by tile
-  std::vector<int32_t> owner_turn_;  // by tile: its place among those of one turn and column
-  std::vector<uint8_t> foreign_;     // by tile: another rank holds or reduces some of it
+  std::vector<int64_t> piece_turns_;  // ascending
+  std::vector<int64_t> turn_of_;      // by tile
+  std::vector<int32_t> owner_turn_;   // by tile: its place among those of one turn and column
+  std::vector<uint8_t> foreign_;      // by tile: another rank holds or reduces some of it
   const bool interleaves_;
   const int32_t sweep_step_;  // of these: tile rows of an owner in a turn
   int64_t own_late_ = 0;      // own_lag_turns() or own_lag()

@@ -115,10 +115,10 @@ TEST(PushGather, EventsEndAKernelBeforeEachShardOfOthers) {
 }
 
 TEST(PushGather, GroupsOfShardsShareAKernel) {
-  const auto program = [](const char* groups) {
-    const Draft draft = draft_of("ag-gemm m=128 n=64 k=8 ranks=4 dtype=bf16",
-                                 std::string("decomposed,tile=16x16,chunks=2,groups=") + groups,
-                                 small_machine(4, 1));
+  const auto program = [](const std::string& groups) {
+    const Draft draft =
+        draft_of("ag-gemm m=128 n=64 k=8 ranks=4 dtype=bf16",
+                 "decomposed,tile=16x16,chunks=2,groups=" + groups, small_machine(4, 1));
     std::vector<std::string> kernels(1);
     for (const Instr& instr : draft.plan.lanes[0].instrs) {
       if (instr.op == Opcode::boundary) kernels.emplace_back();
@@ -133,6 +133,9 @@ TEST(PushGather, GroupsOfShardsShareAKernel) {
   EXPECT_THAT(program("2+1000"), ElementsAre("01", "234567"));
   // A group with rows of others begins when they have come.
   EXPECT_THAT(program("3+5"), ElementsAre("", "012", "34567"));
+  // By arrival: the own two chunks, then the first chunks of the others, then their second.
+  EXPECT_THAT(program("2+3+3,order=arrival"), ElementsAre("01", "246", "357"));
+  EXPECT_THAT(program("2+4,order=arrival"), ElementsAre("01", "2463", "57"));
 }
 
 TEST(PushGather, RowsOfAllOwnersAreSweptTogetherWhenInterleaved) {
