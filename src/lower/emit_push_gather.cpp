@@ -53,8 +53,11 @@ class Pusher {
       result.back().push_back(peer);
     }
     if (!state_.gathers_own_rows()) return result;
-    if (result.empty() || schedule.mover != Mover::comm_blocks) result.emplace_back();
-    result.back().push_back(rank);
+    const bool joins = !result.empty() && schedule.mover == Mover::comm_blocks &&
+                       (schedule.order != Order::node_then_local ||
+                        state_.machine.same_node(result.front()[0], rank));
+    if (!joins) result.emplace(result.begin());
+    result.front().push_back(rank);
     return result;
   }
 

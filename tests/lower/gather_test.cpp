@@ -92,15 +92,20 @@ TEST(PushGather, CopyEnginesServeOnePeerAfterTheOther) {
 }
 
 TEST(PushGather, WhatCrossesNodesGoesOnItsOwn) {
-  const Draft draft =
-      draft_of("ag-gemm m=64 n=64 k=8 ranks=4 dtype=bf16",
-               "tiles,tile=16x16,comm-sms=1,order=node-then-local", small_machine(4, 16, 2));
-  std::vector<std::vector<int>> peers;
-  for (const Task& task : tasks_of(draft, Opcode::copy, 1)) {
-    peers.emplace_back();
-    for (const Region& to : draft.plan.writes(*task.instr)) peers.back().push_back(to.rank);
-  }
-  EXPECT_THAT(peers, ElementsAre(ElementsAre(0), ElementsAre(3, 2)));
+  const auto peers = [](const std::string& own) {
+    const Draft draft = draft_of("ag-gemm m=64 n=64 k=8 ranks=4 dtype=bf16",
+                                 "tiles,tile=16x16,comm-sms=1,order=node-then-local,own=" + own,
+                                 small_machine(4, 16, 2));
+    std::vector<std::vector<int>> found;
+    for (const Task& task : tasks_of(draft, Opcode::copy, 1)) {
+      found.emplace_back();
+      for (const Region& to : draft.plan.writes(*task.instr)) found.back().push_back(to.rank);
+    }
+    return found;
+  };
+  EXPECT_THAT(peers("direct"), ElementsAre(ElementsAre(0), ElementsAre(3, 2)));
+  // Own rows need not wait for the other node either.
+  EXPECT_THAT(peers("gathered"), ElementsAre(ElementsAre(0, 1), ElementsAre(3, 2)));
 }
 
 TEST(PushGather, EventsEndAKernelBeforeEachShardOfOthers) {
