@@ -5,7 +5,8 @@
  * Every function that returns int returns 0, or what the command would end with: 2 for bad usage, 3
  * for a system fault. stretto_last_error() then says in one line what is wrong. Texts that a
  * function hands out live until the same thread calls the next one; sizes are global, as in
- * operator.h. Any thread may call; calls of one operation come from one thread at a time.
+ * operator.h. Any thread may call; calls of one context and its operations come from one thread at
+ * a time.
  */
 #ifndef STRETTO_C_H
 #define STRETTO_C_H
@@ -78,6 +79,7 @@ typedef struct stretto_operation stretto_operation;
 STRETTO_C_API int stretto_context_open(double timeout_s, stretto_context** context);
 /* Of operations none may be left. */
 STRETTO_C_API int stretto_context_close(stretto_context* context);
+/* -1 for NULL. */
 STRETTO_C_API int32_t stretto_context_rank(const stretto_context* context);
 STRETTO_C_API int32_t stretto_context_ranks(const stretto_context* context);
 STRETTO_C_API int32_t stretto_context_gpu(const stretto_context* context);

@@ -43,10 +43,22 @@ int stretto_context_close(stretto_context* context) {
   });
 }
 
-int32_t stretto_context_rank(const stretto_context* context) { return context->rank(); }
-int32_t stretto_context_ranks(const stretto_context* context) { return context->context.ranks(); }
+int32_t stretto_context_rank(const stretto_context* context) {
+  int32_t rank = -1;
+  guarded([&] { rank = require(context, "context").rank(); });
+  return rank;
+}
+
+int32_t stretto_context_ranks(const stretto_context* context) {
+  int32_t ranks = -1;
+  guarded([&] { ranks = require(context, "context").context.ranks(); });
+  return ranks;
+}
+
 int32_t stretto_context_gpu(const stretto_context* context) {
-  return context->context.gpu(context->rank());
+  int32_t gpu = -1;
+  guarded([&] { gpu = require(context, "context").context.gpu(context->rank()); });
+  return gpu;
 }
 
 int stretto_operation_make(stretto_context* context, const stretto_operation_request* request,

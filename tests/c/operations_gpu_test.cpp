@@ -27,6 +27,10 @@ TEST(CContext, SaysWhyThereIsNone) {
   EXPECT_THAT(stretto_last_error(), HasSubstr("more than 0, at most 3600"));
   EXPECT_EQ(stretto_context_open(1, nullptr), STRETTO_BAD_USAGE);
   EXPECT_EQ(stretto_context_close(nullptr), STRETTO_BAD_USAGE);
+  for (const auto number : {stretto_context_rank, stretto_context_ranks, stretto_context_gpu}) {
+    EXPECT_EQ(number(nullptr), -1);
+  }
+  EXPECT_THAT(stretto_last_error(), HasSubstr("context is NULL"));
   EXPECT_EQ(stretto_operation_make(nullptr, nullptr, nullptr), STRETTO_BAD_USAGE);
   EXPECT_EQ(stretto_operation_finish(nullptr), STRETTO_BAD_USAGE);
   EXPECT_THAT(stretto_last_error(), HasSubstr("operation is NULL"));
