@@ -5,7 +5,7 @@ from ctypes import byref, c_char_p, c_uint64, c_void_p
 
 from ._library import TENSORS, COperationRequest, dtype_text, library, serves, text, whole
 from .plans import shape as shape_of
-from .tensors import GpuTensor, address_of
+from .tensors import GpuTensor, address_of, rows_address
 
 
 def stream_handle(stream, gpu):
@@ -92,6 +92,8 @@ class Operation:
             text(kind, "kind"), whole(n, "n"), whole(k, "k"), text(self.dtype, "dtype"),
             self.max_rows, serves(rows), text(schedule, "schedule"), at.get("a", 0), at.get("b", 0),
             at.get("out", 0))
+        if context._handle is None:
+            raise ValueError("the context is closed")
         handle = c_void_p()
         library().operation_make(context._handle, byref(request), byref(handle))
         self._handle = handle
@@ -141,8 +143,8 @@ class Operation:
         rows    a tensor of one int32 on this GPU, or its address; 0 to `bucket`, the same on all ranks
         bucket  the most rows; chooses the plan, which prepare(bucket) makes ahead
         """
-        address = rows.data_ptr() if hasattr(rows, "data_ptr") else whole(rows, "rows")
-        library().operation_run_at(self._open(), address, whole(bucket, "bucket"),
+        library().operation_run_at(self._open(), rows_address(rows, self._context.gpu),
+                                   whole(bucket, "bucket"),
                                    stream_handle(stream, self._context.gpu))
 
     def finish(self):

@@ -1,8 +1,9 @@
 """Tensors on both sides of the binding: the caller's are checked, Stretto's are lent by DLPack."""
 
 import ctypes
+import math
 
-from ._library import dtype_text
+from ._library import dtype_text, whole
 
 ALIGNMENT = 16  # bytes
 DLPACK_CUDA = 2
@@ -15,6 +16,22 @@ def is_row_major(tensor):
         strides = tuple(tensor.stride())
         return strides[1] == 1 and (strides[0] == columns or tensor.shape[0] <= 1)
     return bool(tensor.is_contiguous())
+
+
+def require_on(gpu, tensor, name):
+    device = tensor.device
+    if getattr(device, "type", str(device)) != "cuda" or getattr(device, "index", None) != gpu:
+        raise ValueError(f"tensor {name} is on {device}; this rank's GPU is cuda:{gpu}")
+
+
+def rows_address(rows, gpu):
+    """The address of a row count in GPU memory: a tensor of one int32, or the address itself. Raises ValueError."""
+    if not hasattr(rows, "data_ptr"):
+        return whole(rows, "rows")
+    if str(rows.dtype) not in ("torch.int32", "int32") or math.prod(rows.shape) != 1:
+        raise ValueError(f"tensor rows is {rows.dtype} of shape {tuple(rows.shape)}; one int32 is needed")
+    require_on(gpu, rows, "rows")
+    return rows.data_ptr()
 
 
 def address_of(tensor, name, shape, dtype, gpu):
@@ -34,9 +51,7 @@ def address_of(tensor, name, shape, dtype, gpu):
     if not is_row_major(tensor):
         raise ValueError(f"tensor {name} has gaps or another order than row-major: give "
                          f"{name}.contiguous()")
-    device = tensor.device
-    if getattr(device, "type", str(device)) != "cuda" or getattr(device, "index", None) != gpu:
-        raise ValueError(f"tensor {name} is on {device}; this rank's GPU is cuda:{gpu}")
+    require_on(gpu, tensor, name)
     address = tensor.data_ptr()
     if address == 0 or address % ALIGNMENT != 0:
         raise ValueError(f"tensor {name} begins at {address:#x}; a multiple of {ALIGNMENT} bytes "

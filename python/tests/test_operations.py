@@ -52,10 +52,20 @@ class Operations(OnAFakeGpu):
         operation = self.make()
         operation.run(stream=Stream())
         operation.run(8, stream=5)
-        operation.run_at(Tensor(1, 1, address=4096), 64, stream=5)
+        operation.run_at(Tensor(1, 1, "torch.int32", address=4096), 64, stream=5)
         operation.run_at(8192, 64, stream=0)
         calls = [call[2:] for call in self.library.calls if call[0].startswith("operation_run")]
         self.assertEqual(calls, [(256, 77), (8, 5), (4096, 64, 5), (8192, 64, 0)])
+
+    def test_row_counts_that_the_gpu_cannot_read_are_refused(self):
+        operation = self.make()
+        for rows, why in ((Tensor(1, 1, "torch.int64"), "one int32"),
+                          (Tensor(1, 2, "torch.int32"), "one int32"),
+                          (Tensor(1, 1, "torch.int32", device="cpu"), "cuda:0"),
+                          (Tensor(1, 1, "torch.int32", device="cuda:1"), "cuda:0")):
+            with self.assertRaisesRegex(ValueError, why):
+                operation.run_at(rows, 64, stream=5)
+        self.assertNotIn("operation_run_at", self.library.names())
 
     def test_without_a_stream_it_is_torchs_current_one(self):
         operation = self.make()
@@ -87,6 +97,8 @@ class Operations(OnAFakeGpu):
         with self.context:
             pass
         self.context.close()
+        with self.assertRaisesRegex(ValueError, "context is closed"):
+            self.make()
         names = self.library.names()
         self.assertEqual(names.count("operation_close"), 3)
         self.assertEqual(names[-1], "context_close")
