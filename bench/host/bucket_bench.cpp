@@ -31,7 +31,7 @@ Schedule take_tiles(const Operator& op, const Machine& machine) {
   return parse_schedule("tiles,rows=bucket", op, machine);
 }
 
-// Of a server that knows what is shipped, which holds nothing of 8 ranks.
+// Of a server that knows what is shipped.
 Schedule take_auto(const Operator& op, const Machine& machine) {
   static const Tuning tuning = shipped_tuning();
   return served_schedule(op, machine, tuning).schedule;

@@ -83,7 +83,7 @@ AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tun
 // For a bucket that a call waits for, so nothing is simulated: the fastest measured on it; else
 // what was fastest on the nearest operators, those that auto_schedule() hears, within a factor of
 // four in all; where nothing is so near, cuBLAS and low-latency collectives for few rows, fused
-// tiles for more. Takes tenths of a millisecond. Throws UsageError when nothing serves it.
+// tiles for more. Takes under a tenth of a millisecond. Throws UsageError when nothing serves it.
 AutoSchedule served_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                              RowsFrom from = RowsFrom::host);
 
