@@ -41,8 +41,7 @@ void RankStreams::add_kernels() {
 }
 
 // A library's blocks for which movers leave no SM would run after all the others, in the time of
-// two products. Its last kernel has nobody beside it: what it reads has come, or it is what is
-// sent.
+// two products. Movers stay until their last task has ended.
 int RankStreams::sms_beside_movers() const {
   const cuda::RankProgram& program = setup_.program;
   for (const cuda::StepStream& stream : program.streams) {
@@ -64,7 +63,9 @@ void RankStreams::add_products() {
   size_t workspace = 0, row = 0;
   for (size_t k = 0; k < setup_.program.gemms.size(); ++k) {
     const std::vector<cuda::BlockPart>& kernel = setup_.program.gemms[k];
-    const int sms = k + 1 < setup_.program.gemms.size() ? sms_beside_movers() : 0;
+    // All that a gather's last kernel reads has come; of a reduction's last movers wait to send it.
+    const bool is_alone = k + 1 == setup_.program.gemms.size() && !setup_.plan.op.reduces();
+    const int sms = is_alone ? 0 : sms_beside_movers();
     auto& by_set = products_.emplace_back(static_cast<size_t>(sets_));
     const std::vector<cuda::Product> found = cuda::products_of(setup_.plan, kernel);
     if (setup_.serves && (found.size() != 1 || found.front().c.rows() != setup_.plan.op.m)) {

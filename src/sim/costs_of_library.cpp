@@ -53,9 +53,10 @@ void Costs::find_products() {
   for (auto at = products.begin(); at != products.end(); ++at) {
     auto& [place, product] = *at;
     const auto next = std::next(at);
-    // The last is beside nobody.
+    // A gather's last is beside nobody.
     const bool is_last = next == products.end() || next->first.first != place.first;
-    const double sms = machine_.sms - (is_last ? 0 : movers[place.first]);
+    const bool is_alone = is_last && !plan_.op.reduces();
+    const double sms = machine_.sms - (is_alone ? 0 : movers[place.first]);
     for (const auto& [lane, gemms] : product.by_lane) {
       double macs = 0;
       for (const Instr* gemm : gemms) macs += macs_of(plan_, *gemm);

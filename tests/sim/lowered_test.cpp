@@ -195,6 +195,24 @@ TEST(SimulateLowered, ReuseOfBuffersDoesNotChangeOneRun) {
   }
 }
 
+// A library's products have the SMs that movers leave; of two of a gather the last has all.
+TEST(SimulateLowered, ProductsOfALibraryHaveTheSmsThatMoversLeave) {
+  const Machine machine = load_machine("h200x8");
+  const auto busy_us = [&](OpKind kind, int comm_sms) {
+    const Plan plan = plan_of(
+        gemm(kind, 8192, 8192, 8192, 2),
+        fmt::format("decomposed,gemm=library,mover=comm-blocks,comm-sms={}", comm_sms), machine);
+    double most = 0;
+    for (const LaneUse& use : simulate(plan, machine).lanes) {
+      if (plan.lanes[use.lane].kind == LaneKind::compute) most = std::max(most, use.busy_us);
+    }
+    return most;
+  };
+  const int half = machine.sms / 2;
+  EXPECT_NEAR(busy_us(OpKind::gemm_rs, half) / busy_us(OpKind::gemm_rs, 4), 1.94, 0.15);
+  EXPECT_NEAR(busy_us(OpKind::ag_gemm, half) / busy_us(OpKind::ag_gemm, 4), 1.48, 0.15);
+}
+
 TEST(SimulateLowered, ASlowNetworkShows) {
   const Machine machine = load_machine("h200x16");
   Machine slow = machine;
