@@ -33,7 +33,7 @@ void add_sizes(CLI::App& app, Options& options) {
 
 void add_machine(CLI::App& app, Options& options, const char* group) {
   app.add_option("--machine", options.machine,
-                 "Name or file [h200x8, with as many nodes as the ranks need]")
+                 "Name or file [h200x8; beyond 8 ranks h200x16, with the nodes they need]")
       ->type_name("NAME")
       ->group(group);
 }
