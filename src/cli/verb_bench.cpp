@@ -9,6 +9,7 @@
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "cli/verb.h"
+#include "core/file.h"
 #include "core/text.h"
 #include "cuda/device.h"
 #include "schedule/short_text.h"
@@ -231,6 +232,24 @@ Outcome run(const Options& options) {
     choices = all_contestants(operators, strategies, against, machine);
   }
   std::vector<BenchedOperator> rows;
+  const auto results = [&] {
+    Json json = json_header("bench");
+    json["benchmark"] = "fused";
+    json["machine"] = bench.gpu();
+    json["plans_for"] = machine.name;
+    json["sms"] = machine.sms;
+    json["ranks"] = ranks;
+    json["commit"] = commit;
+    json["date"] = today();
+    json["data"] = "standard normal";
+    json["runs_per_graph"] = timing.runs_per_graph;
+    json["rounds"] = timing.rounds;
+    json["rows"] = Json::array();
+    for (const BenchedOperator& row : rows) json["rows"].push_back(to_json(row));
+    return dump(json);
+  };
+  // What ends a long benchmark before its end does not take what was measured with it.
+  const bool keeps = options.json && !options.output.empty() && bench.speaks();
   {
     Progress progress;
     const double share = 1.0 / static_cast<double>(operators.size());
@@ -239,6 +258,7 @@ Outcome run(const Options& options) {
         progress.show("measuring " + to_string(operators[i]),
                       share * (static_cast<double>(i) + part));
       }));
+      if (keeps) write_file(options.output, results());
     }
   }
   const ExitCode code = exit_code_of(rows);
@@ -248,20 +268,7 @@ Outcome run(const Options& options) {
     for (const BenchedOperator& row : rows) out += print(row, against);
     return {out + legend(bench.gpu(), options, machine, timing, against), code};
   }
-  Json json = json_header("bench");
-  json["benchmark"] = "fused";
-  json["machine"] = bench.gpu();
-  json["plans_for"] = machine.name;
-  json["sms"] = machine.sms;
-  json["ranks"] = ranks;
-  json["commit"] = commit;
-  json["date"] = today();
-  json["data"] = "standard normal";
-  json["runs_per_graph"] = timing.runs_per_graph;
-  json["rounds"] = timing.rounds;
-  json["rows"] = Json::array();
-  for (const BenchedOperator& row : rows) json["rows"].push_back(to_json(row));
-  return {dump(json), code};
+  return {results(), code};
 }
 
 }  // namespace
