@@ -85,7 +85,8 @@ TunedOperator tuned_of(const BenchedOperator& benched, const std::string& gpu,
 }
 
 std::string print(const Tuning& found, const Machine& machine,
-                  const std::vector<std::string>& wrong, const std::string& file) {
+                  const std::vector<std::string>& wrong, const std::vector<std::string>& refused,
+                  const std::string& file) {
   Table table({"operator", "fastest", "x library", "predicted", "measured"});
   table.add({"", "us", "", "us", "schedules"});
   std::string schedules;
@@ -101,6 +102,7 @@ std::string print(const Tuning& found, const Machine& machine,
   }
   std::string out = table.print() + '\n' + schedules + '\n';
   for (const std::string& line : wrong) out += "WRONG: " + wrap(line, 2);
+  for (const std::string& line : refused) out += "not tuned: " + wrap(line, 2);
   return out + fmt::format("plans for {} with {} SMs; kept in {}\n", machine.name, machine.sms,
                            quote(file, 200));
 }
@@ -130,8 +132,7 @@ Outcome run(const Options& options) {
   BenchRun bench(ranks, timing);
   limit_sms(machine, bench.sms());
   Tuning found;
-  std::vector<std::string> wrong;
-  std::string refusal;  // of an operator that nothing was measured of
+  std::vector<std::string> wrong, refused;  // the latter: operators that nothing was measured of
   Progress progress;
   // Of all before the first is measured: an operator that cannot be served ends no long sweep.
   std::vector<std::vector<Choice>> choices;
@@ -153,9 +154,11 @@ Outcome run(const Options& options) {
       }
     }
     if (benched.fastest() == nullptr) {
+      std::string why = "no schedule was right";
       for (const BenchedStrategy& one : benched.strategies) {
-        if (!one.choice.refused.empty()) refusal = join(one.choice.refused, "; ");
+        if (!one.choice.refused.empty()) why = join(one.choice.refused, "; ");
       }
+      refused.push_back(fmt::format("{}: {}", to_string(op), why));
       continue;
     }
     found.add(tuned_of(benched, bench.gpu(), commit));
@@ -164,15 +167,16 @@ Outcome run(const Options& options) {
     add_to_tuning(file, found);
   }
   if (found.operators().empty() && wrong.empty()) {
-    throw UsageError("no schedule of the sweep can run on these GPUs: " + refusal);
+    throw UsageError("no schedule of the sweep can run on these GPUs: " + refused.back());
   }
   const ExitCode code = wrong.empty() ? kGood : kWrong;
   if (!bench.speaks()) return {"", code};
-  if (!options.json) return {print(found, machine, wrong, file), code};
+  if (!options.json) return {print(found, machine, wrong, refused, file), code};
   Json json = json_header("tune");
   json["file"] = file;
   json["sms"] = machine.sms;
   json["wrong"] = wrong;
+  json["refused"] = refused;
   json["tuning"] = Json::parse(print_tuning(found));
   return {dump(json), code};
 }
