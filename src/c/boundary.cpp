@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "core/text.h"
+#include "op/names.h"
 #include "stretto/c.h"
 #include "stretto/error.h"
 
@@ -15,17 +16,6 @@ namespace {
 
 thread_local std::string last_error;
 thread_local std::array<std::string, 2> kept;
-
-constexpr std::string_view kOperatorNames[] = {
-#define STRETTO_NAME(name, text, description) text,
-    STRETTO_OPERATORS(STRETTO_NAME)
-#undef STRETTO_NAME
-};
-constexpr std::string_view kDTypeNames[] = {
-#define STRETTO_NAME(name, text, bytes, bits) text,
-    STRETTO_DTYPES(STRETTO_NAME)
-#undef STRETTO_NAME
-};
 
 int fail(int code, std::string what) {
   for (char& c : what) {  // one line, whatever it quotes

@@ -51,19 +51,18 @@ std::vector<GpuRow> GpuRun::run() {
 
 GpuRow GpuRun::evaluate(const NamedPlan& named, Progress& progress, double done, double share) {
   GpuRow row;
-  row.name = named.name;
-  if (named.choice != nullptr) {
-    row.schedule = to_string(named.choice->schedule);
-    row.reason = named.choice->reason;
-    row.refused = named.choice->refused;
-    row.must_reproduce = is_deterministic(named.choice->schedule);
-  }
+  row.describe(named);
   if (named.plan == nullptr) return row;
   const Plan& plan = *named.plan;
-  if (row.schedule.empty()) row.schedule = plan.schedule;
-  if (plan.library_gemms && !cuda::why_no_cublas().empty()) {
-    row.refused = {cuda::why_no_cublas()};
-    return row;
+  if (plan.library_gemms) {
+    // One process without it keeps all from a plan that they would make together.
+    const std::string mine = cuda::why_no_cublas().substr(0, kMostOfAReason);
+    for (const std::string& one : gpus_.group().all_gather("whether there is cuBLAS", mine)) {
+      if (!one.empty() && row.refused.empty()) {
+        row.refused = {one == mine ? one : fabric::one_line(one, kMostOfAReason)};
+      }
+    }
+    if (!row.refused.empty()) return row;
   }
   if (shares()) {
     row.refused = cuda::why_not_shared(plan, cuda::programs_of(plan), gpus_.ranks_a_gpu());

@@ -19,9 +19,7 @@
 
 namespace stretto::cli {
 
-struct GpuRow {
-  std::string name, schedule, reason;
-  std::vector<std::string> refused;
+struct GpuRow : PlanRow {
   std::string fault;  // of the system, which kept it from a result
   CheckReport check;
   Json check_json, counts;
@@ -29,7 +27,6 @@ struct GpuRow {
   std::vector<double> times_us;  // ascending
   std::optional<Simulation> simulation;
   std::string timeline;
-  bool must_reproduce = false;
 
   bool ran() const { return refused.empty() && fault.empty(); }
   bool verified() const;

@@ -10,6 +10,7 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "cuda/shared_gpus.h"
+#include "op/names.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/serve.h"
@@ -19,17 +20,6 @@ namespace {
 
 constexpr size_t kMaxPlanBytes = size_t{1} << 30;
 constexpr size_t kMaxShapesBytes = size_t{1} << 20;
-
-constexpr std::string_view kOperatorNames[] = {
-#define STRETTO_NAME(name, text, description) text,
-    STRETTO_OPERATORS(STRETTO_NAME)
-#undef STRETTO_NAME
-};
-constexpr std::string_view kDTypeNames[] = {
-#define STRETTO_NAME(name, text, bytes, bits) text,
-    STRETTO_DTYPES(STRETTO_NAME)
-#undef STRETTO_NAME
-};
 
 int64_t size_option(std::string_view option, std::string_view text) {
   return whole_number(option, text, 0, 1, kMaxDim);
@@ -216,6 +206,17 @@ void for_each_plan(const Request& request, Progress& progress,
     if (request.op != request.planned) plan = at_rows(plan, request.op.m);
     visit({choice.name, &choice, &plan});
   }
+}
+
+void PlanRow::describe(const NamedPlan& named) {
+  name = named.name;
+  if (named.choice != nullptr) {
+    schedule = to_string(named.choice->schedule);
+    reason = named.choice->reason;
+    refused = named.choice->refused;
+    must_reproduce = is_deterministic(named.choice->schedule);
+  }
+  if (named.plan != nullptr && schedule.empty()) schedule = named.plan->schedule;
 }
 
 }  // namespace stretto::cli

@@ -51,6 +51,14 @@ struct NamedPlan {
   const Choice* choice = nullptr;  // null: the plan is from a file
   const Plan* plan = nullptr;      // null: the choice is refused
 };
+// The beginning of what is said of one.
+struct PlanRow {
+  std::string name, schedule, reason;  // the last: why `auto` took it
+  std::vector<std::string> refused;
+  bool must_reproduce = false;
+
+  void describe(const NamedPlan& named);
+};
 void for_each_plan(const Request& request, Progress& progress,
                    const std::function<void(const NamedPlan&)>& visit);
 

@@ -23,17 +23,12 @@ constexpr size_t kDiagnosticsShown = 3;
 constexpr size_t kLabelWidth = 12;
 
 // All that is known of one plan, or why there is none.
-struct Row {
-  std::string name;
-  std::string schedule;
-  std::string reason;  // why `auto` took it
-  std::vector<std::string> refused;
+struct Row : PlanRow {
   Json counts, check_json;
   CheckReport check;
   Execution execution;
   std::optional<Simulation> simulation;
   std::string no_simulation;  // why there is none
-  bool must_reproduce = false;
 
   bool good() const { return check.clean() && execution.good(must_reproduce); }
 };
@@ -41,16 +36,9 @@ struct Row {
 Row evaluate(const NamedPlan& named, const Request& request, const ExecutionOptions& options,
              Progress& progress, double done, double share) {
   Row row;
-  row.name = named.name;
-  if (named.choice != nullptr) {
-    row.schedule = to_string(named.choice->schedule);
-    row.reason = named.choice->reason;
-    row.refused = named.choice->refused;
-    row.must_reproduce = is_deterministic(named.choice->schedule);
-  }
+  row.describe(named);
   if (named.plan == nullptr) return row;
   const Plan& plan = *named.plan;
-  if (row.schedule.empty()) row.schedule = plan.schedule;
   row.counts = plan_counts(plan);
   row.check = check(plan);
   row.check_json = to_json(row.check, plan);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/text.h"
+#include "op/names.h"
 #include "stretto/error.h"
 #include "stretto/operator.h"
 
@@ -17,16 +18,6 @@ std::string to_string(const Operator& op) {
 
 namespace {
 
-constexpr std::string_view kKinds[] = {
-#define STRETTO_TEXT(name, text, description) text,
-    STRETTO_OPERATORS(STRETTO_TEXT)
-#undef STRETTO_TEXT
-};
-constexpr std::string_view kDTypes[] = {
-#define STRETTO_TEXT(name, text, bytes, bits) text,
-    STRETTO_DTYPES(STRETTO_TEXT)
-#undef STRETTO_TEXT
-};
 constexpr std::array<std::string_view, 5> kKeys = {"m", "n", "k", "ranks", "dtype"};
 
 struct Fields {
@@ -74,7 +65,7 @@ void read_field(Fields& fields, std::string_view word) {
   if (const std::optional<DType> dtype = dtype_from(value)) {
     fields.op.dtype = *dtype;
   } else {
-    fields.reasons.push_back(unknown_word("dtype", value, kDTypes));
+    fields.reasons.push_back(unknown_word("dtype", value, kDTypeNames));
   }
 }
 
@@ -97,7 +88,7 @@ Operator parse_operator(std::string_view text) {
   if (const std::optional<OpKind> kind = op_kind_from(words[0])) {
     fields.op.kind = *kind;
   } else {
-    fields.reasons.push_back(unknown_word("operator", words[0], kKinds));
+    fields.reasons.push_back(unknown_word("operator", words[0], kOperatorNames));
   }
   for (size_t i = 1; i < words.size(); ++i) read_field(fields, words[i]);
   for (size_t i = 0; i < kKeys.size(); ++i) {
