@@ -118,7 +118,11 @@ class GpuTensor:
         device = self._managed.dl_tensor.device
         return device.device_type, device.device_id
 
-    def __dlpack__(self, stream=None, **_):
+    def __dlpack__(self, stream=None, dl_device=None, copy=None, **_):
+        if copy:
+            raise BufferError("a tensor of an operation is lent, not copied: take a view and clone it")
+        if dl_device is not None and tuple(map(int, dl_device)) != self.__dlpack_device__():
+            raise BufferError(f"a tensor of an operation stays on GPU {self.gpu}: take a view there and move it")
         # Runs and what reads their results are ordered by the streams that the caller names.
         if not self._is_lent:
             keep_for_ever(self._managed, self._sizes, self._strides)

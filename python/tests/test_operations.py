@@ -158,6 +158,15 @@ class Tensors(unittest.TestCase):
                          (2, 3, 3, 1))
         self.assertIsNone(managed.deleter)
 
+    def test_a_lent_tensor_is_neither_copied_nor_moved(self):
+        values = (ctypes.c_uint16 * 6)()
+        tensor = stretto.GpuTensor(ctypes.addressof(values), (2, 3), "bf16", 1)
+        self.assertIsNotNone(tensor.__dlpack__(dl_device=(2, 1), copy=False))
+        with self.assertRaisesRegex(BufferError, "lent, not copied"):
+            tensor.__dlpack__(copy=True)
+        with self.assertRaisesRegex(BufferError, "stays on GPU 1"):
+            tensor.__dlpack__(dl_device=(2, 0))
+
 
 class WithoutAGpu(unittest.TestCase):
     def test_launchers_that_make_no_sense_are_value_errors(self):
