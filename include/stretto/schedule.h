@@ -63,6 +63,11 @@ namespace stretto {
     "as those of others: movers write them too, so that all tiles" \
     " run in step")
 
+#define STRETTO_STARTS(X)                                \
+  X(tile, "tile", "as soon as the rows of it are there") \
+  X(wave, "wave",                                        \
+    "when the rows of all tiles are there that the lanes begin with it: they stay in step")
+
 #define STRETTO_GEMMS(X)                                                \
   X(tiles, "tiles", "our kernel, tile by tile as the plan's tasks say") \
   X(library, "library", "cuBLAS, for all that a kernel's tasks make up")
@@ -80,6 +85,7 @@ enum class Reduction : uint8_t { STRETTO_REDUCTIONS(STRETTO_ENUM) };
 enum class Reuse : uint8_t { STRETTO_REUSES(STRETTO_ENUM) };
 enum class RowCount : uint8_t { STRETTO_ROW_COUNTS(STRETTO_ENUM) };
 enum class OwnRows : uint8_t { STRETTO_OWN_ROWS(STRETTO_ENUM) };
+enum class Start : uint8_t { STRETTO_STARTS(STRETTO_ENUM) };
 enum class GemmBy : uint8_t { STRETTO_GEMMS(STRETTO_ENUM) };
 enum class CollectivesBy : uint8_t { STRETTO_COLLECTIVES_BY(STRETTO_ENUM) };
 #undef STRETTO_ENUM
@@ -92,6 +98,7 @@ std::string_view to_string(Reduction value);
 std::string_view to_string(Reuse value);
 std::string_view to_string(RowCount value);
 std::string_view to_string(OwnRows value);
+std::string_view to_string(Start value);
 std::string_view to_string(GemmBy value);
 std::string_view to_string(CollectivesBy value);
 
@@ -113,6 +120,7 @@ struct Schedule {
   int split_k = 1;   // ranges of K that a tile is computed in, side by side, and then added
   int k_phases = 1;  // ranges of K in which rows are gathered; tiles begin with the first
   OwnRows own = OwnRows::direct;    // where a gather's tiles take the rank's own rows from
+  Start start = Start::tile;        // when a gather's tile begins
   RowCount rows = RowCount::fixed;  // what a run may have (serve.h)
   GemmBy gemm = GemmBy::tiles;      // who multiplies
   int algorithm = 0;  // which of those that cuBLAS proposes for a product's shape (gemm=library)

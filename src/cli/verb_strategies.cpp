@@ -31,6 +31,7 @@ std::vector<Coordinate> coordinates() {
           {"own",
            "where a gather's tiles take the rank's own rows from",
            {STRETTO_OWN_ROWS(STRETTO_ROW)}},
+          {"start", "when a gather's tile begins", {STRETTO_STARTS(STRETTO_ROW)}},
           {"rows", "how many rows a run may have", {STRETTO_ROW_COUNTS(STRETTO_ROW)}},
           {"gemm", "who multiplies", {STRETTO_GEMMS(STRETTO_ROW)}},
           {"collectives", "who makes those of mover nccl", {STRETTO_COLLECTIVES_BY(STRETTO_ROW)}}};

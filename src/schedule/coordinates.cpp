@@ -14,6 +14,7 @@ constexpr std::string_view kReductions[] = {STRETTO_REDUCTIONS(STRETTO_TEXT)};
 constexpr std::string_view kReuses[] = {STRETTO_REUSES(STRETTO_TEXT)};
 constexpr std::string_view kRowCounts[] = {STRETTO_ROW_COUNTS(STRETTO_TEXT)};
 constexpr std::string_view kOwnRows[] = {STRETTO_OWN_ROWS(STRETTO_TEXT)};
+constexpr std::string_view kStarts[] = {STRETTO_STARTS(STRETTO_TEXT)};
 constexpr std::string_view kGemms[] = {STRETTO_GEMMS(STRETTO_TEXT)};
 constexpr std::string_view kCollectives[] = {STRETTO_COLLECTIVES_BY(STRETTO_TEXT)};
 #undef STRETTO_TEXT
@@ -63,6 +64,10 @@ std::span<const std::string_view> names_of<OwnRows>() {
   return kOwnRows;
 }
 template <>
+std::span<const std::string_view> names_of<Start>() {
+  return kStarts;
+}
+template <>
 std::span<const std::string_view> names_of<GemmBy>() {
   return kGemms;
 }
@@ -83,6 +88,7 @@ std::string_view to_string(Reduction value) { return name_of(value); }
 std::string_view to_string(Reuse value) { return name_of(value); }
 std::string_view to_string(RowCount value) { return name_of(value); }
 std::string_view to_string(OwnRows value) { return name_of(value); }
+std::string_view to_string(Start value) { return name_of(value); }
 std::string_view to_string(GemmBy value) { return name_of(value); }
 std::string_view to_string(CollectivesBy value) { return name_of(value); }
 

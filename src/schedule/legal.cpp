@@ -13,6 +13,7 @@ std::vector<std::string> legal(const Operator& op, const Schedule& schedule,
   check_phases(c);
   check_machine(c);
   check_own_rows(c);
+  check_start(c);
   check_mover(c);
   check_sync(c);
   check_order(c);

@@ -43,6 +43,26 @@ void check_own_rows(Case& c) {
   }
 }
 
+// Tiles that wait for one another's rows: what movers push of them, signal by signal.
+void check_start(Case& c) {
+  const Schedule& s = c.schedule;
+  if (s.start == Start::tile) return;
+  if (c.op.reduces()) {
+    c.refuse("start={} with {}, whose tiles wait for no rows: take start=tile", to_string(s.start),
+             to_string(c.op.kind));
+  } else if (s.mover == Mover::nccl) {
+    c.refuse(
+        "start={} with mover=nccl, whose collectives bring all rows: take start=tile, or "
+        "mover=comm-blocks or copy-engine",
+        to_string(s.start));
+  } else if (s.granularity != Granularity::tile && s.granularity != Granularity::slice) {
+    c.refuse(
+        "start={} at granularity={}, whose tiles begin by kernels: take start=tile, or "
+        "granularity=tile or slice",
+        to_string(s.start), to_string(s.granularity));
+  }
+}
+
 void check_mover(Case& c) {
   const Schedule& s = c.schedule;
   if (s.mover == Mover::epilogue && !c.op.reduces()) {

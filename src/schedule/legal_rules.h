@@ -33,6 +33,7 @@ void check_size(Case& c);
 // legal_moves.cpp
 void check_phases(Case& c);
 void check_own_rows(Case& c);
+void check_start(Case& c);
 void check_mover(Case& c);
 void check_sync(Case& c);
 void check_order(Case& c);

@@ -37,11 +37,12 @@ constexpr FoundPoint kInStep[] = {{Mover::comm_blocks, {128, 256}, 8, 8, 8},
                                   {Mover::comm_blocks, {128, 192}, 4, 8, 8},
                                   {Mover::comm_blocks, {128, 192}, 8, 8, 8},
                                   {Mover::comm_blocks, {128, 128}, 8, 4, 8}};
-// Rows of all owners swept together read B once for all of them; with these where there are more
-// rows than a wave has.
-constexpr FoundPoint kInterleaved[] = {{Mover::comm_blocks, {128, 256}, 8, 4, 8},
-                                       {Mover::comm_blocks, {128, 224}, 4, 4, 8},
-                                       {Mover::comm_blocks, {128, 192}, 4, 4, 8}};
+// So do tiles of a wave that begin together, which the simulation knows nothing of; with these
+// where there are more tiles than a wave has.
+constexpr FoundPoint kTogether[] = {{Mover::comm_blocks, {128, 256}, 4, 1, 8},
+                                    {Mover::comm_blocks, {128, 256}, 8, 8, 8},
+                                    {Mover::comm_blocks, {128, 224}, 4, 4, 8},
+                                    {Mover::comm_blocks, {128, 192}, 4, 4, 8}};
 // Beside cuBLAS: SMs that push.
 constexpr int kPushers = 8;
 
@@ -72,12 +73,12 @@ void add_in_step(Sweep& sweep, const Operator& op, const Machine& machine) {
   }
 }
 
-void add_interleaved(Sweep& sweep, const Operator& op, const Machine& machine) {
+void add_together(Sweep& sweep, const Operator& op, const Machine& machine) {
   if (op.reduces() || op.ranks == 1) return;
-  for (const FoundPoint& point : kInterleaved) {
+  for (const FoundPoint& point : kTogether) {
     if (op.m * op.local_n() <= int64_t{machine.sms} * point.tile.m * point.tile.n) continue;
     Schedule found = fused_tiles(op, machine);
-    found.order = Order::interleaved;
+    found.start = Start::wave;
     set_size(found, point.tile, point.comm_sms);
     const bool hides = !own_tiles_fill(op, machine);
     found.k_phases = hides && op.k >= kShortestPhase * point.k_phases ? point.k_phases : 1;
@@ -124,7 +125,7 @@ void add_found(Sweep& sweep, const Operator& op, const Machine& machine) {
     sweep.add(found);
   }
   add_in_step(sweep, op, machine);
-  add_interleaved(sweep, op, machine);
+  add_together(sweep, op, machine);
   add_decomposed(sweep, op, machine);
 }
 

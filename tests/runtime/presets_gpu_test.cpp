@@ -152,6 +152,14 @@ std::vector<Case> cases() {
     add(gather, "m=2000 n=1088 k=832", "fp16", "tiles,tile=64x128,comm-sms=3,order=interleaved");
     add(gather, "m=1024 n=1024 k=1024", "bf16",
         "tiles,tile=64x128,comm-sms=4,k-phases=4,order=interleaved,own=gathered");
+    // Tiles that begin with those of all lanes: alone, in phases, beside copy engines.
+    add(gather, "m=2000 n=1088 k=832", "fp16", "tiles,tile=64x128,comm-sms=3,start=wave");
+    add(gather, "m=1024 n=4096 k=4096", "bf16",
+        "tiles,tile=128x192,comm-sms=8,k-phases=4,start=wave");
+    add(gather, "m=517 n=960 k=4672", "bf16",
+        "tiles,tile=128x128,mover=copy-engine,k-phases=8,start=wave");
+    add(gather, "m=1024 n=1024 k=2048", "bf16",
+        "tiles,tile=128x128,comm-sms=8,split-k=2,reuse=ack,start=wave");
     // Own rows among those that movers write.
     add(gather, "m=517 n=960 k=4672", "bf16",
         "tiles,tile=128x192,comm-sms=4,k-phases=8,own=gathered");

@@ -85,6 +85,9 @@ TEST(Legal, EveryRuleSpeaksAlone) {
       {"decomposed,order=interleaved", ag_gemm(), "take order=own-first, or mover=comm-blocks at"},
       {"sequential,order=interleaved", ag_gemm(), "with mover=nccl at granularity=whole: gathers"},
       {"decomposed,own=gathered", ag_gemm(), "own rows come first: take own=direct, or"},
+      {"tiles,start=wave", gemm_rs(), "gemm-rs, whose tiles wait for no rows: take start=tile"},
+      {"sequential,start=wave", ag_gemm(), "collectives bring all rows: take start=tile, or"},
+      {"decomposed,start=wave", ag_gemm(), "tiles begin by kernels: take start=tile, or"},
       {"waves,groups=1+0", gemm_rs(), "a group of 0 waves; each must have from 1 to 1048576"},
       {"decomposed,chunks=0", gemm_rs(), "chunks=0; it must be from 1 to 1024"},
       {"decomposed,chunks=1025", gemm_rs(), "chunks=1025; it must be from 1 to 1024"},
@@ -137,7 +140,9 @@ TEST(Legal, WhatHasAMeaningIsAllowed) {
        {"tiles,order=arrival", "tiles,mover=copy-engine,comm-sms=0", "tiles,granularity=whole",
         "slices,sync=flag", "decomposed,order=arrival", "waves,sync=flag",
         "decomposed,groups=1+2+1", "tiles,order=interleaved", "slices,order=interleaved,k-phases=2",
-        "tiles,own=gathered,k-phases=2", "slices,mover=copy-engine,comm-sms=0,own=gathered"}) {
+        "tiles,own=gathered,k-phases=2", "tiles,start=wave,reuse=ack", "slices,start=wave",
+        "tiles,start=wave,k-phases=2,own=gathered,order=interleaved",
+        "slices,mover=copy-engine,comm-sms=0,own=gathered"}) {
     EXPECT_THAT(reasons(text, ag_gemm()), IsEmpty()) << text;
   }
   EXPECT_THAT(reasons("tiles,reduction=one-shot,mover=comm-blocks,comm-sms=8", gemm_ar()),

@@ -38,6 +38,7 @@ STRETTO_ANY(Reduction, STRETTO_REDUCTIONS)
 STRETTO_ANY(CollectivesBy, STRETTO_COLLECTIVES_BY)
 STRETTO_ANY(Reuse, STRETTO_REUSES)
 STRETTO_ANY(OwnRows, STRETTO_OWN_ROWS)
+STRETTO_ANY(Start, STRETTO_STARTS)
 STRETTO_ANY(DType, STRETTO_DTYPES)
 STRETTO_ANY(OpKind, STRETTO_OPERATORS)
 #undef STRETTO_ANY
@@ -77,7 +78,7 @@ int random_tile_side(Random& random) {
 size_t random_count(Random& random) { return static_cast<size_t>(between(random, 1, 4)); }
 
 void change_one(Random& random, const Point& point, Schedule& s) {
-  switch (between(random, 0, 13)) {
+  switch (between(random, 0, 14)) {
     case 0:
       s.granularity = any_value<Granularity>(random);
       break;
@@ -118,6 +119,9 @@ void change_one(Random& random, const Point& point, Schedule& s) {
       s.own = any_value<OwnRows>(random);
       break;
     case 12:
+      s.start = any_value<Start>(random);
+      break;
+    case 13:
       if (s.mover != Mover::nccl && !one_in(random, 10)) break;
       s.collectives = any_value<CollectivesBy>(random);
       break;
