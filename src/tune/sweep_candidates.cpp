@@ -19,30 +19,23 @@ struct FoundPoint {
   int comm_sms, k_phases, swizzle;
 };
 constexpr FoundPoint kFoundGathers[] = {
-    {Mover::comm_blocks, {128, 192}, 4, 4, 8}, {Mover::comm_blocks, {128, 256}, 4, 8, 8},
-    {Mover::comm_blocks, {128, 256}, 8, 4, 8}, {Mover::comm_blocks, {128, 256}, 8, 8, 8},
-    {Mover::comm_blocks, {128, 224}, 4, 4, 8}, {Mover::comm_blocks, {128, 128}, 8, 4, 8},
-    {Mover::comm_blocks, {128, 96}, 8, 4, 8},  {Mover::comm_blocks, {128, 64}, 8, 8, 8},
-    {Mover::copy_engine, {128, 192}, 0, 1, 8}, {Mover::copy_engine, {128, 256}, 0, 1, 8}};
+    {Mover::comm_blocks, {128, 192}, 4, 4, 8}, {Mover::comm_blocks, {128, 256}, 8, 4, 8},
+    {Mover::comm_blocks, {128, 256}, 8, 8, 8}, {Mover::comm_blocks, {128, 224}, 4, 4, 8},
+    {Mover::comm_blocks, {128, 128}, 8, 4, 8}, {Mover::comm_blocks, {128, 96}, 8, 4, 8},
+    {Mover::comm_blocks, {128, 64}, 8, 8, 8},  {Mover::copy_engine, {128, 192}, 0, 1, 8},
+    {Mover::copy_engine, {128, 256}, 0, 1, 8}};
 constexpr FoundPoint kFoundReductions[] = {{Mover::epilogue, {128, 256}, 0, 1, 16},
                                            {Mover::epilogue, {128, 192}, 0, 1, 16},
                                            {Mover::copy_engine, {128, 256}, 0, 1, 8}};
 constexpr double kTooSlow = 1.3;
 
-// Own rows gathered with the others keep tiles in step, which is worth their flight where no wave
-// is short (docs/notes/in-step.md): with these, if their tiles are one wave or about two.
-constexpr double kFullWaves = 0.95;
-constexpr FoundPoint kInStep[] = {{Mover::comm_blocks, {128, 256}, 8, 8, 8},
-                                  {Mover::comm_blocks, {128, 224}, 4, 8, 8},
-                                  {Mover::comm_blocks, {128, 192}, 4, 8, 8},
-                                  {Mover::comm_blocks, {128, 192}, 8, 8, 8},
-                                  {Mover::comm_blocks, {128, 128}, 8, 4, 8}};
-// So do tiles of a wave that begin together, which the simulation knows nothing of; with these
-// where there are more tiles than a wave has.
-constexpr FoundPoint kTogether[] = {{Mover::comm_blocks, {128, 256}, 4, 1, 8},
-                                    {Mover::comm_blocks, {128, 256}, 8, 8, 8},
-                                    {Mover::comm_blocks, {128, 224}, 4, 4, 8},
-                                    {Mover::comm_blocks, {128, 192}, 4, 4, 8}};
+// Tiles of a wave that begin together read B from memory once, which the simulation knows nothing
+// of (docs/notes/in-step.md). Phases of K only where the first rows' flight is not hidden.
+constexpr FoundPoint kTogether[] = {{Mover::comm_blocks, {128, 256}, 8, 8, 8},
+                                    {Mover::comm_blocks, {128, 256}, 4, 8, 8},
+                                    {Mover::comm_blocks, {128, 224}, 4, 8, 8},
+                                    {Mover::comm_blocks, {128, 192}, 4, 8, 8},
+                                    {Mover::comm_blocks, {128, 128}, 8, 4, 8}};
 // Beside cuBLAS: SMs that push.
 constexpr int kPushers = 8;
 
@@ -56,31 +49,13 @@ constexpr size_t kMostPhased = 3;
 // NCCL on parts of the result is measured where the simulation finds nothing so much faster.
 constexpr double kClearlyFaster = 1.1;
 
-void add_in_step(Sweep& sweep, const Operator& op, const Machine& machine) {
-  if (op.reduces() || op.ranks == 1) return;
-  const auto over = [](int64_t size, int tile) { return (size + tile - 1) / tile; };
-  for (const FoundPoint& point : kInStep) {
-    const int64_t tiles = over(op.m, point.tile.m) * over(op.local_n(), point.tile.n);
-    const int64_t lanes = machine.sms - point.comm_sms;
-    const bool is_short = tiles > 2 * lanes || (tiles > lanes && tiles < kFullWaves * 2 * lanes);
-    if (is_short || op.k < kShortestPhase * point.k_phases) continue;
-    Schedule found = fused_tiles(op, machine);
-    set_size(found, point.tile, point.comm_sms);
-    found.k_phases = point.k_phases;
-    found.own = OwnRows::gathered;
-    if (tiles > lanes) found.order = Order::interleaved;
-    sweep.add(found);
-  }
-}
-
 void add_together(Sweep& sweep, const Operator& op, const Machine& machine) {
   if (op.reduces() || op.ranks == 1) return;
+  const bool hides = !own_tiles_fill(op, machine);
   for (const FoundPoint& point : kTogether) {
-    if (op.m * op.local_n() <= int64_t{machine.sms} * point.tile.m * point.tile.n) continue;
     Schedule found = fused_tiles(op, machine);
     found.start = Start::wave;
     set_size(found, point.tile, point.comm_sms);
-    const bool hides = !own_tiles_fill(op, machine);
     found.k_phases = hides && op.k >= kShortestPhase * point.k_phases ? point.k_phases : 1;
     sweep.add(found);
   }
@@ -124,7 +99,6 @@ void add_found(Sweep& sweep, const Operator& op, const Machine& machine) {
     if (point.mover == Mover::copy_engine) found.reuse = Reuse::double_buffer;
     sweep.add(found);
   }
-  add_in_step(sweep, op, machine);
   add_together(sweep, op, machine);
   add_decomposed(sweep, op, machine);
 }
