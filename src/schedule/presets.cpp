@@ -121,6 +121,9 @@ Schedule make_tiles(const Operator& op, const Machine& machine) {
   schedule.tile_m = point.tile.m;
   schedule.tile_n = point.tile.n;
   if (schedule.order == Order::peer_staggered) schedule.order = Order::interleaved;
+  // Lanes out of step would each read B, which the cache does not hold, by themselves.
+  const double b_bytes = static_cast<double>(op.local_n() * op.local_k() * num_bytes(op.dtype));
+  if (!op.reduces() && op.ranks > 1 && b_bytes > kL2Bytes) schedule.start = Start::wave;
   return schedule;
 }
 

@@ -20,6 +20,11 @@ constexpr double kLibraryStartUs = 2, kLibraryRate = 0.88;
 constexpr double kFeedOfFullTile = 0.8, kFeedOfOneGroup = 1.2;
 constexpr double kInputsOfFullTile = (128.0 + 256.0) / (128.0 * 256.0);
 
+// A tile that begins later than the first of its wave reads B anew where the L2 cache, whose halves
+// keep copies of their own, no longer holds what that one has read; it then takes so much longer
+// (docs/notes/in-step.md: by 0.1 to 0.4; this is what fits gathers in tuning/h200x8.json).
+constexpr double kReadAnew = 0.12;
+
 // NCCL's start among fewer ranks than eight, as shares of nccl_launch_us: up to kNcclFewBytes out
 // of a GPU, and from twice as many on, where it takes another protocol (all-reduces of
 // bench/results/language_h200_x2.json and _x4.json: 6 and 9 us, then 17 to 20 beyond the bytes).

@@ -140,6 +140,20 @@ double Costs::gemm_us(const Instr& instr) const {
   return std::max({mma_us(instr) / power_[r], share * inputs_us_[r], stages_us(instr)}) + other_us;
 }
 
+double Costs::slowdown_when_late(const Instr& instr, double late_us) const {
+  if (late_us <= 0 || plan_.library_gemms || plan_.op.reduces()) return 1;
+  const Region& tile = plan_.reads(instr).back();
+  const Buffer& b = plan_.buffers[tile.buffer];
+  const Kept* kept = kept_of(instr);
+  const double of_k = kept != nullptr ? kept->k_end - kept->k_begin : tile.cols();  // by the lane
+  const double tiles = blocks_at_once_[static_cast<size_t>(tile.rank)];
+  const double read = std::min<double>(b.rows, tiles * tile.rows()) * of_k *
+                      static_cast<double>(num_bytes(b.dtype));  // by a wave
+  const double whole_us = mma_us(instr) * of_k / std::max(1, tile.cols());
+  const double behind = late_us / whole_us * read / (kL2Bytes / 2);
+  return 1 + kReadAnew * std::clamp(2 * behind - 1, 0.0, 1.0);
+}
+
 double Costs::stages_us(const Instr& instr) const {
   const Region& b = plan_.reads(instr).back();
   const DType dtype = plan_.buffers[b.buffer].dtype;

@@ -41,6 +41,8 @@ class Costs {
   // range's share. Its sums stay in registers, and the tile's overhead is paid once, where ranges
   // follow one another on the lane that adds them; else they are stored before the block goes on.
   double gemm_us(const Instr& instr) const;
+  // How many times as long a tile takes that begins so much later than the first of its wave.
+  double slowdown_when_late(const Instr& gemm, double late_us) const;
   // Whether the reduce adds the sums of a tile's ranges of K, in the epilogue of the gemm before:
   // it reads those that others have left, and its remote writes are the tile's.
   bool adds_ranges(const Instr& instr) const;

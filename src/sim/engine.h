@@ -69,6 +69,9 @@ class Engine {
     uint32_t node = kNoNode;  // what ended now or last on this lane
     double since = 0;         // begin of the stage
     double busy_us = 0, waiting_us = 0;
+    int32_t tile = -1;  // of the last gemm, and how many tiles there were before it
+    uint32_t tiles = 0;
+    double late = 1;         // how many times as long this tile takes
     double sent_per_us = 0;  // bytes, by the last task of a block, if it was a copy
     uint32_t next_waiter = kNoLane;
     Stage stage = Stage::ready;
@@ -108,6 +111,7 @@ class Engine {
   double leaving_us(uint32_t lane) const;
   void deliver_notify(uint32_t node);
   void start_gemm(uint32_t lane);
+  double slowdown_when_late(uint32_t lane);
   void predict_gemm(int rank);
   void gemm_event(const Event& event);
   void end_gemm(uint32_t lane);
@@ -153,6 +157,7 @@ class Engine {
 
   struct RankState {
     GemmClock gemms;
+    std::vector<double> wave_begins;    // when its first tile did
     uint32_t prediction = 0;            // generation of the gemm event that counts
     double predicted = -1;              // its time; negative: none
     int pushing = 0, using_memory = 0;  // block lanes in tasks that push, that use own memory

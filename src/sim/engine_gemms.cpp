@@ -7,9 +7,23 @@ void Engine::start_gemm(uint32_t lane) {
   const int rank = rank_of(lane);
   RankState& state = ranks_[static_cast<size_t>(rank)];
   lanes_[lane].stage = Stage::task;
-  const double work = options_.gemm_takes_time ? costs_.gemm_us(instr(lane)) : 0;
+  const double work =
+      options_.gemm_takes_time ? costs_.gemm_us(instr(lane)) * slowdown_when_late(lane) : 0;
   state.gemms.start(now_, lane, work);
   predict_gemm(rank);
+}
+
+// The w-th tiles of a rank's lanes make up its wave w.
+double Engine::slowdown_when_late(uint32_t lane) {
+  LaneState& state = lanes_[lane];
+  const Instr& gemm = instr(lane);
+  if (gemm.tile == state.tile) return state.late;  // goes on with its K
+  state.tile = gemm.tile;
+  std::vector<double>& begins = ranks_[static_cast<size_t>(rank_of(lane))].wave_begins;
+  const size_t wave = state.tiles++;
+  if (wave == begins.size()) begins.push_back(now_);
+  state.late = costs_.slowdown_when_late(gemm, now_ - begins[wave]);
+  return state.late;
 }
 
 // Keeps one event at or before the first end. A slowdown leaves it: it then comes too early and

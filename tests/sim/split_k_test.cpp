@@ -31,7 +31,7 @@ TEST(SplitK, FewTilesWithALongKGain) {
 
 TEST(SplitK, TilesThatFillTheSmsDoNot) {
   for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
-    const Operator op{kind, 4096, kind == OpKind::ag_gemm ? 16896 * 2 : 8448, 8192, 8, DType::bf16};
+    const Operator op{kind, 4096, kind == OpKind::ag_gemm ? 16896 * 2 : 8448, 4096, 8, DType::bf16};
     EXPECT_GT(total_us(op, "tiles,tile=128x256,split-k=2"), total_us(op, "tiles,tile=128x256"));
   }
 }
