@@ -113,6 +113,12 @@ Schedule make_fused(Granularity granularity, Sync sync, const Operator& op,
   return finish(schedule, op, machine);
 }
 
+// Out of step, each lane of a gather would read B by itself, where the cache does not hold it.
+bool lanes_would_fall_apart(const Operator& op) {
+  return op.ranks > 1 && !op.reduces() &&
+         static_cast<double>(op.local_n() * op.local_k() * num_bytes(op.dtype)) > kL2Bytes;
+}
+
 // Who computes a tile of its own adds to it at once what the others sent: no SMs are set aside.
 Schedule make_tiles(const Operator& op, const Machine& machine) {
   Schedule schedule = make_fused(Granularity::tile, Sync::flag, op, machine);
@@ -121,9 +127,7 @@ Schedule make_tiles(const Operator& op, const Machine& machine) {
   schedule.tile_m = point.tile.m;
   schedule.tile_n = point.tile.n;
   if (schedule.order == Order::peer_staggered) schedule.order = Order::interleaved;
-  // Lanes out of step would each read B, which the cache does not hold, by themselves.
-  const double b_bytes = static_cast<double>(op.local_n() * op.local_k() * num_bytes(op.dtype));
-  if (!op.reduces() && op.ranks > 1 && b_bytes > kL2Bytes) schedule.start = Start::wave;
+  if (lanes_would_fall_apart(op)) schedule.start = Start::wave;
   return schedule;
 }
 
