@@ -63,13 +63,6 @@ std::string why_illegal(const GemmConfig& config) {
   if (config.splits && config.shared != Shared::none) {
     return "a kernel that splits K has no clusters: a pair's tasks must agree in K";
   }
-  if (config.phases && config.shared != Shared::none) {
-    return "a kernel whose tiles begin before all of their K is there has no clusters: a pair's "
-           "loads must go on together";
-  }
-  if (config.moves && config.shared != Shared::none) {
-    return "a kernel with movers has no clusters: a mover has no partner";
-  }
   if (config.splits && config.adds > 0 && rows * config.tile_n > 64 * 224) {
     return "a kernel that splits K and adds other ranks' sums has registers for tiles of up to "
            "128x224";
@@ -120,9 +113,13 @@ void GemmKernel::launch(const Stream& stream, int blocks, const device::GemmPara
 
 void GemmKernel::launch(const Stream& stream, int blocks, const device::GemmMoverParams& params,
                         bool overlap) const {
+  const device::GemmLayout layout = device::layout_of(config_);
   STRETTO_ASSERT(config_.moves && blocks > 0, "a kernel with movers, and tiles for others");
-  kernel_.launch(stream, static_cast<int>(params.num_movers) + blocks,
-                 device::layout_of(config_).threads, 1, &params, overlap);
+  STRETTO_ASSERT(blocks % layout.cluster == 0, "blocks of a cluster stay together");
+  STRETTO_ASSERT(params.first_multiplier == device::mover_blocks(config_, params.num_movers),
+                 "movers come first, in whole clusters");
+  kernel_.launch(stream, static_cast<int>(params.first_multiplier) + blocks, layout.threads,
+                 layout.cluster, &params, overlap);
 }
 
 }  // namespace stretto::cuda

@@ -118,7 +118,9 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
       if (setup_.program.joins()) {
         const auto movers = static_cast<uint32_t>(moves_[0].num_blocks());
         gemm_->launch(stream, table.num_blocks(),
-                      {params, with_rows(moves_[0].params(), rows), movers, 0}, overlaps_);
+                      {params, with_rows(moves_[0].params(), rows), movers,
+                       device::mover_blocks(gemm_->config(), movers)},
+                      overlaps_);
       } else {
         gemm_->launch(stream, table.num_blocks(), params, overlaps_);
       }

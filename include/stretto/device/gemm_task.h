@@ -18,6 +18,12 @@ namespace stretto::device {
 
 // The operand that the two blocks of a cluster have in common; each loads half of it for both.
 // Their lists must then be equally long, and paired tasks must agree in that operand and in K.
+//
+// A stage is loaded once both blocks have released it, and multiplied once both have loaded their
+// part: so neither gets further ahead of the other than the ring has stages, and what one waits for
+// holds up both. Whether tasks come to their ends must not depend on that: so paired tasks must
+// await the same signals before the same blocks of K, and nothing behind the last of them. What a
+// block could wait for through its partner it then waits for itself, there or before.
 enum class Shared : uint8 { none, a, b };
 
 enum class OutputType : uint8 { bf16, fp16, fp32 };
@@ -32,10 +38,10 @@ struct GemmConfig {
   OutputType output = OutputType::bf16;
   bool overlap_store = true;  // store a tile while the next one multiplies; 16-bit outputs only
   bool serves = false;        // runs may have fewer rows than the plan; without clusters only
-  int32 adds = 0;             // sources that a task may add to its tile; 16-bit outputs only
-  bool splits = false;        // a tile's K may be split among tasks (GemmSplit)
-  bool phases = false;        // waits may stand before later blocks of a task's K
-  bool moves = false;         // its first blocks are movers (gemm_mover.h)
+  int32 adds = 0;       // sources that a task may add to its tile; 16-bit outputs, no clusters
+  bool splits = false;  // a tile's K may be split among tasks (GemmSplit); no clusters
+  bool phases = false;  // waits may stand before later blocks of a task's K
+  bool moves = false;   // its first blocks are movers (gemm_mover.h)
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
