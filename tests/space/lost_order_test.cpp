@@ -35,6 +35,8 @@ TEST(LostOrder, IsReportedAtRandomPoints) {
   for (int plans = 0; plans < kPlans;) {
     const Point point = random_point(random);
     if (!legal(point.op, point.schedule, point.machine).empty()) continue;
+    // Lanes that begin together wait for more than they need.
+    if (point.schedule.start == Start::wave) continue;
     const Plan plan = lower(point.op, point.schedule, point.machine);
     if (plan.num_instrs() > kMostInstrs) continue;
     ++plans;
