@@ -176,6 +176,12 @@ struct Plan {
   // On a GPU kernels of the device language make the collectives, not NCCL, and add in rank order,
   // as the emulator then does.
   bool low_latency_collectives = false;
+  // 2: on a GPU the compute lanes of a rank are clusters, two by two in their order, that load what
+  // their tiles read of B once for both, and go on together. So the lanes of a cluster have nothing
+  // but waits, notifies, gemms of one region of A and their sums; and one has the waits and gemms
+  // of the other, but for the rows of A and where results go. With that neither depends on
+  // anything that it does not wait for itself: lanes are lanes to all others.
+  int cluster = 1;
   std::vector<Buffer> buffers;
   std::vector<SignalArray> signals;
   std::vector<Lane> lanes;       // ordered by rank, kind, index

@@ -119,8 +119,9 @@ struct Schedule {
   int comm_sms = 0;  // SMs taken from compute for communication blocks and reducers
   int split_k = 1;   // ranges of K that a tile is computed in, side by side, and then added
   int k_phases = 1;  // ranges of K in which rows are gathered; tiles begin with the first
-  OwnRows own = OwnRows::direct;    // where a gather's tiles take the rank's own rows from
-  Start start = Start::tile;        // when a gather's tile begins
+  OwnRows own = OwnRows::direct;  // where a gather's tiles take the rank's own rows from
+  Start start = Start::tile;      // when a gather's tile begins
+  int cluster = 1;  // lanes that compute side by side, on the same columns: 2 load B once for both
   RowCount rows = RowCount::fixed;  // what a run may have (serve.h)
   GemmBy gemm = GemmBy::tiles;      // who multiplies
   int algorithm = 0;  // which of those that cuBLAS proposes for a product's shape (gemm=library)
@@ -132,6 +133,9 @@ struct Schedule {
 // Ranges of K begin at multiples of this.
 inline constexpr int kSplitStep = 64;
 
+// Blocks of a cluster (`cluster`): a pair.
+inline constexpr int kMostClustered = 2;
+
 // collectives=low-latency: at most so many ranks, of one node, whose parts are multiples of so many
 // bytes.
 inline constexpr int kMostLowLatencyRanks = 64, kLowLatencyBytes = 16;
@@ -140,9 +144,10 @@ inline constexpr int kMostLowLatencyRanks = 64, kLowLatencyBytes = 16;
 inline constexpr int kMostAlgorithms = 8;
 
 // Canonical text: every coordinate as key=value, comma separated, no blanks; `split-k` and
-// `k-phases` only when they are not 1, `own` only when it is not direct, `rows` only when it is not
-// fixed, `gemm` only when it is not tiles, `algorithm` only when it is not 0, `collectives` only
-// when they are not NCCL's. parse(print) = same.
+// `k-phases` only when they are not 1, `own` only when it is not direct, `start` only when it is
+// not tile, `cluster` only when it is not 1, `rows` only when it is not fixed, `gemm` only when it
+// is not tiles, `algorithm` only when it is not 0, `collectives` only when they are not NCCL's.
+// parse(print) = same.
 std::string to_string(const Schedule& schedule);
 // A canonical text, or a preset's name followed by changes: "tiles,tile=64x128,comm-sms=4".
 // `op` and `machine` give the preset its defaults. Throws UsageError naming every bad part at once.

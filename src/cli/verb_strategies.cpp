@@ -50,6 +50,9 @@ constexpr Value kParameters[] = {
     {"comm-sms", "SMs taken from compute for communication blocks and reducers"},
     {"split-k", "ranges of K that a tile is computed in, side by side, then added in fp32"},
     {"k-phases", "ranges of K in which rows are gathered; tiles begin when the first is there"},
+    {"cluster",
+     "lanes that compute tiles of the same columns side by side: 2 load B once for both (gathers, "
+     "mover comm-blocks, granularity tile)"},
     {"algorithm",
      "which of the 8 that cuBLAS may propose for a product, its first 0 (gemm library)"}};
 

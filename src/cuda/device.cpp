@@ -177,6 +177,22 @@ int Kernel::blocks_of_an_sm(int threads) const {
   return blocks;
 }
 
+int Kernel::resident_clusters(int threads, int cluster) const {
+  LaunchAttribute attribute{};
+  attribute.id = kLaunchCluster;
+  attribute.value.cluster = {static_cast<unsigned>(cluster), 1, 1};
+  LaunchConfig config{};
+  config.grid_x = static_cast<unsigned>(cluster);
+  config.grid_y = config.grid_z = config.block_y = config.block_z = 1;
+  config.block_x = static_cast<unsigned>(threads);
+  config.shared_bytes = static_cast<unsigned>(dynamic_shared_bytes_);
+  config.attributes = &attribute;
+  config.num_attributes = 1;
+  int clusters = 0;
+  check(driver().resident_clusters(&clusters, function_, &config), "query a kernel's clusters");
+  return clusters;
+}
+
 void Kernel::launch(const Stream& stream, int blocks, int threads, int cluster,
                     const void* parameters, bool overlap) const {
   LaunchAttribute attributes[2] = {};

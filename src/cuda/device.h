@@ -167,6 +167,8 @@ class Kernel {
   int local_bytes() const { return attribute(kFunctionLocalBytes); }
   // How many blocks of so many threads an SM holds at once.
   int blocks_of_an_sm(int threads) const;
+  // How many clusters of so many blocks a whole GPU holds at once.
+  int resident_clusters(int threads, int cluster) const;
   // With `overlap` its blocks may be started before the kernel ahead of it on the stream has ended;
   // the kernel itself waits for that (griddepcontrol.wait). Hopper and newer.
   void launch(const Stream& stream, int blocks, int threads, int cluster, const void* parameters,

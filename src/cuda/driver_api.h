@@ -143,6 +143,8 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(function_set_attribute, cuFuncSetAttribute, (FunctionHandle, int, int))                       \
   X(resident_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor,                                 \
     (int* of_an_sm, FunctionHandle, int threads, size_t dynamic_shared_bytes))                    \
+  X(resident_clusters, cuOccupancyMaxActiveClusters,                                              \
+    (int* of_gpu, FunctionHandle, const LaunchConfig*))                                           \
   X(launch, cuLaunchKernelEx, (const LaunchConfig*, FunctionHandle, void**, void**))              \
   X(alloc, cuMemAlloc_v2, (DevicePtr*, size_t))                                                   \
   X(free, cuMemFree_v2, (DevicePtr))                                                              \

@@ -27,6 +27,7 @@ GemmConfig config_for(const Plan& plan, const TileSums& sums, const GemmNeeds& n
   config.splits = sums.any_ranges_kept();
   config.phases = sums.any_phases();
   config.moves = needs.moves;
+  if (plan.cluster > 1) config.shared = device::Shared::b;
   return config;
 }
 

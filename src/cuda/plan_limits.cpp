@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cuda/gemm_choice.h"
+#include "cuda/lane_pairs.h"
 #include "cuda/library_products.h"
 #include "cuda/low_latency.h"
 #include "cuda/tensor_map.h"
@@ -135,6 +136,12 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
         add(fmt::format("a range of K must start at a multiple of {}, the same in A and B",
                         device::kTileK));
       }
+    }
+  }
+  if (plan.cluster > 1) {
+    if (serves) add("clusters compute all rows: a plan with cluster=1 serves fewer");
+    if (reasons.empty()) {
+      if (const std::string why = why_no_pairs(plan, sums); !why.empty()) add(why);
     }
   }
   return reasons;

@@ -24,6 +24,7 @@ void declare_buffers(Draft& draft) {
   plan.sms = state.machine.sms;
   plan.library_gemms = state.schedule.gemm == GemmBy::library;
   plan.library_algorithm = state.schedule.algorithm;
+  plan.cluster = state.schedule.cluster;
   plan.low_latency_collectives = state.schedule.collectives == CollectivesBy::low_latency;
 
   const int64_t block = op.row_shards().block();

@@ -37,7 +37,9 @@ int Lowering::compute_lanes() const {
   const bool by_streams = schedule.mover == Mover::copy_engine || schedule.mover == Mover::nccl;
   const int for_streams = by_streams && schedule.sync != Sync::event && op.ranks > 1 ? 1 : 0;
   const int others = std::max(schedule.comm_sms, for_streams);
-  return std::max(1, std::min(machine.sms - others, num_tasks()));
+  // Whole clusters; there are as many tiles in each.
+  const int most = std::max(schedule.cluster, std::min(machine.sms - others, num_tasks()));
+  return most / schedule.cluster * schedule.cluster;
 }
 
 Pattern pattern_of(const Operator& op, const Schedule& schedule) {

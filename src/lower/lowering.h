@@ -85,9 +85,16 @@ struct Lowering : Draft {
   int phases() const {
     return pattern == Pattern::push_gather && splits() == 1 ? schedule.k_phases : 1;
   }
-  // Whether the rank computes the tile in those: it has rows of others.
+  // Whether the rank computes the tile in those: it, or its partner, has rows of others.
   bool in_phases(int rank, int32_t tile) const {
-    return phases() > 1 && !owns_rows(rank, grid.rect(tile));
+    return phases() > 1 &&
+           !(owns_rows(rank, grid.rect(tile)) && owns_rows(rank, grid.rect(partner(rank, tile))));
+  }
+  // The tile that the other lane of the cluster computes meanwhile; without clusters itself.
+  int32_t partner(int rank, int32_t tile) const {
+    if (schedule.cluster == 1) return tile;
+    const TileOrder& order = orders[static_cast<size_t>(rank)];
+    return order.tiles[static_cast<size_t>(order.position[static_cast<size_t>(tile)] ^ 1)];
   }
   // Gathers write own rows beside those of others, and tiles take them from there.
   bool gathers_own_rows() const {

@@ -4,6 +4,7 @@
 
 #include "lower/lowering.h"
 #include "lower/peer_order.h"
+#include "stretto/error.h"
 
 namespace stretto {
 namespace {
@@ -44,6 +45,7 @@ class RankOrder {
   TileOrder make() {
     TileOrder order;
     order.tiles = sort_tiles();
+    if (state_.schedule.cluster > 1) pair_tiles(order.tiles);
     order.position.resize(order.tiles.size());
     for (size_t i = 0; i < order.tiles.size(); ++i) {
       order.position[static_cast<size_t>(order.tiles[i])] = static_cast<int32_t>(i);
@@ -181,6 +183,37 @@ class RankOrder {
     for (size_t i = 0; i < unsorted_.size(); ++i) {
       tiles[next_[static_cast<size_t>(numbers_[i] - least)]++] = unsorted_[i];
     }
+  }
+
+  // Clusters compute two tiles of one column side by side. The tile rows of a gather are paired as
+  // the rank comes to them, the same in every column, and a pair comes where the later of its tiles
+  // would: when the rows of both are there. Their number is even.
+  void pair_tiles(std::vector<int32_t>& tiles) const {
+    const TileGrid& grid = state_.grid;
+    std::vector<int32_t> partner(static_cast<size_t>(grid.num_rows()));  // by tile row
+    int32_t earlier = -1;  // the tile row that has none yet
+    for (const int32_t tile : tiles) {
+      if (grid.col_of(tile) != 0) continue;
+      const int32_t row = grid.row_of(tile);
+      if (earlier >= 0) {
+        partner[static_cast<size_t>(earlier)] = row;
+        partner[static_cast<size_t>(row)] = earlier;
+      }
+      earlier = earlier < 0 ? row : -1;
+    }
+    STRETTO_ASSERT(earlier < 0, "a legal schedule pairs all tile rows");
+    std::vector<int32_t> paired;
+    paired.reserve(tiles.size());
+    std::vector<bool> met(tiles.size(), false);
+    for (const int32_t tile : tiles) {
+      const int32_t other =
+          partner[static_cast<size_t>(grid.row_of(tile))] * grid.cols() + grid.col_of(tile);
+      met[static_cast<size_t>(tile)] = true;
+      if (!met[static_cast<size_t>(other)]) continue;
+      paired.push_back(other);
+      paired.push_back(tile);
+    }
+    tiles = std::move(paired);
   }
 
   int64_t pieces_before(int64_t turn) const {

@@ -23,5 +23,7 @@ std::string fault_in(const SignalArray& signals);
 // `previous`: the lane before, or null.
 std::string fault_in(const Plan& plan, const Lane* previous, const Lane& lane);
 std::string fault_in(const Plan& plan, const Lane& lane, const Instr& instr);
+// Of all lanes, which have no other fault.
+std::string fault_in_clusters(const Plan& plan);
 
 }  // namespace stretto

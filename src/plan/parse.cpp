@@ -74,11 +74,19 @@ void Parser::header() {
     plan_.low_latency_collectives = true;
     line("'sms'");
   }
+  if (in_.accept_token("cluster")) {
+    static_assert(kMostClustered == 2);
+    in_.expect_token("2");
+    plan_.cluster = 2;
+    line("'sms'");
+  }
   if (!in_.accept_token("sms")) {
-    in_.fail(in_.position(), plan_.low_latency_collectives ? "'sms'"
-                             : plan_.library_gemms         ? "'collectives' or 'sms'"
-                             : plan_.schedule.empty() ? "'schedule', 'gemm', 'collectives' or 'sms'"
-                                                      : "'gemm', 'collectives' or 'sms'");
+    in_.fail(in_.position(), plan_.cluster != 1              ? "'sms'"
+                             : plan_.low_latency_collectives ? "'cluster' or 'sms'"
+                             : plan_.library_gemms           ? "'collectives', 'cluster' or 'sms'"
+                             : plan_.schedule.empty()
+                                 ? "'schedule', 'gemm', 'collectives', 'cluster' or 'sms'"
+                                 : "'gemm', 'collectives', 'cluster' or 'sms'");
   }
   plan_.sms = number_after_blanks(1, kMaxInt32, "the number of SMs");
 }
@@ -161,8 +169,12 @@ void Parser::signals() {
 }
 
 void Parser::ending() {
-  if (!in_.accept_token("end")) in_.fail(in_.position(), "'end'");
+  const char* where = in_.position();
+  if (!in_.accept_token("end")) in_.fail(where, "'end'");
   in_.expect_line_end();
+  if (const std::string fault = fault_in_clusters(plan_); !fault.empty()) {
+    in_.fail_with(where, fault);
+  }
   if (in_.next_line()) in_.fail(in_.position(), "nothing after 'end'");
 }
 

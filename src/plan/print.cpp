@@ -21,6 +21,7 @@ class Printer {
     if (!plan_.schedule.empty()) text("schedule ").text(plan_.schedule).text("\n");
     if (plan_.library_gemms) library();
     if (plan_.low_latency_collectives) text("collectives low-latency\n");
+    if (plan_.cluster != 1) text("cluster ").number(plan_.cluster).text("\n");
     text("sms ").number(plan_.sms).text("\n");
     for (const Buffer& b : plan_.buffers) buffer(b);
     for (const SignalArray& s : plan_.signals) signals(s);

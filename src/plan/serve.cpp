@@ -161,6 +161,9 @@ std::vector<std::string> why_not_served(const Plan& plan) {
     reasons.push_back(fmt::format("shards must be equal: a plan for {} rows has them",
                                   owners.block() * owners.ranks));
   }
+  if (plan.cluster > 1) {  // of a pair one may have no rows
+    reasons.push_back("clusters compute all rows: a plan with cluster=1 serves fewer");
+  }
   const TaskRowFinder rows_of(plan);
   for (const Lane& lane : plan.lanes) {
     for (const Instr& instr : lane.instrs) {

@@ -38,6 +38,9 @@ void validate(const Plan& plan) {
           plan.library_gemms ? fmt::format("expected a library's algorithm from 0 to {}, found {}",
                                            kMostAlgorithms - 1, algorithm)
                              : fmt::format("expected no library's algorithm, found {}", algorithm));
+  require(
+      plan.cluster >= 1 && plan.cluster <= kMostClustered,
+      fmt::format("expected clusters of 1 or {} lanes, found {}", kMostClustered, plan.cluster));
   check_declarations(plan.buffers, "buffers");
   check_declarations(plan.signals, "signal arrays");
   const Lane* previous = nullptr;
@@ -52,6 +55,8 @@ void validate(const Plan& plan) {
                                    to_string(lane.instrs[i].op), fault));
     }
   }
+  const std::string fault = fault_in_clusters(plan);
+  require(fault.empty(), fault);
 }
 
 }  // namespace stretto

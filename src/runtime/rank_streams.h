@@ -140,6 +140,7 @@ class RankStreams {
 
   void add_kernels();
   void add_products();
+  void require_clusters() const;
   int sms_beside_movers() const;  // that a product may have, 0: all
   MatrixProduct product_of(const cuda::Matrix& a, const cuda::Matrix& b, const cuda::Matrix& c,
                            int sms);

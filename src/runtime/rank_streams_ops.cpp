@@ -1,4 +1,6 @@
 // What a run of a rank consists of: its kernels with their tables, and an op for each step.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "cuda/library_products.h"
@@ -37,7 +39,33 @@ void RankStreams::add_kernels() {
   }
   if (setup_.plan.library_gemms && !program.gemms.empty()) add_products();
   if (!gemms_.empty()) gemm_ = &setup_.kernels.gemm(setup_.device, tables.config);
+  require_clusters();
   if (!moves_.empty() && !program.joins()) mover_ = &setup_.kernels.mover(setup_.device);
+}
+
+// Blocks of a cluster stand on SMs of one part of the GPU, so a GPU may hold fewer pairs than its
+// SMs are; and all of a kernel's must be there at once, since they wait for each other.
+void RankStreams::require_clusters() const {
+  if (gemm_ == nullptr) return;
+  const device::GemmLayout layout = device::layout_of(gemm_->config());
+  if (layout.cluster == 1) return;
+  const int held = gemm_->kernel().resident_clusters(layout.threads, layout.cluster);
+  const int ranks = setup_.device.ranks();
+  for (const cuda::DeviceGemmTable& table : gemms_) {
+    int blocks = table.num_blocks();
+    if (setup_.program.joins()) {
+      const auto movers = static_cast<uint32_t>(moves_[0].num_blocks());
+      blocks += static_cast<int>(device::mover_blocks(gemm_->config(), movers));
+    }
+    const int needed = blocks / layout.cluster;
+    if (needed * ranks <= held) continue;
+    throw UsageError(fmt::format(
+        "a rank of the plan has {} clusters of {} blocks, this GPU holds {} at once{}: lower it "
+        "for "
+        "a machine with sms={}, or with cluster=1",
+        needed, layout.cluster, held, ranks > 1 ? fmt::format(", of {} ranks", ranks) : "",
+        held / ranks * layout.cluster));
+  }
 }
 
 // A library's blocks for which movers leave no SM would run after all the others, in the time of

@@ -14,6 +14,7 @@ std::vector<std::string> legal(const Operator& op, const Schedule& schedule,
   check_machine(c);
   check_own_rows(c);
   check_start(c);
+  check_cluster(c);
   check_mover(c);
   check_sync(c);
   check_order(c);

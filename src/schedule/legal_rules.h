@@ -40,6 +40,9 @@ void check_order(Case& c);
 void check_reduction(Case& c);
 void check_rows(Case& c);
 
+// legal_cluster.cpp
+void check_cluster(Case& c);
+
 // legal_libraries.cpp
 void check_gemm(Case& c);
 void check_algorithm(Case& c);

@@ -120,6 +120,7 @@ constexpr Coordinate kCoordinates[] = {
     number<&Schedule::k_phases>("k-phases", "1"),
     {"own", print_enum<OwnRows, &Schedule::own>, read_enum<OwnRows, &Schedule::own>, "direct"},
     {"start", print_enum<Start, &Schedule::start>, read_enum<Start, &Schedule::start>, "tile"},
+    number<&Schedule::cluster>("cluster", "1"),
     {"rows", print_enum<RowCount, &Schedule::rows>, read_enum<RowCount, &Schedule::rows>, "fixed"},
     {"gemm", print_enum<GemmBy, &Schedule::gemm>, read_enum<GemmBy, &Schedule::gemm>, "tiles"},
     number<&Schedule::algorithm>("algorithm", "0"),

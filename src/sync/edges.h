@@ -21,8 +21,9 @@ struct SyncEdge {
   bool operator==(const SyncEdge&) const = default;
 };
 
-// The dependences at their sync points, those that lane order implies left out. Where ranks are
-// alike, here and below edges are those of rank 0's acquires, unless it says of all ranks.
+// The dependences at their sync points, those that lane order implies left out, and those of the
+// other lane of a cluster (partners.h). Where ranks are alike, here and below edges are those of
+// rank 0's acquires, unless it says of all ranks.
 struct PointEdges {
   std::vector<SyncEdge> all;       // by acquire, then release
   std::vector<uint32_t> starts;    // by acquire point: where its edges begin in `all`; then the end

@@ -3,6 +3,7 @@
 
 #include "core/counting_sort.h"
 #include "sync/edges.h"
+#include "sync/partners.h"
 
 namespace stretto {
 
@@ -17,12 +18,15 @@ bool in_order(const SyncEdge& a, const SyncEdge& b) {
 
 PointEdges::PointEdges(const Draft& draft, const Dependences& dependences, const SyncPoints& points)
     : alike(dependences.alike ? &*dependences.alike : nullptr) {
-  all.reserve(dependences.all.size());
+  const Partners partners(draft);
+  all.reserve(dependences.all.size() * (partners.any() ? 2 : 1));
   for (const Dependence& d : dependences.all) {
     const bool inside = points.in_one_kernel(d.before, d.after);
     const SyncEdge edge{inside ? d.before : points.release[d.before],
                         inside ? d.after : points.acquire[d.after], d.buffer};
-    if (draft.program[edge.release].lane != draft.program[edge.acquire].lane) all.push_back(edge);
+    if (draft.program[edge.release].lane == draft.program[edge.acquire].lane) continue;
+    all.push_back(edge);
+    if (partners.any()) all.push_back({edge.release, partners.of(edge.acquire), edge.buffer});
   }
   if (!std::is_sorted(all.begin(), all.end(), in_order)) {
     std::sort(all.begin(), all.end(), in_order);

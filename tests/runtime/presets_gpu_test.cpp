@@ -169,6 +169,22 @@ std::vector<Case> cases() {
         "tiles,tile=128x128,mover=copy-engine,reuse=ack,k-phases=4");
     add(gather, "m=512 n=1024 k=4096", "bf16",
         "tiles,tile=128x128,comm-sms=8,split-k=2,k-phases=4");
+    // Clusters: whole rows and phases, tiles of two owners and ragged ones, one wave and several,
+    // an own row beside others', movers that are no whole cluster after rows have run out.
+    add(gather, "m=1024 n=1024 k=1024", "bf16", "tiles,tile=128x128,comm-sms=4,cluster=2");
+    add(gather, "m=2048 n=4096 k=1024", "bf16", "tiles,tile=128x256,comm-sms=8,cluster=2");
+    add(gather, "m=1000 n=1088 k=832", "fp16", "tiles,tile=64x128,comm-sms=4,cluster=2");
+    add(gather, "m=2000 n=1088 k=832", "fp16",
+        "tiles,tile=128x160,comm-sms=2,k-phases=5,order=own-first,cluster=2");
+    add(gather, "m=1024 n=2048 k=4096", "bf16",
+        "tiles,tile=128x256,comm-sms=8,k-phases=8,sync=counter,cluster=2");
+    add(gather, "m=2048 n=4096 k=1024", "bf16",
+        "tiles,tile=64x64,comm-sms=8,k-phases=2,reuse=ack,cluster=2");
+    add(gather, "m=2048 n=8192 k=1024", "bf16",
+        "tiles,tile=128x256,comm-sms=8,k-phases=4,start=wave,cluster=2");
+    add(gather, "m=2000 n=2112 k=576", "bf16",
+        "tiles,tile=128x224,comm-sms=4,order=interleaved,own=gathered,k-phases=3,cluster=2");
+    add(gather, "m=47 n=512 k=64", "bf16", "tiles,tile=8x64,comm-sms=8,swizzle=1,cluster=2");
     add("gemm-ar", "m=512 n=1024 k=1024", "bf16", "tiles,reduction=one-shot");
     add("gemm-rs", "m=1024 n=1024 k=1024", "bf16", "tiles,partials=fp32");
     // Sums of others in pieces of 32 columns, and of tiles of 256 rows.

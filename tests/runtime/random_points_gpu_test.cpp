@@ -93,6 +93,10 @@ class PointMaker {
     if (one_in(3)) s.split_k = between(1, 6);
     if (!op.reduces() && one_in(2)) s.k_phases = between(1, 8);
     for (int changes = between(0, 3); changes > 0; --changes) change_one(s);
+    if (!op.reduces() && s.mover == Mover::comm_blocks && one_in(3)) {
+      s.cluster = 2;
+      s.comm_sms += s.comm_sms % 2;
+    }
     if (s.gemm == GemmBy::library && one_in(2)) s.algorithm = between(0, kMostAlgorithms - 1);
     return s;
   }

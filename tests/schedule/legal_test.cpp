@@ -149,6 +149,38 @@ TEST(Legal, WhatHasAMeaningIsAllowed) {
               IsEmpty());
 }
 
+TEST(Legal, ClustersArePairsOfTilesThatWaitForTheirRowsOnly) {
+  const Operator op{OpKind::ag_gemm, 1024, 4096, 4096, 2, DType::bf16};
+  for (const std::string_view text :
+       {"tiles,cluster=2,tile=128x256,comm-sms=8", "tiles,cluster=2,tile=256x128,comm-sms=8",
+        "tiles,cluster=2,tile=128x256,comm-sms=130,k-phases=4,own=gathered,order=interleaved"}) {
+    EXPECT_THAT(reasons(text, op), IsEmpty()) << text;
+  }
+  const auto only_reason = [](std::string_view changes, const Operator& of) {
+    const std::string text = "tiles,tile=128x256,cluster=2," + std::string(changes);
+    const std::vector<std::string> all = reasons(text, of);
+    EXPECT_THAT(all, SizeIs(1)) << text;
+    return all.empty() ? std::string() : all[0];
+  };
+  const auto only = [&](std::string_view changes) { return only_reason(changes, op); };
+  EXPECT_THAT(reasons("tiles,cluster=0", op), ElementsAre("cluster=0; it must be 1 or 2"));
+  EXPECT_THAT(reasons("tiles,cluster=3", op), ElementsAre("cluster=3; it must be 1 or 2"));
+  EXPECT_THAT(only_reason("comm-sms=8", {OpKind::gemm_rs, 1024, 4096, 4096, 2, DType::bf16}),
+              HasSubstr("gemm-rs, whose tiles wait for what is added to them: take cluster=1"));
+  EXPECT_THAT(only("mover=copy-engine,comm-sms=0"),
+              HasSubstr("take cluster=1 or mover=comm-blocks"));
+  EXPECT_THAT(only("granularity=slice,comm-sms=8"), HasSubstr("or granularity=tile"));
+  EXPECT_THAT(only("split-k=2,comm-sms=8"), HasSubstr("take cluster=1 or split-k=1"));
+  EXPECT_THAT(only("rows=bucket,comm-sms=8"), HasSubstr("take cluster=1 or rows=fixed"));
+  EXPECT_THAT(only("comm-sms=7"), HasSubstr("half a pair of SMs: take cluster=1 or comm-sms=8"));
+  EXPECT_THAT(only_reason("comm-sms=8", {OpKind::ag_gemm, 1025, 4096, 4096, 2, DType::bf16}),
+              HasSubstr("tile=128x256 for m=1025, whose last of 9 tile rows has no partner"));
+  Machine odd = machine_of();
+  odd.sms = 131;
+  EXPECT_THAT(reasons("tiles,tile=128x256,cluster=2,comm-sms=130", op, odd),
+              ElementsAre(HasSubstr("which leaves no pair of SMs: take cluster=1")));
+}
+
 TEST(Legal, ALibraryMultipliesWhatNothingHappensWithin) {
   const auto only_reason = [](std::string_view text, const Operator& op = gemm_rs()) {
     const std::vector<std::string> all = reasons(text, op);

@@ -46,6 +46,7 @@ TEST(ScheduleText, ParsesWhatItPrints) {
     s.comm_sms = below(200);
     s.split_k = below(4);
     s.k_phases = below(4);
+    s.cluster = below(4);
     s.rows = static_cast<RowCount>(below(2));
     s.gemm = static_cast<GemmBy>(below(2));
     s.algorithm = below(kMostAlgorithms);
@@ -84,6 +85,16 @@ TEST(ScheduleText, SaysKPhasesOnlyWhenThereAreSeveral) {
   EXPECT_THAT(to_string(schedule), testing::EndsWith(",split-k=2,k-phases=4"));
   EXPECT_EQ(parse("tiles,k-phases=1"), parse("tiles"));
   EXPECT_THAT(refusal("tiles,k-phases=all"), HasSubstr("k-phases='all': expected a whole number"));
+}
+
+TEST(ScheduleText, SaysTheClusterOnlyWhenLanesHavePartners) {
+  Schedule schedule = parse("tiles,k-phases=2");
+  EXPECT_EQ(to_string(schedule).find("cluster="), std::string::npos);
+  schedule.cluster = 2;
+  EXPECT_EQ(parse("tiles,cluster=2,k-phases=2"), schedule);
+  EXPECT_THAT(to_string(schedule), testing::EndsWith(",k-phases=2,cluster=2"));
+  EXPECT_EQ(parse("tiles,cluster=1"), parse("tiles"));
+  EXPECT_THAT(refusal("tiles,cluster=b"), HasSubstr("cluster='b': expected a whole number"));
 }
 
 TEST(ScheduleText, SaysRowsOnlyWhenTheyAreNotFixed) {

@@ -82,7 +82,7 @@ TEST(AlikeRanks, GiveTheWaitsThatAllRanksGive) {
     with_draft(point, [&](const Draft& draft) { ++(compare(draft) ? alike : others); });
   }
   RecordProperty("alike", alike);
-  EXPECT_GT(alike, kPoints / 50);
+  EXPECT_GT(alike, kPoints / 75);
   EXPECT_GT(others, kPoints / 20);
 }
 

@@ -153,6 +153,14 @@ Point random_point(Random& random) {
     if (one_in(random, 2)) point.schedule.split_k = 1;
   }
   if (one_in(random, 2)) point.schedule.reuse = any_value<Reuse>(random);
+  if (one_in(random, point.op.reduces() ? 40 : 8)) {
+    point.schedule.granularity = Granularity::tile;
+    point.schedule.mover = Mover::comm_blocks;
+    point.schedule.comm_sms = one_in(random, 10) ? 1 : 2 * between(random, 1, 2);
+    point.schedule.split_k = 1;
+    point.schedule.cluster = one_in(random, 20) ? between(random, 0, 4) : 2;
+    if (!one_in(random, 4)) point.schedule.sync = Sync::flag;
+  }
   for (int changes = between(random, 0, 6); changes > 0; --changes) {
     change_one(random, point, point.schedule);
   }

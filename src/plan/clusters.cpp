@@ -1,0 +1,90 @@
+// What lanes of a cluster have in common.
+#include <fmt/format.h>
+
+#include "plan/faults.h"
+
+namespace stretto {
+namespace {
+
+// One lane's instructions but notifies, which follow from its own work and hold up nobody.
+class Walk {
+ public:
+  Walk(const Plan& plan, const Lane& lane) : plan_(plan), lane_(lane) { skip(); }
+
+  const Lane& lane() const { return lane_; }
+  bool done() const { return at_ == lane_.instrs.size(); }
+  const Instr& instr() const { return lane_.instrs[at_]; }
+  void advance() {
+    ++at_;
+    skip();
+  }
+  bool fits() const {
+    const Opcode op = instr().op;
+    return op == Opcode::wait || op == Opcode::reduce ||
+           (op == Opcode::gemm && instr().num_reads == 2);
+  }
+  std::string text() const {
+    return done() ? "its end" : fmt::format("'{}'", print(plan_, lane_, instr()));
+  }
+
+ private:
+  void skip() {
+    while (!done() && instr().op == Opcode::notify) ++at_;
+  }
+
+  const Plan& plan_;
+  const Lane& lane_;
+  size_t at_ = 0;
+};
+
+// But for rows, and where results go.
+bool alike(const Plan& plan, const Instr& a, const Instr& b) {
+  if (a.op != b.op) return false;
+  if (a.op == Opcode::wait) {
+    return a.signal == b.signal && a.amount == b.amount && a.lag == b.lag;
+  }
+  if (a.op == Opcode::reduce) return a.num_reads == b.num_reads;
+  const auto x = plan.reads(a), y = plan.reads(b);
+  return x[0].col0 == y[0].col0 && x[0].col1 == y[0].col1 && x[1] == y[1];
+}
+
+std::string fault_in_pair(const Plan& plan, const Lane& first, const Lane& second) {
+  Walk a(plan, first), b(plan, second);
+  for (; !a.done() || !b.done(); a.advance(), b.advance()) {
+    for (const Walk& walk : {a, b}) {
+      if (walk.done() || walk.fits()) continue;
+      return fmt::format(
+          "expected in a cluster waits, notifies, gemms of one region of A and their sums, "
+          "found {} in {}",
+          walk.text(), describe(walk.lane()));
+    }
+    if (!a.done() && !b.done() && alike(plan, a.instr(), b.instr())) continue;
+    return fmt::format(
+        "expected lanes of a cluster to multiply the same columns of B and to wait alike, found {} "
+        "in {} and {} in {}",
+        a.text(), describe(a.lane()), b.text(), describe(b.lane()));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string fault_in_clusters(const Plan& plan) {
+  if (plan.cluster == 1) return {};
+  if (plan.library_gemms) return "expected 'gemm library' or clusters of lanes, found both";
+  for (size_t l = 0; l < plan.lanes.size(); ++l) {
+    const Lane& lane = plan.lanes[l];
+    if (lane.kind != LaneKind::compute) continue;
+    const bool has_partner = l + 1 < plan.lanes.size() && plan.lanes[l + 1].rank == lane.rank &&
+                             plan.lanes[l + 1].kind == LaneKind::compute;
+    if (!has_partner) {
+      return fmt::format("expected pairs of compute lanes in a plan with clusters, found {} alone",
+                         describe(lane));
+    }
+    std::string fault = fault_in_pair(plan, lane, plan.lanes[++l]);
+    if (!fault.empty()) return fault;
+  }
+  return {};
+}
+
+}  // namespace stretto
