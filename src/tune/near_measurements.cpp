@@ -27,7 +27,8 @@ constexpr double kDoubt = 1.1;
 // Schedules that the simulation gets wrong alike.
 auto kind_of(const Schedule& schedule) {
   return std::tuple(schedule.granularity, schedule.mover, schedule.gemm, schedule.collectives,
-                    schedule.split_k > 1, schedule.k_phases > 1, schedule.own, schedule.start);
+                    schedule.split_k > 1, schedule.k_phases > 1, schedule.own, schedule.start,
+                    schedule.cluster);
 }
 
 // The logarithm of measured over simulated of a schedule on an operator.

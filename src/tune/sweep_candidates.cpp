@@ -36,6 +36,10 @@ constexpr FoundPoint kTogether[] = {{Mover::comm_blocks, {128, 256}, 8, 8, 8},
                                     {Mover::comm_blocks, {128, 224}, 4, 8, 8},
                                     {Mover::comm_blocks, {128, 192}, 4, 8, 8},
                                     {Mover::comm_blocks, {128, 128}, 8, 4, 8}};
+// Clusters load B once for two tiles, which the simulation does not know either: with these, in
+// step with all others or not, where there are more tiles than a wave has.
+constexpr FoundPoint kPaired[] = {{Mover::comm_blocks, {128, 256}, 8, 8, 8},
+                                  {Mover::comm_blocks, {128, 256}, 4, 8, 8}};
 // Beside cuBLAS: SMs that push.
 constexpr int kPushers = 8;
 
@@ -58,6 +62,22 @@ void add_together(Sweep& sweep, const Operator& op, const Machine& machine) {
     set_size(found, point.tile, point.comm_sms);
     found.k_phases = hides && op.k >= kShortestPhase * point.k_phases ? point.k_phases : 1;
     sweep.add(found);
+  }
+}
+
+void add_paired(Sweep& sweep, const Operator& op, const Machine& machine) {
+  if (op.reduces() || op.ranks == 1) return;
+  const bool hides = !own_tiles_fill(op, machine);
+  for (const FoundPoint& point : kPaired) {
+    if (op.m * op.local_n() <= int64_t{machine.sms} * point.tile.m * point.tile.n) continue;
+    Schedule found = fused_tiles(op, machine);
+    found.cluster = 2;
+    set_size(found, point.tile, point.comm_sms);
+    found.k_phases = hides && op.k >= kShortestPhase * point.k_phases ? point.k_phases : 1;
+    for (const Start start : {Start::tile, Start::wave}) {
+      found.start = start;
+      sweep.add(found);
+    }
   }
 }
 
@@ -100,6 +120,7 @@ void add_found(Sweep& sweep, const Operator& op, const Machine& machine) {
     sweep.add(found);
   }
   add_together(sweep, op, machine);
+  add_paired(sweep, op, machine);
   add_decomposed(sweep, op, machine);
 }
 

@@ -320,6 +320,27 @@ TEST(SweepCandidates, SplitKWhereFewTilesHaveALongOne) {
   EXPECT_THAT(splits("ag-gemm m=128 n=10240 k=1024 ranks=8 dtype=bf16"), ElementsAre());
 }
 
+TEST(SweepCandidates, ClustersWhereGathersHaveMoreThanAWave) {
+  const auto paired = [](const char* text) {
+    const Operator op = parse_operator(text);
+    const Machine machine = default_machine(op.ranks);
+    std::vector<Schedule> found;
+    for (const Candidate& one : sweep_candidates(op, machine, 0)) {
+      if (one.schedule.cluster == 2) found.push_back(one.schedule);
+    }
+    return found;
+  };
+  const std::vector<Schedule> large = paired("ag-gemm m=2048 n=57344 k=8192 ranks=8 dtype=bf16");
+  EXPECT_EQ(large.size(), 4u);
+  EXPECT_TRUE(std::any_of(large.begin(), large.end(), [](const Schedule& one) {
+    return one.tile_n == 256 && one.comm_sms == 8 && one.k_phases == 8 && one.start == Start::wave;
+  }));
+  // One wave; tile rows that have no partner; sums of others.
+  EXPECT_TRUE(paired("ag-gemm m=256 n=28672 k=8192 ranks=8 dtype=bf16").empty());
+  EXPECT_TRUE(paired("ag-gemm m=2100 n=57344 k=8192 ranks=8 dtype=bf16").empty());
+  EXPECT_TRUE(paired("gemm-rs m=8192 n=8192 k=28672 ranks=8 dtype=bf16").empty());
+}
+
 TEST(SweepCandidates, PhasesOfKWhereTheFirstRowsFlightIsExposed) {
   const auto phased = [](const char* text) {
     const Operator op = parse_operator(text);
