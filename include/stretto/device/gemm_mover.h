@@ -37,10 +37,13 @@ STRETTO_HOST_DEVICE int32 shared_bytes_of(const GemmConfig& config) {
 template <GemmConfig kConfig>
 STRETTO_DEVICE void gemm_with_movers(const GemmMoverParams& params) {
   static_assert(layout_of(kConfig).threads >= mover_threads(false));
-  if (blockIdx.x >= params.first_multiplier) {
-    gemm_sm90<kConfig>(params.gemm, blockIdx.x - params.first_multiplier);
-  } else if (blockIdx.x < params.num_movers) {
+  // Without clusters the two are the same, and tight kernels have no register for another.
+  constexpr bool kClusters = layout_of(kConfig).cluster > 1;
+  const uint32 first = kClusters ? params.first_multiplier : params.num_movers;
+  if (blockIdx.x < params.num_movers) {
     run_mover<false>(params.mover, blockIdx.x);
+  } else if (!kClusters || blockIdx.x >= first) {
+    gemm_sm90<kConfig>(params.gemm, blockIdx.x - first);
   }
 }
 
