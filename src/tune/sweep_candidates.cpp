@@ -36,10 +36,10 @@ constexpr FoundPoint kTogether[] = {{Mover::comm_blocks, {128, 256}, 8, 8, 8},
                                     {Mover::comm_blocks, {128, 224}, 4, 8, 8},
                                     {Mover::comm_blocks, {128, 192}, 4, 8, 8},
                                     {Mover::comm_blocks, {128, 128}, 8, 4, 8}};
-// Clusters load B once for two tiles, which the simulation does not know either: with these, in
-// step with all others or not, where there are more tiles than a wave has.
+// Clusters load B once for two tiles, which the simulation does not know either: with these, where
+// there are more tiles than a wave has.
 constexpr FoundPoint kPaired[] = {{Mover::comm_blocks, {128, 256}, 8, 8, 8},
-                                  {Mover::comm_blocks, {128, 256}, 4, 8, 8}};
+                                  {Mover::comm_blocks, {128, 192}, 8, 8, 8}};
 // Beside cuBLAS: SMs that push.
 constexpr int kPushers = 8;
 
@@ -74,10 +74,8 @@ void add_paired(Sweep& sweep, const Operator& op, const Machine& machine) {
     found.cluster = 2;
     set_size(found, point.tile, point.comm_sms);
     found.k_phases = hides && op.k >= kShortestPhase * point.k_phases ? point.k_phases : 1;
-    for (const Start start : {Start::tile, Start::wave}) {
-      found.start = start;
-      sweep.add(found);
-    }
+    found.start = Start::wave;
+    sweep.add(found);
   }
 }
 
