@@ -331,7 +331,7 @@ TEST(SweepCandidates, ClustersWhereGathersHaveMoreThanAWave) {
     return found;
   };
   const std::vector<Schedule> large = paired("ag-gemm m=2048 n=57344 k=8192 ranks=8 dtype=bf16");
-  EXPECT_EQ(large.size(), 4u);
+  EXPECT_EQ(large.size(), 2u);
   EXPECT_TRUE(std::any_of(large.begin(), large.end(), [](const Schedule& one) {
     return one.tile_n == 256 && one.comm_sms == 8 && one.k_phases == 8 && one.start == Start::wave;
   }));
