@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/added_part.h"
+
 namespace stretto::sim {
 namespace {
 
@@ -10,12 +12,6 @@ struct Stretch {
   uint32_t lane, end_of_tiles;
   bool has_tiles, moves;
 };
-
-// Whether the reduce adds to the tile that the task before it has left.
-bool adds_to(const Plan& plan, const Instr& task, const Instr& reduce) {
-  const auto tile = plan.writes(task), added = plan.reads(reduce);
-  return tile.size() == 1 && std::find(added.begin(), added.end(), tile[0]) != added.end();
-}
 
 Stretch stretch_of(const Plan& plan, uint32_t lane, uint32_t begin, uint32_t end) {
   Stretch stretch{lane, begin, false, false};
@@ -28,8 +24,8 @@ Stretch stretch_of(const Plan& plan, uint32_t lane, uint32_t begin, uint32_t end
     }
     if (!instr.is_task()) continue;
     const bool is_of_tile =
-        instr.op == Opcode::gemm ||
-        (instr.op == Opcode::reduce && of_tile != nullptr && adds_to(plan, *of_tile, instr));
+        instr.op == Opcode::gemm || (instr.op == Opcode::reduce && of_tile != nullptr &&
+                                     added_part(plan, plan.lanes[lane].rank, *of_tile, instr));
     of_tile = is_of_tile ? &instr : nullptr;
     if (is_of_tile) stretch.end_of_tiles = at + 1;
     stretch.has_tiles = stretch.has_tiles || is_of_tile;

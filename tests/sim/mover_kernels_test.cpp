@@ -22,6 +22,11 @@ Machine machine() {
   return machine;
 }
 
+Region half(Region region) {
+  region.row1 -= region.rows() / 2;
+  return region;
+}
+
 // A lane of one tile and a sum, and one of `tiles` tiles.
 Plan with_sum(int tiles, int sum_of, bool tells = false) {
   HandPlan hand(1);
@@ -49,6 +54,20 @@ TEST(MoverKernels, LeaveSumsOfATileToItsLane) {
   const Plan plan = with_sum(3, 0);
   EXPECT_FALSE(sim::MoverKernels(plan).any());
   EXPECT_NEAR(simulate(plan, machine()).total_us, 3 * 10, kExact);  // one kernel, chained
+}
+
+// The other rows of the tile go elsewhere.
+TEST(MoverKernels, LeaveSumsOfAPartOfATileToItsLane) {
+  for (const int sum_of : {2, 3}) {
+    HandPlan hand(1);
+    hand.signals("s", 1);
+    const int lane = hand.lane(0, LaneKind::compute);
+    hand.gemm(lane, 0, {half(hand.part(0, 1)), half(hand.part(0, 2))});
+    hand.notify(lane, 0, 0);
+    hand.task(lane, Opcode::reduce, {half(hand.part(0, sum_of)), half(hand.part(0, 9))},
+              {half(hand.slots(0, 0))});
+    EXPECT_EQ(sim::MoverKernels(hand.plan()).any(), sum_of == 3);
+  }
 }
 
 TEST(MoverKernels, AreOnePerStretchThatHasTilesToo) {
