@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cuda/tile_sums.h"
-#include "plan/placed.h"
+#include "stretto/device/gemm_task.h"
 
 namespace stretto::cuda {
 
@@ -21,16 +21,19 @@ GemmNeeds find_needs(const Plan& plan, const TileSums& sums) {
       for (const Region* a = reads; a + 1 < reads + instr.num_reads; ++a) rows += a->rows();
       needs.rows = std::max(needs.rows, rows);
       needs.columns = std::max(needs.columns, reads[instr.num_reads - 1].rows());
-      const Instr* stored = sums.stored_by(plan, lane, at);
-      if (stored == nullptr) continue;
-      for (const Region& to : plan.writes(*stored)) is_stored_to[to.buffer] = true;
-      if (stored->num_writes == 1) continue;
-      for_each_placed_write(plan, *stored, [&](const Region&, int32_t row) {
-        if (row == 0) return;
+      const auto store = [&](const Region& to, int32_t row) {
+        is_stored_to[to.buffer] = true;
+        if (row == 0 || needs.parts) return;
         for_each_row_part(plan, instr, [&](const RowPart& part) {
-          needs.parts = needs.parts || (row > part.first && row < part.last);
+          const bool begins_here = row > part.first && row < part.last;
+          needs.parts =
+              needs.parts || (begins_here && (row - part.first) % device::kChunkRows != 0);
         });
-      });
+      };
+      sums.for_each_store(plan, lane, at, store);
+      if (const TileSum sum = sums.of(lane, at); sum.stores_before()) {
+        sums.for_each_store_of_part(plan, instrs[sum.of_ranks], sum, store);
+      }
     }
   }
   bool differ = false;

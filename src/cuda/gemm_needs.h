@@ -31,7 +31,7 @@ void for_each_row_part(const Plan& plan, const Instr& gemm, const Visit& visit) 
 // What the tiles of a plan ask of a kernel.
 struct GemmNeeds {
   int rows = 0, columns = 0;    // of the largest
-  bool parts = false;           // some tile is stored from a row on that is not its first
+  bool parts = false;           // some tile is stored from a row on that begins none of its chunks
   std::optional<DType> stored;  // what every tile is stored in; nothing: none is, or they differ
   bool moves = false;           // comm lanes are blocks of it (joined_movers.h says so)
 };

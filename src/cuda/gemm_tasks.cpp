@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "plan/placed.h"
-
 namespace stretto::cuda {
 
 using device::GemmTask;
@@ -22,13 +20,9 @@ void GemmTasks::add(uint32_t lane, uint32_t at, const TileSum& sum, std::vector<
   GemmTable& table = launch_.table;
   const std::vector<Instr>& instrs = plan.lanes[lane].instrs;
   const Instr& gemm = instrs[at];
-  const Instr* stored = basis_.sums.stored_by(plan, lane, at);
   const Region& b = plan.reads(gemm).back();
   const int32_t k = plan.reads(sum.of_ranges != 0 ? instrs[sum.first] : gemm).front().col0;
-  device::TaskRows rows = basis_.task_rows(gemm);
-  if (stored != nullptr && basis_.rows_of.is_compact(plan.writes(*stored)[0].buffer)) {
-    rows.flags |= device::kOutputIsCompact;
-  }
+  const device::TaskRows rows = basis_.task_rows(gemm);
   for_each_row_part(plan, gemm, [&](const RowPart& part) {
     const Region& a = *part.a;
     GemmTask& task = tasks.emplace_back();
@@ -42,16 +36,38 @@ void GemmTasks::add(uint32_t lane, uint32_t at, const TileSum& sum, std::vector<
     task.first_k = static_cast<uint16_t>(k / device::kTileK);
     task.num_k = static_cast<uint16_t>((a.col1 - k + device::kTileK - 1) / device::kTileK);
     task.first_destination = static_cast<uint32_t>(table.destinations.size());
-    if (stored != nullptr) {
-      for_each_placed_write(plan, *stored, [&](const Region& to, int32_t row) {
-        if (row >= part.last || row + to.rows() <= part.first) return;
-        table.destinations.push_back(destination(to, row, part));
-        ++task.num_destinations;
-        if (to.rank != basis_.rank) task.stores_far = 1;
-      });
-    }
+    basis_.sums.for_each_store(plan, lane, at, [&](const Region& to, int32_t row) {
+      add_destination(to, row, part, task);
+    });
     if (config_.splits) table.splits.back().push_back(split_of(plan.lanes[lane], at, sum));
   });
+  // What others await in order to add to it is not held up for the loads of the next tile.
+  if (basis_.sums.of(lane, at).stores_before()) tasks.back().stores_far = 0;
+}
+
+void GemmTasks::add_part(uint32_t lane, uint32_t at, const TileSum& sum,
+                         std::vector<GemmTask>& tasks) {
+  const Plan& plan = basis_.plan;
+  const std::vector<Instr>& instrs = plan.lanes[lane].instrs;
+  GemmTask& task = tasks.emplace_back();
+  task.tile = static_cast<uint32_t>(instrs[at].tile);
+  task.rows = basis_.task_rows(instrs[at]);
+  task.first_destination = static_cast<uint32_t>(launch_.table.destinations.size());
+  for_each_row_part(plan, instrs[at], [&](const RowPart& all) {
+    basis_.sums.for_each_store_of_part(
+        plan, instrs[sum.of_ranks], sum,
+        [&](const Region& to, int32_t row) { add_destination(to, row, all, task); });
+  });
+  if (config_.splits) launch_.table.splits.back().emplace_back();
+}
+
+void GemmTasks::add_destination(const Region& to, int32_t row, const RowPart& part,
+                                GemmTask& task) {
+  if (row >= part.last || row + to.rows() <= part.first) return;
+  launch_.table.destinations.push_back(destination(to, row, part));
+  ++task.num_destinations;
+  if (to.rank != basis_.rank) task.stores_far = 1;
+  if (basis_.rows_of.is_compact(to.buffer)) task.rows.flags |= device::kOutputIsCompact;
 }
 
 device::GemmSplit GemmTasks::split_of(const Lane& lane, uint32_t at, const TileSum& sum) const {
@@ -77,9 +93,15 @@ device::GemmSplit GemmTasks::split_of(const Lane& lane, uint32_t at, const TileS
 void GemmTasks::add_sources(const Instr& reduce, const TileSum& sum, GemmTask& task) {
   const Region& first = basis_.plan.reads(reduce)[0];
   const int32_t columns = basis_.plan.buffers[first.buffer].cols;
-  task.sum_map = maps_.number_of(MapSpec::Use::sums, first, columns);
+  const int32_t row = sum.part.row;
+  // Of a whole tile all rows at once; of a part no more chunks than it has rows in.
+  const int32_t box_rows = sum.stores_before() ? device::kChunkRows : config_.tile_m;
+  task.sum_map = maps_.number_of(MapSpec::Use::sums, first, columns, box_rows);
+  task.sum_box = static_cast<uint8_t>(box_rows / device::kChunkRows);
+  task.sum_begin = static_cast<uint8_t>(row / box_rows);
+  task.sum_end = static_cast<uint8_t>((row + first.rows() + box_rows - 1) / box_rows);
   task.sum_own = static_cast<uint16_t>(sum.own_at);
-  task.sum_row = first.row0;
+  task.sum_row = first.row0 - row;
   task.sum_column = first.col0;
   task.sum_step = sum.step_rows;
 }

@@ -19,9 +19,12 @@ bool in_vectors(const Buffer& buffer, const Region& region) {
   return buffer.cols % kStep == 0 && region.col0 % kStep == 0 && region.cols() % kStep == 0;
 }
 
-bool tells(const Lane& lane, uint32_t from, uint32_t to) {
-  return std::any_of(lane.instrs.begin() + from, lane.instrs.begin() + to,
-                     [](const Instr& instr) { return instr.op == Opcode::notify; });
+// Whether notifies between what leaves a tile and the reduce behind it can be made where they
+// stand: a whole tile is stored behind the reduce only; parts that others await are stored at once.
+bool tells_in_time(const Lane& lane, const AddedPart& part, uint32_t from, uint32_t reduce) {
+  const auto begin = lane.instrs.begin() + from + 1, end = lane.instrs.begin() + reduce;
+  const auto tells = [](const Instr& instr) { return instr.op == Opcode::notify; };
+  return part.is_all ? std::none_of(begin, end, tells) : std::is_partitioned(begin, end, tells);
 }
 
 // Rows from each of the regions to the next, when they lie at equal distances in the tile's buffer
@@ -122,27 +125,25 @@ TileSum sum_in_lane(const Plan& plan, const Lane& lane, uint32_t at,
   TileSum sum;
   if (plan.reads(lane.instrs[at]).size() != 2) return sum;
   sum = sum_of_ranges(plan, lane, at, awaited_at_once);
-  const uint32_t from = sum ? sum.of_ranges : at;
-  const uint32_t position = reduce_behind(lane, from);
-  if (position == 0 || tells(lane, from, position)) return sum;
+  const uint32_t from = sum.writer(at), position = reduce_behind(lane, from);
+  if (position == 0) return sum;
   const Instr& reduce = lane.instrs[position];
-  const auto tile = plan.writes(lane.instrs[from]), reads = plan.reads(reduce);
-  if (tile.size() != 1 || tile[0].rank != lane.rank || reads.size() > kMostAdds + 1) return sum;
-  const auto own = std::find(reads.begin(), reads.end(), tile[0]);
-  const int32_t step_rows = step_between(reads, tile[0]);
-  const Buffer& buffer = plan.buffers[tile[0].buffer];
-  if (own == reads.end() || step_rows == 0 || buffer.dtype == DType::fp32 ||
-      !in_vectors(buffer, tile[0])) {
+  const auto part = added_part(plan, lane.rank, lane.instrs[from], reduce);
+  const auto reads = plan.reads(reduce);
+  if (!part || reads.size() > kMostAdds + 1 || !tells_in_time(lane, *part, from, position)) {
     return sum;
   }
+  const Region& own = plan.writes(lane.instrs[from])[part->write];
+  const int32_t step_rows = step_between(reads, own);
+  const Buffer& buffer = plan.buffers[own.buffer];
+  if (step_rows == 0 || buffer.dtype == DType::fp32 || !in_vectors(buffer, own)) return sum;
   for (const Region& write : plan.writes(reduce)) {
-    if (!same_shape(write, tile[0]) || plan.buffers[write.buffer].dtype != buffer.dtype) {
-      return sum;
-    }
+    if (!same_shape(write, own) || plan.buffers[write.buffer].dtype != buffer.dtype) return sum;
   }
   sum.position = sum.of_ranks = position;
-  sum.own_at = static_cast<uint32_t>(own - reads.begin());
+  sum.own_at = static_cast<uint32_t>(std::find(reads.begin(), reads.end(), own) - reads.begin());
   sum.step_rows = step_rows;
+  sum.part = *part;
   return sum;
 }
 

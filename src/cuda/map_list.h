@@ -16,7 +16,7 @@ class MapList {
 
   size_t count() const { return sets_[0].size(); }
   // The number of the map of the first `columns` columns of the region's buffer; of `box_rows` rows
-  // at once when it stores.
+  // at once when it stores, or loads sums.
   uint16_t number_of(MapSpec::Use use, const Region& region, int32_t columns, int box_rows = 0) {
     const uint16_t number = known(use, region, columns, box_rows);
     return number != kNone ? number : find_or_add(use, region, columns, box_rows);
@@ -32,7 +32,7 @@ class MapList {
 
  private:
   static constexpr uint16_t kNone = UINT16_MAX;
-  static constexpr size_t kUses = 4, kBoxes = 8;
+  static constexpr size_t kUses = 4, kBoxes = 10;
   // Maps of one buffer for one use, by the binary logarithm of box_rows; 0: without a box.
   struct OfColumns {
     int32_t columns = -1;

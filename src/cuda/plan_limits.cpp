@@ -19,8 +19,11 @@ namespace {
 // has the whole tile behind the gemm `at`, and ends with the instruction `last`; its fields have a
 // byte for each. Lanes that are no longer need not be looked at.
 size_t most_in_a_row(const Lane& lane, uint32_t first, uint32_t at, uint32_t last) {
-  size_t waits = 0, notifies = 0;
-  const size_t destinations = std::max(lane.instrs[at].num_writes, lane.instrs[last].num_writes);
+  size_t waits = 0, notifies = 0, destinations = 0;
+  for (uint32_t i = at; i <= last; ++i) {
+    if (!lane.instrs[i].is_task()) continue;
+    destinations = std::max<size_t>(destinations, lane.instrs[i].num_writes);
+  }
   if (lane.instrs.size() <= UINT8_MAX) return destinations;
   for (uint32_t i = first; i > 0 && lane.instrs[i - 1].op == Opcode::wait; --i) ++waits;
   for (uint32_t i = first; i < last; ++i) {
@@ -127,6 +130,9 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
         summed = sum.position;
         if (sum.of_ranks != 0 && lane.instrs[summed].num_reads != sums.sources() + 1) {
           add("all tiles must be added to equally many sums of others");
+        }
+        if (serves && sum.stores_before()) {
+          add("runs of fewer rows add to whole tiles only; rows=bucket cuts them at owners");
         }
       }
       if (moved) add("between boundaries a compute lane moves data only after its last tile");

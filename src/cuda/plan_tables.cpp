@@ -72,8 +72,10 @@ class TableBuilder {
           STRETTO_ASSERT(!tasks.empty() && !sync.has_unclaimed_waits(),
                          "a compute lane notifies without a task");
           sync.add_notify(instr, tasks.back());
-        } else {
+        } else if (instr.op == Opcode::gemm) {
           at = add_tile(part.lane, at, gemms, sync, launch);
+        } else {
+          add_part(part.lane, at, gemms, sync, launch);
         }
       }
     }
@@ -94,7 +96,8 @@ class TableBuilder {
     }
   }
 
-  // The tile of the gemm at `at` of plan.lanes[index] and what is added to it; where that ends.
+  // The tile of the gemm at `at` of plan.lanes[index] and what is added to it before it is stored;
+  // where that ends.
   uint32_t add_tile(uint32_t index, uint32_t at, GemmTasks& gemms, TaskSync<GemmTable>& sync,
                     GemmLaunch& launch) {
     std::vector<GemmTask>& tasks = launch.table.blocks.back();
@@ -109,7 +112,7 @@ class TableBuilder {
       block += blocks_of_k(basis_.plan, instrs[at]);
       for (++at; instrs[at].op != Opcode::gemm; ++at) add_signal(instrs[at]);
     }
-    const TileSum sum = basis_.sums.of(index, at);
+    const TileSum sum = basis_.sums.of(index, at).before_stores();
     // The first task of a tile awaits, the last notifies.
     const size_t first = tasks.size();
     gemms.add(index, at, sum, tasks);
@@ -129,6 +132,19 @@ class TableBuilder {
     }
     for (const Instr* notify : notifies) sync.add_notify(*notify, tasks.back());
     return at;
+  }
+
+  // The reduce at `at` of the rank's part of the tile before it.
+  void add_part(uint32_t index, uint32_t at, GemmTasks& gemms, TaskSync<GemmTable>& sync,
+                GemmLaunch& launch) {
+    std::vector<GemmTask>& tasks = launch.table.blocks.back();
+    std::vector<uint32_t>& positions = launch.positions.back();
+    const TileSum sum = positions.empty() ? TileSum{} : basis_.sums.of(index, positions.back());
+    STRETTO_ASSERT(sum.stores_before() && sum.of_ranks == at, "a sum without its tile");
+    gemms.add_part(index, positions.back(), sum, tasks);
+    positions.push_back(at);
+    sync.claim_late_waits_alone(tasks.back());
+    gemms.add_sources(basis_.plan.lanes[index].instrs[at], sum, tasks.back());
   }
 
   void add_mover(const std::vector<BlockPart>& parts, bool joins) {
@@ -202,7 +218,7 @@ device::TensorMap encode_map(const MapSpec& spec, const device::GemmConfig& conf
     case MapSpec::Use::b:
       return map_for_b(spec.matrix, config);
     case MapSpec::Use::sums:
-      return map_for_sums(spec.matrix, config);
+      return map_for_sums(spec.matrix, config, spec.box_rows);
     case MapSpec::Use::store:
       break;
   }

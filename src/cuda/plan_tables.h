@@ -18,7 +18,7 @@ struct MapSpec {
   enum class Use : uint8_t { a, b, sums, store };
   Use use = Use::a;
   Matrix matrix;
-  int box_rows = 0;  // of a store
+  int box_rows = 0;  // of a store or of sums
 };
 
 // One launch of the GEMM kernel. `table` is complete but for its maps.
@@ -26,7 +26,7 @@ struct GemmLaunch {
   GemmTable table;
   std::vector<MapSpec> maps;    // table.map_sets times the same list
   std::vector<uint32_t> lanes;  // of the plan, by block
-  // By block: the position in its lane of each task's last gemm.
+  // By block: the position in its lane of each task's last gemm, or of the sum that it makes alone.
   std::vector<std::vector<uint32_t>> positions;
 };
 

@@ -35,6 +35,12 @@ class TaskSync {
     first_wait_ = static_cast<uint32_t>(table_.waits.size());
     task.first_notify = static_cast<uint32_t>(table_.notifies.size());
   }
+  // A task that only goes on with the one before: the waits since then are late ones.
+  void claim_late_waits_alone(device::GemmTask& task) {
+    task.first_wait = first_wait_;
+    task.first_notify = static_cast<uint32_t>(table_.notifies.size());
+    claim_late_waits(task);
+  }
   // Those that have come since, as what the task awaits once its tile is computed.
   void claim_late_waits(device::GemmTask& task) {
     const auto count = static_cast<uint32_t>(table_.waits.size()) - first_wait_;

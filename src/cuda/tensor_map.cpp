@@ -64,8 +64,8 @@ device::TensorMap map_for_b(const Matrix& matrix, const device::GemmConfig& conf
   return encode(matrix, device::kTileK, device::layout_of(config).b_box_rows, kL2Promote256);
 }
 
-device::TensorMap map_for_sums(const Matrix& matrix, const device::GemmConfig& config) {
-  return encode(matrix, device::layout_of(config).chunk_columns, config.tile_m, kL2Promote256);
+device::TensorMap map_for_sums(const Matrix& matrix, const device::GemmConfig& config, int rows) {
+  return encode(matrix, device::layout_of(config).chunk_columns, rows, kL2Promote256);
 }
 
 device::TensorMap map_for_store(const Matrix& matrix, const device::GemmConfig& config, int rows) {

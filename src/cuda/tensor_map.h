@@ -18,11 +18,11 @@ struct Matrix {
 // Why TMA cannot work on it; empty when it can.
 std::string why_unmappable(const Matrix& matrix);
 
-// Maps for the kernel's loads of its A and B and of sums to add, and for its stores of `rows` rows
-// at once. Throw UsageError.
+// Maps for the kernel's loads of its A and B, and of sums to add, and its stores, of `rows` rows at
+// once. Throw UsageError.
 device::TensorMap map_for_a(const Matrix& matrix, const device::GemmConfig& config);
 device::TensorMap map_for_b(const Matrix& matrix, const device::GemmConfig& config);
-device::TensorMap map_for_sums(const Matrix& matrix, const device::GemmConfig& config);
+device::TensorMap map_for_sums(const Matrix& matrix, const device::GemmConfig& config, int rows);
 device::TensorMap map_for_store(const Matrix& matrix, const device::GemmConfig& config,
                                 int rows = device::kChunkRows);
 

@@ -31,8 +31,7 @@ TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none
       }
     }
     if (sum.of_ranks != 0) {
-      const uint32_t writer = sum.of_ranges != 0 ? sum.of_ranges : at;
-      add(plan.writes(lane.instrs[writer])[0], sum.of_ranks);
+      add(plan.writes(lane.instrs[sum.writer(at)])[sum.part.write], sum.of_ranks);
     }
     sums_.push_back({l, at, sum});
   };
@@ -63,9 +62,7 @@ TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none
       if (!one.is_read_elsewhere) continue;
       TileSum& sum = sums_[one.entry].sum;
       // What is read after the sum over ranges is stored then; what is read before it, by the gemm.
-      sum = one.reduce == sum.of_ranks
-                ? TileSum{sum.of_ranges, sum.of_ranges, sum.first, sum.others}
-                : TileSum{};
+      sum = one.reduce == sum.of_ranks ? sum.of_ranges_alone() : TileSum{};
     }
   }
   std::erase_if(sums_, [](const Entry& entry) { return !entry.sum; });

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cuda/gemm_needs.h"
+#include "plan/added_part.h"
 #include "stretto/plan.h"
 
 namespace stretto::cuda {
@@ -15,6 +16,9 @@ namespace stretto::cuda {
 // nothing but waits between; notifies that nobody awaits in the same run may stand before the first
 // and are made behind it. Each reads the tile as it is until then, which lies at equal distances
 // from what is added. Until the last one it is never stored, so nothing else reads it.
+//
+// The rank may own some rows of a tile only: then the reduce reads that part of it, and the other
+// parts are stored before, by a task of their own, which makes the notifies that stand between.
 //
 // Where gemms of the tile's first ranges of K stand directly before this one in its lane, their
 // sums never leave the registers: it goes on adding to them. All of them are one task of the
@@ -27,9 +31,16 @@ struct TileSum {
   uint32_t of_ranks = 0;   // position of the one that adds ranks' sums. Of this:
   uint32_t own_at = 0;     // which of its sources is the tile
   int32_t step_rows = 0;   // of the buffer, from source to source
+  AddedPart part = {};     // the tile, or what of it is the rank's own
 
   explicit operator bool() const { return position != 0; }
   bool reads_memory() const { return others != 0 || of_ranks != 0; }
+  bool stores_before() const { return of_ranks != 0 && !part.is_all; }
+  TileSum of_ranges_alone() const { return {of_ranges, of_ranges, first, others}; }
+  // What is added before anything is stored.
+  TileSum before_stores() const { return stores_before() ? of_ranges_alone() : *this; }
+  // Whose writes of the gemm's and the sums' are the whole tile's, the rank's part included.
+  uint32_t writer(uint32_t gemm) const { return of_ranges != 0 ? of_ranges : gemm; }
 };
 
 class TileSums {
@@ -62,13 +73,25 @@ class TileSums {
 
   const GemmNeeds& needs() const { return needs_; }
 
-  // Whose writes the tile of the gemm at `at` is stored to: its last sum's, or its own. Nothing
-  // where it leaves sums of a range of K.
-  const Instr* stored_by(const Plan& plan, uint32_t lane, uint32_t at) const {
+  // Where the tile of the gemm at `at` is stored to once what is added before any store is: visit
+  // (region, row of the tile) for each. Nowhere where it leaves sums of a range of K.
+  template <typename Visit>
+  void for_each_store(const Plan& plan, uint32_t lane, uint32_t at, const Visit& visit) const {
     const Instr* instrs = plan.lanes[lane].instrs.data();
-    if (const TileSum* sum = find(lane, at)) return instrs + sum->position;
-    const auto writes = plan.writes(instrs[at]);
-    return !writes.empty() && holds_ranges(writes[0].buffer) ? nullptr : instrs + at;
+    const TileSum sum = of(lane, at), first = sum.before_stores();
+    const Instr& stored = instrs[first ? first.position : at];
+    const auto writes = plan.writes(stored);
+    if (!first && !writes.empty() && holds_ranges(writes[0].buffer)) return;
+    for_each_placed_write(plan, stored, [&](const Region& to, int32_t row) {
+      const bool added = sum.stores_before() && &to == &writes[sum.part.write];
+      if (!added) visit(to, row);
+    });
+  }
+  // The same of the rank's part, where that is stored behind the others.
+  template <typename Visit>
+  static void for_each_store_of_part(const Plan& plan, const Instr& reduce, const TileSum& sum,
+                                     const Visit& visit) {
+    for (const Region& to : plan.writes(reduce)) visit(to, sum.part.row);
   }
 
  private:

@@ -29,9 +29,12 @@ class LaneSpans {
       const auto multiplied = task.passed(Mark::multiplied);
       if (multiplied) span(task.position, *multiplied);
       if (const auto finished = task.passed(Mark::finished)) {
+        // Of a tile; or of the rank's part of the one before, or a mover's: then the task is the
+        // sum.
         const uint32_t sum = multiplied ? first(Opcode::reduce, task.position, end) : task.position;
-        const auto all_ready = task.passed(Mark::all_ready);
-        if (multiplied && all_ready) span(first(Opcode::wait, task.position, sum), *all_ready);
+        if (const auto all_ready = task.passed(Mark::all_ready)) {
+          span(first(Opcode::wait, multiplied ? task.position : behind, sum), *all_ready);
+        }
         span(sum, *finished);
       }
       // While the next task is at work nobody waits for this one's notifies.

@@ -98,6 +98,24 @@ TEST(MeasuredTimeline, SpansFollowTheMarks) {
   EXPECT_DOUBLE_EQ(parts.total_us(), (15 + 33) / 2.0);
 }
 
+// The rank's rows of a tile are added to by a task of their own, behind that of the tile.
+TEST(MeasuredTimeline, SumsOfAPartOfATileAwaitWhatTheyAdd) {
+  HandPlan hand(2);
+  hand.signals("s", 2);
+  const int lane = hand.lane(0, LaneKind::compute);
+  hand.gemm(lane, 0, {hand.slots(0, 0), hand.slots(1, 0)});
+  hand.notify(lane, 0, 1);
+  hand.wait(lane, 1, 1);
+  hand.task(lane, Opcode::reduce, {hand.slots(0, 0), hand.slots(0, 1)}, {hand.part(0, 0)});
+  hand.notify(lane, 1, 1);
+  const std::vector<std::vector<KernelMarks>> by_rank = {
+      {marks_of({static_cast<uint32_t>(lane)}, {{0, 3}}, {0},
+                {{kNot, kNot, 2, 12, kNot, 14}, {kNot, 17, kNot, kNot, 19, 20}})}};
+  EXPECT_THAT(
+      spans_of(hand.plan(), measured_timeline(hand.plan(), by_rank)),
+      ElementsAre("gemm 2-12", "notify 12-14", "wait 14-17", "reduce 17-19", "notify 19-20"));
+}
+
 // A task that a run left out keeps the marks of an earlier one.
 TEST(MeasuredTimeline, LeavesOutWhatEarlierRunsMarked) {
   const Hand hand;

@@ -59,6 +59,10 @@ struct GemmShared {
   }
 };
 
+// Whether a task may go on with the tile of the one before, of which it adds to some rows only.
+template <GemmConfig kConfig>
+inline constexpr bool kGoesOn = kConfig.adds > 0 && !kConfig.serves;
+
 // How many of a task's rows its run has.
 template <GemmConfig kConfig>
 STRETTO_DEVICE int32 rows_present(const RunRows& run, const TaskRows& rows) {

@@ -19,24 +19,34 @@ STRETTO_DEVICE void load_operand(const TensorMap* map, int32 k, int32 row, uint3
 }
 
 // What others sent to be added to the task's tile, chunk by chunk of its columns, in stages behind
-// those of its operands.
+// those of its operands. A part of the tile is loaded to where a whole one has it.
 template <GemmConfig kConfig>
 STRETTO_DEVICE void load_sums(const GemmShared<kConfig>& shared, const GemmTask& task,
                               const TensorMap* map, RingPosition& ring) {
   constexpr GemmLayout kLayout = layout_of(kConfig);
   constexpr int32 kPlaces = kLayout.pieces_in_a + kLayout.pieces_in_b;
   constexpr int32 kPieces = kConfig.tile_n / kLayout.chunk_columns * kConfig.adds;
+  constexpr int32 kRowBytes = kLayout.piece_bytes / kConfig.tile_m;
+  constexpr bool kWhole = !kGoesOn<kConfig>;
+  const int32 box_rows = kWhole ? kConfig.tile_m : task.sum_box * kChunkRows;
+  const int32 begin = kWhole ? 0 : task.sum_begin, end = kWhole ? 1 : task.sum_end;
+  const int32 bytes = (end - begin) * box_rows * kRowBytes;
   int32 column = task.sum_column;
   uint32 source = 0;  // of those but the tile itself
   for (int32 first = 0; first < kPieces; first += kPlaces) {
     const int32 count = kPieces - first < kPlaces ? kPieces - first : kPlaces;
     const uint32 full = shared.full + ring.slot * 8;
     barrier_wait(shared.empty + ring.slot * 8, ring.parity);
-    barrier_arrive_expect(full, count * kLayout.piece_bytes);
+    barrier_arrive_expect(full, count * bytes);
     for (int32 place = 0; place < count; ++place) {
       const uint32 number = source + (source >= task.sum_own ? 1 : 0);
-      tma_load(shared.piece(ring.slot, place), map, column,
-               task.sum_row + static_cast<int32>(number) * task.sum_step, full);
+      const int32 first_row = task.sum_row + static_cast<int32>(number) * task.sum_step;
+#pragma unroll 1
+      for (int32 box = begin; box < end; ++box) {
+        const int32 row = box * box_rows;
+        tma_load(shared.piece(ring.slot, place) + static_cast<uint32>(row * kRowBytes), map, column,
+                 first_row + row, full);
+      }
       if (++source == kConfig.adds) {
         source = 0;
         column += kLayout.chunk_columns;

@@ -75,13 +75,7 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
     return params.tasks[i].num_k;
   };
   const bool marks_here = threadIdx.x == 0;
-  uint32 next_num_k = num_k_of(begin);
-  for (uint32 i = begin; i < end; ++i) {
-    const uint32 num_k = next_num_k;
-    if (i + 1 < end) next_num_k = num_k_of(i + 1);
-    if constexpr (kConfig.serves) {
-      if (num_k == 0) continue;
-    }
+  const auto multiply_tile = [&](uint32 i, uint32 num_k) {
     multiply_stage(true);
     if (marks_here) mark(params.marks, i, Mark::begun);
     previous_slot = ring.slot;
@@ -111,37 +105,54 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
     }
     release(previous_slot);
     if (marks_here) mark(params.marks, i, Mark::multiplied);
+  };
 
-    if constexpr (kConfig.splits) {
-      const GemmSplit split = params.splits[i];
-      if (split.ranges != 0) {
-        const RangeSums<kConfig> ranges(split, consumer);
-        if (split.ranges == 1) {
-          if constexpr (kPacks) {
-            // The tile before has been handed over: its registers are free while these sums are
-            // left.
+  uint32 next_num_k = num_k_of(begin);
+  for (uint32 i = begin; i < end; ++i) {
+    const uint32 num_k = next_num_k;
+    // 0: nothing follows, or what goes on with this task's tile.
+    if constexpr (kGoesOn<kConfig>) {
+      next_num_k = i + 1 < end ? num_k_of(i + 1) : 0;
+    } else {
+      if (i + 1 < end) next_num_k = num_k_of(i + 1);
+    }
+    if constexpr (kConfig.serves) {
+      if (num_k == 0) continue;
+    }
+    if (!kGoesOn<kConfig> || num_k != 0) {  // a tile of its own
+      multiply_tile(i, num_k);
+      if constexpr (kConfig.splits) {
+        const GemmSplit split = params.splits[i];
+        if (split.ranges != 0) {
+          const RangeSums<kConfig> ranges(split, consumer);
+          if (split.ranges == 1) {
+            ranges.keep(sums);
+            writer.pass();
+            if constexpr (kPacks) {
+              // The tile before has been handed over: its registers are free until here.
 #pragma unroll
-            for (int32 j = 0; j < kMmas * kSums / 2; ++j) asm volatile("" : "=r"(packed[j]));
+              for (int32 j = 0; j < kMmas * kSums / 2; ++j) asm volatile("" : "=r"(packed[j]));
+            }
+            continue;
           }
-          ranges.keep(sums);
-          writer.pass();
-          continue;
+          while (load_acquire_shared(shared.sums_ready) <= i) {
+          }
+          ranges.add_to(split.ranges, sums);
+          if (marks_here) mark(params.marks, i, Mark::finished);
         }
-        while (load_acquire_shared(shared.sums_ready) <= i) {
+      }
+      if constexpr (kPacks) {
+#pragma unroll
+        for (int32 m = 0; m < kMmas; ++m) {
+#pragma unroll
+          for (int32 j = 0; j < kSums / 2; ++j) {
+            packed[m * (kSums / 2) + j] =
+                OutputHalf<kConfig>::round_pair(sums[m][2 * j], sums[m][2 * j + 1]);
+          }
         }
-        ranges.add_to(split.ranges, sums);
-        if (marks_here) mark(params.marks, i, Mark::finished);
       }
     }
     if constexpr (kPacks) {
-#pragma unroll
-      for (int32 m = 0; m < kMmas; ++m) {
-#pragma unroll
-        for (int32 j = 0; j < kSums / 2; ++j) {
-          packed[m * (kSums / 2) + j] =
-              OutputHalf<kConfig>::round_pair(sums[m][2 * j], sums[m][2 * j + 1]);
-        }
-      }
       if constexpr (kConfig.adds > 0) {
         const GemmTask& task = params.tasks[i];
         if (task.sum_step != 0) {
@@ -151,6 +162,14 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
       }
       if constexpr (kOverlaps) {
         handed = 0;
+        if constexpr (kGoesOn<kConfig>) {
+          // What a task that goes on with the tile awaits may itself be waiting for the rows that
+          // this one stores: they are not held back.
+          if (next_num_k == 0) {
+            writer.template write_packed_from<0>(packed);
+            handed = kLayout.chunks;
+          }
+        }
       } else {
         writer.template write_packed_from<0>(packed);
       }
@@ -158,7 +177,7 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
       writer.template write_fp32_from<0>(sums);
     }
   }
-  if constexpr (kOverlaps) {
+  if constexpr (kOverlaps && !kGoesOn<kConfig>) {
     if (handed == 0) writer.template write_packed_from<0>(packed);
   }
 }

@@ -12,7 +12,8 @@
 // The load warp runs ahead into the next task while consumers finish one. With overlap_store a
 // consumer whose next stage is ready keeps a finished tile rounded in registers and hands it over
 // behind the multiplications of its next task, a chunk whenever there is room for one, so the
-// tensor cores do not pause for it, nor for a link that takes it slowly.
+// tensor cores do not pause for it, nor for a link that takes it slowly. Where the next task goes
+// on with the tile, or there is none, it hands it over at once.
 #pragma once
 
 #include "stretto/device/gemm_load.h"

@@ -4,7 +4,10 @@
 // range of K, after its waits, stores it to each of its destinations, then makes its notifies. In a
 // kernel with phases a wait may stand before a later block of the task's K: those in front of it do
 // not wait. A task that adds awaits its late waits once the tile is computed, then adds what they
-// announced. A kernel that serves leaves out rows that its run has not, and does nothing for a tile
+// announced. Where the rank adds to some rows of a tile only, two tasks make up the tile: the first
+// stores the other rows, for which their owners may be waiting; the second has no K and adds to the
+// tile as the first has left it in registers.
+// A kernel that serves leaves out rows that its run has not, and does nothing for a tile
 // without rows but its waits and notifies. Rows, columns and K past the edge of a tensor map read
 // as zeros and are not written: an edge of a region is the edge of its map.
 #pragma once
@@ -120,17 +123,20 @@ STRETTO_HOST_DEVICE RegisterBudget registers_of(const GemmConfig& config) {
 struct GemmTask {
   int32 a_row, b_row;  // first row of the tile in its maps
   uint16 a_map, b_map;
-  uint16 first_k, num_k;  // in blocks of kTileK; num_k is at least 1
+  uint16 first_k, num_k;  // in blocks of kTileK; num_k 0: goes on with the tile of the task before
   uint32 first_wait, first_notify, first_destination;
   uint8 num_waits, num_notifies, num_destinations;
   uint8 num_late_waits;  // they follow the others, which stand in the order of K
   uint32 tile;           // named in errors
   // Where others' sums for this tile begin, in a map of the output's type: GemmConfig::adds + 1 of
   // them, sum_step rows from one to the next; the tile itself stands for number sum_own. sum_step
-  // 0: nothing to add.
+  // 0: nothing to add. Of a part of the tile the first row may lie above the map.
   uint16 sum_map, sum_own;
   int32 sum_row, sum_column, sum_step;
-  uint32 stores_far;  // whether a destination is in another GPU's memory
+  // Of each, the map loads boxes [sum_begin, sum_end) of the tile's rows, which are sum_box times
+  // kChunkRows high. What lies in the others is anything, and its sums are stored nowhere.
+  uint8 sum_begin, sum_end, sum_box;
+  uint8 stores_far;  // whether stores go to another GPU and shall give way to the next tile's loads
   TaskRows rows;
 };
 static_assert(sizeof(GemmTask) == 64);
