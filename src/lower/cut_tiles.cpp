@@ -38,10 +38,11 @@ int64_t waves(int32_t rows_of_tiles, const Lowering& state) {
   return (rows_of_tiles * across * state.schedule.split_k + sms - 1) / sms;
 }
 
-// A tile with rows of two owners is stored in parts, waits for both and is added on its own: so
-// tiles are cut at owners where that makes them no more. Of sums, which lose most by that, also
-// where more tiles fill no further wave; but not where shards are smaller than a tile, whose B
-// would be multiplied by few rows many times over. Collectives tell tiles by their chunk.
+// A tile with rows of two owners is stored in parts and waits for both; where it is added to, the
+// owners wait for each other. So tiles are cut at owners where that makes them no more. Of sums,
+// which lose most by that, also where more tiles fill no further wave; but not where shards are
+// smaller than a tile, whose B would be multiplied by few rows many times over. Collectives tell
+// tiles by their chunk.
 std::vector<RowChunk> chunks_of_tiles(const Lowering& state) {
   const std::vector<RowChunk>& chunks = state.layout.chunks;
   const bool serves = state.schedule.rows == RowCount::bucket;

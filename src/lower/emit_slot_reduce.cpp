@@ -149,22 +149,24 @@ class SlotReduce {
     for (const int peer : of(rank).peers) copy(peer);
   }
 
-  // The compute lane whose last task is the tile that piece `p` is all of; -1 when there is none.
+  // The compute lane whose last task is the only tile that piece `p` has rows of; -1 when there is
+  // none.
   int lane_of_tile(int rank, size_t p, int32_t wave) const {
     if (!state_.reduces_with_tiles() || state_.pieces.tiles_of(p).size() != 1) return -1;
-    return lane_of_tile(rank, first_tile(p), pieces()[p].rect, wave);
+    return lane_of_tile(rank, first_tile(p), wave);
   }
-  // The same of a part of a piece.
-  int lane_of_tile(int rank, int32_t tile, const Rect& part, int32_t wave) const {
+  int lane_of_tile(int rank, int32_t tile, int32_t wave) const {
     const TileOrder& order = state_.orders[static_cast<size_t>(rank)];
     const auto t = static_cast<size_t>(tile);
-    if (order.done_wave[t] != wave || !(state_.grid.rect(tile) == part)) return -1;
+    if (order.done_wave[t] != wave) return -1;
     return ((order.position[t] + 1) * state_.splits() - 1) % state_.lanes.compute;
   }
 
   void reduce_tile(int rank, const TileOfPiece& one, int32_t wave) {
     const bool staged = !state_.adds_to_slot(rank, state_.grid.rect(one.tile));
-    if (const int lane = lane_of_tile(rank, one.tile, one.part, wave); lane >= 0) {
+    // One with rows of others, or of another piece, is stored as a whole first.
+    const bool whole = state_.grid.rect(one.tile) == one.part;
+    if (const int lane = whole ? lane_of_tile(rank, one.tile, wave) : -1; lane >= 0) {
       return emit_reduce(rank, one.piece, one.part, state_.lanes.compute_lane(rank, lane), staged);
     }
     OfRank& own = of(rank);

@@ -70,6 +70,10 @@ struct Lowering : Draft {
            schedule.sync != Sync::event && schedule.reduction != Reduction::one_shot &&
            schedule.partials == op.dtype;
   }
+  // Then also to its rows of a tile that has rows of others too, where epilogues store to slots.
+  bool adds_to_parts() const {
+    return reduces_with_tiles() && !stages_partials() && ranks_own_rows();
+  }
   // Then, tiles of which the rank owns all rows do not go through `part`.
   bool adds_to_slot(int rank, const Rect& tile) const {
     return stages_partials() && reduces_with_tiles() && owns_rows(rank, tile);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <span>
 
+#include "lower/align_owners.h"
 #include "lower/lowering.h"
 #include "lower/peer_order.h"
 #include "stretto/error.h"
@@ -38,6 +39,7 @@ class RankOrder {
         if (pieces.all[p].owner != rank) foreign_[static_cast<size_t>(tile)] = 1;
       }
     }
+    put_shared_last();
     if (pieces.all.empty()) std::fill(turn_of_.begin(), turn_of_.end(), 0);
     std::sort(piece_turns_.begin(), piece_turns_.end());
   }
@@ -56,6 +58,19 @@ class RankOrder {
   }
 
  private:
+  // Each owner adds to its part of a tile as it computes it, and needs the other owners' sums for
+  // that: so all of them compute it at the same time, which is the end.
+  void put_shared_last() {
+    if (!state_.adds_to_parts() || state_.schedule.order == Order::plain) return;
+    const auto begin = static_cast<int32_t>(state_.shards.begin(rank_));
+    const auto end = static_cast<int32_t>(state_.shards.end(rank_));
+    state_.grid.for_each_overlap({begin, end, 0, state_.grid.cols() * state_.schedule.tile_n},
+                                 [&](int32_t tile) {
+                                   const auto t = static_cast<size_t>(tile);
+                                   if (foreign_[t] != 0) turn_of_[t] = INT64_MAX;
+                                 });
+  }
+
   // Tile rows of all owners in turn make up one sweep.
   bool interleaves() const {
     const Schedule& schedule = state_.schedule;
@@ -313,6 +328,7 @@ void order_tiles(Draft& draft) {
   for (int rank = 0; rank < state.op.ranks; ++rank) {
     state.orders.push_back(RankOrder(state, rank).make());
   }
+  align_owners(state);
 }
 
 }  // namespace stretto

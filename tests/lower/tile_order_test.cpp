@@ -66,10 +66,21 @@ TEST(TileOrder, TilesThatStraddleShardsComeWithTheirLastSource) {
   EXPECT_THAT(tiles(draft, 1), ElementsAre(2, 3, 4, 5, 0, 1));
 }
 
-TEST(TileOrder, TilesThatStraddleOwnersComeWithTheFirstOne) {
-  // 6 tiles; cut at owners 8, a wave more.
+TEST(TileOrder, TilesThatStraddleOwnersComeWithTheFirstOneAndAtTheEndOfTheirOwners) {
+  // 6 tiles, of which tiles 1 and 4 have two owners; cut at owners 8, a wave more.
+  for (const char* order : {"peer-staggered", "interleaved"}) {
+    const Draft draft =
+        draft_of("gemm-rs m=96 n=16 k=8 ranks=4 dtype=bf16",
+                 std::string("tiles,tile=16x16,order=") + order, small_machine(4, 7));
+    const std::vector<int> of_0 = tiles(draft, 0);
+    EXPECT_THAT(std::vector<int>(of_0.begin() + 4, of_0.end()), ElementsAre(0, 1)) << order;
+    EXPECT_EQ(tiles(draft, 1).back(), 1) << order;
+    EXPECT_EQ(tiles(draft, 3).back(), 4) << order;
+  }
+  // Movers take what is staged: nobody adds to a part as it is computed.
   const Draft draft = draft_of("gemm-rs m=96 n=16 k=8 ranks=4 dtype=bf16",
-                               "tiles,tile=16x16,order=peer-staggered", small_machine(4, 7));
+                               "tiles,tile=16x16,order=peer-staggered,mover=comm-blocks,comm-sms=1",
+                               small_machine(4, 8));
   EXPECT_THAT(tiles(draft, 0), ElementsAre(1, 2, 3, 4, 5, 0));
 }
 
