@@ -19,6 +19,18 @@ namespace {
 // What a counter has to reach, by signal.
 using Amounts = std::map<std::pair<uint16_t, int32_t>, int64_t>;
 
+// A GPU's task has at most so many waits. A wave with more has many rows of tiles, so few columns:
+// its blocks of B fit into the cache, and its tiles begin as they can.
+constexpr size_t kMostWaits = 255;
+
+// The tiles that lanes begin together.
+struct Wave {
+  Amounts shared;
+  size_t later = 0;  // waits of a tile behind its first task, the most of all lanes
+
+  bool fits() const { return shared.size() + later <= kMostWaits; }
+};
+
 // Calls begin(instrs before the tile's first task) and go_on(instr) for all others of a lane.
 // Where the K of a tile is cut, its tasks follow each other.
 template <typename Begin, typename GoOn>
@@ -51,17 +63,21 @@ void raise(Amounts& amounts, const Instr& wait) {
 
 // The compute lanes of one rank.
 void share_waits(std::span<Lane> lanes) {
-  std::vector<Amounts> by_wave;
+  std::vector<Wave> waves;
   for (const Lane& lane : lanes) {
-    size_t wave = 0;
+    size_t begun = 0, later = 0;
     for_each_tile(
         lane.instrs,
         [&](std::span<const Instr> waits) {
-          if (wave == by_wave.size()) by_wave.emplace_back();
-          for (const Instr& wait : waits) raise(by_wave[wave], wait);
-          ++wave;
+          if (begun == waves.size()) waves.emplace_back();
+          for (const Instr& wait : waits) raise(waves[begun].shared, wait);
+          ++begun;
+          later = 0;
         },
-        [](const Instr&) {});
+        [&](const Instr& instr) {
+          if (instr.op != Opcode::wait || begun == 0) return;
+          waves[begun - 1].later = std::max(waves[begun - 1].later, ++later);
+        });
   }
   for (Lane& lane : lanes) {
     std::vector<Instr> instrs;
@@ -70,11 +86,16 @@ void share_waits(std::span<Lane> lanes) {
       int64_t& before = awaited[signal];
       return amount > std::exchange(before, std::max(before, amount));
     };
-    size_t wave = 0;
+    size_t begun = 0;
     for_each_tile(
         lane.instrs,
-        [&](std::span<const Instr>) {
-          for (const auto& [signal, amount] : by_wave[wave++]) {
+        [&](std::span<const Instr> own) {
+          const Wave& wave = waves[begun++];
+          Amounts amounts;
+          if (!wave.fits()) {
+            for (const Instr& wait : own) raise(amounts, wait);
+          }
+          for (const auto& [signal, amount] : wave.fits() ? wave.shared : amounts) {
             if (is_new(signal, amount)) {
               append_wait(instrs, {signal.first, signal.second}, amount, 0);
             }

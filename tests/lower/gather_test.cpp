@@ -239,6 +239,22 @@ TEST(PushGather, TilesOfAWaveBeginTogetherWhereAsked) {
   }
 }
 
+TEST(PushGather, WavesWithMoreWaitsThanATaskHasAreNotShared) {
+  // 600 tile rows of one tile on 398 lanes. Beside 300 own rows the first wave has 98 of rank 1,
+  // each pushed by two lanes; the second has 202.
+  const Operator op = parse_operator("ag-gemm m=9600 n=32 k=16 ranks=2 dtype=bf16");
+  const Machine machine = small_machine(2, 400);
+  const Schedule schedule = parse_schedule("tiles,tile=16x16,comm-sms=2,start=wave", op, machine);
+  const auto awaited = awaited_by_tile(draft_after(op, schedule, machine, "wait_together"));
+  ASSERT_EQ(awaited.size(), 398u);
+  for (const auto& lane : awaited) {
+    EXPECT_EQ(lane[0].size(), 98u * 2);
+    if (lane.size() > 1) {
+      EXPECT_EQ(lane[1].size(), 99u * 2);
+    }
+  }
+}
+
 TEST(NcclGather, StoresChunksOfAllShardsTogether) {
   const Draft draft = draft_of("ag-gemm m=20 n=64 k=8 ranks=2 dtype=bf16",
                                "two-chunk,tile=8x32,comm-sms=2", small_machine(2, 16));
