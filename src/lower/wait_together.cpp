@@ -6,18 +6,15 @@
 // longer (docs/notes/in-step.md). Waits that are added can make no plan wrong; that none of them is
 // for what the lane itself has to do first is for the check to prove, as ever.
 #include <algorithm>
-#include <map>
 #include <span>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "lower/lowering.h"
-#include "sync/lane_writer.h"
 
 namespace stretto {
 namespace {
-
-// What a counter has to reach, by signal.
-using Amounts = std::map<std::pair<uint16_t, int32_t>, int64_t>;
 
 // A GPU's task has at most so many waits. A wave with more has many rows of tiles, so few columns:
 // its blocks of B fit into the cache, and its tiles begin as they can.
@@ -25,10 +22,33 @@ constexpr size_t kMostWaits = 255;
 
 // The tiles that lanes begin together.
 struct Wave {
-  Amounts shared;
-  size_t later = 0;  // waits of a tile behind its first task, the most of all lanes
+  std::vector<Instr> waits;  // for each signal once
+  size_t later = 0;          // waits of a tile behind its first task, the most of all lanes
 
-  bool fits() const { return shared.size() + later <= kMostWaits; }
+  bool is_shared() const { return waits.size() + later <= kMostWaits; }
+};
+
+// What a rank's signals have to reach.
+class Amounts {
+ public:
+  explicit Amounts(const Plan& plan) {
+    size_t count = 0;
+    for (const SignalArray& signals : plan.signals) {
+      first_.push_back(count);
+      count += static_cast<size_t>(signals.count);
+    }
+    amounts_.resize(count);
+  }
+  void clear() { std::fill(amounts_.begin(), amounts_.end(), 0); }
+  // False: that much was there before.
+  bool raise(const Instr& wait) {
+    int64_t& amount = amounts_[first_[wait.signal.array] + static_cast<size_t>(wait.signal.index)];
+    return wait.amount > std::exchange(amount, std::max(amount, wait.amount));
+  }
+
+ private:
+  std::vector<size_t> first_;  // by array
+  std::vector<int64_t> amounts_;
 };
 
 // Calls begin(instrs before the tile's first task) and go_on(instr) for all others of a lane.
@@ -56,13 +76,7 @@ void for_each_tile(const std::vector<Instr>& instrs, const Begin& begin, const G
   for (size_t at = instrs.size() - waits; at < instrs.size(); ++at) go_on(instrs[at]);
 }
 
-void raise(Amounts& amounts, const Instr& wait) {
-  int64_t& amount = amounts[{wait.signal.array, wait.signal.index}];
-  amount = std::max(amount, wait.amount);
-}
-
-// The compute lanes of one rank.
-void share_waits(std::span<Lane> lanes) {
+std::vector<Wave> waves_of(std::span<const Lane> lanes) {
   std::vector<Wave> waves;
   for (const Lane& lane : lanes) {
     size_t begun = 0, later = 0;
@@ -70,8 +84,8 @@ void share_waits(std::span<Lane> lanes) {
         lane.instrs,
         [&](std::span<const Instr> waits) {
           if (begun == waves.size()) waves.emplace_back();
-          for (const Instr& wait : waits) raise(waves[begun].shared, wait);
-          ++begun;
+          std::vector<Instr>& of_wave = waves[begun++].waits;
+          of_wave.insert(of_wave.end(), waits.begin(), waits.end());
           later = 0;
         },
         [&](const Instr& instr) {
@@ -79,32 +93,37 @@ void share_waits(std::span<Lane> lanes) {
           waves[begun - 1].later = std::max(waves[begun - 1].later, ++later);
         });
   }
+  for (Wave& wave : waves) {
+    const auto before = [](const Instr& a, const Instr& b) {
+      return std::tuple(a.signal.array, a.signal.index, -a.amount) <
+             std::tuple(b.signal.array, b.signal.index, -b.amount);
+    };
+    const auto same = [](const Instr& a, const Instr& b) { return a.signal == b.signal; };
+    std::sort(wave.waits.begin(), wave.waits.end(), before);
+    wave.waits.erase(std::unique(wave.waits.begin(), wave.waits.end(), same), wave.waits.end());
+  }
+  return waves;
+}
+
+// The compute lanes of one rank.
+void share_waits(std::span<Lane> lanes, Amounts& awaited) {
+  const std::vector<Wave> waves = waves_of(lanes);
   for (Lane& lane : lanes) {
     std::vector<Instr> instrs;
-    Amounts awaited;
-    const auto is_new = [&](std::pair<uint16_t, int32_t> signal, int64_t amount) {
-      int64_t& before = awaited[signal];
-      return amount > std::exchange(before, std::max(before, amount));
-    };
+    instrs.reserve(lane.instrs.size());
+    awaited.clear();
     size_t begun = 0;
     for_each_tile(
         lane.instrs,
         [&](std::span<const Instr> own) {
           const Wave& wave = waves[begun++];
-          Amounts amounts;
-          if (!wave.fits()) {
-            for (const Instr& wait : own) raise(amounts, wait);
-          }
-          for (const auto& [signal, amount] : wave.fits() ? wave.shared : amounts) {
-            if (is_new(signal, amount)) {
-              append_wait(instrs, {signal.first, signal.second}, amount, 0);
-            }
+          for (const Instr& wait : wave.is_shared() ? std::span(wave.waits) : own) {
+            if (awaited.raise(wait)) instrs.push_back(wait);
           }
         },
         [&](const Instr& instr) {
           const bool is_wait = instr.op == Opcode::wait && instr.lag == 0;
-          if (is_wait && !is_new({instr.signal.array, instr.signal.index}, instr.amount)) return;
-          instrs.push_back(instr);
+          if (!is_wait || awaited.raise(instr)) instrs.push_back(instr);
         });
     lane.instrs = std::move(instrs);
   }
@@ -116,6 +135,7 @@ void wait_together(Draft& draft) {
   const Lowering& state = lowering(draft);
   if (state.schedule.start != Start::wave || state.pattern != Pattern::push_gather) return;
   std::vector<Lane>& lanes = draft.plan.lanes;
+  Amounts awaited(draft.plan);
   const auto begins_rank = [&](size_t i) {
     return lanes[i].kind == LaneKind::compute && lanes[i].index == 0;
   };
@@ -125,7 +145,7 @@ void wait_together(Draft& draft) {
     while (last < lanes.size() && lanes[last].kind == LaneKind::compute && !begins_rank(last)) {
       ++last;
     }
-    share_waits(std::span(lanes).subspan(first, last - first));
+    share_waits(std::span(lanes).subspan(first, last - first), awaited);
   }
 }
 
