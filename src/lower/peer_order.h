@@ -8,7 +8,7 @@
 
 namespace stretto {
 
-// turn[o]: the how-manieth of the R owners a rank comes to. Tiles follow it (see order_tiles).
+// turn[o]: the how-manieth of the R owners a rank comes to. Tiles follow it (see tile_turns.h).
 std::vector<int> owner_turns(Order order, bool gathers, int rank, int ranks,
                              const Machine& machine);
 

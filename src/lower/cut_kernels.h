@@ -1,0 +1,16 @@
+// The kernels and waves that an order of tiles makes.
+#pragma once
+
+#include "lower/lowering.h"
+#include "lower/tile_turns.h"
+
+namespace stretto {
+
+// Kernels end where a stream must know: before tiles that read what others send, after tiles
+// whose data others await. Chunks that need neither join their neighbours.
+void cut_kernels(const Lowering& state, const TileTurns& turns, TileOrder& order);
+
+// Of every kernel, and of every tile of it.
+void number_waves(const Lowering& state, TileOrder& order);
+
+}  // namespace stretto
