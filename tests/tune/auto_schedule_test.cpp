@@ -2,9 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
-#include "stretto/error.h"
 #include "stretto/tune.h"
 #include "tune/predict.h"
 
@@ -165,66 +162,6 @@ TEST(SimulatedSchedule, OfABucketServesIt) {
   }
 }
 
-// Nothing on our GEMM that cannot leave out rows was faster than what can.
-TEST(ShippedTuning, ServesBucketsByWhatWasFastest) {
-  const Tuning tuning = shipped_tuning();
-  ASSERT_FALSE(tuning.operators().empty());
-  for (const TunedOperator& tuned : tuning.operators()) {
-    SCOPED_TRACE(to_string(tuned.op));
-    const Machine machine = default_machine(tuned.op.ranks);
-    ASSERT_EQ(machine.name, tuned.machine);
-    const auto fixed = measured_schedule(tuned.op, machine, tuning);
-    ASSERT_TRUE(fixed);
-    if (fixed->schedule.gemm == GemmBy::library || tuned.op.m % tuned.op.ranks != 0) continue;
-    const auto bucket = measured_schedule(tuned.op, machine, tuning, RowCount::bucket);
-    ASSERT_TRUE(bucket);
-    Schedule expected = fixed->schedule;
-    expected.rows = RowCount::bucket;
-    EXPECT_EQ(bucket->schedule, expected);
-  }
-}
-
-// The fastest for few rows is told them by the host.
-TEST(ShippedTuning, RowsInGpuMemoryGoByOurKernels) {
-  const Tuning tuning = shipped_tuning();
-  const Operator op = parse_operator("gemm-ar m=64 n=4096 k=3584 ranks=2 dtype=bf16");
-  const Machine machine = default_machine(2);
-  const auto of_host = measured_schedule(op, machine, tuning, RowCount::bucket);
-  const auto of_memory =
-      measured_schedule(op, machine, tuning, RowCount::bucket, RowsFrom::gpu_memory);
-  ASSERT_TRUE(of_host && of_memory);
-  EXPECT_EQ(of_host->schedule.collectives, CollectivesBy::low_latency);
-  EXPECT_EQ(of_memory->schedule.gemm, GemmBy::tiles);
-  EXPECT_EQ(
-      simulated_schedule(op, machine, {}, RowCount::bucket, RowsFrom::gpu_memory).schedule.gemm,
-      GemmBy::tiles);
-}
-
-// docs/serving.md says so.
-TEST(ShippedTuning, WhatServesIsHardlyEverSlowerThanTheLibrary) {
-  const Tuning tuning = shipped_tuning();
-  size_t compared = 0, slower = 0;
-  for (const TunedOperator& tuned : tuning.operators()) {
-    SCOPED_TRACE(to_string(tuned.op));
-    if (tuned.op.kind != OpKind::gemm_ar && tuned.op.m % tuned.op.ranks != 0) continue;
-    const Machine machine = default_machine(tuned.op.ranks);
-    const auto bucket = measured_schedule(tuned.op, machine, tuning, RowCount::bucket);
-    ASSERT_TRUE(bucket);
-    Schedule served = bucket->schedule;
-    served.rows = RowCount::fixed;
-    const auto found =
-        std::find_if(tuned.measured.begin(), tuned.measured.end(), [&](const Measured& one) {
-          return parse_schedule(one.schedule, tuned.op, machine) == served;
-        });
-    ASSERT_NE(found, tuned.measured.end());
-    EXPECT_LE(found->time_us, 1.05 * tuned.library_us);
-    slower += found->time_us > tuned.library_us;
-    ++compared;
-  }
-  EXPECT_LE(slower, 1u);
-  EXPECT_GT(compared, 150u);
-}
-
 TEST(AutoSchedule, OtherKindsAndMachinesDoNotCount) {
   Tuning tuning;
   tuning.add(tuned_of("gemm-ar m=512 n=1024 k=1024 ranks=2 dtype=bf16", {measured("tiles", 1)}));
@@ -274,97 +211,6 @@ TEST(AutoSchedule, ChoosesForMachinesAndRankCountsThatNobodyMeasured) {
   const Operator op = parse_operator("gemm-ar m=1024 n=1024 k=2048 ranks=8 dtype=bf16");
   const Machine pcie = load_machine("a100x8-pcie");
   EXPECT_TRUE(legal(op, auto_schedule(op, pcie, load_tuning()).schedule, pcie).empty());
-}
-
-TEST(SweepCandidates, BeginWithThePresetsAndAllServe) {
-  const Operator op = parse_operator(kLarge);
-  const Machine machine = default_machine(2);
-  const auto candidates = sweep_candidates(op, machine, 3);
-  ASSERT_GT(candidates.size(), 3u + 3u);
-  EXPECT_EQ(candidates.front().schedule, find_preset("sequential").make(op, machine));
-  const Schedule fused = schedule_of("tiles,order=interleaved,comm-sms=0,tile=128x192", kLarge);
-  EXPECT_TRUE(std::any_of(candidates.begin(), candidates.end(),
-                          [&](const Candidate& c) { return c.schedule == fused; }));
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    EXPECT_TRUE(legal(op, candidates[i].schedule, machine).empty());
-    EXPECT_GT(candidates[i].predicted_us, 0);
-    for (size_t j = 0; j < i; ++j) EXPECT_NE(candidates[i].schedule, candidates[j].schedule);
-  }
-}
-
-TEST(SweepCandidates, OfAnOperatorThatNothingServesAreRefusedWithThePresetsReasons) {
-  const Operator op = parse_operator("gemm-rs m=128 n=64 k=64 ranks=16 dtype=bf16");
-  try {
-    sweep_candidates(op, load_machine("h200x8"), 3);
-    ADD_FAILURE() << "served";
-  } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(),
-                HasSubstr("no preset can serve this: sequential: 16 ranks on h200x8"));
-  }
-}
-
-TEST(SweepCandidates, SplitKWhereFewTilesHaveALongOne) {
-  const auto splits = [](const char* text) {
-    const Operator op = parse_operator(text);
-    std::vector<int> found;
-    for (const Candidate& one : sweep_candidates(op, default_machine(op.ranks), 0)) {
-      if (one.schedule.split_k > 1) found.push_back(one.schedule.split_k);
-    }
-    return found;
-  };
-  using testing::Contains;
-  using testing::ElementsAre;
-  EXPECT_THAT(splits("ag-gemm m=128 n=10240 k=8192 ranks=8 dtype=bf16"),
-              testing::IsSupersetOf({4, 6}));
-  EXPECT_THAT(splits("gemm-rs m=512 n=1280 k=65536 ranks=8 dtype=bf16"), Contains(3));
-  EXPECT_THAT(splits("ag-gemm m=128 n=10240 k=1024 ranks=8 dtype=bf16"), ElementsAre());
-}
-
-TEST(SweepCandidates, ClustersWhereGathersHaveMoreThanAWave) {
-  const auto paired = [](const char* text) {
-    const Operator op = parse_operator(text);
-    const Machine machine = default_machine(op.ranks);
-    std::vector<Schedule> found;
-    for (const Candidate& one : sweep_candidates(op, machine, 0)) {
-      if (one.schedule.cluster == 2) found.push_back(one.schedule);
-    }
-    return found;
-  };
-  const std::vector<Schedule> large = paired("ag-gemm m=2048 n=57344 k=8192 ranks=8 dtype=bf16");
-  EXPECT_EQ(large.size(), 2u);
-  EXPECT_TRUE(std::any_of(large.begin(), large.end(), [](const Schedule& one) {
-    return one.tile_n == 256 && one.comm_sms == 8 && one.k_phases == 8 && one.start == Start::wave;
-  }));
-  // One wave; tile rows that have no partner; sums of others.
-  EXPECT_TRUE(paired("ag-gemm m=256 n=28672 k=8192 ranks=8 dtype=bf16").empty());
-  EXPECT_TRUE(paired("ag-gemm m=2100 n=57344 k=8192 ranks=8 dtype=bf16").empty());
-  EXPECT_TRUE(paired("gemm-rs m=8192 n=8192 k=28672 ranks=8 dtype=bf16").empty());
-}
-
-TEST(SweepCandidates, PhasesOfKWhereTheFirstRowsFlightIsExposed) {
-  const auto phased = [](const char* text) {
-    const Operator op = parse_operator(text);
-    const Machine machine = default_machine(op.ranks);
-    std::vector<Schedule> found;
-    for (const Candidate& one : sweep_candidates(op, machine, 0)) {
-      if (one.schedule.k_phases > 1) found.push_back(one.schedule);
-    }
-    return found;
-  };
-  const std::vector<Schedule> one_wave = phased("ag-gemm m=512 n=28672 k=8192 ranks=4 dtype=bf16");
-  EXPECT_GE(one_wave.size(), 3u);
-  EXPECT_LE(one_wave.size(), 9u);
-  const auto has = [](const std::vector<Schedule>& found, int tile_n, int phases) {
-    return std::any_of(found.begin(), found.end(), [&](const Schedule& one) {
-      return one.tile_n == tile_n && one.comm_sms == 8 && one.k_phases == phases;
-    });
-  };
-  EXPECT_TRUE(has(one_wave, 256, 8));
-  EXPECT_TRUE(has(phased("ag-gemm m=512 n=14336 k=4096 ranks=4 dtype=bf16"), 128, 4));
-  // Nothing is sent; results are; own rows take longer than the flight.
-  EXPECT_TRUE(phased("ag-gemm m=512 n=3584 k=4096 ranks=1 dtype=bf16").empty());
-  EXPECT_TRUE(phased("gemm-rs m=512 n=4096 k=7168 ranks=4 dtype=bf16").empty());
-  EXPECT_TRUE(phased("ag-gemm m=4096 n=14336 k=1024 ranks=2 dtype=bf16").empty());
 }
 
 }  // namespace
