@@ -26,8 +26,8 @@ constexpr int64_t kRows = 64;
 struct Sizes {
   int64_t n, k;
 };
-// For large products cuBLAS proposes many, for small ones few.
-constexpr Sizes kSizes[] = {{4096, 3584}, {512, 512}, {64, 64}, {16, 32}, {8, 16}};
+// For large products cuBLAS proposes many, for small ones few. No shipped file knows any of them.
+constexpr Sizes kSizes[] = {{4224, 3712}, {512, 512}, {64, 64}, {16, 32}, {8, 16}};
 
 std::string measured(const Sizes& of) {
   return fmt::format(
