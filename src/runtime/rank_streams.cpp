@@ -1,7 +1,5 @@
-// The runs of a rank; what they consist of is made in rank_streams_ops.cpp.
+// The runs of a rank; what they consist of is made in rank_streams_{kernels,products,ops}.cpp.
 #include "runtime/rank_streams.h"
-
-#include <algorithm>
 
 #include "stretto/serve.h"
 
@@ -9,7 +7,6 @@ namespace stretto::runtime {
 
 using cuda::check;
 using cuda::driver;
-using cuda::LibraryMatmul;
 using cuda::Stream;
 
 RankStreams::RankStreams(const Setup& setup)
@@ -165,13 +162,6 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
   }
 }
 
-void RankStreams::multiply(uint32_t kernel, const Stream& stream, int set, int64_t rows) {
-  for (const MatrixProduct& product : products_[kernel][static_cast<size_t>(set)]) {
-    cuda::LibraryMatmul& matmul = matmuls_[product.matmul].matmul;
-    matmul.enqueue(stream, product.places, rows == 0 ? matmul.rows() : rows, workspace_);
-  }
-}
-
 void RankStreams::make_collective(uint32_t index, const Stream& stream, int set,
                                   int32_t rows) const {
   if (setup_.low_latency == nullptr) {
@@ -185,26 +175,6 @@ void RankStreams::make_collective(uint32_t index, const Stream& stream, int set,
     call = cuda::with_rows(call, run_rows(setup_.plan.op, rows), setup_.plan.op.m);
   }
   setup_.low_latency->launch(made.id, setup_.rank, stream, call);
-}
-
-void RankStreams::enqueue_products(const Stream& stream) {
-  std::vector<bool> made(matmuls_.size());
-  for (const auto& by_set : products_) {
-    for (const std::vector<MatrixProduct>& products : by_set) {
-      for (const MatrixProduct& product : products) {
-        if (made[product.matmul]) continue;
-        made[product.matmul] = true;
-        cuda::LibraryMatmul& matmul = matmuls_[product.matmul].matmul;
-        // The caller's result may be in use.
-        LibraryMatmul::Places places = product.places;
-        if (setup_.serves) places.c = spare_rows_.address();
-        const int64_t rows = setup_.serves ? std::min(matmul.rows(), kSpareRows) : matmul.rows();
-        for (size_t step = 0; step < matmul.num_steps(); ++step) {
-          matmul.enqueue_step(stream, places, rows, step, workspace_);
-        }
-      }
-    }
-  }
 }
 
 void RankStreams::enqueue_collectives(const Stream& stream) const {
