@@ -1,25 +1,13 @@
-// Plans of one process a GPU: this binary starts itself once a rank.
-#include <fmt/format.h>
+// Plans of one process a GPU: right ones, and ones that a rank holds up or differs in.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <csignal>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <thread>
 
 #include "compile_plans.h"
-#include "fabric/job.h"
-#include "fabric/launcher.h"
-#include "gpu_plans.h"
 #include "lost_notifies.h"
-#include "runtime/gpu_check.h"
+#include "rank_processes.h"
 #include "runtime/operator_bench.h"
-#include "stall_guard.h"
-#include "stretto/error.h"
 
 namespace stretto::runtime {
 namespace {
@@ -28,28 +16,6 @@ using testing::AllOf;
 using testing::AnyOf;
 using testing::Contains;
 using testing::HasSubstr;
-using testing::StartsWith;
-
-constexpr const char* kInside = "STRETTO_TEST_INSIDE";
-// For ranks that lose another: the schedule, and the folder for what they say.
-constexpr const char* kSchedule = "STRETTO_TEST_SCHEDULE";
-constexpr const char* kReports = "STRETTO_TEST_REPORTS";
-
-class PlansOfProcesses : public testing::Test {
- protected:
-  void SetUp() override {
-    if (const std::string why = why_not_here(2); !why.empty()) STRETTO_SKIP(why);
-    if (cuda::ranks_a_gpu() > 1) STRETTO_SKIP("processes do not share GPUs");
-  }
-  static int launch_ranks(const std::string& test, int ranks = 2,
-                          const std::vector<std::string>& variables = {}) {
-    std::vector<std::string> command = {"/usr/bin/env", std::string(kInside) + "=1"};
-    command.insert(command.end(), variables.begin(), variables.end());
-    command.push_back("/proc/" + std::to_string(getpid()) + "/exe");
-    command.push_back("--gtest_filter=RankOfPlans." + test);
-    return fabric::launch(ranks, command);
-  }
-};
 
 TEST_F(PlansOfProcesses, PresetsAreRight) { EXPECT_EQ(launch_ranks("VerifiesPresets"), 0); }
 TEST_F(PlansOfProcesses, AMissingNotifyIsNamedOnAllAndTheNextPlanWorks) {
@@ -64,59 +30,6 @@ TEST_F(PlansOfProcesses, AProcessThatSleepsIsNamedSoon) {
 }
 TEST_F(PlansOfProcesses, ABusyGpuIsNamedSoon) { EXPECT_EQ(launch_ranks("IsBusyBeforeItsRun"), 0); }
 
-// The launcher can only return what the dead rank did, so survivors leave what they saw in files:
-// the error, and once all that they had is given back, a second line.
-class DeadRanksOfProcesses : public PlansOfProcesses {
- protected:
-  void SetUp() override {
-    PlansOfProcesses::SetUp();
-    if (IsSkipped()) return;
-    std::string name = (std::filesystem::temp_directory_path() / "stretto_dead_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override {
-    if (!folder_.empty()) std::filesystem::remove_all(folder_);
-  }
-  void expect_named(const std::string& schedule, int most_ranks, const std::string& own) {
-    const int ranks = std::min(most_ranks, cuda::num_devices());
-    EXPECT_EQ(launch_ranks("LosesAPeerInsideARun", ranks,
-                           {std::string(kSchedule) + "=" + schedule,
-                            std::string(kReports) + "=" + folder_.string()}),
-              128 + SIGKILL);
-    // The first whose wait expires lets the others go, who then have nothing of their own to tell.
-    std::vector<std::string> errors;
-    for (int rank = 0; rank < ranks; ++rank) {
-      if (rank == 1) continue;
-      SCOPED_TRACE(fmt::format("rank {} of {}", rank, ranks));
-      std::ifstream file(folder_ / std::to_string(rank));
-      std::string end;
-      std::getline(file, errors.emplace_back());
-      std::getline(file, end);
-      std::cout << "rank " << rank << ": " << errors.back() << "\n";
-      EXPECT_THAT(errors.back(), StartsWith("the process of rank 1 (pid "));
-      EXPECT_THAT(errors.back(), HasSubstr(") ended before the end of a run"));
-      EXPECT_EQ(end, "ended in time");
-    }
-    EXPECT_THAT(errors,
-                Contains(AllOf(HasSubstr("; "), HasSubstr("waited 300 ms"), HasSubstr(own))));
-  }
-
- private:
-  std::filesystem::path folder_;
-};
-
-TEST_F(DeadRanksOfProcesses, AreNamedByKernelsThatWait) { expect_named("tiles", 2, "for slots."); }
-TEST_F(DeadRanksOfProcesses, AreNamedByStreamsThatWait) {
-  expect_named("decomposed", 4, "for slots.");
-}
-TEST_F(DeadRanksOfProcesses, AreNamedInCollectivesOfNccl) {
-  expect_named("library", 4, "in a collective of NCCL");
-}
-TEST_F(DeadRanksOfProcesses, AreNamedInLowLatencyCollectives) {
-  expect_named("low-latency", 2, " for rank 1: ");
-}
-
 TEST_F(PlansOfProcesses, ABenchmarkGoesOnBesideARefusedPlan) {
   EXPECT_EQ(launch_ranks("BenchesBesideARefusedPlan"), 0);
 }
@@ -129,55 +42,6 @@ TEST_F(PlansOfProcesses, PlansThatDifferAreRefusedOnAll) {
   EXPECT_EQ(launch_ranks("MakesAnotherPlanThanItsPeer"), 0);
 }
 
-class RankOfPlans : public testing::Test {
- protected:
-  void SetUp() override {
-    if (std::getenv(kInside) == nullptr) GTEST_SKIP() << "a part of PlansOfProcesses";
-    const char* ranks = std::getenv("STRETTO_RANKS");
-    fabric_ = fabric::open_fabric(ranks == nullptr ? 2 : std::atoi(ranks));
-  }
-  void expect_right(const std::string& op, const std::string& schedule) {
-    guard_.at(op + " " + schedule);
-    const Plan plan = plan_here(op, schedule);
-    PlanRunner runner(plan, *fabric_, shared_compiler());
-    const GpuCheckResult result = check_on_gpus(runner, *fabric_, {});
-    EXPECT_EQ(result.fault, "") << op << " " << schedule;
-    EXPECT_EQ(result.wrong_elements, 0) << result.first_wrong;
-    if (is_deterministic(parse_schedule(schedule, plan.op, machine_here(2)))) {
-      EXPECT_TRUE(result.reproducible) << op << " " << schedule;
-    }
-  }
-  // What finish() says, and within how many seconds.
-  static std::string finish(PlanRunner& runner, double most_s) {
-    const auto start = std::chrono::steady_clock::now();
-    std::string error;
-    try {
-      runner.finish();
-    } catch (const SystemError& caught) {
-      error = caught.what();
-    }
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::duration<double>(most_s));
-    return error;
-  }
-  void enqueue(PlanRunner& runner) const {
-    fabric_->device(fabric_->first_rank()).make_current();
-    runner.enqueue(fabric_->first_rank());
-  }
-  // Once all have come, finish() returns, and the runner is as good as new.
-  void expect_right_after_meeting(PlanRunner& runner) const {
-    EXPECT_FALSE(runner.has_met());
-    EXPECT_THROW(enqueue(runner), SystemError);
-    for (int tries = 0; !runner.has_met() && tries < 50; ++tries) finish(runner, 10);
-    ASSERT_TRUE(runner.has_met());
-    const GpuCheckResult result = check_on_gpus(runner, *fabric_, {});
-    EXPECT_TRUE(result.verified()) << result.fault << result.first_wrong;
-  }
-  std::unique_ptr<fabric::Fabric> fabric_;
-  // Longer than the job's own 60 s for a rank to come; `at` where there is more than one step.
-  StallGuard guard_{std::chrono::seconds(150)};
-};
-
-constexpr uint64_t kTimeoutNs = 300'000'000;
 constexpr const char* kReduction = "gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16";
 
 TEST_F(RankOfPlans, HasNoRuns) {
@@ -329,31 +193,6 @@ TEST_F(RankOfPlans, MissesNotifiesOfEachKind) {
     EXPECT_TRUE(runner.has_met());
   }
   expect_right("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16", "tiles");
-}
-
-// Rank 1 ends while all others have begun a run and wait in it.
-TEST_F(RankOfPlans, LosesAPeerInsideARun) {
-  const char *schedule = std::getenv(kSchedule), *reports = std::getenv(kReports);
-  ASSERT_TRUE(schedule != nullptr && reports != nullptr);
-  const int rank = fabric_->first_rank();
-  const Plan plan = plan_here(
-      fmt::format("gemm-rs m=1024 n=1024 k=1024 ranks={} dtype=bf16", fabric_->ranks()), schedule);
-  std::string error;
-  {
-    PlanRunner runner(plan, *fabric_, shared_compiler(), {kTimeoutNs});
-    if (rank != 1) enqueue(runner);
-    fabric_->barrier();
-    if (rank == 1) kill(getpid(), SIGKILL);
-    guard_.at("finish without rank 1");
-    error = finish(runner, 4);
-    std::ofstream(std::filesystem::path(reports) / std::to_string(rank)) << error << "\n";
-    EXPECT_FALSE(runner.has_met());
-    guard_.at("end the runner");
-  }
-  guard_.at("end the fabric");
-  fabric_.reset();
-  std::ofstream(std::filesystem::path(reports) / std::to_string(rank), std::ios::app)
-      << (HasFailure() ? "failed" : "ended in time") << "\n";
 }
 
 }  // namespace
