@@ -33,8 +33,9 @@ void check_cluster(Case& c) {
            "in which one tile of a pair may have no rows", " or rows=fixed");
   }
   if (s.comm_sms % kMostClustered != 0) {
+    const bool has_more = s.comm_sms + kMostClustered < c.machine.sms;  // and a pair to compute
     refuse(fmt::format("comm-sms={}", s.comm_sms), "which leaves half a pair of SMs",
-           fmt::format(" or comm-sms={}", s.comm_sms + 1));
+           fmt::format(" or comm-sms={}", has_more ? s.comm_sms + 1 : s.comm_sms - 1));
   }
   if (s.comm_sms >= 0 && s.comm_sms < c.machine.sms &&
       c.machine.sms - s.comm_sms < kMostClustered) {

@@ -177,6 +177,8 @@ TEST(Legal, ClustersArePairsOfTilesThatWaitForTheirRowsOnly) {
               HasSubstr("tile=128x256 for m=1025, whose last of 9 tile rows has no partner"));
   Machine odd = machine_of();
   odd.sms = 131;
+  EXPECT_THAT(reasons("tiles,tile=128x256,cluster=2,comm-sms=129", op, odd),
+              ElementsAre(HasSubstr("take cluster=1 or comm-sms=128")));
   EXPECT_THAT(reasons("tiles,tile=128x256,cluster=2,comm-sms=130", op, odd),
               ElementsAre(HasSubstr("which leaves no pair of SMs: take cluster=1")));
 }
