@@ -13,7 +13,7 @@ void Engine::start_gemm(uint32_t lane) {
   predict_gemm(rank);
 }
 
-// The w-th tiles of a rank's lanes make up its wave w.
+// The w-th tiles of a rank's lanes make up its wave w; every kernel begins with one of its own.
 double Engine::slowdown_when_late(uint32_t lane) {
   LaneState& state = lanes_[lane];
   const Instr& gemm = instr(lane);

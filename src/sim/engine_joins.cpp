@@ -23,7 +23,10 @@ void Engine::join_boundary(uint32_t lane) {
   const double end = now_ + (launches ? costs_.boundary_us() : 0);
   const Join joined = std::move(join);
   rank.boundaries.erase(instr(lane).id);
-  for (const uint32_t other : joined.lanes) ++lanes_[other].pos;
+  for (const uint32_t other : joined.lanes) {
+    ++lanes_[other].pos;
+    lanes_[other].tiles = static_cast<uint32_t>(rank.wave_begins.size());  // a wave begins
+  }
   release(lane, end, joined);
 }
 

@@ -1,5 +1,8 @@
 // Times of tiles, their epilogues and launches in small plans, worked out on paper.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <string>
 
 #include "hand_plan.h"
 #include "sim/calibration.h"
@@ -130,6 +133,46 @@ TEST(SimulateGemm, ATileTakesItsShareOfReadingTheInputs) {
   machine.gemm_tflops *= 1e3;
   EXPECT_NEAR(simulate(hand.plan(), machine).total_us, testing_sim::kDepth / 64 * sim::kStageUs,
               kExact);
+}
+
+// Tiles of a gather whose blocks of B are 25 MB a wave, more than half of the L2 cache holds.
+Simulation gather_of_two_lanes(const std::string& first, const std::string& second) {
+  Machine machine = round_machine();
+  machine.gemm_tflops *= 100;
+  machine.hbm_gb_per_s = 1e6;
+  return simulate(parse_plan(fmt::format(R"(stretto-plan 1
+operator ag-gemm m=512 n=12288 k=2048 ranks=1 dtype=bf16
+sms 8
+buffer a bf16 512x2048 input
+buffer b bf16 12288x2048 input
+buffer out bf16 512x12288 output
+signals done 1
+lane 0 compute 0
+{}lane 0 compute 1
+{}end
+)",
+                                         first, second)),
+                  machine);
+}
+
+std::string wide_tile(int tile) {
+  return fmt::format("  gemm #{0} a[{1}:{2},0:2048] b[0:3072,0:2048] -> out[{1}:{2},0:3072]\n",
+                     tile, 64 * tile, 64 * (tile + 1));
+}
+
+TEST(SimulateGemm, ATileThatBeginsBehindItsWaveReadsBAnew) {
+  const double tile_us = gather_of_two_lanes(wide_tile(0), wide_tile(1)).total_us;
+  const Simulation late = gather_of_two_lanes(wide_tile(0) + "  notify done.0@0 += 1\n",
+                                              "  wait done.0 >= 1\n" + wide_tile(1));
+  EXPECT_NEAR(late.total_us, (2 + sim::kReadAnew) * tile_us, kExact);
+}
+
+TEST(SimulateGemm, EveryKernelBeginsWithAWave) {
+  const double tile_us = gather_of_two_lanes(wide_tile(0), wide_tile(1)).total_us;
+  const std::string end = "  boundary 0\n";
+  const Simulation uneven = gather_of_two_lanes(wide_tile(0) + wide_tile(1) + end + wide_tile(2),
+                                                wide_tile(3) + end + wide_tile(4));
+  EXPECT_NEAR(uneven.total_us, 3 * tile_us, kExact);
 }
 
 TEST(SimulateEpilogue, StoresBesideTheNextTile) {
