@@ -29,8 +29,8 @@ constexpr FoundPoint kFoundReductions[] = {{Mover::epilogue, {128, 256}, 0, 1, 1
                                            {Mover::copy_engine, {128, 256}, 0, 1, 8}};
 constexpr double kTooSlow = 1.3;
 
-// Tiles of a wave that begin together read B from memory once, which the simulation knows nothing
-// of (docs/notes/in-step.md). Phases of K only where the first rows' flight is not hidden.
+// Tiles of a wave that begin together read B from memory once, of which the simulation knows less
+// than half (docs/notes/in-step.md). Phases of K only where the first rows' flight is not hidden.
 constexpr FoundPoint kTogether[] = {{Mover::comm_blocks, {128, 256}, 8, 8, 8},
                                     {Mover::comm_blocks, {128, 256}, 4, 8, 8},
                                     {Mover::comm_blocks, {128, 224}, 4, 8, 8},
