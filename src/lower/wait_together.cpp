@@ -16,8 +16,8 @@
 namespace stretto {
 namespace {
 
-// A GPU's task has at most so many waits. A wave with more has many rows of tiles, so few columns:
-// its blocks of B fit into the cache, and its tiles begin as they can.
+// A GPU's task has at most so many waits. The tiles of a wave with more, which has many rows of
+// tiles that many lanes push, begin as they can: out of step rather than not at all.
 constexpr size_t kMostWaits = 255;
 
 // The tiles that lanes begin together.
