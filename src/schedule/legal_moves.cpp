@@ -3,64 +3,52 @@
 
 namespace stretto {
 
-// Phases of K are what movers push of rows, so that tiles need not wait for the whole of them.
-void check_phases(Case& c) {
+namespace {
+
+// A coordinate of rows that movers push and that tiles await as they come.
+struct OfPushedRows {
+  std::string set, unset;                                       // key=value, and the one without it
+  std::string_view reductions, collectives, other_granularity;  // why these have none
+};
+
+void require_pushed_rows(Case& c, const OfPushedRows& of) {
   const Schedule& s = c.schedule;
-  if (s.k_phases <= 1) return;
   if (c.op.reduces()) {
-    c.refuse("k-phases={} cuts the rows that a gather pushes: take k-phases=1 for {}", s.k_phases,
-             to_string(c.op.kind));
+    c.refuse("{} with {}, {}: take {}", of.set, to_string(c.op.kind), of.reductions, of.unset);
   } else if (s.mover == Mover::nccl) {
     c.refuse(
-        "k-phases={} with mover=nccl, whose collectives move whole rows: take k-phases=1, or "
-        "mover=comm-blocks or copy-engine",
-        s.k_phases);
+        "{} with mover=nccl, whose collectives {}: take {}, or mover=comm-blocks or "
+        "copy-engine",
+        of.set, of.collectives, of.unset);
   } else if (s.granularity != Granularity::tile && s.granularity != Granularity::slice) {
-    c.refuse(
-        "k-phases={} at granularity={}, whose tiles wait for more than their own rows: take "
-        "k-phases=1, or granularity=tile or slice",
-        s.k_phases, to_string(s.granularity));
+    c.refuse("{} at granularity={}, whose {}: take {}, or granularity=tile or slice", of.set,
+             to_string(s.granularity), of.other_granularity, of.unset);
   }
+}
+
+}  // namespace
+
+// Phases of K are what movers push of rows, so that tiles need not wait for the whole of them.
+void check_phases(Case& c) {
+  if (c.schedule.k_phases <= 1) return;
+  require_pushed_rows(
+      c, {fmt::format("k-phases={}", c.schedule.k_phases), "k-phases=1", "which gathers no rows",
+          "move whole rows", "tiles wait for more than their own rows"});
 }
 
 // Movers that push write own rows beside those of others, where tiles wait for their own rows only.
 void check_own_rows(Case& c) {
-  const Schedule& s = c.schedule;
-  if (s.own == OwnRows::direct) return;
-  if (c.op.reduces()) {
-    c.refuse("own={} with {}, which gathers no rows: take own=direct", to_string(s.own),
-             to_string(c.op.kind));
-  } else if (s.mover == Mover::nccl) {
-    c.refuse(
-        "own={} with mover=nccl, whose collectives write all rows: take own=direct, or "
-        "mover=comm-blocks or copy-engine",
-        to_string(s.own));
-  } else if (s.granularity != Granularity::tile && s.granularity != Granularity::slice) {
-    c.refuse(
-        "own={} at granularity={}, whose own rows come first: take own=direct, or "
-        "granularity=tile or slice",
-        to_string(s.own), to_string(s.granularity));
-  }
+  if (c.schedule.own == OwnRows::direct) return;
+  require_pushed_rows(c, {fmt::format("own={}", to_string(c.schedule.own)), "own=direct",
+                          "which gathers no rows", "write all rows", "own rows come first"});
 }
 
-// Tiles that wait for one another's rows: what movers push of them, signal by signal.
+// Tiles that wait for one another's rows.
 void check_start(Case& c) {
-  const Schedule& s = c.schedule;
-  if (s.start == Start::tile) return;
-  if (c.op.reduces()) {
-    c.refuse("start={} with {}, whose tiles wait for no rows: take start=tile", to_string(s.start),
-             to_string(c.op.kind));
-  } else if (s.mover == Mover::nccl) {
-    c.refuse(
-        "start={} with mover=nccl, whose collectives bring all rows: take start=tile, or "
-        "mover=comm-blocks or copy-engine",
-        to_string(s.start));
-  } else if (s.granularity != Granularity::tile && s.granularity != Granularity::slice) {
-    c.refuse(
-        "start={} at granularity={}, whose tiles begin by kernels: take start=tile, or "
-        "granularity=tile or slice",
-        to_string(s.start), to_string(s.granularity));
-  }
+  if (c.schedule.start == Start::tile) return;
+  require_pushed_rows(c,
+                      {fmt::format("start={}", to_string(c.schedule.start)), "start=tile",
+                       "whose tiles wait for no rows", "bring all rows", "tiles begin by kernels"});
 }
 
 void check_mover(Case& c) {

@@ -54,7 +54,7 @@ TEST(Legal, EveryRuleSpeaksAlone) {
       {"tiles,split-k=17", gemm_rs(), "split-k=17; it must be from 1 to 16"},
       {"tiles,k-phases=0", ag_gemm(), "k-phases=0; it must be from 1 to 16"},
       {"tiles,k-phases=17", ag_gemm(), "k-phases=17; it must be from 1 to 16"},
-      {"tiles,k-phases=2", gemm_rs(), "rows that a gather pushes: take k-phases=1 for gemm-rs"},
+      {"tiles,k-phases=2", gemm_rs(), "gemm-rs, which gathers no rows: take k-phases=1"},
       {"waves,k-phases=2", ag_gemm(), "collectives move whole rows: take k-phases=1, or mover="},
       {"decomposed,k-phases=2", ag_gemm(), "take k-phases=1, or granularity=tile or slice"},
       {"tiles,mover=epilogue", ag_gemm(), "communicates its input: take mover=comm-blocks"},
