@@ -52,11 +52,12 @@ void RankStreams::require_clusters() const {
     }
     const int needed = blocks / layout.cluster;
     if (needed * ranks <= held) continue;
+    const int sms = held / ranks * layout.cluster;
     throw UsageError(fmt::format(
         "a rank of the plan has {} clusters of {} blocks, this GPU holds {} at once{}: lower it "
-        "for a machine with sms={}, or with cluster=1",
+        "{}with cluster=1",
         needed, layout.cluster, held, ranks > 1 ? fmt::format(", of {} ranks", ranks) : "",
-        held / ranks * layout.cluster));
+        sms > 0 ? fmt::format("for a machine with sms={}, or ", sms) : ""));
   }
 }
 

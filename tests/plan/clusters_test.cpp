@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "plan/refusal.h"
 #include "stretto/check.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
@@ -54,15 +55,6 @@ std::string changed(const std::string& from, const std::string& to) {
   const size_t at = text.rfind(from);
   EXPECT_NE(at, std::string::npos) << from;
   return text.replace(at, from.size(), to);
-}
-
-std::string refusal(const std::string& text) {
-  try {
-    parse_plan(text);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "accepted";
 }
 
 TEST(Clusters, AreReadAndPrinted) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/sampling.h"
+#include "plan/refusal.h"
 #include "plan/sample.h"
 #include "stretto/error.h"
 
@@ -16,15 +17,6 @@ using testing::HasSubstr;
 
 constexpr std::string_view kHead =
     "stretto-plan 1\noperator ag-gemm m=8 n=8 k=8 ranks=1 dtype=bf16\nsms 1\n";
-
-std::string refusal(const std::string& text) {
-  try {
-    parse_plan(text);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 TEST(Limits, HugeDeclarationsAreOnlyNumbers) {
   std::string text(kHead);

@@ -7,25 +7,13 @@
 
 #include "gpu_plans.h"
 #include "lower/plan_of.h"
+#include "plan_cases.h"
 #include "runtime/gpu_check.h"
 
 namespace stretto::runtime {
 namespace {
 
-struct Case {
-  std::string op, schedule;
-  int ranks;
-};
-
-void PrintTo(const Case& c, std::ostream* out) { *out << c.op << " " << c.schedule; }
-
-class PresetsOnGpus : public testing::TestWithParam<Case> {
- protected:
-  void SetUp() override {
-    const Case& c = GetParam();
-    if (const std::string why = why_not_here(c.op, c.schedule); !why.empty()) STRETTO_SKIP(why);
-  }
-};
+class PresetsOnGpus : public PlanOnGpus {};
 
 TEST_P(PresetsOnGpus, AreRight) {
   const auto& [op_text, schedule, ranks] = GetParam();
@@ -65,11 +53,11 @@ TEST(ChecksOnGpus, FindARankThatAddsInAnotherOrder) {
   EXPECT_FALSE(is_alike());
 }
 
-std::vector<Case> cases() {
+std::vector<PlanCase> cases() {
   constexpr const char* kOperators[] = {"ag-gemm", "gemm-rs", "gemm-ar"};
   constexpr const char* kPresets[] = {"sequential", "library", "decomposed", "two-chunk",
                                       "waves",      "tiles",   "slices"};
-  std::vector<Case> all;
+  std::vector<PlanCase> all;
   for (const int ranks : {2, 4, 8}) {
     const auto add = [&](const char* kind, const char* sizes, const char* dtype,
                          const std::string& schedule) {

@@ -10,6 +10,7 @@
 #include "emu/shared_reference.h"
 #include "gpu_plans.h"
 #include "lower/plan_of.h"
+#include "plan_cases.h"
 #include "stretto/error.h"
 #include "stretto/serve.h"
 
@@ -19,17 +20,10 @@ namespace {
 using cuda::check;
 using cuda::driver;
 
-struct Case {
-  std::string op, schedule;
-  int ranks;
-};
-
-void PrintTo(const Case& c, std::ostream* out) { *out << c.op << " " << c.schedule; }
-
 // A runner of a plan that serves, and its ranks' memory seen from the host.
 class Server {
  public:
-  explicit Server(const Case& c)
+  explicit Server(const PlanCase& c)
       : plan_(plan_here(c.op, c.schedule)),
         fabric_(shared_fabric(c.ranks)),
         runner_(plan_, fabric_, shared_compiler(), {.serves = true}) {
@@ -136,10 +130,10 @@ std::vector<int64_t> row_counts_in_memory(const Operator& op) {
   return rows;
 }
 
-class ServeOnGpus : public testing::TestWithParam<Case> {
+class ServeOnGpus : public testing::TestWithParam<PlanCase> {
  protected:
   void SetUp() override {
-    const Case& c = GetParam();
+    const PlanCase& c = GetParam();
     if (const std::string why = why_not_here(c.op, c.schedule); !why.empty()) STRETTO_SKIP(why);
   }
 };
@@ -193,8 +187,8 @@ TEST_P(ServeOnGpus, OneGraphServesAllRowCounts) {
   server.on_all([&](int rank) { graphs[static_cast<size_t>(rank)].reset(); });
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<PlanCase> cases() {
+  std::vector<PlanCase> all;
   for (const int ranks : {1, 2, 4, 8}) {
     const auto add = [&](const char* kind, const char* sizes, const char* schedule) {
       all.push_back(

@@ -10,34 +10,22 @@
 #include "compile_plans.h"
 #include "gpu_plans.h"
 #include "lower/plan_of.h"
+#include "plan_cases.h"
 #include "runtime/gpu_check.h"
 
 namespace stretto::runtime {
 namespace {
 
-struct Case {
-  std::string op, schedule;
-  int ranks;
-};
+class TilePartsOnGpus : public PlanOnGpus {};
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.op << " " << c.schedule; }
-
-class TilePartsOnGpus : public testing::TestWithParam<Case> {
- protected:
-  void SetUp() override {
-    const Case& c = GetParam();
-    if (const std::string why = why_not_here(c.op, c.schedule); !why.empty()) STRETTO_SKIP(why);
-  }
-};
-
-std::vector<Case> cases();
+std::vector<PlanCase> cases();
 
 // Together, those of so many ranks: one after the other they would take minutes.
 void compile_kernels_once(int ranks) {
   static std::set<int> done;
   if (!done.insert(ranks).second) return;
   std::vector<Plan> plans;
-  for (const Case& c : cases()) {
+  for (const PlanCase& c : cases()) {
     if (c.ranks == ranks && why_not_here(c.op, c.schedule).empty()) {
       plans.push_back(plan_here(c.op, c.schedule));
     }
@@ -66,8 +54,8 @@ TEST_P(TilePartsOnGpus, AreRightRunAfterRun) {
   EXPECT_TRUE(result.reproducible);
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<PlanCase> cases() {
+  std::vector<PlanCase> all;
   for (const int ranks : {2, 4, 8}) {
     const auto add = [&](int shard, const char* dtype, const std::string& schedule, int n = 1088,
                          const char* kind = "gemm-rs") {
