@@ -1,4 +1,6 @@
 // stretto launch -n RANKS -- COMMAND...: one process a rank on this machine.
+#include <cstdio>
+
 #include "cli/verb.h"
 #include "fabric/frame.h"
 #include "fabric/launcher.h"
@@ -18,7 +20,11 @@ Outcome run(const Options& options) {
         "launch needs a number of processes and a command: stretto launch -n 2 -- CMD");
   }
   const int64_t ranks = whole_number("--processes", options.processes, 1, 1, fabric::kMaxProcesses);
-  return {"", static_cast<ExitCode>(fabric::launch(static_cast<int>(ranks), options.command))};
+  const auto tell = [](const std::string& line) {
+    std::fputs(("stretto: " + line + "\n").c_str(), stderr);
+  };
+  return {"",
+          static_cast<ExitCode>(fabric::launch(static_cast<int>(ranks), options.command, tell))};
 }
 
 }  // namespace

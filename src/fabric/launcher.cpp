@@ -93,15 +93,18 @@ class Children {
       if (child.running) kill(child.pid, signal);
     }
   }
-  // Takes note of those that have ended; true when none runs any more.
-  bool reap() {
+  // Calls ended(rank, child, status) for those that have; true when none runs any more.
+  template <typename Ended>
+  bool reap(const Ended& ended) {
     bool any = false;
-    for (Child& child : list_) {
+    for (size_t rank = 0; rank < list_.size(); ++rank) {
+      Child& child = list_[rank];
       int status = 0;
       if (child.running && waitpid(child.pid, &status, WNOHANG) == child.pid) {
         child.running = false;
         const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
         if (code_ == 0) code_ = code;
+        ended(rank, child, status);
       }
       any = any || child.running;
     }
@@ -123,7 +126,8 @@ void require_started(const Socket& report, const std::string& command) {
 
 }  // namespace
 
-int launch(int ranks, const std::vector<std::string>& command) {
+int launch(int ranks, const std::vector<std::string>& command,
+           const std::function<void(const std::string& line)>& tell) {
   STRETTO_ASSERT(ranks > 0 && !command.empty(), "there is something to launch");
   const std::string job = new_secret().substr(0, 16);
   const WaitedSignals signals;
@@ -149,13 +153,18 @@ int launch(int ranks, const std::vector<std::string>& command) {
   int asked = 0;  // by which signal this process was asked to end
   int stage = 0;  // 0: running, 1: grace, 2: farewell
   Deadline deadline = Deadline::max();
-  while (!children.reap()) {
+  const auto tell_of_signals = [&](size_t rank, const Child& child, int status) {
+    if (!tell || asked != 0 || stage == 2 || !WIFSIGNALED(status)) return;
+    tell(fmt::format("the process of rank {} (pid {}) was ended by signal {} ({})", rank, child.pid,
+                     WTERMSIG(status), strsignal(WTERMSIG(status))));
+  };
+  while (!children.reap(tell_of_signals)) {
     const int signal = signals.next(stage == 0 ? 3600 : left_ms(deadline) / 1000.0);
     if (signal != 0 && signal != SIGCHLD) {
       asked = signal;
       children.signal_all(signal);
     }
-    children.reap();
+    children.reap(tell_of_signals);
     const bool failed = asked != 0 || children.code() != 0;
     if (stage == 0 && failed) {
       stage = 1;

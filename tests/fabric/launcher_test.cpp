@@ -1,6 +1,7 @@
 // Jobs of real processes: what each is told, and how the job ends.
 #include "fabric/launcher.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -68,7 +69,21 @@ TEST_F(LauncherTest, AFailureAfterAllHaveStartedEndsTheOthersToo) {
 }
 
 TEST_F(LauncherTest, AProcessEndedByASignalIsReported) {
-  EXPECT_EQ(launch_shell(2, "if [ $STRETTO_RANK = 0 ]; then kill -KILL $$; fi"), 128 + SIGKILL);
+  std::vector<std::string> told;
+  const auto tell = [&](const std::string& line) { told.push_back(line); };
+  EXPECT_EQ(launch(3, {"/bin/sh", "-c", "[ $STRETTO_RANK = 1 ] && kill -KILL $$; true"}, tell),
+            128 + SIGKILL);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_THAT(told[0], testing::MatchesRegex("the process of rank 1 \\(pid [0-9]+\\) was ended by "
+                                             "signal 9 \\(Killed\\)"));
+}
+
+TEST_F(LauncherTest, ProcessesThatItEndsItselfAreNotReported) {
+  std::vector<std::string> told;
+  const auto tell = [&](const std::string& line) { told.push_back(line); };
+  EXPECT_EQ(launch(2, {"/bin/sh", "-c", "[ $STRETTO_RANK = 1 ] && exit 7; exec sleep 60"}, tell),
+            7);
+  EXPECT_THAT(told, testing::IsEmpty());
 }
 
 // As under a parent that never asks how its children ended; they get it as it was.

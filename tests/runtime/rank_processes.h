@@ -34,7 +34,7 @@ class PlansOfProcesses : public testing::Test {
     command.insert(command.end(), variables.begin(), variables.end());
     command.push_back("/proc/" + std::to_string(getpid()) + "/exe");
     command.push_back("--gtest_filter=RankOfPlans." + test);
-    return fabric::launch(ranks, command);
+    return fabric::launch(ranks, command, [](const std::string& line) { ADD_FAILURE() << line; });
   }
 };
 
