@@ -130,9 +130,7 @@ TileSum sum_in_lane(const Plan& plan, const Lane& lane, uint32_t at,
   const Instr& reduce = lane.instrs[position];
   const auto part = added_part(plan, lane.rank, lane.instrs[from], reduce);
   const auto reads = plan.reads(reduce);
-  if (!part || reads.size() > kMostAdds + 1 || !tells_in_time(lane, *part, from, position)) {
-    return sum;
-  }
+  if (!part || !tells_in_time(lane, *part, from, position)) return sum;
   const Region& own = plan.writes(lane.instrs[from])[part->write];
   const int32_t step_rows = step_between(reads, own);
   const Buffer& buffer = plan.buffers[own.buffer];

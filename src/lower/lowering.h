@@ -7,6 +7,7 @@
 #include "lower/row_layout.h"
 #include "lower/tile_grid.h"
 #include "lower/tile_order.h"
+#include "plan/added_part.h"
 #include "stretto/lower.h"
 
 namespace stretto {
@@ -60,7 +61,8 @@ struct Lowering : Draft {
   // slot_reduce: partial sums go through `part` to a mover, not straight into slots.
   bool stages_partials() const { return schedule.mover != Mover::epilogue; }
   // slot_reduce without communication blocks: who owns a tile adds to it, right after computing it,
-  // what the others sent. Copy engines send whole pieces, but the owner still adds tile by tile.
+  // what the others sent, as long as a GPU's kernel can do so in the tile's registers. Copy engines
+  // send whole pieces, but the owner still adds tile by tile.
   bool reduces_with_tiles() const {
     const bool by_tiles =
         schedule.mover == Mover::copy_engine
@@ -68,7 +70,7 @@ struct Lowering : Draft {
             : schedule.mover == Mover::epilogue && schedule.granularity == Granularity::tile;
     return pattern == Pattern::slot_reduce && by_tiles && schedule.comm_sms == 0 &&
            schedule.sync != Sync::event && schedule.reduction != Reduction::one_shot &&
-           schedule.partials == op.dtype;
+           schedule.partials == op.dtype && op.ranks <= kMostSumsInTile;
   }
   // Then also to its rows of a tile that has rows of others too, where epilogues store to slots.
   bool adds_to_parts() const {

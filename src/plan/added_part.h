@@ -9,6 +9,10 @@
 
 namespace stretto {
 
+// A tile is added to at most so many sums, itself among them, where it is computed: a GPU's kernel
+// counts no more. Lowering leaves the sums of more ranks to lanes that have no tiles any more.
+inline constexpr int kMostSumsInTile = 16;
+
 struct AddedPart {
   uint32_t write = 0;  // of the task
   int32_t row = 0;     // of the tile, the part's first
@@ -16,10 +20,11 @@ struct AddedPart {
 };
 
 // The task writes its tile once, whole or in parts by rows. Nothing where it writes rows of it
-// twice, or where the reduce reads none of what it writes to its own rank.
+// twice, or where the reduce reads none of what it writes to its own rank, or too many sums.
 inline std::optional<AddedPart> added_part(const Plan& plan, int rank, const Instr& task,
                                            const Instr& reduce) {
   const std::span<const Region> writes = plan.writes(task), added = plan.reads(reduce);
+  if (added.size() > kMostSumsInTile) return std::nullopt;
   int64_t rows = 0;
   for (const Region& write : writes) rows += write.rows();
   if (rows != rows_of_task(plan, task)) return std::nullopt;

@@ -197,6 +197,30 @@ TEST(PlanLimits, RowsThatTensorMapsCannotStepOverAreRefused) {
   }
 }
 
+// The kernel adds 15 sums to a tile at most. Ranks that share GPUs can be more than that in a node.
+TEST(PlanLimits, SumsOfAnyNumberOfRanksAreTaken) {
+  for (const int ranks : {16, 17, 24, 64}) {
+    Machine machine = default_machine(8);
+    machine.ranks_per_node = ranks;
+    machine.sms = 16;
+    for (const char* kind : {"gemm-rs", "gemm-ar"}) {
+      for (const int m : {37, 64 * ranks, 256 * ranks + 5}) {
+        const Operator op = parse_operator(
+            fmt::format("{} m={} n=512 k={} ranks={} dtype=bf16", kind, m, 64 * ranks, ranks));
+        for (const char* schedule : {"tiles,comm-sms=0", "tiles,comm-sms=0,mover=copy-engine"}) {
+          const Plan plan = lower(op, parse_schedule(schedule, op, machine), machine);
+          EXPECT_THAT(why_not_on_cuda(plan), IsEmpty()) << to_string(op) << " " << schedule;
+          EXPECT_LE(TileSums(plan).sources(), ranks == 16 ? 15 : 0);
+          const bool adds = ranks == 16 && schedule == std::string("tiles,comm-sms=0");
+          if (adds) {
+            EXPECT_EQ(TileSums(plan).sources(), 15) << to_string(op);
+          }
+        }
+      }
+    }
+  }
+}
+
 // Declared by one line: nothing may be sized by them before they are refused.
 TEST(WhyNotOnCuda, ManyCountersAreRefusedWithoutMemoryForThem) {
   const Plan plan = parse_plan(R"(stretto-plan 1

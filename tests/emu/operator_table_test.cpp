@@ -25,7 +25,8 @@ struct Shape {
 // Runs one schedule under some seeds, on integers and on random data.
 class Table {
  public:
-  explicit Table(const Operator& op) : op_(op), machine_(default_machine(op.ranks)) {}
+  explicit Table(const Operator& op) : Table(op, default_machine(op.ranks)) {}
+  Table(const Operator& op, const Machine& machine) : op_(op), machine_(machine) {}
 
   // False when the schedule is not legal for the operator.
   bool try_schedule(const Schedule& schedule, int seeds) {
@@ -192,6 +193,20 @@ TEST(Nodes, PresetsAreRightOnTwoNodes) {
       if (HasFatalFailure()) return;
     }
     EXPECT_GE(runs, 3);
+  }
+}
+
+// One node of more ranks than a tile is added to where it is computed.
+TEST(ManyRanks, SumsAreRight) {
+  Machine machine = default_machine(2);
+  machine.ranks_per_node = 17;
+  machine.sms = 3;  // so that lanes have several tiles
+  for (const OpKind kind : {OpKind::gemm_rs, OpKind::gemm_ar}) {
+    Table table({kind, 75, 96, 51, 17, DType::bf16}, machine);
+    for (const char* schedule : {"tiles,comm-sms=0", "tiles,mover=copy-engine,comm-sms=0"}) {
+      ASSERT_TRUE(table.try_schedule(std::string(schedule) + ",tile=16x32", 2)) << schedule;
+      if (HasFatalFailure()) return;
+    }
   }
 }
 

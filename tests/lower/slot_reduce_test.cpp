@@ -1,4 +1,5 @@
 // Reductions through slots: where partial sums go, and who adds them when.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <set>
@@ -86,6 +87,31 @@ TEST(SlotReduce, OwnTilesAreAddedToBehindTheirGemmWhateverCopyEnginesSendAtOnce)
     EXPECT_EQ(behind, 8) << schedule;
     for (const Task& task : tasks_of(draft, Opcode::reduce, 2)) {
       for (const Region& read : draft.plan.reads(*task.instr)) EXPECT_EQ(read.buffer, slots);
+    }
+  }
+}
+
+// A GPU's kernel adds no more than 16 in a tile's registers, and moves nothing between tiles.
+TEST(SlotReduce, SumsOfMoreRanksThanATileIsAddedToComeBehindAllTiles) {
+  for (const char* op : {"gemm-rs m=75 n=64 k={0} ranks={0} dtype=bf16",
+                         "gemm-ar m=272 n=64 k={0} ranks={0} dtype=bf16"}) {
+    for (const char* mover : {"epilogue", "copy-engine"}) {
+      for (const int ranks : {16, 17}) {
+        const Draft draft = draft_of(fmt::format(fmt::runtime(op), ranks),
+                                     fmt::format("tiles,tile=8x16,comm-sms=0,mover={}", mover),
+                                     small_machine(ranks, 4));
+        bool tile_behind = false;
+        for (const Lane& lane : draft.plan.lanes) {
+          bool reduced = false;
+          for (const Instr& instr : lane.instrs) {
+            reduced = reduced || instr.op == Opcode::reduce;
+            tile_behind = tile_behind || (reduced && instr.op == Opcode::gemm);
+          }
+        }
+        const bool owners = draft.op.kind == OpKind::gemm_rs;  // copy engines send to owners
+        const bool with_tiles = ranks == 16 && (owners || draft.schedule.mover == Mover::epilogue);
+        EXPECT_EQ(tile_behind, with_tiles) << op << " " << mover << " " << ranks;
+      }
     }
   }
 }
