@@ -9,7 +9,9 @@ namespace {
 // One lane's instructions but notifies, which follow from its own work and hold up nobody.
 class Walk {
  public:
-  Walk(const Plan& plan, const Lane& lane) : plan_(plan), lane_(lane) { skip(); }
+  Walk(const Plan& plan, size_t lane) : plan_(plan), number_(lane), lane_(plan.lanes[lane]) {
+    skip();
+  }
 
   const Lane& lane() const { return lane_; }
   bool done() const { return at_ == lane_.instrs.size(); }
@@ -26,6 +28,7 @@ class Walk {
   std::string text() const {
     return done() ? "its end" : fmt::format("'{}'", print(plan_, lane_, instr()));
   }
+  ClusterFault fault(std::string what) const { return {std::move(what), number_, at_}; }
 
  private:
   void skip() {
@@ -33,6 +36,7 @@ class Walk {
   }
 
   const Plan& plan_;
+  const size_t number_;
   const Lane& lane_;
   size_t at_ = 0;
 };
@@ -48,41 +52,44 @@ bool alike(const Plan& plan, const Instr& a, const Instr& b) {
   return x[0].col0 == y[0].col0 && x[0].col1 == y[0].col1 && x[1] == y[1];
 }
 
-std::string fault_in_pair(const Plan& plan, const Lane& first, const Lane& second) {
+ClusterFault fault_in_pair(const Plan& plan, size_t first, size_t second) {
   Walk a(plan, first), b(plan, second);
   for (; !a.done() || !b.done(); a.advance(), b.advance()) {
     for (const Walk& walk : {a, b}) {
       if (walk.done() || walk.fits()) continue;
-      return fmt::format(
+      return walk.fault(fmt::format(
           "expected in a cluster waits, notifies, gemms of one region of A and their sums, "
           "found {} in {}",
-          walk.text(), describe(walk.lane()));
+          walk.text(), describe(walk.lane())));
     }
     if (!a.done() && !b.done() && alike(plan, a.instr(), b.instr())) continue;
-    return fmt::format(
-        "expected lanes of a cluster to multiply the same columns of B and to wait alike, found {} "
-        "in {} and {} in {}",
-        a.text(), describe(a.lane()), b.text(), describe(b.lane()));
+    return (b.done() ? a : b)
+        .fault(fmt::format(
+            "expected lanes of a cluster to multiply the same columns of B and to wait alike, "
+            "found {} in {} and {} in {}",
+            a.text(), describe(a.lane()), b.text(), describe(b.lane())));
   }
   return {};
 }
 
 }  // namespace
 
-std::string fault_in_clusters(const Plan& plan) {
+ClusterFault fault_in_clusters(const Plan& plan) {
   if (plan.cluster == 1) return {};
-  if (plan.library_gemms) return "expected 'gemm library' or clusters of lanes, found both";
+  if (plan.library_gemms) return {"expected 'gemm library' or clusters of lanes, found both"};
   for (size_t l = 0; l < plan.lanes.size(); ++l) {
     const Lane& lane = plan.lanes[l];
     if (lane.kind != LaneKind::compute) continue;
     const bool has_partner = l + 1 < plan.lanes.size() && plan.lanes[l + 1].rank == lane.rank &&
                              plan.lanes[l + 1].kind == LaneKind::compute;
     if (!has_partner) {
-      return fmt::format("expected pairs of compute lanes in a plan with clusters, found {} alone",
-                         describe(lane));
+      return {fmt::format("expected pairs of compute lanes in a plan with clusters, found {} alone",
+                          describe(lane)),
+              l};
     }
-    std::string fault = fault_in_pair(plan, lane, plan.lanes[++l]);
-    if (!fault.empty()) return fault;
+    ClusterFault fault = fault_in_pair(plan, l, l + 1);
+    if (!fault.what.empty()) return fault;
+    ++l;
   }
   return {};
 }

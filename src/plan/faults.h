@@ -1,6 +1,7 @@
 // Structural faults of a plan's parts. The parser reports them at their line, validate() anywhere.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,7 +24,12 @@ std::string fault_in(const SignalArray& signals);
 // `previous`: the lane before, or null.
 std::string fault_in(const Plan& plan, const Lane* previous, const Lane& lane);
 std::string fault_in(const Plan& plan, const Lane& lane, const Instr& instr);
-// Of all lanes, which have no other fault.
-std::string fault_in_clusters(const Plan& plan);
+// Of all lanes, which have no other fault: where it shows first.
+struct ClusterFault {
+  std::string what;                  // empty: there is none
+  std::optional<size_t> lane = {};   // nothing: the plan's clusters as a whole
+  std::optional<size_t> instr = {};  // nothing: the lane as a whole
+};
+ClusterFault fault_in_clusters(const Plan& plan);
 
 }  // namespace stretto

@@ -74,7 +74,9 @@ void Parser::header() {
     plan_.low_latency_collectives = true;
     line("'sms'");
   }
-  if (in_.accept_token("cluster")) {
+  if (in_.peek() == "cluster") {
+    clusters_at_ = in_;
+    in_.expect_token("cluster");
     static_assert(kMostClustered == 2);
     in_.expect_token("2");
     plan_.cluster = 2;
@@ -169,13 +171,22 @@ void Parser::signals() {
 }
 
 void Parser::ending() {
-  const char* where = in_.position();
-  if (!in_.accept_token("end")) in_.fail(where, "'end'");
+  if (!in_.accept_token("end")) in_.fail(in_.position(), "'end'");
   in_.expect_line_end();
-  if (const std::string fault = fault_in_clusters(plan_); !fault.empty()) {
-    in_.fail_with(where, fault);
-  }
+  clusters();
   if (in_.next_line()) in_.fail(in_.position(), "nothing after 'end'");
+}
+
+// What is wrong with them shows only when all lanes have been read.
+void Parser::clusters() {
+  const ClusterFault fault = fault_in_clusters(plan_);
+  if (fault.what.empty()) return;
+  Cursor at = fault.lane ? lanes_at_[*fault.lane] : *clusters_at_;
+  for (size_t lines = fault.instr ? *fault.instr + 1 : 0; lines > 0; --lines) {
+    at.rest();
+    at.next_line();
+  }
+  at.fail_with(at.position(), fault.what);
 }
 
 Plan parse_plan(std::string_view text, std::string_view file_name) {

@@ -21,6 +21,7 @@ constexpr std::string_view kCollectives[] = {STRETTO_COLLECTIVES(STRETTO_TEXT)};
 void Parser::lane() {
   in_.skip_blanks();
   const char* where = in_.position();
+  lanes_at_.push_back(in_);
   Lane lane;
   lane.rank = static_cast<uint16_t>(number_after_blanks(0, plan_.ranks() - 1, "a rank"));
   lane.kind = one_of<LaneKind>("a lane's kind", kLaneKinds);

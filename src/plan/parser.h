@@ -2,9 +2,11 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "plan/cursor.h"
 #include "stretto/plan.h"
@@ -29,6 +31,7 @@ class Parser {
   void signals();
   void lane();
   void ending();
+  void clusters();
 
   Instr instr(const Lane& lane);
   Opcode opcode();
@@ -65,6 +68,8 @@ class Parser {
   }
 
   Cursor in_;
+  std::optional<Cursor> clusters_at_;  // the line that says there are some
+  std::vector<Cursor> lanes_at_;       // by lane
   Plan plan_;
   std::unordered_map<std::string_view, uint16_t> buffer_ids_, signal_ids_;
 };

@@ -55,7 +55,7 @@ void validate(const Plan& plan) {
                                    to_string(lane.instrs[i].op), fault));
     }
   }
-  const std::string fault = fault_in_clusters(plan);
+  const std::string fault = fault_in_clusters(plan).what;
   require(fault.empty(), fault);
 }
 

@@ -68,7 +68,7 @@ TEST(Clusters, AreReadAndPrinted) {
 TEST(Clusters, OfLanesThatDoNotWaitAlikeAreRefused) {
   EXPECT_THAT(
       refusal(changed("  wait here.1 >= 1\n", "")),
-      AllOf(StartsWith("plan:"),
+      AllOf(StartsWith("plan:22:3: "),
             HasSubstr("expected lanes of a cluster to multiply the same columns of B and to "
                       "wait alike, found 'wait here.1 >= 1' in rank 0 compute 0 and 'gemm "
                       "#1 here[16:32,64:128] b[0:16,64:128] -> ranges[48:64,0:16]' in rank "
@@ -78,10 +78,20 @@ TEST(Clusters, OfLanesThatDoNotWaitAlikeAreRefused) {
               HasSubstr("wait alike"));
   EXPECT_THAT(refusal(changed("wait here.1 >= 1", "wait here.0 >= 1")), HasSubstr("wait alike"));
   EXPECT_THAT(refusal(changed("out[16:32,0:16]\n", "out[16:32,0:16]\n  wait here.1 >= 1\n")),
-              HasSubstr("found its end in rank 0 compute 0 and 'wait here.1 >= 1' in"));
+              AllOf(StartsWith("plan:25:3: "),
+                    HasSubstr("found its end in rank 0 compute 0 and 'wait here.1 >= 1' in")));
   // Notifies follow from a lane's own work.
   EXPECT_EQ(refusal(changed("out[16:32,0:16]\n", "out[16:32,0:16]\n  notify here.1@0 += 1\n")),
             "accepted");
+}
+
+// The second lane ends early; comments and empty lines between.
+TEST(Clusters, ThatDifferAreReportedWhereTheLaneGoesOn) {
+  std::string text =
+      changed("  reduce #1 ranges[16:32,0:16] ranges[48:64,0:16] -> out[16:32,0:16]\n", "");
+  const std::string notes = "  ; a comment\n\n";
+  text.insert(text.find("  reduce #0"), notes);
+  EXPECT_THAT(refusal(text), AllOf(StartsWith("plan:19:3: "), HasSubstr("found 'reduce #0")));
 }
 
 TEST(Clusters, OfLanesThatMultiplyOtherColumnsAreRefused) {
@@ -96,13 +106,15 @@ TEST(Clusters, OfLanesThatMultiplyOtherColumnsAreRefused) {
 
 TEST(Clusters, OfOtherInstructionsOrSingleLanesAreRefused) {
   EXPECT_THAT(refusal(changed("out[16:32,0:16]\n", "out[16:32,0:16]\n  boundary 0\n")),
-              HasSubstr("and their sums, found 'boundary 0' in rank 0 compute 1"));
+              AllOf(StartsWith("plan:25:3: "),
+                    HasSubstr("and their sums, found 'boundary 0' in rank 0 compute 1")));
   EXPECT_THAT(refusal(changed("out[16:32,0:16]\n",
                               "out[16:32,0:16]\n\nlane 0 compute 2\n  wait here.1 >= 1\n")),
-              HasSubstr("expected pairs of compute lanes in a plan with clusters, found rank 0 "
-                        "compute 2 alone"));
+              AllOf(StartsWith("plan:26:6: "),
+                    HasSubstr("expected pairs of compute lanes in a plan with clusters, found "
+                              "rank 0 compute 2 alone")));
   EXPECT_THAT(refusal(changed("cluster 2\n", "gemm library\ncluster 2\n")),
-              HasSubstr("found both"));
+              AllOf(StartsWith("plan:4:1: "), HasSubstr("found both")));
 }
 
 // As the text is, so is what was made in memory.
