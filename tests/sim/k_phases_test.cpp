@@ -35,5 +35,22 @@ TEST(KPhases, BringNothingWhereOwnRowsTakeLongerThanTheFlight) {
               0.01 * whole);
 }
 
+// As a plan of hand may have them.
+TEST(KPhases, InAnyOrderTakeTheirTime) {
+  const Operator op{OpKind::ag_gemm, 512, 1024, 8192, 2, DType::bf16};
+  const Machine machine = default_machine(op.ranks);
+  Plan plan = lower(op, parse_schedule("tiles,tile=128x128,k-phases=2", op, machine), machine);
+  const double compute_us = simulate(plan, machine).compute_us;
+  for (Lane& lane : plan.lanes) {
+    if (lane.kind != LaneKind::compute) continue;
+    std::vector<size_t> gemms;
+    for (size_t i = 0; i < lane.instrs.size(); ++i) {
+      if (lane.instrs[i].op == Opcode::gemm) gemms.push_back(i);
+    }
+    if (gemms.size() > 1) std::swap(lane.instrs[gemms.front()], lane.instrs[gemms.back()]);
+  }
+  EXPECT_NEAR(simulate(plan, machine).compute_us, compute_us, 0.01 * compute_us);
+}
+
 }  // namespace
 }  // namespace stretto
