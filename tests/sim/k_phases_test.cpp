@@ -39,7 +39,8 @@ TEST(KPhases, BringNothingWhereOwnRowsTakeLongerThanTheFlight) {
 TEST(KPhases, InAnyOrderTakeTheirTime) {
   const Operator op{OpKind::ag_gemm, 512, 1024, 8192, 2, DType::bf16};
   const Machine machine = default_machine(op.ranks);
-  Plan plan = lower(op, parse_schedule("tiles,tile=128x128,k-phases=2", op, machine), machine);
+  Plan plan =
+      lower(op, parse_schedule("tiles,tile=128x128,k-phases=2,own=gathered", op, machine), machine);
   const double compute_us = simulate(plan, machine).compute_us;
   for (Lane& lane : plan.lanes) {
     if (lane.kind != LaneKind::compute) continue;
