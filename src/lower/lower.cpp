@@ -17,7 +17,6 @@ constexpr LowerStep kSteps[] = {
     {"emit_tasks", "everything that a task names now exists", emit_tasks},
     {"drop_idle_lanes", "only now it is known which lanes have work", drop_idle_lanes},
     {"place_signals", "derives synchronisation from all tasks at once", place_signals},
-    {"wait_together", "only now tiles have waits to share", wait_together},
 };
 
 }  // namespace

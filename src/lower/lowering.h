@@ -130,6 +130,5 @@ void declare_buffers(Draft& draft);
 void make_lanes(Draft& draft);
 void emit_tasks(Draft& draft);
 void drop_idle_lanes(Draft& draft);
-void wait_together(Draft& draft);
 
 }  // namespace stretto

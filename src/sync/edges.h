@@ -22,8 +22,8 @@ struct SyncEdge {
 };
 
 // The dependences at their sync points, those that lane order implies left out, and those of the
-// other lane of a cluster (partners.h). Where ranks are alike, here and below edges are those of
-// rank 0's acquires, unless it says of all ranks.
+// other lane of a cluster (partners.h) and of a wave's other tiles (waves.h). Where ranks are
+// alike, here and below edges are those of rank 0's acquires, unless it says of all ranks.
 struct PointEdges {
   std::vector<SyncEdge> all;       // by acquire, then release
   std::vector<uint32_t> starts;    // by acquire point: where its edges begin in `all`; then the end

@@ -4,6 +4,7 @@
 #include "core/counting_sort.h"
 #include "sync/edges.h"
 #include "sync/partners.h"
+#include "sync/waves.h"
 
 namespace stretto {
 
@@ -12,6 +13,17 @@ namespace {
 bool in_order(const SyncEdge& a, const SyncEdge& b) {
   if (a.acquire != b.acquire) return a.acquire < b.acquire;
   return a.release != b.release ? a.release < b.release : a.buffer < b.buffer;
+}
+
+// In order, each pair once.
+void sort_out(std::vector<SyncEdge>& edges) {
+  if (!std::is_sorted(edges.begin(), edges.end(), in_order)) {
+    std::sort(edges.begin(), edges.end(), in_order);
+  }
+  const auto same = [](const SyncEdge& a, const SyncEdge& b) {
+    return a.acquire == b.acquire && a.release == b.release;
+  };
+  edges.erase(std::unique(edges.begin(), edges.end(), same), edges.end());
 }
 
 }  // namespace
@@ -28,13 +40,11 @@ PointEdges::PointEdges(const Draft& draft, const Dependences& dependences, const
     all.push_back(edge);
     if (partners.any()) all.push_back({edge.release, partners.of(edge.acquire), edge.buffer});
   }
-  if (!std::is_sorted(all.begin(), all.end(), in_order)) {
-    std::sort(all.begin(), all.end(), in_order);
+  sort_out(all);
+  if (draft.schedule.start == Start::wave) {
+    share_among_waves(draft, alike, all);
+    sort_out(all);
   }
-  auto same = [](const SyncEdge& a, const SyncEdge& b) {
-    return a.acquire == b.acquire && a.release == b.release;
-  };
-  all.erase(std::unique(all.begin(), all.end(), same), all.end());
   starts.assign(draft.program.size() + 1, 0);
   for (const SyncEdge& edge : all) ++starts[edge.acquire + 1];
   for (size_t i = 1; i < starts.size(); ++i) starts[i] += starts[i - 1];

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "cuda/plan_tables.h"
 #include "cuda/rank_program.h"
 #include "cuda/tile_sums.h"
@@ -132,6 +134,26 @@ lane 0 comm 0
   EXPECT_TRUE(copied);
   EXPECT_EQ(waits, kMany);
   EXPECT_EQ(notifies, kMany);
+}
+
+TEST(PlanLimits, WavesOfManyRowsHaveAFewWaitsATask) {
+  // 256 tile rows of one tile on 128 lanes: the second wave has 128 stripes of four movers.
+  const auto most_waits = [](const char* sync) {
+    const Plan plan = plan_of("ag-gemm m=16384 n=128 k=64 ranks=2 dtype=bf16",
+                              fmt::format("tiles,tile=64x64,comm-sms=4,start=wave,sync={}", sync));
+    EXPECT_THAT(why_not_on_cuda(plan), IsEmpty());
+    const auto programs = programs_of(plan);
+    const RankTables tables =
+        tables_for(plan, 0, programs[0], places_of(plan), SignalLayout(plan, programs, true));
+    EXPECT_EQ(tables.gemms.size(), 1u);
+    int most = 0;
+    for (const std::vector<device::GemmTask>& tasks : tables.gemms[0].table.blocks) {
+      for (const device::GemmTask& task : tasks) most = std::max<int>(most, task.num_waits);
+    }
+    return most;
+  };
+  EXPECT_EQ(most_waits("flag"), 4);
+  EXPECT_EQ(most_waits("counter"), 1);
 }
 
 TEST(PlanLimits, MoreMatricesThanAKernelNumbersAreRefused) {

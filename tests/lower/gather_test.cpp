@@ -1,9 +1,5 @@
 // ag-gemm: who reads and sends what.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
-
-#include <algorithm>
-#include <set>
 
 #include "lower/drafts.h"
 
@@ -186,73 +182,6 @@ TEST(PushGather, OwnRowsAreGatheredWithTheOthersWhereAsked) {
     ++ranges;
   }
   EXPECT_EQ(ranges, 4 * 2);  // own tiles have phases too
-}
-
-// By lane of rank 0: what it awaits before each of its tiles that it has not awaited before.
-std::vector<std::vector<std::set<int>>> awaited_by_tile(const Draft& draft) {
-  std::vector<std::vector<std::set<int>>> lanes;
-  for (const Lane& lane : draft.plan.lanes) {
-    if (lane.rank != 0 || lane.kind != LaneKind::compute) continue;
-    lanes.emplace_back();
-    std::set<int> waits;
-    int tile = -1;
-    for (const Instr& instr : lane.instrs) {
-      if (instr.op == Opcode::wait) {
-        EXPECT_TRUE(waits.insert(instr.signal.index).second) << "awaited twice";
-      }
-      if (instr.op != Opcode::gemm || instr.tile == tile) continue;
-      tile = instr.tile;
-      lanes.back().push_back(waits);
-    }
-  }
-  return lanes;
-}
-
-TEST(PushGather, TilesOfAWaveBeginTogetherWhereAsked) {
-  // 8 tile rows of 3 tiles on 4 lanes: 6 waves; rank 0's own rows are the first two of 8.
-  const Operator op = parse_operator("ag-gemm m=128 n=192 k=128 ranks=4 dtype=bf16");
-  const Machine machine = small_machine(4, 6);
-  const auto awaited = [&](int phases, std::string_view start) {
-    const std::string text =
-        fmt::format("tiles,tile=16x16,swizzle=1,comm-sms=2,k-phases={},start={}", phases, start);
-    return awaited_by_tile(
-        draft_after(op, parse_schedule(text, op, machine), machine, "wait_together"));
-  };
-  for (const int phases : {1, 2}) {
-    const auto apart = awaited(phases, "tile"), together = awaited(phases, "wave");
-    ASSERT_EQ(together.size(), 4u);
-    bool differ = false;
-    for (size_t wave = 0; wave < 6; ++wave) {
-      std::set<int> all;  // that any lane awaits
-      for (const auto& lane : apart) all.insert(lane[wave].begin(), lane[wave].end());
-      for (size_t lane = 0; lane < 4; ++lane) {
-        const std::set<int>&alone = apart[lane][wave], &shared = together[lane][wave];
-        EXPECT_TRUE(std::includes(shared.begin(), shared.end(), alone.begin(), alone.end()));
-        EXPECT_TRUE(std::includes(all.begin(), all.end(), shared.begin(), shared.end()));
-        if (phases == 1) {
-          EXPECT_EQ(shared, all);
-        }
-        differ = differ || shared != alone;
-      }
-    }
-    EXPECT_TRUE(differ);
-  }
-}
-
-TEST(PushGather, WavesWithMoreWaitsThanATaskHasAreNotShared) {
-  // 600 tile rows of one tile on 398 lanes. Beside 300 own rows the first wave has 98 of rank 1,
-  // each pushed by two lanes; the second has 202.
-  const Operator op = parse_operator("ag-gemm m=9600 n=32 k=16 ranks=2 dtype=bf16");
-  const Machine machine = small_machine(2, 400);
-  const Schedule schedule = parse_schedule("tiles,tile=16x16,comm-sms=2,start=wave", op, machine);
-  const auto awaited = awaited_by_tile(draft_after(op, schedule, machine, "wait_together"));
-  ASSERT_EQ(awaited.size(), 398u);
-  for (const auto& lane : awaited) {
-    EXPECT_EQ(lane[0].size(), 98u * 2);
-    if (lane.size() > 1) {
-      EXPECT_EQ(lane[1].size(), 99u * 2);
-    }
-  }
 }
 
 TEST(NcclGather, StoresChunksOfAllShardsTogether) {
