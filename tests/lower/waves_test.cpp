@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "lower/drafts.h"
 #include "stretto/schedule.h"
@@ -11,8 +12,10 @@
 namespace stretto {
 namespace {
 
+using testing::_;
 using testing::Each;
 using testing::ElementsAre;
+using testing::Pair;
 
 // By lane that pushes: how many of its copies are there.
 using Pushed = std::map<uint32_t, int>;
@@ -147,12 +150,20 @@ TEST(Waves, AwaitTheLastOfWhatEachMoverPushesForThem) {
 TEST(Waves, OfAnyNumberOfRowsHaveAFewWaits) {
   // 600 tile rows of one tile on 398 lanes. Beside 300 own rows the first wave has 98 of rank 1,
   // each pushed by two lanes; the second has 202, which are 404 pieces.
-  const auto plans = [](const char* sync) {
-    return plans_of("ag-gemm m=9600 n=32 k=16 ranks=2 dtype=bf16",
-                    fmt::format("tiles,tile=16x16,comm-sms=2,start=wave,sync={}", sync), 400);
-  };
-  EXPECT_THAT(waits_by_wave(plans("flag")), ElementsAre(2, 2));
-  EXPECT_THAT(waits_by_wave(plans("counter")), ElementsAre(1, 1));
+  for (const auto& [sync, waits] : std::map<std::string, size_t>{{"flag", 2}, {"counter", 1}}) {
+    SCOPED_TRACE(sync);
+    const Plans plans = plans_of("ag-gemm m=9600 n=32 k=16 ranks=2 dtype=bf16",
+                                 "tiles,tile=16x16,comm-sms=2,start=wave,sync=" + sync, 400);
+    EXPECT_THAT(waits_by_wave(plans), ElementsAre(waits, waits));
+    EXPECT_EQ(plans.notifies, 4u);
+    ASSERT_EQ(plans.begins.size(), 398u);
+    for (const LaneBegins& lane : plans.begins) {
+      for (size_t wave = 0; wave < lane.size(); ++wave) {
+        const int stripes = wave == 0 ? 98 : 300;
+        EXPECT_THAT(lane[wave].known, ElementsAre(Pair(_, stripes), Pair(_, stripes)));
+      }
+    }
+  }
 }
 
 TEST(Waves, WithMoreFlagsThanATaskAwaitsAreNotShared) {
