@@ -1,15 +1,14 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 
 #include "runtime/context_state.h"
+#include "runtime/operation_tensors.h"
 #include "runtime/plan_runner.h"
 #include "stretto/buckets.h"
 #include "stretto/context.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
-#include "stretto/reference.h"
 #include "stretto/serve.h"
 #include "stretto/tune.h"
 
@@ -25,14 +24,6 @@ Operator largest(const OperationShape& shape, int64_t max_rows, int ranks, RowCo
   Operator op{shape.kind, m, shape.n, shape.k, ranks, shape.dtype};
   validate(op);
   return op;
-}
-
-size_t most_bytes(const Operator& op, const std::function<Slice(int)>& slice) {
-  int64_t most = 0;
-  for (int rank = 0; rank < op.ranks; ++rank) {
-    most = std::max(most, slice(rank).rows() * slice(rank).cols());
-  }
-  return static_cast<size_t>(most * num_bytes(op.dtype));
 }
 
 }  // namespace
@@ -56,68 +47,13 @@ struct Operation::State {
       return rows.at != 0 && of_memory.runner ? of_memory : of_host;
     }
   };
-  // A tensor of every local rank: the caller's, or all ranks' in a region.
-  struct Tensor {
-    std::vector<GpuAddress> addresses;  // by local rank
-    fabric::Region region;
-    bool is_own = false;
-  };
 
   State(Context::State& of, const OperationShape& shape, int64_t most, const OperationOptions& with)
       : context(of),
         max_rows(most),
         op(largest(shape, most, of.fabric->ranks(), with.rows)),
-        options(with) {
-    place_tensors();
-  }
-
-  void place_tensors() {
-    const auto local = static_cast<size_t>(context.fabric->num_local());
-    if (!options.tensors.empty() && options.tensors.size() != local) {
-      throw UsageError(
-          fmt::format("tensors of {} ranks; this process has {}", options.tensors.size(), local));
-    }
-    place(a, &RankTensors::a, "a", [&](int rank) { return input_slice(op, Input::a, rank); });
-    place(b, &RankTensors::b, "b", [&](int rank) { return input_slice(op, Input::b, rank); });
-    place(out, &RankTensors::out, "out", [&](int rank) { return output_slice(op, rank); });
-  }
-
-  void place(Tensor& tensor, GpuAddress RankTensors::*field, const char* name,
-             const std::function<Slice(int)>& slice) {
-    for (const RankTensors& given : options.tensors) tensor.addresses.push_back(given.*field);
-    for (const GpuAddress address : tensor.addresses) {
-      if (address % 16 == 0) continue;
-      throw UsageError(fmt::format("tensor {} at {:#x}: it must begin at a multiple of 16 bytes",
-                                   name, address));
-    }
-    const auto absent = std::count(tensor.addresses.begin(), tensor.addresses.end(), 0);
-    if (absent != 0 && static_cast<size_t>(absent) != tensor.addresses.size()) {
-      throw UsageError(fmt::format("tensor {} is given for some ranks only", name));
-    }
-    if (tensor.addresses.empty() || absent != 0) {
-      tensor.is_own = true;
-      tensor.addresses.clear();
-      tensor.region = context.fabric->allocate(most_bytes(op, slice), name);
-      for (int i = 0; i < context.fabric->num_local(); ++i) {
-        tensor.addresses.push_back(tensor.region.local(context.fabric->first_rank() + i));
-      }
-    } else if (&tensor == &out && op.kind == OpKind::gemm_ar && op.ranks > 1) {
-      throw UsageError("the result of gemm-ar is the operation's own: other ranks write it");
-    }
-  }
-
-  runtime::Bindings bindings() const {
-    runtime::Bindings result;
-    for (const auto& [name, tensor] :
-         {std::pair{"a", &a}, std::pair{"b", &b}, std::pair{"out", &out}}) {
-      if (tensor->is_own) {
-        result.symmetric[name] = &tensor->region;
-      } else {
-        result.own[name] = tensor->addresses;
-      }
-    }
-    return result;
-  }
+        options(with),
+        tensors(runtime::place_tensors(*of.fabric, op, with.tensors)) {}
 
   bool is_fixed() const { return options.rows == RowCount::fixed; }
 
@@ -177,7 +113,7 @@ struct Operation::State {
     how.serves = !is_fixed();
     if (options.schedule == "auto") how.if_not_proposed = IfNotProposed::take_first;
     made.runner = std::make_unique<runtime::PlanRunner>(made.plan, *context.fabric, context.kernels,
-                                                        how, bindings());
+                                                        how, tensors.bindings());
     if (const auto proposed = made.runner->too_few_proposed()) {
       chosen = with_first_algorithm(std::move(chosen), *proposed);
     }
@@ -228,7 +164,7 @@ struct Operation::State {
   int64_t max_rows;
   Operator op;  // with as many rows as tensors have room for
   OperationOptions options;
-  Tensor a, b, out;
+  runtime::OperationTensors tensors;
   std::map<int64_t, std::unique_ptr<Bucket>> buckets;
 };
 
@@ -256,10 +192,14 @@ Operator Operation::at(int64_t rows) const {
 }
 
 int64_t Operation::room() const { return state_->op.m; }
-GpuAddress Operation::a(int rank) const { return state_->a.addresses[state_->context.local(rank)]; }
-GpuAddress Operation::b(int rank) const { return state_->b.addresses[state_->context.local(rank)]; }
+GpuAddress Operation::a(int rank) const {
+  return state_->tensors.a.addresses[state_->context.local(rank)];
+}
+GpuAddress Operation::b(int rank) const {
+  return state_->tensors.b.addresses[state_->context.local(rank)];
+}
 GpuAddress Operation::out(int rank) const {
-  return state_->out.addresses[state_->context.local(rank)];
+  return state_->tensors.out.addresses[state_->context.local(rank)];
 }
 
 void Operation::prepare(int64_t rows) { state_->bucket_for(rows); }
