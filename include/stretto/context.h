@@ -3,8 +3,7 @@
 //   Context context(8);                              // all ranks here, or this process's of a job
 //   Operation down(context, {.kind = OpKind::gemm_rs, .n = 8192, .k = 28672}, 4096);
 //   ... inputs to down.a(rank), down.b(rank) ...
-//   down.run(rank, stream, rows);                    // behind what the stream has; any rows <=
-//   4096
+//   down.run(rank, stream, rows);                    // behind what the stream has; rows <= 4096
 //   ... result in down.out(rank), on the same stream ...
 //
 // The row count may change with every call (docs/serving.md). A call enqueues kernels and returns:
