@@ -2,8 +2,8 @@
 // reduce adds one slot of every source in rank order.
 #include "lower/due_reduces.h"
 #include "lower/emit_patterns.h"
-#include "lower/free_lanes.h"
 #include "lower/peer_order.h"
+#include "lower/reduce_lanes.h"
 #include "lower/slot_places.h"
 
 namespace stretto {
@@ -17,11 +17,13 @@ class SlotReduce {
         ranks_(state.op.ranks),
         events_(state.schedule.sync == Sync::event),
         two_shot_(state.schedule.reduction == Reduction::two_shot),
-        pace_(state.op, state.schedule, state.machine),
         places_(state),
+        lanes_(state),
         due_(state),
         of_rank_(static_cast<size_t>(ranks_)) {
-    for (int rank = 0; rank < ranks_; ++rank) set_up(rank);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      of(rank).peers = peer_order(state.schedule.order, false, rank, ranks_, state.machine);
+    }
   }
 
   void emit() {
@@ -44,16 +46,15 @@ class SlotReduce {
   }
 
  private:
-  // A part of a reduce that compute lane `lane` does when its tiles are done.
+  // A part of a reduce that a compute lane does when its tiles are done.
   struct LateReduce {
     size_t piece;
     Rect part;
-    int lane;
+    uint32_t lane;
     bool staged;  // the own sums lie in `part`
   };
   struct OfRank {
     std::vector<int> peers;  // in the order in which they are sent to
-    FreeLanes comm, compute;
     std::vector<LateReduce> late;
     std::vector<size_t> late_sums;  // pieces whose sums are copied after them
   };
@@ -65,20 +66,6 @@ class SlotReduce {
   }
   // Two-shot by copy engines: the reduce leaves its sum at home and copies take it to the peers.
   bool copies_sums() const { return two_shot_ && state_.schedule.mover == Mover::copy_engine; }
-
-  // Without communication blocks compute lanes reduce the tiles that they own as they compute them.
-  // Else reduces go to communication blocks while compute lanes have tiles; those that become
-  // possible when tiles end, and what is then left over, to all lanes. With events compute lanes
-  // would reduce in a kernel of their own, which is only worth it when there are no such blocks.
-  void set_up(int rank) {
-    const LaneTable& lanes = state_.lanes;
-    of(rank).peers = peer_order(state_.schedule.order, false, rank, ranks_, state_.machine);
-    for (int i = 0; i < lanes.comm; ++i) of(rank).comm.add(i, 0);
-    for (int i = 0; i < lanes.compute && (!events_ || lanes.comm == 0); ++i) {
-      const int64_t tasks = (state_.num_tasks() - i + lanes.compute - 1) / lanes.compute;
-      of(rank).compute.add(i, events_ ? 0 : tasks * pace_.task_ns);
-    }
-  }
 
   void write_tile(int rank, int32_t tile) {
     const Rect& rect = state_.grid.rect(tile);
@@ -113,30 +100,17 @@ class SlotReduce {
     for (const int peer : of(source).peers) emit_.write(slot(piece, rect, peer, source));
   }
 
-  // Parts about as large as a tile, at most as many as there are lanes to share them. Cut between
-  // columns of tiles while there are enough, so that a part needs as few tiles as possible.
-  std::vector<Rect> parts_of(const Rect& rect, int lanes) const {
-    const int32_t tile_n = state_.schedule.tile_n;
-    const int64_t tile = int64_t{state_.schedule.tile_m} * tile_n;
-    const auto parts =
-        static_cast<int32_t>(std::min<int64_t>((rect.elements() + tile - 1) / tile, lanes));
-    const int32_t across = std::min(parts, (rect.cols() + tile_n - 1) / tile_n);
-    return split(rect, parts / across, across, tile_n);
-  }
-
   int32_t first_tile(size_t p) const { return state_.pieces.tiles_of(p)[0]; }
-  // When the tiles of `wave` are done.
-  int64_t end_of(int32_t wave) const { return (wave + 1) * pace_.task_ns; }
 
   void copy_to_slots(int rank, size_t p, int32_t wave) {
     const Piece& piece = pieces()[p];
     if (state_.schedule.mover == Mover::comm_blocks) {
-      for (const Rect& part : parts_of(piece.rect, state_.lanes.comm)) {
+      for (const Rect& part : lanes_.parts_for_comm(piece.rect)) {
         const int64_t bytes = 2 * part.elements() * num_bytes(state_.schedule.partials);
-        const int lane = of(rank).comm.take(end_of(wave), pace_.move_ns(bytes));
+        const uint32_t lane = lanes_.give_comm(rank, wave, bytes);
         emit_.read(region_of(part, state_.buffers.part, rank));
         write_to_slots(piece, part, rank);
-        emit_.task(state_.lanes.comm_lane(rank, lane), Opcode::copy, first_tile(p));
+        emit_.task(lane, Opcode::copy, first_tile(p));
       }
       return;
     }
@@ -149,29 +123,22 @@ class SlotReduce {
     for (const int peer : of(rank).peers) copy(peer);
   }
 
-  // The compute lane whose last task is the only tile that piece `p` has rows of; -1 when there is
-  // none.
-  int lane_of_tile(int rank, size_t p, int32_t wave) const {
-    if (!state_.reduces_with_tiles() || state_.pieces.tiles_of(p).size() != 1) return -1;
-    return lane_of_tile(rank, first_tile(p), wave);
-  }
-  int lane_of_tile(int rank, int32_t tile, int32_t wave) const {
-    const TileOrder& order = state_.orders[static_cast<size_t>(rank)];
-    const auto t = static_cast<size_t>(tile);
-    if (order.done_wave[t] != wave) return -1;
-    return ((order.position[t] + 1) * state_.splits() - 1) % state_.lanes.compute;
+  // The compute lane whose last task is the only tile that piece `p` has rows of, where lanes
+  // reduce what they compute.
+  std::optional<uint32_t> lane_of_only_tile(int rank, size_t p, int32_t wave) const {
+    if (!state_.reduces_with_tiles() || state_.pieces.tiles_of(p).size() != 1) return {};
+    return lanes_.lane_of_tile(rank, first_tile(p), wave);
   }
 
   void reduce_tile(int rank, const TileOfPiece& one, int32_t wave) {
     const bool staged = !state_.adds_to_slot(rank, state_.grid.rect(one.tile));
     // One with rows of others, or of another piece, is stored as a whole first.
     const bool whole = state_.grid.rect(one.tile) == one.part;
-    if (const int lane = whole ? lane_of_tile(rank, one.tile, wave) : -1; lane >= 0) {
-      return emit_reduce(rank, one.piece, one.part, state_.lanes.compute_lane(rank, lane), staged);
+    if (const auto lane = lanes_.lane_of_tile(rank, one.tile, wave); whole && lane) {
+      return emit_reduce(rank, one.piece, one.part, *lane, staged);
     }
-    OfRank& own = of(rank);
-    const int64_t duration = pace_.move_ns(bytes_of_reduce(one.part));
-    own.late.push_back({one.piece, one.part, own.compute.take(end_of(wave), duration), staged});
+    const uint32_t lane = lanes_.give_late(rank, wave, bytes_of_reduce(one.part));
+    of(rank).late.push_back({one.piece, one.part, lane, staged});
   }
 
   int64_t bytes_of_reduce(const Rect& part) const {
@@ -180,30 +147,23 @@ class SlotReduce {
   }
 
   void reduce(int rank, size_t p, int32_t wave) {
-    if (const int lane = lane_of_tile(rank, p, wave); lane >= 0) {
-      return emit_reduce(rank, p, pieces()[p].rect, state_.lanes.compute_lane(rank, lane), false);
+    if (const auto lane = lane_of_only_tile(rank, p, wave)) {
+      return emit_reduce(rank, p, pieces()[p].rect, *lane, false);
     }
-    OfRank& own = of(rank);
     const bool staged = state_.stages_partials();
-    const int lanes = state_.lanes.comm + (own.compute.empty() ? 0 : state_.lanes.compute);
-    const auto count = static_cast<int>(due_.reduces.count(rank));
     bool late = false;
-    // Communication blocks share every piece, so that the last one ends soon.
-    for (const Rect& part :
-         parts_of(pieces()[p].rect, std::max(state_.lanes.comm, (lanes + count - 1) / count))) {
-      const int64_t ready = end_of(wave), duration = pace_.move_ns(bytes_of_reduce(part));
-      if (own.compute.empty() ||
-          (!own.comm.empty() && own.comm.start(ready) <= own.compute.start(ready))) {
-        const int lane = own.comm.take(ready, duration);
-        emit_reduce(rank, p, part, state_.lanes.comm_lane(rank, lane), staged);
-      } else {
-        own.late.push_back({p, part, own.compute.take(ready, duration), staged});
+    for (const Rect& part : lanes_.parts_for_all(pieces()[p].rect, due_.reduces.count(rank))) {
+      const ReduceLanes::Given given = lanes_.give(rank, wave, bytes_of_reduce(part));
+      if (given.is_late) {
+        of(rank).late.push_back({p, part, given.lane, staged});
         late = true;
+      } else {
+        emit_reduce(rank, p, part, given.lane, staged);
       }
     }
     if (!copies_sums()) return;
     if (late) {
-      own.late_sums.push_back(p);
+      of(rank).late_sums.push_back(p);
     } else {
       copy_sums(rank, p);
     }
@@ -239,8 +199,7 @@ class SlotReduce {
       if (of(rank).late.empty()) continue;
       if (events_) emit_.boundary(rank);
       for (const LateReduce& late : of(rank).late) {
-        const uint32_t lane = state_.lanes.compute_lane(rank, late.lane);
-        emit_reduce(rank, late.piece, late.part, lane, late.staged);
+        emit_reduce(rank, late.piece, late.part, late.lane, late.staged);
       }
       if (events_ && two_shot_) emit_.boundary(rank);
     }
@@ -277,8 +236,8 @@ class SlotReduce {
   Emitter& emit_;
   const int ranks_;
   const bool events_, two_shot_;
-  const Pace pace_;
   const SlotPlaces places_;
+  ReduceLanes lanes_;
   DueReduces due_;
   std::vector<OfRank> of_rank_;
 };
