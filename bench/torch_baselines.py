@@ -22,6 +22,7 @@ import gc
 import json
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import time
@@ -61,6 +62,14 @@ def parse_shapes(path):
 
 def operator_text(name, m, n, k):
     return f"{name} m={m} n={n} k={k} ranks={dist.get_world_size()} dtype=bf16"
+
+
+def turns_of_round(contestants, turn):
+    """Contestants in an order that is another in every round, and the same on all ranks: who always goes behind the
+    same one would be measured with that one's heat."""
+    turns = list(contestants.items())
+    random.Random(turn).shuffle(turns)
+    return turns
 
 
 class Job:
@@ -106,8 +115,8 @@ class Job:
             row["stretto_schedule"] = ours.operation.schedule()
         for label, one in contestants.items():
             contest.attempt(label, one.prepare)
-        for _ in range(self.rounds):
-            for label, one in contestants.items():  # in turns, so that drift meets all alike
+        for turn in range(self.rounds):
+            for label, one in turns_of_round(contestants, turn):
                 contest.attempt(label, one.take_turn)
         for label, one in contestants.items():
             contest.attempt(label, one.take_slowest)

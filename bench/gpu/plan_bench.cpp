@@ -12,6 +12,7 @@
 #include "runtime/plan_runner.h"
 #include "runtime/run_graphs.h"
 #include "runtime/run_parts.h"
+#include "runtime/turns.h"
 #include "stretto/error.h"
 
 using namespace stretto;
@@ -64,7 +65,9 @@ class PlanBench {
 
   void run(int rounds) {
     for (int round = 0; round < rounds; ++round) {
-      for (Timed& timed : timed_) timed.times_us.push_back(timed.graphs->time_us());
+      for (const size_t turn : runtime::turns_of_round(timed_.size(), round)) {
+        timed_[turn].times_us.push_back(timed_[turn].graphs->time_us());
+      }
     }
     for (Timed& timed : timed_) {
       std::sort(timed.times_us.begin(), timed.times_us.end());

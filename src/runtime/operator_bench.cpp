@@ -9,6 +9,7 @@
 #include "runtime/bench_tensors.h"
 #include "runtime/rank_threads.h"
 #include "runtime/run_graphs.h"
+#include "runtime/turns.h"
 #include "stretto/error.h"
 
 namespace stretto::runtime {
@@ -197,9 +198,10 @@ BenchTimes bench_operator(const Operator& op, std::span<const PlanToTime> plans,
     contestants.push_back(std::make_unique<Contestant>(tensors, options, plan, compiler));
     step();
   }
+  std::vector<Contestant*> all = {&gemm, &collective, &sequential};
+  for (const auto& one : contestants) all.push_back(one.get());
   for (int round = 0; round < options.rounds; ++round) {
-    for (Contestant* one : {&gemm, &collective, &sequential}) one->take_turn();
-    for (const auto& one : contestants) one->take_turn();
+    for (const size_t turn : turns_of_round(all.size(), round)) all[turn]->take_turn();
     step();
   }
   tensors.require_same_nccl();
