@@ -76,6 +76,14 @@ std::string unknown_word(std::string_view what, std::string_view word,
                      fmt::join(known.begin(), known.end(), ", "));
 }
 
+std::string place_of_byte(std::string_view text, size_t number) {
+  const std::string_view before = text.substr(0, number > 0 ? number - 1 : 0);
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const size_t newline = before.rfind('\n');
+  const size_t column = before.size() - (newline == before.npos ? 0 : newline + 1) + 1;
+  return fmt::format("line {}, column {}", line, column);
+}
+
 std::string quote(std::string_view text, size_t limit) {
   std::string out = "'";
   for (char c : text.substr(0, limit)) {

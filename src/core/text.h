@@ -23,6 +23,9 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
 std::string unknown_word(std::string_view what, std::string_view word,
                          std::span<const std::string_view> known);
 
+// "line 2, column 5": where the `number`th byte stands, counted from 1 as parsers of JSON do.
+std::string place_of_byte(std::string_view text, size_t number);
+
 // Text from outside, fit for one line of a message: printable ASCII, at most `limit` characters.
 std::string quote(std::string_view text, size_t limit = 40);
 

@@ -86,18 +86,10 @@ class MachineParser {
     try {
       return Json::parse(text.begin(), text.end(), watch);
     } catch (const Json::parse_error& error) {
-      fail(fmt::format("not JSON at {}", place(text, error.byte)));
+      fail(fmt::format("not JSON at {}", place_of_byte(text, error.byte)));
     } catch (const Json::exception& error) {
       fail(fmt::format("not usable JSON: {}", quote(error.what(), 200)));
     }
-  }
-
-  static std::string place(std::string_view text, size_t byte) {
-    const std::string_view before = text.substr(0, byte > 0 ? byte - 1 : 0);
-    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-    const size_t newline = before.rfind('\n');
-    const size_t column = before.size() - (newline == before.npos ? 0 : newline + 1) + 1;
-    return fmt::format("line {}, column {}", line, column);
   }
 
   void allow_keys(const Json& object, const std::string& path,

@@ -55,8 +55,10 @@ class TuningParser {
     };
     try {
       return Json::parse(text, shallow);
+    } catch (const Json::parse_error& error) {
+      fail("", fmt::format("is not JSON at {}", place_of_byte(text, error.byte)));
     } catch (const Json::exception& error) {
-      fail("", fmt::format("is not JSON: {}", quote(error.what(), 200)));
+      fail("", fmt::format("is not usable JSON: {}", quote(error.what(), 200)));
     }
   }
 

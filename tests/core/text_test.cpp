@@ -39,6 +39,13 @@ TEST(UnknownWord, SuggestsTheNearestAndListsAll) {
   EXPECT_EQ(unknown_word("target", "gpu", targets), "unknown target 'gpu'; known: emu, cuda");
 }
 
+TEST(PlaceOfByte, CountsLinesAndColumnsFromOne) {
+  EXPECT_EQ(place_of_byte("", 0), "line 1, column 1");
+  EXPECT_EQ(place_of_byte("{", 2), "line 1, column 2");
+  EXPECT_EQ(place_of_byte("ab\ncd", 3), "line 1, column 3");
+  EXPECT_EQ(place_of_byte("ab\ncd", 5), "line 2, column 2");
+}
+
 TEST(Quote, CutsAndEscapesWhatComesFromOutside) {
   EXPECT_EQ(quote("tiles"), "'tiles'");
   EXPECT_EQ(quote(std::string("a\0\n\xff", 4)), "'a\\x00\\x0a\\xff'");

@@ -68,7 +68,7 @@ TEST(TuningFile, TheSameOperatorIsReplacedOnTheSameMachineOnly) {
 }
 
 TEST(TuningFile, ErrorsNameFileAndPlace) {
-  EXPECT_THAT(error_of("{"), HasSubstr("tuning file 'mine.json' is not JSON"));
+  EXPECT_THAT(error_of("{"), HasSubstr("tuning file 'mine.json' is not JSON at line 1, column 2"));
   EXPECT_THAT(error_of("[]"), HasSubstr("must be an object"));
   EXPECT_THAT(error_of(R"({"stretto_tuning": 2, "operators": []})"),
               HasSubstr("stretto_tuning must be 1"));
