@@ -120,8 +120,11 @@ void require_served(const std::vector<Choice>& choices, bool need_all) {
   }
   if (num_refused == 0 || (num_refused < choices.size() && !need_all)) return;
   std::vector<std::string> lines;
+  const std::string* before = nullptr;  // whose reasons go on
   for (const auto& [names, why] : refusals) {
-    lines.push_back(fmt::format("{} cannot serve this: {}", names, why));
+    const bool goes_on = before != nullptr && *before == names;
+    lines.push_back(goes_on ? why : fmt::format("{} cannot serve this: {}", names, why));
+    before = &names;
   }
   throw UsageError(join(lines, "; "));
 }

@@ -22,10 +22,20 @@ namespace {
 
 constexpr size_t kSweptMore = 4;  // as many as tune measures of what simulation suggests
 
+// Whether a list of strategies has that name.
+bool lists(std::string_view strategies, std::string_view name) {
+  const bool has_schedules = strategies.find_first_of(";=") != std::string_view::npos;
+  const auto names = split(strategies, has_schedules ? ';' : ',');
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 class Collector {
  public:
   Collector(const Options& options, std::string arch) : options_(options), arch_(std::move(arch)) {
     if (!options.strategies.empty()) strategies_ = options.strategies;
+    if (strategies_ != "sweep" && lists(strategies_, "sweep")) {
+      throw UsageError("sweep stands alone: it is every schedule that tune measures");
+    }
   }
 
   // Plans of so many rows.
@@ -125,9 +135,7 @@ void require_served_strategies(const Options& options) {
         "--serve does not go with --strategies sweep: tune measures plans of fixed rows");
   }
   if (options.strategies == "auto") return;
-  const bool has_schedules = options.strategies.find_first_of(";=") != std::string::npos;
-  const auto names = split(options.strategies, has_schedules ? ';' : ',');
-  if (std::find(names.begin(), names.end(), "auto") != names.end()) {
+  if (lists(options.strategies, "auto")) {
     throw UsageError("with --serve auto stands alone: an operation takes auto or one schedule");
   }
 }

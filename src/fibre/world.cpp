@@ -46,7 +46,8 @@ void check_shape(const Shape& shape) {
   require(shape.warp_size >= 1 && shape.warp_size <= 32,
           fmt::format("warps of {} threads: the emulator takes 1 to 32", shape.warp_size));
   require(shape.threads <= shape.warp_size || shape.threads % shape.warp_size == 0,
-          fmt::format("{} threads are not whole warps of {}", shape.threads, shape.warp_size));
+          fmt::format("{} threads are not whole warps of {}: take {}", shape.threads,
+                      shape.warp_size, shape.threads / shape.warp_size * shape.warp_size));
   require(shape.ranks_per_node >= 0 && shape.resident_blocks >= 0, "a count is negative");
   require(
       shape.shared_bytes >= 0 && shape.shared_bytes <= (1 << 20),
