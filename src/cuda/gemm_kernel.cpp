@@ -64,8 +64,10 @@ std::string why_illegal(const GemmConfig& config) {
     return "a kernel that splits K has no clusters: a pair's tasks must agree in K";
   }
   if (config.splits && config.adds > 0 && rows * config.tile_n > 64 * 224) {
-    return "a kernel that splits K and adds other ranks' sums has registers for tiles of up to "
-           "128x224";
+    return fmt::format(
+        "a kernel that splits K and adds other ranks' sums has registers for tiles of up to "
+        "128x224, not {}x{}: take tile=128x192 or a smaller one, or split-k=1",
+        config.tile_m, config.tile_n);
   }
   if (config.adds > 0 && config.shared != Shared::none) {
     return "a kernel that adds other ranks' sums has no clusters: a pair's tiles may differ in "

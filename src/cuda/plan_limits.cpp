@@ -15,25 +15,51 @@ namespace stretto::cuda {
 
 namespace {
 
-// The most waits, notifies or destinations of a tile's task, which begins with the gemm `first`,
-// has the whole tile behind the gemm `at`, and ends with the instruction `last`; its fields have a
-// byte for each. Lanes that are no longer need not be looked at.
-size_t most_in_a_row(const Lane& lane, uint32_t first, uint32_t at, uint32_t last) {
+// What a tile's task has of each; its fields have a byte for each.
+struct InARow {
   size_t waits = 0, notifies = 0, destinations = 0;
+
+  void raise_to(const InARow& other) {
+    waits = std::max(waits, other.waits);
+    notifies = std::max(notifies, other.notifies);
+    destinations = std::max(destinations, other.destinations);
+  }
+};
+
+// Of the task that begins with the gemm `first`, has the whole tile behind the gemm `at`, and ends
+// with the instruction `last`. Syncs of lanes that are no longer need not be counted.
+InARow in_a_row(const Lane& lane, uint32_t first, uint32_t at, uint32_t last) {
+  InARow row;
   for (uint32_t i = at; i <= last; ++i) {
     if (!lane.instrs[i].is_task()) continue;
-    destinations = std::max<size_t>(destinations, lane.instrs[i].num_writes);
+    row.destinations = std::max<size_t>(row.destinations, lane.instrs[i].num_writes);
   }
-  if (lane.instrs.size() <= UINT8_MAX) return destinations;
-  for (uint32_t i = first; i > 0 && lane.instrs[i - 1].op == Opcode::wait; --i) ++waits;
+  if (lane.instrs.size() <= UINT8_MAX) return row;
+  for (uint32_t i = first; i > 0 && lane.instrs[i - 1].op == Opcode::wait; --i) ++row.waits;
   for (uint32_t i = first; i < last; ++i) {
-    waits += lane.instrs[i].op == Opcode::wait;
-    notifies += lane.instrs[i].op == Opcode::notify;
+    row.waits += lane.instrs[i].op == Opcode::wait;
+    row.notifies += lane.instrs[i].op == Opcode::notify;
   }
   for (uint32_t i = last + 1; i < lane.instrs.size() && lane.instrs[i].op == Opcode::notify; ++i) {
-    ++notifies;
+    ++row.notifies;
   }
-  return std::max({waits, notifies, destinations});
+  return row;
+}
+
+// Why no task can have them; empty when it can.
+std::string why_too_many(const InARow& most) {
+  const auto why = [](size_t count, std::string_view what, std::string_view right) {
+    return fmt::format("a tile has {} {}, a task on the GPU at most {}: take {}", count, what,
+                       UINT8_MAX, right);
+  };
+  constexpr const char* kFewerOwners =
+      "tiles of fewer rows, fewer ranks, or reduction=two-shot instead of one-shot";
+  if (most.waits > UINT8_MAX) {
+    return why(most.waits, "waits", "sync=counter, or fewer comm-sms or k-phases");
+  }
+  if (most.destinations > UINT8_MAX) return why(most.destinations, "destinations", kFewerOwners);
+  if (most.notifies > UINT8_MAX) return why(most.notifies, "notifies", kFewerOwners);
+  return "";
 }
 
 // Hosts and GPUs keep a few words for each.
@@ -67,18 +93,23 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
       reasons.push_back(std::move(reason));
     }
   };
-  if (plan.op.dtype == DType::fp32) add("the GEMM kernel multiplies bf16 and fp16, not fp32");
+  if (plan.op.dtype == DType::fp32)
+    add("the GEMM kernel multiplies bf16 and fp16, not fp32: take dtype=bf16 or fp16");
   if (plan.library_gemms) {
     if (serves && !plan.low_latency_collectives) {
-      add("a library does not multiply fewer rows than the plan's where NCCL moves them");
+      add("a library does not multiply fewer rows than the plan's where NCCL moves them: take "
+          "rows=fixed or collectives=low-latency");
     }
     if (const std::string why = why_no_products(plan); !why.empty()) add(why);
   }
   if (plan.low_latency_collectives) {
     if (const std::string why = why_no_low_latency(plan, serves); !why.empty()) add(why);
   }
-  if (num_counters(plan) > kMostCounters) {
-    add(fmt::format("the signals of all ranks have at most {} counters", kMostCounters));
+  if (const int64_t counters = num_counters(plan); counters > kMostCounters) {
+    add(
+        fmt::format("the signals of all ranks have {} counters, at most {} are served: take larger "
+                    "tiles or fewer ranks",
+                    counters, kMostCounters));
   }
   const GemmNeeds& needs = sums.needs();
   std::vector<uint8_t> is_mapped(plan.buffers.size(), false);  // by the GEMM kernel
@@ -86,11 +117,15 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
     add(sums.ranges_misfit());
   } else if (!needs.stored && needs.rows != 0) {
     add("all tiles of a plan must be written in one type");
+  } else if (const std::string why = why_no_tile(needs, serves);
+             !why.empty() && !plan.library_gemms) {
+    add(why);
   } else if (sums.any_ranges_kept() && sums.sources() > 0) {
     if (const std::string why = why_illegal(config_for(plan, sums, needs, serves)); !why.empty()) {
       add(why);
     }
   }
+  InARow most;
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     const Lane& lane = plan.lanes[l];
     if (lane.kind != LaneKind::compute && lane.kind != LaneKind::comm) continue;
@@ -107,7 +142,10 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
       if (instr.op == Opcode::reduce || instr.op == Opcode::copy) {
         // Kernels count them, and a little further, in 32 bits.
         if (plan.reads(instr)[0].elements() > INT32_MAX) {
-          add(fmt::format("a block moves at most {} elements at once", INT32_MAX));
+          add(
+              fmt::format("a block moves at most {} elements at once: take more comm-sms or "
+                          "granularity=tile",
+                          INT32_MAX));
         }
       }
       if (instr.op != Opcode::gemm || plan.library_gemms) continue;
@@ -119,13 +157,12 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
         if (!why.empty()) add(why);
       }
       if (reads.front().col1 > device::kTileK * UINT16_MAX) {
-        add(fmt::format("a range of K must end at {} or before", device::kTileK * UINT16_MAX));
+        add(fmt::format("a range of K must end at {} or before: take a smaller k",
+                        device::kTileK * UINT16_MAX));
       }
       const TileSum sum = sums.of(l, at);
       const uint32_t first = sum.of_ranges != 0 ? sum.first : at;
-      if (most_in_a_row(lane, first, at, sum ? sum.position : at) > UINT8_MAX) {
-        add(fmt::format("a tile has at most {} waits, notifies and destinations", UINT8_MAX));
-      }
+      most.raise_to(in_a_row(lane, first, at, sum ? sum.position : at));
       if (sum) {
         summed = sum.position;
         if (sum.of_ranks != 0 && lane.instrs[summed].num_reads != sums.sources() + 1) {
@@ -144,6 +181,7 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
       }
     }
   }
+  if (const std::string why = why_too_many(most); !why.empty()) add(why);
   if (plan.cluster > 1) {
     if (serves) add("clusters compute all rows: a plan with cluster=1 serves fewer");
     if (reasons.empty()) {

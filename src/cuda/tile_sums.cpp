@@ -106,8 +106,7 @@ std::string TileSums::why_ranges_misfit(const Plan& plan) const {
           return "a tile whose K is split has its rows of A in one region and columns in multiples "
                  "of 8, nobody else reads its sums, and where a lane computes several ranges they "
                  "are the first ones, in their order, with nothing but waits between and before "
-                 "their "
-                 "sum";
+                 "their sum: take tiles that no shard's or chunk's end cuts, or split-k=1";
         }
       }
       for (const Region& write : plan.writes(instr)) {

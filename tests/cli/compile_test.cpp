@@ -69,6 +69,24 @@ TEST_F(CompileVerb, NamedSchedulesServeWhereAFleetIsMeant) {
   EXPECT_EQ(json.at("refused").at(0).at("strategy"), "library");
 }
 
+TEST_F(CompileVerb, TilesThatNoKernelHasAreLeftOut) {
+  const std::string large = "tiles,tile=256x256";
+  const Json json = json_of({"--strategies", "tiles;" + large});
+  EXPECT_EQ(gemms_of(json).size(), 1u);
+  ASSERT_EQ(json.at("refused").size(), 1u);
+  EXPECT_EQ(json.at("refused").at(0).at("strategy"), large);
+  EXPECT_EQ(json.at("refused").at(0).at("refused").at(0),
+            "no kernel has tiles of 256x256: take tile=128x256, tile=256x128 or less");
+}
+
+TEST_F(CompileVerb, ASweepStandsAlone) {
+  for (const char* list : {"sweep,tiles", "tiles,tile=64x64;sweep"}) {
+    const Said said = compile({"--strategies", list});
+    EXPECT_EQ(said.exit_code, 2);
+    EXPECT_THAT(said.err, HasSubstr("sweep stands alone"));
+  }
+}
+
 TEST_F(CompileVerb, WhatCannotServeIsTold) {
   const std::string narrow = "tiles,tile=64x256,split-k=2";
   const Json json = json_of({"--strategies", "tiles;" + narrow});

@@ -140,7 +140,7 @@ TEST(LibraryProducts, NoKernelOfOursIsAskedFor) {
   EXPECT_THAT(why_not_on_cuda(plan), IsEmpty());
   EXPECT_THAT(why_not_on_cuda(plan, TileSums(plan), true),
               ElementsAre("a library does not multiply fewer rows than the plan's where NCCL "
-                          "moves them"));
+                          "moves them: take rows=fixed or collectives=low-latency"));
   const auto programs = programs_of(plan);
   const RankTables tables =
       tables_for(plan, 0, programs[0], places_of(plan), SignalLayout(plan, programs, true));

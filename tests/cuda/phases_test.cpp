@@ -311,8 +311,9 @@ TEST(Phases, WhatCannotStayInRegistersIsRefused) {
 TEST(Phases, TasksHaveALimitedNumberOfWaits) {
   Text text;
   for (int i = 0; i < 252; ++i) text.between += fmt::format("  wait done.3 >= {}\n", i + 1);
-  EXPECT_THAT(why_not_on_cuda(gather(text)),
-              testing::ElementsAre(HasSubstr("at most 255 waits, notifies and destinations")));
+  EXPECT_THAT(
+      why_not_on_cuda(gather(text)),
+      testing::ElementsAre(HasSubstr("a tile has 256 waits, a task on the GPU at most 255")));
 }
 
 }  // namespace

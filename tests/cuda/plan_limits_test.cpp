@@ -93,8 +93,9 @@ end
   EXPECT_THAT(reasons("4194240", ""), IsEmpty());
   EXPECT_THAT(reasons("4194304", waits),
               ElementsAre(testing::HasSubstr("must end at 4194240"),
-                          testing::HasSubstr("at most 255 waits"),
-                          testing::HasSubstr("at most 2147483647 elements")));
+                          testing::HasSubstr("at most 2147483647 elements"),
+                          "a tile has 256 waits, a task on the GPU at most 255: take sync=counter, "
+                          "or fewer comm-sms or k-phases"));
 }
 
 TEST(PlanLimits, LanesOfMoversMakeAnyNumberOfWaitsAndNotifies) {
@@ -215,7 +216,7 @@ TEST(PlanLimits, RowsThatTensorMapsCannotStepOverAreRefused) {
     EXPECT_THAT(
         why_not_on_cuda(plan_of("gemm-rs m=512 n=516 k=512 ranks=2 dtype=bf16", preset)),
         ElementsAre("rows of a matrix on the GPU are a multiple of 16 bytes apart: 516 bf16 "
-                    "elements are not"));
+                    "elements are not, take a multiple of 8"));
   }
 }
 
@@ -243,6 +244,29 @@ TEST(PlanLimits, SumsOfAnyNumberOfRanksAreTaken) {
   }
 }
 
+// What tiles of schedules can have too many of, and what to take instead.
+TEST(PlanLimits, SchedulesOfTooManyWaitsOrDestinationsAreToldWhatToTake) {
+  const auto reasons = [](const char* op_text, const char* schedule) {
+    const Operator op = parse_operator(op_text);
+    Machine machine = default_machine(8);
+    machine.ranks_per_node = op.ranks;
+    return why_not_on_cuda(lower(op, parse_schedule(schedule, op, machine), machine));
+  };
+  constexpr const char* kGather = "ag-gemm m=2048 n=4096 k=8192 ranks=8 dtype=bf16";
+  EXPECT_THAT(reasons(kGather, "tiles,comm-sms=130,k-phases=4"),
+              ElementsAre(testing::HasSubstr("a tile has 512 waits, a task on the GPU at most 255: "
+                                             "take sync=counter, or fewer comm-sms or k-phases")));
+  EXPECT_THAT(reasons(kGather, "tiles,comm-sms=130,k-phases=4,sync=counter"), IsEmpty());
+  EXPECT_THAT(reasons(kGather, "tiles,comm-sms=60,k-phases=4"), IsEmpty());
+
+  constexpr const char* kSum = "gemm-ar m=1 n=64 k=16384 ranks=256 dtype=bf16";
+  EXPECT_THAT(reasons(kSum, "tiles,reduction=one-shot"),
+              ElementsAre(testing::HasSubstr("256 destinations, a task on the GPU at most 255: "
+                                             "take tiles of fewer rows, fewer ranks, or "
+                                             "reduction=two-shot")));
+  EXPECT_THAT(reasons(kSum, "tiles"), IsEmpty());
+}
+
 // Declared by one line: nothing may be sized by them before they are refused.
 TEST(WhyNotOnCuda, ManyCountersAreRefusedWithoutMemoryForThem) {
   const Plan plan = parse_plan(R"(stretto-plan 1
@@ -257,7 +281,8 @@ lane 0 compute 0
 end
 )");
   EXPECT_THAT(why_not_on_cuda(plan),
-              testing::Contains("the signals of all ranks have at most 67108864 counters"));
+              testing::Contains("the signals of all ranks have 4000000000000 counters, at most "
+                                "67108864 are served: take larger tiles or fewer ranks"));
 }
 
 }  // namespace

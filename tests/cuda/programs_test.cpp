@@ -152,7 +152,8 @@ TEST(RankPrograms, RangesOfKThatTheKernelCannotAddAreRefused) {
             std::string::npos);
   EXPECT_NE(why("gemm-rs m=512 n=512 k=1024 ranks=2 dtype=bf16",
                 "tiles,tile=128x256,comm-sms=0,split-k=2")
-                .find("tiles of up to 128x224"),
+                .find("tiles of up to 128x224, not 128x256: take tile=128x192 or a smaller one, or "
+                      "split-k=1"),
             std::string::npos);
   // A kernel that serves has tiles of whole 64 columns: 256 for 224.
   const Plan wide = plan_of("gemm-rs m=512 n=448 k=1024 ranks=2 dtype=bf16",
