@@ -1,0 +1,171 @@
+// Launches: when they and their blocks begin, what their threads do, and what their end completes.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "fibre/engine.h"
+#include "stretto/error.h"
+
+namespace stretto::fibre {
+
+uint32_t Engine::new_actor(uint32_t thread_index) {
+  actor_thread_.push_back(thread_index);
+  return static_cast<uint32_t>(actor_thread_.size() - 1);
+}
+
+Thread& Engine::thread_for(int rank, int stream, int block, int thread) {
+  const auto [found, is_new] = thread_index_.try_emplace({rank, stream, block, thread},
+                                                         static_cast<uint32_t>(threads_.size()));
+  if (is_new) {
+    if (std::cmp_greater_equal(threads_.size(), kMostThreads)) {
+      throw UsageError(fmt::format("the emulator takes {} threads in all", kMostThreads));
+    }
+    auto made = std::make_unique<Thread>();
+    made->index = found->second;
+    made->actor = new_actor(made->index);
+    made->rank = rank;
+    made->stream = stream;
+    made->block = block;
+    made->thread = thread;
+    threads_.push_back(std::move(made));
+    chooser.add_thread(rank);
+    runnable_.resize(threads_.size());
+  }
+  return *threads_[found->second];
+}
+
+void Engine::queue(int rank, int stream, int blocks, int threads, const World::Kernel& kernel) {
+  Stream& to = streams_[static_cast<size_t>(rank)][static_cast<size_t>(stream)];
+  auto launch = std::make_unique<Launch>();
+  launch->number = to.launched++;
+  launch->rank = rank;
+  launch->stream = stream;
+  launch->blocks = blocks;
+  launch->threads = threads;
+  launch->kernel = kernel;
+  to.queue.push_back(std::move(launch));
+}
+
+void Engine::start_launches() {
+  for (size_t rank = 0; rank < streams_.size(); ++rank) {
+    if (absent[rank]) continue;
+    for (Stream& stream : streams_[rank]) {
+      if (stream.running && stream.queue.front()->done_blocks == stream.queue.front()->blocks) {
+        stream.queue.pop_front();
+        stream.running = false;
+      }
+      if (stream.queue.empty()) continue;
+      Launch& launch = *stream.queue.front();
+      if (!stream.running) {
+        stream.running = true;
+        launch.start = std::make_shared<const Clock>(stream.clock);
+      }
+      start_blocks(launch);
+    }
+  }
+}
+
+void Engine::start_blocks(Launch& launch) {
+  int& resident = resident_[static_cast<size_t>(launch.rank)];
+  while (launch.next_block < launch.blocks &&
+         (shape.resident_blocks == 0 || resident < shape.resident_blocks)) {
+    ++resident;
+    start_block(launch, launch.next_block++);
+  }
+}
+
+void Engine::start_block(Launch& launch, int block) {
+  auto state = std::make_unique<BlockState>();
+  state->launch = &launch;
+  state->rank = launch.rank;
+  state->block = block;
+  const int warps = (launch.threads + shape.warp_size - 1) / shape.warp_size;
+  state->warp_barriers.resize(static_cast<size_t>(warps));
+  state->shared = std::make_unique<Allocation>("shared", MemoryKind::kShared, 1,
+                                               static_cast<size_t>(shape.shared_bytes), 4);
+  state->shared->owner_rank = launch.rank;
+  state->shared->owner_block = block;
+  for (int i = 0; i < launch.threads; ++i) {
+    Thread& thread = thread_for(launch.rank, launch.stream, block, i);
+    thread.launch = &launch;
+    thread.group = state.get();
+    thread.collective_calls = 0;
+    const uint32_t own = thread.clock[thread.actor];
+    thread.clock = *launch.start;
+    learn(thread.clock, {thread.actor, own + 1});
+    thread.clock.advance(thread.actor);
+    thread.fenced = launch.start;
+    thread.context = std::make_unique<Block>(*this, thread);
+    thread.fibre = std::make_unique<Fibre>([this, &thread] { body(thread); });
+    state->threads.push_back(&thread);
+    unpark(thread);
+  }
+  launch.states.push_back(std::move(state));
+}
+
+void Engine::body(Thread& thread) {
+  try {
+    thread.launch->kernel(*thread.context);
+    end_thread(thread);
+  } catch (const Abandon&) {
+  } catch (const TooMuchMemory&) {
+    refusal_ = std::current_exception();
+  } catch (const std::exception& error) {
+    set_finding(FindingKind::kMismatch, fmt::format("the kernel threw: {}", error.what()),
+                place_of(thread, thread.where), {});
+  }
+  thread.state = ThreadState::kDone;
+  runnable_.clear(thread.index);
+}
+
+void Engine::end_thread(Thread& thread) {
+  BlockState& group = *thread.group;
+  Launch& launch = *thread.launch;
+  const auto warp = static_cast<size_t>(thread.thread / shape.warp_size);
+  for (const Barrier* barrier : {&group.barrier, &group.warp_barriers[warp]}) {
+    if (barrier->waiting.empty()) continue;
+    const Thread& other = *barrier->waiting.front();
+    fail(FindingKind::kDivergence,
+         fmt::format("thread {} of rank {} block {} leaves the kernel while thread {} waits for it "
+                     "at a barrier",
+                     thread.thread, thread.rank, thread.block, other.thread),
+         thread, thread.where, place_of(other, other.where));
+  }
+  if (thread.collective_calls - group.first_call < group.calls.size()) {
+    fail(FindingKind::kDivergence,
+         fmt::format(
+             "thread {} of rank {} block {} leaves the kernel without the block's call of {}",
+             thread.thread, thread.rank, thread.block, group.calls.front().name),
+         thread, thread.where,
+         Place{thread.rank, thread.block, -1, launch.number, group.calls.front().where});
+  }
+  // The end of a kernel completes what its threads began.
+  for (Transfer& transfer : transfers_[static_cast<size_t>(thread.rank)]) {
+    if (transfer.issuer == thread.index) complete(thread, transfer);
+  }
+  acquire_seen(thread);
+  join(launch.end, thread.clock);
+  if (++group.done < static_cast<int>(group.threads.size())) return;
+  --resident_[static_cast<size_t>(launch.rank)];
+  launches_changed_ = true;
+  if (++launch.done_blocks == launch.blocks) end_launch(launch);
+}
+
+void Engine::end_launch(Launch& launch) {
+  Stream& stream = streams_[static_cast<size_t>(launch.rank)][static_cast<size_t>(launch.stream)];
+  deliver_known(launch.end);
+  join(stream.clock, launch.end);
+  transfers_[static_cast<size_t>(launch.rank)].remove_if(
+      [&](const Transfer& transfer) { return threads_[transfer.issuer]->launch == &launch; });
+}
+
+bool Engine::all_done() const {
+  for (size_t rank = 0; rank < streams_.size(); ++rank) {
+    for (const Stream& stream : streams_[rank]) {
+      if (!stream.queue.empty() && !absent[rank]) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace stretto::fibre
