@@ -121,9 +121,8 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
              !why.empty() && !plan.library_gemms) {
     add(why);
   } else if (sums.any_ranges_kept() && sums.sources() > 0) {
-    if (const std::string why = why_illegal(config_for(plan, sums, needs, serves)); !why.empty()) {
-      add(why);
-    }
+    const std::string illegal = why_illegal(config_for(plan, sums, needs, serves));
+    if (!illegal.empty()) add(illegal);
   }
   InARow most;
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
