@@ -64,7 +64,7 @@ needs_shapes() { [[ -f $shapes ]] || fail "no shapes for $ranks GPUs: $shapes"; 
 
 # What is missing is said before anything runs.
 declare -A programs=([tests]="test_cuda test_fabric test_runtime test_c" [gemm]=gemm_bench [tune]=stretto
-                     [operators]=stretto [language]=lang_bench [serve]=serve_bench
+                     [operators]=stretto [language]=lang_bench [serve]="serve_bench call_bench"
                      [sanitizer]="test_cuda test_runtime")
 for step in ${steps//,/ }; do
   for needed in ${programs[$step]:-}; do
@@ -132,6 +132,7 @@ if wanted serve; then
   step serve "$(program serve_bench)" --ranks "$ranks"
   step serve_low_latency "$(program serve_bench)" --ranks "$ranks" --m 512 --n 8192 --k 7168 \
     --schedule low-latency,rows=bucket
+  step calls "$(program call_bench)" --ranks "$ranks" --schedules auto,low-latency,tiles
 fi
 if wanted sanitizer; then
   if command -v compute-sanitizer >/dev/null || [[ -x ${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer ]]; then

@@ -1,7 +1,6 @@
-// What serving costs: making a bucket's plan, a call on the host, and a run of fewer rows against
-// the bucket's and against kernels that do not serve. Prints one JSON object.
+// What serving costs: making a bucket's plan, and a run of fewer rows against the bucket's and
+// against kernels that do not serve. Prints one JSON object.
 #include <algorithm>
-#include <barrier>
 #include <chrono>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -51,7 +50,6 @@ class Bench {
       json["buckets"].push_back(bucket_ms(operation, rows));
     }
     json["auto_buckets"] = auto_buckets(shape, max_rows);
-    json["host_us"] = host_us(operation);
     const int64_t bucket = operation.room();
     json["bucket"] = bucket;
     json["fixed_us"] = fixed_us(operation.at(max_rows), bucket);
@@ -104,28 +102,6 @@ class Bench {
         json.back()["reason"] = operation.reason(rows);
       }
     }
-    return json;
-  }
-
-  // A call outside a graph, with one thread a rank, few rows and an idle queue.
-  Json host_us(Operation& operation) {
-    constexpr int kCalls = 40;
-    operation.prepare(1);
-    std::vector<std::vector<double>> times(static_cast<size_t>(context_.ranks()));
-    for (int round = 0; round < kRounds; ++round) {
-      std::barrier together(context_.ranks());
-      runtime::on_rank_threads(*fabric_, [&](int rank) {
-        const GpuStream stream = context_.stream(rank);
-        operation.run(rank, stream, 1);
-        together.arrive_and_wait();
-        const auto start = Clock::now();
-        for (int call = 0; call < kCalls; ++call) operation.run(rank, stream, 1);
-        times[static_cast<size_t>(rank)].push_back(ms_since(start) * 1000 / kCalls);
-      });
-      operation.finish();
-    }
-    Json json = Json::array();
-    for (auto& of_rank : times) json.push_back(median(of_rank));
     return json;
   }
 

@@ -1,0 +1,95 @@
+// What a call of an operation outside a graph costs the host: of all ranks in one process, each
+// with a thread of its own, or of one process a rank (under stretto launch, torchrun or mpirun).
+// Every process prints one JSON object on a line.
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "arguments.h"
+#include "stretto/context.h"
+#include "stretto/error.h"
+
+using namespace stretto;
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr int kRounds = 11, kCalls = 40;  // fewer than the driver takes without waiting
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// By local rank: the median over rounds of a call's mean, from an idle queue.
+std::vector<double> host_us(Context& context, Operation& operation, int64_t rows) {
+  operation.prepare(rows);
+  std::vector<std::vector<double>> times(static_cast<size_t>(context.num_local()));
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<std::thread> ranks;
+    for (size_t i = 0; i < times.size(); ++i) {
+      ranks.emplace_back([&, i] {
+        const int rank = context.first_rank() + static_cast<int>(i);
+        context.make_current(rank);
+        const GpuStream stream = context.stream(rank);
+        operation.run(rank, stream, rows);
+        const auto start = Clock::now();
+        for (int call = 0; call < kCalls; ++call) operation.run(rank, stream, rows);
+        const std::chrono::duration<double, std::micro> took = Clock::now() - start;
+        times[i].push_back(took.count() / kCalls);
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+    operation.finish();
+  }
+  std::vector<double> medians;
+  for (auto& of_rank : times) medians.push_back(median(std::move(of_rank)));
+  return medians;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bench::Arguments arguments("What a call costs the host");
+  int ranks = 2;
+  int64_t n = 8192, k = 8192;
+  std::vector<int> rows = {1, 64, 512};
+  std::vector<std::string> schedules = {"auto"};
+  arguments.add("--ranks", ranks, "GPUs");
+  arguments.add("--m", rows, "rows of a call");
+  arguments.add("--n", n, "columns of the result");
+  arguments.add("--k", k, "length of the sums");
+  arguments.add("--schedules", schedules, "auto or presets, served in buckets");
+  if (const auto code = arguments.parse(argc, argv)) return *code;
+  return bench::run_program("call_bench", [&] {
+    if (rows.empty() || *std::min_element(rows.begin(), rows.end()) < 1) {
+      throw UsageError("--m names at least one row count, of 1 or more");
+    }
+    Context context(ranks);
+    Json json = {{"ranks", ranks},
+                 {"first_rank", context.first_rank()},
+                 {"ranks_a_process", context.num_local()},
+                 {"n", n},
+                 {"k", k},
+                 {"calls", Json::array()}};
+    for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+      for (const std::string& schedule : schedules) {
+        Operation operation(context, {kind, n, k, DType::bf16},
+                            *std::max_element(rows.begin(), rows.end()),
+                            {.schedule = schedule, .tensors = {}});
+        for (const int m : rows) {
+          const std::vector<double> times = host_us(context, operation, m);
+          json["calls"].push_back({{"operator", to_string(kind)},
+                                   {"m", m},
+                                   {"schedule", operation.schedule(m)},
+                                   {"host_us", times}});
+        }
+      }
+    }
+    std::cout << json.dump() + "\n" << std::flush;
+    return 0;
+  });
+}
