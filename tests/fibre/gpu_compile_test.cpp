@@ -31,6 +31,7 @@ TEST_P(GpuCompile, EveryHeaderAlone) {
                              "gpu_words",
                              "gpu_world",
                              "gpu_copy",
+                             "gpu_waits",
                              "gpu_block",
                              "team",
                              "meeting",

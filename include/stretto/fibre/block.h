@@ -1,5 +1,5 @@
-// The emulator's block context: what `Block` is in a kernel that runs on the CPU. Contracts of the
-// shared operations are in device/lang/block.h.
+// The emulator's block context: what `Block` is in a kernel that runs on the CPU. Operations that
+// the GPU's has too mean the same: their contracts are in device/lang/gpu_block.h and gpu_waits.h.
 #pragma once
 
 #include "stretto/device/lang/meeting.h"
