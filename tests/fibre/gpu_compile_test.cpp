@@ -35,6 +35,7 @@ TEST_P(GpuCompile, EveryHeaderAlone) {
                              "gpu_block",
                              "team",
                              "meeting",
+                             "collectives",
                              "shmem",
                              "channel",
                              "tile",

@@ -10,7 +10,7 @@
 // - `where` is filled in by the compiler; the emulator's reports name it.
 #pragma once
 
-#include "stretto/device/lang/meeting.h"
+#include "stretto/device/lang/collectives.h"
 
 namespace stretto::device {
 
@@ -180,39 +180,39 @@ class Shmem {
   // sizes or roots are named before anything of it may be read.
   // broadcastmem: `num_bytes` of the root's, whose number in the team is `pe_root`. fcollect: every
   // rank's source, in the team's order, `count` elements each.
-#define STRETTO_MEETINGS(SUFFIX, GROUP)                                                         \
-  STRETTO_PRIMITIVE bool team_sync##SUFFIX(const Team& team, Where where = Where::here()) {     \
-    return meet(block_, GROUP, sized(team), {Meet::kSync, 0, 0}, where);                        \
-  }                                                                                             \
-  STRETTO_PRIMITIVE bool sync_all##SUFFIX(Where where = Where::here()) {                        \
-    return team_sync##SUFFIX(team_world(), where);                                              \
-  }                                                                                             \
-  STRETTO_PRIMITIVE bool barrier##SUFFIX(const Team& team, Where where = Where::here()) {       \
-    return meet(block_, GROUP, sized(team), {Meet::kBarrier, 0, 0}, where);                     \
-  }                                                                                             \
-  STRETTO_PRIMITIVE bool barrier_all##SUFFIX(Where where = Where::here()) {                     \
-    return barrier##SUFFIX(team_world(), where);                                                \
-  }                                                                                             \
-  template <class P, class Q>                                                                   \
-  STRETTO_PRIMITIVE bool broadcastmem##SUFFIX(const Team& team, P dest, Q source,               \
-                                              uint64 num_bytes, int pe_root,                    \
-                                              Where where = Where::here()) {                    \
-    return broadcast(GROUP, sized(team), dest, source, num_bytes, pe_root, where);              \
-  }                                                                                             \
-  template <class P, class Q>                                                                   \
-  STRETTO_PRIMITIVE bool broadcastmem##SUFFIX(P dest, Q source, uint64 num_bytes, int pe_root,  \
-                                              Where where = Where::here()) {                    \
-    return broadcastmem##SUFFIX(team_world(), dest, source, num_bytes, pe_root, where);         \
-  }                                                                                             \
-  template <class T>                                                                            \
-  STRETTO_PRIMITIVE bool fcollect##SUFFIX(const Team& team, Pointer<T> dest, Pointer<T> source, \
-                                          uint64 count, Where where = Where::here()) {          \
-    return collect(GROUP, sized(team), dest, source, count, where);                             \
-  }                                                                                             \
-  template <class T>                                                                            \
-  STRETTO_PRIMITIVE bool fcollect##SUFFIX(Pointer<T> dest, Pointer<T> source, uint64 count,     \
-                                          Where where = Where::here()) {                        \
-    return fcollect##SUFFIX(team_world(), dest, source, count, where);                          \
+#define STRETTO_MEETINGS(SUFFIX, GROUP)                                                            \
+  STRETTO_PRIMITIVE bool team_sync##SUFFIX(const Team& team, Where where = Where::here()) {        \
+    return meet(block_, GROUP, sized(team), {Meet::kSync, 0, 0}, where);                           \
+  }                                                                                                \
+  STRETTO_PRIMITIVE bool sync_all##SUFFIX(Where where = Where::here()) {                           \
+    return team_sync##SUFFIX(team_world(), where);                                                 \
+  }                                                                                                \
+  STRETTO_PRIMITIVE bool barrier##SUFFIX(const Team& team, Where where = Where::here()) {          \
+    return meet(block_, GROUP, sized(team), {Meet::kBarrier, 0, 0}, where);                        \
+  }                                                                                                \
+  STRETTO_PRIMITIVE bool barrier_all##SUFFIX(Where where = Where::here()) {                        \
+    return barrier##SUFFIX(team_world(), where);                                                   \
+  }                                                                                                \
+  template <class P, class Q>                                                                      \
+  STRETTO_PRIMITIVE bool broadcastmem##SUFFIX(const Team& team, P dest, Q source,                  \
+                                              uint64 num_bytes, int pe_root,                       \
+                                              Where where = Where::here()) {                       \
+    return broadcast_to_team(block_, GROUP, sized(team), dest, source, num_bytes, pe_root, where); \
+  }                                                                                                \
+  template <class P, class Q>                                                                      \
+  STRETTO_PRIMITIVE bool broadcastmem##SUFFIX(P dest, Q source, uint64 num_bytes, int pe_root,     \
+                                              Where where = Where::here()) {                       \
+    return broadcastmem##SUFFIX(team_world(), dest, source, num_bytes, pe_root, where);            \
+  }                                                                                                \
+  template <class T>                                                                               \
+  STRETTO_PRIMITIVE bool fcollect##SUFFIX(const Team& team, Pointer<T> dest, Pointer<T> source,    \
+                                          uint64 count, Where where = Where::here()) {             \
+    return collect_from_team<T>(block_, GROUP, sized(team), dest, source, count, where);           \
+  }                                                                                                \
+  template <class T>                                                                               \
+  STRETTO_PRIMITIVE bool fcollect##SUFFIX(Pointer<T> dest, Pointer<T> source, uint64 count,        \
+                                          Where where = Where::here()) {                           \
+    return fcollect##SUFFIX(team_world(), dest, source, count, where);                             \
   }
   STRETTO_MEETINGS(, Group::kThread)
   STRETTO_MEETINGS(_warp, Group::kWarp)
@@ -257,31 +257,6 @@ class Shmem {
  private:
   STRETTO_PRIMITIVE Team sized(const Team& team) const {
     return {team.start, team.stride, team.size == kAllPes ? block_.num_ranks() : team.size};
-  }
-
-  template <class P, class Q>
-  STRETTO_PRIMITIVE bool broadcast(Group group, const Team& team, P dest, Q source,
-                                   uint64 num_bytes, int pe_root, Where where) {
-    const int me = number_in(team, block_.rank());
-    if (me >= 0 && (pe_root < 0 || pe_root >= team.size)) {
-      if (Callers<Block>(block_, group).first() == 0) block_.no_such_root(team, pe_root, where);
-      return false;
-    }
-    for (int i = 1; me >= 0 && me == pe_root && i <= team.size; ++i) {
-      block_.put(dest, source, num_bytes, pe_of(team, (me + i) % team.size), group, true, where);
-    }
-    return meet(block_, group, team, {Meet::kBroadcast, num_bytes, pe_root}, where);
-  }
-  template <class T>
-  STRETTO_PRIMITIVE bool collect(Group group, const Team& team, Pointer<T> dest, Pointer<T> source,
-                                 uint64 count, Where where) {
-    const int me = number_in(team, block_.rank());
-    const uint64 num_bytes = count * sizeof(T);
-    for (int i = 1; me >= 0 && i <= team.size; ++i) {
-      block_.put(dest + count * static_cast<uint64>(me), source, num_bytes,
-                 pe_of(team, (me + i) % team.size), group, true, where);
-    }
-    return meet(block_, group, team, {Meet::kFcollect, num_bytes, 0}, where);
   }
 
   Block& block_;
