@@ -50,6 +50,8 @@ TEST_P(GpuCompile, EveryHeaderAlone) {
                              "kernels/gather_scatter",
                              "kernels/norm",
                              "kernels/norm_greeting",
+                             "kernels/all_reduce_norm_args",
+                             "kernels/two_shot_norm",
                              "kernels/all_reduce_norm",
                              "kernels/scatter_norm_gather",
                              "kernels/experts",
