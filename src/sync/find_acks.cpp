@@ -102,7 +102,18 @@ void add_acquires(const Draft& draft, const RepeatedRuns& runs, std::vector<Haza
   std::map<WriterAndReader, std::set<uint32_t>> acquires;
   uint8_t last_run = 1;
   for (const Buffer& buffer : draft.plan.buffers) last_run = std::max(last_run, buffer.copies);
-  Timeline timeline(draft);
+  // Every writer that waits for an acknowledgement waits for all its releases, and those of one
+  // reader's acknowledgements to several writers are often the same.
+  std::map<std::vector<uint32_t>, uint32_t> numbers;
+  std::vector<std::vector<uint32_t>> joints;
+  std::map<WriterAndReader, uint32_t> joint_of;
+  for (const auto& [key, ack] : acks) {
+    const auto [found, is_new] =
+        numbers.try_emplace(ack.releases, static_cast<uint32_t>(joints.size()));
+    if (is_new) joints.push_back(ack.releases);
+    joint_of[key] = found->second;
+  }
+  Timeline timeline(draft, nullptr, std::move(joints));
   std::vector<Event> causes;
   for (int run = 0; run <= last_run; ++run) {
     const auto causes_of = [&](uint32_t at) -> std::span<const Event> {
@@ -126,9 +137,7 @@ void add_acquires(const Draft& draft, const RepeatedRuns& runs, std::vector<Haza
         if (run < ack.lag || known(timeline.event(run - ack.lag, hazard->reader))) {
           continue;
         }
-        for (uint32_t release : ack.releases) {
-          causes.push_back(timeline.event(run - ack.lag, release));
-        }
+        causes.push_back(timeline.joint(run - ack.lag, joint_of.at(key)));
         acquires[key].insert(at);
       }
       return causes;

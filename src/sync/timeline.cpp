@@ -10,9 +10,14 @@ namespace {
 
 constexpr uint32_t kNone = ~0u;
 
-std::vector<uint16_t> ranks_of_lanes(const Plan& plan) {
+std::vector<uint16_t> ranks_of_lanes(const Draft& draft,
+                                     const std::vector<std::vector<uint32_t>>& joints) {
+  const std::vector<Lane>& lanes = draft.plan.lanes;
   std::vector<uint16_t> ranks;
-  for (const Lane& lane : plan.lanes) ranks.push_back(lane.rank);
+  for (const Lane& lane : lanes) ranks.push_back(lane.rank);
+  for (const std::vector<uint32_t>& joint : joints) {
+    ranks.push_back(lanes[draft.program[joint.front()].lane].rank);
+  }
   return ranks;
 }
 
@@ -25,10 +30,13 @@ struct Meeting {
 
 }  // namespace
 
-Timeline::Timeline(const Draft& draft, const AlikeRanks* alike)
+Timeline::Timeline(const Draft& draft, const AlikeRanks* alike,
+                   std::vector<std::vector<uint32_t>> joints)
     : draft_(draft),
       alike_(alike),
-      clocks_(ranks_of_lanes(draft.plan), draft.plan.ranks(), alike != nullptr) {
+      joints_(std::move(joints)),
+      clocks_(ranks_of_lanes(draft, joints_), draft.plan.ranks(), alike != nullptr) {
+  STRETTO_ASSERT(joints_.empty() || alike == nullptr, "joints of alike ranks");
   for (const Lane& lane : draft.plan.lanes) positions_.emplace_back(lane.instrs.size());
   for (uint32_t at = 0; at < draft.program.size(); ++at) {
     positions_[draft.program[at].lane][draft.program[at].pos] = at;
@@ -107,6 +115,13 @@ void Timeline::run(const std::function<std::span<const uint32_t>(uint32_t)>& nee
   const size_t all =
       draft_.program.size() * static_cast<size_t>(ranks) / static_cast<size_t>(draft_.plan.ranks());
   STRETTO_ASSERT(ended == all, "lowered tasks wait for each other");
+  std::vector<Event> ends;
+  for (uint32_t number = 0; number < joints_.size(); ++number) {
+    ends.clear();
+    for (const uint32_t at : joints_[number]) ends.push_back(event(runs() - 1, at));
+    const Event joined = clocks_.append(joint(0, number).lane, ends);
+    STRETTO_ASSERT(joined.seq == joint(runs() - 1, number).seq, "a joint ends once a run");
+  }
   for (int rank = 0; rank < ranks; ++rank) clocks_.end_run(rank);
 }
 

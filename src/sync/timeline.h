@@ -14,8 +14,12 @@ namespace stretto {
 
 class Timeline {
  public:
-  // Where ranks are alike, what is asked of and told about instructions is rank 0's.
-  explicit Timeline(const Draft& draft, const AlikeRanks* alike = nullptr);
+  // Where ranks are alike, what is asked of and told about instructions is rank 0's. `joints` are
+  // sets of instructions, each of one rank: once a run has ended, an event stands for the ends of
+  // each of them, so that many who wait for all of a set need not name them. Not where ranks are
+  // alike.
+  explicit Timeline(const Draft& draft, const AlikeRanks* alike = nullptr,
+                    std::vector<std::vector<uint32_t>> joints = {});
 
   // Executes the next run on all ranks. Instruction `at` (a position in Draft::program) may start
   // when all of needs(at) of this run have ended. Once they have, causes(at) names the events that
@@ -29,6 +33,11 @@ class Timeline {
   Event event(int run, uint32_t at) const {
     return {draft_.program[at].lane, events_[static_cast<size_t>(run)][home(at)]};
   }
+  // The end of all of joint `number` in an ended run.
+  Event joint(int run, uint32_t number) const {
+    return {static_cast<uint32_t>(draft_.plan.lanes.size()) + number,
+            static_cast<uint32_t>(run) + 1};
+  }
   const LaneClocks& clocks() const { return clocks_; }
   const AlikeRanks* alike() const { return alike_; }
   // Program position of the instruction at `pos` of `lane`.
@@ -39,6 +48,7 @@ class Timeline {
 
   const Draft& draft_;
   const AlikeRanks* alike_;
+  std::vector<std::vector<uint32_t>> joints_;  // each has a lane of its own, behind the plan's
   LaneClocks clocks_;
   std::vector<std::vector<uint32_t>> positions_;
   std::vector<std::vector<uint32_t>> events_;  // by run and program position: its seq

@@ -50,6 +50,8 @@ class DraftBuilder {
     }
   }
 
+  const Draft& draft() const { return draft_; }
+
   // The lanes after place_signals: "notify slots.0@1 += 1; wait slots.0 >= 2; reduce".
   std::string placed(uint32_t lane) {
     if (!draft_.program.empty()) place_signals(draft_);
