@@ -1,19 +1,11 @@
 // Tiles whose K a lane computes in ranges, one behind the other: one task of the kernel each.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "cuda/gemm_choice.h"
 #include "cuda/plan_limits.h"
-#include "cuda/plan_tables.h"
-#include "cuda/rank_program.h"
-#include "cuda/tile_sums.h"
-#include "plan_fixture.h"
+#include "phases_fixture.h"
 
 namespace stretto::cuda {
 namespace {
@@ -65,28 +57,6 @@ lane 0 compute 0
                                 ranges, text.before_sum, text.ranges, text.elsewhere));
 }
 
-std::vector<int> before(const GemmTable& table, const device::GemmTask& task, int first,
-                        int count) {
-  std::vector<int> blocks;
-  for (int w = first; w < first + count; ++w) {
-    blocks.push_back(
-        static_cast<int>(table.waits[task.first_wait + static_cast<size_t>(w)].before));
-  }
-  return blocks;
-}
-
-struct Tables {
-  explicit Tables(const Plan& plan)
-      : programs(programs_of(plan)),
-        signals(plan, programs, true),
-        all(tables_for(plan, 0, programs[0], places_of(plan), signals)) {}
-  const GemmTable& gemm() const { return all.gemms[0].table; }
-
-  std::vector<RankProgram> programs;
-  SignalLayout signals;
-  RankTables all;
-};
-
 TEST(Phases, RangesOfALaneAreOneTaskThatAwaitsThemOneByOne) {
   const Plan plan = gather({});
   EXPECT_THAT(why_not_on_cuda(plan), IsEmpty());
@@ -108,7 +78,7 @@ TEST(Phases, RangesOfALaneAreOneTaskThatAwaitsThemOneByOne) {
   EXPECT_EQ(task.num_k, 8);
   ASSERT_EQ(task.num_waits, 4);
   EXPECT_EQ(task.num_late_waits, 0);
-  EXPECT_THAT(before(table, task, 0, 4), testing::ElementsAre(0, 2, 4, 6));
+  EXPECT_THAT(blocks_before(table, task, 0, 4), testing::ElementsAre(0, 2, 4, 6));
   ASSERT_EQ(task.num_notifies, 1);
   EXPECT_EQ(table.notifies[task.first_notify].rank, 1);
   ASSERT_EQ(task.num_destinations, 1);
@@ -127,73 +97,6 @@ TEST(Phases, SumsInRegistersNeedNoMemory) {
   EXPECT_EQ(sums.last_of(0, 0), 0u);
 }
 
-TEST(Phases, AWholeKHasNone) {
-  const Plan plan = plan_of("ag-gemm m=512 n=512 k=512 ranks=2 dtype=bf16", "tiles,comm-sms=2");
-  EXPECT_FALSE(config_of(plan).phases);
-  const Plan split =
-      plan_of("ag-gemm m=512 n=512 k=512 ranks=2 dtype=bf16", "tiles,comm-sms=2,split-k=2");
-  EXPECT_FALSE(config_of(split).phases);
-  EXPECT_FALSE(TileSums(split).needs_no_memory(*split.find_buffer("ranges")));
-}
-
-TEST(Phases, GathersInPhasesRunInOneKernel) {
-  const char* op = "ag-gemm m=1000 n=1088 k=832 ranks=2 dtype=bf16";
-  for (const char* schedule :
-       {"tiles,tile=128x128,comm-sms=3,k-phases=4", "slices,tile=128x128,k-phases=3",
-        "tiles,tile=128x128,mover=copy-engine,reuse=ack,k-phases=13"}) {
-    const Plan plan = plan_of(op, schedule);
-    EXPECT_THAT(why_not_on_cuda(plan), IsEmpty()) << schedule;
-    EXPECT_TRUE(TileSums(plan).needs_no_memory(*plan.find_buffer("ranges"))) << schedule;
-    const Tables tables(plan);
-    EXPECT_TRUE(tables.all.config.phases) << schedule;
-    EXPECT_FALSE(tables.all.config.splits) << schedule;
-    ASSERT_EQ(tables.all.gemms.size(), 1u);
-    size_t in_phases = 0, tiles = 0;
-    for (const auto& block : tables.gemm().blocks) {
-      for (const device::GemmTask& task : block) {
-        ++tiles;
-        EXPECT_EQ(task.first_k, 0);
-        EXPECT_EQ(task.num_k, 13);
-        EXPECT_EQ(task.num_destinations, 1);
-        const std::vector<int> blocks = before(tables.gemm(), task, 0, task.num_waits);
-        EXPECT_TRUE(std::is_sorted(blocks.begin(), blocks.end()));
-        in_phases += !blocks.empty() && blocks.back() > 0;
-        EXPECT_TRUE(blocks.empty() || (blocks.front() == 0 && blocks.back() < 13)) << schedule;
-      }
-    }
-    EXPECT_EQ(tiles, 40u);
-    EXPECT_GE(in_phases, 15u) << schedule;
-  }
-  // Where K is split pieces alone are cut.
-  const Plan split = plan_of(op, "tiles,tile=128x128,k-phases=2,split-k=2");
-  EXPECT_THAT(why_not_on_cuda(split), IsEmpty());
-  EXPECT_FALSE(config_of(split).phases);
-}
-
-TEST(Phases, TablesCanBeMadeForEveryKindOfGather) {
-  for (const int ranks : {2, 4, 8}) {
-    for (const auto& [sizes, schedule] : std::vector<std::pair<std::string, std::string>>{
-             {"m=1000 n=1088 k=832", "tiles,tile=64x128,comm-sms=3,k-phases=13"},
-             {"m=517 n=960 k=4672", "tiles,tile=128x128,mover=copy-engine,k-phases=8"},
-             {"m=1024 n=4096 k=8192", "tiles,tile=128x256,comm-sms=12,k-phases=16"},
-             {"m=2048 n=4096 k=1024", "tiles,tile=64x64,comm-sms=8,k-phases=2"},
-             {"m=1024 n=1024 k=2048", "slices,tile=128x192,k-phases=3"},
-             {"m=1024 n=1024 k=4096", "tiles,tile=128x128,comm-sms=8,k-phases=4,rows=bucket"},
-             {"m=840 n=1088 k=832",
-              "tiles,tile=64x128,mover=copy-engine,reuse=ack,k-phases=5,rows=bucket"}}) {
-      const Plan plan =
-          plan_of(fmt::format("ag-gemm {} ranks={} dtype=bf16", sizes, ranks), schedule);
-      EXPECT_THAT(why_not_on_cuda(plan), IsEmpty()) << ranks << " " << schedule;
-      const auto programs = programs_of(plan);
-      const RankTables tables =
-          tables_for(plan, 1, programs[1], places_of(plan), SignalLayout(plan, programs, true),
-                     schedule.find("bucket") != std::string::npos);
-      EXPECT_TRUE(tables.config.phases) << ranks << " " << schedule;
-      EXPECT_EQ(why_illegal(tables.config), "");
-    }
-  }
-}
-
 TEST(Phases, WhatTheSumAwaitsIsAwaitedBeforeTheLastRange) {
   Text text;
   text.before_sum = "  wait done.1 >= 1\n";
@@ -203,7 +106,7 @@ TEST(Phases, WhatTheSumAwaitsIsAwaitedBeforeTheLastRange) {
   const device::GemmTask& task = tables.gemm().blocks[0][1];
   ASSERT_EQ(task.num_waits, 5);
   EXPECT_EQ(task.num_late_waits, 0);
-  EXPECT_THAT(before(tables.gemm(), task, 0, 5), testing::ElementsAre(0, 2, 4, 6, 6));
+  EXPECT_THAT(blocks_before(tables.gemm(), task, 0, 5), testing::ElementsAre(0, 2, 4, 6, 6));
 }
 
 TEST(Phases, RangesOfOtherLanesAreAddedToThoseOfThisOne) {
@@ -225,7 +128,7 @@ TEST(Phases, RangesOfOtherLanesAreAddedToThoseOfThisOne) {
   const device::GemmTask& task = table.blocks[0][1];
   EXPECT_EQ(task.num_k, 4);
   ASSERT_EQ(task.num_waits, 2);
-  EXPECT_THAT(before(table, task, 0, 2), testing::ElementsAre(0, 2));
+  EXPECT_THAT(blocks_before(table, task, 0, 2), testing::ElementsAre(0, 2));
   EXPECT_EQ(task.num_late_waits, 1);
   // Where the second range's sums would be, two more follow.
   EXPECT_EQ(table.splits[0][0].ranges, 0u);
@@ -254,20 +157,6 @@ TEST(Phases, NotifiesBetweenRangesComeBehindTheTile) {
   EXPECT_EQ(task.num_waits, 4);
   EXPECT_EQ(tables.gemm().notifies[task.first_notify].signal, tables.signals.index_of({1, 2}));
   EXPECT_EQ(tables.gemm().notifies[task.first_notify + 1].signal, tables.signals.index_of({1, 0}));
-}
-
-TEST(Phases, AcknowledgementsBeforeASumOverLanesComeBehindIt) {
-  const Plan plan = plan_of("ag-gemm m=256 n=256 k=128 ranks=2 dtype=bf16",
-                            "tiles,tile=128x128,mover=copy-engine,reuse=ack,split-k=2");
-  EXPECT_THAT(why_not_on_cuda(plan), IsEmpty());
-  const Tables tables(plan);
-  EXPECT_TRUE(tables.all.config.splits);
-  const device::GemmTask& task = tables.gemm().blocks[3][0];
-  EXPECT_EQ(tables.gemm().splits[3][0].ranges, 2u);
-  EXPECT_EQ(task.num_waits, 1);
-  EXPECT_EQ(task.num_late_waits, 1);
-  ASSERT_EQ(task.num_notifies, 1);
-  EXPECT_EQ(tables.gemm().notifies[task.first_notify].rank, 1);
 }
 
 TEST(Phases, WhatCannotStayInRegistersIsRefused) {
