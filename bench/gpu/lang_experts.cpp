@@ -1,6 +1,7 @@
 // Dispatch and combine of tokens to experts: hidden 7168, top 8 of 256 experts.
 #include <cmath>
 
+#include "expert_routing.h"
 #include "lang_bench.h"
 #include "stretto/device/lang/kernels/combine.h"
 #include "stretto/device/lang/kernels/dispatch.h"
@@ -16,18 +17,13 @@ using device::ExpertShape;
 constexpr int kThreads = 512;
 constexpr uint32 kHidden = 7168, kExperts = 256, kTopK = 8, kAlign = 64;
 
-uint64_t mixed(uint64_t value) {
-  value = (value + 0x9e3779b97f4a7c15ull) * 0xbf58476d1ce4e5b9ull;
-  value = (value ^ (value >> 29)) * 0x94d049bb133111ebull;
-  return value ^ (value >> 32);
-}
-
 class ExpertsBench {
  public:
   ExpertsBench(LangBench& bench, uint32 tokens, bool fp8)
       : bench_(bench),
         ranks_(static_cast<uint32>(bench.team.ranks())),
         shape_{kHidden, kExperts, kTopK, tokens, 0, kAlign, fp8},
+        routing_(shape_, bench.team.ranks()),
         input_(bench.team, size_t{tokens} * kHidden * 2),
         ids_(bench.team, size_t{tokens} * kTopK * 4),
         weights_(bench.team, size_t{tokens} * kTopK * 4),
@@ -51,7 +47,10 @@ class ExpertsBench {
     signals_ = take("signals", 2 * signal_bytes());
     upload_whole_numbers(input_, size_t{tokens} * kHidden);
     upload_whole_numbers(results_, max_rows() * kHidden);
-    make_routing();
+    for (size_t r = 0; r < ranks_; ++r) {
+      ids_.memory[r].upload(routing_.ids[r].data(), routing_.ids[r].size() * 4);
+      weights_.memory[r].upload(routing_.weights[r].data(), routing_.weights[r].size() * 4);
+    }
     dispatch_ = std::make_unique<TeamKernel>(
         bench,
         cuda::LangKernelName{"kernels/dispatch.h", "dispatch<GpuBlock>", "DispatchArgs<GpuBlock>"},
@@ -83,8 +82,8 @@ class ExpertsBench {
     bench_.group.check();
     verify();
     row["dispatch_bytes"] =
-        remote_copies_ * (token_vectors(shape_) * 16 + token_scales(shape_) * 4);
-    row["combine_bytes"] = remote_copies_ * kHidden * 2;
+        routing_.most_remote_copies * (token_vectors(shape_) * 16 + token_scales(shape_) * 4);
+    row["combine_bytes"] = routing_.most_remote_copies * kHidden * 2;
     return row;
   }
 
@@ -97,54 +96,6 @@ class ExpertsBench {
   // Half as many again as uniform routing fills.
   size_t max_rows() const {
     return size_t{shape_.max_tokens} * kTopK * 3 / 2 + kExperts / ranks_ * kAlign;
-  }
-
-  void make_routing() {
-    routed_.resize(ranks_);
-    for (uint32 r = 0; r < ranks_; ++r) {
-      std::vector<int32_t>& ids = routed_[r];
-      std::vector<float> weights;
-      size_t copies = 0;
-      for (uint32 t = 0; t < shape_.max_tokens; ++t) {
-        uint64_t mask = 0;
-        for (uint32 j = 0; j < kTopK; ++j) {
-          const size_t first = size_t{t} * kTopK;
-          uint64_t bits = mixed((uint64_t{r} << 40) + first + j);
-          auto taken = [&](int32_t id) {
-            return std::find(ids.begin() + static_cast<std::ptrdiff_t>(first), ids.end(), id) !=
-                   ids.end();
-          };
-          while (taken(static_cast<int32_t>(bits % kExperts))) bits = mixed(bits);
-          ids.push_back(static_cast<int32_t>(bits % kExperts));
-          weights.push_back(static_cast<float>(1 + (bits >> 20) % 8) / 16);
-          mask |= 1ull << (bits % kExperts / (kExperts / ranks_));
-        }
-        copies += static_cast<size_t>(__builtin_popcountll(mask & ~(1ull << r)));
-      }
-      remote_copies_ = std::max(remote_copies_, copies);
-      ids_.memory[r].upload(ids.data(), ids.size() * 4);
-      weights_.memory[r].upload(weights.data(), weights.size() * 4);
-      weights_of_.push_back(std::move(weights));
-    }
-    // Where each entry's row must be: experts in order, and in them sources and tokens.
-    const uint32 local = kExperts / ranks_;
-    row_of_.assign(ranks_, std::vector<uint32>(size_t{shape_.max_tokens} * kTopK));
-    std::vector<std::vector<uint32>> counts(kExperts, std::vector<uint32>(ranks_));
-    for (uint32 r = 0; r < ranks_; ++r) {
-      for (int32_t id : routed_[r]) ++counts[static_cast<size_t>(id)][r];
-    }
-    for (uint32 owner = 0; owner < ranks_; ++owner) {
-      uint32 offset = 0;
-      for (uint32 e = owner * local; e < (owner + 1) * local; ++e) {
-        uint32 row = offset;
-        for (uint32 r = 0; r < ranks_; ++r) {
-          for (size_t i = 0; i < routed_[r].size(); ++i) {
-            if (static_cast<uint32>(routed_[r][i]) == e) row_of_[r][i] = row++;
-          }
-        }
-        offset += (row - offset + kAlign - 1) / kAlign * kAlign;
-      }
-    }
   }
 
   DispatchArgs<GpuBlock> dispatch_args(int rank) const {
@@ -205,13 +156,10 @@ class ExpertsBench {
       }
     }
   }
-  uint32 owner_of(uint32 r, size_t entry) const {
-    return static_cast<uint32>(routed_[r][entry]) / (kExperts / ranks_);
-  }
   void verify_rows(uint32 r, uint32 t) {
     for (size_t entry = size_t{t} * kTopK; entry < size_t{t + 1} * kTopK; ++entry) {
-      const int owner = static_cast<int>(owner_of(r, entry));
-      const size_t row = row_of_[r][entry];
+      const int owner = routing_.owner_of(r, entry);
+      const size_t row = routing_.rows[r][entry];
       std::vector<float> got(kHidden);
       if (shape_.fp8 != 0) {
         const auto bytes = rows_.download<uint8_t>(owner, row * kHidden, kHidden);
@@ -238,9 +186,10 @@ class ExpertsBench {
     for (size_t c = 0; c < kHidden; ++c) {
       double want = 0, size = 0;
       for (size_t entry = size_t{t} * kTopK; entry < size_t{t + 1} * kTopK; ++entry) {
-        const double value = static_cast<double>(weights_of_[r][entry]) *
+        const double value = static_cast<double>(routing_.weights[r][entry]) *
                              static_cast<double>(whole_number_at(
-                                 owner_of(r, entry) + 1, size_t{row_of_[r][entry]} * kHidden + c));
+                                 static_cast<uint64_t>(routing_.owner_of(r, entry)) + 1,
+                                 size_t{routing_.rows[r][entry]} * kHidden + c));
         want += value;
         size += std::abs(value);
       }
@@ -255,12 +204,9 @@ class ExpertsBench {
   LangBench& bench_;
   uint32 ranks_;
   ExpertShape shape_;
+  const ExpertRouting routing_;
   PerRank input_, ids_, weights_, lists_, output_, rows_, row_scales_, results_;
   size_t slots_, scale_slots_, entry_slots_, counts_, combine_slots_, parts_, signals_;
-  std::vector<std::vector<int32_t>> routed_;
-  std::vector<std::vector<float>> weights_of_;
-  std::vector<std::vector<uint32>> row_of_;  // [rank][entry]
-  size_t remote_copies_ = 0;
   std::unique_ptr<TeamKernel> dispatch_, combine_;
 };
 
