@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -18,14 +17,10 @@
 #include "core/text.h"
 #include "cuda/cublas.h"
 #include "cuda/gemm_kernel.h"
-#include "cuda/gemm_table.h"
 #include "cuda/nvrtc_api.h"
 #include "cuda/test_data.h"
-#include "fabric/fabric.h"
-#include "gemm_candidates.h"
-#include "runtime/plan_runner.h"
+#include "gemm_launches.h"
 #include "stretto/error.h"
-#include "stretto/lower.h"
 
 namespace stretto::bench {
 namespace {
@@ -49,7 +44,11 @@ struct Buffers {
 class Bench {
  public:
   explicit Bench(bool quick)
-      : device_(0), data_(device_, compiler_), cublas_(stream_), quick_(quick) {}
+      : device_(0),
+        data_(device_, compiler_),
+        cublas_(stream_),
+        kernels_(device_, compiler_),
+        quick_(quick) {}
 
   std::string machine() const { return device_.name(); }
 
@@ -60,6 +59,7 @@ class Bench {
     const Matrix a{buffers.a.address(), m, k, k, DType::bf16};
     const Matrix b{buffers.b.address(), n, k, k, DType::bf16};
     const Matrix c{buffers.c.address(), m, n, n, DType::bf16};
+    const GemmTensors tensors{a, b, c};
     const Matrix reference{buffers.reference.address(), m, n, n, DType::fp32};
     data_.fill(stream_, a.address, m * k, DType::bf16, device::Fill::normal, 1);
     data_.fill(stream_, b.address, n * k, DType::bf16, device::Fill::normal, 2);
@@ -74,15 +74,15 @@ class Bench {
     std::vector<Candidate> all = candidates(quick_);
     add_split(shape, device_.num_sms(), all);
     for (const Candidate& candidate : all) {
-      const Run run(*this, a, b, c, candidate);
+      const GemmLaunches run(kernels_, stream_, tensors, candidate, kLaunchesPerGraph);
       cuda::check(cuda::driver().fill_bytes(c.address, 0xff, static_cast<size_t>(m * n * 2),
                                             stream_.handle()),
                   "poison the output");
-      run.graph->launch(stream_);
+      run.launch();
       const double error = cuda::relative_error(
           data_.compare(stream_, c.address, DType::bf16, reference.address, m * n));
       std::vector<double> times;
-      for (int i = 0; i < 3; ++i) times.push_back(time_us([&] { run.graph->launch(stream_); }));
+      for (int i = 0; i < 3; ++i) times.push_back(time_us([&] { run.launch(); }));
       timed.push_back({candidate, median(times), error});
     }
     const auto faster = [](const Timed& x, const Timed& y) { return x.time_us < y.time_us; };
@@ -93,15 +93,16 @@ class Bench {
       for (int i = 0; i < kLaunchesPerGraph; ++i) cublas_.multiply(a, b, c);
     });
     const auto in_turns = [&](size_t count, int rounds) {
-      std::vector<std::unique_ptr<Run>> runs;
+      std::vector<std::unique_ptr<GemmLaunches>> runs;
       for (size_t i = 0; i < count; ++i) {
-        runs.push_back(std::make_unique<Run>(*this, a, b, c, timed[i].candidate));
+        runs.push_back(std::make_unique<GemmLaunches>(kernels_, stream_, tensors,
+                                                      timed[i].candidate, kLaunchesPerGraph));
       }
       std::vector<std::vector<double>> times(count + 1);
       for (int round = 0; round < rounds; ++round) {
         times[count].push_back(time_us([&] { baseline.launch(stream_); }));
         for (size_t i = 0; i < count; ++i) {
-          times[i].push_back(time_us([&] { runs[i]->graph->launch(stream_); }));
+          times[i].push_back(time_us([&] { runs[i]->launch(); }));
         }
       }
       return times;
@@ -144,50 +145,6 @@ class Bench {
   }
 
  private:
-  // A candidate on given tensors, ready to be timed: launched as plans launch it.
-  struct Run {
-    std::unique_ptr<cuda::DeviceGemmTable> table;
-    std::unique_ptr<Plan> plan;
-    std::unique_ptr<runtime::PlanRunner> runner;
-    std::unique_ptr<cuda::Graph> graph;
-
-    Run(Bench& bench, const Matrix& a, const Matrix& b, const Matrix& c,
-        const Candidate& candidate) {
-      const cuda::GemmKernel* kernel = nullptr;
-      if (candidate.ranges > 1) {
-        split(bench, a, b, c, candidate);
-      } else {
-        kernel = &bench.kernel_of(candidate.config);
-        table = std::make_unique<cuda::DeviceGemmTable>(
-            cuda::dense_table(a, b, c, candidate.config, bench.device_.num_sms(), candidate.band));
-      }
-      graph = std::make_unique<cuda::Graph>(bench.stream_, [&] {
-        for (int i = 0; i < kLaunchesPerGraph; ++i) {
-          if (runner) {
-            runner->enqueue(0, bench.stream_.handle());
-          } else {
-            kernel->launch(bench.stream_, table->num_blocks(), table->params(), true);
-          }
-        }
-      });
-    }
-
-    void split(Bench& bench, const Matrix& a, const Matrix& b, const Matrix& c,
-               const Candidate& candidate) {
-      const Operator op = parse_operator(
-          fmt::format("ag-gemm m={} n={} k={} ranks=1 dtype=bf16", c.rows, c.columns, a.columns));
-      const Machine machine = default_machine(1);
-      const Schedule schedule = parse_schedule(
-          fmt::format("tiles,tile={}x{},swizzle={},split-k={}", candidate.config.tile_m,
-                      candidate.config.tile_n, candidate.band, candidate.ranges),
-          op, machine);
-      plan = std::make_unique<Plan>(lower(op, schedule, machine));
-      runner = std::make_unique<runtime::PlanRunner>(
-          *plan, *bench.fabric_, bench.compiler_, runtime::RunnerOptions{},
-          runtime::Bindings{{{"a", {a.address}}, {"b", {b.address}}, {"out", {c.address}}}, {}});
-    }
-  };
-
   static std::string short_name(const Candidate& candidate) {
     static const char* const kShared[] = {"-", "a", "b"};
     const GemmConfig& config = candidate.config;
@@ -195,12 +152,6 @@ class Bench {
                        kShared[static_cast<int>(config.shared)], config.overlap_store ? "" : "!",
                        candidate.band,
                        candidate.ranges > 1 ? fmt::format(" K/{}", candidate.ranges) : "");
-  }
-
-  const cuda::GemmKernel& kernel_of(const GemmConfig& config) {
-    auto& slot = kernels_[cuda::describe(config)];
-    if (!slot) slot = std::make_unique<cuda::GemmKernel>(device_, compiler_, config);
-    return *slot;
   }
 
   template <typename Launch>
@@ -218,8 +169,7 @@ class Bench {
   cuda::TestData data_;
   cuda::Cublas cublas_;
   cuda::Event start_, stop_;
-  std::unique_ptr<fabric::Fabric> fabric_ = fabric::in_process(1);
-  std::map<std::string, std::unique_ptr<cuda::GemmKernel>> kernels_;
+  GemmKernels kernels_;
   bool quick_;
 };
 
