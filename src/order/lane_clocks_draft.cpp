@@ -16,10 +16,13 @@ void LaneClocks::begin(const Clock& from) {
 void LaneClocks::learn_runs(View from) {
   if (clocks_[from.clock].runs == 0) return;  // none
   const std::span<const uint16_t> runs = runs_of(clocks_[from.clock]);
-  for (size_t rank = 0; rank < ranks_; ++rank) {
-    const uint16_t theirs = runs[seen_rank(static_cast<int>(rank), from.rank)];
-    draft_.runs[rank] = std::max(draft_.runs[rank], theirs);
-  }
+  const auto learn = [](std::span<uint16_t> ours, std::span<const uint16_t> theirs) {
+    for (size_t i = 0; i < ours.size(); ++i) ours[i] = std::max(ours[i], theirs[i]);
+  };
+  // Rank 0's counts are those of `from.rank`, and the last ranks' come round to the front.
+  const size_t behind = ranks_ - from.rank;
+  learn(std::span(draft_.runs).subspan(from.rank), runs.first(behind));
+  learn(std::span(draft_.runs).first(from.rank), runs.subspan(behind));
 }
 
 void LaneClocks::make_own(BlockRef& ref) {
