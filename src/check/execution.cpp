@@ -9,12 +9,13 @@ namespace {
 
 constexpr size_t kMaxClockBytes = size_t{4} << 30;
 
-// The plan's lanes, and one of the caller for each rank.
-std::vector<uint16_t> lane_ranks(const Plan& plan) {
+// The plan's lanes, one of the caller for each rank, and one for each joint.
+std::vector<uint16_t> lane_ranks(const Plan& plan, const Joints& joints) {
   std::vector<uint16_t> ranks;
-  ranks.reserve(plan.lanes.size() + static_cast<size_t>(plan.ranks()));
+  ranks.reserve(plan.lanes.size() + static_cast<size_t>(plan.ranks()) + joints.count());
   for (const Lane& lane : plan.lanes) ranks.push_back(lane.rank);
   for (int rank = 0; rank < plan.ranks(); ++rank) ranks.push_back(static_cast<uint16_t>(rank));
+  for (uint32_t joint = 0; joint < joints.count(); ++joint) ranks.push_back(joints.rank(joint));
   return ranks;
 }
 
@@ -25,9 +26,10 @@ Execution::Execution(const Plan& plan, const InstrIndex& index, const Counters& 
       index_(index),
       counters_(counters),
       runs_(runs),
-      clocks_(lane_ranks(plan), plan.ranks()),
-      event_of_(index.size(), 0),
-      events_per_run_(plan.lanes.size(), 0),
+      numbers_(plan, index),
+      joints_(plan, index, counters, numbers_),
+      joint_events_(joints_.count() * static_cast<size_t>(runs)),
+      clocks_(lane_ranks(plan, joints_), plan.ranks()),
       order_(index.size(), 0),
       lanes_(plan.lanes.size()),
       values_(counters.size() * static_cast<size_t>(runs), 0),
@@ -35,35 +37,9 @@ Execution::Execution(const Plan& plan, const InstrIndex& index, const Counters& 
       rank_lanes_(static_cast<size_t>(plan.ranks()), 0),
       at_boundary_(static_cast<size_t>(plan.ranks())),
       at_end_(static_cast<size_t>(plan.ranks())) {
-  number_events();
   for (const Lane& lane : plan.lanes) {
     ++rank_lanes_[lane.rank];
     if (lane.kind == LaneKind::compute) ++compute_lanes_[lane.rank];
-  }
-}
-
-void Execution::number_events() {
-  for (uint32_t lane = 0; lane < plan_.lanes.size(); ++lane) {
-    const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
-    uint32_t count = 0;
-    bool news = false;  // waits since the last event
-    for (uint32_t pos = 0; pos < instrs.size(); ++pos) {
-      const Opcode op = instrs[pos].op;
-      if (op == Opcode::wait) {
-        news = true;
-        event_of_[index_.of(lane, pos)] = count + 1;
-        continue;
-      }
-      if (op == Opcode::notify) {
-        if (news || count == 0) ++count;
-      } else {
-        if (op == Opcode::collective || (op == Opcode::boundary && news)) ++count;
-        ++count;
-      }
-      news = false;
-      event_of_[index_.of(lane, pos)] = count;
-    }
-    events_per_run_[lane] = count + (news ? 1 : 0);
   }
 }
 
@@ -90,11 +66,11 @@ void Execution::advance(uint32_t l) {
         notify(l, at, instr);
         break;
       case Opcode::boundary:
-        reach_event(l, event_of_[at] - 1);
+        reach_event(l, numbers_.of(at) - 1);
         meet(at_boundary_[plan_.lanes[l].rank], l, compute_lanes_[plan_.lanes[l].rank]);
         return;
       case Opcode::collective:
-        reach_event(l, event_of_[at] - 1);
+        reach_event(l, numbers_.of(at) - 1);
         meet(at_collective_[instr.id], l, static_cast<size_t>(plan_.ranks()));
         return;
       default:
@@ -121,15 +97,24 @@ bool Execution::pass_wait(uint32_t l) {
     blocked_.emplace(at, target, l);
     return false;
   }
-  learn(l, counter, wait);
+  learn(l, c, wait);
   return true;
 }
 
 // Of each other lane, the wait knows the first notify without which the counter falls short even
 // when everybody else has notified all that this run and the runs before contain.
-void Execution::learn(uint32_t l, const Counter& counter, const Instr& wait) {
+void Execution::learn(uint32_t l, uint32_t c, const Instr& wait) {
   LaneState& lane = lanes_[l];
+  const Counter& counter = counters_[c];
   const int of_run = lane.run - wait.lag;
+  if (const uint32_t joint = joints_.of(c); joint != Joints::kNone) {
+    const Event ended =
+        joint_events_[joint * static_cast<size_t>(runs_) + static_cast<size_t>(of_run)];
+    if (ended.seq != 0 && Joints::is_for_all(counters_, counter, l, wait.amount)) {
+      lane.news.push_back(ended);
+      return;
+    }
+  }
   const int64_t rounds = of_run / counter.copies + 1;  // runs of this instance up to of_run
   const int64_t target = (rounds - 1) * counter.total + wait.amount;
   const std::span<const Share> shares = counters_.shares(counter);
@@ -160,7 +145,7 @@ void Execution::learn(uint32_t l, const Counter& counter, const Instr& wait) {
 }
 
 void Execution::notify(uint32_t l, uint32_t at, const Instr& notify) {
-  reach_event(l, event_of_[at]);
+  reach_event(l, numbers_.of(at));
   const uint32_t c = counters_.of(at);
   for (int run = lanes_[l].run; run < runs_; run += counters_[c].copies) {
     const size_t slot = c * static_cast<size_t>(runs_) + static_cast<size_t>(run);
@@ -174,6 +159,25 @@ void Execution::notify(uint32_t l, uint32_t at, const Instr& notify) {
     }
     blocked_.erase(first, last);
   }
+  if (joints_.of(c) != Joints::kNone) end_joint(c, lanes_[l].run);
+}
+
+// The lanes that add are of one rank, so all of them are in this run. What they have added of it
+// is all that any wait for the whole of it learns: of each the last notify.
+void Execution::end_joint(uint32_t c, int run) {
+  const Counter& counter = counters_[c];
+  if (value(c, run) != (run / counter.copies + 1) * counter.total) return;
+  const uint32_t joint = joints_.of(c);
+  Event& ended = joint_events_[joint * static_cast<size_t>(runs_) + static_cast<size_t>(run)];
+  if (ended.seq != 0) return;  // by another counter
+  std::vector<Event> last;
+  for (const Share& share : counters_.shares(counter)) {
+    last.push_back(
+        event(share.lane, index_.of(share.lane, counters_.notes(share).back().pos), run));
+  }
+  const auto first_joint =
+      static_cast<uint32_t>(plan_.lanes.size()) + static_cast<uint32_t>(plan_.ranks());
+  ended = clocks_.append(first_joint + joint, last);
 }
 
 void Execution::meet(std::vector<uint32_t>& arrived, uint32_t l, size_t expected) {
@@ -190,7 +194,7 @@ void Execution::meet(std::vector<uint32_t>& arrived, uint32_t l, size_t expected
 
 void Execution::end_run(uint32_t l) {
   const uint16_t rank = plan_.lanes[l].rank;
-  reach_event(l, events_per_run_[l]);
+  reach_event(l, numbers_.per_run(l));
   at_end_[rank].push_back(l);
   if (at_end_[rank].size() < rank_lanes_[rank]) return;
   clocks_.end_run(rank);
@@ -207,7 +211,7 @@ void Execution::end_run(uint32_t l) {
 }
 
 void Execution::reach_event(uint32_t lane, uint32_t event) {
-  const uint32_t ended = static_cast<uint32_t>(lanes_[lane].run) * events_per_run_[lane];
+  const uint32_t ended = static_cast<uint32_t>(lanes_[lane].run) * numbers_.per_run(lane);
   if (clocks_.last(lane).seq < ended + event) append_event(lane);
 }
 

@@ -6,10 +6,7 @@
 // wait knows are the notifies without which the counter could not have got there, whatever else was
 // notified up to the end of its run.
 //
-// Events. Not every instruction needs one of its own: a wait takes effect with the next event of
-// its lane, and a notify tells what its lane's last event knew. So events are tasks, boundaries,
-// and waits that a notify, a boundary, a collective or the end of the run follows. A collective has
-// two: it begins when its own rank comes to it, and is done after all ranks have come.
+// Events are those of event_numbers.h, and those of joints.h.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +16,9 @@
 #include <vector>
 
 #include "check/counters.h"
+#include "check/event_numbers.h"
 #include "check/instr_index.h"
+#include "check/joints.h"
 #include "stretto/lane_clocks.h"
 #include "stretto/plan.h"
 
@@ -47,7 +46,7 @@ class Execution {
   int runs() const { return runs_; }
   // When an instruction of run number `run` has taken effect; a task is done then.
   Event event(uint32_t lane, uint32_t instr, int run) const {
-    return {lane, static_cast<uint32_t>(run) * events_per_run_[lane] + event_of_[instr]};
+    return {lane, static_cast<uint32_t>(run) * numbers_.per_run(lane) + numbers_.of(instr)};
   }
   Event event(uint32_t instr, int run) const { return event(index_.ref(instr).lane, instr, run); }
   // When a task begins to touch memory.
@@ -72,11 +71,12 @@ class Execution {
     std::vector<Event> news;  // what waits have told since the lane's last event
   };
 
-  void number_events();
   void advance(uint32_t lane);
   bool pass_wait(uint32_t lane);
-  void learn(uint32_t lane, const Counter& counter, const Instr& wait);
+  void learn(uint32_t lane, uint32_t counter, const Instr& wait);
   void notify(uint32_t lane, uint32_t instr, const Instr& notify);
+  // The joint of the counter ends in this run, in which all has been added to it.
+  void end_joint(uint32_t counter, int run);
   void meet(std::vector<uint32_t>& arrived, uint32_t lane, size_t expected);
   void end_run(uint32_t lane);
   // Makes sure that the lane's event number `event` of this run is there.
@@ -87,10 +87,11 @@ class Execution {
   const InstrIndex& index_;
   const Counters& counters_;
   const int runs_;
+  const EventNumbers numbers_;
+  const Joints joints_;
+  std::vector<Event> joint_events_;  // by joint and run; seq 0: it has not ended
   LaneClocks clocks_;
-  std::vector<uint32_t> event_of_;        // by instruction: number of its event in its lane's run
-  std::vector<uint32_t> events_per_run_;  // by lane
-  std::vector<uint32_t> order_;           // by instruction
+  std::vector<uint32_t> order_;  // by instruction
   uint32_t executed_ = 0;
   std::vector<LaneState> lanes_;
   std::vector<uint32_t> ready_;
