@@ -80,6 +80,14 @@ Counters::Counters(const Plan& plan, const InstrIndex& index) : of_(index.size()
   }
 }
 
+bool Counters::is_for_all(const Counter& counter, uint32_t lane, int64_t amount) const {
+  if (amount != counter.total) return false;
+  const std::span<const Share> of_it = shares(counter);
+  const auto own = std::lower_bound(of_it.begin(), of_it.end(), lane,
+                                    [](const Share& s, uint32_t want) { return s.lane < want; });
+  return own == of_it.end() || own->lane != lane;
+}
+
 void check_thresholds(const Plan& plan, const InstrIndex& index, const Counters& counters,
                       Findings& findings) {
   for (uint32_t c = 0; c < counters.size(); ++c) {

@@ -50,6 +50,8 @@ class Counters {
   std::span<const Note> notes(const Share& share) const {
     return std::span(notes_).subspan(share.first_note, share.num_notes);
   }
+  // Whether a wait for `amount` by a lane is for all that a run notifies, none of it by that lane.
+  bool is_for_all(const Counter& counter, uint32_t lane, int64_t amount) const;
   // Instructions that wait for it.
   std::span<const uint32_t> waits(const Counter& counter) const {
     return std::span(waits_).subspan(counter.first_wait, counter.num_waits);

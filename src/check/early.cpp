@@ -42,9 +42,20 @@ class EarlyCheck {
     if (rank_of(shares.front()) == rank_of(shares.back())) return ahead;
     for (const Share& share : shares) {
       const Event next = note(share, counters_.notes(share).front(), counter.copies);
-      if (!after_all(shares, next)) ahead.push_back(&share);
+      if (!after_a_wait_for_all(counter, next) && !after_all(shares, next)) ahead.push_back(&share);
     }
     return ahead;
+  }
+
+  // Whether a wait for everything that run 0 notifies comes before `next`: then so does all that.
+  bool after_a_wait_for_all(const Counter& counter, Event next) const {
+    const std::span<const uint32_t> waits = counters_.waits(counter);
+    return std::any_of(waits.begin(), waits.end(), [&](uint32_t wait) {
+      const InstrRef ref = index_.ref(wait);
+      const Instr& instr = plan_.lanes[ref.lane].instrs[ref.pos];
+      return instr.lag == 0 && counters_.is_for_all(counter, ref.lane, instr.amount) &&
+             execution_.clocks().precedes(execution_.event(ref.lane, wait, 0), next);
+    });
   }
 
   // Whether everything that run 0 notifies comes before `next`.

@@ -110,7 +110,7 @@ void Execution::learn(uint32_t l, uint32_t c, const Instr& wait) {
   if (const uint32_t joint = joints_.of(c); joint != Joints::kNone) {
     const Event ended =
         joint_events_[joint * static_cast<size_t>(runs_) + static_cast<size_t>(of_run)];
-    if (ended.seq != 0 && Joints::is_for_all(counters_, counter, l, wait.amount)) {
+    if (ended.seq != 0 && counters_.is_for_all(counter, l, wait.amount)) {
       lane.news.push_back(ended);
       return;
     }

@@ -1,23 +1,9 @@
 #include "check/joints.h"
 
-#include <algorithm>
 #include <map>
+#include <utility>
 
 namespace stretto::checker {
-namespace {
-
-bool adds(std::span<const Share> shares, uint32_t lane) {
-  const auto own = std::lower_bound(shares.begin(), shares.end(), lane,
-                                    [](const Share& s, uint32_t want) { return s.lane < want; });
-  return own != shares.end() && own->lane == lane;
-}
-
-}  // namespace
-
-bool Joints::is_for_all(const Counters& counters, const Counter& counter, uint32_t lane,
-                        int64_t amount) {
-  return amount == counter.total && !adds(counters.shares(counter), lane);
-}
 
 Joints::Joints(const Plan& plan, const InstrIndex& index, const Counters& counters,
                const EventNumbers& numbers) {
@@ -37,7 +23,7 @@ Joints::Joints(const Plan& plan, const InstrIndex& index, const Counters& counte
     for (const uint32_t wait : counters.waits(counter)) {
       const InstrRef ref = index.ref(wait);
       const Instr& instr = plan.lanes[ref.lane].instrs[ref.pos];
-      waits += is_for_all(counters, counter, ref.lane, instr.amount);
+      waits += counters.is_for_all(counter, ref.lane, instr.amount);
     }
     if (waits == 0) continue;
     Ends ends;

@@ -22,9 +22,6 @@ class Joints {
   uint32_t count() const { return static_cast<uint32_t>(ranks_.size()); }
   // Whose lanes add.
   uint16_t rank(uint32_t joint) const { return ranks_[joint]; }
-  // Whether a wait for a counter that has a joint is for all of it, by a lane that adds nothing.
-  static bool is_for_all(const Counters& counters, const Counter& counter, uint32_t lane,
-                         int64_t amount);
 
  private:
   std::vector<uint32_t> of_;  // by counter; empty: there are none

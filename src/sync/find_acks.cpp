@@ -47,9 +47,13 @@ void add_signal_hazards(const Draft& draft, const SignalGroups& groups, const Sy
     if (one_rank) continue;
     for (uint32_t notifier : releases) {
       if (runs.rank_of(notifier) == group.rank) continue;
-      const bool after_all = std::all_of(releases.begin(), releases.end(), [&](uint32_t r) {
-        return runs.precedes(r, notifier, lag);
-      });
+      // Who waits for the counter waits for all releases.
+      const std::span<const uint32_t> acquires = groups.acquires(group);
+      const bool after_all =
+          std::any_of(acquires.begin(), acquires.end(),
+                      [&](uint32_t acquire) { return runs.precedes(acquire, notifier, lag); }) ||
+          std::all_of(releases.begin(), releases.end(),
+                      [&](uint32_t release) { return runs.precedes(release, notifier, lag); });
       if (after_all) continue;
       for (uint32_t waiter : groups.acquires(group)) {
         hazards.push_back({points.release[waiter], points.acquire[notifier], lag});
