@@ -29,7 +29,7 @@ void cut_kernels(const Lowering& state, const TileTurns& turns, TileOrder& order
   const bool events = state.schedule.sync == Sync::event && state.pattern != Pattern::local;
   const auto count = static_cast<int32_t>(order.tiles.size());
   const auto tile_at = [&](int32_t i) { return order.tiles[static_cast<size_t>(i)]; };
-  Kernel kernel;
+  TileKernel kernel;
   for (int32_t i = 0; i < count;) {
     const int64_t batch = batch_of(state, turns, tile_at(i));
     int32_t end = i;
@@ -60,7 +60,7 @@ void number_waves(const Lowering& state, TileOrder& order) {
   const int32_t lanes = state.compute_lanes(), splits = state.splits();
   const bool events = state.schedule.sync == Sync::event;
   order.done_wave.resize(order.tiles.size());
-  for (Kernel& kernel : order.kernels) {
+  for (TileKernel& kernel : order.kernels) {
     kernel.first_wave = order.waves;
     const int32_t tasks = (kernel.last - kernel.first) * splits;
     kernel.end_wave = order.waves + (tasks + lanes - 1) / lanes;

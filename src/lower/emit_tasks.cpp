@@ -98,7 +98,7 @@ void emit_gemm(Lowering& state, Emitter& emit, const ReadA& read_a,
       const TileOrder& order = state.orders[static_cast<size_t>(rank)];
       size_t& k = at[static_cast<size_t>(rank)];
       if (k == order.kernels.size()) continue;
-      const Kernel& kernel = order.kernels[k];
+      const TileKernel& kernel = order.kernels[k];
       if (wave == kernel.first_wave && kernel.opens) emit.boundary(rank);
       const int32_t first = kernel.first * splits + (wave - kernel.first_wave) * lanes;
       const int32_t end = std::min(first + lanes, kernel.last * splits);

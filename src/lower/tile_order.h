@@ -9,7 +9,7 @@ namespace stretto {
 // Tiles between two kernel boundaries: positions [first, last) of the order. Each takes as many
 // tasks in a row as K has ranges. Task i of the kernel runs on compute lane i mod lanes, in wave
 // first_wave + i / lanes.
-struct Kernel {
+struct TileKernel {
   int32_t first = 0, last = 0;
   int32_t first_wave = 0, end_wave = 0;
   bool opens = false;   // a boundary comes first: it awaits others' data
@@ -20,7 +20,7 @@ struct TileOrder {
   std::vector<int32_t> tiles;      // in order
   std::vector<int32_t> position;   // by tile
   std::vector<int32_t> done_wave;  // by tile: the wave after which its data can be signalled
-  std::vector<Kernel> kernels;
+  std::vector<TileKernel> kernels;
   int32_t waves = 0;
 };
 

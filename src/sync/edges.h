@@ -7,8 +7,8 @@
 #include "stretto/lower.h"
 #include "sync/alike_ranks.h"
 #include "sync/dependences.h"
+#include "sync/run_history.h"
 #include "sync/sync_points.h"
-#include "sync/timeline.h"
 
 namespace stretto {
 
@@ -34,8 +34,8 @@ struct PointEdges {
 };
 
 // The transitive reduction: an edge is left out when lane order, boundaries, collectives and the
-// other edges imply it. Sorted by (acquire, release). Executes the first run of a timeline.
-std::vector<SyncEdge> reduce_to_edges(const PointEdges& needed, Timeline& first_run);
+// other edges imply it. Sorted by (acquire, release). Executes the first run of `history`.
+std::vector<SyncEdge> reduce_to_edges(const PointEdges& needed, RunHistory& first_run);
 
 // Of all ranks, in the same order.
 std::vector<SyncEdge> of_all_ranks(const std::vector<SyncEdge>& edges, const AlikeRanks* alike);
@@ -112,6 +112,6 @@ struct Ack {
 // `first_run` has had one run, with these edges; more follow where that does not settle it.
 std::vector<Ack> find_acks(const Draft& draft, const Dependences& dependences,
                            const SyncPoints& points, const std::vector<SyncEdge>& edges,
-                           const SignalGroups& groups, Timeline& first_run);
+                           const SignalGroups& groups, RunHistory& first_run);
 
 }  // namespace stretto

@@ -117,15 +117,15 @@ void add_acquires(const Draft& draft, const RepeatedRuns& runs, std::vector<Haza
     if (is_new) joints.push_back(ack.releases);
     joint_of[key] = found->second;
   }
-  Timeline timeline(draft, nullptr, std::move(joints));
+  RunHistory history(draft, nullptr, std::move(joints));
   std::vector<Event> causes;
   for (int run = 0; run <= last_run; ++run) {
     const auto causes_of = [&](uint32_t at) -> std::span<const Event> {
       causes.clear();
       for (uint32_t release : runs.releases_for(at)) {
-        causes.push_back(timeline.event(run, release));
+        causes.push_back(history.event(run, release));
       }
-      const LaneClocks& clocks = timeline.clocks();
+      const LaneClocks& clocks = history.clocks();
       const Event before = clocks.last(draft.program[at].lane);
       auto known = [&](Event event) {
         return clocks.precedes(event, before) ||
@@ -138,21 +138,21 @@ void add_acquires(const Draft& draft, const RepeatedRuns& runs, std::vector<Haza
       for (; hazard != hazards.end() && hazard->writer == at; ++hazard) {
         const WriterAndReader key = ranks_of(*hazard, runs);
         const Ack& ack = acks.at(key);
-        if (run < ack.lag || known(timeline.event(run - ack.lag, hazard->reader))) {
+        if (run < ack.lag || known(history.event(run - ack.lag, hazard->reader))) {
           continue;
         }
-        causes.push_back(timeline.joint(run - ack.lag, joint_of.at(key)));
+        causes.push_back(history.joint(run - ack.lag, joint_of.at(key)));
         acquires[key].insert(at);
       }
       return causes;
     };
-    timeline.run([&](uint32_t at) { return runs.releases_for(at); }, causes_of);
+    history.run([&](uint32_t at) { return runs.releases_for(at); }, causes_of);
   }
   for (auto& [key, ack] : acks) ack.acquires.assign(acquires[key].begin(), acquires[key].end());
 }
 
 // The caller reads outputs after the run, which no acknowledgement inside a run can tell.
-void expect_outputs_to_follow(const Draft& draft, const Timeline& first_run, RepeatedRuns& runs) {
+void expect_outputs_to_follow(const Draft& draft, const RunHistory& first_run, RepeatedRuns& runs) {
   for (uint32_t lane = 0; lane < draft.plan.lanes.size(); ++lane) {
     const Lane& own = draft.plan.lanes[lane];
     if (first_run.alike() != nullptr && own.rank > 0) break;
@@ -172,7 +172,7 @@ void expect_outputs_to_follow(const Draft& draft, const Timeline& first_run, Rep
 
 std::vector<Ack> find_acks(const Draft& draft, const Dependences& dependences,
                            const SyncPoints& points, const std::vector<SyncEdge>& edges,
-                           const SignalGroups& groups, Timeline& first_run) {
+                           const SignalGroups& groups, RunHistory& first_run) {
   const AlikeRanks* alike = first_run.alike();
   RepeatedRuns runs(draft, edges, first_run);
   // Where ranks are alike, those of rank 0 stand for the others while there are none.

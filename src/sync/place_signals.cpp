@@ -130,10 +130,10 @@ void place_signals(Draft& draft) {
   const SyncPoints points = find_sync_points(draft);
   const Dependences dependences = find_dependences(draft);
   const PointEdges needed(draft, dependences, points);
-  Timeline timeline(draft, needed.alike);
-  const std::vector<SyncEdge> edges = reduce_to_edges(needed, timeline);
+  RunHistory history(draft, needed.alike);
+  const std::vector<SyncEdge> edges = reduce_to_edges(needed, history);
   SignalGroups groups(draft, edges, needed.alike);
-  const std::vector<Ack> acks = find_acks(draft, dependences, points, edges, groups, timeline);
+  const std::vector<Ack> acks = find_acks(draft, dependences, points, edges, groups, history);
   if (needed.alike != nullptr) {
     if (acks.empty()) return write_alike_signals(draft, groups, *needed.alike);
     groups = groups.of_all_ranks();

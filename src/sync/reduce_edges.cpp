@@ -66,7 +66,7 @@ std::vector<SyncEdge> of_all_ranks(const std::vector<SyncEdge>& edges, const Ali
   return all;
 }
 
-std::vector<SyncEdge> reduce_to_edges(const PointEdges& needed, Timeline& first_run) {
+std::vector<SyncEdge> reduce_to_edges(const PointEdges& needed, RunHistory& first_run) {
   const std::vector<uint32_t>& starts = needed.starts;
   std::vector<SyncEdge> edges;
   std::vector<Event> causes;

@@ -3,16 +3,16 @@
 namespace stretto {
 
 RepeatedRuns::RepeatedRuns(const Draft& draft, const std::vector<SyncEdge>& edges,
-                           Timeline& timeline)
+                           RunHistory& history)
     : draft_(draft),
-      timeline_(timeline),
+      history_(history),
       ranks_(static_cast<size_t>(draft.plan.ranks())),
       hears_(ranks_ * ranks_),
-      answers_(timeline.alike() != nullptr ? draft.program.size() : 0, Answer::none) {
+      answers_(history.alike() != nullptr ? draft.program.size() : 0, Answer::none) {
   for (size_t rank = 0; rank < ranks_; ++rank) {
     for (size_t from = 0; from < ranks_; ++from) {
       hears_[rank * ranks_ + from] =
-          timeline.clocks().hears_by_end(static_cast<int>(from), static_cast<int>(rank));
+          history.clocks().hears_by_end(static_cast<int>(from), static_cast<int>(rank));
     }
   }
   rank_of_.reserve(draft.program.size());
@@ -34,7 +34,7 @@ void RepeatedRuns::take_edges(const std::vector<SyncEdge>& edges) {
 }
 
 bool RepeatedRuns::hears(uint16_t rank, uint32_t after) {
-  const AlikeRanks* alike = timeline_.alike();
+  const AlikeRanks* alike = history_.alike();
   if (alike == nullptr) return asks(rank, after);
   // Rank 0 hears from the rank that is to it as `rank` is to the instruction's.
   const auto own = static_cast<size_t>(alike->rank_of(after));
@@ -47,21 +47,21 @@ bool RepeatedRuns::hears(uint16_t rank, uint32_t after) {
 bool RepeatedRuns::precedes(uint32_t before, uint32_t after, uint8_t lag) {
   if (ordered(rank_of(before), rank_of(after), lag) || hears(rank_of(before), after)) return true;
   run_until(lag);
-  return timeline_.clocks().precedes(timeline_.event(0, before), timeline_.event(lag, after));
+  return history_.clocks().precedes(history_.event(0, before), history_.event(lag, after));
 }
 
 void RepeatedRuns::run_until(int last) {
   std::vector<Event> causes;
-  while (timeline_.runs() <= last) {
-    const int run = timeline_.runs();
-    timeline_.run([&](uint32_t at) { return releases_for(at); },
-                  [&](uint32_t at) -> std::span<const Event> {
-                    causes.clear();
-                    for (uint32_t release : releases_for(at)) {
-                      causes.push_back(timeline_.event(run, release));
-                    }
-                    return causes;
-                  });
+  while (history_.runs() <= last) {
+    const int run = history_.runs();
+    history_.run([&](uint32_t at) { return releases_for(at); },
+                 [&](uint32_t at) -> std::span<const Event> {
+                   causes.clear();
+                   for (uint32_t release : releases_for(at)) {
+                     causes.push_back(history_.event(run, release));
+                   }
+                   return causes;
+                 });
   }
 }
 

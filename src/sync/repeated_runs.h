@@ -5,15 +5,15 @@
 #include <vector>
 
 #include "sync/edges.h"
-#include "sync/timeline.h"
+#include "sync/run_history.h"
 
 namespace stretto {
 
 // Instructions are named by their position in Draft::program.
 class RepeatedRuns {
  public:
-  // `timeline` has had one run, with these edges; precedes() runs it on.
-  RepeatedRuns(const Draft& draft, const std::vector<SyncEdge>& edges, Timeline& timeline);
+  // `history` has had one run, with these edges; precedes() runs it on.
+  RepeatedRuns(const Draft& draft, const std::vector<SyncEdge>& edges, RunHistory& history);
 
   // What is waited for.
   void take_edges(const std::vector<SyncEdge>& edges);
@@ -41,12 +41,12 @@ class RepeatedRuns {
   enum class Answer : uint8_t { none, no, yes };
 
   bool asks(uint16_t rank, uint32_t after) const {
-    return timeline_.clocks().hears(rank, timeline_.event(0, after));
+    return history_.clocks().hears(rank, history_.event(0, after));
   }
   void run_until(int last);
 
   const Draft& draft_;
-  Timeline& timeline_;
+  RunHistory& history_;
   const size_t ranks_;
   std::vector<bool> hears_;
   std::vector<Answer> answers_;  // where ranks are alike: of hears(), by rank 0's instruction, rank

@@ -230,8 +230,8 @@ TEST_F(NeighboursOnGpus, RunsOfTwoPlansFollowEachOther) {
 TEST(DeadlinesOnGpus, BeginWithTheWait) {
   if (const std::string why = why_not_here(kRanks); !why.empty()) STRETTO_SKIP(why);
   fabric::Fabric& fabric = shared_fabric(kRanks);
-  // 100 ms and more of multiplications; idle GPUs, whose clocks rise one after the other, come apart
-  // by 10 ms.
+  // 100 ms and more of multiplications; idle GPUs, whose clocks rise one after the other, come
+  // apart by 10 ms.
   const Plan plan = plan_here("gemm-rs m=16384 n=32768 k=131072 ranks=2 dtype=bf16", "tiles");
   constexpr uint64_t kTimeoutNs = 40'000'000;
   PlanRunner runner(plan, fabric, shared_compiler(), {kTimeoutNs});

@@ -41,8 +41,8 @@ Placed place(const Draft& draft, bool use_alike) {
   const SyncPoints points = find_sync_points(draft);
   const Dependences dependences = find_dependences(draft, use_alike);
   const PointEdges needed(draft, dependences, points);
-  Timeline timeline(draft, needed.alike);
-  const std::vector<SyncEdge> edges = reduce_to_edges(needed, timeline);
+  RunHistory history(draft, needed.alike);
+  const std::vector<SyncEdge> edges = reduce_to_edges(needed, history);
   const SignalGroups groups(draft, edges, needed.alike);
   const SignalGroups of_all = groups.of_all_ranks();
   Placed placed{needed.alike != nullptr, of_all_ranks(edges, needed.alike), {}, {}};
@@ -53,7 +53,7 @@ Placed place(const Draft& draft, bool use_alike) {
                              {releases.begin(), releases.end()},
                              {acquires.begin(), acquires.end()}});
   }
-  placed.acks = find_acks(draft, dependences, points, edges, groups, timeline);
+  placed.acks = find_acks(draft, dependences, points, edges, groups, history);
   return placed;
 }
 

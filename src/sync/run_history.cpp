@@ -1,4 +1,4 @@
-#include "sync/timeline.h"
+#include "sync/run_history.h"
 
 #include <deque>
 #include <utility>
@@ -30,8 +30,8 @@ struct Meeting {
 
 }  // namespace
 
-Timeline::Timeline(const Draft& draft, const AlikeRanks* alike,
-                   std::vector<std::vector<uint32_t>> joints)
+RunHistory::RunHistory(const Draft& draft, const AlikeRanks* alike,
+                       std::vector<std::vector<uint32_t>> joints)
     : draft_(draft),
       alike_(alike),
       joints_(std::move(joints)),
@@ -43,9 +43,9 @@ Timeline::Timeline(const Draft& draft, const AlikeRanks* alike,
   }
 }
 
-void Timeline::run(const std::function<std::span<const uint32_t>(uint32_t)>& needs,
-                   const std::function<std::span<const Event>(uint32_t)>& causes,
-                   const std::function<void(uint32_t, std::span<const uint32_t>)>& told) {
+void RunHistory::run(const std::function<std::span<const uint32_t>(uint32_t)>& needs,
+                     const std::function<std::span<const Event>(uint32_t)>& causes,
+                     const std::function<void(uint32_t, std::span<const uint32_t>)>& told) {
   const std::vector<Lane>& lanes = draft_.plan.lanes;
   std::vector<uint32_t>& events = events_.emplace_back(draft_.program.size(), 0);
   std::vector<uint32_t> next(lanes.size(), 0);  // position of each lane

@@ -1,5 +1,5 @@
 // What events of a repeated draft know of one another.
-#include "sync/timeline.h"
+#include "sync/run_history.h"
 
 #include <gtest/gtest.h>
 
@@ -24,11 +24,11 @@ class Joints : public testing::Test {
   enum : uint32_t { kFirst, kSecond, kBehindFirst, kBehindSecond, kWriter, kNext };
 
   // A run in which rank 1's first task waits for what `causes` says.
-  void run(Timeline& timeline, const std::vector<Event>& causes = {}) {
-    timeline.run([](uint32_t) { return std::span<const uint32_t>(); },
-                 [&](uint32_t at) {
-                   return at == kWriter ? std::span<const Event>(causes) : std::span<const Event>();
-                 });
+  void run(RunHistory& history, const std::vector<Event>& causes = {}) {
+    history.run([](uint32_t) { return std::span<const uint32_t>(); },
+                [&](uint32_t at) {
+                  return at == kWriter ? std::span<const Event>(causes) : std::span<const Event>();
+                });
   }
 
   DraftBuilder builder_;
@@ -36,28 +36,28 @@ class Joints : public testing::Test {
 };
 
 TEST_F(Joints, StandForTheEndsOfTheirInstructionsAndForNoMore) {
-  Timeline timeline(builder_.draft(), nullptr, {{kFirst, kSecond}});
-  run(timeline);
-  run(timeline, {timeline.joint(0, 0)});
-  const LaneClocks& clocks = timeline.clocks();
+  RunHistory history(builder_.draft(), nullptr, {{kFirst, kSecond}});
+  run(history);
+  run(history, {history.joint(0, 0)});
+  const LaneClocks& clocks = history.clocks();
   for (const uint32_t after : {kWriter, kNext}) {
-    const Event writer = timeline.event(1, after);
-    EXPECT_TRUE(clocks.precedes(timeline.event(0, kFirst), writer));
-    EXPECT_TRUE(clocks.precedes(timeline.event(0, kSecond), writer));
-    EXPECT_FALSE(clocks.precedes(timeline.event(0, kBehindFirst), writer));
-    EXPECT_FALSE(clocks.precedes(timeline.event(0, kBehindSecond), writer));
-    EXPECT_FALSE(clocks.precedes(timeline.event(1, kFirst), writer));
+    const Event writer = history.event(1, after);
+    EXPECT_TRUE(clocks.precedes(history.event(0, kFirst), writer));
+    EXPECT_TRUE(clocks.precedes(history.event(0, kSecond), writer));
+    EXPECT_FALSE(clocks.precedes(history.event(0, kBehindFirst), writer));
+    EXPECT_FALSE(clocks.precedes(history.event(0, kBehindSecond), writer));
+    EXPECT_FALSE(clocks.precedes(history.event(1, kFirst), writer));
     EXPECT_FALSE(clocks.run_precedes(0, 0, writer)) << "the run goes on";
   }
 }
 
 // As if each were waited for by name.
 TEST_F(Joints, AreOnePerRun) {
-  Timeline joined(builder_.draft(), nullptr, {{kFirst, kSecond}, {kSecond}});
-  Timeline named(builder_.draft());
-  for (Timeline* timeline : {&joined, &named}) {
-    run(*timeline);
-    run(*timeline);
+  RunHistory joined(builder_.draft(), nullptr, {{kFirst, kSecond}, {kSecond}});
+  RunHistory named(builder_.draft());
+  for (RunHistory* history : {&joined, &named}) {
+    run(*history);
+    run(*history);
   }
   run(joined, {joined.joint(1, 0), joined.joint(0, 1)});
   run(named, {named.event(1, kFirst), named.event(1, kSecond), named.event(0, kSecond)});

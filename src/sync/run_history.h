@@ -12,14 +12,14 @@
 
 namespace stretto {
 
-class Timeline {
+class RunHistory {
  public:
   // Where ranks are alike, what is asked of and told about instructions is rank 0's. `joints` are
   // sets of instructions, each of one rank: once a run has ended, an event stands for the ends of
   // each of them, so that many who wait for all of a set need not name them. Not where ranks are
   // alike.
-  explicit Timeline(const Draft& draft, const AlikeRanks* alike = nullptr,
-                    std::vector<std::vector<uint32_t>> joints = {});
+  explicit RunHistory(const Draft& draft, const AlikeRanks* alike = nullptr,
+                      std::vector<std::vector<uint32_t>> joints = {});
 
   // Executes the next run on all ranks. Instruction `at` (a position in Draft::program) may start
   // when all of needs(at) of this run have ended. Once they have, causes(at) names the events that
