@@ -3,6 +3,7 @@
 // Every process prints one JSON object on a line.
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -24,25 +25,38 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// By local rank: the median over rounds of a call's mean, from an idle queue.
+// The mean of a rank's calls, from an idle queue.
+double call_us(Context& context, Operation& operation, int rank, int64_t rows) {
+  context.make_current(rank);
+  const GpuStream stream = context.stream(rank);
+  operation.run(rank, stream, rows);
+  const auto start = Clock::now();
+  for (int call = 0; call < kCalls; ++call) operation.run(rank, stream, rows);
+  const std::chrono::duration<double, std::micro> took = Clock::now() - start;
+  return took.count() / kCalls;
+}
+
+// By local rank: the median over rounds.
 std::vector<double> host_us(Context& context, Operation& operation, int64_t rows) {
   operation.prepare(rows);
   std::vector<std::vector<double>> times(static_cast<size_t>(context.num_local()));
   for (int round = 0; round < kRounds; ++round) {
     std::vector<std::thread> ranks;
+    std::vector<std::exception_ptr> failures(times.size());
     for (size_t i = 0; i < times.size(); ++i) {
       ranks.emplace_back([&, i] {
-        const int rank = context.first_rank() + static_cast<int>(i);
-        context.make_current(rank);
-        const GpuStream stream = context.stream(rank);
-        operation.run(rank, stream, rows);
-        const auto start = Clock::now();
-        for (int call = 0; call < kCalls; ++call) operation.run(rank, stream, rows);
-        const std::chrono::duration<double, std::micro> took = Clock::now() - start;
-        times[i].push_back(took.count() / kCalls);
+        try {
+          times[i].push_back(
+              call_us(context, operation, context.first_rank() + static_cast<int>(i), rows));
+        } catch (...) {
+          failures[i] = std::current_exception();
+        }
       });
     }
     for (std::thread& rank : ranks) rank.join();
+    for (const std::exception_ptr& failure : failures) {
+      if (failure) std::rethrow_exception(failure);
+    }
     operation.finish();
   }
   std::vector<double> medians;

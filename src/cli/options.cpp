@@ -64,8 +64,9 @@ void add_subject(CLI::App& app, Options& options) {
       ->type_name("ROWS")
       ->group("Operator (sizes are global)");
   const char* schedule = "Schedule";
-  app.add_option("--strategy", options.strategy,
-                 "A preset, several (comma separated), auto or all; see: stretto strategies")
+  app.add_option(
+         "--strategy", options.strategy,
+         "A preset, several (comma separated), auto or all [tiles]; see: stretto strategies")
       ->type_name("NAME|auto|all")
       ->group(schedule);
   app.add_option("--schedule", options.schedule,

@@ -100,7 +100,8 @@ void check_order(Case& c) {
         to_string(s.mover), to_string(s.granularity));
   }
   if (s.order == Order::arrival && s.mover == Mover::nccl) {
-    c.refuse("order=arrival with mover=nccl, which delivers all ranks' rows together: take plain");
+    c.refuse(
+        "order=arrival with mover=nccl, which delivers all ranks' rows together: take order=plain");
   }
   if (s.granularity == Granularity::waves && s.order != Order::plain) {
     c.refuse("granularity=waves stores tiles in plain order: take order=plain instead of {}",
