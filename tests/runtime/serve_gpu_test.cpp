@@ -238,11 +238,11 @@ INSTANTIATE_TEST_SUITE_P(Gpu, ServeOnGpus, testing::ValuesIn(cases()),
 TEST(ServeOnGpusRefusal, SaysWhy) {
   if (const std::string why = why_not_here(2); !why.empty()) STRETTO_SKIP(why);
   const auto refusal = [](const std::string& schedule) -> std::string {
-    // Shards of 50 rows share their tiles.
-    const Plan plan = plan_here("gemm-rs m=100 n=256 k=256 ranks=2 dtype=bf16", schedule);
+    // Shards of 20 rows share their tiles.
+    const Plan plan = plan_here("gemm-rs m=40 n=256 k=256 ranks=2 dtype=bf16", schedule);
     try {
       PlanRunner runner(plan, shared_fabric(2), shared_compiler(), {.serves = true});
-      runner.enqueue(0, runner.stream(0).handle(), {101, 0});
+      runner.enqueue(0, runner.stream(0).handle(), {41, 0});
     } catch (const UsageError& error) {
       return error.what();
     }
@@ -250,7 +250,7 @@ TEST(ServeOnGpusRefusal, SaysWhy) {
   };
   EXPECT_THAT(refusal("tiles"), testing::HasSubstr("rows of several owners"));
   EXPECT_THAT(refusal("sequential"), testing::HasSubstr("collectives move whole pieces"));
-  EXPECT_THAT(refusal("tiles,rows=bucket"), testing::HasSubstr("serves 1 to 100, not 101"));
+  EXPECT_THAT(refusal("tiles,rows=bucket"), testing::HasSubstr("serves 1 to 40, not 41"));
 }
 
 }  // namespace
