@@ -248,7 +248,7 @@ TEST(ServeOnGpusRefusal, SaysWhy) {
     }
     return "served";
   };
-  EXPECT_THAT(refusal("tiles"), testing::HasSubstr("rows of several owners"));
+  EXPECT_THAT(refusal("tiles"), testing::HasSubstr("rows=bucket cuts them"));
   EXPECT_THAT(refusal("sequential"), testing::HasSubstr("collectives move whole pieces"));
   EXPECT_THAT(refusal("tiles,rows=bucket"), testing::HasSubstr("serves 1 to 40, not 41"));
 }
