@@ -195,7 +195,9 @@ std::string draw(const Plan& plan, const Timeline& timeline, std::optional<doubl
                ranks[r].lanes[static_cast<size_t>(row)], style);
     }
   }
-  if (shown < ranks.size()) out += fmt::format("and {} more ranks\n", ranks.size() - shown);
+  if (const size_t hidden = ranks.size() - shown; hidden > 0) {
+    out += fmt::format("and {} more rank{}\n", hidden, hidden > 1 ? "s" : "");
+  }
   draw_exposed(out, ranks, columns, exposed, style);
   out += summary;
   out += fmt::format(

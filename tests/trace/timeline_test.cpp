@@ -86,7 +86,7 @@ TEST(Timeline, SaysHowManyRanksItLeavesOut) {
   const std::string chart = draw_timeline(hand.plan(), result, 100, 1);
   EXPECT_THAT(chart, HasSubstr("rank 0\n"));
   EXPECT_THAT(chart, Not(HasSubstr("rank 1\n")));
-  EXPECT_THAT(chart, HasSubstr("and 1 more ranks"));
+  EXPECT_THAT(chart, HasSubstr("and 1 more rank\n"));
 }
 
 TEST(Timeline, OfNothingIsASentence) {
