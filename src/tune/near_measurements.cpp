@@ -85,6 +85,7 @@ Witness witness(const TunedOperator& tuned, const Operator& op, const Machine& m
 }
 
 double correction(const Schedule& schedule, const std::vector<Witness>& witnesses) {
+  if (witnesses.empty()) return 1;  // all are as doubtful
   Mean own, kind;
   kind.add(std::log(kDoubt), kWeightOfNothing);
   const Schedule wanted = comparable(schedule);

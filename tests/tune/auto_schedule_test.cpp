@@ -1,4 +1,5 @@
 // What `auto` takes: the fastest measured, of the nearest shape, that serves.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -167,6 +168,12 @@ TEST(AutoSchedule, OtherKindsAndMachinesDoNotCount) {
   tuning.add(tuned_of("gemm-ar m=512 n=1024 k=1024 ranks=2 dtype=bf16", {measured("tiles", 1)}));
   tuning.add(tuned_of(kSmall, {measured("tiles", 1)}, "h100x8"));
   EXPECT_THAT(choose(kSmall, tuning).reason, HasSubstr("by simulation, "));
+}
+
+TEST(SimulatedSchedule, SaysThePredictedTimeWhereNothingIsKnown) {
+  const AutoSchedule found = choose(kSmall, {});
+  const double us = predicted_us(parse_operator(kSmall), {found.schedule}, default_machine(2))[0];
+  EXPECT_THAT(found.reason, HasSubstr(fmt::format("simulation, {:.1f} us:", us)));
 }
 
 // The simulation takes narrow tiles for the fastest; with four ranks, each of which multiplies as
