@@ -65,11 +65,28 @@ int complain(const std::string& message, ExitCode code) {
   return code;
 }
 
+// What the line has that the verb does not: a slip in an option's name, or words too many.
+std::string unexpected(const CLI::App& verb) {
+  const std::vector<std::string> words = verb.remaining();
+  if (words.empty()) return "";
+  const auto option = std::find_if(words.begin(), words.end(), [](const std::string& word) {
+    return word.size() > 1 && word[0] == '-' && word != "--" && !int_from(word);
+  });
+  if (option == words.end()) return "not expected: " + join(words, " ");
+  std::vector<std::string> names;
+  for (const CLI::Option* known : verb.get_options()) {
+    for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
+  }
+  return unknown_word("option", option->substr(0, option->find('=')),
+                      std::vector<std::string_view>(names.begin(), names.end()));
+}
+
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   std::string verb;
   std::string what = error.what();
   for (const CLI::App* sub : app.get_subcommands()) {
     verb = sub->get_name() + " ";
+    if (const std::string words = unexpected(*sub); !words.empty()) what = words;
     for (const CLI::Option* option : sub->get_options()) {
       const size_t given = option->results().size();
       if (given < 2 || option->get_items_expected_max() != 1) continue;
