@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "arguments.h"
+#include "runtime/operator_bench.h"
 #include "stretto/context.h"
 #include "stretto/error.h"
 
@@ -19,11 +20,6 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr int kRounds = 11, kCalls = 40;  // fewer than the driver takes without waiting
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 // The mean of a rank's calls, from an idle queue.
 double call_us(Context& context, Operation& operation, int rank, int64_t rows) {
@@ -60,7 +56,7 @@ std::vector<double> host_us(Context& context, Operation& operation, int64_t rows
     operation.finish();
   }
   std::vector<double> medians;
-  for (auto& of_rank : times) medians.push_back(median(std::move(of_rank)));
+  for (auto& of_rank : times) medians.push_back(runtime::spread_of(std::move(of_rank)).median);
   return medians;
 }
 

@@ -8,6 +8,7 @@
 #include "arguments.h"
 #include "cuda/test_data.h"
 #include "fabric/fabric.h"
+#include "runtime/operator_bench.h"
 #include "runtime/plan_runner.h"
 #include "runtime/rank_threads.h"
 #include "runtime/run_graphs.h"
@@ -27,11 +28,6 @@ constexpr int kRunsPerGraph = 10, kRounds = 11;
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 class Bench {
@@ -116,7 +112,7 @@ class Bench {
     const runtime::RunGraphs graphs(*fabric_, streams, kRunsPerGraph, enqueue);
     std::vector<double> times;
     for (int round = 0; round < kRounds; ++round) times.push_back(graphs.time_us());
-    return median(times);
+    return runtime::spread_of(times).median;
   }
 
   double run_us(Operation& operation, int64_t rows, int64_t in_bucket_of) {

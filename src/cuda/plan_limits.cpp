@@ -93,8 +93,9 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
       reasons.push_back(std::move(reason));
     }
   };
-  if (plan.op.dtype == DType::fp32)
+  if (plan.op.dtype == DType::fp32) {
     add("the GEMM kernel multiplies bf16 and fp16, not fp32: take dtype=bf16 or fp16");
+  }
   if (plan.library_gemms) {
     if (serves && !plan.low_latency_collectives) {
       add("a library does not multiply fewer rows than the plan's where NCCL moves them: take "
@@ -106,10 +107,10 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
     if (const std::string why = why_no_low_latency(plan, serves); !why.empty()) add(why);
   }
   if (const int64_t counters = num_counters(plan); counters > kMostCounters) {
-    add(
-        fmt::format("the signals of all ranks have {} counters, at most {} are served: take larger "
-                    "tiles or fewer ranks",
-                    counters, kMostCounters));
+    constexpr const char* kTooMany =
+        "the signals of all ranks have {} counters, GPUs at most {}: take larger tiles or fewer "
+        "ranks";
+    add(fmt::format(kTooMany, counters, kMostCounters));
   }
   const GemmNeeds& needs = sums.needs();
   std::vector<uint8_t> is_mapped(plan.buffers.size(), false);  // by the GEMM kernel
@@ -141,10 +142,9 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
       if (instr.op == Opcode::reduce || instr.op == Opcode::copy) {
         // Kernels count them, and a little further, in 32 bits.
         if (plan.reads(instr)[0].elements() > INT32_MAX) {
-          add(
-              fmt::format("a block moves at most {} elements at once: take more comm-sms or "
-                          "granularity=tile",
-                          INT32_MAX));
+          constexpr const char* kTooLarge =
+              "a block moves at most {} elements at once: take more comm-sms or granularity=tile";
+          add(fmt::format(kTooLarge, INT32_MAX));
         }
       }
       if (instr.op != Opcode::gemm || plan.library_gemms) continue;

@@ -51,8 +51,8 @@ std::string why_unmappable(const Matrix& matrix) {
   if (matrix.stride < matrix.columns || row_bytes % 16 != 0 || row_bytes >= int64_t{1} << 40) {
     return fmt::format(
         "rows of a matrix on the GPU are a multiple of 16 bytes apart: {} {} elements are not, "
-        "take a "
-        "multiple of {}",
+        "take "
+        "a multiple of {}",
         matrix.stride, to_string(matrix.dtype), 16 / num_bytes(matrix.dtype));
   }
   return "";

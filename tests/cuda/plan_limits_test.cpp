@@ -230,9 +230,10 @@ lane 0 compute 0
   gemm #0 a[0:64,0:64] b[0:64,0:64] -> out[0:64,0:64]
 end
 )");
-  EXPECT_THAT(why_not_on_cuda(plan),
-              testing::Contains("the signals of all ranks have 4000000000000 counters, at most "
-                                "67108864 are served: take larger tiles or fewer ranks"));
+  EXPECT_THAT(
+      why_not_on_cuda(plan),
+      testing::Contains("the signals of all ranks have 4000000000000 counters, GPUs at most "
+                        "67108864: take larger tiles or fewer ranks"));
 }
 
 }  // namespace
