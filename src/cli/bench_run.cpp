@@ -50,7 +50,7 @@ BenchRun::BenchRun(int ranks, const runtime::BenchOptions& options)
 
 BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
                               std::vector<Choice> choices,
-                              const std::function<void(double)>& progress) {
+                              const std::function<void(double)>& progress, int rounds) {
   BenchedOperator benched{op, machine, {}, link_bytes(op) / (machine.link_gb_per_s * 1e3), {}};
   // Lowering is the work of one core; plans are independent.
   std::vector<Lowered> all_lowered(choices.size());
@@ -77,8 +77,10 @@ BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
     places.push_back(i);
     owned.push_back(std::move(lowered.plan));
   }
+  runtime::BenchOptions options = options_;
+  if (rounds > 0) options.rounds = rounds;
   runtime::BenchTimes times =
-      runtime::bench_operator(op, plans, *fabric_, compiler_, options_, progress);
+      runtime::bench_operator(op, plans, *fabric_, compiler_, options, progress);
   benched.library = times.library;
   for (size_t i = 0; i < places.size(); ++i) {
     BenchedStrategy& strategy = benched.strategies[places[i]];

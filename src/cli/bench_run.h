@@ -44,9 +44,10 @@ class BenchRun {
   std::string gpu() const { return fabric_->device(fabric_->first_rank()).name(); }
   // Whether this process is the one that speaks for all of a job.
   bool speaks() const { return fabric_->first_rank() == 0; }
-  // Collective.
+  int rounds() const { return options_.rounds; }
+  // Collective. `rounds`: instead of the options', when not 0.
   BenchedOperator run(const Operator& op, const Machine& machine, std::vector<Choice> choices,
-                      const std::function<void(double)>& progress = {});
+                      const std::function<void(double)>& progress = {}, int rounds = 0);
 
  private:
   std::unique_ptr<fabric::Fabric> fabric_;

@@ -2,13 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "cli/bench_run.h"
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/table.h"
+#include "cli/tune_run.h"
 #include "cli/verb.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -35,52 +34,15 @@ std::vector<Choice> choices_of(const Operator& op, const Machine& machine, size_
   return choices;
 }
 
-std::vector<Measured> measurements_of(const BenchedOperator& benched) {
-  std::vector<Measured> all;
-  for (const BenchedStrategy& one : benched.strategies) {
-    if (!one.timed()) continue;
-    const runtime::PathTimes& times = one.measured.times;
-    Measured measured{to_string(one.choice.schedule),
-                      times.warm.median,
-                      times.warm.low,
-                      times.warm.high,
-                      {},
-                      one.predicted_us};
-    if (times.cold) measured.cold_us = times.cold->median;
-    all.push_back(std::move(measured));
-  }
-  return all;
-}
-
-// The sweep, then what is worth a look after it. Which that is goes by times that all processes
-// know alike.
-BenchedOperator measure(BenchRun& bench, const Operator& op, const Machine& machine,
-                        std::vector<Choice> choices, const std::function<void(double)>& progress) {
-  constexpr double kSweepsShare = 0.8;
-  BenchedOperator benched = bench.run(op, machine, std::move(choices),
-                                      [&](double part) { progress(kSweepsShare * part); });
-  std::vector<Choice> algorithms;
-  for (const Schedule& schedule : algorithms_to_measure(op, machine, measurements_of(benched))) {
-    algorithms.push_back({to_string(schedule), schedule});
-  }
-  if (algorithms.empty()) return benched;
-  BenchedOperator more = bench.run(op, machine, std::move(algorithms), [&](double part) {
-    progress(kSweepsShare + (1 - kSweepsShare) * part);
-  });
-  std::move(more.strategies.begin(), more.strategies.end(), std::back_inserter(benched.strategies));
-  return benched;
-}
-
-TunedOperator tuned_of(const BenchedOperator& benched, const std::string& gpu,
-                       const std::string& commit) {
+TunedOperator tuned_of(const Swept& swept, const std::string& gpu, const std::string& commit) {
   TunedOperator tuned;
-  tuned.op = benched.op;
-  tuned.machine = benched.machine.name;
+  tuned.op = swept.benched.op;
+  tuned.machine = swept.benched.machine.name;
   tuned.gpu = gpu;
   tuned.commit = commit;
   tuned.date = today();
-  tuned.library_us = benched.library.sequential.warm.median;
-  tuned.measured = measurements_of(benched);
+  tuned.library_us = swept.library_us;
+  tuned.measured = swept.measured;
   return tuned;
 }
 
@@ -144,24 +106,24 @@ Outcome run(const Options& options) {
   for (size_t i = 0; i < operators.size(); ++i) {
     const Operator& op = operators[i];
     const double done = share * static_cast<double>(i);
-    const BenchedOperator benched = measure(bench, op, machine, choices[i], [&](double part) {
+    const Swept swept = sweep_on_gpus(bench, op, machine, choices[i], [&](double part) {
       progress.show("measuring " + to_string(op), done + share * part);
     });
-    for (const BenchedStrategy& one : benched.strategies) {
+    for (const BenchedStrategy& one : swept.benched.strategies) {
       if (!one.measured.problem.empty()) {
         wrong.push_back(
             fmt::format("{} {}: {}", to_string(op), one.choice.name, one.measured.problem));
       }
     }
-    if (benched.fastest() == nullptr) {
+    if (swept.measured.empty()) {
       std::string why = "no schedule was right";
-      for (const BenchedStrategy& one : benched.strategies) {
+      for (const BenchedStrategy& one : swept.benched.strategies) {
         if (!one.choice.refused.empty()) why = join(one.choice.refused, "; ");
       }
       refused.push_back(fmt::format("{}: {}", to_string(op), why));
       continue;
     }
-    found.add(tuned_of(benched, bench.gpu(), commit));
+    found.add(tuned_of(swept, bench.gpu(), commit));
     if (!bench.speaks()) continue;
     // After every operator: a long sweep that ends early has not been for nothing.
     add_to_tuning(file, found);
