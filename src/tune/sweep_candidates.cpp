@@ -39,6 +39,7 @@ constexpr FoundPoint kTogether[] = {{Mover::comm_blocks, {128, 256}, 8, 8, 8},
 // Clusters load B once for two tiles, which the simulation does not know either: with these, where
 // there are more tiles than a wave has.
 constexpr FoundPoint kPaired[] = {{Mover::comm_blocks, {128, 256}, 8, 8, 8},
+                                  {Mover::comm_blocks, {128, 256}, 4, 8, 8},
                                   {Mover::comm_blocks, {128, 192}, 8, 8, 8}};
 // Beside cuBLAS: SMs that push.
 constexpr int kPushers = 8;
