@@ -219,7 +219,24 @@ std::string describe(const Plan& plan, const Region& region);
 std::string print(const Plan& plan);
 // One instruction as its line in the text form, without indentation.
 std::string print(const Plan& plan, const Lane& lane, const Instr& instr);
-// Throws UsageError "FILE:LINE:COLUMN: expected ..., found ...".
-Plan parse_plan(std::string_view text, std::string_view file_name = "plan");
+
+// Where the parts of a plan stand in the text that it was read from: lines, counted from 1. Beside
+// the plan, and true of it as long as no instruction comes or goes.
+struct PlanLines {
+  struct Of {
+    uint32_t head = 0;  // the line that begins the lane
+    std::vector<uint32_t> instrs;
+  };
+  std::vector<uint32_t> buffers, signals;  // by declaration
+  std::vector<Of> lanes;
+
+  // Past the last instruction of its lane: the lane's own line.
+  uint32_t of(const InstrRef& where) const;
+};
+
+// Throws UsageError "FILE:LINE:COLUMN: expected ..., found ...". `lines` is filled unless it is
+// null.
+Plan parse_plan(std::string_view text, std::string_view file_name = "plan",
+                PlanLines* lines = nullptr);
 
 }  // namespace stretto

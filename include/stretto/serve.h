@@ -68,7 +68,8 @@ bool is_compact(const Plan& plan, uint16_t buffer);
 std::vector<std::string> why_not_served(const Plan& plan);
 
 // The run of `rows` rows as a plan of its own: of the operator with so many rows, without the tasks
-// and regions that have none. Throws UsageError.
-Plan at_rows(const Plan& plan, int64_t rows);
+// and regions that have none. `lines`, unless null, are the plan's and become the run's. Throws
+// UsageError.
+Plan at_rows(const Plan& plan, int64_t rows, PlanLines* lines = nullptr);
 
 }  // namespace stretto

@@ -34,6 +34,7 @@ class Cursor {
   void skip_blanks();
 
   const char* position() const { return here_; }
+  uint32_t line() const { return line_; }
   [[noreturn]] void fail(const char* where, std::string_view expected) const;
   // `what`: the whole message after the place.
   [[noreturn]] void fail_with(const char* where, std::string_view what) const;
@@ -45,7 +46,7 @@ class Cursor {
   const char* here_;
   const char* end_;
   const char* line_start_;
-  int64_t line_ = 0;
+  uint32_t line_ = 0;
   std::string_view file_name_;
 };
 

@@ -75,7 +75,7 @@ void Parser::header() {
     line("'sms'");
   }
   if (in_.peek() == "cluster") {
-    clusters_at_ = in_;
+    clusters_line_ = in_.line();
     in_.expect_token("cluster");
     static_assert(kMostClustered == 2);
     in_.expect_token("2");
@@ -146,6 +146,7 @@ bool Parser::option(std::string_view key, int64_t most, int64_t& value) {
 }
 
 void Parser::buffer() {
+  lines_.buffers.push_back(in_.line());
   Buffer buffer;
   buffer.name = declared(buffer_ids_, "a buffer's name");
   buffer.dtype = one_of<DType>("an element type", kDTypes);
@@ -161,6 +162,7 @@ void Parser::buffer() {
 }
 
 void Parser::signals() {
+  lines_.signals.push_back(in_.line());
   SignalArray signals;
   signals.name = declared(signal_ids_, "a signal array's name");
   signals.count = number_after_blanks(0, kMaxInt32, "the number of signals");
@@ -181,16 +183,21 @@ void Parser::ending() {
 void Parser::clusters() {
   const ClusterFault fault = fault_in_clusters(plan_);
   if (fault.what.empty()) return;
-  Cursor at = fault.lane ? lanes_at_[*fault.lane] : *clusters_at_;
-  for (size_t lines = fault.instr ? *fault.instr + 1 : 0; lines > 0; --lines) {
-    at.rest();
-    at.next_line();
+  uint32_t line = clusters_line_;
+  if (fault.lane) {
+    const PlanLines::Of& lane = lines_.lanes[*fault.lane];
+    line = fault.instr ? lane.instrs[*fault.instr] : lane.head;
   }
+  Cursor at(text_, file_name_);
+  while (at.next_line() && at.line() < line) at.rest();
   at.fail_with(at.position(), fault.what);
 }
 
-Plan parse_plan(std::string_view text, std::string_view file_name) {
-  return Parser(text, file_name).parse();
+Plan parse_plan(std::string_view text, std::string_view file_name, PlanLines* lines) {
+  Parser parser(text, file_name);
+  Plan plan = parser.parse();
+  if (lines != nullptr) *lines = parser.take_lines();
+  return plan;
 }
 
 }  // namespace stretto

@@ -21,7 +21,7 @@ constexpr std::string_view kCollectives[] = {STRETTO_COLLECTIVES(STRETTO_TEXT)};
 void Parser::lane() {
   in_.skip_blanks();
   const char* where = in_.position();
-  lanes_at_.push_back(in_);
+  PlanLines::Of lines{in_.line(), {}};
   Lane lane;
   lane.rank = static_cast<uint16_t>(number_after_blanks(0, plan_.ranks() - 1, "a rank"));
   lane.kind = one_of<LaneKind>("a lane's kind", kLaneKinds);
@@ -34,10 +34,13 @@ void Parser::lane() {
     line("an instruction, 'lane' or 'end'");
     const std::string_view token = in_.peek();
     if (token == "lane" || token == "end") break;
+    lines.instrs.push_back(in_.line());
     lane.instrs.push_back(instr(lane));
   }
   lane.instrs.shrink_to_fit();
+  lines.instrs.shrink_to_fit();
   plan_.lanes.push_back(std::move(lane));
+  lines_.lanes.push_back(std::move(lines));
 }
 
 Instr Parser::instr(const Lane& lane) {

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <limits>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "plan/cursor.h"
@@ -15,9 +15,11 @@ namespace stretto {
 
 class Parser {
  public:
-  Parser(std::string_view text, std::string_view file_name) : in_(text, file_name) {}
+  Parser(std::string_view text, std::string_view file_name)
+      : text_(text), file_name_(file_name), in_(text, file_name) {}
 
   Plan parse();
+  PlanLines take_lines() { return std::move(lines_); }
 
  private:
   static constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
@@ -67,10 +69,11 @@ class Parser {
     in_.fail(in_.position(), expected);
   }
 
+  const std::string_view text_, file_name_;
   Cursor in_;
-  std::optional<Cursor> clusters_at_;  // the line that says there are some
-  std::vector<Cursor> lanes_at_;       // by lane
   Plan plan_;
+  PlanLines lines_;
+  uint32_t clusters_line_ = 0;  // which says that there are some
   std::unordered_map<std::string_view, uint16_t> buffer_ids_, signal_ids_;
 };
 

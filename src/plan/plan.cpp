@@ -58,6 +58,11 @@ size_t Plan::num_instrs() const {
   return count;
 }
 
+uint32_t PlanLines::of(const InstrRef& where) const {
+  const Of& lane = lanes[where.lane];
+  return where.pos < lane.instrs.size() ? lane.instrs[where.pos] : lane.head;
+}
+
 std::vector<Placed> placed_writes(const Plan& plan, const Instr& instr) {
   std::vector<Placed> placed;
   placed.reserve(instr.num_writes);

@@ -69,6 +69,45 @@ Region clipped(const Plan& plan, Region region, const TaskRows& rows, const devi
   return region;
 }
 
+// Gives `served` what a run has of a task's operands, and the task their numbers: it reads nothing
+// when the run has no row of it.
+void keep_operands(const Plan& plan, const TaskRowFinder& rows_of, const device::RunRows& run,
+                   Instr& task, Plan& served) {
+  const Instr whole = task;
+  const auto reads = plan.reads(whole), writes = plan.writes(whole);
+  task.first_operand = static_cast<uint32_t>(served.operands.size());
+  task.num_reads = task.num_writes = 0;
+  const auto keep = [&](const Region& region, uint16_t& count) {
+    served.operands.push_back(region);
+    ++count;
+  };
+  const auto keep_unless_empty = [&](const Region& region, uint16_t& count) {
+    if (!region.empty()) keep(region, count);
+  };
+  if (task.op == Opcode::deliver) {
+    for (Region region : reads) {
+      region.row1 = std::min(region.row1, served.buffers[region.buffer].rows_on(region.rank));
+      keep_unless_empty(region, task.num_reads);
+    }
+  } else if (task.op == Opcode::collective) {
+    // Of ranks without rows the regions are empty.
+    const auto part = [&](const Region& region) {
+      return clipped(plan, region, *rows_of(region), run);
+    };
+    for (const Region& region : reads) keep(part(region), task.num_reads);
+    for (const Region& region : writes) keep(part(region), task.num_writes);
+  } else if (const TaskRows own = *rows_of(whole);
+             run.present(own.owner, own.first, own.count) > 0) {
+    const auto other = static_cast<size_t>(operand_of_other_rows(whole));
+    for (size_t i = 0; i < reads.size(); ++i) {
+      keep_unless_empty(i == other ? reads[i] : clipped(plan, reads[i], own, run), task.num_reads);
+    }
+    for (const Region& region : writes) {
+      keep_unless_empty(clipped(plan, region, own, run), task.num_writes);
+    }
+  }
+}
+
 }  // namespace
 
 RowShards row_owners(const Operator& op) {
@@ -180,7 +219,7 @@ std::vector<std::string> why_not_served(const Plan& plan) {
   return reasons;
 }
 
-Plan at_rows(const Plan& plan, int64_t rows) {
+Plan at_rows(const Plan& plan, int64_t rows, PlanLines* lines) {
   const device::RunRows run = run_rows(plan.op, rows);
   if (const std::vector<std::string> reasons = why_not_served(plan); !reasons.empty()) {
     throw UsageError(
@@ -196,51 +235,18 @@ Plan at_rows(const Plan& plan, int64_t rows) {
     if (sharded) buffer.sharded_rows = static_cast<int32_t>(rows);
   }
   served.operands.clear();
-  for (Lane& lane : served.lanes) {
-    std::vector<Instr> instrs;
-    for (Instr& instr : lane.instrs) {
-      if (!instr.is_task()) {
-        instrs.push_back(instr);
-        continue;
-      }
-      const auto first = static_cast<uint32_t>(served.operands.size());
-      uint16_t num_reads = 0, num_writes = 0;
-      const auto keep = [&](const Region& region, uint16_t& count) {
-        if (region.empty()) return;
-        served.operands.push_back(region);
-        ++count;
-      };
-      if (instr.op == Opcode::deliver) {
-        for (Region region : plan.reads(instr)) {
-          region.row1 = std::min(region.row1, served.buffers[region.buffer].rows_on(region.rank));
-          keep(region, num_reads);
-        }
-      } else if (instr.op == Opcode::collective) {
-        // Of ranks without rows the regions are empty.
-        const auto keep_part = [&](const Region& region, uint16_t& count) {
-          served.operands.push_back(clipped(plan, region, *rows_of(region), run));
-          ++count;
-        };
-        for (const Region& region : plan.reads(instr)) keep_part(region, num_reads);
-        for (const Region& region : plan.writes(instr)) keep_part(region, num_writes);
-      } else if (const TaskRows task = *rows_of(instr);
-                 run.present(task.owner, task.first, task.count) > 0) {
-        const int other = operand_of_other_rows(instr);
-        for (int i = 0; i < instr.num_reads; ++i) {
-          const Region& region = plan.reads(instr)[static_cast<size_t>(i)];
-          keep(i == other ? region : clipped(plan, region, task, run), num_reads);
-        }
-        for (const Region& region : plan.writes(instr)) {
-          keep(clipped(plan, region, task, run), num_writes);
-        }
-      }
-      if (num_reads == 0) continue;
-      instr.first_operand = first;
-      instr.num_reads = num_reads;
-      instr.num_writes = num_writes;
-      instrs.push_back(instr);
+  for (size_t l = 0; l < plan.lanes.size(); ++l) {
+    std::vector<Instr> left;
+    std::vector<uint32_t> left_lines;
+    for (size_t pos = 0; pos < plan.lanes[l].instrs.size(); ++pos) {
+      Instr instr = plan.lanes[l].instrs[pos];
+      if (instr.is_task()) keep_operands(plan, rows_of, run, instr, served);
+      if (instr.is_task() && instr.num_reads == 0) continue;
+      left.push_back(instr);
+      if (lines != nullptr) left_lines.push_back(lines->lanes[l].instrs[pos]);
     }
-    lane.instrs = std::move(instrs);
+    served.lanes[l].instrs = std::move(left);
+    if (lines != nullptr) lines->lanes[l].instrs = std::move(left_lines);
   }
   return served;
 }

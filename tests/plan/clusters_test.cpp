@@ -110,7 +110,7 @@ TEST(Clusters, OfOtherInstructionsOrSingleLanesAreRefused) {
                     HasSubstr("and their sums, found 'boundary 0' in rank 0 compute 1")));
   EXPECT_THAT(refusal(changed("out[16:32,0:16]\n",
                               "out[16:32,0:16]\n\nlane 0 compute 2\n  wait here.1 >= 1\n")),
-              AllOf(StartsWith("plan:26:6: "),
+              AllOf(StartsWith("plan:26:1: "),
                     HasSubstr("expected pairs of compute lanes in a plan with clusters, found "
                               "rank 0 compute 2 alone")));
   EXPECT_THAT(refusal(changed("cluster 2\n", "gemm library\ncluster 2\n")),
