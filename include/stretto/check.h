@@ -38,13 +38,18 @@ std::string_view to_string(DiagnosticKind kind);
 
 struct Diagnostic {
   DiagnosticKind kind;
-  std::optional<InstrRef> where;  // lane and position in it; none when the rank has no lane
+  std::optional<InstrRef> where;  // lane and position in it; none when no lane is at fault
   std::optional<InstrRef> other;  // the second party, where there is one
   int tile = -1;                  // of the task, or -1
   std::string signal;             // "slots.5@3", or empty
   std::string message;            // one sentence with rank, lane, instruction, tile, signal
   std::string hint;               // what would be right
+  // What else message and hint name: further instructions, at most kMostNamed of them, and the
+  // declaration that does not fit.
+  std::vector<InstrRef> also = {};
+  std::optional<uint16_t> buffer = {}, signals = {};
 };
+inline constexpr size_t kMostNamed = 8;
 
 struct CheckOptions {
   size_t max_diagnostics = 100;  // stop after so many; the report says that it stopped

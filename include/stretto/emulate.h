@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,14 +41,21 @@ struct StuckLane {
   std::string signal = {};  // "slots.5@2", "boundary 1" or "collective 4"
   int64_t expected = 0, seen = 0;
   int run = 0;
-  uint32_t position = 0;  // of the instruction in its lane
+  InstrRef where = {};
+};
+
+// Something that no right plan does: a read of poison, a region out of bounds and the like.
+struct EmulateFault {
+  std::string text;
+  std::optional<InstrRef> where = {};  // none when it is no instruction's
+  bool operator==(const EmulateFault&) const = default;
 };
 
 struct EmulateResult {
   bool finished = false;  // false: stuck, see below
   std::vector<StuckLane> stuck;
-  std::vector<std::string> faults;  // reads of poison, out-of-bounds and the like
-  bool verified = false;            // every output element of every run within its bound
+  std::vector<EmulateFault> faults;
+  bool verified = false;  // every output element of every run within its bound
   int64_t wrong_elements = 0;
   double worst_error = 0;    // largest |got - expected| / bound (random), or |difference|
   std::string first_wrong;   // "rank 2 out[3,17]: got 1.5, expected 1.25, bound 0.01"

@@ -41,7 +41,8 @@ struct Simulation : Timeline {
 // A plan whose lanes wait for what never comes: `stretto check` explains why.
 class EndlessPlan : public UsageError {
  public:
-  using UsageError::UsageError;
+  EndlessPlan(const std::string& what, const InstrRef& first) : UsageError(what), where(first) {}
+  InstrRef where;  // of the first lane that is stuck
 };
 
 // Throws UsageError when the machine has too few ranks or SMs, EndlessPlan.

@@ -38,7 +38,9 @@ std::string draw_timeline(const Plan& plan, const Timeline& timeline, int width 
 
 // Perfetto / Chrome trace-event JSON: a process a rank, a thread a lane, slices for tasks, blocked
 // waits and busy ports, arrows from notifies to the waits that they ended. Of a plan too large for
-// viewers (over `max_slices`) the last ranks are left out, and "otherData" says so.
-std::string to_perfetto(const Plan& plan, const Timeline& timeline, size_t max_slices = 400'000);
+// viewers (over `max_slices`) the last ranks are left out, and "otherData" says so. Slices name
+// their instruction, and its line where there are `lines`.
+std::string to_perfetto(const Plan& plan, const Timeline& timeline,
+                        const PlanLines* lines = nullptr, size_t max_slices = 400'000);
 
 }  // namespace stretto

@@ -40,6 +40,17 @@ std::vector<Use> find_uses(const Plan& plan, const InstrIndex& index) {
   return uses;
 }
 
+std::vector<InstrRef> first_notifies(const Counters& counters, const Counter& counter) {
+  std::vector<InstrRef> notifies;
+  for (const Share& share : counters.shares(counter)) {
+    for (const Note& note : counters.notes(share)) {
+      if (notifies.size() == kMostNamed) return notifies;
+      notifies.push_back({share.lane, note.pos});
+    }
+  }
+  return notifies;
+}
+
 }  // namespace
 
 Counters::Counters(const Plan& plan, const InstrIndex& index) : of_(index.size(), 0) {
@@ -100,6 +111,8 @@ void check_thresholds(const Plan& plan, const InstrIndex& index, const Counters&
         Diagnostic d;
         d.where = ref;
         d.signal = name(plan, counter);
+        if (counter.total == 0) d.signals = counter.signal.array;
+        d.also = first_notifies(counters, counter);
         d.message = fmt::format("{} can never pass: one run notifies {} {} in all", at(plan, ref),
                                 d.signal, counted(counter.total, "time"));
         d.hint = counter.total == 0 ? fmt::format("some lane should notify {}", d.signal)

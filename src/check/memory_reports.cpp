@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "check/order_hint.h"
 #include "check/wording.h"
 
@@ -114,11 +112,7 @@ void MemoryReports::unwritten_output(const Region& place) {
   const uint64_t cause = uint64_t{place.rank} << 16 | place.buffer;
   findings_.add(DiagnosticKind::unwritten_output, cause, [&] {
     Diagnostic d;
-    const auto of_rank = std::find_if(plan_.lanes.begin(), plan_.lanes.end(),
-                                      [&](const Lane& l) { return l.rank == place.rank; });
-    if (of_rank != plan_.lanes.end()) {
-      d.where = {static_cast<uint32_t>(of_rank - plan_.lanes.begin()), 0};
-    }
+    d.buffer = place.buffer;
     d.message = fmt::format("no task writes {}, part of an output of rank {}",
                             describe(plan_, place), place.rank);
     d.hint = "every element of an output must be written in every run";
@@ -150,6 +144,7 @@ Diagnostic MemoryReports::about(const Access& access, const Access& other, int l
   OrderHint hint = order_hint(plan_, *d.other, *d.where, lag);
   d.signal = std::move(hint.signal);
   d.hint = std::move(hint.hint);
+  d.also = std::move(hint.named);
   return d;
 }
 

@@ -20,15 +20,16 @@ std::string shape(const Operator& op, const Slice& slice) {
 }  // namespace
 
 void check_output(const Plan& plan, Findings& findings) {
+  const auto index = plan.find_buffer(kName);
   const auto report = [&](std::string message, std::string hint) {
     findings.add(DiagnosticKind::unwritten_output, ~uint64_t{0}, [&] {
       Diagnostic d;
+      d.buffer = index;
       d.message = std::move(message);
       d.hint = std::move(hint);
       return d;
     });
   };
-  const auto index = plan.find_buffer(kName);
   if (!index || plan.buffers[*index].role != BufferRole::output) {
     return report(fmt::format("no task writes the output of {}: the plan has no output buffer "
                               "named {}",

@@ -22,7 +22,7 @@ class RegionCheck {
     if (in_bounds(plan_, region)) return;
     findings_.add(DiagnosticKind::out_of_bounds, cause(ref, region), [&] {
       const Buffer& buffer = plan_.buffers[region.buffer];
-      Diagnostic d = about(ref);
+      Diagnostic d = about(ref, region);
       d.message = fmt::format("{} touches {}, but rank {} has {} x {} of {}", at(plan_, ref),
                               describe(plan_, region), region.rank, buffer.rows_on(region.rank),
                               buffer.cols, buffer.name);
@@ -60,8 +60,9 @@ class RegionCheck {
     }
   }
 
-  Diagnostic about(InstrRef ref) const {
+  Diagnostic about(InstrRef ref, const Region& region) const {
     Diagnostic d;
+    d.buffer = region.buffer;
     d.where = ref;
     d.tile = plan_.lanes[ref.lane].instrs[ref.pos].tile;
     return d;
@@ -69,7 +70,7 @@ class RegionCheck {
 
   void wrong(InstrRef ref, const Region& region, const std::string& does, std::string hint) {
     findings_.add(DiagnosticKind::wrong_access, cause(ref, region), [&] {
-      Diagnostic d = about(ref);
+      Diagnostic d = about(ref, region);
       d.message = fmt::format("{} {}", at(plan_, ref), does);
       d.hint = std::move(hint);
       return d;

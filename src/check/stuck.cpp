@@ -136,12 +136,12 @@ class StuckCheck {
       }
       d.message =
           fmt::format("deadlock of {}: ", counted(static_cast<int64_t>(cycle.size()), "lane"));
-      constexpr size_t kShown = 8;
-      for (size_t i = 0; i < cycle.size() && i < kShown; ++i) {
+      for (size_t i = 0; i < cycle.size() && i < kMostNamed; ++i) {
         d.message += standing(cycle[i]) + " and needs ";
+        if (i > 1) d.also.push_back({cycle[i], execution_.place(cycle[i]).pos});
       }
-      if (cycle.size() > kShown) {
-        d.message += fmt::format("{} and so on, back to ", lane_name(plan_, cycle[kShown]));
+      if (cycle.size() > kMostNamed) {
+        d.message += fmt::format("{} and so on, back to ", lane_name(plan_, cycle[kMostNamed]));
       }
       d.message += lane_name(plan_, cycle.front());
       d.hint = cycle.size() > 1 ? "let one of these lanes notify before it waits"

@@ -3,17 +3,65 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
+#include "check/wording.h"
 #include "cli/table.h"
 
 namespace stretto::cli {
+namespace {
 
-std::string print_diagnostics(const CheckReport& report, size_t limit) {
+// The line of the declaration that a diagnostic is about.
+std::optional<uint32_t> declared_at(const PlanFile& file, const Diagnostic& found) {
+  if (found.buffer) return file.lines.buffers[*found.buffer];
+  if (found.signals) return file.lines.signals[*found.signals];
+  return std::nullopt;
+}
+
+// The place that a sentence begins with; what is no instruction's fault is a declaration's.
+std::string first_place(const PlanFile* file, const Diagnostic& found) {
+  if (file == nullptr || found.where) return place(file, found.where);
+  const std::optional<uint32_t> line = declared_at(*file, found);
+  return line ? place(*file, *line) : "";
+}
+
+// "p.txt:72: rank 0 comm 2 instruction 3 (copy #4)"
+std::string named(const PlanFile& file, const InstrRef& where) {
+  const bool ended = where.pos >= file.plan.lanes[where.lane].instrs.size();
+  return place(&file, where) +
+         (ended ? describe(file.plan.lanes[where.lane]) : checker::at(file.plan, where));
+}
+
+// All that a diagnostic names besides the place that it begins with.
+std::vector<std::string> others(const PlanFile& file, const Diagnostic& found) {
+  std::vector<std::string> lines;
+  if (const auto line = declared_at(file, found); line && found.where) {
+    lines.push_back(place(file, *line));
+    lines.back() += found.buffer
+                        ? fmt::format("buffer {}", file.plan.buffers[*found.buffer].name)
+                        : fmt::format("signals {}", file.plan.signals[*found.signals].name);
+  }
+  std::vector<InstrRef> instrs = found.also;
+  if (found.other) instrs.insert(instrs.begin(), *found.other);
+  for (const InstrRef& instr : instrs) {
+    if (instr != found.where) lines.push_back(named(file, instr));
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string print_diagnostics(const CheckReport& report, const PlanFile* file, size_t limit) {
   std::string out;
   const size_t shown = std::min(limit, report.diagnostics.size());
   for (size_t i = 0; i < shown; ++i) {
     const Diagnostic& found = report.diagnostics[i];
-    out += "  " + wrap(fmt::format("{}: {}", to_string(found.kind), found.message), 2);
+    out += "  " + wrap(fmt::format("{}{}: {}", first_place(file, found), to_string(found.kind),
+                                   found.message),
+                       2);
+    if (file != nullptr) {
+      for (const std::string& other : others(*file, found)) out += "    " + wrap(other, 4);
+    }
     if (!found.hint.empty()) out += "    hint: " + wrap(found.hint, 10);
   }
   if (shown < report.diagnostics.size() || report.truncated) {

@@ -88,8 +88,8 @@ Execution execute(const Plan& plan, const ExecutionOptions& options,
   return execution;
 }
 
-std::string explain(const Execution& execution, const ExecutionOptions& options,
-                    bool must_reproduce) {
+std::string explain(const Execution& execution, const PlanFile* file,
+                    const ExecutionOptions& options, bool must_reproduce) {
   const auto& results = execution.by_seed;
   const auto bad = std::find_if_not(results.begin(), results.end(), is_good);
   if (bad == results.end()) {
@@ -111,11 +111,12 @@ std::string explain(const Execution& execution, const ExecutionOptions& options,
       add(fmt::format("... and {} more", items.size() - kMaxExplained));
     }
   };
-  add_some(bad->stuck, [](const StuckLane& lane) {
-    return fmt::format("{} waits for {} >= {}, which stands at {}", lane.lane, lane.signal,
-                       lane.expected, lane.seen);
+  add_some(bad->stuck, [&](const StuckLane& lane) {
+    return fmt::format("{}{} waits for {} >= {}, which stands at {}", place(file, lane.where),
+                       lane.lane, lane.signal, lane.expected, lane.seen);
   });
-  add_some(bad->faults, [](const std::string& fault) { return fault; });
+  add_some(bad->faults,
+           [&](const EmulateFault& fault) { return place(file, fault.where) + fault.text; });
   if (bad->wrong_elements > 0) {
     add(fmt::format("{} wrong elements; the first: {}", bad->wrong_elements, bad->first_wrong));
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/options.h"
+#include "cli/plan_file.h"
 #include "stretto/emulate.h"
 #include "stretto/plan.h"
 
@@ -36,8 +37,9 @@ struct Execution {
 Execution execute(const Plan& plan, const ExecutionOptions& options,
                   const std::function<void(double)>& progress);
 
-// What went wrong under the first seed that failed, a few lines; empty when all is well.
-std::string explain(const Execution& execution, const ExecutionOptions& options,
-                    bool must_reproduce);
+// What went wrong under the first seed that failed, a few lines; empty when all is well. `file`:
+// the plan's, or null.
+std::string explain(const Execution& execution, const PlanFile* file,
+                    const ExecutionOptions& options, bool must_reproduce);
 
 }  // namespace stretto::cli

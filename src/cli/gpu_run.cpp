@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cli/gpu_timeline.h"
+#include "cli/prediction.h"
 #include "core/text.h"
 #include "cuda/cublas.h"
 #include "cuda/plan_limits.h"
@@ -70,10 +71,10 @@ GpuRow GpuRun::evaluate(const NamedPlan& named, Progress& progress, double done,
   }
   row.counts = plan_counts(plan);
   row.check = check(plan);
-  row.check_json = to_json(row.check, plan);
+  row.check_json = to_json(row.check, plan, request_.lines());
   // A plan that is known to be wrong would only end in a deadline.
   if (!row.check.clean()) return row;
-  row.simulation = simulate(plan, request_.machine);
+  row.simulation = predict(plan, request_);
   attempt(row, named, progress, done, share);
   return row;
 }
@@ -88,7 +89,8 @@ void GpuRun::attempt(GpuRow& row, const NamedPlan& named, Progress& progress, do
     if (row.verified() && options_.timeline) {
       row.timeline = named.plan->library_gemms
                          ? "no timeline: cuBLAS multiplies, and its kernels do not tell when\n"
-                         : measure_timeline(*named.plan, gpus_, compiler_, options_.perfetto);
+                         : measure_timeline(*named.plan, request_.lines(), gpus_, compiler_,
+                                            options_.perfetto);
     }
   } catch (const UsageError& error) {
     mine = fmt::format("{}{}", kRefused, error.what());

@@ -40,7 +40,7 @@ std::string print(const std::vector<runtime::RankTimes>& times) {
 
 }  // namespace
 
-std::string measure_timeline(const Plan& plan, fabric::Fabric& fabric,
+std::string measure_timeline(const Plan& plan, const PlanLines* lines, fabric::Fabric& fabric,
                              const cuda::Compiler& compiler, const std::string& perfetto) {
   runtime::RunnerOptions options;
   options.marks = true;
@@ -57,7 +57,7 @@ std::string measure_timeline(const Plan& plan, fabric::Fabric& fabric,
   const auto marks = runner.marks();
   const Timeline timeline = runtime::measured_timeline(plan, marks);
   if (!perfetto.empty() && fabric.first_rank() == 0) {
-    write_file(perfetto, to_perfetto(plan, timeline));
+    write_file(perfetto, to_perfetto(plan, timeline, lines));
   }
   return draw_timeline(plan, timeline) + '\n' + print(runtime::times_by_rank(plan, marks));
 }

@@ -9,9 +9,9 @@
 
 namespace stretto::cli {
 
-// Of the last of runs back to back on this process's ranks. Writes `perfetto` unless it is empty.
-// Collective.
-std::string measure_timeline(const Plan& plan, fabric::Fabric& fabric,
+// Of the last of runs back to back on this process's ranks. Writes `perfetto` unless it is empty,
+// with the plan's `lines` unless they are null. Collective.
+std::string measure_timeline(const Plan& plan, const PlanLines* lines, fabric::Fabric& fabric,
                              const cuda::Compiler& compiler, const std::string& perfetto);
 
 }  // namespace stretto::cli

@@ -7,9 +7,10 @@
 namespace stretto::cli {
 namespace {
 
-Json where(const Plan& plan, const std::optional<InstrRef>& ref) {
-  if (!ref) return nullptr;
-  return {{"lane", describe(plan.lanes[ref->lane])}, {"position", ref->pos}};
+Json declaration(const std::string& name, const std::vector<uint32_t>* lines, uint16_t number) {
+  Json json = {{"name", name}};
+  if (lines != nullptr) json["line"] = (*lines)[number];
+  return json;
 }
 
 }  // namespace
@@ -23,11 +24,28 @@ Json to_json(const Operator& op) {
           {"dtype", to_string(op.dtype)}};
 }
 
-Json to_json(const CheckReport& report, const Plan& plan) {
+Json to_json(const InstrRef& where, const Plan& plan, const PlanLines* lines) {
+  Json json = {{"lane", describe(plan.lanes[where.lane])}, {"position", where.pos}};
+  if (lines != nullptr) json["line"] = lines->of(where);
+  return json;
+}
+
+Json to_json(const CheckReport& report, const Plan& plan, const PlanLines* lines) {
+  const auto place = [&](const InstrRef& where) { return to_json(where, plan, lines); };
   Json diagnostics = Json::array();
   for (const Diagnostic& found : report.diagnostics) {
-    Json entry = {{"kind", to_string(found.kind)}, {"where", where(plan, found.where)}};
-    if (found.other) entry["other"] = where(plan, found.other);
+    Json entry = {{"kind", to_string(found.kind)}, {"where", nullptr}};
+    if (found.where) entry["where"] = place(*found.where);
+    if (found.other) entry["other"] = place(*found.other);
+    for (const InstrRef& also : found.also) entry["also"].push_back(place(also));
+    if (found.buffer) {
+      entry["buffer"] = declaration(plan.buffers[*found.buffer].name,
+                                    lines == nullptr ? nullptr : &lines->buffers, *found.buffer);
+    }
+    if (found.signals) {
+      entry["signals"] = declaration(plan.signals[*found.signals].name,
+                                     lines == nullptr ? nullptr : &lines->signals, *found.signals);
+    }
     if (found.tile >= 0) entry["tile"] = found.tile;
     if (!found.signal.empty()) entry["signal"] = found.signal;
     entry["message"] = found.message;
@@ -40,13 +58,18 @@ Json to_json(const CheckReport& report, const Plan& plan) {
           {"epochs", report.epochs},     {"diagnostics", std::move(diagnostics)}};
 }
 
-Json to_json(const EmulateResult& result, uint64_t seed) {
-  Json stuck = Json::array();
+Json to_json(const EmulateResult& result, uint64_t seed, const PlanFile* file) {
+  Json stuck = Json::array(), faults = Json::array();
   for (const StuckLane& lane : result.stuck) {
     stuck.push_back({{"lane", lane.lane},
+                     {"position", lane.where.pos},
                      {"signal", lane.signal},
                      {"expected", lane.expected},
                      {"seen", lane.seen}});
+    if (file != nullptr) stuck.back()["line"] = file->lines.of(lane.where);
+  }
+  for (const EmulateFault& fault : result.faults) {
+    faults.push_back(place(file, fault.where) + fault.text);
   }
   return {{"seed", seed},
           {"finished", result.finished},
@@ -55,7 +78,7 @@ Json to_json(const EmulateResult& result, uint64_t seed) {
           {"worst_error", result.worst_error},
           {"first_wrong", result.first_wrong},
           {"stuck", std::move(stuck)},
-          {"faults", result.faults},
+          {"faults", std::move(faults)},
           {"ranks_agree", result.ranks_agree},
           {"output_hash", fmt::format("{:016x}", result.output_hash)},
           {"gemm_flops", result.gemm_flops},

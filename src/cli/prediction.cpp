@@ -10,6 +10,14 @@
 
 namespace stretto::cli {
 
+Simulation predict(const Plan& plan, const Request& request) {
+  try {
+    return simulate(plan, request.machine);
+  } catch (const EndlessPlan& error) {
+    throw EndlessPlan(place(request.plan_file(), error.where) + error.what(), error.where);
+  }
+}
+
 std::optional<double> hidden_share(const Simulation& simulation) {
   if (simulation.communication_us <= 0) return std::nullopt;
   return std::clamp(1 - simulation.exposed_us / simulation.communication_us, 0.0, 1.0);

@@ -18,7 +18,6 @@
 namespace stretto::cli {
 namespace {
 
-constexpr size_t kMaxPlanBytes = size_t{1} << 30;
 constexpr size_t kMaxShapesBytes = size_t{1} << 20;
 
 int64_t size_option(std::string_view option, std::string_view text) {
@@ -175,23 +174,17 @@ Request resolve(const Options& options, const OnGpus& gpus) {
   }
   refuse_operator_options(options);
   refuse_overwriting(options, options.subject);
-  request.file_name = options.subject;
-  request.file_plan = parse_plan(read_file(options.subject, kMaxPlanBytes), options.subject);
-  if (!options.rows.empty()) {
-    const int64_t most = request.file_plan->op.m;
-    request.file_plan =
-        at_rows(*request.file_plan, whole_number("--rows", options.rows, 0, 1, most));
-  }
-  request.op = request.planned = request.file_plan->op;
+  request.file = read_plan_file(options.subject, options.rows);
+  request.op = request.planned = request.file->plan.op;
   request.machine = resolve_machine(options, request.op.ranks, gpus);
   return request;
 }
 
 void for_each_plan(const Request& request, Progress& progress,
                    const std::function<void(const NamedPlan&)>& visit) {
-  if (request.file_plan) {
-    visit({std::filesystem::path(request.file_name).filename().string(), nullptr,
-           &*request.file_plan});
+  if (request.file) {
+    visit({std::filesystem::path(request.file->name).filename().string(), nullptr,
+           &request.file->plan});
     return;
   }
   size_t visited = 0;

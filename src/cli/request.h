@@ -10,6 +10,7 @@
 
 #include "cli/choices.h"
 #include "cli/options.h"
+#include "cli/plan_file.h"
 #include "stretto/machine.h"
 #include "stretto/operator.h"
 #include "stretto/plan.h"
@@ -22,9 +23,11 @@ struct Request {
   Operator op;       // what is computed
   Operator planned;  // what is planned for: with --rows it has as many rows or more
   Machine machine;
-  std::vector<Choice> choices;    // of an operator
-  std::optional<Plan> file_plan;  // of a file, then `choices` is empty
-  std::string file_name;
+  std::vector<Choice> choices;   // of an operator
+  std::optional<PlanFile> file;  // then `choices` is empty
+
+  const PlanFile* plan_file() const { return file ? &*file : nullptr; }
+  const PlanLines* lines() const { return file ? &file->lines : nullptr; }
 };
 
 // What is known of the GPUs that plans will run on.

@@ -35,8 +35,8 @@ void require_perfetto(const Request& request) {
     throw UsageError(
         "--perfetto writes one timeline; name one strategy, for example --strategy tiles");
   }
-  if (request.file_plan ? request.file_plan->library_gemms
-                        : request.choices.front().schedule.gemm == GemmBy::library) {
+  if (request.file ? request.file->plan.library_gemms
+                   : request.choices.front().schedule.gemm == GemmBy::library) {
     throw UsageError(
         "--perfetto with gemm=library: cuBLAS's kernels do not tell when they do what; "
         "take a schedule with gemm=tiles");
@@ -46,8 +46,8 @@ void require_perfetto(const Request& request) {
 Request request_of(const Options& options, const ExecutionOptions& execution,
                    const OnGpus& on_gpus) {
   Request request = resolve(options, on_gpus);
-  if (request.file_plan) {
-    require_runnable(*request.file_plan, request.file_name);
+  if (request.file) {
+    require_runnable(request.file->plan, request.file->name);
   } else {
     refuse_what_no_gpu_runs(request.choices, request.planned, request.op.m, request.machine);
     require_served(request.choices, needs_all(options));
@@ -64,7 +64,7 @@ Outcome run_on_gpus(const Options& options, const ExecutionOptions& execution) {
   if (execution.timeline) cuda::require_own_gpus_for_times();
   const std::unique_ptr<fabric::Fabric> gpus = open_gpus(request.op.ranks);
   // Blocks of a plan all have an SM of their own. A file's plan is what it is.
-  if (!request.file_plan && sms_of(*gpus) < request.machine.sms) {
+  if (!request.file && sms_of(*gpus) < request.machine.sms) {
     on_gpus.most_sms = sms_of(*gpus);
     request = request_of(options, execution, on_gpus);
   }

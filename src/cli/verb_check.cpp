@@ -21,7 +21,7 @@ struct Verdicts {
   Table table{{"strategy", "verdict", "tasks", "waits", "notifies", "accesses proved", "runs"}};
   std::string problems;
 
-  void add(const std::string& name, const CheckReport& report) {
+  void add(const std::string& name, const CheckReport& report, const PlanFile* file) {
     const size_t count = report.diagnostics.size();
     const std::string verdict =
         report.clean() ? "clean"
@@ -31,8 +31,8 @@ struct Verdicts {
                std::to_string(report.notifies), std::to_string(report.pairs_proved),
                std::to_string(report.epochs)});
     if (report.clean()) return;
-    problems +=
-        fmt::format("\n{}\n", name) + print_diagnostics(report, std::numeric_limits<size_t>::max());
+    problems += fmt::format("\n{}\n", name) +
+                print_diagnostics(report, file, std::numeric_limits<size_t>::max());
   }
 };
 
@@ -56,12 +56,12 @@ Outcome run(const Options& options) {
       }
       const CheckReport report = check(*named.plan);
       clean &= report.clean();
-      verdicts.add(named.name, report);
+      verdicts.add(named.name, report, request.plan_file());
       results.push_back({{"strategy", named.name},
                          {"schedule", named.plan->schedule},
                          {"refused", Json::array()},
                          {"plan", plan_counts(*named.plan)},
-                         {"check", to_json(report, *named.plan)}});
+                         {"check", to_json(report, *named.plan, request.lines())}});
     });
   }
   const ExitCode code = clean ? kGood : kWrong;

@@ -20,7 +20,7 @@ std::string plan_after(const Request& request, const std::string& step) {
   if (std::find(known.begin(), known.end(), step) == known.end()) {
     throw UsageError(unknown_word("step", step, known));
   }
-  if (request.file_plan) {
+  if (request.file) {
     throw UsageError("--dump-after needs an operator to lower; a plan file is lowered already");
   }
   std::string text;

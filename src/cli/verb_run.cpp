@@ -41,12 +41,12 @@ Row evaluate(const NamedPlan& named, const Request& request, const ExecutionOpti
   const Plan& plan = *named.plan;
   row.counts = plan_counts(plan);
   row.check = check(plan);
-  row.check_json = to_json(row.check, plan);
+  row.check_json = to_json(row.check, plan, request.lines());
   row.execution = execute(plan, options, [&](double part) {
     progress.show("emulating " + row.name, done + part * share);
   });
   try {
-    row.simulation = simulate(plan, request.machine);
+    row.simulation = predict(plan, request);
   } catch (const UsageError& error) {  // a plan that never ends has no timeline
     if (row.good()) throw;
     row.no_simulation = error.what();
@@ -54,7 +54,8 @@ Row evaluate(const NamedPlan& named, const Request& request, const ExecutionOpti
   return row;
 }
 
-Json row_json(const Row& row, const ExecutionOptions& options, std::optional<double> sequential) {
+Json row_json(const Row& row, const Request& request, const ExecutionOptions& options,
+              std::optional<double> sequential) {
   Json json = {{"strategy", row.name}, {"schedule", row.schedule}};
   json["refused"] = row.refused;
   if (!row.refused.empty()) return json;
@@ -64,7 +65,7 @@ Json row_json(const Row& row, const ExecutionOptions& options, std::optional<dou
   json["check"] = row.check_json;
   Json seeds = Json::array();
   for (const EmulateResult& result : row.execution.by_seed) {
-    seeds.push_back(to_json(result, options.emulate.seed + seeds.size()));
+    seeds.push_back(to_json(result, options.emulate.seed + seeds.size(), request.plan_file()));
   }
   json["emulate"] = {{"verified", row.execution.verified},
                      {"reproducible", row.execution.reproducible},
@@ -112,8 +113,8 @@ std::string print(const std::vector<Row>& rows, const Request& request,
                      prediction, {fmt::format("{:.1f}", row.execution.seconds)}));
     if (row.good()) continue;
     details += fmt::format("\n{}\n", row.name);
-    details += explain(row.execution, options, row.must_reproduce);
-    details += print_diagnostics(row.check, kDiagnosticsShown);
+    details += explain(row.execution, request.plan_file(), options, row.must_reproduce);
+    details += print_diagnostics(row.check, request.plan_file(), kDiagnosticsShown);
     if (!row.no_simulation.empty()) details += "  " + wrap(row.no_simulation, 2);
   }
   out += table.print() + details + '\n' + legend(request, options);
@@ -153,7 +154,7 @@ Outcome run(const Options& options) {
   json["runs"] = execution_options.emulate.runs;
   json["results"] = Json::array();
   for (const Row& row : rows)
-    json["results"].push_back(row_json(row, execution_options, sequential));
+    json["results"].push_back(row_json(row, request, execution_options, sequential));
   return {dump(json), code};
 }
 

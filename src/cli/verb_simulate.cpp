@@ -30,20 +30,22 @@ struct Row {
   Json json;
 };
 
-std::string where(const Plan& plan, const InstrRef& ref) {
+std::string where(const Plan& plan, const PlanLines* lines, const InstrRef& ref) {
   const Lane& lane = plan.lanes[ref.lane];
   const Instr& instr = lane.instrs[ref.pos];
   std::string what = fmt::format("{} {}", describe(lane), to_string(instr.op));
   if (instr.tile >= 0) what += fmt::format(" tile {}", instr.tile);
+  if (lines != nullptr) what += fmt::format(", line {}", lines->of(ref));
   return what;
 }
 
-std::string print_critical_path(const Plan& plan, const Simulation& simulation) {
+std::string print_critical_path(const Plan& plan, const PlanLines* lines,
+                                const Simulation& simulation) {
   Table table({"critical path, last first", "start", "took", "because of"});
   size_t shown = 0;
   for (const CriticalStep& step : simulation.critical_path) {
     if (shown++ == kCriticalStepsShown) break;
-    table.add({where(plan, step.where), fmt::format("{:.1f} us", step.start_us),
+    table.add({where(plan, lines, step.where), fmt::format("{:.1f} us", step.start_us),
                fmt::format("{:.1f} us", step.end_us - step.start_us), step.why});
   }
   std::string out = table.print();
@@ -53,7 +55,7 @@ std::string print_critical_path(const Plan& plan, const Simulation& simulation) 
   return out;
 }
 
-Json details_json(const Plan& plan, const Simulation& simulation) {
+Json details_json(const Plan& plan, const PlanLines* lines, const Simulation& simulation) {
   Json lanes = Json::array(), path = Json::array();
   for (const LaneUse& use : simulation.lanes) {
     lanes.push_back({{"lane", describe(plan.lanes[use.lane])},
@@ -61,11 +63,8 @@ Json details_json(const Plan& plan, const Simulation& simulation) {
                      {"waiting_us", use.waiting_us}});
   }
   for (const CriticalStep& step : simulation.critical_path) {
-    path.push_back({{"lane", describe(plan.lanes[step.where.lane])},
-                    {"position", step.where.pos},
-                    {"start_us", step.start_us},
-                    {"end_us", step.end_us},
-                    {"why", step.why}});
+    path.push_back(to_json(step.where, plan, lines));
+    path.back().update({{"start_us", step.start_us}, {"end_us", step.end_us}, {"why", step.why}});
   }
   return {{"lanes", std::move(lanes)}, {"critical_path", std::move(path)}};
 }
@@ -118,19 +117,21 @@ Outcome run(const Options& options) {
       return;
     }
     const Plan& plan = *named.plan;
-    row.simulation = simulate(plan, request.machine);
+    row.simulation = predict(plan, request);
     row.schedule = plan.schedule;
     if (single && show_ranks > 0) {
       row.timeline = draw_timeline(plan, row.simulation, width, show_ranks);
     }
-    if (options.critical_path) row.critical_path = print_critical_path(plan, row.simulation);
+    if (options.critical_path)
+      row.critical_path = print_critical_path(plan, request.lines(), row.simulation);
     row.json = {{"strategy", row.name},
                 {"schedule", row.schedule},
                 {"refused", Json::array()},
                 {"plan", plan_counts(plan)},
                 {"simulate", prediction_json(row.simulation, sequential)}};
-    row.json["simulate"].update(details_json(plan, row.simulation));
-    if (!options.perfetto.empty()) write_file(options.perfetto, to_perfetto(plan, row.simulation));
+    row.json["simulate"].update(details_json(plan, request.lines(), row.simulation));
+    if (!options.perfetto.empty())
+      write_file(options.perfetto, to_perfetto(plan, row.simulation, request.lines()));
     rows.push_back(std::move(row));
   });
   if (!options.json) return {print(rows, request, sequential, !options.no_legend), kGood};

@@ -63,7 +63,7 @@ EmulateResult Execution::run() {
   });
   if (!result.finished) report_stuck(result);
   caller_.report(result);
-  result.faults = faults_.texts();
+  result.faults = faults_.all();
   result.gemm_flops = tasks_.flops();
   result.seconds = seconds - caller_.seconds();
   return result;
@@ -218,7 +218,8 @@ void Execution::report_stuck(EmulateResult& result) const {
     if (state.blocked == Blocked::done || state.blocked == Blocked::no) continue;
     const Instr& instr = plan_.lanes[lane].instrs[state.pos];
     const RankState& rank = ranks_[plan_.lanes[lane].rank];
-    StuckLane stuck{.lane = describe(plan_.lanes[lane]), .run = rank.run, .position = state.pos};
+    StuckLane stuck{
+        .lane = describe(plan_.lanes[lane]), .run = rank.run, .where = {lane, state.pos}};
     switch (state.blocked) {
       case Blocked::signal: {
         const int run = rank.run - instr.lag;

@@ -45,61 +45,60 @@ bool Faults::is_new(const Where& where, int kind, const Region& region) {
   return seen_.insert(key).second;
 }
 
-void Faults::add(std::string text) {
+void Faults::add(EmulateFault fault) {
   ++count_;
-  if (texts_.size() < kKept) texts_.push_back(std::move(text));
+  if (kept_.size() < kKept) kept_.push_back(std::move(fault));
 }
 
-std::string Faults::place(const Where& where) const {
+void Faults::add(const Where& where, std::string_view what) {
   const Lane& lane = plan_.lanes[where.lane];
   const Instr& instr = lane.instrs[where.pos];
-  std::string text = fmt::format("run {}: {} instruction {} ({}", where.run, describe(lane),
-                                 where.pos, to_string(instr.op));
-  if (instr.tile >= 0) text += fmt::format(" tile {}", instr.tile);
-  return text + ")";
+  const std::string tile = instr.tile >= 0 ? fmt::format(" tile {}", instr.tile) : "";
+  add({fmt::format("run {}: {} instruction {} ({}{}){}", where.run, describe(lane), where.pos,
+                   to_string(instr.op), tile, what),
+       InstrRef{where.lane, where.pos}});
 }
 
 void Faults::unfit_read(const Where& where, const Region& region, const Unfit& unfit) {
   if (!is_new(where, kUnfitRead, region)) return;
-  add(fmt::format("{} reads {}: {}", place(where), describe(plan_, region),
-                  count_unfit(unfit, region.elements())));
+  add(where,
+      fmt::format(" reads {}: {}", describe(plan_, region), count_unfit(unfit, region.elements())));
 }
 
 void Faults::overtaken_write(const Where& where, const Region& region, int64_t elements) {
   if (!is_new(where, kOvertaken, region)) return;
-  add(fmt::format("{} overwrites {} elements of {} that a later run has already written",
-                  place(where), elements, describe(plan_, region)));
+  add(where, fmt::format(" overwrites {} elements of {} that a later run has already written",
+                         elements, describe(plan_, region)));
 }
 
 void Faults::out_of_bounds(const Where& where, const Region& region) {
   if (!is_new(where, kBounds, region)) return;
   const Buffer& buffer = plan_.buffers[region.buffer];
-  add(fmt::format("{} names {}, but {} has {} rows and {} columns there", place(where),
-                  describe(plan_, region), buffer.name, buffer.rows_on(region.rank), buffer.cols));
+  add(where,
+      fmt::format(" names {}, but {} has {} rows and {} columns there", describe(plan_, region),
+                  buffer.name, buffer.rows_on(region.rank), buffer.cols));
 }
 
 void Faults::foreign(const Where& where, const Region& region) {
   if (!is_new(where, kForeign, region)) return;
-  add(fmt::format("{} touches {}, but {} memory is out of reach of other ranks", place(where),
-                  describe(plan_, region), to_string(plan_.buffers[region.buffer].role)));
+  add(where, fmt::format(" touches {}, but {} memory is out of reach of other ranks",
+                         describe(plan_, region), to_string(plan_.buffers[region.buffer].role)));
 }
 
 void Faults::disagreement(const Where& where, const std::string& about) {
   if (!is_new(where, kDisagreement, {})) return;
-  add(fmt::format("{}: {}", place(where), about));
+  add(where, ": " + about);
 }
 
 void Faults::unfit_output(int rank, int run, const Region& region, const Unfit& unfit) {
-  add(fmt::format("run {}: the caller of rank {} reads {}: {}", run, rank, describe(plan_, region),
-                  count_unfit(unfit, region.elements())));
+  add({fmt::format("run {}: the caller of rank {} reads {}: {}", run, rank, describe(plan_, region),
+                   count_unfit(unfit, region.elements()))});
 }
 
-std::vector<std::string> Faults::texts() const {
-  std::vector<std::string> texts = texts_;
-  if (count_ > texts_.size()) {
-    texts.push_back(fmt::format("and {} more faults", count_ - texts_.size()));
-  }
-  return texts;
+std::vector<EmulateFault> Faults::all() const {
+  std::vector<EmulateFault> all = kept_;
+  if (count_ > all.size()) all.push_back({fmt::format("and {} more faults", count_ - all.size())});
+  return all;
 }
 
 }  // namespace stretto::emu

@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
 #include "emu/memory.h"
+#include "stretto/emulate.h"
 #include "stretto/plan.h"
 
 namespace stretto::emu {
@@ -31,17 +33,17 @@ class Faults {
   void unfit_output(int rank, int run, const Region& region, const Unfit& unfit);
 
   bool none() const { return count_ == 0; }
-  // The kept ones, and a last line that counts the others.
-  std::vector<std::string> texts() const;
+  // The kept ones, and a last one that counts the others.
+  std::vector<EmulateFault> all() const;
 
  private:
   bool is_new(const Where& where, int kind, const Region& region);
-  void add(std::string text);
-  std::string place(const Where& where) const;
+  void add(const Where& where, std::string_view what);
+  void add(EmulateFault fault);
 
   const Plan& plan_;
   size_t count_ = 0;
-  std::vector<std::string> texts_;
+  std::vector<EmulateFault> kept_;
   std::unordered_set<uint64_t> seen_;
 };
 

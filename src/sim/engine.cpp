@@ -189,10 +189,12 @@ std::vector<LaneUse> Engine::lane_uses() const {
 void Engine::report_stuck() const {
   size_t stuck = 0;
   std::string first;
+  InstrRef where;
   for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
     const LaneState& state = lanes_[lane];
     if (state.stage == Stage::done) continue;
     if (stuck++ > 0) continue;
+    where = here(lane);
     first = describe(plan_.lanes[lane]);
     const Instr& at = instr(lane);
     if (at.op == Opcode::wait) {
@@ -202,10 +204,10 @@ void Engine::report_stuck() const {
       first += fmt::format(" stands in {} {}, which others never reach", to_string(at.op), at.id);
     }
   }
-  throw EndlessPlan(
-      fmt::format("the plan never ends: {} of {} lanes are stuck, first {}; "
-                  "'stretto check' says why",
-                  stuck, lanes_.size(), first));
+  throw EndlessPlan(fmt::format("the plan never ends: {} of {} lanes are stuck, first {}; "
+                                "'stretto check' says why",
+                                stuck, lanes_.size(), first),
+                    where);
 }
 
 }  // namespace stretto::sim

@@ -31,8 +31,8 @@ int ranks_that_fit(const Plan& plan, const Timeline& timeline, size_t max_slices
 
 class Writer {
  public:
-  Writer(const Plan& plan, const Timeline& timeline, int ranks)
-      : plan_(plan), timeline_(timeline), ranks_(ranks) {}
+  Writer(const Plan& plan, const Timeline& timeline, const PlanLines* lines, int ranks)
+      : plan_(plan), timeline_(timeline), lines_(lines), ranks_(ranks) {}
 
   std::string run() {
     out_ += "{\"displayTimeUnit\":\"ns\",\"otherData\":";
@@ -105,10 +105,12 @@ class Writer {
       const Lane& lane = plan_.lanes[span.where.lane];
       if (!shown(lane)) continue;
       const Instr& instr = lane.instrs[span.where.pos];
+      const std::string line =
+          lines_ == nullptr ? "" : fmt::format(R"(,"line":{})", lines_->of(span.where));
       event(R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
-            R"("args":{{"instruction":{}}}}})",
+            R"("args":{{"instruction":{}{}}}}})",
             title(instr), to_string(instr.op), lane.rank, span.where.lane, span.start_us,
-            span.end_us - span.start_us, span.where.pos);
+            span.end_us - span.start_us, span.where.pos, line);
     }
   }
 
@@ -157,6 +159,7 @@ class Writer {
 
   const Plan& plan_;
   const Timeline& timeline_;
+  const PlanLines* const lines_;  // null: not known
   const int ranks_;
   std::string out_;
   bool first_ = true;
@@ -164,8 +167,9 @@ class Writer {
 
 }  // namespace
 
-std::string to_perfetto(const Plan& plan, const Timeline& timeline, size_t max_slices) {
-  return Writer(plan, timeline, ranks_that_fit(plan, timeline, max_slices)).run();
+std::string to_perfetto(const Plan& plan, const Timeline& timeline, const PlanLines* lines,
+                        size_t max_slices) {
+  return Writer(plan, timeline, lines, ranks_that_fit(plan, timeline, max_slices)).run();
 }
 
 }  // namespace stretto

@@ -28,6 +28,7 @@ TEST(Access, RegionsStayInsideTheirBuffers) {
   EXPECT_EQ(d.where, (InstrRef{0, 3}));
   EXPECT_EQ(d.tile, 6);
   EXPECT_THAT(d.message, HasSubstr("touches x@0[4:12,0:8], but rank 0 has 8 x 8 of x"));
+  EXPECT_EQ(d.buffer, 0);
   expect_only(check_task("  copy x[0:8,0:8] -> part[0:8,4:12]\n"), DiagnosticKind::out_of_bounds);
 }
 
@@ -46,6 +47,7 @@ TEST(Access, PeersCannotWriteLocalMemory) {
   const Diagnostic d = expect_only(check_task("  copy x[0:8,0:8] -> part@1[0:8,0:8]\n"),
                                    DiagnosticKind::wrong_access);
   EXPECT_THAT(d.hint, HasSubstr("symmetric and output buffers only"));
+  EXPECT_EQ(d.buffer, 1);
   expect_clean(check_task("  copy x[0:8,0:8] -> slots@1[0:8,0:8]\n"));
 }
 

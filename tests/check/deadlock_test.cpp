@@ -1,4 +1,6 @@
 // Lanes that wait for each other.
+#include <fmt/format.h>
+
 #include "check/text_plan.h"
 
 namespace stretto {
@@ -35,6 +37,26 @@ TEST(Deadlock, ALaneCannotWaitForItself) {
                                               "  notify a.0@0 += 1\n"),
                                    DiagnosticKind::deadlock);
   EXPECT_THAT(d.hint, HasSubstr("notifies itself further down"));
+}
+
+// A ring of lanes, each of which waits for the one before.
+CheckReport ring(int lanes) {
+  std::string body = fmt::format("signals a {}\n", lanes);
+  for (int lane = 0; lane < lanes; ++lane) {
+    body += fmt::format("lane 0 comm {}\n  wait a.{} >= 1\n  notify a.{}@0 += 1\n", lane, lane,
+                        (lane + 1) % lanes);
+  }
+  return check_text(1, body, 99);
+}
+
+TEST(Deadlock, AllLanesThatTheMessageNamesAreGiven) {
+  const Diagnostic four = expect_only(ring(4), DiagnosticKind::deadlock);
+  EXPECT_EQ(four.where, (InstrRef{0, 0}));
+  EXPECT_EQ(four.other, (InstrRef{3, 0}));
+  EXPECT_THAT(four.also, testing::ElementsAre(InstrRef{2, 0}, InstrRef{1, 0}));
+  const Diagnostic many = expect_only(ring(40), DiagnosticKind::deadlock);
+  EXPECT_THAT(many.message, HasSubstr("and so on, back to"));
+  EXPECT_EQ(many.also.size() + 2, kMostNamed);
 }
 
 TEST(Deadlock, OnlyTheUnreachableThresholdIsReportedWhenItHoldsEverybodyUp) {

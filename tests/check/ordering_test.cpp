@@ -6,6 +6,7 @@
 namespace stretto {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr std::string_view kBuffers =
@@ -43,6 +44,7 @@ TEST(Ordering, ReadsWithoutAWaitAreReportedWithBothPartiesAndAHint) {
             "rank 0 comm 0 instruction 0 (copy #9) reads part@0[0:8,0:8], which rank 0 compute 0 "
             "instruction 0 (copy #7) writes without an order between them");
   EXPECT_EQ(d.hint, "rank 0 comm 0 should wait for s.0@0 before instruction 0");
+  EXPECT_THAT(d.also, ElementsAre(InstrRef{0, 1})) << "the notify";
 }
 
 TEST(Ordering, AWaitBehindTheReadOrANotifyBeforeTheWriteIsTooWeak) {

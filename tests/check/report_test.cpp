@@ -68,6 +68,7 @@ TEST(Report, AMissingNotifyIsOneReportHoweverManyWaitForIt) {
   const Diagnostic d = expect_only(check_text(1, body), DiagnosticKind::unreachable_threshold);
   EXPECT_THAT(d.message, HasSubstr("(and 3 more like this)"));
   EXPECT_EQ(d.hint, "some lane should notify s.0@0");
+  EXPECT_EQ(d.signals, 0);
 }
 
 TEST(Report, KindsHaveTheNamesOfTheTable) {

@@ -4,6 +4,7 @@
 namespace stretto {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 // Two producers on one rank, one consumer that waits for `amount` of both.
@@ -31,6 +32,7 @@ TEST(Threshold, AllNotifiesAreKnownOnlyWhenNoneCanBeMissing) {
   const Diagnostic d = expect_only(two_producers("1"), DiagnosticKind::read_before_write);
   EXPECT_THAT(d.message, HasSubstr("(and 1 more like this)"));
   EXPECT_THAT(d.hint, HasSubstr("does not need that notify to pass"));
+  EXPECT_THAT(d.also, ElementsAre(InstrRef{0, 1}, InstrRef{2, 0})) << "the notify, the wait";
 }
 
 TEST(Threshold, MoreThanARunNotifiesIsUnreachable) {
@@ -38,6 +40,8 @@ TEST(Threshold, MoreThanARunNotifiesIsUnreachable) {
   EXPECT_EQ(d.signal, "s.0@0");
   EXPECT_THAT(d.message, HasSubstr("one run notifies s.0@0 2 times in all"));
   EXPECT_EQ(d.hint, "wait for at most 2, or notify 1 more");
+  EXPECT_THAT(d.also, ElementsAre(InstrRef{0, 1}, InstrRef{1, 1})) << "what is notified";
+  EXPECT_FALSE(d.signals);
 }
 
 TEST(Threshold, ALoneLanesNotifiesCountUpInOrder) {

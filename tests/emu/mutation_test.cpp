@@ -73,7 +73,7 @@ class Mutants {
       story_ = fmt::format("seed {}: {}", seed,
                            !result.finished        ? "stuck: " + result.stuck.at(0).lane
                            : result.faults.empty() ? result.first_wrong
-                                                   : result.faults[0]);
+                                                   : result.faults[0].text);
       return true;
     }
     return false;

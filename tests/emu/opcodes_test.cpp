@@ -30,7 +30,7 @@ TEST_P(RightPlan, IsVerifiedForEverySeedWithTheSameBits) {
     for (uint64_t seed = 0; seed < 40; ++seed) {
       const EmulateResult result = emulate(plan, {.seed = seed, .fill = fill, .runs = 4});
       ASSERT_TRUE(result.finished) << "seed " << seed;
-      ASSERT_TRUE(result.faults.empty()) << "seed " << seed << ": " << result.faults[0];
+      ASSERT_TRUE(result.faults.empty()) << "seed " << seed << ": " << result.faults[0].text;
       ASSERT_TRUE(result.verified) << "seed " << seed << ": " << result.first_wrong;
       if (seed == 0) hash = result.output_hash;
       ASSERT_EQ(result.output_hash, hash) << "seed " << seed;
@@ -87,7 +87,7 @@ end
                                      "slots[8:12,0:4] slots[0:4,0:4] slots[4:8,0:4]", 1);
   const EmulateResult alike = emulate(plan_of(same)), unlike = emulate(plan_of(other));
   for (const EmulateResult* result : {&alike, &unlike}) {
-    ASSERT_TRUE(result->faults.empty()) << result->faults[0];
+    ASSERT_TRUE(result->faults.empty()) << result->faults[0].text;
     EXPECT_TRUE(result->verified) << result->first_wrong;
   }
   EXPECT_TRUE(alike.ranks_agree);

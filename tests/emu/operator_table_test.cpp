@@ -52,7 +52,8 @@ class Table {
           emulate(plan, {.seed = seed, .fill = fill, .runs = 3, .reference = reference_});
       ASSERT_TRUE(result.finished) << name << "\nseed " << seed << ": " << result.stuck.at(0).lane
                                    << " waits for " << result.stuck.at(0).signal;
-      ASSERT_TRUE(result.faults.empty()) << name << "\nseed " << seed << ": " << result.faults[0];
+      ASSERT_TRUE(result.faults.empty())
+          << name << "\nseed " << seed << ": " << result.faults[0].text;
       ASSERT_TRUE(result.verified) << name << "\nseed " << seed << ": " << result.first_wrong;
       ASSERT_TRUE(result.ranks_agree) << name << "\nseed " << seed;
       if (i == 0) first = result.output_hash;

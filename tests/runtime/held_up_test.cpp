@@ -62,7 +62,7 @@ TEST_P(HeldUp, IsWhereTheEmulatorStandsStill) {
   for (const StuckLane& lane : result.stuck) {
     if (lane.signal.starts_with("boundary")) continue;
     stuck.insert(
-        fmt::format("{} at {}: {} of {}", lane.lane, lane.position, lane.seen, lane.expected));
+        fmt::format("{} at {}: {} of {}", lane.lane, lane.where.pos, lane.seen, lane.expected));
   }
   EXPECT_THAT(stuck, Not(IsEmpty()));
   EXPECT_THAT(stuck, IsSubsetOf(held_up));

@@ -20,7 +20,7 @@ namespace {
 constexpr int kPoints = 600;
 
 std::string first_fault(const EmulateResult& result) {
-  if (!result.faults.empty()) return result.faults.front();
+  if (!result.faults.empty()) return result.faults.front().text;
   if (!result.stuck.empty()) {
     return result.stuck.front().lane + " waits for " + result.stuck.front().signal;
   }

@@ -49,7 +49,7 @@ TEST(Serve, ComputesFewerRowsAtRandomPoints) {
       const EmulateResult result =
           emulate(run, {.seed = random(), .fill = Fill::integers, .runs = 3});
       EXPECT_TRUE(result.finished && result.verified && result.faults.empty())
-          << (result.faults.empty() ? result.first_wrong : result.faults.front());
+          << (result.faults.empty() ? result.first_wrong : result.faults.front().text);
       ++served;
     }
     if (HasFailure()) return;

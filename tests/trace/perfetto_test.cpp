@@ -30,7 +30,7 @@ HandPlan signalled() {
 
 json trace_of(const HandPlan& hand, size_t max_slices = 1000) {
   const Simulation result = simulate(hand.plan(), round_machine());
-  return json::parse(to_perfetto(hand.plan(), result, max_slices));
+  return json::parse(to_perfetto(hand.plan(), result, nullptr, max_slices));
 }
 
 TEST(Perfetto, NamesRanksAndLanes) {

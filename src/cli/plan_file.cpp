@@ -1,0 +1,34 @@
+#include "cli/plan_file.h"
+
+#include <fmt/format.h>
+
+#include "cli/options.h"
+#include "core/file.h"
+#include "stretto/serve.h"
+
+namespace stretto::cli {
+namespace {
+
+constexpr size_t kMaxPlanBytes = size_t{1} << 30;
+
+}  // namespace
+
+PlanFile read_plan_file(const std::string& name, const std::string& rows) {
+  PlanFile file{name, {}, {}};
+  file.plan = parse_plan(read_file(name, kMaxPlanBytes), name, &file.lines);
+  if (!rows.empty()) {
+    const int64_t run_rows = whole_number("--rows", rows, 0, 1, file.plan.op.m);
+    file.plan = at_rows(file.plan, run_rows, &file.lines);
+  }
+  return file;
+}
+
+std::string place(const PlanFile& file, uint32_t line) {
+  return fmt::format("{}:{}: ", file.name, line);
+}
+
+std::string place(const PlanFile* file, const std::optional<InstrRef>& where) {
+  return file == nullptr || !where ? "" : place(*file, file->lines.of(*where));
+}
+
+}  // namespace stretto::cli
