@@ -16,7 +16,7 @@ import statistics
 import sys
 
 from language_section import language_section, torch_all_reduces
-from summary import (chosen, fused_rows, geometric_mean, parse_operator, summary, table,
+from summary import (chosen, fused_rows, geometric_mean, parse_operator, session, summary, table,
                      torch_times)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -76,6 +76,11 @@ def prediction_errors(rows):
             f"{median:.1%}, the worst {worst:+.0%} ({row.operator} {row.m} {row.n} {row.k}, `{one.name}`)."]
 
 
+def turns(result):
+    turn_ms = result.get("turn_ms", 0)
+    return f"Turns of at least {turn_ms:g} ms, the second half timed. " if turn_ms else ""
+
+
 def fused_section(path, result, torch_rows):
     rows = fused_rows(result)
     by_operator = collections.defaultdict(list)
@@ -83,14 +88,14 @@ def fused_section(path, result, torch_rows):
         by_operator[row.operator].append(row)
     parts = [f"## Fused operators, {rows[0].ranks} x {result['machine']}",
              f"Source: `{path.relative_to(ROOT)}` at commit {result['commit']}, {result['date']}; "
-             f"{result['data']} data; sizes are global. The bars are those for 8 GPUs."
+             f"{result['data']} data; sizes are global. {turns(result)}The bars are those for 8 GPUs."
              + (f" {result['note']}" if "note" in result else ""),
              summary(result, torch_rows), *prediction_errors(rows), f"![times faster](plots/{path.stem}.svg)"]
     for operator, group in by_operator.items():
         body = []
         for row in group:
             best = chosen(row)
-            other = torch_rows.get((result["machine"], *row[:5]))
+            other = torch_rows.get((*session(result), *row[:5]))
             body.append([
                 f"{row.m} {row.n} {row.k}", f"{row.gemm:.0f}", f"{row.nccl:.0f}",
                 f"{row.sequential:.0f}", f"{other['fused_us']:.0f}" if other else "-",
@@ -115,7 +120,7 @@ def beside_torch_section(path, result):
         by_operator[parse_operator(row["operator"])[0]].append(row)
     parts = [f"## In one session with PyTorch, {result['ranks']} x {result['machine']}",
              f"Source: `{path.relative_to(ROOT)}` at commit {result['commit']}, PyTorch {result['torch']}: the "
-             "same processes and tensors, graphs of ten runs in turns, each path verified. Stretto through its "
+             f"same processes and tensors, graphs of ten runs in turns, each path verified. {turns(result)}Stretto through its "
              f"Python binding, schedule {result['stretto']['schedule']}, {result['stretto']['rows']} rows."]
     for operator, group in by_operator.items():
         body = []
@@ -179,7 +184,7 @@ def draw(results):
                   color="#2a6f97", label="Stretto")
         others = [(place, row.sequential / other["fused_us"])
                   for place, row in zip(places, rows)
-                  if (other := torch_rows.get((result["machine"], *row[:5])))]
+                  if (other := torch_rows.get((*session(result), *row[:5])))]
         if others:
             axes.plot([x for _, x in others], [y for y, _ in others], "o", color="#e76f51",
                       label="PyTorch fused")

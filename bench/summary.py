@@ -52,15 +52,20 @@ def chosen(row):
     return next((c for c in row.contestants if c.chosen), row.contestants[0])
 
 
+def session(result):
+    """What times must have in common to be compared: (machine, turn_ms)."""
+    return result["machine"], result.get("turn_ms", 0)
+
+
 def torch_times(results):
-    """(machine, operator, m, n, k, ranks) -> a row of a `torch` file."""
+    """(machine, turn_ms, operator, m, n, k, ranks) -> a row of a `torch` file."""
     found = {}
     for _, result in results:
         if result.get("benchmark") != "torch":
             continue
         for row in result["rows"]:
             if "fused_us" in row:
-                found[(result["machine"], *parse_operator(row["operator"]))] = row
+                found[(*session(result), *parse_operator(row["operator"]))] = row
     return found
 
 
@@ -88,7 +93,7 @@ def summary_rows(result, torch_rows):
                 continue
             ratios = [row.sequential / chosen(row).time for row in group]
             others = [other["fused_us"] / chosen(row).time for row in group
-                      if (other := torch_rows.get((result["machine"], *row[:5])))]
+                      if (other := torch_rows.get((*session(result), *row[:5])))]
             shares = [row.floor / chosen(row).time for row in group if row.m >= VERY_LARGE]
             yield [operator, f"M {'>=' if large else '<'} {LARGE}", f"{len(group)}",
                    mean_and_worst(ratios), f"{bars.large if large else bars.small:.2f}",

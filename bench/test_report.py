@@ -23,7 +23,15 @@ class TorchFiles(unittest.TestCase):
                             {"operator": "gemm-rs m=3 n=4 k=5", "failed": "3 does not divide"}])
         self.assertEqual(report.beside_torch_section(self.path, result), [])
         found = summary.torch_times([(self.path, result)])
-        self.assertEqual(list(found), [("GPU", "gemm-rs", 512, 8192, 28672, 4)])
+        self.assertEqual(list(found), [("GPU", 0, "gemm-rs", 512, 8192, 28672, 4)])
+
+    def test_times_of_long_turns_stand_by_themselves(self):
+        short = result_of([{"operator": OPERATOR.format(512), **PYTORCHS}])
+        long = result_of([{"operator": OPERATOR.format(512), **PYTORCHS, "fused_us": 31.0}], turn_ms=100)
+        found = summary.torch_times([(self.path, short), (self.path, long)])
+        self.assertEqual({key[1]: row["fused_us"] for key, row in found.items()}, {0: 25.0, 100: 31.0})
+        self.assertEqual(report.turns(short), "")
+        self.assertIn("at least 100 ms", report.turns(long))
 
     def test_stretto_stands_beside_what_did_not_fail(self):
         failed = {key: value for key, value in PYTORCHS.items() if key != "fused_us"}
@@ -36,7 +44,7 @@ class TorchFiles(unittest.TestCase):
         self.assertIn("| 512 8192 28672 | 10.0 | 20.0 | 30.0 | 25.0 | 20.0 | 19.5–20.5 | 1.50 | 1.25 |", section)
         self.assertIn("| 1024 8192 28672 | 10.0 | 20.0 | 30.0 | failed | 20.0 | 19.5–20.5 | 1.50 | - |", section)
         self.assertNotIn("2048 8192", section)
-        rows = [key[2] for key in summary.torch_times([(self.path, result)])]
+        rows = [key[3] for key in summary.torch_times([(self.path, result)])]
         self.assertEqual(rows, [512, 2048])
 
 

@@ -59,9 +59,9 @@ class Script(unittest.TestCase):
             patch.start()
             self.addCleanup(patch.stop)
 
-    def run_script(self, binding, restarts=0):
+    def run_script(self, binding, restarts=0, turn="0"):
         arguments = ["torch_baselines.py", "--shapes", str(self.folder / "shapes.txt"), "--out",
-                     str(self.out), "--rounds", "3", "--commit", "abc"]
+                     str(self.out), "--rounds", "3", "--turn", turn, "--commit", "abc"]
         environment = {"LOCAL_RANK": "0", "TORCHELASTIC_RESTART_COUNT": str(restarts)}
         with mock.patch.object(sys, "argv", arguments), mock.patch.dict(os.environ, environment), \
                 mock.patch.dict(sys.modules, stretto=binding), \
@@ -86,6 +86,12 @@ class Script(unittest.TestCase):
         self.assertEqual(words["a"].shape, (512, 512))
         self.assertIsNone(words["out"])
         self.assertTrue(binding.Operation.closed)
+
+    def test_long_turns_are_of_as_many_launches_as_take_so_long(self):
+        result = self.run_script(stretto(), turn="10")
+        self.assertEqual((result["rounds"], result["turn_ms"]), (3, 10))
+        for row in result["rows"]:  # four launches in each half, and the fake clock says 1.25 ms of all
+            self.assertEqual((row["gemm_us"], row["stretto_us"]), (31.25, 31.25))
 
     def test_without_the_binding_pytorch_is_measured_and_the_reason_is_told(self):
         result = self.run_script(stretto(context=mock.Mock(side_effect=RuntimeError("no GPU"))))

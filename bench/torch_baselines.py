@@ -18,6 +18,7 @@ gemm-ar has no AsyncTP form; PyTorch's two-shot all-reduce on symmetric memory s
 
 import argparse
 import datetime
+import functools
 import gc
 import json
 import os
@@ -75,8 +76,9 @@ def turns_of_round(contestants, turn):
 class Job:
     """What all rows share: the shapes' type, PyTorch's group, Stretto's context or why there is none."""
 
-    def __init__(self, rounds, group, agree, steps):
-        self.rounds, self.group, self.agree, self.steps = rounds, group, agree, steps
+    def __init__(self, args, group, agree, steps):
+        self.rounds, self.turn_ms = args.rounds, args.turn
+        self.group, self.agree, self.steps = group, agree, steps
         self.context, self.without = None, ""
 
     def open_stretto(self, problems):
@@ -104,14 +106,15 @@ class Job:
         op, reference = contest.attempt("row", lambda: self._tensors(name, m, n, k)) or (None, None)
         if op is None:
             return {**row, "failed": contest.problems["row"]}
-        contestants = {"gemm": Contestant(op.gemm), "nccl": Contestant(op.collective),
-                       "sequential": Contestant(op.sequential, reference=reference),
-                       "fused": Contestant(op.fused, reference=reference)}
+        made = functools.partial(Contestant, turn_ms=self.turn_ms)
+        contestants = {"gemm": made(op.gemm), "nccl": made(op.collective),
+                       "sequential": made(op.sequential, reference=reference),
+                       "fused": made(op.fused, reference=reference)}
         ours = None
         if self.context is not None:
             ours = contest.attempt("stretto", lambda: self.make_stretto(op, m, n, k))
         if ours is not None:
-            contestants["stretto"] = Contestant(ours.run, ours.operation.finish, reference)
+            contestants["stretto"] = made(ours.run, ours.operation.finish, reference)
             row["stretto_schedule"] = ours.operation.schedule()
         for label, one in contestants.items():
             contest.attempt(label, one.prepare)
@@ -152,11 +155,15 @@ def main():
     parser.add_argument("--shapes", required=True)
     parser.add_argument("--out", required=True)
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--turn", type=float, default=0, metavar="MS",
+                        help="shortest turn, its second half timed; default: two launches of a graph")
     parser.add_argument("--commit", default=None, help="recorded; default: the checkout's")
     args = parser.parse_args()
     shapes = parse_shapes(args.shapes)
     if args.rounds < 1:
         sys.exit("--rounds must be at least 1")
+    if not 0 <= args.turn <= 60_000:
+        sys.exit("--turn must be from 0 to 60000 ms")
     if "LOCAL_RANK" not in os.environ:
         sys.exit("start this with torchrun --nproc-per-node N")
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
@@ -168,7 +175,7 @@ def main():
     group = dist.group.WORLD.group_name
     symm_mem.enable_symm_mem_for_group(group)
     steps = StepFile(args.out + ".step", rank == 0)
-    job = Job(args.rounds, group, Agreement(dist.PrefixStore("contest", store), rank, ranks), steps)
+    job = Job(args, group, Agreement(dist.PrefixStore("contest", store), rank, ranks), steps)
     try:
         rows = measure_all(job, shapes, args)
     except Lost as error:
@@ -222,7 +229,8 @@ def write(args, job, rows):
     with open(args.out + ".new", "w", encoding="utf-8") as file:
         json.dump({"benchmark": "torch", "commit": args.commit or commit(),
                    "machine": torch.cuda.get_device_name(), "torch": torch.__version__,
-                   "ranks": dist.get_world_size(), "data": "standard normal", "stretto": ours,
+                   "ranks": dist.get_world_size(), "data": "standard normal",
+                   "rounds": args.rounds, "turn_ms": args.turn, "stretto": ours,
                    "rows": rows}, file, indent=1)
         file.write("\n")
     os.replace(args.out + ".new", args.out)

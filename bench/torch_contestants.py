@@ -1,6 +1,7 @@
 """What takes turns in torch_baselines.py: an operator's tensors, PyTorch's paths and Stretto's on them, and how
 one of them is verified and timed."""
 
+import math
 import time
 
 import torch
@@ -123,8 +124,10 @@ def relative_error(result, reference):
 class Contestant:
     """What takes turns: run() enqueues one run and returns its result, settle() hears of runs' errors."""
 
-    def __init__(self, run, settle=lambda: None, reference=None):
+    def __init__(self, run, settle=lambda: None, reference=None, turn_ms=0):
         self.run, self.settle, self.reference = run, settle, reference
+        self.turn_ms = turn_ms
+        self.launches = 0  # in half a turn; 0: not known
         self.graph = self.result = None
         self.error = 0.0
         self.times = []
@@ -166,16 +169,29 @@ class Contestant:
         self.verify(self.result)
 
     def take_turn(self):
-        """Times a graph behind a launch of it that brings the ranks together."""
+        """Times launches of a graph behind as many that bring the ranks together."""
+        if self.launches == 0:
+            self.launches = 1
+            if self.turn_ms > 0:
+                slowest = torch.tensor([self.time_ms()], device="cuda")
+                dist.all_reduce(slowest, dist.ReduceOp.MAX)
+                wait_for_gpu()
+                self.launches = max(1, math.ceil(self.turn_ms / 2 / slowest.tolist()[0]))
+        self.times.append(self.time_ms() * 1000 / RUNS_PER_GRAPH)
+
+    def time_ms(self):
+        """Of one launch in the second half of a turn."""
         meet()
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        self.graph.replay()
+        for _ in range(self.launches):
+            self.graph.replay()
         start.record()
-        self.graph.replay()
+        for _ in range(self.launches):
+            self.graph.replay()
         stop.record()
         wait_for_gpu()
         self.settle()
-        self.times.append(start.elapsed_time(stop) * 1000 / RUNS_PER_GRAPH)
+        return start.elapsed_time(stop) / self.launches
 
     def take_slowest(self):
         """The times are then those of the slowest rank in each round."""

@@ -118,6 +118,9 @@ std::vector<Schedule> algorithms_to_measure(const Operator& op, const Machine& m
 // Who of `measured` may be the fastest, by the ranges of their times, and what a sweep should
 // measure last, by itself: the fastest eight of them, in their order. None where one stands alone.
 std::vector<Measured> finalists(std::vector<Measured> measured);
+// Whether their times hardly change from round to round. What a GPU's power limits does, by what
+// ran before it, unless turns are longer than the GPU takes to slow down.
+bool are_steady(const std::vector<Measured>& measured);
 // `measured` with the finalists' last times. The others' change as those did in the mean, so that
 // all stand for the same GPUs, as warm as with the finalists alone.
 std::vector<Measured> with_finals(std::vector<Measured> measured,

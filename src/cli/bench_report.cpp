@@ -108,8 +108,12 @@ std::string legend(const std::string& gpu, const Options& options, const Machine
   add("GPU", fmt::format("{}; plans for {} with {} SMs; standard normal data", gpu, machine.name,
                          machine.sms));
   add("time", fmt::format("of a run, the longest rank's: median of {} rounds in which all take "
-                          "turns, each a graph of {} runs back to back",
-                          timing.rounds, timing.runs_per_graph));
+                          "turns, each graphs of {} runs back to back{}",
+                          timing.rounds, timing.runs_per_graph,
+                          timing.turn_us > 0 ? fmt::format(", {:.0f} ms or longer, the second half "
+                                                           "timed",
+                                                           timing.turn_us / 1e3)
+                                             : ""));
   if (!options.no_cold) add("cold", "a single run, its inputs not in the L2 cache");
   add("speed-up", against == kLibrary ? "over the library path: cuBLAS, then NCCL, in one graph"
                                       : "over `" + against + "`");

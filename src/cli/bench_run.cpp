@@ -45,12 +45,11 @@ const BenchedStrategy* BenchedOperator::fastest() const {
   return best;
 }
 
-BenchRun::BenchRun(int ranks, const runtime::BenchOptions& options)
-    : fabric_(open_gpus(ranks)), options_(options) {}
+BenchRun::BenchRun(int ranks) : fabric_(open_gpus(ranks)) {}
 
 BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
-                              std::vector<Choice> choices,
-                              const std::function<void(double)>& progress, int rounds) {
+                              std::vector<Choice> choices, const runtime::BenchOptions& timing,
+                              const std::function<void(double)>& progress) {
   BenchedOperator benched{op, machine, {}, link_bytes(op) / (machine.link_gb_per_s * 1e3), {}};
   // Lowering is the work of one core; plans are independent.
   std::vector<Lowered> all_lowered(choices.size());
@@ -77,10 +76,8 @@ BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
     places.push_back(i);
     owned.push_back(std::move(lowered.plan));
   }
-  runtime::BenchOptions options = options_;
-  if (rounds > 0) options.rounds = rounds;
   runtime::BenchTimes times =
-      runtime::bench_operator(op, plans, *fabric_, compiler_, options, progress);
+      runtime::bench_operator(op, plans, *fabric_, compiler_, timing, progress);
   benched.library = times.library;
   for (size_t i = 0; i < places.size(); ++i) {
     BenchedStrategy& strategy = benched.strategies[places[i]];
@@ -100,6 +97,7 @@ runtime::BenchOptions resolve_timing(const Options& options) {
   cuda::require_own_gpus_for_times();
   runtime::BenchOptions timing;
   timing.rounds = static_cast<int>(whole_number("--rounds", options.rounds, 11, 1, 10'000));
+  timing.turn_us = 1e3 * static_cast<double>(whole_number("--turn", options.turn, 0, 0, 60'000));
   timing.cold = !options.no_cold;
   return timing;
 }

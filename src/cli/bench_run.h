@@ -38,21 +38,20 @@ struct BenchedOperator {
 class BenchRun {
  public:
   // Throws SystemError when there are no GPUs that run plans for so many ranks.
-  BenchRun(int ranks, const runtime::BenchOptions& options);
+  explicit BenchRun(int ranks);
 
   int sms() const { return sms_of(*fabric_); }  // of a GPU
   std::string gpu() const { return fabric_->device(fabric_->first_rank()).name(); }
   // Whether this process is the one that speaks for all of a job.
   bool speaks() const { return fabric_->first_rank() == 0; }
-  int rounds() const { return options_.rounds; }
-  // Collective. `rounds`: instead of the options', when not 0.
+  // Collective.
   BenchedOperator run(const Operator& op, const Machine& machine, std::vector<Choice> choices,
-                      const std::function<void(double)>& progress = {}, int rounds = 0);
+                      const runtime::BenchOptions& timing,
+                      const std::function<void(double)>& progress = {});
 
  private:
   std::unique_ptr<fabric::Fabric> fabric_;
   cuda::Compiler compiler_;
-  runtime::BenchOptions options_;
 };
 
 // Both throw UsageError.

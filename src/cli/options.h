@@ -19,7 +19,7 @@ struct Options {
   std::string target, fill, seed, seeds, data_seed, runs, replays;
   std::string arch;
   bool serve = false;
-  std::string shapes, strategies, against, rounds, commit, tuning_file, more;
+  std::string shapes, strategies, against, rounds, turn, commit, tuning_file, more;
   bool no_cold = false;
   std::string dump_after, perfetto, width, show_ranks;
   bool critical_path = false, no_legend = false, timeline = false;

@@ -32,14 +32,28 @@ std::vector<Choice> choices_of(const std::vector<Measured>& all, const Operator&
   return choices;
 }
 
+// How those who may be the fastest are measured.
+runtime::BenchOptions timing_of_finals(const std::vector<Measured>& last,
+                                       runtime::BenchOptions timing) {
+  constexpr int kFewestRounds = 9, kFewestLong = 5;
+  constexpr double kSteadyUs = 100e3;  // half of it is longer than a GPU keeps its highest clock
+  if (are_steady(last)) {
+    timing.rounds = std::max(kFewestRounds, 2 * timing.rounds);
+  } else {
+    timing.turn_us = std::max(timing.turn_us, kSteadyUs);
+    timing.rounds = std::max(kFewestLong, timing.rounds);
+  }
+  return timing;
+}
+
 // Measures who may be the fastest among themselves.
-void measure_finals(BenchRun& bench, Swept& swept, const std::function<void(double)>& progress) {
-  constexpr int kFewestRounds = 9;
+void measure_finals(BenchRun& bench, Swept& swept, const runtime::BenchOptions& timing,
+                    const std::function<void(double)>& progress) {
   const std::vector<Measured> last = finalists(swept.measured);
   if (last.empty()) return;
   BenchedOperator& all = swept.benched;
   BenchedOperator finals = bench.run(all.op, all.machine, choices_of(last, all.op, all.machine),
-                                     progress, std::max(kFewestRounds, 2 * bench.rounds()));
+                                     timing_of_finals(last, timing), progress);
   swept.library_us = finals.library.sequential.warm.median;
   for (const BenchedStrategy& one : finals.strategies) {
     if (one.timed()) continue;
@@ -55,26 +69,27 @@ void measure_finals(BenchRun& bench, Swept& swept, const std::function<void(doub
 
 // What is measured after the sweep goes by times that all processes know alike.
 Swept sweep_on_gpus(BenchRun& bench, const Operator& op, const Machine& machine,
-                    std::vector<Choice> choices, const std::function<void(double)>& progress) {
+                    std::vector<Choice> choices, const runtime::BenchOptions& timing,
+                    const std::function<void(double)>& progress) {
   // The shares of the sweep, of other algorithms and of the finals.
   constexpr double kSweeps = 0.6, kAlgorithms = 0.15, kFinals = 0.25;
   Swept swept;
   BenchedOperator& benched = swept.benched;
-  benched =
-      bench.run(op, machine, std::move(choices), [&](double part) { progress(kSweeps * part); });
+  benched = bench.run(op, machine, std::move(choices), timing,
+                      [&](double part) { progress(kSweeps * part); });
   swept.library_us = benched.library.sequential.warm.median;
   std::vector<Choice> algorithms;
   for (const Schedule& schedule : algorithms_to_measure(op, machine, measurements_of(benched))) {
     algorithms.push_back({to_string(schedule), schedule});
   }
   if (!algorithms.empty()) {
-    BenchedOperator more = bench.run(op, machine, std::move(algorithms),
+    BenchedOperator more = bench.run(op, machine, std::move(algorithms), timing,
                                      [&](double part) { progress(kSweeps + kAlgorithms * part); });
     std::move(more.strategies.begin(), more.strategies.end(),
               std::back_inserter(benched.strategies));
   }
   swept.measured = measurements_of(benched);
-  measure_finals(bench, swept, [&](double part) { progress(1 - kFinals * (1 - part)); });
+  measure_finals(bench, swept, timing, [&](double part) { progress(1 - kFinals * (1 - part)); });
   return swept;
 }
 

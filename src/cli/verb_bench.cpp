@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "cli/bench_report.h"
@@ -81,7 +82,7 @@ Outcome run(const Options& options) {
   }
   Machine machine = resolve_machine(options, ranks, {.name = cuda::gpu_name()});
   auto choices = all_contestants(operators, strategies, against, machine);
-  BenchRun bench(ranks, timing);
+  BenchRun bench(ranks);
   if (bench.sms() < machine.sms) {
     limit_sms(machine, bench.sms());
     choices = all_contestants(operators, strategies, against, machine);
@@ -99,6 +100,7 @@ Outcome run(const Options& options) {
     json["data"] = "standard normal";
     json["runs_per_graph"] = timing.runs_per_graph;
     json["rounds"] = timing.rounds;
+    json["turn_ms"] = std::lround(timing.turn_us / 1e3);
     json["rows"] = Json::array();
     for (const BenchedOperator& row : rows) json["rows"].push_back(to_json(row));
     return dump(json);
@@ -109,7 +111,7 @@ Outcome run(const Options& options) {
     Progress progress;
     const double share = 1.0 / static_cast<double>(operators.size());
     for (size_t i = 0; i < operators.size(); ++i) {
-      rows.push_back(bench.run(operators[i], machine, choices[i], [&](double part) {
+      rows.push_back(bench.run(operators[i], machine, choices[i], timing, [&](double part) {
         progress.show("measuring " + to_string(operators[i]),
                       share * (static_cast<double>(i) + part));
       }));

@@ -91,7 +91,7 @@ Outcome run(const Options& options) {
   }
   Machine machine = resolve_machine(options, ranks);
   for (const Operator& op : operators) require_some_preset(op, machine);
-  BenchRun bench(ranks, timing);
+  BenchRun bench(ranks);
   limit_sms(machine, bench.sms());
   Tuning found;
   std::vector<std::string> wrong, refused;  // the latter: operators that nothing was measured of
@@ -106,7 +106,7 @@ Outcome run(const Options& options) {
   for (size_t i = 0; i < operators.size(); ++i) {
     const Operator& op = operators[i];
     const double done = share * static_cast<double>(i);
-    const Swept swept = sweep_on_gpus(bench, op, machine, choices[i], [&](double part) {
+    const Swept swept = sweep_on_gpus(bench, op, machine, choices[i], timing, [&](double part) {
       progress.show("measuring " + to_string(op), done + share * part);
     });
     for (const BenchedStrategy& one : swept.benched.strategies) {

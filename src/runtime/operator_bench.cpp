@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <memory>
 
@@ -68,7 +69,7 @@ class Contestant {
   void take_turn() {
     if (!refused_.empty() || !problem_.empty()) return;
     try {
-      warm_times_.push_back(warm_->time_us());
+      warm_times_.push_back(warm_->time_us(launches()));
       if (cold_ == nullptr) return;
       cold_times_.push_back(cold_->time_us_after([&](int rank, const cuda::Stream& stream) {
         tensors_.enqueue_cold_start(rank, stream);
@@ -126,6 +127,13 @@ class Contestant {
   }
 
  private:
+  // Before and in the timed half of a turn; the same on all processes.
+  int launches() {
+    if (options_.turn_us <= 0) return 1;
+    if (launch_us_ == 0) launch_us_ = warm_->time_us() * options_.runs_per_graph;
+    return std::max(1, static_cast<int>(std::ceil(options_.turn_us / 2 / launch_us_)));
+  }
+
   // What is refused for the part of one rank is refused on all processes.
   void make_runner(const PlanToTime& to_time, const cuda::Compiler& compiler) {
     RunnerOptions options;
@@ -165,6 +173,7 @@ class Contestant {
   std::unique_ptr<PlanRunner> runner_;
   std::unique_ptr<RunGraphs> warm_, cold_;  // they end before the runner
   std::vector<double> warm_times_, cold_times_;
+  double launch_us_ = 0;  // of one launch; 0: not known
   std::optional<int> too_few_proposed_;
   double error_ = 0;
   std::string refused_, problem_;

@@ -19,6 +19,9 @@ struct BenchOptions {
   int rounds = 11;
   // In a graph, back to back. Even: see PlanRunner::runs_per_graph().
   int runs_per_graph = 10;
+  // A turn is two launches of the graph, or as many as take so long; the second half is timed. A
+  // GPU at its power limit runs on for 40 to 60 ms before it slows down.
+  double turn_us = 0;
   bool cold = true;    // single runs from a cold L2 cache too
   bool parts = false;  // the fastest plan runs again, to tell what its time goes to
 };

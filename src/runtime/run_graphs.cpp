@@ -53,15 +53,20 @@ void RunGraphs::launch(int rank) const {
   mine.graph->launch(*mine.stream);
 }
 
-double RunGraphs::time_us() const {
-  return time_behind([](int, const Rank& mine) { mine.graph->launch(*mine.stream); });
+double RunGraphs::time_us(int launches) const {
+  return time_behind(
+      [&](int, const Rank& mine) {
+        for (int i = 0; i < launches; ++i) mine.graph->launch(*mine.stream);
+      },
+      launches);
 }
 
 double RunGraphs::time_us_after(const Enqueue& before) const {
-  return time_behind([&](int rank, const Rank& mine) { before(rank, *mine.stream); });
+  return time_behind([&](int rank, const Rank& mine) { before(rank, *mine.stream); }, 1);
 }
 
-double RunGraphs::time_behind(const std::function<void(int rank, const Rank& mine)>& ahead) const {
+double RunGraphs::time_behind(const std::function<void(int rank, const Rank& mine)>& ahead,
+                              int launches) const {
   if (fabric_.group().size() > 1) fabric_.barrier();
   std::barrier together(fabric_.num_local());
   on_rank_threads(fabric_, [&](int rank) {
@@ -69,7 +74,7 @@ double RunGraphs::time_behind(const std::function<void(int rank, const Rank& min
     together.arrive_and_wait();
     ahead(rank, mine);
     mine.start->record(*mine.stream);
-    mine.graph->launch(*mine.stream);
+    for (int i = 0; i < launches; ++i) mine.graph->launch(*mine.stream);
     mine.stop->record(*mine.stream);
   });
   if (runner_ != nullptr) runner_->finish();
@@ -77,7 +82,8 @@ double RunGraphs::time_behind(const std::function<void(int rank, const Rank& min
   for (size_t i = 0; i < ranks_.size(); ++i) {
     fabric_.device(fabric_.first_rank() + static_cast<int>(i)).make_current();
     ranks_[i].stream->synchronize();
-    longest = std::max(longest, ranks_[i].stop->elapsed_us_since(*ranks_[i].start) / runs_);
+    longest =
+        std::max(longest, ranks_[i].stop->elapsed_us_since(*ranks_[i].start) / (launches * runs_));
   }
   return largest(fabric_, "the time of a run", {longest}).front();
 }

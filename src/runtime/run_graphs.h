@@ -25,10 +25,10 @@ class RunGraphs {
   // On a rank's own stream; its GPU is current.
   void launch(int rank) const;
   const cuda::Stream& stream(int rank) const;
-  // Collective. The longest rank's time a run, in microseconds, back to back: a launch goes ahead
-  // of the timed one, so that ranks which began apart have come together. Of a plan: throws as
-  // PlanRunner::finish().
-  double time_us() const;
+  // Collective. The longest rank's time a run, in microseconds, back to back: as many launches go
+  // ahead of the timed ones, so that ranks which began apart have come together. Of a plan: throws
+  // as PlanRunner::finish().
+  double time_us(int launches = 1) const;
   // Collective. The same of one launch by itself, after what `before` puts on the stream.
   double time_us_after(const Enqueue& before) const;
 
@@ -39,7 +39,8 @@ class RunGraphs {
     std::unique_ptr<cuda::Event> start, stop;
   };
   void capture(const Enqueue& enqueue);
-  double time_behind(const std::function<void(int rank, const Rank& mine)>& ahead) const;
+  double time_behind(const std::function<void(int rank, const Rank& mine)>& ahead,
+                     int launches) const;
 
   fabric::Fabric& fabric_;
   PlanRunner* runner_ = nullptr;

@@ -11,6 +11,7 @@ namespace stretto {
 namespace {
 
 constexpr size_t kMost = 8;
+constexpr double kSteady = 0.05;  // of the time, between the fastest and the slowest round
 
 const Measured* find(const std::vector<Measured>& all, const std::string& schedule) {
   const auto found = std::find_if(all.begin(), all.end(),
@@ -28,6 +29,12 @@ std::vector<Measured> finalists(std::vector<Measured> measured) {
   if (measured.size() < 2) return {};
   measured.resize(std::min(measured.size(), kMost));
   return measured;
+}
+
+bool are_steady(const std::vector<Measured>& measured) {
+  double sum = 0;
+  for (const Measured& one : measured) sum += (one.high_us - one.low_us) / one.time_us;
+  return sum <= kSteady * static_cast<double>(measured.size());
 }
 
 std::vector<Measured> with_finals(std::vector<Measured> measured,

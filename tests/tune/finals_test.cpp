@@ -44,6 +44,12 @@ TEST(Finalists, AreTheFastestOfMany) {
   EXPECT_EQ(found.back(), "8");
 }
 
+TEST(Finalists, AreSteadyWhereRoundsDifferByAFewPerCentInTheMean) {
+  EXPECT_TRUE(are_steady({measured("a", 98, 100, 106), measured("b", 99, 100, 100)}));
+  EXPECT_FALSE(are_steady({measured("a", 98, 100, 108), measured("b", 99, 100, 100)}));
+  EXPECT_TRUE(are_steady({}));
+}
+
 // On GPUs that are warmer by then a finalist is not behind one that was measured on cold ones only.
 TEST(WithFinals, ScalesTheOthersAsTheFinalistsChanged) {
   const std::vector<Measured> all =
