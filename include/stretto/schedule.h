@@ -150,8 +150,10 @@ inline constexpr int kMostAlgorithms = 8;
 // parse(print) = same.
 std::string to_string(const Schedule& schedule);
 // A canonical text, or a preset's name followed by changes: "tiles,tile=64x128,comm-sms=4".
-// `op` and `machine` give the preset its defaults. Throws UsageError naming every bad part at once.
-Schedule parse_schedule(std::string_view text, const Operator& op, const Machine& machine);
+// `op` and `machine` give the preset its defaults. `words`: what else the caller takes in the place
+// of a text, to be listed with the presets. Throws UsageError naming every bad part at once.
+Schedule parse_schedule(std::string_view text, const Operator& op, const Machine& machine,
+                        std::span<const std::string_view> words = {});
 
 // All reasons why this schedule cannot serve the operator on the machine; empty when it can.
 std::vector<std::string> legal(const Operator& op, const Schedule& schedule,
@@ -172,6 +174,7 @@ struct Preset {
   Schedule (*make)(const Operator& op, const Machine& machine);
 };
 std::span<const Preset> presets();
-const Preset& find_preset(std::string_view name);  // throws UsageError listing the names
+// Throws UsageError listing the names, and `words`, which the caller takes besides.
+const Preset& find_preset(std::string_view name, std::span<const std::string_view> words = {});
 
 }  // namespace stretto

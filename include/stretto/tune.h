@@ -79,6 +79,8 @@ enum class RowsFrom : uint8_t { host, gpu_memory };
 // `rows`: what runs of the plan may have; for a bucket served_schedule() chooses.
 AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
                            RowCount rows = RowCount::fixed);
+// What asks for it in the place of a schedule's text: for parse_schedule()'s list.
+inline constexpr std::string_view kAutoWords[] = {"auto"};
 
 // For a bucket that a call waits for, so nothing is simulated: the fastest measured on it; else
 // what was fastest on the nearest operators, those that auto_schedule() hears, within a factor of

@@ -42,7 +42,7 @@ struct Chosen {
       reason = std::move(found.reason);
       return;
     }
-    schedule = parse_schedule(text, op, machine);
+    schedule = parse_schedule(text, op, machine, kAutoWords);
     if (rows == RowCount::bucket) schedule.rows = rows;
     if (const auto reasons = legal(op, schedule, machine); !reasons.empty()) {
       throw UsageError(

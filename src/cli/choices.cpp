@@ -39,13 +39,14 @@ Schedule schedule_of(std::string_view text, const Operator& op, const Machine& m
         "what it chose, to be changed",
         quote(text, 200)));
   }
-  return parse_schedule(text, op, machine);
+  return parse_schedule(text, op, machine, kAutoWords);
 }
 
 }  // namespace
 
 std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op,
-                                       const Machine& machine, RowCount rows) {
+                                       const Machine& machine, RowCount rows,
+                                       std::span<const std::string_view> words) {
   std::vector<Choice> choices;
   if (text == "all") {
     for (const Preset& preset : presets()) {
@@ -70,7 +71,8 @@ std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op
     } else if (name.find_first_of("=,") != std::string_view::npos) {
       choices.push_back(choose(std::string(name), schedule_of(name, op, machine), op, machine));
     } else {
-      choices.push_back(choose_preset(find_preset(name), op, machine, rows));
+      choices.push_back(
+          choose_preset(find_preset(name, name == text ? words : kAutoWords), op, machine, rows));
     }
   }
   return choices;

@@ -1,6 +1,7 @@
 // Which schedules a line asks for: by name, by text, or left to `auto`.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,9 +27,12 @@ struct Choice {
 };
 
 // "auto", "all" or presets, comma separated; with `;` between them also schedules. Throws
-// UsageError for words that mean nothing; what cannot serve is kept with its reasons.
+// UsageError for words that mean nothing, which lists the presets and, of a word alone, what the
+// option takes besides; what cannot serve is kept with its reasons.
+inline constexpr std::string_view kAutoOrAll[] = {"auto", "all"};
 std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op,
-                                       const Machine& machine, RowCount rows = RowCount::fixed);
+                                       const Machine& machine, RowCount rows = RowCount::fixed,
+                                       std::span<const std::string_view> words = kAutoOrAll);
 // What --strategy or --schedule say. Throws UsageError; also where what is named cannot serve, or
 // of `all` nothing.
 std::vector<Choice> resolve_choices(const Options& options, const Operator& op,

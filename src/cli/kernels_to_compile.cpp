@@ -47,7 +47,9 @@ class Collector {
       }
       return;
     }
-    for (const Choice& choice : resolve_strategies(strategies_, op, machine)) {
+    constexpr std::string_view kWords[] = {"auto", "all", "sweep"};
+    for (const Choice& choice :
+         resolve_strategies(strategies_, op, machine, RowCount::fixed, kWords)) {
       add(choice, op, machine);
     }
   }

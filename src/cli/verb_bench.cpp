@@ -14,6 +14,7 @@
 #include "core/text.h"
 #include "cuda/device.h"
 #include "stretto/error.h"
+#include "stretto/tune.h"
 
 namespace stretto::cli {
 namespace {
@@ -26,7 +27,7 @@ std::vector<Choice> contestants_of(const std::string& strategies, const std::str
   if (against == kLibrary || std::any_of(choices.begin(), choices.end(), is_it)) return choices;
   std::vector<Choice> added;
   try {
-    added = resolve_strategies(against, op, machine);
+    added = resolve_strategies(against, op, machine, RowCount::fixed, kAutoWords);
   } catch (const UsageError& error) {
     throw UsageError(
         fmt::format("--against takes a strategy or library (cuBLAS, then NCCL): {}", error.what()));

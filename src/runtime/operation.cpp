@@ -125,7 +125,7 @@ struct Operation::State {
   AutoSchedule schedule_for(const Operator& planned, RowsFrom from) const {
     const Machine& machine = context.machine;
     if (options.schedule != "auto") {
-      Schedule schedule = parse_schedule(options.schedule, planned, machine);
+      Schedule schedule = parse_schedule(options.schedule, planned, machine, kAutoWords);
       schedule.rows = options.rows;
       return {schedule, {}};
     }

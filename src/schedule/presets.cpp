@@ -166,12 +166,13 @@ constexpr Preset kPresets[] = {
 
 std::span<const Preset> presets() { return kPresets; }
 
-const Preset& find_preset(std::string_view name) {
+const Preset& find_preset(std::string_view name, std::span<const std::string_view> words) {
   std::vector<std::string_view> names;
   for (const Preset& preset : kPresets) {
     if (preset.name == name) return preset;
     names.push_back(preset.name);
   }
+  names.insert(names.end(), words.begin(), words.end());
   throw UsageError(unknown_word("strategy", name, names));
 }
 

@@ -160,7 +160,8 @@ std::string to_string(const Schedule& schedule) {
   return text;
 }
 
-Schedule parse_schedule(std::string_view text, const Operator& op, const Machine& machine) {
+Schedule parse_schedule(std::string_view text, const Operator& op, const Machine& machine,
+                        std::span<const std::string_view> words) {
   if (text.empty())
     throw UsageError("an empty schedule; expected a preset's name or key=value,...");
   if (text.size() > kMaxTextLength) {
@@ -173,7 +174,9 @@ Schedule parse_schedule(std::string_view text, const Operator& op, const Machine
   std::vector<std::string> reasons;
   if (from_preset) {
     try {
-      schedule = find_preset(parts[0]).make(op, machine);
+      // Words stand alone.
+      schedule =
+          (parts.size() == 1 ? find_preset(text, words) : find_preset(parts[0])).make(op, machine);
     } catch (const UsageError& error) {
       reasons.emplace_back(error.what());
     }

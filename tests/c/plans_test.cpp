@@ -122,6 +122,7 @@ TEST(CPlans, EveryMistakeIsOneLineThatSaysWhatWouldBeRight) {
            Case{with({"gemm-rs", 64, 64, 64, 1, nullptr}), "dtype is NULL"},
            Case{{kOp, nullptr, 0, nullptr}, "schedule is NULL"},
            Case{{kOp, "tile\nless", 0, nullptr}, "tile"},
+           Case{{kOp, "atuo", 0, nullptr}, "(did you mean 'auto'?)"},
            Case{{kOp, "tiles", 0, "nowhere"}, "nowhere"},
        }) {
     const std::string line = refusal_of(c.request);

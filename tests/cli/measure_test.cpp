@@ -54,6 +54,8 @@ TEST_F(Measure, WordsThatMeanNothingAreRefused) {
   };
   expect_refused({"bench"}, "an operator with its sizes is missing");
   expect_refused(sized("bench", {"--strategies", "tile"}), "did you mean 'tiles'");
+  expect_refused(sized("bench", {"--strategies", "tile"}), "slices, auto, all\n");
+  expect_refused(sized("bench", {"--against", "tile", "--strategies", "tiles"}), "slices, auto\n");
   expect_refused(sized("bench", {"--strategies", "tiles;slices,comm=4"}), "comm");
   expect_refused(sized("bench", {"--against", "slice", "--strategies", "tiles"}),
                  "--against takes a strategy or library (cuBLAS, then NCCL): unknown strategy "
@@ -76,6 +78,8 @@ TEST_F(Measure, WordsThatMeanNothingAreRefused) {
   expect_refused({"compile", "--arch", "sm_91"}, "unknown architecture 'sm_91'");
   expect_refused({"compile", "--strategies", "tiles"}, "--strategies needs an operator");
   expect_refused(sized("compile", {"--strategies", "tile"}), "did you mean 'tiles'");
+  expect_refused(sized("compile", {"--strategies", "tile"}), "slices, auto, all, sweep\n");
+  expect_refused(sized("compile", {"--serve", "--strategies", "tile"}), "slices, auto, all\n");
   expect_refused(sized("compile", {"--strategies", "tiles,mover=comm-blocks,comm-sms=0"}),
                  "comm-sms=0 cannot serve gemm-rs m=64 n=64 k=64 ranks=2 dtype=bf16: ");
   expect_refused({"compile", "--serve"}, "--serve needs an operator");
