@@ -162,7 +162,10 @@ TEST_F(JobTest, ADamagedFileOfAnEarlierJobIsReadAgain) {
        {std::string("nonsense\n"),
         "stretto meeting 1\n127.0.0.1:99999\n" + std::string(64, '0') + "\n"}) {
     const std::string path = meeting_path("stretto-damaged");
-    write_meeting(path, {{"127.0.0.1", 1}, new_secret()});
+    Meeting meeting;
+    meeting.address = {"127.0.0.1", 1};
+    meeting.secret = new_secret();
+    write_meeting(path, meeting);
     std::ofstream(path, std::ios::trunc) << left;
     const auto texts = on_processes(2, [&](int rank) {
       if (rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));

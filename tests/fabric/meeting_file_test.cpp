@@ -41,7 +41,10 @@ class MeetingFileTest : public ::testing::Test {
 
 TEST_F(MeetingFileTest, WhatIsWrittenIsRead) {
   EXPECT_FALSE(read_meeting(path_).has_value());
-  write_meeting(path_, {{"::1", 1}, new_secret()});
+  Meeting earlier = meeting_;
+  earlier.address = {"::1", 1};
+  earlier.secret = new_secret();
+  write_meeting(path_, earlier);
   write_meeting(path_, meeting_);
   const auto found = read_meeting(path_);
   ASSERT_TRUE(found.has_value());
