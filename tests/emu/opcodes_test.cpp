@@ -118,7 +118,7 @@ TEST(Bits, OfNcclAreNotThoseOfSlots) {
     const std::string rows = std::to_string(2 * rank) + ":" + std::to_string(2 * rank + 2);
     std::string reduce = "reduce";
     for (const char* source : {"0", "1", "2"}) {
-      reduce += " part" + ("@" + std::string(source)) + "[" + rows + ",0:40]";
+      reduce += " part@" + std::string(source) + "[" + rows + ",0:40]";
     }
     by_slots = replaced(by_slots,
                         "collective reduce_scatter 0 part[0:2,0:40] part[2:4,0:40] part[4:6,0:40]",

@@ -59,7 +59,7 @@ TEST(Validate, SignalsAreDeclared) {
 }
 
 TEST(Validate, DeclarationsHaveNamesOnce) {
-  EXPECT_THAT(refusal([](Plan& p) { p.buffers[1].name = "a"; }),
+  EXPECT_THAT(refusal([](Plan& p) { p.buffers[1].name = p.buffers[0].name; }),
               HasSubstr("expected buffers of different names, found a twice"));
   EXPECT_THAT(refusal([](Plan& p) { p.buffers[1].name = "two words"; }),
               HasSubstr("expected a buffer's name, found 'two words'"));
