@@ -9,8 +9,8 @@ usage() {
 usage: bench/on_gpus.sh FOLDER [--ranks R] [--steps LIST] [--seconds S] [--build DIR] [--commit ID]
   FOLDER     results: one JSON file and one log a step; those of earlier runs are overwritten
   --ranks    GPUs to use (default: all that nvidia-smi lists)
-  --steps    some of tests,gemm,tune,operators,torch,language,serve,sanitizer (default: all but tune
-             and sanitizer)
+  --steps    some of tests,gemm,tune,operators,torch,steady,language,serve,sanitizer (default: all but
+             tune, steady and sanitizer); steady: rows with M >= 4096 again, in turns of 100 ms
   --seconds  the longest a step may take (default 900)
   --build    folder with the programs (default: build/release; ./dev build release makes it)
   --commit   recorded with the results (default: git's)
@@ -46,7 +46,7 @@ ranks=${ranks:-$gpus}
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || fail "--seconds $seconds: a number from 1 up was expected"
 (( ranks <= gpus )) || fail "--ranks $ranks, but there are $gpus GPUs"
 for step in ${steps//,/ }; do
-  [[ ,tests,gemm,tune,operators,torch,language,serve,sanitizer, == *,"$step",* ]] ||
+  [[ ,tests,gemm,tune,operators,torch,steady,language,serve,sanitizer, == *,"$step",* ]] ||
     fail "unknown step '$step'; --help lists them"
 done
 mkdir -p "$folder" || fail "cannot write to $folder"
@@ -123,6 +123,17 @@ if wanted torch; then
     "$here/torch_baselines.py" --shapes "$shapes" --commit "$commit" --out "$folder/torch.json"
   step torch_all_reduce python3 "$here/torch_all_reduce.py" --ranks "$ranks" \
     --out "$folder/torch_all_reduce.json"
+fi
+if wanted steady; then
+  awk '{ for (i = 2; i <= NF; ++i) if ($i ~ /^m=/ && substr($i, 3) + 0 >= 4096) print }' "$shapes" \
+    >"$folder/steady.txt"
+  step operators_steady "$(program stretto)" bench --shapes "$folder/steady.txt" --ranks "$ranks" \
+    --turn 100 --rounds 5 --no-cold --commit "$commit" --strategies 'auto;sequential;decomposed;tiles' \
+    --json -o "$folder/operators_steady.json"
+  library=$(find "$build" -name libstretto.so -type f 2>/dev/null | head -1)
+  step torch_steady env ${library:+STRETTO_LIBRARY="$library"} python3 -m torch.distributed.run --standalone \
+    --nproc-per-node "$ranks" --max-restarts 5 "$here/torch_baselines.py" --shapes "$folder/steady.txt" \
+    --turn 100 --rounds 7 --commit "$commit" --out "$folder/torch_steady.json"
 fi
 if wanted language; then
   step language "$(program lang_bench)" --ranks "$ranks" --commit "$commit" --date "$today" \
