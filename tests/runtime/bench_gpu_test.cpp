@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "gpu_plans.h"
 #include "runtime/operator_bench.h"
 
@@ -13,14 +15,19 @@ using testing::IsEmpty;
 
 constexpr const char* kOp = "gemm-rs m=2048 n=4096 k=1024 ranks=2 dtype=bf16";
 
-std::vector<PlanTimes> bench(const std::vector<Plan>& plans,
-                             IfNotProposed if_not_proposed = IfNotProposed::refuse,
-                             int most_proposals = kMostAlgorithms) {
-  std::vector<PlanToTime> given;
-  for (const Plan& plan : plans) given.push_back({&plan, if_not_proposed, most_proposals});
+BenchOptions three_rounds() {
   BenchOptions options;
   options.rounds = 3;
   options.parts = true;
+  return options;
+}
+
+std::vector<PlanTimes> bench(const std::vector<Plan>& plans,
+                             IfNotProposed if_not_proposed = IfNotProposed::refuse,
+                             int most_proposals = kMostAlgorithms,
+                             const BenchOptions& options = three_rounds()) {
+  std::vector<PlanToTime> given;
+  for (const Plan& plan : plans) given.push_back({&plan, if_not_proposed, most_proposals});
   return bench_operator(plans.front().op, given, shared_fabric(2), shared_compiler(), options)
       .plans;
 }
@@ -46,6 +53,24 @@ TEST_F(BenchOnGpus, WhatIsRefusedTakesNoTurnAndEndsNothing) {
   EXPECT_TRUE(found[1].timed()) << found[1].refused << found[1].problem;
   EXPECT_GT(found[1].times.warm.median, 0);
   EXPECT_TRUE(found[1].parts.has_value());
+}
+
+// The time of a run, not of the many that a long turn has.
+TEST_F(BenchOnGpus, LongTurnsTakeTheirTimeAndTimeRuns) {
+  const std::vector<Plan> plans = {plan_here(kOp, "tiles"), plan_here(kOp, "sequential")};
+  const std::vector<PlanTimes> brief = bench(plans);
+  BenchOptions options = three_rounds();
+  options.turn_us = 40e3;
+  const auto begin = std::chrono::steady_clock::now();
+  const std::vector<PlanTimes> found =
+      bench(plans, IfNotProposed::refuse, kMostAlgorithms, options);
+  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
+  EXPECT_GT(took.count(), options.rounds * 5 * 0.9 * options.turn_us);  // also of the library path
+  for (size_t i = 0; i < plans.size(); ++i) {
+    ASSERT_TRUE(found[i].timed()) << found[i].refused << found[i].problem;
+    EXPECT_GT(found[i].times.warm.median, brief[i].times.warm.median / 2);
+    EXPECT_LT(found[i].times.warm.median, brief[i].times.warm.median * 2);
+  }
 }
 
 TEST_F(BenchOnGpus, EveryAlgorithmIsRightOrRefused) {
