@@ -65,7 +65,7 @@ TEST_F(BenchOnGpus, LongTurnsTakeTheirTimeAndTimeRuns) {
   const std::vector<PlanTimes> found =
       bench(plans, IfNotProposed::refuse, kMostAlgorithms, options);
   const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
-  EXPECT_GT(took.count(), options.rounds * 5 * 0.9 * options.turn_us);  // also of the library path
+  EXPECT_GT(took.count(), options.rounds * 5 * 0.5 * options.turn_us);  // also of the library path
   for (size_t i = 0; i < plans.size(); ++i) {
     ASSERT_TRUE(found[i].timed()) << found[i].refused << found[i].problem;
     EXPECT_GT(found[i].times.warm.median, brief[i].times.warm.median / 2);
