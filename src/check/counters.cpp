@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "check/wording.h"
+#include "core/radix_sort.h"
 #include "stretto/error.h"
 
 namespace stretto::checker {
@@ -13,9 +14,10 @@ namespace {
 // Keeps every sum over the runs of a plan within 64 bits.
 constexpr int64_t kMaxTotal = int64_t{1} << 48;
 
+// Of a counter by an instruction.
 struct Use {
   uint64_t counter = 0;  // array, index and rank in one word
-  uint32_t instr = 0;
+  uint32_t instr = 0, lane = 0;
 };
 
 uint64_t key(const Lane& lane, const Instr& instr) {
@@ -24,19 +26,19 @@ uint64_t key(const Lane& lane, const Instr& instr) {
          uint64_t{static_cast<uint32_t>(instr.signal.index)} << 16 | rank;
 }
 
+// Counter by counter; those of one in the order of lanes.
 std::vector<Use> find_uses(const Plan& plan, const InstrIndex& index) {
   std::vector<Use> uses;
+  uses.reserve(index.size());
   for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
     const std::vector<Instr>& instrs = plan.lanes[lane].instrs;
     for (uint32_t pos = 0; pos < instrs.size(); ++pos) {
       const Instr& instr = instrs[pos];
       if (!instr.is_sync()) continue;
-      uses.push_back({key(plan.lanes[lane], instr), index.of(lane, pos)});
+      uses.push_back({key(plan.lanes[lane], instr), index.of(lane, pos), lane});
     }
   }
-  std::sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) {
-    return a.counter != b.counter ? a.counter < b.counter : a.instr < b.instr;
-  });
+  radix_sort(uses, [](const Use& use) { return use.counter; });
   return uses;
 }
 
@@ -54,12 +56,21 @@ std::vector<InstrRef> first_notifies(const Counters& counters, const Counter& co
 }  // namespace
 
 Counters::Counters(const Plan& plan, const InstrIndex& index) : of_(index.size(), 0) {
-  uint64_t last = 0;
-  for (const Use& use : find_uses(plan, index)) {
-    const InstrRef ref = index.ref(use.instr);
-    const Instr& instr = plan.lanes[ref.lane].instrs[ref.pos];
-    if (counters_.empty() || use.counter != last) {
-      last = use.counter;
+  const std::vector<Use> uses = find_uses(plan, index);
+  const auto instr_of = [&](const Use& use) {
+    return &plan.lanes[use.lane].instrs[use.instr - index.of(use.lane, 0)];
+  };
+  const auto is_first = [&](size_t i) { return i == 0 || uses[i].counter != uses[i - 1].counter; };
+  size_t count = 0;
+  for (size_t i = 0; i < uses.size(); ++i) count += is_first(i);
+  counters_.reserve(count);
+  // Neighbours are of different lanes: what comes later is asked for ahead.
+  constexpr size_t kAhead = 24;
+  for (size_t i = 0; i < uses.size(); ++i) {
+    if (i + kAhead < uses.size()) __builtin_prefetch(instr_of(uses[i + kAhead]));
+    const Use& use = uses[i];
+    const Instr& instr = *instr_of(use);
+    if (is_first(i)) {
       Counter counter;
       counter.signal = instr.signal;
       counter.rank = static_cast<uint16_t>(use.counter);
@@ -73,10 +84,12 @@ Counters::Counters(const Plan& plan, const InstrIndex& index) : of_(index.size()
     if (instr.op == Opcode::wait) {
       waits_.push_back(use.instr);
       ++counter.num_waits;
+      counter.most_awaited = std::max(counter.most_awaited, instr.amount);
       continue;
     }
-    if (counter.num_shares == 0 || shares_.back().lane != ref.lane) {
-      shares_.push_back({ref.lane, 0, static_cast<uint32_t>(notes_.size()), 0});
+    const InstrRef ref{use.lane, use.instr - index.of(use.lane, 0)};
+    if (counter.num_shares == 0 || shares_.back().lane != use.lane) {
+      shares_.push_back({use.lane, 0, static_cast<uint32_t>(notes_.size()), 0});
       ++counter.num_shares;
     }
     if (instr.amount > kMaxTotal - counter.total) {
@@ -103,6 +116,7 @@ void check_thresholds(const Plan& plan, const InstrIndex& index, const Counters&
                       Findings& findings) {
   for (uint32_t c = 0; c < counters.size(); ++c) {
     const Counter& counter = counters[c];
+    if (counter.most_awaited <= counter.total) continue;
     for (uint32_t wait : counters.waits(counter)) {
       const InstrRef ref = index.ref(wait);
       const Instr& instr = plan.lanes[ref.lane].instrs[ref.pos];

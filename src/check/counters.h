@@ -27,7 +27,8 @@ struct Counter {
   SignalRef signal;
   uint16_t rank = 0;
   uint8_t copies = 1;
-  int64_t total = 0;  // of one run
+  int64_t total = 0;         // of one run
+  int64_t most_awaited = 0;  // the highest threshold
   uint32_t first_share = 0, num_shares = 0;
   uint32_t first_wait = 0, num_waits = 0;
 };

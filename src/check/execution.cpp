@@ -30,7 +30,6 @@ Execution::Execution(const Plan& plan, const InstrIndex& index, const Counters& 
       joints_(plan, index, counters, numbers_),
       joint_events_(joints_.count() * static_cast<size_t>(runs)),
       clocks_(lane_ranks(plan, joints_), plan.ranks()),
-      order_(index.size(), 0),
       lanes_(plan.lanes.size()),
       values_(counters.size() * static_cast<size_t>(runs), 0),
       compute_lanes_(static_cast<size_t>(plan.ranks()), 0),
@@ -75,7 +74,7 @@ void Execution::advance(uint32_t l) {
         return;
       default:
         append_event(l);
-        if (lane.run == 0) order_[at] = executed_++;
+        if (lane.run == 0) in_order_.push_back(at);
         break;
     }
   }
@@ -185,7 +184,7 @@ void Execution::meet(std::vector<uint32_t>& arrived, uint32_t l, size_t expected
   if (arrived.size() < expected) return;
   clocks_.join(arrived);
   for (uint32_t lane : arrived) {
-    if (lanes_[lane].run == 0) order_[index_.of(lane, lanes_[lane].pos)] = executed_++;
+    if (lanes_[lane].run == 0) in_order_.push_back(index_.of(lane, lanes_[lane].pos));
     ++lanes_[lane].pos;
   }
   ready_.insert(ready_.end(), arrived.begin(), arrived.end());

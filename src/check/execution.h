@@ -48,20 +48,18 @@ class Execution {
   Event event(uint32_t lane, uint32_t instr, int run) const {
     return {lane, static_cast<uint32_t>(run) * numbers_.per_run(lane) + numbers_.of(instr)};
   }
-  Event event(uint32_t instr, int run) const { return event(index_.ref(instr).lane, instr, run); }
   // When a task begins to touch memory.
-  Event begin(uint32_t instr, int run) const {
-    const InstrRef ref = index_.ref(instr);
-    Event event = this->event(ref.lane, instr, run);
-    if (plan_.lanes[ref.lane].instrs[ref.pos].op == Opcode::collective) --event.seq;
+  Event begin(uint32_t lane, uint32_t instr, Opcode op, int run) const {
+    Event event = this->event(lane, instr, run);
+    if (op == Opcode::collective) --event.seq;
     return event;
   }
   // When the caller reads the outputs of the first run on `rank`.
   Event caller(int rank) const {
     return {static_cast<uint32_t>(plan_.lanes.size()) + static_cast<uint32_t>(rank), 1};
   }
-  // The place of a task in the order of execution of run 0.
-  uint32_t order(uint32_t instr) const { return order_[instr]; }
+  // Tasks and boundaries, in the order in which run 0 has executed them.
+  const std::vector<uint32_t>& in_order() const { return in_order_; }
   const LaneClocks& clocks() const { return clocks_; }
 
  private:
@@ -91,8 +89,7 @@ class Execution {
   const Joints joints_;
   std::vector<Event> joint_events_;  // by joint and run; seq 0: it has not ended
   LaneClocks clocks_;
-  std::vector<uint32_t> order_;  // by instruction
-  uint32_t executed_ = 0;
+  std::vector<uint32_t> in_order_;
   std::vector<LaneState> lanes_;
   std::vector<uint32_t> ready_;
   std::vector<int64_t> values_;  // by counter and run: added in this and earlier runs

@@ -1,7 +1,6 @@
 #include "check/memory.h"
 
-#include <algorithm>
-
+#include "check/accesses.h"
 #include "check/memory_reports.h"
 #include "check/place_sweep.h"
 #include "check/regions.h"
@@ -9,38 +8,12 @@
 namespace stretto::checker {
 namespace {
 
-// All accesses of a run but those of inputs, which tasks only read; by buffer, rank and order.
-std::vector<Access> find_accesses(const Plan& plan, const InstrIndex& index,
-                                  const Execution& execution) {
-  std::vector<Access> accesses;
-  for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
-    const std::vector<Instr>& instrs = plan.lanes[lane].instrs;
-    for (uint32_t pos = 0; pos < instrs.size(); ++pos) {
-      if (!instrs[pos].is_task()) continue;
-      const uint32_t instr = index.of(lane, pos);
-      auto add = [&](const Region& region, bool is_write) {
-        if (region.empty() || plan.buffers[region.buffer].role == BufferRole::input) return;
-        accesses.push_back({region, instr, execution.order(instr), is_write});
-      };
-      for (const Region& region : plan.reads(instrs[pos])) add(region, false);
-      for (const Region& region : plan.writes(instrs[pos])) add(region, true);
-    }
-  }
-  std::sort(accesses.begin(), accesses.end(), [](const Access& a, const Access& b) {
-    if (a.region.buffer != b.region.buffer) return a.region.buffer < b.region.buffer;
-    if (a.region.rank != b.region.rank) return a.region.rank < b.region.rank;
-    return a.order != b.order ? a.order < b.order : a.is_write < b.is_write;
-  });
-  return accesses;
-}
-
 // Checks the accesses to one buffer on one rank.
 class PlaceCheck {
  public:
   PlaceCheck(const Plan& plan, const InstrIndex& index, const Execution& execution,
              Findings& findings)
       : plan_(plan),
-        index_(index),
         execution_(execution),
         findings_(findings),
         reports_(plan, index, execution, findings) {}
@@ -125,9 +98,8 @@ class PlaceCheck {
   }
 
   bool in_place(uint32_t read, uint32_t write) const {
-    const InstrRef at = index_.ref(accesses_[read].instr);
-    const Opcode op = plan_.lanes[at.lane].instrs[at.pos].op;
-    return op == Opcode::collective && accesses_[read].region == accesses_[write].region;
+    return accesses_[read].op == Opcode::collective &&
+           accesses_[read].region == accesses_[write].region;
   }
 
   // The run that uses this instance next begins by overwriting it with `write`.
@@ -142,8 +114,7 @@ class PlaceCheck {
   // The run must not end on its rank before an output is there.
   void check_delivered(uint32_t write) {
     if (rank_of(write) == rank_) return;
-    if (execution_.clocks().precedes(execution_.event(accesses_[write].instr, 0),
-                                     execution_.caller(rank_))) {
+    if (execution_.clocks().precedes(end(accesses_[write], 0), execution_.caller(rank_))) {
       return;
     }
     reports_.undelivered(accesses_[write]);
@@ -153,7 +124,7 @@ class PlaceCheck {
   bool check_caller_is_done(uint32_t write) {
     const int lag = plan_.buffers[buffer_].copies;
     if (rank_of(write) == rank_ ||
-        execution_.clocks().run_precedes(rank_, 0, execution_.begin(accesses_[write].instr, lag))) {
+        execution_.clocks().run_precedes(rank_, 0, begin(accesses_[write], lag))) {
       return true;
     }
     reports_.overwritten_under_the_caller(accesses_[write], lag);
@@ -165,14 +136,20 @@ class PlaceCheck {
     const Asked asked{accesses_[before].instr, accesses_[after].instr, before_run, after_run};
     if (asked == last_asked_) return last_answer_;
     last_asked_ = asked;
-    last_answer_ = execution_.clocks().precedes(execution_.event(asked.before, before_run),
-                                                execution_.begin(asked.after, after_run));
+    last_answer_ = execution_.clocks().precedes(end(accesses_[before], before_run),
+                                                begin(accesses_[after], after_run));
     if (last_answer_) ++pairs_proved_;
     return last_answer_;
   }
 
-  uint16_t rank_of(uint32_t access) const {
-    return plan_.lanes[index_.ref(accesses_[access].instr).lane].rank;
+  uint16_t rank_of(uint32_t access) const { return plan_.lanes[accesses_[access].lane].rank; }
+
+  // When the access's task begins to touch memory in run number `run`, and when it is done.
+  Event begin(const Access& access, int run) const {
+    return execution_.begin(access.lane, access.instr, access.op, run);
+  }
+  Event end(const Access& access, int run) const {
+    return execution_.event(access.lane, access.instr, run);
   }
 
   struct Asked {
@@ -182,7 +159,6 @@ class PlaceCheck {
   };
 
   const Plan& plan_;
-  const InstrIndex& index_;
   const Execution& execution_;
   Findings& findings_;
   MemoryReports reports_;
@@ -198,21 +174,15 @@ class PlaceCheck {
 
 size_t check_memory(const Plan& plan, const InstrIndex& index, const Execution& execution,
                     Findings& findings) {
-  const std::vector<Access> accesses = find_accesses(plan, index, execution);
+  Accesses accesses(plan, index, execution);
   PlaceCheck check(plan, index, execution, findings);
-  size_t next = 0;
-  for (size_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
+  for (uint16_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
     const BufferRole role = plan.buffers[buffer].role;
     if (role == BufferRole::input) continue;
-    for (int rank = 0; rank < plan.ranks() && !findings.full(); ++rank) {
-      const size_t first = next;
-      while (next < accesses.size() && accesses[next].region.buffer == buffer &&
-             accesses[next].region.rank == rank) {
-        ++next;
-      }
-      if (next == first && role != BufferRole::output) continue;
-      check.run(static_cast<uint16_t>(buffer), static_cast<uint16_t>(rank),
-                std::span(accesses).subspan(first, next - first));
+    for (uint16_t rank = 0; rank < plan.ranks() && !findings.full(); ++rank) {
+      const std::span<const Access> here = accesses.to(buffer, rank);
+      if (here.empty() && role != BufferRole::output) continue;
+      check.run(buffer, rank, here);
     }
   }
   return check.pairs_proved();

@@ -13,8 +13,9 @@ void MemoryReports::stale_read(const Access& read, const Access& write) {
     if (read.instr == write.instr) {
       d.message = fmt::format("{} reads {}, which nobody but it writes", task(read), region(read));
       d.hint = "a task must write this place before in the same run";
-    } else if (execution_.clocks().precedes(execution_.event(read.instr, 0),
-                                            execution_.begin(write.instr, 0))) {
+    } else if (execution_.clocks().precedes(
+                   execution_.event(read.lane, read.instr, 0),
+                   execution_.begin(write.lane, write.instr, write.op, 0))) {
       d.message = fmt::format("{} reads {} before {} writes it: it would get an earlier run's data",
                               task(read), region(read), task(write));
     } else {

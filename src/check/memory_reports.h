@@ -4,10 +4,10 @@
 
 #include <string>
 
+#include "check/accesses.h"
 #include "check/execution.h"
 #include "check/findings.h"
 #include "check/instr_index.h"
-#include "check/place_sweep.h"
 #include "stretto/plan.h"
 
 namespace stretto::checker {
@@ -33,7 +33,9 @@ class MemoryReports {
   void unwritten_output(const Region& place);
 
  private:
-  InstrRef ref(const Access& access) const { return index_.ref(access.instr); }
+  InstrRef ref(const Access& access) const {
+    return {access.lane, access.instr - index_.of(access.lane, 0)};
+  }
   std::string task(const Access& access) const;
   std::string region(const Access& access) const;
   uint64_t cause(const Access& access) const;

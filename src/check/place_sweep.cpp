@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/radix_sort.h"
 #include "stretto/error.h"
 
 namespace stretto::checker {
@@ -16,18 +17,20 @@ constexpr size_t kMaxVisitsOfBand = size_t{1} << 27;
 
 PlaceSweep::PlaceSweep(std::span<const Access> accesses, int32_t rows, int32_t cols)
     : accesses_(accesses), rows_(rows), cols_(cols) {
-  by_row0_.resize(accesses.size());
-  std::iota(by_row0_.begin(), by_row0_.end(), 0u);
-  by_row1_ = by_row0_;
-  std::stable_sort(by_row0_.begin(), by_row0_.end(), [&](uint32_t a, uint32_t b) {
-    return accesses[a].region.row0 < accesses[b].region.row0;
-  });
-  std::stable_sort(by_row1_.begin(), by_row1_.end(), [&](uint32_t a, uint32_t b) {
-    return accesses[a].region.row1 < accesses[b].region.row1;
-  });
+  by_row0_ = sorted_by_row([&](uint32_t i) { return accesses[i].region.row0; });
+  by_row1_ = sorted_by_row([&](uint32_t i) { return accesses[i].region.row1; });
   // The first band ends where the visited rows or the first access begin.
   row1_ = by_row0_.empty() ? 0 : accesses[by_row0_.front()].region.row0;
   if (rows_ > 0) row1_ = std::min(row1_, 0);
+}
+
+template <typename Row>
+std::vector<uint32_t> PlaceSweep::sorted_by_row(const Row& row) const {
+  std::vector<uint32_t> sorted(accesses_.size());
+  std::iota(sorted.begin(), sorted.end(), 0u);
+  // Negative rows first.
+  radix_sort(sorted, [&](uint32_t i) { return static_cast<uint32_t>(row(i)) ^ 0x80000000u; });
+  return sorted;
 }
 
 bool PlaceSweep::next_band() {

@@ -5,16 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "stretto/plan.h"
+#include "check/accesses.h"
 
 namespace stretto::checker {
-
-struct Access {
-  Region region;
-  uint32_t instr = 0;
-  uint32_t order = 0;  // of its task in the execution
-  bool is_write = false;
-};
 
 // Goes through the rectangles that every access covers wholly or not at all.
 class PlaceSweep {
@@ -43,6 +36,9 @@ class PlaceSweep {
   }
 
  private:
+  // The accesses' indices.
+  template <typename Row>
+  std::vector<uint32_t> sorted_by_row(const Row& row) const;
   // Moves on to the next band of rows between which no access begins or ends.
   bool next_band();
   void cut_columns();
