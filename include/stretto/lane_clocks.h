@@ -5,7 +5,6 @@
 // its rank's earlier runs and everything those knew.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -46,6 +45,9 @@ class LaneClocks {
   // True when the end of run number `run` (from 0) of `rank` happens before `after`.
   bool run_precedes(int rank, uint32_t run, Event after) const;
 
+  // Events of one rank with the same number know the same of other ranks.
+  uint32_t knowledge(Event event) const { return view(event).clock; }
+
   // True when `after` knows an event of `rank` in a run that it does not know to have ended: so it
   // comes after the end of the run before that one.
   bool hears(int rank, Event after) const;
@@ -58,48 +60,49 @@ class LaneClocks {
   size_t num_bytes() const;  // memory in use
 
  private:
-  static constexpr uint32_t kBlockLanes = 72;
-  // What is known of kBlockLanes neighbouring lanes of a rank: a seq each, some of them not 0. A
-  // block is not changed any more once a clock that refers to it is kept, so clocks share them.
+  // What is known of some neighbouring lanes of a rank: a seq each, some of them not 0. A block is
+  // not changed any more once a clock that refers to it is kept, so clocks share them.
   class Blocks {
    public:
+    // Each of `lanes` lanes, a multiple of kStep.
+    explicit Blocks(uint32_t lanes) : narrow_(lanes + 1), wide_(lanes + 1), newest_run_(lanes) {}
+    static constexpr uint32_t kStep = 8;
+
+    uint32_t lanes() const { return newest_run_; }  // of a block
     uint32_t count() const { return count_; }
     uint32_t add();                  // an empty one; its number
     uint32_t add_copy(uint32_t of);  // the same
     // Inline, as the next: every question about an order asks for some.
     uint32_t seq(uint32_t block, uint32_t lane) const {
-      return static_cast<uint32_t>(is_wide_ ? wide_[block].seqs[lane] : narrow_[block].seqs[lane]);
+      return static_cast<uint32_t>(is_wide_ ? wide_[block][lane] : narrow_[block][lane]);
     }
     // The latest run that a seq is of.
-    uint32_t newest_run(uint32_t block) const {
-      return is_wide_ ? wide_[block].newest_run : narrow_[block].newest_run;
-    }
+    uint32_t newest_run(uint32_t block) const { return seq(block, newest_run_); }
     void set(uint32_t block, uint32_t lane, uint32_t seq, uint32_t run);
     void learn(uint32_t block, uint32_t from);
     size_t num_bytes() const;
 
    private:
-    template <typename Seq>
-    struct Block {
-      alignas(16) std::array<Seq, kBlockLanes> seqs{};
-      uint32_t newest_run = 0;
-
-      void learn(const Block& other);
-    };
     // Blocks stay where they are while more are added.
     static constexpr uint32_t kChunk = 256;
     template <typename Seq>
     class Chunks {
      public:
-      void add() { chunks_.push_back(std::make_unique<Block<Seq>[]>(kChunk)); }
-      Block<Seq>& operator[](uint32_t number) { return chunks_[number / kChunk][number % kChunk]; }
-      const Block<Seq>& operator[](uint32_t number) const {
-        return chunks_[number / kChunk][number % kChunk];
+      explicit Chunks(uint32_t size) : size_(size) {}
+      using Number = Seq;
+      uint32_t size() const { return size_; }  // of a block
+      void add() { chunks_.push_back(std::make_unique_for_overwrite<Seq[]>(kChunk * size_)); }
+      Seq* operator[](uint32_t number) {
+        return chunks_[number / kChunk].get() + number % kChunk * size_;
       }
-      size_t num_bytes() const { return chunks_.size() * kChunk * sizeof(Block<Seq>); }
+      const Seq* operator[](uint32_t number) const {
+        return chunks_[number / kChunk].get() + number % kChunk * size_;
+      }
+      size_t num_bytes() const { return chunks_.size() * kChunk * size_ * sizeof(Seq); }
 
      private:
-      std::vector<std::unique_ptr<Block<Seq>[]>> chunks_;
+      uint32_t size_;
+      std::vector<std::unique_ptr<Seq[]>> chunks_;
     };
     template <typename Visit>
     auto visit(const Visit& visit) {
@@ -109,6 +112,7 @@ class LaneClocks {
     auto visit(const Visit& visit) const {
       return is_wide_ ? visit(wide_) : visit(narrow_);
     }
+    uint32_t reserve();
     void widen();
 
     // Narrow until a seq is too large for it, which few plans have: half the room, and twice as
@@ -116,6 +120,7 @@ class LaneClocks {
     Chunks<int16_t> narrow_;
     Chunks<int32_t> wide_;
     bool is_wide_ = false;
+    uint32_t newest_run_;  // where in a block that is: behind its lanes
     uint32_t count_ = 0;
   };
   // Which lanes, and which of them, a seq stands for.

@@ -6,6 +6,23 @@
 #include "stretto/error.h"
 
 namespace stretto {
+namespace {
+
+// As many lanes as make the fewest blocks of any rank, none of more than kMost.
+uint32_t block_lanes(std::span<const uint16_t> lane_rank, uint32_t step) {
+  constexpr uint32_t kMost = 72;
+  std::vector<uint32_t> lanes;
+  uint32_t most = 1;
+  for (const uint16_t rank : lane_rank) {
+    if (rank >= lanes.size()) lanes.resize(rank + 1u, 0);
+    most = std::max(most, ++lanes[rank]);
+  }
+  const uint32_t blocks = (most + kMost - 1) / kMost;
+  const uint32_t each = (most + blocks - 1) / blocks;
+  return (each + step - 1) / step * step;
+}
+
+}  // namespace
 
 LaneClocks::LaneClocks(std::vector<uint16_t> lane_rank, int ranks, bool alike)
     : ranks_(static_cast<size_t>(ranks)),
@@ -18,22 +35,24 @@ LaneClocks::LaneClocks(std::vector<uint16_t> lane_rank, int ranks, bool alike)
       run_ends_(lane_rank_.size()),
       run_clocks_(ranks_, {0}),
       clocks_(1),
+      blocks_(block_lanes(lane_rank_, Blocks::kStep)),
       runs_(ranks_, 0) {
   for (uint32_t lane = 0; lane < lane_rank_.size(); ++lane) {
     STRETTO_ASSERT(lane_rank_[lane] < ranks, "lane of an unknown rank");
     rank_lanes_[lane_rank_[lane]].push_back(lane);
     home_.push_back(lane);
   }
+  const uint32_t most = blocks_.lanes();
   for (uint16_t rank = 0; rank < ranks; ++rank) {
     const std::vector<uint32_t>& lanes = rank_lanes_[rank];
     STRETTO_ASSERT(!alike || lanes.size() == rank_lanes_[0].size(), "alike ranks differ in lanes");
     const auto first = static_cast<uint32_t>(block_rank_.size());
     rank_blocks_.push_back(first);
     for (uint32_t i = 0; i < lanes.size(); ++i) {
-      slots_[lanes[i]] = {first + i / kBlockLanes, i % kBlockLanes};
+      slots_[lanes[i]] = {first + i / most, i % most};
       if (alike) home_[lanes[i]] = rank_lanes_[0][i];
     }
-    block_rank_.resize(first + (lanes.size() + kBlockLanes - 1) / kBlockLanes, rank);
+    block_rank_.resize(first + (lanes.size() + most - 1) / most, rank);
   }
   rank_blocks_.push_back(static_cast<uint32_t>(block_rank_.size()));
 }

@@ -7,54 +7,59 @@
 
 namespace stretto {
 
-uint32_t LaneClocks::Blocks::add() {
+uint32_t LaneClocks::Blocks::reserve() {
   if (count_ % kChunk == 0) visit([](auto& blocks) { blocks.add(); });
   return count_++;
 }
 
+uint32_t LaneClocks::Blocks::add() {
+  const uint32_t block = reserve();
+  visit([&](auto& blocks) { std::fill_n(blocks[block], blocks.size(), 0); });
+  return block;
+}
+
 uint32_t LaneClocks::Blocks::add_copy(uint32_t of) {
-  const uint32_t copy = add();
-  visit([&](auto& blocks) { blocks[copy] = blocks[of]; });
+  const uint32_t copy = reserve();
+  visit([&](auto& blocks) { std::copy_n(blocks[of], blocks.size(), blocks[copy]); });
   return copy;
 }
 
 void LaneClocks::Blocks::set(uint32_t block, uint32_t lane, uint32_t seq, uint32_t run) {
-  if (!is_wide_ && seq > INT16_MAX) widen();
+  if (!is_wide_ && std::max(seq, run) > INT16_MAX) widen();
   visit([&](auto& blocks) {
-    auto& own = blocks[block];
-    own.seqs[lane] = static_cast<std::remove_reference_t<decltype(own.seqs[lane])>>(seq);
-    own.newest_run = std::max(own.newest_run, run);
+    using Seq = typename std::remove_reference_t<decltype(blocks)>::Number;
+    Seq* const own = blocks[block];
+    own[lane] = static_cast<Seq>(seq);
+    own[newest_run_] = std::max(own[newest_run_], static_cast<Seq>(run));
   });
 }
 
-// Compilers need to be told to take many at once.
-template <typename Seq>
-void LaneClocks::Blocks::Block<Seq>::learn(const Block& other) {
-  constexpr size_t kAtOnce = 16 / sizeof(Seq);
-  using Some [[gnu::vector_size(16)]] = Seq;
-  static_assert(kBlockLanes % kAtOnce == 0);
-  for (size_t i = 0; i < kBlockLanes; i += kAtOnce) {
-    Some own, theirs;
-    std::memcpy(&own, &seqs[i], sizeof(own));
-    std::memcpy(&theirs, &other.seqs[i], sizeof(theirs));
-    own = own < theirs ? theirs : own;
-    std::memcpy(&seqs[i], &own, sizeof(own));
-  }
-  newest_run = std::max(newest_run, other.newest_run);
-}
-
 void LaneClocks::Blocks::learn(uint32_t block, uint32_t from) {
-  visit([&](auto& blocks) { blocks[block].learn(blocks[from]); });
+  visit([&](auto& blocks) {
+    using Seq = typename std::remove_reference_t<decltype(blocks)>::Number;
+    Seq* const own = blocks[block];
+    const Seq* const other = blocks[from];
+    // Compilers need to be told to take many at once.
+    using Some [[gnu::vector_size(16)]] = Seq;
+    constexpr size_t kAtOnce = sizeof(Some) / sizeof(Seq);
+    static_assert(kStep % kAtOnce == 0);
+    for (size_t i = 0; i < newest_run_; i += kAtOnce) {
+      Some ours, theirs;
+      std::memcpy(&ours, &own[i], sizeof(ours));
+      std::memcpy(&theirs, &other[i], sizeof(theirs));
+      ours = ours < theirs ? theirs : ours;
+      std::memcpy(&own[i], &ours, sizeof(ours));
+    }
+    own[newest_run_] = std::max(own[newest_run_], other[newest_run_]);
+  });
 }
 
 void LaneClocks::Blocks::widen() {
   for (uint32_t number = 0; number < count_; ++number) {
     if (number % kChunk == 0) wide_.add();
-    const Block<int16_t>& from = narrow_[number];
-    std::copy(from.seqs.begin(), from.seqs.end(), wide_[number].seqs.begin());
-    wide_[number].newest_run = from.newest_run;
+    std::copy_n(narrow_[number], narrow_.size(), wide_[number]);
   }
-  narrow_ = {};
+  narrow_ = Chunks<int16_t>(narrow_.size());
   is_wide_ = true;
 }
 
