@@ -45,17 +45,22 @@ void add_signal_hazards(const Draft& draft, const SignalGroups& groups, const Sy
       return runs.rank_of(r) == runs.rank_of(releases.front());
     });
     if (one_rank) continue;
+    const std::span<const uint32_t> acquires = groups.acquires(group);
+    // Who waits for the counter waits for all releases.
+    const auto is_after_all = [&](uint32_t notifier) {
+      return std::any_of(acquires.begin(), acquires.end(),
+                         [&](uint32_t at) { return runs.precedes(at, notifier, lag); }) ||
+             std::all_of(releases.begin(), releases.end(),
+                         [&](uint32_t at) { return runs.precedes(at, notifier, lag); });
+    };
+    // Most notifiers of a rank know the same, and there may be as many as there are releases.
+    std::map<RepeatedRuns::Knowledge, bool> after_all;
     for (uint32_t notifier : releases) {
-      if (runs.rank_of(notifier) == group.rank) continue;
-      // Who waits for the counter waits for all releases.
-      const std::span<const uint32_t> acquires = groups.acquires(group);
-      const bool after_all =
-          std::any_of(acquires.begin(), acquires.end(),
-                      [&](uint32_t acquire) { return runs.precedes(acquire, notifier, lag); }) ||
-          std::all_of(releases.begin(), releases.end(),
-                      [&](uint32_t release) { return runs.precedes(release, notifier, lag); });
-      if (after_all) continue;
-      for (uint32_t waiter : groups.acquires(group)) {
+      if (runs.precedes_all(group.rank, notifier, lag)) continue;
+      const auto [known, is_new] = after_all.try_emplace(runs.knowledge(notifier, lag), false);
+      if (is_new) known->second = is_after_all(notifier);
+      if (known->second) continue;
+      for (uint32_t waiter : acquires) {
         hazards.push_back({points.release[waiter], points.acquire[notifier], lag});
       }
     }

@@ -45,9 +45,16 @@ bool RepeatedRuns::hears(uint16_t rank, uint32_t after) {
 }
 
 bool RepeatedRuns::precedes(uint32_t before, uint32_t after, uint8_t lag) {
-  if (ordered(rank_of(before), rank_of(after), lag) || hears(rank_of(before), after)) return true;
+  if (precedes_all(rank_of(before), after, lag)) return true;
   run_until(lag);
   return history_.clocks().precedes(history_.event(0, before), history_.event(lag, after));
+}
+
+RepeatedRuns::Knowledge RepeatedRuns::knowledge(uint32_t after, uint8_t lag) {
+  run_until(lag);
+  const LaneClocks& clocks = history_.clocks();
+  return {rank_of(after), clocks.knowledge(history_.event(0, after)),
+          clocks.knowledge(history_.event(lag, after))};
 }
 
 void RepeatedRuns::run_until(int last) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "sync/edges.h"
@@ -34,8 +35,17 @@ class RepeatedRuns {
   // True when what `rank` did in earlier runs precedes `after`, which has heard from it in its own.
   bool hears(uint16_t rank, uint32_t after);
 
+  // True for either reason, whatever it was that `rank` did.
+  bool precedes_all(uint16_t rank, uint32_t after, uint8_t lag) {
+    return ordered(rank, rank_of(after), lag) || hears(rank, after);
+  }
+
   // True when `before` in a run precedes `after` in the run `lag` later, without acknowledgements.
   bool precedes(uint32_t before, uint32_t after, uint8_t lag);
+
+  // Instructions of one rank with the same knowledge come after the same of other ranks.
+  using Knowledge = std::tuple<uint16_t, uint32_t, uint32_t>;
+  Knowledge knowledge(uint32_t after, uint8_t lag);
 
  private:
   enum class Answer : uint8_t { none, no, yes };
