@@ -80,6 +80,11 @@ class LaneClocks {
     uint32_t newest_run(uint32_t block) const { return seq(block, newest_run_); }
     void set(uint32_t block, uint32_t lane, uint32_t seq, uint32_t run);
     void learn(uint32_t block, uint32_t from);
+    // The block is as it is to stay: the number of the equal one kept before; where there is none
+    // it becomes number `as`, which is not above its own and whose content is no more needed.
+    uint32_t keep(uint32_t block, uint32_t as);
+    // Those from `count` on are no more needed.
+    void drop_from(uint32_t count) { count_ = count; }
     size_t num_bytes() const;
 
    private:
@@ -91,7 +96,12 @@ class LaneClocks {
       explicit Chunks(uint32_t size) : size_(size) {}
       using Number = Seq;
       uint32_t size() const { return size_; }  // of a block
-      void add() { chunks_.push_back(std::make_unique_for_overwrite<Seq[]>(kChunk * size_)); }
+      // Makes sure of room for so many.
+      void reserve(uint32_t count) {
+        while (chunks_.size() * kChunk < count) {
+          chunks_.push_back(std::make_unique_for_overwrite<Seq[]>(kChunk * size_));
+        }
+      }
       Seq* operator[](uint32_t number) {
         return chunks_[number / kChunk].get() + number % kChunk * size_;
       }
@@ -112,7 +122,12 @@ class LaneClocks {
     auto visit(const Visit& visit) const {
       return is_wide_ ? visit(wide_) : visit(narrow_);
     }
-    uint32_t reserve();
+    uint32_t add_uninitialised();
+    uint64_t hash(uint32_t block) const;
+    bool equal(uint32_t a, uint32_t b) const;
+    // Where in kept_ a block of this content stands or should stand.
+    size_t place(uint32_t block) const;
+    void grow_table();
     void widen();
 
     // Narrow until a seq is too large for it, which few plans have: half the room, and twice as
@@ -122,6 +137,9 @@ class LaneClocks {
     bool is_wide_ = false;
     uint32_t newest_run_;  // where in a block that is: behind its lanes
     uint32_t count_ = 0;
+    // A hash table: 1 more than the number of a kept block, or 0.
+    std::vector<uint32_t> kept_;
+    size_t num_kept_ = 0;
   };
   // Which lanes, and which of them, a seq stands for.
   struct Slot {
@@ -196,6 +214,7 @@ class LaneClocks {
   std::vector<uint16_t> runs_;  // sets of counts by rank; the first is all zeros
   Draft draft_;
   std::vector<BlockRef> merged_;  // scratch of merge()
+  std::vector<BlockRef*> own_;    // scratch of keep()
 };
 
 }  // namespace stretto

@@ -83,6 +83,20 @@ void LaneClocks::merge(View view) {
 }
 
 uint32_t LaneClocks::keep(uint32_t runs_like) {
+  // Those who have heard the same make the same blocks.
+  own_.clear();
+  for (BlockRef& ref : draft_.blocks) {
+    if (ref.block >= draft_.first_own) own_.push_back(&ref);
+  }
+  std::sort(own_.begin(), own_.end(),
+            [](const BlockRef* a, const BlockRef* b) { return a->block < b->block; });
+  uint32_t next = draft_.first_own;
+  for (BlockRef* ref : own_) {
+    ref->block = blocks_.keep(ref->block, next);
+    if (ref->block == next) ++next;
+  }
+  blocks_.drop_from(next);
+
   Clock clock;
   clock.runs = runs_like;
   if (!std::equal(draft_.runs.begin(), draft_.runs.end(),

@@ -86,7 +86,7 @@ TEST_P(LaneClocksRandom, AgreesWithReachability) {
   const int ranks = 1 + pick(4);
   // Now and then more lanes than a block of a clock has.
   const bool many = GetParam() % 8 == 0;
-  const int lanes_per_rank = (1 + pick(4)) * (many ? 15 : 1), steps = many ? 40 : 150;
+  const int lanes_per_rank = (1 + pick(4)) * (many ? 25 : 1), steps = many ? 40 : 150;
   std::vector<uint16_t> lane_rank;
   for (int r = 0; r < ranks; ++r)
     lane_rank.insert(lane_rank.end(), static_cast<size_t>(lanes_per_rank),
