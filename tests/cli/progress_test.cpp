@@ -62,7 +62,7 @@ TEST(Progress, IsALineOnATerminalThatIsWipedInTheEnd) {
 // One plan and one step that says nothing before it is done.
 TEST(Progress, SaysWhichStageIsAtWork) {
   const std::string said =
-      said_to_terminal({"check", "gemm-rs", "--m", "8192", "--n", "8192", "--k", "64", "--ranks",
+      said_to_terminal({"check", "gemm-rs", "--m", "16384", "--n", "16384", "--k", "64", "--ranks",
                         "8", "--schedule", "tiles,tile=64x64"});
   if (said == "no terminal") GTEST_SKIP() << "this machine has no pseudo-terminals";
   EXPECT_THAT(said, HasSubstr("checking schedule"));
