@@ -93,6 +93,11 @@ class Script(unittest.TestCase):
         for row in result["rows"]:  # four launches in each half, and the fake clock says 1.25 ms of all
             self.assertEqual((row["gemm_us"], row["stretto_us"]), (31.25, 31.25))
 
+    def test_turns_that_would_look_hung_are_refused(self):
+        for turn in ("-1", "10001", "nan"):
+            with self.assertRaisesRegex(SystemExit, "--turn must be from 0 to 10000 ms"):
+                self.run_script(stretto(), turn=turn)
+
     def test_without_the_binding_pytorch_is_measured_and_the_reason_is_told(self):
         result = self.run_script(stretto(context=mock.Mock(side_effect=RuntimeError("no GPU"))))
         self.assertEqual(result["stretto"], {"absent": "no GPU"})

@@ -94,8 +94,8 @@ void add_timing(CLI::App& app, Options& options) {
       ->type_name("COUNT")
       ->group(group);
   app.add_option("--turn", options.turn,
-                 "Shortest turn, in ms, its second half timed: 100 and more where power limits "
-                 "clocks [two graphs of 10 runs]")
+                 "Shortest turn, in ms, its second half timed: 100 where the power limit sets the "
+                 "clock [two graphs of 10 runs]")
       ->type_name("MS")
       ->group(group);
   app.add_flag("--no-cold", options.no_cold, "Leave out single runs from a cold L2 cache")

@@ -67,6 +67,10 @@ TEST_F(Measure, WordsThatMeanNothingAreRefused) {
   expect_refused(sized("bench", {"--rounds", "0"}), "--rounds '0'");
   expect_refused(sized("tune", {"--file", file("tuning", "{}")}), "stretto_tuning is missing");
   for (const char* verb : {"bench", "tune"}) {
+    for (const std::string turn : {"-1", "0.5", "10001", "100ms"}) {
+      expect_refused(sized(verb, {"--turn", turn}),
+                     ("--turn '" + turn + "' is not a whole number from 0 to 10000\n").c_str());
+    }
     expect_refused(sized(verb, {"--commit", std::string(201, 'c')}), "at most 200 printable");
     expect_refused(sized(verb, {"--commit", "\xff"}), "--commit '\\xff'");
   }
