@@ -124,7 +124,8 @@ std::vector<Measured> finalists(std::vector<Measured> measured);
 // ran before it, unless turns are longer than the GPU takes to slow down.
 bool are_steady(const std::vector<Measured>& measured);
 // `measured` with the finalists' last times. The others' change as those did in the mean, so that
-// all stand for the same GPUs, as warm as with the finalists alone.
+// all stand for the same GPUs, as warm as with the finalists alone; or by more, so that none of
+// them becomes the fastest without having been in the finals.
 std::vector<Measured> with_finals(std::vector<Measured> measured,
                                   const std::vector<Measured>& finals);
 

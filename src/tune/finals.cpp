@@ -39,6 +39,7 @@ bool are_steady(const std::vector<Measured>& measured) {
 
 std::vector<Measured> with_finals(std::vector<Measured> measured,
                                   const std::vector<Measured>& finals) {
+  if (measured.empty() || finals.empty()) return measured;
   double change = 0, count = 0;  // of the logarithm of a time
   for (const Measured& one : finals) {
     if (const Measured* before = find(measured, one.schedule)) {
@@ -46,7 +47,12 @@ std::vector<Measured> with_finals(std::vector<Measured> measured,
       count += 1;
     }
   }
-  const double factor = count > 0 ? std::exp(change / count) : 1;
+  const auto is_faster = [](const Measured& a, const Measured& b) { return a.time_us < b.time_us; };
+  const auto fastest = [&](const std::vector<Measured>& all) {
+    return std::min_element(all.begin(), all.end(), is_faster)->time_us;
+  };
+  const double mean = count > 0 ? std::exp(change / count) : 1;
+  const double factor = std::max(mean, fastest(finals) / fastest(measured));
   for (Measured& one : measured) {
     if (const Measured* last = find(finals, one.schedule)) {
       one = *last;

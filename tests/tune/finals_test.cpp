@@ -65,6 +65,16 @@ TEST(WithFinals, ScalesTheOthersAsTheFinalistsChanged) {
   EXPECT_EQ(all[2].low_us, 108);
 }
 
+// In the mean finalists changed by 8 %, but the fastest of them by more.
+TEST(WithFinals, MakesNobodyElseTheFastest) {
+  const std::vector<Measured> all =
+      with_finals({measured("other", 100.5, 101, 103), measured("first", 95, 100, 105),
+                   measured("second", 99, 110, 115)},
+                  {measured("first", 114, 115, 116), measured("second", 111, 112, 113)});
+  EXPECT_DOUBLE_EQ(all[0].time_us, 101 * 1.12);
+  EXPECT_DOUBLE_EQ(all[0].low_us, 100.5 * 1.12);
+}
+
 TEST(WithFinals, LeavesAllWhereThereWereNone) {
   const std::vector<Measured> all = with_finals({measured("a", 1, 2, 3)}, {});
   ASSERT_EQ(all.size(), 1u);
