@@ -64,13 +64,13 @@ needs_shapes() { [[ -f $shapes ]] || fail "no shapes for $ranks GPUs: $shapes"; 
 
 # What is missing is said before anything runs.
 declare -A programs=([tests]="test_cuda test_fabric test_runtime test_c" [gemm]=gemm_bench [tune]=stretto
-                     [operators]=stretto [language]=lang_bench [serve]="serve_bench call_bench"
+                     [operators]=stretto [steady]=stretto [language]=lang_bench [serve]="serve_bench call_bench"
                      [sanitizer]="test_cuda test_runtime")
 for step in ${steps//,/ }; do
   for needed in ${programs[$step]:-}; do
     [[ -n $(program "$needed") ]] || fail "no $needed in $build; ./dev build release makes it"
   done
-  [[ $step == tune || $step == operators || $step == torch ]] && needs_shapes
+  [[ ,tune,operators,torch,steady, == *,"$step",* ]] && needs_shapes
 done
 
 # step NAME COMMAND...: bounded, logged, and never the end of the others.
@@ -112,10 +112,11 @@ if wanted operators; then
     --ranks "$ranks" --commit "$commit" --strategies 'auto;library;low-latency;tiles' --json \
     -o "$folder/few_rows.json"
 fi
+# Where there is a library, Stretto takes part beside PyTorch.
+library=$(find "$build" -name libstretto.so -type f 2>/dev/null | head -1)
+[[ -n $library ]] && export STRETTO_LIBRARY=$library
 if wanted torch; then
-  library=$(find "$build" -name libstretto.so -type f 2>/dev/null | head -1)
   if [[ -n $library ]]; then
-    export STRETTO_LIBRARY=$library
     step python env PYTHONPATH="$root/python" python3 -m torch.distributed.run --standalone \
       --nproc-per-node "$ranks" "$root/python/examples/with_torch.py"
   fi
@@ -130,10 +131,9 @@ if wanted steady; then
   step operators_steady "$(program stretto)" bench --shapes "$folder/steady.txt" --ranks "$ranks" \
     --turn 100 --rounds 5 --no-cold --commit "$commit" --strategies 'auto;sequential;decomposed;tiles' \
     --json -o "$folder/operators_steady.json"
-  library=$(find "$build" -name libstretto.so -type f 2>/dev/null | head -1)
-  step torch_steady env ${library:+STRETTO_LIBRARY="$library"} python3 -m torch.distributed.run --standalone \
-    --nproc-per-node "$ranks" --max-restarts 5 "$here/torch_baselines.py" --shapes "$folder/steady.txt" \
-    --turn 100 --rounds 7 --commit "$commit" --out "$folder/torch_steady.json"
+  step torch_steady python3 -m torch.distributed.run --standalone --nproc-per-node "$ranks" \
+    --max-restarts 5 "$here/torch_baselines.py" --shapes "$folder/steady.txt" --turn 100 --rounds 7 \
+    --commit "$commit" --out "$folder/torch_steady.json"
 fi
 if wanted language; then
   step language "$(program lang_bench)" --ranks "$ranks" --commit "$commit" --date "$today" \
@@ -155,6 +155,8 @@ if wanted sanitizer; then
 fi
 
 found=()
-for name in operators torch; do [[ -s $folder/$name.json ]] && found+=("$folder/$name.json"); done
+for name in operators torch operators_steady torch_steady; do
+  [[ -s $folder/$name.json ]] && found+=("$folder/$name.json")
+done
 (( ${#found[@]} )) && python3 "$here/summary.py" "${found[@]}"
 (( failures == 0 )) || { echo "on_gpus: $failures steps failed" >&2; exit 1; }
