@@ -76,9 +76,13 @@ def prediction_errors(rows):
             f"{median:.1%}, the worst {worst:+.0%} ({row.operator} {row.m} {row.n} {row.k}, `{one.name}`)."]
 
 
-def turns(result):
+def title(of, ranks, result):
     turn_ms = result.get("turn_ms", 0)
-    return f"Turns of at least {turn_ms:g} ms, the second half timed. " if turn_ms else ""
+    return f"## {of}, {ranks} x {result['machine']}" + (f", turns of {turn_ms:g} ms" if turn_ms else "")
+
+
+def turns(result):
+    return "The second half of a turn is timed. " if result.get("turn_ms", 0) else ""
 
 
 def fused_section(path, result, torch_rows):
@@ -86,7 +90,7 @@ def fused_section(path, result, torch_rows):
     by_operator = collections.defaultdict(list)
     for row in rows:
         by_operator[row.operator].append(row)
-    parts = [f"## Fused operators, {rows[0].ranks} x {result['machine']}",
+    parts = [title("Fused operators", rows[0].ranks, result),
              f"Source: `{path.relative_to(ROOT)}` at commit {result['commit']}, {result['date']}; "
              f"{result['data']} data; sizes are global. {turns(result)}The bars are those for 8 GPUs."
              + (f" {result['note']}" if "note" in result else ""),
@@ -118,7 +122,7 @@ def beside_torch_section(path, result):
     by_operator = collections.defaultdict(list)
     for row in rows:
         by_operator[parse_operator(row["operator"])[0]].append(row)
-    parts = [f"## In one session with PyTorch, {result['ranks']} x {result['machine']}",
+    parts = [title("In one session with PyTorch", result["ranks"], result),
              f"Source: `{path.relative_to(ROOT)}` at commit {result['commit']}, PyTorch {result['torch']}: the "
              f"same processes and tensors, graphs of ten runs in turns, each path verified. {turns(result)}Stretto through its "
              f"Python binding, schedule {result['stretto']['schedule']}, {result['stretto']['rows']} rows."]

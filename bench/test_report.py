@@ -30,8 +30,9 @@ class TorchFiles(unittest.TestCase):
         long = result_of([{"operator": OPERATOR.format(512), **PYTORCHS, "fused_us": 31.0}], turn_ms=100)
         found = summary.torch_times([(self.path, short), (self.path, long)])
         self.assertEqual({key[1]: row["fused_us"] for key, row in found.items()}, {0: 25.0, 100: 31.0})
-        self.assertEqual(report.turns(short), "")
-        self.assertIn("at least 100 ms", report.turns(long))
+        self.assertEqual((report.title("Rows", 4, short), report.turns(short)), ("## Rows, 4 x GPU", ""))
+        self.assertEqual(report.title("Rows", 4, long), "## Rows, 4 x GPU, turns of 100 ms")
+        self.assertIn("second half of a turn is timed", report.turns(long))
 
     def test_stretto_stands_beside_what_did_not_fail(self):
         failed = {key: value for key, value in PYTORCHS.items() if key != "fused_us"}
