@@ -120,9 +120,15 @@ std::vector<Schedule> algorithms_to_measure(const Operator& op, const Machine& m
 // Who of `measured` may be the fastest, by the ranges of their times, and what a sweep should
 // measure last, by itself: the fastest eight of them, in their order. None where one stands alone.
 std::vector<Measured> finalists(std::vector<Measured> measured);
-// Whether their times hardly change from round to round. What a GPU's power limits does, by what
-// ran before it, unless turns are longer than the GPU takes to slow down.
-bool are_steady(const std::vector<Measured>& measured);
+// In how many rounds all take turns, and how long a turn is at least; 0: two launches of a graph.
+struct Turns {
+  int rounds = 0;
+  double turn_us = 0;
+};
+// Those of finals, after a sweep with these: more rounds; or, where the finalists' times change
+// from round to round, turns longer than a GPU takes to slow down. What a GPU's power limits
+// changes by what ran before it.
+Turns turns_of_finals(const std::vector<Measured>& finalists, Turns sweep);
 // `measured` with the finalists' last times. The others' change as those did in the mean, so that
 // all stand for the same GPUs, as warm as with the finalists alone; or by more, so that none of
 // them becomes the fastest without having been in the finals.

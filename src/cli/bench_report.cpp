@@ -108,7 +108,7 @@ std::string legend(const std::string& gpu, const Options& options, const Machine
   add("GPU", fmt::format("{}; plans for {} with {} SMs; standard normal data", gpu, machine.name,
                          machine.sms));
   add("time", fmt::format("of a run, the longest rank's: median of {} rounds in which all take "
-                          "turns, each graphs of {} runs back to back{}",
+                          "turns, each of graphs of {} runs back to back{}",
                           timing.rounds, timing.runs_per_graph,
                           timing.turn_us > 0 ? fmt::format(", {:.0f} ms or longer, the second half "
                                                            "timed",

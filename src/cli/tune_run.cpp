@@ -32,28 +32,17 @@ std::vector<Choice> choices_of(const std::vector<Measured>& all, const Operator&
   return choices;
 }
 
-// How those who may be the fastest are measured.
-runtime::BenchOptions timing_of_finals(const std::vector<Measured>& last,
-                                       runtime::BenchOptions timing) {
-  constexpr int kFewestRounds = 9, kFewestLong = 5;
-  constexpr double kSteadyUs = 100e3;  // half of it is longer than a GPU keeps its highest clock
-  if (are_steady(last)) {
-    timing.rounds = std::max(kFewestRounds, 2 * timing.rounds);
-  } else {
-    timing.turn_us = std::max(timing.turn_us, kSteadyUs);
-    timing.rounds = std::max(kFewestLong, timing.rounds);
-  }
-  return timing;
-}
-
 // Measures who may be the fastest among themselves.
-void measure_finals(BenchRun& bench, Swept& swept, const runtime::BenchOptions& timing,
+void measure_finals(BenchRun& bench, Swept& swept, runtime::BenchOptions timing,
                     const std::function<void(double)>& progress) {
   const std::vector<Measured> last = finalists(swept.measured);
   if (last.empty()) return;
+  const Turns turns = turns_of_finals(last, {timing.rounds, timing.turn_us});
+  timing.rounds = turns.rounds;
+  timing.turn_us = turns.turn_us;
   BenchedOperator& all = swept.benched;
-  BenchedOperator finals = bench.run(all.op, all.machine, choices_of(last, all.op, all.machine),
-                                     timing_of_finals(last, timing), progress);
+  BenchedOperator finals =
+      bench.run(all.op, all.machine, choices_of(last, all.op, all.machine), timing, progress);
   swept.library_us = finals.library.sequential.warm.median;
   for (const BenchedStrategy& one : finals.strategies) {
     if (one.timed()) continue;

@@ -12,6 +12,8 @@ namespace {
 
 constexpr size_t kMost = 8;
 constexpr double kSteady = 0.05;  // of the time, between the fastest and the slowest round
+constexpr int kFewestRounds = 9, kFewestLong = 5;
+constexpr double kLongTurnUs = 100e3;  // half of it is longer than a GPU keeps its highest clock
 
 const Measured* find(const std::vector<Measured>& all, const std::string& schedule) {
   const auto found = std::find_if(all.begin(), all.end(),
@@ -31,10 +33,13 @@ std::vector<Measured> finalists(std::vector<Measured> measured) {
   return measured;
 }
 
-bool are_steady(const std::vector<Measured>& measured) {
+Turns turns_of_finals(const std::vector<Measured>& finalists, Turns sweep) {
   double sum = 0;
-  for (const Measured& one : measured) sum += (one.high_us - one.low_us) / one.time_us;
-  return sum <= kSteady * static_cast<double>(measured.size());
+  for (const Measured& one : finalists) sum += (one.high_us - one.low_us) / one.time_us;
+  if (sum <= kSteady * static_cast<double>(finalists.size())) {
+    return {std::max(kFewestRounds, 2 * sweep.rounds), sweep.turn_us};
+  }
+  return {std::max(kFewestLong, sweep.rounds), std::max(kLongTurnUs, sweep.turn_us)};
 }
 
 std::vector<Measured> with_finals(std::vector<Measured> measured,

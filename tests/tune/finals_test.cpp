@@ -44,10 +44,22 @@ TEST(Finalists, AreTheFastestOfMany) {
   EXPECT_EQ(found.back(), "8");
 }
 
-TEST(Finalists, AreSteadyWhereRoundsDifferByAFewPerCentInTheMean) {
-  EXPECT_TRUE(are_steady({measured("a", 98, 100, 106), measured("b", 99, 100, 100)}));
-  EXPECT_FALSE(are_steady({measured("a", 98, 100, 108), measured("b", 99, 100, 100)}));
-  EXPECT_TRUE(are_steady({}));
+testing::Matcher<const Turns&> are(int rounds, double turn_us) {
+  return testing::AllOf(testing::Field(&Turns::rounds, rounds),
+                        testing::Field(&Turns::turn_us, turn_us));
+}
+
+TEST(TurnsOfFinals, AreMoreWhereRoundsDifferByAFewPerCentInTheMean) {
+  const std::vector<Measured> steady = {measured("a", 98, 100, 106), measured("b", 99, 100, 100)};
+  EXPECT_THAT(turns_of_finals(steady, {11, 0}), are(22, 0));
+  EXPECT_THAT(turns_of_finals(steady, {3, 20e3}), are(9, 20e3));
+}
+
+TEST(TurnsOfFinals, AreLongWhereRoundsDifferByMore) {
+  const std::vector<Measured> changing = {measured("a", 98, 100, 108), measured("b", 99, 100, 100)};
+  EXPECT_THAT(turns_of_finals(changing, {11, 0}), are(11, 100e3));
+  EXPECT_THAT(turns_of_finals(changing, {3, 20e3}), are(5, 100e3));
+  EXPECT_THAT(turns_of_finals(changing, {3, 200e3}), are(5, 200e3));
 }
 
 // On GPUs that are warmer by then a finalist is not behind one that was measured on cold ones only.
