@@ -18,11 +18,12 @@ std::optional<uint32_t> declared_at(const PlanFile& file, const Diagnostic& foun
   return std::nullopt;
 }
 
-// The place that a sentence begins with; what is no instruction's fault is a declaration's.
+// The place that a sentence begins with; what is no instruction's fault is a declaration's, or the
+// file's that lacks it.
 std::string first_place(const PlanFile* file, const Diagnostic& found) {
   if (file == nullptr || found.where) return place(file, found.where);
   const std::optional<uint32_t> line = declared_at(*file, found);
-  return line ? place(*file, *line) : "";
+  return line ? place(*file, *line) : file->name + ": ";
 }
 
 // "p.txt:72: rank 0 comm 2 instruction 3 (copy #4)"
@@ -64,9 +65,11 @@ std::string print_diagnostics(const CheckReport& report, const PlanFile* file, s
     }
     if (!found.hint.empty()) out += "    hint: " + wrap(found.hint, 10);
   }
-  if (shown < report.diagnostics.size() || report.truncated) {
-    out += fmt::format("  ... and {}{} more\n", report.truncated ? "at least " : "",
-                       report.diagnostics.size() - shown);
+  const size_t left = report.diagnostics.size() - shown;
+  if (left > 0) {
+    out += fmt::format("  ... and {}{} more\n", report.truncated ? "at least " : "", left);
+  } else if (report.truncated) {
+    out += fmt::format("  ... and maybe more: the check stopped after {}\n", shown);
   }
   return out;
 }

@@ -145,6 +145,27 @@ TEST_F(PlanLines, OfABufferThatIsNotWhole) {
             Json::parse(R"({"name": "out", "line": 9})"));
 }
 
+TEST_F(PlanLines, OnlyTheFileWhereADeclarationIsMissing) {
+  const std::string file =
+      scratch_.file("p.txt",
+                    "stretto-plan 1\noperator ag-gemm m=64 n=64 k=64 ranks=1 dtype=bf16\nsms 4\n"
+                    "buffer a bf16 64x64 input\nend\n");
+  EXPECT_THAT(words({"check", file}), HasSubstr(" " + file + ": unwritten-output: no task writes"));
+}
+
+// Of which one is the output that nobody writes.
+TEST_F(PlanLines, OfTheFirstHundredProblems) {
+  std::string text =
+      "stretto-plan 1\noperator ag-gemm m=64 n=64 k=64 ranks=1 dtype=bf16\nsms 4\n"
+      "signals s 101\nlane 0 comm 0\n";
+  for (int i = 0; i <= 100; ++i) text += "  wait s." + std::to_string(i) + " >= 1\n";
+  const std::string file = scratch_.file("p.txt", text + "end\n");
+  const std::string said = words({"check", file});
+  EXPECT_THAT(said, AllOf(HasSubstr(file + ":104: unreachable-threshold: "),
+                          HasSubstr("... and maybe more: the check stopped after 100"),
+                          Not(HasSubstr(file + ":105: "))));
+}
+
 TEST_F(PlanLines, OfEveryLaneOfADeadlock) {
   const std::string file = with({{10, "signals slots 3 copies=2"},
                                  {15, "  wait slots.1 >= 1"},
