@@ -162,19 +162,20 @@ class LaneClocks {
     uint32_t seq;
     uint32_t clock;
   };
-  // A clock in the making. Blocks from `first_own` on are its own, to be changed in place.
-  struct Draft {
-    std::vector<uint16_t> runs;
-    std::vector<BlockRef> blocks;
-    uint32_t newest_run = 0;
-    uint32_t first_own = 0;
-  };
-
   // A clock as rank `rank` has it. Where ranks are alike, clocks are kept as rank 0 has them.
   struct View {
     uint32_t clock = 0;
     uint16_t rank = 0;
     bool operator==(const View&) const = default;
+  };
+  // A clock in the making. Blocks from `first_own` on are its own, to be changed in place.
+  struct Draft {
+    std::vector<uint16_t> runs;
+    View runs_learnt;         // the last set of them (in runs_)
+    uint32_t oldest_run = 0;  // of `runs`
+    std::vector<BlockRef> blocks;
+    uint32_t newest_run = 0;
+    uint32_t first_own = 0;
   };
 
   uint16_t frame(uint32_t lane) const { return alike_ ? lane_rank_[lane] : uint16_t{0}; }
@@ -191,7 +192,8 @@ class LaneClocks {
 
   void begin(const Clock& from);  // of draft_
   void learn_runs(View from);
-  void merge(View from);
+  void find_oldest_run();  // once all runs are learnt
+  void merge(View from);   // after that
   void set_entry(Event event);
   void drop_ended();
   uint32_t keep(uint32_t runs_like);  // draft_ as a clock; its index

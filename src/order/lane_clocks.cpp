@@ -115,6 +115,7 @@ Event LaneClocks::append(uint32_t lane, std::span<const Event> causes,
   begin(clocks_[before]);
   // Runs first: what they settle need not be merged entry by entry.
   for (const Event& cause : causes) learn_runs(view(cause));
+  find_oldest_run();
   if (!std::equal(draft_.runs.begin(), draft_.runs.end(), runs_before.begin())) drop_ended();
   std::vector<View> merged;
   for (size_t i = 0; i < causes.size(); ++i) {
@@ -144,6 +145,8 @@ std::vector<Event> LaneClocks::join(std::span<const uint32_t> lanes) {
   uint32_t merged = changes_[lanes.front()].back().clock;
   const uint32_t runs = clocks_[merged].runs;
   begin(clocks_[merged]);
+  for (uint32_t lane : lanes) learn_runs({changes_[lane].back().clock, 0});
+  find_oldest_run();
   for (uint32_t lane : lanes) {
     const uint32_t theirs = changes_[lane].back().clock;
     if (theirs != merged) merge({theirs, 0});
@@ -171,6 +174,8 @@ void LaneClocks::end_run(int rank) {
   // From here on the run counts as ended, so merging drops the entries of this rank's own lanes.
   for (uint32_t lane : rank_lanes_[r]) run_ends_[lane].push_back(lane_events_[lane]);
   draft_.runs[r] = static_cast<uint16_t>(draft_.runs[r] + 1);
+  for (uint32_t lane : rank_lanes_[r]) learn_runs({changes_[lane].back().clock, 0});
+  find_oldest_run();
   for (uint32_t lane : rank_lanes_[r]) {
     const uint32_t theirs = changes_[lane].back().clock;
     if (theirs != merged) merge({theirs, 0});

@@ -1,5 +1,6 @@
 // A clock in the making: it begins as another, learns from more of them, and is kept.
 #include <algorithm>
+#include <utility>
 
 #include "stretto/lane_clocks.h"
 
@@ -9,12 +10,16 @@ void LaneClocks::begin(const Clock& from) {
   const std::span<const uint16_t> runs = runs_of(from);
   draft_.runs.assign(runs.begin(), runs.end());
   draft_.blocks = from.blocks;
+  draft_.runs_learnt = {};
   draft_.newest_run = from.newest_run;
   draft_.first_own = blocks_.count();
 }
 
 void LaneClocks::learn_runs(View from) {
-  if (clocks_[from.clock].runs == 0) return;  // none
+  const uint32_t set = clocks_[from.clock].runs;
+  if (set == 0) return;  // none
+  // Clocks share these sets, so the same comes again and again.
+  if (const View same{set, from.rank}; std::exchange(draft_.runs_learnt, same) == same) return;
   const std::span<const uint16_t> runs = runs_of(clocks_[from.clock]);
   const auto learn = [](std::span<uint16_t> ours, std::span<const uint16_t> theirs) {
     for (size_t i = 0; i < ours.size(); ++i) ours[i] = std::max(ours[i], theirs[i]);
@@ -43,6 +48,12 @@ void LaneClocks::set_entry(Event event) {
   blocks_.set(at->block, slot.lane, event.seq, run);
 }
 
+void LaneClocks::find_oldest_run() {
+  uint16_t oldest = UINT16_MAX;
+  for (const uint16_t run : draft_.runs) oldest = std::min(oldest, run);
+  draft_.oldest_run = oldest;
+}
+
 // Blocks of runs that are known to have ended say nothing that the counts of runs do not.
 void LaneClocks::drop_ended() {
   std::erase_if(draft_.blocks, [&](const BlockRef& ref) {
@@ -51,11 +62,9 @@ void LaneClocks::drop_ended() {
 }
 
 void LaneClocks::merge(View view) {
-  learn_runs(view);
   const Clock& from = clocks_[view.clock];
   // Events of runs known to have ended need no entries; the caller drops those that remain.
-  const uint32_t oldest = *std::min_element(draft_.runs.begin(), draft_.runs.end());
-  if (from.blocks.empty() || from.newest_run < oldest) return;
+  if (from.blocks.empty() || from.newest_run < draft_.oldest_run) return;
   draft_.newest_run = std::max(draft_.newest_run, from.newest_run);
   merged_.clear();
   auto ours = draft_.blocks.begin();
