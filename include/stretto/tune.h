@@ -27,9 +27,12 @@ struct Measured {
 // What was measured of one operator on one machine with one kind of GPU.
 struct TunedOperator {
   Operator op;
-  std::string machine;             // its name; plans were lowered for it
-  std::string gpu;                 // as the driver calls it; empty: nobody said
-  std::string commit, date;        // of the measurement; may be empty
+  std::string machine;       // its name; plans were lowered for it
+  std::string gpu;           // as the driver calls it; empty: nobody said
+  std::string commit, date;  // of the measurement; may be empty
+  // The shortest turn of those who may be the fastest, in ms; 0: two graphs of ten runs. Only long
+  // ones are of a GPU that has slowed down to keep to its power.
+  double turn_ms = 0;
   double library_us = 0;           // cuBLAS, then NCCL, in the same session
   std::vector<Measured> measured;  // the fastest first, never empty
 };

@@ -95,7 +95,6 @@ BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
 
 runtime::BenchOptions resolve_timing(const Options& options) {
   cuda::require_own_gpus_for_times();
-  constexpr int kMostTurnMs = 10'000;  // a runner that sees no run end in 60 s takes it for hung
   runtime::BenchOptions timing;
   timing.rounds = static_cast<int>(whole_number("--rounds", options.rounds, 11, 1, 10'000));
   timing.turn_us =

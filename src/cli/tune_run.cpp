@@ -43,6 +43,7 @@ void measure_finals(BenchRun& bench, Swept& swept, runtime::BenchOptions timing,
   BenchedOperator& all = swept.benched;
   BenchedOperator finals =
       bench.run(all.op, all.machine, choices_of(last, all.op, all.machine), timing, progress);
+  swept.turn_ms = timing.turn_us / 1e3;
   swept.library_us = finals.library.sequential.warm.median;
   for (const BenchedStrategy& one : finals.strategies) {
     if (one.timed()) continue;
@@ -66,6 +67,7 @@ Swept sweep_on_gpus(BenchRun& bench, const Operator& op, const Machine& machine,
   BenchedOperator& benched = swept.benched;
   benched = bench.run(op, machine, std::move(choices), timing,
                       [&](double part) { progress(kSweeps * part); });
+  swept.turn_ms = timing.turn_us / 1e3;
   swept.library_us = benched.library.sequential.warm.median;
   std::vector<Choice> algorithms;
   for (const Schedule& schedule : algorithms_to_measure(op, machine, measurements_of(benched))) {

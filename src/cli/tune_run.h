@@ -13,6 +13,7 @@ namespace stretto::cli {
 struct Swept {
   BenchedOperator benched;         // also who took part later, each time
   std::vector<Measured> measured;  // of those that were right every time
+  double turn_ms = 0;              // of the last who were measured
   double library_us = 0;
 };
 

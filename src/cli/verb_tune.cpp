@@ -41,6 +41,7 @@ TunedOperator tuned_of(const Swept& swept, const std::string& gpu, const std::st
   tuned.gpu = gpu;
   tuned.commit = commit;
   tuned.date = today();
+  tuned.turn_ms = swept.turn_ms;
   tuned.library_us = swept.library_us;
   tuned.measured = swept.measured;
   return tuned;

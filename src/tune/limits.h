@@ -10,5 +10,7 @@ inline constexpr size_t kMostTunedOperators = 10'000;
 inline constexpr size_t kMostMeasured = 1'000;  // schedules of one operator
 inline constexpr size_t kMostTuningText = 200, kMostScheduleText = 2'000;
 inline constexpr double kLeastTimeUs = 0.01, kMostTimeUs = 1e9;
+// A runner that sees no run end in 60 s takes it for hung.
+inline constexpr int kMostTurnMs = 10'000;
 
 }  // namespace stretto

@@ -118,6 +118,16 @@ class TuningParser {
     return time(object, at, key);
   }
 
+  double turn(const Json& object, const std::string& at) const {
+    const Json& value = member(object, at, "turn_ms");
+    const double turn = value.is_number() ? value.get<double>() : -1;
+    if (!(turn >= 0 && turn <= kMostTurnMs)) {
+      fail(join_key(at, "turn_ms"),
+           fmt::format("must be a number of milliseconds from 0 to {}", kMostTurnMs));
+    }
+    return turn;
+  }
+
   // What a bad operator or schedule says of itself, with the place in front.
   template <typename Parse>
   auto checked(const std::string& at, Parse parse) const {
@@ -129,8 +139,9 @@ class TuningParser {
   }
 
   TunedOperator read_operator(const Json& object, const std::string& at) {
-    allow_keys(object, at,
-               {"operator", "machine", "gpu", "commit", "date", "library_us", "measured"});
+    allow_keys(
+        object, at,
+        {"operator", "machine", "gpu", "commit", "date", "turn_ms", "library_us", "measured"});
     TunedOperator tuned;
     const std::string described = text(object, at, "operator", kMostTuningText);
     tuned.op = checked(join_key(at, "operator"), [&] {
@@ -145,6 +156,7 @@ class TuningParser {
     tuned.gpu = optional_text(object, at, "gpu");
     tuned.commit = optional_text(object, at, "commit");
     tuned.date = optional_text(object, at, "date");
+    if (object.contains("turn_ms")) tuned.turn_ms = turn(object, at);
     tuned.library_us = time(object, at, "library_us");
     const Json& measured = list(object, at, "measured", kMostMeasured);
     if (measured.empty()) fail(join_key(at, "measured"), "must not be empty");
@@ -213,6 +225,7 @@ std::string print_tuning(const Tuning& tuning) {
     if (!tuned.gpu.empty()) object["gpu"] = tuned.gpu;
     if (!tuned.commit.empty()) object["commit"] = tuned.commit;
     if (!tuned.date.empty()) object["date"] = tuned.date;
+    if (tuned.turn_ms > 0) object["turn_ms"] = tuned.turn_ms;
     object["library_us"] = rounded(tuned.library_us);
     object["measured"] = Json::array();
     for (const Measured& measured : tuned.measured) {

@@ -45,7 +45,9 @@ std::string file_with(const std::string& op, const std::string& measured) {
 TEST(TuningFile, PrintAndParseAreInverse) {
   Tuning tuning;
   tuning.add(tuned_of(kOp, "h200x8", 700));
-  tuning.add(tuned_of("ag-gemm m=512 n=512 k=512 ranks=4 dtype=fp16", "h100x8", 30));
+  TunedOperator steady = tuned_of("ag-gemm m=512 n=512 k=512 ranks=4 dtype=fp16", "h100x8", 30);
+  steady.turn_ms = 100;
+  tuning.add(steady);
   const std::string text = print_tuning(tuning);
   const Tuning again = parse_tuning(text);
   EXPECT_EQ(print_tuning(again), text);
@@ -55,6 +57,8 @@ TEST(TuningFile, PrintAndParseAreInverse) {
   EXPECT_FALSE(first.measured.front().cold_us);
   EXPECT_EQ(first.measured.back().cold_us, 980.5);
   EXPECT_EQ(first.measured.back().predicted_us, 900);
+  EXPECT_EQ(first.turn_ms, 0);
+  EXPECT_EQ(again.operators().back().turn_ms, 100);
 }
 
 TEST(TuningFile, TheSameOperatorIsReplacedOnTheSameMachineOnly) {
@@ -86,6 +90,12 @@ TEST(TuningFile, ErrorsNameFileAndPlace) {
   EXPECT_THAT(
       error_of(file_with(kOp, R"({"schedule": "tiles", "time_us": 5, "low_us": 6, "high_us": 7})")),
       HasSubstr("low_us <= time_us <= high_us"));
+  for (const char* const turn : {"-1", "10001", "\"long\"", "null"}) {
+    EXPECT_EQ(error_of(std::string(R"({"stretto_tuning": 1, "operators": [{"operator": ")") + kOp +
+                       R"(", "machine": "h200x8", "library_us": 5, "turn_ms": )" + turn + "}]}"),
+              "tuning file 'mine.json': operators[0].turn_ms must be a number of milliseconds from "
+              "0 to 10000");
+  }
   EXPECT_THAT(error_of(std::string(200, '[')), HasSubstr("nested too deeply"));
   EXPECT_THAT(error_of(std::string((size_t{16} << 20) + 1, ' ')), HasSubstr("at most"));
 }
