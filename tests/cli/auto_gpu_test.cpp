@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "skip.h"
 
 namespace stretto {
 namespace {
@@ -32,16 +33,8 @@ std::vector<std::string> line(const char* verb, const Sizes& of) {
 class AutoOnAGpu : public testing::TestWithParam<Sizes> {
  protected:
   void SetUp() override {
-    if (std::getenv("STRETTO_RANKS_A_GPU") != nullptr) {
-      std::cout << "[SKIP] ranks that share GPUs are not timed\n";
-      GTEST_SKIP() << "ranks that share GPUs are not timed";
-    }
+    if (const std::string why = why_not_timed(run_of("library")); !why.empty()) STRETTO_SKIP(why);
     const Sizes& of = GetParam();
-    const Said probe = run("library");
-    if (probe.exit_code == 3) {
-      std::cout << "[SKIP] " << probe.err;
-      GTEST_SKIP() << probe.err;
-    }
     const std::string op =
         fmt::format("ag-gemm m={} n={} k={} ranks=1 dtype=bf16", of.m, of.n, of.k);
     const std::string measured = R"({"schedule": "library,algorithm=7", "time_us": 1, )"
@@ -54,10 +47,11 @@ class AutoOnAGpu : public testing::TestWithParam<Sizes> {
   }
   void TearDown() override { ::unsetenv("STRETTO_TUNING_FILE"); }
 
-  static Said run(const std::string& schedule) {
-    return stretto_says(line("run", GetParam()) +
-                        std::vector<std::string>{"--target", "cuda", "--schedule", schedule});
+  static std::vector<std::string> run_of(const std::string& schedule) {
+    return line("run", GetParam()) +
+           std::vector<std::string>{"--target", "cuda", "--schedule", schedule};
   }
+  static Said run(const std::string& schedule) { return stretto_says(run_of(schedule)); }
   // As its schedule or, where that is refused, the first, with the reason.
   static void expect_chosen(const json& result, bool is_proposed) {
     const std::string schedule = result.at("schedule"), reason = result.at("reason");

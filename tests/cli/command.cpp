@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -20,6 +21,13 @@ std::string shell_word(const std::string& text) {
 
 }  // namespace
 
+std::string why_not_timed(const std::vector<std::string>& run) {
+  constexpr int kSystemFault = 3;
+  if (std::getenv("STRETTO_RANKS_A_GPU") != nullptr) return "ranks that share GPUs are not timed";
+  const Said probe = stretto_says(run);
+  return probe.exit_code == kSystemFault ? probe.err : "";
+}
+
 std::string content_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -28,7 +36,10 @@ std::string content_of(const std::string& path) {
 Said stretto_says(const std::vector<std::string>& arguments, const std::string& redirection) {
   const ScratchFolder scratch;
   std::string command = shell_word(STRETTO_BINARY);
-  for (const std::string& argument : arguments) command += " " + shell_word(argument);
+  for (const std::string& argument : arguments) {
+    command += ' ';
+    command += shell_word(argument);
+  }
   command +=
       " </dev/null >" + shell_word(scratch.path("out")) + " 2>" + shell_word(scratch.path("err"));
   command += " " + redirection;

@@ -28,6 +28,9 @@ class ScratchFolder {
   std::string folder_;
 };
 
+// Why times of GPUs cannot be asked for here, by a run that needs them; empty where they can.
+std::string why_not_timed(const std::vector<std::string>& run);
+
 std::string content_of(const std::string& path);
 
 // A small operator that every strategy serves, as arguments.

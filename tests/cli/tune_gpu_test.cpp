@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "cli/command.h"
+#include "skip.h"
 
 namespace stretto {
 namespace {
@@ -23,15 +23,9 @@ std::vector<std::string> line(const char* verb, const std::vector<std::string>& 
 class TuneOnGpus : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    if (std::getenv("STRETTO_RANKS_A_GPU") != nullptr) {
-      std::cout << "[SKIP] ranks that share GPUs are not timed\n";
-      GTEST_SKIP() << "ranks that share GPUs are not timed";
-    }
-    const Said probe = stretto_says(line("run", {"--target", "cuda", "--strategy", "sequential"}));
-    if (probe.exit_code == 3) {
-      std::cout << "[SKIP] " << probe.err;
-      GTEST_SKIP() << probe.err;
-    }
+    const std::string why =
+        why_not_timed(line("run", {"--target", "cuda", "--strategy", "sequential"}));
+    if (!why.empty()) STRETTO_SKIP(why);
   }
 
   ScratchFolder folder_;

@@ -3,21 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include <iostream>
 #include <memory>
 
 #include "cuda/compiler.h"
 #include "cuda/device.h"
 #include "cuda/nvrtc_api.h"
 #include "cuda/test_data.h"
+#include "skip.h"
 
 namespace stretto::cuda {
-
-#define STRETTO_SKIP(reason)                    \
-  do {                                          \
-    std::cout << "[SKIP] " << (reason) << "\n"; \
-    GTEST_SKIP() << (reason);                   \
-  } while (false)
 
 class GpuTest : public ::testing::Test {
  protected:

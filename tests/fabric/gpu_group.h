@@ -4,18 +4,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <iostream>
-
 #include "cuda/device.h"
 #include "cuda/shared_gpus.h"
+#include "skip.h"
 
 namespace stretto::fabric {
-
-#define STRETTO_SKIP(reason)                    \
-  do {                                          \
-    std::cout << "[SKIP] " << (reason) << "\n"; \
-    GTEST_SKIP() << (reason);                   \
-  } while (false)
 
 // The ranks of one process that find a GPU here, some of them one that they share.
 inline int num_places() { return cuda::num_devices() * cuda::ranks_a_gpu(); }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
-#include <iostream>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,16 +17,11 @@
 #include "cuda/shared_gpus.h"
 #include "fabric/nccl_api.h"
 #include "runtime/plan_runner.h"
+#include "skip.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 
 namespace stretto::runtime {
-
-#define STRETTO_SKIP(reason)                    \
-  do {                                          \
-    std::cout << "[SKIP] " << (reason) << "\n"; \
-    GTEST_SKIP() << (reason);                   \
-  } while (false)
 
 // Why plans of so many ranks cannot run here; empty when they can.
 inline std::string why_not_here(int ranks) {
