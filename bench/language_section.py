@@ -98,7 +98,7 @@ def movers_table(result):
 
 
 def language_section(source, result, torch_rows):
-    parts = [f"## Kernels of the device language, {result['ranks']} x {result['machine']}",
+    parts = [f"## {result.get('of', 'Kernels of the device language')}, {result['ranks']} x {result['machine']}",
              f"Source: `{source}` at commit {result['commit']}, {result['date']}; "
              f"{result['data']}. Captured graphs: calls back to back (median and 99th percentile "
              "of the slowest rank), and one call from rest (*isolated*)."]

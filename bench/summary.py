@@ -101,6 +101,23 @@ def summary_rows(result, torch_rows):
                    mean_and_worst(others), f"{sum(ratio < 1 for ratio in others)}" if others else "-"]
 
 
+def at_a_glance(result, torch_rows):
+    """A row an operator of one `fused` result, all sizes in it."""
+    rows = fused_rows(result)
+    for operator in dict.fromkeys(row.operator for row in rows):
+        group = [row for row in rows if row.operator == operator]
+        ratios = {size: [row.sequential / chosen(row).time for row in group if (row.m >= LARGE) == size]
+                  for size in (True, False)}
+        shares = [row.floor / chosen(row).time for row in group if row.m >= VERY_LARGE]
+        others = [other["fused_us"] / chosen(row).time for row in group
+                  if (other := torch_rows.get((*session(result), *row[:5])))]
+        behind = sum(ratio < 1 for ratio in ratios[True] + ratios[False])
+        yield [operator, mean_and_worst(ratios[True]), mean_and_worst(ratios[False]),
+               f"{geometric_mean(shares):.2f}" if shares else "-", mean_and_worst(others),
+               f"{behind} of {len(group)}",
+               f"{sum(ratio < 1 for ratio in others)} of {len(others)}" if others else "-"]
+
+
 def summary(result, torch_rows):
     """The table of one `fused` result."""
     return table(["operator", "rows", "count", "x sequence (worst)", "bar",

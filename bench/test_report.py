@@ -1,7 +1,10 @@
-"""What report.py and summary.py make of PyTorch's files: of old ones, and of those that have Stretto beside it."""
+"""What report.py and summary.py make of results: the page's order and links, and PyTorch's files, old and new."""
 
+import pathlib
+import re
 import unittest
 
+import fused_section
 import report
 import summary
 
@@ -16,12 +19,12 @@ def result_of(rows, **more):
 
 
 class TorchFiles(unittest.TestCase):
-    path = report.ROOT / "bench" / "results" / "torch.json"
+    path = pathlib.Path("bench/results/torch.json")
 
     def test_an_old_file_has_no_section_and_its_times_are_found(self):
         result = result_of([{"operator": OPERATOR.format(512), **PYTORCHS},
                             {"operator": "gemm-rs m=3 n=4 k=5", "failed": "3 does not divide"}])
-        self.assertEqual(report.beside_torch_section(self.path, result), [])
+        self.assertEqual(fused_section.beside_torch_section(self.path, result), [])
         found = summary.torch_times([(self.path, result)])
         self.assertEqual(list(found), [("GPU", 0, "gemm-rs", 512, 8192, 28672, 4)])
 
@@ -30,9 +33,9 @@ class TorchFiles(unittest.TestCase):
         long = result_of([{"operator": OPERATOR.format(512), **PYTORCHS, "fused_us": 31.0}], turn_ms=100)
         found = summary.torch_times([(self.path, short), (self.path, long)])
         self.assertEqual({key[1]: row["fused_us"] for key, row in found.items()}, {0: 25.0, 100: 31.0})
-        self.assertEqual((report.title("Rows", 4, short), report.turns(short)), ("## Rows, 4 x GPU", ""))
-        self.assertEqual(report.title("Rows", 4, long), "## Rows, 4 x GPU, turns of 100 ms")
-        self.assertIn("second half of a turn is timed", report.turns(long))
+        self.assertEqual((fused_section.title("Rows", short), fused_section.turns(short)), ("## Rows, 4 x GPU", ""))
+        self.assertEqual(fused_section.title("Rows", long), "## Rows, 4 x GPU, turns of 100 ms")
+        self.assertIn("second half of a turn is timed", fused_section.turns(long))
 
     def test_stretto_stands_beside_what_did_not_fail(self):
         failed = {key: value for key, value in PYTORCHS.items() if key != "fused_us"}
@@ -40,13 +43,42 @@ class TorchFiles(unittest.TestCase):
                             {"operator": OPERATOR.format(1024), **failed, "fused_failed": "no", **OURS},
                             {"operator": OPERATOR.format(2048), **PYTORCHS, "stretto_failed": "no"}],
                            stretto={"version": "1.2.3", "rows": "fixed", "schedule": "auto"})
-        section, = report.beside_torch_section(self.path, result)
+        section, = fused_section.beside_torch_section(self.path, result)
         self.assertIn("### gemm-rs: 1.50x PyTorch's NCCL and matmul, 1.25x its fused", section)
         self.assertIn("| 512 8192 28672 | 10.0 | 20.0 | 30.0 | 25.0 | 20.0 | 19.5–20.5 | 1.50 | 1.25 |", section)
         self.assertIn("| 1024 8192 28672 | 10.0 | 20.0 | 30.0 | failed | 20.0 | 19.5–20.5 | 1.50 | - |", section)
         self.assertNotIn("2048 8192", section)
         rows = [key[3] for key in summary.torch_times([(self.path, result)])]
         self.assertEqual(rows, [512, 2048])
+
+
+class Page(unittest.TestCase):
+    def test_links_name_headings_and_no_heading_stands_twice(self):
+        text = report.page(report.load_results())
+        headings = [line for line in text.splitlines() if line.startswith("## ")]
+        self.assertEqual(len(set(headings)), len(headings))
+        links = re.findall(r"\]\((#[^)]*)\)", text)
+        self.assertEqual(set(links), {report.anchor(heading) for heading in headings})
+
+    def test_what_was_tuned_for_stands_first_and_of_more_gpus_before(self):
+        def of(ranks, **more):
+            return {"benchmark": "fused", "ranks": ranks, **more}
+        given = [of(2), of(8, of="Few rows"), of(4, turn_ms=100), {"benchmark": "gemm", "ranks": None}, of(8),
+                 of(4), {"benchmark": "torch", "ranks": 2}, {"benchmark": "power"}]
+        path = pathlib.Path("any.json")
+        found = sorted(given, key=lambda result: report.place_of(path, result))
+        self.assertEqual([given.index(result) for result in found], [4, 5, 0, 2, 6, 1, 3, 7])
+
+    def test_at_a_glance_counts_rows_that_are_behind(self):
+        def row(m, ours):
+            return {"operator": OPERATOR.format(m), "gemm_us": 10, "nccl_us": 20, "sequential_us": 30, "floor_us": 9,
+                    "strategies": [{"strategy": "auto", "time_us": ours, "low_us": ours, "high_us": ours}]}
+        result = {"benchmark": "fused", "machine": "GPU", "ranks": 4,
+                  "rows": [row(512, 15), row(2048, 20), row(4096, 40)]}
+        pytorch = {("GPU", 0, "gemm-rs", 512, 8192, 28672, 4): {"fused_us": 12},
+                   ("GPU", 0, "gemm-rs", 2048, 8192, 28672, 4): {"fused_us": 40}}
+        self.assertEqual(list(summary.at_a_glance(result, pytorch)),
+                         [["gemm-rs", "1.06 (0.75)", "2.00 (2.00)", "0.23", "1.26 (0.80)", "1 of 3", "1 of 2"]])
 
 
 if __name__ == "__main__":
