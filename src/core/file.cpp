@@ -89,11 +89,14 @@ std::string temporary_beside(const std::string& path) {
   return fmt::format("{}.{:016x}.tmp", path, number);
 }
 
+// What happens to a link, device or pipe that has the file's name.
+enum class Special { written_through, replaced };
+
 // New content that takes the place of a file when it is complete, or leaves no trace.
 class Replacement {
  public:
-  explicit Replacement(const std::string& path)
-      : path_(path), target_(path), file_(open_beside(path)) {}
+  explicit Replacement(const std::string& path, Special special = Special::written_through)
+      : path_(path), target_(path), file_(open_beside(path, special)) {}
   ~Replacement() {
     if (!temporary_.empty()) ::unlink(temporary_.c_str());
   }
@@ -124,9 +127,10 @@ class Replacement {
   }
 
  private:
-  int open_beside(const std::string& path) {
+  int open_beside(const std::string& path, Special special) {
     struct stat status {};
-    const bool exists = ::stat(path.c_str(), &status) == 0;
+    const bool through = special == Special::written_through;
+    const bool exists = through && ::stat(path.c_str(), &status) == 0;
     int fd = -1;
     if (exists && !S_ISREG(status.st_mode)) {  // devices and pipes have no "beside"
       fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
@@ -172,6 +176,12 @@ std::string read_file(const std::string& path, size_t max_bytes) {
 
 void write_file(const std::string& path, std::string_view content) {
   Replacement file(path);
+  file.write(content);
+  file.commit();
+}
+
+void write_own_file(const std::string& path, std::string_view content) {
+  Replacement file(path, Special::replaced);
   file.write(content);
   file.commit();
 }

@@ -15,6 +15,10 @@ std::string read_file(const std::string& path, size_t max_bytes);
 // Throws SystemError.
 void write_file(const std::string& path, std::string_view content);
 
+// The same for a folder of our own, which others may write too: what has the name already is never
+// written through. A link or pipe there gives way to the file.
+void write_own_file(const std::string& path, std::string_view content);
+
 // Throws write_file's SystemError early, before the work whose result is to be written.
 void check_writable(const std::string& path);
 

@@ -37,7 +37,7 @@ uint64_t checksum(std::string_view key, std::string_view content) {
 }
 
 // What writers were about to rename when they were killed: nobody compiles for a day. Only names
-// that write_file() gives beside files of this cache.
+// that write_own_file() gives beside files of this cache.
 void remove_abandoned(const std::string& folder) {
   namespace fs = std::filesystem;
   constexpr std::string_view kOurs = ".kernel.", kTemporary = ".tmp";
@@ -67,7 +67,9 @@ std::string JitCache::path_of(std::string_view key) const {
 
 std::optional<std::string> JitCache::find(std::string_view key) const {
   const std::string path = path_of(key);
-  if (path.empty()) return std::nullopt;
+  std::error_code absent;
+  // A pipe would hold us up until somebody writes.
+  if (path.empty() || !std::filesystem::is_regular_file(path, absent)) return std::nullopt;
   std::ifstream file(path, std::ios::binary);
   Header header{};
   if (!file.read(reinterpret_cast<char*>(&header), sizeof(header))) return std::nullopt;
@@ -106,7 +108,7 @@ bool JitCache::put(std::string_view key, std::string_view content) const {
     std::error_code error;
     std::filesystem::create_directories(folder_, error);
     remove_abandoned(folder_);
-    write_file(path, file);
+    write_own_file(path, file);
     return true;
   } catch (const SystemError&) {
     return false;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <chrono>
@@ -55,6 +56,28 @@ TEST_F(JitCacheTest, EveryDamagedByteAndLengthIsAMiss) {
   write(whole + "x");
   EXPECT_EQ(cache.find("key"), std::nullopt);
   write(whole);
+  EXPECT_EQ(cache.find("key"), "content");
+}
+
+TEST_F(JitCacheTest, NothingIsWrittenThroughALinkThatHasAKernelsName) {
+  const JitCache cache(folder_);
+  std::filesystem::create_directories(folder_);
+  const std::string victim = folder_ + "/victim";
+  std::ofstream(victim) << "precious";
+  std::filesystem::create_symlink(victim, cache.path_of("key"));
+  EXPECT_EQ(cache.find("key"), std::nullopt);
+  EXPECT_TRUE(cache.put("key", "content"));
+  EXPECT_EQ(cache.find("key"), "content");
+  std::ifstream file(victim);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "precious");
+}
+
+TEST_F(JitCacheTest, APipeThatHasAKernelsNameIsNotWaitedFor) {
+  const JitCache cache(folder_);
+  std::filesystem::create_directories(folder_);
+  ASSERT_EQ(::mkfifo(cache.path_of("key").c_str(), 0600), 0);
+  EXPECT_EQ(cache.find("key"), std::nullopt);
+  EXPECT_TRUE(cache.put("key", "content"));
   EXPECT_EQ(cache.find("key"), "content");
 }
 
