@@ -5,7 +5,6 @@
 #include "core/embedded_text.h"
 #include "cuda/compiler.h"
 #include "cuda/gemm_kernel.h"
-#include "cuda/sync_kernels.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
@@ -36,23 +35,6 @@ TEST_F(CompileTest, GemmKernelsThatStoreAtOnceDoNotSpill) {
   for (const GemmConfig& config : configs) {
     expect_no_spills_in_time(describe(config), gemm_source(config), "sm_90a");
   }
-}
-
-TEST_F(CompileTest, TheMoverDoesNotSpill) {
-  const CompiledKernel kernel = compiler_.compile(R"(#include "stretto/device/mover.h"
-using namespace stretto::device;
-extern "C" __global__ void __launch_bounds__(kMoverThreads, 1)
-mover(const __grid_constant__ MoverParams params) {
-  run_mover<true>(params, blockIdx.x);
-}
-)",
-                                                  "sm_90a");
-  EXPECT_EQ(spilled_bytes(kernel.log), 0) << kernel.log;
-}
-
-TEST_F(CompileTest, TheKernelsOfStreamsDoNotSpill) {
-  const CompiledKernel kernel = compiler_.compile(sync_source(), "sm_90a");
-  EXPECT_EQ(spilled_bytes(kernel.log), 0) << kernel.log;
 }
 
 // Releases of one version differ in their machine code; cached kernels go by the build.

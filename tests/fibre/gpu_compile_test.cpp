@@ -1,5 +1,5 @@
-// The device language compiles alone for every architecture, and its kernels without spills. Needs
-// the CUDA run-time compiler, but no GPU.
+// The device language compiles alone for every architecture; its kernels without spills, and in
+// time. Needs the CUDA run-time compiler, but no GPU.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -7,22 +7,21 @@
 #include <iterator>
 
 #include "cuda/compiler.h"
+#include "cuda/compiler_fixture.h"
 #include "cuda/lang_kernel.h"
-#include "cuda/nvrtc_api.h"
 #include "stretto/device/lang/kernels/all_reduce_norm.h"
 
 namespace stretto::cuda {
 namespace {
 
-class GpuCompile : public testing::TestWithParam<const char*> {
+class GpuCompile : public NeedsCompiler, public testing::WithParamInterface<const char*> {
  protected:
-  void SetUp() override {
-    if (!why_no_compiler().empty()) GTEST_SKIP() << "[SKIP] " << why_no_compiler();
+  static void compile(const std::string& source) {
+    EXPECT_FALSE(Compiler(JitCache("")).compile(source, GetParam()).cubin.empty());
   }
-  std::string log_of(const std::string& source) {
-    const CompiledKernel kernel = Compiler(JitCache("")).compile(source, GetParam());
-    EXPECT_FALSE(kernel.cubin.empty());
-    return kernel.log;
+  static void expect_good(const LangKernelName& name, int threads) {
+    expect_no_spills_in_time(fmt::format("{} with {} threads", name.kernel, threads),
+                             lang_source(name, threads), GetParam());
   }
 };
 
@@ -64,7 +63,7 @@ TEST_P(GpuCompile, EveryHeaderAlone) {
                              "kernels/stream_signals",
                              "kernels/movers"}) {
     SCOPED_TRACE(header);
-    log_of("#include \"stretto/device/lang/" + std::string(header) + ".h\"\n");
+    compile("#include \"stretto/device/lang/" + std::string(header) + ".h\"\n");
   }
 }
 
@@ -102,10 +101,7 @@ TEST_P(GpuCompile, KernelsWithoutSpills) {
       entry("movers", "push_gather<GpuBlock>", "GatherArgs"),
       entry("movers", "slot_reduce<Bf16x8, GpuBlock>", "SlotReduceArgs"),
   };
-  for (const std::string& source : sources) {
-    SCOPED_TRACE(source);
-    EXPECT_EQ(spilled_bytes(log_of(source)), 0);
-  }
+  for (const std::string& source : sources) expect_no_spills_in_time(source, source, GetParam());
 }
 
 // The fused norms as they are launched: with a thread for each vector of a row of 8192, 7168 and
@@ -119,8 +115,7 @@ TEST_P(GpuCompile, FusedNormsWithoutSpillsAtTheirLaunchBounds) {
           "kernels/all_reduce_norm.h",
           fmt::format("all_reduce_norm_{}<GpuBlock, {}>", form, in_flight),
           fmt::format("{}NormArgs<GpuBlock>", form == "own_rows" ? "OwnRows" : "AllReduce")};
-      SCOPED_TRACE(fmt::format("{} with {} threads", name.kernel, threads));
-      EXPECT_EQ(spilled_bytes(log_of(lang_source(name, threads))), 0);
+      expect_good(name, threads);
     }
   }
 }
@@ -136,8 +131,7 @@ TEST_P(GpuCompile, GatherAndScatterWithoutSpillsAtTheirLaunchBounds) {
       const LangKernelName name{"kernels/gather_scatter.h",
                                 fmt::format("{}, GpuBlock, {}>", form, launch.in_flight),
                                 "PartsArgs<GpuBlock>"};
-      SCOPED_TRACE(fmt::format("{} with {} threads", name.kernel, launch.threads));
-      EXPECT_EQ(spilled_bytes(log_of(lang_source(name, launch.threads))), 0);
+      expect_good(name, launch.threads);
     }
   }
 }
@@ -147,8 +141,7 @@ TEST_P(GpuCompile, ExpertsWithoutSpillsAtTheirLaunchBounds) {
   for (const LangKernelName& name :
        {LangKernelName{"kernels/dispatch.h", "dispatch<GpuBlock>", "DispatchArgs<GpuBlock>"},
         LangKernelName{"kernels/combine.h", "combine<GpuBlock>", "CombineArgs<GpuBlock>"}}) {
-    SCOPED_TRACE(name.kernel);
-    EXPECT_EQ(spilled_bytes(log_of(lang_source(name, 512))), 0);
+    expect_good(name, 512);
   }
 }
 
@@ -165,15 +158,14 @@ TEST_P(GpuCompile, MoversWithoutSpillsAtTheirLaunchBounds) {
           LangKernelName{"kernels/movers.h",
                          fmt::format("slot_reduce<Fp16x8, GpuBlock, {}>", launch.in_flight),
                          "SlotReduceArgs<GpuBlock>"}}) {
-      SCOPED_TRACE(fmt::format("{} with {} threads", name.kernel, launch.threads));
-      EXPECT_EQ(spilled_bytes(log_of(lang_source(name, launch.threads))), 0);
+      expect_good(name, launch.threads);
     }
   }
 }
 
 // Every primitive is a template, so only a kernel that calls it shows that it compiles.
 TEST_P(GpuCompile, EveryPrimitive) {
-  log_of(R"(
+  compile(R"(
 #include "stretto/device/lang/gpu_block.h"
 #include "stretto/device/lang/tile.h"
 using namespace stretto::device;
@@ -227,7 +219,7 @@ TEST_P(GpuCompile, TheTextOfAFile) {
   ASSERT_FALSE(text.empty());
   const LangKernelName name{"", "hand_on_example::hand_on<GpuBlock>",
                             "hand_on_example::HandOnArgs<GpuBlock>", text};
-  EXPECT_EQ(spilled_bytes(log_of(lang_source(name, 1024))), 0);
+  expect_good(name, 1024);
 }
 
 INSTANTIATE_TEST_SUITE_P(Arch, GpuCompile, testing::Values("sm_80", "sm_89", "sm_90a"),
