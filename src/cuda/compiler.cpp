@@ -7,7 +7,6 @@
 #include <regex>
 #include <vector>
 
-#include "core/embedded_text.h"
 #include "cuda/nvrtc_api.h"
 #include "stretto/error.h"
 
@@ -16,18 +15,6 @@ namespace {
 
 std::vector<std::string> options_for(std::string_view arch) {
   return {fmt::format("--gpu-architecture={}", arch), "--std=c++20", "--ptxas-options=-v"};
-}
-
-// Everything that the machine code depends on.
-std::string key_of(std::string_view source, std::string_view arch) {
-  std::string key = compiler_version() + " " + compiler_build();
-  for (const std::string& option : options_for(arch)) key += "\n" + option;
-  key += "\n";
-  key += source;
-  for (const EmbeddedText& header : device_sources()) {
-    key += fmt::format("\n// {}\n{}", header.name, header.text);
-  }
-  return key;
 }
 
 class Program {
@@ -75,6 +62,22 @@ class Program {
 
 }  // namespace
 
+std::string key_of(const KernelInputs& inputs) {
+  std::string key;
+  const auto add = [&](std::string_view part) {
+    key += fmt::format("{}\n{}\n", part.size(), part);
+  };
+  add(inputs.compiler);
+  add(fmt::format("{} options", inputs.options.size()));
+  for (const std::string& option : inputs.options) add(option);
+  add(inputs.source);
+  for (const EmbeddedText& header : inputs.headers) {
+    add(header.name);
+    add(header.text);
+  }
+  return key;
+}
+
 int spilled_bytes(std::string_view log) {
   static const std::regex pattern("([0-9]+) bytes spill (?:stores|loads)");
   const std::string text(log);
@@ -98,7 +101,9 @@ int most_registers(std::string_view log) {
 CompiledKernel Compiler::compile(std::string_view source, std::string_view arch) const {
   const auto start = std::chrono::steady_clock::now();
   CompiledKernel kernel;
-  const std::string key = key_of(source, arch), log_key = key + "\n// resource report";
+  const std::string key = key_of(
+      {compiler_version() + " " + compiler_build(), options_for(arch), source, device_sources()});
+  const std::string log_key = key + "\n// resource report";
   auto found = cache_.find(key), log = cache_.find(log_key);
   if (found && log) {
     kernel.cubin = std::move(*found);

@@ -1,9 +1,12 @@
 // From the text of a kernel to machine code, through the cache.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "core/embedded_text.h"
 #include "cuda/jit_cache.h"
 
 namespace stretto::cuda {
@@ -15,6 +18,16 @@ struct CompiledKernel {
   bool cached = false;
   bool kept = false;  // in the cache, now or before
 };
+
+// Everything that machine code depends on.
+struct KernelInputs {
+  std::string compiler;              // version and build
+  std::vector<std::string> options;  // the architecture among them
+  std::string_view source;
+  std::span<const EmbeddedText> headers;
+};
+// What the cache knows a kernel by: another one for whatever differs.
+std::string key_of(const KernelInputs& inputs);
 
 // Bytes that the compiler moved between registers and memory, by the report of a compile.
 int spilled_bytes(std::string_view log);

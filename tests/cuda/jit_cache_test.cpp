@@ -10,7 +10,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <thread>
+
+#include "cuda/compiler.h"
 
 namespace stretto::cuda {
 namespace {
@@ -146,6 +149,30 @@ TEST_F(JitCacheTest, WhatKilledWritersLeftGoesAfterADay) {
   ASSERT_TRUE(cache.put("key", "content"));
   EXPECT_FALSE(fs::exists(abandoned));
   for (const fs::path& path : {young, foreign, kernel}) EXPECT_TRUE(fs::exists(path)) << path;
+}
+
+TEST(KernelKey, DiffersWithEverythingThatMachineCodeDependsOn) {
+  const EmbeddedText headers[] = {{"a.h", "int a;"}, {"b.h", "int b;"}};
+  const EmbeddedText renamed[] = {{"a.h", "int a;"}, {"c.h", "int b;"}};
+  const EmbeddedText changed[] = {{"a.h", "int a;"}, {"b.h", "int c;"}};
+  const EmbeddedText moved[] = {{"a.h", "int a;int b;"}, {"b.h", ""}};
+  const KernelInputs inputs{"nvrtc 13.0 12ab", {"--arch=sm_90a", "-v"}, "kernel", headers};
+  std::vector<KernelInputs> others(10, inputs);
+  others[0].compiler = "nvrtc 13.0 12ac";
+  others[1].options[0] = "--arch=sm_80";
+  others[2].options.pop_back();
+  others[3].options = {"--arch=sm_90a-v"};
+  others[4].source = "kernel2";
+  others[5].headers = renamed;
+  others[6].headers = changed;
+  others[7].headers = moved;
+  others[8].headers = others[8].headers.first(1);
+  others[9].options.pop_back();
+  others[9].source = "-v\nkernel";
+  std::set<std::string> keys = {key_of(inputs)};
+  for (const KernelInputs& other : others) keys.insert(key_of(other));
+  EXPECT_EQ(keys.size(), 1 + others.size());
+  EXPECT_EQ(key_of(KernelInputs(inputs)), key_of(inputs));
 }
 
 }  // namespace
