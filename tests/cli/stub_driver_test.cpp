@@ -2,11 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "stub_environment.h"
 
 namespace stretto {
 namespace {
@@ -20,29 +19,14 @@ const std::string kH100 = "NVIDIA H100 PCIe:114:9.0";
 const std::string kA100 = "NVIDIA A100:108:8.0";
 // Enough for the buffers of a plan, not for what kernels beside them need.
 const std::string kSomeMemory = "3000000";
-const std::string kStubs = STRETTO_STUBS;
 
-class StubDriver : public testing::Test {
+class StubDriver : public StubEnvironment {
  protected:
   void SetUp() override {
-    set("LD_LIBRARY_PATH", kStubs + "/driver");
-    set("STRETTO_NCCL_PATH", kStubs + "/none");
+    set("LD_LIBRARY_PATH", stubs_ + "/driver");
+    set("STRETTO_NCCL_PATH", stubs_ + "/none");
     set("STRETTO_CACHE_PATH", folder_.path("cache"));
     set("STUB_GPUS", kH200 + ";" + kH200);
-  }
-  void TearDown() override {
-    for (const auto& [name, before] : before_) {
-      if (before.empty()) {
-        ::unsetenv(name.c_str());
-      } else {
-        ::setenv(name.c_str(), before.c_str(), 1);
-      }
-    }
-  }
-  void set(const std::string& name, const std::string& value) {
-    const char* before = std::getenv(name.c_str());
-    before_.emplace(name, before == nullptr ? "" : before);
-    ::setenv(name.c_str(), value.c_str(), 1);
   }
 
   static std::vector<std::string> line(const std::vector<std::string>& verb,
@@ -62,7 +46,6 @@ class StubDriver : public testing::Test {
   }
 
   ScratchFolder folder_;
-  std::map<std::string, std::string> before_;
 };
 
 TEST_F(StubDriver, VerbsThatNeedGpusSayWhyThereAreNone) {
@@ -85,7 +68,7 @@ TEST_F(StubDriver, VerbsThatNeedGpusSayWhyThereAreNone) {
 TEST_F(StubDriver, ADriverThatDoesNotComeUpSaysWhy) {
   set("STUB_FAIL", "cuInit=999");
   expect_fault(run(), "the CUDA driver sees no GPU (as the environment says)");
-  set("LD_LIBRARY_PATH", kStubs + "/old_driver");
+  set("LD_LIBRARY_PATH", stubs_ + "/old_driver");
   expect_fault(run(), "the CUDA driver is too old: cuInit is missing; 12.4 or newer is needed");
 }
 
@@ -107,13 +90,13 @@ TEST_F(StubDriver, AnNcclThatCannotBeUsedIsNamed) {
   const auto sequential = run({"--strategy", "sequential"});
   expect_fault(sequential,
                "no NCCL on this machine (libnccl.so.2 not found; STRETTO_NCCL_PATH says where)");
-  set("STRETTO_NCCL_PATH", kStubs + "/old_nccl");
+  set("STRETTO_NCCL_PATH", stubs_ + "/old_nccl");
   const std::string old =
       "NCCL 2.12.12 is too old: 2.18 or newer is needed (ncclGetUniqueId is missing)";
   expect_fault(sequential, old);
   set("STRETTO_FABRIC", "windows");
   expect_fault(run(), old);
-  set("STRETTO_NCCL_PATH", kStubs + "/nccl");
+  set("STRETTO_NCCL_PATH", stubs_ + "/nccl");
   set("STUB_NCCL_VERSION", "22706");
   expect_fault(run(), "NCCL 2.27.6 is too old: windows need 2.28 or newer");
   set("STUB_NCCL_VERSION", "21705");
@@ -124,7 +107,7 @@ TEST_F(StubDriver, AnNcclThatCannotBeUsedIsNamed) {
 
 TEST_F(StubDriver, MemoryOfWindowsThatIsNotGivenSaysWhy) {
   set("STRETTO_FABRIC", "windows");
-  set("STRETTO_NCCL_PATH", kStubs + "/nccl");
+  set("STRETTO_NCCL_PATH", stubs_ + "/nccl");
   set("STUB_NCCL_SAYS", "Cuda failure 2 'out of memory'");
   const std::string region = "region the buffers of a plan of 1048576 bytes: ";
   expect_fault(run(), region + "out of GPU memory: 1048576 bytes do not fit");
@@ -156,6 +139,16 @@ TEST_F(StubDriver, ProcessesThatSeeTheSameOnlyGpuHearThatItIsOne) {
   EXPECT_THAT(said.err,
               HasSubstr("too few GPUs: ranks 0 and 1 have the only one that this process sees; "
                         "each needs its own"));
+}
+
+TEST_F(StubDriver, MixedGpusOfProcessesAreNamed) {
+  set("STUB_GPUS", kH200 + ";" + kH100);
+  const Said said =
+      stretto_says(std::vector<std::string>{"launch", "-n", "2", "--", STRETTO_BINARY} + run());
+  EXPECT_EQ(said.exit_code, 3);
+  EXPECT_THAT(said.err,
+              HasSubstr("mixed GPUs: rank 0 has NVIDIA H200 (132 SMs, sm_90a), rank 1 has NVIDIA "
+                        "H100 PCIe (114 SMs, sm_90a)"));
 }
 
 // What ends one strategy leaves the others their turns, and the status says that something failed.

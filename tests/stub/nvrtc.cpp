@@ -1,0 +1,69 @@
+// A compiler of kernels that makes nothing of them, at once.
+//   STUB_NVRTC_VERSION=12.9     its version; 13.0 when unset
+//   STUB_NVRTC_SPILLS=a_kernel  sources with this word spill 20 bytes
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "cuda/nvrtc_api.h"
+
+namespace stretto::cuda {
+
+struct NvrtcProgramObject {
+  std::string source, log, cubin;
+};
+
+extern "C" {
+
+int nvrtcVersion(int* major, int* minor) {
+  *major = 13;
+  *minor = 0;
+  if (const char* text = std::getenv("STUB_NVRTC_VERSION"))
+    std::sscanf(text, "%d.%d", major, minor);
+  return 0;
+}
+
+int nvrtcCreateProgram(NvrtcProgram* program, const char* source, const char*, int,
+                       const char* const*, const char* const*) {
+  *program = new NvrtcProgramObject{source, "", ""};
+  return 0;
+}
+
+int nvrtcDestroyProgram(NvrtcProgram* program) {
+  delete *program;
+  return 0;
+}
+
+int nvrtcCompileProgram(NvrtcProgram program, int, const char* const*) {
+  const char* word = std::getenv("STUB_NVRTC_SPILLS");
+  const bool spills = word != nullptr && program->source.find(word) != std::string::npos;
+  program->log = spills ? "8 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\n" : "";
+  program->log += "Used 40 registers";
+  program->cubin.assign(100'000, 'c');  // about what a kernel has
+  return 0;
+}
+
+int nvrtcGetCUBINSize(NvrtcProgram program, size_t* size) {
+  *size = program->cubin.size();
+  return 0;
+}
+
+int nvrtcGetCUBIN(NvrtcProgram program, char* cubin) {
+  std::memcpy(cubin, program->cubin.data(), program->cubin.size());
+  return 0;
+}
+
+int nvrtcGetProgramLogSize(NvrtcProgram program, size_t* size) {
+  *size = program->log.size() + 1;
+  return 0;
+}
+
+int nvrtcGetProgramLog(NvrtcProgram program, char* log) {
+  std::memcpy(log, program->log.c_str(), program->log.size() + 1);
+  return 0;
+}
+
+}  // extern "C"
+
+}  // namespace stretto::cuda
