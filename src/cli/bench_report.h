@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "cli/bench_run.h"
+#include "cli/benched_operator.h"
 #include "cli/json.h"
 #include "cli/options.h"
 

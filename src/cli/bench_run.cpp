@@ -30,21 +30,6 @@ struct Lowered {
 
 }  // namespace
 
-double BenchedOperator::floor_us() const {
-  return std::max(link_floor_us, library.gemm.warm.median);
-}
-
-const BenchedStrategy* BenchedOperator::fastest() const {
-  const BenchedStrategy* best = nullptr;
-  for (const BenchedStrategy& one : strategies) {
-    if (!one.timed()) continue;
-    if (best == nullptr || one.measured.times.warm.median < best->measured.times.warm.median) {
-      best = &one;
-    }
-  }
-  return best;
-}
-
 BenchRun::BenchRun(int ranks) : fabric_(open_gpus(ranks)) {}
 
 BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,

@@ -3,37 +3,16 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/benched_operator.h"
 #include "cli/gpus.h"
 #include "cli/request.h"
 #include "cuda/compiler.h"
 #include "fabric/fabric.h"
-#include "runtime/operator_bench.h"
 
 namespace stretto::cli {
-
-struct BenchedStrategy {
-  Choice choice;  // refused: nothing else is known
-  std::optional<double> predicted_us;
-  int compute_sms = 0, comm_sms = 0;  // blocks of a rank, each on an SM of its own
-  runtime::PlanTimes measured;
-
-  bool timed() const { return choice.refused.empty() && measured.timed(); }
-};
-
-struct BenchedOperator {
-  Operator op;
-  Machine machine;  // that the plans are for
-  runtime::LibraryTimes library;
-  double link_floor_us = 0;  // the least bytes that leave a GPU, at the machine file's rate
-  std::vector<BenchedStrategy> strategies;
-
-  double floor_us() const;  // nothing can be faster: link bytes, or the GEMM alone by cuBLAS
-  const BenchedStrategy* fastest() const;  // null when none was timed
-};
 
 class BenchRun {
  public:

@@ -1,0 +1,22 @@
+#include "cli/benched_operator.h"
+
+#include <algorithm>
+
+namespace stretto::cli {
+
+double BenchedOperator::floor_us() const {
+  return std::max(link_floor_us, library.gemm.warm.median);
+}
+
+const BenchedStrategy* BenchedOperator::fastest() const {
+  const BenchedStrategy* best = nullptr;
+  for (const BenchedStrategy& one : strategies) {
+    if (!one.timed()) continue;
+    if (best == nullptr || one.measured.times.warm.median < best->measured.times.warm.median) {
+      best = &one;
+    }
+  }
+  return best;
+}
+
+}  // namespace stretto::cli

@@ -1,0 +1,32 @@
+// What was measured of an operator: the library's path and strategies beside it.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "cli/choices.h"
+#include "runtime/operator_bench.h"
+
+namespace stretto::cli {
+
+struct BenchedStrategy {
+  Choice choice;  // refused: nothing else is known
+  std::optional<double> predicted_us;
+  int compute_sms = 0, comm_sms = 0;  // blocks of a rank, each on an SM of its own
+  runtime::PlanTimes measured;
+
+  bool timed() const { return choice.refused.empty() && measured.timed(); }
+};
+
+struct BenchedOperator {
+  Operator op;
+  Machine machine;  // that the plans are for
+  runtime::LibraryTimes library;
+  double link_floor_us = 0;  // the least bytes that leave a GPU, at the machine file's rate
+  std::vector<BenchedStrategy> strategies;
+
+  double floor_us() const;  // nothing can be faster: link bytes, or the GEMM alone by cuBLAS
+  const BenchedStrategy* fastest() const;  // null when none was timed
+};
+
+}  // namespace stretto::cli
