@@ -4,8 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <memory>
+#include <vector>
+
 #include "gpu_plans.h"
 #include "integer_tensors.h"
+#include "stall_guard.h"
 #include "stretto/context.h"
 #include "stretto/error.h"
 
@@ -152,6 +157,68 @@ TEST_P(OperationOnGpus, StreamsOfTheCallerEndAfterFinish) {
   }
   operation.reset();
   EXPECT_EQ(cuda::driver().stream_synchronize(nullptr), cuda::kSuccess);
+}
+
+// The streams stand still until all calls have returned; and what a thread captures may neither
+// wait nor allocate, or the driver ends the capture.
+TEST_P(OperationOnGpus, CallsNeitherWaitForTheGpuNorAllocate) {
+  if (cuda::ranks_a_gpu() > 1) STRETTO_SKIP("streams that stand still may hold up other ranks'");
+  constexpr int64_t kRows = 500;
+  constexpr unsigned kAtLeast = 0;
+  const uint64_t closed = 0, open = 1;
+  StallGuard guard(std::chrono::seconds(30));
+  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+    guard.at(std::string(to_string(kind)) + ": the bucket, and its first calls");
+    Operation operation(*context_, {kind, 512, 512, DType::bf16}, kRows);
+    write(operation, kRows, 5);
+    for (int i = 0; i < 2; ++i) run(operation, kRows);
+    operation.finish();
+    std::vector<std::unique_ptr<cuda::Stream>> streams;
+    std::vector<cuda::DeviceMemory> gates;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      context_->make_current(rank);
+      streams.push_back(std::make_unique<cuda::Stream>());
+      gates.emplace_back(sizeof(closed));
+      context_->copy_to_gpu(rank, gates.back().address(), &closed, sizeof(closed));
+      cuda::check(cuda::driver().stream_wait_value(streams.back()->handle(), gates.back().address(),
+                                                   open, kAtLeast),
+                  "hold a stream");
+    }
+    const auto twice = [&](int rank) {
+      for (int i = 0; i < 2; ++i) {
+        operation.run(rank, streams[static_cast<size_t>(rank)]->handle(), kRows);
+      }
+    };
+    guard.at(std::string(to_string(kind)) + ": calls behind streams that stand still");
+    for (int i = 0; i < 10; ++i) {
+      for (int rank = 0; rank < ranks_; ++rank) twice(rank);
+    }
+    for (int rank = 0; rank < ranks_; ++rank) {
+      context_->copy_to_gpu(rank, gates[static_cast<size_t>(rank)].address(), &open, sizeof(open));
+    }
+    operation.finish();
+    EXPECT_EQ(wrong(operation, kRows, 5), 0);
+
+    guard.at(std::string(to_string(kind)) + ": captured calls");
+    std::vector<std::unique_ptr<cuda::Graph>> graphs;
+    write(operation, kRows, 6);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      context_->make_current(rank);
+      const cuda::Stream& stream = *streams[static_cast<size_t>(rank)];
+      graphs.push_back(std::make_unique<cuda::Graph>(stream, [&] { twice(rank); }));
+      graphs.back()->launch(stream);
+    }
+    operation.finish();
+    EXPECT_EQ(wrong(operation, kRows, 6), 0);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const auto at = static_cast<size_t>(rank);
+      context_->make_current(rank);
+      streams[at]->synchronize();
+      graphs[at].reset();
+      gates[at] = {};
+      streams[at].reset();
+    }
+  }
 }
 
 TEST_P(OperationOnGpus, UsesTensorsOfTheCaller) {

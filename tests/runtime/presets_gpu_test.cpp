@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "gpu_plans.h"
@@ -111,6 +113,7 @@ std::vector<PlanCase> cases() {
       add(kind, "m=16 n=2560 k=8192", "bf16", "low-latency");
       add(kind, "m=1 n=1024 k=1024", "fp16", "low-latency");
       add(kind, "m=517 n=952 k=1024", "fp16", "low-latency");
+      add(kind, "m=261 n=448 k=320", "bf16", "low-latency");
       add(kind, "m=2048 n=2048 k=1024", "bf16", "low-latency");
       add(kind, "m=100 n=1024 k=4096", "bf16",
           "sequential,collectives=low-latency,tile=64x64,split-k=4");
@@ -200,6 +203,25 @@ std::vector<PlanCase> cases() {
 
 INSTANTIATE_TEST_SUITE_P(Gpu, PresetsOnGpus, testing::ValuesIn(cases()),
                          [](const auto& i) { return name_of_case(i); });
+
+// Also those that are yet to be written.
+TEST(PresetsOfTheTests, AreAllThereAreWithEveryOperatorAndTypeOnRaggedShapes) {
+  std::set<std::tuple<std::string, OpKind, DType, int>> ragged;
+  for (const PlanCase& one : cases()) {
+    const Operator op = parse_operator(one.op);
+    if (op.m > 64 && op.m % 64 != 0) ragged.insert({one.schedule, op.kind, op.dtype, one.ranks});
+  }
+  for (const Preset& preset : presets()) {
+    for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+      for (const DType dtype : {DType::bf16, DType::fp16}) {
+        for (const int ranks : {2, 4, 8}) {
+          EXPECT_TRUE(ragged.contains({std::string(preset.name), kind, dtype, ranks}))
+              << preset.name << " " << to_string(kind) << " " << to_string(dtype) << " " << ranks;
+        }
+      }
+    }
+  }
+}
 
 }  // namespace
 }  // namespace stretto::runtime
