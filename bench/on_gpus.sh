@@ -40,6 +40,7 @@ done
 
 command -v nvidia-smi >/dev/null || fail "no nvidia-smi: this machine has no NVIDIA GPU to measure"
 gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader | wc -l)
+name=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1)
 [[ -n ${CUDA_VISIBLE_DEVICES:-} ]] && gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | wc -l)
 ranks=${ranks:-$gpus}
 [[ $ranks =~ ^[1-9][0-9]*$ ]] || fail "--ranks $ranks: a number from 1 up was expected"
@@ -63,7 +64,7 @@ wanted() { [[ ,$steps, == *,"$1",* ]]; }
 needs_shapes() { [[ -f $shapes ]] || fail "no shapes for $ranks GPUs: $shapes"; }
 
 # What is missing is said before anything runs.
-declare -A programs=([tests]="test_cuda test_fabric test_runtime test_c" [gemm]=gemm_bench [tune]=stretto
+declare -A programs=([tests]="test_cuda test_fabric test_runtime test_c test_cli" [gemm]=gemm_bench [tune]=stretto
                      [operators]=stretto [steady]=stretto [language]=lang_bench [serve]="serve_bench call_bench"
                      [sanitizer]="test_cuda test_runtime")
 for step in ${steps//,/ }; do
@@ -85,15 +86,25 @@ step() {
 }
 
 if wanted tests; then
-  for suite in test_cuda test_fabric test_runtime test_c; do
-    step "$suite" "$(program $suite)" --gtest_filter='*Gpu*:*OfProcesses*' --gtest_brief=1
+  # Some that need none have GPUs in their names.
+  gpu_tests='*Gpu*:*OfProcesses*:-*GpuCompile*:StubDriver.*:SharedGpusOfACommand.*:Measure.*'
+  logs=()
+  for suite in test_cuda test_fabric test_runtime test_c test_cli; do
+    step "$suite" "$(program $suite)" --gtest_filter="$gpu_tests"
+    logs+=("$folder/$suite.log")
   done
+  step gpu_tests python3 "$here/gpu_tests.py" record "${logs[@]}" --gpus "$gpus" --machine "$name" \
+    --commit "$commit" --out "$folder/gpu_tests.json"
   # With fewer GPUs, eight ranks share them.
   if (( gpus < 8 )); then
+    shared=$(((8 + gpus - 1) / gpus)) logs=()
     for suite in test_fabric test_runtime; do
-      step "${suite}_8_ranks" env STRETTO_RANKS_A_GPU=$(((8 + gpus - 1) / gpus)) "$(program $suite)" \
-        --gtest_filter='*Gpu*' --gtest_brief=1
+      step "${suite}_8_ranks" env STRETTO_RANKS_A_GPU=$shared "$(program $suite)" \
+        --gtest_filter="$gpu_tests"
+      logs+=("$folder/${suite}_8_ranks.log")
     done
+    step gpu_tests_8_ranks python3 "$here/gpu_tests.py" record "${logs[@]}" --gpus "$gpus" \
+      --ranks-a-gpu $shared --machine "$name" --commit "$commit" --out "$folder/gpu_tests_8_ranks.json"
   fi
 fi
 if wanted gemm; then

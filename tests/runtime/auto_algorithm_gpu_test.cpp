@@ -37,7 +37,7 @@ std::string measured(const Sizes& of) {
       kRows, of.n, of.k, kRanks);
 }
 
-TEST(AutoOfOperations, GoesOnWhereItsAlgorithmIsNotProposed) {
+TEST(AutoOfOperationsOnGpus, GoesOnWhereItsAlgorithmIsNotProposed) {
   if (const std::string why = runtime::why_not_here(kRanks); !why.empty()) STRETTO_SKIP(why);
   if (cuda::ranks_a_gpu() > 1) STRETTO_SKIP("ranks that share GPUs go by no tuning file");
   std::vector<std::string> operators;
@@ -55,7 +55,7 @@ TEST(AutoOfOperations, GoesOnWhereItsAlgorithmIsNotProposed) {
 }
 
 TEST(InsideAutoOfOperations, TakesTheFirstWhereNamingTheAlgorithmIsRefused) {
-  if (std::getenv(kInside) == nullptr) GTEST_SKIP() << "a part of AutoOfOperations";
+  if (std::getenv(kInside) == nullptr) GTEST_SKIP() << "a part of AutoOfOperationsOnGpus";
   Context context(kRanks, 1);
   for (const Sizes& of : kSizes) {
     SCOPED_TRACE(fmt::format("n={} k={}", of.n, of.k));
