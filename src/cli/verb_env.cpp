@@ -8,6 +8,7 @@
 #include "cli/verb.h"
 #include "core/environment.h"
 #include "core/text.h"
+#include "fabric/job.h"
 
 namespace stretto::cli {
 namespace {
@@ -16,13 +17,17 @@ Outcome run(const Options& options) {
   Json json = json_header("env");
   json["variables"] = Json::array();
   std::string text;
+  const auto add = [&](std::string_view name, std::string_view meaning, const std::string& value) {
+    json["variables"].push_back({{"name", name}, {"value", value}, {"meaning", meaning}});
+    const std::string now = value.empty() ? "unset" : quote(value, 1000);
+    text += labelled(name, fmt::format("{}; now {}", meaning, now), 24);
+  };
   for (const EnvironmentVariable& row : environment_variables()) {
-    const std::string& value = environment().*row.field;
-    json["variables"].push_back(
-        {{"name", row.variable}, {"value", value}, {"meaning", row.meaning}});
-    text += labelled(
-        row.variable,
-        fmt::format("{}; now {}", row.meaning, value.empty() ? "unset" : quote(value, 1000)), 24);
+    add(row.variable, row.meaning, environment().*row.field);
+  }
+  for (const fabric::JobVariable& row : fabric::job_variables()) {
+    const char* value = fabric::lookup_environment(row.name);
+    add(row.name, row.meaning, value == nullptr ? "" : row.is_secret ? "(hidden)" : value);
   }
   return {options.json ? dump(json) : text, kGood};
 }

@@ -2,6 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <regex>
+#include <set>
+
 #include "cli/command.h"
 
 namespace stretto {
@@ -84,7 +89,31 @@ TEST(Verbs, ListsNameSources) {
   EXPECT_THAT(stretto_says({"strategies"}).out, HasSubstr("peer-staggered"));
   EXPECT_THAT(stretto_says({"machines"}).out, HasSubstr("h200x16"));
   EXPECT_THAT(stretto_says({"machines", "h200x8"}).out, HasSubstr("sources"));
-  EXPECT_THAT(stretto_says({"env"}).out, HasSubstr("STRETTO_MACHINE_PATH"));
+}
+
+TEST(Verbs, EnvListsEveryVariableThatSourcesName) {
+  const std::string listed = stretto_says({"env"}).out;
+  const std::regex named("\"(STRETTO_[A-Z_]+)\"");
+  std::set<std::string> names;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(STRETTO_TEST_DIR "/../../src")) {
+    if (!entry.is_regular_file()) continue;
+    const std::string text = content_of(entry.path().string());
+    for (std::sregex_iterator it(text.begin(), text.end(), named), end; it != end; ++it) {
+      names.insert((*it)[1]);
+    }
+  }
+  EXPECT_GT(names.size(), 10u);
+  for (const std::string& name : names) EXPECT_THAT(listed, HasSubstr(name + " "));
+}
+
+TEST(Verbs, EnvDoesNotTellASecret) {
+  const std::string secret(64, 'e');
+  ::setenv("STRETTO_JOB_SECRET", secret.c_str(), 1);
+  const Said said = stretto_says({"env"});
+  ::unsetenv("STRETTO_JOB_SECRET");
+  EXPECT_THAT(said.out, HasSubstr("now '(hidden)'"));
+  EXPECT_THAT(said.out, testing::Not(HasSubstr(secret)));
 }
 
 TEST(Verbs, MachinesOfTheUserAreNamedByTheirPaths) {
