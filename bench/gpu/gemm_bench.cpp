@@ -17,6 +17,7 @@
 #include "core/text.h"
 #include "cuda/cublas.h"
 #include "cuda/gemm_kernel.h"
+#include "cuda/graph.h"
 #include "cuda/nvrtc_api.h"
 #include "cuda/test_data.h"
 #include "gemm_launches.h"

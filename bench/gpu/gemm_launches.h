@@ -7,6 +7,7 @@
 
 #include "cuda/gemm_kernel.h"
 #include "cuda/gemm_table.h"
+#include "cuda/graph.h"
 #include "fabric/fabric.h"
 #include "gemm_candidates.h"
 #include "runtime/plan_runner.h"

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cuda/device.h"
+#include "cuda/graph.h"
 #include "fabric/fabric.h"
 
 namespace stretto::bench {

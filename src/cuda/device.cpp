@@ -131,27 +131,6 @@ double Event::elapsed_us_since(const Event& start) const {
   return elapsed_ms * 1000.0;
 }
 
-void Graph::begin(const Stream& stream) {
-  check(driver().capture_begin(stream.handle(), kCaptureThreadLocal), "begin capturing a graph");
-}
-void Graph::end(const Stream& stream) {
-  GraphHandle graph = nullptr;
-  check(driver().capture_end(stream.handle(), &graph), "capture a graph");
-  Result result = driver().graph_nodes(graph, nullptr, &num_nodes_);
-  if (result == kSuccess) result = driver().graph_instantiate(&exec_, graph, 0);
-  driver().graph_destroy(graph);
-  check(result, "instantiate a graph");
-}
-void Graph::give_up(const Stream& stream) noexcept {
-  GraphHandle graph = nullptr;
-  driver().capture_end(stream.handle(), &graph);
-  if (graph != nullptr) driver().graph_destroy(graph);
-}
-Graph::~Graph() { driver().graph_exec_destroy(exec_); }
-void Graph::launch(const Stream& stream) const {
-  check(driver().graph_launch(exec_, stream.handle()), "launch a graph");
-}
-
 Kernel::Kernel(const std::string& cubin, const char* name, int dynamic_shared_bytes)
     : dynamic_shared_bytes_(dynamic_shared_bytes) {
   check(driver().module_load(&module_, cubin.data()), "load a kernel");

@@ -126,35 +126,6 @@ class Event {
   EventHandle handle_ = nullptr;
 };
 
-// What `enqueue` puts on the stream, captured to be launched many times.
-class Graph {
- public:
-  template <typename Enqueue>
-  Graph(const Stream& stream, Enqueue enqueue) {
-    begin(stream);
-    try {
-      enqueue();
-    } catch (...) {
-      give_up(stream);
-      throw;
-    }
-    end(stream);
-  }
-  ~Graph();
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-  void launch(const Stream& stream) const;
-  // Kernels, copies and whatever else it runs.
-  size_t num_nodes() const { return num_nodes_; }
-
- private:
-  void begin(const Stream& stream);
-  void end(const Stream& stream);
-  void give_up(const Stream& stream) noexcept;  // the stream can be used again
-  GraphExecHandle exec_ = nullptr;
-  size_t num_nodes_ = 0;
-};
-
 // A kernel loaded on the current GPU.
 class Kernel {
  public:

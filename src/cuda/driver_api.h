@@ -20,6 +20,10 @@ struct StreamObject;
 struct EventObject;
 struct GraphObject;
 struct GraphExecObject;
+struct GraphUpdateProblem {
+  int kind;
+  void *node, *node_before;
+};
 using ContextHandle = ContextObject*;
 using ModuleHandle = ModuleObject*;
 using FunctionHandle = FunctionObject*;
@@ -35,6 +39,7 @@ struct DeviceUuid {
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kOutOfMemory = 2;
 inline constexpr Result kNotReady = 600;  // a stream that still has work
+inline constexpr Result kGraphNotAlike = 910;
 
 enum DeviceAttribute : int {
   kAttributeSmCount = 16,
@@ -179,6 +184,7 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(capture_end, cuStreamEndCapture, (StreamHandle, GraphHandle*))                                \
   X(graph_instantiate, cuGraphInstantiateWithFlags,                                               \
     (GraphExecHandle*, GraphHandle, unsigned long long))                                          \
+  X(graph_update, cuGraphExecUpdate_v2, (GraphExecHandle, GraphHandle, GraphUpdateProblem*))      \
   X(graph_launch, cuGraphLaunch, (GraphExecHandle, StreamHandle))                                 \
   X(graph_nodes, cuGraphGetNodes, (GraphHandle, void** nodes, size_t* count))                     \
   X(graph_destroy, cuGraphDestroy, (GraphHandle))                                                 \

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "cuda/graph.h"
 #include "runtime/plan_runner.h"
 
 namespace stretto::runtime {

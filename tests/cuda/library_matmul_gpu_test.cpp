@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/cublas.h"
+#include "cuda/graph.h"
 #include "cuda/library_matmul.h"
 #include "gpu_fixture.h"
 #include "stretto/error.h"

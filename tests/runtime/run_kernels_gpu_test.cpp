@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cuda/graph.h"
 #include "gpu_plans.h"
 #include "runtime/gpu_check.h"
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "cuda/graph.h"
 #include "emu/output_check.h"
 #include "emu/shared_reference.h"
 #include "gpu_plans.h"
