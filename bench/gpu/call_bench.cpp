@@ -21,20 +21,27 @@ namespace {
 
 constexpr int kRounds = 11, kCalls = 40;  // fewer than the driver takes without waiting
 
+// The rows of call after call: as many each time, or one fewer until it is half of them.
+int64_t rows_of(int64_t rows, int call, bool change) {
+  return change ? rows - call % (rows / 2 + 1) : rows;
+}
+
 // The mean of a rank's calls, from an idle queue.
-double call_us(Context& context, Operation& operation, int rank, int64_t rows) {
+double call_us(Context& context, Operation& operation, int rank, int64_t rows, bool change) {
   context.make_current(rank);
   const GpuStream stream = context.stream(rank);
   operation.run(rank, stream, rows);
   const auto start = Clock::now();
-  for (int call = 0; call < kCalls; ++call) operation.run(rank, stream, rows);
+  for (int call = 0; call < kCalls; ++call) {
+    operation.run(rank, stream, rows_of(rows, call, change));
+  }
   const std::chrono::duration<double, std::micro> took = Clock::now() - start;
   return took.count() / kCalls;
 }
 
 // By local rank: the median over rounds.
-std::vector<double> host_us(Context& context, Operation& operation, int64_t rows) {
-  operation.prepare(rows);
+std::vector<double> host_us(Context& context, Operation& operation, int64_t rows, bool change) {
+  for (int call = 0; call < kCalls; ++call) operation.prepare(rows_of(rows, call, change));
   std::vector<std::vector<double>> times(static_cast<size_t>(context.num_local()));
   for (int round = 0; round < kRounds; ++round) {
     std::vector<std::thread> ranks;
@@ -42,8 +49,8 @@ std::vector<double> host_us(Context& context, Operation& operation, int64_t rows
     for (size_t i = 0; i < times.size(); ++i) {
       ranks.emplace_back([&, i] {
         try {
-          times[i].push_back(
-              call_us(context, operation, context.first_rank() + static_cast<int>(i), rows));
+          times[i].push_back(call_us(context, operation, context.first_rank() + static_cast<int>(i),
+                                     rows, change));
         } catch (...) {
           failures[i] = std::current_exception();
         }
@@ -91,11 +98,11 @@ int main(int argc, char** argv) {
                             *std::max_element(rows.begin(), rows.end()),
                             {.schedule = schedule, .tensors = {}});
         for (const int m : rows) {
-          const std::vector<double> times = host_us(context, operation, m);
           json["calls"].push_back({{"operator", to_string(kind)},
                                    {"m", m},
                                    {"schedule", operation.schedule(m)},
-                                   {"host_us", times}});
+                                   {"host_us", host_us(context, operation, m, false)},
+                                   {"changing_rows_us", host_us(context, operation, m, true)}});
         }
       }
     }

@@ -179,6 +179,7 @@ void PlanRunner::add_rank(int rank, int algorithm) {
       copied_notifies_, state_.space(rank), std::move(counters), memory_.places(rank), nccl_,
       low_latency_.get(), options_.serves, options_.marks, algorithm, options_.most_proposals});
   mine.streams->enqueue_products(*mine.main);
+  mine.streams->capture_few_rows(*mine.main);
   memory_.poison(rank, *mine.main);
   mine.main->synchronize();
 }

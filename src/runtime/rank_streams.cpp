@@ -75,6 +75,7 @@ void RankStreams::show_run(const Stream& main, bool is_captured) {
 void RankStreams::enqueue(cuda::StreamHandle handle, const CallRows& rows, bool is_captured) {
   const Stream main(handle);
   show_run(main, is_captured);
+  if (!is_captured && few_rows_.launch(main, rows.rows)) return;
   int set = 0;
   if (alternates_) {
     set = next_set(handle);

@@ -18,6 +18,7 @@
 #include "cuda/sync_kernels.h"
 #include "cuda/transfers.h"
 #include "fabric/communicators.h"
+#include "runtime/call_graphs.h"
 #include "runtime/kernel_store.h"
 #include "runtime/low_latency_lane.h"
 #include "runtime/marked_tasks.h"
@@ -81,6 +82,8 @@ class RankStreams {
   // it loads its kernels, which a graph's capture would not survive, and which may wait for other
   // kernels.
   void enqueue_products(const cuda::Stream& stream);
+  // Makes graphs of runs of few rows. After enqueue_products().
+  void capture_few_rows(const cuda::Stream& stream);
   // Of how many it could take the setup's algorithm for every product; its first has taken the
   // place of one that it did not propose.
   int num_proposed() const;
@@ -200,6 +203,7 @@ class RankStreams {
     std::vector<cuda::LowLatencyCall> by_set;
   };
   std::vector<LowLatencyOp> low_latency_;  // where these make them: then there are no collectives_
+  CallGraphs few_rows_;
   // What copies make of notifies: each op is a range of them, and a list of transfers a set.
   std::vector<cuda::CopiedNotify> copied_;
   std::vector<std::pair<size_t, size_t>> copied_ranges_;

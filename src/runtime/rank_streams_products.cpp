@@ -3,9 +3,17 @@
 
 #include "cuda/library_products.h"
 #include "runtime/rank_streams.h"
+#include "stretto/buckets.h"
 #include "stretto/error.h"
 
 namespace stretto::runtime {
+namespace {
+
+// With more rows a GPU takes longer than the host by far, and each count takes time, about 7 us,
+// when the plan is made.
+constexpr int64_t kMostRowsOfGraphs = 256;
+
+}  // namespace
 
 using cuda::LibraryMatmul;
 using cuda::Stream;
@@ -107,6 +115,19 @@ void RankStreams::enqueue_products(const Stream& stream) {
       }
     }
   }
+}
+
+void RankStreams::capture_few_rows(const Stream& stream) {
+  const bool is_alike = streams_.size() == 1 && !alternates_ && !advance_;  // run after run
+  if (!library_ || !setup_.serves || !is_alike) return;
+  const Operator& op = setup_.plan.op;
+  int64_t first = 1;  // fewer rows are another bucket's
+  for (const int64_t bucket : buckets_up_to(op.kind, op.ranks, op.m)) {
+    if (bucket < op.m) first = bucket + 1;
+  }
+  few_rows_ = CallGraphs(stream, first, std::min(op.m, kMostRowsOfGraphs), [&](int64_t rows) {
+    for (const Op& each : ops_) issue(each, stream, 0, {static_cast<int32_t>(rows), 0});
+  });
 }
 
 }  // namespace stretto::runtime
