@@ -1,4 +1,5 @@
 // What the tuning that comes with Stretto says of buckets.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,29 +44,53 @@ TEST(ShippedTuning, RowsInGpuMemoryGoByOurKernels) {
       GemmBy::tiles);
 }
 
-// docs/serving.md says so.
-TEST(ShippedTuning, WhatServesIsHardlyEverSlowerThanTheLibrary) {
-  const Tuning tuning = shipped_tuning();
+struct Served {
   size_t compared = 0, slower = 0;
+  double worst = 0;  // times as long as the library path
+};
+
+// What serves, by what was measured of it, beside cuBLAS and NCCL.
+Served served_by(RowsFrom from) {
+  const Tuning tuning = shipped_tuning();
+  Served found;
   for (const TunedOperator& tuned : tuning.operators()) {
     SCOPED_TRACE(to_string(tuned.op));
     if (tuned.op.kind != OpKind::gemm_ar && tuned.op.m % tuned.op.ranks != 0) continue;
     const Machine machine = default_machine(tuned.op.ranks);
-    const auto bucket = measured_schedule(tuned.op, machine, tuning, RowCount::bucket);
-    ASSERT_TRUE(bucket);
+    const auto bucket = measured_schedule(tuned.op, machine, tuning, RowCount::bucket, from);
+    EXPECT_TRUE(bucket);
+    if (!bucket) continue;
     Schedule served = bucket->schedule;
     served.rows = RowCount::fixed;
-    const auto found =
-        std::find_if(tuned.measured.begin(), tuned.measured.end(), [&](const Measured& one) {
-          return parse_schedule(one.schedule, tuned.op, machine) == served;
+    const auto one =
+        std::find_if(tuned.measured.begin(), tuned.measured.end(), [&](const Measured& measured) {
+          return parse_schedule(measured.schedule, tuned.op, machine) == served;
         });
-    ASSERT_NE(found, tuned.measured.end());
-    EXPECT_LE(found->time_us, 1.05 * tuned.library_us);
-    slower += found->time_us > tuned.library_us;
-    ++compared;
+    EXPECT_NE(one, tuned.measured.end());
+    if (one == tuned.measured.end()) continue;
+    const double ratio = one->time_us / tuned.library_us;
+    found.slower += ratio > 1;
+    found.worst = std::max(found.worst, ratio);
+    ++found.compared;
   }
-  EXPECT_LE(slower, 1u);
-  EXPECT_GT(compared, 150u);
+  fmt::print("{} of {} slower than cuBLAS and NCCL, {:.2f} times at worst\n", found.slower,
+             found.compared, found.worst);
+  return found;
+}
+
+// docs/serving.md says so of both.
+TEST(ShippedTuning, WhatServesIsHardlyEverSlowerThanTheLibrary) {
+  const Served served = served_by(RowsFrom::host);
+  EXPECT_GT(served.compared, 150u);
+  EXPECT_LE(served.slower, 1u);
+  EXPECT_LE(served.worst, 1.05);
+}
+
+TEST(ShippedTuning, WhatServesRowsInGpuMemoryIsSeldomSlower) {
+  const Served served = served_by(RowsFrom::gpu_memory);
+  EXPECT_GT(served.compared, 150u);
+  EXPECT_LE(served.slower, served.compared / 8);
+  EXPECT_LE(served.worst, 1.55);
 }
 
 }  // namespace
