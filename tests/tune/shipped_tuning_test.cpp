@@ -28,6 +28,29 @@ TEST(ShippedTuning, ServesBucketsByWhatWasFastest) {
   }
 }
 
+// What `auto` takes was measured beside `sequential` and `library`, and every time beside what the
+// simulation said of it.
+TEST(ShippedTuning, AutoIsNeverSlowerThanSequentialOrTheLibrary) {
+  const Tuning tuning = shipped_tuning();
+  for (const TunedOperator& tuned : tuning.operators()) {
+    SCOPED_TRACE(to_string(tuned.op));
+    const Machine machine = default_machine(tuned.op.ranks);
+    const auto time_of = [&](const Schedule& schedule) {
+      for (const Measured& one : tuned.measured) {
+        if (parse_schedule(one.schedule, tuned.op, machine) == schedule) return one.time_us;
+      }
+      ADD_FAILURE() << "not measured: " << to_string(schedule);
+      return 0.0;
+    };
+    const double chosen = time_of(auto_schedule(tuned.op, machine, tuning).schedule);
+    for (const char* preset : {"sequential", "library"}) {
+      EXPECT_LE(chosen, time_of(parse_schedule(preset, tuned.op, machine))) << preset;
+    }
+    EXPECT_LE(chosen, tuned.library_us);
+    for (const Measured& one : tuned.measured) EXPECT_TRUE(one.predicted_us) << one.schedule;
+  }
+}
+
 // The fastest for few rows is told them by the host.
 TEST(ShippedTuning, RowsInGpuMemoryGoByOurKernels) {
   const Tuning tuning = shipped_tuning();
