@@ -98,6 +98,7 @@ int main(int argc, char** argv) {
                             *std::max_element(rows.begin(), rows.end()),
                             {.schedule = schedule, .tensors = {}});
         for (const int m : rows) {
+          operation.prepare(m);
           json["calls"].push_back({{"operator", to_string(kind)},
                                    {"m", m},
                                    {"schedule", operation.schedule(m)},

@@ -172,8 +172,14 @@ Operation::Operation(Context& context, const OperationShape& shape, int64_t max_
                      const OperationOptions& options)
     : state_(std::make_unique<State>(*context.state_, shape, max_rows, options)) {
   prepare(max_rows);
-  // What few rows are fastest with is often made of libraries, which take long to load.
-  if (options.schedule == "auto" && options.rows == RowCount::bucket) prepare(1);
+  // Few rows are often served by other kernels, or libraries, which take long to load.
+  if (options.rows == RowCount::bucket) {
+    try {
+      prepare(1);
+    } catch (const UsageError&) {
+      // The schedule may be one of many rows only; a run of few says so.
+    }
+  }
 }
 
 Operation::~Operation() {

@@ -9,9 +9,10 @@
 namespace stretto::runtime {
 namespace {
 
-// With more rows a GPU takes longer than the host by far, and each count takes time, about 7 us,
-// when the plan is made.
-constexpr int64_t kMostRowsOfGraphs = 256;
+// Each row count takes 7 to 17 us when the plan is made. With more rows than these a GPU takes
+// longer than the host, unless that launches three kernels and more: where cuBLAS splits K.
+constexpr int64_t kMostRowsOfGraphs = 64, kMostOfManyKernels = 256;
+constexpr size_t kManyKernels = 3;
 
 }  // namespace
 
@@ -125,9 +126,14 @@ void RankStreams::capture_few_rows(const Stream& stream) {
   for (const int64_t bucket : buckets_up_to(op.kind, op.ranks, op.m)) {
     if (bucket < op.m) first = bucket + 1;
   }
-  few_rows_ = CallGraphs(stream, first, std::min(op.m, kMostRowsOfGraphs), [&](int64_t rows) {
+  const auto enqueue = [&](int64_t rows) {
     for (const Op& each : ops_) issue(each, stream, 0, {static_cast<int32_t>(rows), 0});
-  });
+  };
+  int64_t most = std::min(op.m, kMostOfManyKernels);
+  if (first <= most && cuda::Capture(stream, [&] { enqueue(most); }).num_nodes() < kManyKernels) {
+    most = std::min(op.m, kMostRowsOfGraphs);
+  }
+  few_rows_ = CallGraphs(stream, first, most, enqueue);
 }
 
 }  // namespace stretto::runtime
