@@ -94,6 +94,8 @@ void GpuRun::attempt(GpuRow& row, const NamedPlan& named, Progress& progress, do
     }
   } catch (const UsageError& error) {
     mine = fmt::format("{}{}", kRefused, error.what());
+  } catch (const runtime::RunFault& fault) {
+    mine = kFailed + place(request_.plan_file(), fault.where()) + fault.what();
   } catch (const SystemError& error) {
     mine = fmt::format("{}{}", kFailed, error.what());
   }
@@ -141,7 +143,9 @@ void GpuRun::verify(GpuRow& row, const NamedPlan& named, Progress& progress, dou
       progress.show("verifying " + row.name,
                     done + share * (static_cast<double>(seed) + part) / seeds);
     };
-    row.by_seed.push_back(runtime::check_on_gpus(runner, gpus_, gpu));
+    runtime::GpuCheckResult& result =
+        row.by_seed.emplace_back(runtime::check_on_gpus(runner, gpus_, gpu));
+    result.fault = place(request_.plan_file(), result.fault_at) + result.fault;
   }
   if (row.verified() && !shares()) time(row, runner);
 }

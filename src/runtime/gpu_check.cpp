@@ -44,6 +44,9 @@ class GpuCheck {
         replay(graphs);
         ++done;
       }
+    } catch (const RunFault& fault) {
+      result_.fault = fault.what();
+      result_.fault_at = fault.where();
     } catch (const SystemError& error) {
       result_.fault = error.what();
     }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,8 @@ struct GpuCheckOptions {
 };
 
 struct GpuCheckResult {
-  std::string fault;  // a wait that did not end; then nothing else is meaningful
+  std::string fault;                 // a wait that did not end; then nothing else is meaningful
+  std::optional<InstrRef> fault_at;  // that wait, where it is known
   int64_t wrong_elements = 0;
   double worst_error = 0;
   std::string first_wrong;

@@ -73,7 +73,7 @@ class PlanRunner {
   // Enqueues a pause of a rank's own stream, for tests.
   void delay(int rank, uint64_t duration_ns) const;
 
-  // Collective. Waits for all runs of this process's ranks. Throws SystemError naming the wait that
+  // Collective. Waits for all runs of this process's ranks. Throws RunFault naming the wait that
   // did not end, or the rank that did not come; the runner can then be used again, if it has met
   // all ranks. Else they call finish() again, which returns once they have met. Graphs that hold
   // collectives of NCCL which were given up count as ranks that have not come, until they end.
@@ -111,9 +111,9 @@ class PlanRunner {
   void release();
   std::vector<RunEnd> meet(const RunEnd& mine, bool has_failed);
   std::vector<StuckWait> of_all_processes(const std::vector<StuckWait>& mine);
-  std::string own_problem(const RunEnd& mine) const;
-  std::string problem_of(const fabric::RunOutcome& outcome, const std::vector<RunEnd>& ends,
-                         const std::string& collectives);
+  std::optional<RunFault> own_problem(const RunEnd& mine) const;
+  RunFault problem_of(const fabric::RunOutcome& outcome, const std::vector<RunEnd>& ends,
+                      const std::string& collectives);
   bool restart();
 
   std::shared_ptr<const cuda::TileSums> sums_;  // of the plan

@@ -10,20 +10,23 @@
 
 namespace stretto::runtime {
 
-// What this process alone can say of runs that failed; empty when it cannot.
-std::string PlanRunner::own_problem(const RunEnd& mine) const {
+// What this process alone can say of runs that failed.
+std::optional<RunFault> PlanRunner::own_problem(const RunEnd& mine) const {
   std::vector<StuckWait> stuck = stuck_;
   for (const fabric::ExpiredWait& expired : state_.own_expired()) {
     if (expired.error.signal == device::kWrongSet) continue;
     fabric_.device(expired.rank).make_current();
     stuck.push_back(of(expired.rank).streams->locate(expired.error));
   }
-  if (!stuck.empty()) return describe(plan_, root_of(plan_, stuck), options_.timeout_ns);
-  if (low_latency_) return low_latency_->own_problem();
-  if (!mine.released_nccl) return "";
-  return fmt::format("{} waited {} ms in a collective of NCCL that did not end",
-                     ranks_text(fabric_.first_rank(), 1, fabric_.num_local()),
-                     options_.timeout_ns / 1'000'000);
+  if (!stuck.empty()) return fault_of(plan_, stuck, options_.timeout_ns);
+  if (low_latency_) {
+    const std::string problem = low_latency_->own_problem();
+    return problem.empty() ? std::nullopt : std::optional<RunFault>(problem);
+  }
+  if (!mine.released_nccl) return std::nullopt;
+  return RunFault(fmt::format("{} waited {} ms in a collective of NCCL that did not end",
+                              ranks_text(fabric_.first_rank(), 1, fabric_.num_local()),
+                              options_.timeout_ns / 1'000'000));
 }
 
 // What all processes say of their runs' ends. Whoever knows that runs failed waits no longer for
@@ -35,9 +38,14 @@ std::vector<RunEnd> PlanRunner::meet(const RunEnd& mine, bool has_failed) {
   try {
     all = fabric_.group().all_gather("the end of a run", to_bytes(mine), patience_s);
   } catch (const SystemError& error) {
-    std::string own = mine.failure;
-    if (own.empty() && has_failed) own = own_problem(mine);
-    throw SystemError(own.empty() ? error.what() : fmt::format("{}; {}", error.what(), own));
+    std::optional<RunFault> own;
+    if (!mine.failure.empty()) {
+      own.emplace(mine.failure);
+    } else if (has_failed) {
+      own = own_problem(mine);
+    }
+    if (!own) throw;
+    throw RunFault(fmt::format("{}; {}", error.what(), own->what()), own->where());
   }
   for (const std::string& bytes : all) {
     std::optional<RunEnd> end = run_end_from(bytes, ranks_.size());
@@ -68,15 +76,14 @@ std::vector<StuckWait> PlanRunner::of_all_processes(const std::vector<StuckWait>
   return all;
 }
 
-std::string PlanRunner::problem_of(const fabric::RunOutcome& outcome,
-                                   const std::vector<RunEnd>& ends,
-                                   const std::string& collectives) {
+RunFault PlanRunner::problem_of(const fabric::RunOutcome& outcome, const std::vector<RunEnd>& ends,
+                                const std::string& collectives) {
   std::vector<StuckWait> stuck = std::move(stuck_);
   stuck_.clear();
-  std::string problem;
+  std::string wrong_set;
   for (const fabric::ExpiredWait& expired : outcome.expired) {
     if (expired.error.signal == device::kWrongSet) {
-      problem = fmt::format(
+      wrong_set = fmt::format(
           "rank {}: buffers alternate between {} copies, but copy engines take their addresses "
           "from the host: capture a multiple of {} runs in a graph, or lower with reuse=ack",
           expired.rank, cuda::num_sets(plan_), cuda::num_sets(plan_));
@@ -85,7 +92,7 @@ std::string PlanRunner::problem_of(const fabric::RunOutcome& outcome,
     }
   }
   stuck = of_all_processes(stuck);
-  if (!problem.empty()) return problem;
+  if (!wrong_set.empty()) return RunFault(wrong_set);
   bool released_nccl = false, nccl_is_gone = false;
   std::vector<RankStand> all_stands;
   for (const RunEnd& end : ends) {
@@ -93,14 +100,17 @@ std::string PlanRunner::problem_of(const fabric::RunOutcome& outcome,
     nccl_is_gone = nccl_is_gone || end.nccl_is_gone;
     all_stands.insert(all_stands.end(), end.stands.begin(), end.stands.end());
   }
-  if (released_nccl) problem = describe_absent(all_stands, options_.timeout_ns);
   // Who did not come explains all waits; where nobody is known, they may explain more.
-  if (released_nccl && (stuck.empty() || !absent_ranks(all_stands).empty())) return problem;
-  if (!stuck.empty()) return describe(plan_, root_of(plan_, stuck), options_.timeout_ns);
-  if (!collectives.empty()) return collectives;
-  if (outcome.aborted) return "a run was aborted, and no rank says why";
-  return "the collectives of NCCL were given up with another plan's, so what this one's runs since "
-         "the last finish() computed is useless";
+  if (released_nccl && (stuck.empty() || !absent_ranks(all_stands).empty())) {
+    return RunFault(describe_absent(all_stands, options_.timeout_ns));
+  }
+  if (!stuck.empty()) return fault_of(plan_, stuck, options_.timeout_ns);
+  if (!collectives.empty()) return RunFault(collectives);
+  if (outcome.aborted) return RunFault("a run was aborted, and no rank says why");
+  return RunFault(
+      "the collectives of NCCL were given up with another plan's, so what this one's runs since "
+      "the "
+      "last finish() computed is useless");
 }
 
 // As after construction, on all processes; false as long as NCCL cannot be connected.
@@ -146,12 +156,14 @@ void PlanRunner::finish() {
   const bool lost_nccl =
       std::any_of(ends.begin(), ends.end(), [](const RunEnd& end) { return end.nccl_is_gone; });
   if (outcome.aborted || !collectives.empty() || lost_nccl) {
-    const std::string problem = problem_of(outcome, ends, collectives);
+    const RunFault problem = problem_of(outcome, ends, collectives);
     if (!restart()) {
-      throw SystemError((was_told ? "" : problem + "; then: ") + fabric::kStillHeld);
+      if (was_told) throw SystemError(fabric::kStillHeld);
+      throw RunFault(fmt::format("{}; then: {}", problem.what(), fabric::kStillHeld),
+                     problem.where());
     }
     has_met_ = true;
-    if (!was_told) throw SystemError(problem);
+    if (!was_told) throw problem;
   }
   has_met_ = true;
 }

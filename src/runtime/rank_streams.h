@@ -121,12 +121,6 @@ class RankStreams {
     cuda::DevicePtr counter;
     int64_t threshold;
   };
-  // Where a kernel's waits come from, by SignalSpace::kernel.
-  struct KernelPlace {
-    const std::vector<cuda::BlockPart>* parts = nullptr;  // of a gemm or mover kernel
-    std::vector<cuda::Step> steps;                        // of a wait in a stream
-  };
-
   // Rows of a library's product for fewer rows than this are multiplied as this many would be; and
   // rows that a product has which only loads what multiplies it.
   static constexpr int64_t kFewestRows = 16, kSpareRows = 8;
@@ -209,7 +203,7 @@ class RankStreams {
   std::vector<std::pair<size_t, size_t>> copied_ranges_;
   std::vector<std::vector<std::vector<cuda::Transfer>>> copied_transfers_;  // [op][set]
   cuda::DeviceMemory words_;                                                // of copied_
-  std::vector<KernelPlace> places_of_kernels_;
+  std::vector<KernelPlace> places_of_kernels_;  // by SignalSpace::kernel
   RunCounts counts_;
   std::vector<cuda::DeviceMemory> entries_;
   device::CheckSetParams check_set_{};  // where runs alternate

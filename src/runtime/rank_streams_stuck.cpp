@@ -7,33 +7,11 @@ namespace stretto::runtime {
 
 using cuda::check;
 using cuda::driver;
-using cuda::Step;
 
 StuckWait RankStreams::locate(const device::WaitError& error) const {
-  StuckWait stuck;
-  stuck.rank = setup_.rank;
-  if (error.kernel >= places_of_kernels_.size()) return stuck;
-  const KernelPlace& place = places_of_kernels_[error.kernel];
-  const SignalRef signal = setup_.signals.ref_of(setup_.plan, error.signal);
-  if (place.parts == nullptr) {
-    for (const Step& step : place.steps) {
-      if (step.instr(setup_.plan).signal != signal) continue;
-      stuck.lane = step.lane;
-      stuck.position = step.position;
-      break;
-    }
-  } else {
-    const uint32_t block = error.lane & ~device::kMoverLane;
-    if (block >= place.parts->size()) return stuck;
-    const WaitPlace wait = find_wait(setup_.plan, (*place.parts)[block], signal, error.tile);
-    stuck.lane = wait.lane;
-    stuck.position = wait.position;
-  }
-  const Instr& instr = setup_.plan.lanes[stuck.lane].instrs[stuck.position];
-  stuck.expected = instr.amount;
-  stuck.seen = instr.amount - static_cast<int64_t>(error.expected - error.seen);
-  stuck.known = instr.op == Opcode::wait;
-  return stuck;
+  if (error.kernel >= places_of_kernels_.size()) return {.rank = setup_.rank};
+  return runtime::locate(setup_.plan, setup_.rank, places_of_kernels_[error.kernel],
+                         setup_.signals.ref_of(setup_.plan, error.signal), error);
 }
 
 std::vector<StuckWait> RankStreams::stuck_stream_waits() const {

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <map>
 
-#include "stretto/device/signal.h"
-
 namespace stretto::runtime {
 namespace {
 
@@ -89,6 +87,31 @@ WaitPlace find_wait(const Plan& plan, const cuda::BlockPart& part, const SignalR
   return {part.lane, found.value_or(part.begin)};
 }
 
+StuckWait locate(const Plan& plan, int rank, const KernelPlace& place, const SignalRef& signal,
+                 const device::WaitError& error) {
+  StuckWait stuck;
+  stuck.rank = rank;
+  if (place.parts == nullptr) {
+    const auto step =
+        std::find_if(place.steps.begin(), place.steps.end(),
+                     [&](const cuda::Step& s) { return s.instr(plan).signal == signal; });
+    if (step == place.steps.end()) return stuck;
+    stuck.lane = step->lane;
+    stuck.position = step->position;
+  } else {
+    const uint32_t block = error.lane & ~device::kMoverLane;
+    if (block >= place.parts->size()) return stuck;
+    const WaitPlace wait = find_wait(plan, (*place.parts)[block], signal, error.tile);
+    stuck.lane = wait.lane;
+    stuck.position = wait.position;
+  }
+  const Instr& instr = plan.lanes[stuck.lane].instrs[stuck.position];
+  stuck.expected = instr.amount;
+  stuck.seen = instr.amount - static_cast<int64_t>(error.expected - error.seen);
+  stuck.known = instr.op == Opcode::wait;
+  return stuck;
+}
+
 const StuckWait& root_of(const Plan& plan, const std::vector<StuckWait>& stuck) {
   for (const StuckWait& one : stuck) {
     if (!one.known) continue;
@@ -125,6 +148,13 @@ std::string describe(const Plan& plan, const StuckWait& stuck, uint64_t timeout_
                      stretto::describe(plan.lanes[stuck.lane]), timeout_ms, before,
                      stretto::describe(plan, instrs[stuck.position].signal), stuck.expected,
                      stuck.seen);
+}
+
+RunFault fault_of(const Plan& plan, const std::vector<StuckWait>& stuck, uint64_t timeout_ns) {
+  const StuckWait& root = root_of(plan, stuck);
+  std::optional<InstrRef> where;
+  if (root.known) where = InstrRef{root.lane, root.position};
+  return RunFault(describe(plan, root, timeout_ns), where);
 }
 
 }  // namespace stretto::runtime

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "cuda/rank_program.h"
+#include "runtime/run_fault.h"
+#include "stretto/device/signal.h"
 #include "stretto/plan.h"
 
 namespace stretto::runtime {
@@ -16,6 +18,16 @@ struct StuckWait {
   int64_t expected = 0, seen = 0;   // of the run, as the plan's text counts
   bool known = false;               // false: only the rank is
 };
+
+// Where the waits of one kernel of a rank come from.
+struct KernelPlace {
+  const std::vector<cuda::BlockPart>* parts = nullptr;  // of a gemm or mover kernel, by block
+  std::vector<cuda::Step> steps = {};                   // of a wait in a stream
+};
+
+// The wait that a kernel of `rank`, which is at `place`, gave up; `signal` is the one it reported.
+StuckWait locate(const Plan& plan, int rank, const KernelPlace& place, const SignalRef& signal,
+                 const device::WaitError& error);
 
 // The wait for `signal` that holds up a task of `tile` among instructions [begin, end) of a lane;
 // the last wait for it when none does.
@@ -36,5 +48,8 @@ const StuckWait& root_of(const Plan& plan, const std::vector<StuckWait>& stuck);
 
 // "rank 2 compute 17 waited 2000 ms before tile 5 for slots.12: expected 3, seen 2"
 std::string describe(const Plan& plan, const StuckWait& stuck, uint64_t timeout_ns);
+
+// What is said of waits that did not end, of which there is one at least.
+RunFault fault_of(const Plan& plan, const std::vector<StuckWait>& stuck, uint64_t timeout_ns);
 
 }  // namespace stretto::runtime

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/text.h"
@@ -80,23 +81,34 @@ inline const cuda::Compiler& shared_compiler() {
 }
 
 // What a run says, within so long, that `enqueue` begins on each rank; the last ones do not come.
-inline std::string error_of(PlanRunner& runner, const std::function<void(int rank)>& enqueue,
-                            int missing = 0,
-                            std::chrono::nanoseconds most = std::chrono::seconds(4)) {
+inline std::optional<RunFault> run_fault(PlanRunner& runner,
+                                         const std::function<void(int rank)>& enqueue,
+                                         int missing = 0,
+                                         std::chrono::nanoseconds most = std::chrono::seconds(4)) {
   const auto start = std::chrono::steady_clock::now();
   const int ranks = runner.plan().ranks();
-  std::string error;
+  std::optional<RunFault> fault;
   try {
     for (int rank = 0; rank < ranks - missing; ++rank) {
       shared_fabric(ranks).device(rank).make_current();
       enqueue(rank);
     }
     runner.finish();
+  } catch (const RunFault& caught) {
+    fault = caught;
   } catch (const SystemError& caught) {
-    error = caught.what();
+    fault.emplace(caught.what());
   }
   EXPECT_LT(std::chrono::steady_clock::now() - start, most);
-  return error;
+  return fault;
+}
+
+// Its text.
+inline std::string error_of(PlanRunner& runner, const std::function<void(int rank)>& enqueue,
+                            int missing = 0,
+                            std::chrono::nanoseconds most = std::chrono::seconds(4)) {
+  const std::optional<RunFault> fault = run_fault(runner, enqueue, missing, most);
+  return fault ? fault->what() : "";
 }
 
 // The same on the runner's own streams; rank 0 begins so much later.

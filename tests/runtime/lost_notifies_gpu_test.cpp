@@ -1,9 +1,12 @@
 // A notify that is never made, by every kind of lane and for every kind: the error names who waits
-// for it, its peers are let go, and the next operator on the same fabric is right.
+// for it and where that stands in the plan's text, its peers are let go, and the next operator on
+// the same fabric is right.
 //
 // About a second each, and 10 s at most for kernels that no cache has yet.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <sstream>
 
 #include "compile_plans.h"
 #include "lost_notifies.h"
@@ -13,10 +16,20 @@
 namespace stretto::runtime {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
+using testing::HasSubstr;
+using testing::StartsWith;
 
 constexpr uint64_t kTimeoutNs = 300'000'000;
 constexpr int kRanks = 2;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> lines(1);  // the first is 1
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
 
 class LostNotifiesOnGpus : public testing::TestWithParam<LostNotify> {
  protected:
@@ -39,13 +52,24 @@ class LostNotifiesOnGpus : public testing::TestWithParam<LostNotify> {
 
 TEST_P(LostNotifiesOnGpus, AreNamed) {
   const LostNotify& lost = GetParam();
-  Plan plan = plan_of(lost);
-  drop_notify(plan, lost.signal, lost.to, lost.from);
+  Plan lowered = plan_of(lost);
+  drop_notify(lowered, lost.signal, lost.to, lost.from);
+  const std::string text = print(lowered);
+  PlanLines lines;
+  const Plan plan = parse_plan(text, "p.txt", &lines);
   {
     PlanRunner runner(plan, shared_fabric(kRanks), shared_compiler(), {kTimeoutNs});
-    const std::string error = error_of(runner, [&](int rank) { enqueue_runs(runner, lost, rank); });
-    std::cout << error << "\n";
-    EXPECT_THAT(errors_of(plan, lost, kTimeoutNs), Contains(error));
+    const auto fault = run_fault(runner, [&](int rank) { enqueue_runs(runner, lost, rank); });
+    ASSERT_TRUE(fault.has_value());
+    ASSERT_TRUE(fault->where().has_value()) << fault->what();
+    const uint32_t line = lines.of(*fault->where());
+    std::cout << "p.txt:" << line << ": " << fault->what() << "\n";
+    EXPECT_THAT(errors_of(plan, lost, kTimeoutNs), Contains(fault->what()));
+    const Lane& lane = plan.lanes[fault->where()->lane];
+    const Instr& wait = lane.instrs[fault->where()->pos];
+    EXPECT_THAT(lines_of(text).at(line), HasSubstr("wait " + describe(plan, wait.signal) + " >= "));
+    EXPECT_THAT(fault->what(), AllOf(StartsWith(describe(lane) + " waited "),
+                                     HasSubstr(" for " + describe(plan, wait.signal) + ": ")));
     EXPECT_TRUE(runner.has_met());
   }
   const Plan whole = plan_of(lost);
