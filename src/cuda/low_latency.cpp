@@ -98,11 +98,15 @@ std::string why_no_low_latency(const Plan& plan, bool serves) {
     return fmt::format("collectives low-latency: {} ranks, at most {} are served", plan.ranks(),
                        device::kMaxRanks);
   }
-  size_t lanes = 0;
+  const Lane* last = nullptr;  // of nccl lanes, which stand rank by rank
   for (const Lane& lane : plan.lanes) {
-    if (lane.kind != LaneKind::nccl || lane.rank != 0) continue;
+    if (lane.kind != LaneKind::nccl) continue;
     // Their blocks wait for other ranks: two that are begun in another order hold up each other.
-    if (++lanes > 1) return "collectives low-latency: they run on one lane of a rank, not on more";
+    if (last != nullptr && last->rank == lane.rank) {
+      return "collectives low-latency: they run on one lane of a rank, not on more";
+    }
+    last = &lane;
+    if (lane.rank != 0) continue;
     for (const Instr& instr : lane.instrs) {
       if (instr.op != Opcode::collective) continue;
       if (std::string why = why_not(plan, instr, serves); !why.empty()) return why;

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "plan_fixture.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
@@ -67,15 +69,18 @@ TEST(LowLatency, TakesTwoHopsForLargeSumsOnly) {
 }
 
 TEST(LowLatency, RefusesPlansThatItsKernelsCannotMake) {
-  Plan two_lanes = plan_for("gemm-ar m=512 n=64 k=960 ranks=2 dtype=bf16");
-  Lane second;
-  for (const Lane& lane : two_lanes.lanes) {
-    if (lane.rank == 0 && lane.kind == LaneKind::nccl) second = lane;
+  for (const int rank : {0, 1}) {
+    Plan two_lanes = plan_for("gemm-ar m=512 n=64 k=960 ranks=2 dtype=bf16");
+    const auto first = std::find_if(
+        two_lanes.lanes.begin(), two_lanes.lanes.end(),
+        [&](const Lane& lane) { return lane.rank == rank && lane.kind == LaneKind::nccl; });
+    ASSERT_NE(first, two_lanes.lanes.end());
+    Lane second = *first;
+    ++second.index;
+    second.instrs.clear();
+    two_lanes.lanes.insert(first + 1, second);
+    EXPECT_THAT(why_no_low_latency(two_lanes), HasSubstr("one lane of a rank"));
   }
-  ++second.index;
-  second.instrs.clear();
-  two_lanes.lanes.push_back(second);
-  EXPECT_THAT(why_no_low_latency(two_lanes), HasSubstr("one lane of a rank"));
 
   Plan in_place = plan_for("gemm-rs m=512 n=64 k=960 ranks=2 dtype=bf16");
   for (Lane& lane : in_place.lanes) {
