@@ -67,8 +67,8 @@ struct CheckReport {
 CheckReport check(const Plan& plan, const CheckOptions& options = {});
 
 // Whether blocks that wait could keep out what they wait for on GPUs of so many SMs, which need not
-// be the plan's: a line for each rank, with what would be right; empty when they cannot. Quick;
-// part of check(), for the plan's own SMs.
-std::vector<std::string> why_not_resident(const Plan& plan, int sms);
+// be the plan's: a diagnostic for each rank; empty when they cannot. Quick; part of check(), for
+// the plan's own SMs.
+std::vector<Diagnostic> why_not_resident(const Plan& plan, int sms);
 
 }  // namespace stretto

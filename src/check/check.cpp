@@ -91,17 +91,15 @@ CheckReport check(const Plan& plan, const CheckOptions& options) {
   return report;
 }
 
-std::vector<std::string> why_not_resident(const Plan& plan, int sms) {
-  std::vector<std::string> reasons;
-  if (checker::all_fit(plan, sms)) return reasons;
+std::vector<Diagnostic> why_not_resident(const Plan& plan, int sms) {
+  if (checker::all_fit(plan, sms)) return {};
   const checker::InstrIndex index(plan);
   const checker::Counters counters(plan, index);
   checker::Findings findings(static_cast<size_t>(plan.ranks()));
   checker::check_residency(plan, index, counters, sms, findings);
   CheckReport report;
   findings.give(report);
-  for (const Diagnostic& d : report.diagnostics) reasons.push_back(d.message + ": " + d.hint);
-  return reasons;
+  return std::move(report.diagnostics);
 }
 
 }  // namespace stretto

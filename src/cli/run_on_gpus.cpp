@@ -21,12 +21,19 @@ namespace stretto::cli {
 namespace {
 
 // Before a GPU is looked for: what no GPU can run.
-void require_runnable(const Plan& plan, const std::string& file) {
-  if (const auto reasons = cuda::why_not_on_cuda(plan); !reasons.empty()) {
-    throw UsageError(fmt::format("{} cannot run on GPUs: {}", quote(file), join(reasons, "; ")));
+void require_runnable(const PlanFile& file) {
+  std::vector<std::string> reasons;
+  for (const cuda::PlanLimit& limit : cuda::limits_on_cuda(file.plan, cuda::TileSums(file.plan))) {
+    reasons.push_back(place(&file, limit.where) + limit.reason);
   }
-  if (const auto reasons = why_not_resident(plan, plan.sms); !reasons.empty()) {
-    throw UsageError(fmt::format("{} could hang on GPUs: {}", quote(file), reasons.front()));
+  if (!reasons.empty()) {
+    throw UsageError(
+        fmt::format("{} cannot run on GPUs: {}", quote(file.name), join(reasons, "; ")));
+  }
+  if (const auto found = why_not_resident(file.plan, file.plan.sms); !found.empty()) {
+    throw UsageError(fmt::format("{} could hang on GPUs: {}{}: {}", quote(file.name),
+                                 place(&file, found.front().where), found.front().message,
+                                 found.front().hint));
   }
 }
 
@@ -47,7 +54,7 @@ Request request_of(const Options& options, const ExecutionOptions& execution,
                    const OnGpus& on_gpus) {
   Request request = resolve(options, on_gpus);
   if (request.file) {
-    require_runnable(request.file->plan, request.file->name);
+    require_runnable(*request.file);
   } else {
     refuse_what_no_gpu_runs(request.choices, request.planned, request.op.m, request.machine);
     require_served(request.choices, needs_all(options));

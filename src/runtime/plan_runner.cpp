@@ -137,8 +137,9 @@ void PlanRunner::require_room() const {
         fmt::format("the plan keeps {} SMs busy, {} has {}: lower it for a machine with sms={}",
                     blocks, owner, sms, sms));
   }
-  if (const auto reasons = why_not_resident(plan_, sms); !reasons.empty()) {
-    throw UsageError("this plan could hang: " + reasons.front());
+  if (const auto found = why_not_resident(plan_, sms); !found.empty()) {
+    throw UsageError(
+        fmt::format("this plan could hang: {}: {}", found.front().message, found.front().hint));
   }
 }
 

@@ -180,10 +180,10 @@ TEST(Residency, RanksMayHoldUpEachOther) {
 TEST(Residency, PlansCanBeAskedAboutOtherGpus) {
   const Plan plan = text_plan(2, gather(4, "  wait full.0 >= 1\n"), 132);
   EXPECT_TRUE(why_not_resident(plan, 132).empty());
-  const std::vector<std::string> reasons = why_not_resident(plan, 4);
-  ASSERT_EQ(reasons.size(), 2u);
-  EXPECT_THAT(reasons[0], HasSubstr("rank 0 has 4 block lanes for 4 SMs"));
-  EXPECT_THAT(reasons[0], HasSubstr("use at most 3 compute and comm lanes"));
+  const std::vector<Diagnostic> found = why_not_resident(plan, 4);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_THAT(found[0].message, HasSubstr("rank 0 has 4 block lanes for 4 SMs"));
+  EXPECT_THAT(found[0].hint, HasSubstr("use at most 3 compute and comm lanes"));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ using testing::StartsWith;
 
 class Measure : public testing::Test {
  protected:
-  static void expect_refused(const std::vector<std::string>& arguments, const char* why) {
+  static void expect_refused(const std::vector<std::string>& arguments, const std::string& why) {
     const Said said = stretto_says(arguments);
     EXPECT_EQ(said.exit_code, 2) << said.err;
     EXPECT_THAT(said.out, IsEmpty());
@@ -107,7 +107,14 @@ TEST_F(Measure, PlansThatNoGpuCanRunAreRefusedBeforeOneIsLookedFor) {
   expect_refused({"run", plan("fp32", 2), "--target", "cuda"},
                  "multiplies bf16 and fp16, not fp32");
   expect_refused({"run", plan("bf16", 1), "--target", "cuda"},
-                 "could hang on GPUs: rank 0 has 1 block lanes for 1 SMs");
+                 "by-hand.plan:10: rank 0 has 1 block lanes for 1 SMs");
+  std::string late = content_of(plan("bf16", 2));
+  const std::string wait = "  wait full.0 >= 1\n";
+  late.insert(late.find(wait) + wait.size(), "  notify full.0@0 += 1\n");
+  const std::string name = file("late.plan", late);
+  expect_refused({"run", name, "--target", "cuda"},
+                 "late.plan' cannot run on GPUs: " + name +
+                     ":11: a compute lane notifies at a boundary or after a task");
 }
 
 TEST_F(Measure, OperatorsThatNoGpuCanRunAreRefusedBeforeOneIsLookedFor) {

@@ -236,5 +236,41 @@ end
                         "67108864: take larger tiles or fewer ranks"));
 }
 
+// The first instruction that gives a reason, so that the line of a file can be named.
+TEST(WhyNotOnCuda, ReasonsNameWhoGivesThem) {
+  PlanLines lines;
+  const Plan plan = parse_plan(R"(stretto-plan 1
+operator ag-gemm m=128 n=64 k=128 ranks=1 dtype=bf16
+sms 132
+buffer a bf16 128x128 input
+buffer b bf16 64x128 input
+buffer out bf16 128x64 output
+buffer kept bf16 128x128 local
+signals s 2
+lane 0 compute 0
+  copy a[0:64,0:128] -> kept[0:64,0:128]
+  gemm #0 a[0:64,32:128] b[0:64,32:128] -> out[0:64,0:64]
+lane 0 compute 1
+  wait s.0 >= 1
+  notify s.1@0 += 1
+  gemm #1 a[64:128,32:128] b[0:64,32:128] -> out[64:128,0:64]
+lane 0 copy 0
+  notify s.0@0 += 1
+  wait s.1 >= 1
+end
+)",
+                               "p.txt", &lines);
+  std::vector<std::string> found;
+  for (const PlanLimit& limit : limits_on_cuda(plan, TileSums(plan))) {
+    ASSERT_TRUE(limit.where.has_value()) << limit.reason;
+    found.push_back(fmt::format("{}: {}", lines.of(*limit.where), limit.reason));
+  }
+  EXPECT_THAT(found, ElementsAre("11: a range of K must start at a multiple of 64, the same in A "
+                                 "and B",
+                                 "11: between boundaries a compute lane moves data only after its "
+                                 "last tile",
+                                 "14: a compute lane notifies at a boundary or after a task"));
+}
+
 }  // namespace
 }  // namespace stretto::cuda
