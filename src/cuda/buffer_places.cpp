@@ -6,7 +6,10 @@ namespace stretto::cuda {
 
 int num_sets(const Plan& plan) {
   int sets = 1;
-  for (const Buffer& buffer : plan.buffers) sets = std::lcm(sets, static_cast<int>(buffer.copies));
+  for (const Buffer& buffer : plan.buffers) {
+    sets = std::lcm(sets, static_cast<int>(buffer.copies));
+    if (sets > kMostSets) return kMostSets + 1;
+  }
   return sets;
 }
 

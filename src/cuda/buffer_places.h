@@ -26,7 +26,11 @@ inline uint64_t offset_of(const Buffer& buffer, int32_t row, int32_t col) {
          static_cast<uint64_t>(col) * static_cast<uint64_t>(num_bytes(buffer.dtype));
 }
 
-// Instances that runs alternate between: the period after which buffers are the same again.
+// Tables and calls are made for each set.
+inline constexpr int kMostSets = 255;
+
+// Instances that runs alternate between: the period after which buffers are the same again. Above
+// kMostSets it is only known to be.
 int num_sets(const Plan& plan);
 
 }  // namespace stretto::cuda

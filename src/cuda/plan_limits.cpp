@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cuda/buffer_places.h"
 #include "cuda/gemm_choice.h"
 #include "cuda/lane_limits.h"
 #include "cuda/lane_pairs.h"
@@ -55,6 +56,12 @@ std::vector<PlanLimit> limits_on_cuda(const Plan& plan, const TileSums& sums, bo
         "the signals of all ranks have {} counters, GPUs at most {}: take larger tiles or fewer "
         "ranks";
     limits.add(fmt::format(kTooMany, counters, kMostCounters));
+  }
+  if (num_sets(plan) > kMostSets) {
+    limits.add(fmt::format(
+        "buffers alternate between numbers of copies that come together again after more than {} "
+        "runs: take copies that divide one another",
+        kMostSets));
   }
   if (std::string why = why_no_kernel(plan, sums, serves); !why.empty()) {
     limits.add(std::move(why));

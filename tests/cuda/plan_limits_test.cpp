@@ -236,6 +236,32 @@ end
                         "67108864: take larger tiles or fewer ranks"));
 }
 
+// 251 * 241 * 239 * 233 * 229 runs are more than an int counts.
+TEST(WhyNotOnCuda, CopiesThatNeverComeTogetherAreRefused) {
+  const auto reasons = [](const std::vector<int>& copies) {
+    std::string buffers;
+    for (const int count : copies) {
+      buffers += fmt::format("buffer s{} bf16 64x64 symmetric copies={}\n", buffers.size(), count);
+    }
+    return why_not_on_cuda(parse_plan(fmt::format(R"(stretto-plan 1
+operator ag-gemm m=64 n=64 k=64 ranks=1 dtype=bf16
+sms 132
+buffer a bf16 64x64 input
+buffer b bf16 64x64 input
+buffer out bf16 64x64 output
+{}lane 0 compute 0
+  gemm #0 a[0:64,0:64] b[0:64,0:64] -> out[0:64,0:64]
+end
+)",
+                                                  buffers)));
+  };
+  EXPECT_THAT(reasons({255, 85, 51}), IsEmpty());
+  EXPECT_THAT(reasons({2, 128}), IsEmpty());
+  for (const auto& copies : {std::vector{128, 3}, std::vector{251, 241, 239, 233, 229}}) {
+    EXPECT_THAT(reasons(copies), ElementsAre(testing::HasSubstr("after more than 255 runs: take")));
+  }
+}
+
 // The first instruction that gives a reason, so that the line of a file can be named.
 TEST(WhyNotOnCuda, ReasonsNameWhoGivesThem) {
   PlanLines lines;
