@@ -24,17 +24,12 @@ Execution::Execution(const Plan& plan, const EmulateOptions& options)
       scheduler_(plan, options.seed),
       in_flight_(plan, memory_, signals_, faults_, scheduler_),
       tasks_(plan, memory_, in_flight_, faults_),
+      boundaries_(plan, in_flight_, faults_),
       collectives_(plan, memory_, in_flight_, faults_, tasks_, scheduler_.random()),
       caller_(plan, options, memory_, faults_),
       lanes_(plan.lanes.size()),
       ranks_(static_cast<size_t>(plan.ranks())),
-      instrs_total_(static_cast<int64_t>(plan.num_instrs()) * options.runs) {
-  for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
-    if (plan.lanes[lane].kind == LaneKind::compute) {
-      ranks_[plan.lanes[lane].rank].compute_lanes.push_back(lane);
-    }
-  }
-}
+      instrs_total_(static_cast<int64_t>(plan.num_instrs()) * options.runs) {}
 
 EmulateResult Execution::run() {
   EmulateResult result;
@@ -140,22 +135,8 @@ void Execution::run_task(uint32_t lane) {
 }
 
 void Execution::join_boundary(uint32_t lane) {
-  RankState& rank = ranks_[plan_.lanes[lane].rank];
-  if (!rank.at_boundary.empty()) {
-    const Where first = where(rank.at_boundary[0]);
-    const int32_t id = plan_.lanes[first.lane].instrs[first.pos].id;
-    const int32_t own = plan_.lanes[lane].instrs[lanes_[lane].pos].id;
-    if (own != id) {
-      faults_.disagreement(where(lane), fmt::format("{} stands at boundary {}, this lane at {}",
-                                                    describe(plan_.lanes[first.lane]), id, own));
-    }
-  }
-  rank.at_boundary.push_back(lane);
-  if (rank.at_boundary.size() < rank.compute_lanes.size()) return block(lane, Blocked::boundary);
-  // The kernel has ended: what it wrote is in memory. Its notifies may still be under way.
-  for (const uint32_t one : rank.compute_lanes) in_flight_.deliver_writes(one);
-  const std::vector<uint32_t> lanes = std::move(rank.at_boundary);
-  rank.at_boundary.clear();
+  const std::vector<uint32_t> lanes = boundaries_.join(where(lane));
+  if (lanes.empty()) block(lane, Blocked::boundary);
   for (const uint32_t one : lanes) advance(one);
 }
 
@@ -217,23 +198,23 @@ void Execution::report_stuck(EmulateResult& result) const {
     const LaneState& state = lanes_[lane];
     if (state.blocked == Blocked::done || state.blocked == Blocked::no) continue;
     const Instr& instr = plan_.lanes[lane].instrs[state.pos];
-    const RankState& rank = ranks_[plan_.lanes[lane].rank];
+    const int rank = plan_.lanes[lane].rank;
+    const int own_run = where(lane).run;
     StuckLane stuck{
-        .lane = describe(plan_.lanes[lane]), .run = rank.run, .where = {lane, state.pos}};
+        .lane = describe(plan_.lanes[lane]), .run = own_run, .where = {lane, state.pos}};
     switch (state.blocked) {
       case Blocked::signal: {
-        const int run = rank.run - instr.lag;
-        const int at = plan_.lanes[lane].rank;
-        stuck.signal = fmt::format("{}@{}", describe(plan_, instr.signal), at);
+        const int run = own_run - instr.lag;
+        stuck.signal = fmt::format("{}@{}", describe(plan_, instr.signal), rank);
         stuck.expected = instr.amount;
-        stuck.seen = signals_.value(signals_.counter(instr.signal, at, run)) -
-                     signals_.base(instr.signal, at, run);
+        stuck.seen = signals_.value(signals_.counter(instr.signal, rank, run)) -
+                     signals_.base(instr.signal, rank, run);
         break;
       }
       case Blocked::boundary:
         stuck.signal = fmt::format("boundary {}", instr.id);
-        stuck.expected = static_cast<int64_t>(rank.compute_lanes.size());
-        stuck.seen = static_cast<int64_t>(rank.at_boundary.size());
+        stuck.expected = static_cast<int64_t>(boundaries_.members(rank));
+        stuck.seen = static_cast<int64_t>(boundaries_.joined(rank));
         break;
       case Blocked::collective:
         stuck.signal = fmt::format("collective {}", instr.id);

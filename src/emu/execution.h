@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "emu/boundaries.h"
 #include "emu/caller.h"
 #include "emu/collectives.h"
 #include "emu/faults.h"
@@ -35,8 +36,6 @@ class Execution {
     int run = -1;             // the current one, or the last one that ended
     uint32_t lanes_left = 0;  // that have not come to their end
     bool running = false, output_unread = false;
-    std::vector<uint32_t> compute_lanes;
-    std::vector<uint32_t> at_boundary;
   };
 
   void step_caller(int rank);
@@ -64,6 +63,7 @@ class Execution {
   Scheduler scheduler_;
   InFlight in_flight_;
   Tasks tasks_;
+  Boundaries boundaries_;
   Collectives collectives_;
   Caller caller_;
   std::vector<LaneState> lanes_;
