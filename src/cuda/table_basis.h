@@ -5,7 +5,7 @@
 #include "cuda/signal_layout.h"
 #include "cuda/tile_sums.h"
 #include "stretto/device/run_rows.h"
-#include "stretto/serve.h"
+#include "stretto/task_rows.h"
 
 namespace stretto::cuda {
 

@@ -10,16 +10,6 @@
 namespace stretto {
 namespace {
 
-bool is_callers(const Buffer& buffer) {
-  return buffer.role == BufferRole::output ||
-         (buffer.role == BufferRole::input && buffer.name == "a");
-}
-
-// Of its operands, reads and then writes, the one whose rows are not the task's: B. -1: none.
-int operand_of_other_rows(const Instr& task) {
-  return task.op == Opcode::gemm ? task.num_reads - 1 : -1;
-}
-
 std::string place_of(const Lane& lane, const Instr& task) {
   return fmt::format("{}, {} #{}", describe(lane), to_string(task.op), task.tile);
 }
@@ -62,8 +52,9 @@ bool is_served(const Plan& plan, const TaskRowFinder& rows_of, const Lane& lane,
 }
 
 // The part of a region that a run has. `rows` are the task's.
-Region clipped(const Plan& plan, Region region, const TaskRows& rows, const device::RunRows& run) {
-  const int32_t shift = is_compact(plan, region.buffer) ? run.shift(rows.owner) : 0;
+Region clipped(const TaskRowFinder& rows_of, Region region, const TaskRows& rows,
+               const device::RunRows& run) {
+  const int32_t shift = rows_of.is_compact(region.buffer) ? run.shift(rows.owner) : 0;
   region.row0 += shift;
   region.row1 = region.row0 + run.present(rows.owner, rows.first, rows.count);
   return region;
@@ -92,27 +83,24 @@ void keep_operands(const Plan& plan, const TaskRowFinder& rows_of, const device:
   } else if (task.op == Opcode::collective) {
     // Of ranks without rows the regions are empty.
     const auto part = [&](const Region& region) {
-      return clipped(plan, region, *rows_of(region), run);
+      return clipped(rows_of, region, *rows_of(region), run);
     };
     for (const Region& region : reads) keep(part(region), task.num_reads);
     for (const Region& region : writes) keep(part(region), task.num_writes);
   } else if (const TaskRows own = *rows_of(whole);
              run.present(own.owner, own.first, own.count) > 0) {
-    const auto other = static_cast<size_t>(operand_of_other_rows(whole));
+    const auto other = static_cast<size_t>(TaskRowFinder::operand_of_other_rows(whole));
     for (size_t i = 0; i < reads.size(); ++i) {
-      keep_unless_empty(i == other ? reads[i] : clipped(plan, reads[i], own, run), task.num_reads);
+      keep_unless_empty(i == other ? reads[i] : clipped(rows_of, reads[i], own, run),
+                        task.num_reads);
     }
     for (const Region& region : writes) {
-      keep_unless_empty(clipped(plan, region, own, run), task.num_writes);
+      keep_unless_empty(clipped(rows_of, region, own, run), task.num_writes);
     }
   }
 }
 
 }  // namespace
-
-RowShards row_owners(const Operator& op) {
-  return op.kind == OpKind::gemm_ar ? RowShards{op.m, 1} : op.row_shards();
-}
 
 device::RunRows run_rows(const Operator& op, int64_t rows) {
   if (rows < 1 || rows > op.m) {
@@ -120,77 +108,6 @@ device::RunRows run_rows(const Operator& op, int64_t rows) {
   }
   const RowShards owners = row_owners(op);
   return {static_cast<int32_t>(rows), owners.ranks, static_cast<int32_t>(owners.block())};
-}
-
-std::optional<TaskRows> rows_of(const Plan& plan, const Instr& task) {
-  return TaskRowFinder(plan)(task);
-}
-
-// A buffer has the operator's rows where it is the caller's, or keeps partial sums until they
-// travel, or until those of all ranges of K, which lie below one another, have been added.
-TaskRowFinder::TaskRowFinder(const Plan& plan) : plan_(&plan), held_(plan.buffers.size()) {
-  const RowShards owners = row_owners(plan.op);
-  rows_ = static_cast<int32_t>(owners.rows);
-  block_ = static_cast<int32_t>(owners.block());
-  owners_by_row_ = 1.0 / std::max(1, block_);
-  for (size_t i = 0; i < held_.size(); ++i) {
-    const Buffer& buffer = plan.buffers[i];
-    const bool staged = buffer.role == BufferRole::local && buffer.rows % plan.op.m == 0;
-    if (!is_callers(buffer) && !staged) continue;
-    held_[i] = {buffer.sharded_rows > 0 ? Rows::of_rank : Rows::of_all,
-                staged ? buffer.rows : rows_, stretto::is_compact(plan, static_cast<uint16_t>(i))};
-  }
-}
-
-// row / block_, which is asked so often that the division of integers would be a cost.
-int32_t TaskRowFinder::owner_of(int32_t row) const {
-  const auto owner = static_cast<int32_t>(row * owners_by_row_);
-  const int64_t first = int64_t{owner} * block_;
-  return row < first ? owner - 1 : row >= first + block_ ? owner + 1 : owner;
-}
-
-std::optional<TaskRows> TaskRowFinder::operator()(const Instr& task) const {
-  const Region* const operands = plan_->operands.data() + task.first_operand;
-  const auto count = static_cast<size_t>(task.num_reads + task.num_writes);
-  return find({operands, count}, operand_of_other_rows(task));
-}
-
-std::optional<TaskRows> TaskRowFinder::operator()(const Region& region) const {
-  return find({&region, 1}, -1);
-}
-
-std::optional<TaskRows> TaskRowFinder::find(std::span<const Region> regions, int other) const {
-  TaskRows found{-1, 0, -1};
-  bool has_origin = false;
-  for (size_t i = 0; i < regions.size(); ++i) {
-    if (static_cast<int>(i) == other) continue;
-    const Region& region = regions[i];
-    if (found.count >= 0 && region.rows() != found.count) return std::nullopt;  // stacked
-    found.count = region.rows();
-    // The region begins with the row that others have begun with, where its buffer has the
-    // operator's rows.
-    const Held& held = held_[region.buffer];
-    if (held.rows == Rows::others) continue;
-    int32_t owner = region.rank, row = region.row0;
-    if (held.rows == Rows::of_all) {
-      if (row < 0 || row >= held.count) continue;
-      if (row >= rows_) row %= rows_;
-      owner = row < block_ ? 0 : owner_of(row);
-      row -= owner * block_;
-    }
-    if (has_origin && (owner != found.owner || row != found.first)) return std::nullopt;
-    has_origin = true;
-    found.owner = owner;
-    found.first = row;
-  }
-  if (!has_origin) return std::nullopt;
-  const int64_t left = std::max<int64_t>(0, rows_ - int64_t{found.owner} * block_);
-  if (int64_t{found.first} + found.count > std::min<int64_t>(left, block_)) return std::nullopt;
-  return found;
-}
-
-bool is_compact(const Plan& plan, uint16_t buffer) {
-  return is_callers(plan.buffers[buffer]) && plan.buffers[buffer].sharded_rows == 0;
 }
 
 std::vector<std::string> why_not_served(const Plan& plan) {
@@ -229,7 +146,7 @@ Plan at_rows(const Plan& plan, int64_t rows, PlanLines* lines) {
   Plan served = plan;
   served.op.m = rows;
   for (Buffer& buffer : served.buffers) {
-    if (!is_callers(buffer)) continue;
+    if (!has_callers_rows(buffer)) continue;
     const bool sharded = buffer.sharded_rows > 0;
     buffer.rows = static_cast<int32_t>(sharded ? served.op.row_shards().block() : rows);
     if (sharded) buffer.sharded_rows = static_cast<int32_t>(rows);

@@ -60,12 +60,13 @@ TEST(RunRows, AllRowsAreThePlanItself) {
 TEST(RunRows, BelongToOneOwnerOfATask) {
   const Plan plan = plan_of("gemm-rs m=100 n=64 k=64 ranks=4 dtype=bf16",
                             "tiles,rows=bucket,tile=16x64,comm-sms=2");
+  const TaskRowFinder rows_of(plan);
   int gemms = 0;
   for (const Lane& lane : plan.lanes) {
     for (const Instr& instr : lane.instrs) {
       if (instr.op != Opcode::gemm || lane.rank != 0) continue;
       const Region a = plan.reads(instr)[0];
-      const auto rows = rows_of(plan, instr);
+      const auto rows = rows_of(instr);
       ASSERT_TRUE(rows.has_value());
       EXPECT_EQ(*rows, (TaskRows{a.row0 / 25, a.row0 % 25, a.rows()}));
       ++gemms;
