@@ -6,11 +6,8 @@
 #include <chrono>
 #include <thread>
 
-#include "core/text.h"
-#include "cuda/plan_limits.h"
-#include "cuda/shared_gpus.h"
+#include "runtime/plan_fit.h"
 #include "runtime/rank_threads.h"
-#include "stretto/check.h"
 #include "stretto/error.h"
 #include "stretto/serve.h"
 
@@ -22,19 +19,6 @@ using cuda::driver;
 
 constexpr std::chrono::seconds kConnectTimeout(30);
 
-const Plan& require_runnable(const Plan& plan, const cuda::TileSums& sums,
-                             const RunnerOptions& options) {
-  if (const auto reasons = cuda::why_not_on_cuda(plan, sums, options.serves); !reasons.empty()) {
-    throw UsageError(fmt::format("this plan cannot run on GPUs: {}", fmt::join(reasons, "; ")));
-  }
-  if (!options.serves) return plan;
-  if (const auto reasons = why_not_served(plan); !reasons.empty()) {
-    throw UsageError(
-        fmt::format("this plan serves {} rows only: {}", plan.op.m, fmt::join(reasons, "; ")));
-  }
-  return plan;
-}
-
 // Processes may choose differently where their tuning or machine files differ; what they then run
 // may fit together by chance and mean something else.
 fabric::Fabric& with_same_plan(fabric::Fabric& fabric, const Plan& plan) {
@@ -44,10 +28,17 @@ fabric::Fabric& with_same_plan(fabric::Fabric& fabric, const Plan& plan) {
   return fabric;
 }
 
-int count_lanes(const Plan& plan, LaneKind kind, int rank) {
-  return static_cast<int>(
-      std::count_if(plan.lanes.begin(), plan.lanes.end(),
-                    [&](const Lane& lane) { return lane.kind == kind && lane.rank == rank; }));
+std::vector<cuda::RankProgram> programs_that_fit(const Plan& plan,
+                                                 const std::shared_ptr<const cuda::TileSums>& sums,
+                                                 const fabric::Fabric& fabric) {
+  std::vector<cuda::RankProgram> programs = cuda::programs_of(plan, sums);
+  require_fits(plan, programs, fabric);
+  return programs;
+}
+
+bool has_collectives(const Plan& plan) {
+  return std::any_of(plan.lanes.begin(), plan.lanes.end(),
+                     [](const Lane& lane) { return lane.kind == LaneKind::nccl; });
 }
 
 }  // namespace
@@ -65,36 +56,17 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
                        std::unique_ptr<KernelStore> own_kernels, KernelStore* kernels,
                        const RunnerOptions& options, const Bindings& bindings)
     : sums_(std::make_shared<const cuda::TileSums>(plan)),
-      plan_(require_runnable(plan, *sums_, options)),
+      plan_(require_runnable(plan, *sums_, options.serves)),
       fabric_(with_same_plan(fabric, plan)),
       own_kernels_(std::move(own_kernels)),
       kernels_(own_kernels_ ? *own_kernels_ : *kernels),
       options_(options),
-      programs_(cuda::programs_of(plan, sums_)),
+      programs_(programs_that_fit(plan, sums_, fabric)),
       signals_(plan, programs_, options.stream_waits),
       copied_notifies_(plan, signals_),
       memory_(plan, *sums_, fabric, bindings),
       state_(fabric, signals_.num_signals(), options.timeout_ns, "the signals of a plan") {
-  require_room();
-  bool uses_nccl = false;
-  int free_sms = fabric.device(fabric.first_rank()).num_sms();
-  for (int rank = 0; rank < plan.ranks(); ++rank) {
-    uses_nccl = uses_nccl || count_lanes(plan, LaneKind::nccl, rank) > 0;
-    free_sms = std::min(free_sms, plan.sms - count_lanes(plan, LaneKind::compute, rank) -
-                                      count_lanes(plan, LaneKind::comm, rank));
-  }
-  // Where NCCL runs beside kernels it must do with the SMs that they leave it. A library's kernels
-  // end by themselves.
-  if (plan.library_gemms) free_sms = 0;
-  if (uses_nccl && plan.low_latency_collectives) {
-    low_latency_ = std::make_unique<LowLatencyLane>(plan, fabric, kernels_, options.timeout_ns);
-    uses_nccl = false;
-  }
-  if (uses_nccl) {
-    nccl_ = &fabric.communicators(std::max(0, free_sms));
-    if (!nccl_->renew(fabric.group())) throw SystemError(fabric::kStillHeld);
-    nccl_generation_ = nccl_->generation();
-  }
+  if (has_collectives(plan)) make_collectives();
   make_ranks();
   if (nccl_ == nullptr) return;
   fabric.group().together("connecting a plan's collectives", [&] {
@@ -107,6 +79,19 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
   });
 }
 
+// Kernels of the device language, or NCCL, which where it runs beside kernels must do with the SMs
+// that they leave it; a library's kernels end by themselves.
+void PlanRunner::make_collectives() {
+  if (plan_.low_latency_collectives) {
+    low_latency_ = std::make_unique<LowLatencyLane>(plan_, fabric_, kernels_, options_.timeout_ns);
+    return;
+  }
+  const cuda::Device& device = fabric_.device(fabric_.first_rank());
+  nccl_ = &fabric_.communicators(plan_.library_gemms ? 0 : sms_left(plan_, device));
+  if (!nccl_->renew(fabric_.group())) throw SystemError(fabric::kStillHeld);
+  nccl_generation_ = nccl_->generation();
+}
+
 PlanRunner::~PlanRunner() { drop_ranks(); }
 
 // Owners free what they have on the GPU it lies on.
@@ -114,32 +99,6 @@ void PlanRunner::drop_ranks() {
   for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
     driver().context_set(fabric_.device(rank).context());
     of(rank) = Rank();
-  }
-}
-
-void PlanRunner::require_room() const {
-  if (plan_.ranks() != fabric_.ranks()) {
-    throw UsageError(fmt::format("a plan of {} ranks on {} GPUs", plan_.ranks(), fabric_.ranks()));
-  }
-  if (const auto reasons = cuda::why_not_shared(plan_, programs_, fabric_.ranks_a_gpu());
-      !reasons.empty()) {
-    throw UsageError("this plan cannot run on shared GPUs: " + join(reasons, "; "));
-  }
-  const cuda::Device& device = fabric_.device(fabric_.first_rank());
-  if (const auto why = cuda::why_not_on_arch(device.arch()); !why.empty()) throw SystemError(why);
-  const int sms = device.num_sms();
-  const char* const owner = device.ranks() > 1 ? "a rank that shares its GPU" : "this GPU";
-  for (int rank = 0; rank < plan_.ranks(); ++rank) {
-    const int blocks =
-        count_lanes(plan_, LaneKind::compute, rank) + count_lanes(plan_, LaneKind::comm, rank);
-    if (blocks <= sms) continue;
-    throw UsageError(
-        fmt::format("the plan keeps {} SMs busy, {} has {}: lower it for a machine with sms={}",
-                    blocks, owner, sms, sms));
-  }
-  if (const auto found = why_not_resident(plan_, sms); !found.empty()) {
-    throw UsageError(
-        fmt::format("this plan could hang: {}: {}", found.front().message, found.front().hint));
   }
 }
 

@@ -95,9 +95,9 @@ class PlanRunner {
   Rank& of(int rank) { return ranks_[static_cast<size_t>(rank - fabric_.first_rank())]; }
   int last_rank() const { return fabric_.first_rank() + fabric_.num_local(); }
 
-  void require_room() const;
   PlanRunner(const Plan& plan, fabric::Fabric& fabric, std::unique_ptr<KernelStore> own_kernels,
              KernelStore* kernels, const RunnerOptions& options, const Bindings& bindings);
+  void make_collectives();
   void make_ranks();
   void drop_ranks();
   void add_rank(int rank, int algorithm);
