@@ -114,6 +114,14 @@ bool Stream::idle() const {
   return result == kSuccess;
 }
 
+std::optional<uint64_t> Stream::capture() const {
+  int status = 0;
+  uint64_t capture = 0;
+  check(driver().capture_info(handle_, &status, &capture, nullptr, nullptr, nullptr),
+        "ask whether a stream is captured");
+  return status == 0 ? std::nullopt : std::optional(capture);
+}
+
 void Stream::wait(const Event& event) const {
   check(driver().stream_wait_event(handle_, event.handle(), 0), "order two streams");
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -102,6 +103,8 @@ class Stream {
   void synchronize() const;
   // Whether all that was enqueued is done.
   bool idle() const;
+  // Which capture what is enqueued goes to; nothing when it goes to the GPU.
+  std::optional<uint64_t> capture() const;
   // What is enqueued from now on starts after the event.
   void wait(const Event& event) const;
 

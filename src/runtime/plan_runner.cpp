@@ -14,7 +14,6 @@
 namespace stretto::runtime {
 namespace {
 
-using cuda::check;
 using cuda::driver;
 
 constexpr std::chrono::seconds kConnectTimeout(30);
@@ -191,12 +190,9 @@ void PlanRunner::enqueue(int rank, cuda::StreamHandle stream, const CallRows& ro
     }
   }
   // A graph is launched on other streams than it was captured on.
-  int is_captured = 0;
-  uint64_t capture = 0;
-  check(driver().capture_info(stream, &is_captured, &capture, nullptr, nullptr, nullptr),
-        "ask whether a stream is captured");
-  if (is_captured == 0) of(rank).used = stream;
-  of(rank).streams->enqueue(stream, rows, is_captured != 0);
+  const std::optional<uint64_t> capture = cuda::Stream(stream).capture();
+  if (!capture) of(rank).used = stream;
+  of(rank).streams->enqueue(stream, rows, capture);
 }
 
 std::vector<std::vector<KernelMarks>> PlanRunner::marks() const {

@@ -48,16 +48,12 @@ void RankStreams::restart() {
   if (!copied_.empty()) words_.upload(first_values.data(), first_values.size() * sizeof(uint64_t));
 }
 
-int RankStreams::next_set(cuda::StreamHandle main) {
-  int status = 0;
-  uint64_t capture = 0;
-  check(driver().capture_info(main, &status, &capture, nullptr, nullptr, nullptr),
-        "ask whether a stream is captured");
+int RankStreams::next_set(const std::optional<uint64_t>& capture) {
   const auto sets = static_cast<uint64_t>(sets_);
-  if (status == 0) return static_cast<int>(eager_runs_++ % sets);
+  if (!capture) return static_cast<int>(eager_runs_++ % sets);
   // A graph is taken to be launched when the runs before it are the ones that were enqueued.
-  if (capture != capture_) captured_runs_ = eager_runs_;
-  capture_ = capture;
+  if (*capture != capture_) captured_runs_ = eager_runs_;
+  capture_ = *capture;
   return static_cast<int>(captured_runs_++ % sets);
 }
 
@@ -72,13 +68,14 @@ void RankStreams::show_run(const Stream& main, bool is_captured) {
         "write in a stream");
 }
 
-void RankStreams::enqueue(cuda::StreamHandle handle, const CallRows& rows, bool is_captured) {
+void RankStreams::enqueue(cuda::StreamHandle handle, const CallRows& rows,
+                          const std::optional<uint64_t>& capture) {
   const Stream main(handle);
-  show_run(main, is_captured);
-  if (!is_captured && few_rows_.launch(main, rows.rows)) return;
+  show_run(main, capture.has_value());
+  if (!capture && few_rows_.launch(main, rows.rows)) return;
   int set = 0;
   if (alternates_) {
-    set = next_set(handle);
+    set = next_set(capture);
     device::CheckSetParams params = check_set_;
     params.expected_set = static_cast<uint32_t>(set);
     sync_.check_set(main, params);

@@ -60,8 +60,10 @@ class RankStreams {
   // The rank's GPU must be current, here and below.
   explicit RankStreams(const Setup& setup);
 
-  // One run, behind what `main` already has; what follows on `main` comes after the run.
-  void enqueue(cuda::StreamHandle main, const CallRows& rows, bool is_captured);
+  // One run, behind what `main` already has; what follows on `main` comes after the run. `capture`
+  // is the stream's (Stream::capture()).
+  void enqueue(cuda::StreamHandle main, const CallRows& rows,
+               const std::optional<uint64_t>& capture);
   // A captured graph must hold a multiple of this many runs.
   int runs_per_graph() const { return alternates_ ? sets_ : 1; }
   // After counters were set to 0: the next run is the first.
@@ -152,7 +154,7 @@ class RankStreams {
   void add_ends_of_run();
   device::SignalSpace space_of(KernelPlace place, int blocks = 1);
   cuda::DevicePtr counter(const Instr& wait) const;
-  int next_set(cuda::StreamHandle main);
+  int next_set(const std::optional<uint64_t>& capture);
   void show_run(const cuda::Stream& main, bool is_captured);
   // 0 rows: the plan's.
   void multiply(uint32_t kernel, const cuda::Stream& stream, int set, int64_t rows);
