@@ -141,14 +141,14 @@ double Event::elapsed_us_since(const Event& start) const {
 
 Kernel::Kernel(const std::string& cubin, const char* name, int dynamic_shared_bytes)
     : dynamic_shared_bytes_(dynamic_shared_bytes) {
-  check(driver().module_load(&module_, cubin.data()), "load a kernel");
-  check(driver().module_function(&function_, module_, name), "find a kernel");
+  ModuleHandle module = nullptr;
+  check(driver().module_load(&module, cubin.data()), "load a kernel");
+  module_.reset(module);
+  check(driver().module_function(&function_, module, name), "find a kernel");
   check(driver().function_set_attribute(function_, kFunctionMaxDynamicSharedBytes,
                                         dynamic_shared_bytes),
         "reserve a kernel's shared memory");
 }
-
-Kernel::~Kernel() { driver().module_unload(module_); }
 
 int Kernel::attribute(FunctionAttribute which) const {
   int value = 0;

@@ -133,9 +133,6 @@ class Event {
 class Kernel {
  public:
   Kernel(const std::string& cubin, const char* name, int dynamic_shared_bytes);
-  ~Kernel();
-  Kernel(const Kernel&) = delete;
-  Kernel& operator=(const Kernel&) = delete;
 
   int registers() const { return attribute(kFunctionRegisters); }
   int local_bytes() const { return attribute(kFunctionLocalBytes); }
@@ -149,8 +146,11 @@ class Kernel {
               bool overlap = false) const;
 
  private:
+  struct Unload {
+    void operator()(ModuleHandle module) const { driver().module_unload(module); }
+  };
   int attribute(FunctionAttribute which) const;
-  ModuleHandle module_ = nullptr;
+  std::unique_ptr<ModuleObject, Unload> module_;
   FunctionHandle function_ = nullptr;
   int dynamic_shared_bytes_;
 };
