@@ -43,6 +43,8 @@ class Device {
   int max_shared_bytes() const { return max_shared_bytes_; }
   // "sm_90a", "sm_89": what kernels for this GPU are compiled for.
   std::string arch() const;
+  // Whether kernels may begin while those ahead of them end (Kernel::launch).
+  bool can_overlap() const { return major_ >= 9; }
   ContextHandle context() const { return context_; }
 
  private:
@@ -141,7 +143,7 @@ class Kernel {
   // How many clusters of so many blocks a whole GPU holds at once.
   int resident_clusters(int threads, int cluster) const;
   // With `overlap` its blocks may be started before the kernel ahead of it on the stream has ended;
-  // the kernel itself waits for that (griddepcontrol.wait). Hopper and newer.
+  // the kernel itself waits for that (griddepcontrol.wait). Where Device::can_overlap().
   void launch(const Stream& stream, int blocks, int threads, int cluster, const void* parameters,
               bool overlap = false) const;
 

@@ -46,7 +46,7 @@ class LangKernel {
         max_threads_(max_threads),
         num_sms_(device.num_sms()),
         shares_gpu_(device.ranks() > 1),
-        overlap_(device.arch() >= "sm_90" && device.ranks() == 1) {}
+        overlap_(device.can_overlap() && device.ranks() == 1) {}
 
   // Grids and arguments of the project's kernels are checked first: UsageError says what is wrong.
   template <class Args>
