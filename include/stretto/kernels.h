@@ -4,10 +4,12 @@
 //   Context context(2);
 //   SymmetricHeap heap(context, 1 << 20);
 //   const size_t inbox = heap.allocate("inbox", 256);
-//   Kernel kernel(heap, {read_kernel("hand_on.h"), "hand_on<GpuBlock>", "HandOnArgs<GpuBlock>"},
-//   128); kernel.launch(rank, context.stream(rank), 1, 128,
-//                 HandOnArgs<device::GpuBlock>{heap.at<float>(rank, inbox), ...});   // of every
-//                 rank
+//   const KernelText text{read_kernel("hand_on.h"), "hand_on<GpuBlock>", "HandOnArgs<GpuBlock>"};
+//   Kernel kernel(heap, text, 128);
+//   ... of every rank:
+//   const HandOnArgs<device::GpuBlock> args{heap.at<float>(rank, inbox), ...};
+//   kernel.launch(rank, context.stream(rank), 1, 128, args);
+//   ... then:
 //   heap.finish();
 //
 // The kernel's file is the one that the emulator runs (fibre/explore.h): it includes headers of
@@ -74,7 +76,8 @@ std::string read_kernel(const std::string& path);
 class Kernel {
  public:
   // Not collective. For blocks of at most `max_threads` threads and so much dynamic shared memory.
-  // Throws UsageError with what the compiler says. The heap must outlive the kernel.
+  // Throws UsageError with what the compiler says, or where the GPU gives a block less. The heap
+  // must outlive the kernel.
   Kernel(SymmetricHeap& heap, const KernelText& text, int max_threads, int shared_bytes = 0);
   ~Kernel();
   Kernel(const Kernel&) = delete;
@@ -82,7 +85,8 @@ class Kernel {
 
   // One launch, behind what the rank's stream has; the same grid on all ranks. `Args` are copied.
   // Throws UsageError for blocks that cannot all run at once, since they wait for other ranks'. The
-  // launches of a rank between two finish() are on one stream.
+  // launches of a rank are ordered with one another, by streams and events, and a stream lives
+  // until the next finish().
   template <class Args>
   void launch(int rank, GpuStream stream, int blocks, int threads, const Args& args) const {
     const device::LaunchParameters<Args> parameters{heap_.world(rank), args};

@@ -40,6 +40,7 @@ class Device {
   int num_sms() const { return num_sms_; }
   // How many ranks share this GPU.
   int ranks() const { return ranks_; }
+  // That a block of a kernel can have.
   int max_shared_bytes() const { return max_shared_bytes_; }
   // "sm_90a", "sm_89": what kernels for this GPU are compiled for.
   std::string arch() const;

@@ -1,6 +1,7 @@
 // The public side of fabric::LangGroup and cuda::LangKernel.
 #include <fmt/format.h>
 
+#include <set>
 #include <vector>
 
 #include "core/file.h"
@@ -22,7 +23,7 @@ struct SymmetricHeap::State {
 
   Context::State& context;
   fabric::LangGroup group;
-  std::vector<cuda::StreamHandle> used;  // by local rank: of the launches since finish()
+  std::vector<std::set<cuda::StreamHandle>> used;  // by local rank: of the launches since finish()
 };
 
 SymmetricHeap::SymmetricHeap(Context& context, size_t num_bytes, int max_blocks, double timeout_s) {
@@ -61,31 +62,46 @@ const device::GpuWorld& SymmetricHeap::world(int rank) const {
 void SymmetricHeap::finish() {
   fabric::Fabric& fabric = *state_->context.fabric;
   for (int i = 0; i < fabric.num_local(); ++i) {
-    cuda::StreamHandle& used = state_->used[static_cast<size_t>(i)];
-    if (used == nullptr) continue;
+    std::set<cuda::StreamHandle>& used = state_->used[static_cast<size_t>(i)];
     fabric.device(fabric.first_rank() + i).make_current();
-    cuda::Stream(used).synchronize();
-    used = nullptr;
+    for (const cuda::StreamHandle stream : used) cuda::Stream(stream).synchronize();
+    used.clear();
   }
   state_->group.check();
 }
 
 struct Kernel::State {
+  explicit State(Context::State& of) : context(of) {}
+  // Kernels end on the GPU that they were loaded on.
+  ~State() {
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      const fabric::Fabric& fabric = *context.fabric;
+      cuda::driver().context_set(
+          fabric.device(fabric.first_rank() + static_cast<int>(i)).context());
+      kernels[i].reset();
+    }
+  }
+
+  Context::State& context;
   std::vector<std::unique_ptr<cuda::LangKernel>> kernels;  // by local rank
 };
 
 Kernel::Kernel(SymmetricHeap& heap, const KernelText& text, int max_threads, int shared_bytes)
-    : heap_(heap), state_(std::make_unique<State>()) {
+    : heap_(heap), state_(std::make_unique<State>(heap.state_->context)) {
   if (max_threads < 32 || max_threads > 1024 || max_threads % 32 != 0) {
     throw UsageError(
         fmt::format("a kernel for blocks of {} threads; a multiple of 32 from 32 to 1024 is needed",
                     max_threads));
   }
-  Context::State& context = heap.state_->context;
+  const Context::State& context = state_->context;
   const cuda::LangKernelName name{"", text.kernel, text.args, text.source};
   for (int i = 0; i < context.fabric->num_local(); ++i) {
     const cuda::Device& device = context.fabric->device(context.fabric->first_rank() + i);
     device.make_current();
+    if (shared_bytes < 0 || shared_bytes > device.max_shared_bytes()) {
+      throw UsageError(fmt::format("{} bytes of shared memory: a block has 0 to {} on this GPU",
+                                   shared_bytes, device.max_shared_bytes()));
+    }
     try {
       state_->kernels.push_back(std::make_unique<cuda::LangKernel>(device, context.compiler, name,
                                                                    max_threads, shared_bytes));
@@ -99,13 +115,13 @@ Kernel::~Kernel() = default;
 
 void Kernel::launch_with(int rank, GpuStream stream, int blocks, int threads,
                          const void* parameters) const {
-  Context::State& context = heap_.state_->context;
+  const Context::State& context = state_->context;
   const size_t local = context.local(rank);
   context.device(rank).make_current();
   const auto handle = static_cast<cuda::StreamHandle>(stream);
   state_->kernels[local]->launch_parameters(cuda::Stream(handle), blocks, threads,
                                             heap_.world(rank).max_blocks, parameters);
-  heap_.state_->used[local] = handle;
+  heap_.state_->used[local].insert(handle);
 }
 
 std::string read_kernel(const std::string& path) { return read_file(path, kMostKernelBytes); }

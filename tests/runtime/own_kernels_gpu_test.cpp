@@ -46,7 +46,7 @@ class OwnKernelsOnGpus : public testing::TestWithParam<int> {
     }
   }
   void launch(int rank, uint64_t call, int blocks = 1, int threads = 128) {
-    kernel_->launch(rank, context_->stream(rank), blocks, threads,
+    kernel_->launch(rank, on_default_streams_ ? nullptr : context_->stream(rank), blocks, threads,
                     HandOnArgs<device::GpuBlock>{heap_->at<const float>(rank, values_),
                                                  heap_->at<float>(rank, inbox_),
                                                  heap_->at<device::uint64>(rank, arrived_),
@@ -70,11 +70,19 @@ class OwnKernelsOnGpus : public testing::TestWithParam<int> {
   std::unique_ptr<SymmetricHeap> heap_;
   std::unique_ptr<Kernel> kernel_;
   size_t values_ = 0, inbox_ = 0, arrived_ = 0, sum_ = 0;
+  bool on_default_streams_ = false;
 };
 
 TEST_P(OwnKernelsOnGpus, AreRightCallAfterCall) {
   compile();
   fill();
+  run(50);
+}
+
+TEST_P(OwnKernelsOnGpus, AreWaitedForOnTheDefaultStream) {
+  compile();
+  fill();
+  on_default_streams_ = true;
   run(50);
 }
 
@@ -104,6 +112,10 @@ TEST_P(OwnKernelsOnGpus, MistakesAreRefused) {
   wrong.source += "\nthis is no C++;\n";
   EXPECT_THAT(refusal([&] { Kernel(*heap_, wrong, 128); }), HasSubstr("does not compile"));
   EXPECT_THAT(refusal([&] { Kernel(*heap_, text(), 100); }), HasSubstr("multiple of 32"));
+  for (const int shared_bytes : {-1, 1 << 20}) {
+    EXPECT_THAT(refusal([&] { Kernel(*heap_, text(), 128, shared_bytes); }),
+                HasSubstr("bytes of shared memory: a block has 0 to "));
+  }
   compile();
   EXPECT_THAT(refusal([&] { launch(0, 0, 17); }), HasSubstr("17 blocks"));
   EXPECT_THAT(refusal([&] { launch(0, 0, 1, 256); }), HasSubstr("256 threads"));
