@@ -17,6 +17,22 @@ std::vector<std::string> options_for(std::string_view arch) {
   return {fmt::format("--gpu-architecture={}", arch), "--std=c++20", "--ptxas-options=-v"};
 }
 
+void check_nvrtc(int status, const char* what) {
+  if (status == 0) return;
+  throw SystemError(
+      fmt::format("the CUDA run-time compiler could not {} (status {})", what, status));
+}
+
+// What the compiler has of a size that it tells first.
+template <typename Size, typename Read>
+std::string read_text(const Size& size, const Read& read, const char* what) {
+  size_t num_bytes = 0;
+  check_nvrtc(size(&num_bytes), what);
+  std::string text(num_bytes, '\0');
+  check_nvrtc(read(text.data()), what);
+  return text;
+}
+
 class Program {
  public:
   explicit Program(const std::string& source) {
@@ -25,10 +41,9 @@ class Program {
       names.push_back(header.name);
       texts.push_back(header.text);
     }
-    if (nvrtc().create(&program_, source.c_str(), "kernel.cu", static_cast<int>(names.size()),
-                       texts.data(), names.data()) != 0) {
-      throw SystemError("the CUDA run-time compiler could not start");
-    }
+    check_nvrtc(nvrtc().create(&program_, source.c_str(), "kernel.cu",
+                               static_cast<int>(names.size()), texts.data(), names.data()),
+                "start");
   }
   ~Program() { nvrtc().destroy(&program_); }
   Program(const Program&) = delete;
@@ -41,17 +56,13 @@ class Program {
     return nvrtc().compile(program_, static_cast<int>(pointers.size()), pointers.data());
   }
   std::string cubin() const {
-    size_t num_bytes = 0;
-    nvrtc().cubin_size(program_, &num_bytes);
-    std::string text(num_bytes, '\0');
-    nvrtc().cubin(program_, text.data());
-    return text;
+    return read_text([&](size_t* size) { return nvrtc().cubin_size(program_, size); },
+                     [&](char* to) { return nvrtc().cubin(program_, to); }, "give machine code");
   }
   std::string log() const {
-    size_t num_bytes = 0;
-    nvrtc().log_size(program_, &num_bytes);
-    std::string text(num_bytes, '\0');
-    nvrtc().log(program_, text.data());
+    std::string text =
+        read_text([&](size_t* size) { return nvrtc().log_size(program_, size); },
+                  [&](char* to) { return nvrtc().log(program_, to); }, "give its report");
     while (!text.empty() && text.back() == '\0') text.pop_back();
     return text;
   }
