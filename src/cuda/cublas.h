@@ -4,13 +4,11 @@
 #include <memory>
 #include <string>
 
+#include "cuda/cublas_library.h"
 #include "cuda/device.h"
 #include "cuda/tensor_map.h"
 
 namespace stretto::cuda {
-
-// Empty when it can be used here.
-std::string why_no_cublas();
 
 class Cublas {
  public:
@@ -27,8 +25,8 @@ class Cublas {
  private:
   struct Api;
   std::unique_ptr<Api> api_;
-  void* handle_ = nullptr;
   DeviceMemory workspace_;
+  CublasOwned handle_;  // uses the workspace
 };
 
 }  // namespace stretto::cuda

@@ -5,26 +5,20 @@
 #include <algorithm>
 #include <array>
 
-#include "cuda/cublas.h"
 #include "cuda/cublas_status.h"
-#include "cuda/dynamic_library.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
 namespace {
 
-constexpr size_t kMostWorkspaceBytes = size_t{32} << 20;  // as PyTorch gives it on Hopper
-constexpr uint32_t kMostAlignment = 256;                  // that cuBLAS asks about
+constexpr uint32_t kMostAlignment = 256;  // that cuBLAS asks about
 
 // cublasLt.h and library_types.h.
-constexpr int kCompute32F = 68, kReal32F = 0, kTranspose = 1;
 constexpr int kDescriptorTransA = 3, kDescriptorSms = 15, kLayoutColumns = 3;
 constexpr int kNotSupported = 15;
 constexpr int kPreferenceWorkspace = 1, kPreferenceReductions = 3, kPreferenceAlignments = 5;
 // Ranges of K are added up in fp32: all ways but the one in the result's type.
 constexpr uint32_t kReductionsInFp32 = 1 | 2;
-
-int type_of(DType dtype) { return dtype == DType::bf16 ? 14 : dtype == DType::fp16 ? 2 : kReal32F; }
 
 }  // namespace
 
@@ -61,9 +55,7 @@ struct MatmulLibrary::Api {
 
 MatmulLibrary::MatmulLibrary(int most_proposals)
     : most_proposals_(most_proposals), api_(std::make_unique<Api>()), handle_(nullptr, nullptr) {
-  const std::array<std::string, 2> names = {"libcublasLt.so.13", "libcublasLt.so.12"};
-  const auto library = DynamicLibrary::open(names, toolkit_folders());
-  if (!library) throw SystemError(why_no_cublas());
+  const DynamicLibrary library = open_cublas_lt();
   const auto import = [](const char* symbol, auto& function) {
     return Import{symbol, reinterpret_cast<void**>(&function)};
   };
@@ -80,30 +72,32 @@ MatmulLibrary::MatmulLibrary(int most_proposals)
                             import("cublasLtMatmulPreferenceDestroy", api_->preference_destroy),
                             import("cublasLtMatmulAlgoGetHeuristic", api_->propose),
                             import("cublasLtMatmul", api_->multiply)};
-  if (const char* missing = import_all(*library, imports)) {
+  if (const char* missing = import_all(library, imports)) {
     throw SystemError(fmt::format("cuBLAS lacks {}", missing));
   }
   void* made = nullptr;
   check_cublas(api_->create(&made), "start");
-  handle_ = Owned(made, api_->destroy);
+  handle_ = CublasOwned(made, api_->destroy);
 }
 
 MatmulLibrary::~MatmulLibrary() = default;
 
-MatmulLibrary::Owned MatmulLibrary::operation(int sms) const {
+CublasOwned MatmulLibrary::operation(int sms) const {
   void* made = nullptr;
-  check_cublas(api_->describe(&made, kCompute32F, kReal32F), "describe a product");
-  Owned operation(made, api_->describe_destroy);
-  check_cublas(api_->describe_set(made, kDescriptorTransA, &kTranspose, sizeof(kTranspose)),
-               "transpose");
+  check_cublas(api_->describe(&made, kCublasFp32Sums, cublas_type(DType::fp32)),
+               "describe a product");
+  CublasOwned operation(made, api_->describe_destroy);
+  check_cublas(
+      api_->describe_set(made, kDescriptorTransA, &kCublasTranspose, sizeof(kCublasTranspose)),
+      "transpose");
   const int32_t target = sms;
   check_cublas(api_->describe_set(made, kDescriptorSms, &target, sizeof(target)), "limit SMs");
   return operation;
 }
 
-MatmulLibrary::Owned MatmulLibrary::layout(const Matrix& matrix) const {
+CublasOwned MatmulLibrary::layout(const Matrix& matrix) const {
   void* made = nullptr;
-  check_cublas(api_->layout(&made, type_of(matrix.dtype), static_cast<uint64_t>(matrix.columns),
+  check_cublas(api_->layout(&made, cublas_type(matrix.dtype), static_cast<uint64_t>(matrix.columns),
                             static_cast<uint64_t>(matrix.rows), matrix.stride),
                "describe a matrix");
   return {made, api_->layout_destroy};
@@ -139,11 +133,11 @@ void LibraryMatmul::add_step(int64_t rows, int algorithm, std::span<const uint32
   const MatmulLibrary::Api& api = *library_->api_;
   void* made = nullptr;
   check_cublas(api.preference(&made), "state what is wanted");
-  const MatmulLibrary::Owned preference(made, api.preference_destroy);
+  const CublasOwned preference(made, api.preference_destroy);
   const auto prefer = [&](int what, const auto& value) {
     check_cublas(api.preference_set(made, what, &value, sizeof(value)), "state what is wanted");
   };
-  prefer(kPreferenceWorkspace, kMostWorkspaceBytes);
+  prefer(kPreferenceWorkspace, kCublasWorkspaceBytes);
   prefer(kPreferenceReductions, kReductionsInFp32);
   for (size_t i = 0; i < alignments.size(); ++i) {
     prefer(kPreferenceAlignments + static_cast<int>(i), alignments[i]);

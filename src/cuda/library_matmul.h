@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "cuda/cublas_library.h"
 #include "cuda/device.h"
 #include "cuda/tensor_map.h"
 #include "stretto/schedule.h"
@@ -15,9 +16,6 @@ namespace stretto::cuda {
 // Of the current GPU; one thread at a time.
 class MatmulLibrary {
  public:
-  // Something of cuBLAS's, and what frees it.
-  using Owned = std::unique_ptr<void, int (*)(void*)>;
-
   // Asks for at most so many proposals. Throws SystemError when there is no cuBLAS.
   explicit MatmulLibrary(int most_proposals = kMostAlgorithms);
   ~MatmulLibrary();
@@ -27,12 +25,12 @@ class MatmulLibrary {
  private:
   friend class LibraryMatmul;
   struct Api;
-  Owned layout(const Matrix& matrix) const;
-  Owned operation(int sms) const;  // A * B^T on so many SMs
+  CublasOwned layout(const Matrix& matrix) const;
+  CublasOwned operation(int sms) const;  // A * B^T on so many SMs
 
   int most_proposals_;
   std::unique_ptr<Api> api_;
-  Owned handle_;
+  CublasOwned handle_;
 };
 
 // What cuBLAS may take an address to be a multiple of.
@@ -80,8 +78,8 @@ class LibraryMatmul {
   void add_step(int64_t rows, int algorithm, std::span<const uint32_t> alignments);
 
   const MatmulLibrary* library_;
-  MatmulLibrary::Owned operation_, a_, b_, c_;  // the last three are layouts
-  int64_t rows_ = 0;                            // that A's and C's have
+  CublasOwned operation_, a_, b_, c_;  // the last three are layouts
+  int64_t rows_ = 0;                   // that A's and C's have
   std::vector<Step> steps_;
   int num_proposed_ = kMostAlgorithms;
   size_t workspace_bytes_ = 0;
