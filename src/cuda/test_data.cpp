@@ -27,9 +27,10 @@ constexpr int kThreads = 512;
 std::string test_data_source() { return kSource; }
 
 TestData::TestData(const Device& device, const Compiler& compiler)
-    : fill_(compiler.compile(kSource, device.arch()).cubin, "stretto_fill", 0),
-      compare_(compiler.compile(kSource, device.arch()).cubin, "stretto_compare", 0),
-      multiply_(compiler.compile(kSource, device.arch()).cubin, "stretto_multiply", 0),
+    : cubin_(compiler.compile(kSource, device.arch()).cubin),
+      fill_(cubin_, "stretto_fill", 0),
+      compare_(cubin_, "stretto_compare", 0),
+      multiply_(cubin_, "stretto_multiply", 0),
       blocks_(device.num_sms() * 4) {}
 
 void TestData::fill(const Stream& stream, DevicePtr to, int64_t count, DType dtype,

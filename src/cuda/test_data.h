@@ -24,6 +24,7 @@ class TestData {
                 int64_t k, DType dtype) const;
 
  private:
+  std::string cubin_;
   Kernel fill_, compare_, multiply_;
   int blocks_;
 };
