@@ -46,7 +46,6 @@ enum DeviceAttribute : int {
   kAttributeSharedBytesPerBlock = 97,  // with opt-in
   kAttributeComputeMajor = 75,
   kAttributeComputeMinor = 76,
-  kAttributeL2Bytes = 38,
 };
 enum FunctionAttribute : int {
   kFunctionLocalBytes = 3,
@@ -97,7 +96,7 @@ inline constexpr int kAccessReadWrite = 3;
 inline constexpr int kGranularityRecommended = 1;
 
 enum TensorMapType : int { kTensorFp16 = 6, kTensorFp32 = 7, kTensorBf16 = 9 };
-enum TensorMapSwizzle : int { kSwizzleNone = 0, kSwizzle32 = 1, kSwizzle64 = 2, kSwizzle128 = 3 };
+enum TensorMapSwizzle : int { kSwizzle32 = 1, kSwizzle64 = 2, kSwizzle128 = 3 };
 inline constexpr int kL2PromoteNone = 0;
 inline constexpr int kL2Promote256 = 3;
 
@@ -129,7 +128,6 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(init, cuInit, (unsigned))                                                                     \
   X(get_error_name, cuGetErrorName, (Result, const char**))                                       \
   X(get_error_string, cuGetErrorString, (Result, const char**))                                   \
-  X(driver_version, cuDriverGetVersion, (int*))                                                   \
   X(device_count, cuDeviceGetCount, (int*))                                                       \
   X(device_get, cuDeviceGet, (DeviceId*, int))                                                    \
   X(device_name, cuDeviceGetName, (char*, int, DeviceId))                                         \

@@ -82,11 +82,6 @@ Result cuGetErrorString(Result, const char** text) {
   return kSuccess;
 }
 
-Result cuDriverGetVersion(int* version) {
-  *version = 12040;
-  return kSuccess;
-}
-
 Result cuDeviceGetCount(int* count) {
   *count = static_cast<int>(gpus().size());
   return kSuccess;
@@ -123,9 +118,6 @@ Result cuDeviceGetAttribute(int* value, int which, DeviceId device) {
       break;
     case kAttributeSharedBytesPerBlock:
       *value = 227 << 10;
-      break;
-    case kAttributeL2Bytes:
-      *value = 50 << 20;
       break;
     default:
       return kInvalidValue;

@@ -64,10 +64,6 @@ STRETTO_DEVICE void fence_proxy_async_shared() {
 STRETTO_DEVICE void store_release_shared(uint32 address, uint32 value) {
   asm volatile("st.release.cta.shared::cta.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
-STRETTO_DEVICE void add_release_shared(uint32 address, uint32 amount) {
-  asm volatile("red.release.cta.shared::cta.add.u32 [%0], %1;" ::"r"(address), "r"(amount)
-               : "memory");
-}
 STRETTO_DEVICE uint32 load_acquire_shared(uint32 address) {
   uint32 value;
   asm volatile("ld.acquire.cta.shared::cta.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
