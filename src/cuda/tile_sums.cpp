@@ -1,6 +1,7 @@
 #include "cuda/tile_sums.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -11,10 +12,18 @@ namespace stretto::cuda {
 
 TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none) {
   if (plan.library_gemms) return;  // nothing of the plan is the GEMM kernel's
+  PlacesOfTiles places = find_in_lanes(plan);
+  drop_what_others_read(plan, places);
+  number_sums(plan);
+  sum_up(plan);
+  ranges_misfit_ = why_ranges_misfit(plan);
+  needs_ = find_needs(plan, *this);
+}
+
+// What lanes say for themselves; and the tiles that are never stored if it comes to that.
+PlacesOfTiles TileSums::find_in_lanes(const Plan& plan) {
   AwaitedAtOnce awaited_at_once(plan);
   PlacesOfTiles places;
-  std::vector<uint8_t> holds_tiles(plan.buffers.size(), 0);
-  constexpr uint32_t kNone = UINT32_MAX;
   const auto add_sum = [&](uint32_t l, uint32_t at) {
     const Lane& lane = plan.lanes[l];
     const TileSum sum = sum_in_lane(plan, lane, at, awaited_at_once);
@@ -22,7 +31,6 @@ TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none
     const auto add = [&](const Region& tile, uint32_t reduce) {
       const bool for_caller = plan.buffers[tile.buffer].role == BufferRole::output;
       places.add({tile, l, reduce, sums_.size(), for_caller});
-      holds_tiles[tile.buffer] = 1;
     };
     if (sum.of_ranges != 0) {
       const auto ranges = plan.reads(lane.instrs[sum.of_ranges]);
@@ -38,17 +46,26 @@ TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     const Lane& lane = plan.lanes[l];
     if (lane.kind != LaneKind::compute) continue;
-    uint32_t gemm = kNone;  // the last task, if it is one
+    std::optional<uint32_t> gemm;  // the last task, if it is one
     const Instr* instrs = lane.instrs.data();
     for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
       const Instr& instr = instrs[at];
       if (instr.is_sync()) continue;
-      if (instr.op == Opcode::reduce && gemm != kNone) add_sum(l, gemm);
-      gemm = instr.op == Opcode::gemm ? at : kNone;
+      if (instr.op == Opcode::reduce && gemm) add_sum(l, *gemm);
+      gemm = instr.op == Opcode::gemm ? std::optional(at) : std::nullopt;
     }
   }
   places.sort();
-  for (uint32_t l = 0; l < plan.lanes.size() && !sums_.empty(); ++l) {
+  return places;
+}
+
+void TileSums::drop_what_others_read(const Plan& plan, PlacesOfTiles& places) {
+  if (sums_.empty()) return;
+  std::vector<uint8_t> holds_tiles(plan.buffers.size(), 0);
+  for (const auto& [place, tiles] : places.all()) {
+    holds_tiles[tiles.all().front().tile.buffer] = 1;
+  }
+  for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     const std::vector<Instr>& instrs = plan.lanes[l].instrs;
     for (uint32_t at = 0; at < instrs.size(); ++at) {
       if (instrs[at].num_reads == 0) continue;
@@ -66,7 +83,10 @@ TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none
     }
   }
   std::erase_if(sums_, [](const Entry& entry) { return !entry.sum; });
-  number_sums(plan);
+}
+
+// What the sums that are left say of the plan.
+void TileSums::sum_up(const Plan& plan) {
   for (const Entry& entry : sums_) {
     const Lane& lane = plan.lanes[entry.lane];
     if (entry.sum.of_ranges != 0) {
@@ -78,8 +98,6 @@ TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none
       sources_ = lane.instrs[entry.sum.of_ranks].num_reads - 1;
     }
   }
-  ranges_misfit_ = why_ranges_misfit(plan);
-  needs_ = find_needs(plan, *this);
 }
 
 std::string TileSums::why_ranges_misfit(const Plan& plan) const {

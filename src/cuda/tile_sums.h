@@ -43,6 +43,8 @@ struct TileSum {
   uint32_t writer(uint32_t gemm) const { return of_ranges != 0 ? of_ranges : gemm; }
 };
 
+class PlacesOfTiles;
+
 class TileSums {
  public:
   // None where a library multiplies.
@@ -104,8 +106,11 @@ class TileSums {
     const uint32_t number = number_[first_[lane] + at];
     return number != 0 && sums_[number - 1].at == at ? &sums_[number - 1].sum : nullptr;
   }
-  std::string why_ranges_misfit(const Plan& plan) const;
+  PlacesOfTiles find_in_lanes(const Plan& plan);
+  void drop_what_others_read(const Plan& plan, PlacesOfTiles& places);
   void number_sums(const Plan& plan);
+  void sum_up(const Plan& plan);
+  std::string why_ranges_misfit(const Plan& plan) const;
 
   std::vector<Entry> sums_;       // in the order of the plan
   std::vector<uint32_t> first_;   // by lane: of its instructions in number_
