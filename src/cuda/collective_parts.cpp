@@ -29,6 +29,12 @@ bool are_adjacent(const BufferRows& a, const BufferRows& b) {
 
 }  // namespace
 
+DevicePtr address_of(const Plan& plan, const BufferPlaces& places, const BufferRows& rows,
+                     int set) {
+  return address_of(places, rows.rank, rows.buffer, set) +
+         offset_of(plan.buffers[rows.buffer], rows.row0, 0);
+}
+
 CollectiveParts::CollectiveParts(const Plan& plan, const Instr& instr)
     : plan_(plan), kind_(instr.collective) {
   for (int rank = 0; rank < plan.ranks(); ++rank) by_rank_.push_back(find(rank, instr.id));

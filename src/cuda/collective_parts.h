@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "cuda/buffer_places.h"
 #include "stretto/plan.h"
 
 namespace stretto::cuda {
@@ -12,6 +13,9 @@ struct BufferRows {
   uint16_t buffer = 0, rank = 0;
   int32_t row0 = 0, row1 = 0;
 };
+
+// Where they begin, in a run on instance set `set` (num_sets()).
+DevicePtr address_of(const Plan& plan, const BufferPlaces& places, const BufferRows& rows, int set);
 
 // What one call can move: where it comes from and goes to on every rank. Root and owner hold it
 // once; on other ranks their own operand stands in, unused.

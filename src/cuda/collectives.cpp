@@ -10,10 +10,7 @@ std::vector<NcclCall> nccl_calls(const Plan& plan, uint32_t lane, uint32_t posit
   std::vector<NcclCall> calls;
   if (parts.pieces().empty()) return calls;
   const auto rank = static_cast<size_t>(plan.lanes[lane].rank);
-  const auto address = [&](const BufferRows& rows) {
-    return address_of(places, rows.rank, rows.buffer, set) +
-           offset_of(plan.buffers[rows.buffer], rows.row0, 0);
-  };
+  const auto address = [&](const BufferRows& rows) { return address_of(plan, places, rows, set); };
   const auto make = [&](NcclCall::Kind kind, const CollectivePiece& piece, const BufferRows& from,
                         const BufferRows& to) {
     const DType dtype = plan.buffers[from.buffer].dtype;

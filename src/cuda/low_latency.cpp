@@ -125,10 +125,7 @@ LowLatencyCall low_latency_call(const Plan& plan, uint32_t lane, uint32_t positi
   LowLatencyCall call = sizes_of(plan, parts);
   if (call.count == 0) return call;
   const auto rank = static_cast<size_t>(plan.lanes[lane].rank);
-  const auto address = [&](const BufferRows& rows) {
-    return address_of(places, rows.rank, rows.buffer, set) +
-           offset_of(plan.buffers[rows.buffer], rows.row0, 0);
-  };
+  const auto address = [&](const BufferRows& rows) { return address_of(plan, places, rows, set); };
   // What all ranks have of it begins with the first rank's rows.
   const bool gathers = call.kind == CollectiveKind::all_gather;
   const bool scatters = call.kind == CollectiveKind::reduce_scatter;
