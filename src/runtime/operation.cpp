@@ -137,8 +137,9 @@ struct Operation::State {
     if (is_fixed() && rows.at != 0) {
       throw UsageError("rows that stand in GPU memory: this operation's are fixed");
     }
+    const cuda::Device& device = context.device(rank);
     Bucket& bucket = bucket_for(most);
-    context.device(rank).make_current();
+    device.make_current();
     bucket.for_rows(rows).runner->enqueue(rank, static_cast<cuda::StreamHandle>(stream),
                                           is_fixed() ? runtime::CallRows{} : rows);
   }
@@ -226,6 +227,10 @@ void Operation::run(int rank, GpuStream stream, int64_t rows) {
 
 void Operation::run(int rank, GpuStream stream, GpuAddress rows, int64_t bucket) {
   if (rows == 0) throw UsageError("the address of a run's rows is 0");
+  if (rows % sizeof(int32_t) != 0) {
+    throw UsageError(fmt::format("a run's rows at {:#x}: an int32 begins at a multiple of {}", rows,
+                                 sizeof(int32_t)));
+  }
   state_->run(rank, stream, bucket, {0, rows});
 }
 

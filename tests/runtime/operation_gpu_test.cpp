@@ -296,6 +296,14 @@ TEST_P(OperationOnGpus, RefusalsSayWhatWouldBeRight) {
   EXPECT_THAT(
       refusal([&] { operation.run(8, context_->stream(0), 10); }),
       HasSubstr(fmt::format("rank 8 is not of this process, which has 0 to {}", ranks_ - 1)));
+  // No plan is made for a rank that cannot run it.
+  Operation large(*context_, shape, 4096);
+  const std::vector<int64_t> buckets = large.buckets();
+  EXPECT_THAT(refusal([&] { large.run(8, context_->stream(0), 2000); }),
+              HasSubstr("rank 8 is not of this process"));
+  EXPECT_EQ(large.buckets(), buckets);
+  EXPECT_THAT(refusal([&] { operation.run(0, context_->stream(0), GpuAddress{0x1002}, 10); }),
+              HasSubstr("rows at 0x1002: an int32 begins at a multiple of 4"));
   EXPECT_THAT(refusal([&] { Operation(*context_, shape, 100, {.schedule = "sequential"}); }),
               HasSubstr("rows=bucket with mover=nccl"));
   EXPECT_THAT(refusal([&] {
