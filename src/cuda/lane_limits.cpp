@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cuda/buffer_places.h"
 #include "cuda/gemm_choice.h"
 #include "cuda/tensor_map.h"
 
@@ -127,6 +128,7 @@ class LaneLimits {
     count_task(at, sum.of_ranges != 0 ? sum.first : at.pos, sum ? sum.position : at.pos);
     if (!sum) return;
     const InstrRef reduce{at.lane, sum.position};
+    if (sum.others != 0) look_at_ranges({at.lane, sum.of_ranges});
     if (sum.of_ranks != 0 && instr_at(reduce).num_reads != sums_.sources() + 1) {
       limits_.add("all tiles must be added to equally many sums of others", reduce);
     }
@@ -134,6 +136,19 @@ class LaneLimits {
       limits_.add("runs of fewer rows add to whole tiles only; rows=bucket cuts them at owners",
                   reduce);
     }
+  }
+
+  // Of a reduce of ranges of K, from each to the next: GemmSplit::step.
+  void look_at_ranges(const InstrRef& at) {
+    const std::span<const Region> ranges = plan_.reads(instr_at(at));
+    const Buffer& buffer = plan_.buffers[ranges[0].buffer];
+    const auto rows = static_cast<uint64_t>(ranges[1].row0 - ranges[0].row0);
+    constexpr uint64_t kMostBytes = uint64_t{UINT32_MAX} * 16;
+    if (rows * row_bytes_of(buffer) <= kMostBytes) return;
+    limits_.add(fmt::format("sums of ranges of K lie {} bytes apart, at most {} are served: take "
+                            "split-k=1 or a smaller shape",
+                            rows * row_bytes_of(buffer), kMostBytes),
+                at);
   }
 
   // Of a gemm, behind what it stands.

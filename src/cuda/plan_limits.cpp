@@ -22,6 +22,17 @@ int64_t num_counters(const Plan& plan) {
   return count * plan.ranks();
 }
 
+// More than GPUs of many years to come have; sums of bytes below it do not overflow.
+constexpr double kMostBytes = 1e15;
+
+double bytes_of_rank(const Plan& plan) {
+  double bytes = 0;
+  for (const Buffer& buffer : plan.buffers) {
+    bytes += static_cast<double>(row_bytes_of(buffer)) * buffer.rows * buffer.copies;
+  }
+  return bytes;
+}
+
 // Why no GEMM kernel computes and adds all tiles; empty when one does.
 std::string why_no_kernel(const Plan& plan, const TileSums& sums, bool serves) {
   const GemmNeeds& needs = sums.needs();
@@ -56,6 +67,13 @@ std::vector<PlanLimit> limits_on_cuda(const Plan& plan, const TileSums& sums, bo
         "the signals of all ranks have {} counters, GPUs at most {}: take larger tiles or fewer "
         "ranks";
     limits.add(fmt::format(kTooMany, counters, kMostCounters));
+  }
+  if (const double bytes = bytes_of_rank(plan); bytes > kMostBytes) {
+    limits.add(
+        fmt::format("the buffers of a rank take {:.1e} bytes, GPUs have at most {:.0e}: take a "
+                    "smaller shape, or "
+                    "fewer rows, columns or copies",
+                    bytes, kMostBytes));
   }
   if (num_sets(plan) > kMostSets) {
     limits.add(fmt::format(

@@ -236,6 +236,55 @@ end
                         "67108864: take larger tiles or fewer ranks"));
 }
 
+TEST(WhyNotOnCuda, BuffersWhoseBytesNobodyCouldCountAreRefused) {
+  const auto reasons = [](const char* buffer) {
+    return why_not_on_cuda(parse_plan(fmt::format(R"(stretto-plan 1
+operator ag-gemm m=64 n=64 k=64 ranks=1 dtype=bf16
+sms 132
+buffer a bf16 64x64 input
+buffer b bf16 64x64 input
+buffer out bf16 64x64 output
+buffer huge {}
+lane 0 compute 0
+  gemm #0 a[0:64,0:64] b[0:64,0:64] -> out[0:64,0:64]
+end
+)",
+                                                  buffer)));
+  };
+  EXPECT_THAT(reasons("bf16 1000000x200000000 symmetric copies=2"), IsEmpty());
+  // As 64-bit numbers they would overflow.
+  EXPECT_THAT(reasons("fp32 2147483647x2147483647 symmetric copies=2"),
+              ElementsAre(testing::HasSubstr("take 3.7e+19 bytes, GPUs have at most 1e+15")));
+}
+
+// As far apart as a 32-bit number of 16 bytes says, and a row further.
+TEST(WhyNotOnCuda, RangesOfKThatLieTooFarApartAreRefused) {
+  const auto reasons = [](int apart) {
+    return why_not_on_cuda(parse_plan(fmt::format(R"(stretto-plan 1
+operator ag-gemm m=64 n=64 k=128 ranks=1 dtype=bf16
+sms 132
+buffer a bf16 64x128 input
+buffer b bf16 64x128 input
+buffer out bf16 64x64 output
+buffer ranges fp32 600000x262144 local
+signals s 1
+lane 0 compute 0
+  gemm #0 a[0:64,0:64] b[0:64,0:64] -> ranges[0:64,0:64]
+  wait s.0 >= 1
+  reduce #0 ranges[0:64,0:64] ranges[{0}:{1},0:64] -> out[0:64,0:64]
+lane 0 compute 1
+  gemm #0 a[0:64,64:128] b[0:64,64:128] -> ranges[{0}:{1},0:64]
+  notify s.0@0 += 1
+end
+)",
+                                                  apart, apart + 64)));
+  };
+  EXPECT_THAT(reasons(65535), IsEmpty());
+  EXPECT_THAT(reasons(65536),
+              ElementsAre(testing::HasSubstr("lie 68719476736 bytes apart, at most 68719476720 are "
+                                             "served: take split-k=1")));
+}
+
 // 251 * 241 * 239 * 233 * 229 runs are more than an int counts.
 TEST(WhyNotOnCuda, CopiesThatNeverComeTogetherAreRefused) {
   const auto reasons = [](const std::vector<int>& copies) {
