@@ -151,7 +151,8 @@ inline constexpr int kMostAlgorithms = 8;
 std::string to_string(const Schedule& schedule);
 // A canonical text, or a preset's name followed by changes: "tiles,tile=64x128,comm-sms=4".
 // `op` and `machine` give the preset its defaults. `words`: what else the caller takes in the place
-// of a text, to be listed with the presets. Throws UsageError naming every bad part at once.
+// of a text, to be listed with the presets; they take no changes. Throws UsageError naming every
+// bad part at once.
 Schedule parse_schedule(std::string_view text, const Operator& op, const Machine& machine,
                         std::span<const std::string_view> words = {});
 

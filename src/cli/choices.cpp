@@ -31,17 +31,6 @@ Choice choose_preset(const Preset& preset, const Operator& op, const Machine& ma
   return choose(std::string(preset.name), schedule, op, machine);
 }
 
-// `auto` chooses every coordinate.
-Schedule schedule_of(std::string_view text, const Operator& op, const Machine& machine) {
-  if (text.starts_with("auto,")) {
-    throw UsageError(fmt::format(
-        "{} changes what auto chooses; auto stands alone, and stretto plan --schedule auto says "
-        "what it chose, to be changed",
-        quote(text, 200)));
-  }
-  return parse_schedule(text, op, machine, kAutoWords);
-}
-
 }  // namespace
 
 std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op,
@@ -69,7 +58,8 @@ std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op
       choices.push_back(choose("auto", found.schedule, op, machine));
       choices.back().reason = std::move(found.reason);
     } else if (name.find_first_of("=,") != std::string_view::npos) {
-      choices.push_back(choose(std::string(name), schedule_of(name, op, machine), op, machine));
+      choices.push_back(
+          choose(std::string(name), parse_schedule(name, op, machine, kAutoWords), op, machine));
     } else {
       choices.push_back(
           choose_preset(find_preset(name, name == text ? words : kAutoWords), op, machine, rows));
@@ -88,7 +78,7 @@ std::vector<Choice> resolve_choices(const Options& options, const Operator& op,
   const bool served = !options.rows.empty();
   std::vector<Choice> choices;
   if (!options.schedule.empty() && options.schedule != "auto") {
-    Schedule schedule = schedule_of(options.schedule, op, machine);
+    Schedule schedule = parse_schedule(options.schedule, op, machine, kAutoWords);
     const bool says = options.schedule.find("rows=") != std::string::npos;
     if (served && !says) schedule.rows = RowCount::bucket;
     choices.push_back(choose("schedule", schedule, op, machine));

@@ -170,11 +170,16 @@ Schedule parse_schedule(std::string_view text, const Operator& op, const Machine
   }
   const std::vector<std::string_view> parts = split(text, ',');
   const bool from_preset = parts[0].find('=') == std::string_view::npos;
+  if (parts.size() > 1 && std::find(words.begin(), words.end(), parts[0]) != words.end()) {
+    throw UsageError(fmt::format(
+        "{0} changes what {1} chooses; {1} stands alone, and stretto plan --schedule {1} says what "
+        "it chose, to be changed",
+        quote(text, 200), parts[0]));
+  }
   Schedule schedule;
   std::vector<std::string> reasons;
   if (from_preset) {
     try {
-      // Words stand alone.
       schedule =
           (parts.size() == 1 ? find_preset(text, words) : find_preset(parts[0])).make(op, machine);
     } catch (const UsageError& error) {

@@ -55,6 +55,16 @@ TEST(ScheduleText, ParsesWhatItPrints) {
   }
 }
 
+TEST(ScheduleText, WordsOfTheCallersStandAlone) {
+  constexpr std::string_view kWords[] = {"auto"};
+  try {
+    parse_schedule("auto,tile=64x64", gemm_rs(), machine_of(), kWords);
+    FAIL() << "auto takes no changes";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'auto,tile=64x64' changes what auto chooses"));
+  }
+}
+
 TEST(ScheduleText, ChangesAPreset) {
   const Schedule plain = find_preset("tiles").make(gemm_rs(), machine_of());
   EXPECT_EQ(parse("tiles"), plain);
