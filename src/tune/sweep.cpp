@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ranges>
+#include <utility>
 
 #include "core/text.h"
 #include "stretto/error.h"
@@ -59,14 +61,22 @@ void Sweep::add_sizes(const Schedule& base) {
 
 void Sweep::require_some() const {
   if (!schedules_.empty()) return;
-  std::vector<std::string> refusals;
+  // What is wrong with an operator is wrong for many presets, and said once.
+  std::vector<std::pair<std::string, std::string>> refusals;
   for (const Preset& preset : presets()) {
     Schedule schedule = preset.make(op_, machine_);
     schedule.rows = rows_;
-    const auto reasons = legal(op_, schedule, machine_);
-    refusals.push_back(fmt::format("{}: {}", preset.name, reasons.front()));
+    const std::string why = legal(op_, schedule, machine_).front();
+    const auto same = std::ranges::find(refusals, why, &decltype(refusals)::value_type::second);
+    if (same == refusals.end()) {
+      refusals.emplace_back(preset.name, why);
+    } else {
+      same->first += fmt::format(", {}", preset.name);
+    }
   }
-  throw UsageError("no preset can serve this: " + join(refusals, "; "));
+  std::vector<std::string> lines;
+  for (const auto& [names, why] : refusals) lines.push_back(fmt::format("{}: {}", names, why));
+  throw UsageError("no preset can serve this: " + join(lines, "; "));
 }
 
 Schedule fused_tiles(const Operator& op, const Machine& machine) {

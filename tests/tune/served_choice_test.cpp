@@ -111,7 +111,9 @@ TEST(ServedChoice, RefusesWhatNothingServes) {
     served("gemm-rs m=511 n=1024 k=1024 ranks=2 dtype=bf16", {});
     FAIL() << "511 rows have unequal shards";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("no preset can serve this: "));
+    const std::string what = error.what();
+    EXPECT_THAT(what, HasSubstr("no preset can serve this: "));
+    EXPECT_EQ(what.find("take m="), what.rfind("take m=")) << "said once: " << what;
   }
 }
 
