@@ -241,7 +241,13 @@ std::unique_ptr<Fabric> join(const Job& job, std::optional<Source> source) {
 
 std::unique_ptr<Fabric> open_fabric(int ranks, std::optional<Source> source, double run_timeout_s) {
   const std::string& chosen = environment().fabric;
-  if (!source && !chosen.empty()) source = source_from(chosen);
+  if (!source && !chosen.empty()) {
+    try {
+      source = source_from(chosen);
+    } catch (const UsageError& error) {
+      throw UsageError(fmt::format("STRETTO_FABRIC: {}", error.what()));
+    }
+  }
   auto job = job_from();
   if (!job) return in_process(ranks, source.value_or(Source::peer));
   if (job->size != ranks) {
