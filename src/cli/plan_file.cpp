@@ -4,6 +4,7 @@
 
 #include "cli/options.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "stretto/serve.h"
 
 namespace stretto::cli {
@@ -14,8 +15,8 @@ constexpr size_t kMaxPlanBytes = size_t{1} << 30;
 }  // namespace
 
 PlanFile read_plan_file(const std::string& name, const std::string& rows) {
-  PlanFile file{name, {}, {}};
-  file.plan = parse_plan(read_file(name, kMaxPlanBytes), name, &file.lines);
+  PlanFile file{in_one_line(name), {}, {}};
+  file.plan = parse_plan(read_file(name, kMaxPlanBytes), file.name, &file.lines);
   if (!rows.empty()) {
     const int64_t run_rows = whole_number("--rows", rows, 0, 1, file.plan.op.m);
     file.plan = at_rows(file.plan, run_rows, &file.lines);

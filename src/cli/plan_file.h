@@ -9,7 +9,7 @@
 namespace stretto::cli {
 
 struct PlanFile {
-  std::string name;  // as the user gave it
+  std::string name;  // as the user gave it, in one line
   Plan plan;
   PlanLines lines;
 };

@@ -97,4 +97,17 @@ std::string quote(std::string_view text, size_t limit) {
   return out;
 }
 
+std::string in_one_line(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= ' ' && byte != 0x7f) {
+      out += c;
+    } else {
+      out += fmt::format("\\x{:02x}", byte);
+    }
+  }
+  return out;
+}
+
 }  // namespace stretto

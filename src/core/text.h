@@ -29,4 +29,8 @@ std::string place_of_byte(std::string_view text, size_t number);
 // Text from outside, fit for one line of a message: printable ASCII, at most `limit` characters.
 std::string quote(std::string_view text, size_t limit = 40);
 
+// A name from outside as it is, but with its control characters escaped: one that ends a line or
+// moves a terminal's cursor does neither.
+std::string in_one_line(std::string_view name);
+
 }  // namespace stretto

@@ -32,6 +32,14 @@ class PlanFile : public testing::Test {
   ScratchFolder scratch_;
 };
 
+TEST_F(PlanFile, WhoseNameHasControlCharactersKeepsMessagesInTheirLines) {
+  const std::string file = scratch_.file("a\n\x1b[31m.plan", small_plan());
+  const Said said = stretto_says({"check", file});
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_THAT(said.out, HasSubstr("a\\x0a\\x1b[31m.plan"));
+  EXPECT_EQ(std::count(said.out.begin(), said.out.end(), '\n'), 2) << said.out;
+}
+
 TEST_F(PlanFile, IsPrintedAgainExactly) {
   const std::string text = small_plan();
   const Said again = stretto_says({"plan", scratch_.file("a.plan", text)});

@@ -50,6 +50,8 @@ TEST(Quote, CutsAndEscapesWhatComesFromOutside) {
   EXPECT_EQ(quote("tiles"), "'tiles'");
   EXPECT_EQ(quote(std::string("a\0\n\xff", 4)), "'a\\x00\\x0a\\xff'");
   EXPECT_EQ(quote("abcdef", 3), "'abc...'");
+  EXPECT_EQ(in_one_line("a b/\xc3\xa9.plan"), "a b/\xc3\xa9.plan");
+  EXPECT_EQ(in_one_line("a\n\x1b[31m\x7f"), "a\\x0a\\x1b[31m\\x7f");
 }
 
 }  // namespace
