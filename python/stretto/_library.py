@@ -132,18 +132,24 @@ def text(value, name):
         raise ValueError(f"{name} is {value!r}; a string was expected")
     if "\0" in value:
         raise ValueError(f"{name} {value!r} holds a zero byte")
-    return value.encode()
+    return os.fsencode(value)
 
 
 def whole(value, name):
     """A whole number for an `int64_t`: what operator.index() takes."""
-    try:
-        number = value.__index__()
-    except AttributeError:
-        raise ValueError(f"{name} is {value!r}; a whole number was expected") from None
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise ValueError(f"{name} is {value!r}; a whole number was expected")
+    number = value.__index__()
     if not -(2**63) <= number < 2**63:
-        raise ValueError(f"{name}={number} is too large")
+        raise ValueError(f"{name}={number} is too {'large' if number > 0 else 'small'}")
     return number
+
+
+def seconds(value, name):
+    """A number for a `double`."""
+    if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
+        raise ValueError(f"{name} is {value!r}; a number of seconds was expected")
+    return float(value)
 
 
 def dtype_text(dtype):

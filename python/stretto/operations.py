@@ -3,7 +3,8 @@
 import sys
 from ctypes import byref, c_char_p, c_uint64, c_void_p
 
-from ._library import TENSORS, COperationRequest, dtype_text, library, serves, text, whole
+from ._library import (TENSORS, COperationRequest, dtype_text, library, seconds, serves, text,
+                       whole)
 from .plans import shape as shape_of
 from .tensors import GpuTensor, address_of, rows_address
 
@@ -31,7 +32,7 @@ class Context:
     def __init__(self, timeout_s=10.0):
         self._handle = c_void_p()
         self._operations = []
-        library().context_open(float(timeout_s), byref(self._handle))
+        library().context_open(seconds(timeout_s, "timeout_s"), byref(self._handle))
         self.rank = library().context_rank(self._handle)
         self.ranks = library().context_ranks(self._handle)
         self.gpu = library().context_gpu(self._handle)

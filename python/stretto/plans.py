@@ -17,8 +17,8 @@ class Plan:
 
 def c_operator(kind, m, n, k, ranks, dtype):
     number = whole(ranks, "ranks")
-    if not 1 <= number < 2**31:
-        raise ValueError(f"ranks is {number}; it must be at least 1")
+    if not -(2**31) <= number < 2**31:
+        raise ValueError(f"ranks={number} is too {'large' if number > 0 else 'small'}")
     return COperator(text(kind, "kind"), whole(m, "m"), whole(n, "n"), whole(k, "k"), number,
                      text(dtype_text(dtype), "dtype"))
 
