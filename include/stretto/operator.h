@@ -70,9 +70,15 @@ std::vector<std::string> problems(const Operator& op);
 // Throws UsageError with all problems when there is one.
 void validate(const Operator& op);
 
+// What a text may leave out.
+struct OperatorDefaults {
+  std::optional<int> ranks = {};
+  std::optional<DType> dtype = {};
+};
+
 // "gemm-rs m=2048 n=1024 k=4096 ranks=8 dtype=bf16"; parse is the inverse (throws UsageError).
 std::string to_string(const Operator& op);
-Operator parse_operator(std::string_view text);
+Operator parse_operator(std::string_view text, const OperatorDefaults& absent = {});
 
 // Bytes that leave one rank at least, per direction (wire in the operator's dtype).
 double link_bytes(const Operator& op);

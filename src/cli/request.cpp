@@ -56,18 +56,6 @@ Operator resolve_operator(OpKind kind, const Options& options) {
   return op;
 }
 
-// "ag-gemm m=512 n=14336 k=8192", and what the line does not say itself.
-Operator operator_of_line(std::string_view line, int ranks, DType dtype) {
-  std::string text(line);
-  if (text.find("ranks=") == std::string::npos) text += fmt::format(" ranks={}", ranks);
-  if (text.find("dtype=") == std::string::npos) {
-    text += fmt::format(" dtype={}", to_string(dtype));
-  }
-  Operator op = parse_operator(text);
-  validate(op);
-  return op;
-}
-
 // A plan file says its own operator and schedule, so options that would be ignored are refused.
 void refuse_operator_options(const Options& options) {
   const std::pair<std::string_view, const std::string*> given[] = {
@@ -95,14 +83,6 @@ void refuse_overwriting(const Options& options, const std::string& read) {
                       quote(read, 200)));
     }
   }
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r')) {
-    text.remove_suffix(1);
-  }
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  return text;
 }
 
 }  // namespace
@@ -136,10 +116,10 @@ std::vector<Operator> resolve_operators(const Options& options) {
   int number = 0;
   for (const std::string_view whole_line : split(content, '\n')) {
     ++number;
-    const std::string_view line = trimmed(whole_line.substr(0, whole_line.find('#')));
-    if (line.empty()) continue;
+    const std::string_view line = whole_line.substr(0, whole_line.find('#'));
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     try {
-      const Operator op = operator_of_line(line, ranks, dtype);
+      const Operator op = parse_operator(line, {ranks, dtype});
       if (!kind || op.kind == *kind) operators.push_back(op);
     } catch (const UsageError& error) {
       throw UsageError(

@@ -1,6 +1,7 @@
 // The text form of operators: "gemm-rs m=2048 n=1024 k=4096 ranks=8 dtype=bf16".
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -71,10 +72,13 @@ void read_field(Fields& fields, std::string_view word) {
 
 }  // namespace
 
-Operator parse_operator(std::string_view text) {
+Operator parse_operator(std::string_view text, const OperatorDefaults& absent) {
   std::vector<std::string_view> words;
-  for (std::string_view word : split(text, ' ')) {
-    if (!word.empty()) words.push_back(word);
+  constexpr std::string_view kBlanks = " \t\r";
+  for (size_t at = 0; (at = text.find_first_not_of(kBlanks, at)) != std::string_view::npos;) {
+    const size_t end = std::min(text.find_first_of(kBlanks, at), text.size());
+    words.push_back(text.substr(at, end - at));
+    at = end;
     if (words.size() > kKeys.size() + 1) {
       throw UsageError(fmt::format("{} says more than an operator has: {}", quote(text),
                                    "KIND m=M n=N k=K ranks=R dtype=TYPE"));
@@ -91,6 +95,14 @@ Operator parse_operator(std::string_view text) {
     fields.reasons.push_back(unknown_word("operator", words[0], kOperatorNames));
   }
   for (size_t i = 1; i < words.size(); ++i) read_field(fields, words[i]);
+  const auto take = [&](std::string_view key, const auto& value, auto& field) {
+    bool& seen = fields.seen[std::find(kKeys.begin(), kKeys.end(), key) - kKeys.begin()];
+    if (seen || !value) return;
+    field = *value;
+    seen = true;
+  };
+  take("ranks", absent.ranks, fields.op.ranks);
+  take("dtype", absent.dtype, fields.op.dtype);
   for (size_t i = 0; i < kKeys.size(); ++i) {
     if (!fields.seen[i]) fields.reasons.push_back(fmt::format("{}= is missing", kKeys[i]));
   }

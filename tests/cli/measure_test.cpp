@@ -38,6 +38,11 @@ TEST_F(Measure, ShapesAreReadWithCommentsAndTheirErrorsNameTheLine) {
   expect_refused(
       {"bench", "--ranks", "0", "--shapes", file("own", "gemm-rs m=64 n=64 k=64 ranks=2\n")},
       "--ranks '0'");
+  expect_refused(
+      {"bench", "--dtype", "fp32", "--shapes", file("tabs", "\tgemm-rs\tm=64 n=64\tk=64 \r\n")},
+      "not fp32");
+  expect_refused({"bench", "--shapes", file("slip", "gemm-rs m=64 n=64 k=64 xranks=2\n")},
+                 "line 1: 'xranks=2' is not one of m=, n=, k=, ranks=, dtype=\n");
   expect_refused({"bench", "--shapes",
                   file("ranks",
                        "gemm-rs m=64 n=64 k=64 ranks=2\n"

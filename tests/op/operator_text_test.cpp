@@ -36,6 +36,20 @@ TEST(OperatorText, TakesKeysInAnyOrderAndExtraBlanks) {
   EXPECT_EQ(parse_operator("  ag-gemm dtype=fp16  ranks=2 k=5 n=4 m=3 "), op);
 }
 
+TEST(OperatorText, MayLeaveOutWhatTheCallerKnows) {
+  const OperatorDefaults known{4, DType::fp32};
+  EXPECT_EQ(parse_operator("gemm-ar m=3 n=4 k=8", known),
+            (Operator{OpKind::gemm_ar, 3, 4, 8, 4, DType::fp32}));
+  EXPECT_EQ(parse_operator("gemm-ar\tm=3 n=4 ranks=2\tk=8 dtype=fp16\r", known),
+            (Operator{OpKind::gemm_ar, 3, 4, 8, 2, DType::fp16}));
+  try {
+    parse_operator("gemm-ar m=3 n=4 k=8 xranks=2", known);
+    FAIL() << "xranks means nothing";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(), "'xranks=2' is not one of m=, n=, k=, ranks=, dtype=");
+  }
+}
+
 TEST(OperatorText, NamesEveryBadPartAtOnce) {
   const std::string what = refusal("gemm-sr m=12x n= k=99999999999999999999 rank=8 dtype=bf61");
   EXPECT_THAT(what, HasSubstr("unknown operator 'gemm-sr'"));
