@@ -122,12 +122,20 @@ class Collector {
   KernelsToCompile found_;
 };
 
-void require_operators(const Options& options) {
-  const char* option = !options.strategies.empty() ? "--strategies"
-                       : options.serve             ? "--serve"
-                                                   : nullptr;
-  if (option == nullptr) return;
-  throw UsageError(fmt::format("{} needs an operator with its sizes, or --shapes FILE", option));
+// The usual kernels are those of the shipped tuning file, whatever its operators and machine.
+void refuse_what_needs_an_operator(const Options& options) {
+  const std::pair<std::string_view, bool> given[] = {{"--strategies", !options.strategies.empty()},
+                                                     {"--serve", options.serve},
+                                                     {"--m", !options.m.empty()},
+                                                     {"--n", !options.n.empty()},
+                                                     {"--k", !options.k.empty()},
+                                                     {"--ranks", !options.ranks.empty()},
+                                                     {"--dtype", !options.dtype.empty()},
+                                                     {"--machine", !options.machine.empty()}};
+  for (const auto& [option, is_given] : given) {
+    if (!is_given) continue;
+    throw UsageError(fmt::format("{} needs an operator with its sizes, or --shapes FILE", option));
+  }
 }
 
 // What an operation would not take as its schedule.
@@ -152,7 +160,7 @@ std::string to_string(const RefusedSchedule& refused) {
 KernelsToCompile kernels_to_compile(const Options& options, const std::string& arch,
                                     Progress& progress) {
   if (options.subject.empty() && options.shapes.empty()) {
-    require_operators(options);
+    refuse_what_needs_an_operator(options);
     progress.show("planning what the tuning has measured", 0);
     return {runtime::usual_kernels(shipped_tuning(), arch), {}};
   }

@@ -92,6 +92,9 @@ TEST_F(Measure, WordsThatMeanNothingAreRefused) {
   expect_refused(sized("compile", {"--strategies", "tiles,mover=comm-blocks,comm-sms=0"}),
                  "comm-sms=0 cannot serve gemm-rs m=64 n=64 k=64 ranks=2 dtype=bf16: ");
   expect_refused({"compile", "--serve"}, "--serve needs an operator");
+  for (const char* option : {"--m", "--n", "--k", "--ranks", "--dtype", "--machine"}) {
+    expect_refused({"compile", option, "5"}, (option + std::string(" needs an operator")).c_str());
+  }
   expect_refused(sized("compile", {"--serve", "--strategies", "sweep"}), "does not go with");
   expect_refused(sized("compile", {"--serve", "--strategies", "auto,tiles"}), "auto stands alone");
 }
