@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "cli/verb.h"
@@ -17,6 +18,7 @@
 #include "core/text.h"
 #include "stretto/error.h"
 #include "stretto/simulate.h"
+#include "stretto/tune.h"
 
 namespace stretto::cli {
 namespace {
@@ -128,7 +130,7 @@ void require_values(const CLI::App& verb) {
   }
 }
 
-// Of two results in one file the first would be lost.
+// Of two results in one file the first would be lost, and what has been measured for good.
 void require_own_files(const Options& options) {
   if (options.perfetto == kStdout) {
     throw UsageError("--perfetto writes a file; '-' for standard output goes with -o");
@@ -136,6 +138,16 @@ void require_own_files(const Options& options) {
   const bool both = !options.output.empty() && !options.perfetto.empty();
   if (both && is_same_file(options.output, options.perfetto)) {
     throw UsageError("--output and --perfetto name one file; give each its own");
+  }
+  const std::string tuning =
+      options.tuning_file.empty() ? default_tuning_file() : options.tuning_file;
+  const std::pair<std::string_view, const std::string*> written[] = {
+      {"--output", &options.output}, {"--perfetto", &options.perfetto}};
+  for (const auto& [option, path] : written) {
+    if (path->empty() || tuning.empty() || !is_same_file(*path, tuning)) continue;
+    throw UsageError(fmt::format(
+        "{} names the tuning file, which the result would replace; give it a file of its own",
+        option));
   }
 }
 

@@ -10,6 +10,7 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "cuda/shared_gpus.h"
+#include "machine/find_machine.h"
 #include "op/names.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
@@ -73,7 +74,8 @@ void refuse_operator_options(const Options& options) {
   }
 }
 
-// A result in the place of what was read: a slip of the hand, and what was read is lost.
+}  // namespace
+
 void refuse_overwriting(const Options& options, const std::string& read) {
   for (const std::string* written : {&options.output, &options.perfetto}) {
     if (!written->empty() && is_same_file(*written, read)) {
@@ -85,9 +87,10 @@ void refuse_overwriting(const Options& options, const std::string& read) {
   }
 }
 
-}  // namespace
-
 Machine resolve_machine(const Options& options, int ranks, const OnGpus& gpus) {
+  if (const std::string file = machine_file_of(options.machine); !file.empty()) {
+    refuse_overwriting(options, file);
+  }
   Machine machine =
       options.machine.empty() ? default_machine(ranks) : load_machine(options.machine);
   limit_sms(machine, cuda::sms_a_rank(machine.sms, std::min(ranks, gpus.ranks_each)));

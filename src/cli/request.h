@@ -37,6 +37,10 @@ struct OnGpus {
   std::string name = {};  // empty: not known
 };
 
+// A result in the place of what was read: a slip of the hand, and what was read is lost. Throws
+// UsageError.
+void refuse_overwriting(const Options& options, const std::string& read);
+
 // Reads and checks everything; throws UsageError or SystemError. When schedules are named and all
 // of them are refused the reasons are thrown; `--strategy all` keeps refused ones as choices.
 Request resolve(const Options& options, const OnGpus& gpus = {});

@@ -4,9 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/json.h"
+#include "cli/request.h"
 #include "cli/table.h"
 #include "cli/verb.h"
 #include "machine/figures.h"
+#include "machine/find_machine.h"
 #include "stretto/machine.h"
 
 namespace stretto::cli {
@@ -66,6 +68,7 @@ Outcome run(const Options& options) {
   Json json = json_header("machines");
   json["machines"] = Json::array();
   if (!options.machine.empty()) {
+    refuse_overwriting(options, machine_file_of(options.machine));
     const Machine machine = load_machine(options.machine);
     if (!options.json) return {print(machine), kGood};
     json["machines"].push_back(to_json(machine));

@@ -80,11 +80,6 @@ Outcome run(const Options& options) {
   if (file.empty()) {
     throw UsageError("there is no home folder to keep the tuning in: give --file FILE");
   }
-  if (!options.output.empty() && is_same_file(options.output, file)) {
-    throw UsageError(
-        "--output names the tuning file, which the result would replace; give it a "
-        "file of its own");
-  }
   check_tuning_file(file);
   const int ranks = operators.front().ranks;
   for (const Operator& op : operators) {

@@ -189,8 +189,12 @@ void write_own_file(const std::string& path, std::string_view content) {
 void check_writable(const std::string& path) { Replacement probe(path); }
 
 bool is_same_file(const std::string& a, const std::string& b) {
-  if (a == b) return true;
   std::error_code error;
+  if (const auto there = std::filesystem::status(a, error);
+      std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
+    return false;
+  }
+  if (a == b) return true;
   const auto real_a = std::filesystem::weakly_canonical(std::filesystem::absolute(a, error), error);
   if (error) return false;
   const auto real_b = std::filesystem::weakly_canonical(std::filesystem::absolute(b, error), error);

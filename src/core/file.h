@@ -22,7 +22,8 @@ void write_own_file(const std::string& path, std::string_view content);
 // Throws write_file's SystemError early, before the work whose result is to be written.
 void check_writable(const std::string& path);
 
-// Whether two paths lead to one file, through links too; it need not exist.
+// Whether two paths lead to one file, through links too; it need not exist. Devices, pipes and
+// folders are none.
 bool is_same_file(const std::string& a, const std::string& b);
 
 }  // namespace stretto

@@ -48,14 +48,23 @@ bool is_machine_name(std::string_view name) {
   });
 }
 
+std::string machine_file_of(std::string_view name) {
+  const bool is_path = name.find('/') != std::string_view::npos || name.ends_with(".json");
+  if (is_path) return std::string(name);
+  if (!is_machine_name(name)) return "";
+  for (const fs::path& folder : folders()) {
+    const std::string path = (folder / fmt::format("{}.json", name)).string();
+    std::error_code ignored;  // a link that leads nowhere is there: reading says what is wrong
+    if (fs::exists(fs::symlink_status(path, ignored))) return path;
+  }
+  return "";
+}
+
 MachineFile read_machine_file(std::string_view name) {
+  const std::string path = machine_file_of(name);
+  if (!path.empty()) return {read_file(path, kMostMachineBytes), path};
   if (is_machine_name(name)) {
     const std::string file_name = fmt::format("{}.json", name);
-    for (const fs::path& folder : folders()) {
-      const std::string path = (folder / file_name).string();
-      std::error_code ignored;
-      if (fs::exists(path, ignored)) return {read_file(path, kMostMachineBytes), path};
-    }
     for (const EmbeddedText& shipped : shipped_machines()) {
       if (shipped.name == file_name) return {shipped.text, file_name};
     }
@@ -77,13 +86,8 @@ std::vector<std::string> machine_names() {
 }
 
 Machine load_machine(std::string_view name) {
-  const bool is_path = name.find('/') != std::string_view::npos || name.ends_with(".json");
-  if (!is_path) {
-    const MachineFile file = read_machine_file(name);
-    return load_machine_text(file.text, file.name);
-  }
-  const std::string path(name);
-  return load_machine_text(read_file(path, kMostMachineBytes), path);
+  const MachineFile file = read_machine_file(name);
+  return load_machine_text(file.text, file.name);
 }
 
 Machine default_machine(int ranks) {

@@ -15,7 +15,12 @@ struct MachineFile {
   std::string name;  // for messages: its path, or `name`.json of those inside the binary
 };
 
-// `name`.json where it is found first. Throws UsageError listing what there is when none has.
+// The file that load_machine() takes this name from: the name where that is a path, `name`.json in
+// one of the folders; empty where it is none of these.
+std::string machine_file_of(std::string_view name);
+
+// That file, or `name`.json inside the binary. Throws UsageError listing what there is when none
+// has.
 MachineFile read_machine_file(std::string_view name);
 
 }  // namespace stretto

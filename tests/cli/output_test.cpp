@@ -28,6 +28,45 @@ TEST(Output, ToAMinusIsStandardOutput) {
   EXPECT_FALSE(std::filesystem::exists("-"));
 }
 
+TEST(Output, NeverTakesThePlaceOfAMachineFileThatIsRead) {
+  const ScratchFolder scratch;
+  const std::string machine = scratch.file("mine.json", "{}");
+  for (const char* option : {"-o", "--perfetto"}) {
+    const Said said = stretto_says(std::vector<std::string>{"simulate"} + small_operator() +
+                                   std::vector<std::string>{"--machine", machine, option, machine});
+    EXPECT_EQ(said.exit_code, 2);
+    EXPECT_THAT(said.err, HasSubstr("is read, and the result would take its place"));
+  }
+  ::setenv("STRETTO_MACHINE_PATH", scratch.path("").c_str(), 1);
+  const Said by_name = stretto_says({"machines", "mine", "-o", machine});
+  ::unsetenv("STRETTO_MACHINE_PATH");
+  EXPECT_EQ(by_name.exit_code, 2);
+  EXPECT_THAT(by_name.err, HasSubstr("is read, and the result would take its place"));
+  EXPECT_EQ(content_of(machine), "{}");
+}
+
+TEST(Output, NeverTakesThePlaceOfTheTuningFile) {
+  const ScratchFolder scratch;
+  const std::string empty = R"({"stretto_tuning": 1, "operators": []})";
+  const std::string tuning = scratch.file("tuning.json", empty);
+  ::setenv("STRETTO_TUNING_FILE", tuning.c_str(), 1);
+  for (const char* option : {"--output", "--perfetto"}) {
+    const Said said = stretto_says(std::vector<std::string>{"simulate"} + small_operator() +
+                                   std::vector<std::string>{"--strategy", "auto", option, tuning});
+    EXPECT_EQ(said.exit_code, 2);
+    EXPECT_THAT(said.err, HasSubstr(std::string(option) + " names the tuning file"));
+  }
+  ::unsetenv("STRETTO_TUNING_FILE");
+  EXPECT_EQ(content_of(tuning), empty);
+}
+
+TEST(Output, OfTwoResultsMayGoToADevice) {
+  const Said said =
+      stretto_says(std::vector<std::string>{"simulate"} + small_operator() +
+                   std::vector<std::string>{"--perfetto", "/dev/null", "-o", "/dev/null"});
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+}
+
 TEST(Output, UnwritablePathIsASystemFaultBeforeTheWork) {
   for (const char* option : {"-o", "--perfetto"}) {
     const Said said = stretto_says(std::vector<std::string>{"simulate"} + small_operator() +

@@ -129,6 +129,16 @@ TEST(Verbs, MachinesOfTheUserAreNamedByTheirPaths) {
   ::unsetenv("STRETTO_MACHINE_PATH");
 }
 
+TEST(Verbs, AMachineFileThatIsALinkToNowhereIsNotUnknown) {
+  const ScratchFolder scratch;
+  std::filesystem::create_symlink(scratch.path("absent"), scratch.path("mine.json"));
+  ::setenv("STRETTO_MACHINE_PATH", scratch.path("").c_str(), 1);
+  const Said said = stretto_says({"machines", "mine"});
+  ::unsetenv("STRETTO_MACHINE_PATH");
+  EXPECT_EQ(said.exit_code, 3);
+  EXPECT_THAT(said.err, HasSubstr("cannot read '" + scratch.path("mine.json")));
+}
+
 TEST(Verbs, ExploreFindsEveryBugAndNoneInTheTwins) {
   const Said bugs = stretto_says({"explore", "bugs"});
   EXPECT_EQ(bugs.exit_code, 1) << bugs.err;

@@ -147,6 +147,7 @@ TEST_F(File, IsTheSameUnderItsOtherNames) {
   EXPECT_TRUE(is_same_file(path("x"), path("link")));
   EXPECT_TRUE(is_same_file("not-yet", "./not-yet"));
   EXPECT_FALSE(is_same_file(path("x"), path("y")));
+  EXPECT_FALSE(is_same_file("/dev/null", "/dev/null")) << "nothing in it can be lost";
 }
 
 TEST_F(File, WritesToDevices) {
