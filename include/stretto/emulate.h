@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "stretto/error.h"
 #include "stretto/operator.h"
 #include "stretto/plan.h"
 #include "stretto/reference.h"
@@ -65,6 +66,14 @@ struct EmulateResult {
   double seconds = 0;  // wall time of the execution without verification
 };
 
+// The plan's buffer is not what its operator has there.
+class WrongBuffer : public UsageError {
+ public:
+  WrongBuffer(const std::string& what, uint16_t of) : UsageError(what), buffer(of) {}
+  const uint16_t buffer;
+};
+
+// Throws UsageError for what cannot be executed, WrongBuffer.
 EmulateResult emulate(const Plan& plan, const EmulateOptions& options = {});
 
 }  // namespace stretto

@@ -5,6 +5,7 @@
 #include "cli/options.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "stretto/error.h"
 #include "stretto/serve.h"
 
 namespace stretto::cli {
@@ -19,7 +20,11 @@ PlanFile read_plan_file(const std::string& name, const std::string& rows) {
   file.plan = parse_plan(read_file(name, kMaxPlanBytes), file.name, &file.lines);
   if (!rows.empty()) {
     const int64_t run_rows = whole_number("--rows", rows, 0, 1, file.plan.op.m);
-    file.plan = at_rows(file.plan, run_rows, &file.lines);
+    try {
+      file.plan = at_rows(file.plan, run_rows, &file.lines);
+    } catch (const UsageError& error) {
+      throw UsageError(file.name + ": " + error.what());
+    }
   }
   return file;
 }

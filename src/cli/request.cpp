@@ -12,9 +12,11 @@
 #include "cuda/shared_gpus.h"
 #include "machine/find_machine.h"
 #include "op/names.h"
+#include "stretto/emulate.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/serve.h"
+#include "stretto/simulate.h"
 
 namespace stretto::cli {
 namespace {
@@ -163,13 +165,26 @@ Request resolve(const Options& options, const OnGpus& gpus) {
   return request;
 }
 
+namespace {
+
+// What a stage says of the file's plan begins with the file, and the line where one is at fault.
+void visit_file(const PlanFile& file, const std::function<void(const NamedPlan&)>& visit) {
+  try {
+    visit({std::filesystem::path(file.name).filename().string(), nullptr, &file.plan});
+  } catch (const EndlessPlan&) {  // has its place
+    throw;
+  } catch (const WrongBuffer& error) {
+    throw UsageError(place(file, file.lines.buffers[error.buffer]) + error.what());
+  } catch (const UsageError& error) {
+    throw UsageError(file.name + ": " + error.what());
+  }
+}
+
+}  // namespace
+
 void for_each_plan(const Request& request, Progress& progress,
                    const std::function<void(const NamedPlan&)>& visit) {
-  if (request.file) {
-    visit({std::filesystem::path(request.file->name).filename().string(), nullptr,
-           &request.file->plan});
-    return;
-  }
+  if (request.file) return visit_file(*request.file, visit);
   size_t visited = 0;
   for (const Choice& choice : request.choices) {
     progress.show("planning " + choice.name,

@@ -25,10 +25,11 @@ uint16_t find(const Plan& plan, const char* name, BufferRole role) {
 void expect_shape(const Plan& plan, uint16_t buffer, int rank, const Slice& slice) {
   const Buffer& of = plan.buffers[buffer];
   if (of.rows_on(rank) != slice.rows() || of.cols != slice.cols() || of.dtype != plan.op.dtype) {
-    throw UsageError(fmt::format("buffer {} on rank {} is {} x {} {}, but {} has {} x {} {} there",
-                                 of.name, rank, of.rows_on(rank), of.cols, to_string(of.dtype),
-                                 to_string(plan.op), slice.rows(), slice.cols(),
-                                 to_string(plan.op.dtype)));
+    throw WrongBuffer(
+        fmt::format("buffer {} on rank {} is {} x {} {}, but {} has {} x {} {} there", of.name,
+                    rank, of.rows_on(rank), of.cols, to_string(of.dtype), to_string(plan.op),
+                    slice.rows(), slice.cols(), to_string(plan.op.dtype)),
+        buffer);
   }
 }
 

@@ -32,6 +32,23 @@ class PlanFile : public testing::Test {
   ScratchFolder scratch_;
 };
 
+TEST_F(PlanFile, WhatAStageRefusesHasItsPlaceToo) {
+  std::string text = small_plan();
+  const std::string declared = "buffer b bf16 160x32 input";
+  const size_t at = text.find(declared);
+  ASSERT_NE(at, std::string::npos) << text;
+  const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<long>(at), '\n');
+  const std::string other = text.replace(at, declared.size(), "buffer b bf16 161x32 input");
+  const std::string file = scratch_.file("other.plan", other);
+  const Said run = stretto_says({"run", file});
+  EXPECT_EQ(run.exit_code, 2) << run.out;
+  EXPECT_THAT(run.err,
+              HasSubstr(file + ":" + std::to_string(line) + ": buffer b on rank 0 is 161"));
+  const Said few = stretto_says({"simulate", scratch_.file("a.plan", small_plan()), "--rows", "5"});
+  EXPECT_EQ(few.exit_code, 2) << few.out;
+  EXPECT_THAT(few.err, HasSubstr("a.plan: this plan serves 192 rows only"));
+}
+
 TEST_F(PlanFile, WhoseNameHasControlCharactersKeepsMessagesInTheirLines) {
   const std::string file = scratch_.file("a\n\x1b[31m.plan", small_plan());
   const Said said = stretto_says({"check", file});
