@@ -79,13 +79,13 @@ std::vector<CatalogEntry> catalog() {
        {notify_bugs, wait_bugs, reuse_bugs, group_bugs, address_bugs, sentinel_bugs, team_bugs}) {
     for (const Planted& planted : make()) {
       all.push_back({planted.name, planted.origin, EntryKind::kBug, planted.shape, planted.kinds,
-                     [run = planted.run](World& world) { run(world, true); }});
+                     planted.with(true)});
       all.push_back({std::string(planted.name) + ":fixed",
                      "without the bug",
                      EntryKind::kTwin,
                      planted.shape,
                      {},
-                     [run = planted.run](World& world) { run(world, false); }});
+                     planted.with(false)});
     }
   }
   return all;

@@ -92,12 +92,14 @@ inline std::vector<Planted> group_bugs() {
        "a _block form used as a thread form",
        {divergence},
        pair,
-       block_call_with_own_arguments},
+       block_call_with_own_arguments,
+       kPairOnly},
       {"blocks_not_co_resident",
        "Triton-distributed hangs when blocks are not co-resident",
        {FindingKind::kDeadlock},
        {.ranks = 2, .blocks = 4, .threads = 1, .resident_blocks = 2},
-       blocks_not_co_resident},
+       blocks_not_co_resident,
+       kPairOnly},
       {"barrier_all_skipped_by_one_rank",
        "default world assumed",
        {FindingKind::kDeadlock},
@@ -107,7 +109,8 @@ inline std::vector<Planted> group_bugs() {
        "textbook",
        {FindingKind::kRace, FindingKind::kUnwritten},
        {.ranks = 2, .threads = 4, .shared_bytes = 64},
-       shared_memory_without_barrier},
+       shared_memory_without_barrier,
+       {.most_threads = 4}},
   };
 }
 

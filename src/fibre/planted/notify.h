@@ -196,7 +196,8 @@ inline std::vector<Planted> notify_bugs() {
        "Triton-distributed MoE GEMM+AR",
        {race, unwritten},
        {.ranks = 2, .blocks = 2, .threads = 4},
-       published_before_all_blocks},
+       published_before_all_blocks,
+       kPairOnly},
   };
 }
 

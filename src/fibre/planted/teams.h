@@ -74,7 +74,6 @@ inline void collective_by_an_outsider(World& world, bool bug) {
 
 // The root is number 1 of the world, which is number 0 of its team.
 inline void root_numbered_by_the_world(World& world, bool bug) {
-  if (world.shape().ranks < 4) throw UsageError("ranks 1 and 3 are needed");
   auto x = world.symmetric<uint64>("x", 1, 0);
   auto own = world.local<uint64>("own", 1);
   for (int r = 0; r < world.shape().ranks; ++r) own.set(r, 0, uint64(100 + r));
@@ -109,7 +108,8 @@ inline std::vector<Planted> team_bugs() {
        "one barrier's counter for two groups",
        {race, FindingKind::kUnwritten},
        {.ranks = 3, .threads = 1},
-       team_words_used_for_another},
+       team_words_used_for_another,
+       {.least_ranks = 3, .most_ranks = 3}},
       {"teams_met_in_another_order",
        "collectives of two communicators in another order",
        {FindingKind::kDisagreement},
@@ -124,7 +124,8 @@ inline std::vector<Planted> team_bugs() {
        "global and group rank mixed up",
        {FindingKind::kMismatch},
        four,
-       root_numbered_by_the_world},
+       root_numbered_by_the_world,
+       {.least_ranks = 4}},
       {"world_barrier_in_code_of_a_team",
        "default world assumed",
        {FindingKind::kDeadlock},
