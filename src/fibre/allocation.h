@@ -60,6 +60,7 @@ class Allocation {
 
   Copy& copy(int rank) { return copies_[kind == MemoryKind::kShared ? 0 : size_t(rank)]; }
   const Copy& copy(int rank) const { return copies_[size_t(rank)]; }
+  int num_copies() const { return static_cast<int>(copies_.size()); }
   // Tracks pieces of at most this many bytes from now on.
   void refine(size_t granule);
   // "x[3]@1", in elements of the size that it was allocated with.

@@ -35,6 +35,11 @@ void require_threads(int ranks, int blocks, int threads) {
                       ranks, blocks, threads, kMostThreads));
 }
 
+void require_rank(const Shape& shape, int rank) {
+  require(rank >= 0 && rank < shape.ranks,
+          fmt::format("there is no rank {} among {}", rank, shape.ranks));
+}
+
 void check_shape(const Shape& shape) {
   require(shape.ranks >= 1 && shape.ranks <= 64,
           fmt::format("{} ranks: the emulator takes 1 to 64", shape.ranks));
@@ -57,11 +62,21 @@ void check_shape(const Shape& shape) {
 }  // namespace
 
 namespace detail {
+namespace {
 
-void write_host(Allocation& allocation, int rank, size_t offset, const void* value, size_t bytes) {
+void require_there(const Allocation& allocation, int rank, size_t offset, size_t bytes) {
+  require(rank >= 0 && rank < allocation.num_copies(),
+          fmt::format("{} is on ranks 0 to {}, not on {}", allocation.name,
+                      allocation.num_copies() - 1, rank));
   require(offset + bytes <= allocation.num_bytes,
           fmt::format("{} has {} bytes, not {}", allocation.name, allocation.num_bytes,
                       offset + bytes));
+}
+
+}  // namespace
+
+void write_host(Allocation& allocation, int rank, size_t offset, const void* value, size_t bytes) {
+  require_there(allocation, rank, offset, bytes);
   if ((offset | bytes) % allocation.granule != 0) {
     allocation.refine((offset | bytes) & (~(offset | bytes) + 1));
   }
@@ -73,9 +88,7 @@ void write_host(Allocation& allocation, int rank, size_t offset, const void* val
 }
 
 void read_host(const Allocation& allocation, int rank, size_t offset, void* value, size_t bytes) {
-  require(offset + bytes <= allocation.num_bytes,
-          fmt::format("{} has {} bytes, not {}", allocation.name, allocation.num_bytes,
-                      offset + bytes));
+  require_there(allocation, rank, offset, bytes);
   std::memcpy(value, allocation.copy(rank).bytes.data() + offset, bytes);
 }
 
@@ -117,14 +130,17 @@ void World::launch(int blocks, int threads, Kernel kernel) {
 }
 
 void World::launch_on(int rank, int stream, int blocks, int threads, Kernel kernel) {
-  require(rank >= 0 && rank < shape().ranks, fmt::format("there is no rank {}", rank));
+  require_rank(shape(), rank);
   require(stream >= 0 && stream < 4, fmt::format("stream {}: a rank has streams 0 to 3", stream));
   require(blocks >= 1 && threads >= 1, "a launch needs a block and a thread");
   require_threads(1, blocks, threads);
   engine_->queue(rank, stream, blocks, threads, kernel);
 }
 
-void World::make_absent(int rank) { engine_->absent.at(static_cast<size_t>(rank)) = true; }
+void World::make_absent(int rank) {
+  require_rank(shape(), rank);
+  engine_->absent[static_cast<size_t>(rank)] = true;
+}
 
 bool World::run() {
   return within_budget(shape(), [&] { return engine_->run(); });

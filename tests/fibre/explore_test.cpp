@@ -131,6 +131,17 @@ TEST(World, RefusesShapesThatCannotBe) {
   World world({.ranks = 2}, Schedule::from_seed(0));
   EXPECT_THROW(world.local<float>("huge", size_t(1) << 60), UsageError);
   EXPECT_THROW(world.launch_on(2, 0, 1, 1, [](Block&) {}), UsageError);
+  EXPECT_THROW(world.make_absent(2), UsageError);
+}
+
+TEST(World, RefusesTheHostWhatNoRankHas) {
+  World world({.ranks = 2}, Schedule::from_seed(0));
+  auto x = world.local<float>("x", 4, 1.0f);
+  EXPECT_EQ(x.get(1, 3), 1.0f);
+  EXPECT_THROW(x.get(2, 0), UsageError);
+  EXPECT_THROW(x.get(-1, 0), UsageError);
+  EXPECT_THROW(x.set(2, 0, 1.0f), UsageError);
+  EXPECT_THROW(x.get(0, 4), UsageError);
 }
 
 // For one test; no world lives longer.
