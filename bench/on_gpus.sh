@@ -134,7 +134,7 @@ if wanted torch; then
   step torch python3 -m torch.distributed.run --standalone --nproc-per-node "$ranks" --max-restarts 5 \
     "$here/torch_baselines.py" --shapes "$shapes" --commit "$commit" --out "$folder/torch.json"
   step torch_all_reduce python3 "$here/torch_all_reduce.py" --ranks "$ranks" \
-    --out "$folder/torch_all_reduce.json"
+    --commit "$commit" --out "$folder/torch_all_reduce.json"
 fi
 if wanted steady; then
   awk '{ for (i = 2; i <= NF; ++i) if ($i ~ /^m=/ && substr($i, 3) + 0 >= 4096) print }' "$shapes" \

@@ -75,6 +75,8 @@ class Script(unittest.TestCase):
         binding = stretto()
         result = self.run_script(binding)
         self.assertEqual(result["stretto"], {"version": "1.2.3", "rows": "fixed", "schedule": "auto"})
+        self.assertEqual(result["commit"], "abc")
+        self.assertRegex(result["date"], r"^\d{4}-\d\d-\d\d$")
         self.assertEqual(len(result["rows"]), 3)
         for row in result["rows"]:
             self.assertLessEqual(PYTORCHS | {"stretto_us", "stretto_schedule"}, row.keys())

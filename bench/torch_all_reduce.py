@@ -5,6 +5,7 @@
 Times are medians of the longest rank, a call, back to back in a graph of 20. bf16.
 """
 import argparse
+import datetime
 import json
 import os
 import statistics
@@ -43,7 +44,7 @@ def time_graph(work, device):
     return statistics.median(longest.tolist())
 
 
-def rank_main(rank, ranks, out):
+def rank_main(rank, ranks, out, commit):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29513")
     torch.cuda.set_device(rank)
     device = torch.device("cuda", rank)
@@ -76,7 +77,9 @@ def rank_main(rank, ranks, out):
     if rank == 0 and out:
         with open(out, "w") as file:
             json.dump({"benchmark": "torch all-reduce", "torch": torch.__version__,
-                       "machine": torch.cuda.get_device_name(), "ranks": ranks, "rows": rows},
+                       "machine": torch.cuda.get_device_name(), "commit": commit,
+                       "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+                       "ranks": ranks, "rows": rows},
                       file, indent=1)
     dist.destroy_process_group()
 
@@ -85,5 +88,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--out", default="")
+    parser.add_argument("--commit", default="unknown", help="recorded, of this script")
     options = parser.parse_args()
-    mp.spawn(rank_main, args=(options.ranks, options.out), nprocs=options.ranks)
+    mp.spawn(rank_main, args=(options.ranks, options.out, options.commit), nprocs=options.ranks)

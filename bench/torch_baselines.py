@@ -228,7 +228,8 @@ def write(args, job, rows):
     ours = {"absent": job.without} if job.context is None else {
         "version": job.stretto.version(), "rows": "fixed", "schedule": "auto"}
     with open(args.out + ".new", "w", encoding="utf-8") as file:
-        json.dump({"benchmark": "torch", "commit": args.commit or commit(),
+        today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+        json.dump({"benchmark": "torch", "commit": args.commit or commit(), "date": today,
                    "machine": torch.cuda.get_device_name(), "torch": torch.__version__,
                    "ranks": dist.get_world_size(), "data": "standard normal",
                    "rounds": args.rounds, "turn_ms": args.turn, "stretto": ours,
