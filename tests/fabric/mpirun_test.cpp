@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <iostream>
 
 #include "fabric/job.h"
 #include "fabric/starter.h"
 #include "processes.h"
+#include "skip.h"
 #include "stretto/error.h"
 
 namespace stretto::fabric {
@@ -26,21 +26,24 @@ bool is_there(const std::string& command) {
 class Mpirun : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    if (is_there(GetParam())) return;
-    std::cout << "[SKIP] " << GetParam() << " is not installed\n";
-    GTEST_SKIP() << GetParam() << " is not installed";
+    const std::string mpirun = GetParam();
+    if (!is_there(mpirun)) STRETTO_SKIP(mpirun + " is not installed");
+    if (start(2, "true >/dev/null 2>&1") != 0) STRETTO_SKIP(mpirun + " starts nothing here");
   }
 
   // What it returns. Open MPI wants to be told that root and more processes than cores are meant.
-  static int run(int ranks, const std::string& test, const std::string& by = "") {
+  static int start(int ranks, const std::string& program) {
     const std::string command = fmt::format(
         "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
         "OMPI_MCA_rmaps_base_oversubscribe=1 "
-        "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe {}={} timeout 60 {} -n {} {} "
-        "/proc/{}/exe --gtest_filter=RankOfMpirun.{}",
-        kIsRank, ranks, GetParam(), ranks, by, getpid(), test);
+        "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe {}={} timeout 60 {} -n {} {}",
+        kIsRank, ranks, GetParam(), ranks, program);
     const int status = std::system(command.c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  static int run(int ranks, const std::string& test, const std::string& by = "") {
+    return start(ranks,
+                 fmt::format("{} /proc/{}/exe --gtest_filter=RankOfMpirun.{}", by, getpid(), test));
   }
 };
 

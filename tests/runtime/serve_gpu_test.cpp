@@ -191,15 +191,18 @@ TEST_P(ServeOnGpus, OneGraphServesAllRowCounts) {
 std::vector<PlanCase> cases() {
   std::vector<PlanCase> all;
   for (const int ranks : {1, 2, 4, 8}) {
-    const auto add = [&](const char* kind, const char* sizes, const char* schedule) {
+    const auto add = [&](const char* kind, const char* sizes, const char* schedule,
+                         const char* dtype = "bf16") {
       all.push_back(
-          {fmt::format("{} {} ranks={} dtype=bf16", kind, sizes, ranks), schedule, ranks});
+          {fmt::format("{} {} ranks={} dtype={}", kind, sizes, ranks, dtype), schedule, ranks});
     };
     for (const char* kind : {"ag-gemm", "gemm-rs", "gemm-ar"}) {
       add(kind, "m=1024 n=1024 k=512", "tiles,rows=bucket");
       if (ranks == 1) continue;
       add(kind, "m=840 n=1088 k=832", "tiles,rows=bucket");  // ragged tiles
+      add(kind, "m=840 n=1088 k=832", "tiles,rows=bucket", "fp16");
       add(kind, "m=840 n=1088 k=832", "low-latency,rows=bucket");
+      add(kind, "m=840 n=1088 k=832", "low-latency,rows=bucket", "fp16");
       add(kind, "m=64 n=1024 k=8192", "low-latency,rows=bucket");
       add(kind, "m=2048 n=1024 k=512", "low-latency,rows=bucket");
       add(kind, "m=1024 n=1024 k=512", "slices,rows=bucket");
