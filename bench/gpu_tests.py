@@ -3,9 +3,10 @@
     python3 bench/gpu_tests.py record LOG... --gpus 4 --commit ID --out bench/results/gpu_tests_h200_x4.json
     python3 bench/gpu_tests.py page [--check]
 
-A log is what a test program printed (not with --gtest_brief). Several of one run add up, so that a long
-suite may run in pieces; of a test that is in several the last one counts. A test that began and did not
-end was cut off: it is known neither to pass nor to fail.
+A log is what a test program printed (not with --gtest_brief). Several of one run add up, so that a long suite may run
+in pieces; of a test that is in several the last one counts. A test that began and did not end was cut off: it is known
+neither to pass nor to fail. Processes that a test starts print into its log as tests of their own; what these come to
+the test says that started them.
 """
 
 import argparse
@@ -21,6 +22,7 @@ PAGE = os.path.join(ROOT, "docs", "gpu-tests.md")
 RECORDS = os.path.join(ROOT, "bench", "results", "gpu_tests_*.json")
 ENDS = {"[       OK ]": "passed", "[  FAILED  ]": "failed", "[  SKIPPED ]": "skipped"}
 LINE = re.compile(r"^(\[ RUN      \]|\[       OK \]|\[  FAILED  \]|\[  SKIPPED \]) ([\w/]+\.[\w/]+)(.*)$")
+STARTED = re.compile(r"^(RankOf|RankGpuTest|Inside)")  # suites of processes that tests start
 TIME = re.compile(r"\((\d+) ms\)$")
 ABOUT = """# GPU tests: what was run, and where
 
@@ -45,6 +47,8 @@ def tests_in(text):
         if match is None:
             continue
         mark, test, rest = match.groups()
+        if STARTED.match(suite_of(test)):
+            continue
         if mark not in ENDS:
             found[test] = ("cut_off", 0)
         elif time := TIME.search(rest):  # the list at the end has none

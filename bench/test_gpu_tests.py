@@ -16,6 +16,7 @@ LOG = """Note: Google Test filter = *Gpu*
 [ RUN      ] Gpu/PresetsOnGpus.AreRight/1_ag_gemm
 a text of the test
 [  FAILED  ] Gpu/PresetsOnGpus.AreRight/1_ag_gemm, where GetParam() = ag-gemm m=4 (700 ms)
+[ RUN      ] RankOfPlans.LosesAPeerInsideARun
 [ RUN      ] FaultsOnGpus.AreNamed
 tests/skip.h:9: Skipped
 [  SKIPPED ] FaultsOnGpus.AreNamed (0 ms)
