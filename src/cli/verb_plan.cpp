@@ -1,6 +1,7 @@
 // stretto plan: prints the program of every rank; of a file, what was read from it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/json.h"
@@ -14,7 +15,7 @@
 namespace stretto::cli {
 namespace {
 
-std::string plan_after(const Request& request, const std::string& step) {
+void require_step(const std::string& step, const Options& options, const Request& request) {
   std::vector<std::string_view> known;
   for (const LowerStep& row : lower_steps()) known.push_back(row.name);
   if (std::find(known.begin(), known.end(), step) == known.end()) {
@@ -23,12 +24,20 @@ std::string plan_after(const Request& request, const std::string& step) {
   if (request.file) {
     throw UsageError("--dump-after needs an operator to lower; a plan file is lowered already");
   }
-  std::string text;
+  if (!options.rows.empty()) {
+    throw UsageError(
+        "--rows looks at a run of a lowered plan, --dump-after before: leave one out; "
+        "rows=bucket in --schedule plans for such runs");
+  }
+}
+
+Plan plan_after(const Request& request, const std::string& step) {
+  Plan plan;
   lower(request.planned, request.choices.front().schedule, request.machine,
         [&](const LowerStep& row, const Draft& draft) {
-          if (row.name == step) text = print(draft.plan);
+          if (row.name == step) plan = draft.plan;
         });
-  return text;
+  return plan;
 }
 
 Outcome run(const Options& options) {
@@ -38,18 +47,25 @@ Outcome run(const Options& options) {
     throw UsageError(
         "stretto plan prints one plan; name one strategy, for example --strategy tiles");
   }
+  const std::string& step = options.dump_after;
+  if (!step.empty()) require_step(step, options, request);
   Json json = json_header("plan");
   std::string text;
   Progress progress;
-  for_each_plan(request, progress, [&](const NamedPlan& named) {
-    text =
-        options.dump_after.empty() ? print(*named.plan) : plan_after(request, options.dump_after);
+  const auto tell = [&](const std::string& strategy, const Plan& plan) {
+    text = print(plan);
     json["operator"] = to_json(request.op);
     json["machine"] = request.machine.name;
-    json["strategy"] = named.name;
-    json["schedule"] = named.plan->schedule;
-    json["plan"] = plan_counts(*named.plan);
-  });
+    json["strategy"] = strategy;
+    json["schedule"] = plan.schedule;
+    json["plan"] = plan_counts(plan);
+  };
+  if (step.empty()) {
+    for_each_plan(request, progress,
+                  [&](const NamedPlan& named) { tell(named.name, *named.plan); });
+  } else {
+    tell(request.choices.front().name, plan_after(request, step));
+  }
   if (!options.json) return {text, kGood};
   json["text"] = text;
   return {dump(json), kGood};

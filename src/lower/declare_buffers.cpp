@@ -19,14 +19,6 @@ void declare_buffers(Draft& draft) {
   Lowering& state = lowering(draft);
   const Operator& op = state.op;
   Plan& plan = state.plan;
-  plan.op = op;
-  plan.schedule = to_string(state.schedule);
-  plan.sms = state.machine.sms;
-  plan.library_gemms = state.schedule.gemm == GemmBy::library;
-  plan.library_algorithm = state.schedule.algorithm;
-  plan.cluster = state.schedule.cluster;
-  plan.low_latency_collectives = state.schedule.collectives == CollectivesBy::low_latency;
-
   const int64_t block = op.row_shards().block();
   const bool a_sharded = op.kind == OpKind::ag_gemm, out_sharded = op.kind == OpKind::gemm_rs;
   BufferIds& ids = state.buffers;

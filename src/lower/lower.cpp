@@ -19,12 +19,25 @@ constexpr LowerStep kSteps[] = {
     {"place_signals", "derives synchronisation from all tasks at once", place_signals},
 };
 
+// What is known before the first step.
+Plan empty_plan(const Operator& op, const Schedule& schedule, const Machine& machine) {
+  Plan plan;
+  plan.op = op;
+  plan.schedule = to_string(schedule);
+  plan.sms = machine.sms;
+  plan.library_gemms = schedule.gemm == GemmBy::library;
+  plan.library_algorithm = schedule.algorithm;
+  plan.cluster = schedule.cluster;
+  plan.low_latency_collectives = schedule.collectives == CollectivesBy::low_latency;
+  return plan;
+}
+
 }  // namespace
 
 std::span<const LowerStep> lower_steps() { return kSteps; }
 
 Lowering::Lowering(const Operator& operation, const Schedule& point, const Machine& cluster)
-    : Draft{operation, point, cluster, {}, {}},
+    : Draft{operation, point, cluster, empty_plan(operation, point, cluster), {}},
       pattern(pattern_of(operation, point)),
       shards(operation.kind == OpKind::gemm_ar ? RowShards{operation.m, 1}
                                                : operation.row_shards()) {}

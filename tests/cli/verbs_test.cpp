@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 
@@ -82,6 +83,22 @@ TEST(Verbs, PlanDumpsAfterAStep) {
   EXPECT_THAT(before.out, testing::Not(HasSubstr("\n  wait ")));
   const Said after = stretto_says(Words{"plan"} + small_operator());
   EXPECT_THAT(after.out, HasSubstr("\n  wait "));
+}
+
+TEST(Verbs, PlanOfAStepTellsItsOwnCountsAndThePlansOperator) {
+  const Words command = Words{"plan"} + small_operator() + Words{"--dump-after"};
+  const auto whole =
+      nlohmann::json::parse(stretto_says(Words{"plan"} + small_operator() + Words{"--json"}).out);
+  const auto cut = nlohmann::json::parse(stretto_says(command + Words{"cut_tiles", "--json"}).out);
+  EXPECT_THAT(cut.at("text").get<std::string>(),
+              HasSubstr("operator gemm-rs m=192 n=160 k=128 ranks=4 dtype=bf16\n"));
+  EXPECT_EQ(cut.at("schedule"), whole.at("schedule"));
+  EXPECT_EQ(cut.at("plan").at("lanes"), 0);
+  const auto tasks =
+      nlohmann::json::parse(stretto_says(command + Words{"emit_tasks", "--json"}).out);
+  EXPECT_EQ(tasks.at("plan").at("tasks"), whole.at("plan").at("tasks"));
+  EXPECT_EQ(tasks.at("plan").at("waits"), 0);
+  EXPECT_GT(whole.at("plan").at("waits"), 0);
 }
 
 TEST(Verbs, ListsNameSources) {
