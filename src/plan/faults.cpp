@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "core/text.h"
+#include "core/text_limits.h"
 #include "plan/operand_faults.h"
 #include "stretto/error.h"
 

@@ -10,7 +10,6 @@
 namespace stretto {
 
 inline constexpr size_t kMaxNameLength = 64;
-inline constexpr size_t kMaxScheduleLength = 8192;
 inline constexpr size_t kMaxOperands = 65535;  // of one kind of one task; what the fields hold
 
 // A letter, then letters, digits and underscores; at most kMaxNameLength.

@@ -1,4 +1,5 @@
 // The bounds of every number: alone, on the machine, and of the plan that comes out.
+#include "core/text_limits.h"
 #include "schedule/legal_rules.h"
 #include "schedule/plan_size.h"
 
@@ -61,6 +62,12 @@ void check_numbers(Case& c) {
   }
   if (s.groups.size() > static_cast<size_t>(kMaxGroups)) {
     c.refuse("{} groups; at most {} can be given", s.groups.size(), kMaxGroups);
+  } else if (s.groups.size() > kMaxGroups / 2) {  // of fewer the text is never so long
+    const size_t length = to_string(s).size();
+    if (length > kMaxScheduleLength) {
+      c.refuse("a schedule of {} characters; at most {} are kept in plans: take fewer groups",
+               length, kMaxScheduleLength);
+    }
   }
   for (const int size : s.groups) {
     if (size >= 1 && size <= kMaxGroupSize) continue;

@@ -7,14 +7,12 @@
 #include <iterator>
 
 #include "core/text.h"
+#include "core/text_limits.h"
 #include "schedule/coordinates.h"
 #include "stretto/error.h"
 
 namespace stretto {
 namespace {
-
-// Longer than any schedule worth writing; bounds what a hostile text can cost.
-constexpr size_t kMaxTextLength = 8192;
 
 // Readers return what is wrong with the value, or an empty text.
 std::string read_int(std::string_view key, std::string_view value, int64_t least, int64_t most,
@@ -164,9 +162,9 @@ Schedule parse_schedule(std::string_view text, const Operator& op, const Machine
                         std::span<const std::string_view> words) {
   if (text.empty())
     throw UsageError("an empty schedule; expected a preset's name or key=value,...");
-  if (text.size() > kMaxTextLength) {
+  if (text.size() > kMaxScheduleLength) {
     throw UsageError(fmt::format("a schedule of {} characters; at most {} are read", text.size(),
-                                 kMaxTextLength));
+                                 kMaxScheduleLength));
   }
   const std::vector<std::string_view> parts = split(text, ',');
   const bool from_preset = parts[0].find('=') == std::string_view::npos;
