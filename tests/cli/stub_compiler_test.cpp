@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -99,6 +100,16 @@ TEST_F(StubCompiler, ADiskThatIsFullIsAFaultOfTheSystem) {
   EXPECT_THAT(said.err, HasSubstr("cannot keep "));
   EXPECT_THAT(said.err, HasSubstr("is the disk full?"));
   EXPECT_EQ(from_the_cache().first, 0);
+}
+
+// Nothing of it is kept.
+TEST_F(StubCompiler, MachineCodeThatCannotBeReadIsAFaultOfTheSystem) {
+  set("STUB_NVRTC_FAILS", "1");
+  const Said said = stretto_says(compile());
+  EXPECT_EQ(said.exit_code, 3);
+  EXPECT_EQ(said.err,
+            "stretto: the CUDA run-time compiler could not give machine code (status 4)\n");
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path("cache")));
 }
 
 TEST_F(StubCompiler, ACompilerThatIsTooOldIsNamed) {

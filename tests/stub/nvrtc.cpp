@@ -1,6 +1,7 @@
 // A compiler of kernels that makes nothing of them, at once.
 //   STUB_NVRTC_VERSION=12.9     its version; 13.0 when unset
 //   STUB_NVRTC_SPILLS=a_kernel  sources with this word spill 20 bytes
+//   STUB_NVRTC_FAILS=1          it does not hand over what it has made
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -50,6 +51,8 @@ int nvrtcGetCUBINSize(NvrtcProgram program, size_t* size) {
 }
 
 int nvrtcGetCUBIN(NvrtcProgram program, char* cubin) {
+  constexpr int kInvalidProgram = 4;
+  if (std::getenv("STUB_NVRTC_FAILS") != nullptr) return kInvalidProgram;
   std::memcpy(cubin, program->cubin.data(), program->cubin.size());
   return 0;
 }
