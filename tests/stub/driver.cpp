@@ -3,18 +3,21 @@
 //   STUB_SAME_UUID=1         all are one
 //   STUB_NO_PEERS=1          none reaches another's memory
 //   STUB_MEMORY=1000000      bytes that all of them have
+//   STUB_EXPIRES=1           the first wait of a GEMM kernel ends by its deadline
 #include <sys/mman.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cuda/driver_api.h"
+#include "stretto/device/gemm_task.h"
 
 namespace stretto::cuda {
 
@@ -67,6 +70,31 @@ ContextHandle context_of(DeviceId device) {
   return reinterpret_cast<ContextHandle>(static_cast<uintptr_t>(device) + 1);
 }
 thread_local ContextHandle current = nullptr;
+
+// Functions are known by the names of their kernels.
+FunctionHandle function_of(const char* name) {
+  static std::mutex mutex;
+  static std::set<std::string> names;
+  const std::lock_guard lock(mutex);
+  return reinterpret_cast<FunctionHandle>(const_cast<char*>(names.insert(name).first->c_str()));
+}
+
+// Leaves what a wait leaves that has seen one notify less than it needs: the first that a block
+// has.
+void expire_first_wait(const device::GemmParams& kernel, uint32_t num_blocks) {
+  for (uint32_t block = 0; block < num_blocks; ++block) {
+    for (uint32_t i = kernel.first_task[block]; i < kernel.first_task[block + 1]; ++i) {
+      const device::GemmTask& task = kernel.tasks[i];
+      if (task.num_waits == 0) continue;
+      const device::WaitEntry& wait = kernel.waits[task.first_wait];
+      device::RunControl& control = *kernel.signals.control;
+      control.error = {block,       task.tile,      wait.signal, kernel.signals.kernel,
+                       wait.amount, wait.amount - 1};
+      control.expired_here = control.abort = 1;
+      return;
+    }
+  }
+}
 
 }  // namespace
 
@@ -143,6 +171,19 @@ Result cuCtxSetCurrent(ContextHandle context) {
 Result cuCtxGetCurrent(ContextHandle* context) {
   *context = current;
   return kSuccess;
+}
+
+Result cuModuleGetFunction(FunctionHandle* function, ModuleHandle, const char* name) {
+  *function = function_of(name);
+  return stub_answer("cuModuleGetFunction");
+}
+
+Result cuLaunchKernelEx(const LaunchConfig* config, FunctionHandle function, void** arguments,
+                        void**) {
+  if (!variable("STUB_EXPIRES").empty() && function == function_of("stretto_gemm")) {
+    expire_first_wait(*static_cast<const device::GemmParams*>(arguments[0]), config->grid_x);
+  }
+  return stub_answer("cuLaunchKernelEx");
 }
 
 Result cuMemAlloc_v2(DevicePtr* address, size_t num_bytes) {
