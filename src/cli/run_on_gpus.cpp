@@ -22,17 +22,19 @@ namespace {
 
 // Before a GPU is looked for: what no GPU can run.
 void require_runnable(const PlanFile& file) {
-  std::vector<std::string> reasons;
+  const auto place_of = [&](const std::optional<InstrRef>& where) {
+    return where ? place(&file, where) : file.name + ": ";
+  };
+  std::string why;
   for (const cuda::PlanLimit& limit : cuda::limits_on_cuda(file.plan, cuda::TileSums(file.plan))) {
-    reasons.push_back(place(&file, limit.where) + limit.reason);
+    why += why.empty() ? place_of(limit.where) + "this plan cannot run on GPUs: "
+                       : "; " + place(&file, limit.where);
+    why += limit.reason;
   }
-  if (!reasons.empty()) {
-    throw UsageError(
-        fmt::format("{} cannot run on GPUs: {}", quote(file.name), join(reasons, "; ")));
-  }
+  if (!why.empty()) throw UsageError(why);
   if (const auto found = why_not_resident(file.plan, file.plan.sms); !found.empty()) {
-    throw UsageError(fmt::format("{} could hang on GPUs: {}{}: {}", quote(file.name),
-                                 place(&file, found.front().where), found.front().message,
+    throw UsageError(fmt::format("{}this plan could hang on GPUs: {}: {}",
+                                 place_of(found.front().where), found.front().message,
                                  found.front().hint));
   }
 }

@@ -113,16 +113,19 @@ TEST_F(Measure, PlansThatNoGpuCanRunAreRefusedBeforeOneIsLookedFor) {
     return file("by-hand.plan", text);
   };
   expect_refused({"run", plan("fp32", 2), "--target", "cuda"},
-                 "multiplies bf16 and fp16, not fp32");
-  expect_refused({"run", plan("bf16", 1), "--target", "cuda"},
-                 "by-hand.plan:10: rank 0 has 1 block lanes for 1 SMs");
+                 "by-hand.plan: this plan cannot run on GPUs: the GEMM kernel multiplies bf16 and "
+                 "fp16, not fp32");
+  expect_refused(
+      {"run", plan("bf16", 1), "--target", "cuda"},
+      "by-hand.plan:10: this plan could hang on GPUs: rank 0 has 1 block lanes for 1 SMs");
   std::string late = content_of(plan("bf16", 2));
   const std::string wait = "  wait full.0 >= 1\n";
   late.insert(late.find(wait) + wait.size(), "  notify full.0@0 += 1\n");
   const std::string name = file("late.plan", late);
   expect_refused({"run", name, "--target", "cuda"},
-                 "late.plan' cannot run on GPUs: " + name +
-                     ":11: a compute lane notifies at a boundary or after a task");
+                 "stretto: " + name +
+                     ":11: this plan cannot run on GPUs: a compute lane notifies at a boundary or "
+                     "after a task\n");
 }
 
 TEST_F(Measure, OperatorsThatNoGpuCanRunAreRefusedBeforeOneIsLookedFor) {
