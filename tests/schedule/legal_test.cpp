@@ -21,11 +21,11 @@ std::vector<std::string> reasons(std::string_view text, const Operator& op = gem
 // What lowering makes of it must be readable again.
 TEST(Legal, RefusesMoreGroupsThanAPlansTextKeeps) {
   Schedule schedule = parse_schedule("waves", gemm_rs(), machine_of());
-  schedule.groups.assign(1000, 1'048'576);
+  schedule.groups.assign(1024, 1'048'576);
   const auto reasons = legal(gemm_rs(), schedule, machine_of());
   ASSERT_EQ(reasons.size(), 1u);
   EXPECT_THAT(reasons.front(), testing::HasSubstr("at most 8192 are kept in plans"));
-  schedule.groups.assign(1000, 99'999);
+  schedule.groups.assign(1024, 99'999);
   EXPECT_TRUE(legal(gemm_rs(), schedule, machine_of()).empty());
   schedule.groups.assign(512, 1'048'576);
   EXPECT_TRUE(legal(gemm_rs(), schedule, machine_of()).empty());
