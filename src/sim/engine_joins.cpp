@@ -43,6 +43,7 @@ void Engine::join_movers(uint32_t lane) {
     return;
   }
   state.stage = Stage::joining;
+  state.since = now_;
   RankState& rank = ranks_[static_cast<size_t>(rank_of(lane))];
   const uint32_t kernel = state.kernels;
   Join& join = rank.mover_kernels[kernel];

@@ -40,6 +40,12 @@ Plan with_sum(int tiles, int sum_of, bool tells = false) {
   return hand.plan();
 }
 
+TEST(MoverKernels, AreWaitedForFromTheEndOfALanesOwnTiles) {
+  const Simulation simulation = simulate(with_sum(3, 5), machine());
+  EXPECT_NEAR(simulation.lanes.at(0).waiting_us, 2 * 10 + kLaunch, kExact);
+  EXPECT_NEAR(simulation.lanes.at(1).waiting_us, kLaunch, kExact);
+}
+
 TEST(MoverKernels, StartBehindAllTilesOfTheRank) {
   const Plan plan = with_sum(3, 5, true);
   const sim::MoverKernels kernels(plan);
