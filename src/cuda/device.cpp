@@ -48,8 +48,13 @@ Device::Device(int index, int ranks) : index_(index), ranks_(ranks) {
   major_ = attribute(kAttributeComputeMajor);
   minor_ = attribute(kAttributeComputeMinor);
   check(driver().context_retain(&context_, id_), "open a GPU's context");
-  make_current();
-  copies_ = copy_stream_of(context_);
+  try {
+    make_current();
+    copies_ = copy_stream_of(context_);
+  } catch (...) {
+    driver().context_release(id_);
+    throw;
+  }
 }
 
 Device::~Device() {

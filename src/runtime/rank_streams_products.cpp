@@ -11,7 +11,8 @@ namespace {
 
 // Each row count takes 7 to 17 us when the plan is made. With more rows than these a GPU takes
 // longer than the host, unless that launches three kernels and more: where cuBLAS splits K.
-constexpr int64_t kMostRowsOfGraphs = 64, kMostOfManyKernels = 256;
+constexpr int64_t kMostRowsOfGraphs = 64, kMostRowsOfManyKernels = 1024;
+constexpr int64_t kMostCountsOfManyKernels = 256;  // of a bucket
 constexpr size_t kManyKernels = 3;
 
 }  // namespace
@@ -129,11 +130,14 @@ void RankStreams::capture_few_rows(const Stream& stream) {
   const auto enqueue = [&](int64_t rows) {
     for (const Op& each : ops_) issue(each, stream, 0, {static_cast<int32_t>(rows), 0});
   };
-  int64_t most = std::min(op.m, kMostOfManyKernels);
-  if (first <= most && cuda::Capture(stream, [&] { enqueue(most); }).num_nodes() < kManyKernels) {
-    most = std::min(op.m, kMostRowsOfGraphs);
+  const auto is_many_kernels = [&] {
+    return cuda::Capture(stream, [&] { enqueue(first); }).num_nodes() >= kManyKernels;
+  };
+  int64_t most = kMostRowsOfGraphs;
+  if (op.m <= kMostRowsOfManyKernels && is_many_kernels()) {
+    most = first + kMostCountsOfManyKernels - 1;
   }
-  few_rows_ = CallGraphs(stream, first, most, enqueue);
+  few_rows_ = CallGraphs(stream, first, std::min(op.m, most), enqueue);
 }
 
 }  // namespace stretto::runtime
