@@ -7,8 +7,6 @@
 namespace stretto::checker {
 namespace {
 
-constexpr size_t kMaxClockBytes = size_t{4} << 30;
-
 // The plan's lanes, one of the caller for each rank, and one for each joint.
 std::vector<uint16_t> lane_ranks(const Plan& plan, const Joints& joints) {
   std::vector<uint16_t> ranks;
@@ -216,14 +214,7 @@ void Execution::reach_event(uint32_t lane, uint32_t event) {
 
 void Execution::append_event(uint32_t l) {
   std::vector<Event>& news = lanes_[l].news;
-  if (!news.empty() && --events_to_size_check_ == 0) {
-    // Ever more rarely, so that looking stays cheap.
-    events_told_ += events_told_ / 4 + 4096;
-    events_to_size_check_ = events_told_ / 4 + 4096;
-    if (clocks_.num_bytes() > kMaxClockBytes) {
-      throw UsageError("the plan is too large to check: its lanes know too much of each other");
-    }
-  }
+  if (!news.empty()) budget_.spend(clocks_);
   // A lane's last notify tells all that its earlier ones did.
   std::sort(news.begin(), news.end(), [](const Event& a, const Event& b) {
     return a.lane != b.lane ? a.lane < b.lane : a.seq > b.seq;

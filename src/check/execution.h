@@ -19,6 +19,7 @@
 #include "check/event_numbers.h"
 #include "check/instr_index.h"
 #include "check/joints.h"
+#include "order/clock_budget.h"
 #include "stretto/lane_clocks.h"
 #include "stretto/plan.h"
 
@@ -99,7 +100,7 @@ class Execution {
   std::vector<std::vector<uint32_t>> at_boundary_, at_end_;  // by rank: lanes that have arrived
   std::unordered_map<int32_t, std::vector<uint32_t>> at_collective_;  // by id
   size_t finished_lanes_ = 0;
-  size_t events_told_ = 0, events_to_size_check_ = 4096;  // pacing of the size check
+  ClockBudget budget_{"check", size_t{4} << 30};
 };
 
 }  // namespace stretto::checker

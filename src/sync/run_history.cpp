@@ -83,6 +83,7 @@ void RunHistory::run(const std::function<std::span<const uint32_t>(uint32_t)>& n
   };
   std::vector<uint32_t> news;
   auto append = [&](uint32_t lane, uint32_t at, std::span<const Event> known) {
+    if (!known.empty()) budget_.spend(clocks_);
     const Event event = clocks_.append(lane, known, &news);
     if (told && !news.empty()) told(at, news);
     return event;

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "order/clock_budget.h"
 #include "stretto/lane_clocks.h"
 #include "stretto/lower.h"
 #include "sync/alike_ranks.h"
@@ -50,6 +51,7 @@ class RunHistory {
   const AlikeRanks* alike_;
   std::vector<std::vector<uint32_t>> joints_;  // each has a lane of its own, behind the plan's
   LaneClocks clocks_;
+  ClockBudget budget_{"make", third_of_memory()};
   std::vector<std::vector<uint32_t>> positions_;
   std::vector<std::vector<uint32_t>> events_;  // by run and program position: its seq
 };
