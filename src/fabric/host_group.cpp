@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "stretto/error.h"
+#include <algorithm>
 
 namespace stretto::fabric {
 namespace {
@@ -31,15 +31,21 @@ void HostGroup::require_same(std::string_view what, std::string_view mine) {
   }
 }
 
-void HostGroup::settle(std::string_view what, std::exception_ptr mine, std::string_view reason) {
-  // One byte ahead of the reason: an empty reason is a reason too.
-  std::string message = mine ? "!" : "";
-  message += reason.substr(0, 1000);
+// Of a refusal and a failure the failure counts: what was refused may be right elsewhere.
+void HostGroup::settle(std::string_view what, const StepError& mine) {
+  constexpr char kFailed = '!', kRefused = '?';
+  std::string message;
+  if (mine.error) message = (mine.is_refusal ? kRefused : kFailed) + mine.reason.substr(0, 1000);
   const std::vector<std::string> all = all_gather(what, message);
-  if (mine) std::rethrow_exception(mine);
-  for (size_t other = 0; other < all.size(); ++other) {
-    if (all[other].empty()) continue;
-    throw SystemError(fmt::format("rank {}: {}", other, one_line(all[other].substr(1), 1000)));
+  for (const char kind : {kFailed, kRefused}) {
+    const auto first = std::find_if(all.begin(), all.end(),
+                                    [&](const std::string& one) { return one.starts_with(kind); });
+    if (first == all.end()) continue;
+    if (message.starts_with(kind)) std::rethrow_exception(mine.error);
+    const std::string text =
+        fmt::format("rank {}: {}", first - all.begin(), one_line(first->substr(1), 1000));
+    if (kind == kRefused) throw UsageError(text);
+    throw SystemError(text);
   }
 }
 

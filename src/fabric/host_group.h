@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "stretto/error.h"
+
 namespace stretto::fabric {
 
 inline constexpr size_t kMaxMessageBytes = size_t{1} << 20;
@@ -39,24 +41,30 @@ class HostGroup {
   void require_same(std::string_view what, std::string_view mine);
 
   // Runs a local step on every process. When it throws on some, it throws on all: there its own
-  // error, elsewhere a SystemError that names the first such rank and its reason.
+  // error, elsewhere one that names the first such rank and its reason. Whoever catches a
+  // UsageError to go on without the step can: it is one on all processes, or on none.
   template <typename Step>
   void together(std::string_view what, Step step) {
-    std::exception_ptr mine;
-    std::string reason;
+    StepError mine;
     try {
       step();
+    } catch (const UsageError& error) {
+      mine = {std::current_exception(), true, error.what()};
     } catch (const std::exception& error) {
-      mine = std::current_exception();
-      reason = error.what();
+      mine = {std::current_exception(), false, error.what()};
     }
-    settle(what, mine, reason);
+    settle(what, mine);
   }
 
  private:
+  struct StepError {
+    std::exception_ptr error;  // null: the step was done
+    bool is_refusal = false;   // a UsageError
+    std::string reason;
+  };
   virtual std::vector<std::string> gather(std::string_view what, std::string_view mine,
                                           double patience_s) = 0;
-  void settle(std::string_view what, std::exception_ptr mine, std::string_view reason);
+  void settle(std::string_view what, const StepError& mine);
 
   bool has_failed_ = false;
 };

@@ -98,7 +98,7 @@ struct Operation::State {
     if (!is_fixed() && options.schedule == "auto" && chosen.schedule.gemm == GemmBy::library) {
       try {
         make(bucket->of_memory, planned, schedule_for(planned, RowsFrom::gpu_memory));
-      } catch (const UsageError& error) {  // the same on all processes
+      } catch (const UsageError& error) {  // on all processes or none: HostGroup::together()
         bucket->why_not_of_memory = error.what();
         bucket->of_memory = {};
       }
@@ -178,7 +178,8 @@ Operation::Operation(Context& context, const OperationShape& shape, int64_t max_
     try {
       prepare(1);
     } catch (const UsageError&) {
-      // The schedule may be one of many rows only; a run of few says so.
+      // The schedule may be one of many rows only; a run of few says so. All processes go on alike:
+      // HostGroup::together().
     }
   }
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <memory>
 
 #include "runtime/bench_tensors.h"
@@ -134,30 +133,23 @@ class Contestant {
     return std::max(1, static_cast<int>(std::ceil(options_.turn_us / 2 / launch_us_)));
   }
 
-  // What is refused for the part of one rank is refused on all processes.
+  // What is refused is so on all processes, and all say why in the same words.
   void make_runner(const PlanToTime& to_time, const cuda::Compiler& compiler) {
     RunnerOptions options;
     options.if_not_proposed = to_time.if_not_proposed;
     options.most_proposals = to_time.most_proposals;
     std::string refusal;
-    std::exception_ptr fault;
     try {
       runner_ = std::make_unique<PlanRunner>(*to_time.plan, tensors_.fabric(), compiler, options);
       too_few_proposed_ = runner_->too_few_proposed();
     } catch (const UsageError& error) {
       refusal = fabric::one_line(error.what(), kMostRefusal);
-    } catch (const SystemError&) {  // maybe because another process refuses
-      fault = std::current_exception();
     }
     for (const std::string& one :
          tensors_.fabric().group().all_gather("whether a plan is refused", refusal)) {
       if (refused_.empty()) refused_ = fabric::one_line(one, 2 * kMostRefusal);
     }
-    if (!refused_.empty()) {
-      runner_.reset();
-    } else if (fault) {
-      std::rethrow_exception(fault);
-    }
+    if (!refused_.empty()) runner_.reset();
   }
 
   void verify() {

@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A port that is free now; rank 0 opens it in its own process.
@@ -217,6 +218,36 @@ TEST_F(TcpGroupTest, AStepThatFailsOnOneFailsOnAll) {
   EXPECT_EQ(texts[0], "rank 1: out of GPU memory");
   EXPECT_EQ(texts[1], "out of GPU memory");
   EXPECT_EQ(texts[2], "rank 1: out of GPU memory");
+}
+
+// A process that caught a refusal and went on would meet nobody where the others ended.
+TEST_F(TcpGroupTest, AStepIsRefusedOnAllOrFailsOnAll) {
+  for (const bool also_fails : {false, true}) {
+    const auto texts = on_processes(3, [&](int rank) {
+      const auto group = join(rank, 3);
+      try {
+        group->together("a step", [&] {
+          if (rank == 1) throw UsageError("a at 0x8");
+          if (rank == 2 && also_fails) throw SystemError("out of GPU memory");
+        });
+      } catch (const UsageError& error) {
+        group->barrier("the next step");
+        return std::string("refused: ") + error.what();
+      } catch (const SystemError& error) {
+        group->barrier("the end");
+        return std::string("failed: ") + error.what();
+      }
+      return std::string("done");
+    });
+    if (also_fails) {
+      EXPECT_THAT(texts,
+                  ElementsAre("failed: rank 2: out of GPU memory",
+                              "failed: rank 2: out of GPU memory", "failed: out of GPU memory"));
+    } else {
+      EXPECT_THAT(texts, ElementsAre("refused: rank 1: a at 0x8", "refused: a at 0x8",
+                                     "refused: rank 1: a at 0x8"));
+    }
+  }
 }
 
 TEST_F(TcpGroupTest, AnotherSecretIsRefused) {
