@@ -48,29 +48,35 @@ std::vector<GpuAddress> given_addresses(const std::vector<RankTensors>& given,
   return addresses;
 }
 
+void take_given(int num_local, const Operator& op, const std::vector<RankTensors>& given,
+                OperationTensors& tensors) {
+  const auto local = static_cast<size_t>(num_local);
+  if (!given.empty() && given.size() != local) {
+    throw UsageError(fmt::format("tensors of {} ranks; this process has {}", given.size(), local));
+  }
+  tensors.a.addresses = given_addresses(given, &RankTensors::a, "a");
+  tensors.b.addresses = given_addresses(given, &RankTensors::b, "b");
+  tensors.out.addresses = given_addresses(given, &RankTensors::out, "out");
+  if (!tensors.out.addresses.empty() && op.kind == OpKind::gemm_ar && op.ranks > 1) {
+    throw UsageError("the result of gemm-ar is the operation's own: other ranks write it");
+  }
+}
+
 }  // namespace
 
 OperationTensors place_tensors(fabric::Fabric& fabric, const Operator& op,
                                const std::vector<RankTensors>& given) {
-  const auto local = static_cast<size_t>(fabric.num_local());
-  if (!given.empty() && given.size() != local) {
-    throw UsageError(fmt::format("tensors of {} ranks; this process has {}", given.size(), local));
-  }
-  const auto place = [&](GpuAddress RankTensors::*field, const char* name,
-                         const SliceOfRank& slice) -> OperationTensor {
-    std::vector<GpuAddress> addresses = given_addresses(given, field, name);
-    if (addresses.empty()) return allocate(fabric, op, name, slice);
-    if (field == &RankTensors::out && op.kind == OpKind::gemm_ar && op.ranks > 1) {
-      throw UsageError("the result of gemm-ar is the operation's own: other ranks write it");
-    }
-    return {std::move(addresses), {}, false};
-  };
   OperationTensors tensors;
-  tensors.a =
-      place(&RankTensors::a, "a", [&](int rank) { return input_slice(op, Input::a, rank); });
-  tensors.b =
-      place(&RankTensors::b, "b", [&](int rank) { return input_slice(op, Input::b, rank); });
-  tensors.out = place(&RankTensors::out, "out", [&](int rank) { return output_slice(op, rank); });
+  // Other processes may have been given tensors that fit.
+  fabric.group().together("taking tensors",
+                          [&] { take_given(fabric.num_local(), op, given, tensors); });
+  const auto allocate_unless_given = [&](OperationTensor& tensor, const char* name,
+                                         const SliceOfRank& slice) {
+    if (tensor.addresses.empty()) tensor = allocate(fabric, op, name, slice);
+  };
+  allocate_unless_given(tensors.a, "a", [&](int rank) { return input_slice(op, Input::a, rank); });
+  allocate_unless_given(tensors.b, "b", [&](int rank) { return input_slice(op, Input::b, rank); });
+  allocate_unless_given(tensors.out, "out", [&](int rank) { return output_slice(op, rank); });
   return tensors;
 }
 

@@ -7,6 +7,7 @@
 #include "compile_plans.h"
 #include "lost_notifies.h"
 #include "rank_processes.h"
+#include "runtime/operation_tensors.h"
 #include "runtime/operator_bench.h"
 
 namespace stretto::runtime {
@@ -40,6 +41,10 @@ TEST_F(PlansOfProcesses, AnAlgorithmThatOneRankLacksIsNobodys) {
 
 TEST_F(PlansOfProcesses, PlansThatDifferAreRefusedOnAll) {
   EXPECT_EQ(launch_ranks("MakesAnotherPlanThanItsPeer"), 0);
+}
+
+TEST_F(PlansOfProcesses, TensorsThatDoNotFitOnOneAreRefusedOnAll) {
+  EXPECT_EQ(launch_ranks("HasATensorThatDoesNotFit"), 0);
 }
 
 constexpr const char* kReduction = "gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16";
@@ -154,6 +159,31 @@ TEST_F(RankOfPlans, MakesAnotherPlanThanItsPeer) {
   EXPECT_THAT(error, AllOf(HasSubstr("ranks disagree on a plan"), HasSubstr("swizzle=8"),
                            HasSubstr("swizzle=1")));
   expect_right(kOp, "tiles");
+}
+
+TEST_F(RankOfPlans, HasATensorThatDoesNotFit) {
+  const Operator op = parse_operator("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16");
+  const int rank = fabric_->first_rank();
+  fabric_->device(rank).make_current();
+  const cuda::DeviceMemory memory(512 * 512 * 2 + 16);
+  const GpuAddress a = memory.address() + (rank == 1 ? 8 : 0);
+  const auto expect_refused = [&](const auto& make) {
+    try {
+      make();
+      ADD_FAILURE() << "not refused";
+    } catch (const UsageError& error) {
+      const std::string text = error.what();
+      EXPECT_THAT(text, HasSubstr("a multiple of 16 bytes"));
+      EXPECT_EQ(text.starts_with("rank 1: "), rank == 0) << text;
+    }
+  };
+  expect_refused([&] { place_tensors(*fabric_, op, {RankTensors{.a = a}}); });
+  // Where a runner is given it, only what the rank's kernels are made of tells.
+  const Plan plan = plan_here(to_string(op), "tiles");
+  Bindings bindings;
+  bindings.own["a"] = {a};
+  expect_refused([&] { PlanRunner(plan, *fabric_, shared_compiler(), {}, bindings); });
+  expect_right(to_string(op), "tiles");
 }
 
 TEST_F(RankOfPlans, MissesANotify) {
