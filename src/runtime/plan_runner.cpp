@@ -19,7 +19,8 @@ using cuda::driver;
 constexpr std::chrono::seconds kConnectTimeout(30);
 
 // Processes may choose differently where their tuning or machine files differ; what they then run
-// may fit together by chance and mean something else.
+// may fit together by chance and mean something else. First of all, for what the plan is refused
+// for is then the same on all of them.
 fabric::Fabric& with_same_plan(fabric::Fabric& fabric, const Plan& plan) {
   fabric.group().require_same(
       "a plan, which auto makes by each process's own tuning file",
@@ -55,8 +56,8 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
                        std::unique_ptr<KernelStore> own_kernels, KernelStore* kernels,
                        const RunnerOptions& options, const Bindings& bindings)
     : sums_(std::make_shared<const cuda::TileSums>(plan)),
-      plan_(require_runnable(plan, *sums_, options.serves)),
       fabric_(with_same_plan(fabric, plan)),
+      plan_(require_runnable(plan, *sums_, options.serves)),
       own_kernels_(std::move(own_kernels)),
       kernels_(own_kernels_ ? *own_kernels_ : *kernels),
       options_(options),

@@ -117,8 +117,8 @@ class PlanRunner {
   bool restart();
 
   std::shared_ptr<const cuda::TileSums> sums_;  // of the plan
-  const Plan& plan_;
   fabric::Fabric& fabric_;
+  const Plan& plan_;
   std::unique_ptr<KernelStore> own_kernels_;
   KernelStore& kernels_;
   RunnerOptions options_;
