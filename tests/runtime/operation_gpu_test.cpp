@@ -266,18 +266,23 @@ TEST_P(OperationOnGpus, FixedRowsTakeEverySchedule) {
 
 TEST_P(OperationOnGpus, GoesOnAfterARankThatDidNotCome) {
   Operation operation(*context_, {OpKind::gemm_rs, 512, 512, DType::bf16}, 512);
-  operation.run(0, context_->stream(0), 512);
-  try {
-    operation.finish();
-    ADD_FAILURE() << "a rank alone came to the end";
-  } catch (const SystemError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("rank 0"));
-    EXPECT_THAT(error.what(), HasSubstr("waited 1000 ms"));
+  for (const int64_t rows : {512, 30}) {  // the latter from a graph, which is launched again
+    SCOPED_TRACE(rows);
+    operation.run(0, context_->stream(0), rows);
+    try {
+      operation.finish();
+      ADD_FAILURE() << "a rank alone came to the end";
+    } catch (const SystemError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("rank 0"));
+      EXPECT_THAT(error.what(), HasSubstr("waited 1000 ms"));
+    }
+    for (const int64_t next : {rows, rows / 2}) {
+      write(operation, next, 3);
+      run(operation, next);
+      operation.finish();
+      EXPECT_EQ(wrong(operation, next, 3), 0) << next;
+    }
   }
-  write(operation, 300, 3);
-  run(operation, 300);
-  operation.finish();
-  EXPECT_EQ(wrong(operation, 300, 3), 0);
 }
 
 TEST_P(OperationOnGpus, RefusalsSayWhatWouldBeRight) {
