@@ -6,19 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "cli/command.h"
-#include "skip.h"
+#include "timed_command.h"
 
 namespace stretto {
 namespace {
 
 using nlohmann::json;
-
-std::vector<std::string> line(const char* verb, const std::vector<std::string>& more) {
-  return std::vector<std::string>{verb,   "gemm-rs", "--m", "512",     "--n",
-                                  "1024", "--k",     "512", "--ranks", "2"} +
-         more;
-}
 
 void expect_times(const json& times) {
   EXPECT_GT(times.at("low_us"), 0);
@@ -26,26 +19,13 @@ void expect_times(const json& times) {
   EXPECT_LE(times.at("time_us"), times.at("high_us"));
 }
 
-class BenchCommandOnGpus : public testing::TestWithParam<bool> {
- protected:
-  void SetUp() override {
-    const std::string why =
-        why_not_timed(line("run", {"--target", "cuda", "--strategy", "sequential"}));
-    if (!why.empty()) STRETTO_SKIP(why);
-  }
-
-  ScratchFolder folder_;
-};
+class BenchCommandOnGpus : public TimedCommand {};
 
 TEST_P(BenchCommandOnGpus, TellsEveryTimeWarmAndColdWithItsFloorAndPrediction) {
   const std::string file = folder_.path("bench.json");
-  std::vector<std::string> bench =
-      line("bench", {"--strategies", "auto;tiles;decomposed", "--against", "sequential", "--rounds",
-                     "3", "--commit", "abc", "--json", "-o", file});
-  if (GetParam()) {
-    bench = std::vector<std::string>{"launch", "-n", "2", "--", STRETTO_BINARY} + bench;
-  }
-  const Said said = stretto_says(bench);
+  const Said said =
+      said_of("bench", {"--strategies", "auto;tiles;decomposed", "--against", "sequential",
+                        "--rounds", "3", "--commit", "abc", "--json", "-o", file});
   ASSERT_EQ(said.exit_code, 0) << said.err;
   const json all = json::parse(content_of(file));
   EXPECT_EQ(all.at("commit"), "abc");
@@ -76,8 +56,7 @@ TEST_P(BenchCommandOnGpus, TellsEveryTimeWarmAndColdWithItsFloorAndPrediction) {
   EXPECT_EQ(names, (std::set<std::string>{"auto", "decomposed", "sequential", "tiles"}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpu, BenchCommandOnGpus, testing::Bool(),
-                         [](const auto& i) { return i.param ? "OneProcessAGpu" : "OneProcess"; });
+INSTANTIATE_TEST_SUITE_P(Gpu, BenchCommandOnGpus, testing::Bool(), name_of_processes);
 
 }  // namespace
 }  // namespace stretto

@@ -6,39 +6,19 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "cli/command.h"
-#include "skip.h"
+#include "timed_command.h"
 
 namespace stretto {
 namespace {
 
 using nlohmann::json;
 
-std::vector<std::string> line(const char* verb, const std::vector<std::string>& more) {
-  return std::vector<std::string>{verb,   "gemm-rs", "--m", "512",     "--n",
-                                  "1024", "--k",     "512", "--ranks", "2"} +
-         more;
-}
-
-class TuneOnGpus : public testing::TestWithParam<bool> {
- protected:
-  void SetUp() override {
-    const std::string why =
-        why_not_timed(line("run", {"--target", "cuda", "--strategy", "sequential"}));
-    if (!why.empty()) STRETTO_SKIP(why);
-  }
-
-  ScratchFolder folder_;
-};
+class TuneOnGpus : public TimedCommand {};
 
 TEST_P(TuneOnGpus, KeepsEveryScheduleOnceTheFastestFirst) {
   const std::string file = folder_.path("tuning.json");
-  std::vector<std::string> tune =
-      line("tune", {"--more", "0", "--rounds", "2", "--turn", "2", "--no-cold", "--file", file});
-  if (GetParam()) {
-    tune = std::vector<std::string>{"launch", "-n", "2", "--", STRETTO_BINARY} + tune;
-  }
-  const Said said = stretto_says(tune);
+  const Said said =
+      said_of("tune", {"--more", "0", "--rounds", "2", "--turn", "2", "--no-cold", "--file", file});
   ASSERT_EQ(said.exit_code, 0) << said.err;
   const json operators = json::parse(content_of(file)).at("operators");
   ASSERT_EQ(operators.size(), 1u);
@@ -65,8 +45,7 @@ TEST_P(TuneOnGpus, KeepsEveryScheduleOnceTheFastestFirst) {
   EXPECT_EQ(json::parse(planned.out).at("schedule"), measured.at(0).at("schedule"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpu, TuneOnGpus, testing::Bool(),
-                         [](const auto& i) { return i.param ? "OneProcessAGpu" : "OneProcess"; });
+INSTANTIATE_TEST_SUITE_P(Gpu, TuneOnGpus, testing::Bool(), name_of_processes);
 
 }  // namespace
 }  // namespace stretto
