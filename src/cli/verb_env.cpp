@@ -9,6 +9,7 @@
 #include "core/environment.h"
 #include "core/text.h"
 #include "fabric/job.h"
+#include "fabric/job_variables.h"
 
 namespace stretto::cli {
 namespace {

@@ -7,7 +7,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "fabric/fabric.h"
@@ -29,14 +28,6 @@ struct Job {
   // late that may still find out why its runs are not.
   void allow_waits_of(double run_timeout_s);
 };
-
-// What a user, or `stretto launch`, tells a job's processes; launchers have words of their own.
-struct JobVariable {
-  const char* name;
-  const char* meaning;
-  bool is_secret = false;
-};
-std::span<const JobVariable> job_variables();
 
 using Lookup = std::function<const char*(const char*)>;
 const char* lookup_environment(const char* name);
