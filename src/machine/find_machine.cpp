@@ -39,6 +39,21 @@ void add_names(const fs::path& folder, std::vector<std::string>& names) {
   }
 }
 
+bool is_path(std::string_view name) {
+  return name.find('/') != std::string_view::npos || name.ends_with(".json");
+}
+
+// Empty: it is in none.
+std::string file_in_folders(std::string_view name) {
+  if (!is_machine_name(name)) return "";
+  for (const fs::path& folder : folders()) {
+    const std::string path = (folder / fmt::format("{}.json", name)).string();
+    std::error_code ignored;  // a link that leads nowhere is there: reading says what is wrong
+    if (fs::exists(fs::symlink_status(path, ignored))) return path;
+  }
+  return "";
+}
+
 }  // namespace
 
 bool is_machine_name(std::string_view name) {
@@ -49,25 +64,21 @@ bool is_machine_name(std::string_view name) {
 }
 
 std::string machine_file_of(std::string_view name) {
-  const bool is_path = name.find('/') != std::string_view::npos || name.ends_with(".json");
-  if (is_path) return std::string(name);
-  if (!is_machine_name(name)) return "";
-  for (const fs::path& folder : folders()) {
-    const std::string path = (folder / fmt::format("{}.json", name)).string();
-    std::error_code ignored;  // a link that leads nowhere is there: reading says what is wrong
-    if (fs::exists(fs::symlink_status(path, ignored))) return path;
-  }
-  return "";
+  return is_path(name) ? std::string(name) : file_in_folders(name);
 }
 
 MachineFile read_machine_file(std::string_view name) {
-  const std::string path = machine_file_of(name);
+  if (!is_path(name)) return read_machine_named(name);
+  const std::string path(name);
+  return {read_file(path, kMostMachineBytes), path};
+}
+
+MachineFile read_machine_named(std::string_view name) {
+  const std::string path = file_in_folders(name);
   if (!path.empty()) return {read_file(path, kMostMachineBytes), path};
-  if (is_machine_name(name)) {
-    const std::string file_name = fmt::format("{}.json", name);
-    for (const EmbeddedText& shipped : shipped_machines()) {
-      if (shipped.name == file_name) return {shipped.text, file_name};
-    }
+  const std::string file_name = fmt::format("{}.json", name);
+  for (const EmbeddedText& shipped : shipped_machines()) {
+    if (is_machine_name(name) && shipped.name == file_name) return {shipped.text, file_name};
   }
   const std::vector<std::string> names = machine_names();
   const std::vector<std::string_view> known(names.begin(), names.end());

@@ -22,5 +22,7 @@ std::string machine_file_of(std::string_view name);
 // That file, or `name`.json inside the binary. Throws UsageError listing what there is when none
 // has.
 MachineFile read_machine_file(std::string_view name);
+// The same of names only: what a machine's file says must not make us read just any file.
+MachineFile read_machine_named(std::string_view name);
 
 }  // namespace stretto

@@ -65,7 +65,7 @@ class MachineParser {
     if (!may_have_base_) json_.fail("base: a machine that is a base cannot have one itself");
     const std::string base = json_.read_text(root_, "", "base", 64);
     try {
-      const MachineFile file = read_machine_file(base);
+      const MachineFile file = read_machine_named(base);
       return MachineParser(file.text, file.name, false).run();
     } catch (const UsageError& error) {
       json_.fail(fmt::format("base: {}", error.what()));

@@ -140,7 +140,15 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"\"name\": \"h200x8\"", "\"name\": \"../x\"", {"name", "letters"}},
         Fault{"\"name\": \"h200x8\"", "\"name\": 8", {"name", "text"}},
         Fault{"\"nodes\": 1,", "\"nodes\": 1, \"base\": \"h100x8\",", {"base"}},
-        Fault{"\"nodes\": 1,", "\"nodes\": 1, \"base\": \"../../etc/passwd\",", {"base"}}));
+        Fault{"\"nodes\": 1,",
+              "\"nodes\": 1, \"base\": \"../../etc/passwd\",",
+              {"base", "unknown machine", "etc/passwd"}},
+        Fault{"\"nodes\": 1,",
+              "\"nodes\": 1, \"base\": \"/etc/passwd\",",
+              {"base", "unknown machine"}},
+        Fault{"\"nodes\": 1,",
+              "\"nodes\": 1, \"base\": \"other.json\",",
+              {"base", "unknown machine"}}));
 
 TEST(MachineFile, RefusesWhatIsNotAnObjectAtAll) {
   for (const char* text : {"", "[]", "3", "{", "\xff\xfe", "null", "{\"name\": \"x\"}"}) {
