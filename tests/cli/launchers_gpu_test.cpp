@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(
                                      Launcher{"Torchrun", "python3 -c 'import torch'",
                                               "python3 -m torch.distributed.run --standalone "
                                               "--nproc-per-node",
-                                              " --no-python"}),
+                                              " --no-python --"}),
                      testing::Values(2, 4)),
     [](const auto& tested) {
       return std::get<0>(tested.param).name + std::to_string(std::get<1>(tested.param));

@@ -14,6 +14,8 @@ namespace {
 
 using testing::AllOf;
 using testing::Contains;
+using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -37,10 +39,14 @@ class DeadRanksOfProcesses : public PlansOfProcesses {
   }
   void expect_named(const std::string& schedule, int most_ranks, const std::string& own) {
     const int ranks = std::min(most_ranks, cuda::num_devices());
+    std::vector<std::string> said;
     EXPECT_EQ(launch_ranks("LosesAPeerInsideARun", ranks,
                            {std::string(kSchedule) + "=" + schedule,
-                            std::string(kReports) + "=" + folder_.string()}),
+                            std::string(kReports) + "=" + folder_.string()},
+                           [&](const std::string& line) { said.push_back(line); }),
               128 + SIGKILL);
+    EXPECT_THAT(said, ElementsAre(AllOf(StartsWith("the process of rank 1 (pid "),
+                                        EndsWith(") was ended by signal 9 (Killed)"))));
     // The first whose wait expires lets the others go, who then have nothing of their own to tell.
     std::vector<std::string> errors;
     for (int rank = 0; rank < ranks; ++rank) {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,13 +29,17 @@ class PlansOfProcesses : public testing::Test {
     if (const std::string why = why_not_here(2); !why.empty()) STRETTO_SKIP(why);
     if (cuda::ranks_a_gpu() > 1) STRETTO_SKIP("processes do not share GPUs");
   }
-  static int launch_ranks(const std::string& test, int ranks = 2,
-                          const std::vector<std::string>& variables = {}) {
+  // `said` hears what the launcher says of the ranks.
+  static int launch_ranks(
+      const std::string& test, int ranks = 2, const std::vector<std::string>& variables = {},
+      const std::function<void(const std::string&)>& said = [](const std::string& line) {
+        ADD_FAILURE() << line;
+      }) {
     std::vector<std::string> command = {"/usr/bin/env", std::string(kInside) + "=1"};
     command.insert(command.end(), variables.begin(), variables.end());
     command.push_back("/proc/" + std::to_string(getpid()) + "/exe");
     command.push_back("--gtest_filter=RankOfPlans." + test);
-    return fabric::launch(ranks, command, [](const std::string& line) { ADD_FAILURE() << line; });
+    return fabric::launch(ranks, command, said);
   }
 };
 
