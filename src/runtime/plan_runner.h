@@ -108,6 +108,7 @@ class PlanRunner {
   RunWatch::Seen look(const std::vector<bool>& ended) const;
   std::vector<RankStand> stands(const std::vector<bool>& ended) const;
   void wait_for_runs(RunEnd& end);
+  void note_stuck_streams();
   void release();
   std::vector<RunEnd> meet(const RunEnd& mine, bool has_failed);
   std::vector<StuckWait> of_all_processes(const std::vector<StuckWait>& mine);

@@ -107,12 +107,32 @@ void PlanRunner::wait_for_runs(RunEnd& end) {
   }
 }
 
-void PlanRunner::release() {
-  for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
-    fabric_.device(rank).make_current();
-    const auto found = of(rank).streams->stuck_stream_waits();
-    stuck_.insert(stuck_.end(), found.begin(), found.end());
+// Another rank may have let this one go already: then its run goes on, and at its end counters go
+// back to where they were. What is stuck stays as it is, and its stream does not end.
+void PlanRunner::note_stuck_streams() {
+  constexpr std::chrono::milliseconds kStill(2);
+  using Waits = std::vector<StuckWait>;
+  const auto waits_of = [&](const Rank& rank) {
+    fabric_.device(fabric_.first_rank() + static_cast<int>(&rank - ranks_.data())).make_current();
+    return rank.streams->stuck_stream_waits();
+  };
+  std::vector<Waits> before;
+  for (const Rank& rank : ranks_) before.push_back(waits_of(rank));
+  if (std::all_of(before.begin(), before.end(), [](const Waits& w) { return w.empty(); })) return;
+  std::this_thread::sleep_for(kStill);
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const Waits now = before[i].empty() ? Waits() : waits_of(ranks_[i]);
+    if (now.empty() || idle(ranks_[i])) continue;
+    for (const StuckWait& stuck : now) {
+      if (std::find(before[i].begin(), before[i].end(), stuck) != before[i].end()) {
+        stuck_.push_back(stuck);
+      }
+    }
   }
+}
+
+void PlanRunner::release() {
+  note_stuck_streams();
   state_.abort();
   for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
     fabric_.device(rank).make_current();

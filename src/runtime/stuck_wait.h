@@ -17,6 +17,8 @@ struct StuckWait {
   uint32_t lane = 0, position = 0;  // the wait's instruction in the plan
   int64_t expected = 0, seen = 0;   // of the run, as the plan's text counts
   bool known = false;               // false: only the rank is
+
+  bool operator==(const StuckWait&) const = default;
 };
 
 // Where the waits of one kernel of a rank come from.
