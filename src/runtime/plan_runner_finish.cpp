@@ -109,8 +109,7 @@ RunFault PlanRunner::problem_of(const fabric::RunOutcome& outcome, const std::ve
   if (outcome.aborted) return RunFault("a run was aborted, and no rank says why");
   return RunFault(
       "the collectives of NCCL were given up with another plan's, so what this one's runs since "
-      "the "
-      "last finish() computed is useless");
+      "the last finish() computed is useless");
 }
 
 // As after construction, on all processes; false as long as NCCL cannot be connected.

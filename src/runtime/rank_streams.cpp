@@ -1,4 +1,5 @@
-// The runs of a rank; what they consist of is made in rank_streams_{kernels,products,ops}.cpp.
+// The runs of a rank; what they consist of is made in
+// rank_streams_{kernels,products,ops,graphs}.cpp.
 #include "runtime/rank_streams.h"
 
 #include "stretto/serve.h"
