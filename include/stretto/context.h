@@ -44,7 +44,8 @@ class Context {
  public:
   // Collective over the processes of a job. Of a job that torchrun, mpirun or `stretto launch`
   // started: its rank, `ranks` in all. Else all ranks in this process, rank r on GPU r. A wait for
-  // another rank ends with an error after `timeout_s`. Throws SystemError: no GPU, too few, ...
+  // another rank ends with an error after `timeout_s`. Throws SystemError: no GPU, too few, ...;
+  // UsageError for what load_tuning() refuses.
   explicit Context(int ranks, double timeout_s = 10);
   ~Context();
   Context(const Context&) = delete;

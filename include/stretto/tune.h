@@ -63,7 +63,8 @@ void add_to_tuning(const std::string& path, const Tuning& tuning);
 // Throws what add_to_tuning() would because of the file itself: before the work that is to be kept.
 void check_tuning_file(const std::string& path);
 Tuning shipped_tuning();
-// What is shipped, then the user's file over it.
+// What is shipped, then the user's file over it. Throws as read_tuning(), and UsageError where
+// STRETTO_TUNING_FILE names a file that is not there: only `stretto tune` begins one.
 Tuning load_tuning();
 
 struct AutoSchedule {

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <system_error>
 
@@ -5,6 +7,8 @@
 #include "core/environment.h"
 #include "core/file.h"
 #include "core/file_lock.h"
+#include "core/text.h"
+#include "stretto/error.h"
 #include "stretto/tune.h"
 #include "tune/limits.h"
 
@@ -17,6 +21,14 @@ void make_folder_of(const std::string& path) {
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
 }
 
+// What is wrong with a file that is there, reading will say.
+bool is_absent(const std::string& path) {
+  std::error_code error;
+  const auto found = std::filesystem::status(path, error).type();
+  const bool is_blocked = error == std::errc::not_a_directory;
+  return found == std::filesystem::file_type::not_found && !is_blocked;
+}
+
 }  // namespace
 
 std::string default_tuning_file() {
@@ -26,12 +38,7 @@ std::string default_tuning_file() {
 }
 
 Tuning read_tuning(const std::string& path) {
-  if (path.empty()) return {};
-  std::error_code error;
-  const auto found = std::filesystem::status(path, error).type();
-  // What is wrong with any other, reading will say.
-  const bool is_blocked = error == std::errc::not_a_directory;
-  if (found == std::filesystem::file_type::not_found && !is_blocked) return {};
+  if (path.empty() || is_absent(path)) return {};
   return parse_tuning(read_file(path, kMostTuningBytes), path);
 }
 
@@ -61,6 +68,14 @@ Tuning shipped_tuning() {
 }
 
 Tuning load_tuning() {
+  // The file in the home folder need not be there; one that someone named is missed.
+  const std::string& named = environment().tuning_file;
+  if (!named.empty() && is_absent(named)) {
+    throw UsageError(
+        fmt::format("STRETTO_TUNING_FILE names {}, which is not there; name a file that `stretto "
+                    "tune` has written, or unset it",
+                    quote(named, 200)));
+  }
   Tuning tuning = shipped_tuning();
   tuning.add_all(read_tuning(default_tuning_file()));
   return tuning;

@@ -1,0 +1,60 @@
+// Files of the user's that environment variables name, and that are missing or broken.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+
+namespace stretto {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using Words = std::vector<std::string>;
+
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+TEST(TuningOfTheUser, ThatIsNotThereIsMissedByThoseWhoChooseByIt) {
+  const ScratchFolder scratch;
+  const Variable named("STRETTO_TUNING_FILE", scratch.path("absent.json"));
+  for (const char* verb : {"run", "plan", "check", "simulate", "compile"}) {
+    const std::string option = std::string(verb) == "compile" ? "--strategies" : "--strategy";
+    const Said said = stretto_says(Words{verb} + small_operator() + Words{option, "auto"});
+    EXPECT_EQ(said.exit_code, 2) << verb;
+    EXPECT_EQ(said.out, "") << verb;
+    EXPECT_THAT(said.err, AllOf(HasSubstr("STRETTO_TUNING_FILE names '" +
+                                          scratch.path("absent.json") + "', which is not there"),
+                                HasSubstr("stretto tune")));
+    EXPECT_EQ(std::count(said.err.begin(), said.err.end(), '\n'), 1) << said.err;
+  }
+  EXPECT_EQ(stretto_says(Words{"plan"} + small_operator()).exit_code, 0);
+}
+
+// GPUs are hidden, so it ends there; the file does not stop it before.
+TEST(TuningOfTheUser, ThatIsNotThereIsBegunByTune) {
+  const ScratchFolder scratch;
+  const Variable named("STRETTO_TUNING_FILE", scratch.path("below/absent.json"));
+  const Variable hidden("CUDA_VISIBLE_DEVICES", "");
+  const Said said = stretto_says(Words{"tune"} + small_operator());
+  EXPECT_EQ(said.exit_code, 3) << said.err;
+  EXPECT_THAT(said.err, Not(HasSubstr("STRETTO_TUNING_FILE")));
+  EXPECT_TRUE(std::filesystem::exists(scratch.path("below")));
+}
+
+}  // namespace
+}  // namespace stretto
