@@ -188,6 +188,7 @@ int execute(int argc, char** argv) {
   if (!options.perfetto.empty()) check_writable(options.perfetto);
   const Outcome outcome = chosen->run(options);
   deliver(outcome, options.output);
+  for (const std::string& complaint : outcome.complaints) complain(complaint, outcome.code);
   return outcome.code;
 }
 

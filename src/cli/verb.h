@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/options.h"
 
@@ -14,6 +15,7 @@ enum ExitCode : int { kGood = 0, kWrong = 1, kBadUsage = 2, kSystemFault = 3 };
 struct Outcome {
   std::string text;
   ExitCode code = kGood;
+  std::vector<std::string> complaints = {};  // behind the text, a line each on standard error
 };
 
 struct Verb {

@@ -1,6 +1,7 @@
 // stretto machines: the machine files that can be found, or all figures of one.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/json.h"
@@ -9,6 +10,7 @@
 #include "cli/verb.h"
 #include "machine/figures.h"
 #include "machine/find_machine.h"
+#include "stretto/error.h"
 #include "stretto/machine.h"
 
 namespace stretto::cli {
@@ -64,28 +66,60 @@ std::string print(const Machine& machine) {
   return out;
 }
 
-Outcome run(const Options& options) {
+Json header_of(const std::vector<Machine>& machines) {
   Json json = json_header("machines");
   json["machines"] = Json::array();
-  if (!options.machine.empty()) {
-    refuse_overwriting(options, machine_file_of(options.machine));
-    const Machine machine = load_machine(options.machine);
-    if (!options.json) return {print(machine), kGood};
-    json["machines"].push_back(to_json(machine));
-    return {dump(json), kGood};
-  }
+  for (const Machine& machine : machines) json["machines"].push_back(to_json(machine));
+  return json;
+}
+
+Outcome show(const Options& options) {
+  refuse_overwriting(options, machine_file_of(options.machine));
+  const Machine machine = load_machine(options.machine);
+  return {options.json ? dump(header_of({machine})) : print(machine), kGood};
+}
+
+// `names`: those that find them, which are their files'.
+std::string print(const std::vector<std::string>& names, const std::vector<Machine>& machines) {
   Table table({"machine", "GPUs", "SMs", "GEMM", "link"});
   std::string notes;
-  for (const std::string& name : machine_names()) {
-    const Machine machine = load_machine(name);
-    json["machines"].push_back(to_json(machine));
-    table.add({name, fmt::format("{} x {}", machine.nodes, machine.ranks_per_node),
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Machine& machine = machines[i];
+    table.add({names[i], fmt::format("{} x {}", machine.nodes, machine.ranks_per_node),
                std::to_string(machine.sms), fmt::format("{:g} TFLOP/s", machine.gemm_tflops),
                fmt::format("{:g} GB/s", machine.link_gb_per_s)});
-    notes += labelled(name, machine.description, 16);
+    notes += labelled(names[i], machine.description, 16);
   }
-  if (options.json) return {dump(json), kGood};
-  return {table.print() + '\n' + notes + "\nAll figures of one: stretto machines NAME\n", kGood};
+  return table.print() + '\n' + notes + "\nAll figures of one: stretto machines NAME\n";
+}
+
+// A broken file hides no other.
+Outcome list(const Options& options) {
+  std::vector<Machine> machines;
+  std::vector<std::string> names, broken;
+  ExitCode code = kGood;
+  for (const std::string& name : machine_names()) {
+    const auto complain = [&](const std::exception& error, ExitCode worst) {
+      broken.emplace_back(error.what());
+      code = std::max(code, worst);
+    };
+    try {
+      machines.push_back(load_machine(name));
+      names.push_back(name);
+    } catch (const UsageError& error) {
+      complain(error, kBadUsage);
+    } catch (const SystemError& error) {
+      complain(error, kSystemFault);
+    }
+  }
+  if (!options.json) return {print(names, machines), code, broken};
+  Json json = header_of(machines);
+  json["broken"] = broken;
+  return {dump(json), code, broken};
+}
+
+Outcome run(const Options& options) {
+  return options.machine.empty() ? list(options) : show(options);
 }
 
 }  // namespace

@@ -56,5 +56,28 @@ TEST(TuningOfTheUser, ThatIsNotThereIsBegunByTune) {
   EXPECT_TRUE(std::filesystem::exists(scratch.path("below")));
 }
 
+TEST(MachinesOfTheUser, ThatAreBrokenHideNoOthers) {
+  const ScratchFolder scratch;
+  const std::string bad = scratch.file("a-bad.json", "{");
+  std::filesystem::create_symlink(scratch.path("absent"), scratch.path("gone.json"));
+  scratch.file("mine.json", content_of(STRETTO_TEST_DIR "/../../machines/h100x8.json"));
+  const Variable folder("STRETTO_MACHINE_PATH", scratch.path(""));
+  const Said said = stretto_says({"machines"});
+  EXPECT_EQ(said.exit_code, 3);  // the link's; the other's alone is 2
+  for (const char* name : {"h100x8", "h200x64", "mine"}) EXPECT_THAT(said.out, HasSubstr(name));
+  EXPECT_THAT(said.out, Not(HasSubstr("a-bad")));
+  EXPECT_THAT(said.err, AllOf(HasSubstr("stretto: machine file '" + bad),
+                              HasSubstr("stretto: cannot read '" + scratch.path("gone.json"))));
+  EXPECT_EQ(std::count(said.err.begin(), said.err.end(), '\n'), 2) << said.err;
+
+  std::filesystem::remove(scratch.path("gone.json"));
+  const Said listed = stretto_says({"machines", "--json"});
+  EXPECT_EQ(listed.exit_code, 2);
+  const auto json = nlohmann::json::parse(listed.out);
+  ASSERT_EQ(json.at("broken").size(), 1u);
+  EXPECT_THAT(json.at("broken").at(0).get<std::string>(), HasSubstr(bad));
+  EXPECT_GE(json.at("machines").size(), 6u);
+}
+
 }  // namespace
 }  // namespace stretto
