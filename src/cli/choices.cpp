@@ -31,11 +31,26 @@ Choice choose_preset(const Preset& preset, const Operator& op, const Machine& ma
   return choose(std::string(preset.name), schedule, op, machine);
 }
 
+constexpr size_t kSweptMore = 4;  // as many as `tune` measures of what simulation suggests
+
+std::vector<Choice> choose_sweep(const Operator& op, const Machine& machine, RowCount rows) {
+  if (rows == RowCount::bucket) {
+    throw UsageError(
+        "sweep is what tune measures, plans of fixed rows: name schedules, or take auto or all");
+  }
+  std::vector<Choice> choices;
+  for (const Candidate& candidate : sweep_candidates(op, machine, kSweptMore)) {
+    choices.push_back({short_text(candidate.schedule, op, machine), candidate.schedule});
+  }
+  return choices;
+}
+
 }  // namespace
 
 std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op,
                                        const Machine& machine, RowCount rows,
                                        std::span<const std::string_view> words) {
+  if (text == "sweep") return choose_sweep(op, machine, rows);
   std::vector<Choice> choices;
   if (text == "all") {
     for (const Preset& preset : presets()) {
@@ -50,6 +65,9 @@ std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op
     }
     if (name == "all") {
       throw UsageError("all stands alone: it is every preset; name the others, or leave all out");
+    }
+    if (name == "sweep") {
+      throw UsageError("sweep stands alone: it is every schedule that tune measures");
     }
     if (name == "auto") {
       // What was measured with all SMs of a GPU says nothing of ranks that share them.
@@ -85,14 +103,17 @@ std::vector<Choice> resolve_choices(const Options& options, const Operator& op,
   } else {
     const std::string preset = options.strategy.empty() ? "tiles" : options.strategy;
     const std::string& names = options.schedule.empty() ? preset : options.schedule;
-    choices = resolve_strategies(names, op, machine, served ? RowCount::bucket : RowCount::fixed);
+    choices = served ? resolve_strategies(names, op, machine, RowCount::bucket, kServedWords)
+                     : resolve_strategies(names, op, machine);
   }
 
   require_served(choices, needs_all(options));
   return choices;
 }
 
-bool needs_all(const Options& options) { return options.strategy != "all"; }
+bool needs_all(const Options& options) {
+  return options.strategy != "all" && options.strategy != "sweep";
+}
 
 void require_served(const std::vector<Choice>& choices, bool need_all) {
   // Names by reason: what is wrong with an operator is wrong for every strategy.

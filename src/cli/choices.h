@@ -26,13 +26,15 @@ struct Choice {
   }
 };
 
-// "auto", "all" or presets, comma separated; with `;` between them also schedules. Throws
-// UsageError for words that mean nothing, which lists the presets and, of a word alone, what the
-// option takes besides; what cannot serve is kept with its reasons.
-inline constexpr std::string_view kAutoOrAll[] = {"auto", "all"};
+// "all", "sweep" (what `tune` measures, of fixed rows only), or "auto" and presets, comma
+// separated; with `;` between them also schedules. Throws UsageError for words that mean nothing,
+// which lists the presets and, of a word alone, what the option takes besides; what cannot serve is
+// kept with its reasons.
+inline constexpr std::string_view kStrategyWords[] = {"auto", "all", "sweep"};
+inline constexpr std::string_view kServedWords[] = {"auto", "all"};
 std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op,
                                        const Machine& machine, RowCount rows = RowCount::fixed,
-                                       std::span<const std::string_view> words = kAutoOrAll);
+                                       std::span<const std::string_view> words = kStrategyWords);
 // What --strategy or --schedule say. Throws UsageError; also where what is named cannot serve, or
 // of `all` nothing.
 std::vector<Choice> resolve_choices(const Options& options, const Operator& op,
@@ -45,7 +47,7 @@ void refuse_what_no_gpu_runs(std::vector<Choice>& choices, const Operator& op, i
 // Throws UsageError with all reasons where every choice is refused, or, when all are needed, one.
 void require_served(const std::vector<Choice>& choices, bool need_all);
 
-// Whether what a line names must all serve; of `all`, one must.
+// Whether what a line names must all serve; of `all` and `sweep`, one must.
 bool needs_all(const Options& options);
 
 // On standard error, for verbs whose result does not say it.

@@ -20,8 +20,6 @@
 namespace stretto::cli {
 namespace {
 
-constexpr size_t kSweptMore = 4;  // as many as tune measures of what simulation suggests
-
 // Whether a list of strategies has that name.
 bool lists(std::string_view strategies, std::string_view name) {
   const bool has_schedules = strategies.find_first_of(";=") != std::string_view::npos;
@@ -33,23 +31,12 @@ class Collector {
  public:
   Collector(const Options& options, std::string arch) : options_(options), arch_(std::move(arch)) {
     if (!options.strategies.empty()) strategies_ = options.strategies;
-    if (strategies_ != "sweep" && lists(strategies_, "sweep")) {
-      throw UsageError("sweep stands alone: it is every schedule that tune measures");
-    }
   }
 
   // Plans of so many rows.
   void add_fixed(const Operator& op) {
     const Machine machine = machine_of(op);
-    if (strategies_ == "sweep") {
-      for (const Candidate& candidate : sweep_candidates(op, machine, kSweptMore)) {
-        add({"a schedule of the sweep", candidate.schedule}, op, machine);
-      }
-      return;
-    }
-    constexpr std::string_view kWords[] = {"auto", "all", "sweep"};
-    for (const Choice& choice :
-         resolve_strategies(strategies_, op, machine, RowCount::fixed, kWords)) {
+    for (const Choice& choice : resolve_strategies(strategies_, op, machine)) {
       add(choice, op, machine);
     }
   }
@@ -64,7 +51,8 @@ class Collector {
         add_of_auto(planned, machine);
         continue;
       }
-      for (Choice& choice : resolve_strategies(strategies_, planned, machine, RowCount::bucket)) {
+      for (Choice& choice :
+           resolve_strategies(strategies_, planned, machine, RowCount::bucket, kServedWords)) {
         choice.schedule.rows = RowCount::bucket;
         choice.refused = legal(planned, choice.schedule, machine);
         add(choice, planned, machine);

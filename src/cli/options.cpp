@@ -64,10 +64,10 @@ void add_subject(CLI::App& app, Options& options) {
       ->type_name("ROWS")
       ->group("Operator (sizes are global)");
   const char* schedule = "Schedule";
-  app.add_option(
-         "--strategy", options.strategy,
-         "A preset, several (comma separated), auto or all [tiles]; see: stretto strategies")
-      ->type_name("NAME|auto|all")
+  app.add_option("--strategy", options.strategy,
+                 "A preset, several (comma separated), auto, all, or sweep for what tune measures "
+                 "[tiles]; see: stretto strategies")
+      ->type_name("NAME|auto|all|sweep")
       ->group(schedule);
   app.add_option("--schedule", options.schedule,
                  "Coordinates, a preset and changes (tiles,tile=64x128,comm-sms=4) or auto")

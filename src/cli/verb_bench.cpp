@@ -136,9 +136,10 @@ Verb bench_verb() {
       "bench", "Time strategies on GPUs beside cuBLAS and NCCL",
       [](CLI::App& app, Options& options) {
         add_shapes(app, options);
-        add_option(app, "--strategies", options.strategies,
-                   "Presets (comma separated), auto or all; schedules with ';' between [all]",
-                   "LIST", "Measurement");
+        add_option(
+            app, "--strategies", options.strategies,
+            "Presets (comma separated), auto, all or sweep; schedules with ';' between [all]",
+            "LIST", "Measurement");
         add_option(
             app, "--against", options.against,
             "Speed-ups are over library (cuBLAS, then NCCL) or a strategy, which is timed too "

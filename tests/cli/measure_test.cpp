@@ -59,7 +59,7 @@ TEST_F(Measure, WordsThatMeanNothingAreRefused) {
   };
   expect_refused({"bench"}, "an operator with its sizes is missing");
   expect_refused(sized("bench", {"--strategies", "tile"}), "did you mean 'tiles'");
-  expect_refused(sized("bench", {"--strategies", "tile"}), "slices, auto, all\n");
+  expect_refused(sized("bench", {"--strategies", "tile"}), "slices, auto, all, sweep\n");
   expect_refused(sized("bench", {"--against", "tile", "--strategies", "tiles"}), "slices, auto\n");
   expect_refused(sized("bench", {"--strategies", "tiles;slices,comm=4"}), "comm");
   expect_refused(sized("bench", {"--against", "slice", "--strategies", "tiles"}),

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "cli/command.h"
+#include "stretto/schedule.h"
 
 namespace stretto {
 namespace {
@@ -66,6 +67,22 @@ TEST(Verbs, CheckSaysWhatItProved) {
   EXPECT_EQ(said.exit_code, 0) << said.err;
   EXPECT_THAT(said.out, testing::ContainsRegex("tiles +clean +[0-9]+"));
   EXPECT_THAT(said.out, HasSubstr("proved"));
+}
+
+TEST(Verbs, CheckProvesAllThatTuneWouldMeasure) {
+  const Words sweep = {"--strategy", "sweep", "--json"};
+  const Said said = stretto_says(Words{"check"} + small_operator() + sweep);
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  const auto proved = nlohmann::json::parse(said.out);
+  EXPECT_TRUE(proved.at("clean").get<bool>());
+  const auto timed =
+      nlohmann::json::parse(stretto_says(Words{"simulate"} + small_operator() + sweep).out);
+  std::set<std::string> schedules;
+  for (const auto& one : proved.at("results")) schedules.insert(one.at("schedule"));
+  EXPECT_EQ(schedules.size(), proved.at("results").size());
+  EXPECT_EQ(timed.at("results").size(), schedules.size());
+  EXPECT_GT(schedules.size(), presets().size());
+  EXPECT_EQ(proved.at("results")[0].at("strategy"), "sequential");
 }
 
 TEST(Verbs, SimulateDrawsATimeline) {
