@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -21,9 +22,27 @@ namespace {
 // For the others to see that one is gone, say so, and end by themselves; then for a last farewell.
 constexpr double kGraceS = 5, kFarewellS = 3;
 
+// A rank's process and what it starts, a session: a wrapper in a shell language may end before the
+// program that it has started, which then still holds its GPU.
 struct Child {
   pid_t pid;
-  bool running = true;
+  bool running = true;   // the rank's process itself
+  bool has_left = true;  // processes
+};
+
+// What lost its parent becomes this process's child, so that it can be waited for.
+class Adoption {
+ public:
+  Adoption() {
+    prctl(PR_GET_CHILD_SUBREAPER, &before_);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+  }
+  ~Adoption() { prctl(PR_SET_CHILD_SUBREAPER, before_); }
+  Adoption(const Adoption&) = delete;
+  Adoption& operator=(const Adoption&) = delete;
+
+ private:
+  int before_ = 0;
 };
 
 // Signals that this process waits for instead of being interrupted by.
@@ -63,6 +82,7 @@ class WaitedSignals {
 [[noreturn]] void become(const std::vector<std::string>& command, int rank, int ranks,
                          const std::string& job, const WaitedSignals& signals, int report) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
+  setsid();  // so a terminal's Ctrl-C comes once, from the launcher
   signals.restore();
   setenv("STRETTO_RANK", std::to_string(rank).c_str(), 1);
   setenv("STRETTO_LOCAL_RANK", std::to_string(rank).c_str(), 1);
@@ -82,21 +102,21 @@ class WaitedSignals {
 class Children {
  public:
   ~Children() {
-    signal_all(SIGKILL);
-    for (Child& child : list_) {
-      if (child.running) waitpid(child.pid, nullptr, 0);
+    for (const Child& child : list_) {
+      if (!child.running) continue;
+      kill(-child.pid, SIGKILL);
+      waitpid(child.pid, nullptr, 0);
     }
   }
   void add(pid_t pid) { list_.push_back({pid}); }
   void signal_all(int signal) const {
     for (const Child& child : list_) {
-      if (child.running) kill(child.pid, signal);
+      if (child.has_left) kill(-child.pid, signal);
     }
   }
-  // Calls ended(rank, child, status) for those that have; true when none runs any more.
+  // Calls ended(rank, child, status) for those that have.
   template <typename Ended>
-  bool reap(const Ended& ended) {
-    bool any = false;
+  void reap(const Ended& ended) {
     for (size_t rank = 0; rank < list_.size(); ++rank) {
       Child& child = list_[rank];
       int status = 0;
@@ -106,9 +126,17 @@ class Children {
         if (code_ == 0) code_ = code;
         ended(rank, child, status);
       }
-      any = any || child.running;
+      // Its number stays the session's while that has processes, and is nobody else's till then.
+      pid_t found = child.running || !child.has_left ? 0 : waitpid(-child.pid, nullptr, WNOHANG);
+      while (found > 0) found = waitpid(-child.pid, nullptr, WNOHANG);
+      if (found < 0) child.has_left = false;
     }
-    return !any;
+  }
+  bool any_runs() const {
+    return std::any_of(list_.begin(), list_.end(), [](const Child& one) { return one.running; });
+  }
+  bool any_left() const {
+    return std::any_of(list_.begin(), list_.end(), [](const Child& one) { return one.has_left; });
   }
   int code() const { return code_; }
 
@@ -131,6 +159,7 @@ int launch(int ranks, const std::vector<std::string>& command,
   STRETTO_ASSERT(ranks > 0 && !command.empty(), "there is something to launch");
   const std::string job = new_secret().substr(0, 16);
   const WaitedSignals signals;
+  const Adoption adoption;
   Children children;
   for (int rank = 0; rank < ranks; ++rank) {
     int ends[2] = {-1, -1};
@@ -158,18 +187,20 @@ int launch(int ranks, const std::vector<std::string>& command,
     tell(fmt::format("the process of rank {} (pid {}) was ended by signal {} ({})", rank, child.pid,
                      WTERMSIG(status), strsignal(WTERMSIG(status))));
   };
-  while (!children.reap(tell_of_signals)) {
+  const auto has_failed = [&] { return asked != 0 || children.code() != 0; };
+  // What the ranks of a good job leave running is their own affair.
+  while (children.any_runs() || (has_failed() && children.any_left())) {
     const int signal = signals.next(stage == 0 ? 3600 : left_ms(deadline) / 1000.0);
     if (signal != 0 && signal != SIGCHLD) {
       asked = signal;
       children.signal_all(signal);
     }
     children.reap(tell_of_signals);
-    const bool failed = asked != 0 || children.code() != 0;
-    if (stage == 0 && failed) {
+    if (stage == 0 && has_failed()) {
       stage = 1;
       deadline = after(kGraceS);
-    } else if (stage == 1 && left_ms(deadline) == 0) {
+    }
+    if (stage == 1 && (left_ms(deadline) == 0 || !children.any_runs())) {
       children.signal_all(SIGTERM);
       stage = 2;
       deadline = after(kFarewellS);

@@ -86,6 +86,31 @@ TEST_F(LauncherTest, ProcessesThatItEndsItselfAreNotReported) {
   EXPECT_THAT(told, testing::IsEmpty());
 }
 
+// Shells that wrap the ranks' programs end first, and the programs would keep their GPUs.
+TEST_F(LauncherTest, WhatRanksOfAFailedJobHaveStartedEndsToo) {
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(launch_shell(2,
+                         "sleep 60 & echo $! > child$STRETTO_RANK; "
+                         "(trap '' TERM; echo > deaf$STRETTO_RANK; exec sleep 60) & "
+                         "while ! [ -e deaf0 -a -e deaf1 ]; do sleep 0.01; done; exit 7"),
+            7);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(8));
+  for (const char* name : {"/child0", "/child1"}) {
+    pid_t pid = 0;
+    std::ifstream(folder_ + name) >> pid;
+    ASSERT_GT(pid, 0);
+    EXPECT_NE(kill(pid, 0), 0) << "still runs";
+  }
+}
+
+TEST_F(LauncherTest, WhatRanksOfAGoodJobHaveStartedIsLeftAlone) {
+  EXPECT_EQ(launch_shell(1, "sleep 60 & echo $! > child"), 0);
+  pid_t pid = 0;
+  std::ifstream(folder_ + "/child") >> pid;
+  ASSERT_GT(pid, 0);
+  EXPECT_EQ(kill(pid, SIGKILL), 0) << "was ended";
+}
+
 // As under a parent that never asks how its children ended; they get it as it was.
 TEST_F(LauncherTest, EndsWhereTheEndOfChildrenIsIgnored) {
   struct Ignored {
