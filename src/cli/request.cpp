@@ -150,6 +150,7 @@ Request resolve(const Options& options, const OnGpus& gpus) {
     request.op.m = whole_number("--rows", options.rows, request.op.m, 1, request.op.m);
     request.machine = resolve_machine(options, request.op.ranks, gpus);
     request.choices = resolve_choices(options, request.planned, request.machine);
+    request.need_all = needs_all(options);
     return request;
   }
   std::error_code ignored;
@@ -185,18 +186,25 @@ void visit_file(const PlanFile& file, const std::function<void(const NamedPlan&)
 void for_each_plan(const Request& request, Progress& progress,
                    const std::function<void(const NamedPlan&)>& visit) {
   if (request.file) return visit_file(*request.file, visit);
+  std::vector<Choice> choices = request.choices;
   size_t visited = 0;
-  for (const Choice& choice : request.choices) {
+  for (Choice& choice : choices) {
     progress.show("planning " + choice.name,
-                  static_cast<double>(visited++) / static_cast<double>(request.choices.size()));
-    if (!choice.refused.empty()) {
-      visit({choice.name, &choice, nullptr});
-      continue;
+                  static_cast<double>(visited++) / static_cast<double>(choices.size()));
+    try {
+      if (choice.refused.empty()) {
+        Plan plan = lower(request.planned, choice.schedule, request.machine);
+        if (request.op != request.planned) plan = at_rows(plan, request.op.m);
+        visit({choice.name, &choice, &plan});
+        continue;
+      }
+    } catch (const UsageError& error) {  // too large for a stage
+      if (request.need_all) throw;
+      choice.refused = {error.what()};
     }
-    Plan plan = lower(request.planned, choice.schedule, request.machine);
-    if (request.op != request.planned) plan = at_rows(plan, request.op.m);
-    visit({choice.name, &choice, &plan});
+    visit({choice.name, &choice, nullptr});
   }
+  require_served(choices, request.need_all);
 }
 
 void PlanRow::describe(const NamedPlan& named) {

@@ -25,6 +25,7 @@ struct Request {
   Machine machine;
   std::vector<Choice> choices;   // of an operator
   std::optional<PlanFile> file;  // then `choices` is empty
+  bool need_all = true;          // or of the choices one
 
   const PlanFile* plan_file() const { return file ? &*file : nullptr; }
   const PlanLines* lines() const { return file ? &file->lines : nullptr; }
@@ -52,7 +53,8 @@ std::vector<Operator> resolve_operators(const Options& options);
 // than the GPUs have. Throws UsageError, SystemError.
 Machine resolve_machine(const Options& options, int ranks, const OnGpus& gpus = {});
 // The names and plans of a request, one after the other: a plan may be large, so only one lives at
-// a time. `refused` choices are passed with an empty plan.
+// a time. `refused` choices are passed with an empty plan. Where not all are needed, so is one
+// whose plan or visit turns out to be refused: what is known of the others is not lost.
 struct NamedPlan {
   std::string name;
   const Choice* choice = nullptr;  // null: the plan is from a file
