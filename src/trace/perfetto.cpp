@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -100,6 +101,13 @@ class Writer {
     }
   }
 
+  // To the nanosecond that is written: with a duration that is rounded by itself a slice may reach
+  // into the next one, and viewers leave out what overlaps.
+  static double rounded(double us) { return std::round(us * 1e3) / 1e3; }
+  static double duration(double start_us, double end_us) {
+    return rounded(end_us) - rounded(start_us);
+  }
+
   void write_spans() {
     for (const Span& span : timeline_.spans) {
       const Lane& lane = plan_.lanes[span.where.lane];
@@ -109,8 +117,8 @@ class Writer {
           lines_ == nullptr ? "" : fmt::format(R"(,"line":{})", lines_->of(span.where));
       event(R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
             R"("args":{{"instruction":{}{}}}}})",
-            title(instr), to_string(instr.op), lane.rank, span.where.lane, span.start_us,
-            span.end_us - span.start_us, span.where.pos, line);
+            title(instr), to_string(instr.op), lane.rank, span.where.lane, rounded(span.start_us),
+            duration(span.start_us, span.end_us), span.where.pos, line);
     }
   }
 
@@ -118,8 +126,8 @@ class Writer {
     for (const LinkUse& use : timeline_.links) {
       if (use.rank >= ranks_) continue;
       event(R"({{"ph":"X","name":"send","cat":"link","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}})",
-            use.rank, use.network ? kNetworkThread : kLinkThread, use.start_us,
-            use.end_us - use.start_us);
+            use.rank, use.network ? kNetworkThread : kLinkThread, rounded(use.start_us),
+            duration(use.start_us, use.end_us));
     }
   }
 

@@ -74,6 +74,29 @@ TEST(Perfetto, DrawsArrowsBetweenSlices) {
   EXPECT_GT(ends["f"]["ts"], 10);
 }
 
+// Viewers leave out slices of a lane that overlap, be it by a nanosecond.
+TEST(Perfetto, OfSlicesThatMeetRoundsNoneIntoTheNext) {
+  HandPlan hand(1);
+  const int lane = hand.lane(0, LaneKind::compute);
+  constexpr uint32_t kTasks = 100;
+  Timeline timeline;
+  for (uint32_t i = 0; i < kTasks; ++i) {
+    hand.gemm(lane, 0, {hand.part(0, 0)});
+    const double start = 0.0006 + i * 0.9998;
+    timeline.spans.push_back({{0, i}, start, start + 0.9998});
+    timeline.links.push_back({0, false, start, start + 0.9998});
+  }
+  std::map<int, double> ends;
+  const json trace = json::parse(to_perfetto(hand.plan(), timeline));
+  for (const json& event : trace["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    double& end = ends[event["tid"]];
+    EXPECT_NEAR(event["ts"].get<double>(), end, end == 0 ? 2e-3 : 1e-9);
+    end = event["ts"].get<double>() + event["dur"].get<double>();
+  }
+  EXPECT_EQ(ends.size(), 2u);
+}
+
 TEST(Perfetto, LeavesRanksOutOfATraceThatIsTooLarge) {
   const json trace = trace_of(signalled(), 2);
   EXPECT_EQ(trace["otherData"]["left_out"], "ranks 1 to 1");
