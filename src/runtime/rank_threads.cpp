@@ -1,23 +1,49 @@
 #include "runtime/rank_threads.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <future>
+#include <latch>
 
 #include "stretto/error.h"
 
 namespace stretto::runtime {
 
-void on_rank_threads(const fabric::Fabric& fabric, const std::function<void(int)>& work) {
+void on_threads(int count, const std::function<void(int i)>& begin,
+                const std::function<void(int i)>& work) {
+  std::latch begun(count);
+  std::atomic<bool> has_failed = false;
+  const auto run = [&](int i) {
+    try {
+      begin(i);
+    } catch (...) {
+      has_failed = true;
+      begun.count_down();
+      throw;
+    }
+    begun.arrive_and_wait();
+    if (!has_failed) work(i);
+  };
   std::vector<std::future<void>> ends;
-  for (int i = 0; i < fabric.num_local(); ++i) {
-    ends.push_back(std::async(std::launch::async, [&, rank = fabric.first_rank() + i] {
-      fabric.device(rank).make_current();
-      work(rank);
-    }));
+  for (int i = 0; i < count; ++i) {
+    try {
+      ends.push_back(std::async(std::launch::async, run, i));
+    } catch (...) {  // too many threads: the futures wait for those that there are
+      has_failed = true;
+      begun.count_down(count - i);
+      throw;
+    }
   }
   for (const std::future<void>& end : ends) end.wait();
   for (std::future<void>& end : ends) end.get();  // throws what the first to fail threw
+}
+
+void on_rank_threads(const fabric::Fabric& fabric, const std::function<void(int rank)>& work) {
+  const int first = fabric.first_rank();
+  on_threads(
+      fabric.num_local(), [&](int i) { fabric.device(first + i).make_current(); },
+      [&](int i) { work(first + i); });
 }
 
 namespace {

@@ -9,9 +9,14 @@
 
 namespace stretto::runtime {
 
-// Calls work(rank) on a thread of its own for every local rank, the rank's GPU current there, and
-// waits for all. Rethrows the failure of the lowest rank.
-void on_rank_threads(const fabric::Fabric& fabric, const std::function<void(int)>& work);
+// Calls work(i) for every i < `count` on a thread of its own, and waits for all. No work begins
+// before begin(i) has been on every thread, and none at all where that failed on one: so work may
+// wait for the others'. Rethrows the failure of the lowest i.
+void on_threads(int count, const std::function<void(int i)>& begin,
+                const std::function<void(int i)>& work);
+
+// The same for every local rank, the rank's GPU current on its thread.
+void on_rank_threads(const fabric::Fabric& fabric, const std::function<void(int rank)>& work);
 
 // Collective. The largest of every process's values, one by one; each gives as many.
 std::vector<double> largest(fabric::Fabric& fabric, std::string_view what,
