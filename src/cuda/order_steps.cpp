@@ -1,120 +1,262 @@
 #include "cuda/order_steps.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "stretto/error.h"
 
 namespace stretto::cuda {
 namespace {
 
-// Enqueues streams in turn, each as far as it can go.
+// A kernel of a rank: what it awaits, and how far it comes with what all ranks have enqueued.
+struct KernelRun {
+  struct Wait {
+    size_t counter;
+    int64_t own;  // what the kernel itself adds to it
+  };
+  struct Block {
+    const BlockPart* part;
+    uint32_t at;
+    size_t waited;  // at its end
+  };
+  std::vector<Wait> waits;     // of the same run
+  size_t made = 0;             // the first of them that are made, as far as the rank makes them
+  std::vector<Block> running;  // once it is enqueued: blocks that have not ended
+  bool has_ended = false;
+};
+
+// Enqueues all ranks' streams in turn, each as far as it can go.
 class Ordering {
  public:
-  Ordering(const Plan& plan, RankProgram& program) : plan_(plan), program_(program) {
-    int64_t num_counters = 0;
+  Ordering(const Plan& plan, std::vector<RankProgram>& programs) : plan_(plan) {
     for (const SignalArray& array : plan.signals) {
-      first_counter_.push_back(num_counters);
-      num_counters += array.count;
+      first_counter_.push_back(num_counters_);
+      num_counters_ += static_cast<size_t>(array.count);
     }
-    missing_.assign(static_cast<size_t>(num_counters), 0);
-    own_ = missing_;
-    for (const StepStream& stream : program.streams) {
-      for (const Step& step : stream.steps) count(step, +1, missing_);
-    }
+    ranks_.reserve(programs.size());
+    told_.assign(programs.size() * num_counters_, 0);
+    own_missing_ = by_kernel_ = told_;
+    for (size_t rank = 0; rank < programs.size(); ++rank) add(rank, programs[rank]);
   }
 
   void run() {
-    std::vector<uint32_t> priority;  // comm blocks first, so that they have their SMs
-    for (uint32_t s = 0; s < program_.streams.size(); ++s) priority.push_back(s);
-    std::stable_sort(priority.begin(), priority.end(),
-                     [&](uint32_t a, uint32_t b) { return is_comm(a) > is_comm(b); });
-    at_.assign(priority.size(), 0);
-    bool forced = false;
-    for (;;) {
-      bool moved = false, left = false;
-      for (const uint32_t s : priority) {
-        while (at_[s] < program_.streams[s].steps.size()) {
-          const Step& step = program_.streams[s].steps[at_[s]];
-          if (!event_is_there(step) || !(forced || signals_are_made(step))) break;
-          forced = false;
-          program_.order.push_back({s, at_[s]++});
-          if (step.kind == StepKind::record) recorded_.push_back(step.index);
-          count(step, -1, missing_);
-          moved = true;
-        }
-        left = left || at_[s] < program_.streams[s].steps.size();
+    for (Try how = Try::most;;) {
+      while (kernels_go_on()) {
       }
-      if (!left) return;
-      STRETTO_ASSERT(moved || !forced, "streams of a rank wait for each other's events");
-      forced = !moved;
+      const bool moved = pass(how);
+      if (num_left_ == 0) return;
+      STRETTO_ASSERT(moved || how != Try::forced, "streams of a rank wait for each other's events");
+      how = moved ? Try::most : how == Try::most ? Try::waits : Try::forced;
     }
   }
 
  private:
-  bool is_comm(uint32_t s) const { return program_.streams[s].kind == LaneKind::comm; }
+  // What is enqueued when nothing before it in this list can be: waits of the compute lanes'
+  // streams, behind the copies that others may wait for; and one step of a plan that holds itself
+  // up.
+  enum class Try { most, waits, forced };
+
+  struct Rank {
+    size_t number;
+    RankProgram* program;
+    std::vector<uint32_t> priority;       // of streams: comm blocks first, so they have their SMs
+    std::vector<uint32_t> at;             // by stream: the next step
+    std::vector<KernelRun> gemms, moves;  // as in the program
+    std::set<uint32_t> recorded;          // events
+
+    const std::vector<Step>& steps(uint32_t s) const { return program->streams[s].steps; }
+    bool is_comm(uint32_t s) const { return program->streams[s].kind == LaneKind::comm; }
+    KernelRun& kernel(const Step& step) {
+      return (step.kind == StepKind::gemm ? gemms : moves)[step.index];
+    }
+    const std::vector<BlockPart>& blocks(const Step& step) const {
+      return (step.kind == StepKind::gemm ? program->gemms : program->moves)[step.index];
+    }
+  };
+
+  static bool is_kernel(const Step& step) {
+    return step.kind == StepKind::gemm || step.kind == StepKind::move;
+  }
+  size_t counter(size_t rank, const Instr& instr) const {
+    return rank * num_counters_ + first_counter_[instr.signal.array] +
+           static_cast<size_t>(instr.signal.index);
+  }
+  bool has_come(const Rank& rank, const Instr& wait) const {
+    return wait.lag > 0 || told_[counter(rank.number, wait)] >= wait.amount;
+  }
+  void tell(const Instr& notify) { told_[counter(notify.rank, notify)] += notify.amount; }
 
   template <typename Visit>
-  void for_each_sync(const Step& step, Opcode op, Visit visit) const {
-    if (step.kind == StepKind::gemm || step.kind == StepKind::move) {
-      const auto& kernels = step.kind == StepKind::gemm ? program_.gemms : program_.moves;
-      for (const BlockPart& part : kernels[step.index]) {
-        for (uint32_t i = part.begin; i < part.end; ++i) {
-          const Instr& instr = plan_.lanes[part.lane].instrs[i];
-          if (instr.op == op) visit(plan_.lanes[part.lane], instr);
-        }
-        for (const Step& wait : part.at_end) {
-          if (op == Opcode::wait) visit(plan_.lanes[wait.lane], wait.instr(plan_));
-        }
+  void for_each_sync(const Rank& rank, const Step& step, Visit visit) const {
+    if (is_kernel(step)) {
+      for (const BlockPart& part : rank.blocks(step)) {
+        for (uint32_t i = part.begin; i < part.end; ++i) visit(plan_.lanes[part.lane].instrs[i]);
+        for (const Step& wait : part.at_end) visit(wait.instr(plan_));
       }
     } else if (step.kind == StepKind::wait || step.kind == StepKind::notify) {
-      if (step.instr(plan_).op == op) visit(plan_.lanes[step.lane], step.instr(plan_));
+      visit(step.instr(plan_));
+    }
+  }
+  // The rank's notifies to itself.
+  template <typename Visit>
+  void for_each_own(const Rank& rank, const Step& step, Visit visit) const {
+    for_each_sync(rank, step, [&](const Instr& instr) {
+      if (instr.op != Opcode::notify || instr.rank != rank.number) return;
+      visit(counter(rank.number, instr), instr.amount);
+    });
+  }
+
+  void add(size_t number, RankProgram& program) {
+    Rank& rank = ranks_.emplace_back(
+        Rank{number, &program, {}, std::vector<uint32_t>(program.streams.size(), 0), {}, {}, {}});
+    rank.gemms.resize(program.gemms.size());
+    rank.moves.resize(program.moves.size());
+    for (uint32_t s = 0; s < program.streams.size(); ++s) {
+      rank.priority.push_back(s);
+      num_left_ += rank.steps(s).size();
+      for (const Step& step : rank.steps(s)) {
+        if (step.kind == StepKind::collective) ++absent_[step.instr(plan_).id];
+        if (is_kernel(step)) find_waits(rank, step);
+        for_each_own(rank, step, [&](size_t at, int64_t amount) { own_missing_[at] += amount; });
+      }
+    }
+    std::stable_sort(rank.priority.begin(), rank.priority.end(),
+                     [&](uint32_t a, uint32_t b) { return rank.is_comm(a) > rank.is_comm(b); });
+  }
+
+  void find_waits(Rank& rank, const Step& step) {
+    KernelRun& kernel = rank.kernel(step);
+    for_each_own(rank, step, [&](size_t at, int64_t amount) { by_kernel_[at] += amount; });
+    for_each_sync(rank, step, [&](const Instr& instr) {
+      if (instr.op != Opcode::wait || instr.lag > 0) return;
+      const size_t at = counter(rank.number, instr);
+      kernel.waits.push_back({at, by_kernel_[at]});
+    });
+    for_each_own(rank, step, [&](size_t at, int64_t) { by_kernel_[at] = 0; });
+  }
+
+  // Whether anything was enqueued.
+  bool pass(Try how) {
+    bool moved = false;
+    for (Rank& rank : ranks_) {
+      for (const uint32_t s : rank.priority) {
+        while (rank.at[s] < rank.steps(s).size() && event_is_there(rank, s) &&
+               (how == Try::forced || can_follow(rank, s, how))) {
+          enqueue(rank, s);
+          moved = true;
+          if (how == Try::forced) return true;
+        }
+        if (moved && how == Try::waits) return true;
+      }
+    }
+    return moved;
+  }
+
+  void enqueue(Rank& rank, uint32_t s) {
+    const uint32_t i = rank.at[s]++;
+    const Step& step = rank.steps(s)[i];
+    rank.program->order.push_back({s, i});
+    --num_left_;
+    for_each_own(rank, step, [&](size_t at, int64_t amount) { own_missing_[at] -= amount; });
+    if (step.kind == StepKind::record) rank.recorded.insert(step.index);
+    if (step.kind == StepKind::collective) --absent_[step.instr(plan_).id];
+    if (step.kind == StepKind::notify) tell(step.instr(plan_));
+    if (!is_kernel(step)) return;
+    KernelRun& kernel = rank.kernel(step);
+    for (const BlockPart& part : rank.blocks(step))
+      kernel.running.push_back({&part, part.begin, 0});
+    running_.push_back({&rank, &kernel});
+    while (kernels_go_on()) {
     }
   }
 
-  size_t counter(const Instr& instr) const {
-    return static_cast<size_t>(first_counter_[instr.signal.array] + instr.signal.index);
+  static bool event_is_there(const Rank& rank, uint32_t s) {
+    const Step& step = rank.steps(s)[rank.at[s]];
+    return step.kind != StepKind::await || rank.recorded.count(step.index) > 0;
   }
-  // The notifies of this rank to itself.
-  void count(const Step& step, int64_t sign, std::vector<int64_t>& counters) const {
-    for_each_sync(step, Opcode::notify, [&](const Lane& lane, const Instr& instr) {
-      if (instr.rank == lane.rank) counters[counter(instr)] += sign * instr.amount;
-    });
-  }
-  bool event_is_there(const Step& step) const {
-    return step.kind != StepKind::await ||
-           std::find(recorded_.begin(), recorded_.end(), step.index) != recorded_.end();
-  }
-  bool signals_are_made(const Step& step) {
-    // Movers wait inside a kernel that has its own SMs: they come first.
-    if (step.kind == StepKind::move && is_first_mover(step)) return true;
-    count(step, +1, own_);  // a kernel may wait for itself
-    bool made = true;
-    for_each_sync(step, Opcode::wait, [&](const Lane&, const Instr& instr) {
-      if (instr.lag == 0 && missing_[counter(instr)] > own_[counter(instr)]) made = false;
-    });
-    count(step, -1, own_);
-    return made;
-  }
-  bool is_first_mover(const Step& step) const {
-    for (const StepStream& stream : program_.streams) {
-      if (stream.kind == LaneKind::comm && stream.steps.front() == step) return true;
+
+  // Whether the next step of a stream can stand behind what all ranks have enqueued. A kernel that
+  // waits holds up nobody but the steps behind it.
+  bool can_follow(Rank& rank, uint32_t s, Try how) {
+    const uint32_t i = rank.at[s];
+    if (i > 0 && !has_ended(rank, rank.steps(s)[i - 1])) return false;
+    const Step& step = rank.steps(s)[i];
+    if (step.kind == StepKind::wait) {
+      const bool is_compute = rank.program->streams[s].kind == LaneKind::compute;
+      return (!is_compute || how == Try::waits) && has_come(rank, step.instr(plan_));
     }
-    return false;
+    // Movers wait inside a kernel that has its own SMs: they come first.
+    return !is_kernel(step) || (rank.is_comm(s) && i == 0) || own_are_made(rank.kernel(step));
+  }
+
+  // Of a step that is enqueued: with what all ranks have.
+  bool has_ended(Rank& rank, const Step& step) {
+    if (step.kind == StepKind::collective) return absent_[step.instr(plan_).id] == 0;
+    return !is_kernel(step) || rank.kernel(step).has_ended;
+  }
+
+  // Whether the rank itself has enqueued all its notifies of what a kernel awaits, but for the
+  // kernel's own.
+  bool own_are_made(KernelRun& kernel) const {
+    for (; kernel.made < kernel.waits.size(); ++kernel.made) {
+      const KernelRun::Wait& wait = kernel.waits[kernel.made];
+      if (own_missing_[wait.counter] > wait.own) return false;
+    }
+    return true;
+  }
+
+  // Whether any kernel's block came further.
+  bool kernels_go_on() {
+    bool moved = false;
+    for (const auto& [rank, kernel] : running_) {
+      std::erase_if(kernel->running,
+                    [&](KernelRun::Block& block) { return go_on(*rank, block, moved); });
+      kernel->has_ended = kernel->running.empty();
+    }
+    std::erase_if(running_, [](const auto& running) { return running.second->has_ended; });
+    return moved;
+  }
+  // Whether it has ended.
+  bool go_on(const Rank& rank, KernelRun::Block& block, bool& moved) {
+    const BlockPart& part = *block.part;
+    const uint32_t before = block.at;
+    for (; block.at < part.end; ++block.at) {
+      const Instr& instr = plan_.lanes[part.lane].instrs[block.at];
+      if (instr.op == Opcode::wait && !has_come(rank, instr)) break;
+      if (instr.op == Opcode::notify) tell(instr);
+    }
+    moved = moved || block.at != before;
+    if (block.at < part.end) return false;
+    while (block.waited < part.at_end.size()) {
+      if (!has_come(rank, part.at_end[block.waited].instr(plan_))) return false;
+      ++block.waited;
+    }
+    return true;
   }
 
   const Plan& plan_;
-  RankProgram& program_;
-  std::vector<uint32_t> at_, recorded_;
-  std::vector<int64_t> first_counter_;  // by array
-  std::vector<int64_t> missing_;        // by counter: notifies that are not yet enqueued
-  std::vector<int64_t> own_;            // the same: those of the step that is asked about
+  std::vector<Rank> ranks_;
+  std::vector<size_t> first_counter_;  // by array, of a rank's
+  size_t num_counters_ = 0;            // of a rank
+  // By rank and counter: what is told with what is enqueued; what the rank's own notifies add that
+  // are not enqueued; and those of the kernel that is looked at.
+  std::vector<int64_t> told_, own_missing_, by_kernel_;
+  std::vector<std::pair<Rank*, KernelRun*>> running_;
+  std::map<int32_t, int> absent_;  // by collective: ranks that have not enqueued it
+  size_t num_left_ = 0;            // steps
 };
 
 }  // namespace
 
-void order_steps(const Plan& plan, RankProgram& program) {
-  if (program.streams.size() > 1) return Ordering(plan, program).run();
-  for (uint32_t i = 0; i < program.streams[0].steps.size(); ++i) program.order.push_back({0, i});
+void order_steps(const Plan& plan, std::vector<RankProgram>& programs) {
+  const auto has_one_stream = [](const RankProgram& p) { return p.streams.size() == 1; };
+  if (!std::all_of(programs.begin(), programs.end(), has_one_stream)) {
+    return Ordering(plan, programs).run();
+  }
+  for (RankProgram& program : programs) {
+    for (uint32_t i = 0; i < program.streams[0].steps.size(); ++i) program.order.push_back({0, i});
+  }
 }
 
 }  // namespace stretto::cuda

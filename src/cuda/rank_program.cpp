@@ -180,7 +180,7 @@ std::vector<RankProgram> programs_of(const Plan& plan, std::shared_ptr<const Til
   }
   join_movers(plan, programs);
   put_events(plan, programs);
-  for (RankProgram& program : programs) order_steps(plan, program);
+  order_steps(plan, programs);
   return programs;
 }
 

@@ -62,9 +62,8 @@ struct RankProgram {
   // Of the plan: what its gemms add, and what they need.
   std::shared_ptr<const TileSums> sums;
   GemmNeeds needs;
-  // (stream, step) of every step in an order in which one thread may enqueue them: events are
-  // recorded before they are awaited, and as far as can be no step stands before one that it waits
-  // for, since streams may share a queue of the hardware.
+  // (stream, step) of every step in an order in which one thread may enqueue them (order_steps.h):
+  // events are recorded before they are awaited.
   std::vector<std::pair<uint32_t, uint32_t>> order;
 };
 

@@ -30,8 +30,8 @@ TEST(RankPrograms, DecomposedSendsWhileTheNextKernelRuns) {
   const Plan plan =
       plan_of("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16", "decomposed,tile=128x128");
   EXPECT_EQ(text(plan, programs_of(plan)[0]),
-            "0:gemm 0 0:record 0 0:gemm 1 0:wait slots.0 0:move 0 "
-            "1:wait ack.0 1:await 0 1:copy 1:notify slots.0");
+            "0:gemm 0 0:record 0 0:gemm 1 "
+            "1:wait ack.0 1:await 0 1:copy 1:notify slots.0 0:wait slots.0 0:move 0");
 }
 
 TEST(RankPrograms, WavesWaitForTheKernelInTheStreamOfTheCollectives) {
