@@ -63,28 +63,47 @@ void check_norm(const char* kernel, const device::AllReduceNormArgs<GpuBlock>& a
                call.heap);
 }
 
+// Where memory tells a call's rows they may be as many as it says there are at the most.
+uint64_t most_rows(const char* kernel, const device::RowsOfCall<GpuBlock>& rows) {
+  if (rows.most >= 0) return static_cast<uint64_t>(rows.most);
+  throw UsageError(fmt::format("{}: at most {} rows; 0 is the least", kernel, rows.most));
+}
+
+Memory rows_in_memory(const device::RowsOfCall<GpuBlock>& rows) {
+  return {"rows", rows.at, rows.are_told() ? sizeof(int32_t) : 0, 0, 4};
+}
+
 }  // namespace
 
 void check_arguments(const device::AllReduceArgs<GpuBlock>& args, const LangCall& call) {
   constexpr const char* kName = "all_reduce";
   const auto num = static_cast<uint64_t>(call.ranks);
-  if (args.num_vectors > args.max_vectors) {
-    throw UsageError(fmt::format("{}: {} vectors, but max_vectors is {}", kName, args.num_vectors,
-                                 args.max_vectors));
+  const uint64_t vectors =
+      args.rows.are_told() ? most_rows(kName, args.rows) * args.rows.row_vectors : args.num_vectors;
+  if (vectors > args.max_vectors) {
+    throw UsageError(
+        fmt::format("{}: {} vectors, but max_vectors is {}", kName, vectors, args.max_vectors));
   }
   check_vectors(kName, args.max_vectors);
   check_memory(kName,
-               {{"input", args.input, args.num_vectors * 16, 1},
-                {"output", args.output, args.num_vectors * 16, 1},
+               {{"input", args.input, vectors * 16, 1},
+                {"output", args.output, vectors * 16, 1},
+                rows_in_memory(args.rows),
                 symmetric({"slots", args.slots, least_slots(num, args.max_vectors) * 16}),
                 symmetric({"greetings", args.greetings, 3 * num * 16}),
                 {"state", args.state, static_cast<uint64_t>(call.blocks) * 8, 0, 8}},
                call.heap);
 }
 
-void check_arguments(const device::PartsArgs<GpuBlock>& args, const LangCall& call) {
+void check_arguments(const device::PartsArgs<GpuBlock>& told, const LangCall& call) {
   constexpr const char* kName = "gather_scatter";
   const auto num = static_cast<uint64_t>(call.ranks);
+  device::PartsArgs<GpuBlock> args = told;
+  if (args.rows.are_told()) {
+    const uint64_t rows = most_rows(kName, args.rows);
+    args.part_vectors = (rows + num - 1) / num * args.rows.row_vectors;
+    args.num_vectors = rows * args.rows.row_vectors;
+  }
   if (args.part_vectors > args.max_part_vectors) {
     throw UsageError(fmt::format("{}: parts of {} vectors, but max_part_vectors is {}", kName,
                                  args.part_vectors, args.max_part_vectors));
@@ -106,6 +125,7 @@ void check_arguments(const device::PartsArgs<GpuBlock>& args, const LangCall& ca
   check_memory(kName,
                {{"input", args.input, least},
                 {"output", args.output, least},
+                rows_in_memory(args.rows),
                 symmetric({"slots", args.slots, 2 * num * args.max_part_vectors * 16}),
                 symmetric({"greetings", args.greetings, 3 * num * 16}),
                 {"state", args.state, static_cast<uint64_t>(call.blocks) * 8, 0, 8}},
@@ -184,6 +204,16 @@ void check_arguments(const device::AllToAllArgs<GpuBlock>& args, const LangCall&
                 {"received", args.received, 2 * num * 4, 0, 4},
                 {"refused", args.refused, 4, 0, 4}},
                call.heap);
+}
+
+void check_arguments(const device::CopyRowsArgs<GpuBlock>& args, const LangCall& call) {
+  constexpr const char* kName = "copy_rows";
+  if (!args.rows.are_told()) throw UsageError(fmt::format("{}: 'rows' is null", kName));
+  const uint64_t bytes = most_rows(kName, args.rows) * args.rows.row_vectors * 16;
+  check_memory(
+      kName,
+      {{"input", args.input, bytes}, {"output", args.output, bytes}, rows_in_memory(args.rows)},
+      call.heap);
 }
 
 void check_arguments(const device::AddNormArgs<GpuBlock>& args, const LangCall& call) {

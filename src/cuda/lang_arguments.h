@@ -9,6 +9,7 @@
 #include "stretto/device/lang/kernels/all_reduce_norm.h"
 #include "stretto/device/lang/kernels/all_to_all.h"
 #include "stretto/device/lang/kernels/combine.h"
+#include "stretto/device/lang/kernels/copy_rows.h"
 #include "stretto/device/lang/kernels/dispatch_args.h"
 #include "stretto/device/lang/kernels/gather_scatter.h"
 #include "stretto/device/lang/kernels/movers.h"
@@ -29,6 +30,8 @@ template <class Args>
 inline constexpr bool kBlocksWait = true;
 template <>
 inline constexpr bool kBlocksWait<device::AddNormArgs<device::GpuBlock>> = false;
+template <>
+inline constexpr bool kBlocksWait<device::CopyRowsArgs<device::GpuBlock>> = false;
 
 void check_arguments(const device::AllReduceArgs<device::GpuBlock>& args, const LangCall& call);
 void check_arguments(const device::PartsArgs<device::GpuBlock>& args, const LangCall& call);
@@ -39,6 +42,7 @@ void check_arguments(const device::ScatterNormGatherArgs<device::GpuBlock>& args
 void check_arguments(const device::AllToAllArgs<device::GpuBlock>& args, const LangCall& call);
 void check_arguments(const device::DispatchArgs<device::GpuBlock>& args, const LangCall& call);
 void check_arguments(const device::CombineArgs<device::GpuBlock>& args, const LangCall& call);
+void check_arguments(const device::CopyRowsArgs<device::GpuBlock>& args, const LangCall& call);
 void check_arguments(const device::AddNormArgs<device::GpuBlock>& args, const LangCall& call);
 void check_arguments(const device::GatherArgs<device::GpuBlock>& args, const LangCall& call);
 void check_arguments(const device::SlotReduceArgs<device::GpuBlock>& args, const LangCall& call);

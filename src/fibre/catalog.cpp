@@ -61,6 +61,7 @@ void add_kernels(std::vector<CatalogEntry>& all) {
       [](World& world) { gather_calls<Bf16x8>(world, all_gather_one_shot<Bf16x8, Block>); });
   add("reduce_scatter_one_shot", "reduce-scatter by sentinels: everyone sends each rank its part",
       [](World& world) { scatter_calls<Bf16x8>(world, reduce_scatter_one_shot<Bf16x8, Block>); });
+  add("copy_rows", "as many rows as stand in memory, out of what holds more", copy_rows_calls);
   add_norms(all);
   add("all_to_all", "low-latency all-to-all of tokens with scales", all_to_all_calls);
   add_experts(all);

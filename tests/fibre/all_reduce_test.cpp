@@ -29,6 +29,22 @@ TEST(AllReduce, TwoShot) {
       10);
 }
 
+// As a graph does that serves every row count, among calls of the host's counts.
+TEST(AllReduce, RowsInMemoryTellTheSize) {
+  for (AllReduceKernel kernel :
+       {all_reduce_one_shot<Bf16x8, Block>, all_reduce_two_shot<Bf16x8, Block>}) {
+    for (const Shape& shape : {Shape{.ranks = 3, .blocks = 2, .threads = 4},
+                               Shape{.ranks = 8, .blocks = 1, .threads = 2}}) {
+      expect_clean(
+          shape,
+          [=](World& world) {
+            all_reduce_calls<Bf16x8>(world, kernel, reductions_told_both_ways());
+          },
+          shape.ranks == 3 ? 40 : 8);
+    }
+  }
+}
+
 TEST(AllReduce, LeavesWhenARankIsAbsent) {
   for (AllReduceKernel kernel :
        {all_reduce_one_shot<Bf16x8, Block>, all_reduce_two_shot<Bf16x8, Block>}) {

@@ -61,6 +61,33 @@ TEST(GatherScatter, ScattersSums) {
   }
 }
 
+// As a graph does that serves every row count, among calls of the host's counts.
+TEST(GatherScatter, RowsInMemoryTellTheSizes) {
+  for (const Shape& shape : kShapes) {
+    SCOPED_TRACE(fmt::format("{} ranks", shape.ranks));
+    const auto calls = calls_told_both_ways(uint32(shape.ranks));
+    expect_clean(
+        shape,
+        [&](World& world) {
+          gather_calls<Bf16x8>(world, all_gather_one_shot<Bf16x8, Block>, calls);
+        },
+        seeds_of(shape));
+    expect_clean(
+        shape,
+        [&](World& world) {
+          scatter_calls<Fp16x8>(world, reduce_scatter_one_shot<Fp16x8, Block, 3>, calls);
+        },
+        seeds_of(shape));
+  }
+}
+
+TEST(GatherScatter, CopiesTheRowsThatThereAre) {
+  for (const Shape& shape : {Shape{.ranks = 1, .blocks = 3, .threads = 2},
+                             Shape{.ranks = 2, .blocks = 8, .threads = 8}}) {
+    expect_clean(shape, copy_rows_calls, 20);
+  }
+}
+
 // Part r of what the all-reduce leaves everywhere is what the reduce-scatter leaves on rank r.
 template <class Format>
 void expect_sums_of_all_reduce(World& world) {
@@ -182,6 +209,29 @@ TEST(GatherScatter, RanksThatCallOtherwiseAreNamed) {
   EXPECT_THAT(
       found(scatter, [](auto&, auto& kernel) { kernel = reduce_scatter_one_shot<Fp32x4, Block>; }),
       names("mantissa_bits", 7, 23));
+}
+
+// Or whose memory says another number of rows.
+TEST(GatherScatter, RanksThatReadOtherRowsAreNamed) {
+  for (PartsKernel kernel :
+       {all_gather_one_shot<Bf16x8, Block>, reduce_scatter_one_shot<Bf16x8, Block>}) {
+    const Failure failure = expect_found(
+        FindingKind::kDisagreement, {.ranks = 2, .blocks = 2, .threads = 4}, [=](World& world) {
+          auto rows = world.local<int32>("rows", 1, 3);
+          rows.set(1, 0, 4);
+          const PartsMemory memory(world, Bf16x8::kPoison);
+          auto input = world.local<Vec16>("input", 2 * kMostOfAPart, Vec16{});
+          auto output = world.local<Vec16>("output", 2 * kMostOfAPart, Vec16{});
+          world.launch([=](Block& block) {
+            const int r = block.rank();
+            PartsArgs<Block> args = memory.args(r, input, output, {});
+            args.rows = {rows.at(r), 6, 2};
+            kernel(block, args);
+          });
+          world.run();
+        });
+    EXPECT_THAT(failure.finding.message, HasSubstr("num_vectors = "));
+  }
 }
 
 // Rank 1 reduces on the same memory, with numbers that are the same where both have one.

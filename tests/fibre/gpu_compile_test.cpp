@@ -61,7 +61,9 @@ TEST_P(GpuCompile, EveryHeaderAlone) {
                              "kernels/dispatch",
                              "kernels/combine",
                              "kernels/stream_signals",
-                             "kernels/movers"}) {
+                             "kernels/movers",
+                             "kernels/rows_of_call",
+                             "kernels/copy_rows"}) {
     SCOPED_TRACE(header);
     compile("#include \"stretto/device/lang/" + std::string(header) + ".h\"\n");
   }
@@ -89,6 +91,7 @@ TEST_P(GpuCompile, KernelsWithoutSpills) {
       entry("all_reduce", "all_reduce_one_shot<Fp32x4, GpuBlock>", "AllReduceArgs"),
       entry("gather_scatter", "all_gather_one_shot<Bf16x8, GpuBlock>", "PartsArgs"),
       entry("gather_scatter", "reduce_scatter_one_shot<Bf16x8, GpuBlock>", "PartsArgs"),
+      entry("copy_rows", "copy_rows<GpuBlock>", "CopyRowsArgs"),
       entry("norm", "add_norm<GpuBlock>", "AddNormArgs"),
       entry("all_reduce_norm", "all_reduce_norm_one_shot<GpuBlock>", "AllReduceNormArgs"),
       entry("all_reduce_norm", "all_reduce_norm_two_shot<GpuBlock>", "AllReduceNormArgs"),

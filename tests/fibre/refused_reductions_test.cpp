@@ -108,5 +108,47 @@ TEST(RefusedReductions, PartsOfSizesThatAreNotServed) {
   EXPECT_THAT(refusal(args, 9, 8), HasSubstr("2415919095 vectors at the most; 2147483647 are"));
 }
 
+// What memory may say there is at the most counts, and not the vectors that arguments give.
+TEST(RefusedReductions, RowsInMemoryThatDoNotFit) {
+  const auto parts = [](auto change) {
+    PartsArgs<GpuBlock> args = good_parts();
+    args.part_vectors = args.num_vectors = 0;
+    args.rows = {address<const int32>(0x80004), 31, 4};  // parts of 16 and 15 rows
+    return refusal_with(args, change);
+  };
+  EXPECT_EQ(parts([](auto&) {}), "");
+  EXPECT_THAT(parts([](auto& args) { args.rows.most = 33; }),
+              HasSubstr("gather_scatter: parts of 68 vectors, but max_part_vectors is 64"));
+  EXPECT_THAT(parts([](auto& args) { args.rows.most = -1; }),
+              HasSubstr("gather_scatter: at most -1 rows; 0 is the least"));
+  EXPECT_THAT(parts([](auto& args) { args.rows.at = address<const int32>(0x80002); }),
+              HasSubstr("'rows' at 0x80002 is not aligned to 4 bytes"));
+  EXPECT_THAT(parts([](auto& args) { args.rows.at = address<const int32>(0x10004); }),
+              HasSubstr("'input' and 'rows' overlap"));
+  const auto sums = [](auto change) {
+    AllReduceArgs<GpuBlock> args = good_all_reduce();
+    args.rows = {address<const int32>(0x80004), 16, 4};
+    return refusal_with(args, change);
+  };
+  EXPECT_EQ(sums([](auto& args) { args.num_vectors = 1000; }), "");
+  EXPECT_THAT(sums([](auto& args) { args.rows.most = 17; }),
+              HasSubstr("all_reduce: 68 vectors, but max_vectors is 64"));
+  EXPECT_THAT(sums([](auto& args) { args.rows.at = address<const int32>(0x40000); }),
+              HasSubstr("'rows' and 'slots' overlap"));
+  const auto copy = [](auto change) {
+    return refusal_with(CopyRowsArgs<GpuBlock>{address<Vec16>(0x10000),
+                                               address<Vec16>(0x20000),
+                                               {address<const int32>(0x80004), 16, 4}},
+                        change);
+  };
+  EXPECT_EQ(copy([](auto&) {}), "");
+  EXPECT_THAT(copy([](auto& args) { args.rows.at = nullptr; }),
+              HasSubstr("copy_rows: 'rows' is null"));
+  EXPECT_THAT(copy([](auto& args) { args.output = address<Vec16>(0x10000); }),
+              HasSubstr("copy_rows: 'input' and 'output' overlap"));
+  EXPECT_THAT(copy([](auto& args) { args.input = nullptr; }),
+              HasSubstr("copy_rows: 'input' is null; 1024 bytes are needed"));
+}
+
 }  // namespace
 }  // namespace stretto::fibre

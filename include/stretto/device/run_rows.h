@@ -6,6 +6,11 @@
 
 namespace stretto::device {
 
+// What stands in memory as a number of rows, of which there are 0 to `most`.
+STRETTO_HOST_DEVICE int32 rows_within(int32 rows, int32 most) {
+  return rows < 0 ? 0 : rows < most ? rows : most;
+}
+
 // A plan of B rows gives each of its owners a block of ceil(B / owners) rows; a run of `rows` <= B
 // gives ceil(rows / owners), the last ones fewer or none, as the operator of so many rows does.
 // What lies between ranks keeps the plan's places. The caller's tensors that hold all owners' rows
@@ -51,8 +56,7 @@ static_assert(sizeof(TaskRows) == 8 && sizeof(RowsOfRun) == 24);
 #ifdef STRETTO_DEVICE
 STRETTO_DEVICE RunRows read_rows(const RowsOfRun& from) {
   const int32 rows = from.at == nullptr ? from.rows : *from.at;
-  const int32 most = from.owners * from.block;
-  return {rows < 0 ? 0 : rows < most ? rows : most, from.owners, from.block};
+  return {rows_within(rows, from.owners * from.block), from.owners, from.block};
 }
 #endif
 

@@ -1,8 +1,12 @@
-// All-reduces of different sizes one after the other, with negative zeros among the data.
+// All-reduces of different sizes one after the other, some told by rows that stand in memory, with
+// negative zeros among the data.
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
+#include "fibre/scenarios/rows_in_memory.h"
 #include "stretto/device/lang/kernels/all_reduce.h"
 #include "stretto/fibre/world.h"
 
@@ -12,13 +16,28 @@ using namespace device;
 
 using AllReduceKernel = void (*)(Block&, const AllReduceArgs<Block>&);
 
-// Five calls whose sizes differ; on integers sums are exact, so the order does not matter here.
+inline constexpr size_t kMostToReduce = 11;
+
+// How many vectors, and where that is told by memory, which number of rows of two stands there.
+struct AllReduceCall {
+  size_t size;
+  std::optional<int32> rows = {};
+};
+
+inline std::vector<AllReduceCall> all_reduce_sizes() { return {{11}, {1}, {7}, {0}, {10}}; }
+// Of at most five rows.
+inline std::vector<AllReduceCall> reductions_told_both_ways() {
+  return {{10, 5}, {2, 1}, {11}, {10, 9}, {0, 0}, {1}, {0, -3}, {6, 3}, {7}};
+}
+
+// Calls whose sizes differ; on integers sums are exact, so the order does not matter here.
 template <class Format>
-void all_reduce_calls(World& world, AllReduceKernel kernel) {
+void all_reduce_calls(World& world, AllReduceKernel kernel,
+                      const std::vector<AllReduceCall>& calls = all_reduce_sizes()) {
   const int ranks = world.shape().ranks;
   const auto num_ranks = static_cast<size_t>(ranks);
-  const size_t max_vectors = 11;
-  const size_t sizes[] = {11, 1, 7, 0, 10};
+  const size_t max_vectors = kMostToReduce;
+  const RowsInMemory rows(world);
   const size_t slot_vectors = 4 * num_ranks * max_vectors;
   const Vec16 poison = four_of(Format::kPoison);
   auto slots = world.symmetric<Vec16>("slots", slot_vectors, poison);
@@ -28,11 +47,11 @@ void all_reduce_calls(World& world, AllReduceKernel kernel) {
   auto value_of = [](int rank, size_t call, size_t i, int e) {
     return float(int((size_t(rank) * 7 + call * 3 + i * 5 + size_t(e)) % 17) - 8);
   };
-  for (size_t call = 0; call < 5; ++call) {
+  for (size_t call = 0; call < calls.size(); ++call) {
     inputs.push_back(world.local<Vec16>("input", max_vectors));
-    outputs.push_back(world.local<Vec16>("output", max_vectors));
+    outputs.push_back(world.local<Vec16>("output", max_vectors, kUntouched));
     for (int r = 0; r < ranks; ++r) {
-      for (size_t i = 0; i < sizes[call]; ++i) {
+      for (size_t i = 0; i < calls[call].size; ++i) {
         float values[Format::kElements];
         for (int e = 0; e < Format::kElements; ++e) values[e] = value_of(r, call, i, e);
         Vec16 v = Format::round(values);
@@ -42,17 +61,22 @@ void all_reduce_calls(World& world, AllReduceKernel kernel) {
     }
     auto input = inputs[call];
     auto output = outputs[call];
-    const uint64 size = sizes[call];
+    const AllReduceCall told = calls[call];
+    if (told.rows) rows.write(world, *told.rows);
     world.launch([=](Block& block) {
       const int r = block.rank();
-      kernel(block, AllReduceArgs<Block>{input.at(r), output.at(r), size, max_vectors, slots.at(r),
-                                         greetings.at(r), state.at(r)});
+      AllReduceArgs<Block> args{input.at(r), output.at(r), told.rows ? 0 : told.size,
+                                max_vectors, slots.at(r),  greetings.at(r),
+                                state.at(r)};
+      if (told.rows) args.rows = rows.of(r, 5, 2);
+      kernel(block, args);
     });
   }
   if (!world.run()) return;
-  for (size_t call = 0; call < 5; ++call) {
+  for (size_t call = 0; call < calls.size(); ++call) {
     for (int r = 0; r < ranks; ++r) {
-      for (size_t i = 0; i < sizes[call]; ++i) {
+      expect_untouched(world, outputs[call], r, calls[call].size);
+      for (size_t i = 0; i < calls[call].size; ++i) {
         float got[Format::kElements] = {};
         Format::add(got, outputs[call].get(r, i));
         for (int e = 0; e < Format::kElements; ++e) {

@@ -1,10 +1,13 @@
 // All-gathers and reduce-scatters whose sizes differ call by call: even parts, short last ones,
-// empty ones, and nothing at all. Among the data are negative zeros, NaNs and infinities.
+// empty ones, and nothing at all; some told by rows that stand in memory. Among the data are
+// negative zeros, NaNs and infinities.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "fibre/scenarios/rows_in_memory.h"
 #include "stretto/device/lang/kernels/gather_scatter.h"
 #include "stretto/fibre/world.h"
 
@@ -15,6 +18,14 @@ using namespace device;
 using PartsKernel = void (*)(Block&, const PartsArgs<Block>&);
 
 inline constexpr size_t kMostOfAPart = 7;
+inline constexpr uint32 kVectorsOfARow = 2;
+inline constexpr int32 kMostRowsOfAPart = 3;
+
+// Who has how much, and where that is told by memory, which number of rows stands there.
+struct PartsCall {
+  Parts parts;
+  std::optional<int32> rows = {};
+};
 
 // What both kernels need besides input and output, for parts of up to kMostOfAPart vectors.
 struct PartsMemory {
@@ -22,22 +33,60 @@ struct PartsMemory {
       : num_ranks(size_t(world.shape().ranks)),
         slots(world.symmetric<Vec16>("slots", 2 * num_ranks * kMostOfAPart, four_of(poison))),
         greetings(world.symmetric<Vec16>("greetings", 3 * num_ranks, four_of(kNoGreeting))),
-        state(world.local<uint64>("state", size_t(world.shape().blocks), 0)) {}
+        state(world.local<uint64>("state", size_t(world.shape().blocks), 0)),
+        rows(world) {}
 
   PartsArgs<Block> args(int r, const Buffer<Vec16>& input, const Buffer<Vec16>& output,
                         const Parts& parts) const {
     return {input.at(r),  output.at(r), parts.size,      parts.total,
             kMostOfAPart, slots.at(r),  greetings.at(r), state.at(r)};
   }
+  void launch(World& world, PartsKernel kernel, const PartsCall& call, const Buffer<Vec16>& input,
+              const Buffer<Vec16>& output) {
+    if (call.rows) rows.write(world, *call.rows);
+    world.launch([=, *this](Block& block) {
+      const int r = block.rank();
+      PartsArgs<Block> its = args(r, input, output, call.rows ? Parts{} : call.parts);
+      const int32 most = kMostRowsOfAPart * int32(num_ranks);
+      if (call.rows) its.rows = rows.of(r, most, kVectorsOfARow);
+      kernel(block, its);
+    });
+  }
   size_t num_ranks;
   Buffer<Vec16> slots, greetings;
   Buffer<uint64> state;
+  RowsInMemory rows;
 };
 
-// The parts of the calls that follow each other.
-inline std::vector<Parts> parts_of_calls(uint32 ranks) {
-  return {{7, 7 * ranks}, {1, ranks / 2},       {5, 5 * ranks - 3}, {0, 0},
-          {1, 1},         {7, 7 * (ranks - 1)}, {3, 3 * ranks - 1}};
+// Calls that follow each other.
+inline std::vector<PartsCall> parts_of_calls(uint32 ranks) {
+  return {{{7, 7 * ranks}}, {{1, ranks / 2}},       {{5, 5 * ranks - 3}}, {{0, 0}},
+          {{1, 1}},         {{7, 7 * (ranks - 1)}}, {{3, 3 * ranks - 1}}};
+}
+
+// The same, with calls in between that memory tells; numbers that cannot be are taken for the
+// nearest that can.
+inline std::vector<PartsCall> calls_told_both_ways(uint32 ranks) {
+  const auto num = int32(ranks);
+  const int32 most = kMostRowsOfAPart * num;
+  const auto by_memory = [&](int32 rows) -> PartsCall {
+    const int32 there = rows_within(rows, most);
+    const auto owned = uint32((there + num - 1) / num);
+    return {{owned * kVectorsOfARow, uint32(there) * kVectorsOfARow}, rows};
+  };
+  const std::vector<PartsCall> told = parts_of_calls(ranks);
+  return {by_memory(most),
+          by_memory(1),
+          told[0],
+          told[1],
+          by_memory(0),
+          told[2],
+          by_memory(num + 1),
+          by_memory(most + 5),
+          told[3],
+          by_memory(-7),
+          by_memory(2 * num - 1),
+          told[5]};
 }
 
 // Bits that are a negative zero, a NaN, an infinity or a number of the format, or of two.
@@ -59,10 +108,9 @@ inline uint32 arrived_bits(uint32 bits, bool halves) {
 }
 
 template <class Format>
-void gather_calls(World& world, PartsKernel kernel) {
+void gather_calls(World& world, PartsKernel kernel, const std::vector<PartsCall>& calls) {
   const int ranks = world.shape().ranks;
-  const PartsMemory memory(world, Format::kPoison);
-  const auto calls = parts_of_calls(uint32(ranks));
+  PartsMemory memory(world, Format::kPoison);
   std::vector<Buffer<Vec16>> inputs, outputs;
   const auto sent = [](int rank, size_t call, size_t i) {
     Vec16 v;
@@ -70,22 +118,22 @@ void gather_calls(World& world, PartsKernel kernel) {
     return v;
   };
   for (size_t call = 0; call < calls.size(); ++call) {
-    const Parts parts = calls[call];
+    const Parts parts = calls[call].parts;
     inputs.push_back(world.local<Vec16>("input", kMostOfAPart));
-    outputs.push_back(world.local<Vec16>("output", kMostOfAPart * memory.num_ranks));
+    outputs.push_back(world.local<Vec16>("output", kMostOfAPart * memory.num_ranks, kUntouched));
     for (int r = 0; r < ranks; ++r) {
       for (uint32 i = 0; i < parts.size_of(r); ++i) inputs[call].set(r, i, sent(r, call, i));
     }
-    world.launch([=, input = inputs[call], output = outputs[call]](Block& block) {
-      kernel(block, memory.args(block.rank(), input, output, parts));
-    });
+    memory.launch(world, kernel, calls[call], inputs[call], outputs[call]);
   }
   if (!world.run()) return;
   for (size_t call = 0; call < calls.size(); ++call) {
+    const Parts& parts = calls[call].parts;
     for (int r = 0; r < ranks; ++r) {
+      expect_untouched(world, outputs[call], r, parts.total);
       for (int from = 0; from < ranks; ++from) {
-        for (uint32 i = 0; i < calls[call].size_of(from); ++i) {
-          const Vec16 got = outputs[call].get(r, calls[call].first(from) + i);
+        for (uint32 i = 0; i < parts.size_of(from); ++i) {
+          const Vec16 got = outputs[call].get(r, parts.first(from) + i);
           const Vec16 was = sent(from, call, i);
           for (int w = 0; w < 4; ++w) {
             world.expect(got.word[w] == arrived_bits(was.word[w], Format::kElements == 8),
@@ -115,29 +163,33 @@ Vec16 summand(int rank, size_t call, size_t i) {
 }
 
 template <class Format>
-void scatter_calls(World& world, PartsKernel kernel) {
+void gather_calls(World& world, PartsKernel kernel) {
+  gather_calls<Format>(world, kernel, parts_of_calls(uint32(world.shape().ranks)));
+}
+
+template <class Format>
+void scatter_calls(World& world, PartsKernel kernel, const std::vector<PartsCall>& calls) {
   const int ranks = world.shape().ranks;
-  const PartsMemory memory(world, Format::kPoison);
-  const auto calls = parts_of_calls(uint32(ranks));
+  PartsMemory memory(world, Format::kPoison);
   std::vector<Buffer<Vec16>> inputs, outputs;
   for (size_t call = 0; call < calls.size(); ++call) {
-    const Parts parts = calls[call];
+    const Parts parts = calls[call].parts;
     inputs.push_back(world.local<Vec16>("input", kMostOfAPart * memory.num_ranks));
-    outputs.push_back(world.local<Vec16>("output", kMostOfAPart));
+    outputs.push_back(world.local<Vec16>("output", kMostOfAPart, kUntouched));
     for (int r = 0; r < ranks; ++r) {
       for (size_t i = 0; i < parts.total; ++i) inputs[call].set(r, i, summand<Format>(r, call, i));
     }
-    world.launch([=, input = inputs[call], output = outputs[call]](Block& block) {
-      kernel(block, memory.args(block.rank(), input, output, parts));
-    });
+    memory.launch(world, kernel, calls[call], inputs[call], outputs[call]);
   }
   if (!world.run()) return;
   for (size_t call = 0; call < calls.size(); ++call) {
+    const Parts& parts = calls[call].parts;
     for (int r = 0; r < ranks; ++r) {
-      for (uint32 i = 0; i < calls[call].size_of(r); ++i) {
+      expect_untouched(world, outputs[call], r, parts.size_of(r));
+      for (uint32 i = 0; i < parts.size_of(r); ++i) {
         float sums[Format::kElements] = {};
         for (int from = 0; from < ranks; ++from) {
-          const Vec16 v = summand<Format>(from, call, calls[call].first(r) + i);
+          const Vec16 v = summand<Format>(from, call, parts.first(r) + i);
           Format::add(sums, from == r ? v : canonical<Format>(v));
         }
         const Vec16 want = canonical<Format>(Format::round(sums));
@@ -146,6 +198,11 @@ void scatter_calls(World& world, PartsKernel kernel) {
       }
     }
   }
+}
+
+template <class Format>
+void scatter_calls(World& world, PartsKernel kernel) {
+  scatter_calls<Format>(world, kernel, parts_of_calls(uint32(world.shape().ranks)));
 }
 
 }  // namespace stretto::fibre

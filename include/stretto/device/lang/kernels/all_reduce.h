@@ -6,6 +6,7 @@
 // kInFlight, the vectors whose loads a thread has in flight: best 4 with up to 4 ranks.
 #pragma once
 
+#include "stretto/device/lang/kernels/rows_of_call.h"
 #include "stretto/device/lang/kernels/slots.h"
 
 namespace stretto::device {
@@ -20,30 +21,31 @@ struct AllReduceArgs {
                                 // two-shot: 2 x 2 x num_ranks x max_vectors / num_ranks, up
   Ptr<Block, Vec16> greetings;  // symmetric, kNoGreeting at first: 3 x num_ranks
   Ptr<Block, uint64> state;     // local: num_blocks, zero at first
+  RowsOfCall<Block> rows = {};  // instead of num_vectors
 };
 
+template <class Block>
+STRETTO_PRIMITIVE uint32 vectors_of(const AllReduceArgs<Block>& args) {
+  return args.rows.are_told() ? args.rows.vectors() : static_cast<uint32>(args.num_vectors);
+}
+
 template <class Format, class Block>
-STRETTO_PRIMITIVE Greeting greeting_of(const AllReduceArgs<Block>& args, uint32 shots) {
-  return {Format::kMantissaBits,
-          static_cast<uint32>(args.num_vectors),
-          shots,
-          static_cast<uint32>(args.max_vectors),
-          "mantissa_bits",
-          "num_vectors",
-          "shots",
-          "max_vectors"};
+STRETTO_PRIMITIVE Greeting greeting_of(const AllReduceArgs<Block>& args, uint32 num_vectors,
+                                       uint32 shots) {
+  return {Format::kMantissaBits, num_vectors,   shots,   static_cast<uint32>(args.max_vectors),
+          "mantissa_bits",       "num_vectors", "shots", "max_vectors"};
 }
 
 // One-shot: everyone sends everything to everyone. For small messages.
 template <class Format, class Block, int kInFlight = kBatch>
 STRETTO_KERNEL void all_reduce_one_shot(Block& block, const AllReduceArgs<Block>& args) {
   const auto num_ranks = static_cast<uint64>(block.num_ranks());
-  const auto count = static_cast<uint32>(args.num_vectors);
+  const uint32 count = vectors_of(args);
   const ThreadShare share = ThreadShare::of(block);
   Vec16 next = {};
   if (share.first < count) next = args.input[share.first];
   const CallShare call = begin_call(block, args.state);
-  const Greeting greeting = greeting_of<Format>(args, 1);
+  const Greeting greeting = greeting_of<Format>(args, count, 1);
   auto now = args.slots + call.parity * num_ranks * args.max_vectors;  // [source][i]
 
   greet<Block>(block, args.greetings + call.now * num_ranks, greeting);
@@ -72,12 +74,12 @@ STRETTO_KERNEL void all_reduce_two_shot(Block& block, const AllReduceArgs<Block>
   const int ranks = block.num_ranks();
   const int me = block.rank();
   const auto num_ranks = static_cast<uint32>(ranks);
-  const auto total = static_cast<uint32>(args.num_vectors);
+  const uint32 total = vectors_of(args);
   const Parts slices{(total + num_ranks - 1) / num_ranks, total};
   const ThreadShare share = ThreadShare::of(block);
   PartSender<Format, kInFlight, Block> sender(block, slices, args.input, share.first);
   const CallShare call = begin_call(block, args.state);
-  const Greeting greeting = greeting_of<Format>(args, 2);
+  const Greeting greeting = greeting_of<Format>(args, total, 2);
   const uint64 stride = (static_cast<uint32>(args.max_vectors) + num_ranks - 1) / num_ranks;
   const uint64 half = num_ranks * stride;
   auto now = args.slots + call.parity * 2 * half;  // [source][i]

@@ -6,11 +6,15 @@
 // infinities too, except that -0.0 arrives as +0.0, at its own rank also. The reduce-scatter sums
 // in fp32 in rank order and rounds once: what all_reduce_one_shot (all_reduce.h) has of that part.
 //
+// Of rows whose number stands in memory (rows_of_call.h) rank r's are rows [r * part, ...), part =
+// ceil(rows / num_ranks).
+//
 // kInFlight, the vectors whose loads a thread has in flight: of several of its vectors together
 // where there are few ranks.
 #pragma once
 
 #include "stretto/device/lang/kernels/parts_walk.h"
+#include "stretto/device/lang/kernels/rows_of_call.h"
 
 namespace stretto::device {
 
@@ -27,7 +31,19 @@ struct PartsArgs {
   Ptr<Block, Vec16> slots;      // symmetric, poisoned at first: 2 x num_ranks x max_part_vectors
   Ptr<Block, Vec16> greetings;  // symmetric, kNoGreeting at first: 3 x num_ranks
   Ptr<Block, uint64> state;     // local: num_blocks, zero at first
+  RowsOfCall<Block> rows = {};  // instead of part_vectors and num_vectors
 };
+
+// Who has how many vectors in a call.
+template <class Block>
+STRETTO_PRIMITIVE Parts parts_of(Block& block, const PartsArgs<Block>& args) {
+  if (!args.rows.are_told()) {
+    return {static_cast<uint32>(args.part_vectors), static_cast<uint32>(args.num_vectors)};
+  }
+  const RunRows run(args.rows.count(), block.num_ranks(), 0);
+  return {static_cast<uint32>(run.run_block) * args.rows.row_vectors,
+          static_cast<uint32>(run.rows) * args.rows.row_vectors};
+}
 
 // What ranks must agree on (greeting.h). The collective's number is where an all-reduce says its
 // shots, and none of those.
@@ -35,9 +51,9 @@ struct PartsGreeting {
   static constexpr uint32 kAllGather = 3, kReduceScatter = 4;
 
   template <class Format, class Block>
-  STRETTO_PRIMITIVE static PartsGreeting of(const PartsArgs<Block>& args, uint32 collective) {
-    return {Format::kMantissaBits, static_cast<uint32>(args.num_vectors),
-            static_cast<uint32>(args.part_vectors) << 3 | collective,
+  STRETTO_PRIMITIVE static PartsGreeting of(const PartsArgs<Block>& args, const Parts& parts,
+                                            uint32 collective) {
+    return {Format::kMantissaBits, parts.total, parts.size << 3 | collective,
             static_cast<uint32>(args.max_part_vectors)};
   }
   STRETTO_PRIMITIVE Vec16 words() const {
@@ -59,12 +75,12 @@ template <class Format, class Block, int kInFlight = kBatch>
 STRETTO_KERNEL void all_gather_one_shot(Block& block, const PartsArgs<Block>& args) {
   const auto num_ranks = static_cast<uint64>(block.num_ranks());
   const auto me = static_cast<uint64>(block.rank());
-  const Parts parts{static_cast<uint32>(args.part_vectors), static_cast<uint32>(args.num_vectors)};
+  const Parts parts = parts_of<Block>(block, args);
   const ThreadShare share = ThreadShare::of(block);
   OwnPartSender<Format, kInFlight, Block> sender(block, args.input, parts.size_of(block.rank()),
                                                  share);
   const CallShare call = begin_call(block, args.state);
-  const auto greeting = PartsGreeting::of<Format>(args, PartsGreeting::kAllGather);
+  const auto greeting = PartsGreeting::of<Format>(args, parts, PartsGreeting::kAllGather);
   auto now = args.slots + call.parity * num_ranks * args.max_part_vectors;  // [source][i]
 
   greet<Block>(block, args.greetings + call.now * num_ranks, greeting);
@@ -91,11 +107,11 @@ template <class Format, class Block, int kInFlight = kBatch>
 STRETTO_KERNEL void reduce_scatter_one_shot(Block& block, const PartsArgs<Block>& args) {
   const auto num_ranks = static_cast<uint64>(block.num_ranks());
   const int me = block.rank();
-  const Parts parts{static_cast<uint32>(args.part_vectors), static_cast<uint32>(args.num_vectors)};
+  const Parts parts = parts_of<Block>(block, args);
   const ThreadShare share = ThreadShare::of(block);
   EachPartSender<Format, kInFlight, Block> sender(block, args.input, parts, share);
   const CallShare call = begin_call(block, args.state);
-  const auto greeting = PartsGreeting::of<Format>(args, PartsGreeting::kReduceScatter);
+  const auto greeting = PartsGreeting::of<Format>(args, parts, PartsGreeting::kReduceScatter);
   auto now = args.slots + call.parity * num_ranks * args.max_part_vectors;  // [source][i]
 
   greet<Block>(block, args.greetings + call.now * num_ranks, greeting);
