@@ -27,6 +27,10 @@ class KernelList {
         "collective " + shape.kernel.kernel,
         [&] { return lang_source(shape.kernel, kLowLatencyThreads); }, false);
   }
+  void add_copy_of_rows() {
+    add(
+        "copy of rows", [] { return lang_source(copy_rows_kernel(), kLowLatencyThreads); }, false);
+  }
   void add_others() {
     add("mover", mover_source, true);
     add("stream waits and notifies", sync_source, false);
@@ -65,6 +69,7 @@ std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, b
     const RankProgram program = std::move(programs_of(plan).front());
     set.add_gemm(config_for(plan, *program.sums, program.needs, serves));
   }
+  if (plan.library_gemms && serves && !plan.op.reduces()) set.add_copy_of_rows();
   if (plan.low_latency_collectives) {
     for (const Lane& lane : plan.lanes) {
       if (lane.kind != LaneKind::nccl || lane.rank != 0) continue;

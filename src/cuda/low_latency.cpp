@@ -152,6 +152,19 @@ LowLatencyCall with_rows(LowLatencyCall call, const device::RunRows& run, int64_
   return call;
 }
 
+LowLatencyCall with_rows_at(LowLatencyCall call, DevicePtr rows_at, const device::RunRows& run,
+                            int64_t most) {
+  const int64_t row = call.count / most;
+  call = with_rows(call, run, most);
+  call.rows_at = rows_at;
+  call.row = row;
+  return call;
+}
+
+LangKernelName copy_rows_kernel() {
+  return {"kernels/copy_rows.h", "copy_rows<GpuBlock>", "CopyRowsArgs<GpuBlock>"};
+}
+
 LowLatencyShape low_latency_shape(const LowLatencyCall& call, int ranks, int sms) {
   const auto num = static_cast<size_t>(ranks);
   const auto part = static_cast<size_t>(vectors(call, call.part));

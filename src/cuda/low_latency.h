@@ -18,6 +18,10 @@ struct LowLatencyCall {
   DType dtype = DType::bf16;
   DevicePtr from = 0, to = 0;  // 0: of a rank without rows, where it has nothing there
   int64_t part = 0, count = 0;
+  // Where the rows of a call stand in the rank's memory, of `row` elements each; part and count are
+  // then of as many as there may be at the most. 0: all of them.
+  DevicePtr rows_at = 0;
+  int64_t row = 0;
 
   bool operator==(const LowLatencyCall&) const = default;
 };
@@ -36,6 +40,9 @@ std::string why_no_low_latency(const Plan& plan, bool serves = false);
 // The call of a run of fewer of the plan's `most` rows: the rows of an owner are then fewer, and
 // follow the owner's before at once.
 LowLatencyCall with_rows(LowLatencyCall call, const device::RunRows& run, int64_t most);
+// The same of a run whose rows stand in memory; `run` has as many as there may be.
+LowLatencyCall with_rows_at(LowLatencyCall call, DevicePtr rows_at, const device::RunRows& run,
+                            int64_t most);
 
 // What a call runs as. Every rank sends its rows to all others, or of large all-reduces to their
 // owners, who send on the sums: the kernel, its grid, and the memory that its calls share.
@@ -45,6 +52,9 @@ struct LowLatencyShape {
   size_t slot_vectors = 0;  // symmetric, of 16 bytes
 };
 inline constexpr int kLowLatencyThreads = 512;
+
+// Copies rows whose number stands in memory (copy_rows.h); at most kLowLatencyThreads a block.
+LangKernelName copy_rows_kernel();
 
 // `sms`: those that the rank has.
 LowLatencyShape low_latency_shape(const LowLatencyCall& call, int ranks, int sms);

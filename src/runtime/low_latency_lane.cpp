@@ -104,12 +104,18 @@ void LowLatencyLane::launch(int32_t id, int rank, const cuda::Stream& stream,
   const auto* const from = pointer<const Vec16>(call.from);
   auto* const to = pointer<Vec16>(call.to);
   const uint64_t count = vectors(call, call.count);
+  device::RowsOfCall<GpuBlock> rows;
+  if (call.rows_at != 0) {
+    rows = {pointer<const device::int32>(call.rows_at),
+            static_cast<device::int32>(call.count / call.row),
+            static_cast<device::uint32>(vectors(call, call.row))};
+  }
   if (call.kind == CollectiveKind::all_reduce) {
     launch_with(
-        device::AllReduceArgs<GpuBlock>{from, to, count, made.most, slots, greetings, state});
+        device::AllReduceArgs<GpuBlock>{from, to, count, made.most, slots, greetings, state, rows});
   } else {
     launch_with(device::PartsArgs<GpuBlock>{from, to, vectors(call, call.part), count, made.most,
-                                            slots, greetings, state});
+                                            slots, greetings, state, rows});
   }
 }
 

@@ -18,7 +18,8 @@ class LowLatencyLane {
   LowLatencyLane(const Plan& plan, fabric::Fabric& fabric, KernelStore& kernels,
                  uint64_t timeout_ns);
 
-  // One rank's part of the collective with this id of the plan, on its GPU, which is current.
+  // One rank's part of the collective with this id of the plan, on its GPU, which is current. Calls
+  // with other rows, told in whichever way, may follow each other.
   void launch(int32_t id, int rank, const cuda::Stream& stream, const cuda::LowLatencyCall& call);
 
   // Whether a wait has failed, on whatever rank; and what went wrong on this process's ranks.

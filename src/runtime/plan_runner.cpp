@@ -137,7 +137,8 @@ void PlanRunner::add_rank(int rank, int algorithm) {
   mine.streams = std::make_unique<RankStreams>(RankStreams::Setup{
       plan_, rank, device, kernels_, programs_[static_cast<size_t>(rank)], signals_,
       copied_notifies_, state_.space(rank), std::move(counters), memory_.places(rank), nccl_,
-      low_latency_.get(), options_.serves, options_.marks, algorithm, options_.most_proposals});
+      low_latency_.get(), options_.serves, options_.serves && options_.rows_in_memory,
+      options_.marks, algorithm, options_.most_proposals});
   mine.streams->enqueue_products(*mine.main);
   mine.streams->capture_few_rows(*mine.main);
   memory_.poison(rank, *mine.main);
@@ -183,11 +184,9 @@ void PlanRunner::enqueue(int rank, cuda::StreamHandle stream, const CallRows& ro
   }
   if (rows.at != 0 || rows.rows != 0) {
     if (!options_.serves) throw UsageError("this runner was not made to serve fewer rows");
-    if (rows.at == 0) run_rows(plan_.op, rows.rows);
-    if (rows.at != 0 && plan_.library_gemms) {
-      throw UsageError(
-          "rows that stand in GPU memory: a library and low-latency collectives are told by the "
-          "host; take a schedule with gemm=tiles");
+    if (rows.rows != 0) run_rows(plan_.op, rows.rows);
+    if (rows.at != 0 && !options_.rows_in_memory) {
+      throw UsageError("this runner was made for rows that the host says, not for rows in memory");
     }
   }
   // A graph is launched on other streams than it was captured on.

@@ -25,8 +25,9 @@ struct RunnerOptions {
   // Streams wait for counters by themselves; else by a kernel of one warp, which needs a place on
   // an SM.
   bool stream_waits = true;
-  bool serves = false;  // runs may have fewer rows than the plan
-  bool marks = false;   // kernels tell when they did what (measured_timeline.h)
+  bool serves = false;         // runs may have fewer rows than the plan
+  bool rows_in_memory = true;  // then: and memory may say how many, which a library has memory for
+  bool marks = false;          // kernels tell when they did what (measured_timeline.h)
   // Where cuBLAS has no such algorithm as the plan asks for. It is asked to propose so many.
   IfNotProposed if_not_proposed = IfNotProposed::refuse;
   int most_proposals = kMostAlgorithms;
@@ -61,7 +62,8 @@ class PlanRunner {
   void enqueue(int rank) { enqueue(rank, stream(rank).handle()); }
   void enqueue(int rank, cuda::StreamHandle stream) { enqueue(rank, stream, {}); }
   // With fewer rows than the plan, where the runner serves them: inputs and outputs have room for
-  // the plan's and begin with the run's (serve.h). Throws UsageError.
+  // the plan's and begin with the run's (serve.h). A library multiplies as many rows of A as memory
+  // may say there are. Throws UsageError.
   void enqueue(int rank, cuda::StreamHandle stream, const CallRows& rows);
   const cuda::Stream& stream(int rank) const { return *of(rank).main; }
 

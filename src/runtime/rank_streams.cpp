@@ -73,7 +73,7 @@ void RankStreams::enqueue(cuda::StreamHandle handle, const CallRows& rows,
                           const std::optional<uint64_t>& capture) {
   const Stream main(handle);
   show_run(main, capture.has_value());
-  if (!capture && few_rows_.launch(main, rows.rows)) return;
+  if (!capture && rows.at == 0 && few_rows_.launch(main, rows.rows)) return;
   int set = 0;
   if (alternates_) {
     set = next_set(capture);
@@ -106,7 +106,7 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
   switch (op.kind) {
     case OpKind::gemm: {
       if (library_) {
-        multiply(op.index, stream, set, rows.rows);
+        multiply(op.index, stream, set, rows);
         break;
       }
       const cuda::DeviceGemmTable& table = gemms_[op.index];
@@ -150,7 +150,7 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
       }
       break;
     case OpKind::collective:
-      make_collective(op.index, stream, set, rows.rows);
+      make_collective(op.index, stream, set, rows);
       break;
     case OpKind::record:
       events_[op.index]->record(stream);
@@ -162,7 +162,7 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
 }
 
 void RankStreams::make_collective(uint32_t index, const Stream& stream, int set,
-                                  int32_t rows) const {
+                                  const CallRows& rows) const {
   if (setup_.low_latency == nullptr) {
     make_calls(*setup_.communicators, setup_.rank, stream,
                collectives_[index][static_cast<size_t>(set)]);
@@ -170,8 +170,12 @@ void RankStreams::make_collective(uint32_t index, const Stream& stream, int set,
   }
   const LowLatencyOp& made = low_latency_[index];
   cuda::LowLatencyCall call = made.by_set[static_cast<size_t>(set)];
-  if (rows != 0) {
-    call = cuda::with_rows(call, run_rows(setup_.plan.op, rows), setup_.plan.op.m);
+  const int64_t all = setup_.plan.op.m;
+  if (rows.at != 0) {
+    const device::RunRows most = run_rows(setup_.plan.op, rows.rows != 0 ? rows.rows : all);
+    call = cuda::with_rows_at(call, rows.at, most, all);
+  } else if (rows.rows != 0) {
+    call = cuda::with_rows(call, run_rows(setup_.plan.op, rows.rows), all);
   }
   setup_.low_latency->launch(made.id, setup_.rank, stream, call);
 }

@@ -25,11 +25,12 @@
 #include "runtime/nccl_lane.h"
 #include "runtime/run_counts.h"
 #include "runtime/stuck_wait.h"
+#include "runtime/whole_product.h"
 
 namespace stretto::runtime {
 
-// How many rows a run has: so many, or what `at` in the rank's memory says when its kernels start.
-// All ranks say the same. 0: the plan's.
+// How many rows a run has: so many, or what `at` in the rank's memory says when its kernels start,
+// which is then at most so many. All ranks say the same. 0: the plan's.
 struct CallRows {
   int32_t rows = 0;
   cuda::DevicePtr at = 0;
@@ -52,8 +53,9 @@ class RankStreams {
     // Where the plan has collectives: who makes them.
     const fabric::Communicators* communicators = nullptr;
     LowLatencyLane* low_latency = nullptr;
-    bool serves = false;  // runs may have fewer rows
-    bool marks = false;   // kernels tell when they did what
+    bool serves = false;          // runs may have fewer rows
+    bool rows_in_memory = false;  // and memory may say how many
+    bool marks = false;           // kernels tell when they did what
     // Where a library multiplies: which of how many at most that it may propose.
     int algorithm = 0, most_proposals = kMostAlgorithms;
   };
@@ -130,6 +132,7 @@ class RankStreams {
   struct MatrixProduct {
     size_t matmul = 0;
     cuda::LibraryMatmul::Places places;
+    bool is_result = false;  // the caller's, where rows beyond a run's stay as they were
   };
   struct SharedMatmul {
     std::array<cuda::Matrix, 3> shape;  // their addresses are what these are multiples of
@@ -156,9 +159,9 @@ class RankStreams {
   cuda::DevicePtr counter(const Instr& wait) const;
   int next_set(const std::optional<uint64_t>& capture);
   void show_run(const cuda::Stream& main, bool is_captured);
-  // 0 rows: the plan's.
-  void multiply(uint32_t kernel, const cuda::Stream& stream, int set, int64_t rows);
-  void make_collective(uint32_t index, const cuda::Stream& stream, int set, int32_t rows) const;
+  void multiply(uint32_t kernel, const cuda::Stream& stream, int set, const CallRows& rows);
+  void make_collective(uint32_t index, const cuda::Stream& stream, int set,
+                       const CallRows& rows) const;
   void issue(const Op& op, const cuda::Stream& stream, int set, const CallRows& rows);
   template <typename Params>
   Params with_rows(const Params& params, const CallRows& rows) const;
@@ -187,6 +190,7 @@ class RankStreams {
   std::vector<SharedMatmul> matmuls_;
   std::vector<std::vector<std::vector<MatrixProduct>>> products_;  // [kernel][set]
   cuda::DeviceMemory workspace_, spare_rows_;                      // of the library's products
+  std::optional<WholeProduct> whole_product_;  // where memory may say the rows of the result
   std::vector<cuda::DeviceMoverTable> moves_;
   std::vector<KernelMarks> marks_;  // without their words, of gemms_ and then moves_
   std::vector<ValueWait> value_waits_;

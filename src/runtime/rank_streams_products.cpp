@@ -42,13 +42,20 @@ void RankStreams::add_products() {
       throw UsageError("a library serves fewer rows where all of a rank's are one product");
     }
     for (const cuda::Product& product : found) {
+      const bool is_result = setup_.plan.buffers[product.c.buffer].role == BufferRole::output;
       for (int set = 0; set < sets_; ++set) {
         const cuda::Matrix c = matrix_of(product.c, set);
         auto& products = by_set[static_cast<size_t>(set)];
         products.push_back(
             product_of(matrix_of(product.a, set), matrix_of(product.b, set), c, sms));
         alternates_ = alternates_ || products.back().places != by_set.front().back().places;
-        row = std::max(row, static_cast<size_t>(c.stride * num_bytes(c.dtype)));
+        products.back().is_result = is_result;
+        const int64_t row_bytes = c.stride * num_bytes(c.dtype);
+        if (is_result && setup_.rows_in_memory && !whole_product_) {
+          STRETTO_ASSERT(c.columns == c.stride, "the product is the whole result");
+          whole_product_.emplace(setup_.device, setup_.kernels, c.rows, row_bytes);
+        }
+        row = std::max(row, static_cast<size_t>(row_bytes));
         workspace = std::max(workspace, matmuls_[products.back().matmul].matmul.workspace_bytes());
       }
     }
@@ -82,10 +89,20 @@ int RankStreams::num_proposed() const {
   return least;
 }
 
-void RankStreams::multiply(uint32_t kernel, const Stream& stream, int set, int64_t rows) {
+// Where memory says the rows, all that there may be: what stands in the others is nobody's, so it
+// may be multiplied but not written to the caller's result.
+void RankStreams::multiply(uint32_t kernel, const Stream& stream, int set, const CallRows& rows) {
   for (const MatrixProduct& product : products_[kernel][static_cast<size_t>(set)]) {
     LibraryMatmul& matmul = matmuls_[product.matmul].matmul;
-    matmul.enqueue(stream, product.places, rows == 0 ? matmul.rows() : rows, workspace_);
+    const int64_t most = rows.rows == 0 ? matmul.rows() : rows.rows;
+    if (rows.at == 0 || !product.is_result) {
+      matmul.enqueue(stream, product.places, most, workspace_);
+      continue;
+    }
+    LibraryMatmul::Places places = product.places;
+    places.c = whole_product_->address();
+    matmul.enqueue(stream, places, most, workspace_);
+    whole_product_->copy(stream, product.places.c, rows.at, static_cast<int32_t>(most));
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "cuda/kernel_set.h"
 #include "plan_fixture.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
@@ -56,6 +57,34 @@ TEST(LowLatency, MovesFewerRowsWhereOwnersHaveFewer) {
   const LowLatencyCall few = with_rows(all, run_rows(plan.op, 9), plan.op.m);
   EXPECT_EQ(few.part, 3 * 64);
   EXPECT_EQ(few.count, 9 * 64);
+}
+
+// The kernel works out part and count of the rows that it reads; memory is for the most.
+TEST(LowLatency, TellsKernelsWhereRowsStand) {
+  const Plan plan =
+      plan_for("ag-gemm m=512 n=960 k=64 ranks=4 dtype=bf16", "low-latency,rows=bucket");
+  const LowLatencyCall all = low_latency_sizes(plan, collective_of(plan));
+  EXPECT_EQ(all.rows_at, 0u);
+  const LowLatencyCall call = with_rows_at(all, 0x1000, run_rows(plan.op, 9), plan.op.m);
+  EXPECT_EQ(call.rows_at, 0x1000u);
+  EXPECT_EQ(call.row, 64);
+  EXPECT_EQ(call.part, 3 * 64);
+  EXPECT_EQ(call.count, 9 * 64);
+}
+
+// Kernels are compiled ahead by this list.
+TEST(LowLatency, OnlyServedGathersCopyRows) {
+  const auto copies = [](const char* op, const char* schedule, bool serves) {
+    const auto kernels = kernels_of(plan_for(op, schedule), "sm_90a", serves);
+    return std::any_of(kernels.begin(), kernels.end(),
+                       [](const KernelEntry& kernel) { return kernel.name == "copy of rows"; });
+  };
+  const char* gather = "ag-gemm m=512 n=960 k=64 ranks=4 dtype=bf16";
+  EXPECT_TRUE(copies(gather, "low-latency,rows=bucket", true));
+  EXPECT_FALSE(copies(gather, "low-latency", false));
+  EXPECT_FALSE(copies(gather, "tiles,rows=bucket", true));
+  EXPECT_FALSE(
+      copies("gemm-rs m=512 n=64 k=960 ranks=4 dtype=bf16", "low-latency,rows=bucket", true));
 }
 
 TEST(LowLatency, TakesTwoHopsForLargeSumsOnly) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 
 #include "cuda/graph.h"
 #include "emu/output_check.h"
@@ -30,7 +31,7 @@ class Server {
         runner_(plan_, fabric_, shared_compiler(), {.serves = true}) {
     for (int rank = 0; rank < plan_.ranks(); ++rank) {
       fabric_.device(rank).make_current();
-      rows_at_.emplace_back(sizeof(int32_t));
+      rows_at_.emplace_back(sizeof(uint64_t));  // what a stream writes
     }
   }
   ~Server() {
@@ -62,6 +63,34 @@ class Server {
       }
       cuda::copy_to_gpu(rows_at(rank), &count, sizeof(count));
     });
+  }
+
+  // In the order of the rank's stream.
+  void write_rows(int rank, int64_t rows) {
+    check(driver().stream_write_value(runner_.stream(rank).handle(), rows_at(rank),
+                                      static_cast<uint64_t>(rows), 0),
+          "write in a stream");
+  }
+
+  // A graph a rank, whose rows stand in memory.
+  std::vector<std::unique_ptr<cuda::Graph>> capture() {
+    std::vector<std::unique_ptr<cuda::Graph>> graphs;
+    on_all([&](int rank) {
+      const cuda::Stream& stream = runner_.stream(rank);
+      graphs.push_back(std::make_unique<cuda::Graph>(stream, [&] {
+        enqueue(rank, {0, rows_at(rank)});
+      }));
+    });
+    return graphs;
+  }
+  void drop(std::vector<std::unique_ptr<cuda::Graph>>& graphs) const {
+    on_all([&](int rank) { graphs[static_cast<size_t>(rank)].reset(); });
+  }
+  // As many runs as a graph has.
+  void enqueue(int rank, const CallRows& rows) {
+    for (int run = 0; run < runner_.runs_per_graph(); ++run) {
+      runner_.enqueue(rank, runner_.stream(rank).handle(), rows);
+    }
   }
 
   template <typename Work>
@@ -157,21 +186,7 @@ TEST_P(ServeOnGpus, RowsOfTheCall) {
 
 TEST_P(ServeOnGpus, OneGraphServesAllRowCounts) {
   Server server(GetParam());
-  if (server.plan().library_gemms) {  // its rows are the host's to say
-    EXPECT_THROW(
-        server.runner().enqueue(0, server.runner().stream(0).handle(), {0, server.rows_at(0)}),
-        UsageError);
-    return;
-  }
-  std::vector<std::unique_ptr<cuda::Graph>> graphs;
-  server.on_all([&](int rank) {
-    const cuda::Stream& stream = server.runner().stream(rank);
-    graphs.push_back(std::make_unique<cuda::Graph>(stream, [&] {
-      for (int run = 0; run < server.runner().runs_per_graph(); ++run) {
-        server.runner().enqueue(rank, stream.handle(), {0, server.rows_at(rank)});
-      }
-    }));
-  });
+  auto graphs = server.capture();
   uint64_t seed = 100;
   for (const int64_t rows : row_counts_in_memory(server.plan().op)) {
     SCOPED_TRACE(fmt::format("{} rows", rows));
@@ -185,7 +200,53 @@ TEST_P(ServeOnGpus, OneGraphServesAllRowCounts) {
     EXPECT_EQ(server.wrong(), "");
     if (HasFailure()) break;
   }
-  server.on_all([&](int rank) { graphs[static_cast<size_t>(rank)].reset(); });
+  server.drop(graphs);
+}
+
+// Rows that the host says, and rows in memory by a graph and by calls that may have fewer at the
+// most than the plan: in any order, without waiting in between. None has more than the last, whose
+// result is looked at, so what lies behind that is left alone by all.
+TEST_P(ServeOnGpus, CallsOfBothKindsTakeTurns) {
+  struct Turn {
+    enum class By { host, graph, memory } by;
+    int64_t rows, most;
+  };
+  Server server(GetParam());
+  auto graphs = server.capture();
+  const int64_t m = server.plan().op.m;
+  uint64_t seed = 200;
+  for (const int64_t rows : {m, int64_t{1}, std::min<int64_t>(m, 61), m / 2 + 3, m - 1, m}) {
+    SCOPED_TRACE(fmt::format("{} rows", rows));
+    server.prepare(rows, ++seed);
+    std::mt19937_64 random(seed);
+    const auto up_to = [&](int64_t first, int64_t last) {
+      return std::uniform_int_distribution<int64_t>(first, last)(random);
+    };
+    std::vector<Turn> turns;
+    for (int i = 0; i < 12; ++i) {
+      const auto by = static_cast<Turn::By>(up_to(0, 2));
+      const int64_t count = up_to(by == Turn::By::host ? 1 : 0, rows);
+      turns.push_back({by, count, up_to(std::max<int64_t>(1, count), m)});
+    }
+    turns.push_back({seed % 2 == 0 ? Turn::By::graph : Turn::By::memory, rows, rows});
+    server.on_all([&](int rank) {
+      for (const Turn& turn : turns) {
+        const auto late = static_cast<uint64_t>(rank + 1) * static_cast<uint64_t>(turn.most) * 7919;
+        server.runner().delay(rank, late % 50'000);
+        if (turn.by != Turn::By::host) server.write_rows(rank, turn.rows);
+        if (turn.by == Turn::By::graph) {
+          graphs[static_cast<size_t>(rank)]->launch(server.runner().stream(rank));
+        } else if (turn.by == Turn::By::memory) {
+          server.enqueue(rank, {static_cast<int32_t>(turn.most), server.rows_at(rank)});
+        } else {
+          server.enqueue(rank, {static_cast<int32_t>(turn.rows), 0});
+        }
+      }
+    });
+    EXPECT_EQ(server.wrong(), "");
+    if (HasFailure()) break;
+  }
+  server.drop(graphs);
 }
 
 std::vector<PlanCase> cases() {
@@ -255,6 +316,14 @@ TEST(ServeOnGpusRefusal, SaysWhy) {
   EXPECT_THAT(refusal("tiles"), testing::HasSubstr("rows=bucket cuts them"));
   EXPECT_THAT(refusal("sequential"), testing::HasSubstr("collectives move whole pieces"));
   EXPECT_THAT(refusal("tiles,rows=bucket"), testing::HasSubstr("serves 1 to 40, not 41"));
+  EXPECT_THAT(refusal("low-latency,rows=bucket"), testing::HasSubstr("serves 1 to 40, not 41"));
+
+  const Plan plan =
+      plan_here("ag-gemm m=64 n=256 k=256 ranks=2 dtype=bf16", "low-latency,rows=bucket");
+  PlanRunner runner(plan, shared_fabric(2), shared_compiler(),
+                    {.serves = true, .rows_in_memory = false});
+  EXPECT_THROW(runner.enqueue(0, runner.stream(0).handle(), {64, runner.buffer("a", 0)}),
+               UsageError);
 }
 
 }  // namespace
