@@ -113,7 +113,8 @@ STRETTO_C_API int stretto_operation_schedule(const stretto_operation* operation,
 /* Enqueues one run on a stream (cudaStream_t, CUstream; NULL: the default stream) and returns. The
  * stream may be under capture. All ranks make the same runs in the same order. */
 STRETTO_C_API int stretto_operation_run(stretto_operation* operation, int64_t rows, void* stream);
-/* The rows are an int32 in GPU memory, read when the run starts; at most `bucket`. */
+/* The rows are an int32 in GPU memory, read when the run starts; at most `bucket`. So many may be
+ * multiplied, whatever stands in those of A that the run does not have. */
 STRETTO_C_API int stretto_operation_run_at(stretto_operation* operation, uint64_t rows_address,
                                            int64_t bucket, void* stream);
 /* Collective. Waits for all runs; streams on which graphs were launched are synchronised before.

@@ -136,8 +136,9 @@ class Operation {
   void run(int rank, GpuStream stream, int64_t rows);
   // The rows are read from the rank's GPU memory when the run starts: an int32 that any earlier
   // kernel or copy of the stream wrote, the same on all ranks, 0 to `bucket`. So one captured graph
-  // serves them all. `bucket` chooses the plan, as prepare() does; of kernels that look there,
-  // which the fastest for few rows, a library and low-latency collectives, cannot.
+  // serves them all. `bucket` chooses the plan, as prepare() does. The plan may be another than for
+  // rows that the host says. Where a library multiplies, it multiplies `bucket` rows, whatever
+  // stands in those of A that the run does not have.
   void run(int rank, GpuStream stream, GpuAddress rows, int64_t bucket);
 
   // Collective. Waits for all calls; those in graphs must have ended: synchronise the streams that

@@ -72,7 +72,8 @@ struct AutoSchedule {
   std::string reason;  // for people, one line
 };
 
-// Who says how many rows a run of a bucket has. In GPU memory only kernels of ours look.
+// Who says how many rows a run of a bucket has. A library cannot look into GPU memory: it serves
+// buckets of few rows only, all of which it multiplies.
 enum class RowsFrom : uint8_t { host, gpu_memory };
 
 // The schedule that was the fastest on this operator and GPU. Where it was not measured: of the

@@ -142,7 +142,8 @@ class Operation:
         """One run whose row count is read from GPU memory when it starts: for graphs that serve all counts.
 
         rows    a tensor of one int32 on this GPU, or its address; 0 to `bucket`, the same on all ranks
-        bucket  the most rows; chooses the plan, which prepare(bucket) makes ahead
+        bucket  the most rows; chooses the plan, which prepare(bucket) makes ahead. For few rows all of them may be
+                multiplied, whatever stands in those of A that the run does not have: take one near the rows
         """
         library().operation_run_at(self._open(), rows_address(rows, self._context.gpu),
                                    whole(bucket, "bucket"),

@@ -68,8 +68,8 @@ class Collector {
                            {.ranks_each = cuda::ranks_a_gpu(), .name = cuda::gpu_name()});
   }
 
-  // As operations do, which have a second plan for rows in GPU memory where the first cannot look
-  // there; a bucket without is served all the same.
+  // As operations do, which have a second plan for rows in GPU memory where another is faster then;
+  // a bucket without is served all the same.
   void add_of_auto(const Operator& planned, const Machine& machine) {
     const Schedule schedule = served_schedule(planned, machine, tuning_).schedule;
     add({"auto", schedule}, planned, machine);

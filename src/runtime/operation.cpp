@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <optional>
 
 #include "runtime/context_state.h"
 #include "runtime/operation_tensors.h"
@@ -35,8 +36,7 @@ struct Operation::State {
     std::unique_ptr<runtime::PlanRunner> runner;
     std::string schedule, reason;
   };
-  // For rows that the host says; and for those that stand in GPU memory, where that plan cannot
-  // look there.
+  // For rows that the host says; and for those that stand in GPU memory, where another is faster.
   struct Bucket {
     Planned of_host, of_memory;
     std::string why_not_of_memory;
@@ -94,10 +94,20 @@ struct Operation::State {
     planned.m = rows;
     auto bucket = std::make_unique<Bucket>();
     const AutoSchedule chosen = schedule_for(planned, RowsFrom::host);
-    make(bucket->of_host, planned, chosen);
-    if (!is_fixed() && options.schedule == "auto" && chosen.schedule.gemm == GemmBy::library) {
+    std::optional<AutoSchedule> other;
+    try {
+      other = other_for_memory(planned, chosen);
+    } catch (const UsageError& error) {
+      bucket->why_not_of_memory = error.what();
+    }
+    context.fabric->group().require_same(
+        "a plan for rows in GPU memory, which auto makes by each process's own tuning file",
+        other ? to_string(other->schedule) : bucket->why_not_of_memory);
+    const bool serves_both = !is_fixed() && !other && bucket->why_not_of_memory.empty();
+    make(bucket->of_host, planned, chosen, serves_both);
+    if (other) {
       try {
-        make(bucket->of_memory, planned, schedule_for(planned, RowsFrom::gpu_memory));
+        make(bucket->of_memory, planned, *other, true);
       } catch (const UsageError& error) {  // on all processes or none: HostGroup::together()
         bucket->why_not_of_memory = error.what();
         bucket->of_memory = {};
@@ -106,11 +116,12 @@ struct Operation::State {
     return *(buckets[rows] = std::move(bucket));
   }
 
-  void make(Planned& made, const Operator& planned, AutoSchedule chosen) {
+  void make(Planned& made, const Operator& planned, AutoSchedule chosen, bool rows_in_memory) {
     made.plan = lower(planned, chosen.schedule, context.machine);
     runtime::RunnerOptions how;
     how.timeout_ns = context.timeout_ns;
     how.serves = !is_fixed();
+    how.rows_in_memory = rows_in_memory;
     if (options.schedule == "auto") how.if_not_proposed = IfNotProposed::take_first;
     made.runner = std::make_unique<runtime::PlanRunner>(made.plan, *context.fabric, context.kernels,
                                                         how, tensors.bindings());
@@ -131,6 +142,17 @@ struct Operation::State {
     }
     if (is_fixed()) return auto_schedule(planned, machine, context.tuning);
     return served_schedule(planned, machine, context.tuning, from);
+  }
+
+  // Where rows in GPU memory want another schedule than those that the host says.
+  std::optional<AutoSchedule> other_for_memory(const Operator& planned,
+                                               const AutoSchedule& chosen) const {
+    if (is_fixed() || options.schedule != "auto" || chosen.schedule.gemm == GemmBy::tiles) {
+      return std::nullopt;
+    }
+    AutoSchedule other = schedule_for(planned, RowsFrom::gpu_memory);
+    if (other.schedule == chosen.schedule) return std::nullopt;
+    return other;
   }
 
   void run(int rank, GpuStream stream, int64_t most, const runtime::CallRows& rows) {
@@ -232,7 +254,7 @@ void Operation::run(int rank, GpuStream stream, GpuAddress rows, int64_t bucket)
     throw UsageError(fmt::format("a run's rows at {:#x}: an int32 begins at a multiple of {}", rows,
                                  sizeof(int32_t)));
   }
-  state_->run(rank, stream, bucket, {0, rows});
+  state_->run(rank, stream, bucket, {static_cast<int32_t>(bucket), rows});
 }
 
 void Operation::finish() { state_->finish(); }

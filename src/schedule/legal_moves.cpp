@@ -151,8 +151,8 @@ void check_reduction(Case& c) {
 }
 
 // A run of fewer rows leaves out what tasks would do to the others. NCCL's collectives and copy
-// engines move whole pieces, which must not reach the caller's tensors. Low-latency collectives are
-// told by the host how many rows there are, and so is a library.
+// engines move whole pieces, which must not reach the caller's tensors. Low-latency collectives
+// leave out what is not there, and what a library multiplies besides stays on its rank.
 void check_rows(Case& c) {
   const Schedule& s = c.schedule;
   if (s.rows != RowCount::bucket || c.op.ranks <= 1) return;

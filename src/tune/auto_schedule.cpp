@@ -40,10 +40,18 @@ AutoSchedule simulated_schedule(const Operator& op, const Machine& machine, cons
 std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine& machine,
                                               const Tuning& tuning, RowCount rows, RowsFrom from) {
   for (const TunedOperator* tuned : measured_on(op, machine, tuning)) {
+    std::optional<AutoSchedule> fastest;
+    double fastest_us = 0;
     for (const Measured& measured : tuned->measured) {
+      if (fastest && measured.time_us >= fastest_us) break;
       const auto schedule = as_measured(*tuned, measured, op, machine, rows, from);
-      if (schedule) return AutoSchedule{*schedule, reason_of(*tuned, measured)};
+      if (!schedule) continue;
+      const double us = measured.time_us + us_beyond_measured(*schedule, op, machine, from);
+      if (fastest && us >= fastest_us) continue;
+      fastest = AutoSchedule{*schedule, reason_of(*tuned, measured)};
+      fastest_us = us;
     }
+    if (fastest) return fastest;
   }
   return std::nullopt;
 }

@@ -104,7 +104,7 @@ double correction(const Schedule& schedule, const std::vector<Witness>& witnesse
 std::vector<Schedule> candidates(const Operator& op, const Machine& machine, RowCount rows,
                                  RowsFrom from, const std::vector<const TunedOperator*>& speaking) {
   std::vector<Schedule> found = usual_schedules(op, machine, rows);
-  std::erase_if(found, [&](const Schedule& one) { return !serves_from(one, from); });
+  std::erase_if(found, [&](const Schedule& one) { return !serves_from(one, op, from); });
   for (size_t i = 0; i < std::min(kProposing, speaking.size()); ++i) {
     const TunedOperator& tuned = *speaking[i];
     for (const Measured& measured : tuned.measured) {
@@ -134,7 +134,9 @@ ExpectedNearby expected_nearby(const Operator& op, const Tuning& tuning, const M
   }
   const std::vector<double> predicted = predictions.us(op, schedules);
   for (size_t i = 0; i < schedules.size(); ++i) {
-    found.schedules.push_back({schedules[i], predicted[i] * correction(schedules[i], witnesses)});
+    found.schedules.push_back(
+        {schedules[i], predicted[i] * correction(schedules[i], witnesses) +
+                           us_beyond_measured(schedules[i], op, machine, from)});
   }
   return found;
 }

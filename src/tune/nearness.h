@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "stretto/tune.h"
+#include "tune/rows_in_memory.h"
 
 namespace stretto {
 
@@ -73,11 +74,6 @@ inline Schedule comparable(Schedule schedule) {
 // Throws UsageError where no schedule serves rows that stand in GPU memory.
 void require_some_serve(bool by_some);
 
-// Whether a run may be told its rows so.
-inline bool serves_from(const Schedule& schedule, RowsFrom from) {
-  return from == RowsFrom::host || schedule.gemm == GemmBy::tiles;
-}
-
 // A schedule that was measured on an operator, for `op`, where it can serve it. The order in which
 // cuBLAS proposes algorithms is a shape's own: another than its first says nothing for others, and
 // the first was measured beside it.
@@ -89,7 +85,8 @@ inline std::optional<Schedule> as_measured(const TunedOperator& tuned, const Mea
   if (schedule.algorithm != 0 && !is_itself) return std::nullopt;
   if (schedule.partials != DType::fp32) schedule.partials = op.dtype;
   if (rows == RowCount::bucket) schedule.rows = rows;
-  if (!serves_from(schedule, from) || !legal(op, schedule, machine).empty()) return std::nullopt;
+  if (!serves_from(schedule, op, from) || !legal(op, schedule, machine).empty())
+    return std::nullopt;
   return schedule;
 }
 

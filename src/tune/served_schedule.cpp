@@ -47,16 +47,25 @@ struct Weighed {
 void add_measured(std::vector<Weighed>& candidates, const TunedOperator& tuned, const Operator& op,
                   const Machine& machine, RowsFrom from) {
   const double weight = std::exp(-reach(tuned, op, machine) / kReach);
+  struct Serving {
+    Schedule schedule;
+    double us;
+  };
+  std::vector<Serving> serving;
   double fastest_us = 0;
   for (const Measured& measured : tuned.measured) {
     const auto schedule = as_measured(tuned, measured, op, machine, RowCount::bucket, from);
     if (!schedule || takes_long_to_plan(op, *schedule)) continue;
-    if (fastest_us == 0) fastest_us = measured.time_us;
+    const double us = measured.time_us + us_beyond_measured(*schedule, tuned.op, machine, from);
+    if (serving.empty() || us < fastest_us) fastest_us = us;
+    serving.push_back({*schedule, us});
+  }
+  for (const auto& [schedule, us] : serving) {
     auto known = std::find_if(candidates.begin(), candidates.end(), [&](const Weighed& one) {
-      return comparable(one.schedule) == comparable(*schedule);
+      return comparable(one.schedule) == comparable(schedule);
     });
-    if (known == candidates.end()) known = candidates.insert(known, {*schedule});
-    known->sum += weight * std::log(measured.time_us / fastest_us);
+    if (known == candidates.end()) known = candidates.insert(known, {schedule});
+    known->sum += weight * std::log(us / fastest_us);
     known->weight += weight;
   }
 }
@@ -86,9 +95,9 @@ std::optional<AutoSchedule> fastest_nearby(const Operator& op, const Machine& ma
 
 AutoSchedule by_size(const Operator& op, const Machine& machine, RowsFrom from) {
   std::vector<Schedule> serving = usual_schedules(op, machine, RowCount::bucket);
-  std::erase_if(serving, [&](const Schedule& one) { return !serves_from(one, from); });
+  std::erase_if(serving, [&](const Schedule& one) { return !serves_from(one, op, from); });
   require_some_serve(!serving.empty());
-  const bool is_few = op.m <= few_rows(op) && from == RowsFrom::host;
+  const bool is_few = op.m <= few_rows(op);
   for (const char* name : {"low-latency", "tiles"}) {
     if (name == std::string_view("low-latency") && !is_few) continue;
     Schedule preset = find_preset(name).make(op, machine);

@@ -87,10 +87,50 @@ TEST(ServedChoice, GoesByTheRowsWhereNothingIsNear) {
                                      "within a factor of four on h200x8"));
   const char* few = "gemm-rs m=256 n=4096 k=8192 ranks=8 dtype=bf16";
   EXPECT_EQ(served(few, {}).schedule, schedule_of("low-latency", few));
-  EXPECT_EQ(served(few, {}, RowsFrom::gpu_memory).schedule, schedule_of("tiles", few));
+  EXPECT_EQ(served(few, {}, RowsFrom::gpu_memory).schedule, schedule_of("low-latency", few));
+  // A gather of more than cuBLAS would multiply all of.
+  const char* gather = "ag-gemm m=512 n=4096 k=8192 ranks=4 dtype=bf16";
+  EXPECT_EQ(served(gather, {}).schedule, schedule_of("low-latency", gather));
+  EXPECT_EQ(served(gather, {}, RowsFrom::gpu_memory).schedule, schedule_of("tiles", gather));
   // 16 ranks are two nodes, where other schedules are fast.
   const char* nodes = "gemm-rs m=1024 n=4096 k=16384 ranks=16 dtype=bf16";
   EXPECT_THAT(served(nodes, tuning).reason, HasSubstr("nothing that serves was measured"));
+}
+
+// What a library's rows in memory cost beside the rows that were measured: a read, and for a gather
+// the copy of its result.
+TEST(ServedChoice, CountsWhatRowsInMemoryCost) {
+  const char* sums = "gemm-rs m=128 n=4096 k=8192 ranks=2 dtype=bf16";
+  const char* gather = "ag-gemm m=128 n=4096 k=8192 ranks=2 dtype=bf16";
+  const auto chosen = [](const char* op, double tiles_us, RowsFrom from, bool is_itself) {
+    Tuning tuning;
+    tuning.add(tuned_of(op, {measured("low-latency", 20), measured("tiles", tiles_us)}));
+    std::string asked = op;
+    if (!is_itself) asked.replace(asked.find("k=8192"), 6, "k=7168");
+    return served(asked, tuning, from).schedule.gemm;
+  };
+  for (const bool is_itself : {true, false}) {
+    for (const char* op : {sums, gather}) {
+      EXPECT_EQ(chosen(op, 20.3, RowsFrom::host, is_itself), GemmBy::library);
+      EXPECT_EQ(chosen(op, 20.3, RowsFrom::gpu_memory, is_itself), GemmBy::tiles);
+      EXPECT_EQ(chosen(op, 24, RowsFrom::gpu_memory, is_itself), GemmBy::library);
+    }
+    EXPECT_EQ(chosen(sums, 22, RowsFrom::gpu_memory, is_itself), GemmBy::library);
+    EXPECT_EQ(chosen(gather, 22, RowsFrom::gpu_memory, is_itself), GemmBy::tiles);
+  }
+}
+
+// Of many ranks the smallest bucket has more rows than others may.
+TEST(ServedChoice, TheSmallestBucketOfManyRanksIsOfFewRows) {
+  const char* smallest = "gemm-rs m=512 n=4096 k=8192 ranks=8 dtype=bf16";
+  const char* next = "gemm-rs m=1024 n=4096 k=8192 ranks=8 dtype=bf16";
+  for (const char* op : {smallest, next}) {
+    Tuning tuning;
+    tuning.add(tuned_of(op, {measured("low-latency", 20), measured("tiles", 30)}));
+    EXPECT_EQ(served(op, tuning).schedule.gemm, GemmBy::library);
+    EXPECT_EQ(served(op, tuning, RowsFrom::gpu_memory).schedule.gemm,
+              op == smallest ? GemmBy::library : GemmBy::tiles);
+  }
 }
 
 // A call waits for the plan.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "stretto/tune.h"
+#include "tune/rows_in_memory.h"
 
 namespace stretto {
 namespace {
@@ -51,20 +52,27 @@ TEST(ShippedTuning, AutoIsNeverSlowerThanSequentialOrTheLibrary) {
   }
 }
 
-// The fastest for few rows is told them by the host.
-TEST(ShippedTuning, RowsInGpuMemoryGoByOurKernels) {
+// What is fastest for few rows serves them too where memory says how many there are; of more rows
+// it would multiply too many.
+TEST(ShippedTuning, RowsInGpuMemoryGoByLowLatencyWhereTheyAreFew) {
   const Tuning tuning = shipped_tuning();
-  const Operator op = parse_operator("gemm-ar m=64 n=4096 k=3584 ranks=2 dtype=bf16");
   const Machine machine = default_machine(2);
-  const auto of_host = measured_schedule(op, machine, tuning, RowCount::bucket);
-  const auto of_memory =
-      measured_schedule(op, machine, tuning, RowCount::bucket, RowsFrom::gpu_memory);
-  ASSERT_TRUE(of_host && of_memory);
-  EXPECT_EQ(of_host->schedule.collectives, CollectivesBy::low_latency);
-  EXPECT_EQ(of_memory->schedule.gemm, GemmBy::tiles);
-  EXPECT_EQ(
-      simulated_schedule(op, machine, {}, RowCount::bucket, RowsFrom::gpu_memory).schedule.gemm,
-      GemmBy::tiles);
+  const auto chosen = [&](const char* text, RowsFrom from) {
+    const Operator op = parse_operator(text);
+    const auto found = measured_schedule(op, machine, tuning, RowCount::bucket, from);
+    EXPECT_TRUE(found) << text;
+    EXPECT_EQ(simulated_schedule(op, machine, {}, RowCount::bucket, from).schedule.gemm ==
+                  GemmBy::library,
+              from == RowsFrom::host || op.m <= 256)
+        << text;
+    return found ? found->schedule : Schedule();
+  };
+  const char* few = "gemm-ar m=64 n=4096 k=3584 ranks=2 dtype=bf16";
+  EXPECT_EQ(chosen(few, RowsFrom::host).collectives, CollectivesBy::low_latency);
+  EXPECT_EQ(chosen(few, RowsFrom::gpu_memory), chosen(few, RowsFrom::host));
+  const char* more = "gemm-ar m=512 n=4096 k=3584 ranks=2 dtype=bf16";
+  EXPECT_EQ(chosen(more, RowsFrom::host).collectives, CollectivesBy::low_latency);
+  EXPECT_EQ(chosen(more, RowsFrom::gpu_memory).gemm, GemmBy::tiles);
 }
 
 struct Served {
@@ -91,7 +99,8 @@ Served served_by(RowsFrom from) {
         });
     EXPECT_NE(one, tuned.measured.end());
     if (one == tuned.measured.end()) continue;
-    const double ratio = one->time_us / tuned.library_us;
+    const double beyond = us_beyond_measured(served, tuned.op, machine, from);
+    const double ratio = (one->time_us + beyond) / tuned.library_us;
     found.slower += ratio > 1;
     found.worst = std::max(found.worst, ratio);
     ++found.compared;
@@ -109,11 +118,11 @@ TEST(ShippedTuning, WhatServesIsHardlyEverSlowerThanTheLibrary) {
   EXPECT_LE(served.worst, 1.05);
 }
 
-TEST(ShippedTuning, WhatServesRowsInGpuMemoryIsSeldomSlower) {
+TEST(ShippedTuning, WhatServesRowsInGpuMemoryIsHardlyEverSlowerEither) {
   const Served served = served_by(RowsFrom::gpu_memory);
   EXPECT_GT(served.compared, 150u);
-  EXPECT_LE(served.slower, served.compared / 8);
-  EXPECT_LE(served.worst, 1.55);
+  EXPECT_LE(served.slower, 2u);
+  EXPECT_LE(served.worst, 1.15);
 }
 
 }  // namespace

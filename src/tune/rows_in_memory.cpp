@@ -1,0 +1,30 @@
+#include "tune/rows_in_memory.h"
+
+#include <algorithm>
+
+#include "stretto/buckets.h"
+
+namespace stretto {
+namespace {
+
+constexpr int64_t kMostWholeRows = 256;
+constexpr double kReadUs = 0.6;  // a load out of HBM that everything else waits for
+constexpr double kCopyUs = 2;    // a kernel of a graph behind another, until it stores
+
+}  // namespace
+
+bool serves_from(const Schedule& schedule, const Operator& op, RowsFrom from) {
+  if (from == RowsFrom::host || schedule.gemm == GemmBy::tiles) return true;
+  if (schedule.collectives != CollectivesBy::low_latency) return false;
+  return op.m <= std::max(kMostWholeRows, bucket_of(op.kind, op.ranks, 1));
+}
+
+double us_beyond_measured(const Schedule& schedule, const Operator& op, const Machine& machine,
+                          RowsFrom from) {
+  if (from == RowsFrom::host || schedule.gemm == GemmBy::tiles) return 0;
+  if (op.reduces()) return kReadUs;
+  const auto copied = static_cast<double>(op.m * op.local_n() * num_bytes(op.dtype));
+  return kReadUs + kCopyUs + 2 * copied / (machine.hbm_gb_per_s * 1e3);
+}
+
+}  // namespace stretto
