@@ -1,11 +1,14 @@
 // What serving costs: making a bucket's plan, and a run of fewer rows against the bucket's and
-// against kernels that do not serve. Prints one JSON object.
+// against kernels that do not serve. With --rows instead: runs of these rows, which the host says
+// or memory, by each schedule. Prints one JSON object.
 #include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "arguments.h"
+#include "core/text.h"
 #include "cuda/test_data.h"
 #include "fabric/fabric.h"
 #include "runtime/operator_bench.h"
@@ -34,6 +37,28 @@ class Bench {
  public:
   Bench(int ranks, std::string schedule)
       : schedule_(std::move(schedule)), context_(ranks), fabric_(fabric::in_process(ranks)) {}
+
+  // Runs of graphs, told by the host and by memory, where at most so many rows may stand, or
+  // `max_rows`.
+  Json told(const OperationShape& shape, int64_t max_rows, const std::vector<int>& counts) {
+    Json json = {{"operator", to_string(shape.kind)}, {"n", shape.n}, {"k", shape.k}};
+    json["schedules"] = Json::array();
+    for (const std::string_view schedule : split(schedule_, ';')) {
+      Operation operation(context_, shape, max_rows,
+                          {.schedule = std::string(schedule), .tensors = {}});
+      fill(operation);
+      Json by = {{"schedule", schedule}, {"runs", Json::array()}};
+      for (const int rows : counts) {
+        by["runs"].push_back({{"rows", rows},
+                              {"host_us", run_us(operation, rows, std::nullopt)},
+                              {"memory_us", run_us(operation, rows, rows)},
+                              {"memory_of_most_us", run_us(operation, rows, max_rows)},
+                              {"of_host", operation.schedule(rows)}});
+      }
+      json["schedules"].push_back(by);
+    }
+    return json;
+  }
 
   Json measure(const OperationShape& shape, int64_t max_rows) {
     Json json = {{"operator", to_string(shape.kind)}, {"n", shape.n}, {"k", shape.k}};
@@ -115,9 +140,9 @@ class Bench {
     return runtime::spread_of(times).median;
   }
 
-  double run_us(Operation& operation, int64_t rows, int64_t in_bucket_of) {
-    operation.prepare(in_bucket_of);
-    operation.prepare(rows);
+  // `most`: how many rows memory may say there are; without it the host says them.
+  double run_us(Operation& operation, int64_t rows, std::optional<int64_t> most) {
+    operation.prepare(most.value_or(rows));
     std::vector<cuda::DeviceMemory> counts;
     for (int rank = 0; rank < context_.ranks(); ++rank) {
       context_.make_current(rank);
@@ -125,12 +150,9 @@ class Bench {
       counts.push_back(cuda::DeviceMemory(sizeof(count)));
       counts.back().upload(&count, sizeof(count));
     }
-    // A library is told its rows by the host, and in the bucket of so many rows then.
-    const bool by_host = operation.schedule(in_bucket_of).find("gemm=library") != std::string::npos;
     const double time = graph_us([&](int rank, const cuda::Stream& stream) {
-      if (by_host) return operation.run(rank, stream.handle(), rows);
-      operation.run(rank, stream.handle(), counts[static_cast<size_t>(rank)].address(),
-                    in_bucket_of);
+      if (!most) return operation.run(rank, stream.handle(), rows);
+      operation.run(rank, stream.handle(), counts[static_cast<size_t>(rank)].address(), *most);
     });
     operation.finish();
     for (int rank = 0; rank < context_.ranks(); ++rank) {
@@ -172,14 +194,19 @@ int main(int argc, char** argv) {
   arguments.add("--m", rows, "rows of the largest run");
   arguments.add("--n", n, "columns of the result");
   arguments.add("--k", k, "length of the sums");
-  arguments.add("--schedule", schedule, "auto, a preset or coordinates");
+  arguments.add("--schedule", schedule,
+                "auto, a preset or coordinates; with --rows several, separated by semicolons");
+  std::vector<int> counts;
+  arguments.add("--rows", counts, "only runs of these rows, told by the host and by memory");
   if (const auto code = arguments.parse(argc, argv)) return *code;
   return bench::run_program("serve_bench", [&] {
     Bench bench(ranks, schedule);
     Json json = {{"ranks", ranks}, {"m", rows}, {"schedule", schedule}};
     json["results"] = Json::array();
     for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
-      json["results"].push_back(bench.measure({kind, n, k, DType::bf16}, rows));
+      const OperationShape shape{kind, n, k, DType::bf16};
+      json["results"].push_back(counts.empty() ? bench.measure(shape, rows)
+                                               : bench.told(shape, rows, counts));
     }
     std::cout << json.dump(1) << '\n';
     return 0;
