@@ -31,7 +31,7 @@ struct Simulation : Timeline {
   double compute_us = 0;         // the GEMM of the slowest rank alone, on all SMs, no communication
   double communication_us = 0;   // the same plan with GEMM tiles and kernels that take no time
   double exposed_us = 0;         // total - compute: communication that nothing hides
-  double floor_us = 0;           // max(GEMM alone, least link bytes / link rate)
+  double floor_us = 0;           // max(GEMM alone, least link bytes / best rate)
   double efficiency = 0;         // floor / total
   double compute_occupancy = 0;  // share of compute lanes' time spent in GEMM tiles
   std::vector<LaneUse> lanes;

@@ -76,6 +76,9 @@ class Costs {
   double all_copies_rate() const { return all_copies_rate_; }
   // GB/s that a GPU's port inside the node, or its share of the network, carries one way.
   double port_rate(bool network) const { return network ? machine_.network_gb_per_s : link_rate_; }
+  // GB/s that nothing exceeds inside a node which brings so many bytes out of a GPU: its port, or
+  // what was measured of NCCL with as many or fewer.
+  double best_link_rate(double bytes) const;
   // From the end of the run before until blocks are at work.
   double launch_us() const {
     if (plan_.library_gemms) return 0;  // in what its products take

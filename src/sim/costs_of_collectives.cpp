@@ -36,6 +36,14 @@ double Costs::collective_launch_us() const {
   return machine_.chained_launch_us + machine_.signal_us;  // the data is its own signal
 }
 
+double Costs::best_link_rate(double bytes) const {
+  double best = std::max(link_rate_, machine_.nccl_by_bytes.at(bytes));
+  for (const RateCurve::Point& point : machine_.nccl_by_bytes.points) {
+    if (point.x <= bytes) best = std::max(best, point.gb_per_s);
+  }
+  return best;
+}
+
 double Costs::collective_us(const Instr& instr) const {
   double read = 0, written = 0;
   for (const Region& region : plan_.reads(instr)) read += region_bytes(region);

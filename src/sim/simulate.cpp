@@ -96,17 +96,19 @@ double gemm_alone_us(const Plan& plan, const sim::Costs& costs) {
   return slowest > 0 ? slowest + launch_us : 0;
 }
 
-// What no schedule can beat on the links: the least bytes at the rate that movers reach.
-double least_link_us(const Operator& op, const Machine& machine) {
+// What no schedule can beat on the links: the least bytes at the best rate that movers reach.
+double least_link_us(const Operator& op, const sim::Costs& costs) {
   if (op.ranks == 1) return 0;
+  const Machine& machine = costs.machine();
   const double bytes = link_bytes(op);
+  const double link = costs.best_link_rate(bytes);
   const int nodes = machine.node_of(op.ranks - 1) + 1;
-  if (nodes == 1) return sim::move_us(bytes, machine.link_gb_per_s);
+  if (nodes == 1) return sim::move_us(bytes, link);
   // Each node takes in each other node's share at least once (or one sum of its own), spread over
   // its GPUs' networks; and all bytes of a GPU pass its two ports.
   const double between = bytes / (op.ranks - 1) * (nodes - 1);
   return std::max(sim::move_us(between, machine.network_gb_per_s),
-                  sim::move_us(bytes, machine.link_gb_per_s + machine.network_gb_per_s));
+                  sim::move_us(bytes, link + machine.network_gb_per_s));
 }
 
 }  // namespace
@@ -125,7 +127,7 @@ Simulation simulate(const Plan& plan, const Machine& machine) {
   result.compute_us = gemm_alone_us(plan, costs);
   result.communication_us = communication.total_us();
   result.exposed_us = std::max(0.0, result.total_us - result.compute_us);
-  result.floor_us = std::max(result.compute_us, least_link_us(plan.op, machine));
+  result.floor_us = std::max(result.compute_us, least_link_us(plan.op, costs));
   result.efficiency = result.total_us > 0 ? result.floor_us / result.total_us : 1;
   int compute_lanes = 0;
   for (const BlockLanes& blocks : count_blocks(plan)) compute_lanes += blocks.compute;

@@ -87,6 +87,26 @@ TEST(SimulateLowered, EveryPresetKeepsItsBooksInOrder) {
   }
 }
 
+// Where links decide, and of a pair or of NCCL's large messages they are faster than of a whole
+// node.
+TEST(SimulateLowered, NothingBeatsTheFloorOfTheLinks) {
+  for (const OpKind kind : kKinds) {
+    for (const int ranks : {2, 4, 8}) {
+      for (const char* name : {"h200x8", "h100x8", "a100x8-pcie"}) {
+        const Machine machine = load_machine(name);
+        const Operator op =
+            gemm(kind, 8192, 8192, kind == OpKind::ag_gemm ? 8192 : 16 * ranks, ranks);
+        for (const Preset& preset : presets()) {
+          const Schedule schedule = preset.make(op, machine);
+          if (!legal(op, schedule, machine).empty()) continue;
+          const Simulation result = simulate(lower(op, schedule, machine), machine);
+          EXPECT_LE(result.efficiency, 1 + 1e-9) << to_string(op) << " " << preset.name << name;
+        }
+      }
+    }
+  }
+}
+
 TEST(SimulateLowered, GivesTheSameTimesEveryTime) {
   const Machine machine = load_machine("h200x8");
   const Operator op = gemm(OpKind::gemm_rs, 2048, 4096, 14336, 8);
