@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "stretto/error.h"
 #include "stretto/schedule.h"
@@ -37,6 +39,12 @@ inline std::string refusal(std::string_view text, const Operator& op = gemm_rs()
     return error.what();
   }
   return "accepted";
+}
+
+// Why a schedule cannot serve, all at once.
+inline std::vector<std::string> reasons(std::string_view text, const Operator& op = gemm_rs(),
+                                        const Machine& machine = machine_of()) {
+  return legal(op, parse_schedule(text, op, machine), machine);
 }
 
 }  // namespace stretto
