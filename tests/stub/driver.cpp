@@ -1,14 +1,10 @@
-// GPUs as the environment describes them, with memory but without anything that runs kernels.
+// GPUs as the environment describes them, without anything that runs kernels; their memory is
+// driver_memory.cpp's.
 //   STUB_GPUS="NVIDIA H200:132:9.0;NVIDIA H100 PCIe:114:9.0"  name, SMs, compute capability
 //   STUB_SAME_UUID=1         all are one
 //   STUB_NO_PEERS=1          none reaches another's memory
-//   STUB_MEMORY=1000000      bytes that all of them have
 //   STUB_EXPIRES=1           the first wait of a GEMM kernel ends by its deadline
-#include <sys/mman.h>
-
-#include <cstdlib>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -18,6 +14,7 @@
 
 #include "cuda/driver_api.h"
 #include "stretto/device/gemm_task.h"
+#include "stub_variable.h"
 
 namespace stretto::cuda {
 
@@ -25,17 +22,10 @@ Result stub_answer(std::string_view symbol);
 
 namespace {
 
-constexpr Result kInvalidValue = 1;
-
 struct Gpu {
   std::string name;
   int sms = 0, major = 0, minor = 0;
 };
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 const std::vector<Gpu>& gpus() {
   static const std::vector<Gpu> described = [] {
@@ -52,18 +42,6 @@ const std::vector<Gpu>& gpus() {
   }();
   return described;
 }
-
-struct Memory {
-  std::mutex mutex;
-  std::map<DevicePtr, size_t> sizes;
-  size_t used = 0;
-};
-Memory& memory() {
-  static Memory instance;
-  return instance;
-}
-
-void* host(DevicePtr address) { return reinterpret_cast<void*>(address); }
 
 // A context is known by its GPU's number, which no null pointer has.
 ContextHandle context_of(DeviceId device) {
@@ -184,75 +162,6 @@ Result cuLaunchKernelEx(const LaunchConfig* config, FunctionHandle function, voi
     expire_first_wait(*static_cast<const device::GemmParams*>(arguments[0]), config->grid_x);
   }
   return stub_answer("cuLaunchKernelEx");
-}
-
-Result cuMemAlloc_v2(DevicePtr* address, size_t num_bytes) {
-  const std::string most = variable("STUB_MEMORY");
-  Memory& all = memory();
-  const std::lock_guard lock(all.mutex);
-  if (!most.empty() && all.used + num_bytes > std::stoull(most)) return kOutOfMemory;
-  void* mapped = mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapped == MAP_FAILED) return kOutOfMemory;
-  *address = reinterpret_cast<DevicePtr>(mapped);
-  all.sizes[*address] = num_bytes;
-  all.used += num_bytes;
-  return kSuccess;
-}
-
-Result cuMemFree_v2(DevicePtr address) {
-  Memory& all = memory();
-  const std::lock_guard lock(all.mutex);
-  const auto found = all.sizes.find(address);
-  if (found == all.sizes.end()) return kInvalidValue;
-  munmap(host(address), found->second);
-  all.used -= found->second;
-  all.sizes.erase(found);
-  return kSuccess;
-}
-
-Result cuMemGetAllocationGranularity(size_t* granularity, const MemoryProperties*, int) {
-  *granularity = 1;
-  return kSuccess;
-}
-
-// The handle is the memory's address, where it is mapped too.
-Result cuMemCreate(MemoryHandle* handle, size_t num_bytes, const MemoryProperties*,
-                   unsigned long long) {
-  return cuMemAlloc_v2(handle, num_bytes);
-}
-
-Result cuMemRelease(MemoryHandle handle) { return cuMemFree_v2(handle); }
-
-Result cuMemSetAccess(DevicePtr, size_t, const MemoryAccess* access, size_t) {
-  constexpr Result kInvalidDevice = 101;
-  return access->location.id > 0 && !variable("STUB_NO_PEERS").empty() ? kInvalidDevice : kSuccess;
-}
-
-Result cuMemcpyDtoDAsync_v2(DevicePtr to, DevicePtr from, size_t num_bytes, StreamHandle) {
-  std::memmove(host(to), host(from), num_bytes);
-  return kSuccess;
-}
-
-Result cuMemcpyDtoHAsync_v2(void* to, DevicePtr from, size_t num_bytes, StreamHandle) {
-  std::memcpy(to, host(from), num_bytes);
-  return kSuccess;
-}
-
-Result cuMemcpyHtoDAsync_v2(DevicePtr to, const void* from, size_t num_bytes, StreamHandle) {
-  std::memcpy(host(to), from, num_bytes);
-  return kSuccess;
-}
-
-Result cuMemsetD8Async(DevicePtr at, unsigned char value, size_t count, StreamHandle) {
-  std::memset(host(at), value, count);
-  return kSuccess;
-}
-
-Result cuMemsetD32Async(DevicePtr at, unsigned value, size_t count, StreamHandle) {
-  auto* words = static_cast<unsigned*>(host(at));
-  for (size_t i = 0; i < count; ++i) words[i] = value;
-  return kSuccess;
 }
 
 }  // extern "C"
