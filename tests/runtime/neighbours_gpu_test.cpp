@@ -1,6 +1,5 @@
 // What stands before and behind runs on a stream: a run may start while the kernel before it ends,
 // but not before a copy, a memset or another stream's work that it must see has been done.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -15,7 +14,6 @@ namespace {
 
 using cuda::check;
 using cuda::driver;
-using testing::HasSubstr;
 
 constexpr int kRanks = 2;
 constexpr int kInputs = 2;
@@ -224,34 +222,6 @@ TEST_F(NeighboursOnGpus, RunsOfTwoPlansFollowEachOther) {
       }
     }
   }
-}
-
-// The time that a rank multiplies is none that it waits.
-TEST(DeadlinesOnGpus, BeginWithTheWait) {
-  if (const std::string why = why_not_here(kRanks); !why.empty()) STRETTO_SKIP(why);
-  fabric::Fabric& fabric = shared_fabric(kRanks);
-  // 100 ms and more of multiplications; idle GPUs, whose clocks rise one after the other, come
-  // apart by 10 ms.
-  const Plan plan = plan_here("gemm-rs m=16384 n=32768 k=131072 ranks=2 dtype=bf16", "tiles");
-  constexpr uint64_t kTimeoutNs = 40'000'000;
-  PlanRunner runner(plan, fabric, shared_compiler(), {kTimeoutNs});
-  const auto run = [&](uint64_t delay_ns) -> std::string {
-    for (int rank = 0; rank < kRanks; ++rank) {
-      fabric.device(rank).make_current();
-      if (rank == 0) runner.delay(rank, delay_ns);
-      runner.enqueue(rank);
-    }
-    try {
-      runner.finish();
-    } catch (const SystemError& error) {
-      return error.what();
-    }
-    return "finished";
-  };
-  EXPECT_EQ(run(0), "finished");
-  EXPECT_EQ(run(1'000'000), "finished");
-  EXPECT_THAT(run(400'000'000), HasSubstr("waited 40 ms"));
-  EXPECT_EQ(run(0), "finished");
 }
 
 }  // namespace
