@@ -119,5 +119,42 @@ TEST_F(GemmGpuTest, EveryTypeAndBothEpilogues) {
   }
 }
 
+// As maps of a plan do that is made after another has ended, in the memory that it had.
+TEST_F(GemmGpuTest, MapsThatCameInPlaceOfOthersAreUsed) {
+  const GemmConfig config{128, 128, 6, 2, Shared::none, true, OutputType::bf16, true};
+  constexpr int64_t kSize = 512;
+  const auto num_bytes = static_cast<size_t>(kSize * kSize * 2);
+  DeviceMemory a(num_bytes), b(num_bytes), reference(num_bytes * 2);
+  const DeviceMemory c[2] = {DeviceMemory(num_bytes), DeviceMemory(num_bytes)};
+  data_->fill(*stream_, a.address(), kSize * kSize, DType::bf16, device::Fill::integers, 1);
+  data_->fill(*stream_, b.address(), kSize * kSize, DType::bf16, device::Fill::integers, 2);
+  data_->multiply(*stream_, a.address(), b.address(), reference.address(), kSize, kSize, kSize,
+                  DType::bf16);
+  std::vector<GemmTable> tables;
+  for (const DeviceMemory& to : c) {
+    tables.push_back(dense_table({a.address(), kSize, kSize, kSize},
+                                 {b.address(), kSize, kSize, kSize},
+                                 {to.address(), kSize, kSize, kSize}, config, 132, 2));
+  }
+  const DeviceGemmTable table(tables[0]);
+  const GemmKernel kernel(*device_, compiler_, config);
+  for (size_t i = 0; i < 40; ++i) {
+    for (const DeviceMemory& to : c) {
+      check(driver().fill_bytes(to.address(), kPoison, num_bytes, stream_->handle()), "poison");
+    }
+    stream_->synchronize();
+    const std::vector<device::TensorMap>& maps = tables[i % 2].maps;
+    copy_to_gpu(reinterpret_cast<DevicePtr>(table.params().maps), maps.data(),
+                maps.size() * sizeof(maps[0]));
+    kernel.launch(*stream_, table.num_blocks(), table.params());
+    const auto made = data_->compare(*stream_, c[i % 2].address(), DType::bf16, reference.address(),
+                                     kSize * kSize);
+    ASSERT_EQ(made.differing, 0u) << "launch " << i;
+    std::string other(num_bytes, '\0');
+    c[1 - i % 2].download(other.data(), num_bytes);
+    ASSERT_EQ(other, std::string(num_bytes, static_cast<char>(kPoison))) << "launch " << i;
+  }
+}
+
 }  // namespace
 }  // namespace stretto::cuda

@@ -23,6 +23,20 @@
 
 namespace stretto::device {
 
+// By all warps but the first, which makes the barriers, and the one that loads. They take turns: a
+// map takes instructions of its own.
+template <GemmConfig kConfig>
+STRETTO_DEVICE void acquire_maps(const GemmParams& params, uint32 warp, uint32 lane) {
+  constexpr uint32 kLoads = static_cast<uint32>(kConfig.consumers) * 4;
+  constexpr uint32 kWarps = layout_of(kConfig).threads / 32 - 2;
+  if (warp == 0 || warp == kLoads) return;
+  const uint32 turn = warp - (warp < kLoads ? 1 : 2), count = params.num_maps * params.map_sets;
+  for (uint32 m = lane * kWarps + turn; m < count; m += 32 * kWarps) {
+    acquire_tensor_map(params.maps + m);
+    if (m < 32) prefetch_tensor_map(params.maps + m);
+  }
+}
+
 // Block `index` of those that multiply.
 template <GemmConfig kConfig>
 STRETTO_DEVICE void gemm_sm90(const GemmParams& params, uint32 index) {
@@ -38,7 +52,7 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params, uint32 index) {
 
   // What the first load needs is fetched while the barriers are being made, and the kernel before
   // may still run: tables stay as they are.
-  if (moves && warp % 4 == 2 && lane < params.num_maps) prefetch_tensor_map(params.maps + lane);
+  acquire_maps<kConfig>(params, warp, lane);
   const uint32 begin = params.first_task[index];
   const uint32 end = params.first_task[index + 1];
   GemmTask first{};

@@ -11,6 +11,12 @@
 
 namespace stretto::device {
 
+// By one thread of each block and kernel, ahead of a barrier of the block: maps in memory are
+// copied there by the host, and the SM may still hold what lay at their addresses before.
+STRETTO_DEVICE void acquire_tensor_map(const TensorMap* map) {
+  asm volatile("fence.proxy.tensormap::generic.acquire.sys [%0], 128;" ::"l"(map) : "memory");
+}
+
 STRETTO_DEVICE void prefetch_tensor_map(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
