@@ -35,11 +35,11 @@ class GemmSignalsGpuTest : public GpuTest {
     reset();
   }
 
-  void reset() {
-    const std::vector<uint64_t> zeros(counters_.num_bytes() / 8, 0);
-    counters_.upload(zeros.data(), counters_.num_bytes());
-    const std::vector<uint64_t> none(kMostBlocks, 0);
-    runs_ = upload(none);
+  // So many runs have been, each of which added so much to every counter.
+  void reset(uint64_t runs = 0, uint64_t per_run = 0) {
+    const std::vector<uint64_t> counts(counters_.num_bytes() / 8, runs * per_run);
+    counters_.upload(counts.data(), counters_.num_bytes());
+    runs_ = upload(std::vector<uint64_t>(kMostBlocks, runs));
     const RunControl control{50'000'000, 0, 0, {}};
     control_.upload(&control, sizeof(control));
   }
@@ -138,6 +138,22 @@ TEST_F(GemmSignalsGpuTest, ConsumersFollowProducersOverManyEpochs) {
       EXPECT_EQ(run(config, on_device, epoch), 0u) << describe(config) << " epoch " << epoch;
       EXPECT_EQ(control().abort, 0u);
       EXPECT_THAT(runs(on_device), testing::Each(epoch + 1));
+    }
+  }
+}
+
+// Neither a run's number nor a counter, be it one that wraps in 64 bits.
+TEST_F(GemmSignalsGpuTest, NoCountIsTooLarge) {
+  const uint64_t tiles_a_row = kMiddle / static_cast<uint64_t>(kSingle.tile_n);
+  for (const uint64_t before :
+       {(uint64_t{1} << 31) - 2, (uint64_t{1} << 32) - 2, (uint64_t{1} << 32) / tiles_a_row - 2,
+        uint64_t{0} - (uint64_t{1} << 32) / tiles_a_row}) {
+    reset(before, tiles_a_row);
+    const DeviceGemmTable on_device(table(kSingle, false), signals());
+    for (uint64_t epoch = 0; epoch < 4; ++epoch) {
+      EXPECT_EQ(run(kSingle, on_device, epoch), 0u) << before << " and " << epoch;
+      EXPECT_EQ(control().abort, 0u);
+      EXPECT_THAT(runs(on_device), testing::Each(before + epoch + 1));
     }
   }
 }
