@@ -37,6 +37,11 @@ std::vector<ExpertCase> cases() {
   all.push_back({.hidden = 40, .experts = 12, .top_k = 1, .tokens = 5, .name = "OneEntry"});
   all.push_back({.hidden = 8, .tokens = 40, .name = "ManyTokens"});  // halves send and take
   all.push_back({.hidden = 256, .fp8 = 1, .tokens = 2, .tiny = true, .name = "TinyGroups"});
+  // What counts calls, and parts of calls, outgrows 32 bits.
+  all.push_back({.before = (uint64{1} << 32) - 2, .name = "After4BillionCalls"});
+  all.push_back({.before = (uint64{1} << 32) / kParts - 2, .name = "After4BillionParts"});
+  all.push_back(
+      {.tokens = 40, .before = (uint64{1} << 32) - 1, .name = "HalvesAfter4BillionCalls"});
   return all;
 }
 

@@ -23,6 +23,7 @@ struct ExpertCase {
   uint32 max_rows = 0;  // 0: as many as there can be
   uint32 tokens = 3;
   bool tiny = false;  // the last group of 128 of each token is so small that its scale is the least
+  uint64 before = 0;  // calls that have been, of as many tokens
   const char* name = "";
 };
 
@@ -83,6 +84,23 @@ struct Hit {
   uint32 entry, expert;
 };
 
+// As after so many calls.
+inline void begin_after(ExpertMemory& m, uint64 calls) {
+  for (int r = 0; r < int(m.ranks); ++r) {
+    for (uint32 b = 0; b < m.blocks; ++b) {
+      const Units units = Units::of(m.shape, m.blocks, b);
+      const ExpertSignals words{units, m.ranks};
+      m.calls.set(r, b, BlockCalls::pack(calls, m.blocks));
+      m.sum_calls.set(r, b, BlockCalls::pack(calls, m.blocks));
+      for (uint32 source = 0; source < m.ranks; ++source) {
+        m.signals.set(r, words.counts_of(source), calls);
+        m.signals.set(r, words.part_of(source), calls * kParts);
+        m.sum_signals.set(r, words.part_of(source), calls * units.workers);
+      }
+    }
+  }
+}
+
 inline void expert_calls(World& world, const ExpertCase& c) {
   const int ranks = world.shape().ranks;
   const auto num = static_cast<uint32>(ranks);
@@ -107,7 +125,8 @@ inline void expert_calls(World& world, const ExpertCase& c) {
       }
     }
   }
-  const ExpertMemory m(world, shape);
+  ExpertMemory m(world, shape);
+  if (c.before > 0) begin_after(m, c.before);
   const auto results = world.local<Vec16>("results", shape.max_rows * c.hidden / 8);
   std::vector<Buffer<Vec16>> outputs;
   std::vector<Buffer<uint32>> lists;
