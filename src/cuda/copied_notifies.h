@@ -1,6 +1,8 @@
 // Notifies that a copy engine makes itself: behind the data, on the same stream, it copies the
 // value that the counter then has from a word of its GPU. A kernel between two copies would cost
 // their stream two changes of engine, and need a place on an SM beside a GEMM that fills them all.
+// A stream's copies follow one another, the data has arrived before the word is sent, and a poll
+// sees the word whole: its eight bytes lie in one sector of memory.
 #pragma once
 
 #include <map>

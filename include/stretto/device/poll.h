@@ -27,8 +27,9 @@ STRETTO_DEVICE bool poll_until(const Limits& limits, Ready ready, OnExpired on_e
     if (++spins % 64 != 0) continue;
     if (load_relaxed_sys(limits.abort_word()) != 0) return false;
     if (start_ns == 0) start_ns = global_time_ns();
-    const uint64 waited_ns = global_time_ns() - start_ns;
-    if (waited_ns > limits.timeout_ns()) {
+    // Signed: a clock that is set back has waited for less than nothing, not for centuries.
+    const auto waited_ns = static_cast<int64>(global_time_ns() - start_ns);
+    if (waited_ns > static_cast<int64>(limits.timeout_ns())) {
       on_expired();
       return false;
     }

@@ -97,13 +97,14 @@ STRETTO_DEVICE bool barrier_test(uint32 barrier, uint32 parity) {
 // Waits inside one block or cluster end unless the kernel itself is wrong: every wait on a peer has
 // its own deadline, of an hour at most, and then lets the pipeline run on. So this deadline is
 // later than any of those, and it traps.
-inline constexpr uint64 kBarrierTimeoutNs = 4'000'000'000'000ull;
+inline constexpr int64 kBarrierTimeoutNs = 4'000'000'000'000;
 
 STRETTO_DEVICE void barrier_wait(uint32 barrier, uint32 parity) {
   if (barrier_try_wait(barrier, parity)) return;
   const uint64 start_ns = global_time_ns();
   while (!barrier_try_wait(barrier, parity)) {
-    if (global_time_ns() - start_ns > kBarrierTimeoutNs) asm volatile("trap;");
+    const auto waited_ns = static_cast<int64>(global_time_ns() - start_ns);
+    if (waited_ns > kBarrierTimeoutNs) asm volatile("trap;");
   }
 }
 

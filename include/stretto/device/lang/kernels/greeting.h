@@ -4,6 +4,10 @@
 // order and not a matter of luck: who begins call e+2 has been greeted in call e+1 by all, hence
 // all have ended call e. And ranks that call with different arguments find out before they wait for
 // data that will never come.
+//
+// Greetings are relaxed. One says that all that the rank's stream did before this call has ended,
+// which the begin of a kernel has performed; others rely on it in their next kernel, or to store
+// over what was read before that (tile_greeting.h). Nobody reads data on its strength.
 #pragma once
 
 #include "stretto/device/lang/numbers.h"
