@@ -1,6 +1,8 @@
-// ag-gemm with movers that push: every rank sends its rows to all others, stripe by stripe. With
-// k-phases it sends all stripes that a wave of tiles needs in ranges of K, the first of all of them
-// first.
+// ag-gemm with movers that push: every rank sends its rows to all others, stripe by stripe, first
+// what the others' first tiles need. With k-phases it sends all stripes that a wave of tiles needs
+// in ranges of K, the first of all of them first.
+#include <algorithm>
+#include <map>
 #include <tuple>
 
 #include "lower/emit_patterns.h"
@@ -34,7 +36,7 @@ class Pusher {
     Rect rows;     // of the matrix
     int32_t tile;  // the first that needs them
     std::vector<int> to;
-    int32_t wave = 0, phase = 0;  // with k-phases: the first wave that needs them
+    int32_t wave = 0, phase = 0;  // the first wave of tiles that needs them
   };
 
   // One push stores to all peers: loaded once. Copy engines know one destination only, and pushes
@@ -84,20 +86,23 @@ class Pusher {
     const std::vector<Push> own =
         state_.gathers_own_rows() ? std::vector<Push>() : shared_rows(rank);
     if (!pushes.empty()) pushes.insert(pushes.begin() + 1, own.begin(), own.end());
-    return state_.schedule.k_phases > 1 ? in_phases(pushes) : pushes;
+    // Kernels that begin when all is there have no tiles that begin sooner.
+    return state_.schedule.sync == Sync::event ? pushes : in_order_of_need(rank, pushes);
   }
 
-  // Cut along K. Tiles of one wave begin together: what they need is sent phase by phase.
-  std::vector<Push> in_phases(const std::vector<Push>& stripes) const {
+  // What is needed in a wave of tiles, which begin together, is sent phase by phase, and behind
+  // what an earlier wave needs: a stripe goes first to those ranks whose next wave has tiles of it.
+  std::vector<Push> in_order_of_need(int sender, const std::vector<Push>& stripes) const {
     const int phases = state_.schedule.k_phases;
     std::vector<Push> pushes;
-    for (Push push : stripes) {
-      push.wave = first_wave(push);
-      for (push.phase = 0; push.phase < phases; ++push.phase) {
-        const KRange k = k_range(state_, push.phase, phases);
-        push.rows.col0 = k.begin;
-        push.rows.col1 = k.end;
-        pushes.push_back(push);
+    for (const Push& stripe : stripes) {
+      for (Push push : by_wave(sender, stripe)) {
+        for (push.phase = 0; push.phase < phases; ++push.phase) {
+          const KRange k = k_range(state_, push.phase, phases);
+          push.rows.col0 = k.begin;
+          push.rows.col1 = k.end;
+          pushes.push_back(push);
+        }
       }
     }
     std::stable_sort(pushes.begin(), pushes.end(), [](const Push& a, const Push& b) {
@@ -106,16 +111,27 @@ class Pusher {
     return pushes;
   }
 
-  int32_t first_wave(const Push& push) const {
+  // Ranks of other nodes are reached so much later that who comes behind them would wait: what goes
+  // to one stays together.
+  std::vector<Push> by_wave(int sender, const Push& stripe) const {
+    std::map<int32_t, std::vector<int>> ranks;
+    for (const int rank : stripe.to) ranks[first_wave(stripe.rows, rank)].push_back(rank);
+    const bool is_near = std::all_of(stripe.to.begin(), stripe.to.end(), [&](int rank) {
+      return state_.machine.same_node(sender, rank);
+    });
+    if (!is_near) return {{stripe.rows, stripe.tile, stripe.to, ranks.begin()->first}};
+    std::vector<Push> pushes;
+    for (const auto& [wave, to] : ranks) pushes.push_back({stripe.rows, stripe.tile, to, wave});
+    return pushes;
+  }
+
+  // Of `rank`'s tiles that need these rows.
+  int32_t first_wave(Rect rows, int rank) const {
     int32_t first = state_.grid.count();
-    for (const int rank : push.to) {
-      const std::vector<int32_t>& position = state_.orders[static_cast<size_t>(rank)].position;
-      Rect tiles = push.rows;
-      tiles.col1 = static_cast<int32_t>(state_.op.local_n());  // of K until here
-      state_.grid.for_each_overlap(tiles, [&](int32_t tile) {
-        first = std::min(first, position[static_cast<size_t>(tile)]);
-      });
-    }
+    const std::vector<int32_t>& position = state_.orders[static_cast<size_t>(rank)].position;
+    rows.col1 = static_cast<int32_t>(state_.op.local_n());  // of K until here
+    state_.grid.for_each_overlap(
+        rows, [&](int32_t tile) { first = std::min(first, position[static_cast<size_t>(tile)]); });
     return first / state_.tiles_at_once();
   }
 
