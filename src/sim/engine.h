@@ -71,8 +71,9 @@ class Engine {
     double busy_us = 0, waiting_us = 0;
     int32_t tile = -1;  // of the last gemm, and how many tiles there were before it
     uint32_t tiles = 0;
-    double late = 1;         // how many times as long this tile takes
-    double sent_per_us = 0;  // bytes, by the last task of a block, if it was a copy
+    double late = 1;  // how many times as long this tile takes
+    // Of a block: bytes by its last task, if that was a copy, and by all its copies so far.
+    double sent_per_us = 0, sent = 0, sending_us = 0;
     uint32_t next_waiter = kNoLane;
     Stage stage = Stage::ready;
     bool storing = false;                 // a store is under way
@@ -107,6 +108,7 @@ class Engine {
   bool step_wait(uint32_t lane);
   bool step_notify(uint32_t lane);
   void send_notify(uint32_t lane, uint32_t pos, uint32_t before, double delay_us = 0);
+  void note_sent(uint32_t lane, double bytes, double took_us);
   double trailing_us(uint32_t lane) const;
   double leaving_us(uint32_t lane) const;
   void deliver_notify(uint32_t node);

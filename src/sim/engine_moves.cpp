@@ -167,7 +167,8 @@ void Engine::moved_event(uint32_t id) {
   if (sums_tile(lane)) return store_tile(lane);
   const double took_us = now_ - lanes_[lane].since;
   const bool copies = instr(lane).op == Opcode::copy && took_us > 0;
-  lanes_[lane].sent_per_us = copies ? costs_.bytes_sent(instr(lane), rank_of(lane)) / took_us : 0;
+  lanes_[lane].sent_per_us = 0;
+  if (copies) note_sent(lane, costs_.bytes_sent(instr(lane), rank_of(lane)), took_us);
   finish_task(lane, transfer.port_rank);
   ++lanes_[lane].pos;
   advance(lane);

@@ -126,6 +126,31 @@ TEST(SimulateSignal, ACopyEngineNotifiesByACopy) {
   EXPECT_NEAR(result.lanes[1].waiting_us, copy + 2 + 1, kExact);
 }
 
+// Seven blocks of 20 GB/s share the receiver's port, so that a row waits for the pieces of others.
+// Its release drains behind the next 48 KB, which come as fast as the block's other copies do.
+TEST(SimulateSignal, OfAFewBytesBehindABusyPortDrainsAsFastAsTheBlockSends) {
+  HandPlan hand(8);
+  hand.signals("s", 1);
+  const int waiter = hand.lane(0, LaneKind::comm);
+  hand.wait(waiter, 0, 1);
+  for (int rank = 1; rank < 8; ++rank) {
+    const int lane = hand.lane(rank, LaneKind::comm);
+    hand.copy(lane, hand.part(rank, 0, 4), {hand.slots(0, 8 * (rank - 1), 4)});
+    if (rank == 1) {
+      Region from = hand.part(rank, 4), to = hand.slots(0, 4);
+      from.row1 = from.row0 + 1;
+      to.row1 = to.row0 + 1;
+      hand.copy(lane, from, {to});
+      hand.notify(lane, 0, 0);
+    }
+    hand.copy(lane, hand.part(rank, 5, 2), {hand.slots(0, 8 * (rank - 1) + 5, 2)});
+  }
+  const double shared = 100e3 / 7;  // bytes a microsecond
+  const Simulation result = simulate(hand.plan(), round_machine());
+  EXPECT_NEAR(result.lanes[0].waiting_us, (4 + 0.75 + 1) * kTileBytes / shared,
+              1.2 * kTileBytes / shared);
+}
+
 TEST(SimulateSignal, AWaitOfAnEarlierRunPasses) {
   HandPlan hand(1);
   hand.signals("s", 1);
