@@ -121,8 +121,7 @@ class TileAdder {
     ++taken_;
     if (++place_ < kPlaces && taken_ < kPieces) return;
     place_ = 0;
-    // No proxy fence, though TMA writes here next: these reads have ended when the barrier is told
-    // so, and the copy begins after that. What the generic proxy writes would need one.
+    fence_proxy_async_shared();  // TMA writes what ordinary loads have read
     __syncwarp();
     if (threadIdx.x % 32 == 0) barrier_arrive(shared_.empty + ring_.slot * 8);
     ring_.template advance<kConfig.stages>();
