@@ -1,6 +1,10 @@
 #include "fibre/fibre.h"
 
-#include <boost/context/fixedsize_stack.hpp>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -28,11 +32,41 @@ constexpr size_t kStackBytes = 256 << 10;  // its frames are larger
 constexpr size_t kStackBytes = 64 << 10;
 #endif
 
+// Below a stack lies a page that nobody may touch: a kernel that needs more ends the process there
+// instead of writing into another thread's memory. Each costs the process two of its 65530
+// mappings, so a world of very many threads has some without.
+constexpr int kMostGuards = 8192;
+std::atomic<int> all_guards = 0;
+
+size_t page_bytes() {
+  static const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
 struct FreeStacks {
   std::vector<context::stack_context> stacks;
-  context::fixedsize_stack make{kStackBytes};
+  int guards = 0;
+
+  context::stack_context make() {
+    const size_t guard = page_bytes();
+    void* const base = mmap(nullptr, guard + kStackBytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) throw std::bad_alloc();
+    if (all_guards < kMostGuards && mprotect(base, guard, PROT_NONE) == 0) {
+      ++guards;
+      ++all_guards;
+    }
+    context::stack_context stack;
+    stack.size = kStackBytes;
+    stack.sp = static_cast<char*>(base) + guard + kStackBytes;
+    return stack;
+  }
   ~FreeStacks() {
-    for (auto& stack : stacks) make.deallocate(stack);
+    for (const auto& stack : stacks) {
+      const size_t num_bytes = page_bytes() + stack.size;
+      munmap(static_cast<char*>(stack.sp) - num_bytes, num_bytes);
+    }
+    all_guards -= guards;
   }
 };
 
@@ -52,7 +86,7 @@ struct Borrowed {
 
 context::stack_context StackPool::allocate() {
   FreeStacks& free = free_stacks();
-  if (free.stacks.empty()) return free.make.allocate();
+  if (free.stacks.empty()) return free.make();
   auto stack = free.stacks.back();
   free.stacks.pop_back();
   return stack;

@@ -41,8 +41,10 @@ std::string to_text(const Place& place) {
   if (const size_t slash = file.rfind('/'); slash != file.npos) file.remove_prefix(slash + 1);
   const std::string thread =
       place.thread < 0 ? std::string("another thread") : fmt::format("thread {}", place.thread);
-  return fmt::format("{}:{}, rank {} block {} {} launch {}", file, place.where.line, place.rank,
-                     place.block, thread, place.launch);
+  // Nobody knows the line of what is no operation: of an exception, of a kernel's end.
+  const std::string line = file.empty() ? "" : fmt::format("{}:{}, ", file, place.where.line);
+  return fmt::format("{}rank {} block {} {} launch {}", line, place.rank, place.block, thread,
+                     place.launch);
 }
 
 }  // namespace stretto::fibre

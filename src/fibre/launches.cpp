@@ -104,15 +104,22 @@ void Engine::start_block(Launch& launch, int block) {
 }
 
 void Engine::body(Thread& thread) {
+  const auto threw = [&](const std::string& what) {
+    set_finding(FindingKind::kMismatch, "the kernel threw" + what, place_of(thread, thread.where),
+                {});
+  };
   try {
     thread.launch->kernel(*thread.context);
     end_thread(thread);
   } catch (const Abandon&) {
   } catch (const TooMuchMemory&) {
     refusal_ = std::current_exception();
+  } catch (const boost::context::detail::forced_unwind&) {
+    throw;  // of a fibre that nobody resumes any more
   } catch (const std::exception& error) {
-    set_finding(FindingKind::kMismatch, fmt::format("the kernel threw: {}", error.what()),
-                place_of(thread, thread.where), {});
+    threw(std::string(": ") + error.what());
+  } catch (...) {
+    threw(" what is no std::exception");
   }
   thread.state = ThreadState::kDone;
   runnable_.clear(thread.index);

@@ -5,6 +5,7 @@
 
 #include "fibre/budget.h"
 #include "fibre/expect_clean.h"
+#include "fibre/fibre.h"
 #include "stretto/device/lang/shmem.h"
 #include "stretto/error.h"
 
@@ -42,6 +43,31 @@ TEST(Explore, NamesLineRankBlockAndBothAccesses) {
   EXPECT_TRUE(finding.other.known());
   EXPECT_NE(finding.place.where.line, finding.other.where.line);
   EXPECT_NE(finding.place.rank, finding.other.rank);
+}
+
+// Whatever it throws; and no line is made up for what is no operation.
+TEST(Explore, AKernelThatThrowsIsAFinding) {
+  const Shape shape{.ranks = 2, .threads = 2};
+  const Failure failure = expect_found(FindingKind::kMismatch, shape, [](World& world) {
+    world.launch([](Block&) { throw std::runtime_error("its own reason"); });
+    world.run();
+  });
+  EXPECT_THAT(failure.finding.message, HasSubstr("the kernel threw: its own reason\n"));
+  EXPECT_THAT(failure.finding.message, HasSubstr("here:  rank "));
+  const Failure other = expect_found(FindingKind::kMismatch, shape, [](World& world) {
+    world.launch([](Block&) { throw 7; });
+    world.run();
+  });
+  EXPECT_THAT(other.finding.message, HasSubstr("the kernel threw what is no std::exception"));
+}
+
+// A kernel whose variables need more ends there, and writes into no other thread's.
+TEST(ExploreDeathTest, BelowAStackNobodyMayWrite) {
+  auto stack = StackPool().allocate();
+  volatile char* const lowest = static_cast<char*>(stack.sp) - stack.size;
+  lowest[0] = 1;
+  EXPECT_DEATH(lowest[-1] = 1, "");
+  StackPool().deallocate(stack);
 }
 
 TEST(Explore, ShrinksShapeAndSchedule) {
