@@ -23,15 +23,10 @@
 
 namespace stretto::device {
 
-// By all warps but the first, which makes the barriers, and the one that loads. They take turns: a
-// map takes instructions of its own.
-template <GemmConfig kConfig>
-STRETTO_DEVICE void acquire_maps(const GemmParams& params, uint32 warp, uint32 lane) {
-  constexpr uint32 kLoads = static_cast<uint32>(kConfig.consumers) * 4;
-  constexpr uint32 kWarps = layout_of(kConfig).threads / 32 - 2;
-  if (warp == 0 || warp == kLoads) return;
-  const uint32 turn = warp - (warp < kLoads ? 1 : 2), count = params.num_maps * params.map_sets;
-  for (uint32 m = lane * kWarps + turn; m < count; m += 32 * kWarps) {
+// By one warp.
+STRETTO_DEVICE void acquire_maps(const GemmParams& params) {
+#pragma unroll 1
+  for (uint32 m = threadIdx.x % 32; m < params.num_maps * params.map_sets; m += 32) {
     acquire_tensor_map(params.maps + m);
     if (m < 32) prefetch_tensor_map(params.maps + m);
   }
@@ -52,7 +47,7 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params, uint32 index) {
 
   // What the first load needs is fetched while the barriers are being made, and the kernel before
   // may still run: tables stay as they are.
-  acquire_maps<kConfig>(params, warp, lane);
+  if (moves && warp % 4 == 2) acquire_maps(params);
   const uint32 begin = params.first_task[index];
   const uint32 end = params.first_task[index + 1];
   GemmTask first{};
