@@ -19,8 +19,11 @@ class SyncKernels {
   // For the current GPU, which must be `device`.
   SyncKernels(const Device& device, const Compiler& compiler);
 
-  void await(const Stream& stream, const device::StreamWaitParams& params) const {
-    const int warps = std::clamp(static_cast<int>(params.num_waits + 31) / 32, 1, 32);
+  // `beside_gemm`: such a kernel may hold all SMs meanwhile, and leaves each registers for one
+  // warp.
+  void await(const Stream& stream, const device::StreamWaitParams& params, bool beside_gemm) const {
+    const int most = beside_gemm ? 1 : 32;
+    const int warps = std::clamp(static_cast<int>(params.num_waits + 31) / 32, 1, most);
     await_.launch(stream, 1, warps * 32, 1, &params);
   }
   void notify(const Stream& stream, const device::StreamNotifyParams& params) const {

@@ -134,7 +134,7 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
             "wait in a stream");
       break;
     case OpKind::wait:
-      sync_.await(stream, waits_[op.index]);
+      sync_.await(stream, waits_[op.index], op.stream != 0);
       break;
     case OpKind::notify:
       sync_.notify(stream, notifies_[op.index]);
