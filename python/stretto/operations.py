@@ -79,6 +79,8 @@ class Operation:
     def __init__(self, context, kind, n, k, max_rows, dtype="bf16", schedule="auto",
                  rows="bucket", a=None, b=None, out=None):
         self._handle = None
+        if not isinstance(context, Context):
+            raise ValueError(f"context is {context!r}; a stretto.Context was expected")
         self._context = context
         self.kind, self.n, self.k, self.dtype = kind, n, k, dtype_text(dtype)
         self.max_rows, self.rows = whole(max_rows, "max_rows"), rows

@@ -99,6 +99,8 @@ class Operations(OnAFakeGpu):
         self.context.close()
         with self.assertRaisesRegex(ValueError, "context is closed"):
             self.make()
+        with self.assertRaisesRegex(ValueError, "context is None; a stretto.Context"):
+            stretto.Operation(None, "gemm-rs", n=8, k=8, max_rows=8)
         names = self.library.names()
         self.assertEqual(names.count("operation_close"), 3)
         self.assertEqual(names[-1], "context_close")
