@@ -39,6 +39,18 @@ void add_names(const fs::path& folder, std::vector<std::string>& names) {
   }
 }
 
+// What may be why a machine is not known.
+std::string no_folders() {
+  std::string said;
+  std::error_code ignored;
+  for (const fs::path& folder : folders()) {
+    if (fs::is_directory(folder, ignored)) continue;
+    said += fmt::format("; STRETTO_MACHINE_PATH names {}, which is no folder",
+                        quote(folder.string(), 200));
+  }
+  return said;
+}
+
 bool is_path(std::string_view name) {
   return name.find('/') != std::string_view::npos || name.ends_with(".json");
 }
@@ -82,7 +94,7 @@ MachineFile read_machine_named(std::string_view name) {
   }
   const std::vector<std::string> names = machine_names();
   const std::vector<std::string_view> known(names.begin(), names.end());
-  throw UsageError(unknown_word("machine", name, known));
+  throw UsageError(unknown_word("machine", name, known) + no_folders());
 }
 
 std::vector<std::string> machine_names() {

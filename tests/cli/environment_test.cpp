@@ -56,6 +56,16 @@ TEST(TuningOfTheUser, ThatIsNotThereIsBegunByTune) {
   EXPECT_TRUE(std::filesystem::exists(scratch.path("below")));
 }
 
+TEST(MachinesOfTheUser, ThatAreNotFoundMayBeSoughtInNoFolder) {
+  const ScratchFolder scratch;
+  const Variable folders("STRETTO_MACHINE_PATH", scratch.path("") + ":" + scratch.path("absent"));
+  const Said said = stretto_says({"machines", "mine"});
+  EXPECT_EQ(said.exit_code, 2);
+  EXPECT_THAT(said.err, HasSubstr("; STRETTO_MACHINE_PATH names '" + scratch.path("absent") +
+                                  "', which is no folder\n"));
+  EXPECT_EQ(stretto_says({"machines"}).exit_code, 0);
+}
+
 TEST(MachinesOfTheUser, ThatAreBrokenHideNoOthers) {
   const ScratchFolder scratch;
   const std::string bad = scratch.file("a-bad.json", "{");
