@@ -138,6 +138,18 @@ std::vector<Operator> resolve_operators(const Options& options) {
   return operators;
 }
 
+int ranks_of_all(const std::vector<Operator>& operators) {
+  const int ranks = operators.front().ranks;
+  for (const Operator& op : operators) {
+    if (op.ranks == ranks) continue;
+    throw UsageError(
+        fmt::format("operators of {} and of {} ranks; those of one sweep or benchmark have as many "
+                    "ranks: give each number a file of its own",
+                    ranks, op.ranks));
+  }
+  return ranks;
+}
+
 Request resolve(const Options& options, const OnGpus& gpus) {
   if (options.subject.empty()) {
     throw UsageError(
@@ -155,6 +167,10 @@ Request resolve(const Options& options, const OnGpus& gpus) {
   }
   std::error_code ignored;
   if (!std::filesystem::exists(options.subject, ignored)) {
+    if (options.subject.find('/') != std::string::npos) {
+      throw UsageError(fmt::format("there is no plan file {}; `stretto plan` makes one",
+                                   quote(options.subject, 200)));
+    }
     throw UsageError(unknown_word("operator", options.subject, kOperatorNames) +
                      " (nor is there a plan file of that name)");
   }

@@ -77,10 +77,7 @@ Outcome run(const Options& options) {
   const std::string commit = resolve_commit(options);
   const std::string strategies = options.strategies.empty() ? "all" : options.strategies;
   const std::string against = options.against.empty() ? std::string(kLibrary) : options.against;
-  const int ranks = operators.front().ranks;
-  for (const Operator& op : operators) {
-    if (op.ranks != ranks) throw UsageError("all operators of a benchmark have as many ranks");
-  }
+  const int ranks = ranks_of_all(operators);
   Machine machine = resolve_machine(options, ranks, {.name = cuda::gpu_name()});
   auto choices = all_contestants(operators, strategies, against, machine);
   BenchRun bench(ranks);

@@ -81,10 +81,7 @@ Outcome run(const Options& options) {
     throw UsageError("there is no home folder to keep the tuning in: give --file FILE");
   }
   check_tuning_file(file);
-  const int ranks = operators.front().ranks;
-  for (const Operator& op : operators) {
-    if (op.ranks != ranks) throw UsageError("all operators of a sweep have as many ranks");
-  }
+  const int ranks = ranks_of_all(operators);
   Machine machine = resolve_machine(options, ranks);
   for (const Operator& op : operators) require_some_preset(op, machine);
   BenchRun bench(ranks);

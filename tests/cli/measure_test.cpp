@@ -47,7 +47,7 @@ TEST_F(Measure, ShapesAreReadWithCommentsAndTheirErrorsNameTheLine) {
                   file("ranks",
                        "gemm-rs m=64 n=64 k=64 ranks=2\n"
                        "gemm-rs m=64 n=64 k=64 ranks=4\n")},
-                 "have as many ranks");
+                 "operators of 2 and of 4 ranks; those of one sweep");
 }
 
 TEST_F(Measure, WordsThatMeanNothingAreRefused) {
