@@ -27,6 +27,7 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
   STRETTO_ASSERT(splits.empty() || splits.size() == tasks.size(), "every task or none is split");
   if (marks) marks_ = MarkWords(table.blocks.size(), tasks.size());
   maps_ = upload(table.maps);
+  acquired_ = upload(std::vector<uint32_t>(device::kMostSms));
   first_task_ = upload(first_task);
   tasks_ = upload(tasks);
   waits_ = upload(waits);
@@ -46,7 +47,8 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
              table.rows,
              splits_.as<device::GemmSplit>(),
              table.end_waits.empty() ? nullptr : first_end_wait_.as<uint32_t>(),
-             marks_.view()};
+             marks_.view(),
+             acquired_.as<uint32_t>()};
 }
 
 GemmTable dense_table(const Matrix& a, const Matrix& b, const Matrix& c, const GemmConfig& config,

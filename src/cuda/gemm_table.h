@@ -34,7 +34,7 @@ class DeviceGemmTable {
 
  private:
   DeviceMemory maps_, first_task_, tasks_, waits_, notifies_, destinations_, splits_,
-      first_end_wait_;
+      first_end_wait_, acquired_;
   MarkWords marks_;
   device::GemmParams params_{};
   int num_blocks_;

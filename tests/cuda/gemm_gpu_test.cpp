@@ -136,16 +136,14 @@ TEST_F(GemmGpuTest, MapsThatCameInPlaceOfOthersAreUsed) {
                                  {b.address(), kSize, kSize, kSize},
                                  {to.address(), kSize, kSize, kSize}, config, 132, 2));
   }
-  const DeviceGemmTable table(tables[0]);
   const GemmKernel kernel(*device_, compiler_, config);
   for (size_t i = 0; i < 40; ++i) {
     for (const DeviceMemory& to : c) {
       check(driver().fill_bytes(to.address(), kPoison, num_bytes, stream_->handle()), "poison");
     }
     stream_->synchronize();
-    const std::vector<device::TensorMap>& maps = tables[i % 2].maps;
-    copy_to_gpu(reinterpret_cast<DevicePtr>(table.params().maps), maps.data(),
-                maps.size() * sizeof(maps[0]));
+    const DeviceGemmTable table(tables[i % 2]);  // where the one before was
+    kernel.launch(*stream_, table.num_blocks(), table.params());
     kernel.launch(*stream_, table.num_blocks(), table.params());
     const auto made = data_->compare(*stream_, c[i % 2].address(), DType::bf16, reference.address(),
                                      kSize * kSize);

@@ -23,13 +23,21 @@
 
 namespace stretto::device {
 
-// By one warp.
-STRETTO_DEVICE void acquire_maps(const GemmParams& params) {
+// By one warp of a block, ahead of a barrier of the block. Maps are copied by the host to memory
+// where those of a plan that has ended may have been, which the SM may still hold: PTX asks for a
+// fence behind the copy. That takes 1 to 2 us, so only the first block on each SM makes it: the
+// others come behind it in the stream's order.
+STRETTO_DEVICE void acquire_maps(const GemmParams& params, uint32 lane) {
+  const uint32 sm = sm_index();
+  volatile uint32* const acquired = sm < kMostSms ? params.acquired + sm : nullptr;
+  if (acquired == nullptr || *acquired == 0) {
+    const uint32 count = params.num_maps * params.map_sets;
 #pragma unroll 1
-  for (uint32 m = threadIdx.x % 32; m < params.num_maps * params.map_sets; m += 32) {
-    acquire_tensor_map(params.maps + m);
-    if (m < 32) prefetch_tensor_map(params.maps + m);
+    for (uint32 m = lane; m < count; m += 32) acquire_tensor_map(params.maps + m);
+    __syncwarp();
+    if (acquired != nullptr && lane == 0) *acquired = 1;
   }
+  if (lane < params.num_maps) prefetch_tensor_map(params.maps + lane);
 }
 
 // Block `index` of those that multiply.
@@ -47,7 +55,7 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params, uint32 index) {
 
   // What the first load needs is fetched while the barriers are being made, and the kernel before
   // may still run: tables stay as they are.
-  if (moves && warp % 4 == 2) acquire_maps(params);
+  if (moves && warp % 4 == 2) acquire_maps(params, lane);
   const uint32 begin = params.first_task[index];
   const uint32 end = params.first_task[index + 1];
   GemmTask first{};

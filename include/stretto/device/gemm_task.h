@@ -165,6 +165,8 @@ struct GemmDestination {
 inline constexpr int32 kChunkRows = 64;
 inline constexpr int32 kPartMaps = 6;
 
+inline constexpr uint32 kMostSms = 512;
+
 struct GemmParams {
   const TensorMap* maps;     // run e works with set e % map_sets of num_maps each
   const uint32* first_task;  // by block, and one past the last block
@@ -179,7 +181,8 @@ struct GemmParams {
   // As first_task: what a block awaits behind its tasks; null: nothing.
   const uint32* first_end_wait;
   TaskMarks marks;
+  uint32* acquired;  // by SM, up to kMostSms: 1 once a block on it has acquired the maps
 };
-static_assert(sizeof(GemmParams) == 160);
+static_assert(sizeof(GemmParams) == 168);
 
 }  // namespace stretto::device

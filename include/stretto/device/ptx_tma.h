@@ -11,8 +11,14 @@
 
 namespace stretto::device {
 
-// By one thread of each block and kernel, ahead of a barrier of the block: maps in memory are
-// copied there by the host, and the SM may still hold what lay at their addresses before.
+// Of an SM: where blocks of later kernels may run, too.
+STRETTO_DEVICE uint32 sm_index() {
+  uint32 index;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(index));
+  return index;
+}
+
+// What this SM holds of the map is dropped.
 STRETTO_DEVICE void acquire_tensor_map(const TensorMap* map) {
   asm volatile("fence.proxy.tensormap::generic.acquire.sys [%0], 128;" ::"l"(map) : "memory");
 }
