@@ -111,12 +111,12 @@ TEST(ServedChoice, CountsWhatRowsInMemoryCost) {
   };
   for (const bool is_itself : {true, false}) {
     for (const char* op : {sums, gather}) {
-      EXPECT_EQ(chosen(op, 20.3, RowsFrom::host, is_itself), GemmBy::library);
-      EXPECT_EQ(chosen(op, 20.3, RowsFrom::gpu_memory, is_itself), GemmBy::tiles);
-      EXPECT_EQ(chosen(op, 24, RowsFrom::gpu_memory, is_itself), GemmBy::library);
+      EXPECT_EQ(chosen(op, 20.1, RowsFrom::host, is_itself), GemmBy::library);
+      EXPECT_EQ(chosen(op, 20.1, RowsFrom::gpu_memory, is_itself), GemmBy::tiles);
+      EXPECT_EQ(chosen(op, 22, RowsFrom::gpu_memory, is_itself), GemmBy::library);
     }
-    EXPECT_EQ(chosen(sums, 22, RowsFrom::gpu_memory, is_itself), GemmBy::library);
-    EXPECT_EQ(chosen(gather, 22, RowsFrom::gpu_memory, is_itself), GemmBy::tiles);
+    EXPECT_EQ(chosen(sums, 20.8, RowsFrom::gpu_memory, is_itself), GemmBy::library);
+    EXPECT_EQ(chosen(gather, 20.8, RowsFrom::gpu_memory, is_itself), GemmBy::tiles);
   }
 }
 
