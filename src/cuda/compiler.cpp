@@ -14,7 +14,10 @@ namespace stretto::cuda {
 namespace {
 
 std::vector<std::string> options_for(std::string_view arch) {
-  return {fmt::format("--gpu-architecture={}", arch), "--std=c++20", "--ptxas-options=-v"};
+  std::vector<std::string> options = {fmt::format("--gpu-architecture={}", arch), "--std=c++20",
+                                      "--ptxas-options=-v"};
+  if (compiler_has_cache()) options.emplace_back("--no-cache");
+  return options;
 }
 
 void check_nvrtc(int status, const char* what) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <utility>
 
 #include "cuda/dynamic_library.h"
 #include "stretto/error.h"
@@ -13,6 +14,7 @@ namespace {
 struct Loaded {
   NvrtcApi api;
   std::string problem, version, build;
+  bool has_cache = false;
 };
 
 Loaded load() {
@@ -39,6 +41,7 @@ Loaded load() {
   int major = 0, minor = 0;
   loaded.api.version(&major, &minor);
   loaded.version = fmt::format("nvrtc {}.{}", major, minor);
+  loaded.has_cache = std::pair(major, minor) >= std::pair(12, 9);
   loaded.build = library->build_id("nvrtcVersion");
   // It loads a library of its own by name, which the system need not know of either.
   if (const size_t end = library->path().rfind('/'); end != std::string::npos) {
@@ -66,6 +69,11 @@ const NvrtcApi& nvrtc() {
 const std::string& compiler_version() {
   nvrtc();
   return loaded().version;
+}
+
+bool compiler_has_cache() {
+  nvrtc();
+  return loaded().has_cache;
 }
 
 const std::string& compiler_build() {

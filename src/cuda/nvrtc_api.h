@@ -35,6 +35,8 @@ const NvrtcApi& nvrtc();
 
 // "nvrtc 13.0"
 const std::string& compiler_version();
+// One of its own: from 12.9 on. What comes out of it comes without a report.
+bool compiler_has_cache();
 // Which build of that version; empty where the library does not say.
 const std::string& compiler_build();
 

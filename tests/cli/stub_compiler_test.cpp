@@ -79,6 +79,14 @@ TEST_F(StubCompiler, KernelsAreKeptByCompilerAndArchitecture) {
   EXPECT_EQ(from_the_cache(), std::pair(0, all));
 }
 
+// From 12.9 on compilers have a cache of their own, which keeps machine code without its report.
+TEST_F(StubCompiler, ReportsOfAllVersionsAreThere) {
+  for (const char* version : {"12.8", "12.9", "13.0"}) {
+    set("STUB_NVRTC_VERSION", version);
+    for (const json& kernel : kernels()) EXPECT_EQ(kernel.at("registers"), 40) << version;
+  }
+}
+
 TEST_F(StubCompiler, ProcessesFillOneCacheAtTheSameTime) {
   const Said said =
       stretto_says(std::vector<std::string>{"launch", "-n", "8", "--", STRETTO_BINARY} + compile());
