@@ -4,46 +4,38 @@
 #include <map>
 #include <set>
 
+#include "cuda/kernel_progress.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
 namespace {
 
-// A kernel of a rank: what it awaits, and how far it comes with what all ranks have enqueued.
+// A kernel of a rank: what it awaits, and how far it comes once it is enqueued.
 struct KernelRun {
   struct Wait {
     size_t counter;
     int64_t own;  // what the kernel itself adds to it
   };
-  struct Block {
-    const BlockPart* part;
-    uint32_t at;
-    size_t waited;  // at its end
-  };
-  std::vector<Wait> waits;     // of the same run
-  size_t made = 0;             // the first of them that are made, as far as the rank makes them
-  std::vector<Block> running;  // once it is enqueued: blocks that have not ended
-  bool has_ended = false;
+  std::vector<Wait> waits;  // of the same run
+  size_t made = 0;          // the first of them that are made, as far as the rank makes them
+  KernelProgress progress;
 };
 
 // Enqueues all ranks' streams in turn, each as far as it can go.
 class Ordering {
  public:
-  Ordering(const Plan& plan, std::vector<RankProgram>& programs) : plan_(plan) {
-    for (const SignalArray& array : plan.signals) {
-      first_counter_.push_back(num_counters_);
-      num_counters_ += static_cast<size_t>(array.count);
-    }
+  Ordering(const Plan& plan, std::vector<RankProgram>& programs)
+      : plan_(plan),
+        kernels_(plan, programs.size()),
+        own_missing_(kernels_.num_counters(), 0),
+        by_kernel_(own_missing_) {
     ranks_.reserve(programs.size());
-    told_.assign(programs.size() * num_counters_, 0);
-    own_missing_ = by_kernel_ = told_;
     for (size_t rank = 0; rank < programs.size(); ++rank) add(rank, programs[rank]);
   }
 
   void run() {
     for (Try how = Try::most;;) {
-      while (kernels_go_on()) {
-      }
+      kernels_.go_on();
       const bool moved = pass(how);
       if (num_left_ == 0) return;
       STRETTO_ASSERT(moved || how != Try::forced, "streams of a rank wait for each other's events");
@@ -78,14 +70,6 @@ class Ordering {
   static bool is_kernel(const Step& step) {
     return step.kind == StepKind::gemm || step.kind == StepKind::move;
   }
-  size_t counter(size_t rank, const Instr& instr) const {
-    return rank * num_counters_ + first_counter_[instr.signal.array] +
-           static_cast<size_t>(instr.signal.index);
-  }
-  bool has_come(const Rank& rank, const Instr& wait) const {
-    return wait.lag > 0 || told_[counter(rank.number, wait)] >= wait.amount;
-  }
-  void tell(const Instr& notify) { told_[counter(notify.rank, notify)] += notify.amount; }
 
   template <typename Visit>
   void for_each_sync(const Rank& rank, const Step& step, Visit visit) const {
@@ -103,7 +87,7 @@ class Ordering {
   void for_each_own(const Rank& rank, const Step& step, Visit visit) const {
     for_each_sync(rank, step, [&](const Instr& instr) {
       if (instr.op != Opcode::notify || instr.rank != rank.number) return;
-      visit(counter(rank.number, instr), instr.amount);
+      visit(kernels_.counter(rank.number, instr), instr.amount);
     });
   }
 
@@ -130,7 +114,7 @@ class Ordering {
     for_each_own(rank, step, [&](size_t at, int64_t amount) { by_kernel_[at] += amount; });
     for_each_sync(rank, step, [&](const Instr& instr) {
       if (instr.op != Opcode::wait || instr.lag > 0) return;
-      const size_t at = counter(rank.number, instr);
+      const size_t at = kernels_.counter(rank.number, instr);
       kernel.waits.push_back({at, by_kernel_[at]});
     });
     for_each_own(rank, step, [&](size_t at, int64_t) { by_kernel_[at] = 0; });
@@ -161,14 +145,9 @@ class Ordering {
     for_each_own(rank, step, [&](size_t at, int64_t amount) { own_missing_[at] -= amount; });
     if (step.kind == StepKind::record) rank.recorded.insert(step.index);
     if (step.kind == StepKind::collective) --absent_[step.instr(plan_).id];
-    if (step.kind == StepKind::notify) tell(step.instr(plan_));
+    if (step.kind == StepKind::notify) kernels_.tell(step.instr(plan_));
     if (!is_kernel(step)) return;
-    KernelRun& kernel = rank.kernel(step);
-    for (const BlockPart& part : rank.blocks(step))
-      kernel.running.push_back({&part, part.begin, 0});
-    running_.push_back({&rank, &kernel});
-    while (kernels_go_on()) {
-    }
+    kernels_.start(rank.number, rank.blocks(step), rank.kernel(step).progress);
   }
 
   static bool event_is_there(const Rank& rank, uint32_t s) {
@@ -184,7 +163,8 @@ class Ordering {
     const Step& step = rank.steps(s)[i];
     if (step.kind == StepKind::wait) {
       const bool is_compute = rank.program->streams[s].kind == LaneKind::compute;
-      return (!is_compute || how == Try::waits) && has_come(rank, step.instr(plan_));
+      return (!is_compute || how == Try::waits) &&
+             kernels_.has_come(rank.number, step.instr(plan_));
     }
     // Movers wait inside a kernel that has its own SMs: they come first.
     return !is_kernel(step) || (rank.is_comm(s) && i == 0) || own_are_made(rank.kernel(step));
@@ -193,7 +173,7 @@ class Ordering {
   // Of a step that is enqueued: with what all ranks have.
   bool has_ended(Rank& rank, const Step& step) {
     if (step.kind == StepKind::collective) return absent_[step.instr(plan_).id] == 0;
-    return !is_kernel(step) || rank.kernel(step).has_ended;
+    return !is_kernel(step) || rank.kernel(step).progress.has_ended;
   }
 
   // Whether the rank itself has enqueued all its notifies of what a kernel awaits, but for the
@@ -206,43 +186,12 @@ class Ordering {
     return true;
   }
 
-  // Whether any kernel's block came further.
-  bool kernels_go_on() {
-    bool moved = false;
-    for (const auto& [rank, kernel] : running_) {
-      std::erase_if(kernel->running,
-                    [&](KernelRun::Block& block) { return go_on(*rank, block, moved); });
-      kernel->has_ended = kernel->running.empty();
-    }
-    std::erase_if(running_, [](const auto& running) { return running.second->has_ended; });
-    return moved;
-  }
-  // Whether it has ended.
-  bool go_on(const Rank& rank, KernelRun::Block& block, bool& moved) {
-    const BlockPart& part = *block.part;
-    const uint32_t before = block.at;
-    for (; block.at < part.end; ++block.at) {
-      const Instr& instr = plan_.lanes[part.lane].instrs[block.at];
-      if (instr.op == Opcode::wait && !has_come(rank, instr)) break;
-      if (instr.op == Opcode::notify) tell(instr);
-    }
-    moved = moved || block.at != before;
-    if (block.at < part.end) return false;
-    while (block.waited < part.at_end.size()) {
-      if (!has_come(rank, part.at_end[block.waited].instr(plan_))) return false;
-      ++block.waited;
-    }
-    return true;
-  }
-
   const Plan& plan_;
+  EnqueuedKernels kernels_;
   std::vector<Rank> ranks_;
-  std::vector<size_t> first_counter_;  // by array, of a rank's
-  size_t num_counters_ = 0;            // of a rank
-  // By rank and counter: what is told with what is enqueued; what the rank's own notifies add that
-  // are not enqueued; and those of the kernel that is looked at.
-  std::vector<int64_t> told_, own_missing_, by_kernel_;
-  std::vector<std::pair<Rank*, KernelRun*>> running_;
+  // By counter: what the rank's own notifies add that are not enqueued; and those of the kernel
+  // that is looked at.
+  std::vector<int64_t> own_missing_, by_kernel_;
   std::map<int32_t, int> absent_;  // by collective: ranks that have not enqueued it
   size_t num_left_ = 0;            // steps
 };
