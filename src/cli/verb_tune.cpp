@@ -18,6 +18,34 @@
 namespace stretto::cli {
 namespace {
 
+// What is to be measured and kept.
+struct TuneRequest {
+  std::vector<Operator> operators;
+  runtime::BenchOptions timing;
+  std::string commit, file;
+  size_t more = 0;  // schedules beside the presets
+};
+
+// What the sweep of all operators gave.
+struct TuneResult {
+  Tuning found;
+  std::vector<std::string> wrong, refused;  // the latter: operators that nothing was measured of
+};
+
+TuneRequest request_of(const Options& options) {
+  TuneRequest request;
+  request.operators = resolve_operators(options);
+  request.timing = resolve_timing(options);
+  request.commit = resolve_commit(options);
+  request.more = static_cast<size_t>(whole_number("--more", options.more, 4, 0, 500));
+  request.file = options.tuning_file.empty() ? default_tuning_file() : options.tuning_file;
+  if (request.file.empty()) {
+    throw UsageError("there is no home folder to keep the tuning in: give --file FILE");
+  }
+  check_tuning_file(request.file);
+  return request;
+}
+
 // Before a GPU is looked for.
 void require_some_preset(const Operator& op, const Machine& machine) {
   constexpr bool kNeedAll = false;
@@ -47,13 +75,56 @@ TunedOperator tuned_of(const Swept& swept, const std::string& gpu, const std::st
   return tuned;
 }
 
-std::string print(const Tuning& found, const Machine& machine,
-                  const std::vector<std::string>& wrong, const std::vector<std::string>& refused,
-                  const std::string& file) {
+void add_what_is_wrong(const Swept& swept, std::vector<std::string>& wrong) {
+  for (const BenchedStrategy& one : swept.benched.strategies) {
+    if (one.measured.problem.empty()) continue;
+    wrong.push_back(fmt::format("{} {}: {}", to_string(swept.benched.op), one.choice.name,
+                                one.measured.problem));
+  }
+}
+
+std::string why_not_measured(const Swept& swept) {
+  std::string why = "no schedule was right";
+  for (const BenchedStrategy& one : swept.benched.strategies) {
+    if (!one.choice.refused.empty()) why = join(one.choice.refused, "; ");
+  }
+  return fmt::format("{}: {}", to_string(swept.benched.op), why);
+}
+
+TuneResult measure(BenchRun& bench, const Machine& machine, const TuneRequest& request) {
+  const std::vector<Operator>& operators = request.operators;
+  Progress progress;
+  // Of all before the first is measured: an operator that cannot be served ends no long sweep.
+  std::vector<std::vector<Choice>> choices;
+  for (const Operator& op : operators) {
+    progress.show("simulating " + to_string(op), 0);
+    choices.push_back(choices_of(op, machine, request.more));
+  }
+  TuneResult result;
+  const double share = 1.0 / static_cast<double>(operators.size());
+  for (size_t i = 0; i < operators.size(); ++i) {
+    const Operator& op = operators[i];
+    const double done = share * static_cast<double>(i);
+    const Swept swept = sweep_on_gpus(
+        bench, op, machine, choices[i], request.timing,
+        [&](double part) { progress.show("measuring " + to_string(op), done + share * part); });
+    add_what_is_wrong(swept, result.wrong);
+    if (swept.measured.empty()) {
+      result.refused.push_back(why_not_measured(swept));
+      continue;
+    }
+    result.found.add(tuned_of(swept, bench.gpu(), request.commit));
+    // After every operator: a long sweep that ends early has not been for nothing.
+    if (bench.speaks()) add_to_tuning(request.file, result.found);
+  }
+  return result;
+}
+
+std::string print(const TuneResult& result, const Machine& machine, const std::string& file) {
   Table table({"operator", "fastest", "x library", "predicted", "measured"});
   table.add({"", "us", "", "us", "schedules"});
   std::string schedules;
-  for (const TunedOperator& tuned : found.operators()) {
+  for (const TunedOperator& tuned : result.found.operators()) {
     const Measured& best = tuned.measured.front();
     table.add({to_string(tuned.op), fmt::format("{:.1f}", best.time_us),
                fmt::format("{:.2f}", tuned.library_us / best.time_us),
@@ -64,76 +135,38 @@ std::string print(const Tuning& found, const Machine& machine,
                              short_text(schedule, tuned.op, machine));
   }
   std::string out = table.print() + '\n' + schedules + '\n';
-  for (const std::string& line : wrong) out += "WRONG: " + wrap(line, 2);
-  for (const std::string& line : refused) out += "not tuned: " + wrap(line, 2);
+  for (const std::string& line : result.wrong) out += "WRONG: " + wrap(line, 2);
+  for (const std::string& line : result.refused) out += "not tuned: " + wrap(line, 2);
   return out + fmt::format("plans for {} with {} SMs; kept in {}\n", machine.name, machine.sms,
                            quote(file, 200));
 }
 
-Outcome run(const Options& options) {
-  const std::vector<Operator> operators = resolve_operators(options);
-  const runtime::BenchOptions timing = resolve_timing(options);
-  const std::string commit = resolve_commit(options);
-  const auto more = static_cast<size_t>(whole_number("--more", options.more, 4, 0, 500));
-  const std::string file =
-      options.tuning_file.empty() ? default_tuning_file() : options.tuning_file;
-  if (file.empty()) {
-    throw UsageError("there is no home folder to keep the tuning in: give --file FILE");
-  }
-  check_tuning_file(file);
-  const int ranks = ranks_of_all(operators);
-  Machine machine = resolve_machine(options, ranks);
-  for (const Operator& op : operators) require_some_preset(op, machine);
-  BenchRun bench(ranks);
-  limit_sms(machine, bench.sms());
-  Tuning found;
-  std::vector<std::string> wrong, refused;  // the latter: operators that nothing was measured of
-  Progress progress;
-  // Of all before the first is measured: an operator that cannot be served ends no long sweep.
-  std::vector<std::vector<Choice>> choices;
-  for (const Operator& op : operators) {
-    progress.show("simulating " + to_string(op), 0);
-    choices.push_back(choices_of(op, machine, more));
-  }
-  const double share = 1.0 / static_cast<double>(operators.size());
-  for (size_t i = 0; i < operators.size(); ++i) {
-    const Operator& op = operators[i];
-    const double done = share * static_cast<double>(i);
-    const Swept swept = sweep_on_gpus(bench, op, machine, choices[i], timing, [&](double part) {
-      progress.show("measuring " + to_string(op), done + share * part);
-    });
-    for (const BenchedStrategy& one : swept.benched.strategies) {
-      if (!one.measured.problem.empty()) {
-        wrong.push_back(
-            fmt::format("{} {}: {}", to_string(op), one.choice.name, one.measured.problem));
-      }
-    }
-    if (swept.measured.empty()) {
-      std::string why = "no schedule was right";
-      for (const BenchedStrategy& one : swept.benched.strategies) {
-        if (!one.choice.refused.empty()) why = join(one.choice.refused, "; ");
-      }
-      refused.push_back(fmt::format("{}: {}", to_string(op), why));
-      continue;
-    }
-    found.add(tuned_of(swept, bench.gpu(), commit));
-    if (!bench.speaks()) continue;
-    // After every operator: a long sweep that ends early has not been for nothing.
-    add_to_tuning(file, found);
-  }
-  if (found.operators().empty() && wrong.empty()) {
-    throw UsageError("no schedule of the sweep can run on these GPUs: " + refused.back());
-  }
-  const ExitCode code = wrong.empty() ? kGood : kWrong;
-  if (!bench.speaks()) return {"", code};
-  if (!options.json) return {print(found, machine, wrong, refused, file), code};
+std::string print_json(const TuneResult& result, const Machine& machine, const std::string& file) {
   Json json = json_header("tune");
   json["file"] = file;
   json["sms"] = machine.sms;
-  json["wrong"] = wrong;
-  json["refused"] = refused;
-  json["tuning"] = Json::parse(print_tuning(found));
-  return {dump(json), code};
+  json["wrong"] = result.wrong;
+  json["refused"] = result.refused;
+  json["tuning"] = Json::parse(print_tuning(result.found));
+  return dump(json);
+}
+
+Outcome run(const Options& options) {
+  const TuneRequest request = request_of(options);
+  const int ranks = ranks_of_all(request.operators);
+  Machine machine = resolve_machine(options, ranks);
+  for (const Operator& op : request.operators) require_some_preset(op, machine);
+  BenchRun bench(ranks);
+  limit_sms(machine, bench.sms());
+  const TuneResult result = measure(bench, machine, request);
+  if (result.found.operators().empty() && result.wrong.empty()) {
+    throw UsageError("no schedule of the sweep can run on these GPUs: " + result.refused.back());
+  }
+  const ExitCode code = result.wrong.empty() ? kGood : kWrong;
+  if (!bench.speaks()) return {"", code};
+  return {options.json ? print_json(result, machine, request.file)
+                       : print(result, machine, request.file),
+          code};
 }
 
 }  // namespace
