@@ -22,8 +22,8 @@ namespace {
 // For the others to see that one is gone, say so, and end by themselves; then for a last farewell.
 constexpr double kGraceS = 5, kFarewellS = 3;
 
-// A rank's process and what it starts, a session: a wrapper in a shell language may end before the
-// program that it has started, which then still holds its GPU.
+// A rank's process and what it starts, a process group: a wrapper in a shell language may end
+// before the program that it has started, which then still holds its GPU.
 struct Child {
   pid_t pid;
   bool running = true;   // the rank's process itself
@@ -50,7 +50,9 @@ class WaitedSignals {
  public:
   WaitedSignals() {
     sigemptyset(&set_);
-    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&set_, signal);
+    for (const int signal : {SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP}) {
+      sigaddset(&set_, signal);
+    }
     pthread_sigmask(SIG_BLOCK, &set_, &before_);
     // Who started this process may have it ignored, and then no child could be waited for.
     struct sigaction usual {};
@@ -68,6 +70,15 @@ class WaitedSignals {
     const int signal = sigtimedwait(&set_, nullptr, &patience);
     return signal < 0 ? 0 : signal;
   }
+  // This process stops as if it had never waited for the signal, and returns when it is continued.
+  static void stop() {
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, SIGTSTP);
+    raise(SIGTSTP);
+    pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+    pthread_sigmask(SIG_BLOCK, &one, nullptr);
+  }
   // As they were before, for a child too.
   void restore() const {
     sigaction(SIGCHLD, &child_before_, nullptr);
@@ -82,7 +93,7 @@ class WaitedSignals {
 [[noreturn]] void become(const std::vector<std::string>& command, int rank, int ranks,
                          const std::string& job, const WaitedSignals& signals, int report) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  setsid();  // so a terminal's Ctrl-C comes once, from the launcher
+  setsid();  // so what a terminal's keys send comes once, from the launcher
   signals.restore();
   setenv("STRETTO_RANK", std::to_string(rank).c_str(), 1);
   setenv("STRETTO_LOCAL_RANK", std::to_string(rank).c_str(), 1);
@@ -126,7 +137,7 @@ class Children {
         if (code_ == 0) code_ = code;
         ended(rank, child, status);
       }
-      // Its number stays the session's while that has processes, and is nobody else's till then.
+      // Its number stays the group's while that has processes, and is nobody else's till then.
       pid_t found = child.running || !child.has_left ? 0 : waitpid(-child.pid, nullptr, WNOHANG);
       while (found > 0) found = waitpid(-child.pid, nullptr, WNOHANG);
       if (found < 0) child.has_left = false;
@@ -191,7 +202,11 @@ int launch(int ranks, const std::vector<std::string>& command,
   // What the ranks of a good job leave running is their own affair.
   while (children.any_runs() || (has_failed() && children.any_left())) {
     const int signal = signals.next(stage == 0 ? 3600 : left_ms(deadline) / 1000.0);
-    if (signal != 0 && signal != SIGCHLD) {
+    if (signal == SIGTSTP) {
+      children.signal_all(SIGSTOP);
+      WaitedSignals::stop();
+      children.signal_all(SIGCONT);
+    } else if (signal != 0 && signal != SIGCHLD) {
       asked = signal;
       children.signal_all(signal);
     }

@@ -1,6 +1,7 @@
 // Jobs of real processes: what each is told, and how the job ends.
 #include "fabric/launcher.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -28,6 +29,31 @@ class LauncherTest : public ::testing::Test {
 
   int launch_shell(int ranks, const std::string& script) const {
     return launch(ranks, {"/bin/sh", "-c", "cd " + folder_ + "; " + script});
+  }
+  // In a process of its own, which may be stopped. Ranks say who they are.
+  std::string as_launcher(const std::string& script) const {
+    setpgid(0, 0);
+    std::ofstream(folder_ + "/launcher") << getpid() << "\n";
+    return std::to_string(launch_shell(2, "echo $$ > pid$STRETTO_RANK; " + script));
+  }
+  // Once its ranks run.
+  pid_t launcher_of_two() const {
+    while (pid_in("pid0") == 0 || pid_in("pid1") == 0) usleep(10000);
+    usleep(100000);
+    return pid_in("launcher");
+  }
+  pid_t pid_in(const std::string& name) const {
+    pid_t pid = 0;
+    std::ifstream(folder_ + "/" + name) >> pid;
+    return pid;
+  }
+  // 'T': stopped; 0: there is no such process.
+  static char state_of(pid_t pid) {
+    std::ifstream file(fmt::format("/proc/{}/stat", pid));
+    std::string number, name;
+    char state = 0;
+    file >> number >> name >> state;
+    return state;
   }
   std::string folder_;
 };
@@ -129,29 +155,42 @@ TEST_F(LauncherTest, ACommandThatIsNotThereIsNamed) {
   }
 }
 
-TEST_F(LauncherTest, ASignalEndsTheWholeJob) {
+class LauncherSignal : public LauncherTest, public ::testing::WithParamInterface<int> {};
+
+TEST_P(LauncherSignal, EndsTheWholeJob) {
   const auto texts = on_processes(2, [&](int rank) {
-    const std::string pid_file = folder_ + "/launcher";
-    if (rank == 0) {
-      std::ofstream(pid_file) << getpid() << "\n";
-      return std::to_string(launch_shell(2, "echo $$ > pid$STRETTO_RANK; exec sleep 60"));
-    }
-    while (!std::filesystem::exists(folder_ + "/pid0") ||
-           !std::filesystem::exists(folder_ + "/pid1")) {
-      usleep(10000);
-    }
-    usleep(100000);
-    pid_t pid = 0;
-    std::ifstream(pid_file) >> pid;
-    kill(pid, SIGTERM);
+    if (rank == 0) return as_launcher("exec sleep 60");
+    kill(launcher_of_two(), GetParam());
     return std::string();
   });
-  EXPECT_EQ(texts[0], std::to_string(128 + SIGTERM));
-  for (const char* name : {"/pid0", "/pid1"}) {
-    pid_t pid = 0;
-    std::ifstream(folder_ + name) >> pid;
-    EXPECT_NE(kill(pid, 0), 0) << "still runs";
+  EXPECT_EQ(texts[0], std::to_string(128 + GetParam()));
+  for (const char* name : {"pid0", "pid1"}) {
+    EXPECT_NE(kill(pid_in(name), 0), 0) << "still runs";
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fabric, LauncherSignal, testing::Values(SIGINT, SIGQUIT, SIGTERM, SIGHUP));
+
+// As by Ctrl-Z, which only comes to the launcher.
+TEST_F(LauncherTest, StopsAndGoesOnWithItsRanks) {
+  const auto texts = on_processes(2, [&](int rank) {
+    if (rank == 0) return as_launcher("while ! [ -e go ]; do sleep 0.01; done; exit 7");
+    const pid_t launcher = launcher_of_two();
+    const std::vector<pid_t> all = {launcher, pid_in("pid0"), pid_in("pid1")};
+    const auto wait_until = [&](bool stopped) {
+      for (const pid_t pid : all) {
+        while ((state_of(pid) == 'T') != stopped) usleep(10000);
+      }
+    };
+    kill(launcher, SIGTSTP);
+    wait_until(true);
+    kill(launcher, SIGCONT);
+    wait_until(false);
+    std::ofstream(folder_ + "/go") << "\n";
+    return std::string("went on");
+  });
+  EXPECT_EQ(texts[1], "went on");
+  EXPECT_EQ(texts[0], "7");
 }
 
 }  // namespace
