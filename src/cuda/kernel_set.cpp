@@ -5,6 +5,7 @@
 
 #include "cuda/gemm_choice.h"
 #include "cuda/gemm_kernel.h"
+#include "cuda/library_products.h"
 #include "cuda/low_latency.h"
 #include "cuda/rank_program.h"
 #include "cuda/sync_kernels.h"
@@ -69,7 +70,7 @@ std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, b
     const RankProgram program = std::move(programs_of(plan).front());
     set.add_gemm(config_for(plan, *program.sums, program.needs, serves));
   }
-  if (plan.library_gemms && serves && !plan.op.reduces()) set.add_copy_of_rows();
+  if (serves && multiplies_into_result(plan)) set.add_copy_of_rows();
   if (plan.low_latency_collectives) {
     for (const Lane& lane : plan.lanes) {
       if (lane.kind != LaneKind::nccl || lane.rank != 0) continue;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "cuda/buffer_places.h"
 #include "plan/placed.h"
 #include "stretto/error.h"
 
@@ -13,6 +14,7 @@ namespace {
 
 // More of them between two boundaries are no few large calls any longer.
 constexpr size_t kMostProducts = 256;
+constexpr int64_t kCopiedBytes = 16;  // copy_rows.h
 
 // What the rows of the tile that lie in one region of A and in one written region are.
 void add_parts(const Plan& plan, const Instr& gemm, std::vector<Product>& products) {
@@ -179,6 +181,35 @@ std::string why_no_products(const Plan& plan) {
     why = why_no_products_of_rank(plan, lanes);
   }
   return why.empty() ? "" : "of gemms that a library multiplies: " + why;
+}
+
+bool multiplies_into_result(const Plan& plan) {
+  if (!plan.library_gemms) return false;
+  const auto is_of_result = [&](const Region& to) {
+    return plan.buffers[to.buffer].role == BufferRole::output;
+  };
+  for (const Lane& lane : plan.lanes) {
+    for (const Instr& instr : lane.instrs) {
+      const auto writes = plan.writes(instr);
+      if (instr.op == Opcode::gemm && std::any_of(writes.begin(), writes.end(), is_of_result)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+std::string why_no_copy_of_rows(const Plan& plan) {
+  if (!multiplies_into_result(plan)) return "";
+  for (const Buffer& buffer : plan.buffers) {
+    const auto bytes = static_cast<int64_t>(row_bytes_of(buffer));
+    if (buffer.role != BufferRole::output || bytes % kCopiedBytes == 0) continue;
+    return fmt::format(
+        "of a library's result the rows that there are are copied in pieces of {} bytes, and rows "
+        "have {}: say the rows from the host, or take other columns",
+        kCopiedBytes, bytes);
+  }
+  return "";
 }
 
 }  // namespace stretto::cuda

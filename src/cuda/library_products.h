@@ -22,4 +22,11 @@ std::vector<Product> products_of(const Plan& plan, const std::vector<BlockPart>&
 // Why the plan's gemms are no products of a library; empty when they are.
 std::string why_no_products(const Plan& plan);
 
+// Whether a library multiplies into the caller's result, rather than into what a collective adds
+// up.
+bool multiplies_into_result(const Plan& plan);
+// Why of such a result as many rows as memory says there are cannot be copied (copy_rows.h); empty
+// when they can, and of other plans.
+std::string why_no_copy_of_rows(const Plan& plan);
+
 }  // namespace stretto::cuda

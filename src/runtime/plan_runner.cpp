@@ -6,6 +6,7 @@
 #include <chrono>
 #include <thread>
 
+#include "cuda/library_products.h"
 #include "runtime/plan_fit.h"
 #include "runtime/rank_threads.h"
 #include "stretto/error.h"
@@ -61,6 +62,10 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
       own_kernels_(std::move(own_kernels)),
       kernels_(own_kernels_ ? *own_kernels_ : *kernels),
       options_(options),
+      why_not_in_memory_(
+          options.rows_in_memory
+              ? cuda::why_no_copy_of_rows(plan)
+              : "this runner was made for rows that the host says, not for rows in memory"),
       programs_(programs_that_fit(plan, sums_, fabric)),
       signals_(plan, programs_, options.stream_waits),
       copied_notifies_(plan, signals_),
@@ -137,7 +142,7 @@ void PlanRunner::add_rank(int rank, int algorithm) {
   mine.streams = std::make_unique<RankStreams>(RankStreams::Setup{
       plan_, rank, device, kernels_, programs_[static_cast<size_t>(rank)], signals_,
       copied_notifies_, state_.space(rank), std::move(counters), memory_.places(rank), nccl_,
-      low_latency_.get(), options_.serves, options_.serves && options_.rows_in_memory,
+      low_latency_.get(), options_.serves, options_.serves && why_not_in_memory_.empty(),
       options_.marks, algorithm, options_.most_proposals});
   mine.streams->enqueue_products(*mine.main);
   mine.streams->capture_few_rows(*mine.main);
@@ -185,9 +190,7 @@ void PlanRunner::enqueue(int rank, cuda::StreamHandle stream, const CallRows& ro
   if (rows.at != 0 || rows.rows != 0) {
     if (!options_.serves) throw UsageError("this runner was not made to serve fewer rows");
     if (rows.rows != 0) run_rows(plan_.op, rows.rows);
-    if (rows.at != 0 && !options_.rows_in_memory) {
-      throw UsageError("this runner was made for rows that the host says, not for rows in memory");
-    }
+    if (rows.at != 0 && !why_not_in_memory_.empty()) throw UsageError(why_not_in_memory_);
   }
   // A graph is launched on other streams than it was captured on.
   const std::optional<uint64_t> capture = cuda::Stream(stream).capture();

@@ -125,6 +125,7 @@ class PlanRunner {
   std::unique_ptr<KernelStore> own_kernels_;
   KernelStore& kernels_;
   RunnerOptions options_;
+  std::string why_not_in_memory_;  // where no rows in memory are served, though the host's are
   std::vector<cuda::RankProgram> programs_;  // by rank
   cuda::SignalLayout signals_;
   const cuda::CopiedNotifies copied_notifies_;

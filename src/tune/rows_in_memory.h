@@ -8,7 +8,8 @@ namespace stretto {
 // A library cannot look there, and multiplies as many rows as there may be. Up to 256 that is no
 // loss: a GPU reads B in the time of 170 rows or so, and what was measured are all of a bucket's
 // rows. In the smallest bucket, which of many ranks has more, it is none either, since a call says
-// how many rows there may be, and no more are multiplied.
+// how many rows there may be, and no more are multiplied. A result that is copied must have rows of
+// whole vectors.
 bool serves_from(const Schedule& schedule, const Operator& op, RowsFrom from);
 
 // What a run takes beyond one of all rows that the host says, which is what was measured. Our

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "cuda/kernel_set.h"
+#include "cuda/library_products.h"
 #include "plan_fixture.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
@@ -85,6 +86,22 @@ TEST(LowLatency, OnlyServedGathersCopyRows) {
   EXPECT_FALSE(copies(gather, "tiles,rows=bucket", true));
   EXPECT_FALSE(
       copies("gemm-rs m=512 n=64 k=960 ranks=4 dtype=bf16", "low-latency,rows=bucket", true));
+  EXPECT_TRUE(
+      copies("gemm-rs m=512 n=64 k=960 ranks=1 dtype=bf16", "low-latency,rows=bucket", true));
+}
+
+// Rows that the host says need no copy, so such plans serve those.
+TEST(LowLatency, CopiesRowsOfWholeVectorsOnly) {
+  const auto why = [](const char* op) {
+    const Plan plan = plan_for(op, "low-latency,rows=bucket");
+    EXPECT_EQ(why_no_low_latency(plan, true), "") << op;
+    return why_no_copy_of_rows(plan);
+  };
+  EXPECT_THAT(why("ag-gemm m=64 n=24 k=64 ranks=2 dtype=bf16"),
+              HasSubstr("pieces of 16 bytes, and rows have 24"));
+  EXPECT_THAT(why("ag-gemm m=64 n=12 k=64 ranks=1 dtype=bf16"), HasSubstr("rows have 24"));
+  EXPECT_EQ(why("ag-gemm m=64 n=48 k=64 ranks=2 dtype=bf16"), "");
+  EXPECT_EQ(why("gemm-rs m=64 n=64 k=64 ranks=2 dtype=bf16"), "");
 }
 
 TEST(LowLatency, TakesTwoHopsForLargeSumsOnly) {

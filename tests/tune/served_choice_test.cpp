@@ -120,6 +120,19 @@ TEST(ServedChoice, CountsWhatRowsInMemoryCost) {
   }
 }
 
+// Columns of which a kernel cannot copy the rows that there are.
+TEST(ServedChoice, RowsInMemoryNeedResultsThatCanBeCopied) {
+  const char* narrow = "ag-gemm m=64 n=24 k=8192 ranks=2 dtype=bf16";
+  const char* wider = "ag-gemm m=64 n=48 k=8192 ranks=2 dtype=bf16";
+  for (const char* op : {narrow, wider}) {
+    Tuning tuning;
+    tuning.add(tuned_of(op, {measured("low-latency", 20), measured("tiles", 30)}));
+    EXPECT_EQ(served(op, tuning).schedule.gemm, GemmBy::library);
+    EXPECT_EQ(served(op, tuning, RowsFrom::gpu_memory).schedule.gemm,
+              op == narrow ? GemmBy::tiles : GemmBy::library);
+  }
+}
+
 // Of many ranks the smallest bucket has more rows than others may.
 TEST(ServedChoice, TheSmallestBucketOfManyRanksIsOfFewRows) {
   const char* smallest = "gemm-rs m=512 n=4096 k=8192 ranks=8 dtype=bf16";
