@@ -111,8 +111,8 @@ class Pusher {
     return pushes;
   }
 
-  // Ranks of other nodes are reached so much later that who comes behind them would wait: what goes
-  // to one stays together.
+  // Ranks of other nodes are reached so late that what is pushed behind would wait for them: a
+  // stripe that goes to one is pushed to all at once.
   std::vector<Push> by_wave(int sender, const Push& stripe) const {
     std::map<int32_t, std::vector<int>> ranks;
     for (const int rank : stripe.to) ranks[first_wave(stripe.rows, rank)].push_back(rank);
