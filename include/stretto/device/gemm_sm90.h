@@ -30,13 +30,14 @@ namespace stretto::device {
 STRETTO_DEVICE void acquire_maps(const GemmParams& params, uint32 lane) {
   const uint32 sm = sm_index();
   volatile uint32* const acquired = sm < kMostSms ? params.acquired + sm : nullptr;
-  if (acquired == nullptr || *acquired == 0) {
+  const bool is_first = acquired == nullptr || *acquired == 0;
+  if (is_first) {
     const uint32 count = params.num_maps * params.map_sets;
 #pragma unroll 1
     for (uint32 m = lane; m < count; m += 32) acquire_tensor_map(params.maps + m);
-    __syncwarp();
-    if (acquired != nullptr && lane == 0) *acquired = 1;
   }
+  __syncwarp();  // of all lanes: another block may write the word while they read it
+  if (is_first && acquired != nullptr && lane == 0) *acquired = 1;
   if (lane < params.num_maps) prefetch_tensor_map(params.maps + lane);
 }
 
