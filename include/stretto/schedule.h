@@ -136,8 +136,8 @@ inline constexpr int kSplitStep = 64;
 // Blocks of a cluster (`cluster`): a pair.
 inline constexpr int kMostClustered = 2;
 
-// collectives=low-latency: at most so many ranks, of one node, whose parts are multiples of so many
-// bytes.
+// collectives=low-latency: at most so many ranks, of one node, whose parts, and rows where memory
+// says how many, are multiples of so many bytes.
 inline constexpr int kMostLowLatencyRanks = 64, kLowLatencyBytes = 16;
 
 // gemm=library: cuBLAS is asked to propose so many algorithms, its own choice first.

@@ -8,13 +8,13 @@
 #include "cuda/buffer_places.h"
 #include "plan/placed.h"
 #include "stretto/error.h"
+#include "stretto/schedule.h"
 
 namespace stretto::cuda {
 namespace {
 
 // More of them between two boundaries are no few large calls any longer.
 constexpr size_t kMostProducts = 256;
-constexpr int64_t kCopiedBytes = 16;  // copy_rows.h
 
 // What the rows of the tile that lie in one region of A and in one written region are.
 void add_parts(const Plan& plan, const Instr& gemm, std::vector<Product>& products) {
@@ -203,11 +203,11 @@ std::string why_no_copy_of_rows(const Plan& plan) {
   if (!multiplies_into_result(plan)) return "";
   for (const Buffer& buffer : plan.buffers) {
     const auto bytes = static_cast<int64_t>(row_bytes_of(buffer));
-    if (buffer.role != BufferRole::output || bytes % kCopiedBytes == 0) continue;
+    if (buffer.role != BufferRole::output || bytes % kLowLatencyBytes == 0) continue;
     return fmt::format(
         "of a library's result the rows that there are are copied in pieces of {} bytes, and rows "
         "have {}: say the rows from the host, or take other columns",
-        kCopiedBytes, bytes);
+        kLowLatencyBytes, bytes);
   }
   return "";
 }

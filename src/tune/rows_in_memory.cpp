@@ -3,15 +3,15 @@
 #include <algorithm>
 
 #include "stretto/buckets.h"
+#include "stretto/schedule.h"
 
 namespace stretto {
 namespace {
 
 constexpr int64_t kMostWholeRows = 256;
 // bench/results/rows_in_memory_h200_x2.json: reductions 0 to 0.3 us, gathers of 16 rows 1 to 1.2.
-constexpr double kReadUs = 0.25;      // a load that everything else waits for
-constexpr double kCopyUs = 0.7;       // a kernel of a graph behind another, until it stores
-constexpr int64_t kCopiedBytes = 16;  // copy_rows.h
+constexpr double kReadUs = 0.25;  // a load that everything else waits for
+constexpr double kCopyUs = 0.7;   // a kernel of a graph behind another, until it stores
 
 // Where no collective is behind the product.
 bool copies_result(const Operator& op) { return !op.reduces() || op.ranks == 1; }
@@ -21,7 +21,7 @@ bool copies_result(const Operator& op) { return !op.reduces() || op.ranks == 1; 
 bool serves_from(const Schedule& schedule, const Operator& op, RowsFrom from) {
   if (from == RowsFrom::host || schedule.gemm == GemmBy::tiles) return true;
   if (schedule.collectives != CollectivesBy::low_latency) return false;
-  if (copies_result(op) && op.local_n() * num_bytes(op.dtype) % kCopiedBytes != 0) return false;
+  if (copies_result(op) && op.local_n() * num_bytes(op.dtype) % kLowLatencyBytes != 0) return false;
   return op.m <= std::max(kMostWholeRows, bucket_of(op.kind, op.ranks, 1));
 }
 
