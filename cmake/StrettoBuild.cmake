@@ -27,6 +27,11 @@ find_package(nlohmann_json 3.11 REQUIRED)
 find_package(HWY REQUIRED)
 find_package(CLI11 2.1 REQUIRED)
 
+# The version stands in CMakeLists.txt alone.
+configure_file(${PROJECT_SOURCE_DIR}/cmake/version.h.in ${PROJECT_BINARY_DIR}/include/stretto/version.h @ONLY)
+add_library(stretto_version INTERFACE)
+target_include_directories(stretto_version INTERFACE ${PROJECT_BINARY_DIR}/include)
+
 add_library(stretto_flags INTERFACE)
 target_include_directories(stretto_flags INTERFACE
   ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)

@@ -7,10 +7,17 @@
  * function hands out live until the same thread calls the next one; sizes are global, as in
  * operator.h. Any thread may call; calls of one context and its operations come from one thread at
  * a time.
+ *
+ * Structs begin with `size`, which the caller sets to their sizeof: later versions add fields at
+ * the end, and read as 0 those that an older caller's struct does not have. A size that is larger
+ * than the library's is refused. What is not set should be 0:
+ *
+ *     stretto_operator op = {.size = sizeof op, .kind = "gemm-rs", .m = 4096, ...};
  */
 #ifndef STRETTO_C_H
 #define STRETTO_C_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #if defined(__GNUC__)
@@ -26,16 +33,17 @@ extern "C" {
 enum { STRETTO_GOOD = 0, STRETTO_BAD_USAGE = 2, STRETTO_SYSTEM_FAULT = 3 };
 
 /* Grows whenever a program that was made for this header would no longer work. */
-#define STRETTO_C_VERSION 1
+#define STRETTO_C_VERSION 2
 STRETTO_C_API int stretto_c_version(void);
 
-STRETTO_C_API const char* stretto_version(void); /* "0.1.0" */
+STRETTO_C_API const char* stretto_version(void); /* "0.1.0", as STRETTO_VERSION in version.h */
 /* What went wrong in the calling thread's last function that failed; empty before. */
 STRETTO_C_API const char* stretto_last_error(void);
 
 /* Plans: no GPU is needed. */
 
 typedef struct stretto_operator {
+  size_t size;
   const char* kind; /* "ag-gemm", "gemm-rs", "gemm-ar" */
   int64_t m, n, k;
   int32_t ranks;
@@ -44,7 +52,8 @@ typedef struct stretto_operator {
 
 /* Which plan is asked about. */
 typedef struct stretto_plan_request {
-  stretto_operator op;
+  size_t size;
+  const stretto_operator* op;
   const char* schedule; /* "auto", a preset's name and changes, or a whole schedule */
   int32_t serves;       /* not 0: runs may have fewer rows than op.m (rows=bucket) */
   const char* machine;  /* a name or a file; NULL: the machine for so many ranks */
@@ -85,6 +94,7 @@ STRETTO_C_API int32_t stretto_context_ranks(const stretto_context* context);
 STRETTO_C_API int32_t stretto_context_gpu(const stretto_context* context);
 
 typedef struct stretto_operation_request {
+  size_t size;
   const char* kind;
   int64_t n, k;
   const char* dtype;

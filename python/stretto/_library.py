@@ -4,11 +4,12 @@ import ctypes
 import functools
 import os
 import pathlib
-from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint64, c_void_p
+from ctypes import (POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64,
+                    c_void_p)
 
 from . import _wheels
 
-C_VERSION = 1
+C_VERSION = 2
 NAME = "libstretto.so"
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -17,20 +18,27 @@ class LibraryNotFound(ImportError):
     """There is no libstretto.so; says where it was sought."""
 
 
-class COperator(ctypes.Structure):
-    _fields_ = [("kind", c_char_p), ("m", c_int64), ("n", c_int64), ("k", c_int64),
-                ("ranks", c_int32), ("dtype", c_char_p)]
+class Sized(ctypes.Structure):
+    """A struct of c.h: the library takes from its first field which version of it this is."""
+
+    def __init__(self, *fields):
+        super().__init__(ctypes.sizeof(self), *fields)
 
 
-class CPlanRequest(ctypes.Structure):
-    _fields_ = [("op", COperator), ("schedule", c_char_p), ("serves", c_int32),
-                ("machine", c_char_p)]
+class COperator(Sized):
+    _fields_ = [("size", c_size_t), ("kind", c_char_p), ("m", c_int64), ("n", c_int64),
+                ("k", c_int64), ("ranks", c_int32), ("dtype", c_char_p)]
 
 
-class COperationRequest(ctypes.Structure):
-    _fields_ = [("kind", c_char_p), ("n", c_int64), ("k", c_int64), ("dtype", c_char_p),
-                ("max_rows", c_int64), ("serves", c_int32), ("schedule", c_char_p),
-                ("a", c_uint64), ("b", c_uint64), ("out", c_uint64)]
+class CPlanRequest(Sized):
+    _fields_ = [("size", c_size_t), ("op", POINTER(COperator)), ("schedule", c_char_p),
+                ("serves", c_int32), ("machine", c_char_p)]
+
+
+class COperationRequest(Sized):
+    _fields_ = [("size", c_size_t), ("kind", c_char_p), ("n", c_int64), ("k", c_int64),
+                ("dtype", c_char_p), ("max_rows", c_int64), ("serves", c_int32),
+                ("schedule", c_char_p), ("a", c_uint64), ("b", c_uint64), ("out", c_uint64)]
 
 
 TENSORS = {"a": 0, "b": 1, "out": 2}

@@ -1,7 +1,7 @@
 """What plans are: needs no GPU."""
 
 import dataclasses
-from ctypes import byref, c_char_p, c_double, c_int64
+from ctypes import byref, c_char_p, c_double, c_int64, pointer
 
 from ._library import TENSORS, COperator, CPlanRequest, dtype_text, library, serves, text, whole
 
@@ -24,8 +24,9 @@ def c_operator(kind, m, n, k, ranks, dtype):
 
 
 def c_plan_request(kind, m, n, k, ranks, dtype, schedule, rows, machine):
-    return CPlanRequest(c_operator(kind, m, n, k, ranks, dtype), text(schedule, "schedule"),
-                        serves(rows), None if machine is None else text(machine, "machine"))
+    op = c_operator(kind, m, n, k, ranks, dtype)
+    return CPlanRequest(pointer(op), text(schedule, "schedule"), serves(rows),
+                        None if machine is None else text(machine, "machine"))
 
 
 def plan(kind, m, n, k, ranks, dtype="bf16", schedule="auto", rows="fixed", machine=None):

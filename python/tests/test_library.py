@@ -34,9 +34,10 @@ class Finding(unittest.TestCase):
         with self.assertRaisesRegex(stretto.LibraryNotFound, "speaks version 0"):
             stretto.Library(ctypes.util.find_library("m"))
 
-    def test_the_version_is_the_packages(self):
-        text = (pathlib.Path(__file__).resolve().parents[1] / "pyproject.toml").read_text()
-        self.assertIn(f'version = "{stretto.version()}"', text)
+    def test_the_version_is_the_projects(self):
+        text = (HEADER.parents[2] / "CMakeLists.txt").read_text()
+        self.assertIn(f"project(stretto VERSION {stretto.version()} ", text)
+        self.assertIn(f"## [{stretto.version()}]", (HEADER.parents[2] / "CHANGELOG.md").read_text())
 
 
 class Header(unittest.TestCase):
@@ -80,6 +81,21 @@ class Header(unittest.TestCase):
             fields = [re.sub(r".*[ *]", "", one.strip()) for line in body.split(";")
                       for one in line.split(",") if one.strip()]
             self.assertEqual(fields, [field for field, _ in struct._fields_], name)
+
+
+class Sizes(unittest.TestCase):
+    def test_structs_say_their_sizes(self):
+        for struct in (_library.COperator, _library.CPlanRequest, _library.COperationRequest):
+            self.assertEqual(struct().size, ctypes.sizeof(struct))
+
+    def test_a_struct_of_a_newer_package_is_refused(self):
+        class Grown(_library.COperator):
+            _fields_ = [("group", ctypes.c_char_p)]
+        op = Grown(b"gemm-rs", 64, 64, 64, 1, b"bf16", b"tp")
+        rows, columns = ctypes.c_int64(), ctypes.c_int64()
+        with self.assertRaisesRegex(ValueError, "op.size is 64, .*older than the header"):
+            _library.library().shape(ctypes.cast(ctypes.byref(op), ctypes.POINTER(_library.COperator)),
+                                     0, 0, ctypes.byref(rows), ctypes.byref(columns))
 
 
 class Wheels(unittest.TestCase):

@@ -52,10 +52,6 @@ const char* keep(int slot, std::string text) {
   return place.c_str();
 }
 
-void refuse_null(std::string_view name) {
-  throw UsageError(fmt::format("{} is NULL; it must point to something", name));
-}
-
 std::string_view text_of(const char* argument, std::string_view name) {
   return &require(argument, name);
 }

@@ -2,10 +2,13 @@
 // it hands out outlive it.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <functional>
 #include <string>
 #include <string_view>
 
+#include "stretto/error.h"
 #include "stretto/operator.h"
 
 namespace stretto::c {
@@ -18,9 +21,9 @@ int guarded(const std::function<void()>& work);
 const char* keep(int slot, std::string text);
 
 // Arguments that must not be NULL, each named as in the header; throws UsageError.
-template <typename T>
-const T& require(const T* argument, std::string_view name);
-[[noreturn]] void refuse_null(std::string_view name);
+[[noreturn]] inline void refuse_null(std::string_view name) {
+  throw UsageError(fmt::format("{} is NULL; it must point to something", name));
+}
 template <typename T>
 const T& require(const T* argument, std::string_view name) {
   if (argument == nullptr) refuse_null(name);

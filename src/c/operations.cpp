@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "c/boundary.h"
+#include "c/sized.h"
 #include "fabric/job.h"
 #include "stretto/c.h"
 #include "stretto/context.h"
@@ -67,7 +68,9 @@ int stretto_operation_make(stretto_context* context, const stretto_operation_req
     auto*& made = require(operation, "operation");
     made = nullptr;
     stretto_context& of = require(context, "context");
-    const stretto_operation_request& asked = require(request, "request");
+    const auto asked = c::sized(request, "request",
+                                {"stretto_operation_request",
+                                 offsetof(stretto_operation_request, out) + sizeof(request->out)});
     const OperationShape shape{c::kind_of(asked.kind), asked.n, asked.k, c::dtype_of(asked.dtype)};
     OperationOptions options;
     options.schedule = c::text_of(asked.schedule, "schedule");

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "c/boundary.h"
+#include "c/sized.h"
 #include "core/text.h"
 #include "stretto/buckets.h"
 #include "stretto/c.h"
@@ -13,11 +14,14 @@
 #include "stretto/schedule.h"
 #include "stretto/simulate.h"
 #include "stretto/tune.h"
+#include "stretto/version.h"
 
 namespace stretto::c {
 namespace {
 
-Operator operator_of(const stretto_operator& given) {
+Operator operator_of(const stretto_operator* at) {
+  const stretto_operator given =
+      sized(at, "op", {"stretto_operator", offsetof(stretto_operator, dtype) + sizeof(at->dtype)});
   const Operator op{kind_of(given.kind),  given.m, given.n, given.k, given.ranks,
                     dtype_of(given.dtype)};
   validate(op);
@@ -30,6 +34,13 @@ struct Chosen {
   Schedule schedule;
   std::string reason;
 
+  explicit Chosen(const stretto_plan_request* at)
+      : Chosen(sized(at, "request",
+                     {"stretto_plan_request",
+                      offsetof(stretto_plan_request, machine) + sizeof(at->machine)})) {}
+  Plan plan() const { return lower(op, schedule, machine); }
+
+ private:
   explicit Chosen(const stretto_plan_request& request)
       : op(operator_of(request.op)),
         machine(request.machine == nullptr ? default_machine(op.ranks)
@@ -49,7 +60,6 @@ struct Chosen {
           fmt::format("this schedule cannot serve {}: {}", to_string(op), join(reasons, "; ")));
     }
   }
-  Plan plan() const { return lower(op, schedule, machine); }
 };
 
 }  // namespace
@@ -64,7 +74,7 @@ const char* stretto_version() { return STRETTO_VERSION; }
 int stretto_plan(const stretto_plan_request* request, const char** schedule, const char** reason,
                  double* predicted_us) {
   return guarded([&] {
-    const c::Chosen chosen(require(request, "request"));
+    const c::Chosen chosen(request);
     const double total_us = simulate(chosen.plan(), chosen.machine).total_us;
     require(predicted_us, "predicted_us") = total_us;
     require(schedule, "schedule") = keep(0, to_string(chosen.schedule));
@@ -75,7 +85,7 @@ int stretto_plan(const stretto_plan_request* request, const char** schedule, con
 int stretto_check(const stretto_plan_request* request, int64_t* num_problems,
                   const char** problems) {
   return guarded([&] {
-    const CheckReport report = check(c::Chosen(require(request, "request")).plan());
+    const CheckReport report = check(c::Chosen(request).plan());
     std::vector<std::string> lines;
     for (const Diagnostic& one : report.diagnostics) {
       lines.push_back(fmt::format("{}: {}", to_string(one.kind), one.message));
@@ -89,7 +99,7 @@ int stretto_check(const stretto_plan_request* request, int64_t* num_problems,
 int stretto_shape(const stretto_operator* given, int32_t serves, stretto_tensor tensor,
                   int64_t* rows, int64_t* cols) {
   return guarded([&] {
-    Operator op = c::operator_of(require(given, "op"));
+    Operator op = c::operator_of(given);
     if (serves != 0) op.m = bucket_of(op.kind, op.ranks, op.m);
     validate(op);
     if (tensor != STRETTO_A && tensor != STRETTO_B && tensor != STRETTO_OUT) {

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "stretto/version.h"
+
 namespace stretto::cli {
 namespace {
 

@@ -19,6 +19,7 @@
 #include "stretto/error.h"
 #include "stretto/simulate.h"
 #include "stretto/tune.h"
+#include "stretto/version.h"
 
 namespace stretto::cli {
 namespace {
