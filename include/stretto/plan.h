@@ -68,7 +68,9 @@ inline constexpr int kPlanVersion = 1;
   X(collective, "collective", "this rank's part of a collective")    \
   X(deliver, "deliver", "hand an output region to the caller")
 
-// Collectives join all ranks: none finishes before all have started.
+// Collectives join all ranks: none finishes before all have started. Each lane's part is a release
+// of all that the lane did before, and of all that it had acquired, to the lanes of the others, as
+// the order of a stream makes it. What it writes itself is known by its own notifies only.
 //   all_gather      reads p regions; writes R * p, grouped by source rank.
 //   reduce_scatter  reads R * p regions grouped by owner; writes p: the sums of this rank's group.
 //   all_reduce      reads p regions, writes p.

@@ -24,6 +24,8 @@ int Collectives::joined(const Where& where) const {
 }
 
 std::vector<uint32_t> Collectives::join(const Where& where) {
+  // The order of a stream: what the lane did before is done when its part starts.
+  in_flight_.deliver_writes(where.lane);
   std::vector<Part>& parts = waiting_[instr(where).id];
   Part part{where, tasks_.sound(where), {}};
   if (part.sound && random_.chance(50)) part.reads = read(where);

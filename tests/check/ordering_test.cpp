@@ -167,5 +167,28 @@ TEST(Ordering, CollectivesFinishAfterAllRanksHaveStarted) {
                                     "  notify s.0@1 += 1\n"));
 }
 
+TEST(Ordering, CollectivesReleaseWhatTheirLaneDidBefore) {
+  // Rank 0 reads what its own collective `read` has written, once rank 1 is behind number 1.
+  const auto reads = [](const std::string& read) {
+    const std::string both =
+        "  collective all_reduce 0 x[0:8,0:8] -> first[0:8,0:8]\n"
+        "  collective all_reduce 1 x[0:8,0:8] -> second[0:8,0:8]\n";
+    return check_text(2,
+                      "buffer x fp32 8x8 input\n"
+                      "buffer first fp32 8x8 local\n"
+                      "buffer second fp32 8x8 local\n"
+                      "buffer out fp32 8x8 output\n"
+                      "signals s 1\n"
+                      "lane 0 compute 0\n"
+                      "  wait s.0 >= 1\n"
+                      "  copy " +
+                          read + "[0:8,0:8] -> out[0:8,0:8]\nlane 0 nccl 0\n" + both +
+                          "lane 1 compute 0\n  copy x[0:8,0:8] -> out[0:8,0:8]\nlane 1 nccl 0\n" +
+                          both + "  notify s.0@0 += 1\n");
+  };
+  expect_clean(reads("first"));
+  expect_only(reads("second"), DiagnosticKind::read_before_write);
+}
+
 }  // namespace
 }  // namespace stretto

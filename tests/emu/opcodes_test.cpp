@@ -20,7 +20,8 @@ INSTANTIATE_TEST_SUITE_P(, RightPlan,
                                          Case{"two_shot", all_reduce_two_shot},
                                          Case{"nccl_reduce_scatter", reduce_scatter_by_nccl},
                                          Case{"nccl_all_gather", all_gather_by_nccl},
-                                         Case{"nccl_all_reduce", all_reduce_by_nccl}),
+                                         Case{"nccl_all_reduce", all_reduce_by_nccl},
+                                         Case{"nccl_known", all_gather_known_by_another}),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
 TEST_P(RightPlan, IsVerifiedForEverySeedWithTheSameBits) {

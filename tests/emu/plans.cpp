@@ -184,6 +184,38 @@ end
 )";
 }
 
+std::string all_gather_known_by_another() {
+  return R"(stretto-plan 1
+operator ag-gemm m=4 n=4 k=8 ranks=2 dtype=fp32
+sms 2
+buffer a fp32 2x8 input sharded=4
+buffer b fp32 2x8 input
+buffer ag fp32 4x8 local
+buffer other fp32 4x8 local
+buffer out fp32 4x2 output
+signals met 1
+
+lane 0 compute 0
+  wait met.0 >= 1
+  gemm #0 ag[0:4,0:8] b[0:2,0:8] -> out[0:4,0:2]
+
+lane 0 nccl 0
+  collective all_gather 0 a[0:2,0:8] -> ag[0:2,0:8] ag[2:4,0:8]
+  collective all_gather 1 a[0:2,0:8] -> other[0:2,0:8] other[2:4,0:8]
+
+lane 1 compute 0
+  wait met.0 >= 1
+  gemm #0 ag[0:4,0:8] b[0:2,0:8] -> out[0:4,0:2]
+
+lane 1 nccl 0
+  collective all_gather 0 a[0:2,0:8] -> ag[0:2,0:8] ag[2:4,0:8]
+  collective all_gather 1 a[0:2,0:8] -> other[0:2,0:8] other[2:4,0:8]
+  notify met.0@0 += 1
+  notify met.0@1 += 1
+end
+)";
+}
+
 std::string all_reduce_by_nccl() {
   return R"(stretto-plan 1
 operator gemm-ar m=3 n=4 k=8 ranks=2 dtype=fp32

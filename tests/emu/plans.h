@@ -21,6 +21,8 @@ std::string all_reduce_two_shot();
 std::string reduce_scatter_by_nccl();
 std::string all_gather_by_nccl();
 std::string all_reduce_by_nccl();
+// Rank 0 hears of its own first collective by rank 1's notify behind the second.
+std::string all_gather_known_by_another();
 
 // The text with its `nth` occurrence (from 0) of `what` replaced; a whole line when it ends in \n.
 std::string replaced(std::string text, std::string_view what, std::string_view with, int nth = 0);
