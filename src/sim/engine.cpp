@@ -36,6 +36,7 @@ Engine::Engine(const Plan& plan, const Costs& costs, EngineOptions options)
       costs_(costs),
       machine_(costs.machine()),
       options_(options),
+      trailing_copies_(plan, costs),
       ports_(costs_, plan.ranks()),
       lanes_(plan.lanes.size()),
       transfers_(plan.lanes.size() * 2),
@@ -132,6 +133,7 @@ void Engine::advance(uint32_t lane) {
 bool Engine::step(uint32_t lane) {
   LaneState& state = lanes_[lane];
   state.since = now_;
+  if (instr(lane).op != Opcode::notify) state.released = state.pos;
   switch (instr(lane).op) {
     case Opcode::wait:
       return step_wait(lane);

@@ -13,6 +13,7 @@
 #include "sim/gemm_clock.h"
 #include "sim/history.h"
 #include "sim/ports.h"
+#include "sim/trailing_copies.h"
 #include "stretto/machine.h"
 #include "stretto/plan.h"
 #include "stretto/simulate.h"
@@ -65,6 +66,7 @@ class Engine {
 
   struct LaneState {
     uint32_t pos = 0;
+    uint32_t released = 0;    // position of the last instruction so far that is no notify
     uint32_t kernels = 0;     // mover kernels that it has come to
     uint32_t node = kNoNode;  // what ended now or last on this lane
     double since = 0;         // begin of the stage
@@ -145,6 +147,7 @@ class Engine {
   const Costs& costs_;
   const Machine& machine_;
   const EngineOptions options_;
+  const TrailingCopies trailing_copies_;
   EventQueue events_;
   Ports ports_;
   History history_;

@@ -52,28 +52,16 @@ void Engine::note_sent(uint32_t lane, double bytes, double took_us) {
 double Engine::trailing_us(uint32_t lane) const {
   const LaneState& state = lanes_[lane];
   if (plan_.lanes[lane].kind != LaneKind::comm || state.sent_per_us <= 0) return 0;
-  const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
-  uint32_t copy = state.pos;
-  while (copy > 0 && instrs[copy].op == Opcode::notify) --copy;
-  const bool is_short = costs_.bytes_read(instrs[copy]) <= kShortCopyBytes;
-  double left = is_short ? kShortTrailingBytes : kTrailingBytes, sent = 0;
-  for (size_t at = state.pos; at < instrs.size() && left > 0; ++at) {
-    if (instrs[at].op == Opcode::notify) continue;
-    if (instrs[at].op != Opcode::copy) break;
-    const double read = costs_.bytes_read(instrs[at]);
-    if (read <= 0) continue;
-    sent += costs_.bytes_sent(instrs[at], rank_of(lane)) * std::min(1.0, left / read);
-    left -= read;
-  }
-  return sent / state.sent_per_us;
+  const Instr& copy = plan_.lanes[lane].instrs[state.released];
+  const bool is_short = costs_.bytes_read(copy) <= kShortCopyBytes;
+  const double most = is_short ? kShortTrailingBytes : kTrailingBytes;
+  return trailing_copies_.sent_behind(lane, state.pos, most) / state.sent_per_us;
 }
 
 // How much longer the release takes behind sums of a range of K that others add.
 double Engine::leaving_us(uint32_t lane) const {
-  const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
-  uint32_t task = lanes_[lane].pos;
-  while (task > 0 && instrs[task].op == Opcode::notify) --task;
-  const bool leaves = instrs[task].op == Opcode::gemm && costs_.leaves_sums(instrs[task]);
+  const Instr& task = plan_.lanes[lane].instrs[lanes_[lane].released];
+  const bool leaves = task.op == Opcode::gemm && costs_.leaves_sums(task);
   return leaves ? kLeavingReleases * machine_.release_us : 0;
 }
 
