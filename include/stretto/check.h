@@ -22,7 +22,7 @@ namespace stretto {
   X(undelivered_output, "undelivered-output",                                                      \
     "a remote write of an output that may come after the run")                                     \
   X(deadlock, "deadlock", "lanes that wait for each other")                                        \
-  X(unreachable_threshold, "unreachable-threshold", "a wait for more than is ever notified")       \
+  X(unreachable_threshold, "unreachable-threshold", "a wait for more than one run notifies")       \
   X(early_threshold, "early-threshold", "a wait that can pass before all it stands for")           \
   X(out_of_bounds, "out-of-bounds", "a region outside its buffer")                                 \
   X(not_resident, "not-resident", "blocks that wait for each other but cannot all be resident")    \

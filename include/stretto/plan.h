@@ -17,8 +17,9 @@
 // Only collectives may write what they read.
 //
 // Synchronisation
-//   wait S >= N [lag L]     acquire. Blocks until this rank's counter S has grown by N within the
-//                           run L runs ago (L = 0: this run). With lag, passes in the first L runs.
+//   wait S >= N [lag L]     acquire. Blocks until this rank's counter S has come to N of what the
+//                           run L runs ago notifies (L = 0: this run). With lag, passes in the
+//                           first L runs. "Epochs" below says which total that is.
 //   notify S@RANK += N      release of everything this lane did before, and of everything that it
 //                           had acquired; then adds N to the counter S in RANK's memory.
 //   boundary ID             kernel boundary: a barrier among the compute lanes of this rank, which
@@ -29,7 +30,9 @@
 // the caller has written the inputs of its rank and has finished reading the previous outputs.
 // A buffer or signal with `copies` C is C separate instances; run e uses instance e mod C.
 // Counters only grow, so a wait is for a total: with T the sum of all notifies of that rank's S in
-// one run, `wait S >= N lag L` in run e asks instance (e-L) mod C for floor((e-L) / C) * T + N.
+// one run, `wait S >= N lag L` in run e asks instance (e-L) mod C for floor((e-L) / C) * T + N,
+// whichever runs have notified it. N is at most T: more would be for a run that is not the one
+// named, and the checker refuses it.
 #pragma once
 
 #include <cstdint>

@@ -127,8 +127,11 @@ void check_thresholds(const Plan& plan, const InstrIndex& index, const Counters&
         d.signal = name(plan, counter);
         if (counter.total == 0) d.signals = counter.signal.array;
         d.also = first_notifies(counters, counter);
-        d.message = fmt::format("{} can never pass: one run notifies {} {} in all", at(plan, ref),
-                                d.signal, counted(counter.total, "time"));
+        d.message =
+            counter.total == 0
+                ? fmt::format("{} can never pass: no lane notifies {}", at(plan, ref), d.signal)
+                : fmt::format("{} asks for too much: one run notifies {} {} in all", at(plan, ref),
+                              d.signal, counted(counter.total, "time"));
         d.hint = counter.total == 0 ? fmt::format("some lane should notify {}", d.signal)
                                     : fmt::format("wait for at most {}, or notify {} more",
                                                   counter.total, instr.amount - counter.total);

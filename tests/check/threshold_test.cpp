@@ -38,10 +38,39 @@ TEST(Threshold, AllNotifiesAreKnownOnlyWhenNoneCanBeMissing) {
 TEST(Threshold, MoreThanARunNotifiesIsUnreachable) {
   const Diagnostic d = expect_only(two_producers("3"), DiagnosticKind::unreachable_threshold);
   EXPECT_EQ(d.signal, "s.0@0");
-  EXPECT_THAT(d.message, HasSubstr("one run notifies s.0@0 2 times in all"));
+  EXPECT_THAT(d.message, HasSubstr("asks for too much: one run notifies s.0@0 2 times in all"));
   EXPECT_EQ(d.hint, "wait for at most 2, or notify 1 more");
   EXPECT_THAT(d.also, ElementsAre(InstrRef{0, 1}, InstrRef{1, 1})) << "what is notified";
   EXPECT_FALSE(d.signals);
+}
+
+// With lag such a wait passes, once a later run has notified too: so no message may say it cannot.
+TEST(Threshold, MoreThanARunNotifiesIsRefusedWithLagToo) {
+  const auto plan = [](const std::string& ack, const std::string& notify) {
+    return check_text(2,
+                      "buffer x fp32 8x8 input\n"
+                      "buffer part fp32 8x8 symmetric copies=2\n"
+                      "buffer out fp32 8x8 output\n"
+                      "signals s 1 copies=2\n"
+                      "signals ack 1\n"
+                      "lane 0 compute 0\n  wait ack.0 >= " +
+                          ack +
+                          " lag 2\n"
+                          "  copy x[0:8,0:8] -> part@1[0:8,0:8] out[0:8,0:8]\n"
+                          "  notify s.0@1 += 1\n"
+                          "lane 1 compute 0\n"
+                          "  wait s.0 >= 1\n"
+                          "  copy part[0:8,0:8] -> out[0:8,0:8]\n" +
+                          notify);
+  };
+  const std::string notify = "  notify ack.0@0 += 1\n";
+  expect_clean(plan("1", notify));
+  const Diagnostic d = expect_only(plan("2", notify), DiagnosticKind::unreachable_threshold);
+  EXPECT_THAT(d.message, HasSubstr("(wait ack.0 >= 2 lag 2) asks for too much: one run notifies "
+                                   "ack.0@0 1 time in all"));
+  EXPECT_EQ(d.hint, "wait for at most 1, or notify 1 more");
+  const Diagnostic never = expect_only(plan("1", ""), DiagnosticKind::unreachable_threshold);
+  EXPECT_THAT(never.message, HasSubstr("can never pass: no lane notifies ack.0@0"));
 }
 
 TEST(Threshold, ALoneLanesNotifiesCountUpInOrder) {

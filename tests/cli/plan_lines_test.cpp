@@ -104,7 +104,7 @@ TEST_F(PlanLines, OfAWaitAndTheNotifiesItCounts) {
   EXPECT_THAT(
       words({"check", file}),
       AllOf(HasSubstr(file + ":21: unreachable-threshold: rank 0 comm 0 instruction 0 (wait "
-                             "slots.0 >= 3) can never pass"),
+                             "slots.0 >= 3) asks for too much: one run notifies"),
             HasSubstr(file + ":18: rank 0 compute 0 instruction 3 (notify slots.0@0 += 1) " + file +
                       ":26: rank 1 compute 0 instruction 1 (notify slots.0@0 += 1) hint: wait")));
   const Json found = diagnostic(file, "unreachable-threshold");
