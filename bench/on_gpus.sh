@@ -63,10 +63,11 @@ program() { find "$build" -name "$1" -type f -perm -u+x 2>/dev/null | head -1; }
 wanted() { [[ ,$steps, == *,"$1",* ]]; }
 needs_shapes() { [[ -f $shapes ]] || fail "no shapes for $ranks GPUs: $shapes"; }
 
+gpu_suites="test_gpu test_tables test_fabric test_run test_measure test_serve test_c test_cli"
 # What is missing is said before anything runs.
-declare -A programs=([tests]="test_cuda test_fabric test_runtime test_c test_cli" [gemm]=gemm_bench [tune]=stretto
+declare -A programs=([tests]="$gpu_suites" [gemm]=gemm_bench [tune]=stretto
                      [operators]=stretto [steady]=stretto [language]=lang_bench [serve]="serve_bench call_bench"
-                     [sanitizer]="test_cuda test_runtime")
+                     [sanitizer]="test_tables test_run")
 for step in ${steps//,/ }; do
   for needed in ${programs[$step]:-}; do
     [[ -n $(program "$needed") ]] || fail "no $needed in $build; ./dev build release makes it"
@@ -89,7 +90,7 @@ if wanted tests; then
   # Some that need none have GPUs in their names.
   gpu_tests='*Gpu*:*OfProcesses*:-*GpuCompile*:StubDriver.*:SharedGpusOfACommand.*:Measure.*'
   logs=()
-  for suite in test_cuda test_fabric test_runtime test_c test_cli; do
+  for suite in $gpu_suites; do
     step "$suite" "$(program $suite)" --gtest_filter="$gpu_tests"
     logs+=("$folder/$suite.log")
   done
@@ -98,7 +99,7 @@ if wanted tests; then
   # With fewer GPUs, eight ranks share them.
   if (( gpus < 8 )); then
     shared=$(((8 + gpus - 1) / gpus)) logs=()
-    for suite in test_fabric test_runtime; do
+    for suite in test_fabric test_run test_measure test_serve; do
       step "${suite}_8_ranks" env STRETTO_RANKS_A_GPU=$shared "$(program $suite)" \
         --gtest_filter="$gpu_tests"
       logs+=("$folder/${suite}_8_ranks.log")

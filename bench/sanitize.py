@@ -19,8 +19,8 @@ JUDGED = ("memcheck", "synccheck")
 TOOLS = JUDGED + ("racecheck",)
 # Kernels of one GPU, and small plans of every mover on two.
 SUITES = {
-    "test_cuda": "GemmGpuTest.EveryTypeAndBothEpilogues:GemmSignalsGpuTest.*",
-    "test_runtime": ":".join(
+    "test_tables": "GemmGpuTest.EveryTypeAndBothEpilogues:GemmSignalsGpuTest.*",
+    "test_run": ":".join(
         f"*PresetsOnGpus.AreRight/*_{kind}_m_{sizes}_ranks_2_*_{preset}"
         for kind in ("ag_gemm", "gemm_rs", "gemm_ar")
         for sizes, preset in (("129_n_512_k_512", "tiles"), ("129_n_512_k_512", "decomposed"),

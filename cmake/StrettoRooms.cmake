@@ -45,8 +45,9 @@ function(stretto_link_rooms target)
   target_link_libraries(${target} PRIVATE stretto_flags ${libs} fmt::fmt)
 endfunction()
 
-# The rooms that plans pass through; `cuda` and `fibre` stand beside them, and what uses them says so.
+# The rooms that plans pass through; the rooms of GPUs and `fibre` stand beside them, and what uses them says so.
 set(stretto_plan_rooms trace sim emu check lower sync order plan schedule machine op core)
+set(stretto_gpu_rooms serve measure run fabric tables launch lang gpu)
 
 function(stretto_tests name)
   cmake_parse_arguments(ARG "LATE" "" "LIBS" ${ARGN})

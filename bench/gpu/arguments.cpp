@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
-#include "cuda/shared_gpus.h"
+#include "gpu/shared_gpus.h"
 #include "stretto/error.h"
 
 namespace stretto::bench {

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "arguments.h"
-#include "runtime/operator_bench.h"
+#include "measure/operator_bench.h"
 #include "stretto/context.h"
 #include "stretto/error.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "cuda/compiler.h"
+#include "gpu/compiler.h"
 #include "stretto/error.h"
 
 namespace stretto::bench {

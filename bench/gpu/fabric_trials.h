@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "cuda/device.h"
 #include "fabric/fabric.h"
 #include "fabric/run_state.h"
 #include "fabric_kernels.h"
+#include "gpu/device.h"
 
 namespace stretto::bench {
 

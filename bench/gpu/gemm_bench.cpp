@@ -14,9 +14,9 @@
 #include "arguments.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "cuda/gemm_kernel.h"
-#include "cuda/nvrtc_api.h"
 #include "gemm_contest.h"
+#include "gpu/gemm_kernel.h"
+#include "gpu/nvrtc_api.h"
 #include "stretto/error.h"
 
 namespace stretto::bench {

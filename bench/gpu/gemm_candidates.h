@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cuda/gemm_choice.h"
+#include "launch/gemm_choice.h"
 #include "stretto/device/gemm_task.h"
 
 namespace stretto::bench {

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "cuda/cublas.h"
-#include "cuda/graph.h"
-#include "cuda/test_data.h"
 #include "gemm_candidates.h"
 #include "gemm_launches.h"
+#include "gpu/cublas.h"
+#include "gpu/graph.h"
+#include "gpu/test_data.h"
 
 namespace stretto::bench {
 

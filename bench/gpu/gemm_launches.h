@@ -5,12 +5,12 @@
 #include <memory>
 #include <string>
 
-#include "cuda/gemm_kernel.h"
-#include "cuda/gemm_table.h"
-#include "cuda/graph.h"
 #include "fabric/fabric.h"
 #include "gemm_candidates.h"
-#include "runtime/plan_runner.h"
+#include "gpu/gemm_kernel.h"
+#include "gpu/graph.h"
+#include "run/plan_runner.h"
+#include "tables/gemm_table.h"
 
 namespace stretto::bench {
 

@@ -12,7 +12,7 @@
 
 #include "arguments.h"
 #include "core/file.h"
-#include "cuda/shared_gpus.h"
+#include "gpu/shared_gpus.h"
 #include "stretto/error.h"
 
 namespace stretto::bench {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda/lang_kernel.h"
 #include "fabric/lang_group.h"
+#include "lang/lang_kernel.h"
 #include "rank_team.h"
 
 namespace stretto::bench {

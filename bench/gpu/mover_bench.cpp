@@ -13,10 +13,10 @@
 
 #include "arguments.h"
 #include "core/file.h"
-#include "cuda/compiler.h"
-#include "cuda/device.h"
-#include "cuda/test_data.h"
 #include "fabric/fabric.h"
+#include "gpu/compiler.h"
+#include "gpu/device.h"
+#include "gpu/test_data.h"
 #include "mover_work.h"
 #include "stretto/error.h"
 

@@ -7,12 +7,12 @@
 
 #include "arguments.h"
 #include "core/file.h"
-#include "cuda/test_data.h"
 #include "fabric/fabric.h"
-#include "runtime/plan_runner.h"
-#include "runtime/run_graphs.h"
-#include "runtime/run_parts.h"
-#include "runtime/turns.h"
+#include "gpu/test_data.h"
+#include "measure/run_graphs.h"
+#include "measure/run_parts.h"
+#include "measure/turns.h"
+#include "run/plan_runner.h"
 #include "stretto/error.h"
 
 using namespace stretto;

@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "cuda/device.h"
-#include "cuda/graph.h"
 #include "fabric/fabric.h"
+#include "gpu/device.h"
+#include "gpu/graph.h"
 
 namespace stretto::bench {
 

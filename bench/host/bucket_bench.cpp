@@ -3,13 +3,13 @@
 // GPU.
 #include <benchmark/benchmark.h>
 
-#include "cuda/plan_limits.h"
-#include "cuda/plan_tables.h"
 #include "stretto/check.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/serve.h"
 #include "stretto/tune.h"
+#include "tables/plan_limits.h"
+#include "tables/plan_tables.h"
 
 namespace stretto::bench {
 namespace {

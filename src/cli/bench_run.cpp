@@ -7,11 +7,11 @@
 
 #include "core/parallel.h"
 #include "core/text.h"
-#include "cuda/plan_limits.h"
-#include "cuda/shared_gpus.h"
+#include "gpu/shared_gpus.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/simulate.h"
+#include "tables/plan_limits.h"
 #include "tune/limits.h"
 
 namespace stretto::cli {

@@ -9,8 +9,8 @@
 #include "cli/benched_operator.h"
 #include "cli/gpus.h"
 #include "cli/request.h"
-#include "cuda/compiler.h"
 #include "fabric/fabric.h"
+#include "gpu/compiler.h"
 
 namespace stretto::cli {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/choices.h"
-#include "runtime/operator_bench.h"
+#include "measure/operator_bench.h"
 
 namespace stretto::cli {
 

@@ -8,13 +8,13 @@
 
 #include "core/parallel.h"
 #include "core/text.h"
-#include "cuda/plan_limits.h"
-#include "cuda/shared_gpus.h"
+#include "gpu/shared_gpus.h"
 #include "schedule/short_text.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/serve.h"
 #include "stretto/tune.h"
+#include "tables/plan_limits.h"
 
 namespace stretto::cli {
 namespace {

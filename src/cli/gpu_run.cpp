@@ -7,12 +7,12 @@
 #include "cli/gpu_timeline.h"
 #include "cli/prediction.h"
 #include "core/text.h"
-#include "cuda/cublas.h"
-#include "cuda/plan_limits.h"
-#include "cuda/rank_program.h"
-#include "cuda/shared_gpus.h"
-#include "runtime/run_graphs.h"
+#include "gpu/cublas.h"
+#include "launch/rank_program.h"
+#include "launch/shared_streams.h"
+#include "measure/run_graphs.h"
 #include "stretto/error.h"
+#include "tables/plan_limits.h"
 
 namespace stretto::cli {
 namespace {

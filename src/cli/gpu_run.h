@@ -11,9 +11,9 @@
 #include "cli/progress.h"
 #include "cli/request.h"
 #include "cli/verb.h"
-#include "cuda/compiler.h"
 #include "fabric/fabric.h"
-#include "runtime/gpu_check.h"
+#include "gpu/compiler.h"
+#include "measure/gpu_check.h"
 #include "stretto/check.h"
 #include "stretto/simulate.h"
 

@@ -4,10 +4,10 @@
 
 #include "cli/table.h"
 #include "core/file.h"
-#include "runtime/gpu_check.h"
-#include "runtime/measured_timeline.h"
-#include "runtime/rank_times.h"
-#include "runtime/run_graphs.h"
+#include "measure/gpu_check.h"
+#include "measure/measured_timeline.h"
+#include "measure/rank_times.h"
+#include "measure/run_graphs.h"
 
 namespace stretto::cli {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "cuda/compiler.h"
 #include "fabric/fabric.h"
+#include "gpu/compiler.h"
 #include "stretto/plan.h"
 
 namespace stretto::cli {

@@ -1,8 +1,8 @@
 #include "cli/gpus.h"
 
-#include "cuda/plan_limits.h"
 #include "fabric/job.h"
 #include "stretto/error.h"
+#include "tables/plan_limits.h"
 
 namespace stretto::cli {
 

@@ -8,14 +8,14 @@
 #include "cli/progress.h"
 #include "cli/request.h"
 #include "core/text.h"
-#include "cuda/device.h"
-#include "cuda/plan_limits.h"
-#include "cuda/shared_gpus.h"
-#include "runtime/usual_kernels.h"
+#include "gpu/device.h"
+#include "gpu/shared_gpus.h"
+#include "serve/usual_kernels.h"
 #include "stretto/buckets.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/tune.h"
+#include "tables/plan_limits.h"
 
 namespace stretto::cli {
 namespace {

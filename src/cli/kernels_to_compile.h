@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "cli/options.h"
-#include "cuda/kernel_set.h"
 #include "stretto/operator.h"
+#include "tables/kernel_set.h"
 
 namespace stretto::cli {
 

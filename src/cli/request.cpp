@@ -9,7 +9,7 @@
 #include "cli/progress.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "cuda/shared_gpus.h"
+#include "gpu/shared_gpus.h"
 #include "machine/find_machine.h"
 #include "op/names.h"
 #include "stretto/emulate.h"

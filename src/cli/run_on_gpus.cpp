@@ -11,11 +11,11 @@
 #include "cli/json.h"
 #include "cli/request.h"
 #include "core/text.h"
-#include "cuda/device.h"
-#include "cuda/plan_limits.h"
-#include "cuda/shared_gpus.h"
+#include "gpu/device.h"
+#include "gpu/shared_gpus.h"
 #include "stretto/check.h"
 #include "stretto/error.h"
+#include "tables/plan_limits.h"
 
 namespace stretto::cli {
 namespace {

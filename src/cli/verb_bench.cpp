@@ -12,7 +12,7 @@
 #include "cli/verb.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "cuda/device.h"
+#include "gpu/device.h"
 #include "stretto/error.h"
 #include "stretto/tune.h"
 

@@ -15,10 +15,10 @@
 #include "core/file.h"
 #include "core/parallel.h"
 #include "core/text.h"
-#include "cuda/compiler.h"
-#include "cuda/kernel_set.h"
-#include "cuda/nvrtc_api.h"
+#include "gpu/compiler.h"
+#include "gpu/nvrtc_api.h"
 #include "stretto/error.h"
+#include "tables/kernel_set.h"
 
 namespace stretto::cli {
 namespace {

@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "cuda/device.h"
 #include "fabric/memory_source.h"
 #include "fabric/nccl_api.h"
+#include "gpu/device.h"
 #include "stretto/dtype.h"
 
 namespace stretto::fabric {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/text.h"
-#include "cuda/shared_gpus.h"
+#include "gpu/shared_gpus.h"
 #include "stretto/error.h"
 
 namespace stretto::fabric {

@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include "cuda/device.h"
 #include "fabric/communicators.h"
 #include "fabric/host_group.h"
 #include "fabric/memory_source.h"
+#include "gpu/device.h"
 
 namespace stretto::fabric {
 
@@ -97,7 +97,7 @@ class Fabric {
   std::unique_ptr<MemorySource> memory_;
 };
 
-// All ranks in this process: rank r is on GPU r, or so many share one (cuda/shared_gpus.h).
+// All ranks in this process: rank r is on GPU r, or so many share one (gpu/shared_gpus.h).
 std::unique_ptr<Fabric> in_process(int ranks, Source source = Source::peer);
 
 }  // namespace stretto::fabric

@@ -9,11 +9,11 @@
 
 #include "core/environment.h"
 #include "core/text.h"
-#include "cuda/shared_gpus.h"
 #include "fabric/frame.h"
 #include "fabric/meeting_file.h"
 #include "fabric/starter.h"
 #include "fabric/tcp_group.h"
+#include "gpu/shared_gpus.h"
 #include "stretto/error.h"
 
 namespace stretto::fabric {

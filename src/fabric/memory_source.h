@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cuda/device.h"
 #include "fabric/host_group.h"
+#include "gpu/device.h"
 
 namespace stretto::fabric {
 

@@ -9,7 +9,7 @@
 #include <span>
 
 #include "core/environment.h"
-#include "cuda/dynamic_library.h"
+#include "gpu/dynamic_library.h"
 #include "stretto/error.h"
 
 namespace stretto::fabric {

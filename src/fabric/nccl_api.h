@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <string>
 
-#include "cuda/driver_api.h"
+#include "gpu/driver_api.h"
 
 namespace stretto::fabric {
 

@@ -9,8 +9,8 @@
 // that fills the GPU and waits for what is queued behind that wait is found at the deadline too.
 #pragma once
 
-#include "cuda/lang_kernel.h"
 #include "fabric/lang_group.h"
+#include "lang/lang_kernel.h"
 #include "stretto/device/lang/kernels/stream_signals.h"
 
 namespace stretto::fabric {

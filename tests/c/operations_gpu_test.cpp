@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "fabric/launcher.h"
-#include "runtime/gpu_plans.h"
-#include "runtime/integer_tensors.h"
+#include "run/gpu_plans.h"
+#include "serve/integer_tensors.h"
 #include "stretto/c.h"
 
 namespace stretto {

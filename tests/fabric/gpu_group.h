@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "cuda/device.h"
-#include "cuda/shared_gpus.h"
+#include "gpu/device.h"
+#include "gpu/shared_gpus.h"
 #include "skip.h"
 
 namespace stretto::fabric {

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "cuda/lang_kernel.h"
-#include "cuda/nvrtc_api.h"
 #include "fabric/lang_group.h"
+#include "gpu/nvrtc_api.h"
 #include "gpu_group.h"
+#include "lang/lang_kernel.h"
 #include "stretto/error.h"
 
 namespace stretto::fabric {

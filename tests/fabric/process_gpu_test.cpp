@@ -5,11 +5,11 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "cuda/compiler.h"
-#include "cuda/nvrtc_api.h"
 #include "fabric/job.h"
 #include "fabric/launcher.h"
 #include "fabric/run_state.h"
+#include "gpu/compiler.h"
+#include "gpu/nvrtc_api.h"
 #include "gpu_group.h"
 #include "stretto/error.h"
 

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <iterator>
 
-#include "cuda/compiler.h"
-#include "cuda/compiler_fixture.h"
-#include "cuda/lang_kernel.h"
+#include "gpu/compiler.h"
+#include "gpu/compiler_fixture.h"
+#include "lang/lang_kernel.h"
 #include "stretto/device/lang/kernels/all_reduce_norm.h"
 
 namespace stretto::cuda {

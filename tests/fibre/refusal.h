@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cuda/lang_arguments.h"
+#include "lang/lang_arguments.h"
 #include "stretto/error.h"
 
 namespace stretto::fibre {

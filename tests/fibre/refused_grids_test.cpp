@@ -1,7 +1,7 @@
 // Grids that cannot work: refused by the host before a launch.
 #include <gmock/gmock.h>
 
-#include "cuda/lang_kernel.h"
+#include "lang/lang_kernel.h"
 #include "stretto/error.h"
 
 namespace stretto::fibre {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cuda/driver_api.h"
+#include "gpu/driver_api.h"
 #include "stretto/device/gemm_task.h"
 #include "stub_variable.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "cuda/driver_api.h"
+#include "gpu/driver_api.h"
 
 namespace stretto::cuda {
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <mutex>
 
-#include "cuda/driver_api.h"
+#include "gpu/driver_api.h"
 #include "stub_variable.h"
 
 namespace stretto::cuda {

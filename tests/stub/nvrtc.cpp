@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "cuda/nvrtc_api.h"
+#include "gpu/nvrtc_api.h"
 
 namespace stretto::cuda {
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "cuda/driver_api.h"
+#include "gpu/driver_api.h"
 
 namespace stretto::cuda {
 

@@ -95,7 +95,7 @@ struct RegisterBudget {
 
 // With the usual budgets the compiler spills some bytes of these; why of these and not of their
 // neighbours only it knows. Phases and which 16-bit type it is make no difference.
-// tests/cuda/every_kernel_test.cpp holds all kernels to none.
+// tests/launch/every_kernel_test.cpp holds all kernels to none.
 struct TightKernel {
   int32 tile_m, tile_n;
   bool fp32, serves, splits, moves;

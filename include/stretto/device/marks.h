@@ -1,5 +1,5 @@
 // When the tasks of a kernel came how far, for timelines of real runs
-// (src/runtime/measured_timeline.h).
+// (src/measure/measured_timeline.h).
 #pragma once
 
 #include "stretto/device/types.h"

@@ -1,0 +1,127 @@
+#include "gpu/gemm_kernel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "stretto/error.h"
+
+namespace stretto::cuda {
+namespace {
+
+using device::GemmConfig;
+using device::OutputType;
+using device::Shared;
+
+constexpr int kSharedBytesOfHopper = 227 * 1024;
+constexpr std::array<int, 7> kTileColumns = {64, 96, 128, 160, 192, 224, 256};
+constexpr const char* kSharedNames[] = {"none", "a", "b"};
+constexpr const char* kOutputNames[] = {"bf16", "fp16", "fp32"};
+
+const char* name_of(Shared shared) { return kSharedNames[static_cast<int>(shared)]; }
+const char* name_of(OutputType output) { return kOutputNames[static_cast<int>(output)]; }
+
+}  // namespace
+
+std::string describe(const GemmConfig& config) {
+  return fmt::format(
+      "{}x{}x{} stages {} consumers {} shared {} {} to {}{}{}{}{}{}{}", config.tile_m,
+      config.tile_n, device::kTileK, config.stages, config.consumers, name_of(config.shared),
+      config.bf16 ? "bf16" : "fp16", name_of(config.output), config.overlap_store ? " overlap" : "",
+      config.serves ? " serves" : "", config.adds > 0 ? fmt::format(" adds {}", config.adds) : "",
+      config.splits ? " splits" : "", config.phases ? " phases" : "", config.moves ? " moves" : "");
+}
+
+std::string why_illegal(const GemmConfig& config) {
+  if (config.consumers < 1 || config.consumers > 2) return "consumers must be 1 or 2";
+  if (std::find(kTileColumns.begin(), kTileColumns.end(), config.tile_n) == kTileColumns.end()) {
+    return fmt::format("no kernel has tiles of {} columns; there are {}", config.tile_n,
+                       fmt::join(kTileColumns, ", "));
+  }
+  const int rows = config.tile_m / config.consumers;
+  if (config.tile_m % config.consumers != 0 || (rows != 64 && rows != 128)) {
+    return "each consumer must have 64 or 128 rows of the tile";
+  }
+  if (rows * config.tile_n > 64 * 256) return "a consumer's registers hold at most 64 x 256 sums";
+  if (config.stages < 2 || config.stages > 16) return "stages must be 2 to 16";
+  if (config.serves && config.shared != Shared::none) {
+    return "a kernel that serves has no clusters: a pair's tiles may differ in rows";
+  }
+  if (config.serves && config.tile_n % 64 != 0) {
+    return "a kernel that serves stores parts of a tile, which begin at any row of 128 bytes only: "
+           "its tiles have 64, 128, 192 or 256 columns";
+  }
+  const int shared_bytes = device::layout_of(config).shared_bytes;
+  if (shared_bytes > kSharedBytesOfHopper) {
+    return fmt::format("{} stages need {} bytes of shared memory; an SM gives {}", config.stages,
+                       shared_bytes, kSharedBytesOfHopper);
+  }
+  if (config.adds < 0 || config.adds > kMostAdds) {
+    return fmt::format("a tile can add 0 to {} sources", kMostAdds);
+  }
+  if (config.splits && config.shared != Shared::none) {
+    return "a kernel that splits K has no clusters: a pair's tasks must agree in K";
+  }
+  if (config.splits && config.adds > 0 && rows * config.tile_n > 64 * 224) {
+    return fmt::format(
+        "a kernel that splits K and adds other ranks' sums has registers for tiles of up to "
+        "128x224, not {}x{}: take tile=128x192 or a smaller one, or split-k=1",
+        config.tile_m, config.tile_n);
+  }
+  if (config.adds > 0 && config.shared != Shared::none) {
+    return "a kernel that adds other ranks' sums has no clusters: a pair's tiles may differ in "
+           "them";
+  }
+  if (config.adds > 0 && config.output == OutputType::fp32) {
+    return "only tiles of 16-bit types can add what others sent";
+  }
+  return "";
+}
+
+std::string gemm_source(const GemmConfig& config) {
+  if (const std::string why = why_illegal(config); !why.empty()) throw UsageError(why);
+  return fmt::format(R"(#include "stretto/device/gemm_mover.h"
+using namespace stretto::device;
+constexpr GemmConfig kConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .consumers = {},
+                             .shared = Shared::{}, .bf16 = {}, .output = OutputType::{},
+                             .overlap_store = {}, .serves = {}, .adds = {}, .splits = {},
+                             .phases = {}, .moves = {}}};
+extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, 1)
+stretto_gemm(const __grid_constant__ {} params) {{
+  {};
+}}
+)",
+                     config.tile_m, config.tile_n, config.stages, config.consumers,
+                     name_of(config.shared), config.bf16, name_of(config.output),
+                     config.overlap_store, config.serves, config.adds, config.splits, config.phases,
+                     config.moves, config.moves ? "GemmMoverParams" : "GemmParams",
+                     config.moves ? "gemm_with_movers<kConfig>(params)"
+                                  : "gemm_sm90<kConfig>(params, blockIdx.x)");
+}
+
+GemmKernel::GemmKernel(const Device& device, const Compiler& compiler, const GemmConfig& config)
+    : config_(config),
+      kernel_(compiler.compile(gemm_source(config), device.arch()).cubin, "stretto_gemm",
+              device::shared_bytes_of(config)) {}
+
+void GemmKernel::launch(const Stream& stream, int blocks, const device::GemmParams& params,
+                        bool overlap) const {
+  const device::GemmLayout layout = device::layout_of(config_);
+  STRETTO_ASSERT(!config_.moves, "movers come with tables of their own");
+  STRETTO_ASSERT(blocks > 0 && blocks % layout.cluster == 0, "blocks of a cluster stay together");
+  kernel_.launch(stream, blocks, layout.threads, layout.cluster, &params, overlap);
+}
+
+void GemmKernel::launch(const Stream& stream, int blocks, const device::GemmMoverParams& params,
+                        bool overlap) const {
+  const device::GemmLayout layout = device::layout_of(config_);
+  STRETTO_ASSERT(config_.moves && blocks > 0, "a kernel with movers, and tiles for others");
+  STRETTO_ASSERT(blocks % layout.cluster == 0, "blocks of a cluster stay together");
+  STRETTO_ASSERT(params.first_multiplier == device::mover_blocks(config_, params.num_movers),
+                 "movers come first, in whole clusters");
+  kernel_.launch(stream, static_cast<int>(params.first_multiplier) + blocks, layout.threads,
+                 layout.cluster, &params, overlap);
+}
+
+}  // namespace stretto::cuda

@@ -1,0 +1,29 @@
+// Matrices as TMA sees them.
+#pragma once
+
+#include "gpu/driver_api.h"
+#include "stretto/device/gemm_task.h"
+#include "stretto/dtype.h"
+
+namespace stretto::cuda {
+
+// Rows of `columns` elements, `stride` elements apart. Its edges bound every access of a map.
+struct Matrix {
+  DevicePtr address = 0;
+  int64_t rows = 0, columns = 0, stride = 0;
+  DType dtype = DType::bf16;
+  bool operator==(const Matrix&) const = default;
+};
+
+// Why TMA cannot work on it; empty when it can.
+std::string why_unmappable(const Matrix& matrix);
+
+// Maps for the kernel's loads of its A and B, and of sums to add, and its stores, of `rows` rows at
+// once. Throw UsageError.
+device::TensorMap map_for_a(const Matrix& matrix, const device::GemmConfig& config);
+device::TensorMap map_for_b(const Matrix& matrix, const device::GemmConfig& config);
+device::TensorMap map_for_sums(const Matrix& matrix, const device::GemmConfig& config, int rows);
+device::TensorMap map_for_store(const Matrix& matrix, const device::GemmConfig& config,
+                                int rows = device::kChunkRows);
+
+}  // namespace stretto::cuda

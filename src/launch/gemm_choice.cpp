@@ -1,0 +1,86 @@
+#include "launch/gemm_choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "gpu/device_types.h"
+#include "stretto/error.h"
+
+namespace stretto::cuda {
+
+using device::GemmConfig;
+using device::OutputType;
+
+namespace {
+
+struct Tile {
+  int rows, columns;
+};
+
+// The smallest of a kernel that holds rows x columns.
+std::optional<Tile> tile_for(int rows, int columns) {
+  constexpr int kRows[] = {64, 128, 256};
+  constexpr int kColumns[] = {64, 96, 128, 160, 192, 224, 256};
+  const auto tall =
+      std::find_if(std::begin(kRows), std::end(kRows), [&](int x) { return x >= rows; });
+  const auto wide =
+      std::find_if(std::begin(kColumns), std::end(kColumns), [&](int x) { return x >= columns; });
+  if (tall == std::end(kRows) || wide == std::end(kColumns) || *tall * *wide > 128 * 256) {
+    return std::nullopt;
+  }
+  return Tile{*tall, *wide};
+}
+
+std::string no_tile(int rows, int columns) {
+  return fmt::format("no kernel has tiles of {}x{}: take tile=128x256, tile=256x128 or less", rows,
+                     columns);
+}
+
+// Parts of a tile need stores of 128 bytes a row.
+int columns_of_kernel(const GemmNeeds& needs, bool serves) {
+  return needs.parts || serves ? (needs.columns + 63) / 64 * 64 : needs.columns;
+}
+
+}  // namespace
+
+std::string why_no_tile(const GemmNeeds& needs, bool serves) {
+  const auto tile = tile_for(needs.rows, columns_of_kernel(needs, serves));
+  return tile ? "" : no_tile(needs.rows, needs.columns);
+}
+
+uint32_t blocks_of_k(const Plan& plan, const Instr& gemm) {
+  const auto columns = static_cast<uint32_t>(plan.reads(gemm).front().cols());
+  return (columns + device::kTileK - 1) / device::kTileK;
+}
+
+GemmConfig config_for(const Plan& plan, const TileSums& sums, const GemmNeeds& needs, bool serves) {
+  GemmConfig config = config_of(plan.op.dtype, needs.stored.value_or(plan.op.dtype), needs.rows,
+                                columns_of_kernel(needs, serves));
+  config.serves = serves;
+  config.adds = sums.sources();
+  config.splits = sums.any_ranges_kept();
+  config.phases = sums.any_phases();
+  config.moves = needs.moves;
+  if (plan.cluster > 1) config.shared = device::Shared::b;
+  return config;
+}
+
+GemmConfig config_of(DType input, DType output, int rows, int columns) {
+  // Stores end where the plan's regions end.
+  GemmConfig config;
+  config.shared = device::Shared::none;
+  config.bf16 = input == DType::bf16;
+  config.output = device_type<OutputType>(output);
+  const auto tile = tile_for(rows, columns);
+  if (!tile) throw UsageError(no_tile(rows, columns));
+  config.tile_m = tile->rows;
+  config.tile_n = tile->columns;
+  config.consumers = config.tile_m >= 128 ? 2 : 1;
+  config.stages = 8;
+  while (device::layout_of(config).shared_bytes > 227 * 1024) --config.stages;
+  return config;
+}
+
+}  // namespace stretto::cuda

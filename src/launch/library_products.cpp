@@ -1,0 +1,215 @@
+#include "launch/library_products.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "launch/buffer_places.h"
+#include "plan/placed.h"
+#include "stretto/error.h"
+#include "stretto/schedule.h"
+
+namespace stretto::cuda {
+namespace {
+
+// More of them between two boundaries are no few large calls any longer.
+constexpr size_t kMostProducts = 256;
+
+// What the rows of the tile that lie in one region of A and in one written region are.
+void add_parts(const Plan& plan, const Instr& gemm, std::vector<Product>& products) {
+  const Region& b = plan.reads(gemm).back();
+  for_each_row_part(plan, gemm, [&](const RowPart& part) {
+    for_each_placed_write(plan, gemm, [&](const Region& to, int32_t row) {
+      const int32_t first = std::max(part.first, row), last = std::min(part.last, row + to.rows());
+      if (first >= last || to.cols() == 0) return;
+      Product one{*part.a, b, to};
+      one.a.row0 = part.a->row0 + first - part.first;
+      one.a.row1 = part.a->row0 + last - part.first;
+      one.c.row0 = to.row0 + first - row;
+      one.c.row1 = to.row0 + last - row;
+      products.push_back(one);
+    });
+  });
+}
+
+auto operands_of(const Product& p) {
+  return std::tuple(p.a.buffer, p.b.buffer, p.c.buffer, p.a.rank, p.b.rank, p.c.rank, p.a.col0,
+                    p.a.col1, p.b.col0, p.b.col1);
+}
+auto rows_of(const Product& p) { return std::tuple(p.a.row0, p.a.row1, p.c.row0, p.c.row1); }
+auto columns_of(const Product& p) { return std::tuple(p.b.row0, p.b.row1, p.c.col0, p.c.col1); }
+
+// Sorts by `key` and joins neighbours where `join` does.
+template <typename Key, typename Join>
+void join_all(std::vector<Product>& products, const Key& key, const Join& join) {
+  std::sort(products.begin(), products.end(),
+            [&](const Product& x, const Product& y) { return key(x) < key(y); });
+  size_t kept = 0;
+  for (size_t i = 1; i < products.size(); ++i) {
+    if (!join(products[kept], products[i])) products[++kept] = products[i];
+  }
+  if (!products.empty()) products.resize(kept + 1);
+}
+
+// Tiles beside one another first, then the rows that these make below one another.
+std::vector<Product> joined(std::vector<Product> products) {
+  join_all(
+      products,
+      [](const Product& p) { return std::tuple(operands_of(p), rows_of(p), columns_of(p)); },
+      [](Product& left, const Product& right) {
+        const bool joins = operands_of(left) == operands_of(right) &&
+                           rows_of(left) == rows_of(right) && left.b.row1 == right.b.row0 &&
+                           left.c.col1 == right.c.col0;
+        if (joins) left.b.row1 = right.b.row1, left.c.col1 = right.c.col1;
+        return joins;
+      });
+  join_all(
+      products,
+      [](const Product& p) { return std::tuple(operands_of(p), columns_of(p), rows_of(p)); },
+      [](Product& upper, const Product& lower) {
+        const bool joins = operands_of(upper) == operands_of(lower) &&
+                           columns_of(upper) == columns_of(lower) && upper.a.row1 == lower.a.row0 &&
+                           upper.c.row1 == lower.c.row0;
+        if (joins) upper.a.row1 = lower.a.row1, upper.c.row1 = lower.c.row1;
+        return joins;
+      });
+  return products;
+}
+
+std::string why_no_product(const Plan& plan, const Lane& lane, const Instr& gemm) {
+  int64_t rows = 0;
+  for (const Region& to : plan.writes(gemm)) {
+    if (to.rank != lane.rank) return "it stores to its own rank";
+    const DType type = plan.buffers[to.buffer].dtype;
+    if (type != plan.op.dtype && type != DType::fp32) {
+      return fmt::format("it stores {} or fp32", to_string(plan.op.dtype));
+    }
+    rows += to.rows();
+  }
+  if (rows != rows_of_task(plan, gemm)) return "it stores every row once";
+  for (const Region& from : plan.reads(gemm)) {
+    if (from.rank != lane.rank) return "it reads its own rank";
+    if (plan.buffers[from.buffer].dtype != plan.op.dtype) return "it reads the operator's type";
+  }
+  return "";
+}
+
+// `products` are those of one kernel.
+std::string why_not_at_once(const std::vector<Product>& products) {
+  if (products.size() > kMostProducts) {
+    return fmt::format("between two boundaries they make up {} products, at most {} are called for",
+                       products.size(), kMostProducts);
+  }
+  for (const Product& one : products) {
+    for (const Product& other : products) {
+      if (one.c.overlaps(other.a) || one.c.overlaps(other.b)) {
+        return "between two boundaries none reads what another writes";
+      }
+      if (&one != &other && one.c.overlaps(other.c)) {
+        return "between two boundaries no two write the same elements";
+      }
+    }
+  }
+  return "";
+}
+
+// The gemms of a lane's stretch that begins at `at`, which moves on to its end.
+std::string add_stretch(const Plan& plan, const Lane& lane, uint32_t& at,
+                        std::vector<Product>& products) {
+  const std::vector<Instr>& instrs = lane.instrs;
+  while (at < instrs.size() && instrs[at].op == Opcode::notify) ++at;
+  bool in_front = true;
+  for (; at < instrs.size() && instrs[at].op != Opcode::boundary; ++at) {
+    if (instrs[at].op != Opcode::gemm) {
+      in_front = false;
+      continue;
+    }
+    if (!in_front) return "between two boundaries nothing but notifies stands before the last";
+    std::string why = why_no_product(plan, lane, instrs[at]);
+    if (!why.empty()) return why;
+    add_parts(plan, instrs[at], products);
+  }
+  return "";
+}
+
+std::string why_no_products_of_rank(const Plan& plan, const std::vector<const Lane*>& lanes) {
+  std::vector<uint32_t> at(lanes.size(), 0);
+  for (bool more = !lanes.empty(); more;) {
+    std::vector<Product> products;
+    more = false;
+    for (size_t i = 0; i < lanes.size(); ++i) {
+      std::string why = add_stretch(plan, *lanes[i], at[i], products);
+      if (!why.empty()) return why;
+      if (at[i] >= lanes[i]->instrs.size()) continue;
+      ++at[i];
+      more = true;
+    }
+    std::string why = why_not_at_once(joined(std::move(products)));
+    if (!why.empty()) return why;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<Product> products_of(const Plan& plan, const std::vector<BlockPart>& kernel) {
+  std::vector<Product> products;
+  int64_t elements = 0;
+  for (const BlockPart& part : kernel) {
+    const std::vector<Instr>& instrs = plan.lanes[part.lane].instrs;
+    for (uint32_t at = part.begin; at < part.end; ++at) {
+      STRETTO_ASSERT(instrs[at].op == Opcode::gemm, "a library's kernel has nothing but gemms");
+      add_parts(plan, instrs[at], products);
+      for (const Region& to : plan.writes(instrs[at])) elements += to.elements();
+    }
+  }
+  products = joined(std::move(products));
+  for (const Product& product : products) elements -= product.c.elements();
+  STRETTO_ASSERT(elements == 0, "products write what their gemms write");
+  return products;
+}
+
+std::string why_no_products(const Plan& plan) {
+  std::string why;
+  for (size_t next = 0; next < plan.lanes.size() && why.empty();) {
+    std::vector<const Lane*> lanes;
+    const uint16_t rank = plan.lanes[next].rank;
+    for (; next < plan.lanes.size() && plan.lanes[next].rank == rank; ++next) {
+      if (plan.lanes[next].kind == LaneKind::compute) lanes.push_back(&plan.lanes[next]);
+    }
+    why = why_no_products_of_rank(plan, lanes);
+  }
+  return why.empty() ? "" : "of gemms that a library multiplies: " + why;
+}
+
+bool multiplies_into_result(const Plan& plan) {
+  if (!plan.library_gemms) return false;
+  const auto is_of_result = [&](const Region& to) {
+    return plan.buffers[to.buffer].role == BufferRole::output;
+  };
+  for (const Lane& lane : plan.lanes) {
+    for (const Instr& instr : lane.instrs) {
+      const auto writes = plan.writes(instr);
+      if (instr.op == Opcode::gemm && std::any_of(writes.begin(), writes.end(), is_of_result)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+std::string why_no_copy_of_rows(const Plan& plan) {
+  if (!multiplies_into_result(plan)) return "";
+  for (const Buffer& buffer : plan.buffers) {
+    const auto bytes = static_cast<int64_t>(row_bytes_of(buffer));
+    if (buffer.role != BufferRole::output || bytes % kLowLatencyBytes == 0) continue;
+    return fmt::format(
+        "of a library's result the rows that there are are copied in pieces of {} bytes, and rows "
+        "have {}: say the rows from the host, or take other columns",
+        kLowLatencyBytes, bytes);
+  }
+  return "";
+}
+
+}  // namespace stretto::cuda

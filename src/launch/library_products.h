@@ -1,0 +1,32 @@
+// What a library multiplies in place of the GEMM kernel: the whole products that tiles make up.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/rank_program.h"
+#include "stretto/plan.h"
+
+namespace stretto::cuda {
+
+// c = a * b^T, of one rank: rows of c are rows of a, its columns are rows of b.
+struct Product {
+  Region a, b, c;
+  bool operator==(const Product&) const = default;
+};
+
+// Those that the gemms of a kernel make up, each as large as it can be: together they write what
+// the gemms write, every element once. The plan has library_gemms, and why_no_products() is empty.
+std::vector<Product> products_of(const Plan& plan, const std::vector<BlockPart>& kernel);
+
+// Why the plan's gemms are no products of a library; empty when they are.
+std::string why_no_products(const Plan& plan);
+
+// Whether a library multiplies into the caller's result, rather than into what a collective adds
+// up.
+bool multiplies_into_result(const Plan& plan);
+// Why of such a result as many rows as memory says there are cannot be copied (copy_rows.h); empty
+// when they can, and of other plans.
+std::string why_no_copy_of_rows(const Plan& plan);
+
+}  // namespace stretto::cuda

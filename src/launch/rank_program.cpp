@@ -1,0 +1,187 @@
+#include "launch/rank_program.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "launch/joined_movers.h"
+#include "launch/order_steps.h"
+#include "launch/stream_events.h"
+
+namespace stretto::cuda {
+namespace {
+
+// A deliver hands over what is there already: nothing to run.
+bool runs(const Instr& instr) { return instr.op != Opcode::deliver; }
+
+// A compute lane's instructions between two boundaries.
+struct Stretch {
+  uint32_t lane, begin, end;
+};
+
+class MainStream {
+ public:
+  // With `alone` the rank has compute and comm lanes only.
+  MainStream(const Plan& plan, const TileSums& sums, bool alone, RankProgram& program)
+      : plan_(plan), sums_(sums), alone_(alone), program_(program) {}
+
+  void add(const std::vector<Stretch>& stretches) {
+    std::vector<BlockPart> gemm, move;
+    std::vector<Step> notifies, behind, waits;
+    for (const Stretch& stretch : stretches) {
+      const std::vector<Instr>& instrs = plan_.lanes[stretch.lane].instrs;
+      uint32_t begin = stretch.begin, end = stretch.end;
+      for (; begin < end && instrs[begin].op == Opcode::notify; ++begin) {
+        notifies.push_back({StepKind::notify, 0, stretch.lane, begin});
+      }
+      uint32_t tail = end;
+      while (tail > begin && (instrs[tail - 1].op == Opcode::wait || !runs(instrs[tail - 1]))) {
+        --tail;
+      }
+      for (uint32_t i = tail; i < end; ++i) {
+        if (runs(instrs[i])) waits.push_back({StepKind::wait, 0, stretch.lane, i});
+      }
+      uint32_t split = end_of_tiles(stretch.lane, begin, tail);
+      if (begin < split) gemm.push_back({stretch.lane, begin, split, {}});
+      // A library's kernel tells nobody.
+      for (; plan_.library_gemms && split < tail && instrs[split].op == Opcode::notify; ++split) {
+        behind.push_back({StepKind::notify, 0, stretch.lane, split});
+      }
+      if (split < tail) move.push_back({stretch.lane, split, tail, {}});
+    }
+    std::vector<BlockPart>& last = move.empty() ? gemm : move;
+    if (alone_ && !(plan_.library_gemms && move.empty())) deal_out(waits, last);
+    std::vector<Step>& steps = program_.streams[0].steps;
+    steps.insert(steps.end(), notifies.begin(), notifies.end());
+    add_kernel(StepKind::gemm, std::move(gemm), program_.gemms);
+    steps.insert(steps.end(), behind.begin(), behind.end());
+    add_kernel(StepKind::move, std::move(move), program_.moves);
+    steps.insert(steps.end(), waits.begin(), waits.end());
+  }
+
+ private:
+  // Every wait to one of the blocks, so that they take one round trip and not one after the other;
+  // those that lanes have in common once.
+  void deal_out(std::vector<Step>& waits, std::vector<BlockPart>& blocks) const {
+    if (blocks.empty()) return;
+    const auto key_of = [&](const Step& wait) {
+      const Instr& instr = wait.instr(plan_);
+      return std::tuple(instr.signal.array, instr.signal.index, instr.lag);
+    };
+    // Of one key, the first of the largest amount in front.
+    std::stable_sort(waits.begin(), waits.end(), [&](const Step& a, const Step& b) {
+      const auto x = key_of(a), y = key_of(b);
+      return x != y ? x < y : a.instr(plan_).amount > b.instr(plan_).amount;
+    });
+    const auto same_key = [&](const Step& a, const Step& b) { return key_of(a) == key_of(b); };
+    waits.erase(std::unique(waits.begin(), waits.end(), same_key), waits.end());
+    size_t block = 0;
+    for (const Step& wait : waits) blocks[block++ % blocks.size()].at_end.push_back(wait);
+    waits.clear();
+  }
+
+  // One past the last tile, its sum and the notifies that follow.
+  uint32_t end_of_tiles(uint32_t lane, uint32_t begin, uint32_t end) const {
+    const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
+    uint32_t split = begin;
+    for (uint32_t i = begin; i < end; ++i) {
+      if (instrs[i].op != Opcode::gemm) continue;
+      const TileSum sum = sums_.of(lane, i);
+      split = sum ? sum.position + 1 : i + 1;
+    }
+    if (plan_.library_gemms) return split;
+    while (split > begin && split < end && instrs[split].op == Opcode::notify) ++split;
+    return split;
+  }
+
+  void add_kernel(StepKind kind, std::vector<BlockPart> blocks,
+                  std::vector<std::vector<BlockPart>>& kernels) {
+    if (blocks.empty()) return;
+    program_.streams[0].steps.push_back({kind, static_cast<uint32_t>(kernels.size()), 0, 0});
+    kernels.push_back(std::move(blocks));
+  }
+
+  const Plan& plan_;
+  const TileSums& sums_;
+  bool alone_;
+  RankProgram& program_;
+};
+
+void add_compute_lanes(const Plan& plan, const std::vector<uint32_t>& lanes, const TileSums& sums,
+                       bool alone, RankProgram& program) {
+  MainStream main(plan, sums, alone, program);
+  std::vector<uint32_t> at(lanes.size(), 0);
+  for (bool more = !lanes.empty(); more;) {
+    std::vector<Stretch> stretches;
+    more = false;
+    for (size_t i = 0; i < lanes.size(); ++i) {
+      const std::vector<Instr>& instrs = plan.lanes[lanes[i]].instrs;
+      uint32_t end = at[i];
+      while (end < instrs.size() && instrs[end].op != Opcode::boundary) ++end;
+      if (at[i] < end) stretches.push_back({lanes[i], at[i], end});
+      more = more || end < instrs.size();
+      at[i] = std::min(end + 1, static_cast<uint32_t>(instrs.size()));
+    }
+    main.add(stretches);
+  }
+}
+
+StepStream host_lane(const Plan& plan, uint32_t index) {
+  const Lane& lane = plan.lanes[index];
+  StepStream stream{lane.kind, lane.index, {}};
+  for (uint32_t i = 0; i < lane.instrs.size(); ++i) {
+    const Opcode op = lane.instrs[i].op;
+    if (op == Opcode::deliver) continue;
+    const StepKind kind = op == Opcode::wait     ? StepKind::wait
+                          : op == Opcode::notify ? StepKind::notify
+                          : op == Opcode::copy   ? StepKind::copy
+                                                 : StepKind::collective;
+    stream.steps.push_back({kind, 0, index, i});
+  }
+  return stream;
+}
+
+}  // namespace
+
+std::vector<RankProgram> programs_of(const Plan& plan) {
+  return programs_of(plan, std::make_shared<const TileSums>(plan));
+}
+
+std::vector<RankProgram> programs_of(const Plan& plan, std::shared_ptr<const TileSums> sums) {
+  const GemmNeeds needs = sums->needs();
+  std::vector<RankProgram> programs(static_cast<size_t>(plan.ranks()));
+  uint32_t next = 0;  // lanes stand rank by rank
+  for (size_t rank = 0; rank < programs.size(); ++rank) {
+    RankProgram& program = programs[rank];
+    program.sums = sums;
+    program.needs = needs;
+    program.streams.push_back({LaneKind::compute, 0, {}});
+    std::vector<uint32_t> compute;
+    std::vector<BlockPart> comm;
+    std::vector<StepStream> host_lanes;
+    for (; next < plan.lanes.size() && plan.lanes[next].rank == rank; ++next) {
+      const uint32_t i = next;
+      const Lane& lane = plan.lanes[i];
+      if (lane.instrs.empty()) continue;
+      if (lane.kind == LaneKind::compute) {
+        compute.push_back(i);
+      } else if (lane.kind == LaneKind::comm) {
+        comm.push_back({i, 0, static_cast<uint32_t>(lane.instrs.size()), {}});
+      } else {
+        host_lanes.push_back(host_lane(plan, i));
+      }
+    }
+    add_compute_lanes(plan, compute, *sums, host_lanes.empty(), program);
+    if (!comm.empty()) {
+      const auto kernel = static_cast<uint32_t>(program.moves.size());
+      program.moves.push_back(std::move(comm));
+      program.streams.push_back({LaneKind::comm, 0, {{StepKind::move, kernel, 0, 0}}});
+    }
+    for (StepStream& stream : host_lanes) program.streams.push_back(std::move(stream));
+  }
+  join_movers(plan, programs);
+  put_events(plan, programs);
+  order_steps(plan, programs);
+  return programs;
+}
+
+}  // namespace stretto::cuda

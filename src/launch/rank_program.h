@@ -1,0 +1,73 @@
+// What the host of a rank enqueues for one run of a plan: streams of kernels, transfers,
+// collectives, waits and notifies.
+//
+// Compute lanes become one stream: each stretch between two boundaries is a GEMM kernel (the tiles
+// and the sums that it adds to them) and a mover kernel (what lanes do after their last tile), and
+// the end of a kernel is the boundary. Comm lanes are one mover kernel on a stream of its own, or
+// blocks of the only GEMM kernel (joined_movers.h); every copy lane and every nccl lane is a
+// stream. Waits and notifies inside a kernel are the kernel's; those at a boundary or in a copy or
+// nccl lane are steps of the stream. Where a step of the same rank makes a notify that another step
+// awaits, a stream event takes the counter's place.
+//
+// What compute lanes await behind their last task is dealt out to the blocks of the kernel before
+// it when the rank has no copy and no nccl lanes: then nothing but that kernel and the comm lanes,
+// which have their SMs, can run until those waits are over, so blocks that stay hold nobody up.
+// Beside the other lanes kernels run that need a place on an SM, and a peer may wait for them:
+// there such waits are steps behind the kernel.
+//
+// Where the plan has library_gemms, what is called a GEMM kernel here is a library's products
+// (library_products.h): nothing but gemms, and waits and notifies are steps around it.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "launch/gemm_choice.h"
+#include "launch/tile_sums.h"
+#include "stretto/plan.h"
+
+namespace stretto::cuda {
+
+enum class StepKind : uint8_t { gemm, move, wait, notify, copy, collective, record, await };
+
+struct Step {
+  StepKind kind = StepKind::gemm;
+  uint32_t index = 0;               // gemm, move: kernel; record, await: event
+  uint32_t lane = 0, position = 0;  // the others: their instruction
+
+  const Instr& instr(const Plan& plan) const { return plan.lanes[lane].instrs[position]; }
+  bool operator==(const Step&) const = default;
+};
+
+// What one block of a kernel does: instructions [begin, end) of plan.lanes[lane]. Then it makes
+// these waits, of its own lane or of others.
+struct BlockPart {
+  uint32_t lane = 0, begin = 0, end = 0;
+  std::vector<Step> at_end = {};
+};
+
+struct StepStream {
+  LaneKind kind = LaneKind::compute;
+  uint16_t index = 0;
+  std::vector<Step> steps;
+};
+
+struct RankProgram {
+  std::vector<StepStream> streams;                   // the compute lanes' first
+  std::vector<std::vector<BlockPart>> gemms, moves;  // blocks of each kernel
+  // Whether moves[0] are blocks of gemms[0] and no step.
+  bool joins() const { return needs.moves; }
+  uint32_t num_events = 0;
+  // Of the plan: what its gemms add, and what they need.
+  std::shared_ptr<const TileSums> sums;
+  GemmNeeds needs;
+  // (stream, step) of every step in an order in which one thread may enqueue them (order_steps.h):
+  // events are recorded before they are awaited.
+  std::vector<std::pair<uint32_t, uint32_t>> order;
+};
+
+std::vector<RankProgram> programs_of(const Plan& plan);  // by rank
+std::vector<RankProgram> programs_of(const Plan& plan, std::shared_ptr<const TileSums> sums);
+
+}  // namespace stretto::cuda

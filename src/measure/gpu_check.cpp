@@ -1,0 +1,239 @@
+#include "measure/gpu_check.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "emu/output_check.h"
+#include "emu/random.h"
+#include "emu/shared_reference.h"
+#include "measure/run_graphs.h"
+#include "run/rank_threads.h"
+#include "stretto/error.h"
+
+namespace stretto::runtime {
+namespace {
+
+using cuda::check;
+using cuda::driver;
+
+constexpr uint64_t kMaxDelayNs = 200'000;
+constexpr int64_t kRowsAtATime = 256;
+constexpr int64_t kSampledRows = 16;  // of one block
+
+class GpuCheck {
+ public:
+  GpuCheck(PlanRunner& runner, fabric::Fabric& fabric, const GpuCheckOptions& options)
+      : runner_(runner),
+        fabric_(fabric),
+        options_(options),
+        plan_(runner.plan()),
+        reference_(options.reference ? options.reference : make_shared_reference(0)),
+        roundings_(emu::roundings_of(plan_)),
+        check_(plan_),
+        random_(options.seed) {
+    for (int i = 0; i < fabric.num_local(); ++i) ranks_.push_back(fabric.first_rank() + i);
+  }
+
+  GpuCheckResult run() {
+    try {
+      // Like any other part of the plan, the graphs end before the runner does.
+      const RunGraphs graphs(runner_, fabric_, runner_.runs_per_graph());
+      size_t done = 0;
+      for (const Fill fill : options_.fills) {
+        run_eagerly(fill, done, options_.fills.size());
+        replay(graphs);
+        ++done;
+      }
+    } catch (const RunFault& fault) {
+      result_.fault = fault.what();
+      result_.fault_at = fault.where();
+    } catch (const SystemError& error) {
+      result_.fault = error.what();
+    }
+    result_.wrong_elements = check_.wrong_elements;
+    result_.worst_error = check_.worst_error;
+    result_.first_wrong = check_.first_wrong;
+    result_.output_hash = emu::hash_all(hashes_);
+    if (fabric_.group().size() > 1) agree();
+    return std::move(result_);
+  }
+
+ private:
+  using Outputs = std::vector<std::vector<std::byte>>;
+
+  void run_eagerly(Fill fill, size_t done, size_t of) {
+    // The graphs were captured to follow a multiple of so many runs.
+    const int period = runner_.runs_per_graph();
+    const int runs = (options_.runs + period - 1) / period * period;
+    for (int run = 0; run < runs; ++run) {
+      const InputData data{fill, options_.data_seed + static_cast<uint64_t>(run)};
+      write_inputs(data);
+      for (const int rank : ranks_) {
+        fabric_.device(rank).make_current();
+        runner_.delay(rank, random_.below(kMaxDelayNs));
+        runner_.enqueue(rank);
+      }
+      runner_.finish();
+      last_ = read_outputs();
+      if (plan_.op.kind == OpKind::gemm_ar) {
+        for (const auto& output : last_) {
+          result_.reproducible = result_.reproducible && output == last_.front();
+        }
+      }
+      for (const auto& output : last_) hashes_.push_back(emu::hash_bytes(output));
+      compare(data, run);
+      if (options_.progress) {
+        options_.progress((static_cast<double>(done) + (run + 1.0) / runs) /
+                          static_cast<double>(of));
+      }
+    }
+  }
+
+  // What the other processes found of their ranks.
+  void agree() {
+    const int64_t mine = result_.wrong_elements;
+    const std::vector<double> worst =
+        largest(fabric_, "what a check found",
+                {static_cast<double>(mine), result_.worst_error, result_.reproducible ? 0.0 : 1.0});
+    result_.wrong_elements = static_cast<int64_t>(worst[0]);
+    result_.worst_error = worst[1];
+    result_.reproducible = worst[2] == 0;
+    if (mine == 0 && result_.wrong_elements > 0) {
+      result_.first_wrong = "on a rank of another process, which says more";
+    }
+    std::vector<uint64_t> hashes;
+    const std::string_view hash(reinterpret_cast<const char*>(&result_.output_hash),
+                                sizeof(uint64_t));
+    for (const std::string& bytes : fabric_.group().all_gather("the outputs", hash)) {
+      uint64_t theirs = 0;
+      std::memcpy(&theirs, bytes.data(), std::min(bytes.size(), sizeof(theirs)));
+      hashes.push_back(theirs);
+    }
+    // Processes have one rank each.
+    if (plan_.op.kind == OpKind::gemm_ar) {
+      for (const uint64_t theirs : hashes) {
+        result_.reproducible = result_.reproducible && theirs == hashes.front();
+      }
+    }
+    result_.output_hash = emu::hash_all(hashes);
+  }
+
+  // Peers write into a rank's buffers as soon as they run.
+  void before_runs() {
+    if (fabric_.group().size() > 1) fabric_.barrier();
+  }
+
+  // The last inputs once more: first one at a time from poisoned outputs, then back to back, with a
+  // look at the outputs now and then.
+  void replay(const RunGraphs& graphs) {
+    constexpr int kApart = 3, kBetweenLooks = 50;
+    bool is_looked_at = true;
+    for (int i = 0; i < options_.replays; ++i) {
+      if (is_looked_at) poison_output();
+      is_looked_at = i < kApart || i % kBetweenLooks == 0 || i + 1 == options_.replays;
+      for (const int rank : ranks_) {
+        fabric_.device(rank).make_current();
+        runner_.delay(rank, random_.below(kMaxDelayNs));
+        graphs.launch(rank);
+      }
+      if (!is_looked_at) continue;
+      runner_.finish();
+      result_.reproducible = result_.reproducible && read_outputs() == last_;
+    }
+  }
+
+  void write_inputs(const InputData& data) {
+    for (const int rank : ranks_) {
+      fabric_.device(rank).make_current();
+      runner_.memory().poison(rank, runner_.stream(rank));
+      runner_.stream(rank).synchronize();
+      for (const auto& [name, input] : {std::pair{"a", Input::a}, std::pair{"b", Input::b}}) {
+        const auto values = reference_->input(plan_.op, data, input, rank);
+        cuda::copy_to_gpu(runner_.buffer(name, rank), values->data(), values->size());
+      }
+    }
+    before_runs();
+  }
+
+  size_t output_bytes(int rank) const {
+    const Slice slice = output_slice(plan_.op, rank);
+    return static_cast<size_t>(slice.rows() * slice.cols() * num_bytes(plan_.op.dtype));
+  }
+
+  void poison_output() {
+    for (const int rank : ranks_) {
+      if (output_bytes(rank) == 0) continue;
+      fabric_.device(rank).make_current();
+      check(driver().fill_bytes(runner_.buffer("out", rank), 0xff, output_bytes(rank),
+                                runner_.stream(rank).handle()),
+            "poison the output");
+      runner_.stream(rank).synchronize();
+    }
+    before_runs();
+  }
+
+  Outputs read_outputs() {
+    Outputs outputs;
+    for (const int rank : ranks_) {
+      fabric_.device(rank).make_current();
+      auto& output = outputs.emplace_back(output_bytes(rank));
+      if (output.empty()) continue;
+      cuda::copy_from_gpu(output.data(), runner_.buffer("out", rank), output.size());
+    }
+    return outputs;
+  }
+
+  void compare(const InputData& data, int run) {
+    const Operator& op = plan_.op;
+    const double all =
+        static_cast<double>(op.m) * static_cast<double>(op.n) * static_cast<double>(op.k);
+    if (data.fill == Fill::integers || all <= options_.max_reference) {
+      for (int64_t row = 0; row < op.m; row += kRowsAtATime) {
+        compare_rows(data, run, row, std::min(op.m, row + kRowsAtATime));
+      }
+      return;
+    }
+    result_.whole = false;
+    const double row_cost = static_cast<double>(op.n) * static_cast<double>(op.k);
+    const auto affordable = static_cast<int64_t>(options_.max_reference / row_cost / kSampledRows);
+    const int64_t blocks = std::min<int64_t>(op.m, std::max<int64_t>(affordable, 4));
+    for (int64_t i = 0; i < blocks; ++i) {
+      const int64_t last = std::max<int64_t>(0, op.m - kSampledRows);
+      const int64_t row =
+          i == 0   ? 0
+          : i == 1 ? last
+                   : static_cast<int64_t>(random_.below(static_cast<uint64_t>(last + 1)));
+      compare_rows(data, run, row, std::min(op.m, row + kSampledRows));
+    }
+  }
+
+  void compare_rows(const InputData& data, int run, int64_t row0, int64_t row1) {
+    const auto expected = reference_->expected(plan_.op, data, roundings_, row0, row1);
+    for (const int rank : ranks_) {
+      const auto output = static_cast<size_t>(rank - fabric_.first_rank());
+      check_.compare(run, rank, last_[output].data(), *expected);
+    }
+  }
+
+  PlanRunner& runner_;
+  fabric::Fabric& fabric_;
+  const GpuCheckOptions& options_;
+  const Plan& plan_;
+  std::shared_ptr<SharedReference> reference_;
+  const Roundings roundings_;
+  emu::OutputCheck check_;
+  emu::Random random_;
+  std::vector<int> ranks_;  // of this process
+  Outputs last_;            // by rank of this process
+  std::vector<uint64_t> hashes_;
+  GpuCheckResult result_;
+};
+
+}  // namespace
+
+GpuCheckResult check_on_gpus(PlanRunner& runner, fabric::Fabric& fabric,
+                             const GpuCheckOptions& options) {
+  return GpuCheck(runner, fabric, options).run();
+}
+
+}  // namespace stretto::runtime

@@ -1,0 +1,228 @@
+#include "measure/operator_bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "measure/bench_tensors.h"
+#include "measure/run_graphs.h"
+#include "measure/turns.h"
+#include "run/rank_threads.h"
+#include "stretto/error.h"
+
+namespace stretto::runtime {
+namespace {
+
+constexpr int kVerifiedRuns = 3;
+constexpr size_t kMostRefusal = 1000;  // characters
+
+// One who takes a turn in every round.
+class Contestant {
+ public:
+  // The library path, or a part of it.
+  Contestant(const BenchTensors& tensors, const BenchOptions& options, bool gemm, bool collective)
+      : tensors_(tensors), options_(options) {
+    const auto enqueue = [&, gemm, collective](int rank, const cuda::Stream&) {
+      tensors.enqueue_library(rank, gemm, collective);
+    };
+    // NCCL sets up at first use, and that cannot be captured.
+    on_rank_threads(tensors.fabric(), [&](int rank) {
+      enqueue(rank, tensors.stream(rank));
+      tensors.stream(rank).synchronize();
+    });
+    warm_ = std::make_unique<RunGraphs>(tensors.fabric(), tensors.streams(), options.runs_per_graph,
+                                        enqueue);
+    if (options.cold) {
+      cold_ = std::make_unique<RunGraphs>(tensors.fabric(), tensors.streams(), 1, enqueue);
+    }
+  }
+
+  Contestant(const BenchTensors& tensors, const BenchOptions& options, const PlanToTime& to_time,
+             const cuda::Compiler& compiler)
+      : tensors_(tensors), options_(options) {
+    try {
+      make_runner(to_time, compiler);
+      if (!refused_.empty()) return;
+      tensors.copy_inputs(*runner_);
+      for (int run = 0; run < kVerifiedRuns && problem_.empty(); ++run) {
+        for (int i = 0; i < tensors.fabric().num_local(); ++i) {
+          const int rank = tensors.fabric().first_rank() + i;
+          tensors.fabric().device(rank).make_current();
+          runner_->enqueue(rank);
+        }
+        runner_->finish();
+        verify();
+      }
+      if (!problem_.empty()) return;
+      warm_ = std::make_unique<RunGraphs>(*runner_, tensors.fabric(), options.runs_per_graph);
+      if (options.cold && runner_->runs_per_graph() == 1) {
+        cold_ = std::make_unique<RunGraphs>(*runner_, tensors.fabric(), 1);
+      }
+    } catch (const SystemError& error) {
+      problem_ = error.what();
+    }
+  }
+
+  void take_turn() {
+    if (!refused_.empty() || !problem_.empty()) return;
+    try {
+      warm_times_.push_back(warm_->time_us(launches()));
+      if (cold_ == nullptr) return;
+      cold_times_.push_back(cold_->time_us_after([&](int rank, const cuda::Stream& stream) {
+        tensors_.enqueue_cold_start(rank, stream);
+      }));
+    } catch (const SystemError& error) {
+      problem_ = error.what();
+    }
+  }
+
+  PathTimes times() const {
+    PathTimes times;
+    times.warm = spread_of(warm_times_);
+    if (cold_ != nullptr) times.cold = spread_of(cold_times_);
+    return times;
+  }
+
+  // Of a plan, after the last round: its outputs are still those of the timed runs.
+  PlanTimes result() {
+    if (refused_.empty() && problem_.empty()) verify();
+    PlanTimes result;
+    result.refused = refused_;
+    result.problem = problem_;
+    result.too_few_proposed = too_few_proposed_;
+    result.error = error_;
+    if (result.timed()) result.times = times();
+    return result;
+  }
+
+  // Of a plan, after its result: runs of its own whose kernels make marks. cuBLAS makes none.
+  std::optional<RunParts> parts(const Plan& plan, const cuda::Compiler& compiler) {
+    constexpr int kLaunches = 4;
+    if (plan.library_gemms) return std::nullopt;
+    warm_.reset();
+    cold_.reset();
+    runner_.reset();
+    RunnerOptions options;
+    options.marks = true;
+    PlanRunner runner(plan, tensors_.fabric(), compiler, options);
+    fabric::HostGroup& group = tensors_.fabric().group();
+    group.together("copying a plan's inputs", [&] { tensors_.copy_inputs(runner); });
+    const RunGraphs graphs(runner, tensors_.fabric(), options_.runs_per_graph);
+    graphs.time_us();
+    std::vector<double> sums(5, 0.0);
+    for (int launch = 0; launch < kLaunches; ++launch) {
+      graphs.time_us();
+      RunParts run;
+      group.together("reading what a plan's kernels marked",
+                     [&] { run = parts_of_run(plan, runner.marks()); });
+      const double each[] = {run.waiting_us, run.multiplying_us, run.adding_us, run.ending_us,
+                             run.rest_us};
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] += each[i] / kLaunches;
+    }
+    sums = mean(tensors_.fabric(), "the parts of a run", std::move(sums));
+    return RunParts{sums[0], sums[1], sums[2], sums[3], sums[4]};
+  }
+
+ private:
+  // Before and in the timed half of a turn; the same on all processes.
+  int launches() {
+    if (options_.turn_us <= 0) return 1;
+    if (launch_us_ == 0) launch_us_ = warm_->time_us() * options_.runs_per_graph;
+    return std::max(1, static_cast<int>(std::ceil(options_.turn_us / 2 / launch_us_)));
+  }
+
+  // What is refused is so on all processes, and all say why in the same words.
+  void make_runner(const PlanToTime& to_time, const cuda::Compiler& compiler) {
+    RunnerOptions options;
+    options.if_not_proposed = to_time.if_not_proposed;
+    options.most_proposals = to_time.most_proposals;
+    std::string refusal;
+    try {
+      runner_ = std::make_unique<PlanRunner>(*to_time.plan, tensors_.fabric(), compiler, options);
+      too_few_proposed_ = runner_->too_few_proposed();
+    } catch (const UsageError& error) {
+      refusal = fabric::one_line(error.what(), kMostRefusal);
+    }
+    for (const std::string& one :
+         tensors_.fabric().group().all_gather("whether a plan is refused", refusal)) {
+      if (refused_.empty()) refused_ = fabric::one_line(one, 2 * kMostRefusal);
+    }
+    if (!refused_.empty()) runner_.reset();
+  }
+
+  void verify() {
+    const double error = tensors_.error_of(*runner_);
+    error_ = std::max(error_, error);
+    if (error > kMostError) {
+      problem_ = fmt::format("wrong results: their relative error is {:.1e}", error);
+    }
+  }
+
+  const BenchTensors& tensors_;
+  const BenchOptions& options_;
+  std::unique_ptr<PlanRunner> runner_;
+  std::unique_ptr<RunGraphs> warm_, cold_;  // they end before the runner
+  std::vector<double> warm_times_, cold_times_;
+  double launch_us_ = 0;  // of one launch; 0: not known
+  std::optional<int> too_few_proposed_;
+  double error_ = 0;
+  std::string refused_, problem_;
+};
+
+}  // namespace
+
+Spread spread_of(std::vector<double> times) {
+  STRETTO_ASSERT(!times.empty(), "something was timed");
+  std::sort(times.begin(), times.end());
+  const size_t half = times.size() / 2;
+  const double median = times.size() % 2 == 1 ? times[half] : (times[half - 1] + times[half]) / 2;
+  return {median, times.front(), times.back()};
+}
+
+BenchTimes bench_operator(const Operator& op, std::span<const PlanToTime> plans,
+                          fabric::Fabric& fabric, const cuda::Compiler& compiler,
+                          const BenchOptions& options,
+                          const std::function<void(double)>& progress) {
+  const BenchTensors tensors(op, fabric, compiler);
+  Contestant gemm(tensors, options, true, false), collective(tensors, options, false, true),
+      sequential(tensors, options, true, true);
+  std::vector<std::unique_ptr<Contestant>> contestants;
+  const double steps = static_cast<double>(plans.size()) + options.rounds;
+  double done = 0;
+  const auto step = [&] {
+    done += 1;
+    if (progress) progress(done / steps);
+  };
+  for (const PlanToTime& plan : plans) {
+    contestants.push_back(std::make_unique<Contestant>(tensors, options, plan, compiler));
+    step();
+  }
+  std::vector<Contestant*> all = {&gemm, &collective, &sequential};
+  for (const auto& one : contestants) all.push_back(one.get());
+  for (int round = 0; round < options.rounds; ++round) {
+    for (const size_t turn : turns_of_round(all.size(), round)) all[turn]->take_turn();
+    step();
+  }
+  tensors.require_same_nccl();
+  BenchTimes times;
+  times.library = {gemm.times(), collective.times(), sequential.times()};
+  for (const auto& one : contestants) times.plans.push_back(one->result());
+  if (!options.parts) return times;
+  const auto fastest = std::min_element(
+      times.plans.begin(), times.plans.end(), [](const PlanTimes& a, const PlanTimes& b) {
+        return a.timed() && (!b.timed() || a.times.warm.median < b.times.warm.median);
+      });
+  if (fastest != times.plans.end() && fastest->timed()) {
+    const auto at = static_cast<size_t>(fastest - times.plans.begin());
+    try {
+      fastest->parts = contestants[at]->parts(*plans[at].plan, compiler);
+    } catch (const SystemError&) {
+      // Its times hold; what they consist of stays unknown.
+    }
+  }
+  return times;
+}
+
+}  // namespace stretto::runtime

@@ -1,0 +1,77 @@
+// Times plans of one operator, the library path and its parts: in turns, on the same tensors.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "gpu/compiler.h"
+#include "measure/run_parts.h"
+#include "run/plan_runner.h"
+#include "stretto/plan.h"
+
+namespace stretto::runtime {
+
+struct BenchOptions {
+  int rounds = 11;
+  // In a graph, back to back. Even: see PlanRunner::runs_per_graph().
+  int runs_per_graph = 10;
+  // A turn is two launches of the graph, or as many as take so long; the second half is timed. A
+  // GPU at its power limit runs on for 40 to 60 ms before it slows down.
+  double turn_us = 0;
+  bool cold = true;    // single runs from a cold L2 cache too
+  bool parts = false;  // the fastest plan runs again, to tell what its time goes to
+};
+
+// Microseconds a run, the longest rank's, over the rounds.
+struct Spread {
+  double median = 0, low = 0, high = 0;
+};
+Spread spread_of(std::vector<double> times);  // at least one
+
+struct PathTimes {
+  Spread warm;                 // back to back
+  std::optional<Spread> cold;  // nothing where a graph cannot hold a single run
+};
+
+struct LibraryTimes {
+  PathTimes gemm, collective, sequential;
+};
+
+struct PlanTimes {
+  std::string refused;  // why these GPUs, or cuBLAS, cannot run it: then nothing else is known
+  std::string problem;  // a wait that did not end, or a wrong result: then there are no times
+  std::optional<int> too_few_proposed;  // by cuBLAS: its first algorithm was timed instead
+  double error = 0;                     // relative, of the worst run and rank
+  PathTimes times;
+  std::optional<RunParts> parts;  // of the fastest, where they were asked for
+
+  bool timed() const { return refused.empty() && problem.empty(); }
+};
+
+struct BenchTimes {
+  LibraryTimes library;
+  std::vector<PlanTimes> plans;  // as they were given
+};
+
+// Outputs farther from fp32 than this are wrong: rounding of partial sums stays well below, one
+// tile of thousands lies above.
+inline constexpr double kMostError = 5e-3;
+
+struct PlanToTime {
+  const Plan* plan;
+  IfNotProposed if_not_proposed = IfNotProposed::refuse;
+  int most_proposals = kMostAlgorithms;
+};
+
+// Collective. All plans are of `op` and fit in memory together. `progress` hears the share that is
+// done, 0..1.
+BenchTimes bench_operator(const Operator& op, std::span<const PlanToTime> plans,
+                          fabric::Fabric& fabric, const cuda::Compiler& compiler,
+                          const BenchOptions& options,
+                          const std::function<void(double)>& progress = {});
+
+}  // namespace stretto::runtime

@@ -1,0 +1,91 @@
+#include "measure/run_graphs.h"
+
+#include <algorithm>
+#include <barrier>
+
+#include "run/rank_threads.h"
+
+namespace stretto::runtime {
+
+RunGraphs::RunGraphs(fabric::Fabric& fabric, std::vector<const cuda::Stream*> streams, int runs,
+                     const Enqueue& enqueue)
+    : fabric_(fabric), runs_(runs), ranks_(static_cast<size_t>(fabric.num_local())) {
+  for (size_t i = 0; i < ranks_.size(); ++i) ranks_[i].stream = streams[i];
+  capture(enqueue);
+}
+
+RunGraphs::RunGraphs(PlanRunner& runner, fabric::Fabric& fabric, int runs)
+    : fabric_(fabric),
+      runner_(&runner),
+      runs_(runs),
+      ranks_(static_cast<size_t>(fabric.num_local())) {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    ranks_[i].stream = &runner.stream(fabric.first_rank() + static_cast<int>(i));
+  }
+  capture([&](int rank, const cuda::Stream& stream) { runner.enqueue(rank, stream.handle()); });
+}
+
+void RunGraphs::capture(const Enqueue& enqueue) {
+  on_rank_threads(fabric_, [&](int rank) {
+    Rank& mine = ranks_[static_cast<size_t>(rank - fabric_.first_rank())];
+    mine.graph = std::make_unique<cuda::Graph>(*mine.stream, [&] {
+      for (int run = 0; run < runs_; ++run) enqueue(rank, *mine.stream);
+    });
+    mine.start = std::make_unique<cuda::Event>();
+    mine.stop = std::make_unique<cuda::Event>();
+  });
+}
+
+RunGraphs::~RunGraphs() {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    cuda::driver().context_set(
+        fabric_.device(fabric_.first_rank() + static_cast<int>(i)).context());
+    ranks_[i] = Rank();
+  }
+}
+
+const cuda::Stream& RunGraphs::stream(int rank) const {
+  return *ranks_[static_cast<size_t>(rank - fabric_.first_rank())].stream;
+}
+
+void RunGraphs::launch(int rank) const {
+  const Rank& mine = ranks_[static_cast<size_t>(rank - fabric_.first_rank())];
+  mine.graph->launch(*mine.stream);
+}
+
+double RunGraphs::time_us(int launches) const {
+  return time_behind(
+      [&](int, const Rank& mine) {
+        for (int i = 0; i < launches; ++i) mine.graph->launch(*mine.stream);
+      },
+      launches);
+}
+
+double RunGraphs::time_us_after(const Enqueue& before) const {
+  return time_behind([&](int rank, const Rank& mine) { before(rank, *mine.stream); }, 1);
+}
+
+double RunGraphs::time_behind(const std::function<void(int rank, const Rank& mine)>& ahead,
+                              int launches) const {
+  if (fabric_.group().size() > 1) fabric_.barrier();
+  std::barrier together(fabric_.num_local());
+  on_rank_threads(fabric_, [&](int rank) {
+    const Rank& mine = ranks_[static_cast<size_t>(rank - fabric_.first_rank())];
+    together.arrive_and_wait();
+    ahead(rank, mine);
+    mine.start->record(*mine.stream);
+    for (int i = 0; i < launches; ++i) mine.graph->launch(*mine.stream);
+    mine.stop->record(*mine.stream);
+  });
+  if (runner_ != nullptr) runner_->finish();
+  double longest = 0;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    fabric_.device(fabric_.first_rank() + static_cast<int>(i)).make_current();
+    ranks_[i].stream->synchronize();
+    longest =
+        std::max(longest, ranks_[i].stop->elapsed_us_since(*ranks_[i].start) / (launches * runs_));
+  }
+  return largest(fabric_, "the time of a run", {longest}).front();
+}
+
+}  // namespace stretto::runtime

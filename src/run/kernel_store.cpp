@@ -1,0 +1,48 @@
+#include "run/kernel_store.h"
+
+namespace stretto::runtime {
+
+KernelStore::~KernelStore() {
+  for (auto& [index, of_device] : devices_) {
+    cuda::driver().context_set(of_device.device->context());
+    of_device = {};
+  }
+}
+
+KernelStore::OfDevice& KernelStore::of(const cuda::Device& device) {
+  OfDevice& found = devices_[device.index()];
+  found.device = &device;
+  return found;
+}
+
+const cuda::GemmKernel& KernelStore::gemm(const cuda::Device& device,
+                                          const device::GemmConfig& config) {
+  auto& found = of(device).gemms[cuda::describe(config)];
+  if (!found) found = std::make_unique<cuda::GemmKernel>(device, compiler_, config);
+  return *found;
+}
+
+const cuda::Kernel& KernelStore::mover(const cuda::Device& device) {
+  auto& found = of(device).mover;
+  if (!found) {
+    found =
+        std::make_unique<cuda::Kernel>(compiler_.compile(cuda::mover_source(), device.arch()).cubin,
+                                       "stretto_mover", device::kMoverSharedBytes);
+  }
+  return *found;
+}
+
+const cuda::SyncKernels& KernelStore::sync(const cuda::Device& device) {
+  auto& found = of(device).sync;
+  if (!found) found = std::make_unique<cuda::SyncKernels>(device, compiler_);
+  return *found;
+}
+
+const cuda::LangKernel& KernelStore::lang(const cuda::Device& device,
+                                          const cuda::LangKernelName& name, int max_threads) {
+  auto& found = of(device).langs[name.kernel];
+  if (!found) found = std::make_unique<cuda::LangKernel>(device, compiler_, name, max_threads);
+  return *found;
+}
+
+}  // namespace stretto::runtime

@@ -1,0 +1,46 @@
+// The kernels of a fabric's GPUs, each compiled and loaded once, for all plans that use them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "gpu/compiler.h"
+#include "gpu/gemm_kernel.h"
+#include "gpu/sync_kernels.h"
+#include "lang/lang_kernel.h"
+
+namespace stretto::runtime {
+
+class KernelStore {
+ public:
+  // The compiler and the GPUs must outlive the store.
+  explicit KernelStore(const cuda::Compiler& compiler) : compiler_(compiler) {}
+  ~KernelStore();
+  KernelStore(const KernelStore&) = delete;
+  KernelStore& operator=(const KernelStore&) = delete;
+
+  // For `device`, which must be current. They live as long as the store.
+  const cuda::GemmKernel& gemm(const cuda::Device& device, const device::GemmConfig& config);
+  const cuda::Kernel& mover(const cuda::Device& device);
+  const cuda::SyncKernels& sync(const cuda::Device& device);
+  // For at most `max_threads` threads a block, the same whenever it is asked for.
+  const cuda::LangKernel& lang(const cuda::Device& device, const cuda::LangKernelName& name,
+                               int max_threads);
+
+ private:
+  struct OfDevice {
+    const cuda::Device* device = nullptr;
+    std::map<std::string, std::unique_ptr<cuda::GemmKernel>> gemms;  // by description
+    std::unique_ptr<cuda::Kernel> mover;
+    std::unique_ptr<cuda::SyncKernels> sync;
+    std::map<std::string, std::unique_ptr<cuda::LangKernel>> langs;  // by name
+  };
+  OfDevice& of(const cuda::Device& device);
+
+  const cuda::Compiler& compiler_;
+  std::map<int, OfDevice> devices_;  // by index
+};
+
+}  // namespace stretto::runtime

@@ -1,0 +1,128 @@
+// Slots, greetings and counts of calls of each collective, in one symmetric heap a plan.
+#include "run/low_latency_lane.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "stretto/error.h"
+
+namespace stretto::runtime {
+namespace {
+
+using cuda::LowLatencyCall;
+using device::GpuBlock;
+using device::Vec16;
+
+constexpr size_t kVectorBytes = sizeof(Vec16);
+// Greetings of three calls, and of each piece of the heap what its alignment may take.
+constexpr size_t kGreetings = 3, kAlignment = 256;
+constexpr uint32_t kNegativeZeros = 0x80008000u;  // what slots hold until data has come
+
+// SMs that a rank's blocks may take. Where ranks share a GPU those that are in a collective wait on
+// theirs for one that still multiplies, and its clusters need SMs beside each other.
+int sms_of(const cuda::Device& device) {
+  return device.ranks() > 1 ? std::max(1, device.num_sms() / 2) : device.num_sms();
+}
+
+uint64_t vectors(const LowLatencyCall& call, int64_t elements) {
+  return static_cast<uint64_t>(elements * num_bytes(call.dtype)) / kVectorBytes;
+}
+
+template <class T>
+T* pointer(cuda::DevicePtr address) {
+  return reinterpret_cast<T*>(address);
+}
+
+}  // namespace
+
+LowLatencyLane::LowLatencyLane(const Plan& plan, fabric::Fabric& fabric, KernelStore& kernels,
+                               uint64_t timeout_ns)
+    : fabric_(fabric) {
+  const auto ranks = static_cast<size_t>(fabric.ranks());
+  const cuda::Device& device = fabric.device(fabric.first_rank());
+  size_t heap_bytes = 0;
+  int most_blocks = 1;
+  for (const Lane& lane : plan.lanes) {
+    if (lane.rank != fabric.first_rank() || lane.kind != LaneKind::nccl) continue;
+    for (const Instr& instr : lane.instrs) {
+      if (instr.op != Opcode::collective) continue;
+      const LowLatencyCall call = cuda::low_latency_sizes(plan, instr);
+      if (call.count == 0) continue;
+      Collective& made = collectives_[instr.id];
+      made.shape = cuda::low_latency_shape(call, fabric.ranks(), sms_of(device));
+      made.most = vectors(call, call.part);
+      heap_bytes += (made.shape.slot_vectors + kGreetings * ranks) * kVectorBytes + 2 * kAlignment;
+      most_blocks = std::max(most_blocks, made.shape.blocks);
+    }
+  }
+  group_ = std::make_unique<fabric::LangGroup>(fabric, heap_bytes, most_blocks, timeout_ns);
+  for (auto& [id, made] : collectives_) {
+    made.slots = group_->allocate("slots of a collective", made.shape.slot_vectors * kVectorBytes,
+                                  kNegativeZeros);
+    made.greetings = group_->allocate("greetings of a collective",
+                                      kGreetings * ranks * kVectorBytes, device::kNoGreeting);
+  }
+  fabric.group().together("making a plan's collectives", [&] {
+    for (auto& [id, made] : collectives_) {
+      for (int i = 0; i < fabric.num_local(); ++i) {
+        const cuda::Device& own = fabric.device(fabric.first_rank() + i);
+        own.make_current();
+        made.state.emplace_back(static_cast<size_t>(made.shape.blocks) * sizeof(uint64_t));
+        made.kernels.push_back(&kernels.lang(own, made.shape.kernel, cuda::kLowLatencyThreads));
+      }
+    }
+    clear_states();
+  });
+}
+
+void LowLatencyLane::clear_states() {
+  for (auto& [id, made] : collectives_) {
+    const std::vector<uint64_t> zeros(static_cast<size_t>(made.shape.blocks));
+    for (int i = 0; i < fabric_.num_local(); ++i) {
+      fabric_.device(fabric_.first_rank() + i).make_current();
+      made.state[static_cast<size_t>(i)].upload(zeros.data(), zeros.size() * sizeof(uint64_t));
+    }
+  }
+}
+
+void LowLatencyLane::launch(int32_t id, int rank, const cuda::Stream& stream,
+                            const LowLatencyCall& call) {
+  if (call.count == 0) return;
+  const Collective& made = collectives_.at(id);
+  const auto local = static_cast<size_t>(rank - fabric_.first_rank());
+  const cuda::LangKernel& kernel = *made.kernels[local];
+  const device::GpuWorld& world = group_->world(rank);
+  Vec16* const slots = group_->at<Vec16>(rank, made.slots);
+  Vec16* const greetings = group_->at<Vec16>(rank, made.greetings);
+  auto* const state = made.state[local].as<device::uint64>();
+  // Sizes and places were looked at when the plan was made.
+  const auto launch_with = [&](const auto& args) {
+    const device::LaunchParameters<std::decay_t<decltype(args)>> parameters{world, args};
+    kernel.launch_parameters(stream, made.shape.blocks, cuda::kLowLatencyThreads, world.max_blocks,
+                             &parameters);
+  };
+  const auto* const from = pointer<const Vec16>(call.from);
+  auto* const to = pointer<Vec16>(call.to);
+  const uint64_t count = vectors(call, call.count);
+  device::RowsOfCall<GpuBlock> rows;
+  if (call.rows_at != 0) {
+    rows = {pointer<const device::int32>(call.rows_at),
+            static_cast<device::int32>(call.count / call.row),
+            static_cast<device::uint32>(vectors(call, call.row))};
+  }
+  if (call.kind == CollectiveKind::all_reduce) {
+    launch_with(
+        device::AllReduceArgs<GpuBlock>{from, to, count, made.most, slots, greetings, state, rows});
+  } else {
+    launch_with(device::PartsArgs<GpuBlock>{from, to, vectors(call, call.part), count, made.most,
+                                            slots, greetings, state, rows});
+  }
+}
+
+std::string LowLatencyLane::take_problem() {
+  std::string problem = group_->take_problem();
+  if (!problem.empty()) clear_states();
+  return problem;
+}
+
+}  // namespace stretto::runtime

@@ -1,0 +1,214 @@
+#include "run/plan_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "launch/library_products.h"
+#include "run/plan_fit.h"
+#include "run/rank_threads.h"
+#include "stretto/error.h"
+#include "stretto/serve.h"
+
+namespace stretto::runtime {
+namespace {
+
+using cuda::driver;
+
+constexpr std::chrono::seconds kConnectTimeout(30);
+
+// Processes may choose differently where their tuning or machine files differ; what they then run
+// may fit together by chance and mean something else. First of all, for what the plan is refused
+// for is then the same on all of them.
+fabric::Fabric& with_same_plan(fabric::Fabric& fabric, const Plan& plan) {
+  fabric.group().require_same(
+      "a plan, which auto makes by each process's own tuning file",
+      fmt::format("{} ({}, {} SMs)", plan.schedule, to_string(plan.op), plan.sms));
+  return fabric;
+}
+
+std::vector<cuda::RankProgram> programs_that_fit(const Plan& plan,
+                                                 const std::shared_ptr<const cuda::TileSums>& sums,
+                                                 const fabric::Fabric& fabric) {
+  std::vector<cuda::RankProgram> programs = cuda::programs_of(plan, sums);
+  require_fits(plan, programs, fabric);
+  return programs;
+}
+
+bool has_collectives(const Plan& plan) {
+  return std::any_of(plan.lanes.begin(), plan.lanes.end(),
+                     [](const Lane& lane) { return lane.kind == LaneKind::nccl; });
+}
+
+}  // namespace
+
+PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric, const cuda::Compiler& compiler,
+                       const RunnerOptions& options, const Bindings& bindings)
+    : PlanRunner(plan, fabric, std::make_unique<KernelStore>(compiler), nullptr, options,
+                 bindings) {}
+
+PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric, KernelStore& kernels,
+                       const RunnerOptions& options, const Bindings& bindings)
+    : PlanRunner(plan, fabric, nullptr, &kernels, options, bindings) {}
+
+PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
+                       std::unique_ptr<KernelStore> own_kernels, KernelStore* kernels,
+                       const RunnerOptions& options, const Bindings& bindings)
+    : sums_(std::make_shared<const cuda::TileSums>(plan)),
+      fabric_(with_same_plan(fabric, plan)),
+      plan_(require_runnable(plan, *sums_, options.serves)),
+      own_kernels_(std::move(own_kernels)),
+      kernels_(own_kernels_ ? *own_kernels_ : *kernels),
+      options_(options),
+      why_not_in_memory_(
+          options.rows_in_memory
+              ? cuda::why_no_copy_of_rows(plan)
+              : "this runner was made for rows that the host says, not for rows in memory"),
+      programs_(programs_that_fit(plan, sums_, fabric)),
+      signals_(plan, programs_, options.stream_waits),
+      copied_notifies_(plan, signals_),
+      memory_(plan, *sums_, fabric, bindings),
+      state_(fabric, signals_.num_signals(), options.timeout_ns, "the signals of a plan") {
+  if (has_collectives(plan)) make_collectives();
+  make_ranks();
+  if (nccl_ == nullptr) return;
+  fabric.group().together("connecting a plan's collectives", [&] {
+    connect_nccl();
+    for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
+      fabric_.device(rank).make_current();
+      memory_.poison(rank, *of(rank).main);
+      of(rank).main->synchronize();
+    }
+  });
+}
+
+// Kernels of the device language, or NCCL, which where it runs beside kernels must do with the SMs
+// that they leave it; a library's kernels end by themselves.
+void PlanRunner::make_collectives() {
+  if (plan_.low_latency_collectives) {
+    low_latency_ = std::make_unique<LowLatencyLane>(plan_, fabric_, kernels_, options_.timeout_ns);
+    return;
+  }
+  const cuda::Device& device = fabric_.device(fabric_.first_rank());
+  nccl_ = &fabric_.communicators(plan_.library_gemms ? 0 : sms_left(plan_, device));
+  if (!nccl_->renew(fabric_.group())) throw SystemError(fabric::kStillHeld);
+  nccl_generation_ = nccl_->generation();
+}
+
+PlanRunner::~PlanRunner() { drop_ranks(); }
+
+// Owners free what they have on the GPU it lies on.
+void PlanRunner::drop_ranks() {
+  for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
+    driver().context_set(fabric_.device(rank).context());
+    of(rank) = Rank();
+  }
+}
+
+void PlanRunner::make_ranks() {
+  const int asked = plan_.library_algorithm;
+  ranks_.resize(static_cast<size_t>(fabric_.num_local()));
+  const auto make = [&](int algorithm) {
+    fabric_.group().together("making a plan's kernels", [&] {
+      for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) add_rank(rank, algorithm);
+    });
+  };
+  make(asked);
+  if (asked == 0) return;
+  int proposed = kMostAlgorithms;
+  for (const Rank& rank : ranks_) proposed = std::min(proposed, rank.streams->num_proposed());
+  proposed = -static_cast<int>(
+      largest(fabric_, "how many algorithms cuBLAS does not propose", {-1.0 * proposed}).front());
+  const std::optional<int> taken = algorithm_to_take(asked, proposed, options_.if_not_proposed);
+  if (taken == asked) return;
+  drop_ranks();
+  if (!taken) throw UsageError(why_not_proposed(asked, proposed));
+  make(*taken);
+  too_few_proposed_ = proposed;
+}
+
+void PlanRunner::add_rank(int rank, int algorithm) {
+  const cuda::Device& device = fabric_.device(rank);
+  device.make_current();
+  Rank& mine = of(rank);
+  mine.main = std::make_unique<cuda::Stream>();
+  mine.used = mine.main->handle();
+  std::vector<cuda::DevicePtr> counters;
+  for (int owner = 0; owner < plan_.ranks(); ++owner) {
+    counters.push_back(state_.counters(owner, rank));
+  }
+  mine.streams = std::make_unique<RankStreams>(RankStreams::Setup{
+      plan_, rank, device, kernels_, programs_[static_cast<size_t>(rank)], signals_,
+      copied_notifies_, state_.space(rank), std::move(counters), memory_.places(rank), nccl_,
+      low_latency_.get(), options_.serves, options_.serves && why_not_in_memory_.empty(),
+      options_.marks, algorithm, options_.most_proposals});
+  mine.streams->enqueue_products(*mine.main);
+  mine.streams->capture_few_rows(*mine.main);
+  memory_.poison(rank, *mine.main);
+  mine.main->synchronize();
+}
+
+void PlanRunner::connect_nccl() {
+  fabric::as_one_operation([&] {
+    for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
+      fabric_.device(rank).make_current();
+      of(rank).streams->enqueue_collectives(*of(rank).main);
+    }
+  });
+  // Another process may have failed to come.
+  const auto end = std::chrono::steady_clock::now() + kConnectTimeout;
+  for (const Rank& rank : ranks_) {
+    while (!idle(rank)) {
+      if (std::chrono::steady_clock::now() > end) {
+        nccl_->abort();
+        throw SystemError(fmt::format("NCCL: a plan's first collectives did not end within {} s",
+                                      kConnectTimeout.count()));
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+}
+
+cuda::DevicePtr PlanRunner::buffer(std::string_view name, int rank) const {
+  const auto index = plan_.find_buffer(name);
+  STRETTO_ASSERT(index.has_value(), "the plan has this buffer");
+  return memory_.places(rank)[static_cast<size_t>(rank)][*index][0];
+}
+
+void PlanRunner::enqueue(int rank, cuda::StreamHandle stream, const CallRows& rows) {
+  if (!has_met_) {
+    throw SystemError(
+        "the last finish() did not meet all ranks, and says why: call it again, on all of them, "
+        "before the next run");
+  }
+  if (nccl_ != nullptr && (nccl_->is_aborted() || nccl_->generation() != nccl_generation_)) {
+    throw SystemError(
+        "the collectives of NCCL were given up with another plan's: finish() connects them again");
+  }
+  if (rows.at != 0 || rows.rows != 0) {
+    if (!options_.serves) throw UsageError("this runner was not made to serve fewer rows");
+    if (rows.rows != 0) run_rows(plan_.op, rows.rows);
+    if (rows.at != 0 && !why_not_in_memory_.empty()) throw UsageError(why_not_in_memory_);
+  }
+  // A graph is launched on other streams than it was captured on.
+  const std::optional<uint64_t> capture = cuda::Stream(stream).capture();
+  if (!capture) of(rank).used = stream;
+  of(rank).streams->enqueue(stream, rows, capture);
+}
+
+std::vector<std::vector<KernelMarks>> PlanRunner::marks() const {
+  std::vector<std::vector<KernelMarks>> by_rank;
+  for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
+    fabric_.device(rank).make_current();
+    by_rank.push_back(of(rank).streams->marks());
+  }
+  return by_rank;
+}
+
+void PlanRunner::delay(int rank, uint64_t duration_ns) const {
+  kernels_.sync(fabric_.device(rank)).delay(*of(rank).main, duration_ns);
+}
+
+}  // namespace stretto::runtime

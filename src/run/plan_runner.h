@@ -1,0 +1,144 @@
+// Runs a plan on the GPUs of a fabric: memory, tables, streams, errors.
+//
+// Runs are stream-ordered on each rank; kernels count them on the GPU, so a captured graph can be
+// launched many times.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "fabric/run_state.h"
+#include "gpu/compiler.h"
+#include "run/plan_memory.h"
+#include "run/rank_streams.h"
+#include "run/run_end.h"
+#include "run/run_watch.h"
+#include "tune/proposed_algorithms.h"
+
+namespace stretto::runtime {
+
+struct RunnerOptions {
+  uint64_t timeout_ns = 2'000'000'000;  // of a wait
+  // Streams wait for counters by themselves; else by a kernel of one warp, which needs a place on
+  // an SM.
+  bool stream_waits = true;
+  bool serves = false;         // runs may have fewer rows than the plan
+  bool rows_in_memory = true;  // then: and memory may say how many, which a library has memory for
+  bool marks = false;          // kernels tell when they did what (measured_timeline.h)
+  // Where cuBLAS has no such algorithm as the plan asks for. It is asked to propose so many.
+  IfNotProposed if_not_proposed = IfNotProposed::refuse;
+  int most_proposals = kMostAlgorithms;
+};
+
+class PlanRunner {
+ public:
+  // Collective over the fabric's processes. The plan and the fabric must outlive the runner. Throws
+  // UsageError(why_not_on_cuda()) with all reasons and where cuBLAS does not propose the plan's
+  // algorithm, SystemError.
+  PlanRunner(const Plan& plan, fabric::Fabric& fabric, const cuda::Compiler& compiler,
+             const RunnerOptions& options = {}, const Bindings& bindings = {});
+  // With kernels that others use too; the store must outlive the runner.
+  PlanRunner(const Plan& plan, fabric::Fabric& fabric, KernelStore& kernels,
+             const RunnerOptions& options = {}, const Bindings& bindings = {});
+  ~PlanRunner();
+  PlanRunner(const PlanRunner&) = delete;
+  PlanRunner& operator=(const PlanRunner&) = delete;
+
+  const Plan& plan() const { return plan_; }
+  // Where cuBLAS's first algorithm multiplies instead of the plan's: how many it proposes.
+  std::optional<int> too_few_proposed() const { return too_few_proposed_; }
+  // Memory of buffer `name`'s instance that run 0 uses; inputs and outputs have one. Ranks here and
+  // below are of this process.
+  cuda::DevicePtr buffer(std::string_view name, int rank) const;
+  const PlanMemory& memory() const { return memory_; }
+
+  // Enqueues one run on a stream of a rank: the runner's own, or the caller's. The calling thread
+  // has that rank's GPU current. All runs of a rank must be ordered with one another. A caller's
+  // stream lives until the next finish(). Throws SystemError where that has to meet the others
+  // again first.
+  void enqueue(int rank) { enqueue(rank, stream(rank).handle()); }
+  void enqueue(int rank, cuda::StreamHandle stream) { enqueue(rank, stream, {}); }
+  // With fewer rows than the plan, where the runner serves them: inputs and outputs have room for
+  // the plan's and begin with the run's (serve.h). A library multiplies as many rows of A as memory
+  // may say there are. Throws UsageError.
+  void enqueue(int rank, cuda::StreamHandle stream, const CallRows& rows);
+  const cuda::Stream& stream(int rank) const { return *of(rank).main; }
+
+  // A captured graph must hold a multiple of this many runs, and a multiple of it must lie between
+  // its capture and each launch: 1, or more where copy engines or collectives write buffers that
+  // alternate between instances.
+  int runs_per_graph() const { return ranks_.front().streams->runs_per_graph(); }
+
+  // Enqueues a pause of a rank's own stream, for tests.
+  void delay(int rank, uint64_t duration_ns) const;
+
+  // Collective. Waits for all runs of this process's ranks. Throws RunFault naming the wait that
+  // did not end, or the rank that did not come; the runner can then be used again, if it has met
+  // all ranks. Else they call finish() again, which returns once they have met. Graphs that hold
+  // collectives of NCCL which were given up count as ranks that have not come, until they end.
+  void finish();
+  bool has_met() const { return has_met_; }
+
+  // By local rank: what its kernels marked in the last run, where they make marks; after finish().
+  std::vector<std::vector<KernelMarks>> marks() const;
+
+ private:
+  struct Rank {
+    std::unique_ptr<cuda::Stream> main;
+    std::unique_ptr<RankStreams> streams;
+    cuda::StreamHandle used = nullptr;  // by the last run since finish(), else `main`
+  };
+  const Rank& of(int rank) const {
+    return ranks_[static_cast<size_t>(rank - fabric_.first_rank())];
+  }
+  Rank& of(int rank) { return ranks_[static_cast<size_t>(rank - fabric_.first_rank())]; }
+  int last_rank() const { return fabric_.first_rank() + fabric_.num_local(); }
+
+  PlanRunner(const Plan& plan, fabric::Fabric& fabric, std::unique_ptr<KernelStore> own_kernels,
+             KernelStore* kernels, const RunnerOptions& options, const Bindings& bindings);
+  void make_collectives();
+  void make_ranks();
+  void drop_ranks();
+  void add_rank(int rank, int algorithm);
+  void connect_nccl();
+  bool idle(const Rank& rank) const;
+  bool aborted() const;
+  bool streams_wait() const;  // for counters that have not come
+  RunWatch::Seen look(const std::vector<bool>& ended) const;
+  std::vector<RankStand> stands(const std::vector<bool>& ended) const;
+  void wait_for_runs(RunEnd& end);
+  void note_stuck_streams();
+  void release();
+  std::vector<RunEnd> meet(const RunEnd& mine, bool has_failed);
+  std::vector<StuckWait> of_all_processes(const std::vector<StuckWait>& mine);
+  std::optional<RunFault> own_problem(const RunEnd& mine) const;
+  RunFault problem_of(const fabric::RunOutcome& outcome, const std::vector<RunEnd>& ends,
+                      const std::string& collectives);
+  bool restart();
+
+  std::shared_ptr<const cuda::TileSums> sums_;  // of the plan
+  fabric::Fabric& fabric_;
+  const Plan& plan_;
+  std::unique_ptr<KernelStore> own_kernels_;
+  KernelStore& kernels_;
+  RunnerOptions options_;
+  std::string why_not_in_memory_;  // where no rows in memory are served, though the host's are
+  std::vector<cuda::RankProgram> programs_;  // by rank
+  cuda::SignalLayout signals_;
+  const cuda::CopiedNotifies copied_notifies_;
+  PlanMemory memory_;
+  fabric::RunState state_;
+  std::unique_ptr<LowLatencyLane> low_latency_;  // where the plan wants it
+  std::vector<Rank> ranks_;                      // of this process
+  std::optional<int> too_few_proposed_;
+  std::vector<StuckWait> stuck_;           // streams that were released
+  fabric::Communicators* nccl_ = nullptr;  // where the plan has collectives of NCCL
+  int nccl_generation_ = 0;
+  uint64_t finishes_ = 0;
+  bool has_met_ = true;
+};
+
+}  // namespace stretto::runtime

@@ -1,0 +1,189 @@
+// The runs of a rank; what they consist of is made in
+// rank_streams_{kernels,products,ops,graphs}.cpp.
+#include "run/rank_streams.h"
+
+#include "stretto/serve.h"
+
+namespace stretto::runtime {
+
+using cuda::check;
+using cuda::driver;
+using cuda::Stream;
+
+RankStreams::RankStreams(const Setup& setup)
+    : setup_(setup),
+      sets_(cuda::num_sets(setup.plan)),
+      fork_(false),
+      sync_(setup.kernels.sync(setup.device)) {
+  for (size_t i = 0; i < setup.program.streams.size(); ++i) {
+    streams_.push_back(i == 0 ? nullptr : std::make_unique<Stream>());
+    joins_.push_back(std::make_unique<cuda::Event>(false));
+  }
+  for (uint32_t i = 0; i < setup.program.num_events; ++i) {
+    events_.push_back(std::make_unique<cuda::Event>(false));
+  }
+  add_kernels();
+  add_ops();
+  place_copied_notifies();
+  add_ends_of_run();
+  if (counts_.empty()) shown_at_ = reinterpret_cast<cuda::DevicePtr>(counts_.add(1));
+  overlaps_ = ops_.size() == 1 && ops_[0].kind == OpKind::gemm && streams_.size() == 1 &&
+              gemm_ != nullptr && !advance_ && !alternates_ && setup.device.ranks() == 1;
+}
+
+std::vector<KernelMarks> RankStreams::marks() const {
+  std::vector<KernelMarks> marks = marks_;
+  for (size_t i = 0; i < marks.size(); ++i) {
+    const cuda::MarkWords& words =
+        i < gemms_.size() ? gemms_[i].marks() : moves_[i - gemms_.size()].marks();
+    marks[i].words = words.read();
+  }
+  return marks;
+}
+
+void RankStreams::restart() {
+  eager_runs_ = captured_runs_ = shown_runs_ = runs_since_end_ = 0;
+  counts_.restart();
+  std::vector<uint64_t> first_values;
+  for (const cuda::CopiedNotify& notify : copied_) first_values.push_back(notify.value);
+  if (!copied_.empty()) words_.upload(first_values.data(), first_values.size() * sizeof(uint64_t));
+}
+
+int RankStreams::next_set(const std::optional<uint64_t>& capture) {
+  const auto sets = static_cast<uint64_t>(sets_);
+  if (!capture) return static_cast<int>(eager_runs_++ % sets);
+  // A graph is taken to be launched when the runs before it are the ones that were enqueued.
+  if (*capture != capture_) captured_runs_ = eager_runs_;
+  capture_ = *capture;
+  return static_cast<int>(captured_runs_++ % sets);
+}
+
+// A library's kernels count nothing, so that the host, which alone can give up NCCL's collectives,
+// would not tell many runs from one that hangs. A stream's write takes a small part of what a
+// kernel of one thread does, and not every run needs one.
+void RankStreams::show_run(const Stream& main, bool is_captured) {
+  constexpr uint64_t kRunsAWrite = 8;
+  is_captured_ = is_captured_ || is_captured;
+  if (shown_at_ == 0 || is_captured || runs_since_end_++ % kRunsAWrite != 0) return;
+  check(driver().stream_write_value(main.handle(), shown_at_, ++shown_runs_, 0),
+        "write in a stream");
+}
+
+void RankStreams::enqueue(cuda::StreamHandle handle, const CallRows& rows,
+                          const std::optional<uint64_t>& capture) {
+  const Stream main(handle);
+  show_run(main, capture.has_value());
+  if (!capture && rows.at == 0 && few_rows_.launch(main, rows.rows)) return;
+  int set = 0;
+  if (alternates_) {
+    set = next_set(capture);
+    device::CheckSetParams params = check_set_;
+    params.expected_set = static_cast<uint32_t>(set);
+    sync_.check_set(main, params);
+  }
+  if (streams_.size() > 1) fork_.record(main);
+  for (size_t i = 1; i < streams_.size(); ++i) streams_[i]->wait(fork_);
+  for (const Op& op : ops_) issue(op, op.stream == 0 ? main : *streams_[op.stream], set, rows);
+  for (size_t i = 1; i < streams_.size(); ++i) {
+    joins_[i]->record(*streams_[i]);
+    main.wait(*joins_[i]);
+  }
+  if (advance_) sync_.advance(main, *advance_);
+}
+
+template <typename Params>
+Params RankStreams::with_rows(const Params& params, const CallRows& rows) const {
+  Params result = params;
+  if (rows.at != 0) {
+    result.rows.at = reinterpret_cast<const int32_t*>(rows.at);
+  } else if (rows.rows != 0) {
+    result.rows.rows = rows.rows;
+  }
+  return result;
+}
+
+void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallRows& rows) {
+  switch (op.kind) {
+    case OpKind::gemm: {
+      if (library_) {
+        multiply(op.index, stream, set, rows);
+        break;
+      }
+      const cuda::DeviceGemmTable& table = gemms_[op.index];
+      const device::GemmParams params = with_rows(table.params(), rows);
+      if (setup_.program.joins()) {
+        const auto movers = static_cast<uint32_t>(moves_[0].num_blocks());
+        gemm_->launch(stream, table.num_blocks(),
+                      {params, with_rows(moves_[0].params(), rows), movers,
+                       device::mover_blocks(gemm_->config(), movers)},
+                      overlaps_);
+      } else {
+        gemm_->launch(stream, table.num_blocks(), params, overlaps_);
+      }
+      break;
+    }
+    case OpKind::move: {
+      const device::MoverParams params = with_rows(moves_[op.index].params(), rows);
+      mover_->launch(stream, moves_[op.index].num_blocks(), device::kMoverThreads, 1, &params);
+      break;
+    }
+    case OpKind::wait_value:
+      check(driver().stream_wait_value(stream.handle(), value_waits_[op.index].counter,
+                                       static_cast<uint64_t>(value_waits_[op.index].threshold),
+                                       cuda::kWaitAtLeast),
+            "wait in a stream");
+      break;
+    case OpKind::wait:
+      sync_.await(stream, waits_[op.index], op.stream != 0);
+      break;
+    case OpKind::notify:
+      sync_.notify(stream, notifies_[op.index]);
+      break;
+    case OpKind::copy:
+      for (const cuda::Transfer& transfer : copies_[op.index][static_cast<size_t>(set)]) {
+        cuda::enqueue_transfer(stream, transfer);
+      }
+      break;
+    case OpKind::copied_notify:
+      for (const cuda::Transfer& transfer : copied_transfers_[op.index][static_cast<size_t>(set)]) {
+        cuda::enqueue_transfer(stream, transfer);
+      }
+      break;
+    case OpKind::collective:
+      make_collective(op.index, stream, set, rows);
+      break;
+    case OpKind::record:
+      events_[op.index]->record(stream);
+      break;
+    case OpKind::await:
+      stream.wait(*events_[op.index]);
+      break;
+  }
+}
+
+void RankStreams::make_collective(uint32_t index, const Stream& stream, int set,
+                                  const CallRows& rows) const {
+  if (setup_.low_latency == nullptr) {
+    make_calls(*setup_.communicators, setup_.rank, stream,
+               collectives_[index][static_cast<size_t>(set)]);
+    return;
+  }
+  const LowLatencyOp& made = low_latency_[index];
+  cuda::LowLatencyCall call = made.by_set[static_cast<size_t>(set)];
+  const int64_t all = setup_.plan.op.m;
+  if (rows.at != 0) {
+    const device::RunRows most = run_rows(setup_.plan.op, rows.rows != 0 ? rows.rows : all);
+    call = cuda::with_rows_at(call, rows.at, most, all);
+  } else if (rows.rows != 0) {
+    call = cuda::with_rows(call, run_rows(setup_.plan.op, rows.rows), all);
+  }
+  setup_.low_latency->launch(made.id, setup_.rank, stream, call);
+}
+
+void RankStreams::enqueue_collectives(const Stream& stream) const {
+  for (const auto& by_set : collectives_) {
+    make_calls(*setup_.communicators, setup_.rank, stream, by_set.front());
+  }
+}
+
+}  // namespace stretto::runtime

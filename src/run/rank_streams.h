@@ -1,0 +1,219 @@
+// The streams of one rank, ready to enqueue runs of a plan: kernels with their tables in GPU
+// memory, transfers, collectives, waits and notifies.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "fabric/communicators.h"
+#include "gpu/gemm_kernel.h"
+#include "gpu/library_matmul.h"
+#include "gpu/sync_kernels.h"
+#include "launch/rank_program.h"
+#include "launch/signal_layout.h"
+#include "run/call_graphs.h"
+#include "run/kernel_store.h"
+#include "run/low_latency_lane.h"
+#include "run/marked_tasks.h"
+#include "run/nccl_lane.h"
+#include "run/run_counts.h"
+#include "run/stuck_wait.h"
+#include "run/whole_product.h"
+#include "tables/collectives.h"
+#include "tables/copied_notifies.h"
+#include "tables/mover_table.h"
+#include "tables/plan_tables.h"
+#include "tables/transfers.h"
+
+namespace stretto::runtime {
+
+// How many rows a run has: so many, or what `at` in the rank's memory says when its kernels start,
+// which is then at most so many. All ranks say the same. 0: the plan's.
+struct CallRows {
+  int32_t rows = 0;
+  cuda::DevicePtr at = 0;
+};
+
+class RankStreams {
+ public:
+  // Everything must outlive the streams.
+  struct Setup {
+    const Plan& plan;
+    int rank = 0;
+    const cuda::Device& device;
+    KernelStore& kernels;
+    const cuda::RankProgram& program;
+    const cuda::SignalLayout& signals;
+    const cuda::CopiedNotifies& copied_notifies;
+    device::SignalSpace space;
+    std::vector<cuda::DevicePtr> counters;  // by rank, as this rank sees them
+    const cuda::BufferPlaces& places;       // as this rank sees them
+    // Where the plan has collectives: who makes them.
+    const fabric::Communicators* communicators = nullptr;
+    LowLatencyLane* low_latency = nullptr;
+    bool serves = false;          // runs may have fewer rows
+    bool rows_in_memory = false;  // and memory may say how many
+    bool marks = false;           // kernels tell when they did what
+    // Where a library multiplies: which of how many at most that it may propose.
+    int algorithm = 0, most_proposals = kMostAlgorithms;
+  };
+  // The rank's GPU must be current, here and below.
+  explicit RankStreams(const Setup& setup);
+
+  // One run, behind what `main` already has; what follows on `main` comes after the run. `capture`
+  // is the stream's (Stream::capture()).
+  void enqueue(cuda::StreamHandle main, const CallRows& rows,
+               const std::optional<uint64_t>& capture);
+  // A captured graph must hold a multiple of this many runs.
+  int runs_per_graph() const { return alternates_ ? sets_ : 1; }
+  // After counters were set to 0: the next run is the first.
+  void restart();
+  // By block of every kernel: the runs that it has begun. Where a run is a library's kernels only,
+  // streams write it now and then instead, in the same runs on all ranks.
+  std::vector<uint64_t> runs_begun() const { return counts_.read(); }
+  // Nothing is written in runs of graphs then, for it would be the same each time.
+  bool counts_runs() const { return shown_at_ == 0 || !is_captured_; }
+  bool kernels_count() const { return shown_at_ == 0; }
+  // All runs have ended: the next one is shown.
+  void end_runs() { runs_since_end_ = 0; }
+
+  // Of every kernel, where the setup asks for them; while no run is under way.
+  std::vector<KernelMarks> marks() const;
+
+  // A library's products by themselves, once with every algorithm that runs may take: at first use
+  // it loads its kernels, which a graph's capture would not survive, and which may wait for other
+  // kernels.
+  void enqueue_products(const cuda::Stream& stream);
+  // Makes graphs of runs of few rows. After enqueue_products().
+  void capture_few_rows(const cuda::Stream& stream);
+  // Of how many it could take the setup's algorithm for every product; its first has taken the
+  // place of one that it did not propose.
+  int num_proposed() const;
+  // The collectives of a run by themselves: at first use NCCL connects.
+  void enqueue_collectives(const cuda::Stream& stream) const;
+
+  // The wait that a kernel gave up.
+  StuckWait locate(const device::WaitError& error) const;
+  bool has_stream_waits() const { return !value_waits_.empty(); }
+  // Waits of streams whose counters have not come, the first of each lane.
+  std::vector<StuckWait> stuck_stream_waits() const;
+  // Lets every wait of a stream pass, until counters are reset.
+  void release_stream_waits() const;
+
+ private:
+  enum class OpKind : uint8_t {
+    gemm,
+    move,
+    wait_value,
+    wait,
+    notify,
+    copy,
+    copied_notify,
+    collective,
+    record,
+    await
+  };
+  struct Op {
+    OpKind kind;
+    uint32_t stream;
+    uint32_t index;  // in the list of its kind
+  };
+  struct ValueWait {
+    cuda::Step step;
+    cuda::DevicePtr counter;
+    int64_t threshold;
+  };
+  // Rows of a library's product for fewer rows than this are multiplied as this many would be; and
+  // rows that a product has which only loads what multiplies it.
+  static constexpr int64_t kFewestRows = 16, kSpareRows = 8;
+  // Products that lie alike share what multiplies them.
+  struct MatrixProduct {
+    size_t matmul = 0;
+    cuda::LibraryMatmul::Places places;
+    bool is_result = false;  // the caller's, where rows beyond a run's stay as they were
+  };
+  struct SharedMatmul {
+    std::array<cuda::Matrix, 3> shape;  // their addresses are what these are multiples of
+    int sms;                            // that it may have, 0: all
+    cuda::LibraryMatmul matmul;
+  };
+
+  void add_kernels();
+  void add_products();
+  void require_clusters() const;
+  int sms_beside_movers() const;  // that a product may have, 0: all
+  MatrixProduct product_of(const cuda::Matrix& a, const cuda::Matrix& b, const cuda::Matrix& c,
+                           int sms);
+  void add_marks(std::vector<uint32_t>& lanes, std::vector<std::vector<uint32_t>>& positions);
+  void add_ops();
+  void add_waits(uint32_t stream, const std::vector<cuda::Step>& steps);
+  void add_notifies(uint32_t stream, const std::vector<cuda::Step>& steps);
+  void add_copy(uint32_t stream, const cuda::Step& step);
+  void add_collective(uint32_t stream, const cuda::Step& step);
+  void add_copied_notifies(uint32_t stream, const std::vector<cuda::CopiedNotify>& notifies);
+  void place_copied_notifies();
+  void add_ends_of_run();
+  device::SignalSpace space_of(KernelPlace place, int blocks = 1);
+  cuda::DevicePtr counter(const Instr& wait) const;
+  int next_set(const std::optional<uint64_t>& capture);
+  void show_run(const cuda::Stream& main, bool is_captured);
+  void multiply(uint32_t kernel, const cuda::Stream& stream, int set, const CallRows& rows);
+  void make_collective(uint32_t index, const cuda::Stream& stream, int set,
+                       const CallRows& rows) const;
+  void issue(const Op& op, const cuda::Stream& stream, int set, const CallRows& rows);
+  template <typename Params>
+  Params with_rows(const Params& params, const CallRows& rows) const;
+
+  Setup setup_;
+  int sets_;
+  // A run is one kernel, started while the kernel before it ends: where the rank has the GPU to
+  // itself, since two of its kernels may hold blocks at once.
+  bool overlaps_ = false;
+  bool alternates_ = false;  // copies or collectives lie elsewhere from one run to the next
+  uint64_t eager_runs_ = 0, captured_runs_ = 0, capture_ = 0;
+  cuda::DevicePtr shown_at_ = 0;  // where streams write what kernels do not count, else 0
+  uint64_t shown_runs_ = 0, runs_since_end_ = 0;
+  bool is_captured_ = false;  // some run was
+
+  std::vector<std::unique_ptr<cuda::Stream>> streams_;  // the first is empty: the caller's
+  std::vector<std::unique_ptr<cuda::Event>> events_, joins_;
+  cuda::Event fork_;
+  const cuda::GemmKernel* gemm_ = nullptr;
+  const cuda::Kernel* mover_ = nullptr;
+  const cuda::SyncKernels& sync_;
+
+  std::vector<Op> ops_;
+  std::vector<cuda::DeviceGemmTable> gemms_;
+  std::unique_ptr<cuda::MatmulLibrary> library_;  // where it multiplies: then there are no gemms_
+  std::vector<SharedMatmul> matmuls_;
+  std::vector<std::vector<std::vector<MatrixProduct>>> products_;  // [kernel][set]
+  cuda::DeviceMemory workspace_, spare_rows_;                      // of the library's products
+  std::optional<WholeProduct> whole_product_;  // where memory may say the rows of the result
+  std::vector<cuda::DeviceMoverTable> moves_;
+  std::vector<KernelMarks> marks_;  // without their words, of gemms_ and then moves_
+  std::vector<ValueWait> value_waits_;
+  std::vector<device::StreamWaitParams> waits_;
+  std::vector<device::StreamNotifyParams> notifies_;
+  std::vector<std::vector<std::vector<cuda::Transfer>>> copies_;       // [copy][set]
+  std::vector<std::vector<std::vector<cuda::NcclCall>>> collectives_;  // [collective][set]
+  struct LowLatencyOp {
+    int32_t id;
+    std::vector<cuda::LowLatencyCall> by_set;
+  };
+  std::vector<LowLatencyOp> low_latency_;  // where these make them: then there are no collectives_
+  CallGraphs few_rows_;
+  // What copies make of notifies: each op is a range of them, and a list of transfers a set.
+  std::vector<cuda::CopiedNotify> copied_;
+  std::vector<std::pair<size_t, size_t>> copied_ranges_;
+  std::vector<std::vector<std::vector<cuda::Transfer>>> copied_transfers_;  // [op][set]
+  cuda::DeviceMemory words_;                                                // of copied_
+  std::vector<KernelPlace> places_of_kernels_;  // by SignalSpace::kernel
+  RunCounts counts_;
+  std::vector<cuda::DeviceMemory> entries_;
+  device::CheckSetParams check_set_{};  // where runs alternate
+  std::optional<device::AdvanceParams> advance_;
+};
+
+}  // namespace stretto::runtime

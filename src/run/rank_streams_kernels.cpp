@@ -1,0 +1,69 @@
+// The kernels of a rank's runs, with their tables.
+#include <fmt/format.h>
+
+#include "run/rank_streams.h"
+#include "stretto/error.h"
+
+namespace stretto::runtime {
+
+device::SignalSpace RankStreams::space_of(KernelPlace place, int blocks) {
+  device::SignalSpace space = setup_.space;
+  space.runs = counts_.add(blocks);
+  space.kernel = static_cast<uint32_t>(places_of_kernels_.size());
+  places_of_kernels_.push_back(std::move(place));
+  return space;
+}
+
+void RankStreams::add_kernels() {
+  const cuda::RankProgram& program = setup_.program;
+  cuda::RankTables tables = cuda::tables_for(setup_.plan, setup_.rank, program, setup_.places,
+                                             setup_.signals, setup_.serves);
+  for (size_t i = 0; i < tables.gemms.size(); ++i) {
+    cuda::encode_maps(tables.gemms[i], tables.config);
+    const auto blocks = static_cast<int>(tables.gemms[i].table.blocks.size());
+    gemms_.emplace_back(tables.gemms[i].table, space_of({&program.gemms[i], {}}, blocks),
+                        setup_.marks);
+    add_marks(tables.gemms[i].lanes, tables.gemms[i].positions);
+  }
+  for (size_t i = 0; i < tables.moves.size(); ++i) {
+    const auto blocks = static_cast<int>(tables.moves[i].blocks.size());
+    moves_.emplace_back(tables.moves[i], space_of({&program.moves[i], {}}, blocks), setup_.marks);
+    add_marks(tables.moves[i].lanes, tables.moves[i].positions);
+  }
+  if (setup_.plan.library_gemms && !program.gemms.empty()) add_products();
+  if (!gemms_.empty()) gemm_ = &setup_.kernels.gemm(setup_.device, tables.config);
+  require_clusters();
+  if (!moves_.empty() && !program.joins()) mover_ = &setup_.kernels.mover(setup_.device);
+}
+
+// Blocks of a cluster stand on SMs of one part of the GPU, so a GPU may hold fewer pairs than its
+// SMs are; and all of a kernel's must be there at once, since they wait for each other.
+void RankStreams::require_clusters() const {
+  if (gemm_ == nullptr) return;
+  const device::GemmLayout layout = device::layout_of(gemm_->config());
+  if (layout.cluster == 1) return;
+  const int held = gemm_->kernel().resident_clusters(layout.threads, layout.cluster);
+  const int ranks = setup_.device.ranks();
+  for (const cuda::DeviceGemmTable& table : gemms_) {
+    int blocks = table.num_blocks();
+    if (setup_.program.joins()) {
+      const auto movers = static_cast<uint32_t>(moves_[0].num_blocks());
+      blocks += static_cast<int>(device::mover_blocks(gemm_->config(), movers));
+    }
+    const int needed = blocks / layout.cluster;
+    if (needed * ranks <= held) continue;
+    const int sms = held / ranks * layout.cluster;
+    throw UsageError(fmt::format(
+        "a rank of the plan has {} clusters of {} blocks, this GPU holds {} at once{}: lower it "
+        "{}with cluster=1",
+        needed, layout.cluster, held, ranks > 1 ? fmt::format(", of {} ranks", ranks) : "",
+        sms > 0 ? fmt::format("for a machine with sms={}, or ", sms) : ""));
+  }
+}
+
+void RankStreams::add_marks(std::vector<uint32_t>& lanes,
+                            std::vector<std::vector<uint32_t>>& positions) {
+  if (setup_.marks) marks_.push_back({std::move(lanes), std::move(positions), {}});
+}
+
+}  // namespace stretto::runtime

@@ -1,0 +1,129 @@
+// The products of a rank's runs where a library multiplies: what they are, and enqueuing them.
+#include <algorithm>
+
+#include "launch/library_products.h"
+#include "run/rank_streams.h"
+#include "stretto/error.h"
+
+namespace stretto::runtime {
+
+using cuda::LibraryMatmul;
+using cuda::Stream;
+
+// A library's blocks for which movers leave no SM would run after all the others, in the time of
+// two products. Movers stay until their last task has ended.
+int RankStreams::sms_beside_movers() const {
+  const cuda::RankProgram& program = setup_.program;
+  for (const cuda::StepStream& stream : program.streams) {
+    if (stream.kind != LaneKind::comm) continue;
+    const auto blocks = static_cast<int>(program.moves[stream.steps.front().index].size());
+    return std::max(1, setup_.device.num_sms() - blocks);
+  }
+  return 0;
+}
+
+void RankStreams::add_products() {
+  library_ = std::make_unique<cuda::MatmulLibrary>(setup_.most_proposals);
+  const auto matrix_of = [&](const Region& region, int set) {
+    const Buffer& buffer = setup_.plan.buffers[region.buffer];
+    return cuda::Matrix{cuda::address_of(setup_.places, region.rank, region.buffer, set) +
+                            cuda::offset_of(buffer, region.row0, region.col0),
+                        region.rows(), region.cols(), buffer.cols, buffer.dtype};
+  };
+  size_t workspace = 0, row = 0;
+  for (size_t k = 0; k < setup_.program.gemms.size(); ++k) {
+    const std::vector<cuda::BlockPart>& kernel = setup_.program.gemms[k];
+    // All that a gather's last kernel reads has come; of a reduction's last movers wait to send it.
+    const bool is_alone = k + 1 == setup_.program.gemms.size() && !setup_.plan.op.reduces();
+    const int sms = is_alone ? 0 : sms_beside_movers();
+    auto& by_set = products_.emplace_back(static_cast<size_t>(sets_));
+    const std::vector<cuda::Product> found = cuda::products_of(setup_.plan, kernel);
+    if (setup_.serves && (found.size() != 1 || found.front().c.rows() != setup_.plan.op.m)) {
+      throw UsageError("a library serves fewer rows where all of a rank's are one product");
+    }
+    for (const cuda::Product& product : found) {
+      const bool is_result = setup_.plan.buffers[product.c.buffer].role == BufferRole::output;
+      for (int set = 0; set < sets_; ++set) {
+        const cuda::Matrix c = matrix_of(product.c, set);
+        auto& products = by_set[static_cast<size_t>(set)];
+        products.push_back(
+            product_of(matrix_of(product.a, set), matrix_of(product.b, set), c, sms));
+        alternates_ = alternates_ || products.back().places != by_set.front().back().places;
+        products.back().is_result = is_result;
+        const int64_t row_bytes = c.stride * num_bytes(c.dtype);
+        if (is_result && setup_.rows_in_memory && !whole_product_) {
+          STRETTO_ASSERT(c.columns == c.stride, "the product is the whole result");
+          whole_product_.emplace(setup_.device, setup_.kernels, c.rows, row_bytes);
+        }
+        row = std::max(row, static_cast<size_t>(row_bytes));
+        workspace = std::max(workspace, matmuls_[products.back().matmul].matmul.workspace_bytes());
+      }
+    }
+  }
+  workspace_ = cuda::DeviceMemory(workspace);
+  if (setup_.serves) spare_rows_ = cuda::DeviceMemory(row * kSpareRows);
+}
+
+RankStreams::MatrixProduct RankStreams::product_of(const cuda::Matrix& a, const cuda::Matrix& b,
+                                                   const cuda::Matrix& c, int sms) {
+  std::array shape = {a, b, c};
+  for (cuda::Matrix& matrix : shape) matrix.address = cuda::alignment_of(matrix.address);
+  size_t i = 0;
+  while (i < matmuls_.size() && (matmuls_[i].shape != shape || matmuls_[i].sms != sms)) ++i;
+  if (i == matmuls_.size()) {
+    // Fewer rows want smaller tiles. A run may have any number of them; and what a small bucket
+    // needs is loaded with a large one.
+    std::vector<int64_t> steps = {a.rows};
+    for (int64_t rows = kFewestRows; setup_.serves && rows < a.rows; rows *= 2) {
+      steps.insert(steps.end() - 1, rows);
+    }
+    matmuls_.push_back(
+        {shape, sms, LibraryMatmul(*library_, a, b, c, steps, setup_.algorithm, sms)});
+  }
+  return {i, {a.address, b.address, c.address}};
+}
+
+int RankStreams::num_proposed() const {
+  int least = kMostAlgorithms;
+  for (const SharedMatmul& shared : matmuls_) least = std::min(least, shared.matmul.num_proposed());
+  return least;
+}
+
+// Where memory says the rows, all that there may be: what stands in the others is nobody's, so it
+// may be multiplied but not written to the caller's result.
+void RankStreams::multiply(uint32_t kernel, const Stream& stream, int set, const CallRows& rows) {
+  for (const MatrixProduct& product : products_[kernel][static_cast<size_t>(set)]) {
+    LibraryMatmul& matmul = matmuls_[product.matmul].matmul;
+    const int64_t most = rows.rows == 0 ? matmul.rows() : rows.rows;
+    if (rows.at == 0 || !product.is_result) {
+      matmul.enqueue(stream, product.places, most, workspace_);
+      continue;
+    }
+    LibraryMatmul::Places places = product.places;
+    places.c = whole_product_->address();
+    matmul.enqueue(stream, places, most, workspace_);
+    whole_product_->copy(stream, product.places.c, rows.at, static_cast<int32_t>(most));
+  }
+}
+
+void RankStreams::enqueue_products(const Stream& stream) {
+  std::vector<bool> made(matmuls_.size());
+  for (const auto& by_set : products_) {
+    for (const std::vector<MatrixProduct>& products : by_set) {
+      for (const MatrixProduct& product : products) {
+        if (made[product.matmul]) continue;
+        made[product.matmul] = true;
+        LibraryMatmul& matmul = matmuls_[product.matmul].matmul;
+        // The caller's result may be in use.
+        LibraryMatmul::Places places = product.places;
+        if (setup_.serves) places.c = spare_rows_.address();
+        const int64_t rows = setup_.serves ? std::min(matmul.rows(), kSpareRows) : matmul.rows();
+        for (size_t step = 0; step < matmul.num_steps(); ++step) {
+          matmul.enqueue_step(stream, places, rows, step, workspace_);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace stretto::runtime

@@ -1,0 +1,78 @@
+#include "stretto/context.h"
+
+#include <fmt/format.h>
+
+#include "serve/context_state.h"
+#include "stretto/error.h"
+
+namespace stretto {
+
+using cuda::check;
+using cuda::driver;
+
+Context::State::State(int ranks, double timeout_s)
+    : timeout_ns(static_cast<uint64_t>(timeout_s * 1e9)),
+      fabric(fabric::open_fabric(ranks, std::nullopt, timeout_s)),
+      kernels(compiler),
+      // What was measured had whole GPUs.
+      tuning(fabric->ranks_a_gpu() > 1 ? Tuning() : load_tuning()),
+      machine(default_machine(ranks)) {
+  machine.gpu = fabric->device(fabric->first_rank()).name();
+  for (int rank = fabric->first_rank(); rank < fabric->first_rank() + fabric->num_local(); ++rank) {
+    fabric->device(rank).make_current();
+    limit_sms(machine, fabric->device(rank).num_sms());
+    streams.push_back(std::make_unique<cuda::Stream>());
+  }
+}
+
+Context::State::~State() {
+  for (size_t i = 0; i < streams.size(); ++i) {
+    driver().context_set(fabric->device(fabric->first_rank() + static_cast<int>(i)).context());
+    streams[i].reset();
+  }
+}
+
+size_t Context::State::local(int rank) const {
+  if (!fabric->is_local(rank)) {
+    throw UsageError(fmt::format("rank {} is not of this process, which has {} to {}", rank,
+                                 fabric->first_rank(),
+                                 fabric->first_rank() + fabric->num_local() - 1));
+  }
+  return static_cast<size_t>(rank - fabric->first_rank());
+}
+
+const cuda::Device& Context::State::device(int rank) const {
+  local(rank);
+  return fabric->device(rank);
+}
+
+Context::Context(int ranks, double timeout_s) {
+  if (ranks < 1 || ranks > kMaxRanks) {
+    throw UsageError(fmt::format("a context of {} ranks; it has 1 to {}", ranks, kMaxRanks));
+  }
+  if (!(timeout_s > 0 && timeout_s <= 3600)) {
+    throw UsageError(fmt::format("a timeout of {} s; it is more than 0, at most 3600", timeout_s));
+  }
+  state_ = std::make_unique<State>(ranks, timeout_s);
+}
+
+Context::~Context() = default;
+
+int Context::ranks() const { return state_->fabric->ranks(); }
+int Context::first_rank() const { return state_->fabric->first_rank(); }
+int Context::num_local() const { return state_->fabric->num_local(); }
+int Context::gpu(int rank) const { return state_->device(rank).index(); }
+void Context::make_current(int rank) const { state_->device(rank).make_current(); }
+GpuStream Context::stream(int rank) const { return state_->streams[state_->local(rank)]->handle(); }
+
+void Context::copy_to_gpu(int rank, GpuAddress to, const void* from, size_t num_bytes) const {
+  make_current(rank);
+  cuda::copy_to_gpu(to, from, num_bytes);
+}
+
+void Context::copy_from_gpu(int rank, void* to, GpuAddress from, size_t num_bytes) const {
+  make_current(rank);
+  cuda::copy_from_gpu(to, from, num_bytes);
+}
+
+}  // namespace stretto

@@ -1,0 +1,106 @@
+#include "tables/gemm_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "stretto/error.h"
+#include "tables/flat_lists.h"
+
+namespace stretto::cuda {
+
+using device::GemmConfig;
+using device::GemmTask;
+using device::Shared;
+
+DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpace& signals,
+                                 bool marks)
+    : num_blocks_(static_cast<int>(table.blocks.size())) {
+  std::vector<GemmTask> tasks;
+  std::vector<device::GemmSplit> splits;
+  std::vector<device::WaitEntry> waits = table.waits;
+  const std::vector<uint32_t> first_task = flatten(table.blocks, tasks);
+  const std::vector<uint32_t> first_end_wait = flatten(table.end_waits, waits);
+  flatten(table.splits, splits);
+  STRETTO_ASSERT(table.end_waits.empty() || table.end_waits.size() == table.blocks.size(),
+                 "every block or none waits at its end");
+  STRETTO_ASSERT(splits.empty() || splits.size() == tasks.size(), "every task or none is split");
+  if (marks) marks_ = MarkWords(table.blocks.size(), tasks.size());
+  maps_ = upload(table.maps);
+  acquired_ = upload(std::vector<uint32_t>(device::kMostSms));
+  first_task_ = upload(first_task);
+  tasks_ = upload(tasks);
+  waits_ = upload(waits);
+  first_end_wait_ = upload(first_end_wait);
+  notifies_ = upload(table.notifies);
+  destinations_ = upload(table.destinations);
+  splits_ = upload(splits);
+  params_ = {maps_.as<device::TensorMap>(),
+             first_task_.as<uint32_t>(),
+             tasks_.as<GemmTask>(),
+             waits_.as<device::WaitEntry>(),
+             notifies_.as<device::NotifyEntry>(),
+             destinations_.as<device::GemmDestination>(),
+             signals,
+             static_cast<uint32_t>(table.maps.size()) / table.map_sets,
+             table.map_sets,
+             table.rows,
+             splits_.as<device::GemmSplit>(),
+             table.end_waits.empty() ? nullptr : first_end_wait_.as<uint32_t>(),
+             marks_.view(),
+             acquired_.as<uint32_t>()};
+}
+
+GemmTable dense_table(const Matrix& a, const Matrix& b, const Matrix& c, const GemmConfig& config,
+                      int blocks, int band) {
+  if (a.columns != b.columns || a.rows != c.rows || b.rows != c.columns) {
+    throw UsageError(fmt::format("C[{}, {}] is not A[{}, {}] * B[{}, {}]^T", c.rows, c.columns,
+                                 a.rows, a.columns, b.rows, b.columns));
+  }
+  const int cluster = device::layout_of(config).cluster;
+  if (blocks < cluster || band < 1) {
+    throw UsageError(fmt::format("{} blocks in bands of {} rows: at least {} and 1 are needed",
+                                 blocks, band, cluster));
+  }
+  const auto ceil_div = [](int64_t value, int64_t by) { return (value + by - 1) / by; };
+  const int64_t num_k = ceil_div(a.columns, device::kTileK);
+  if (num_k > UINT16_MAX) throw UsageError(fmt::format("K = {} is too large", a.columns));
+
+  GemmTable table;
+  table.maps = {map_for_a(a, config), map_for_b(b, config), map_for_store(c, config)};
+
+  // The blocks of a cluster take neighbours: below one another they share B, beside one another A.
+  // A pair that hangs over the edge works on rows or columns that no map stores.
+  const int tall = config.shared == Shared::b ? 2 : 1, wide = config.shared == Shared::a ? 2 : 1;
+  const int64_t rows = ceil_div(c.rows, int64_t{config.tile_m} * tall);
+  const int64_t columns = ceil_div(c.columns, int64_t{config.tile_n} * wide);
+  const int64_t pairs = rows * columns;
+  const int64_t lanes = std::min<int64_t>(blocks / cluster, pairs);
+  table.blocks.resize(static_cast<size_t>(lanes * cluster));
+  int64_t next = 0;
+  for (int64_t first = 0; first < rows; first += band) {
+    const int64_t height = std::min<int64_t>(band, rows - first);
+    for (int64_t column = 0; column < columns; ++column) {
+      for (int64_t row = first; row < first + height; ++row, ++next) {
+        for (int member = 0; member < cluster; ++member) {
+          GemmTask task{};
+          task.a_row =
+              static_cast<int32_t>((row * tall + (tall == 2 ? member : 0)) * config.tile_m);
+          task.b_row =
+              static_cast<int32_t>((column * wide + (wide == 2 ? member : 0)) * config.tile_n);
+          task.b_map = 1;
+          task.num_k = static_cast<uint16_t>(num_k);
+          task.first_destination = static_cast<uint32_t>(table.destinations.size());
+          task.num_destinations = 1;
+          task.tile = static_cast<uint32_t>(next * cluster + member);
+          table.destinations.push_back(
+              {task.a_row, task.b_row, 0, static_cast<uint16_t>(config.tile_m), 2, 0});
+          table.blocks[static_cast<size_t>(next % lanes * cluster + member)].push_back(task);
+        }
+      }
+    }
+  }
+  return table;
+}
+
+}  // namespace stretto::cuda

@@ -1,0 +1,49 @@
+// The tables that drive the GEMM kernel, on the host and on the GPU.
+#pragma once
+
+#include <vector>
+
+#include "gpu/device.h"
+#include "gpu/tensor_map.h"
+#include "stretto/device/gemm_task.h"
+#include "tables/mark_words.h"
+
+namespace stretto::cuda {
+
+struct GemmTable {
+  std::vector<device::TensorMap> maps;  // map_sets times the same list, for runs in turn
+  uint32_t map_sets = 1;
+  std::vector<std::vector<device::GemmTask>> blocks;  // tasks of each block, in order
+  std::vector<device::WaitEntry> waits;
+  std::vector<device::NotifyEntry> notifies;
+  std::vector<device::GemmDestination> destinations;
+  device::RowsOfRun rows{};                               // block 0: every run has the plan's
+  std::vector<std::vector<device::GemmSplit>> splits;     // as `blocks`, for kernels that split
+  std::vector<std::vector<device::WaitEntry>> end_waits;  // by block, behind its tasks; or none
+};
+
+// A table in GPU memory, and the kernel's parameters that point to it.
+class DeviceGemmTable {
+ public:
+  // `marks`: tasks tell when they came how far.
+  explicit DeviceGemmTable(const GemmTable& table, const device::SignalSpace& signals = {},
+                           bool marks = false);
+  int num_blocks() const { return num_blocks_; }
+  const device::GemmParams& params() const { return params_; }
+  const MarkWords& marks() const { return marks_; }
+
+ private:
+  DeviceMemory maps_, first_task_, tasks_, waits_, notifies_, destinations_, splits_,
+      first_end_wait_, acquired_;
+  MarkWords marks_;
+  device::GemmParams params_{};
+  int num_blocks_;
+};
+
+// One product C = A * B^T on one GPU, tiles in bands of `band` tile rows, walked column by column
+// so that the tiles in flight share rows of A and B in L2. Throws UsageError on shapes that do not
+// fit.
+GemmTable dense_table(const Matrix& a, const Matrix& b, const Matrix& c,
+                      const device::GemmConfig& config, int blocks, int band);
+
+}  // namespace stretto::cuda

@@ -1,0 +1,130 @@
+#include "tables/gemm_tasks.h"
+
+#include <algorithm>
+
+namespace stretto::cuda {
+
+using device::GemmTask;
+
+namespace {
+
+// A map that ends behind a whole block of K need not end there: other ranges of K share it.
+int32_t end_of_map(const Plan& plan, const Region& region) {
+  return region.col1 % device::kTileK == 0 ? plan.buffers[region.buffer].cols : region.col1;
+}
+
+}  // namespace
+
+void GemmTasks::add(uint32_t lane, uint32_t at, const TileSum& sum, std::vector<GemmTask>& tasks) {
+  const Plan& plan = basis_.plan;
+  GemmTable& table = launch_.table;
+  const std::vector<Instr>& instrs = plan.lanes[lane].instrs;
+  const Instr& gemm = instrs[at];
+  const Region& b = plan.reads(gemm).back();
+  const int32_t k = plan.reads(sum.of_ranges != 0 ? instrs[sum.first] : gemm).front().col0;
+  const device::TaskRows rows = basis_.task_rows(gemm);
+  for_each_row_part(plan, gemm, [&](const RowPart& part) {
+    const Region& a = *part.a;
+    GemmTask& task = tasks.emplace_back();
+    task.tile = static_cast<uint32_t>(gemm.tile);
+    task.rows = rows;
+    if (basis_.rows_of.is_compact(a.buffer)) task.rows.flags |= device::kInputIsCompact;
+    task.a_map = maps_.number_of(MapSpec::Use::a, a, end_of_map(plan, a));
+    task.b_map = maps_.number_of(MapSpec::Use::b, b, end_of_map(plan, b));
+    task.a_row = a.row0;
+    task.b_row = b.row0;
+    task.first_k = static_cast<uint16_t>(k / device::kTileK);
+    task.num_k = static_cast<uint16_t>((a.col1 - k + device::kTileK - 1) / device::kTileK);
+    task.first_destination = static_cast<uint32_t>(table.destinations.size());
+    basis_.sums.for_each_store(plan, lane, at, [&](const Region& to, int32_t row) {
+      add_destination(to, row, part, task);
+    });
+    if (config_.splits) table.splits.back().push_back(split_of(plan.lanes[lane], at, sum));
+  });
+  // What others await in order to add to it is not held up for the loads of the next tile.
+  if (basis_.sums.of(lane, at).stores_before()) tasks.back().stores_far = 0;
+}
+
+void GemmTasks::add_part(uint32_t lane, uint32_t at, const TileSum& sum,
+                         std::vector<GemmTask>& tasks) {
+  const Plan& plan = basis_.plan;
+  const std::vector<Instr>& instrs = plan.lanes[lane].instrs;
+  GemmTask& task = tasks.emplace_back();
+  task.tile = static_cast<uint32_t>(instrs[at].tile);
+  task.rows = basis_.task_rows(instrs[at]);
+  task.first_destination = static_cast<uint32_t>(launch_.table.destinations.size());
+  for_each_row_part(plan, instrs[at], [&](const RowPart& all) {
+    basis_.sums.for_each_store_of_part(
+        plan, instrs[sum.of_ranks], sum,
+        [&](const Region& to, int32_t row) { add_destination(to, row, all, task); });
+  });
+  if (config_.splits) launch_.table.splits.back().emplace_back();
+}
+
+void GemmTasks::add_destination(const Region& to, int32_t row, const RowPart& part,
+                                GemmTask& task) {
+  if (row >= part.last || row + to.rows() <= part.first) return;
+  launch_.table.destinations.push_back(destination(to, row, part));
+  ++task.num_destinations;
+  if (to.rank != basis_.rank) task.stores_far = 1;
+  if (basis_.rows_of.is_compact(to.buffer)) task.rows.flags |= device::kOutputIsCompact;
+}
+
+device::GemmSplit GemmTasks::split_of(const Lane& lane, uint32_t at, const TileSum& sum) const {
+  const Region& own = basis_.plan.writes(lane.instrs[at])[0];
+  device::GemmSplit split{};
+  const bool is_last = sum.of_ranges != 0;
+  if (!basis_.sums.holds_ranges(own.buffer) || (is_last && sum.others == 0)) return split;
+  const Buffer& buffer = basis_.plan.buffers[own.buffer];  // of fp32
+  split.row_bytes = static_cast<uint32_t>(row_bytes_of(buffer));
+  split.rows = static_cast<uint16_t>(own.rows());
+  split.columns = static_cast<uint16_t>(own.cols());
+  split.sums = basis_.address(own, 0) + offset_of(buffer, own.row0, own.col0);
+  split.ranges = 1;
+  if (!is_last) return split;
+  const auto reads = basis_.plan.reads(lane.instrs[sum.of_ranges]);
+  const int32_t step_rows = reads[1].row0 - reads[0].row0;
+  split.step =
+      static_cast<uint32_t>(uint64_t{split.row_bytes} * static_cast<uint32_t>(step_rows) / 16);
+  split.ranges = sum.others + 1;
+  return split;
+}
+
+void GemmTasks::add_sources(const Instr& reduce, const TileSum& sum, GemmTask& task) {
+  const Region& first = basis_.plan.reads(reduce)[0];
+  const int32_t columns = basis_.plan.buffers[first.buffer].cols;
+  const int32_t row = sum.part.row;
+  // Of a whole tile all rows at once; of a part no more chunks than it has rows in.
+  const int32_t box_rows = sum.stores_before() ? device::kChunkRows : config_.tile_m;
+  task.sum_map = maps_.number_of(MapSpec::Use::sums, first, columns, box_rows);
+  task.sum_box = static_cast<uint8_t>(box_rows / device::kChunkRows);
+  task.sum_begin = static_cast<uint8_t>(row / box_rows);
+  task.sum_end = static_cast<uint8_t>((row + first.rows() + box_rows - 1) / box_rows);
+  task.sum_own = static_cast<uint16_t>(sum.own_at);
+  task.sum_row = first.row0 - row;
+  task.sum_column = first.col0;
+  task.sum_step = sum.step_rows;
+}
+
+device::GemmDestination GemmTasks::destination(const Region& to, int32_t row, const RowPart& part) {
+  const Buffer& buffer = basis_.plan.buffers[to.buffer];
+  const int32_t to_end = row + to.rows();
+  // A region that does not take the tile's full width gets maps that end where it ends; one that
+  // ends with its buffer ends with the maps.
+  const int32_t columns = to.cols() < config_.tile_n ? to.col1 : buffer.cols;
+  const bool ends_with_maps = to_end <= part.last && to.row1 == buffer.rows_on(to.rank);
+  const int32_t begin = std::max(row, part.first) - part.first;
+  const int32_t end = ends_with_maps ? config_.tile_m : std::min(to_end, part.last) - part.first;
+  device::GemmDestination entry{};
+  entry.row = to.row0 - row + part.first;
+  entry.column = to.col0;
+  entry.begin = static_cast<uint16_t>(begin);
+  entry.end = static_cast<uint16_t>(end);
+  entry.map = maps_.number_of(MapSpec::Use::store, to, columns, device::kChunkRows);
+  if (basis_.serves || begin % device::kChunkRows != 0 || end % device::kChunkRows != 0) {
+    entry.part_maps = maps_.number_of_parts(to, columns);
+  }
+  return entry;
+}
+
+}  // namespace stretto::cuda

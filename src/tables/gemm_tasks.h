@@ -1,0 +1,44 @@
+// The tiles of one launch of the GEMM kernel as its tasks.
+#pragma once
+
+#include <vector>
+
+#include "launch/gemm_choice.h"
+#include "tables/map_list.h"
+#include "tables/plan_tables.h"
+#include "tables/table_basis.h"
+
+namespace stretto::cuda {
+
+class GemmTasks {
+ public:
+  GemmTasks(const TableBasis& basis, const device::GemmConfig& config, GemmLaunch& launch)
+      : basis_(basis), config_(config), launch_(launch), maps_(basis) {}
+
+  // Of the gemm at `at` of plan.lanes[lane], and of those before it whose sums it goes on adding
+  // to. A tile whose rows of A lie in several regions is computed once for each of them. One to
+  // which `sum` is added before it is stored goes where the sum goes.
+  void add(uint32_t lane, uint32_t at, const TileSum& sum, std::vector<device::GemmTask>& tasks);
+  // The task behind that of the tile of the gemm at `at`, where the sum is of the rank's part of
+  // it.
+  void add_part(uint32_t lane, uint32_t at, const TileSum& sum,
+                std::vector<device::GemmTask>& tasks);
+  // What the task of the tile, or of the rank's part of it, adds to it.
+  void add_sources(const Instr& reduce, const TileSum& sum, device::GemmTask& task);
+  // Once all tasks are there.
+  void finish() { launch_.maps = maps_.all(); }
+
+ private:
+  device::GemmSplit split_of(const Lane& lane, uint32_t at, const TileSum& sum) const;
+  void add_destination(const Region& to, int32_t row, const RowPart& part, device::GemmTask& task);
+  // Of the rows of the result that begin with `row`. `part` is the rows of the tile that its task
+  // computes.
+  device::GemmDestination destination(const Region& to, int32_t row, const RowPart& part);
+
+  const TableBasis& basis_;
+  const device::GemmConfig& config_;
+  GemmLaunch& launch_;
+  MapList maps_;
+};
+
+}  // namespace stretto::cuda

@@ -1,0 +1,88 @@
+#include "tables/kernel_set.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "gpu/gemm_kernel.h"
+#include "gpu/sync_kernels.h"
+#include "gpu/test_data.h"
+#include "launch/gemm_choice.h"
+#include "launch/library_products.h"
+#include "launch/rank_program.h"
+#include "tables/low_latency.h"
+
+namespace stretto::cuda {
+namespace {
+
+// Kernels of one architecture, in the order in which they are added.
+class KernelList {
+ public:
+  explicit KernelList(const std::string& arch) : hopper_(arch == "sm_90a") {}
+
+  void add_gemm(const device::GemmConfig& config) {
+    add(
+        "gemm " + describe(config), [&] { return gemm_source(config); }, true);
+  }
+  void add_low_latency(const LowLatencyShape& shape) {
+    add(
+        "collective " + shape.kernel.kernel,
+        [&] { return lang_source(shape.kernel, kLowLatencyThreads); }, false);
+  }
+  void add_copy_of_rows() {
+    add(
+        "copy of rows", [] { return lang_source(copy_rows_kernel(), kLowLatencyThreads); }, false);
+  }
+  void add_others() {
+    add("mover", mover_source, true);
+    add("stream waits and notifies", sync_source, false);
+    add("test data", test_data_source, false);
+  }
+  std::vector<KernelEntry> take() { return std::move(entries_); }
+
+ private:
+  template <typename Source>
+  void add(std::string name, const Source& source, bool needs_hopper) {
+    if (needs_hopper && !hopper_) {
+      entries_.push_back({std::move(name), "", "it needs Hopper's TMA and wgmma (sm_90a)"});
+    } else {
+      entries_.push_back({std::move(name), source(), ""});
+    }
+  }
+
+  const bool hopper_;
+  std::vector<KernelEntry> entries_;
+};
+
+}  // namespace
+
+const std::vector<std::string>& known_archs() {
+  static const std::vector<std::string> archs = {"sm_90a", "sm_89", "sm_80"};
+  return archs;
+}
+
+std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, bool serves) {
+  KernelList set(arch);
+  const bool multiplies = std::any_of(plan.lanes.begin(), plan.lanes.end(), [](const Lane& lane) {
+    return std::any_of(lane.instrs.begin(), lane.instrs.end(),
+                       [](const Instr& instr) { return instr.op == Opcode::gemm; });
+  });
+  if (multiplies && !plan.library_gemms) {
+    const RankProgram program = std::move(programs_of(plan).front());
+    set.add_gemm(config_for(plan, *program.sums, program.needs, serves));
+  }
+  if (serves && multiplies_into_result(plan)) set.add_copy_of_rows();
+  if (plan.low_latency_collectives) {
+    for (const Lane& lane : plan.lanes) {
+      if (lane.kind != LaneKind::nccl || lane.rank != 0) continue;
+      for (const Instr& instr : lane.instrs) {
+        if (instr.op != Opcode::collective) continue;
+        const LowLatencyCall call = low_latency_sizes(plan, instr);
+        if (call.count > 0) set.add_low_latency(low_latency_shape(call, plan.ranks(), 1));
+      }
+    }
+  }
+  set.add_others();
+  return set.take();
+}
+
+}  // namespace stretto::cuda

@@ -1,0 +1,211 @@
+#include "tables/lane_limits.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gpu/tensor_map.h"
+#include "launch/buffer_places.h"
+#include "launch/gemm_choice.h"
+
+namespace stretto::cuda {
+namespace {
+
+// Addresses of whole buffers suit; how far apart their rows are is the plan's.
+std::string why_no_map(const Buffer& buffer) {
+  Matrix matrix;
+  matrix.rows = std::max(buffer.rows, 1);
+  matrix.columns = matrix.stride = buffer.cols;
+  matrix.dtype = buffer.dtype;
+  return why_unmappable(matrix);
+}
+
+// What some tile's task has most of, and the tile's gemm.
+struct Most {
+  size_t count = 0;
+  InstrRef where;
+
+  void raise_to(size_t other, const InstrRef& at) {
+    if (other > count) *this = {other, at};
+  }
+};
+
+class LaneLimits {
+ public:
+  LaneLimits(const Plan& plan, const TileSums& sums, bool serves, LimitList& limits)
+      : plan_(plan),
+        sums_(sums),
+        serves_(serves),
+        limits_(limits),
+        is_mapped_(plan.buffers.size(), false) {}
+
+  void look_at(uint32_t l) {
+    const Lane& lane = plan_.lanes[l];
+    Stretch stretch;
+    uint32_t summed = 0;  // reduces up to here are made by the last tile's task
+    for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
+      const Instr& instr = lane.instrs[at];
+      const bool is_move = (instr.op == Opcode::reduce && at > summed) || instr.op == Opcode::copy;
+      stretch.pass(instr, {l, at}, is_move);
+      if (instr.op == Opcode::reduce || instr.op == Opcode::copy) look_at_elements({l, at});
+      if (instr.op != Opcode::gemm || plan_.library_gemms) continue;
+      const TileSum sum = sums_.of(l, at);
+      if (sum) summed = sum.position;
+      look_at_operands({l, at});
+      look_at_sum({l, at}, sum);
+      look_at_place({l, at}, stretch);
+    }
+  }
+
+  // Once all lanes were looked at.
+  void look_at_counts() {
+    const auto add = [&](const Most& most, std::string_view what, std::string_view right) {
+      if (most.count <= UINT8_MAX) return false;
+      limits_.add(fmt::format("a tile has {} {}, a task on the GPU at most {}: take {}", most.count,
+                              what, UINT8_MAX, right),
+                  most.where);
+      return true;
+    };
+    constexpr const char* kFewerOwners =
+        "tiles of fewer rows, fewer ranks, or reduction=two-shot instead of one-shot";
+    // One is enough: they come together.
+    add(waits_, "waits", "sync=counter, or fewer comm-sms or k-phases") ||
+        add(destinations_, "destinations", kFewerOwners) ||
+        add(notifies_, "notifies", kFewerOwners);
+  }
+
+ private:
+  // A lane's instructions since its last boundary, as far as they were passed.
+  struct Stretch {
+    bool has_waited = false, has_worked = false, has_moved = false;
+    std::optional<InstrRef> told_early;  // behind waits and before any task
+
+    void pass(const Instr& instr, const InstrRef& at, bool is_move) {
+      if (instr.op == Opcode::boundary) *this = {};
+      has_waited = has_waited || instr.op == Opcode::wait;
+      if (instr.op == Opcode::notify && has_waited && !has_worked && !told_early) told_early = at;
+      has_worked = has_worked || instr.is_task();
+      has_moved = has_moved || is_move;
+    }
+  };
+
+  const Instr& instr_at(const InstrRef& at) const { return plan_.lanes[at.lane].instrs[at.pos]; }
+
+  // Kernels count them, and a little further, in 32 bits.
+  void look_at_elements(const InstrRef& at) {
+    if (plan_.reads(instr_at(at))[0].elements() <= INT32_MAX) return;
+    constexpr const char* kTooLarge =
+        "a block moves at most {} elements at once: take more comm-sms or granularity=tile";
+    limits_.add(fmt::format(kTooLarge, INT32_MAX), at);
+  }
+
+  // Of a gemm.
+  void look_at_operands(const InstrRef& at) {
+    const Instr& gemm = instr_at(at);
+    const std::span<const Region> reads = plan_.reads(gemm);
+    for (const Region& region : std::span(reads.data(), reads.size() + gemm.num_writes)) {
+      if (is_mapped_[region.buffer]) continue;
+      is_mapped_[region.buffer] = true;
+      if (std::string why = why_no_map(plan_.buffers[region.buffer]); !why.empty()) {
+        limits_.add(std::move(why), at);
+      }
+    }
+    constexpr int32_t kMostK = device::kTileK * UINT16_MAX;
+    if (reads.front().col1 > kMostK) {
+      limits_.add(fmt::format("a range of K must end at {} or before: take a smaller k", kMostK),
+                  at);
+    }
+    for (const Region& read : reads) {
+      if (read.col0 % device::kTileK == 0 && read.col0 == reads.front().col0) continue;
+      limits_.add(fmt::format("a range of K must start at a multiple of {}, the same in A and B",
+                              device::kTileK),
+                  at);
+    }
+  }
+
+  // Of a gemm, what the task of its tile adds, awaits and tells.
+  void look_at_sum(const InstrRef& at, const TileSum& sum) {
+    count_task(at, sum.of_ranges != 0 ? sum.first : at.pos, sum ? sum.position : at.pos);
+    if (!sum) return;
+    const InstrRef reduce{at.lane, sum.position};
+    if (sum.others != 0) look_at_ranges({at.lane, sum.of_ranges});
+    if (sum.of_ranks != 0 && instr_at(reduce).num_reads != sums_.sources() + 1) {
+      limits_.add("all tiles must be added to equally many sums of others", reduce);
+    }
+    if (serves_ && sum.stores_before()) {
+      limits_.add("runs of fewer rows add to whole tiles only; rows=bucket cuts them at owners",
+                  reduce);
+    }
+  }
+
+  // Of a reduce of ranges of K, from each to the next: GemmSplit::step.
+  void look_at_ranges(const InstrRef& at) {
+    const std::span<const Region> ranges = plan_.reads(instr_at(at));
+    const Buffer& buffer = plan_.buffers[ranges[0].buffer];
+    const auto rows = static_cast<uint64_t>(ranges[1].row0 - ranges[0].row0);
+    constexpr uint64_t kMostBytes = uint64_t{UINT32_MAX} * 16;
+    if (rows * row_bytes_of(buffer) <= kMostBytes) return;
+    limits_.add(fmt::format("sums of ranges of K lie {} bytes apart, at most {} are served: take "
+                            "split-k=1 or a smaller shape",
+                            rows * row_bytes_of(buffer), kMostBytes),
+                at);
+  }
+
+  // Of a gemm, behind what it stands.
+  void look_at_place(const InstrRef& at, const Stretch& stretch) {
+    if (stretch.has_moved) {
+      limits_.add("between boundaries a compute lane moves data only after its last tile", at);
+    }
+    if (stretch.told_early) {
+      limits_.add("a compute lane notifies at a boundary or after a task", stretch.told_early);
+    }
+  }
+
+  // The task that begins with the gemm `first`, has the whole tile behind the gemm at `at`, and
+  // ends with the instruction `last`. Its fields have a byte for each number; syncs of lanes that
+  // are no longer need not be counted.
+  void count_task(const InstrRef& at, uint32_t first, uint32_t last) {
+    const std::vector<Instr>& instrs = plan_.lanes[at.lane].instrs;
+    for (uint32_t i = at.pos; i <= last; ++i) {
+      if (instrs[i].is_task()) destinations_.raise_to(instrs[i].num_writes, at);
+    }
+    if (instrs.size() <= UINT8_MAX) return;
+    size_t waits = 0, notifies = 0;
+    for (uint32_t i = first; i > 0 && instrs[i - 1].op == Opcode::wait; --i) ++waits;
+    for (uint32_t i = first; i < last; ++i) {
+      waits += instrs[i].op == Opcode::wait;
+      notifies += instrs[i].op == Opcode::notify;
+    }
+    for (uint32_t i = last + 1; i < instrs.size() && instrs[i].op == Opcode::notify; ++i) {
+      ++notifies;
+    }
+    waits_.raise_to(waits, at);
+    notifies_.raise_to(notifies, at);
+  }
+
+  const Plan& plan_;
+  const TileSums& sums_;
+  const bool serves_;
+  LimitList& limits_;
+  std::vector<uint8_t> is_mapped_;  // by buffer: by the GEMM kernel
+  Most waits_, notifies_, destinations_;
+};
+
+}  // namespace
+
+void LimitList::add(std::string reason, const std::optional<InstrRef>& where) {
+  const bool known = std::any_of(limits_.begin(), limits_.end(),
+                                 [&](const PlanLimit& one) { return one.reason == reason; });
+  if (!known) limits_.push_back({std::move(reason), where});
+}
+
+void add_lane_limits(const Plan& plan, const TileSums& sums, bool serves, LimitList& limits) {
+  LaneLimits lanes(plan, sums, serves, limits);
+  for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
+    const LaneKind kind = plan.lanes[l].kind;
+    if (kind == LaneKind::compute || kind == LaneKind::comm) lanes.look_at(l);
+  }
+  lanes.look_at_counts();
+}
+
+}  // namespace stretto::cuda

@@ -1,0 +1,199 @@
+#include "tables/low_latency.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "stretto/error.h"
+#include "stretto/schedule.h"
+#include "tables/collective_parts.h"
+
+namespace stretto::cuda {
+namespace {
+
+constexpr int64_t kVectorBytes = 16, kMostVectors = INT32_MAX;
+static_assert(kVectorBytes == kLowLatencyBytes && device::kMaxRanks == kMostLowLatencyRanks);
+// Up to so many bytes out of a GPU one hop is faster than two, on 2 and on 4 H200s.
+constexpr int64_t kMostOfOneShot = 1536 * 1024;
+// Blocks that were best of few bytes and of many, on 2 H200s. Few are not slower with more blocks
+// than they have vectors for: the one that greets has none.
+constexpr int kBlocks = 64, kBlocksOfMany = 128;
+constexpr int64_t kMany = 512 * 1024;  // of a rank's part
+
+int64_t vectors(const LowLatencyCall& call, int64_t elements) {
+  return elements * num_bytes(call.dtype) / kVectorBytes;
+}
+
+bool is_one_shot(const LowLatencyCall& call, int ranks) {
+  return call.kind != CollectiveKind::all_reduce ||
+         call.count * num_bytes(call.dtype) * (ranks - 1) <= kMostOfOneShot;
+}
+
+// Whether some rank's rows go where some of them come from.
+bool is_in_place(const CollectiveParts& parts) {
+  const auto meet = [](const BufferRows& a, const BufferRows& b) {
+    return a.buffer == b.buffer && a.rank == b.rank && a.row0 < b.row1 && b.row0 < a.row1;
+  };
+  for (const CollectivePiece& piece : parts.pieces()) {
+    for (const CollectivePiece& other : parts.pieces()) {
+      for (size_t r = 0; r < piece.from.size(); ++r) {
+        if (meet(piece.from[r], other.to[r])) return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Part and count, without places.
+LowLatencyCall sizes_of(const Plan& plan, const CollectiveParts& parts) {
+  LowLatencyCall call;
+  call.kind = parts.kind();
+  if (parts.pieces().empty()) return call;
+  call.dtype = plan.buffers[parts.pieces().front().from.front().buffer].dtype;
+  call.part = parts.pieces().front().count;
+  for (const CollectivePiece& piece : parts.pieces()) call.count += piece.count;
+  return call;
+}
+
+std::string why_not(const Plan& plan, const Instr& instr, bool serves) {
+  const CollectiveParts parts(plan, instr);
+  if (!parts.are_rows_of_owners()) {
+    return "collectives low-latency: the rows of a collective do not follow each other by owner";
+  }
+  const LowLatencyCall call = sizes_of(plan, parts);
+  if (call.dtype == DType::fp32) {
+    return "collectives low-latency: they move bf16 and fp16, not fp32";
+  }
+  const int64_t bytes = num_bytes(call.dtype);
+  if (call.part * bytes % kVectorBytes != 0 || call.count * bytes % kVectorBytes != 0) {
+    return fmt::format(
+        "collectives low-latency: the {} and {} bytes of a rank's rows and of all of them must be "
+        "multiples of {}: take collectives=nccl or other columns",
+        call.part * bytes, call.count * bytes, kVectorBytes);
+  }
+  if (serves && call.count / plan.op.m * bytes % kVectorBytes != 0) {
+    return fmt::format(
+        "collectives low-latency: of fewer rows, the {} bytes of a row must be a multiple of {}",
+        call.count / plan.op.m * bytes, kVectorBytes);
+  }
+  const bool has_parts = call.kind != CollectiveKind::all_reduce;
+  const int64_t most =
+      has_parts ? std::min<int64_t>(device::kMostPartVectors, kMostVectors / plan.ranks())
+                : kMostVectors;
+  if (call.part * bytes / kVectorBytes > most) {
+    return fmt::format("collectives low-latency: {} bytes {}, at most {}: take collectives=nccl",
+                       call.part * bytes, has_parts ? "of a rank" : "to add", most * kVectorBytes);
+  }
+  if (has_parts && is_in_place(parts)) {
+    return "collectives low-latency: a gather or reduce-scatter in place: give its result other "
+           "rows";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string why_no_low_latency(const Plan& plan, bool serves) {
+  if (plan.ranks() > device::kMaxRanks) {
+    return fmt::format("collectives low-latency: {} ranks, at most {} are served", plan.ranks(),
+                       device::kMaxRanks);
+  }
+  const Lane* last = nullptr;  // of nccl lanes, which stand rank by rank
+  for (const Lane& lane : plan.lanes) {
+    if (lane.kind != LaneKind::nccl) continue;
+    // Their blocks wait for other ranks: two that are begun in another order hold up each other.
+    if (last != nullptr && last->rank == lane.rank) {
+      return "collectives low-latency: they run on one lane of a rank, not on more";
+    }
+    last = &lane;
+    if (lane.rank != 0) continue;
+    for (const Instr& instr : lane.instrs) {
+      if (instr.op != Opcode::collective) continue;
+      if (std::string why = why_not(plan, instr, serves); !why.empty()) return why;
+    }
+  }
+  return "";
+}
+
+LowLatencyCall low_latency_sizes(const Plan& plan, const Instr& instr) {
+  return sizes_of(plan, CollectiveParts(plan, instr));
+}
+
+LowLatencyCall low_latency_call(const Plan& plan, uint32_t lane, uint32_t position,
+                                const BufferPlaces& places, int set) {
+  const CollectiveParts parts(plan, plan.lanes[lane].instrs[position]);
+  LowLatencyCall call = sizes_of(plan, parts);
+  if (call.count == 0) return call;
+  const auto rank = static_cast<size_t>(plan.lanes[lane].rank);
+  const auto address = [&](const BufferRows& rows) { return address_of(plan, places, rows, set); };
+  // What all ranks have of it begins with the first rank's rows.
+  const bool gathers = call.kind == CollectiveKind::all_gather;
+  const bool scatters = call.kind == CollectiveKind::reduce_scatter;
+  const CollectivePiece& all = parts.pieces().front();
+  const size_t own = call.kind == CollectiveKind::all_reduce ? 0 : rank;
+  const bool has_rows = own < parts.pieces().size();
+  if (!gathers) {
+    call.from = address(all.from[rank]);
+  } else if (has_rows) {
+    call.from = address(parts.pieces()[own].from[rank]);
+  }
+  if (!scatters) {
+    call.to = address(all.to[rank]);
+  } else if (has_rows) {
+    call.to = address(parts.pieces()[own].to[rank]);
+  }
+  return call;
+}
+
+LowLatencyCall with_rows(LowLatencyCall call, const device::RunRows& run, int64_t most) {
+  const int64_t row = call.count / most;
+  call.part = row * run.run_block;
+  call.count = row * run.rows;
+  return call;
+}
+
+LowLatencyCall with_rows_at(LowLatencyCall call, DevicePtr rows_at, const device::RunRows& run,
+                            int64_t most) {
+  const int64_t row = call.count / most;
+  call = with_rows(call, run, most);
+  call.rows_at = rows_at;
+  call.row = row;
+  return call;
+}
+
+LangKernelName copy_rows_kernel() {
+  return {"kernels/copy_rows.h", "copy_rows<GpuBlock>", "CopyRowsArgs<GpuBlock>"};
+}
+
+LowLatencyShape low_latency_shape(const LowLatencyCall& call, int ranks, int sms) {
+  const auto num = static_cast<size_t>(ranks);
+  const auto part = static_cast<size_t>(vectors(call, call.part));
+  const bool one_shot = is_one_shot(call, ranks);
+  const char* const format = call.dtype == DType::bf16 ? "Bf16x8" : "Fp16x8";
+  const int in_flight = ranks <= 4 ? 4 : 8;
+  const auto name = [&](const char* header, const char* kernel, const char* args) {
+    return LangKernelName{fmt::format("kernels/{}.h", header),
+                          fmt::format("{}<{}, GpuBlock, {}>", kernel, format, in_flight),
+                          fmt::format("{}<GpuBlock>", args)};
+  };
+  LowLatencyShape shape;
+  switch (call.kind) {
+    case CollectiveKind::all_gather:
+      shape.kernel = name("gather_scatter", "all_gather_one_shot", "PartsArgs");
+      break;
+    case CollectiveKind::reduce_scatter:
+      shape.kernel = name("gather_scatter", "reduce_scatter_one_shot", "PartsArgs");
+      break;
+    case CollectiveKind::all_reduce:
+      shape.kernel = name("all_reduce", one_shot ? "all_reduce_one_shot" : "all_reduce_two_shot",
+                          "AllReduceArgs");
+      break;
+  }
+  const bool many = call.part * num_bytes(call.dtype) >= kMany;
+  shape.blocks = one_shot && !many ? kBlocks : kBlocksOfMany;
+  shape.blocks = std::min(shape.blocks, sms);
+  shape.slot_vectors = one_shot ? 2 * num * part : 4 * num * ((part + num - 1) / num);
+  return shape;
+}
+
+}  // namespace stretto::cuda

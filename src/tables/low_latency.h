@@ -1,0 +1,62 @@
+// A plan's collectives as calls of the device language's kernels, whose data says itself that it
+// has come (stretto/device/lang/kernels/): for few rows, where NCCL's start is most of its time.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "lang/lang_kernel.h"
+#include "launch/buffer_places.h"
+#include "stretto/device/run_rows.h"
+
+namespace stretto::cuda {
+
+// One rank's part. Rank r's rows are elements [r * part, (r + 1) * part) of `count`; the last ones
+// may be fewer, or none. Of an all-reduce `part` is all of them.
+struct LowLatencyCall {
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  DType dtype = DType::bf16;
+  DevicePtr from = 0, to = 0;  // 0: of a rank without rows, where it has nothing there
+  int64_t part = 0, count = 0;
+  // Where the rows of a call stand in the rank's memory, of `row` elements each; part and count are
+  // then of as many as there may be at the most. 0: all of them.
+  DevicePtr rows_at = 0;
+  int64_t row = 0;
+
+  bool operator==(const LowLatencyCall&) const = default;
+};
+
+// The kind and sizes of the collective of which `instr` is a part, the same on all ranks.
+LowLatencyCall low_latency_sizes(const Plan& plan, const Instr& instr);
+// A rank's part of the collective at `lane`, `position`, in a run on instance set `set`. The plan
+// has low_latency_collectives, and why_no_low_latency() is empty.
+LowLatencyCall low_latency_call(const Plan& plan, uint32_t lane, uint32_t position,
+                                const BufferPlaces& places, int set);
+
+// Why the kernels cannot make the plan's collectives, of runs of fewer rows where it serves; empty
+// when they can.
+std::string why_no_low_latency(const Plan& plan, bool serves = false);
+
+// The call of a run of fewer of the plan's `most` rows: the rows of an owner are then fewer, and
+// follow the owner's before at once.
+LowLatencyCall with_rows(LowLatencyCall call, const device::RunRows& run, int64_t most);
+// The same of a run whose rows stand in memory; `run` has as many as there may be.
+LowLatencyCall with_rows_at(LowLatencyCall call, DevicePtr rows_at, const device::RunRows& run,
+                            int64_t most);
+
+// What a call runs as. Every rank sends its rows to all others, or of large all-reduces to their
+// owners, who send on the sums: the kernel, its grid, and the memory that its calls share.
+struct LowLatencyShape {
+  LangKernelName kernel;
+  int blocks = 1;
+  size_t slot_vectors = 0;  // symmetric, of 16 bytes
+};
+inline constexpr int kLowLatencyThreads = 512;
+
+// Copies rows whose number stands in memory (copy_rows.h); at most kLowLatencyThreads a block.
+LangKernelName copy_rows_kernel();
+
+// `sms`: those that the rank has.
+LowLatencyShape low_latency_shape(const LowLatencyCall& call, int ranks, int sms);
+
+}  // namespace stretto::cuda

@@ -1,0 +1,27 @@
+// What a block moves or adds as the tasks of a mover kernel's table.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "tables/plan_tables.h"
+#include "tables/table_basis.h"
+
+namespace stretto::cuda {
+
+// Which tasks of a mover's lane touch what earlier ones write, or write what they read: the mover
+// would have several of them under way at once.
+class LaneHazards {
+ public:
+  // Whether the earlier tasks must end before this one begins; asked in the lane's order.
+  bool must_end_before(std::span<const Region> reads, std::span<const Region> writes);
+
+ private:
+  std::vector<Region> read_, written_;
+};
+
+// The task of a copy, reduce or deliver; `hazards` are those of its block.
+device::MoverTask mover_task(const TableBasis& basis, const Instr& instr, MoverTable& table,
+                             LaneHazards& hazards);
+
+}  // namespace stretto::cuda

@@ -1,0 +1,115 @@
+#include "tables/plan_limits.h"
+
+#include <fmt/format.h>
+
+#include "launch/buffer_places.h"
+#include "launch/gemm_choice.h"
+#include "launch/lane_pairs.h"
+#include "launch/library_products.h"
+#include "launch/tile_sums.h"
+#include "tables/lane_limits.h"
+#include "tables/low_latency.h"
+
+namespace stretto::cuda {
+namespace {
+
+// Hosts and GPUs keep a few words for each.
+constexpr int64_t kMostCounters = int64_t{1} << 26;
+
+int64_t num_counters(const Plan& plan) {
+  int64_t count = 0;
+  for (const SignalArray& array : plan.signals) count += int64_t{array.count} * array.copies;
+  return count * plan.ranks();
+}
+
+// More than GPUs of many years to come have; sums of bytes below it do not overflow.
+constexpr double kMostBytes = 1e15;
+
+double bytes_of_rank(const Plan& plan) {
+  double bytes = 0;
+  for (const Buffer& buffer : plan.buffers) {
+    bytes += static_cast<double>(row_bytes_of(buffer)) * buffer.rows * buffer.copies;
+  }
+  return bytes;
+}
+
+// Why no GEMM kernel computes and adds all tiles; empty when one does.
+std::string why_no_kernel(const Plan& plan, const TileSums& sums, bool serves) {
+  const GemmNeeds& needs = sums.needs();
+  if (!sums.ranges_misfit().empty()) return sums.ranges_misfit();
+  if (!needs.stored && needs.rows != 0) return "all tiles of a plan must be written in one type";
+  if (std::string why = why_no_tile(needs, serves); !why.empty() && !plan.library_gemms) return why;
+  if (!sums.any_ranges_kept() || sums.sources() == 0) return "";
+  return why_illegal(config_for(plan, sums, needs, serves));
+}
+
+}  // namespace
+
+std::vector<PlanLimit> limits_on_cuda(const Plan& plan, const TileSums& sums, bool serves) {
+  LimitList limits;
+  if (plan.op.dtype == DType::fp32) {
+    limits.add("the GEMM kernel multiplies bf16 and fp16, not fp32: take dtype=bf16 or fp16");
+  }
+  if (plan.library_gemms) {
+    if (serves && !plan.low_latency_collectives) {
+      limits.add(
+          "a library does not multiply fewer rows than the plan's where NCCL moves them: take "
+          "rows=fixed or collectives=low-latency");
+    }
+    if (std::string why = why_no_products(plan); !why.empty()) limits.add(std::move(why));
+  }
+  if (plan.low_latency_collectives) {
+    if (std::string why = why_no_low_latency(plan, serves); !why.empty())
+      limits.add(std::move(why));
+  }
+  if (const int64_t counters = num_counters(plan); counters > kMostCounters) {
+    constexpr const char* kTooMany =
+        "the signals of all ranks have {} counters, GPUs at most {}: take larger tiles or fewer "
+        "ranks";
+    limits.add(fmt::format(kTooMany, counters, kMostCounters));
+  }
+  if (const double bytes = bytes_of_rank(plan); bytes > kMostBytes) {
+    limits.add(
+        fmt::format("the buffers of a rank take {:.1e} bytes, GPUs have at most {:.0e}: take a "
+                    "smaller shape, or "
+                    "fewer rows, columns or copies",
+                    bytes, kMostBytes));
+  }
+  if (num_sets(plan) > kMostSets) {
+    limits.add(fmt::format(
+        "buffers alternate between numbers of copies that come together again after more than {} "
+        "runs: take copies that divide one another",
+        kMostSets));
+  }
+  if (std::string why = why_no_kernel(plan, sums, serves); !why.empty()) {
+    limits.add(std::move(why));
+  }
+  add_lane_limits(plan, sums, serves, limits);
+  if (plan.cluster > 1) {
+    if (serves) limits.add("clusters compute all rows: a plan with cluster=1 serves fewer");
+    // Asked of plans that single blocks could run.
+    if (limits.empty()) {
+      if (std::string why = why_no_pairs(plan, sums); !why.empty()) limits.add(std::move(why));
+    }
+  }
+  return std::move(limits).take();
+}
+
+std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums, bool serves) {
+  std::vector<std::string> reasons;
+  for (PlanLimit& limit : limits_on_cuda(plan, sums, serves)) {
+    reasons.push_back(std::move(limit.reason));
+  }
+  return reasons;
+}
+
+std::vector<std::string> why_not_on_cuda(const Plan& plan) {
+  return why_not_on_cuda(plan, TileSums(plan));
+}
+
+std::string why_not_on_arch(std::string_view arch) {
+  if (arch == "sm_90a") return "";
+  return fmt::format("plans run on Hopper GPUs (sm_90a); this one is {}", arch);
+}
+
+}  // namespace stretto::cuda

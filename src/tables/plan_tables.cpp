@@ -1,0 +1,243 @@
+#include "tables/plan_tables.h"
+
+#include <algorithm>
+
+#include "launch/gemm_choice.h"
+#include "stretto/error.h"
+#include "stretto/serve.h"
+#include "tables/gemm_tasks.h"
+#include "tables/mover_tasks.h"
+#include "tables/table_basis.h"
+#include "tables/task_sync.h"
+
+namespace stretto::cuda {
+namespace {
+
+using device::GemmTask;
+using device::MoverTask;
+
+class TableBuilder {
+ public:
+  TableBuilder(const TableBasis& basis, const GemmNeeds& needs) : basis_(basis) {
+    if (basis.plan.library_gemms) return;
+    tables_.config = config_for(basis.plan, basis.sums, needs, basis.serves);
+    if (!basis.serves) return;
+    const RowShards owners = row_owners(basis.plan.op);
+    rows_ = {nullptr, static_cast<int32_t>(basis.plan.op.m), owners.ranks,
+             static_cast<int32_t>(owners.block()), 0};
+  }
+
+  RankTables build(const RankProgram& program) && {
+    if (!basis_.plan.library_gemms) {
+      for (const std::vector<BlockPart>& parts : program.gemms) add_launch(parts);
+    }
+    for (const std::vector<BlockPart>& parts : program.moves) add_mover(parts, program.joins());
+    return std::move(tables_);
+  }
+
+ private:
+  void add_launch(const std::vector<BlockPart>& parts) {
+    GemmLaunch& launch = tables_.gemms.emplace_back();
+    launch.table.map_sets = static_cast<uint32_t>(basis_.sets);
+    launch.table.rows = rows_;
+    GemmTasks gemms(basis_, tables_.config, launch);
+    TaskSync sync(basis_.plan, basis_.signals, basis_.rank, launch.table);
+    size_t waits = 0, notifies = 0, gemms_of_all = 0;
+    std::vector<size_t> num_gemms;
+    for (const BlockPart& part : parts) {
+      size_t& own = num_gemms.emplace_back(0);
+      const std::vector<Instr>& instrs = basis_.plan.lanes[part.lane].instrs;
+      for (uint32_t at = part.begin; at < part.end; ++at) {
+        waits += instrs[at].op == Opcode::wait;
+        notifies += instrs[at].op == Opcode::notify;
+        own += instrs[at].op == Opcode::gemm;
+      }
+      gemms_of_all += own;
+    }
+    launch.table.waits.reserve(waits);
+    launch.table.notifies.reserve(notifies);
+    launch.table.destinations.reserve(gemms_of_all);
+    for (const BlockPart& part : parts) {
+      launch.lanes.push_back(part.lane);
+      const Lane& lane = basis_.plan.lanes[part.lane];
+      std::vector<GemmTask>& tasks = launch.table.blocks.emplace_back();
+      tasks.reserve(num_gemms[launch.table.blocks.size() - 1]);
+      launch.positions.emplace_back().reserve(tasks.capacity());
+      if (tables_.config.splits) launch.table.splits.emplace_back();
+      for (uint32_t at = part.begin; at < part.end; ++at) {
+        const Instr& instr = lane.instrs[at];
+        if (instr.op == Opcode::wait) {
+          sync.add_wait(instr);
+        } else if (instr.op == Opcode::notify) {
+          STRETTO_ASSERT(!tasks.empty() && !sync.has_unclaimed_waits(),
+                         "a compute lane notifies without a task");
+          sync.add_notify(instr, tasks.back());
+        } else if (instr.op == Opcode::gemm) {
+          at = add_tile(part.lane, at, gemms, sync, launch);
+        } else {
+          add_part(part.lane, at, gemms, sync, launch);
+        }
+      }
+    }
+    gemms.finish();
+    add_end_waits(parts, launch.table);
+  }
+
+  void add_end_waits(const std::vector<BlockPart>& parts, GemmTable& table) const {
+    const bool any = std::any_of(parts.begin(), parts.end(),
+                                 [](const BlockPart& part) { return !part.at_end.empty(); });
+    if (!any) return;
+    for (const BlockPart& part : parts) {
+      std::vector<device::WaitEntry>& waits = table.end_waits.emplace_back();
+      for (const Step& wait : part.at_end) {
+        waits.push_back(
+            basis_.signals.wait_entry(basis_.plan, basis_.rank, wait.instr(basis_.plan)));
+      }
+    }
+  }
+
+  // The tile of the gemm at `at` of plan.lanes[index] and what is added to it before it is stored;
+  // where that ends.
+  uint32_t add_tile(uint32_t index, uint32_t at, GemmTasks& gemms, TaskSync<GemmTable>& sync,
+                    GemmLaunch& launch) {
+    std::vector<GemmTask>& tasks = launch.table.blocks.back();
+    const std::vector<Instr>& instrs = basis_.plan.lanes[index].instrs;
+    std::vector<const Instr*> notifies;  // between what is one task: they come behind it
+    uint32_t block = 0;                  // of K, the last gemm's first
+    const auto add_signal = [&](const Instr& instr) {
+      if (instr.op == Opcode::wait) sync.add_wait(instr, block);
+      if (instr.op == Opcode::notify) notifies.push_back(&instr);
+    };
+    for (const uint32_t last = basis_.sums.last_of(index, at); at < last;) {
+      block += blocks_of_k(basis_.plan, instrs[at]);
+      for (++at; instrs[at].op != Opcode::gemm; ++at) add_signal(instrs[at]);
+    }
+    const TileSum sum = basis_.sums.of(index, at).before_stores();
+    // The first task of a tile awaits, the last notifies.
+    const size_t first = tasks.size();
+    gemms.add(index, at, sum, tasks);
+    std::vector<uint32_t>& positions = launch.positions.back();
+    while (positions.size() < tasks.size()) positions.push_back(at);
+    const auto add_signals_before_sum = [&] {
+      while (++at < sum.position) add_signal(instrs[at]);
+    };
+    // A sum that is in registers is stored like a tile: nothing is awaited behind it.
+    if (sum && !sum.reads_memory()) add_signals_before_sum();
+    sync.claim_waits(tasks[first]);
+    tasks.back().first_notify = tasks[first].first_notify;
+    if (sum.reads_memory()) {
+      add_signals_before_sum();
+      sync.claim_late_waits(tasks.back());
+      if (sum.of_ranks != 0) gemms.add_sources(instrs[at], sum, tasks.back());
+    }
+    for (const Instr* notify : notifies) sync.add_notify(*notify, tasks.back());
+    return at;
+  }
+
+  // The reduce at `at` of the rank's part of the tile before it.
+  void add_part(uint32_t index, uint32_t at, GemmTasks& gemms, TaskSync<GemmTable>& sync,
+                GemmLaunch& launch) {
+    std::vector<GemmTask>& tasks = launch.table.blocks.back();
+    std::vector<uint32_t>& positions = launch.positions.back();
+    const TileSum sum = positions.empty() ? TileSum{} : basis_.sums.of(index, positions.back());
+    STRETTO_ASSERT(sum.stores_before() && sum.of_ranks == at, "a sum without its tile");
+    gemms.add_part(index, positions.back(), sum, tasks);
+    positions.push_back(at);
+    sync.claim_late_waits_alone(tasks.back());
+    gemms.add_sources(basis_.plan.lanes[index].instrs[at], sum, tasks.back());
+  }
+
+  void add_mover(const std::vector<BlockPart>& parts, bool joins) {
+    MoverTable& table = tables_.moves.emplace_back();
+    table.regions.resize(static_cast<size_t>(basis_.sets));
+    table.rows = rows_;
+    TaskSync sync(basis_.plan, basis_.signals, basis_.rank, table);
+    for (const BlockPart& part : parts) {
+      table.lanes.push_back(part.lane);
+      const Lane& lane = basis_.plan.lanes[part.lane];
+      std::vector<MoverTask>& tasks = table.blocks.emplace_back();
+      std::vector<uint32_t>& positions = table.positions.emplace_back();
+      LaneHazards hazards;
+      uint32_t at = part.begin;
+      const auto add = [&](const MoverTask& task) {
+        sync.claim_waits(tasks.emplace_back(task));
+        positions.push_back(at);
+      };
+      for (; at < part.end; ++at) {
+        const Instr& instr = lane.instrs[at];
+        if (instr.op == Opcode::wait) {
+          // More than a task holds have tasks of their own, and so do notifies.
+          if (sync.num_unclaimed_waits() == UINT16_MAX) add(MoverTask{});
+          sync.add_wait(instr);
+        } else if (instr.op == Opcode::notify) {
+          // The first notify of a lane, or one after waits that no task follows, has a task of its
+          // own.
+          if (tasks.empty() || sync.has_unclaimed_waits() ||
+              tasks.back().num_notifies == UINT16_MAX) {
+            add(MoverTask{});
+          }
+          sync.add_notify(instr, tasks.back());
+        } else {
+          add(mover_task(basis_, instr, table, hazards));
+          if (joins) require_vectors(tasks.back());
+        }
+      }
+      // Waits that no task of the lane follows, and those of the kernel's end.
+      const auto end = [&] {
+        MoverTask task{};
+        task.tile = device::kAtEnd;
+        if (sync.has_unclaimed_waits()) add(task);
+      };
+      end();
+      for (size_t i = 0; i < part.at_end.size(); ++i) {
+        sync.add_wait(part.at_end[i].instr(basis_.plan));
+        if ((i + 1) % UINT16_MAX == 0) end();
+      }
+      end();
+    }
+  }
+
+  // Movers in the GEMM kernel copy nothing else. What of it is the plan's has been seen to; where a
+  // caller's tensors begin has not.
+  static void require_vectors(const MoverTask& task) {
+    if (task.num_sources == 0 || task.vectors != 0) return;
+    throw UsageError(
+        "a buffer that is moved begins at an address that is no multiple of 16 bytes; give tensors "
+        "that begin at one");
+  }
+
+  TableBasis basis_;
+  device::RowsOfRun rows_{};
+  RankTables tables_;
+};
+
+device::TensorMap encode_map(const MapSpec& spec, const device::GemmConfig& config) {
+  switch (spec.use) {
+    case MapSpec::Use::a:
+      return map_for_a(spec.matrix, config);
+    case MapSpec::Use::b:
+      return map_for_b(spec.matrix, config);
+    case MapSpec::Use::sums:
+      return map_for_sums(spec.matrix, config, spec.box_rows);
+    case MapSpec::Use::store:
+      break;
+  }
+  return map_for_store(spec.matrix, config, spec.box_rows);
+}
+
+}  // namespace
+
+RankTables tables_for(const Plan& plan, int rank, const RankProgram& program,
+                      const BufferPlaces& places, const SignalLayout& signals, bool serves) {
+  const TableBasis basis{plan, rank, places, signals, *program.sums, serves, num_sets(plan)};
+  return TableBuilder(basis, program.needs).build(program);
+}
+
+void encode_maps(GemmLaunch& launch, const device::GemmConfig& config) {
+  launch.table.maps.clear();
+  for (const MapSpec& spec : launch.maps) {
+    launch.table.maps.push_back(encode_map(spec, config));
+  }
+}
+
+}  // namespace stretto::cuda

@@ -1,0 +1,79 @@
+// Every kernel compiles without a GPU, and keeps its registers.
+#include <gtest/gtest.h>
+
+#include "compiler_fixture.h"
+#include "core/embedded_text.h"
+#include "gpu/compiler.h"
+#include "gpu/gemm_kernel.h"
+#include "stretto/error.h"
+
+namespace stretto::cuda {
+namespace {
+
+using device::GemmConfig;
+using device::OutputType;
+using device::Shared;
+
+class CompileTest : public NeedsCompiler {
+ protected:
+  const Compiler compiler_{JitCache("")};
+};
+
+TEST_F(CompileTest, EveryDeviceHeaderCompilesAlone) {
+  for (const EmbeddedText& header : device_sources()) {
+    const std::string source = "#include \"" + std::string(header.name) + "\"\n";
+    EXPECT_FALSE(compiler_.compile(source, "sm_90a").cubin.empty()) << header.name;
+  }
+}
+
+// Tiles that are stored before the next begins, which no plan asks for; the others are in
+// every_kernel_test.cpp.
+TEST_F(CompileTest, GemmKernelsThatStoreAtOnceDoNotSpill) {
+  const GemmConfig configs[] = {{128, 256, 4, 2, Shared::none, true, OutputType::bf16, false},
+                                {128, 256, 4, 2, Shared::none, true, OutputType::fp32, false},
+                                {128, 160, 5, 2, Shared::a, false, OutputType::fp16, false}};
+  for (const GemmConfig& config : configs) {
+    expect_no_spills_in_time(describe(config), gemm_source(config), "sm_90a");
+  }
+}
+
+// Releases of one version differ in their machine code; cached kernels go by the build.
+TEST_F(CompileTest, TheCompilerSaysWhichBuildItIs) {
+  EXPECT_EQ(compiler_build().find_first_not_of("0123456789abcdef"), std::string::npos);
+  EXPECT_GE(compiler_build().size(), 16u);
+}
+
+TEST_F(CompileTest, TheReportOfSpillsIsRead) {
+  EXPECT_EQ(spilled_bytes("32 bytes stack frame, 56 bytes spill stores, 76 bytes spill loads"),
+            132);
+}
+
+TEST(GemmConfigTest, IllegalConfigurationsSayWhatWouldBeRight) {
+  GemmConfig config;
+  config.tile_n = 100;
+  EXPECT_NE(why_illegal(config).find("64, 96, 128"), std::string::npos);
+  config = {};
+  config.stages = 5;
+  EXPECT_NE(why_illegal(config).find("shared memory"), std::string::npos);
+  EXPECT_THROW(gemm_source(config), UsageError);
+  EXPECT_EQ(why_illegal(GemmConfig{}), "");
+  config = {};
+  config.splits = true;
+  EXPECT_NE(why_illegal(config).find("has no clusters"), std::string::npos);
+  config.shared = Shared::none;
+  EXPECT_EQ(why_illegal(config), "");
+  config.adds = 3;
+  EXPECT_NE(why_illegal(config).find("tiles of up to 128x224"), std::string::npos);
+  config = {};
+  config.phases = config.moves = true;
+  EXPECT_EQ(why_illegal(config), "");
+  config.shared = Shared::none;
+  EXPECT_EQ(why_illegal(config), "");
+  config.tile_n = 224;
+  EXPECT_EQ(why_illegal(config), "");
+  config.serves = true;
+  EXPECT_NE(why_illegal(config).find("64, 128, 192 or 256 columns"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace stretto::cuda

@@ -1,0 +1,161 @@
+// Calls of operations: they wait for nothing, what is refused, and how one goes on after an error.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "operation_on_gpus.h"
+#include "run/stall_guard.h"
+#include "stretto/error.h"
+
+namespace stretto {
+namespace {
+
+using runtime::OperationOnGpus;
+using testing::HasSubstr;
+
+// Whom finish() waits for, and nobody else asks about: a stream may end once its calls are done.
+TEST_P(OperationOnGpus, StreamsOfTheCallerEndAfterFinish) {
+  auto operation = std::make_unique<Operation>(
+      *context_, OperationShape{OpKind::gemm_rs, 512, 512, DType::bf16}, 512);
+  write(*operation, 512, 4);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::unique_ptr<cuda::Stream>> streams;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      context_->make_current(rank);
+      streams.push_back(std::make_unique<cuda::Stream>());
+      operation->run(rank, streams.back()->handle(), 512);
+    }
+    operation->finish();
+    EXPECT_EQ(wrong(*operation, 512, 4), 0);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      context_->make_current(rank);
+      streams[static_cast<size_t>(rank)].reset();
+    }
+    operation->finish();
+  }
+  operation.reset();
+  EXPECT_EQ(cuda::driver().stream_synchronize(nullptr), cuda::kSuccess);
+}
+
+// The streams stand still until all calls have returned; and what a thread captures may neither
+// wait nor allocate, or the driver ends the capture.
+TEST_P(OperationOnGpus, CallsNeitherWaitForTheGpuNorAllocate) {
+  if (cuda::ranks_a_gpu() > 1) STRETTO_SKIP("streams that stand still may hold up other ranks'");
+  constexpr int64_t kRows = 500;
+  constexpr unsigned kAtLeast = 0;
+  const uint64_t closed = 0, open = 1;
+  StallGuard guard(std::chrono::seconds(30));
+  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+    guard.at(std::string(to_string(kind)) + ": the bucket, and its first calls");
+    Operation operation(*context_, {kind, 512, 512, DType::bf16}, kRows);
+    write(operation, kRows, 5);
+    for (int i = 0; i < 2; ++i) run(operation, kRows);
+    operation.finish();
+    std::vector<std::unique_ptr<cuda::Stream>> streams;
+    std::vector<cuda::DeviceMemory> gates;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      context_->make_current(rank);
+      streams.push_back(std::make_unique<cuda::Stream>());
+      gates.emplace_back(sizeof(closed));
+      context_->copy_to_gpu(rank, gates.back().address(), &closed, sizeof(closed));
+      cuda::check(cuda::driver().stream_wait_value(streams.back()->handle(), gates.back().address(),
+                                                   open, kAtLeast),
+                  "hold a stream");
+    }
+    const auto twice = [&](int rank) {
+      for (int i = 0; i < 2; ++i) {
+        operation.run(rank, streams[static_cast<size_t>(rank)]->handle(), kRows);
+      }
+    };
+    guard.at(std::string(to_string(kind)) + ": calls behind streams that stand still");
+    for (int i = 0; i < 10; ++i) {
+      for (int rank = 0; rank < ranks_; ++rank) twice(rank);
+    }
+    for (int rank = 0; rank < ranks_; ++rank) {
+      context_->copy_to_gpu(rank, gates[static_cast<size_t>(rank)].address(), &open, sizeof(open));
+    }
+    operation.finish();
+    EXPECT_EQ(wrong(operation, kRows, 5), 0);
+
+    guard.at(std::string(to_string(kind)) + ": captured calls");
+    std::vector<std::unique_ptr<cuda::Graph>> graphs;
+    write(operation, kRows, 6);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      context_->make_current(rank);
+      const cuda::Stream& stream = *streams[static_cast<size_t>(rank)];
+      graphs.push_back(std::make_unique<cuda::Graph>(stream, [&] { twice(rank); }));
+      graphs.back()->launch(stream);
+    }
+    operation.finish();
+    EXPECT_EQ(wrong(operation, kRows, 6), 0);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const auto at = static_cast<size_t>(rank);
+      context_->make_current(rank);
+      streams[at]->synchronize();
+      graphs[at].reset();
+      gates[at] = {};
+      streams[at].reset();
+    }
+  }
+}
+
+TEST_P(OperationOnGpus, GoesOnAfterARankThatDidNotCome) {
+  Operation operation(*context_, {OpKind::gemm_rs, 512, 512, DType::bf16}, 512);
+  for (const int64_t rows : {512, 30}) {  // the latter from a graph, which is launched again
+    SCOPED_TRACE(rows);
+    operation.run(0, context_->stream(0), rows);
+    try {
+      operation.finish();
+      ADD_FAILURE() << "a rank alone came to the end";
+    } catch (const SystemError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("rank 0"));
+      EXPECT_THAT(error.what(), HasSubstr("waited 1000 ms"));
+    }
+    for (const int64_t next : {rows, rows / 2}) {
+      write(operation, next, 3);
+      run(operation, next);
+      operation.finish();
+      EXPECT_EQ(wrong(operation, next, 3), 0) << next;
+    }
+  }
+}
+
+TEST_P(OperationOnGpus, RefusalsSayWhatWouldBeRight) {
+  const OperationShape shape{OpKind::gemm_rs, 512, 512, DType::bf16};
+  Operation operation(*context_, shape, 100);
+  const auto refusal = [&](const auto& work) -> std::string {
+    try {
+      work();
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "done";
+  };
+  EXPECT_THAT(refusal([&] { operation.run(0, context_->stream(0), 101); }),
+              HasSubstr("101 rows; this operation serves 1 to 100"));
+  EXPECT_THAT(
+      refusal([&] { operation.run(8, context_->stream(0), 10); }),
+      HasSubstr(fmt::format("rank 8 is not of this process, which has 0 to {}", ranks_ - 1)));
+  // No plan is made for a rank that cannot run it.
+  Operation large(*context_, shape, 4096);
+  const std::vector<int64_t> buckets = large.buckets();
+  EXPECT_THAT(refusal([&] { large.run(8, context_->stream(0), 2000); }),
+              HasSubstr("rank 8 is not of this process"));
+  EXPECT_EQ(large.buckets(), buckets);
+  EXPECT_THAT(refusal([&] { operation.run(0, context_->stream(0), GpuAddress{0x1002}, 10); }),
+              HasSubstr("rows at 0x1002: an int32 begins at a multiple of 4"));
+  EXPECT_THAT(refusal([&] { Operation(*context_, shape, 100, {.schedule = "sequential"}); }),
+              HasSubstr("rows=bucket with mover=nccl"));
+  EXPECT_THAT(refusal([&] {
+                Operation(*context_, {OpKind::gemm_rs, 512, 511}, 100);
+              }),
+              HasSubstr("must divide"));
+  EXPECT_THAT(refusal([&] { Context(0); }), HasSubstr("a context of 0 ranks"));
+}
+
+}  // namespace
+}  // namespace stretto

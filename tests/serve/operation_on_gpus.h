@@ -1,0 +1,53 @@
+// Operations of 2, 4 and 8 ranks: their inputs, their runs, and what is wrong in their results.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "integer_tensors.h"
+#include "run/gpu_plans.h"
+#include "stretto/context.h"
+
+namespace stretto::runtime {
+
+class OperationOnGpus : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = why_not_here(ranks_); !why.empty()) STRETTO_SKIP(why);
+    context_ = std::make_unique<Context>(ranks_, 1);
+  }
+
+  void write(const Operation& operation, int64_t rows, uint64_t seed) {
+    const Operator op = operation.at(rows);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      for (const Input input : {Input::a, Input::b}) {
+        const auto bits = input_bits(op, seed, input, rank);
+        context_->copy_to_gpu(rank, input == Input::a ? operation.a(rank) : operation.b(rank),
+                              bits.data(), bits.size() * 2);
+      }
+    }
+  }
+
+  int64_t wrong(const Operation& operation, int64_t rows, uint64_t seed) {
+    const Operator op = operation.at(rows);
+    int64_t wrong = 0;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      std::vector<uint16_t> out(output_elements(op, rank));
+      context_->copy_from_gpu(rank, out.data(), operation.out(rank), out.size() * 2);
+      wrong += wrong_elements(op, seed, rank, out);
+    }
+    return wrong;
+  }
+
+  void run(Operation& operation, int64_t rows) {
+    for (int rank = 0; rank < ranks_; ++rank) operation.run(rank, context_->stream(rank), rows);
+  }
+
+  const int ranks_ = GetParam();
+  std::unique_ptr<Context> context_;
+};
+
+}  // namespace stretto::runtime

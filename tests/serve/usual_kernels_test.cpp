@@ -1,0 +1,97 @@
+// All kernels that are made ahead of time, for every architecture.
+#include "serve/usual_kernels.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <set>
+
+#include "gpu/compiler_fixture.h"
+#include "stretto/buckets.h"
+#include "stretto/lower.h"
+#include "stretto/machine.h"
+#include "tables/kernel_set.h"
+
+namespace stretto::runtime {
+namespace {
+
+using testing::Contains;
+
+// Parts that tests of several processes share: GEMMs exist for the first architecture only.
+constexpr size_t kPartsOfGemms = 10;
+struct Part {
+  std::string arch;
+  size_t part, parts;
+};
+void PrintTo(const Part& part, std::ostream* out) { *out << part.arch << " " << part.part; }
+
+class UsualKernels : public cuda::NeedsCompiler, public testing::WithParamInterface<Part> {};
+
+TEST_P(UsualKernels, DoNotSpillAndCompileInTime) {
+  const auto& [arch, part, parts] = GetParam();
+  const std::vector<cuda::KernelEntry> kernels = usual_kernels(shipped_tuning(), arch);
+  size_t compiled = 0;
+  for (size_t i = part; i < kernels.size(); i += parts) {
+    if (!kernels[i].missing.empty()) continue;
+    expect_no_spills_in_time(kernels[i].name, kernels[i].source, arch);
+    ++compiled;
+  }
+  EXPECT_GT(compiled, 0u);
+}
+
+std::vector<Part> parts() {
+  std::vector<Part> all;
+  for (const std::string& arch : cuda::known_archs()) {
+    const size_t parts = arch == cuda::known_archs().front() ? kPartsOfGemms : 1;
+    for (size_t part = 0; part < parts; ++part) all.push_back({arch, part, parts});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(GpuCompile, UsualKernels, testing::ValuesIn(parts()),
+                         [](const auto& part) {
+                           return fmt::format("{}_{}", part.param.arch, part.param.part);
+                         });
+
+std::set<std::string> names_of(const std::vector<cuda::KernelEntry>& kernels) {
+  std::set<std::string> names;
+  for (const cuda::KernelEntry& entry : kernels) names.insert(entry.name);
+  return names;
+}
+
+TEST(UsualKernelsList, HasEachKernelOnce) {
+  const auto kernels = usual_kernels(shipped_tuning(), "sm_90a");
+  EXPECT_EQ(names_of(kernels).size(), kernels.size());
+}
+
+// Without a tuned operator there is nothing to choose for.
+TEST(UsualKernelsList, IsMadeFromTheTuning) {
+  EXPECT_TRUE(usual_kernels(Tuning(), "sm_90a").empty());
+}
+
+// With fixed rows, and of the bucket that an operation of as many rows begins with.
+TEST(UsualKernelsList, HasWhatAutoTakesForEveryTunedOperator) {
+  const Tuning tuning = shipped_tuning();
+  const std::set<std::string> usual = names_of(usual_kernels(tuning, "sm_90a"));
+  const auto expect_usual = [&](const Operator& op, const Schedule& schedule,
+                                const Machine& machine) {
+    const bool serves = schedule.rows == RowCount::bucket;
+    for (const auto& entry : cuda::kernels_of(lower(op, schedule, machine), "sm_90a", serves)) {
+      EXPECT_THAT(usual, Contains(entry.name)) << to_string(op);
+    }
+  };
+  for (const TunedOperator& tuned : tuning.operators()) {
+    const Machine machine = load_machine(tuned.machine);
+    Operator op = tuned.op;
+    expect_usual(op, auto_schedule(op, machine, tuning).schedule, machine);
+    op.m = bucket_of(op.kind, op.ranks, op.m);
+    for (const RowsFrom from : {RowsFrom::host, RowsFrom::gpu_memory}) {
+      expect_usual(op, served_schedule(op, machine, tuning, from).schedule, machine);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stretto::runtime

@@ -1,0 +1,146 @@
+// What the device language's kernels are told to move for a plan's collectives, and what they
+// refuse.
+#include "tables/low_latency.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "launch/library_products.h"
+#include "launch/plan_fixture.h"
+#include "stretto/error.h"
+#include "stretto/lower.h"
+#include "stretto/serve.h"
+#include "tables/kernel_set.h"
+
+namespace stretto::cuda {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Plan plan_for(const char* op_text, const char* schedule = "low-latency") {
+  const Operator op = parse_operator(op_text);
+  const Machine machine = default_machine(op.ranks);
+  return lower(op, parse_schedule(schedule, op, machine), machine);
+}
+
+const Instr& collective_of(const Plan& plan) {
+  for (const Lane& lane : plan.lanes) {
+    for (const Instr& instr : lane.instrs) {
+      if (instr.op == Opcode::collective) return instr;
+    }
+  }
+  throw UsageError("no collective");
+}
+
+TEST(LowLatency, MovesTheRowsOfOwners) {
+  for (const auto& [text, part, count] :
+       {std::tuple{"ag-gemm m=517 n=960 k=64 ranks=3 dtype=bf16", 173 * 64, 517 * 64},
+        std::tuple{"gemm-rs m=517 n=64 k=960 ranks=3 dtype=fp16", 173 * 64, 517 * 64},
+        std::tuple{"gemm-ar m=517 n=64 k=960 ranks=3 dtype=bf16", 517 * 64, 517 * 64},
+        std::tuple{"gemm-rs m=2 n=64 k=960 ranks=8 dtype=bf16", 64, 2 * 64}}) {
+    SCOPED_TRACE(text);
+    const Plan plan = plan_for(text);
+    EXPECT_EQ(why_no_low_latency(plan), "");
+    const LowLatencyCall call = low_latency_sizes(plan, collective_of(plan));
+    EXPECT_EQ(call.part, part);
+    EXPECT_EQ(call.count, count);
+  }
+}
+
+TEST(LowLatency, MovesFewerRowsWhereOwnersHaveFewer) {
+  const Plan plan =
+      plan_for("gemm-rs m=512 n=64 k=960 ranks=4 dtype=bf16", "low-latency,rows=bucket");
+  EXPECT_EQ(why_no_low_latency(plan, true), "");
+  const LowLatencyCall all = low_latency_sizes(plan, collective_of(plan));
+  const LowLatencyCall few = with_rows(all, run_rows(plan.op, 9), plan.op.m);
+  EXPECT_EQ(few.part, 3 * 64);
+  EXPECT_EQ(few.count, 9 * 64);
+}
+
+// The kernel works out part and count of the rows that it reads; memory is for the most.
+TEST(LowLatency, TellsKernelsWhereRowsStand) {
+  const Plan plan =
+      plan_for("ag-gemm m=512 n=960 k=64 ranks=4 dtype=bf16", "low-latency,rows=bucket");
+  const LowLatencyCall all = low_latency_sizes(plan, collective_of(plan));
+  EXPECT_EQ(all.rows_at, 0u);
+  const LowLatencyCall call = with_rows_at(all, 0x1000, run_rows(plan.op, 9), plan.op.m);
+  EXPECT_EQ(call.rows_at, 0x1000u);
+  EXPECT_EQ(call.row, 64);
+  EXPECT_EQ(call.part, 3 * 64);
+  EXPECT_EQ(call.count, 9 * 64);
+}
+
+// Kernels are compiled ahead by this list.
+TEST(LowLatency, OnlyServedGathersCopyRows) {
+  const auto copies = [](const char* op, const char* schedule, bool serves) {
+    const auto kernels = kernels_of(plan_for(op, schedule), "sm_90a", serves);
+    return std::any_of(kernels.begin(), kernels.end(),
+                       [](const KernelEntry& kernel) { return kernel.name == "copy of rows"; });
+  };
+  const char* gather = "ag-gemm m=512 n=960 k=64 ranks=4 dtype=bf16";
+  EXPECT_TRUE(copies(gather, "low-latency,rows=bucket", true));
+  EXPECT_FALSE(copies(gather, "low-latency", false));
+  EXPECT_FALSE(copies(gather, "tiles,rows=bucket", true));
+  EXPECT_FALSE(
+      copies("gemm-rs m=512 n=64 k=960 ranks=4 dtype=bf16", "low-latency,rows=bucket", true));
+  EXPECT_TRUE(
+      copies("gemm-rs m=512 n=64 k=960 ranks=1 dtype=bf16", "low-latency,rows=bucket", true));
+}
+
+// Rows that the host says need no copy, so such plans serve those.
+TEST(LowLatency, CopiesRowsOfWholeVectorsOnly) {
+  const auto why = [](const char* op) {
+    const Plan plan = plan_for(op, "low-latency,rows=bucket");
+    EXPECT_EQ(why_no_low_latency(plan, true), "") << op;
+    return why_no_copy_of_rows(plan);
+  };
+  EXPECT_THAT(why("ag-gemm m=64 n=24 k=64 ranks=2 dtype=bf16"),
+              HasSubstr("pieces of 16 bytes, and rows have 24"));
+  EXPECT_THAT(why("ag-gemm m=64 n=12 k=64 ranks=1 dtype=bf16"), HasSubstr("rows have 24"));
+  EXPECT_EQ(why("ag-gemm m=64 n=48 k=64 ranks=2 dtype=bf16"), "");
+  EXPECT_EQ(why("gemm-rs m=64 n=64 k=64 ranks=2 dtype=bf16"), "");
+}
+
+TEST(LowLatency, TakesTwoHopsForLargeSumsOnly) {
+  const auto kernel = [](CollectiveKind kind, int64_t count, int ranks) {
+    return low_latency_shape({kind, DType::bf16, 0, 0, count, count}, ranks, 132).kernel.kernel;
+  };
+  EXPECT_THAT(kernel(CollectiveKind::all_reduce, 1 << 12, 8), HasSubstr("all_reduce_one_shot"));
+  EXPECT_THAT(kernel(CollectiveKind::all_reduce, 1 << 19, 2), HasSubstr("all_reduce_one_shot"));
+  EXPECT_THAT(kernel(CollectiveKind::all_reduce, 1 << 19, 8), HasSubstr("all_reduce_two_shot"));
+  EXPECT_THAT(kernel(CollectiveKind::all_gather, 1 << 26, 8), HasSubstr("all_gather_one_shot"));
+}
+
+TEST(LowLatency, RefusesPlansThatItsKernelsCannotMake) {
+  for (const int rank : {0, 1}) {
+    Plan two_lanes = plan_for("gemm-ar m=512 n=64 k=960 ranks=2 dtype=bf16");
+    const auto first = std::find_if(
+        two_lanes.lanes.begin(), two_lanes.lanes.end(),
+        [&](const Lane& lane) { return lane.rank == rank && lane.kind == LaneKind::nccl; });
+    ASSERT_NE(first, two_lanes.lanes.end());
+    Lane second = *first;
+    ++second.index;
+    second.instrs.clear();
+    two_lanes.lanes.insert(first + 1, second);
+    EXPECT_THAT(why_no_low_latency(two_lanes), HasSubstr("one lane of a rank"));
+  }
+
+  Plan in_place = plan_for("gemm-rs m=512 n=64 k=960 ranks=2 dtype=bf16");
+  for (Lane& lane : in_place.lanes) {
+    for (Instr& instr : lane.instrs) {
+      if (instr.op != Opcode::collective) continue;
+      in_place.operands[instr.first_operand + instr.num_reads] =
+          in_place.operands[instr.first_operand + lane.rank];  // its own rows of the sums
+    }
+  }
+  EXPECT_THAT(why_no_low_latency(in_place), HasSubstr("in place"));
+
+  EXPECT_THAT(why_no_low_latency(plan_for("ag-gemm m=524288 n=256 k=8192 ranks=2 dtype=bf16")),
+              HasSubstr("bytes of a rank, at most"));
+}
+
+}  // namespace
+}  // namespace stretto::cuda
