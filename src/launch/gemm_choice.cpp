@@ -55,13 +55,13 @@ uint32_t blocks_of_k(const Plan& plan, const Instr& gemm) {
   return (columns + device::kTileK - 1) / device::kTileK;
 }
 
-GemmConfig config_for(const Plan& plan, const TileSums& sums, const GemmNeeds& needs, bool serves) {
+GemmConfig config_for(const Plan& plan, const GemmNeeds& needs, bool serves) {
   GemmConfig config = config_of(plan.op.dtype, needs.stored.value_or(plan.op.dtype), needs.rows,
                                 columns_of_kernel(needs, serves));
   config.serves = serves;
-  config.adds = sums.sources();
-  config.splits = sums.any_ranges_kept();
-  config.phases = sums.any_phases();
+  config.adds = needs.adds;
+  config.splits = needs.splits;
+  config.phases = needs.phases;
   config.moves = needs.moves;
   if (plan.cluster > 1) config.shared = device::Shared::b;
   return config;

@@ -1,4 +1,4 @@
-// Which GEMM kernel suits a plan.
+// Which GEMM kernel suits which tiles.
 #pragma once
 
 #include <string>
@@ -12,13 +12,12 @@ namespace stretto::cuda {
 // Blocks of K that a gemm multiplies.
 uint32_t blocks_of_k(const Plan& plan, const Instr& gemm);
 
-// Why no kernel has tiles that hold the plan's; empty when one has.
+// Why no kernel has tiles that hold these; empty when one has.
 std::string why_no_tile(const GemmNeeds& needs, bool serves);
 
 // The smallest kernel whose tiles hold rows x columns. Throws UsageError when there is none.
 device::GemmConfig config_of(DType input, DType output, int rows, int columns);
-// The kernel that suits the plan's tiles; with `serves` runs may have fewer rows (serve.h).
-device::GemmConfig config_for(const Plan& plan, const TileSums& sums, const GemmNeeds& needs,
-                              bool serves = false);
+// The kernel that suits tiles of the plan; with `serves` runs may have fewer rows (serve.h).
+device::GemmConfig config_for(const Plan& plan, const GemmNeeds& needs, bool serves = false);
 
 }  // namespace stretto::cuda

@@ -1,49 +1,94 @@
 #include "launch/gemm_needs.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "launch/tile_sums.h"
 #include "stretto/device/gemm_task.h"
 
 namespace stretto::cuda {
+namespace {
 
-GemmNeeds find_needs(const Plan& plan, const TileSums& sums) {
-  GemmNeeds needs;
-  std::vector<uint8_t> is_stored_to(plan.buffers.size(), false);
-  for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
-    const std::vector<Instr>& instrs = plan.lanes[lane].instrs;
+class NeedsFinder {
+ public:
+  NeedsFinder(const Plan& plan, const TileSums& sums) : plan_(plan), sums_(sums) {}
+
+  void look_at(uint32_t lane) {
+    const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
+    size_t stretch = 0;
     for (uint32_t at = 0; at < instrs.size(); ++at) {
-      const Instr& instr = instrs[at];
-      if (instr.op != Opcode::gemm) continue;
-      const Region* reads = plan.operands.data() + instr.first_operand;
-      int32_t rows = 0;
-      for (const Region* a = reads; a + 1 < reads + instr.num_reads; ++a) rows += a->rows();
-      needs.rows = std::max(needs.rows, rows);
-      needs.columns = std::max(needs.columns, reads[instr.num_reads - 1].rows());
-      const auto store = [&](const Region& to, int32_t row) {
-        is_stored_to[to.buffer] = true;
-        if (row == 0 || needs.parts) return;
-        for_each_row_part(plan, instr, [&](const RowPart& part) {
-          const bool begins_here = row > part.first && row < part.last;
-          needs.parts =
-              needs.parts || (begins_here && (row - part.first) % device::kChunkRows != 0);
-        });
-      };
-      sums.for_each_store(plan, lane, at, store);
-      if (const TileSum sum = sums.of(lane, at); sum.stores_before()) {
-        sums.for_each_store_of_part(plan, instrs[sum.of_ranks], sum, store);
-      }
+      if (instrs[at].op == Opcode::boundary) ++stretch;
+      if (instrs[at].op != Opcode::gemm) continue;
+      if (found_.size() <= stretch) found_.resize(stretch + 1);
+      look_at_tile(lane, at, found_[stretch]);
     }
   }
-  bool differ = false;
-  for (size_t i = 0; i < is_stored_to.size(); ++i) {
-    if (!is_stored_to[i]) continue;
-    differ = differ || (needs.stored && *needs.stored != plan.buffers[i].dtype);
-    needs.stored = plan.buffers[i].dtype;
+
+  std::vector<GemmNeeds> take() && {
+    std::vector<GemmNeeds> needs;
+    for (Found& found : found_) {
+      found.needs.stored = type_of(found.is_stored_to);
+      needs.push_back(found.needs);
+    }
+    return needs;
   }
-  if (differ) needs.stored.reset();
-  return needs;
+
+ private:
+  struct Found {
+    GemmNeeds needs;
+    std::vector<uint8_t> is_stored_to;  // by buffer
+  };
+
+  void look_at_tile(uint32_t lane, uint32_t at, Found& found) const {
+    GemmNeeds& needs = found.needs;
+    found.is_stored_to.resize(plan_.buffers.size(), false);
+    const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
+    const Instr& gemm = instrs[at];
+    const Region* reads = plan_.operands.data() + gemm.first_operand;
+    int32_t rows = 0;
+    for (const Region* a = reads; a + 1 < reads + gemm.num_reads; ++a) rows += a->rows();
+    needs.rows = std::max(needs.rows, rows);
+    needs.columns = std::max(needs.columns, reads[gemm.num_reads - 1].rows());
+    const auto store = [&](const Region& to, int32_t row) {
+      found.is_stored_to[to.buffer] = true;
+      if (row == 0 || needs.parts) return;
+      for_each_row_part(plan_, gemm, [&](const RowPart& part) {
+        const bool begins_here = row > part.first && row < part.last;
+        needs.parts = needs.parts || (begins_here && (row - part.first) % device::kChunkRows != 0);
+      });
+    };
+    sums_.for_each_store(plan_, lane, at, store);
+    needs.splits = needs.splits || (gemm.num_writes != 0 &&
+                                    sums_.holds_ranges_in_memory(plan_.writes(gemm)[0].buffer));
+    const TileSum sum = sums_.of(lane, at);
+    needs.phases = needs.phases || (sum.of_ranges != 0 && sum.first != at);
+    if (sum.of_ranks == 0) return;
+    if (needs.adds == 0) needs.adds = instrs[sum.of_ranks].num_reads - 1;
+    if (sum.stores_before()) {
+      sums_.for_each_store_of_part(plan_, instrs[sum.of_ranks], sum, store);
+    }
+  }
+
+  std::optional<DType> type_of(const std::vector<uint8_t>& is_stored_to) const {
+    std::optional<DType> type;
+    for (size_t i = 0; i < is_stored_to.size(); ++i) {
+      if (!is_stored_to[i]) continue;
+      if (type && *type != plan_.buffers[i].dtype) return std::nullopt;
+      type = plan_.buffers[i].dtype;
+    }
+    return type;
+  }
+
+  const Plan& plan_;
+  const TileSums& sums_;
+  std::vector<Found> found_;  // by stretch
+};
+
+}  // namespace
+
+std::vector<GemmNeeds> find_needs(const Plan& plan, const TileSums& sums) {
+  NeedsFinder finder(plan, sums);
+  for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) finder.look_at(lane);
+  return std::move(finder).take();
 }
 
 }  // namespace stretto::cuda

@@ -1,9 +1,10 @@
-// What the tiles of a plan ask of a GEMM kernel.
+// What tiles ask of the GEMM kernel that computes them.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "stretto/plan.h"
 
@@ -28,15 +29,19 @@ void for_each_row_part(const Plan& plan, const Instr& gemm, const Visit& visit) 
   }
 }
 
-// What the tiles of a plan ask of a kernel.
+// What the tiles of one kernel ask of it.
 struct GemmNeeds {
-  int rows = 0, columns = 0;    // of the largest
+  int rows = 0, columns = 0;    // of the largest; 0: there is none
   bool parts = false;           // some tile is stored from a row on that begins none of its chunks
   std::optional<DType> stored;  // what every tile is stored in; nothing: none is, or they differ
+  int adds = 0;                 // sums of other ranks that tiles are added to; 0: none is
+  bool splits = false;          // some sums of ranges of K go through memory
+  bool phases = false;          // some tile's sums of several ranges of K stay in registers
   bool moves = false;           // comm lanes are blocks of it (joined_movers.h says so)
 };
 
-// Asks every tile.
-GemmNeeds find_needs(const Plan& plan, const TileSums& sums);
+// Asks every tile. By stretch, which is what compute lanes have between two boundaries: all ranks
+// take the same kernel for one, so that the few tiles of a ragged end want no kernel of their own.
+std::vector<GemmNeeds> find_needs(const Plan& plan, const TileSums& sums);
 
 }  // namespace stretto::cuda

@@ -46,7 +46,7 @@ void join_movers(const Plan& plan, std::vector<RankProgram>& programs) {
   if (!all) return;
   for (RankProgram& program : programs) {
     program.streams.pop_back();
-    program.needs.moves = true;
+    program.needs.front().moves = true;
   }
 }
 

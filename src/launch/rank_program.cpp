@@ -24,7 +24,8 @@ class MainStream {
   MainStream(const Plan& plan, const TileSums& sums, bool alone, RankProgram& program)
       : plan_(plan), sums_(sums), alone_(alone), program_(program) {}
 
-  void add(const std::vector<Stretch>& stretches) {
+  // What the compute lanes have between two boundaries, `number` of which stand before it.
+  void add(const std::vector<Stretch>& stretches, size_t number) {
     std::vector<BlockPart> gemm, move;
     std::vector<Step> notifies, behind, waits;
     for (const Stretch& stretch : stretches) {
@@ -52,6 +53,7 @@ class MainStream {
     if (alone_ && !(plan_.library_gemms && move.empty())) deal_out(waits, last);
     std::vector<Step>& steps = program_.streams[0].steps;
     steps.insert(steps.end(), notifies.begin(), notifies.end());
+    if (!gemm.empty() && !plan_.library_gemms) program_.needs.push_back(sums_.needs()[number]);
     add_kernel(StepKind::gemm, std::move(gemm), program_.gemms);
     steps.insert(steps.end(), behind.begin(), behind.end());
     add_kernel(StepKind::move, std::move(move), program_.moves);
@@ -110,7 +112,8 @@ void add_compute_lanes(const Plan& plan, const std::vector<uint32_t>& lanes, con
                        bool alone, RankProgram& program) {
   MainStream main(plan, sums, alone, program);
   std::vector<uint32_t> at(lanes.size(), 0);
-  for (bool more = !lanes.empty(); more;) {
+  bool more = !lanes.empty();
+  for (size_t number = 0; more; ++number) {
     std::vector<Stretch> stretches;
     more = false;
     for (size_t i = 0; i < lanes.size(); ++i) {
@@ -121,7 +124,7 @@ void add_compute_lanes(const Plan& plan, const std::vector<uint32_t>& lanes, con
       more = more || end < instrs.size();
       at[i] = std::min(end + 1, static_cast<uint32_t>(instrs.size()));
     }
-    main.add(stretches);
+    main.add(stretches, number);
   }
 }
 
@@ -147,13 +150,11 @@ std::vector<RankProgram> programs_of(const Plan& plan) {
 }
 
 std::vector<RankProgram> programs_of(const Plan& plan, std::shared_ptr<const TileSums> sums) {
-  const GemmNeeds needs = sums->needs();
   std::vector<RankProgram> programs(static_cast<size_t>(plan.ranks()));
   uint32_t next = 0;  // lanes stand rank by rank
   for (size_t rank = 0; rank < programs.size(); ++rank) {
     RankProgram& program = programs[rank];
     program.sums = sums;
-    program.needs = needs;
     program.streams.push_back({LaneKind::compute, 0, {}});
     std::vector<uint32_t> compute;
     std::vector<BlockPart> comm;

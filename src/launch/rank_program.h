@@ -57,11 +57,11 @@ struct RankProgram {
   std::vector<StepStream> streams;                   // the compute lanes' first
   std::vector<std::vector<BlockPart>> gemms, moves;  // blocks of each kernel
   // Whether moves[0] are blocks of gemms[0] and no step.
-  bool joins() const { return needs.moves; }
+  bool joins() const { return !needs.empty() && needs.front().moves; }
   uint32_t num_events = 0;
-  // Of the plan: what its gemms add, and what they need.
+  std::vector<GemmNeeds> needs;  // of each of `gemms`; nothing where a library multiplies
+  // Of the plan: what its gemms add.
   std::shared_ptr<const TileSums> sums;
-  GemmNeeds needs;
   // (stream, step) of every step in an order in which one thread may enqueue them (order_steps.h):
   // events are recorded before they are awaited.
   std::vector<std::pair<uint32_t, uint32_t>> order;

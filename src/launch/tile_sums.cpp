@@ -92,10 +92,6 @@ void TileSums::sum_up(const Plan& plan) {
     if (entry.sum.of_ranges != 0) {
       Ranges& ranges = ranges_[plan.writes(lane.instrs[entry.at])[0].buffer];
       ranges = std::max(ranges, entry.sum.others != 0 ? Ranges::in_memory : Ranges::in_registers);
-      any_phases_ = any_phases_ || entry.sum.first != entry.at;
-    }
-    if (entry.sum.of_ranks != 0 && sources_ == 0) {
-      sources_ = lane.instrs[entry.sum.of_ranks].num_reads - 1;
     }
   }
 }

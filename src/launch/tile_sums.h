@@ -60,20 +60,19 @@ class TileSums {
     const uint32_t number = number_.empty() ? 0 : number_[first_[lane] + at];
     return number != 0 ? sums_[number - 1].at : at;
   }
-  // Sources beside the tile itself that every sum over ranks of the plan adds; 0: there is none.
-  int sources() const { return sources_; }
-
   // Whether the buffer is for sums of ranges of K, which gemms leave for the sums over ranges; and
   // whether all of them stay in registers, so that it needs no memory.
   bool holds_ranges(uint16_t buffer) const { return ranges_[buffer] != Ranges::none; }
   bool needs_no_memory(uint16_t buffer) const { return ranges_[buffer] == Ranges::in_registers; }
+  bool holds_ranges_in_memory(uint16_t buffer) const {
+    return ranges_[buffer] == Ranges::in_memory;
+  }
   bool any_ranges_kept() const;
-  // Whether the sums of several ranges of K stay in registers.
-  bool any_phases() const { return any_phases_; }
   // Why the GEMM kernel cannot add the plan's ranges of K; empty when it can, or there are none.
   const std::string& ranges_misfit() const { return ranges_misfit_; }
 
-  const GemmNeeds& needs() const { return needs_; }
+  // By stretch, as far as there are tiles.
+  const std::vector<GemmNeeds>& needs() const { return needs_; }
 
   // Where the tile of the gemm at `at` is stored to once what is added before any store is: visit
   // (region, row of the tile) for each. Nowhere where it leaves sums of a range of K.
@@ -115,12 +114,10 @@ class TileSums {
   std::vector<Entry> sums_;       // in the order of the plan
   std::vector<uint32_t> first_;   // by lane: of its instructions in number_
   std::vector<uint32_t> number_;  // by instruction: 1 + place in sums_ of what it adds to; 0: none
-  int sources_ = 0;
   enum class Ranges : uint8_t { none, in_registers, in_memory };
   std::vector<Ranges> ranges_;  // by buffer
-  bool any_phases_ = false;
   std::string ranges_misfit_;
-  GemmNeeds needs_;
+  std::vector<GemmNeeds> needs_;
 };
 
 }  // namespace stretto::cuda

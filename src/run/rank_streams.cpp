@@ -28,7 +28,7 @@ RankStreams::RankStreams(const Setup& setup)
   add_ends_of_run();
   if (counts_.empty()) shown_at_ = reinterpret_cast<cuda::DevicePtr>(counts_.add(1));
   overlaps_ = ops_.size() == 1 && ops_[0].kind == OpKind::gemm && streams_.size() == 1 &&
-              gemm_ != nullptr && !advance_ && !alternates_ && setup.device.ranks() == 1;
+              !gemms_.empty() && !advance_ && !alternates_ && setup.device.ranks() == 1;
 }
 
 std::vector<KernelMarks> RankStreams::marks() const {
@@ -110,15 +110,16 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
         break;
       }
       const cuda::DeviceGemmTable& table = gemms_[op.index];
+      const cuda::GemmKernel& kernel = *gemm_kernels_[op.index];
       const device::GemmParams params = with_rows(table.params(), rows);
       if (setup_.program.joins()) {
         const auto movers = static_cast<uint32_t>(moves_[0].num_blocks());
-        gemm_->launch(stream, table.num_blocks(),
+        kernel.launch(stream, table.num_blocks(),
                       {params, with_rows(moves_[0].params(), rows), movers,
-                       device::mover_blocks(gemm_->config(), movers)},
+                       device::mover_blocks(kernel.config(), movers)},
                       overlaps_);
       } else {
-        gemm_->launch(stream, table.num_blocks(), params, overlaps_);
+        kernel.launch(stream, table.num_blocks(), params, overlaps_);
       }
       break;
     }

@@ -180,12 +180,12 @@ class RankStreams {
   std::vector<std::unique_ptr<cuda::Stream>> streams_;  // the first is empty: the caller's
   std::vector<std::unique_ptr<cuda::Event>> events_, joins_;
   cuda::Event fork_;
-  const cuda::GemmKernel* gemm_ = nullptr;
   const cuda::Kernel* mover_ = nullptr;
   const cuda::SyncKernels& sync_;
 
   std::vector<Op> ops_;
-  std::vector<cuda::DeviceGemmTable> gemms_;
+  std::vector<const cuda::GemmKernel*> gemm_kernels_;
+  std::vector<cuda::DeviceGemmTable> gemms_;      // of each of these
   std::unique_ptr<cuda::MatmulLibrary> library_;  // where it multiplies: then there are no gemms_
   std::vector<SharedMatmul> matmuls_;
   std::vector<std::vector<std::vector<MatrixProduct>>> products_;  // [kernel][set]

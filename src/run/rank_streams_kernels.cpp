@@ -19,7 +19,8 @@ void RankStreams::add_kernels() {
   cuda::RankTables tables = cuda::tables_for(setup_.plan, setup_.rank, program, setup_.places,
                                              setup_.signals, setup_.serves);
   for (size_t i = 0; i < tables.gemms.size(); ++i) {
-    cuda::encode_maps(tables.gemms[i], tables.config);
+    cuda::encode_maps(tables.gemms[i]);
+    gemm_kernels_.push_back(&setup_.kernels.gemm(setup_.device, tables.gemms[i].config));
     const auto blocks = static_cast<int>(tables.gemms[i].table.blocks.size());
     gemms_.emplace_back(tables.gemms[i].table, space_of({&program.gemms[i], {}}, blocks),
                         setup_.marks);
@@ -31,7 +32,6 @@ void RankStreams::add_kernels() {
     add_marks(tables.moves[i].lanes, tables.moves[i].positions);
   }
   if (setup_.plan.library_gemms && !program.gemms.empty()) add_products();
-  if (!gemms_.empty()) gemm_ = &setup_.kernels.gemm(setup_.device, tables.config);
   require_clusters();
   if (!moves_.empty() && !program.joins()) mover_ = &setup_.kernels.mover(setup_.device);
 }
@@ -39,16 +39,16 @@ void RankStreams::add_kernels() {
 // Blocks of a cluster stand on SMs of one part of the GPU, so a GPU may hold fewer pairs than its
 // SMs are; and all of a kernel's must be there at once, since they wait for each other.
 void RankStreams::require_clusters() const {
-  if (gemm_ == nullptr) return;
-  const device::GemmLayout layout = device::layout_of(gemm_->config());
-  if (layout.cluster == 1) return;
-  const int held = gemm_->kernel().resident_clusters(layout.threads, layout.cluster);
   const int ranks = setup_.device.ranks();
-  for (const cuda::DeviceGemmTable& table : gemms_) {
-    int blocks = table.num_blocks();
+  for (size_t i = 0; i < gemms_.size(); ++i) {
+    const device::GemmConfig& config = gemm_kernels_[i]->config();
+    const device::GemmLayout layout = device::layout_of(config);
+    if (layout.cluster == 1) continue;
+    const int held = gemm_kernels_[i]->kernel().resident_clusters(layout.threads, layout.cluster);
+    int blocks = gemms_[i].num_blocks();
     if (setup_.program.joins()) {
       const auto movers = static_cast<uint32_t>(moves_[0].num_blocks());
-      blocks += static_cast<int>(device::mover_blocks(gemm_->config(), movers));
+      blocks += static_cast<int>(device::mover_blocks(config, movers));
     }
     const int needed = blocks / layout.cluster;
     if (needed * ranks <= held) continue;

@@ -12,8 +12,8 @@ namespace stretto::cuda {
 
 class GemmTasks {
  public:
-  GemmTasks(const TableBasis& basis, const device::GemmConfig& config, GemmLaunch& launch)
-      : basis_(basis), config_(config), launch_(launch), maps_(basis) {}
+  GemmTasks(const TableBasis& basis, GemmLaunch& launch)
+      : basis_(basis), config_(launch.config), launch_(launch), maps_(basis) {}
 
   // Of the gemm at `at` of plan.lanes[lane], and of those before it whose sums it goes on adding
   // to. A tile whose rows of A lie in several regions is computed once for each of them. One to

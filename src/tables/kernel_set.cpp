@@ -14,7 +14,7 @@
 namespace stretto::cuda {
 namespace {
 
-// Kernels of one architecture, in the order in which they are added.
+// Kernels of one architecture, each once, in the order in which they are added.
 class KernelList {
  public:
   explicit KernelList(const std::string& arch) : hopper_(arch == "sm_90a") {}
@@ -42,6 +42,9 @@ class KernelList {
  private:
   template <typename Source>
   void add(std::string name, const Source& source, bool needs_hopper) {
+    const bool known = std::any_of(entries_.begin(), entries_.end(),
+                                   [&](const KernelEntry& entry) { return entry.name == name; });
+    if (known) return;
     if (needs_hopper && !hopper_) {
       entries_.push_back({std::move(name), "", "it needs Hopper's TMA and wgmma (sm_90a)"});
     } else {
@@ -62,13 +65,8 @@ const std::vector<std::string>& known_archs() {
 
 std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, bool serves) {
   KernelList set(arch);
-  const bool multiplies = std::any_of(plan.lanes.begin(), plan.lanes.end(), [](const Lane& lane) {
-    return std::any_of(lane.instrs.begin(), lane.instrs.end(),
-                       [](const Instr& instr) { return instr.op == Opcode::gemm; });
-  });
-  if (multiplies && !plan.library_gemms) {
-    const RankProgram program = std::move(programs_of(plan).front());
-    set.add_gemm(config_for(plan, *program.sums, program.needs, serves));
+  for (const RankProgram& program : programs_of(plan)) {
+    for (const GemmNeeds& needs : program.needs) set.add_gemm(config_for(plan, needs, serves));
   }
   if (serves && multiplies_into_result(plan)) set.add_copy_of_rows();
   if (plan.low_latency_collectives) {

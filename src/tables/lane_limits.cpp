@@ -42,10 +42,12 @@ class LaneLimits {
   void look_at(uint32_t l) {
     const Lane& lane = plan_.lanes[l];
     Stretch stretch;
+    stretch_ = 0;
     uint32_t summed = 0;  // reduces up to here are made by the last tile's task
     for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
       const Instr& instr = lane.instrs[at];
       const bool is_move = (instr.op == Opcode::reduce && at > summed) || instr.op == Opcode::copy;
+      stretch_ += instr.op == Opcode::boundary;
       stretch.pass(instr, {l, at}, is_move);
       if (instr.op == Opcode::reduce || instr.op == Opcode::copy) look_at_elements({l, at});
       if (instr.op != Opcode::gemm || plan_.library_gemms) continue;
@@ -129,8 +131,9 @@ class LaneLimits {
     if (!sum) return;
     const InstrRef reduce{at.lane, sum.position};
     if (sum.others != 0) look_at_ranges({at.lane, sum.of_ranges});
-    if (sum.of_ranks != 0 && instr_at(reduce).num_reads != sums_.sources() + 1) {
-      limits_.add("all tiles must be added to equally many sums of others", reduce);
+    if (sum.of_ranks != 0 && instr_at(reduce).num_reads != sums_.needs()[stretch_].adds + 1) {
+      limits_.add("all tiles between two boundaries must be added to equally many sums of others",
+                  reduce);
     }
     if (serves_ && sum.stores_before()) {
       limits_.add("runs of fewer rows add to whole tiles only; rows=bucket cuts them at owners",
@@ -188,6 +191,7 @@ class LaneLimits {
   const bool serves_;
   LimitList& limits_;
   std::vector<uint8_t> is_mapped_;  // by buffer: by the GEMM kernel
+  size_t stretch_ = 0;              // of the lane that is looked at
   Most waits_, notifies_, destinations_;
 };
 

@@ -33,14 +33,14 @@ double bytes_of_rank(const Plan& plan) {
   return bytes;
 }
 
-// Why no GEMM kernel computes and adds all tiles; empty when one does.
-std::string why_no_kernel(const Plan& plan, const TileSums& sums, bool serves) {
-  const GemmNeeds& needs = sums.needs();
-  if (!sums.ranges_misfit().empty()) return sums.ranges_misfit();
-  if (!needs.stored && needs.rows != 0) return "all tiles of a plan must be written in one type";
-  if (std::string why = why_no_tile(needs, serves); !why.empty() && !plan.library_gemms) return why;
-  if (!sums.any_ranges_kept() || sums.sources() == 0) return "";
-  return why_illegal(config_for(plan, sums, needs, serves));
+// Why no GEMM kernel computes and adds all tiles between two boundaries; empty when one does.
+std::string why_no_kernel(const Plan& plan, const GemmNeeds& needs, bool serves) {
+  if (!needs.stored && needs.rows != 0) {
+    return "all tiles between two boundaries must be written in one type";
+  }
+  if (std::string why = why_no_tile(needs, serves); !why.empty()) return why;
+  if (!needs.splits || needs.adds == 0) return "";
+  return why_illegal(config_for(plan, needs, serves));
 }
 
 }  // namespace
@@ -81,8 +81,14 @@ std::vector<PlanLimit> limits_on_cuda(const Plan& plan, const TileSums& sums, bo
         "runs: take copies that divide one another",
         kMostSets));
   }
-  if (std::string why = why_no_kernel(plan, sums, serves); !why.empty()) {
-    limits.add(std::move(why));
+  if (!sums.ranges_misfit().empty()) {
+    limits.add(sums.ranges_misfit());
+  } else {
+    for (const GemmNeeds& needs : sums.needs()) {
+      if (std::string why = why_no_kernel(plan, needs, serves); !why.empty()) {
+        limits.add(std::move(why));
+      }
+    }
   }
   add_lane_limits(plan, sums, serves, limits);
   if (plan.cluster > 1) {

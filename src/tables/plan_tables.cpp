@@ -18,10 +18,8 @@ using device::MoverTask;
 
 class TableBuilder {
  public:
-  TableBuilder(const TableBasis& basis, const GemmNeeds& needs) : basis_(basis) {
-    if (basis.plan.library_gemms) return;
-    tables_.config = config_for(basis.plan, basis.sums, needs, basis.serves);
-    if (!basis.serves) return;
+  explicit TableBuilder(const TableBasis& basis) : basis_(basis) {
+    if (basis.plan.library_gemms || !basis.serves) return;
     const RowShards owners = row_owners(basis.plan.op);
     rows_ = {nullptr, static_cast<int32_t>(basis.plan.op.m), owners.ranks,
              static_cast<int32_t>(owners.block()), 0};
@@ -29,18 +27,21 @@ class TableBuilder {
 
   RankTables build(const RankProgram& program) && {
     if (!basis_.plan.library_gemms) {
-      for (const std::vector<BlockPart>& parts : program.gemms) add_launch(parts);
+      for (size_t i = 0; i < program.gemms.size(); ++i) {
+        add_launch(program.gemms[i], program.needs[i]);
+      }
     }
     for (const std::vector<BlockPart>& parts : program.moves) add_mover(parts, program.joins());
     return std::move(tables_);
   }
 
  private:
-  void add_launch(const std::vector<BlockPart>& parts) {
+  void add_launch(const std::vector<BlockPart>& parts, const GemmNeeds& needs) {
     GemmLaunch& launch = tables_.gemms.emplace_back();
+    launch.config = config_for(basis_.plan, needs, basis_.serves);
     launch.table.map_sets = static_cast<uint32_t>(basis_.sets);
     launch.table.rows = rows_;
-    GemmTasks gemms(basis_, tables_.config, launch);
+    GemmTasks gemms(basis_, launch);
     TaskSync sync(basis_.plan, basis_.signals, basis_.rank, launch.table);
     size_t waits = 0, notifies = 0, gemms_of_all = 0;
     std::vector<size_t> num_gemms;
@@ -63,7 +64,7 @@ class TableBuilder {
       std::vector<GemmTask>& tasks = launch.table.blocks.emplace_back();
       tasks.reserve(num_gemms[launch.table.blocks.size() - 1]);
       launch.positions.emplace_back().reserve(tasks.capacity());
-      if (tables_.config.splits) launch.table.splits.emplace_back();
+      if (launch.config.splits) launch.table.splits.emplace_back();
       for (uint32_t at = part.begin; at < part.end; ++at) {
         const Instr& instr = lane.instrs[at];
         if (instr.op == Opcode::wait) {
@@ -230,13 +231,13 @@ device::TensorMap encode_map(const MapSpec& spec, const device::GemmConfig& conf
 RankTables tables_for(const Plan& plan, int rank, const RankProgram& program,
                       const BufferPlaces& places, const SignalLayout& signals, bool serves) {
   const TableBasis basis{plan, rank, places, signals, *program.sums, serves, num_sets(plan)};
-  return TableBuilder(basis, program.needs).build(program);
+  return TableBuilder(basis).build(program);
 }
 
-void encode_maps(GemmLaunch& launch, const device::GemmConfig& config) {
+void encode_maps(GemmLaunch& launch) {
   launch.table.maps.clear();
   for (const MapSpec& spec : launch.maps) {
-    launch.table.maps.push_back(encode_map(spec, config));
+    launch.table.maps.push_back(encode_map(spec, launch.config));
   }
 }
 

@@ -23,6 +23,7 @@ struct MapSpec {
 
 // One launch of the GEMM kernel. `table` is complete but for its maps.
 struct GemmLaunch {
+  device::GemmConfig config;
   GemmTable table;
   std::vector<MapSpec> maps;    // table.map_sets times the same list
   std::vector<uint32_t> lanes;  // of the plan, by block
@@ -42,7 +43,6 @@ struct MoverTable {
 };
 
 struct RankTables {
-  device::GemmConfig config;
   std::vector<GemmLaunch> gemms;  // as the program numbers them; none where a library multiplies
   std::vector<MoverTable> moves;
 };
@@ -51,6 +51,6 @@ RankTables tables_for(const Plan& plan, int rank, const RankProgram& program,
                       const BufferPlaces& places, const SignalLayout& signals, bool serves = false);
 
 // Asks the driver for the maps of a launch.
-void encode_maps(GemmLaunch& launch, const device::GemmConfig& config);
+void encode_maps(GemmLaunch& launch);
 
 }  // namespace stretto::cuda

@@ -58,9 +58,9 @@ TEST(Clusters, PairsOfBlocksAgreeInBAndInWhatTheyAwait) {
       for (int rank = 0; rank < ranks; ++rank) {
         const RankProgram& program = programs[static_cast<size_t>(rank)];
         const RankTables tables = tables_for(plan, rank, program, places_of(plan), signals);
-        EXPECT_EQ(tables.config.shared, Shared::b);
-        EXPECT_EQ(tables.config.moves, ranks > 1);
-        EXPECT_EQ(why_illegal(tables.config), "");
+        EXPECT_EQ(tables.gemms.front().config.shared, Shared::b);
+        EXPECT_EQ(tables.gemms.front().config.moves, ranks > 1);
+        EXPECT_EQ(why_illegal(tables.gemms.front().config), "");
         ASSERT_EQ(tables.gemms.size(), 1u);
         const GemmTable& table = tables.gemms[0].table;
         ASSERT_EQ(table.blocks.size() % 2, 0u);

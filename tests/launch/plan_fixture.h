@@ -13,9 +13,9 @@
 
 namespace stretto::cuda {
 
+// Of the first kernel.
 inline device::GemmConfig config_of(const Plan& plan) {
-  const TileSums sums(plan);
-  return config_for(plan, sums, sums.needs());
+  return config_for(plan, TileSums(plan).needs().front());
 }
 
 // Addresses that tell rank, buffer and copy: nothing is behind them.

@@ -87,7 +87,7 @@ TEST_P(EveryPreset, TablesStayInsideTheirBuffers) {
             EXPECT_GE(to.row + to.begin, 0);
             EXPECT_LT(to.row + to.begin, launch.maps[to.map].matrix.rows);
             EXPECT_LT(to.begin, to.end);
-            EXPECT_LE(to.end, tables.config.tile_m);
+            EXPECT_LE(to.end, launch.config.tile_m);
             EXPECT_LT(to.column, launch.maps[to.map].matrix.columns);
           }
         }

@@ -61,9 +61,9 @@ TEST(Phases, RangesOfALaneAreOneTaskThatAwaitsThemOneByOne) {
   const Plan plan = gather({});
   EXPECT_THAT(why_not_on_cuda(plan), IsEmpty());
   const Tables tables(plan);
-  EXPECT_TRUE(tables.all.config.phases);
-  EXPECT_FALSE(tables.all.config.splits);
-  EXPECT_EQ(tables.all.config.output, device::OutputType::bf16);
+  EXPECT_TRUE(tables.all.gemms.front().config.phases);
+  EXPECT_FALSE(tables.all.gemms.front().config.splits);
+  EXPECT_EQ(tables.all.gemms.front().config.output, device::OutputType::bf16);
   EXPECT_TRUE(tables.programs[0].moves.empty());
   const GemmTable& table = tables.gemm();
   ASSERT_EQ(table.blocks.size(), 1u);
@@ -119,8 +119,8 @@ TEST(Phases, RangesOfOtherLanesAreAddedToThoseOfThisOne) {
   EXPECT_THAT(why_not_on_cuda(plan), IsEmpty());
   EXPECT_FALSE(TileSums(plan).needs_no_memory(*plan.find_buffer("ranges")));
   const Tables tables(plan);
-  EXPECT_TRUE(tables.all.config.phases);
-  EXPECT_TRUE(tables.all.config.splits);
+  EXPECT_TRUE(tables.all.gemms.front().config.phases);
+  EXPECT_TRUE(tables.all.gemms.front().config.splits);
   const GemmTable& table = tables.gemm();
   ASSERT_EQ(table.blocks.size(), 2u);
   const uint64_t sums = places_of(plan)[0][*plan.find_buffer("ranges")][0];

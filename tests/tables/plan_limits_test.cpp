@@ -84,10 +84,10 @@ TEST(PlanLimits, SumsOfAnyNumberOfRanksAreTaken) {
         for (const char* schedule : {"tiles,comm-sms=0", "tiles,comm-sms=0,mover=copy-engine"}) {
           const Plan plan = lower(op, parse_schedule(schedule, op, machine), machine);
           EXPECT_THAT(why_not_on_cuda(plan), IsEmpty()) << to_string(op) << " " << schedule;
-          EXPECT_LE(TileSums(plan).sources(), ranks == 16 ? 15 : 0);
+          EXPECT_LE(TileSums(plan).needs().front().adds, ranks == 16 ? 15 : 0);
           const bool adds = ranks == 16 && schedule == std::string("tiles,comm-sms=0");
           if (adds) {
-            EXPECT_EQ(TileSums(plan).sources(), 15) << to_string(op);
+            EXPECT_EQ(TileSums(plan).needs().front().adds, 15) << to_string(op);
           }
         }
       }

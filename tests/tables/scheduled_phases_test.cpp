@@ -33,8 +33,8 @@ TEST(ScheduledPhases, GathersInPhasesRunInOneKernel) {
     EXPECT_THAT(why_not_on_cuda(plan), IsEmpty()) << schedule;
     EXPECT_TRUE(TileSums(plan).needs_no_memory(*plan.find_buffer("ranges"))) << schedule;
     const Tables tables(plan);
-    EXPECT_TRUE(tables.all.config.phases) << schedule;
-    EXPECT_FALSE(tables.all.config.splits) << schedule;
+    EXPECT_TRUE(tables.all.gemms.front().config.phases) << schedule;
+    EXPECT_FALSE(tables.all.gemms.front().config.splits) << schedule;
     ASSERT_EQ(tables.all.gemms.size(), 1u);
     size_t in_phases = 0, tiles = 0;
     for (const auto& block : tables.gemm().blocks) {
@@ -76,8 +76,8 @@ TEST(ScheduledPhases, TablesCanBeMadeForEveryKindOfGather) {
       const RankTables tables =
           tables_for(plan, 1, programs[1], places_of(plan), SignalLayout(plan, programs, true),
                      schedule.find("bucket") != std::string::npos);
-      EXPECT_TRUE(tables.config.phases) << ranks << " " << schedule;
-      EXPECT_EQ(why_illegal(tables.config), "");
+      EXPECT_TRUE(tables.gemms.front().config.phases) << ranks << " " << schedule;
+      EXPECT_EQ(why_illegal(tables.gemms.front().config), "");
     }
   }
 }
@@ -87,7 +87,7 @@ TEST(ScheduledPhases, AcknowledgementsBeforeASumOverLanesComeBehindIt) {
                             "tiles,tile=128x128,mover=copy-engine,reuse=ack,split-k=2");
   EXPECT_THAT(why_not_on_cuda(plan), IsEmpty());
   const Tables tables(plan);
-  EXPECT_TRUE(tables.all.config.splits);
+  EXPECT_TRUE(tables.all.gemms.front().config.splits);
   const device::GemmTask& task = tables.gemm().blocks[3][0];
   EXPECT_EQ(tables.gemm().splits[3][0].ranges, 2u);
   EXPECT_EQ(task.num_waits, 1);

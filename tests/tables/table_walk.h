@@ -79,7 +79,7 @@ class TableWalk {
   static const std::vector<device::GemmTask>& tasks_of(const Block& block) {
     return block.launch->table.blocks[block.index];
   }
-  const device::GemmConfig& config(const Block& block) const { return tables_[block.rank].config; }
+  const device::GemmConfig& config(const Block& block) const { return block.launch->config; }
   static float at(const std::vector<float>& values, const Matrix& matrix, int64_t row,
                   int64_t column) {
     const bool there = row >= 0 && row < matrix.rows && column < matrix.columns;

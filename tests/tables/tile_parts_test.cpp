@@ -133,7 +133,7 @@ TEST(TileParts, AreStoredBeforeWhatOthersSendIsAwaited) {
   const Plan plan = plan_with("gemm-rs m=512 n=512 k=1024 ranks=8 dtype=bf16",
                               "tiles,tile=128x128,comm-sms=0,order=interleaved", 132);
   TableWalk walk(plan);
-  const device::GemmConfig& config = walk.tables()[1].config;
+  const device::GemmConfig& config = walk.tables()[1].gemms[0].config;
   EXPECT_EQ(config.adds, 7);
   EXPECT_EQ(config.tile_m, 128);
   int parts = 0;
