@@ -1,6 +1,6 @@
 # Compiler settings and libraries that every target shares.
 
-if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
 endif()
 if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
@@ -25,7 +25,16 @@ find_package(Threads REQUIRED)
 find_package(fmt 9 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(HWY REQUIRED)
-find_package(CLI11 2.1 REQUIRED)
+if(STRETTO_COMMAND)
+  find_package(CLI11 2.1 REQUIRED)
+endif()
+# Linked in where it can be: it is one function.
+set(Boost_USE_STATIC_LIBS ON)
+find_package(Boost 1.74 QUIET COMPONENTS context)
+if(NOT TARGET Boost::context)
+  set(Boost_USE_STATIC_LIBS OFF)
+  find_package(Boost 1.74 REQUIRED COMPONENTS context)
+endif()
 
 # The version stands in CMakeLists.txt alone.
 configure_file(${PROJECT_SOURCE_DIR}/cmake/version.h.in ${PROJECT_BINARY_DIR}/include/stretto/version.h @ONLY)

@@ -14,7 +14,7 @@ function(stretto_room name)
     return()
   endif()
   add_library(stretto_${name} STATIC ${sources})
-  target_link_libraries(stretto_${name} PUBLIC stretto_flags fmt::fmt)
+  target_link_libraries(stretto_${name} PUBLIC stretto_flags stretto_formatting)
   foreach(dep IN LISTS ARG_DEPS)
     target_link_libraries(stretto_${name} PUBLIC $<TARGET_NAME_IF_EXISTS:stretto_${dep}>)
   endforeach()
@@ -42,7 +42,7 @@ function(stretto_link_rooms target)
     get_property(libs GLOBAL PROPERTY STRETTO_ROOM_LIBS)
     list(REVERSE libs)  # the static linker wants users before what they use
   endif()
-  target_link_libraries(${target} PRIVATE stretto_flags ${libs} fmt::fmt)
+  target_link_libraries(${target} PRIVATE stretto_flags ${libs} stretto_formatting)
 endfunction()
 
 # The rooms that plans pass through; the rooms of GPUs and `fibre` stand beside them, and what uses them says so.
