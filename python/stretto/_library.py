@@ -12,6 +12,9 @@ from . import _wheels
 C_VERSION = 2
 NAME = "libstretto.so"
 HERE = pathlib.Path(__file__).resolve().parent
+CHECKOUT = HERE.parent.parent
+# Installed, the package knows its own folder only.
+IN_CHECKOUT = (CHECKOUT / "python" / "stretto") == HERE and (CHECKOUT / "CMakeLists.txt").is_file()
 
 
 class LibraryNotFound(ImportError):
@@ -82,7 +85,7 @@ class Library:
         found = version_of() if version_of else 0
         if found != C_VERSION:
             raise LibraryNotFound(f"{path} speaks version {found} of stretto/c.h, this package "
-                                  f"version {C_VERSION}: take both from one checkout")
+                                  f"version {C_VERSION}: take both from one checkout or wheel")
         self.path = os.fspath(path)
         for name, (result, arguments) in FUNCTIONS.items():
             function = getattr(self._loaded, name)
@@ -104,9 +107,13 @@ def places():
     chosen = os.environ.get("STRETTO_LIBRARY")
     if chosen:
         return [pathlib.Path(chosen)]
-    builds = [HERE.parent.parent / "build" / build / "src" / "c" / NAME
-              for build in ("release", "cuda", "dev", "test")]
-    return [HERE / NAME, *builds]
+    return [HERE / NAME, *(build / "src" / "c" / NAME for build in builds())]
+
+
+def builds():
+    """The builds of the checkout that this package lies in, if it does, the best first."""
+    names = ("release", "cuda", "dev", "test") if IN_CHECKOUT else ()
+    return [CHECKOUT / "build" / name for name in names]
 
 
 def find_library():
@@ -118,8 +125,14 @@ def find_library():
         if path.is_file():
             return path
     sought = ", ".join(str(path) for path in places())
-    raise LibraryNotFound(f"no {NAME} ({sought}): ./dev build release makes it; STRETTO_LIBRARY "
-                          "names another")
+    if os.environ.get("STRETTO_LIBRARY"):
+        right = "STRETTO_LIBRARY names it; without it the package takes its own"
+    elif IN_CHECKOUT:
+        right = "./dev build release makes it; STRETTO_LIBRARY names another"
+    else:
+        right = ("this installation has lost it, pip install --force-reinstall stretto brings it "
+                 "back; STRETTO_LIBRARY names another")
+    raise LibraryNotFound(f"no {NAME} ({sought}): {right}")
 
 
 @functools.lru_cache(maxsize=None)
@@ -129,7 +142,7 @@ def library():
     return Library(find_library())
 
 
-def version():
+def version() -> str:
     """The library's version, "0.1.0"."""
     return library().version().decode()
 

@@ -2,6 +2,7 @@
 
 import sys
 from ctypes import byref, c_char_p, c_uint64, c_void_p
+from typing import Any, Optional
 
 from ._library import (TENSORS, COperationRequest, dtype_text, library, seconds, serves, text,
                        whole)
@@ -29,7 +30,7 @@ class Context:
     not join, ... Close it, or use it in `with`; what is never closed lasts until the process ends.
     """
 
-    def __init__(self, timeout_s=10.0):
+    def __init__(self, timeout_s: float = 10.0):
         self._handle = c_void_p()
         self._operations = []
         library().context_open(seconds(timeout_s, "timeout_s"), byref(self._handle))
@@ -37,7 +38,7 @@ class Context:
         self.ranks = library().context_ranks(self._handle)
         self.gpu = library().context_gpu(self._handle)
 
-    def close(self):
+    def close(self) -> None:
         """Collective. Closes the operations that are left, the last made first, then the context."""
         if self._handle is None:
             return
@@ -76,8 +77,9 @@ class Operation:
     a, b, out  GpuTensor: torch.from_dlpack(operation.out) is a view
     """
 
-    def __init__(self, context, kind, n, k, max_rows, dtype="bf16", schedule="auto",
-                 rows="bucket", a=None, b=None, out=None):
+    def __init__(self, context: Context, kind: str, n: int, k: int, max_rows: int,
+                 dtype: Any = "bf16", schedule: str = "auto", rows: str = "bucket", a: Any = None,
+                 b: Any = None, out: Any = None):
         self._handle = None
         if not isinstance(context, Context):
             raise ValueError(f"context is {context!r}; a stretto.Context was expected")
@@ -113,18 +115,18 @@ class Operation:
             raise ValueError("this operation is closed")
         return self._handle
 
-    def prepare(self, rows):
+    def prepare(self, rows: int) -> None:
         """Makes the plan that serves so many rows, ahead of the first run. Collective."""
         library().operation_prepare(self._open(), whole(rows, "rows"))
 
-    def schedule(self, rows=None):
+    def schedule(self, rows: Optional[int] = None) -> str:
         """The schedule of the plan that serves so many rows (default: max_rows), which is made already."""
         found = c_char_p()
         library().operation_schedule(self._open(), self.max_rows if rows is None else
                                      whole(rows, "rows"), byref(found))
         return found.value.decode()
 
-    def run(self, rows=None, stream=None):
+    def run(self, rows: Optional[int] = None, stream: Any = None) -> None:
         """Enqueues one run of so many rows (default: max_rows) and returns; all ranks do the same.
 
         stream  a stream of torch's, a number (cudaStream_t), or None: torch's current stream, the default
@@ -140,7 +142,7 @@ class Operation:
                                 whole(rows, "rows"),
                                 stream_handle(stream, self._context.gpu))
 
-    def run_at(self, rows, bucket, stream=None):
+    def run_at(self, rows: Any, bucket: int, stream: Any = None) -> None:
         """One run whose row count is read from GPU memory when it starts: for graphs that serve all counts.
 
         rows    a tensor of one int32 on this GPU, or its address; 0 to `bucket`, the same on all ranks
@@ -151,7 +153,7 @@ class Operation:
                                    whole(bucket, "bucket"),
                                    stream_handle(stream, self._context.gpu))
 
-    def finish(self):
+    def finish(self) -> None:
         """Waits for all runs; collective. Synchronise streams on which graphs were launched before.
 
         Raises RuntimeError that names a wait which did not end in time: results since the last finish() are
@@ -159,7 +161,7 @@ class Operation:
         """
         library().operation_finish(self._open())
 
-    def close(self):
+    def close(self) -> None:
         """Collective: waits for its runs and frees what it has."""
         if self._handle is None:
             return

@@ -2,6 +2,7 @@
 
 import dataclasses
 from ctypes import byref, c_char_p, c_double, c_int64, pointer
+from typing import Any, List, Optional, Tuple
 
 from ._library import TENSORS, COperator, CPlanRequest, dtype_text, library, serves, text, whole
 
@@ -29,7 +30,8 @@ def c_plan_request(kind, m, n, k, ranks, dtype, schedule, rows, machine):
                         None if machine is None else text(machine, "machine"))
 
 
-def plan(kind, m, n, k, ranks, dtype="bf16", schedule="auto", rows="fixed", machine=None):
+def plan(kind: str, m: int, n: int, k: int, ranks: int, dtype: Any = "bf16",
+         schedule: str = "auto", rows: str = "fixed", machine: Optional[str] = None) -> Plan:
     """The plan of an operator with these global sizes: a Plan.
 
     kind      "ag-gemm", "gemm-rs" or "gemm-ar"
@@ -45,7 +47,8 @@ def plan(kind, m, n, k, ranks, dtype="bf16", schedule="auto", rows="fixed", mach
     return Plan(found.value.decode(), reason.value.decode(), predicted_us.value)
 
 
-def check(kind, m, n, k, ranks, dtype="bf16", schedule="auto", rows="fixed", machine=None):
+def check(kind: str, m: int, n: int, k: int, ranks: int, dtype: Any = "bf16",
+          schedule: str = "auto", rows: str = "fixed", machine: Optional[str] = None) -> List[str]:
     """Proves the plan free of races and deadlocks: the list of problems, empty when it is proved.
 
     Arguments and errors are those of plan().
@@ -56,7 +59,8 @@ def check(kind, m, n, k, ranks, dtype="bf16", schedule="auto", rows="fixed", mac
     return problems.value.decode().splitlines() if count.value else []
 
 
-def shape(kind, m, n, k, ranks, tensor, dtype="bf16", rows="fixed"):
+def shape(kind: str, m: int, n: int, k: int, ranks: int, tensor: str, dtype: Any = "bf16",
+          rows: str = "fixed") -> Tuple[int, int]:
     """(rows, columns) that tensor "a", "b" or "out" of a rank has room for, the same on all ranks.
 
     With rows="bucket": in an operation that serves up to m rows. Raises ValueError.

@@ -20,8 +20,17 @@ class Finding(unittest.TestCase):
             with self.assertRaises(stretto.LibraryNotFound) as caught:
                 stretto.find_library()
         self.assertIn("/nowhere/libstretto.so", str(caught.exception))
-        self.assertIn("./dev build release", str(caught.exception))
+        self.assertIn("STRETTO_LIBRARY names it", str(caught.exception))
         self.assertIsInstance(caught.exception, ImportError)
+
+    def test_what_a_checkout_lacks_its_build_makes(self):
+        with mock.patch.dict(os.environ, STRETTO_LIBRARY=""), \
+                mock.patch.object(_library, "CHECKOUT", pathlib.Path("/nowhere")), \
+                mock.patch.object(_library, "HERE", pathlib.Path("/nowhere/python/stretto")):
+            with self.assertRaises(stretto.LibraryNotFound) as caught:
+                stretto.find_library()
+        self.assertIn("/nowhere/build/release/src/c/libstretto.so", str(caught.exception))
+        self.assertIn("./dev build release makes it", str(caught.exception))
 
     def test_what_is_no_library_is_said(self):
         with tempfile.NamedTemporaryFile(suffix=".so") as file:
