@@ -10,6 +10,7 @@
 namespace stretto::cuda {
 namespace {
 
+using device::Follower;
 using device::GemmConfig;
 using device::OutputType;
 using device::Shared;
@@ -18,19 +19,38 @@ constexpr int kSharedBytesOfHopper = 227 * 1024;
 constexpr std::array<int, 7> kTileColumns = {64, 96, 128, 160, 192, 224, 256};
 constexpr const char* kSharedNames[] = {"none", "a", "b"};
 constexpr const char* kOutputNames[] = {"bf16", "fp16", "fp32"};
+constexpr const char* kFollowerNames[] = {"none", "swiglu", "gelu", "silu"};
 
 const char* name_of(Shared shared) { return kSharedNames[static_cast<int>(shared)]; }
 const char* name_of(OutputType output) { return kOutputNames[static_cast<int>(output)]; }
+const char* name_of(Follower follower) { return kFollowerNames[static_cast<int>(follower)]; }
+
+// Of a product and what follows it.
+std::string why_halves_misfit(const GemmConfig& config) {
+  if (config.follower != Follower::swiglu) return "";
+  if (config.tile_n % 64 != 0) {
+    return fmt::format(
+        "of a swiglu kernel's tile half the columns are of either product, a multiple of 32: a "
+        "tile has 64, 128, 192 or 256, not {}",
+        config.tile_n);
+  }
+  if (config.adds > 0) {
+    return "a swiglu kernel makes both products itself: it cannot add other ranks' sums to them";
+  }
+  return "";
+}
 
 }  // namespace
 
 std::string describe(const GemmConfig& config) {
   return fmt::format(
-      "{}x{}x{} stages {} consumers {} shared {} {} to {}{}{}{}{}{}{}", config.tile_m,
+      "{}x{}x{} stages {} consumers {} shared {} {} to {}{}{}{}{}{}{}{}{}", config.tile_m,
       config.tile_n, device::kTileK, config.stages, config.consumers, name_of(config.shared),
       config.bf16 ? "bf16" : "fp16", name_of(config.output), config.overlap_store ? " overlap" : "",
       config.serves ? " serves" : "", config.adds > 0 ? fmt::format(" adds {}", config.adds) : "",
-      config.splits ? " splits" : "", config.phases ? " phases" : "", config.moves ? " moves" : "");
+      config.splits ? " splits" : "", config.phases ? " phases" : "", config.moves ? " moves" : "",
+      config.bias ? " bias" : "",
+      config.follower != Follower::none ? fmt::format(" {}", name_of(config.follower)) : "");
 }
 
 std::string why_illegal(const GemmConfig& config) {
@@ -48,9 +68,12 @@ std::string why_illegal(const GemmConfig& config) {
   if (config.serves && config.shared != Shared::none) {
     return "a kernel that serves has no clusters: a pair's tiles may differ in rows";
   }
-  if (config.serves && config.tile_n % 64 != 0) {
-    return "a kernel that serves stores parts of a tile, which begin at any row of 128 bytes only: "
-           "its tiles have 64, 128, 192 or 256 columns";
+  if (std::string why = why_halves_misfit(config); !why.empty()) return why;
+  if (config.serves && device::layout_of(config).stored_columns % 64 != 0) {
+    return fmt::format(
+        "a kernel that serves stores parts of a tile, which begin at any row of 128 bytes only: "
+        "its tiles have {} columns",
+        config.follower == Follower::swiglu ? "128 or 256" : "64, 128, 192 or 256");
   }
   const int shared_bytes = device::layout_of(config).shared_bytes;
   if (shared_bytes > kSharedBytesOfHopper) {
@@ -86,7 +109,7 @@ using namespace stretto::device;
 constexpr GemmConfig kConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .consumers = {},
                              .shared = Shared::{}, .bf16 = {}, .output = OutputType::{},
                              .overlap_store = {}, .serves = {}, .adds = {}, .splits = {},
-                             .phases = {}, .moves = {}}};
+                             .phases = {}, .moves = {}, .follower = Follower::{}, .bias = {}}};
 extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, 1)
 stretto_gemm(const __grid_constant__ {} params) {{
   {};
@@ -95,7 +118,8 @@ stretto_gemm(const __grid_constant__ {} params) {{
                      config.tile_m, config.tile_n, config.stages, config.consumers,
                      name_of(config.shared), config.bf16, name_of(config.output),
                      config.overlap_store, config.serves, config.adds, config.splits, config.phases,
-                     config.moves, config.moves ? "GemmMoverParams" : "GemmParams",
+                     config.moves, name_of(config.follower), config.bias,
+                     config.moves ? "GemmMoverParams" : "GemmParams",
                      config.moves ? "gemm_with_movers<kConfig>(params)"
                                   : "gemm_sm90<kConfig>(params, blockIdx.x)");
 }

@@ -22,9 +22,14 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
   const std::vector<uint32_t> first_task = flatten(table.blocks, tasks);
   const std::vector<uint32_t> first_end_wait = flatten(table.end_waits, waits);
   flatten(table.splits, splits);
+  std::vector<device::GemmFollow> follows;
+  flatten(table.follows, follows);
   STRETTO_ASSERT(table.end_waits.empty() || table.end_waits.size() == table.blocks.size(),
                  "every block or none waits at its end");
-  STRETTO_ASSERT(splits.empty() || splits.size() == tasks.size(), "every task or none is split");
+  STRETTO_ASSERT(splits.size() % std::max<size_t>(tasks.size(), 1) == 0,
+                 "every task or none is split");
+  STRETTO_ASSERT(follows.empty() || follows.size() == tasks.size(),
+                 "every task or none is followed");
   if (marks) marks_ = MarkWords(table.blocks.size(), tasks.size());
   maps_ = upload(table.maps);
   acquired_ = upload(std::vector<uint32_t>(device::kMostSms));
@@ -35,6 +40,7 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
   notifies_ = upload(table.notifies);
   destinations_ = upload(table.destinations);
   splits_ = upload(splits);
+  follows_ = upload(follows);
   params_ = {maps_.as<device::TensorMap>(),
              first_task_.as<uint32_t>(),
              tasks_.as<GemmTask>(),
@@ -48,16 +54,48 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
              splits_.as<device::GemmSplit>(),
              table.end_waits.empty() ? nullptr : first_end_wait_.as<uint32_t>(),
              marks_.view(),
-             acquired_.as<uint32_t>()};
+             acquired_.as<uint32_t>(),
+             follows_.as<device::GemmFollow>()};
 }
 
+namespace {
+
+// Of the tile whose stored columns begin with `column` of `columns`.
+device::GemmFollow follow_of(const FollowerTensors& follower, const GemmConfig& config,
+                             int64_t column, int64_t columns) {
+  device::GemmFollow follow{};
+  follow.b_row = static_cast<int32_t>(column);
+  follow.b_map = 3;
+  const int64_t stored = device::layout_of(config).stored_columns;
+  follow.bias_columns = static_cast<uint16_t>(std::clamp<int64_t>(columns - column, 0, stored));
+  for (size_t half = 0; half < 2; ++half) {
+    const DevicePtr bias = follower.bias[half];
+    if (bias != 0 && follow.bias_columns != 0) {
+      follow.bias[half] = bias + static_cast<DevicePtr>(column) * 2;
+    }
+  }
+  return follow;
+}
+
+}  // namespace
+
 GemmTable dense_table(const Matrix& a, const Matrix& b, const Matrix& c, const GemmConfig& config,
-                      int blocks, int band) {
+                      int blocks, int band, const FollowerTensors& follower) {
   if (a.columns != b.columns || a.rows != c.rows || b.rows != c.columns) {
     throw UsageError(fmt::format("C[{}, {}] is not A[{}, {}] * B[{}, {}]^T", c.rows, c.columns,
                                  a.rows, a.columns, b.rows, b.columns));
   }
-  const int cluster = device::layout_of(config).cluster;
+  const device::GemmLayout layout = device::layout_of(config);
+  const int cluster = layout.cluster;
+  const bool follows = config.follower != device::Follower::none || config.bias;
+  if (config.bias && c.columns % 2 != 0) {
+    throw UsageError(fmt::format("a row of bias has an even number of columns, not {}", c.columns));
+  }
+  if (layout.halves == 2 &&
+      (follower.other_b.rows != b.rows || follower.other_b.columns != b.columns)) {
+    throw UsageError(fmt::format("the second product's B[{}, {}] is not like the first one's",
+                                 follower.other_b.rows, follower.other_b.columns));
+  }
   if (blocks < cluster || band < 1) {
     throw UsageError(fmt::format("{} blocks in bands of {} rows: at least {} and 1 are needed",
                                  blocks, band, cluster));
@@ -68,15 +106,17 @@ GemmTable dense_table(const Matrix& a, const Matrix& b, const Matrix& c, const G
 
   GemmTable table;
   table.maps = {map_for_a(a, config), map_for_b(b, config), map_for_store(c, config)};
+  if (layout.halves == 2) table.maps.push_back(map_for_b(follower.other_b, config));
 
   // The blocks of a cluster take neighbours: below one another they share B, beside one another A.
   // A pair that hangs over the edge works on rows or columns that no map stores.
   const int tall = config.shared == Shared::b ? 2 : 1, wide = config.shared == Shared::a ? 2 : 1;
   const int64_t rows = ceil_div(c.rows, int64_t{config.tile_m} * tall);
-  const int64_t columns = ceil_div(c.columns, int64_t{config.tile_n} * wide);
+  const int64_t columns = ceil_div(c.columns, int64_t{layout.stored_columns} * wide);
   const int64_t pairs = rows * columns;
   const int64_t lanes = std::min<int64_t>(blocks / cluster, pairs);
   table.blocks.resize(static_cast<size_t>(lanes * cluster));
+  if (follows) table.follows.resize(table.blocks.size());
   int64_t next = 0;
   for (int64_t first = 0; first < rows; first += band) {
     const int64_t height = std::min<int64_t>(band, rows - first);
@@ -86,8 +126,8 @@ GemmTable dense_table(const Matrix& a, const Matrix& b, const Matrix& c, const G
           GemmTask task{};
           task.a_row =
               static_cast<int32_t>((row * tall + (tall == 2 ? member : 0)) * config.tile_m);
-          task.b_row =
-              static_cast<int32_t>((column * wide + (wide == 2 ? member : 0)) * config.tile_n);
+          task.b_row = static_cast<int32_t>((column * wide + (wide == 2 ? member : 0)) *
+                                            layout.stored_columns);
           task.b_map = 1;
           task.num_k = static_cast<uint16_t>(num_k);
           task.first_destination = static_cast<uint32_t>(table.destinations.size());
@@ -95,7 +135,11 @@ GemmTable dense_table(const Matrix& a, const Matrix& b, const Matrix& c, const G
           task.tile = static_cast<uint32_t>(next * cluster + member);
           table.destinations.push_back(
               {task.a_row, task.b_row, 0, static_cast<uint16_t>(config.tile_m), 2, 0});
-          table.blocks[static_cast<size_t>(next % lanes * cluster + member)].push_back(task);
+          const auto block = static_cast<size_t>(next % lanes * cluster + member);
+          table.blocks[block].push_back(task);
+          if (follows) {
+            table.follows[block].push_back(follow_of(follower, config, task.b_row, c.columns));
+          }
         }
       }
     }

@@ -17,8 +17,11 @@ struct GemmTable {
   std::vector<device::WaitEntry> waits;
   std::vector<device::NotifyEntry> notifies;
   std::vector<device::GemmDestination> destinations;
-  device::RowsOfRun rows{};                               // block 0: every run has the plan's
-  std::vector<std::vector<device::GemmSplit>> splits;     // as `blocks`, for kernels that split
+  device::RowsOfRun rows{};  // block 0: every run has the plan's
+  // As `blocks`: for kernels that split, of each task as many as its columns have halves; and for
+  // kernels with followers or bias.
+  std::vector<std::vector<device::GemmSplit>> splits;
+  std::vector<std::vector<device::GemmFollow>> follows;
   std::vector<std::vector<device::WaitEntry>> end_waits;  // by block, behind its tasks; or none
 };
 
@@ -33,17 +36,24 @@ class DeviceGemmTable {
   const MarkWords& marks() const { return marks_; }
 
  private:
-  DeviceMemory maps_, first_task_, tasks_, waits_, notifies_, destinations_, splits_,
+  DeviceMemory maps_, first_task_, tasks_, waits_, notifies_, destinations_, splits_, follows_,
       first_end_wait_, acquired_;
   MarkWords marks_;
   device::GemmParams params_{};
   int num_blocks_;
 };
 
-// One product C = A * B^T on one GPU, tiles in bands of `band` tile rows, walked column by column
-// so that the tiles in flight share rows of A and B in L2. Throws UsageError on shapes that do not
-// fit.
+// What a configuration's followers work on beside A and B, of one GPU.
+struct FollowerTensors {
+  Matrix other_b;           // swiglu: of the second product; B is the first one's
+  DevicePtr bias[2] = {0};  // of each product, as many as C has columns; 0: none
+};
+
+// One product C = A * B^T, and what follows it, on one GPU, tiles in bands of `band` tile rows,
+// walked column by column so that the tiles in flight share rows of A and B in L2. Throws
+// UsageError on shapes that do not fit.
 GemmTable dense_table(const Matrix& a, const Matrix& b, const Matrix& c,
-                      const device::GemmConfig& config, int blocks, int band);
+                      const device::GemmConfig& config, int blocks, int band,
+                      const FollowerTensors& follower = {});
 
 }  // namespace stretto::cuda

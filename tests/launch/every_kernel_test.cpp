@@ -62,6 +62,9 @@ TEST(KernelSpace, TheShortListHasOfEachSortOne) {
   EXPECT_EQ(missing([](const GemmConfig& c) { return std::pair(c.serves, c.splits); }), 0);
   EXPECT_EQ(missing([](const GemmConfig& c) { return std::pair(c.phases, c.moves); }), 0);
   EXPECT_EQ(missing([](const GemmConfig& c) { return std::pair(c.bf16, c.output); }), 0);
+  EXPECT_EQ(missing([](const GemmConfig& c) { return std::tuple(c.tile_m, c.tile_n, c.follower); }),
+            0);
+  EXPECT_EQ(missing([](const GemmConfig& c) { return std::pair(c.follower, c.bias); }), 0);
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // Adding what other ranks sent to a tile that a consumer of the GEMM kernel has just finished.
 //
 // The tile is rounded to the 16 bits in which partial sums travel, then all sums are added in fp32
-// in rank order and rounded once more: the same numbers as of a reduce task. The load warp brings
+// in rank order and rounded once more, behind what follows their sum: the same numbers as of a
+// reduce task, and of one that does both at once. The load warp brings
 // the others' sums in stages of the ring behind the tile's last operands (load_sums), so they are
 // on their way while the tile is still being multiplied; ldmatrix gives every lane the elements
 // whose sums it holds.
@@ -9,21 +10,12 @@
 
 #include "stretto/device/elements.h"
 #include "stretto/device/gemm_block.h"
+#include "stretto/device/gemm_follow.h"
 #include "stretto/device/ptx_memory.h"
 
 namespace stretto::device {
 
 #ifdef STRETTO_DEVICE
-
-// The 16-bit type of a kernel's output.
-template <bool kBf16>
-struct HalfOf {
-  using Type = Bf16;
-};
-template <>
-struct HalfOf<false> {
-  using Type = Fp16;
-};
 
 template <GemmConfig kConfig>
 using OutputHalf = typename HalfOf<kConfig.output == OutputType::bf16>::Type;
@@ -56,7 +48,8 @@ class TileAdder {
   }
 
   // The tile is number `own` of those that are added.
-  STRETTO_DEVICE void add_to(uint32 (&packed)[kWords], uint32 own) {
+  STRETTO_DEVICE void add_to(uint32 (&packed)[kWords], uint32 own,
+                             const TileFollower<kConfig>& follower) {
 #pragma unroll
     for (int32 chunk = 0; chunk < kChunksAcross; ++chunk) {
       Sums sums{};
@@ -67,6 +60,11 @@ class TileAdder {
         } else {
           add_next_piece(sums);
         }
+      }
+      if constexpr (kFollows<kConfig>) {
+        follower.template follow<kGroups>(chunk * kGroups, [&](int32 m, int32 group) {
+          return &sums.pairs[m][2 * (group - chunk * kGroups)][0];
+        });
       }
 #pragma unroll
       for (int32 m = 0; m < kMmas; ++m) {

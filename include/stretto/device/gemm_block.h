@@ -74,7 +74,7 @@ template <GemmConfig kConfig>
 STRETTO_DEVICE bool adds_late(const GemmParams& params, const GemmTask& task, uint32 i) {
   bool adds = kConfig.adds > 0 && task.sum_step != 0;
   if constexpr (kConfig.splits) {
-    adds = adds || params.splits[i].ranges > 1;
+    adds = adds || params.splits[i * layout_of(kConfig).halves].ranges > 1;
   }
   return adds;
 }

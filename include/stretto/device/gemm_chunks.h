@@ -12,7 +12,7 @@ struct ChunkWriter {
   static constexpr GemmLayout kLayout = layout_of(kConfig);
   static constexpr int32 kRowBytes = kLayout.chunk_bytes / 64;
   static constexpr int32 kGroups = kLayout.chunk_columns / 8;  // of 8 columns
-  static constexpr int32 kChunksAcross = kConfig.tile_n / kLayout.chunk_columns;
+  static constexpr int32 kChunksAcross = kLayout.stored_columns / kLayout.chunk_columns;
 
   const GemmShared<kConfig>& shared;
   uint32 consumer, warp, lane;  // warp within the consumer
@@ -58,7 +58,8 @@ struct ChunkWriter {
     const uint32 base = begin();
     const uint32 row = warp * 16 + lane % 16;
     constexpr int32 kFirst =
-        (kChunk / kChunksAcross * (kConfig.tile_n / 8) + kChunk % kChunksAcross * kGroups) * 2;
+        (kChunk / kChunksAcross * (kLayout.stored_columns / 8) + kChunk % kChunksAcross * kGroups) *
+        2;
 #pragma unroll
     for (int32 j = 0; j < kGroups; j += 2) {
       const uint32 address = base + offset(row, j + lane / 16);

@@ -18,6 +18,22 @@ STRETTO_DEVICE void load_operand(const TensorMap* map, int32 k, int32 row, uint3
   }
 }
 
+// The second operand's part where its rows are of two: each block loads both, or the one or the
+// other for both blocks.
+template <bool kIsShared>
+STRETTO_DEVICE void load_halves(const TensorMap* map, int32 row, const TensorMap* other_map,
+                                int32 other_row, int32 k, uint32 destination, int32 tile_bytes,
+                                uint32 rank, uint32 barrier) {
+  const uint32 half = static_cast<uint32>(tile_bytes / 2);
+  if constexpr (kIsShared) {
+    tma_load_multicast(destination + rank * half, rank == 0 ? map : other_map, k,
+                       rank == 0 ? row : other_row, barrier, uint16{3});
+  } else {
+    tma_load(destination, map, k, row, barrier);
+    tma_load(destination + half, other_map, k, other_row, barrier);
+  }
+}
+
 // What others sent to be added to the task's tile, chunk by chunk of its columns, in stages behind
 // those of its operands. A part of the tile is loaded to where a whole one has it.
 template <GemmConfig kConfig>
@@ -69,9 +85,15 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
   RingPosition ring{0, 1};
   uint32 block = 0, ready = 0;  // with phases: of K, the next one, and those that may be loaded
   GemmTask next = first;
+  GemmFollow next_follow{};
+  if constexpr (kLayout.halves == 2) next_follow = params.follows[begin];
   for (uint32 i = begin; i < end; ++i) {
     const GemmTask task = next;
     if (i + 1 < end) next = params.tasks[i + 1];
+    [[maybe_unused]] const GemmFollow follow = next_follow;
+    if constexpr (kLayout.halves == 2) {
+      if (i + 1 < end) next_follow = params.follows[i + 1];
+    }
     if constexpr (!kConfig.phases) {
       if (task.num_waits != 0) {
         while (load_acquire_shared(shared.tasks_ready) <= i) {
@@ -106,9 +128,15 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
       load_operand<kConfig.shared == Shared::a>(a_map, k, a_row,
                                                 shared.a + ring.slot * kLayout.a_bytes,
                                                 kLayout.a_bytes, kLayout.a_box_rows, rank, full);
-      load_operand<kConfig.shared == Shared::b>(b_map, k, task.b_row,
-                                                shared.b + ring.slot * kLayout.b_bytes,
-                                                kLayout.b_bytes, kLayout.b_box_rows, rank, full);
+      if constexpr (kLayout.halves == 2) {
+        load_halves<kConfig.shared == Shared::b>(
+            b_map, task.b_row, maps + follow.b_map, follow.b_row, k,
+            shared.b + ring.slot * kLayout.b_bytes, kLayout.b_bytes, rank, full);
+      } else {
+        load_operand<kConfig.shared == Shared::b>(b_map, k, task.b_row,
+                                                  shared.b + ring.slot * kLayout.b_bytes,
+                                                  kLayout.b_bytes, kLayout.b_box_rows, rank, full);
+      }
       ring.advance<kConfig.stages>();
     }
     if constexpr (kConfig.adds > 0) {

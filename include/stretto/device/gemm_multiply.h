@@ -14,6 +14,7 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
   constexpr GemmLayout kLayout = layout_of(kConfig);
   constexpr int32 kMmas = kConfig.tile_m / kConfig.consumers / 64;
   constexpr int32 kSums = kConfig.tile_n / 2;
+  constexpr int32 kStored = kLayout.stored_columns / 2;  // of the sums, once all is done to them
   constexpr bool kPacks = kConfig.output != OutputType::fp32;
   constexpr bool kOverlaps = kPacks && kConfig.overlap_store;
   constexpr uint32 kCluster = kLayout.cluster;
@@ -21,7 +22,7 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
   ChunkWriter<kConfig> writer{shared, consumer, threadIdx.x / 32 % 4, lane};
   RingPosition ring;
   float sums[kMmas][kSums];
-  uint32 packed[kPacks ? kMmas * kSums / 2 : 1];
+  uint32 packed[kPacks ? kMmas * kStored / 2 : 1];
 
   // Both descriptors carry the address in their low word only.
   const uint64 a_base =
@@ -78,6 +79,7 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
   const auto multiply_tile = [&](uint32 i, uint32 num_k) {
     multiply_stage(true);
     if (marks_here) mark(params.marks, i, Mark::begun);
+    if constexpr (kConfig.bias) TileFollower<kConfig>::prefetch(params, i);
     previous_slot = ring.slot;
     ring.advance<kConfig.stages>();
     for (uint32 k = 1; k < num_k; ++k) {
@@ -122,31 +124,39 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
     if (!kGoesOn<kConfig> || num_k != 0) {  // a tile of its own
       multiply_tile(i, num_k);
       if constexpr (kConfig.splits) {
-        const GemmSplit split = params.splits[i];
+        const GemmSplit split = params.splits[i * kLayout.halves];
         if (split.ranges != 0) {
-          const RangeSums<kConfig> ranges(split, consumer);
+          const RangeSums<kConfig, 0> ranges(split, consumer);
+          const auto of_other_half = [&] {
+            return RangeSums<kConfig, 1>(params.splits[i * kLayout.halves + 1], consumer);
+          };
           if (split.ranges == 1) {
             ranges.keep(sums);
+            if constexpr (kLayout.halves == 2) of_other_half().keep(sums);
             writer.pass();
             if constexpr (kPacks) {
               // The tile before has been handed over: its registers are free until here.
 #pragma unroll
-              for (int32 j = 0; j < kMmas * kSums / 2; ++j) asm volatile("" : "=r"(packed[j]));
+              for (int32 j = 0; j < kMmas * kStored / 2; ++j) asm volatile("" : "=r"(packed[j]));
             }
             continue;
           }
           while (load_acquire_shared(shared.sums_ready) <= i) {
           }
           ranges.add_to(split.ranges, sums);
+          if constexpr (kLayout.halves == 2) of_other_half().add_to(split.ranges, sums);
           if (marks_here) mark(params.marks, i, Mark::finished);
         }
+      }
+      if constexpr (kFollows<kConfig> && kConfig.adds == 0) {
+        TileFollower<kConfig>(params, i).follow_all(sums);
       }
       if constexpr (kPacks) {
 #pragma unroll
         for (int32 m = 0; m < kMmas; ++m) {
 #pragma unroll
-          for (int32 j = 0; j < kSums / 2; ++j) {
-            packed[m * (kSums / 2) + j] =
+          for (int32 j = 0; j < kStored / 2; ++j) {
+            packed[m * (kStored / 2) + j] =
                 OutputHalf<kConfig>::round_pair(sums[m][2 * j], sums[m][2 * j + 1]);
           }
         }
@@ -156,7 +166,8 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
       if constexpr (kConfig.adds > 0) {
         const GemmTask& task = params.tasks[i];
         if (task.sum_step != 0) {
-          TileAdder<kConfig>{shared, consumer, ring}.add_to(packed, task.sum_own);
+          TileAdder<kConfig>{shared, consumer, ring}.add_to(packed, task.sum_own,
+                                                            TileFollower<kConfig>(params, i));
           if (marks_here) mark(params.marks, i, Mark::finished);
         }
       }

@@ -15,15 +15,18 @@ namespace stretto::device {
 
 #ifdef STRETTO_DEVICE
 
-template <GemmConfig kConfig>
+// Of half kHalf of the tile's columns, where they are of two products.
+template <GemmConfig kConfig, int32 kHalf>
 class RangeSums {
   static constexpr int32 kMmas = kConfig.tile_m / kConfig.consumers / 64;
   static constexpr int32 kSums = kConfig.tile_n / 2;
+  static constexpr int32 kColumns = layout_of(kConfig).stored_columns;
   // A step is 16 columns of a row of every lane; rows r and r + 8 take turns.
-  static constexpr int32 kStepsDown = kConfig.tile_n / 8;
+  static constexpr int32 kStepsDown = kColumns / 8;
   static constexpr int32 kSteps = kMmas * kStepsDown;
-  static constexpr int32 kAhead = kSteps <= 16 ? kSteps : kSteps / 2;  // in flight
-  static_assert(kConfig.tile_n % 32 == 0, "steps in flight divide those of a range");
+  static constexpr int32 kMostAhead = layout_of(kConfig).halves == 2 ? 8 : 16;
+  static constexpr int32 kAhead = kSteps <= kMostAhead ? kSteps : kSteps / 2;  // in flight
+  static_assert(kColumns % 32 == 0, "steps in flight divide those of a range");
 
  public:
   STRETTO_DEVICE RangeSums(const GemmSplit& split, uint32 consumer)
@@ -82,7 +85,9 @@ class RangeSums {
     return static_cast<uint32>(step / kStepsDown * 64 + step % 2 * 8);
   }
   // The first of the lane's sums; the next group of eight columns has its own four further on.
-  STRETTO_DEVICE static int32 first_sum(int32 step) { return column_of(step) / 2 + step % 2 * 2; }
+  STRETTO_DEVICE static int32 first_sum(int32 step) {
+    return (kHalf * kColumns + column_of(step)) / 2 + step % 2 * 2;
+  }
 
   STRETTO_DEVICE bool has_row(int32 step) const { return row_of(step) < rows_; }
   STRETTO_DEVICE bool is_whole(int32 step) const {

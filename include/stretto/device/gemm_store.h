@@ -35,7 +35,7 @@ template <GemmConfig kConfig>
 STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfig>& shared,
                                uint32 begin, uint32 end) {
   constexpr GemmLayout kLayout = layout_of(kConfig);
-  constexpr int32 kChunksAcross = kConfig.tile_n / kLayout.chunk_columns;
+  constexpr int32 kChunksAcross = kLayout.stored_columns / kLayout.chunk_columns;
   constexpr int32 kConsumerRows = kConfig.tile_m / kConfig.consumers;
   const uint64 epoch = load_shared(shared.epoch);
   const TensorMap* maps = params.maps + epoch % params.map_sets * params.num_maps;

@@ -31,6 +31,13 @@ enum class Shared : uint8 { none, a, b };
 
 enum class OutputType : uint8 { bf16, fp16, fp32 };
 
+// What follows a tile's product while it is in registers, in fp32, before it is rounded.
+//
+// swiglu: silu(G) * U of two products with one A. The first half of a tile's columns are of G, the
+// second of U, each from rows of its own of an operand of its own: a thread has both at the same
+// place of either half. The tile that is stored has half as many columns.
+enum class Follower : uint8 { none, swiglu, gelu, silu };
+
 struct GemmConfig {
   int32 tile_m = 128;
   int32 tile_n = 256;
@@ -45,6 +52,10 @@ struct GemmConfig {
   bool splits = false;  // a tile's K may be split among tasks (GemmSplit); no clusters
   bool phases = false;  // waits may stand before later blocks of a task's K
   bool moves = false;   // its first blocks are movers (gemm_mover.h)
+  // What tasks do to their tiles before they store them, a row of bias first; where the kernel
+  // adds, to the sums that they add up, and to nothing else.
+  Follower follower = Follower::none;
+  bool bias = false;
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -55,6 +66,8 @@ inline constexpr int32 kWarpgroup = 128;
 // What follows from a configuration; host and device agree on it here.
 struct GemmLayout {
   int32 cluster, threads;
+  int32 halves;            // products side by side in a tile: 1 or 2
+  int32 stored_columns;    // of a tile
   int32 a_bytes, b_bytes;  // of one stage
   int32 chunk_columns;     // a store's box is kChunkRows rows of these
   int32 chunk_bytes, chunk_slots, chunks;
@@ -69,15 +82,19 @@ STRETTO_HOST_DEVICE GemmLayout layout_of(const GemmConfig& config) {
   GemmLayout layout{};
   layout.cluster = config.shared == Shared::none ? 1 : 2;
   layout.threads = (config.consumers + 1) * kWarpgroup;
+  layout.halves = config.follower == Follower::swiglu ? 2 : 1;
+  layout.stored_columns = config.tile_n / layout.halves;
   layout.a_bytes = config.tile_m * kTileK * 2;
   layout.b_bytes = config.tile_n * kTileK * 2;
   const int32 out_bytes = config.output == OutputType::fp32 ? 4 : 2;
-  layout.chunk_columns = config.tile_n % 64 == 0 ? 128 / out_bytes : 64 / out_bytes;
+  layout.chunk_columns = layout.stored_columns % 64 == 0 ? 128 / out_bytes : 64 / out_bytes;
   layout.chunk_bytes = 64 * layout.chunk_columns * out_bytes;
-  layout.chunks = config.tile_n / layout.chunk_columns * (config.tile_m / config.consumers / 64);
+  layout.chunks =
+      layout.stored_columns / layout.chunk_columns * (config.tile_m / config.consumers / 64);
   layout.chunk_slots = 16384 / layout.chunk_bytes;  // 16 KB a consumer
   layout.a_box_rows = config.shared == Shared::a ? config.tile_m / 2 : config.tile_m;
-  layout.b_box_rows = config.shared == Shared::b ? config.tile_n / 2 : config.tile_n;
+  layout.b_box_rows =
+      config.shared == Shared::b || layout.halves == 2 ? config.tile_n / 2 : config.tile_n;
   layout.piece_bytes = config.tile_m * layout.chunk_columns * out_bytes;
   layout.pieces_in_a = layout.a_bytes / layout.piece_bytes;
   layout.pieces_in_b = layout.b_bytes / layout.piece_bytes;
@@ -108,14 +125,17 @@ inline constexpr TightKernel kTightKernels[] = {
 };
 
 STRETTO_HOST_DEVICE RegisterBudget registers_of(const GemmConfig& config) {
-  for (const TightKernel& tight : kTightKernels) {
-    if (config.tile_m != tight.tile_m || config.tile_n != tight.tile_n || config.adds > 0 ||
-        (config.output == OutputType::fp32) != tight.fp32 || config.serves != tight.serves ||
-        config.splits != tight.splits || config.moves != tight.moves) {
+  // A lone consumer leaves registers over; of two, each can spare some of so small a tile.
+  const RegisterBudget tight =
+      config.consumers == 1 ? RegisterBudget{240, 56} : RegisterBudget{216, 72};
+  if (config.bias && config.consumers == 1) return tight;
+  for (const TightKernel& kernel : kTightKernels) {
+    if (config.tile_m != kernel.tile_m || config.tile_n != kernel.tile_n || config.adds > 0 ||
+        (config.output == OutputType::fp32) != kernel.fp32 || config.serves != kernel.serves ||
+        config.splits != kernel.splits || config.moves != kernel.moves) {
       continue;
     }
-    // A lone consumer leaves registers over; of two, each can spare some of so small a tile.
-    return config.consumers == 1 ? RegisterBudget{240, 56} : RegisterBudget{216, 72};
+    return tight;
   }
   return {224, 56};
 }
@@ -154,6 +174,17 @@ struct GemmSplit {
 };
 static_assert(sizeof(GemmSplit) == 24);
 
+// What follows a task's product, where the kernel has followers. The tile's first row in the
+// operand of the second half of its columns; each half's bias from its first column on, of the
+// inputs' type, and how many columns that has.
+struct GemmFollow {
+  uint64 bias[2];  // 0: none
+  int32 b_row;
+  uint16 b_map;
+  uint16 bias_columns;  // even
+};
+static_assert(sizeof(GemmFollow) == 24);
+
 // Takes rows [begin, end) of the tile. Where the tile's first row and column lie in the maps; the
 // rows taken are not above a map's first, or the store faults.
 struct GemmDestination {
@@ -177,12 +208,13 @@ struct GemmParams {
   SignalSpace signals;
   uint32 num_maps, map_sets;
   RowsOfRun rows;
-  const GemmSplit* splits;  // by task, where the kernel splits
+  const GemmSplit* splits;  // by task and half of its columns, where the kernel splits
   // As first_task: what a block awaits behind its tasks; null: nothing.
   const uint32* first_end_wait;
   TaskMarks marks;
-  uint32* acquired;  // by SM, up to kMostSms: 1 once a block on it has acquired the maps
+  uint32* acquired;           // by SM, up to kMostSms: 1 once a block on it has acquired the maps
+  const GemmFollow* follows;  // by task, where the kernel has followers or bias
 };
-static_assert(sizeof(GemmParams) == 168);
+static_assert(sizeof(GemmParams) == 176);
 
 }  // namespace stretto::device
