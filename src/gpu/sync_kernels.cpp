@@ -1,15 +1,18 @@
 #include "gpu/sync_kernels.h"
 
+#include <fmt/format.h>
+
 namespace stretto::cuda {
 
-std::string mover_source() {
-  return R"(#include "stretto/device/mover.h"
+std::string mover_source(bool norms) {
+  return fmt::format(R"(#include "stretto/device/mover.h"
 using namespace stretto::device;
 extern "C" __global__ void __launch_bounds__(kMoverThreads, 1)
-stretto_mover(const __grid_constant__ MoverParams params) {
-  run_mover<true>(params, blockIdx.x);
-}
-)";
+stretto_mover(const __grid_constant__ MoverParams params) {{
+  run_mover<true{}>(params, blockIdx.x);
+}}
+)",
+                     norms ? ", true" : "");
 }
 
 // Few registers, so that they fit beside a GEMM that fills its SMs.

@@ -11,7 +11,8 @@
 
 namespace stretto::cuda {
 
-std::string mover_source();
+// `norms`: of tables in which tasks norm.
+std::string mover_source(bool norms = false);
 std::string sync_source();
 
 class SyncKernels {

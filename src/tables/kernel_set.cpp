@@ -33,7 +33,8 @@ class KernelList {
         "copy of rows", [] { return lang_source(copy_rows_kernel(), kLowLatencyThreads); }, false);
   }
   void add_others() {
-    add("mover", mover_source, true);
+    add(
+        "mover", [] { return mover_source(); }, true);
     add("stream waits and notifies", sync_source, false);
     add("test data", test_data_source, false);
   }

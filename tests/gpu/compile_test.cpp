@@ -5,6 +5,7 @@
 #include "core/embedded_text.h"
 #include "gpu/compiler.h"
 #include "gpu/gemm_kernel.h"
+#include "gpu/sync_kernels.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
@@ -34,6 +35,12 @@ TEST_F(CompileTest, GemmKernelsThatStoreAtOnceDoNotSpill) {
                                 {128, 160, 5, 2, Shared::a, false, OutputType::fp16, false}};
   for (const GemmConfig& config : configs) {
     expect_no_spills_in_time(describe(config), gemm_source(config), "sm_90a");
+  }
+}
+
+TEST_F(CompileTest, MoversDoNotSpill) {
+  for (const bool norms : {false, true}) {
+    expect_no_spills_in_time(norms ? "mover with norms" : "mover", mover_source(norms), "sm_90a");
   }
 }
 
@@ -73,6 +80,38 @@ TEST(GemmConfigTest, IllegalConfigurationsSayWhatWouldBeRight) {
   EXPECT_EQ(why_illegal(config), "");
   config.serves = true;
   EXPECT_NE(why_illegal(config).find("64, 128, 192 or 256 columns"), std::string::npos);
+}
+
+TEST(GemmConfigTest, FollowersSayWhatWouldBeRight) {
+  GemmConfig config;
+  config.follower = device::Follower::swiglu;
+  config.bias = true;
+  EXPECT_EQ(why_illegal(config), "");
+  EXPECT_NE(describe(config).find(" bias swiglu"), std::string::npos);
+  EXPECT_NE(gemm_source(config).find("Follower::swiglu, .bias = true"), std::string::npos);
+  config.shared = Shared::none;
+  config.adds = 3;
+  EXPECT_NE(why_illegal(config).find("cannot add other ranks' sums"), std::string::npos);
+  config.adds = 0;
+  config.tile_n = 224;
+  EXPECT_NE(why_illegal(config).find("64, 128, 192 or 256"), std::string::npos);
+  config.tile_n = 192;
+  EXPECT_EQ(why_illegal(config), "");
+  config.serves = true;
+  EXPECT_NE(why_illegal(config).find("128 or 256 columns"), std::string::npos);
+  config.follower = device::Follower::gelu;
+  EXPECT_EQ(why_illegal(config), "");
+}
+
+// A swiglu tile has two products' columns, of which it stores half.
+TEST(GemmConfigTest, TwoProductsShareATile) {
+  GemmConfig config;
+  config.follower = device::Follower::swiglu;
+  const device::GemmLayout layout = device::layout_of(config);
+  EXPECT_EQ(layout.halves, 2);
+  EXPECT_EQ(layout.stored_columns, config.tile_n / 2);
+  EXPECT_EQ(layout.b_box_rows, config.tile_n / 2);
+  EXPECT_EQ(layout.chunks * layout.chunk_columns, config.tile_n / 2);
 }
 
 }  // namespace

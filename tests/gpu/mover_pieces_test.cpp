@@ -52,6 +52,34 @@ TEST(MoverPieces, CoverTasksOfSeveralRows) {
   }
 }
 
+// Whole rows, so many that each has as many warps; or parts of one, twice.
+TEST(MoverPieces, OfNormsAreWholeRows) {
+  for (const MoverType type : {MoverType::bf16, MoverType::fp32}) {
+    for (const uint32 columns : {8u, 1000u, 4096u, 8192u, 8200u, 40000u}) {
+      for (const uint32 rows : {1u, 5u, 64u}) {
+        MoverTask task = task_of(rows, columns, type);
+        task.num_normed = 1;
+        const MoverPieces pieces(task);
+        const bool fits = columns * bytes_of(type) <= kStageBytes;
+        EXPECT_EQ(pieces.passes, fits ? 1u : 2u);
+        EXPECT_EQ(kAddWarps % pieces.rows, 0u);
+        EXPECT_LE(pieces.rows * pieces.columns * bytes_of(type), kStageBytes);
+        MoverPiece piece(task, pieces);
+        uint32 row = 0, elements = 0;
+        for (uint32 p = 0; p < pieces.count; ++p, piece.advance(task, pieces)) {
+          if (piece.column == 0) {
+            EXPECT_EQ(piece.row, row);
+            if (piece.pass + 1 == pieces.passes) row += piece.rows;
+          }
+          elements += piece.rows * piece.columns;
+        }
+        EXPECT_EQ(row, rows) << rows << "x" << columns;
+        EXPECT_EQ(elements, pieces.passes * rows * columns) << rows << "x" << columns;
+      }
+    }
+  }
+}
+
 // Regions without gaps are moved as one row, of more bytes than 32 bits count.
 TEST(MoverPieces, ReachBeyondFourGigabytes) {
   constexpr uint32 kMost = uint32{INT32_MAX} / 8 * 8;

@@ -3,7 +3,7 @@
 //   wait warp     awaits the signals of task after task, ahead of the loads
 //   load warps    bring the sources, 16 KB at a time, into a ring of stages by TMA, in turn
 //   add groups    of 8 warps sum the stages of reductions in fp32 and store to every destination;
-//                 they take pieces in turn
+//                 they take pieces in turn, but for rows to norm, which they share
 //   store warps   send the stages of copies to every destination by TMA, in turn
 //   notify warp   makes the notifies of task after task, behind all others
 //
@@ -85,8 +85,8 @@ STRETTO_DEVICE void prefetch_first_task(const MoverParams& params, uint32 begin,
 }
 
 // Block `index` of the movers, by its first mover_threads(kAdds) threads. Without warps that add
-// all tasks are copies of whole vectors.
-template <bool kAdds>
+// all tasks are copies of whole vectors; where kNorms is not, none norms.
+template <bool kAdds, bool kNorms = false>
 STRETTO_DEVICE void run_mover(const MoverParams& params, uint32 index) {
   extern __shared__ uint8 shared_memory[];
   const uint32 warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
@@ -107,7 +107,7 @@ STRETTO_DEVICE void run_mover(const MoverParams& params, uint32 index) {
   constexpr uint32 kLoad = kAdds ? kAddWarps : 0, kStore = kLoad + kLoadWarps;
   constexpr uint32 kAwait = kStore + kStoreWarps, kNotify = kAwait + 1;
   if (warp < kLoad) {
-    add_tasks(block, warp / kGroupWarps);
+    add_tasks<kNorms>(block, warp / kGroupWarps);
   } else if (warp < kStore) {
     load_tasks<kAdds>(block, warp - kLoad);
   } else if (warp < kAwait) {

@@ -1,7 +1,7 @@
 // The add warps of a mover: tasks that reduce, convert, or are too odd for vectors.
 #pragma once
 
-#include "stretto/device/mover_sum.h"
+#include "stretto/device/mover_norm.h"
 
 namespace stretto::device {
 
@@ -12,12 +12,13 @@ namespace stretto::device {
 template <MoverType kFrom>
 STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, uint32 group,
                              uint32& turn, uint32& stage) {
+  constexpr uint32 kEights = kEightsOf<kFrom, kGroupWarps>;
   const MoverTask& task = walk.task();
   const MoverPieces pieces(task);
   const uint32 thread = threadIdx.x % (kGroupWarps * 32);
   const uint32 to_size = bytes_of(task.to);
-  uint32 across = 0;              // that `places` are for
-  uint32 places[kEights<kFrom>];  // row, and bytes into it in the low half
+  uint32 across = 0;       // that `places` are for
+  uint32 places[kEights];  // row, and bytes into it in the low half
   MoverPiece piece(task, pieces);
   for (uint32 p = 0; p < pieces.count; ++p, piece.advance(task, pieces)) {
     if (turn++ % kAddGroups != group) {
@@ -27,26 +28,26 @@ STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, ui
     if (across != piece.columns / 8) {
       across = piece.columns / 8;
 #pragma unroll
-      for (uint32 i = 0; i < kEights<kFrom>; ++i) {
+      for (uint32 i = 0; i < kEights; ++i) {
         const uint32 at = thread + i * kGroupWarps * 32;
         places[i] = at / across << 16 | at % across * (8 * to_size);
       }
     }
 
-    float sums[kEights<kFrom> * 8] = {};
+    float sums[kEights * 8] = {};
     for (uint32 s = 0; s < task.num_sources; ++s, ++stage) {
       const uint32 slot = slot_of(stage);
       await_begun(shared, stage);
       barrier_wait(shared.full + slot * 8, parity_of(stage));
-      add_stage<kFrom>(shared.stages + slot * kStageBytes, thread, sums);
+      add_stage<kFrom>(shared.stages + slot * kStageBytes, thread, kGroupWarps * 32, sums);
       __syncwarp();
-      if (threadIdx.x % 32 == 0) barrier_arrive(shared.empty + slot * 8);
+      if (threadIdx.x % 32 == 0) barrier_arrive_many(shared.empty + slot * 8, kAddGroups);
     }
 
-    EightRounded rounded[kEights<kFrom>];
+    EightRounded rounded[kEights];
 #pragma unroll
-    for (uint32 i = 0; i < kEights<kFrom>; ++i) rounded[i] = round_eight(task.to, sums + 8 * i);
-    store_to_each<kEights<kFrom>>(
+    for (uint32 i = 0; i < kEights; ++i) rounded[i] = round_eight(task.to, sums + 8 * i);
+    store_to_each<kEights>(
         task.num_destinations, [&](uint32 d) { return walk.region(d); },
         [&](const MoverRegion& to, uint32 i) {
           if (places[i] >> 16 >= piece.rows) return;
@@ -84,6 +85,7 @@ STRETTO_DEVICE void move_elements(const MoverTask& task, const MoverRegion* regi
 }
 
 // By kAddWarps warps.
+template <bool kNorms>
 STRETTO_DEVICE void add_tasks(const MoverBlock& block, uint32 group) {
   const MoverParams& params = block.params;
   const MoverRegion* regions =
@@ -97,6 +99,14 @@ STRETTO_DEVICE void add_tasks(const MoverBlock& block, uint32 group) {
       await_count(block.shared.ready, passed + 1);
       if (task.drains) await_count(block.shared.completed, passed);
       move_elements(task, regions + task.first_region);
+    } else if (kNorms && task.num_normed != 0) {
+      if (task.from == MoverType::bf16) {
+        norm_task<MoverType::bf16>(block.shared, walk, stage);
+      } else if (task.from == MoverType::fp16) {
+        norm_task<MoverType::fp16>(block.shared, walk, stage);
+      } else {
+        norm_task<MoverType::fp32>(block.shared, walk, stage);
+      }
     } else if (task.from == MoverType::bf16) {
       add_task<MoverType::bf16>(block.shared, walk, group, turn, stage);
     } else if (task.from == MoverType::fp16) {

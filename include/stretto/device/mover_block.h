@@ -12,7 +12,7 @@ namespace stretto::device {
 #ifdef STRETTO_DEVICE
 
 STRETTO_DEVICE bool is_copy(const MoverTask& task) {
-  return task.vectors && task.num_sources == 1 && task.from == task.to;
+  return task.vectors && task.num_sources == 1 && task.from == task.to && task.num_normed == 0;
 }
 
 // Shared-memory addresses of one block.
@@ -21,8 +21,9 @@ struct MoverShared {
   // Tasks that are past: each add warp's and each store warp's, those whose signals have come, and
   // those whose notifies are made.
   uint32 added, stored, ready, completed;
-  uint32 begun;  // stages that each load warp has found empty
-  uint32 epoch;  // of the run
+  uint32 begun;    // stages that each load warp has found empty
+  uint32 epoch;    // of the run
+  uint32 squares;  // of rows to norm, by add warps
 
   STRETTO_DEVICE explicit MoverShared(uint32 base) {
     stages = base;
@@ -34,11 +35,12 @@ struct MoverShared {
     completed = ready + 4;
     begun = completed + 4;
     epoch = (begun + kLoadWarps * 4 + 7) & ~7u;
+    squares = epoch + 8;
   }
   STRETTO_DEVICE void init() const {
     for (uint32 i = 0; i < kMoverStages; ++i) {
       barrier_init(full + i * 8, 32);
-      barrier_init(empty + i * 8, kGroupWarps);
+      barrier_init(empty + i * 8, kAddWarps);
     }
     for (uint32 at = added; at < begun + kLoadWarps * 4; at += 4) store_release_shared(at, 0);
     fence_barrier_init();
@@ -96,6 +98,11 @@ class TaskWalk {
     fetch();
   }
   STRETTO_DEVICE const MoverTask& task() const { return task_; }
+  // As it stands in memory: what few tasks have shall take no registers of all.
+  STRETTO_DEVICE const MoverTask& entry() const { return params_.tasks[at_]; }
+  STRETTO_DEVICE MoverRegion weights() const {
+    return regions_[task_.first_region + task_.num_sources + task_.num_destinations];
+  }
   // By the whole warp, the same `index`.
   STRETTO_DEVICE MoverRegion region(uint32 index) const {
     if (index >= 32) return region_of(index);

@@ -101,7 +101,7 @@ STRETTO_DEVICE void store_tasks(const MoverBlock& block, uint32 warp) {
   uint32 batch = 0, batch_sent = 0;  // tasks to tell of next, once this many stages are complete
   const auto free_unread = [&] {
     __syncwarp();
-    if (lane == 0 && unread) barrier_arrive_many(shared.empty + unread_slot * 8, kGroupWarps);
+    if (lane == 0 && unread) barrier_arrive_many(shared.empty + unread_slot * 8, kAddWarps);
     unread = false;
   };
   const auto tell = [&](uint32 tasks) {

@@ -14,8 +14,12 @@ STRETTO_HOST_DEVICE uint64 address_in(const MoverRegion& region, uint32 row, uin
 }
 
 // How a task passes through the ring: piece by piece, a stage for each source of a piece.
+//
+// The pieces of a norm are whole rows, a power of two, so that as many warps work on each.
+// A row that is longer than a piece passes twice: first for its squares, then to be normed.
 struct MoverPieces {
   uint32 rows = 0, columns = 0;  // of a full piece
+  uint32 passes = 1;
   uint32 count = 0;
 
   STRETTO_HOST_DEVICE explicit MoverPieces(const MoverTask& task) {
@@ -23,13 +27,20 @@ struct MoverPieces {
     const uint32 room = kStageBytes / bytes_of(task.from);
     columns = task.columns < room ? task.columns : room;
     rows = room / columns;
-    count = (task.columns + columns - 1) / columns * ((task.rows + rows - 1) / rows);
+    if (task.num_normed != 0) {
+      uint32 power = 1;
+      while (power * 2 <= rows && power < kAddWarps) power *= 2;
+      rows = power;
+      if (columns < task.columns) passes = 2;
+    }
+    count = (task.columns + columns - 1) / columns * passes * ((task.rows + rows - 1) / rows);
   }
 };
 
 // The pieces of a task one after the other, row of pieces by row of pieces.
 struct MoverPiece {
   uint32 row = 0, column = 0, rows = 0, columns = 0;
+  uint32 pass = 0;
 
   STRETTO_HOST_DEVICE MoverPiece(const MoverTask& task, const MoverPieces& pieces) {
     fit(task, pieces);
@@ -38,7 +49,10 @@ struct MoverPiece {
     column += pieces.columns;
     if (column >= task.columns) {
       column = 0;
-      row += pieces.rows;
+      if (++pass == pieces.passes) {
+        pass = 0;
+        row += pieces.rows;
+      }
     }
     fit(task, pieces);
   }

@@ -18,20 +18,20 @@ struct FormatOf<MoverType::fp16> : Fp16x8 {};
 template <>
 struct FormatOf<MoverType::fp32> : Fp32x4 {};
 
-// A thread's share of a stage of kFrom is kEights times eight elements, each of which it stores at
-// once: kVectors vectors of the source.
-template <MoverType kFrom>
-inline constexpr uint32 kEights = kStageBytes / (8 * bytes_of(kFrom) * kGroupWarps * 32);
-template <MoverType kFrom>
-inline constexpr int32 kVectors = kEights<kFrom> * 8 / FormatOf<kFrom>::kElements;
+// Of a stage that so many warps share a thread has so many times eight elements, each of which it
+// stores at once.
+template <MoverType kFrom, uint32 kWarps>
+inline constexpr uint32 kEightsOf = kStageBytes / (8 * bytes_of(kFrom) * kWarps * 32);
 
-// What lies past a piece's end in its stage is added too, and not stored.
-template <MoverType kFrom>
-STRETTO_DEVICE void add_stage(uint32 stage, uint32 thread, float (&sums)[kEights<kFrom> * 8]) {
-  constexpr uint32 kOfEight = kVectors<kFrom> / kEights<kFrom>;  // 1 or 2
-  add_source<FormatOf<kFrom>, kVectors<kFrom>>(
+// Adds eights `first`, `first` + `step`, ... of a stage. What lies past a piece's end is added too,
+// and not stored.
+template <MoverType kFrom, int32 kSums>
+STRETTO_DEVICE void add_stage(uint32 stage, uint32 first, uint32 step, float (&sums)[kSums]) {
+  constexpr int32 kVectors = kSums / FormatOf<kFrom>::kElements;
+  constexpr uint32 kOfEight = kVectors * 8 / kSums;  // 1 or 2
+  add_source<FormatOf<kFrom>, kVectors>(
       [&](uint32 v) {
-        const uint32 eight = thread + v / kOfEight * kGroupWarps * 32;
+        const uint32 eight = first + v / kOfEight * step;
         return load_shared_vector(stage + (eight * kOfEight + v % kOfEight) * 16);
       },
       sums);
@@ -44,6 +44,19 @@ STRETTO_DEVICE EightRounded round_eight(MoverType type, const float* values) {
   if (type == MoverType::fp32) return {Fp32x4::round(values), Fp32x4::round(values + 4)};
   if (type == MoverType::bf16) return {Bf16x8::round(values), {}};
   return {Fp16x8::round(values), {}};
+}
+STRETTO_DEVICE void widen_eight(MoverType type, const EightRounded& from, float* values) {
+  if (type == MoverType::bf16) {
+    Bf16x8::read(values, from.low);
+  } else if (type == MoverType::fp16) {
+    Fp16x8::read(values, from.low);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      values[i] = float_of_bits(from.low.word[i]);
+      values[4 + i] = float_of_bits(from.high.word[i]);
+    }
+  }
 }
 
 #endif  // STRETTO_DEVICE

@@ -5,6 +5,10 @@
 // makes its notifies. One source of the destinations' type is copied. A task without regions only
 // waits and notifies. Where runs may have fewer rows than their plan a task moves those that there
 // are.
+//
+// A task that norms makes of every sum's row, as it was rounded, its RMSNorm: so a reduction and
+// the norm of its result are one task, and a norm alone is one of a single source, whose sum is
+// stored nowhere. Its rows are whole vectors, and stay of the sources' type where that is not fp32.
 #pragma once
 
 #include "stretto/device/marks.h"
@@ -23,7 +27,7 @@ struct MoverRegion {
 
 struct MoverTask {
   uint32 rows, columns;
-  uint32 first_region;  // sources, then destinations
+  uint32 first_region;  // sources, then destinations, then the weights of a norm: one row
   uint32 first_wait, first_notify;
   uint16 num_waits, num_notifies;
   uint16 num_sources, num_destinations;
@@ -32,6 +36,10 @@ struct MoverTask {
   uint8 drains;   // 1: touches what earlier tasks of its block write or read, so they end first
   uint32 tile;    // named in errors
   TaskRows rows_from;  // where runs may have fewer rows
+  uint16 num_normed;   // destinations, the last ones, that take the norms instead of the sums
+  MoverType weights;
+  uint8 reserved;
+  float epsilon;
 };
 
 struct MoverParams {
@@ -45,7 +53,7 @@ struct MoverParams {
   RowsOfRun rows;
   TaskMarks marks;
 };
-static_assert(sizeof(MoverRegion) == 16 && sizeof(MoverTask) == 44 && sizeof(MoverParams) == 136);
+static_assert(sizeof(MoverRegion) == 16 && sizeof(MoverTask) == 52 && sizeof(MoverParams) == 136);
 
 // A block's warps: they add, load, store, wait and notify.
 inline constexpr uint32 kAddGroups = 2, kGroupWarps = 8, kAddWarps = kAddGroups * kGroupWarps;

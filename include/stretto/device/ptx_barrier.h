@@ -20,6 +20,11 @@ struct RingPosition {
   }
 };
 
+// A barrier of some of a block's warps, `threads` in all; number 0 is the whole block's.
+STRETTO_DEVICE void group_barrier(uint32 number, uint32 threads) {
+  asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
 STRETTO_DEVICE void barrier_init(uint32 barrier, uint32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }

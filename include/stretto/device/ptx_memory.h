@@ -80,6 +80,15 @@ STRETTO_DEVICE uint64 load_shared(uint32 address) {
   return value;
 }
 
+STRETTO_DEVICE void store_shared_word(uint32 address, uint32 value) {
+  asm volatile("st.shared::cta.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+STRETTO_DEVICE uint32 load_shared_word(uint32 address) {
+  uint32 value;
+  asm volatile("ld.shared::cta.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
+}
+
 // Sixteen bytes from global to shared memory, past registers and the SM's cache. Ordinary accesses,
 // unlike TMA's.
 STRETTO_DEVICE void copy_async(uint32 destination, uint64 source) {

@@ -41,14 +41,6 @@ STRETTO_PRIMITIVE uint32 e4m3x4_from_floats(const float* values) {
 #endif
 }
 
-STRETTO_PRIMITIVE float root(float value) {
-#ifdef STRETTO_DEVICE
-  return __fsqrt_rn(value);
-#else
-  return __builtin_sqrtf(value);
-#endif
-}
-
 template <class Format>
 STRETTO_PRIMITIVE Vec16 canonical(Vec16 v) {
   STRETTO_UNROLL for (int i = 0; i < 4; ++i) v.word[i] = Format::canonical(v.word[i]);

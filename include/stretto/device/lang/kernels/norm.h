@@ -6,6 +6,7 @@
 
 #include "stretto/device/lang/numbers.h"
 #include "stretto/device/lang/shmem.h"
+#include "stretto/device/norms.h"
 
 namespace stretto::device {
 
@@ -22,12 +23,6 @@ STRETTO_PRIMITIVE float sum_of_squares(const Vec16& v) {
   float sum = 0;
   STRETTO_UNROLL for (float value : values) sum += value * value;
   return sum;
-}
-
-// What every element of a row is multiplied with, from the sum of the squares of all.
-STRETTO_PRIMITIVE float norm_factor(float squares, uint64 row_vectors, float epsilon) {
-  const float mean = squares / static_cast<float>(row_vectors * Bf16x8::kElements);
-  return 1.0f / root(mean + epsilon);
 }
 
 STRETTO_PRIMITIVE void norm_vector(const Vec16& v, const Vec16& weight, float factor,
@@ -90,7 +85,8 @@ STRETTO_PRIMITIVE void norm_row(Block& block, const NormArgs<Block>& norm, uint6
   if (row.at < vectors) last_weight = norm.weight[row.at];
   float inverse_scale = 0;
   if (norm.fp8_scale) inverse_scale = 1.0f / norm.fp8_scale[0];
-  const float factor = norm_factor(block.sum(row.squares), row_vectors, norm.epsilon);
+  const float factor =
+      norm_factor(block.sum(row.squares), row_vectors * Bf16x8::kElements, norm.epsilon);
   if (row.at >= vectors) return;
   for (auto v = static_cast<uint32>(block.thread_idx()); v < vectors;
        v += static_cast<uint32>(block.num_threads())) {
