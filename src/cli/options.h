@@ -21,6 +21,7 @@ struct Options {
   bool serve = false;
   std::string shapes, strategies, against, rounds, turn, commit, tuning_file, more;
   bool no_cold = false;
+  bool program = false;
   std::string dump_after, perfetto, width, show_ranks;
   bool critical_path = false, no_legend = false, timeline = false;
   std::string blocks, threads;

@@ -11,6 +11,8 @@
 #include "core/text.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
+#include "tables/plan_limits.h"
+#include "tables/program_listing.h"
 
 namespace stretto::cli {
 namespace {
@@ -40,6 +42,15 @@ Plan plan_after(const Request& request, const std::string& step) {
   return plan;
 }
 
+// What the host of each rank enqueues for the plan.
+std::string program_of(const Plan& plan) {
+  const auto sums = std::make_shared<const cuda::TileSums>(plan);
+  if (const auto reasons = cuda::why_not_on_cuda(plan, *sums); !reasons.empty()) {
+    throw UsageError("GPUs cannot run this plan, so it has no program: " + reasons.front());
+  }
+  return cuda::print(cuda::list_programs(plan, cuda::programs_of(plan, sums)));
+}
+
 Outcome run(const Options& options) {
   const Request request = resolve(options);
   say_what_auto_chose(request.choices, request.planned, request.machine);
@@ -49,11 +60,15 @@ Outcome run(const Options& options) {
   }
   const std::string& step = options.dump_after;
   if (!step.empty()) require_step(step, options, request);
+  if (!step.empty() && options.program) {
+    throw UsageError(
+        "--program needs a whole plan, --dump-after shows a part of one: leave one out");
+  }
   Json json = json_header("plan");
   std::string text;
   Progress progress;
   const auto tell = [&](const std::string& strategy, const Plan& plan) {
-    text = print(plan);
+    text = options.program ? program_of(plan) : print(plan);
     json["operator"] = to_json(request.op);
     json["machine"] = request.machine.name;
     json["strategy"] = strategy;
@@ -80,6 +95,8 @@ Verb plan_verb() {
         add_subject(app, options);
         add_option(app, "--dump-after", options.dump_after,
                    "The plan as this step of lowering leaves it; a wrong name lists all", "STEP");
+        add_flag(app, "--program", options.program,
+                 "What each rank enqueues for it on GPUs: kernels, streams, who makes which wait");
       },
       run, "stretto plan gemm-rs --m 512 --n 512 --k 512 --ranks 2 --strategy tiles -o tiles.plan"};
 }
