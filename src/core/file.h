@@ -9,9 +9,14 @@ namespace stretto {
 
 // Throws SystemError when the file cannot be read, UsageError when it holds more than `max_bytes`.
 std::string read_file(const std::string& path, size_t max_bytes);
+// The same, of a file and nothing else: UsageError for a pipe or device, which may have nothing to
+// read for ever, at once.
+std::string read_regular_file(const std::string& path, size_t max_bytes);
 
-// Writes beside the target, flushes, then renames: the old content survives any failure, and a
-// reader never sees half of the new one. Devices and pipes (/dev/stdout) are written directly.
+// Writes beside the target, flushes, then gives it the name: the old content survives any failure,
+// a reader never sees half of the new one, and nothing is left where the process is ended in
+// between (on file systems without nameless files, FILE.<number>.tmp). Devices and pipes
+// (/dev/stdout) are written directly.
 // Throws SystemError.
 void write_file(const std::string& path, std::string_view content);
 

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "core/text.h"
 #include "stretto/error.h"
 
 namespace stretto {
@@ -28,7 +29,8 @@ FileLock::FileLock(const std::string& path, std::chrono::milliseconds most) {
   const std::string at = lock_path(path);
   fd_ = ::open(at.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd_ < 0) {
-    throw SystemError(fmt::format("cannot lock '{}' with '{}': {}", path, at, strerror(errno)));
+    throw SystemError(fmt::format("cannot lock '{}' with '{}': {}", shortened(path), shortened(at),
+                                  strerror(errno)));
   }
   const auto end = std::chrono::steady_clock::now() + most;
   while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
@@ -41,9 +43,11 @@ FileLock::FileLock(const std::string& path, std::chrono::milliseconds most) {
     }
     ::close(fd_);
     throw SystemError(
-        is_held ? fmt::format("cannot lock '{}': another process has held '{}' for {:.1f} s", path,
-                              at, std::chrono::duration<double>(most).count())
-                : fmt::format("cannot lock '{}' with '{}': {}", path, at, strerror(error)));
+        is_held ? fmt::format("cannot lock '{}': another process has held '{}' for {:.1f} s",
+                              shortened(path), shortened(at),
+                              std::chrono::duration<double>(most).count())
+                : fmt::format("cannot lock '{}' with '{}': {}", shortened(path), shortened(at),
+                              strerror(error)));
   }
 }
 

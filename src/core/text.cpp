@@ -110,4 +110,10 @@ std::string in_one_line(std::string_view name) {
   return out;
 }
 
+std::string shortened(std::string_view path) {
+  constexpr size_t kEnd = 120;
+  if (path.size() <= 2 * kEnd + 3) return std::string(path);
+  return fmt::format("{}...{}", path.substr(0, kEnd), path.substr(path.size() - kEnd));
+}
+
 }  // namespace stretto

@@ -33,4 +33,7 @@ std::string quote(std::string_view text, size_t limit = 40);
 // moves a terminal's cursor does neither.
 std::string in_one_line(std::string_view name);
 
+// A path for a message: its begin and end, where it is longer than anyone would read.
+std::string shortened(std::string_view path);
+
 }  // namespace stretto

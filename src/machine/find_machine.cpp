@@ -82,12 +82,12 @@ std::string machine_file_of(std::string_view name) {
 MachineFile read_machine_file(std::string_view name) {
   if (!is_path(name)) return read_machine_named(name);
   const std::string path(name);
-  return {read_file(path, kMostMachineBytes), path};
+  return {read_regular_file(path, kMostMachineBytes), path};
 }
 
 MachineFile read_machine_named(std::string_view name) {
   const std::string path = file_in_folders(name);
-  if (!path.empty()) return {read_file(path, kMostMachineBytes), path};
+  if (!path.empty()) return {read_regular_file(path, kMostMachineBytes), path};
   const std::string file_name = fmt::format("{}.json", name);
   for (const EmbeddedText& shipped : shipped_machines()) {
     if (is_machine_name(name) && shipped.name == file_name) return {shipped.text, file_name};

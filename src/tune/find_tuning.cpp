@@ -39,7 +39,7 @@ std::string default_tuning_file() {
 
 Tuning read_tuning(const std::string& path) {
   if (path.empty() || is_absent(path)) return {};
-  return parse_tuning(read_file(path, kMostTuningBytes), path);
+  return parse_tuning(read_regular_file(path, kMostTuningBytes), path);
 }
 
 void check_tuning_file(const std::string& path) {

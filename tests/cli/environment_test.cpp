@@ -1,6 +1,7 @@
 // Files of the user's that environment variables name, and that are missing or broken.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -87,6 +88,29 @@ TEST(MachinesOfTheUser, ThatAreBrokenHideNoOthers) {
   ASSERT_EQ(json.at("broken").size(), 1u);
   EXPECT_THAT(json.at("broken").at(0).get<std::string>(), HasSubstr(bad));
   EXPECT_GE(json.at("machines").size(), 6u);
+}
+
+// A pipe that nobody writes has nothing to read for ever.
+TEST(FilesOfTheUser, ThatArePipesAreRefusedAtOnce) {
+  const ScratchFolder scratch;
+  const std::string pipe = scratch.path("pipe.json");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const std::string refused = "'" + pipe + "' is a pipe or a device; a file is needed";
+  const auto expect_refused = [&](const Words& words) {
+    const Said said = stretto_says(words);
+    EXPECT_EQ(said.exit_code, 2) << said.err;
+    EXPECT_EQ(said.out, "");
+    EXPECT_EQ(said.err, "stretto: " + refused + "\n");
+  };
+  expect_refused(Words{"plan"} + small_operator() + Words{"--machine", pipe});
+  {
+    const Variable named("STRETTO_TUNING_FILE", pipe);
+    expect_refused(Words{"plan"} + small_operator() + Words{"--strategy", "auto"});
+  }
+  const Variable named("STRETTO_MACHINE_PATH", scratch.path(""));
+  expect_refused(Words{"plan"} + small_operator() + Words{"--machine", "pipe"});
+  const Said listed = stretto_says({"machines"});
+  EXPECT_THAT(listed.out + listed.err, HasSubstr(refused));
 }
 
 }  // namespace

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -148,6 +150,64 @@ TEST_F(File, IsTheSameUnderItsOtherNames) {
   EXPECT_TRUE(is_same_file("not-yet", "./not-yet"));
   EXPECT_FALSE(is_same_file(path("x"), path("y")));
   EXPECT_FALSE(is_same_file("/dev/null", "/dev/null")) << "nothing in it can be lost";
+}
+
+// Also where a signal cannot be caught: the content has no name before it is complete.
+TEST_F(File, AProcessThatIsEndedInMidWriteLeavesNothing) {
+  const std::string content(size_t{4} << 20, 'n');
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM, SIGKILL}) {
+    for (int round = 0; round < 4; ++round) {
+      const std::string name = "x" + std::to_string(signal);
+      const pid_t child = ::fork();
+      ASSERT_GE(child, 0);
+      if (child == 0) {
+        while (true) write_file(path(name.c_str()), content);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(3 + 7 * round));
+      ::kill(child, signal);
+      int status = 0;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      ASSERT_TRUE(WIFSIGNALED(status));
+      for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
+        EXPECT_EQ(entry.path().extension(), "") << entry.path();
+        EXPECT_EQ(fs::file_size(entry), content.size());
+      }
+    }
+  }
+}
+
+TEST_F(File, RefusesPipesAndDevicesWhereAFileIsNeeded) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  for (const std::string& no_file : {path("pipe"), std::string("/dev/zero")}) {
+    try {
+      read_regular_file(no_file, 10);
+      FAIL() << "must throw";
+    } catch (const UsageError& error) {
+      EXPECT_EQ(error.what(), "'" + no_file + "' is a pipe or a device; a file is needed");
+    }
+  }
+  EXPECT_THROW(read_regular_file(folder_.string(), 10), SystemError);
+  write_file(path("x"), "content");
+  EXPECT_EQ(read_regular_file(path("x"), 10), "content");
+  EXPECT_THROW(read_regular_file(path("x"), 6), UsageError);
+}
+
+TEST_F(File, LongPathsAreCutInMessages) {
+  const std::string longer = folder_.string() + "/" + std::string(5000, 'a') + "end";
+  const auto expect_short = [&](const auto& use) {
+    try {
+      use(longer);
+      FAIL() << "must throw";
+    } catch (const SystemError& error) {
+      EXPECT_LT(std::string(error.what()).size(), 400u);
+      EXPECT_THAT(error.what(), testing::HasSubstr("aend'"));
+      EXPECT_THAT(error.what(), testing::HasSubstr(folder_.string()));
+      EXPECT_THAT(error.what(), testing::HasSubstr("File name too long"));
+    }
+  };
+  expect_short([](const std::string& file) { read_file(file, 10); });
+  expect_short([](const std::string& file) { write_file(file, ""); });
+  expect_short([](const std::string& file) { check_writable(file); });
 }
 
 TEST_F(File, WritesToDevices) {
