@@ -16,9 +16,11 @@
 namespace stretto {
 
 // X(enumerator, text, meaning)
-#define STRETTO_FILLS(X)                                                               \
-  X(integers, "integers", "small integers: every sum is exact, results must be equal") \
-  X(random, "random", "normal values: results must lie within an elementwise bound")
+#define STRETTO_FILLS(X)                                                                         \
+  X(integers, "integers", "small integers: every sum is exact, results must be equal")           \
+  X(random, "random", "normal values: results must lie within an elementwise bound")             \
+  X(specials, "specials", "integers with infinities and NaNs among them: results must be equal") \
+  X(subnormals, "subnormals", "A of subnormal numbers: as random, results are about subnormal")
 
 enum class Fill : uint8_t {
 #define STRETTO_ENUM(name, text, meaning) name,
@@ -45,6 +47,10 @@ Slice output_slice(const Operator& op, int rank);              // of out [M, N]
 //   partial sum, in every order and grouping, is representable in every element type. Positions
 //   and values hang on row, column and seed: exchanged rows, columns, tiles or ranks are noticed.
 // Random: nearly normal, mean 0, variance 1, |x| < 3.5, rounded to the operator's type.
+// Specials: integers, but half of A's rows have an infinity or NaN or two, and one of B's rows in
+//   16 has one. Whether an element of the output is a NaN, an infinity of either sign or an integer
+//   hangs on its terms and not on their order.
+// Subnormals: B is random; A is random, scaled so that every value is subnormal in its type.
 struct InputData {
   Fill fill = Fill::random;
   uint64_t seed = 1;
@@ -67,7 +73,8 @@ struct ExpectedRows {
   int64_t row0 = 0, row1 = 0, cols = 0;
   std::vector<double> values;  // exact up to fp64 roundings; not rounded to the output's type
   // Largest |got - value| of a right implementation whose output is rounded to the operator's
-  // type; 0 for integers. docs/verification.md derives it.
+  // type; 0 for integers and specials. docs/verification.md derives it. Values that are not finite
+  // must be met as they are.
   std::vector<double> bounds;
 
   double value(int64_t row, int64_t col) const { return values[index(row, col)]; }

@@ -119,7 +119,7 @@ void add_execution(CLI::App& app, Options& options) {
   app.add_option("--data-seed", options.data_seed, "Seed of the input values [1]")
       ->type_name("S")
       ->group(group);
-  app.add_option("--fill", options.fill, "Input values: random or integers [random]")
+  app.add_option("--fill", options.fill, "Input values: random, integers, specials or subnormals [random]")
       ->type_name("FILL")
       ->group(group);
   app.add_option("--runs", options.runs, "Consecutive runs of the plan in an execution [2]")

@@ -75,14 +75,24 @@ Json row_json(const Row& row, const Request& request, const ExecutionOptions& op
   return json;
 }
 
+std::string_view how_compared(Fill fill) {
+  switch (fill) {
+    case Fill::integers:
+      return "equals the plain reference";
+    case Fill::specials:
+      return "equals the plain reference, infinities and NaNs too";
+    case Fill::random:
+    case Fill::subnormals:
+      return "lies within its error bound of the plain reference";
+  }
+  return "";
+}
+
 std::string legend(const Request& request, const ExecutionOptions& options) {
   const EmulateOptions& emulate = options.emulate;
   return labelled("verified",
                   fmt::format("every output element of {} consecutive runs on {} data {}, under {}",
-                              emulate.runs, to_string(emulate.fill),
-                              emulate.fill == Fill::integers
-                                  ? "equals the plain reference"
-                                  : "lies within its error bound of the plain reference",
+                              emulate.runs, to_string(emulate.fill), how_compared(emulate.fill),
                               options.num_seeds == 1 ? fmt::format("seed {}", emulate.seed)
                                                      : fmt::format("{} seeds", options.num_seeds)),
                   kLabelWidth) +

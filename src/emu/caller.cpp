@@ -78,6 +78,7 @@ void Caller::read_output(int rank, int run) {
   auto bytes = std::make_shared<std::vector<std::byte>>(
       static_cast<size_t>(whole.elements() * num_bytes(plan_.op.dtype)));
   memory_.read(whole, run, bytes->data());
+  if (options_.fill == Fill::specials) unify_nans(plan_.op.dtype, *bytes);
   hashes_[static_cast<size_t>(run) * static_cast<size_t>(plan_.ranks()) +
           static_cast<size_t>(rank)] = hash_bytes(*bytes);
 

@@ -11,6 +11,17 @@
 
 namespace stretto::emu {
 
+namespace {
+
+// A value that is not finite is met by its like alone, a NaN by any NaN.
+double distance(double got, double value) {
+  if (std::isfinite(got) && std::isfinite(value)) return std::fabs(got - value);
+  const bool are_alike = std::isnan(value) ? std::isnan(got) : got == value;
+  return are_alike ? 0 : std::numeric_limits<double>::infinity();
+}
+
+}  // namespace
+
 Roundings roundings_of(const Plan& plan) {
   Roundings found;
   const auto account = [&](const Region& partial, int roundings) {
@@ -30,6 +41,17 @@ Roundings roundings_of(const Plan& plan) {
     }
   }
   return found;
+}
+
+void unify_nans(DType dtype, std::vector<std::byte>& elements) {
+  const auto bytes = static_cast<size_t>(num_bytes(dtype));
+  std::byte nan[sizeof(float)];
+  fill_poison(dtype, nan, 1);
+  for (size_t at = 0; at < elements.size(); at += bytes) {
+    float value = 0;
+    widen(dtype, elements.data() + at, &value, 1);
+    if (std::isnan(value)) std::memcpy(elements.data() + at, nan, bytes);
+  }
 }
 
 uint64_t hash_bytes(const std::vector<std::byte>& bytes) {
@@ -65,12 +87,10 @@ void OutputCheck::compare(int run, int rank, const std::byte* output,
       const double got = line[static_cast<size_t>(col)];
       const double value = expected.value(row, slice.col0 + col);
       const double bound = expected.bound(row, slice.col0 + col);
-      const double difference = std::fabs(got - value);
-      const double error = std::isnan(difference) ? std::numeric_limits<double>::infinity()
-                           : bound > 0            ? difference / bound
-                                                  : difference;
+      const double difference = distance(got, value);
+      const double error = bound > 0 ? difference / bound : difference;
       worst_error = std::max(worst_error, error);
-      if (difference <= bound) continue;  // false for NaN
+      if (difference <= bound) continue;
       if (wrong_elements++ > 0) continue;
       first_wrong = fmt::format("run {}: rank {} out[{},{}]: got {:.9g}, expected {:.9g}", run,
                                 rank, row - slice.row0, col, got, value);

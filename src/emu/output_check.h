@@ -14,6 +14,9 @@ namespace stretto::emu {
 // How a plan's partial sums are rounded on their way, read off its reduces and collectives.
 Roundings roundings_of(const Plan& plan);
 
+// Makes all NaNs among the elements the same one: which of two NaNs a sum has is not defined.
+void unify_nans(DType dtype, std::vector<std::byte>& elements);
+
 uint64_t hash_bytes(const std::vector<std::byte>& bytes);
 uint64_t hash_all(const std::vector<uint64_t>& hashes);
 

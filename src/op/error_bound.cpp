@@ -34,7 +34,8 @@ ErrorBound::ErrorBound(const Operator& op, const Roundings& roundings) {
   combine_ =
       kSlack * (fp32 * (ranks - 1) + unit_roundoff(roundings.partials) * roundings.roundings);
   round_ = kSlack * unit_roundoff(op.dtype);
-  tiny_ = subnormal_roundoff(op.dtype) +
+  // Sums of fp32 that come out subnormal are exact; products are not.
+  tiny_ = subnormal_roundoff(op.dtype) + ranks * terms * subnormal_roundoff(DType::fp32) +
           ranks * roundings.roundings * subnormal_roundoff(roundings.partials);
 }
 

@@ -1,6 +1,7 @@
 // Inputs as pure functions of seed, tensor, row and column.
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "op/integer_input.h"
 #include "stretto/error.h"
@@ -44,7 +45,8 @@ Slice output_slice(const Operator& op, int rank) {
 namespace {
 
 // To nearest, ties to even, by dropping low bits of the significand; a carry into the exponent is
-// right too. Good for normal numbers of the target type.
+// right too. Good for normal numbers of the target type, and for subnormal ones where its exponents
+// are fp32's.
 template <int kDropped>
 float drop_bits(float x) {
   constexpr uint32_t kHalf = uint32_t{1} << (kDropped - 1);
@@ -71,9 +73,47 @@ float nearly_normal(uint64_t hash) {
 }
 
 template <typename Round>
-void fill_random(uint64_t key, int64_t col0, std::span<float> values, Round round) {
+void fill_random(uint64_t key, float scale, int64_t col0, std::span<float> values, Round round) {
   for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = round(nearly_normal(hash_element(key, col0 + static_cast<int64_t>(i))));
+    values[i] = round(scale * nearly_normal(hash_element(key, col0 + static_cast<int64_t>(i))));
+  }
+}
+
+// All of a normal distribution that ends at 3.5, times this, is subnormal in the type.
+float subnormal_scale(DType dtype) { return dtype == DType::fp16 ? 0x1p-16f : 0x1p-128f; }
+
+void fill_integers(const Operator& op, Input input, uint64_t key, int64_t col0,
+                   std::span<float> values) {
+  if (input == Input::b) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(integer_of_b(key, col0 + static_cast<int64_t>(i)));
+    }
+    return;
+  }
+  std::fill(values.begin(), values.end(), 0.0f);
+  const int64_t col1 = col0 + static_cast<int64_t>(values.size());
+  for (int i = 0; i < num_nonzeros(op.k); ++i) {
+    const Nonzero nonzero = nonzero_of_a(key, op.k, i);
+    if (nonzero.col >= col0 && nonzero.col < col1) {
+      values[static_cast<size_t>(nonzero.col - col0)] = static_cast<float>(nonzero.value);
+    }
+  }
+}
+
+// Where in a row of K stands what is not finite: at most two places, which may be one.
+void add_specials(const Operator& op, Input input, uint64_t key, int64_t col0,
+                  std::span<float> values) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const uint64_t dice = hash_element(key, -1);
+  if (input == Input::a ? dice % 2 != 0 : dice % 16 != 0) return;
+  const int count = input == Input::a && dice >> 8 & 1 ? 2 : 1;
+  for (int i = 0; i < count; ++i) {
+    const uint64_t hash = hash_element(key, -2 - i);
+    const auto col = static_cast<int64_t>((hash >> 16) % static_cast<uint64_t>(op.k));
+    if (col < col0 || col >= col0 + static_cast<int64_t>(values.size())) continue;
+    const float infinity = hash & 1 ? -kInfinity : kInfinity;
+    values[static_cast<size_t>(col - col0)] = (hash >> 1) % 8 == 0 ? kNan : infinity;
   }
 }
 
@@ -82,30 +122,20 @@ void fill_random(uint64_t key, int64_t col0, std::span<float> values, Round roun
 void fill_input(const Operator& op, const InputData& data, Input input, int64_t row, int64_t col0,
                 std::span<float> values) {
   const uint64_t key = hash_row(data.seed, input, row);
-  if (data.fill == Fill::integers) {
-    if (input == Input::b) {
-      for (size_t i = 0; i < values.size(); ++i) {
-        values[i] = static_cast<float>(integer_of_b(key, col0 + static_cast<int64_t>(i)));
-      }
-      return;
-    }
-    std::fill(values.begin(), values.end(), 0.0f);
-    const int64_t col1 = col0 + static_cast<int64_t>(values.size());
-    for (int i = 0; i < num_nonzeros(op.k); ++i) {
-      const Nonzero nonzero = nonzero_of_a(key, op.k, i);
-      if (nonzero.col >= col0 && nonzero.col < col1) {
-        values[static_cast<size_t>(nonzero.col - col0)] = static_cast<float>(nonzero.value);
-      }
-    }
+  if (data.fill == Fill::integers || data.fill == Fill::specials) {
+    fill_integers(op, input, key, col0, values);
+    if (data.fill == Fill::specials) add_specials(op, input, key, col0, values);
     return;
   }
+  const bool is_tiny = data.fill == Fill::subnormals && input == Input::a;
+  const float scale = is_tiny ? subnormal_scale(op.dtype) : 1.0f;
   switch (op.dtype) {
     case DType::bf16:
-      return fill_random(key, col0, values, round_to_bf16);
+      return fill_random(key, scale, col0, values, round_to_bf16);
     case DType::fp16:
-      return fill_random(key, col0, values, round_to_fp16);
+      return fill_random(key, scale, col0, values, round_to_fp16);
     case DType::fp32:
-      return fill_random(key, col0, values, [](float x) { return x; });
+      return fill_random(key, scale, col0, values, [](float x) { return x; });
   }
 }
 

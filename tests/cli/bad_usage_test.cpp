@@ -121,7 +121,7 @@ std::vector<Case> cases() {
        {"unknown target 'gpu'; known: emu, cuda"}},
       {"UnknownFill",
        run + small + std::vector<std::string>{"--fill", "zeros"},
-       {"unknown fill 'zeros'", "integers, random"}},
+       {"unknown fill 'zeros'", "integers, random, specials, subnormals"}},
       {"ZeroSeeds",
        run + small + std::vector<std::string>{"--seeds", "0"},
        {"--seeds '0'", "from 1 to"}},

@@ -28,7 +28,7 @@ TEST(Verbs, RunComparesAllStrategies) {
 
 TEST(Verbs, RunServesEveryOperatorAndFill) {
   for (const char* op : {"ag-gemm", "gemm-rs", "gemm-ar"}) {
-    for (const char* fill : {"integers", "random"}) {
+    for (const char* fill : {"integers", "random", "specials", "subnormals"}) {
       const Said said = stretto_says({"run", op, "--m", "97", "--n", "96", "--k", "64", "--ranks",
                                       "2", "--fill", fill, "--strategy", "sequential,tiles"});
       EXPECT_EQ(said.exit_code, 0) << said.err << said.out;

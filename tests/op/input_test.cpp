@@ -32,7 +32,7 @@ bool representable(float value, DType dtype) {
 }
 
 TEST(Input, AnyPieceOfARowIsTheSame) {
-  for (const Fill fill : {Fill::integers, Fill::random}) {
+  for (const Fill fill : {Fill::integers, Fill::random, Fill::subnormals}) {
     for (const Input input : {Input::a, Input::b}) {
       const Operator op = gemm_rs(10, 10, 100);
       const InputData data{fill, 42};
@@ -111,6 +111,57 @@ TEST(Input, RandomValuesAreNormalAndRepresentable) {
     EXPECT_NEAR(squares / count, 1, 0.01);
     EXPECT_NEAR(within_one / count, 0.683, 0.02);
   }
+}
+
+TEST(Input, SubnormalsAreSubnormalInTheirType) {
+  for (const DType dtype : {DType::bf16, DType::fp16, DType::fp32}) {
+    const Operator op = gemm_rs(4, 4, 1000, dtype);
+    const float smallest_normal = dtype == DType::fp16 ? 0x1p-14f : 0x1p-126f;
+    int zeros = 0;
+    for (int64_t row = 0; row < 4; ++row) {
+      for (const float value : row_of(op, {Fill::subnormals, 5}, Input::a, row)) {
+        EXPECT_LT(std::fabs(value), smallest_normal);
+        EXPECT_TRUE(representable(value, DType::fp32));
+        zeros += value == 0;
+      }
+    }
+    EXPECT_LT(zeros, 400) << "bf16 has 7 bits there";
+    EXPECT_EQ(row_of(op, {Fill::subnormals, 5}, Input::b, 0),
+              row_of(op, {Fill::random, 5}, Input::b, 0));
+  }
+}
+
+// The same as integers, but for a few places; pieces of a row agree with the whole.
+TEST(Input, SpecialsAreIntegersWithInfinitiesAndNansAmongThem) {
+  const Operator op = gemm_rs(400, 400, 100);
+  int infinities[2] = {}, nans[2] = {}, rows[2] = {};
+  for (const Input input : {Input::a, Input::b}) {
+    const auto of = static_cast<size_t>(input);
+    for (int64_t row = 0; row < 400; ++row) {
+      const std::vector<float> integers = row_of(op, {Fill::integers, 9}, input, row);
+      const std::vector<float> specials = row_of(op, {Fill::specials, 9}, input, row);
+      int found = 0;
+      for (size_t col = 0; col < specials.size(); ++col) {
+        infinities[of] += std::isinf(specials[col]);
+        nans[of] += std::isnan(specials[col]);
+        found += !std::isfinite(specials[col]);
+        if (std::isfinite(specials[col])) {
+          EXPECT_EQ(specials[col], integers[col]);
+        }
+      }
+      EXPECT_LE(found, 2);
+      rows[of] += found > 0;
+      std::vector<float> piece(40);
+      fill_input(op, {Fill::specials, 9}, input, row, 30, piece);
+      for (size_t i = 0; i < piece.size(); ++i) {
+        EXPECT_TRUE(piece[i] == specials[30 + i] || std::isnan(piece[i] + specials[30 + i]));
+      }
+    }
+  }
+  EXPECT_NEAR(rows[0], 200, 50);
+  EXPECT_NEAR(rows[1], 25, 20);
+  for (const size_t of : {0, 1}) EXPECT_GT(infinities[of], nans[of]);
+  EXPECT_GT(nans[0], 0);
 }
 
 TEST(Slices, CoverInputsAndOutputsAsTheOperatorsSay) {
