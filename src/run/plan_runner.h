@@ -114,6 +114,7 @@ class PlanRunner {
   void release();
   std::vector<RunEnd> meet(const RunEnd& mine, bool has_failed);
   std::vector<StuckWait> of_all_processes(const std::vector<StuckWait>& mine);
+  std::vector<StuckWait> own_let_go() const;
   std::optional<RunFault> own_problem(const RunEnd& mine) const;
   RunFault problem_of(const fabric::RunOutcome& outcome, const std::vector<RunEnd>& ends,
                       const std::string& collectives);

@@ -10,6 +10,17 @@
 
 namespace stretto::runtime {
 
+// Of this process's ranks.
+std::vector<StuckWait> PlanRunner::own_let_go() const {
+  std::vector<StuckWait> all;
+  for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
+    fabric_.device(rank).make_current();
+    const std::vector<StuckWait> of_rank = of(rank).streams->let_go_waits();
+    all.insert(all.end(), of_rank.begin(), of_rank.end());
+  }
+  return all;
+}
+
 // What this process alone can say of runs that failed.
 std::optional<RunFault> PlanRunner::own_problem(const RunEnd& mine) const {
   std::vector<StuckWait> stuck = stuck_;
@@ -18,6 +29,8 @@ std::optional<RunFault> PlanRunner::own_problem(const RunEnd& mine) const {
     fabric_.device(expired.rank).make_current();
     stuck.push_back(of(expired.rank).streams->locate(expired.error));
   }
+  add_let_go(stuck, own_let_go());
+  drop_let_go_alone(stuck);
   if (!stuck.empty()) return fault_of(plan_, stuck, options_.timeout_ns);
   if (low_latency_) {
     const std::string problem = low_latency_->own_problem();
@@ -91,7 +104,9 @@ RunFault PlanRunner::problem_of(const fabric::RunOutcome& outcome, const std::ve
       stuck.push_back(of(expired.rank).streams->locate(expired.error));
     }
   }
+  add_let_go(stuck, own_let_go());
   stuck = of_all_processes(stuck);
+  drop_let_go_alone(stuck);
   if (!wrong_set.empty()) return RunFault(wrong_set);
   bool released_nccl = false, nccl_is_gone = false;
   std::vector<RankStand> all_stands;

@@ -24,6 +24,7 @@ RankStreams::RankStreams(const Setup& setup)
   }
   add_kernels();
   add_ops();
+  place_let_go_words();
   place_copied_notifies();
   add_ends_of_run();
   if (counts_.empty()) shown_at_ = reinterpret_cast<cuda::DevicePtr>(counts_.add(1));
@@ -44,6 +45,7 @@ std::vector<KernelMarks> RankStreams::marks() const {
 void RankStreams::restart() {
   eager_runs_ = captured_runs_ = shown_runs_ = runs_since_end_ = 0;
   counts_.restart();
+  clear_let_go_words();
   std::vector<uint64_t> first_values;
   for (const cuda::CopiedNotify& notify : copied_) first_values.push_back(notify.value);
   if (!copied_.empty()) words_.upload(first_values.data(), first_values.size() * sizeof(uint64_t));

@@ -99,6 +99,8 @@ class RankStreams {
   bool has_stream_waits() const { return !value_waits_.empty(); }
   // Waits of streams whose counters have not come, the first of each lane.
   std::vector<StuckWait> stuck_stream_waits() const;
+  // Waits of streams by kernels that stood still when a deadline passed, since the last restart().
+  std::vector<StuckWait> let_go_waits() const;
   // Lets every wait of a stream pass, until counters are reset.
   void release_stream_waits() const;
 
@@ -154,6 +156,8 @@ class RankStreams {
   void add_collective(uint32_t stream, const cuda::Step& step);
   void add_copied_notifies(uint32_t stream, const std::vector<cuda::CopiedNotify>& notifies);
   void place_copied_notifies();
+  void place_let_go_words();
+  void clear_let_go_words();
   void add_ends_of_run();
   device::SignalSpace space_of(KernelPlace place, int blocks = 1);
   cuda::DevicePtr counter(const Instr& wait) const;
@@ -195,6 +199,8 @@ class RankStreams {
   std::vector<KernelMarks> marks_;  // without their words, of gemms_ and then moves_
   std::vector<ValueWait> value_waits_;
   std::vector<device::StreamWaitParams> waits_;
+  std::vector<std::vector<cuda::Step>> waits_of_;  // by kernel of waits_
+  cuda::DeviceMemory let_go_;                      // of all of them
   std::vector<device::StreamNotifyParams> notifies_;
   std::vector<std::vector<std::vector<cuda::Transfer>>> copies_;       // [copy][set]
   std::vector<std::vector<std::vector<cuda::NcclCall>>> collectives_;  // [collective][set]

@@ -77,7 +77,24 @@ void RankStreams::add_waits(uint32_t stream, const std::vector<Step>& steps) {
   ops_.push_back({OpKind::wait, stream, static_cast<uint32_t>(waits_.size())});
   const device::SignalSpace space = space_of({nullptr, by_kernel});
   waits_.push_back({space, entries_.emplace_back(cuda::upload(entries)).as<device::WaitEntry>(),
-                    static_cast<uint32_t>(entries.size()), 0});
+                    nullptr, static_cast<uint32_t>(entries.size()), 0});
+  waits_of_.push_back(std::move(by_kernel));
+}
+
+void RankStreams::place_let_go_words() {
+  size_t count = 0;
+  for (const device::StreamWaitParams& waits : waits_) count += waits.num_waits;
+  let_go_ = cuda::DeviceMemory(count * sizeof(device::LetGo));
+  auto* at = let_go_.as<device::LetGo>();
+  for (device::StreamWaitParams& waits : waits_) {
+    waits.let_go = at;
+    at += waits.num_waits;
+  }
+}
+
+void RankStreams::clear_let_go_words() {
+  const std::vector<device::LetGo> none(let_go_.num_bytes() / sizeof(device::LetGo));
+  if (!none.empty()) let_go_.upload(none.data(), let_go_.num_bytes());
 }
 
 void RankStreams::add_notifies(uint32_t stream, const std::vector<Step>& steps) {

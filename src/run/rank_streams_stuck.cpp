@@ -30,6 +30,17 @@ std::vector<StuckWait> RankStreams::stuck_stream_waits() const {
   return stuck;
 }
 
+std::vector<StuckWait> RankStreams::let_go_waits() const {
+  if (waits_.empty()) return {};
+  std::vector<device::LetGo> left(let_go_.num_bytes() / sizeof(device::LetGo));
+  cuda::copy_from_gpu(left.data(), let_go_.address(), let_go_.num_bytes());
+  std::vector<LeftWait> waits;
+  for (const std::vector<cuda::Step>& of_kernel : waits_of_) {
+    for (const cuda::Step& step : of_kernel) waits.push_back({step, left[waits.size()]});
+  }
+  return stood_still(setup_.plan, setup_.rank, waits);
+}
+
 void RankStreams::release_stream_waits() const {
   constexpr int64_t kBeyondAll = int64_t{1} << 60;
   for (const ValueWait& wait : value_waits_) {

@@ -112,15 +112,53 @@ StuckWait locate(const Plan& plan, int rank, const KernelPlace& place, const Sig
   return stuck;
 }
 
+std::vector<StuckWait> stood_still(const Plan& plan, int rank, std::span<const LeftWait> waits) {
+  uint64_t run = UINT64_MAX;
+  for (const LeftWait& wait : waits) {
+    if (wait.left.missing != 0) run = std::min<uint64_t>(run, wait.left.run);
+  }
+  std::map<uint32_t, StuckWait> by_lane;
+  for (const auto& [step, left] : waits) {
+    if (left.missing == 0 || left.run != run) continue;
+    const int64_t amount = step.instr(plan).amount;
+    const StuckWait stuck{
+        rank, step.lane, step.position, amount, amount - static_cast<int64_t>(left.missing),
+        true, true};
+    const auto [at, is_new] = by_lane.try_emplace(step.lane, stuck);
+    if (!is_new && stuck.position < at->second.position) at->second = stuck;
+  }
+  std::vector<StuckWait> stuck;
+  for (const auto& [lane, wait] : by_lane) stuck.push_back(wait);
+  return stuck;
+}
+
+void add_let_go(std::vector<StuckWait>& stuck, const std::vector<StuckWait>& let_go) {
+  for (const StuckWait& one : let_go) {
+    const bool is_told = std::any_of(stuck.begin(), stuck.end(), [&](const StuckWait& other) {
+      return other.lane == one.lane && other.position == one.position;
+    });
+    if (!is_told) stuck.push_back(one);
+  }
+}
+
+void drop_let_go_alone(std::vector<StuckWait>& stuck) {
+  const bool some_expired =
+      std::any_of(stuck.begin(), stuck.end(), [](const StuckWait& one) { return !one.let_go; });
+  if (!some_expired) stuck.clear();
+}
+
 const StuckWait& root_of(const Plan& plan, const std::vector<StuckWait>& stuck) {
-  for (const StuckWait& one : stuck) {
-    if (!one.known) continue;
+  const auto is_explained = [&](const StuckWait& one) {
     const Instr& wait = plan.lanes[one.lane].instrs[one.position];
-    const bool explained = std::any_of(stuck.begin(), stuck.end(), [&](const StuckWait& other) {
+    return std::any_of(stuck.begin(), stuck.end(), [&](const StuckWait& other) {
       return &other != &one &&
              HeldUp(plan, other).owes(static_cast<uint16_t>(one.rank), wait.signal);
     });
-    if (!explained) return one;
+  };
+  for (const bool let_go : {false, true}) {
+    for (const StuckWait& one : stuck) {
+      if (one.known && one.let_go == let_go && !is_explained(one)) return one;
+    }
   }
   return stuck.front();
 }

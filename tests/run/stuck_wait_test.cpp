@@ -132,6 +132,48 @@ TEST_F(FaultOfAKernel, HasTheLineOfAStreamsWait) {
             "17: rank 0 copy 0 waited 300 ms before copy 0 for ready.2: expected 4, seen 3");
 }
 
+// Rank 0's wait on line 8 is for what rank 1 notifies behind its own, on line 20, which is for what
+// rank 0 notifies; line 15 is of neither.
+TEST_F(FaultOfAKernel, IsThatOfTheCauseWhichWasLetGo) {
+  const StuckWait follows{0, 0, 0, 2, 0, true}, unrelated{0, 2, 0, 1, 0, true};
+  const StuckWait cause{1, 3, 0, 1, 0, true, true};
+  EXPECT_EQ(said({follows}).substr(0, 2), "8:");
+  EXPECT_EQ(said({follows, cause}).substr(0, 3), "20:");
+  EXPECT_EQ(said({cause, follows}).substr(0, 3), "20:");
+  // Where both may be causes it is the one whose deadline has passed.
+  EXPECT_EQ(said({cause, unrelated}).substr(0, 3), "15:");
+}
+
+TEST_F(FaultOfAKernel, StoodStillAtTheFirstWaitOfEachLaneInTheFirstRun) {
+  const cuda::Step first{cuda::StepKind::wait, 0, 2, 0}, second{cuda::StepKind::wait, 0, 2, 2};
+  const cuda::Step other{cuda::StepKind::wait, 0, 1, 0};
+  const StuckWait at_first{0, 2, 0, 1, 0, true, true}, at_second{0, 2, 2, 4, 1, true, true};
+  const StuckWait at_other{0, 1, 0, 1, 0, true, true};
+  const auto found = [&](const std::vector<LeftWait>& waits) {
+    return stood_still(plan_, 0, waits);
+  };
+  using Waits = std::vector<StuckWait>;
+  EXPECT_EQ(found({}), Waits());
+  EXPECT_EQ(found({{first, {0, 0}}, {second, {0, 7}}}), Waits());
+  EXPECT_EQ(found({{first, {0, 0}}, {second, {3, 7}}}), Waits{at_second});
+  EXPECT_EQ(found({{second, {3, 7}}, {first, {1, 7}}}), Waits{at_first});
+  EXPECT_EQ(found({{first, {1, 8}}, {second, {3, 7}}}), Waits{at_second}) << "it came to run 8";
+  EXPECT_EQ(found({{first, {1, 7}}, {other, {1, 7}}}), (Waits{at_other, at_first}));
+}
+
+TEST(LetGoWaits, AreAddedOnceAndSayNothingAlone) {
+  const StuckWait expired{0, 2, 0, 1, 0, true}, same{0, 2, 0, 1, 0, true, true};
+  const StuckWait other{1, 3, 0, 1, 0, true, true};
+  std::vector<StuckWait> stuck{expired};
+  add_let_go(stuck, {same, other});
+  EXPECT_EQ(stuck, (std::vector<StuckWait>{expired, other}));
+  drop_let_go_alone(stuck);
+  EXPECT_EQ(stuck.size(), 2u);
+  stuck = {other};
+  drop_let_go_alone(stuck);
+  EXPECT_TRUE(stuck.empty());
+}
+
 TEST_F(FaultOfAKernel, HasNoLineWhereTheWaitIsNotKnown) {
   constexpr const char* kUnknown = "rank 0 waited 300 ms for a signal that did not come";
   EXPECT_EQ(said({&blocks_}, {2, 3, 0, 0, 1, 0}), kUnknown);     // no such block

@@ -114,18 +114,19 @@ STRETTO_DEVICE void report_expired_wait(const SignalSpace& space, const WaitErro
       [&](uint32 rank) { return &space.controls[rank]->abort; });
 }
 
-// Returns once the counter has come, the run is aborted, or the deadline has passed. Acquires: what
-// the notifiers' lanes did before is visible to this thread's ordinary accesses.
-STRETTO_DEVICE void wait_signal(const SignalSpace& space, uint64 epoch, const WaitEntry& entry,
-                                uint32 lane, uint32 tile) {
-  if (epoch < entry.lag) return;
+// Returns once the counter has come, the run is aborted, or the deadline has passed: 0, or what the
+// counter lacks. Acquires: what the notifiers' lanes did before is visible to this thread's
+// ordinary accesses.
+STRETTO_DEVICE uint64 wait_signal(const SignalSpace& space, uint64 epoch, const WaitEntry& entry,
+                                  uint32 lane, uint32 tile) {
+  if (epoch < entry.lag) return 0;
   const uint64 run = epoch - entry.lag;
   const uint64 copy = run % entry.copies;
   const uint32 signal = entry.signal + static_cast<uint32>(copy) * entry.copy_step;
   const uint64* counter = space.own + static_cast<uint64>(signal) * kSignalStride;
   const uint64 expected = (run / entry.copies) * entry.per_run + entry.amount;
   uint64 seen = 0;
-  poll_until(
+  const bool has_passed = poll_until(
       // Behind all tasks it may have begun before a wait that holds up another block.
       RunLimits{space.control, tile == kAtEnd ? kGraceNs : 0},
       [&] {
@@ -136,6 +137,7 @@ STRETTO_DEVICE void wait_signal(const SignalSpace& space, uint64 epoch, const Wa
         report_expired_wait(space, {lane, tile, signal, space.kernel, expected, seen});
       });
   acquire_sys(counter);
+  return has_passed ? 0 : expected - seen;
 }
 
 // All of a task's waits, by one warp: a lane each, so that they cost one round trip. Data that TMA

@@ -6,9 +6,21 @@
 
 namespace stretto::device {
 
+// A stream's wait that ended because another one's deadline passed, or its own. It tells of itself,
+// since the one that expired first may only be what follows from it.
+struct LetGo {
+  uint64 missing;  // what the counter lacked; 0: the wait was not let go
+  uint64 run;
+};
+
+// A wait that is let go tells of itself when it has stood still for this part of the deadline: one
+// that had just begun might have passed.
+inline constexpr uint64 kStoodStill = 8;
+
 struct StreamWaitParams {
   SignalSpace signals;
   const WaitEntry* waits;
+  LetGo* let_go;  // by wait
   uint32 num_waits, reserved;
 };
 
@@ -51,9 +63,9 @@ struct CheckSetParams {
 // of a buffer. Its addresses are the host's, so runs must alternate as the host counted them.
 inline constexpr uint32 kWrongSet = 0xffffffffu;
 
-static_assert(sizeof(StreamWaitParams) == 64 && sizeof(StreamNotifyParams) == 64 &&
-              sizeof(AdvanceParams) == 80 && sizeof(CheckSetParams) == 56 &&
-              sizeof(CopiedWord) == 16);
+static_assert(sizeof(StreamWaitParams) == 72 && sizeof(LetGo) == 16 &&
+              sizeof(StreamNotifyParams) == 64 && sizeof(AdvanceParams) == 80 &&
+              sizeof(CheckSetParams) == 56 && sizeof(CopiedWord) == 16);
 
 #ifdef STRETTO_DEVICE
 
@@ -61,7 +73,12 @@ static_assert(sizeof(StreamWaitParams) == 64 && sizeof(StreamNotifyParams) == 64
 STRETTO_DEVICE void await_in_stream(const StreamWaitParams& params) {
   const uint64 epoch = begin_run(params.signals);
   for (uint32 i = threadIdx.x; i < params.num_waits; i += blockDim.x) {
-    wait_signal(params.signals, epoch, params.waits[i], 0, ~0u);
+    const uint64 start_ns = global_time_ns();
+    const uint64 missing = wait_signal(params.signals, epoch, params.waits[i], 0, ~0u);
+    if (missing == 0 || params.let_go[i].missing != 0) continue;
+    const auto waited_ns = static_cast<int64>(global_time_ns() - start_ns);
+    const uint64 least_ns = params.signals.control->timeout_ns / kStoodStill;
+    if (waited_ns >= static_cast<int64>(least_ns)) params.let_go[i] = {missing, epoch};
   }
 }
 
