@@ -9,8 +9,9 @@ usage() {
 usage: bench/on_gpus.sh FOLDER [--ranks R] [--steps LIST] [--seconds S] [--build DIR] [--commit ID]
   FOLDER     results: one JSON file and one log a step; those of earlier runs are overwritten
   --ranks    GPUs to use (default: all that nvidia-smi lists)
-  --steps    some of tests,gemm,tune,operators,torch,steady,language,serve,sanitizer (default: all but
-             tune, steady and sanitizer); steady: rows with M >= 4096 again, in turns of 100 ms
+  --steps    some of tests,soak,gemm,tune,operators,torch,steady,language,serve,sanitizer (default: all but
+             tune, steady and sanitizer); soak: a million runs, bits compared; steady: rows with
+             M >= 4096 again, in turns of 100 ms
   --seconds  the longest a step may take (default 900)
   --build    folder with the programs (default: build/release; ./dev build release makes it)
   --commit   recorded with the results (default: git's)
@@ -23,7 +24,7 @@ fail() { echo "on_gpus: $*" >&2; exit 2; }
 [[ ${1:-} == -h || ${1:-} == --help ]] && { usage; exit 0; }
 (( $# )) || { usage >&2; exit 2; }
 folder=$1; shift
-ranks= steps=tests,gemm,operators,torch,language,serve seconds=900 build=$root/build/release
+ranks= steps=tests,soak,gemm,operators,torch,language,serve seconds=900 build=$root/build/release
 commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
 while (( $# )); do
   (( $# > 1 )) || fail "$1 needs a value"
@@ -47,7 +48,7 @@ ranks=${ranks:-$gpus}
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || fail "--seconds $seconds: a number from 1 up was expected"
 (( ranks <= gpus )) || fail "--ranks $ranks, but there are $gpus GPUs"
 for step in ${steps//,/ }; do
-  [[ ,tests,gemm,tune,operators,torch,steady,language,serve,sanitizer, == *,"$step",* ]] ||
+  [[ ,tests,soak,gemm,tune,operators,torch,steady,language,serve,sanitizer, == *,"$step",* ]] ||
     fail "unknown step '$step'; --help lists them"
 done
 mkdir -p "$folder" || fail "cannot write to $folder"
@@ -65,7 +66,7 @@ needs_shapes() { [[ -f $shapes ]] || fail "no shapes for $ranks GPUs: $shapes"; 
 
 gpu_suites="test_gpu test_tables test_fabric test_run test_measure test_serve test_c test_cli"
 # What is missing is said before anything runs.
-declare -A programs=([tests]="$gpu_suites" [gemm]=gemm_bench [tune]=stretto
+declare -A programs=([tests]="$gpu_suites" [soak]=soak [gemm]=gemm_bench [tune]=stretto
                      [operators]=stretto [steady]=stretto [language]=lang_bench [serve]="serve_bench call_bench"
                      [sanitizer]="test_tables test_run")
 for step in ${steps//,/ }; do
@@ -107,6 +108,9 @@ if wanted tests; then
     step gpu_tests_8_ranks python3 "$here/gpu_tests.py" record "${logs[@]}" --gpus "$gpus" \
       --ranks-a-gpu $shared --machine "$name" --commit "$commit" --out "$folder/gpu_tests_8_ranks.json"
   fi
+fi
+if wanted soak; then
+  step soak "$(program soak)" --ranks "$ranks"
 fi
 if wanted gemm; then
   step gemm "$(program gemm_bench)" --commit "$commit" --date "$today" --out "$folder/gemm.json"
