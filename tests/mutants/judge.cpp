@@ -1,0 +1,104 @@
+#include "mutants/judge.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "stretto/check.h"
+#include "stretto/error.h"
+#include "stretto/lower.h"
+
+namespace stretto::mutants {
+namespace {
+
+constexpr const char* kPoints[] = {
+    "sequential,tile=8x16",
+    "two-chunk,tile=8x16",
+    "decomposed,tile=8x16",
+    "decomposed,tile=8x16,reuse=ack",
+    "decomposed,tile=8x16,sync=flag",
+    "waves,tile=8x16",
+    "tiles,tile=8x16,comm-sms=2",
+    "tiles,tile=8x16,comm-sms=2,reuse=ack",
+    "tiles,tile=8x16,comm-sms=2,sync=counter,start=wave",
+    "tiles,tile=8x16,comm-sms=2,split-k=2",
+    "tiles,tile=8x16,comm-sms=2,k-phases=2",
+    "tiles,tile=8x16,comm-sms=2,cluster=2",
+    "slices,tile=8x16,comm-sms=2",
+    "slices,tile=8x16,comm-sms=2,reduction=one-shot",
+    "decomposed,tile=8x16,mover=epilogue,sync=counter,reduction=two-shot",
+    "low-latency,tile=8x16",
+};
+
+}  // namespace
+
+Verdict Judge::judge(const Plan& plan) {
+  CheckOptions first_one;
+  first_one.max_diagnostics = 1;
+  try {
+    if (!check(plan, first_one).clean()) return Verdict::reported;
+  } catch (const UsageError&) {
+    return Verdict::refused;
+  }
+  return emulate_all(plan);
+}
+
+// Other seeds each time.
+Verdict Judge::emulate_all(const Plan& plan) {
+  Verdict verdict = Verdict::harmless;
+  uint64_t hash = 0;
+  for (uint64_t i = 0; i < seeds_; ++i) {
+    const uint64_t seed = first_seed_ + i;
+    EmulateResult result;
+    try {
+      result =
+          emulate(plan, {.seed = seed, .fill = Fill::integers, .runs = 4, .reference = reference_});
+    } catch (const UsageError&) {
+      return Verdict::refused;
+    }
+    if (i == 0) hash = result.output_hash;
+    if (result.finished && result.faults.empty() && result.output_hash == hash) {
+      if (!result.verified) verdict = Verdict::other;
+      continue;
+    }
+    story_ = fmt::format("seed {}: {}\n{}", seed,
+                         !result.finished ? "stuck: " + result.stuck.at(0).lane
+                         : result.faults.empty()
+                             ? "other bits than under seed " + std::to_string(first_seed_)
+                             : result.faults[0].text,
+                         print(plan));
+    return Verdict::missed;
+  }
+  first_seed_ += seeds_;
+  return verdict;
+}
+
+std::vector<Subject> subjects() {
+  std::vector<Subject> found;
+  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+    for (const int ranks : {2, 3}) {
+      const int64_t n = kind == OpKind::ag_gemm ? 16 * ranks : 20;
+      const Operator op{kind,  9 * ranks - 1, n, 128 * (kind == OpKind::ag_gemm ? 1 : ranks),
+                        ranks, DType::fp32};
+      Machine machine = default_machine(ranks);
+      machine.sms = 7;  // a few lanes with several tiles each
+      for (const char* text : kPoints) {
+        try {
+          const Schedule point = parse_schedule(text, op, machine);
+          if (!legal(op, point, machine).empty()) continue;
+          found.push_back({to_string(op) + " " + text, lower(op, point, machine)});
+        } catch (const UsageError&) {
+          continue;  // a coordinate that this operator does not have
+        }
+      }
+    }
+  }
+  return found;
+}
+
+bool wants_all() {
+  const char* all = std::getenv("STRETTO_EVERY_MUTANT");
+  return all != nullptr && std::string(all) == "1";
+}
+
+}  // namespace stretto::mutants
