@@ -38,16 +38,25 @@ std::string no_tile(int rows, int columns) {
                      columns);
 }
 
-// Parts of a tile need stores of 128 bytes a row.
+// Parts of a tile need stores of 128 bytes a row, two products side by side those of 64.
 int columns_of_kernel(const GemmNeeds& needs, bool serves) {
-  return needs.parts || serves ? (needs.columns + 63) / 64 * 64 : needs.columns;
+  const int halves = needs.follower == device::Follower::swiglu ? 2 : 1;
+  const int step = needs.parts || serves ? 64 : halves == 2 ? 32 : 1;
+  return (needs.columns + step - 1) / step * step * halves;
 }
 
 }  // namespace
 
 std::string why_no_tile(const GemmNeeds& needs, bool serves) {
   const auto tile = tile_for(needs.rows, columns_of_kernel(needs, serves));
-  return tile ? "" : no_tile(needs.rows, needs.columns);
+  if (tile) return "";
+  if (needs.follower == device::Follower::swiglu) {
+    return fmt::format(
+        "no swiglu kernel has tiles of {}x{} of two products: take tile=128x128, tile=256x64 or "
+        "less",
+        needs.rows, needs.columns);
+  }
+  return no_tile(needs.rows, needs.columns);
 }
 
 uint32_t blocks_of_k(const Plan& plan, const Instr& gemm) {
@@ -63,6 +72,8 @@ GemmConfig config_for(const Plan& plan, const GemmNeeds& needs, bool serves) {
   config.splits = needs.splits;
   config.phases = needs.phases;
   config.moves = needs.moves;
+  config.follower = needs.follower;
+  config.bias = needs.bias;
   if (plan.cluster > 1) config.shared = device::Shared::b;
   return config;
 }

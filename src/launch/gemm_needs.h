@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "stretto/device/gemm_task.h"
 #include "stretto/plan.h"
 
 namespace stretto::cuda {
@@ -31,13 +32,15 @@ void for_each_row_part(const Plan& plan, const Instr& gemm, const Visit& visit) 
 
 // What the tiles of one kernel ask of it.
 struct GemmNeeds {
-  int rows = 0, columns = 0;    // of the largest; 0: there is none
+  int rows = 0, columns = 0;    // of the largest, of one product; 0: there is none
   bool parts = false;           // some tile is stored from a row on that begins none of its chunks
   std::optional<DType> stored;  // what every tile is stored in; nothing: none is, or they differ
   int adds = 0;                 // sums of other ranks that tiles are added to; 0: none is
   bool splits = false;          // some sums of ranges of K go through memory
   bool phases = false;          // some tile's sums of several ranges of K stay in registers
   bool moves = false;           // comm lanes are blocks of it (joined_movers.h says so)
+  device::Follower follower = device::Follower::none;  // of every tile
+  bool bias = false;
 };
 
 // Asks every tile. By stretch, which is what compute lanes have between two boundaries: all ranks

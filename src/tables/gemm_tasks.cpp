@@ -1,6 +1,10 @@
 #include "tables/gemm_tasks.h"
 
 #include <algorithm>
+#include <iterator>
+
+#include "plan/placed.h"
+#include "stretto/error.h"
 
 namespace stretto::cuda {
 
@@ -15,7 +19,8 @@ int32_t end_of_map(const Plan& plan, const Region& region) {
 
 }  // namespace
 
-void GemmTasks::add(uint32_t lane, uint32_t at, const TileSum& sum, std::vector<GemmTask>& tasks) {
+void GemmTasks::add(uint32_t lane, uint32_t at, const TileSum& sum, std::vector<GemmTask>& tasks,
+                    const FollowedBy& followed) {
   const Plan& plan = basis_.plan;
   GemmTable& table = launch_.table;
   const std::vector<Instr>& instrs = plan.lanes[lane].instrs;
@@ -36,10 +41,23 @@ void GemmTasks::add(uint32_t lane, uint32_t at, const TileSum& sum, std::vector<
     task.first_k = static_cast<uint16_t>(k / device::kTileK);
     task.num_k = static_cast<uint16_t>((a.col1 - k + device::kTileK - 1) / device::kTileK);
     task.first_destination = static_cast<uint32_t>(table.destinations.size());
-    basis_.sums.for_each_store(plan, lane, at, [&](const Region& to, int32_t row) {
-      add_destination(to, row, part, task);
-    });
-    if (config_.splits) table.splits.back().push_back(split_of(plan.lanes[lane], at, sum));
+    const auto store = [&](const Region& to, int32_t row) { add_destination(to, row, part, task); };
+    if (followed.last != nullptr) {
+      for_each_placed_write(plan, *followed.last, store);
+    } else {
+      basis_.sums.for_each_store(plan, lane, at, store);
+    }
+    const bool two = config_.follower == device::Follower::swiglu;
+    if (config_.splits) {
+      table.splits.back().push_back(split_of(plan.lanes[lane], at, sum));
+      if (two) {
+        table.splits.back().push_back(
+            split_of(plan.lanes[lane], followed.other, followed.other_sum));
+      }
+    }
+    if (two || config_.bias) {
+      table.follows.back().push_back(follow_of(plan.lanes[lane], followed));
+    }
   });
   // What others await in order to add to it is not held up for the loads of the next tile.
   if (basis_.sums.of(lane, at).stores_before()) tasks.back().stores_far = 0;
@@ -59,6 +77,7 @@ void GemmTasks::add_part(uint32_t lane, uint32_t at, const TileSum& sum,
         [&](const Region& to, int32_t row) { add_destination(to, row, all, task); });
   });
   if (config_.splits) launch_.table.splits.back().emplace_back();
+  if (config_.bias) launch_.table.follows.back().push_back(launch_.table.follows.back().back());
 }
 
 void GemmTasks::add_destination(const Region& to, int32_t row, const RowPart& part,
@@ -68,6 +87,29 @@ void GemmTasks::add_destination(const Region& to, int32_t row, const RowPart& pa
   ++task.num_destinations;
   if (to.rank != basis_.rank) task.stores_far = 1;
   if (basis_.rows_of.is_compact(to.buffer)) task.rows.flags |= device::kOutputIsCompact;
+}
+
+device::GemmFollow GemmTasks::follow_of(const Lane& lane, const FollowedBy& followed) {
+  const Plan& plan = basis_.plan;
+  device::GemmFollow follow{};
+  if (config_.follower == device::Follower::swiglu) {
+    const Region& b = plan.reads(lane.instrs[followed.other]).back();
+    follow.b_map = maps_.number_of(MapSpec::Use::b, b, end_of_map(plan, b));
+    follow.b_row = b.row0;
+  }
+  for (size_t half = 0; half < std::size(followed.bias); ++half) {
+    const Region* const bias = followed.bias[half];
+    if (bias == nullptr) continue;
+    STRETTO_ASSERT(bias->cols() % 2 == 0 && bias->col0 % 2 == 0, "bias is read in pairs");
+    follow.bias[half] =
+        basis_.address(*bias, 0) + offset_of(plan.buffers[bias->buffer], bias->row0, bias->col0);
+    follow.bias_columns = static_cast<uint16_t>(bias->cols());
+    for (int set = 1; set < basis_.sets; ++set) {
+      STRETTO_ASSERT(basis_.address(*bias, set) == basis_.address(*bias, 0),
+                     "bias is where it is in every run");
+    }
+  }
+  return follow;
 }
 
 device::GemmSplit GemmTasks::split_of(const Lane& lane, uint32_t at, const TileSum& sum) const {
@@ -111,7 +153,8 @@ device::GemmDestination GemmTasks::destination(const Region& to, int32_t row, co
   const int32_t to_end = row + to.rows();
   // A region that does not take the tile's full width gets maps that end where it ends; one that
   // ends with its buffer ends with the maps.
-  const int32_t columns = to.cols() < config_.tile_n ? to.col1 : buffer.cols;
+  const bool is_narrow = to.cols() < device::layout_of(config_).stored_columns;
+  const int32_t columns = is_narrow ? to.col1 : buffer.cols;
   const bool ends_with_maps = to_end <= part.last && to.row1 == buffer.rows_on(to.rank);
   const int32_t begin = std::max(row, part.first) - part.first;
   const int32_t end = ends_with_maps ? config_.tile_m : std::min(to_end, part.last) - part.first;

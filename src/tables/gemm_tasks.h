@@ -10,6 +10,14 @@
 
 namespace stretto::cuda {
 
+// What follows the product of a gemm in registers, in its own lane.
+struct FollowedBy {
+  uint32_t other = 0;           // position of swiglu's second gemm, whose A is the first one's
+  TileSum other_sum{};          // of that
+  const Region* bias[2] = {};   // a row of each product's columns; null: none
+  const Instr* last = nullptr;  // what follows last: its result is all that is stored
+};
+
 class GemmTasks {
  public:
   GemmTasks(const TableBasis& basis, GemmLaunch& launch)
@@ -17,8 +25,10 @@ class GemmTasks {
 
   // Of the gemm at `at` of plan.lanes[lane], and of those before it whose sums it goes on adding
   // to. A tile whose rows of A lie in several regions is computed once for each of them. One to
-  // which `sum` is added before it is stored goes where the sum goes.
-  void add(uint32_t lane, uint32_t at, const TileSum& sum, std::vector<device::GemmTask>& tasks);
+  // which `sum` is added before it is stored goes where the sum goes, and one that is followed
+  // where the last that follows it goes.
+  void add(uint32_t lane, uint32_t at, const TileSum& sum, std::vector<device::GemmTask>& tasks,
+           const FollowedBy& followed = {});
   // The task behind that of the tile of the gemm at `at`, where the sum is of the rank's part of
   // it.
   void add_part(uint32_t lane, uint32_t at, const TileSum& sum,
@@ -30,6 +40,7 @@ class GemmTasks {
 
  private:
   device::GemmSplit split_of(const Lane& lane, uint32_t at, const TileSum& sum) const;
+  device::GemmFollow follow_of(const Lane& lane, const FollowedBy& followed);
   void add_destination(const Region& to, int32_t row, const RowPart& part, device::GemmTask& task);
   // Of the rows of the result that begin with `row`. `part` is the rows of the tile that its task
   // computes.

@@ -65,6 +65,9 @@ class TableBuilder {
       tasks.reserve(num_gemms[launch.table.blocks.size() - 1]);
       launch.positions.emplace_back().reserve(tasks.capacity());
       if (launch.config.splits) launch.table.splits.emplace_back();
+      if (launch.config.bias || launch.config.follower == device::Follower::swiglu) {
+        launch.table.follows.emplace_back();
+      }
       for (uint32_t at = part.begin; at < part.end; ++at) {
         const Instr& instr = lane.instrs[at];
         if (instr.op == Opcode::wait) {
