@@ -1,6 +1,8 @@
 // The kernels of a rank's runs, with their tables.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "run/rank_streams.h"
 #include "stretto/error.h"
 
@@ -33,7 +35,11 @@ void RankStreams::add_kernels() {
   }
   if (setup_.plan.library_gemms && !program.gemms.empty()) add_products();
   require_clusters();
-  if (!moves_.empty() && !program.joins()) mover_ = &setup_.kernels.mover(setup_.device);
+  if (!moves_.empty() && !program.joins()) {
+    const bool norms = std::any_of(tables.moves.begin(), tables.moves.end(),
+                                   [](const cuda::MoverTable& table) { return table.norms; });
+    mover_ = &setup_.kernels.mover(setup_.device, norms);
+  }
 }
 
 // Blocks of a cluster stand on SMs of one part of the GPU, so a GPU may hold fewer pairs than its

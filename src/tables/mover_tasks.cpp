@@ -1,8 +1,11 @@
 #include "tables/mover_tasks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "gpu/device_types.h"
+#include "stretto/error.h"
 
 namespace stretto::cuda {
 
@@ -25,6 +28,29 @@ bool LaneHazards::must_end_before(std::span<const Region> reads, std::span<const
   return ends;
 }
 
+namespace {
+
+// Of all regions of a task, in all sets.
+struct Alignment {
+  bool vectors = true, contiguous = true;
+};
+
+void add_regions(const TableBasis& basis, std::span<const Region> regions, MoverTable& table,
+                 Alignment& alignment) {
+  for (int set = 0; set < basis.sets; ++set) {
+    for (const Region& region : regions) {
+      const Buffer& buffer = basis.plan.buffers[region.buffer];
+      const uint64_t row_bytes = row_bytes_of(buffer);
+      const DevicePtr at = basis.address(region, set) + offset_of(buffer, region.row0, region.col0);
+      alignment.vectors = alignment.vectors && at % 16 == 0 && row_bytes % 16 == 0;
+      alignment.contiguous = alignment.contiguous && region.cols() == buffer.cols;
+      table.regions[static_cast<size_t>(set)].push_back({at, row_bytes});
+    }
+  }
+}
+
+}  // namespace
+
 MoverTask mover_task(const TableBasis& basis, const Instr& instr, MoverTable& table,
                      LaneHazards& hazards) {
   MoverTask task{};
@@ -40,27 +66,89 @@ MoverTask mover_task(const TableBasis& basis, const Instr& instr, MoverTable& ta
   task.num_destinations = instr.num_writes;
   task.first_region = static_cast<uint32_t>(table.regions[0].size());
   task.drains = hazards.must_end_before(reads, writes) ? 1 : 0;
-  bool vectors = task.columns % 8 == 0, contiguous = true;
-  for (int set = 0; set < basis.sets; ++set) {
-    const auto add = [&](const Region& region) {
-      const Buffer& buffer = basis.plan.buffers[region.buffer];
-      const uint64_t row_bytes = row_bytes_of(buffer);
-      const DevicePtr at = basis.address(region, set) + offset_of(buffer, region.row0, region.col0);
-      vectors = vectors && at % 16 == 0 && row_bytes % 16 == 0;
-      contiguous = contiguous && region.cols() == buffer.cols;
-      table.regions[static_cast<size_t>(set)].push_back({at, row_bytes});
-    };
-    for (const Region& region : reads) add(region);
-    for (const Region& region : writes) add(region);
-  }
-  task.vectors = vectors ? 1 : 0;
+  Alignment alignment;
+  add_regions(basis, reads, table, alignment);
+  add_regions(basis, writes, table, alignment);
+  task.vectors = task.columns % 8 == 0 && alignment.vectors ? 1 : 0;
   if (basis.serves) {
     task.rows_from = basis.task_rows(instr);
-    if (contiguous) task.rows_from.flags = device::kRowsAreSolid;
-  } else if (contiguous) {  // as one row
+    if (alignment.contiguous) task.rows_from.flags = device::kRowsAreSolid;
+  } else if (alignment.contiguous) {  // as one row
     task.columns *= task.rows;
     task.rows = 1;
   }
+  return task;
+}
+
+std::string why_no_norm(const Plan& plan, const NormedRows& rows) {
+  const auto type_of = [&](const Region& region) { return plan.buffers[region.buffer].dtype; };
+  const Region& normed = plan.reads(*rows.norm)[0];
+  const DType to = type_of(plan.writes(*rows.norm)[0]);
+  const auto reads = plan.reads(rows.sum != nullptr ? *rows.sum : *rows.norm);
+  if (normed.cols() % 8 != 0) {
+    return fmt::format("rows of {} columns cannot be normed: take a multiple of 8", normed.cols());
+  }
+  if (type_of(reads[0]) != DType::fp32 && type_of(reads[0]) != to) {
+    return fmt::format("a norm of {} rows has {} rows, not {}", to_string(type_of(reads[0])),
+                       to_string(type_of(reads[0])), to_string(to));
+  }
+  if (rows.sum == nullptr) return "";
+  const auto sums = plan.writes(*rows.sum);
+  if (type_of(sums[0]) != to) return "a sum and its norm in one task are of one type";
+  // It then reads its sources once more, behind the first stores.
+  const auto bytes = static_cast<uint32_t>(normed.cols() * num_bytes(type_of(reads[0])));
+  const bool meets = std::any_of(sums.begin(), sums.end(), [&](const Region& sum) {
+    return std::any_of(reads.begin(), reads.end(),
+                       [&](const Region& r) { return r.overlaps(sum); });
+  });
+  if (bytes > device::kStageBytes && meets) {
+    return fmt::format(
+        "a sum of rows of {} bytes that takes the place of what it adds is normed "
+        "by a task of its own",
+        bytes);
+  }
+  return "";
+}
+
+MoverTask norm_task(const TableBasis& basis, const NormedRows& rows, MoverTable& table,
+                    LaneHazards& hazards) {
+  const Plan& plan = basis.plan;
+  const auto normed = plan.reads(*rows.norm), results = plan.writes(*rows.norm);
+  const auto sources = rows.sum != nullptr ? plan.reads(*rows.sum) : normed.first(1);
+  const auto sums = rows.sum != nullptr ? plan.writes(*rows.sum) : std::span<const Region>();
+  const auto weights = normed.subspan(1, 1);
+  std::vector<Region> read(sources.begin(), sources.end()), written(sums.begin(), sums.end());
+  read.push_back(weights[0]);
+  written.insert(written.end(), results.begin(), results.end());
+
+  const auto type_of = [&](const Region& region) {
+    return device_type<device::MoverType>(plan.buffers[region.buffer].dtype);
+  };
+  MoverTask task{};
+  task.tile = static_cast<uint32_t>(rows.norm->tile);
+  task.rows = static_cast<uint32_t>(sources[0].rows());
+  task.columns = static_cast<uint32_t>(sources[0].cols());
+  task.from = type_of(sources[0]);
+  task.to = type_of(results[0]);
+  task.weights = type_of(weights[0]);
+  task.num_sources = static_cast<uint16_t>(sources.size());
+  task.num_destinations = static_cast<uint16_t>(written.size());
+  task.num_normed = static_cast<uint16_t>(results.size());
+  task.epsilon = rows.epsilon;
+  task.first_region = static_cast<uint32_t>(table.regions[0].size());
+  task.drains = hazards.must_end_before(read, written) ? 1 : 0;
+  task.vectors = 1;
+  task.rows_from = basis.task_rows(*rows.norm);
+  Alignment alignment;
+  add_regions(basis, sources, table, alignment);
+  add_regions(basis, written, table, alignment);
+  add_regions(basis, weights, table, alignment);
+  if (!alignment.vectors) {
+    throw UsageError(
+        "a buffer whose rows are normed begins at an address, or has rows, of no multiple of 16 "
+        "bytes; give tensors of multiples of 16");
+  }
+  table.norms = true;
   return task;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tables/plan_tables.h"
@@ -23,5 +24,18 @@ class LaneHazards {
 // The task of a copy, reduce or deliver; `hazards` are those of its block.
 device::MoverTask mover_task(const TableBasis& basis, const Instr& instr, MoverTable& table,
                              LaneHazards& hazards);
+
+// Rows that a task norms: `norm` reads them and a row of weights. `sum`, if any, is the reduce
+// before it that makes them, which the same task then does.
+struct NormedRows {
+  const Instr* sum = nullptr;
+  const Instr* norm = nullptr;
+  float epsilon = 0;
+};
+// Why no task can; empty when one can. With a sum they may still be two tasks.
+std::string why_no_norm(const Plan& plan, const NormedRows& rows);
+// Throws UsageError where a tensor of the caller's begins at no multiple of 16 bytes.
+device::MoverTask norm_task(const TableBasis& basis, const NormedRows& rows, MoverTable& table,
+                            LaneHazards& hazards);
 
 }  // namespace stretto::cuda

@@ -40,6 +40,7 @@ struct MoverTable {
   // By block: the position in its lane of what each task does, or of what comes behind its waits.
   std::vector<std::vector<uint32_t>> positions;
   device::RowsOfRun rows{};  // block 0: every run has the plan's
+  bool norms = false;        // some task norms
 };
 
 struct RankTables {

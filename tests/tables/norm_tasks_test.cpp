@@ -1,0 +1,102 @@
+// Norms of rows, alone and behind the sum that makes the rows, as tasks of the mover's table.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "launch/plan_fixture.h"
+#include "tables/mover_tasks.h"
+
+namespace stretto::cuda {
+namespace {
+
+using testing::HasSubstr;
+
+// Rows 2 to 4 of `sum` are normed into two places.
+class NormTasks : public testing::Test {
+ protected:
+  static Plan plan_of(int columns) {
+    return parse_plan(fmt::format(R"(stretto-plan 1
+operator gemm-rs m=256 n=128 k=128 ranks=1 dtype=bf16
+sms 132
+buffer slots bf16 8x{0} local
+buffer sum bf16 8x{0} local
+buffer w bf16 1x{0} input
+buffer y bf16 16x{0} local
+lane 0 comm 0
+  reduce #5 slots[2:4,0:{0}] slots[6:8,0:{0}] -> sum[2:4,0:{0}]
+end
+)",
+                                  columns));
+  }
+  static Region rows(int buffer, int first, int columns) {
+    return {first, first + (buffer == 2 ? 1 : 2), 0, columns, static_cast<uint16_t>(buffer), 0};
+  }
+  // Appends the norm's operands.
+  static Instr norm_in(Plan& plan, int columns) {
+    Instr norm = plan.lanes[0].instrs[0];
+    norm.first_operand = static_cast<uint32_t>(plan.operands.size());
+    norm.num_reads = norm.num_writes = 2;
+    for (const Region& region :
+         {rows(1, 2, columns), rows(2, 0, columns), rows(3, 2, columns), rows(3, 10, columns)}) {
+      plan.operands.push_back(region);
+    }
+    return norm;
+  }
+};
+
+TEST_F(NormTasks, TakeTheSumThatMakesTheirRows) {
+  Plan plan = plan_of(64);
+  const Instr norm = norm_in(plan, 64);
+  const TileSums sums(plan);
+  const BufferPlaces places = places_of(plan);
+  const SignalLayout signals(plan, programs_of(plan), true);
+  const TableBasis basis{plan, 0, places, signals, sums, false, 1};
+  MoverTable table;
+  table.regions.resize(1);
+  LaneHazards hazards;
+  const NormedRows both{&plan.lanes[0].instrs[0], &norm, 0.5f}, alone{nullptr, &norm, 0.25f};
+  EXPECT_EQ(why_no_norm(plan, both), "");
+  const device::MoverTask one = norm_task(basis, both, table, hazards);
+  EXPECT_TRUE(table.norms);
+  EXPECT_EQ(one.num_sources, 2);
+  EXPECT_EQ(one.num_destinations, 3);
+  EXPECT_EQ(one.num_normed, 2);
+  EXPECT_EQ(one.rows, 2u);
+  EXPECT_EQ(one.columns, 64u);
+  EXPECT_EQ(one.epsilon, 0.5f);
+  EXPECT_EQ(one.drains, 0);
+  ASSERT_EQ(table.regions[0].size(), 6u);
+  const auto at = [&](int buffer, int row) {
+    return basis.address(rows(buffer, 0, 64), 0) + static_cast<DevicePtr>(row) * 128;
+  };
+  EXPECT_EQ(table.regions[0][1].address, at(0, 6));
+  EXPECT_EQ(table.regions[0][2].address, at(1, 2));
+  EXPECT_EQ(table.regions[0][4].address, at(3, 10));
+  EXPECT_EQ(table.regions[0][5].address, at(2, 0));
+
+  // It reads what the task before it has written.
+  const device::MoverTask two = norm_task(basis, alone, table, hazards);
+  EXPECT_EQ(two.num_sources, 1);
+  EXPECT_EQ(two.num_destinations, 2);
+  EXPECT_EQ(two.drains, 1);
+  EXPECT_EQ(table.regions[0][6].address, at(1, 2));
+}
+
+TEST_F(NormTasks, SayWhatWouldBeRight) {
+  Plan plan = plan_of(36);
+  Instr norm = norm_in(plan, 36);
+  EXPECT_THAT(why_no_norm(plan, {nullptr, &norm, 1}), HasSubstr("take a multiple of 8"));
+  plan = plan_of(64);
+  norm = norm_in(plan, 64);
+  plan.buffers[3].dtype = DType::fp32;
+  EXPECT_THAT(why_no_norm(plan, {nullptr, &norm, 1}), HasSubstr("has bf16 rows, not fp32"));
+  // A row of more than a stage is read twice: what it is made of must still be there.
+  plan = plan_of(8200);
+  norm = norm_in(plan, 8200);
+  const NormedRows both{&plan.lanes[0].instrs[0], &norm, 1};
+  EXPECT_EQ(why_no_norm(plan, both), "");
+  plan.operands[plan.lanes[0].instrs[0].first_operand + 2] = rows(0, 2, 8200);
+  EXPECT_THAT(why_no_norm(plan, both), HasSubstr("by a task of its own"));
+}
+
+}  // namespace
+}  // namespace stretto::cuda
