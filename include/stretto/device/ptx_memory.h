@@ -52,6 +52,9 @@ STRETTO_DEVICE uint32 exchange_relaxed_sys(uint32* address, uint32 value) {
 
 STRETTO_DEVICE void fence_acq_rel_sys() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
+// Besides, of two threads that each store, make it and then load what the other stored, one sees it.
+STRETTO_DEVICE void fence_sc_sys() { asm volatile("fence.sc.sys;" ::: "memory"); }
+
 // Orders ordinary accesses before with asynchronous ones (TMA, wgmma) after, in every state space.
 STRETTO_DEVICE void fence_proxy_async() { asm volatile("fence.proxy.async;" ::: "memory"); }
 

@@ -149,7 +149,8 @@ class GpuBlock : public GpuWaits {
   }
 
   STRETTO_DEVICE void fence(Where = {}) { fence_acq_rel_sys(); }
-  STRETTO_DEVICE void quiet(Where = {}) { fence_acq_rel_sys(); }
+  // What was stored before has arrived, so a load behind it comes after that.
+  STRETTO_DEVICE void quiet(Where = {}) { fence_sc_sys(); }
 
   // Stores are asynchronous by themselves, so blocking and non-blocking forms are the same.
   template <class T>
