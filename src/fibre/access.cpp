@@ -20,9 +20,10 @@ bool Engine::includes(const Record& record, const Access& access) const {
          in_scope(access.scope, access.event.actor, record.event.actor);
 }
 
-void Engine::check(Allocation& allocation, int rank, int64_t offset, size_t bytes, bool writes,
+bool Engine::check(Allocation& allocation, int rank, int64_t offset, size_t bytes, bool writes,
                    const Access& access, Where where) {
-  if (bytes == 0) return;
+  if (bytes == 0) return false;
+  bool is_first = false;
   const uint64_t joint = static_cast<uint64_t>(offset) | bytes;
   if (joint % allocation.granule != 0) allocation.refine(joint & (~joint + 1));
   Allocation::Copy& copy = allocation.copy(rank);
@@ -67,6 +68,7 @@ void Engine::check(Allocation& allocation, int rank, int64_t offset, size_t byte
       for (const Record& read : cell.reads) conflict(read, false, i);
       cell.reads.clear();
       cell.write = record;
+      is_first |= !cell.written;
       cell.written = true;
     } else {
       // Whatever races with an earlier read also races with a later one like it.
@@ -77,30 +79,18 @@ void Engine::check(Allocation& allocation, int rank, int64_t offset, size_t byte
       cell.reads.push_back(record);
     }
   }
+  return is_first;
 }
 
-void Engine::read(Thread& thread, const Address& from, void* value, size_t bytes, bool strong,
-                  Scope scope, Where where) {
-  const char* verb = strong ? "loads" : "reads";
-  Allocation::Copy& copy = resolve(thread, from, bytes, bytes, false, verb, where);
+void Engine::read(Thread& thread, const Address& from, void* value, size_t bytes, Where where) {
+  Allocation::Copy& copy = resolve(thread, from, bytes, bytes, false, "reads", where);
   if (copy.flights > 0) {
     deliver_known_at(thread.clock, *from.allocation, from.rank, from.offset, bytes);
   }
-  const bool observes =
-      strong && (copy.flights == 0 || !on_its_way(*from.allocation, from.rank, from.offset, bytes));
+  const Event event{thread.actor, thread.clock[thread.actor]};
   check(*from.allocation, from.rank, from.offset, bytes, false,
-        {{thread.actor, thread.clock[thread.actor]},
-         &thread.clock,
-         &thread,
-         strong,
-         scope,
-         verb,
-         observes},
-        where);
+        {event, &thread.clock, &thread, false, Scope::kSystem, "reads"}, where);
   std::memcpy(value, copy.bytes.data() + from.offset, bytes);
-  if (strong && collect(thread, copy, from.offset, bytes, scope, thread.seen)) {
-    thread.seen_any = true;
-  }
 }
 
 void Engine::write(Thread& thread, const Address& to, const void* value, size_t bytes,
@@ -134,8 +124,7 @@ void Engine::write(Thread& thread, const Address& to, const void* value, size_t 
 void Engine::load(Thread& thread, const Address& from, void* value, size_t bytes, Order order,
                   Scope scope, Where where) {
   step(thread, where);
-  read(thread, from, value, bytes, true, scope, where);
-  if (order != Order::kRelaxed) acquire_at(thread, from, bytes, scope);
+  look(thread, from, value, bytes, order, scope, true, where);
 }
 
 void Engine::store(Thread& thread, const Address& to, const void* value, size_t bytes, Order order,
@@ -143,8 +132,8 @@ void Engine::store(Thread& thread, const Address& to, const void* value, size_t 
   step(thread, where);
   resolve(thread, to, bytes, bytes, false, "stores", where);
   const Event event{thread.actor, thread.clock[thread.actor]};
-  check(*to.allocation, to.rank, to.offset, bytes, true,
-        {event, &thread.clock, &thread, true, scope, "stores"}, where);
+  const bool is_first = check(*to.allocation, to.rank, to.offset, bytes, true,
+                              {event, &thread.clock, &thread, true, scope, "stores"}, where);
   const SharedClock released = order == Order::kRelaxed ? thread.fenced : publish(thread);
   // A vector arrives word by word.
   const size_t piece_bytes = bytes > 8 ? 4 : bytes;
@@ -158,9 +147,10 @@ void Engine::store(Thread& thread, const Address& to, const void* value, size_t 
     const auto* data = static_cast<const uint8_t*>(value) + at;
     flight.bytes.assign(data, data + piece_bytes);
     flight.strong = true;
+    flight.is_first = is_first;
     flight.release = {released, thread.actor, scope};
     flight.place = place_of(thread, where);
-    if (to.rank == thread.rank) {
+    if (to.allocation->kind == MemoryKind::kShared) {
       apply(flight);
     } else {
       send(std::move(flight));
@@ -172,7 +162,7 @@ uint64_t Engine::modify(Thread& thread, const Address& at, size_t bytes, Order o
                         Where where, const std::function<uint64_t(uint64_t)>& update) {
   step(thread, where);
   uint64_t old = 0;
-  read(thread, at, &old, bytes, true, scope, where);
+  look(thread, at, &old, bytes, Order::kRelaxed, scope, false, where);
   const Event event{thread.actor, thread.clock[thread.actor]};
   check(*at.allocation, at.rank, at.offset, bytes, true,
         {event, &thread.clock, &thread, true, scope, "updates"}, where);
@@ -181,9 +171,10 @@ uint64_t Engine::modify(Thread& thread, const Address& at, size_t bytes, Order o
   const SharedClock released = releases ? publish(thread) : thread.fenced;
   if (released) deliver_known(*released);
   const uint64_t value = update(old);
+  SyncWord& word = at.allocation->copy(at.rank).words[at.offset];
+  keep_older(word, &old, bytes, event);
   write_now(*at.allocation, at.rank, at.offset, &value, bytes);
   if (released) {
-    SyncWord& word = at.allocation->copy(at.rank).words[at.offset];
     std::erase_if(word.releases,
                   [&](const Release& r) { return r.actor == thread.actor && r.scope == scope; });
     word.releases.push_back({released, thread.actor, scope});
@@ -229,11 +220,7 @@ void Engine::signal(Thread& thread, const Address& own, uint64_t value, bool add
   flight.is_signal = true;
   flight.release = {released, thread.actor, Scope::kSystem};
   flight.place = place_of(thread, where);
-  if (rank == thread.rank) {
-    apply(flight);
-  } else {
-    send(std::move(flight));
-  }
+  send(std::move(flight));
 }
 
 }  // namespace stretto::fibre

@@ -39,11 +39,31 @@ struct Release {
   device::Scope scope = device::Scope::kSystem;
 };
 
+// What a word held before a strong store.
+struct OlderValue {
+  uint64_t value = 0;
+  size_t num_bytes = 0;
+  std::vector<Release> releases;
+  Event overwritten_by;
+  uint64_t step = 0;  // when it was
+};
+
+// That a load saw what so many stores had left.
+struct Sight {
+  Event load;
+  uint64_t num_stores = 0;
+};
+
 // A word that strong accesses use.
 struct SyncWord {
   std::vector<Release> releases;  // what a reader of the present value acquires
   bool unseen = false;            // raised as a signal, and not read since
   Place raised_by;
+  std::vector<OlderValue> older;  // of the last few stores; the last one's at the end
+  uint64_t num_forgotten = 0;     // stores before those
+  std::vector<Sight> sights;      // while there are older values
+
+  uint64_t num_stores() const { return num_forgotten + older.size(); }
 };
 
 class Allocation {

@@ -19,7 +19,7 @@ void read_plain(const Address& address, void* value, size_t num_bytes, Where whe
   Thread& thread = running_thread();
   Engine& engine = running_engine();
   engine.step(thread, where);
-  engine.read(thread, address, value, num_bytes, false, Scope::kSystem, where);
+  engine.read(thread, address, value, num_bytes, where);
 }
 
 void write_plain(const Address& address, const void* value, size_t num_bytes, Where where) {
@@ -102,9 +102,10 @@ bool Block::wait_word(const Address& word, size_t num_bytes, Compare compare, ui
                       uint64& seen, Where where, int from) {
   const bool ready = engine_.wait(
       thread_, word, num_bytes, where,
-      [&] {
+      [&](bool) {
         seen = 0;
-        engine_.read(thread_, word, &seen, num_bytes, true, Scope::kSystem, where);
+        engine_.look(thread_, word, &seen, num_bytes, Order::kRelaxed, Scope::kSystem, false,
+                     where);
         return holds(seen, compare, bound);
       },
       [&] {
@@ -162,8 +163,9 @@ bool Block::wait_words_not(const Pointer<const Vec16>& at, uint32 poison, Vec16&
   const Address& address = at.address();
   return engine_.wait(
       thread_, address, sizeof value, where,
-      [&] {
-        engine_.read(thread_, address, &value, sizeof value, true, Scope::kSystem, where);
+      [&](bool first) {
+        engine_.look(thread_, address, &value, sizeof value, Order::kRelaxed, Scope::kSystem, first,
+                     where);
         for (uint32 word : value.word) {
           if (word == poison) return false;
         }

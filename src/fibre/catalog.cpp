@@ -3,6 +3,7 @@
 #include "fibre/planted/addresses.h"
 #include "fibre/planted/groups.h"
 #include "fibre/planted/notify.h"
+#include "fibre/planted/relaxed.h"
 #include "fibre/planted/reuse.h"
 #include "fibre/planted/sentinels.h"
 #include "fibre/planted/teams.h"
@@ -76,8 +77,8 @@ void add_kernels(std::vector<CatalogEntry>& all) {
 std::vector<CatalogEntry> catalog() {
   std::vector<CatalogEntry> all;
   add_kernels(all);
-  for (auto make :
-       {notify_bugs, wait_bugs, reuse_bugs, group_bugs, address_bugs, sentinel_bugs, team_bugs}) {
+  for (auto make : {notify_bugs, wait_bugs, reuse_bugs, group_bugs, address_bugs, sentinel_bugs,
+                    team_bugs, relaxed_bugs}) {
     for (const Planted& planted : make()) {
       all.push_back({planted.name, planted.origin, EntryKind::kBug, planted.shape, planted.kinds,
                      planted.with(true)});

@@ -35,6 +35,9 @@ Chooser::Chooser(const Schedule& schedule)
   const uint32_t deliveries[] = {0, 16, 2, 1};
   deliver_one_in_ = deliveries[random_.below(4)];
   delivery_order_ = random_.below(3);
+  const uint32_t older[] = {0, 2, 3, 12};
+  older_one_in_ = older[random_.below(4)];
+  ends_at_once_ = random_.below(2) == 0;
   if (mode_ == Mode::kWalk) switch_one_in_ = switches[random_.below(4)];
   if (mode_ == Mode::kPriority) {
     const uint32_t changes = 1 + random_.below(4);
@@ -49,10 +52,15 @@ void Chooser::add_thread(int rank) {
   priority_.push_back(mode_ == Mode::kReplay ? 0 : int64_t(random_.below(1u << 20)));
 }
 
-const Decision* Chooser::due(uint64_t step, bool deliver) const {
+const Decision* Chooser::due(uint64_t step, Decision::What what) {
+  // Of a load that has not come to this there is nothing left to decide.
+  while (next_given_ < given_.size() && given_[next_given_].what == Decision::What::kLoadOlder &&
+         given_[next_given_].step < step) {
+    ++next_given_;
+  }
   if (next_given_ >= given_.size()) return nullptr;
   const Decision& decision = given_[next_given_];
-  return decision.step <= step && decision.deliver == deliver ? &decision : nullptr;
+  return decision.step <= step && decision.what == what ? &decision : nullptr;
 }
 
 std::optional<uint32_t> Chooser::pick(const Runnable& runnable) {
@@ -79,7 +87,7 @@ std::optional<uint32_t> Chooser::pick(const Runnable& runnable) {
 uint32_t Chooser::at_step(uint64_t step, uint32_t current, const Runnable& runnable) {
   uint32_t chosen = current;
   if (mode_ == Mode::kReplay) {
-    if (const Decision* decision = due(step, false)) {
+    if (const Decision* decision = due(step, Decision::What::kGoOn)) {
       if (runnable.test(decision->target)) chosen = decision->target;
       ++next_given_;
     }
@@ -98,7 +106,7 @@ uint32_t Chooser::at_step(uint64_t step, uint32_t current, const Runnable& runna
     priority_[current] = --lowest_;
     chosen = runnable.first_from(current + 1).value_or(current);
   }
-  if (chosen != current) made_.push_back({step, false, chosen});
+  if (chosen != current) made_.push_back({step, Decision::What::kGoOn, chosen});
   return chosen;
 }
 
@@ -108,14 +116,28 @@ std::optional<uint32_t> Chooser::at_block(uint64_t step, uint32_t current,
   const std::optional<uint32_t> usual = runnable.first_from(current + 1);
   std::optional<uint32_t> chosen = usual;
   if (mode_ == Mode::kReplay) {
-    if (const Decision* decision = due(step, false)) {
+    if (const Decision* decision = due(step, Decision::What::kGoOn)) {
       if (runnable.test(decision->target)) chosen = decision->target;
       ++next_given_;
     }
   } else {
     chosen = pick(runnable);
   }
-  if (chosen && chosen != usual) made_.push_back({step, false, *chosen});
+  if (chosen && chosen != usual) made_.push_back({step, Decision::What::kGoOn, *chosen});
+  return chosen;
+}
+
+size_t Chooser::next_to_arrive(size_t on_their_way) {
+  if (delivery_order_ == 0) return random_.below(static_cast<uint32_t>(on_their_way));
+  return delivery_order_ == 1 ? on_their_way - 1 : 0;
+}
+
+std::optional<size_t> Chooser::at_end(uint64_t step, const std::vector<uint32_t>& ids) {
+  if (mode_ == Mode::kReplay) return delivery(step, ids, false);
+  if (!ends_at_once_) return std::nullopt;
+  const size_t chosen = next_to_arrive(ids.size());
+  last_arrival_ = step;
+  made_.push_back({step, Decision::What::kDeliver, ids[chosen]});
   return chosen;
 }
 
@@ -126,22 +148,38 @@ std::optional<size_t> Chooser::delivery(uint64_t step, const std::vector<uint32_
   if (ids.empty() || stuck) last_arrival_ = step;
   if (mode_ == Mode::kReplay) {
     bool given = false;
-    for (const Decision* decision; !given && (decision = due(step, true)) != nullptr;) {
+    for (const Decision* decision;
+         !given && (decision = due(step, Decision::What::kDeliver)) != nullptr;) {
       ++next_given_;
       const auto at = std::lower_bound(ids.begin(), ids.end(), decision->target);
       given = at != ids.end() && *at == decision->target;
       if (given) chosen = static_cast<size_t>(at - ids.begin());
     }
     if (ids.empty() || (!given && !stuck)) return std::nullopt;
-    if (!stuck || chosen != 0) made_.push_back({step, true, ids[chosen]});
+    if (!stuck || chosen != 0) made_.push_back({step, Decision::What::kDeliver, ids[chosen]});
     return chosen;
   }
   if (ids.empty()) return std::nullopt;
   if (!stuck && (deliver_one_in_ == 0 || random_.below(deliver_one_in_) != 0)) return std::nullopt;
-  if (delivery_order_ == 0) chosen = random_.below(static_cast<uint32_t>(ids.size()));
-  if (delivery_order_ == 1) chosen = ids.size() - 1;
+  chosen = next_to_arrive(ids.size());
   last_arrival_ = step;
-  if (!stuck || chosen != 0) made_.push_back({step, true, ids[chosen]});
+  if (!stuck || chosen != 0) made_.push_back({step, Decision::What::kDeliver, ids[chosen]});
+  return chosen;
+}
+
+size_t Chooser::older(uint64_t step, size_t most) {
+  size_t chosen = 0;
+  if (mode_ == Mode::kReplay) {
+    if (const Decision* decision = due(step, Decision::What::kLoadOlder)) {
+      chosen = std::min<size_t>(decision->target, most);
+      ++next_given_;
+    }
+  } else if (older_one_in_ != 0 && random_.below(older_one_in_) == 0) {
+    chosen = 1 + random_.below(static_cast<uint32_t>(most));
+  }
+  if (chosen != 0) {
+    made_.push_back({step, Decision::What::kLoadOlder, static_cast<uint32_t>(chosen)});
+  }
   return chosen;
 }
 

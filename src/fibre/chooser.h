@@ -55,6 +55,11 @@ class Chooser {
   // Which of the transfers on their way, by id ascending, arrives now; none: not now.
   // `stuck`: nothing else can happen, so one is chosen.
   std::optional<size_t> delivery(uint64_t step, const std::vector<uint32_t>& ids, bool stuck);
+  // The same where a thread has come to its end, with stores of its own on their way; none: others
+  // go on until these have arrived.
+  std::optional<size_t> at_end(uint64_t step, const std::vector<uint32_t>& ids);
+  // How many stores to a word a load of it misses, of the `most` that it may; mostly none.
+  size_t older(uint64_t step, size_t most);
 
   const std::vector<Decision>& decisions() const { return made_; }
 
@@ -62,12 +67,15 @@ class Chooser {
   enum class Mode : uint8_t { kWalk, kPriority, kByRank, kReplay };
 
   std::optional<uint32_t> pick(const Runnable& runnable);
-  const Decision* due(uint64_t step, bool deliver) const;
+  size_t next_to_arrive(size_t on_their_way);
+  const Decision* due(uint64_t step, Decision::What what);
 
   Mode mode_;
   Random random_;
   uint32_t switch_one_in_ = 0;   // 0: never
   uint32_t deliver_one_in_ = 0;  // 0: never before it must
+  bool ends_at_once_ = false;
+  uint32_t older_one_in_ = 0;    // 0: never
   uint32_t delivery_order_ = 0;  // 0 any, 1 newest first, 2 oldest first
   std::vector<uint64_t> change_steps_;
   std::vector<int64_t> priority_;  // by thread

@@ -57,6 +57,7 @@ Allocation& Engine::allocate(const std::string& name, MemoryKind kind, size_t si
 bool Engine::run() {
   if (finding) return false;
   launches_changed_ = true;
+  forget_older();
   const Active active(this);
   while (!finding) {
     if (launches_changed_) {

@@ -8,6 +8,7 @@
 //   access.cpp    plain and strong accesses, the race check
 //   transfer.cpp  puts and gets, fence and quiet, acquire and release
 //   flights.cpp   stores on their way, and their arrival
+//   older.cpp     strong loads that are carried out early, and what they acquire
 #pragma once
 
 #include <exception>
@@ -42,8 +43,10 @@ class Engine {
   void set_finding(FindingKind kind, std::string message, const Place& place, const Place& other);
 
   // Called by running threads. All can end in a finding, which unwinds the thread.
-  void read(Thread& thread, const Address& from, void* value, size_t bytes, bool strong,
-            Scope scope, Where where);
+  void read(Thread& thread, const Address& from, void* value, size_t bytes, Where where);
+  // Of a strong load, without what comes before an operation. It may have been carried out early.
+  void look(Thread& thread, const Address& from, void* value, size_t bytes, Order order,
+            Scope scope, bool may_be_early, Where where);
   void write(Thread& thread, const Address& to, const void* value, size_t bytes, Where where);
   void load(Thread& thread, const Address& from, void* value, size_t bytes, Order order,
             Scope scope, Where where);
@@ -53,9 +56,10 @@ class Engine {
                   Where where, const std::function<uint64_t(uint64_t)>& update);
   void signal(Thread& thread, const Address& own, uint64_t value, bool adds, int rank,
               std::span<const Event> after, Where where, bool releases = true);
-  // Waits until ready() says so; it is asked again when something arrives at the address.
+  // Waits until ready() says so, which is told whether it asks for the first time; it is asked
+  // again when something arrives at the address.
   bool wait(Thread& thread, const Address& address, size_t bytes, Where where,
-            const std::function<bool()>& ready, const std::function<std::string()>& text);
+            const std::function<bool(bool first)>& ready, const std::function<std::string()>& text);
   // What released the words' values, or what all relaxed loads of the thread have seen.
   void acquire_at(Thread& thread, const Address& words, size_t bytes, Scope scope);
   void acquire_seen(Thread& thread);
@@ -106,17 +110,25 @@ class Engine {
 
   Allocation::Copy& resolve(const Thread& thread, const Address& address, size_t bytes,
                             size_t alignment, bool through_put, const char* verb, Where where);
-  void check(Allocation& allocation, int rank, int64_t offset, size_t bytes, bool writes,
+  // Whether it writes where nobody wrote before.
+  bool check(Allocation& allocation, int rank, int64_t offset, size_t bytes, bool writes,
              const Access& access, Where where);
   bool includes(const Record& record, const Access& access) const;
   bool in_scope(Scope scope, uint32_t actor, uint32_t other) const;
   const Thread& owner_of(uint32_t actor) const { return *threads_[actor_thread_[actor]]; }
 
   SharedClock publish(Thread& thread);
+  // For each word of a load the older value that it sees, if it does; keeps what it has seen.
+  using Older = std::array<const OlderValue*, 4>;
+  bool choose_older(Thread& thread, Allocation::Copy& copy, int64_t offset, size_t bytes,
+                    bool may_be_early, Older& chosen);
   // Adds the releases at these words to `clock`; true when there are any.
   bool collect(Thread& thread, Allocation::Copy& copy, int64_t offset, size_t bytes, Scope scope,
-               Clock& clock);
+               const Older& older, Clock& clock);
+  void keep_older(SyncWord& word, const void* bytes, size_t num_bytes, Event overwritten_by);
+  void forget_older();
   void apply(const Flight& flight);
+  void raise(SyncWord& word, const Allocation::Copy& copy, const Flight& flight);
   void send(Flight flight);
   void deliver(size_t index);
   void deliver_known(const Clock& clock);

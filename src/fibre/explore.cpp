@@ -114,6 +114,24 @@ Exploration explore(const Shape& shape, const Scenario& scenario, const ExploreO
   return exploration;
 }
 
+namespace {
+
+std::string what_of(const Decision& decision) {
+  switch (decision.what) {
+    case Decision::What::kGoOn:
+      return fmt::format("thread {} goes on", decision.target);
+    case Decision::What::kDeliver:
+      return fmt::format("transfer {} arrives", decision.target);
+    case Decision::What::kLoadOlder:
+      return decision.target == 1
+                 ? "the load misses the last store"
+                 : fmt::format("the load misses the last {} stores", decision.target);
+  }
+  return "";
+}
+
+}  // namespace
+
 std::string Failure::to_text() const {
   std::string text = fmt::format(
       "{}\n  seed {}; smallest: {} ranks x {} blocks x {} threads, {} scheduling decisions\n",
@@ -121,10 +139,7 @@ std::string Failure::to_text() const {
   constexpr size_t kMaxLines = 20;
   for (size_t i = 0; i < std::min(decisions.size(), kMaxLines); ++i) {
     const Decision& decision = decisions[i];
-    text +=
-        decision.deliver
-            ? fmt::format("    at step {}: transfer {} arrives\n", decision.step, decision.target)
-            : fmt::format("    at step {}: thread {} goes on\n", decision.step, decision.target);
+    text += fmt::format("    at step {}: {}\n", decision.step, what_of(decision));
   }
   return text;
 }

@@ -23,6 +23,7 @@ struct Flight {
   bool strong = false;
   bool adds = false;
   bool is_signal = false;
+  bool is_first = false;  // nobody wrote there before
   Release release;
   Place place;
 };

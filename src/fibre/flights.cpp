@@ -33,41 +33,52 @@ void Engine::apply(const Flight& flight) {
     const std::vector<uint8_t> bytes(from + flight.from.offset,
                                      from + flight.from.offset + num_bytes);
     write_now(*flight.allocation, flight.rank, flight.offset, bytes.data(), num_bytes);
-  } else if (flight.is_signal) {
-    uint64_t old = 0;
-    uint64_t value = 0;
-    std::memcpy(&old, copy.bytes.data() + flight.offset, 8);
-    std::memcpy(&value, flight.bytes.data(), 8);
-    const uint64_t raised = flight.adds ? old + value : value;
-    SyncWord& word = copy.words[flight.offset];
-    if (!flight.adds && word.unseen && raised <= old) {
-      set_finding(
-          FindingKind::kLostSignal,
-          fmt::format("{} is set to {} over {}, which nobody has seen",
-                      flight.allocation->element_name(flight.rank, flight.offset), raised, old),
-          flight.place, word.raised_by);
-    }
-    word.unseen = true;
-    write_now(*flight.allocation, flight.rank, flight.offset, &raised, 8);
+    return;
+  }
+  if (!flight.strong) {
+    write_now(*flight.allocation, flight.rank, flight.offset, flight.bytes.data(), num_bytes);
+    return;
+  }
+  SyncWord& word = copy.words[flight.offset];
+  if (!flight.is_first) {
+    keep_older(word, copy.bytes.data() + flight.offset, num_bytes, flight.event);
+  }
+  if (flight.adds) {
+    std::erase_if(word.releases, [&](const Release& r) {
+      return r.actor == flight.release.actor && r.scope == flight.release.scope;
+    });
+  } else {
+    word.releases.clear();
+  }
+  if (flight.release.clock) word.releases.push_back(flight.release);
+  if (flight.is_signal) {
+    raise(word, copy, flight);
   } else {
     write_now(*flight.allocation, flight.rank, flight.offset, flight.bytes.data(), num_bytes);
   }
-  if (flight.strong) {
-    SyncWord& word = copy.words[flight.offset];
-    if (flight.adds) {
-      std::erase_if(word.releases, [&](const Release& r) {
-        return r.actor == flight.release.actor && r.scope == flight.release.scope;
-      });
-    } else {
-      word.releases.clear();
-    }
-    if (flight.release.clock) word.releases.push_back(flight.release);
-    word.raised_by = flight.place;
+  word.raised_by = flight.place;
+}
+
+void Engine::raise(SyncWord& word, const Allocation::Copy& copy, const Flight& flight) {
+  uint64_t old = 0;
+  uint64_t value = 0;
+  std::memcpy(&old, copy.bytes.data() + flight.offset, 8);
+  std::memcpy(&value, flight.bytes.data(), 8);
+  const uint64_t raised = flight.adds ? old + value : value;
+  if (!flight.adds && word.unseen && raised <= old) {
+    set_finding(
+        FindingKind::kLostSignal,
+        fmt::format("{} is set to {} over {}, which nobody has seen",
+                    flight.allocation->element_name(flight.rank, flight.offset), raised, old),
+        flight.place, word.raised_by);
   }
+  word.unseen = true;
+  write_now(*flight.allocation, flight.rank, flight.offset, &raised, 8);
 }
 
 void Engine::send(Flight flight) {
   ++flight.allocation->copy(flight.rank).flights;
+  ++threads_[actor_thread_[flight.issuer]]->flights;
   flight.id = next_flight_++;
   flight_ids_.push_back(flight.id);
   flights_.push_back(std::move(flight));
@@ -93,6 +104,8 @@ void Engine::deliver(size_t index) {
   flight_ids_.erase(flight_ids_.begin() + static_cast<std::ptrdiff_t>(index));
   --flight.allocation->copy(flight.rank).flights;
   apply(flight);
+  Thread& issuer = *threads_[actor_thread_[flight.issuer]];
+  if (--issuer.flights == 0 && issuer.state == ThreadState::kEnding) unpark(issuer);
 }
 
 void Engine::deliver_known(const Clock& clock) {

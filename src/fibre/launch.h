@@ -14,7 +14,7 @@
 
 namespace stretto::fibre {
 
-enum class ThreadState : uint8_t { kIdle, kRunning, kWaiting, kAtBarrier, kDone };
+enum class ThreadState : uint8_t { kIdle, kRunning, kWaiting, kAtBarrier, kEnding, kDone };
 
 struct Launch;
 struct BlockState;
@@ -40,11 +40,13 @@ struct Thread {
   std::unique_ptr<Fibre> fibre;
   ThreadState state = ThreadState::kIdle;
   Where where;
+  uint32_t flights = 0;  // stores of its own on their way
 
   Clock clock;         // what it knows; clock[actor] numbers its own events
   SharedClock fenced;  // at its last fence: what its relaxed stores release
   Clock seen;          // what relaxed loads read: acquired by the next fence
   bool seen_any = false;
+  uint64_t in_order_since = 0;  // step: no load behind it is carried out before it
 
   // While waiting.
   Address wait_address;

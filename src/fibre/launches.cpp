@@ -95,6 +95,7 @@ void Engine::start_block(Launch& launch, int block) {
     learn(thread.clock, {thread.actor, own + 1});
     thread.clock.advance(thread.actor);
     thread.fenced = launch.start;
+    thread.in_order_since = num_steps;
     thread.context = std::make_unique<Block>(*this, thread);
     thread.fibre = std::make_unique<Fibre>([this, &thread] { body(thread); });
     state->threads.push_back(&thread);
@@ -110,6 +111,15 @@ void Engine::body(Thread& thread) {
   };
   try {
     thread.launch->kernel(*thread.context);
+    // What it did last may come before the rest, and while others go on.
+    while (thread.flights > 0) {
+      if (const auto index = chooser.at_end(num_steps, flight_ids_)) {
+        deliver(*index);
+        if (finding) throw Abandon{};
+      } else {
+        park(thread, ThreadState::kEnding);
+      }
+    }
     end_thread(thread);
   } catch (const Abandon&) {
   } catch (const TooMuchMemory&) {

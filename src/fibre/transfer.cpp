@@ -17,31 +17,8 @@ SharedClock Engine::publish(Thread& thread) {
   return clock;
 }
 
-bool Engine::collect(Thread& thread, Allocation::Copy& copy, int64_t offset, size_t bytes,
-                     Scope scope, Clock& clock) {
-  if (copy.words.empty()) return false;
-  bool any = false;
-  for (int64_t at = offset; at < offset + static_cast<int64_t>(bytes); at += 4) {
-    const auto found = copy.words.find(at);
-    if (found == copy.words.end()) continue;
-    found->second.unseen = false;
-    for (const Release& release : found->second.releases) {
-      if (release.actor == thread.actor || !in_scope(release.scope, release.actor, thread.actor) ||
-          !in_scope(scope, thread.actor, release.actor)) {
-        continue;
-      }
-      join(clock, *release.clock);
-      any = true;
-    }
-  }
-  return any;
-}
-
-void Engine::acquire_at(Thread& thread, const Address& words, size_t bytes, Scope scope) {
-  collect(thread, words.allocation->copy(words.rank), words.offset, bytes, scope, thread.clock);
-}
-
 void Engine::acquire_seen(Thread& thread) {
+  thread.in_order_since = num_steps;
   if (!thread.seen_any) return;
   join(thread.clock, thread.seen);
   thread.seen = {};

@@ -9,9 +9,11 @@
 namespace stretto::fibre {
 
 bool Engine::wait(Thread& thread, const Address& address, size_t bytes, Where where,
-                  const std::function<bool()>& ready, const std::function<std::string()>& text) {
+                  const std::function<bool(bool first)>& ready,
+                  const std::function<std::string()>& text) {
   step(thread, where);
-  while (!ready()) {
+  for (bool first = true; !ready(first); first = false) {
+    if (first) continue;  // what was loaded early does not say that there is nothing to come
     if (expired_) {
       ++num_expired;
       return false;

@@ -17,11 +17,12 @@
 
 namespace stretto::fibre {
 
-// A scheduling decision that differs from "go on with the same thread, deliver nothing".
+// What differs from "go on with the same thread, deliver nothing, load what is in memory".
 struct Decision {
-  uint64_t step = 0;     // number of the operation, counted over all threads
-  bool deliver = false;  // deliver the transfer `target`, or else go on with the thread `target`
-  uint32_t target = 0;
+  enum class What : uint8_t { kGoOn, kDeliver, kLoadOlder };
+  uint64_t step = 0;  // number of the operation, counted over all threads
+  What what = What::kGoOn;
+  uint32_t target = 0;  // the thread; the transfer; how many stores before the last
 };
 
 // How a run is scheduled: adversarially by a seed, or by exactly these decisions.

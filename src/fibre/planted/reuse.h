@@ -193,7 +193,7 @@ inline std::vector<Planted> reuse_bugs() {
        kPairOnly},
       {"barrier_counter_shared_by_runs",
        "one-counter rank barrier",
-       {race},
+       {race, FindingKind::kMismatch},
        pair,
        barrier_counter_shared_by_runs},
   };
