@@ -4,6 +4,7 @@
 
 #include "core/ranks_text.h"
 #include "fibre/engine.h"
+#include "fibre/mutation.h"
 
 namespace stretto::fibre {
 namespace {
@@ -13,17 +14,25 @@ const char* symbol(Compare compare) {
   return kSymbols[static_cast<size_t>(compare)];
 }
 
+Order weakened(Order order, Where where) {
+  if (order == Order::kAcqRel && is_lost(Loss::kAcquire, where)) order = Order::kRelease;
+  if (order == Order::kAcqRel && is_lost(Loss::kRelease, where)) order = Order::kAcquire;
+  const bool is_relaxed = (order == Order::kAcquire && is_lost(Loss::kAcquire, where)) ||
+                          (order == Order::kRelease && is_lost(Loss::kRelease, where));
+  return is_relaxed ? Order::kRelaxed : order;
+}
+
 }  // namespace
 
 void read_plain(const Address& address, void* value, size_t num_bytes, Where where) {
   Thread& thread = running_thread();
   Engine& engine = running_engine();
   engine.step(thread, where);
-  engine.read(thread, address, value, num_bytes, where);
+  engine.read(thread, folded(address), value, num_bytes, where);
 }
 
 void write_plain(const Address& address, const void* value, size_t num_bytes, Where where) {
-  running_engine().write(running_thread(), address, value, num_bytes, where);
+  running_engine().write(running_thread(), folded(address), value, num_bytes, where);
 }
 
 int Block::rank() const { return thread_.rank; }
@@ -34,12 +43,14 @@ int Block::thread_idx() const { return thread_.thread; }
 int Block::num_threads() const { return thread_.launch->threads; }
 int Block::warp_size() const { return engine_.shape.warp_size; }
 
-void Block::sync(Where where) { engine_.barrier(thread_, true, false, where); }
+void Block::sync(Where where) { sync_or(false, where); }
 bool Block::sync_or(bool value, Where where) {
+  if (is_lost(Loss::kBarrier, where)) return value;
   return engine_.barrier(thread_, true, value, where);
 }
-void Block::sync_warp(Where where) { engine_.barrier(thread_, false, false, where); }
+void Block::sync_warp(Where where) { sync_warp_or(false, where); }
 bool Block::sync_warp_or(bool value, Where where) {
+  if (is_lost(Loss::kBarrier, where)) return value;
   return engine_.barrier(thread_, false, value, where);
 }
 
@@ -72,41 +83,49 @@ Address Block::shared_address(int offset_bytes) {
 
 void Block::load_strong(const Address& from, void* value, size_t num_bytes, Order order,
                         Scope scope, Where where) {
-  engine_.load(thread_, from, value, num_bytes, order, scope, where);
+  engine_.load(thread_, folded(from), value, num_bytes, weakened(order, where), scope, where);
 }
 
 void Block::store_strong(const Address& to, const void* value, size_t num_bytes, Order order,
                          Scope scope, Where where) {
-  engine_.store(thread_, to, value, num_bytes, order, scope, where);
+  engine_.store(thread_, folded(to), value, num_bytes, weakened(order, where), scope, where);
 }
 
 uint64 Block::modify(const Address& at, size_t num_bytes, Update update, uint64 value,
                      uint64 expected, Order order, Scope scope, Where where) {
-  return engine_.modify(thread_, at, num_bytes, order, scope, where, [&](uint64_t old) -> uint64_t {
+  const auto updated = [&](uint64_t old) -> uint64_t {
     if (update == Update::kAdd) return old + value;
     if (update == Update::kCompareSwap && old != expected) return old;
     return value;
-  });
+  };
+  return engine_.modify(thread_, folded(at), num_bytes, weakened(order, where), scope, where,
+                        updated);
 }
 
-void Block::fence(Where where) { engine_.fence(thread_, false, where); }
-void Block::quiet(Where where) { engine_.fence(thread_, true, where); }
+void Block::fence(Where where) {
+  if (!is_lost(Loss::kFence, where)) engine_.fence(thread_, false, where);
+}
+void Block::quiet(Where where) {
+  if (!is_lost(Loss::kFence, where)) engine_.fence(thread_, true, where);
+}
 
 void Block::signal(const Pointer<uint64>& signal, uint64 value, SignalOp op, int rank, Where where,
                    Order order) {
-  engine_.signal(thread_, signal.address(), value, op == SignalOp::kAdd, rank, {}, where,
-                 order != Order::kRelaxed);
+  if (is_lost(Loss::kSignal, where)) return;
+  engine_.signal(thread_, folded(signal.address()), value, op == SignalOp::kAdd, rank, {}, where,
+                 weakened(order, where) != Order::kRelaxed);
 }
 
 bool Block::wait_word(const Address& word, size_t num_bytes, Compare compare, uint64 bound,
                       uint64& seen, Where where, int from) {
+  const Address at = folded(word);
+  const bool waits = !is_lost(Loss::kWait, where);
   const bool ready = engine_.wait(
-      thread_, word, num_bytes, where,
+      thread_, at, num_bytes, where,
       [&](bool) {
         seen = 0;
-        engine_.look(thread_, word, &seen, num_bytes, Order::kRelaxed, Scope::kSystem, false,
-                     where);
-        return holds(seen, compare, bound);
+        engine_.look(thread_, at, &seen, num_bytes, Order::kRelaxed, Scope::kSystem, false, where);
+        return !waits || holds(seen, compare, bound);
       },
       [&] {
         if (!thread_.in_team.empty()) {
@@ -117,7 +136,9 @@ bool Block::wait_word(const Address& word, size_t num_bytes, Compare compare, ui
                            word.allocation->element_name(word.rank, word.offset), symbol(compare),
                            bound, seen);
       });
-  if (ready) engine_.acquire_at(thread_, word, num_bytes, Scope::kSystem);
+  if (ready && !is_lost(Loss::kAcquire, where)) {
+    engine_.acquire_at(thread_, at, num_bytes, Scope::kSystem);
+  }
   return ready;
 }
 
@@ -160,14 +181,15 @@ void Block::no_such_root(const Team& team, int root, Where where) {
 
 bool Block::wait_words_not(const Pointer<const Vec16>& at, uint32 poison, Vec16& value, Where where,
                            int from, Patience) {
-  const Address& address = at.address();
+  const Address address = folded(at.address());
+  const bool waits = !is_lost(Loss::kSentinel, where);
   return engine_.wait(
       thread_, address, sizeof value, where,
       [&](bool first) {
         engine_.look(thread_, address, &value, sizeof value, Order::kRelaxed, Scope::kSystem, first,
                      where);
         for (uint32 word : value.word) {
-          if (word == poison) return false;
+          if (waits && word == poison) return false;
         }
         return true;
       },

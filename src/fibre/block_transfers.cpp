@@ -1,5 +1,6 @@
 // Puts and gets as a kernel calls them: by a thread, or by a warp or block together.
 #include "fibre/engine.h"
+#include "fibre/mutation.h"
 #include "stretto/fibre/block.h"
 
 namespace stretto::fibre {
@@ -49,16 +50,16 @@ void Block::put_bytes(const Address& dest, const Address& source, uint64 num_byt
                       Group group, bool blocking, Where where) {
   if (group == Group::kBlock) agree("putmem_block", dest, source, num_bytes, rank, where);
   const Slice slice = group_slice(*this, num_bytes, group);
-  engine_.put(thread_, plus(dest, slice.begin), plus(source, slice.begin), slice.size, rank,
-              blocking, where);
+  engine_.put(thread_, folded(plus(dest, slice.begin)), folded(plus(source, slice.begin)),
+              slice.size, rank, blocking, where);
 }
 
 void Block::get_bytes(const Address& dest, const Address& source, uint64 num_bytes, int rank,
                       Group group, bool blocking, Where where) {
   if (group == Group::kBlock) agree("getmem_block", dest, source, num_bytes, rank, where);
   const Slice slice = group_slice(*this, num_bytes, group);
-  engine_.get(thread_, plus(dest, slice.begin), plus(source, slice.begin), slice.size, rank,
-              blocking, where);
+  engine_.get(thread_, folded(plus(dest, slice.begin)), folded(plus(source, slice.begin)),
+              slice.size, rank, blocking, where);
 }
 
 void Block::put_signal_bytes(const Address& dest, const Address& source, uint64 num_bytes,
@@ -66,18 +67,19 @@ void Block::put_signal_bytes(const Address& dest, const Address& source, uint64 
                              Group group, bool blocking, Where where) {
   if (group == Group::kBlock) agree("putmem_signal_block", dest, source, num_bytes, rank, where);
   const Slice slice = group_slice(*this, num_bytes, group);
-  const Event written = engine_.put(thread_, plus(dest, slice.begin), plus(source, slice.begin),
-                                    slice.size, rank, blocking, where);
+  const Event written =
+      engine_.put(thread_, folded(plus(dest, slice.begin)), folded(plus(source, slice.begin)),
+                  slice.size, rank, blocking, where);
   const bool adds = op == SignalOp::kAdd;
   if (group == Group::kThread) {
-    engine_.signal(thread_, signal, value, adds, rank, {&written, 1}, where);
+    engine_.signal(thread_, folded(signal), value, adds, rank, {&written, 1}, where);
     return;
   }
   const bool whole_block = group == Group::kBlock;
   engine_.barrier(thread_, whole_block, false, where, written);
   if (thread_idx() % (whole_block ? num_threads() : warp_size()) == 0) {
     const std::vector<Event> all_written = std::move(thread_.brought);
-    engine_.signal(thread_, signal, value, adds, rank, all_written, where);
+    engine_.signal(thread_, folded(signal), value, adds, rank, all_written, where);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "fibre/scenarios/experts.h"
 #include "fibre/scenarios/gather_scatter.h"
 #include "fibre/scenarios/movers.h"
+#include "fibre/scenarios/stream_signals.h"
 
 namespace stretto::fibre {
 namespace {
@@ -37,17 +38,27 @@ void add_norms(std::vector<CatalogEntry>& all) {
 }
 
 void add_experts(std::vector<CatalogEntry>& all) {
-  const Shape shape{.ranks = 3, .blocks = 2, .threads = 8, .warp_size = 4, .shared_bytes = 16384};
-  const auto add = [&](const char* name, const char* about, const ExpertCase& c) {
+  const Shape usual{.ranks = 3, .blocks = 2, .threads = 8, .warp_size = 4, .shared_bytes = 16384};
+  Shape halves = usual;
+  halves.blocks = 3;  // one sends, one takes, one is left over
+  halves.threads = 4;
+  const auto add = [&](const char* name, const char* about, const ExpertCase& c, Shape shape) {
     all.push_back({name, about, EntryKind::kKernel, shape, {}, [=](World& world) {
                      expert_calls(world, c);
                    }});
   };
-  add("dispatch_combine", "tokens to their experts and back, bf16", {});
+  add("dispatch_combine", "tokens to their experts and back, bf16", {}, usual);
   add("dispatch_combine_fp8", "the same with fp8 and scales on the way there",
-      {.hidden = 256, .fp8 = 1, .tokens = 2});
+      {.hidden = 256, .fp8 = 1, .tokens = 2}, usual);
   add("dispatch_combine_skewed", "the same when all tokens go to one rank's experts",
-      {.pattern = Pattern::kOneRank});
+      {.pattern = Pattern::kOneRank}, usual);
+  add("dispatch_combine_in_parts", "the same with more tokens, some blocks sending and some taking",
+      {.hidden = 8, .tokens = 13}, halves);
+  add("dispatch", "dispatch alone, again and again", {.kernels = ExpertKernels::kDispatches},
+      usual);
+  add("dispatch_fp8", "the same with fp8 and scales",
+      {.hidden = 128, .fp8 = 1, .tokens = 2, .kernels = ExpertKernels::kDispatches}, usual);
+  add("combine", "combine alone, of one dispatch", {.kernels = ExpertKernels::kCombines}, usual);
 }
 
 void add_kernels(std::vector<CatalogEntry>& all) {
@@ -70,6 +81,8 @@ void add_kernels(std::vector<CatalogEntry>& all) {
       push_gather_calls);
   add("slot_reduce", "reduction mover: follows the producers tile by tile",
       slot_reduce_calls<Bf16x8>);
+  add("stream_signals", "what a stream waits for and raises between its kernels",
+      stream_signal_calls);
 }
 
 }  // namespace

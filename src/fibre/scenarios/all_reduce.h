@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "fibre/scenarios/read_behind.h"
 #include "fibre/scenarios/rows_in_memory.h"
 #include "stretto/device/lang/kernels/all_reduce.h"
 #include "stretto/fibre/world.h"
@@ -71,6 +72,7 @@ void all_reduce_calls(World& world, AllReduceKernel kernel,
       if (told.rows) args.rows = rows.of(r, 5, 2);
       kernel(block, args);
     });
+    outputs[call] = read_behind(world, output);
   }
   if (!world.run()) return;
   for (size_t call = 0; call < calls.size(); ++call) {

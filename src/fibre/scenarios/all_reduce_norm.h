@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "fibre/scenarios/read_behind.h"
 #include "stretto/device/lang/kernels/all_reduce_norm.h"
 #include "stretto/device/lang/kernels/scatter_norm_gather.h"
 #include "stretto/fibre/world.h"
@@ -163,6 +164,13 @@ inline void all_reduce_norm_calls(World& world, NormKernel how, bool fp8) {
     }
     world.launch([=, call = calls.back()](Block& block) {
       norm_rows(block, {how, fp8, tokens}, m, call, m.residual);
+    });
+    calls.back().output = read_behind(world, calls.back().output,
+                                      [=](int) { return tokens * kNormRow / (fp8 ? 2 : 1); });
+    residuals.back() = read_behind(world, m.residual, [=](int r) {
+      const size_t first = first_own_row(size_t(r), ranks, tokens);
+      const size_t end = first_own_row(size_t(r) + 1, ranks, tokens);
+      return (own_rows ? end - first : tokens) * kNormRow;
     });
   }
   if (!world.run()) return;

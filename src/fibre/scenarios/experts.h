@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "fibre/scenarios/experts_reference.h"
+#include "fibre/scenarios/read_behind.h"
 #include "stretto/error.h"
 #include "stretto/fibre/expert_memory.h"
 #include "stretto/fibre/world.h"
@@ -13,6 +14,9 @@
 namespace stretto::fibre {
 
 using namespace device;
+
+// Which kernels are called: in turns, or one of them again and again.
+enum class ExpertKernels : uint8_t { kBoth, kDispatches, kCombines };
 
 struct ExpertCase {
   Pattern pattern = Pattern::kUniform;
@@ -25,6 +29,10 @@ struct ExpertCase {
   bool tiny = false;  // the last group of 128 of each token is so small that its scale is the least
   uint64 before = 0;  // calls that have been, of as many tokens
   const char* name = "";
+  ExpertKernels kernels = ExpertKernels::kBoth;
+
+  // Which call's dispatch is before combine in a call.
+  size_t dispatched(size_t call) const { return kernels == ExpertKernels::kCombines ? 0 : call; }
 };
 
 inline constexpr uint32 kExpertCalls = 3;
@@ -101,6 +109,25 @@ inline void begin_after(ExpertMemory& m, uint64 calls) {
   }
 }
 
+// Which row of a rank is which expert's.
+struct RowAt {
+  int rank;
+  uint32 expert;
+  size_t row;
+};
+
+// What the rank's expert has made of a row.
+inline void check_row(World& world, const ExpertCase& c, const Buffer<Vec16>& results, size_t call,
+                      const RowAt& at, const ExpectedRow& row) {
+  for (size_t column = 0; column < c.hidden; ++column) {
+    const float value = as_dispatched(c, int(row.source), call, row.token, column);
+    float got[8] = {};
+    Bf16x8::add(got, results.get(at.rank, at.row * c.hidden / 8 + column / 8));
+    world.expect(got[column % 8] == as_bf16(value * expert_factor(at.rank, at.expert)),
+                 "a dispatched row is wrong");
+  }
+}
+
 inline void expert_calls(World& world, const ExpertCase& c) {
   const int ranks = world.shape().ranks;
   const auto num = static_cast<uint32>(ranks);
@@ -118,17 +145,17 @@ inline void expert_calls(World& world, const ExpertCase& c) {
   uint32 bad_ids = 0;
   for (uint32 call = 0; call < kExpertCalls; ++call) {
     for (int r = 0; r < ranks; ++r) {
-      routings[call].push_back(
-          route(c.pattern, shape, num, r, call, call == 1 ? c.tokens - 1 : c.tokens));
+      routings[call].push_back(route(c.pattern, shape, num, r, c.dispatched(call),
+                                     c.dispatched(call) == 1 ? c.tokens - 1 : c.tokens));
       for (int32_t id : routings[call].back().ids) {
-        bad_ids += r == 0 && (id < -1 || id >= int32_t(shape.experts));
+        bad_ids +=
+            r == 0 && c.dispatched(call) == call && (id < -1 || id >= int32_t(shape.experts));
       }
     }
   }
   ExpertMemory m(world, shape);
   if (c.before > 0) begin_after(m, c.before);
-  const auto results = world.local<Vec16>("results", shape.max_rows * c.hidden / 8);
-  std::vector<Buffer<Vec16>> outputs;
+  std::vector<Buffer<Vec16>> results, outputs;
   std::vector<Buffer<uint32>> lists;
   for (uint32 call = 0; call < kExpertCalls; ++call) {
     auto input = world.local<Vec16>("input", c.tokens * c.hidden / 8);
@@ -136,16 +163,15 @@ inline void expert_calls(World& world, const ExpertCase& c) {
     auto weights = world.local<float>("weights", c.tokens * c.top_k);
     auto tokens = world.local<uint32>("tokens", 1);
     auto output = world.local<Vec16>("output", c.tokens * c.hidden / 8);
-    auto list = world.local<uint32>("list", shape.experts / num + 1);
-    outputs.push_back(output);
-    lists.push_back(list);
     for (int r = 0; r < ranks; ++r) {
       const Routing& routing = routings[call][size_t(r)];
       tokens.set(r, 0, routing.tokens);
       for (size_t t = 0; t < routing.tokens; ++t) {
         for (size_t v = 0; v < c.hidden / 8; ++v) {
           float values[8];
-          for (size_t i = 0; i < 8; ++i) values[i] = token_value_at(c, r, call, t, 8 * v + i);
+          for (size_t i = 0; i < 8; ++i) {
+            values[i] = token_value_at(c, r, c.dispatched(call), t, 8 * v + i);
+          }
           input.set(r, t * c.hidden / 8 + v, Bf16x8::round(values));
         }
       }
@@ -154,19 +180,22 @@ inline void expert_calls(World& world, const ExpertCase& c) {
         weights.set(r, i, routing.weights[i]);
       }
     }
-    world.launch([=](Block& block) {
-      dispatch(block, m.dispatch_args(block.rank(), tokens, input, ids, weights));
+    if (c.dispatched(call) == call) {
+      const auto made = world.local<Vec16>("results", shape.max_rows * c.hidden / 8);
+      results.push_back(made);
+      world.launch([=](Block& block) {
+        dispatch(block, m.dispatch_args(block.rank(), tokens, input, ids, weights));
+      });
+      world.launch(1, 1, [=](Block& block) { run_experts(block, m, made); });
+    }
+    lists.push_back(read_behind(world, m.expert_offsets));
+    if (c.kernels == ExpertKernels::kDispatches) continue;
+    world.launch([=, made = results.back()](Block& block) {
+      combine(block, m.combine_args(block.rank(), tokens, made, output));
     });
-    world.launch(1, 1, [=](Block& block) {
-      run_experts(block, m, results);
-      for (uint32 e = 0; e <= shape.experts / num; ++e) {
-        const uint32 offset = m.expert_offsets.at(block.rank())[e];
-        list.at(block.rank())[e] = offset;
-      }
-    });
-    world.launch([=](Block& block) {
-      combine(block, m.combine_args(block.rank(), tokens, results, output));
-    });
+    outputs.push_back(read_behind(world, output, [=, &routings](int r) {
+      return size_t(routings[call][size_t(r)].tokens) * c.hidden / 8;
+    }));
   }
   if (!world.run()) return;
   world.expect(m.problems.get(0, kIdsOutOfRange) == bad_ids, "bad ids are not counted");
@@ -183,10 +212,13 @@ inline void expert_calls(World& world, const ExpertCase& c) {
         world.expect(lists[call].get(r, e) == begins, "an expert's rows begin elsewhere");
         for (size_t i = 0; i < rows[e].size(); ++i) {
           const ExpectedRow& row = rows[e][i];
+          if (c.kernels == ExpertKernels::kDispatches && offset + i < shape.max_rows) {
+            check_row(world, c, results[call], call, {r, uint32(e), offset + i}, row);
+          }
           if (offset + i < shape.max_rows) {
             own[size_t(row.source) * c.tokens + row.token].push_back({row.entry, uint32(e)});
           }
-          over += r == 0 && offset + i >= shape.max_rows;
+          over += r == 0 && c.dispatched(call) == call && offset + i >= shape.max_rows;
         }
         offset += (uint32(rows[e].size()) + 1) / 2 * 2;
       }
@@ -195,11 +227,11 @@ inline void expert_calls(World& world, const ExpertCase& c) {
                   [](const Hit& a, const Hit& b) { return a.entry < b.entry; });
       }
     }
-    for (int r = 0; r < ranks; ++r) {
+    for (int r = 0; r < ranks && c.kernels != ExpertKernels::kDispatches; ++r) {
       const Routing& routing = routings[call][size_t(r)];
       for (uint32 t = 0; t < routing.tokens; ++t) {
         for (size_t column = 0; column < c.hidden; ++column) {
-          const float value = as_dispatched(c, r, call, t, column);
+          const float value = as_dispatched(c, r, c.dispatched(call), t, column);
           float want = 0;
           for (int owner = 0; owner < ranks; ++owner) {
             float sum = 0;

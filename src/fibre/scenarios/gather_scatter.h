@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "fibre/scenarios/read_behind.h"
 #include "fibre/scenarios/rows_in_memory.h"
 #include "stretto/device/lang/kernels/gather_scatter.h"
 #include "stretto/fibre/world.h"
@@ -125,6 +126,7 @@ void gather_calls(World& world, PartsKernel kernel, const std::vector<PartsCall>
       for (uint32 i = 0; i < parts.size_of(r); ++i) inputs[call].set(r, i, sent(r, call, i));
     }
     memory.launch(world, kernel, calls[call], inputs[call], outputs[call]);
+    outputs[call] = read_behind(world, outputs[call]);
   }
   if (!world.run()) return;
   for (size_t call = 0; call < calls.size(); ++call) {
@@ -180,6 +182,7 @@ void scatter_calls(World& world, PartsKernel kernel, const std::vector<PartsCall
       for (size_t i = 0; i < parts.total; ++i) inputs[call].set(r, i, summand<Format>(r, call, i));
     }
     memory.launch(world, kernel, calls[call], inputs[call], outputs[call]);
+    outputs[call] = read_behind(world, outputs[call]);
   }
   if (!world.run()) return;
   for (size_t call = 0; call < calls.size(); ++call) {

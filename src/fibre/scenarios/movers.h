@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "fibre/scenarios/read_behind.h"
 #include "stretto/device/lang/kernels/movers.h"
 #include "stretto/fibre/world.h"
 
@@ -151,6 +152,7 @@ void slot_reduce_calls(World& world) {
         slot_reduce<Format>(block, args);
       });
     }
+    sums.back() = read_behind(world, output, 1);
   }
   if (!world.run()) return;
   for (int r = 0; r < ranks; ++r) {

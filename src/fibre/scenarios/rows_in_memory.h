@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "fibre/scenarios/read_behind.h"
 #include "stretto/device/lang/kernels/copy_rows.h"
 #include "stretto/fibre/world.h"
 
@@ -61,6 +62,7 @@ inline void copy_rows_calls(World& world) {
       const int r = block.rank();
       copy_rows(block, CopyRowsArgs<Block>{input.at(r), output.at(r), rows.of(r, kMost, kVectors)});
     });
+    outputs[call] = read_behind(world, outputs[call]);
   }
   if (!world.run()) return;
   for (size_t call = 0; call < std::size(counts); ++call) {
