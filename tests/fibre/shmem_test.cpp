@@ -176,5 +176,28 @@ TEST(Shmem, WaitsExpireWhenARankIsAbsent) {
   EXPECT_GT(expired, 0u);
 }
 
+// Which the functions have been told.
+TEST(Shmem, FindingsInPAndGNameTheLineOfTheKernel) {
+  const auto scenario = [](bool loads) {
+    return [=](World& world) {
+      auto x = world.symmetric<uint32>("x", 1, 0u);
+      world.launch([=](Block& block) {
+        Shmem shmem(block);
+        const uint32 own = loads && shmem.my_pe() == 1 ? shmem.g(x.at(1), 0) : 0;
+        if (!loads || shmem.my_pe() == 0) shmem.p(x.at(shmem.my_pe()), own + 1, 0);
+      });
+      world.run();
+    };
+  };
+  for (const bool loads : {false, true}) {
+    const Finding finding =
+        expect_found(FindingKind::kRace, {.ranks = 2, .threads = 1}, scenario(loads)).finding;
+    for (const Place& place : {finding.place, finding.other}) {
+      EXPECT_NE(std::string(place.where.file).find("shmem_test.cpp"), std::string::npos)
+          << finding.message;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace stretto::fibre

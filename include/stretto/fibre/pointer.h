@@ -108,6 +108,12 @@ class Pointer {
   Address address_;
 };
 
+// p[i], for a function that has been told the line of its caller.
+template <class T>
+Element<T> at(const Pointer<T>& p, int64_t i, Where where) {
+  return p[Index(i, where)];
+}
+
 // The same bytes as elements of another type (reinterpret_cast on the GPU).
 template <class U, class T>
 Pointer<U> pointer_cast(const Pointer<T>& pointer) {

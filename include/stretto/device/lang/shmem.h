@@ -14,6 +14,12 @@
 
 namespace stretto::device {
 
+// What p[i] is, for a function that has been told the line of its caller.
+template <class T>
+STRETTO_PRIMITIVE T& at(T* p, uint64 i, Where) {
+  return p[i];
+}
+
 template <class Block>
 class Shmem {
  public:
@@ -83,13 +89,13 @@ class Shmem {
   // it arrives is as with a put.
   template <class T>
   STRETTO_PRIMITIVE void p(Pointer<T> dest, T value, int pe, Where where = Where::here()) {
-    block_.peer(dest, pe, where)[0] = value;
+    at(block_.peer(dest, pe, where), 0, where) = value;
   }
   // One word, read by a plain load from a rank on the node (shmem_g): it is there when it returns,
   // and whoever writes it must have been ordered before.
   template <class T>
   STRETTO_PRIMITIVE T g(Pointer<T> source, int pe, Where where = Where::here()) {
-    return block_.peer(source, pe, where)[0];
+    return at(block_.peer(source, pe, where), 0, where);
   }
 
   // --- signals
