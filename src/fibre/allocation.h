@@ -12,6 +12,8 @@
 
 namespace stretto::fibre {
 
+class Engine;
+
 enum class MemoryKind : uint8_t { kSymmetric, kLocal, kShared };
 
 // An access as it is remembered.
@@ -91,7 +93,8 @@ class Allocation {
   const size_t num_bytes;
   const size_t element_bytes;
   size_t granule;
-  int owner_rank = -1;  // of shared memory
+  Engine* engine = nullptr;  // whose host may access it
+  int owner_rank = -1;       // of shared memory
   int owner_block = -1;
 
  private:

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "fibre/watchdog.h"
 #include "stretto/error.h"
 
 namespace stretto::fibre {
@@ -51,6 +52,7 @@ Allocation& Engine::allocate(const std::string& name, MemoryKind kind, size_t si
                              size_t element) {
   allocations_.push_back(
       std::make_unique<Allocation>(name, kind, shape.ranks, size * element, element));
+  allocations_.back()->engine = this;
   return *allocations_.back();
 }
 
@@ -58,7 +60,11 @@ bool Engine::run() {
   if (finding) return false;
   launches_changed_ = true;
   forget_older();
+  ++num_runs;
   const Active active(this);
+  const Ticks ticks([] {
+    if (active_engine != nullptr && active_thread != nullptr) active_engine->tick();
+  });
   while (!finding) {
     if (launches_changed_) {
       launches_changed_ = false;
@@ -80,10 +86,33 @@ bool Engine::run() {
     active_thread = threads_[current_].get();
     active_thread->fibre->resume();
     active_thread = nullptr;
+    if (threads_[current_]->is_silent) end_silent(*threads_[current_]);
     if (refusal_) std::rethrow_exception(refusal_);
   }
   if (finding) abandon_all();
   return !finding;
+}
+
+// Called in the middle of a kernel, on its stack: nothing here allocates.
+void Engine::tick() {
+  if (abandoning_ || num_steps != steps_at_tick_) {
+    steps_at_tick_ = num_steps;
+    silent_ticks_ = 0;
+  } else if (++silent_ticks_ * Ticks::kSeconds >= most_silence_s) {
+    silent_ticks_ = 0;
+    active_thread->is_silent = true;
+    active_thread->fibre->yield();
+  }
+}
+
+void Engine::end_silent(Thread& thread) {
+  thread.state = ThreadState::kDone;
+  thread.fibre->leave();
+  set_finding(FindingKind::kSilence,
+              fmt::format("a thread has computed for {} s without an operation of the language",
+                          most_silence_s) +
+                  (thread.where == Where{} ? ", from its begin on" : "; its last one is here"),
+              place_of(thread, thread.where), {});
 }
 
 void Engine::abandon_all() {

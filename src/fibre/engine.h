@@ -82,6 +82,10 @@ class Engine {
   void step(Thread& thread, Where where);
 
   bool same_node(int a, int b) const;
+  // No launch is left to run, but of ranks that are absent.
+  bool all_done() const;
+  // A thread runs that may have gone on without an operation for too long; it is then left.
+  void tick();
 
   Shape shape;
   std::optional<Finding> finding;
@@ -90,6 +94,8 @@ class Engine {
   Allocation* sync_epochs = nullptr;
   uint64_t num_expired = 0;
   uint64_t num_steps = 0;
+  uint64_t num_runs = 0;
+  double most_silence_s = World::kMostSilenceSeconds;
   Chooser chooser;
 
  private:
@@ -150,7 +156,7 @@ class Engine {
   void body(Thread& thread);
   void end_thread(Thread& thread);
   void end_launch(Launch& launch);
-  bool all_done() const;
+  void end_silent(Thread& thread);
   bool expire_waits();
   std::string describe_stuck() const;
   void park(Thread& thread, ThreadState state);
@@ -172,6 +178,8 @@ class Engine {
   bool launches_changed_ = true;
   uint32_t current_ = 0;
   std::optional<uint32_t> next_;
+  uint64_t steps_at_tick_ = 0;
+  int silent_ticks_ = 0;
   bool abandoning_ = false;
   bool expired_ = false;
   std::exception_ptr refusal_;  // that a thread met: it ends the run, and is no finding

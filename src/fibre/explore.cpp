@@ -15,6 +15,7 @@ struct Outcome {
 Outcome run_once(const Shape& shape, const Schedule& schedule, const Scenario& scenario) {
   World world(shape, schedule);
   scenario(world);
+  world.require_run();
   return {world.finding(), world.decisions()};
 }
 
@@ -106,7 +107,8 @@ Exploration explore(const Shape& shape, const Scenario& scenario, const ExploreO
     if (!outcome.finding) continue;
     exploration.failure =
         Failure{seed, shape, std::move(*outcome.finding), std::move(outcome.decisions)};
-    if (options.shrink) {
+    // Each try of what never ends takes seconds.
+    if (options.shrink && exploration.failure->finding.kind != FindingKind::kSilence) {
       Shrinker(scenario, *exploration.failure, options.shrink_runs).shrink();
     }
     break;

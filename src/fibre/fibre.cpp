@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <mutex>
 #include <new>
 #include <utility>
 #include <vector>
@@ -105,7 +106,18 @@ Fibre::Fibre(std::function<void()> body) : body_(std::move(body)), stack_(StackP
   });
 }
 
-Fibre::~Fibre() { StackPool().deallocate(stack_); }
+Fibre::~Fibre() {
+  if (!is_left_) StackPool().deallocate(stack_);
+}
+
+void Fibre::leave() {
+  // boost would unwind what nobody holds.
+  static std::mutex mutex;
+  static auto& left = *new std::vector<context::fiber>;
+  const std::lock_guard lock(mutex);
+  left.push_back(std::move(fibre_));
+  is_left_ = true;
+}
 
 void Fibre::resume() {
   void* fake_stack = nullptr;

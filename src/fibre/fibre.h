@@ -24,6 +24,8 @@ class Fibre {
   // Called inside the running fibre: goes back to whoever resumed it.
   void yield();
   bool done() const { return done_; }
+  // It is resumed no more, nor unwound, wherever it stands. Its stack is lost.
+  void leave();
 
  private:
   // AddressSanitizer must know which stack the code runs on.
@@ -37,6 +39,7 @@ class Fibre {
   const void* caller_bottom_ = nullptr;
   size_t caller_bytes_ = 0;
   bool done_ = false;
+  bool is_left_ = false;
 };
 
 }  // namespace stretto::fibre

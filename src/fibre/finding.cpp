@@ -30,6 +30,8 @@ const char* finding_name(FindingKind kind) {
       return "deadlock";
     case FindingKind::kLivelock:
       return "livelock";
+    case FindingKind::kSilence:
+      return "no operation";
     case FindingKind::kMismatch:
       return "wrong result";
   }

@@ -40,7 +40,8 @@ struct Thread {
   std::unique_ptr<Fibre> fibre;
   ThreadState state = ThreadState::kIdle;
   Where where;
-  uint32_t flights = 0;  // stores of its own on their way
+  uint32_t flights = 0;    // stores of its own on their way
+  bool is_silent = false;  // was taken off the processor
 
   Clock clock;         // what it knows; clock[actor] numbers its own events
   SharedClock fenced;  // at its last fence: what its relaxed stores release

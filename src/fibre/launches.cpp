@@ -96,6 +96,7 @@ void Engine::start_block(Launch& launch, int block) {
     thread.clock.advance(thread.actor);
     thread.fenced = launch.start;
     thread.in_order_since = num_steps;
+    thread.where = {};
     thread.context = std::make_unique<Block>(*this, thread);
     thread.fibre = std::make_unique<Fibre>([this, &thread] { body(thread); });
     state->threads.push_back(&thread);

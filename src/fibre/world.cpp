@@ -89,7 +89,18 @@ void write_host(Allocation& allocation, int rank, size_t offset, const void* val
 
 void read_host(const Allocation& allocation, int rank, size_t offset, void* value, size_t bytes) {
   require_there(allocation, rank, offset, bytes);
-  std::memcpy(value, allocation.copy(rank).bytes.data() + offset, bytes);
+  const Allocation::Copy& copy = allocation.copy(rank);
+  std::memcpy(value, copy.bytes.data() + offset, bytes);
+  for (size_t at = offset / allocation.granule * allocation.granule; at < offset + bytes;
+       at += allocation.granule) {
+    if (copy.cells[at / allocation.granule].written) continue;
+    allocation.engine->set_finding(
+        FindingKind::kUnwritten,
+        fmt::format("the host reads {}, which nobody wrote",
+                    allocation.element_name(rank, static_cast<int64_t>(at))),
+        {}, {});
+    return;
+  }
 }
 
 }  // namespace detail
@@ -144,6 +155,18 @@ void World::make_absent(int rank) {
 
 bool World::run() {
   return within_budget(shape(), [&] { return engine_->run(); });
+}
+
+void World::require_run() const {
+  require(engine_->finding || engine_->num_runs > 0,
+          "the scenario never calls World::run(), so nothing was tried");
+  require(engine_->finding || engine_->all_done(),
+          "the scenario launches kernels behind its last World::run(), which are not tried");
+}
+
+void World::end_silence_after(double seconds) {
+  require(seconds > 0, fmt::format("{} s of silence: more than 0 are needed", seconds));
+  engine_->most_silence_s = seconds;
 }
 
 void World::expect(bool condition, const std::string& what) {

@@ -61,6 +61,66 @@ TEST(Explore, AKernelThatThrowsIsAFinding) {
   EXPECT_THAT(other.finding.message, HasSubstr("the kernel threw what is no std::exception"));
 }
 
+// One that forgets to run would else be clean.
+TEST(Explore, RefusesAScenarioThatRunsNothing) {
+  const Shape shape{.ranks = 2, .threads = 1};
+  const auto why = [&](bool runs, bool launches_more) -> std::string {
+    try {
+      explore(shape, [=](World& world) {
+        world.launch([](Block&) {});
+        if (runs) world.run();
+        if (launches_more) world.launch([](Block&) {});
+      });
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(why(true, false), "");
+  EXPECT_THAT(why(false, false), HasSubstr("never calls World::run()"));
+  EXPECT_THAT(why(true, true), HasSubstr("behind its last World::run()"));
+}
+
+TEST(Explore, TheHostFindsWhatNobodyWrote) {
+  const Shape shape{.ranks = 2, .threads = 1};
+  const auto scenario = [](bool all) {
+    return [=](World& world) {
+      auto x = world.local<uint32>("x", 4);
+      world.launch([=](Block& block) {
+        for (int i = 0; i < (all ? 4 : 3); ++i) x.at(block.rank())[i] = 0u;
+      });
+      if (world.run()) (void)(x.get(1, 2) + x.get(1, 3));
+    };
+  };
+  expect_clean(shape, scenario(true));
+  const Failure failure = expect_found(FindingKind::kUnwritten, shape, scenario(false));
+  EXPECT_THAT(failure.finding.message, HasSubstr("the host reads x[3]@1, which nobody wrote"));
+}
+
+// Such a thread is left where it is, and what comes after it works.
+TEST(Explore, ALoopWithoutOperationsEnds) {
+  const Shape shape{.ranks = 2, .threads = 2};
+  const auto scenario = [](bool ends) {
+    return [=](World& world) {
+      world.end_silence_after(0.2);
+      auto x = world.local<uint32>("x", 2, 0u);
+      world.launch([=](Block& block) {
+        const uint32 first = x.at(block.rank())[block.thread_idx()];  // the last operation
+        volatile uint32 seen = first;
+        while (seen == 0 && !ends) {
+        }
+        block.sync();
+      });
+      world.run();
+    };
+  };
+  const Failure failure = expect_found(FindingKind::kSilence, shape, scenario(false));
+  EXPECT_THAT(failure.finding.message, HasSubstr("for 0.2 s without an operation"));
+  EXPECT_THAT(failure.finding.message,
+              HasSubstr("its last one is here\n  here:  explore_test.cpp:"));
+  expect_clean(shape, scenario(true));
+}
+
 // A kernel whose variables need more ends there, and writes into no other thread's.
 TEST(ExploreDeathTest, BelowAStackNobodyMayWrite) {
   auto stack = StackPool().allocate();

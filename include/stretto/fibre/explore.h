@@ -10,7 +10,7 @@ namespace stretto::fibre {
 
 // Allocates in the world, launches, runs, and checks results with World::expect. It is called once
 // a seed with a fresh world, must do the same thing each time, and must fit every shape that it
-// does not refuse with UsageError.
+// does not refuse with UsageError. One that runs nothing is refused.
 using Scenario = std::function<void(World&)>;
 
 struct ExploreOptions {

@@ -21,6 +21,7 @@ enum class FindingKind : uint8_t {
   kLostSignal,    // a signal was set over a value that nobody had seen
   kDeadlock,
   kLivelock,  // the step limit was reached
+  kSilence,   // a thread computes and computes, with no operation of the language
   kMismatch,  // the scenario's own check of the results failed
 };
 

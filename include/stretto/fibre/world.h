@@ -63,6 +63,7 @@ class Buffer {
   void set(int rank, size_t index, const T& value) {
     detail::write_host(*allocation_, rank, index * sizeof(T), &value, sizeof(T));
   }
+  // Of memory that nobody wrote it is a finding.
   T get(int rank, size_t index) const {
     T value;
     detail::read_host(*allocation_, rank, index * sizeof(T), &value, sizeof(T));
@@ -117,6 +118,14 @@ class World {
 
   // Runs all that is queued. False when something was found; the world is then spent.
   bool run();
+
+  // Throws UsageError when something was launched and not run, or nothing was run at all.
+  void require_run() const;
+
+  // A thread that computes for longer, in processor time, without an operation of the language is
+  // a finding; it is not resumed, and what its variables hold is lost.
+  static constexpr double kMostSilenceSeconds = 5;
+  void end_silence_after(double seconds);
 
   // A result that is wrong, found by the scenario itself; the first finding stays.
   void expect(bool condition, const std::string& what);
