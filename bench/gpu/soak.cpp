@@ -29,8 +29,9 @@ using Bytes = std::vector<char>;
 namespace {
 
 // Three sets of inputs, since buffers alternate between two copies: data of either copy's run
-// before are others. A graph has as many rounds as give each set both copies.
-constexpr int kSets = 3, kRounds = 2 * kSets;
+// before are others. A graph runs each plan, of all rows and of fewer, with each set on both
+// copies.
+constexpr int kSets = 3, kRounds = 4 * kSets;
 // Graphs of a rank do the same with other delays.
 constexpr int kGraphs = 8;
 constexpr int kMostDelayNs = 20'000, kMostStartUs = 30;
@@ -101,14 +102,18 @@ class Soak {
  private:
   void add(OpKind kind, int64_t n, int64_t k, const std::string& schedule) {
     try {
-      operations_.push_back(std::make_unique<Operation>(
+      auto operation = std::make_unique<Operation>(
           context_, OperationShape{kind, n, k, DType::bf16}, rows_,
-          OperationOptions{.schedule = schedule, .rows = RowCount::bucket, .tensors = {}}));
+          OperationOptions{.schedule = schedule, .rows = RowCount::bucket, .tensors = {}});
+      for (const int64_t rows : {rows_, fewer_rows()}) operation->prepare(rows);
+      operations_.push_back(std::move(operation));
       names_.push_back(fmt::format("{} {}", to_string(kind), schedule));
     } catch (const UsageError& refused) {
       std::cerr << fmt::format("left out: {} {}: {}\n", to_string(kind), schedule, refused.what());
     }
   }
+
+  int64_t fewer_rows() const { return rows_ - rows_ / 3; }
 
   void set_up(int rank) {
     Rank& of = ranks_[static_cast<size_t>(rank)];
@@ -116,6 +121,7 @@ class Soak {
     const cuda::TestData data(fabric_->device(rank), compiler_);
     of.kernels = std::make_unique<cuda::SyncKernels>(fabric_->device(rank), compiler_);
     const cuda::Stream stream;
+    of.kernels->delay(stream, 1);  // what is loaded at its first launch cannot be captured
     size_t bytes = 0;
     for (size_t i = 0; i < operations_.size(); ++i) {
       Operation& operation = *operations_[i];
@@ -157,7 +163,7 @@ class Soak {
         delay();
         copy(part.a, set.address(), set.num_bytes());
         // Fewer rows now and then: results have what the run before left in the others.
-        const int64_t rows = round % 2 == 0 ? rows_ : rows_ - rows_ / 3;
+        const int64_t rows = round % 2 == 0 ? rows_ : fewer_rows();
         operations_[i]->run(rank, stream.handle(), rows);
         copy(to, part.out, part.out_bytes);
         to += part.out_bytes;
