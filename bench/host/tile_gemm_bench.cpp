@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "emu/tile_gemm.h"
+#include "tasks/tile_gemm.h"
 
 namespace stretto::bench {
 namespace {
@@ -27,13 +27,13 @@ void tile_gemm(benchmark::State& state) {
   const int64_t m = state.range(0), n = state.range(1), k = state.range(2);
   const std::vector<uint16_t> a = random_bf16(m * k, 1), b = random_bf16(n * k, 2);
   std::vector<uint16_t> c(static_cast<size_t>(m * n));
-  emu::TileGemm gemm;
+  tasks::TileGemm gemm;
   for (auto _ : state) {
     gemm.run(m, n, k, {a.data(), k, DType::bf16}, {b.data(), k, DType::bf16},
              {c.data(), n, DType::bf16});
     benchmark::ClobberMemory();
   }
-  state.SetLabel(emu::simd_name());
+  state.SetLabel(tasks::simd_name());
   state.counters["FLOP/s"] = benchmark::Counter(2.0 * static_cast<double>(m * n * k),
                                                 benchmark::Counter::kIsIterationInvariantRate,
                                                 benchmark::Counter::kIs1000);

@@ -5,6 +5,7 @@
 // ordered only by waits and notifies, boundaries and collectives.
 //
 // Tasks read all their regions, then write. What they write has the type of the written buffer.
+// task_kind.h says of each kind of task what follows from it.
 //   gemm A.. B -> C..       C = A * B^T in fp32, rounded once. A: regions stacked by rows; B: one
 //                           region [n, k]. C: see "writes".
 //   reduce X.. -> Y..       Y = sum of the X in the order listed, in fp32, rounded once.
@@ -43,6 +44,8 @@
 #include <vector>
 
 #include "stretto/operator.h"
+#include "stretto/region.h"
+#include "stretto/task_kind.h"
 
 namespace stretto {
 
@@ -65,9 +68,7 @@ inline constexpr int kPlanVersion = 1;
   X(wait, "wait", "acquire: block until a counter is reached")       \
   X(notify, "notify", "release: add to a counter of some rank")      \
   X(boundary, "boundary", "barrier among this rank's compute lanes") \
-  X(gemm, "gemm", "one output tile")                                 \
-  X(reduce, "reduce", "fp32 sum in fixed order")                     \
-  X(copy, "copy", "move a region")                                   \
+  STRETTO_TASK_KINDS(X)                                              \
   X(collective, "collective", "this rank's part of a collective")    \
   X(deliver, "deliver", "hand an output region to the caller")
 
@@ -90,6 +91,21 @@ enum class Opcode : uint8_t { STRETTO_OPCODES(STRETTO_ENUM) };
 enum class CollectiveKind : uint8_t { STRETTO_COLLECTIVES(STRETTO_ENUM) };
 #undef STRETTO_ENUM
 
+// What an instruction is, whatever kind of task: the row of the kind says the rest.
+enum class OpForm : uint8_t { wait, notify, boundary, task_kind, collective, deliver };
+
+// The row of a kind of task; null for other instructions.
+inline const TaskKind* kind_of(Opcode op) {
+  const size_t number = static_cast<size_t>(op) - (static_cast<size_t>(Opcode::boundary) + 1);
+  return number < kNumTaskKinds ? kTaskKinds[number] : nullptr;
+}
+
+constexpr OpForm form_of(Opcode op) {
+  if (op <= Opcode::boundary) return static_cast<OpForm>(op);
+  if (op == Opcode::collective) return OpForm::collective;
+  return op == Opcode::deliver ? OpForm::deliver : OpForm::task_kind;
+}
+
 std::string_view to_string(BufferRole value);
 std::string_view to_string(LaneKind value);
 std::string_view to_string(Opcode value);
@@ -105,23 +121,6 @@ struct Buffer {
 
   int32_t rows_on(int rank) const;
   bool operator==(const Buffer&) const = default;
-};
-
-// A rectangle [row0, row1) x [col0, col1) of one rank's instance of a buffer.
-struct Region {
-  int32_t row0 = 0, row1 = 0, col0 = 0, col1 = 0;
-  uint16_t buffer = 0;
-  uint16_t rank = 0;
-
-  int32_t rows() const { return row1 - row0; }
-  int32_t cols() const { return col1 - col0; }
-  int64_t elements() const { return int64_t{rows()} * cols(); }
-  bool empty() const { return row1 <= row0 || col1 <= col0; }
-  bool overlaps(const Region& other) const {
-    return buffer == other.buffer && rank == other.rank && row0 < other.row1 && other.row0 < row1 &&
-           col0 < other.col1 && other.col0 < col1;
-  }
-  bool operator==(const Region&) const = default;
 };
 
 // An array of counters, one set in every rank's memory: "slots.0" .. "slots.<count-1>".
@@ -150,6 +149,8 @@ struct Instr {
   uint32_t first_operand = 0;  // tasks: operands are reads, then writes
   uint16_t num_reads = 0, num_writes = 0;
 
+  const TaskKind* kind() const { return kind_of(op); }  // null: no kind of task
+  OpForm form() const { return form_of(op); }
   bool is_sync() const { return op == Opcode::wait || op == Opcode::notify; }
   bool is_task() const { return !is_sync() && op != Opcode::boundary; }
   bool operator==(const Instr&) const = default;

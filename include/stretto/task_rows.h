@@ -36,7 +36,8 @@ class TaskRowFinder {
   // Of a task's operands, reads and then writes, the one whose rows are not the task's: B. -1:
   // none.
   static int operand_of_other_rows(const Instr& task) {
-    return task.op == Opcode::gemm ? task.num_reads - 1 : -1;
+    const TaskKind* const kind = task.kind();
+    return kind != nullptr && kind->num_others > 0 ? task.num_reads - 1 : -1;
   }
 
  private:

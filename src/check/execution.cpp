@@ -55,22 +55,23 @@ void Execution::advance(uint32_t l) {
   for (; lane.pos < instrs.size(); ++lane.pos) {
     const Instr& instr = instrs[lane.pos];
     const uint32_t at = index_.of(l, lane.pos);
-    switch (instr.op) {
-      case Opcode::wait:
+    switch (instr.form()) {
+      case OpForm::wait:
         if (!pass_wait(l)) return;
         break;
-      case Opcode::notify:
+      case OpForm::notify:
         notify(l, at, instr);
         break;
-      case Opcode::boundary:
+      case OpForm::boundary:
         reach_event(l, numbers_.of(at) - 1);
         meet(at_boundary_[plan_.lanes[l].rank], l, compute_lanes_[plan_.lanes[l].rank]);
         return;
-      case Opcode::collective:
+      case OpForm::collective:
         reach_event(l, numbers_.of(at) - 1);
         meet(at_collective_[instr.id], l, static_cast<size_t>(plan_.ranks()));
         return;
-      default:
+      case OpForm::task_kind:
+      case OpForm::deliver:
         append_event(l);
         if (lane.run == 0) in_order_.push_back(at);
         break;

@@ -17,9 +17,11 @@ class HolderFinder {
       } else if (instr.op == Opcode::boundary) {
         end_kernel();
       } else if (instr.op != Opcode::deliver) {
-        // The GEMM kernel adds to a tile itself when the reduce comes next.
-        hold(instr.op == Opcode::gemm || (instr.op == Opcode::reduce && behind_gemm_));
-        behind_gemm_ = instr.op == Opcode::gemm;
+        // The GEMM kernel goes on with a tile itself when what may follow in registers comes next.
+        const TaskKind* const kind = instr.kind();
+        const bool multiplies = kind != nullptr && kind->worker == Worker::gemm_kernel;
+        hold(multiplies || (kind != nullptr && kind->follows_in_registers && behind_gemm_));
+        behind_gemm_ = multiplies;
       }
     }
     if (lane.kind == LaneKind::compute) return end_kernel();

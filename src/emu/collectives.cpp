@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "emu/elements.h"
+#include "tasks/elements.h"
 
 namespace stretto::emu {
 
@@ -49,7 +49,7 @@ std::vector<Payload> Collectives::read(const Where& where) {
     const int64_t element_bytes = num_bytes(memory_.buffer(region).dtype);
     Payload payload = Payload::make(region.rows(), region.cols(), element_bytes);
     if (!region.empty()) {
-      const MatrixView view = tasks_.read(where, region, space_);
+      const tasks::MatrixView view = tasks_.read(where, region, space_);
       const auto row_bytes = static_cast<size_t>(region.cols() * element_bytes);
       for (int64_t row = 0; row < region.rows(); ++row) {
         std::memcpy(payload.bytes.get() + static_cast<size_t>(row) * row_bytes,
@@ -172,15 +172,15 @@ Payload Collectives::sum_of(const std::vector<Payload>& terms, const Region& sha
     };
     // From hop to hop of a ring, rounded at each; or by who gets it, in rank order.
     const int64_t first = is_ring ? of + 1 : 0;
-    widen(dtype, at(terms[static_cast<size_t>(first % ranks)]), line.data(), width);
+    tasks::widen(dtype, at(terms[static_cast<size_t>(first % ranks)]), line.data(), width);
     for (int64_t hop = 1; hop < ranks; ++hop) {
-      add_elements(dtype, at(terms[static_cast<size_t>((first + hop) % ranks)]), line.data(),
-                   width);
+      tasks::add_elements(dtype, at(terms[static_cast<size_t>((first + hop) % ranks)]), line.data(),
+                          width);
       if (!is_ring) continue;
-      round_elements(dtype, line.data(), at(sum), width);
-      widen(dtype, at(sum), line.data(), width);
+      tasks::round_elements(dtype, line.data(), at(sum), width);
+      tasks::widen(dtype, at(sum), line.data(), width);
     }
-    round_elements(dtype, line.data(), at(sum), width);
+    tasks::round_elements(dtype, line.data(), at(sum), width);
     begin += count;
   }
   return sum;

@@ -88,22 +88,20 @@ void Execution::step_caller(int rank) {
 
 void Execution::step_lane(uint32_t lane) {
   const Instr& instr = plan_.lanes[lane].instrs[lanes_[lane].pos];
-  switch (instr.op) {
-    case Opcode::wait:
+  switch (instr.form()) {
+    case OpForm::wait:
       return wait(lane, instr);
-    case Opcode::notify:
+    case OpForm::notify:
       in_flight_.notify(where(lane), signals_.counter(instr.signal, instr.rank, where(lane).run),
                         instr.amount);
       return advance(lane);
-    case Opcode::boundary:
+    case OpForm::boundary:
       return join_boundary(lane);
-    case Opcode::gemm:
-    case Opcode::reduce:
-    case Opcode::copy:
+    case OpForm::task_kind:
       return run_task(lane);
-    case Opcode::collective:
+    case OpForm::collective:
       return join_collective(lane);
-    case Opcode::deliver:
+    case OpForm::deliver:
       if (tasks_.sound(where(lane))) tasks_.check_reads(where(lane));
       return advance(lane);
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "emu/elements.h"
+#include "tasks/elements.h"
 
 namespace stretto::emu {
 namespace {
@@ -114,7 +114,7 @@ std::byte* Memory::address(const Region& region, int run) const {
          first * layouts_[region.buffer].element_bytes;
 }
 
-MatrixView Memory::view(const Region& region, int run) const {
+tasks::MatrixView Memory::view(const Region& region, int run) const {
   const Buffer& buffer = plan_.buffers[region.buffer];
   return {address(region, run), buffer.cols, buffer.dtype};
 }
@@ -159,9 +159,9 @@ void Memory::read(const Region& region, int run, void* to) const {
     for (int32_t i = begin; i < end; ++i) {
       if (tags[int64_t{row} * layout.intervals() + i] == static_cast<uint32_t>(run) + 1) continue;
       const int64_t col = layout.cuts[i] - region.col0;
-      fill_poison(buffer.dtype,
-                  target + (row - region.row0) * row_bytes + col * layout.element_bytes,
-                  static_cast<size_t>(layout.cuts[i + 1] - layout.cuts[i]));
+      tasks::fill_poison(buffer.dtype,
+                         target + (row - region.row0) * row_bytes + col * layout.element_bytes,
+                         static_cast<size_t>(layout.cuts[i + 1] - layout.cuts[i]));
     }
   }
 }

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "emu/random.h"
-#include "emu/tile_gemm.h"
 #include "stretto/plan.h"
+#include "tasks/tile_gemm.h"
 
 namespace stretto::emu {
 
@@ -37,7 +37,7 @@ class Memory {
 
   // The functions below want a region that the memory contains, and mean the copy that `run` uses.
   Unfit examine(const Region& region, int run) const;
-  MatrixView view(const Region& region, int run) const;
+  tasks::MatrixView view(const Region& region, int run) const;
   // Row-major without gaps; poison for elements that are unfit.
   void read(const Region& region, int run, void* to) const;
   // `stride` elements apart. Returns how many elements of later runs were overwritten.

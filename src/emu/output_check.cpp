@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "emu/elements.h"
+#include "tasks/elements.h"
 
 namespace stretto::emu {
 
@@ -82,7 +82,8 @@ void OutputCheck::compare(int run, int rank, const std::byte* output,
   std::vector<float> line(static_cast<size_t>(slice.cols()));
   for (int64_t row = first; row < last; ++row) {
     const int64_t local = (row - slice.row0) * slice.cols();
-    widen(plan.op.dtype, output + local * num_bytes(plan.op.dtype), line.data(), line.size());
+    tasks::widen(plan.op.dtype, output + local * num_bytes(plan.op.dtype), line.data(),
+                 line.size());
     for (int64_t col = 0; col < slice.cols(); ++col) {
       const double got = line[static_cast<size_t>(col)];
       const double value = expected.value(row, slice.col0 + col);

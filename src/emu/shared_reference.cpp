@@ -1,6 +1,6 @@
 #include "emu/shared_reference.h"
 
-#include "emu/elements.h"
+#include "tasks/elements.h"
 
 namespace stretto {
 
@@ -31,7 +31,7 @@ SharedReference::Bytes SharedReference::input(const Operator& op, const InputDat
   std::byte* to = bytes->data();
   for (int64_t row = slice.row0; row < slice.row1; ++row, to += row_bytes) {
     fill_input(op, data, input, row, slice.col0, line);
-    emu::round_elements(op.dtype, line.data(), to, cols);  // exact: they have that type already
+    tasks::round_elements(op.dtype, line.data(), to, cols);  // exact: they have that type already
   }
   const auto size = static_cast<int64_t>(bytes->size());
   if (num_bytes_ + size <= max_bytes_) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "emu/elements.h"
 #include "stretto/error.h"
 
 namespace stretto::emu {
@@ -20,14 +19,6 @@ Region some_rows(Region region, int64_t begin, int64_t end) {
   region.row1 = static_cast<int32_t>(region.row0 + end);
   region.row0 = static_cast<int32_t>(region.row0 + begin);
   return region;
-}
-
-std::byte* row_of(const Payload& payload, int64_t row, DType dtype) {
-  return payload.bytes.get() + row * payload.stride * num_bytes(dtype);
-}
-
-const std::byte* row_of(const MatrixView& view, int64_t row) {
-  return static_cast<const std::byte*>(view.data) + row * view.stride * num_bytes(view.dtype);
 }
 
 }  // namespace
@@ -62,22 +53,19 @@ bool Tasks::sound(const Where& where) {
   return sound;
 }
 
+const TaskKind& Tasks::kind(const Where& where) const { return *instr(where).kind(); }
+
 int64_t Tasks::rows(const Where& where) const {
-  const std::span<const Region> reads = plan_.reads(instr(where));
-  if (instr(where).op != Opcode::gemm) return reads[0].rows();
-  int64_t rows = 0;
-  for (const Region& a : reads.first(reads.size() - 1)) rows += a.rows();
-  return rows;
+  return kind(where).rows(plan_.reads(instr(where)));
 }
 
 int64_t Tasks::max_rows(const Where& where) const {
-  const Instr& task = instr(where);
-  const int64_t cols =
-      task.op == Opcode::gemm ? plan_.reads(task).back().rows() : plan_.reads(task)[0].cols();
+  const int64_t cols = kind(where).cols(plan_.reads(instr(where)));
   return std::max<int64_t>(1, kMaxPieceElements / std::max<int64_t>(1, cols));
 }
 
-MatrixView Tasks::read(const Where& where, const Region& region, std::vector<std::byte>& space) {
+tasks::MatrixView Tasks::read(const Where& where, const Region& region,
+                              std::vector<std::byte>& space) {
   in_flight_.deliver_overlapping(where.lane, region);
   const Unfit unfit = memory_.examine(region, where.run);
   if (unfit.count() == 0) return memory_.view(region, where.run);
@@ -89,20 +77,25 @@ MatrixView Tasks::read(const Where& where, const Region& region, std::vector<std
 }
 
 void Tasks::check_reads(const Where& where) {
-  for (const Region& region : plan_.reads(instr(where))) read(where, region, space_a_);
+  if (spaces_.empty()) spaces_.emplace_back();
+  for (const Region& region : plan_.reads(instr(where))) read(where, region, spaces_[0]);
 }
 
 void Tasks::run(const Where& where, int64_t begin, int64_t end) {
   const Instr& task = instr(where);
-  const std::span<const Region> writes = plan_.writes(task);
+  const std::span<const Region> reads = plan_.reads(task), writes = plan_.writes(task);
+  read_operands(where, begin, end);
+  const int64_t cols = kind(where).cols(reads);
+  if (kind(where).flops != nullptr) flops_ += kind(where).flops(reads, end - begin);
   // One payload for each element type that the result is written in; mostly one.
   Payload payloads[kNumDTypes];
   for (const Region& write : writes) {
     const DType dtype = memory_.buffer(write).dtype;
     Payload& payload = payloads[static_cast<size_t>(dtype)];
     if (payload.bytes) continue;
-    payload = Payload::make(end - begin, write.cols(), num_bytes(dtype));
-    compute(where, begin, end, dtype, payload);
+    payload = Payload::make(end - begin, cols, num_bytes(dtype));
+    kind(where).compute(
+        {operands_, end - begin, cols, {payload.bytes.get(), cols, dtype}, scratch_});
   }
   const int64_t task_rows = rows(where);
   int64_t row = 0;
@@ -117,70 +110,20 @@ void Tasks::run(const Where& where, int64_t begin, int64_t end) {
   }
 }
 
-void Tasks::compute(const Where& where, int64_t begin, int64_t end, DType dtype,
-                    const Payload& to) {
-  switch (instr(where).op) {
-    case Opcode::gemm:
-      return gemm(where, begin, end, dtype, to);
-    case Opcode::reduce:
-      return reduce(where, begin, end, dtype, to);
-    case Opcode::copy:
-      return copy(where, begin, end, dtype, to);
-    default:
-      STRETTO_ASSERT(false, "only tasks with a result are run");
-  }
-}
-
-void Tasks::gemm(const Where& where, int64_t begin, int64_t end, DType dtype, const Payload& to) {
+void Tasks::read_operands(const Where& where, int64_t begin, int64_t end) {
   const std::span<const Region> reads = plan_.reads(instr(where));
-  const Region& b = reads.back();
-  const MatrixView view_b = read(where, b, space_b_);
-  int64_t row = 0;
-  for (const Region& stacked : reads.first(reads.size() - 1)) {
-    const int64_t first = std::max(begin, row), last = std::min(end, row + stacked.rows());
-    if (first < last) {
-      const Region a = some_rows(stacked, first - row, last - row);
-      const MatrixView view_a = read(where, a, space_a_);
-      tile_gemm_.run(a.rows(), b.rows(), b.cols(), view_a, view_b,
-                     {row_of(to, first - begin, dtype), to.stride, dtype});
-      flops_ += 2.0 * a.rows() * b.rows() * b.cols();
-    }
-    row += stacked.rows();
-  }
-}
-
-void Tasks::reduce(const Where& where, int64_t begin, int64_t end, DType dtype, const Payload& to) {
-  const std::span<const Region> reads = plan_.reads(instr(where));
-  const auto cols = static_cast<size_t>(reads[0].cols());
-  sums_.resize(static_cast<size_t>(end - begin) * cols);
-  for (size_t i = 0; i < reads.size(); ++i) {
-    const Region part = some_rows(reads[i], begin, end);
-    const MatrixView view = read(where, part, space_a_);
-    float* sums = sums_.data();
-    for (int64_t row = 0; row < end - begin; ++row, sums += cols) {
-      if (i == 0) {
-        widen(view.dtype, row_of(view, row), sums, cols);
-      } else {
-        add_elements(view.dtype, row_of(view, row), sums, cols);
-      }
-    }
-  }
-  round_elements(dtype, sums_.data(), to.bytes.get(), sums_.size());
-}
-
-void Tasks::copy(const Where& where, int64_t begin, int64_t end, DType dtype, const Payload& to) {
-  const Region part = some_rows(plan_.reads(instr(where))[0], begin, end);
-  const MatrixView view = read(where, part, space_a_);
-  const auto cols = static_cast<size_t>(part.cols());
-  for (int64_t row = 0; row < part.rows(); ++row) {
-    if (view.dtype == dtype) {
-      std::memcpy(row_of(to, row, dtype), row_of(view, row),
-                  cols * static_cast<size_t>(num_bytes(dtype)));
-    } else {
-      sums_.resize(cols);
-      widen(view.dtype, row_of(view, row), sums_.data(), cols);
-      round_elements(dtype, sums_.data(), row_of(to, row, dtype), cols);
-    }
+  const size_t by_rows = reads.size() - kind(where).num_others;
+  operands_.assign(reads.size(), {});
+  if (spaces_.size() < reads.size()) spaces_.resize(reads.size());
+  const auto read_one = [&](size_t i, const Region& region) {
+    operands_[i] = {read(where, region, spaces_[i]), region.rows(), region.cols()};
+  };
+  for (size_t i = by_rows; i < reads.size(); ++i) read_one(i, reads[i]);
+  int64_t row = 0;  // of the result, the operand's first
+  for (size_t i = 0; i < by_rows; ++i) {
+    const int64_t first = std::max(begin, row), last = std::min(end, row + reads[i].rows());
+    if (first < last) read_one(i, some_rows(reads[i], first - row, last - row));
+    if (kind(where).stacks) row += reads[i].rows();
   }
 }
 

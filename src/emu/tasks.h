@@ -1,4 +1,5 @@
-// What the tasks of a lane compute: gemm, reduce, copy and deliver, in ranges of their rows.
+// What the tasks of a lane compute, in ranges of their rows: reads what their kinds define
+// (task_kind.h), and sends on what comes of it.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,8 @@
 #include "emu/faults.h"
 #include "emu/in_flight.h"
 #include "emu/memory.h"
-#include "emu/tile_gemm.h"
 #include "stretto/plan.h"
+#include "tasks/work.h"
 
 namespace stretto::emu {
 
@@ -19,7 +20,7 @@ class Tasks {
   // False when an operand lies outside its buffer or out of the rank's reach: the task must not
   // run. Reports it.
   bool sound(const Where& where);
-  // Rows of the result (of a gemm, reduce or copy).
+  // Rows of the result of a task that is of a kind.
   int64_t rows(const Where& where) const;
   // Computes rows [begin, end) from what memory holds now; the result is in flight afterwards.
   void run(const Where& where, int64_t begin, int64_t end);
@@ -30,25 +31,23 @@ class Tasks {
 
   // The region's elements as `where` sees them now: in place when the run has written all of them,
   // else (and reported) a copy in `space` with poison. The lane's own writes arrive first.
-  MatrixView read(const Where& where, const Region& region, std::vector<std::byte>& space);
+  tasks::MatrixView read(const Where& where, const Region& region, std::vector<std::byte>& space);
 
   double flops() const { return flops_; }
 
  private:
   const Instr& instr(const Where& where) const;
-  // Each fills rows [begin, end) of the result, rounded to `dtype`.
-  void compute(const Where& where, int64_t begin, int64_t end, DType dtype, const Payload& to);
-  void gemm(const Where& where, int64_t begin, int64_t end, DType dtype, const Payload& to);
-  void reduce(const Where& where, int64_t begin, int64_t end, DType dtype, const Payload& to);
-  void copy(const Where& where, int64_t begin, int64_t end, DType dtype, const Payload& to);
+  const TaskKind& kind(const Where& where) const;
+  // Fills operands_ with what rows [begin, end) of the result need.
+  void read_operands(const Where& where, int64_t begin, int64_t end);
 
   const Plan& plan_;
   Memory& memory_;
   InFlight& in_flight_;
   Faults& faults_;
-  TileGemm tile_gemm_;
-  std::vector<std::byte> space_a_, space_b_;
-  std::vector<float> sums_;
+  std::vector<tasks::Operand> operands_;
+  std::vector<std::vector<std::byte>> spaces_;  // of operands that are not read in place
+  tasks::Scratch scratch_;
   double flops_ = 0;
 };
 

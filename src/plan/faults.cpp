@@ -35,24 +35,33 @@ std::string fault_in_signal(const Plan& plan, const Instr& instr) {
   return {};
 }
 
+bool can_do(LaneKind kind, Worker worker) {
+  switch (worker) {
+    case Worker::gemm_kernel:
+      return kind == LaneKind::compute;
+    case Worker::mover_kernel:
+      return kind == LaneKind::compute || kind == LaneKind::comm;
+    case Worker::copy_engine:
+      return kind != LaneKind::nccl;
+  }
+  STRETTO_ASSERT(false, "worker out of range");
+}
+
 // What a lane's resource can do. Any lane can wait, notify and deliver.
 bool can_run(LaneKind kind, Opcode op) {
-  switch (op) {
-    case Opcode::wait:
-    case Opcode::notify:
-    case Opcode::deliver:
+  switch (form_of(op)) {
+    case OpForm::wait:
+    case OpForm::notify:
+    case OpForm::deliver:
       return true;
-    case Opcode::boundary:
-    case Opcode::gemm:
+    case OpForm::boundary:
       return kind == LaneKind::compute;
-    case Opcode::reduce:
-      return kind == LaneKind::compute || kind == LaneKind::comm;
-    case Opcode::copy:
-      return kind != LaneKind::nccl;
-    case Opcode::collective:
+    case OpForm::task_kind:
+      return can_do(kind, kind_of(op)->worker);
+    case OpForm::collective:
       return kind == LaneKind::nccl;
   }
-  STRETTO_ASSERT(false, "opcode out of range");
+  STRETTO_ASSERT(false, "form out of range");
 }
 
 }  // namespace

@@ -62,39 +62,14 @@ std::string fault_in_writes(const Plan& plan, const Instr& instr, int64_t rows, 
   return {};
 }
 
-std::string fault_in_gemm(const Plan& plan, const Instr& instr) {
+std::string fault_in_task(const Plan& plan, const TaskKind& kind, const Instr& instr) {
   const std::span<const Region> reads = plan.reads(instr);
-  if (reads.size() < 2) {
-    return fmt::format("expected regions of A, then one of B, found {} read regions", reads.size());
+  if (const TaskFault fault = kind.fault(reads); fault.region != nullptr) {
+    return found(fault.expected, plan, *fault.region);
+  } else if (!fault.expected.empty()) {
+    return fmt::format("expected {}, found {}", fault.expected, fault.found);
   }
-  const Region& b = reads.back();
-  int64_t rows = 0;
-  for (const Region& a : reads.first(reads.size() - 1)) {
-    if (a.cols() != b.cols()) {
-      return found(fmt::format("a region of A with the {} columns of B", b.cols()), plan, a);
-    }
-    rows += a.rows();
-  }
-  return fault_in_writes(plan, instr, rows, b.rows());
-}
-
-std::string fault_in_reduce(const Plan& plan, const Instr& instr) {
-  const std::span<const Region> reads = plan.reads(instr);
-  if (reads.empty()) return "expected at least one region to add, found none";
-  for (const Region& read : reads) {
-    if (read.rows() != reads[0].rows() || read.cols() != reads[0].cols()) {
-      return found(fmt::format("regions of one shape, {}", shape(reads[0])), plan, read);
-    }
-  }
-  return fault_in_writes(plan, instr, reads[0].rows(), reads[0].cols());
-}
-
-std::string fault_in_copy(const Plan& plan, const Instr& instr) {
-  const std::span<const Region> reads = plan.reads(instr);
-  if (reads.size() != 1) {
-    return fmt::format("expected one region to copy, found {}", reads.size());
-  }
-  return fault_in_writes(plan, instr, reads[0].rows(), reads[0].cols());
+  return fault_in_writes(plan, instr, kind.rows(reads), kind.cols(reads));
 }
 
 std::string fault_in_collective(const Plan& plan, const Lane& lane, const Instr& instr) {
@@ -151,20 +126,16 @@ std::string fault_in_deliver(const Instr& instr) {
 
 std::string fault_in_operands(const Plan& plan, const Lane& lane, const Instr& instr) {
   if (std::string fault = fault_in_regions(plan, instr); !fault.empty()) return fault;
-  switch (instr.op) {
-    case Opcode::gemm:
-      return fault_in_gemm(plan, instr);
-    case Opcode::reduce:
-      return fault_in_reduce(plan, instr);
-    case Opcode::copy:
-      return fault_in_copy(plan, instr);
-    case Opcode::collective:
+  switch (instr.form()) {
+    case OpForm::task_kind:
+      return fault_in_task(plan, *instr.kind(), instr);
+    case OpForm::collective:
       return fault_in_collective(plan, lane, instr);
-    case Opcode::deliver:
+    case OpForm::deliver:
       return fault_in_deliver(instr);
-    case Opcode::wait:
-    case Opcode::notify:
-    case Opcode::boundary:
+    case OpForm::wait:
+    case OpForm::notify:
+    case OpForm::boundary:
       break;
   }
   return {};

@@ -47,8 +47,8 @@ Instr Parser::instr(const Lane& lane) {
   const char* where = in_.position();
   Instr instr;
   instr.op = opcode();
-  switch (instr.op) {
-    case Opcode::wait:
+  switch (instr.form()) {
+    case OpForm::wait:
       instr.signal = signal();
       in_.expect_token(">=");
       in_.skip_blanks();
@@ -57,7 +57,7 @@ Instr Parser::instr(const Lane& lane) {
         instr.lag = static_cast<uint8_t>(number_after_blanks(1, kMaxByte, "runs back"));
       }
       break;
-    case Opcode::notify:
+    case OpForm::notify:
       instr.signal = signal();
       in_.expect('@');
       instr.rank = static_cast<uint16_t>(in_.number(0, plan_.ranks() - 1, "a rank"));
@@ -65,24 +65,22 @@ Instr Parser::instr(const Lane& lane) {
       in_.skip_blanks();
       instr.amount = in_.number(1, kMaxAmount, "an increment");
       break;
-    case Opcode::boundary:
+    case OpForm::boundary:
       instr.id = number_after_blanks(0, kMaxInt32, "the boundary's number");
       break;
-    case Opcode::collective:
+    case OpForm::collective:
       instr.collective = one_of<CollectiveKind>("a collective", kCollectives);
       instr.id = number_after_blanks(0, kMaxInt32, "the collective's number");
       operands(lane, instr);
       break;
-    case Opcode::gemm:
-    case Opcode::reduce:
-    case Opcode::copy:
+    case OpForm::task_kind:
       in_.skip_blanks();
       if (in_.accept('#')) {
         instr.tile = static_cast<int32_t>(in_.number(0, kMaxInt32, "the tile's number"));
       }
       operands(lane, instr);
       break;
-    case Opcode::deliver:
+    case OpForm::deliver:
       operands(lane, instr);
       break;
   }

@@ -5,15 +5,10 @@
 
 namespace stretto {
 
-// Rows of the result of a gemm, reduce or copy; 0 of others.
+// Rows of the result of a task that is of a kind; 0 of others.
 inline int64_t rows_of_task(const Plan& plan, const Instr& instr) {
-  const std::span<const Region> reads = plan.reads(instr);
-  if (instr.op == Opcode::reduce || instr.op == Opcode::copy) return reads[0].rows();
-  int64_t rows = 0;
-  if (instr.op == Opcode::gemm) {
-    for (const Region& a : reads.first(reads.size() - 1)) rows += a.rows();
-  }
-  return rows;
+  const TaskKind* const kind = instr.kind();
+  return kind == nullptr ? 0 : kind->rows(plan.reads(instr));
 }
 
 // Calls visit(region, row) for every write, in their order; see Placed.

@@ -31,27 +31,25 @@ class Printer {
 
   void instr(const Lane& lane, const Instr& instr) {
     text(to_string(instr.op));
-    switch (instr.op) {
-      case Opcode::wait:
+    switch (instr.form()) {
+      case OpForm::wait:
         text(" ").signal(instr.signal).text(" >= ").number(instr.amount);
         if (instr.lag > 0) text(" lag ").number(instr.lag);
         return;
-      case Opcode::notify:
+      case OpForm::notify:
         text(" ").signal(instr.signal);
         text("@").number(instr.rank).text(" += ").number(instr.amount);
         return;
-      case Opcode::boundary:
+      case OpForm::boundary:
         text(" ").number(instr.id);
         return;
-      case Opcode::collective:
+      case OpForm::collective:
         text(" ").text(to_string(instr.collective)).text(" ").number(instr.id);
         break;
-      case Opcode::gemm:
-      case Opcode::reduce:
-      case Opcode::copy:
+      case OpForm::task_kind:
         if (instr.tile >= 0) text(" #").number(instr.tile);
         break;
-      case Opcode::deliver:
+      case OpForm::deliver:
         break;
     }
     for (const Region& read : plan_.reads(instr)) region(lane, read);

@@ -112,8 +112,7 @@ void Costs::find_mma_cols() {
 double Costs::mma_us(const Instr& instr) const {
   const std::span<const Region> reads = plan_.reads(instr);
   const Region& b = reads.back();
-  int64_t rows = 0;
-  for (const Region& a : reads.first(reads.size() - 1)) rows += a.rows();
+  const int64_t rows = rows_of_task(plan_, instr);
   const DType dtype = plan_.buffers[b.buffer].dtype;
   const double macs = static_cast<double>(round_up(rows, kMmaRows)) *
                       static_cast<double>(round_up(b.rows(), mma_cols_)) *
@@ -178,7 +177,7 @@ void Costs::traffic_of(const Instr& instr, int rank, Traffic& traffic) const {
       traffic.flows.push_back({self, write.rank, region_bytes(write)});
     }
   }
-  if (instr.op == Opcode::gemm) {
+  if (instr.kind()->worker == Worker::gemm_kernel) {
     traffic.local_bytes = 0;
     return;
   }

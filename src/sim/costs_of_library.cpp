@@ -4,6 +4,7 @@
 #include <set>
 #include <tuple>
 
+#include "plan/placed.h"
 #include "sim/calibration.h"
 #include "sim/costs.h"
 
@@ -19,10 +20,7 @@ struct Product {
 };
 
 double macs_of(const Plan& plan, const Instr& gemm) {
-  const auto reads = plan.reads(gemm);
-  int64_t rows = 0;
-  for (const Region& a : reads.first(reads.size() - 1)) rows += a.rows();
-  return static_cast<double>(rows) * static_cast<double>(reads.back().elements());
+  return gemm.kind()->flops(plan.reads(gemm), rows_of_task(plan, gemm)) / 2;
 }
 
 }  // namespace

@@ -30,8 +30,10 @@ bool Costs::is_one_kernel() const {
   if (mover_kernels_.any()) return false;
   std::vector<bool> computes(static_cast<size_t>(plan_.ranks()), false);
   const auto ends_kernel = [](const Lane& lane, const Instr& instr) {
-    const bool reduces = lane.kind == LaneKind::comm && instr.op == Opcode::reduce;
-    return reduces || instr.op == Opcode::boundary || instr.op == Opcode::collective;
+    const TaskKind* const kind = instr.kind();
+    const bool adds =
+        lane.kind == LaneKind::comm && kind != nullptr && kind->worker == Worker::mover_kernel;
+    return adds || instr.op == Opcode::boundary || instr.op == Opcode::collective;
   };
   for (const Lane& lane : plan_.lanes) {
     if (lane.instrs.empty()) continue;

@@ -134,28 +134,28 @@ bool Engine::step(uint32_t lane) {
   LaneState& state = lanes_[lane];
   state.since = now_;
   if (instr(lane).op != Opcode::notify) state.released = state.pos;
-  switch (instr(lane).op) {
-    case Opcode::wait:
+  switch (instr(lane).form()) {
+    case OpForm::wait:
       return step_wait(lane);
-    case Opcode::notify:
+    case OpForm::notify:
       return step_notify(lane);
-    case Opcode::deliver:
+    case OpForm::deliver:
       return true;
-    case Opcode::boundary:
+    case OpForm::boundary:
       join_boundary(lane);
       return false;
-    case Opcode::gemm:
-      start_gemm(lane);
+    case OpForm::task_kind:
+      if (instr(lane).kind()->worker == Worker::gemm_kernel) {
+        start_gemm(lane);
+      } else {
+        start_mover(lane);
+      }
       return false;
-    case Opcode::reduce:
-    case Opcode::copy:
-      start_mover(lane);
-      return false;
-    case Opcode::collective:
+    case OpForm::collective:
       join_collective(lane);
       return false;
   }
-  STRETTO_ASSERT(false, "opcode out of range");
+  STRETTO_ASSERT(false, "form out of range");
 }
 
 void Engine::finish_task(uint32_t lane, int32_t port_rank) {

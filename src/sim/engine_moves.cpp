@@ -30,7 +30,7 @@ void Engine::start_mover(uint32_t lane) {
     if (!options_.gemm_takes_time) transfer.traffic.local_bytes = 0;
   }
   cut_into_pieces(transfer);
-  if (instr(lane).op == Opcode::reduce) {
+  if (instr(lane).kind()->worker == Worker::mover_kernel) {
     // Ranges of K are kept in the order in which lanes add them.
     transfer.row_fill = sums_tile(lane) ? 1 : costs_.row_fill(instr(lane));
   }
@@ -83,9 +83,9 @@ double Engine::own_pace_us(uint32_t id) {
   }
   double pace = 0;
   if (local > 0) {
-    const bool reduces = plan_.lanes[id / 2].instrs[lanes_[id / 2].pos].op == Opcode::reduce;
+    const bool computes = instr(id / 2).kind()->worker == Worker::mover_kernel;
     const double share =
-        reduces && lane.kind == LaneKind::comm ? kReduceShare * transfer.row_fill : 1;
+        computes && lane.kind == LaneKind::comm ? kReduceShare * transfer.row_fill : 1;
     pace = move_us(local, costs_.memory_rate(state.using_memory, share));
   }
   if (flow > 0) {
@@ -166,7 +166,7 @@ void Engine::moved_event(uint32_t id) {
   }
   if (sums_tile(lane)) return store_tile(lane);
   const double took_us = now_ - lanes_[lane].since;
-  const bool copies = instr(lane).op == Opcode::copy && took_us > 0;
+  const bool copies = instr(lane).kind()->worker == Worker::copy_engine && took_us > 0;
   lanes_[lane].sent_per_us = 0;
   if (copies) note_sent(lane, costs_.bytes_sent(instr(lane), rank_of(lane)), took_us);
   finish_task(lane, transfer.port_rank);

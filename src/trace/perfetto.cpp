@@ -90,15 +90,19 @@ class Writer {
   }
 
   std::string title(const Instr& instr) const {
-    switch (instr.op) {
-      case Opcode::wait:
+    switch (instr.form()) {
+      case OpForm::wait:
         return fmt::format("wait {} >= {}", describe(plan_, instr.signal), instr.amount);
-      case Opcode::collective:
+      case OpForm::collective:
         return fmt::format("{} {}", to_string(instr.collective), instr.id);
-      default:
-        return instr.tile < 0 ? std::string(to_string(instr.op))
-                              : fmt::format("{} {}", to_string(instr.op), instr.tile);
+      case OpForm::notify:
+      case OpForm::boundary:
+      case OpForm::task_kind:
+      case OpForm::deliver:
+        break;
     }
+    return instr.tile < 0 ? std::string(to_string(instr.op))
+                          : fmt::format("{} {}", to_string(instr.op), instr.tile);
   }
 
   // To the nanosecond that is written: with a duration that is rounded by itself a slice may reach

@@ -68,11 +68,16 @@ struct RankRows {
   bool is_known() const { return std::find(used.begin(), used.end(), true) != used.end(); }
 };
 
+bool multiplies(Opcode op) {
+  const TaskKind* const kind = kind_of(op);
+  return kind != nullptr && kind->worker == Worker::gemm_kernel;
+}
+
 // Tasks of compute lanes that are no tiles have a row of their own: they are not computation.
-RowKind row_of(LaneKind lane, Opcode op) {
+RowKind row_of(LaneKind lane, bool is_tile) {
   switch (lane) {
     case LaneKind::compute:
-      return op == Opcode::gemm ? kCompute : kReduce;
+      return is_tile ? kCompute : kReduce;
     case LaneKind::comm:
       return kComm;
     case LaneKind::copy:
@@ -91,7 +96,7 @@ std::vector<RankRows> collect(const Plan& plan, const Timeline& timeline, int co
   }
   for (const Lane& lane : plan.lanes) {
     RankRows& rank = ranks[lane.rank];
-    ++rank.lanes[row_of(lane.kind, Opcode::gemm)];
+    ++rank.lanes[row_of(lane.kind, true)];
     rank.lanes[kReduce] += lane.kind == LaneKind::compute;
   }
   for (const Span& span : timeline.spans) {
@@ -99,7 +104,7 @@ std::vector<RankRows> collect(const Plan& plan, const Timeline& timeline, int co
     const Instr& instr = lane.instrs[span.where.pos];
     if (instr.op == Opcode::wait || instr.op == Opcode::notify) continue;
     RankRows& rank = ranks[lane.rank];
-    const RowKind row = row_of(lane.kind, instr.op);
+    const RowKind row = row_of(lane.kind, multiplies(instr.op));
     rank.bins[row].add(span.start_us, span.end_us);
     rank.used[row] = true;
   }

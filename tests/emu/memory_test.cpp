@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "emu/elements.h"
 #include "plans.h"
+#include "tasks/elements.h"
 
 namespace stretto::emu {
 namespace {
@@ -26,14 +26,14 @@ class MemoryTest : public testing::Test {
   void write(const Region& to, int run, float value) {
     std::vector<float> values(static_cast<size_t>(to.elements()), value);
     std::vector<uint16_t> rounded(values.size());
-    round_elements(DType::bf16, values.data(), rounded.data(), values.size());
+    tasks::round_elements(DType::bf16, values.data(), rounded.data(), values.size());
     memory.write(to, run, rounded.data(), to.cols());
   }
   std::vector<float> read(const Region& from, int run) {
     std::vector<uint16_t> bits(static_cast<size_t>(from.elements()));
     std::vector<float> values(bits.size());
     memory.read(from, run, bits.data());
-    widen(DType::bf16, bits.data(), values.data(), bits.size());
+    tasks::widen(DType::bf16, bits.data(), values.data(), bits.size());
     return values;
   }
 

@@ -1,23 +1,23 @@
-#include "emu/tile_gemm.h"
+#include "tasks/tile_gemm.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 
-#include "emu/elements.h"
+#include "tasks/elements.h"
 
 // Accumulators are an array of vectors, which scalable vectors cannot be.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "emu/tile_gemm.cpp"
+#define HWY_TARGET_INCLUDE "tasks/tile_gemm.cpp"
 #include "hwy/foreach_target.h"  // compiles this file once per instruction set
 #include "hwy/highway.h"
 
 // Sizes of the blocks that are packed to fp32 at a time. A micro panel of A stays in the L1 cache,
 // the block of B in L2.
-#ifndef STRETTO_EMU_TILE_GEMM_BLOCKS
-#define STRETTO_EMU_TILE_GEMM_BLOCKS
-namespace stretto::emu {
+#ifndef STRETTO_TILE_GEMM_BLOCKS
+#define STRETTO_TILE_GEMM_BLOCKS
+namespace stretto::tasks {
 inline constexpr int64_t kBlockM = 240, kBlockN = 512, kBlockK = 256;
 inline constexpr int64_t kMaxMicroM = 12, kMaxMicroN = 64;
 // Rows of packed A are apart by a little more than a power of two, so that they spread over the
@@ -28,11 +28,11 @@ inline constexpr int64_t kScratchA = (kBlockM + kMaxMicroM) * kStrideA;
 inline constexpr int64_t kScratchB = (kBlockN + kMaxMicroN) * kBlockK;
 inline constexpr int64_t kScratchC = (kBlockM + kMaxMicroM) * kStrideC;
 inline constexpr int64_t kAlignFloats = 32;
-}  // namespace stretto::emu
+}  // namespace stretto::tasks
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace stretto::emu {
+namespace stretto::tasks {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -60,8 +60,8 @@ HWY_INLINE const char* element(const MatrixView& view, int64_t row, int64_t col)
 // to[row][i] = a[row][i]; rows up to a multiple of kMicroM are zero.
 void pack_a(const MatrixView& a, int64_t row0, int64_t rows, int64_t k0, int64_t depth, float* to) {
   for (int64_t row = 0; row < rows; ++row) {
-    emu::widen(a.dtype, element(a, row0 + row, k0), to + row * kStrideA,
-               static_cast<size_t>(depth));
+    tasks::widen(a.dtype, element(a, row0 + row, k0), to + row * kStrideA,
+                 static_cast<size_t>(depth));
   }
   for (int64_t row = rows; row < round_up(rows, kMicroM); ++row) {
     std::fill_n(to + row * kStrideA, depth, 0.0f);
@@ -100,7 +100,7 @@ void pack_b(const MatrixView& b, int64_t row0, int64_t rows, int64_t k0, int64_t
     for (int64_t row = 0; row < round_up(rows, kMicroN); ++row) {
       float wide[kBlockK] = {};
       if (row < rows) {
-        emu::widen(b.dtype, element(b, row0 + row, k0), wide, static_cast<size_t>(depth));
+        tasks::widen(b.dtype, element(b, row0 + row, k0), wide, static_cast<size_t>(depth));
       }
       float* panel = to + row / kMicroN * kMicroN * kBlockK + row % kMicroN;
       for (int64_t i = 0; i < depth; ++i) panel[i * kMicroN] = wide[i];
@@ -112,7 +112,7 @@ void pack_b(const MatrixView& b, int64_t row0, int64_t rows, int64_t k0, int64_t
     for (int64_t lane = 0; lane < 4; ++lane) {
       float* line = wide + lane * kBlockK;
       if (row + lane < rows) {
-        emu::widen(b.dtype, element(b, row0 + row + lane, k0), line, static_cast<size_t>(depth));
+        tasks::widen(b.dtype, element(b, row0 + row + lane, k0), line, static_cast<size_t>(depth));
       } else {
         std::fill_n(line, depth, 0.0f);
       }
@@ -171,7 +171,7 @@ void multiply(int64_t m, int64_t n, int64_t k, const MatrixView& a, const Matrix
       }
       char* out = static_cast<char*>(c.data) + (row0 * c.stride + col0) * num_bytes(c.dtype);
       for (int64_t i = 0; i < rows; ++i) {
-        emu::round_elements(c.dtype, sums + i * kStrideC, out, static_cast<size_t>(cols));
+        tasks::round_elements(c.dtype, sums + i * kStrideC, out, static_cast<size_t>(cols));
         out += c.stride * num_bytes(c.dtype);
       }
     }
@@ -181,11 +181,11 @@ void multiply(int64_t m, int64_t n, int64_t k, const MatrixView& a, const Matrix
 const char* name() { return hwy::TargetName(HWY_TARGET); }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace stretto::emu
+}  // namespace stretto::tasks
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace stretto::emu {
+namespace stretto::tasks {
 
 HWY_EXPORT(multiply);
 HWY_EXPORT(name);
@@ -203,5 +203,5 @@ void TileGemm::run(int64_t m, int64_t n, int64_t k, const MatrixView& a, const M
 
 const char* simd_name() { return HWY_DYNAMIC_DISPATCH(name)(); }
 
-}  // namespace stretto::emu
+}  // namespace stretto::tasks
 #endif

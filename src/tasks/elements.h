@@ -7,7 +7,7 @@
 
 #include "stretto/dtype.h"
 
-namespace stretto::emu {
+namespace stretto::tasks {
 
 // A quiet NaN of every element type that no arithmetic and no input generator produces.
 inline constexpr uint16_t kPoison = 0x7FED;
@@ -22,4 +22,4 @@ void round_elements(DType dtype, const float* from, void* to, size_t count);
 // sum[i] += from[i] in fp32.
 void add_elements(DType dtype, const void* from, float* sum, size_t count);
 
-}  // namespace stretto::emu
+}  // namespace stretto::tasks

@@ -13,7 +13,7 @@
 
 #include "stretto/dtype.h"
 
-namespace stretto::emu {
+namespace stretto::tasks {
 
 // Row-major; `stride` counts elements from one row to the next.
 struct MatrixView {
@@ -42,4 +42,4 @@ class TileGemm {
 // The instruction set in use, as Highway names it: "AVX3", "AVX2", "NEON", ...
 const char* simd_name();
 
-}  // namespace stretto::emu
+}  // namespace stretto::tasks

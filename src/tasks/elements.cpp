@@ -1,16 +1,16 @@
-#include "emu/elements.h"
+#include "tasks/elements.h"
 
 #include <cstring>
 
 // Scalable vectors bring nothing here and cannot be kept in arrays (tile_gemm.cpp does).
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "emu/elements.cpp"
+#define HWY_TARGET_INCLUDE "tasks/elements.cpp"
 #include "hwy/foreach_target.h"  // compiles this file once per instruction set
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace stretto::emu {
+namespace stretto::tasks {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -178,11 +178,11 @@ void add_elements(DType dtype, const void* from, float* sum, size_t count) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace stretto::emu
+}  // namespace stretto::tasks
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace stretto::emu {
+namespace stretto::tasks {
 
 HWY_EXPORT(widen);
 HWY_EXPORT(round_elements);
@@ -207,5 +207,5 @@ void fill_poison(DType dtype, void* to, size_t count) {
     std::memcpy(bytes + i * sizeof(kPoison), &kPoison, sizeof(kPoison));
 }
 
-}  // namespace stretto::emu
+}  // namespace stretto::tasks
 #endif

@@ -1,4 +1,4 @@
-#include "emu/tile_gemm.h"
+#include "tasks/tile_gemm.h"
 
 #include <gtest/gtest.h>
 
@@ -9,10 +9,10 @@
 #include <tuple>
 #include <vector>
 
-#include "emu/elements.h"
 #include "hwy/targets.h"
+#include "tasks/elements.h"
 
-namespace stretto::emu {
+namespace stretto::tasks {
 namespace {
 
 struct Matrix {
@@ -188,4 +188,4 @@ TEST(TileGemm, IsFastEnoughToUse) {
 }
 
 }  // namespace
-}  // namespace stretto::emu
+}  // namespace stretto::tasks

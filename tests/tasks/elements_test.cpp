@@ -1,4 +1,4 @@
-#include "emu/elements.h"
+#include "tasks/elements.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace stretto::emu {
+namespace stretto::tasks {
 namespace {
 
 template <class To, class From>
@@ -132,4 +132,4 @@ TEST(Poison, IsANanOfEveryType) {
 }
 
 }  // namespace
-}  // namespace stretto::emu
+}  // namespace stretto::tasks

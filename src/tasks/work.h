@@ -1,0 +1,41 @@
+// What a kind's definition is given: views of what is read, and a place for the result.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tasks/tile_gemm.h"
+
+namespace stretto::tasks {
+
+// A region that is read. Those with the result's rows hold the rows that are asked for; stacked
+// ones what they have of them, which may be nothing.
+struct Operand {
+  MatrixView view;
+  int64_t rows = 0, cols = 0;
+
+  const void* row(int64_t row) const {
+    return static_cast<const std::byte*>(view.data) + row * view.stride * num_bytes(view.dtype);
+  }
+};
+
+// Memory that is kept from task to task; one object a thread.
+struct Scratch {
+  TileGemm gemm;
+  std::vector<float> sums, line;
+};
+
+struct Work {
+  std::span<const Operand> reads;
+  int64_t rows = 0, cols = 0;  // of the result that are asked for
+  MutableMatrixView to;        // rounded to its type
+  Scratch& scratch;
+
+  void* row(int64_t row) const {
+    return static_cast<std::byte*>(to.data) + row * to.stride * num_bytes(to.dtype);
+  }
+};
+
+}  // namespace stretto::tasks
