@@ -10,6 +10,12 @@
 //                           region [n, k]. C: see "writes".
 //   reduce X.. -> Y..       Y = sum of the X in the order listed, in fp32, rounded once.
 //   copy X -> Y..           Y = X. A mover's work: loads once, stores to every Y.
+//   swiglu G U -> Y..       Y = silu(G) * U element by element, in fp32, rounded once.
+//   gelu X -> Y..           Y = gelu(X) in its tanh form; as swiglu.
+//   silu X -> Y..           Y = X / (1 + e^-X); as swiglu.
+//   bias X B -> Y..         Y = X + B, one row that is added to all; as swiglu.
+//   norm eps=E X W -> Y..   Y = X / sqrt(mean(X^2) + E) * W, the mean being of each row of X over
+//                           all its columns and W one row; in fp32, rounded once.
 //   collective KIND ID X.. -> Y..   this rank's part of NCCL's collective ID (see CollectiveKind).
 //   deliver X..             hands X to the caller: a read that must precede the end of the run, for
 //                           outputs that other ranks write.
@@ -36,6 +42,7 @@
 // named, and the checker refuses it.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -141,14 +148,17 @@ struct Instr {
   Opcode op = Opcode::wait;
   CollectiveKind collective = CollectiveKind::all_gather;
   uint8_t lag = 0;             // wait: how many runs back
-  int32_t tile = -1;           // gemm, reduce, copy: number shown in text and diagnostics
-  int32_t id = 0;              // collective, boundary
+  int32_t tile = -1;           // tasks of a kind: number shown in text and diagnostics
+  int32_t id = 0;              // collective, boundary; see attribute()
   SignalRef signal;            // wait, notify
   uint16_t rank = 0;           // notify: whose counter
   int64_t amount = 0;          // wait: threshold; notify: increment
   uint32_t first_operand = 0;  // tasks: operands are reads, then writes
   uint16_t num_reads = 0, num_writes = 0;
 
+  // The number that a task of its kind needs, kept where others have an id.
+  float attribute() const { return std::bit_cast<float>(id); }
+  void set_attribute(float value) { id = std::bit_cast<int32_t>(value); }
   const TaskKind* kind() const { return kind_of(op); }  // null: no kind of task
   OpForm form() const { return form_of(op); }
   bool is_sync() const { return op == Opcode::wait || op == Opcode::notify; }

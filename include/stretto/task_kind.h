@@ -9,16 +9,22 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "stretto/region.h"
 
 namespace stretto {
 
 // X(enumerator, text, meaning)
-#define STRETTO_TASK_KINDS(X)                    \
-  X(gemm, "gemm", "one output tile")             \
-  X(reduce, "reduce", "fp32 sum in fixed order") \
-  X(copy, "copy", "move a region")
+#define STRETTO_TASK_KINDS(X)                              \
+  X(gemm, "gemm", "one output tile")                       \
+  X(reduce, "reduce", "fp32 sum in fixed order")           \
+  X(copy, "copy", "move a region")                         \
+  X(swiglu, "swiglu", "silu of one region times another")  \
+  X(gelu, "gelu", "Gaussian error linear unit, tanh form") \
+  X(silu, "silu", "sigmoid linear unit")                   \
+  X(bias, "bias", "add one row to all")                    \
+  X(norm, "norm", "divide rows by their root mean square")
 
 namespace tasks {
 struct Work;  // src/tasks/work.h
@@ -49,6 +55,8 @@ struct TaskKind {
   bool has_rows_as_columns = false;  // the result has a column for each row of the last read
   // Whether a GPU may do it with what the task before it has left in registers.
   bool follows_in_registers = false;
+  bool has_kernel = true;           // GPUs have one that does it
+  std::string_view attribute = {};  // name of the positive number that it needs; empty: none
   TaskFault (*fault)(std::span<const Region> reads);
   // The definition: some rows of the result, from what is read for them.
   void (*compute)(const tasks::Work& work);

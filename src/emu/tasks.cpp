@@ -94,8 +94,12 @@ void Tasks::run(const Where& where, int64_t begin, int64_t end) {
     Payload& payload = payloads[static_cast<size_t>(dtype)];
     if (payload.bytes) continue;
     payload = Payload::make(end - begin, cols, num_bytes(dtype));
-    kind(where).compute(
-        {operands_, end - begin, cols, {payload.bytes.get(), cols, dtype}, scratch_});
+    kind(where).compute({operands_,
+                         end - begin,
+                         cols,
+                         {payload.bytes.get(), cols, dtype},
+                         task.attribute(),
+                         scratch_});
   }
   const int64_t task_rows = rows(where);
   int64_t row = 0;

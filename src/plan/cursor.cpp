@@ -88,6 +88,19 @@ int64_t Cursor::number(int64_t least, int64_t most, std::string_view expected) {
   return value;
 }
 
+float Cursor::decimal(std::string_view expected) {
+  const char* start = here_;
+  float value = 0;
+  const bool begins = start != end_ && is_digit(*start);
+  const auto [stop, error] = begins ? std::from_chars(start, end_, value)
+                                    : std::from_chars_result{start, std::errc::invalid_argument};
+  if (error != std::errc() || !(value > 0)) {
+    fail(start, fmt::format("{} (a number above 0, like 1e-06)", expected));
+  }
+  here_ = stop;
+  return value;
+}
+
 std::string_view Cursor::rest() {
   skip_blanks();
   const char* start = here_;

@@ -23,6 +23,8 @@ class Cursor {
   // A letter, then letters, digits and underscores.
   std::string_view name(std::string_view expected);
   int64_t number(int64_t least, int64_t most, std::string_view expected);
+  // Above 0, like 1e-06.
+  float decimal(std::string_view expected);
   // The rest of the line without comment and blanks at its end.
   std::string_view rest();
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <span>
 
 namespace stretto {
@@ -63,6 +64,10 @@ std::string fault_in_writes(const Plan& plan, const Instr& instr, int64_t rows, 
 }
 
 std::string fault_in_task(const Plan& plan, const TaskKind& kind, const Instr& instr) {
+  const float attribute = instr.attribute();
+  if (!kind.attribute.empty() && !(attribute > 0 && std::isfinite(attribute))) {
+    return fmt::format("expected {} above 0, found {}", kind.attribute, attribute);
+  }
   const std::span<const Region> reads = plan.reads(instr);
   if (const TaskFault fault = kind.fault(reads); fault.region != nullptr) {
     return found(fault.expected, plan, *fault.region);

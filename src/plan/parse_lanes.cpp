@@ -78,6 +78,15 @@ Instr Parser::instr(const Lane& lane) {
       if (in_.accept('#')) {
         instr.tile = static_cast<int32_t>(in_.number(0, kMaxInt32, "the tile's number"));
       }
+      if (const std::string_view name = instr.kind()->attribute; !name.empty()) {
+        const std::string_view token = in_.peek();
+        if (token.substr(0, token.find('=')) != name) {
+          in_.fail(in_.position(), fmt::format("{}=NUMBER", name));
+        }
+        in_.name(name);
+        in_.expect('=');
+        instr.set_attribute(in_.decimal(name));
+      }
       operands(lane, instr);
       break;
     case OpForm::deliver:

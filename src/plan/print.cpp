@@ -48,6 +48,9 @@ class Printer {
         break;
       case OpForm::task_kind:
         if (instr.tile >= 0) text(" #").number(instr.tile);
+        if (const std::string_view name = instr.kind()->attribute; !name.empty()) {
+          text(" ").text(name).text("=").decimal(instr.attribute());
+        }
         break;
       case OpForm::deliver:
         break;
@@ -66,6 +69,14 @@ class Printer {
 
   Printer& number(int64_t value) {
     char digits[24];
+    const auto [end, error] = std::to_chars(digits, digits + sizeof digits, value);
+    out_.append(digits, end);
+    return *this;
+  }
+
+  // As short as it can be read back.
+  Printer& decimal(float value) {
+    char digits[32];
     const auto [end, error] = std::to_chars(digits, digits + sizeof digits, value);
     out_.append(digits, end);
     return *this;

@@ -7,6 +7,11 @@
 
 namespace stretto::tasks {
 
+TaskFault fault_in_number(std::span<const Region> reads, size_t number, std::string_view expected);
+
+// The second of two regions must be one row as wide as the first.
+TaskFault fault_in_shared_row(std::span<const Region> reads);
+
 // Regions, at least one, must have the shape of the first.
 TaskFault fault_in_shapes(std::span<const Region> reads);
 

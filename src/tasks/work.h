@@ -31,6 +31,7 @@ struct Work {
   std::span<const Operand> reads;
   int64_t rows = 0, cols = 0;  // of the result that are asked for
   MutableMatrixView to;        // rounded to its type
+  float attribute = 0;         // the number that the kind needs
   Scratch& scratch;
 
   void* row(int64_t row) const {

@@ -75,7 +75,7 @@ void damage(Plan& plan, Random& random) {
   Region& region = any_of(plan.operands);
   const int value = pick(random, 3) == 0 ? static_cast<int>(random()) : pick(random, 5) - 1;
   const std::vector<std::function<void()>> damages = {
-      [&] { instr.op = static_cast<Opcode>(pick(random, 8)); },
+      [&] { instr.op = static_cast<Opcode>(pick(random, 5 + static_cast<int>(kNumTaskKinds))); },
       [&] { instr.collective = static_cast<CollectiveKind>(pick(random, 3)); },
       [&] { instr.lag = static_cast<uint8_t>(value); },
       [&] { instr.id = value; },
