@@ -14,18 +14,16 @@ void add_lane(const Plan& plan, const std::vector<const Span*>& spans, double en
   double waiting = 0, multiplying = 0, adding = 0, last = 0;
   for (const Span* span : spans) {
     const double time = span->end_us - span->start_us;
-    switch (plan.lanes[span->where.lane].instrs[span->where.pos].op) {
-      case Opcode::wait:
-        waiting += time;
-        break;
-      case Opcode::gemm:
-        multiplying += time;
-        break;
-      case Opcode::reduce:
-        adding += time;
-        break;
-      default:
-        continue;  // notifies: of the rest, or of the end
+    const Instr& instr = plan.lanes[span->where.lane].instrs[span->where.pos];
+    const TaskKind* const kind = instr.kind();
+    if (instr.op == Opcode::wait) {
+      waiting += time;
+    } else if (kind != nullptr && kind->worker == Worker::gemm_kernel) {
+      multiplying += time;
+    } else if (kind != nullptr && kind->worker == Worker::mover_kernel) {
+      adding += time;
+    } else {
+      continue;  // notifies: of the rest, or of the end
     }
     last = std::max(last, span->end_us);
   }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "launch/buffer_places.h"
 #include "launch/gemm_choice.h"
 #include "launch/lane_pairs.h"
@@ -33,6 +35,21 @@ double bytes_of_rank(const Plan& plan) {
   return bytes;
 }
 
+// The first task that no kernel does, if there is one.
+std::optional<PlanLimit> why_no_kernel_for_kinds(const Plan& plan) {
+  for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
+    const std::vector<Instr>& instrs = plan.lanes[l].instrs;
+    const auto found = std::find_if(instrs.begin(), instrs.end(), [](const Instr& instr) {
+      return instr.kind() != nullptr && !instr.kind()->has_kernel;
+    });
+    if (found == instrs.end()) continue;
+    return PlanLimit{
+        fmt::format("GPUs have no kernel for {} yet: run it on the emulator", to_string(found->op)),
+        InstrRef{l, static_cast<uint32_t>(found - instrs.begin())}};
+  }
+  return std::nullopt;
+}
+
 // Why no GEMM kernel computes and adds all tiles between two boundaries; empty when one does.
 std::string why_no_kernel(const Plan& plan, const GemmNeeds& needs, bool serves) {
   if (!needs.stored && needs.rows != 0) {
@@ -46,6 +63,7 @@ std::string why_no_kernel(const Plan& plan, const GemmNeeds& needs, bool serves)
 }  // namespace
 
 std::vector<PlanLimit> limits_on_cuda(const Plan& plan, const TileSums& sums, bool serves) {
+  if (std::optional<PlanLimit> limit = why_no_kernel_for_kinds(plan)) return {std::move(*limit)};
   LimitList limits;
   if (plan.op.dtype == DType::fp32) {
     limits.add("the GEMM kernel multiplies bf16 and fp16, not fp32: take dtype=bf16 or fp16");

@@ -17,6 +17,23 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
+TEST(PlanLimits, KindsOfTasksWithoutAKernelAreRefusedInOneLine) {
+  const Plan plan = parse_plan(R"(stretto-plan 1
+operator gemm-rs m=4 n=8 k=16 ranks=1 dtype=bf16
+sms 2
+buffer x bf16 4x8 local
+buffer out bf16 4x8 output
+lane 0 compute 0
+  silu x[0:4,0:8] -> out[0:4,0:8]
+  norm eps=1e-06 x[0:4,0:8] x[0:1,0:8] -> out[0:4,0:8]
+end
+)");
+  const std::vector<PlanLimit> limits = limits_on_cuda(plan, TileSums(plan));
+  ASSERT_EQ(limits.size(), 1u);
+  EXPECT_EQ(limits[0].reason, "GPUs have no kernel for silu yet: run it on the emulator");
+  EXPECT_EQ(limits[0].where, (InstrRef{0, 0}));
+}
+
 TEST(PlanLimits, MoreMatricesThanAKernelNumbersAreRefused) {
   constexpr int kRanks = 1000, kBuffers = 66, kAtOnce = 200;
   std::string text = fmt::format(R"(stretto-plan 1
