@@ -12,6 +12,8 @@ struct EmbeddedText {
 
 // The device headers, as #include names them ("stretto/device/types.h"), for run-time compilation.
 std::span<const EmbeddedText> device_sources();
+// The shipped operators ("mlp.graph").
+std::span<const EmbeddedText> shipped_operators();
 // The shipped machine files ("h200x8.json").
 std::span<const EmbeddedText> shipped_machines();
 // The shipped tuning files ("h200x8.json").

@@ -1,0 +1,206 @@
+// Graphs whose sizes are known: shapes, who holds what, and the edges that follow.
+#include "stretto/graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/text.h"
+#include "op/graph_text.h"
+#include "op/stage_rules.h"
+#include "stretto/error.h"
+#include "stretto/operator.h"
+
+namespace stretto {
+namespace {
+
+constexpr size_t kMostReasons = 20;
+
+class Binder {
+ public:
+  Binder(std::shared_ptr<const GraphText> text, int ranks, DType dtype) : text_(*text) {
+    graph_.text = std::move(text);
+    graph_.ranks = ranks;
+    graph_.dtype = dtype;
+  }
+
+  Graph bind(const Sizes& sizes) {
+    bind_sizes(sizes);
+    if (graph_.ranks < 1 || graph_.ranks > kMaxRanks) {
+      reasons_.push_back(
+          fmt::format("ranks is {}; it must be between 1 and {}", graph_.ranks, kMaxRanks));
+    }
+    if (!reasons_.empty()) fail("; ", text_.name + ": ");
+    for (const InputText& input : text_.inputs) add_input(input);
+    for (const StageText& stage : text_.stages) {
+      if (reasons_.size() >= kMostReasons) break;
+      add_stage(stage);
+    }
+    for (const OutputText& output : text_.outputs) add_output(output);
+    if (!reasons_.empty()) fail("; ", text_.name + ": ");
+    return std::move(graph_);
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view separator, const std::string& begin) const {
+    throw UsageError(begin + join(reasons_, separator));
+  }
+  void refuse(TextPlace place, const std::string& reason) {
+    // Shipped graphs are not the user's: only a file of one's own has lines to point at.
+    reasons_.push_back((find_graph(text_.name).get() == &text_ ? "" : prefix(text_, place)) + reason);
+  }
+
+  void bind_sizes(const Sizes& sizes) {
+    for (const std::string& name : text_.sizes) {
+      const auto given = std::find_if(sizes.begin(), sizes.end(),
+                                      [&](const auto& size) { return size.first == name; });
+      if (given == sizes.end()) {
+        reasons_.push_back(fmt::format("{}= is missing", name));
+        continue;
+      }
+      const int64_t value = given->second;
+      if (value < 1) {
+        reasons_.push_back(fmt::format("{} is {}; it must be at least 1", name, value));
+      } else if (value > kMaxDim) {
+        reasons_.push_back(fmt::format("{} is {}; it can be at most {}", name, value, kMaxDim));
+      }
+      graph_.sizes.emplace_back(name, value);
+    }
+    std::vector<std::string_view> known(text_.sizes.begin(), text_.sizes.end());
+    for (const auto& [name, value] : sizes) {
+      if (std::find(known.begin(), known.end(), name) == known.end()) {
+        reasons_.push_back(unknown_word("size", name, known));
+      }
+    }
+  }
+
+  int64_t extent(const Extent& extent, TextPlace place) {
+    const auto value = extent.value([&](std::string_view name) { return *graph_.size(name); });
+    if (value && *value >= 1 && *value <= kMaxDim) return *value;
+    refuse(place, fmt::format("{} is {}; an extent must be between 1 and {}", extent.text(),
+                              value ? std::to_string(*value) : "too large", kMaxDim));
+    return 1;
+  }
+
+  void add(Tensor tensor, TextPlace place) {
+    if (tensor.rows * tensor.cols > kMaxElements) {
+      refuse(place, fmt::format("{} has {} x {} elements; a tensor can have at most {}", tensor.name,
+                                tensor.rows, tensor.cols, kMaxElements));
+    }
+    ids_[tensor.name] = static_cast<int>(graph_.tensors.size());
+    graph_.tensors.push_back(std::move(tensor));
+  }
+
+  void check_divides(const Tensor& tensor, Held held, TextPlace place) {
+    if (held == Held::cols && tensor.cols % graph_.ranks != 0) {
+      refuse_share(tensor, tensor.cols, "columns", place);
+    }
+  }
+  void refuse_share(const Tensor& tensor, int64_t size, std::string_view what, TextPlace place) {
+    const int64_t below = size / graph_.ranks * graph_.ranks, above = below + graph_.ranks;
+    const std::string near = below > 0 ? fmt::format("{} or {}", below, above)
+                                       : std::to_string(above);
+    refuse(place, fmt::format("{} {} of {} are dealt to {} ranks and must divide: take {}", size,
+                              what, tensor.name, graph_.ranks, near));
+  }
+
+  void add_input(const InputText& input) {
+    Tensor tensor{input.name, extent(input.rows, input.place), extent(input.cols, input.place),
+                  input.held, -1};
+    check_divides(tensor, tensor.held, input.place);
+    add(std::move(tensor), input.place);
+  }
+
+  void add_stage(const StageText& text) {
+    Stage stage;
+    stage.kind = text.kind;
+    stage.eps = text.eps;
+    std::vector<const Tensor*> in;
+    for (const std::string& name : text.in) {
+      stage.in.push_back(ids_.at(name));
+      in.push_back(&graph_.tensors[static_cast<size_t>(stage.in.back())]);
+    }
+    const StageRule rule = rule_of(text.kind, in);
+    if (!rule.fault.empty()) refuse(text.in_place, rule.fault);
+    if (text.kind == StageKind::gemm && in[1]->held == Held::rows &&
+        in[1]->rows % graph_.ranks != 0) {
+      refuse_share(*in[1], in[1]->rows, "rows", text.in_place);
+    }
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (edge_between(in[i]->held, rule.needs[i])) continue;
+      refuse(text.in_place,
+             fmt::format("{} needs {} held as {}, and it is {}: there is no edge from one to the "
+                         "other",
+                         to_string(text.kind), in[i]->name, to_string(rule.needs[i]),
+                         to_string(in[i]->held)));
+    }
+    stage.needs = rule.needs;
+    stage.out = static_cast<int>(graph_.tensors.size());
+    Tensor made{text.out, rule.rows, rule.cols, rule.held, static_cast<int>(graph_.stages.size())};
+    check_divides(made, made.held, text.place);
+    graph_.stages.push_back(std::move(stage));
+    add(std::move(made), text.place);
+  }
+
+  void add_output(const OutputText& output) {
+    const auto found = ids_.find(output.tensor);
+    if (found == ids_.end()) return;
+    const Tensor& tensor = graph_.tensors[static_cast<size_t>(found->second)];
+    check_divides(tensor, output.held, output.place);
+    if (!edge_between(tensor.held, output.held)) {
+      refuse(output.place,
+             fmt::format("output {} is to be held as {}, and it is made {}: there is no edge from "
+                         "one to the other",
+                         output.tensor, to_string(output.held), to_string(tensor.held)));
+    }
+    graph_.outputs.push_back({found->second, output.held});
+  }
+
+  const GraphText& text_;
+  Graph graph_;
+  std::map<std::string, int, std::less<>> ids_;
+  std::vector<std::string> reasons_;
+};
+
+}  // namespace
+
+std::optional<Edge> edge_between(Held made, Held needed) {
+  if (made == needed || made == Held::whole) {
+    return needed == Held::partial && made != needed ? std::nullopt : std::optional(Edge::none);
+  }
+  if (made == Held::rows && needed == Held::whole) return Edge::gather;
+  if (made == Held::partial && needed == Held::rows) return Edge::reduce_scatter;
+  if (made == Held::partial && needed == Held::whole) return Edge::all_reduce;
+  if (made == Held::rows && needed == Held::cols) return Edge::all_to_all;
+  if (made == Held::cols && needed == Held::rows) return Edge::all_to_all;
+  return std::nullopt;
+}
+
+const std::string& Graph::name() const { return text->name; }
+
+std::optional<int> Graph::find_tensor(std::string_view tensor) const {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].name == tensor) return static_cast<int>(i);
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> Graph::size(std::string_view size) const {
+  for (const auto& [name, value] : sizes) {
+    if (name == size) return value;
+  }
+  return std::nullopt;
+}
+
+bool Graph::operator==(const Graph& other) const {
+  return ranks == other.ranks && dtype == other.dtype && sizes == other.sizes &&
+         (text == other.text || text->canonical == other.text->canonical);
+}
+
+Graph make_graph(std::shared_ptr<const GraphText> text, const Sizes& sizes, int ranks,
+                 DType dtype) {
+  return Binder(std::move(text), ranks, dtype).bind(sizes);
+}
+
+}  // namespace stretto

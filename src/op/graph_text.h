@@ -1,0 +1,53 @@
+// A graph as it is written: what is known before its sizes are.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "op/extent.h"
+#include "stretto/graph.h"
+
+namespace stretto {
+
+// Where a part of a graph stands in its text, counted from 1; 0: nowhere.
+struct TextPlace {
+  int line = 0, column = 0;
+};
+
+struct InputText {
+  std::string name;
+  Extent rows, cols;
+  Held held = Held::whole;
+  TextPlace place = {};
+};
+
+struct StageText {
+  std::string out;
+  StageKind kind = StageKind::gemm;
+  std::vector<std::string> in;
+  double eps = 0;  // norm
+  TextPlace place = {}, in_place = {};
+};
+
+struct OutputText {
+  std::string tensor;
+  Held held = Held::whole;
+  TextPlace place = {};
+};
+
+struct GraphText {
+  std::string file;  // for messages
+  std::string name;
+  std::vector<std::string> sizes;
+  std::vector<InputText> inputs;
+  std::vector<StageText> stages;
+  std::vector<OutputText> outputs;
+  std::string canonical;  // print() of it
+};
+
+size_t num_operands(StageKind kind);
+
+// "FILE:LINE:COLUMN: "
+std::string prefix(const GraphText& text, TextPlace place);
+
+}  // namespace stretto

@@ -1,0 +1,71 @@
+// Prints graphs: the inverse of parse_graph.cpp. Names of enumerators come from their tables.
+#include <fmt/format.h>
+
+#include "op/graph_text.h"
+#include "stretto/error.h"
+
+namespace stretto {
+
+#define STRETTO_CASE(name, text, ...) \
+  case Enum::name:                    \
+    return text;
+
+std::string_view to_string(Held held) {
+  using Enum = Held;
+  switch (held) { STRETTO_HELDS(STRETTO_CASE) }
+  STRETTO_ASSERT(false, "holding out of range");
+}
+
+std::string_view to_string(StageKind kind) {
+  using Enum = StageKind;
+  switch (kind) { STRETTO_STAGES(STRETTO_CASE) }
+  STRETTO_ASSERT(false, "kind of stage out of range");
+}
+
+std::string_view to_string(Edge edge) {
+  using Enum = Edge;
+  switch (edge) { STRETTO_EDGES(STRETTO_CASE) }
+  STRETTO_ASSERT(false, "edge out of range");
+}
+#undef STRETTO_CASE
+
+size_t num_operands(StageKind kind) {
+  using Enum = StageKind;
+#define STRETTO_CASE(name, text, operands, meaning) \
+  case Enum::name:                                  \
+    return operands;
+  switch (kind) { STRETTO_STAGES(STRETTO_CASE) }
+#undef STRETTO_CASE
+  STRETTO_ASSERT(false, "kind of stage out of range");
+}
+
+std::string print(const GraphText& text) {
+  std::string out = "graph " + text.name;
+  for (const std::string& size : text.sizes) out += " " + size;
+  out += "\n";
+  for (const InputText& input : text.inputs) {
+    out += fmt::format("input {} [{}, {}] {}\n", input.name, input.rows.text(), input.cols.text(),
+                       to_string(input.held));
+  }
+  for (const StageText& stage : text.stages) {
+    out += fmt::format("{} = {}", stage.out, to_string(stage.kind));
+    for (const std::string& in : stage.in) out += " " + in;
+    if (stage.kind == StageKind::norm) out += fmt::format(" eps={}", stage.eps);
+    out += "\n";
+  }
+  for (const OutputText& output : text.outputs) {
+    out += fmt::format("output {} {}\n", output.tensor, to_string(output.held));
+  }
+  return out;
+}
+
+const std::string& name_of(const GraphText& text) { return text.name; }
+const std::vector<std::string>& sizes_of(const GraphText& text) { return text.sizes; }
+
+std::string to_string(const Graph& graph) {
+  std::string out = graph.name();
+  for (const auto& [size, value] : graph.sizes) out += fmt::format(" {}={}", size, value);
+  return out + fmt::format(" ranks={} dtype={}", graph.ranks, to_string(graph.dtype));
+}
+
+}  // namespace stretto

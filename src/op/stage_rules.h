@@ -1,0 +1,21 @@
+// What each kind of stage makes of what ranks hold: shapes, who holds the result, and how its
+// operands must be held.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "stretto/graph.h"
+
+namespace stretto {
+
+struct StageRule {
+  int64_t rows = 0, cols = 0;  // of the result
+  Held held = Held::whole;
+  std::vector<Held> needs;  // by operand
+  std::string fault;        // not empty: the shapes do not fit
+};
+StageRule rule_of(StageKind kind, std::span<const Tensor* const> in);
+
+}  // namespace stretto
