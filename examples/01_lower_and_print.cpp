@@ -23,8 +23,8 @@ size_t count(const Plan& plan, Opcode op) {
 }
 
 void example() {
-  Operator op;
-  op.kind = OpKind::gemm_rs;
+  Segment op;
+  op.kind = kGemmRs;
   op.m = 128;  // global sizes: rows and columns of C, length of the sums
   op.n = 64;
   op.k = 96;

@@ -47,7 +47,7 @@ bool has(const CheckReport& report, DiagnosticKind kind) {
 }
 
 void example() {
-  const Operator op = parse_operator("gemm-rs m=128 n=64 k=96 ranks=2 dtype=bf16");
+  const Segment op = parse_segment("gemm-rs m=128 n=64 k=96 ranks=2 dtype=bf16");
   const Machine machine = default_machine(op.ranks);
   const Plan plan = lower(op, parse_schedule("tiles,tile=64x64,comm-sms=1", op, machine), machine);
   expect(examine(plan).clean(), "what lowering makes is clean");

@@ -39,8 +39,8 @@ uint64_t emulate_many(const Plan& plan, std::string_view name) {
 }
 
 void example() {
-  const Operator small = parse_operator("gemm-rs m=100 n=96 k=128 ranks=4 dtype=bf16");
-  const Operator large = parse_operator("gemm-rs m=8192 n=8192 k=28672 ranks=8 dtype=bf16");
+  const Segment small = parse_segment("gemm-rs m=100 n=96 k=128 ranks=4 dtype=bf16");
+  const Segment large = parse_segment("gemm-rs m=8192 n=8192 k=28672 ranks=8 dtype=bf16");
   const Machine machine = default_machine(large.ranks);
   fmt::print("right: {} under {} seeds\n", to_string(small), kSeeds);
   fmt::print("time:  {} on {}\n\n", to_string(large), machine.name);

@@ -17,7 +17,7 @@ using namespace stretto;
 constexpr int64_t kMaxRows = 1024, kHidden = 1024, kInner = 2048;
 
 // Small integers, whose bf16 is the upper half of their fp32.
-std::vector<uint16_t> values_of(const Operator& op, const InputData& data, Input input, int rank) {
+std::vector<uint16_t> values_of(const Segment& op, const InputData& data, Input input, int rank) {
   const Slice slice = input_slice(op, input, rank);
   std::vector<float> line(static_cast<size_t>(slice.cols()));
   std::vector<uint16_t> values;
@@ -32,7 +32,7 @@ std::vector<uint16_t> values_of(const Operator& op, const InputData& data, Input
   return values;
 }
 
-void write_inputs(const Context& context, const Operation& operation, const Operator& op,
+void write_inputs(const Context& context, const Operation& operation, const Segment& op,
                   const InputData& data) {
   for (int i = 0; i < context.num_local(); ++i) {
     const int rank = context.first_rank() + i;
@@ -42,7 +42,7 @@ void write_inputs(const Context& context, const Operation& operation, const Oper
   }
 }
 
-int64_t wrong_elements(const Context& context, const Operation& operation, const Operator& op,
+int64_t wrong_elements(const Context& context, const Operation& operation, const Segment& op,
                        const InputData& data) {
   const ExpectedRows expected = expected_rows(op, data, {}, 0, op.m);
   int64_t wrong = 0;
@@ -64,8 +64,8 @@ int64_t wrong_elements(const Context& context, const Operation& operation, const
 }
 
 void serve(Context& context) {
-  Operation up(context, {.kind = OpKind::ag_gemm, .n = kInner, .k = kHidden}, kMaxRows);
-  Operation down(context, {.kind = OpKind::gemm_rs, .n = kHidden, .k = kInner}, kMaxRows);
+  Operation up(context, {.kind = kAgGemm, .n = kInner, .k = kHidden}, kMaxRows);
+  Operation down(context, {.kind = kGemmRs, .n = kHidden, .k = kInner}, kMaxRows);
   uint64_t seed = 0;
   for (const int64_t rows : {1024, 1, 300, 7, 1000, 512}) {
     const InputData data{Fill::integers, ++seed};
@@ -84,7 +84,7 @@ void serve(Context& context) {
     }
     if (context.first_rank() > 0) continue;
     fmt::print("{:5} rows: right, by a plan for {}\n", rows,
-               bucket_of(OpKind::gemm_rs, context.ranks(), rows));
+               bucket_of(kGemmRs, context.ranks(), rows));
   }
 }
 

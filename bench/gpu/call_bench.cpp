@@ -92,7 +92,7 @@ int main(int argc, char** argv) {
                  {"n", n},
                  {"k", k},
                  {"calls", Json::array()}};
-    for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+    for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
       for (const std::string& schedule : schedules) {
         Operation operation(context, {kind, n, k, DType::bf16},
                             *std::max_element(rows.begin(), rows.end()),

@@ -38,7 +38,7 @@ GemmLaunches::GemmLaunches(GemmKernels& kernels, const cuda::Stream& stream,
 void GemmLaunches::plan_ranges(GemmKernels& kernels, const GemmTensors& tensors,
                                const Candidate& candidate) {
   const auto& [a, b, c] = tensors;
-  const Operator op = parse_operator(
+  const Segment op = parse_segment(
       fmt::format("ag-gemm m={} n={} k={} ranks=1 dtype=bf16", c.rows, c.columns, a.columns));
   const Machine machine = default_machine(1);
   const Schedule schedule =

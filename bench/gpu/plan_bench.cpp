@@ -32,7 +32,7 @@ class PlanBench {
       timed.plan = std::make_unique<Plan>(parse_plan(read_file(file, kMostBytes), file));
       if (!fabric_) fabric_ = fabric::in_process(timed.plan->ranks());
       timed.runner = std::make_unique<runtime::PlanRunner>(*timed.plan, *fabric_, compiler_);
-      fill(*timed.runner, timed.plan->op);
+      fill(*timed.runner, *timed.plan->op.only_product());
       timed.graphs = std::make_unique<runtime::RunGraphs>(*timed.runner, *fabric_, kRunsPerGraph);
       timed.graphs->time_us();
       timed_.push_back(std::move(timed));
@@ -49,7 +49,7 @@ class PlanBench {
       runtime::RunnerOptions options;
       options.marks = true;
       runtime::PlanRunner runner(*timed.plan, *fabric_, compiler_, options);
-      fill(runner, timed.plan->op);
+      fill(runner, *timed.plan->op.only_product());
       const runtime::RunGraphs graphs(runner, *fabric_, kRunsPerGraph);
       for (int launch = 0; launch < 3; ++launch) graphs.time_us();
       const auto marks = runner.marks();
@@ -85,8 +85,8 @@ class PlanBench {
     std::vector<double> times_us;
   };
 
-  void fill(const runtime::PlanRunner& runner, const Operator& op) {
-    const int64_t rows = op.reduces() ? op.m : op.m / op.ranks;
+  void fill(const runtime::PlanRunner& runner, const Segment& op) {
+    const int64_t rows = op.makes_terms() ? op.m : op.m / op.ranks;
     for (int rank = 0; rank < op.ranks; ++rank) {
       fabric_->device(rank).make_current();
       const cuda::TestData data(fabric_->device(rank), compiler_);

@@ -87,16 +87,16 @@ class Bench {
  private:
   // Random values, for power and clocks depend on them.
   void fill(const Operation& operation) {
-    const Operator op = operation.at(1);
+    const Segment op = operation.at(1);
     for (int rank = 0; rank < op.ranks; ++rank) {
       fill_rank(op, rank, operation.room(), operation.a(rank), operation.b(rank));
     }
   }
-  void fill_rank(const Operator& op, int rank, int64_t all_rows, GpuAddress a, GpuAddress b) {
+  void fill_rank(const Segment& op, int rank, int64_t all_rows, GpuAddress a, GpuAddress b) {
     context_.make_current(rank);
     const cuda::TestData data(fabric_->device(rank), compiler_);
     const cuda::Stream stream;
-    const int64_t rows = op.reduces() ? all_rows : all_rows / op.ranks;
+    const int64_t rows = op.makes_terms() ? all_rows : all_rows / op.ranks;
     data.fill(stream, a, rows * op.local_k(), op.dtype, device::Fill::normal, 1);
     data.fill(stream, b, op.local_n() * op.local_k(), op.dtype, device::Fill::normal, 2);
     stream.synchronize();
@@ -162,7 +162,7 @@ class Bench {
     return time;
   }
 
-  double fixed_us(Operator op, int64_t rows) {
+  double fixed_us(Segment op, int64_t rows) {
     op.m = rows;
     const Machine machine = default_machine(op.ranks);
     const Schedule schedule = schedule_ == "auto"
@@ -203,7 +203,7 @@ int main(int argc, char** argv) {
     Bench bench(ranks, schedule);
     Json json = {{"ranks", ranks}, {"m", rows}, {"schedule", schedule}};
     json["results"] = Json::array();
-    for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+    for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
       const OperationShape shape{kind, n, k, DType::bf16};
       json["results"].push_back(counts.empty() ? bench.measure(shape, rows)
                                                : bench.told(shape, rows, counts));

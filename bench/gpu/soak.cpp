@@ -57,7 +57,7 @@ class Soak {
  public:
   Soak(int ranks, int64_t rows, int64_t n, int64_t k, uint64_t seed)
       : context_(ranks), fabric_(fabric::in_process(ranks)), rows_(rows), seed_(seed) {
-    for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+    for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
       for (const char* schedule : {"low-latency", "tiles", "decomposed", "slices"}) {
         add(kind, n, k, std::string(schedule) + ",rows=bucket");
       }
@@ -100,7 +100,7 @@ class Soak {
   const std::vector<std::string>& names() const { return names_; }
 
  private:
-  void add(OpKind kind, int64_t n, int64_t k, const std::string& schedule) {
+  void add(ProductKind kind, int64_t n, int64_t k, const std::string& schedule) {
     try {
       auto operation = std::make_unique<Operation>(
           context_, OperationShape{kind, n, k, DType::bf16}, rows_,
@@ -125,7 +125,7 @@ class Soak {
     size_t bytes = 0;
     for (size_t i = 0; i < operations_.size(); ++i) {
       Operation& operation = *operations_[i];
-      const Operator op = operation.at(operation.room());
+      const Segment op = operation.at(operation.room());
       const Slice a = input_slice(op, Input::a, rank), b = input_slice(op, Input::b, rank);
       const Slice out = output_slice(op, rank);
       Part part{operation.a(rank),

@@ -25,22 +25,24 @@ cuda::BufferPlaces places_of(const Plan& plan) {
   return places;
 }
 
-using Choose = Schedule (*)(const Operator& op, const Machine& machine);
+using Choose = Schedule (*)(const Segment& op, const Machine& machine);
 
-Schedule take_tiles(const Operator& op, const Machine& machine) {
+Schedule take_tiles(const Segment& op, const Machine& machine) {
   return parse_schedule("tiles,rows=bucket", op, machine);
 }
 
 // Of a server that knows what is shipped.
-Schedule take_auto(const Operator& op, const Machine& machine) {
+Schedule take_auto(const Segment& op, const Machine& machine) {
   static const Tuning tuning = shipped_tuning();
   return served_schedule(op, machine, tuning).schedule;
 }
 
+constexpr ProductKind kKinds[] = {kAgGemm, kGemmRs, kGemmAr};
+
 void new_bucket(benchmark::State& state, Choose choose) {
-  const auto kind = static_cast<OpKind>(state.range(0));
+  const ProductKind kind = kKinds[state.range(0)];
   const auto ranks = static_cast<int>(state.range(2));
-  const Operator op{kind, state.range(1), 8192, 8192, ranks, DType::bf16};
+  const Segment op{kind, state.range(1), 8192, 8192, ranks, DType::bf16};
   const Machine machine = default_machine(ranks);
   choose(op, machine);  // reads what it chooses by
   for (auto _ : state) {
@@ -65,8 +67,8 @@ void new_bucket(benchmark::State& state, Choose choose) {
 
 void buckets(benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"op", "m", "ranks"})->Unit(benchmark::kMillisecond);
-  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
-    for (const int64_t m : {512, 2048, 4096, 8192}) bench->Args({static_cast<int64_t>(kind), m, 8});
+  for (int64_t kind = 0; kind < std::ssize(kKinds); ++kind) {
+    for (const int64_t m : {512, 2048, 4096, 8192}) bench->Args({kind, m, 8});
   }
 }
 
@@ -75,9 +77,9 @@ void new_bucket_by_auto(benchmark::State& state) { new_bucket(state, take_auto);
 
 // The choice by itself.
 void choose_for_bucket(benchmark::State& state) {
-  const auto kind = static_cast<OpKind>(state.range(0));
+  const ProductKind kind = kKinds[state.range(0)];
   const auto ranks = static_cast<int>(state.range(2));
-  const Operator op{kind, state.range(1), 8192, 8192, ranks, DType::bf16};
+  const Segment op{kind, state.range(1), 8192, 8192, ranks, DType::bf16};
   const Machine machine = default_machine(ranks);
   take_auto(op, machine);
   for (auto _ : state) benchmark::DoNotOptimize(take_auto(op, machine));

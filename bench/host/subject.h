@@ -9,7 +9,7 @@
 namespace stretto::bench {
 
 struct Subject {
-  Operator op;
+  Segment op;
   Machine machine;
   Schedule schedule;
 
@@ -23,7 +23,7 @@ struct Subject {
 // gemm-rs m x 8192 x 28672 under `tiles` with 128x256 tiles.
 inline Subject down_projection(int64_t m, int ranks) {
   Subject subject;
-  subject.op = {OpKind::gemm_rs, m, 8192, 28672, ranks, DType::bf16};
+  subject.op = {kGemmRs, m, 8192, 28672, ranks, DType::bf16};
   subject.machine = default_machine(ranks);
   subject.schedule = parse_schedule("tiles,tile=128x256", subject.op, subject.machine);
   return subject;

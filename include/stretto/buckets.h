@@ -4,16 +4,16 @@
 #include <cstdint>
 #include <vector>
 
-#include "stretto/operator.h"
+#include "stretto/segment.h"
 
 namespace stretto {
 
 // The smallest bucket of at least `rows` rows. Buckets are multiples of the ranks that own rows
 // (serve.h), with 64 rows for each at least, and lie so close that at most an eighth of a bucket's
 // rows, or 64 of each owner's, are more than was asked for.
-int64_t bucket_of(OpKind kind, int ranks, int64_t rows);
+int64_t bucket_of(ProductKind kind, int ranks, int64_t rows);
 
 // All buckets of 1 to `rows` rows, ascending.
-std::vector<int64_t> buckets_up_to(OpKind kind, int ranks, int64_t rows);
+std::vector<int64_t> buckets_up_to(ProductKind kind, int ranks, int64_t rows);
 
 }  // namespace stretto

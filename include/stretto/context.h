@@ -1,7 +1,7 @@
 // Operators on GPUs: a context once, an operation for each shape once, then calls.
 //
 //   Context context(8);                              // all ranks here, or this process's of a job
-//   Operation down(context, {.kind = OpKind::gemm_rs, .n = 8192, .k = 28672}, 4096);
+//   Operation down(context, {.kind = kGemmRs, .n = 8192, .k = 28672}, 4096);
 //   ... inputs to down.a(rank), down.b(rank) ...
 //   down.run(rank, stream, rows);                    // behind what the stream has; rows <= 4096
 //   ... result in down.out(rank), on the same stream ...
@@ -28,8 +28,8 @@
 #include <string>
 #include <vector>
 
-#include "stretto/operator.h"
 #include "stretto/schedule.h"
+#include "stretto/segment.h"
 
 namespace stretto {
 
@@ -77,7 +77,7 @@ class Context {
 
 // What an operation computes, but for the rows (operator.h).
 struct OperationShape {
-  OpKind kind = OpKind::gemm_rs;
+  ProductKind kind = kGemmRs;
   int64_t n = 0, k = 0;  // global
   DType dtype = DType::bf16;
 };
@@ -113,7 +113,7 @@ class Operation {
   Operation& operator=(const Operation&) = delete;
 
   // The operator with so many rows: which part of each tensor a rank holds (reference.h).
-  Operator at(int64_t rows) const;
+  Segment at(int64_t rows) const;
   // Rows that tensors have room for, of all ranks together: max_rows, rounded up to a bucket where
   // they are not fixed. A tensor that is sharded by rows has room for room() / ranks, rounded up.
   int64_t room() const;

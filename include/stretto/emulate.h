@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "stretto/error.h"
-#include "stretto/operator.h"
 #include "stretto/plan.h"
 #include "stretto/reference.h"
+#include "stretto/segment.h"
 
 namespace stretto {
 

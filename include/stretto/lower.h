@@ -16,13 +16,18 @@ namespace stretto {
 // What the steps pass along. Until place_signals the plan's lanes hold tasks and boundaries only.
 struct Draft {
   const Operator op;
-  const Schedule schedule;
+  const OperatorSchedule schedule;
   const Machine machine;
   Plan plan;
   // Every instruction once, in an order in which one thread could execute them all: each read comes
   // after the writes it depends on. Lanes list their instructions in this order, so no plan can
   // deadlock; place_signals reads dependences off it as if it were a sequential program.
   std::vector<InstrRef> program;
+  // By segment of the operator: where its instructions end in `program`.
+  std::vector<uint32_t> segment_ends;
+
+  // Whose schedule an instruction of the program has; stages over rows go by the product before.
+  const Schedule& schedule_at(uint32_t position) const;
 };
 
 struct LowerStep {
@@ -35,7 +40,7 @@ std::span<const LowerStep> lower_steps();
 
 // Throws UsageError with all of legal()'s reasons when there is one.
 // `after_step`, when given, sees the draft after each step (dump-after).
-Plan lower(const Operator& op, const Schedule& schedule, const Machine& machine,
+Plan lower(const Operator& op, const OperatorSchedule& schedule, const Machine& machine,
            const std::function<void(const LowerStep&, const Draft&)>& after_step = {});
 
 // Steps, in src/lower/, one file each. See lower_steps() for their order.

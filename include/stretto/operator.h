@@ -1,87 +1,151 @@
-// Operator: what is computed, with global sizes, element type, ranks, and who owns which shard.
+// Operator: an operator as stages over tensors that ranks hold in parts. Communication is not
+// written: where a stage needs a tensor held otherwise than it was made, there is an edge.
 //
-// Notation (M, N, K global, R ranks, row-major everywhere; weights [N, K] as in a PyTorch linear):
-//   ag-gemm   rank r holds a = own rows of A [M, K] and b [N/R, K];  out [M, N/R]
-//   gemm-rs   rank r holds a [M, K/R] and b [N, K/R];  out = own rows of the sum over ranks [M, N]
-//   gemm-ar   the same inputs;                         out [M, N] on every rank
-// Own rows of rank r: contiguous block r of ceil(M/R) rows; the last blocks may be short or empty.
+//   graph mlp m h f                 a name and the sizes; the first counts rows that serving
+//   changes input x [m, h] rows             what the caller gives, and how ranks hold it input wg
+//   [f, h] rows input wu [f, h] rows input wd [h, f] cols g = gemm x wg                   stages,
+//   in an order in which each tensor is made before its use u = gemm x wu a = swiglu g u y = gemm a
+//   wd output y rows                   what the caller gets, and how ranks hold it
+//
+// docs/graph-format.md is the grammar. Weights are [N, K] as in a PyTorch linear. A tensor's sizes
+// are global; `rows` deals blocks of ceil(rows / ranks) rows, the last of which may be short or
+// empty, and `cols` equal blocks of columns.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "stretto/dtype.h"
+#include "stretto/held.h"
+#include "stretto/segment.h"
 
 namespace stretto {
 
-// X(enumerator, text name, one-line description)
-#define STRETTO_OPERATORS(X)                                                    \
-  X(ag_gemm, "ag-gemm", "all-gather of A's rows, then GEMM: out[M, N/R]")       \
-  X(gemm_rs, "gemm-rs", "GEMM, then reduce-scatter by rows: out[ceil(M/R), N]") \
-  X(gemm_ar, "gemm-ar", "GEMM, then all-reduce: out[M, N] on every rank")
+// X(enumerator, text, operands, meaning)
+#define STRETTO_STAGES(X)                                            \
+  X(gemm, "gemm", 2, "A [m, k] times the transpose of B [n, k]")     \
+  X(swiglu, "swiglu", 2, "silu(G) * U, element by element")          \
+  X(gelu, "gelu", 1, "GELU of every element, in its tanh form")      \
+  X(silu, "silu", 1, "x * sigmoid(x) of every element")              \
+  X(bias, "bias", 2, "X with the row B [1, n] added to every row")   \
+  X(add, "add", 2, "the sum of two tensors, a residual for example") \
+  X(norm, "norm", 2, "RMSNorm of every row, times the row W [1, n]; eps=1e-06 unless given")
 
-enum class OpKind : uint8_t {
-#define STRETTO_ENUM(name, text, description) name,
-  STRETTO_OPERATORS(STRETTO_ENUM)
+#define STRETTO_ENUM(name, ...) name,
+enum class StageKind : uint8_t { STRETTO_STAGES(STRETTO_ENUM) };
 #undef STRETTO_ENUM
+
+std::string_view to_string(StageKind kind);
+
+inline constexpr size_t kMostStages = 4096;
+inline constexpr size_t kMostSizes = 32;
+
+struct GraphText;  // a graph before its sizes are known (graph_text.h)
+
+struct Tensor {
+  std::string name;
+  int64_t rows = 0, cols = 0;  // global
+  Held held = Held::whole;     // as the caller gives it, or as its stage makes it
+  int stage = -1;              // that makes it; -1: the caller gives it
 };
 
-std::string_view to_string(OpKind kind);
-std::optional<OpKind> op_kind_from(std::string_view text);
+struct Stage {
+  StageKind kind = StageKind::gemm;
+  std::vector<int> in;      // tensors
+  std::vector<Held> needs;  // how it needs each of them
+  int out = 0;              // tensor
+  double eps = 0;           // norm
+};
 
-// Contiguous blocks of ceil(rows/ranks) rows; the last blocks may be short or empty.
-struct RowShards {
-  int64_t rows = 0;
-  int ranks = 1;
+struct OperatorOutput {
+  int tensor = 0;
+  Held held = Held::whole;
+};
 
-  int64_t block() const { return (rows + ranks - 1) / ranks; }
-  int64_t begin(int rank) const { return rank * block() < rows ? rank * block() : rows; }
-  int64_t end(int rank) const { return begin(rank + 1); }
-  int64_t size(int rank) const { return end(rank) - begin(rank); }
-  int owner(int64_t row) const { return static_cast<int>(row / block()); }
+// What is computed between two edges: what one schedule is for. A product with what follows it tile
+// by tile, or stages over rows that their ranks have.
+struct OperatorSegment {
+  std::string name;                // of its last tensor
+  std::optional<Segment> product;  // none: stages over rows
+  int input = 0;                   // product: tensor A
+  std::vector<int> weights;        // product: tensors B; two whose results one stage joins
+  std::vector<int> stages;         // in their order, the product's first
+  int result = 0;                  // tensor, behind the edge at its end
+  Held result_held = Held::whole;  // as it is behind that edge
+  // No stage: the tensor `input` gathered for the caller.
+  bool is_gather() const { return stages.empty(); }
+  bool operator==(const OperatorSegment&) const = default;
 };
 
 struct Operator {
-  OpKind kind = OpKind::gemm_rs;
-  int64_t m = 0, n = 0, k = 0;  // global sizes
+  Operator() = default;
+  Operator(const Segment& product);  // NOLINT: an operator of one product, under the product's name
+
+  std::shared_ptr<const GraphText> text;
+  std::vector<std::pair<std::string, int64_t>> sizes;
   int ranks = 1;
   DType dtype = DType::bf16;
 
-  RowShards row_shards() const { return {m, ranks}; }
-  // The GEMM that every rank computes: local_m() x local_n(), summed over local_k().
-  int64_t local_m() const { return m; }
-  int64_t local_n() const { return kind == OpKind::ag_gemm ? n / ranks : n; }
-  int64_t local_k() const { return kind == OpKind::ag_gemm ? k : k / ranks; }
-  bool reduces() const { return kind != OpKind::ag_gemm; }
+  std::vector<Tensor> tensors;  // inputs first, as they are written; then what stages make
+  std::vector<Stage> stages;
+  std::vector<OperatorOutput> outputs;
+  std::vector<OperatorSegment> segments;  // in an order in which one after the other can run
 
-  bool operator==(const Operator&) const = default;
+  const std::string& name() const;
+  // Of the first size: rows that a run may have fewer of.
+  int64_t rows() const { return sizes.front().second; }
+  // Where the operator is one product and nothing else; null: it is more.
+  const Segment* only_product() const {
+    return segments.size() == 1 && segments[0].product ? &*segments[0].product : nullptr;
+  }
+  // Whether the ranks' products are terms of a sum, in the last of them.
+  bool ends_with_terms() const;
+  std::optional<int> find_tensor(std::string_view tensor) const;
+  std::optional<int64_t> size(std::string_view size) const;
+  const Tensor& tensor(int id) const { return tensors[static_cast<size_t>(id)]; }
+  const Stage& stage(int id) const { return stages[static_cast<size_t>(id)]; }
+  // As the caller gets it; nothing where it is no output.
+  std::optional<Held> output_held(int tensor) const;
+  bool operator==(const Operator& other) const;
 };
 
-// Largest size of a dimension and of one tensor (elements); keeps all index arithmetic exact.
-inline constexpr int64_t kMaxDim = int64_t{1} << 30;
-inline constexpr int64_t kMaxElements = int64_t{1} << 40;
-inline constexpr int kMaxRanks = 1024;
+// Reads a graph's lines. Throws UsageError with all that is wrong, each "FILE:LINE:COLUMN: ...".
+std::shared_ptr<const GraphText> parse_graph(std::string_view text,
+                                             std::string_view file_name = "graph");
+// Exact: parse_graph(print(g)) prints the same.
+std::string print(const GraphText& text);
 
-// Every reason why the operator cannot be served, each with what would be right; empty when fine.
-std::vector<std::string> problems(const Operator& op);
-// Throws UsageError with all problems when there is one.
-void validate(const Operator& op);
+using Sizes = std::vector<std::pair<std::string, int64_t>>;
+// Binds sizes, in any order. Throws UsageError with all reasons why the graph cannot be served.
+Operator make_graph(std::shared_ptr<const GraphText> text, const Sizes& sizes, int ranks,
+                    DType dtype);
+// A shipped operator by its name. Throws UsageError.
+Operator make_operator(std::string_view name, const Sizes& sizes, int ranks,
+                       DType dtype = DType::bf16);
 
-// What a text may leave out.
-struct OperatorDefaults {
-  std::optional<int> ranks = {};
-  std::optional<DType> dtype = {};
-};
+// The shipped operators, by name.
+std::span<const std::shared_ptr<const GraphText>> known_graphs();
+std::shared_ptr<const GraphText> find_graph(std::string_view name);  // null: not known
+// The graph's name, and the names of its sizes.
+const std::string& name_of(const GraphText& text);
+const std::vector<std::string>& sizes_of(const GraphText& text);
 
-// "gemm-rs m=2048 n=1024 k=4096 ranks=8 dtype=bf16"; parse is the inverse (throws UsageError).
+// "mlp m=1003 h=512 f=1376 ranks=3 dtype=bf16"; parse is the inverse of shipped operators', and of
+// others' where `text` is theirs (throws UsageError).
 std::string to_string(const Operator& op);
-Operator parse_operator(std::string_view text, const OperatorDefaults& absent = {});
-
-// Bytes that leave one rank at least, per direction (wire in the operator's dtype).
-double link_bytes(const Operator& op);
+Operator parse_operator(std::string_view words, const SegmentDefaults& absent = {},
+                        std::shared_ptr<const GraphText> text = {});
+void validate(const Operator& op);
+// The same of so many rows: the first size.
+Operator with_rows(const Operator& op, int64_t rows);
 double flops_per_rank(const Operator& op);
+// Bytes that leave one rank at least, per direction.
+double link_bytes(const Operator& op);
 
 }  // namespace stretto

@@ -38,8 +38,8 @@ struct Slice {
   int64_t cols() const { return col1 - col0; }
   bool operator==(const Slice&) const = default;
 };
-Slice input_slice(const Operator& op, Input input, int rank);  // of A or B
-Slice output_slice(const Operator& op, int rank);              // of out [M, N]
+Slice input_slice(const Segment& op, Input input, int rank);  // of A or B
+Slice output_slice(const Segment& op, int rank);              // of out [M, N]
 
 // Integers (exact in bf16, fp16 and fp32 by construction, for every K):
 //   A has at most 32 nonzeros a row, spread evenly over K, of magnitude 1 or 2; |B| <= 4. So any
@@ -55,9 +55,9 @@ struct InputData {
   Fill fill = Fill::random;
   uint64_t seed = 1;
 };
-float input_value(const Operator& op, const InputData& data, Input input, int64_t row, int64_t col);
+float input_value(const Segment& op, const InputData& data, Input input, int64_t row, int64_t col);
 // values[i] = input_value(row, col0 + i); much faster than one by one.
-void fill_input(const Operator& op, const InputData& data, Input input, int64_t row, int64_t col0,
+void fill_input(const Segment& op, const InputData& data, Input input, int64_t row, int64_t col0,
                 std::span<float> values);
 
 // How often and how coarsely an implementation rounds between the products and the output.
@@ -85,7 +85,22 @@ struct ExpectedRows {
 };
 // About 4e9 multiply-adds a second for random data, far faster for integers. Holds a few row
 // blocks only: ask for some hundred rows at a time; several threads may ask at once.
-ExpectedRows expected_rows(const Operator& op, const InputData& data, const Roundings& roundings,
+ExpectedRows expected_rows(const Segment& op, const InputData& data, const Roundings& roundings,
                            int64_t row0, int64_t row1);
+
+// The same of whole operators, tensor by tensor. Operands of a product that are its A have values
+// as Input::a above, all others as Input::b. Where an operator is more than one product, random
+// weights are divided by a power of two near the root of their columns, so that no tensor grows
+// from stage to stage.
+
+// What a rank has of a tensor that is held so.
+Slice slice_of(const Operator& op, int tensor, Held held, int rank);
+// values[i] = the input's element (row, col0 + i).
+void fill_tensor(const Operator& op, const InputData& data, int tensor, int64_t row, int64_t col0,
+                 std::span<float> values);
+// Rows [row0, row1) of every output, in their order. Each tensor that a segment leaves is taken to
+// be rounded to the operator's type.
+std::vector<ExpectedRows> expected_outputs(const Operator& op, const InputData& data,
+                                           const Roundings& roundings, int64_t row0, int64_t row1);
 
 }  // namespace stretto

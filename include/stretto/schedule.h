@@ -153,12 +153,11 @@ std::string to_string(const Schedule& schedule);
 // `op` and `machine` give the preset its defaults. `words`: what else the caller takes in the place
 // of a text, to be listed with the presets; they take no changes. Throws UsageError naming every
 // bad part at once.
-Schedule parse_schedule(std::string_view text, const Operator& op, const Machine& machine,
+Schedule parse_schedule(std::string_view text, const Segment& op, const Machine& machine,
                         std::span<const std::string_view> words = {});
 
 // All reasons why this schedule cannot serve the operator on the machine; empty when it can.
-std::vector<std::string> legal(const Operator& op, const Schedule& schedule,
-                               const Machine& machine);
+std::vector<std::string> legal(const Segment& op, const Schedule& schedule, const Machine& machine);
 
 // Same inputs give the same bits in every run, and the same bits as every other deterministic
 // schedule with the same `partials` and `split-k` and one of K's phases (the emulator adds up the
@@ -167,14 +166,39 @@ std::vector<std::string> legal(const Operator& op, const Schedule& schedule,
 // NCCL's reductions choose their order, so they are not; low-latency ones add in rank order.
 bool is_deterministic(const Schedule& schedule);
 
+// The schedules of an operator: one for each of its products, in the order of its segments.
+struct OperatorSchedule {
+  OperatorSchedule() = default;
+  OperatorSchedule(const Schedule& one) : products{one} {}  // NOLINT: of an operator of one product
+  std::vector<Schedule> products;
+  std::vector<std::string> names = {};  // of their segments; none of an operator of one product
+  const Schedule& first() const { return products.front(); }
+  bool operator==(const OperatorSchedule&) const = default;
+};
+// Of one product, its canonical text; of more "up:TEXT/down:TEXT".
+std::string to_string(const OperatorSchedule& schedule);
+// Parts that '/' separates, later ones over earlier ones: "TEXT" is for every product,
+// "SEGMENT:TEXT" for that one; TEXT as parse_schedule() reads it. Throws UsageError naming every
+// bad part at once.
+OperatorSchedule parse_schedules(std::string_view text, const Operator& op, const Machine& machine,
+                                 std::span<const std::string_view> words = {});
+// All reasons why these cannot serve the operator, each with its segment where there are several.
+std::vector<std::string> legal(const Operator& op, const OperatorSchedule& schedule,
+                               const Machine& machine);
+bool is_deterministic(const OperatorSchedule& schedule);
+// Throws InternalError where the schedule is of an operator with other products.
+void check_products(const Operator& op, const OperatorSchedule& schedule);
+
 struct Preset {
   std::string_view name;
   std::string_view stands_for;  // the systems that it represents
   std::string_view source;      // paper or repository
   std::string_view idea;        // one line
-  Schedule (*make)(const Operator& op, const Machine& machine);
+  Schedule (*make)(const Segment& op, const Machine& machine);
 };
 std::span<const Preset> presets();
+// The preset of every product.
+OperatorSchedule schedule_of(const Preset& preset, const Operator& op, const Machine& machine);
 // Throws UsageError listing the names, and `words`, which the caller takes besides.
 const Preset& find_preset(std::string_view name, std::span<const std::string_view> words = {});
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "stretto/machine.h"
-#include "stretto/operator.h"
 #include "stretto/schedule.h"
+#include "stretto/segment.h"
 
 namespace stretto {
 
@@ -26,7 +26,7 @@ struct Measured {
 
 // What was measured of one operator on one machine with one kind of GPU.
 struct TunedOperator {
-  Operator op;
+  Segment op;
   std::string machine;       // its name; plans were lowered for it
   std::string gpu;           // as the driver calls it; empty: nobody said
   std::string commit, date;  // of the measurement; may be empty
@@ -82,7 +82,7 @@ enum class RowsFrom : uint8_t { host, gpu_memory };
 // errors on these taken off. Another algorithm of cuBLAS's than its first is taken on the very
 // operator that it was measured on only. Throws UsageError when no preset can serve the operator.
 // `rows`: what runs of the plan may have; for a bucket served_schedule() chooses.
-AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
+AutoSchedule auto_schedule(const Segment& op, const Machine& machine, const Tuning& tuning,
                            RowCount rows = RowCount::fixed);
 // What asks for it in the place of a schedule's text: for parse_schedule()'s list.
 inline constexpr std::string_view kAutoWords[] = {"auto"};
@@ -91,17 +91,17 @@ inline constexpr std::string_view kAutoWords[] = {"auto"};
 // what was fastest on the nearest operators, those that auto_schedule() hears, within a factor of
 // four in all; where nothing is so near, cuBLAS and low-latency collectives for few rows, fused
 // tiles for more. Takes under a tenth of a millisecond. Throws UsageError when nothing serves it.
-AutoSchedule served_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
+AutoSchedule served_schedule(const Segment& op, const Machine& machine, const Tuning& tuning,
                              RowsFrom from = RowsFrom::host);
 
 // What either takes first: the fastest measured on this operator and GPU; nothing where none
 // serves.
-std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine& machine,
+std::optional<AutoSchedule> measured_schedule(const Segment& op, const Machine& machine,
                                               const Tuning& tuning, RowCount rows = RowCount::fixed,
                                               RowsFrom from = RowsFrom::host);
 // By what was measured elsewhere only, and a simulation. Takes a tenth of a second and more of one
 // core, for large operators seconds; it uses all.
-AutoSchedule simulated_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
+AutoSchedule simulated_schedule(const Segment& op, const Machine& machine, const Tuning& tuning,
                                 RowCount rows = RowCount::fixed, RowsFrom from = RowsFrom::host);
 
 // A schedule that a sweep should measure.
@@ -114,12 +114,12 @@ struct Candidate {
 // fastest elsewhere; then the `more` others of the space that the simulation finds fastest. Each
 // can serve the operator; throws UsageError when none can. Takes seconds: it lowers and simulates
 // all of them.
-std::vector<Candidate> sweep_candidates(const Operator& op, const Machine& machine, size_t more);
+std::vector<Candidate> sweep_candidates(const Segment& op, const Machine& machine, size_t more);
 
 // What a sweep should measure after these: the fastest of `measured` that cuBLAS multiplies for,
 // with every other algorithm that cuBLAS may propose (fewer, maybe: then they are refused when they
 // are to run). Nothing where it was too slow for that to make it the fastest.
-std::vector<Schedule> algorithms_to_measure(const Operator& op, const Machine& machine,
+std::vector<Schedule> algorithms_to_measure(const Segment& op, const Machine& machine,
                                             const std::vector<Measured>& measured);
 
 // Who of `measured` may be the fastest, by the ranges of their times, and what a sweep should

@@ -56,10 +56,10 @@ std::string_view text_of(const char* argument, std::string_view name) {
   return &require(argument, name);
 }
 
-OpKind kind_of(const char* kind) {
+ProductKind kind_of(const char* kind) {
   const std::string_view text = text_of(kind, "kind");
-  const auto known = op_kind_from(text);
-  if (!known) throw UsageError(unknown_word("operator", text, kOperatorNames));
+  const auto known = product_kind_from(text);
+  if (!known) throw UsageError(unknown_word("operator", text, product_kind_names()));
   return *known;
 }
 

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "stretto/error.h"
-#include "stretto/operator.h"
+#include "stretto/segment.h"
 
 namespace stretto::c {
 
@@ -36,7 +36,7 @@ T& require(T* argument, std::string_view name) {
 }
 
 std::string_view text_of(const char* argument, std::string_view name);
-OpKind kind_of(const char* kind);
+ProductKind kind_of(const char* kind);
 DType dtype_of(const char* dtype);
 
 }  // namespace stretto::c

@@ -19,17 +19,17 @@
 namespace stretto::c {
 namespace {
 
-Operator operator_of(const stretto_operator* at) {
+Segment operator_of(const stretto_operator* at) {
   const stretto_operator given =
       sized(at, "op", {"stretto_operator", offsetof(stretto_operator, dtype) + sizeof(at->dtype)});
-  const Operator op{kind_of(given.kind),  given.m, given.n, given.k, given.ranks,
-                    dtype_of(given.dtype)};
+  const Segment op{kind_of(given.kind),  given.m, given.n, given.k, given.ranks,
+                   dtype_of(given.dtype)};
   validate(op);
   return op;
 }
 
 struct Chosen {
-  Operator op;
+  Segment op;
   Machine machine;
   Schedule schedule;
   std::string reason;
@@ -99,7 +99,7 @@ int stretto_check(const stretto_plan_request* request, int64_t* num_problems,
 int stretto_shape(const stretto_operator* given, int32_t serves, stretto_tensor tensor,
                   int64_t* rows, int64_t* cols) {
   return guarded([&] {
-    Operator op = c::operator_of(given);
+    Segment op = c::operator_of(given);
     if (serves != 0) op.m = bucket_of(op.kind, op.ranks, op.m);
     validate(op);
     if (tensor != STRETTO_A && tensor != STRETTO_B && tensor != STRETTO_OUT) {

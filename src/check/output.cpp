@@ -7,8 +7,6 @@
 namespace stretto::checker {
 namespace {
 
-constexpr std::string_view kName = "out";
-
 std::string shape(int64_t rows, int64_t cols, DType dtype) {
   return fmt::format("{} x {} {}", rows, cols, to_string(dtype));
 }
@@ -17,10 +15,12 @@ std::string shape(const Operator& op, const Slice& slice) {
   return shape(slice.rows(), slice.cols(), op.dtype);
 }
 
-}  // namespace
-
-void check_output(const Plan& plan, Findings& findings) {
-  const auto index = plan.find_buffer(kName);
+void check_one(const Plan& plan, const OperatorOutput& output, Findings& findings) {
+  const std::string& name = plan.op.tensor(output.tensor).name;
+  const auto index = plan.find_buffer(name);
+  const auto slice_on = [&](int rank) {
+    return slice_of(plan.op, output.tensor, output.held, rank);
+  };
   const auto report = [&](std::string message, std::string hint) {
     findings.add(DiagnosticKind::unwritten_output, ~uint64_t{0}, [&] {
       Diagnostic d;
@@ -33,22 +33,28 @@ void check_output(const Plan& plan, Findings& findings) {
   if (!index || plan.buffers[*index].role != BufferRole::output) {
     return report(fmt::format("no task writes the output of {}: the plan has no output buffer "
                               "named {}",
-                              to_string(plan.op), kName),
-                  fmt::format("declare {}, {} on rank 0, as an output and let tasks write it",
-                              kName, shape(plan.op, output_slice(plan.op, 0))));
+                              to_string(plan.op), name),
+                  fmt::format("declare {}, {} on rank 0, as an output and let tasks write it", name,
+                              shape(plan.op, slice_on(0))));
   }
   const Buffer& out = plan.buffers[*index];
   for (int rank = 0; rank < plan.ranks(); ++rank) {
-    const Slice slice = output_slice(plan.op, rank);
+    const Slice slice = slice_on(rank);
     if (out.rows_on(rank) == slice.rows() && out.cols == slice.cols() &&
         out.dtype == plan.op.dtype) {
       continue;
     }
-    return report(fmt::format("{} on rank {} is {}, but {} gives {} there", kName, rank,
+    return report(fmt::format("{} on rank {} is {}, but {} gives {} there", name, rank,
                               shape(out.rows_on(rank), out.cols, out.dtype), to_string(plan.op),
                               shape(plan.op, slice)),
-                  fmt::format("declare {} as large as the operator's output on every rank", kName));
+                  fmt::format("declare {} as large as the operator's output on every rank", name));
   }
+}
+
+}  // namespace
+
+void check_output(const Plan& plan, Findings& findings) {
+  for (const OperatorOutput& output : plan.op.outputs) check_one(plan, output, findings);
 }
 
 }  // namespace stretto::checker

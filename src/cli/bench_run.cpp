@@ -32,7 +32,7 @@ struct Lowered {
 
 BenchRun::BenchRun(int ranks) : fabric_(open_gpus(ranks)) {}
 
-BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
+BenchedOperator BenchRun::run(const Segment& op, const Machine& machine,
                               std::vector<Choice> choices, const runtime::BenchOptions& timing,
                               const std::function<void(double)>& progress) {
   BenchedOperator benched{op, machine, {}, link_bytes(op) / (machine.link_gb_per_s * 1e3), {}};
@@ -70,7 +70,8 @@ BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
     if (!strategy.measured.refused.empty()) strategy.choice.refused = {strategy.measured.refused};
     if (const auto& proposed = strategy.measured.too_few_proposed) {
       Choice& choice = strategy.choice;
-      AutoSchedule first = with_first_algorithm({choice.schedule, choice.reason}, *proposed);
+      AutoSchedule first =
+          with_first_algorithm({choice.schedule.first(), choice.reason}, *proposed);
       choice.schedule = std::move(first.schedule);
       choice.reason = std::move(first.reason);
     }

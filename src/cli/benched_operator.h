@@ -19,7 +19,7 @@ struct BenchedStrategy {
 };
 
 struct BenchedOperator {
-  Operator op;
+  Segment op;
   Machine machine;  // that the plans are for
   runtime::LibraryTimes library;
   double link_floor_us = 0;  // the least bytes that leave a GPU, at the machine file's rate

@@ -19,16 +19,45 @@
 namespace stretto::cli {
 namespace {
 
-Choice choose(std::string name, const Schedule& schedule, const Operator& op,
+Choice choose(std::string name, const OperatorSchedule& schedule, const Operator& op,
               const Machine& machine) {
   return {std::move(name), schedule, legal(op, schedule, machine)};
 }
 
+void set_rows(OperatorSchedule& schedule, RowCount rows) {
+  for (Schedule& product : schedule.products) product.rows = rows;
+}
+
 Choice choose_preset(const Preset& preset, const Operator& op, const Machine& machine,
                      RowCount rows) {
-  Schedule schedule = preset.make(op, machine);
-  schedule.rows = rows;
+  OperatorSchedule schedule = schedule_of(preset, op, machine);
+  set_rows(schedule, rows);
   return choose(std::string(preset.name), schedule, op, machine);
+}
+
+// Of every product its own; what they choose may not go together in one plan.
+Choice choose_auto(const Operator& op, const Machine& machine, RowCount rows) {
+  // What was measured with all SMs of a GPU says nothing of ranks that share them.
+  const Tuning tuning = cuda::ranks_a_gpu() > 1 ? Tuning() : load_tuning();
+  OperatorSchedule schedule;
+  std::string reason;
+  for (const OperatorSegment& segment : op.segments) {
+    if (!segment.product) continue;
+    AutoSchedule found = auto_schedule(*segment.product, machine, tuning, rows);
+    schedule.products.push_back(found.schedule);
+    if (op.only_product() == nullptr) schedule.names.push_back(segment.name);
+    if (!reason.empty()) reason += "; ";
+    if (op.only_product() == nullptr) reason += segment.name + ": ";
+    reason += found.reason;
+  }
+  Choice choice = choose("auto", schedule, op, machine);
+  if (op.only_product() == nullptr && !choice.refused.empty()) {
+    choice = choose_preset(find_preset("tiles"), op, machine, rows);
+    choice.name = "auto";
+    reason = "tiles, since what is fastest for each product does not go together";
+  }
+  choice.reason = std::move(reason);
+  return choice;
 }
 
 constexpr size_t kSweptMore = 4;  // as many as `tune` measures of what simulation suggests
@@ -39,8 +68,12 @@ std::vector<Choice> choose_sweep(const Operator& op, const Machine& machine, Row
         "sweep is what tune measures, plans of fixed rows: name schedules, or take auto or all");
   }
   std::vector<Choice> choices;
-  for (const Candidate& candidate : sweep_candidates(op, machine, kSweptMore)) {
-    choices.push_back({short_text(candidate.schedule, op, machine), candidate.schedule});
+  const Segment* only = op.only_product();
+  if (only == nullptr) {
+    throw UsageError("sweep is for operators of one product: name schedules, or take auto or all");
+  }
+  for (const Candidate& candidate : sweep_candidates(*only, machine, kSweptMore)) {
+    choices.push_back({short_text(candidate.schedule, *only, machine), candidate.schedule});
   }
   return choices;
 }
@@ -70,14 +103,10 @@ std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op
       throw UsageError("sweep stands alone: it is every schedule that tune measures");
     }
     if (name == "auto") {
-      // What was measured with all SMs of a GPU says nothing of ranks that share them.
-      const Tuning tuning = cuda::ranks_a_gpu() > 1 ? Tuning() : load_tuning();
-      AutoSchedule found = auto_schedule(op, machine, tuning, rows);
-      choices.push_back(choose("auto", found.schedule, op, machine));
-      choices.back().reason = std::move(found.reason);
+      choices.push_back(choose_auto(op, machine, rows));
     } else if (name.find_first_of("=,") != std::string_view::npos) {
       choices.push_back(
-          choose(std::string(name), parse_schedule(name, op, machine, kAutoWords), op, machine));
+          choose(std::string(name), parse_schedules(name, op, machine, kAutoWords), op, machine));
     } else {
       choices.push_back(
           choose_preset(find_preset(name, name == text ? words : kAutoWords), op, machine, rows));
@@ -96,9 +125,9 @@ std::vector<Choice> resolve_choices(const Options& options, const Operator& op,
   const bool served = !options.rows.empty();
   std::vector<Choice> choices;
   if (!options.schedule.empty() && options.schedule != "auto") {
-    Schedule schedule = parse_schedule(options.schedule, op, machine, kAutoWords);
+    OperatorSchedule schedule = parse_schedules(options.schedule, op, machine, kAutoWords);
     const bool says = options.schedule.find("rows=") != std::string::npos;
-    if (served && !says) schedule.rows = RowCount::bucket;
+    if (served && !says) set_rows(schedule, RowCount::bucket);
     choices.push_back(choose("schedule", schedule, op, machine));
   } else {
     const std::string preset = options.strategy.empty() ? "tiles" : options.strategy;
@@ -147,7 +176,7 @@ void refuse_what_no_gpu_runs(std::vector<Choice>& choices, const Operator& op, i
   for_each_in_parallel(choices.size(), choices.size(), [&](size_t i) {
     if (!choices[i].refused.empty()) return;
     Plan plan = lower(op, choices[i].schedule, machine);
-    if (rows != op.m) plan = at_rows(plan, rows);
+    if (rows != op.rows()) plan = at_rows(plan, rows);
     choices[i].refused = cuda::why_not_on_cuda(plan);
   });
 }

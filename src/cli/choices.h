@@ -17,7 +17,7 @@ namespace stretto::cli {
 // One schedule to look at, under the name that tables show.
 struct Choice {
   std::string name;
-  Schedule schedule;
+  OperatorSchedule schedule;
   std::vector<std::string> refused = {};  // why it cannot serve; empty when it can
   std::string reason = {};                // why `auto` took it
 

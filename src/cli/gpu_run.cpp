@@ -126,7 +126,7 @@ void GpuRun::verify(GpuRow& row, const NamedPlan& named, Progress& progress, dou
   runtime::PlanRunner runner(*named.plan, gpus_, compiler_, how);
   if (const auto proposed = runner.too_few_proposed()) {
     const AutoSchedule first =
-        with_first_algorithm({named.choice->schedule, row.reason}, *proposed);
+        with_first_algorithm({named.choice->schedule.first(), row.reason}, *proposed);
     row.schedule = to_string(first.schedule);
     row.reason = first.reason;
   }

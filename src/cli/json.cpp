@@ -22,8 +22,11 @@ Json json_header(std::string_view verb) {
 }
 
 Json to_json(const Operator& op) {
-  return {{"kind", to_string(op.kind)},  {"m", op.m}, {"n", op.n}, {"k", op.k}, {"ranks", op.ranks},
-          {"dtype", to_string(op.dtype)}};
+  Json json = {{"kind", op.name()}};
+  for (const auto& [size, value] : op.sizes) json[size] = value;
+  json["ranks"] = op.ranks;
+  json["dtype"] = to_string(op.dtype);
+  return json;
 }
 
 Json to_json(const InstrRef& where, const Plan& plan, const PlanLines* lines) {

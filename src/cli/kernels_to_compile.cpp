@@ -34,7 +34,7 @@ class Collector {
   }
 
   // Plans of so many rows.
-  void add_fixed(const Operator& op) {
+  void add_fixed(const Segment& op) {
     const Machine machine = machine_of(op);
     for (const Choice& choice : resolve_strategies(strategies_, op, machine)) {
       add(choice, op, machine);
@@ -42,10 +42,10 @@ class Collector {
   }
 
   // Those of an operation of up to so many rows: a plan for every bucket.
-  void add_served(const Operator& op) {
+  void add_served(const Segment& op) {
     const Machine machine = machine_of(op);
     for (const int64_t rows : buckets_up_to(op.kind, op.ranks, op.m)) {
-      Operator planned = op;
+      Segment planned = op;
       planned.m = rows;
       if (strategies_ == "auto") {
         add_of_auto(planned, machine);
@@ -53,7 +53,7 @@ class Collector {
       }
       for (Choice& choice :
            resolve_strategies(strategies_, planned, machine, RowCount::bucket, kServedWords)) {
-        choice.schedule.rows = RowCount::bucket;
+        choice.schedule.products.front().rows = RowCount::bucket;
         choice.refused = legal(planned, choice.schedule, machine);
         add(choice, planned, machine);
       }
@@ -63,14 +63,14 @@ class Collector {
   KernelsToCompile take() { return std::move(found_); }
 
  private:
-  Machine machine_of(const Operator& op) const {
+  Machine machine_of(const Segment& op) const {
     return resolve_machine(options_, op.ranks,
                            {.ranks_each = cuda::ranks_a_gpu(), .name = cuda::gpu_name()});
   }
 
   // As operations do, which have a second plan for rows in GPU memory where another is faster then;
   // a bucket without is served all the same.
-  void add_of_auto(const Operator& planned, const Machine& machine) {
+  void add_of_auto(const Segment& planned, const Machine& machine) {
     const Schedule schedule = served_schedule(planned, machine, tuning_).schedule;
     add({"auto", schedule}, planned, machine);
     if (schedule.gemm != GemmBy::library) return;
@@ -83,19 +83,19 @@ class Collector {
     }
   }
 
-  void add(const Choice& choice, const Operator& op, const Machine& machine) {
+  void add(const Choice& choice, const Segment& op, const Machine& machine) {
     if (!choice.refused.empty()) return refuse(choice.name, op, choice.refused);
     const Plan plan = lower(op, choice.schedule, machine);
-    const bool serves = choice.schedule.rows == RowCount::bucket;
+    const bool serves = choice.schedule.first().rows == RowCount::bucket;
     const auto reasons = cuda::why_not_on_cuda(plan, cuda::TileSums(plan), serves);
     if (!reasons.empty()) return refuse(choice.name, op, reasons);
     runtime::add_kernels(cuda::kernels_of(plan, arch_, serves), found_.kernels);
   }
 
   // Of an operation the smallest bucket's stands for the others'.
-  void refuse(const std::string& name, const Operator& op, std::vector<std::string> reasons) {
+  void refuse(const std::string& name, const Segment& op, std::vector<std::string> reasons) {
     const auto same = [&](const RefusedSchedule& other) {
-      Operator with_its_rows = op;
+      Segment with_its_rows = op;
       with_its_rows.m = other.op.m;
       return other == RefusedSchedule{name, with_its_rows, reasons};
     };
@@ -152,7 +152,7 @@ KernelsToCompile kernels_to_compile(const Options& options, const std::string& a
     progress.show("planning what the tuning has measured", 0);
     return {runtime::usual_kernels(shipped_tuning(), arch), {}};
   }
-  const std::vector<Operator> operators = resolve_operators(options);
+  const std::vector<Segment> operators = resolve_operators(options);
   if (options.serve) require_served_strategies(options);
   Collector collector(options, arch);
   for (size_t i = 0; i < operators.size(); ++i) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/options.h"
-#include "stretto/operator.h"
+#include "stretto/segment.h"
 #include "tables/kernel_set.h"
 
 namespace stretto::cli {
@@ -15,7 +15,7 @@ class Progress;
 // A schedule of the line that cannot serve an operator of it.
 struct RefusedSchedule {
   std::string strategy;
-  Operator op;
+  Segment op;
   std::vector<std::string> reasons;
 
   bool operator==(const RefusedSchedule&) const = default;

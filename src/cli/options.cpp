@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <span>
 
 #include "core/text.h"
 #include "stretto/error.h"
@@ -11,13 +12,19 @@
 namespace stretto::cli {
 namespace {
 
-std::string operator_words() {
+std::string operator_words(std::span<const std::string_view> names) {
   std::string words;
-#define STRETTO_WORD(name, text, description) \
-  words += std::string(words.empty() ? "" : ", ") + text;
-  STRETTO_OPERATORS(STRETTO_WORD)
-#undef STRETTO_WORD
+  for (const std::string_view name : names) {
+    words += words.empty() ? "" : ", ";
+    words += name;
+  }
   return words;
+}
+
+std::string all_operators() {
+  std::vector<std::string_view> names;
+  for (const auto& graph : known_graphs()) names.push_back(name_of(*graph));
+  return operator_words(names);
 }
 
 void add_sizes(CLI::App& app, Options& options) {
@@ -56,8 +63,11 @@ void add_rest(CLI::App& app, const std::string& name, std::vector<std::string>& 
 }
 
 void add_subject(CLI::App& app, Options& options) {
-  app.add_option("subject", options.subject, "Operator (" + operator_words() + ") or a plan file")
+  app.add_option("subject", options.subject,
+                 "Operator (" + all_operators() + "), a graph file or a plan file")
       ->type_name("OP|FILE");
+  app.add_option("sizes", options.sizes, "Sizes of the operator, as in: mlp m=1003 h=512 f=1376")
+      ->type_name("NAME=VALUE");
   add_sizes(app, options);
   app.add_option("--rows", options.rows,
                  "Rows of the run, of a plan made for M [M]; tiles are cut at owners")
@@ -77,8 +87,11 @@ void add_subject(CLI::App& app, Options& options) {
 }
 
 void add_shapes(CLI::App& app, Options& options) {
-  app.add_option("subject", options.subject, "Operator (" + operator_words() + ")")
+  app.add_option("subject", options.subject,
+                 "Operator (" + operator_words(product_kind_names()) + ")")
       ->type_name("OP");
+  app.add_option("sizes", options.sizes, "Sizes of the operator, as in: gemm-rs m=64 n=64 k=64")
+      ->type_name("NAME=VALUE");
   add_sizes(app, options);
   const char* group = "Operator (sizes are global)";
   app.add_option("--shapes", options.shapes,
@@ -119,7 +132,8 @@ void add_execution(CLI::App& app, Options& options) {
   app.add_option("--data-seed", options.data_seed, "Seed of the input values [1]")
       ->type_name("S")
       ->group(group);
-  app.add_option("--fill", options.fill, "Input values: random, integers, specials or subnormals [random]")
+  app.add_option("--fill", options.fill,
+                 "Input values: random, integers, specials or subnormals [random]")
       ->type_name("FILL")
       ->group(group);
   app.add_option("--runs", options.runs, "Consecutive runs of the plan in an execution [2]")

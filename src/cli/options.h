@@ -13,7 +13,8 @@ class App;
 namespace stretto::cli {
 
 struct Options {
-  std::string subject;  // OP or FILE
+  std::string subject;             // OP or FILE
+  std::vector<std::string> sizes;  // name=value
   std::string m, n, k, ranks, dtype, rows;
   std::string strategy, schedule, machine;
   std::string target, fill, seed, seeds, data_seed, runs, replays;

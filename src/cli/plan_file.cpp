@@ -19,7 +19,7 @@ PlanFile read_plan_file(const std::string& name, const std::string& rows) {
   PlanFile file{in_one_line(name), {}, {}};
   file.plan = parse_plan(read_file(name, kMaxPlanBytes), file.name, &file.lines);
   if (!rows.empty()) {
-    const int64_t run_rows = whole_number("--rows", rows, 0, 1, file.plan.op.m);
+    const int64_t run_rows = whole_number("--rows", rows, 0, 1, file.plan.op.rows());
     try {
       file.plan = at_rows(file.plan, run_rows, &file.lines);
     } catch (const UsageError& error) {

@@ -33,7 +33,8 @@ std::optional<double> speed_up(const Simulation& simulation, std::optional<doubl
 }  // namespace
 
 std::optional<double> sequential_us(const Request& request) {
-  const Schedule schedule = find_preset("sequential").make(request.op, request.machine);
+  const OperatorSchedule schedule =
+      schedule_of(find_preset("sequential"), request.op, request.machine);
   if (!legal(request.op, schedule, request.machine).empty()) return std::nullopt;
   return simulate(lower(request.op, schedule, request.machine), request.machine).total_us;
 }

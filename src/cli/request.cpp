@@ -27,6 +27,14 @@ int64_t size_option(std::string_view option, std::string_view text) {
   return whole_number(option, text, 0, 1, kMaxDim);
 }
 
+// Whether --m, --n and --k are all that it needs.
+bool options_name_sizes_of(const GraphText& graph) {
+  const std::vector<std::string>& sizes = sizes_of(graph);
+  return std::all_of(sizes.begin(), sizes.end(), [](const std::string& size) {
+    return size == "m" || size == "n" || size == "k";
+  });
+}
+
 int ranks_option(const Options& options) {
   return static_cast<int>(whole_number("--ranks", options.ranks, 8, 1, kMaxRanks));
 }
@@ -38,29 +46,85 @@ DType dtype_option(const Options& options) {
   return *known;
 }
 
-Operator resolve_operator(OpKind kind, const Options& options) {
-  std::vector<std::string> missing;
-  if (options.m.empty()) missing.push_back("--m");
-  if (options.n.empty()) missing.push_back("--n");
-  if (options.k.empty()) missing.push_back("--k");
-  if (!missing.empty()) {
-    throw UsageError(fmt::format(
-        "{0} needs its sizes: {1} missing; for example: {0} --m 2048 --n 1024 --k 4096 --ranks 8",
-        to_string(kind), join(missing, ", ")));
+std::vector<std::string_view> operator_names() {
+  std::vector<std::string_view> names;
+  for (const auto& graph : known_graphs()) names.push_back(name_of(*graph));
+  return names;
+}
+
+// "gemm-rs --m 2048 --n 1024 --k 4096 --ranks 8": how to ask for a graph.
+std::string example_of(const GraphText& graph) {
+  constexpr std::pair<std::string_view, int> kUsual[] = {{"m", 2048}, {"n", 1024}, {"k", 4096}};
+  std::string example = name_of(graph);
+  const bool has_options = options_name_sizes_of(graph);
+  for (const std::string& size : sizes_of(graph)) {
+    const auto usual = std::find_if(std::begin(kUsual), std::end(kUsual),
+                                    [&](const auto& one) { return one.first == size; });
+    const int value = usual == std::end(kUsual) ? 1024 : usual->second;
+    example +=
+        has_options ? fmt::format(" --{} {}", size, value) : fmt::format(" {}={}", size, value);
   }
-  Operator op;
-  op.kind = kind;
-  op.m = size_option("--m", options.m);
-  op.n = size_option("--n", options.n);
-  op.k = size_option("--k", options.k);
-  op.ranks = ranks_option(options);
-  op.dtype = dtype_option(options);
-  validate(op);
-  return op;
+  return example + " --ranks 8";
+}
+
+// Sizes are words behind the operator, name=value; --m, --n and --k name those that are called so.
+Operator resolve_operator(std::shared_ptr<const GraphText> graph, const Options& options) {
+  const std::vector<std::string>& names = sizes_of(*graph);
+  Sizes sizes;
+  const auto give = [&](std::string_view name, int64_t value) {
+    for (const auto& [known, before] : sizes) {
+      if (known == name) throw UsageError(fmt::format("{} is given twice", name));
+    }
+    sizes.emplace_back(name, value);
+  };
+  for (const auto& [name, text] :
+       {std::pair{"m", &options.m}, std::pair{"n", &options.n}, std::pair{"k", &options.k}}) {
+    if (text->empty()) continue;
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      throw UsageError(
+          fmt::format("{} has no size {}; it has {}", name_of(*graph), name, join(names, ", ")));
+    }
+    give(name, size_option(fmt::format("--{}", name), *text));
+  }
+  for (const std::string& word : options.sizes) {
+    const size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    if (equals == std::string::npos || std::find(names.begin(), names.end(), name) == names.end()) {
+      throw UsageError(fmt::format("{} is no size of {}: give {}=VALUE", quote(word),
+                                   name_of(*graph), join(names, "=VALUE, ")));
+    }
+    give(name, size_option(name, std::string_view(word).substr(equals + 1)));
+  }
+  std::vector<std::string> missing;
+  for (const std::string& name : names) {
+    const auto given = [&](const auto& size) { return size.first == name; };
+    if (std::none_of(sizes.begin(), sizes.end(), given)) {
+      missing.push_back(options_name_sizes_of(*graph) ? "--" + name : name + "=");
+    }
+  }
+  if (!missing.empty()) {
+    throw UsageError(fmt::format("{} needs its sizes: {} missing; for example: {}", name_of(*graph),
+                                 join(missing, ", "), example_of(*graph)));
+  }
+  return make_graph(std::move(graph), sizes, ranks_option(options), dtype_option(options));
+}
+
+// A graph of the user's own: a file whose first word is graph. Null: it is none.
+std::shared_ptr<const GraphText> read_graph(const std::string& path) {
+  constexpr size_t kMostBytes = size_t{1} << 20;
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return nullptr;
+  constexpr std::string_view kEnding = ".graph";
+  if (!std::string_view(path).ends_with(kEnding)) return nullptr;
+  return parse_graph(read_file(path, kMostBytes), path);
 }
 
 // A plan file says its own operator and schedule, so options that would be ignored are refused.
 void refuse_operator_options(const Options& options) {
+  if (!options.sizes.empty()) {
+    throw UsageError(fmt::format("{} does not go with a plan file: {} says its own; leave it out",
+                                 quote(options.sizes[0]), quote(options.subject)));
+  }
   const std::pair<std::string_view, const std::string*> given[] = {
       {"--m", &options.m},
       {"--n", &options.n},
@@ -101,21 +165,21 @@ Machine resolve_machine(const Options& options, int ranks, const OnGpus& gpus) {
   return machine;
 }
 
-std::vector<Operator> resolve_operators(const Options& options) {
-  const auto kind = op_kind_from(options.subject);
+std::vector<Segment> resolve_operators(const Options& options) {
+  const auto kind = product_kind_from(options.subject);
   if (!options.subject.empty() && !kind) {
-    throw UsageError(unknown_word("operator", options.subject, kOperatorNames));
+    throw UsageError(unknown_word("operator", options.subject, product_kind_names()));
   }
   if (options.shapes.empty()) {
     if (!kind) throw UsageError("an operator with its sizes is missing, or --shapes FILE");
-    return {resolve_operator(*kind, options)};
+    return {*resolve_operator(find_graph(options.subject), options).only_product()};
   }
-  if (!options.m.empty() || !options.n.empty() || !options.k.empty()) {
+  if (!options.m.empty() || !options.n.empty() || !options.k.empty() || !options.sizes.empty()) {
     throw UsageError("--m, --n and --k do not go with --shapes: the file has the sizes");
   }
   const int ranks = ranks_option(options);
   const DType dtype = dtype_option(options);
-  std::vector<Operator> operators;
+  std::vector<Segment> operators;
   refuse_overwriting(options, options.shapes);
   const std::string content = read_file(options.shapes, kMaxShapesBytes);
   int number = 0;
@@ -124,7 +188,7 @@ std::vector<Operator> resolve_operators(const Options& options) {
     const std::string_view line = whole_line.substr(0, whole_line.find('#'));
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     try {
-      const Operator op = parse_operator(line, {ranks, dtype});
+      const Segment op = parse_segment(line, {ranks, dtype});
       if (!kind || op.kind == *kind) operators.push_back(op);
     } catch (const UsageError& error) {
       throw UsageError(
@@ -138,9 +202,9 @@ std::vector<Operator> resolve_operators(const Options& options) {
   return operators;
 }
 
-int ranks_of_all(const std::vector<Operator>& operators) {
+int ranks_of_all(const std::vector<Segment>& operators) {
   const int ranks = operators.front().ranks;
-  for (const Operator& op : operators) {
+  for (const Segment& op : operators) {
     if (op.ranks == ranks) continue;
     throw UsageError(
         fmt::format("operators of {} and of {} ranks; those of one sweep or benchmark have as many "
@@ -157,9 +221,14 @@ Request resolve(const Options& options, const OnGpus& gpus) {
         "--k 4096 --ranks 8");
   }
   Request request;
-  if (const auto kind = op_kind_from(options.subject)) {
-    request.op = request.planned = resolve_operator(*kind, options);
-    request.op.m = whole_number("--rows", options.rows, request.op.m, 1, request.op.m);
+  std::shared_ptr<const GraphText> graph = find_graph(options.subject);
+  if (!graph) graph = read_graph(options.subject);
+  if (graph) {
+    request.op = request.planned = resolve_operator(std::move(graph), options);
+    if (!options.rows.empty()) {
+      const int64_t most = request.op.rows();
+      request.op = with_rows(request.op, whole_number("--rows", options.rows, most, 1, most));
+    }
     request.machine = resolve_machine(options, request.op.ranks, gpus);
     request.choices = resolve_choices(options, request.planned, request.machine);
     request.need_all = needs_all(options);
@@ -171,7 +240,7 @@ Request resolve(const Options& options, const OnGpus& gpus) {
       throw UsageError(fmt::format("there is no plan file {}; `stretto plan` makes one",
                                    quote(options.subject, 200)));
     }
-    throw UsageError(unknown_word("operator", options.subject, kOperatorNames) +
+    throw UsageError(unknown_word("operator", options.subject, operator_names()) +
                      " (nor is there a plan file of that name)");
   }
   refuse_operator_options(options);
@@ -210,7 +279,7 @@ void for_each_plan(const Request& request, Progress& progress,
     try {
       if (choice.refused.empty()) {
         Plan plan = lower(request.planned, choice.schedule, request.machine);
-        if (request.op != request.planned) plan = at_rows(plan, request.op.m);
+        if (!(request.op == request.planned)) plan = at_rows(plan, request.op.rows());
         visit({choice.name, &choice, &plan});
         continue;
       }

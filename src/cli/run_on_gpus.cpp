@@ -45,7 +45,7 @@ void require_perfetto(const Request& request) {
         "--perfetto writes one timeline; name one strategy, for example --strategy tiles");
   }
   if (request.file ? request.file->plan.library_gemms
-                   : request.choices.front().schedule.gemm == GemmBy::library) {
+                   : request.choices.front().schedule.first().gemm == GemmBy::library) {
     throw UsageError(
         "--perfetto with gemm=library: cuBLAS's kernels do not tell when they do what; "
         "take a schedule with gemm=tiles");
@@ -58,7 +58,7 @@ Request request_of(const Options& options, const ExecutionOptions& execution,
   if (request.file) {
     require_runnable(*request.file);
   } else {
-    refuse_what_no_gpu_runs(request.choices, request.planned, request.op.m, request.machine);
+    refuse_what_no_gpu_runs(request.choices, request.planned, request.op.rows(), request.machine);
     require_served(request.choices, needs_all(options));
   }
   if (!execution.perfetto.empty()) require_perfetto(request);

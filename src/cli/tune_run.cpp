@@ -23,7 +23,7 @@ std::vector<Measured> measurements_of(const BenchedOperator& benched) {
   return all;
 }
 
-std::vector<Choice> choices_of(const std::vector<Measured>& all, const Operator& op,
+std::vector<Choice> choices_of(const std::vector<Measured>& all, const Segment& op,
                                const Machine& machine) {
   std::vector<Choice> choices;
   for (const Measured& one : all) {
@@ -58,7 +58,7 @@ void measure_finals(BenchRun& bench, Swept& swept, runtime::BenchOptions timing,
 }  // namespace
 
 // What is measured after the sweep goes by times that all processes know alike.
-Swept sweep_on_gpus(BenchRun& bench, const Operator& op, const Machine& machine,
+Swept sweep_on_gpus(BenchRun& bench, const Segment& op, const Machine& machine,
                     std::vector<Choice> choices, const runtime::BenchOptions& timing,
                     const std::function<void(double)>& progress) {
   // The shares of the sweep, of other algorithms and of the finals.

@@ -20,7 +20,7 @@ namespace {
 
 // What is to be measured and kept.
 struct TuneRequest {
-  std::vector<Operator> operators;
+  std::vector<Segment> operators;
   runtime::BenchOptions timing;
   std::string commit, file;
   size_t more = 0;  // schedules beside the presets
@@ -47,14 +47,14 @@ TuneRequest request_of(const Options& options) {
 }
 
 // Before a GPU is looked for.
-void require_some_preset(const Operator& op, const Machine& machine) {
+void require_some_preset(const Segment& op, const Machine& machine) {
   constexpr bool kNeedAll = false;
   std::vector<Choice> choices = resolve_strategies("all", op, machine);
   refuse_what_no_gpu_runs(choices, op, op.m, machine);
   require_served(choices, kNeedAll);
 }
 
-std::vector<Choice> choices_of(const Operator& op, const Machine& machine, size_t more) {
+std::vector<Choice> choices_of(const Segment& op, const Machine& machine, size_t more) {
   std::vector<Choice> choices;
   for (const Candidate& candidate : sweep_candidates(op, machine, more)) {
     choices.push_back({to_string(candidate.schedule), candidate.schedule});
@@ -92,18 +92,18 @@ std::string why_not_measured(const Swept& swept) {
 }
 
 TuneResult measure(BenchRun& bench, const Machine& machine, const TuneRequest& request) {
-  const std::vector<Operator>& operators = request.operators;
+  const std::vector<Segment>& operators = request.operators;
   Progress progress;
   // Of all before the first is measured: an operator that cannot be served ends no long sweep.
   std::vector<std::vector<Choice>> choices;
-  for (const Operator& op : operators) {
+  for (const Segment& op : operators) {
     progress.show("simulating " + to_string(op), 0);
     choices.push_back(choices_of(op, machine, request.more));
   }
   TuneResult result;
   const double share = 1.0 / static_cast<double>(operators.size());
   for (size_t i = 0; i < operators.size(); ++i) {
-    const Operator& op = operators[i];
+    const Segment& op = operators[i];
     const double done = share * static_cast<double>(i);
     const Swept swept = sweep_on_gpus(
         bench, op, machine, choices[i], request.timing,
@@ -155,7 +155,7 @@ Outcome run(const Options& options) {
   const TuneRequest request = request_of(options);
   const int ranks = ranks_of_all(request.operators);
   Machine machine = resolve_machine(options, ranks);
-  for (const Operator& op : request.operators) require_some_preset(op, machine);
+  for (const Segment& op : request.operators) require_some_preset(op, machine);
   BenchRun bench(ranks);
   limit_sms(machine, bench.sms());
   const TuneResult result = measure(bench, machine, request);

@@ -32,10 +32,9 @@ class Caller {
  private:
   using Bytes = std::shared_ptr<const std::vector<std::byte>>;
   struct Run {
-    std::vector<Bytes> outputs;  // by rank
+    std::vector<std::vector<Bytes>> outputs;  // by output and rank
     int read = 0;
   };
-  void write_input(uint16_t buffer, Input input, int rank, int run);
   void verify(int run, const Run& outputs);
   InputData data(int run) const;
 
@@ -46,9 +45,13 @@ class Caller {
   std::shared_ptr<SharedReference> reference_;
   Roundings roundings_;
   OutputCheck check_;
-  uint16_t a_ = 0, b_ = 0, out_ = 0;  // buffers
-  std::map<int, Run> runs_;           // outputs that have been read and not yet verified
-  std::vector<uint64_t> hashes_;      // by run and rank
+  struct Bound {
+    int tensor = 0;
+    uint16_t buffer = 0;
+  };
+  std::vector<Bound> inputs_, outputs_;  // as the operator has them
+  std::map<int, Run> runs_;              // outputs that have been read and not yet verified
+  std::vector<uint64_t> hashes_;         // by run and rank
   int verified_runs_ = 0;
   bool ranks_agree_ = true;
   double seconds_ = 0;

@@ -20,9 +20,11 @@ void refuse_too_large(const Plan& plan, const EmulateOptions& options) {
   // Read outputs wait for the slowest rank: those of two runs at least, in any case of all.
   double outputs = 0;
   for (int rank = 0; rank < plan.ranks(); ++rank) {
-    const Slice slice = output_slice(plan.op, rank);
-    outputs += static_cast<double>(slice.rows()) * static_cast<double>(slice.cols()) *
-               static_cast<double>(num_bytes(plan.op.dtype)) * options.runs;
+    for (const OperatorOutput& output : plan.op.outputs) {
+      const Slice slice = slice_of(plan.op, output.tensor, output.held, rank);
+      outputs += static_cast<double>(slice.rows()) * static_cast<double>(slice.cols()) *
+                 static_cast<double>(num_bytes(plan.op.dtype)) * options.runs;
+    }
   }
   double needed = emu::Memory::data_bytes(plan) + emu::Signals::bytes_needed(plan) + outputs +
                   static_cast<double>(emu::kMaxInFlightBytes);

@@ -46,10 +46,10 @@ Roundings roundings_of(const Plan& plan) {
 void unify_nans(DType dtype, std::vector<std::byte>& elements) {
   const auto bytes = static_cast<size_t>(num_bytes(dtype));
   std::byte nan[sizeof(float)];
-  fill_poison(dtype, nan, 1);
+  tasks::fill_poison(dtype, nan, 1);
   for (size_t at = 0; at < elements.size(); at += bytes) {
     float value = 0;
-    widen(dtype, elements.data() + at, &value, 1);
+    tasks::widen(dtype, elements.data() + at, &value, 1);
     if (std::isnan(value)) std::memcpy(elements.data() + at, nan, bytes);
   }
 }
@@ -74,9 +74,10 @@ uint64_t hash_all(const std::vector<uint64_t>& hashes) {
   return all;
 }
 
-void OutputCheck::compare(int run, int rank, const std::byte* output,
+void OutputCheck::compare(int run, int rank, size_t index, const std::byte* output,
                           const ExpectedRows& expected) {
-  const Slice slice = output_slice(plan.op, rank);
+  const OperatorOutput& of = plan.op.outputs[index];
+  const Slice slice = slice_of(plan.op, of.tensor, of.held, rank);
   const int64_t first = std::max(slice.row0, expected.row0);
   const int64_t last = std::min(slice.row1, expected.row1);
   std::vector<float> line(static_cast<size_t>(slice.cols()));
@@ -93,8 +94,8 @@ void OutputCheck::compare(int run, int rank, const std::byte* output,
       worst_error = std::max(worst_error, error);
       if (difference <= bound) continue;
       if (wrong_elements++ > 0) continue;
-      first_wrong = fmt::format("run {}: rank {} out[{},{}]: got {:.9g}, expected {:.9g}", run,
-                                rank, row - slice.row0, col, got, value);
+      first_wrong = fmt::format("run {}: rank {} {}[{},{}]: got {:.9g}, expected {:.9g}", run, rank,
+                                plan.op.tensor(of.tensor).name, row - slice.row0, col, got, value);
       if (bound > 0) first_wrong += fmt::format(", bound {:.3g}", bound);
     }
   }

@@ -23,8 +23,9 @@ uint64_t hash_all(const std::vector<uint64_t>& hashes);
 struct OutputCheck {
   explicit OutputCheck(const Plan& of) : plan(of) {}
 
-  // The rows of a rank's whole output that `expected` has.
-  void compare(int run, int rank, const std::byte* output, const ExpectedRows& expected);
+  // The rows of a rank's part of output `index` that `expected` has.
+  void compare(int run, int rank, size_t index, const std::byte* output,
+               const ExpectedRows& expected);
 
   const Plan& plan;
   int64_t wrong_elements = 0;

@@ -9,20 +9,20 @@ std::shared_ptr<SharedReference> make_shared_reference(int64_t max_bytes) {
 }
 
 void SharedReference::forget_other(const Operator& op) {
-  if (op == op_) return;
+  if (op_.text && op == op_) return;
   op_ = op;
   num_bytes_ = 0;
   inputs_.clear();
   expected_.clear();
 }
 
-SharedReference::Bytes SharedReference::input(const Operator& op, const InputData& data,
-                                              Input input, int rank) {
+SharedReference::Bytes SharedReference::input(const Operator& op, const InputData& data, int tensor,
+                                              int rank) {
   forget_other(op);
-  const auto key = std::tuple(DataKey(data.seed, data.fill), input, rank);
+  const auto key = std::tuple(DataKey(data.seed, data.fill), tensor, rank);
   if (const auto found = inputs_.find(key); found != inputs_.end()) return found->second;
 
-  const Slice slice = input_slice(op, input, rank);
+  const Slice slice = slice_of(op, tensor, op.tensor(tensor).held, rank);
   const auto cols = static_cast<size_t>(slice.cols());
   const size_t row_bytes = cols * static_cast<size_t>(stretto::num_bytes(op.dtype));
   auto bytes =
@@ -30,7 +30,7 @@ SharedReference::Bytes SharedReference::input(const Operator& op, const InputDat
   std::vector<float> line(cols);
   std::byte* to = bytes->data();
   for (int64_t row = slice.row0; row < slice.row1; ++row, to += row_bytes) {
-    fill_input(op, data, input, row, slice.col0, line);
+    fill_tensor(op, data, tensor, row, slice.col0, line);
     tasks::round_elements(op.dtype, line.data(), to, cols);  // exact: they have that type already
   }
   const auto size = static_cast<int64_t>(bytes->size());
@@ -41,22 +41,25 @@ SharedReference::Bytes SharedReference::input(const Operator& op, const InputDat
   return bytes;
 }
 
-std::shared_ptr<const ExpectedRows> SharedReference::expected(const Operator& op,
-                                                              const InputData& data,
-                                                              const Roundings& roundings,
-                                                              int64_t row0, int64_t row1) {
+SharedReference::Expected SharedReference::expected(const Operator& op, const InputData& data,
+                                                    const Roundings& roundings, int64_t row0,
+                                                    int64_t row1) {
   forget_other(op);
   const auto key = std::tuple(DataKey(data.seed, data.fill), roundings.partials,
                               roundings.roundings, row0, row1);
   if (const auto found = expected_.find(key); found != expected_.end()) return found->second;
 
-  auto rows = std::make_shared<const ExpectedRows>(expected_rows(op, data, roundings, row0, row1));
-  const auto size = static_cast<int64_t>(rows->values.size() * 2 * sizeof(double));
+  auto outputs = std::make_shared<const std::vector<ExpectedRows>>(
+      expected_outputs(op, data, roundings, row0, row1));
+  int64_t size = 0;
+  for (const ExpectedRows& rows : *outputs) {
+    size += static_cast<int64_t>(rows.values.size() * 2 * sizeof(double));
+  }
   if (num_bytes_ + size <= max_bytes_) {
     num_bytes_ += size;
-    expected_[key] = rows;
+    expected_[key] = outputs;
   }
-  return rows;
+  return outputs;
 }
 
 }  // namespace stretto

@@ -20,10 +20,11 @@ class SharedReference {
 
   using Bytes = std::shared_ptr<const std::vector<std::byte>>;
   // The part of an input that a rank holds, row-major, in the operator's type.
-  Bytes input(const Operator& op, const InputData& data, Input input, int rank);
-  std::shared_ptr<const ExpectedRows> expected(const Operator& op, const InputData& data,
-                                               const Roundings& roundings, int64_t row0,
-                                               int64_t row1);
+  Bytes input(const Operator& op, const InputData& data, int tensor, int rank);
+  // Of every output, in their order.
+  using Expected = std::shared_ptr<const std::vector<ExpectedRows>>;
+  Expected expected(const Operator& op, const InputData& data, const Roundings& roundings,
+                    int64_t row0, int64_t row1);
 
  private:
   void forget_other(const Operator& op);
@@ -31,9 +32,8 @@ class SharedReference {
   int64_t max_bytes_, num_bytes_ = 0;
   Operator op_;  // whose data are kept
   using DataKey = std::tuple<uint64_t, Fill>;
-  std::map<std::tuple<DataKey, Input, int>, Bytes> inputs_;
-  std::map<std::tuple<DataKey, DType, int, int64_t, int64_t>, std::shared_ptr<const ExpectedRows>>
-      expected_;
+  std::map<std::tuple<DataKey, int, int>, Bytes> inputs_;
+  std::map<std::tuple<DataKey, DType, int, int64_t, int64_t>, Expected> expected_;
 };
 
 }  // namespace stretto

@@ -9,7 +9,7 @@ namespace {
 
 class Aligner {
  public:
-  explicit Aligner(Lowering& state)
+  explicit Aligner(SegmentLowering& state)
       : state_(state), ranks_(state.op.ranks), count_(static_cast<size_t>(state.grid.count())) {
     for (size_t tile = 0; tile < count_; ++tile) {
       int32_t last = 0;
@@ -120,7 +120,7 @@ class Aligner {
     }
   }
 
-  Lowering& state_;
+  SegmentLowering& state_;
   const int ranks_;
   const size_t count_;
   std::vector<int32_t> last_;     // by tile: the last wave in which a rank computes it
@@ -130,7 +130,7 @@ class Aligner {
 
 }  // namespace
 
-void align_owners(Lowering& state) {
+void align_owners(SegmentLowering& state) {
   if (state.adds_to_parts()) Aligner(state).align();
 }
 

@@ -6,7 +6,7 @@ namespace stretto {
 namespace {
 
 // Tiles that may share a kernel: all, or those of one chunk or one group of chunks.
-int64_t batch_of(const Lowering& state, const TileTurns& turns, int32_t tile) {
+int64_t batch_of(const SegmentLowering& state, const TileTurns& turns, int32_t tile) {
   if (!state.kernel_per_chunk()) return 0;
   const int64_t turn = turns.of(tile);
   const int64_t chunk = state.by_nccl() ? turn / state.op.ranks : turn;
@@ -25,7 +25,7 @@ int64_t batch_of(const Lowering& state, const TileTurns& turns, int32_t tile) {
 
 }  // namespace
 
-void cut_kernels(const Lowering& state, const TileTurns& turns, TileOrder& order) {
+void cut_kernels(const SegmentLowering& state, const TileTurns& turns, TileOrder& order) {
   const bool events = state.schedule.sync == Sync::event && state.pattern != Pattern::local;
   const auto count = static_cast<int32_t>(order.tiles.size());
   const auto tile_at = [&](int32_t i) { return order.tiles[static_cast<size_t>(i)]; };
@@ -56,7 +56,7 @@ void cut_kernels(const Lowering& state, const TileTurns& turns, TileOrder& order
   }
 }
 
-void number_waves(const Lowering& state, TileOrder& order) {
+void number_waves(const SegmentLowering& state, TileOrder& order) {
   const int32_t lanes = state.compute_lanes(), splits = state.splits();
   const bool events = state.schedule.sync == Sync::event;
   order.done_wave.resize(order.tiles.size());

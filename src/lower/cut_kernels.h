@@ -8,9 +8,9 @@ namespace stretto {
 
 // Kernels end where a stream must know: before tiles that read what others send, after tiles
 // whose data others await. Chunks that need neither join their neighbours.
-void cut_kernels(const Lowering& state, const TileTurns& turns, TileOrder& order);
+void cut_kernels(const SegmentLowering& state, const TileTurns& turns, TileOrder& order);
 
 // Of every kernel, and of every tile of it.
-void number_waves(const Lowering& state, TileOrder& order);
+void number_waves(const SegmentLowering& state, TileOrder& order);
 
 }  // namespace stretto

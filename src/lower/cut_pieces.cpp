@@ -6,7 +6,7 @@ namespace stretto {
 namespace {
 
 // A piece for each segment of storage: what one owner has in one collective.
-void cut_segments(Lowering& state, int32_t cols) {
+void cut_segments(SegmentLowering& state, int32_t cols) {
   for (int owner = 0; owner < state.shards.ranks; ++owner) {
     state.pieces.begin_owner();
     for (const RowSegment& s : state.layout.segments) {
@@ -19,7 +19,7 @@ void cut_segments(Lowering& state, int32_t cols) {
 // blocks of columns, which at granularity tile are pieces of their own.
 class ShardCutter {
  public:
-  ShardCutter(Lowering& state, int32_t cols)
+  ShardCutter(SegmentLowering& state, int32_t cols)
       : state_(state), granularity_(state.schedule.granularity), cols_(cols) {}
 
   void cut() {
@@ -70,14 +70,14 @@ class ShardCutter {
     state_.pieces.add({rect, owner_, index, rect.row0 - begin_, rect.col0});
   }
 
-  Lowering& state_;
+  SegmentLowering& state_;
   const Granularity granularity_;
   const int32_t cols_;
   int owner_ = 0;
   int32_t begin_ = 0, end_ = 0;  // rows of the owner's shard
 };
 
-void share_tiles(Lowering& state) {
+void share_tiles(SegmentLowering& state) {
   const Schedule& schedule = state.schedule;
   if (schedule.reduction == Reduction::one_shot) {
     share_with_everyone(state.grid, schedule, state.pieces);
@@ -89,7 +89,7 @@ void share_tiles(Lowering& state) {
   }
 }
 
-void find_tiles(Lowering& state) {
+void find_tiles(SegmentLowering& state) {
   Pieces& pieces = state.pieces;
   pieces.tile_starts.assign(1, 0);
   for (const Piece& piece : pieces.all) {
@@ -103,8 +103,7 @@ void find_tiles(Lowering& state) {
 
 }  // namespace
 
-void cut_pieces(Draft& draft) {
-  Lowering& state = lowering(draft);
+void cut_pieces(SegmentLowering& state) {
   const auto n = static_cast<int32_t>(state.op.n), k = static_cast<int32_t>(state.op.k);
   switch (state.pattern) {
     case Pattern::local:

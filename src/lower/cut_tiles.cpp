@@ -32,8 +32,8 @@ int32_t tile_rows(const std::vector<RowChunk>& chunks, int32_t tile_m) {
   return rows;
 }
 
-int64_t waves(int32_t rows_of_tiles, const Lowering& state) {
-  const int64_t across = (state.op.local_n() + state.schedule.tile_n - 1) / state.schedule.tile_n;
+int64_t waves(int32_t rows_of_tiles, const SegmentLowering& state) {
+  const int64_t across = (state.op.local_n() + state.tile_cols() - 1) / state.tile_cols();
   const int64_t sms = std::max(1, state.machine.sms - state.comm_lanes());
   return (rows_of_tiles * across * state.schedule.split_k + sms - 1) / sms;
 }
@@ -43,7 +43,7 @@ int64_t waves(int32_t rows_of_tiles, const Lowering& state) {
 // which lose most by that, also where more tiles fill no further wave; but not where shards are
 // smaller than a tile, whose B would be multiplied by few rows many times over. Collectives tell
 // tiles by their chunk.
-std::vector<RowChunk> chunks_of_tiles(const Lowering& state) {
+std::vector<RowChunk> chunks_of_tiles(const SegmentLowering& state) {
   const std::vector<RowChunk>& chunks = state.layout.chunks;
   const bool serves = state.schedule.rows == RowCount::bucket;
   if (!serves && (chunks.size() != 1 || state.schedule.mover == Mover::nccl)) return chunks;
@@ -60,10 +60,9 @@ std::vector<RowChunk> chunks_of_tiles(const Lowering& state) {
 
 }  // namespace
 
-void cut_tiles(Draft& draft) {
-  Lowering& state = lowering(draft);
+void cut_tiles(SegmentLowering& state) {
   state.grid = TileGrid(chunks_of_tiles(state), static_cast<int32_t>(state.op.local_n()),
-                        state.schedule.tile_m, state.schedule.tile_n);
+                        state.schedule.tile_m, state.tile_cols());
 }
 
 }  // namespace stretto

@@ -7,7 +7,7 @@ namespace {
 
 class DueFinder {
  public:
-  DueFinder(const Lowering& state, DueReduces& due)
+  DueFinder(const SegmentLowering& state, DueReduces& due)
       : state_(state), due_(due), ranks_(state.op.ranks) {}
 
   void find() {
@@ -70,14 +70,14 @@ class DueFinder {
 
   const std::vector<Piece>& pieces() const { return state_.pieces.all; }
 
-  const Lowering& state_;
+  const SegmentLowering& state_;
   DueReduces& due_;
   const int ranks_;
 };
 
 }  // namespace
 
-DueReduces::DueReduces(const Lowering& state)
+DueReduces::DueReduces(const SegmentLowering& state)
     : copies(state.op.ranks), reduces(state.op.ranks), tiles(static_cast<size_t>(state.op.ranks)) {
   DueFinder(state, *this).find();
 }

@@ -16,7 +16,7 @@ struct TileOfPiece {
 };
 
 struct DueReduces {
-  explicit DueReduces(const Lowering& state);
+  explicit DueReduces(const SegmentLowering& state);
 
   DueLists copies;                              // pieces that movers send to slots
   DueLists reduces;                             // pieces, or numbers in `tiles`
@@ -24,7 +24,7 @@ struct DueReduces {
 };
 
 // Pieces of copy engines are.
-inline bool reduces_tile_by_tile(const Lowering& state) {
+inline bool reduces_tile_by_tile(const SegmentLowering& state) {
   return state.stages_partials() && state.reduces_with_tiles();
 }
 

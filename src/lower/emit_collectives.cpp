@@ -8,7 +8,7 @@ namespace {
 // The storage rows of every owner in every chunk; empty where a short shard has none.
 class ChunkTable {
  public:
-  explicit ChunkTable(const Lowering& state)
+  explicit ChunkTable(const SegmentLowering& state)
       : owners_(static_cast<size_t>(state.shards.ranks)),
         rects_(state.layout.chunks.size() * owners_) {
     for (const Piece& piece : state.pieces.all) {
@@ -21,7 +21,7 @@ class ChunkTable {
     return rects_[chunk * owners_ + static_cast<size_t>(owner)];
   }
   // The same rows counted from the beginning of the owner's shard.
-  Rect in_shard(const Lowering& state, size_t chunk, int owner) const {
+  Rect in_shard(const SegmentLowering& state, size_t chunk, int owner) const {
     const Rect& rect = at(chunk, owner);
     return rect.empty() ? rect : rect.moved(state.shard_cuts[chunk] - rect.row0);
   }
@@ -33,7 +33,7 @@ class ChunkTable {
 
 }  // namespace
 
-void emit_nccl_gather(Lowering& state, Emitter& emit) {
+void emit_nccl_gather(SegmentLowering& state, Emitter& emit) {
   const ChunkTable table(state);
   const BufferIds& ids = state.buffers;
   for (size_t chunk = 0; chunk < state.layout.chunks.size(); ++chunk) {
@@ -58,7 +58,7 @@ void emit_nccl_gather(Lowering& state, Emitter& emit) {
       });
 }
 
-void emit_nccl_reduce(Lowering& state, Emitter& emit) {
+void emit_nccl_reduce(SegmentLowering& state, Emitter& emit) {
   const ChunkTable table(state);
   const BufferIds& ids = state.buffers;
   const size_t chunks = state.layout.chunks.size();

@@ -7,7 +7,7 @@ namespace {
 
 class PackedReduce {
  public:
-  PackedReduce(Lowering& state, Emitter& emit)
+  PackedReduce(SegmentLowering& state, Emitter& emit)
       : state_(state),
         emit_(emit),
         packing_(state.packing),
@@ -79,7 +79,7 @@ class PackedReduce {
     }
   }
 
-  Lowering& state_;
+  SegmentLowering& state_;
   Emitter& emit_;
   const Packing& packing_;
   const std::vector<int32_t> done_;  // by group: the last wave
@@ -88,6 +88,6 @@ class PackedReduce {
 
 }  // namespace
 
-void emit_packed_reduce(Lowering& state, Emitter& emit) { PackedReduce(state, emit).emit(); }
+void emit_packed_reduce(SegmentLowering& state, Emitter& emit) { PackedReduce(state, emit).emit(); }
 
 }  // namespace stretto

@@ -7,18 +7,18 @@
 
 namespace stretto {
 
-void emit_local(Lowering& state, Emitter& emit);
-void emit_push_gather(Lowering& state, Emitter& emit);
-void emit_nccl_gather(Lowering& state, Emitter& emit);
-void emit_slot_reduce(Lowering& state, Emitter& emit);
-void emit_nccl_reduce(Lowering& state, Emitter& emit);
-void emit_packed_reduce(Lowering& state, Emitter& emit);
+void emit_local(SegmentLowering& state, Emitter& emit);
+void emit_push_gather(SegmentLowering& state, Emitter& emit);
+void emit_nccl_gather(SegmentLowering& state, Emitter& emit);
+void emit_slot_reduce(SegmentLowering& state, Emitter& emit);
+void emit_nccl_reduce(SegmentLowering& state, Emitter& emit);
+void emit_packed_reduce(SegmentLowering& state, Emitter& emit);
 
 struct KRange {
   int32_t begin, end;
 };
 // Range `index` of `ranges` that K is cut into: whole steps, of which the first have the fewest.
-KRange k_range(const Lowering& state, int index, int ranges);
+KRange k_range(const SegmentLowering& state, int index, int ranges);
 
 using ReadA = std::function<void(int rank, const Rect& tile, KRange k)>;
 
@@ -30,19 +30,19 @@ using ReadA = std::function<void(int rank, const Rect& tile, KRange k)>;
 // The last task computes the first range, which is the shortest, and then adds the others to it in
 // the order of K. With k-phases the ranges of a tile in_phases() follow one another on one lane, in
 // the order in which their rows arrive, and their sum comes behind the last.
-void emit_gemm(Lowering& state, Emitter& emit, const ReadA& read_a,
+void emit_gemm(SegmentLowering& state, Emitter& emit, const ReadA& read_a,
                const std::function<void(int rank, int32_t tile)>& write_tile,
                const std::function<void(int32_t wave)>& after_wave = {});
 
 // Reads rows of A from this rank's `a`, stacked as they lie in storage.
-ReadA own_rows_of_a(const Lowering& state, Emitter& emit);
+ReadA own_rows_of_a(const SegmentLowering& state, Emitter& emit);
 
 // By group (chunk of rows, group of waves): the wave after which all ranks have computed it.
-std::vector<int32_t> groups_done(const Lowering& state,
+std::vector<int32_t> groups_done(const SegmentLowering& state,
                                  const std::function<int32_t(int32_t tile)>& group_of,
                                  size_t groups);
 
 // The copy-engine queue of `rank` that leads to `peer`.
-uint32_t copy_lane(const Lowering& state, int rank, int peer);
+uint32_t copy_lane(const SegmentLowering& state, int rank, int peer);
 
 }  // namespace stretto

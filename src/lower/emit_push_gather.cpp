@@ -13,7 +13,7 @@ namespace {
 
 class Pusher {
  public:
-  Pusher(Lowering& state, Emitter& emit)
+  Pusher(SegmentLowering& state, Emitter& emit)
       : state_(state), emit_(emit), comm_(state.op.ranks, std::max(1, state.lanes.comm)) {}
 
   void emit() {
@@ -169,14 +169,14 @@ class Pusher {
     }
   }
 
-  Lowering& state_;
+  SegmentLowering& state_;
   Emitter& emit_;
   Dealer comm_;
 };
 
 }  // namespace
 
-void emit_push_gather(Lowering& state, Emitter& emit) {
+void emit_push_gather(SegmentLowering& state, Emitter& emit) {
   Pusher(state, emit).emit();
   emit_gemm(
       state, emit,

@@ -11,7 +11,7 @@ namespace {
 
 class SlotReduce {
  public:
-  SlotReduce(Lowering& state, Emitter& emit)
+  SlotReduce(SegmentLowering& state, Emitter& emit)
       : state_(state),
         emit_(emit),
         ranks_(state.op.ranks),
@@ -42,7 +42,8 @@ class SlotReduce {
           }
         });
     reduce_after_tiles();
-    if (two_shot_) deliver();
+    // What is no output has readers, which wait.
+    if (two_shot_ && state_.plan.buffers[state_.buffers.out].role == BufferRole::output) deliver();
   }
 
  private:
@@ -232,7 +233,7 @@ class SlotReduce {
     }
   }
 
-  Lowering& state_;
+  SegmentLowering& state_;
   Emitter& emit_;
   const int ranks_;
   const bool events_, two_shot_;
@@ -244,6 +245,6 @@ class SlotReduce {
 
 }  // namespace
 
-void emit_slot_reduce(Lowering& state, Emitter& emit) { SlotReduce(state, emit).emit(); }
+void emit_slot_reduce(SegmentLowering& state, Emitter& emit) { SlotReduce(state, emit).emit(); }
 
 }  // namespace stretto

@@ -1,12 +1,15 @@
 // emit_tasks: every task, in an order in which one thread could execute them all.
+#include <algorithm>
+
 #include "lower/emit_patterns.h"
+#include "lower/emit_rows.h"
 #include "stretto/error.h"
 
 namespace stretto {
 
-void emit_tasks(Draft& draft) {
-  Lowering& state = lowering(draft);
-  Emitter emit(state);
+namespace {
+
+void emit_product(SegmentLowering& state, Emitter& emit) {
   switch (state.pattern) {
     case Pattern::local:
       return emit_local(state, emit);
@@ -24,13 +27,45 @@ void emit_tasks(Draft& draft) {
   STRETTO_ASSERT(false, "pattern out of range");
 }
 
-void emit_local(Lowering& state, Emitter& emit) {
+}  // namespace
+
+void end_kernels(Lowering& state, Emitter& emit) {
+  const std::vector<Schedule>& schedules = state.schedule.products;
+  const bool by_events = std::any_of(schedules.begin(), schedules.end(),
+                                     [](const Schedule& one) { return one.sync == Sync::event; });
+  for (int rank = 0; rank < state.op.ranks; ++rank) {
+    emit.boundary(rank);
+    if (by_events) emit.boundary(rank);
+  }
+}
+
+// Segment after segment, each in kernels of its own.
+void emit_tasks(Draft& draft) {
+  Lowering& state = lowering(draft);
+  size_t product = 0;
+  for (const OperatorSegment& segment : state.op.segments) {
+    if (!state.segment_ends.empty()) {
+      Emitter emit(state, state.lanes);
+      end_kernels(state, emit);
+    }
+    if (segment.product) {
+      SegmentLowering& of = state.products[product++];
+      Emitter emit(state, of);
+      emit_product(of, emit);
+    } else {
+      emit_rows(state, segment);
+    }
+    state.segment_ends.push_back(static_cast<uint32_t>(state.program.size()));
+  }
+}
+
+void emit_local(SegmentLowering& state, Emitter& emit) {
   emit_gemm(state, emit, own_rows_of_a(state, emit), [&](int rank, int32_t tile) {
     emit.write(region_of(state.grid.rect(tile), state.buffers.out, rank));
   });
 }
 
-KRange k_range(const Lowering& state, int index, int ranges) {
+KRange k_range(const SegmentLowering& state, int index, int ranges) {
   const int64_t k = state.op.local_k(), steps = (k + kSplitStep - 1) / kSplitStep;
   const auto begin = [&](int i) {
     return static_cast<int32_t>(std::min(k, steps * i / ranges * kSplitStep));
@@ -40,45 +75,97 @@ KRange k_range(const Lowering& state, int index, int ranges) {
 
 namespace {
 
-std::vector<KRange> k_ranges(const Lowering& state, int ranges) {
+std::vector<KRange> k_ranges(const SegmentLowering& state, int ranges) {
   std::vector<KRange> all;
   for (int i = 0; i < ranges; ++i) all.push_back(k_range(state, i, ranges));
   return all;
 }
 
+// What follows a product's tile on its lane: each stage takes the tile where the one before left
+// it, and the last one's goes where the product's would.
+class Followers {
+ public:
+  Followers(const SegmentLowering& state, Emitter& emit,
+            const std::function<void(int, int32_t)>& write_tile)
+      : state_(state), emit_(emit), write_tile_(write_tile) {}
+
+  void write_product(int rank, int32_t tile, size_t weight) const {
+    if (!state_.has_followers()) return write_tile_(rank, tile);
+    emit_.write(kept(weight, rank, tile));
+  }
+
+  void emit_all(int rank, int32_t tile, uint32_t lane) const {
+    const std::vector<int>& stages = state_.part.stages;
+    for (size_t i = state_.weights.size(); i < stages.size(); ++i) {
+      const Stage& stage = state_.whole.stage(stages[i]);
+      for (const int in : stage.in) read(in, rank, tile);
+      if (i + 1 < stages.size()) {
+        emit_.write(kept(i, rank, tile));
+      } else {
+        write_tile_(rank, tile);
+      }
+      emit_.stage(lane, stage, tile);
+    }
+  }
+
+ private:
+  Region kept(size_t stage, int rank, int32_t tile) const {
+    return region_of(state_.grid.rect(tile), state_.kept[stage], rank);
+  }
+  // A tile that a stage before has left, or the caller's row.
+  void read(int tensor, int rank, int32_t tile) const {
+    const std::vector<int>& stages = state_.part.stages;
+    for (size_t i = 0; i < stages.size(); ++i) {
+      if (state_.whole.stage(stages[i]).out == tensor) return emit_.read(kept(i, rank, tile));
+    }
+    const Rect rect = state_.grid.rect(tile);
+    const uint16_t row = *state_.plan.find_buffer(state_.whole.tensor(tensor).name);
+    emit_.read(region_of({0, 1, rect.col0, rect.col1}, row, rank));
+  }
+
+  const SegmentLowering& state_;
+  Emitter& emit_;
+  const std::function<void(int, int32_t)>& write_tile_;
+};
+
 // Where the sums of a range of a tile's K are kept.
-Region sums_of_range(const Lowering& state, int rank, const Rect& tile, int index) {
+Region sums_of_range(const SegmentLowering& state, int rank, const Rect& tile, int index) {
   const auto down = static_cast<int32_t>(index * state.op.m);
   return region_of(tile.moved(down), state.buffers.ranges, rank);
 }
 
 }  // namespace
 
-void emit_gemm(Lowering& state, Emitter& emit, const ReadA& read_a,
+void emit_gemm(SegmentLowering& state, Emitter& emit, const ReadA& read_a,
                const std::function<void(int, int32_t)>& write_tile,
                const std::function<void(int32_t)>& after_wave) {
   const int32_t lanes = state.lanes.compute, splits = state.splits();
   const std::vector<KRange> of_split = k_ranges(state, splits);
   const std::vector<KRange> of_phase = k_ranges(state, state.phases());
+  const Followers followers(state, emit, write_tile);
   const auto emit_range = [&](int rank, int32_t tile, int range, const std::vector<KRange>& all,
                               uint32_t lane) {
     const KRange k = all[static_cast<size_t>(range)];
     const Rect& rect = state.grid.rect(tile);
-    read_a(rank, rect, k);
-    emit.read(region_of({rect.col0, rect.col1, k.begin, k.end}, state.buffers.b, rank));
-    if (all.size() == 1) {
-      write_tile(rank, tile);
-    } else {
-      emit.write(sums_of_range(state, rank, rect, range));
+    for (size_t weight = 0; weight < state.weights.size(); ++weight) {
+      read_a(rank, rect, k);
+      emit.read(region_of({rect.col0, rect.col1, k.begin, k.end}, state.weights[weight], rank));
+      if (all.size() == 1) {
+        followers.write_product(rank, tile, weight);
+      } else {
+        emit.write(sums_of_range(state, rank, rect, range));
+      }
+      emit.task(lane, Opcode::gemm, tile);
     }
-    emit.task(lane, Opcode::gemm, tile);
+    if (all.size() == 1) followers.emit_all(rank, tile, lane);
   };
   const auto emit_sum = [&](int rank, int32_t tile, int ranges, uint32_t lane) {
     for (int i = 0; i < ranges; ++i) {
       emit.read(sums_of_range(state, rank, state.grid.rect(tile), i));
     }
-    write_tile(rank, tile);
+    followers.write_product(rank, tile, 0);
     emit.task(lane, Opcode::reduce, tile);
+    followers.emit_all(rank, tile, lane);
   };
   // Task `turn` of a tile's.
   const auto emit_task = [&](int rank, int32_t tile, int32_t turn, uint32_t lane) {
@@ -115,7 +202,7 @@ void emit_gemm(Lowering& state, Emitter& emit, const ReadA& read_a,
   }
 }
 
-ReadA own_rows_of_a(const Lowering& state, Emitter& emit) {
+ReadA own_rows_of_a(const SegmentLowering& state, Emitter& emit) {
   return [&](int rank, const Rect& tile, KRange k) {
     state.layout.for_each_run(tile.row0, tile.row1, [&](int32_t row0, int32_t row1) {
       emit.read(region_of({row0, row1, k.begin, k.end}, state.buffers.a, rank));
@@ -123,7 +210,7 @@ ReadA own_rows_of_a(const Lowering& state, Emitter& emit) {
   };
 }
 
-std::vector<int32_t> groups_done(const Lowering& state,
+std::vector<int32_t> groups_done(const SegmentLowering& state,
                                  const std::function<int32_t(int32_t)>& group_of, size_t groups) {
   std::vector<int32_t> done(groups, 0);
   for (const TileOrder& order : state.orders) {
@@ -135,7 +222,7 @@ std::vector<int32_t> groups_done(const Lowering& state,
   return done;
 }
 
-uint32_t copy_lane(const Lowering& state, int rank, int peer) {
+uint32_t copy_lane(const SegmentLowering& state, int rank, int peer) {
   const bool network = state.lanes.copy > 1 && !state.machine.same_node(rank, peer);
   return state.lanes.copy_lane(rank, network ? 1 : 0);
 }

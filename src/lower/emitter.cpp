@@ -1,19 +1,21 @@
 #include "lower/emitter.h"
 
+#include "lower/opcode_of.h"
+
 namespace stretto {
 
-Emitter::Emitter(Lowering& state)
-    : state_(state), boundaries_(static_cast<size_t>(state.op.ranks), 0) {
-  const auto tasks = static_cast<size_t>(state.num_tasks()) * static_cast<size_t>(state.op.ranks);
-  state.program.reserve(2 * tasks);
-  state.plan.operands.reserve(6 * tasks);
+Emitter::Emitter(Lowering& state, const SegmentLowering& product) : Emitter(state, product.lanes) {
+  const auto tasks =
+      static_cast<size_t>(product.num_tasks()) * static_cast<size_t>(product.op.ranks);
+  state.program.reserve(state.program.size() + 2 * tasks);
+  state.plan.operands.reserve(state.plan.operands.size() + 6 * tasks);
   // A few more than a lane's tiles: compute lanes may reduce too. With flags nearly every tile of a
   // reduction is told of, and awaited by a reduce.
-  const auto tasks_each = static_cast<size_t>(state.num_tasks() / state.lanes.compute);
-  const bool flags = state.pattern == Pattern::slot_reduce && state.schedule.sync == Sync::flag;
+  const auto tasks_each = static_cast<size_t>(product.num_tasks() / product.lanes.compute);
+  const bool flags = product.pattern == Pattern::slot_reduce && product.schedule.sync == Sync::flag;
   const size_t reserved = flags ? 3 * tasks_each + 8 : tasks_each + tasks_each / 4 + 4;
   for (Lane& lane : state.plan.lanes) {
-    if (lane.kind == LaneKind::compute) lane.instrs.reserve(reserved);
+    if (lane.kind == LaneKind::compute) lane.instrs.reserve(lane.instrs.size() + reserved);
   }
 }
 
@@ -24,21 +26,30 @@ void Emitter::task(uint32_t lane, Opcode op, int32_t tile) {
   append(lane, instr);
 }
 
+void Emitter::stage(uint32_t lane, const Stage& stage, int32_t tile) {
+  Instr instr;
+  instr.op = opcode_of(stage.kind);
+  instr.tile = tile;
+  if (stage.kind == StageKind::norm) instr.set_attribute(static_cast<float>(stage.eps));
+  append(lane, instr);
+}
+
 void Emitter::collective(int rank, CollectiveKind kind, int32_t id) {
   Instr instr;
   instr.op = Opcode::collective;
   instr.collective = kind;
-  instr.id = id;
-  append(state_.lanes.nccl_lane(rank), instr);
+  instr.id = first_collective_ + id;
+  state_.collectives = std::max(state_.collectives, instr.id + 1);
+  append(lanes_.nccl_lane(rank), instr);
 }
 
 void Emitter::boundary(int rank) {
-  const int32_t id = boundaries_[static_cast<size_t>(rank)]++;
-  for (int i = 0; i < state_.lanes.compute; ++i) {
+  const int32_t id = state_.boundaries[static_cast<size_t>(rank)]++;
+  for (int i = 0; i < lanes_.all.compute; ++i) {
     Instr instr;
     instr.op = Opcode::boundary;
     instr.id = id;
-    append(state_.lanes.compute_lane(rank, i), instr);
+    append(lanes_.compute_lane(rank, i), instr);
   }
 }
 

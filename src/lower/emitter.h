@@ -9,7 +9,11 @@ namespace stretto {
 
 class Emitter {
  public:
-  explicit Emitter(Lowering& state);
+  // Tasks go to lanes of this table.
+  Emitter(Lowering& state, const LaneTable& lanes)
+      : state_(state), lanes_(lanes), first_collective_(state.collectives) {}
+  // With room for the tasks of that product.
+  Emitter(Lowering& state, const SegmentLowering& product);
 
   // Operands of the next task: all reads before all writes.
   void read(const Region& region) {
@@ -24,6 +28,8 @@ class Emitter {
     ++num_writes_;
   }
   void task(uint32_t lane, Opcode op, int32_t tile = -1);
+  void stage(uint32_t lane, const Stage& stage, int32_t tile = -1);
+  // `id`: its number among those of this emitter.
   void collective(int rank, CollectiveKind kind, int32_t id);
 
   // A kernel boundary in all compute lanes of the rank.
@@ -33,8 +39,9 @@ class Emitter {
   void append(uint32_t lane, Instr& instr);
 
   Lowering& state_;
+  const LaneTable& lanes_;
+  const int32_t first_collective_;
   uint16_t num_reads_ = 0, num_writes_ = 0;
-  std::vector<int32_t> boundaries_;  // by rank: how many it has had
 };
 
 }  // namespace stretto

@@ -2,7 +2,7 @@
 
 namespace stretto {
 
-Pace::Pace(const Operator& op, const Schedule& schedule, const Machine& machine) {
+Pace::Pace(const Segment& op, const Schedule& schedule, const Machine& machine) {
   const double tflops = op.dtype == DType::fp32 ? machine.fp32_tflops : machine.gemm_tflops;
   const double flop = 2.0 * schedule.tile_m * schedule.tile_n * static_cast<double>(op.local_k()) /
                       schedule.split_k;

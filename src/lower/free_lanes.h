@@ -15,7 +15,7 @@ struct Pace {
   int64_t task_ns = 0;          // one full GEMM tile, or one range of its K
   double move_ns_per_byte = 0;  // loading or storing
 
-  Pace(const Operator& op, const Schedule& schedule, const Machine& machine);
+  Pace(const Segment& op, const Schedule& schedule, const Machine& machine);
   int64_t move_ns(int64_t num_bytes) const {
     return static_cast<int64_t>(move_ns_per_byte * static_cast<double>(num_bytes));
   }

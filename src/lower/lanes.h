@@ -7,18 +7,24 @@
 
 namespace stretto {
 
-// Every rank has the same lanes until idle ones are dropped.
-struct LaneTable {
+struct LaneCounts {
   int compute = 0, comm = 0, copy = 0, nccl = 0;  // per rank
 
   int per_rank() const { return compute + comm + copy + nccl; }
+};
+
+// Every rank has the same lanes until idle ones are dropped; a product may use the first of each
+// kind only.
+struct LaneTable : LaneCounts {
+  LaneCounts all;  // what any product uses
+
   uint32_t compute_lane(int rank, int i) const { return at(rank, i); }
-  uint32_t comm_lane(int rank, int i) const { return at(rank, compute + i); }
-  uint32_t copy_lane(int rank, int i) const { return at(rank, compute + comm + i); }
-  uint32_t nccl_lane(int rank) const { return at(rank, compute + comm + copy); }
+  uint32_t comm_lane(int rank, int i) const { return at(rank, all.compute + i); }
+  uint32_t copy_lane(int rank, int i) const { return at(rank, all.compute + all.comm + i); }
+  uint32_t nccl_lane(int rank) const { return at(rank, all.compute + all.comm + all.copy); }
 
  private:
-  uint32_t at(int rank, int i) const { return static_cast<uint32_t>(rank * per_rank() + i); }
+  uint32_t at(int rank, int i) const { return static_cast<uint32_t>(rank * all.per_rank() + i); }
 };
 
 // Deals to `lanes` lanes of every rank in turn.

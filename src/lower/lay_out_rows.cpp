@@ -13,7 +13,7 @@ std::vector<int> equal_chunks(const Schedule& schedule) {
 }
 
 // Chunks of a gather are as many waves of tiles as the schedule's groups have.
-std::vector<int> chunks_in_waves(const Lowering& state) {
+std::vector<int> chunks_in_waves(const SegmentLowering& state) {
   const TileGrid grid({{0, static_cast<int32_t>(state.op.m)}},
                       static_cast<int32_t>(state.op.local_n()), state.schedule.tile_m,
                       state.schedule.tile_n);
@@ -23,8 +23,7 @@ std::vector<int> chunks_in_waves(const Lowering& state) {
 
 }  // namespace
 
-void lay_out_rows(Draft& draft) {
-  Lowering& state = lowering(draft);
+void lay_out_rows(SegmentLowering& state) {
   const Schedule& schedule = state.schedule;
   const auto block = static_cast<int32_t>(state.shards.block());
   // With this many rows of each shard, a chunk of all shards is a number of whole tiles.

@@ -5,13 +5,20 @@
 namespace stretto {
 namespace {
 
+// A step of products, once for each.
+template <void (*kStep)(SegmentLowering&)>
+void each(Draft& draft) {
+  for (SegmentLowering& product : lowering(draft).products) kStep(product);
+}
+
 constexpr LowerStep kSteps[] = {
     {"check_legal", "later steps take a good operator and schedule for granted", check_legal},
-    {"lay_out_rows", "tiles are cut over storage rows", lay_out_rows},
-    {"cut_tiles", "pieces and order are made of tiles", cut_tiles},
-    {"pack_tiles", "groups of waves need the tiles; their storage decides the order", pack_tiles},
-    {"cut_pieces", "the order follows the pieces that tiles need or make", cut_pieces},
-    {"order_tiles", "lanes are dealt tiles in this order", order_tiles},
+    {"lay_out_rows", "tiles are cut over storage rows", each<lay_out_rows>},
+    {"cut_tiles", "pieces and order are made of tiles", each<cut_tiles>},
+    {"pack_tiles", "groups of waves need the tiles; their storage decides the order",
+     each<pack_tiles>},
+    {"cut_pieces", "the order follows the pieces that tiles need or make", each<cut_pieces>},
+    {"order_tiles", "lanes are dealt tiles in this order", each<order_tiles>},
     {"declare_buffers", "the sizes follow from layout, packing and pieces", declare_buffers},
     {"make_lanes", "their number follows from tiles and schedule", make_lanes},
     {"emit_tasks", "everything that a task names now exists", emit_tasks},
@@ -20,15 +27,17 @@ constexpr LowerStep kSteps[] = {
 };
 
 // What is known before the first step.
-Plan empty_plan(const Operator& op, const Schedule& schedule, const Machine& machine) {
+Plan empty_plan(const Operator& op, const OperatorSchedule& schedule, const Machine& machine) {
   Plan plan;
   plan.op = op;
   plan.schedule = to_string(schedule);
   plan.sms = machine.sms;
-  plan.library_gemms = schedule.gemm == GemmBy::library;
-  plan.library_algorithm = schedule.algorithm;
-  plan.cluster = schedule.cluster;
-  plan.low_latency_collectives = schedule.collectives == CollectivesBy::low_latency;
+  if (schedule.products.empty()) return plan;
+  const Schedule& first = schedule.products.front();
+  plan.library_gemms = first.gemm == GemmBy::library;
+  plan.library_algorithm = first.algorithm;
+  plan.cluster = first.cluster;
+  plan.low_latency_collectives = first.collectives == CollectivesBy::low_latency;
   return plan;
 }
 
@@ -36,34 +45,70 @@ Plan empty_plan(const Operator& op, const Schedule& schedule, const Machine& mac
 
 std::span<const LowerStep> lower_steps() { return kSteps; }
 
-Lowering::Lowering(const Operator& operation, const Schedule& point, const Machine& cluster)
-    : Draft{operation, point, cluster, empty_plan(operation, point, cluster), {}},
-      pattern(pattern_of(operation, point)),
-      shards(operation.kind == OpKind::gemm_ar ? RowShards{operation.m, 1}
-                                               : operation.row_shards()) {}
+Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
+                   const Machine& cluster)
+    : Draft{operation, points, cluster, empty_plan(operation, points, cluster), {}, {}},
+      boundaries(static_cast<size_t>(operation.ranks), 0),
+      results(operation.tensors.size(), 0) {
+  size_t next = 0;
+  for (const OperatorSegment& part : op.segments) {
+    if (part.product) products.emplace_back(*this, part, schedule.products.at(next++));
+  }
+  // The lanes of all products are there at once.
+  int others = 0;
+  for (const SegmentLowering& product : products) {
+    others = std::max(others, product.sms_for_others());
+  }
+  for (SegmentLowering& product : products) product.sms_of_others = others;
+}
 
-int Lowering::compute_lanes() const {
+SegmentLowering::SegmentLowering(Draft& draft, const OperatorSegment& one, const Schedule& point)
+    : plan(draft.plan),
+      program(draft.program),
+      whole(draft.op),
+      part(one),
+      op(*one.product),
+      schedule(point),
+      machine(draft.machine),
+      pattern(pattern_of(op, point)),
+      shards(op.owns_rows() ? op.row_shards() : RowShards{op.m, 1}) {}
+
+int SegmentLowering::sms_for_others() const {
   // NCCL's collectives are kernels, and copy engines signal by one of a warp where they cannot by a
   // copy. Where tiles or what follows them wait for those, they need an SM that no such block
   // holds.
   const bool by_streams = schedule.mover == Mover::copy_engine || schedule.mover == Mover::nccl;
   const int for_streams = by_streams && schedule.sync != Sync::event && op.ranks > 1 ? 1 : 0;
-  const int others = std::max(schedule.comm_sms, for_streams);
+  return std::max(schedule.comm_sms, for_streams);
+}
+
+int SegmentLowering::compute_lanes() const {
   // Whole clusters; there are as many tiles in each.
-  const int most = std::max(schedule.cluster, std::min(machine.sms - others, num_tasks()));
+  const int most = std::max(schedule.cluster, std::min(machine.sms - sms_of_others, num_tasks()));
   return most / schedule.cluster * schedule.cluster;
 }
 
-Pattern pattern_of(const Operator& op, const Schedule& schedule) {
-  if (op.ranks == 1) return Pattern::local;
+Pattern pattern_of(const Segment& op, const Schedule& schedule) {
+  if (op.ranks == 1 || !op.communicates()) return Pattern::local;
   const bool by_nccl = schedule.mover == Mover::nccl;
-  if (!op.reduces()) return by_nccl ? Pattern::nccl_gather : Pattern::push_gather;
+  if (!op.makes_terms()) return by_nccl ? Pattern::nccl_gather : Pattern::push_gather;
   if (!by_nccl) return Pattern::slot_reduce;
   return schedule.granularity == Granularity::waves ? Pattern::packed_reduce : Pattern::nccl_reduce;
 }
 
-Plan lower(const Operator& op, const Schedule& schedule, const Machine& machine,
+const Schedule& Draft::schedule_at(uint32_t position) const {
+  if (schedule.products.size() == 1) return schedule.products.front();
+  size_t product = 0;
+  for (size_t i = 0; i < segment_ends.size() && segment_ends[i] <= position; ++i) {
+    const bool has_more = product + 1 < schedule.products.size();
+    if (has_more && i + 1 < op.segments.size() && op.segments[i + 1].product) ++product;
+  }
+  return schedule.products[product];
+}
+
+Plan lower(const Operator& op, const OperatorSchedule& schedule, const Machine& machine,
            const std::function<void(const LowerStep&, const Draft&)>& after_step) {
+  check_products(op, schedule);
   Lowering state(op, schedule, machine);
   for (const LowerStep& step : lower_steps()) {
     step.run(state);

@@ -21,7 +21,7 @@ enum class Pattern : uint8_t {
   nccl_reduce,    // tiles, then reduce-scatter or all-reduce of row chunks
   packed_reduce,  // the same for groups of waves, stored tile by tile, then restored
 };
-Pattern pattern_of(const Operator& op, const Schedule& schedule);
+Pattern pattern_of(const Segment& op, const Schedule& schedule);
 
 // Buffers by what they hold; meaningless where the pattern has no use for one.
 struct BufferIds {
@@ -34,8 +34,19 @@ struct BufferIds {
   uint16_t ranges = 0;    // sums of every range of K (split-k, k-phases), one below the other
 };
 
-struct Lowering : Draft {
-  Lowering(const Operator& op, const Schedule& schedule, const Machine& machine);
+// Of one product: what its steps leave for one another. All products of an operator share the plan
+// and its lanes.
+struct SegmentLowering {
+  SegmentLowering(Draft& draft, const OperatorSegment& part, const Schedule& schedule);
+
+  Plan& plan;
+  std::vector<InstrRef>& program;
+  const Operator& whole;  // that this is a part of
+  const OperatorSegment& part;
+  const Segment op;
+  const Schedule schedule;
+  const Machine& machine;
+  int sms_of_others = 0;  // that no compute lane of the plan may hold
 
   const Pattern pattern;
   const RowShards shards;           // owners of rows; one owner of all where no rank owns rows
@@ -46,12 +57,17 @@ struct Lowering : Draft {
   Pieces pieces;
   std::vector<TileOrder> orders;  // by rank
   BufferIds buffers;
+  std::vector<uint16_t> weights;  // buffers of B; buffers.b is the first
+  // By stage of `part`: where its tiles are until the next one takes them; none of the last.
+  std::vector<uint16_t> kept;
   LaneTable lanes;
 
   bool gathers() const {
     return pattern == Pattern::push_gather || pattern == Pattern::nccl_gather;
   }
-  bool ranks_own_rows() const { return op.kind != OpKind::gemm_ar; }
+  bool ranks_own_rows() const { return op.owns_rows() || op.kind.out == Edge::none; }
+  // Stages take the product's tiles from the lane that computes them.
+  bool has_followers() const { return part.stages.size() > 1; }
   bool by_nccl() const { return pattern != Pattern::local && schedule.mover == Mover::nccl; }
   // The GEMM ends its kernel for every chunk, so that streams can order chunks by events.
   bool kernel_per_chunk() const {
@@ -112,20 +128,41 @@ struct Lowering : Draft {
     return shards.begin(rank) <= rows.row0 && rows.row1 <= shards.end(rank);
   }
   int32_t num_tasks() const { return grid.count() * splits(); }
+  // Columns of the result that a tile has; each weight has as many.
+  int tile_cols() const { return schedule.tile_n / op.weights; }
   int compute_lanes() const;  // per rank
+  // SMs that lanes of others take, and kernels that streams wait for.
+  int sms_for_others() const;
   int tiles_at_once() const { return std::max(1, compute_lanes() / splits()); }
 };
+
+// The working state of lowering an operator: of each of its products, and what they share.
+struct Lowering : Draft {
+  Lowering(const Operator& op, const OperatorSchedule& schedule, const Machine& machine);
+  Lowering(const Lowering&) = delete;  // products refer to it
+
+  std::vector<SegmentLowering> products;
+  LaneTable lanes;                  // all that any product uses
+  std::vector<int32_t> boundaries;  // by rank: how many it has had
+  int32_t collectives = 0;          // numbers that collectives have had
+  std::vector<uint16_t> results;    // by tensor: the buffer that holds it for later segments
+};
+
+// Ends the kernels that run on the rank's compute lanes. With events, what is released at the end
+// of one is acquired at the beginning of another, on other ranks too: the boundaries between are
+// two.
+void end_kernels(Lowering& state, class Emitter& emit);
 
 // Steps run on a draft that lower() made.
 inline Lowering& lowering(Draft& draft) { return static_cast<Lowering&>(draft); }
 
-// The steps; see lower.cpp.
+// The steps; see lower.cpp. Those of products run once for each of them.
 void check_legal(Draft& draft);
-void lay_out_rows(Draft& draft);
-void cut_tiles(Draft& draft);
-void pack_tiles(Draft& draft);
-void cut_pieces(Draft& draft);
-void order_tiles(Draft& draft);
+void lay_out_rows(SegmentLowering& state);
+void cut_tiles(SegmentLowering& state);
+void pack_tiles(SegmentLowering& state);
+void cut_pieces(SegmentLowering& state);
+void order_tiles(SegmentLowering& state);
 void declare_buffers(Draft& draft);
 void make_lanes(Draft& draft);
 void emit_tasks(Draft& draft);

@@ -7,7 +7,7 @@ namespace {
 // Copies wait for one another only where they share a link: one queue for peers in the node (two
 // streams were measured to be no faster than one, and one queue keeps destinations in rotation),
 // one for the network.
-int copy_queues(const Lowering& state) {
+int copy_queues(const SegmentLowering& state) {
   if (state.schedule.mover != Mover::copy_engine) return 0;
   return state.machine.same_node(0, state.op.ranks - 1) ? 1 : 2;
 }
@@ -21,25 +21,36 @@ bool has_work(const Lane& lane) {
 
 void make_lanes(Draft& draft) {
   Lowering& state = lowering(draft);
-  LaneTable& table = state.lanes;
-  table.compute = state.compute_lanes();
-  if (state.pattern != Pattern::local) {
-    table.comm = state.comm_lanes();
-    table.copy = copy_queues(state);
-    table.nccl = state.by_nccl() ? 1 : 0;
+  LaneCounts& all = state.lanes.all;
+  for (SegmentLowering& product : state.products) {
+    LaneTable& table = product.lanes;
+    table.compute = product.compute_lanes();
+    if (product.pattern != Pattern::local) {
+      table.comm = product.comm_lanes();
+      table.copy = copy_queues(product);
+      table.nccl = product.by_nccl() ? 1 : 0;
+    }
+    all.compute = std::max(all.compute, table.compute);
+    all.comm = std::max(all.comm, table.comm);
+    all.copy = std::max(all.copy, table.copy);
+    all.nccl = std::max(all.nccl, table.nccl);
   }
+  if (state.products.empty()) all.compute = state.machine.sms;
+  state.lanes.compute = all.compute;
+  state.lanes.comm = all.comm;
+  for (SegmentLowering& product : state.products) product.lanes.all = all;
   std::vector<Lane>& lanes = state.plan.lanes;
-  lanes.reserve(static_cast<size_t>(state.op.ranks * table.per_rank()));
+  lanes.reserve(static_cast<size_t>(state.op.ranks * all.per_rank()));
   for (int rank = 0; rank < state.op.ranks; ++rank) {
     auto add = [&](LaneKind kind, int count) {
       for (int i = 0; i < count; ++i) {
         lanes.push_back({kind, static_cast<uint16_t>(rank), static_cast<uint16_t>(i), {}});
       }
     };
-    add(LaneKind::compute, table.compute);
-    add(LaneKind::comm, table.comm);
-    add(LaneKind::copy, table.copy);
-    add(LaneKind::nccl, table.nccl);
+    add(LaneKind::compute, all.compute);
+    add(LaneKind::comm, all.comm);
+    add(LaneKind::copy, all.copy);
+    add(LaneKind::nccl, all.nccl);
   }
 }
 

@@ -15,7 +15,7 @@ namespace {
 // Sorts tiles turn by turn, and those of a turn for L2.
 class TileSorter {
  public:
-  TileSorter(const Lowering& state, const TileTurns& turns) : state_(state), turns_(turns) {}
+  TileSorter(const SegmentLowering& state, const TileTurns& turns) : state_(state), turns_(turns) {}
 
   std::vector<int32_t> sorted() {
     std::vector<int32_t> tiles(static_cast<size_t>(state_.grid.count()));
@@ -81,7 +81,7 @@ class TileSorter {
     }
   }
 
-  const Lowering& state_;
+  const SegmentLowering& state_;
   const TileTurns& turns_;
   // Scratch of sort_by().
   std::vector<int64_t> numbers_;
@@ -89,7 +89,7 @@ class TileSorter {
   std::vector<uint32_t> next_;
 };
 
-TileOrder order_of(const Lowering& state, int rank) {
+TileOrder order_of(const SegmentLowering& state, int rank) {
   const TileTurns turns(state, rank);
   TileOrder order;
   order.tiles = TileSorter(state, turns).sorted();
@@ -105,8 +105,7 @@ TileOrder order_of(const Lowering& state, int rank) {
 
 }  // namespace
 
-void order_tiles(Draft& draft) {
-  Lowering& state = lowering(draft);
+void order_tiles(SegmentLowering& state) {
   state.orders.reserve(static_cast<size_t>(state.op.ranks));
   for (int rank = 0; rank < state.op.ranks; ++rank) state.orders.push_back(order_of(state, rank));
   align_owners(state);

@@ -33,7 +33,7 @@ std::vector<int32_t> interleave_shards(const TileGrid& grid, int owners, int32_t
 }
 
 // Ends of the groups in steps of one tile of every owner.
-std::vector<size_t> group_ends(const Lowering& state, size_t steps) {
+std::vector<size_t> group_ends(const SegmentLowering& state, size_t steps) {
   const auto lanes = static_cast<size_t>(state.compute_lanes());
   const auto tasks = static_cast<size_t>(state.num_tasks());
   const auto splits = static_cast<size_t>(state.splits());
@@ -53,8 +53,7 @@ std::vector<size_t> group_ends(const Lowering& state, size_t steps) {
 
 }  // namespace
 
-void pack_tiles(Draft& draft) {
-  Lowering& state = lowering(draft);
+void pack_tiles(SegmentLowering& state) {
   if (state.pattern != Pattern::packed_reduce) return;
   const TileGrid& grid = state.grid;
   const auto owners = static_cast<size_t>(state.shards.ranks);

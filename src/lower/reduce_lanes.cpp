@@ -2,7 +2,7 @@
 
 namespace stretto {
 
-ReduceLanes::ReduceLanes(const Lowering& state)
+ReduceLanes::ReduceLanes(const SegmentLowering& state)
     : state_(state),
       events_(state.schedule.sync == Sync::event),
       compute_reduces_(!events_ || state.lanes.comm == 0),

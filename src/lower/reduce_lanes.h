@@ -22,7 +22,7 @@ class ReduceLanes {
     bool is_late = false;  // a compute lane, which comes to it when its tiles are done
   };
 
-  explicit ReduceLanes(const Lowering& state);
+  explicit ReduceLanes(const SegmentLowering& state);
 
   // Parts about as large as a tile, at most as many as there are lanes to share them. Cut between
   // columns of tiles while there are enough, so that a part needs as few tiles as possible.
@@ -50,7 +50,7 @@ class ReduceLanes {
   // When the tiles of `wave` are done.
   int64_t end_of(int32_t wave) const { return (wave + 1) * pace_.task_ns; }
 
-  const Lowering& state_;
+  const SegmentLowering& state_;
   const bool events_;
   const bool compute_reduces_;
   const Pace pace_;

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "stretto/operator.h"
+#include "stretto/segment.h"
 
 namespace stretto {
 

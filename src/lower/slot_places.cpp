@@ -4,7 +4,7 @@
 
 namespace stretto {
 
-SlotPlaces::SlotPlaces(const Lowering& state)
+SlotPlaces::SlotPlaces(const SegmentLowering& state)
     : state_(state), piece_of_tile_(static_cast<size_t>(state.grid.count())) {
   for (size_t p = 0; p < state.pieces.all.size(); ++p) {
     for (const int32_t tile : state.pieces.tiles_of(p)) {

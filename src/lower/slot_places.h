@@ -10,7 +10,7 @@ namespace stretto {
 
 class SlotPlaces {
  public:
-  explicit SlotPlaces(const Lowering& state);
+  explicit SlotPlaces(const SegmentLowering& state);
 
   // The slot of `source` for `rect` in the memory of `at`, who reduces it. `piece` holds it or is,
   // where ranks own rows, another of the same owner.
@@ -35,7 +35,7 @@ class SlotPlaces {
  private:
   void add_slots(int32_t tile);
 
-  const Lowering& state_;
+  const SegmentLowering& state_;
   std::vector<size_t> piece_of_tile_;
   std::vector<size_t> first_slot_;  // by tile, in slots_; one more at the end
   std::vector<Region> slots_;

@@ -7,7 +7,7 @@
 namespace stretto {
 namespace {
 
-bool interleaves_owners(const Lowering& state) {
+bool interleaves_owners(const SegmentLowering& state) {
   const Schedule& schedule = state.schedule;
   if (schedule.order != Order::interleaved) return false;
   if (state.pattern == Pattern::push_gather) return true;
@@ -18,7 +18,7 @@ bool interleaves_owners(const Lowering& state) {
 // Tile rows by which the own ones come late. What is sent last has to cross the links, what is
 // computed last for oneself has to be reduced: half a wave of own tiles at the end balances the
 // two. Sums that travel on (two-shot) must not be late.
-int32_t own_lag(const Lowering& state) {
+int32_t own_lag(const SegmentLowering& state) {
   if (!state.ranks_own_rows() || state.gathers()) return 0;
   const int32_t cols = state.grid.cols();
   return (state.tiles_at_once() / 2 + cols / 2) / cols;
@@ -26,7 +26,7 @@ int32_t own_lag(const Lowering& state) {
 
 // Turns by which the own tiles come late where they are reduced as they are computed: about a
 // wave, in which what the others send arrives.
-int64_t own_lag_turns(const Lowering& state, int32_t sweep_step) {
+int64_t own_lag_turns(const SegmentLowering& state, int32_t sweep_step) {
   const int32_t pieces = static_cast<int32_t>(state.pieces.all.size());
   const int32_t in_turn = std::max(1, pieces * sweep_step / state.pieces.indices);  // tiles of all
   return (state.tiles_at_once() + in_turn - 1) / in_turn;
@@ -34,7 +34,7 @@ int64_t own_lag_turns(const Lowering& state, int32_t sweep_step) {
 
 }  // namespace
 
-TileTurns::TileTurns(const Lowering& state, int rank)
+TileTurns::TileTurns(const SegmentLowering& state, int rank)
     : state_(state),
       rank_(rank),
       turns_(

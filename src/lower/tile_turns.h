@@ -11,7 +11,7 @@ namespace stretto {
 // Tiles of a lower turn come first; tiles of one turn are swept for L2.
 class TileTurns {
  public:
-  TileTurns(const Lowering& state, int rank);
+  TileTurns(const SegmentLowering& state, int rank);
 
   int64_t of(int32_t tile) const { return turn_of_[static_cast<size_t>(tile)]; }
   // Tile rows of all owners in turn make up one sweep.
@@ -31,7 +31,7 @@ class TileTurns {
   int64_t own_late() const;
   int64_t turn_of(const Piece& piece) const;
 
-  const Lowering& state_;
+  const SegmentLowering& state_;
   const int rank_;
   const std::vector<int> turns_;  // by owner
   const bool interleaves_;

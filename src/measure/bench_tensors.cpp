@@ -31,7 +31,7 @@ const fabric::Communicators& connected(fabric::Fabric& fabric) {
 
 }  // namespace
 
-BenchTensors::BenchTensors(const Operator& op, fabric::Fabric& fabric,
+BenchTensors::BenchTensors(const Segment& op, fabric::Fabric& fabric,
                            const cuda::Compiler& compiler)
     : op_(op),
       fabric_(fabric),
@@ -65,11 +65,11 @@ std::vector<const cuda::Stream*> BenchTensors::streams() const {
 
 // Shards of A are as long on every rank: NCCL gathers equal parts.
 int64_t BenchTensors::a_rows(int rank) const {
-  return op_.reduces() ? op_.m : op_.row_shards().size(rank);
+  return op_.makes_terms() ? op_.m : op_.row_shards().size(rank);
 }
 
 int64_t BenchTensors::out_rows(int rank) const {
-  return op_.kind == OpKind::gemm_rs ? op_.row_shards().size(rank) : op_.m;
+  return op_.kind == kGemmRs ? op_.row_shards().size(rank) : op_.m;
 }
 
 void BenchTensors::prepare(int rank, const cuda::Compiler& compiler) {
@@ -79,9 +79,9 @@ void BenchTensors::prepare(int rank, const cuda::Compiler& compiler) {
   mine.cublas = std::make_unique<cuda::Cublas>(*mine.stream);
   const int size = num_bytes(op_.dtype);
   const int64_t block = op_.row_shards().block(), all_rows = block * op_.ranks;
-  mine.a = DeviceMemory(bytes_of(op_.reduces() ? op_.m : block, op_.local_k(), size));
+  mine.a = DeviceMemory(bytes_of(op_.makes_terms() ? op_.m : block, op_.local_k(), size));
   mine.b = DeviceMemory(bytes_of(op_.local_n(), op_.local_k(), size));
-  mine.wide = DeviceMemory(bytes_of(all_rows, op_.reduces() ? op_.n : op_.k, size));
+  mine.wide = DeviceMemory(bytes_of(all_rows, op_.makes_terms() ? op_.n : op_.k, size));
   mine.out = DeviceMemory(bytes_of(all_rows, op_.local_n(), size));
   mine.reference = DeviceMemory(bytes_of(out_rows(rank), op_.local_n(), 4));
   mine.flush = DeviceMemory(kFlushBytes);
@@ -108,18 +108,18 @@ void BenchTensors::make_reference(int rank) {
     Matrix a{a_copy.address(), a_rows(source), k, k, op_.dtype};
     Matrix b{mine.b.address(), n, k, k, op_.dtype};
     Matrix to{mine.reference.address(), a.rows, n, n, DType::fp32};
-    if (op_.reduces()) {
+    if (op_.makes_terms()) {
       mine.data->fill(*mine.stream, b_copy.address(), n * k, op_.dtype, device::Fill::normal,
                       seed_of_b(source));
       b.address = b_copy.address();
-      if (op_.kind == OpKind::gemm_rs) {
+      if (op_.kind == kGemmRs) {
         a.rows = to.rows = shards.size(rank);
         a.address += static_cast<uint64_t>(shards.begin(rank) * k * size);
       }
     } else {
       to.address += static_cast<uint64_t>(shards.begin(source) * n * 4);
     }
-    if (a.rows > 0) mine.cublas->multiply(a, b, to, op_.reduces() && source > 0);
+    if (a.rows > 0) mine.cublas->multiply(a, b, to, op_.makes_terms() && source > 0);
   }
   mine.stream->synchronize();
 }
@@ -128,7 +128,7 @@ void BenchTensors::enqueue_library(int rank, bool gemm, bool collective) const {
   const Rank& mine = of(rank);
   const int64_t k = op_.local_k(), n = op_.local_n(), block = op_.row_shards().block();
   const Matrix b{mine.b.address(), n, k, k, op_.dtype};
-  if (op_.kind == OpKind::ag_gemm) {
+  if (op_.kind == kAgGemm) {
     if (collective) {
       nccl_.all_gather(rank, *mine.stream, mine.a.address(), mine.wide.address(), block * op_.k,
                        op_.dtype);
@@ -144,7 +144,7 @@ void BenchTensors::enqueue_library(int rank, bool gemm, bool collective) const {
                           {mine.wide.address(), op_.m, n, n, op_.dtype});
   }
   if (!collective) return;
-  if (op_.kind == OpKind::gemm_rs) {
+  if (op_.kind == kGemmRs) {
     nccl_.reduce_scatter(rank, *mine.stream, mine.wide.address(), mine.out.address(), block * n,
                          op_.dtype);
   } else {

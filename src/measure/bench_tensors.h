@@ -9,19 +9,19 @@
 #include "gpu/cublas.h"
 #include "gpu/test_data.h"
 #include "run/plan_runner.h"
-#include "stretto/operator.h"
+#include "stretto/segment.h"
 
 namespace stretto::runtime {
 
 class BenchTensors {
  public:
   // Standard normal inputs. Collective.
-  BenchTensors(const Operator& op, fabric::Fabric& fabric, const cuda::Compiler& compiler);
+  BenchTensors(const Segment& op, fabric::Fabric& fabric, const cuda::Compiler& compiler);
   ~BenchTensors();
   BenchTensors(const BenchTensors&) = delete;
   BenchTensors& operator=(const BenchTensors&) = delete;
 
-  const Operator& op() const { return op_; }
+  const Segment& op() const { return op_; }
   fabric::Fabric& fabric() const { return fabric_; }
   const cuda::Stream& stream(int rank) const { return *of(rank).stream; }
   std::vector<const cuda::Stream*> streams() const;  // by local rank
@@ -52,7 +52,7 @@ class BenchTensors {
   void prepare(int rank, const cuda::Compiler& compiler);
   void make_reference(int rank);
 
-  Operator op_;
+  Segment op_;
   fabric::Fabric& fabric_;
   const fabric::Communicators& nccl_;
   int nccl_generation_;

@@ -59,7 +59,7 @@ class GpuCheck {
   }
 
  private:
-  using Outputs = std::vector<std::vector<std::byte>>;
+  using Outputs = std::vector<std::vector<std::vector<std::byte>>>;  // by output and rank
 
   void run_eagerly(Fill fill, size_t done, size_t of) {
     // The graphs were captured to follow a multiple of so many runs.
@@ -75,12 +75,13 @@ class GpuCheck {
       }
       runner_.finish();
       last_ = read_outputs();
-      if (plan_.op.kind == OpKind::gemm_ar) {
-        for (const auto& output : last_) {
-          result_.reproducible = result_.reproducible && output == last_.front();
+      for (size_t i = 0; i < last_.size(); ++i) {
+        for (const auto& output : last_[i]) {
+          hashes_.push_back(emu::hash_bytes(output));
+          if (plan_.op.outputs[i].held != Held::whole) continue;
+          result_.reproducible = result_.reproducible && output == last_[i].front();
         }
       }
-      for (const auto& output : last_) hashes_.push_back(emu::hash_bytes(output));
       compare(data, run);
       if (options_.progress) {
         options_.progress((static_cast<double>(done) + (run + 1.0) / runs) /
@@ -110,7 +111,9 @@ class GpuCheck {
       hashes.push_back(theirs);
     }
     // Processes have one rank each.
-    if (plan_.op.kind == OpKind::gemm_ar) {
+    const auto& of = plan_.op.outputs;
+    if (std::all_of(of.begin(), of.end(),
+                    [](const OperatorOutput& one) { return one.held == Held::whole; })) {
       for (const uint64_t theirs : hashes) {
         result_.reproducible = result_.reproducible && theirs == hashes.front();
       }
@@ -147,63 +150,75 @@ class GpuCheck {
       fabric_.device(rank).make_current();
       runner_.memory().poison(rank, runner_.stream(rank));
       runner_.stream(rank).synchronize();
-      for (const auto& [name, input] : {std::pair{"a", Input::a}, std::pair{"b", Input::b}}) {
-        const auto values = reference_->input(plan_.op, data, input, rank);
-        cuda::copy_to_gpu(runner_.buffer(name, rank), values->data(), values->size());
+      for (size_t i = 0; i < plan_.op.tensors.size(); ++i) {
+        const Tensor& tensor = plan_.op.tensors[i];
+        if (tensor.stage >= 0) continue;
+        const auto values = reference_->input(plan_.op, data, static_cast<int>(i), rank);
+        cuda::copy_to_gpu(runner_.buffer(tensor.name, rank), values->data(), values->size());
       }
     }
     before_runs();
   }
 
-  size_t output_bytes(int rank) const {
-    const Slice slice = output_slice(plan_.op, rank);
+  const std::string& output_name(size_t i) const {
+    return plan_.op.tensor(plan_.op.outputs[i].tensor).name;
+  }
+  size_t output_bytes(size_t i, int rank) const {
+    const OperatorOutput& output = plan_.op.outputs[i];
+    const Slice slice = slice_of(plan_.op, output.tensor, output.held, rank);
     return static_cast<size_t>(slice.rows() * slice.cols() * num_bytes(plan_.op.dtype));
   }
 
   void poison_output() {
     for (const int rank : ranks_) {
-      if (output_bytes(rank) == 0) continue;
       fabric_.device(rank).make_current();
-      check(driver().fill_bytes(runner_.buffer("out", rank), 0xff, output_bytes(rank),
-                                runner_.stream(rank).handle()),
-            "poison the output");
+      for (size_t i = 0; i < plan_.op.outputs.size(); ++i) {
+        if (output_bytes(i, rank) == 0) continue;
+        check(driver().fill_bytes(runner_.buffer(output_name(i), rank), 0xff, output_bytes(i, rank),
+                                  runner_.stream(rank).handle()),
+              "poison the output");
+      }
       runner_.stream(rank).synchronize();
     }
     before_runs();
   }
 
   Outputs read_outputs() {
-    Outputs outputs;
+    Outputs outputs(plan_.op.outputs.size());
     for (const int rank : ranks_) {
       fabric_.device(rank).make_current();
-      auto& output = outputs.emplace_back(output_bytes(rank));
-      if (output.empty()) continue;
-      cuda::copy_from_gpu(output.data(), runner_.buffer("out", rank), output.size());
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        auto& output = outputs[i].emplace_back(output_bytes(i, rank));
+        if (output.empty()) continue;
+        cuda::copy_from_gpu(output.data(), runner_.buffer(output_name(i), rank), output.size());
+      }
     }
     return outputs;
   }
 
   void compare(const InputData& data, int run) {
     const Operator& op = plan_.op;
-    const double all =
-        static_cast<double>(op.m) * static_cast<double>(op.n) * static_cast<double>(op.k);
-    if (data.fill == Fill::integers || all <= options_.max_reference) {
-      for (int64_t row = 0; row < op.m; row += kRowsAtATime) {
-        compare_rows(data, run, row, std::min(op.m, row + kRowsAtATime));
+    const int64_t num_rows = op.tensor(op.outputs[0].tensor).rows;
+    // Of one row: multiply-adds of all ranks.
+    const double row_cost = flops_per_rank(op) / 2 * op.ranks / static_cast<double>(num_rows);
+    const double all = row_cost * static_cast<double>(num_rows);
+    const bool is_cheap = data.fill == Fill::integers && op.only_product() != nullptr;
+    if (is_cheap || all <= options_.max_reference) {
+      for (int64_t row = 0; row < num_rows; row += kRowsAtATime) {
+        compare_rows(data, run, row, std::min(num_rows, row + kRowsAtATime));
       }
       return;
     }
     result_.whole = false;
-    const double row_cost = static_cast<double>(op.n) * static_cast<double>(op.k);
     const auto affordable = static_cast<int64_t>(options_.max_reference / row_cost / kSampledRows);
-    const int64_t blocks = std::min<int64_t>(op.m, std::max<int64_t>(affordable, 4));
+    const int64_t blocks = std::min<int64_t>(num_rows, std::max<int64_t>(affordable, 4));
     for (int64_t i = 0; i < blocks; ++i) {
-      const int64_t last = std::max<int64_t>(0, op.m - kSampledRows);
+      const int64_t last = std::max<int64_t>(0, num_rows - kSampledRows);
       const int64_t row =
           i == 0   ? 0
           : i == 1 ? last
                    : static_cast<int64_t>(random_.below(static_cast<uint64_t>(last + 1)));
-      compare_rows(data, run, row, std::min(op.m, row + kSampledRows));
+      compare_rows(data, run, row, std::min(num_rows, row + kSampledRows));
     }
   }
 
@@ -211,7 +226,9 @@ class GpuCheck {
     const auto expected = reference_->expected(plan_.op, data, roundings_, row0, row1);
     for (const int rank : ranks_) {
       const auto output = static_cast<size_t>(rank - fabric_.first_rank());
-      check_.compare(run, rank, last_[output].data(), *expected);
+      for (size_t i = 0; i < expected->size(); ++i) {
+        check_.compare(run, rank, i, last_[i][output].data(), (*expected)[i]);
+      }
     }
   }
 

@@ -181,7 +181,7 @@ Spread spread_of(std::vector<double> times) {
   return {median, times.front(), times.back()};
 }
 
-BenchTimes bench_operator(const Operator& op, std::span<const PlanToTime> plans,
+BenchTimes bench_operator(const Segment& op, std::span<const PlanToTime> plans,
                           fabric::Fabric& fabric, const cuda::Compiler& compiler,
                           const BenchOptions& options,
                           const std::function<void(double)>& progress) {

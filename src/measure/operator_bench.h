@@ -69,7 +69,7 @@ struct PlanToTime {
 
 // Collective. All plans are of `op` and fit in memory together. `progress` hears the share that is
 // done, 0..1.
-BenchTimes bench_operator(const Operator& op, std::span<const PlanToTime> plans,
+BenchTimes bench_operator(const Segment& op, std::span<const PlanToTime> plans,
                           fabric::Fabric& fabric, const cuda::Compiler& compiler,
                           const BenchOptions& options,
                           const std::function<void(double)>& progress = {});

@@ -26,9 +26,9 @@ constexpr double kSlack = 1.01;  // second-order terms, and the reference's own 
 
 }  // namespace
 
-ErrorBound::ErrorBound(const Operator& op, const Roundings& roundings) {
+ErrorBound::ErrorBound(const Segment& op, const Roundings& roundings) {
   const double terms = static_cast<double>(op.local_k());
-  const double ranks = op.reduces() ? op.ranks : 1;
+  const double ranks = op.makes_terms() ? op.ranks : 1;
   const double fp32 = unit_roundoff(DType::fp32);
   accumulate_ = kSlack * fp32 * (2 + std::min(terms, kDeviations * std::sqrt(terms)));
   combine_ =

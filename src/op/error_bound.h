@@ -7,7 +7,7 @@ namespace stretto {
 
 class ErrorBound {
  public:
-  ErrorBound(const Operator& op, const Roundings& roundings);
+  ErrorBound(const Segment& op, const Roundings& roundings);
 
   // `terms` >= the sum of |a||b| over the element's terms; `partials` = the sum of the magnitudes
   // of its ranks' partial sums.

@@ -17,7 +17,7 @@ constexpr int64_t kBlockTerms = 256;
 
 int64_t round_up(int64_t size, int64_t step) { return (size + step - 1) / step * step; }
 
-void expect_integers(const Operator& op, const InputData& data, ExpectedRows& out) {
+void expect_integers(const Segment& op, const InputData& data, ExpectedRows& out) {
   std::vector<uint64_t> b_keys(static_cast<size_t>(op.n));
   for (int64_t j = 0; j < op.n; ++j) {
     b_keys[static_cast<size_t>(j)] = hash_row(data.seed, Input::b, j);
@@ -41,7 +41,7 @@ void expect_integers(const Operator& op, const InputData& data, ExpectedRows& ou
 // Rows [row0, row1) of an input, columns [col0, col0 + cols), in panels of kPanel rows with the
 // rows of a panel side by side. Rows beyond row1 are zero. Adds each row's squares to `squares`.
 template <int kPanel>
-void pack(const Operator& op, const InputData& data, Input input, int64_t row0, int64_t row1,
+void pack(const Segment& op, const InputData& data, Input input, int64_t row0, int64_t row1,
           int64_t col0, int64_t cols, std::vector<double>& packed, std::vector<double>& squares) {
   float row_values[kBlockTerms];
   packed.assign(static_cast<size_t>(round_up(row1 - row0, kPanel) * cols), 0.0);
@@ -66,8 +66,8 @@ struct Block {
   std::vector<double> a_squares, b_squares;
 };
 
-void sum_block(const Operator& op, const InputData& data, Block& block) {
-  const int64_t shares = op.reduces() ? op.ranks : 1;
+void sum_block(const Segment& op, const InputData& data, Block& block) {
+  const int64_t shares = op.makes_terms() ? op.ranks : 1;
   const int64_t share = op.k / shares;
   std::vector<double> partial(kBlockRows * kBlockCols), a, b;
   for (int64_t rank = 0; rank < shares; ++rank) {
@@ -90,7 +90,7 @@ void sum_block(const Operator& op, const InputData& data, Block& block) {
   }
 }
 
-void expect_random(const Operator& op, const InputData& data, const ErrorBound& bound,
+void expect_random(const Segment& op, const InputData& data, const ErrorBound& bound,
                    ExpectedRows& out) {
   for (int64_t row0 = out.row0; row0 < out.row1; row0 += kBlockRows) {
     for (int64_t col0 = 0; col0 < op.n; col0 += kBlockCols) {
@@ -121,7 +121,7 @@ void expect_random(const Operator& op, const InputData& data, const ErrorBound& 
 
 }  // namespace
 
-ExpectedRows expected_rows(const Operator& op, const InputData& data, const Roundings& roundings,
+ExpectedRows expected_rows(const Segment& op, const InputData& data, const Roundings& roundings,
                            int64_t row0, int64_t row1) {
   validate(op);
   STRETTO_ASSERT(row0 >= 0 && row0 <= row1 && row1 <= op.m, "rows outside of the output");

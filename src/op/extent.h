@@ -37,9 +37,8 @@ class Extent {
         const int64_t right = stack.back();
         stack.pop_back();
         int64_t& left = stack.back();
-        const bool bad = step.kind == Step::Kind::add
-                             ? __builtin_add_overflow(left, right, &left)
-                             : __builtin_mul_overflow(left, right, &left);
+        const bool bad = step.kind == Step::Kind::add ? __builtin_add_overflow(left, right, &left)
+                                                      : __builtin_mul_overflow(left, right, &left);
         if (bad || left > (int64_t{1} << 62)) return std::nullopt;
       }
     }

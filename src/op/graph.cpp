@@ -1,6 +1,4 @@
 // Graphs whose sizes are known: shapes, who holds what, and the edges that follow.
-#include "stretto/graph.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,9 +6,11 @@
 
 #include "core/text.h"
 #include "op/graph_text.h"
+#include "op/segments.h"
 #include "op/stage_rules.h"
 #include "stretto/error.h"
 #include "stretto/operator.h"
+#include "stretto/segment.h"
 
 namespace stretto {
 namespace {
@@ -25,19 +25,21 @@ class Binder {
     graph_.dtype = dtype;
   }
 
-  Graph bind(const Sizes& sizes) {
+  Operator bind(const Sizes& sizes) {
     bind_sizes(sizes);
     if (graph_.ranks < 1 || graph_.ranks > kMaxRanks) {
       reasons_.push_back(
           fmt::format("ranks is {}; it must be between 1 and {}", graph_.ranks, kMaxRanks));
     }
     if (!reasons_.empty()) fail("; ", text_.name + ": ");
+    check_product();
     for (const InputText& input : text_.inputs) add_input(input);
     for (const StageText& stage : text_.stages) {
       if (reasons_.size() >= kMostReasons) break;
       add_stage(stage);
     }
     for (const OutputText& output : text_.outputs) add_output(output);
+    if (reasons_.empty()) cut_segments(graph_, reasons_);
     if (!reasons_.empty()) fail("; ", text_.name + ": ");
     return std::move(graph_);
   }
@@ -48,7 +50,8 @@ class Binder {
   }
   void refuse(TextPlace place, const std::string& reason) {
     // Shipped graphs are not the user's: only a file of one's own has lines to point at.
-    reasons_.push_back((find_graph(text_.name).get() == &text_ ? "" : prefix(text_, place)) + reason);
+    reasons_.push_back((find_graph(text_.name).get() == &text_ ? "" : prefix(text_, place)) +
+                       reason);
   }
 
   void bind_sizes(const Sizes& sizes) {
@@ -75,6 +78,14 @@ class Binder {
     }
   }
 
+  // What is wrong with a shipped operator of one product is said in its own sizes.
+  void check_product() const {
+    const auto kind = product_kind_from(text_.name);
+    if (!kind || find_graph(text_.name).get() != &text_) return;
+    const auto size = [&](std::string_view name) { return graph_.size(name).value_or(0); };
+    validate(Segment{*kind, size("m"), size("n"), size("k"), graph_.ranks, graph_.dtype});
+  }
+
   int64_t extent(const Extent& extent, TextPlace place) {
     const auto value = extent.value([&](std::string_view name) { return *graph_.size(name); });
     if (value && *value >= 1 && *value <= kMaxDim) return *value;
@@ -85,8 +96,8 @@ class Binder {
 
   void add(Tensor tensor, TextPlace place) {
     if (tensor.rows * tensor.cols > kMaxElements) {
-      refuse(place, fmt::format("{} has {} x {} elements; a tensor can have at most {}", tensor.name,
-                                tensor.rows, tensor.cols, kMaxElements));
+      refuse(place, fmt::format("{} has {} x {} elements; a tensor can have at most {}",
+                                tensor.name, tensor.rows, tensor.cols, kMaxElements));
     }
     ids_[tensor.name] = static_cast<int>(graph_.tensors.size());
     graph_.tensors.push_back(std::move(tensor));
@@ -99,8 +110,8 @@ class Binder {
   }
   void refuse_share(const Tensor& tensor, int64_t size, std::string_view what, TextPlace place) {
     const int64_t below = size / graph_.ranks * graph_.ranks, above = below + graph_.ranks;
-    const std::string near = below > 0 ? fmt::format("{} or {}", below, above)
-                                       : std::to_string(above);
+    const std::string near =
+        below > 0 ? fmt::format("{} or {}", below, above) : std::to_string(above);
     refuse(place, fmt::format("{} {} of {} are dealt to {} ranks and must divide: take {}", size,
                               what, tensor.name, graph_.ranks, near));
   }
@@ -158,7 +169,7 @@ class Binder {
   }
 
   const GraphText& text_;
-  Graph graph_;
+  Operator graph_;
   std::map<std::string, int, std::less<>> ids_;
   std::vector<std::string> reasons_;
 };
@@ -177,29 +188,81 @@ std::optional<Edge> edge_between(Held made, Held needed) {
   return std::nullopt;
 }
 
-const std::string& Graph::name() const { return text->name; }
+const std::string& Operator::name() const { return text->name; }
 
-std::optional<int> Graph::find_tensor(std::string_view tensor) const {
+std::optional<Held> Operator::output_held(int tensor) const {
+  for (const OperatorOutput& output : outputs) {
+    if (output.tensor == tensor) return output.held;
+  }
+  return std::nullopt;
+}
+
+Operator::Operator(const Segment& product) {
+  validate(product);
+  *this =
+      make_operator(to_string(product.kind), {{"m", product.m}, {"n", product.n}, {"k", product.k}},
+                    product.ranks, product.dtype);
+}
+
+double link_bytes(const Operator& op) {
+  double bytes = 0;
+  for (const OperatorSegment& segment : op.segments) {
+    if (segment.product) bytes += link_bytes(*segment.product);
+    if (!segment.is_gather()) continue;
+    const Tensor& tensor = op.tensor(segment.input);
+    bytes += static_cast<double>(tensor.rows) * static_cast<double>(tensor.cols) *
+             static_cast<double>(num_bytes(op.dtype)) * (op.ranks - 1) / op.ranks;
+  }
+  return bytes;
+}
+
+bool Operator::ends_with_terms() const {
+  for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
+    if (segment->product) return segment->product->makes_terms();
+  }
+  return false;
+}
+
+Operator with_rows(const Operator& op, int64_t rows) {
+  Sizes sizes = op.sizes;
+  sizes.front().second = rows;
+  return make_graph(op.text, sizes, op.ranks, op.dtype);
+}
+
+void validate(const Operator& op) {
+  if (op.text == nullptr) throw UsageError("an operator without a graph");
+  make_graph(op.text, op.sizes, op.ranks, op.dtype);
+}
+
+double flops_per_rank(const Operator& op) {
+  double flops = 0;
+  for (const OperatorSegment& segment : op.segments) {
+    if (segment.product) flops += flops_per_rank(*segment.product);
+  }
+  return flops;
+}
+
+std::optional<int> Operator::find_tensor(std::string_view tensor) const {
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].name == tensor) return static_cast<int>(i);
   }
   return std::nullopt;
 }
 
-std::optional<int64_t> Graph::size(std::string_view size) const {
+std::optional<int64_t> Operator::size(std::string_view size) const {
   for (const auto& [name, value] : sizes) {
     if (name == size) return value;
   }
   return std::nullopt;
 }
 
-bool Graph::operator==(const Graph& other) const {
+bool Operator::operator==(const Operator& other) const {
   return ranks == other.ranks && dtype == other.dtype && sizes == other.sizes &&
          (text == other.text || text->canonical == other.text->canonical);
 }
 
-Graph make_graph(std::shared_ptr<const GraphText> text, const Sizes& sizes, int ranks,
-                 DType dtype) {
+Operator make_graph(std::shared_ptr<const GraphText> text, const Sizes& sizes, int ranks,
+                    DType dtype) {
   return Binder(std::move(text), ranks, dtype).bind(sizes);
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "op/extent.h"
-#include "stretto/graph.h"
+#include "stretto/operator.h"
 
 namespace stretto {
 

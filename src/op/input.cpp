@@ -1,6 +1,7 @@
 // Inputs as pure functions of seed, tensor, row and column.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "op/integer_input.h"
@@ -20,26 +21,22 @@ std::string_view to_string(Fill fill) {
   STRETTO_ASSERT(false, "fill out of range");
 }
 
-Slice input_slice(const Operator& op, Input input, int rank) {
-  if (op.reduces()) {
+Slice input_slice(const Segment& op, Input input, int rank) {
+  if (op.makes_terms()) {
     const int64_t share = op.local_k();
     return {0, input == Input::a ? op.m : op.n, rank * share, (rank + 1) * share};
   }
+  if (input == Input::a && !op.gathers()) return {0, op.m, 0, op.k};
   if (input == Input::a) return {op.row_shards().begin(rank), op.row_shards().end(rank), 0, op.k};
   const int64_t share = op.local_n();
   return {rank * share, (rank + 1) * share, 0, op.k};
 }
 
-Slice output_slice(const Operator& op, int rank) {
-  switch (op.kind) {
-    case OpKind::ag_gemm:
-      return {0, op.m, rank * op.local_n(), (rank + 1) * op.local_n()};
-    case OpKind::gemm_rs:
-      return {op.row_shards().begin(rank), op.row_shards().end(rank), 0, op.n};
-    case OpKind::gemm_ar:
-      return {0, op.m, 0, op.n};
-  }
-  STRETTO_ASSERT(false, "operator kind out of range");
+Slice output_slice(const Segment& op, int rank) {
+  if (op.kind.weight == Held::rows)
+    return {0, op.m, rank * op.local_n(), (rank + 1) * op.local_n()};
+  if (op.kind.out == Edge::all_reduce) return {0, op.m, 0, op.n};
+  return {op.row_shards().begin(rank), op.row_shards().end(rank), 0, op.n};
 }
 
 namespace {
@@ -82,8 +79,7 @@ void fill_random(uint64_t key, float scale, int64_t col0, std::span<float> value
 // All of a normal distribution that ends at 3.5, times this, is subnormal in the type.
 float subnormal_scale(DType dtype) { return dtype == DType::fp16 ? 0x1p-16f : 0x1p-128f; }
 
-void fill_integers(const Operator& op, Input input, uint64_t key, int64_t col0,
-                   std::span<float> values) {
+void fill_integers(Input input, uint64_t key, int64_t k, int64_t col0, std::span<float> values) {
   if (input == Input::b) {
     for (size_t i = 0; i < values.size(); ++i) {
       values[i] = static_cast<float>(integer_of_b(key, col0 + static_cast<int64_t>(i)));
@@ -92,8 +88,8 @@ void fill_integers(const Operator& op, Input input, uint64_t key, int64_t col0,
   }
   std::fill(values.begin(), values.end(), 0.0f);
   const int64_t col1 = col0 + static_cast<int64_t>(values.size());
-  for (int i = 0; i < num_nonzeros(op.k); ++i) {
-    const Nonzero nonzero = nonzero_of_a(key, op.k, i);
+  for (int i = 0; i < num_nonzeros(k); ++i) {
+    const Nonzero nonzero = nonzero_of_a(key, k, i);
     if (nonzero.col >= col0 && nonzero.col < col1) {
       values[static_cast<size_t>(nonzero.col - col0)] = static_cast<float>(nonzero.value);
     }
@@ -101,8 +97,7 @@ void fill_integers(const Operator& op, Input input, uint64_t key, int64_t col0,
 }
 
 // Where in a row of K stands what is not finite: at most two places, which may be one.
-void add_specials(const Operator& op, Input input, uint64_t key, int64_t col0,
-                  std::span<float> values) {
+void add_specials(Input input, uint64_t key, int64_t k, int64_t col0, std::span<float> values) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   const uint64_t dice = hash_element(key, -1);
@@ -110,26 +105,24 @@ void add_specials(const Operator& op, Input input, uint64_t key, int64_t col0,
   const int count = input == Input::a && dice >> 8 & 1 ? 2 : 1;
   for (int i = 0; i < count; ++i) {
     const uint64_t hash = hash_element(key, -2 - i);
-    const auto col = static_cast<int64_t>((hash >> 16) % static_cast<uint64_t>(op.k));
+    const auto col = static_cast<int64_t>((hash >> 16) % static_cast<uint64_t>(k));
     if (col < col0 || col >= col0 + static_cast<int64_t>(values.size())) continue;
     const float infinity = hash & 1 ? -kInfinity : kInfinity;
     values[static_cast<size_t>(col - col0)] = (hash >> 1) % 8 == 0 ? kNan : infinity;
   }
 }
 
-}  // namespace
-
-void fill_input(const Operator& op, const InputData& data, Input input, int64_t row, int64_t col0,
-                std::span<float> values) {
-  const uint64_t key = hash_row(data.seed, input, row);
+// `like`: whose values they are; `key`: of the row, which has `k` columns.
+void fill_row(const InputData& data, DType dtype, Input like, uint64_t key, int64_t k, int64_t col0,
+              std::span<float> values) {
   if (data.fill == Fill::integers || data.fill == Fill::specials) {
-    fill_integers(op, input, key, col0, values);
-    if (data.fill == Fill::specials) add_specials(op, input, key, col0, values);
+    fill_integers(like, key, k, col0, values);
+    if (data.fill == Fill::specials) add_specials(like, key, k, col0, values);
     return;
   }
-  const bool is_tiny = data.fill == Fill::subnormals && input == Input::a;
-  const float scale = is_tiny ? subnormal_scale(op.dtype) : 1.0f;
-  switch (op.dtype) {
+  const bool is_tiny = data.fill == Fill::subnormals && like == Input::a;
+  const float scale = is_tiny ? subnormal_scale(dtype) : 1.0f;
+  switch (dtype) {
     case DType::bf16:
       return fill_random(key, scale, col0, values, round_to_bf16);
     case DType::fp16:
@@ -139,8 +132,41 @@ void fill_input(const Operator& op, const InputData& data, Input input, int64_t 
   }
 }
 
-float input_value(const Operator& op, const InputData& data, Input input, int64_t row,
-                  int64_t col) {
+bool is_used_as(const Operator& op, int tensor, size_t operand) {
+  return std::any_of(op.stages.begin(), op.stages.end(), [&](const Stage& stage) {
+    return stage.kind == StageKind::gemm && stage.in[operand] == tensor;
+  });
+}
+
+}  // namespace
+
+void fill_input(const Segment& op, const InputData& data, Input input, int64_t row, int64_t col0,
+                std::span<float> values) {
+  fill_row(data, op.dtype, input, hash_row(data.seed, input, row), op.k, col0, values);
+}
+
+Slice slice_of(const Operator& op, int tensor, Held held, int rank) {
+  const Tensor& of = op.tensor(tensor);
+  const RowShards rows{of.rows, op.ranks};
+  const int64_t cols = of.cols / op.ranks;
+  if (held == Held::rows) return {rows.begin(rank), rows.end(rank), 0, of.cols};
+  if (held == Held::cols) return {0, of.rows, rank * cols, (rank + 1) * cols};
+  return {0, of.rows, 0, of.cols};
+}
+
+void fill_tensor(const Operator& op, const InputData& data, int tensor, int64_t row, int64_t col0,
+                 std::span<float> values) {
+  const Input like = is_used_as(op, tensor, 0) ? Input::a : Input::b;
+  const uint64_t key = hash_row(data.seed, static_cast<Input>(tensor), row);
+  fill_row(data, op.dtype, like, key, op.tensor(tensor).cols, col0, values);
+  const bool shrinks =
+      data.fill != Fill::integers && op.only_product() == nullptr && is_used_as(op, tensor, 1);
+  if (!shrinks) return;
+  const int exponent = std::ilogb(std::sqrt(static_cast<double>(op.tensor(tensor).cols)));
+  for (float& value : values) value = std::ldexp(value, -exponent);
+}
+
+float input_value(const Segment& op, const InputData& data, Input input, int64_t row, int64_t col) {
   float value = 0;
   fill_input(op, data, input, row, col, {&value, 1});
   return value;

@@ -26,7 +26,7 @@ std::shared_ptr<const GraphText> find_graph(std::string_view name) {
   return nullptr;
 }
 
-Graph make_operator(std::string_view name, const Sizes& sizes, int ranks, DType dtype) {
+Operator make_operator(std::string_view name, const Sizes& sizes, int ranks, DType dtype) {
   if (auto text = find_graph(name)) return make_graph(std::move(text), sizes, ranks, dtype);
   std::vector<std::string_view> known;
   for (const auto& graph : known_graphs()) known.push_back(graph->name);

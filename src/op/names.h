@@ -1,17 +1,11 @@
-// What an operator and an element type may be called, for the messages about what is neither.
+// What an element type may be called, for the messages about what is none.
 #pragma once
 
 #include <string_view>
 
-#include "stretto/operator.h"
+#include "stretto/segment.h"
 
 namespace stretto {
-
-inline constexpr std::string_view kOperatorNames[] = {
-#define STRETTO_NAME(name, text, description) text,
-    STRETTO_OPERATORS(STRETTO_NAME)
-#undef STRETTO_NAME
-};
 
 inline constexpr std::string_view kDTypeNames[] = {
 #define STRETTO_NAME(name, text, bytes, bits) text,

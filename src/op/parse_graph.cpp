@@ -234,8 +234,8 @@ class GraphParser {
     const char* begin = line_.data() + at_;
     const char* end = line_.data() + line_.size();
     const auto [stop, error] = std::from_chars(begin, end, stage.eps);
-    if (error != std::errc() || !(stage.eps >= 0 && stage.eps <= 1)) {
-      return expected("a number from 0 to 1");
+    if (error != std::errc() || !(stage.eps > 0 && stage.eps <= 1)) {
+      return expected("a number above 0 and up to 1");
     }
     at_ += static_cast<size_t>(stop - begin);
     return true;
@@ -245,7 +245,8 @@ class GraphParser {
     OutputText output;
     skip_blanks();
     output.place = place();
-    if (!name(output.tensor, "the name of a tensor") || !held(output.held) || !end_of_line()) return;
+    if (!name(output.tensor, "the name of a tensor") || !held(output.held) || !end_of_line())
+      return;
     if (!made_.count(output.tensor)) {
       std::vector<std::string_view> known(made_.begin(), made_.end());
       return refuse_at(output.place, unknown_word("tensor", output.tensor, known));
@@ -254,6 +255,10 @@ class GraphParser {
   }
 
   bool make(const std::string& tensor, TextPlace where) {
+    if (tensor.find_first_of("-.") != std::string::npos) {  // it names a buffer of plans, too
+      refuse_at(where,
+                fmt::format("tensor {}: a tensor's name has letters, digits and '_' only", tensor));
+    }
     if (made_.insert(tensor).second) return true;
     refuse_at(where, fmt::format("tensor {} is made twice", tensor));
     return false;
@@ -273,8 +278,9 @@ class GraphParser {
       }
       for (const InputText& input : graph_->inputs) {
         if (input.name != output.tensor) continue;
-        refuse_at(output.place, fmt::format("tensor {} is an input; an output is what a stage makes",
-                                            output.tensor));
+        refuse_at(
+            output.place,
+            fmt::format("tensor {} is an input; an output is what a stage makes", output.tensor));
       }
     }
     used.insert(given.begin(), given.end());

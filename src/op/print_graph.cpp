@@ -62,10 +62,4 @@ std::string print(const GraphText& text) {
 const std::string& name_of(const GraphText& text) { return text.name; }
 const std::vector<std::string>& sizes_of(const GraphText& text) { return text.sizes; }
 
-std::string to_string(const Graph& graph) {
-  std::string out = graph.name();
-  for (const auto& [size, value] : graph.sizes) out += fmt::format(" {}={}", size, value);
-  return out + fmt::format(" ranks={} dtype={}", graph.ranks, to_string(graph.dtype));
-}
-
 }  // namespace stretto

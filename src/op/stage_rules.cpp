@@ -13,9 +13,10 @@ std::string shape(const Tensor& t) { return fmt::format("{} [{}, {}]", t.name, t
 StageRule gemm_rule(const Tensor& a, const Tensor& b) {
   StageRule rule{a.rows, b.rows, Held::whole, {}, {}};
   if (a.cols != b.cols) {
-    rule.fault = fmt::format("A and B of a gemm have as many columns (it multiplies by the "
-                             "transpose of B): {} and {}",
-                             shape(a), shape(b));
+    rule.fault = fmt::format(
+        "A and B of a gemm have as many columns (it multiplies by the "
+        "transpose of B): {} and {}",
+        shape(a), shape(b));
   }
   switch (b.held) {
     case Held::rows:

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "stretto/graph.h"
+#include "stretto/operator.h"
 
 namespace stretto {
 

@@ -72,9 +72,12 @@ bool is_name(std::string_view text) {
                      [](char c) { return is_letter(c) || is_digit(c) || c == '_'; });
 }
 
-bool is_schedule_text(std::string_view text) {
+// An operator has a schedule for each of its products.
+bool is_schedule_text(std::string_view text, const Operator& op) {
   if (text.empty()) return true;
-  if (text.size() > kMaxScheduleLength || text.front() == ' ' || text.back() == ' ') return false;
+  if (text.size() > std::max<size_t>(1, op.segments.size()) * kMaxScheduleLength ||
+      text.front() == ' ' || text.back() == ' ')
+    return false;
   return std::all_of(text.begin(), text.end(),
                      [](char c) { return c >= ' ' && c <= '~' && c != ';'; });
 }

@@ -15,7 +15,7 @@ inline constexpr size_t kMaxOperands = 65535;  // of one kind of one task; what 
 // A letter, then letters, digits and underscores; at most kMaxNameLength.
 bool is_name(std::string_view text);
 // Printable, without ';' (a comment) and without blanks at its ends; may be empty.
-bool is_schedule_text(std::string_view text);
+bool is_schedule_text(std::string_view text, const Operator& op);
 
 // Each returns what is wrong as "expected ..., found ...", or an empty text.
 std::string fault_in(const Buffer& buffer);

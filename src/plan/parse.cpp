@@ -47,12 +47,13 @@ void Parser::header() {
                                      kPlanVersion, version));
   }
   line("'operator'");
+  std::shared_ptr<const GraphText> graph = own_graph();
   in_.expect_token("operator");
   in_.skip_blanks();
   const char* operator_start = in_.position();
   const std::string_view operator_text = in_.rest();
   try {
-    plan_.op = parse_operator(operator_text);
+    plan_.op = parse_operator(operator_text, {}, graph);
   } catch (const UsageError& error) {
     in_.fail_with(operator_start, fmt::format("expected an operator, found {}: {}",
                                               quote(operator_text, 80), error.what()));
@@ -62,7 +63,7 @@ void Parser::header() {
     in_.skip_blanks();
     const char* schedule_start = in_.position();
     plan_.schedule = in_.rest();
-    if (!is_schedule_text(plan_.schedule)) in_.fail(schedule_start, "a schedule's text");
+    if (!is_schedule_text(plan_.schedule, plan_.op)) in_.fail(schedule_start, "a schedule's text");
     line("'sms'");
   }
   if (in_.accept_token("gemm")) {
@@ -91,6 +92,23 @@ void Parser::header() {
                                  : "'gemm', 'collectives', 'cluster' or 'sms'");
   }
   plan_.sms = number_after_blanks(1, kMaxInt32, "the number of SMs");
+}
+
+// A graph that is not shipped stands above its operator, behind bars.
+std::shared_ptr<const GraphText> Parser::own_graph() {
+  std::string text;
+  const char* start = in_.position();
+  while (in_.accept_token("|")) {
+    text += in_.rest();
+    text += '\n';
+    line("'operator'");
+  }
+  if (text.empty()) return nullptr;
+  try {
+    return parse_graph(text, "graph");
+  } catch (const UsageError& error) {
+    in_.fail_with(start, fmt::format("expected a graph: {}", error.what()));
+  }
 }
 
 void Parser::library() {

@@ -27,6 +27,7 @@ class Parser {
   static constexpr int64_t kMaxByte = std::numeric_limits<uint8_t>::max();
 
   void header();
+  std::shared_ptr<const GraphText> own_graph();
   void library();
   void declarations();
   void buffer();

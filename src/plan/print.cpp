@@ -1,6 +1,7 @@
 // The text form of plans; docs/plan-format.md is its grammar, parse.cpp its inverse.
 #include <charconv>
 
+#include "core/text.h"
 #include "stretto/error.h"
 #include "stretto/plan.h"
 
@@ -17,6 +18,12 @@ class Printer {
   void plan() {
     out_.reserve(256 + 40 * (plan_.num_instrs() + plan_.operands.size()));
     text("stretto-plan ").number(kPlanVersion).text("\n");
+    if (find_graph(plan_.op.name()) != plan_.op.text) {
+      const std::string graph = stretto::print(*plan_.op.text);
+      for (const std::string_view line : split(graph, '\n')) {
+        if (!line.empty()) text("| ").text(line).text("\n");
+      }
+    }
     text("operator ").text(to_string(plan_.op)).text("\n");
     if (!plan_.schedule.empty()) text("schedule ").text(plan_.schedule).text("\n");
     if (plan_.library_gemms) library();

@@ -103,8 +103,9 @@ void keep_operands(const Plan& plan, const TaskRowFinder& rows_of, const device:
 }  // namespace
 
 device::RunRows run_rows(const Operator& op, int64_t rows) {
-  if (rows < 1 || rows > op.m) {
-    throw UsageError(fmt::format("a plan for {} rows serves 1 to {}, not {}", op.m, op.m, rows));
+  if (rows < 1 || rows > op.rows()) {
+    throw UsageError(
+        fmt::format("a plan for {} rows serves 1 to {}, not {}", op.rows(), op.rows(), rows));
   }
   const RowShards owners = row_owners(op);
   return {static_cast<int32_t>(rows), owners.ranks, static_cast<int32_t>(owners.block())};
@@ -140,15 +141,15 @@ Plan at_rows(const Plan& plan, int64_t rows, PlanLines* lines) {
   const device::RunRows run = run_rows(plan.op, rows);
   if (const std::vector<std::string> reasons = why_not_served(plan); !reasons.empty()) {
     throw UsageError(
-        fmt::format("this plan serves {} rows only: {}", plan.op.m, join(reasons, "; ")));
+        fmt::format("this plan serves {} rows only: {}", plan.op.rows(), join(reasons, "; ")));
   }
   const TaskRowFinder rows_of(plan);
   Plan served = plan;
-  served.op.m = rows;
+  served.op = with_rows(plan.op, rows);
   for (Buffer& buffer : served.buffers) {
     if (!has_callers_rows(buffer)) continue;
     const bool sharded = buffer.sharded_rows > 0;
-    buffer.rows = static_cast<int32_t>(sharded ? served.op.row_shards().block() : rows);
+    buffer.rows = static_cast<int32_t>(sharded ? RowShards{rows, plan.ranks()}.block() : rows);
     if (sharded) buffer.sharded_rows = static_cast<int32_t>(rows);
   }
   served.operands.clear();

@@ -5,7 +5,11 @@
 namespace stretto {
 
 RowShards row_owners(const Operator& op) {
-  return op.kind == OpKind::gemm_ar ? RowShards{op.m, 1} : op.row_shards();
+  const auto has_owners = [](const OperatorSegment& segment) {
+    return segment.product && segment.product->owns_rows();
+  };
+  const bool any = std::any_of(op.segments.begin(), op.segments.end(), has_owners);
+  return {op.rows(), any ? op.ranks : 1};
 }
 
 bool has_callers_rows(const Buffer& buffer) {
@@ -22,7 +26,7 @@ TaskRowFinder::TaskRowFinder(const Plan& plan) : plan_(&plan), held_(plan.buffer
   owners_by_row_ = 1.0 / std::max(1, block_);
   for (size_t i = 0; i < held_.size(); ++i) {
     const Buffer& buffer = plan.buffers[i];
-    const bool staged = buffer.role == BufferRole::local && buffer.rows % plan.op.m == 0;
+    const bool staged = buffer.role == BufferRole::local && buffer.rows % plan.op.rows() == 0;
     if (!has_callers_rows(buffer) && !staged) continue;
     const bool is_sharded = buffer.sharded_rows > 0;
     held_[i] = {is_sharded ? Rows::of_rank : Rows::of_all, staged ? buffer.rows : rows_,

@@ -31,7 +31,7 @@ void check_declarations(const Declarations& declarations, std::string_view what)
 
 void validate(const Plan& plan) {
   validate(plan.op);
-  require(is_schedule_text(plan.schedule), "expected a schedule of one printable line");
+  require(is_schedule_text(plan.schedule, plan.op), "expected a schedule of one printable line");
   require(plan.sms >= 1, fmt::format("expected at least one SM, found {}", plan.sms));
   const int algorithm = plan.library_algorithm;
   require(algorithm >= 0 && algorithm < (plan.library_gemms ? kMostAlgorithms : 1),

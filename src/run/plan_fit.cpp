@@ -37,7 +37,7 @@ const Plan& require_runnable(const Plan& plan, const cuda::TileSums& sums, bool 
   if (!serves) return plan;
   if (const auto reasons = why_not_served(plan); !reasons.empty()) {
     throw UsageError(
-        fmt::format("this plan serves {} rows only: {}", plan.op.m, join(reasons, "; ")));
+        fmt::format("this plan serves {} rows only: {}", plan.op.rows(), join(reasons, "; ")));
   }
   return plan;
 }

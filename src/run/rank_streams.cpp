@@ -173,7 +173,7 @@ void RankStreams::make_collective(uint32_t index, const Stream& stream, int set,
   }
   const LowLatencyOp& made = low_latency_[index];
   cuda::LowLatencyCall call = made.by_set[static_cast<size_t>(set)];
-  const int64_t all = setup_.plan.op.m;
+  const int64_t all = setup_.plan.op.rows();
   if (rows.at != 0) {
     const device::RunRows most = run_rows(setup_.plan.op, rows.rows != 0 ? rows.rows : all);
     call = cuda::with_rows_at(call, rows.at, most, all);

@@ -34,11 +34,11 @@ void RankStreams::add_products() {
   for (size_t k = 0; k < setup_.program.gemms.size(); ++k) {
     const std::vector<cuda::BlockPart>& kernel = setup_.program.gemms[k];
     // All that a gather's last kernel reads has come; of a reduction's last movers wait to send it.
-    const bool is_alone = k + 1 == setup_.program.gemms.size() && !setup_.plan.op.reduces();
+    const bool is_alone = k + 1 == setup_.program.gemms.size() && !setup_.plan.op.ends_with_terms();
     const int sms = is_alone ? 0 : sms_beside_movers();
     auto& by_set = products_.emplace_back(static_cast<size_t>(sets_));
     const std::vector<cuda::Product> found = cuda::products_of(setup_.plan, kernel);
-    if (setup_.serves && (found.size() != 1 || found.front().c.rows() != setup_.plan.op.m)) {
+    if (setup_.serves && (found.size() != 1 || found.front().c.rows() != setup_.plan.op.rows())) {
       throw UsageError("a library serves fewer rows where all of a rank's are one product");
     }
     for (const cuda::Product& product : found) {

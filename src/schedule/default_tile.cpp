@@ -10,7 +10,7 @@ int64_t tiles_over(int64_t size, int tile) { return (size + tile - 1) / tile; }
 
 }  // namespace
 
-TileShape default_tile(const Operator& op, int compute_sms) {
+TileShape default_tile(const Segment& op, int compute_sms) {
   TileShape tile;
   if (!problems(op).empty()) return tile;
   const int64_t rows = op.local_m();

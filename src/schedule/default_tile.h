@@ -2,7 +2,7 @@
 #pragma once
 
 #include "stretto/machine.h"
-#include "stretto/operator.h"
+#include "stretto/segment.h"
 
 namespace stretto {
 
@@ -16,6 +16,6 @@ struct TileShape {
 //   2. has no twice the rows of a shard, down to 64 rows (tiles that straddle owners wait for
 //   both),
 //   3. gives each of `compute_sms` a tile, halving the longer side (columns first), down to 64x64.
-TileShape default_tile(const Operator& op, int compute_sms);
+TileShape default_tile(const Segment& op, int compute_sms);
 
 }  // namespace stretto

@@ -15,7 +15,7 @@ double ceil_div(int64_t value, int64_t by) { return static_cast<double>((value +
 
 class FusedCosts {
  public:
-  FusedCosts(const Operator& op, const Machine& machine)
+  FusedCosts(const Segment& op, const Machine& machine)
       : op_(op),
         machine_(machine),
         tflops_(op.dtype == DType::fp32 ? machine.fp32_tflops : machine.gemm_tflops),
@@ -31,7 +31,7 @@ class FusedCosts {
         static_cast<int64_t>(ceil_div(op_.local_m(), kRows) * ceil_div(op_.local_n(), width));
     const int sms = machine_.sms - comm_sms;
     const double tile = tile_us(width), gemm = ceil_div(tiles, sms) * tile;
-    if (!op_.reduces()) return std::max(gemm, send_us(rate(comm_sms), sent_bytes()) + tile);
+    if (!op_.makes_terms()) return std::max(gemm, send_us(rate(comm_sms), sent_bytes()) + tile);
     const double last =
         static_cast<double>(std::min<int64_t>(tiles, sms)) * kRows * width * element() * factor();
     const double link = machine_.link_gb_per_s;
@@ -41,10 +41,11 @@ class FusedCosts {
  private:
   double element() const { return static_cast<double>(num_bytes(op_.dtype)); }
   // Bytes that leave a GPU for each byte of its tiles.
-  double factor() const { return op_.kind == OpKind::gemm_ar ? 2 * share_ : share_; }
+  double factor() const { return op_.kind.out == Edge::all_reduce ? 2 * share_ : share_; }
   double sent_bytes() const {
-    const double elements = op_.reduces() ? static_cast<double>(op_.m) * static_cast<double>(op_.n)
-                                          : static_cast<double>(op_.m) * static_cast<double>(op_.k);
+    const double elements = op_.makes_terms()
+                                ? static_cast<double>(op_.m) * static_cast<double>(op_.n)
+                                : static_cast<double>(op_.m) * static_cast<double>(op_.k);
     return elements * element() * factor();
   }
   double rate(int comm_sms) const {
@@ -61,16 +62,16 @@ class FusedCosts {
            machine_.tile_overhead_us;
   }
 
-  const Operator& op_;
+  const Segment& op_;
   const Machine& machine_;
   double tflops_, share_;
 };
 
 }  // namespace
 
-FusedPoint fused_point(const Operator& op, const Machine& machine, int usual_comm_sms) {
+FusedPoint fused_point(const Segment& op, const Machine& machine, int usual_comm_sms) {
   const int most = std::max(0, machine.sms - 1);
-  const bool gathers = problems(op).empty() && !op.reduces();
+  const bool gathers = problems(op).empty() && !op.makes_terms();
   FusedPoint point;
   point.comm_sms = gathers ? std::clamp(usual_comm_sms, 0, most) : 0;
   point.tile = default_tile(op, machine.sms - point.comm_sms);

@@ -14,6 +14,6 @@ struct FusedPoint {
 // one tile behind them; of a reduction (which takes no SMs), that of its waves and of sending the
 // last one, or of sending everything. The smallest wins; without rates, or where shards are smaller
 // than a tile, default_tile() decides.
-FusedPoint fused_point(const Operator& op, const Machine& machine, int usual_comm_sms);
+FusedPoint fused_point(const Segment& op, const Machine& machine, int usual_comm_sms);
 
 }  // namespace stretto

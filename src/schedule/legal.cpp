@@ -3,7 +3,7 @@
 
 namespace stretto {
 
-std::vector<std::string> legal(const Operator& op, const Schedule& schedule,
+std::vector<std::string> legal(const Segment& op, const Schedule& schedule,
                                const Machine& machine) {
   std::vector<std::string> of_op = problems(op);
   const bool op_good = of_op.empty();
@@ -20,6 +20,7 @@ std::vector<std::string> legal(const Operator& op, const Schedule& schedule,
   check_order(c);
   check_reduction(c);
   check_rows(c);
+  check_pair(c);
   check_gemm(c);
   check_algorithm(c);
   check_collectives(c);

@@ -15,7 +15,7 @@ void check_cluster(Case& c) {
   const auto refuse = [&](std::string_view with, std::string_view why, std::string_view right) {
     c.refuse("cluster=2 with {}, {}: take cluster=1{}", with, why, right);
   };
-  if (c.op.reduces()) {
+  if (c.op.makes_terms()) {
     refuse(to_string(c.op.kind), "whose tiles wait for what is added to them", "");
   } else if (s.mover != Mover::comm_blocks) {
     refuse(fmt::format("mover={}", to_string(s.mover)), "which is no part of the kernel",

@@ -13,7 +13,7 @@ struct OfPushedRows {
 
 void require_pushed_rows(Case& c, const OfPushedRows& of) {
   const Schedule& s = c.schedule;
-  if (c.op.reduces()) {
+  if (c.op.makes_terms()) {
     c.refuse("{} with {}, {}: take {}", of.set, to_string(c.op.kind), of.reductions, of.unset);
   } else if (s.mover == Mover::nccl) {
     c.refuse(
@@ -53,7 +53,7 @@ void check_start(Case& c) {
 
 void check_mover(Case& c) {
   const Schedule& s = c.schedule;
-  if (s.mover == Mover::epilogue && !c.op.reduces()) {
+  if (s.mover == Mover::epilogue && !c.op.makes_terms()) {
     c.refuse(
         "mover=epilogue pushes a GEMM's output, but {} communicates its input: take "
         "mover=comm-blocks or copy-engine",
@@ -83,16 +83,17 @@ void check_sync(Case& c) {
 void check_order(Case& c) {
   const Schedule& s = c.schedule;
   const bool for_gather = s.order == Order::own_first || s.order == Order::arrival;
-  if (for_gather && c.op.reduces()) {
+  if (for_gather && c.op.makes_terms()) {
     c.refuse("order={} follows gathered input: take order=peer-staggered for {}",
              to_string(s.order), to_string(c.op.kind));
   }
-  if (s.order == Order::peer_staggered && !c.op.reduces()) {
+  if (s.order == Order::peer_staggered && !c.op.makes_terms()) {
     c.refuse("order={} follows the owners of output: take order=own-first for {}",
              to_string(s.order), to_string(c.op.kind));
   }
   const bool by_rows = s.granularity == Granularity::tile || s.granularity == Granularity::slice;
-  if (s.order == Order::interleaved && !c.op.reduces() && (s.mover == Mover::nccl || !by_rows)) {
+  if (s.order == Order::interleaved && !c.op.makes_terms() &&
+      (s.mover == Mover::nccl || !by_rows)) {
     c.refuse(
         "order=interleaved with mover={} at granularity={}: gathers take tile rows of all owners "
         "in turn where movers push tiles or slices: take order=own-first, or mover=comm-blocks at "
@@ -116,23 +117,17 @@ void check_reduction(Case& c) {
              right);
   };
   const bool by_nccl = s.mover == Mover::nccl;
-  switch (c.op.kind) {
-    case OpKind::ag_gemm:
-      if (s.reduction != Reduction::none) refuse("reduction=none, there is nothing to add");
-      break;
-    case OpKind::gemm_rs:
-      if (s.reduction != Reduction::slots && s.reduction != Reduction::nccl) {
-        refuse(by_nccl ? "reduction=nccl" : "reduction=slots");
-      }
-      break;
-    case OpKind::gemm_ar:
-      if (s.reduction != Reduction::one_shot && s.reduction != Reduction::two_shot &&
-          s.reduction != Reduction::nccl) {
-        refuse(by_nccl ? "reduction=nccl" : "reduction=two-shot or one-shot");
-      }
-      break;
+  if (!c.op.makes_terms()) {
+    if (s.reduction != Reduction::none) refuse("reduction=none, there is nothing to add");
+  } else if (c.op.kind.out == Edge::all_reduce) {
+    if (s.reduction != Reduction::one_shot && s.reduction != Reduction::two_shot &&
+        s.reduction != Reduction::nccl) {
+      refuse(by_nccl ? "reduction=nccl" : "reduction=two-shot or one-shot");
+    }
+  } else if (s.reduction != Reduction::slots && s.reduction != Reduction::nccl) {
+    refuse(by_nccl ? "reduction=nccl" : "reduction=slots");
   }
-  if (by_nccl && c.op.reduces() && s.reduction != Reduction::nccl) {
+  if (by_nccl && c.op.makes_terms() && s.reduction != Reduction::nccl) {
     c.refuse("mover=nccl adds while it moves: take reduction=nccl instead of reduction={}",
              to_string(s.reduction));
   }
@@ -143,9 +138,9 @@ void check_reduction(Case& c) {
     c.refuse("partials={} for {} inputs: take partials={}{}", to_string(s.partials),
              to_string(c.op.dtype), to_string(c.op.dtype),
              c.op.dtype == DType::fp32 ? "" : " or partials=fp32");
-  } else if (s.partials != c.op.dtype && (s.reduction == Reduction::nccl || !c.op.reduces())) {
+  } else if (s.partials != c.op.dtype && (s.reduction == Reduction::nccl || !c.op.makes_terms())) {
     c.refuse("partials={} has no effect where {}: take partials={}", to_string(s.partials),
-             c.op.reduces() ? "collectives add in the operator's type" : "nothing is added",
+             c.op.makes_terms() ? "collectives add in the operator's type" : "nothing is added",
              to_string(c.op.dtype));
   }
 }
@@ -156,7 +151,7 @@ void check_reduction(Case& c) {
 void check_rows(Case& c) {
   const Schedule& s = c.schedule;
   if (s.rows != RowCount::bucket || c.op.ranks <= 1) return;
-  if (c.op.kind != OpKind::gemm_ar && c.op.m % c.op.ranks != 0) {
+  if (c.op.owns_rows() && c.op.m % c.op.ranks != 0) {
     // Fewer rows may reach further ranks than more rows do: 8 over 7 ranks are 2 2 2 2, 6 are one
     // each.
     c.refuse("rows=bucket for m={} over {} ranks, whose shards must be equal: take m={}", c.op.m,
@@ -172,11 +167,30 @@ void check_rows(Case& c) {
     c.refuse(
         "rows=bucket with mover=nccl, whose collectives move whole pieces: take rows=fixed or "
         "mover={}",
-        c.op.reduces() ? "epilogue" : "comm-blocks");
+        c.op.makes_terms() ? "epilogue" : "comm-blocks");
   } else if (s.mover == Mover::copy_engine && s.reduction == Reduction::two_shot) {
     c.refuse(
         "rows=bucket with reduction=two-shot by copy engines, which move whole pieces into the "
         "output: take rows=fixed or mover=epilogue");
+  }
+}
+
+// The tiles of two weights are computed side by side in one, and joined where they are.
+void check_pair(Case& c) {
+  const Schedule& s = c.schedule;
+  if (c.op.weights == 1) return;
+  const auto refuse = [&](std::string_view key, int value) {
+    c.refuse("{}={} with two weights, whose tiles are joined as they are computed: take {}=1", key,
+             value, key);
+  };
+  if (s.split_k > 1) refuse("split-k", s.split_k);
+  if (s.k_phases > 1) refuse("k-phases", s.k_phases);
+  if (s.cluster > 1) refuse("cluster", s.cluster);
+  if (s.tile_n % 2 != 0 || s.tile_n < 2 * kMinTile) {
+    c.refuse(
+        "tile={}x{} for two weights, each of which has half of the columns: take an even "
+        "number of at least {}",
+        s.tile_m, s.tile_n, 2 * kMinTile);
   }
 }
 

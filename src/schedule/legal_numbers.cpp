@@ -11,7 +11,6 @@ constexpr int kMaxSwizzle = 1024;
 constexpr int kMaxGroups = 1024;
 constexpr int kMaxGroupSize = 1 << 20;
 constexpr int kMaxSplitK = 16, kMaxPhases = 16;
-constexpr int kMinTile = 8, kMaxTile = 512, kTileStep = 8;
 
 // Every range of K has at least one step, and every range's sums of all rows are kept.
 void check_ranges(Case& c, std::string_view name, int ranges, int most) {
@@ -98,7 +97,7 @@ void check_machine(Case& c) {
     c.refuse("mover=comm-blocks without an SM to run on: take comm-sms=1 or more");
   }
   // A persistent GEMM that waits for NCCL must leave it room, or neither ever ends.
-  if (s.mover == Mover::nccl && s.sync != Sync::event && !c.op.reduces() &&
+  if (s.mover == Mover::nccl && s.sync != Sync::event && !c.op.makes_terms() &&
       s.comm_sms < machine.nccl_sms) {
     c.refuse(
         "tiles wait for NCCL, which needs {} SMs of its own on {}: take comm-sms={} or sync=event",

@@ -11,8 +11,11 @@
 
 namespace stretto {
 
+// Sides of tiles.
+inline constexpr int kMinTile = 8, kMaxTile = 512, kTileStep = 8;
+
 struct Case {
-  const Operator& op;
+  const Segment& op;
   const Schedule& schedule;
   const Machine& machine;
   const bool op_good;
@@ -39,6 +42,7 @@ void check_sync(Case& c);
 void check_order(Case& c);
 void check_reduction(Case& c);
 void check_rows(Case& c);
+void check_pair(Case& c);
 
 // legal_cluster.cpp
 void check_cluster(Case& c);

@@ -4,7 +4,7 @@
 
 namespace stretto {
 
-std::string why_no_low_latency(const Operator& op, const Machine& machine, RowCount rows) {
+std::string why_no_low_latency(const Segment& op, const Machine& machine, RowCount rows) {
   if (!problems(op).empty()) return "";  // said elsewhere
   if (machine.ranks_per_node > 0 && op.ranks > machine.ranks_per_node) {
     return "across nodes ranks do not reach each other's memory";
@@ -12,8 +12,8 @@ std::string why_no_low_latency(const Operator& op, const Machine& machine, RowCo
   if (op.ranks > kMostLowLatencyRanks) {
     return fmt::format("{} ranks, at most {} are served", op.ranks, kMostLowLatencyRanks);
   }
-  const int64_t row = (op.reduces() ? op.n : op.k) * num_bytes(op.dtype);
-  const int64_t part = op.kind == OpKind::gemm_ar ? op.m : op.row_shards().block();
+  const int64_t row = (op.makes_terms() ? op.n : op.k) * num_bytes(op.dtype);
+  const int64_t part = !op.owns_rows() ? op.m : op.row_shards().block();
   const bool fits = rows == RowCount::bucket
                         ? row % kLowLatencyBytes == 0
                         : row * part % kLowLatencyBytes == 0 && row * op.m % kLowLatencyBytes == 0;

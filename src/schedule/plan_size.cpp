@@ -14,7 +14,7 @@ double pieces(int64_t size, int piece) {
 
 }  // namespace
 
-double estimate_instrs(const Operator& op, const Schedule& schedule) {
+double estimate_instrs(const Segment& op, const Schedule& schedule) {
   const double ranks = op.ranks;
   const double rows = static_cast<double>(op.m);
   // Owners and chunks cut tile rows where they begin.
@@ -30,7 +30,7 @@ double estimate_instrs(const Operator& op, const Schedule& schedule) {
   // A range is a task that notifies; who adds waits for each.
   if (schedule.split_k > 1) per_rank += tiles * 3 * schedule.split_k;
   if (op.ranks == 1) return per_rank;
-  if (op.reduces()) {
+  if (op.makes_terms()) {
     // A tile is notified once and waited for once by each rank that reduces it.
     const double reducers = schedule.reduction == Reduction::one_shot ? ranks : 1;
     per_rank += tiles * (2 * reducers + 1 + reducers / ranks);
@@ -50,7 +50,7 @@ double estimate_instrs(const Operator& op, const Schedule& schedule) {
   return ranks * per_rank;
 }
 
-std::string suggest_tile(const Operator& op, const Schedule& schedule, int most) {
+std::string suggest_tile(const Segment& op, const Schedule& schedule, int most) {
   Schedule larger = schedule;
   while (estimate_instrs(op, larger) > kMaxPlanInstrs) {
     int& side =

@@ -16,7 +16,7 @@ namespace {
 // Eight movers or reducers saturate an NVLink port in large pieces; more only take SMs from tiles.
 constexpr int kCommSms = 8;
 
-Schedule finish(Schedule schedule, const Operator& op, const Machine& machine) {
+Schedule finish(Schedule schedule, const Segment& op, const Machine& machine) {
   schedule.partials = op.dtype;
   schedule.comm_sms = std::clamp(schedule.comm_sms, 0, std::max(0, machine.sms - 1));
   const TileShape tile = default_tile(op, machine.sms - schedule.comm_sms);
@@ -25,47 +25,40 @@ Schedule finish(Schedule schedule, const Operator& op, const Machine& machine) {
   return schedule;
 }
 
-Schedule with_nccl(Granularity granularity, Sync sync, const Operator& op) {
+Schedule with_nccl(Granularity granularity, Sync sync, const Segment& op) {
   Schedule schedule;
   schedule.granularity = granularity;
   schedule.order = Order::plain;
   schedule.mover = Mover::nccl;
   schedule.sync = sync;
-  schedule.reduction = op.reduces() ? Reduction::nccl : Reduction::none;
+  schedule.reduction = op.makes_terms() ? Reduction::nccl : Reduction::none;
   return schedule;
 }
 
-Reduction fixed_order(const Operator& op) {
-  switch (op.kind) {
-    case OpKind::ag_gemm:
-      return Reduction::none;
-    case OpKind::gemm_rs:
-      return Reduction::slots;
-    case OpKind::gemm_ar:
-      return Reduction::two_shot;
-  }
-  STRETTO_ASSERT(false, "operator kind out of range");
+Reduction fixed_order(const Segment& op) {
+  if (!op.makes_terms()) return Reduction::none;
+  return op.kind.out == Edge::all_reduce ? Reduction::two_shot : Reduction::slots;
 }
 
-Order staggered(const Operator& op, const Machine& machine) {
+Order staggered(const Segment& op, const Machine& machine) {
   if (machine.ranks_per_node > 0 && op.ranks > machine.ranks_per_node) {
     return Order::node_then_local;  // the network is slower: it must be busy first (or read last)
   }
-  return op.reduces() ? Order::peer_staggered : Order::own_first;
+  return op.makes_terms() ? Order::peer_staggered : Order::own_first;
 }
 
-Schedule make_sequential(const Operator& op, const Machine& machine) {
+Schedule make_sequential(const Segment& op, const Machine& machine) {
   return finish(with_nccl(Granularity::whole, Sync::event, op), op, machine);
 }
 
-Schedule make_library(const Operator& op, const Machine& machine) {
+Schedule make_library(const Segment& op, const Machine& machine) {
   Schedule schedule = make_sequential(op, machine);
   schedule.gemm = GemmBy::library;
   return schedule;
 }
 
 // Where the device language cannot make them, collectives stay NCCL's.
-Schedule make_low_latency(const Operator& op, const Machine& machine) {
+Schedule make_low_latency(const Segment& op, const Machine& machine) {
   Schedule schedule = make_library(op, machine);
   if (why_no_low_latency(op, machine, RowCount::fixed).empty()) {
     schedule.collectives = CollectivesBy::low_latency;
@@ -73,14 +66,14 @@ Schedule make_low_latency(const Operator& op, const Machine& machine) {
   return schedule;
 }
 
-Schedule make_two_chunk(const Operator& op, const Machine& machine) {
+Schedule make_two_chunk(const Segment& op, const Machine& machine) {
   Schedule schedule = with_nccl(Granularity::chunk, Sync::event, op);
   schedule.chunks = 2;
   schedule.comm_sms = machine.nccl_sms;
   return finish(schedule, op, machine);
 }
 
-Schedule make_decomposed(const Operator& op, const Machine& machine) {
+Schedule make_decomposed(const Segment& op, const Machine& machine) {
   Schedule schedule;
   schedule.granularity = Granularity::chunk;
   schedule.order = staggered(op, machine);
@@ -93,20 +86,19 @@ Schedule make_decomposed(const Operator& op, const Machine& machine) {
   return finish(schedule, op, machine);
 }
 
-Schedule make_waves(const Operator& op, const Machine& machine) {
+Schedule make_waves(const Segment& op, const Machine& machine) {
   Schedule schedule = with_nccl(Granularity::waves, Sync::counter, op);
   schedule.comm_sms = machine.nccl_sms;
   return finish(schedule, op, machine);
 }
 
-Schedule make_fused(Granularity granularity, Sync sync, const Operator& op,
-                    const Machine& machine) {
+Schedule make_fused(Granularity granularity, Sync sync, const Segment& op, const Machine& machine) {
   Schedule schedule;
   schedule.granularity = granularity;
   schedule.order = staggered(op, machine);
   // Shard by shard, the tiles of a shard that is under way would wait while others lie there.
   if (schedule.order == Order::own_first) schedule.order = Order::arrival;
-  schedule.mover = op.reduces() ? Mover::epilogue : Mover::comm_blocks;
+  schedule.mover = op.makes_terms() ? Mover::epilogue : Mover::comm_blocks;
   schedule.sync = sync;
   schedule.reduction = fixed_order(op);
   schedule.comm_sms = kCommSms;
@@ -114,13 +106,13 @@ Schedule make_fused(Granularity granularity, Sync sync, const Operator& op,
 }
 
 // Out of step, each lane of a gather would read B by itself, where the cache does not hold it.
-bool lanes_would_fall_apart(const Operator& op) {
-  return op.ranks > 1 && !op.reduces() &&
+bool lanes_would_fall_apart(const Segment& op) {
+  return op.ranks > 1 && !op.makes_terms() &&
          static_cast<double>(op.local_n() * op.local_k() * num_bytes(op.dtype)) > kL2Bytes;
 }
 
 // Who computes a tile of its own adds to it at once what the others sent: no SMs are set aside.
-Schedule make_tiles(const Operator& op, const Machine& machine) {
+Schedule make_tiles(const Segment& op, const Machine& machine) {
   Schedule schedule = make_fused(Granularity::tile, Sync::flag, op, machine);
   const FusedPoint point = fused_point(op, machine, schedule.comm_sms);
   schedule.comm_sms = point.comm_sms;
@@ -131,7 +123,7 @@ Schedule make_tiles(const Operator& op, const Machine& machine) {
   return schedule;
 }
 
-Schedule make_slices(const Operator& op, const Machine& machine) {
+Schedule make_slices(const Segment& op, const Machine& machine) {
   return make_fused(Granularity::slice, Sync::counter, op, machine);
 }
 

@@ -158,7 +158,7 @@ std::string to_string(const Schedule& schedule) {
   return text;
 }
 
-Schedule parse_schedule(std::string_view text, const Operator& op, const Machine& machine,
+Schedule parse_schedule(std::string_view text, const Segment& op, const Machine& machine,
                         std::span<const std::string_view> words) {
   if (text.empty())
     throw UsageError("an empty schedule; expected a preset's name or key=value,...");

@@ -8,7 +8,7 @@
 
 namespace stretto {
 
-std::string short_text(const Schedule& schedule, const Operator& op, const Machine& machine) {
+std::string short_text(const Schedule& schedule, const Segment& op, const Machine& machine) {
   const std::string whole = to_string(schedule);
   const std::vector<std::string_view> coordinates = split(whole, ',');
   std::optional<std::string> best;
@@ -35,6 +35,19 @@ std::string short_text(const Schedule& schedule, const Operator& op, const Machi
     fewest = changes;
   }
   return best.value_or(whole);
+}
+
+std::string short_text(const OperatorSchedule& schedule, const Operator& op,
+                       const Machine& machine) {
+  std::string text;
+  size_t next = 0;
+  for (const OperatorSegment& segment : op.segments) {
+    if (!segment.product) continue;
+    if (!text.empty()) text += "/";
+    if (schedule.products.size() > 1) text += segment.name + ":";
+    text += short_text(schedule.products.at(next++), *segment.product, machine);
+  }
+  return text;
 }
 
 }  // namespace stretto

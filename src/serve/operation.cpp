@@ -28,9 +28,9 @@ Operation::~Operation() {
   }
 }
 
-Operator Operation::at(int64_t rows) const {
+Segment Operation::at(int64_t rows) const {
   state_->require_rows(rows);
-  Operator op = state_->op;
+  Segment op = state_->op;
   op.m = rows;
   return op;
 }

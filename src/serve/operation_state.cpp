@@ -9,13 +9,13 @@
 namespace stretto {
 namespace {
 
-Operator largest(const OperationShape& shape, int64_t max_rows, int ranks, RowCount rows) {
+Segment largest(const OperationShape& shape, int64_t max_rows, int ranks, RowCount rows) {
   if (max_rows < 1 || max_rows > kMaxDim) {
     throw UsageError(
         fmt::format("an operation of up to {} rows; it has 1 to {}", max_rows, kMaxDim));
   }
   const int64_t m = rows == RowCount::fixed ? max_rows : bucket_of(shape.kind, ranks, max_rows);
-  Operator op{shape.kind, m, shape.n, shape.k, ranks, shape.dtype};
+  Segment op{shape.kind, m, shape.n, shape.k, ranks, shape.dtype};
   validate(op);
   return op;
 }
@@ -69,7 +69,7 @@ const Operation::State::Bucket& Operation::State::made(int64_t rows) const {
 }
 
 Operation::State::Bucket& Operation::State::make_bucket(int64_t rows) {
-  Operator planned = op;
+  Segment planned = op;
   planned.m = rows;
   auto bucket = std::make_unique<Bucket>();
   const AutoSchedule chosen = schedule_for(planned, RowsFrom::host);
@@ -95,7 +95,7 @@ Operation::State::Bucket& Operation::State::make_bucket(int64_t rows) {
   return *(buckets[rows] = std::move(bucket));
 }
 
-void Operation::State::make(Planned& made, const Operator& planned, AutoSchedule chosen,
+void Operation::State::make(Planned& made, const Segment& planned, AutoSchedule chosen,
                             bool rows_in_memory) {
   made.plan = lower(planned, chosen.schedule, context.machine);
   runtime::RunnerOptions how;
@@ -113,7 +113,7 @@ void Operation::State::make(Planned& made, const Operator& planned, AutoSchedule
 }
 
 // Buckets are made inside calls, so nothing is simulated for them.
-AutoSchedule Operation::State::schedule_for(const Operator& planned, RowsFrom from) const {
+AutoSchedule Operation::State::schedule_for(const Segment& planned, RowsFrom from) const {
   const Machine& machine = context.machine;
   if (options.schedule != "auto") {
     Schedule schedule = parse_schedule(options.schedule, planned, machine, kAutoWords);
@@ -124,7 +124,7 @@ AutoSchedule Operation::State::schedule_for(const Operator& planned, RowsFrom fr
   return served_schedule(planned, machine, context.tuning, from);
 }
 
-std::optional<AutoSchedule> Operation::State::other_for_memory(const Operator& planned,
+std::optional<AutoSchedule> Operation::State::other_for_memory(const Segment& planned,
                                                                const AutoSchedule& chosen) const {
   if (is_fixed() || options.schedule != "auto" || chosen.schedule.gemm == GemmBy::tiles) {
     return std::nullopt;

@@ -46,17 +46,17 @@ struct Operation::State {
 
   Context::State& context;
   int64_t max_rows;
-  Operator op;  // with as many rows as tensors have room for
+  Segment op;  // with as many rows as tensors have room for
   OperationOptions options;
   runtime::OperationTensors tensors;
   std::map<int64_t, std::unique_ptr<Bucket>> buckets;
 
  private:
   Bucket& make_bucket(int64_t rows);
-  void make(Planned& made, const Operator& planned, AutoSchedule chosen, bool rows_in_memory);
-  AutoSchedule schedule_for(const Operator& planned, RowsFrom from) const;
+  void make(Planned& made, const Segment& planned, AutoSchedule chosen, bool rows_in_memory);
+  AutoSchedule schedule_for(const Segment& planned, RowsFrom from) const;
   // Where rows in GPU memory want another schedule than those that the host says.
-  std::optional<AutoSchedule> other_for_memory(const Operator& planned,
+  std::optional<AutoSchedule> other_for_memory(const Segment& planned,
                                                const AutoSchedule& chosen) const;
 };
 

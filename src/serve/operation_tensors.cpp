@@ -13,7 +13,7 @@ namespace {
 
 using SliceOfRank = std::function<Slice(int rank)>;
 
-size_t most_bytes(const Operator& op, const SliceOfRank& slice) {
+size_t most_bytes(const Segment& op, const SliceOfRank& slice) {
   int64_t most = 0;
   for (int rank = 0; rank < op.ranks; ++rank) {
     most = std::max(most, slice(rank).rows() * slice(rank).cols());
@@ -21,7 +21,7 @@ size_t most_bytes(const Operator& op, const SliceOfRank& slice) {
   return static_cast<size_t>(most * num_bytes(op.dtype));
 }
 
-OperationTensor allocate(fabric::Fabric& fabric, const Operator& op, const char* name,
+OperationTensor allocate(fabric::Fabric& fabric, const Segment& op, const char* name,
                          const SliceOfRank& slice) {
   OperationTensor tensor;
   tensor.is_own = true;
@@ -48,7 +48,7 @@ std::vector<GpuAddress> given_addresses(const std::vector<RankTensors>& given,
   return addresses;
 }
 
-void take_given(int num_local, const Operator& op, const std::vector<RankTensors>& given,
+void take_given(int num_local, const Segment& op, const std::vector<RankTensors>& given,
                 OperationTensors& tensors) {
   const auto local = static_cast<size_t>(num_local);
   if (!given.empty() && given.size() != local) {
@@ -57,14 +57,14 @@ void take_given(int num_local, const Operator& op, const std::vector<RankTensors
   tensors.a.addresses = given_addresses(given, &RankTensors::a, "a");
   tensors.b.addresses = given_addresses(given, &RankTensors::b, "b");
   tensors.out.addresses = given_addresses(given, &RankTensors::out, "out");
-  if (!tensors.out.addresses.empty() && op.kind == OpKind::gemm_ar && op.ranks > 1) {
+  if (!tensors.out.addresses.empty() && op.kind == kGemmAr && op.ranks > 1) {
     throw UsageError("the result of gemm-ar is the operation's own: other ranks write it");
   }
 }
 
 }  // namespace
 
-OperationTensors place_tensors(fabric::Fabric& fabric, const Operator& op,
+OperationTensors place_tensors(fabric::Fabric& fabric, const Segment& op,
                                const std::vector<RankTensors>& given) {
   OperationTensors tensors;
   // Other processes may have been given tensors that fit.

@@ -24,7 +24,7 @@ struct OperationTensors {
 
 // Collective where a tensor is not given. `op` has as many rows as tensors have room for; `given`
 // is by local rank, or empty. Throws UsageError for tensors that do not fit.
-OperationTensors place_tensors(fabric::Fabric& fabric, const Operator& op,
+OperationTensors place_tensors(fabric::Fabric& fabric, const Segment& op,
                                const std::vector<RankTensors>& given);
 
 }  // namespace stretto::runtime

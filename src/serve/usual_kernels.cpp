@@ -16,7 +16,7 @@ class UsualKernels {
  public:
   explicit UsualKernels(std::string arch) : arch_(std::move(arch)) {}
 
-  void add(const Operator& op, const Schedule& schedule, const Machine& machine) {
+  void add(const Segment& op, const Schedule& schedule, const Machine& machine) {
     if (!legal(op, schedule, machine).empty()) return;
     const Plan plan = lower(op, schedule, machine);
     const bool serves = schedule.rows == RowCount::bucket;
@@ -25,7 +25,7 @@ class UsualKernels {
   }
 
   // Operators that a preset has the same coordinates for have the same kernel.
-  void add_presets(Operator op, const Machine& machine) {
+  void add_presets(Segment op, const Machine& machine) {
     for (const int ranks : {op.ranks, machine.ranks_per_node}) {
       op.ranks = ranks;
       for (const RowCount rows : {RowCount::fixed, RowCount::bucket}) {
@@ -43,7 +43,7 @@ class UsualKernels {
 
  private:
   const std::string arch_;
-  std::set<std::tuple<OpKind, DType, int, std::string>> added_;
+  std::set<std::tuple<ProductKind, DType, int, std::string>> added_;
   std::vector<cuda::KernelEntry> kernels_;
 };
 
@@ -62,11 +62,11 @@ std::vector<cuda::KernelEntry> usual_kernels(const Tuning& tuning, const std::st
     Machine machine = load_machine(tuned.machine);
     machine.gpu = tuned.gpu;
     for (const DType dtype : {DType::bf16, DType::fp16}) {
-      Operator op = tuned.op;
+      Segment op = tuned.op;
       op.dtype = dtype;
       usual.add(op, auto_schedule(op, machine, tuning).schedule, machine);
       usual.add_presets(op, machine);
-      Operator bucket = op;
+      Segment bucket = op;
       bucket.m = bucket_of(op.kind, op.ranks, op.m);
       for (const RowsFrom from : {RowsFrom::host, RowsFrom::gpu_memory}) {
         const auto exact = measured_schedule(op, machine, tuning, RowCount::bucket, from);

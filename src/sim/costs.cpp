@@ -140,7 +140,7 @@ double Costs::gemm_us(const Instr& instr) const {
 }
 
 double Costs::slowdown_when_late(const Instr& instr, double late_us) const {
-  if (late_us <= 0 || plan_.library_gemms || plan_.op.reduces()) return 1;
+  if (late_us <= 0 || plan_.library_gemms || plan_.op.ends_with_terms()) return 1;
   const Region& tile = plan_.reads(instr).back();
   const Buffer& b = plan_.buffers[tile.buffer];
   const Kept* kept = kept_of(instr);

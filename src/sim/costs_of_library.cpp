@@ -53,7 +53,7 @@ void Costs::find_products() {
     const auto next = std::next(at);
     // A gather's last is beside nobody.
     const bool is_last = next == products.end() || next->first.first != place.first;
-    const bool is_alone = is_last && !plan_.op.reduces();
+    const bool is_alone = is_last && !plan_.op.ends_with_terms();
     const double sms = machine_.sms - (is_alone ? 0 : movers[place.first]);
     for (const auto& [lane, gemms] : product.by_lane) {
       double macs = 0;

@@ -86,7 +86,7 @@ class SignalGroups {
     return lanes_[lane].is_copy ? lane : kAnyLane;
   }
   void find(const std::vector<SyncEdge>& edges);
-  void share(Sync sync);
+  void share(const Draft& draft);
   bool same_acquires(const Group& a, const Group& b) const;
 
   const std::vector<InstrRef>* program_;

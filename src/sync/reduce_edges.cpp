@@ -41,7 +41,9 @@ PointEdges::PointEdges(const Draft& draft, const Dependences& dependences, const
     if (partners.any()) all.push_back({edge.release, partners.of(edge.acquire), edge.buffer});
   }
   sort_out(all);
-  if (draft.schedule.start == Start::wave) {
+  const std::vector<Schedule>& schedules = draft.schedule.products;
+  if (std::any_of(schedules.begin(), schedules.end(),
+                  [](const Schedule& one) { return one.start == Start::wave; })) {
     share_among_waves(draft, alike, all);
     sort_out(all);
   }

@@ -16,7 +16,9 @@ SignalGroups::SignalGroups(const Draft& draft, const std::vector<SyncEdge>& edge
     any_streams = any_streams || lanes_.back().is_copy;
   }
   find(edges);
-  if (draft.schedule.sync != Sync::flag || any_streams) share(draft.schedule.sync);
+  const auto by_counter = [](const Schedule& one) { return one.sync != Sync::flag; };
+  const std::vector<Schedule>& schedules = draft.schedule.products;
+  if (any_streams || std::any_of(schedules.begin(), schedules.end(), by_counter)) share(draft);
 }
 
 bool SignalGroups::same_acquires(const Group& a, const Group& b) const {
@@ -136,11 +138,12 @@ SignalGroups SignalGroups::of_all_ranks() const {
 
 // Releases with the same consumers share a counter. With flags only those that copy lanes alone
 // wait for: each wait is an operation of their stream, and they need all of them anyway.
-void SignalGroups::share(Sync sync) {
+void SignalGroups::share(const Draft& draft) {
   const auto shares = [&](const Group& group) {
     const std::span<const uint32_t> waiters = acquires(group);
-    return sync != Sync::flag || std::all_of(waiters.begin(), waiters.end(),
-                                             [&](uint32_t at) { return waits_in_stream(at); });
+    return draft.schedule_at(waiters[0]).sync != Sync::flag ||
+           std::all_of(waiters.begin(), waiters.end(),
+                       [&](uint32_t at) { return waits_in_stream(at); });
   };
   std::vector<Group> shared;
   std::vector<uint32_t> shared_releases;

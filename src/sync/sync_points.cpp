@@ -1,5 +1,6 @@
 #include "sync/sync_points.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "stretto/error.h"
@@ -12,7 +13,9 @@ SyncPoints find_sync_points(const Draft& draft) {
   std::iota(points.acquire.begin(), points.acquire.end(), 0u);
   points.release = points.acquire;
   points.kernel.assign(draft.program.size(), SyncPoints::kNoKernel);
-  if (draft.schedule.sync != Sync::event) return points;
+  const auto by_events = [](const Schedule& one) { return one.sync == Sync::event; };
+  const std::vector<Schedule>& schedules = draft.schedule.products;
+  if (std::none_of(schedules.begin(), schedules.end(), by_events)) return points;
 
   const std::vector<Lane>& lanes = draft.plan.lanes;
   // The boundaries of each rank's first compute lane, in order.
@@ -43,6 +46,7 @@ SyncPoints find_sync_points(const Draft& draft) {
       ++count;
       continue;
     }
+    if (!by_events(draft.schedule_at(at))) continue;
     points.kernel[at] = first_kernel[lane.rank] + count;
     if (count > 0) points.acquire[at] = of_rank[count - 1];
     if (count < of_rank.size()) points.release[at] = of_rank[count];

@@ -60,7 +60,8 @@ class Sharing {
     Progress known(draft_);
     for (Wave& wave : waves) {
       keep_last(wave.pushed, known);
-      if (draft_.schedule.sync == Sync::flag && wave.pushed.size() + wave.later > kMostWaits) {
+      if (draft_.schedule_at(wave.begins[0]).sync == Sync::flag &&
+          wave.pushed.size() + wave.later > kMostWaits) {
         continue;
       }
       for (const SyncEdge& edge : wave.pushed) {
@@ -85,7 +86,8 @@ class Sharing {
       const Instr& instr = draft_.plan.lanes[lane].instrs[draft_.program[at].pos];
       const std::span<const SyncEdge> edges = edges_of(at);
       // Where the K of a tile is cut, its tasks follow each other.
-      if (instr.op == Opcode::gemm && instr.tile != std::exchange(tile, instr.tile)) {
+      const bool begins = instr.op == Opcode::gemm && draft_.schedule_at(at).start == Start::wave;
+      if (begins && instr.tile != std::exchange(tile, instr.tile)) {
         if (begun == waves.size()) waves.emplace_back();
         Wave& wave = waves[begun++];
         wave.begins.push_back(at);

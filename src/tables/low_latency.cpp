@@ -71,10 +71,10 @@ std::string why_not(const Plan& plan, const Instr& instr, bool serves) {
         "multiples of {}: take collectives=nccl or other columns",
         call.part * bytes, call.count * bytes, kVectorBytes);
   }
-  if (serves && call.count / plan.op.m * bytes % kVectorBytes != 0) {
+  if (serves && call.count / plan.op.rows() * bytes % kVectorBytes != 0) {
     return fmt::format(
         "collectives low-latency: of fewer rows, the {} bytes of a row must be a multiple of {}",
-        call.count / plan.op.m * bytes, kVectorBytes);
+        call.count / plan.op.rows() * bytes, kVectorBytes);
   }
   const bool has_parts = call.kind != CollectiveKind::all_reduce;
   const int64_t most =

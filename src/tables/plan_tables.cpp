@@ -21,7 +21,7 @@ class TableBuilder {
   explicit TableBuilder(const TableBasis& basis) : basis_(basis) {
     if (basis.plan.library_gemms || !basis.serves) return;
     const RowShards owners = row_owners(basis.plan.op);
-    rows_ = {nullptr, static_cast<int32_t>(basis.plan.op.m), owners.ranks,
+    rows_ = {nullptr, static_cast<int32_t>(basis.plan.op.rows()), owners.ranks,
              static_cast<int32_t>(owners.block()), 0};
   }
 

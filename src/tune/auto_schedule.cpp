@@ -15,7 +15,7 @@ std::string reason_of(const TunedOperator& tuned, const Measured& measured) {
 }
 
 // Where cuBLAS, then NCCL, was faster on this operator than all that can serve it.
-std::optional<AutoSchedule> library_of(const TunedOperator& tuned, const Operator& op,
+std::optional<AutoSchedule> library_of(const TunedOperator& tuned, const Segment& op,
                                        const Machine& machine) {
   const auto library = library_for(op, machine);
   if (!library || tuned.library_us <= 0) return std::nullopt;
@@ -31,13 +31,13 @@ std::optional<AutoSchedule> library_of(const TunedOperator& tuned, const Operato
 
 }  // namespace
 
-AutoSchedule simulated_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
+AutoSchedule simulated_schedule(const Segment& op, const Machine& machine, const Tuning& tuning,
                                 RowCount rows, RowsFrom from) {
   Predictions predictions(machine);
   return expected_schedule(op, machine, tuning, rows, from, predictions);
 }
 
-std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine& machine,
+std::optional<AutoSchedule> measured_schedule(const Segment& op, const Machine& machine,
                                               const Tuning& tuning, RowCount rows, RowsFrom from) {
   for (const TunedOperator* tuned : measured_on(op, machine, tuning)) {
     std::optional<AutoSchedule> fastest;
@@ -56,7 +56,7 @@ std::optional<AutoSchedule> measured_schedule(const Operator& op, const Machine&
   return std::nullopt;
 }
 
-AutoSchedule auto_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
+AutoSchedule auto_schedule(const Segment& op, const Machine& machine, const Tuning& tuning,
                            RowCount rows) {
   if (rows == RowCount::bucket) return served_schedule(op, machine, tuning);
   const auto measured_here = measured_on(op, machine, tuning);

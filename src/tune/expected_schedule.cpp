@@ -9,7 +9,7 @@
 
 namespace stretto {
 
-AutoSchedule expected_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
+AutoSchedule expected_schedule(const Segment& op, const Machine& machine, const Tuning& tuning,
                                RowCount rows, RowsFrom from, Predictions& predictions) {
   const ExpectedNearby nearby = expected_nearby(op, tuning, machine, rows, from, predictions);
   require_some_serve(!nearby.schedules.empty());

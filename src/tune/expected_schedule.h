@@ -7,7 +7,7 @@
 namespace stretto {
 
 // As simulated_schedule(), with simulated times that several choices share.
-AutoSchedule expected_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
+AutoSchedule expected_schedule(const Segment& op, const Machine& machine, const Tuning& tuning,
                                RowCount rows, RowsFrom from, Predictions& predictions);
 
 }  // namespace stretto

@@ -13,7 +13,7 @@ constexpr double kTooSlow = 1.2;
 
 }  // namespace
 
-std::vector<Schedule> algorithms_to_measure(const Operator& op, const Machine& machine,
+std::vector<Schedule> algorithms_to_measure(const Segment& op, const Machine& machine,
                                             const std::vector<Measured>& measured) {
   std::optional<Schedule> by_library;
   double library_us = 0, fastest_us = 0;

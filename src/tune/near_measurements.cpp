@@ -63,7 +63,7 @@ std::vector<Measured> all_measured(const TunedOperator& tuned, const Machine& ma
   return found;
 }
 
-Witness witness(const TunedOperator& tuned, const Operator& op, const Machine& machine,
+Witness witness(const TunedOperator& tuned, const Segment& op, const Machine& machine,
                 RowCount rows, RowsFrom from, Predictions& predictions) {
   Witness found;
   found.weight = std::exp(-reach(tuned, op, machine) / kReach);
@@ -101,7 +101,7 @@ double correction(const Schedule& schedule, const std::vector<Witness>& witnesse
   return std::exp(own.value());
 }
 
-std::vector<Schedule> candidates(const Operator& op, const Machine& machine, RowCount rows,
+std::vector<Schedule> candidates(const Segment& op, const Machine& machine, RowCount rows,
                                  RowsFrom from, const std::vector<const TunedOperator*>& speaking) {
   std::vector<Schedule> found = usual_schedules(op, machine, rows);
   std::erase_if(found, [&](const Schedule& one) { return !serves_from(one, op, from); });
@@ -122,7 +122,7 @@ std::vector<Schedule> candidates(const Operator& op, const Machine& machine, Row
 
 }  // namespace
 
-ExpectedNearby expected_nearby(const Operator& op, const Tuning& tuning, const Machine& machine,
+ExpectedNearby expected_nearby(const Segment& op, const Tuning& tuning, const Machine& machine,
                                RowCount rows, RowsFrom from, Predictions& predictions) {
   ExpectedNearby found;
   found.operators = speaking_for(op, machine, tuning);

@@ -24,7 +24,7 @@ struct ExpectedNearby {
 // how far off the simulation was on all that speak: for this very schedule, and for its kind. The
 // nearer an operator the more it counts; far from all of them little but the simulation does.
 // Simulates a hundred plans and more.
-ExpectedNearby expected_nearby(const Operator& op, const Tuning& tuning, const Machine& machine,
+ExpectedNearby expected_nearby(const Segment& op, const Tuning& tuning, const Machine& machine,
                                RowCount rows, RowsFrom from, Predictions& predictions);
 
 }  // namespace stretto

@@ -13,7 +13,7 @@ namespace stretto {
 namespace {
 
 // Of the same kind and element size on the same machine: bf16 and fp16 run alike.
-bool is_alike(const TunedOperator& tuned, const Operator& op, const Machine& machine) {
+bool is_alike(const TunedOperator& tuned, const Segment& op, const Machine& machine) {
   return tuned.machine == machine.name && tuned.op.kind == op.kind &&
          num_bytes(tuned.op.dtype) == num_bytes(op.dtype);
 }
@@ -25,7 +25,7 @@ int gpu_rank(const TunedOperator& tuned, const Machine& machine) {
 }
 
 // One of each operator, however many GPUs it was measured on.
-std::vector<const TunedOperator*> all_alike(const Operator& op, const Machine& machine,
+std::vector<const TunedOperator*> all_alike(const Segment& op, const Machine& machine,
                                             const Tuning& tuning) {
   std::vector<const TunedOperator*> found;
   for (const TunedOperator& tuned : tuning.operators()) {
@@ -42,7 +42,7 @@ std::vector<const TunedOperator*> all_alike(const Operator& op, const Machine& m
   return found;
 }
 
-void sort_by_reach(const Operator& op, const Machine& machine,
+void sort_by_reach(const Segment& op, const Machine& machine,
                    std::vector<const TunedOperator*>& found) {
   std::stable_sort(found.begin(), found.end(), [&](const TunedOperator* a, const TunedOperator* b) {
     const double to_a = reach(*a, op, machine), to_b = reach(*b, op, machine);
@@ -53,7 +53,7 @@ void sort_by_reach(const Operator& op, const Machine& machine,
 
 }  // namespace
 
-std::vector<const TunedOperator*> measured_on(const Operator& op, const Machine& machine,
+std::vector<const TunedOperator*> measured_on(const Segment& op, const Machine& machine,
                                               const Tuning& tuning) {
   std::vector<const TunedOperator*> found = all_alike(op, machine, tuning);
   std::erase_if(found, [&](const TunedOperator* tuned) { return reach(*tuned, op, machine) > 0; });
@@ -61,7 +61,7 @@ std::vector<const TunedOperator*> measured_on(const Operator& op, const Machine&
   return found;
 }
 
-std::vector<const TunedOperator*> speaking_for(const Operator& op, const Machine& machine,
+std::vector<const TunedOperator*> speaking_for(const Segment& op, const Machine& machine,
                                                const Tuning& tuning) {
   std::vector<const TunedOperator*> found = all_alike(op, machine, tuning);
   std::erase_if(found, [&](const TunedOperator* tuned) {
@@ -75,7 +75,7 @@ std::vector<const TunedOperator*> speaking_for(const Operator& op, const Machine
 }
 
 std::string where_measured(const TunedOperator& tuned, const Machine& machine) {
-  const Operator& op = tuned.op;
+  const Segment& op = tuned.op;
   const std::string where = fmt::format("m={} n={} k={} with {} ranks", op.m, op.n, op.k, op.ranks);
   if (!is_of_another_gpu(tuned, machine)) return where;
   return fmt::format("{} on another GPU, {}", where, quote(tuned.gpu, 200));
@@ -86,7 +86,7 @@ void require_some_serve(bool by_some) {
   throw UsageError("nothing serves this with rows that stand in GPU memory: say them to each run");
 }
 
-std::optional<Schedule> library_for(const Operator& op, const Machine& machine) {
+std::optional<Schedule> library_for(const Segment& op, const Machine& machine) {
   Schedule library = find_preset("library").make(op, machine);
   if (!legal(op, library, machine).empty()) return std::nullopt;
   return library;

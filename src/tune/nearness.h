@@ -18,7 +18,7 @@ inline double apart(int64_t x, int64_t y) {
 
 // How far apart what GPUs multiply is, whatever the dimension: of as many ranks, how far apart the
 // operators are.
-inline double distance(const Operator& a, const Operator& b) {
+inline double distance(const Segment& a, const Segment& b) {
   if (a.ranks == b.ranks) return apart(a.m, b.m) + apart(a.n, b.n) + apart(a.k, b.k);
   return apart(a.m, b.m) + apart(a.local_n(), b.local_n()) + apart(a.local_k(), b.local_k());
 }
@@ -33,7 +33,7 @@ inline bool is_of_another_gpu(const TunedOperator& tuned, const Machine& machine
 inline const double kOtherGpu = std::log(2.0);
 
 // How far a measurement reaches to speak for `op`.
-inline double reach(const TunedOperator& tuned, const Operator& op, const Machine& machine) {
+inline double reach(const TunedOperator& tuned, const Segment& op, const Machine& machine) {
   const double to_gpu = is_of_another_gpu(tuned, machine) ? kOtherGpu : 0;
   return distance(tuned.op, op) + apart(tuned.op.ranks, op.ranks) + to_gpu;
 }
@@ -47,21 +47,21 @@ inline const double kSilent = std::log(20.0);
 
 // What was measured on `op` and this GPU; bf16 and fp16 run alike, and where both were measured its
 // own comes first.
-std::vector<const TunedOperator*> measured_on(const Operator& op, const Machine& machine,
+std::vector<const TunedOperator*> measured_on(const Segment& op, const Machine& machine,
                                               const Tuning& tuning);
 
 // All that says something of `op`, the nearest by reach first: inside a node with other numbers of
 // ranks too. Across nodes other schedules are fast than inside one. Of an operator that was
 // measured on several GPUs what is nearest to this one, and where that is not known what was read
 // last.
-std::vector<const TunedOperator*> speaking_for(const Operator& op, const Machine& machine,
+std::vector<const TunedOperator*> speaking_for(const Segment& op, const Machine& machine,
                                                const Tuning& tuning);
 
 // "m=512 n=4096 k=1024 with 4 ranks", and the GPU where it is another.
 std::string where_measured(const TunedOperator& tuned, const Machine& machine);
 
 // cuBLAS, then NCCL, where it can serve: measured beside every operator.
-std::optional<Schedule> library_for(const Operator& op, const Machine& machine);
+std::optional<Schedule> library_for(const Segment& op, const Machine& machine);
 
 // cuBLAS tiles products by itself.
 inline Schedule comparable(Schedule schedule) {
@@ -78,8 +78,8 @@ void require_some_serve(bool by_some);
 // cuBLAS proposes algorithms is a shape's own: another than its first says nothing for others, and
 // the first was measured beside it.
 inline std::optional<Schedule> as_measured(const TunedOperator& tuned, const Measured& measured,
-                                           const Operator& op, const Machine& machine,
-                                           RowCount rows, RowsFrom from = RowsFrom::host) {
+                                           const Segment& op, const Machine& machine, RowCount rows,
+                                           RowsFrom from = RowsFrom::host) {
   Schedule schedule = parse_schedule(measured.schedule, op, machine);
   const bool is_itself = tuned.op == op && !is_of_another_gpu(tuned, machine);
   if (schedule.algorithm != 0 && !is_itself) return std::nullopt;

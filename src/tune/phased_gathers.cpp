@@ -19,15 +19,15 @@ constexpr double kPhasesFaster = 1.05;
 
 }  // namespace
 
-bool own_tiles_fill(const Operator& op, const Machine& machine) {
+bool own_tiles_fill(const Segment& op, const Machine& machine) {
   const auto tiles = [](int64_t size, int tile) { return (size + tile - 1) / tile; };
   return tiles(op.row_shards().block(), kPhaseTiles[0].m) * tiles(op.local_n(), kPhaseTiles[0].n) >=
          machine.sms;
 }
 
-std::vector<Candidate> phased_gathers(const Operator& op, const Machine& machine) {
+std::vector<Candidate> phased_gathers(const Segment& op, const Machine& machine) {
   const bool short_k = op.k < kShortestPhase * kFirstPhases;
-  if (op.reduces() || op.ranks == 1 || short_k || own_tiles_fill(op, machine)) return {};
+  if (op.makes_terms() || op.ranks == 1 || short_k || own_tiles_fill(op, machine)) return {};
   Sweep sweep(op, machine);
   Schedule tiles = fused_tiles(op, machine);
   for (const Tile& tile : kPhaseTiles) {

@@ -11,9 +11,9 @@ namespace stretto {
 inline constexpr int64_t kShortestPhase = 1024;
 
 // Own rows that fill all SMs for a while hide the flight of the others'.
-bool own_tiles_fill(const Operator& op, const Machine& machine);
+bool own_tiles_fill(const Segment& op, const Machine& machine);
 
 // Those that are predicted to be faster than the same with whole rows, the fastest first.
-std::vector<Candidate> phased_gathers(const Operator& op, const Machine& machine);
+std::vector<Candidate> phased_gathers(const Segment& op, const Machine& machine);
 
 }  // namespace stretto

@@ -6,7 +6,7 @@
 
 namespace stretto {
 
-std::vector<double> predicted_us(const Operator& op, const std::vector<Schedule>& schedules,
+std::vector<double> predicted_us(const Segment& op, const std::vector<Schedule>& schedules,
                                  const Machine& machine) {
   constexpr size_t kMostThreads = 32;  // a plan may take hundreds of megabytes
   std::vector<double> predicted(schedules.size());
@@ -16,7 +16,7 @@ std::vector<double> predicted_us(const Operator& op, const std::vector<Schedule>
   return predicted;
 }
 
-std::vector<double> Predictions::us(const Operator& op, const std::vector<Schedule>& schedules) {
+std::vector<double> Predictions::us(const Segment& op, const std::vector<Schedule>& schedules) {
   std::vector<std::string> names;
   std::vector<Schedule> asked;
   std::vector<std::string> asked_names;

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "stretto/machine.h"
-#include "stretto/operator.h"
 #include "stretto/schedule.h"
+#include "stretto/segment.h"
 
 namespace stretto {
 
 // By schedule, on all cores of this machine. Every schedule can serve the operator.
-std::vector<double> predicted_us(const Operator& op, const std::vector<Schedule>& schedules,
+std::vector<double> predicted_us(const Segment& op, const std::vector<Schedule>& schedules,
                                  const Machine& machine);
 
 // The same, each simulated once: for choices that ask about the same operators.
@@ -20,7 +20,7 @@ class Predictions {
  public:
   explicit Predictions(const Machine& machine) : machine_(machine) {}
 
-  std::vector<double> us(const Operator& op, const std::vector<Schedule>& schedules);
+  std::vector<double> us(const Segment& op, const std::vector<Schedule>& schedules);
 
  private:
   const Machine& machine_;

@@ -14,18 +14,18 @@ constexpr double kReadUs = 0.25;  // a load that everything else waits for
 constexpr double kCopyUs = 0.7;   // a kernel of a graph behind another, until it stores
 
 // Where no collective is behind the product.
-bool copies_result(const Operator& op) { return !op.reduces() || op.ranks == 1; }
+bool copies_result(const Segment& op) { return !op.makes_terms() || op.ranks == 1; }
 
 }  // namespace
 
-bool serves_from(const Schedule& schedule, const Operator& op, RowsFrom from) {
+bool serves_from(const Schedule& schedule, const Segment& op, RowsFrom from) {
   if (from == RowsFrom::host || schedule.gemm == GemmBy::tiles) return true;
   if (schedule.collectives != CollectivesBy::low_latency) return false;
   if (copies_result(op) && op.local_n() * num_bytes(op.dtype) % kLowLatencyBytes != 0) return false;
   return op.m <= std::max(kMostWholeRows, bucket_of(op.kind, op.ranks, 1));
 }
 
-double us_beyond_measured(const Schedule& schedule, const Operator& op, const Machine& machine,
+double us_beyond_measured(const Schedule& schedule, const Segment& op, const Machine& machine,
                           RowsFrom from) {
   if (from == RowsFrom::host || schedule.gemm == GemmBy::tiles) return 0;
   if (!copies_result(op)) return kReadUs;

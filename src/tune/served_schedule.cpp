@@ -23,13 +23,13 @@ constexpr double kDoubt = 1.3, kWeightOfDoubt = 1;
 
 // Up to so many rows cuBLAS and low-latency collectives were the fastest of what serves on nearly
 // all that was measured, of each size and number of ranks; gathers lose little to them a while on.
-int64_t few_rows(const Operator& op) { return op.reduces() ? 256 : 512; }
+int64_t few_rows(const Segment& op) { return op.makes_terms() ? 256 : 512; }
 
 // Gathers in phases of K have plans of several times the tasks: with more copies than these by a
 // rank a call would wait more than 1 ms a rank longer than for whole rows.
 constexpr int64_t kMostPhasedCopies = 1024;
 
-bool takes_long_to_plan(const Operator& op, const Schedule& schedule) {
+bool takes_long_to_plan(const Segment& op, const Schedule& schedule) {
   if (schedule.k_phases == 1) return false;
   const int64_t stripes = (op.m + schedule.tile_m - 1) / schedule.tile_m;
   return stripes * op.ranks * schedule.k_phases > kMostPhasedCopies;
@@ -44,7 +44,7 @@ struct Weighed {
   }
 };
 
-void add_measured(std::vector<Weighed>& candidates, const TunedOperator& tuned, const Operator& op,
+void add_measured(std::vector<Weighed>& candidates, const TunedOperator& tuned, const Segment& op,
                   const Machine& machine, RowsFrom from) {
   const double weight = std::exp(-reach(tuned, op, machine) / kReach);
   struct Serving {
@@ -70,7 +70,7 @@ void add_measured(std::vector<Weighed>& candidates, const TunedOperator& tuned, 
   }
 }
 
-std::optional<AutoSchedule> fastest_nearby(const Operator& op, const Machine& machine,
+std::optional<AutoSchedule> fastest_nearby(const Segment& op, const Machine& machine,
                                            const Tuning& tuning, RowsFrom from) {
   std::vector<const TunedOperator*> speaking = speaking_for(op, machine, tuning);
   std::erase_if(speaking,
@@ -93,7 +93,7 @@ std::optional<AutoSchedule> fastest_nearby(const Operator& op, const Machine& ma
                   where_measured(*speaking.front(), machine))};
 }
 
-AutoSchedule by_size(const Operator& op, const Machine& machine, RowsFrom from) {
+AutoSchedule by_size(const Segment& op, const Machine& machine, RowsFrom from) {
   std::vector<Schedule> serving = usual_schedules(op, machine, RowCount::bucket);
   std::erase_if(serving, [&](const Schedule& one) { return !serves_from(one, op, from); });
   require_some_serve(!serving.empty());
@@ -112,7 +112,7 @@ AutoSchedule by_size(const Operator& op, const Machine& machine, RowsFrom from) 
 
 }  // namespace
 
-AutoSchedule served_schedule(const Operator& op, const Machine& machine, const Tuning& tuning,
+AutoSchedule served_schedule(const Segment& op, const Machine& machine, const Tuning& tuning,
                              RowsFrom from) {
   if (auto found = measured_schedule(op, machine, tuning, RowCount::bucket, from)) return *found;
   if (auto found = fastest_nearby(op, machine, tuning, from)) return *found;

@@ -27,7 +27,7 @@ constexpr FusedPoint kReductions[] = {{{128, 256}, 0}, {{128, 192}, 0}, {{128, 1
 // Few tiles read their columns of B with few SMs: with K split most SMs read.
 constexpr int kMostSplits = 2;
 
-void add_splits(Sweep& sweep, const Operator& op, const Machine& machine, Schedule tiles) {
+void add_splits(Sweep& sweep, const Segment& op, const Machine& machine, Schedule tiles) {
   const auto over = [](int64_t size, int tile) { return (size + tile - 1) / tile; };
   const int64_t count = over(op.local_m(), tiles.tile_m) * over(op.local_n(), tiles.tile_n);
   int added = 0;
@@ -79,9 +79,9 @@ void Sweep::require_some() const {
   throw UsageError("no preset can serve this: " + join(lines, "; "));
 }
 
-Schedule fused_tiles(const Operator& op, const Machine& machine) {
+Schedule fused_tiles(const Segment& op, const Machine& machine) {
   Schedule tiles = find_preset("tiles").make(op, machine);
-  tiles.order = op.reduces() ? Order::interleaved : Order::arrival;
+  tiles.order = op.makes_terms() ? Order::interleaved : Order::arrival;
   return tiles;
 }
 
@@ -91,11 +91,11 @@ void set_size(Schedule& schedule, const Tile& tile, int comm_sms) {
   schedule.comm_sms = comm_sms;
 }
 
-void add_usual(Sweep& sweep, const Operator& op, const Machine& machine) {
+void add_usual(Sweep& sweep, const Segment& op, const Machine& machine) {
   for (const Preset& preset : presets()) sweep.add(preset.make(op, machine));
   Schedule tiles = fused_tiles(op, machine);
   add_splits(sweep, op, machine, tiles);
-  for (const FusedPoint& point : op.reduces() ? kReductions : kGathers) {
+  for (const FusedPoint& point : op.makes_terms() ? kReductions : kGathers) {
     set_size(tiles, point.tile, point.comm_sms);
     sweep.add(tiles);
   }
@@ -107,7 +107,7 @@ void sort_by_prediction(std::vector<Candidate>& candidates) {
       [](const Candidate& a, const Candidate& b) { return a.predicted_us < b.predicted_us; });
 }
 
-std::vector<Schedule> usual_schedules(const Operator& op, const Machine& machine, RowCount rows) {
+std::vector<Schedule> usual_schedules(const Segment& op, const Machine& machine, RowCount rows) {
   Sweep sweep(op, machine, rows);
   add_usual(sweep, op, machine);
   sweep.require_some();

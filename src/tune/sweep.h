@@ -22,7 +22,7 @@ inline constexpr int64_t kShortestRange = 1024;
 
 class Sweep {
  public:
-  Sweep(const Operator& op, const Machine& machine, RowCount rows = RowCount::fixed)
+  Sweep(const Segment& op, const Machine& machine, RowCount rows = RowCount::fixed)
       : op_(op), machine_(machine), rows_(rows) {}
 
   const std::vector<Schedule>& schedules() const { return schedules_; }
@@ -34,16 +34,16 @@ class Sweep {
   void require_some() const;
 
  private:
-  const Operator& op_;
+  const Segment& op_;
   const Machine& machine_;
   RowCount rows_;
   std::vector<Schedule> schedules_;
 };
 
 // The fused preset with its tiles in the order that was found best.
-Schedule fused_tiles(const Operator& op, const Machine& machine);
+Schedule fused_tiles(const Segment& op, const Machine& machine);
 // The presets, `sequential` first, then points of the fused one.
-void add_usual(Sweep& sweep, const Operator& op, const Machine& machine);
+void add_usual(Sweep& sweep, const Segment& op, const Machine& machine);
 // The tile and the communication SMs of `schedule`.
 void set_size(Schedule& schedule, const Tile& tile, int comm_sms);
 

@@ -54,8 +54,8 @@ constexpr size_t kMostPhased = 3;
 // NCCL on parts of the result is measured where the simulation finds nothing so much faster.
 constexpr double kClearlyFaster = 1.1;
 
-void add_together(Sweep& sweep, const Operator& op, const Machine& machine) {
-  if (op.reduces() || op.ranks == 1) return;
+void add_together(Sweep& sweep, const Segment& op, const Machine& machine) {
+  if (op.makes_terms() || op.ranks == 1) return;
   const bool hides = !own_tiles_fill(op, machine);
   for (const FoundPoint& point : kTogether) {
     Schedule found = fused_tiles(op, machine);
@@ -66,8 +66,8 @@ void add_together(Sweep& sweep, const Operator& op, const Machine& machine) {
   }
 }
 
-void add_paired(Sweep& sweep, const Operator& op, const Machine& machine) {
-  if (op.reduces() || op.ranks == 1) return;
+void add_paired(Sweep& sweep, const Segment& op, const Machine& machine) {
+  if (op.makes_terms() || op.ranks == 1) return;
   const bool hides = !own_tiles_fill(op, machine);
   for (const FoundPoint& point : kPaired) {
     if (op.m * op.local_n() <= int64_t{machine.sms} * point.tile.m * point.tile.n) continue;
@@ -82,14 +82,14 @@ void add_paired(Sweep& sweep, const Operator& op, const Machine& machine) {
 
 // cuBLAS beside copy engines, and beside blocks that push; gathered shards one by one, or few
 // products: the own rows, then what has come by then, then the rest.
-void add_decomposed(Sweep& sweep, const Operator& op, const Machine& machine) {
+void add_decomposed(Sweep& sweep, const Segment& op, const Machine& machine) {
   Schedule decomposed = find_preset("decomposed").make(op, machine);
   decomposed.gemm = GemmBy::library;
   for (const Reuse reuse : {Reuse::ack, Reuse::double_buffer}) {
     decomposed.reuse = reuse;
     sweep.add(decomposed);
   }
-  if (op.reduces()) return;
+  if (op.makes_terms()) return;
   if (const int half = op.ranks / 2; half > 1) {
     decomposed.groups = {1, half - 1, op.ranks - half};
     sweep.add(decomposed);
@@ -102,14 +102,14 @@ void add_decomposed(Sweep& sweep, const Operator& op, const Machine& machine) {
 }
 
 // What was found fastest on some shape against its prediction.
-void add_found(Sweep& sweep, const Operator& op, const Machine& machine) {
-  for (const FoundPoint& point : op.reduces() ? std::span<const FoundPoint>(kFoundReductions)
-                                              : std::span<const FoundPoint>(kFoundGathers)) {
+void add_found(Sweep& sweep, const Segment& op, const Machine& machine) {
+  for (const FoundPoint& point : op.makes_terms() ? std::span<const FoundPoint>(kFoundReductions)
+                                                  : std::span<const FoundPoint>(kFoundGathers)) {
     const bool phases = point.k_phases > 1;
     const bool hides = op.ranks > 1 && !own_tiles_fill(op, machine);  // the first rows' flight
     if (phases && (!hides || op.k < kShortestPhase * point.k_phases)) continue;
     // Copy engines send sums by the slice.
-    const bool slices = op.reduces() && point.mover == Mover::copy_engine;
+    const bool slices = op.makes_terms() && point.mover == Mover::copy_engine;
     Schedule found = slices ? find_preset("slices").make(op, machine) : fused_tiles(op, machine);
     found.mover = point.mover;
     set_size(found, point.tile, point.comm_sms);
@@ -125,7 +125,7 @@ void add_found(Sweep& sweep, const Operator& op, const Machine& machine) {
 
 }  // namespace
 
-std::vector<Candidate> sweep_candidates(const Operator& op, const Machine& machine, size_t more) {
+std::vector<Candidate> sweep_candidates(const Segment& op, const Machine& machine, size_t more) {
   Sweep sweep(op, machine);
   add_usual(sweep, op, machine);
   const size_t num_given = sweep.schedules().size();
@@ -134,7 +134,7 @@ std::vector<Candidate> sweep_candidates(const Operator& op, const Machine& machi
 
   Schedule tiles = fused_tiles(op, machine);
   Schedule whole = tiles;  // the smallest of the usual ones
-  set_size(whole, {128, 128}, op.reduces() ? 0 : 12);
+  set_size(whole, {128, 128}, op.makes_terms() ? 0 : 12);
   Schedule split = whole;
   for (const int splits : kSplits) {
     split.split_k = splits;
@@ -143,7 +143,7 @@ std::vector<Candidate> sweep_candidates(const Operator& op, const Machine& machi
   const size_t num_splits = sweep.schedules().size();
 
   sweep.add_sizes(tiles);
-  tiles.order = op.reduces() ? Order::peer_staggered : Order::own_first;
+  tiles.order = op.makes_terms() ? Order::peer_staggered : Order::own_first;
   sweep.add_sizes(tiles);
   Schedule decomposed = find_preset("decomposed").make(op, machine);
   for (const int chunks : kChunks) {

@@ -145,7 +145,7 @@ class TuningParser {
     TunedOperator tuned;
     const std::string described = text(object, at, "operator", kMostTuningText);
     tuned.op = checked(join_key(at, "operator"), [&] {
-      const Operator op = parse_operator(described);
+      const Segment op = parse_segment(described);
       validate(op);
       return op;
     });
@@ -167,7 +167,7 @@ class TuningParser {
     return tuned;
   }
 
-  Measured read_measured(const Json& object, const std::string& at, const Operator& op) {
+  Measured read_measured(const Json& object, const std::string& at, const Segment& op) {
     allow_keys(object, at, {"schedule", "time_us", "low_us", "high_us", "cold_us", "predicted_us"});
     Measured measured;
     measured.schedule = text(object, at, "schedule", kMostScheduleText);

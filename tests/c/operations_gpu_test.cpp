@@ -69,12 +69,12 @@ class RankOfCOperations : public testing::Test {
     return at;
   }
 
-  void write(const Operator& op, uint64_t seed, Input input, uint64_t to) {
+  void write(const Segment& op, uint64_t seed, Input input, uint64_t to) {
     const auto bits = runtime::input_bits(op, seed, input, rank_);
     cuda::copy_to_gpu(to, bits.data(), bits.size() * 2);
   }
 
-  int64_t wrong(const Operator& op, uint64_t seed, uint64_t from) {
+  int64_t wrong(const Segment& op, uint64_t seed, uint64_t from) {
     std::vector<uint16_t> out(runtime::output_elements(op, rank_));
     cuda::copy_from_gpu(out.data(), from, out.size() * 2);
     return runtime::wrong_elements(op, seed, rank_, out);
@@ -115,8 +115,8 @@ TEST_F(RankOfCOperations, RunsOnTheCallersTensors) {
       EXPECT_EQ(address(operation, STRETTO_A), memory[0].address());
       const uint64_t out = address(operation, STRETTO_OUT);
       EXPECT_EQ(out == memory[2].address(), !owns_out);
-      const Operator op =
-          parse_operator(fmt::format("{} m={} n={} k={} ranks=2 dtype=bf16", kind, kRows, kN, kK));
+      const Segment op =
+          parse_segment(fmt::format("{} m={} n={} k={} ranks=2 dtype=bf16", kind, kRows, kN, kK));
       write(op, ++seed, Input::a, memory[0].address());
       write(op, seed, Input::b, memory[1].address());
       ASSERT_EQ(stretto_operation_run(operation, kRows, nullptr), STRETTO_GOOD)

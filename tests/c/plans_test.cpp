@@ -67,7 +67,7 @@ TEST(CPlans, VersionsAreTheHeadersAndTheProjects) {
 }
 
 TEST(CPlans, ANamedScheduleIsPredictedAsBySimulate) {
-  const Operator op = parse_operator("gemm-rs m=2048 n=1024 k=4096 ranks=8 dtype=bf16");
+  const Segment op = parse_segment("gemm-rs m=2048 n=1024 k=4096 ranks=8 dtype=bf16");
   const Machine machine = default_machine(8);
   const Schedule schedule = parse_schedule("tiles,tile=64x128", op, machine);
   const Planned planned = plan_of(Asked{kOp, "tiles,tile=64x128", 0, nullptr});
@@ -77,7 +77,7 @@ TEST(CPlans, ANamedScheduleIsPredictedAsBySimulate) {
 }
 
 TEST(CPlans, AutoChoosesAsTheLibraryDoesAndSaysWhy) {
-  const Operator op = parse_operator("gemm-rs m=4096 n=8192 k=14336 ranks=4 dtype=bf16");
+  const Segment op = parse_segment("gemm-rs m=4096 n=8192 k=14336 ranks=4 dtype=bf16");
   const auto expected = auto_schedule(op, default_machine(4), load_tuning());
   const Planned planned =
       plan_of(Asked{operator_of("gemm-rs", 4096, 8192, 14336, 4, "bf16"), "auto", 0, nullptr});

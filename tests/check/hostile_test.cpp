@@ -10,8 +10,8 @@
 namespace stretto {
 namespace {
 
-Plan small_plan(std::string_view preset, OpKind kind) {
-  const Operator op{kind, 21, 32, 16, 2, DType::bf16};
+Plan small_plan(std::string_view preset, ProductKind kind) {
+  const Segment op{kind, 21, 32, 16, 2, DType::bf16};
   const Machine machine = small_machine(2, 4);
   return lower(op, parse_schedule(std::string(preset) + ",tile=16x16,comm-sms=2", op, machine),
                machine);
@@ -34,7 +34,7 @@ void expect_answer(const Plan& plan) {
 TEST(Hostile, DamagedTextIsAnswered) {
   Random random(3);
   for (const char* preset : {"tiles", "waves"}) {
-    const std::string text = print(small_plan(preset, OpKind::gemm_rs));
+    const std::string text = print(small_plan(preset, kGemmRs));
     for (int round = 0; round < 400; ++round) {
       std::string damaged = text;
       for (int n = 1 + pick(random, 3); n > 0; --n) {
@@ -97,7 +97,7 @@ void damage(Plan& plan, Random& random) {
 TEST(Hostile, DamagedPlansAreAnswered) {
   Random random(5);
   for (const char* preset : {"tiles", "two-chunk", "waves"}) {
-    for (const OpKind kind : {OpKind::gemm_rs, OpKind::ag_gemm}) {
+    for (const ProductKind kind : {kGemmRs, kAgGemm}) {
       const Plan good = small_plan(preset, kind);
       for (int round = 0; round < 300; ++round) {
         Plan plan = good;

@@ -71,7 +71,7 @@ class KillRate {
 
 // The preset as the small machine can run it: tiles of 16 x 16, two SMs for movers where it has
 // any.
-Schedule small_preset(const Preset& preset, const Operator& op, const Machine& machine) {
+Schedule small_preset(const Preset& preset, const Segment& op, const Machine& machine) {
   Schedule schedule = preset.make(op, machine);
   schedule.tile_m = schedule.tile_n = 16;
   schedule.comm_sms = std::min(schedule.comm_sms, 2);
@@ -80,12 +80,12 @@ Schedule small_preset(const Preset& preset, const Operator& op, const Machine& m
 
 TEST(Mutation, EveryChangeOfEverySmallPresetPlanIsReported) {
   KillRate rate;
-  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+  for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
     for (const int ranks : {2, 4, 8}) {
       const Machine machine = small_machine(ranks, 5);
       for (const int64_t m : {int64_t{16} * ranks, int64_t{9} * ranks + 5, int64_t{3}}) {
-        const Operator op{kind,      m,     32 * (kind == OpKind::ag_gemm ? ranks : 1),
-                          8 * ranks, ranks, DType::bf16};
+        const Segment op{kind,      m,     32 * (kind == kAgGemm ? ranks : 1),
+                         8 * ranks, ranks, DType::bf16};
         for (const Preset& preset : presets()) {
           const Schedule schedule = small_preset(preset, op, machine);
           ASSERT_TRUE(legal(op, schedule, machine).empty()) << preset.name;
@@ -99,15 +99,15 @@ TEST(Mutation, EveryChangeOfEverySmallPresetPlanIsReported) {
 
 TEST(Mutation, EveryChangeOfEveryPlanThatSplitsKIsReported) {
   KillRate rate;
-  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+  for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
     for (const int ranks : {1, 2, 4}) {
       const Machine machine = small_machine(ranks, 5);
-      const Operator op{kind,
-                        int64_t{9} * ranks + 5,
-                        32 * (kind == OpKind::ag_gemm ? ranks : 1),
-                        200 * (kind == OpKind::ag_gemm ? 1 : ranks),
-                        ranks,
-                        DType::bf16};
+      const Segment op{kind,
+                       int64_t{9} * ranks + 5,
+                       32 * (kind == kAgGemm ? ranks : 1),
+                       200 * (kind == kAgGemm ? 1 : ranks),
+                       ranks,
+                       DType::bf16};
       for (const Preset& preset : presets()) {
         for (const int splits : {2, 4}) {
           Schedule schedule = small_preset(preset, op, machine);
@@ -127,7 +127,7 @@ TEST(Mutation, EveryChangeOfEveryPlanWithPhasesOfKIsReported) {
   KillRate rate;
   for (const int ranks : {2, 4}) {
     const Machine machine = small_machine(ranks, 7);
-    const Operator op{OpKind::ag_gemm, int64_t{9} * ranks + 5, 32 * ranks, 200, ranks, DType::bf16};
+    const Segment op{kAgGemm, int64_t{9} * ranks + 5, 32 * ranks, 200, ranks, DType::bf16};
     for (const char* point :
          {"tiles", "tiles,split-k=2", "tiles,sync=counter,order=own-first,reuse=ack",
           "tiles,mover=copy-engine,order=plain", "slices,order=node-then-local"}) {
@@ -144,8 +144,8 @@ TEST(Mutation, EveryChangeOfEveryPlanWithPhasesOfKIsReported) {
 
 TEST(Mutation, ChangesOfPlansOfAnyLegalScheduleAreReported) {
   KillRate rate;
-  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
-    const Operator op{kind, 50, 96, 24, 4, DType::bf16};
+  for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
+    const Segment op{kind, 50, 96, 24, 4, DType::bf16};
     const Machine machine = small_machine(4, 6, 2);
     for (const Schedule& schedule : legal_schedules(op, machine)) {
       rate.add(fmt::format("{} {}", to_string(op), to_string(schedule)),
@@ -157,8 +157,8 @@ TEST(Mutation, ChangesOfPlansOfAnyLegalScheduleAreReported) {
 
 TEST(Mutation, SampledChangesOfLargePlansAreReported) {
   KillRate rate;
-  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
-    const Operator op{kind, 2048 + 77, 4096, 4096, 8, DType::bf16};
+  for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
+    const Segment op{kind, 2048 + 77, 4096, 4096, 8, DType::bf16};
     const Machine machine = small_machine(8, 132);
     for (const Preset& preset : presets()) {
       rate.add(fmt::format("{} {}", to_string(op), preset.name),

@@ -49,14 +49,14 @@ class RandomDraft {
   static Draft empty(Random& random) {
     Schedule schedule;
     schedule.sync = pick(random, 2) == 0 ? Sync::flag : Sync::counter;
-    const Operator op{OpKind::gemm_rs, 6, 6, 6, 2 + pick(random, 2), DType::fp32};
+    const Segment op{kGemmRs, 6, 6, 6, 2 + pick(random, 2), DType::fp32};
     Draft draft{op, schedule, Machine{}, {}, {}};
     draft.plan.op = op;
     draft.plan.sms = 16;
     return draft;
   }
 
-  bool with_collectives() const { return draft_.schedule.sync == Sync::flag; }
+  bool with_collectives() const { return draft_.schedule.first().sync == Sync::flag; }
 
   void declare(const std::string& name, BufferRole role, int copies) {
     draft_.plan.buffers.push_back(

@@ -19,7 +19,7 @@ using testing::Not;
 class BenchReport : public testing::Test {
  protected:
   BenchReport() {
-    benched_.op = parse_operator("gemm-rs m=2048 n=4096 k=8192 ranks=4 dtype=bf16");
+    benched_.op = parse_segment("gemm-rs m=2048 n=4096 k=8192 ranks=4 dtype=bf16");
     benched_.machine = default_machine(4);
     benched_.library = {{{100, 98, 103}, runtime::Spread{110, 108, 115}},
                         {{60, 59, 64}, {}},

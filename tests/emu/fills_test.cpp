@@ -19,9 +19,9 @@ INSTANTIATE_TEST_SUITE_P(, Fills, testing::Values(Fill::specials, Fill::subnorma
                          [](const auto& tested) { return std::string(to_string(tested.param)); });
 
 TEST_P(Fills, AreComputedByEveryPresetForEverySeedWithTheSameBits) {
-  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+  for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
     for (const DType dtype : kTypes) {
-      const Operator op{kind, 41, 24, 60, 3, dtype};
+      const Segment op{kind, 41, 24, 60, 3, dtype};
       Machine machine = default_machine(op.ranks);
       machine.sms = 6;
       for (const Preset& preset : presets()) {
@@ -59,7 +59,7 @@ TEST_P(Fills, ShowTermsThatAreMissing) {
 bool accepted(const Plan& plan, double expected, float got) {
   OutputCheck check(plan);
   const ExpectedRows rows{0, 1, 1, {expected}, {0.25}};
-  check.compare(0, 0, reinterpret_cast<const std::byte*>(&got), rows);
+  check.compare(0, 0, 0, reinterpret_cast<const std::byte*>(&got), rows);
   return check.wrong_elements == 0;
 }
 

@@ -31,7 +31,7 @@ void expect_gathers_are_right(
     machine.sms = 9;
     for (const GatherShape& shape : shapes) {
       const DType dtype = static_cast<DType>(run++ % 3);
-      const Operator op{OpKind::ag_gemm, shape.m, shape.n * ranks, shape.k, ranks, dtype};
+      const Segment op{kAgGemm, shape.m, shape.n * ranks, shape.k, ranks, dtype};
       const std::shared_ptr<SharedReference> reference = make_shared_reference();
       for (const std::string& text : schedules(shape)) {
         SCOPED_TRACE(to_string(op) + "\n" + text);

@@ -38,7 +38,7 @@ TEST(KPhases, AreRightForEveryPointThatPushesAndShape) {
     machine.sms = 9;  // several waves
     for (const Shape& shape : shapes) {
       const DType dtype = static_cast<DType>(run++ % 3);
-      const Operator op{OpKind::ag_gemm, shape.m, shape.n * ranks, shape.k, ranks, dtype};
+      const Segment op{kAgGemm, shape.m, shape.n * ranks, shape.k, ranks, dtype};
       const std::shared_ptr<SharedReference> reference = make_shared_reference();
       for (const Preset& preset : presets()) {
         for (const char* change : {"", ",mover=copy-engine", ",split-k=2", ",order=own-first",
@@ -62,7 +62,7 @@ TEST(KPhases, AreRightForEveryPointThatPushesAndShape) {
 
 TEST(KPhases, ServeFewerRows) {
   const Machine machine = default_machine(4);
-  const Operator op{OpKind::ag_gemm, 128, 96, 333, 4, DType::bf16};
+  const Segment op{kAgGemm, 128, 96, 333, 4, DType::bf16};
   for (const char* text : {"tiles,tile=16x16,comm-sms=2,k-phases=3,rows=bucket",
                            "slices,tile=16x16,mover=copy-engine,k-phases=2,rows=bucket"}) {
     const Plan plan = lower(op, parse_schedule(text, op, machine), machine);

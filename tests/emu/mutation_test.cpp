@@ -84,9 +84,8 @@ class Mutants {
   std::shared_ptr<SharedReference> reference_ = make_shared_reference();
 };
 
-class Mutation : public testing::TestWithParam<OpKind> {};
-INSTANTIATE_TEST_SUITE_P(, Mutation,
-                         testing::Values(OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar),
+class Mutation : public testing::TestWithParam<ProductKind> {};
+INSTANTIATE_TEST_SUITE_P(, Mutation, testing::Values(kAgGemm, kGemmRs, kGemmAr),
                          [](const auto& tested) {
                            std::string name(to_string(tested.param));
                            for (char& c : name) c = c == '-' ? '_' : c;
@@ -94,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(, Mutation,
                          });
 
 TEST_P(Mutation, EmulatorAndCheckerAgree) {
-  const Operator op{GetParam(), 21, 24, 12, 3, DType::bf16};
+  const Segment op{GetParam(), 21, 24, 12, 3, DType::bf16};
   Machine machine = default_machine(op.ranks);
   machine.sms = 6;  // a few lanes with several tiles each, not one tile a lane
   Tally all;

@@ -45,7 +45,7 @@ TEST_P(RightPlan, IsVerifiedForEverySeedWithTheSameBits) {
 TEST_P(RightPlan, CountsItsWork) {
   const Plan plan = plan_of(GetParam().text());
   const EmulateResult result = emulate(plan, {.runs = 3});
-  const Operator& op = plan.op;
+  const Segment& op = *plan.op.only_product();
   EXPECT_DOUBLE_EQ(result.gemm_flops, 3.0 * op.ranks * 2.0 * static_cast<double>(op.local_m()) *
                                           static_cast<double>(op.local_n()) *
                                           static_cast<double>(op.local_k()));

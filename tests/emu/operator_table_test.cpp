@@ -25,8 +25,8 @@ struct Shape {
 // Runs one schedule under some seeds, on integers and on random data.
 class Table {
  public:
-  explicit Table(const Operator& op) : Table(op, default_machine(op.ranks)) {}
-  Table(const Operator& op, const Machine& machine) : op_(op), machine_(machine) {}
+  explicit Table(const Segment& op) : Table(op, default_machine(op.ranks)) {}
+  Table(const Segment& op, const Machine& machine) : op_(op), machine_(machine) {}
 
   // False when the schedule is not legal for the operator.
   bool try_schedule(const Schedule& schedule, int seeds) {
@@ -40,7 +40,7 @@ class Table {
   bool try_schedule(const std::string& text, int seeds) {
     return try_schedule(parse_schedule(text, op_, machine_), seeds);
   }
-  const Operator& op() const { return op_; }
+  const Segment& op() const { return op_; }
 
  private:
   void run(const Plan& plan, const Schedule& schedule, Fill fill, int seeds,
@@ -66,7 +66,7 @@ class Table {
     EXPECT_EQ(known->second, first) << name << "\nhas other bits than the schedules before it";
   }
 
-  Operator op_;
+  Segment op_;
   Machine machine_;
   std::shared_ptr<SharedReference> reference_ = make_shared_reference();
   std::map<std::pair<Fill, DType>, uint64_t> bits_;
@@ -74,7 +74,7 @@ class Table {
 };
 
 struct Cell {
-  OpKind kind;
+  ProductKind kind;
   int ranks;
 };
 
@@ -86,7 +86,7 @@ std::string cell_name(const testing::TestParamInfo<Cell>& cell) {
 
 std::vector<Cell> cells(std::initializer_list<int> ranks) {
   std::vector<Cell> all;
-  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+  for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
     for (const int count : ranks) all.push_back({kind, count});
   }
   return all;
@@ -186,7 +186,7 @@ TEST_P(Space, EveryLegalScheduleIsRight) {
 
 // Two nodes: NCCL crosses them, and orders that put what crosses first.
 TEST(Nodes, PresetsAreRightOnTwoNodes) {
-  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+  for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
     Table table({kind, 70, 96, 48, 16, DType::bf16});
     int runs = 0;
     for (const Preset& preset : presets()) {
@@ -202,7 +202,7 @@ TEST(ManyRanks, SumsAreRight) {
   Machine machine = default_machine(2);
   machine.ranks_per_node = 17;
   machine.sms = 3;  // so that lanes have several tiles
-  for (const OpKind kind : {OpKind::gemm_rs, OpKind::gemm_ar}) {
+  for (const ProductKind kind : {kGemmRs, kGemmAr}) {
     Table table({kind, 75, 96, 51, 17, DType::bf16}, machine);
     for (const char* schedule : {"tiles,comm-sms=0", "tiles,mover=copy-engine,comm-sms=0"}) {
       ASSERT_TRUE(table.try_schedule(std::string(schedule) + ",tile=16x32", 2)) << schedule;

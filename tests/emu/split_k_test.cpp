@@ -19,9 +19,8 @@ struct Shape {
   int splits;
 };
 
-class SplitK : public testing::TestWithParam<OpKind> {};
-INSTANTIATE_TEST_SUITE_P(, SplitK,
-                         testing::Values(OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar),
+class SplitK : public testing::TestWithParam<ProductKind> {};
+INSTANTIATE_TEST_SUITE_P(, SplitK, testing::Values(kAgGemm, kGemmRs, kGemmAr),
                          [](const auto& kind) {
                            std::string name(to_string(kind.param));
                            name[name.find('-')] = '_';
@@ -29,8 +28,8 @@ INSTANTIATE_TEST_SUITE_P(, SplitK,
                          });
 
 // k is a rank's.
-Operator operator_of(OpKind kind, const Shape& shape, int ranks, DType dtype) {
-  const bool gathers = kind == OpKind::ag_gemm;
+Segment operator_of(ProductKind kind, const Shape& shape, int ranks, DType dtype) {
+  const bool gathers = kind == kAgGemm;
   return {kind,  shape.m, gathers ? shape.n * ranks : shape.n, gathers ? shape.k : shape.k * ranks,
           ranks, dtype};
 }
@@ -44,7 +43,7 @@ TEST_P(SplitK, IsRightForEveryPresetShapeAndType) {
     const Machine machine = default_machine(ranks);
     for (const Shape& shape : shapes) {
       const DType dtype = static_cast<DType>(run++ % 3);
-      const Operator op = operator_of(GetParam(), shape, ranks, dtype);
+      const Segment op = operator_of(GetParam(), shape, ranks, dtype);
       const std::shared_ptr<SharedReference> reference = make_shared_reference();
       std::optional<uint64_t> bits;
       for (const Preset& preset : presets()) {

@@ -14,12 +14,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Machine machine;
   machine.nodes = 8;
   machine.nccl_sms = 16;
-  Operator op{OpKind::gemm_rs, 2048, 1024, 4096, 8, DType::bf16};
+  Segment op{kGemmRs, 2048, 1024, 4096, 8, DType::bf16};
   try {
-    op = parse_operator(text.substr(0, end));
+    op = parse_segment(text.substr(0, end));
   } catch (const UsageError&) {
   }
-  if (parse_operator(to_string(op)) != op) std::abort();
+  if (parse_segment(to_string(op)) != op) std::abort();
   if (end == std::string_view::npos) return 0;
   const std::string_view rest = text.substr(end + 1);
   try {

@@ -27,7 +27,7 @@ bool worth_emulating(const Plan& plan) {
       for (const Region& a : plan.reads(instr)) products += double(a.elements()) * b.rows();
     }
   }
-  const double reference = double(plan.op.m) * double(plan.op.n) * double(plan.op.k);
+  const double reference = stretto::flops_per_rank(plan.op) / 2 * plan.op.ranks;
   return elements > 1e15 || (elements < 1e5 && products < 1e6 && reference < 1e6);
 }
 

@@ -107,7 +107,7 @@ TEST(LibraryProducts, OneIsAllOfASequentialRank) {
   for (const char* kind : {"ag-gemm", "gemm-rs", "gemm-ar"}) {
     const Plan plan =
         plan_of(fmt::format("{} m=1000 n=2048 k=2048 ranks=4 dtype=fp16", kind), "library");
-    const bool gathers = plan.op.kind == OpKind::ag_gemm;
+    const bool gathers = plan.op.only_product()->kind == kAgGemm;
     for (const RankProgram& program : programs_of(plan)) {
       EXPECT_EQ(text(plan, program), gathers ? "0:collective 0:gemm 0" : "0:gemm 0 0:collective");
       const std::vector<Product> products = products_of(plan, program.gemms[0]);

@@ -158,7 +158,7 @@ TEST(OneQueue, HoldsUpNoPlan) {
       for (const char* sizes : {"m=512 n=512 k=512 ranks=2", "m=517 n=960 k=576 ranks=3",
                                 "m=4096 n=2048 k=2048 ranks=4", "m=1030 n=1600 k=1600 ranks=8"}) {
         const std::string op_text = fmt::format("{} {} dtype=bf16", kind, sizes);
-        const Operator op = parse_operator(op_text);
+        const Segment op = parse_segment(op_text);
         const Machine machine = default_machine(op.ranks);
         const Schedule point = parse_schedule(schedule, op, machine);
         if (!problems(op).empty() || !legal(op, point, machine).empty()) continue;

@@ -186,7 +186,7 @@ TEST(Cluster, BothLanesAwaitWhatEitherReads) {
   }
   for (const Case& one : cases) {
     SCOPED_TRACE(one.op + " " + one.schedule);
-    const Operator op = parse_operator(one.op);
+    const Segment op = parse_segment(one.op);
     const Machine machine = small_machine(op.ranks, one.sms);
     const Schedule schedule = parse_schedule(one.schedule, op, machine);
     const Plan plan = lower(op, schedule, machine);

@@ -19,7 +19,7 @@ Machine small_machine(int ranks, int sms, int ranks_per_node) {
   return machine;
 }
 
-Draft draft_after(const Operator& op, const Schedule& schedule, const Machine& machine,
+Draft draft_after(const Segment& op, const Schedule& schedule, const Machine& machine,
                   std::string_view step) {
   struct Reached {};
   std::optional<Draft> found;
@@ -36,7 +36,7 @@ Draft draft_after(const Operator& op, const Schedule& schedule, const Machine& m
 }
 
 Draft draft_of(const std::string& op, const std::string& schedule, const Machine& machine) {
-  const Operator parsed = parse_operator(op);
+  const Segment parsed = parse_segment(op);
   return draft_after(parsed, parse_schedule(schedule, parsed, machine), machine);
 }
 
@@ -60,7 +60,7 @@ uint16_t buffer_of(const Draft& draft, std::string_view name) {
   return draft.plan.find_buffer(name).value();
 }
 
-std::vector<Schedule> legal_schedules(const Operator& op, const Machine& machine) {
+std::vector<Schedule> legal_schedules(const Segment& op, const Machine& machine) {
   constexpr int kTiles[][2] = {{16, 16}, {8, 24}, {32, 16}, {24, 32}};
   std::vector<Schedule> found;
   Schedule s;
@@ -71,7 +71,7 @@ std::vector<Schedule> legal_schedules(const Operator& op, const Machine& machine
     s.swizzle = 1 + static_cast<int>(i % 3);
     s.reuse = i % 2 ? Reuse::ack : Reuse::double_buffer;
     s.partials = i % 5 && s.reduction != Reduction::nccl ? DType::fp32 : op.dtype;
-    if (!op.reduces()) s.partials = op.dtype;
+    if (!op.makes_terms()) s.partials = op.dtype;
     if (legal(op, s, machine).empty()) found.push_back(s);
   };
   for (const Granularity granularity : {Granularity::whole, Granularity::chunk, Granularity::waves,

@@ -13,12 +13,12 @@ namespace stretto {
 Machine small_machine(int ranks, int sms = 8, int ranks_per_node = 0);
 
 // The draft after the step of that name.
-Draft draft_after(const Operator& op, const Schedule& schedule, const Machine& machine,
+Draft draft_after(const Segment& op, const Schedule& schedule, const Machine& machine,
                   std::string_view step = "drop_idle_lanes");
 
 // Every legal combination of granularity, order, mover, sync and reduction, with several chunks,
 // groups and SM budgets. Tiles, swizzle, partials and reuse vary from one to the next.
-std::vector<Schedule> legal_schedules(const Operator& op, const Machine& machine);
+std::vector<Schedule> legal_schedules(const Segment& op, const Machine& machine);
 
 // A schedule text with a preset's name or canonical keys; see parse_schedule.
 Draft draft_of(const std::string& op, const std::string& schedule, const Machine& machine);

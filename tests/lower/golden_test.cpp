@@ -64,7 +64,7 @@ class GoldenPlan : public testing::TestWithParam<Golden> {};
 
 TEST_P(GoldenPlan, IsUnchanged) {
   const Golden& golden = GetParam();
-  const Operator op = parse_operator(golden.op);
+  const Segment op = parse_segment(golden.op);
   const Machine machine = small_machine(op.ranks, 4);
   const std::string text = print(lower(op, parse_schedule(golden.schedule, op, machine), machine));
   const std::string path =

@@ -18,13 +18,13 @@ std::map<LaneKind, int> lanes_of(const Draft& draft, int rank) {
   return counts;
 }
 
-class EveryLegalSchedule : public testing::TestWithParam<OpKind> {
+class EveryLegalSchedule : public testing::TestWithParam<ProductKind> {
  protected:
   template <typename Visit>
   void for_each(const Visit& visit) {
     const Machine machine = small_machine(3, 8);
     for (const int64_t rows : {5, 70}) {
-      const Operator op{GetParam(), rows, 96, 6, 3, DType::bf16};
+      const Segment op{GetParam(), rows, 96, 6, 3, DType::bf16};
       for (const Schedule& schedule : legal_schedules(op, machine)) {
         SCOPED_TRACE(to_string(op) + " " + to_string(schedule));
         visit(draft_after(op, schedule, machine));
@@ -38,8 +38,8 @@ TEST_P(EveryLegalSchedule, HasNoMoreBlocksThanSmsAndNoIdleLanes) {
   for_each([](const Draft& draft) {
     for (int rank = 0; rank < 3; ++rank) {
       std::map<LaneKind, int> counts = lanes_of(draft, rank);
-      EXPECT_LE(counts[LaneKind::compute] + draft.schedule.comm_sms, draft.plan.sms);
-      EXPECT_LE(counts[LaneKind::comm], draft.schedule.comm_sms);
+      EXPECT_LE(counts[LaneKind::compute] + draft.schedule.first().comm_sms, draft.plan.sms);
+      EXPECT_LE(counts[LaneKind::comm], draft.schedule.first().comm_sms);
       EXPECT_LE(counts[LaneKind::nccl], 1);
     }
     for (const Lane& lane : draft.plan.lanes) {
@@ -71,14 +71,13 @@ TEST_P(EveryLegalSchedule, PutsTheSameBoundariesIntoAllComputeLanesOfARank) {
       }
       if (lane.index == 0) of_rank[lane.rank] = ids;
       EXPECT_EQ(ids, of_rank[lane.rank]) << describe(lane);
-      EXPECT_TRUE(draft.schedule.sync == Sync::event || ids.empty());
+      EXPECT_TRUE(draft.schedule.first().sync == Sync::event || ids.empty());
     }
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Lower, EveryLegalSchedule,
-                         testing::Values(OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar),
-                         [](const testing::TestParamInfo<OpKind>& test) {
+INSTANTIATE_TEST_SUITE_P(Lower, EveryLegalSchedule, testing::Values(kAgGemm, kGemmRs, kGemmAr),
+                         [](const testing::TestParamInfo<ProductKind>& test) {
                            std::string name(to_string(test.param));
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
@@ -125,7 +124,7 @@ TEST(Lanes, CollectivesFindAnSmBesideBlocksThatWaitForThem) {
 }
 
 TEST(Lanes, OneRankHasOnlyItsGemm) {
-  const Operator op{OpKind::gemm_ar, 100, 100, 10, 1, DType::bf16};
+  const Segment op{kGemmAr, 100, 100, 10, 1, DType::bf16};
   const Machine machine = small_machine(1);
   for (const Schedule& schedule : legal_schedules(op, machine)) {
     const Draft draft = draft_after(op, schedule, machine);

@@ -9,7 +9,7 @@
 namespace stretto {
 namespace {
 
-const Operator kOperator{OpKind::gemm_rs, 64, 64, 8, 2, DType::bf16};
+const Segment kOperator{kGemmRs, 64, 64, 8, 2, DType::bf16};
 
 TEST(Lower, ShowsTheDraftAfterEveryStep) {
   const Machine machine = small_machine(2);

@@ -72,7 +72,8 @@ TEST_P(PushOrder, IsThatOfTheWavesInWhichReceiversNeedIt) {
     for (const Task& task : tasks_of(draft, Opcode::copy, sender)) {
       for (const Region& to : draft.plan.writes(*task.instr)) columns += to.rows() * to.cols();
     }
-    EXPECT_EQ(columns, draft.op.m / c.ranks * draft.op.k * (c.ranks - 1));
+    const Segment& op = *draft.op.only_product();
+    EXPECT_EQ(columns, op.m / c.ranks * op.k * (c.ranks - 1));
   }
   EXPECT_GT(latest, 0) << "all in one wave: the case says nothing";
 }

@@ -85,8 +85,10 @@ TEST(ReduceLanes, SumsOfMoreRanksThanATileIsAddedToComeBehindAllTiles) {
             tile_behind = tile_behind || (reduced && instr.op == Opcode::gemm);
           }
         }
-        const bool owners = draft.op.kind == OpKind::gemm_rs;  // copy engines send to owners
-        const bool with_tiles = ranks == 16 && (owners || draft.schedule.mover == Mover::epilogue);
+        const bool owners =
+            draft.op.only_product()->kind == kGemmRs;  // copy engines send to owners
+        const bool with_tiles =
+            ranks == 16 && (owners || draft.schedule.first().mover == Mover::epilogue);
         EXPECT_EQ(tile_behind, with_tiles) << op << " " << mover << " " << ranks;
       }
     }

@@ -20,7 +20,7 @@ float input_at(int matrix, int64_t row, int64_t col) {
 }  // namespace
 
 RunMemory::RunMemory(const Draft& draft, RunFaults& faults)
-    : plan_(draft.plan), op_(draft.op), faults_(faults) {
+    : plan_(draft.plan), op_(*draft.op.only_product()), faults_(faults) {
   for (const Buffer& buffer : plan_.buffers) {
     for (int rank = 0; rank < plan_.ranks(); ++rank) {
       Instance& m = memory_.emplace_back();
@@ -34,7 +34,7 @@ RunMemory::RunMemory(const Draft& draft, RunFaults& faults)
 }
 
 void RunMemory::fill_input(Instance& m, const std::string& name, int rank) const {
-  const bool is_a = name == "a", gather = op_.kind == OpKind::ag_gemm;
+  const bool is_a = name == "a", gather = op_.kind == kAgGemm;
   const int64_t row0 = gather ? (is_a ? op_.row_shards().begin(rank) : rank * op_.local_n()) : 0;
   const int64_t col0 = gather ? 0 : rank * op_.local_k();
   for (int64_t r = 0; r < m.rows; ++r) {
@@ -87,7 +87,7 @@ void RunMemory::store(const Region& region, std::span<const float> values) {
 
 void RunMemory::verify() {
   // out = A * B^T, element by element from the global inputs.
-  const bool gather = op_.kind == OpKind::ag_gemm;
+  const bool gather = op_.kind == kAgGemm;
   std::vector<float> a, b, expected;
   for (int64_t r = 0; r < op_.m; ++r) {
     for (int64_t i = 0; i < op_.k; ++i) a.push_back(input_at(1, r, i));
@@ -107,9 +107,9 @@ void RunMemory::verify() {
   const uint16_t out = plan_.find_buffer("out").value();
   for (int rank = 0; rank < plan_.ranks(); ++rank) {
     const Instance& m = instance({0, 0, 0, 0, out, static_cast<uint16_t>(rank)});
-    const int64_t row0 = op_.kind == OpKind::gemm_rs ? op_.row_shards().begin(rank) : 0;
+    const int64_t row0 = op_.kind == kGemmRs ? op_.row_shards().begin(rank) : 0;
     const int64_t col0 = gather ? rank * op_.local_n() : 0;
-    const int64_t rows = op_.kind == OpKind::gemm_rs ? op_.row_shards().size(rank) : op_.m;
+    const int64_t rows = op_.kind == kGemmRs ? op_.row_shards().size(rank) : op_.m;
     if (m.rows != rows || m.cols != op_.local_n()) faults_.add("out has a wrong shape");
     for (int64_t r = 0; r < m.rows && faults_.empty(); ++r) {
       for (int64_t c = 0; c < m.cols && faults_.empty(); ++c) {

@@ -48,7 +48,7 @@ class RunMemory {
   void fill_input(Instance& m, const std::string& name, int rank) const;
 
   const Plan& plan_;
-  const Operator& op_;
+  const Segment& op_;
   RunFaults& faults_;
   std::vector<Instance> memory_;  // by buffer and rank
 };

@@ -44,7 +44,7 @@ TEST(SlotReduce, SlotsAreAddedInRankOrder) {
   for (const char* schedule :
        {"tiles,tile=16x32", "tiles,tile=16x32,mover=comm-blocks,comm-sms=2"}) {
     const Draft draft = draft_of(kScatter, schedule, small_machine(4, 16));
-    const bool staged = draft.schedule.mover != Mover::epilogue;
+    const bool staged = draft.schedule.first().mover != Mover::epilogue;
     for (const Task& task : tasks_of(draft, Opcode::reduce, 2)) {
       const auto reads = draft.plan.reads(*task.instr);
       ASSERT_EQ(reads.size(), 4u);

@@ -45,7 +45,7 @@ struct Plans {
 };
 
 Plans plans_of(const std::string& op_text, const std::string& schedule, int sms) {
-  const Operator op = parse_operator(op_text);
+  const Segment op = parse_segment(op_text);
   const Machine machine = small_machine(op.ranks, sms);
   const Draft draft =
       draft_after(op, parse_schedule(schedule, op, machine), machine, "place_signals");

@@ -28,7 +28,8 @@ std::vector<PlanTimes> bench(const std::vector<Plan>& plans,
                              const BenchOptions& options = three_rounds()) {
   std::vector<PlanToTime> given;
   for (const Plan& plan : plans) given.push_back({&plan, if_not_proposed, most_proposals});
-  return bench_operator(plans.front().op, given, shared_fabric(2), shared_compiler(), options)
+  return bench_operator(*plans.front().op.only_product(), given, shared_fabric(2),
+                        shared_compiler(), options)
       .plans;
 }
 
@@ -43,7 +44,7 @@ class BenchOnGpus : public testing::Test {
 TEST_F(BenchOnGpus, WhatIsRefusedTakesNoTurnAndEndsNothing) {
   Machine larger = machine_here(2);
   larger.sms *= 4;
-  const Operator op = parse_operator(kOp);
+  const Segment op = parse_segment(kOp);
   const Schedule schedule = parse_schedule("sequential,tile=64x64", op, larger);
   const std::vector<PlanTimes> found =
       bench({lower(op, schedule, larger), plan_here(kOp, "sequential")});

@@ -75,11 +75,11 @@ Verdict Judge::emulate_all(const Plan& plan) {
 
 std::vector<Subject> subjects() {
   std::vector<Subject> found;
-  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+  for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
     for (const int ranks : {2, 3}) {
-      const int64_t n = kind == OpKind::ag_gemm ? 16 * ranks : 20;
-      const Operator op{kind,  9 * ranks - 1, n, 128 * (kind == OpKind::ag_gemm ? 1 : ranks),
-                        ranks, DType::fp32};
+      const int64_t n = kind == kAgGemm ? 16 * ranks : 20;
+      const Segment op{kind,  9 * ranks - 1, n, 128 * (kind == kAgGemm ? 1 : ranks),
+                       ranks, DType::fp32};
       Machine machine = default_machine(ranks);
       machine.sms = 7;  // a few lanes with several tiles each
       for (const char* text : kPoints) {

@@ -12,7 +12,7 @@ struct Inputs {
   std::vector<float> a, b;  // [m, k], [n, k]
 };
 
-Inputs make_inputs(const Operator& op, const InputData& data) {
+Inputs make_inputs(const Segment& op, const InputData& data) {
   Inputs in{std::vector<float>(static_cast<size_t>(op.m * op.k)),
             std::vector<float>(static_cast<size_t>(op.n * op.k))};
   const auto k = static_cast<size_t>(op.k);
@@ -36,7 +36,7 @@ float round_to(float value, int bits) {
 int bits_of(DType dtype) { return dtype == DType::bf16 ? 8 : dtype == DType::fp16 ? 11 : 24; }
 
 // As a GPU does it: fp32 sums rank by rank, partial sums rounded, added in rank order, rounded.
-float compute(const Operator& op, const Inputs& in, DType partials, int64_t i, int64_t j,
+float compute(const Segment& op, const Inputs& in, DType partials, int64_t i, int64_t j,
               int skipped_rank = -1) {
   float sum = 0;
   const int64_t share = op.k / op.ranks;
@@ -53,7 +53,7 @@ float compute(const Operator& op, const Inputs& in, DType partials, int64_t i, i
 
 TEST(ExpectedRows, IntegersAreExactInEveryTypeAndOrder) {
   for (const DType dtype : {DType::bf16, DType::fp16, DType::fp32}) {
-    const Operator op{OpKind::gemm_rs, 21, 19, 120, 4, dtype};
+    const Segment op{kGemmRs, 21, 19, 120, 4, dtype};
     const InputData data{Fill::integers, 9};
     const Inputs in = make_inputs(op, data);
     const ExpectedRows expected = expected_rows(op, data, {dtype, 1}, 0, op.m);
@@ -69,7 +69,7 @@ TEST(ExpectedRows, IntegersAreExactInEveryTypeAndOrder) {
 TEST(ExpectedRows, RandomResultsLieWithinTheBoundInEveryType) {
   for (const DType dtype : {DType::bf16, DType::fp16, DType::fp32}) {
     for (const DType partials : {dtype, DType::fp32}) {
-      const Operator op{OpKind::gemm_ar, 33, 41, 1024, 8, dtype};
+      const Segment op{kGemmAr, 33, 41, 1024, 8, dtype};
       const InputData data{Fill::random, 9};
       const Inputs in = make_inputs(op, data);
       const ExpectedRows expected = expected_rows(op, data, {partials, 1}, 0, op.m);
@@ -89,7 +89,7 @@ TEST(ExpectedRows, RandomResultsLieWithinTheBoundInEveryType) {
 }
 
 TEST(ExpectedRows, AMissingPartialExceedsTheBoundInAnyTile) {
-  const Operator op{OpKind::gemm_rs, 8, 16, 4096, 8, DType::bf16};
+  const Segment op{kGemmRs, 8, 16, 4096, 8, DType::bf16};
   const InputData data{Fill::random, 4};
   const Inputs in = make_inputs(op, data);
   // Even when every hop of a ring may round.
@@ -108,7 +108,7 @@ TEST(ExpectedRows, AMissingPartialExceedsTheBoundInAnyTile) {
 
 TEST(ExpectedRows, RowsDoNotDependOnWhichAreAskedFor) {
   for (const Fill fill : {Fill::integers, Fill::random}) {
-    const Operator op{OpKind::ag_gemm, 300, 515, 70, 5, DType::bf16};
+    const Segment op{kAgGemm, 300, 515, 70, 5, DType::bf16};
     const ExpectedRows whole = expected_rows(op, {fill, 2}, {}, 0, op.m);
     const ExpectedRows part = expected_rows(op, {fill, 2}, {}, 255, 259);
     for (int64_t i = 255; i < 259; ++i) {
@@ -122,7 +122,7 @@ TEST(ExpectedRows, RowsDoNotDependOnWhichAreAskedFor) {
 }
 
 TEST(ExpectedRows, DistinctRowsAndColumnsGiveDistinctOutputs) {
-  const Operator op{OpKind::gemm_rs, 256, 64, 512, 8, DType::bf16};
+  const Segment op{kGemmRs, 256, 64, 512, 8, DType::bf16};
   const ExpectedRows expected = expected_rows(op, {Fill::integers, 1}, {}, 0, op.m);
   for (int64_t i = 0; i < op.m; ++i) {
     for (int64_t other = i + 1; other < op.m; ++other) {

@@ -10,11 +10,11 @@
 namespace stretto {
 namespace {
 
-Operator gemm_rs(int64_t m, int64_t n, int64_t k, DType dtype = DType::bf16) {
-  return {OpKind::gemm_rs, m, n, k, 1, dtype};
+Segment gemm_rs(int64_t m, int64_t n, int64_t k, DType dtype = DType::bf16) {
+  return {kGemmRs, m, n, k, 1, dtype};
 }
 
-std::vector<float> row_of(const Operator& op, const InputData& data, Input input, int64_t row) {
+std::vector<float> row_of(const Segment& op, const InputData& data, Input input, int64_t row) {
   std::vector<float> values(static_cast<size_t>(op.k));
   fill_input(op, data, input, row, 0, values);
   return values;
@@ -34,7 +34,7 @@ bool representable(float value, DType dtype) {
 TEST(Input, AnyPieceOfARowIsTheSame) {
   for (const Fill fill : {Fill::integers, Fill::random, Fill::subnormals}) {
     for (const Input input : {Input::a, Input::b}) {
-      const Operator op = gemm_rs(10, 10, 100);
+      const Segment op = gemm_rs(10, 10, 100);
       const InputData data{fill, 42};
       const std::vector<float> whole = row_of(op, data, input, 7);
       std::vector<float> piece(30);
@@ -49,7 +49,7 @@ TEST(Input, AnyPieceOfARowIsTheSame) {
 
 TEST(Input, IntegersKeepEverySumExactInBf16) {
   for (const int64_t k : {1, 2, 31, 32, 33, 100, 4096, 28672}) {
-    const Operator op = gemm_rs(8, 8, k);
+    const Segment op = gemm_rs(8, 8, k);
     double largest_a = 0;  // of the sum of the magnitudes of a row
     for (int64_t row = 0; row < 8; ++row) {
       double sum = 0;
@@ -70,7 +70,7 @@ TEST(Input, IntegersKeepEverySumExactInBf16) {
 }
 
 TEST(Input, EveryColumnOfKCountsForSomeRow) {
-  const Operator op = gemm_rs(400, 8, 256);
+  const Segment op = gemm_rs(400, 8, 256);
   std::vector<double> uses(256);
   for (int64_t row = 0; row < op.m; ++row) {
     const std::vector<float> values = row_of(op, {Fill::integers, 1}, Input::a, row);
@@ -81,7 +81,7 @@ TEST(Input, EveryColumnOfKCountsForSomeRow) {
 
 TEST(Input, RowsTensorsAndSeedsDiffer) {
   for (const Fill fill : {Fill::integers, Fill::random}) {
-    const Operator op = gemm_rs(100, 100, 64);
+    const Segment op = gemm_rs(100, 100, 64);
     std::set<std::vector<float>> rows;
     for (uint64_t seed : {1, 2, 3}) {
       for (const Input input : {Input::a, Input::b}) {
@@ -96,7 +96,7 @@ TEST(Input, RowsTensorsAndSeedsDiffer) {
 
 TEST(Input, RandomValuesAreNormalAndRepresentable) {
   for (const DType dtype : {DType::bf16, DType::fp16, DType::fp32}) {
-    const Operator op = gemm_rs(1, 1, 200000, dtype);
+    const Segment op = gemm_rs(1, 1, 200000, dtype);
     const std::vector<float> values = row_of(op, {Fill::random, 5}, Input::a, 0);
     double sum = 0, squares = 0, within_one = 0;
     for (const float value : values) {
@@ -115,7 +115,7 @@ TEST(Input, RandomValuesAreNormalAndRepresentable) {
 
 TEST(Input, SubnormalsAreSubnormalInTheirType) {
   for (const DType dtype : {DType::bf16, DType::fp16, DType::fp32}) {
-    const Operator op = gemm_rs(4, 4, 1000, dtype);
+    const Segment op = gemm_rs(4, 4, 1000, dtype);
     const float smallest_normal = dtype == DType::fp16 ? 0x1p-14f : 0x1p-126f;
     int zeros = 0;
     for (int64_t row = 0; row < 4; ++row) {
@@ -133,7 +133,7 @@ TEST(Input, SubnormalsAreSubnormalInTheirType) {
 
 // The same as integers, but for a few places; pieces of a row agree with the whole.
 TEST(Input, SpecialsAreIntegersWithInfinitiesAndNansAmongThem) {
-  const Operator op = gemm_rs(400, 400, 100);
+  const Segment op = gemm_rs(400, 400, 100);
   int infinities[2] = {}, nans[2] = {}, rows[2] = {};
   for (const Input input : {Input::a, Input::b}) {
     const auto of = static_cast<size_t>(input);
@@ -165,16 +165,16 @@ TEST(Input, SpecialsAreIntegersWithInfinitiesAndNansAmongThem) {
 }
 
 TEST(Slices, CoverInputsAndOutputsAsTheOperatorsSay) {
-  const Operator ag{OpKind::ag_gemm, 10, 12, 6, 4, DType::bf16};
+  const Segment ag{kAgGemm, 10, 12, 6, 4, DType::bf16};
   EXPECT_EQ(input_slice(ag, Input::a, 1), (Slice{3, 6, 0, 6}));
   EXPECT_EQ(input_slice(ag, Input::a, 3), (Slice{9, 10, 0, 6}));
   EXPECT_EQ(input_slice(ag, Input::b, 1), (Slice{3, 6, 0, 6}));
   EXPECT_EQ(output_slice(ag, 3), (Slice{0, 10, 9, 12}));
-  const Operator rs{OpKind::gemm_rs, 10, 12, 8, 4, DType::bf16};
+  const Segment rs{kGemmRs, 10, 12, 8, 4, DType::bf16};
   EXPECT_EQ(input_slice(rs, Input::a, 1), (Slice{0, 10, 2, 4}));
   EXPECT_EQ(input_slice(rs, Input::b, 3), (Slice{0, 12, 6, 8}));
   EXPECT_EQ(output_slice(rs, 3), (Slice{9, 10, 0, 12}));
-  const Operator ar{OpKind::gemm_ar, 10, 12, 8, 4, DType::bf16};
+  const Segment ar{kGemmAr, 10, 12, 8, 4, DType::bf16};
   EXPECT_EQ(input_slice(ar, Input::a, 1), input_slice(rs, Input::a, 1));
   EXPECT_EQ(output_slice(ar, 2), (Slice{0, 10, 0, 12}));
 }

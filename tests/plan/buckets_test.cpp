@@ -10,9 +10,9 @@ namespace stretto {
 namespace {
 
 TEST(Buckets, WasteAnEighthAtMost) {
-  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+  for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
     for (const int ranks : {1, 3, 8}) {
-      const int64_t owners = kind == OpKind::gemm_ar ? 1 : ranks;
+      const int64_t owners = kind == kGemmAr ? 1 : ranks;
       std::set<int64_t> buckets;
       for (int64_t rows = 1; rows <= 16384; rows += rows < 300 ? 1 : 37) {
         const int64_t bucket = bucket_of(kind, ranks, rows);
@@ -29,7 +29,7 @@ TEST(Buckets, WasteAnEighthAtMost) {
 }
 
 TEST(Buckets, AllUpToSomeRowsAreThoseThatTheRowsHave) {
-  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_ar}) {
+  for (const ProductKind kind : {kAgGemm, kGemmAr}) {
     for (const int64_t most : {1, 64, 65, 1000, 5000}) {
       std::set<int64_t> met;
       for (int64_t rows = 1; rows <= most; ++rows) met.insert(bucket_of(kind, 4, rows));

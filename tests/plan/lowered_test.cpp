@@ -10,9 +10,9 @@ namespace {
 
 TEST(LoweredPlans, PrintAndReadTheSame) {
   for (const Preset& preset : presets()) {
-    for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+    for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
       for (const int ranks : {1, 2, 3, 8}) {
-        const Operator op{kind, 133, int64_t{40} * ranks, int64_t{16} * ranks, ranks, DType::bf16};
+        const Segment op{kind, 133, int64_t{40} * ranks, int64_t{16} * ranks, ranks, DType::bf16};
         const Machine machine = default_machine(ranks);
         const Plan plan = lower(op, preset.make(op, machine), machine);
         ASSERT_NO_THROW(validate(plan)) << preset.name << " " << to_string(op);
@@ -32,7 +32,7 @@ TEST(LoweredPlans, PrintAndReadTheSame) {
 }
 
 TEST(LoweredPlans, KeepTheLibrarysAlgorithm) {
-  const Operator op{OpKind::gemm_rs, 134, 80, 32, 2, DType::bf16};
+  const Segment op{kGemmRs, 134, 80, 32, 2, DType::bf16};
   const Machine machine = default_machine(2);
   for (const char* text : {"library,algorithm=5", "decomposed,gemm=library,algorithm=5",
                            "low-latency,rows=bucket,algorithm=5"}) {

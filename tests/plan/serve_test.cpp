@@ -95,7 +95,7 @@ TEST(RunRows, RefusalsSayWhy) {
 }
 
 TEST(RunRows, SchedulesThatCannotServeAreRefused) {
-  const Operator op = parse_operator("gemm-ar m=100 n=64 k=64 ranks=4 dtype=bf16");
+  const Segment op = parse_segment("gemm-ar m=100 n=64 k=64 ranks=4 dtype=bf16");
   const Machine machine = default_machine(4);
   const auto reasons = [&](const std::string& text) {
     std::string all;
@@ -108,7 +108,7 @@ TEST(RunRows, SchedulesThatCannotServeAreRefused) {
   EXPECT_THAT(reasons("decomposed,rows=bucket"), HasSubstr("two-shot by copy engines"));
   EXPECT_EQ(reasons("decomposed,reduction=one-shot,rows=bucket"), "");
   EXPECT_EQ(reasons("tiles,rows=bucket"), "");
-  const Operator uneven = parse_operator("ag-gemm m=6 n=64 k=64 ranks=4 dtype=bf16");
+  const Segment uneven = parse_segment("ag-gemm m=6 n=64 k=64 ranks=4 dtype=bf16");
   const auto refused = legal(uneven, parse_schedule("tiles,rows=bucket", uneven, machine), machine);
   ASSERT_EQ(refused.size(), 1u);
   EXPECT_THAT(refused[0], HasSubstr("m=6 over 4 ranks, whose shards must be equal: take m=8"));

@@ -13,7 +13,7 @@ TEST(TextForm, PrintsWhatWasParsed) {
 
 TEST(TextForm, HoldsEveryField) {
   const Plan plan = parse_plan(kSampleText);
-  EXPECT_EQ(plan.op, (Operator{OpKind::gemm_rs, 5, 4, 6, 2, DType::bf16}));
+  EXPECT_EQ(plan.op, (Segment{kGemmRs, 5, 4, 6, 2, DType::bf16}));
   EXPECT_EQ(plan.schedule, "granularity=tile,made=by-hand");
   EXPECT_EQ(plan.sms, 132);
   ASSERT_EQ(plan.buffers.size(), 5u);

@@ -54,7 +54,7 @@ inline Machine machine_here(int ranks) {
 }
 
 inline Plan plan_here(const std::string& op_text, const std::string& schedule) {
-  const Operator op = parse_operator(op_text);
+  const Segment op = parse_segment(op_text);
   const Machine machine = machine_here(op.ranks);
   return lower(op, parse_schedule(schedule, op, machine), machine);
 }
@@ -67,7 +67,7 @@ inline std::string why_not_shared_here(const Plan& plan) {
 
 // The same for a plan of this operator and schedule.
 inline std::string why_not_here(const std::string& op_text, const std::string& schedule_text) {
-  const Operator op = parse_operator(op_text);
+  const Segment op = parse_segment(op_text);
   std::string why = why_not_here(op.ranks);
   if (!why.empty() || cuda::ranks_a_gpu() == 1) return why;
   const Machine machine = machine_here(op.ranks);

@@ -83,7 +83,7 @@ class LargePlansOnGpus : public testing::TestWithParam<cuda::LargePlan> {
           read(runner.buffer("a", owner) +
                    static_cast<uint64_t>(row - a.row0) * static_cast<uint64_t>(a.cols()) * 2,
                a.cols());
-      const std::vector<float>& b = b_[static_cast<size_t>(op_.reduces() ? owner : rank)];
+      const std::vector<float>& b = b_[static_cast<size_t>(op_.makes_terms() ? owner : rank)];
       for (size_t col = 0; col < sums.size(); ++col) {
         for (size_t i = 0; i < k; ++i) sums[col] += values[i] * b[col * k + i];
       }
@@ -109,7 +109,7 @@ class LargePlansOnGpus : public testing::TestWithParam<cuda::LargePlan> {
     return rows;
   }
 
-  const Operator op_ = parse_operator(GetParam().op);
+  const Segment op_ = parse_segment(GetParam().op);
   std::vector<std::vector<float>> b_;  // by rank
   StallGuard guard_{std::chrono::seconds(60)};
 };

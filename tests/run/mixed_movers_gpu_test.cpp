@@ -15,7 +15,7 @@ namespace {
 constexpr int kSms = 12;
 
 Plan plan_for_few_sms(const std::string& op_text, const std::string& schedule) {
-  const Operator op = parse_operator(op_text);
+  const Segment op = parse_segment(op_text);
   Machine machine = machine_here(op.ranks);
   machine.sms = std::min(machine.sms, kSms);
   machine.nccl_sms = std::min(machine.nccl_sms, kSms - 1);

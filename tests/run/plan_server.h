@@ -42,14 +42,14 @@ class Server {
 
   // Poison everywhere, then the inputs of the operator with so many rows, and the row count.
   void prepare(int64_t rows, uint64_t seed) {
-    op_ = plan_.op;
+    op_ = *plan_.op.only_product();
     op_.m = rows;
     data_ = {Fill::integers, seed};
     const auto count = static_cast<int32_t>(rows);
     on_all([&](int rank) {
       runner_.memory().poison(rank, runner_.stream(rank));
       runner_.stream(rank).synchronize();
-      for (const auto& [name, input] : {std::pair{"a", Input::a}, std::pair{"b", Input::b}}) {
+      for (const auto& [name, input] : {std::pair{"a", 0}, std::pair{"b", 1}}) {
         if (rows == 0) break;
         const auto values = reference_->input(op_, data_, input, rank);
         if (!values->empty()) {
@@ -122,7 +122,8 @@ class Server {
     if (op_.m == 0) return touched;
     const auto expected = reference_->expected(op_, data_, emu::roundings_of(plan_), 0, op_.m);
     for (int rank = 0; rank < plan_.ranks(); ++rank) {
-      check_output.compare(0, rank, outputs[static_cast<size_t>(rank)].data(), *expected);
+      check_output.compare(0, rank, 0, outputs[static_cast<size_t>(rank)].data(),
+                           expected->front());
     }
     if (check_output.wrong_elements == 0) return touched;
     return touched +
@@ -135,7 +136,7 @@ class Server {
   PlanRunner runner_;
   std::vector<cuda::DeviceMemory> rows_at_;
   std::shared_ptr<SharedReference> reference_ = make_shared_reference();
-  Operator op_;
+  Segment op_;
   InputData data_;
 };
 

@@ -26,7 +26,7 @@ TEST_P(PresetsOnGpus, AreRight) {
   EXPECT_EQ(result.wrong_elements, 0) << result.first_wrong;
   EXPECT_LT(result.worst_error, 1);
   // NCCL may add in another order from run to run.
-  const Operator op = parse_operator(op_text);
+  const Segment op = parse_segment(op_text);
   if (is_deterministic(parse_schedule(schedule, op, machine_here(ranks)))) {
     EXPECT_TRUE(result.reproducible);
   }
@@ -206,13 +206,13 @@ INSTANTIATE_TEST_SUITE_P(Gpu, PresetsOnGpus, testing::ValuesIn(cases()),
 
 // Also those that are yet to be written.
 TEST(PresetsOfTheTests, AreAllThereAreWithEveryOperatorAndTypeOnRaggedShapes) {
-  std::set<std::tuple<std::string, OpKind, DType, int>> ragged;
+  std::set<std::tuple<std::string, ProductKind, DType, int>> ragged;
   for (const PlanCase& one : cases()) {
-    const Operator op = parse_operator(one.op);
+    const Segment op = parse_segment(one.op);
     if (op.m > 64 && op.m % 64 != 0) ragged.insert({one.schedule, op.kind, op.dtype, one.ranks});
   }
   for (const Preset& preset : presets()) {
-    for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+    for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
       for (const DType dtype : {DType::bf16, DType::fp16}) {
         for (const int ranks : {2, 4, 8}) {
           EXPECT_TRUE(ragged.contains({std::string(preset.name), kind, dtype, ranks}))

@@ -35,7 +35,7 @@ class PointMaker {
   // Of the next legal point that GPUs have kernels for.
   GpuPoint next() {
     for (;;) {
-      const Operator op = any_operator();
+      const Segment op = any_operator();
       const Machine machine = machine_here(op.ranks);
       Schedule schedule = any_schedule(op, machine);
       // So that no operator is rarer than others for having fewer legal schedules.
@@ -69,20 +69,20 @@ class PointMaker {
     return *(values.begin() + between(0, static_cast<int>(values.size()) - 1));
   }
 
-  Operator any_operator() {
-    Operator op;
-    op.kind = any_of({OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar});
+  Segment any_operator() {
+    Segment op;
+    op.kind = any_of({kAgGemm, kGemmRs, kGemmAr});
     op.dtype = any_of({DType::bf16, DType::fp16});
     op.ranks = between(1, std::min(8, cuda::num_devices() * cuda::ranks_a_gpu()));
     op.m = one_in(4) ? between(1, 2 * op.ranks) : between(1, 1500);
     // Rows of matrices begin at multiples of 16 bytes.
     op.n = 8 * between(1, one_in(3) ? 20 : 120);
     op.k = 8 * between(1, one_in(3) ? 400 : 60);
-    (op.reduces() ? op.k : op.n) *= op.ranks;
+    (op.makes_terms() ? op.k : op.n) *= op.ranks;
     return op;
   }
 
-  Schedule any_schedule(const Operator& op, const Machine& machine) {
+  Schedule any_schedule(const Segment& op, const Machine& machine) {
     const std::span<const Preset> all = presets();
     Schedule s =
         all[static_cast<size_t>(between(0, static_cast<int>(all.size()) - 1))].make(op, machine);
@@ -91,9 +91,9 @@ class PointMaker {
     s.swizzle = between(1, 16);
     if (one_in(4)) s.rows = RowCount::bucket;
     if (one_in(3)) s.split_k = between(1, 6);
-    if (!op.reduces() && one_in(2)) s.k_phases = between(1, 8);
+    if (!op.makes_terms() && one_in(2)) s.k_phases = between(1, 8);
     for (int changes = between(0, 3); changes > 0; --changes) change_one(s);
-    if (!op.reduces() && s.mover == Mover::comm_blocks && one_in(3)) {
+    if (!op.makes_terms() && s.mover == Mover::comm_blocks && one_in(3)) {
       s.cluster = 2;
       s.comm_sms += s.comm_sms % 2;
     }

@@ -59,7 +59,7 @@ class RankOfPlans : public testing::Test {
     const GpuCheckResult result = check_on_gpus(runner, *fabric_, {});
     EXPECT_EQ(result.fault, "") << op << " " << schedule;
     EXPECT_EQ(result.wrong_elements, 0) << result.first_wrong;
-    if (is_deterministic(parse_schedule(schedule, plan.op, machine_here(2)))) {
+    if (is_deterministic(parse_schedules(schedule, plan.op, machine_here(2)))) {
       EXPECT_TRUE(result.reproducible) << op << " " << schedule;
     }
   }

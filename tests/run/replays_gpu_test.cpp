@@ -43,7 +43,7 @@ TEST_P(ReplaysOnGpus, OfAThousandAreRight) {
     options.replays = 1000;
     const GpuCheckResult result = check_on_gpus(runner, shared_fabric(ranks_), options);
     EXPECT_TRUE(result.verified()) << result.fault << result.first_wrong;
-    const Schedule schedule = parse_schedule(plan.schedule, plan.op, machine_here(ranks_));
+    const OperatorSchedule schedule = parse_schedules(plan.schedule, plan.op, machine_here(ranks_));
     EXPECT_TRUE(result.reproducible || !is_deterministic(schedule));
   }
 }

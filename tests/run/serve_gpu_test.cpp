@@ -17,7 +17,7 @@ namespace stretto::runtime {
 namespace {
 
 // A single row, fewer rows than ranks, ragged ones, whole shards, all.
-std::vector<int64_t> row_counts(const Operator& op) {
+std::vector<int64_t> row_counts(const Segment& op) {
   const int64_t m = op.m;
   const int64_t ranks = op.ranks;
   const int64_t few = std::min<int64_t>(m, 65);
@@ -25,7 +25,7 @@ std::vector<int64_t> row_counts(const Operator& op) {
 }
 
 // What GPU memory may say besides: nothing to do.
-std::vector<int64_t> row_counts_in_memory(const Operator& op) {
+std::vector<int64_t> row_counts_in_memory(const Segment& op) {
   std::vector<int64_t> rows = row_counts(op);
   rows.insert(rows.begin() + 3, 0);
   rows.insert(rows.begin() + 1, {0, 0});
@@ -43,7 +43,7 @@ class ServeOnGpus : public testing::TestWithParam<PlanCase> {
 TEST_P(ServeOnGpus, RowsOfTheCall) {
   Server server(GetParam());
   uint64_t seed = 1;
-  for (const int64_t rows : row_counts(server.plan().op)) {
+  for (const int64_t rows : row_counts(*server.plan().op.only_product())) {
     SCOPED_TRACE(fmt::format("{} rows", rows));
     server.prepare(rows, ++seed);
     server.on_all([&](int rank) {
@@ -60,7 +60,7 @@ TEST_P(ServeOnGpus, OneGraphServesAllRowCounts) {
   Server server(GetParam());
   auto graphs = server.capture();
   uint64_t seed = 100;
-  for (const int64_t rows : row_counts_in_memory(server.plan().op)) {
+  for (const int64_t rows : row_counts_in_memory(*server.plan().op.only_product())) {
     SCOPED_TRACE(fmt::format("{} rows", rows));
     server.prepare(rows, ++seed);
     for (int launch = 0; launch < 3; ++launch) {
@@ -85,7 +85,7 @@ TEST_P(ServeOnGpus, CallsOfBothKindsTakeTurns) {
   };
   Server server(GetParam());
   auto graphs = server.capture();
-  const int64_t m = server.plan().op.m;
+  const int64_t m = server.plan().op.rows();
   uint64_t seed = 200;
   for (const int64_t rows : {m, int64_t{1}, std::min<int64_t>(m, 61), m / 2 + 3, m - 1, m}) {
     SCOPED_TRACE(fmt::format("{} rows", rows));

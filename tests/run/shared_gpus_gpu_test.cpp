@@ -23,7 +23,7 @@ TEST(SharedGpus, RefusalsSayWhatWouldBeRight) {
   };
   const std::string op = "gemm-rs m=4096 n=4096 k=512 ranks=2 dtype=bf16";
   EXPECT_THAT(refusal(plan_here(op, "sequential")), HasSubstr("without mover=nccl"));
-  const Operator whole = parse_operator(op);
+  const Segment whole = parse_segment(op);
   const Machine machine = default_machine(2);
   const int share = shared_fabric(2).device(0).num_sms();
   EXPECT_THAT(

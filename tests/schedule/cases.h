@@ -10,15 +10,9 @@
 
 namespace stretto {
 
-inline Operator gemm_rs(int ranks = 8) {
-  return {OpKind::gemm_rs, 2048, 1024, 4096, ranks, DType::bf16};
-}
-inline Operator gemm_ar(int ranks = 8) {
-  return {OpKind::gemm_ar, 2048, 1024, 4096, ranks, DType::bf16};
-}
-inline Operator ag_gemm(int ranks = 8) {
-  return {OpKind::ag_gemm, 2048, 1024, 4096, ranks, DType::bf16};
-}
+inline Segment gemm_rs(int ranks = 8) { return {kGemmRs, 2048, 1024, 4096, ranks, DType::bf16}; }
+inline Segment gemm_ar(int ranks = 8) { return {kGemmAr, 2048, 1024, 4096, ranks, DType::bf16}; }
+inline Segment ag_gemm(int ranks = 8) { return {kAgGemm, 2048, 1024, 4096, ranks, DType::bf16}; }
 
 // Only what schedules look at.
 inline Machine machine_of(int nodes = 1) {
@@ -32,7 +26,7 @@ inline Machine machine_of(int nodes = 1) {
 }
 
 // What parse_schedule says against a text; "accepted" when nothing.
-inline std::string refusal(std::string_view text, const Operator& op = gemm_rs()) {
+inline std::string refusal(std::string_view text, const Segment& op = gemm_rs()) {
   try {
     parse_schedule(text, op, machine_of());
   } catch (const UsageError& error) {
@@ -42,7 +36,7 @@ inline std::string refusal(std::string_view text, const Operator& op = gemm_rs()
 }
 
 // Why a schedule cannot serve, all at once.
-inline std::vector<std::string> reasons(std::string_view text, const Operator& op = gemm_rs(),
+inline std::vector<std::string> reasons(std::string_view text, const Segment& op = gemm_rs(),
                                         const Machine& machine = machine_of()) {
   return legal(op, parse_schedule(text, op, machine), machine);
 }

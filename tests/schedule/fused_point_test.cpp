@@ -7,7 +7,7 @@ namespace stretto {
 namespace {
 
 FusedPoint point_of(const char* op) {
-  const Operator parsed = parse_operator(op);
+  const Segment parsed = parse_segment(op);
   return fused_point(parsed, load_machine("h200x8"), 8);
 }
 
@@ -33,10 +33,10 @@ TEST(FusedPoint, OneWaveOfAReductionIsCutSoThatSomeOfItsSendingIsHidden) {
 }
 
 TEST(FusedPoint, SmallShardsAndUnknownRatesTakeTheDefaultTile) {
-  const Operator small = parse_operator("ag-gemm m=64 n=5120 k=8192 ranks=4 dtype=bf16");
+  const Segment small = parse_segment("ag-gemm m=64 n=5120 k=8192 ranks=4 dtype=bf16");
   const Machine machine = load_machine("h200x8");
   EXPECT_EQ(fused_point(small, machine, 8).tile, default_tile(small, machine.sms - 8));
-  const Operator large = parse_operator("ag-gemm m=4096 n=5120 k=8192 ranks=4 dtype=bf16");
+  const Segment large = parse_segment("ag-gemm m=4096 n=5120 k=8192 ranks=4 dtype=bf16");
   Machine unknown;
   EXPECT_EQ(fused_point(large, unknown, 8).tile, default_tile(large, unknown.sms - 8));
   EXPECT_EQ(fused_point(large, unknown, 8).comm_sms, 8);

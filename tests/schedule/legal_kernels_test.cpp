@@ -58,13 +58,13 @@ TEST(Legal, WhatHasAMeaningIsAllowed) {
 }
 
 TEST(Legal, ClustersArePairsOfTilesThatWaitForTheirRowsOnly) {
-  const Operator op{OpKind::ag_gemm, 1024, 4096, 4096, 2, DType::bf16};
+  const Segment op{kAgGemm, 1024, 4096, 4096, 2, DType::bf16};
   for (const std::string_view text :
        {"tiles,cluster=2,tile=128x256,comm-sms=8", "tiles,cluster=2,tile=256x128,comm-sms=8",
         "tiles,cluster=2,tile=128x256,comm-sms=130,k-phases=4,own=gathered,order=interleaved"}) {
     EXPECT_THAT(reasons(text, op), IsEmpty()) << text;
   }
-  const auto only_reason = [](std::string_view changes, const Operator& of) {
+  const auto only_reason = [](std::string_view changes, const Segment& of) {
     const std::string text = "tiles,tile=128x256,cluster=2," + std::string(changes);
     const std::vector<std::string> all = reasons(text, of);
     EXPECT_THAT(all, SizeIs(1)) << text;
@@ -73,7 +73,7 @@ TEST(Legal, ClustersArePairsOfTilesThatWaitForTheirRowsOnly) {
   const auto only = [&](std::string_view changes) { return only_reason(changes, op); };
   EXPECT_THAT(reasons("tiles,cluster=0", op), ElementsAre("cluster=0; it must be 1 or 2"));
   EXPECT_THAT(reasons("tiles,cluster=3", op), ElementsAre("cluster=3; it must be 1 or 2"));
-  EXPECT_THAT(only_reason("comm-sms=8", {OpKind::gemm_rs, 1024, 4096, 4096, 2, DType::bf16}),
+  EXPECT_THAT(only_reason("comm-sms=8", {kGemmRs, 1024, 4096, 4096, 2, DType::bf16}),
               HasSubstr("gemm-rs, whose tiles wait for what is added to them: take cluster=1"));
   EXPECT_THAT(only("mover=copy-engine,comm-sms=0"),
               HasSubstr("take cluster=1 or mover=comm-blocks"));
@@ -81,7 +81,7 @@ TEST(Legal, ClustersArePairsOfTilesThatWaitForTheirRowsOnly) {
   EXPECT_THAT(only("split-k=2,comm-sms=8"), HasSubstr("take cluster=1 or split-k=1"));
   EXPECT_THAT(only("rows=bucket,comm-sms=8"), HasSubstr("take cluster=1 or rows=fixed"));
   EXPECT_THAT(only("comm-sms=7"), HasSubstr("half a pair of SMs: take cluster=1 or comm-sms=8"));
-  EXPECT_THAT(only_reason("comm-sms=8", {OpKind::ag_gemm, 1025, 4096, 4096, 2, DType::bf16}),
+  EXPECT_THAT(only_reason("comm-sms=8", {kAgGemm, 1025, 4096, 4096, 2, DType::bf16}),
               HasSubstr("tile=128x256 for m=1025, whose last of 9 tile rows has no partner"));
   Machine odd = machine_of();
   odd.sms = 131;
@@ -92,7 +92,7 @@ TEST(Legal, ClustersArePairsOfTilesThatWaitForTheirRowsOnly) {
 }
 
 TEST(Legal, ALibraryMultipliesWhatNothingHappensWithin) {
-  const auto only_reason = [](std::string_view text, const Operator& op = gemm_rs()) {
+  const auto only_reason = [](std::string_view text, const Segment& op = gemm_rs()) {
     const std::vector<std::string> all = reasons(text, op);
     EXPECT_THAT(all, SizeIs(1)) << text;
     return all.empty() ? std::string() : all[0];
@@ -105,7 +105,7 @@ TEST(Legal, ALibraryMultipliesWhatNothingHappensWithin) {
               HasSubstr("which is its kernel's end: take gemm=tiles or another mover"));
   EXPECT_THAT(only_reason("library,split-k=2"), HasSubstr("gemm=tiles or split-k=1"));
   EXPECT_THAT(only_reason("decomposed,gemm=library,rows=bucket"), HasSubstr("rows=fixed"));
-  EXPECT_THAT(only_reason("library,rows=bucket,split-k=1", {OpKind::gemm_rs, 64, 64, 64, 1}),
+  EXPECT_THAT(only_reason("library,rows=bucket,split-k=1", {kGemmRs, 64, 64, 64, 1}),
               HasSubstr("rows=fixed"));
 }
 
@@ -122,11 +122,11 @@ TEST(Legal, LowLatencyCollectivesTakeThePlaceOfWholeOnesInANode) {
   Schedule across = find_preset("low-latency").make(gemm_rs(8), machine_of(2));
   EXPECT_THAT(legal(gemm_rs(16), across, machine_of(2)),
               ElementsAre(HasSubstr("across nodes ranks do not reach each other's memory")));
-  const Operator odd{OpKind::gemm_rs, 33, 4100, 4096, 2, DType::bf16};
+  const Segment odd{kGemmRs, 33, 4100, 4096, 2, DType::bf16};
   EXPECT_EQ(find_preset("low-latency").make(odd, machine_of()).collectives, CollectivesBy::nccl);
   EXPECT_THAT(reasons("library,collectives=low-latency", odd),
               ElementsAre(HasSubstr("17 rows of 8200 bytes are no multiple of 16")));
-  Operator even = odd;
+  Segment even = odd;
   even.m = 8;  // 4 rows a rank are, one alone is not
   EXPECT_THAT(reasons("low-latency", even), IsEmpty());
   EXPECT_THAT(reasons("low-latency,rows=bucket", even), SizeIs(1));

@@ -26,7 +26,7 @@ TEST(Legal, RefusesMoreGroupsThanAPlansTextKeeps) {
 }
 
 TEST(Legal, SaysEveryReasonAtOnce) {
-  Operator op = gemm_rs(16);
+  Segment op = gemm_rs(16);
   op.m = 0;
   EXPECT_THAT(
       reasons("tiles,granularity=waves,order=arrival,sync=event,reduction=none,partials=fp16,"
@@ -51,7 +51,7 @@ TEST(Legal, SaysEveryReasonAtOnce) {
 
 struct Rule {
   std::string_view text;
-  Operator op;
+  Segment op;
   std::string_view reason;
 };
 
@@ -115,29 +115,29 @@ TEST(Legal, EveryRuleSpeaksAlone) {
 
 TEST(Legal, PlansOfHostileSizesAreRefusedWithAWayOut) {
   const Machine machine = machine_of(128);
-  const Operator large{OpKind::gemm_rs, 1 << 16, 1 << 16, 8192, 8, DType::bf16};
+  const Segment large{kGemmRs, 1 << 16, 1 << 16, 8192, 8, DType::bf16};
   const std::vector<std::string> small_tiles = reasons("tiles,tile=8x8", large, machine);
   ASSERT_THAT(small_tiles, SizeIs(1));
   EXPECT_THAT(small_tiles[0],
               HasSubstr("at most 20 million are served: take a larger tile, like 128x64"));
   EXPECT_THAT(reasons("tiles,tile=128x64", large, machine), IsEmpty());
 
-  const Operator huge{OpKind::gemm_rs, 1 << 20, 1 << 20, 1 << 20, 1024, DType::bf16};
+  const Segment huge{kGemmRs, 1 << 20, 1 << 20, 1 << 20, 1024, DType::bf16};
   EXPECT_THAT(reasons("tiles", huge, machine),
               ElementsAre(HasSubstr("take fewer ranks or chunks")));
-  const Operator small{OpKind::ag_gemm, 1, 1024, 1, 1024, DType::bf16};
+  const Segment small{kAgGemm, 1, 1024, 1, 1024, DType::bf16};
   EXPECT_THAT(reasons("decomposed,chunks=1024", small, machine), IsEmpty());
 }
 
 TEST(Legal, TheSizesThatWeMustServeAreServed) {
-  const Operator op{OpKind::gemm_rs, 8192, 8192, 28672, 64, DType::bf16};
+  const Segment op{kGemmRs, 8192, 8192, 28672, 64, DType::bf16};
   for (const Preset& preset : presets()) {
     EXPECT_THAT(reasons(preset.name, op, machine_of(8)), IsEmpty()) << preset.name;
   }
 }
 
 TEST(Legal, OnlyNcclGivesUpDeterminism) {
-  const auto deterministic = [](std::string_view text, const Operator& op) {
+  const auto deterministic = [](std::string_view text, const Segment& op) {
     return is_deterministic(parse_schedule(text, op, machine_of()));
   };
   EXPECT_TRUE(deterministic("tiles", gemm_rs()));

@@ -12,11 +12,11 @@ using testing::IsEmpty;
 
 TEST(Presets, AreLegalForEveryOperatorRankCountAndShape) {
   for (const Preset& preset : presets()) {
-    for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+    for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
       for (const DType dtype : {DType::bf16, DType::fp16, DType::fp32}) {
         for (const int ranks : {1, 2, 3, 8, 16}) {
           for (const int64_t m : {1, 5, 100, 8192}) {
-            const Operator op{kind, m, int64_t{48} * ranks, int64_t{16} * ranks, ranks, dtype};
+            const Segment op{kind, m, int64_t{48} * ranks, int64_t{16} * ranks, ranks, dtype};
             const Machine machine = machine_of(2);
             EXPECT_THAT(legal(op, preset.make(op, machine), machine), IsEmpty())
                 << preset.name << " " << to_string(op);
@@ -60,7 +60,7 @@ TEST(Presets, FollowTheOperator) {
   EXPECT_EQ(ag.reduction, Reduction::none);
   const Schedule ar = find_preset("tiles").make(gemm_ar(), machine_of());
   EXPECT_EQ(ar.reduction, Reduction::two_shot);
-  Operator fp16 = gemm_rs();
+  Segment fp16 = gemm_rs();
   fp16.dtype = DType::fp16;
   EXPECT_EQ(find_preset("tiles").make(fp16, machine_of()).partials, DType::fp16);
 }
@@ -99,7 +99,7 @@ TEST(Presets, NamesAreTextsThatCannotBeMistakenForCoordinates) {
 
 TEST(DefaultTile, ShrinksUntilTilesFillTheSms) {
   const auto tile = [](int64_t m, int64_t n, int ranks, int sms = 132) {
-    return default_tile({OpKind::gemm_rs, m, n, 4096, ranks, DType::bf16}, sms);
+    return default_tile({kGemmRs, m, n, 4096, ranks, DType::bf16}, sms);
   };
   EXPECT_EQ(tile(8192, 8192, 8), (TileShape{128, 256}));
   EXPECT_EQ(tile(4096, 2048, 8), (TileShape{128, 256}));
@@ -109,7 +109,7 @@ TEST(DefaultTile, ShrinksUntilTilesFillTheSms) {
 
 TEST(DefaultTile, IsNeverFarLargerThanTheProblem) {
   const auto tile = [](int64_t m, int64_t n) {
-    return default_tile({OpKind::gemm_rs, m, n, 4096, 1, DType::bf16}, 132);
+    return default_tile({kGemmRs, m, n, 4096, 1, DType::bf16}, 132);
   };
   EXPECT_EQ(tile(1, 1), (TileShape{8, 8}));
   EXPECT_EQ(tile(37, 24), (TileShape{64, 32}));
@@ -117,7 +117,7 @@ TEST(DefaultTile, IsNeverFarLargerThanTheProblem) {
 }
 
 TEST(DefaultTile, DoesNotSpanManyShards) {
-  const Operator op{OpKind::gemm_rs, 512, 1 << 20, 4096, 8, DType::bf16};
+  const Segment op{kGemmRs, 512, 1 << 20, 4096, 8, DType::bf16};
   EXPECT_EQ(default_tile(op, 132), (TileShape{64, 256}));
 }
 

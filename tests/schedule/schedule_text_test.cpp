@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-Schedule parse(std::string_view text, const Operator& op = gemm_rs()) {
+Schedule parse(std::string_view text, const Segment& op = gemm_rs()) {
   return parse_schedule(text, op, machine_of());
 }
 
@@ -166,7 +166,7 @@ TEST(ScheduleText, HostileTextsAreRefused) {
 
 TEST(ScheduleText, PresetsOfABadOperatorDoNotCrash) {
   for (const Preset& preset : presets()) {
-    Operator op{OpKind::gemm_rs, 0, -1, 0, 0, DType::bf16};
+    Segment op{kGemmRs, 0, -1, 0, 0, DType::bf16};
     EXPECT_EQ(parse(preset.name, op).tile_m, 128);
   }
 }

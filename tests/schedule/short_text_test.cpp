@@ -6,7 +6,7 @@ namespace stretto {
 namespace {
 
 TEST(ShortText, NamesThePresetAndWhatDiffers) {
-  const Operator op = parse_operator("gemm-rs m=4096 n=8192 k=7168 ranks=2 dtype=bf16");
+  const Segment op = parse_segment("gemm-rs m=4096 n=8192 k=7168 ranks=2 dtype=bf16");
   const Machine machine = default_machine(2);
   for (const char* text :
        {"sequential", "decomposed", "slices", "tiles,tile=128x160,comm-sms=4", "waves,groups=1+2+4",
@@ -21,8 +21,8 @@ TEST(ShortText, NamesThePresetAndWhatDiffers) {
 
 TEST(ShortText, KeepsWhatAnotherShapesPresetWouldSay) {
   const Machine machine = default_machine(2);
-  const Operator small = parse_operator("ag-gemm m=128 n=256 k=256 ranks=2 dtype=bf16");
-  const Operator large = parse_operator("ag-gemm m=8192 n=8192 k=8192 ranks=2 dtype=bf16");
+  const Segment small = parse_segment("ag-gemm m=128 n=256 k=256 ranks=2 dtype=bf16");
+  const Segment large = parse_segment("ag-gemm m=8192 n=8192 k=8192 ranks=2 dtype=bf16");
   const Schedule schedule = find_preset("tiles").make(large, machine);
   EXPECT_EQ(short_text(schedule, large, machine), "tiles");
   EXPECT_EQ(parse_schedule(short_text(schedule, small, machine), small, machine), schedule);

@@ -59,7 +59,7 @@ TEST(InsideAutoOfOperations, TakesTheFirstWhereNamingTheAlgorithmIsRefused) {
   Context context(kRanks, 1);
   for (const Sizes& of : kSizes) {
     SCOPED_TRACE(fmt::format("n={} k={}", of.n, of.k));
-    const OperationShape shape{OpKind::gemm_ar, of.n, of.k, DType::bf16};
+    const OperationShape shape{kGemmAr, of.n, of.k, DType::bf16};
     std::string refusal;
     try {
       Operation(context, shape, kRows, {.schedule = "low-latency,algorithm=7"});

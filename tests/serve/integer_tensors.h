@@ -21,7 +21,7 @@ inline std::vector<uint16_t> bf16_of(const std::vector<float>& values) {
   return bits;
 }
 
-inline std::vector<uint16_t> input_bits(const Operator& op, uint64_t seed, Input input, int rank) {
+inline std::vector<uint16_t> input_bits(const Segment& op, uint64_t seed, Input input, int rank) {
   const Slice slice = input_slice(op, input, rank);
   const auto cols = static_cast<size_t>(slice.cols());
   std::vector<float> values(static_cast<size_t>(slice.rows()) * cols);
@@ -32,13 +32,13 @@ inline std::vector<uint16_t> input_bits(const Operator& op, uint64_t seed, Input
   return bf16_of(values);
 }
 
-inline size_t output_elements(const Operator& op, int rank) {
+inline size_t output_elements(const Segment& op, int rank) {
   const Slice slice = output_slice(op, rank);
   return static_cast<size_t>(slice.rows() * slice.cols());
 }
 
 // -0 and 0 are the same number.
-inline int64_t wrong_elements(const Operator& op, uint64_t seed, int rank,
+inline int64_t wrong_elements(const Segment& op, uint64_t seed, int rank,
                               const std::vector<uint16_t>& out) {
   const Slice slice = output_slice(op, rank);
   const ExpectedRows expected =

@@ -19,8 +19,8 @@ using testing::HasSubstr;
 
 // Whom finish() waits for, and nobody else asks about: a stream may end once its calls are done.
 TEST_P(OperationOnGpus, StreamsOfTheCallerEndAfterFinish) {
-  auto operation = std::make_unique<Operation>(
-      *context_, OperationShape{OpKind::gemm_rs, 512, 512, DType::bf16}, 512);
+  auto operation =
+      std::make_unique<Operation>(*context_, OperationShape{kGemmRs, 512, 512, DType::bf16}, 512);
   write(*operation, 512, 4);
   for (int round = 0; round < 3; ++round) {
     std::vector<std::unique_ptr<cuda::Stream>> streams;
@@ -49,7 +49,7 @@ TEST_P(OperationOnGpus, CallsNeitherWaitForTheGpuNorAllocate) {
   constexpr unsigned kAtLeast = 0;
   const uint64_t closed = 0, open = 1;
   StallGuard guard(std::chrono::seconds(30));
-  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+  for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
     guard.at(std::string(to_string(kind)) + ": the bucket, and its first calls");
     Operation operation(*context_, {kind, 512, 512, DType::bf16}, kRows);
     write(operation, kRows, 5);
@@ -104,7 +104,7 @@ TEST_P(OperationOnGpus, CallsNeitherWaitForTheGpuNorAllocate) {
 }
 
 TEST_P(OperationOnGpus, GoesOnAfterARankThatDidNotCome) {
-  Operation operation(*context_, {OpKind::gemm_rs, 512, 512, DType::bf16}, 512);
+  Operation operation(*context_, {kGemmRs, 512, 512, DType::bf16}, 512);
   for (const int64_t rows : {512, 30}) {  // the latter from a graph, which is launched again
     SCOPED_TRACE(rows);
     operation.run(0, context_->stream(0), rows);
@@ -125,7 +125,7 @@ TEST_P(OperationOnGpus, GoesOnAfterARankThatDidNotCome) {
 }
 
 TEST_P(OperationOnGpus, RefusalsSayWhatWouldBeRight) {
-  const OperationShape shape{OpKind::gemm_rs, 512, 512, DType::bf16};
+  const OperationShape shape{kGemmRs, 512, 512, DType::bf16};
   Operation operation(*context_, shape, 100);
   const auto refusal = [&](const auto& work) -> std::string {
     try {
@@ -151,7 +151,7 @@ TEST_P(OperationOnGpus, RefusalsSayWhatWouldBeRight) {
   EXPECT_THAT(refusal([&] { Operation(*context_, shape, 100, {.schedule = "sequential"}); }),
               HasSubstr("rows=bucket with mover=nccl"));
   EXPECT_THAT(refusal([&] {
-                Operation(*context_, {OpKind::gemm_rs, 512, 511}, 100);
+                Operation(*context_, {kGemmRs, 512, 511}, 100);
               }),
               HasSubstr("must divide"));
   EXPECT_THAT(refusal([&] { Context(0); }), HasSubstr("a context of 0 ranks"));

@@ -15,7 +15,7 @@ using runtime::OperationOnGpus;
 
 TEST_P(OperationOnGpus, ServesEveryOperatorAcrossBuckets) {
   uint64_t seed = 0;
-  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+  for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
     Operation operation(*context_, {kind, 512, 512, DType::bf16}, 900);
     for (const int64_t rows : {900, 3, 500, 129, 899, 1, 640}) {
       write(operation, rows, ++seed);
@@ -32,8 +32,8 @@ TEST_P(OperationOnGpus, ServesEveryOperatorAcrossBuckets) {
 
 // Without waiting in between: one rank may be a run of another bucket ahead.
 TEST_P(OperationOnGpus, BucketsFollowEachOther) {
-  Operation rs(*context_, {OpKind::gemm_rs, 512, 512, DType::bf16}, 1024);
-  Operation ar(*context_, {OpKind::gemm_ar, 512, 512, DType::bf16}, 1024);
+  Operation rs(*context_, {kGemmRs, 512, 512, DType::bf16}, 1024);
+  Operation ar(*context_, {kGemmAr, 512, 512, DType::bf16}, 1024);
   constexpr int64_t kRows[] = {1024, 65, 700, 300};
   for (const int64_t rows : kRows) {
     rs.prepare(rows);
@@ -68,7 +68,7 @@ TEST_P(OperationOnGpus, FewRowsFromTheHostAndFromMemory) {
     rows_at.emplace_back(sizeof(int32_t));
   }
   uint64_t seed = 40;
-  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+  for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
     for (const char* schedule : {"auto", "low-latency"}) {
       SCOPED_TRACE(fmt::format("{} {}", to_string(kind), schedule));
       Operation operation(*context_, {kind, 4096, 3584, DType::bf16}, 64, {.schedule = schedule});
@@ -99,12 +99,12 @@ TEST_P(OperationOnGpus, FewRowsFromTheHostAndFromMemory) {
 }
 
 TEST_P(OperationOnGpus, UsesTensorsOfTheCaller) {
-  Operation own(*context_, {OpKind::gemm_rs, 256, 512, DType::bf16}, 256);
+  Operation own(*context_, {kGemmRs, 256, 512, DType::bf16}, 256);
   OperationOptions options;
   for (int rank = 0; rank < ranks_; ++rank) {
     options.tensors.push_back({own.a(rank), own.b(rank), own.out(rank)});
   }
-  Operation operation(*context_, {OpKind::gemm_rs, 256, 512, DType::bf16}, 256, options);
+  Operation operation(*context_, {kGemmRs, 256, 512, DType::bf16}, 256, options);
   EXPECT_EQ(operation.out(1), own.out(1));
   write(operation, 200, 9);
   run(operation, 200);
@@ -112,15 +112,14 @@ TEST_P(OperationOnGpus, UsesTensorsOfTheCaller) {
   EXPECT_EQ(wrong(operation, 200, 9), 0);
 
   options.tensors[1].b = 0;
-  EXPECT_THROW(Operation(*context_, {OpKind::gemm_rs, 256, 512, DType::bf16}, 256, options),
-               UsageError);
+  EXPECT_THROW(Operation(*context_, {kGemmRs, 256, 512, DType::bf16}, 256, options), UsageError);
 }
 
 // Owners' blocks of which the last is shorter, and NCCL, which cannot serve.
 TEST_P(OperationOnGpus, FixedRowsTakeEverySchedule) {
   constexpr int64_t kRows = 517;
   uint64_t seed = 60;
-  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+  for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
     for (const char* schedule : {"auto", "tiles", "sequential"}) {
       SCOPED_TRACE(std::string(to_string(kind)) + " " + schedule);
       // NCCL takes one rank a GPU.

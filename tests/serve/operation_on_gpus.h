@@ -21,7 +21,7 @@ class OperationOnGpus : public testing::TestWithParam<int> {
   }
 
   void write(const Operation& operation, int64_t rows, uint64_t seed) {
-    const Operator op = operation.at(rows);
+    const Segment op = operation.at(rows);
     for (int rank = 0; rank < ranks_; ++rank) {
       for (const Input input : {Input::a, Input::b}) {
         const auto bits = input_bits(op, seed, input, rank);
@@ -32,7 +32,7 @@ class OperationOnGpus : public testing::TestWithParam<int> {
   }
 
   int64_t wrong(const Operation& operation, int64_t rows, uint64_t seed) {
-    const Operator op = operation.at(rows);
+    const Segment op = operation.at(rows);
     int64_t wrong = 0;
     for (int rank = 0; rank < ranks_; ++rank) {
       std::vector<uint16_t> out(output_elements(op, rank));

@@ -108,7 +108,7 @@ TEST_F(RankOfPlans, VerifiesPresets) {
 }
 
 TEST_F(RankOfPlans, BenchesBesideARefusedPlan) {
-  const Operator op = parse_operator("gemm-rs m=2048 n=4096 k=1024 ranks=2 dtype=bf16");
+  const Segment op = parse_segment("gemm-rs m=2048 n=4096 k=1024 ranks=2 dtype=bf16");
   Machine larger = machine_here(2);
   larger.sms *= 4;
   const Plan refused = lower(op, parse_schedule("sequential,tile=64x64", op, larger), larger);
@@ -162,7 +162,7 @@ TEST_F(RankOfPlans, MakesAnotherPlanThanItsPeer) {
 }
 
 TEST_F(RankOfPlans, HasATensorThatDoesNotFit) {
-  const Operator op = parse_operator("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16");
+  const Segment op = parse_segment("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16");
   const int rank = fabric_->first_rank();
   fabric_->device(rank).make_current();
   const cuda::DeviceMemory memory(512 * 512 * 2 + 16);

@@ -75,7 +75,7 @@ TEST(UsualKernelsList, IsMadeFromTheTuning) {
 TEST(UsualKernelsList, HasWhatAutoTakesForEveryTunedOperator) {
   const Tuning tuning = shipped_tuning();
   const std::set<std::string> usual = names_of(usual_kernels(tuning, "sm_90a"));
-  const auto expect_usual = [&](const Operator& op, const Schedule& schedule,
+  const auto expect_usual = [&](const Segment& op, const Schedule& schedule,
                                 const Machine& machine) {
     const bool serves = schedule.rows == RowCount::bucket;
     for (const auto& entry : cuda::kernels_of(lower(op, schedule, machine), "sm_90a", serves)) {
@@ -84,7 +84,7 @@ TEST(UsualKernelsList, HasWhatAutoTakesForEveryTunedOperator) {
   };
   for (const TunedOperator& tuned : tuning.operators()) {
     const Machine machine = load_machine(tuned.machine);
-    Operator op = tuned.op;
+    Segment op = tuned.op;
     expect_usual(op, auto_schedule(op, machine, tuning).schedule, machine);
     op.m = bucket_of(op.kind, op.ranks, op.m);
     for (const RowsFrom from : {RowsFrom::host, RowsFrom::gpu_memory}) {

@@ -29,7 +29,7 @@ namespace {
 
 // The count below counts.
 TEST(NewBuckets, WouldBeCounted) {
-  const Operator op = parse_operator("gemm-rs m=1024 n=1024 k=1536 ranks=3 dtype=bf16");
+  const Segment op = parse_segment("gemm-rs m=1024 n=1024 k=1536 ranks=3 dtype=bf16");
   simulations = 0;
   auto_schedule(op, default_machine(3), {});
   EXPECT_GT(simulations, 0);
@@ -41,11 +41,11 @@ TEST(NewBuckets, AreNotSimulated) {
   const Tuning nothing;
   simulations = 0;
   int chosen = 0;
-  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+  for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
     for (const int ranks : {2, 3, 4, 5, 7, 8, 16}) {
       const Machine machine = default_machine(ranks);
       for (int64_t rows = 1; rows <= kMostRows; rows = bucket_of(kind, ranks, rows) + 1) {
-        const Operator op{
+        const Segment op{
             kind, bucket_of(kind, ranks, rows), 1024 * ranks, 2048 * ranks, ranks, DType::bf16};
         for (const Tuning* tuning : {&shipped, &nothing}) {
           for (const RowsFrom from : {RowsFrom::host, RowsFrom::gpu_memory}) {

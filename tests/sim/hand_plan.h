@@ -38,8 +38,8 @@ inline constexpr int kTileM = 128, kTileN = 256, kDepth = 1024;
 class HandPlan {
  public:
   explicit HandPlan(int ranks) {
-    plan_.op = {OpKind::gemm_rs, int64_t{kTileM} * 64, kTileN, int64_t{kDepth} * ranks,
-                ranks,           DType::bf16};
+    plan_.op =
+        Segment{kGemmRs, int64_t{kTileM} * 64, kTileN, int64_t{kDepth} * ranks, ranks, DType::bf16};
     plan_.schedule = "by hand";
     plan_.sms = 8;
     a_ = buffer("a", BufferRole::input, kTileM * 64, kDepth);

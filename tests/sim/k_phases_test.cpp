@@ -9,13 +9,13 @@
 namespace stretto {
 namespace {
 
-Simulation simulated(const Operator& op, const std::string& schedule) {
+Simulation simulated(const Segment& op, const std::string& schedule) {
   const Machine machine = default_machine(op.ranks);
   return simulate(lower(op, parse_schedule(schedule, op, machine), machine), machine);
 }
 
 TEST(KPhases, OfOneWaveHideMuchOfTheFirstRowsFlight) {
-  const Operator op{OpKind::ag_gemm, 512, 28672, 8192, 4, DType::bf16};
+  const Segment op{kAgGemm, 512, 28672, 8192, 4, DType::bf16};
   const std::string tiles = "tiles,tile=128x224,comm-sms=4";  // 128 tiles, a wave
   const Simulation whole = simulated(op, tiles);
   double before = whole.exposed_us;
@@ -29,7 +29,7 @@ TEST(KPhases, OfOneWaveHideMuchOfTheFirstRowsFlight) {
 }
 
 TEST(KPhases, BringNothingWhereOwnRowsTakeLongerThanTheFlight) {
-  const Operator op{OpKind::ag_gemm, 4096, 28672, 8192, 4, DType::bf16};
+  const Segment op{kAgGemm, 4096, 28672, 8192, 4, DType::bf16};
   const double whole = simulated(op, "tiles,tile=128x256,comm-sms=4").total_us;
   EXPECT_NEAR(simulated(op, "tiles,tile=128x256,comm-sms=4,k-phases=4").total_us, whole,
               0.01 * whole);
@@ -37,7 +37,7 @@ TEST(KPhases, BringNothingWhereOwnRowsTakeLongerThanTheFlight) {
 
 // As a plan of hand may have them.
 TEST(KPhases, InAnyOrderTakeTheirTime) {
-  const Operator op{OpKind::ag_gemm, 512, 1024, 8192, 2, DType::bf16};
+  const Segment op{kAgGemm, 512, 1024, 8192, 2, DType::bf16};
   const Machine machine = default_machine(op.ranks);
   Plan plan =
       lower(op, parse_schedule("tiles,tile=128x128,k-phases=2,own=gathered", op, machine), machine);

@@ -13,8 +13,8 @@
 namespace stretto {
 namespace {
 
-Operator gemm(OpKind kind, int64_t m, int64_t n, int64_t k, int ranks) {
-  Operator op;
+Segment gemm(ProductKind kind, int64_t m, int64_t n, int64_t k, int ranks) {
+  Segment op;
   op.kind = kind;
   op.m = m;
   op.n = n;
@@ -23,15 +23,15 @@ Operator gemm(OpKind kind, int64_t m, int64_t n, int64_t k, int ranks) {
   return op;
 }
 
-Plan plan_of(const Operator& op, const std::string& schedule, const Machine& machine) {
+Plan plan_of(const Segment& op, const std::string& schedule, const Machine& machine) {
   return lower(op, parse_schedule(schedule, op, machine), machine);
 }
 
-double total_us(const Operator& op, const std::string& schedule, const Machine& machine) {
+double total_us(const Segment& op, const std::string& schedule, const Machine& machine) {
   return simulate(plan_of(op, schedule, machine), machine).total_us;
 }
 
-constexpr OpKind kKinds[] = {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar};
+constexpr ProductKind kKinds[] = {kAgGemm, kGemmRs, kGemmAr};
 
 void expect_sound(const Plan& plan, const Simulation& result) {
   EXPECT_GT(result.total_us, 0);
@@ -72,9 +72,9 @@ void expect_sound(const Plan& plan, const Simulation& result) {
 }
 
 TEST(SimulateLowered, EveryPresetKeepsItsBooksInOrder) {
-  for (const OpKind kind : kKinds) {
+  for (const ProductKind kind : kKinds) {
     for (const int ranks : {1, 2, 8, 16}) {
-      const Operator op = gemm(kind, 1000, 1024, 2048, ranks);
+      const Segment op = gemm(kind, 1000, 1024, 2048, ranks);
       const Machine machine = default_machine(ranks);
       for (const Preset& preset : presets()) {
         const Schedule schedule = preset.make(op, machine);
@@ -90,12 +90,11 @@ TEST(SimulateLowered, EveryPresetKeepsItsBooksInOrder) {
 // Where links decide, and of a pair or of NCCL's large messages they are faster than of a whole
 // node.
 TEST(SimulateLowered, NothingBeatsTheFloorOfTheLinks) {
-  for (const OpKind kind : kKinds) {
+  for (const ProductKind kind : kKinds) {
     for (const int ranks : {2, 4, 8}) {
       for (const char* name : {"h200x8", "h100x8", "a100x8-pcie"}) {
         const Machine machine = load_machine(name);
-        const Operator op =
-            gemm(kind, 8192, 8192, kind == OpKind::ag_gemm ? 8192 : 16 * ranks, ranks);
+        const Segment op = gemm(kind, 8192, 8192, kind == kAgGemm ? 8192 : 16 * ranks, ranks);
         for (const Preset& preset : presets()) {
           const Schedule schedule = preset.make(op, machine);
           if (!legal(op, schedule, machine).empty()) continue;
@@ -109,7 +108,7 @@ TEST(SimulateLowered, NothingBeatsTheFloorOfTheLinks) {
 
 TEST(SimulateLowered, GivesTheSameTimesEveryTime) {
   const Machine machine = load_machine("h200x8");
-  const Operator op = gemm(OpKind::gemm_rs, 2048, 4096, 14336, 8);
+  const Segment op = gemm(kGemmRs, 2048, 4096, 14336, 8);
   const Plan plan = plan_of(op, "tiles", machine);
   const Simulation first = simulate(plan, machine), second = simulate(plan, machine);
   EXPECT_EQ(first.total_us, second.total_us);
@@ -123,8 +122,8 @@ TEST(SimulateLowered, GivesTheSameTimesEveryTime) {
 
 TEST(SimulateLowered, OneRankIsAllComputation) {
   const Machine machine = load_machine("h200x8");
-  for (const OpKind kind : kKinds) {
-    const Operator op = gemm(kind, 4096, 4096, 4096, 1);
+  for (const ProductKind kind : kKinds) {
+    const Segment op = gemm(kind, 4096, 4096, 4096, 1);
     const Simulation result = simulate(plan_of(op, "sequential", machine), machine);
     EXPECT_NEAR(result.exposed_us, 0, 1e-6);
     EXPECT_EQ(result.communication_us, 0);
@@ -136,15 +135,15 @@ TEST(SimulateLowered, OneRankIsAllComputation) {
 TEST(SimulateLowered, PortsCarryTheBytesOfTheOperator) {
   const Machine machine = load_machine("h200x8");
   const struct {
-    OpKind kind;
+    ProductKind kind;
     const char* schedule;
-  } cases[] = {{OpKind::gemm_rs, "tiles"},
-               {OpKind::gemm_rs, "slices"},
-               {OpKind::gemm_rs, "decomposed"},
-               {OpKind::gemm_ar, "tiles"},
-               {OpKind::ag_gemm, "tiles"}};
+  } cases[] = {{kGemmRs, "tiles"},
+               {kGemmRs, "slices"},
+               {kGemmRs, "decomposed"},
+               {kGemmAr, "tiles"},
+               {kAgGemm, "tiles"}};
   for (const auto& c : cases) {
-    const Operator op = gemm(c.kind, 2048, 4096, 4096, 8);
+    const Segment op = gemm(c.kind, 2048, 4096, 4096, 8);
     const Simulation result = simulate(plan_of(op, c.schedule, machine), machine);
     std::map<int, double> sending;
     for (const LinkUse& use : result.links) sending[use.rank] += use.end_us - use.start_us;
@@ -165,8 +164,8 @@ TEST(SimulateLowered, FasterPartsNeverMakeAPlanMuchSlower) {
   links.copy_engine_all_gb_per_s *= 2;
   signals.signal_us = signals.local_signal_us = signals.release_us = 0;
   sms.gemm_tflops *= 2;
-  for (const OpKind kind : kKinds) {
-    const Operator op = gemm(kind, 2048, 8192, 8192, 8);
+  for (const ProductKind kind : kKinds) {
+    const Segment op = gemm(kind, 2048, 8192, 8192, 8);
     for (const Preset& preset : presets()) {
       const Plan plan = lower(op, preset.make(op, machine), machine);
       const double before = simulate(plan, machine).total_us;
@@ -181,13 +180,13 @@ TEST(SimulateLowered, FasterPartsNeverMakeAPlanMuchSlower) {
 TEST(SimulateLowered, OverlapPaysOnComputeBoundShapes) {
   const Machine machine = load_machine("h200x8");
   const struct {
-    Operator op;
+    Segment op;
     const char* schedule;
-  } cases[] = {{gemm(OpKind::gemm_rs, 4096, 8192, 28672, 8), "tiles"},
-               {gemm(OpKind::gemm_rs, 8192, 8192, 28672, 8), "tiles"},
-               {gemm(OpKind::gemm_rs, 4096, 12288, 49152, 8), "tiles"},
-               {gemm(OpKind::ag_gemm, 8192, 57344, 8192, 8), "tiles,order=arrival"},
-               {gemm(OpKind::ag_gemm, 4096, 57344, 8192, 8), "tiles,order=arrival"}};
+  } cases[] = {{gemm(kGemmRs, 4096, 8192, 28672, 8), "tiles"},
+               {gemm(kGemmRs, 8192, 8192, 28672, 8), "tiles"},
+               {gemm(kGemmRs, 4096, 12288, 49152, 8), "tiles"},
+               {gemm(kAgGemm, 8192, 57344, 8192, 8), "tiles,order=arrival"},
+               {gemm(kAgGemm, 4096, 57344, 8192, 8), "tiles,order=arrival"}};
   for (const auto& c : cases) {
     EXPECT_LT(total_us(c.op, c.schedule, machine), total_us(c.op, "sequential", machine))
         << to_string(c.op);
@@ -196,7 +195,7 @@ TEST(SimulateLowered, OverlapPaysOnComputeBoundShapes) {
 
 TEST(SimulateLowered, CommunicationBlocksHelpUntilTheyTakeTooMuch) {
   const Machine machine = load_machine("h200x8");
-  const Operator op = gemm(OpKind::ag_gemm, 4096, 28672, 4096, 8);
+  const Segment op = gemm(kAgGemm, 4096, 28672, 4096, 8);
   std::map<int, double> by_blocks;
   for (const int blocks : {1, 8, 80}) {
     const std::string schedule = fmt::format("tiles,order=arrival,comm-sms={}", blocks);
@@ -208,8 +207,8 @@ TEST(SimulateLowered, CommunicationBlocksHelpUntilTheyTakeTooMuch) {
 
 TEST(SimulateLowered, ReuseOfBuffersDoesNotChangeOneRun) {
   const Machine machine = load_machine("h200x8");
-  for (const OpKind kind : kKinds) {
-    const Operator op = gemm(kind, 2048, 4096, 4096, 8);
+  for (const ProductKind kind : kKinds) {
+    const Segment op = gemm(kind, 2048, 4096, 4096, 8);
     EXPECT_NEAR(total_us(op, "tiles,reuse=double", machine),
                 total_us(op, "tiles,reuse=ack", machine), 1e-6);
   }
@@ -218,7 +217,7 @@ TEST(SimulateLowered, ReuseOfBuffersDoesNotChangeOneRun) {
 // A library's products have the SMs that movers leave; of two of a gather the last has all.
 TEST(SimulateLowered, ProductsOfALibraryHaveTheSmsThatMoversLeave) {
   const Machine machine = load_machine("h200x8");
-  const auto busy_us = [&](OpKind kind, int comm_sms) {
+  const auto busy_us = [&](ProductKind kind, int comm_sms) {
     const Plan plan = plan_of(
         gemm(kind, 8192, 8192, 8192, 2),
         fmt::format("decomposed,gemm=library,mover=comm-blocks,comm-sms={}", comm_sms), machine);
@@ -229,15 +228,15 @@ TEST(SimulateLowered, ProductsOfALibraryHaveTheSmsThatMoversLeave) {
     return most;
   };
   const int half = machine.sms / 2;
-  EXPECT_NEAR(busy_us(OpKind::gemm_rs, half) / busy_us(OpKind::gemm_rs, 4), 1.94, 0.15);
-  EXPECT_NEAR(busy_us(OpKind::ag_gemm, half) / busy_us(OpKind::ag_gemm, 4), 1.48, 0.15);
+  EXPECT_NEAR(busy_us(kGemmRs, half) / busy_us(kGemmRs, 4), 1.94, 0.15);
+  EXPECT_NEAR(busy_us(kAgGemm, half) / busy_us(kAgGemm, 4), 1.48, 0.15);
 }
 
 TEST(SimulateLowered, ASlowNetworkShows) {
   const Machine machine = load_machine("h200x16");
   Machine slow = machine;
   slow.network_gb_per_s /= 4;
-  const Operator op = gemm(OpKind::gemm_rs, 4096, 8192, 28672, 16);
+  const Segment op = gemm(kGemmRs, 4096, 8192, 28672, 16);
   const Plan plan = plan_of(op, "tiles", machine);
   EXPECT_GT(simulate(plan, slow).total_us, 2 * simulate(plan, machine).total_us);
 }

@@ -19,7 +19,7 @@ using testing_sim::kMeasured;
 using testing_sim::MeasuredRow;
 
 double predicted(const MeasuredRow& row, const std::string& schedule, const Machine& machine) {
-  Operator op;
+  Segment op;
   op.kind = row.kind;
   op.m = row.m;
   op.n = row.n;

@@ -8,7 +8,7 @@
 namespace stretto {
 namespace {
 
-double total_us(const Operator& op, const std::string& schedule) {
+double total_us(const Segment& op, const std::string& schedule) {
   const Machine machine = default_machine(op.ranks);
   const Simulation simulation =
       simulate(lower(op, parse_schedule(schedule, op, machine), machine), machine);
@@ -18,26 +18,26 @@ double total_us(const Operator& op, const std::string& schedule) {
 }
 
 TEST(SplitK, FewTilesWithALongKGain) {
-  const Operator gather{OpKind::ag_gemm, 512, 10240, 8192, 8, DType::bf16};  // 40 tiles a rank
+  const Segment gather{kAgGemm, 512, 10240, 8192, 8, DType::bf16};  // 40 tiles a rank
   EXPECT_LT(total_us(gather, "tiles,tile=128x128,comm-sms=8,split-k=3"),
             0.75 * total_us(gather, "tiles,tile=128x128,comm-sms=8"));
-  const Operator scatter{OpKind::gemm_rs, 1024, 1024, 65536, 8, DType::bf16};  // 64 tiles
+  const Segment scatter{kGemmRs, 1024, 1024, 65536, 8, DType::bf16};  // 64 tiles
   EXPECT_LT(total_us(scatter, "tiles,tile=128x128,comm-sms=0,split-k=2"),
             0.85 * total_us(scatter, "tiles,tile=128x128,comm-sms=0"));
-  const Operator reduce{OpKind::gemm_ar, 128, 4096, 65536, 8, DType::bf16};  // 32 tiles
+  const Segment reduce{kGemmAr, 128, 4096, 65536, 8, DType::bf16};  // 32 tiles
   EXPECT_LT(total_us(reduce, "tiles,tile=128x128,comm-sms=0,split-k=4"),
             0.85 * total_us(reduce, "tiles,tile=128x128,comm-sms=0"));
 }
 
 TEST(SplitK, TilesThatFillTheSmsDoNot) {
-  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
-    const Operator op{kind, 4096, kind == OpKind::ag_gemm ? 16896 * 2 : 8448, 4096, 8, DType::bf16};
+  for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
+    const Segment op{kind, 4096, kind == kAgGemm ? 16896 * 2 : 8448, 4096, 8, DType::bf16};
     EXPECT_GT(total_us(op, "tiles,tile=128x256,split-k=2"), total_us(op, "tiles,tile=128x256"));
   }
 }
 
 TEST(SplitK, EveryRangeMoreIsStoredAndAdded) {
-  const Operator op{OpKind::gemm_rs, 128, 128, 4096, 2, DType::bf16};  // one tile, 32 steps
+  const Segment op{kGemmRs, 128, 128, 4096, 2, DType::bf16};  // one tile, 32 steps
   const auto compute_us = [&](int splits) {
     const Machine machine = default_machine(2);
     return simulate(lower(op,

@@ -88,7 +88,7 @@ TEST(AlikeRanks, GiveTheWaitsThatAllRanksGive) {
 
 // The plans that are made while others wait for them: buckets of a server.
 TEST(AlikeRanks, AreThoseOfBuckets) {
-  for (const OpKind kind : {OpKind::ag_gemm, OpKind::gemm_rs, OpKind::gemm_ar}) {
+  for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
     for (const int64_t rows : {512, 1024}) {
       Point point{{kind, rows, 2048, 2048, 8, DType::bf16}, default_machine(8), {}};
       point.schedule = parse_schedule("tiles,rows=bucket", point.op, point.machine);

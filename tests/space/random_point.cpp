@@ -40,20 +40,19 @@ STRETTO_ANY(Reuse, STRETTO_REUSES)
 STRETTO_ANY(OwnRows, STRETTO_OWN_ROWS)
 STRETTO_ANY(Start, STRETTO_STARTS)
 STRETTO_ANY(DType, STRETTO_DTYPES)
-STRETTO_ANY(OpKind, STRETTO_OPERATORS)
 #undef STRETTO_ANY
 #undef STRETTO_VALUE
 
-Operator random_operator(Random& random) {
-  Operator op;
-  op.kind = any_value<OpKind>(random);
+Segment random_operator(Random& random) {
+  Segment op;
+  op.kind = any_of<ProductKind>(random, {kAgGemm, kGemmRs, kGemmAr});
   op.ranks = between(random, 1, 9);
   op.dtype = any_value<DType>(random);
   op.m = one_in(random, 4) ? between(random, 1, op.ranks + 1) : between(random, 1, 150);
   op.n = between(random, 1, one_in(random, 3) ? 90 : 12);
   op.k = one_in(random, 4) ? between(random, 1, 5 * kSplitStep) : between(random, 1, 12);
-  (op.reduces() ? op.k : op.n) *= op.ranks;
-  if (one_in(random, 30)) ++(op.reduces() ? op.k : op.n);
+  (op.makes_terms() ? op.k : op.n) *= op.ranks;
+  if (one_in(random, 30)) ++(op.makes_terms() ? op.k : op.n);
   return op;
 }
 
@@ -144,16 +143,16 @@ Point random_point(Random& random) {
   point.schedule.tile_n = random_tile_side(random);
   point.schedule.swizzle = between(random, 1, 4);
   if (one_in(random, 4)) point.schedule.rows = RowCount::bucket;
-  const int64_t steps = point.op.k / (point.op.reduces() ? point.op.ranks : 1) / kSplitStep + 1;
+  const int64_t steps = point.op.k / (point.op.makes_terms() ? point.op.ranks : 1) / kSplitStep + 1;
   if (steps > 1 || one_in(random, 40)) {
     point.schedule.split_k = between(random, one_in(random, 10) ? 0 : 1, static_cast<int>(steps));
   }
-  if (point.op.reduces() ? one_in(random, 40) : steps > 1 && one_in(random, 2)) {
+  if (point.op.makes_terms() ? one_in(random, 40) : steps > 1 && one_in(random, 2)) {
     point.schedule.k_phases = between(random, one_in(random, 20) ? 0 : 1, static_cast<int>(steps));
     if (one_in(random, 2)) point.schedule.split_k = 1;
   }
   if (one_in(random, 2)) point.schedule.reuse = any_value<Reuse>(random);
-  if (one_in(random, point.op.reduces() ? 40 : 8)) {
+  if (one_in(random, point.op.makes_terms() ? 40 : 8)) {
     point.schedule.granularity = Granularity::tile;
     point.schedule.mover = Mover::comm_blocks;
     point.schedule.comm_sms = one_in(random, 10) ? 1 : 2 * between(random, 1, 2);

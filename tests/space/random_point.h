@@ -6,13 +6,13 @@
 #include <string>
 
 #include "stretto/machine.h"
-#include "stretto/operator.h"
 #include "stretto/schedule.h"
+#include "stretto/segment.h"
 
 namespace stretto {
 
 struct Point {
-  Operator op;
+  Segment op;
   Machine machine;
   Schedule schedule;
 };

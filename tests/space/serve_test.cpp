@@ -17,7 +17,7 @@ namespace {
 constexpr int kPoints = 400;
 
 // One row, all rows, fewer than ranks, a row more than whole shards, and anything.
-std::set<int64_t> row_counts(const Operator& op, std::mt19937_64& random) {
+std::set<int64_t> row_counts(const Segment& op, std::mt19937_64& random) {
   const int64_t all[] = {1, op.m, op.ranks - 1, op.m - op.m % op.ranks + 1,
                          1 + static_cast<int64_t>(random() % static_cast<uint64_t>(op.m))};
   std::set<int64_t> counts;
@@ -34,8 +34,7 @@ TEST(Serve, ComputesFewerRowsAtRandomPoints) {
   for (int i = 0; i < kPoints; ++i) {
     Point point = random_point(random);
     point.schedule.rows = RowCount::bucket;
-    if (point.op.kind != OpKind::gemm_ar)
-      point.op.m = point.op.row_shards().block() * point.op.ranks;
+    if (point.op.kind != kGemmAr) point.op.m = point.op.row_shards().block() * point.op.ranks;
     if (!legal(point.op, point.schedule, point.machine).empty()) continue;
     const Plan plan = lower(point.op, point.schedule, point.machine);
     ASSERT_TRUE(why_not_served(plan).empty()) << why_not_served(plan).front();

@@ -11,7 +11,7 @@ namespace stretto {
 class DraftBuilder {
  public:
   DraftBuilder(int ranks, Sync sync)
-      : draft_{Operator{OpKind::gemm_rs, 64, 64, 64, ranks, DType::fp32},
+      : draft_{Segment{kGemmRs, 64, 64, 64 * int64_t{ranks}, ranks, DType::fp32},
                with(sync),
                Machine{},
                {},

@@ -170,7 +170,7 @@ TEST(CopiedNotifies, WordsAreWhatAddingWouldMakeOfTheCounters) {
          {"decomposed,tile=128x128", "decomposed,tile=128x128,sync=flag,chunks=2",
           "slices,mover=copy-engine,comm-sms=0,tile=128x128",
           "tiles,mover=copy-engine,comm-sms=0,tile=128x128,reuse=double"}) {
-      const Operator parsed = parse_operator(op);
+      const Segment parsed = parse_segment(op);
       const Machine machine = default_machine(parsed.ranks);
       int num_copied = 0;
       expect_same_as_adding(lower(parsed, parse_schedule(schedule, parsed, machine), machine),

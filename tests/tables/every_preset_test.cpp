@@ -115,7 +115,7 @@ std::vector<Case> cases() {
                                 // Fewer rows than ranks.
                                 "m=2 n=960 k=576 ranks=3", "m=3 n=1600 k=1600 ranks=8"}) {
         const std::string op = fmt::format("{} {} dtype=bf16", kind, sizes);
-        const Operator parsed = parse_operator(op);
+        const Segment parsed = parse_segment(op);
         if (problems(parsed).empty()) all.push_back({op, preset});
       }
     }

@@ -118,7 +118,7 @@ TEST(LaneLimits, RowsThatTensorMapsCannotStepOverAreRefused) {
 // What tiles of schedules can have too many of, and what to take instead.
 TEST(LaneLimits, SchedulesOfTooManyWaitsOrDestinationsAreToldWhatToTake) {
   const auto reasons = [](const char* op_text, const char* schedule) {
-    const Operator op = parse_operator(op_text);
+    const Segment op = parse_segment(op_text);
     Machine machine = default_machine(8);
     machine.ranks_per_node = op.ranks;
     return why_not_on_cuda(lower(op, parse_schedule(schedule, op, machine), machine));

@@ -21,7 +21,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 Plan plan_for(const char* op_text, const char* schedule = "low-latency") {
-  const Operator op = parse_operator(op_text);
+  const Segment op = parse_segment(op_text);
   const Machine machine = default_machine(op.ranks);
   return lower(op, parse_schedule(schedule, op, machine), machine);
 }
@@ -55,7 +55,7 @@ TEST(LowLatency, MovesFewerRowsWhereOwnersHaveFewer) {
       plan_for("gemm-rs m=512 n=64 k=960 ranks=4 dtype=bf16", "low-latency,rows=bucket");
   EXPECT_EQ(why_no_low_latency(plan, true), "");
   const LowLatencyCall all = low_latency_sizes(plan, collective_of(plan));
-  const LowLatencyCall few = with_rows(all, run_rows(plan.op, 9), plan.op.m);
+  const LowLatencyCall few = with_rows(all, run_rows(plan.op, 9), plan.op.rows());
   EXPECT_EQ(few.part, 3 * 64);
   EXPECT_EQ(few.count, 9 * 64);
 }
@@ -66,7 +66,7 @@ TEST(LowLatency, TellsKernelsWhereRowsStand) {
       plan_for("ag-gemm m=512 n=960 k=64 ranks=4 dtype=bf16", "low-latency,rows=bucket");
   const LowLatencyCall all = low_latency_sizes(plan, collective_of(plan));
   EXPECT_EQ(all.rows_at, 0u);
-  const LowLatencyCall call = with_rows_at(all, 0x1000, run_rows(plan.op, 9), plan.op.m);
+  const LowLatencyCall call = with_rows_at(all, 0x1000, run_rows(plan.op, 9), plan.op.rows());
   EXPECT_EQ(call.rows_at, 0x1000u);
   EXPECT_EQ(call.row, 64);
   EXPECT_EQ(call.part, 3 * 64);

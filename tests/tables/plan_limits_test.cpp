@@ -96,7 +96,7 @@ TEST(PlanLimits, SumsOfAnyNumberOfRanksAreTaken) {
     machine.sms = 16;
     for (const char* kind : {"gemm-rs", "gemm-ar"}) {
       for (const int m : {37, 64 * ranks, 256 * ranks + 5}) {
-        const Operator op = parse_operator(
+        const Segment op = parse_segment(
             fmt::format("{} m={} n=512 k={} ranks={} dtype=bf16", kind, m, 64 * ranks, ranks));
         for (const char* schedule : {"tiles,comm-sms=0", "tiles,comm-sms=0,mover=copy-engine"}) {
           const Plan plan = lower(op, parse_schedule(schedule, op, machine), machine);

@@ -69,7 +69,7 @@ Plan plan_of(const Golden& golden) {
   Machine machine = default_machine(8);
   machine.sms = 4;
   machine.nccl_sms = 2;
-  return lower(op, parse_schedule(golden.schedule, op, machine), machine);
+  return lower(op, parse_schedules(golden.schedule, op, machine), machine);
 }
 
 class ProgramListings : public testing::TestWithParam<Golden> {

@@ -16,7 +16,7 @@ namespace {
 using testing::IsEmpty;
 
 Plan plan_with(const std::string& op_text, const std::string& schedule, int sms) {
-  const Operator op = parse_operator(op_text);
+  const Segment op = parse_segment(op_text);
   Machine machine = default_machine(op.ranks);
   machine.sms = sms;
   return lower(op, parse_schedule(schedule, op, machine), machine);
@@ -41,7 +41,7 @@ void expect_right(const Plan& plan, TableWalk& walk) {
     ASSERT_EQ(text(plan, program), "0:gemm 0");
   }
   ASSERT_TRUE(walk.run()) << "blocks wait for ever";
-  const Operator& op = plan.op;
+  const Segment& op = *plan.op.only_product();
   const RowShards shards = op.row_shards();
   const int64_t depth = op.local_k();
   for (int rank = 0; rank < op.ranks; ++rank) {

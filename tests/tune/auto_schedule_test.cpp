@@ -14,7 +14,7 @@ using testing::HasSubstr;
 TunedOperator tuned_of(const std::string& op, std::vector<Measured> measured,
                        const std::string& machine = "h200x8") {
   TunedOperator tuned;
-  tuned.op = parse_operator(op);
+  tuned.op = parse_segment(op);
   tuned.machine = machine;
   tuned.library_us = 100;
   tuned.measured = std::move(measured);
@@ -24,12 +24,12 @@ TunedOperator tuned_of(const std::string& op, std::vector<Measured> measured,
 Measured measured(const std::string& schedule, double us) { return {schedule, us, us, us, {}, {}}; }
 
 AutoSchedule choose(const std::string& op_text, const Tuning& tuning) {
-  const Operator op = parse_operator(op_text);
+  const Segment op = parse_segment(op_text);
   return auto_schedule(op, default_machine(op.ranks), tuning);
 }
 
 Schedule schedule_of(const std::string& text, const std::string& op_text) {
-  const Operator op = parse_operator(op_text);
+  const Segment op = parse_segment(op_text);
   return parse_schedule(text, op, default_machine(op.ranks));
 }
 
@@ -51,7 +51,7 @@ TEST(AutoSchedule, TakesTheFastestOfTheShape) {
 
 TEST(ServedSchedule, TakesTheNearestShapeByFactors) {
   const auto nearest = [](const char* text) {
-    return served_schedule(parse_operator(text), default_machine(2), two_shapes());
+    return served_schedule(parse_segment(text), default_machine(2), two_shapes());
   };
   const AutoSchedule small = nearest("gemm-rs m=1024 n=1024 k=1024 ranks=2 dtype=fp16");
   EXPECT_EQ(small.schedule.comm_sms, 4);
@@ -96,7 +96,7 @@ TEST(AutoSchedule, HearsTheNearestMost) {
 
 // The fastest of many guesses is one that was too good: less known, it would have to be faster.
 TEST(AutoSchedule, PrefersWhatWasMeasured) {
-  const Operator op = parse_operator(kSmall);
+  const Segment op = parse_segment(kSmall);
   const Machine machine = default_machine(2);
   const char* near = "gemm-rs m=512 n=1024 k=1088 ranks=2 dtype=bf16";
   const Schedule fastest = simulated_schedule(op, machine, {}).schedule;
@@ -114,7 +114,7 @@ TEST(AutoSchedule, PrefersWhatWasMeasured) {
 
 // Nobody gets less than the library path where it was measured; buckets cannot take it.
 TEST(AutoSchedule, TakesTheLibraryWhereThatWasFastest) {
-  const Operator op = parse_operator(kSmall);
+  const Segment op = parse_segment(kSmall);
   Tuning tuning;
   tuning.add(tuned_of(kSmall, {measured("tiles", 120), measured("tiles,tile=128x64", 125)}));
   const AutoSchedule found = choose(kSmall, tuning);
@@ -138,7 +138,7 @@ TEST(AutoSchedule, PassesOverWhatCannotServe) {
 }
 
 TEST(MeasuredSchedule, OfBucketsPassesOverCollectives) {
-  const Operator large = parse_operator(kLarge);
+  const Segment large = parse_segment(kLarge);
   Tuning tuning;
   tuning.add(tuned_of(kLarge, {measured("sequential", 10), measured("decomposed", 60)}));
   const auto found = measured_schedule(large, default_machine(2), tuning, RowCount::bucket);
@@ -151,7 +151,7 @@ TEST(MeasuredSchedule, OfBucketsPassesOverCollectives) {
 TEST(SimulatedSchedule, OfABucketServesIt) {
   for (const char* text : {"ag-gemm m=512 n=1024 k=1024 ranks=2 dtype=bf16", kSmall,
                            "gemm-ar m=512 n=1024 k=1024 ranks=2 dtype=bf16"}) {
-    const Operator op = parse_operator(text);
+    const Segment op = parse_segment(text);
     const Machine machine = default_machine(2);
     const AutoSchedule found = simulated_schedule(op, machine, {}, RowCount::bucket);
     EXPECT_EQ(found.schedule.rows, RowCount::bucket);
@@ -172,7 +172,7 @@ TEST(AutoSchedule, OtherKindsAndMachinesDoNotCount) {
 
 TEST(SimulatedSchedule, SaysThePredictedTimeWhereNothingIsKnown) {
   const AutoSchedule found = choose(kSmall, {});
-  const double us = predicted_us(parse_operator(kSmall), {found.schedule}, default_machine(2))[0];
+  const double us = predicted_us(parse_segment(kSmall), {found.schedule}, default_machine(2))[0];
   EXPECT_THAT(found.reason, HasSubstr(fmt::format("simulation, {:.1f} us:", us)));
 }
 
@@ -182,7 +182,7 @@ TEST(SimulatedSchedule, LearnsFromOtherRanksWhatTheSimulationGetsWrong) {
   const char* four = "gemm-rs m=512 n=1024 k=2048 ranks=4 dtype=bf16";
   const std::string narrow = "tiles,tile=128x64", wide = "tiles,tile=128x128";
   const std::vector<double> there =
-      predicted_us(parse_operator(four), {schedule_of(narrow, four), schedule_of(wide, four)},
+      predicted_us(parse_segment(four), {schedule_of(narrow, four), schedule_of(wide, four)},
                    default_machine(4));
   ASSERT_LT(there[0], there[1]);
   Tuning tuning;
@@ -201,7 +201,7 @@ TEST(SimulatedSchedule, LearnsFromOtherRanksWhatTheSimulationGetsWrong) {
 TEST(ServedSchedule, HearsNothingOfWhatIsFar) {
   // Four times the rows of the large one is near, with twice the columns it is not.
   const auto reason = [](const char* text) {
-    return served_schedule(parse_operator(text), default_machine(2), two_shapes()).reason;
+    return served_schedule(parse_segment(text), default_machine(2), two_shapes()).reason;
   };
   EXPECT_THAT(reason("gemm-rs m=32768 n=1024 k=1024 ranks=2 dtype=bf16"),
               HasSubstr("measured on m=8192"));
@@ -212,10 +212,10 @@ TEST(ServedSchedule, HearsNothingOfWhatIsFar) {
 TEST(AutoSchedule, ChoosesForMachinesAndRankCountsThatNobodyMeasured) {
   for (const char* text : {"gemm-rs m=768 n=1024 k=1536 ranks=3 dtype=bf16",
                            "ag-gemm m=1024 n=4096 k=1024 ranks=16 dtype=bf16"}) {
-    const Operator op = parse_operator(text);
+    const Segment op = parse_segment(text);
     EXPECT_TRUE(legal(op, choose(text, load_tuning()).schedule, default_machine(op.ranks)).empty());
   }
-  const Operator op = parse_operator("gemm-ar m=1024 n=1024 k=2048 ranks=8 dtype=bf16");
+  const Segment op = parse_segment("gemm-ar m=1024 n=1024 k=2048 ranks=8 dtype=bf16");
   const Machine pcie = load_machine("a100x8-pcie");
   EXPECT_TRUE(legal(op, auto_schedule(op, pcie, load_tuning()).schedule, pcie).empty());
 }

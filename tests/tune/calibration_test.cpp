@@ -39,7 +39,7 @@ struct Errors {
   }
 };
 
-std::string kind_of(const Operator& op, const Schedule& schedule) {
+std::string kind_of(const Segment& op, const Schedule& schedule) {
   const bool quick = schedule.collectives == CollectivesBy::low_latency;
   return fmt::format("{} {} by {}{}{}", to_string(op.kind), to_string(schedule.granularity),
                      quick ? to_string(schedule.collectives) : to_string(schedule.mover),

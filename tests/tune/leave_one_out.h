@@ -19,27 +19,25 @@ inline constexpr int64_t kFewRows = 512;
 
 struct Without {
   const char* name;
-  std::function<bool(const Operator& one, const Operator& asked)> takes_away;
+  std::function<bool(const Segment& one, const Segment& asked)> takes_away;
 };
 
 inline const Without kWithout[] = {
-    {"the operator", [](const Operator& one, const Operator& asked) { return one == asked; }},
+    {"the operator", [](const Segment& one, const Segment& asked) { return one == asked; }},
     {"its N and K, whatever the rows and ranks",
-     [](const Operator& one, const Operator& asked) {
-       return one.n == asked.n && one.k == asked.k;
-     }},
+     [](const Segment& one, const Segment& asked) { return one.n == asked.n && one.k == asked.k; }},
     {"its number of ranks",
-     [](const Operator& one, const Operator& asked) { return one.ranks == asked.ranks; }},
+     [](const Segment& one, const Segment& asked) { return one.ranks == asked.ranks; }},
     {"its number of ranks, and N and K of a rank",
-     [](const Operator& one, const Operator& asked) {
+     [](const Segment& one, const Segment& asked) {
        const bool multiplies_alike =
            one.local_n() == asked.local_n() && one.local_k() == asked.local_k();
        return one.ranks == asked.ranks || multiplies_alike;
      }},
-    {"anything", [](const Operator&, const Operator&) { return true; }}};
+    {"anything", [](const Segment&, const Segment&) { return true; }}};
 
 inline Tuning without(const std::vector<TunedOperator>& all, const Without& what,
-                      const Operator& asked) {
+                      const Segment& asked) {
   Tuning left;
   for (const TunedOperator& one : all) {
     if (!what.takes_away(one.op, asked)) left.add(one);

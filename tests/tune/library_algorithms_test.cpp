@@ -16,7 +16,7 @@ Measured measured(const std::string& schedule, double us) { return {schedule, us
 
 Tuning tuning_of(const std::string& op, std::vector<Measured> measured) {
   TunedOperator tuned;
-  tuned.op = parse_operator(op);
+  tuned.op = parse_segment(op);
   tuned.machine = "h200x8";
   tuned.library_us = 100;
   tuned.measured = std::move(measured);
@@ -26,12 +26,12 @@ Tuning tuning_of(const std::string& op, std::vector<Measured> measured) {
 }
 
 Schedule schedule_of(const std::string& text, const std::string& op_text) {
-  const Operator op = parse_operator(op_text);
+  const Segment op = parse_segment(op_text);
   return parse_schedule(text, op, default_machine(op.ranks));
 }
 
 std::vector<Schedule> to_measure(std::vector<Measured> known) {
-  return algorithms_to_measure(parse_operator(kOp), default_machine(2), known);
+  return algorithms_to_measure(parse_segment(kOp), default_machine(2), known);
 }
 
 TEST(AlgorithmsToMeasure, AreAllOfTheFastestThatCublasMultipliesFor) {
@@ -43,7 +43,7 @@ TEST(AlgorithmsToMeasure, AreAllOfTheFastestThatCublasMultipliesFor) {
     Schedule expected = schedule_of("decomposed,gemm=library", kOp);
     expected.algorithm = i + 1;
     EXPECT_EQ(found[static_cast<size_t>(i)], expected);
-    EXPECT_THAT(legal(parse_operator(kOp), expected, default_machine(2)), IsEmpty());
+    EXPECT_THAT(legal(parse_segment(kOp), expected, default_machine(2)), IsEmpty());
   }
 }
 
@@ -65,7 +65,7 @@ TEST(AlgorithmsToMeasure, GoByTheFirstChoice) {
 TEST(AutoSchedule, TakesAnAlgorithmWhereItWasMeasured) {
   const Tuning tuning = tuning_of(
       kOp, {measured("library,algorithm=3", 30), measured("library", 40), measured("tiles", 50)});
-  const Operator op = parse_operator(kOp);
+  const Segment op = parse_segment(kOp);
   EXPECT_EQ(auto_schedule(op, default_machine(2), tuning).schedule,
             schedule_of("library,algorithm=3", kOp));
   EXPECT_EQ(measured_schedule(op, default_machine(2), tuning)->schedule,
@@ -82,7 +82,7 @@ TEST(AutoSchedule, TakesNoAlgorithmToAnotherOperator) {
                            "gemm-rs m=512 n=1024 k=1152 ranks=2 dtype=bf16",
                            "gemm-rs m=512 n=1024 k=2048 ranks=4 dtype=bf16"}) {
     SCOPED_TRACE(text);
-    const Operator op = parse_operator(text);
+    const Segment op = parse_segment(text);
     const Machine machine = default_machine(op.ranks);
     for (const RowCount rows : {RowCount::fixed, RowCount::bucket}) {
       EXPECT_EQ(auto_schedule(op, machine, tuning, rows).schedule.algorithm, 0);
@@ -98,7 +98,7 @@ TEST(AutoSchedule, BorrowsLowLatencyCollectivesByTheFirstChoice) {
   Tuning tuning = tuning_of(kOp, {measured("tiles", 500), measured("sequential", 600)});
   tuning.add_all(tuning_of("gemm-rs m=256 n=1024 k=1024 ranks=2 dtype=bf16",
                            {measured("low-latency,algorithm=5", 5), measured("low-latency", 6)}));
-  const Operator op = parse_operator("gemm-rs m=448 n=1024 k=1024 ranks=2 dtype=bf16");
+  const Segment op = parse_segment("gemm-rs m=448 n=1024 k=1024 ranks=2 dtype=bf16");
   const Schedule found = auto_schedule(op, default_machine(2), tuning).schedule;
   EXPECT_EQ(found.collectives, CollectivesBy::low_latency);
   EXPECT_EQ(found.algorithm, 0);
@@ -107,7 +107,7 @@ TEST(AutoSchedule, BorrowsLowLatencyCollectivesByTheFirstChoice) {
 TEST(AutoSchedule, OfABucketKeepsTheAlgorithmMeasuredOnItsRows) {
   const Tuning tuning =
       tuning_of(kOp, {measured("low-latency,algorithm=2", 30), measured("low-latency", 40)});
-  const auto found = measured_schedule(parse_operator(kOp), default_machine(2), tuning,
+  const auto found = measured_schedule(parse_segment(kOp), default_machine(2), tuning,
                                        RowCount::bucket, RowsFrom::host);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->schedule, schedule_of("low-latency,rows=bucket,algorithm=2", kOp));
@@ -121,16 +121,16 @@ TEST(AutoSchedule, GoesByItsOwnElementTypeWhereBothWereMeasured) {
     const Tuning brain = tuning_of(kOp, {measured("library,algorithm=2", 30)});
     tuning.add_all(half_first ? half : brain);
     tuning.add_all(half_first ? brain : half);
-    EXPECT_EQ(auto_schedule(parse_operator(kHalf), default_machine(2), tuning).schedule.algorithm,
+    EXPECT_EQ(auto_schedule(parse_segment(kHalf), default_machine(2), tuning).schedule.algorithm,
               1);
-    EXPECT_EQ(auto_schedule(parse_operator(kOp), default_machine(2), tuning).schedule.algorithm, 2);
+    EXPECT_EQ(auto_schedule(parse_segment(kOp), default_machine(2), tuning).schedule.algorithm, 2);
   }
 }
 
 TEST(AutoSchedule, PassesOverAlgorithmsThatCublasIsNotAskedFor) {
   const Tuning tuning = tuning_of(kOp, {measured("library,algorithm=8", 10),
                                         measured("tiles,algorithm=1", 11), measured("tiles", 20)});
-  EXPECT_EQ(auto_schedule(parse_operator(kOp), default_machine(2), tuning).schedule,
+  EXPECT_EQ(auto_schedule(parse_segment(kOp), default_machine(2), tuning).schedule,
             schedule_of("tiles", kOp));
 }
 

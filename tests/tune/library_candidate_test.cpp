@@ -11,7 +11,7 @@ TEST(SweepCandidates, TheLibraryPathIsAlwaysAmongThem) {
   for (const char* text : {"ag-gemm m=16 n=2560 k=8192 ranks=2 dtype=bf16",
                            "gemm-rs m=1000 n=5120 k=9216 ranks=2 dtype=bf16",
                            "gemm-ar m=128 n=4096 k=3584 ranks=4 dtype=fp16"}) {
-    const Operator op = parse_operator(text);
+    const Segment op = parse_segment(text);
     const Machine machine = default_machine(op.ranks);
     std::vector<Schedule> schedules;
     for (const Candidate& candidate : sweep_candidates(op, machine, 0)) {

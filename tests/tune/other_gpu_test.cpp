@@ -16,7 +16,7 @@ constexpr const char* kOp = "gemm-rs m=1024 n=4096 k=4096 ranks=4 dtype=bf16";
 TunedOperator tuned_of(const std::string& op, const std::string& gpu, const std::string& schedule,
                        double us = 20) {
   TunedOperator tuned;
-  tuned.op = parse_operator(op);
+  tuned.op = parse_segment(op);
   tuned.machine = "h200x8";
   tuned.gpu = gpu;
   tuned.library_us = 100;
@@ -33,11 +33,11 @@ Machine machine_with(const std::string& gpu) {
 const std::string kH200 = "NVIDIA H200", kH100 = "NVIDIA H100 80GB HBM3";
 
 AutoSchedule choose(const Tuning& tuning, const std::string& gpu) {
-  return auto_schedule(parse_operator(kOp), machine_with(gpu), tuning);
+  return auto_schedule(parse_segment(kOp), machine_with(gpu), tuning);
 }
 
 AutoSchedule serve(const Tuning& tuning, const std::string& gpu) {
-  return served_schedule(parse_operator(kOp), machine_with(gpu), tuning);
+  return served_schedule(parse_segment(kOp), machine_with(gpu), tuning);
 }
 
 TEST(OtherGpu, IsNotTakenForThisOne) {

@@ -35,7 +35,7 @@ TEST(AlgorithmToTake, OfARefusalSaysWhatWouldBeRight) {
 }
 
 TEST(WithFirstAlgorithm, IsOtherwiseTheSameChoiceAndSaysWhy) {
-  const Operator op = parse_operator("gemm-rs m=512 n=1024 k=1024 ranks=2 dtype=bf16");
+  const Segment op = parse_segment("gemm-rs m=512 n=1024 k=1024 ranks=2 dtype=bf16");
   const Machine machine = default_machine(2);
   for (const char* text : {"library", "low-latency,rows=bucket", "decomposed,gemm=library"}) {
     const Schedule first = parse_schedule(text, op, machine);

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 TunedOperator tuned_of(const std::string& op, std::vector<Measured> measured) {
   TunedOperator tuned;
-  tuned.op = parse_operator(op);
+  tuned.op = parse_segment(op);
   tuned.machine = "h200x8";
   tuned.gpu = "NVIDIA H200";
   tuned.library_us = 100;
@@ -29,12 +29,12 @@ TunedOperator tuned_of(const std::string& op, std::vector<Measured> measured) {
 Measured measured(const std::string& schedule, double us) { return {schedule, us, us, us, {}, {}}; }
 
 AutoSchedule served(const std::string& text, const Tuning& tuning, RowsFrom from = RowsFrom::host) {
-  const Operator op = parse_operator(text);
+  const Segment op = parse_segment(text);
   return served_schedule(op, default_machine(op.ranks), tuning, from);
 }
 
 Schedule schedule_of(const std::string& text, const std::string& op_text) {
-  const Operator op = parse_operator(op_text);
+  const Segment op = parse_segment(op_text);
   Schedule schedule = parse_schedule(text, op, default_machine(op.ranks));
   schedule.rows = RowCount::bucket;
   return schedule;
@@ -181,7 +181,7 @@ double best_us(const TunedOperator& tuned, const Machine& machine) {
   return 0;
 }
 
-using Choose = std::function<AutoSchedule(const Operator& op, const Tuning& left)>;
+using Choose = std::function<AutoSchedule(const Segment& op, const Tuning& left)>;
 
 Tally tally(const std::vector<TunedOperator>& all, const Without& what, bool few_rows,
             const Machine& machine, const Choose& choose) {
@@ -203,10 +203,10 @@ TEST(ServedChoice, IsHardlyBehindTheSimulatedOne) {
     if (tuned.op.m <= kMostRows && best_us(tuned, machine) > 0) all.push_back(tuned);
   }
   Predictions predictions(machine);
-  const Choose simulated = [&](const Operator& op, const Tuning& left) {
+  const Choose simulated = [&](const Segment& op, const Tuning& left) {
     return expected_schedule(op, machine, left, RowCount::bucket, RowsFrom::host, predictions);
   };
-  const Choose served = [&](const Operator& op, const Tuning& left) {
+  const Choose served = [&](const Segment& op, const Tuning& left) {
     return served_schedule(op, machine, left);
   };
   fmt::print(

@@ -58,7 +58,7 @@ TEST(ShippedTuning, RowsInGpuMemoryGoByLowLatencyWhereTheyAreFew) {
   const Tuning tuning = shipped_tuning();
   const Machine machine = default_machine(2);
   const auto chosen = [&](const char* text, RowsFrom from) {
-    const Operator op = parse_operator(text);
+    const Segment op = parse_segment(text);
     const auto found = measured_schedule(op, machine, tuning, RowCount::bucket, from);
     EXPECT_TRUE(found) << text;
     EXPECT_EQ(simulated_schedule(op, machine, {}, RowCount::bucket, from).schedule.gemm ==
@@ -86,7 +86,7 @@ Served served_by(RowsFrom from) {
   Served found;
   for (const TunedOperator& tuned : tuning.operators()) {
     SCOPED_TRACE(to_string(tuned.op));
-    if (tuned.op.kind != OpKind::gemm_ar && tuned.op.m % tuned.op.ranks != 0) continue;
+    if (tuned.op.kind != kGemmAr && tuned.op.m % tuned.op.ranks != 0) continue;
     const Machine machine = default_machine(tuned.op.ranks);
     const auto bucket = measured_schedule(tuned.op, machine, tuning, RowCount::bucket, from);
     EXPECT_TRUE(bucket);

@@ -13,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 
 TEST(SweepCandidates, BeginWithThePresetsAndAllServe) {
-  const Operator op = parse_operator("gemm-rs m=8192 n=1024 k=1024 ranks=2 dtype=bf16");
+  const Segment op = parse_segment("gemm-rs m=8192 n=1024 k=1024 ranks=2 dtype=bf16");
   const Machine machine = default_machine(2);
   const auto candidates = sweep_candidates(op, machine, 3);
   ASSERT_GT(candidates.size(), 3u + 3u);
@@ -30,7 +30,7 @@ TEST(SweepCandidates, BeginWithThePresetsAndAllServe) {
 }
 
 TEST(SweepCandidates, OfAnOperatorThatNothingServesAreRefusedWithThePresetsReasons) {
-  const Operator op = parse_operator("gemm-rs m=128 n=64 k=64 ranks=16 dtype=bf16");
+  const Segment op = parse_segment("gemm-rs m=128 n=64 k=64 ranks=16 dtype=bf16");
   try {
     sweep_candidates(op, load_machine("h200x8"), 3);
     ADD_FAILURE() << "served";
@@ -43,7 +43,7 @@ TEST(SweepCandidates, OfAnOperatorThatNothingServesAreRefusedWithThePresetsReaso
 
 TEST(SweepCandidates, SplitKWhereFewTilesHaveALongOne) {
   const auto splits = [](const char* text) {
-    const Operator op = parse_operator(text);
+    const Segment op = parse_segment(text);
     std::vector<int> found;
     for (const Candidate& one : sweep_candidates(op, default_machine(op.ranks), 0)) {
       if (one.schedule.split_k > 1) found.push_back(one.schedule.split_k);
@@ -60,7 +60,7 @@ TEST(SweepCandidates, SplitKWhereFewTilesHaveALongOne) {
 
 TEST(SweepCandidates, ClustersWhereGathersHaveMoreThanAWave) {
   const auto paired = [](const char* text) {
-    const Operator op = parse_operator(text);
+    const Segment op = parse_segment(text);
     const Machine machine = default_machine(op.ranks);
     std::vector<Schedule> found;
     for (const Candidate& one : sweep_candidates(op, machine, 0)) {
@@ -81,7 +81,7 @@ TEST(SweepCandidates, ClustersWhereGathersHaveMoreThanAWave) {
 
 TEST(SweepCandidates, PhasesOfKWhereTheFirstRowsFlightIsExposed) {
   const auto phased = [](const char* text) {
-    const Operator op = parse_operator(text);
+    const Segment op = parse_segment(text);
     const Machine machine = default_machine(op.ranks);
     std::vector<Schedule> found;
     for (const Candidate& one : sweep_candidates(op, machine, 0)) {

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 TunedOperator tuned_of(const std::string& op, const std::string& machine, double time_us) {
   TunedOperator tuned;
-  tuned.op = parse_operator(op);
+  tuned.op = parse_segment(op);
   tuned.machine = machine;
   tuned.gpu = "NVIDIA H200";
   tuned.library_us = 958.25;

@@ -1,30 +1,35 @@
-#include "stretto/operator.h"
+#include "stretto/segment.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
 
 #include "core/text.h"
 #include "stretto/error.h"
 
 namespace stretto {
 
-std::string_view to_string(OpKind kind) {
-  switch (kind) {
-#define STRETTO_CASE(name, text, description) \
-  case OpKind::name:                          \
-    return text;
-    STRETTO_OPERATORS(STRETTO_CASE)
-#undef STRETTO_CASE
-  }
-  STRETTO_ASSERT(false, "operator kind out of range");
+namespace {
+
+constexpr std::string_view kNames[] = {"ag-gemm", "gemm-rs", "gemm-ar", "col-gemm"};
+constexpr ProductKind kKinds[] = {kAgGemm, kGemmRs, kGemmAr, kColGemm};
+static_assert(std::size(kNames) == std::size(kKinds));
+
+}  // namespace
+
+std::string_view to_string(ProductKind kind) {
+  const auto found = std::find(std::begin(kKinds), std::end(kKinds), kind);
+  return found == std::end(kKinds) ? "product" : kNames[found - std::begin(kKinds)];
 }
 
-std::optional<OpKind> op_kind_from(std::string_view text) {
-#define STRETTO_MATCH(name, word, description) \
-  if (text == word) return OpKind::name;
-  STRETTO_OPERATORS(STRETTO_MATCH)
-#undef STRETTO_MATCH
-  return std::nullopt;
+std::optional<ProductKind> product_kind_from(std::string_view text) {
+  const auto found = std::find(std::begin(kNames), std::end(kNames), text);
+  if (found == std::end(kNames)) return std::nullopt;
+  return kKinds[found - std::begin(kNames)];
 }
+
+std::span<const std::string_view> product_kind_names() { return kNames; }
 
 namespace {
 
@@ -44,7 +49,7 @@ void check_elements(std::vector<std::string>& reasons, std::string_view tensor, 
   }
 }
 
-void check_sharded(std::vector<std::string>& reasons, const Operator& op, char name, int64_t size) {
+void check_sharded(std::vector<std::string>& reasons, const Segment& op, char name, int64_t size) {
   if (size % op.ranks == 0) return;
   const int64_t below = size / op.ranks * op.ranks;
   const int64_t above = below + op.ranks;
@@ -56,7 +61,7 @@ void check_sharded(std::vector<std::string>& reasons, const Operator& op, char n
 
 }  // namespace
 
-std::vector<std::string> problems(const Operator& op) {
+std::vector<std::string> problems(const Segment& op) {
   std::vector<std::string> reasons;
   check_dim(reasons, 'm', op.m);
   check_dim(reasons, 'n', op.n);
@@ -72,7 +77,7 @@ std::vector<std::string> problems(const Operator& op) {
     check_elements(reasons, "out [m, n]", op.m, op.n);
   }
   if (sizes_good && ranks_good) {
-    if (op.reduces()) {
+    if (op.makes_terms()) {
       check_sharded(reasons, op, 'k', op.k);
     } else {
       check_sharded(reasons, op, 'n', op.n);
@@ -81,33 +86,30 @@ std::vector<std::string> problems(const Operator& op) {
   return reasons;
 }
 
-void validate(const Operator& op) {
+void validate(const Segment& op) {
   const std::vector<std::string> reasons = problems(op);
   if (!reasons.empty()) {
     throw UsageError(fmt::format("{}: {}", to_string(op.kind), join(reasons, "; ")));
   }
 }
 
-double link_bytes(const Operator& op) {
+double link_bytes(const Segment& op) {
   const double share = static_cast<double>(op.ranks - 1) / op.ranks;
   const double bytes = static_cast<double>(num_bytes(op.dtype));
   const double m = static_cast<double>(op.m);
   const double n = static_cast<double>(op.n);
   const double k = static_cast<double>(op.k);
-  switch (op.kind) {
-    case OpKind::ag_gemm:
-      return share * m * k * bytes;
-    case OpKind::gemm_rs:
-      return share * m * n * bytes;
-    case OpKind::gemm_ar:  // reduce-scatter, then all-gather: the least that leaves every rank
-      return 2 * share * m * n * bytes;
-  }
-  STRETTO_ASSERT(false, "operator kind out of range");
+  double moved = 0;
+  if (op.gathers()) moved += share * m * k * bytes;
+  if (op.kind.out == Edge::reduce_scatter) moved += share * m * n * bytes;
+  // Reduce-scatter, then all-gather: the least that leaves every rank.
+  if (op.kind.out == Edge::all_reduce) moved += 2 * share * m * n * bytes;
+  return moved;
 }
 
-double flops_per_rank(const Operator& op) {
-  return 2.0 * static_cast<double>(op.m) * static_cast<double>(op.n) * static_cast<double>(op.k) /
-         op.ranks;
+double flops_per_rank(const Segment& op) {
+  return 2.0 * op.weights * static_cast<double>(op.m) * static_cast<double>(op.n) *
+         static_cast<double>(op.k) / op.ranks;
 }
 
 }  // namespace stretto

@@ -1,0 +1,54 @@
+// Held: which part of a tensor each rank has, and the edges between one way and another.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace stretto {
+
+// X(enumerator, text, meaning)
+#define STRETTO_HELDS(X)                               \
+  X(whole, "whole", "every rank has all of it")        \
+  X(rows, "rows", "every rank has a block of rows")    \
+  X(cols, "cols", "every rank has a block of columns") \
+  X(partial, "partial", "every rank has a term of the sum")
+
+// How what one holds becomes what another needs.
+#define STRETTO_EDGES(X)                                 \
+  X(none, "none", "it is there")                         \
+  X(gather, "gather", "rows -> whole")                   \
+  X(reduce_scatter, "reduce-scatter", "partial -> rows") \
+  X(all_reduce, "all-reduce", "partial -> whole")        \
+  X(all_to_all, "all-to-all", "rows -> cols (tokens -> heads), or back")
+
+#define STRETTO_ENUM(name, ...) name,
+enum class Held : uint8_t { STRETTO_HELDS(STRETTO_ENUM) };
+enum class Edge : uint8_t { STRETTO_EDGES(STRETTO_ENUM) };
+#undef STRETTO_ENUM
+
+std::string_view to_string(Held held);
+std::string_view to_string(Edge edge);
+
+// The edge between two ways to hold; nothing where there is none. What every rank has whole is
+// there in every other way too.
+std::optional<Edge> edge_between(Held made, Held needed);
+
+// Contiguous blocks of ceil(rows/ranks) rows; the last blocks may be short or empty.
+struct RowShards {
+  int64_t rows = 0;
+  int ranks = 1;
+
+  int64_t block() const { return (rows + ranks - 1) / ranks; }
+  int64_t begin(int rank) const { return rank * block() < rows ? rank * block() : rows; }
+  int64_t end(int rank) const { return begin(rank + 1); }
+  int64_t size(int rank) const { return end(rank) - begin(rank); }
+  int owner(int64_t row) const { return static_cast<int>(row / block()); }
+};
+
+// Largest size of a dimension and of one tensor (elements); keeps all index arithmetic exact.
+inline constexpr int64_t kMaxDim = int64_t{1} << 30;
+inline constexpr int64_t kMaxElements = int64_t{1} << 40;
+inline constexpr int kMaxRanks = 1024;
+
+}  // namespace stretto

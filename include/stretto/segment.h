@@ -1,0 +1,86 @@
+// Segment: one product of an operator, and the edges that feed and drain it: what one schedule is
+// for. An operator of one product is one segment.
+//
+// Notation (M, N, K global, R ranks, row-major everywhere; weights [N, K] as in a PyTorch linear):
+//   ag-gemm   rank r holds a = own rows of A [M, K] and b [N/R, K];  out [M, N/R]
+//   gemm-rs   rank r holds a [M, K/R] and b [N, K/R];  out = own rows of the sum over ranks [M, N]
+//   gemm-ar   the same inputs;                         out [M, N] on every rank
+//   col-gemm  rank r holds all of A and b [N/R, K];    out [M, N/R]
+// Own rows of rank r: contiguous block r of ceil(M/R) rows; the last blocks may be short or empty.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stretto/dtype.h"
+#include "stretto/held.h"
+
+namespace stretto {
+
+// What the weight of a product and the edges at it say of who computes what.
+struct ProductKind {
+  Held weight = Held::cols;  // rows: columns of the result; cols: a term of it; whole: own rows
+  Edge in = Edge::none, out = Edge::none;
+
+  auto operator<=>(const ProductKind&) const = default;
+};
+inline constexpr ProductKind kAgGemm{Held::rows, Edge::gather, Edge::none};
+inline constexpr ProductKind kGemmRs{Held::cols, Edge::none, Edge::reduce_scatter};
+inline constexpr ProductKind kGemmAr{Held::cols, Edge::none, Edge::all_reduce};
+inline constexpr ProductKind kColGemm{Held::rows, Edge::none, Edge::none};
+
+// "ag-gemm"; nothing where no schedule serves such a product.
+std::string_view to_string(ProductKind kind);
+std::optional<ProductKind> product_kind_from(std::string_view text);
+// The names, as a message lists them.
+std::span<const std::string_view> product_kind_names();
+
+struct Segment {
+  ProductKind kind = kGemmRs;
+  int64_t m = 0, n = 0, k = 0;  // global sizes
+  int ranks = 1;
+  DType dtype = DType::bf16;
+  // Weights whose products are computed tile beside tile and become one result: 2 for a gated
+  // activation, whose tiles are half as wide.
+  int weights = 1;
+
+  RowShards row_shards() const { return {m, ranks}; }
+  // The GEMM that every rank computes: local_m() x local_n(), summed over local_k().
+  int64_t local_m() const { return m; }
+  int64_t local_n() const { return kind.weight == Held::rows ? n / ranks : n; }
+  int64_t local_k() const { return kind.weight == Held::cols ? k / ranks : k; }
+  // Every rank's product is a term of a sum.
+  bool makes_terms() const { return kind.weight == Held::cols; }
+  bool gathers() const { return kind.in == Edge::gather; }
+  // Ranks have blocks of the rows of what they begin or end with.
+  bool owns_rows() const { return gathers() || kind.out == Edge::reduce_scatter; }
+  bool communicates() const { return kind.in != Edge::none || kind.out != Edge::none; }
+
+  bool operator==(const Segment&) const = default;
+};
+
+// Every reason why the segment cannot be served, each with what would be right; empty when fine.
+std::vector<std::string> problems(const Segment& op);
+// Throws UsageError with all problems when there is one.
+void validate(const Segment& op);
+
+// What a text may leave out.
+struct SegmentDefaults {
+  std::optional<int> ranks = {};
+  std::optional<DType> dtype = {};
+};
+
+// "gemm-rs m=2048 n=1024 k=4096 ranks=8 dtype=bf16"; parse is the inverse (throws UsageError).
+std::string to_string(const Segment& op);
+Segment parse_segment(std::string_view text, const SegmentDefaults& absent = {});
+
+// Bytes that leave one rank at least, per direction (wire in the segment's dtype).
+double link_bytes(const Segment& op);
+double flops_per_rank(const Segment& op);
+
+}  // namespace stretto

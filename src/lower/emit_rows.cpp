@@ -1,0 +1,119 @@
+// Stages over rows: every compute lane takes a block of the rank's rows through all stages of the
+// segment. A gather sends each block on to all ranks, from the lane that has it.
+#include "lower/emit_rows.h"
+
+#include <algorithm>
+
+#include "lower/emitter.h"
+#include "lower/opcode_of.h"
+#include "lower/rect.h"
+
+namespace stretto {
+namespace {
+
+class RowStages {
+ public:
+  RowStages(Lowering& state, const OperatorSegment& segment)
+      : state_(state), op_(state.op), segment_(segment), emit_(state, state.lanes) {}
+
+  void emit() {
+    if (segment_.is_gather()) return gather();
+    for (int rank = 0; rank < op_.ranks; ++rank) {
+      for_each_block(rank, [&](uint32_t lane, Rect rows) {
+        for (const int id : segment_.stages) emit_stage(op_.stage(id), rank, lane, rows);
+      });
+    }
+  }
+
+ private:
+  uint16_t buffer_of(int tensor) const {
+    const Tensor& of = op_.tensor(tensor);
+    return of.stage >= 0 ? state_.results[static_cast<size_t>(tensor)]
+                         : *state_.plan.find_buffer(of.name);
+  }
+  const Tensor& worked_on() const {
+    return op_.tensor(segment_.is_gather() ? segment_.input : op_.stage(segment_.stages[0]).out);
+  }
+  Held held() const { return worked_on().held; }
+
+  // Blocks of the rows that a rank has, counted from its first: as many as there are lanes.
+  template <typename Visit>
+  void for_each_block(int rank, const Visit& visit) {
+    const Tensor& tensor = worked_on();
+    const RowShards shards{tensor.rows, op_.ranks};
+    const auto rows = static_cast<int32_t>(held() == Held::rows ? shards.size(rank) : tensor.rows);
+    const auto cols =
+        static_cast<int32_t>(held() == Held::cols ? tensor.cols / op_.ranks : tensor.cols);
+    const int32_t lanes = std::min(rows, static_cast<int32_t>(state_.lanes.compute));
+    for (int32_t i = 0; i < lanes; ++i) {
+      const auto at = [&](int32_t block) {
+        return static_cast<int32_t>(int64_t{rows} * block / lanes);
+      };
+      visit(state_.lanes.compute_lane(rank, i), Rect{at(i), at(i + 1), 0, cols});
+    }
+  }
+
+  // The rows of an operand: those of a rank that has all begin where its block does.
+  Region operand(int tensor, int rank, Rect rows) const {
+    const uint16_t buffer = buffer_of(tensor);
+    const Tensor& of = op_.tensor(tensor);
+    if (of.rows == 1 && worked_on().rows != 1) return region_of({0, 1, 0, rows.col1}, buffer, rank);
+    const bool is_sharded = state_.plan.buffers[buffer].sharded_rows > 0;
+    const bool skips = held() == Held::rows && !is_sharded;
+    if (skips) rows = rows.moved(static_cast<int32_t>(RowShards{of.rows, op_.ranks}.begin(rank)));
+    if (held() == Held::cols && state_.plan.buffers[buffer].cols != rows.col1) {
+      rows.col0 = rank * rows.col1;
+      rows.col1 += rows.col0;
+    }
+    return region_of(rows, buffer, rank);
+  }
+
+  void emit_stage(const Stage& stage, int rank, uint32_t lane, Rect rows) {
+    for (const int in : stage.in) emit_.read(operand(in, rank, rows));
+    emit_.write(region_of(rows, buffer_of(stage.out), rank));
+    emit_.stage(lane, stage);
+  }
+
+  void gather() {
+    const std::optional<uint16_t> out = state_.plan.find_buffer(op_.tensor(segment_.result).name);
+    const RowShards shards{worked_on().rows, op_.ranks};
+    for (int rank = 0; rank < op_.ranks; ++rank) {
+      const auto first = static_cast<int32_t>(shards.begin(rank));
+      for_each_block(rank, [&](uint32_t lane, Rect rows) {
+        emit_.read(region_of(rows, buffer_of(segment_.input), rank));
+        for (int i = 1; i <= op_.ranks; ++i) {
+          emit_.write(region_of(rows.moved(first), *out, (rank + i) % op_.ranks));
+        }
+        emit_.task(lane, Opcode::copy);
+      });
+    }
+    // What peers write must have arrived when the run ends; with events, that is a kernel's end.
+    const std::vector<Schedule>& schedules = state_.schedule.products;
+    if (!schedules.empty() && schedules.back().sync == Sync::event) end_kernels(state_, emit_);
+    for (int rank = 0; rank < op_.ranks; ++rank) {
+      bool any = false;
+      for (int source = 0; source < op_.ranks; ++source) {
+        if (source == rank || shards.size(source) == 0) continue;
+        any = true;
+        emit_.read(region_of(
+            {static_cast<int32_t>(shards.begin(source)), static_cast<int32_t>(shards.end(source)),
+             0, static_cast<int32_t>(worked_on().cols)},
+            *out, rank));
+      }
+      if (any) emit_.task(state_.lanes.compute_lane(rank, 0), Opcode::deliver);
+    }
+  }
+
+  Lowering& state_;
+  const Operator& op_;
+  const OperatorSegment& segment_;
+  Emitter emit_;
+};
+
+}  // namespace
+
+void emit_rows(Lowering& state, const OperatorSegment& segment) {
+  RowStages(state, segment).emit();
+}
+
+}  // namespace stretto

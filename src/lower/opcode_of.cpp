@@ -1,0 +1,27 @@
+#include "lower/opcode_of.h"
+
+#include "stretto/error.h"
+
+namespace stretto {
+
+Opcode opcode_of(StageKind kind) {
+  switch (kind) {
+    case StageKind::gemm:
+      return Opcode::gemm;
+    case StageKind::add:
+      return Opcode::reduce;
+    case StageKind::swiglu:
+      return Opcode::swiglu;
+    case StageKind::gelu:
+      return Opcode::gelu;
+    case StageKind::silu:
+      return Opcode::silu;
+    case StageKind::bias:
+      return Opcode::bias;
+    case StageKind::norm:
+      return Opcode::norm;
+  }
+  STRETTO_ASSERT(false, "kind of stage out of range");
+}
+
+}  // namespace stretto

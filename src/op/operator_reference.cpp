@@ -1,0 +1,89 @@
+// The reference of operators: their stages one after the other, on some rows at a time. Rows do not
+// depend on one another.
+#include <algorithm>
+#include <map>
+
+#include "op/stage_values.h"
+#include "stretto/error.h"
+#include "stretto/reference.h"
+
+namespace stretto {
+namespace {
+
+class StageByStage {
+ public:
+  StageByStage(const Operator& op, const InputData& data, const Roundings& roundings, int64_t row0,
+               int64_t row1)
+      : op_(op), data_(data), roundings_(roundings), row0_(row0), row1_(row1) {}
+
+  std::vector<ExpectedRows> run() {
+    for (const Stage& stage : op_.stages) add(stage);
+    std::vector<ExpectedRows> outputs;
+    for (const OperatorOutput& output : op_.outputs) {
+      Rows& rows = rows_.at(output.tensor);
+      outputs.push_back({row0_, row1_, rows.cols, rows.values, rows.errors});
+    }
+    return outputs;
+  }
+
+ private:
+  const Rows& rows_of(int tensor) {
+    const auto known = rows_.find(tensor);
+    if (known != rows_.end()) return known->second;
+    const Tensor& of = op_.tensor(tensor);
+    const bool is_row = of.rows == 1;  // for all rows
+    const int64_t first = is_row ? 0 : row0_, last = is_row ? 1 : row1_;
+    Rows rows(last - first, of.cols);
+    std::vector<float> line(static_cast<size_t>(of.cols));
+    for (int64_t row = first; row < last; ++row) {
+      fill_tensor(op_, data_, tensor, row, 0, line);
+      std::copy(line.begin(), line.end(),
+                rows.values.begin() + static_cast<std::ptrdiff_t>(rows.at(row - first, 0)));
+    }
+    rows.is_exact = true;
+    return rows_[tensor] = std::move(rows);
+  }
+
+  void add(const Stage& stage) {
+    const Rows& x = rows_of(stage.in[0]);
+    const Tensor& made = op_.tensor(stage.out);
+    Rows rows;
+    if (stage.kind == StageKind::gemm) {
+      rows = gemm_rows(op_, data_, x, stage.in[1], made.held == Held::partial ? op_.ranks : 1,
+                       roundings_);
+    } else {
+      rows = stage_rows(stage, x, stage.in.size() > 1 ? &rows_of(stage.in[1]) : nullptr);
+    }
+    if (is_stored(stage.out)) round_rows(op_.dtype, rows);
+    rows_[stage.out] = std::move(rows);
+  }
+
+  // What follows a product tile by tile takes its sums as they are.
+  bool is_stored(int tensor) const {
+    for (const OperatorSegment& segment : op_.segments) {
+      if (!segment.product) continue;
+      for (const int id : segment.stages) {
+        if (op_.stage(id).out == tensor) return tensor == segment.result;
+      }
+    }
+    return true;
+  }
+
+  const Operator& op_;
+  const InputData& data_;
+  const Roundings& roundings_;
+  const int64_t row0_, row1_;
+  std::map<int, Rows> rows_;  // by tensor
+};
+
+}  // namespace
+
+std::vector<ExpectedRows> expected_outputs(const Operator& op, const InputData& data,
+                                           const Roundings& roundings, int64_t row0, int64_t row1) {
+  if (const Segment* only = op.only_product(); only != nullptr && op.stages.size() == 1) {
+    return {expected_rows(*only, data, roundings, row0, row1)};
+  }
+  return StageByStage(op, data, roundings, row0, row1).run();
+}
+
+}  // namespace stretto

@@ -1,0 +1,205 @@
+#include "op/segments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "op/graph_text.h"
+
+namespace stretto {
+namespace {
+
+bool follows_tile_by_tile(StageKind kind) {
+  return kind == StageKind::swiglu || kind == StageKind::gelu || kind == StageKind::silu ||
+         kind == StageKind::bias;
+}
+
+class SegmentCutter {
+ public:
+  SegmentCutter(Operator& op, std::vector<std::string>& reasons)
+      : op_(op), reasons_(reasons), segment_of_(op.tensors.size(), kCaller) {}
+
+  void cut() {
+    for (size_t i = 0; i < op_.stages.size(); ++i) add_stage(static_cast<int>(i));
+    put_edges();
+    std::erase_if(segments_, [](const OperatorSegment& segment) {
+      return segment.weights.empty() && segment.stages.empty();
+    });
+    gather_outputs();
+    op_.segments = std::move(segments_);
+  }
+
+ private:
+  static constexpr int kCaller = -1;
+
+  OperatorSegment& segment(int i) { return segments_[static_cast<size_t>(i)]; }
+  int& segment_of(int tensor) { return segment_of_[static_cast<size_t>(tensor)]; }
+
+  // How often a tensor is used: by stages, and as an output.
+  int uses(int tensor) const {
+    int count = 0;
+    for (const Stage& stage : op_.stages) {
+      count += static_cast<int>(std::count(stage.in.begin(), stage.in.end(), tensor));
+    }
+    return count + (op_.output_held(tensor) ? 1 : 0);
+  }
+
+  // Whether the stage can take the tensor where its product has just left it.
+  bool stays(int tensor, Held needed) {
+    const int from = segment_of(tensor);
+    return from != kCaller && segment(from).product && segment(from).result == tensor &&
+           op_.tensor(tensor).held == needed && needed != Held::partial && uses(tensor) == 1;
+  }
+
+  void add_stage(int id) {
+    const Stage& stage = op_.stage(id);
+    if (stage.kind == StageKind::gemm) return add_product(id);
+    if (follows_tile_by_tile(stage.kind) && stays(stage.in[0], stage.needs[0])) {
+      const int first = segment_of(stage.in[0]);
+      if (stage.kind != StageKind::swiglu) return append(first, id);
+      if (joins(stage)) return join(first, segment_of(stage.in[1]), id);
+    }
+    // Stages over rows go on where the last ones were made.
+    const int from = segment_of(stage.in[0]);
+    const bool goes_on =
+        from != kCaller && !segment(from).product && from + 1 == static_cast<int>(segments_.size());
+    if (goes_on) return append(from, id);
+    segments_.push_back({});
+    append(static_cast<int>(segments_.size()) - 1, id);
+  }
+
+  void append(int to, int id) {
+    const int out = op_.stage(id).out;
+    OperatorSegment& into = segment(to);
+    into.stages.push_back(id);
+    into.name = op_.tensor(out).name;
+    into.result = out;
+    into.result_held = op_.tensor(out).held;
+    segment_of(out) = to;
+  }
+
+  void add_product(int id) {
+    const Stage& stage = op_.stage(id);
+    const Tensor &a = op_.tensor(stage.in[0]), &b = op_.tensor(stage.in[1]);
+    OperatorSegment made;
+    made.input = stage.in[0];
+    made.weights = {stage.in[1]};
+    made.product = Segment{{b.held, *edge_between(a.held, stage.needs[0]), Edge::none},
+                           a.rows,
+                           b.rows,
+                           a.cols,
+                           op_.ranks,
+                           op_.dtype};
+    segments_.push_back(std::move(made));
+    append(static_cast<int>(segments_.size()) - 1, id);
+  }
+
+  // Two products of one input whose results nothing but this stage uses.
+  bool joins(const Stage& stage) {
+    if (!stays(stage.in[1], stage.needs[1]) || stage.in[0] == stage.in[1]) return false;
+    const OperatorSegment &g = segment(segment_of(stage.in[0])),
+                          &u = segment(segment_of(stage.in[1]));
+    return g.input == u.input && g.product == u.product && g.stages.size() == 1 &&
+           u.stages.size() == 1;
+  }
+  void join(int g, int u, int id) {
+    OperatorSegment& left = segment(std::min(g, u));
+    OperatorSegment& right = segment(std::max(g, u));
+    const Stage& stage = op_.stage(id);
+    left.weights = {op_.stage(op_.tensor(stage.in[0]).stage).in[1],
+                    op_.stage(op_.tensor(stage.in[1]).stage).in[1]};
+    left.stages.push_back(right.stages[0]);
+    std::sort(left.stages.begin(), left.stages.end());
+    left.product->weights = 2;
+    right = {};
+    append(std::min(g, u), id);
+    for (const int in : stage.in) segment_of(in) = std::min(g, u);
+  }
+
+  void refuse(const std::string& reason) { reasons_.push_back(reason); }
+
+  // An edge at a product belongs to it. Others have nobody to carry them yet.
+  void put_edges() {
+    for (size_t i = 0; i < op_.tensors.size(); ++i) {
+      const int tensor = static_cast<int>(i);
+      for (const Stage& stage : op_.stages) {
+        for (size_t k = 0; k < stage.in.size(); ++k) {
+          if (stage.in[k] == tensor) put_edge(tensor, stage.needs[k], &stage);
+        }
+      }
+      if (const auto held = op_.output_held(tensor)) put_edge(tensor, *held, nullptr);
+    }
+    for (const OperatorSegment& one : segments_) {
+      if (one.product && one.product->communicates() && one.product->kind.in != Edge::none &&
+          one.product->kind.out != Edge::none) {
+        refuse(fmt::format("{} has an edge on both sides of its product; no schedule serves that",
+                           one.name));
+      }
+      if (one.product && to_string(one.product->kind) == "product") {
+        refuse(
+            fmt::format("{}: no schedule serves a product whose weight is held as {}, fed by {} "
+                        "and drained by {}",
+                        one.name, to_string(one.product->kind.weight),
+                        to_string(one.product->kind.in), to_string(one.product->kind.out)));
+      }
+    }
+  }
+
+  void put_edge(int tensor, Held needed, const Stage* user) {
+    const Tensor& made = op_.tensor(tensor);
+    const auto edge = edge_between(made.held, needed);
+    if (!edge || *edge == Edge::none) return;
+    const bool feeds_product = user != nullptr && user->kind == StageKind::gemm &&
+                               user->in[0] == tensor &&
+                               (*edge == Edge::gather || *edge == Edge::all_to_all);
+    if (feeds_product) return;  // it is the product's already
+    const int from = segment_of(tensor);
+    if (*edge == Edge::gather) {
+      if (user == nullptr) return;  // gather_outputs()
+      return refuse(
+          fmt::format("{} is gathered for {}: only products and outputs can wait for a "
+                      "gather",
+                      made.name, to_string(user->kind)));
+    }
+    if (from == kCaller || !segment(from).product) {
+      return refuse(
+          fmt::format("{} needs an {} that no product makes or takes: no schedule serves "
+                      "that",
+                      made.name, to_string(*edge)));
+    }
+    OperatorSegment& one = segment(from);
+    Edge& out = one.product->kind.out;
+    if (out != Edge::none && out != *edge) {
+      return refuse(fmt::format("{} is needed by {} and by {}: one of them is enough", made.name,
+                                to_string(out), to_string(*edge)));
+    }
+    out = *edge;
+    one.result_held = needed;
+  }
+
+  // What a rank has a part of and the caller gets whole.
+  void gather_outputs() {
+    for (const OperatorOutput& output : op_.outputs) {
+      const Tensor& made = op_.tensor(output.tensor);
+      if (edge_between(made.held, output.held) != Edge::gather) continue;
+      OperatorSegment gather;
+      gather.name = made.name;
+      gather.input = gather.result = output.tensor;
+      gather.result_held = output.held;
+      segments_.push_back(std::move(gather));
+    }
+  }
+
+  Operator& op_;
+  std::vector<std::string>& reasons_;
+  std::vector<OperatorSegment> segments_;
+  std::vector<int> segment_of_;  // by tensor: that makes it
+};
+
+}  // namespace
+
+void cut_segments(Operator& op, std::vector<std::string>& reasons) {
+  SegmentCutter(op, reasons).cut();
+}
+
+}  // namespace stretto

@@ -1,0 +1,114 @@
+// Operators of several products, executed under every preset against their reference, and proved;
+// what is taken away from their synchronisation is reported.
+#include <gmock/gmock.h>
+
+#include "stretto/check.h"
+#include "stretto/emulate.h"
+#include "stretto/error.h"
+#include "stretto/lower.h"
+
+namespace stretto {
+namespace {
+
+struct GraphCase {
+  const char* name;
+  Sizes sizes;
+};
+
+Machine machine_of(int ranks) {
+  Machine machine = default_machine(ranks);
+  machine.sms = 12;
+  machine.nccl_sms = 2;
+  return machine;
+}
+
+// Ragged rows, and fewer rows than ranks.
+std::vector<GraphCase> cases() {
+  const Sizes products = {{"m", 37}, {"n", 48}, {"k", 72}}, few = {{"m", 3}, {"n", 48}, {"k", 72}};
+  const Sizes mlp = {{"m", 37}, {"h", 48}, {"f", 72}};
+  return {{"mlp", mlp},
+          {"mlp", {{"m", 3}, {"h", 48}, {"f", 72}}},
+          {"mlp-ar", mlp},
+          {"mlp-gelu", mlp},
+          {"gemm-ar-norm", products},
+          {"gemm-ar-norm", few},
+          {"gemm-rs-norm", products},
+          {"gemm-rs-norm-ag", products},
+          {"gemm-rs-norm-ag", few},
+          {"gemv-ar", few},
+          {"layer",
+           {{"m", 21}, {"h", 48}, {"f", 72}, {"heads", 12}, {"kv-heads", 6}, {"head-dim", 4}}}};
+}
+
+class GraphsOfRanks : public testing::TestWithParam<int> {};
+
+TEST_P(GraphsOfRanks, AreProvedAndRightUnderEveryPreset) {
+  const int ranks = GetParam();
+  const Machine machine = machine_of(ranks);
+  size_t served = 0;
+  for (const GraphCase& one : cases()) {
+    const Operator op = make_operator(one.name, one.sizes, ranks);
+    const auto reference = make_shared_reference();
+    for (const Preset& preset : presets()) {
+      OperatorSchedule schedule = schedule_of(preset, op, machine);
+      for (Schedule& product : schedule.products) {
+        product.comm_sms = std::min(product.comm_sms, 2);
+        if (product.mover == Mover::comm_blocks) product.comm_sms = 2;
+      }
+      if (!legal(op, schedule, machine).empty()) continue;
+      SCOPED_TRACE(to_string(op) + " " + to_string(schedule));
+      const Plan plan = lower(op, schedule, machine);
+      const CheckReport report = check(plan);
+      ASSERT_TRUE(report.diagnostics.empty()) << report.diagnostics.front().message;
+      EXPECT_EQ(print(parse_plan(print(plan))), print(plan));
+      for (const uint64_t seed : {1, 2}) {
+        EmulateOptions options;
+        options.seed = seed;
+        options.reference = reference;
+        const EmulateResult result = emulate(plan, options);
+        ASSERT_TRUE(result.finished);
+        ASSERT_TRUE(result.faults.empty()) << result.faults.front().text;
+        ASSERT_TRUE(result.verified) << result.first_wrong;
+        ASSERT_TRUE(result.ranks_agree);
+      }
+      ++served;
+    }
+  }
+  EXPECT_GE(served, 4 * cases().size());
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, GraphsOfRanks, testing::Values(1, 2, 3, 4, 8),
+                         [](const auto& test) { return std::to_string(test.param); });
+
+// Every wait and notify of a plan of two products, one at a time.
+TEST(GraphMutants, LostWaitsAndNotifiesAreReported) {
+  const Machine machine = machine_of(2);
+  for (const char* name : {"mlp", "gemm-rs-norm-ag"}) {
+    const Sizes sizes = std::string_view(name) == "mlp" ? Sizes{{"m", 20}, {"h", 16}, {"f", 32}}
+                                                        : Sizes{{"m", 20}, {"n", 32}, {"k", 16}};
+    const Operator op = make_operator(name, sizes, 2);
+    OperatorSchedule schedule = schedule_of(find_preset("slices"), op, machine);
+    for (Schedule& product : schedule.products) {
+      product.comm_sms = 2;
+      product.tile_m = product.tile_n = 16;
+    }
+    const Plan plan = lower(op, schedule, machine);
+    ASSERT_TRUE(check(plan).diagnostics.empty());
+    int mutants = 0;
+    for (size_t lane = 0; lane < plan.lanes.size(); ++lane) {
+      for (size_t pos = 0; pos < plan.lanes[lane].instrs.size(); ++pos) {
+        if (!plan.lanes[lane].instrs[pos].is_sync()) continue;
+        Plan mutant = plan;
+        auto& instrs = mutant.lanes[lane].instrs;
+        instrs.erase(instrs.begin() + static_cast<std::ptrdiff_t>(pos));
+        EXPECT_FALSE(check(mutant).diagnostics.empty())
+            << name << ": " << describe(plan.lanes[lane]) << " without instruction " << pos;
+        ++mutants;
+      }
+    }
+    EXPECT_GT(mutants, 10);
+  }
+}
+
+}  // namespace
+}  // namespace stretto
