@@ -14,6 +14,9 @@ bool follows_tile_by_tile(StageKind kind) {
          kind == StageKind::bias;
 }
 
+// Other edges drain the product that made the tensor.
+bool feeds_products(Edge edge) { return edge == Edge::gather || edge == Edge::all_to_all; }
+
 class SegmentCutter {
  public:
   SegmentCutter(Operator& op, std::vector<std::string>& reasons)
@@ -84,7 +87,8 @@ class SegmentCutter {
     OperatorSegment made;
     made.input = stage.in[0];
     made.weights = {stage.in[1]};
-    made.product = Segment{{b.held, *edge_between(a.held, stage.needs[0]), Edge::none},
+    const Edge edge = *edge_between(a.held, stage.needs[0]);
+    made.product = Segment{{b.held, feeds_products(edge) ? edge : Edge::none, Edge::none},
                            a.rows,
                            b.rows,
                            a.cols,
@@ -149,13 +153,18 @@ class SegmentCutter {
     const Tensor& made = op_.tensor(tensor);
     const auto edge = edge_between(made.held, needed);
     if (!edge || *edge == Edge::none) return;
-    const bool feeds_product = user != nullptr && user->kind == StageKind::gemm &&
-                               user->in[0] == tensor &&
-                               (*edge == Edge::gather || *edge == Edge::all_to_all);
-    if (feeds_product) return;  // it is the product's already
+    const bool is_fed = user != nullptr && user->kind == StageKind::gemm && user->in[0] == tensor &&
+                        feeds_products(*edge);
+    if (is_fed) return;  // it is the product's already
     const int from = segment_of(tensor);
     if (*edge == Edge::gather) {
-      if (user == nullptr) return;  // gather_outputs()
+      if (user == nullptr && waits_for_all(tensor)) return;  // gather_outputs()
+      if (user == nullptr) {
+        return refuse(
+            fmt::format("output {} is gathered before all ranks are known to have begun: "
+                        "output it as rows, or make it of what is reduce-scattered",
+                        made.name));
+      }
       return refuse(
           fmt::format("{} is gathered for {}: only products and outputs can wait for a "
                       "gather",
@@ -175,6 +184,21 @@ class SegmentCutter {
     }
     out = *edge;
     one.result_held = needed;
+  }
+
+  // Whether who has a part of the tensor has waited for all ranks in the same run. A caller may
+  // read its last output until its rank has begun the next run.
+  bool waits_for_all(int tensor) {
+    std::vector<bool> waits(op_.tensors.size());  // stages stand in their order
+    for (const Stage& stage : op_.stages) {
+      const OperatorSegment& from = segment(segment_of(stage.out));
+      const bool drained = from.product && from.product->kind.out != Edge::none;
+      waits[static_cast<size_t>(stage.out)] =
+          drained || std::any_of(stage.in.begin(), stage.in.end(),
+                                 [&](int in) { return waits[static_cast<size_t>(in)]; });
+      if (stage.out == tensor) break;
+    }
+    return waits[static_cast<size_t>(tensor)];
   }
 
   // What a rank has a part of and the caller gets whole.
