@@ -190,7 +190,9 @@ void round_rows(DType dtype, Rows& rows) {
   const double whole = 1 / unit_roundoff(dtype);
   bool exact = true;
   for (size_t i = 0; i < rows.values.size(); ++i) {
-    if (rows.errors[i] == 0 && rows.is_exact && std::fabs(rows.values[i]) <= whole) continue;
+    const bool is_small = std::fabs(rows.values[i]) <= whole;
+    const bool is_integer = std::trunc(rows.values[i]) == rows.values[i];
+    if (rows.errors[i] == 0 && rows.is_exact && is_small && is_integer) continue;
     rows.errors[i] += unit * (std::fabs(rows.values[i]) + rows.errors[i]) + tiny;
     exact = false;
   }
