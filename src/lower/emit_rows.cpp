@@ -57,10 +57,13 @@ class RowStages {
   Region operand(int tensor, int rank, Rect rows) const {
     const uint16_t buffer = buffer_of(tensor);
     const Tensor& of = op_.tensor(tensor);
-    if (of.rows == 1 && worked_on().rows != 1) return region_of({0, 1, 0, rows.col1}, buffer, rank);
     const bool is_sharded = state_.plan.buffers[buffer].sharded_rows > 0;
-    const bool skips = held() == Held::rows && !is_sharded;
-    if (skips) rows = rows.moved(static_cast<int32_t>(RowShards{of.rows, op_.ranks}.begin(rank)));
+    if (of.rows == 1 && worked_on().rows != 1) {  // one row for all
+      rows.row0 = 0;
+      rows.row1 = 1;
+    } else if (held() == Held::rows && !is_sharded) {
+      rows = rows.moved(static_cast<int32_t>(RowShards{of.rows, op_.ranks}.begin(rank)));
+    }
     if (held() == Held::cols && state_.plan.buffers[buffer].cols != rows.col1) {
       rows.col0 = rank * rows.col1;
       rows.col1 += rows.col0;

@@ -120,7 +120,9 @@ class Followers {
     }
     const Rect rect = state_.grid.rect(tile);
     const uint16_t row = *state_.plan.find_buffer(state_.whole.tensor(tensor).name);
-    emit_.read(region_of({0, 1, rect.col0, rect.col1}, row, rank));
+    const auto own = static_cast<int32_t>(state_.op.local_n());
+    const int32_t first = state_.plan.buffers[row].cols != own ? rank * own : 0;
+    emit_.read(region_of({0, 1, first + rect.col0, first + rect.col1}, row, rank));
   }
 
   const SegmentLowering& state_;
@@ -203,9 +205,13 @@ void emit_gemm(SegmentLowering& state, Emitter& emit, const ReadA& read_a,
 }
 
 ReadA own_rows_of_a(const SegmentLowering& state, Emitter& emit) {
-  return [&](int rank, const Rect& tile, KRange k) {
+  // A rank that has all of A multiplies the columns that its part of the weight is for.
+  const auto own = static_cast<int32_t>(state.op.local_k());
+  const bool has_all = state.plan.buffers[state.buffers.a].cols != own;
+  return [&state, &emit, own, has_all](int rank, const Rect& tile, KRange k) {
+    const int32_t col0 = has_all ? rank * own : 0;
     state.layout.for_each_run(tile.row0, tile.row1, [&](int32_t row0, int32_t row1) {
-      emit.read(region_of({row0, row1, k.begin, k.end}, state.buffers.a, rank));
+      emit.read(region_of({row0, row1, col0 + k.begin, col0 + k.end}, state.buffers.a, rank));
     });
   };
 }
