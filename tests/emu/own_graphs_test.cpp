@@ -2,6 +2,8 @@
 // through.
 #include <gtest/gtest.h>
 
+#include <ostream>
+
 #include "stretto/check.h"
 #include "stretto/emulate.h"
 #include "stretto/lower.h"
@@ -13,6 +15,8 @@ struct OwnGraph {
   const char* name;
   const char* lines;
 };
+
+void PrintTo(const OwnGraph& graph, std::ostream* out) { *out << graph.name; }
 
 constexpr OwnGraph kGraphs[] = {
     {"TermsOfAWholeInput",

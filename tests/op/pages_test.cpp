@@ -1,0 +1,52 @@
+// The pages about operators name every operator and stage, and show the example as it is.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "stretto/operator.h"
+
+namespace stretto {
+namespace {
+
+using testing::HasSubstr;
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(STRETTO_TEST_DIR "/../../" + path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+TEST(OperatorPages, ReadmeListsEveryOperatorWithItsSizes) {
+  const std::string readme = text_of("README.md");
+  for (const auto& graph : known_graphs()) {
+    const size_t row = readme.find("`" + name_of(*graph) + "`");
+    ASSERT_NE(row, std::string::npos) << name_of(*graph);
+    std::string sizes;
+    for (const std::string& size : sizes_of(*graph)) sizes += " " + size;
+    const std::string line = readme.substr(row, readme.find('\n', row) - row);
+    EXPECT_THAT(line, HasSubstr("|" + sizes + " |"));
+  }
+}
+
+TEST(OperatorPages, GraphFormatShowsTheExampleAsItIs) {
+  const std::string file = text_of("examples/parallel_block.graph");
+  const size_t begin = file.find("graph parallel-block");
+  ASSERT_NE(begin, std::string::npos);
+  EXPECT_THAT(text_of("docs/graph-format.md"), HasSubstr("```\n" + file.substr(begin) + "```\n"));
+}
+
+TEST(OperatorPages, GraphFormatHasEveryStageAndEdge) {
+  const std::string page = text_of("docs/graph-format.md");
+#define STRETTO_HAS(name, text, operands, meaning) \
+  EXPECT_THAT(page, HasSubstr(std::string("`") + (text) + " "));
+  STRETTO_STAGES(STRETTO_HAS)
+#undef STRETTO_HAS
+#define STRETTO_HAS(name, text, meaning) EXPECT_THAT(page, HasSubstr(std::string("| ") + (text)));
+  STRETTO_EDGES(STRETTO_HAS)
+#undef STRETTO_HAS
+}
+
+}  // namespace
+}  // namespace stretto
