@@ -18,8 +18,11 @@ class NeedsFinder {
     for (uint32_t at = 0; at < instrs.size(); ++at) {
       if (instrs[at].op == Opcode::boundary) ++stretch;
       if (instrs[at].op != Opcode::gemm) continue;
+      const FollowedTile* const tile = sums_.followers().around(lane, at);
+      if (tile != nullptr && at != tile->begin) continue;  // it is the second product's
       if (found_.size() <= stretch) found_.resize(stretch + 1);
       look_at_tile(lane, at, found_[stretch]);
+      look_at_followers(lane, at, tile, found_[stretch]);
     }
   }
 
@@ -36,7 +39,21 @@ class NeedsFinder {
   struct Found {
     GemmNeeds needs;
     std::vector<uint8_t> is_stored_to;  // by buffer
+    bool any_tile = false;              // that is stored
   };
+
+  void look_at_followers(uint32_t lane, uint32_t at, const FollowedTile* tile, Found& found) const {
+    const Instr& gemm = plan_.lanes[lane].instrs[at];
+    const bool is_range = gemm.num_writes != 0 && sums_.of(lane, at).of_ranges == 0 &&
+                          sums_.holds_ranges(plan_.writes(gemm)[0].buffer);
+    if (is_range) return;
+    GemmNeeds& needs = found.needs;
+    const device::Follower follower = tile != nullptr ? tile->follower : device::Follower::none;
+    if (!found.any_tile) needs.follower = follower;
+    found.any_tile = true;
+    needs.follow_alike = needs.follow_alike && needs.follower == follower;
+    needs.bias = needs.bias || (tile != nullptr && tile->has_bias());
+  }
 
   void look_at_tile(uint32_t lane, uint32_t at, Found& found) const {
     GemmNeeds& needs = found.needs;

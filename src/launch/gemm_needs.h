@@ -41,6 +41,7 @@ struct GemmNeeds {
   bool moves = false;           // comm lanes are blocks of it (joined_movers.h says so)
   device::Follower follower = device::Follower::none;  // of every tile
   bool bias = false;
+  bool follow_alike = true;  // the same follows every tile; a row of bias may
 };
 
 // Asks every tile. By stretch, which is what compute lanes have between two boundaries: all ranks

@@ -17,6 +17,7 @@ TileSums::TileSums(const Plan& plan) : ranges_(plan.buffers.size(), Ranges::none
   number_sums(plan);
   sum_up(plan);
   ranges_misfit_ = why_ranges_misfit(plan);
+  followers_ = Followers(plan, *this);
   needs_ = find_needs(plan, *this);
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launch/followers.h"
 #include "launch/gemm_needs.h"
 #include "plan/added_part.h"
 #include "stretto/plan.h"
@@ -63,7 +64,9 @@ class TileSums {
   // Whether the buffer is for sums of ranges of K, which gemms leave for the sums over ranges; and
   // whether all of them stay in registers, so that it needs no memory.
   bool holds_ranges(uint16_t buffer) const { return ranges_[buffer] != Ranges::none; }
-  bool needs_no_memory(uint16_t buffer) const { return ranges_[buffer] == Ranges::in_registers; }
+  bool needs_no_memory(uint16_t buffer) const {
+    return ranges_[buffer] == Ranges::in_registers || followers_.needs_no_memory(buffer);
+  }
   bool holds_ranges_in_memory(uint16_t buffer) const {
     return ranges_[buffer] == Ranges::in_memory;
   }
@@ -71,14 +74,21 @@ class TileSums {
   // Why the GEMM kernel cannot add the plan's ranges of K; empty when it can, or there are none.
   const std::string& ranges_misfit() const { return ranges_misfit_; }
 
+  // What follows products before they are stored.
+  const Followers& followers() const { return followers_; }
+
   // By stretch, as far as there are tiles.
   const std::vector<GemmNeeds>& needs() const { return needs_; }
 
-  // Where the tile of the gemm at `at` is stored to once what is added before any store is: visit
-  // (region, row of the tile) for each. Nowhere where it leaves sums of a range of K.
+  // Where the tile of the gemm at `at` is stored to once what is added before any store is, and
+  // what follows is done: visit(region, row of the tile) for each. Nowhere where it leaves sums of
+  // a range of K.
   template <typename Visit>
   void for_each_store(const Plan& plan, uint32_t lane, uint32_t at, const Visit& visit) const {
     const Instr* instrs = plan.lanes[lane].instrs.data();
+    if (const FollowedTile* const tile = followers_.from(lane, at)) {
+      return for_each_placed_write(plan, instrs[tile->last], visit);
+    }
     const TileSum sum = of(lane, at), first = sum.before_stores();
     const Instr& stored = instrs[first ? first.position : at];
     const auto writes = plan.writes(stored);
@@ -117,6 +127,7 @@ class TileSums {
   enum class Ranges : uint8_t { none, in_registers, in_memory };
   std::vector<Ranges> ranges_;  // by buffer
   std::string ranges_misfit_;
+  Followers followers_;
   std::vector<GemmNeeds> needs_;
 };
 

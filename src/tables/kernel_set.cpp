@@ -32,9 +32,13 @@ class KernelList {
     add(
         "copy of rows", [] { return lang_source(copy_rows_kernel(), kLowLatencyThreads); }, false);
   }
-  void add_others() {
+  void add_others(bool norms) {
     add(
         "mover", [] { return mover_source(); }, true);
+    if (norms) {
+      add(
+          "mover that norms", [] { return mover_source(true); }, true);
+    }
     add("stream waits and notifies", sync_source, false);
     add("test data", test_data_source, false);
   }
@@ -56,6 +60,13 @@ class KernelList {
   const bool hopper_;
   std::vector<KernelEntry> entries_;
 };
+
+bool any_norms(const Plan& plan) {
+  return std::any_of(plan.lanes.begin(), plan.lanes.end(), [](const Lane& lane) {
+    return std::any_of(lane.instrs.begin(), lane.instrs.end(),
+                       [](const Instr& instr) { return instr.op == Opcode::norm; });
+  });
+}
 
 }  // namespace
 
@@ -80,7 +91,7 @@ std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, b
       }
     }
   }
-  set.add_others();
+  set.add_others(any_norms(plan));
   return set.take();
 }
 

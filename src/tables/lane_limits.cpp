@@ -7,6 +7,7 @@
 #include "gpu/tensor_map.h"
 #include "launch/buffer_places.h"
 #include "launch/gemm_choice.h"
+#include "tables/mover_tasks.h"
 
 namespace stretto::cuda {
 namespace {
@@ -43,18 +44,26 @@ class LaneLimits {
     const Lane& lane = plan_.lanes[l];
     Stretch stretch;
     stretch_ = 0;
-    uint32_t summed = 0;  // reduces up to here are made by the last tile's task
+    uint32_t made = 0;  // the last tile's task makes what stands up to here
     for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
       const Instr& instr = lane.instrs[at];
-      const bool is_move = (instr.op == Opcode::reduce && at > summed) || instr.op == Opcode::copy;
+      const bool is_move = (instr.op == Opcode::reduce && at > made) || instr.op == Opcode::copy ||
+                           instr.op == Opcode::norm;
       stretch_ += instr.op == Opcode::boundary;
       stretch.pass(instr, {l, at}, is_move);
       if (instr.op == Opcode::reduce || instr.op == Opcode::copy) look_at_elements({l, at});
+      if (instr.op == Opcode::norm) look_at_norm({l, at});
       if (instr.op != Opcode::gemm || plan_.library_gemms) continue;
       const TileSum sum = sums_.of(l, at);
-      if (sum) summed = sum.position;
-      look_at_operands({l, at});
-      look_at_sum({l, at}, sum);
+      if (sum) made = sum.position;
+      const FollowedTile* const tile = sums_.followers().around(l, at);
+      look_at_operands({l, at}, tile);
+      if (tile != nullptr && at != tile->begin) continue;  // the second product of a task
+      if (tile != nullptr) {
+        made = tile->last;
+        look_at_bias(l, *tile);
+      }
+      look_at_sum({l, at}, sum, made);
       look_at_place({l, at}, stretch);
     }
   }
@@ -101,15 +110,37 @@ class LaneLimits {
     limits_.add(fmt::format(kTooLarge, INT32_MAX), at);
   }
 
-  // Of a gemm.
-  void look_at_operands(const InstrRef& at) {
+  // Those of weights are read in pairs.
+  void look_at_bias(uint32_t lane, const FollowedTile& tile) {
+    for (const uint32_t at : tile.bias) {
+      if (at == 0) continue;
+      const Region& row = plan_.reads(instr_at({lane, at}))[1];
+      if (row.col0 % 2 == 0 && row.cols() % 2 == 0) continue;
+      limits_.add("a row of bias begins and ends at an even column: take an even number of columns",
+                  InstrRef{lane, at});
+    }
+  }
+
+  void look_at_norm(const InstrRef& at) {
+    const Instr& norm = instr_at(at);
+    if (std::string why = why_no_norm(plan_, {nullptr, &norm, norm.attribute()}); !why.empty()) {
+      limits_.add(std::move(why), at);
+    }
+  }
+
+  // Of a gemm, which may be a part of `tile`.
+  void look_at_operands(const InstrRef& at, const FollowedTile* tile) {
     const Instr& gemm = instr_at(at);
     const std::span<const Region> reads = plan_.reads(gemm);
-    for (const Region& region : std::span(reads.data(), reads.size() + gemm.num_writes)) {
-      if (is_mapped_[region.buffer]) continue;
-      is_mapped_[region.buffer] = true;
-      if (std::string why = why_no_map(plan_.buffers[region.buffer]); !why.empty()) {
-        limits_.add(std::move(why), at);
+    // What stays in registers needs no maps.
+    const Instr& stored = tile != nullptr ? instr_at({at.lane, tile->last}) : gemm;
+    for (const std::span<const Region> regions : {reads, plan_.writes(stored)}) {
+      for (const Region& region : regions) {
+        if (is_mapped_[region.buffer]) continue;
+        is_mapped_[region.buffer] = true;
+        if (std::string why = why_no_map(plan_.buffers[region.buffer]); !why.empty()) {
+          limits_.add(std::move(why), at);
+        }
       }
     }
     constexpr int32_t kMostK = device::kTileK * UINT16_MAX;
@@ -126,8 +157,8 @@ class LaneLimits {
   }
 
   // Of a gemm, what the task of its tile adds, awaits and tells.
-  void look_at_sum(const InstrRef& at, const TileSum& sum) {
-    count_task(at, sum.of_ranges != 0 ? sum.first : at.pos, sum ? sum.position : at.pos);
+  void look_at_sum(const InstrRef& at, const TileSum& sum, uint32_t made) {
+    count_task(at, sum.of_ranges != 0 ? sum.first : at.pos, std::max(made, at.pos));
     if (!sum) return;
     const InstrRef reduce{at.lane, sum.position};
     if (sum.others != 0) look_at_ranges({at.lane, sum.of_ranges});

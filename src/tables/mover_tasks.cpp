@@ -110,6 +110,21 @@ std::string why_no_norm(const Plan& plan, const NormedRows& rows) {
   return "";
 }
 
+NormedRows rows_normed_at(const Plan& plan, const Lane& lane, uint32_t at, uint32_t end) {
+  const Instr& first = lane.instrs[at];
+  if (first.op == Opcode::norm) return {nullptr, &first, first.attribute()};
+  if (first.op != Opcode::reduce || at + 1 == end) return {};
+  const Instr& norm = lane.instrs[at + 1];
+  if (norm.op != Opcode::norm) return {};
+  const auto sums = plan.writes(first);
+  const Region& normed = plan.reads(norm)[0];
+  if (normed.rank != lane.rank || std::find(sums.begin(), sums.end(), normed) == sums.end()) {
+    return {};
+  }
+  const NormedRows both{&first, &norm, norm.attribute()};
+  return why_no_norm(plan, both).empty() ? both : NormedRows{};
+}
+
 MoverTask norm_task(const TableBasis& basis, const NormedRows& rows, MoverTable& table,
                     LaneHazards& hazards) {
   const Plan& plan = basis.plan;

@@ -35,17 +35,24 @@ double bytes_of_rank(const Plan& plan) {
   return bytes;
 }
 
-// The first task that no kernel does, if there is one.
-std::optional<PlanLimit> why_no_kernel_for_kinds(const Plan& plan) {
+// The first task that GPUs only do with a tile that they have in registers and that no tile has.
+std::optional<PlanLimit> why_not_followed(const Plan& plan, const TileSums& sums) {
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     const std::vector<Instr>& instrs = plan.lanes[l].instrs;
-    const auto found = std::find_if(instrs.begin(), instrs.end(), [](const Instr& instr) {
-      return instr.kind() != nullptr && !instr.kind()->has_kernel;
-    });
-    if (found == instrs.end()) continue;
-    return PlanLimit{
-        fmt::format("GPUs have no kernel for {} yet: run it on the emulator", to_string(found->op)),
-        InstrRef{l, static_cast<uint32_t>(found - instrs.begin())}};
+    for (uint32_t at = 0; at < instrs.size(); ++at) {
+      if (!only_follows(instrs[at].op)) continue;
+      const FollowedTile* const tile = sums.followers().around(l, at);
+      if (tile != nullptr && at > tile->made) continue;
+      const std::string_view op = to_string(instrs[at].op);
+      return PlanLimit{
+          plan.library_gemms
+              ? fmt::format("GPUs do {} in the GEMM kernel only: take gemm=tiles", op)
+              : fmt::format(
+                    "GPUs do {} in the GEMM kernel only: in the lane of a product, directly "
+                    "behind it, where nothing else touches what lies between in fp32",
+                    op),
+          InstrRef{l, at}};
+    }
   }
   return std::nullopt;
 }
@@ -55,6 +62,9 @@ std::string why_no_kernel(const Plan& plan, const GemmNeeds& needs, bool serves)
   if (!needs.stored && needs.rows != 0) {
     return "all tiles between two boundaries must be written in one type";
   }
+  if (!needs.follow_alike) {
+    return "the same activation follows all tiles between two boundaries, or none does";
+  }
   if (std::string why = why_no_tile(needs, serves); !why.empty()) return why;
   if (!needs.splits || needs.adds == 0) return "";
   return why_illegal(config_for(plan, needs, serves));
@@ -63,7 +73,7 @@ std::string why_no_kernel(const Plan& plan, const GemmNeeds& needs, bool serves)
 }  // namespace
 
 std::vector<PlanLimit> limits_on_cuda(const Plan& plan, const TileSums& sums, bool serves) {
-  if (std::optional<PlanLimit> limit = why_no_kernel_for_kinds(plan)) return {std::move(*limit)};
+  if (std::optional<PlanLimit> limit = why_not_followed(plan, sums)) return {std::move(*limit)};
   LimitList limits;
   if (plan.op.dtype == DType::fp32) {
     limits.add("the GEMM kernel multiplies bf16 and fp16, not fp32: take dtype=bf16 or fp16");

@@ -100,8 +100,8 @@ class TableBuilder {
     }
   }
 
-  // The tile of the gemm at `at` of plan.lanes[index] and what is added to it before it is stored;
-  // where that ends.
+  // The tile of the gemm at `at` of plan.lanes[index] and what is added to it, or follows it,
+  // before it is stored; where that ends.
   uint32_t add_tile(uint32_t index, uint32_t at, GemmTasks& gemms, TaskSync<GemmTable>& sync,
                     GemmLaunch& launch) {
     std::vector<GemmTask>& tasks = launch.table.blocks.back();
@@ -117,9 +117,14 @@ class TableBuilder {
       for (++at; instrs[at].op != Opcode::gemm; ++at) add_signal(instrs[at]);
     }
     const TileSum sum = basis_.sums.of(index, at).before_stores();
+    const FollowedTile* const tile = basis_.sums.followers().from(index, at);
+    const uint32_t product = tile != nullptr ? tile->product : at;
+    if (tile != nullptr) {
+      while (at < tile->last_gemm()) add_signal(instrs[++at]);
+    }
     // The first task of a tile awaits, the last notifies.
     const size_t first = tasks.size();
-    gemms.add(index, at, sum, tasks);
+    gemms.add(index, product, sum, tasks, followed_by(index, tile));
     std::vector<uint32_t>& positions = launch.positions.back();
     while (positions.size() < tasks.size()) positions.push_back(at);
     const auto add_signals_before_sum = [&] {
@@ -135,7 +140,19 @@ class TableBuilder {
       if (sum.of_ranks != 0) gemms.add_sources(instrs[at], sum, tasks.back());
     }
     for (const Instr* notify : notifies) sync.add_notify(*notify, tasks.back());
-    return at;
+    return tile != nullptr ? tile->last : at;
+  }
+
+  FollowedBy followed_by(uint32_t index, const FollowedTile* tile) const {
+    FollowedBy followed;
+    if (tile == nullptr) return followed;
+    const std::vector<Instr>& instrs = basis_.plan.lanes[index].instrs;
+    followed.other = tile->other;
+    for (size_t i = 0; i < 2; ++i) {
+      if (tile->bias[i] != 0) followed.bias[i] = &basis_.plan.reads(instrs[tile->bias[i]])[1];
+    }
+    followed.last = &instrs[tile->last];
+    return followed;
   }
 
   // The reduce at `at` of the rank's part of the tile before it.
@@ -181,6 +198,10 @@ class TableBuilder {
             add(MoverTask{});
           }
           sync.add_notify(instr, tasks.back());
+        } else if (const NormedRows rows = rows_normed_at(basis_.plan, lane, at, part.end);
+                   rows.norm) {
+          if (rows.sum != nullptr) ++at;
+          add(norm_task(basis_, rows, table, hazards));
         } else {
           add(mover_task(basis_, instr, table, hazards));
           if (joins) require_vectors(tasks.back());

@@ -4,6 +4,7 @@
 #include "launch/gemm_choice.h"
 #include "launch/signal_layout.h"
 #include "tables/copied_notifies.h"
+#include "tables/mover_tasks.h"
 
 namespace stretto::cuda {
 namespace {
@@ -62,7 +63,12 @@ class Lister {
     uint32_t computed = 0;  // one past the tile's last gemm
     for (uint32_t at = part.begin; at < part.end; ++at) {
       const Opcode op = instrs[at].op;
-      if (op == Opcode::gemm && plan_.library_gemms) {
+      const FollowedTile* const tile = tiles_of(part).followers().around(part.lane, at);
+      const bool goes_on_behind = tile != nullptr && at > tile->made && instrs[at].is_task();
+      if (goes_on_behind) {
+        const bool multiplies = op == Opcode::gemm;
+        add(multiplies ? BlockWord::beside : BlockWord::follows, part.lane, at, block);
+      } else if (op == Opcode::gemm && plan_.library_gemms) {
         add(BlockWord::product, part.lane, at, block);
       } else if (op == Opcode::gemm) {
         const bool goes_on = at < computed;
@@ -93,6 +99,11 @@ class Lister {
     while (end > part.begin && instrs[end - 1].op == Opcode::wait) --end;
     for (uint32_t at = part.begin; at < part.end; ++at) {
       const Opcode op = instrs[at].op;
+      if (rows_normed_at(plan_, plan_.lanes[part.lane], at, part.end).sum != nullptr) {
+        add(BlockWord::move, part.lane, at, block);
+        add(BlockWord::move_norm, part.lane, ++at, block);
+        continue;
+      }
       add(op == Opcode::notify ? BlockWord::notify
           : op != Opcode::wait ? BlockWord::move
           : at < end           ? BlockWord::move_wait

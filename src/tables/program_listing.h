@@ -17,12 +17,15 @@ namespace stretto::cuda {
 #define STRETTO_BLOCK_WORDS(X)                                                       \
   X(task, "task", "a gemm that begins a task of the GEMM kernel, or is one")         \
   X(goes_on, "goes-on", "a gemm that goes on with the sums of the one before it")    \
+  X(beside, "beside", "a gemm whose product the task computes beside the first")     \
+  X(follows, "follows", "what the task does to its tile before it stores it")        \
   X(sum, "sum", "a reduce that the tile's task makes before it stores")              \
   X(part, "part", "a reduce of the rank's part of a tile: a task without a product") \
   X(product, "product", "a gemm that a library's products make up with others")      \
   X(move, "move", "a task of the mover kernel, or of movers in the GEMM kernel")     \
   X(wait, "wait", "the next task's wait, before it begins or goes on")               \
   X(late_wait, "late-wait", "a task's wait, made once its tile is computed")         \
+  X(move_norm, "move-norm", "a norm of the sums of the task before, made with them") \
   X(move_wait, "move-wait", "a mover's wait, before its next task")                  \
   X(end_wait, "end-wait", "made behind the block's last task")                       \
   X(notify, "notify", "made by the task before it")

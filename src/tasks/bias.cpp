@@ -25,7 +25,6 @@ void compute_bias(const Work& work) {
 const TaskKind bias = {.worker = Worker::mover_kernel,
                        .num_others = 1,
                        .follows_in_registers = true,
-                       .has_kernel = false,
                        .fault = fault_in_bias,
                        .compute = compute_bias};
 

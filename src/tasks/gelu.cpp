@@ -17,7 +17,6 @@ void compute_gelu(const Work& work) { map_elements(work, gelu_of); }
 
 const TaskKind gelu = {.worker = Worker::mover_kernel,
                        .follows_in_registers = true,
-                       .has_kernel = false,
                        .fault = fault_in_gelu,
                        .compute = compute_gelu};
 

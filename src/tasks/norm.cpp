@@ -32,7 +32,6 @@ void compute_norm(const Work& work) {
 
 const TaskKind norm = {.worker = Worker::mover_kernel,
                        .num_others = 1,
-                       .has_kernel = false,
                        .attribute = "eps",
                        .fault = fault_in_norm,
                        .compute = compute_norm};

@@ -17,7 +17,6 @@ void compute_silu(const Work& work) { map_elements(work, silu_of); }
 
 const TaskKind silu = {.worker = Worker::mover_kernel,
                        .follows_in_registers = true,
-                       .has_kernel = false,
                        .fault = fault_in_silu,
                        .compute = compute_silu};
 

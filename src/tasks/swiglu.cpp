@@ -25,7 +25,6 @@ void compute_swiglu(const Work& work) {
 
 const TaskKind swiglu = {.worker = Worker::mover_kernel,
                          .follows_in_registers = true,
-                         .has_kernel = false,
                          .fault = fault_in_swiglu,
                          .compute = compute_swiglu};
 
