@@ -17,8 +17,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-TEST(PlanLimits, KindsOfTasksWithoutAKernelAreRefusedInOneLine) {
-  const Plan plan = parse_plan(R"(stretto-plan 1
+constexpr const char* kActivationAlone = R"(stretto-plan 1
 operator gemm-rs m=4 n=8 k=16 ranks=1 dtype=bf16
 sms 2
 buffer x bf16 4x8 local
@@ -27,11 +26,33 @@ lane 0 compute 0
   silu x[0:4,0:8] -> out[0:4,0:8]
   norm eps=1e-06 x[0:4,0:8] x[0:1,0:8] -> out[0:4,0:8]
 end
-)");
-  const std::vector<PlanLimit> limits = limits_on_cuda(plan, TileSums(plan));
+)";
+
+TEST(PlanLimits, ActivationsThatNoTileHasInRegistersAreRefusedInOneLine) {
+  Plan plan = parse_plan(kActivationAlone);
+  std::vector<PlanLimit> limits = limits_on_cuda(plan, TileSums(plan));
   ASSERT_EQ(limits.size(), 1u);
-  EXPECT_EQ(limits[0].reason, "GPUs have no kernel for silu yet: run it on the emulator");
+  EXPECT_THAT(limits[0].reason, testing::StartsWith("GPUs do silu in the GEMM kernel only: in the "
+                                                    "lane of a product, directly behind it"));
   EXPECT_EQ(limits[0].where, (InstrRef{0, 0}));
+  plan.library_gemms = true;
+  limits = limits_on_cuda(plan, TileSums(plan));
+  ASSERT_EQ(limits.size(), 1u);
+  EXPECT_EQ(limits[0].reason, "GPUs do silu in the GEMM kernel only: take gemm=tiles");
+}
+
+TEST(PlanLimits, RowsThatNoTaskNormsAreRefused) {
+  std::string text = kActivationAlone;
+  text.replace(text.find("  silu"), text.find("  norm") - text.find("  silu"), "");
+  EXPECT_THAT(why_not_on_cuda(parse_plan(text)), IsEmpty());
+  for (size_t at = text.find("4x8 "); at != std::string::npos; at = text.find("4x8 ", at)) {
+    text.replace(at, 4, "4x9 ");
+  }
+  for (size_t at = text.find("0:8]"); at != std::string::npos; at = text.find("0:8]", at)) {
+    text.replace(at, 4, "0:9]");
+  }
+  EXPECT_THAT(why_not_on_cuda(parse_plan(text)),
+              ElementsAre("rows of 9 columns cannot be normed: take a multiple of 8"));
 }
 
 TEST(PlanLimits, MoreMatricesThanAKernelNumbersAreRefused) {

@@ -53,6 +53,8 @@ constexpr Golden kGoldens[] = {
      "tiles,tile=16x16,mover=comm-blocks,comm-sms=1,order=peer-staggered,reuse=ack"},
     {"gemm-ar.slices", kAllReduce, "slices,tile=8x16,comm-sms=0,order=plain"},
     {"gemm-ar.low-latency", kAllReduce, "low-latency,tile=16x16"},
+    {"mlp.tiles", "mlp m=40 h=64 f=96 ranks=2 dtype=bf16", "tiles,tile=16x64,comm-sms=1"},
+    {"gemm-ar-norm.tiles", "gemm-ar-norm m=40 n=64 k=32 ranks=2 dtype=bf16", "tiles,tile=16x16"},
 };
 
 const std::string kFolder = STRETTO_TEST_DIR "/golden";

@@ -13,6 +13,7 @@
 
 #include "launch/plan_fixture.h"
 #include "tables/plan_tables.h"
+#include "tasks/activations.h"
 
 namespace stretto::cuda {
 
@@ -112,6 +113,9 @@ class TableWalk {
       for (size_t i = 0; i < other.size(); ++i) block.tile[i] += other[i];
     }
     if (task.sum_step != 0) add_sums(block, task);
+    if (block.launch->config.follower != device::Follower::none || !table.follows.empty()) {
+      follow(block);
+    }
     for (uint32_t d = 0; d < task.num_destinations; ++d) {
       store(block, table.destinations[task.first_destination + d]);
     }
@@ -129,15 +133,57 @@ class TableWalk {
     const std::vector<float>&from_a = memory_.at(a.address), &from_b = memory_.at(b.address);
     const int k0 = task.first_k * device::kTileK, k1 = k0 + task.num_k * device::kTileK;
     block.tile.assign(static_cast<size_t>(config(block).tile_m * config(block).tile_n), 0);
-    for (int r = 0; r < config(block).tile_m; ++r) {
-      for (int c = 0; c < config(block).tile_n; ++c) {
-        float sum = 0;
-        for (int k = k0; k < k1; ++k) {
-          sum += at(from_a, a, task.a_row + r, k) * at(from_b, b, task.b_row + c, k);
+    const int width = device::layout_of(config(block)).stored_columns;
+    const auto fill = [&](int first, const Matrix& b, const std::vector<float>& from_b, int b_row) {
+      for (int r = 0; r < config(block).tile_m; ++r) {
+        for (int c = 0; c < width; ++c) {
+          float sum = 0;
+          for (int k = k0; k < k1; ++k) {
+            sum += at(from_a, a, task.a_row + r, k) * at(from_b, b, b_row + c, k);
+          }
+          element(block, r, first + c) = sum;
         }
-        element(block, r, c) = sum;
+      }
+    };
+    fill(0, b, from_b, task.b_row);
+    if (width == config(block).tile_n) return;
+    const device::GemmFollow& other = block.launch->table.follows[block.index][block.task];
+    const Matrix& other_b = block.launch->maps[other.b_map].matrix;
+    fill(width, other_b, memory_.at(other_b.address), other.b_row);
+  }
+
+  // The tile in registers, as gemm_follow.h works on it.
+  void follow(Block& block) {
+    const auto& follows = block.launch->table.follows;
+    const device::GemmFollow follow =
+        follows.empty() ? device::GemmFollow{} : follows[block.index][block.task];
+    const int width = device::layout_of(config(block)).stored_columns;
+    for (int r = 0; r < config(block).tile_m; ++r) {
+      for (int c = 0; c < width; ++c) {
+        float& value = element(block, r, c);
+        value += bias_of(follow, 0, c);
+        switch (config(block).follower) {
+          case device::Follower::none:
+            break;
+          case device::Follower::gelu:
+            value = tasks::gelu_of(value);
+            break;
+          case device::Follower::silu:
+            value = tasks::silu_of(value);
+            break;
+          case device::Follower::swiglu:
+            value = tasks::silu_of(value) * (element(block, r, width + c) + bias_of(follow, 1, c));
+            break;
+        }
       }
     }
+  }
+
+  float bias_of(const device::GemmFollow& follow, int half, int column) const {
+    if (follow.bias[half] == 0 || column >= follow.bias_columns) return 0;
+    const auto behind = memory_.upper_bound(follow.bias[half]);
+    const auto& [address, values] = *std::prev(behind);
+    return values.at((follow.bias[half] - address) / 2 + static_cast<size_t>(column));
   }
 
   // Rows that no box brings are nothing that may be stored.
@@ -190,7 +236,7 @@ class TableWalk {
     EXPECT_EQ(map.box_rows, rows);
     EXPECT_GE(to.row + row, 0) << "a store above its map faults";
     for (int r = row; r < row + rows; ++r) {
-      for (int c = 0; c < config(block).tile_n; ++c) {
+      for (int c = 0; c < device::layout_of(config(block)).stored_columns; ++c) {
         if (to.row + r >= map.matrix.rows || to.column + c >= map.matrix.columns) continue;
         const float value = element(block, r, c);
         EXPECT_FALSE(std::isnan(value)) << "what nobody has sent is stored";

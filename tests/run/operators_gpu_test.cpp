@@ -1,0 +1,75 @@
+// Operators of several stages on GPUs: products with followers and rows that are normed, under
+// every preset.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "gpu_plans.h"
+#include "measure/gpu_check.h"
+
+namespace stretto::runtime {
+namespace {
+
+struct OperatorCase {
+  std::string op, schedule;
+  friend void PrintTo(const OperatorCase& c, std::ostream* out) {
+    *out << c.op << " " << c.schedule;
+  }
+};
+
+class OperatorsOnGpus : public testing::TestWithParam<OperatorCase> {};
+
+TEST_P(OperatorsOnGpus, AreRight) {
+  const Operator op = parse_operator(GetParam().op);
+  if (const std::string why = why_not_here(op.ranks); !why.empty()) STRETTO_SKIP(why);
+  const Machine machine = machine_here(op.ranks);
+  const Plan plan = lower(op, parse_schedules(GetParam().schedule, op, machine), machine);
+  if (cuda::ranks_a_gpu() > 1) {
+    if (const std::string why = why_not_shared_here(plan); !why.empty()) STRETTO_SKIP(why);
+  }
+  PlanRunner runner(plan, shared_fabric(op.ranks), shared_compiler());
+  const GpuCheckResult result = check_on_gpus(runner, shared_fabric(op.ranks), {});
+  EXPECT_EQ(result.fault, "");
+  EXPECT_EQ(result.wrong_elements, 0) << result.first_wrong;
+  EXPECT_LT(result.worst_error, 1);
+}
+
+std::vector<OperatorCase> cases() {
+  std::vector<OperatorCase> all;
+  for (const int ranks : {2, 4}) {
+    const auto add = [&](const char* op, const char* dtype, const char* schedule) {
+      all.push_back({fmt::format("{} ranks={} dtype={}", op, ranks, dtype), schedule});
+    };
+    for (const char* preset :
+         {"sequential", "decomposed", "two-chunk", "waves", "tiles", "slices"}) {
+      add("mlp m=1003 h=512 f=1408", "bf16", preset);
+      add("mlp-gelu m=200 h=512 f=1408", "fp16", preset);
+      add("mlp-ar m=517 h=512 f=1408", "fp16", preset);
+      add("gemm-ar-norm m=1003 n=512 k=512", "bf16", preset);
+      add("gemm-rs-norm m=517 n=960 k=512", "bf16", preset);
+      add("gemm-rs-norm-ag m=203 n=512 k=512", "fp16", preset);
+      add("layer m=1000 h=512 f=1408 heads=8 kv-heads=4 head-dim=64", "bf16", preset);
+    }
+    // cuBLAS multiplies, movers norm.
+    add("gemm-ar-norm m=1003 n=512 k=512", "bf16", "library");
+    add("gemm-rs-norm-ag m=203 n=512 k=512", "fp16", "low-latency");
+    // Activations of sums over ranges of K, from memory and from registers.
+    add("mlp-gelu m=200 h=2048 f=1024", "bf16", "sequential,tile=128x128,split-k=2");
+    // Rows of more than a mover's stage.
+    add("gemm-ar-norm m=40 n=8192 k=512", "bf16", "tiles");
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, OperatorsOnGpus, testing::ValuesIn(cases()), [](const auto& info) {
+  std::string name = fmt::format("{}_{}_{}", info.index, info.param.op, info.param.schedule);
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace stretto::runtime
