@@ -6,6 +6,8 @@
 //   gemm-rs   rank r holds a [M, K/R] and b [N, K/R];  out = own rows of the sum over ranks [M, N]
 //   gemm-ar   the same inputs;                         out [M, N] on every rank
 //   col-gemm  rank r holds all of A and b [N/R, K];    out [M, N/R]
+//   gemm-a2a  rank r holds a = own rows of A and all of B;  out [M, N/R]
+//   a2a-gemm  rank r holds a [M, K/R] and all of B;    out = own rows [.., N]
 // Own rows of rank r: contiguous block r of ceil(M/R) rows; the last blocks may be short or empty.
 #pragma once
 
@@ -33,6 +35,8 @@ inline constexpr ProductKind kAgGemm{Held::rows, Edge::gather, Edge::none};
 inline constexpr ProductKind kGemmRs{Held::cols, Edge::none, Edge::reduce_scatter};
 inline constexpr ProductKind kGemmAr{Held::cols, Edge::none, Edge::all_reduce};
 inline constexpr ProductKind kColGemm{Held::rows, Edge::none, Edge::none};
+inline constexpr ProductKind kGemmA2a{Held::whole, Edge::none, Edge::all_to_all};
+inline constexpr ProductKind kA2aGemm{Held::whole, Edge::all_to_all, Edge::none};
 
 // "ag-gemm"; nothing where no schedule serves such a product.
 std::string_view to_string(ProductKind kind);
@@ -51,14 +55,21 @@ struct Segment {
 
   RowShards row_shards() const { return {m, ranks}; }
   // The GEMM that every rank computes: local_m() x local_n(), summed over local_k().
-  int64_t local_m() const { return m; }
+  // The last ranks may have fewer rows, where each has its own.
+  int64_t local_m() const { return multiplies_own_rows() ? row_shards().block() : m; }
   int64_t local_n() const { return kind.weight == Held::rows ? n / ranks : n; }
   int64_t local_k() const { return kind.weight == Held::cols ? k / ranks : k; }
   // Every rank's product is a term of a sum.
   bool makes_terms() const { return kind.weight == Held::cols; }
+  // Every rank has the whole weight, and multiplies its own rows only.
+  bool multiplies_own_rows() const { return kind.weight == Held::whole; }
   bool gathers() const { return kind.in == Edge::gather; }
+  // Every rank has a part for every other: of the input, or of the result.
+  bool exchanges() const { return kind.in == Edge::all_to_all || kind.out == Edge::all_to_all; }
   // Ranks have blocks of the rows of what they begin or end with.
-  bool owns_rows() const { return gathers() || kind.out == Edge::reduce_scatter; }
+  bool owns_rows() const {
+    return gathers() || kind.out == Edge::reduce_scatter || multiplies_own_rows();
+  }
   bool communicates() const { return kind.in != Edge::none || kind.out != Edge::none; }
 
   bool operator==(const Segment&) const = default;

@@ -170,6 +170,11 @@ std::vector<Segment> resolve_operators(const Options& options) {
   if (!options.subject.empty() && !kind) {
     throw UsageError(unknown_word("operator", options.subject, product_kind_names()));
   }
+  if (kind && Segment{*kind}.exchanges()) {
+    throw UsageError(fmt::format("{} has no library path to be measured against: take {}",
+                                 options.subject,
+                                 "ag-gemm, gemm-rs or gemm-ar, or `stretto simulate` it"));
+  }
   if (options.shapes.empty()) {
     if (!kind) throw UsageError("an operator with its sizes is missing, or --shapes FILE");
     return {*resolve_operator(find_graph(options.subject), options).only_product()};
@@ -189,6 +194,10 @@ std::vector<Segment> resolve_operators(const Options& options) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     try {
       const Segment op = parse_segment(line, {ranks, dtype});
+      if (op.exchanges()) {
+        throw UsageError(
+            fmt::format("{} has no library path to be measured against", to_string(op.kind)));
+      }
       if (!kind || op.kind == *kind) operators.push_back(op);
     } catch (const UsageError& error) {
       throw UsageError(

@@ -51,7 +51,10 @@ void cut_kernels(const SegmentLowering& state, const TileTurns& turns, TileOrder
   }
   if (kernel.first < kernel.last) order.kernels.push_back(kernel);
   // Stores into peers' slots may have to wait until the slots are free.
-  if (events && state.pattern == Pattern::slot_reduce && !state.stages_partials()) {
+  const bool writes_to_peers =
+      (state.pattern == Pattern::slot_reduce || state.pattern == Pattern::exchange_output) &&
+      !state.stages_partials();
+  if (events && writes_to_peers && !order.kernels.empty()) {
     order.kernels.front().opens = true;
   }
 }
@@ -59,7 +62,7 @@ void cut_kernels(const SegmentLowering& state, const TileTurns& turns, TileOrder
 void number_waves(const SegmentLowering& state, TileOrder& order) {
   const int32_t lanes = state.compute_lanes(), splits = state.splits();
   const bool events = state.schedule.sync == Sync::event;
-  order.done_wave.resize(order.tiles.size());
+  order.done_wave.resize(static_cast<size_t>(state.grid.count()));
   for (TileKernel& kernel : order.kernels) {
     kernel.first_wave = order.waves;
     const int32_t tasks = (kernel.last - kernel.first) * splits;

@@ -77,6 +77,37 @@ class ShardCutter {
   int32_t begin_ = 0, end_ = 0;  // rows of the owner's shard
 };
 
+// Of exchanges: blocks of own rows, in the columns of every rank.
+void cut_own_rows(SegmentLowering& state, int32_t cols) {
+  const Schedule& schedule = state.schedule;
+  const TileGrid& grid = state.grid;
+  std::vector<int32_t> cuts = state.shard_cuts;
+  if (schedule.granularity == Granularity::tile || schedule.granularity == Granularity::slice) {
+    const int32_t rows = grid.num_rows();
+    const int32_t step = schedule.granularity == Granularity::tile ? 1 : slice_rows(schedule, rows);
+    cuts.assign(1, 0);
+    for (int32_t row = 0; row < rows; row += step) {
+      cuts.push_back(grid.row(std::min(row + step, rows) - 1).row1);
+    }
+  }
+  const bool by_tiles =
+      schedule.granularity == Granularity::tile && state.pattern == Pattern::exchange_output;
+  for (int owner = 0; owner < state.op.ranks; ++owner) {
+    state.pieces.begin_owner();
+    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+      const Rect band{cuts[i], cuts[i + 1], owner * cols, (owner + 1) * cols};
+      const auto index = static_cast<int32_t>(i);
+      if (by_tiles) {
+        grid.for_each_overlap(band, [&](int32_t tile) {
+          state.pieces.add({grid.rect(tile), owner, index, 0, 0});
+        });
+      } else {
+        state.pieces.add({band, owner, index, 0, 0});
+      }
+    }
+  }
+}
+
 void share_tiles(SegmentLowering& state) {
   const Schedule& schedule = state.schedule;
   if (schedule.reduction == Reduction::one_shot) {
@@ -94,7 +125,10 @@ void find_tiles(SegmentLowering& state) {
   pieces.tile_starts.assign(1, 0);
   for (const Piece& piece : pieces.all) {
     Rect rect = piece.rect;
-    if (state.gathers()) rect.col1 = static_cast<int32_t>(state.op.local_n());  // of K until here
+    if (state.gathers()) {  // columns are of K until here
+      rect.col0 = 0;
+      rect.col1 = static_cast<int32_t>(state.op.local_n());
+    }
     state.grid.for_each_overlap(rect, [&](int32_t tile) { pieces.tiles.push_back(tile); });
     pieces.tile_starts.push_back(pieces.tiles.size());
   }
@@ -121,6 +155,12 @@ void cut_pieces(SegmentLowering& state) {
       } else {
         share_tiles(state);
       }
+      break;
+    case Pattern::exchange_input:
+      cut_own_rows(state, k / state.op.ranks);
+      break;
+    case Pattern::exchange_output:
+      cut_own_rows(state, n / state.op.ranks);
       break;
     case Pattern::nccl_reduce:
       cut_segments(state, n);

@@ -3,8 +3,9 @@
 
 namespace stretto {
 
-TileGrid::TileGrid(const std::vector<RowChunk>& chunks, int32_t n, int32_t tile_m, int32_t tile_n)
-    : tile_n_(tile_n), cols_((n + tile_n - 1) / tile_n) {
+TileGrid::TileGrid(const std::vector<RowChunk>& chunks, int32_t n, int32_t tile_m, int32_t tile_n,
+                   int32_t block)
+    : tile_n_(tile_n), block_(block), cols_(n / block * ((block + tile_n - 1) / tile_n)) {
   for (size_t c = 0; c < chunks.size(); ++c) {
     for (int32_t row = chunks[c].row0; row < chunks[c].row1; row += tile_m) {
       rows_.push_back({row, std::min(row + tile_m, chunks[c].row1), static_cast<int32_t>(c)});
@@ -12,8 +13,10 @@ TileGrid::TileGrid(const std::vector<RowChunk>& chunks, int32_t n, int32_t tile_
   }
   rects_.reserve(static_cast<size_t>(count()));
   for (const TileRow& row : rows_) {
-    for (int32_t col0 = 0; col0 < n; col0 += tile_n) {
-      rects_.push_back({row.row0, row.row1, col0, std::min(col0 + tile_n, n)});
+    for (int32_t first = 0; first < n; first += block) {
+      for (int32_t col0 = first; col0 < first + block; col0 += tile_n) {
+        rects_.push_back({row.row0, row.row1, col0, std::min(col0 + tile_n, first + block)});
+      }
     }
   }
 }
@@ -61,8 +64,10 @@ std::vector<RowChunk> chunks_of_tiles(const SegmentLowering& state) {
 }  // namespace
 
 void cut_tiles(SegmentLowering& state) {
-  state.grid = TileGrid(chunks_of_tiles(state), static_cast<int32_t>(state.op.local_n()),
-                        state.schedule.tile_m, state.tile_cols());
+  const auto n = static_cast<int32_t>(state.op.local_n());
+  const bool is_dealt = state.pattern == Pattern::exchange_output;
+  state.grid = TileGrid(chunks_of_tiles(state), n, state.schedule.tile_m, state.tile_cols(),
+                        is_dealt ? state.cols_each() : n);
 }
 
 }  // namespace stretto

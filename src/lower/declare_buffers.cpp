@@ -98,16 +98,18 @@ class Declarer {
     for (const int id : product.part.stages) {
       for (const int in : op_.stage(id).in) input(in);
     }
-    ids.out = result(product.part, schedule.reduction == Reduction::two_shot, copies);
+    const bool peers_write =
+        schedule.reduction == Reduction::two_shot || product.pattern == Pattern::exchange_output;
+    ids.out = result(product.part, peers_write, copies);
     for (const int id : product.part.stages) {
       const bool is_last = op_.stage(id).out == product.part.result;
       product.kept.push_back(is_last ? ids.out
                                      : add(op_.tensor(op_.stage(id).out).name, DType::fp32,
-                                           BufferRole::local, op.m, op.local_n()));
+                                           BufferRole::local, op.local_m(), op.local_n()));
     }
     if (const int ranges = std::max(product.splits(), product.phases()); ranges > 1) {
-      ids.ranges =
-          add(prefix + "ranges", DType::fp32, BufferRole::local, ranges * op.m, op.local_n());
+      ids.ranges = add(prefix + "ranges", DType::fp32, BufferRole::local, ranges * op.local_m(),
+                       op.local_n());
     }
     const DType partials = schedule.partials;
     switch (product.pattern) {
@@ -127,6 +129,13 @@ class Declarer {
             add(prefix + "slots", partials, BufferRole::symmetric,
                 int64_t{op.ranks} * product.pieces.slot_rows, product.pieces.slot_cols, copies);
         break;
+      case Pattern::exchange_input:
+        ids.exchanged =
+            add(prefix + "in", op.dtype, BufferRole::symmetric, op.local_m(), op.k, copies);
+        break;
+      case Pattern::exchange_output:
+        declare_exchange(product, prefix, copies);
+        break;
       case Pattern::nccl_reduce:
         ids.part = add(prefix + "part", op.dtype, BufferRole::local, op.m, op.n);
         break;
@@ -139,6 +148,20 @@ class Declarer {
         }
         break;
     }
+  }
+
+  // Peers must not write to the caller's tensor before its rank's run begins, so they write to a
+  // buffer that alternates, and it is copied from there.
+  void declare_exchange(SegmentLowering& product, const std::string& prefix, int copies) {
+    const Segment& op = product.op;
+    BufferIds& ids = product.buffers;
+    if (product.stages_partials()) {
+      ids.part = add(prefix + "part", op.dtype, BufferRole::local, op.local_m(), op.n);
+    }
+    const bool is_callers = plan_.buffers[ids.out].role == BufferRole::output;
+    ids.exchanged = is_callers ? add(prefix + "landed", op.dtype, BufferRole::symmetric, op.m,
+                                     product.cols_each(), copies)
+                               : ids.out;
   }
 
   Lowering& state_;

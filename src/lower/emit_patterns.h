@@ -13,6 +13,8 @@ void emit_nccl_gather(SegmentLowering& state, Emitter& emit);
 void emit_slot_reduce(SegmentLowering& state, Emitter& emit);
 void emit_nccl_reduce(SegmentLowering& state, Emitter& emit);
 void emit_packed_reduce(SegmentLowering& state, Emitter& emit);
+void emit_exchange_input(SegmentLowering& state, Emitter& emit);
+void emit_exchange_output(SegmentLowering& state, Emitter& emit);
 
 struct KRange {
   int32_t begin, end;

@@ -23,6 +23,10 @@ void emit_product(SegmentLowering& state, Emitter& emit) {
       return emit_nccl_reduce(state, emit);
     case Pattern::packed_reduce:
       return emit_packed_reduce(state, emit);
+    case Pattern::exchange_input:
+      return emit_exchange_input(state, emit);
+    case Pattern::exchange_output:
+      return emit_exchange_output(state, emit);
   }
   STRETTO_ASSERT(false, "pattern out of range");
 }
@@ -110,7 +114,7 @@ class Followers {
 
  private:
   Region kept(size_t stage, int rank, int32_t tile) const {
-    return region_of(state_.grid.rect(tile), state_.kept[stage], rank);
+    return region_of(state_.rect_of(rank, tile), state_.kept[stage], rank);
   }
   // A tile that a stage before has left, or the caller's row.
   void read(int tensor, int rank, int32_t tile) const {
@@ -118,7 +122,7 @@ class Followers {
     for (size_t i = 0; i < stages.size(); ++i) {
       if (state_.whole.stage(stages[i]).out == tensor) return emit_.read(kept(i, rank, tile));
     }
-    const Rect rect = state_.grid.rect(tile);
+    const Rect rect = state_.rect_of(rank, tile);
     const uint16_t row = *state_.plan.find_buffer(state_.whole.tensor(tensor).name);
     const auto own = static_cast<int32_t>(state_.op.local_n());
     const int32_t first = state_.plan.buffers[row].cols != own ? rank * own : 0;
@@ -132,7 +136,7 @@ class Followers {
 
 // Where the sums of a range of a tile's K are kept.
 Region sums_of_range(const SegmentLowering& state, int rank, const Rect& tile, int index) {
-  const auto down = static_cast<int32_t>(index * state.op.m);
+  const auto down = static_cast<int32_t>(index * state.op.local_m());
   return region_of(tile.moved(down), state.buffers.ranges, rank);
 }
 
@@ -148,7 +152,7 @@ void emit_gemm(SegmentLowering& state, Emitter& emit, const ReadA& read_a,
   const auto emit_range = [&](int rank, int32_t tile, int range, const std::vector<KRange>& all,
                               uint32_t lane) {
     const KRange k = all[static_cast<size_t>(range)];
-    const Rect& rect = state.grid.rect(tile);
+    const Rect rect = state.rect_of(rank, tile);
     for (size_t weight = 0; weight < state.weights.size(); ++weight) {
       read_a(rank, rect, k);
       emit.read(region_of({rect.col0, rect.col1, k.begin, k.end}, state.weights[weight], rank));
@@ -163,7 +167,7 @@ void emit_gemm(SegmentLowering& state, Emitter& emit, const ReadA& read_a,
   };
   const auto emit_sum = [&](int rank, int32_t tile, int ranges, uint32_t lane) {
     for (int i = 0; i < ranges; ++i) {
-      emit.read(sums_of_range(state, rank, state.grid.rect(tile), i));
+      emit.read(sums_of_range(state, rank, state.rect_of(rank, tile), i));
     }
     followers.write_product(rank, tile, 0);
     emit.task(lane, Opcode::reduce, tile);

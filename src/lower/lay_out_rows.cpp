@@ -39,6 +39,14 @@ void lay_out_rows(SegmentLowering& state) {
                          ? chunked_shards(state.shards, state.shard_cuts)
                          : plain_rows(state.shards);
       break;
+    case Pattern::exchange_input:
+    case Pattern::exchange_output: {  // own rows
+      const RowShards own{block, 1};
+      state.shard_cuts = cut_rows(block, equal_chunks(schedule), schedule.tile_m);
+      state.layout =
+          state.kernel_per_chunk() ? chunked_shards(own, state.shard_cuts) : plain_rows(own);
+      break;
+    }
     case Pattern::nccl_gather:
     case Pattern::nccl_reduce:
       state.shard_cuts =

@@ -90,6 +90,8 @@ int SegmentLowering::compute_lanes() const {
 
 Pattern pattern_of(const Segment& op, const Schedule& schedule) {
   if (op.ranks == 1 || !op.communicates()) return Pattern::local;
+  if (op.kind.in == Edge::all_to_all) return Pattern::exchange_input;
+  if (op.kind.out == Edge::all_to_all) return Pattern::exchange_output;
   const bool by_nccl = schedule.mover == Mover::nccl;
   if (!op.makes_terms()) return by_nccl ? Pattern::nccl_gather : Pattern::push_gather;
   if (!by_nccl) return Pattern::slot_reduce;

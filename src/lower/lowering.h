@@ -14,24 +14,27 @@ namespace stretto {
 
 // How the tasks of a plan hang together. Operators and movers that share a pattern share its code.
 enum class Pattern : uint8_t {
-  local,          // one rank: no communication
-  push_gather,    // own rows pushed to all peers, then tiles
-  nccl_gather,    // all-gather chunk by chunk, then tiles
-  slot_reduce,    // tiles to their reducers' slots (by epilogue or mover), then reduces
-  nccl_reduce,    // tiles, then reduce-scatter or all-reduce of row chunks
-  packed_reduce,  // the same for groups of waves, stored tile by tile, then restored
+  local,            // one rank: no communication
+  push_gather,      // own rows pushed to all peers, then tiles
+  nccl_gather,      // all-gather chunk by chunk, then tiles
+  slot_reduce,      // tiles to their reducers' slots (by epilogue or mover), then reduces
+  nccl_reduce,      // tiles, then reduce-scatter or all-reduce of row chunks
+  packed_reduce,    // the same for groups of waves, stored tile by tile, then restored
+  exchange_input,   // own columns pushed to the owners of the rows, then tiles of own rows
+  exchange_output,  // tiles of own rows, to the owners of their columns
 };
 Pattern pattern_of(const Segment& op, const Schedule& schedule);
 
 // Buffers by what they hold; meaningless where the pattern has no use for one.
 struct BufferIds {
   uint16_t a = 0, b = 0, out = 0;
-  uint16_t gathered = 0;  // gathers: A of all ranks
-  uint16_t part = 0;      // reductions: this rank's partial sums, moved by others than the GEMM
-  uint16_t slots = 0;     // slot_reduce: one partial sum of every source, at who reduces it
-  uint16_t packed = 0;    // packed_reduce: `part` tile by tile
-  uint16_t sums = 0;      // packed_reduce with owners: the reduced tiles of this rank
-  uint16_t ranges = 0;    // sums of every range of K (split-k, k-phases), one below the other
+  uint16_t gathered = 0;   // gathers: A of all ranks
+  uint16_t part = 0;       // reductions: this rank's partial sums, moved by others than the GEMM
+  uint16_t slots = 0;      // slot_reduce: one partial sum of every source, at who reduces it
+  uint16_t packed = 0;     // packed_reduce: `part` tile by tile
+  uint16_t sums = 0;       // packed_reduce with owners: the reduced tiles of this rank
+  uint16_t exchanged = 0;  // exchanges: what peers write, before it is read or is the caller's
+  uint16_t ranges = 0;     // sums of every range of K (split-k, k-phases), one below the other
 };
 
 // Of one product: what its steps leave for one another. All products of an operator share the plan
@@ -63,8 +66,22 @@ struct SegmentLowering {
   LaneTable lanes;
 
   bool gathers() const {
-    return pattern == Pattern::push_gather || pattern == Pattern::nccl_gather;
+    return pattern == Pattern::push_gather || pattern == Pattern::nccl_gather ||
+           pattern == Pattern::exchange_input;
   }
+  bool exchanges() const {
+    return pattern == Pattern::exchange_input || pattern == Pattern::exchange_output;
+  }
+  // The rows of a tile that the rank has; with exchanges tiles are of its own rows, counted from
+  // its first, and of these the last ranks may have fewer.
+  Rect rect_of(int rank, int32_t tile) const { return on(rank, grid.rect(tile)); }
+  Rect on(int rank, Rect rect) const {
+    if (!exchanges()) return rect;
+    rect.row1 = std::min(rect.row1, static_cast<int32_t>(shards.size(rank)));
+    return rect;
+  }
+  // exchange_output: columns that each rank gets.
+  int32_t cols_each() const { return static_cast<int32_t>(op.n / op.ranks); }
   bool ranks_own_rows() const { return op.owns_rows() || op.kind.out == Edge::none; }
   // Stages take the product's tiles from the lane that computes them.
   bool has_followers() const { return part.stages.size() > 1; }
@@ -99,8 +116,9 @@ struct SegmentLowering {
   // Lanes of their own for movers and reduces. NCCL's blocks are not among the plan's lanes, but
   // take the same SMs.
   int comm_lanes() const {
-    return pattern == Pattern::push_gather || pattern == Pattern::slot_reduce ? schedule.comm_sms
-                                                                              : 0;
+    const bool any =
+        pattern == Pattern::push_gather || pattern == Pattern::slot_reduce || exchanges();
+    return any ? schedule.comm_sms : 0;
   }
   int splits() const { return schedule.split_k; }  // tasks that compute a tile
   // Ranges of K in which a lane computes the tiles that are in_phases().

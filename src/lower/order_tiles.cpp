@@ -93,8 +93,11 @@ TileOrder order_of(const SegmentLowering& state, int rank) {
   const TileTurns turns(state, rank);
   TileOrder order;
   order.tiles = TileSorter(state, turns).sorted();
+  if (state.exchanges()) {  // the last ranks may have fewer rows
+    std::erase_if(order.tiles, [&](int32_t tile) { return state.rect_of(rank, tile).empty(); });
+  }
   if (state.schedule.cluster > 1) order.tiles = pair_tiles(state.grid, order.tiles);
-  order.position.resize(order.tiles.size());
+  order.position.resize(static_cast<size_t>(state.grid.count()));
   for (size_t i = 0; i < order.tiles.size(); ++i) {
     order.position[static_cast<size_t>(order.tiles[i])] = static_cast<int32_t>(i);
   }

@@ -19,7 +19,11 @@ struct TileRow {
 class TileGrid {
  public:
   TileGrid() = default;
-  TileGrid(const std::vector<RowChunk>& chunks, int32_t n, int32_t tile_m, int32_t tile_n);
+  // Tiles are cut at multiples of `block` columns, of which n is one.
+  TileGrid(const std::vector<RowChunk>& chunks, int32_t n, int32_t tile_m, int32_t tile_n,
+           int32_t block);
+  TileGrid(const std::vector<RowChunk>& chunks, int32_t n, int32_t tile_m, int32_t tile_n)
+      : TileGrid(chunks, n, tile_m, tile_n, n) {}
 
   int32_t count() const { return num_rows() * cols_; }
   int32_t num_rows() const { return static_cast<int32_t>(rows_.size()); }
@@ -31,13 +35,17 @@ class TileGrid {
   int32_t col_of(int32_t tile) const { return tile % cols_; }
   const Rect& rect(int32_t tile) const { return rects_[static_cast<size_t>(tile)]; }
   int32_t row_at(int32_t storage_row) const;
+  int32_t col_at(int32_t col) const {
+    const int32_t in_block = (block_ + tile_n_ - 1) / tile_n_;
+    return col / block_ * in_block + col % block_ / tile_n_;
+  }
 
   template <typename Visit>
   void for_each_overlap(const Rect& rect, const Visit& visit) const {
     if (rect.empty()) return;
-    const int32_t last_col = (rect.col1 - 1) / tile_n_;
+    const int32_t last_col = col_at(rect.col1 - 1);
     for (int32_t r = row_at(rect.row0); r < num_rows() && row(r).row0 < rect.row1; ++r) {
-      for (int32_t c = rect.col0 / tile_n_; c <= last_col; ++c) visit(r * cols_ + c);
+      for (int32_t c = col_at(rect.col0); c <= last_col; ++c) visit(r * cols_ + c);
     }
   }
 
@@ -58,7 +66,7 @@ class TileGrid {
  private:
   std::vector<TileRow> rows_;
   std::vector<Rect> rects_;  // by tile
-  int32_t tile_n_ = 1, cols_ = 0;
+  int32_t tile_n_ = 1, block_ = 1, cols_ = 0;
 };
 
 }  // namespace stretto

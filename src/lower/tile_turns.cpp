@@ -75,7 +75,7 @@ void TileTurns::put_shared_last() {
   if (!state_.adds_to_parts() || state_.schedule.order == Order::plain) return;
   const auto begin = static_cast<int32_t>(state_.shards.begin(rank_));
   const auto end = static_cast<int32_t>(state_.shards.end(rank_));
-  state_.grid.for_each_overlap({begin, end, 0, state_.grid.cols() * state_.schedule.tile_n},
+  state_.grid.for_each_overlap({begin, end, 0, static_cast<int32_t>(state_.op.local_n())},
                                [&](int32_t tile) {
                                  if (is_foreign(tile)) {
                                    turn_of_[static_cast<size_t>(tile)] = INT64_MAX;

@@ -22,19 +22,26 @@ std::string_view to_string(Fill fill) {
 }
 
 Slice input_slice(const Segment& op, Input input, int rank) {
+  if (op.multiplies_own_rows() && input == Input::b) return {0, op.n, 0, op.k};
+  if (op.kind.in == Edge::all_to_all) {
+    const int64_t share = op.k / op.ranks;
+    return {0, op.m, rank * share, (rank + 1) * share};
+  }
   if (op.makes_terms()) {
     const int64_t share = op.local_k();
     return {0, input == Input::a ? op.m : op.n, rank * share, (rank + 1) * share};
   }
-  if (input == Input::a && !op.gathers()) return {0, op.m, 0, op.k};
+  if (input == Input::a && !op.owns_rows()) return {0, op.m, 0, op.k};
   if (input == Input::a) return {op.row_shards().begin(rank), op.row_shards().end(rank), 0, op.k};
   const int64_t share = op.local_n();
   return {rank * share, (rank + 1) * share, 0, op.k};
 }
 
 Slice output_slice(const Segment& op, int rank) {
-  if (op.kind.weight == Held::rows)
-    return {0, op.m, rank * op.local_n(), (rank + 1) * op.local_n()};
+  if (op.kind.weight == Held::rows || op.kind.out == Edge::all_to_all) {
+    const int64_t share = op.n / op.ranks;
+    return {0, op.m, rank * share, (rank + 1) * share};
+  }
   if (op.kind.out == Edge::all_reduce) return {0, op.m, 0, op.n};
   return {op.row_shards().begin(rank), op.row_shards().end(rank), 0, op.n};
 }

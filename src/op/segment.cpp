@@ -12,8 +12,9 @@ namespace stretto {
 
 namespace {
 
-constexpr std::string_view kNames[] = {"ag-gemm", "gemm-rs", "gemm-ar", "col-gemm"};
-constexpr ProductKind kKinds[] = {kAgGemm, kGemmRs, kGemmAr, kColGemm};
+constexpr std::string_view kNames[] = {"ag-gemm",  "gemm-rs",  "gemm-ar",
+                                       "col-gemm", "gemm-a2a", "a2a-gemm"};
+constexpr ProductKind kKinds[] = {kAgGemm, kGemmRs, kGemmAr, kColGemm, kGemmA2a, kA2aGemm};
 static_assert(std::size(kNames) == std::size(kKinds));
 
 }  // namespace
@@ -77,7 +78,7 @@ std::vector<std::string> problems(const Segment& op) {
     check_elements(reasons, "out [m, n]", op.m, op.n);
   }
   if (sizes_good && ranks_good) {
-    if (op.makes_terms()) {
+    if (op.makes_terms() || op.kind.in == Edge::all_to_all) {
       check_sharded(reasons, op, 'k', op.k);
     } else {
       check_sharded(reasons, op, 'n', op.n);
@@ -104,6 +105,9 @@ double link_bytes(const Segment& op) {
   if (op.kind.out == Edge::reduce_scatter) moved += share * m * n * bytes;
   // Reduce-scatter, then all-gather: the least that leaves every rank.
   if (op.kind.out == Edge::all_reduce) moved += 2 * share * m * n * bytes;
+  // What a rank has of its own stays.
+  if (op.kind.in == Edge::all_to_all) moved += share * m * k * bytes / op.ranks;
+  if (op.kind.out == Edge::all_to_all) moved += share * m * n * bytes / op.ranks;
   return moved;
 }
 

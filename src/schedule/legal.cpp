@@ -10,8 +10,12 @@ std::vector<std::string> legal(const Segment& op, const Schedule& schedule,
   Case c{op, schedule, machine, op_good, std::move(of_op)};
   check_numbers(c);
   check_ranges_of_k(c);
-  check_phases(c);
   check_machine(c);
+  if (op.ranks > 1 && check_exchange(c)) {
+    check_size(c);
+    return std::move(c.reasons);
+  }
+  check_phases(c);
   check_own_rows(c);
   check_start(c);
   check_cluster(c);

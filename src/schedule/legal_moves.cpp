@@ -53,6 +53,7 @@ void check_start(Case& c) {
 
 void check_mover(Case& c) {
   const Schedule& s = c.schedule;
+  if (c.op.exchanges()) return;  // check_exchange(); on one rank nothing moves
   if (s.mover == Mover::epilogue && !c.op.makes_terms()) {
     c.refuse(
         "mover=epilogue pushes a GEMM's output, but {} communicates its input: take "
@@ -82,6 +83,7 @@ void check_sync(Case& c) {
 
 void check_order(Case& c) {
   const Schedule& s = c.schedule;
+  if (c.op.exchanges()) return;  // the same
   const bool for_gather = s.order == Order::own_first || s.order == Order::arrival;
   if (for_gather && c.op.makes_terms()) {
     c.refuse("order={} follows gathered input: take order=peer-staggered for {}",

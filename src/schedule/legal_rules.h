@@ -44,6 +44,10 @@ void check_reduction(Case& c);
 void check_rows(Case& c);
 void check_pair(Case& c);
 
+// legal_exchange.cpp: all that there is to say of how products with an all-to-all move and order;
+// false where there is none.
+bool check_exchange(Case& c);
+
 // legal_cluster.cpp
 void check_cluster(Case& c);
 

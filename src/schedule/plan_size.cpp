@@ -16,21 +16,31 @@ double pieces(int64_t size, int piece) {
 
 double estimate_instrs(const Segment& op, const Schedule& schedule) {
   const double ranks = op.ranks;
-  const double rows = static_cast<double>(op.m);
+  const bool own = op.multiplies_own_rows();
+  const double rows = static_cast<double>(op.local_m());
   // Owners and chunks cut tile rows where they begin.
-  const double cuts =
-      std::min(rows, ranks * (schedule.granularity == Granularity::chunk ? schedule.chunks : 1));
+  const double cuts = std::min(
+      rows, (own ? 1 : ranks) * (schedule.granularity == Granularity::chunk ? schedule.chunks : 1));
   const double rows_between = std::ceil(rows / cuts);
   const double tile_rows =
-      std::min({rows, pieces(op.m, schedule.tile_m) + cuts,
+      std::min({rows, pieces(op.local_m(), schedule.tile_m) + cuts,
                 cuts * std::ceil(rows_between / static_cast<double>(schedule.tile_m))});
-  const double tiles = tile_rows * pieces(op.local_n(), schedule.tile_n);
+  // Where columns have owners, they cut tiles too.
+  const double col_owners = op.kind.out == Edge::all_to_all ? ranks : 0;
+  const double tiles = tile_rows * (pieces(op.local_n(), schedule.tile_n) + col_owners);
   // Of every rank: its GEMM tiles, the collectives or copies of its shares, and barriers.
   double per_rank = tiles + 2 * cuts + ranks;
   // A range is a task that notifies; who adds waits for each.
   if (schedule.split_k > 1) per_rank += tiles * 3 * schedule.split_k;
   if (op.ranks == 1) return per_rank;
-  if (op.makes_terms()) {
+  if (op.exchanges()) {
+    // A piece is sent to its owner and, of a result, copied there, in as many parts as there are
+    // movers; each is told of and awaited.
+    const double movers = std::max(1, schedule.comm_sms);
+    per_rank += std::max(tiles, tile_rows * ranks * movers) * 6;
+    const bool awaits_each = op.kind.in == Edge::all_to_all && schedule.sync == Sync::flag;
+    if (awaits_each) per_rank += tiles * ranks * movers;
+  } else if (op.makes_terms()) {
     // A tile is notified once and waited for once by each rank that reduces it.
     const double reducers = schedule.reduction == Reduction::one_shot ? ranks : 1;
     per_rank += tiles * (2 * reducers + 1 + reducers / ranks);

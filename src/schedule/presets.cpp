@@ -40,11 +40,16 @@ Reduction fixed_order(const Segment& op) {
   return op.kind.out == Edge::all_reduce ? Reduction::two_shot : Reduction::slots;
 }
 
+// Tiles are made before they are sent, not after.
+bool sends_result(const Segment& op) { return op.makes_terms() || op.kind.out == Edge::all_to_all; }
+
 Order staggered(const Segment& op, const Machine& machine) {
   if (machine.ranks_per_node > 0 && op.ranks > machine.ranks_per_node) {
     return Order::node_then_local;  // the network is slower: it must be busy first (or read last)
   }
-  return op.makes_terms() ? Order::peer_staggered : Order::own_first;
+  // Tiles behind an all-to-all need a part of every rank's.
+  if (op.kind.in == Edge::all_to_all) return Order::arrival;
+  return sends_result(op) ? Order::peer_staggered : Order::own_first;
 }
 
 Schedule make_sequential(const Segment& op, const Machine& machine) {
@@ -83,6 +88,11 @@ Schedule make_decomposed(const Segment& op, const Machine& machine) {
   // A copy engine is told addresses by the host, which a captured graph repeats: they cannot
   // alternate by epoch.
   schedule.reuse = Reuse::ack;
+  // Few tiles of own rows fill a kernel: two of them have a half each.
+  if (op.kind.in == Edge::all_to_all) schedule.chunks = 2;
+  if (op.kind.out == Edge::all_to_all && op.ranks > 1) {
+    schedule.groups = {op.ranks - op.ranks / 2, op.ranks / 2};
+  }
   return finish(schedule, op, machine);
 }
 
@@ -92,28 +102,47 @@ Schedule make_waves(const Segment& op, const Machine& machine) {
   return finish(schedule, op, machine);
 }
 
+// Tiles of own rows are few: movers take only what leaves them as many waves. Epilogues need none.
+int exchange_sms(const Segment& op, const Machine& machine) {
+  if (sends_result(op) || !problems(op).empty()) return 0;
+  const auto waves = [&](int comm_sms) {
+    const int64_t sms = std::max(1, machine.sms - comm_sms);
+    const TileShape tile = default_tile(op, static_cast<int>(sms));
+    const int64_t tiles =
+        ((op.local_m() + tile.m - 1) / tile.m) * ((op.local_n() + tile.n - 1) / tile.n);
+    return static_cast<double>((tiles + sms - 1) / sms) * tile.m * tile.n;
+  };
+  int most = kCommSms;
+  while (most > 2 && waves(most) > waves(2)) --most;
+  return most;
+}
+
 Schedule make_fused(Granularity granularity, Sync sync, const Segment& op, const Machine& machine) {
   Schedule schedule;
   schedule.granularity = granularity;
   schedule.order = staggered(op, machine);
   // Shard by shard, the tiles of a shard that is under way would wait while others lie there.
   if (schedule.order == Order::own_first) schedule.order = Order::arrival;
-  schedule.mover = op.makes_terms() ? Mover::epilogue : Mover::comm_blocks;
+  schedule.mover = sends_result(op) ? Mover::epilogue : Mover::comm_blocks;
   schedule.sync = sync;
   schedule.reduction = fixed_order(op);
-  schedule.comm_sms = kCommSms;
+  schedule.comm_sms = op.exchanges() ? exchange_sms(op, machine) : kCommSms;
   return finish(schedule, op, machine);
 }
 
 // Out of step, each lane of a gather would read B by itself, where the cache does not hold it.
 bool lanes_would_fall_apart(const Segment& op) {
-  return op.ranks > 1 && !op.makes_terms() &&
+  return op.ranks > 1 && op.gathers() &&
          static_cast<double>(op.local_n() * op.local_k() * num_bytes(op.dtype)) > kL2Bytes;
 }
 
 // Who computes a tile of its own adds to it at once what the others sent: no SMs are set aside.
 Schedule make_tiles(const Segment& op, const Machine& machine) {
   Schedule schedule = make_fused(Granularity::tile, Sync::flag, op, machine);
+  if (op.exchanges()) {
+    if (schedule.order == Order::peer_staggered) schedule.order = Order::interleaved;
+    return schedule;
+  }
   const FusedPoint point = fused_point(op, machine, schedule.comm_sms);
   schedule.comm_sms = point.comm_sms;
   schedule.tile_m = point.tile.m;

@@ -14,6 +14,12 @@ Segment largest(const OperationShape& shape, int64_t max_rows, int ranks, RowCou
     throw UsageError(
         fmt::format("an operation of up to {} rows; it has 1 to {}", max_rows, kMaxDim));
   }
+  if (Segment{shape.kind}.exchanges()) {
+    throw UsageError(
+        fmt::format("{} is planned, but no operation serves it: take ag-gemm, gemm-rs "
+                    "or gemm-ar",
+                    to_string(shape.kind)));
+  }
   const int64_t m = rows == RowCount::fixed ? max_rows : bucket_of(shape.kind, ranks, max_rows);
   Segment op{shape.kind, m, shape.n, shape.k, ranks, shape.dtype};
   validate(op);

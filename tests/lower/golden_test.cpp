@@ -23,6 +23,9 @@ constexpr const char* kGather = "ag-gemm m=40 n=64 k=8 ranks=2 dtype=bf16";
 constexpr const char* kScatter = "gemm-rs m=40 n=40 k=8 ranks=2 dtype=bf16";
 constexpr const char* kAllReduce = "gemm-ar m=40 n=40 k=8 ranks=2 dtype=bf16";
 
+constexpr const char* kToHeads = "gemm-a2a m=35 n=64 k=8 ranks=2 dtype=bf16";
+constexpr const char* kToTokens = "a2a-gemm m=35 n=32 k=16 ranks=2 dtype=bf16";
+
 // Whatever a preset may choose by the machine is given, so that only its idea is its own.
 constexpr Golden kGoldens[] = {
     {"ag-gemm.sequential", kGather, "sequential,tile=16x16"},
@@ -45,6 +48,10 @@ constexpr Golden kGoldens[] = {
     {"gemm-ar.slices", kAllReduce, "slices,tile=8x16,comm-sms=0,order=plain"},
     {"gemm-ar.one-shot", kAllReduce,
      "tiles,tile=16x16,comm-sms=1,order=peer-staggered,reduction=one-shot"},
+    {"gemm-a2a.tiles", kToHeads, "tiles,tile=16x16,comm-sms=1,order=interleaved"},
+    {"gemm-a2a.decomposed", kToHeads, "decomposed,tile=16x16,order=peer-staggered"},
+    {"a2a-gemm.tiles", kToTokens, "tiles,tile=16x16,comm-sms=1,order=arrival"},
+    {"a2a-gemm.decomposed", kToTokens, "decomposed,tile=16x16,order=arrival"},
     {"gemm-rs.split-k", "gemm-rs m=40 n=24 k=300 ranks=2 dtype=bf16",
      "tiles,tile=16x16,comm-sms=0,order=interleaved,split-k=2"},
     {"ag-gemm.k-phases", "ag-gemm m=40 n=64 k=200 ranks=2 dtype=bf16",

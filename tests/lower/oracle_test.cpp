@@ -15,7 +15,7 @@ constexpr int64_t kRows[] = {1, 7, 16, 63, 127, 128, 129, 200};
 // Every legal schedule with some of the row counts; over all, every row count meets all of them.
 void run_all(ProductKind kind, int ranks, int ranks_per_node, size_t rows_each) {
   const Machine machine = small_machine(ranks, 8, ranks_per_node);
-  const int64_t n = kind == kAgGemm ? 40 * ranks : 72;
+  const int64_t n = kind == kAgGemm || kind == kGemmA2a ? 40 * ranks : 72;
   const int64_t k = kind == kAgGemm ? 5 : 3 * ranks;
   const Segment any{kind, 64, n, k, ranks, DType::bf16};
   const std::vector<Schedule> schedules = legal_schedules(any, machine);
@@ -53,12 +53,12 @@ std::string case_name(const testing::TestParamInfo<std::tuple<ProductKind, Ranks
   return ranks.per_node ? name + "_in_nodes_of_" + std::to_string(ranks.per_node) : name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Lower, EverySchedule,
-                         testing::Combine(testing::Values(kAgGemm, kGemmRs, kGemmAr),
-                                          testing::Values(Ranks{1, 0}, Ranks{2, 0}, Ranks{3, 0},
-                                                          Ranks{4, 0}, Ranks{8, 0}, Ranks{4, 2},
-                                                          Ranks{7, 3})),
-                         case_name);
+INSTANTIATE_TEST_SUITE_P(
+    Lower, EverySchedule,
+    testing::Combine(testing::Values(kAgGemm, kGemmRs, kGemmAr, kGemmA2a, kA2aGemm),
+                     testing::Values(Ranks{1, 0}, Ranks{2, 0}, Ranks{3, 0}, Ranks{4, 0},
+                                     Ranks{8, 0}, Ranks{4, 2}, Ranks{7, 3})),
+    case_name);
 
 }  // namespace
 }  // namespace stretto

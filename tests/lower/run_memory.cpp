@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "stretto/reference.h"
+
 namespace stretto {
 namespace {
 
@@ -34,9 +36,9 @@ RunMemory::RunMemory(const Draft& draft, RunFaults& faults)
 }
 
 void RunMemory::fill_input(Instance& m, const std::string& name, int rank) const {
-  const bool is_a = name == "a", gather = op_.kind == kAgGemm;
-  const int64_t row0 = gather ? (is_a ? op_.row_shards().begin(rank) : rank * op_.local_n()) : 0;
-  const int64_t col0 = gather ? 0 : rank * op_.local_k();
+  const bool is_a = name == "a";
+  const Slice slice = input_slice(op_, is_a ? Input::a : Input::b, rank);
+  const int64_t row0 = slice.row0, col0 = slice.col0;
   for (int64_t r = 0; r < m.rows; ++r) {
     for (int64_t c = 0; c < m.cols; ++c) {
       m.values[static_cast<size_t>(r * m.cols + c)] = input_at(is_a ? 1 : 2, row0 + r, col0 + c);
@@ -87,7 +89,6 @@ void RunMemory::store(const Region& region, std::span<const float> values) {
 
 void RunMemory::verify() {
   // out = A * B^T, element by element from the global inputs.
-  const bool gather = op_.kind == kAgGemm;
   std::vector<float> a, b, expected;
   for (int64_t r = 0; r < op_.m; ++r) {
     for (int64_t i = 0; i < op_.k; ++i) a.push_back(input_at(1, r, i));
@@ -107,10 +108,9 @@ void RunMemory::verify() {
   const uint16_t out = plan_.find_buffer("out").value();
   for (int rank = 0; rank < plan_.ranks(); ++rank) {
     const Instance& m = instance({0, 0, 0, 0, out, static_cast<uint16_t>(rank)});
-    const int64_t row0 = op_.kind == kGemmRs ? op_.row_shards().begin(rank) : 0;
-    const int64_t col0 = gather ? rank * op_.local_n() : 0;
-    const int64_t rows = op_.kind == kGemmRs ? op_.row_shards().size(rank) : op_.m;
-    if (m.rows != rows || m.cols != op_.local_n()) faults_.add("out has a wrong shape");
+    const Slice slice = output_slice(op_, rank);
+    const int64_t row0 = slice.row0, col0 = slice.col0;
+    if (m.rows != slice.rows() || m.cols != slice.cols()) faults_.add("out has a wrong shape");
     for (int64_t r = 0; r < m.rows && faults_.empty(); ++r) {
       for (int64_t c = 0; c < m.cols && faults_.empty(); ++c) {
         const auto i = static_cast<size_t>(r * m.cols + c);

@@ -177,6 +177,14 @@ TEST(Slices, CoverInputsAndOutputsAsTheOperatorsSay) {
   const Segment ar{kGemmAr, 10, 12, 8, 4, DType::bf16};
   EXPECT_EQ(input_slice(ar, Input::a, 1), input_slice(rs, Input::a, 1));
   EXPECT_EQ(output_slice(ar, 2), (Slice{0, 10, 0, 12}));
+  const Segment heads{kGemmA2a, 10, 12, 6, 4, DType::bf16};
+  EXPECT_EQ(input_slice(heads, Input::a, 3), (Slice{9, 10, 0, 6}));
+  EXPECT_EQ(input_slice(heads, Input::b, 1), (Slice{0, 12, 0, 6}));
+  EXPECT_EQ(output_slice(heads, 1), (Slice{0, 10, 3, 6}));
+  const Segment tokens{kA2aGemm, 10, 5, 8, 4, DType::bf16};
+  EXPECT_EQ(input_slice(tokens, Input::a, 1), (Slice{0, 10, 2, 4}));
+  EXPECT_EQ(input_slice(tokens, Input::b, 2), (Slice{0, 5, 0, 8}));
+  EXPECT_EQ(output_slice(tokens, 3), (Slice{9, 10, 0, 5}));
 }
 
 }  // namespace

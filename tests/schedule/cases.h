@@ -14,6 +14,9 @@ inline Segment gemm_rs(int ranks = 8) { return {kGemmRs, 2048, 1024, 4096, ranks
 inline Segment gemm_ar(int ranks = 8) { return {kGemmAr, 2048, 1024, 4096, ranks, DType::bf16}; }
 inline Segment ag_gemm(int ranks = 8) { return {kAgGemm, 2048, 1024, 4096, ranks, DType::bf16}; }
 
+inline Segment gemm_a2a(int ranks = 8) { return {kGemmA2a, 2048, 1024, 4096, ranks, DType::bf16}; }
+inline Segment a2a_gemm(int ranks = 8) { return {kA2aGemm, 2048, 1024, 4096, ranks, DType::bf16}; }
+
 // Only what schedules look at.
 inline Machine machine_of(int nodes = 1) {
   Machine machine;

@@ -1,0 +1,68 @@
+// Which schedules serve products that every rank makes of its own rows, with an all-to-all before
+// or after.
+#include "schedule/legal_rules.h"
+
+namespace stretto {
+namespace {
+
+std::string_view movers_of(const Segment& op) {
+  return op.kind.in == Edge::all_to_all ? "mover=comm-blocks or copy-engine"
+                                        : "mover=epilogue, comm-blocks or copy-engine";
+}
+
+}  // namespace
+
+bool check_exchange(Case& c) {
+  const Schedule& s = c.schedule;
+  const std::string_view kind = to_string(c.op.kind);
+  if (!c.op.exchanges()) return false;
+  const bool feeds = c.op.kind.in == Edge::all_to_all;
+  if (s.mover == Mover::nccl) {
+    c.refuse("mover=nccl with {}, whose all-to-all no collective makes: take {}", kind,
+             movers_of(c.op));
+    return true;
+  }
+  if (feeds && s.mover == Mover::epilogue) {
+    c.refuse("mover=epilogue pushes a GEMM's output, but {} communicates its input: take {}", kind,
+             movers_of(c.op));
+  }
+  if (s.granularity == Granularity::waves) {
+    c.refuse(
+        "granularity=waves with {}, of which no collective moves groups: take "
+        "granularity=tile, slice, chunk or whole",
+        kind);
+  }
+  const bool fits = s.order == Order::plain || s.order == Order::node_then_local ||
+                    (feeds ? s.order == Order::arrival
+                           : s.order == Order::peer_staggered || s.order == Order::interleaved);
+  if (!fits) {
+    c.refuse("order={} with {}, whose tiles {}: take order={}", to_string(s.order), kind,
+             feeds ? "need columns of every rank" : "are all of own rows",
+             feeds ? "arrival, plain or node-then-local"
+                   : "peer-staggered, interleaved, plain or node-then-local");
+  }
+  const auto refuse = [&](bool is_set, std::string_view set, std::string_view why,
+                          std::string_view right) {
+    if (is_set) c.refuse("{} with {}, {}: take {}", set, kind, why, right);
+  };
+  refuse(s.k_phases > 1, fmt::format("k-phases={}", s.k_phases),
+         "whose rows come from all ranks at once", "k-phases=1");
+  refuse(s.own != OwnRows::direct, fmt::format("own={}", to_string(s.own)), "which gathers no rows",
+         "own=direct");
+  refuse(s.start != Start::tile, fmt::format("start={}", to_string(s.start)),
+         "which gathers no rows", "start=tile");
+  refuse(s.cluster != 1, fmt::format("cluster={}", s.cluster),
+         "whose ranks may have a tile row without a partner", "cluster=1");
+  refuse(s.rows != RowCount::fixed, fmt::format("rows={}", to_string(s.rows)),
+         "whose ranks send as many rows as its plan says", "rows=fixed");
+  refuse(s.gemm != GemmBy::tiles, fmt::format("gemm={}", to_string(s.gemm)),
+         "of which a library is told no part", "gemm=tiles");
+  check_algorithm(c);
+  check_collectives(c);
+  check_sync(c);
+  check_reduction(c);
+  check_pair(c);
+  return true;
+}
+
+}  // namespace stretto
