@@ -28,7 +28,7 @@ RankStreams::RankStreams(const Setup& setup)
   place_copied_notifies();
   add_ends_of_run();
   if (counts_.empty()) shown_at_ = reinterpret_cast<cuda::DevicePtr>(counts_.add(1));
-  overlaps_ = ops_.size() == 1 && ops_[0].kind == OpKind::gemm && streams_.size() == 1 &&
+  overlaps_ = ops_.size() == 1 && ops_[0].kind == StreamOp::gemm && streams_.size() == 1 &&
               !gemms_.empty() && !advance_ && !alternates_ && setup.device.ranks() == 1;
 }
 
@@ -106,7 +106,7 @@ Params RankStreams::with_rows(const Params& params, const CallRows& rows) const 
 
 void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallRows& rows) {
   switch (op.kind) {
-    case OpKind::gemm: {
+    case StreamOp::gemm: {
       if (library_) {
         multiply(op.index, stream, set, rows);
         break;
@@ -125,40 +125,40 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
       }
       break;
     }
-    case OpKind::move: {
+    case StreamOp::move: {
       const device::MoverParams params = with_rows(moves_[op.index].params(), rows);
       mover_->launch(stream, moves_[op.index].num_blocks(), device::kMoverThreads, 1, &params);
       break;
     }
-    case OpKind::wait_value:
+    case StreamOp::wait_value:
       check(driver().stream_wait_value(stream.handle(), value_waits_[op.index].counter,
                                        static_cast<uint64_t>(value_waits_[op.index].threshold),
                                        cuda::kWaitAtLeast),
             "wait in a stream");
       break;
-    case OpKind::wait:
+    case StreamOp::wait:
       sync_.await(stream, waits_[op.index], op.stream != 0);
       break;
-    case OpKind::notify:
+    case StreamOp::notify:
       sync_.notify(stream, notifies_[op.index]);
       break;
-    case OpKind::copy:
+    case StreamOp::copy:
       for (const cuda::Transfer& transfer : copies_[op.index][static_cast<size_t>(set)]) {
         cuda::enqueue_transfer(stream, transfer);
       }
       break;
-    case OpKind::copied_notify:
+    case StreamOp::copied_notify:
       for (const cuda::Transfer& transfer : copied_transfers_[op.index][static_cast<size_t>(set)]) {
         cuda::enqueue_transfer(stream, transfer);
       }
       break;
-    case OpKind::collective:
+    case StreamOp::collective:
       make_collective(op.index, stream, set, rows);
       break;
-    case OpKind::record:
+    case StreamOp::record:
       events_[op.index]->record(stream);
       break;
-    case OpKind::await:
+    case StreamOp::await:
       stream.wait(*events_[op.index]);
       break;
   }

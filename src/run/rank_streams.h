@@ -105,7 +105,7 @@ class RankStreams {
   void release_stream_waits() const;
 
  private:
-  enum class OpKind : uint8_t {
+  enum class StreamOp : uint8_t {
     gemm,
     move,
     wait_value,
@@ -118,7 +118,7 @@ class RankStreams {
     await
   };
   struct Op {
-    OpKind kind;
+    StreamOp kind;
     uint32_t stream;
     uint32_t index;  // in the list of its kind
   };

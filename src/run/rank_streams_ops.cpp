@@ -27,10 +27,10 @@ void RankStreams::add_ops() {
     }
     switch (step.kind) {
       case StepKind::gemm:
-        ops_.push_back({OpKind::gemm, stream, step.index});
+        ops_.push_back({StreamOp::gemm, stream, step.index});
         break;
       case StepKind::move:
-        ops_.push_back({OpKind::move, stream, step.index});
+        ops_.push_back({StreamOp::move, stream, step.index});
         break;
       case StepKind::wait:
         add_waits(stream, same);
@@ -45,10 +45,10 @@ void RankStreams::add_ops() {
         add_collective(stream, step);
         break;
       case StepKind::record:
-        ops_.push_back({OpKind::record, stream, step.index});
+        ops_.push_back({StreamOp::record, stream, step.index});
         break;
       case StepKind::await:
-        ops_.push_back({OpKind::await, stream, step.index});
+        ops_.push_back({StreamOp::await, stream, step.index});
         break;
     }
   }
@@ -65,7 +65,7 @@ void RankStreams::add_waits(uint32_t stream, const std::vector<Step>& steps) {
   for (const Step& step : steps) {
     const Instr& instr = step.instr(setup_.plan);
     if (setup_.signals.is_relative(setup_.rank, setup_.signals.index_of(instr.signal))) {
-      ops_.push_back({OpKind::wait_value, stream, static_cast<uint32_t>(value_waits_.size())});
+      ops_.push_back({StreamOp::wait_value, stream, static_cast<uint32_t>(value_waits_.size())});
       value_waits_.push_back(
           {step, counter(instr), setup_.signals.relative_threshold(setup_.rank, instr)});
     } else {
@@ -74,7 +74,7 @@ void RankStreams::add_waits(uint32_t stream, const std::vector<Step>& steps) {
     }
   }
   if (entries.empty()) return;
-  ops_.push_back({OpKind::wait, stream, static_cast<uint32_t>(waits_.size())});
+  ops_.push_back({StreamOp::wait, stream, static_cast<uint32_t>(waits_.size())});
   const device::SignalSpace space = space_of({nullptr, by_kernel});
   waits_.push_back({space, entries_.emplace_back(cuda::upload(entries)).as<device::WaitEntry>(),
                     nullptr, static_cast<uint32_t>(entries.size()), 0});
@@ -109,7 +109,7 @@ void RankStreams::add_notifies(uint32_t stream, const std::vector<Step>& steps) 
   }
   if (!copied.empty()) add_copied_notifies(stream, cuda::last_of_each_counter(copied));
   if (entries.empty()) return;
-  ops_.push_back({OpKind::notify, stream, static_cast<uint32_t>(notifies_.size())});
+  ops_.push_back({StreamOp::notify, stream, static_cast<uint32_t>(notifies_.size())});
   notifies_.push_back({space_of({}),
                        entries_.emplace_back(cuda::upload(entries)).as<device::NotifyEntry>(),
                        static_cast<uint32_t>(entries.size()), 0});
@@ -117,7 +117,7 @@ void RankStreams::add_notifies(uint32_t stream, const std::vector<Step>& steps) 
 
 void RankStreams::add_copied_notifies(uint32_t stream,
                                       const std::vector<cuda::CopiedNotify>& notifies) {
-  ops_.push_back({OpKind::copied_notify, stream, static_cast<uint32_t>(copied_ranges_.size())});
+  ops_.push_back({StreamOp::copied_notify, stream, static_cast<uint32_t>(copied_ranges_.size())});
   copied_ranges_.push_back({copied_.size(), notifies.size()});
   copied_.insert(copied_.end(), notifies.begin(), notifies.end());
 }
@@ -138,7 +138,7 @@ void RankStreams::place_copied_notifies() {
 }
 
 void RankStreams::add_copy(uint32_t stream, const Step& step) {
-  ops_.push_back({OpKind::copy, stream, static_cast<uint32_t>(copies_.size())});
+  ops_.push_back({StreamOp::copy, stream, static_cast<uint32_t>(copies_.size())});
   auto& by_set = copies_.emplace_back();
   for (int set = 0; set < sets_; ++set) {
     by_set.push_back(cuda::transfers_of(setup_.plan, step.instr(setup_.plan), setup_.places, set));
@@ -148,7 +148,7 @@ void RankStreams::add_copy(uint32_t stream, const Step& step) {
 
 void RankStreams::add_collective(uint32_t stream, const Step& step) {
   if (setup_.low_latency != nullptr) {
-    ops_.push_back({OpKind::collective, stream, static_cast<uint32_t>(low_latency_.size())});
+    ops_.push_back({StreamOp::collective, stream, static_cast<uint32_t>(low_latency_.size())});
     LowLatencyOp& made = low_latency_.emplace_back();
     made.id = step.instr(setup_.plan).id;
     for (int set = 0; set < sets_; ++set) {
@@ -159,7 +159,7 @@ void RankStreams::add_collective(uint32_t stream, const Step& step) {
     return;
   }
   STRETTO_ASSERT(setup_.communicators != nullptr, "collectives come with communicators");
-  ops_.push_back({OpKind::collective, stream, static_cast<uint32_t>(collectives_.size())});
+  ops_.push_back({StreamOp::collective, stream, static_cast<uint32_t>(collectives_.size())});
   auto& by_set = collectives_.emplace_back();
   for (int set = 0; set < sets_; ++set) {
     by_set.push_back(cuda::nccl_calls(setup_.plan, step.lane, step.position, setup_.places, set));

@@ -51,7 +51,7 @@ double followed(Follower follower, double x) {
 
 // What may lie between a right value and the exact one, which has `factor` as a factor.
 double bound_of(double exact, double factor, DType dtype) {
-  const double relative = dtype == DType::bf16 ? 1.0 / 512 : dtype == DType::fp16 ? 1.0 / 2048 : 0;
+  const double relative = dtype == DType::bf16 ? 1.0 / 256 : dtype == DType::fp16 ? 1.0 / 2048 : 0;
   const double smallest =
       dtype == DType::fp16 ? 0x1p-25 : 0x1p-119 * std::max(1.0, std::abs(factor));
   return std::abs(exact) * (relative * 1.001 + 0x1p-15) + smallest;

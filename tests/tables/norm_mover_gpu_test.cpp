@@ -116,7 +116,7 @@ class NormMoverGpuTest : public GpuTest {
     const auto [rows, columns, sources, margin] = shape;
     const int64_t stride = columns + margin;
     const auto size = static_cast<size_t>(num_bytes(to));
-    const double unit = to == DType::bf16 ? 1.0 / 512 : to == DType::fp16 ? 1.0 / 2048 : 0;
+    const double unit = to == DType::bf16 ? 1.0 / 256 : to == DType::fp16 ? 1.0 / 2048 : 0;
     std::vector<double> sums(static_cast<size_t>(columns));
     int64_t wrong = 0, changed = 0;
     const auto note = [&](int64_t result, int64_t row, int64_t column, double seen, double right) {
