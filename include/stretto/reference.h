@@ -1,8 +1,8 @@
 // Reference: what an operator must produce, from inputs that are pure functions of a seed.
 //
-// All three operators compute out = A * B^T with A [M, K] and B [N, K]; they differ in who holds
-// what. So inputs and outputs have global coordinates here, and Slice says which part of them a
-// rank holds. Nothing here shares code with the emulator or with kernels.
+// Segments compute out = A * B^T with A [M, K] and B [N, K]; they differ in who holds what. So
+// inputs and outputs have global coordinates here, and Slice says which part of them a rank holds.
+// Nothing here shares code with the emulator or with kernels.
 #pragma once
 
 #include <cstdint>
@@ -90,8 +90,8 @@ ExpectedRows expected_rows(const Segment& op, const InputData& data, const Round
 
 // The same of whole operators, tensor by tensor. Operands of a product that are its A have values
 // as Input::a above, all others as Input::b. Where an operator is more than one product, random
-// weights are divided by a power of two near the root of their columns, so that no tensor grows
-// from stage to stage.
+// weights are divided by a power of two near the root of their columns, and integer weights are -1,
+// 0 or 1, so that no tensor grows from stage to stage.
 
 // What a rank has of a tensor that is held so.
 Slice slice_of(const Operator& op, int tensor, Held held, int rank);

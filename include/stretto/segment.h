@@ -59,6 +59,8 @@ struct Segment {
   int64_t local_m() const { return multiplies_own_rows() ? row_shards().block() : m; }
   int64_t local_n() const { return kind.weight == Held::rows ? n / ranks : n; }
   int64_t local_k() const { return kind.weight == Held::cols ? k / ranks : k; }
+  // Columns that a rank multiplies for: of all its weights.
+  int64_t product_cols() const { return local_n() * weights; }
   // Every rank's product is a term of a sum.
   bool makes_terms() const { return kind.weight == Held::cols; }
   // Every rank has the whole weight, and multiplies its own rows only.

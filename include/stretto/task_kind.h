@@ -55,7 +55,6 @@ struct TaskKind {
   bool has_rows_as_columns = false;  // the result has a column for each row of the last read
   // Whether a GPU may do it with what the task before it has left in registers.
   bool follows_in_registers = false;
-  bool has_kernel = true;           // GPUs have one that does it
   std::string_view attribute = {};  // name of the positive number that it needs; empty: none
   TaskFault (*fault)(std::span<const Region> reads);
   // The definition: some rows of the result, from what is read for them.

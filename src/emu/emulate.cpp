@@ -44,6 +44,11 @@ EmulateResult emulate(const Plan& plan, const EmulateOptions& options) {
     throw UsageError(fmt::format("expected 1 to {} runs, found {}", kMaxRuns, options.runs));
   }
   validate(plan);
+  const bool is_special = options.fill == Fill::specials || options.fill == Fill::subnormals;
+  if (is_special && plan.op.only_product() == nullptr) {
+    throw UsageError(fmt::format("fill {} is for operators of one product: take random or integers",
+                                 to_string(options.fill)));
+  }
   refuse_too_large(plan, options);
   return emu::Execution(plan, options).run();
 }

@@ -166,9 +166,13 @@ void fill_tensor(const Operator& op, const InputData& data, int tensor, int64_t 
   const Input like = is_used_as(op, tensor, 0) ? Input::a : Input::b;
   const uint64_t key = hash_row(data.seed, static_cast<Input>(tensor), row);
   fill_row(data, op.dtype, like, key, op.tensor(tensor).cols, col0, values);
-  const bool shrinks =
-      data.fill != Fill::integers && op.only_product() == nullptr && is_used_as(op, tensor, 1);
+  // Else tensors grow from stage to stage, beyond what fp16 can hold.
+  const bool shrinks = op.only_product() == nullptr && is_used_as(op, tensor, 1);
   if (!shrinks) return;
+  if (data.fill == Fill::integers) {
+    for (float& value : values) value = value > 1 ? 1.0f : value < -1 ? -1.0f : 0.0f;
+    return;
+  }
   const int exponent = std::ilogb(std::sqrt(static_cast<double>(op.tensor(tensor).cols)));
   for (float& value : values) value = std::ldexp(value, -exponent);
 }

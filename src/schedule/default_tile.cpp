@@ -17,7 +17,7 @@ TileShape default_tile(const Segment& op, int compute_sms) {
   const int64_t cols = op.kind.out == Edge::all_to_all ? op.n / op.ranks : op.local_n();
   const int64_t shard_rows = op.row_shards().block();
   while (tile.m > kLeast && tile.m >= 2 * rows) tile.m /= 2;
-  while (tile.n > kLeast && tile.n >= 2 * cols) tile.n /= 2;
+  while (tile.n > kLeast * op.weights && tile.n >= 2 * cols) tile.n /= 2;
   while (tile.m > kEfficient && tile.m >= 2 * shard_rows) tile.m /= 2;
   while (tiles_over(rows, tile.m) * tiles_over(op.local_n(), tile.n) < compute_sms) {
     if (tile.n >= tile.m && tile.n > kEfficient) {

@@ -23,12 +23,12 @@ class FusedCosts {
 
   bool known() const {
     return tflops_ > 0 && machine_.link_gb_per_s > 0 && op_.row_shards().block() >= kRows &&
-           op_.local_n() >= kWidths[0];
+           op_.product_cols() >= kWidths[0];
   }
 
   double time_us(int width, int comm_sms) const {
     const auto tiles =
-        static_cast<int64_t>(ceil_div(op_.local_m(), kRows) * ceil_div(op_.local_n(), width));
+        static_cast<int64_t>(ceil_div(op_.local_m(), kRows) * ceil_div(op_.product_cols(), width));
     const int sms = machine_.sms - comm_sms;
     const double tile = tile_us(width), gemm = ceil_div(tiles, sms) * tile;
     if (!op_.makes_terms()) return std::max(gemm, send_us(rate(comm_sms), sent_bytes()) + tile);

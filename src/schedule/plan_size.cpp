@@ -27,7 +27,7 @@ double estimate_instrs(const Segment& op, const Schedule& schedule) {
                 cuts * std::ceil(rows_between / static_cast<double>(schedule.tile_m))});
   // Where columns have owners, they cut tiles too.
   const double col_owners = op.kind.out == Edge::all_to_all ? ranks : 0;
-  const double tiles = tile_rows * (pieces(op.local_n(), schedule.tile_n) + col_owners);
+  const double tiles = tile_rows * (pieces(op.product_cols(), schedule.tile_n) + col_owners);
   // Of every rank: its GEMM tiles, the collectives or copies of its shares, and barriers.
   double per_rank = tiles + 2 * cuts + ranks;
   // A range is a task that notifies; who adds waits for each.

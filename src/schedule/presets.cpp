@@ -133,7 +133,7 @@ Schedule make_fused(Granularity granularity, Sync sync, const Segment& op, const
 // Out of step, each lane of a gather would read B by itself, where the cache does not hold it.
 bool lanes_would_fall_apart(const Segment& op) {
   return op.ranks > 1 && op.gathers() &&
-         static_cast<double>(op.local_n() * op.local_k() * num_bytes(op.dtype)) > kL2Bytes;
+         static_cast<double>(op.product_cols() * op.local_k() * num_bytes(op.dtype)) > kL2Bytes;
 }
 
 // Who computes a tile of its own adds to it at once what the others sent: no SMs are set aside.
