@@ -125,7 +125,8 @@ class Soak {
     size_t bytes = 0;
     for (size_t i = 0; i < operations_.size(); ++i) {
       Operation& operation = *operations_[i];
-      const Segment op = operation.at(operation.room());
+      Segment op = operation.at(rows_);
+      op.m = operation.room();  // tensors have a bucket's rows
       const Slice a = input_slice(op, Input::a, rank), b = input_slice(op, Input::b, rank);
       const Slice out = output_slice(op, rank);
       Part part{operation.a(rank),
