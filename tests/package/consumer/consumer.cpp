@@ -15,7 +15,7 @@ int main() {
   using namespace stretto;
   const Operator op = parse_operator("gemm-rs m=512 n=256 k=512 ranks=4 dtype=bf16");
   const Machine machine = default_machine(op.ranks);
-  const Plan plan = lower(op, parse_schedule("tiles", op, machine), machine);
+  const Plan plan = lower(op, parse_schedules("tiles", op, machine), machine);
   const bool proved = check(plan).clean();
   const bool verified = emulate(plan).verified;
   const fibre::CatalogEntry kernel = fibre::catalog().front();
