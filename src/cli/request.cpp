@@ -109,7 +109,7 @@ Operator resolve_operator(std::shared_ptr<const GraphText> graph, const Options&
   return make_graph(std::move(graph), sizes, ranks_option(options), dtype_option(options));
 }
 
-// A graph of the user's own: a file whose first word is graph. Null: it is none.
+// A graph of the user's own: a file that is called NAME.graph. Null: it is none.
 std::shared_ptr<const GraphText> read_graph(const std::string& path) {
   constexpr size_t kMostBytes = size_t{1} << 20;
   std::error_code ignored;
