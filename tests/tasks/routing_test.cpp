@@ -1,0 +1,165 @@
+// Partitions by expert against what a few lines say that they are.
+#include "stretto/device/routing.h"
+
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace stretto::device {
+namespace {
+
+constexpr int32 kUntouched = -77;
+
+struct Case {
+  std::string name;
+  int tokens, top_k, experts;
+  std::vector<int64_t> ids;
+};
+
+Case made(std::string name, int tokens, int top_k, int experts, auto id_of) {
+  Case one{std::move(name), tokens, top_k, experts, {}};
+  for (int c = 0; c < tokens * top_k; ++c) one.ids.push_back(id_of(c));
+  return one;
+}
+
+std::vector<Case> cases() {
+  std::mt19937 dice(7);
+  const auto uniform = [&](int experts) {
+    return [&dice, experts](int) { return static_cast<int64_t>(dice() % unsigned(experts)); };
+  };
+  const auto zipf = [&](int experts) {
+    return [&dice, experts](int) {
+      const double x = double(dice()) / 4294967296.0;
+      return static_cast<int64_t>(std::pow(experts + 1.0, x) - 1);
+    };
+  };
+  return {
+      made("no tokens", 0, 2, 8, [](int) { return 0; }),
+      made("one token, one expert", 1, 1, 1, [](int) { return 0; }),
+      made("uniform", 300, 3, 24, uniform(24)),
+      made("zipf", 257, 8, 64, zipf(64)),
+      made("one hot", 100, 2, 16, [](int) { return 5; }),
+      made("one choice each", 16, 1, 16, [](int c) { return c; }),
+      made("all dropped", 40, 2, 4, [](int) { return -1; }),
+      made("some dropped", 40, 2, 4, [&](int) { return int64_t(dice() % 5) - 1; }),
+      made("bad ids", 40, 2, 4, [&](int) { return int64_t(dice() % 9) - 3; }),
+      made("far out of range", 9, 1, 4,
+           [](int c) { return c % 3 == 0   ? INT32_MAX
+                              : c % 3 == 1 ? INT32_MIN
+                                           : 2; }),
+      made("an expert twice", 30, 4, 4, [](int c) { return c % 4 / 2; }),
+      made("fewer choices than experts", 3, 1, 100, [](int c) { return 40 * c; }),
+  };
+}
+
+struct Made {
+  std::vector<int32> tokens, expert_of_entry, row_of_choice, rows_of_expert;
+  int32 bad_ids = kUntouched;
+  bool operator==(const Made&) const = default;
+};
+
+template <typename Id>
+Made run(const Case& of, int first, int experts, int entry_rows, int workers, int spare = 0) {
+  const std::vector<Id> ids(of.ids.begin(), of.ids.end());
+  const int entries = most_entries(of.tokens * of.top_k, experts, entry_rows) + spare;
+  Made to{std::vector<int32>(size_t(entries) * size_t(entry_rows) + 1, kUntouched),
+          std::vector<int32>(size_t(entries) + 1, kUntouched),
+          std::vector<int32>(ids.size() + 1, kUntouched),
+          std::vector<int32>(size_t(experts) + 1, kUntouched)};
+  std::vector<int32> scratch(size_t(partition_scratch(experts, workers)) + 1, kUntouched);
+  const Choices<Id> choices{ids.data(), of.tokens, of.top_k, of.experts, first, experts};
+  const Partition partition{entry_rows,
+                            entries,
+                            to.tokens.data(),
+                            to.expert_of_entry.data(),
+                            to.row_of_choice.data(),
+                            to.rows_of_expert.data(),
+                            &to.bad_ids};
+  std::barrier barrier(workers);
+  std::vector<std::jthread> threads;
+  for (int w = 0; w < workers; ++w) {
+    threads.emplace_back([&, w] {
+      make_partition(choices, partition, scratch.data(), w, workers,
+                     [&] { barrier.arrive_and_wait(); });
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(scratch.back(), kUntouched);
+  for (std::vector<int32>* one :
+       {&to.tokens, &to.expert_of_entry, &to.row_of_choice, &to.rows_of_expert}) {
+    EXPECT_EQ(one->back(), kUntouched) << "written out of bounds";
+    one->pop_back();
+  }
+  return to;
+}
+
+Made expected(const Case& of, int first, int experts, int entry_rows, int spare = 0) {
+  const int entries = most_entries(of.tokens * of.top_k, experts, entry_rows) + spare;
+  Made to{std::vector<int32>(size_t(entries) * size_t(entry_rows), -1),
+          std::vector<int32>(size_t(entries), -1), std::vector<int32>(of.ids.size(), -1),
+          std::vector<int32>(size_t(experts), 0)};
+  to.bad_ids = 0;
+  for (const int64_t id : of.ids) to.bad_ids += id < -1 || id >= of.experts ? 1 : 0;
+  int entry = 0;
+  for (int e = 0; e < experts; ++e) {
+    int& rows = to.rows_of_expert[size_t(e)];
+    for (size_t c = 0; c < of.ids.size(); ++c) {
+      if (of.ids[c] != first + e) continue;
+      const int row = entry * entry_rows + rows++;
+      to.row_of_choice[c] = row;
+      to.tokens[size_t(row)] = static_cast<int32>(c) / of.top_k;
+    }
+    for (const int begin = entry; entry < begin + (rows + entry_rows - 1) / entry_rows; ++entry) {
+      to.expert_of_entry.at(size_t(entry)) = e;
+    }
+  }
+  return to;
+}
+
+TEST(Routing, PartitionsAreThoseOfTheDefinition) {
+  for (const Case& one : cases()) {
+    for (const int entry_rows : {1, 16, 64}) {
+      const Made right = expected(one, 0, one.experts, entry_rows);
+      for (const int workers : {1, 3, 16}) {
+        EXPECT_EQ(run<int32>(one, 0, one.experts, entry_rows, workers), right)
+            << one.name << " " << entry_rows << " " << workers;
+      }
+      EXPECT_EQ((run<long long>(one, 0, one.experts, entry_rows, 2)), right) << one.name;
+    }
+  }
+}
+
+TEST(Routing, ARankPlacesItsOwnExpertsOnly) {
+  for (const Case& one : cases()) {
+    if (one.experts % 4 != 0) continue;
+    const int own = one.experts / 4;
+    for (int rank = 0; rank < 4; ++rank) {
+      EXPECT_EQ(run<int32>(one, rank * own, own, 8, 3, 2), expected(one, rank * own, own, 8, 2))
+          << one.name << " rank " << rank;
+    }
+  }
+}
+
+TEST(Routing, SomeRoutingNeedsAllEntriesAndNoneMore) {
+  for (const int experts : {1, 3, 24}) {
+    for (const int choices : {0, 1, 2, 23, 24, 25, 100, 900}) {
+      for (const int entry_rows : {1, 2, 16, 64}) {
+        // As many experts as can have a choice have one more than whole entries.
+        const int used = std::min(experts, choices);
+        const int entries = most_entries(choices, experts, entry_rows);
+        const int others = used == 0 ? 0 : (choices - (used - 1) + entry_rows - 1) / entry_rows;
+        EXPECT_EQ(entries, std::max(0, used - 1) + others);
+        EXPECT_LE(entries, (choices + entry_rows - 1) / entry_rows + experts);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stretto::device
