@@ -28,6 +28,10 @@ namespace stretto::mutants {
   X(shrink, "take a row off a task")                                \
   X(move_write, "write to another rank")                            \
   X(move_read, "read the rows beside")                              \
+  X(grow, "add a row to a task")                                    \
+  X(shift_write, "write the rows beside")                           \
+  X(drop_operand, "leave out what a task reads or writes")          \
+  X(swap_operands, "exchange two regions of a task")                \
   X(drop_lane, "leave a lane out")                                  \
   X(join_lanes, "put a lane behind another of its kind")            \
   X(drop_boundary, "leave a rank's boundary out")                   \

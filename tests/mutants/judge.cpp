@@ -30,6 +30,39 @@ constexpr const char* kPoints[] = {
     "low-latency,tile=8x16",
 };
 
+// Operators of several stages: what joins products, norms, gathers and exchanges.
+struct Graph {
+  const char* name;
+  Sizes sizes;
+};
+const Graph kGraphs[] = {
+    {"mlp", {{"m", 17}, {"h", 16}, {"f", 32}}},
+    {"gemm-ar-norm", {{"m", 17}, {"n", 16}, {"k", 64}}},
+    {"gemm-rs-norm-ag", {{"m", 17}, {"n", 16}, {"k", 64}}},
+    {"gemm-a2a", {{"m", 17}, {"n", 32}, {"k", 32}}},
+    {"a2a-gemm", {{"m", 17}, {"n", 32}, {"k", 32}}},
+    {"layer", {{"m", 13}, {"h", 16}, {"f", 32}, {"heads", 4}, {"kv-heads", 2}, {"head-dim", 4}}},
+};
+constexpr const char* kGraphPresets[] = {"sequential", "decomposed", "tiles", "slices"};
+
+void add_graphs(std::vector<Subject>& found) {
+  Machine machine = default_machine(2);
+  machine.sms = 7;
+  for (const Graph& graph : kGraphs) {
+    const Operator op = make_operator(graph.name, graph.sizes, 2, DType::fp32);
+    for (const char* preset : kGraphPresets) {
+      try {
+        const OperatorSchedule point =
+            parse_schedules(std::string(preset) + ",tile=8x16", op, machine);
+        if (!legal(op, point, machine).empty()) continue;
+        found.push_back({to_string(op) + " " + preset, lower(op, point, machine)});
+      } catch (const UsageError&) {
+        continue;  // a coordinate that this operator does not have
+      }
+    }
+  }
+}
+
 }  // namespace
 
 Verdict Judge::judge(const Plan& plan) {
@@ -93,6 +126,7 @@ std::vector<Subject> subjects() {
       }
     }
   }
+  add_graphs(found);
   return found;
 }
 
