@@ -52,4 +52,19 @@ Simulation simulate(const Plan& plan, const Machine& machine);
 std::string draw_timeline(const Plan& plan, const Simulation& simulation, int width = 100,
                           int max_ranks = 2, bool ascii = false);
 
+// Charts of several plans under each other on one time axis, which ends with the slowest.
+class Charts {
+ public:
+  Charts();
+  ~Charts();
+  // The plan need not live until the chart is drawn.
+  void add(const std::string& name, const Plan& plan, const Simulation& simulation);
+  bool empty() const;
+  std::string draw(int width = 100, int max_ranks = 1, bool ascii = false) const;
+
+ private:
+  struct One;
+  std::vector<One> charts_;
+};
+
 }  // namespace stretto

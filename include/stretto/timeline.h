@@ -36,11 +36,4 @@ struct Timeline {
 std::string draw_timeline(const Plan& plan, const Timeline& timeline, int width = 100,
                           int max_ranks = 2, bool ascii = false);
 
-// Perfetto / Chrome trace-event JSON: a process a rank, a thread a lane, slices for tasks, blocked
-// waits and busy ports, arrows from notifies to the waits that they ended. Of a plan too large for
-// viewers (over `max_slices`) the last ranks are left out, and "otherData" says so. Slices name
-// their instruction, and its line where there are `lines`.
-std::string to_perfetto(const Plan& plan, const Timeline& timeline,
-                        const PlanLines* lines = nullptr, size_t max_slices = 400'000);
-
 }  // namespace stretto

@@ -8,6 +8,7 @@
 #include "measure/measured_timeline.h"
 #include "measure/rank_times.h"
 #include "measure/run_graphs.h"
+#include "stretto/perfetto.h"
 
 namespace stretto::cli {
 namespace {
@@ -57,7 +58,8 @@ std::string measure_timeline(const Plan& plan, const PlanLines* lines, fabric::F
   const auto marks = runner.marks();
   const Timeline timeline = runtime::measured_timeline(plan, marks);
   if (!perfetto.empty() && fabric.first_rank() == 0) {
-    write_file(perfetto, to_perfetto(plan, timeline, lines));
+    write_file(perfetto, to_perfetto(plan, timeline, lines,
+                                     {.machine = fabric.device(fabric.first_rank()).name()}));
   }
   return draw_timeline(plan, timeline) + '\n' + print(runtime::times_by_rank(plan, marks));
 }

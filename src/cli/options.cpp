@@ -154,7 +154,11 @@ void add_timeline(CLI::App& app, Options& options) {
   app.add_option("--width", options.width, "Columns of the chart [100]")
       ->type_name("COLUMNS")
       ->group(group);
-  app.add_option("--show-ranks", options.show_ranks, "Ranks that the chart shows [2]")
+  app.add_flag("--chart", options.chart,
+               "Draw several strategies too, under each other on one time axis")
+      ->group(group);
+  app.add_option("--show-ranks", options.show_ranks,
+                 "Ranks that the chart shows [2; of several strategies 1]")
       ->type_name("COUNT")
       ->group(group);
   app.add_flag("--critical-path", options.critical_path, "List the critical path")->group(group);

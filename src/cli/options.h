@@ -24,7 +24,7 @@ struct Options {
   bool no_cold = false;
   bool program = false;
   std::string dump_after, perfetto, width, show_ranks;
-  bool critical_path = false, no_legend = false, timeline = false;
+  bool chart = false, critical_path = false, no_legend = false, timeline = false;
   std::string blocks, threads;
   bool no_shrink = false;
   std::string processes;

@@ -13,6 +13,7 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "stretto/error.h"
+#include "stretto/perfetto.h"
 #include "stretto/simulate.h"
 
 namespace stretto::cli {
@@ -70,7 +71,7 @@ Json details_json(const Plan& plan, const PlanLines* lines, const Simulation& si
 }
 
 std::string print(const std::vector<Row>& rows, const Request& request,
-                  std::optional<double> sequential, bool with_legend) {
+                  std::optional<double> sequential, const std::string& chart, bool with_legend) {
   std::string out = fmt::format("{}\nmachine {}: {}\n\n", to_string(request.op),
                                 request.machine.name, request.machine.description);
   Table table(joined({"strategy"}, prediction_header()));
@@ -86,6 +87,7 @@ std::string print(const std::vector<Row>& rows, const Request& request,
     if (!row.critical_path.empty()) charts += '\n' + row.critical_path;
   }
   out += table.print() + charts;
+  if (!chart.empty()) out += '\n' + chart;
   if (with_legend) out += '\n' + prediction_legend(request.machine, kLabelWidth);
   return out;
 }
@@ -94,15 +96,15 @@ Outcome run(const Options& options) {
   const int width = static_cast<int>(whole_number("--width", options.width, kColumns, 40, 1000));
   const int show_ranks =
       static_cast<int>(whole_number("--show-ranks", options.show_ranks, 2, 0, kMaxRanks));
+  // Of several charts the first rank's are enough, unless more are asked for.
+  const int several_show_ranks = options.show_ranks.empty() ? 1 : std::max(1, show_ranks);
   const Request request = resolve(options);
   say_what_auto_chose(request.choices, request.planned, request.machine);
   const bool single = request.choices.size() <= 1;
-  if (!single && !options.perfetto.empty()) {
-    throw UsageError(
-        "--perfetto writes one timeline; name one strategy, for example --strategy tiles");
-  }
   const std::optional<double> sequential = sequential_us(request);
   std::vector<Row> rows;
+  Charts charts;
+  PerfettoTrace trace({.machine = request.machine.name});
   Progress progress;
   for_each_plan(request, progress, [&](const NamedPlan& named) {
     progress.show("simulating " + named.name,
@@ -122,6 +124,7 @@ Outcome run(const Options& options) {
     if (single && show_ranks > 0) {
       row.timeline = draw_timeline(plan, row.simulation, width, show_ranks);
     }
+    if (!single && options.chart) charts.add(named.name, plan, row.simulation);
     if (options.critical_path)
       row.critical_path = print_critical_path(plan, request.lines(), row.simulation);
     row.json = {{"strategy", row.name},
@@ -130,11 +133,16 @@ Outcome run(const Options& options) {
                 {"plan", plan_counts(plan)},
                 {"simulate", prediction_json(row.simulation, sequential)}};
     row.json["simulate"].update(details_json(plan, request.lines(), row.simulation));
-    if (!options.perfetto.empty())
-      write_file(options.perfetto, to_perfetto(plan, row.simulation, request.lines()));
+    if (!options.perfetto.empty()) {
+      trace.add(plan, row.simulation, request.lines(), single ? "" : named.name);
+    }
     rows.push_back(std::move(row));
   });
-  if (!options.json) return {print(rows, request, sequential, !options.no_legend), kGood};
+  if (!options.perfetto.empty()) write_file(options.perfetto, trace.finish());
+  if (!options.json) {
+    const std::string chart = charts.empty() ? "" : charts.draw(width, several_show_ranks);
+    return {print(rows, request, sequential, chart, !options.no_legend), kGood};
+  }
 
   Json json = json_header("simulate");
   json["operator"] = to_json(request.op);

@@ -11,6 +11,7 @@
 
 #include "stretto/plan.h"
 #include "stretto/simulate.h"
+#include "trace/bins.h"
 
 namespace stretto {
 namespace {
@@ -24,39 +25,6 @@ struct Style {
 constexpr Style kUnicode{{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}, "─", "┬", "▲"};
 constexpr Style kAscii{{" ", ".", ":", "-", "=", "+", "*", "%", "@"}, "-", "+", "^"};
 
-// Time cut into equal columns; each collects the time that something was busy in it.
-class Bins {
- public:
-  Bins(int columns, double total_us)
-      : width_us_(total_us / columns), busy_us_(static_cast<size_t>(columns), 0) {}
-
-  void add(double start, double end) {
-    const size_t last = busy_us_.size() - 1;
-    const auto column = [&](double time) {
-      return std::min(last, static_cast<size_t>(std::max(0.0, time / width_us_)));
-    };
-    for (size_t i = column(start); i <= column(end); ++i) {
-      const double low = std::max(start, static_cast<double>(i) * width_us_);
-      const double high = std::min(end, static_cast<double>(i + 1) * width_us_);
-      busy_us_[i] += std::max(0.0, high - low);
-    }
-  }
-  size_t columns() const { return busy_us_.size(); }
-  // Share of the column in which `lanes` things were busy.
-  double share(size_t column, int lanes) const {
-    return lanes == 0 ? 0 : std::min(1.0, busy_us_[column] / (width_us_ * lanes));
-  }
-  double mean(int lanes) const {
-    double sum = 0;
-    for (size_t i = 0; i < columns(); ++i) sum += share(i, lanes);
-    return sum / static_cast<double>(columns());
-  }
-
- private:
-  double width_us_;
-  std::vector<double> busy_us_;
-};
-
 enum RowKind { kCompute, kReduce, kComm, kCopy, kNccl, kLink, kNetwork, kRows };
 constexpr std::array<std::string_view, kRows> kRowNames{"compute", "reduce", "comm",   "copy",
                                                         "nccl",    "link",   "network"};
@@ -67,11 +35,6 @@ struct RankRows {
   std::array<bool, kRows> used{};
   bool is_known() const { return std::find(used.begin(), used.end(), true) != used.end(); }
 };
-
-bool multiplies(Opcode op) {
-  const TaskKind* const kind = kind_of(op);
-  return kind != nullptr && kind->worker == Worker::gemm_kernel;
-}
 
 // Tasks of compute lanes that are no tiles have a row of their own: they are not computation.
 RowKind row_of(LaneKind lane, bool is_tile) {
@@ -88,10 +51,11 @@ RowKind row_of(LaneKind lane, bool is_tile) {
   return kCompute;
 }
 
-std::vector<RankRows> collect(const Plan& plan, const Timeline& timeline, int columns) {
+std::vector<RankRows> collect(const Plan& plan, const Timeline& timeline, size_t columns,
+                              double until_us) {
   std::vector<RankRows> ranks(static_cast<size_t>(plan.ranks()));
   for (RankRows& rank : ranks) {
-    rank.bins.assign(kRows, Bins(columns, timeline.total_us));
+    rank.bins.assign(kRows, Bins(columns, until_us));
     rank.lanes[kLink] = rank.lanes[kNetwork] = 1;
   }
   for (const Lane& lane : plan.lanes) {
@@ -141,38 +105,43 @@ void draw_axis(std::string& out, double total_us, int columns, const Style& styl
   out += fmt::format("{:{}}{}\n{:{}}{}\n", "", kLabelWidth, labels, "", kLabelWidth, line);
 }
 
-void draw_row(std::string& out, std::string_view name, const Bins& bins, int lanes,
+// `until` of the columns are the run's; the mean is of these.
+void draw_row(std::string& out, std::string_view name, const Bins& bins, int lanes, double until,
               const Style& style) {
   out += fmt::format("  {:{}}", name, kLabelWidth - 2);
+  double sum = 0;
   for (size_t i = 0; i < bins.columns(); ++i) {
     // A little is shown as a little, not as nothing.
     const double share = bins.share(i, lanes);
+    sum += share;
     const int level = share < 1e-3 ? 0 : std::clamp(static_cast<int>(share * 8 + 0.5), 1, 8);
     out += style.bars[static_cast<size_t>(level)];
   }
-  out += fmt::format("{:4.0f} %\n", 100 * bins.mean(lanes));
+  out += fmt::format("{:4.0f} %\n", 100 * sum / until);
 }
 
 // Marks the columns in which less than half of all ranks' compute lanes are in tiles, but for ranks
 // that nothing is known of. `share` is of all columns; by default that of the marked ones.
-void draw_exposed(std::string& out, const std::vector<RankRows>& ranks, int columns,
-                  std::optional<double> share, const Style& style) {
+void draw_exposed(std::string& out, const std::vector<RankRows>& ranks, size_t columns,
+                  double until, std::optional<double> share, const Style& style) {
   out += fmt::format("{:{}}", "exposed", kLabelWidth);
   std::string marks;
   int marked = 0;
-  for (size_t i = 0; i < static_cast<size_t>(columns); ++i) {
+  for (size_t i = 0; i < columns; ++i) {
     double busy = 0;
     int with_compute = 0;
     for (const RankRows& rank : ranks) {
       busy += rank.bins[kCompute].share(i, rank.lanes[kCompute]);
       with_compute += rank.lanes[kCompute] > 0 && rank.is_known();
     }
-    const bool exposed = busy < 0.5 * with_compute;
+    // Of the column in which the run ends, as much as it has.
+    const double in_run = std::min(1.0, until - static_cast<double>(i));
+    const bool exposed = in_run > 0 && busy < 0.5 * with_compute * in_run;
     marks += exposed ? style.exposed : " ";
     marked += exposed;
   }
   out += marks;
-  out += fmt::format("{:4.0f} %\n", 100 * share.value_or(double(marked) / columns));
+  out += fmt::format("{:4.0f} %\n", 100 * share.value_or(double(marked) / until));
 }
 
 std::string summary(const Simulation& s) {
@@ -183,36 +152,108 @@ std::string summary(const Simulation& s) {
       100 * s.efficiency);
 }
 
-std::string draw(const Plan& plan, const Timeline& timeline, std::optional<double> exposed,
-                 const std::string& summary, int width, int max_ranks, bool ascii) {
-  if (!(timeline.total_us > 0)) return "nothing takes time\n";
-  const Style& style = ascii ? kAscii : kUnicode;
-  const int columns = std::clamp(width, kLeastWidth, kMostWidth) - kLabelWidth - kShareWidth;
-  const std::vector<RankRows> ranks = collect(plan, timeline, columns);
-  const auto shown = static_cast<size_t>(std::clamp(max_ranks, 1, plan.ranks()));
-  std::string out;
-  draw_axis(out, timeline.total_us, columns, style);
+int columns_of(int width) {
+  return std::clamp(width, kLeastWidth, kMostWidth) - kLabelWidth - kShareWidth;
+}
+
+// The rows of one timeline, `until` of the columns long.
+void draw_rows(std::string& out, const std::vector<RankRows>& ranks, int max_ranks, size_t columns,
+               double until, std::optional<double> exposed, const Style& style) {
+  const auto shown = static_cast<size_t>(std::clamp(max_ranks, 1, static_cast<int>(ranks.size())));
   for (size_t r = 0; r < shown; ++r) {
     out += fmt::format("rank {}\n", r);
     for (int row = 0; row < kRows; ++row) {
-      if (!ranks[r].used[static_cast<size_t>(row)]) continue;
-      draw_row(out, kRowNames[static_cast<size_t>(row)], ranks[r].bins[static_cast<size_t>(row)],
-               ranks[r].lanes[static_cast<size_t>(row)], style);
+      const auto i = static_cast<size_t>(row);
+      if (!ranks[r].used[i]) continue;
+      draw_row(out, kRowNames[i], ranks[r].bins[i], ranks[r].lanes[i], until, style);
     }
   }
   if (const size_t hidden = ranks.size() - shown; hidden > 0) {
     out += fmt::format("and {} more rank{}\n", hidden, hidden > 1 ? "s" : "");
   }
-  draw_exposed(out, ranks, columns, exposed, style);
-  out += summary;
-  out += fmt::format(
+  draw_exposed(out, ranks, columns, until, exposed, style);
+}
+
+std::string what_it_shows(const Style& style) {
+  return fmt::format(
       "bars: share of the lanes at work, of the time for nccl, link and network; right: mean\n"
       "{} less than half of all compute lanes are in tiles\n",
       style.exposed);
-  return out;
+}
+
+std::string draw(const Plan& plan, const Timeline& timeline, std::optional<double> exposed,
+                 const std::string& summary, int width, int max_ranks, bool ascii) {
+  if (!(timeline.total_us > 0)) return "nothing takes time\n";
+  const Style& style = ascii ? kAscii : kUnicode;
+  const int columns = columns_of(width);
+  const auto count = static_cast<size_t>(columns);
+  std::string out;
+  draw_axis(out, timeline.total_us, columns, style);
+  draw_rows(out, collect(plan, timeline, count, timeline.total_us), max_ranks, count, columns,
+            exposed, style);
+  return out + summary + what_it_shows(style);
 }
 
 }  // namespace
+
+// The common axis is known when the last one has been added; until then each has fine columns of
+// its own.
+struct Charts::One {
+  std::string name, summary;
+  double total_us = 0;
+  std::optional<double> exposed;
+  std::vector<RankRows> ranks;
+};
+
+namespace {
+
+constexpr size_t kFineColumns = 8192;
+
+std::vector<RankRows> on_axis(const std::vector<RankRows>& fine, size_t columns, double until_us) {
+  std::vector<RankRows> ranks = fine;
+  for (RankRows& rank : ranks) {
+    for (Bins& bins : rank.bins) {
+      Bins coarse(columns, until_us);
+      coarse.add(bins);
+      bins = std::move(coarse);
+    }
+  }
+  return ranks;
+}
+
+}  // namespace
+
+Charts::Charts() = default;
+Charts::~Charts() = default;
+bool Charts::empty() const { return charts_.empty(); }
+
+void Charts::add(const std::string& name, const Plan& plan, const Simulation& simulation) {
+  One one{name, summary(simulation), simulation.total_us, std::nullopt, {}};
+  if (simulation.total_us > 0) {
+    one.exposed = simulation.exposed_us / simulation.total_us;
+    one.ranks = collect(plan, simulation, kFineColumns, simulation.total_us);
+  }
+  charts_.push_back(std::move(one));
+}
+
+std::string Charts::draw(int width, int max_ranks, bool ascii) const {
+  double until_us = 0;
+  for (const One& one : charts_) until_us = std::max(until_us, one.total_us);
+  if (!(until_us > 0)) return "nothing takes time\n";
+  const Style& style = ascii ? kAscii : kUnicode;
+  const int columns = columns_of(width);
+  const auto count = static_cast<size_t>(columns);
+  std::string out;
+  draw_axis(out, until_us, columns, style);
+  for (const One& one : charts_) {
+    out += fmt::format("{}: {}", one.name, one.summary);
+    if (one.ranks.empty()) continue;
+    draw_rows(out, on_axis(one.ranks, count, until_us), max_ranks, count,
+              one.total_us / until_us * columns, one.exposed, style);
+    out += '\n';
+  }
+  return out + what_it_shows(style);
+}
 
 std::string draw_timeline(const Plan& plan, const Timeline& timeline, int width, int max_ranks,
                           bool ascii) {

@@ -92,6 +92,28 @@ TEST(Verbs, SimulateDrawsATimeline) {
   EXPECT_THAT(said.out, HasSubstr("critical path"));
 }
 
+TEST(Verbs, SimulateDrawsSeveralStrategiesWhenAsked) {
+  const Words command =
+      Words{"simulate"} + small_operator() + Words{"--strategy", "sequential,tiles"};
+  EXPECT_THAT(stretto_says(command).out, testing::Not(HasSubstr("rank 0\n")));
+  const Said said = stretto_says(command + Words{"--chart"});
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_THAT(said.out, testing::ContainsRegex("\nsequential: total [^\n]+\nrank 0\n"));
+  EXPECT_THAT(said.out, testing::ContainsRegex("\ntiles: total [^\n]+\nrank 0\n"));
+}
+
+TEST(Verbs, SimulateTracesSeveralStrategies) {
+  const ScratchFolder scratch;
+  const std::string path = scratch.path("trace.json");
+  const Said said = stretto_says(Words{"simulate"} + small_operator() +
+                                 Words{"--strategy", "sequential,tiles", "--perfetto", path});
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  const auto other = nlohmann::json::parse(content_of(path)).at("otherData");
+  EXPECT_EQ(other.at("machine"), "h200x8");
+  EXPECT_TRUE(other.contains("sequential"));
+  EXPECT_EQ(other.at("tiles").at("timeline"), "predicted");
+}
+
 TEST(Verbs, PlanDumpsAfterAStep) {
   const Said before =
       stretto_says(Words{"plan"} + small_operator() + Words{"--dump-after", "emit_tasks"});

@@ -10,6 +10,7 @@
 #include "plans.h"
 #include "stretto/check.h"
 #include "stretto/emulate.h"
+#include "stretto/perfetto.h"
 #include "stretto/simulate.h"
 #include "stretto/timeline.h"
 #include "tasks/elements.h"

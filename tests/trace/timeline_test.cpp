@@ -112,5 +112,30 @@ TEST(Timeline, RanksOfWhichNothingIsKnownExposeNothing) {
   EXPECT_THAT(draw_timeline(hand.plan(), known, 116, 2, true), HasSubstr("   0 %\ntotal 10.0 us"));
 }
 
+TEST(Charts, HaveOneAxis) {
+  const HandPlan hand = three_tiles();
+  HandPlan tile(1);
+  tile.gemm(tile.lane(0, LaneKind::compute), 0);
+  const Simulation slow = simulate(hand.plan(), round_machine());
+  const Simulation fast = simulate(tile.plan(), round_machine());
+  Charts charts;
+  charts.add("short", tile.plan(), fast);
+  charts.add("long", hand.plan(), slow);
+  std::vector<std::string> rows, exposed;
+  for (const std::string& line : lines_of(charts.draw(116, 1, true))) {
+    if (line.find("  compute") == 0) rows.push_back(line);
+    if (line.find("exposed") == 0) exposed.push_back(line);
+  }
+  ASSERT_EQ(rows.size(), 2u);
+  // Both have one tile, as long on the common axis; but it is all of the short run.
+  EXPECT_EQ(rows[0].substr(0, 110), rows[1].substr(0, 110));
+  EXPECT_THAT(rows[0], HasSubstr(" 100 %"));
+  EXPECT_THAT(rows[1], Not(HasSubstr(" 100 %")));
+  EXPECT_EQ(exposed[0].substr(10, 100), std::string(100, ' '));
+  EXPECT_NE(exposed[1].substr(10, 100), std::string(100, ' '));
+}
+
+TEST(Charts, OfNothingAreASentence) { EXPECT_EQ(Charts().draw(), "nothing takes time\n"); }
+
 }  // namespace
 }  // namespace stretto
