@@ -7,9 +7,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "stretto/call.h"
 #include "stretto/error.h"
 #include "stretto/plan.h"
 #include "stretto/reference.h"
@@ -75,5 +77,11 @@ class WrongBuffer : public UsageError {
 
 // Throws UsageError for what cannot be executed, WrongBuffer.
 EmulateResult emulate(const Plan& plan, const EmulateOptions& options = {});
+
+// One run on the caller's tensors, which lie in ordinary memory: `tensors` has a list for each rank
+// (call.h), sharded as the operator says. Of the options `seed`, `max_bytes` and `progress` count;
+// nothing is compared, so `verified` stays false. Throws as emulate().
+EmulateResult execute(const Plan& plan, std::span<const std::vector<CallTensor>> tensors,
+                      const EmulateOptions& options = {});
 
 }  // namespace stretto

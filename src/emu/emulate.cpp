@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include "emu/execution.h"
+#include "emu/reference_caller.h"
+#include "emu/tensor_caller.h"
 #include "stretto/error.h"
 
 namespace stretto {
@@ -50,7 +52,34 @@ EmulateResult emulate(const Plan& plan, const EmulateOptions& options) {
                                  to_string(options.fill)));
   }
   refuse_too_large(plan, options);
-  return emu::Execution(plan, options).run();
+  return emu::Execution(plan, options,
+                        [&](emu::Memory& memory, emu::Faults& faults) {
+                          return std::make_unique<emu::ReferenceCaller>(plan, options, memory,
+                                                                        faults);
+                        })
+      .run();
+}
+
+EmulateResult execute(const Plan& plan, std::span<const std::vector<CallTensor>> tensors,
+                      const EmulateOptions& options) {
+  EmulateOptions once = options;
+  once.runs = 1;
+  validate(plan);
+  if (tensors.size() != static_cast<size_t>(plan.ranks())) {
+    throw UsageError(fmt::format("tensors of {} ranks are given; the plan has {}", tensors.size(),
+                                 plan.ranks()));
+  }
+  std::vector<std::vector<CallTensor>> resolved;
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
+    resolved.push_back(resolve_call(plan.op, rank, tensors[static_cast<size_t>(rank)]));
+  }
+  refuse_too_large(plan, once);
+  return emu::Execution(plan, once,
+                        [&](emu::Memory& memory, emu::Faults& faults) {
+                          return std::make_unique<emu::TensorCaller>(plan, resolved, memory,
+                                                                     faults);
+                        })
+      .run();
 }
 
 }  // namespace stretto

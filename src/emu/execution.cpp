@@ -15,7 +15,7 @@ constexpr int64_t kReports = 200;  // of progress
 
 }  // namespace
 
-Execution::Execution(const Plan& plan, const EmulateOptions& options)
+Execution::Execution(const Plan& plan, const EmulateOptions& options, const MakeCaller& make_caller)
     : plan_(plan),
       options_(options),
       faults_(plan),
@@ -26,7 +26,7 @@ Execution::Execution(const Plan& plan, const EmulateOptions& options)
       tasks_(plan, memory_, in_flight_, faults_),
       boundaries_(plan, in_flight_, faults_),
       collectives_(plan, memory_, in_flight_, faults_, tasks_, scheduler_.random()),
-      caller_(plan, options, memory_, faults_),
+      caller_(make_caller(memory_, faults_)),
       lanes_(plan.lanes.size()),
       ranks_(static_cast<size_t>(plan.ranks())),
       instrs_total_(static_cast<int64_t>(plan.num_instrs()) * options.runs) {}
@@ -57,10 +57,10 @@ EmulateResult Execution::run() {
     return !rank.running && rank.run == options_.runs - 1;
   });
   if (!result.finished) report_stuck(result);
-  caller_.report(result);
+  caller_->report(result);
   result.faults = faults_.all();
   result.gemm_flops = tasks_.flops();
-  result.seconds = seconds - caller_.seconds();
+  result.seconds = seconds - caller_->seconds();
   return result;
 }
 
@@ -68,13 +68,13 @@ void Execution::step_caller(int rank) {
   RankState& state = ranks_[static_cast<size_t>(rank)];
   scheduler_.set_runnable(scheduler_.caller_of(rank), false);
   if (state.output_unread) {
-    caller_.read_output(rank, state.run);
+    caller_->read_output(rank, state.run);
     state.output_unread = false;
   }
   if (state.run + 1 == options_.runs) return;
   ++state.run;
   state.running = true;
-  caller_.write_inputs(rank, state.run);
+  caller_->write_inputs(rank, state.run);
   for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
     if (plan_.lanes[lane].rank != rank) continue;
     lanes_[lane] = {};
@@ -179,7 +179,7 @@ void Execution::end_run_when_done(int rank) {
   state.output_unread = true;
   // The caller may read at once, or only just before it starts the next run.
   if (scheduler_.random().chance(50)) {
-    caller_.read_output(rank, state.run);
+    caller_->read_output(rank, state.run);
     state.output_unread = false;
   }
   scheduler_.set_runnable(scheduler_.caller_of(rank), true);

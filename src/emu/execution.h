@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include "emu/boundaries.h"
@@ -21,7 +23,8 @@ namespace stretto::emu {
 
 class Execution {
  public:
-  Execution(const Plan& plan, const EmulateOptions& options);
+  using MakeCaller = std::function<std::unique_ptr<Caller>(Memory& memory, Faults& faults)>;
+  Execution(const Plan& plan, const EmulateOptions& options, const MakeCaller& make_caller);
   EmulateResult run();
 
  private:
@@ -65,7 +68,7 @@ class Execution {
   Tasks tasks_;
   Boundaries boundaries_;
   Collectives collectives_;
-  Caller caller_;
+  std::unique_ptr<Caller> caller_;
   std::vector<LaneState> lanes_;
   std::vector<RankState> ranks_;
   int64_t instrs_done_ = 0, instrs_total_ = 0, next_report_ = 0;
