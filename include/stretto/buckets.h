@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "stretto/operator.h"
 #include "stretto/segment.h"
 
 namespace stretto {
@@ -12,6 +13,9 @@ namespace stretto {
 // (serve.h), with 64 rows for each at least, and lie so close that at most an eighth of a bucket's
 // rows, or 64 of each owner's, are more than was asked for.
 int64_t bucket_of(ProductKind kind, int ranks, int64_t rows);
+// Of whole operators: ranks own rows where a product of them has owners, or a tensor is held so.
+bool owns_rows(const Operator& op);
+int64_t bucket_of(const Operator& op, int64_t rows);
 
 // All buckets of 1 to `rows` rows, ascending.
 std::vector<int64_t> buckets_up_to(ProductKind kind, int ranks, int64_t rows);

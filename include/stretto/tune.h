@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "stretto/machine.h"
+#include "stretto/operator.h"
 #include "stretto/schedule.h"
 #include "stretto/segment.h"
 
@@ -93,6 +94,16 @@ inline constexpr std::string_view kAutoWords[] = {"auto"};
 // tiles for more. Takes under a tenth of a millisecond. Throws UsageError when nothing serves it.
 AutoSchedule served_schedule(const Segment& op, const Machine& machine, const Tuning& tuning,
                              RowsFrom from = RowsFrom::host);
+
+// Of an operator of several products: for each of them what it would have alone, or `tiles` for all
+// where these do not go together in one plan; the reason names each product. With rows=bucket as
+// served_schedule() chooses, so nothing is simulated.
+struct AutoSchedules {
+  OperatorSchedule schedule;
+  std::string reason;
+};
+AutoSchedules auto_schedules(const Operator& op, const Machine& machine, const Tuning& tuning,
+                             RowCount rows = RowCount::fixed, RowsFrom from = RowsFrom::host);
 
 // What either takes first: the fastest measured on this operator and GPU; nothing where none
 // serves.

@@ -35,28 +35,12 @@ Choice choose_preset(const Preset& preset, const Operator& op, const Machine& ma
   return choose(std::string(preset.name), schedule, op, machine);
 }
 
-// Of every product its own; what they choose may not go together in one plan.
 Choice choose_auto(const Operator& op, const Machine& machine, RowCount rows) {
   // What was measured with all SMs of a GPU says nothing of ranks that share them.
   const Tuning tuning = cuda::ranks_a_gpu() > 1 ? Tuning() : load_tuning();
-  OperatorSchedule schedule;
-  std::string reason;
-  for (const OperatorSegment& segment : op.segments) {
-    if (!segment.product) continue;
-    AutoSchedule found = auto_schedule(*segment.product, machine, tuning, rows);
-    schedule.products.push_back(found.schedule);
-    if (op.only_product() == nullptr) schedule.names.push_back(segment.name);
-    if (!reason.empty()) reason += "; ";
-    if (op.only_product() == nullptr) reason += segment.name + ": ";
-    reason += found.reason;
-  }
-  Choice choice = choose("auto", schedule, op, machine);
-  if (op.only_product() == nullptr && !choice.refused.empty()) {
-    choice = choose_preset(find_preset("tiles"), op, machine, rows);
-    choice.name = "auto";
-    reason = "tiles, since what is fastest for each product does not go together";
-  }
-  choice.reason = std::move(reason);
+  AutoSchedules found = auto_schedules(op, machine, tuning, rows);
+  Choice choice = choose("auto", found.schedule, op, machine);
+  choice.reason = std::move(found.reason);
   return choice;
 }
 

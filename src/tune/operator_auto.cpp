@@ -1,0 +1,35 @@
+// Operators of several products: what each of them would have alone.
+#include "stretto/tune.h"
+
+namespace stretto {
+namespace {
+
+void set_rows(OperatorSchedule& schedule, RowCount rows) {
+  for (Schedule& product : schedule.products) product.rows = rows;
+}
+
+}  // namespace
+
+AutoSchedules auto_schedules(const Operator& op, const Machine& machine, const Tuning& tuning,
+                             RowCount rows, RowsFrom from) {
+  const bool is_one = op.only_product() != nullptr;
+  const bool serves = rows == RowCount::bucket && !is_one;
+  AutoSchedules chosen;
+  for (const OperatorSegment& segment : op.segments) {
+    if (!segment.product) continue;
+    AutoSchedule found = serves ? served_schedule(*segment.product, machine, tuning, from)
+                                : auto_schedule(*segment.product, machine, tuning, rows);
+    chosen.schedule.products.push_back(found.schedule);
+    if (!is_one) chosen.schedule.names.push_back(segment.name);
+    if (!chosen.reason.empty()) chosen.reason += "; ";
+    if (!is_one) chosen.reason += segment.name + ": ";
+    chosen.reason += found.reason;
+  }
+  if (is_one || legal(op, chosen.schedule, machine).empty()) return chosen;
+  chosen.schedule = schedule_of(find_preset("tiles"), op, machine);
+  set_rows(chosen.schedule, rows);
+  chosen.reason = "tiles, since what is fastest for each product does not go together";
+  return chosen;
+}
+
+}  // namespace stretto
