@@ -12,7 +12,7 @@
  * the end, and read as 0 those that an older caller's struct does not have. A size that is larger
  * than the library's is refused. What is not set should be 0:
  *
- *     stretto_operator op = {.size = sizeof op, .kind = "gemm-rs", .m = 4096, ...};
+ *     stretto_operator op = {.size = sizeof op, .name = "mlp", .sizes = "m=64 h=512 f=1536", ...};
  */
 #ifndef STRETTO_C_H
 #define STRETTO_C_H
@@ -33,52 +33,93 @@ extern "C" {
 enum { STRETTO_GOOD = 0, STRETTO_BAD_USAGE = 2, STRETTO_SYSTEM_FAULT = 3 };
 
 /* Grows whenever a program that was made for this header would no longer work. */
-#define STRETTO_C_VERSION 2
+#define STRETTO_C_VERSION 3
 STRETTO_C_API int stretto_c_version(void);
 
 STRETTO_C_API const char* stretto_version(void); /* "0.1.0", as STRETTO_VERSION in version.h */
 /* What went wrong in the calling thread's last function that failed; empty before. */
 STRETTO_C_API const char* stretto_last_error(void);
 
-/* Plans: no GPU is needed. */
+/* Operators: no GPU is needed. */
 
+/* One that Stretto ships, by its name, or a graph of the caller's own (docs/graph-format.md). */
 typedef struct stretto_operator {
   size_t size;
-  const char* kind; /* "ag-gemm", "gemm-rs", "gemm-ar" */
-  int64_t m, n, k;
+  const char* name;  /* "gemm-rs", "mlp", ...; NULL where `graph` is given */
+  const char* graph; /* a graph's text; NULL: a shipped one */
+  const char* sizes; /* all that the graph has: "m=4096 n=8192 k=14336" */
   int32_t ranks;
   const char* dtype; /* "bf16", "fp16", "fp32" */
 } stretto_operator;
 
-/* Which plan is asked about. */
+/* A tensor that the caller gives or gets: what a rank has of it. */
+typedef struct stretto_tensor_info {
+  size_t size;
+  const char* name;
+  const char* held;  /* "whole", "rows" (a block of rows by rank) or "cols" */
+  int32_t is_output; /* else an input */
+  int64_t rows, cols;
+} stretto_tensor_info;
+
+/* How many tensors are the caller's: inputs in the graph's order, then outputs. */
+STRETTO_C_API int stretto_tensor_count(const stretto_operator* op, int32_t* count);
+/* The one with that index, as `rank` has it. Not 0 in `serves`: of an operation that serves up to
+ * the operator's rows; then, and for rank 0, `rows` is what a tensor must have room for on any
+ * rank. The caller sets info->size; texts live as those of any function. */
+STRETTO_C_API int stretto_tensor_of(const stretto_operator* op, int32_t serves, int32_t rank,
+                                    int32_t index, stretto_tensor_info* info);
+
+/* A tensor at a call. */
+typedef struct stretto_call_tensor {
+  size_t size;
+  const char* name;   /* as in the graph; NULL: `index` says which */
+  int32_t index;      /* as of stretto_tensor_of() */
+  int32_t rank;       /* whose; operations have their own rank's only */
+  uint64_t address;   /* of the first element */
+  int64_t row_stride; /* elements from a row to the next; 0: rows without gaps */
+} stretto_call_tensor;
+
+/* Plans: no GPU is needed. */
+
+/* Which plan is asked for. */
 typedef struct stretto_plan_request {
   size_t size;
   const stretto_operator* op;
   const char* schedule; /* "auto", a preset's name and changes, or a whole schedule */
-  int32_t serves;       /* not 0: runs may have fewer rows than op.m (rows=bucket) */
+  int32_t serves;       /* not 0: runs may have fewer rows than the operator (rows=bucket) */
   const char* machine;  /* a name or a file; NULL: the machine for so many ranks */
 } stretto_plan_request;
 
-/* `schedule`: every coordinate of it; `reason`: why auto took it, else empty; `predicted_us`: what
- * the simulation says of one run, in microseconds. Large operators take seconds. */
-STRETTO_C_API int stretto_plan(const stretto_plan_request* request, const char** schedule,
-                               const char** reason, double* predicted_us);
+typedef struct stretto_plan stretto_plan;
 
+/* "auto" simulates, which takes seconds for large operators. */
+STRETTO_C_API int stretto_plan_make(const stretto_plan_request* request, stretto_plan** plan);
+STRETTO_C_API int stretto_plan_close(stretto_plan* plan);
+/* Rows of the largest run: the operator's. */
+STRETTO_C_API int stretto_plan_rows(const stretto_plan* plan, int64_t* rows);
+/* As stretto_tensor_of(), of a run of so many rows. */
+STRETTO_C_API int stretto_plan_tensor(const stretto_plan* plan, int64_t rows, int32_t rank,
+                                      int32_t index, stretto_tensor_info* info);
+/* `schedule`: every coordinate of it; `reason`: why auto took it, else empty. */
+STRETTO_C_API int stretto_plan_schedule(const stretto_plan* plan, const char** schedule,
+                                        const char** reason);
+/* What the simulation says of one run, in microseconds. */
+STRETTO_C_API int stretto_plan_predict(const stretto_plan* plan, double* microseconds);
 /* Proves the plan free of races and deadlocks. `num_problems`: 0 when it is proved; `problems`: a
  * line for each. */
-STRETTO_C_API int stretto_check(const stretto_plan_request* request, int64_t* num_problems,
-                                const char** problems);
-
-typedef enum stretto_tensor { STRETTO_A = 0, STRETTO_B = 1, STRETTO_OUT = 2 } stretto_tensor;
-
-/* Rows and columns that a tensor of a rank must have room for, row-major, without gaps; not 0 in
- * `serves`: in an operation that serves up to op.m rows. It is the same on all ranks, and what the
- * rank uses of it may be less. */
-STRETTO_C_API int stretto_shape(const stretto_operator* op, int32_t serves, stretto_tensor tensor,
-                                int64_t* rows, int64_t* cols);
+STRETTO_C_API int stretto_plan_check(const stretto_plan* plan, int64_t* num_problems,
+                                     const char** problems);
+/* The program of every rank as text (docs/plan-format.md). */
+STRETTO_C_API int stretto_plan_text(const stretto_plan* plan, const char** text);
+/* One run of `rows` rows on the CPU, of all ranks: each has all its tensors among the `count`, in
+ * ordinary memory, sharded as the operator of so many rows has them. Fewer rows than the plan's are
+ * for plans that serve; 0 rows do nothing. */
+STRETTO_C_API int stretto_plan_execute(stretto_plan* plan, int64_t rows,
+                                       const stretto_call_tensor* tensors, size_t count);
 
 /* On a GPU: one process a rank. */
 
+typedef enum stretto_tensor { STRETTO_A = 0, STRETTO_B = 1, STRETTO_OUT = 2 } stretto_tensor;
 typedef struct stretto_context stretto_context;
 typedef struct stretto_operation stretto_operation;
 

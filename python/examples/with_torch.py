@@ -47,7 +47,7 @@ def poison(out):
 
 def demonstrate(context, kind, rows):
     normal = lambda name: torch.randn(  # noqa: E731
-        stretto.shape(kind, M, N, K, context.ranks, name, rows=rows), device="cuda",
+        stretto.tensors(kind, m=M, n=N, k=K, ranks=context.ranks, rows=rows)[name].shape, device="cuda",
         dtype=torch.bfloat16)
     a, b = normal("a"), normal("b")
     out = None if kind == "gemm-ar" else torch.empty_like(normal("out"))

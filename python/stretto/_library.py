@@ -9,7 +9,7 @@ from ctypes import (POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size
 
 from . import _wheels
 
-C_VERSION = 2
+C_VERSION = 3
 NAME = "libstretto.so"
 HERE = pathlib.Path(__file__).resolve().parent
 CHECKOUT = HERE.parent.parent
@@ -29,8 +29,18 @@ class Sized(ctypes.Structure):
 
 
 class COperator(Sized):
-    _fields_ = [("size", c_size_t), ("kind", c_char_p), ("m", c_int64), ("n", c_int64),
-                ("k", c_int64), ("ranks", c_int32), ("dtype", c_char_p)]
+    _fields_ = [("size", c_size_t), ("name", c_char_p), ("graph", c_char_p), ("sizes", c_char_p),
+                ("ranks", c_int32), ("dtype", c_char_p)]
+
+
+class CTensorInfo(Sized):
+    _fields_ = [("size", c_size_t), ("name", c_char_p), ("held", c_char_p), ("is_output", c_int32),
+                ("rows", c_int64), ("cols", c_int64)]
+
+
+class CCallTensor(Sized):
+    _fields_ = [("size", c_size_t), ("name", c_char_p), ("index", c_int32), ("rank", c_int32),
+                ("address", c_uint64), ("row_stride", c_int64)]
 
 
 class CPlanRequest(Sized):
@@ -52,11 +62,18 @@ FUNCTIONS = {
     "stretto_c_version": (c_int, []),
     "stretto_version": (c_char_p, []),
     "stretto_last_error": (c_char_p, []),
-    "stretto_plan": (STATUS, [POINTER(CPlanRequest), POINTER(c_char_p), POINTER(c_char_p),
-                              POINTER(c_double)]),
-    "stretto_check": (STATUS, [POINTER(CPlanRequest), POINTER(c_int64), POINTER(c_char_p)]),
-    "stretto_shape": (STATUS, [POINTER(COperator), c_int32, c_int, POINTER(c_int64),
-                               POINTER(c_int64)]),
+    "stretto_tensor_count": (STATUS, [POINTER(COperator), POINTER(c_int32)]),
+    "stretto_tensor_of": (STATUS, [POINTER(COperator), c_int32, c_int32, c_int32,
+                                   POINTER(CTensorInfo)]),
+    "stretto_plan_make": (STATUS, [POINTER(CPlanRequest), POINTER(c_void_p)]),
+    "stretto_plan_close": (STATUS, [c_void_p]),
+    "stretto_plan_rows": (STATUS, [c_void_p, POINTER(c_int64)]),
+    "stretto_plan_tensor": (STATUS, [c_void_p, c_int64, c_int32, c_int32, POINTER(CTensorInfo)]),
+    "stretto_plan_schedule": (STATUS, [c_void_p, POINTER(c_char_p), POINTER(c_char_p)]),
+    "stretto_plan_predict": (STATUS, [c_void_p, POINTER(c_double)]),
+    "stretto_plan_check": (STATUS, [c_void_p, POINTER(c_int64), POINTER(c_char_p)]),
+    "stretto_plan_text": (STATUS, [c_void_p, POINTER(c_char_p)]),
+    "stretto_plan_execute": (STATUS, [c_void_p, c_int64, POINTER(CCallTensor), c_size_t]),
     "stretto_context_open": (STATUS, [c_double, POINTER(c_void_p)]),
     "stretto_context_close": (STATUS, [c_void_p]),
     "stretto_context_rank": (c_int32, [c_void_p]),

@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 from ._library import (TENSORS, COperationRequest, dtype_text, library, seconds, serves, text,
                        whole)
-from .plans import shape as shape_of
+from .operators import tensors as tensors_of
 from .tensors import GpuTensor, address_of, rows_address
 
 
@@ -66,7 +66,7 @@ class Operation:
     dtype        "bf16", "fp16" (or torch.bfloat16, ...)
     schedule     "auto", a preset's name and changes, or a whole schedule
     a, b, out    tensors of the caller on this rank's GPU with the room that `shapes` would say
-                 (stretto.shape()), row-major without gaps, beginning at a multiple of 16 bytes; None: the
+                 (stretto.tensors()), row-major without gaps, beginning at a multiple of 16 bytes; None: the
                  operation allocates it. The result of gemm-ar is always its own: other ranks write it.
                  They are bound here, since plans hold their addresses: runs read what they hold then.
 
@@ -86,8 +86,9 @@ class Operation:
         self._context = context
         self.kind, self.n, self.k, self.dtype = kind, n, k, dtype_text(dtype)
         self.max_rows, self.rows = whole(max_rows, "max_rows"), rows
-        self.shapes = {name: shape_of(kind, max_rows, n, k, context.ranks, name, self.dtype, rows)
-                       for name in TENSORS}
+        infos = tensors_of(kind, ranks=context.ranks, dtype=self.dtype, rows=rows, m=max_rows, n=n,
+                           k=k)
+        self.shapes = {name: info.shape for name, info in infos.items()}
         # Kept: runs read and write them.
         self._given = {name: tensor for name, tensor in (("a", a), ("b", b), ("out", out))
                        if tensor is not None}

@@ -1,73 +1,145 @@
-"""What plans are: needs no GPU."""
+"""What plans are, and runs of them on the CPU: needs no GPU."""
 
-import dataclasses
-from ctypes import byref, c_char_p, c_double, c_int64, pointer
-from typing import Any, List, Optional, Tuple
+import functools
+import weakref
+from ctypes import byref, c_char_p, c_double, c_int32, c_int64, c_void_p, pointer
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ._library import TENSORS, COperator, CPlanRequest, dtype_text, library, serves, text, whole
+from ._library import (CCallTensor, CPlanRequest, CTensorInfo, dtype_text, library, serves, text,
+                       whole)
+from .operators import Operator, TensorInfo, c_operator, graph_text, info_of, sizes_text
+from .tensors import on_cpu
 
 
-@dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a schedule, or auto, comes to for an operator."""
+    """The program of every rank for an operator, by a schedule or by what auto chose.
 
-    schedule: str  # every coordinate; Operation takes it
-    reason: str  # why auto took it; empty for a schedule that was named
-    predicted_us: float  # one run, as the simulation has it: microseconds, not measured
+    schedule      every coordinate; Operation takes it
+    reason        why auto took it; empty for a schedule that was named
+    predicted_us  one run, as the simulation has it: microseconds, not measured
+    ranks, dtype, num_rows
+    tensors       by name, as rank 0 has them: TensorInfo
+    """
+
+    def __init__(self, c_op, schedule, rows, machine):
+        request = CPlanRequest(pointer(c_op), text(schedule, "schedule"), serves(rows),
+                               None if machine is None else text(machine, "machine"))
+        handle = c_void_p()
+        library().plan_make(byref(request), byref(handle))
+        self._handle = handle
+        self._end = weakref.finalize(self, library().plan_close, handle)
+        found, reason = c_char_p(), c_char_p()
+        library().plan_schedule(handle, byref(found), byref(reason))
+        self.schedule, self.reason = found.value.decode(), reason.value.decode()
+        self.ranks, self.dtype = c_op.ranks, c_op.dtype.decode()
+        count, num_rows = c_int32(), c_int64()
+        library().tensor_count(byref(c_op), byref(count))
+        library().plan_rows(handle, byref(num_rows))
+        self._num_tensors, self.num_rows = count.value, num_rows.value
+        self._infos = functools.lru_cache(maxsize=64)(self.tensors_of)
+        self.tensors = self.tensors_of(0)
+
+    def tensors_of(self, rank: int, num_rows: Optional[int] = None) -> Dict[str, TensorInfo]:
+        """What a run of so many rows (default: the plan's) takes of a rank, by name."""
+        run = self.num_rows if num_rows is None else whole(num_rows, "num_rows")
+        infos = {}
+        for index in range(self._num_tensors):
+            found = CTensorInfo()
+            library().plan_tensor(self._handle, run, whole(rank, "rank"), index, byref(found))
+            infos[found.name.decode()] = info_of(found)
+        return infos
+
+    @functools.cached_property
+    def predicted_us(self) -> float:
+        predicted = c_double()
+        library().plan_predict(self._handle, byref(predicted))
+        return predicted.value
+
+    def check(self) -> List[str]:
+        """Proves it free of races and deadlocks: the list of problems, empty when it is proved."""
+        count, problems = c_int64(), c_char_p()
+        library().plan_check(self._handle, byref(count), byref(problems))
+        return problems.value.decode().splitlines() if count.value else []
+
+    def text(self) -> str:
+        """The plan as a file of `stretto check` and others."""
+        found = c_char_p()
+        library().plan_text(self._handle, byref(found))
+        return found.value.decode()
+
+    def execute(self, tensors: Mapping[str, Sequence[Any]],
+                num_rows: Optional[int] = None) -> None:
+        """One run of `num_rows` rows (default: the plan's) on the CPU, of all ranks.
+
+        tensors  as of emulate(), with the rows that tensors_of(rank, num_rows) says
+        """
+        run = self.num_rows if num_rows is None else whole(num_rows, "num_rows")
+        infos = [self._infos(rank, run) for rank in range(self.ranks)]
+        given = []
+        for name, by_rank in tensors.items():
+            if not isinstance(by_rank, (list, tuple)) or len(by_rank) != self.ranks:
+                raise ValueError(f"tensor {name}: a list of {self.ranks} was expected, one a rank")
+            for rank, tensor in enumerate(by_rank):
+                view = on_cpu(tensor, name)
+                if name in infos[rank]:  # else the library says which there are
+                    view.require(name, infos[rank][name].shape, self.dtype)
+                given.append(CCallTensor(text(name, "name"), 0, rank, view.address,
+                                         view.row_stride))
+        library().plan_execute(self._handle, run, (CCallTensor * len(given))(*given), len(given))
+
+    def __repr__(self):
+        return f"Plan(schedule={self.schedule!r}, reason={self.reason!r})"
 
 
-def c_operator(kind, m, n, k, ranks, dtype):
-    number = whole(ranks, "ranks")
-    if not -(2**31) <= number < 2**31:
-        raise ValueError(f"ranks={number} is too {'large' if number > 0 else 'small'}")
-    return COperator(text(kind, "kind"), whole(m, "m"), whole(n, "n"), whole(k, "k"), number,
-                     text(dtype_text(dtype), "dtype"))
-
-
-def c_plan_request(kind, m, n, k, ranks, dtype, schedule, rows, machine):
-    op = c_operator(kind, m, n, k, ranks, dtype)
-    return CPlanRequest(pointer(op), text(schedule, "schedule"), serves(rows),
-                        None if machine is None else text(machine, "machine"))
-
-
-def plan(kind: str, m: int, n: int, k: int, ranks: int, dtype: Any = "bf16",
-         schedule: str = "auto", rows: str = "fixed", machine: Optional[str] = None) -> Plan:
+def plan(operator: Operator, *, ranks: int, dtype: Any = "bf16", schedule: str = "auto",
+         rows: str = "fixed", machine: Optional[str] = None,
+         sizes: Optional[Mapping[str, int]] = None, **more_sizes: int) -> Plan:
     """The plan of an operator with these global sizes: a Plan.
 
-    kind      "ag-gemm", "gemm-rs" or "gemm-ar"
+    operator  a shipped one's name ("gemm-rs", "mlp", ...), a graph's text, or the path of its file
     schedule  "auto", a preset's name and changes ("tiles,tile=64x128"), or a whole schedule
-    rows      "fixed": runs have exactly m rows; "bucket": m or fewer
+    rows      "fixed": runs have exactly so many rows; "bucket": so many or fewer
     machine   a name or a file; None: the one for so many ranks
+    sizes     all that the graph has, as keywords (m=4096, h=8192) or in a mapping
 
-    Simulates, which takes seconds for large operators. Raises ValueError, RuntimeError.
+    "auto" simulates, which takes seconds for large operators. Raises ValueError, RuntimeError.
     """
-    request = c_plan_request(kind, m, n, k, ranks, dtype, schedule, rows, machine)
-    found, reason, predicted_us = c_char_p(), c_char_p(), c_double()
-    library().plan(byref(request), byref(found), byref(reason), byref(predicted_us))
-    return Plan(found.value.decode(), reason.value.decode(), predicted_us.value)
+    return Plan(c_operator(operator, sizes_text(sizes, more_sizes), ranks, dtype), schedule, rows,
+                machine)
 
 
-def check(kind: str, m: int, n: int, k: int, ranks: int, dtype: Any = "bf16",
-          schedule: str = "auto", rows: str = "fixed", machine: Optional[str] = None) -> List[str]:
+def check(operator: Operator, *, ranks: int, dtype: Any = "bf16", schedule: str = "auto",
+          rows: str = "fixed", machine: Optional[str] = None,
+          sizes: Optional[Mapping[str, int]] = None, **more_sizes: int) -> List[str]:
     """Proves the plan free of races and deadlocks: the list of problems, empty when it is proved.
 
     Arguments and errors are those of plan().
     """
-    request = c_plan_request(kind, m, n, k, ranks, dtype, schedule, rows, machine)
-    count, problems = c_int64(), c_char_p()
-    library().check(byref(request), byref(count), byref(problems))
-    return problems.value.decode().splitlines() if count.value else []
+    return plan(operator, ranks=ranks, dtype=dtype, schedule=schedule, rows=rows, machine=machine,
+                sizes=sizes, **more_sizes).check()
 
 
-def shape(kind: str, m: int, n: int, k: int, ranks: int, tensor: str, dtype: Any = "bf16",
-          rows: str = "fixed") -> Tuple[int, int]:
-    """(rows, columns) that tensor "a", "b" or "out" of a rank has room for, the same on all ranks.
+@functools.lru_cache(maxsize=64)
+def _kept_plan(operator, sizes, ranks, dtype, schedule, machine):
+    return Plan(c_operator(operator, sizes, ranks, dtype), schedule, "fixed", machine)
 
-    With rows="bucket": in an operation that serves up to m rows. Raises ValueError.
+
+def emulate(operator: Operator, tensors: Mapping[str, Sequence[Any]], *, dtype: Any = "bf16",
+            schedule: str = "tiles", machine: Optional[str] = None,
+            sizes: Optional[Mapping[str, int]] = None, **more_sizes: int) -> None:
+    """Computes an operator on the CPU as its plan says, of all ranks in this process.
+
+    tensors  by the graph's names: for each input and each output a list with every rank's, as tensors() says. They
+             lie in ordinary memory: PyTorch's, NumPy's or whatever speaks DLPack. Rows may lie apart; what leads
+             the columns counts as rows, so [batch, sequence, h] is as good as [m, h]. Outputs are written
+    dtype    of all tensors
+
+    The other arguments are those of plan(), and errors too; a plan is kept for the next call with these sizes.
     """
-    if tensor not in TENSORS:
-        raise ValueError(f'tensor {tensor!r}; it is "a", "b" or "out"')
-    op = c_operator(kind, m, n, k, ranks, dtype)
-    height, width = c_int64(), c_int64()
-    library().shape(byref(op), serves(rows), TENSORS[tensor], byref(height), byref(width))
-    return height.value, width.value
+    ranks = {len(by_rank) for by_rank in tensors.values()
+             if isinstance(by_rank, (list, tuple))}
+    if len(ranks) != 1:
+        raise ValueError("tensors has a list for each name, with a tensor of every rank")
+    words = sizes_text(sizes, more_sizes)
+    kept = _kept_plan(graph_text(operator), words, ranks.pop(), dtype_text(dtype), schedule, machine)
+    kept.execute(tensors)

@@ -1,6 +1,7 @@
 """Tensors on both sides of the binding: the caller's are checked, Stretto's are lent by DLPack."""
 
 import ctypes
+import dataclasses
 import math
 
 from ._library import dtype_text, whole
@@ -76,6 +77,104 @@ class DLTensor(ctypes.Structure):
 class DLManagedTensor(ctypes.Structure):
     _fields_ = [("dl_tensor", DLTensor), ("manager_ctx", ctypes.c_void_p),
                 ("deleter", ctypes.c_void_p)]
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """Where the rows of a tensor of somebody's lie."""
+
+    address: int
+    rows: int
+    cols: int
+    row_stride: int  # elements
+    dtype: str
+    device: str  # "cpu" or "cuda:0"
+
+    def require(self, name, shape, dtype):
+        """Raises ValueError unless it is of this type, and has so many columns, and so many rows or more."""
+        if self.cols != shape[1] or self.rows < shape[0]:
+            raise ValueError(f"tensor {name} has shape ({self.rows}, {self.cols}); {list(shape)} is needed")
+        if self.dtype != dtype:
+            raise ValueError(f"tensor {name} is {self.dtype}; {dtype} is needed")
+
+
+def rows_of(name, shape, strides):
+    """(rows, columns, elements from row to row): what leads the columns counts as rows."""
+    if not shape:
+        raise ValueError(f"tensor {name} is a single number; rows and columns are needed")
+    cols = shape[-1]
+    rows = math.prod(shape[:-1])
+    strides = [stride for size, stride in zip(shape, strides) if size != 1]
+    sizes = [size for size in shape if size != 1]
+    if shape[-1] == 1:
+        strides, sizes = strides + [1], sizes + [1]
+    if rows == 0 or cols == 0:
+        return rows, cols, cols
+    gapless = strides[-1] == 1 and all(
+        strides[i] == strides[i + 1] * sizes[i + 1] for i in range(len(sizes) - 2))
+    if not gapless:
+        raise ValueError(f"tensor {name} has gaps inside its rows or an order other than row-major: give "
+                         f"{name}.contiguous()")
+    return rows, cols, strides[-2] if len(sizes) > 1 else cols
+
+
+def view_of(tensor, name):
+    """The View of a tensor: PyTorch's or one alike, or what has an array interface or speaks DLPack."""
+    if hasattr(tensor, "data_ptr") and hasattr(tensor, "stride"):
+        shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+        index = getattr(tensor.device, "index", None)
+        kind = getattr(tensor.device, "type", str(tensor.device))
+        return View(tensor.data_ptr(), *rows_of(name, shape, strides), dtype_text(tensor.dtype),
+                    kind if kind == "cpu" else f"{kind}:{index}")
+    for attribute, device in (("__cuda_array_interface__", "cuda"), ("__array_interface__", "cpu")):
+        if hasattr(tensor, attribute):
+            return of_interface(getattr(tensor, attribute), name, device)
+    if hasattr(tensor, "__dlpack__"):
+        return of_dlpack(tensor, name)
+    raise ValueError(f"tensor {name} is a {type(tensor).__name__}: it has neither data_ptr() nor an array "
+                     "interface nor __dlpack__; a tensor of PyTorch was expected, or one alike")
+
+
+INTERFACE_TYPES = {"<f2": "fp16", "<f4": "fp32", "<V2": "bf16"}  # bf16 as ml_dtypes has it
+
+
+def of_interface(interface, name, device):
+    """The View of numpy's array interface, or CUDA's."""
+    shape, size = tuple(interface["shape"]), int(interface["typestr"][2:])
+    strides = interface.get("strides")
+    if strides is None:
+        steps = [math.prod(shape[i + 1:]) for i in range(len(shape))]
+    elif any(stride % size for stride in strides):
+        raise ValueError(f"tensor {name} has strides that are no multiples of its elements")
+    else:
+        steps = [stride // size for stride in strides]
+    dtype = INTERFACE_TYPES.get(interface["typestr"], interface["typestr"])
+    where = device if device == "cpu" else f"{device}:None"
+    return View(interface["data"][0], *rows_of(name, shape, steps), dtype, where)
+
+
+def of_dlpack(tensor, name):
+    """The View of what speaks DLPack; the tensor itself keeps the memory."""
+    kind, index = tensor.__dlpack_device__()
+    device = {1: "cpu", 3: "cpu", DLPACK_CUDA: f"cuda:{index}"}.get(int(kind), f"DLPack's {int(kind)}")
+    capsule = tensor.__dlpack__()
+    pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    found = DLManagedTensor.from_address(pointer_of(capsule, CAPSULE_NAME)).dl_tensor
+    shape = tuple(found.shape[i] for i in range(found.ndim))
+    steps = [found.strides[i] if found.strides else math.prod(shape[i + 1:])
+             for i in range(found.ndim)]
+    kinds = {value: key for key, value in DLPACK_TYPES.items()}
+    dtype = kinds.get((found.dtype.code, found.dtype.bits), f"DLPack's {found.dtype.code}")
+    return View((found.data or 0) + found.byte_offset, *rows_of(name, shape, steps), dtype, device)
+
+
+def on_cpu(tensor, name):
+    """The View of a tensor in ordinary memory. Raises ValueError."""
+    view = view_of(tensor, name)
+    if view.device != "cpu":
+        raise ValueError(f"tensor {name} is on {view.device}; one in ordinary memory is needed")
+    return view
 
 
 CAPSULE_NAME = b"dltensor"

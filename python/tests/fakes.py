@@ -1,5 +1,8 @@
 """Stand-ins for a framework's tensors and for the library's GPU part."""
 
+import ctypes
+import math
+import struct
 import types
 
 
@@ -22,6 +25,39 @@ class Tensor:
         return self.address
 
 
+class CpuTensor:
+    """As much of a torch tensor on the CPU, over memory of its own. `gap`: elements behind each row."""
+
+    CODES = {"torch.float32": "f", "torch.float16": "e"}
+
+    def __init__(self, shape, dtype="torch.float32", values=(), gap=0):
+        self.shape, self.dtype = tuple(shape), dtype
+        self.device = types.SimpleNamespace(type="cpu", index=None)
+        rows, self.columns = math.prod(self.shape[:-1]), self.shape[-1]
+        self.step = self.columns + gap
+        self.code = self.CODES[dtype]
+        self.memory = bytearray(struct.pack(f"{rows * self.step}{self.code}", *[0] * rows * self.step))
+        for i, value in enumerate(values):
+            struct.pack_into(self.code, self.memory, self._at(i // self.columns, i % self.columns), value)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+
+    def _at(self, row, column):
+        return (row * self.step + column) * struct.calcsize(self.code)
+
+    def stride(self):
+        steps = [self.step, 1]
+        for size in reversed(self.shape[1:-1]):
+            steps.insert(0, steps[0] * size)
+        return tuple(steps[-len(self.shape):])
+
+    def data_ptr(self):
+        return self.address
+
+    def rows(self):
+        return [[struct.unpack_from(self.code, self.memory, self._at(row, column))[0]
+                 for column in range(self.columns)] for row in range(math.prod(self.shape[:-1]))]
+
+
 class Library:
     """Notes the calls; operations have addresses of their own, and `refusal` makes one fail."""
 
@@ -31,7 +67,7 @@ class Library:
         self.refusal = None
 
     def __getattr__(self, name):
-        if name in ("shape", "plan", "check", "version"):
+        if name.startswith(("plan_", "tensor_")) or name == "version":
             return getattr(self.real, name)
 
         def call(*arguments):

@@ -77,13 +77,15 @@ class Header(unittest.TestCase):
         words = argument.replace("const ", "").rsplit(" ", 1)[0]
         if words.endswith("*") or words.endswith("**"):
             return type_ is ctypes.c_void_p or issubclass(type_, ctypes._Pointer)
-        sizes = {"int32_t": 4, "int64_t": 8, "uint64_t": 8, "double": 8, "stretto_tensor": 4}
+        sizes = {"int32_t": 4, "int64_t": 8, "uint64_t": 8, "size_t": 8, "double": 8, "stretto_tensor": 4}
         return ctypes.sizeof(type_) == sizes[words] and (words == "double") == (
             type_ is ctypes.c_double)
 
     def test_structs_have_the_same_fields_in_the_same_order(self):
         text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
         for name, struct in (("stretto_operator", _library.COperator),
+                             ("stretto_tensor_info", _library.CTensorInfo),
+                             ("stretto_call_tensor", _library.CCallTensor),
                              ("stretto_plan_request", _library.CPlanRequest),
                              ("stretto_operation_request", _library.COperationRequest)):
             body = re.search(r"typedef struct %s \{(.*?)\} %s;" % (name, name), text, re.S).group(1)
@@ -94,17 +96,18 @@ class Header(unittest.TestCase):
 
 class Sizes(unittest.TestCase):
     def test_structs_say_their_sizes(self):
-        for struct in (_library.COperator, _library.CPlanRequest, _library.COperationRequest):
+        for struct in (_library.COperator, _library.CTensorInfo, _library.CCallTensor,
+                       _library.CPlanRequest, _library.COperationRequest):
             self.assertEqual(struct().size, ctypes.sizeof(struct))
 
     def test_a_struct_of_a_newer_package_is_refused(self):
         class Grown(_library.COperator):
             _fields_ = [("group", ctypes.c_char_p)]
-        op = Grown(b"gemm-rs", 64, 64, 64, 1, b"bf16", b"tp")
-        rows, columns = ctypes.c_int64(), ctypes.c_int64()
-        with self.assertRaisesRegex(ValueError, "op.size is 64, .*older than the header"):
-            _library.library().shape(ctypes.cast(ctypes.byref(op), ctypes.POINTER(_library.COperator)),
-                                     0, 0, ctypes.byref(rows), ctypes.byref(columns))
+        op = Grown(b"gemm-rs", None, b"m=64 n=64 k=64", 1, b"bf16", b"tp")
+        count = ctypes.c_int32()
+        with self.assertRaisesRegex(ValueError, "op.size is 56, .*older than the header"):
+            _library.library().tensor_count(
+                ctypes.cast(ctypes.byref(op), ctypes.POINTER(_library.COperator)), ctypes.byref(count))
 
 
 class Wheels(unittest.TestCase):

@@ -7,14 +7,14 @@ from unittest import mock
 
 import stretto
 from fakes import Library, Tensor
-from stretto import _library, operations, plans
+from stretto import _library, operations, operators
 from stretto.tensors import DLManagedTensor, address_of
 
 
 class OnAFakeGpu(unittest.TestCase):
     def setUp(self):
         self.library = Library(_library.library())
-        for module in (operations, plans):
+        for module in (operations, operators):
             patch = mock.patch.object(module, "library", lambda: self.library)
             patch.start()
             self.addCleanup(patch.stop)

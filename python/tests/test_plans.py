@@ -3,72 +3,150 @@
 import unittest
 
 import stretto
+from fakes import CpuTensor
 
-OPERATOR = ("gemm-rs", 2048, 1024, 4096, 8)
+OPERATOR = "gemm-rs"
+SIZES = {"m": 2048, "n": 1024, "k": 4096, "ranks": 8}
 
 
 class Plans(unittest.TestCase):
     def test_a_named_schedule_has_no_reason_and_is_predicted(self):
-        plan = stretto.plan(*OPERATOR, schedule="tiles,tile=64x128")
+        plan = stretto.plan(OPERATOR, **SIZES, schedule="tiles,tile=64x128")
         self.assertIn("tile=64x128", plan.schedule)
         self.assertEqual(plan.reason, "")
         self.assertGreater(plan.predicted_us, 1)
         self.assertLess(plan.predicted_us, 1e6)
 
     def test_a_schedule_that_was_printed_is_the_same_plan(self):
-        plan = stretto.plan(*OPERATOR, schedule="tiles", rows="bucket")
+        plan = stretto.plan(OPERATOR, **SIZES, schedule="tiles", rows="bucket")
         self.assertIn("rows=bucket", plan.schedule)
-        self.assertEqual(stretto.plan(*OPERATOR, schedule=plan.schedule), plan)
+        again = stretto.plan(OPERATOR, **SIZES, schedule=plan.schedule)
+        self.assertEqual((again.schedule, again.text()), (plan.schedule, plan.text()))
 
     def test_auto_says_why(self):
-        plan = stretto.plan("gemm-ar", 64, 8192, 7168, 4)
+        plan = stretto.plan("gemm-ar", m=64, n=8192, k=7168, ranks=4)
         self.assertNotEqual(plan.reason, "")
 
     def test_plans_are_proved(self):
         for schedule in ("tiles", "slices", "sequential"):
-            self.assertEqual(stretto.check(*OPERATOR, schedule=schedule), [])
+            self.assertEqual(stretto.check(OPERATOR, **SIZES, schedule=schedule), [])
 
-    def test_shapes(self):
-        shape = stretto.shape
-        self.assertEqual(shape("ag-gemm", 517, 960, 576, 4, "a"), (130, 576))
-        self.assertEqual(shape("ag-gemm", 517, 960, 576, 4, "out"), (517, 240))
-        self.assertEqual(shape("gemm-rs", 517, 960, 576, 4, "out", rows="bucket"), (192, 960))
-        self.assertEqual(shape("gemm-ar", 517, 960, 576, 4, "out"), (517, 960))
+    def test_tensors_are_the_graphs(self):
+        def shape(operator, tensor, rows="fixed", rank=0):
+            return stretto.tensors(operator, m=517, n=960, k=576, ranks=4, rows=rows,
+                                   rank=rank)[tensor].shape
+        self.assertEqual(shape("ag-gemm", "a"), (130, 576))
+        self.assertEqual(shape("ag-gemm", "a", rank=3), (127, 576))
+        self.assertEqual(shape("ag-gemm", "out"), (517, 240))
+        self.assertEqual(shape("gemm-rs", "out", rows="bucket"), (192, 960))
+        self.assertEqual(shape("gemm-ar", "out"), (517, 960))
+        mlp = stretto.tensors("mlp", m=64, h=32, f=64, ranks=2)
+        self.assertEqual(list(mlp), ["x", "wg", "wu", "wd", "down"])
+        self.assertEqual(mlp["wd"], stretto.TensorInfo("wd", "cols", False, (32, 32)))
+        self.assertTrue(mlp["down"].is_output)
 
     def test_a_torch_type_is_as_good_as_its_name(self):
         class DType:
             def __repr__(self):
                 return "torch.float16"
-        self.assertEqual(stretto.plan(*OPERATOR, schedule="tiles", dtype=DType()),
-                         stretto.plan(*OPERATOR, schedule="tiles", dtype="fp16"))
+        self.assertEqual(stretto.plan(OPERATOR, **SIZES, schedule="tiles", dtype=DType()).text(),
+                         stretto.plan(OPERATOR, **SIZES, schedule="tiles", dtype="fp16").text())
 
     def test_mistakes_are_value_errors_that_say_what_would_be_right(self):
-        for arguments, words, says in (
-                (("gemm", 64, 64, 64, 1), {}, "known: ag-gemm, gemm-rs, gemm-ar"),
-                (("gemm-rs", 64, 64, 65, 2), {}, "take k = 64 or 66"),
-                (("gemm-rs", 64, 64, 64, 2), {"dtype": "torch.int8"}, "unknown dtype"),
-                (("gemm-rs", 64.5, 64, 64, 2), {}, "m is 64.5; a whole number"),
-                (("gemm-rs", 2**70, 64, 64, 2), {}, "too large"),
-                (("gemm-rs", 64, 64, 64, 0), {}, "ranks is 0"),
-                (("gemm-rs", 64, 64, 64, 2**31), {}, "ranks=2147483648 is too large"),
-                (("gemm-rs", 64, 64, 64, -1), {}, "ranks is -1; it must be between 1 and 1024"),
-                (("gemm-rs", -2**70, 64, 64, 2), {}, "is too small"),
-                (("gemm-rs", True, 64, 64, 2), {}, "m is True; a whole number"),
-                ((7, 64, 64, 64, 2), {}, "kind is 7; a string"),
+        for operator, words, says in (
+                ("gemm", {}, "known: a2a-gemm, ag-gemm"),
+                (OPERATOR, {"k": 4095}, "take k = 4088 or 4096"),
+                (OPERATOR, {"dtype": "torch.int8"}, "unknown dtype"),
+                (OPERATOR, {"m": 64.5}, "m is 64.5; a whole number"),
+                (OPERATOR, {"n": 2**70}, "too large"),
+                (OPERATOR, {"h": 64}, "'h=64' is not one of m=, n=, k=, ranks="),
+                (OPERATOR, {"ranks": 0}, "ranks is 0"),
+                (OPERATOR, {"ranks": 2**31}, "ranks=2147483648 is too large"),
+                (OPERATOR, {"ranks": -1}, "ranks is -1; it must be between 1 and 1024"),
+                (OPERATOR, {"m": True}, "m is True; a whole number"),
+                (7, {}, "operator is 7; a string"),
+                ("graph one m\ninput x [m, n] rows\n", {}, "unknown size 'n'"),
                 (OPERATOR, {"schedule": "fastest"}, "fastest"),
                 (OPERATOR, {"schedule": "auto,tile=64x64"}, "auto stands alone"),
                 (OPERATOR, {"machine": "\udcff"}, "unknown machine '\\xff'"),
                 (OPERATOR, {"schedule": "tiles\0"}, "zero byte"),
                 (OPERATOR, {"schedule": "sequential", "rows": "bucket"}, "rows=bucket"),
                 (OPERATOR, {"rows": "some"}, '"bucket"'),
+                (OPERATOR, {"sizes": {"m": 1}}, "sizes are given twice: m"),
                 (OPERATOR, {"machine": "nowhere"}, "nowhere")):
-            with self.subTest(arguments=arguments, **words):
+            with self.subTest(operator=operator, **words):
                 with self.assertRaises(ValueError) as caught:
-                    stretto.plan(*arguments, **words)
+                    stretto.plan(operator, **{**SIZES, "schedule": "tiles", **words})
                 self.assertIn(says, str(caught.exception))
                 self.assertNotIn("\n", str(caught.exception))
-        with self.assertRaisesRegex(ValueError, '"a", "b" or "out"'):
-            stretto.shape(*OPERATOR, "c")
+
+
+def values_of(rows, columns, seed):
+    return [(row * 7 + column * 3 + seed) % 5 - 2 for row in range(rows) for column in range(columns)]
+
+
+class OnTheCpu(unittest.TestCase):
+    """gemm-rs and a graph of one's own, on tensors with the graph's names."""
+
+    RANKS, M, N, K = 2, 6, 16, 32
+
+    def setUp(self):
+        share = self.K // self.RANKS
+        self.a = [CpuTensor((self.M, share), values=values_of(self.M, share, r), gap=3)
+                  for r in range(self.RANKS)]
+        self.b = [CpuTensor((self.N, share), values=values_of(self.N, share, 2 + r))
+                  for r in range(self.RANKS)]
+
+    def expected(self):
+        def product(a, b):
+            return [[sum(x * y for x, y in zip(row, column)) for column in b.rows()]
+                    for row in a.rows()]
+        first, second = (product(a, b) for a, b in zip(self.a, self.b))
+        return [[x + y for x, y in zip(*rows)] for rows in zip(first, second)]
+
+    def sizes(self):
+        return {"m": self.M, "n": self.N, "k": self.K}
+
+    def test_an_operator_is_computed_with_gaps_and_more_dimensions(self):
+        out = [CpuTensor((1, 3, self.N), gap=5), CpuTensor((3, self.N))]
+        stretto.emulate("gemm-rs", {"a": self.a, "b": self.b, "out": out}, dtype="fp32",
+                        **self.sizes())
+        self.assertEqual(out[0].rows() + out[1].rows(), self.expected())
+
+    def test_a_graph_of_ones_own(self):
+        graph = ("graph twice m n k\ninput x [m, k] cols\ninput w [n, k] cols\ny = gemm x w\n"
+                 "z = add y y\noutput z rows\n")
+        z = [CpuTensor((3, self.N)) for _ in range(self.RANKS)]
+        stretto.emulate(graph, {"x": self.a, "w": self.b, "z": z}, dtype="fp32", **self.sizes())
+        self.assertEqual(z[0].rows() + z[1].rows(),
+                         [[2 * value for value in row] for row in self.expected()])
+
+    def test_a_plan_serves_fewer_rows(self):
+        plan = stretto.plan("gemm-rs", schedule="tiles", dtype="fp32", rows="bucket", ranks=2,
+                            **{**self.sizes(), "m": 128})
+        self.assertEqual(plan.check(), [])
+        out = [CpuTensor((3, self.N)) for _ in range(self.RANKS)]
+        plan.execute({"a": self.a, "b": self.b, "out": out}, self.M)
+        self.assertEqual(out[0].rows() + out[1].rows(), self.expected())
+        self.assertEqual(plan.tensors_of(1, 5)["out"].shape, (2, self.N))
+        with self.assertRaisesRegex(ValueError, "129 rows; this plan serves 1 to 128"):
+            plan.execute({}, 129)
+
+    def test_mistakes_name_the_tensor(self):
+        out = [CpuTensor((3, self.N)) for _ in range(self.RANKS)]
+        good = {"a": self.a, "b": self.b, "out": out}
+        for words, says in (
+                ({"a": self.a[:1]}, "a list of every rank|one a rank|a tensor of every rank"),
+                ({"c": out}, "unknown tensor of gemm-rs 'c'"),
+                ({"out": [CpuTensor((2, self.N))] * 2}, r"out has shape \(2, 16\); \[3, 16\]"),
+                ({"b": [CpuTensor((self.N, 16), "torch.float16")] * 2}, "b is fp16; fp32"),
+                ({"b": [[1], [2]]}, "b is a list")):
+            with self.subTest(says):
+                with self.assertRaisesRegex(ValueError, says):
+                    stretto.emulate("gemm-rs", {**good, **words}, dtype="fp32", **self.sizes())
+        del good["out"]
+        with self.assertRaisesRegex(ValueError, "out missing; it has a, b, out"):
+            stretto.emulate("gemm-rs", good, dtype="fp32", **self.sizes())
 
 
 if __name__ == "__main__":

@@ -1,91 +1,183 @@
 // The part of the C interface that needs no GPU.
 #include <fmt/format.h>
 
-#include "c/boundary.h"
+#include <map>
+
+#include "c/arguments.h"
 #include "c/sized.h"
 #include "core/text.h"
 #include "stretto/buckets.h"
-#include "stretto/c.h"
 #include "stretto/check.h"
+#include "stretto/emulate.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/machine.h"
-#include "stretto/reference.h"
 #include "stretto/schedule.h"
+#include "stretto/serve.h"
 #include "stretto/simulate.h"
 #include "stretto/tune.h"
 #include "stretto/version.h"
 
+using namespace stretto;
+using c::guarded, c::keep, c::require;
+
+struct stretto_plan {
+  Machine machine;
+  Plan plan;
+  std::string reason;
+  bool serves = false;
+  std::map<int64_t, Plan> of_rows = {};  // runs of fewer rows, once they were asked for
+};
+
 namespace stretto::c {
 namespace {
 
-Segment operator_of(const stretto_operator* at) {
-  const stretto_operator given =
-      sized(at, "op", {"stretto_operator", offsetof(stretto_operator, dtype) + sizeof(at->dtype)});
-  const Segment op{kind_of(given.kind),  given.m, given.n, given.k, given.ranks,
-                   dtype_of(given.dtype)};
-  validate(op);
-  return op;
+void set_rows(OperatorSchedule& schedule, RowCount rows) {
+  for (Schedule& product : schedule.products) product.rows = rows;
 }
 
-struct Chosen {
-  Segment op;
-  Machine machine;
-  Schedule schedule;
-  std::string reason;
-
-  explicit Chosen(const stretto_plan_request* at)
-      : Chosen(sized(at, "request",
-                     {"stretto_plan_request",
-                      offsetof(stretto_plan_request, machine) + sizeof(at->machine)})) {}
-  Plan plan() const { return lower(op, schedule, machine); }
-
- private:
-  explicit Chosen(const stretto_plan_request& request)
-      : op(operator_of(request.op)),
-        machine(request.machine == nullptr ? default_machine(op.ranks)
-                                           : load_machine(request.machine)) {
-    const std::string_view text = text_of(request.schedule, "schedule");
-    const RowCount rows = request.serves != 0 ? RowCount::bucket : RowCount::fixed;
-    if (text == "auto") {
-      AutoSchedule found = auto_schedule(op, machine, load_tuning(), rows);
-      schedule = found.schedule;
-      reason = std::move(found.reason);
-      return;
-    }
-    schedule = parse_schedule(text, op, machine, kAutoWords);
-    if (rows == RowCount::bucket) schedule.rows = rows;
-    if (const auto reasons = legal(op, schedule, machine); !reasons.empty()) {
-      throw UsageError(
-          fmt::format("this schedule cannot serve {}: {}", to_string(op), join(reasons, "; ")));
-    }
+stretto_plan make_plan(const stretto_plan_request* at) {
+  const stretto_plan_request given = sized(
+      at, "request",
+      {"stretto_plan_request", offsetof(stretto_plan_request, machine) + sizeof(at->machine)});
+  const Operator op = operator_of(given.op);
+  stretto_plan made;
+  made.machine = given.machine == nullptr ? default_machine(op.ranks) : load_machine(given.machine);
+  made.serves = given.serves != 0;
+  const std::string_view text = text_of(given.schedule, "schedule");
+  const RowCount rows = made.serves ? RowCount::bucket : RowCount::fixed;
+  OperatorSchedule schedule;
+  if (text == "auto") {
+    AutoSchedules found = auto_schedules(op, made.machine, load_tuning(), rows);
+    schedule = std::move(found.schedule);
+    made.reason = std::move(found.reason);
+  } else {
+    schedule = parse_schedules(text, op, made.machine, kAutoWords);
+    if (made.serves) set_rows(schedule, rows);
   }
-};
+  if (const auto reasons = legal(op, schedule, made.machine); !reasons.empty()) {
+    throw UsageError(
+        fmt::format("this schedule cannot serve {}: {}", to_string(op), join(reasons, "; ")));
+  }
+  made.plan = lower(op, schedule, made.machine);
+  return made;
+}
+
+void require_served(const stretto_plan& plan, int64_t rows) {
+  const int64_t most = plan.plan.op.rows();
+  if (rows == most || (plan.serves && rows >= 1 && rows <= most)) return;
+  throw UsageError(plan.serves ? fmt::format("{} rows; this plan serves 1 to {}", rows, most)
+                               : fmt::format("{} rows; this plan was made for {}, no more and no "
+                                             "fewer: one that serves takes fewer",
+                                             rows, most));
+}
+
+const Plan& at_rows_of(stretto_plan& plan, int64_t rows) {
+  require_served(plan, rows);
+  if (rows == plan.plan.op.rows()) return plan.plan;
+  const auto known = plan.of_rows.find(rows);
+  if (known != plan.of_rows.end()) return known->second;
+  return plan.of_rows[rows] = at_rows(plan.plan, rows);
+}
+
+void tell_tensor(const Operator& op, int32_t rank, int32_t index, stretto_tensor_info* info) {
+  auto known =
+      sized(info, "info",
+            {"stretto_tensor_info", offsetof(stretto_tensor_info, cols) + sizeof(info->cols)});
+  if (rank < 0 || rank >= op.ranks) {
+    throw UsageError(fmt::format("rank {}; the operator has ranks 0 to {}", rank, op.ranks - 1));
+  }
+  const std::vector<CallerTensor> all = caller_tensors(op);
+  if (index < 0 || index >= static_cast<int32_t>(all.size())) {
+    throw UsageError(
+        fmt::format("a tensor with index {}; {} has {}", index, op.name(), all.size()));
+  }
+  const CallerTensor& tensor = all[static_cast<size_t>(index)];
+  const Slice slice = slice_of(op, tensor.tensor, tensor.held, rank);
+  known.name = keep(0, op.tensor(tensor.tensor).name);
+  known.held = keep(1, std::string(to_string(tensor.held)));
+  known.is_output = tensor.is_output ? 1 : 0;
+  known.rows = slice.rows();
+  known.cols = slice.cols();
+  give(known, info);
+}
+
+// A plan that was derived does not end so; what is told is for a report.
+[[noreturn]] void refuse_execution(const EmulateResult& result) {
+  std::string what = "the execution did not end";
+  if (!result.faults.empty()) what = result.faults.front().text;
+  if (!result.stuck.empty()) {
+    what = fmt::format("{} waits for {} for ever", result.stuck.front().lane,
+                       result.stuck.front().signal);
+  }
+  throw SystemError(what);
+}
 
 }  // namespace
 }  // namespace stretto::c
 
-using namespace stretto;
-using c::guarded, c::keep, c::require;
-
 int stretto_c_version() { return STRETTO_C_VERSION; }
 const char* stretto_version() { return STRETTO_VERSION; }
 
-int stretto_plan(const stretto_plan_request* request, const char** schedule, const char** reason,
-                 double* predicted_us) {
+int stretto_tensor_count(const stretto_operator* given, int32_t* count) {
   return guarded([&] {
-    const c::Chosen chosen(request);
-    const double total_us = simulate(chosen.plan(), chosen.machine).total_us;
-    require(predicted_us, "predicted_us") = total_us;
-    require(schedule, "schedule") = keep(0, to_string(chosen.schedule));
-    require(reason, "reason") = keep(1, chosen.reason);
+    require(count, "count") = static_cast<int32_t>(caller_tensors(c::operator_of(given)).size());
   });
 }
 
-int stretto_check(const stretto_plan_request* request, int64_t* num_problems,
-                  const char** problems) {
+int stretto_tensor_of(const stretto_operator* given, int32_t serves, int32_t rank, int32_t index,
+                      stretto_tensor_info* info) {
   return guarded([&] {
-    const CheckReport report = check(c::Chosen(request).plan());
+    Operator op = c::operator_of(given);
+    if (serves != 0) op = with_rows(op, bucket_of(op, op.rows()));
+    c::tell_tensor(op, rank, index, info);
+  });
+}
+
+int stretto_plan_make(const stretto_plan_request* request, stretto_plan** plan) {
+  return guarded([&] {
+    auto*& made = require(plan, "plan");
+    made = nullptr;
+    made = new stretto_plan(c::make_plan(request));
+  });
+}
+
+int stretto_plan_close(stretto_plan* plan) {
+  return guarded([&] { delete &require(plan, "plan"); });
+}
+
+int stretto_plan_rows(const stretto_plan* plan, int64_t* rows) {
+  return guarded([&] { require(rows, "rows") = require(plan, "plan").plan.op.rows(); });
+}
+
+int stretto_plan_tensor(const stretto_plan* plan, int64_t rows, int32_t rank, int32_t index,
+                        stretto_tensor_info* info) {
+  return guarded([&] {
+    const stretto_plan& of = require(plan, "plan");
+    c::require_served(of, rows);
+    c::tell_tensor(rows == of.plan.op.rows() ? of.plan.op : with_rows(of.plan.op, rows), rank,
+                   index, info);
+  });
+}
+
+int stretto_plan_schedule(const stretto_plan* plan, const char** schedule, const char** reason) {
+  return guarded([&] {
+    const stretto_plan& of = require(plan, "plan");
+    require(schedule, "schedule") = keep(0, of.plan.schedule);
+    require(reason, "reason") = keep(1, of.reason);
+  });
+}
+
+int stretto_plan_predict(const stretto_plan* plan, double* microseconds) {
+  return guarded([&] {
+    const stretto_plan& of = require(plan, "plan");
+    require(microseconds, "microseconds") = simulate(of.plan, of.machine).total_us;
+  });
+}
+
+int stretto_plan_check(const stretto_plan* plan, int64_t* num_problems, const char** problems) {
+  return guarded([&] {
+    const CheckReport report = check(require(plan, "plan").plan);
     std::vector<std::string> lines;
     for (const Diagnostic& one : report.diagnostics) {
       lines.push_back(fmt::format("{}: {}", to_string(one.kind), one.message));
@@ -96,21 +188,21 @@ int stretto_check(const stretto_plan_request* request, int64_t* num_problems,
   });
 }
 
-int stretto_shape(const stretto_operator* given, int32_t serves, stretto_tensor tensor,
-                  int64_t* rows, int64_t* cols) {
+int stretto_plan_text(const stretto_plan* plan, const char** text) {
+  return guarded([&] { require(text, "text") = keep(0, print(require(plan, "plan").plan)); });
+}
+
+int stretto_plan_execute(stretto_plan* plan, int64_t rows, const stretto_call_tensor* tensors,
+                         size_t count) {
   return guarded([&] {
-    Segment op = c::operator_of(given);
-    if (serves != 0) op.m = bucket_of(op.kind, op.ranks, op.m);
-    validate(op);
-    if (tensor != STRETTO_A && tensor != STRETTO_B && tensor != STRETTO_OUT) {
-      throw UsageError(
-          fmt::format("tensor {}; it is 0 (a), 1 (b) or 2 (out)", static_cast<int>(tensor)));
+    stretto_plan& of = require(plan, "plan");
+    if (rows == 0 && of.serves) return;
+    const Plan& run = c::at_rows_of(of, rows);
+    std::vector<std::vector<CallTensor>> by_rank(static_cast<size_t>(run.ranks()));
+    for (const c::TensorOfRank& one : c::call_tensors(run.op, tensors, count)) {
+      by_rank[static_cast<size_t>(one.rank)].push_back(one.tensor);
     }
-    // Rank 0 has a whole block of rows, others may have less.
-    const Slice slice = tensor == STRETTO_OUT
-                            ? output_slice(op, 0)
-                            : input_slice(op, tensor == STRETTO_A ? Input::a : Input::b, 0);
-    require(rows, "rows") = slice.rows();
-    require(cols, "cols") = slice.cols();
+    const EmulateResult result = execute(run, by_rank);
+    if (!result.finished || !result.faults.empty()) c::refuse_execution(result);
   });
 }

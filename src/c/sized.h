@@ -40,4 +40,10 @@ T sized(const T* given, std::string_view name, const Layout& layout) {
   return known;
 }
 
+// What a function fills in, back to a caller who may know less of it.
+template <typename T>
+void give(const T& known, T* to) {
+  std::memcpy(to, &known, to->size);
+}
+
 }  // namespace stretto::c

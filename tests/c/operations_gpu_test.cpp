@@ -91,12 +91,14 @@ TEST_F(RankOfCOperations, RunsOnTheCallersTensors) {
       SCOPED_TRACE(std::string(kind) + (serves ? " bucket" : " fixed"));
       constexpr int64_t kRows = 384, kN = 512, kK = 512;
       const bool owns_out = std::string_view(kind) == "gemm-ar";
-      const stretto_operator given = {sizeof given, kind, kRows, kN, kK, 2, "bf16"};
+      const std::string sizes = fmt::format("m={} n={} k={}", kRows, kN, kK);
+      const stretto_operator given = {sizeof given, kind, nullptr, sizes.c_str(), 2, "bf16"};
       std::vector<cuda::DeviceMemory> memory;
-      for (const stretto_tensor tensor : {STRETTO_A, STRETTO_B, STRETTO_OUT}) {
-        int64_t rows = 0, cols = 0;
-        ASSERT_EQ(stretto_shape(&given, serves, tensor, &rows, &cols), STRETTO_GOOD);
-        memory.emplace_back(static_cast<size_t>(rows * cols * 2));
+      for (int32_t tensor = 0; tensor < 3; ++tensor) {
+        stretto_tensor_info info = {};
+        info.size = sizeof info;
+        ASSERT_EQ(stretto_tensor_of(&given, serves, 0, tensor, &info), STRETTO_GOOD);
+        memory.emplace_back(static_cast<size_t>(info.rows * info.cols * 2));
       }
       const stretto_operation_request request = {sizeof request,
                                                  kind,

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "stretto/c.h"
 #include "stretto/lower.h"
@@ -18,11 +20,11 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr stretto_operator operator_of(const char* kind, int64_t m, int64_t n, int64_t k,
-                                       int32_t ranks, const char* dtype) {
-  return {sizeof(stretto_operator), kind, m, n, k, ranks, dtype};
+constexpr stretto_operator operator_of(const char* name, const char* sizes, int32_t ranks,
+                                       const char* dtype, const char* graph = nullptr) {
+  return {sizeof(stretto_operator), name, graph, sizes, ranks, dtype};
 }
-constexpr stretto_operator kOp = operator_of("gemm-rs", 2048, 1024, 4096, 8, "bf16");
+constexpr stretto_operator kOp = operator_of("gemm-rs", "m=2048 n=1024 k=4096", 8, "bf16");
 
 struct Asked {
   stretto_operator op;
@@ -40,22 +42,37 @@ struct Planned {
   double predicted_us = 0;
 };
 
+// Ends with the test.
+class Handle {
+ public:
+  explicit Handle(const Asked& asked) {
+    const stretto_plan_request request = asked.request();
+    EXPECT_EQ(stretto_plan_make(&request, &plan_), STRETTO_GOOD) << stretto_last_error();
+  }
+  ~Handle() { EXPECT_EQ(stretto_plan_close(plan_), STRETTO_GOOD); }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  operator stretto_plan*() const { return plan_; }  // NOLINT: stands for it
+
+ private:
+  stretto_plan* plan_ = nullptr;
+};
+
 Planned plan_of(const Asked& asked) {
-  const stretto_plan_request request = asked.request();
-  const char *schedule = nullptr, *reason = nullptr;
+  const Handle plan(asked);
+  const char *schedule = "", *reason = "";
   Planned planned;
-  EXPECT_EQ(stretto_plan(&request, &schedule, &reason, &planned.predicted_us), STRETTO_GOOD)
-      << stretto_last_error();
-  planned.schedule = schedule == nullptr ? "" : schedule;
-  planned.reason = reason == nullptr ? "" : reason;
+  EXPECT_EQ(stretto_plan_schedule(plan, &schedule, &reason), STRETTO_GOOD) << stretto_last_error();
+  planned.schedule = schedule;
+  planned.reason = reason;
+  EXPECT_EQ(stretto_plan_predict(plan, &planned.predicted_us), STRETTO_GOOD);
   return planned;
 }
 
 std::string refusal_of(const stretto_plan_request& request) {
-  const char *schedule = nullptr, *reason = nullptr;
-  double us = 0;
-  EXPECT_EQ(stretto_plan(&request, &schedule, &reason, &us), STRETTO_BAD_USAGE);
-  EXPECT_EQ(schedule, nullptr);
+  stretto_plan* plan = nullptr;
+  EXPECT_EQ(stretto_plan_make(&request, &plan), STRETTO_BAD_USAGE);
+  EXPECT_EQ(plan, nullptr);
   return stretto_last_error();
 }
 
@@ -79,8 +96,8 @@ TEST(CPlans, ANamedScheduleIsPredictedAsBySimulate) {
 TEST(CPlans, AutoChoosesAsTheLibraryDoesAndSaysWhy) {
   const Segment op = parse_segment("gemm-rs m=4096 n=8192 k=14336 ranks=4 dtype=bf16");
   const auto expected = auto_schedule(op, default_machine(4), load_tuning());
-  const Planned planned =
-      plan_of(Asked{operator_of("gemm-rs", 4096, 8192, 14336, 4, "bf16"), "auto", 0, nullptr});
+  const Planned planned = plan_of(
+      Asked{operator_of("gemm-rs", "m=4096 n=8192 k=14336", 4, "bf16"), "auto", 0, nullptr});
   EXPECT_EQ(planned.schedule, to_string(expected.schedule));
   EXPECT_EQ(planned.reason, expected.reason);
   EXPECT_GT(planned.predicted_us, 0);
@@ -93,36 +110,120 @@ TEST(CPlans, WhatServesHasRowsInBuckets) {
 }
 
 TEST(CPlans, ChecksProvePlans) {
-  const Asked asked = {kOp, "tiles", 0, "h200x8"};
-  const stretto_plan_request request = asked.request();
+  const Handle plan(Asked{kOp, "tiles", 0, "h200x8"});
   int64_t count = -1;
   const char* problems = nullptr;
-  ASSERT_EQ(stretto_check(&request, &count, &problems), STRETTO_GOOD) << stretto_last_error();
+  ASSERT_EQ(stretto_plan_check(plan, &count, &problems), STRETTO_GOOD) << stretto_last_error();
   EXPECT_EQ(count, 0);
   EXPECT_STREQ(problems, "");
+  const char* text = nullptr;
+  ASSERT_EQ(stretto_plan_text(plan, &text), STRETTO_GOOD);
+  EXPECT_EQ(print(parse_plan(text)), text);
 }
 
-TEST(CPlans, ShapesHaveRoomForWholeBlocksAndBuckets) {
+stretto_tensor_info tensor_of(const stretto_operator& op, int32_t serves, int32_t rank,
+                              int32_t index) {
+  stretto_tensor_info info = {};
+  info.size = sizeof info;
+  EXPECT_EQ(stretto_tensor_of(&op, serves, rank, index, &info), STRETTO_GOOD)
+      << stretto_last_error();
+  return info;
+}
+
+TEST(CPlans, TensorsHaveTheGraphsNamesAndRoomForBuckets) {
   struct Case {
-    stretto_operator op;
-    int32_t serves;
-    stretto_tensor tensor;
+    const char* name;
+    int32_t serves, rank, index;
+    const char* tensor;
+    const char* held;
     int64_t rows, cols;
   };
-  const stretto_operator ag = operator_of("ag-gemm", 517, 960, 576, 4, "bf16");
-  const stretto_operator rs = operator_of("gemm-rs", 517, 960, 576, 4, "bf16");
-  const stretto_operator ar = operator_of("gemm-ar", 517, 960, 576, 4, "bf16");
-  for (const Case& c : {Case{ag, 0, STRETTO_A, 130, 576}, Case{ag, 0, STRETTO_B, 240, 576},
-                        Case{ag, 0, STRETTO_OUT, 517, 240}, Case{rs, 0, STRETTO_A, 517, 144},
-                        Case{rs, 0, STRETTO_B, 960, 144}, Case{rs, 0, STRETTO_OUT, 130, 960},
-                        Case{ar, 0, STRETTO_OUT, 517, 960}, Case{ag, 1, STRETTO_A, 192, 576},
-                        Case{rs, 1, STRETTO_OUT, 192, 960}}) {
-    int64_t rows = 0, cols = 0;
-    EXPECT_EQ(stretto_shape(&c.op, c.serves, c.tensor, &rows, &cols), STRETTO_GOOD)
-        << stretto_last_error();
-    EXPECT_EQ(rows, c.rows) << c.op.kind << " " << c.tensor;
-    EXPECT_EQ(cols, c.cols) << c.op.kind << " " << c.tensor;
+  for (const Case& c : {Case{"ag-gemm", 0, 0, 0, "a", "rows", 130, 576},
+                        Case{"ag-gemm", 0, 3, 0, "a", "rows", 127, 576},
+                        Case{"ag-gemm", 0, 0, 1, "b", "rows", 240, 576},
+                        Case{"ag-gemm", 0, 0, 2, "out", "cols", 517, 240},
+                        Case{"gemm-rs", 0, 0, 0, "a", "cols", 517, 144},
+                        Case{"gemm-rs", 0, 0, 2, "out", "rows", 130, 960},
+                        Case{"gemm-ar", 0, 0, 2, "out", "whole", 517, 960},
+                        Case{"ag-gemm", 1, 0, 0, "a", "rows", 192, 576},
+                        Case{"gemm-rs", 1, 0, 2, "out", "rows", 192, 960}}) {
+    const auto info =
+        tensor_of(operator_of(c.name, "m=517 n=960 k=576", 4, "bf16"), c.serves, c.rank, c.index);
+    EXPECT_STREQ(info.name, c.tensor);
+    EXPECT_STREQ(info.held, c.held);
+    EXPECT_EQ(info.is_output != 0, c.index == 2);
+    EXPECT_EQ(info.rows, c.rows) << c.name << " " << c.tensor;
+    EXPECT_EQ(info.cols, c.cols) << c.name << " " << c.tensor;
   }
+  int32_t count = 0;
+  const stretto_operator mlp = operator_of("mlp", "m=64 h=32 f=64", 2, "bf16");
+  ASSERT_EQ(stretto_tensor_count(&mlp, &count), STRETTO_GOOD);
+  EXPECT_EQ(count, 5);
+  EXPECT_STREQ(tensor_of(mlp, 0, 0, 4).name, "down");
+}
+
+TEST(CPlans, AnyGraphIsComputedOnTheCpuWithItsTensorsByName) {
+  constexpr const char* kGraph =
+      "graph twice m h\ninput x [m, h] cols\ninput w [2, h] cols\ny = gemm x w\n"
+      "z = add y y\noutput z whole\n";
+  const Handle plan(Asked{operator_of(nullptr, "m=3 h=4", 2, "fp32", kGraph), "tiles", 0, nullptr});
+  // Rows of x are 3 elements apart, z has a column that is not its own.
+  float x[2][9] = {{1, 2, 99, 3, 4, 99, 5, 6, 99}, {1, 0, 99, 0, 1, 99, 1, 1, 99}};
+  float w[2][4] = {{1, 0, 0, 1}, {1, 1, 2, 0}};
+  float z[2][9] = {};
+  std::vector<stretto_call_tensor> tensors;
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    const auto at = [](const float* values) { return reinterpret_cast<uint64_t>(values); };
+    constexpr size_t kSize = sizeof(stretto_call_tensor);
+    tensors.push_back({kSize, "x", 0, rank, at(x[rank]), 3});
+    tensors.push_back({kSize, nullptr, 1, rank, at(w[rank]), 0});
+    tensors.push_back({kSize, "z", 0, rank, at(z[rank]), 3});
+  }
+  ASSERT_EQ(stretto_plan_execute(plan, 3, tensors.data(), tensors.size()), STRETTO_GOOD)
+      << stretto_last_error();
+  for (const auto& of_rank : z) {
+    EXPECT_THAT(of_rank, testing::ElementsAre(4, 8, 0, 8, 8, 0, 14, 16, 0));
+  }
+  const auto refusal = [&](int64_t rows, size_t count) {
+    EXPECT_EQ(stretto_plan_execute(plan, rows, tensors.data(), count), STRETTO_BAD_USAGE);
+    return std::string(stretto_last_error());
+  };
+  EXPECT_THAT(refusal(2, 6), HasSubstr("made for 3, no more and no fewer"));
+  EXPECT_THAT(refusal(3, 5), HasSubstr("twice needs its tensors: z missing; it has x, w, z"));
+  tensors[5].row_stride = 1;
+  EXPECT_THAT(refusal(3, 6), HasSubstr("tensor z begin 1 elements apart; they have 2 columns"));
+  tensors[5] = tensors[4];
+  EXPECT_THAT(refusal(3, 6), HasSubstr("tensor w is given twice"));
+  tensors[5].name = "y";
+  EXPECT_THAT(refusal(3, 6), HasSubstr("unknown tensor of twice 'y'"));
+  tensors[5] = {sizeof tensors[5], "z", 0, 1, 0, 0};
+  EXPECT_THAT(refusal(3, 6), HasSubstr("tensor z of rank 1 is at address 0"));
+  tensors[5].rank = 2;
+  EXPECT_THAT(refusal(3, 6), HasSubstr("the operator has ranks 0 to 1"));
+}
+
+TEST(CPlans, APlanThatServesIsComputedWithFewerRows) {
+  const Handle plan(Asked{operator_of("gemm-rs", "m=128 n=2 k=4", 2, "fp32"), "tiles", 1, nullptr});
+  float a[2][6] = {{1, 2, 3, 4, 5, 6}, {1, 0, 0, 1, 1, 1}};
+  float b[2][4] = {{1, 0, 0, 1}, {1, 1, 2, 0}};
+  float out[2][4] = {};
+  std::vector<stretto_call_tensor> tensors;
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    for (const auto& [name, values] :
+         {std::pair<const char*, float*>{"a", a[rank]}, {"b", b[rank]}, {"out", out[rank]}}) {
+      tensors.push_back(
+          {sizeof(stretto_call_tensor), name, 0, rank, reinterpret_cast<uint64_t>(values), 0});
+    }
+  }
+  ASSERT_EQ(stretto_plan_execute(plan, 3, tensors.data(), tensors.size()), STRETTO_GOOD)
+      << stretto_last_error();
+  EXPECT_THAT(out[0], testing::ElementsAre(2, 4, 4, 4));
+  EXPECT_THAT(out[1], testing::ElementsAre(7, 8, 0, 0));
+  EXPECT_EQ(stretto_plan_execute(plan, 0, nullptr, 0), STRETTO_GOOD);
+  stretto_tensor_info info = {};
+  info.size = sizeof info;
+  ASSERT_EQ(stretto_plan_tensor(plan, 3, 1, 2, &info), STRETTO_GOOD);
+  EXPECT_EQ(info.rows, 1);
 }
 
 TEST(CPlans, EveryMistakeIsOneLineThatSaysWhatWouldBeRight) {
@@ -130,15 +231,21 @@ TEST(CPlans, EveryMistakeIsOneLineThatSaysWhatWouldBeRight) {
     Asked asked;
     const char* says;
   };
+  constexpr const char* kSizes = "m=64 n=64 k=64";
   const auto with = [](stretto_operator op) { return Asked{op, "tiles", 0, nullptr}; };
   for (const Case& c : {
-           Case{with(operator_of("gemm", 1, 1, 1, 1, "bf16")), "known: ag-gemm, gemm-rs, gemm-ar"},
-           Case{with(operator_of("gemm-rs", 64, 64, 64, 1, "int8")), "unknown dtype 'int8'"},
-           Case{with(operator_of("gemm-rs", 0, 64, 64, 1, "bf16")), "m is 0"},
-           Case{with(operator_of("gemm-rs", 64, 64, 65, 2, "bf16")), "take k = 64 or 66"},
-           Case{with(operator_of("gemm-rs", 64, 64, 64, -1, "bf16")), "ranks is -1"},
-           Case{with(operator_of(nullptr, 64, 64, 64, 1, "bf16")), "kind is NULL"},
-           Case{with(operator_of("gemm-rs", 64, 64, 64, 1, nullptr)), "dtype is NULL"},
+           Case{with(operator_of("gemm", "", 1, "bf16")), "known: a2a-gemm, ag-gemm"},
+           Case{with(operator_of("gemm-rs", kSizes, 1, "int8")), "unknown dtype 'int8'"},
+           Case{with(operator_of("gemm-rs", "m=0 n=64 k=64", 1, "bf16")), "m is 0"},
+           Case{with(operator_of("gemm-rs", "m=64 n=64 k=65", 2, "bf16")), "take k = 64 or 66"},
+           Case{with(operator_of("gemm-rs", "m=64 n=64", 1, "bf16")), "k= is missing"},
+           Case{with(operator_of("gemm-rs", kSizes, -1, "bf16")), "ranks is -1"},
+           Case{with(operator_of(nullptr, kSizes, 1, "bf16")), "either a name or a graph"},
+           Case{with(operator_of("mlp", kSizes, 1, "bf16", "graph")), "either a name or a graph"},
+           Case{with(operator_of(nullptr, kSizes, 1, "bf16", "graph a m\nz = gem")),
+                "unknown kind"},
+           Case{with(operator_of("gemm-rs", nullptr, 1, "bf16")), "sizes is NULL"},
+           Case{with(operator_of("gemm-rs", kSizes, 1, nullptr)), "dtype is NULL"},
            Case{{kOp, nullptr, 0, nullptr}, "schedule is NULL"},
            Case{{kOp, "tile\nless", 0, nullptr}, "tile"},
            Case{{kOp, "atuo", 0, nullptr}, "(did you mean 'auto'?)"},
@@ -148,18 +255,19 @@ TEST(CPlans, EveryMistakeIsOneLineThatSaysWhatWouldBeRight) {
     EXPECT_THAT(line, HasSubstr(c.says));
     EXPECT_EQ(line.find('\n'), std::string::npos) << line;
   }
-  double us = 0;
-  const char* text = nullptr;
-  EXPECT_EQ(stretto_plan(nullptr, &text, &text, &us), STRETTO_BAD_USAGE);
+  stretto_plan* plan = nullptr;
+  EXPECT_EQ(stretto_plan_make(nullptr, &plan), STRETTO_BAD_USAGE);
   EXPECT_THAT(stretto_last_error(), HasSubstr("request is NULL"));
-  int64_t rows = 0;
-  EXPECT_EQ(stretto_shape(&kOp, 0, static_cast<stretto_tensor>(3), &rows, &rows),
-            STRETTO_BAD_USAGE);
-  EXPECT_THAT(stretto_last_error(), HasSubstr("0 (a), 1 (b) or 2 (out)"));
+  stretto_tensor_info info = {};
+  info.size = sizeof info;
+  EXPECT_EQ(stretto_tensor_of(&kOp, 0, 0, 3, &info), STRETTO_BAD_USAGE);
+  EXPECT_THAT(stretto_last_error(), HasSubstr("a tensor with index 3; gemm-rs has 3"));
+  EXPECT_EQ(stretto_tensor_of(&kOp, 0, 8, 0, &info), STRETTO_BAD_USAGE);
+  EXPECT_THAT(stretto_last_error(), HasSubstr("rank 8; the operator has ranks 0 to 7"));
 }
 
 TEST(CPlans, ErrorsAreTheThreadsOwn) {
-  refusal_of(Asked{operator_of("gemm", 1, 1, 1, 1, "bf16"), "tiles", 0, nullptr});
+  refusal_of(Asked{operator_of("gemm", "", 1, "bf16"), "tiles", 0, nullptr});
   const std::string mine = stretto_last_error();
   std::string other = "unset";
   std::thread([&] {

@@ -57,7 +57,7 @@ class Installed(unittest.TestCase):
         library = self.libraries / "libstretto.so"
         shown = [line.split()[-1] for line in
                  said("nm", "-D", "--defined-only", library).splitlines()]
-        self.assertIn("stretto_plan", shown)
+        self.assertIn("stretto_plan_make", shown)
         self.assertEqual([name for name in shown if not name.startswith("stretto_")], [])
         header = (self.prefix / "include" / "stretto" / "c.h").read_text()
         interface = header.split("#define STRETTO_C_VERSION ")[1].split()[0]

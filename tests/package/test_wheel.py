@@ -14,7 +14,7 @@ import zipfile
 from tools import BUILD, ROOT, VERSION, needed, said
 
 BARE = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
-PLAN = "import stretto; print(stretto.plan('gemm-rs', 512, 256, 512, 4, schedule='tiles').predicted_us > 0)"
+PLAN = "import stretto; print(stretto.plan('gemm-rs', m=512, n=256, k=512, ranks=4, schedule='tiles').predicted_us > 0)"
 
 
 def environment_in(folder):

@@ -1,0 +1,66 @@
+#include "c/arguments.h"
+
+#include <fmt/format.h>
+
+#include "c/sized.h"
+#include "core/text.h"
+#include "op/names.h"
+#include "stretto/error.h"
+
+namespace stretto::c {
+namespace {
+
+std::shared_ptr<const GraphText> graph_of(const stretto_operator& given) {
+  if ((given.name != nullptr) == (given.graph != nullptr)) {
+    throw UsageError("an operator has either a name or a graph; the other is NULL");
+  }
+  if (given.graph != nullptr) return parse_graph(given.graph);
+  if (auto found = find_graph(given.name)) return found;
+  std::vector<std::string_view> names;
+  for (const auto& graph : known_graphs()) names.push_back(name_of(*graph));
+  throw UsageError(unknown_word("operator", given.name, names));
+}
+
+}  // namespace
+
+Operator operator_of(const stretto_operator* at) {
+  const stretto_operator given =
+      sized(at, "op", {"stretto_operator", offsetof(stretto_operator, dtype) + sizeof(at->dtype)});
+  const DType dtype = dtype_of(given.dtype);
+  auto graph = graph_of(given);
+  const std::string words =
+      fmt::format("{} {} ranks={} dtype={}", name_of(*graph), text_of(given.sizes, "sizes"),
+                  given.ranks, to_string(dtype));
+  return parse_operator(words, {}, std::move(graph));
+}
+
+std::vector<TensorOfRank> call_tensors(const Operator& op, const stretto_call_tensor* tensors,
+                                       size_t count) {
+  std::vector<TensorOfRank> all;
+  if (count == 0) return all;
+  const size_t size = require(tensors, "tensors").size;
+  const auto known = static_cast<int32_t>(caller_tensors(op).size());
+  for (size_t i = 0; i < count; ++i) {
+    const auto* at = reinterpret_cast<const stretto_call_tensor*>(
+        reinterpret_cast<const char*>(tensors) + i * size);
+    const auto given = sized(at, "tensors",
+                             {"stretto_call_tensor", offsetof(stretto_call_tensor, row_stride) +
+                                                         sizeof(tensors->row_stride)});
+    if (given.rank < 0 || given.rank >= op.ranks) {
+      throw UsageError(fmt::format("a tensor of rank {}; the operator has ranks 0 to {}",
+                                   given.rank, op.ranks - 1));
+    }
+    if (given.name == nullptr && (given.index < 0 || given.index >= known)) {
+      throw UsageError(fmt::format("a tensor with index {} and no name; {} has {}", given.index,
+                                   op.name(), known));
+    }
+    const std::string_view name =
+        given.name != nullptr
+            ? std::string_view(given.name)
+            : op.tensor(caller_tensors(op)[static_cast<size_t>(given.index)].tensor).name;
+    all.push_back({given.rank, {name, given.address, given.row_stride}});
+  }
+  return all;
+}
+
+}  // namespace stretto::c

@@ -1,0 +1,25 @@
+// Structs of stretto/c.h as the library's own types.
+#pragma once
+
+#include <vector>
+
+#include "c/boundary.h"
+#include "stretto/c.h"
+#include "stretto/call.h"
+#include "stretto/operator.h"
+
+namespace stretto::c {
+
+// Throws UsageError for what makes no operator.
+Operator operator_of(const stretto_operator* op);
+
+// A tensor at a call, and whose it is.
+struct TensorOfRank {
+  int rank = 0;
+  CallTensor tensor;
+};
+// Names live as long as `op`, or the caller's texts.
+std::vector<TensorOfRank> call_tensors(const Operator& op, const stretto_call_tensor* tensors,
+                                       size_t count);
+
+}  // namespace stretto::c
