@@ -12,7 +12,7 @@ using namespace stretto;
 
 int main(int argc, char** argv) {
   bench::Arguments arguments("Runs of operations in turns, ranks apart at random: bits compared");
-  int ranks = 2;
+  int ranks = 2, timeout_s = 10;
   // Streams of copy engines wait for each other's ranks. Those of several operations of ranks that
   // share a GPU are more than it has queues (fabric.md), and one wait then holds up another's peer.
   std::vector<std::string> schedules = {"low-latency", "tiles", "slices"};
@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
   arguments.add("--n", n, "columns of the result");
   arguments.add("--k", k, "length of the sums");
   arguments.add("--schedules", schedules, "of every operator");
+  arguments.add("--timeout", timeout_s, "seconds that a wait may take");
   arguments.add("--seed", seed, "of inputs and delays");
   if (const auto code = arguments.parse(argc, argv)) return *code;
   return bench::run_program(
@@ -31,7 +32,7 @@ int main(int argc, char** argv) {
       [&] {
         if (runs < 1 || rows < 3) throw UsageError("--runs is 1 or more, --m 3 or more");
         const auto begin = std::chrono::steady_clock::now();
-        bench::Soak soak(ranks, rows, n, k, schedules, static_cast<uint64_t>(seed));
+        bench::Soak soak(ranks, rows, n, k, schedules, static_cast<uint64_t>(seed), timeout_s);
         const int64_t launches = (runs + soak.runs_a_launch() - 1) / soak.runs_a_launch();
         soak.run(launches);
         const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;

@@ -56,16 +56,18 @@ struct Rank {
 class Soak {
  public:
   Soak(int ranks, int64_t rows, int64_t n, int64_t k, const std::vector<std::string>& schedules,
-       uint64_t seed)
-      : context_(ranks), fabric_(fabric::in_process(ranks)), rows_(rows), seed_(seed) {
+       uint64_t seed, int timeout_s)
+      : context_(ranks, timeout_s), fabric_(fabric::in_process(ranks)), rows_(rows), seed_(seed) {
     for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
       for (const std::string& schedule : schedules) add(kind, n, k, schedule + ",rows=bucket");
     }
     if (operations_.empty()) throw UsageError("no schedule serves these sizes; take larger ones");
     ranks_.resize(static_cast<size_t>(ranks));
     for (int rank = 0; rank < ranks; ++rank) set_up(rank);
+    say("runs one by one");
     each_rank([&](int rank) { run_eagerly(rank); });
     finish();
+    say("captures graphs");
     for (int rank = 0; rank < ranks; ++rank) capture(rank);
     // The first shows what the last leaves behind; from the second on all are alike.
     for (int launch = 0; launch < 2; ++launch) {
@@ -79,11 +81,13 @@ class Soak {
   int64_t runs_a_launch() const { return kRounds * static_cast<int64_t>(operations_.size()); }
 
   void run(int64_t launches) {
+    const int64_t tenth = (launches + 9) / 10;
     each_rank([&](int rank) {
       std::mt19937_64 random(seed_ * 1000 + static_cast<uint64_t>(rank));
       Rank& of = ranks_[static_cast<size_t>(rank)];
       for (int64_t i = 0; i < launches; ++i) {
         std::this_thread::sleep_for(std::chrono::microseconds(random() % kMostStartUs));
+        if (rank == 0 && i % tenth == 0) say(fmt::format("launch {} of {}", i, launches));
         launch_one(rank, random() % kGraphs);
         if (of.seen != of.expected) note_wrong(rank, i);
       }
@@ -99,6 +103,8 @@ class Soak {
   const std::vector<std::string>& names() const { return names_; }
 
  private:
+  static void say(const std::string& what) { std::cerr << "soak: " << what << "\n"; }
+
   void add(ProductKind kind, int64_t n, int64_t k, const std::string& schedule) {
     try {
       auto operation = std::make_unique<Operation>(

@@ -65,6 +65,35 @@ TEST_F(FaultsOnGpus, StreamsWaitEndsThoughItHasNoDeadlineOfItsOwn) {
   }
 }
 
+// Rank 0 gets no slots, since rank 1 does not begin to copy: the wait of rank 1 is the cause.
+TEST_F(FaultsOnGpus, TheWaitThatAnotherRanksFollowsFromIsNamed) {
+  Plan plan = plan_here("gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16", "decomposed");
+  drop_notify(plan, "part.0", 1, LaneKind::compute);
+  for (const bool stream_waits : {true, false}) {
+    PlanRunner runner(plan, shared_fabric(kRanks), shared_compiler(), {kTimeoutNs, stream_waits});
+    for (int again = 0; again < 3; ++again) {
+      EXPECT_THAT(error_of(runner), AllOf(HasSubstr("rank 1 copy 0 waited 300 ms before"),
+                                          HasSubstr("for part.0: expected")));
+    }
+    expect_works("decomposed");
+  }
+}
+
+// The same where rank 0 is in a collective of the device language, which awaits rank 1's data.
+TEST_F(FaultsOnGpus, TheWaitBeforeALowLatencyCollectiveIsNamed) {
+  Plan plan = plan_here("gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16",
+                        "sequential,collectives=low-latency");
+  drop_notify(plan, "part.0", 1, LaneKind::compute);
+  for (const bool stream_waits : {true, false}) {
+    PlanRunner runner(plan, shared_fabric(kRanks), shared_compiler(), {kTimeoutNs, stream_waits});
+    for (int again = 0; again < 3; ++again) {
+      EXPECT_THAT(error_of(runner), AllOf(HasSubstr("rank 1 nccl 0 waited 300 ms before"),
+                                          HasSubstr("for part.0: expected")));
+    }
+    expect_works("sequential,collectives=low-latency");
+  }
+}
+
 TEST_F(FaultsOnGpus, CopyLanesMissingNotifyIsFound) {
   Plan plan = plan_here("gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16", "decomposed");
   drop_notify(plan, "slots.0", 0, LaneKind::copy);
