@@ -1,5 +1,8 @@
 #include "emu/shared_reference.h"
 
+#include <algorithm>
+
+#include "core/parallel.h"
 #include "tasks/elements.h"
 
 namespace stretto {
@@ -27,12 +30,20 @@ SharedReference::Bytes SharedReference::input(const Operator& op, const InputDat
   const size_t row_bytes = cols * static_cast<size_t>(stretto::num_bytes(op.dtype));
   auto bytes =
       std::make_shared<std::vector<std::byte>>(static_cast<size_t>(slice.rows()) * row_bytes);
-  std::vector<float> line(cols);
-  std::byte* to = bytes->data();
-  for (int64_t row = slice.row0; row < slice.row1; ++row, to += row_bytes) {
-    fill_tensor(op, data, tensor, row, slice.col0, line);
-    tasks::round_elements(op.dtype, line.data(), to, cols);  // exact: they have that type already
-  }
+  constexpr int64_t kRowsAtATime = 64;
+  const auto parts = static_cast<size_t>((slice.rows() + kRowsAtATime - 1) / kRowsAtATime);
+  // A thread is worth its start for a million elements.
+  const size_t threads = 1 + (static_cast<size_t>(slice.rows()) * cols >> 20);
+  for_each_in_parallel(parts, threads, [&](size_t part) {
+    const int64_t first = slice.row0 + static_cast<int64_t>(part) * kRowsAtATime;
+    const int64_t last = std::min(first + kRowsAtATime, slice.row1);
+    std::vector<float> line(cols);
+    for (int64_t row = first; row < last; ++row) {
+      fill_tensor(op, data, tensor, row, slice.col0, line);
+      std::byte* const to = bytes->data() + static_cast<size_t>(row - slice.row0) * row_bytes;
+      tasks::round_elements(op.dtype, line.data(), to, cols);  // exact: they have that type already
+    }
+  });
   const auto size = static_cast<int64_t>(bytes->size());
   if (num_bytes_ + size <= max_bytes_) {
     num_bytes_ += size;

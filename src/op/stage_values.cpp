@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/parallel.h"
 #include "op/dot_rows.h"
 #include "stretto/error.h"
 
@@ -16,6 +17,9 @@ constexpr double kDeviations = 8;
 // 2^-22.
 constexpr double kActivation = 0x1p-19;
 constexpr int64_t kTerms = 256;  // of a dot product at a time
+
+// A thread is worth its start for so many elements of B.
+size_t threads_for(int64_t elements) { return static_cast<size_t>(1 + (elements >> 20)); }
 
 double of_terms(double terms) { return 2 + std::min(terms, kDeviations * std::sqrt(terms)); }
 
@@ -53,10 +57,11 @@ Rows gemm_rows(const Operator& op, const InputData& data, const Rows& a, int b, 
     a_norm[static_cast<size_t>(row)] = std::sqrt(sum);
   }
   const int64_t padded = (a.rows + kPanelRows - 1) / kPanelRows * kPanelRows;
-  std::vector<float> b_rows(static_cast<size_t>(kPanelCols * k));
-  std::vector<double> a_panel, b_panel, partial(static_cast<size_t>(padded * kPanelCols)),
-      squares(partial.size());
-  for (int64_t col0 = 0; col0 < weight.rows; col0 += kPanelCols) {
+  const auto multiply_panel = [&](size_t panel) {
+    const int64_t col0 = static_cast<int64_t>(panel) * kPanelCols;
+    std::vector<float> b_rows(static_cast<size_t>(kPanelCols * k));
+    std::vector<double> a_panel, b_panel, partial(static_cast<size_t>(padded * kPanelCols)),
+        squares(partial.size());
     const int64_t cols = std::min<int64_t>(kPanelCols, weight.rows - col0);
     std::vector<double> b_norm(kPanelCols), magnitudes(partial.size()), sums(partial.size());
     for (int64_t j = 0; j < cols; ++j) {
@@ -108,7 +113,9 @@ Rows gemm_rows(const Operator& op, const InputData& data, const Rows& a, int b, 
         out.errors[to] = 1.01 * (summed + on_the_way * (magnitudes[from] + summed));
       }
     }
-  }
+  };
+  const auto panels = static_cast<size_t>((weight.rows + kPanelCols - 1) / kPanelCols);
+  for_each_in_parallel(panels, threads_for(weight.rows * k), multiply_panel);
   out.is_exact = data.fill == Fill::integers && a.is_exact;
   return out;
 }
