@@ -1,0 +1,26 @@
+"""stretto.torch: Stretto's operators for PyTorch, with gradients, torch.compile, and modules.
+
+    import stretto.torch as st
+    y = st.matmul_reduce_scatter(x, weight, group=mesh["tp"])      # any ProcessGroup, or a mesh's dimension
+    model = st.parallelize(model, mesh["tp"])                      # a model of Hugging Face's Llama kind
+
+On GPUs each rank runs its part of a plan; on CPUs Stretto's emulator executes the plan of all ranks, so
+everything can be tried and tested without a GPU. What Stretto does not serve PyTorch's own operators do:
+print(st.report()) says what and why. docs/torch.md has the tasks.
+"""
+
+from .functional import (all_gather_matmul, column_matmul, matmul_all_reduce,
+                         matmul_all_reduce_add_rms_norm, matmul_reduce_scatter, mlp)
+from .groups import Group, init
+from .modules import ColumnParallelLinear, ParallelMLP, RowParallelLinear
+from .parallelize import parallelize
+from .report import Report, report, reset_report
+from .styles import ColwiseParallel, RowwiseParallel
+from .symm_mem import disable_symm_mem, enable_symm_mem
+from .threads import Threads, run_threads
+
+__all__ = ["ColumnParallelLinear", "ColwiseParallel", "Group", "ParallelMLP", "Report",
+           "RowParallelLinear", "RowwiseParallel", "Threads", "all_gather_matmul", "column_matmul",
+           "disable_symm_mem", "enable_symm_mem", "init", "matmul_all_reduce",
+           "matmul_all_reduce_add_rms_norm", "matmul_reduce_scatter", "mlp", "parallelize", "report",
+           "reset_report", "run_threads"]

@@ -1,0 +1,36 @@
+"""What stands between the products of an MLP, and its gradient: fp32 inside, one rounding, as in graphs."""
+
+import torch
+import torch.nn.functional as F
+
+WEIGHTS = {"swiglu": 2, "gelu": 1, "silu": 1}  # name -> products before it
+
+
+def _wide(tensor):
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def activate(activation, made):
+    """silu(g) * u of two products, gelu in its tanh form or silu of one."""
+    first = _wide(made[0])
+    if activation == "gelu":
+        value = F.gelu(first, approximate="tanh")
+    else:
+        value = F.silu(first)
+        if activation == "swiglu":
+            value = value * _wide(made[1])
+    return value.to(made[0].dtype)
+
+
+def activate_back(activation, made, gradient):
+    """The gradients of what activate() takes."""
+    first, wide = _wide(made[0]), _wide(gradient)
+    if activation == "gelu":
+        found = [torch.ops.aten.gelu_backward(wide, first, approximate="tanh")]
+    else:
+        sigmoid = torch.sigmoid(first)
+        slope = sigmoid * (1 + first * (1 - sigmoid))
+        found = [wide * slope]
+        if activation == "swiglu":
+            found = [found[0] * _wide(made[1]), wide * first * sigmoid]
+    return [one.to(made[0].dtype) for one in found]

@@ -1,0 +1,119 @@
+"""Operators as calls of graphs: which graph, its sizes, and which tensor of a rank is which input."""
+
+import dataclasses
+from typing import Dict, Tuple
+
+import torch
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One rank's part of one call. Matrices are row-major without gaps, rows of all leading dimensions.
+
+    graph    the name of a shipped operator, or a graph's text (docs/graph-format.md)
+    sizes    of the graph, global
+    inputs   by their names in the graph: what this rank has
+    outputs  name -> (rows, columns) of what this rank gets
+    """
+
+    op: str
+    graph: str
+    sizes: Tuple[Tuple[str, int], ...]
+    inputs: Dict[str, torch.Tensor]
+    outputs: Dict[str, Tuple[int, int]]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(iter(self.inputs.values())).dtype
+
+    @property
+    def device(self) -> torch.device:
+        return next(iter(self.inputs.values())).device
+
+    def flops(self) -> float:
+        """Of one rank, at least: bounds how long the others wait for an execution on the CPU."""
+        rows = dict(self.sizes)["m"]
+        return 2.0 * rows * sum(one.numel() for name, one in self.inputs.items() if name[0] in "bw")
+
+
+GATHER_BIAS = """\
+graph ag-gemm-bias m n k
+input a [m, k] rows
+input b [n, k] rows
+input c [1, n] cols
+p = gemm a b
+out = bias p c
+output out cols
+"""
+
+NORM = """\
+graph gemm-ar-norm-eps m n k
+input a [m, k] cols
+input b [n, k] cols
+input r [m, n] whole
+input w [1, n] whole
+p = gemm a b
+s = add p r
+out = norm s w eps={eps!r}
+output out whole
+output s whole
+"""
+
+
+def gather_matmul(rows, a, b, bias, ranks) -> Call:
+    """a [rows/R, k], b [n/R, k], bias [n/R] or None -> out [rows, n/R]."""
+    n, k = b.shape
+    inputs = {"a": a, "b": b}
+    if bias is not None:
+        inputs["c"] = bias.reshape(1, -1)
+    return Call("all_gather_matmul", "ag-gemm" if bias is None else GATHER_BIAS,
+                (("m", rows), ("n", n * ranks), ("k", k)), inputs, {"out": (rows, n)})
+
+
+def matmul_scatter(a, b, ranks) -> Call:
+    """a [m, k/R], b [n, k/R] -> out [m/R, n]."""
+    (m, k), n = a.shape, b.shape[0]
+    return Call("matmul_reduce_scatter", "gemm-rs", (("m", m), ("n", n), ("k", k * ranks)),
+                {"a": a, "b": b}, {"out": (m // ranks, n)})
+
+
+def matmul_reduce(a, b, ranks) -> Call:
+    """a [m, k/R], b [n, k/R] -> out [m, n] on every rank."""
+    (m, k), n = a.shape, b.shape[0]
+    return Call("matmul_all_reduce", "gemm-ar", (("m", m), ("n", n), ("k", k * ranks)),
+                {"a": a, "b": b}, {"out": (m, n)})
+
+
+def matmul_norm(a, b, residual, norm_weight, eps, ranks) -> Call:
+    """a [m, k/R], b [n, k/R], residual [m, n], norm_weight [n] -> out, s [m, n] on every rank."""
+    (m, k), n = a.shape, b.shape[0]
+    graph = "gemm-ar-norm" if eps == 1e-6 else NORM.format(eps=eps)
+    return Call("matmul_all_reduce_add_rms_norm", graph, (("m", m), ("n", n), ("k", k * ranks)),
+                {"a": a, "b": b, "r": residual, "w": norm_weight.reshape(1, -1)},
+                {"out": (m, n), "s": (m, n)})
+
+
+def mlp(rows, x, ups, biases, down, activation, scattered, ranks) -> Call:
+    """x [rows/R or rows, h], ups [f/R, h], biases [f/R], down [h, f/R] -> down [rows/R or rows, h]."""
+    h, f = x.shape[1], ups[0].shape[0] * ranks
+    held = "rows" if scattered else "whole"
+    names = ["wg", "wu"][:len(ups)]
+    inputs = {"x": x, **dict(zip(names, ups)), "wd": down}
+    lines = [f"graph mlp-{activation}-{held}{'-bias' if biases else ''} m h f",
+             f"input x [m, h] {held}"]
+    lines += [f"input {name} [f, h] rows" for name in names] + ["input wd [h, f] cols"]
+    made = []
+    for index, name in enumerate(names):
+        lines.append(f"p{index} = gemm x {name}")
+        made.append(f"p{index}")
+        if biases:
+            inputs[f"c{index}"] = biases[index].reshape(1, -1)
+            lines.insert(2, f"input c{index} [1, f] cols")
+            lines.append(f"q{index} = bias p{index} c{index}")
+            made[-1] = f"q{index}"
+    lines += [f"up = {activation} {' '.join(made)}", "down = gemm up wd", f"output down {held}", ""]
+    graph = "\n".join(lines)
+    if activation == "swiglu" and not biases:
+        graph = "mlp" if scattered else "mlp-ar"
+    return Call("mlp", graph, (("m", rows), ("h", h), ("f", f)), inputs,
+                {"down": (rows // ranks if scattered else rows, h)})

@@ -1,0 +1,61 @@
+"""What operators ask of their tensors, in one line each. Strides are free: gaps are copied away."""
+
+
+def require(condition, op, what):
+    if not condition:
+        raise ValueError(f"{op}: {what}")
+
+
+def shape_text(tensor):
+    return f"[{', '.join(str(size) for size in tensor.shape)}]"
+
+
+def matching(op, x, **others):
+    """All of the same dtype and device as x."""
+    require(x.dim() >= 2, op, f"x is {shape_text(x)}; [..., rows, columns] was expected")
+    require(x.is_floating_point(), op, f"x is {x.dtype}; a floating type was expected")
+    for name, tensor in others.items():
+        require(tensor.dtype == x.dtype, op,
+                f"{name} is {tensor.dtype} and x is {x.dtype}: they must be alike")
+        require(tensor.device == x.device, op, f"{name} is on {tensor.device} and x on {x.device}")
+
+
+def weights(op, x, columns, many, biases, name="weight"):
+    """Weights [N, columns of x], and as many biases [N] or none."""
+    require(len(many) > 0, op, "no weight is given")
+    labels = [name if len(many) == 1 else f"{name} {index}" for index in range(len(many))]
+    matching(op, x, **dict(zip(labels, many)))
+    for label, weight in zip(labels, many):
+        require(weight.dim() == 2 and weight.shape[1] == columns, op,
+                f"{label} is {shape_text(weight)}; [N, {columns}] goes with x {shape_text(x)}")
+    require(len(biases) in (0, len(many)), op,
+            f"{len(biases)} biases for {len(many)} weights; one for each, or none")
+    for label, weight, bias in zip(labels, many, biases):
+        matching(op, x, **{f"the bias of {label}": bias})
+        require(bias.dim() == 1 and bias.shape[0] == weight.shape[0], op,
+                f"the bias of {label} is {shape_text(bias)}; [{weight.shape[0]}] goes with "
+                f"{label} {shape_text(weight)}")
+
+
+def output(op, out, shape, x):
+    """An `out` that the caller gives. It must not share memory with an input: ranks read those meanwhile."""
+    require(tuple(out.shape) == tuple(shape), op,
+            f"out is {shape_text(out)}; [{', '.join(map(str, shape))}] is what comes")
+    matching(op, x, out=out)
+    require(out.is_contiguous(), op, "out has gaps or another order than row-major: give a contiguous one")
+
+
+def apart(op, out, **inputs):
+    for name, tensor in inputs.items():
+        begin, end = span(tensor)
+        out_begin, out_end = span(out)
+        require(end <= out_begin or out_end <= begin, op, f"out overlaps {name}: give it memory of its own")
+
+
+def span(tensor):
+    """The first byte of a tensor and the one behind its last."""
+    if tensor.numel() == 0:
+        return 0, 0
+    begin = tensor.data_ptr()
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return begin, begin + (last + 1) * tensor.element_size()

@@ -1,0 +1,79 @@
+"""Calls on CPU tensors: rank 0 executes the plan of all ranks on Stretto's emulator."""
+
+import json
+
+import torch
+
+import stretto
+
+from ._refusals import NotServed
+
+# What the emulator does at least, of all ranks together, in a second: others wait so long for rank 0.
+LEAST_FLOPS_A_SECOND = 1e8
+SCHEDULE = "tiles"  # where the group says "auto": choosing simulates, and nothing is timed here
+
+
+def to_bytes(tensor):
+    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def from_bytes(data, shape, dtype):
+    if not data:
+        return torch.empty(shape, dtype=dtype)
+    return torch.frombuffer(bytearray(data), dtype=dtype).reshape(shape)
+
+
+class Engine:
+    def __init__(self, group):
+        self._group = group
+        chosen = group.options.schedule
+        self._schedule = SCHEDULE if chosen == "auto" else chosen
+
+    def run(self, call, dtype, targets):
+        """The meeting that agreed on the call goes on: tensors to rank 0, results back."""
+        group, meeting = self._group, self._group.meeting
+        if group.rank != 0:
+            for name, tensor in call.inputs.items():
+                meeting.say(f"in {name}", to_bytes(tensor))
+            patience_s = meeting.timeout_s + call.flops() * group.ranks / LEAST_FLOPS_A_SECOND
+            answer = json.loads(meeting.hear(0, "answer", call.op, patience_s))
+            _raise(answer)
+            made = {name: from_bytes(meeting.hear(0, f"out {name} {group.rank}", call.op), shape, call.dtype)
+                    for name, shape in call.outputs.items()}
+        else:
+            made = self._execute(call, dtype)
+        for name, target in targets.items():
+            if target is not None:
+                made[name] = target.copy_(made[name].reshape(target.shape)).reshape(call.outputs[name])
+        return made
+
+    def _execute(self, call, dtype):
+        group, meeting = self._group, self._group.meeting
+        tensors = {name: [own.detach()] + [
+            from_bytes(meeting.hear(rank, f"in {name}", call.op), own.shape, call.dtype)
+            for rank in range(1, group.ranks)] for name, own in call.inputs.items()}
+        results = {name: [torch.empty(shape, dtype=call.dtype) for _ in range(group.ranks)]
+                   for name, shape in call.outputs.items()}
+        answer = {}
+        try:
+            stretto.emulate(call.graph, {**tensors, **results}, dtype=dtype, schedule=self._schedule,
+                            sizes=dict(call.sizes))
+        except Exception as error:  # whatever it is, the other ranks wait to hear of it
+            is_refused = isinstance(error, ValueError)
+            answer = {"refused" if is_refused else "failed": f"{error}"}
+        meeting.say("answer", json.dumps(answer).encode())
+        _raise(answer)
+        for name, by_rank in results.items():
+            for rank in range(1, group.ranks):
+                meeting.say(f"out {name} {rank}", to_bytes(by_rank[rank]))
+        return {name: by_rank[0] for name, by_rank in results.items()}
+
+    def close(self):
+        pass
+
+
+def _raise(answer):
+    if "refused" in answer:
+        raise NotServed(answer["refused"])
+    if "failed" in answer:
+        raise RuntimeError(f"rank 0 could not execute the call: {answer['failed']}")

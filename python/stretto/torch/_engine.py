@@ -1,0 +1,40 @@
+"""Where calls meet the library: all that this package knows of the binding is in the engines named here."""
+
+from typing import Dict
+
+import torch
+
+from . import _emulator
+from ._refusals import NotServed
+
+ENGINES = {"cpu": _emulator.Engine}  # device type -> what serves tensors there
+
+
+def story_of(call, reason):
+    """What ranks must say alike of a call."""
+    return {**dict(call.sizes), "dtype": str(call.dtype).replace("torch.", ""), "device": call.device.type,
+            "operator": call.op, "graph": call.graph, "refusal": reason}
+
+
+def agree(call, group, reason):
+    """All ranks make the same call: raises ValueError that names those which do not, and RuntimeError.
+
+    On a GPU only the first call of its kind is compared: later ones wait for nobody on the host.
+    """
+    story = story_of(call, reason)
+    key = tuple(story.items())
+    if call.device.type == "cuda" and key in group.agreed:
+        return
+    group.meeting.agree(call.op, story)
+    group.agreed.add(key)
+
+
+def run(call, group, dtype, targets) -> Dict[str, torch.Tensor]:
+    """The call's outputs by name. Raises NotServed, on all ranks; RuntimeError."""
+    engine = group.engines.get(call.device.type)
+    if engine is None:
+        engine = group.engines[call.device.type] = ENGINES[call.device.type](group)
+    return engine.run(call, dtype, targets)
+
+
+__all__ = ["ENGINES", "NotServed", "agree", "run"]

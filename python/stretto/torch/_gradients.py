@@ -1,0 +1,165 @@
+"""Gradients: that of a gather is a scatter, and the other way round; of a weight, with all ranks' rows.
+
+Gradients of what every rank has whole (a result of matmul_all_reduce, a bias or a norm's weight that all
+ranks have alike) are whole on every rank too, and expected to be.
+"""
+
+import types
+
+import torch
+
+from ._activations import activate, activate_back
+
+ops = torch.ops.stretto
+
+
+def _matrix(tensor):
+    return tensor.flatten(0, -2)
+
+
+def _turned(*weights):
+    """[K, N] of weights [N, K] below one another: what products by the other operand read row by row."""
+    return (weights[0] if len(weights) == 1 else torch.cat(weights)).t().contiguous()
+
+
+def _split(gradient, parts, needed):
+    """A gradient of joined weights or biases, part by part; None where it is not needed."""
+    pieces = gradient.split([part.shape[0] for part in parts])
+    return [piece if need else None for piece, need in zip(pieces, needed)]
+
+
+def _weight_gradient(dy, rows):
+    """[N, K] of dy [..., N] and the rows [..., K] that were multiplied."""
+    return _matrix(dy).t() @ _matrix(rows)
+
+
+def _nothing(parts):
+    return [None] * len(parts)
+
+
+def keep_all_gather_matmul(ctx, inputs, output):
+    x, weights, biases, ctx.group, ctx.dim, ctx.rows, ctx.is_kept = inputs
+    ctx.mark_non_differentiable(output[1])
+    ctx.weights = len(weights)
+    ctx.save_for_backward(x, output[1], *weights, *biases)
+
+
+def back_all_gather_matmul(ctx, dy, _):
+    x, gathered, *rest = ctx.saved_tensors
+    weights, biases = rest[:ctx.weights], rest[ctx.weights:]
+    needs_x, needs_weights, needs_biases = ctx.needs_input_grad[:3]
+    dx, dweights, dbiases = None, _nothing(weights), _nothing(biases)
+    if needs_x:
+        dx = ops.matmul_reduce_scatter(dy, _turned(*weights), None, ctx.group, ctx.dim)
+    if any(needs_weights):
+        if not ctx.is_kept:
+            gathered = ops.all_gather(x, ctx.group, ctx.dim, dy.shape[ctx.dim])
+        dweights = _split(_weight_gradient(dy, gathered), weights, needs_weights)
+    if any(needs_biases):
+        dbiases = _split(_matrix(dy).sum(0), biases, needs_biases)
+    return dx, dweights, dbiases, None, None, None, None
+
+
+def keep_matmul_reduce_scatter(ctx, inputs, output):
+    x, weight, _, ctx.group, ctx.dim = inputs
+    ctx.save_for_backward(x, weight)
+
+
+def back_matmul_reduce_scatter(ctx, dy):
+    x, weight = ctx.saved_tensors
+    needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+    # Who needs all rows of dy anyway has them gathered once.
+    is_kept = needs_weight or needs_bias
+    dx, whole = ops.all_gather_matmul(dy, [_turned(weight)], [], ctx.group, ctx.dim, x.shape[ctx.dim],
+                                      is_kept)
+    return (dx if needs_x else None, _weight_gradient(whole, x) if needs_weight else None,
+            _matrix(whole).sum(0) if needs_bias else None, None, None)
+
+
+def keep_matmul_all_reduce(ctx, inputs, output):
+    x, weight, _, _ = inputs
+    ctx.save_for_backward(x, weight)
+
+
+def back_matmul_all_reduce(ctx, dy):
+    x, weight = ctx.saved_tensors
+    needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+    return (dy @ weight if needs_x else None, _weight_gradient(dy, x) if needs_weight else None,
+            _matrix(dy).sum(0) if needs_bias else None, None)
+
+
+def keep_column_matmul(ctx, inputs, output):
+    x, weights, biases, ctx.group = inputs
+    ctx.weights = len(weights)
+    ctx.save_for_backward(x, *weights, *biases)
+
+
+def back_column_matmul(ctx, dy):
+    x, *rest = ctx.saved_tensors
+    weights, biases = rest[:ctx.weights], rest[ctx.weights:]
+    needs_x, needs_weights, needs_biases = ctx.needs_input_grad[:3]
+    dx, dweights, dbiases = None, _nothing(weights), _nothing(biases)
+    if needs_x:
+        dx = ops.matmul_all_reduce(dy, _turned(*weights), None, ctx.group)
+    if any(needs_weights):
+        dweights = _split(_weight_gradient(dy, x), weights, needs_weights)
+    if any(needs_biases):
+        dbiases = _split(_matrix(dy).sum(0), biases, needs_biases)
+    return dx, dweights, dbiases, None
+
+
+def keep_norm(ctx, inputs, output):
+    x, weight, _, norm_weight, ctx.eps, _ = inputs
+    ctx.save_for_backward(x, weight, norm_weight, output[1])
+
+
+def back_norm(ctx, dnormed, dtotal):
+    x, weight, norm_weight, total = ctx.saved_tensors
+    wide_type = torch.promote_types(total.dtype, torch.float32)
+    wide, scale, dwide = total.to(wide_type), norm_weight.to(wide_type), dnormed.to(wide_type)
+    inverse = torch.rsqrt(wide.square().mean(-1, keepdim=True) + ctx.eps)
+    unit = wide * inverse
+    scaled = dwide * scale
+    ds = inverse * (scaled - unit * (scaled * unit).mean(-1, keepdim=True)) + dtotal.to(wide_type)
+    ds = ds.to(x.dtype)
+    dscale = _matrix(dwide * unit).sum(0).to(norm_weight.dtype)
+    return ds @ weight, _weight_gradient(ds, x), ds, dscale, None, None
+
+
+def keep_mlp(ctx, inputs, output):
+    x, ups, biases, down, ctx.activation, ctx.group, ctx.is_shared, ctx.dim = inputs
+    ctx.ups = len(ups)
+    ctx.save_for_backward(x, down, *ups, *biases)
+
+
+def back_mlp(ctx, dy):
+    """What stood between the products is not kept: it is computed again."""
+    x, down, *rest = ctx.saved_tensors
+    ups, biases = rest[:ctx.ups], rest[ctx.ups:]
+    whole = ops.all_gather(x, ctx.group, ctx.dim) if ctx.is_shared else x
+    if ctx.is_shared:
+        dhidden, dy = ops.all_gather_matmul(dy, [_turned(down)], [], ctx.group, ctx.dim, None, True)
+    else:
+        dhidden = dy @ down
+    made = [torch.nn.functional.linear(whole, up, bias) for up, bias in zip(ups, biases or _nothing(ups))]
+    hidden = activate(ctx.activation, made)
+    dmade = activate_back(ctx.activation, made, dhidden)
+    joint = torch.cat(dmade, -1)
+    if ctx.is_shared:
+        dx = ops.matmul_reduce_scatter(joint, _turned(*ups), None, ctx.group, ctx.dim)
+    else:
+        dx = ops.matmul_all_reduce(joint, _turned(*ups), None, ctx.group)
+    return (dx, [_weight_gradient(one, whole) for one in dmade],
+            [_matrix(one).sum(0) for one in dmade[:len(biases)]], _weight_gradient(dy, hidden),
+            None, None, None, None)
+
+
+GRADIENTS = {
+    "all_gather_matmul": types.SimpleNamespace(keep=keep_all_gather_matmul, backward=back_all_gather_matmul),
+    "matmul_reduce_scatter": types.SimpleNamespace(keep=keep_matmul_reduce_scatter,
+                                                   backward=back_matmul_reduce_scatter),
+    "matmul_all_reduce": types.SimpleNamespace(keep=keep_matmul_all_reduce, backward=back_matmul_all_reduce),
+    "column_matmul": types.SimpleNamespace(keep=keep_column_matmul, backward=back_column_matmul),
+    "matmul_all_reduce_add_rms_norm": types.SimpleNamespace(keep=keep_norm, backward=back_norm),
+    "mlp": types.SimpleNamespace(keep=keep_mlp, backward=back_mlp),
+}

@@ -1,0 +1,149 @@
+"""What operators do with real tensors, on CPUs and GPUs: check, lay out as matrices, serve, lay back."""
+
+import torch
+import torch.nn.functional as F
+
+from . import _calls, _checks, _collectives, _serve, _shapes
+from ._activations import activate
+from .groups import find
+
+GATHERED_IS_KEPT = "the gathered rows are kept, and no operator hands them out"
+
+
+def joined(parts):
+    """Weights or biases below one another: without a copy where they lie so, as parts of one tensor do."""
+    first = parts[0]
+    at = first.data_ptr()
+    for part in parts:
+        if (not part.is_contiguous() or part.data_ptr() != at or
+                part.untyped_storage().data_ptr() != first.untyped_storage().data_ptr()):
+            return torch.cat(parts)
+        at += part.numel() * part.element_size()
+    size = sum(part.shape[0] for part in parts)
+    return first.as_strided((size, *first.shape[1:]), first.stride())
+
+
+def all_gather_matmul(x, weights, biases, group_name, dim=0, rows=None, keep_gathered=False, out=None):
+    group = find(group_name)
+    many = _shapes.gathered_rows(x, weights, biases, dim, rows, group.ranks)
+    own = many.own(group.rank)
+    _checks.require(x.shape[many.dim] == own, "all_gather_matmul",
+                    f"x has {x.shape[many.dim]} of dimension {many.dim}; of rows={many.total} rank "
+                    f"{group.rank} of {group.ranks} has {own}")
+    weight, bias = joined(weights), joined(biases) if biases else None
+    target = _target("all_gather_matmul", out, many.shape(many.total, weight.shape[0]), x,
+                     weight=weight)
+    if many.count == 0:
+        nothing = x.new_empty(many.shape(many.total, weight.shape[0]))
+        return _given(target, nothing), many.gathered_like(x, keep_gathered)
+    a = many.flat(x, many.block).contiguous()
+    gathered = []
+
+    def by_torch():
+        gathered.append(_collectives.all_gather(group, a))
+        return (F.linear(gathered[0], weight, bias),)
+
+    call = _calls.gather_matmul(many.count, a, weight.contiguous(), bias, group.ranks)
+    y, = _serve.run(call, group, by_torch, reason=GATHERED_IS_KEPT if keep_gathered else None,
+                    targets={"out": target} if many.is_plain() else {})
+    kept = many.unflat(gathered[0], many.total) if keep_gathered else many.gathered_like(x, False)
+    return _given(target, many.unflat(y, many.total)), kept
+
+
+def matmul_reduce_scatter(x, weight, bias, group_name, dim=0, out=None):
+    group = find(group_name)
+    many = _shapes.scattered_rows(x, weight, bias, dim, group.ranks)
+    own = many.own(group.rank)
+    target = _target("matmul_reduce_scatter", out, many.shape(own, weight.shape[0]), x, weight=weight)
+    if many.count == 0:
+        return _given(target, x.new_empty(many.shape(own, weight.shape[0])))
+    a = many.flat(x, many.block * group.ranks).contiguous()
+    call = _calls.matmul_scatter(a, weight.contiguous(), group.ranks)
+    y, = _serve.run(call, group, lambda: (_collectives.reduce_scatter(group, F.linear(a, weight)),),
+                    targets={"out": target} if many.is_plain() else {})
+    return _given(target, _biased(many.unflat(y, own), bias))
+
+
+def matmul_all_reduce(x, weight, bias, group_name, out=None):
+    group = find(group_name)
+    _shapes.whole_rows("matmul_all_reduce", x, [weight], [bias] if bias is not None else [])
+    shape = (*x.shape[:-1], weight.shape[0])
+    target = _target("matmul_all_reduce", out, shape, x, weight=weight)
+    a = x.flatten(0, -2).contiguous()
+    if a.shape[0] == 0:
+        return _given(target, x.new_empty(shape))
+    call = _calls.matmul_reduce(a, weight.contiguous(), group.ranks)
+    y, = _serve.run(call, group, lambda: (_collectives.all_reduce(group, F.linear(a, weight)),),
+                    targets={"out": target})
+    return _given(target, _biased(y.reshape(shape), bias))
+
+
+def matmul_all_reduce_add_rms_norm(x, weight, residual, norm_weight, eps, group_name):
+    group = find(group_name)
+    shape = _shapes.normed(x, weight, residual, norm_weight, eps)
+    a = x.flatten(0, -2).contiguous()
+    if a.shape[0] == 0:
+        return x.new_empty(shape), x.new_empty(shape)
+    r = residual.flatten(0, -2).contiguous()
+
+    def by_torch():
+        total = _collectives.all_reduce(group, F.linear(a, weight)) + r
+        wide = total.float() if total.dtype in (torch.bfloat16, torch.float16) else total
+        normed = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * norm_weight.to(wide.dtype)
+        return normed.to(x.dtype), total
+
+    call = _calls.matmul_norm(a, weight.contiguous(), r, norm_weight.contiguous(), eps, group.ranks)
+    normed, total = _serve.run(call, group, by_torch)
+    return normed.reshape(shape), total.reshape(shape)
+
+
+def mlp(x, ups, up_biases, down, activation, group_name, sequence_parallel=False, dim=0):
+    group = find(group_name)
+    many = _shapes.mlp_rows(x, ups, up_biases, down, activation, sequence_parallel, dim, group.ranks)
+    if x.numel() == 0:
+        return x.new_empty(x.shape)
+    a = (many.flat(x, many.block) if sequence_parallel else x.flatten(0, -2)).contiguous()
+    rows = a.shape[0] * (group.ranks if sequence_parallel else 1)
+
+    def by_torch():
+        whole = _collectives.all_gather(group, a) if sequence_parallel else a
+        made = [F.linear(whole, up, bias) for up, bias in zip(ups, up_biases or [None] * len(ups))]
+        y = F.linear(activate(activation, made), down)
+        return ((_collectives.reduce_scatter if sequence_parallel else _collectives.all_reduce)(group, y),)
+
+    call = _calls.mlp(rows, a, [up.contiguous() for up in ups], up_biases, down.contiguous(),
+                      activation, sequence_parallel, group.ranks)
+    y, = _serve.run(call, group, by_torch)
+    return many.unflat(y, x.shape[many.dim]) if sequence_parallel else y.reshape(x.shape)
+
+
+def column_matmul(x, weights, biases, group_name):
+    _shapes.whole_rows("column_matmul", x, weights, biases)
+    return F.linear(x, joined(weights), joined(biases) if biases else None)
+
+
+def all_gather(x, group_name, dim=0, rows=None):
+    group = find(group_name)
+    many = _shapes.shared_rows("all_gather", x, dim, rows, group.ranks)
+    if many.count == 0:
+        return x.new_empty(many.shape(many.total, x.shape[-1]))
+    return many.unflat(_collectives.all_gather(group, many.flat(x, many.block).contiguous()), many.total)
+
+
+def _target(op, out, shape, x, **others):
+    if out is not None:
+        _checks.output(op, out, shape, x)
+        _checks.apart(op, out, x=x, **others)
+    return out
+
+
+def _given(target, result):
+    if target is None:
+        return result
+    if target.data_ptr() != result.data_ptr():
+        target.copy_(result)
+    return target
+
+
+def _biased(y, bias):
+    return y if bias is None else y.add_(bias)

@@ -1,0 +1,41 @@
+"""Whether Stretto or PyTorch serves a call."""
+
+import torch
+
+from . import _engine
+from .report import count_fallback, count_served
+
+# torch.dtype -> Stretto's name
+TYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
+
+
+def refusal(call):
+    """Why a call is not served, as far as it shows without a plan; None: it may be."""
+    if call.device.type not in _engine.ENGINES:
+        return f"tensors are on {call.device.type}, and Stretto takes {' and '.join(_engine.ENGINES)}"
+    if call.dtype not in TYPES:
+        return f"tensors are {str(call.dtype).replace('torch.', '')}, and Stretto takes {', '.join(TYPES.values())}"
+    empty = [name for name, size in call.sizes if size == 0]
+    return f"{empty[0]} is 0" if empty else None
+
+
+def run(call, group, fallback, reason=None, targets=None):
+    """The call's outputs in their order: Stretto's, else those of fallback(), which is counted.
+
+    reason   why Stretto is not asked, by the caller's own choice; None: it is
+    targets  output -> the tensor without gaps that it is written to, where there is one
+    """
+    is_chosen = reason is not None
+    reason = reason or refusal(call)
+    _engine.agree(call, group, reason)
+    if reason is None:
+        try:
+            outputs = _engine.run(call, group, TYPES[call.dtype], targets or {})
+            count_served(call.op)
+            return tuple(outputs[name] for name in call.outputs)
+        except _engine.NotServed as error:
+            reason = str(error)
+    if not group.options.fallback and not is_chosen:
+        raise ValueError(f"{call.op} is not served for group {group.name!r}: {reason}")
+    count_fallback(call.op, reason)
+    return fallback()

@@ -1,0 +1,135 @@
+"""Operators as functions: what a model calls. Groups are ProcessGroups, meshes of one dimension or names."""
+
+from typing import List, Optional, Sequence, Tuple, Union
+
+import torch
+
+from . import ops  # noqa: F401  (defines torch.ops.stretto)
+from .groups import GroupLike, group_name
+
+Weights = Union[torch.Tensor, Sequence[torch.Tensor]]
+
+
+def _listed(one_or_many):
+    if one_or_many is None:
+        return []
+    return [one_or_many] if isinstance(one_or_many, torch.Tensor) else list(one_or_many)
+
+
+def _refuse_gradients(op, *tensors):
+    if torch.is_grad_enabled() and any(one is not None and one.requires_grad for one in tensors):
+        raise ValueError(f"{op}: out has no gradient: call it under torch.no_grad(), or without out")
+
+
+def all_gather_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] = None,
+                      group: GroupLike = None, *, dim: int = 0, rows: Optional[int] = None,
+                      keep_gathered: bool = False,
+                      out: Optional[torch.Tensor] = None) -> Union[torch.Tensor, List[torch.Tensor]]:
+    """all_gather(x) @ weight.T + bias, with one gather for several weights.
+
+    x              [..., K]: dimension `dim` is dealt to the R ranks
+    weight         [N, K], this rank's columns of the result; a list of them gives a list of results,
+                   which are views of one tensor. Weights that lie below one another are not copied
+    bias           [N] of each weight, or None
+    dim            the dimension that is gathered; not the last
+    rows           of it, of all ranks, where they do not divide: rank r has the r-th block of
+                   ceil(rows / R); None: every rank has as many as this one
+    keep_gathered  for the gradients of weights: keep the gathered x, rather than gather it again. The
+                   gather is then PyTorch's, before the product
+    out            written instead of a new tensor (no gradients)
+
+    Returns [..., N] with R times as many of `dim`. Collective. Raises ValueError for what cannot be, which
+    names the ranks that disagree; RuntimeError that names ranks which do not come.
+    """
+    weights, biases, name = _listed(weight), _listed(bias), group_name(group)
+    if out is not None:
+        _refuse_gradients("all_gather_matmul", x, *weights, *biases)
+        torch.ops.stretto.all_gather_matmul.out(x, weights, biases, name, dim, rows, out=out)
+        made = out
+    else:
+        made, _ = torch.ops.stretto.all_gather_matmul(x, weights, biases, name, dim, rows, keep_gathered)
+    if isinstance(weight, torch.Tensor):
+        return made
+    return list(made.split([one.shape[0] for one in weights], dim=-1))
+
+
+def matmul_reduce_scatter(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor] = None,
+                          group: GroupLike = None, *, dim: int = 0,
+                          out: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """reduce_scatter(x @ weight.T) + bias.
+
+    x       [..., K], this rank's part of K
+    weight  [N, K]
+    bias    [N], the same on all ranks; its gradient is of all rows
+    dim     the dimension that is dealt to the R ranks: rank r gets the r-th block of ceil(size / R)
+    out     written instead of a new tensor (no gradients)
+
+    Returns [..., N]. Collective; raises as all_gather_matmul().
+    """
+    name = group_name(group)
+    if out is None:
+        return torch.ops.stretto.matmul_reduce_scatter(x, weight, bias, name, dim)
+    _refuse_gradients("matmul_reduce_scatter", x, weight, bias)
+    torch.ops.stretto.matmul_reduce_scatter.out(x, weight, bias, name, dim, out=out)
+    return out
+
+
+def matmul_all_reduce(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor] = None,
+                      group: GroupLike = None, *, out: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """all_reduce(x @ weight.T) + bias, on every rank.
+
+    x [..., K] and weight [N, K] are this rank's part of K; bias [N] is the same on all ranks. The result
+    is every rank's, and so is its gradient expected to be. Returns [..., N]. Collective; raises as
+    all_gather_matmul().
+    """
+    name = group_name(group)
+    if out is None:
+        return torch.ops.stretto.matmul_all_reduce(x, weight, bias, name)
+    _refuse_gradients("matmul_all_reduce", x, weight, bias)
+    torch.ops.stretto.matmul_all_reduce.out(x, weight, bias, name, out=out)
+    return out
+
+
+def matmul_all_reduce_add_rms_norm(x: torch.Tensor, weight: torch.Tensor, residual: torch.Tensor,
+                                   norm_weight: torch.Tensor, eps: float = 1e-6,
+                                   group: GroupLike = None) -> Tuple[torch.Tensor, torch.Tensor]:
+    """s = all_reduce(x @ weight.T) + residual, and its RMSNorm: (normed, s), on every rank.
+
+    x [..., K] and weight [N, K] are this rank's part of K; residual [..., N] and norm_weight [N] are the
+    same on all ranks. normed = s / sqrt(mean(s^2) + eps) * norm_weight, in fp32. Collective; raises as
+    all_gather_matmul().
+    """
+    return torch.ops.stretto.matmul_all_reduce_add_rms_norm(x, weight, residual, norm_weight, eps,
+                                                            group_name(group))
+
+
+def mlp(x: torch.Tensor, up: Weights, down: torch.Tensor, group: GroupLike = None, *,
+        up_bias: Optional[Weights] = None, activation: str = "swiglu", sequence_parallel: bool = False,
+        dim: int = 0) -> torch.Tensor:
+    """A tensor-parallel MLP in one plan: activation(x @ up.T) @ down.T, summed over the ranks.
+
+    x                  [..., H]; with sequence_parallel its dimension `dim` is dealt to the ranks, and so is
+                       that of the result; else every rank has all of both
+    up                 "swiglu": [gate, up], else one weight; each [F, H], this rank's rows
+    down               [H, F], this rank's columns
+    up_bias            [F] of each, or None
+    activation         "swiglu": silu(gate) * up; "gelu" in its tanh form; "silu"
+
+    Gradients compute what stood between the products again. Returns x's shape. Collective; raises as
+    all_gather_matmul().
+    """
+    return torch.ops.stretto.mlp(x, _listed(up), _listed(up_bias), down, activation, group_name(group),
+                                 sequence_parallel, dim)
+
+
+def column_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] = None,
+                  group: GroupLike = None) -> Union[torch.Tensor, List[torch.Tensor]]:
+    """x @ weight.T + bias where every rank has all of x [..., K]: nothing is communicated.
+
+    Its gradient is: that of x is a sum over the ranks (matmul_all_reduce). Weights as of all_gather_matmul().
+    """
+    weights = _listed(weight)
+    made = torch.ops.stretto.column_matmul(x, weights, _listed(bias), group_name(group))
+    if isinstance(weight, torch.Tensor):
+        return made
+    return list(made.split([one.shape[0] for one in weights], dim=-1))

@@ -1,0 +1,155 @@
+"""Groups: the ranks that share an operator, made of what torch.distributed knows."""
+
+import dataclasses
+import os
+import threading
+from typing import Any, Dict, Optional, Union
+
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+from ._meeting import Meeting
+
+DEFAULT_TIMEOUT_S = 30.0
+
+
+@dataclasses.dataclass
+class Options:
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    schedule: str = "auto"
+    fallback: bool = True
+
+
+class Group:
+    """One rank's view of a group. init() makes it, or the first operator that names its group.
+
+    name          what operators take as group_name; of a ProcessGroup its own name
+    rank, ranks   this rank's number in the group, and how many there are
+    """
+
+    def __init__(self, name: str, rank: int, ranks: int, store: Any, options: Options,
+                 process_group: Optional[dist.ProcessGroup] = None):
+        self.name, self.rank, self.ranks, self.options = name, rank, ranks, options
+        self.process_group = process_group
+        self.store = store
+        self.meeting = Meeting(store, rank, ranks, options.timeout_s)
+        self.engines: Dict[str, Any] = {}  # device type -> what _engine.py has for this group
+        self.agreed = set()  # calls on GPUs that ranks have compared
+        self._process = os.getpid()
+
+    def require_usable(self) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                f"this process was forked from the one that made group {self.name!r}: a fork has no "
+                "ranks of its own; start processes by torchrun or with the start method 'spawn'")
+
+    def close(self) -> None:
+        """Collective. Frees what the group has; its name may be given to init() again."""
+        _groups.pop(self.name, None)
+        for engine in self.engines.values():
+            engine.close()
+        self.engines = {}
+
+    def __repr__(self):
+        return f"Group({self.name!r}, rank={self.rank}, ranks={self.ranks})"
+
+
+GroupLike = Union[None, str, Group, dist.ProcessGroup, Any]
+_groups: Dict[str, Group] = {}
+_generations: Dict[str, int] = {}
+_lock = threading.RLock()
+
+
+def group_name(group: GroupLike = None) -> str:
+    """The name by which operators know a group: a ProcessGroup, a DeviceMesh of one dimension, a Group, a
+    name; None is the whole world. Raises ValueError."""
+    if isinstance(group, str):
+        return group
+    if isinstance(group, Group):
+        return group.name
+    if hasattr(group, "mesh_dim_names"):
+        if group.ndim != 1:
+            dims = ", ".join(group.mesh_dim_names or ()) or "without names"
+            raise ValueError(f"a mesh of {group.ndim} dimensions ({dims}) is no group: give one of "
+                             'them, as mesh["tp"]')
+        group = group.get_group()
+    if group is None:
+        if not dist.is_initialized():
+            raise ValueError("no group is given, and torch.distributed has none: call "
+                             "torch.distributed.init_process_group() first, or use "
+                             "stretto.torch.run_threads()")
+        group = dist.group.WORLD
+    if not isinstance(group, dist.ProcessGroup):
+        raise ValueError(f"group is {group!r}; a ProcessGroup, a DeviceMesh of one dimension, a "
+                         "name or None was expected")
+    return group.group_name
+
+
+def init(group: GroupLike = None, *, timeout_s: float = DEFAULT_TIMEOUT_S, schedule: str = "auto",
+         fallback: bool = True) -> Group:
+    """Makes a group known, with options. Collective over the group.
+
+    group      a ProcessGroup, a DeviceMesh of one dimension, a name; None: the whole world
+    timeout_s  seconds after which a rank that does not come to a call is named in an error
+    schedule   "auto", a preset's name and changes, or a whole schedule
+    fallback   False: what Stretto does not serve raises ValueError, and is not given to PyTorch
+
+    Groups that are never given to init() are made with these defaults at their first call. Raises
+    ValueError, and RuntimeError that names the ranks which do not come.
+    """
+    if not 0 < timeout_s <= 3600:
+        raise ValueError(f"timeout_s is {timeout_s!r}; seconds above 0, at most 3600, were expected")
+    name = group_name(group)
+    options = Options(float(timeout_s), schedule, bool(fallback))
+    with _lock:
+        known = _groups.get(name)
+        if known is not None:
+            if known.options != options:
+                raise ValueError(f"group {name!r} is there with other options ({known.options}): "
+                                 "close() it before init()")
+            return known
+        return _open(name, options)
+
+
+def find(name: str) -> Group:
+    """The group of this name; one of torch.distributed's is made where it is not there yet."""
+    group = _groups.get(name)
+    if group is None:
+        with _lock:
+            group = _groups.get(name) or _open(name, Options())
+    group.require_usable()
+    return group
+
+
+def ranks_of(name: str) -> int:
+    """How many ranks a group has, without making it."""
+    group = _groups.get(name)
+    return group.ranks if group is not None else _process_group(name).size()
+
+
+def rank_of(name: str) -> int:
+    """This rank's number in a group, without making it."""
+    group = _groups.get(name)
+    return group.rank if group is not None else _process_group(name).rank()
+
+
+def register(group: Group) -> Group:
+    _groups[group.name] = group
+    return group
+
+
+def _process_group(name):
+    try:
+        return c10d._resolve_process_group(name)
+    except Exception:
+        raise ValueError(f"no group is called {name!r}: give the group_name of a ProcessGroup of "
+                         "this process") from None
+
+
+def _open(name, options):
+    process_group = _process_group(name)
+    generation = _generations[name] = _generations.get(name, 0) + 1
+    store = dist.PrefixStore(f"stretto/{name}/{generation}", c10d._get_process_group_store(process_group))
+    group = Group(name, process_group.rank(), process_group.size(), store, options, process_group)
+    group.meeting.agree(f"init of group {name!r}", dataclasses.asdict(options))
+    return register(group)

@@ -1,0 +1,159 @@
+"""Linear layers and MLPs whose weights are dealt to the ranks of a group."""
+
+from typing import Optional
+
+import torch
+from torch import nn
+
+from . import functional as st
+from .groups import GroupLike, group_name, rank_of, ranks_of
+
+
+def share(size: int, group: str, what: str) -> int:
+    """What one rank has of `size`. Raises ValueError where the ranks do not divide it."""
+    ranks = ranks_of(group)
+    if size % ranks:
+        below = size // ranks * ranks
+        raise ValueError(f"{what} is {size} and does not divide by {ranks} ranks: take {below or ranks} or "
+                         f"{below + ranks}")
+    return size // ranks
+
+
+def own_part(tensor: torch.Tensor, group: str, dim: int, what: str) -> torch.Tensor:
+    """This rank's part of a tensor that it has whole, in memory of its own."""
+    size = share(tensor.shape[dim], group, what)
+    return tensor.detach().narrow(dim, rank_of(group) * size, size).clone(
+        memory_format=torch.contiguous_format)
+
+
+class _Sharded(nn.Module):
+    """Weights are this rank's: what a checkpoint has of all ranks goes through from_linear()."""
+
+    def __init__(self, in_features, out_features, group, sequence_parallel, dim):
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.group, self.sequence_parallel, self.dim = group_name(group), sequence_parallel, dim
+
+    def extra_repr(self):
+        shared = f"sequence_parallel, dim={self.dim}" if self.sequence_parallel else "whole rows"
+        return (f"{self.in_features}, {self.out_features}, bias={self.bias is not None}, "
+                f"ranks={ranks_of(self.group)}, {shared}")
+
+    def _make(self, rows, columns, bias_rows, device, dtype):
+        self.weight = nn.Parameter(torch.empty(rows, columns, device=device, dtype=dtype))
+        self.bias = None
+        if bias_rows is not None:
+            self.bias = nn.Parameter(torch.zeros(bias_rows, device=device, dtype=dtype))
+        # As nn.Linear, which has all columns.
+        bound = self.in_features ** -0.5
+        nn.init.uniform_(self.weight, -bound, bound)
+
+    @classmethod
+    def _of(cls, linear, group, sequence_parallel, dim):
+        made = cls.__new__(cls)
+        _Sharded.__init__(made, linear.in_features, linear.out_features, group, sequence_parallel, dim)
+        return made
+
+
+class ColumnParallelLinear(_Sharded):
+    """y = x @ weight.T + bias, each rank its own columns of y.
+
+    in_features, out_features   of the whole layer; weight is [out_features / R, in_features]
+    sequence_parallel           x is dealt to the ranks by dimension `dim`, and gathered; else every rank
+                                has all of x, and only its gradient is communicated
+    keep_gathered               keep the gathered x for the gradient of weight, rather than gather it again
+
+    [..., in_features] -> [..., out_features / R]. Raises ValueError where R does not divide out_features.
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, group: GroupLike = None, *,
+                 sequence_parallel: bool = True, dim: int = 0, keep_gathered: bool = False, device=None,
+                 dtype=None):
+        super().__init__(in_features, out_features, group, sequence_parallel, dim)
+        self.keep_gathered = keep_gathered
+        rows = share(out_features, self.group, "out_features")
+        self._make(rows, in_features, rows if bias else None, device, dtype)
+
+    @classmethod
+    def from_linear(cls, linear: nn.Linear, group: GroupLike = None, *, sequence_parallel: bool = True,
+                    dim: int = 0, keep_gathered: bool = False) -> "ColumnParallelLinear":
+        """Of a linear that has all columns, the same on all ranks: this rank's."""
+        made = cls._of(linear, group, sequence_parallel, dim)
+        made.keep_gathered = keep_gathered
+        made.weight = nn.Parameter(own_part(linear.weight, made.group, 0, "out_features"),
+                                   linear.weight.requires_grad)
+        made.bias = None if linear.bias is None else nn.Parameter(
+            own_part(linear.bias, made.group, 0, "out_features"), linear.bias.requires_grad)
+        return made
+
+    def forward(self, x: torch.Tensor, rows: Optional[int] = None) -> torch.Tensor:
+        if self.sequence_parallel:
+            return st.all_gather_matmul(x, self.weight, self.bias, self.group, dim=self.dim, rows=rows,
+                                        keep_gathered=self.keep_gathered)
+        return st.column_matmul(x, self.weight, self.bias, self.group)
+
+
+class RowParallelLinear(_Sharded):
+    """y = the sum over ranks of x @ weight.T, + bias, where each rank has its own columns of x.
+
+    in_features, out_features   of the whole layer; weight is [out_features, in_features / R]
+    sequence_parallel           y is dealt to the ranks by dimension `dim`; else every rank gets all of it
+
+    [..., in_features / R] -> [..., out_features]. Raises ValueError where R does not divide in_features.
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, group: GroupLike = None, *,
+                 sequence_parallel: bool = True, dim: int = 0, device=None, dtype=None):
+        super().__init__(in_features, out_features, group, sequence_parallel, dim)
+        columns = share(in_features, self.group, "in_features")
+        self._make(out_features, columns, out_features if bias else None, device, dtype)
+
+    @classmethod
+    def from_linear(cls, linear: nn.Linear, group: GroupLike = None, *, sequence_parallel: bool = True,
+                    dim: int = 0) -> "RowParallelLinear":
+        """Of a linear that has all columns, the same on all ranks: this rank's."""
+        made = cls._of(linear, group, sequence_parallel, dim)
+        made.weight = nn.Parameter(own_part(linear.weight, made.group, 1, "in_features"),
+                                   linear.weight.requires_grad)
+        made.bias = None if linear.bias is None else nn.Parameter(
+            linear.bias.detach().clone(), linear.bias.requires_grad)
+        return made
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.sequence_parallel:
+            return st.matmul_reduce_scatter(x, self.weight, self.bias, self.group, dim=self.dim)
+        return st.matmul_all_reduce(x, self.weight, self.bias, self.group)
+
+
+class ParallelMLP(nn.Module):
+    """down(activation(gate(x)) * up(x)), or down(activation(up(x))), in one plan of Stretto's.
+
+    gate, up, down      column-parallel and row-parallel linears, or None for gate; without biases but up's
+    activation          "swiglu" with a gate; "gelu" in its tanh form or "silu" without
+
+    [..., hidden] -> [..., hidden]. It is made of whole linears by from_linears().
+    """
+
+    def __init__(self, gate: Optional[ColumnParallelLinear], up: ColumnParallelLinear,
+                 down: RowParallelLinear, activation: str = "swiglu"):
+        super().__init__()
+        if down.bias is not None:
+            raise ValueError("a bias of down is added to the sum of all ranks: use the linears one by one")
+        self.gate_proj, self.up_proj, self.down_proj, self.activation = gate, up, down, activation
+
+    @classmethod
+    def from_linears(cls, gate: Optional[nn.Linear], up: nn.Linear, down: nn.Linear,
+                     activation: str = "swiglu", group: GroupLike = None, *,
+                     sequence_parallel: bool = True, dim: int = 0) -> "ParallelMLP":
+        """Of linears that have all columns, the same on all ranks."""
+        options = {"sequence_parallel": sequence_parallel, "dim": dim}
+        ups = [None if one is None else ColumnParallelLinear.from_linear(one, group, **options)
+               for one in (gate, up)]
+        return cls(*ups, RowParallelLinear.from_linear(down, group, **options), activation)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        ups = [one for one in (self.gate_proj, self.up_proj) if one is not None]
+        biases = None if ups[0].bias is None else [one.bias for one in ups]
+        up = self.up_proj
+        return st.mlp(x, [one.weight for one in ups], self.down_proj.weight, up.group, up_bias=biases,
+                      activation=self.activation, sequence_parallel=up.sequence_parallel, dim=up.dim)

@@ -1,0 +1,88 @@
+"""torch.ops.stretto: the operators as PyTorch's dispatcher knows them.
+
+Each has a kernel for CPU and CUDA, a fake one for torch.compile, gradients, and autocast. What they
+compute is in functional.py's docstrings; lists of weights lie below one another there.
+"""
+
+import torch
+
+from . import _gradients, _kernels, _shapes
+
+_library = torch.library.Library("stretto", "FRAGMENT")
+
+SCHEMAS = {
+    "all_gather_matmul":
+        "(Tensor x, Tensor[] weights, Tensor[] biases, str group_name, int dim=0, SymInt? rows=None, "
+        "bool keep_gathered=False) -> (Tensor, Tensor)",
+    "matmul_reduce_scatter":
+        "(Tensor x, Tensor weight, Tensor? bias, str group_name, int dim=0) -> Tensor",
+    "matmul_all_reduce":
+        "(Tensor x, Tensor weight, Tensor? bias, str group_name) -> Tensor",
+    "matmul_all_reduce_add_rms_norm":
+        "(Tensor x, Tensor weight, Tensor residual, Tensor norm_weight, float eps, str group_name) "
+        "-> (Tensor, Tensor)",
+    "mlp":
+        "(Tensor x, Tensor[] ups, Tensor[] up_biases, Tensor down, str activation, str group_name, "
+        "bool sequence_parallel=False, int dim=0) -> Tensor",
+    "column_matmul":
+        "(Tensor x, Tensor[] weights, Tensor[] biases, str group_name) -> Tensor",
+    "all_gather":
+        "(Tensor x, str group_name, int dim=0, SymInt? rows=None) -> Tensor",
+}
+
+# Operators that also write to a tensor of the caller, as NAME.out.
+OUT_SCHEMAS = {
+    "all_gather_matmul":
+        "(Tensor x, Tensor[] weights, Tensor[] biases, str group_name, int dim=0, SymInt? rows=None, "
+        "*, Tensor(a!) out) -> ()",
+    "matmul_reduce_scatter":
+        "(Tensor x, Tensor weight, Tensor? bias, str group_name, int dim=0, *, Tensor(a!) out) -> ()",
+    "matmul_all_reduce":
+        "(Tensor x, Tensor weight, Tensor? bias, str group_name, *, Tensor(a!) out) -> ()",
+}
+
+
+def _autocast(op, device_type):
+    """Floating tensors in autocast's type of the moment, as PyTorch casts for its own products."""
+    key = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, f"Autocast{device_type.upper()}"))
+
+    def cast(value, dtype):
+        if isinstance(value, (list, tuple)):
+            return [cast(one, dtype) for one in value]
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype != torch.float64:
+            return value.to(dtype)
+        return value
+
+    def kernel(*arguments, **named):
+        dtype = torch.get_autocast_dtype(device_type)
+        with torch._C._ExcludeDispatchKeyGuard(key):
+            return op(*(cast(one, dtype) for one in arguments), **named)
+    return kernel
+
+
+def _define():
+    for name, schema in SCHEMAS.items():
+        _library.define(name + schema)
+        _library.impl(name, getattr(_kernels, name), "CompositeExplicitAutograd")
+        torch.library.register_fake(f"stretto::{name}", getattr(_shapes, f"fake_{name}"), lib=_library)
+        gradient = _gradients.GRADIENTS.get(name)
+        if gradient:
+            torch.library.register_autograd(f"stretto::{name}", gradient.backward,
+                                            setup_context=gradient.keep, lib=_library)
+            op = getattr(torch.ops.stretto, name).default
+            for device_type in ("cpu", "cuda"):
+                key = "AutocastCPU" if device_type == "cpu" else "AutocastCUDA"
+                _library.impl(name, _autocast(op, device_type), key)
+    for name, schema in OUT_SCHEMAS.items():
+        _library.define(f"{name}.out{schema}")
+        _library.impl(f"{name}.out", _writer(getattr(_kernels, name)), "CompositeExplicitAutograd")
+        torch.library.register_fake(f"stretto::{name}.out", lambda *arguments, **named: None, lib=_library)
+
+
+def _writer(kernel):
+    def write(*arguments, out, **named):
+        kernel(*arguments, out=out, **named)
+    return write
+
+
+_define()

@@ -1,0 +1,125 @@
+"""PyTorch's own fused operators, torch.ops.symm_mem, by Stretto: what calls them need not change.
+
+    stretto.torch.enable_symm_mem()
+
+They are called by PyTorch's asynchronous tensor parallelism and by vLLM's AsyncTP pass.
+"""
+
+import contextlib
+import warnings
+
+import torch
+
+from . import _kernels
+from .groups import find
+from .report import count_fallback, count_served
+
+_libraries = []
+_is_gathered_returned = True
+
+
+class _Unserved(Exception):
+    pass
+
+
+def _weight(b):
+    """[N, K] of an operand B [K, N] that is the transpose of a row-major weight, as linear.weight.t() is."""
+    if b.dim() != 2 or not b.t().is_contiguous():
+        raise _Unserved("B is no transpose of a row-major weight: weight.t() is")
+    return b.t()
+
+
+def _rows(tensor, dim):
+    dim = dim + tensor.dim() if dim < 0 else dim
+    if not 0 <= dim < tensor.dim() - 1:
+        raise _Unserved(f"dimension {dim} of {list(tensor.shape)} is not one of its rows")
+    return dim
+
+
+def _by_stretto(op, serve, fall_back):
+    try:
+        made = serve()
+    except _Unserved as reason:
+        count_fallback(f"symm_mem.{op}", str(reason))
+        return fall_back()
+    count_served(f"symm_mem.{op}")
+    return made
+
+
+def _all_gather_matmul(A, Bs, gather_dim, group_name, *, return_A=True):
+    def serve():
+        find(group_name)
+        if return_A and _is_gathered_returned:
+            raise _Unserved("return_A=True asks for the gathered rows")
+        dim, weights = _rows(A, gather_dim), [_weight(b) for b in Bs]
+        y, _ = _kernels.all_gather_matmul(A, weights, [], group_name, dim)
+        # Results of an operator share no memory.
+        parts = [y] if len(Bs) == 1 else [part.contiguous() for part in
+                                          y.split([weight.shape[0] for weight in weights], dim=-1)]
+        return None, parts
+
+    def fall_back():
+        symmetric = torch.distributed._symmetric_memory
+        own = (symmetric._fused_all_gather_matmul if A.device.type == "cuda" else
+               symmetric._fused_all_gather_matmul_fallback)
+        return own(A, Bs, gather_dim, group_name, return_A=return_A)
+
+    return _by_stretto("fused_all_gather_matmul", serve, fall_back)
+
+
+def _matmul_reduce_scatter(A, B, reduce_op, scatter_dim, group_name):
+    def serve():
+        group = find(group_name)
+        dim, weight = _rows(A, scatter_dim), _weight(B)
+        if reduce_op not in ("sum", "avg"):
+            raise _Unserved(f"reduce_op is {reduce_op!r}")
+        y = _kernels.matmul_reduce_scatter(A, weight, None, group_name, dim)
+        return y.div_(group.ranks) if reduce_op == "avg" else y
+
+    def fall_back():
+        symmetric = torch.distributed._symmetric_memory
+        own = (symmetric._fused_matmul_reduce_scatter if A.device.type == "cuda" else
+               symmetric._fused_matmul_reduce_scatter_fallback)
+        return own(A, B, reduce_op, scatter_dim, group_name)
+
+    return _by_stretto("fused_matmul_reduce_scatter", serve, fall_back)
+
+
+def enable_symm_mem(*, return_gathered: bool = True) -> None:
+    """Makes torch.ops.symm_mem.fused_all_gather_matmul and fused_matmul_reduce_scatter Stretto's.
+
+    return_gathered  False: answer None for the gathered rows, whatever return_A says. For callers that do
+                     not use them and do not say so; else calls with return_A=True stay PyTorch's
+
+    What is not served goes to PyTorch's implementation, and stands in report() with its reason. For the
+    whole process, until disable_symm_mem(). Twice is as good as once.
+    """
+    global _is_gathered_returned
+    _is_gathered_returned = return_gathered
+    if _libraries:
+        return
+    import torch.distributed._symmetric_memory  # noqa: F401  (defines the operators)
+    library = torch.library.Library("symm_mem", "IMPL")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="(?s).*[Oo]verriding a previously registered kernel.*")
+        for name, function in (("fused_all_gather_matmul", _all_gather_matmul),
+                               ("fused_matmul_reduce_scatter", _matmul_reduce_scatter)):
+            for key in ("CPU", "CUDA"):
+                library.impl(name, function, key)
+    _libraries.append(library)
+
+
+def disable_symm_mem() -> None:
+    """Gives both operators back to PyTorch."""
+    while _libraries:
+        _libraries.pop()._destroy()
+
+
+@contextlib.contextmanager
+def symm_mem(**options):
+    """enable_symm_mem() for the block."""
+    enable_symm_mem(**options)
+    try:
+        yield
+    finally:
+        disable_symm_mem()

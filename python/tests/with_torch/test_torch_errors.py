@@ -1,0 +1,128 @@
+"""What is refused: one line that says what is wrong, and what would be right."""
+
+import unittest
+
+from ranks import normal, run
+
+import torch
+
+import stretto.torch as st
+
+
+class Bad(unittest.TestCase):
+    """Each refusal on every rank, before anything is communicated."""
+
+    x, w = normal(1, 6, 8), normal(2, 4, 8)
+
+    def refused(self, call, message, error=ValueError):
+        def attempt(group):
+            with self.assertRaisesRegex(error, message) as caught:
+                call(group)
+            self.assertNotIn("\n", str(caught.exception))
+        run(2, attempt)
+
+    def test_shapes(self):
+        wide = normal(3, 4, 9)
+        self.refused(lambda g: st.matmul_all_reduce(self.x, wide, group=g),
+                     r"^matmul_all_reduce: weight is \[4, 9\]; \[N, 8\] goes with x \[6, 8\]$")
+        self.refused(lambda g: st.all_gather_matmul(self.x, [self.w, wide], group=g),
+                     r"^all_gather_matmul: weight 1 is \[4, 9\]")
+        self.refused(lambda g: st.all_gather_matmul(self.x, [], group=g), "no weight is given")
+        self.refused(lambda g: st.all_gather_matmul(self.x, [self.w, self.w], [self.w[0]], g),
+                     "^all_gather_matmul: 1 biases for 2 weights; one for each, or none")
+        self.refused(lambda g: st.matmul_all_reduce(self.x, self.w, self.w[0], g),
+                     r"the bias of weight is \[8\]; \[4\] goes with weight \[4, 8\]")
+        self.refused(lambda g: st.matmul_all_reduce(self.x[0], self.w, group=g),
+                     r"x is \[8\]; \[\.\.\., rows, columns\] was expected")
+        self.refused(lambda g: st.matmul_all_reduce_add_rms_norm(
+            self.x, self.w, self.x, self.w[0, :4], group=g),
+                     r"residual is \[6, 8\]; \[6, 4\] is what comes")
+        self.refused(lambda g: st.mlp(self.x, [self.w, self.w], self.w, g),
+                     r"down is \[4, 8\]; \[8, 4\] goes with x \[6, 8\] and \[4, 8\] before it")
+        self.refused(lambda g: st.mlp(self.x, self.w, self.w.t(), g), "1 weights before swiglu, which takes 2")
+        self.refused(lambda g: st.mlp(self.x, self.w, self.w.t(), g, activation="relu"),
+                     "activation is 'relu'; it is one of swiglu, gelu, silu")
+
+    def test_dimensions(self):
+        self.refused(lambda g: st.all_gather_matmul(self.x, self.w, group=g, dim=1),
+                     r"dim is 1 of x \[6, 8\]; ranks share one of its leading dimensions, 0 to 0")
+        self.refused(lambda g: st.all_gather_matmul(self.x, self.w, group=g, rows=20),
+                     r"x has 6 of dimension 0; of rows=20 rank \d of 2 has 10")
+
+    def test_types_and_devices(self):
+        self.refused(lambda g: st.matmul_all_reduce(self.x, self.w.float(), group=g),
+                     "weight is torch.float32 and x is torch.bfloat16: they must be alike")
+        self.refused(lambda g: st.matmul_all_reduce(self.x, self.w.to("meta"), group=g),
+                     "weight is on meta and x on cpu")
+        self.refused(lambda g: st.matmul_all_reduce(self.x.int(), self.w.int(), group=g),
+                     "x is torch.int32; a floating type was expected")
+
+    def test_outputs(self):
+        out = torch.empty(6, 4).bfloat16()
+        for bad, message in ((out[:5], r"out is \[5, 4\]; \[6, 4\] is what comes"),
+                             (torch.empty(4, 6).bfloat16().t(), "out has gaps or another order"),
+                             (out.float(), "out is torch.float32"),
+                             (self.x.view(-1)[:24].view(6, 4), "out overlaps x: give it memory of its own"),
+                             (self.w.view(-1)[8:].view(6, 4), "out overlaps weight")):
+            self.refused(lambda g: st.matmul_all_reduce(self.x, self.w, group=g, out=bad), message)
+        needs = self.w.clone().requires_grad_()
+        self.refused(lambda g: st.matmul_all_reduce(self.x, needs, group=g, out=out), "out has no gradient")
+
+    def test_what_is_not_served_where_there_is_no_fallback(self):
+        self.refused(lambda g: st.matmul_all_reduce(self.x.double(), self.w.double(), group=g),
+                     "is not served for group 'threads.*': tensors are float64, and Stretto takes bf16, "
+                     "fp16, fp32")
+
+    def test_schedules(self):
+        with self.assertRaisesRegex(ValueError, "is not served for group .*tilse"):
+            run(2, lambda g: st.matmul_all_reduce(self.x, self.w, group=g), schedule="tilse")
+
+
+class Groups(unittest.TestCase):
+    def test_what_is_no_group(self):
+        with self.assertRaisesRegex(ValueError, r"init_process_group\(\) first, or use"):
+            st.matmul_all_reduce(Bad.x, Bad.w)
+        with self.assertRaisesRegex(ValueError, "no group is called 'tp'"):
+            st.matmul_all_reduce(Bad.x, Bad.w, group="tp")
+        with self.assertRaisesRegex(ValueError, "group is 3; a ProcessGroup"):
+            st.matmul_all_reduce(Bad.x, Bad.w, group=3)
+        with self.assertRaisesRegex(ValueError, "timeout_s is 0"):
+            st.init("tp", timeout_s=0)
+
+    def test_ranks_that_disagree_are_named(self):
+        def call(group):
+            st.all_gather_matmul(Bad.x[:4] if group.rank == 1 else Bad.x, Bad.w, group=group)
+        with self.assertRaisesRegex(ValueError, "^ranks disagree at all_gather_matmul: m is 18 on ranks 0 "
+                                                "and 2, 12 on rank 1$"):
+            run(3, call)
+
+    def test_a_rank_that_failed_is_not_waited_for(self):
+        def call(group):
+            if group.rank == 1:
+                raise KeyError("its own")
+            with self.assertRaisesRegex(RuntimeError, "rank 1 of 3 left before matmul_all_reduce"):
+                st.matmul_all_reduce(Bad.x, Bad.w, group=group)
+        with self.assertRaisesRegex(KeyError, "its own"):
+            run(3, call)
+
+
+class Fallback(unittest.TestCase):
+    def test_what_pytorch_serves_is_counted_with_its_reason(self):
+        x, w = Bad.x.double(), Bad.w.double()
+        for y in run(2, lambda g: st.matmul_all_reduce(x, w, group=g), fallback=True):
+            self.assertTrue(torch.allclose(y, 2 * x @ w.t()))
+        (op, reason), = st.report().fallbacks
+        self.assertEqual(op, "matmul_all_reduce")
+        self.assertIn("float64", reason)
+        self.assertEqual(st.report().fallbacks[op, reason], 2)
+        self.assertIn("2 x matmul_all_reduce: PyTorch's, tensors are float64", str(st.report()))
+
+    def test_no_columns(self):
+        for y in run(2, lambda g: st.matmul_all_reduce(torch.ones(3, 0), torch.ones(4, 0), group=g),
+                     fallback=True):
+            self.assertTrue(torch.equal(y, torch.zeros(3, 4)))
+        self.assertIn("k is 0", str(st.report()))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,139 @@
+"""Gradients: exact against differences in fp64, and of Stretto's own runs against PyTorch's."""
+
+import unittest
+
+from ranks import Numbers, normal, run
+
+import torch
+import torch.nn.functional as F
+
+import stretto.torch as st
+
+RANKS = 2
+
+
+class EveryRank(torch.autograd.Function):
+    """function(group, *tensors of the rank) on all ranks, as one function of all their tensors.
+
+    Inputs that `shared` ranks have alike come once; what every rank gets alike is `whole` and comes once.
+    """
+
+    @staticmethod
+    def forward(ctx, function, threads, per_rank, whole, *tensors):
+        ranks = len(threads.groups)
+        dealt, shared = tensors[:ranks * per_rank], tensors[ranks * per_rank:]
+        inputs = [[one.detach().requires_grad_() for one in
+                   (*dealt[rank * per_rank:(rank + 1) * per_rank], *shared)] for rank in range(ranks)]
+
+        def forward(group):
+            with torch.enable_grad():
+                made = function(group, *inputs[group.rank])
+            return made if isinstance(made, tuple) else (made,)
+
+        results = threads.run(forward)
+        ctx.saved = threads, per_rank, whole, inputs, results
+        return tuple(one.detach().clone() for made in (results[:1] if whole else results) for one in made)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        threads, per_rank, whole, inputs, results = ctx.saved
+        count = len(results[0])
+
+        def backward(group):
+            own = gradients if whole else gradients[group.rank * count:][:count]
+            return torch.autograd.grad(results[group.rank], inputs[group.rank], own,
+                                       retain_graph=True, allow_unused=True)
+
+        found = threads.run(backward)
+        dealt = [one for by_rank in found for one in by_rank[:per_rank]]
+        return (None, None, None, None, *dealt, *found[0][per_rank:])
+
+
+class Differences(unittest.TestCase):
+    """PyTorch serves fp64, under the same formulas."""
+
+    def check(self, function, dealt, shared=(), whole=False):
+        tensors = [normal(100 * rank + i, *shape, dtype=torch.float64).requires_grad_()
+                   for rank in range(RANKS) for i, shape in enumerate(dealt)]
+        tensors += [normal(900 + i, *shape, dtype=torch.float64).requires_grad_()
+                    for i, shape in enumerate(shared)]
+        with st.Threads(RANKS, timeout_s=60) as threads:
+            self.assertTrue(torch.autograd.gradcheck(
+                lambda *given: EveryRank.apply(function, threads, len(dealt), whole, *given), tensors))
+
+    def test_gather(self):
+        for keep in (False, True):
+            for dim, shape in ((0, (2, 3)), (1, (2, 1, 3))):
+                with self.subTest(keep=keep, dim=dim):
+                    self.check(lambda group, x, v, w, b, c: tuple(st.all_gather_matmul(
+                        x, [v, w], [b, c], group, dim=dim, keep_gathered=keep)),
+                        [shape, (2, 3), (1, 3), (2,), (1,)])
+
+    def test_gather_of_rows_that_ranks_do_not_divide(self):
+        def call(group, x, w):
+            return st.all_gather_matmul(x if group.rank == 0 else x[:1], w, group=group, rows=3)
+        self.check(call, [(2, 3), (2, 3)])
+
+    def test_scatter(self):
+        for dim, shape in ((0, (4, 3)), (1, (2, 3, 3))):
+            with self.subTest(dim=dim):
+                self.check(lambda group, x, w, b: st.matmul_reduce_scatter(x, w, b, group, dim=dim),
+                           [shape, (2, 3)], [(2,)])
+
+    def test_reduce(self):
+        self.check(lambda group, x, w, b: st.matmul_all_reduce(x, w, b, group),
+                   [(2, 2, 3), (2, 3)], [(2,)], whole=True)
+
+    def test_norm(self):
+        self.check(lambda group, x, w, r, scale: st.matmul_all_reduce_add_rms_norm(x, w, r, scale, 0.1, group),
+                   [(3, 2), (4, 2)], [(3, 4), (4,)], whole=True)
+
+    def test_column(self):
+        def call(group, w, b, x):
+            return st.column_matmul(x, w, b, group)
+        self.check(call, [(2, 3), (2,)], [(2, 2, 3)])
+
+    def test_mlp(self):
+        for activation, ups in (("swiglu", 2), ("gelu", 1), ("silu", 1)):
+            with self.subTest(activation):
+                self.check(lambda group, x, *rest: st.mlp(
+                    x, rest[1:1 + ups], rest[0], group, activation=activation, up_bias=rest[1 + ups:],
+                    sequence_parallel=True), [(2, 3), (3, 2), *[(2, 3)] * ups, *[(2,)] * ups])
+                self.check(lambda group, *given: st.mlp(
+                    given[-1], given[1:1 + ups], given[0], group, activation=activation),
+                    [(3, 2), *[(2, 3)] * ups], [(2, 3)], whole=True)
+
+
+class TrainingStep(Numbers):
+    """Gather, activation, scatter in bf16 by Stretto, forth and back, against one rank in fp64."""
+
+    H, F, ROWS = 32, 48, 24
+
+    def test_gradients_are_those_of_one_rank(self):
+        up, down = normal(1, self.F, self.H) / 8, normal(2, self.H, self.F) / 8
+        x, target = normal(3, self.ROWS, self.H), normal(4, self.ROWS, self.H)
+        wide = [one.double().requires_grad_() for one in (x, up, down)]
+        loss = (F.silu(wide[0] @ wide[1].t()) @ wide[2].t() - target.double()).square().sum()
+        loss.backward()
+        ranks = 4
+        rows, columns = self.ROWS // ranks, self.F // ranks
+
+        def step(group):
+            mine, part = slice(group.rank * rows, (group.rank + 1) * rows), slice(
+                group.rank * columns, (group.rank + 1) * columns)
+            own = [x[mine].clone().requires_grad_(), up[part].clone().requires_grad_(),
+                   down[:, part].contiguous().requires_grad_()]
+            hidden = F.silu(st.all_gather_matmul(own[0], own[1], group=group))
+            y = st.matmul_reduce_scatter(hidden, own[2], group=group)
+            (y - target[mine]).square().sum().backward()
+            return [one.grad for one in own]
+
+        found = run(ranks, step, fallback=True)
+        for index, dim in ((0, 0), (1, 0), (2, 1)):
+            whole = torch.cat([by_rank[index] for by_rank in found], dim)
+            self.assert_close(whole, wide[index].grad)
+        self.assertGreaterEqual(st.report().served["matmul_reduce_scatter"], 2 * ranks)
+
+
+if __name__ == "__main__":
+    unittest.main()

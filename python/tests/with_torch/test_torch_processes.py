@@ -1,0 +1,71 @@
+"""Ranks as processes of torch.distributed: job.py's checks, and what is said where ranks are missing."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import ranks  # noqa: F401  (PyTorch, or no tests)
+
+HERE = pathlib.Path(__file__).resolve().parent
+LONGEST_S = 280
+
+
+def start(command, count):
+    """What `count` processes wrote, and their exit codes: command(rank, path of a file to meet by)."""
+    with tempfile.TemporaryDirectory() as folder:
+        meeting = pathlib.Path(folder) / "meet"
+        jobs = [subprocess.Popen([sys.executable, *command, str(rank), str(meeting)], cwd=HERE, text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank in range(count)]
+        try:
+            told = [job.communicate(timeout=LONGEST_S) for job in jobs]
+        finally:
+            for job in jobs:
+                job.kill()
+    return [(job.returncode, *texts) for job, texts in zip(jobs, told)]
+
+
+class Job(unittest.TestCase):
+    def test_every_check_on_every_rank(self):
+        names = [line.split("(")[0][4:] for line in (HERE / "job.py").read_text().splitlines()
+                 if line.startswith("def check_")]
+        self.assertGreater(len(names), 10)
+        for rank, (code, out, err) in enumerate(start(["job.py"], 4)):
+            with self.subTest(rank=rank):
+                self.assertEqual(out.splitlines(), [f"{name} ok" for name in names], err[-2000:])
+                self.assertEqual(code, 0, err[-2000:])
+                # The interpreter ended with groups open, and without a word of that.
+                self.assertNotIn("Exception ignored", err)
+
+
+MISSING = """
+import sys, time
+import torch, torch.distributed as dist
+import stretto.torch as st
+rank = int(sys.argv[1])
+dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=3)
+group = st.init(timeout_s=4)
+if rank == 2:
+    dist.barrier()
+    sys.exit()
+begin = time.monotonic()
+try:
+    st.matmul_all_reduce(torch.ones(4, 8), torch.ones(2, 8))
+except RuntimeError as error:
+    print(error, time.monotonic() - begin < 60)
+dist.barrier()
+"""
+
+
+class Missing(unittest.TestCase):
+    def test_a_rank_that_does_not_come_is_named_in_time(self):
+        told = start(["-c", MISSING], 3)
+        for rank in (0, 1):
+            self.assertEqual(told[rank][1], "rank 2 of 3 did not come to matmul_all_reduce within 4 s True\n",
+                             told[rank][2][-2000:])
+        self.assertEqual([code for code, *_ in told], [0, 0, 0])
+
+
+if __name__ == "__main__":
+    unittest.main()
