@@ -123,9 +123,9 @@ if wanted tune; then
 fi
 if wanted operators; then
   step operators "$(program stretto)" bench --shapes "$shapes" --ranks "$ranks" --commit "$commit" \
-    --strategies 'auto;sequential;decomposed;tiles' --json -o "$folder/operators.json"
+    --strategy auto,sequential,decomposed,tiles --json -o "$folder/operators.json"
   [[ -f $few_rows ]] && step few_rows "$(program stretto)" bench --shapes "$few_rows" \
-    --ranks "$ranks" --commit "$commit" --strategies 'auto;library;low-latency;tiles' --json \
+    --ranks "$ranks" --commit "$commit" --strategy auto,library,low-latency,tiles --json \
     -o "$folder/few_rows.json"
 fi
 # Where there is a library, Stretto takes part beside PyTorch.
@@ -145,7 +145,7 @@ if wanted steady; then
   awk '{ for (i = 2; i <= NF; ++i) if ($i ~ /^m=/ && substr($i, 3) + 0 >= 4096) print }' "$shapes" \
     >"$folder/steady.txt"
   step operators_steady "$(program stretto)" bench --shapes "$folder/steady.txt" --ranks "$ranks" \
-    --turn 100 --rounds 5 --no-cold --commit "$commit" --strategies 'auto;sequential;decomposed;tiles' \
+    --turn 100 --rounds 5 --no-cold --commit "$commit" --strategy auto,sequential,decomposed,tiles \
     --json -o "$folder/operators_steady.json"
   step torch_steady python3 -m torch.distributed.run --standalone --nproc-per-node "$ranks" \
     --max-restarts 5 "$here/torch_baselines.py" --shapes "$folder/steady.txt" --turn 100 --rounds 7 \

@@ -64,6 +64,23 @@ std::vector<Choice> choose_sweep(const Operator& op, const Machine& machine, Row
 
 }  // namespace
 
+std::vector<std::string> schedules_in(std::string_view list) {
+  std::vector<std::string> schedules;
+  for (const std::string_view part : split(list, ';')) {
+    bool has_begun = false;
+    for (const std::string_view word : split(part, ',')) {
+      if (has_begun && word.find('=') != std::string_view::npos) {
+        schedules.back() += ',';
+        schedules.back() += word;
+      } else {
+        schedules.emplace_back(word);
+      }
+      has_begun = true;
+    }
+  }
+  return schedules;
+}
+
 std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op,
                                        const Machine& machine, RowCount rows,
                                        std::span<const std::string_view> words) {
@@ -75,8 +92,7 @@ std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op
     }
     return choices;
   }
-  const bool has_schedules = text.find_first_of(";=") != std::string_view::npos;
-  for (const std::string_view name : split(text, has_schedules ? ';' : ',')) {
+  for (const std::string& name : schedules_in(text)) {
     if (name.empty()) {
       throw UsageError(fmt::format("the list of strategies {} has an empty name", quote(text)));
     }
@@ -88,9 +104,8 @@ std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op
     }
     if (name == "auto") {
       choices.push_back(choose_auto(op, machine, rows));
-    } else if (name.find_first_of("=,") != std::string_view::npos) {
-      choices.push_back(
-          choose(std::string(name), parse_schedules(name, op, machine, kAutoWords), op, machine));
+    } else if (name.find_first_of("=,/:") != std::string::npos) {
+      choices.push_back(choose(name, parse_schedules(name, op, machine, kAutoWords), op, machine));
     } else {
       choices.push_back(
           choose_preset(find_preset(name, name == text ? words : kAutoWords), op, machine, rows));

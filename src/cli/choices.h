@@ -26,10 +26,13 @@ struct Choice {
   }
 };
 
-// "all", "sweep" (what `tune` measures, of fixed rows only), or "auto" and presets, comma
-// separated; with `;` between them also schedules. Throws UsageError for words that mean nothing,
-// which lists the presets and, of a word alone, what the option takes besides; what cannot serve is
-// kept with its reasons.
+// The schedules of a list: "tiles,tile=64x128,decomposed" are two. A comma ends one where no change
+// of a coordinate follows, and `;` always does.
+std::vector<std::string> schedules_in(std::string_view list);
+
+// "all", "sweep" (what `tune` measures, of fixed rows only), or a list of "auto", presets and
+// schedules. Throws UsageError for words that mean nothing, which lists the presets and, of a word
+// alone, what the option takes besides; what cannot serve is kept with its reasons.
 inline constexpr std::string_view kStrategyWords[] = {"auto", "all", "sweep"};
 inline constexpr std::string_view kServedWords[] = {"auto", "all"};
 std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op,

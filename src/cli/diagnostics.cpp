@@ -7,6 +7,7 @@
 
 #include "check/wording.h"
 #include "cli/table.h"
+#include "cli/terminal.h"
 
 namespace stretto::cli {
 namespace {
@@ -57,13 +58,14 @@ std::string print_diagnostics(const CheckReport& report, const PlanFile* file, s
   const size_t shown = std::min(limit, report.diagnostics.size());
   for (size_t i = 0; i < shown; ++i) {
     const Diagnostic& found = report.diagnostics[i];
-    out += "  " + wrap(fmt::format("{}{}: {}", first_place(file, found), to_string(found.kind),
-                                   found.message),
+    out += "  " + wrap(fmt::format("{}{}: {}", first_place(file, found),
+                                   paint(Style::bad, to_string(found.kind)), found.message),
                        2);
     if (file != nullptr) {
       for (const std::string& other : others(*file, found)) out += "    " + wrap(other, 4);
     }
-    if (!found.hint.empty()) out += "    hint: " + wrap(found.hint, 10);
+    if (!found.hint.empty())
+      out += "    " + paint(Style::remark, "hint:") + " " + wrap(found.hint, 10);
   }
   const size_t left = report.diagnostics.size() - shown;
   if (left > 0) {

@@ -8,6 +8,7 @@
 #include "cli/gpus.h"
 #include "cli/prediction.h"
 #include "cli/table.h"
+#include "cli/terminal.h"
 #include "core/text.h"
 
 namespace stretto::cli {
@@ -159,12 +160,12 @@ std::string print(const std::vector<GpuRow>& rows, const Request& request,
       continue;
     }
     const bool timed = !row.times_us.empty();
-    table.add({row.name, row.check.clean() ? row.verified() ? "yes" : "NO" : "not run",
+    table.add({row.name, row.check.clean() ? verdict(row.verified()) : "not run",
                row.by_seed.empty()  ? "-"
-               : row.reproducible() ? "yes"
-               : row.must_reproduce ? "NO"
+               : row.reproducible() ? verdict(true)
+               : row.must_reproduce ? verdict(false)
                                     : "no",
-               row.check.clean() ? "yes" : "NO", timed ? fmt::format("{:.1f}", row.time_us()) : "-",
+               verdict(row.check.clean()), timed ? fmt::format("{:.1f}", row.time_us()) : "-",
                timed && sequential ? fmt::format("{:.2f}", *sequential / row.time_us()) : "-",
                row.simulation ? fmt::format("{:.1f}", row.simulation->total_us) : "-"});
     for (const auto& result : row.by_seed) whole = whole && result.whole;

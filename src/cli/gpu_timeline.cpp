@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/table.h"
+#include "cli/terminal.h"
 #include "core/file.h"
 #include "measure/gpu_check.h"
 #include "measure/measured_timeline.h"
@@ -13,6 +14,7 @@
 namespace stretto::cli {
 namespace {
 
+constexpr int kRanksDrawn = 2;
 constexpr int kRunsPerGraph = 10;  // even: see PlanRunner::runs_per_graph()
 
 std::string print(const std::vector<runtime::RankTimes>& times) {
@@ -61,7 +63,8 @@ std::string measure_timeline(const Plan& plan, const PlanLines* lines, fabric::F
     write_file(perfetto, to_perfetto(plan, timeline, lines,
                                      {.machine = fabric.device(fabric.first_rank()).name()}));
   }
-  return draw_timeline(plan, timeline) + '\n' + print(runtime::times_by_rank(plan, marks));
+  return draw_timeline(plan, timeline, terminal_columns(), kRanksDrawn, is_ascii_terminal()) +
+         '\n' + print(runtime::times_by_rank(plan, marks));
 }
 
 }  // namespace stretto::cli

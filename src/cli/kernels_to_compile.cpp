@@ -22,15 +22,14 @@ namespace {
 
 // Whether a list of strategies has that name.
 bool lists(std::string_view strategies, std::string_view name) {
-  const bool has_schedules = strategies.find_first_of(";=") != std::string_view::npos;
-  const auto names = split(strategies, has_schedules ? ';' : ',');
+  const auto names = schedules_in(strategies);
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 class Collector {
  public:
   Collector(const Options& options, std::string arch) : options_(options), arch_(std::move(arch)) {
-    if (!options.strategies.empty()) strategies_ = options.strategies;
+    if (!options.strategy.empty()) strategies_ = options.strategy;
   }
 
   // Plans of so many rows.
@@ -112,7 +111,7 @@ class Collector {
 
 // The usual kernels are those of the shipped tuning file, whatever its operators and machine.
 void refuse_what_needs_an_operator(const Options& options) {
-  const std::pair<std::string_view, bool> given[] = {{"--strategies", !options.strategies.empty()},
+  const std::pair<std::string_view, bool> given[] = {{"--strategy", !options.strategy.empty()},
                                                      {"--serve", options.serve},
                                                      {"--m", !options.m.empty()},
                                                      {"--n", !options.n.empty()},
@@ -128,12 +127,12 @@ void refuse_what_needs_an_operator(const Options& options) {
 
 // What an operation would not take as its schedule.
 void require_served_strategies(const Options& options) {
-  if (options.strategies == "sweep") {
+  if (options.strategy == "sweep") {
     throw UsageError(
-        "--serve does not go with --strategies sweep: tune measures plans of fixed rows");
+        "--serve does not go with --strategy sweep: tune measures plans of fixed rows");
   }
-  if (options.strategies == "auto") return;
-  if (lists(options.strategies, "auto")) {
+  if (options.strategy == "auto") return;
+  if (lists(options.strategy, "auto")) {
     throw UsageError("with --serve auto stands alone: an operation takes auto or one schedule");
   }
 }
@@ -147,7 +146,7 @@ std::string to_string(const RefusedSchedule& refused) {
 
 KernelsToCompile kernels_to_compile(const Options& options, const std::string& arch,
                                     Progress& progress) {
-  if (options.subject.empty() && options.shapes.empty()) {
+  if (options.subject.empty() && options.shapes.empty() && options.layer.empty()) {
     refuse_what_needs_an_operator(options);
     progress.show("planning what the tuning has measured", 0);
     return {runtime::usual_kernels(shipped_tuning(), arch), {}};

@@ -2,40 +2,25 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <new>
-#include <span>
 #include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "cli/command_line.h"
+#include "cli/terminal.h"
 #include "cli/verb.h"
 #include "core/file.h"
-#include "core/text.h"
 #include "stretto/error.h"
 #include "stretto/simulate.h"
 #include "stretto/tune.h"
-#include "stretto/version.h"
 
 namespace stretto::cli {
 namespace {
-
-constexpr const char* kAbout =
-    "Stretto: distributed LLM operators with communication hidden behind computation.\n"
-    "Operator + schedule + machine make a plan; each verb looks at it from one side.";
-constexpr std::string_view kExample =
-    "stretto run gemm-rs --m 2048 --n 1024 --k 4096 --ranks 8 --strategy all";
-
-std::string footer(std::string_view example) {
-  return fmt::format(
-      "\nExit status: 0 good, 1 wrong result or diagnostics, 2 bad usage, 3 system fault.\n"
-      "Example: {}",
-      example);
-}
 
 void write_stdout(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
@@ -64,60 +49,10 @@ int complain(const std::string& message, ExitCode code) {
     if (static_cast<unsigned char>(c) < ' ') c = ' ';
   }
   // Not fmt::print, which throws when standard error is closed.
-  std::fputs(fmt::format("stretto: {}\n", line).c_str(), stderr);
+  const std::string_view name = "stretto:";
+  const std::string said = code == kGood ? std::string(name) : paint_error(Style::bad, name);
+  std::fputs(fmt::format("{} {}\n", said, line).c_str(), stderr);
   return code;
-}
-
-// What the line has that the verb does not: a slip in an option's name, or words too many.
-std::string unexpected(const CLI::App& verb) {
-  const std::vector<std::string> words = verb.remaining();
-  if (words.empty()) return "";
-  const auto option = std::find_if(words.begin(), words.end(), [](const std::string& word) {
-    return word.size() > 1 && word[0] == '-' && word != "--" && !int_from(word);
-  });
-  if (option == words.end()) return "not expected: " + join(words, " ");
-  std::vector<std::string> names;
-  for (const CLI::Option* known : verb.get_options()) {
-    for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
-  }
-  return unknown_word("option", option->substr(0, option->find('=')),
-                      std::vector<std::string_view>(names.begin(), names.end()));
-}
-
-std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
-  std::string verb;
-  std::string what = error.what();
-  for (const CLI::App* sub : app.get_subcommands()) {
-    verb = sub->get_name() + " ";
-    if (const std::string words = unexpected(*sub); !words.empty()) what = words;
-    for (const CLI::Option* option : sub->get_options()) {
-      const size_t given = option->results().size();
-      if (given < 2 || option->get_items_expected_max() != 1) continue;
-      what = fmt::format("{} is given {} times; give it once", option->get_name(), given);
-    }
-  }
-  while (!what.empty() && (what.back() == '\n' || what.back() == '.')) what.pop_back();
-  return fmt::format("{}; see: stretto {}--help", what, verb);
-}
-
-// Ahead of CLI11, which would only say that some subcommand is required.
-void require_known_verb(std::span<const Verb> verbs, std::string_view word) {
-  std::vector<std::string_view> names;
-  for (const Verb& verb : verbs) names.push_back(verb.name);
-  if (word.empty()) {
-    throw UsageError(
-        fmt::format("a verb is missing: {}; see: stretto --help", fmt::join(names, ", ")));
-  }
-  const bool is_option = word.front() == '-';
-  constexpr std::string_view kAlone[] = {"-h", "--help", "--version"};
-  if (is_option && std::find(std::begin(kAlone), std::end(kAlone), word) == std::end(kAlone)) {
-    throw UsageError(
-        fmt::format("{} stands before the verb; options come after it: {}; see: stretto --help",
-                    quote(word), fmt::join(names, ", ")));
-  }
-  if (!is_option && std::find(names.begin(), names.end(), word) == names.end()) {
-    throw UsageError(unknown_word("verb", word, names));
-  }
 }
 
 // `-o "$UNSET"` must not pass for `-o` left out.
@@ -153,33 +88,25 @@ void require_own_files(const Options& options) {
 }
 
 int execute(int argc, char** argv) {
-  const Verb verbs[] = {run_verb(),        plan_verb(),     check_verb(),   simulate_verb(),
-                        strategies_verb(), machines_verb(), explore_verb(), launch_verb(),
-                        compile_verb(),    bench_verb(),    tune_verb(),    env_verb()};
-  require_known_verb(verbs, argc > 1 ? argv[1] : "");
-  CLI::App app(kAbout, "stretto");
-  app.footer(footer(kExample));
-  app.require_subcommand(1);
-  app.set_version_flag("--version", "stretto " STRETTO_VERSION);
+  const std::vector<std::string> words = with_present_names({argv + 1, argv + argc});
+  require_known_verb(words.empty() ? "" : words.front());
+  CLI::App app(std::string(kAbout), "stretto");
   Options options;
-  const Verb* chosen = nullptr;
-  for (const Verb& verb : verbs) {
-    CLI::App* sub = app.add_subcommand(std::string(verb.name), std::string(verb.summary));
-    verb.add_options(*sub, options);
-    if (verb.writes_result) add_output(*sub, options);
-    sub->footer(footer(verb.example.empty() ? kExample : verb.example));
-    sub->callback([&chosen, &verb] { chosen = &verb; });
-  }
+  add_verbs(app, options);
+  set_colour(Colour::automatic, false);
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& wants_text) {  // --help, --version
+    app.parse(
+        std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes the last first
+  } catch (const CLI::Success& wants_text) {                      // --help, --version
     std::ostringstream text;
     app.exit(wants_text, text, text);
     write_stdout(text.str());
     return kGood;
   } catch (const CLI::ParseError& error) {
-    return complain(usage_message(app, error), kBadUsage);
+    return complain(usage_message(app, error.what()), kBadUsage);
   }
+  const Verb* chosen = find_verb(app.get_subcommands().front()->get_name());
+  set_colour(colour_from(options.color), !options.output.empty() && options.output != kStdout);
   require_values(*app.get_subcommands().front());
   require_own_files(options);
   // A file that grows beyond the user's limit is a write that fails, like one on a full disk. Not

@@ -27,14 +27,21 @@ std::string all_operators() {
   return operator_words(names);
 }
 
+constexpr const char* kSizesMeaning =
+    "Sizes of the operator: m=4K n=8192 k=28672, or 4Kx8192x28672, or 4Kx8192x28672@8 with ranks";
+
 void add_sizes(CLI::App& app, Options& options) {
-  const char* sizes = "Operator (sizes are global)";
+  const char* sizes = "Operator (sizes are global; 4K is 4096)";
   app.add_option("--m", options.m, "Rows of A and of the result")->type_name("M")->group(sizes);
   app.add_option("--n", options.n, "Columns of the result")->type_name("N")->group(sizes);
   app.add_option("--k", options.k, "Length of the sums")->type_name("K")->group(sizes);
   app.add_option("--ranks", options.ranks, "Number of GPUs [8]")->type_name("R")->group(sizes);
   app.add_option("--dtype", options.dtype, "bf16, fp16 or fp32 [bf16]")
       ->type_name("TYPE")
+      ->group(sizes);
+  app.add_option("--layer", options.layer,
+                 "N and K of a model's linear, as in llama-3-70b:down; see: stretto model")
+      ->type_name("MODEL:LINEAR")
       ->group(sizes);
 }
 
@@ -66,22 +73,21 @@ void add_subject(CLI::App& app, Options& options) {
   app.add_option("subject", options.subject,
                  "Operator (" + all_operators() + "), a graph file or a plan file")
       ->type_name("OP|FILE");
-  app.add_option("sizes", options.sizes, "Sizes of the operator, as in: mlp m=1003 h=512 f=1376")
-      ->type_name("NAME=VALUE");
+  app.add_option("sizes", options.sizes, kSizesMeaning)->type_name("SIZES");
   add_sizes(app, options);
   app.add_option("--rows", options.rows,
                  "Rows of the run, of a plan made for M [M]; tiles are cut at owners")
       ->type_name("ROWS")
-      ->group("Operator (sizes are global)");
+      ->group("Operator (sizes are global; 4K is 4096)");
   const char* schedule = "Schedule";
   app.add_option("--strategy", options.strategy,
-                 "A preset, several (comma separated), auto, all, or sweep for what tune measures "
-                 "[tiles]; see: stretto strategies")
-      ->type_name("NAME|auto|all|sweep")
+                 "Presets and schedules (tiles,decomposed), auto, all, or sweep for what tune "
+                 "measures [tiles]; see: stretto strategies")
+      ->type_name("LIST")
       ->group(schedule);
   app.add_option("--schedule", options.schedule,
-                 "Coordinates, a preset and changes (tiles,tile=64x128,comm-sms=4) or auto")
-      ->type_name("TEXT|auto")
+                 "One schedule: a preset and changes (tiles,tile=64x128,comm-sms=4) or auto")
+      ->type_name("TEXT")
       ->group(schedule);
   add_machine(app, options, schedule);
 }
@@ -90,10 +96,9 @@ void add_shapes(CLI::App& app, Options& options) {
   app.add_option("subject", options.subject,
                  "Operator (" + operator_words(product_kind_names()) + ")")
       ->type_name("OP");
-  app.add_option("sizes", options.sizes, "Sizes of the operator, as in: gemm-rs m=64 n=64 k=64")
-      ->type_name("NAME=VALUE");
+  app.add_option("sizes", options.sizes, kSizesMeaning)->type_name("SIZES");
   add_sizes(app, options);
-  const char* group = "Operator (sizes are global)";
+  const char* group = "Operator (sizes are global; 4K is 4096)";
   app.add_option("--shapes", options.shapes,
                  "Operators and sizes, one a line as in bench/shapes; those of OP when it is given")
       ->type_name("FILE")
@@ -151,7 +156,7 @@ void add_execution(CLI::App& app, Options& options) {
 
 void add_timeline(CLI::App& app, Options& options) {
   const char* group = "Timeline";
-  app.add_option("--width", options.width, "Columns of the chart [100]")
+  app.add_option("--width", options.width, "Columns of the chart [as the terminal]")
       ->type_name("COLUMNS")
       ->group(group);
   app.add_flag("--chart", options.chart,
@@ -173,6 +178,12 @@ void add_output(CLI::App& app, Options& options) {
       ->group("Output");
   app.add_option("-o,--output", options.output, "Write the output to FILE")
       ->type_name("FILE")
+      ->group("Output");
+}
+
+void add_common(CLI::App& app, Options& options) {
+  app.add_option("--color", options.color, "auto, always or never [auto]; NO_COLOR is never")
+      ->type_name("WHEN")
       ->group("Output");
 }
 

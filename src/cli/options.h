@@ -15,12 +15,12 @@ namespace stretto::cli {
 struct Options {
   std::string subject;             // OP or FILE
   std::vector<std::string> sizes;  // name=value
-  std::string m, n, k, ranks, dtype, rows;
+  std::string m, n, k, ranks, dtype, rows, layer;
   std::string strategy, schedule, machine;
   std::string target, fill, seed, seeds, data_seed, runs, replays;
   std::string arch;
   bool serve = false;
-  std::string shapes, strategies, against, rounds, turn, commit, tuning_file, more;
+  std::string shapes, against, rounds, turn, commit, tuning_file, more;
   bool no_cold = false;
   bool program = false;
   std::string dump_after, perfetto, width, show_ranks;
@@ -29,7 +29,9 @@ struct Options {
   bool no_shrink = false;
   std::string processes;
   std::vector<std::string> command;
-  std::string output;
+  std::string tp;
+  bool all_reduce = false;
+  std::string output, color;
   bool json = false;
 };
 
@@ -51,6 +53,7 @@ void add_shapes(CLI::App& app, Options& options);     // OP, sizes or --shapes, 
 void add_timing(CLI::App& app, Options& options);     // rounds, cold runs, commit
 void add_timeline(CLI::App& app, Options& options);   // width, ranks shown, legend, Perfetto
 void add_output(CLI::App& app, Options& options);     // --json, -o
+void add_common(CLI::App& app, Options& options);     // of every verb: --color
 
 // The text as a whole number within bounds, `absent` when empty. Throws UsageError naming the
 // option, what was given and what would be right.

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <limits>
 
+#include "cli/nearest.h"
+#include "cli/operator_words.h"
 #include "cli/progress.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -23,90 +25,10 @@ namespace {
 
 constexpr size_t kMaxShapesBytes = size_t{1} << 20;
 
-int64_t size_option(std::string_view option, std::string_view text) {
-  return whole_number(option, text, 0, 1, kMaxDim);
-}
-
-// Whether --m, --n and --k are all that it needs.
-bool options_name_sizes_of(const GraphText& graph) {
-  const std::vector<std::string>& sizes = sizes_of(graph);
-  return std::all_of(sizes.begin(), sizes.end(), [](const std::string& size) {
-    return size == "m" || size == "n" || size == "k";
-  });
-}
-
-int ranks_option(const Options& options) {
-  return static_cast<int>(whole_number("--ranks", options.ranks, 8, 1, kMaxRanks));
-}
-
-DType dtype_option(const Options& options) {
-  const std::string_view dtype = options.dtype.empty() ? "bf16" : std::string_view(options.dtype);
-  const auto known = dtype_from(dtype);
-  if (!known) throw UsageError(unknown_word("dtype", dtype, kDTypeNames));
-  return *known;
-}
-
-std::vector<std::string_view> operator_names() {
-  std::vector<std::string_view> names;
+std::vector<std::string> operator_names() {
+  std::vector<std::string> names;
   for (const auto& graph : known_graphs()) names.push_back(name_of(*graph));
   return names;
-}
-
-// "gemm-rs --m 2048 --n 1024 --k 4096 --ranks 8": how to ask for a graph.
-std::string example_of(const GraphText& graph) {
-  constexpr std::pair<std::string_view, int> kUsual[] = {{"m", 2048}, {"n", 1024}, {"k", 4096}};
-  std::string example = name_of(graph);
-  const bool has_options = options_name_sizes_of(graph);
-  for (const std::string& size : sizes_of(graph)) {
-    const auto usual = std::find_if(std::begin(kUsual), std::end(kUsual),
-                                    [&](const auto& one) { return one.first == size; });
-    const int value = usual == std::end(kUsual) ? 1024 : usual->second;
-    example +=
-        has_options ? fmt::format(" --{} {}", size, value) : fmt::format(" {}={}", size, value);
-  }
-  return example + " --ranks 8";
-}
-
-// Sizes are words behind the operator, name=value; --m, --n and --k name those that are called so.
-Operator resolve_operator(std::shared_ptr<const GraphText> graph, const Options& options) {
-  const std::vector<std::string>& names = sizes_of(*graph);
-  Sizes sizes;
-  const auto give = [&](std::string_view name, int64_t value) {
-    for (const auto& [known, before] : sizes) {
-      if (known == name) throw UsageError(fmt::format("{} is given twice", name));
-    }
-    sizes.emplace_back(name, value);
-  };
-  for (const auto& [name, text] :
-       {std::pair{"m", &options.m}, std::pair{"n", &options.n}, std::pair{"k", &options.k}}) {
-    if (text->empty()) continue;
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
-      throw UsageError(
-          fmt::format("{} has no size {}; it has {}", name_of(*graph), name, join(names, ", ")));
-    }
-    give(name, size_option(fmt::format("--{}", name), *text));
-  }
-  for (const std::string& word : options.sizes) {
-    const size_t equals = word.find('=');
-    const std::string name = word.substr(0, equals);
-    if (equals == std::string::npos || std::find(names.begin(), names.end(), name) == names.end()) {
-      throw UsageError(fmt::format("{} is no size of {}: give {}=VALUE", quote(word),
-                                   name_of(*graph), join(names, "=VALUE, ")));
-    }
-    give(name, size_option(name, std::string_view(word).substr(equals + 1)));
-  }
-  std::vector<std::string> missing;
-  for (const std::string& name : names) {
-    const auto given = [&](const auto& size) { return size.first == name; };
-    if (std::none_of(sizes.begin(), sizes.end(), given)) {
-      missing.push_back(options_name_sizes_of(*graph) ? "--" + name : name + "=");
-    }
-  }
-  if (!missing.empty()) {
-    throw UsageError(fmt::format("{} needs its sizes: {} missing; for example: {}", name_of(*graph),
-                                 join(missing, ", "), example_of(*graph)));
-  }
-  return make_graph(std::move(graph), sizes, ranks_option(options), dtype_option(options));
 }
 
 // A graph of the user's own: a file that is called NAME.graph. Null: it is none.
@@ -131,6 +53,7 @@ void refuse_operator_options(const Options& options) {
       {"--k", &options.k},
       {"--ranks", &options.ranks},
       {"--dtype", &options.dtype},
+      {"--layer", &options.layer},
       {"--strategy", &options.strategy},
       {"--schedule", &options.schedule}};
   for (const auto& [option, text] : given) {
@@ -166,21 +89,22 @@ Machine resolve_machine(const Options& options, int ranks, const OnGpus& gpus) {
 }
 
 std::vector<Segment> resolve_operators(const Options& options) {
-  const auto kind = product_kind_from(options.subject);
-  if (!options.subject.empty() && !kind) {
-    throw UsageError(unknown_word("operator", options.subject, product_kind_names()));
+  const std::string subject = operator_named(options);
+  const auto kind = product_kind_from(subject);
+  if (!subject.empty() && !kind) {
+    throw UsageError(unknown_word("operator", subject, product_kind_names()));
   }
   if (kind && Segment{*kind}.exchanges()) {
-    throw UsageError(fmt::format("{} has no library path to be measured against: take {}",
-                                 options.subject,
+    throw UsageError(fmt::format("{} has no library path to be measured against: take {}", subject,
                                  "ag-gemm, gemm-rs or gemm-ar, or `stretto simulate` it"));
   }
   if (options.shapes.empty()) {
     if (!kind) throw UsageError("an operator with its sizes is missing, or --shapes FILE");
-    return {*resolve_operator(find_graph(options.subject), options).only_product()};
+    return {*resolve_operator(find_graph(subject), options).only_product()};
   }
-  if (!options.m.empty() || !options.n.empty() || !options.k.empty() || !options.sizes.empty()) {
-    throw UsageError("--m, --n and --k do not go with --shapes: the file has the sizes");
+  if (!options.m.empty() || !options.n.empty() || !options.k.empty() || !options.sizes.empty() ||
+      !options.layer.empty()) {
+    throw UsageError("--m, --n, --k and --layer do not go with --shapes: the file has the sizes");
   }
   const int ranks = ranks_option(options);
   const DType dtype = dtype_option(options);
@@ -224,19 +148,20 @@ int ranks_of_all(const std::vector<Segment>& operators) {
 }
 
 Request resolve(const Options& options, const OnGpus& gpus) {
-  if (options.subject.empty()) {
+  const std::string subject = operator_named(options);
+  if (subject.empty()) {
     throw UsageError(
         "an operator or a plan file is missing; for example: stretto run gemm-rs --m 2048 --n 1024 "
         "--k 4096 --ranks 8");
   }
   Request request;
-  std::shared_ptr<const GraphText> graph = find_graph(options.subject);
-  if (!graph) graph = read_graph(options.subject);
+  std::shared_ptr<const GraphText> graph = find_graph(subject);
+  if (!graph) graph = read_graph(subject);
   if (graph) {
     request.op = request.planned = resolve_operator(std::move(graph), options);
     if (!options.rows.empty()) {
       const int64_t most = request.op.rows();
-      request.op = with_rows(request.op, whole_number("--rows", options.rows, most, 1, most));
+      request.op = with_rows(request.op, size_number("--rows", options.rows, most, most));
     }
     request.machine = resolve_machine(options, request.op.ranks, gpus);
     request.choices = resolve_choices(options, request.planned, request.machine);
@@ -249,7 +174,7 @@ Request resolve(const Options& options, const OnGpus& gpus) {
       throw UsageError(fmt::format("there is no plan file {}; `stretto plan` makes one",
                                    quote(options.subject, 200)));
     }
-    throw UsageError(unknown_word("operator", options.subject, operator_names()) +
+    throw UsageError(unknown_of_many("operator", options.subject, operator_names()) +
                      " (nor is there a plan file of that name)");
   }
   refuse_operator_options(options);

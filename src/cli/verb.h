@@ -25,6 +25,7 @@ struct Verb {
   Outcome (*run)(const Options& options);
   std::string_view example = {};  // a command line, for --help; empty: the one of `run`
   bool writes_result = true;      // takes --json and -o
+  std::string_view group = {};    // under which --help has it
 };
 
 Verb run_verb();
@@ -39,5 +40,7 @@ Verb env_verb();
 Verb compile_verb();
 Verb bench_verb();
 Verb tune_verb();
+Verb completions_verb();
+Verb help_verb();
 
 }  // namespace stretto::cli

@@ -75,7 +75,7 @@ Outcome run(const Options& options) {
   runtime::BenchOptions timing = resolve_timing(options);
   timing.parts = true;
   const std::string commit = resolve_commit(options);
-  const std::string strategies = options.strategies.empty() ? "all" : options.strategies;
+  const std::string strategies = options.strategy.empty() ? "all" : options.strategy;
   const std::string against = options.against.empty() ? std::string(kLibrary) : options.against;
   const int ranks = ranks_of_all(operators);
   Machine machine = resolve_machine(options, ranks, {.name = cuda::gpu_name()});
@@ -133,10 +133,9 @@ Verb bench_verb() {
       "bench", "Time strategies on GPUs beside cuBLAS and NCCL",
       [](CLI::App& app, Options& options) {
         add_shapes(app, options);
-        add_option(
-            app, "--strategies", options.strategies,
-            "Presets (comma separated), auto, all or sweep; schedules with ';' between [all]",
-            "LIST", "Measurement");
+        add_option(app, "--strategy", options.strategy,
+                   "Presets and schedules (tiles,decomposed), auto, all or sweep [all]", "LIST",
+                   "Measurement");
         add_option(
             app, "--against", options.against,
             "Speed-ups are over library (cuBLAS, then NCCL) or a strategy, which is timed too "
@@ -145,7 +144,7 @@ Verb bench_verb() {
         add_timing(app, options);
       },
       run,
-      "stretto bench gemm-rs --m 4096 --n 8192 --k 14336 --ranks 4 --strategies sequential,tiles"};
+      "stretto bench gemm-rs --m 4096 --n 8192 --k 14336 --ranks 4 --strategy sequential,tiles"};
 }
 
 }  // namespace stretto::cli

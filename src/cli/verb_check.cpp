@@ -9,6 +9,7 @@
 #include "cli/progress.h"
 #include "cli/request.h"
 #include "cli/table.h"
+#include "cli/terminal.h"
 #include "cli/verb.h"
 #include "core/text.h"
 #include "stretto/check.h"
@@ -24,9 +25,10 @@ struct Verdicts {
   void add(const std::string& name, const CheckReport& report, const PlanFile* file) {
     const size_t count = report.diagnostics.size();
     const std::string verdict =
-        report.clean() ? "clean"
-                       : fmt::format("{}{} problem{}", count, report.truncated ? "+" : "",
-                                     count == 1 ? "" : "s");
+        report.clean()
+            ? paint(Style::good, "clean")
+            : paint(Style::bad, fmt::format("{}{} problem{}", count, report.truncated ? "+" : "",
+                                            count == 1 ? "" : "s"));
     table.add({name, verdict, std::to_string(report.tasks), std::to_string(report.waits),
                std::to_string(report.notifies), std::to_string(report.pairs_proved),
                std::to_string(report.epochs)});

@@ -151,7 +151,7 @@ Verb compile_verb() {
   return {"compile", "Build GPU kernels into the cache; needs no GPU",
           [](CLI::App& app, Options& options) {
             add_shapes(app, options);
-            add_option(app, "--strategies", options.strategies,
+            add_option(app, "--strategy", options.strategy,
                        "With an operator: whose kernels to build; as for bench, or sweep for "
                        "what tune measures [auto]",
                        "LIST");

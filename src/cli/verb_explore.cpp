@@ -7,6 +7,7 @@
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/table.h"
+#include "cli/terminal.h"
 #include "cli/verb.h"
 #include "core/text.h"
 #include "stretto/error.h"
@@ -200,7 +201,9 @@ Outcome run(const Options& options) {
                                                          static_cast<double>(entries.size()));
           });
       clean &= !failure;
-      table.add({entry.name, failure ? fibre::finding_name(failure->finding.kind) : "clean",
+      table.add({entry.name,
+                 failure ? paint(Style::bad, fibre::finding_name(failure->finding.kind))
+                         : paint(Style::good, "clean"),
                  std::to_string(seeds_run),
                  fmt::format("{} x {} x {}", shape.ranks, shape.blocks, shape.threads)});
       if (failure) {

@@ -127,7 +127,7 @@ Outcome run(const Options& options) {
 Verb machines_verb() {
   return {"machines", "List the machines, or all figures of one with their sources",
           [](CLI::App& app, Options& options) {
-            add_option(app, "name", options.machine, "A machine's name or file", "NAME");
+            add_option(app, "name", options.machine, "A machine's name or file", "MACHINE");
           },
           run, "stretto machines h200x8"};
 }

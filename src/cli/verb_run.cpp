@@ -11,6 +11,7 @@
 #include "cli/request.h"
 #include "cli/run_on_gpus.h"
 #include "cli/table.h"
+#include "cli/terminal.h"
 #include "cli/verb.h"
 #include "core/text.h"
 #include "stretto/check.h"
@@ -88,7 +89,8 @@ std::string_view how_compared(Fill fill) {
   return "";
 }
 
-std::string legend(const Request& request, const ExecutionOptions& options) {
+// `seconds`: of all strategies, under one seed.
+std::string legend(const Request& request, const ExecutionOptions& options, double seconds) {
   const EmulateOptions& emulate = options.emulate;
   return labelled("verified",
                   fmt::format("every output element of {} consecutive runs on {} data {}, under {}",
@@ -100,7 +102,9 @@ std::string legend(const Request& request, const ExecutionOptions& options) {
                   "the checker proved every access ordered, within a run and between runs",
                   kLabelWidth) +
          prediction_legend(request.machine, kLabelWidth) +
-         labelled("emulated", "time of the real arithmetic of all ranks on this CPU, per seed",
+         labelled("emulated",
+                  fmt::format("in {:.1f} s a seed: the real arithmetic of all ranks, on this CPU",
+                              seconds),
                   kLabelWidth);
 }
 
@@ -108,9 +112,10 @@ std::string print(const std::vector<Row>& rows, const Request& request,
                   const ExecutionOptions& options, std::optional<double> sequential) {
   std::string out = fmt::format("{}\nmachine {}: {}\n\n", to_string(request.op),
                                 request.machine.name, request.machine.description);
-  Table table(joined({"strategy", "verified", "race-free"}, prediction_header(), {"emulated"}));
-  table.add(joined({"", "", ""}, prediction_units(), {"s"}));
+  Table table(joined({"strategy", "verified", "race-free"}, prediction_header()));
+  table.add(joined({"", "", ""}, prediction_units()));
   std::string details;
+  double seconds = 0;
   for (const Row& row : rows) {
     if (!row.refused.empty()) {
       table.add_remark(row.name, "cannot serve this: " + join(row.refused, "; "));
@@ -118,16 +123,17 @@ std::string print(const std::vector<Row>& rows, const Request& request,
     }
     std::vector<std::string> prediction(prediction_header().size(), "-");
     if (row.simulation) prediction = prediction_cells(*row.simulation, sequential);
-    table.add(joined({row.name, row.execution.good(row.must_reproduce) ? "yes" : "NO",
-                      row.check.clean() ? "yes" : "NO"},
-                     prediction, {fmt::format("{:.1f}", row.execution.seconds)}));
+    table.add(joined(
+        {row.name, verdict(row.execution.good(row.must_reproduce)), verdict(row.check.clean())},
+        prediction));
+    seconds += row.execution.seconds;
     if (row.good()) continue;
     details += fmt::format("\n{}\n", row.name);
     details += explain(row.execution, request.plan_file(), options, row.must_reproduce);
     details += print_diagnostics(row.check, request.plan_file(), kDiagnosticsShown);
     if (!row.no_simulation.empty()) details += "  " + wrap(row.no_simulation, 2);
   }
-  out += table.print() + details + '\n' + legend(request, options);
+  out += table.print() + details + '\n' + legend(request, options, seconds);
   if (rows.size() == 1) out += '\n' + labelled("schedule", rows.front().schedule, kLabelWidth);
   for (const Row& row : rows) {
     if (!row.reason.empty()) out += labelled("auto", row.reason, kLabelWidth);

@@ -9,6 +9,7 @@
 #include "cli/progress.h"
 #include "cli/request.h"
 #include "cli/table.h"
+#include "cli/terminal.h"
 #include "cli/verb.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -93,7 +94,8 @@ std::string print(const std::vector<Row>& rows, const Request& request,
 }
 
 Outcome run(const Options& options) {
-  const int width = static_cast<int>(whole_number("--width", options.width, kColumns, 40, 1000));
+  const int width = static_cast<int>(
+      whole_number("--width", options.width, terminal_columns(), kLeastColumns, kMostColumns));
   const int show_ranks =
       static_cast<int>(whole_number("--show-ranks", options.show_ranks, 2, 0, kMaxRanks));
   // Of several charts the first rank's are enough, unless more are asked for.
@@ -122,7 +124,7 @@ Outcome run(const Options& options) {
     row.simulation = predict(plan, request);
     row.schedule = plan.schedule;
     if (single && show_ranks > 0) {
-      row.timeline = draw_timeline(plan, row.simulation, width, show_ranks);
+      row.timeline = draw_timeline(plan, row.simulation, width, show_ranks, is_ascii_terminal());
     }
     if (!single && options.chart) charts.add(named.name, plan, row.simulation);
     if (options.critical_path)

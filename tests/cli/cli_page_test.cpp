@@ -27,9 +27,7 @@ class CliPage : public testing::Test {
 
 TEST_F(CliPage, HasEveryVerb) {
   const std::string help = stretto_says({"--help"}).out;
-  const size_t list = help.find("Subcommands:");
-  ASSERT_NE(list, help.npos) << help;
-  EXPECT_EQ(verbs_, found_in(help.substr(list), "\n  ([a-z]+) "));
+  EXPECT_EQ(verbs_, found_in(help, "\n  ([a-z]+) "));
 }
 
 TEST_F(CliPage, HasEveryOption) {
@@ -37,7 +35,7 @@ TEST_F(CliPage, HasEveryOption) {
   for (const std::string& verb : verbs_) {
     const Said said = stretto_says({verb, "--help"});
     ASSERT_EQ(said.exit_code, 0) << verb;
-    for (const std::string& option : found_in(said.out, "\n  (?:-[a-z],)?(--[a-z-]+)")) {
+    for (const std::string& option : found_in(said.out, "\n  (?:-[a-z], )?(--[a-z-]+)")) {
       known.insert(option);
       if (option == "--help" || option == "--output" || option == "--processes")
         continue;  // -o, -n

@@ -35,7 +35,7 @@ std::string content_of(const std::string& path) {
 
 Said stretto_says(const std::vector<std::string>& arguments, const std::string& redirection) {
   const ScratchFolder scratch;
-  std::string command = shell_word(STRETTO_BINARY);
+  std::string command = "COLUMNS=${COLUMNS:-100} " + shell_word(STRETTO_BINARY);
   for (const std::string& argument : arguments) {
     command += ' ';
     command += shell_word(argument);

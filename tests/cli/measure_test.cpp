@@ -34,7 +34,7 @@ TEST_F(Measure, ShapesAreReadWithCommentsAndTheirErrorsNameTheLine) {
   expect_refused({"bench", "--shapes", file("empty", "# nothing\n")}, "has no shape");
   expect_refused({"bench", "ag-gemm", "--shapes", file("good", good)}, "has no shape of ag-gemm");
   expect_refused({"bench", "--m", "5", "--shapes", file("good", good)},
-                 "--m, --n and --k do not go with --shapes");
+                 "--m, --n, --k and --layer do not go with --shapes");
   expect_refused(
       {"bench", "--ranks", "0", "--shapes", file("own", "gemm-rs m=64 n=64 k=64 ranks=2\n")},
       "--ranks '0'");
@@ -85,7 +85,7 @@ TEST_F(Measure, WordsThatMeanNothingAreRefused) {
                   "--machine", "h200x8", "--strategies", "sweep"},
                  "no preset can serve this");
   expect_refused({"compile", "--arch", "sm_91"}, "unknown architecture 'sm_91'");
-  expect_refused({"compile", "--strategies", "tiles"}, "--strategies needs an operator");
+  expect_refused({"compile", "--strategies", "tiles"}, "--strategy needs an operator");
   expect_refused(sized("compile", {"--strategies", "tile"}), "did you mean 'tiles'");
   expect_refused(sized("compile", {"--strategies", "tile"}), "slices, auto, all, sweep\n");
   expect_refused(sized("compile", {"--serve", "--strategies", "tile"}), "slices, auto, all\n");

@@ -1,0 +1,55 @@
+#include <algorithm>
+#include <filesystem>
+
+#include "core/embedded_text.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "model/model.h"
+#include "model/published.h"
+#include "stretto/error.h"
+
+namespace stretto {
+namespace {
+
+constexpr size_t kMostConfigBytes = size_t{1} << 20;
+
+bool is_path(std::string_view name) {
+  return name.find('/') != std::string_view::npos || name.ends_with(".json");
+}
+
+// A folder stands for the config.json in it, as for other tools that read models.
+std::string file_of(std::string_view path) {
+  std::error_code ignored;
+  const std::filesystem::path given(path);
+  return std::filesystem::is_directory(given, ignored) ? (given / "config.json").string()
+                                                       : given.string();
+}
+
+}  // namespace
+
+const std::vector<Model>& published_models() {
+  static const std::vector<Model> models = [] {
+    std::vector<Model> found;
+    for (const EmbeddedText& shipped : shipped_models()) {
+      const std::vector<Model> some = parse_published(shipped.text, shipped.name);
+      found.insert(found.end(), some.begin(), some.end());
+    }
+    return found;
+  }();
+  return models;
+}
+
+Model load_model(std::string_view name) {
+  if (is_path(name)) {
+    const std::string path = file_of(name);
+    return parse_model(read_regular_file(path, kMostConfigBytes), path);
+  }
+  std::vector<std::string_view> known;
+  for (const Model& model : published_models()) {
+    if (model.name == name) return model;
+    known.push_back(model.name);
+  }
+  throw UsageError(unknown_word("model", name, known) + "; or give a config.json");
+}
+
+}  // namespace stretto

@@ -1,0 +1,35 @@
+#include "model/model.h"
+
+#include <algorithm>
+
+#include "core/text.h"
+#include "stretto/error.h"
+
+namespace stretto {
+
+std::vector<Linear> linears_of(const Model& model) {
+  const int64_t attention = model.heads * model.head_dim;
+  std::vector<Linear> linears = {
+      {"qkv", Cut::by_outputs, attention + 2 * model.kv_heads * model.head_dim, model.hidden},
+      {"out", Cut::by_inputs, model.hidden, attention}};
+  if (model.experts > 1) return linears;
+  if (model.is_gated) {
+    linears.push_back({"gate_up", Cut::by_outputs, 2 * model.intermediate, model.hidden});
+  } else {
+    linears.push_back({"up", Cut::by_outputs, model.intermediate, model.hidden});
+  }
+  linears.push_back({"down", Cut::by_inputs, model.hidden, model.intermediate});
+  return linears;
+}
+
+const Linear& find_linear(const Model& model, const std::vector<Linear>& linears,
+                          std::string_view name) {
+  std::vector<std::string_view> known;
+  for (const Linear& linear : linears) {
+    if (linear.name == name) return linear;
+    known.push_back(linear.name);
+  }
+  throw UsageError(unknown_word("layer of " + model.name, name, known));
+}
+
+}  // namespace stretto

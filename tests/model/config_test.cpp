@@ -1,0 +1,107 @@
+// A config.json becomes linears; one that is wrong is refused by file and key.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/model.h"
+#include "stretto/error.h"
+
+namespace stretto {
+namespace {
+
+using testing::HasSubstr;
+
+std::string refusal(std::string_view text) {
+  try {
+    parse_model(text, "config.json");
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+constexpr std::string_view kLlama = R"({"model_type": "llama", "hidden_size": 4096,
+  "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8,
+  "num_hidden_layers": 32, "rope_scaling": {"factor": 8.0}})";
+
+TEST(ModelConfig, GatedModelHasFourLinears) {
+  const Model model = parse_model(kLlama, "config.json");
+  EXPECT_EQ(model.head_dim, 128);
+  EXPECT_EQ(model.layers, 32);
+  const std::vector<Linear> linears = linears_of(model);
+  ASSERT_EQ(linears.size(), 4u);
+  const auto is = [](const Linear& linear, std::string_view name, Cut cut, int64_t n, int64_t k) {
+    return linear.name == name && linear.cut == cut && linear.n == n && linear.k == k;
+  };
+  EXPECT_TRUE(is(linears[0], "qkv", Cut::by_outputs, 4096 + 2 * 1024, 4096));
+  EXPECT_TRUE(is(linears[1], "out", Cut::by_inputs, 4096, 4096));
+  EXPECT_TRUE(is(linears[2], "gate_up", Cut::by_outputs, 28672, 4096));
+  EXPECT_TRUE(is(linears[3], "down", Cut::by_inputs, 4096, 14336));
+}
+
+TEST(ModelConfig, OlderNamesAndDefaultsAreRead) {
+  const Model model = parse_model(
+      R"({"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 12, "n_inner": null})",
+      "config.json");
+  const std::vector<Linear> linears = linears_of(model);
+  ASSERT_EQ(linears.size(), 4u);
+  EXPECT_EQ(linears[0].n, 3 * 768);
+  EXPECT_EQ(linears[2].name, "up");
+  EXPECT_EQ(linears[2].n, 4 * 768);
+}
+
+TEST(ModelConfig, ExpertsHaveNoLinearsHere) {
+  const Model model = parse_model(
+      R"({"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
+          "num_hidden_layers": 2, "num_local_experts": 8})",
+      "config.json");
+  EXPECT_EQ(linears_of(model).size(), 2u);
+}
+
+TEST(ModelConfig, SizesOfModelsThatSeeAreBelow) {
+  const Model model = parse_model(R"({"vision_config": {"hidden_size": 1},
+      "text_config": {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
+      "head_dim": 32, "num_hidden_layers": 2}})",
+                                  "config.json");
+  EXPECT_EQ(model.hidden, 64);
+  EXPECT_EQ(linears_of(model)[1].k, 128);
+}
+
+TEST(ModelConfig, WhatIsWrongIsNamed) {
+  EXPECT_THAT(refusal("[]"), HasSubstr("'config.json': it is no JSON object"));
+  EXPECT_THAT(refusal("{\"hidden_size\": "), HasSubstr("not JSON at line 1"));
+  EXPECT_THAT(refusal("{}"), HasSubstr("'hidden_size' is missing"));
+  EXPECT_THAT(refusal(R"({"hidden_size": -1})"), HasSubstr("'hidden_size' must be a whole number"));
+  EXPECT_THAT(refusal(R"({"hidden_size": "64"})"), HasSubstr("found '\"64\"'"));
+  EXPECT_THAT(refusal(R"({"hidden_size": 1e30})"), HasSubstr("from 1 to 1048576"));
+  EXPECT_THAT(refusal(R"({"hidden_size": 64, "num_attention_heads": 3, "num_hidden_layers": 1})"),
+              HasSubstr("3 heads do not divide"));
+  EXPECT_THAT(refusal(R"({"kv_lora_rank": 512})"), HasSubstr("latent attention"));
+  EXPECT_THAT(refusal(std::string(5000, '[')), HasSubstr("nested too deeply"));
+}
+
+TEST(PublishedModels, EachHasLinearsAndASource) {
+  ASSERT_GE(published_models().size(), 20u);
+  for (const Model& model : published_models()) {
+    EXPECT_THAT(model.source, testing::StartsWith("https://")) << model.name;
+    EXPECT_EQ(linears_of(model).size(), model.experts > 1 ? 2u : 4u) << model.name;
+  }
+}
+
+TEST(PublishedModels, AreFoundByNameAndMissedWithASuggestion) {
+  const Model model = load_model("llama-3-70b");
+  const std::vector<Linear> linears = linears_of(model);
+  EXPECT_EQ(find_linear(model, linears, "down").k, 28672);
+  const auto miss = [&](auto action) -> std::string {
+    try {
+      action();
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(miss([] { load_model("lama-3-70b"); }), HasSubstr("did you mean 'llama-3-70b'"));
+  EXPECT_THAT(miss([&] { find_linear(model, linears, "downn"); }), HasSubstr("'down'"));
+}
+
+}  // namespace
+}  // namespace stretto
