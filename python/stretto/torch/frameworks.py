@@ -1,0 +1,38 @@
+"""What plugins of serving frameworks share: vLLM's and SGLang's row-parallel linears have the same fields."""
+
+from typing import Optional
+
+import torch
+
+from . import functional as st
+from .groups import ranks_of
+from .report import count_fallback
+
+OP = "row_parallel_linear"
+PLAIN = "UnquantizedLinearMethod"
+
+
+def reason_against(layer: torch.nn.Module, group: str) -> Optional[str]:
+    """Why a layer is not served; None: it is. The layer then stays the framework's."""
+    method = type(getattr(layer, "quant_method", None)).__name__
+    if method != PLAIN:
+        return f"its weights are {method}'s"
+    if not layer.reduce_results:
+        return "its results are not reduced"
+    if not layer.input_is_parallel:
+        return "its input is not dealt to the ranks yet"
+    if layer.tp_size != ranks_of(group):
+        return f"it is dealt to {layer.tp_size} ranks, and the group has {ranks_of(group)}"
+    return None
+
+
+def row_parallel(layer: torch.nn.Module, x: torch.Tensor, group: str) -> Optional[torch.Tensor]:
+    """The layer's product and its sum over the ranks, with its bias unless that is the caller's; None where it
+    is not served, which is counted.
+    """
+    reason = reason_against(layer, group)
+    if reason is not None:
+        if not torch.compiler.is_compiling():
+            count_fallback(OP, reason)
+        return None
+    return st.matmul_all_reduce(x, layer.weight, None if layer.skip_bias_add else layer.bias, group)

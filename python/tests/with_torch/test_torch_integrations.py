@@ -1,0 +1,189 @@
+"""Plugins of serving frameworks, against stand-ins for what the frameworks publish; numbers by the emulator."""
+
+import enum
+import os
+import pathlib
+import sys
+import types
+import unittest
+from unittest import mock
+
+from ranks import Numbers, normal
+
+import torch
+import torch.distributed._symmetric_memory  # while no stand-ins are in sys.modules
+from torch import nn
+
+import stretto.torch as st
+
+FOLDER = pathlib.Path(__file__).resolve().parents[3] / "integrations"
+RANKS, K, N = 2, 16, 8
+
+
+class UnquantizedLinearMethod:
+    def apply(self, layer, x, bias=None):
+        return nn.functional.linear(x, layer.weight, bias)
+
+
+class Linear(nn.Module):
+    """The fields of both frameworks' RowParallelLinear, and a forward that tells that it ran."""
+
+    def __init__(self, rank=0, bias=True, skip_bias_add=False, reduce_results=True, tp_size=RANKS):
+        super().__init__()
+        self.weight = nn.Parameter(normal(rank, N, K), requires_grad=False)
+        self.bias = nn.Parameter(normal(9, N), requires_grad=False) if bias else None
+        self.skip_bias_add, self.reduce_results, self.tp_size = skip_bias_add, reduce_results, tp_size
+        self.input_is_parallel, self.quant_method = True, UnquantizedLinearMethod()
+
+    def forward(self, input_, skip_all_reduce=False):
+        return "the framework's"
+
+
+class Groups:
+    """get_tp_group() of each thread."""
+
+    def __init__(self):
+        import threading
+        self.here = threading.local()
+
+    def __call__(self):
+        return types.SimpleNamespace(device_group=types.SimpleNamespace(group_name=self.here.name))
+
+
+class Plugin(Numbers):
+    def modules(self, **named):
+        """sys.modules with stand-ins, whose parents are there too."""
+        made = {}
+        for path, content in named.items():
+            path = path.replace("__", ".")
+            for end in range(1, path.count(".") + 2):
+                name = ".".join(path.split(".")[:end])
+                made.setdefault(name, types.ModuleType(name))
+            made[path].__dict__.update(content)
+        return mock.patch.dict(sys.modules, made)
+
+    def imported(self, framework):
+        patched = mock.patch.object(sys, "path", [str(FOLDER / framework), *sys.path])
+        patched.start()
+        self.addCleanup(patched.stop)
+        self.addCleanup(sys.modules.pop, f"stretto_{framework}", None)
+        return __import__(f"stretto_{framework}")
+
+    def check_layers(self, make, call, groups):
+        """What layers of both ranks give, against one rank with all columns."""
+        x = [normal(20 + rank, 5, K) for rank in range(RANKS)]
+        total = sum(x[rank].double() @ normal(rank, N, K).double().t() for rank in range(RANKS))
+
+        def program(group):
+            groups.here.name = group.name
+            own = x[group.rank]
+            whole, none = call(make(rank=group.rank), own)
+            self.assertIsNone(none)
+            self.assert_close(whole, total + normal(9, N).double())
+            left, bias = call(make(rank=group.rank, skip_bias_add=True), own)
+            self.assert_close(left, total)
+            self.assertTrue(torch.equal(bias, normal(9, N)))
+            others = [make(rank=group.rank, reduce_results=False), make(rank=group.rank, tp_size=1),
+                      make(rank=group.rank, tp_size=4), make(rank=group.rank)]
+            others[-1].quant_method = object()
+            for other in others:
+                self.assertEqual(call(other, own), "the framework's")
+
+        st.reset_report()
+        st.run_threads(program, RANKS, timeout_s=60, fallback=False)
+        self.assertEqual(st.report().served, {"matmul_all_reduce": 2 * RANKS})
+        self.assertEqual({reason for _, reason in st.report().fallbacks}, {
+            "its results are not reduced", "it is dealt to 4 ranks, and the group has 2",
+            "its weights are object's"})
+
+
+class Vllm(Plugin):
+    def setUp(self):
+        self.oot = {}
+        oot = self.oot
+
+        class RowParallelLinear(Linear):
+            def __new__(cls, *arguments, **named):
+                return super().__new__(oot.get(cls.__name__, cls))
+
+            @classmethod
+            def register_oot(cls, layer):
+                assert cls.__name__ not in oot, "Duplicate layer name"
+                oot[cls.__name__] = layer
+                return layer
+
+        self.linear, self.groups = RowParallelLinear, Groups()
+        patched = self.modules(vllm__model_executor__layers__linear={"RowParallelLinear": RowParallelLinear},
+                               vllm__distributed={"get_tp_group": self.groups})
+        patched.start()
+        self.addCleanup(patched.stop)
+        self.addCleanup(st.disable_symm_mem)
+
+    def test_row_parallel_linears_are_strettos(self):
+        plugin = self.imported("vllm")
+        plugin.register()
+        plugin.register()
+        made = self.linear()
+        self.assertIsInstance(made, self.linear)
+        self.assertIsNot(type(made), self.linear)
+        self.check_layers(self.linear, lambda layer, x: layer(x), self.groups)
+
+    def test_results_without_bias(self):
+        self.imported("vllm").register()
+
+        def program(group):
+            self.groups.here.name = group.name
+            layer = self.linear(rank=group.rank)
+            layer.return_bias = False
+            self.assertEqual(tuple(layer(normal(1, 3, K)).shape), (3, N))
+        st.run_threads(program, RANKS, timeout_s=60)
+
+    def test_the_async_tp_pass_calls_stretto(self):
+        with mock.patch.dict(os.environ, STRETTO_VLLM="async-tp"):
+            self.imported("vllm").register()
+
+        def program(group):
+            gathered, (y,) = torch.ops.symm_mem.fused_all_gather_matmul(
+                normal(1, 4, K), [normal(2, N, K).t()], 0, group.name)
+            self.assertIsNone(gathered)
+            return y
+        for y in st.run_threads(program, RANKS, timeout_s=60):
+            self.assertEqual(tuple(y.shape), (8, N))
+
+    def test_a_variable_chooses(self):
+        plugin = self.imported("vllm")
+        self.assertEqual(plugin.parts(), ["linear"])
+        for text, right in (("linear", ["linear"]), ("", []), (" async-tp , linear", ["linear", "async-tp"])):
+            with mock.patch.dict(os.environ, STRETTO_VLLM=text):
+                self.assertEqual(plugin.parts(), right)
+        with mock.patch.dict(os.environ, STRETTO_VLLM="moe"):
+            with self.assertRaisesRegex(ValueError, "names 'moe'; known: linear, async-tp"):
+                plugin.register()
+
+    def test_a_vllm_without_the_registry_stays_as_it_is(self):
+        del self.linear.register_oot
+        with self.assertLogs("stretto.vllm", "WARNING"):
+            self.imported("vllm").register()
+        self.assertIs(type(self.linear()), self.linear)
+
+
+class Sglang(Plugin):
+    def test_the_hook_serves_row_parallel_linears(self):
+        kinds, hooks, groups = enum.Enum("HookType", "BEFORE AFTER AROUND REPLACE"), [], Groups()
+        registry = types.SimpleNamespace(register=lambda *hook: hooks.append(hook))
+        with self.modules(sglang__srt__plugins__hook_registry={"HookRegistry": registry, "HookType": kinds},
+                          sglang__srt__distributed={"get_tp_group": groups}):
+            self.imported("sglang").register()
+            (target, hook, kind), = hooks
+            self.assertEqual(target, "sglang.srt.layers.linear.RowParallelLinear.forward")
+            self.assertIs(kind, kinds.AROUND)
+            self.check_layers(Linear, lambda layer, x: hook(Linear.forward, layer, x), groups)
+            layer = Linear()
+            self.assertEqual(hook(Linear.forward, layer, normal(1, 3, K), skip_all_reduce=True),
+                             "the framework's")
+            layer.use_dp_attention_reduce = True
+            self.assertEqual(hook(Linear.forward, layer, normal(1, 3, K)), "the framework's")
+
+
+if __name__ == "__main__":
+    unittest.main()
