@@ -59,7 +59,7 @@ std::span<const Verb> all_verbs() {
              {"Prove", {run_verb(), check_verb(), explore_verb()}},
              {"Measure", {bench_verb(), tune_verb()}},
              {"Tools",
-              {compile_verb(), launch_verb(), env_verb(), completions_verb(), help_verb()}},
+              {doctor_verb(), compile_verb(), launch_verb(), env_verb(), completions_verb(), help_verb()}},
          }) {
       const std::vector<Verb> grouped = in_group(group, some);
       all.insert(all.end(), grouped.begin(), grouped.end());
