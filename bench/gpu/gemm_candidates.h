@@ -60,7 +60,7 @@ inline std::vector<Candidate> candidates(bool quick) {
     if (quick) {
       all.push_back({config, 8});
     } else {
-      for (const int band : {4, 8, 16}) all.push_back({config, band});
+      for (const int band : {4, 8, 16, 32}) all.push_back({config, band});
     }
   }
   return all;
