@@ -55,11 +55,13 @@ std::span<const Verb> all_verbs() {
     std::vector<Verb> all;
     for (const auto& [group, some] : {
              std::pair<std::string_view, std::vector<Verb>>{
-                 "Look", {plan_verb(), simulate_verb(), strategies_verb(), machines_verb()}},
+                 "Look",
+                 {plan_verb(), simulate_verb(), model_verb(), strategies_verb(), machines_verb()}},
              {"Prove", {run_verb(), check_verb(), explore_verb()}},
              {"Measure", {bench_verb(), tune_verb()}},
              {"Tools",
-              {doctor_verb(), compile_verb(), launch_verb(), env_verb(), completions_verb(), help_verb()}},
+              {doctor_verb(), compile_verb(), launch_verb(), env_verb(), completions_verb(),
+               help_verb()}},
          }) {
       const std::vector<Verb> grouped = in_group(group, some);
       all.insert(all.end(), grouped.begin(), grouped.end());

@@ -40,6 +40,7 @@ Verb env_verb();
 Verb compile_verb();
 Verb bench_verb();
 Verb tune_verb();
+Verb model_verb();
 Verb doctor_verb();
 Verb completions_verb();
 Verb help_verb();

@@ -7,10 +7,11 @@
 
 namespace stretto {
 
-std::vector<Linear> linears_of(const Model& model) {
+std::vector<Linear> linears_of(const Model& model, int ranks) {
+  const int64_t kv_heads = std::max<int64_t>(model.kv_heads, std::min<int64_t>(ranks, model.heads));
   const int64_t attention = model.heads * model.head_dim;
   std::vector<Linear> linears = {
-      {"qkv", Cut::by_outputs, attention + 2 * model.kv_heads * model.head_dim, model.hidden},
+      {"qkv", Cut::by_outputs, attention + 2 * kv_heads * model.head_dim, model.hidden},
       {"out", Cut::by_inputs, model.hidden, attention}};
   if (model.experts > 1) return linears;
   if (model.is_gated) {

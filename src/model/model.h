@@ -31,8 +31,9 @@ struct Model {
   bool is_gated = true;  // gate and up, one behind another in one weight
 };
 
-// Of one layer, in the order in which they run.
-std::vector<Linear> linears_of(const Model& model);
+// Of one layer, in the order in which they run. Where ranks are more than heads of K and V, these
+// are on several ranks, and so are counted as often.
+std::vector<Linear> linears_of(const Model& model, int ranks = 1);
 // Throws UsageError, which lists what there is.
 const Linear& find_linear(const Model& model, const std::vector<Linear>& linears,
                           std::string_view name);

@@ -38,6 +38,12 @@ TEST(ModelConfig, GatedModelHasFourLinears) {
   EXPECT_TRUE(is(linears[3], "down", Cut::by_inputs, 4096, 14336));
 }
 
+TEST(ModelConfig, HeadsOfKAndVAreOnSeveralOfManyRanks) {
+  const Model model = parse_model(kLlama, "config.json");
+  EXPECT_EQ(linears_of(model, 8)[0].n, 4096 + 2 * 1024);
+  EXPECT_EQ(linears_of(model, 16)[0].n, 4096 + 2 * 2048);
+}
+
 TEST(ModelConfig, OlderNamesAndDefaultsAreRead) {
   const Model model = parse_model(
       R"({"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 12, "n_inner": null})",

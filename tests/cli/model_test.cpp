@@ -1,0 +1,104 @@
+// What `stretto model` says of a model: measured where a tuning file knows it, else predicted.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "stub_environment.h"
+
+namespace stretto {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+constexpr const char* kConfig = R"({"model_type": "llama", "hidden_size": 256,
+  "intermediate_size": 512, "num_attention_heads": 4, "num_key_value_heads": 2,
+  "num_hidden_layers": 3})";
+
+class ModelVerb : public StubEnvironment {
+ protected:
+  json estimated(const std::vector<std::string>& more) const {
+    const Said said = stretto_says(std::vector<std::string>{"model", "--json"} + more);
+    EXPECT_EQ(said.exit_code, 0) << said.err;
+    return json::parse(said.out);
+  }
+
+  ScratchFolder folder_;
+  const std::string config_ = folder_.file("config.json", kConfig);
+};
+
+TEST_F(ModelVerb, PredictsEveryLinearAndAddsUpTheLayer) {
+  const json said = estimated({config_, "--tp", "2", "--rows", "64,1K"});
+  ASSERT_EQ(said.at("results").size(), 2u);
+  for (const json& layer : said.at("results")) {
+    double library = 0;
+    for (const json& linear : layer.at("linears")) {
+      EXPECT_EQ(linear.at("from"), "predicted");
+      library += linear.at("library_us").get<double>();
+    }
+    EXPECT_EQ(layer.at("linears").size(), 4u);
+    EXPECT_DOUBLE_EQ(layer.at("library_us").get<double>(), library);
+    EXPECT_GT(layer.at("prediction_error").at("measurements").get<int>(), 100);
+  }
+  EXPECT_EQ(said.at("results")[1].at("rows"), 1024);
+}
+
+TEST_F(ModelVerb, TakesWhatWasMeasured) {
+  const std::string down = "gemm-rs m=1024 n=256 k=512 ranks=2 dtype=bf16";
+  const json simulated = json::parse(
+      stretto_says({"simulate", "gemm-rs", "1024x256x512@2", "--strategy", "tiles", "--json"}).out);
+  const json tuning = {{"stretto_tuning", 1},
+                       {"operators",
+                        {{{"operator", down},
+                          {"machine", "h200x8"},
+                          {"library_us", 50.0},
+                          {"measured",
+                           {{{"schedule", simulated.at("results")[0].at("schedule")},
+                             {"time_us", 20.0},
+                             {"low_us", 19.0},
+                             {"high_us", 21.0}}}}}}}};
+  set("STRETTO_TUNING_FILE", folder_.file("tuning.json", tuning.dump()));
+  const json linears =
+      estimated({config_, "--tp", "2", "--rows", "1K"}).at("results")[0].at("linears");
+  EXPECT_EQ(linears[2].at("from"), "predicted");
+  EXPECT_EQ(linears[3].at("from"), "measured");
+  EXPECT_DOUBLE_EQ(linears[3].at("gain").get<double>(), 2.5);
+}
+
+TEST_F(ModelVerb, WithoutSequenceParallelismGathersNothing) {
+  const json linears = estimated({config_, "--tp", "2", "--rows", "64", "--all-reduce"})
+                           .at("results")[0]
+                           .at("linears");
+  EXPECT_EQ(linears[0].at("operator").at("kind"), "col-gemm");
+  EXPECT_EQ(linears[1].at("operator").at("kind"), "gemm-ar");
+}
+
+TEST_F(ModelVerb, LinearsThatCannotBeSharedSayWhyAndTheOthersStay) {
+  const Said said = stretto_says({"model", config_, "--tp", "3", "--rows", "96"});
+  EXPECT_EQ(said.exit_code, 0);
+  EXPECT_THAT(said.out, HasSubstr("cannot be shared: "));
+  EXPECT_THAT(said.out, testing::Not(HasSubstr("3 layers:")));
+}
+
+TEST_F(ModelVerb, BadLinesAreRefused) {
+  const auto refusal = [](const std::vector<std::string>& more) {
+    const Said said = stretto_says(std::vector<std::string>{"model"} + more);
+    EXPECT_EQ(said.exit_code, 2) << said.out;
+    return said.err;
+  };
+  EXPECT_THAT(refusal({"llama-3-71b"}), HasSubstr("unknown model 'llama-3-71b'"));
+  EXPECT_THAT(refusal({config_, "--rows", "64,"}), HasSubstr("empty number"));
+  EXPECT_THAT(refusal({config_, "--rows", "many"}), HasSubstr("--rows 'many'"));
+  EXPECT_THAT(refusal({config_, "--tp", "0"}), HasSubstr("--tp '0'"));
+  EXPECT_THAT(refusal({folder_.file("broken.json", "{}")}), HasSubstr("'hidden_size' is missing"));
+}
+
+TEST_F(ModelVerb, WithoutAModelListsThoseThatArePublished) {
+  EXPECT_GE(estimated({}).at("models").size(), 20u);
+  EXPECT_THAT(stretto_says({"model"}).out, HasSubstr("llama-3-70b"));
+}
+
+}  // namespace
+}  // namespace stretto
