@@ -23,6 +23,11 @@ class Call:
     outputs: Dict[str, Tuple[int, int]]
 
     @property
+    def graph_name(self) -> str:
+        """Says all that tells graphs of one operator apart."""
+        return self.graph.split(maxsplit=2)[1] if "\n" in self.graph else self.graph
+
+    @property
     def dtype(self) -> torch.dtype:
         return next(iter(self.inputs.values())).dtype
 
@@ -47,7 +52,7 @@ output out cols
 """
 
 NORM = """\
-graph gemm-ar-norm-eps m n k
+graph gemm-ar-norm-{eps!r} m n k
 input a [m, k] cols
 input b [n, k] cols
 input r [m, n] whole

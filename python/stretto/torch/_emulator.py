@@ -49,13 +49,13 @@ class Engine:
 
     def _execute(self, call, dtype):
         group, meeting = self._group, self._group.meeting
-        tensors = {name: [own.detach()] + [
-            from_bytes(meeting.hear(rank, f"in {name}", call.op), own.shape, call.dtype)
-            for rank in range(1, group.ranks)] for name, own in call.inputs.items()}
         results = {name: [torch.empty(shape, dtype=call.dtype) for _ in range(group.ranks)]
                    for name, shape in call.outputs.items()}
         answer = {}
         try:
+            tensors = {name: [own.detach()] + [
+                from_bytes(meeting.hear(rank, f"in {name}", call.op), own.shape, call.dtype)
+                for rank in range(1, group.ranks)] for name, own in call.inputs.items()}
             stretto.emulate(call.graph, {**tensors, **results}, dtype=dtype, schedule=self._schedule,
                             sizes=dict(call.sizes))
         except Exception as error:  # whatever it is, the other ranks wait to hear of it

@@ -13,7 +13,7 @@ ENGINES = {"cpu": _emulator.Engine}  # device type -> what serves tensors there
 def story_of(call, reason):
     """What ranks must say alike of a call."""
     return {**dict(call.sizes), "dtype": str(call.dtype).replace("torch.", ""), "device": call.device.type,
-            "operator": call.op, "graph": call.graph, "refusal": reason}
+            "operator": call.op, "graph": call.graph_name, "refusal": reason}
 
 
 def agree(call, group, reason):

@@ -4,8 +4,6 @@ Gradients of what every rank has whole (a result of matmul_all_reduce, a bias or
 ranks have alike) are whole on every rank too, and expected to be.
 """
 
-import types
-
 import torch
 
 from ._activations import activate, activate_back
@@ -154,12 +152,22 @@ def back_mlp(ctx, dy):
             None, None, None, None)
 
 
+class Gradient:
+    """What the dispatcher is told of an operator: what to keep of a call, and its gradients."""
+
+    def __init__(self, keep, back):
+        self.keep, self._back = keep, back
+
+    def backward(self, ctx, *gradients):
+        # Arguments that are as the schema has them by default are not passed, and have no gradients.
+        return self._back(ctx, *gradients)[:len(ctx.needs_input_grad)]
+
+
 GRADIENTS = {
-    "all_gather_matmul": types.SimpleNamespace(keep=keep_all_gather_matmul, backward=back_all_gather_matmul),
-    "matmul_reduce_scatter": types.SimpleNamespace(keep=keep_matmul_reduce_scatter,
-                                                   backward=back_matmul_reduce_scatter),
-    "matmul_all_reduce": types.SimpleNamespace(keep=keep_matmul_all_reduce, backward=back_matmul_all_reduce),
-    "column_matmul": types.SimpleNamespace(keep=keep_column_matmul, backward=back_column_matmul),
-    "matmul_all_reduce_add_rms_norm": types.SimpleNamespace(keep=keep_norm, backward=back_norm),
-    "mlp": types.SimpleNamespace(keep=keep_mlp, backward=back_mlp),
+    "all_gather_matmul": Gradient(keep_all_gather_matmul, back_all_gather_matmul),
+    "matmul_reduce_scatter": Gradient(keep_matmul_reduce_scatter, back_matmul_reduce_scatter),
+    "matmul_all_reduce": Gradient(keep_matmul_all_reduce, back_matmul_all_reduce),
+    "column_matmul": Gradient(keep_column_matmul, back_column_matmul),
+    "matmul_all_reduce_add_rms_norm": Gradient(keep_norm, back_norm),
+    "mlp": Gradient(keep_mlp, back_mlp),
 }

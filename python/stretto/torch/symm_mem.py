@@ -62,7 +62,8 @@ def _all_gather_matmul(A, Bs, gather_dim, group_name, *, return_A=True):
         symmetric = torch.distributed._symmetric_memory
         own = (symmetric._fused_all_gather_matmul if A.device.type == "cuda" else
                symmetric._fused_all_gather_matmul_fallback)
-        return own(A, Bs, gather_dim, group_name, return_A=return_A)
+        more = {} if return_A else {"return_A": False}  # older releases have no such argument
+        return own(A, Bs, gather_dim, group_name, **more)
 
     return _by_stretto("fused_all_gather_matmul", serve, fall_back)
 
@@ -92,13 +93,17 @@ def enable_symm_mem(*, return_gathered: bool = True) -> None:
                      not use them and do not say so; else calls with return_A=True stay PyTorch's
 
     What is not served goes to PyTorch's implementation, and stands in report() with its reason. For the
-    whole process, until disable_symm_mem(). Twice is as good as once.
+    whole process, until disable_symm_mem(). Twice is as good as once. Raises RuntimeError where this
+    PyTorch has no such operators.
     """
     global _is_gathered_returned
     _is_gathered_returned = return_gathered
     if _libraries:
         return
-    import torch.distributed._symmetric_memory  # noqa: F401  (defines the operators)
+    try:
+        import torch.distributed._symmetric_memory  # noqa: F401  (defines the operators)
+    except ImportError:
+        raise RuntimeError(f"PyTorch {torch.__version__} has no torch.ops.symm_mem; 2.5 has") from None
     library = torch.library.Library("symm_mem", "IMPL")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="(?s).*[Oo]verriding a previously registered kernel.*")

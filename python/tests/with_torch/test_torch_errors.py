@@ -96,6 +96,13 @@ class Groups(unittest.TestCase):
                                                 "and 2, 12 on rank 1$"):
             run(3, call)
 
+        bias = normal(3, 4)
+        with self.assertRaisesRegex(ValueError, "graph is ag-gemm-bias on rank 0, ag-gemm on rank 1$"):
+            run(2, lambda g: st.all_gather_matmul(Bad.x, Bad.w, None if g.rank else bias, g))
+        with self.assertRaisesRegex(ValueError, "graph is gemm-ar-norm-0.5 on rank 0, gemm-ar-norm-0.25 on"):
+            run(2, lambda g: st.matmul_all_reduce_add_rms_norm(
+                Bad.x, Bad.w, normal(4, 6, 4), bias, 0.25 if g.rank else 0.5, g))
+
     def test_a_rank_that_failed_is_not_waited_for(self):
         def call(group):
             if group.rank == 1:
