@@ -56,7 +56,8 @@ std::span<const Verb> all_verbs() {
     for (const auto& [group, some] : {
              std::pair<std::string_view, std::vector<Verb>>{
                  "Look",
-                 {plan_verb(), simulate_verb(), model_verb(), strategies_verb(), machines_verb()}},
+                 {plan_verb(), simulate_verb(), report_verb(), model_verb(), strategies_verb(),
+                  machines_verb()}},
              {"Prove", {run_verb(), check_verb(), explore_verb()}},
              {"Measure", {bench_verb(), tune_verb()}},
              {"Tools",

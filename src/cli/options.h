@@ -27,6 +27,8 @@ struct Options {
   bool chart = false, critical_path = false, no_legend = false, timeline = false;
   std::string blocks, threads;
   bool no_shrink = false;
+  std::string measured;
+  bool svg = false;
   std::string processes;
   std::vector<std::string> command;
   std::string tp;

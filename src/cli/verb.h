@@ -32,6 +32,7 @@ Verb run_verb();
 Verb plan_verb();
 Verb check_verb();
 Verb simulate_verb();
+Verb report_verb();
 Verb strategies_verb();
 Verb machines_verb();
 Verb explore_verb();

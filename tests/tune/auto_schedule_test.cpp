@@ -5,6 +5,7 @@
 
 #include "stretto/tune.h"
 #include "tune/predict.h"
+#include "tune/weighed.h"
 
 namespace stretto {
 namespace {
@@ -59,6 +60,22 @@ TEST(ServedSchedule, TakesTheNearestShapeByFactors) {
   EXPECT_THAT(small.reason, HasSubstr("measured on m=512"));
   EXPECT_EQ(nearest("gemm-rs m=4096 n=1024 k=1024 ranks=2 dtype=bf16").schedule.granularity,
             Granularity::chunk);
+}
+
+TEST(WeighedSchedules, AreWhatAutoChoosesFromFastestFirst) {
+  const Segment op = parse_segment(kSmall);
+  const auto measured_here = weighed_schedules(op, default_machine(2), two_shapes());
+  ASSERT_EQ(measured_here.size(), 3u);  // and the library beside them
+  EXPECT_EQ(measured_here[0].schedule, choose(kSmall, two_shapes()).schedule);
+  EXPECT_TRUE(measured_here[0].is_measured);
+  EXPECT_EQ(measured_here[1].us, 50);
+  EXPECT_EQ(measured_here[2].us, 100);
+  const char* other = "gemm-rs m=1024 n=1024 k=1024 ranks=2 dtype=bf16";
+  const auto expected = weighed_schedules(parse_segment(other), default_machine(2), two_shapes());
+  ASSERT_GT(expected.size(), 5u);
+  EXPECT_EQ(expected[0].schedule, choose(other, two_shapes()).schedule);
+  EXPECT_FALSE(expected[0].is_measured);
+  EXPECT_LE(expected[0].us, expected[1].us);
 }
 
 // What is near says how far off the simulation is, of the very schedule and of its kind.
