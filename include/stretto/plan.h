@@ -23,6 +23,16 @@
 // regions start again at the first row (replicas). So one tile can go to two owners, or to all.
 // Only collectives may write what they read.
 //
+// A task that is `fused` goes on, on a GPU, with what the task before it on its lane has left in
+// registers, as a part of the same task there. What stays in registers is never in memory, so
+// nobody else may read it. What a plan computes does not depend on the word:
+//   gemm        with the next range of K of the same tile; or with as many columns of another B,
+//               for the same rows of A, which a swiglu then takes
+//   reduce      with the gemms whose sums it adds, of ranges of K or, itself among them, of ranks;
+//               or with the reduce over ranges of K
+//   bias, gelu, silu, swiglu   with the product, its sum over ranges of K, or bias before it
+//   norm        with the reduce that makes its rows, whose sums are stored as well
+//
 // Synchronisation
 //   wait S >= N [lag L]     acquire. Blocks until this rank's counter S has come to N of what the
 //                           run L runs ago notifies (L = 0: this run). With lag, passes in the
@@ -56,7 +66,8 @@
 
 namespace stretto {
 
-inline constexpr int kPlanVersion = 1;
+// What print() writes. Version 1, which lacked `fused`, is read as fuse_tasks() completes it.
+inline constexpr int kPlanVersion = 2;
 
 // X(enumerator, text, meaning)
 #define STRETTO_BUFFER_ROLES(X)                              \
@@ -148,6 +159,7 @@ struct Instr {
   Opcode op = Opcode::wait;
   CollectiveKind collective = CollectiveKind::all_gather;
   uint8_t lag = 0;             // wait: how many runs back
+  bool fused = false;          // tasks of a kind: goes on with the task before it in registers
   int32_t tile = -1;           // tasks of a kind: number shown in text and diagnostics
   int32_t id = 0;              // collective, boundary; see attribute()
   SignalRef signal;            // wait, notify
@@ -225,6 +237,9 @@ std::vector<Placed> placed_writes(const Plan& plan, const Instr& instr);
 // Throws UsageError naming the first structural fault (ids out of range, shapes of operands that do
 // not fit the opcode, lanes out of order). Region bounds are the checker's to report.
 void validate(const Plan& plan);
+
+// Says of every task whether it is fused, as far as a GPU can.
+void fuse_tasks(Plan& plan);
 
 // "rank 2 compute 17", "slots.5", "slots@3[0:128,0:256]"
 std::string describe(const Lane& lane);

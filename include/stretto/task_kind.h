@@ -53,7 +53,7 @@ struct TaskKind {
   uint16_t num_others = 0;
   bool stacks = false;
   bool has_rows_as_columns = false;  // the result has a column for each row of the last read
-  // Whether a GPU may do it with what the task before it has left in registers.
+  // Whether a GPU may do it with what the task before it has left in registers. So may a gemm.
   bool follows_in_registers = false;
   std::string_view attribute = {};  // name of the positive number that it needs; empty: none
   TaskFault (*fault)(std::span<const Region> reads);

@@ -11,7 +11,6 @@
 namespace stretto::cuda {
 
 inline constexpr int kMostAdds = kMostSumsInTile - 1;  // GemmConfig::adds
-inline constexpr int kMostRanges = 16;                 // of K, that the tasks of a tile share
 
 // "128x256x64 stages 4 consumers 2 shared b bf16 to bf16 overlap"
 std::string describe(const device::GemmConfig& config);

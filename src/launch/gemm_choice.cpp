@@ -10,6 +10,8 @@
 
 namespace stretto::cuda {
 
+static_assert(kBlockOfK == device::kTileK);
+
 using device::GemmConfig;
 using device::OutputType;
 

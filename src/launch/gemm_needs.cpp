@@ -8,6 +8,13 @@
 namespace stretto::cuda {
 namespace {
 
+device::Follower follower_of(const FollowedTile& tile) {
+  if (!tile.activation) return device::Follower::none;
+  return *tile.activation == Opcode::swiglu ? device::Follower::swiglu
+         : *tile.activation == Opcode::gelu ? device::Follower::gelu
+                                            : device::Follower::silu;
+}
+
 class NeedsFinder {
  public:
   NeedsFinder(const Plan& plan, const TileSums& sums) : plan_(plan), sums_(sums) {}
@@ -18,7 +25,7 @@ class NeedsFinder {
     for (uint32_t at = 0; at < instrs.size(); ++at) {
       if (instrs[at].op == Opcode::boundary) ++stretch;
       if (instrs[at].op != Opcode::gemm) continue;
-      const FollowedTile* const tile = sums_.followers().around(lane, at);
+      const FollowedTile* const tile = sums_.followed_at(lane, at);
       if (tile != nullptr && at != tile->begin) continue;  // it is the second product's
       if (found_.size() <= stretch) found_.resize(stretch + 1);
       look_at_tile(lane, at, found_[stretch]);
@@ -48,7 +55,7 @@ class NeedsFinder {
                           sums_.holds_ranges(plan_.writes(gemm)[0].buffer);
     if (is_range) return;
     GemmNeeds& needs = found.needs;
-    const device::Follower follower = tile != nullptr ? tile->follower : device::Follower::none;
+    const device::Follower follower = tile != nullptr ? follower_of(*tile) : device::Follower::none;
     if (!found.any_tile) needs.follower = follower;
     found.any_tile = true;
     needs.follow_alike = needs.follow_alike && needs.follower == follower;

@@ -85,11 +85,9 @@ class MainStream {
   uint32_t end_of_tiles(uint32_t lane, uint32_t begin, uint32_t end) const {
     const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
     uint32_t split = begin;
+    InGemm in_gemm;
     for (uint32_t i = begin; i < end; ++i) {
-      if (instrs[i].op != Opcode::gemm) continue;
-      const TileSum sum = sums_.of(lane, i);
-      const FollowedTile* const tile = sums_.followers().around(lane, i);
-      split = tile != nullptr ? tile->last + 1 : sum ? sum.position + 1 : i + 1;
+      if (in_gemm.pass(instrs[i]) && instrs[i].is_task()) split = i + 1;
     }
     if (plan_.library_gemms) return split;
     while (split > begin && split < end && instrs[split].op == Opcode::notify) ++split;

@@ -11,6 +11,8 @@ void each(Draft& draft) {
   for (SegmentLowering& product : lowering(draft).products) kStep(product);
 }
 
+void fuse_tasks(Draft& draft) { stretto::fuse_tasks(draft.plan); }
+
 constexpr LowerStep kSteps[] = {
     {"check_legal", "later steps take a good operator and schedule for granted", check_legal},
     {"lay_out_rows", "tiles are cut over storage rows", each<lay_out_rows>},
@@ -24,6 +26,7 @@ constexpr LowerStep kSteps[] = {
     {"emit_tasks", "everything that a task names now exists", emit_tasks},
     {"drop_idle_lanes", "only now it is known which lanes have work", drop_idle_lanes},
     {"place_signals", "derives synchronisation from all tasks at once", place_signals},
+    {"fuse_tasks", "what a GPU keeps in registers hangs on who waits and reads", fuse_tasks},
 };
 
 // What is known before the first step.

@@ -28,7 +28,7 @@ class Walk {
   std::string text() const {
     return done() ? "its end" : fmt::format("'{}'", print(plan_, lane_, instr()));
   }
-  ClusterFault fault(std::string what) const { return {std::move(what), number_, at_}; }
+  PlanFault fault(std::string what) const { return {std::move(what), number_, at_}; }
 
  private:
   void skip() {
@@ -52,7 +52,7 @@ bool alike(const Plan& plan, const Instr& a, const Instr& b) {
   return x[0].col0 == y[0].col0 && x[0].col1 == y[0].col1 && x[1] == y[1];
 }
 
-ClusterFault fault_in_pair(const Plan& plan, size_t first, size_t second) {
+PlanFault fault_in_pair(const Plan& plan, size_t first, size_t second) {
   Walk a(plan, first), b(plan, second);
   for (; !a.done() || !b.done(); a.advance(), b.advance()) {
     for (const Walk& walk : {a, b}) {
@@ -74,7 +74,7 @@ ClusterFault fault_in_pair(const Plan& plan, size_t first, size_t second) {
 
 }  // namespace
 
-ClusterFault fault_in_clusters(const Plan& plan) {
+PlanFault fault_in_clusters(const Plan& plan) {
   if (plan.cluster == 1) return {};
   if (plan.library_gemms) return {"expected 'gemm library' or clusters of lanes, found both"};
   for (size_t l = 0; l < plan.lanes.size(); ++l) {
@@ -87,7 +87,7 @@ ClusterFault fault_in_clusters(const Plan& plan) {
                           describe(lane)),
               l};
     }
-    ClusterFault fault = fault_in_pair(plan, l, l + 1);
+    PlanFault fault = fault_in_pair(plan, l, l + 1);
     if (!fault.what.empty()) return fault;
     ++l;
   }

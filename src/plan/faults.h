@@ -24,11 +24,15 @@ std::string fault_in(const SignalArray& signals);
 std::string fault_in(const Plan& plan, const Lane* previous, const Lane& lane);
 std::string fault_in(const Plan& plan, const Lane& lane, const Instr& instr);
 // Of all lanes, which have no other fault: where it shows first.
-struct ClusterFault {
+struct PlanFault {
   std::string what;                  // empty: there is none
-  std::optional<size_t> lane = {};   // nothing: the plan's clusters as a whole
+  std::optional<size_t> lane = {};   // nothing: the plan as a whole
   std::optional<size_t> instr = {};  // nothing: the lane as a whole
 };
-ClusterFault fault_in_clusters(const Plan& plan);
+PlanFault fault_in_clusters(const Plan& plan);
+// Of tasks that are said to be fused, and cannot be.
+PlanFault fault_in_fused(const Plan& plan);
+// Either; of a lane or instruction, without its name.
+PlanFault fault_in_lanes(const Plan& plan);
 
 }  // namespace stretto

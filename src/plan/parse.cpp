@@ -36,11 +36,14 @@ int32_t Parser::number_after_blanks(int64_t least, int64_t most, std::string_vie
 }
 
 void Parser::header() {
-  if (!in_.next_line()) in_.fail(in_.position(), "'stretto-plan 1'");
-  if (!in_.accept_token("stretto-plan")) in_.fail(in_.position(), "'stretto-plan 1'");
+  constexpr std::string_view kFirst = "'stretto-plan 2'";
+  static_assert(kPlanVersion == 2);
+  if (!in_.next_line()) in_.fail(in_.position(), kFirst);
+  if (!in_.accept_token("stretto-plan")) in_.fail(in_.position(), kFirst);
   in_.skip_blanks();
   const char* where = in_.position();
   const int64_t version = in_.number(1, kMaxInt32, "the plan's version");
+  says_fused_ = version >= 2;
   if (version > kPlanVersion) {
     in_.fail_with(where, fmt::format("expected a plan of version {} or older, found version {}: "
                                      "a newer stretto wrote it",
@@ -193,13 +196,14 @@ void Parser::signals() {
 void Parser::ending() {
   if (!in_.accept_token("end")) in_.fail(in_.position(), "'end'");
   in_.expect_line_end();
-  clusters();
+  if (!says_fused_) fuse_tasks(plan_);
+  lanes();
   if (in_.next_line()) in_.fail(in_.position(), "nothing after 'end'");
 }
 
-// What is wrong with them shows only when all lanes have been read.
-void Parser::clusters() {
-  const ClusterFault fault = fault_in_clusters(plan_);
+// What of them is wrong only together, or with what other lanes do.
+void Parser::lanes() {
+  const PlanFault fault = fault_in_lanes(plan_);
   if (fault.what.empty()) return;
   uint32_t line = clusters_line_;
   if (fault.lane) {

@@ -78,6 +78,7 @@ Instr Parser::instr(const Lane& lane) {
       if (in_.accept('#')) {
         instr.tile = static_cast<int32_t>(in_.number(0, kMaxInt32, "the tile's number"));
       }
+      instr.fused = says_fused_ && in_.accept_token("fused");
       if (const std::string_view name = instr.kind()->attribute; !name.empty()) {
         const std::string_view token = in_.peek();
         if (token.substr(0, token.find('=')) != name) {

@@ -34,7 +34,7 @@ class Parser {
   void signals();
   void lane();
   void ending();
-  void clusters();
+  void lanes();
 
   Instr instr(const Lane& lane);
   Opcode opcode();
@@ -75,6 +75,7 @@ class Parser {
   Plan plan_;
   PlanLines lines_;
   uint32_t clusters_line_ = 0;  // which says that there are some
+  bool says_fused_ = false;     // the text, as its version has the word
   std::unordered_map<std::string_view, uint16_t> buffer_ids_, signal_ids_;
 };
 

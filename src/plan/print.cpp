@@ -55,6 +55,7 @@ class Printer {
         break;
       case OpForm::task_kind:
         if (instr.tile >= 0) text(" #").number(instr.tile);
+        if (instr.fused) text(" fused");
         if (const std::string_view name = instr.kind()->attribute; !name.empty()) {
           text(" ").text(name).text("=").decimal(instr.attribute());
         }

@@ -55,8 +55,17 @@ void validate(const Plan& plan) {
                                    to_string(lane.instrs[i].op), fault));
     }
   }
-  const std::string fault = fault_in_clusters(plan).what;
-  require(fault.empty(), fault);
+  const PlanFault fault = fault_in_lanes(plan);
+  if (fault.what.empty()) return;
+  if (!fault.instr) throw UsageError(fault.what);
+  const Lane& lane = plan.lanes[*fault.lane];
+  throw UsageError(fmt::format("{} instruction {} ({}): {}", describe(lane), *fault.instr,
+                               print(plan, lane, lane.instrs[*fault.instr]), fault.what));
+}
+
+PlanFault fault_in_lanes(const Plan& plan) {
+  PlanFault fault = fault_in_fused(plan);
+  return fault.what.empty() ? fault_in_clusters(plan) : fault;
 }
 
 }  // namespace stretto

@@ -56,7 +56,7 @@ class LaneLimits {
       if (instr.op != Opcode::gemm || plan_.library_gemms) continue;
       const TileSum sum = sums_.of(l, at);
       if (sum) made = sum.position;
-      const FollowedTile* const tile = sums_.followers().around(l, at);
+      const FollowedTile* const tile = sums_.followed_at(l, at);
       look_at_operands({l, at}, tile);
       if (tile != nullptr && at != tile->begin) continue;  // the second product of a task
       if (tile != nullptr) {

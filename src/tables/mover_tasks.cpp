@@ -1,7 +1,5 @@
 #include "tables/mover_tasks.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "gpu/device_types.h"
@@ -10,6 +8,8 @@
 namespace stretto::cuda {
 
 using device::MoverTask;
+
+static_assert(kMostBytesKept == device::kStageBytes);
 
 bool LaneHazards::must_end_before(std::span<const Region> reads, std::span<const Region> writes) {
   const auto touches = [](std::span<const Region> some, const std::vector<Region>& earlier) {
@@ -78,51 +78,6 @@ MoverTask mover_task(const TableBasis& basis, const Instr& instr, MoverTable& ta
     task.rows = 1;
   }
   return task;
-}
-
-std::string why_no_norm(const Plan& plan, const NormedRows& rows) {
-  const auto type_of = [&](const Region& region) { return plan.buffers[region.buffer].dtype; };
-  const Region& normed = plan.reads(*rows.norm)[0];
-  const DType to = type_of(plan.writes(*rows.norm)[0]);
-  const auto reads = plan.reads(rows.sum != nullptr ? *rows.sum : *rows.norm);
-  if (normed.cols() % 8 != 0) {
-    return fmt::format("rows of {} columns cannot be normed: take a multiple of 8", normed.cols());
-  }
-  if (type_of(reads[0]) != DType::fp32 && type_of(reads[0]) != to) {
-    return fmt::format("a norm of {} rows has {} rows, not {}", to_string(type_of(reads[0])),
-                       to_string(type_of(reads[0])), to_string(to));
-  }
-  if (rows.sum == nullptr) return "";
-  const auto sums = plan.writes(*rows.sum);
-  if (type_of(sums[0]) != to) return "a sum and its norm in one task are of one type";
-  // It then reads its sources once more, behind the first stores.
-  const auto bytes = static_cast<uint32_t>(normed.cols() * num_bytes(type_of(reads[0])));
-  const bool meets = std::any_of(sums.begin(), sums.end(), [&](const Region& sum) {
-    return std::any_of(reads.begin(), reads.end(),
-                       [&](const Region& r) { return r.overlaps(sum); });
-  });
-  if (bytes > device::kStageBytes && meets) {
-    return fmt::format(
-        "a sum of rows of {} bytes that takes the place of what it adds is normed "
-        "by a task of its own",
-        bytes);
-  }
-  return "";
-}
-
-NormedRows rows_normed_at(const Plan& plan, const Lane& lane, uint32_t at, uint32_t end) {
-  const Instr& first = lane.instrs[at];
-  if (first.op == Opcode::norm) return {nullptr, &first, first.attribute()};
-  if (first.op != Opcode::reduce || at + 1 == end) return {};
-  const Instr& norm = lane.instrs[at + 1];
-  if (norm.op != Opcode::norm) return {};
-  const auto sums = plan.writes(first);
-  const Region& normed = plan.reads(norm)[0];
-  if (normed.rank != lane.rank || std::find(sums.begin(), sums.end(), normed) == sums.end()) {
-    return {};
-  }
-  const NormedRows both{&first, &norm, norm.attribute()};
-  return why_no_norm(plan, both).empty() ? both : NormedRows{};
 }
 
 MoverTask norm_task(const TableBasis& basis, const NormedRows& rows, MoverTable& table,

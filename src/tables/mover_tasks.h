@@ -2,9 +2,9 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <vector>
 
+#include "plan/normed_rows.h"
 #include "tables/plan_tables.h"
 #include "tables/table_basis.h"
 
@@ -25,18 +25,6 @@ class LaneHazards {
 device::MoverTask mover_task(const TableBasis& basis, const Instr& instr, MoverTable& table,
                              LaneHazards& hazards);
 
-// Rows that a task norms: `norm` reads them and a row of weights. `sum`, if any, is the reduce
-// before it that makes them, which the same task then does.
-struct NormedRows {
-  const Instr* sum = nullptr;
-  const Instr* norm = nullptr;
-  float epsilon = 0;
-};
-// Why no task can; empty when one can. With a sum they may still be two tasks.
-std::string why_no_norm(const Plan& plan, const NormedRows& rows);
-// What the task that begins with the instruction at `at` of a lane's [at, end) norms: the rows of a
-// norm, or of the sum that stands before one and makes its rows. No norm: it is another task.
-NormedRows rows_normed_at(const Plan& plan, const Lane& lane, uint32_t at, uint32_t end);
 // Throws UsageError where a tensor of the caller's begins at no multiple of 16 bytes.
 device::MoverTask norm_task(const TableBasis& basis, const NormedRows& rows, MoverTable& table,
                             LaneHazards& hazards);

@@ -9,6 +9,7 @@
 #include "launch/lane_pairs.h"
 #include "launch/library_products.h"
 #include "launch/tile_sums.h"
+#include "plan/faults.h"
 #include "tables/lane_limits.h"
 #include "tables/low_latency.h"
 
@@ -35,23 +36,50 @@ double bytes_of_rank(const Plan& plan) {
   return bytes;
 }
 
+// Tasks that GPUs do in no other place.
+bool only_follows(Opcode op) {
+  return op == Opcode::bias || op == Opcode::gelu || op == Opcode::silu || op == Opcode::swiglu;
+}
+
 // The first task that GPUs only do with a tile that they have in registers and that no tile has.
-std::optional<PlanLimit> why_not_followed(const Plan& plan, const TileSums& sums) {
+std::optional<PlanLimit> why_not_followed(const Plan& plan) {
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     const std::vector<Instr>& instrs = plan.lanes[l].instrs;
     for (uint32_t at = 0; at < instrs.size(); ++at) {
-      if (!only_follows(instrs[at].op)) continue;
-      const FollowedTile* const tile = sums.followers().around(l, at);
-      if (tile != nullptr && at > tile->made) continue;
+      if (!only_follows(instrs[at].op) || instrs[at].fused) continue;
       const std::string_view op = to_string(instrs[at].op);
       return PlanLimit{
           plan.library_gemms
               ? fmt::format("GPUs do {} in the GEMM kernel only: take gemm=tiles", op)
               : fmt::format(
-                    "GPUs do {} in the GEMM kernel only: in the lane of a product, directly "
+                    "GPUs do {} in the GEMM kernel only: fused, in the lane of a product, directly "
                     "behind it, where nothing else touches what lies between in fp32",
                     op),
           InstrRef{l, at}};
+    }
+  }
+  return std::nullopt;
+}
+
+// The first sum over ranges of K that its tile has not in registers: no mover makes it.
+std::optional<PlanLimit> why_not_added(const Plan& plan) {
+  if (plan.library_gemms) return std::nullopt;
+  for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
+    const Lane& lane = plan.lanes[l];
+    const Instr* gemm = nullptr;  // the task before, if it is one
+    for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
+      const Instr& instr = lane.instrs[at];
+      if (instr.is_sync()) continue;
+      if (gemm != nullptr && !instr.fused && adds_ranges(plan, lane.rank, *gemm, instr)) {
+        return PlanLimit{
+            "a tile whose K is split has its rows of A in one region and columns in multiples "
+            "of 8, nobody else reads its sums, and where a lane computes several ranges they "
+            "are the first ones, in their order, with nothing but waits between and before "
+            "their sum, which is fused: take tiles that no shard's or chunk's end cuts, or "
+            "split-k=1",
+            InstrRef{l, at}};
+      }
+      gemm = instr.op == Opcode::gemm ? &instr : nullptr;
     }
   }
   return std::nullopt;
@@ -73,7 +101,12 @@ std::string why_no_kernel(const Plan& plan, const GemmNeeds& needs, bool serves)
 }  // namespace
 
 std::vector<PlanLimit> limits_on_cuda(const Plan& plan, const TileSums& sums, bool serves) {
-  if (std::optional<PlanLimit> limit = why_not_followed(plan, sums)) return {std::move(*limit)};
+  // A false word would not show before results are wrong.
+  if (PlanFault fault = fault_in_fused(plan); !fault.what.empty()) {
+    return {{std::move(fault.what),
+             InstrRef{static_cast<uint32_t>(*fault.lane), static_cast<uint32_t>(*fault.instr)}}};
+  }
+  if (std::optional<PlanLimit> limit = why_not_followed(plan)) return {std::move(*limit)};
   LimitList limits;
   if (plan.op.dtype == DType::fp32) {
     limits.add("the GEMM kernel multiplies bf16 and fp16, not fp32: take dtype=bf16 or fp16");
@@ -109,8 +142,8 @@ std::vector<PlanLimit> limits_on_cuda(const Plan& plan, const TileSums& sums, bo
         "runs: take copies that divide one another",
         kMostSets));
   }
-  if (!sums.ranges_misfit().empty()) {
-    limits.add(sums.ranges_misfit());
+  if (std::optional<PlanLimit> limit = why_not_added(plan)) {
+    limits.add(std::move(limit->reason), limit->where);
   } else {
     for (const GemmNeeds& needs : sums.needs()) {
       if (std::string why = why_no_kernel(plan, needs, serves); !why.empty()) {

@@ -117,7 +117,7 @@ class TableBuilder {
       for (++at; instrs[at].op != Opcode::gemm; ++at) add_signal(instrs[at]);
     }
     const TileSum sum = basis_.sums.of(index, at).before_stores();
-    const FollowedTile* const tile = basis_.sums.followers().from(index, at);
+    const FollowedTile* const tile = basis_.sums.followed_from(index, at);
     const uint32_t product = tile != nullptr ? tile->product : at;
     if (tile != nullptr) {
       while (at < tile->last_gemm()) add_signal(instrs[++at]);
@@ -198,8 +198,7 @@ class TableBuilder {
             add(MoverTask{});
           }
           sync.add_notify(instr, tasks.back());
-        } else if (const NormedRows rows = rows_normed_at(basis_.plan, lane, at, part.end);
-                   rows.norm) {
+        } else if (const NormedRows rows = rows_normed_at(lane, at); rows.norm) {
           if (rows.sum != nullptr) ++at;
           add(norm_task(basis_, rows, table, hazards));
         } else {

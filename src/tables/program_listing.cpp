@@ -63,7 +63,7 @@ class Lister {
     uint32_t computed = 0;  // one past the tile's last gemm
     for (uint32_t at = part.begin; at < part.end; ++at) {
       const Opcode op = instrs[at].op;
-      const FollowedTile* const tile = tiles_of(part).followers().around(part.lane, at);
+      const FollowedTile* const tile = tiles_of(part).followed_at(part.lane, at);
       const bool goes_on_behind = tile != nullptr && at > tile->made && instrs[at].is_task();
       if (goes_on_behind) {
         const bool multiplies = op == Opcode::gemm;
@@ -99,7 +99,7 @@ class Lister {
     while (end > part.begin && instrs[end - 1].op == Opcode::wait) --end;
     for (uint32_t at = part.begin; at < part.end; ++at) {
       const Opcode op = instrs[at].op;
-      if (rows_normed_at(plan_, plan_.lanes[part.lane], at, part.end).sum != nullptr) {
+      if (rows_normed_at(plan_.lanes[part.lane], at).sum != nullptr) {
         add(BlockWord::move, part.lane, at, block);
         add(BlockWord::move_norm, part.lane, ++at, block);
         continue;

@@ -32,6 +32,7 @@ void compute_norm(const Work& work) {
 
 const TaskKind norm = {.worker = Worker::mover_kernel,
                        .num_others = 1,
+                       .follows_in_registers = true,
                        .attribute = "eps",
                        .fault = fault_in_norm,
                        .compute = compute_norm};

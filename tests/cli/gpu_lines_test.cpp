@@ -38,7 +38,7 @@ class GpuLines : public StubEnvironment {
 };
 
 TEST_F(GpuLines, OfAWaitThatEndsByItsDeadline) {
-  const std::string file = folder_.file("p.txt", R"(stretto-plan 1
+  const std::string file = folder_.file("p.txt", R"(stretto-plan 2
 operator ag-gemm m=64 n=64 k=64 ranks=1 dtype=bf16
 sms 132
 buffer a bf16 64x64 input

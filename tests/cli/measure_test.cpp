@@ -102,7 +102,7 @@ TEST_F(Measure, WordsThatMeanNothingAreRefused) {
 TEST_F(Measure, PlansThatNoGpuCanRunAreRefusedBeforeOneIsLookedFor) {
   const auto plan = [&](const char* dtype, int sms) {
     std::string text =
-        "stretto-plan 1\noperator ag-gemm m=64 n=64 k=64 ranks=1 dtype=" + std::string(dtype) +
+        "stretto-plan 2\noperator ag-gemm m=64 n=64 k=64 ranks=1 dtype=" + std::string(dtype) +
         "\nsms " + std::to_string(sms) + "\nbuffer a " + dtype + " 64x64 input\nbuffer b " + dtype +
         " 64x64 input\nbuffer whole " + dtype + " 64x64 local\nbuffer out " + dtype +
         " 64x64 output\nsignals full 1\n";

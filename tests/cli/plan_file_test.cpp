@@ -92,7 +92,7 @@ TEST_F(PlanFile, IsNotReplacedByWhatIsSaidOfIt) {
 
 TEST_F(PlanFile, WithoutLanesIsDiagnosed) {
   const std::string file = scratch_.file("idle.plan",
-                                         "stretto-plan 1\n"
+                                         "stretto-plan 2\n"
                                          "operator gemm-rs m=8 n=8 k=8 ranks=2 dtype=bf16\n"
                                          "sms 1\n"
                                          "buffer out bf16 4x8 output sharded=8\n"
@@ -106,7 +106,7 @@ TEST_F(PlanFile, WithoutLanesIsDiagnosed) {
 
 TEST_F(PlanFile, WithoutWorkHasNoSpeedUp) {
   const std::string file = scratch_.file("idle.plan",
-                                         "stretto-plan 1\n"
+                                         "stretto-plan 2\n"
                                          "operator gemm-rs m=8 n=8 k=8 ranks=2 dtype=bf16\n"
                                          "sms 1\n"
                                          "end\n");
@@ -154,7 +154,7 @@ TEST_F(PlanFile, DeletedWaitIsFoundWithPlaceAndHint) {
 
 TEST_F(PlanFile, WithoutItsOutputIsNotClean) {
   const std::string text =
-      "stretto-plan 1\noperator gemm-rs m=64 n=32 k=64 ranks=2 dtype=bf16\nsms 8\nend\n";
+      "stretto-plan 2\noperator gemm-rs m=64 n=32 k=64 ranks=2 dtype=bf16\nsms 8\nend\n";
   const Said said = stretto_says({"check", scratch_.file("empty.plan", text)});
   EXPECT_EQ(said.exit_code, 1);
   EXPECT_THAT(said.out, HasSubstr("no output buffer named out"));

@@ -19,7 +19,7 @@ using testing::Not;
 
 // Lines that the tests name: 9 is `buffer out`, 10 the signals, 14 the notify of rank 1, 21 rank
 // 0's wait, 22 the sum behind it, 26 the notify of rank 0 by rank 1.
-constexpr const char* kPlan = R"(stretto-plan 1
+constexpr const char* kPlan = R"(stretto-plan 2
 operator gemm-rs m=128 n=64 k=256 ranks=2 dtype=bf16
 schedule by-hand
 sms 132
@@ -148,7 +148,7 @@ TEST_F(PlanLines, OfABufferThatIsNotWhole) {
 TEST_F(PlanLines, OnlyTheFileWhereADeclarationIsMissing) {
   const std::string file =
       scratch_.file("p.txt",
-                    "stretto-plan 1\noperator ag-gemm m=64 n=64 k=64 ranks=1 dtype=bf16\nsms 4\n"
+                    "stretto-plan 2\noperator ag-gemm m=64 n=64 k=64 ranks=1 dtype=bf16\nsms 4\n"
                     "buffer a bf16 64x64 input\nend\n");
   EXPECT_THAT(words({"check", file}), HasSubstr(" " + file + ": unwritten-output: no task writes"));
 }
@@ -156,7 +156,7 @@ TEST_F(PlanLines, OnlyTheFileWhereADeclarationIsMissing) {
 // Of which one is the output that nobody writes.
 TEST_F(PlanLines, OfTheFirstHundredProblems) {
   std::string text =
-      "stretto-plan 1\noperator ag-gemm m=64 n=64 k=64 ranks=1 dtype=bf16\nsms 4\n"
+      "stretto-plan 2\noperator ag-gemm m=64 n=64 k=64 ranks=1 dtype=bf16\nsms 4\n"
       "signals s 101\nlane 0 comm 0\n";
   for (int i = 0; i <= 100; ++i) text += "  wait s." + std::to_string(i) + " >= 1\n";
   const std::string file = scratch_.file("p.txt", text + "end\n");

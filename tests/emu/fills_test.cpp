@@ -64,7 +64,7 @@ bool accepted(const Plan& plan, double expected, float got) {
 }
 
 TEST(FillComparison, TakesLikeForLikeAlone) {
-  const Plan plan = plan_of(R"(stretto-plan 1
+  const Plan plan = plan_of(R"(stretto-plan 2
 operator gemm-ar m=1 n=1 k=1 ranks=1 dtype=fp32
 sms 1
 end

@@ -23,7 +23,7 @@ using Matrix = std::vector<std::vector<double>>;
 constexpr int kRows = 7, kCols = 37;
 
 std::string head(std::string_view types) {
-  std::string text = "stretto-plan 1\noperator gemm-rs m=1 n=1 k=1 ranks=1 dtype=bf16\nsms 2\n";
+  std::string text = "stretto-plan 2\noperator gemm-rs m=1 n=1 k=1 ranks=1 dtype=bf16\nsms 2\n";
   const std::string type(types);
   text += "buffer x " + type + " 8x64 input\nbuffer u " + type + " 8x64 input\n";
   text += "buffer row " + type + " 2x64 input\n";
@@ -225,7 +225,7 @@ TEST(KindsAtEnds, StayFinite) {
 }
 
 // One rank: a product that is verified, and all other kinds on the way, in local buffers.
-constexpr const char* kAll = R"(stretto-plan 1
+constexpr const char* kAll = R"(stretto-plan 2
 operator gemm-rs m=4 n=8 k=16 ranks=1 dtype=bf16
 sms 2
 buffer a bf16 4x16 input

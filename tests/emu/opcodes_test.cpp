@@ -54,7 +54,7 @@ TEST_P(RightPlan, CountsItsWork) {
 
 // Four partial sums, which rank 1 adds in another order: right on both, but not the same.
 TEST(Bits, OfAnAllReduceAreComparedBetweenRanks) {
-  const std::string same = R"(stretto-plan 1
+  const std::string same = R"(stretto-plan 2
 operator gemm-ar m=4 n=4 k=16 ranks=2 dtype=fp32
 sms 2
 buffer a fp32 4x8 input

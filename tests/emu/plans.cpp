@@ -5,7 +5,7 @@
 namespace stretto::emu {
 
 std::string reduce_scatter_by_slots() {
-  return R"(stretto-plan 1
+  return R"(stretto-plan 2
 operator gemm-rs m=7 n=6 k=10 ranks=2 dtype=bf16
 sms 2
 buffer a bf16 7x5 input
@@ -49,7 +49,7 @@ std::string reduce_scatter_with_ack() {
 }
 
 std::string all_gather_by_copies() {
-  return R"(stretto-plan 1
+  return R"(stretto-plan 2
 operator ag-gemm m=6 n=10 k=9 ranks=2 dtype=bf16
 sms 2
 buffer a bf16 3x9 input sharded=6
@@ -80,7 +80,7 @@ end
 }
 
 std::string all_reduce_two_shot() {
-  return R"(stretto-plan 1
+  return R"(stretto-plan 2
 operator gemm-ar m=6 n=4 k=8 ranks=2 dtype=bf16
 sms 2
 buffer a bf16 6x4 input
@@ -120,7 +120,7 @@ end
 }
 
 std::string reduce_scatter_by_nccl() {
-  std::string text = R"(stretto-plan 1
+  std::string text = R"(stretto-plan 2
 operator gemm-rs m=6 n=40 k=24 ranks=3 dtype=bf16
 sms 2
 buffer a bf16 6x8 input
@@ -154,7 +154,7 @@ lane R nccl 0
 }
 
 std::string all_gather_by_nccl() {
-  return R"(stretto-plan 1
+  return R"(stretto-plan 2
 operator ag-gemm m=5 n=4 k=6 ranks=2 dtype=fp16
 sms 2
 buffer a fp16 3x6 input sharded=5
@@ -185,7 +185,7 @@ end
 }
 
 std::string all_gather_known_by_another() {
-  return R"(stretto-plan 1
+  return R"(stretto-plan 2
 operator ag-gemm m=4 n=4 k=8 ranks=2 dtype=fp32
 sms 2
 buffer a fp32 2x8 input sharded=4
@@ -217,7 +217,7 @@ end
 }
 
 std::string all_reduce_by_nccl() {
-  return R"(stretto-plan 1
+  return R"(stretto-plan 2
 operator gemm-ar m=3 n=4 k=8 ranks=2 dtype=fp32
 sms 2
 buffer a fp32 3x4 input

@@ -1,6 +1,4 @@
 // What follows products in registers: which tiles have what, and what keeps them from it.
-#include "launch/followers.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,15 +37,15 @@ Plan plan_with(const std::string& lane) { return parse_plan(kHead + lane + "end\
 TEST(Followers, TwoProductsMakeUpASwiglu) {
   const Plan plan = plan_with(std::string(kG) + "  wait s.0 >= 1\n" + kU + kSwiglu);
   const TileSums sums(plan);
-  const FollowedTile* const tile = sums.followers().from(0, 0);
+  const FollowedTile* const tile = sums.followed_from(0, 0);
   ASSERT_NE(tile, nullptr);
-  EXPECT_EQ(tile->follower, Follower::swiglu);
+  EXPECT_EQ(tile->activation, Opcode::swiglu);
   EXPECT_EQ(tile->product, 0u);
   EXPECT_EQ(tile->other, 2u);
   EXPECT_EQ(tile->last, 3u);
   EXPECT_FALSE(tile->has_bias());
-  EXPECT_EQ(sums.followers().around(0, 2), tile);
-  EXPECT_EQ(sums.followers().from(0, 2), nullptr);
+  EXPECT_EQ(sums.followed_at(0, 2), tile);
+  EXPECT_EQ(sums.followed_from(0, 2), nullptr);
   EXPECT_TRUE(sums.needs_no_memory(*plan.find_buffer("g")));
   EXPECT_TRUE(sums.needs_no_memory(*plan.find_buffer("u")));
   EXPECT_FALSE(sums.needs_no_memory(*plan.find_buffer("y")));
@@ -61,7 +59,7 @@ TEST(Followers, TwoProductsMakeUpASwiglu) {
 TEST(Followers, TheProductThatGoesThroughTheActivationMayComeSecond) {
   const Plan plan = plan_with(std::string(kU) + kG + kSwiglu);
   const TileSums sums(plan);
-  const FollowedTile* const tile = sums.followers().from(0, 0);
+  const FollowedTile* const tile = sums.followed_from(0, 0);
   ASSERT_NE(tile, nullptr);
   EXPECT_EQ(tile->product, 1u);
   EXPECT_EQ(tile->other, 0u);
@@ -74,9 +72,9 @@ TEST(Followers, BiasStandsBeforeTheActivationOrAlone) {
                               "q[0:128,0:64]\n  gelu #0 q[0:128,0:64] -> "
                               "y[0:128,0:64]\n");
   const TileSums sums(both);
-  const FollowedTile* const tile = sums.followers().from(0, 0);
+  const FollowedTile* const tile = sums.followed_from(0, 0);
   ASSERT_NE(tile, nullptr);
-  EXPECT_EQ(tile->follower, Follower::gelu);
+  EXPECT_EQ(tile->activation, Opcode::gelu);
   EXPECT_EQ(tile->bias[0], 1u);
   EXPECT_EQ(tile->last, 2u);
   EXPECT_TRUE(sums.needs()[0].bias);
@@ -84,7 +82,7 @@ TEST(Followers, BiasStandsBeforeTheActivationOrAlone) {
 
   const Plan alone = plan_with(kG + bias + "y[0:128,0:64]\n");
   const TileSums of_bias(alone);
-  ASSERT_NE(of_bias.followers().from(0, 0), nullptr);
+  ASSERT_NE(of_bias.followed_from(0, 0), nullptr);
   EXPECT_EQ(of_bias.needs()[0].follower, Follower::none);
   EXPECT_TRUE(of_bias.needs()[0].bias);
 }
@@ -97,7 +95,7 @@ TEST(Followers, ASumOverRangesOfKIsFollowed) {
       std::string(kGelu));
   const TileSums sums(plan);
   EXPECT_EQ(sums.of(0, 1).of_ranges, 2u);
-  const FollowedTile* const tile = sums.followers().from(0, 1);
+  const FollowedTile* const tile = sums.followed_from(0, 1);
   ASSERT_NE(tile, nullptr);
   EXPECT_EQ(tile->product, 1u);
   EXPECT_EQ(tile->made, 2u);
@@ -108,7 +106,7 @@ TEST(Followers, ASumOverRangesOfKIsFollowed) {
 
 TEST(Followers, WhatOthersTouchIsNoTilesOwn) {
   const auto follows = [](const std::string& lane) {
-    return TileSums(plan_with(lane)).followers().from(0, 0) != nullptr;
+    return TileSums(plan_with(lane)).followed_from(0, 0) != nullptr;
   };
   const std::string gelu = std::string(kG) + kGelu, swiglu = std::string(kG) + kU + kSwiglu;
   EXPECT_TRUE(follows(gelu));

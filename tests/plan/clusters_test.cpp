@@ -16,7 +16,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-constexpr const char* kPlan = R"(stretto-plan 1
+constexpr const char* kPlan = R"(stretto-plan 2
 operator ag-gemm m=32 n=16 k=128 ranks=1 dtype=bf16
 cluster 2
 sms 132

@@ -14,7 +14,7 @@ namespace {
 std::string example() {
   std::ifstream file(STRETTO_TEST_DIR "/../../docs/plan-format.md");
   const std::string page(std::istreambuf_iterator<char>(file), {});
-  const size_t begin = page.find("stretto-plan 1");
+  const size_t begin = page.find("stretto-plan 2");
   const size_t end = page.find("```", begin);
   return page.substr(begin, end - begin);
 }

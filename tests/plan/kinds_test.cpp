@@ -13,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 
 std::string plan_with(std::string_view task, std::string_view lane = "comm") {
-  return "stretto-plan 1\noperator gemm-rs m=4 n=8 k=16 ranks=1 dtype=bf16\nsms 2\n"
+  return "stretto-plan 2\noperator gemm-rs m=4 n=8 k=16 ranks=1 dtype=bf16\nsms 2\n"
          "buffer x bf16 4x8 input\nbuffer w bf16 2x8 input\nbuffer y bf16 4x8 output\n\n"
          "lane 0 " +
          std::string(lane) + " 0\n  " + std::string(task) + "\nend\n";

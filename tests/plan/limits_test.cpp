@@ -16,7 +16,7 @@ namespace {
 using testing::HasSubstr;
 
 constexpr std::string_view kHead =
-    "stretto-plan 1\noperator ag-gemm m=8 n=8 k=8 ranks=1 dtype=bf16\nsms 1\n";
+    "stretto-plan 2\noperator ag-gemm m=8 n=8 k=8 ranks=1 dtype=bf16\nsms 1\n";
 
 TEST(Limits, HugeDeclarationsAreOnlyNumbers) {
   std::string text(kHead);
@@ -53,13 +53,13 @@ TEST(Limits, NamesAreShort) {
 
 TEST(Limits, ErrorsQuoteLittle) {
   EXPECT_LT(refusal(std::string(1 << 20, 'x')).size(), 200u);
-  EXPECT_LT(refusal("stretto-plan 1\noperator " + std::string(1 << 20, 'x')).size(), 1000u);
-  EXPECT_LT(refusal("stretto-plan 1\noperator " + std::string(1 << 20, ' ')).size(), 1000u);
+  EXPECT_LT(refusal("stretto-plan 2\noperator " + std::string(1 << 20, 'x')).size(), 1000u);
+  EXPECT_LT(refusal("stretto-plan 2\noperator " + std::string(1 << 20, ' ')).size(), 1000u);
   EXPECT_LT(refusal(std::string(kHead) + "schedule").size(), 200u);
 }
 
 TEST(Limits, SchedulesAreShort) {
-  const std::string head = "stretto-plan 1\noperator ag-gemm m=8 n=8 k=8 ranks=1 dtype=bf16\n";
+  const std::string head = "stretto-plan 2\noperator ag-gemm m=8 n=8 k=8 ranks=1 dtype=bf16\n";
   EXPECT_THAT(refusal(head + "schedule " + std::string(9000, 'x') + "\nsms 1\nend\n"),
               HasSubstr("3:10: expected a schedule's text"));
 }

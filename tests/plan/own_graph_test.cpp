@@ -19,7 +19,7 @@ TEST(OwnGraph, StandsAboveTheOperatorAndReadsBack) {
   plan.sms = 4;
   const std::string text = print(plan);
   EXPECT_THAT(text, testing::HasSubstr(
-                        "stretto-plan 1\n"
+                        "stretto-plan 2\n"
                         "| graph a-projection-of-my-own m h f\n"
                         "| input tokens [m, h] rows\n"
                         "| input weight_of_the_projection [f, h] rows\n"
@@ -35,7 +35,7 @@ TEST(OwnGraph, IsLeftOutOfShippedOperators) {
   Plan plan;
   plan.op = make_operator("mlp", {{"m", 8}, {"h", 16}, {"f", 32}}, 2);
   plan.sms = 4;
-  EXPECT_THAT(print(plan), testing::StartsWith("stretto-plan 1\noperator mlp m=8 h=16 f=32 "));
+  EXPECT_THAT(print(plan), testing::StartsWith("stretto-plan 2\noperator mlp m=8 h=16 f=32 "));
 }
 
 }  // namespace

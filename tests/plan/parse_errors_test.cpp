@@ -26,14 +26,14 @@ TEST_P(ParseErrors, NameTheirPlaceAndWhatWasExpected) {
 INSTANTIATE_TEST_SUITE_P(
     Header, ParseErrors,
     testing::Values(
-        Edit{"stretto-plan 1", "stretto plan 1", "1:1",
-             "expected 'stretto-plan 1', found 'stretto'"},
-        Edit{"stretto-plan 1", "stretto-plan 2", "1:14",
-             "expected a plan of version 1 or older, found version 2: a newer stretto wrote it"},
-        Edit{"stretto-plan 1", "stretto-plan", "1:13",
+        Edit{"stretto-plan 2", "stretto plan 2", "1:1",
+             "expected 'stretto-plan 2', found 'stretto'"},
+        Edit{"stretto-plan 2", "stretto-plan 3", "1:14",
+             "expected a plan of version 2 or older, found version 3: a newer stretto wrote it"},
+        Edit{"stretto-plan 2", "stretto-plan", "1:13",
              "expected the plan's version (a number from 1 to 2147483647), found the end of the "
              "line"},
-        Edit{"stretto-plan 1", "stretto-plan 1.5", "1:15",
+        Edit{"stretto-plan 2", "stretto-plan 2.5", "1:15",
              "expected the end of the line, found '.5'"},
         Edit{"operator gemm-rs", "op gemm-rs", "2:1", "expected 'operator', found 'op'"},
         Edit{"k=6 ranks=2", "k=7 ranks=2", "2:10",
@@ -103,17 +103,17 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(ParseErrorsOf, FilesThatAreNoPlans) {
   EXPECT_EQ(refusal("", kFile),
-            "edited.plan:1:1: expected 'stretto-plan 1', found the end of the file");
+            "edited.plan:1:1: expected 'stretto-plan 2', found the end of the file");
   EXPECT_EQ(refusal("\n\n ; nothing\n", kFile),
-            "edited.plan:4:1: expected 'stretto-plan 1', found the end of the file");
+            "edited.plan:4:1: expected 'stretto-plan 2', found the end of the file");
   EXPECT_EQ(refusal(std::string_view("\x7f"
                                      "ELF\0\x01",
                                      6),
                     kFile),
-            "edited.plan:1:1: expected 'stretto-plan 1', found '\\x7fELF\\x00\\x01'");
+            "edited.plan:1:1: expected 'stretto-plan 2', found '\\x7fELF\\x00\\x01'");
   const std::string zeros(1000, '\0');
   EXPECT_EQ(refusal(zeros, kFile).substr(0, 60),
-            std::string("edited.plan:1:1: expected 'stretto-plan 1', found '\\x00\\x00\\x00")
+            std::string("edited.plan:1:1: expected 'stretto-plan 2', found '\\x00\\x00\\x00")
                 .substr(0, 60));
 }
 

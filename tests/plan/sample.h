@@ -8,7 +8,7 @@
 
 namespace stretto {
 
-inline constexpr std::string_view kSampleText = R"(stretto-plan 1
+inline constexpr std::string_view kSampleText = R"(stretto-plan 2
 operator gemm-rs m=5 n=4 k=6 ranks=2 dtype=bf16
 schedule granularity=tile,made=by-hand
 sms 132

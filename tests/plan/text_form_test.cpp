@@ -65,7 +65,7 @@ TEST(TextForm, WaitsAndNotifiesBeginTheirLines) {
 }
 
 TEST(TextForm, CommentsBlankLinesAndIndentationAreFree) {
-  std::string edited = "; a plan\n\n\tstretto-plan\t1  ; version\r\n";
+  std::string edited = "; a plan\n\n\tstretto-plan\t2  ; version\r\n";
   const std::string rest(kSampleText.substr(kSampleText.find('\n') + 1));
   for (const char c : rest) {
     if (c == '\n') {

@@ -32,7 +32,7 @@ TEST(PlanLimits, ActivationsThatNoTileHasInRegistersAreRefusedInOneLine) {
   Plan plan = parse_plan(kActivationAlone);
   std::vector<PlanLimit> limits = limits_on_cuda(plan, TileSums(plan));
   ASSERT_EQ(limits.size(), 1u);
-  EXPECT_THAT(limits[0].reason, testing::StartsWith("GPUs do silu in the GEMM kernel only: in the "
+  EXPECT_THAT(limits[0].reason, testing::StartsWith("GPUs do silu in the GEMM kernel only: fused, in the "
                                                     "lane of a product, directly behind it"));
   EXPECT_EQ(limits[0].where, (InstrRef{0, 0}));
   plan.library_gemms = true;

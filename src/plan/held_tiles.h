@@ -1,39 +1,39 @@
-// Which tiles that a reduce of their own lane adds to are read elsewhere too.
+// Tiles that one task leaves in registers for the next: who else reads them.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "stretto/plan.h"
 
-namespace stretto::cuda {
+namespace stretto {
 
-// A tile as one of its reduces reads it.
-struct ReducedTile {
+// A tile as the task reads it that goes on with it.
+struct HeldTile {
   Region tile;
-  uint32_t lane, reduce;
-  size_t entry;  // the sum that it belongs to
-  bool is_read_elsewhere;
+  InstrRef taker;
+  std::optional<InstrRef> reader = {};  // another one
 };
 
 // Those of one buffer of one rank, by place.
-class ReducedTiles {
+class HeldTiles {
  public:
-  void add(const ReducedTile& tile) { list_.push_back(tile); }
+  void add(const HeldTile& tile) { list_.push_back(tile); }
   void sort() {
     std::sort(list_.begin(), list_.end(),
-              [](const ReducedTile& a, const ReducedTile& b) { return place(a) < place(b); });
-    for (const ReducedTile& one : list_) {
+              [](const HeldTile& a, const HeldTile& b) { return place(a) < place(b); });
+    for (const HeldTile& one : list_) {
       most_rows_ = std::max(most_rows_, one.tile.rows());
       most_cols_ = std::max(most_cols_, one.tile.cols());
     }
   }
-  const std::vector<ReducedTile>& all() const { return list_; }
+  const std::vector<HeldTile>& all() const { return list_; }
 
   // Once sorted.
-  void add_read(const Region& read, uint32_t lane, uint32_t position) {
+  void add_read(const Region& read, const InstrRef& reader) {
     if (list_.empty() || read.row1 <= list_.front().tile.row0 ||
         read.row0 - int64_t{most_rows_} >= list_.back().tile.row0) {
       return;
@@ -44,8 +44,7 @@ class ReducedTiles {
       const int32_t row = one->tile.row0;
       for (one = behind(one, row, read.col0 - int64_t{most_cols_});
            one != list_.end() && one->tile.row0 == row && one->tile.col0 < read.col1; ++one) {
-        const bool is_own = one->lane == lane && one->reduce == position;
-        if (!is_own && one->tile.overlaps(read)) one->is_read_elsewhere = true;
+        if (one->taker != reader && one->tile.overlaps(read)) one->reader = reader;
       }
       one = behind(one, row, INT64_MAX);
     }
@@ -53,23 +52,22 @@ class ReducedTiles {
 
  private:
   using Place = std::pair<int64_t, int64_t>;
-  static Place place(const ReducedTile& one) { return {one.tile.row0, one.tile.col0}; }
+  static Place place(const HeldTile& one) { return {one.tile.row0, one.tile.col0}; }
   // The first from `from` on that lies behind the place.
-  std::vector<ReducedTile>::iterator behind(std::vector<ReducedTile>::iterator from, int64_t row,
-                                            int64_t col) {
-    return std::upper_bound(
-        from, list_.end(), Place(row, col),
-        [](const Place& at, const ReducedTile& one) { return at < place(one); });
+  std::vector<HeldTile>::iterator behind(std::vector<HeldTile>::iterator from, int64_t row,
+                                         int64_t col) {
+    return std::upper_bound(from, list_.end(), Place(row, col),
+                            [](const Place& at, const HeldTile& one) { return at < place(one); });
   }
 
-  std::vector<ReducedTile> list_;
+  std::vector<HeldTile> list_;
   int32_t most_rows_ = 0, most_cols_ = 0;
 };
 
 // Those of all buffers and ranks that have some.
 class PlacesOfTiles {
  public:
-  void add(const ReducedTile& tile) {
+  void add(const HeldTile& tile) {
     const auto at = at_or_behind(tile.tile);
     const bool is_new = at == places_.end() || at->first != key(tile.tile);
     (is_new ? places_.insert(at, {key(tile.tile), {}}) : at)->second.add(tile);
@@ -77,21 +75,22 @@ class PlacesOfTiles {
   void sort() {
     for (auto& [key, tiles] : places_) tiles.sort();
   }
+  bool empty() const { return places_.empty(); }
   // Once sorted.
-  void add_read(const Region& read, uint32_t lane, uint32_t position) {
+  void add_read(const Region& read, const InstrRef& reader) {
     const auto at = at_or_behind(read);
-    if (at != places_.end() && at->first == key(read)) at->second.add_read(read, lane, position);
+    if (at != places_.end() && at->first == key(read)) at->second.add_read(read, reader);
   }
-  const std::vector<std::pair<uint32_t, ReducedTiles>>& all() const { return places_; }
+  const std::vector<std::pair<uint32_t, HeldTiles>>& all() const { return places_; }
 
  private:
   static uint32_t key(const Region& region) { return uint32_t{region.rank} << 16 | region.buffer; }
-  std::vector<std::pair<uint32_t, ReducedTiles>>::iterator at_or_behind(const Region& region) {
+  std::vector<std::pair<uint32_t, HeldTiles>>::iterator at_or_behind(const Region& region) {
     return std::lower_bound(places_.begin(), places_.end(), key(region),
                             [](const auto& one, uint32_t other) { return one.first < other; });
   }
 
-  std::vector<std::pair<uint32_t, ReducedTiles>> places_;  // by rank and buffer
+  std::vector<std::pair<uint32_t, HeldTiles>> places_;  // by rank and buffer
 };
 
-}  // namespace stretto::cuda
+}  // namespace stretto

@@ -1,0 +1,154 @@
+// The word `fused`: which tasks get it, and where it says more than a GPU can do.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "refusal.h"
+#include "stretto/plan.h"
+
+namespace stretto {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kHead = R"(operator gemm-rs m=128 n=64 k=256 ranks=2 dtype=bf16
+sms 132
+buffer a bf16 128x128 input
+buffer b bf16 64x128 input
+buffer c bf16 64x128 input
+buffer row bf16 1x64 input
+buffer g fp32 128x64 local
+buffer u fp32 128x64 local
+buffer q fp32 128x64 local
+buffer ranges fp32 256x64 local
+buffer slots bf16 256x64 symmetric copies=2
+buffer out bf16 64x64 output sharded=128
+buffer y bf16 128x64 local
+buffer z bf16 128x64 local
+signals s 4 copies=2
+lane 0 compute 0
+)";
+
+std::string text_of(int version, const std::string& lanes) {
+  return fmt::format("stretto-plan {}\n{}{}end\n", version, kHead, lanes);
+}
+// The first instruction stands in line 18 of the text.
+Plan plan_of(const std::string& lanes) { return parse_plan(text_of(2, lanes)); }
+std::string why_not(const std::string& lanes) { return refusal(text_of(2, lanes), "p.txt"); }
+
+// Lanes with every word that they may have, as they are read from a plan of version 1.
+void expect_words(const std::string& lanes) {
+  std::string without = lanes;
+  for (size_t at; (at = without.find(" fused")) != std::string::npos;) without.erase(at, 6);
+  Plan plan = parse_plan(text_of(1, without));
+  EXPECT_EQ(print(plan), print(plan_of(lanes)));
+  EXPECT_THAT(print(plan), testing::StartsWith("stretto-plan 2\n"));
+  fuse_tasks(plan);
+  EXPECT_EQ(print(plan), print(plan_of(lanes)));
+}
+
+const std::string kG = "  gemm #0 a[0:128,0:128] b[0:64,0:128] -> g[0:128,0:64]\n";
+const std::string kU = "  gemm #0 fused a[0:128,0:128] c[0:64,0:128] -> u[0:128,0:64]\n";
+const std::string kSwiglu = "  swiglu #0 fused g[0:128,0:64] u[0:128,0:64] -> y[0:128,0:64]\n";
+const std::string kGelu = "  gelu #0 fused g[0:128,0:64] -> y[0:128,0:64]\n";
+const std::string kRanges =
+    "  gemm #0 a[0:128,0:64] b[0:64,0:64] -> ranges[0:128,0:64]\n"
+    "  gemm #0 fused a[0:128,64:128] b[0:64,64:128] -> ranges[128:256,0:64]\n"
+    "  reduce #0 fused ranges[0:128,0:64] ranges[128:256,0:64] -> g[0:128,0:64]\n";
+const std::string kTile = "  gemm #0 a[0:64,0:128] b[0:64,0:128] -> slots[0:64,0:64]\n";
+const std::string kSum =
+    "  wait s.0 >= 1\n"
+    "  reduce #0 fused slots[0:64,0:64] slots[64:128,0:64] -> out[0:64,0:64]\n";
+const std::string kNorm =
+    "  reduce slots[0:64,0:64] slots[64:128,0:64] -> y[0:64,0:64]\n"
+    "  norm fused eps=1e-05 y[0:64,0:64] row[0:1,0:64] -> out[0:64,0:64]\n";
+
+TEST(Fused, IsWhatAGpuKeepsInRegisters) {
+  expect_words(kG + kGelu);
+  expect_words(kG + "  wait s.0 >= 1\n" + kU + kSwiglu);
+  expect_words(kG + "  bias #0 fused g[0:128,0:64] row[0:1,0:64] -> q[0:128,0:64]\n" +
+               "  silu #0 fused q[0:128,0:64] -> y[0:128,0:64]\n");
+  expect_words(kRanges + kGelu);
+  expect_words(kTile + kSum);
+  expect_words("lane 0 comm 0\n" + kNorm);
+  // Nothing is kept for another task than the next, or where others look for it.
+  expect_words(kG + "  copy a[0:64,0:64] -> z[0:64,0:64]\n  gelu g[0:128,0:64] -> y[0:128,0:64]\n");
+  expect_words(kG + "  gelu g[0:128,0:64] -> y[0:128,0:64]\n" +
+               "lane 0 comm 0\n  copy g[0:64,0:64] -> z[0:64,0:64]\n");
+}
+
+TEST(Fused, TasksOfALibraryAreNot) {
+  const std::string text = text_of(1, kG + "  gelu g[0:128,0:64] -> y[0:128,0:64]\n");
+  std::string library = text;
+  library.insert(library.find("sms"), "gemm library\n");
+  EXPECT_THAT(print(parse_plan(text)), HasSubstr("gelu fused"));
+  EXPECT_THAT(print(parse_plan(library)), testing::Not(HasSubstr("fused")));
+}
+
+TEST(Fused, IsNoWordOfVersionOne) {
+  EXPECT_THAT(refusal(text_of(1, kG + kGelu), "p.txt"), HasSubstr("p.txt:19:11: expected a"));
+}
+
+TEST(Fused, FollowsWhatLeavesSomethingInRegisters) {
+  EXPECT_THAT(why_not(kG + "  boundary 0\n" + kGelu),
+              HasSubstr("p.txt:20:3: expected a fused task"));
+  EXPECT_THAT(why_not("  copy fused a[0:64,0:64] -> z[0:64,0:64]\n"), HasSubstr("p.txt:18:"));
+  EXPECT_THAT(why_not(kG + "  copy fused g[0:64,0:64] -> q[0:64,0:64]\n"),
+              HasSubstr("expected a task that goes on with a tile in registers"));
+  EXPECT_THAT(why_not(kG + "  notify s.0@0 += 1\n" + kGelu), HasSubstr("directly before it"));
+  EXPECT_THAT(why_not(kTile + kSum +
+                      "  norm fused eps=1e-05 out[0:64,0:64] row[0:1,0:64] -> "
+                      "y[0:64,0:64]\n"),
+              HasSubstr("p.txt:21:3: expected a fused norm directly behind the reduce"));
+  // What is in registers must be taken.
+  EXPECT_THAT(why_not(kG + kU), HasSubstr("p.txt:19:3: expected a fused task behind it"));
+  EXPECT_THAT(why_not(kG + "  gemm #0 fused a[0:128,0:128] c[0:64,0:128] -> y[0:128,0:64]\n"),
+              HasSubstr("another product of the same rows of A"));
+}
+
+TEST(Fused, SumsAddWhatTheirTilesHave) {
+  std::string other = kRanges;
+  other.replace(other.find("ranges[0:128,0:64] ranges"), 18, "ranges[128:256,0:64]");
+  EXPECT_THAT(why_not(other), HasSubstr("in their order"));
+  std::string early = kRanges;
+  early.erase(early.find(" fused"), 6);
+  EXPECT_THAT(why_not(early), HasSubstr("p.txt:20:3: expected to add first the ranges"));
+  std::string wide = kTile + kSum;
+  wide.replace(wide.find("slots[64:128"), 12, "slots[32:96,");
+  wide.replace(wide.find(",,"), 2, ",");
+  EXPECT_THAT(why_not(wide), HasSubstr("at equal distances"));
+  EXPECT_THAT(why_not(kTile + "  notify s.0@0 += 1\n" + kSum), HasSubstr("expected no notify"));
+}
+
+TEST(Fused, NobodyElseTouchesWhatStaysInRegisters) {
+  const std::string comm = "lane 0 comm 0\n";
+  EXPECT_THAT(
+      why_not(kTile + kSum + comm + "  copy slots[63:127,0:64] -> z[0:64,0:64]\n"),
+      HasSubstr("p.txt:20:3: expected nobody else to read slots@0[0:64,0:64], which stays in "
+                "registers, found rank 0 comm 0 instruction 0 (copy"));
+  EXPECT_THAT(why_not(kG + kGelu + comm + "  copy g[64:128,0:64] -> z[0:64,0:64]\n"),
+              HasSubstr("p.txt:19:3: expected g to hold nothing but what stays in registers"));
+  EXPECT_THAT(why_not(kRanges + kGelu + comm + "  copy a[0:64,0:64] -> ranges[0:64,0:64]\n"),
+              HasSubstr("expected ranges to hold nothing but ranges of K"));
+  // A notify that comes behind the sum in fact.
+  std::string told = kRanges + kGelu;
+  told.insert(told.find("  gemm #0 fused"), "  notify s.1@0 += 1\n");
+  EXPECT_NO_THROW(plan_of(told));
+  EXPECT_THAT(why_not(told + comm + "  wait s.1 >= 1\n"),
+              HasSubstr("p.txt:21:3: expected no lane to await"));
+  EXPECT_NO_THROW(plan_of(told + comm + "  wait s.1 >= 1 lag 1\n"));
+}
+
+// The reader and validate() say the same.
+TEST(Fused, AWordTooManyIsNoPlan) {
+  Plan plan = plan_of(kG + kGelu);
+  EXPECT_NO_THROW(validate(plan));
+  plan.lanes[0].instrs[1].fused = false;
+  EXPECT_NO_THROW(validate(plan));
+  plan.lanes[0].instrs[0].fused = true;
+  EXPECT_THROW(validate(plan), UsageError);
+}
+
+}  // namespace
+}  // namespace stretto
