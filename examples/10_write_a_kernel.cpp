@@ -66,6 +66,7 @@ int main() {
     const fibre::Shape shape{.ranks = 4, .blocks = 1, .threads = 8, .warp_size = 4};
 
     const auto clean = fibre::explore(shape, [](fibre::World& w) { scenario(w, false); });
+    if (clean.failure) fmt::print("{}", clean.failure->to_text());
     expect(!clean.failure, "the kernel is correct under every schedule that was tried");
     fmt::print("correct kernel: {} schedules, nothing found\n\n", clean.seeds_run);
 
