@@ -1,0 +1,66 @@
+"""Hugging Face's own models, small and with random weights, dealt to ranks: where transformers is installed."""
+
+import importlib.util
+import unittest
+
+from ranks import Numbers
+
+import torch
+
+import stretto.torch as st
+
+RANKS = 2
+SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "vocab_size": 97, "max_position_embeddings": 64}
+
+
+@unittest.skipUnless(importlib.util.find_spec("transformers"), "no transformers")
+class Models(Numbers):
+    def check(self, name, **more):
+        import transformers
+        config = getattr(transformers, f"{name}Config")(**SIZES, **more)
+
+        def model():
+            torch.manual_seed(4)
+            return getattr(transformers, f"{name}ForCausalLM")(config).to(torch.bfloat16).eval()
+
+        tokens = torch.randint(97, (2, 9), generator=torch.Generator().manual_seed(1))
+        whole = model()
+        with torch.no_grad():
+            right, text = whole(tokens).logits, whole.generate(tokens, max_new_tokens=4, do_sample=False)
+        models = [model() for _ in range(RANKS)]  # the generator of numbers is every thread's
+
+        def program(group):
+            dealt = st.parallelize(models[group.rank], group)
+            logits = dealt(tokens).logits
+            logits.float().square().mean().backward()
+            with torch.no_grad():
+                written = dealt.generate(tokens, max_new_tokens=4, do_sample=False)
+            return logits.detach(), written, dealt.model.layers[0].mlp.down_proj.weight.grad
+
+        st.reset_report()
+        found = st.run_threads(program, RANKS, timeout_s=60)
+        self.assertFalse(st.report().fallbacks)
+        self.assertGreater(st.report().served["mlp"], RANKS * SIZES["num_hidden_layers"])
+        whole(tokens).logits.float().square().mean().backward()
+        gradient = whole.model.layers[0].mlp.down_proj.weight.grad
+        for rank, (logits, written, part) in enumerate(found):
+            self.assert_close(logits, right)
+            self.assertEqual(tuple(written.shape), tuple(text.shape))
+            self.assert_close(part, gradient.chunk(RANKS, 1)[rank])
+
+    def test_llama(self):
+        self.check("Llama")
+
+    def test_qwen2_whose_projections_have_biases(self):
+        self.check("Qwen2")
+
+    def test_qwen3_that_norms_heads(self):
+        self.check("Qwen3", head_dim=16)
+
+    def test_mistral(self):
+        self.check("Mistral")
+
+
+if __name__ == "__main__":
+    unittest.main()
