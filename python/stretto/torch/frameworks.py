@@ -21,8 +21,9 @@ def reason_against(layer: torch.nn.Module, group: str) -> Optional[str]:
         return "its results are not reduced"
     if not layer.input_is_parallel:
         return "its input is not dealt to the ranks yet"
-    if layer.tp_size != ranks_of(group):
-        return f"it is dealt to {layer.tp_size} ranks, and the group has {ranks_of(group)}"
+    ranks = ranks_of(group)
+    if layer.input_size_per_partition * ranks != layer.input_size:
+        return f"its {layer.input_size} columns are not dealt to the group's {ranks} ranks"
     return None
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import stretto.torch as st
+import stretto.torch.groups
 
 try:  # while no stand-ins are in sys.modules
     import torch.distributed._symmetric_memory
@@ -39,6 +40,7 @@ class Linear(nn.Module):
         self.weight = nn.Parameter(normal(rank, N, K), requires_grad=False)
         self.bias = nn.Parameter(normal(9, N), requires_grad=False) if bias else None
         self.skip_bias_add, self.reduce_results, self.tp_size = skip_bias_add, reduce_results, tp_size
+        self.input_size, self.input_size_per_partition = tp_size * K, K
         self.input_is_parallel, self.quant_method = True, UnquantizedLinearMethod()
 
     def forward(self, input_, skip_all_reduce=False):
@@ -52,8 +54,10 @@ class Groups:
         import threading
         self.here = threading.local()
 
-    def __call__(self):
-        return types.SimpleNamespace(device_group=types.SimpleNamespace(group_name=self.here.name))
+    def __call__(self, name=None):
+        name = name or self.here.name
+        return types.SimpleNamespace(device_group=types.SimpleNamespace(
+            group_name=name, size=lambda: st.groups.ranks_of(name)))
 
 
 class Plugin(Numbers):
@@ -89,8 +93,8 @@ class Plugin(Numbers):
             left, bias = call(make(rank=group.rank, skip_bias_add=True), own)
             self.assert_close(left, total)
             self.assertTrue(torch.equal(bias, normal(9, N)))
-            others = [make(rank=group.rank, reduce_results=False), make(rank=group.rank, tp_size=1),
-                      make(rank=group.rank, tp_size=4), make(rank=group.rank)]
+            others = [make(rank=group.rank, reduce_results=False), make(rank=group.rank, tp_size=4),
+                      make(rank=group.rank)]
             others[-1].quant_method = object()
             for other in others:
                 self.assertEqual(call(other, own), "the framework's")
@@ -99,7 +103,7 @@ class Plugin(Numbers):
         st.run_threads(program, RANKS, timeout_s=60, fallback=False)
         self.assertEqual(st.report().served, {"matmul_all_reduce": 2 * RANKS})
         self.assertEqual({reason for _, reason in st.report().fallbacks}, {
-            "its results are not reduced", "it is dealt to 4 ranks, and the group has 2",
+            "its results are not reduced", "its 64 columns are not dealt to the group's 2 ranks",
             "its weights are object's"})
 
 
@@ -133,6 +137,10 @@ class Vllm(Plugin):
         self.assertIsInstance(made, self.linear)
         self.assertIsNot(type(made), self.linear)
         self.check_layers(self.linear, lambda layer, x: layer(x), self.groups)
+
+    def test_a_linear_that_is_not_dealt_is_vllms(self):
+        self.imported("vllm").register()
+        self.assertEqual(self.linear(tp_size=1)(normal(1, 3, K)), "the framework's")
 
     def test_results_without_bias(self):
         self.imported("vllm").register()
@@ -185,11 +193,23 @@ class Sglang(Plugin):
             self.assertEqual(target, "sglang.srt.layers.linear.RowParallelLinear.forward")
             self.assertIs(kind, kinds.AROUND)
             self.check_layers(Linear, lambda layer, x: hook(Linear.forward, layer, x), groups)
-            layer = Linear()
-            self.assertEqual(hook(Linear.forward, layer, normal(1, 3, K), skip_all_reduce=True),
-                             "the framework's")
-            layer.use_dp_attention_reduce = True
-            self.assertEqual(hook(Linear.forward, layer, normal(1, 3, K)), "the framework's")
+            self.check_what_stays(hook, Linear())
+
+    def check_what_stays(self, hook, layer):
+        """Nothing of these looks for a group: there is none on this thread."""
+        x = normal(1, 3, K)
+        self.assertEqual(hook(Linear.forward, layer, x, skip_all_reduce=True), "the framework's")
+        for name in ("use_dp_attention_reduce", "use_decode_attn_tp"):
+            setattr(layer, name, True)
+            self.assertEqual(hook(Linear.forward, layer, x), "the framework's")
+            setattr(layer, name, False)
+        for said in ({"should_skip_mlp_all_reduce": lambda: True},
+                     {"get_forward": lambda: types.SimpleNamespace(sp_active=True)}):
+            with self.modules(sglang__srt__layers__linear=said):
+                self.assertEqual(hook(Linear.forward, layer, x), "the framework's")
+        alone = types.SimpleNamespace(device_group=types.SimpleNamespace(size=lambda: 1))
+        for layer.tp_group in (alone, types.SimpleNamespace(world_size=2)):  # one rank; a group that is no group yet
+            self.assertEqual(hook(Linear.forward, layer, x), "the framework's")
 
 
 if __name__ == "__main__":
