@@ -1,0 +1,78 @@
+"""Documents fit a screen of 100 columns, and their links lead somewhere."""
+
+import pathlib
+import re
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+COLUMNS = 100
+# Written by programs.
+GENERATED = {"docs/performance.md", "docs/gpu-tests.md"}
+# Not wrapped yet.
+WIDE = {"docs/architecture.md", "docs/graph-format.md", "docs/plan-format.md", "docs/python.md",
+        "docs/serving.md", "docs/torch.md"}
+
+FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+def pages(*patterns):
+    return sorted(path for pattern in patterns for path in ROOT.glob(pattern))
+
+
+def name_of(path):
+    return str(path.relative_to(ROOT))
+
+
+def is_free(line):
+    """Of tables and of links, which cannot be broken, and of what the tutorial's commands print."""
+    return line.startswith("|") or line.startswith("    ") or "](" in line
+
+
+def anchors_of(text):
+    """As GitHub makes them."""
+    headings = (re.sub(r"[`*]", "", heading).strip().lower() for heading in HEADING.findall(text))
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings}
+
+
+def broken_links(path):
+    text = path.read_text(encoding="utf-8")
+    for link in LINK.findall(FENCED.sub("", text)):
+        if re.match(r"https?:|mailto:", link):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (path.parent / file).resolve() if file else path
+        if not target.exists():
+            yield link
+        elif anchor and target.suffix == ".md":
+            if anchor not in anchors_of(target.read_text(encoding="utf-8")):
+                yield link
+
+
+class Pages(unittest.TestCase):
+    def test_lines_fit_a_screen(self):
+        read = pages("README.md", "CONTRIBUTING.md", "docs/*.md", "docs/tutorial/*.md",
+                     "examples/README.md")
+        self.assertGreater(len(read), 30)
+        for path in read:
+            if name_of(path) in GENERATED | WIDE:
+                continue
+            lines = FENCED.sub("", path.read_text(encoding="utf-8")).split("\n")
+            long = [line for line in lines if len(line) > COLUMNS and not is_free(line)]
+            self.assertEqual(long, [], name_of(path))
+
+    def test_links_lead_somewhere(self):
+        for path in pages("*.md", "docs/**/*.md", "examples/*.md", "integrations/**/*.md",
+                          "src/*.md", "bench/*.md"):
+            self.assertEqual(list(broken_links(path)), [], name_of(path))
+
+    def test_every_page_is_listed_by_task(self):
+        index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+        for path in pages("docs/*.md"):
+            if path.name != "README.md":
+                self.assertIn(f"({path.name}", index)
+
+
+if __name__ == "__main__":
+    unittest.main()
