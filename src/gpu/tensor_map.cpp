@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <span>
+
 #include "stretto/error.h"
 
 namespace stretto::cuda {
@@ -23,19 +26,40 @@ int swizzle_of(int64_t box_row_bytes) {
   return box_row_bytes == 128 ? kSwizzle128 : box_row_bytes == 64 ? kSwizzle64 : kSwizzle32;
 }
 
-device::TensorMap encode(const Matrix& matrix, int box_columns, int box_rows, int promotion) {
+// Innermost dimension first; strides of the others, in elements.
+struct Dimension {
+  int64_t size, stride;
+  int box;
+};
+
+device::TensorMap encode(const Matrix& matrix, std::span<const Dimension> dimensions,
+                         int promotion) {
   if (const std::string why = why_unmappable(matrix); !why.empty()) throw UsageError(why);
-  const uint64_t sizes[] = {static_cast<uint64_t>(matrix.columns),
-                            static_cast<uint64_t>(matrix.rows)};
-  const uint64_t strides[] = {static_cast<uint64_t>(matrix.stride * num_bytes(matrix.dtype))};
-  const uint32_t box[] = {static_cast<uint32_t>(box_columns), static_cast<uint32_t>(box_rows)};
-  const uint32_t steps[] = {1, 1};
+  constexpr size_t kMost = 5;
+  STRETTO_ASSERT(dimensions.size() <= kMost, "TMA has five dimensions");
+  std::array<uint64_t, kMost> sizes{}, strides{};
+  std::array<uint32_t, kMost> box{}, steps{};
+  for (size_t i = 0; i < dimensions.size(); ++i) {
+    sizes[i] = static_cast<uint64_t>(dimensions[i].size);
+    box[i] = static_cast<uint32_t>(dimensions[i].box);
+    steps[i] = 1;
+    if (i > 0) {
+      strides[i - 1] = static_cast<uint64_t>(dimensions[i].stride * num_bytes(matrix.dtype));
+    }
+  }
   device::TensorMap map{};
   check(driver().tensor_map_encode(
-            &map, type_of(matrix.dtype), 2, reinterpret_cast<void*>(matrix.address), sizes, strides,
-            box, steps, 0, swizzle_of(box_columns * num_bytes(matrix.dtype)), promotion, 0),
+            &map, type_of(matrix.dtype), static_cast<uint32_t>(dimensions.size()),
+            reinterpret_cast<void*>(matrix.address), sizes.data(), strides.data(), box.data(),
+            steps.data(), 0, swizzle_of(dimensions[0].box * num_bytes(matrix.dtype)), promotion, 0),
         "describe a matrix to TMA");
   return map;
+}
+
+device::TensorMap encode(const Matrix& matrix, int box_columns, int box_rows, int promotion) {
+  const Dimension dimensions[] = {{matrix.columns, 1, box_columns},
+                                  {matrix.rows, matrix.stride, box_rows}};
+  return encode(matrix, dimensions, promotion);
 }
 
 }  // namespace
@@ -72,6 +96,29 @@ device::TensorMap map_for_sums(const Matrix& matrix, const device::GemmConfig& c
 
 device::TensorMap map_for_store(const Matrix& matrix, const device::GemmConfig& config, int rows) {
   return encode(matrix, device::layout_of(config).chunk_columns, rows, kL2PromoteNone);
+}
+
+device::TensorMap map_of_rows(const Matrix& matrix, int rows, Access access) {
+  return encode(matrix, 128 / num_bytes(matrix.dtype), rows,
+                access == Access::load ? kL2Promote256 : kL2PromoteNone);
+}
+
+device::TensorMap map_for_experts(const Matrix& weights, int64_t experts, int rows) {
+  const int64_t of_expert = weights.rows / experts;
+  const Dimension dimensions[] = {{weights.columns, 1, device::kTileK},
+                                  {of_expert, weights.stride, rows},
+                                  {experts, of_expert * weights.stride, 1}};
+  return encode(weights, dimensions, kL2Promote256);
+}
+
+device::TensorMap map_for_interleaved(const Matrix& weights, int64_t experts, int rows) {
+  const int64_t of_half = weights.rows / experts / 2;
+  const Dimension dimensions[] = {{weights.columns, 1, device::kTileK},
+                                  {8, weights.stride, 8},
+                                  {2, of_half * weights.stride, 2},
+                                  {of_half / 8, 8 * weights.stride, rows / 16},
+                                  {experts, 2 * of_half * weights.stride, 1}};
+  return encode(weights, dimensions, kL2Promote256);
 }
 
 }  // namespace stretto::cuda

@@ -26,4 +26,12 @@ device::TensorMap map_for_sums(const Matrix& matrix, const device::GemmConfig& c
 device::TensorMap map_for_store(const Matrix& matrix, const device::GemmConfig& config,
                                 int rows = device::kChunkRows);
 
+// For the grouped kernel: boxes of 128 bytes by `rows` rows, to load or to store; of weights,
+// one expert's rows behind the other's, boxes of one expert. Interleaved: the first half of an
+// expert's rows and the second, eight of one and eight of the other in turns.
+enum class Access : uint8_t { load, store };
+device::TensorMap map_of_rows(const Matrix& matrix, int rows, Access access);
+device::TensorMap map_for_experts(const Matrix& weights, int64_t experts, int rows);
+device::TensorMap map_for_interleaved(const Matrix& weights, int64_t experts, int rows);
+
 }  // namespace stretto::cuda

@@ -40,6 +40,27 @@ STRETTO_DEVICE void add_relaxed_sys(uint64* address, uint64 amount) {
   asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(address), "l"(amount) : "memory");
 }
 
+// Adds to a counter of this GPU, without order. Returns the old value.
+STRETTO_DEVICE uint32 add_relaxed_gpu(uint32* address, uint32 amount) {
+  uint32 old;
+  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
+               : "=r"(old)
+               : "l"(address), "r"(amount)
+               : "memory");
+  return old;
+}
+
+// Counts to `count` and begins again at 0, after everything this thread has observed or written and
+// before what it does next. Returns the old value.
+STRETTO_DEVICE uint32 next_of_ring_acq_rel_gpu(uint32* address, uint32 count) {
+  uint32 old;
+  asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+               : "=r"(old)
+               : "l"(address), "r"(count - 1)
+               : "memory");
+  return old;
+}
+
 // Returns the old value.
 STRETTO_DEVICE uint32 exchange_relaxed_sys(uint32* address, uint32 value) {
   uint32 old;
@@ -52,7 +73,8 @@ STRETTO_DEVICE uint32 exchange_relaxed_sys(uint32* address, uint32 value) {
 
 STRETTO_DEVICE void fence_acq_rel_sys() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
-// Besides, of two threads that each store, make it and then load what the other stored, one sees it.
+// Besides, of two threads that each store, make it and then load what the other stored, one sees
+// it.
 STRETTO_DEVICE void fence_sc_sys() { asm volatile("fence.sc.sys;" ::: "memory"); }
 
 // Orders ordinary accesses before with asynchronous ones (TMA, wgmma) after, in every state space.
@@ -97,6 +119,22 @@ STRETTO_DEVICE uint32 load_shared_word(uint32 address) {
 STRETTO_DEVICE void copy_async(uint32 destination, uint64 source) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(destination), "l"(source)
                : "memory");
+}
+
+// Four at once, kStep bytes apart in shared memory: so that no copy waits until the one before has
+// read its address. `bytes` of the first two and of the others are 16, or 0: then zeros come, and
+// nothing is read.
+template <int32 kStep>
+STRETTO_DEVICE void copy_four_async(uint32 destination, uint64 a, uint64 b, uint64 c, uint64 d,
+                                    uint32 bytes, uint32 bytes_of_others) {
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16, %5;\n"
+      "cp.async.cg.shared.global [%0 + %7], [%2], 16, %5;\n"
+      "cp.async.cg.shared.global [%0 + %8], [%3], 16, %6;\n"
+      "cp.async.cg.shared.global [%0 + %9], [%4], 16, %6;" ::"r"(destination),
+      "l"(a), "l"(b), "l"(c), "l"(d), "r"(bytes), "r"(bytes_of_others), "n"(kStep), "n"(2 * kStep),
+      "n"(3 * kStep)
+      : "memory");
 }
 
 // Vectors of global memory that are read or written once, past the SM's cache.

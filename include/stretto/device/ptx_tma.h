@@ -1,5 +1,5 @@
-// The bulk copy engine (TMA, sm_90) between global and shared memory: 2-D boxes of tensors, and
-// plain bytes.
+// The bulk copy engine (TMA, sm_90) between global and shared memory: boxes of tensors, and plain
+// bytes.
 //
 // Coordinates are elements, innermost first. Past the tensor's end loads bring zeros and stores
 // leave memory alone; a store that begins before the tensor faults (seen on H200: illegal
@@ -33,6 +33,24 @@ STRETTO_DEVICE void tma_load(uint32 destination, const TensorMap* map, int32 x, 
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
       " [%0], [%1, {%3, %4}], [%2];" ::"r"(destination),
       "l"(map), "r"(barrier), "r"(x), "r"(y)
+      : "memory");
+}
+
+// Of a tensor of three dimensions, and of five.
+STRETTO_DEVICE void tma_load(uint32 destination, const TensorMap* map, int32 x, int32 y, int32 z,
+                             uint32 barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(destination),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+STRETTO_DEVICE void tma_load(uint32 destination, const TensorMap* map, int32 x, int32 y, int32 z,
+                             int32 u, int32 v, uint32 barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(destination),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
       : "memory");
 }
 

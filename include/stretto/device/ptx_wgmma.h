@@ -71,13 +71,22 @@ template <int kN, bool kBf16>
 struct Wgmma;
 
 // X(columns, eighths of the accumulators, number of the first operand after them, and two more)
-#define STRETTO_WGMMA_SHAPES(X) \
-  X(64, 4, 32, 33, 34)          \
-  X(96, 6, 48, 49, 50)          \
-  X(128, 8, 64, 65, 66)         \
-  X(160, 10, 80, 81, 82)        \
-  X(192, 12, 96, 97, 98)        \
-  X(224, 14, 112, 113, 114)     \
+#define STRETTO_WGMMA_SHAPES(X)\
+  X(16, 1, 8, 9, 10)        \
+  X(32, 2, 16, 17, 18)      \
+  X(48, 3, 24, 25, 26)      \
+  X(64, 4, 32, 33, 34)      \
+  X(80, 5, 40, 41, 42)      \
+  X(96, 6, 48, 49, 50)      \
+  X(112, 7, 56, 57, 58)     \
+  X(128, 8, 64, 65, 66)     \
+  X(144, 9, 72, 73, 74)     \
+  X(160, 10, 80, 81, 82)    \
+  X(176, 11, 88, 89, 90)    \
+  X(192, 12, 96, 97, 98)    \
+  X(208, 13, 104, 105, 106) \
+  X(224, 14, 112, 113, 114) \
+  X(240, 15, 120, 121, 122) \
   X(256, 16, 128, 129, 130)
 
 #define STRETTO_WGMMA(n, r, a, b, c, bf16, type)                                    \

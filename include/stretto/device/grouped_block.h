@@ -1,0 +1,151 @@
+// What the warps of a block of the grouped kernel have in common, and how each finds its tiles.
+#pragma once
+
+#include "stretto/device/grouped_task.h"
+#include "stretto/device/ptx_barrier.h"
+
+namespace stretto::device {
+
+#ifdef STRETTO_DEVICE
+
+// Shared-memory addresses of one block.
+template <GroupedConfig kConfig>
+struct GroupedShared {
+  static constexpr GroupedLayout kLayout = layout_of(kConfig);
+  static constexpr uint32 kIsLast = 0x100;
+  uint32 a, b, chunks, full, empty, chunk_full, chunk_empty;
+  uint32 rows, first_row, first_tile;  // by expert; of tiles one more
+  uint32 notes, noted;                 // of tiles
+  uint32 offsets;                      // of rows that are gathered
+
+  STRETTO_DEVICE explicit GroupedShared(uint32 base) {
+    a = (base + 1023) & ~1023u;
+    b = a + kConfig.stages * kLayout.a_bytes;
+    chunks = b + kConfig.stages * kLayout.b_bytes;
+    full = chunks + kLayout.chunk_rings * kTokenChunkSlots * kLayout.chunk_bytes;
+    empty = full + kConfig.stages * 8;
+    chunk_full = empty + kConfig.stages * 8;
+    chunk_empty = chunk_full + kLayout.chunk_rings * kTokenChunkSlots * 8;
+    rows = chunk_empty + kLayout.chunk_rings * kTokenChunkSlots * 8;
+    first_row = rows + kMostExperts * 4;
+    first_tile = first_row + kMostExperts * 4;
+    notes = first_tile + (kMostExperts + 1) * 4 + 12;  // a multiple of 16
+    noted = notes + kTileNotes * 16;
+    offsets = noted + (kConfig.gathers ? kTileNotes * 8 : 0);
+  }
+  STRETTO_DEVICE static uint32 chunk_index(uint32 chunk_ring, uint32 slot) {
+    return chunk_ring * kTokenChunkSlots + slot;
+  }
+  STRETTO_DEVICE uint32 chunk(uint32 chunk_ring, uint32 slot) const {
+    return chunks + chunk_index(chunk_ring, slot) * kLayout.chunk_bytes;
+  }
+
+  // What the other warps know of the block's tile number i. The load warp writes it ahead of the
+  // tile's first stage, with which it becomes visible.
+  STRETTO_DEVICE uint32 note(uint32 i) const { return notes + i % kTileNotes * 16; }
+  STRETTO_DEVICE void write_note(uint32 i, const GroupedTile& tile, bool is_last) const {
+    store_shared_word(note(i), tile.units | (is_last ? kIsLast : 0));
+    store_shared_word(note(i) + 4, tile.row);
+    store_shared_word(note(i) + 8, tile.rows);
+    store_shared_word(note(i) + 12, static_cast<uint32>(tile.column));
+  }
+  STRETTO_DEVICE uint32 units_of(uint32 i) const { return load_shared_word(note(i)) & ~kIsLast; }
+  STRETTO_DEVICE bool is_last(uint32 i) const { return load_shared_word(note(i)) >= kIsLast; }
+  STRETTO_DEVICE uint32 row_of(uint32 i) const { return load_shared_word(note(i) + 4); }
+  STRETTO_DEVICE uint32 tile_rows_of(uint32 i) const { return load_shared_word(note(i) + 8); }
+  STRETTO_DEVICE int32 column_of(uint32 i) const {
+    return static_cast<int32>(load_shared_word(note(i) + 12));
+  }
+  // Whether the block has any tile; ask before the first note.
+  STRETTO_DEVICE bool has_tiles(const GroupedParams& params) const {
+    return blockIdx.x < num_tiles(params);
+  }
+  // For those who need a note ahead of the tile's first stage.
+  STRETTO_DEVICE void await_note(uint32 i) const {
+    barrier_wait(noted + i % kTileNotes * 8, i / kTileNotes % 2);
+  }
+
+  STRETTO_DEVICE void init_barriers() const {
+    for (int32 i = 0; i < kConfig.stages; ++i) {
+      barrier_init(full + i * 8, 1 + kLayout.loaders);
+      barrier_init(empty + i * 8, 8);
+    }
+    for (int32 i = 0; i < kLayout.chunk_rings * kTokenChunkSlots; ++i) {
+      barrier_init(chunk_full + i * 8, 8 / kLayout.chunk_rings);
+      barrier_init(chunk_empty + i * 8, 1);
+    }
+    if constexpr (kConfig.gathers) {
+      for (int32 i = 0; i < kTileNotes; ++i) barrier_init(noted + i * 8, 1);
+    }
+    fence_barrier_init();
+  }
+
+  // By all threads, ahead of a barrier of the block.
+  STRETTO_DEVICE void copy_counts(const GroupedParams& params) const {
+    for (uint32 e = threadIdx.x; e < params.experts; e += kLayout.threads) {
+      store_shared_word(rows + e * 4, static_cast<uint32>(params.rows_of_expert[e]));
+    }
+  }
+  STRETTO_DEVICE uint32 rows_of(uint32 expert) const { return load_shared_word(rows + expert * 4); }
+  // By one warp, behind that barrier and ahead of another: where experts' rows and tiles begin.
+  STRETTO_DEVICE void number_tiles(const GroupedParams& params) const {
+    const uint32 lane = threadIdx.x % 32;
+    const uint32 each = (params.experts + 31) / 32;
+    const uint32 begin = lane * each;
+    const uint32 end = begin + each < params.experts ? begin + each : params.experts;
+    const auto row_space = [&](uint32 e) {
+      return (rows_of(e) + params.entry_rows - 1) / params.entry_rows * params.entry_rows;
+    };
+    uint32 own_rows = 0, own_tiles = 0;
+    for (uint32 e = begin; e < end; ++e) {
+      own_rows += row_space(e);
+      own_tiles += row_tiles<kConfig>(rows_of(e));
+    }
+    uint32 row = own_rows, tile = own_tiles;
+#pragma unroll
+    for (uint32 step = 1; step < 32; step *= 2) {
+      const uint32 rows_before = __shfl_up_sync(0xffffffffu, row, step);
+      const uint32 tiles_before = __shfl_up_sync(0xffffffffu, tile, step);
+      if (lane >= step) {
+        row += rows_before;
+        tile += tiles_before;
+      }
+    }
+    row -= own_rows;
+    tile -= own_tiles;
+    for (uint32 e = begin; e < end; ++e) {
+      store_shared_word(first_row + e * 4, row);
+      store_shared_word(first_tile + e * 4, tile * params.column_blocks);
+      row += row_space(e);
+      tile += row_tiles<kConfig>(rows_of(e));
+    }
+    if (lane == 31) store_shared_word(first_tile + params.experts * 4, tile * params.column_blocks);
+  }
+
+  // Behind that.
+  STRETTO_DEVICE uint32 num_tiles(const GroupedParams& params) const {
+    return load_shared_word(first_tile + params.experts * 4);
+  }
+
+  // By a whole warp: tile `number`, which is below num_tiles(), at `expert` or behind it.
+  STRETTO_DEVICE GroupedTile find_tile(const GroupedParams& params, uint32 number,
+                                       uint32& expert) const {
+    uint32 passed;  // how many of the next experts' tiles all lie before this one, 32 at a time
+    do {
+      const uint32 e = expert + threadIdx.x % 32;
+      const bool is_past =
+          e < params.experts && load_shared_word(first_tile + (e + 1) * 4) <= number;
+      passed = __popc(__ballot_sync(0xffffffffu, is_past));
+      expert += passed;
+    } while (passed == 32);
+    GroupedTile tile = tile_of<kConfig>(
+        expert, load_shared_word(first_row + expert * 4), rows_of(expert),
+        number - load_shared_word(first_tile + expert * 4), params.column_blocks, params.band);
+    tile.column = static_cast<int32>(tile.block * kLayout.stored_columns);
+    return tile;
+  }
+};
+
+#endif  // STRETTO_DEVICE
+
+}  // namespace stretto::device

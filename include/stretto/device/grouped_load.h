@@ -1,0 +1,126 @@
+// The warps of the grouped kernel that load stages: one by TMA, and two more that gather rows.
+#pragma once
+
+#include "stretto/device/grouped_block.h"
+#include "stretto/device/ptx_tma.h"
+
+namespace stretto::device {
+
+#ifdef STRETTO_DEVICE
+
+// One thread: weights of a stage, and rows of tokens where they are sorted.
+template <GroupedConfig kConfig>
+STRETTO_DEVICE void load_stage(const GroupedParams& params, const GroupedShared<kConfig>& shared,
+                               const GroupedTile& tile, int32 k, uint32 slot) {
+  constexpr GroupedLayout kLayout = layout_of(kConfig);
+  const uint32 full = shared.full + slot * 8;
+  const uint32 rows = tile.units * kUnitRows;
+  const uint32 row_bytes = kConfig.gathers ? 0 : rows * kTileK * 2;
+  barrier_arrive_expect(full, kLayout.a_bytes + row_bytes);
+  const uint32 a = shared.a + slot * kLayout.a_bytes;
+  const auto expert = static_cast<int32>(tile.expert);
+  if constexpr (kLayout.halves == 2) {
+    tma_load(a, &params.weights, k, 0, 0, tile.column / 8, expert, full);
+  } else {
+    tma_load(a, &params.weights, k, tile.column, expert, full);
+  }
+  if constexpr (!kConfig.gathers) {
+    const uint32 b = shared.b + slot * kLayout.b_bytes;
+    // In one box, since a thread takes longer to ask for several than they take to come.
+    tma_load(b, &params.tokens[tile.units - 1], k, static_cast<int32>(tile.row), full);
+  }
+}
+
+// One warp, one thread of which loads. It also finds the block's tiles, for all others. The first
+// two are given, and then a block takes the next one that no other has: so tiles that lie side by
+// side, and share weights, begin at about the same time, however far blocks have drifted apart. It
+// asks for a tile two ahead, since the answer takes a while.
+template <GroupedConfig kConfig>
+STRETTO_DEVICE void grouped_load(const GroupedParams& params,
+                                 const GroupedShared<kConfig>& shared) {
+  const bool leads = threadIdx.x % 32 == 0;
+  const uint32 count = shared.num_tiles(params);
+  uint32 number = blockIdx.x, next = blockIdx.x + gridDim.x, expert = 0;
+  RingPosition ring{0, 1};
+  for (uint32 i = 0; number < count; ++i) {
+    const GroupedTile tile = shared.find_tile(params, number, expert);
+    uint32 ticket = 0;
+    if (leads) {
+      if (next < count) ticket = add_relaxed_gpu(params.tickets, 1);
+#pragma unroll 1
+      for (uint32 k = 0; k < params.num_k; ++k) {
+        barrier_wait(shared.empty + ring.slot * 8, ring.parity);
+        if (k == 0) {
+          shared.write_note(i, tile, next >= count);
+          if constexpr (kConfig.gathers) barrier_arrive(shared.noted + i % kTileNotes * 8);
+        }
+        load_stage<kConfig>(params, shared, tile, static_cast<int32>(k) * kTileK, ring.slot);
+        ring.advance<kConfig.stages>();
+      }
+    }
+    number = next;
+    next = __shfl_sync(0xffffffffu, ticket, 0) + 2 * gridDim.x;
+  }
+  if (leads && next_of_ring_acq_rel_gpu(params.tickets + 1, gridDim.x) == gridDim.x - 1) {
+    *params.tickets = 0;
+  }
+}
+
+// Two warps, `part` 0 and 1. TMA brings boxes of neighbouring rows, so rows that lie anywhere are
+// copied in 16-byte pieces, to where TMA's swizzle would have put them: eight lanes a row.
+template <GroupedConfig kConfig>
+STRETTO_DEVICE void grouped_gather(const GroupedParams& params,
+                                   const GroupedShared<kConfig>& shared, uint32 part) {
+  constexpr GroupedLayout kLayout = layout_of(kConfig);
+  constexpr uint32 kAtOnce = 4;  // rows of a lane, 8 apart
+  constexpr uint32 kWords = kConfig.rows / 2;
+  const uint32 lane = threadIdx.x % 32;
+  const uint32 first_row = part * 4 + lane / 8;
+  const uint32 piece = lane % 8 * 16;
+  const uint32 place = first_row * 128 + (piece ^ (first_row * 16));
+  // Where the rows are, in 16 bytes: of each lane those that it copies at once side by side.
+  const uint32 offsets = shared.offsets + part * kWords * 4;
+  RingPosition ring{0, 1};
+  bool more = shared.has_tiles(params);
+  for (uint32 number = 0; more; ++number) {
+    shared.await_note(number);
+    more = !shared.is_last(number);
+    const uint32 tile_row = shared.row_of(number), tile_rows = shared.tile_rows_of(number);
+    const uint32 rows = shared.units_of(number) * kUnitRows;
+#pragma unroll
+    for (uint32 i = lane; i < kWords; i += 32) {
+      const uint32 row = (i / 16 * kAtOnce + i % kAtOnce) * 8 + part * 4 + i / 4 % 4;
+      // Rows past the tile's are multiplied in vain: the last of its own will do.
+      const auto source =
+          static_cast<uint32>(params.sources[tile_row + (row < tile_rows ? row : tile_rows - 1)]);
+      store_shared_word(offsets + i * 4,
+                        (source < params.token_rows ? source : params.token_rows - 1) *
+                            (params.token_row_bytes / 16));
+    }
+    __syncwarp();
+#pragma unroll 1
+    for (uint32 k = 0; k < params.num_k; ++k) {
+      const uint32 column = k * (kTileK * 2) + piece;
+      const uint32 bytes = column < params.k_bytes ? 16 : 0;
+      const uint64 from = params.tokens_address + column;
+      const uint32 to = shared.b + ring.slot * kLayout.b_bytes + place;
+      barrier_wait(shared.empty + ring.slot * 8, ring.parity);
+#pragma unroll 2
+      for (uint32 row = 0; row < rows; row += kAtOnce * 8) {
+        const Vec16 offset = load_shared_vector(offsets + row * 2 + lane / 8 * 16);
+        const auto source = [&](int32 j) {
+          return from + static_cast<uint64>(offset.word[j]) * 16;
+        };
+        copy_four_async<1024>(to + row * 128, source(0), source(1), source(2), source(3), bytes,
+                              row + kUnitRows < rows ? bytes : 0);
+      }
+      barrier_arrive_after_copies(shared.full + ring.slot * 8);
+      ring.advance<kConfig.stages>();
+    }
+    __syncwarp();
+  }
+}
+
+#endif  // STRETTO_DEVICE
+
+}  // namespace stretto::device

@@ -1,0 +1,49 @@
+// The grouped kernel of Hopper: products of many experts with the rows that a partition on the
+// device gives them (grouped_task.h).
+//
+//   load warp    feeds stages of weights by TMA, and of tokens where their rows are sorted
+//   two warps    gather rows of tokens by index where they are not
+//   consumers    warpgroups; multiply stages with wgmma, finish tiles, hand them over in chunks
+//   store warp   sends chunks to sorted rows of the output, or to rows by index
+#pragma once
+
+#include "stretto/device/grouped_load.h"
+#include "stretto/device/grouped_multiply.h"
+#include "stretto/device/grouped_store.h"
+#include "stretto/device/launch_order.h"
+
+namespace stretto::device {
+
+#ifdef STRETTO_DEVICE
+
+template <GroupedConfig kConfig>
+STRETTO_DEVICE void grouped_sm90(const GroupedParams& params) {
+  constexpr RegisterBudget kRegisters = registers_of(kConfig);
+  extern __shared__ uint8 shared_memory[];
+  const GroupedShared<kConfig> shared(shared_address(shared_memory));
+  const uint32 warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
+  const uint32 lane = threadIdx.x % 32;
+  if (warp == 8 && lane < 1 + kMostUnits + kRowMaps) prefetch_tensor_map(&params.weights + lane);
+  if (threadIdx.x == 0) shared.init_barriers();
+  wait_for_stream();
+  shared.copy_counts(params);
+  __syncthreads();
+  if (warp == 0) shared.number_tiles(params);
+  __syncthreads();
+
+  if (warp >= 8) {
+    give_registers<kRegisters.mover>();
+    if (warp == 8) grouped_load<kConfig>(params, shared);
+    if (warp == 9) grouped_store<kConfig>(params, shared);
+    if constexpr (kConfig.gathers) {
+      if (warp >= 10) grouped_gather<kConfig>(params, shared, warp - 10);
+    }
+  } else {
+    take_registers<kRegisters.consumer>();
+    GroupedConsumer<kConfig>(params, shared, warp / 4).run();
+  }
+}
+
+#endif  // STRETTO_DEVICE
+
+}  // namespace stretto::device

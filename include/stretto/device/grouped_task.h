@@ -1,0 +1,145 @@
+// Products of many experts in one kernel: what it is specialised on, and the tiles that it walks.
+//
+// A partition that the device makes (routing.h) says how many rows each expert has; they lie expert
+// by expert. Each has weights of its own, columns x K. A tile is some of an expert's rows by some
+// of its columns. What is special:
+// - Weights are wgmma's A and tokens its B. A tile has 128 or 256 columns, but as many rows as its
+//   expert needs, in units of 16, which is what wgmma's N allows: a few rows do not cost as much as
+//   64, and little is multiplied in vain.
+// - No host knows how many tiles there are. A block finds its own by the counts (grouped_load.h).
+// - Rows can be gathered: found by an index each, as they are loaded.
+// Sums of an element are added in the order of K whatever tile it lies in and whoever computes
+// that: bits depend neither on other rows nor on the number of SMs.
+#pragma once
+
+#include "stretto/device/gemm_task.h"
+
+namespace stretto::device {
+
+struct GroupedConfig {
+  int32 columns = 256;    // of weights in a tile: 128 or 256
+  int32 rows = 128;       // of tokens at most: a multiple of 16, up to 32768 / columns
+  int32 stages = 4;       // K blocks in flight
+  bool bf16 = true;       // else fp16
+  bool gathers = false;   // rows of tokens by index, instead of sorted ones
+  bool scatters = false;  // rows of the output by index, instead of sorted ones
+  bool weighs = false;    // each row times its weight, behind the follower
+  // Of swiglu the weights are two matrices of as many columns each as the output has.
+  Follower follower = Follower::none;
+
+  constexpr bool operator==(const GroupedConfig&) const = default;
+};
+
+inline constexpr int32 kUnitRows = 16;
+inline constexpr int32 kMostUnits = 16;       // in a tile
+inline constexpr int32 kTokenChunkRows = 32;  // of a tile's rows handed to the warp that stores
+inline constexpr int32 kTokenChunkSlots = 2;
+// Stages may hold as many tiles as there are stages, and there are some more in the making.
+inline constexpr int32 kTileNotes = 16;
+inline constexpr int32 kMostExperts = 512;
+inline constexpr int32 kRowMaps = 6;  // 32, 16, 8, 4, 2 and 1 rows at once
+
+struct GroupedLayout {
+  int32 threads;
+  int32 mmas;            // of 64 rows of weights, in a consumer
+  int32 halves;          // products side by side: 1 or 2
+  int32 stored_columns;  // of a tile
+  int32 a_bytes, b_bytes;
+  int32 chunk_bytes;    // rows of 128 bytes
+  int32 chunk_rings;    // 1: both consumers fill the same chunks
+  int32 chunks_across;  // of a tile, in a ring
+  int32 loaders;        // threads that copy rows one by one
+  int32 shared_bytes;
+};
+
+STRETTO_HOST_DEVICE GroupedLayout layout_of(const GroupedConfig& config) {
+  GroupedLayout layout{};
+  layout.threads = 3 * kWarpgroup;
+  layout.mmas = config.columns / 128;
+  layout.halves = config.follower == Follower::swiglu ? 2 : 1;
+  layout.stored_columns = config.columns / layout.halves;
+  layout.a_bytes = config.columns * kTileK * 2;
+  layout.b_bytes = config.rows * kTileK * 2;
+  layout.chunk_bytes = kTokenChunkRows * 128;
+  layout.chunk_rings = layout.stored_columns < 128 ? 1 : 2;
+  layout.chunks_across = layout.stored_columns / 64 / layout.chunk_rings;
+  layout.loaders = config.gathers ? 64 : 0;
+  layout.shared_bytes = 1024 + config.stages * (layout.a_bytes + layout.b_bytes) +
+                        layout.chunk_rings * kTokenChunkSlots * layout.chunk_bytes + 512 +
+                        4 * (3 * kMostExperts + 4) + 16 * kTileNotes +
+                        (config.gathers ? config.rows * 4 + kTileNotes * 8 : 0);
+  return layout;
+}
+
+// What movers need to copy rows, consumers go without.
+STRETTO_HOST_DEVICE RegisterBudget registers_of(const GroupedConfig& config) {
+  return config.gathers || config.scatters ? RegisterBudget{216, 72} : RegisterBudget{232, 40};
+}
+
+struct GroupedParams {
+  TensorMap weights;             // (K, columns, experts), of swiglu (K, 8, 2, columns / 8, experts)
+  TensorMap tokens[kMostUnits];  // sorted rows, so many units of them at once
+  TensorMap outputs[kRowMaps];
+  const int32* rows_of_expert;  // of a partition (routing.h)
+  const int32* sources;         // of each sorted row, its row of tokens, where the kernel gathers
+  const int32* targets;         // its row of the output, where the kernel scatters
+  const float* row_weights;     // of each sorted row
+  // Zeros ahead of the first launch, and behind each: how many tiles blocks have asked for, and how
+  // many blocks are done.
+  uint32* tickets;
+  uint64 tokens_address;  // where the kernel gathers
+  uint64 output_address;  // where it scatters
+  uint32 token_row_bytes;
+  uint32 token_rows;  // of which sources name some
+  uint32 experts;
+  uint32 entry_rows;  // an expert's rows begin at a multiple of it
+  uint32 output_row_bytes;
+  uint32 output_columns;
+  uint32 column_blocks;  // tiles next to each other
+  uint32 num_k;          // in blocks of kTileK
+  uint32 k_bytes;        // of a row
+  uint32 band;           // tiles of rows that share weights before the next weights' turn
+};
+
+// A tile: rows [row, row + rows) of the partition.
+struct GroupedTile {
+  uint32 expert, block;
+  uint32 row, rows;
+  uint32 units;  // of kUnitRows that are multiplied
+  int32 column;  // first, of the output
+};
+
+// Into how many tiles an expert's rows are cut.
+template <GroupedConfig kConfig>
+STRETTO_HOST_DEVICE uint32 row_tiles(uint32 rows) {
+  constexpr uint32 kMost = kConfig.rows;
+  return (rows + kMost - 1) / kMost;
+}
+
+// Tile `number` of an expert that has `rows` rows from `first` on: the tiles are equally high, to a
+// unit, and `band` of them go by the same weights before the next weights' turn. So what runs at
+// the same time shares weights and rows, in L2.
+template <GroupedConfig kConfig>
+STRETTO_HOST_DEVICE GroupedTile tile_of(uint32 expert, uint32 first, uint32 rows, uint32 number,
+                                        uint32 column_blocks, uint32 most_in_band) {
+  const uint32 tiles = row_tiles<kConfig>(rows);
+  const uint32 band = number / (most_in_band * column_blocks);
+  const uint32 left = tiles - band * most_in_band;
+  const uint32 in_band = left < most_in_band ? left : most_in_band;
+  const uint32 place = number - band * most_in_band * column_blocks;
+  const uint32 block = place / in_band;
+  const uint32 at = band * most_in_band + place - block * in_band;
+  const uint32 units = (rows + kUnitRows - 1) / kUnitRows;
+  const uint32 base = units / tiles, longer = units - base * tiles;
+  const uint32 first_unit = at * base + (at < longer ? at : longer);
+  GroupedTile tile{};
+  tile.expert = expert;
+  tile.block = block;
+  tile.units = base + (at < longer ? 1 : 0);
+  tile.row = first + first_unit * kUnitRows;
+  const uint32 end = (first_unit + tile.units) * kUnitRows;
+  tile.rows = (end < rows ? end : rows) - first_unit * kUnitRows;
+  return tile;
+}
+
+}  // namespace stretto::device

@@ -1,0 +1,181 @@
+#include "gpu/grouped_kernel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "stretto/error.h"
+
+namespace stretto::cuda {
+namespace {
+
+using device::Follower;
+using device::GroupedConfig;
+using device::kTileK;
+
+constexpr int kSharedBytesOfHopper = 227 * 1024;
+constexpr const char* kFollowerNames[] = {"none", "swiglu", "gelu", "silu"};
+constexpr uint32_t kBand = 8;  // 4 to 32 are the same to 3 %
+
+const char* name_of(Follower follower) { return kFollowerNames[static_cast<int>(follower)]; }
+
+void demand(bool holds, const std::string& why) {
+  if (!holds) throw UsageError(why);
+}
+
+void check_operands(const GroupedConfig& config, const GroupedOperands& o) {
+  const int64_t k = o.tokens.columns, n = o.output.columns;
+  const int halves = device::layout_of(config).halves;
+  demand(
+      o.experts >= 1 && o.experts <= device::kMostExperts,
+      fmt::format("a grouped kernel has 1 to {} experts, not {}", device::kMostExperts, o.experts));
+  demand(o.weights.columns == k,
+         fmt::format("weights have as many columns as tokens, {}, not {}", k, o.weights.columns));
+  demand(
+      o.weights.rows == o.experts * n * halves,
+      fmt::format("{} experts of {} columns{} have {} rows of weights, not {}", o.experts, n,
+                  halves == 2 ? " of gate and of up" : "", o.experts * n * halves, o.weights.rows));
+  demand(o.weights.stride == k, "rows of weights lie next to each other");
+  demand(k > kTileK, fmt::format("a grouped kernel needs K over {}, not {}", kTileK, k));
+  demand(n % 8 == 0,
+         fmt::format("a grouped kernel's output has a multiple of 8 columns, not {}", n));
+  const DType type = config.bf16 ? DType::bf16 : DType::fp16;
+  demand(o.tokens.dtype == type && o.weights.dtype == type && o.output.dtype == type,
+         fmt::format("all matrices of this kernel are {}", to_string(type)));
+  demand(o.most_rows >= 0 && o.most_rows < INT32_MAX, "a partition has fewer than 2^31-1 rows");
+  demand(
+      config.gathers || o.tokens.rows >= o.most_rows,
+      fmt::format("{} sorted rows do not fit into {} rows of tokens", o.most_rows, o.tokens.rows));
+  demand(config.scatters || o.output.rows >= o.most_rows,
+         fmt::format("{} sorted rows do not fit into {} rows of the output", o.most_rows,
+                     o.output.rows));
+  demand(o.entry_rows >= 1 && o.entry_rows <= INT32_MAX, "entries of a partition have rows");
+  demand(o.rows_of_expert != 0, "a grouped kernel needs the numbers of its experts' rows");
+  demand(o.tickets != 0, "a grouped kernel needs two words of zeros");
+  demand(!config.gathers || o.sources != 0, "a kernel that gathers needs the rows' sources");
+  demand(!config.scatters || o.targets != 0, "a kernel that scatters needs the rows' targets");
+  demand(!config.weighs || o.row_weights != 0, "a kernel that weighs needs the rows' weights");
+}
+
+template <typename T>
+const T* pointer(DevicePtr address) {
+  return reinterpret_cast<const T*>(address);
+}
+
+}  // namespace
+
+std::string describe(const GroupedConfig& config) {
+  return fmt::format(
+      "{}x{}x{} stages {} {}{}{}{}{}", config.columns, config.rows, kTileK, config.stages,
+      config.bf16 ? "bf16" : "fp16", config.gathers ? " gathers" : "",
+      config.scatters ? " scatters" : "", config.weighs ? " weighs" : "",
+      config.follower != Follower::none ? fmt::format(" {}", name_of(config.follower)) : "");
+}
+
+std::string why_illegal(const GroupedConfig& config) {
+  if (config.columns != 128 && config.columns != 256) {
+    return fmt::format("a grouped kernel's tiles have 128 or 256 columns, not {}", config.columns);
+  }
+  const int most = 128 * 256 / config.columns;
+  if (config.rows < device::kUnitRows || config.rows > most ||
+      config.rows % device::kUnitRows != 0) {
+    return fmt::format(
+        "a grouped kernel's tiles of {} columns have a multiple of {} rows up to {}, "
+        "not {}",
+        config.columns, device::kUnitRows, most, config.rows);
+  }
+  if (config.stages < 2 || config.stages >= device::kTileNotes - 3) {
+    return fmt::format("stages must be 2 to {}", device::kTileNotes - 4);
+  }
+  const int shared_bytes = device::layout_of(config).shared_bytes;
+  if (shared_bytes > kSharedBytesOfHopper) {
+    return fmt::format("{} stages need {} bytes of shared memory; an SM gives {}", config.stages,
+                       shared_bytes, kSharedBytesOfHopper);
+  }
+  return "";
+}
+
+GroupedConfig fitted(GroupedConfig config, const GroupedShape& shape, int num_sms) {
+  const int64_t rows = shape.rows / std::max<int64_t>(shape.experts, 1);
+  // Of few tiles smaller ones waste less at the end.
+  const int64_t tall_tiles = shape.experts * ((rows + 255) / 256) * ((shape.columns + 127) / 128);
+  if (rows < 80) {
+    config.columns = 256;
+    config.rows = 128;
+    config.stages = 4;
+  } else if (rows <= 180 || tall_tiles < 4 * num_sms) {
+    config.columns = 128;
+    config.rows = 192;
+    config.stages = 5;
+  } else {
+    config.columns = 128;
+    config.rows = 256;
+    config.stages = 4;
+  }
+  return config;
+}
+
+std::string grouped_source(const GroupedConfig& config) {
+  if (const std::string why = why_illegal(config); !why.empty()) throw UsageError(why);
+  return fmt::format(R"(#include "stretto/device/grouped_sm90.h"
+using namespace stretto::device;
+constexpr GroupedConfig kConfig{{.columns = {}, .rows = {}, .stages = {}, .bf16 = {},
+                                .gathers = {}, .scatters = {}, .weighs = {},
+                                .follower = Follower::{}}};
+extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, 1)
+stretto_grouped(const __grid_constant__ GroupedParams params) {{
+  grouped_sm90<kConfig>(params);
+}}
+)",
+                     config.columns, config.rows, config.stages, config.bf16, config.gathers,
+                     config.scatters, config.weighs, name_of(config.follower));
+}
+
+device::GroupedParams grouped_params(const GroupedConfig& config, const GroupedOperands& operands) {
+  check_operands(config, operands);
+  const device::GroupedLayout layout = device::layout_of(config);
+  const GroupedOperands& o = operands;
+  const int64_t k = o.tokens.columns, n = o.output.columns;
+  device::GroupedParams params{};
+  params.weights = layout.halves == 2 ? map_for_interleaved(o.weights, o.experts, config.columns)
+                                      : map_for_experts(o.weights, o.experts, config.columns);
+  for (int i = 0; i < device::kMostUnits; ++i) {
+    params.tokens[i] = map_of_rows(o.tokens, (i + 1) * device::kUnitRows, Access::load);
+  }
+  for (int i = 0; i < device::kRowMaps; ++i) {
+    params.outputs[i] = map_of_rows(o.output, device::kTokenChunkRows >> i, Access::store);
+  }
+  params.rows_of_expert = pointer<int32_t>(o.rows_of_expert);
+  params.sources = pointer<int32_t>(o.sources);
+  params.targets = pointer<int32_t>(o.targets);
+  params.row_weights = pointer<float>(o.row_weights);
+  params.tickets = reinterpret_cast<uint32_t*>(o.tickets);
+  params.tokens_address = o.tokens.address;
+  params.output_address = o.output.address;
+  params.token_row_bytes = static_cast<uint32_t>(o.tokens.stride * num_bytes(o.tokens.dtype));
+  params.token_rows = static_cast<uint32_t>(o.tokens.rows);
+  params.experts = static_cast<uint32_t>(o.experts);
+  params.entry_rows = static_cast<uint32_t>(o.entry_rows);
+  params.output_row_bytes = static_cast<uint32_t>(o.output.stride * num_bytes(o.output.dtype));
+  params.output_columns = static_cast<uint32_t>(n);
+  params.column_blocks =
+      static_cast<uint32_t>((n + layout.stored_columns - 1) / layout.stored_columns);
+  params.num_k = static_cast<uint32_t>((k + kTileK - 1) / kTileK);
+  params.k_bytes = static_cast<uint32_t>(k * num_bytes(o.tokens.dtype));
+  params.band = kBand;
+  return params;
+}
+
+GroupedKernel::GroupedKernel(const Device& device, const Compiler& compiler,
+                             const GroupedConfig& config)
+    : config_(config),
+      kernel_(compiler.compile(grouped_source(config), device.arch()).cubin, "stretto_grouped",
+              device::layout_of(config).shared_bytes) {}
+
+void GroupedKernel::launch(const Stream& stream, int blocks, const device::GroupedParams& params,
+                           bool overlap) const {
+  STRETTO_ASSERT(blocks > 0, "a grouped kernel has blocks");
+  kernel_.launch(stream, blocks, device::layout_of(config_).threads, 1, &params, overlap);
+}
+
+}  // namespace stretto::cuda

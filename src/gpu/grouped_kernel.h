@@ -1,0 +1,72 @@
+// The grouped kernel (stretto/device/grouped_sm90.h), compiled for one configuration.
+#pragma once
+
+#include <string>
+
+#include "gpu/compiler.h"
+#include "gpu/device.h"
+#include "gpu/tensor_map.h"
+#include "stretto/device/grouped_task.h"
+
+namespace stretto::cuda {
+
+// "256x128x64 stages 4 bf16 gathers swiglu"
+std::string describe(const device::GroupedConfig& config);
+
+// Why no kernel can be made of this configuration; empty when it can.
+std::string why_illegal(const device::GroupedConfig& config);
+
+// What is known ahead of a launch, about.
+struct GroupedShape {
+  int64_t rows = 0;     // of all experts together
+  int64_t experts = 1;  // that have some
+  int64_t columns = 0;  // of an expert's weights
+};
+
+// The tile that is fast for this shape, with the other choices of `config`. It is right for any
+// number of rows.
+device::GroupedConfig fitted(device::GroupedConfig config, const GroupedShape& shape, int num_sms);
+
+// The source that the compiler gets. Throws UsageError(why_illegal()).
+std::string grouped_source(const device::GroupedConfig& config);
+
+// What one launch works on, in this GPU's memory. What is ahead of the launch on its stream may
+// make the partition: only how many rows it has at most is known here.
+struct GroupedOperands {
+  int64_t experts = 1;
+  int64_t most_rows = 0;   // of the partition, with those that no choice has
+  int64_t entry_rows = 1;  // of the partition: an expert's rows begin at a multiple of it
+  // Rows of tokens: the partition's, or those that sources name. Rows of the output: likewise.
+  Matrix tokens, output;
+  // Of each expert as many rows as the output has columns, one expert behind the other; of swiglu
+  // twice as many, those of the gate first.
+  Matrix weights;
+  DevicePtr rows_of_expert = 0;  // int32, by expert
+  DevicePtr sources = 0;         // int32, by row of the partition, where the kernel gathers
+  DevicePtr targets = 0;         // int32, where it scatters; below 0: nowhere
+  DevicePtr row_weights = 0;     // float, where it weighs
+  DevicePtr tickets = 0;         // uint32, two zeros; of one launch at a time, which leaves zeros
+};
+
+// Throws UsageError when the operands do not fit together or to the kernel.
+device::GroupedParams grouped_params(const device::GroupedConfig& config,
+                                     const GroupedOperands& operands);
+
+class GroupedKernel {
+ public:
+  // For the current GPU, which must be `device`.
+  GroupedKernel(const Device& device, const Compiler& compiler,
+                const device::GroupedConfig& config);
+
+  const device::GroupedConfig& config() const { return config_; }
+  const Kernel& kernel() const { return kernel_; }
+  // The result is the same to the bit for any number of blocks. `overlap` as for Kernel::launch().
+  void launch(const Stream& stream, int blocks, const device::GroupedParams& params,
+              bool overlap = false) const;
+
+ private:
+  device::GroupedConfig config_;
+  Kernel kernel_;
+};
+
+}  // namespace stretto::cuda

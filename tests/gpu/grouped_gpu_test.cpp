@@ -1,0 +1,220 @@
+// The grouped kernel against a reference, on a GPU: partitions of every sort, rows sorted, gathered
+// and scattered, and what follows products.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "gpu/grouped_kernel.h"
+#include "gpu_fixture.h"
+#include "stretto/device/elements.h"
+
+namespace stretto::cuda {
+namespace {
+
+using device::Follower;
+using device::GroupedConfig;
+
+constexpr uint8_t kPoison = 0xff;
+
+struct Case {
+  std::vector<int32_t> rows_of_expert;
+  int64_t n, k;
+  int64_t entry_rows = 1;
+};
+
+// Experts without rows, with one, with a tile and a little more; all rows at one expert; none at
+// all.
+const Case kCases[] = {{{0, 1, 300, 17, 0, 129, 16}, 264, 200},
+                       {{5, 40, 0, 128, 64, 3}, 520, 328, 16},
+                       {{0, 0, 700, 0}, 128, 704},
+                       {{0, 0, 0}, 136, 128},
+                       {{31, 65, 2, 513}, 72, 1000, 64}};
+
+class GroupedGpuTest : public GpuTest {
+ protected:
+  static float widened(bool bf16, uint16_t bits) {
+    return bf16 ? device::Bf16::widen(bits) : device::Fp16::widen(bits);
+  }
+  static uint16_t rounded(bool bf16, double value) {
+    const auto single = static_cast<float>(value);
+    return static_cast<uint16_t>(bf16 ? device::Bf16::round(single) : device::Fp16::round(single));
+  }
+  static double followed(Follower follower, double x) {
+    const double inner = 0.7978845608028654 * (x + 0.044715 * x * x * x);
+    if (follower == Follower::gelu) return 0.5 * x * (1 + std::tanh(inner));
+    return follower == Follower::none ? x : x / (1 + std::exp(-x));
+  }
+  template <typename T>
+  static std::vector<T> contents(const DeviceMemory& memory, size_t count) {
+    std::vector<T> values(count);
+    memory.download(values.data(), count * sizeof(T));
+    return values;
+  }
+
+  void expect_right(const GroupedConfig& config) {
+    const GroupedKernel kernel(*device_, compiler_, config);
+    for (const Case& shape : kCases) {
+      for (const auto fill : {device::Fill::integers, device::Fill::normal}) {
+        SCOPED_TRACE(fmt::format("{}, {} columns, K {}, {}", describe(config), shape.n, shape.k,
+                                 fill == device::Fill::integers ? "integers" : "normal"));
+        expect_right(kernel, shape, fill);
+      }
+    }
+  }
+
+  void expect_right(const GroupedKernel& kernel, const Case& shape, device::Fill fill) {
+    const GroupedConfig& config = kernel.config();
+    const auto [counts, n, k, entry_rows] = shape;
+    const auto experts = static_cast<int64_t>(counts.size());
+    const int64_t halves = config.follower == Follower::swiglu ? 2 : 1;
+    std::vector<int64_t> first_row(counts.size());
+    int64_t rows = 0;
+    for (size_t e = 0; e < counts.size(); ++e) {
+      first_row[e] = rows;
+      rows += (counts[e] + entry_rows - 1) / entry_rows * entry_rows;
+    }
+    const DType type = config.bf16 ? DType::bf16 : DType::fp16;
+    const int64_t num_tokens = std::max<int64_t>(rows, 1);
+    const auto bytes = [](int64_t elements, size_t size = 2) {
+      return static_cast<size_t>(elements) * size;
+    };
+
+    // Tokens in another order, and the output in a third.
+    std::vector<int32_t> sources(static_cast<size_t>(num_tokens), -1), targets = sources;
+    std::vector<float> weights_of_rows(sources.size());
+    for (size_t e = 0; e < counts.size(); ++e) {
+      for (int64_t r = first_row[e]; r < first_row[e] + counts[e]; ++r) {
+        const auto at = static_cast<size_t>(r);
+        sources[at] = static_cast<int32_t>((r * 7 + 3) % num_tokens);
+        targets[at] = static_cast<int32_t>(rows - 1 - r);
+        weights_of_rows[at] = static_cast<float>(1 + r % 3) * 0.5f;
+      }
+    }
+    DeviceMemory tokens(bytes(num_tokens * k)), sorted(bytes(num_tokens * k));
+    DeviceMemory weights(bytes(experts * n * halves * k));
+    data_->fill(*stream_, tokens.address(), num_tokens * k, type, fill, 1);
+    data_->fill(*stream_, weights.address(), experts * n * halves * k, type, fill, 2);
+    stream_->synchronize();
+    const auto values = contents<uint16_t>(tokens, static_cast<size_t>(num_tokens * k));
+    std::vector<uint16_t> moved = values;
+    for (int64_t r = 0; config.gathers && r < rows; ++r) {
+      const int64_t from = std::max(0, sources[static_cast<size_t>(r)]);
+      std::copy_n(values.begin() + from * k, k, moved.begin() + r * k);
+    }
+    sorted.upload(moved.data(), moved.size() * 2);
+
+    DeviceMemory products(bytes(num_tokens * n * halves, 4));
+    for (size_t e = 0; e < counts.size(); ++e) {
+      if (counts[e] == 0) continue;
+      data_->multiply(*stream_, sorted.address() + bytes(first_row[e] * k),
+                      weights.address() + bytes(static_cast<int64_t>(e) * n * halves * k),
+                      products.address() + bytes(first_row[e] * n * halves, 4), counts[e],
+                      n * halves, k, type);
+    }
+    stream_->synchronize();
+    const auto reference = contents<float>(products, static_cast<size_t>(num_tokens * n * halves));
+
+    const int64_t stride = n + 24;
+    DeviceMemory output(bytes((num_tokens + 3) * stride));
+    const DeviceMemory count_words = upload(counts), source_words = upload(sources),
+                       target_words = upload(targets), row_weights = upload(weights_of_rows),
+                       tickets = upload(std::vector<uint32_t>(2));
+    GroupedOperands operands;
+    operands.experts = experts;
+    operands.most_rows = rows;
+    operands.entry_rows = entry_rows;
+    operands.tokens = {tokens.address(), num_tokens, k, k, type};
+    operands.weights = {weights.address(), experts * n * halves, k, k, type};
+    operands.output = {output.address(), num_tokens, n, stride, type};
+    operands.rows_of_expert = count_words.address();
+    operands.sources = source_words.address();
+    operands.targets = target_words.address();
+    operands.row_weights = row_weights.address();
+    operands.tickets = tickets.address();
+    const device::GroupedParams params = grouped_params(config, operands);
+
+    std::vector<uint16_t> first;
+    for (const int blocks : {device_->num_sms(), 7, 1}) {
+      check(driver().fill_bytes(output.address(), kPoison, output.num_bytes(), stream_->handle()),
+            "poison");
+      kernel.launch(*stream_, blocks, params);
+      stream_->synchronize();
+      const auto got = contents<uint16_t>(output, output.num_bytes() / 2);
+      if (first.empty()) first = got;
+      EXPECT_EQ(got, first) << "other bits with " << blocks << " blocks";
+    }
+
+    std::vector<bool> written(first.size());
+    double error = 0, size = 0;
+    size_t differing = 0;
+    for (size_t e = 0; e < counts.size(); ++e) {
+      for (int64_t r = first_row[e]; r < first_row[e] + counts[e]; ++r) {
+        const auto row = static_cast<size_t>(r);
+        for (int64_t c = 0; c < n; ++c) {
+          const float* const product = reference.data() + r * n * halves;
+          double expected = followed(config.follower, product[c]);
+          if (halves == 2) expected *= product[n + c];
+          if (config.weighs) expected *= weights_of_rows[row];
+          const auto at = static_cast<size_t>((config.scatters ? targets[row] : r) * stride + c);
+          written[at] = true;
+          differing += first[at] != rounded(config.bf16, expected);
+          const double off = widened(config.bf16, first[at]) - expected;
+          error += std::isfinite(off) ? off * off : 1e30;
+          size += expected * expected;
+        }
+      }
+    }
+    if (fill == device::Fill::integers && config.follower == Follower::none) {
+      EXPECT_EQ(differing, 0u) << "integers must be exact";
+    }
+    if (size > 0) {
+      EXPECT_LT(std::sqrt(error / size), config.bf16 ? 4e-3 : 6e-4);
+    }
+    size_t strays = 0;
+    for (size_t i = 0; i < first.size(); ++i) strays += !written[i] && first[i] != 0xffff;
+    EXPECT_EQ(strays, 0u) << "elements written that are of no expert";
+  }
+};
+
+constexpr GroupedConfig kTiles[] = {{.columns = 256, .rows = 128, .stages = 4},
+                                    {.columns = 128, .rows = 192, .stages = 5},
+                                    {.columns = 128, .rows = 256, .stages = 4},
+                                    {.columns = 256, .rows = 64, .stages = 5}};
+
+TEST_F(GroupedGpuTest, SortedRowsOfEveryTile) {
+  for (const GroupedConfig& tile : kTiles) expect_right(tile);
+}
+
+TEST_F(GroupedGpuTest, GateAndUpOfGatheredRows) {
+  for (GroupedConfig config : kTiles) {
+    config.gathers = true;
+    expect_right(config);
+    config.follower = Follower::swiglu;
+    expect_right(config);
+  }
+}
+
+TEST_F(GroupedGpuTest, DownToScatteredAndWeighedRows) {
+  for (GroupedConfig config : kTiles) {
+    config.scatters = true;
+    expect_right(config);
+    config.weighs = true;
+    expect_right(config);
+  }
+}
+
+TEST_F(GroupedGpuTest, OtherTypeAndFollowers) {
+  for (GroupedConfig config : kTiles) {
+    config.bf16 = false;
+    config.follower = Follower::gelu;
+    expect_right(config);
+    config.follower = Follower::silu;
+    config.gathers = config.scatters = config.weighs = true;
+    expect_right(config);
+  }
+}
+
+}  // namespace
+}  // namespace stretto::cuda

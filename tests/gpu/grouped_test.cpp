@@ -1,0 +1,154 @@
+// The grouped kernel without a GPU: which tiles it walks, what is refused, and that it compiles.
+#include <gtest/gtest.h>
+
+#include "compiler_fixture.h"
+#include "gpu/grouped_kernel.h"
+#include "stretto/error.h"
+
+namespace stretto::cuda {
+namespace {
+
+using device::Follower;
+using device::GroupedConfig;
+
+constexpr GroupedConfig kTall{.columns = 128, .rows = 256, .stages = 4};
+constexpr GroupedConfig kMiddle{.columns = 128, .rows = 192, .stages = 5};
+constexpr GroupedConfig kWide{.columns = 256, .rows = 128, .stages = 4};
+
+// Every row of every block of columns lies in one tile, and few are multiplied in vain.
+template <GroupedConfig kConfig>
+void expect_tiles_to_cover(uint32_t rows, uint32_t blocks, uint32_t band) {
+  SCOPED_TRACE(fmt::format("{} rows, {} blocks, bands of {}", rows, blocks, band));
+  std::vector<int> covered(static_cast<size_t>(rows) * blocks);
+  const uint32_t tiles = device::row_tiles<kConfig>(rows);
+  uint32_t units = 0;
+  for (uint32_t number = 0; number < tiles * blocks; ++number) {
+    const auto tile = device::tile_of<kConfig>(3, 1000, rows, number, blocks, band);
+    ASSERT_LT(tile.block, blocks);
+    ASSERT_LE(tile.units * device::kUnitRows, static_cast<uint32_t>(kConfig.rows));
+    ASSERT_LE(tile.rows, tile.units * device::kUnitRows);
+    ASSERT_GT(tile.rows + device::kUnitRows, tile.units * device::kUnitRows);
+    for (uint32_t row = tile.row - 1000; row < tile.row - 1000 + tile.rows; ++row) {
+      ++covered.at(row * blocks + tile.block);
+    }
+    units += tile.units;
+  }
+  EXPECT_EQ(units, (rows + device::kUnitRows - 1) / device::kUnitRows * blocks);
+  EXPECT_TRUE(std::all_of(covered.begin(), covered.end(), [](int times) { return times == 1; }));
+}
+
+TEST(GroupedTiles, CoverAllRowsOnce) {
+  for (const uint32_t rows : {1, 15, 16, 17, 128, 129, 193, 256, 257, 300, 1000, 4097}) {
+    for (const uint32_t blocks : {1, 3, 16}) {
+      for (const uint32_t band : {1, 2, 8, 64}) {
+        expect_tiles_to_cover<kTall>(rows, blocks, band);
+        expect_tiles_to_cover<kMiddle>(rows, blocks, band);
+        expect_tiles_to_cover<kWide>(rows, blocks, band);
+      }
+    }
+  }
+}
+
+// While a block works on some weights, so do its neighbours: rows come first, as many as a band
+// has.
+TEST(GroupedTiles, OfABandShareWeights) {
+  constexpr uint32_t kRows = 256 * 5, kBlocks = 4, kBand = 2;
+  uint32_t block = 0, row = 0;
+  for (uint32_t number = 0; number < 2 * kBlocks; ++number) {
+    const auto tile = device::tile_of<kTall>(0, 0, kRows, number, kBlocks, kBand);
+    EXPECT_EQ(tile.block, block);
+    EXPECT_EQ(tile.row, row);
+    row = row == 0 ? 256 : 0;
+    if (row == 0) ++block;
+  }
+}
+
+TEST(GroupedConfigTest, IllegalOnesSayWhatWouldBeRight) {
+  const auto why = [](GroupedConfig config) { return why_illegal(config); };
+  EXPECT_NE(why({.columns = 192}).find("128 or 256 columns"), std::string::npos);
+  EXPECT_NE(why({.columns = 256, .rows = 144}).find("up to 128"), std::string::npos);
+  EXPECT_NE(why({.columns = 128, .rows = 40}).find("multiple of 16"), std::string::npos);
+  EXPECT_NE(why({.columns = 128, .rows = 256, .stages = 5}).find("shared memory"),
+            std::string::npos);
+  EXPECT_NE(why({.columns = 128, .rows = 16, .stages = 13}).find("2 to 12"), std::string::npos);
+  EXPECT_THROW(grouped_source({.columns = 64}), UsageError);
+}
+
+TEST(GroupedConfigTest, FittedOnesAreLegalAndGrowWithTheRows) {
+  for (const bool gathers : {false, true}) {
+    for (const int64_t rows : {0, 1, 100, 5000, 20000, 100000}) {
+      const GroupedConfig config =
+          fitted({.gathers = gathers}, {.rows = rows, .experts = 128, .columns = 2048}, 132);
+      EXPECT_EQ(why_illegal(config), "") << describe(config);
+      EXPECT_EQ(config.gathers, gathers);
+    }
+  }
+  const auto rows_of = [](GroupedShape shape) { return fitted({}, shape, 132).rows; };
+  EXPECT_EQ(rows_of({.rows = 1024, .experts = 128, .columns = 1536}), 128);
+  EXPECT_EQ(rows_of({.rows = 16384, .experts = 128, .columns = 1536}), 192);
+  EXPECT_EQ(rows_of({.rows = 65536, .experts = 128, .columns = 1536}), 256);
+  EXPECT_EQ(rows_of({.rows = 2048, .experts = 8, .columns = 4096}), 192) << "few tiles";
+}
+
+TEST(GroupedOperandsTest, ThatDoNotFitAreRefused) {
+  const GroupedConfig config = kWide;
+  GroupedOperands right;
+  right.experts = 4;
+  right.most_rows = 100;
+  right.tokens = {256, 100, 512, 512, DType::bf16};
+  right.weights = {256, 4 * 64, 512, 512, DType::bf16};
+  right.output = {256, 100, 64, 64, DType::bf16};
+  right.rows_of_expert = right.tickets = 256;
+  const auto expect_refused = [&](const char* with, const GroupedConfig& kernel, auto&& spoil) {
+    GroupedOperands operands = right;
+    spoil(operands);
+    try {
+      grouped_params(kernel, operands);
+      ADD_FAILURE() << "not refused, though it should say: " << with;
+    } catch (const UsageError& error) {
+      EXPECT_NE(std::string(error.what()).find(with), std::string::npos) << error.what();
+    }
+  };
+  expect_refused("1 to 512 experts", config, [](auto& o) { o.experts = 513; });
+  expect_refused("4 experts of 64 columns have 256 rows of weights, not 255", config,
+                 [](auto& o) { o.weights.rows = 255; });
+  expect_refused("100 sorted rows do not fit into 99 rows of tokens", config,
+                 [](auto& o) { o.tokens.rows = 99; });
+  expect_refused("rows of the output", config, [](auto& o) { o.output.rows = 99; });
+  expect_refused("needs K over 64", config,
+                 [](auto& o) { o.tokens.columns = o.weights.columns = o.weights.stride = 64; });
+  expect_refused("a multiple of 8 columns", config, [](auto& o) {
+    o.output.columns = 63;
+    o.weights.rows = 4 * 63;
+  });
+  expect_refused("are bf16", config, [](auto& o) { o.output.dtype = DType::fp16; });
+  expect_refused("two words of zeros", config, [](auto& o) { o.tickets = 0; });
+  GroupedConfig gathering = config;
+  gathering.gathers = true;
+  expect_refused("sources", gathering, [](auto&) {});
+}
+
+class GroupedCompile : public NeedsCompiler, public testing::WithParamInterface<GroupedConfig> {};
+
+// Quick is left out: code for each number of units takes the tallest tile two to five seconds.
+TEST_P(GroupedCompile, DoesNotSpill) {
+  GroupedConfig up = GetParam(), down = GetParam();
+  up.gathers = true;
+  up.bf16 = false;
+  up.follower = Follower::swiglu;
+  down.scatters = true;
+  const Compiler compiler{JitCache("")};
+  for (const GroupedConfig& config : {up, down}) {
+    const CompiledKernel kernel = compiler.compile(grouped_source(config), "sm_90a");
+    EXPECT_GT(most_registers(kernel.log), 0) << describe(config);
+    EXPECT_EQ(spilled_bytes(kernel.log), 0) << describe(config);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiles, GroupedCompile, testing::Values(kWide, kMiddle, kTall),
+                         [](const auto& tile) {
+                           return fmt::format("{}x{}", tile.param.columns, tile.param.rows);
+                         });
+
+}  // namespace
+}  // namespace stretto::cuda
