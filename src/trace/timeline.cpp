@@ -146,8 +146,8 @@ void draw_exposed(std::string& out, const std::vector<RankRows>& ranks, size_t c
 
 std::string summary(const Simulation& s) {
   return fmt::format(
-      "total {:.1f} us = {:.1f} us of GEMM alone + {:.1f} us exposed; communication alone {:.1f}; "
-      "floor {:.1f} ({:.0f} %)\n",
+      "total {:.1f} us = {:.1f} us of GEMM alone + {:.1f} us exposed\n"
+      "communication alone {:.1f} us; floor {:.1f} us ({:.0f} %)\n",
       s.total_us, s.compute_us, s.total_us - s.compute_us, s.communication_us, s.floor_us,
       100 * s.efficiency);
 }
@@ -176,7 +176,8 @@ void draw_rows(std::string& out, const std::vector<RankRows>& ranks, int max_ran
 
 std::string what_it_shows(const Style& style) {
   return fmt::format(
-      "bars: share of the lanes at work, of the time for nccl, link and network; right: mean\n"
+      "bars: share of the lanes at work; of the time for nccl, link, network\n"
+      "right: the mean of the bars\n"
       "{} less than half of all compute lanes are in tiles\n",
       style.exposed);
 }
