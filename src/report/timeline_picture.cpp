@@ -56,9 +56,12 @@ std::string area(const Bins& bins, int lanes, double x0, double dots_a_column, d
     const double level = std::round(share * height * 10) / 10;
     if (level == before) continue;
     const double x = x0 + static_cast<double>(i) * dots_a_column;
-    fmt::format_to(std::back_inserter(path), "{}{:.1f} {:.1f}V{:.1f}", path.empty() ? "M" : "H", x,
-                   bottom - before, bottom - level);
-    // After a horizontal line only its end is said.
+    if (path.empty()) {
+      fmt::format_to(std::back_inserter(path), "M{:.1f} {:.1f}", x, bottom);
+    } else {
+      fmt::format_to(std::back_inserter(path), "H{:.1f}", x);
+    }
+    fmt::format_to(std::back_inserter(path), "V{:.1f}", bottom - level);
     before = level;
   }
   return path;

@@ -46,7 +46,8 @@ class Bins {
     for (size_t i = std::min(last, static_cast<size_t>(begin / width_us_)); i <= last; ++i) {
       const double low = std::max(begin, static_cast<double>(i) * width_us_);
       const double high = std::min(end, static_cast<double>(i + 1) * width_us_);
-      if (high <= low) break;
+      if (low >= end) break;
+      if (high <= low) continue;  // by a rounding
       busy_us_[i] += busy * (high - low) / (end - begin);
     }
   }

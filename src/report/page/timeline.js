@@ -240,7 +240,10 @@ class TimelineView {
 
   draw_lane(row) {
     const {band, lane} = row, {spans, first, run} = band, pen = this.pen;
-    if (row.isFirst) {
+    if (this.laneHeight > 11) {
+      this.text(`${row.kind} ${run.lanes.index[lane]}`, kLabels - 10, row.y + row.height - 3,
+        {align: 'right', colour: 'faint', size: 10.5});
+    } else if (row.isFirst) {
       const words = row.count === 1 ? `${row.kind} lane` : `${row.count} ${row.kind} lanes`;
       this.text(words, kLabels - 10, row.y + Math.max(10, this.laneHeight / 2 + 4), {align: 'right', colour: 'faint', size: 11});
     }
