@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <new>
+#include <span>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "cli/command_line.h"
+#include "cli/json_error.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
 #include "core/file.h"
@@ -53,6 +55,16 @@ int complain(const std::string& message, ExitCode code) {
   const std::string said = code == kGood ? std::string(name) : paint_error(Style::bad, name);
   std::fputs(fmt::format("{} {}\n", said, line).c_str(), stderr);
   return code;
+}
+
+// Nothing else was printed, or it would be no error.
+int fail(std::span<char* const> words, const std::string& message, ExitCode code) {
+  if (ask_for_json(words)) {
+    const std::string_view verb = words.empty() || find_verb(words[0]) == nullptr ? "" : words[0];
+    std::fputs(json_error(verb, message, code).c_str(), stdout);
+    std::fflush(stdout);
+  }
+  return complain(message, code);
 }
 
 // `-o "$UNSET"` must not pass for `-o` left out.
@@ -103,7 +115,7 @@ int execute(int argc, char** argv) {
     write_stdout(text.str());
     return kGood;
   } catch (const CLI::ParseError& error) {
-    return complain(usage_message(app, error.what()), kBadUsage);
+    throw UsageError(usage_message(app, error.what()));
   }
   const Verb* chosen = find_verb(app.get_subcommands().front()->get_name());
   set_colour(colour_from(options.color), !options.output.empty() && options.output != kStdout);
@@ -126,21 +138,22 @@ int execute(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace stretto;
   using namespace stretto::cli;
+  const std::span<char* const> words(argv + (argc > 0), static_cast<size_t>(argc - (argc > 0)));
   try {
     return execute(argc, argv);
   } catch (const EndlessPlan& error) {
-    return complain(error.what(), kWrong);
+    return fail(words, error.what(), kWrong);
   } catch (const UsageError& error) {
-    return complain(error.what(), kBadUsage);
+    return fail(words, error.what(), kBadUsage);
   } catch (const std::bad_alloc&) {
-    return complain("out of memory; smaller sizes or fewer ranks need less", kSystemFault);
+    return fail(words, "out of memory; smaller sizes or fewer ranks need less", kSystemFault);
   } catch (const SystemError& error) {
-    return complain(error.what(), kSystemFault);
+    return fail(words, error.what(), kSystemFault);
   } catch (const std::system_error& error) {
-    return complain(fmt::format("{}: the system gives no more threads or memory", error.what()),
-                    kSystemFault);
+    return fail(words, fmt::format("{}: the system gives no more threads or memory", error.what()),
+                kSystemFault);
   } catch (const std::exception& error) {
-    return complain(fmt::format("{}; this is a bug of Stretto, please report it", error.what()),
-                    kSystemFault);
+    return fail(words, fmt::format("{}; this is a bug of Stretto, please report it", error.what()),
+                kSystemFault);
   }
 }
