@@ -4,7 +4,8 @@ A thin binding of libstretto.so (ctypes; nothing is compiled, and no framework i
 one that Stretto ships ("ag-gemm", "gemm-rs", "mlp", "layer", ...) or your own. Matrices are row-major, weights
 [N, K] as in a PyTorch linear, sizes global.
 
-Without a GPU: plan(), check(), tensors(), emulate(), version(). On GPUs, one process each: Context, Operation.
+Without a GPU: plan(), check(), tensors(), emulate(), version(); of plans and their texts read_plan(),
+check_plan(), simulate(), report(). On GPUs, one process each: Context, Operation.
 ValueError says that what was asked for cannot be, and what would be right; RuntimeError that the system
 failed, a wait that did not end in time included.
 """
@@ -14,6 +15,8 @@ from .operations import Context, Operation
 from .operators import TensorInfo, tensors
 from .plans import Plan, check, emulate, plan
 from .tensors import GpuTensor
+from .views import (PlanText, Problem, Simulation, check_plan, read_plan, report, simulate)
 
 __all__ = ["Context", "GpuTensor", "Library", "LibraryNotFound", "Operation", "Plan", "TensorInfo", "check",
-           "emulate", "find_library", "plan", "tensors", "version"]
+           "emulate", "find_library", "plan", "tensors", "version",
+           "PlanText", "Problem", "Simulation", "check_plan", "read_plan", "report", "simulate"]
