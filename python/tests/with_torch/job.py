@@ -213,6 +213,38 @@ def check_drop_in(mesh):
         pass
 
 
+def check_pytorchs_own_pass(mesh):
+    """PyTorch's asynchronous tensor parallelism finds gathers and scatters beside products: Stretto gets them."""
+    try:
+        import torch.distributed._functional_collectives as collectives
+        import torch.distributed._symmetric_memory as symmetric
+        from torch._inductor.fx_passes.micro_pipeline_tp import micro_pipeline_tp_pass
+        from torch.fx.experimental.proxy_tensor import make_fx
+        gather, scatter = collectives.all_gather_single, collectives.reduce_scatter_single
+    except (ImportError, AttributeError):  # other names in this PyTorch
+        return
+    tp = mesh["tp"].get_group()
+    x, up, _ = inputs(dist.get_rank(), False)
+
+    def model(x, w):
+        return scatter(x @ w.t(), "sum", 0, tp), gather(x, 0, tp) @ w.t()
+
+    right = model(x, up)
+    traced = make_fx(model, tracing_mode="fake")(x, up)
+    with symmetric._test_mode():  # else it asks for GPUs
+        micro_pipeline_tp_pass(traced.graph)
+    traced.recompile()
+    st.reset_report()
+    st.enable_symm_mem()
+    try:
+        for one, other in zip(traced(x, up), right):
+            close(one, other)
+    finally:
+        st.disable_symm_mem()
+    served = st.report().served
+    assert served["symm_mem.fused_all_gather_matmul"] == served["symm_mem.fused_matmul_reduce_scatter"] == 1
+
+
 class Model(nn.Module):
     """As Hugging Face's are: names and shapes, and nothing else."""
 
