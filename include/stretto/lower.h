@@ -23,8 +23,13 @@ struct Draft {
   // after the writes it depends on. Lanes list their instructions in this order, so no plan can
   // deadlock; place_signals reads dependences off it as if it were a sequential program.
   std::vector<InstrRef> program;
-  // By segment of the operator: where its instructions end in `program`.
-  std::vector<uint32_t> segment_ends;
+  // Where the instructions of a segment, for a part of the rows, end in `program`, and whose
+  // schedule they have.
+  struct Stretch {
+    uint32_t end = 0;
+    uint32_t product = 0;
+  };
+  std::vector<Stretch> stretches;
 
   // Whose schedule an instruction of the program has; stages over rows go by the product before.
   const Schedule& schedule_at(uint32_t position) const;

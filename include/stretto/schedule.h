@@ -166,20 +166,27 @@ std::vector<std::string> legal(const Segment& op, const Schedule& schedule, cons
 // NCCL's reductions choose their order, so they are not; low-latency ones add in rank order.
 bool is_deterministic(const Schedule& schedule);
 
-// The schedules of an operator: one for each of its products, in the order of its segments.
+// A split has at most so many parts.
+inline constexpr int kMostParts = 16;
+
+// The schedules of an operator: one for each of its products, in the order of its segments; and
+// into how many parts its rows are split, one of which communicates while the next one computes.
 struct OperatorSchedule {
   OperatorSchedule() = default;
   OperatorSchedule(const Schedule& one) : products{one} {}  // NOLINT: of an operator of one product
   std::vector<Schedule> products;
   std::vector<std::string> names = {};  // of their segments; none of an operator of one product
+  int split = 1;                        // parts of the rows
   const Schedule& first() const { return products.front(); }
   bool operator==(const OperatorSchedule&) const = default;
 };
-// Of one product, its canonical text; of more "up:TEXT/down:TEXT".
+// Of one product, its canonical text; of more "up:TEXT/down:TEXT"; "split=2/" before it where there
+// are parts.
 std::string to_string(const OperatorSchedule& schedule);
-// Parts that '/' separates, later ones over earlier ones: "TEXT" is for every product,
-// "SEGMENT:TEXT" for that one; TEXT as parse_schedule() reads it. Throws UsageError naming every
-// bad part at once.
+// Words that '/' separates, later ones over earlier ones: "TEXT" is for every product,
+// "SEGMENT:TEXT" for that one; TEXT as parse_schedule() reads it; "split=2", wherever it stands, is
+// for the operator, and presets then choose for its parts. Throws UsageError naming every bad word
+// at once.
 OperatorSchedule parse_schedules(std::string_view text, const Operator& op, const Machine& machine,
                                  std::span<const std::string_view> words = {});
 // All reasons why these cannot serve the operator, each with its segment where there are several.
@@ -197,8 +204,9 @@ struct Preset {
   Schedule (*make)(const Segment& op, const Machine& machine);
 };
 std::span<const Preset> presets();
-// The preset of every product.
-OperatorSchedule schedule_of(const Preset& preset, const Operator& op, const Machine& machine);
+// The preset of every product, for so many parts of the rows.
+OperatorSchedule schedule_of(const Preset& preset, const Operator& op, const Machine& machine,
+                             int split = 1);
 // Throws UsageError listing the names, and `words`, which the caller takes besides.
 const Preset& find_preset(std::string_view name, std::span<const std::string_view> words = {});
 

@@ -1,5 +1,8 @@
 // declare_buffers: the buffers that tasks will name: the caller's tensors, what is kept from one
-// segment to the next, and what products need on the way.
+// segment to the next, and what products need on the way. Parts of the rows share what is the
+// caller's.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "lower/lowering.h"
@@ -11,20 +14,27 @@ namespace {
 class Declarer {
  public:
   explicit Declarer(Lowering& state)
-      : state_(state), plan_(state.plan), op_(state.op), is_one_(op_.only_product() != nullptr) {}
+      : state_(state), plan_(state.plan), is_one_(state.op.only_product() != nullptr) {}
 
   void declare() {
     size_t product = 0;
-    for (const OperatorSegment& segment : op_.segments) {
-      if (segment.product) {
-        declare_product(state_.products[product++]);
-      } else {
-        declare_rows(segment);
+    for (size_t i = 0; i < state_.op.segments.size(); ++i) {
+      for (size_t p = 0; p < state_.parts.size(); ++p) {
+        part_ = &state_.parts[p];
+        if (state_.is_split()) prefix_ = fmt::format("p{}_", p);
+        const OperatorSegment& segment = op().segments[i];
+        if (segment.product) {
+          declare_product(state_.products[product++]);
+        } else {
+          declare_rows(segment);
+        }
       }
     }
   }
 
  private:
+  const Operator& op() const { return part_->rows.op; }
+
   uint16_t add(std::string name, DType dtype, BufferRole role, int64_t rows, int64_t cols,
                int copies = 1) {
     STRETTO_ASSERT(rows <= INT32_MAX, "a plan this large is not legal");
@@ -36,52 +46,64 @@ class Declarer {
 
   uint16_t add_tensor(std::string name, const Tensor& tensor, Held held, BufferRole role,
                       int copies = 1) {
-    const RowShards shards{tensor.rows, op_.ranks};
+    const RowShards shards{tensor.rows, op().ranks};
     const uint16_t buffer =
-        add(std::move(name), op_.dtype, role, held == Held::rows ? shards.block() : tensor.rows,
-            held == Held::cols ? tensor.cols / op_.ranks : tensor.cols, copies);
+        add(std::move(name), op().dtype, role, held == Held::rows ? shards.block() : tensor.rows,
+            held == Held::cols ? tensor.cols / op().ranks : tensor.cols, copies);
     if (held == Held::rows) plan_.buffers[buffer].sharded_rows = static_cast<int32_t>(tensor.rows);
     return buffer;
   }
 
   // What the caller gives; weights have equal blocks.
   uint16_t input(int id, bool is_weight = false) {
-    const Tensor& tensor = op_.tensor(id);
-    if (tensor.stage >= 0) return state_.results[static_cast<size_t>(id)];
+    const Tensor& tensor = state_.op.tensor(id);
+    if (tensor.stage >= 0) return part_->results[static_cast<size_t>(id)];
     if (const auto known = plan_.find_buffer(tensor.name)) return *known;
-    const uint16_t buffer = add_tensor(tensor.name, tensor, tensor.held, BufferRole::input);
+    const uint16_t buffer = add_callers(id, tensor.held, BufferRole::input);
     if (is_weight) plan_.buffers[buffer].sharded_rows = 0;
+    return buffer;
+  }
+
+  // A tensor of the caller's, with the rows of all parts.
+  uint16_t add_callers(int id, Held held, BufferRole role) {
+    const Tensor& tensor = state_.op.tensor(id);
+    const uint16_t buffer = add_tensor(tensor.name, tensor, held, role);
+    state_.of_callers_rows.resize(plan_.buffers.size(), false);
+    const std::vector<bool>& has_rows = state_.rows.has_rows;
+    if (!has_rows.empty()) state_.of_callers_rows[buffer] = has_rows[static_cast<size_t>(id)];
     return buffer;
   }
 
   // What a segment leaves. Peers may write to what is symmetric or the caller's.
   uint16_t result(const OperatorSegment& segment, bool peers_write, int copies) {
-    const Tensor& tensor = op_.tensor(segment.result);
-    const bool is_output = op_.output_held(segment.result) == segment.result_held;
-    const BufferRole role = is_output     ? BufferRole::output
-                            : peers_write ? BufferRole::symmetric
-                                          : BufferRole::local;
+    const auto id = static_cast<size_t>(segment.result);
+    const Tensor& tensor = op().tensor(segment.result);
+    const std::optional<Held> output = op().output_held(segment.result);
+    if (output == segment.result_held) {
+      const bool is_first = part_ == &state_.parts.front();
+      return part_->results[id] =
+                 is_first ? add_callers(segment.result, segment.result_held, BufferRole::output)
+                          : state_.parts.front().results[id];
+    }
     // Its name is the output's, where that is held otherwise.
-    const bool is_own = op_.output_held(segment.result).has_value() && !is_output;
-    const uint16_t buffer =
-        add_tensor(tensor.name + (is_own ? "_own" : ""), tensor, segment.result_held, role,
-                   role == BufferRole::symmetric ? copies : 1);
-    state_.results[static_cast<size_t>(segment.result)] = buffer;
-    return buffer;
+    return part_->results[id] = add_tensor(
+               prefix_ + tensor.name + (output ? "_own" : ""), tensor, segment.result_held,
+               peers_write ? BufferRole::symmetric : BufferRole::local, peers_write ? copies : 1);
   }
 
   void declare_rows(const OperatorSegment& segment) {
     if (segment.is_gather()) {
-      const Tensor& tensor = op_.tensor(segment.result);
-      add_tensor(tensor.name, tensor, segment.result_held, BufferRole::output);
+      if (part_ == &state_.parts.front()) {
+        add_callers(segment.result, segment.result_held, BufferRole::output);
+      }
       return;
     }
     for (const int id : segment.stages) {
-      const Stage& stage = op_.stage(id);
+      const Stage& stage = op().stage(id);
       for (const int in : stage.in) input(in);
       OperatorSegment one = segment;
       one.result = stage.out;
-      one.result_held = op_.tensor(stage.out).held;
+      one.result_held = op().tensor(stage.out).held;
       result(one, false, 1);
     }
   }
@@ -89,23 +111,25 @@ class Declarer {
   void declare_product(SegmentLowering& product) {
     const Segment& op = product.op;
     const Schedule& schedule = product.schedule;
-    const std::string prefix = is_one_ ? "" : product.part.name + "_";
+    const Operator& whole = product.whole;
+    const std::string prefix = prefix_ + (is_one_ ? "" : product.part.name + "_");
     BufferIds& ids = product.buffers;
     const int copies = schedule.reuse == Reuse::double_buffer ? 2 : 1;
     ids.a = input(product.part.input);
     for (const int weight : product.part.weights) product.weights.push_back(input(weight, true));
     ids.b = product.weights[0];
     for (const int id : product.part.stages) {
-      for (const int in : op_.stage(id).in) input(in);
+      for (const int in : whole.stage(id).in) input(in);
     }
     const bool peers_write =
         schedule.reduction == Reduction::two_shot || product.pattern == Pattern::exchange_output;
     ids.out = result(product.part, peers_write, copies);
     for (const int id : product.part.stages) {
-      const bool is_last = op_.stage(id).out == product.part.result;
-      product.kept.push_back(is_last ? ids.out
-                                     : add(op_.tensor(op_.stage(id).out).name, DType::fp32,
-                                           BufferRole::local, op.local_m(), op.local_n()));
+      const int out = whole.stage(id).out;
+      product.kept.push_back(out == product.part.result
+                                 ? ids.out
+                                 : add(prefix_ + whole.tensor(out).name, DType::fp32,
+                                       BufferRole::local, op.local_m(), op.local_n()));
     }
     if (const int ranges = std::max(product.splits(), product.phases()); ranges > 1) {
       ids.ranges = add(prefix + "ranges", DType::fp32, BufferRole::local, ranges * op.local_m(),
@@ -166,8 +190,9 @@ class Declarer {
 
   Lowering& state_;
   Plan& plan_;
-  const Operator& op_;
   const bool is_one_;
+  PartLowering* part_ = nullptr;  // whose buffers are declared
+  std::string prefix_;            // of their names
 };
 
 }  // namespace

@@ -33,7 +33,7 @@ class ChunkTable {
 
 }  // namespace
 
-void emit_nccl_gather(SegmentLowering& state, Emitter& emit) {
+void gather_chunks(SegmentLowering& state, Emitter& emit) {
   const ChunkTable table(state);
   const BufferIds& ids = state.buffers;
   for (size_t chunk = 0; chunk < state.layout.chunks.size(); ++chunk) {
@@ -45,6 +45,10 @@ void emit_nccl_gather(SegmentLowering& state, Emitter& emit) {
       emit.collective(rank, CollectiveKind::all_gather, static_cast<int32_t>(chunk));
     }
   }
+}
+
+void emit_nccl_gathered(SegmentLowering& state, Emitter& emit) {
+  const BufferIds& ids = state.buffers;
   emit_gemm(
       state, emit,
       [&](int rank, const Rect& tile, KRange k) {

@@ -55,8 +55,9 @@ class InputExchange {
 
 }  // namespace
 
-void emit_exchange_input(SegmentLowering& state, Emitter& emit) {
-  InputExchange(state, emit).emit();
+void push_columns(SegmentLowering& state, Emitter& emit) { InputExchange(state, emit).emit(); }
+
+void emit_exchanged(SegmentLowering& state, Emitter& emit) {
   emit_gemm(
       state, emit,
       [&](int rank, const Rect& tile, KRange k) {

@@ -2,6 +2,7 @@
 // epilogue or mover. Where the caller's tensor is the destination, they land beside it, and a copy
 // takes them there; what later segments read is written in its place at once.
 #include <algorithm>
+#include <memory>
 
 #include "lower/due_lists.h"
 #include "lower/emit_patterns.h"
@@ -36,6 +37,9 @@ class OutputExchange {
             due_.take(rank, wave, [&](size_t p) { send(rank, p); });
           }
         });
+  }
+
+  void take_rest_home() {
     take_home();
     take_home_after_tiles();
   }
@@ -152,8 +156,10 @@ class OutputExchange {
 
 }  // namespace
 
-void emit_exchange_output(SegmentLowering& state, Emitter& emit) {
-  OutputExchange(state, emit).emit();
+AfterTiles emit_exchange_output(SegmentLowering& state, Emitter& emit) {
+  const auto exchange = std::make_shared<OutputExchange>(state, emit);
+  exchange->emit();
+  return {[exchange] { exchange->take_rest_home(); }, {}};
 }
 
 }  // namespace stretto

@@ -1,5 +1,7 @@
 // Waves with a reduction: NCCL reduces each group of packed tiles; when compute lanes have no more
 // tiles, they restore the sums to their places in the output.
+#include <memory>
+
 #include "lower/emit_patterns.h"
 
 namespace stretto {
@@ -24,6 +26,9 @@ class PackedReduce {
         [&](int32_t wave) {
           for (; next < done_.size() && done_[next] <= wave; ++next) reduce(next);
         });
+  }
+
+  void restore_all() {
     for (size_t group = 0; group < done_.size(); ++group) restore(group);
   }
 
@@ -88,6 +93,10 @@ class PackedReduce {
 
 }  // namespace
 
-void emit_packed_reduce(SegmentLowering& state, Emitter& emit) { PackedReduce(state, emit).emit(); }
+AfterTiles emit_packed_reduce(SegmentLowering& state, Emitter& emit) {
+  const auto reduce = std::make_shared<PackedReduce>(state, emit);
+  reduce->emit();
+  return {[reduce] { reduce->restore_all(); }, {}};
+}
 
 }  // namespace stretto

@@ -7,14 +7,25 @@
 
 namespace stretto {
 
+// What is left of a product when its tiles are emitted: what compute lanes do with what others
+// send, and reads that must precede the end of the run. Either may be none.
+struct AfterTiles {
+  std::function<void()> reduce, deliver;
+};
+
+// What moves a product's input, and then its tiles.
+void push_rows(SegmentLowering& state, Emitter& emit);
+void emit_gathered(SegmentLowering& state, Emitter& emit);
+void gather_chunks(SegmentLowering& state, Emitter& emit);
+void emit_nccl_gathered(SegmentLowering& state, Emitter& emit);
+void push_columns(SegmentLowering& state, Emitter& emit);
+void emit_exchanged(SegmentLowering& state, Emitter& emit);
+
 void emit_local(SegmentLowering& state, Emitter& emit);
-void emit_push_gather(SegmentLowering& state, Emitter& emit);
-void emit_nccl_gather(SegmentLowering& state, Emitter& emit);
-void emit_slot_reduce(SegmentLowering& state, Emitter& emit);
 void emit_nccl_reduce(SegmentLowering& state, Emitter& emit);
-void emit_packed_reduce(SegmentLowering& state, Emitter& emit);
-void emit_exchange_input(SegmentLowering& state, Emitter& emit);
-void emit_exchange_output(SegmentLowering& state, Emitter& emit);
+AfterTiles emit_slot_reduce(SegmentLowering& state, Emitter& emit);
+AfterTiles emit_packed_reduce(SegmentLowering& state, Emitter& emit);
+AfterTiles emit_exchange_output(SegmentLowering& state, Emitter& emit);
 
 struct KRange {
   int32_t begin, end;

@@ -176,8 +176,9 @@ class Pusher {
 
 }  // namespace
 
-void emit_push_gather(SegmentLowering& state, Emitter& emit) {
-  Pusher(state, emit).emit();
+void push_rows(SegmentLowering& state, Emitter& emit) { Pusher(state, emit).emit(); }
+
+void emit_gathered(SegmentLowering& state, Emitter& emit) {
   emit_gemm(
       state, emit,
       [&](int rank, const Rect& tile, KRange k) {

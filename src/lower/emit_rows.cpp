@@ -1,8 +1,9 @@
-// Stages over rows: every compute lane takes a block of the rank's rows through all stages of the
+// Stages over rows: every lane takes a block of the rank's rows through all stages of the
 // segment. A gather sends each block on to all ranks, from the lane that has it.
 #include "lower/emit_rows.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "lower/emitter.h"
 #include "lower/opcode_of.h"
@@ -13,11 +14,17 @@ namespace {
 
 class RowStages {
  public:
-  RowStages(Lowering& state, const OperatorSegment& segment)
-      : state_(state), op_(state.op), segment_(segment), emit_(state, state.lanes) {}
+  RowStages(Lowering& state, const PartLowering& part, const OperatorSegment& segment,
+            bool by_movers)
+      : state_(state),
+        by_movers_(by_movers),
+        part_(part),
+        op_(part.rows.op),
+        segment_(segment),
+        emit_(state, state.lanes, part) {}
 
   void emit() {
-    if (segment_.is_gather()) return gather();
+    if (segment_.is_gather()) return send();
     for (int rank = 0; rank < op_.ranks; ++rank) {
       for_each_block(rank, [&](uint32_t lane, Rect rows) {
         for (const int id : segment_.stages) emit_stage(op_.stage(id), rank, lane, rows);
@@ -25,10 +32,30 @@ class RowStages {
     }
   }
 
+  void deliver() {
+    const std::optional<uint16_t> out = state_.plan.find_buffer(op_.tensor(segment_.result).name);
+    const RowShards shards{worked_on().rows, op_.ranks};
+    // What peers write must have arrived when the run ends; with events, that is a kernel's end.
+    const std::vector<Schedule>& schedules = state_.schedule.products;
+    if (!schedules.empty() && schedules.back().sync == Sync::event) end_kernels(state_, emit_);
+    for (int rank = 0; rank < op_.ranks; ++rank) {
+      bool any = false;
+      for (int source = 0; source < op_.ranks; ++source) {
+        if (source == rank || shards.size(source) == 0) continue;
+        any = true;
+        emit_.read(region_of(
+            {static_cast<int32_t>(shards.begin(source)), static_cast<int32_t>(shards.end(source)),
+             0, static_cast<int32_t>(worked_on().cols)},
+            *out, rank));
+      }
+      if (any) emit_.task(state_.lanes.compute_lane(rank, 0), Opcode::deliver);
+    }
+  }
+
  private:
   uint16_t buffer_of(int tensor) const {
     const Tensor& of = op_.tensor(tensor);
-    return of.stage >= 0 ? state_.results[static_cast<size_t>(tensor)]
+    return of.stage >= 0 ? part_.results[static_cast<size_t>(tensor)]
                          : *state_.plan.find_buffer(of.name);
   }
   const Tensor& worked_on() const {
@@ -44,12 +71,14 @@ class RowStages {
     const auto rows = static_cast<int32_t>(held() == Held::rows ? shards.size(rank) : tensor.rows);
     const auto cols =
         static_cast<int32_t>(held() == Held::cols ? tensor.cols / op_.ranks : tensor.cols);
-    const int32_t lanes = std::min(rows, static_cast<int32_t>(state_.lanes.compute));
+    const LaneTable& all = state_.lanes;
+    const int32_t lanes = std::min<int32_t>(rows, by_movers_ ? all.comm : all.compute);
     for (int32_t i = 0; i < lanes; ++i) {
       const auto at = [&](int32_t block) {
         return static_cast<int32_t>(int64_t{rows} * block / lanes);
       };
-      visit(state_.lanes.compute_lane(rank, i), Rect{at(i), at(i + 1), 0, cols});
+      visit(by_movers_ ? all.comm_lane(rank, i) : all.compute_lane(rank, i),
+            Rect{at(i), at(i + 1), 0, cols});
     }
   }
 
@@ -77,7 +106,7 @@ class RowStages {
     emit_.stage(lane, stage);
   }
 
-  void gather() {
+  void send() {
     const std::optional<uint16_t> out = state_.plan.find_buffer(op_.tensor(segment_.result).name);
     const RowShards shards{worked_on().rows, op_.ranks};
     for (int rank = 0; rank < op_.ranks; ++rank) {
@@ -90,24 +119,11 @@ class RowStages {
         emit_.task(lane, Opcode::copy);
       });
     }
-    // What peers write must have arrived when the run ends; with events, that is a kernel's end.
-    const std::vector<Schedule>& schedules = state_.schedule.products;
-    if (!schedules.empty() && schedules.back().sync == Sync::event) end_kernels(state_, emit_);
-    for (int rank = 0; rank < op_.ranks; ++rank) {
-      bool any = false;
-      for (int source = 0; source < op_.ranks; ++source) {
-        if (source == rank || shards.size(source) == 0) continue;
-        any = true;
-        emit_.read(region_of(
-            {static_cast<int32_t>(shards.begin(source)), static_cast<int32_t>(shards.end(source)),
-             0, static_cast<int32_t>(worked_on().cols)},
-            *out, rank));
-      }
-      if (any) emit_.task(state_.lanes.compute_lane(rank, 0), Opcode::deliver);
-    }
   }
 
   Lowering& state_;
+  const bool by_movers_;
+  const PartLowering& part_;
   const Operator& op_;
   const OperatorSegment& segment_;
   Emitter emit_;
@@ -115,8 +131,12 @@ class RowStages {
 
 }  // namespace
 
-void emit_rows(Lowering& state, const OperatorSegment& segment) {
-  RowStages(state, segment).emit();
+AfterTiles emit_rows(Lowering& state, const PartLowering& part, const OperatorSegment& segment,
+                     bool by_movers) {
+  const auto stages = std::make_shared<RowStages>(state, part, segment, by_movers);
+  stages->emit();
+  if (!segment.is_gather()) return {};
+  return {{}, [stages] { stages->deliver(); }};
 }
 
 }  // namespace stretto

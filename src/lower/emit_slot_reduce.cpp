@@ -1,5 +1,7 @@
 // Reductions through slots: partial sums travel to who reduces them, by epilogue or mover; a
 // reduce adds one slot of every source in rank order.
+#include <memory>
+
 #include "lower/due_reduces.h"
 #include "lower/emit_patterns.h"
 #include "lower/peer_order.h"
@@ -41,9 +43,48 @@ class SlotReduce {
             });
           }
         });
-    reduce_after_tiles();
-    // What is no output has readers, which wait.
-    if (two_shot_ && state_.plan.buffers[state_.buffers.out].role == BufferRole::output) deliver();
+  }
+
+  // What compute lanes do after their tiles; with events, in a kernel of its own.
+  void reduce_after_tiles() {
+    for (int rank = 0; rank < ranks_; ++rank) {
+      if (of(rank).late.empty()) continue;
+      if (events_) emit_.boundary(rank);
+      for (const LateReduce& late : of(rank).late) {
+        emit_reduce(rank, late.piece, late.part, late.lane, late.staged);
+      }
+      if (events_ && two_shot_) emit_.boundary(rank);
+    }
+    for (int rank = 0; rank < ranks_; ++rank) {
+      for (const size_t p : of(rank).late_sums) copy_sums(rank, p);
+    }
+  }
+
+  // What peers write into this rank's output must have arrived when the run ends. What is no output
+  // has readers, which wait.
+  void deliver() {
+    const bool is_output = state_.plan.buffers[state_.buffers.out].role == BufferRole::output;
+    if (!two_shot_ || !is_output) return;
+    const LaneTable& lanes = state_.lanes;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const std::vector<Rect> received = places_.of_others(rank);
+      if (received.empty()) continue;
+      uint32_t lane = lanes.compute_lane(rank, 0);
+      if (lanes.comm > 0) {
+        int last = lanes.comm - 1;  // that has work
+        while (last > 0 && state_.plan.lanes[lanes.comm_lane(rank, last)].instrs.empty()) --last;
+        lane = lanes.comm_lane(rank, last);
+      } else if (events_) {
+        emit_.boundary(rank);
+      }
+      constexpr size_t kMostRegions = 1024;
+      for (size_t i = 0; i < received.size(); ++i) {
+        emit_.read(region_of(received[i], state_.buffers.out, rank));
+        if ((i + 1) % kMostRegions == 0 || i + 1 == received.size()) {
+          emit_.task(lane, Opcode::deliver);
+        }
+      }
+    }
   }
 
  private:
@@ -194,45 +235,6 @@ class SlotReduce {
     }
   }
 
-  // What compute lanes do after their tiles; with events, in a kernel of its own.
-  void reduce_after_tiles() {
-    for (int rank = 0; rank < ranks_; ++rank) {
-      if (of(rank).late.empty()) continue;
-      if (events_) emit_.boundary(rank);
-      for (const LateReduce& late : of(rank).late) {
-        emit_reduce(rank, late.piece, late.part, late.lane, late.staged);
-      }
-      if (events_ && two_shot_) emit_.boundary(rank);
-    }
-    for (int rank = 0; rank < ranks_; ++rank) {
-      for (const size_t p : of(rank).late_sums) copy_sums(rank, p);
-    }
-  }
-
-  // What peers write into this rank's output must have arrived when the run ends.
-  void deliver() {
-    const LaneTable& lanes = state_.lanes;
-    for (int rank = 0; rank < ranks_; ++rank) {
-      const std::vector<Rect> received = places_.of_others(rank);
-      if (received.empty()) continue;
-      uint32_t lane = lanes.compute_lane(rank, 0);
-      if (lanes.comm > 0) {
-        int last = lanes.comm - 1;  // that has work
-        while (last > 0 && state_.plan.lanes[lanes.comm_lane(rank, last)].instrs.empty()) --last;
-        lane = lanes.comm_lane(rank, last);
-      } else if (events_) {
-        emit_.boundary(rank);
-      }
-      constexpr size_t kMostRegions = 1024;
-      for (size_t i = 0; i < received.size(); ++i) {
-        emit_.read(region_of(received[i], state_.buffers.out, rank));
-        if ((i + 1) % kMostRegions == 0 || i + 1 == received.size()) {
-          emit_.task(lane, Opcode::deliver);
-        }
-      }
-    }
-  }
-
   SegmentLowering& state_;
   Emitter& emit_;
   const int ranks_;
@@ -245,6 +247,10 @@ class SlotReduce {
 
 }  // namespace
 
-void emit_slot_reduce(SegmentLowering& state, Emitter& emit) { SlotReduce(state, emit).emit(); }
+AfterTiles emit_slot_reduce(SegmentLowering& state, Emitter& emit) {
+  const auto reduce = std::make_shared<SlotReduce>(state, emit);
+  reduce->emit();
+  return {[reduce] { reduce->reduce_after_tiles(); }, [reduce] { reduce->deliver(); }};
+}
 
 }  // namespace stretto

@@ -1,35 +1,206 @@
 // emit_tasks: every task, in an order in which one thread could execute them all.
 #include <algorithm>
+#include <optional>
 
 #include "lower/emit_patterns.h"
 #include "lower/emit_rows.h"
+#include "lower/free_lanes.h"
 #include "stretto/error.h"
 
 namespace stretto {
 
 namespace {
 
-void emit_product(SegmentLowering& state, Emitter& emit) {
+// What moves a product's input, before its tiles.
+void emit_input(SegmentLowering& state, Emitter& emit) {
+  if (state.pattern == Pattern::push_gather) push_rows(state, emit);
+  if (state.pattern == Pattern::nccl_gather) gather_chunks(state, emit);
+  if (state.pattern == Pattern::exchange_input) push_columns(state, emit);
+}
+
+AfterTiles emit_product(SegmentLowering& state, Emitter& emit) {
   switch (state.pattern) {
     case Pattern::local:
-      return emit_local(state, emit);
+      emit_local(state, emit);
+      return {};
     case Pattern::push_gather:
-      return emit_push_gather(state, emit);
+      emit_gathered(state, emit);
+      return {};
     case Pattern::nccl_gather:
-      return emit_nccl_gather(state, emit);
+      emit_nccl_gathered(state, emit);
+      return {};
     case Pattern::slot_reduce:
       return emit_slot_reduce(state, emit);
     case Pattern::nccl_reduce:
-      return emit_nccl_reduce(state, emit);
+      emit_nccl_reduce(state, emit);
+      return {};
     case Pattern::packed_reduce:
       return emit_packed_reduce(state, emit);
     case Pattern::exchange_input:
-      return emit_exchange_input(state, emit);
+      emit_exchanged(state, emit);
+      return {};
     case Pattern::exchange_output:
       return emit_exchange_output(state, emit);
   }
   STRETTO_ASSERT(false, "pattern out of range");
 }
+
+// Segment after segment, each in kernels of its own; of each, part after part.
+//
+// While compute lanes have the next part's tiles, a part is on its way: what its compute lanes do
+// when others' data has come stands behind those tiles. Where movers are blocks, and the sums of a
+// product are made with its tiles, the movers go on with the part by themselves, if they are
+// enough: they take its rows through the stages that follow, and send them to where the next
+// product needs them.
+class SegmentsInTurn {
+ public:
+  explicit SegmentsInTurn(Lowering& state)
+      : state_(state),
+        parts_(state.parts.size()),
+        after_(parts_),
+        emitters_(state.products.size()) {}
+
+  void emit() {
+    const std::vector<OperatorSegment>& segments = state_.op.segments;
+    for (size_t i = 0; i < segments.size(); ++i) {
+      for (size_t p = 0; p < parts_; ++p) emit_segment(i, p);
+      const bool is_product = segments[i].product.has_value();
+      if (is_product) next_product_ += parts_;
+      if (is_product && movers_go_on(i)) i = last_of_leg(i);
+    }
+    for (size_t p = 0; p < parts_; ++p) {
+      finish(p);
+      deliver(p);
+    }
+  }
+
+ private:
+  const OperatorSegment& segment(size_t i, size_t p) const {
+    return state_.parts[p].rows.op.segments[i];
+  }
+
+  void emit_segment(size_t i, size_t p) {
+    if (i + p > 0) {
+      finish(p);
+      Emitter emit(state_, state_.lanes, state_.parts[p]);
+      end_kernels(state_, emit);
+    }
+    if (!segment(i, p).product) return emit_stages(i, p, false);
+    SegmentLowering& product = state_.products[next_product_ + p];
+    schedule_ = static_cast<uint32_t>(next_product_ / parts_);
+    send_input(next_product_ + p);
+    keep(p, emit_product(product, *emitters_[next_product_ + p]));
+    if (!state_.is_split()) finish(p);
+    if (movers_go_on(i)) go_on(i, p);
+  }
+
+  // The movers' part of what follows a product.
+  void go_on(size_t i, size_t p) {
+    finish(p);
+    const size_t last = last_of_leg(i);
+    const bool is_end = last + 1 == state_.op.segments.size() && p + 1 == parts_;
+    for (size_t k = i + 1; k <= last; ++k) {
+      if (is_end) {  // beside nothing: all lanes take the rows
+        Emitter emit(state_, state_.lanes, state_.parts[p]);
+        end_kernels(state_, emit);
+      }
+      emit_stages(k, p, !is_end);
+    }
+    const size_t next = next_product_ + parts_ + p;
+    if (next < state_.products.size()) send_input(next);
+  }
+
+  // Stages over rows up to the next product.
+  size_t last_of_leg(size_t i) const {
+    while (i + 1 < state_.op.segments.size() && !state_.op.segments[i + 1].product) ++i;
+    return i;
+  }
+
+  // Behind the product that is segment i, whose parts are emitted, or were last.
+  bool movers_go_on(size_t i) const {
+    if (!state_.is_split() || state_.lanes.comm == 0) return false;
+    const SegmentLowering& product = state_.products[schedule_ * parts_];
+    const bool sums_stay = product.pattern != Pattern::slot_reduce || product.reduces_with_tiles();
+    if (product.by_nccl() || product.pattern == Pattern::exchange_output || !sums_stay)
+      return false;
+    // The rows take them no longer than a part's tiles take, beside which memory is a third as
+    // fast.
+    const Pace pace(product.op, product.schedule, state_.machine);
+    const int64_t waves = (product.num_tasks() + product.lanes.compute - 1) / product.lanes.compute;
+    int64_t elements = 0;
+    for (size_t k = i + 1; k <= last_of_leg(i); ++k) elements += elements_of_rows(segment(k, 0));
+    return 3 * pace.move_ns(elements * num_bytes(state_.op.dtype)) <=
+           waves * pace.task_ns * state_.lanes.comm;
+  }
+
+  // That the stages of a rank read and write.
+  int64_t elements_of_rows(const OperatorSegment& rows) const {
+    const Operator& op = state_.parts[0].rows.op;
+    if (rows.is_gather()) return 0;  // a link's time, whoever sends
+    int64_t elements = 0;
+    for (const int id : rows.stages) {
+      const Tensor& out = op.tensor(op.stage(id).out);
+      const auto operands = static_cast<int64_t>(op.stage(id).in.size()) + 1;
+      elements += operands * out.rows * out.cols / (out.held == Held::whole ? 1 : op.ranks);
+    }
+    return elements;
+  }
+
+  void emit_stages(size_t i, size_t p, bool by_movers) {
+    keep(p, emit_rows(state_, state_.parts[p], segment(i, p), by_movers));
+  }
+
+  void send_input(size_t product) {
+    std::optional<Emitter>& emitter = emitters_[product];
+    if (emitter) return;
+    emitter.emplace(state_, state_.products[product]);
+    emit_input(state_.products[product], *emitter);
+    end_stretch(static_cast<uint32_t>(product / parts_));
+  }
+
+  // Of a part, until its next segment.
+  void keep(size_t p, AfterTiles after) {
+    end_stretch(schedule_);
+    after_[p].reduce = std::move(after.reduce);
+    after_[p].schedule = schedule_;
+    if (!after.deliver) return;
+    after_[p].deliver.push_back(std::move(after.deliver));
+    if (!state_.is_split()) {
+      finish(p);
+      deliver(p);
+    }
+  }
+
+  void finish(size_t p) {
+    if (after_[p].reduce) after_[p].reduce();
+    after_[p].reduce = {};
+    end_stretch(after_[p].schedule);
+  }
+
+  // When nothing else is left of the run, for the lanes wait.
+  void deliver(size_t p) {
+    for (const auto& one : after_[p].deliver) one();
+    after_[p].deliver.clear();
+    end_stretch(after_[p].schedule);
+  }
+
+  void end_stretch(uint32_t product) {
+    state_.stretches.push_back({static_cast<uint32_t>(state_.program.size()), product});
+  }
+
+  struct OfPart {
+    std::function<void()> reduce;
+    std::vector<std::function<void()>> deliver;
+    uint32_t schedule = 0;  // whose they have
+  };
+
+  Lowering& state_;
+  const size_t parts_;
+  std::vector<OfPart> after_;
+  std::vector<std::optional<Emitter>> emitters_;  // by product
+  size_t next_product_ = 0;
+  uint32_t schedule_ = 0;  // stages over rows go by the product before them
+};
 
 }  // namespace
 
@@ -43,198 +214,6 @@ void end_kernels(Lowering& state, Emitter& emit) {
   }
 }
 
-// Segment after segment, each in kernels of its own.
-void emit_tasks(Draft& draft) {
-  Lowering& state = lowering(draft);
-  size_t product = 0;
-  for (const OperatorSegment& segment : state.op.segments) {
-    if (!state.segment_ends.empty()) {
-      Emitter emit(state, state.lanes);
-      end_kernels(state, emit);
-    }
-    if (segment.product) {
-      SegmentLowering& of = state.products[product++];
-      Emitter emit(state, of);
-      emit_product(of, emit);
-    } else {
-      emit_rows(state, segment);
-    }
-    state.segment_ends.push_back(static_cast<uint32_t>(state.program.size()));
-  }
-}
-
-void emit_local(SegmentLowering& state, Emitter& emit) {
-  emit_gemm(state, emit, own_rows_of_a(state, emit), [&](int rank, int32_t tile) {
-    emit.write(region_of(state.grid.rect(tile), state.buffers.out, rank));
-  });
-}
-
-KRange k_range(const SegmentLowering& state, int index, int ranges) {
-  const int64_t k = state.op.local_k(), steps = (k + kSplitStep - 1) / kSplitStep;
-  const auto begin = [&](int i) {
-    return static_cast<int32_t>(std::min(k, steps * i / ranges * kSplitStep));
-  };
-  return {begin(index), begin(index + 1)};
-}
-
-namespace {
-
-std::vector<KRange> k_ranges(const SegmentLowering& state, int ranges) {
-  std::vector<KRange> all;
-  for (int i = 0; i < ranges; ++i) all.push_back(k_range(state, i, ranges));
-  return all;
-}
-
-// What follows a product's tile on its lane: each stage takes the tile where the one before left
-// it, and the last one's goes where the product's would.
-class Followers {
- public:
-  Followers(const SegmentLowering& state, Emitter& emit,
-            const std::function<void(int, int32_t)>& write_tile)
-      : state_(state), emit_(emit), write_tile_(write_tile) {}
-
-  void write_product(int rank, int32_t tile, size_t weight) const {
-    if (!state_.has_followers()) return write_tile_(rank, tile);
-    emit_.write(kept(weight, rank, tile));
-  }
-
-  void emit_all(int rank, int32_t tile, uint32_t lane) const {
-    const std::vector<int>& stages = state_.part.stages;
-    for (size_t i = state_.weights.size(); i < stages.size(); ++i) {
-      const Stage& stage = state_.whole.stage(stages[i]);
-      for (const int in : stage.in) read(in, rank, tile);
-      if (i + 1 < stages.size()) {
-        emit_.write(kept(i, rank, tile));
-      } else {
-        write_tile_(rank, tile);
-      }
-      emit_.stage(lane, stage, tile);
-    }
-  }
-
- private:
-  Region kept(size_t stage, int rank, int32_t tile) const {
-    return region_of(state_.rect_of(rank, tile), state_.kept[stage], rank);
-  }
-  // A tile that a stage before has left, or the caller's row.
-  void read(int tensor, int rank, int32_t tile) const {
-    const std::vector<int>& stages = state_.part.stages;
-    for (size_t i = 0; i < stages.size(); ++i) {
-      if (state_.whole.stage(stages[i]).out == tensor) return emit_.read(kept(i, rank, tile));
-    }
-    const Rect rect = state_.rect_of(rank, tile);
-    const uint16_t row = *state_.plan.find_buffer(state_.whole.tensor(tensor).name);
-    const auto own = static_cast<int32_t>(state_.op.local_n());
-    const int32_t first = state_.plan.buffers[row].cols != own ? rank * own : 0;
-    emit_.read(region_of({0, 1, first + rect.col0, first + rect.col1}, row, rank));
-  }
-
-  const SegmentLowering& state_;
-  Emitter& emit_;
-  const std::function<void(int, int32_t)>& write_tile_;
-};
-
-// Where the sums of a range of a tile's K are kept.
-Region sums_of_range(const SegmentLowering& state, int rank, const Rect& tile, int index) {
-  const auto down = static_cast<int32_t>(index * state.op.local_m());
-  return region_of(tile.moved(down), state.buffers.ranges, rank);
-}
-
-}  // namespace
-
-void emit_gemm(SegmentLowering& state, Emitter& emit, const ReadA& read_a,
-               const std::function<void(int, int32_t)>& write_tile,
-               const std::function<void(int32_t)>& after_wave) {
-  const int32_t lanes = state.lanes.compute, splits = state.splits();
-  const std::vector<KRange> of_split = k_ranges(state, splits);
-  const std::vector<KRange> of_phase = k_ranges(state, state.phases());
-  const Followers followers(state, emit, write_tile);
-  const auto emit_range = [&](int rank, int32_t tile, int range, const std::vector<KRange>& all,
-                              uint32_t lane) {
-    const KRange k = all[static_cast<size_t>(range)];
-    const Rect rect = state.rect_of(rank, tile);
-    for (size_t weight = 0; weight < state.weights.size(); ++weight) {
-      read_a(rank, rect, k);
-      emit.read(region_of({rect.col0, rect.col1, k.begin, k.end}, state.weights[weight], rank));
-      if (all.size() == 1) {
-        followers.write_product(rank, tile, weight);
-      } else {
-        emit.write(sums_of_range(state, rank, rect, range));
-      }
-      emit.task(lane, Opcode::gemm, tile);
-    }
-    if (all.size() == 1) followers.emit_all(rank, tile, lane);
-  };
-  const auto emit_sum = [&](int rank, int32_t tile, int ranges, uint32_t lane) {
-    for (int i = 0; i < ranges; ++i) {
-      emit.read(sums_of_range(state, rank, state.rect_of(rank, tile), i));
-    }
-    followers.write_product(rank, tile, 0);
-    emit.task(lane, Opcode::reduce, tile);
-    followers.emit_all(rank, tile, lane);
-  };
-  // Task `turn` of a tile's.
-  const auto emit_task = [&](int rank, int32_t tile, int32_t turn, uint32_t lane) {
-    if (state.in_phases(rank, tile)) {
-      for (int i = 0; i < state.phases(); ++i) emit_range(rank, tile, i, of_phase, lane);
-      return emit_sum(rank, tile, state.phases(), lane);
-    }
-    emit_range(rank, tile, turn + 1 < splits ? turn + 1 : 0, of_split, lane);
-    if (splits > 1 && turn + 1 == splits) emit_sum(rank, tile, splits, lane);
-  };
-
-  int32_t waves = 0;
-  for (const TileOrder& order : state.orders) waves = std::max(waves, order.waves);
-  std::vector<size_t> at(state.orders.size(), 0);  // kernel of each rank
-  for (int32_t wave = 0; wave < waves; ++wave) {
-    for (int rank = 0; rank < state.op.ranks; ++rank) {
-      const TileOrder& order = state.orders[static_cast<size_t>(rank)];
-      size_t& k = at[static_cast<size_t>(rank)];
-      if (k == order.kernels.size()) continue;
-      const TileKernel& kernel = order.kernels[k];
-      if (wave == kernel.first_wave && kernel.opens) emit.boundary(rank);
-      const int32_t first = kernel.first * splits + (wave - kernel.first_wave) * lanes;
-      const int32_t end = std::min(first + lanes, kernel.last * splits);
-      for (int32_t i = first; i < end; ++i) {
-        const int32_t tile = splits == 1 ? i : i / splits;
-        emit_task(rank, order.tiles[static_cast<size_t>(tile)], i - tile * splits,
-                  state.lanes.compute_lane(rank, i - first));
-      }
-      if (wave + 1 < kernel.end_wave) continue;
-      if (kernel.closes) emit.boundary(rank);
-      ++k;
-    }
-    if (after_wave) after_wave(wave);
-  }
-}
-
-ReadA own_rows_of_a(const SegmentLowering& state, Emitter& emit) {
-  // A rank that has all of A multiplies the columns that its part of the weight is for.
-  const auto own = static_cast<int32_t>(state.op.local_k());
-  const bool has_all = state.plan.buffers[state.buffers.a].cols != own;
-  return [&state, &emit, own, has_all](int rank, const Rect& tile, KRange k) {
-    const int32_t col0 = has_all ? rank * own : 0;
-    state.layout.for_each_run(tile.row0, tile.row1, [&](int32_t row0, int32_t row1) {
-      emit.read(region_of({row0, row1, col0 + k.begin, col0 + k.end}, state.buffers.a, rank));
-    });
-  };
-}
-
-std::vector<int32_t> groups_done(const SegmentLowering& state,
-                                 const std::function<int32_t(int32_t)>& group_of, size_t groups) {
-  std::vector<int32_t> done(groups, 0);
-  for (const TileOrder& order : state.orders) {
-    for (int32_t tile = 0; tile < state.grid.count(); ++tile) {
-      int32_t& wave = done[static_cast<size_t>(group_of(tile))];
-      wave = std::max(wave, order.done_wave[static_cast<size_t>(tile)]);
-    }
-  }
-  return done;
-}
-
-uint32_t copy_lane(const SegmentLowering& state, int rank, int peer) {
-  const bool network = state.lanes.copy > 1 && !state.machine.same_node(rank, peer);
-  return state.lanes.copy_lane(rank, network ? 1 : 0);
-}
+void emit_tasks(Draft& draft) { SegmentsInTurn(lowering(draft)).emit(); }
 
 }  // namespace stretto

@@ -1,10 +1,14 @@
 #include "lower/emitter.h"
 
+#include <algorithm>
+
 #include "lower/opcode_of.h"
+#include "lower/part_rows.h"
 
 namespace stretto {
 
-Emitter::Emitter(Lowering& state, const SegmentLowering& product) : Emitter(state, product.lanes) {
+Emitter::Emitter(Lowering& state, const SegmentLowering& product)
+    : Emitter(state, product.lanes, product.of_rows) {
   const auto tasks =
       static_cast<size_t>(product.num_tasks()) * static_cast<size_t>(product.op.ranks);
   state.program.reserve(state.program.size() + 2 * tasks);
@@ -23,7 +27,7 @@ void Emitter::task(uint32_t lane, Opcode op, int32_t tile) {
   Instr instr;
   instr.op = op;
   instr.tile = tile;
-  append(lane, instr);
+  append_of_part(lane, instr);
 }
 
 void Emitter::stage(uint32_t lane, const Stage& stage, int32_t tile) {
@@ -31,7 +35,7 @@ void Emitter::stage(uint32_t lane, const Stage& stage, int32_t tile) {
   instr.op = opcode_of(stage.kind);
   instr.tile = tile;
   if (stage.kind == StageKind::norm) instr.set_attribute(static_cast<float>(stage.eps));
-  append(lane, instr);
+  append_of_part(lane, instr);
 }
 
 void Emitter::collective(int rank, CollectiveKind kind, int32_t id) {
@@ -40,7 +44,7 @@ void Emitter::collective(int rank, CollectiveKind kind, int32_t id) {
   instr.collective = kind;
   instr.id = first_collective_ + id;
   state_.collectives = std::max(state_.collectives, instr.id + 1);
-  append(lanes_.nccl_lane(rank), instr);
+  append_of_part(lanes_.nccl_lane(rank), instr);
 }
 
 void Emitter::boundary(int rank) {
@@ -51,6 +55,49 @@ void Emitter::boundary(int rank) {
     instr.id = id;
     append(lanes_.compute_lane(rank, i), instr);
   }
+}
+
+void Emitter::append_of_part(uint32_t lane, Instr& instr) {
+  if (part_ == nullptr) return append(lane, instr);
+  const PartRows rows(state_, *part_);
+  std::vector<Region>& operands = state_.plan.operands;
+  const size_t reads = num_reads_, count = reads + num_writes_;
+  const auto first = operands.end() - static_cast<std::ptrdiff_t>(count);
+  const std::vector<Region> counted(first, operands.end());
+  operands.erase(first, operands.end());
+  num_reads_ = num_writes_ = 0;
+  const auto add = [&](size_t i, const Region& region) {
+    rows.for_each_run(region, [&](const Region& run) { i < reads ? read(run) : write(run); });
+  };
+  // Of a task that takes one region of each operand, every owner's stripe is a task.
+  const auto crosses = [&](const Region& region) { return rows.crosses(region); };
+  const bool stacks = instr.op == Opcode::gemm || instr.op == Opcode::deliver;
+  const bool is_collective = instr.op == Opcode::collective;
+  const auto end = counted.begin() + static_cast<std::ptrdiff_t>(is_collective ? count : reads);
+  const auto crossing = stacks ? end : std::find_if(counted.begin(), end, crosses);
+  if (crossing == end) {
+    for (size_t i = 0; i < count; ++i) add(i, counted[i]);
+    return append(lane, instr);
+  }
+  if (is_collective) {  // regions of its ranks pair, in what they read and write
+    for (size_t i = 0; i < count; ++i) {
+      rows.for_each_stripe(counted[i], [&](const Region& stripe) { add(i, stripe); });
+    }
+    return append(lane, instr);
+  }
+  rows.for_each_stripe(*crossing, [&](const Region& stripe) {
+    const int32_t from = stripe.row0 - crossing->row0, to = stripe.row1 - crossing->row0;
+    for (size_t i = 0; i < count; ++i) {
+      Region part = counted[i];
+      if (part.rows() == crossing->rows()) {  // not a row for all
+        part.row1 = part.row0 + to;
+        part.row0 += from;
+      }
+      add(i, part);
+    }
+    Instr of_stripe = instr;
+    append(lane, of_stripe);
+  });
 }
 
 void Emitter::append(uint32_t lane, Instr& instr) {

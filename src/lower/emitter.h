@@ -9,13 +9,17 @@ namespace stretto {
 
 class Emitter {
  public:
-  // Tasks go to lanes of this table.
-  Emitter(Lowering& state, const LaneTable& lanes)
-      : state_(state), lanes_(lanes), first_collective_(state.collectives) {}
+  // Tasks go to lanes of this table; they are of a part of the rows.
+  Emitter(Lowering& state, const LaneTable& lanes, const PartLowering& part)
+      : state_(state),
+        lanes_(lanes),
+        part_(state.is_split() ? &part.rows : nullptr),
+        first_collective_(state.collectives) {}
   // With room for the tasks of that product.
   Emitter(Lowering& state, const SegmentLowering& product);
 
-  // Operands of the next task: all reads before all writes.
+  // Operands of the next task: all reads before all writes. Their rows are counted within the part,
+  // those of the caller's tensors too.
   void read(const Region& region) {
     STRETTO_ASSERT(num_writes_ == 0 && num_reads_ < UINT16_MAX,
                    "operands out of order or too many");
@@ -37,9 +41,11 @@ class Emitter {
 
  private:
   void append(uint32_t lane, Instr& instr);
+  void append_of_part(uint32_t lane, Instr& instr);
 
   Lowering& state_;
   const LaneTable& lanes_;
+  const RowPart* const part_;  // null: of all rows
   const int32_t first_collective_;
   uint16_t num_reads_ = 0, num_writes_ = 0;
 };

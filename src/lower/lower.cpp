@@ -1,4 +1,6 @@
 // Lowering as a table of steps.
+#include <algorithm>
+
 #include "lower/lowering.h"
 #include "stretto/error.h"
 
@@ -44,6 +46,14 @@ Plan empty_plan(const Operator& op, const OperatorSchedule& schedule, const Mach
   return plan;
 }
 
+// What cannot be split is refused by the first step.
+OperatorSchedule possible(const Operator& op, OperatorSchedule schedule) {
+  const bool is_possible = schedule.split >= 1 && schedule.split <= kMostParts &&
+                           why_no_split(op, schedule.split).empty();
+  if (!is_possible) schedule.split = 1;
+  return schedule;
+}
+
 }  // namespace
 
 std::span<const LowerStep> lower_steps() { return kSteps; }
@@ -51,11 +61,18 @@ std::span<const LowerStep> lower_steps() { return kSteps; }
 Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
                    const Machine& cluster)
     : Draft{operation, points, cluster, empty_plan(operation, points, cluster), {}, {}},
-      boundaries(static_cast<size_t>(operation.ranks), 0),
-      results(operation.tensors.size(), 0) {
+      rows(row_parts(operation, possible(operation, points), cluster)),
+      boundaries(static_cast<size_t>(operation.ranks), 0) {
+  for (const RowPart& part : rows.parts) {
+    parts.push_back({part, std::vector<uint16_t>(op.tensors.size(), 0)});
+  }
   size_t next = 0;
-  for (const OperatorSegment& part : op.segments) {
-    if (part.product) products.emplace_back(*this, part, schedule.products.at(next++));
+  for (size_t i = 0; i < op.segments.size(); ++i) {
+    if (!op.segments[i].product) continue;
+    for (PartLowering& part : parts) {
+      products.emplace_back(*this, part, part.rows.op.segments[i], schedule.products.at(next));
+    }
+    ++next;
   }
   // The lanes of all products are there at once.
   int others = 0;
@@ -65,10 +82,12 @@ Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
   for (SegmentLowering& product : products) product.sms_of_others = others;
 }
 
-SegmentLowering::SegmentLowering(Draft& draft, const OperatorSegment& one, const Schedule& point)
+SegmentLowering::SegmentLowering(Draft& draft, const PartLowering& of, const OperatorSegment& one,
+                                 const Schedule& point)
     : plan(draft.plan),
       program(draft.program),
-      whole(draft.op),
+      of_rows(of),
+      whole(of.rows.op),
       part(one),
       op(*one.product),
       schedule(point),
@@ -103,12 +122,10 @@ Pattern pattern_of(const Segment& op, const Schedule& schedule) {
 
 const Schedule& Draft::schedule_at(uint32_t position) const {
   if (schedule.products.size() == 1) return schedule.products.front();
-  size_t product = 0;
-  for (size_t i = 0; i < segment_ends.size() && segment_ends[i] <= position; ++i) {
-    const bool has_more = product + 1 < schedule.products.size();
-    if (has_more && i + 1 < op.segments.size() && op.segments[i + 1].product) ++product;
-  }
-  return schedule.products[product];
+  const auto at =
+      std::upper_bound(stretches.begin(), stretches.end(), position,
+                       [](uint32_t where, const Stretch& stretch) { return where < stretch.end; });
+  return schedule.products[at == stretches.end() ? stretches.back().product : at->product];
 }
 
 Plan lower(const Operator& op, const OperatorSchedule& schedule, const Machine& machine,

@@ -8,6 +8,7 @@
 #include "lower/tile_grid.h"
 #include "lower/tile_order.h"
 #include "plan/added_part.h"
+#include "schedule/row_parts.h"
 #include "stretto/lower.h"
 
 namespace stretto {
@@ -37,13 +38,21 @@ struct BufferIds {
   uint16_t ranges = 0;     // sums of every range of K (split-k, k-phases), one below the other
 };
 
-// Of one product: what its steps leave for one another. All products of an operator share the plan
-// and its lanes.
+// Of one part of the rows; of all where they are not split.
+struct PartLowering {
+  const RowPart& rows;
+  std::vector<uint16_t> results;  // by tensor: the buffer that holds it for later segments
+};
+
+// Of one product, for one part of the rows: what its steps leave for one another. All of them share
+// the plan and its lanes.
 struct SegmentLowering {
-  SegmentLowering(Draft& draft, const OperatorSegment& part, const Schedule& schedule);
+  SegmentLowering(Draft& draft, const PartLowering& of_rows, const OperatorSegment& part,
+                  const Schedule& schedule);
 
   Plan& plan;
   std::vector<InstrRef>& program;
+  const PartLowering& of_rows;
   const Operator& whole;  // that this is a part of
   const OperatorSegment& part;
   const Segment op;
@@ -159,11 +168,18 @@ struct Lowering : Draft {
   Lowering(const Operator& op, const OperatorSchedule& schedule, const Machine& machine);
   Lowering(const Lowering&) = delete;  // products refer to it
 
-  std::vector<SegmentLowering> products;
-  LaneTable lanes;                  // all that any product uses
-  std::vector<int32_t> boundaries;  // by rank: how many it has had
-  int32_t collectives = 0;          // numbers that collectives have had
-  std::vector<uint16_t> results;    // by tensor: the buffer that holds it for later segments
+  const RowParts rows;
+  std::vector<PartLowering> parts;
+  std::vector<SegmentLowering> products;  // by segment, then by part
+  LaneTable lanes;                        // all that any product uses
+  std::vector<int32_t> boundaries;        // by rank: how many it has had
+  int32_t collectives = 0;                // numbers that collectives have had
+  std::vector<bool> of_callers_rows;      // by buffer: all parts have rows of it
+
+  bool is_split() const { return parts.size() > 1; }
+  bool holds_callers_rows(uint16_t buffer) const {
+    return buffer < of_callers_rows.size() && of_callers_rows[buffer];
+  }
 };
 
 // Ends the kernels that run on the rank's compute lanes. With events, what is released at the end

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/text.h"
+#include "schedule/row_parts.h"
 #include "stretto/error.h"
 #include "stretto/schedule.h"
 
@@ -24,10 +25,38 @@ std::string_view without_blanks(std::string_view text) {
   return text;
 }
 
+constexpr std::string_view kSplit = "split=";
+
+// The split that the words name, 1 where none does.
+int read_split(std::string_view text, const Operator& op, std::vector<std::string>& reasons) {
+  std::optional<int> split_of_text;
+  for (const std::string_view whole : split(text, '/')) {
+    const std::string_view part = without_blanks(whole);
+    if (!part.starts_with(kSplit)) continue;
+    const std::string_view value = part.substr(kSplit.size());
+    const std::optional<int64_t> number = int_from(value);
+    if (split_of_text) {
+      reasons.emplace_back("split is given twice");
+    } else if (!number || *number < 1 || *number > kMostParts) {
+      reasons.push_back(
+          fmt::format("split={}: expected a whole number from 1 to {}", quote(value), kMostParts));
+      split_of_text = 1;
+    } else {
+      split_of_text = static_cast<int>(*number);
+      if (std::string why = why_no_split(op, *split_of_text); !why.empty()) {
+        reasons.push_back(std::move(why));
+        split_of_text = 1;
+      }
+    }
+  }
+  return split_of_text.value_or(1);
+}
+
 }  // namespace
 
 std::string to_string(const OperatorSchedule& schedule) {
   std::string text;
+  if (schedule.split > 1) text = fmt::format("{}{}/", kSplit, schedule.split);
   for (size_t i = 0; i < schedule.products.size(); ++i) {
     if (i > 0) text += "/";
     if (i < schedule.names.size()) text += schedule.names[i] + ":";
@@ -38,13 +67,17 @@ std::string to_string(const OperatorSchedule& schedule) {
 
 OperatorSchedule parse_schedules(std::string_view text, const Operator& op, const Machine& machine,
                                  std::span<const std::string_view> words) {
-  const std::vector<const OperatorSegment*> products = products_of(op);
+  std::vector<std::string> reasons;
+  OperatorSchedule schedule;
+  schedule.split = read_split(text, op, reasons);
+  const Operator of_part = equal_part(op, schedule.split);
+  const std::vector<const OperatorSegment*> products = products_of(of_part);
   std::vector<std::string_view> names;
   for (const OperatorSegment* product : products) names.push_back(product->name);
   std::vector<std::optional<Schedule>> found(products.size());
-  std::vector<std::string> reasons;
   for (const std::string_view whole : split(text, '/')) {
     std::string_view part = without_blanks(whole);
+    if (part.starts_with(kSplit)) continue;
     const size_t colon = part.find(':');
     size_t first = 0, last = products.size();
     std::string prefix;
@@ -69,7 +102,6 @@ OperatorSchedule parse_schedules(std::string_view text, const Operator& op, cons
       }
     }
   }
-  OperatorSchedule schedule;
   if (op.only_product() == nullptr) schedule.names.assign(names.begin(), names.end());
   for (size_t i = 0; i < found.size() && reasons.empty(); ++i) {
     if (!found[i]) {
@@ -83,10 +115,12 @@ OperatorSchedule parse_schedules(std::string_view text, const Operator& op, cons
   return schedule;
 }
 
-std::vector<std::string> legal(const Operator& op, const OperatorSchedule& schedule,
-                               const Machine& machine) {
+namespace {
+
+// Of an operator whose rows are not split, or of one part of them.
+std::vector<std::string> legal_part(const Operator& op, const OperatorSchedule& schedule,
+                                    const Machine& machine) {
   const std::vector<const OperatorSegment*> products = products_of(op);
-  check_products(op, schedule);
   std::vector<std::string> reasons;
   for (size_t i = 0; i < products.size(); ++i) {
     const std::string prefix =
@@ -109,9 +143,43 @@ std::vector<std::string> legal(const Operator& op, const OperatorSchedule& sched
   return reasons;
 }
 
-OperatorSchedule schedule_of(const Preset& preset, const Operator& op, const Machine& machine) {
+}  // namespace
+
+std::vector<std::string> legal(const Operator& op, const OperatorSchedule& schedule,
+                               const Machine& machine) {
+  check_products(op, schedule);
+  if (schedule.split == 1) return legal_part(op, schedule, machine);
+  if (schedule.split < 1 || schedule.split > kMostParts) {
+    return {fmt::format("split={}; it must be from 1 to {}", schedule.split, kMostParts)};
+  }
+  if (std::string why = why_no_split(op, schedule.split); !why.empty()) return {std::move(why)};
+  // What is wrong with the whole is wrong with its parts.
+  std::vector<std::string> reasons = legal_part(op, schedule, machine);
+  if (!reasons.empty()) return reasons;
+  for (const Schedule& one : schedule.products) {
+    if (one.rows == RowCount::fixed) continue;
+    return {
+        fmt::format("split={} cuts rows where the plan says, and rows=bucket serves fewer: "
+                    "take rows=fixed or split=1",
+                    schedule.split)};
+  }
+  for (const RowPart& part : row_parts(op, schedule, machine).parts) {
+    for (const std::string& reason : legal_part(part.op, schedule, machine)) {
+      const std::string of_part = fmt::format("a part of {} rows: {}", part.op.rows(), reason);
+      if (std::find(reasons.begin(), reasons.end(), of_part) == reasons.end()) {
+        reasons.push_back(of_part);
+      }
+    }
+  }
+  return reasons;
+}
+
+OperatorSchedule schedule_of(const Preset& preset, const Operator& op, const Machine& machine,
+                             int split) {
   OperatorSchedule schedule;
-  for (const OperatorSegment* product : products_of(op)) {
+  schedule.split = split;
+  const Operator of_part = equal_part(op, split);
+  for (const OperatorSegment* product : products_of(of_part)) {
     schedule.products.push_back(preset.make(*product->product, machine));
     if (op.only_product() == nullptr) schedule.names.push_back(product->name);
   }

@@ -1,10 +1,13 @@
 #include "schedule/short_text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <vector>
 
 #include "core/text.h"
+#include "schedule/row_parts.h"
 
 namespace stretto {
 
@@ -39,15 +42,17 @@ std::string short_text(const Schedule& schedule, const Segment& op, const Machin
 
 std::string short_text(const OperatorSchedule& schedule, const Operator& op,
                        const Machine& machine) {
+  const std::string split = schedule.split > 1 ? fmt::format("split={}/", schedule.split) : "";
+  const Operator of_part = equal_part(op, schedule.split);
   std::string text;
   size_t next = 0;
-  for (const OperatorSegment& segment : op.segments) {
+  for (const OperatorSegment& segment : of_part.segments) {
     if (!segment.product) continue;
     if (!text.empty()) text += "/";
     if (schedule.products.size() > 1) text += segment.name + ":";
     text += short_text(schedule.products.at(next++), *segment.product, machine);
   }
-  return text;
+  return split + text;
 }
 
 }  // namespace stretto

@@ -51,39 +51,51 @@ class Sharing {
   }
 
   void share(int rank) {
-    std::vector<Wave> waves;
+    std::vector<std::vector<Wave>> kernels;  // what two boundaries have between them
     for (uint32_t lane = 0; lane < draft_.plan.lanes.size(); ++lane) {
-      if (draft_.plan.lanes[lane].rank == rank && is_compute(lane)) add_lane(lane, waves);
+      if (draft_.plan.lanes[lane].rank == rank && is_compute(lane)) add_lane(lane, kernels);
     }
     // What all tiles of the wave at hand wait for, by this wave or those before it. Whoever begins
     // a wave has begun all before it.
     Progress known(draft_);
-    for (Wave& wave : waves) {
-      keep_last(wave.pushed, known);
-      if (draft_.schedule_at(wave.begins[0]).sync == Sync::flag &&
-          wave.pushed.size() + wave.later > kMostWaits) {
-        continue;
-      }
-      for (const SyncEdge& edge : wave.pushed) {
-        known.reach(edge.release);
-        for (const uint32_t begin : wave.begins) {
-          edges_.push_back({edge.release, begin, edge.buffer});
-        }
-      }
+    for (std::vector<Wave>& waves : kernels) {
+      for (Wave& wave : waves) share(wave, known);
     }
   }
 
  private:
+  void share(Wave& wave, Progress& known) {
+    keep_last(wave.pushed, known);
+    if (draft_.schedule_at(wave.begins[0]).sync == Sync::flag &&
+        wave.pushed.size() + wave.later > kMostWaits) {
+      return;
+    }
+    for (const SyncEdge& edge : wave.pushed) {
+      known.reach(edge.release);
+      for (const uint32_t begin : wave.begins) {
+        edges_.push_back({edge.release, begin, edge.buffer});
+      }
+    }
+  }
+
   bool is_compute(uint32_t lane) const { return draft_.plan.lanes[lane].kind == LaneKind::compute; }
   std::span<const SyncEdge> edges_of(uint32_t at) const {
     return std::span(edges_).subspan(starts_[at], starts_[at + 1] - starts_[at]);
   }
 
-  void add_lane(uint32_t lane, std::vector<Wave>& waves) const {
+  void add_lane(uint32_t lane, std::vector<std::vector<Wave>>& kernels) const {
     int32_t tile = -1;
-    size_t begun = 0, later = 0;
+    size_t kernel = 0, begun = 0, later = 0;
     for (const uint32_t at : positions_[lane]) {
       const Instr& instr = draft_.plan.lanes[lane].instrs[draft_.program[at].pos];
+      if (kernel == kernels.size()) kernels.emplace_back();
+      std::vector<Wave>& waves = kernels[kernel];
+      if (instr.op == Opcode::boundary) {
+        ++kernel;
+        tile = -1;
+        begun = 0;
+        continue;
+      }
       const std::span<const SyncEdge> edges = edges_of(at);
       // Where the K of a tile is cut, its tasks follow each other.
       const bool begins = instr.op == Opcode::gemm && draft_.schedule_at(at).start == Start::wave;

@@ -80,6 +80,19 @@ TEST_P(GraphsOfRanks, AreProvedAndRightUnderEveryPreset) {
 INSTANTIATE_TEST_SUITE_P(Ranks, GraphsOfRanks, testing::Values(1, 2, 3, 4, 8),
                          [](const auto& test) { return std::to_string(test.param); });
 
+// Two gathers whose tiles begin wave by wave, where lanes have uneven numbers of the first one's.
+TEST(GraphWaves, OfOneProductWaitForNothingOfTheNext) {
+  const Sizes sizes = {{"m", 40},     {"h", 64},       {"f", 96},
+                       {"heads", 12}, {"kv-heads", 6}, {"head-dim", 16}};
+  const Operator op = make_operator("layer", sizes, 2);
+  const std::string gather = "tiles,tile=16x16,start=wave,comm-sms=2";
+  const OperatorSchedule schedule =
+      parse_schedules("tiles/up:" + gather + "/qkv:" + gather, op, machine_of(2));
+  const Plan plan = lower(op, schedule, machine_of(2));
+  EXPECT_TRUE(check(plan).clean());
+  EXPECT_EQ(emulate(plan).first_wrong, "");
+}
+
 // Every wait and notify of a plan of two products, one at a time.
 TEST(GraphMutants, LostWaitsAndNotifiesAreReported) {
   const Machine machine = machine_of(2);

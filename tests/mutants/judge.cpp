@@ -120,6 +120,11 @@ std::vector<Subject> subjects() {
           const Schedule point = parse_schedule(text, op, machine);
           if (!legal(op, point, machine).empty()) continue;
           found.push_back({to_string(op) + " " + text, lower(op, point, machine)});
+          if (ranks > 2) continue;
+          OperatorSchedule split = point;
+          split.split = 2;
+          if (!legal(op, split, machine).empty()) continue;
+          found.push_back({to_string(op) + " split=2/" + text, lower(op, split, machine)});
         } catch (const UsageError&) {
           continue;  // a coordinate that this operator does not have
         }

@@ -45,7 +45,11 @@ void expect_refused(const Point& point, std::vector<std::string> reasons) {
 }
 
 void expect_served(const Point& point, uint64_t seed) {
-  const Plan plan = lower(point.op, point.schedule, point.machine);
+  OperatorSchedule schedule = point.schedule;
+  schedule.split = 1 + static_cast<int>(seed % 3);
+  if (!legal(point.op, schedule, point.machine).empty()) schedule.split = 1;
+  SCOPED_TRACE(schedule.split);
+  const Plan plan = lower(point.op, schedule, point.machine);
   const std::string text = print(plan);
   EXPECT_EQ(print(parse_plan(text)), text);
 

@@ -1,0 +1,182 @@
+// The GEMM of all ranks: tiles, their ranges of K, and what follows them on their lanes.
+#include <algorithm>
+
+#include "lower/emit_patterns.h"
+
+namespace stretto {
+
+void emit_local(SegmentLowering& state, Emitter& emit) {
+  emit_gemm(state, emit, own_rows_of_a(state, emit), [&](int rank, int32_t tile) {
+    emit.write(region_of(state.grid.rect(tile), state.buffers.out, rank));
+  });
+}
+
+KRange k_range(const SegmentLowering& state, int index, int ranges) {
+  const int64_t k = state.op.local_k(), steps = (k + kSplitStep - 1) / kSplitStep;
+  const auto begin = [&](int i) {
+    return static_cast<int32_t>(std::min(k, steps * i / ranges * kSplitStep));
+  };
+  return {begin(index), begin(index + 1)};
+}
+
+namespace {
+
+std::vector<KRange> k_ranges(const SegmentLowering& state, int ranges) {
+  std::vector<KRange> all;
+  for (int i = 0; i < ranges; ++i) all.push_back(k_range(state, i, ranges));
+  return all;
+}
+
+// What follows a product's tile on its lane: each stage takes the tile where the one before left
+// it, and the last one's goes where the product's would.
+class Followers {
+ public:
+  Followers(const SegmentLowering& state, Emitter& emit,
+            const std::function<void(int, int32_t)>& write_tile)
+      : state_(state), emit_(emit), write_tile_(write_tile) {}
+
+  void write_product(int rank, int32_t tile, size_t weight) const {
+    if (!state_.has_followers()) return write_tile_(rank, tile);
+    emit_.write(kept(weight, rank, tile));
+  }
+
+  void emit_all(int rank, int32_t tile, uint32_t lane) const {
+    const std::vector<int>& stages = state_.part.stages;
+    for (size_t i = state_.weights.size(); i < stages.size(); ++i) {
+      const Stage& stage = state_.whole.stage(stages[i]);
+      for (const int in : stage.in) read(in, rank, tile);
+      if (i + 1 < stages.size()) {
+        emit_.write(kept(i, rank, tile));
+      } else {
+        write_tile_(rank, tile);
+      }
+      emit_.stage(lane, stage, tile);
+    }
+  }
+
+ private:
+  Region kept(size_t stage, int rank, int32_t tile) const {
+    return region_of(state_.rect_of(rank, tile), state_.kept[stage], rank);
+  }
+  // A tile that a stage before has left, or the caller's row.
+  void read(int tensor, int rank, int32_t tile) const {
+    const std::vector<int>& stages = state_.part.stages;
+    for (size_t i = 0; i < stages.size(); ++i) {
+      if (state_.whole.stage(stages[i]).out == tensor) return emit_.read(kept(i, rank, tile));
+    }
+    const Rect rect = state_.rect_of(rank, tile);
+    const uint16_t row = *state_.plan.find_buffer(state_.whole.tensor(tensor).name);
+    const auto own = static_cast<int32_t>(state_.op.local_n());
+    const int32_t first = state_.plan.buffers[row].cols != own ? rank * own : 0;
+    emit_.read(region_of({0, 1, first + rect.col0, first + rect.col1}, row, rank));
+  }
+
+  const SegmentLowering& state_;
+  Emitter& emit_;
+  const std::function<void(int, int32_t)>& write_tile_;
+};
+
+// Where the sums of a range of a tile's K are kept.
+Region sums_of_range(const SegmentLowering& state, int rank, const Rect& tile, int index) {
+  const auto down = static_cast<int32_t>(index * state.op.local_m());
+  return region_of(tile.moved(down), state.buffers.ranges, rank);
+}
+
+}  // namespace
+
+void emit_gemm(SegmentLowering& state, Emitter& emit, const ReadA& read_a,
+               const std::function<void(int, int32_t)>& write_tile,
+               const std::function<void(int32_t)>& after_wave) {
+  const int32_t lanes = state.lanes.compute, splits = state.splits();
+  const std::vector<KRange> of_split = k_ranges(state, splits);
+  const std::vector<KRange> of_phase = k_ranges(state, state.phases());
+  const Followers followers(state, emit, write_tile);
+  const auto emit_range = [&](int rank, int32_t tile, int range, const std::vector<KRange>& all,
+                              uint32_t lane) {
+    const KRange k = all[static_cast<size_t>(range)];
+    const Rect rect = state.rect_of(rank, tile);
+    for (size_t weight = 0; weight < state.weights.size(); ++weight) {
+      read_a(rank, rect, k);
+      emit.read(region_of({rect.col0, rect.col1, k.begin, k.end}, state.weights[weight], rank));
+      if (all.size() == 1) {
+        followers.write_product(rank, tile, weight);
+      } else {
+        emit.write(sums_of_range(state, rank, rect, range));
+      }
+      emit.task(lane, Opcode::gemm, tile);
+    }
+    if (all.size() == 1) followers.emit_all(rank, tile, lane);
+  };
+  const auto emit_sum = [&](int rank, int32_t tile, int ranges, uint32_t lane) {
+    for (int i = 0; i < ranges; ++i) {
+      emit.read(sums_of_range(state, rank, state.rect_of(rank, tile), i));
+    }
+    followers.write_product(rank, tile, 0);
+    emit.task(lane, Opcode::reduce, tile);
+    followers.emit_all(rank, tile, lane);
+  };
+  // Task `turn` of a tile's.
+  const auto emit_task = [&](int rank, int32_t tile, int32_t turn, uint32_t lane) {
+    if (state.in_phases(rank, tile)) {
+      for (int i = 0; i < state.phases(); ++i) emit_range(rank, tile, i, of_phase, lane);
+      return emit_sum(rank, tile, state.phases(), lane);
+    }
+    emit_range(rank, tile, turn + 1 < splits ? turn + 1 : 0, of_split, lane);
+    if (splits > 1 && turn + 1 == splits) emit_sum(rank, tile, splits, lane);
+  };
+
+  int32_t waves = 0;
+  for (const TileOrder& order : state.orders) waves = std::max(waves, order.waves);
+  std::vector<size_t> at(state.orders.size(), 0);  // kernel of each rank
+  for (int32_t wave = 0; wave < waves; ++wave) {
+    for (int rank = 0; rank < state.op.ranks; ++rank) {
+      const TileOrder& order = state.orders[static_cast<size_t>(rank)];
+      size_t& k = at[static_cast<size_t>(rank)];
+      if (k == order.kernels.size()) continue;
+      const TileKernel& kernel = order.kernels[k];
+      if (wave == kernel.first_wave && kernel.opens) emit.boundary(rank);
+      const int32_t first = kernel.first * splits + (wave - kernel.first_wave) * lanes;
+      const int32_t end = std::min(first + lanes, kernel.last * splits);
+      for (int32_t i = first; i < end; ++i) {
+        const int32_t tile = splits == 1 ? i : i / splits;
+        emit_task(rank, order.tiles[static_cast<size_t>(tile)], i - tile * splits,
+                  state.lanes.compute_lane(rank, i - first));
+      }
+      if (wave + 1 < kernel.end_wave) continue;
+      if (kernel.closes) emit.boundary(rank);
+      ++k;
+    }
+    if (after_wave) after_wave(wave);
+  }
+}
+
+ReadA own_rows_of_a(const SegmentLowering& state, Emitter& emit) {
+  // A rank that has all of A multiplies the columns that its part of the weight is for.
+  const auto own = static_cast<int32_t>(state.op.local_k());
+  const bool has_all = state.plan.buffers[state.buffers.a].cols != own;
+  return [&state, &emit, own, has_all](int rank, const Rect& tile, KRange k) {
+    const int32_t col0 = has_all ? rank * own : 0;
+    state.layout.for_each_run(tile.row0, tile.row1, [&](int32_t row0, int32_t row1) {
+      emit.read(region_of({row0, row1, col0 + k.begin, col0 + k.end}, state.buffers.a, rank));
+    });
+  };
+}
+
+std::vector<int32_t> groups_done(const SegmentLowering& state,
+                                 const std::function<int32_t(int32_t)>& group_of, size_t groups) {
+  std::vector<int32_t> done(groups, 0);
+  for (const TileOrder& order : state.orders) {
+    for (int32_t tile = 0; tile < state.grid.count(); ++tile) {
+      int32_t& wave = done[static_cast<size_t>(group_of(tile))];
+      wave = std::max(wave, order.done_wave[static_cast<size_t>(tile)]);
+    }
+  }
+  return done;
+}
+
+uint32_t copy_lane(const SegmentLowering& state, int rank, int peer) {
+  const bool network = state.lanes.copy > 1 && !state.machine.same_node(rank, peer);
+  return state.lanes.copy_lane(rank, network ? 1 : 0);
+}
+
+}  // namespace stretto

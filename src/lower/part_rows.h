@@ -1,0 +1,59 @@
+// Where the rows of a part lie in the caller's tensors, which have the rows of all parts.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "lower/lowering.h"
+
+namespace stretto {
+
+class PartRows {
+ public:
+  PartRows(const Lowering& state, const RowPart& part) : state_(state), part_(part) {}
+
+  // Calls visit(region) for what a region of the part's rows is in its buffer: one, or one for
+  // every owner whose stripe it has rows of.
+  template <typename Visit>
+  void for_each_run(const Region& counted, const Visit& visit) const {
+    if (!state_.holds_callers_rows(counted.buffer) || counted.rows() == 0) return visit(counted);
+    if (is_sharded(counted)) return visit(moved(counted, part_.first));
+    for_each_stripe(counted, [&](const Region& of_owner) {
+      const int64_t owner = of_owner.row0 / part_.stripes.block();
+      visit(moved(of_owner,
+                  part_.first + owner * (state_.rows.owners.block() - part_.stripes.block())));
+    });
+  }
+
+  // Whether that is more than one.
+  bool crosses(const Region& counted) const {
+    return state_.holds_callers_rows(counted.buffer) && !is_sharded(counted) &&
+           counted.rows() > 0 &&
+           counted.row0 / part_.stripes.block() != (counted.row1 - 1) / part_.stripes.block();
+  }
+
+  // Cuts a region where the stripes of its owners meet.
+  template <typename Visit>
+  void for_each_stripe(Region counted, const Visit& visit) const {
+    const auto block = static_cast<int32_t>(part_.stripes.block());
+    for (const int32_t end = counted.row1; counted.row0 < end; counted.row0 = counted.row1) {
+      counted.row1 = std::min(end, (counted.row0 / block + 1) * block);
+      visit(counted);
+    }
+  }
+
+ private:
+  bool is_sharded(const Region& region) const {
+    return state_.plan.buffers[region.buffer].sharded_rows > 0;
+  }
+  static Region moved(Region region, int64_t down) {
+    region.row0 += static_cast<int32_t>(down);
+    region.row1 += static_cast<int32_t>(down);
+    return region;
+  }
+
+  const Lowering& state_;
+  const RowPart& part_;
+};
+
+}  // namespace stretto

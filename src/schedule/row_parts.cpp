@@ -1,0 +1,154 @@
+#include "schedule/row_parts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+#include "stretto/error.h"
+
+namespace stretto {
+namespace {
+
+// Tensors that grow with the operator's rows, told by an operator of other rows, which divide as
+// these do.
+std::vector<bool> tensors_of_rows(const Operator& op) {
+  std::vector<bool> found(op.tensors.size(), false);
+  const Operator other =
+      with_rows(op, op.rows() > op.ranks ? op.rows() - op.ranks : op.rows() + op.ranks);
+  for (size_t i = 0; i < op.tensors.size(); ++i) {
+    const Tensor &tensor = op.tensors[i], &moved = other.tensors[i];
+    if (tensor.rows == moved.rows && tensor.cols == moved.cols) continue;
+    if (tensor.rows != op.rows() || moved.rows != other.rows() || tensor.cols != moved.cols) {
+      throw UsageError(
+          fmt::format("split serves operators whose tensors have {} rows or no row of them, and "
+                      "{} is [{}, {}]: take split=1",
+                      op.sizes.front().first, tensor.name, tensor.rows, tensor.cols));
+    }
+    found[i] = true;
+  }
+  return found;
+}
+
+RowShards owners_of(const Operator& op, const std::vector<bool>& has_rows) {
+  bool any = false;
+  for (const OperatorSegment& segment : op.segments) {
+    any = any || (segment.product && segment.product->owns_rows());
+  }
+  for (size_t i = 0; i < has_rows.size(); ++i) {
+    const std::optional<Held> output = op.output_held(static_cast<int>(i));
+    any = any || (has_rows[i] && (op.tensors[i].held == Held::rows || output == Held::rows));
+  }
+  return {op.rows(), any ? op.ranks : 1};
+}
+
+// Rows of the stripes that begin at `first` and end at `last` of every owner's block.
+int64_t rows_between(const RowShards& owners, int64_t first, int64_t last) {
+  int64_t rows = 0;
+  for (int owner = 0; owner < owners.ranks; ++owner) {
+    const int64_t size = owners.size(owner);
+    rows += std::min(last, size) - std::min(first, size);
+  }
+  return rows;
+}
+
+// Chooses where blocks are cut: near equal parts, and where tiles of all products fill the fewest
+// waves.
+class Cutter {
+ public:
+  Cutter(const Operator& op, const OperatorSchedule& schedule, const Machine& machine,
+         const RowShards& owners)
+      : schedule_(schedule), machine_(machine), owners_(owners) {
+    for (const OperatorSegment& segment : op.segments) {
+      if (segment.product) products_.push_back(*segment.product);
+    }
+    for (const Schedule& one : schedule.products) {
+      unit_ = std::lcm(unit_, std::max(1, one.tile_m / std::gcd(one.tile_m, owners.ranks)));
+      unit_ = std::min<int64_t>(unit_, owners.block());
+    }
+  }
+
+  std::vector<int64_t> cuts() const {
+    const int64_t block = owners_.block(), parts = schedule_.split;
+    std::vector<int64_t> cuts{0};
+    for (int64_t i = 1; i < parts; ++i) {
+      const int64_t equal = (block * i + parts - 1) / parts, reach = block / (2 * parts);
+      int64_t best = equal;
+      double least = cost(cuts.back(), equal) + cost(equal, block);
+      for (int64_t cut = (equal - reach) / unit_ * unit_; cut <= equal + reach; cut += unit_) {
+        if (cut <= cuts.back() || cut > block - (parts - i)) continue;
+        const double found = cost(cuts.back(), cut) + cost(cut, block);
+        const bool is_better = best % unit_ != 0 || std::abs(cut - equal) < std::abs(best - equal);
+        if (found < least || (found == least && is_better)) {
+          least = found;
+          best = cut;
+        }
+      }
+      cuts.push_back(best);
+    }
+    cuts.push_back(block);
+    return cuts;
+  }
+
+ private:
+  // Of the part between two cuts: waves of tiles, each as long as a tile is large.
+  double cost(int64_t first, int64_t last) const {
+    double sum = 0;
+    for (size_t i = 0; i < products_.size(); ++i) {
+      Segment product = products_[i];
+      const Schedule& one = schedule_.products[i];
+      product.m = rows_between(owners_, first, last);
+      const auto lanes = static_cast<double>(std::max(1, machine_.sms - one.comm_sms));
+      const double down = std::ceil(static_cast<double>(product.local_m()) / one.tile_m);
+      const double across = std::ceil(static_cast<double>(product.product_cols()) / one.tile_n);
+      const double waves = std::ceil(down * across * one.split_k / lanes);
+      sum += waves * one.tile_m * one.tile_n * static_cast<double>(product.local_k()) / one.split_k;
+    }
+    return sum;
+  }
+
+  const OperatorSchedule& schedule_;
+  const Machine& machine_;
+  const RowShards owners_;
+  std::vector<Segment> products_;
+  int64_t unit_ = 1;  // stripes of so many rows make up whole tiles
+};
+
+}  // namespace
+
+RowParts row_parts(const Operator& op, const OperatorSchedule& schedule, const Machine& machine) {
+  if (schedule.split == 1) return {{op.rows(), 1}, {}, {{op, 0, {op.rows(), 1}}}};
+  RowParts all;
+  all.has_rows = tensors_of_rows(op);
+  all.owners = owners_of(op, all.has_rows);
+  const std::vector<int64_t> cuts = Cutter(op, schedule, machine, all.owners).cuts();
+  for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+    const int64_t rows = rows_between(all.owners, cuts[i], cuts[i + 1]);
+    all.parts.push_back({with_rows(op, rows), cuts[i], {rows, all.owners.ranks}});
+  }
+  return all;
+}
+
+Operator equal_part(const Operator& op, int split) {
+  return split == 1 ? op : with_rows(op, (op.rows() + split - 1) / split);
+}
+
+std::string why_no_split(const Operator& op, int split) {
+  if (split == 1) return {};
+  try {
+    const RowShards owners = owners_of(op, tensors_of_rows(op));
+    if (split <= owners.block()) return {};
+    const int64_t block = owners.block();
+    return fmt::format("split={} of {} that {}: take split={}{}", split,
+                       block == 1 ? "one row" : fmt::format("{} rows", block),
+                       owners.ranks > 1 ? "a rank owns" : "there are", block,
+                       block == 1 ? "" : " or less");
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
+}  // namespace stretto
