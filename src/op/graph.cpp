@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "core/text.h"
 #include "op/graph_text.h"
@@ -94,21 +95,30 @@ class Binder {
     return 1;
   }
 
-  void add(Tensor tensor, TextPlace place) {
+  // Who gave a tensor its sizes, as texts of extents: of what is wrong with them that is the cause.
+  struct Causes {
+    std::string rows, cols;
+  };
+
+  void add(Tensor tensor, TextPlace place, Causes causes) {
     if (tensor.rows * tensor.cols > kMaxElements) {
       refuse(place, fmt::format("{} has {} x {} elements; a tensor can have at most {}",
                                 tensor.name, tensor.rows, tensor.cols, kMaxElements));
     }
     ids_[tensor.name] = static_cast<int>(graph_.tensors.size());
     graph_.tensors.push_back(std::move(tensor));
+    causes_.push_back(std::move(causes));
   }
 
-  void check_divides(const Tensor& tensor, Held held, TextPlace place) {
+  void check_divides(const Tensor& tensor, Held held, TextPlace place, const Causes& causes) {
     if (held == Held::cols && tensor.cols % graph_.ranks != 0) {
-      refuse_share(tensor, tensor.cols, "columns", place);
+      refuse_share(tensor, tensor.cols, "columns", place, causes.cols);
     }
   }
-  void refuse_share(const Tensor& tensor, int64_t size, std::string_view what, TextPlace place) {
+  // Once for each cause, however many tensors have it.
+  void refuse_share(const Tensor& tensor, int64_t size, std::string_view what, TextPlace place,
+                    const std::string& cause) {
+    if (!not_shared_.insert(cause).second) return;
     const int64_t below = size / graph_.ranks * graph_.ranks, above = below + graph_.ranks;
     const std::string near =
         below > 0 ? fmt::format("{} or {}", below, above) : std::to_string(above);
@@ -119,8 +129,9 @@ class Binder {
   void add_input(const InputText& input) {
     Tensor tensor{input.name, extent(input.rows, input.place), extent(input.cols, input.place),
                   input.held, -1};
-    check_divides(tensor, tensor.held, input.place);
-    add(std::move(tensor), input.place);
+    Causes causes{input.rows.text(), input.cols.text()};
+    check_divides(tensor, tensor.held, input.place, causes);
+    add(std::move(tensor), input.place, std::move(causes));
   }
 
   void add_stage(const StageText& text) {
@@ -136,7 +147,7 @@ class Binder {
     if (!rule.fault.empty()) refuse(text.in_place, rule.fault);
     if (text.kind == StageKind::gemm && in[1]->held == Held::rows &&
         in[1]->rows % graph_.ranks != 0) {
-      refuse_share(*in[1], in[1]->rows, "rows", text.in_place);
+      refuse_share(*in[1], in[1]->rows, "rows", text.in_place, causes_of(stage.in[1]).rows);
     }
     for (size_t i = 0; i < in.size(); ++i) {
       if (edge_between(in[i]->held, rule.needs[i])) continue;
@@ -149,16 +160,18 @@ class Binder {
     stage.needs = rule.needs;
     stage.out = static_cast<int>(graph_.tensors.size());
     Tensor made{text.out, rule.rows, rule.cols, rule.held, static_cast<int>(graph_.stages.size())};
-    check_divides(made, made.held, text.place);
+    Causes causes = causes_of(stage.in[0]);
+    if (text.kind == StageKind::gemm) causes.cols = causes_of(stage.in[1]).rows;
+    check_divides(made, made.held, text.place, causes);
     graph_.stages.push_back(std::move(stage));
-    add(std::move(made), text.place);
+    add(std::move(made), text.place, std::move(causes));
   }
 
   void add_output(const OutputText& output) {
     const auto found = ids_.find(output.tensor);
     if (found == ids_.end()) return;
     const Tensor& tensor = graph_.tensors[static_cast<size_t>(found->second)];
-    check_divides(tensor, output.held, output.place);
+    check_divides(tensor, output.held, output.place, causes_of(found->second));
     if (!edge_between(tensor.held, output.held)) {
       refuse(output.place,
              fmt::format("output {} is to be held as {}, and it is made {}: there is no edge from "
@@ -171,6 +184,10 @@ class Binder {
   const GraphText& text_;
   Operator graph_;
   std::map<std::string, int, std::less<>> ids_;
+  const Causes& causes_of(int tensor) const { return causes_[static_cast<size_t>(tensor)]; }
+
+  std::vector<Causes> causes_;        // by tensor
+  std::set<std::string> not_shared_;  // causes of what does not divide
   std::vector<std::string> reasons_;
 };
 
