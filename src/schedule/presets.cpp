@@ -117,6 +117,18 @@ int exchange_sms(const Segment& op, const Machine& machine) {
   return most;
 }
 
+// Behind an all-to-all tiles begin when all of their rows are whole, so the last of few waves is
+// long in beginning: halves of tiles leave others to be computed meanwhile.
+void halve_few_tiles(Schedule& schedule, const Segment& op, const Machine& machine) {
+  constexpr int64_t kFewWaves = 4;
+  constexpr int kWide = 256;
+  if (op.kind.in != Edge::all_to_all || op.ranks == 1 || schedule.tile_n < kWide) return;
+  const int64_t lanes = std::max(1, machine.sms - schedule.comm_sms);
+  const int64_t tiles = ((op.local_m() + schedule.tile_m - 1) / schedule.tile_m) *
+                        ((op.local_n() + schedule.tile_n - 1) / schedule.tile_n);
+  if (tiles <= kFewWaves * lanes) schedule.tile_n /= 2;
+}
+
 Schedule make_fused(Granularity granularity, Sync sync, const Segment& op, const Machine& machine) {
   Schedule schedule;
   schedule.granularity = granularity;
@@ -127,7 +139,9 @@ Schedule make_fused(Granularity granularity, Sync sync, const Segment& op, const
   schedule.sync = sync;
   schedule.reduction = fixed_order(op);
   schedule.comm_sms = op.exchanges() ? exchange_sms(op, machine) : kCommSms;
-  return finish(schedule, op, machine);
+  schedule = finish(schedule, op, machine);
+  halve_few_tiles(schedule, op, machine);
+  return schedule;
 }
 
 // Out of step, each lane of a gather would read B by itself, where the cache does not hold it.
