@@ -69,7 +69,9 @@ std::vector<std::string> schedules_in(std::string_view list) {
   for (const std::string_view part : split(list, ';')) {
     bool has_begun = false;
     for (const std::string_view word : split(part, ',')) {
-      if (has_begun && word.find('=') != std::string_view::npos) {
+      const bool is_change =
+          word.find('=') != std::string_view::npos && !word.starts_with("split=");
+      if (has_begun && is_change) {
         schedules.back() += ',';
         schedules.back() += word;
       } else {

@@ -50,7 +50,7 @@ class RandomDraft {
     Schedule schedule;
     schedule.sync = pick(random, 2) == 0 ? Sync::flag : Sync::counter;
     const Segment op{kGemmRs, 6, 6, 6, 2 + pick(random, 2), DType::fp32};
-    Draft draft{op, schedule, Machine{}, {}, {}};
+    Draft draft{op, schedule, Machine{}, {}, {}, {}};
     draft.plan.op = op;
     draft.plan.sms = 16;
     return draft;

@@ -37,6 +37,14 @@ std::vector<std::string> visited(const Request& request, const std::string& too_
   return said;
 }
 
+TEST(Lists, BeginASchedulesTextWhereItSplits) {
+  std::vector<std::string> names;
+  for (const Choice& choice : request_of("tiles,split=2/tiles,comm-sms=0,slices").choices) {
+    names.push_back(choice.name);
+  }
+  EXPECT_THAT(names, ElementsAre("tiles", "split=2/tiles,comm-sms=0", "slices"));
+}
+
 TEST(Plans, OfAllAreShownButForOneThatIsTooLarge) {
   EXPECT_THAT(visited(request_of("all"), "two-chunk"),
               ElementsAre("served", "served", "served", "too large", "served", "served", "served",
