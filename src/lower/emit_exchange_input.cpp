@@ -4,14 +4,14 @@
 
 #include "lower/emit_patterns.h"
 #include "lower/peer_order.h"
+#include "lower/rect_pusher.h"
 
 namespace stretto {
 namespace {
 
 class InputExchange {
  public:
-  InputExchange(SegmentLowering& state, Emitter& emit)
-      : state_(state), emit_(emit), comm_(state.op.ranks, std::max(1, state.lanes.comm)) {}
+  InputExchange(SegmentLowering& state, Emitter& emit) : state_(state), pusher_(state, emit) {}
 
   // Stripe by stripe, for every rank's first tiles need the first stripes of all ranks. What a rank
   // keeps crosses no link and comes last.
@@ -34,23 +34,13 @@ class InputExchange {
     const size_t p = static_cast<size_t>(state_.pieces.first[static_cast<size_t>(rank)] + stripe);
     const Rect rows = state_.on(to, state_.pieces.all[p].rect);
     if (rows.empty()) return;
-    const bool by_blocks = state_.schedule.mover == Mover::comm_blocks;
-    const int blocks = by_blocks ? state_.lanes.comm : 1;
-    const int down = std::min(blocks, rows.rows());
-    const auto unit = static_cast<int32_t>(2048 / num_bytes(state_.op.dtype));
     const auto begin = static_cast<int32_t>(state_.shards.begin(to));
-    for (const Rect& part : split(rows, down, blocks / down, unit)) {
-      emit_.read(region_of(part.moved(begin, -rows.col0), state_.buffers.a, rank));
-      emit_.write(region_of(part, state_.buffers.exchanged, to));
-      emit_.task(
-          by_blocks ? state_.lanes.comm_lane(rank, comm_.next(rank)) : copy_lane(state_, rank, to),
-          Opcode::copy, state_.pieces.tiles_of(p)[0]);
-    }
+    pusher_.push(rank, rows, begin, -rows.col0, state_.buffers.exchanged, {&to, 1},
+                 state_.pieces.tiles_of(p)[0]);
   }
 
   SegmentLowering& state_;
-  Emitter& emit_;
-  Dealer comm_;
+  RectPusher pusher_;
 };
 
 }  // namespace

@@ -7,14 +7,14 @@
 
 #include "lower/emit_patterns.h"
 #include "lower/peer_order.h"
+#include "lower/rect_pusher.h"
 
 namespace stretto {
 namespace {
 
 class Pusher {
  public:
-  Pusher(SegmentLowering& state, Emitter& emit)
-      : state_(state), emit_(emit), comm_(state.op.ranks, std::max(1, state.lanes.comm)) {}
+  Pusher(SegmentLowering& state, Emitter& emit) : state_(state), pusher_(state, emit) {}
 
   void emit() {
     std::vector<std::vector<Push>> pushes;
@@ -153,25 +153,12 @@ class Pusher {
   }
 
   void push(int rank, const Push& push) {
-    const bool by_blocks = state_.schedule.mover == Mover::comm_blocks;
-    // All blocks share every stripe, so that the first ones arrive soon: by rows while there are
-    // enough of them, for rows are contiguous, else in pieces of 2 KB of a row.
-    const int blocks = by_blocks ? state_.lanes.comm : 1;
-    const int down = std::min(blocks, push.rows.rows());
-    const auto unit = static_cast<int32_t>(2048 / num_bytes(state_.op.dtype));
-    for (const Rect& rows : split(push.rows, down, blocks / down, unit)) {
-      const auto begin = static_cast<int32_t>(state_.shards.begin(rank));
-      emit_.read(region_of(rows.moved(-begin), state_.buffers.a, rank));
-      for (const int to : push.to) emit_.write(region_of(rows, state_.buffers.gathered, to));
-      emit_.task(by_blocks ? state_.lanes.comm_lane(rank, comm_.next(rank))
-                           : copy_lane(state_, rank, push.to[0]),
-                 Opcode::copy, push.tile);
-    }
+    const auto begin = static_cast<int32_t>(state_.shards.begin(rank));
+    pusher_.push(rank, push.rows, -begin, 0, state_.buffers.gathered, push.to, push.tile);
   }
 
   SegmentLowering& state_;
-  Emitter& emit_;
-  Dealer comm_;
+  RectPusher pusher_;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <string>
 #include <vector>
 
@@ -85,8 +86,8 @@ std::vector<Case> cases() {
        {"mlp m=1003 h=512 f=1376", "mlp-gelu m=200 h=512 f=1376", "mlp-ar m=1003 h=512 f=1376",
         "gemm-ar-norm m=1003 n=512 k=512", "gemm-rs-norm-ag m=203 n=512 k=512",
         "layer m=1000 h=512 f=1408 heads=8 kv-heads=2 head-dim=64"}) {
-    for (const char* preset :
-         {"sequential", "decomposed", "two-chunk", "waves", "tiles", "slices"}) {
+    for (const char* preset : {"sequential", "decomposed", "two-chunk", "waves", "tiles", "slices",
+                               "split=2/tiles", "split=3/sequential"}) {
       all.push_back({fmt::format("{} ranks=2 dtype=bf16", op), preset});
     }
   }
@@ -96,7 +97,8 @@ std::vector<Case> cases() {
 INSTANTIATE_TEST_SUITE_P(Cuda, FollowedPlans, testing::ValuesIn(cases()), [](const auto& info) {
   const std::string& op = info.param.op;
   std::string name = op.substr(0, op.find(' ')) + "_" + info.param.schedule;
-  std::replace(name.begin(), name.end(), '-', '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
   return name;
 });
 
