@@ -16,6 +16,7 @@ import sys
 
 from fused_section import beside_torch_section, fused_section, title
 from gemm_section import gemm_section
+from grouped_section import grouped_section
 from language_section import language_section, torch_all_reduces
 from summary import BARS, at_a_glance, table, torch_times
 
@@ -25,7 +26,7 @@ PAGE = ROOT / "docs" / "performance.md"
 PLOTS = ROOT / "docs" / "plots"
 
 # As a reader comes to them: what was tuned for, PyTorch beside it, what was not, and the parts.
-KINDS = ("fused", "torch", "fused, others", "gemm", "device language")
+KINDS = ("fused", "torch", "fused, others", "gemm", "grouped", "device language")
 
 
 def kind_of(result):
@@ -79,6 +80,8 @@ def page(results):
         source = path.relative_to(ROOT)
         if result["benchmark"] == "gemm":
             sections.append(gemm_section(source, result))
+        elif result["benchmark"] == "grouped":
+            sections.append(grouped_section(source, result))
         elif result["benchmark"] == "fused":
             sections.append(fused_section(source, result, torch_rows))
         elif result["benchmark"] == "torch":

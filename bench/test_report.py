@@ -5,6 +5,7 @@ import re
 import unittest
 
 import fused_section
+import grouped_section
 import report
 import summary
 
@@ -50,6 +51,21 @@ class TorchFiles(unittest.TestCase):
         self.assertNotIn("2048 8192", section)
         rows = [key[3] for key in summary.torch_times([(self.path, result)])]
         self.assertEqual(rows, [512, 2048])
+
+
+class Grouped(unittest.TestCase):
+    def test_the_tile_stands_beside_torch_and_the_better_form_of_deep_gemm(self):
+        row = {"model": "mixtral", "product": "down", "tokens": 4, "rows": 8, "active": 4, "n": 100, "k": 50,
+               "tile": "256x128", "padding": {"16": 1.25},
+               "us": {"torch": [30.0, 29, 31], "256x128": [20.0, 19, 21], "128x256": [10.0, 9, 11],
+                      "deepgemm masked": [25.0, 24, 26], "deepgemm contiguous": [28.0, 27, 29]}}
+        alone = {**row, "tokens": 4096, "us": {"torch": [10.0, 9, 11], "256x128": [20.0, 19, 21]}}
+        result = {"machine": "GPU", "commit": "abc", "date": "today", "data": "random", "rows": [row, alone]}
+        section = grouped_section.grouped_section(pathlib.Path("any.json"), result)
+        self.assertIn("| mixtral | down | 4 | 2 | 256x128 | 20.0 | 0 | 0.00 | 25.0% | 1.50 | 1.25 |", section)
+        self.assertIn("| 20.0 | 0 | 0.00 | 25.0% | 0.50 | - |", section)
+        self.assertIn("2048 tokens 1.50 beside torch._grouped_mm (worst row 1.50) and 1.25 beside DeepGEMM", section)
+        self.assertIn("4096 on 0.50 beside torch._grouped_mm (worst row 0.50)", section)
 
 
 class Page(unittest.TestCase):

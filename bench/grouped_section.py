@@ -1,0 +1,46 @@
+"""The part of docs/performance.md on products of experts; report.py puts it there."""
+
+from summary import geometric_mean, table
+
+PRODUCTS = {"up": "gate, up", "down": "down"}
+
+
+def times_of(row):
+    """Of our tile, of torch, and of the faster of DeepGEMM's forms."""
+    us = {name: times[0] for name, times in row["us"].items()}
+    deep_gemm = [time for name, time in us.items() if name.startswith("deepgemm")]
+    return us[row["tile"]], us["torch"], min(deep_gemm, default=None)
+
+
+def summary_of(rows):
+    words = []
+    for name, which in (("torch._grouped_mm", 1), ("DeepGEMM", 2)):
+        ratios = [times_of(row)[which] / times_of(row)[0] for row in rows if times_of(row)[which]]
+        if ratios:
+            words.append(f"{geometric_mean(ratios):.2f} beside {name} (worst row {min(ratios):.2f})")
+    return " and ".join(words)
+
+
+def grouped_section(source, result):
+    rows = result["rows"]
+    body = []
+    for row in rows:
+        ours, torch, deep_gemm = times_of(row)
+        flops = 2 * row["rows"] * row["n"] * row["k"]
+        moved = 2 * (row["active"] * row["n"] * row["k"] + row["rows"] * (row["n"] + row["k"]))
+        body.append([row["model"], PRODUCTS[row["product"]], f"{row['tokens']}", f"{row['rows'] / row['active']:.0f}",
+                     row["tile"], f"{ours:.1f}", f"{flops / ours / 1e6:.0f}", f"{moved / ours / 1e6:.2f}",
+                     f"{row['padding']['16'] - 1:.1%}", f"{torch / ours:.2f}",
+                     f"{deep_gemm / ours:.2f}" if deep_gemm else "-"])
+    few = [row for row in rows if row["tokens"] < 4096]
+    many = [row for row in rows if row["tokens"] >= 4096]
+    parts = [f"{words} {summary_of(part)}" for words, part in (("up to 2048 tokens", few), ("from 4096 on", many))
+             if part]
+    return "\n\n".join([
+        f"## Products of experts, {result['machine']}",
+        f"Source: `{source}` at commit {result['commit']}, {result['date']}; {result['data']}. How many times as fast, "
+        f"geometric means: {'; '.join(parts)}. Libraries get sorted rows, as our tile does here. *Padding*: rows "
+        "that are multiplied in vain. Large products are bound by power: who comes behind a kernel that only copies "
+        "is up to 10 % faster ([notes](notes/moe-gemm.md)).",
+        table(["model", "product", "tokens", "rows an expert", "tile", "us", "TFLOP/s", "TB/s", "padding", "x torch",
+               "x DeepGEMM"], body)])
