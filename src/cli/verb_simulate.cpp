@@ -13,6 +13,7 @@
 #include "cli/verb.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "stretto/check.h"
 #include "stretto/error.h"
 #include "stretto/perfetto.h"
 #include "stretto/simulate.h"
@@ -71,6 +72,18 @@ Json details_json(const Plan& plan, const PlanLines* lines, const Simulation& si
   return {{"lanes", std::move(lanes)}, {"critical_path", std::move(path)}};
 }
 
+// A time says nothing of whether a plan is right. Plans of operators are; one from a file may not
+// be.
+std::string warning_of(const Request& request) {
+  if (!request.file) return "";
+  const CheckReport report = check(request.file->plan);
+  if (report.clean()) return "";
+  const size_t count = report.diagnostics.size();
+  return paint(Style::bad, "not proved") +
+         fmt::format(": stretto check finds {}{} problem{} in this plan\n",
+                     report.truncated ? "at least " : "", count, count == 1 ? "" : "s");
+}
+
 std::string print(const std::vector<Row>& rows, const Request& request,
                   std::optional<double> sequential, const std::string& chart, bool with_legend) {
   std::string out = fmt::format("{}\nmachine {}: {}\n\n", to_string(request.op),
@@ -89,6 +102,7 @@ std::string print(const std::vector<Row>& rows, const Request& request,
   }
   out += table.print() + charts;
   if (!chart.empty()) out += '\n' + chart;
+  if (const std::string warning = warning_of(request); !warning.empty()) out += '\n' + warning;
   if (with_legend) out += '\n' + prediction_legend(request.machine, kLabelWidth);
   return out;
 }

@@ -213,6 +213,12 @@ TEST_F(PlanLines, OfAPredictionAndOfWhatHasNone) {
   EXPECT_THAT(content_of(perfetto), HasSubstr(R"("line":13})"));
 }
 
+TEST_F(PlanLines, OfNoneWhereAPredictionIsOfAPlanThatIsNotProved) {
+  EXPECT_THAT(words({"simulate", with({{21, "  ; wait slots.0 >= 2"}})}, 0),
+              HasSubstr("not proved: stretto check finds "));
+  EXPECT_THAT(words({"simulate", with({})}, 0), testing::Not(HasSubstr("not proved")));
+}
+
 // Those of the file, though a run of fewer rows has fewer instructions.
 TEST_F(PlanLines, OfARunOfFewerRows) {
   const Said said = stretto_says({"plan", "gemm-rs", "--m", "1024", "--n", "128", "--k", "256",
