@@ -54,7 +54,7 @@ std::string list_text(const std::vector<CatalogEntry>& catalog) {
     if (group.kind == EntryKind::kTwin) continue;
     for (const CatalogEntry& entry : catalog) {
       if (entry.kind != group.kind) continue;
-      out += "  " + labelled(entry.name, entry.about, kLabelWidth);
+      out += labelled("  " + entry.name, entry.about, kLabelWidth);
     }
   }
   return out;

@@ -191,9 +191,10 @@ Outcome list(const Options& options) {
                               {"source", model.source}});
   }
   if (options.json) return {dump(json)};
-  return {table.print() +
-          "\nWhat one gains: stretto model NAME --tp 8 --rows 64,2K,8K; NAME may be "
-          "a config.json\n"};
+  return {
+      table.print() + '\n' +
+      wrap("What one gains: stretto model NAME --tp 8 --rows 64,2K,8K. A config.json is read too.",
+           0)};
 }
 
 Outcome run(const Options& options) {

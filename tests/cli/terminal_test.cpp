@@ -79,7 +79,9 @@ TEST(Terminal, HelpAndTablesFit) {
       EXPECT_LE(widest_line(stretto_says({verb, "--help"}).out), std::stoul(width)) << verb;
     }
     EXPECT_LE(widest_line(stretto_says({"--help"}).out), std::stoul(width));
-    EXPECT_LE(widest_line(stretto_says({"strategies"}).out), std::stoul(width));
+    for (const char* verb : {"strategies", "model", "explore", "env", "machines"}) {
+      EXPECT_LE(widest_line(stretto_says({verb}).out), std::stoul(width)) << verb;
+    }
     const Said run =
         stretto_says(std::vector<std::string>{"run", "--strategy", "all"} + small_operator());
     EXPECT_LE(widest_line(run.out), std::stoul(width)) << run.out;
