@@ -84,6 +84,12 @@ std::string why_illegal(const GroupedConfig& config) {
         "not {}",
         config.columns, device::kUnitRows, most, config.rows);
   }
+  if (config.gathers && config.rows % 32 != 0) {
+    return fmt::format(
+        "a grouped kernel gathers 32 rows at once: its tiles have a multiple of that, "
+        "not {}",
+        config.rows);
+  }
   if (config.stages < 2 || config.stages >= device::kTileNotes - 3) {
     return fmt::format("stages must be 2 to {}", device::kTileNotes - 4);
   }

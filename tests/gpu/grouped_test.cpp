@@ -68,6 +68,9 @@ TEST(GroupedConfigTest, IllegalOnesSayWhatWouldBeRight) {
   EXPECT_NE(why({.columns = 192}).find("128 or 256 columns"), std::string::npos);
   EXPECT_NE(why({.columns = 256, .rows = 144}).find("up to 128"), std::string::npos);
   EXPECT_NE(why({.columns = 128, .rows = 40}).find("multiple of 16"), std::string::npos);
+  EXPECT_EQ(why({.columns = 128, .rows = 48}), "");
+  EXPECT_NE(why({.columns = 128, .rows = 48, .gathers = true}).find("gathers 32 rows at once"),
+            std::string::npos);
   EXPECT_NE(why({.columns = 128, .rows = 256, .stages = 5}).find("shared memory"),
             std::string::npos);
   EXPECT_NE(why({.columns = 128, .rows = 16, .stages = 13}).find("2 to 12"), std::string::npos);
