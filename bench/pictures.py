@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """The pictures of the README: docs/plots/hidden.svg and docs/plots/models.svg.
 
-    bench/pictures.py --stretto build/release/src/cli/stretto            write both
-    bench/pictures.py --stretto build/release/src/cli/stretto --check    exit 1 when they are others
+    bench/pictures.py            write both
+    bench/pictures.py --check    exit 1 when they are others
+
+--stretto names the command; without it that of the build that was made last draws.
 
 The first is a simulation, drawn by `stretto report --svg`; the second is from bench/results. Both can
 be read on light and on dark ground.
@@ -97,9 +99,14 @@ def hidden(stretto):
                           stdout=subprocess.PIPE).stdout
 
 
+def last_built():
+    built = sorted(ROOT.glob("build/*/src/cli/stretto"), key=lambda path: path.stat().st_mtime)
+    return str(built[-1]) if built else "stretto"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--stretto", required=True, help="the command")
+    parser.add_argument("--stretto", default=last_built(), help="the command")
     parser.add_argument("--check", action="store_true", help="exit 1 when the pictures are others")
     args = parser.parse_args()
     wrong = []

@@ -61,6 +61,8 @@ struct NamedPlan {
   std::string name;
   const Choice* choice = nullptr;  // null: the plan is from a file
   const Plan* plan = nullptr;      // null: the choice is refused
+
+  std::string reason() const { return choice == nullptr ? "" : choice->reason; }  // of `auto`
 };
 // The beginning of what is said of one.
 struct PlanRow {

@@ -64,6 +64,9 @@ Outcome run(const Options& options) {
                          {"refused", Json::array()},
                          {"plan", plan_counts(*named.plan)},
                          {"check", to_json(report, *named.plan, request.lines())}});
+      if (const std::string reason = named.reason(); !reason.empty()) {
+        results.back()["reason"] = reason;
+      }
     });
   }
   const ExitCode code = clean ? kGood : kWrong;

@@ -67,19 +67,21 @@ Outcome run(const Options& options) {
   Json json = json_header("plan");
   std::string text;
   Progress progress;
-  const auto tell = [&](const std::string& strategy, const Plan& plan) {
+  const auto tell = [&](const std::string& strategy, const std::string& reason, const Plan& plan) {
     text = options.program ? program_of(plan) : print(plan);
     json["operator"] = to_json(request.op);
     json["machine"] = request.machine.name;
     json["strategy"] = strategy;
     json["schedule"] = plan.schedule;
+    if (!reason.empty()) json["reason"] = reason;
     json["plan"] = plan_counts(plan);
   };
   if (step.empty()) {
     for_each_plan(request, progress,
-                  [&](const NamedPlan& named) { tell(named.name, *named.plan); });
+                  [&](const NamedPlan& named) { tell(named.name, named.reason(), *named.plan); });
   } else {
-    tell(request.choices.front().name, plan_after(request, step));
+    const Choice& choice = request.choices.front();
+    tell(choice.name, choice.reason, plan_after(request, step));
   }
   if (!options.json) return {text, kGood};
   json["text"] = text;

@@ -148,6 +148,7 @@ Outcome run(const Options& options) {
                 {"refused", Json::array()},
                 {"plan", plan_counts(plan)},
                 {"simulate", prediction_json(row.simulation, sequential)}};
+    if (const std::string reason = named.reason(); !reason.empty()) row.json["reason"] = reason;
     row.json["simulate"].update(details_json(plan, request.lines(), row.simulation));
     if (!options.perfetto.empty()) {
       trace.add(plan, row.simulation, request.lines(), single ? "" : named.name);
@@ -156,7 +157,8 @@ Outcome run(const Options& options) {
   });
   if (!options.perfetto.empty()) write_file(options.perfetto, trace.finish());
   if (!options.json) {
-    const std::string chart = charts.empty() ? "" : charts.draw(width, several_show_ranks);
+    const std::string chart =
+        charts.empty() ? "" : charts.draw(width, several_show_ranks, is_ascii_terminal());
     return {print(rows, request, sequential, chart, !options.no_legend), kGood};
   }
 

@@ -57,6 +57,15 @@ TEST(Json, RunSaysWhyAutoChose) {
   EXPECT_THAT(json.at("results").at(0).at("reason").get<std::string>(),
               testing::HasSubstr("the fastest"));
   EXPECT_FALSE(json.at("results").at(1).contains("reason"));
+  for (const char* verb : {"check", "simulate"}) {
+    const Json looked = says(std::vector<std::string>{verb} + small_operator() +
+                             std::vector<std::string>{"--strategy", "auto,tiles"});
+    EXPECT_EQ(looked.at("results").at(0).at("reason"), json.at("results").at(0).at("reason"));
+    EXPECT_FALSE(looked.at("results").at(1).contains("reason"));
+  }
+  const Json plan = says(std::vector<std::string>{"plan"} + small_operator() +
+                         std::vector<std::string>{"--strategy", "auto"});
+  EXPECT_EQ(plan.at("reason"), json.at("results").at(0).at("reason"));
 }
 
 TEST(Json, Plan) {

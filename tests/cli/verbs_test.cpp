@@ -98,8 +98,10 @@ TEST(Verbs, SimulateDrawsSeveralStrategiesWhenAsked) {
   EXPECT_THAT(stretto_says(command).out, testing::Not(HasSubstr("rank 0\n")));
   const Said said = stretto_says(command + Words{"--chart"});
   EXPECT_EQ(said.exit_code, 0) << said.err;
-  EXPECT_THAT(said.out, testing::ContainsRegex("\nsequential: total [^\n]+\nrank 0\n"));
-  EXPECT_THAT(said.out, testing::ContainsRegex("\ntiles: total [^\n]+\nrank 0\n"));
+  EXPECT_THAT(said.out,
+              testing::ContainsRegex("\nsequential: total [^\n]+\ncommunication [^\n]+\nrank 0\n"));
+  EXPECT_THAT(said.out,
+              testing::ContainsRegex("\ntiles: total [^\n]+\ncommunication [^\n]+\nrank 0\n"));
 }
 
 TEST(Verbs, SimulateTracesSeveralStrategies) {
