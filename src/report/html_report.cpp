@@ -230,7 +230,7 @@ class HtmlReport::Writer {
     run["names"] = names.texts();
     run["path"] = path_of(plan, simulation);
     run["check"] = verdict_of(check, lines);
-    texts_.push_back(std::string(given ? given->text : printed));
+    texts_.push_back(base64(deflate(given ? given->text : printed)));
     data_["runs"].push_back(std::move(run));
   }
 
@@ -271,16 +271,15 @@ class HtmlReport::Writer {
         data_["runs"][i]["text_of"] = at;
         continue;
       }
-      std::string packed = base64(deflate(texts_[i]));
-      if (bytes + packed.size() > most_bytes) continue;
-      bytes += packed.size();
-      data_["runs"][i]["text"] = std::move(packed);
+      if (bytes + texts_[i].size() > most_bytes) continue;
+      bytes += texts_[i].size();
+      data_["runs"][i]["text"] = texts_[i];
     }
   }
 
   const std::string title_;
   Json data_;
-  std::vector<std::string> texts_;  // of the plans
+  std::vector<std::string> texts_;  // of the plans, packed: they are large
 };
 
 HtmlReport::HtmlReport(const Operator& op, const Machine& machine)

@@ -79,13 +79,15 @@ async function main() {
   showRoofline();
   showVerdicts((run, line) => { plan.show(run, line); view.reveal(run, line); });
   showWeighed();
-  const [, run, line] = location.hash.match(/^#(\d+):(\d+)$/) ?? [];
-  if (data.runs[run]) {
+  const goToAnchor = async () => {
+    const [, run, line] = location.hash.match(/^#(\d+):(\d+)$/) ?? [];
+    if (!data.runs[run]) return false;
     await plan.show(data.runs[run], +line, true);
     view.reveal(data.runs[run], +line);
-  } else if (data.runs.length > 0) {
-    await plan.show(data.runs[0], 0, true);
-  }
+    return true;
+  };
+  addEventListener('hashchange', goToAnchor);
+  if (!await goToAnchor() && data.runs.length > 0) await plan.show(data.runs[0], 0, true);
   // What is pointed at says its line, too.
   setTimeout(async () => { for (const run of data.runs) await plan.textOf(run); }, 300);
   return {view, plan};
