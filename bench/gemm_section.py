@@ -1,6 +1,6 @@
 """The part of docs/performance.md on the GEMM alone; report.py puts it there."""
 
-from summary import geometric_mean, table
+from summary import heading_of, geometric_mean, table
 
 
 def gemm_section(source, result):
@@ -13,7 +13,7 @@ def gemm_section(source, result):
         f"{geometric_mean(ratios):.3f} at M {bound} 2048 (worst row {min(ratios):.3f})"
         for ratios, bound in ((large, ">="), (small, "<")) if ratios)
     return "\n\n".join([
-        f"## The GEMM alone, {result['machine']}",
+        f"## The GEMM alone, {result['machine']}{heading_of(result)}",
         f"Source: `{source}` at commit {result['commit']}, {result['date']}; "
         f"{result['data']} data. Ratio: cuBLAS over Stretto; geometric mean {summary}.",
         table(["M", "N", "K", "cuBLAS, us", "Stretto, us", "spread", "ratio"], body)])

@@ -1,6 +1,6 @@
 """The part of docs/performance.md on products of experts; report.py puts it there."""
 
-from summary import geometric_mean, table
+from summary import heading_of, geometric_mean, table
 
 PRODUCTS = {"up": "gate, up", "down": "down"}
 
@@ -37,7 +37,7 @@ def grouped_section(source, result):
     parts = [f"{words} {summary_of(part)}" for words, part in (("up to 2048 tokens", few), ("from 4096 on", many))
              if part]
     return "\n\n".join([
-        f"## Products of experts, {result['machine']}",
+        f"## Products of experts, {result['machine']}{heading_of(result)}",
         f"Source: `{source}` at commit {result['commit']}, {result['date']}; {result['data']}. How many times as fast, "
         f"geometric means: {'; '.join(parts)}. Libraries get sorted rows, as our tile does here. *Padding*: rows "
         "that are multiplied in vain. Large products are bound by power: who comes behind a kernel that only copies "

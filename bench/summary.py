@@ -143,3 +143,8 @@ def main():
 
 if __name__ == "__main__":
     main()
+
+
+def heading_of(result):
+    """What sets a measurement apart from others of its kind on the same machine, for its heading."""
+    return f", {result['of']}" if result.get("of") else ""
