@@ -60,6 +60,7 @@
 #include <string_view>
 #include <vector>
 
+#include "stretto/collective_form.h"
 #include "stretto/operator.h"
 #include "stretto/region.h"
 #include "stretto/task_kind.h"
@@ -96,17 +97,14 @@ inline constexpr int kPlanVersion = 2;
 //   all_gather      reads p regions; writes R * p, grouped by source rank.
 //   reduce_scatter  reads R * p regions grouped by owner; writes p: the sums of this rank's group.
 //   all_reduce      reads p regions, writes p.
+//   all_reduce_norm reads X, R, W, writes S, Y: S = R + the sum of X over all ranks, in fp32 and
+//                   rounded once; Y = S normed by rows (task kind norm) with weights W. R is the
+//                   same on all ranks. Only with low_latency_collectives.
 // Region i of one rank pairs with region i of the others; shapes in a pair agree (empty allowed).
-#define STRETTO_COLLECTIVES(X)                        \
-  X(all_gather, "all_gather", "concatenate")          \
-  X(reduce_scatter, "reduce_scatter", "sum, scatter") \
-  X(all_reduce, "all_reduce", "sum, everywhere")
-
 #define STRETTO_ENUM(name, text, meaning) name,
 enum class BufferRole : uint8_t { STRETTO_BUFFER_ROLES(STRETTO_ENUM) };
 enum class LaneKind : uint8_t { STRETTO_LANE_KINDS(STRETTO_ENUM) };
 enum class Opcode : uint8_t { STRETTO_OPCODES(STRETTO_ENUM) };
-enum class CollectiveKind : uint8_t { STRETTO_COLLECTIVES(STRETTO_ENUM) };
 #undef STRETTO_ENUM
 
 // What an instruction is, whatever kind of task: the row of the kind says the rest.
@@ -168,9 +166,17 @@ struct Instr {
   uint32_t first_operand = 0;  // tasks: operands are reads, then writes
   uint16_t num_reads = 0, num_writes = 0;
 
-  // The number that a task of its kind needs, kept where others have an id.
-  float attribute() const { return std::bit_cast<float>(id); }
-  void set_attribute(float value) { id = std::bit_cast<int32_t>(value); }
+  // The number that a task of its kind needs, kept where others have an id; a collective's, which
+  // has an id, where others have an amount.
+  float attribute() const {
+    return std::bit_cast<float>(op == Opcode::collective ? static_cast<int32_t>(amount) : id);
+  }
+  void set_attribute(float value) {
+    if (op == Opcode::collective)
+      amount = std::bit_cast<int32_t>(value);
+    else
+      id = std::bit_cast<int32_t>(value);
+  }
   const TaskKind* kind() const { return kind_of(op); }  // null: no kind of task
   OpForm form() const { return form_of(op); }
   bool is_sync() const { return op == Opcode::wait || op == Opcode::notify; }

@@ -112,26 +112,19 @@ class AgreementCheck {
   void pair_up(size_t i, size_t rank) {
     const InstrRef mine = collectives_[rank][i];
     const std::span<const Region> to = plan_.writes(instr(mine));
-    const bool same_for_all = instr(mine).collective == CollectiveKind::all_reduce;
-    for (size_t peer = 0; peer < (same_for_all ? 1 : collectives_.size()); ++peer) {
+    const CollectiveForm& form = form_of(instr(mine).collective);
+    const size_t peers = form.groups_reads || form.groups_writes ? collectives_.size() : 1;
+    for (size_t peer = 0; peer < peers; ++peer) {
       const InstrRef theirs = collectives_[peer][i];
       const std::span<const Region> from = plan_.reads(instr(theirs));
       // Region from_first + j of the peer meets region to_first + j here.
-      size_t from_first = 0, to_first = 0, count = to.size();
-      bool counts_fit = from.size() == to.size();
-      switch (instr(mine).collective) {
-        case CollectiveKind::all_gather:
-          count = from.size();
-          counts_fit = to.size() == from.size() * collectives_.size();
-          to_first = peer * count;
-          break;
-        case CollectiveKind::reduce_scatter:
-          counts_fit = from.size() == to.size() * collectives_.size();
-          from_first = rank * count;
-          break;
-        case CollectiveKind::all_reduce:
-          break;
-      }
+      const size_t moved_from = from.size() - form.own_reads,
+                   moved_to = to.size() - form.own_writes;
+      const size_t count = form.groups_writes ? moved_from : moved_to;
+      const size_t from_first = form.groups_reads ? rank * count : 0;
+      const size_t to_first = form.groups_writes ? peer * count : 0;
+      const bool counts_fit = moved_from == count * (form.groups_reads ? peers : 1) &&
+                              moved_to == count * (form.groups_writes ? peers : 1);
       if (!counts_fit) {
         report(mine, theirs,
                fmt::format("{} writes {}, but {} reads {}", at(plan_, mine),

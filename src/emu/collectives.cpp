@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tasks/elements.h"
+#include "tasks/work.h"
 
 namespace stretto::emu {
 
@@ -90,15 +91,15 @@ bool Collectives::agree(const std::vector<Part>& parts) {
       }
     }
     // What this rank writes must have the shape of what the others read for it.
-    const size_t parts_each =
-        first.collective == CollectiveKind::reduce_scatter ? own.num_writes : own.num_reads;
+    const CollectiveForm& form = form_of(first.collective);
+    const size_t parts_each = form.groups_reads
+                                  ? size_t{own.num_writes}
+                                  : static_cast<size_t>(own.num_reads - form.own_reads);
     for (size_t source = 0; source < ranks; ++source) {
       const Instr& other = instr(parts[source].where);
       for (size_t i = 0; i < parts_each; ++i) {
-        const bool scatters = first.collective == CollectiveKind::reduce_scatter;
-        const bool gathers = first.collective == CollectiveKind::all_gather;
-        const Region& read = plan_.reads(other)[scatters ? rank * parts_each + i : i];
-        const Region& write = plan_.writes(own)[gathers ? source * parts_each + i : i];
+        const Region& read = plan_.reads(other)[form.groups_reads ? rank * parts_each + i : i];
+        const Region& write = plan_.writes(own)[form.groups_writes ? source * parts_each + i : i];
         if (read.rows() != write.rows() || read.cols() != write.cols()) {
           return refuse(part, fmt::format("rank {} gives {} where {} is to be written", source,
                                           describe(plan_, read), describe(plan_, write)));
@@ -150,7 +151,34 @@ void Collectives::finish(std::vector<Part>& parts) {
       }
       break;
     }
+    case CollectiveKind::all_reduce_norm:
+      for (const Part& part : parts) write_normed(parts, part);
+      break;
   }
+}
+
+// As the tasks `reduce`, of all terms and the residual, and `norm` of its result.
+void Collectives::write_normed(const std::vector<Part>& parts, const Part& part) {
+  const std::span<const Region> reads = plan_.reads(instr(part.where)),
+                                writes = plan_.writes(instr(part.where));
+  const int64_t rows = reads[0].rows(), cols = reads[0].cols();
+  const DType dtype = memory_.buffer(reads[0]).dtype;
+  const auto operand = [&](const Payload& payload, int64_t its_rows) {
+    return tasks::Operand{{payload.bytes.get(), cols, dtype}, its_rows, cols};
+  };
+  const auto make = [&](Opcode op, const std::vector<tasks::Operand>& operands, float number) {
+    Payload made = Payload::make(rows, cols, num_bytes(dtype));
+    kind_of(op)->compute({operands, rows, cols, {made.bytes.get(), cols, dtype}, number, scratch_});
+    return made;
+  };
+  std::vector<tasks::Operand> terms;
+  for (const Part& one : parts) terms.push_back(operand((*one.reads)[0], rows));
+  terms.push_back(operand((*part.reads)[1], rows));
+  const Payload sum = make(Opcode::reduce, terms, 0);
+  const Payload normed = make(Opcode::norm, {operand(sum, rows), operand((*part.reads)[2], 1)},
+                              instr(part.where).attribute());
+  in_flight_.write(part.where, writes[0], sum, 0);
+  in_flight_.write(part.where, writes[1], normed, 0);
 }
 
 Payload Collectives::sum_of(const std::vector<Payload>& terms, const Region& shape, int owner) {

@@ -43,6 +43,8 @@ class Collectives {
   void finish(std::vector<Part>& parts);
   // Sum of the ranks' payloads of one shape, as a ring makes it. `owner` < 0: all_reduce.
   Payload sum_of(const std::vector<Payload>& terms, const Region& shape, int owner);
+  // One rank's results of an all_reduce_norm.
+  void write_normed(const std::vector<Part>& parts, const Part& part);
 
   const Plan& plan_;
   Memory& memory_;
@@ -52,6 +54,7 @@ class Collectives {
   Random& random_;
   std::map<int32_t, std::vector<Part>> waiting_;  // by id; parts in order of arrival
   std::vector<std::byte> space_;
+  tasks::Scratch scratch_;
 };
 
 }  // namespace stretto::emu

@@ -33,10 +33,11 @@ Roundings roundings_of(const Plan& plan) {
     for (const Instr& instr : lane.instrs) {
       if (instr.op == Opcode::reduce) {
         for (const Region& read : plan.reads(instr)) account(read, 1);
-      } else if (instr.op == Opcode::collective && instr.collective != CollectiveKind::all_gather) {
+      } else if (instr.op == Opcode::collective && form_of(instr.collective).adds) {
         // Once when it is stored, then at each of a ring's ranks - 1 hops.
         const int roundings = plan.low_latency_collectives ? 1 : plan.ranks();
-        for (const Region& read : plan.reads(instr)) account(read, roundings);
+        const uint16_t terms = instr.num_reads - form_of(instr.collective).own_reads;
+        for (const Region& read : plan.reads(instr).first(terms)) account(read, roundings);
       }
     }
   }

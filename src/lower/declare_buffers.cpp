@@ -123,7 +123,7 @@ class Declarer {
     }
     const bool peers_write =
         schedule.reduction == Reduction::two_shot || product.pattern == Pattern::exchange_output;
-    ids.out = result(product.part, peers_write, copies);
+    if (!product.normed) ids.out = result(product.part, peers_write, copies);
     for (const int id : product.part.stages) {
       const int out = whole.stage(id).out;
       product.kept.push_back(out == product.part.result

@@ -62,6 +62,30 @@ void emit_nccl_gathered(SegmentLowering& state, Emitter& emit) {
       });
 }
 
+namespace {
+
+void emit_normed_sums(SegmentLowering& state, Emitter& emit) {
+  const NormedSums& normed = *state.normed;
+  const auto all_of = [&](int tensor, int rank) {
+    const Tensor& of = state.whole.tensor(tensor);
+    const uint16_t buffer = of.stage >= 0 ? state.of_rows.results[static_cast<size_t>(tensor)]
+                                          : *state.plan.find_buffer(of.name);
+    return region_of({0, static_cast<int32_t>(of.rows), 0, static_cast<int32_t>(of.cols)}, buffer,
+                     rank);
+  };
+  for (int rank = 0; rank < state.op.ranks; ++rank) {
+    emit.read(region_of({0, static_cast<int32_t>(state.op.m), 0, static_cast<int32_t>(state.op.n)},
+                        state.buffers.part, rank));
+    emit.read(all_of(normed.residual, rank));
+    emit.read(all_of(normed.weights, rank));
+    emit.write(all_of(normed.sum, rank));
+    emit.write(all_of(normed.normed, rank));
+    emit.collective(rank, CollectiveKind::all_reduce_norm, 0, normed.eps);
+  }
+}
+
+}  // namespace
+
 void emit_nccl_reduce(SegmentLowering& state, Emitter& emit) {
   const ChunkTable table(state);
   const BufferIds& ids = state.buffers;
@@ -74,6 +98,7 @@ void emit_nccl_reduce(SegmentLowering& state, Emitter& emit) {
       chunks);
 
   auto reduce = [&](size_t chunk) {
+    if (state.normed) return emit_normed_sums(state, emit);
     for (int rank = 0; rank < state.op.ranks; ++rank) {
       for (int owner = 0; owner < state.shards.ranks; ++owner) {
         emit.read(region_of(table.at(chunk, owner), ids.part, rank));

@@ -67,6 +67,8 @@ class SegmentsInTurn {
       const bool is_product = segments[i].product.has_value();
       if (is_product) next_product_ += parts_;
       if (is_product && movers_go_on(i)) i = last_of_leg(i);
+      // Its collective has made the stages that follow.
+      if (is_product && state_.products[next_product_ - parts_].normed) ++i;
     }
     for (size_t p = 0; p < parts_; ++p) {
       finish(p);

@@ -38,11 +38,12 @@ void Emitter::stage(uint32_t lane, const Stage& stage, int32_t tile) {
   append_of_part(lane, instr);
 }
 
-void Emitter::collective(int rank, CollectiveKind kind, int32_t id) {
+void Emitter::collective(int rank, CollectiveKind kind, int32_t id, float attribute) {
   Instr instr;
   instr.op = Opcode::collective;
   instr.collective = kind;
   instr.id = first_collective_ + id;
+  if (!form_of(kind).attribute.empty()) instr.set_attribute(attribute);
   state_.collectives = std::max(state_.collectives, instr.id + 1);
   append_of_part(lanes_.nccl_lane(rank), instr);
 }

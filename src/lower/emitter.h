@@ -34,7 +34,7 @@ class Emitter {
   void task(uint32_t lane, Opcode op, int32_t tile = -1);
   void stage(uint32_t lane, const Stage& stage, int32_t tile = -1);
   // `id`: its number among those of this emitter.
-  void collective(int rank, CollectiveKind kind, int32_t id);
+  void collective(int rank, CollectiveKind kind, int32_t id, float attribute = 0);
 
   // A kernel boundary in all compute lanes of the rank.
   void boundary(int rank);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "lower/lowering.h"
+#include "lower/normed_sums.h"
 #include "stretto/error.h"
 
 namespace stretto {
@@ -70,7 +71,9 @@ Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
   for (size_t i = 0; i < op.segments.size(); ++i) {
     if (!op.segments[i].product) continue;
     for (PartLowering& part : parts) {
-      products.emplace_back(*this, part, part.rows.op.segments[i], schedule.products.at(next));
+      const Schedule& point = schedule.products.at(next);
+      products.emplace_back(*this, part, part.rows.op.segments[i], point);
+      if (parts.size() == 1) products.back().normed = normed_sums(op, i, point);
     }
     ++next;
   }

@@ -38,6 +38,13 @@ struct BufferIds {
   uint16_t ranges = 0;     // sums of every range of K (split-k, k-phases), one below the other
 };
 
+// The stages over rows behind a product that its collective makes too (normed_sums.h).
+struct NormedSums {
+  int residual = 0, sum = 0;    // tensors: what is added, and what is then normed
+  int weights = 0, normed = 0;  // tensors
+  float eps = 0;
+};
+
 // Of one part of the rows; of all where they are not split.
 struct PartLowering {
   const RowPart& rows;
@@ -59,6 +66,7 @@ struct SegmentLowering {
   const Schedule schedule;
   const Machine& machine;
   int sms_of_others = 0;  // that no compute lane of the plan may hold
+  std::optional<NormedSums> normed;
 
   const Pattern pattern;
   const RowShards shards;           // owners of rows; one owner of all where no rank owns rows

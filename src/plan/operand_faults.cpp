@@ -77,36 +77,41 @@ std::string fault_in_task(const Plan& plan, const TaskKind& kind, const Instr& i
   return fault_in_writes(plan, instr, kind.rows(reads), kind.cols(reads));
 }
 
+// Of a sum that is normed: the residual, the weights and the norm beside terms and sum.
+std::string fault_in_norm(const Plan& plan, const Instr& instr) {
+  const std::span<const Region> reads = plan.reads(instr), writes = plan.writes(instr);
+  for (const Region* one : {&reads[1], &writes[1]}) {
+    if (one->rows() != reads[0].rows() || one->cols() != reads[0].cols()) {
+      return found(fmt::format("the shape {} of the terms", shape(reads[0])), plan, *one);
+    }
+  }
+  if (reads[2].rows() != 1 || reads[2].cols() != reads[0].cols()) {
+    return found(fmt::format("a row of {} weights", reads[0].cols()), plan, reads[2]);
+  }
+  if (!plan.low_latency_collectives) {
+    return "expected all_reduce_norm in a plan with 'collectives low-latency', found none above";
+  }
+  return {};
+}
+
 std::string fault_in_collective(const Plan& plan, const Lane& lane, const Instr& instr) {
   const size_t ranks = static_cast<size_t>(plan.ranks());
   const size_t reads = instr.num_reads, writes = instr.num_writes;
   if (instr.id < 0) return fmt::format("expected a collective's number, found {}", instr.id);
   // Where this rank's own part stands among the grouped operands.
-  size_t own_read = 0, own_write = 0;
-  size_t parts = 0, right_reads = 0, right_writes = 0;
-  switch (instr.collective) {
-    case CollectiveKind::all_gather:
-      parts = right_reads = reads;
-      right_writes = ranks * reads;
-      own_write = lane.rank * parts;
-      break;
-    case CollectiveKind::reduce_scatter:
-      parts = right_writes = writes;
-      right_reads = ranks * writes;
-      own_read = lane.rank * parts;
-      break;
-    case CollectiveKind::all_reduce:
-      parts = right_reads = right_writes = reads;
-      break;
-  }
-  if (parts == 0 || reads != right_reads || writes != right_writes) {
-    return fmt::format("expected {} with {} ranks to read and write {}, found {} and {} regions",
-                       to_string(instr.collective), ranks,
-                       instr.collective == CollectiveKind::all_reduce ? "p and p regions"
-                       : instr.collective == CollectiveKind::reduce_scatter
-                           ? "ranks*p and p regions"
-                           : "p and ranks*p regions",
-                       reads, writes);
+  const CollectiveForm& form = form_of(instr.collective);
+  const size_t moved_reads = reads - std::min<size_t>(reads, form.own_reads);
+  const size_t moved_writes = writes - std::min<size_t>(writes, form.own_writes);
+  const size_t parts = form.groups_reads ? moved_writes : moved_reads;
+  const size_t own_read = form.groups_reads ? lane.rank * parts : 0;
+  const size_t own_write = form.groups_writes ? lane.rank * parts : 0;
+  if (parts == 0 || moved_reads != parts * (form.groups_reads ? ranks : 1) ||
+      moved_writes != parts * (form.groups_writes ? ranks : 1) ||
+      (instr.collective == CollectiveKind::all_reduce_norm && parts != 1)) {
+    return fmt::format(
+        "expected {} with {} ranks to read and write {} regions, found {} and {} "
+        "regions",
+        to_string(instr.collective), ranks, form.operands, reads, writes);
   }
   for (size_t i = 0; i < parts; ++i) {
     const Region& read = plan.reads(instr)[own_read + i];
@@ -116,7 +121,7 @@ std::string fault_in_collective(const Plan& plan, const Lane& lane, const Instr&
                    plan, write);
     }
   }
-  return {};
+  return instr.collective == CollectiveKind::all_reduce_norm ? fault_in_norm(plan, instr) : "";
 }
 
 std::string fault_in_deliver(const Instr& instr) {

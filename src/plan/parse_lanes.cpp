@@ -71,6 +71,7 @@ Instr Parser::instr(const Lane& lane) {
     case OpForm::collective:
       instr.collective = one_of<CollectiveKind>("a collective", kCollectives);
       instr.id = number_after_blanks(0, kMaxInt32, "the collective's number");
+      attribute(form_of(instr.collective).attribute, instr);
       operands(lane, instr);
       break;
     case OpForm::task_kind:
@@ -79,15 +80,7 @@ Instr Parser::instr(const Lane& lane) {
         instr.tile = static_cast<int32_t>(in_.number(0, kMaxInt32, "the tile's number"));
       }
       instr.fused = says_fused_ && in_.accept_token("fused");
-      if (const std::string_view name = instr.kind()->attribute; !name.empty()) {
-        const std::string_view token = in_.peek();
-        if (token.substr(0, token.find('=')) != name) {
-          in_.fail(in_.position(), fmt::format("{}=NUMBER", name));
-        }
-        in_.name(name);
-        in_.expect('=');
-        instr.set_attribute(in_.decimal(name));
-      }
+      attribute(instr.kind()->attribute, instr);
       operands(lane, instr);
       break;
     case OpForm::deliver:
@@ -99,6 +92,18 @@ Instr Parser::instr(const Lane& lane) {
     in_.fail_with(where, fault);
   }
   return instr;
+}
+
+void Parser::attribute(std::string_view name, Instr& instr) {
+  if (name.empty()) return;
+  in_.skip_blanks();
+  const std::string_view token = in_.peek();
+  if (token.substr(0, token.find('=')) != name) {
+    in_.fail(in_.position(), fmt::format("{}=NUMBER", name));
+  }
+  in_.name(name);
+  in_.expect('=');
+  instr.set_attribute(in_.decimal(name));
 }
 
 Opcode Parser::opcode() {

@@ -38,6 +38,8 @@ class Parser {
 
   Instr instr(const Lane& lane);
   Opcode opcode();
+  // NAME=NUMBER, where what is read has a number of that name.
+  void attribute(std::string_view name, Instr& instr);
   SignalRef signal();
   void operands(const Lane& lane, Instr& instr);
   // Regions up to "->" or the end of the line; their number.

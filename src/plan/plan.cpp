@@ -9,8 +9,8 @@
 
 namespace stretto {
 
-#define STRETTO_CASE(name, text, meaning) \
-  case Enum::name:                        \
+#define STRETTO_CASE(name, text, ...) \
+  case Enum::name:                    \
     return text;
 
 std::string_view to_string(BufferRole value) {

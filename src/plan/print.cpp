@@ -52,13 +52,12 @@ class Printer {
         return;
       case OpForm::collective:
         text(" ").text(to_string(instr.collective)).text(" ").number(instr.id);
+        attribute(form_of(instr.collective).attribute, instr);
         break;
       case OpForm::task_kind:
         if (instr.tile >= 0) text(" #").number(instr.tile);
         if (instr.fused) text(" fused");
-        if (const std::string_view name = instr.kind()->attribute; !name.empty()) {
-          text(" ").text(name).text("=").decimal(instr.attribute());
-        }
+        attribute(instr.kind()->attribute, instr);
         break;
       case OpForm::deliver:
         break;
@@ -70,6 +69,10 @@ class Printer {
   }
 
  private:
+  void attribute(std::string_view name, const Instr& instr) {
+    if (!name.empty()) text(" ").text(name).text("=").decimal(instr.attribute());
+  }
+
   Printer& text(std::string_view text) {
     out_.append(text);
     return *this;

@@ -110,7 +110,13 @@ void LowLatencyLane::launch(int32_t id, int rank, const cuda::Stream& stream,
             static_cast<device::int32>(call.count / call.row),
             static_cast<device::uint32>(vectors(call, call.row))};
   }
-  if (call.kind == CollectiveKind::all_reduce) {
+  if (call.kind == CollectiveKind::all_reduce_norm) {
+    const uint64_t row = vectors(call, call.row_elements);
+    const device::NormArgs<GpuBlock> norm{pointer<const Vec16>(call.weights), nullptr, call.eps};
+    launch_with(device::AllReduceNormArgs<GpuBlock>{from, pointer<const Vec16>(call.residual), to,
+                                                    pointer<Vec16>(call.normed), norm, count / row,
+                                                    row, made.most / row, slots, greetings, state});
+  } else if (call.kind == CollectiveKind::all_reduce) {
     launch_with(
         device::AllReduceArgs<GpuBlock>{from, to, count, made.most, slots, greetings, state, rows});
   } else {

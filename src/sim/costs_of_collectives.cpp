@@ -60,11 +60,17 @@ double Costs::collective_us(const Instr& instr) const {
     case CollectiveKind::all_reduce:
       bytes = 2 * share * read;
       break;
+    case CollectiveKind::all_reduce_norm:
+      read = region_bytes(plan_.reads(instr)[0]);
+      bytes = 2 * share * read;
+      break;
   }
   if (bytes <= 0) return 0;
   if (plan_.low_latency_collectives) {
     const double two_hops = move_us(bytes, machine_.link_gb_per_s) + machine_.signal_us;
-    if (instr.collective != CollectiveKind::all_reduce) return two_hops - machine_.signal_us;
+    if (!form_of(instr.collective).adds || form_of(instr.collective).groups_reads) {
+      return two_hops - machine_.signal_us;
+    }
     return std::min(two_hops, move_us(read * (plan_.ranks() - 1), machine_.link_gb_per_s));
   }
   double rate = machine_.nccl_by_bytes.at(bytes);

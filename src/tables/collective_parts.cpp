@@ -38,9 +38,10 @@ DevicePtr address_of(const Plan& plan, const BufferPlaces& places, const BufferR
 CollectiveParts::CollectiveParts(const Plan& plan, const Instr& instr)
     : plan_(plan), kind_(instr.collective) {
   for (int rank = 0; rank < plan.ranks(); ++rank) by_rank_.push_back(find(rank, instr.id));
-  groups_ = kind_ == CollectiveKind::all_reduce ? 1 : plan.ranks();
-  const size_t many = kind_ == CollectiveKind::reduce_scatter ? instr.num_reads : instr.num_writes;
-  parts_ = many / static_cast<size_t>(groups_);
+  const CollectiveForm& form = form_of(kind_);
+  groups_ = form.groups_reads || form.groups_writes ? plan.ranks() : 1;
+  parts_ =
+      form.groups_reads ? instr.num_writes : static_cast<size_t>(instr.num_reads) - form.own_reads;
   for (int group = 0; group < groups_; ++group) {
     for (size_t part = 0; part < parts_; ++part) add(group, part);
   }

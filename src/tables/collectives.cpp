@@ -1,5 +1,6 @@
 #include "tables/collectives.h"
 
+#include "stretto/error.h"
 #include "tables/collective_parts.h"
 
 namespace stretto::cuda {
@@ -17,6 +18,9 @@ std::vector<NcclCall> nccl_calls(const Plan& plan, uint32_t lane, uint32_t posit
     calls.push_back({kind, dtype, piece.group, address(from), address(to), piece.count});
   };
   const bool gathers = parts.kind() == CollectiveKind::all_gather;
+  if (parts.kind() == CollectiveKind::all_reduce_norm) {
+    throw UsageError("NCCL makes no all_reduce_norm: take collectives=low-latency");
+  }
   if (parts.kind() != CollectiveKind::all_reduce && parts.are_even()) {
     const CollectivePiece& own = parts.pieces()[rank];
     const CollectivePiece& first = parts.pieces()[0];

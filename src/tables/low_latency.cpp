@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "stretto/device/lang/kernels/all_reduce_norm_args.h"
 #include "stretto/error.h"
 #include "stretto/schedule.h"
 #include "tables/collective_parts.h"
@@ -24,8 +25,13 @@ int64_t vectors(const LowLatencyCall& call, int64_t elements) {
   return elements * num_bytes(call.dtype) / kVectorBytes;
 }
 
+// Each rank's rows are its own in a gather or reduce-scatter; in an all-reduce all are everyone's.
+bool has_owners(CollectiveKind kind) {
+  return form_of(kind).groups_reads || form_of(kind).groups_writes;
+}
+
 bool is_one_shot(const LowLatencyCall& call, int ranks) {
-  return call.kind != CollectiveKind::all_reduce ||
+  return has_owners(call.kind) ||
          call.count * num_bytes(call.dtype) * (ranks - 1) <= kMostOfOneShot;
 }
 
@@ -52,7 +58,33 @@ LowLatencyCall sizes_of(const Plan& plan, const CollectiveParts& parts) {
   call.dtype = plan.buffers[parts.pieces().front().from.front().buffer].dtype;
   call.part = parts.pieces().front().count;
   for (const CollectivePiece& piece : parts.pieces()) call.count += piece.count;
+  if (call.kind == CollectiveKind::all_reduce_norm) {
+    call.row_elements = plan.buffers[parts.pieces().front().from.front().buffer].cols;
+  }
   return call;
+}
+
+std::string why_no_norm(const Plan& plan, const Instr& instr, const LowLatencyCall& call,
+                        bool serves) {
+  if (call.dtype != DType::bf16) return "all_reduce_norm: it norms bf16, no other type";
+  if (serves) return "all_reduce_norm: it serves no runs of fewer rows: take rows=fixed";
+  if (call.row_elements * num_bytes(call.dtype) % kVectorBytes != 0) {
+    return fmt::format("all_reduce_norm: the {} bytes of a row must be a multiple of {}",
+                       call.row_elements * num_bytes(call.dtype), kVectorBytes);
+  }
+  const std::span<const Region> reads = plan.reads(instr), writes = plan.writes(instr);
+  std::vector<Region> all(reads.begin(), reads.end());
+  all.insert(all.end(), writes.begin(), writes.end());
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Region& one = all[i];
+    if (one.col0 != 0 || one.cols() != plan.buffers[one.buffer].cols) {
+      return "all_reduce_norm: it takes whole rows of buffers";
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (one.overlaps(all[j])) return "all_reduce_norm: no two of its regions may overlap";
+    }
+  }
+  return "";
 }
 
 std::string why_not(const Plan& plan, const Instr& instr, bool serves) {
@@ -76,7 +108,10 @@ std::string why_not(const Plan& plan, const Instr& instr, bool serves) {
         "collectives low-latency: of fewer rows, the {} bytes of a row must be a multiple of {}",
         call.count / plan.op.rows() * bytes, kVectorBytes);
   }
-  const bool has_parts = call.kind != CollectiveKind::all_reduce;
+  if (call.kind == CollectiveKind::all_reduce_norm) {
+    if (std::string why = why_no_norm(plan, instr, call, serves); !why.empty()) return why;
+  }
+  const bool has_parts = has_owners(call.kind);
   const int64_t most =
       has_parts ? std::min<int64_t>(device::kMostPartVectors, kMostVectors / plan.ranks())
                 : kMostVectors;
@@ -129,8 +164,18 @@ LowLatencyCall low_latency_call(const Plan& plan, uint32_t lane, uint32_t positi
   // What all ranks have of it begins with the first rank's rows.
   const bool gathers = call.kind == CollectiveKind::all_gather;
   const bool scatters = call.kind == CollectiveKind::reduce_scatter;
+  if (call.kind == CollectiveKind::all_reduce_norm) {
+    const Instr& instr = plan.lanes[lane].instrs[position];
+    const auto place = [&](const Region& region) {
+      return address({region.buffer, region.rank, region.row0, region.row1});
+    };
+    call.residual = place(plan.reads(instr)[1]);
+    call.weights = place(plan.reads(instr)[2]);
+    call.normed = place(plan.writes(instr)[1]);
+    call.eps = instr.attribute();
+  }
   const CollectivePiece& all = parts.pieces().front();
-  const size_t own = call.kind == CollectiveKind::all_reduce ? 0 : rank;
+  const size_t own = has_owners(call.kind) ? rank : 0;
   const bool has_rows = own < parts.pieces().size();
   if (!gathers) {
     call.from = address(all.from[rank]);
@@ -188,11 +233,22 @@ LowLatencyShape low_latency_shape(const LowLatencyCall& call, int ranks, int sms
       shape.kernel = name("all_reduce", one_shot ? "all_reduce_one_shot" : "all_reduce_two_shot",
                           "AllReduceArgs");
       break;
+    case CollectiveKind::all_reduce_norm: {
+      const int loads = device::norm_in_flight(ranks, kLowLatencyThreads, true);
+      shape.kernel = {"kernels/all_reduce_norm.h",
+                      fmt::format("all_reduce_norm_{}<GpuBlock, {}>",
+                                  one_shot ? "one_shot" : "two_shot", loads),
+                      "AllReduceNormArgs<GpuBlock>"};
+      break;
+    }
   }
   const bool many = call.part * num_bytes(call.dtype) >= kMany;
   shape.blocks = one_shot && !many ? kBlocks : kBlocksOfMany;
   shape.blocks = std::min(shape.blocks, sms);
-  shape.slot_vectors = one_shot ? 2 * num * part : 4 * num * ((part + num - 1) / num);
+  // Owners of parts of an all-reduce have whole rows of it where those are normed.
+  const auto row = static_cast<size_t>(std::max<int64_t>(1, vectors(call, call.row_elements)));
+  const size_t slices = (part / row + num - 1) / num * row;
+  shape.slot_vectors = one_shot ? 2 * num * part : 4 * num * slices;
   return shape;
 }
 

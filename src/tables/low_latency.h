@@ -22,6 +22,10 @@ struct LowLatencyCall {
   // then of as many as there may be at the most. 0: all of them.
   DevicePtr rows_at = 0;
   int64_t row = 0;
+  // Of an all_reduce_norm, whose sum goes to `to`.
+  DevicePtr residual = 0, weights = 0, normed = 0;
+  int64_t row_elements = 0;
+  float eps = 0;
 
   bool operator==(const LowLatencyCall&) const = default;
 };

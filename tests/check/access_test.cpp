@@ -96,6 +96,30 @@ TEST(Agreement, AllRanksRunTheSameCollectivesInTheSameOrder) {
   expect_only(check_collectives(first, both), DiagnosticKind::mismatched_collective);
 }
 
+// The residual, the weights and the norm are the rank's own: only terms and sums meet.
+TEST(Agreement, WhatIsNormedHasOneShapeOnAllRanks) {
+  const auto check_norms = [](std::string_view first, std::string_view second) {
+    const Plan plan = text_plan(2,
+                                "buffer x bf16 8x8 input\n"
+                                "buffer r bf16 8x8 input\n"
+                                "buffer w bf16 1x8 input\n"
+                                "buffer s bf16 8x8 local\n"
+                                "buffer y bf16 8x8 local\n"
+                                "lane 0 nccl 0\n" +
+                                    std::string(first) + "lane 1 nccl 0\n" + std::string(second),
+                                4, "collectives low-latency\n");
+    return check(plan, kFragment);
+  };
+  constexpr std::string_view kAll =
+      "  collective all_reduce_norm 0 eps=1e-06 x[0:8,0:8] r[0:8,0:8] w[0:1,0:8] -> s[0:8,0:8] "
+      "y[0:8,0:8]\n";
+  constexpr std::string_view kFew =
+      "  collective all_reduce_norm 0 eps=1e-06 x[0:4,0:8] r[0:4,0:8] w[0:1,0:8] -> s[0:4,0:8] "
+      "y[0:4,0:8]\n";
+  expect_clean(check_norms(kAll, kAll));
+  expect_only(check_norms(kAll, kFew), DiagnosticKind::mismatched_collective);
+}
+
 TEST(Agreement, ACollectiveIsRunOnceUnderItsNumber) {
   const std::string twice =
       "  collective all_reduce 0 x[0:8,0:8] -> y[0:8,0:8]\n"

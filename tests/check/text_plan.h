@@ -13,11 +13,12 @@
 
 namespace stretto {
 
-// `body`: buffers, signals and lanes. The operator only matters for its ranks: kFragment.
-inline Plan text_plan(int ranks, std::string_view body, int sms = 8) {
-  return parse_plan(
-      "stretto-plan 1\noperator gemm-rs m=64 n=96 k=96 ranks=" + std::to_string(ranks) +
-      " dtype=fp32\nsms " + std::to_string(sms) + "\n" + std::string(body) + "end\n");
+// `body`: buffers, signals and lanes; `head`: what stands above the SMs. The operator only matters
+// for its ranks: kFragment.
+inline Plan text_plan(int ranks, std::string_view body, int sms = 8, std::string_view head = "") {
+  return parse_plan("stretto-plan 1\noperator gemm-rs m=64 n=96 k=96 ranks=" +
+                    std::to_string(ranks) + " dtype=fp32\n" + std::string(head) + "sms " +
+                    std::to_string(sms) + "\n" + std::string(body) + "end\n");
 }
 
 inline constexpr CheckOptions kFragment{100, true};

@@ -50,6 +50,43 @@ TEST(LowLatency, MovesTheRowsOfOwners) {
   }
 }
 
+// The kernel gets what its collective names: the rows' sums go to the residual, and are normed.
+TEST(LowLatency, NormsSumsInOneKernel) {
+  const Operator op = make_operator("gemm-ar-norm", {{"m", 37}, {"n", 64}, {"k", 96}}, 3);
+  const Machine machine = default_machine(3);
+  const Plan plan = lower(op, parse_schedules("low-latency", op, machine), machine);
+  EXPECT_EQ(why_no_low_latency(plan), "");
+  EXPECT_THAT(why_no_low_latency(plan, true), HasSubstr("no runs of fewer rows"));
+  const Instr& instr = collective_of(plan);
+  EXPECT_EQ(instr.collective, CollectiveKind::all_reduce_norm);
+  const LowLatencyCall call = low_latency_sizes(plan, instr);
+  EXPECT_EQ(call.count, 37 * 64);
+  EXPECT_EQ(call.row_elements, 64);
+  const LowLatencyShape few = low_latency_shape(call, 3, 132);
+  EXPECT_THAT(few.kernel.kernel, HasSubstr("all_reduce_norm_one_shot"));
+  EXPECT_EQ(few.slot_vectors, 2u * 3 * 37 * 8);
+  LowLatencyCall many = call;
+  many.count = many.part = int64_t{50'000} * 64;
+  const LowLatencyShape shape = low_latency_shape(many, 3, 132);
+  EXPECT_THAT(shape.kernel.kernel, HasSubstr("all_reduce_norm_two_shot"));
+  EXPECT_EQ(shape.slot_vectors, 4u * 3 * 16'667 * 8);  // owners have whole rows
+}
+
+TEST(LowLatency, NormsNothingThatAnotherStageNeeds) {
+  const auto kinds = [](const char* text, const char* schedule) {
+    const Operator op = make_graph(parse_graph(text), {{"m", 16}, {"h", 64}}, 2, DType::bf16);
+    const Machine machine = default_machine(2);
+    return collective_of(lower(op, parse_schedules(schedule, op, machine), machine)).collective;
+  };
+  constexpr const char* kNormed =
+      "graph own m h\ninput a [m, h] cols\ninput b [h, h] cols\ninput r [m, h] whole\n"
+      "input w [1, h] whole\np = gemm a b\ns = add r p\nout = norm s w\noutput out whole\n";
+  EXPECT_EQ(kinds(kNormed, "low-latency"), CollectiveKind::all_reduce_norm);
+  EXPECT_EQ(kinds(kNormed, "library"), CollectiveKind::all_reduce);
+  EXPECT_EQ(kinds((std::string(kNormed) + "output p whole\n").c_str(), "low-latency"),
+            CollectiveKind::all_reduce);
+}
+
 TEST(LowLatency, MovesFewerRowsWhereOwnersHaveFewer) {
   const Plan plan =
       plan_for("gemm-rs m=512 n=64 k=960 ranks=4 dtype=bf16", "low-latency,rows=bucket");
