@@ -31,11 +31,13 @@ int Admission::resident(uint16_t rank, bool only_gemms) const {
   for (size_t l = 0; l < states_.size(); ++l) {
     const Lane& lane = plan_.lanes[l];
     if (lane.rank != rank || !states_[l].is_resident) continue;
-    // Behind its last gemm a compute lane is a mover's block.
+    // Behind its last gemm, and what goes on with its tile, a compute lane is a mover's block.
     const bool multiplies =
         lane.kind == LaneKind::compute &&
         std::any_of(lane.instrs.begin() + static_cast<std::ptrdiff_t>(states_[l].pos),
-                    lane.instrs.end(), [](const Instr& i) { return i.op == Opcode::gemm; });
+                    lane.instrs.end(), [](const Instr& i) {
+                      return i.op == Opcode::gemm || (i.fused && i.op != Opcode::norm);
+                    });
     count += !only_gemms || multiplies;
   }
   return count;

@@ -74,6 +74,10 @@ uint32_t choices(const Plan& plan, EditKind kind, const Lane& lane, uint32_t pos
       return when(instr.op == Opcode::boundary && lane.index == 0);
     case EditKind::collective:
       return when(instr.op == Opcode::collective);
+    case EditKind::drop_fused:
+      return when(instr.fused);
+    case EditKind::add_fused:
+      return when(instr.form() == OpForm::task_kind && !instr.fused);
     default:
       return 0;
   }
@@ -141,6 +145,10 @@ void apply(Plan& plan, const Edit& edit) {
       std::rotate(at, at + 1, task + 1);
       return;
     }
+    case EditKind::drop_fused:
+    case EditKind::add_fused:
+      at->fused = !at->fused;
+      return;
     case EditKind::shrink:
     case EditKind::move_write:
     case EditKind::move_read:

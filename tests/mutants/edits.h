@@ -39,7 +39,9 @@ namespace stretto::mutants {
   X(signal_copies, "keep another number of copies of signals")      \
   X(merge, "make two signals one")                                  \
   X(merge_sums, "make two signals one, and wait for the sum")       \
-  X(collective, "give a collective another number")
+  X(collective, "give a collective another number")                 \
+  X(drop_fused, "take the word off a fused task")                   \
+  X(add_fused, "say of a task that it is fused")
 
 enum class EditKind : uint8_t {
 #define STRETTO_ENUM(name, text) name,
