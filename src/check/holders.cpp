@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "plan/tile_task.h"
+
 namespace stretto::checker {
 namespace {
 
@@ -17,11 +19,7 @@ class HolderFinder {
       } else if (instr.op == Opcode::boundary) {
         end_kernel();
       } else if (instr.op != Opcode::deliver) {
-        // The GEMM kernel goes on with a tile itself when what may follow in registers comes next.
-        const TaskKind* const kind = instr.kind();
-        const bool multiplies = kind != nullptr && kind->worker == Worker::gemm_kernel;
-        hold(multiplies || (kind != nullptr && kind->follows_in_registers && behind_gemm_));
-        behind_gemm_ = multiplies;
+        hold(tasks_.pass(instr));
       }
     }
     if (lane.kind == LaneKind::compute) return end_kernel();
@@ -47,7 +45,7 @@ class HolderFinder {
     ++kernel_;
     open_.clear();
     moving_.clear();
-    behind_gemm_ = false;
+    tasks_ = {};
   }
   void add(std::vector<std::vector<Holder>>& by_kernel, std::vector<uint32_t>& waits) const {
     if (by_kernel.size() <= kernel_) by_kernel.resize(kernel_ + 1);
@@ -61,7 +59,7 @@ class HolderFinder {
   std::vector<uint32_t> all_, in_gemm_;
   std::vector<uint32_t> open_;    // since the last task or notify
   std::vector<uint32_t> moving_;  // since the last gemm
-  bool behind_gemm_ = false;      // with nothing but waits between
+  InGemm tasks_;
 };
 
 }  // namespace

@@ -12,13 +12,9 @@ namespace {
 // Every reduce is of ranges of K that its tile's task has in its registers.
 bool adds_in_registers(const Plan& plan, const TileSums& sums, uint32_t index) {
   const std::vector<Instr>& instrs = plan.lanes[index].instrs;
-  uint32_t summed = 0;  // up to here the last tile's task makes the reduces
   for (uint32_t at = 0; at < instrs.size(); ++at) {
-    if (instrs[at].op == Opcode::reduce && at > summed) return false;
-    if (instrs[at].op != Opcode::gemm) continue;
-    const TileSum sum = sums.of(index, at);
-    if (sum.reads_memory()) return false;
-    if (sum) summed = sum.position;
+    if (instrs[at].op == Opcode::reduce && !instrs[at].fused) return false;
+    if (instrs[at].op == Opcode::gemm && sums.of(index, at).reads_memory()) return false;
   }
   return true;
 }

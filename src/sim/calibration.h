@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "stretto/plan.h"
+
 namespace stretto::sim {
 
 // What cuBLAS takes: its start, and then this share of gemm_tflops or what it reads at
@@ -70,6 +72,16 @@ constexpr double kPushBesideGemm = 0.25;
 // Sums of a range of K come through the fences of two groups of warps beside loads on all SMs, so
 // many times as long as a mover's release (time stamps, docs/notes/split-k.md: 5 to 9 us).
 constexpr double kLeavingReleases = 2;
+
+// What follows a product in registers: how many picoseconds longer its block takes for each element
+// of the result (bench/results/followers_h200_x1.json, clusters: 4096 x 8192 x 4096 in tiles of 128
+// x 256 takes 8, 25 and 24 us longer, half of it and a swiglu 9).
+struct RegisterCost {
+  Opcode op;
+  double ps;
+};
+constexpr RegisterCost kInRegisters[] = {
+    {Opcode::bias, 32}, {Opcode::gelu, 94}, {Opcode::silu, 92}, {Opcode::swiglu, 72}};
 
 // A communication block's release comes when most of what it has taken up since has left too, about
 // its ring of stages; of short copies, which it completes before it sends more, the stages that its

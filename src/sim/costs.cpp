@@ -88,7 +88,7 @@ Costs::Costs(const Plan& plan, const Machine& machine)
                    });
   is_one_kernel_ = is_one_kernel();
   find_mma_cols();
-  find_ranges();
+  find_parts();
   share_inputs();
   feed_power();
   find_products();
@@ -114,14 +114,15 @@ double Costs::mma_us(const Instr& instr) const {
   const Region& b = reads.back();
   const int64_t rows = rows_of_task(plan_, instr);
   const DType dtype = plan_.buffers[b.buffer].dtype;
+  // Two products side by side are as wide a tile.
+  const int64_t wide = round_up(std::max(b.rows(), part_of(instr).columns), mma_cols_);
   const double macs = static_cast<double>(round_up(rows, kMmaRows)) *
                       static_cast<double>(round_up(b.rows(), mma_cols_)) *
                       static_cast<double>(round_up(b.cols(), kStageBytes / num_bytes(dtype)));
   const double tflops = dtype == DType::fp32 ? machine_.fp32_tflops : machine_.gemm_tflops;
   const double mma_us = 2 * macs * machine_.sms / (tflops * 1e6);
   if (dtype == DType::fp32) return mma_us;
-  return mma_us *
-         tile_slowdown(round_up(rows, kMmaRows), round_up(b.rows(), mma_cols_), busy_[b.rank]);
+  return mma_us * tile_slowdown(round_up(rows, kMmaRows), wide, busy_[b.rank]);
 }
 
 double Costs::gemm_us(const Instr& instr) const {
@@ -129,22 +130,30 @@ double Costs::gemm_us(const Instr& instr) const {
   const int rank = plan_.reads(instr).back().rank;
   const auto r = static_cast<size_t>(rank);
   const Region& to = plan_.writes(instr)[0];
-  double share = 1;  // of the inputs of its lane's tile
-  double other_us = continues(instr) ? 0 : machine_.tile_overhead_us;
-  if (const Kept* kept = kept_of(instr); kept != nullptr) {
-    share = static_cast<double>(plan_.reads(instr).back().cols()) / (kept->k_end - kept->k_begin);
-  } else if (leaves_sums(instr)) {
+  double other_us = instr.fused ? 0 : machine_.tile_overhead_us;
+  const Region& b = plan_.reads(instr).back();
+  const Part part = part_of(instr);
+  // Of the inputs of its lane's tile.
+  const double share =
+      static_cast<double>(b.cols()) / part.k * static_cast<double>(b.rows()) / part.columns;
+  if (leaves_sums(instr)) {
     other_us += move_us(region_bytes(to), memory_rate(blocks_at_once_[r]));
   }
   return std::max({mma_us(instr) / power_[r], share * inputs_us_[r], stages_us(instr)}) + other_us;
+}
+
+double Costs::follow_us(const Instr& instr) const {
+  const auto cost = std::find_if(std::begin(kInRegisters), std::end(kInRegisters),
+                                 [&](const RegisterCost& one) { return one.op == instr.op; });
+  if (cost == std::end(kInRegisters)) return 0;
+  return static_cast<double>(plan_.reads(instr)[0].elements()) * cost->ps * 1e-6;
 }
 
 double Costs::slowdown_when_late(const Instr& instr, double late_us) const {
   if (late_us <= 0 || plan_.library_gemms || plan_.op.ends_with_terms()) return 1;
   const Region& tile = plan_.reads(instr).back();
   const Buffer& b = plan_.buffers[tile.buffer];
-  const Kept* kept = kept_of(instr);
-  const double of_k = kept != nullptr ? kept->k_end - kept->k_begin : tile.cols();  // by the lane
+  const double of_k = part_of(instr).k;  // by the lane
   const double tiles = blocks_at_once_[static_cast<size_t>(tile.rank)];
   const double read = std::min<double>(b.rows, tiles * tile.rows()) * of_k *
                       static_cast<double>(num_bytes(b.dtype));  // by a wave
@@ -177,14 +186,13 @@ void Costs::traffic_of(const Instr& instr, int rank, Traffic& traffic) const {
       traffic.flows.push_back({self, write.rank, region_bytes(write)});
     }
   }
-  if (instr.kind()->worker == Worker::gemm_kernel) {
-    traffic.local_bytes = 0;
-    return;
-  }
-  const bool adds = adds_ranges(instr);
-  if (adds) traffic.local_bytes = 0;
-  for (const Region& read : plan_.reads(instr)) {
-    if (adds && find_kept(read) != nullptr) continue;
+  const bool ends = ends_tile(instr);
+  if (ends || instr.kind()->worker == Worker::gemm_kernel) traffic.local_bytes = 0;
+  if (instr.kind()->worker == Worker::gemm_kernel || (ends && instr.op != Opcode::reduce)) return;
+  std::span<const Region> reads = plan_.reads(instr);
+  if (ends) reads = reads.subspan(parts_.at(&instr).in_registers);
+  if (instr.fused && instr.op == Opcode::norm) reads = reads.subspan(1);
+  for (const Region& read : reads) {
     if (read.rank == self) {
       traffic.local_bytes += region_bytes(read);
     } else if (!read.empty()) {

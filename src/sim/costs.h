@@ -1,10 +1,9 @@
 // What instructions of a plan cost on a machine, before anything contends with them.
 #pragma once
 
-#include <map>
 #include <span>
-#include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "sim/mover_kernels.h"
@@ -43,19 +42,22 @@ class Costs {
   double gemm_us(const Instr& instr) const;
   // How many times as long a tile takes that begins so much later than the first of its wave.
   double slowdown_when_late(const Instr& gemm, double late_us) const;
-  // Whether the reduce adds the sums of a tile's ranges of K, in the epilogue of the gemm before:
-  // it reads those that others have left, and its remote writes are the tile's.
-  bool adds_ranges(const Instr& instr) const;
-  // Whether the gemm goes on with the tile of the one before, in the same registers.
-  bool continues(const Instr& gemm) const;
+  // Whether the task is done to a tile before it is stored, in the epilogue of the gemm before: its
+  // remote writes are the tile's. So it is with what follows products, and with the sum over a
+  // tile's ranges of K, which reads those that others have left.
+  bool ends_tile(const Instr& instr) const {
+    return instr.fused && (adds_ranges(instr) || follows_.count(&instr) > 0);
+  }
+  // How much longer its block takes for what follows a product.
+  double follow_us(const Instr& instr) const;
   // Whether the gemm's sums lie in memory until another lane adds them.
   bool leaves_sums(const Instr& gemm) const {
-    return kept_of(gemm) == nullptr && holds_ranges_[plan_.writes(gemm)[0].buffer];
+    return holds_ranges_[plan_.writes(gemm)[0].buffer] && parts_.count(&gemm) == 0;
   }
   // Whether rows of the task's tile go to several places.
   bool stores_parts(const Instr& task) const;
-  // Replaces `traffic` by what the task moves; of a gemm only the remote writes, and of a reduce
-  // that adds ranges what it reads and those.
+  // Replaces `traffic` by what the task moves; of a gemm and what follows it only the remote
+  // writes, and of sums and norms not what they have in registers.
   void traffic_of(const Instr& instr, int rank, Traffic& traffic) const;
   double bytes_read(const Instr& instr) const;
   double bytes_sent(const Instr& instr, int rank) const;  // to other ranks
@@ -90,27 +92,23 @@ class Costs {
   double signal_us(int from, int to) const;
 
  private:
-  using Place = std::tuple<uint16_t, uint16_t, int32_t, int32_t>;
-  static Place place_of(const Region& region) {
-    return {region.buffer, region.rank, region.row0, region.col0};
-  }
-
-  // Sums that stay in registers, and all of K that its lane computes of the tile in a row.
-  struct Kept {
-    int32_t k_begin = 0, k_end = 0;
+  // Of a gemm whose result is not stored as it is: all of K, and of columns, that its lane computes
+  // of the tile. Of a sum over ranges of K: how many of them stay in registers.
+  struct Part {
+    int32_t k = 0, columns = 0;
+    uint32_t in_registers = 0;
   };
-  const Kept* find_kept(const Region& sums) const;
-  // What the gemm leaves in registers for the one behind it, or all of its lane's tile; nullptr:
-  // it is no range of K, or one that is stored.
-  const Kept* kept_of(const Instr& gemm) const;
+  Part part_of(const Instr& gemm) const;
+  bool adds_ranges(const Instr& reduce) const {
+    return reduce.op == Opcode::reduce && holds_ranges_[plan_.reads(reduce)[0].buffer];
+  }
   double region_bytes(const Region& region) const;
   double mma_us(const Instr& instr) const;    // of a gemm whose clock nothing holds down
   double stages_us(const Instr& gemm) const;  // that its stages of K take at least
   bool is_one_kernel() const;
   void find_nccl_start();
   void find_mma_cols();
-  void find_ranges();
-  void keep_sums(const Lane& lane, size_t reduce);
+  void find_parts();
   void share_inputs();
   void feed_power();
   void find_products();
@@ -131,8 +129,9 @@ class Costs {
   std::vector<double> inputs_us_;    // by rank: a tile's share of reading all distinct inputs once
   std::vector<int> blocks_at_once_;  // by rank: gemms
   std::vector<bool> holds_ranges_;   // by buffer: sums of ranges of K
-  std::map<Place, Kept> kept_;       // by where they would lie
-  std::vector<double> push_one_, push_many_;  // by number of blocks, GB/s of one of them
+  std::unordered_set<const Instr*> follows_;      // what follows products
+  std::unordered_map<const Instr*, Part> parts_;  // fused tasks, and gemms that they go on with
+  std::vector<double> push_one_, push_many_;      // by number of blocks, GB/s of one of them
 };
 
 }  // namespace stretto::sim

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "plan/fused_faults.h"
 #include "sim/calibration.h"
 #include "sim/costs.h"
 
@@ -57,7 +58,7 @@ void Costs::feed_power() {
       }
     }
   };
-  for_each_gemm([&](uint16_t rank, const Instr& instr) { tiles[rank] += !continues(instr); });
+  for_each_gemm([&](uint16_t rank, const Instr& instr) { tiles[rank] += !instr.fused; });
   for (const double count : tiles) {
     const double waves = std::max(1.0, std::ceil(count / machine_.sms));
     busy_.push_back(count / (waves * machine_.sms));
@@ -71,60 +72,41 @@ void Costs::feed_power() {
   for (const double us : busy_us) power_.push_back(power_share(points, us / machine_.sms));
 }
 
-bool Costs::adds_ranges(const Instr& instr) const {
-  if (instr.op != Opcode::reduce || instr.num_reads < 2) return false;
-  const std::span<const Region> reads = plan_.reads(instr);
-  const Buffer& buffer = plan_.buffers[reads[0].buffer];
-  return buffer.role == BufferRole::local && buffer.dtype == DType::fp32 &&
-         std::all_of(reads.begin(), reads.end(),
-                     [&](const Region& read) { return read.buffer == reads[0].buffer; });
-}
-
-void Costs::find_ranges() {
+// What tiles have in registers, as the plan's words say.
+void Costs::find_parts() {
   holds_ranges_.assign(plan_.buffers.size(), false);
-  for (const Lane& lane : plan_.lanes) {
-    if (lane.kind != LaneKind::compute) continue;
-    for (size_t at = 0; at < lane.instrs.size(); ++at) {
-      if (!adds_ranges(lane.instrs[at])) continue;
-      holds_ranges_[plan_.reads(lane.instrs[at])[0].buffer] = true;
-      keep_sums(lane, at);
+  for (const auto& [l, tile] : LaneTiles(plan_).tiles) {
+    const std::vector<Instr>& instrs = plan_.lanes[l].instrs;
+    const auto b_of = [&](uint32_t at) { return plan_.reads(instrs[at]).back(); };
+    if (const uint32_t sum = tile.sum.of_ranges; sum != 0) {
+      const auto reads = plan_.reads(instrs[sum]);
+      holds_ranges_[reads[0].buffer] = true;
+      Part& part = parts_[&instrs[sum]];
+      part.in_registers = static_cast<uint32_t>(reads.size()) - tile.sum.others;
+      part.k = b_of(tile.gemm).col1 - b_of(tile.begin).col0;
+      part.columns = b_of(tile.gemm).rows();
+      for (uint32_t at = tile.begin; at <= tile.gemm; ++at) {
+        if (instrs[at].op == Opcode::gemm) parts_[&instrs[at]] = part;
+      }
+    }
+    for (uint32_t at = tile.followed.made; at < tile.followed.last; ++at) {
+      const Instr& next = instrs[at + 1];
+      if (next.is_task() && next.op != Opcode::gemm) follows_.insert(&next);
+    }
+    if (tile.followed.has_two()) {
+      const Region b = b_of(tile.gemm);
+      for (const uint32_t at : {tile.followed.product, tile.followed.other}) {
+        parts_[&instrs[at]] = {b.cols(), 2 * b.rows()};
+      }
     }
   }
 }
 
-// Of the gemms right before the reduce, the last that it adds, and those whose K leads up to it.
-void Costs::keep_sums(const Lane& lane, size_t reduce) {
-  const std::span<const Region> added = plan_.reads(lane.instrs[reduce]);
-  std::vector<const Instr*> gemms;
-  for (size_t at = reduce; at > 0; --at) {
-    const Instr& instr = lane.instrs[at - 1];
-    if (instr.op == Opcode::wait) continue;
-    if (instr.op != Opcode::gemm ||
-        std::find(added.begin(), added.end(), plan_.writes(instr)[0]) == added.end()) {
-      break;
-    }
-    const int32_t k_end = plan_.reads(instr).back().col1;
-    if (!gemms.empty() && k_end != plan_.reads(*gemms.back()).back().col0) break;
-    gemms.push_back(&instr);
-  }
-  if (gemms.empty()) return;
-  const Kept kept{plan_.reads(*gemms.back()).back().col0, plan_.reads(*gemms.front()).back().col1};
-  for (const Instr* gemm : gemms) kept_[place_of(plan_.writes(*gemm)[0])] = kept;
-}
-
-const Costs::Kept* Costs::find_kept(const Region& sums) const {
-  if (!holds_ranges_[sums.buffer]) return nullptr;
-  const auto found = kept_.find(place_of(sums));
-  return found == kept_.end() ? nullptr : &found->second;
-}
-
-const Costs::Kept* Costs::kept_of(const Instr& gemm) const {
-  return find_kept(plan_.writes(gemm)[0]);
-}
-
-bool Costs::continues(const Instr& gemm) const {
-  const Kept* kept = kept_of(gemm);
-  return kept != nullptr && plan_.reads(gemm).back().col0 != kept->k_begin;
+Costs::Part Costs::part_of(const Instr& gemm) const {
+  const auto found = parts_.empty() ? parts_.end() : parts_.find(&gemm);
+  if (found != parts_.end()) return found->second;
+  const Region& b = plan_.reads(gemm).back();
+  return {b.cols(), b.rows()};
 }
 
 // Tiles that share rows of A or B read them from memory once: the L2 cache serves the others.
@@ -137,13 +119,15 @@ void Costs::share_inputs() {
   std::vector<int64_t> tiles(inputs.size(), 0);
   for (const Lane& lane : plan_.lanes) {
     for (const Instr& instr : lane.instrs) {
-      if (instr.op != Opcode::gemm || continues(instr)) continue;
-      const Kept* kept = kept_of(instr);
+      if (instr.op != Opcode::gemm) continue;
+      const int32_t k = part_of(instr).k;
+      const bool goes_on = instr.fused && plan_.reads(instr).back().cols() != k;
       for (Region read : plan_.reads(instr)) {
-        if (kept != nullptr) read.col1 = kept->k_end;  // of all that goes on with it too
+        if (goes_on) continue;
+        read.col1 = read.col0 + k;  // of all that goes on with it too
         inputs[lane.rank].push_back(read);
       }
-      ++tiles[lane.rank];
+      tiles[lane.rank] += !instr.fused;
     }
   }
   for (size_t rank = 0; rank < inputs.size(); ++rank) {

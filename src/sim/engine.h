@@ -119,7 +119,7 @@ class Engine {
   void predict_gemm(int rank);
   void gemm_event(const Event& event);
   void end_gemm(uint32_t lane);
-  bool sums_tile(uint32_t lane) const;
+  bool ends_tile(uint32_t lane) const { return costs_.ends_tile(instr(lane)); }
   void store_tile(uint32_t lane);
   void start_mover(uint32_t lane);
   void start_store(uint32_t lane);

@@ -53,11 +53,6 @@ void Engine::end_gemm(uint32_t lane) {
   store_tile(lane);
 }
 
-// A compute lane adds ranges of K in the epilogue of the gemm before.
-bool Engine::sums_tile(uint32_t lane) const {
-  return plan_.lanes[lane].kind == LaneKind::compute && costs_.adds_ranges(instr(lane));
-}
-
 // Ends the task that completes a tile; its remote writes go on behind what the block does next.
 void Engine::store_tile(uint32_t lane) {
   LaneState& state = lanes_[lane];

@@ -25,17 +25,21 @@ void Engine::start_mover(uint32_t lane) {
   Transfer& transfer = transfers_[id];
   lanes_[lane].stage = Stage::task;
   costs_.traffic_of(instr(lane), rank, transfer.traffic);
-  if (sums_tile(lane)) {
+  double start = now_;
+  if (ends_tile(lane)) {
     transfer.traffic.flows.clear();
-    if (!options_.gemm_takes_time) transfer.traffic.local_bytes = 0;
+    if (options_.gemm_takes_time) {
+      start += costs_.follow_us(instr(lane));
+    } else {
+      transfer.traffic.local_bytes = 0;
+    }
   }
   cut_into_pieces(transfer);
   if (instr(lane).kind()->worker == Worker::mover_kernel) {
     // Ranges of K are kept in the order in which lanes add them.
-    transfer.row_fill = sums_tile(lane) ? 1 : costs_.row_fill(instr(lane));
+    transfer.row_fill = ends_tile(lane) ? 1 : costs_.row_fill(instr(lane));
   }
   const bool pushes = !transfer.traffic.flows.empty();
-  double start = now_;
   if (plan_.lanes[lane].kind == LaneKind::copy) {
     const size_t operations = std::max<size_t>(1, transfer.traffic.flows.size());
     start += machine_.copy_launch_us * static_cast<double>(operations);
@@ -164,7 +168,7 @@ void Engine::moved_event(uint32_t id) {
     state.pushing -= !transfer.traffic.flows.empty();
     state.using_memory -= transfer.traffic.local_bytes > 0;
   }
-  if (sums_tile(lane)) return store_tile(lane);
+  if (ends_tile(lane)) return store_tile(lane);
   const double took_us = now_ - lanes_[lane].since;
   const bool copies = instr(lane).kind()->worker == Worker::copy_engine && took_us > 0;
   lanes_[lane].sent_per_us = 0;

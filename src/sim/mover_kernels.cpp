@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "plan/added_part.h"
+#include "plan/tile_task.h"
 
 namespace stretto::sim {
 namespace {
@@ -15,18 +15,16 @@ struct Stretch {
 
 Stretch stretch_of(const Plan& plan, uint32_t lane, uint32_t begin, uint32_t end) {
   Stretch stretch{lane, begin, false, false};
-  const Instr* of_tile = nullptr;  // the last gemm, or a sum of its tile; nullptr: another task
+  InGemm tasks;
+  bool is_of_tile = false;  // the task before
   const std::vector<Instr>& instrs = plan.lanes[lane].instrs;
   for (uint32_t at = begin; at < end; ++at) {
     const Instr& instr = instrs[at];
-    if (instr.op == Opcode::notify && of_tile != nullptr && stretch.end_of_tiles == at) {
+    if (instr.op == Opcode::notify && is_of_tile && stretch.end_of_tiles == at) {
       stretch.end_of_tiles = at + 1;
     }
     if (!instr.is_task()) continue;
-    const bool is_of_tile =
-        instr.op == Opcode::gemm || (instr.op == Opcode::reduce && of_tile != nullptr &&
-                                     added_part(plan, plan.lanes[lane].rank, *of_tile, instr));
-    of_tile = is_of_tile ? &instr : nullptr;
+    is_of_tile = tasks.pass(instr);
     if (is_of_tile) stretch.end_of_tiles = at + 1;
     stretch.has_tiles = stretch.has_tiles || is_of_tile;
     stretch.moves = !is_of_tile;

@@ -75,8 +75,7 @@ double gemm_alone_us(const Plan& plan, const sim::Costs& costs) {
         if (instr.op != Opcode::gemm) continue;
         const double us = costs.gemm_us(instr);
         lane_us += us;
-        // By a plan of hand the sums may go on where they never began.
-        if (costs.continues(instr) && round > 0) {
+        if (instr.fused) {
           rounds[round - 1].back() += us;
           continue;
         }

@@ -44,18 +44,17 @@ class LaneLimits {
     const Lane& lane = plan_.lanes[l];
     Stretch stretch;
     stretch_ = 0;
-    uint32_t made = 0;  // the last tile's task makes what stands up to here
+    InGemm tasks;
     for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
       const Instr& instr = lane.instrs[at];
-      const bool is_move = (instr.op == Opcode::reduce && at > made) || instr.op == Opcode::copy ||
-                           instr.op == Opcode::norm;
+      const bool is_move = !tasks.pass(instr) && instr.kind() != nullptr;
       stretch_ += instr.op == Opcode::boundary;
       stretch.pass(instr, {l, at}, is_move);
       if (instr.op == Opcode::reduce || instr.op == Opcode::copy) look_at_elements({l, at});
       if (instr.op == Opcode::norm) look_at_norm({l, at});
       if (instr.op != Opcode::gemm || plan_.library_gemms) continue;
       const TileSum sum = sums_.of(l, at);
-      if (sum) made = sum.position;
+      uint32_t made = sum.position;  // the tile's task makes what stands up to here
       const FollowedTile* const tile = sums_.followed_at(l, at);
       look_at_operands({l, at}, tile);
       if (tile != nullptr && at != tile->begin) continue;  // the second product of a task

@@ -56,6 +56,8 @@ constexpr Golden kGoldens[] = {
      "tiles,tile=16x16,comm-sms=0,order=interleaved,split-k=2"},
     {"ag-gemm.k-phases", "ag-gemm m=40 n=64 k=200 ranks=2 dtype=bf16",
      "tiles,tile=16x32,comm-sms=1,order=arrival,k-phases=3"},
+    {"gemm-rs.added", "gemm-rs m=36 n=24 k=128 ranks=2 dtype=bf16",
+     "tiles,tile=16x16,comm-sms=0,order=peer-staggered"},
     {"gemm-rs.ack", kScatter,
      "tiles,tile=16x16,mover=comm-blocks,comm-sms=1,order=peer-staggered,reuse=ack"},
 };

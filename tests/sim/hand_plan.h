@@ -118,7 +118,11 @@ class HandPlan {
     instr.id = id;
   }
 
-  const Plan& plan() const { return plan_; }
+  Plan plan() const {
+    Plan plan = plan_;
+    fuse_tasks(plan);
+    return plan;
+  }
 
  private:
   Region rows(uint16_t buffer, int rank, int tile, int tiles) const {

@@ -50,6 +50,7 @@ TEST(KPhases, InAnyOrderTakeTheirTime) {
     }
     if (gemms.size() > 1) std::swap(lane.instrs[gemms.front()], lane.instrs[gemms.back()]);
   }
+  fuse_tasks(plan);
   // As two tiles of half the K, on an SM each.
   const double apart_us = simulate(plan, machine).compute_us;
   EXPECT_GE(apart_us, compute_us / 2);
