@@ -15,7 +15,7 @@ endforeach()
 target_compile_features(stretto_cpp INTERFACE cxx_std_20)
 # {fmt} is linked as its users link it: a program that has it, too, has it once.
 target_link_libraries(stretto_cpp INTERFACE $<LINK_ONLY:fmt::fmt> $<LINK_ONLY:hwy::hwy>
-  $<LINK_ONLY:Boost::context> $<LINK_ONLY:Threads::Threads> ${CMAKE_DL_LIBS})
+  $<LINK_ONLY:ZLIB::ZLIB> $<LINK_ONLY:Boost::context> $<LINK_ONLY:Threads::Threads> ${CMAKE_DL_LIBS})
 if(STRETTO_SANITIZE)
   target_link_options(stretto_cpp INTERFACE -fsanitize=${STRETTO_SANITIZE})
 endif()
