@@ -133,11 +133,11 @@ std::string heading_of(const Model& model, const ModelShape& shape, const Machin
                                          : fmt::format("intermediate size {}", model.intermediate),
                        model.heads, model.head_dim, model.kv_heads),
            2);
-  out +=
-      wrap(fmt::format("{} ranks of {}, {}; {}", shape.ranks, machine.name, to_string(shape.dtype),
-                       shape.all_reduce ? "terms all-reduced, all rows on every rank"
-                                        : "rows gathered and scattered (sequence parallelism)"),
-           2);
+  out += wrap(fmt::format("{} rank{} of {}, {}; {}", shape.ranks, shape.ranks == 1 ? "" : "s",
+                          machine.name, to_string(shape.dtype),
+                          shape.all_reduce ? "terms all-reduced, all rows on every rank"
+                                           : "rows gathered and scattered (sequence parallelism)"),
+              2);
   if (model.experts > 1) {
     out += wrap("The MLP is routed to experts: only attention's linears are estimated.", 2);
   }
@@ -204,6 +204,9 @@ Outcome run(const Options& options) {
   ModelShape shape;
   shape.ranks = static_cast<int>(whole_number("--tp", options.tp, 8, 1, kMaxRanks));
   shape.dtype = dtype_option(options);
+  if (shape.dtype == DType::fp32) {
+    throw UsageError("GPUs multiply bf16 and fp16; fp32 is for the emulator: take one of these");
+  }
   shape.all_reduce = options.all_reduce;
   const Machine machine = resolve_machine(options, shape.ranks, {.name = cuda::gpu_name()});
   const Tuning tuning = load_tuning();
@@ -218,7 +221,10 @@ Outcome run(const Options& options) {
       for (const Linear& linear : linears) {
         progress.show(fmt::format("{} rows of {}", some, linear.name),
                       done++ / static_cast<double>(rows.size() * linears.size()));
-        layers.back().linears.push_back(estimate(linear, shape, machine, tuning));
+        LinearEstimate found{linear, product_of(linear, shape)};
+        found.refused = why_not_shared(model, linear, shape.ranks);
+        if (found.refused.empty()) found = estimate(linear, shape, machine, tuning);
+        layers.back().linears.push_back(std::move(found));
       }
     }
   }
@@ -252,7 +258,7 @@ void add_options(CLI::App& app, Options& options) {
   add_option(app, "--rows", options.rows, "Rows of the activations (tokens) [64,2K,8K]", "LIST");
   add_flag(app, "--all-reduce", options.all_reduce,
            "Without sequence parallelism: every rank has all rows, and terms are all-reduced");
-  add_option(app, "--dtype", options.dtype, "bf16, fp16 or fp32 [bf16]", "TYPE");
+  add_option(app, "--dtype", options.dtype, "bf16 or fp16 [bf16]", "TYPE");
   add_option(app, "--machine", options.machine, "Name or file [h200x8]", "NAME");
 }
 

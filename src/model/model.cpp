@@ -1,5 +1,7 @@
 #include "model/model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/text.h"
@@ -21,6 +23,12 @@ std::vector<Linear> linears_of(const Model& model, int ranks) {
   }
   linears.push_back({"down", Cut::by_inputs, model.hidden, model.intermediate});
   return linears;
+}
+
+std::string why_not_shared(const Model& model, const Linear& linear, int ranks) {
+  const bool is_attention = linear.name == "qkv" || linear.name == "out";
+  if (!is_attention || model.heads % ranks == 0) return "";
+  return fmt::format("{} heads are no multiple of {} ranks", model.heads, ranks);
 }
 
 const Linear& find_linear(const Model& model, const std::vector<Linear>& linears,

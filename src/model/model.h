@@ -34,6 +34,8 @@ struct Model {
 // Of one layer, in the order in which they run. Where ranks are more than heads of K and V, these
 // are on several ranks, and so are counted as often.
 std::vector<Linear> linears_of(const Model& model, int ranks = 1);
+// Why so many ranks cannot share a linear; empty when they can, by the model's heads.
+std::string why_not_shared(const Model& model, const Linear& linear, int ranks);
 // Throws UsageError, which lists what there is.
 const Linear& find_linear(const Model& model, const std::vector<Linear>& linears,
                           std::string_view name);

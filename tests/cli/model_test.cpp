@@ -79,6 +79,7 @@ TEST_F(ModelVerb, LinearsThatCannotBeSharedSayWhyAndTheOthersStay) {
   const Said said = stretto_says({"model", config_, "--tp", "3", "--rows", "96"});
   EXPECT_EQ(said.exit_code, 0);
   EXPECT_THAT(said.out, HasSubstr("cannot be shared: "));
+  EXPECT_THAT(said.out, HasSubstr("4 heads are no multiple of 3 ranks"));
   EXPECT_THAT(said.out, testing::Not(HasSubstr("3 layers:")));
 }
 
@@ -92,6 +93,7 @@ TEST_F(ModelVerb, BadLinesAreRefused) {
   EXPECT_THAT(refusal({config_, "--rows", "64,"}), HasSubstr("empty number"));
   EXPECT_THAT(refusal({config_, "--rows", "many"}), HasSubstr("--rows 'many'"));
   EXPECT_THAT(refusal({config_, "--tp", "0"}), HasSubstr("--tp '0'"));
+  EXPECT_THAT(refusal({config_, "--dtype", "fp32"}), HasSubstr("fp32 is for the emulator"));
   EXPECT_THAT(refusal({folder_.file("broken.json", "{}")}), HasSubstr("'hidden_size' is missing"));
 }
 
