@@ -147,7 +147,7 @@ Plan at_rows(const Plan& plan, int64_t rows, PlanLines* lines) {
   Plan served = plan;
   served.op = with_rows(plan.op, rows);
   for (Buffer& buffer : served.buffers) {
-    if (!has_callers_rows(buffer)) continue;
+    if (!has_callers_rows(plan, buffer)) continue;
     const bool sharded = buffer.sharded_rows > 0;
     buffer.rows = static_cast<int32_t>(sharded ? RowShards{rows, plan.ranks()}.block() : rows);
     if (sharded) buffer.sharded_rows = static_cast<int32_t>(rows);

@@ -12,9 +12,12 @@ RowShards row_owners(const Operator& op) {
   return {op.rows(), any ? op.ranks : 1};
 }
 
-bool has_callers_rows(const Buffer& buffer) {
-  return buffer.role == BufferRole::output ||
-         (buffer.role == BufferRole::input && buffer.name == "a");
+bool has_callers_rows(const Plan& plan, const Buffer& buffer) {
+  if (buffer.role != BufferRole::input) return buffer.role == BufferRole::output;
+  return std::any_of(plan.op.segments.begin(), plan.op.segments.end(),
+                     [&](const OperatorSegment& segment) {
+                       return segment.product && plan.op.tensor(segment.input).name == buffer.name;
+                     });
 }
 
 // A buffer has the operator's rows where it is the caller's, or keeps partial sums until they
@@ -27,10 +30,11 @@ TaskRowFinder::TaskRowFinder(const Plan& plan) : plan_(&plan), held_(plan.buffer
   for (size_t i = 0; i < held_.size(); ++i) {
     const Buffer& buffer = plan.buffers[i];
     const bool staged = buffer.role == BufferRole::local && buffer.rows % plan.op.rows() == 0;
-    if (!has_callers_rows(buffer) && !staged) continue;
+    const bool is_callers = has_callers_rows(plan, buffer);
+    if (!is_callers && !staged) continue;
     const bool is_sharded = buffer.sharded_rows > 0;
     held_[i] = {is_sharded ? Rows::of_rank : Rows::of_all, staged ? buffer.rows : rows_,
-                has_callers_rows(buffer) && !is_sharded};
+                is_callers && !is_sharded};
   }
 }
 
