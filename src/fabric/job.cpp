@@ -212,27 +212,46 @@ void require_own_gpus(const Job& job) {
 
 int gpu_of(const Job& job) { return cuda::num_devices() == 1 ? 0 : job.local_rank; }
 
-std::unique_ptr<Fabric> join(const Job& job, std::optional<Source> source) {
-  require_own_gpus(job);
-  std::unique_ptr<HostGroup> group = meet(job);
+namespace {
+
+std::optional<Source> chosen_source() {
+  const std::string& chosen = environment().fabric;
+  if (chosen.empty()) return std::nullopt;
+  try {
+    return source_from(chosen);
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("STRETTO_FABRIC: {}", error.what()));
+  }
+}
+
+std::unique_ptr<Fabric> fabric_of(std::unique_ptr<HostGroup> group, int gpu,
+                                  std::optional<Source> source) {
   if (!source) {
     source = Source::windows;
     for (const std::string& reason : group->all_gather("looking for NCCL", why_no_windows())) {
       if (!reason.empty()) source = Source::exported;
     }
   }
-  return std::make_unique<Fabric>(std::move(group), std::vector<int>{gpu_of(job)}, *source);
+  return std::make_unique<Fabric>(std::move(group), std::vector<int>{gpu}, *source);
+}
+
+}  // namespace
+
+std::unique_ptr<Fabric> join(const Job& job, std::optional<Source> source) {
+  require_own_gpus(job);
+  return fabric_of(meet(job), gpu_of(job), source);
+}
+
+std::unique_ptr<Fabric> join(const MetRank& job, double run_timeout_s) {
+  const std::optional<Source> source = chosen_source();
+  std::unique_ptr<HostGroup> group = meet(job, run_timeout_s);
+  if (job.ranks > 1) return fabric_of(std::move(group), job.gpu, source);
+  return std::make_unique<Fabric>(std::move(group), std::vector<int>{job.gpu},
+                                  source.value_or(Source::peer));
 }
 
 std::unique_ptr<Fabric> open_fabric(int ranks, std::optional<Source> source, double run_timeout_s) {
-  const std::string& chosen = environment().fabric;
-  if (!source && !chosen.empty()) {
-    try {
-      source = source_from(chosen);
-    } catch (const UsageError& error) {
-      throw UsageError(fmt::format("STRETTO_FABRIC: {}", error.what()));
-    }
-  }
+  if (!source) source = chosen_source();
   auto job = job_from();
   if (!job) return in_process(ranks, source.value_or(Source::peer));
   if (job->size != ranks) {

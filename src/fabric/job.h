@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "fabric/fabric.h"
 #include "fabric/socket.h"
@@ -44,6 +45,17 @@ int gpu_of(const Job& job);
 // This process's rank of the job, on its GPU. Without a source: NCCL windows where every process
 // has them, exported memory elsewhere.
 std::unique_ptr<Fabric> join(const Job& job, std::optional<Source> source = std::nullopt);
+
+// A rank of a job that has met by other means than a launcher's environment.
+struct MetRank {
+  int rank = 0, ranks = 1, gpu = 0;
+  // Collective: every rank's bytes, by rank.
+  std::function<std::vector<std::string>(const std::string& mine)> exchange;
+};
+// Meets through it once. Throws UsageError where ranks disagree on who they are, or are not all on
+// this machine.
+std::unique_ptr<HostGroup> meet(const MetRank& job, double run_timeout_s);
+std::unique_ptr<Fabric> join(const MetRank& job, double run_timeout_s);
 
 // What a program of `ranks` ranks, whose waits take at most `run_timeout_s`, runs on: its rank of
 // the job that a launcher started, or all ranks in this process. Throws UsageError when the job has
