@@ -121,7 +121,7 @@ inline constexpr int kMemoryUnified = 4;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kWaitAtLeast = 0;  // as signed distance
 inline constexpr unsigned kEventUntimed = 2;
-inline constexpr int kCaptureThreadLocal = 1;
+inline constexpr int kCaptureThreadLocal = 1, kCaptureRelaxed = 2;
 
 // X(member, symbol, parameters)
 #define STRETTO_DRIVER_FUNCTIONS(X)                                                               \
@@ -151,6 +151,8 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(launch, cuLaunchKernelEx, (const LaunchConfig*, FunctionHandle, void**, void**))              \
   X(alloc, cuMemAlloc_v2, (DevicePtr*, size_t))                                                   \
   X(free, cuMemFree_v2, (DevicePtr))                                                              \
+  X(host_alloc, cuMemHostAlloc, (void**, size_t, unsigned))                                       \
+  X(host_free, cuMemFreeHost, (void*))                                                            \
   X(memory_granularity, cuMemGetAllocationGranularity, (size_t*, const MemoryProperties*, int))   \
   X(memory_create, cuMemCreate,                                                                   \
     (MemoryHandle*, size_t, const MemoryProperties*, unsigned long long))                         \
@@ -178,6 +180,7 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(stream_write_value, cuStreamWriteValue64_v2, (StreamHandle, DevicePtr, uint64_t, unsigned))   \
   X(capture_info, cuStreamGetCaptureInfo_v2,                                                      \
     (StreamHandle, int*, uint64_t*, GraphHandle*, const void**, size_t*))                         \
+  X(capture_mode, cuThreadExchangeStreamCaptureMode, (int*))                                      \
   X(capture_begin, cuStreamBeginCapture_v2, (StreamHandle, int))                                  \
   X(capture_end, cuStreamEndCapture, (StreamHandle, GraphHandle*))                                \
   X(graph_instantiate, cuGraphInstantiateWithFlags,                                               \
@@ -190,6 +193,7 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(event_create, cuEventCreate, (EventHandle*, unsigned))                                        \
   X(event_destroy, cuEventDestroy_v2, (EventHandle))                                              \
   X(event_record, cuEventRecord, (EventHandle, StreamHandle))                                     \
+  X(event_synchronize, cuEventSynchronize, (EventHandle))                                         \
   X(event_elapsed_ms, cuEventElapsedTime, (float*, EventHandle, EventHandle))                     \
   X(tensor_map_encode, cuTensorMapEncodeTiled,                                                    \
     (device::TensorMap*, int, uint32_t, void*, const uint64_t*, const uint64_t*, const uint32_t*, \

@@ -235,6 +235,8 @@ class TableBuilder {
   RankTables tables_;
 };
 
+}  // namespace
+
 device::TensorMap encode_map(const MapSpec& spec, const device::GemmConfig& config) {
   switch (spec.use) {
     case MapSpec::Use::a:
@@ -248,8 +250,6 @@ device::TensorMap encode_map(const MapSpec& spec, const device::GemmConfig& conf
   }
   return map_for_store(spec.matrix, config, spec.box_rows);
 }
-
-}  // namespace
 
 RankTables tables_for(const Plan& plan, int rank, const RankProgram& program,
                       const BufferPlaces& places, const SignalLayout& signals, bool serves) {

@@ -51,7 +51,8 @@ struct RankTables {
 RankTables tables_for(const Plan& plan, int rank, const RankProgram& program,
                       const BufferPlaces& places, const SignalLayout& signals, bool serves = false);
 
-// Asks the driver for the maps of a launch.
+// Asks the driver for a map, and for those of a launch.
+device::TensorMap encode_map(const MapSpec& spec, const device::GemmConfig& config);
 void encode_maps(GemmLaunch& launch);
 
 }  // namespace stretto::cuda

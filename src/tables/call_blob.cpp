@@ -1,0 +1,83 @@
+#include "tables/call_blob.h"
+
+#include <cstring>
+
+#include "tables/flat_lists.h"
+
+namespace stretto::cuda {
+namespace {
+
+constexpr size_t kAlignment = 128;  // of tensor maps
+
+}  // namespace
+
+template <typename T>
+size_t CallBlob::append(const std::vector<T>& values) {
+  const size_t at = fixed_.size();
+  const size_t bytes = values.size() * sizeof(T);
+  fixed_.resize(at + (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  if (bytes != 0) std::memcpy(fixed_.data() + at, values.data(), bytes);
+  return at;
+}
+
+CallBlob::CallBlob(const RankTables& tables, Encode encode) : encode_(encode) {
+  for (const GemmLaunch& launch : tables.gemms) {
+    configs_.push_back(launch.config);
+    Gemm& gemm = gemms_.emplace_back();
+    gemm.num_maps = static_cast<uint32_t>(launch.maps.size()) / launch.table.map_sets;
+    std::vector<device::TensorMap> maps;
+    gemm.maps = fixed_.size();
+    for (const MapSpec& spec : launch.maps) {
+      if (is_stand_in(spec.matrix.address)) {
+        maps_.push_back(
+            {gemm.maps + maps.size() * sizeof(device::TensorMap), configs_.size() - 1, spec});
+        maps.emplace_back();
+      } else {
+        maps.push_back(encode_(spec, launch.config));
+      }
+    }
+    append(maps);
+    // Blocks note that they have seen these maps, not those that lay here before.
+    gemm.acquired = append(std::vector<uint32_t>(device::kMostSms));
+    std::vector<device::GemmFollow> follows;
+    flatten(launch.table.follows, follows);
+    gemm.has_follows = !follows.empty();
+    gemm.follows = append(follows);
+    for (size_t i = 0; i < follows.size(); ++i) {
+      for (size_t half = 0; half < std::size(follows[i].bias); ++half) {
+        if (!is_stand_in(follows[i].bias[half])) continue;
+        addresses_.push_back({gemm.follows + i * sizeof(device::GemmFollow) +
+                                  offsetof(device::GemmFollow, bias) + half * sizeof(DevicePtr),
+                              follows[i].bias[half]});
+      }
+    }
+  }
+  for (const MoverTable& table : tables.moves) {
+    std::vector<device::MoverRegion> regions;
+    flatten(table.regions, regions);
+    regions_.push_back(append(regions));
+    for (size_t i = 0; i < regions.size(); ++i) {
+      if (!is_stand_in(regions[i].address)) continue;
+      addresses_.push_back({regions_.back() + i * sizeof(device::MoverRegion) +
+                                offsetof(device::MoverRegion, address),
+                            regions[i].address});
+    }
+  }
+}
+
+void CallBlob::begin(std::byte* to) const { std::memcpy(to, fixed_.data(), fixed_.size()); }
+
+void CallBlob::write(std::byte* to, CallPlaces places) const {
+  for (const Map& map : maps_) {
+    MapSpec spec = map.spec;
+    spec.matrix = at_call(spec.matrix, places);
+    const device::TensorMap encoded = encode_(spec, configs_[map.config]);
+    std::memcpy(to + map.at, &encoded, sizeof(encoded));
+  }
+  for (const Address& address : addresses_) {
+    const DevicePtr at = at_call(address.stand_in, places);
+    std::memcpy(to + address.at, &at, sizeof(at));
+  }
+}
+
+}  // namespace stretto::cuda

@@ -1,0 +1,61 @@
+// What of a rank's tables hangs on where a call's tensors lie, as one piece of memory: it is made
+// once for each set of addresses, and kernels are told where it is.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "tables/call_lists.h"
+#include "tables/plan_tables.h"
+
+namespace stretto::cuda {
+
+class CallBlob {
+ public:
+  using Encode = device::TensorMap (*)(const MapSpec& spec, const device::GemmConfig& config);
+  // Of tables that were made with stand-ins. `encode` is encode_map(), or a test's.
+  explicit CallBlob(const RankTables& tables, Encode encode = encode_map);
+
+  // Where a kernel finds its own, in bytes from the begin.
+  struct Gemm {
+    size_t maps = 0, acquired = 0, follows = 0;
+    uint32_t num_maps = 0;  // of a set
+    bool has_follows = false;
+  };
+  const std::vector<Gemm>& gemms() const { return gemms_; }
+  // By mover kernel.
+  const std::vector<size_t>& regions() const { return regions_; }
+
+  size_t num_bytes() const { return fixed_.size(); }
+  // What is the same for all calls, at `to`.
+  void begin(std::byte* to) const;
+  // What is this call's, behind begin().
+  void write(std::byte* to, CallPlaces places) const;
+  // How much of it is a call's: maps, and addresses.
+  size_t num_call_maps() const { return maps_.size(); }
+  size_t num_call_addresses() const { return addresses_.size(); }
+
+ private:
+  struct Map {
+    size_t at;
+    size_t config;
+    MapSpec spec;
+  };
+  struct Address {
+    size_t at;
+    DevicePtr stand_in;
+  };
+  template <typename T>
+  size_t append(const std::vector<T>& values);
+
+  Encode encode_;
+  std::vector<device::GemmConfig> configs_;
+  std::vector<Gemm> gemms_;
+  std::vector<size_t> regions_;
+  std::vector<std::byte> fixed_;
+  std::vector<Map> maps_;
+  std::vector<Address> addresses_;
+};
+
+}  // namespace stretto::cuda

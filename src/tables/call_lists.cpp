@@ -1,0 +1,94 @@
+#include "tables/call_lists.h"
+
+#include <algorithm>
+
+#include "stretto/call.h"
+
+namespace stretto::cuda {
+namespace {
+
+// What the GEMM kernel, cuBLAS and copy engines do takes rows as far apart as one likes.
+bool takes_gaps(const Lane& lane, const Instr& instr) {
+  if (lane.kind == LaneKind::copy) return true;
+  if (lane.kind != LaneKind::compute) return false;
+  switch (instr.op) {
+    case Opcode::gemm:
+    case Opcode::swiglu:
+    case Opcode::gelu:
+    case Opcode::silu:
+    case Opcode::bias:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+std::vector<bool> tensors_without_gaps(const Plan& plan) {
+  std::vector<bool> of_buffer(plan.buffers.size());
+  for (const Lane& lane : plan.lanes) {
+    for (const Instr& instr : lane.instrs) {
+      if (!instr.is_task() || instr.op == Opcode::deliver || takes_gaps(lane, instr)) continue;
+      for (const auto& regions : {plan.reads(instr), plan.writes(instr)}) {
+        for (const Region& region : regions) {
+          if (plan.buffers[region.buffer].rows > 1) of_buffer[region.buffer] = true;
+        }
+      }
+    }
+  }
+  std::vector<bool> of_tensor;
+  for (const CallerTensor& tensor : caller_tensors(plan.op)) {
+    const auto buffer = plan.find_buffer(plan.op.tensor(tensor.tensor).name);
+    of_tensor.push_back(buffer && of_buffer[*buffer]);
+  }
+  return of_tensor;
+}
+
+Matrix at_call(Matrix matrix, CallPlaces places) {
+  if (!is_stand_in(matrix.address)) return matrix;
+  const CallPlace& place = places[tensor_of(matrix.address)];
+  const int64_t left = place.rows - place.row_of(matrix.address);
+  matrix.address = at_call(matrix.address, places);
+  matrix.rows = std::clamp<int64_t>(left, 1, matrix.rows);
+  matrix.stride = static_cast<int64_t>(place.row_bytes) / num_bytes(matrix.dtype);
+  return matrix;
+}
+
+device::MoverRegion at_call(device::MoverRegion region, CallPlaces places) {
+  region.address = at_call(region.address, places);
+  return region;
+}
+
+device::GemmFollow at_call(device::GemmFollow follow, CallPlaces places) {
+  for (auto& bias : follow.bias) bias = at_call(bias, places);
+  return follow;
+}
+
+Transfer at_call(Transfer transfer, CallPlaces places) {
+  const auto take = [&](DevicePtr& at, uint64_t& pitch) {
+    if (!is_stand_in(at)) return;
+    const CallPlace& place = places[tensor_of(at)];
+    const int64_t left = std::max<int64_t>(0, place.rows - place.row_of(at));
+    transfer.rows = std::min(transfer.rows, static_cast<uint64_t>(left));
+    pitch = place.row_bytes;
+    at = at_call(at, places);
+  };
+  take(transfer.from, transfer.from_pitch);
+  take(transfer.to, transfer.to_pitch);
+  return transfer;
+}
+
+NcclCall at_call(NcclCall call, CallPlaces places) {
+  call.from = at_call(call.from, places);
+  call.to = at_call(call.to, places);
+  return call;
+}
+
+LowLatencyCall at_call(LowLatencyCall call, CallPlaces places) {
+  call.from = at_call(call.from, places);
+  call.to = at_call(call.to, places);
+  return call;
+}
+
+}  // namespace stretto::cuda
