@@ -1,0 +1,50 @@
+#include "run/workspace.h"
+
+#include <fmt/format.h>
+
+#include "stretto/error.h"
+
+namespace stretto::runtime {
+
+Workspace::Workspace(fabric::Fabric& fabric, size_t num_bytes)
+    : fabric_(fabric), limit_(num_bytes) {
+  if (limit_ > 0) grow(limit_);
+}
+
+fabric::Region& Workspace::grow(size_t num_bytes) {
+  regions_.push_back(std::make_unique<fabric::Region>(fabric_.allocate(num_bytes, "a workspace")));
+  return *regions_.back();
+}
+
+const fabric::Region& Workspace::take(size_t num_bytes) {
+  if (!regions_.empty() && regions_.back()->num_bytes() >= num_bytes) return *regions_.back();
+  if (limit_ > 0) {
+    throw UsageError(
+        fmt::format("a plan needs {} bytes between ranks, and the context's workspace has {}: make "
+                    "it larger, or let each operation have its own",
+                    num_bytes, limit_));
+  }
+  return grow(num_bytes);
+}
+
+size_t Workspace::num_bytes() const {
+  size_t all = 0;
+  for (const auto& region : regions_) all += region->num_bytes();
+  return all;
+}
+
+bool WorkspaceTurns::needs_fence(uint64_t user, const std::optional<uint64_t>& capture) {
+  if (capture) {
+    // What ran before the graph is launched is not known; inside it, it is.
+    const bool is_known = is_captured_ && *capture == capture_ && captured_last_ == user;
+    capture_ = *capture;
+    captured_last_ = user;
+    is_captured_ = true;
+    return !is_known;
+  }
+  const bool is_known = !is_captured_ && (last_ == 0 || last_ == user);
+  last_ = user;
+  return !is_known;
+}
+
+}  // namespace stretto::runtime

@@ -1,0 +1,52 @@
+// Memory between ranks that several plans use in turn.
+//
+// A plan's own runs keep out of each other's way there, as its proof says (docs/plan-format.md). Of
+// another plan's bytes it knows nothing, so between runs of different plans there is a fence: no
+// rank begins the next run before all ranks have ended the one before.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "run/fence.h"
+
+namespace stretto::runtime {
+
+class Workspace {
+ public:
+  // `num_bytes`: of every rank, and no plan may need more; 0: as many as the largest plan needs.
+  Workspace(fabric::Fabric& fabric, size_t num_bytes = 0);
+
+  // Collective. Memory for a plan; where there was less, another piece, which later plans use too.
+  // Throws UsageError where a fixed size is too small, SystemError.
+  const fabric::Region& take(size_t num_bytes);
+  // Of this rank's GPU, in all.
+  size_t num_bytes() const;
+
+ private:
+  fabric::Region& grow(size_t num_bytes);
+
+  fabric::Fabric& fabric_;
+  size_t limit_;
+  std::vector<std::unique_ptr<fabric::Region>> regions_;  // each larger than those before
+};
+
+// Who ran last on a workspace, on one rank, as far as the host can know: whether a run needs a
+// fence before it. All ranks come to the same answers, since they make the same runs.
+class WorkspaceTurns {
+ public:
+  // `user` tells plans apart, and is never 0; `capture`: of the stream that the run is enqueued on.
+  bool needs_fence(uint64_t user, const std::optional<uint64_t>& capture);
+
+ private:
+  uint64_t last_ = 0;           // of runs that were not captured
+  uint64_t captured_last_ = 0;  // in the capture `capture_`
+  uint64_t capture_ = 0;
+  bool is_captured_ = false;  // some run was: nobody knows when its graph is launched
+};
+
+}  // namespace stretto::runtime
