@@ -90,13 +90,12 @@ class Stretto:
     """Stretto's operation on an Operator's tensors."""
 
     def __init__(self, context, operation_type, op, m, n, k):
-        self.operation = operation_type(
-            context, op.name, n, k, m, rows="fixed", a=op.a, b=op.b,
-            out=None if op.name == "gemm-ar" else op.out)
-        self.out = torch.from_dlpack(self.operation.out)
+        self.operation = operation_type(context, op.name, rows="fixed", m=m, n=n, k=k)
+        self.out = torch.empty_like(op.partial) if op.name == "gemm-ar" else op.out
+        self.tensors = {"a": op.a, "b": op.b, "out": self.out}
 
     def run(self):
-        self.operation.run()
+        self.operation.run(self.tensors)
         return self.out
 
 

@@ -10,7 +10,7 @@
 
 #include "arguments.h"
 #include "measure/operator_bench.h"
-#include "stretto/context.h"
+#include "serve/operation_on_memory.h"
 #include "stretto/error.h"
 
 using namespace stretto;
@@ -27,7 +27,8 @@ int64_t rows_of(int64_t rows, int call, bool change) {
 }
 
 // The mean of a rank's calls, from an idle queue.
-double call_us(Context& context, Operation& operation, int rank, int64_t rows, bool change) {
+double call_us(Context& context, OperationOnMemory& operation, int rank, int64_t rows,
+               bool change) {
   context.make_current(rank);
   const GpuStream stream = context.stream(rank);
   operation.run(rank, stream, rows);
@@ -40,7 +41,8 @@ double call_us(Context& context, Operation& operation, int rank, int64_t rows, b
 }
 
 // By local rank: the median over rounds.
-std::vector<double> host_us(Context& context, Operation& operation, int64_t rows, bool change) {
+std::vector<double> host_us(Context& context, OperationOnMemory& operation, int64_t rows,
+                            bool change) {
   for (int call = 0; call < kCalls; ++call) operation.prepare(rows_of(rows, call, change));
   std::vector<std::vector<double>> times(static_cast<size_t>(context.num_local()));
   for (int round = 0; round < kRounds; ++round) {
@@ -94,9 +96,9 @@ int main(int argc, char** argv) {
                  {"calls", Json::array()}};
     for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
       for (const std::string& schedule : schedules) {
-        Operation operation(context, {kind, n, k, DType::bf16},
-                            *std::max_element(rows.begin(), rows.end()),
-                            {.schedule = schedule, .tensors = {}});
+        OperationOnMemory operation(context, {kind, n, k, DType::bf16},
+                                    *std::max_element(rows.begin(), rows.end()),
+                                    {.schedule = schedule});
         for (const int m : rows) {
           operation.prepare(m);
           json["calls"].push_back({{"operator", to_string(kind)},

@@ -27,7 +27,9 @@ GemmLaunches::GemmLaunches(GemmKernels& kernels, const cuda::Stream& stream,
   graph_ = std::make_unique<cuda::Graph>(stream, [&] {
     for (int i = 0; i < count; ++i) {
       if (runner_) {
-        runner_->enqueue(0, stream.handle());
+        const CallTensor call[] = {
+            {"a", tensors.a.address}, {"b", tensors.b.address}, {"out", tensors.c.address}};
+        runner_->enqueue(0, stream.handle(), {}, call);
       } else {
         kernel->launch(stream, table_->num_blocks(), table_->params(), true);
       }
@@ -46,9 +48,8 @@ void GemmLaunches::plan_ranges(GemmKernels& kernels, const GemmTensors& tensors,
                                  candidate.config.tile_n, candidate.band, candidate.ranges),
                      op, machine);
   plan_ = std::make_unique<Plan>(lower(op, schedule, machine));
-  runner_ = std::make_unique<runtime::PlanRunner>(
-      *plan_, kernels.fabric(), kernels.compiler(), runtime::RunnerOptions{},
-      runtime::Bindings{{{"a", {a.address}}, {"b", {b.address}}, {"out", {c.address}}}, {}});
+  runner_ = std::make_unique<runtime::PlanRunner>(*plan_, kernels.fabric(), kernels.compiler(),
+                                                  runtime::RunnerOptions{.tensors_at_calls = true});
 }
 
 }  // namespace stretto::bench

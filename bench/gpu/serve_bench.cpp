@@ -15,8 +15,8 @@
 #include "measure/run_graphs.h"
 #include "run/plan_runner.h"
 #include "run/rank_threads.h"
+#include "serve/operation_on_memory.h"
 #include "stretto/buckets.h"
-#include "stretto/context.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/tune.h"
@@ -40,12 +40,11 @@ class Bench {
 
   // Runs of graphs, told by the host and by memory, where at most so many rows may stand, or
   // `max_rows`.
-  Json told(const OperationShape& shape, int64_t max_rows, const std::vector<int>& counts) {
+  Json told(const ProductShape& shape, int64_t max_rows, const std::vector<int>& counts) {
     Json json = {{"operator", to_string(shape.kind)}, {"n", shape.n}, {"k", shape.k}};
     json["schedules"] = Json::array();
     for (const std::string_view schedule : split(schedule_, ';')) {
-      Operation operation(context_, shape, max_rows,
-                          {.schedule = std::string(schedule), .tensors = {}});
+      OperationOnMemory operation(context_, shape, max_rows, {.schedule = std::string(schedule)});
       fill(operation);
       Json by = {{"schedule", schedule}, {"runs", Json::array()}};
       for (const int rows : counts) {
@@ -60,10 +59,10 @@ class Bench {
     return json;
   }
 
-  Json measure(const OperationShape& shape, int64_t max_rows) {
+  Json measure(const ProductShape& shape, int64_t max_rows) {
     Json json = {{"operator", to_string(shape.kind)}, {"n", shape.n}, {"k", shape.k}};
     auto start = Clock::now();
-    Operation operation(context_, shape, max_rows, {.schedule = schedule_, .tensors = {}});
+    OperationOnMemory operation(context_, shape, max_rows, {.schedule = schedule_});
     json["first_bucket_ms"] = ms_since(start);
     fill(operation);
     json["buckets"] = Json::array();
@@ -73,7 +72,7 @@ class Bench {
     json["auto_buckets"] = auto_buckets(shape, max_rows);
     const int64_t bucket = operation.room();
     json["bucket"] = bucket;
-    json["fixed_us"] = fixed_us(operation.at(max_rows), bucket);
+    json["fixed_us"] = fixed_us(operation.product(max_rows), bucket);
     json["served_us"] = Json::array();
     for (const int64_t rows : {max_rows, max_rows * 15 / 16, max_rows * 9 / 10, max_rows / 2}) {
       const double own = run_us(operation, rows, rows);
@@ -86,8 +85,8 @@ class Bench {
 
  private:
   // Random values, for power and clocks depend on them.
-  void fill(const Operation& operation) {
-    const Segment op = operation.at(1);
+  void fill(const OperationOnMemory& operation) {
+    const Segment op = operation.product(1);
     for (int rank = 0; rank < op.ranks; ++rank) {
       fill_rank(op, rank, operation.room(), operation.a(rank), operation.b(rank));
     }
@@ -102,21 +101,21 @@ class Bench {
     stream.synchronize();
   }
 
-  Json bucket_ms(Operation& operation, int64_t rows) {
+  Json bucket_ms(OperationOnMemory& operation, int64_t rows) {
     const auto start = Clock::now();
     operation.prepare(rows);
     const double all_ms = ms_since(start);
-    return {{"rows", bucket_of(operation.at(1).kind, context_.ranks(), rows)},
+    return {{"rows", bucket_of(operation.product(1).kind, context_.ranks(), rows)},
             {"ms_a_rank", all_ms / context_.num_local()}};
   }
 
   // What a server pays that leaves the schedule to `auto`, and what it gets. Of two operations the
   // second finds every kernel compiled.
-  Json auto_buckets(const OperationShape& shape, int64_t max_rows) {
+  Json auto_buckets(const ProductShape& shape, int64_t max_rows) {
     Json json;
     for (int made = 0; made < 2; ++made) {
       json = Json::array();
-      Operation operation(context_, shape, max_rows);
+      OperationOnMemory operation(context_, shape, max_rows);
       for (int64_t rows = max_rows / 2; rows >= 64; rows /= 2) {
         json.push_back(bucket_ms(operation, rows));
         json.back()["schedule"] = operation.schedule(rows);
@@ -141,7 +140,7 @@ class Bench {
   }
 
   // `most`: how many rows memory may say there are; without it the host says them.
-  double run_us(Operation& operation, int64_t rows, std::optional<int64_t> most) {
+  double run_us(OperationOnMemory& operation, int64_t rows, std::optional<int64_t> most) {
     operation.prepare(most.value_or(rows));
     std::vector<cuda::DeviceMemory> counts;
     for (int rank = 0; rank < context_.ranks(); ++rank) {
@@ -204,7 +203,7 @@ int main(int argc, char** argv) {
     Json json = {{"ranks", ranks}, {"m", rows}, {"schedule", schedule}};
     json["results"] = Json::array();
     for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
-      const OperationShape shape{kind, n, k, DType::bf16};
+      const ProductShape shape{kind, n, k, DType::bf16};
       json["results"].push_back(counts.empty() ? bench.measure(shape, rows)
                                                : bench.told(shape, rows, counts));
     }

@@ -22,7 +22,7 @@
 #include "gpu/graph.h"
 #include "gpu/sync_kernels.h"
 #include "gpu/test_data.h"
-#include "stretto/context.h"
+#include "serve/operation_on_memory.h"
 #include "stretto/error.h"
 #include "stretto/reference.h"
 
@@ -107,9 +107,9 @@ class Soak {
 
   void add(ProductKind kind, int64_t n, int64_t k, const std::string& schedule) {
     try {
-      auto operation = std::make_unique<Operation>(
-          context_, OperationShape{kind, n, k, DType::bf16}, rows_,
-          OperationOptions{.schedule = schedule, .rows = RowCount::bucket, .tensors = {}});
+      auto operation = std::make_unique<OperationOnMemory>(
+          context_, ProductShape{kind, n, k, DType::bf16}, rows_,
+          OperationOptions{.schedule = schedule, .rows = RowCount::bucket});
       for (const int64_t rows : {rows_, fewer_rows()}) operation->prepare(rows);
       operations_.push_back(std::move(operation));
       names_.push_back(fmt::format("{} {}", to_string(kind), schedule));
@@ -129,8 +129,8 @@ class Soak {
     of.kernels->delay(stream, 1);  // what is loaded at its first launch cannot be captured
     size_t bytes = 0;
     for (size_t i = 0; i < operations_.size(); ++i) {
-      Operation& operation = *operations_[i];
-      Segment op = operation.at(rows_);
+      OperationOnMemory& operation = *operations_[i];
+      Segment op = operation.product(rows_);
       op.m = operation.room();  // tensors have a bucket's rows
       const Slice a = input_slice(op, Input::a, rank), b = input_slice(op, Input::b, rank);
       const Slice out = output_slice(op, rank);
@@ -270,7 +270,7 @@ class Soak {
   cuda::Compiler compiler_;
   const int64_t rows_;
   const uint64_t seed_;
-  std::vector<std::unique_ptr<Operation>> operations_;
+  std::vector<std::unique_ptr<OperationOnMemory>> operations_;
   std::vector<std::string> names_;
   std::vector<Rank> ranks_;
 };

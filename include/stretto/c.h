@@ -109,6 +109,9 @@ STRETTO_C_API int stretto_plan_predict(const stretto_plan* plan, double* microse
  * line for each. */
 STRETTO_C_API int stretto_plan_check(const stretto_plan* plan, int64_t* num_problems,
                                      const char** problems);
+/* Bytes of every GPU that lie between ranks: an operation's workspace is as large as that of its
+ * largest plan. */
+STRETTO_C_API int stretto_plan_workspace(const stretto_plan* plan, uint64_t* num_bytes);
 /* The program of every rank as text (docs/plan-format.md). */
 STRETTO_C_API int stretto_plan_text(const stretto_plan* plan, const char** text);
 /* One run of `rows` rows on the CPU, of all ranks: each has all its tensors among the `count`, in
@@ -119,14 +122,27 @@ STRETTO_C_API int stretto_plan_execute(stretto_plan* plan, int64_t rows,
 
 /* On a GPU: one process a rank. */
 
-typedef enum stretto_tensor { STRETTO_A = 0, STRETTO_B = 1, STRETTO_OUT = 2 } stretto_tensor;
 typedef struct stretto_context stretto_context;
 typedef struct stretto_operation stretto_operation;
 
-/* Collective over the processes of the job that torchrun, mpirun or `stretto launch` started; this
- * process's rank, on the GPU of its local rank (the only one where it sees one). Without a launcher
- * one rank on GPU 0. A run's wait for another rank ends with an error after `timeout_s`. */
-STRETTO_C_API int stretto_context_open(double timeout_s, stretto_context** context);
+/* Which job a context is of. */
+typedef struct stretto_context_request {
+  size_t size;
+  double timeout_s; /* a run's wait for another rank ends with an error after it */
+  /* ranks 0: of the job that torchrun, mpirun or `stretto launch` started, which says the rest; the
+   * GPU is that of the local rank, or the only one that the process sees. Else this process is
+   * `rank` of so many, all on one machine, on the GPU `gpu`; ranks 1 is a job of its own. */
+  int32_t rank, ranks, gpu;
+  /* With ranks above 1: collective, called once inside stretto_context_open(). Leaves num_bytes of
+   * every rank, by rank, at `all`; returns 0, anything else where it failed. What ranks tell each
+   * other so is a secret of theirs: who has it can join. */
+  int (*exchange)(void* user, const void* mine, void* all, size_t num_bytes);
+  void* user;
+} stretto_context_request;
+
+/* Collective over the ranks of the job. */
+STRETTO_C_API int stretto_context_open(const stretto_context_request* request,
+                                       stretto_context** context);
 /* Of operations none may be left. */
 STRETTO_C_API int stretto_context_close(stretto_context* context);
 /* -1 for NULL. */
@@ -136,41 +152,51 @@ STRETTO_C_API int32_t stretto_context_gpu(const stretto_context* context);
 
 typedef struct stretto_operation_request {
   size_t size;
-  const char* kind;
-  int64_t n, k;
-  const char* dtype;
-  int64_t max_rows;
-  int32_t serves;       /* not 0: runs have 1 to max_rows rows; 0: exactly max_rows */
-  const char* schedule; /* as of a plan */
-  /* Tensors of the caller in GPU memory, each at a multiple of 16 bytes and with the room that
-   * stretto_shape() says; 0: the operation allocates it. The result of gemm-ar is its own. */
-  uint64_t a, b, out;
+  const stretto_operator* op; /* of the context's ranks; as many rows as a run has at the most */
+  int32_t serves;             /* not 0: runs may have fewer; 0: exactly so many */
+  const char* schedule;       /* as of a plan */
 } stretto_operation_request;
 
-/* Collective. Tensors must outlive it. With fixed rows `out` may be written already. */
+/* Collective. */
 STRETTO_C_API int stretto_operation_make(stretto_context* context,
                                          const stretto_operation_request* request,
                                          stretto_operation** operation);
 /* Collective. Waits for its runs; graphs that hold them must not be launched any more. */
 STRETTO_C_API int stretto_operation_close(stretto_operation* operation);
 
-STRETTO_C_API int stretto_operation_address(const stretto_operation* operation,
-                                            stretto_tensor tensor, uint64_t* address);
+/* The most rows of a run. */
+STRETTO_C_API int stretto_operation_rows(const stretto_operation* operation, int64_t* rows);
+/* As stretto_tensor_of(), of this rank in a run of so many rows. */
+STRETTO_C_API int stretto_operation_tensor(const stretto_operation* operation, int64_t rows,
+                                           int32_t index, stretto_tensor_info* info);
 /* Makes the plan that serves so many rows ahead of the first run. Collective. */
 STRETTO_C_API int stretto_operation_prepare(stretto_operation* operation, int64_t rows);
 STRETTO_C_API int stretto_operation_schedule(const stretto_operation* operation, int64_t rows,
                                              const char** schedule);
+/* A captured graph holds a multiple of so many runs of so many rows, whose plan is there. */
+STRETTO_C_API int stretto_operation_runs_per_graph(const stretto_operation* operation, int64_t rows,
+                                                   int32_t* runs);
 
-/* Enqueues one run on a stream (cudaStream_t, CUstream; NULL: the default stream) and returns. The
- * stream may be under capture. All ranks make the same runs in the same order. */
-STRETTO_C_API int stretto_operation_run(stretto_operation* operation, int64_t rows, void* stream);
-/* The rows are an int32 in GPU memory, read when the run starts; at most `bucket`. So many may be
- * multiplied, whatever stands in those of A that the run does not have. */
+/* Enqueues one run on a stream (cudaStream_t, CUstream; NULL: the default stream) and returns. All
+ * of this rank's tensors are among the `count`, in GPU memory, at multiples of 16 bytes and with
+ * rows at such; rows of those that are moved as one piece have no gaps (else BAD_USAGE says so). 0
+ * rows do nothing. The stream may be under capture. All ranks make the same runs in the same order.
+ */
+STRETTO_C_API int stretto_operation_run(stretto_operation* operation, int64_t rows,
+                                        const stretto_call_tensor* tensors, size_t count,
+                                        void* stream);
+/* The rows are an int32 in GPU memory, read when the run starts; at most `bucket`, for which
+ * tensors have room. So many may be multiplied, whatever stands in those that the run does not
+ * have. */
 STRETTO_C_API int stretto_operation_run_at(stretto_operation* operation, uint64_t rows_address,
-                                           int64_t bucket, void* stream);
+                                           int64_t bucket, const stretto_call_tensor* tensors,
+                                           size_t count, void* stream);
 /* Collective. Waits for all runs; streams on which graphs were launched are synchronised before.
  * Fails with the wait that did not end in time; the operation can then be used again. */
 STRETTO_C_API int stretto_operation_finish(stretto_operation* operation);
+/* What went wrong so far, as far as this process knows; empty: nothing. Asks no rank and waits for
+ * no run. */
+STRETTO_C_API int stretto_operation_error(const stretto_operation* operation, const char** what);
 
 #ifdef __cplusplus
 }

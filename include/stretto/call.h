@@ -32,9 +32,10 @@ struct CallTensor {
   int64_t row_stride = 0;  // elements from a row to the next; 0: rows without gaps
 };
 
-// The rank's tensors in the order of caller_tensors(), with their strides. Throws UsageError naming
-// what is missing, unknown, given twice, or nowhere.
-std::vector<CallTensor> resolve_call(const Operator& op, int rank,
-                                     std::span<const CallTensor> tensors);
+// A rank's tensors in the order of caller_tensors(). Throws UsageError naming what is missing,
+// unknown or given twice.
+std::vector<CallTensor> resolve_call(const Operator& op, std::span<const CallTensor> tensors);
+// Throws UsageError where so many rows and columns cannot lie so.
+void require_place(const CallTensor& tensor, int64_t rows, int64_t cols);
 
 }  // namespace stretto

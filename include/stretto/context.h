@@ -1,18 +1,25 @@
-// Operators on GPUs: a context once, an operation for each shape once, then calls.
+// Operators on GPUs: a context once, an operation for each operator once, then calls.
 //
 //   Context context(8);                              // all ranks here, or this process's of a job
-//   Operation down(context, {.kind = kGemmRs, .n = 8192, .k = 28672}, 4096);
-//   ... inputs to down.a(rank), down.b(rank) ...
-//   down.run(rank, stream, rows);                    // behind what the stream has; rows <= 4096
-//   ... result in down.out(rank), on the same stream ...
+//   Operation down(context, make_operator("gemm-rs", {{"m", 4096}, {"n", 8192}, {"k", 28672}}, 8));
+//   down.run(rank, stream, rows, {{"a", a}, {"b", b}, {"out", out}});  // behind what the stream
+//   has
+//
+// An operator is a graph (operator.h), and a call gives all its inputs and outputs by their names
+// (call.h), wherever they lie: one operation serves all layers of a model. A tensor begins at a
+// multiple of 16 bytes, and so do its rows; what the schedule only multiplies may have gaps between
+// rows. Where other ranks write a result, or read an input, the operation has memory of its own
+// for it and the call copies (copied_bytes()).
 //
 // The row count may change with every call (docs/serving.md). A call enqueues kernels and returns:
 // it does not wait for the GPU, allocates nothing and can be captured in a CUDA graph, except the
-// first call for rows of a new bucket, which makes that bucket's plan; prepare() makes it ahead.
-// All ranks make the same calls of an operation in the same order, each on streams of its own; all
-// calls on a GPU, of whatever operation, context or process, must be ordered with one another, by
-// streams and events: of two that run at once each may hold the SMs that the other's peers wait
-// for. Ranks of one process may call from threads of their own once the buckets are prepared.
+// first call for rows of a new bucket, which makes that bucket's plan; prepare() makes it ahead. A
+// call whose addresses are new to the operation encodes them, which costs the host some
+// microseconds more. All ranks make the same calls of an operation in the same order, each on
+// streams of its own; all calls on a GPU, of whatever operation, context or process, must be
+// ordered with one another, by streams and events: of two that run at once each may hold the SMs
+// that the other's peers wait for. Ranks of one process may call from threads of their own once the
+// buckets are prepared.
 //
 // What cannot be served is refused by Operation's constructor, as UsageError (or
 // SystemError: the GPU), before anything runs
@@ -24,12 +31,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "stretto/call.h"
+#include "stretto/operator.h"
 #include "stretto/schedule.h"
-#include "stretto/segment.h"
 
 namespace stretto {
 
@@ -40,13 +52,27 @@ class Operation;
 class SymmetricHeap;
 class Kernel;
 
+// This process's rank of a job that has met already, by whatever means: a process group of its own,
+// the ranks of one machine among more, ...
+struct JobRank {
+  int rank = 0, ranks = 1;
+  int gpu = 0;  // the CUDA device, as this process numbers them
+  // Collective, called once: every rank's bytes, by rank. All ranks give as many.
+  std::function<std::vector<std::string>(const std::string& mine)> exchange = {};
+};
+
 class Context {
  public:
   // Collective over the processes of a job. Of a job that torchrun, mpirun or `stretto launch`
   // started: its rank, `ranks` in all. Else all ranks in this process, rank r on GPU r. A wait for
   // another rank ends with an error after `timeout_s`. Throws SystemError: no GPU, too few, ...;
   // UsageError for what load_tuning() refuses.
-  explicit Context(int ranks, double timeout_s = 10);
+  // `workspace_bytes`: memory of every GPU for what lies between ranks, shared by all operations;
+  // 0: each has its own, as large as its largest bucket needs (docs/serving.md).
+  explicit Context(int ranks, double timeout_s = 10, size_t workspace_bytes = 0);
+  // Collective over the ranks that `job` names, whatever launched them; all on one machine. Throws
+  // UsageError where they disagree on who they are.
+  explicit Context(const JobRank& job, double timeout_s = 10, size_t workspace_bytes = 0);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -66,6 +92,8 @@ class Context {
   // wrote is copied before it is enqueued, or after finish(). `rank` is of this process.
   void copy_to_gpu(int rank, GpuAddress to, const void* from, size_t num_bytes) const;
   void copy_from_gpu(int rank, void* to, GpuAddress from, size_t num_bytes) const;
+  // Memory of that rank's GPU, until the context ends.
+  GpuAddress allocate(int rank, size_t num_bytes);
 
  private:
   friend class Operation;
@@ -73,18 +101,6 @@ class Context {
   friend class Kernel;
   struct State;
   std::unique_ptr<State> state_;
-};
-
-// What an operation computes, but for the rows (operator.h).
-struct OperationShape {
-  ProductKind kind = kGemmRs;
-  int64_t n = 0, k = 0;  // global
-  DType dtype = DType::bf16;
-};
-
-// The caller's tensors of one rank; 0: the operation allocates it.
-struct RankTensors {
-  GpuAddress a = 0, b = 0, out = 0;
 };
 
 struct OperationOptions {
@@ -95,32 +111,28 @@ struct OperationOptions {
   // fixed: every run has exactly `max_rows` rows, so all schedules can serve, also those that move
   // with NCCL or have tiles with rows of two owners; auto then chooses as the command does.
   RowCount rows = RowCount::bucket;
-  // By rank of this process; empty: the operation allocates all. A tensor has room for
-  // Operation::room() rows. The result of gemm-ar is the operation's own: other ranks write it.
-  // With fixed rows making the operation may already write `out`.
-  std::vector<RankTensors> tensors = {};
 };
 
 class Operation {
  public:
-  // Collective. Serves 1 to `max_rows` rows: the plan for so many is made here, with auto the one
-  // for the fewest too. The context must outlive it. Throws UsageError.
-  Operation(Context& context, const OperationShape& shape, int64_t max_rows,
-            const OperationOptions& options = {});
+  // Collective. `op` has as many ranks as the context, and as many rows as a call has at the most:
+  // the plan for so many is made here, with auto the one for the fewest too. Operators of several
+  // products have fixed rows. The context must outlive it. Throws UsageError.
+  Operation(Context& context, const Operator& op, const OperationOptions& options = {});
   // Waits for its calls.
   ~Operation();
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
-  // The operator with so many rows: which part of each tensor a rank holds (reference.h).
-  Segment at(int64_t rows) const;
-  // Rows that tensors have room for, of all ranks together: max_rows, rounded up to a bucket where
-  // they are not fixed. A tensor that is sharded by rows has room for room() / ranks, rounded up.
+  // The operator with so many rows, at most room(): which part of each tensor a rank holds
+  // (slice_of()).
+  Operator at(int64_t rows) const;
+  // The most rows of a call; rounded up to a bucket where they are not fixed. Tensors of calls
+  // whose rows stand in GPU memory have as many, those of others what the call has.
+  int64_t max_rows() const;
   int64_t room() const;
-  // Row-major, without gaps; `rank` is of this process.
-  GpuAddress a(int rank) const;
-  GpuAddress b(int rank) const;
-  GpuAddress out(int rank) const;
+  // What calls give: inputs, then outputs.
+  std::vector<std::string> tensors() const;
 
   // Makes the plan that serves so many rows, unless it is there. Collective, where it is not.
   void prepare(int64_t rows);
@@ -131,24 +143,59 @@ class Operation {
   // Why `auto` took it, a line for people; empty where the schedule was named.
   std::string reason(int64_t rows) const;
 
-  // One run of `rows` rows. Leaves the rank's GPU current. The stream must live until the next
-  // finish().
-  void run(int rank, GpuStream stream, int64_t rows);
+  // One run of `rows` rows; 0 do nothing. Leaves the rank's GPU current. The stream must live until
+  // the next finish().
+  void run(int rank, GpuStream stream, int64_t rows, std::span<const CallTensor> tensors);
+  void run(int rank, GpuStream stream, int64_t rows, std::initializer_list<CallTensor> tensors) {
+    run(rank, stream, rows, std::span(tensors.begin(), tensors.size()));
+  }
   // The rows are read from the rank's GPU memory when the run starts: an int32 that any earlier
   // kernel or copy of the stream wrote, the same on all ranks, 0 to `bucket`. So one captured graph
   // serves them all. `bucket` chooses the plan, as prepare() does. The plan may be another than for
   // rows that the host says. Where a library multiplies, it multiplies `bucket` rows, whatever
   // stands in those of A that the run does not have.
-  void run(int rank, GpuStream stream, GpuAddress rows, int64_t bucket);
+  void run(int rank, GpuStream stream, GpuAddress rows, int64_t bucket,
+           std::span<const CallTensor> tensors);
+  void run(int rank, GpuStream stream, GpuAddress rows, int64_t bucket,
+           std::initializer_list<CallTensor> tensors) {
+    run(rank, stream, rows, bucket, std::span(tensors.begin(), tensors.size()));
+  }
 
   // Collective. Waits for all calls; those in graphs must have ended: synchronise the streams that
   // graphs were launched on first. Throws SystemError naming a wait that did not end in time; the
   // results of the calls since the last finish() are then useless, and the operation can go on.
   void finish();
+  // What went wrong so far on this process's ranks, or what another rank told them; empty: nothing.
+  // Asks memory only, and nobody: any rank, at any time. finish() says more, and mends it.
+  std::string error() const;
+
+  // A captured graph holds a multiple of so many calls of so many rows, which are there
+  // (buckets()); mostly 1.
+  int calls_per_graph(int64_t rows) const;
+  // Of every GPU, for what lies between ranks; with a workspace of the context's all of that.
+  size_t workspace_bytes() const;
+  // Of tensors that calls have copied, in bytes.
+  uint64_t copied_bytes() const;
 
  private:
   struct State;
   std::unique_ptr<State> state_;
+};
+
+// Memory for an operation's tensors, as large as any call needs: for tests and small programs.
+class TensorMemory {
+ public:
+  TensorMemory(Context& context, const Operation& operation);
+  TensorMemory(const TensorMemory&) = delete;
+  TensorMemory& operator=(const TensorMemory&) = delete;
+  GpuAddress at(int rank, std::string_view tensor) const;
+  // What run() takes.
+  std::span<const CallTensor> of(int rank) const;
+
+ private:
+  int first_rank_;
+  std::vector<std::string> names_;
+  std::vector<std::vector<CallTensor>> tensors_;  // by rank of this process
 };
 
 }  // namespace stretto

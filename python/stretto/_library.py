@@ -49,12 +49,17 @@ class CPlanRequest(Sized):
 
 
 class COperationRequest(Sized):
-    _fields_ = [("size", c_size_t), ("kind", c_char_p), ("n", c_int64), ("k", c_int64),
-                ("dtype", c_char_p), ("max_rows", c_int64), ("serves", c_int32),
-                ("schedule", c_char_p), ("a", c_uint64), ("b", c_uint64), ("out", c_uint64)]
+    _fields_ = [("size", c_size_t), ("op", POINTER(COperator)), ("serves", c_int32),
+                ("schedule", c_char_p)]
 
 
-TENSORS = {"a": 0, "b": 1, "out": 2}
+EXCHANGE = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_size_t)
+
+
+class CContextRequest(Sized):
+    _fields_ = [("size", c_size_t), ("timeout_s", c_double), ("rank", c_int32), ("ranks", c_int32),
+                ("gpu", c_int32), ("exchange", EXCHANGE), ("user", c_void_p)]
+
 
 # Name -> (result, arguments). Functions of result "status" return an error's class.
 STATUS = "status"
@@ -72,21 +77,26 @@ FUNCTIONS = {
     "stretto_plan_schedule": (STATUS, [c_void_p, POINTER(c_char_p), POINTER(c_char_p)]),
     "stretto_plan_predict": (STATUS, [c_void_p, POINTER(c_double)]),
     "stretto_plan_check": (STATUS, [c_void_p, POINTER(c_int64), POINTER(c_char_p)]),
+    "stretto_plan_workspace": (STATUS, [c_void_p, POINTER(c_uint64)]),
     "stretto_plan_text": (STATUS, [c_void_p, POINTER(c_char_p)]),
     "stretto_plan_execute": (STATUS, [c_void_p, c_int64, POINTER(CCallTensor), c_size_t]),
-    "stretto_context_open": (STATUS, [c_double, POINTER(c_void_p)]),
+    "stretto_context_open": (STATUS, [POINTER(CContextRequest), POINTER(c_void_p)]),
     "stretto_context_close": (STATUS, [c_void_p]),
     "stretto_context_rank": (c_int32, [c_void_p]),
     "stretto_context_ranks": (c_int32, [c_void_p]),
     "stretto_context_gpu": (c_int32, [c_void_p]),
     "stretto_operation_make": (STATUS, [c_void_p, POINTER(COperationRequest), POINTER(c_void_p)]),
     "stretto_operation_close": (STATUS, [c_void_p]),
-    "stretto_operation_address": (STATUS, [c_void_p, c_int, POINTER(c_uint64)]),
+    "stretto_operation_rows": (STATUS, [c_void_p, POINTER(c_int64)]),
+    "stretto_operation_tensor": (STATUS, [c_void_p, c_int64, c_int32, POINTER(CTensorInfo)]),
     "stretto_operation_prepare": (STATUS, [c_void_p, c_int64]),
     "stretto_operation_schedule": (STATUS, [c_void_p, c_int64, POINTER(c_char_p)]),
-    "stretto_operation_run": (STATUS, [c_void_p, c_int64, c_void_p]),
-    "stretto_operation_run_at": (STATUS, [c_void_p, c_uint64, c_int64, c_void_p]),
+    "stretto_operation_runs_per_graph": (STATUS, [c_void_p, c_int64, POINTER(c_int32)]),
+    "stretto_operation_run": (STATUS, [c_void_p, c_int64, POINTER(CCallTensor), c_size_t, c_void_p]),
+    "stretto_operation_run_at": (STATUS, [c_void_p, c_uint64, c_int64, POINTER(CCallTensor), c_size_t,
+                                          c_void_p]),
     "stretto_operation_finish": (STATUS, [c_void_p]),
+    "stretto_operation_error": (STATUS, [c_void_p, POINTER(c_char_p)]),
 }
 
 

@@ -1,13 +1,15 @@
-"""Operators on GPUs, one process a GPU: a context once, an operation for each shape once, then runs."""
+"""Operators on GPUs, one process a GPU: a context once, an operation for each operator once, then runs."""
 
+import ctypes
+import functools
 import sys
-from ctypes import byref, c_char_p, c_uint64, c_void_p
-from typing import Any, Optional
+from ctypes import byref, c_char_p, c_int32, c_int64, c_void_p, pointer
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from ._library import (TENSORS, COperationRequest, dtype_text, library, seconds, serves, text,
-                       whole)
-from .operators import tensors as tensors_of
-from .tensors import GpuTensor, address_of, rows_address
+from ._library import (EXCHANGE, CCallTensor, CContextRequest, COperationRequest, CTensorInfo,
+                       dtype_text, library, seconds, serves, text, whole)
+from .operators import Operator, TensorInfo, c_operator, info_of, sizes_text
+from .tensors import on_gpu, rows_address
 
 
 def stream_handle(stream, gpu):
@@ -18,22 +20,64 @@ def stream_handle(stream, gpu):
     return whole(getattr(stream, "cuda_stream", stream), "stream")
 
 
-class Context:
-    """This process's rank of the job that torchrun, mpirun or `stretto launch` started.
+def exchange_of(gather, ranks, failures):
+    """The C function for a Python one; what that raises is kept for who opens the context."""
+    def exchange(_, mine, everyone, num_bytes):
+        try:
+            texts = gather(ctypes.string_at(mine, num_bytes))
+            if len(texts) != ranks or any(len(one) != num_bytes for one in texts):
+                raise ValueError(f"exchange is to return {ranks} texts of {num_bytes} bytes each, by rank")
+            ctypes.memmove(everyone, b"".join(texts), ranks * num_bytes)
+            return 0
+        except BaseException as error:  # no exception passes through C
+            failures.append(error)
+            return 1
+    return EXCHANGE(exchange)
 
-    Collective over the job. The rank's GPU is its local rank's (torch.cuda.set_device(LOCAL_RANK)), or
-    the only one that the process sees; without a launcher there is one rank, on GPU 0.
+
+class Context:
+    """This process's rank of a job, on its GPU. Collective over the job's ranks, which are all on one machine.
 
     timeout_s  seconds after which a run's wait for another rank ends with an error: 0 < timeout_s <= 3600
+    rank, ranks, gpu, exchange
+               without them the job is the one that torchrun, mpirun or `stretto launch` started, and the GPU its
+               local rank's (torch.cuda.set_device(LOCAL_RANK)), or the only one that the process sees. Else this is
+               rank `rank` of `ranks`, on GPU `gpu`; exchange(mine: bytes) -> list of every rank's bytes, by rank, is
+               called once. ranks=1 is a job of its own
 
-    Raises ValueError for a launcher's variables that make no sense, RuntimeError: no GPU, a rank that does
-    not join, ... Close it, or use it in `with`; what is never closed lasts until the process ends.
+    With PyTorch's process groups:
+
+        def exchange(mine):
+            all = [None] * dist.get_world_size(group)
+            dist.all_gather_object(all, mine, group=group)
+            return all
+
+    Raises ValueError for what makes no sense, ranks that disagree named; RuntimeError: no GPU, a rank that does not
+    join, ... Close it, or use it in `with`; what is never closed lasts until the process ends.
     """
 
-    def __init__(self, timeout_s: float = 10.0):
+    def __init__(self, timeout_s: float = 10.0, *, rank: Optional[int] = None,
+                 ranks: Optional[int] = None, gpu: Optional[int] = None,
+                 exchange: Optional[Callable[[bytes], List[bytes]]] = None):
+        given = {"rank": rank, "ranks": ranks, "gpu": gpu}
+        if ranks is None and (exchange or any(value is not None for value in given.values())):
+            raise ValueError("ranks is missing: rank, gpu and exchange go with it")
+        numbers = {name: whole(value or 0, name) for name, value in given.items()}
+        for name, number in numbers.items():
+            if not 0 <= number < 2**31 or (name == "ranks" and ranks is not None and number == 0):
+                raise ValueError(f"{name} is {number}")
+        failures = []
+        function = exchange_of(exchange, numbers["ranks"], failures) if exchange else EXCHANGE()
+        request = CContextRequest(seconds(timeout_s, "timeout_s"), numbers["rank"],
+                                  numbers["ranks"], numbers["gpu"], function, None)
         self._handle = c_void_p()
         self._operations = []
-        library().context_open(seconds(timeout_s, "timeout_s"), byref(self._handle))
+        try:
+            library().context_open(byref(request), byref(self._handle))
+        except RuntimeError as error:
+            if failures:
+                raise failures[0] from error
+            raise
         self.rank = library().context_rank(self._handle)
         self.ranks = library().context_ranks(self._handle)
         self.gpu = library().context_gpu(self._handle)
@@ -57,102 +101,141 @@ class Context:
 
 
 class Operation:
-    """One operator with its plans, on this rank's GPU.
+    """One operator with its plans, on this rank's GPU, for tensors that come with each call.
 
-    Operation(context, "gemm-rs", n=8192, k=28672, max_rows=4096, a=a, b=b, out=out)
+        mlp = stretto.Operation(context, "mlp", rows="fixed", m=4096, h=8192, f=28672)
+        mlp(x=x, wg=wg, wu=wu, wd=wd, down=y)     # enqueues a run on torch's current stream
 
-    kind, n, k   the operator and its global sizes
-    max_rows     M: with rows="bucket" a run has any number of rows up to it, with rows="fixed" exactly it
-    dtype        "bf16", "fp16" (or torch.bfloat16, ...)
-    schedule     "auto", a preset's name and changes, or a whole schedule
-    a, b, out    tensors of the caller on this rank's GPU with the room that `shapes` would say
-                 (stretto.tensors()), row-major without gaps, beginning at a multiple of 16 bytes; None: the
-                 operation allocates it. The result of gemm-ar is always its own: other ranks write it.
-                 They are bound here, since plans hold their addresses: runs read what they hold then.
+    operator  a shipped one's name, a graph's text, or the path of its file, with all its sizes as keywords (or in
+              `sizes`); the first size is the most rows of a run
+    dtype     "bf16", "fp16" (or torch.bfloat16, ...)
+    schedule  "auto", a preset's name and changes, or a whole schedule
+    rows      "fixed": every run has exactly so many rows, so every schedule can serve; "bucket": so many or fewer,
+              for operators of one product
 
-    Collective. Making it allocates, compiles kernels that are not in the cache and may take seconds; with
-    fixed rows it may write `out`. Raises ValueError for what cannot be served, RuntimeError.
+    Collective. Making it compiles kernels that are not in the cache and may take seconds. Raises ValueError for
+    what cannot be served, RuntimeError.
 
-    shapes  {"a": (rows, columns), "b": ..., "out": ...}: what each tensor has room for
-    a, b, out  GpuTensor: torch.from_dlpack(operation.out) is a view
+    max_rows  rows of the largest run
+    tensors   by name, as a run of max_rows has them on this rank: TensorInfo
     """
 
-    def __init__(self, context: Context, kind: str, n: int, k: int, max_rows: int,
-                 dtype: Any = "bf16", schedule: str = "auto", rows: str = "bucket", a: Any = None,
-                 b: Any = None, out: Any = None):
+    def __init__(self, context: Context, operator: Operator, *, dtype: Any = "bf16",
+                 schedule: str = "auto", rows: str = "bucket",
+                 sizes: Optional[Mapping[str, int]] = None, **more_sizes: int):
         self._handle = None
         if not isinstance(context, Context):
             raise ValueError(f"context is {context!r}; a stretto.Context was expected")
-        self._context = context
-        self.kind, self.n, self.k, self.dtype = kind, n, k, dtype_text(dtype)
-        self.max_rows, self.rows = whole(max_rows, "max_rows"), rows
-        infos = tensors_of(kind, ranks=context.ranks, dtype=self.dtype, rows=rows, m=max_rows, n=n,
-                           k=k)
-        self.shapes = {name: info.shape for name, info in infos.items()}
-        # Kept: runs read and write them.
-        self._given = {name: tensor for name, tensor in (("a", a), ("b", b), ("out", out))
-                       if tensor is not None}
-        at = {name: address_of(tensor, name, self.shapes[name], self.dtype, context.gpu)
-              for name, tensor in self._given.items()}
-        request = COperationRequest(
-            text(kind, "kind"), whole(n, "n"), whole(k, "k"), text(self.dtype, "dtype"),
-            self.max_rows, serves(rows), text(schedule, "schedule"), at.get("a", 0), at.get("b", 0),
-            at.get("out", 0))
         if context._handle is None:
             raise ValueError("the context is closed")
+        self._context = context
+        self.dtype = dtype_text(dtype)
+        op = c_operator(operator, sizes_text(sizes, more_sizes), context.ranks, self.dtype)
+        request = COperationRequest(pointer(op), serves(rows), text(schedule, "schedule"))
         handle = c_void_p()
         library().operation_make(context._handle, byref(request), byref(handle))
         self._handle = handle
         context._operations.append(self)
-        self.a, self.b, self.out = (self._tensor(name) for name in TENSORS)
+        count, most = c_int32(), c_int64()
+        library().tensor_count(byref(op), byref(count))
+        library().operation_rows(handle, byref(most))
+        self._num_tensors, self.max_rows, self.rows = count.value, most.value, rows
+        self._infos = functools.lru_cache(maxsize=1024)(self.tensors_of)
+        self.tensors = self._infos(self.max_rows)
+        fewer = self._infos(1) if serves(rows) else self.tensors
+        # Those that have all of a run's rows, so that a call need not say how many.
+        self._say_rows = [name for name, info in self.tensors.items()
+                          if info.held != "rows" and info.shape != fewer[name].shape]
 
-    def _tensor(self, name):
-        address = c_uint64()
-        library().operation_address(self._handle, TENSORS[name], byref(address))
-        return GpuTensor(address.value, self.shapes[name], self.dtype, self._context.gpu)
+    def tensors_of(self, num_rows: int) -> Dict[str, TensorInfo]:
+        """What a run of so many rows takes of this rank, by name: inputs, then outputs."""
+        infos = {}
+        for index in range(self._num_tensors):
+            found = CTensorInfo()
+            library().operation_tensor(self._open(), whole(num_rows, "num_rows"), index, byref(found))
+            infos[found.name.decode()] = info_of(found)
+        return infos
 
     def _open(self):
         if self._handle is None:
             raise ValueError("this operation is closed")
         return self._handle
 
-    def prepare(self, rows: int) -> None:
-        """Makes the plan that serves so many rows, ahead of the first run. Collective."""
-        library().operation_prepare(self._open(), whole(rows, "rows"))
+    def _given(self, tensors, num_rows):
+        """The rows of a run, and its tensors as the library takes them."""
+        views = {name: on_gpu(tensor, name, self._context.gpu) for name, tensor in tensors.items()}
+        if num_rows is None:
+            said = {views[name].rows for name in self._say_rows if name in views}
+            if len(said) > 1:
+                raise ValueError(f"{' and '.join(self._say_rows)} have as many rows: {sorted(said)}")
+            num_rows = said.pop() if said else self.max_rows
+        infos = self._infos(num_rows) if num_rows != 0 else {}
+        for name, view in views.items():
+            if name in infos:  # else the library says which there are
+                view.require(name, infos[name].shape, self.dtype)
+        given = [CCallTensor(text(name, "name"), 0, 0, view.address, view.row_stride)
+                 for name, view in views.items()]
+        return num_rows, (CCallTensor * len(given))(*given)
 
-    def schedule(self, rows: Optional[int] = None) -> str:
+    def prepare(self, num_rows: int) -> None:
+        """Makes the plan that serves so many rows, ahead of the first run. Collective."""
+        library().operation_prepare(self._open(), whole(num_rows, "num_rows"))
+
+    def schedule(self, num_rows: Optional[int] = None) -> str:
         """The schedule of the plan that serves so many rows (default: max_rows), which is made already."""
         found = c_char_p()
-        library().operation_schedule(self._open(), self.max_rows if rows is None else
-                                     whole(rows, "rows"), byref(found))
+        library().operation_schedule(self._open(), self.max_rows if num_rows is None else
+                                     whole(num_rows, "num_rows"), byref(found))
         return found.value.decode()
 
-    def run(self, rows: Optional[int] = None, stream: Any = None) -> None:
-        """Enqueues one run of so many rows (default: max_rows) and returns; all ranks do the same.
+    def runs_per_graph(self, num_rows: Optional[int] = None) -> int:
+        """A captured graph holds a multiple of so many runs of so many rows, whose plan is made: mostly 1."""
+        runs = c_int32()
+        library().operation_runs_per_graph(self._open(), self.max_rows if num_rows is None else
+                                           whole(num_rows, "num_rows"), byref(runs))
+        return runs.value
 
-        stream  a stream of torch's, a number (cudaStream_t), or None: torch's current stream, the default
-                stream without torch. It may be under capture, in torch.cuda.graph() for instance: capture
-                an even number of runs. Launches of such graphs count as runs: finish() after them, and end
-                the graphs before close().
+    def __call__(self, **tensors: Any) -> None:
+        """run(tensors): op(x=x, w=w, y=y)."""
+        self.run(tensors)
+
+    def run(self, tensors: Mapping[str, Any], num_rows: Optional[int] = None,
+            stream: Any = None) -> None:
+        """Enqueues one run and returns; all ranks do the same, in the same order.
+
+        tensors   every input and every output by the graph's name, on this rank's GPU: PyTorch's, or what has
+                  __cuda_array_interface__ or speaks DLPack. They begin at multiples of 16 bytes, and so do rows, which
+                  may lie apart where nothing moves them as one piece; ValueError says where. Runs read and write
+                  them later: keep them until these are done
+        num_rows  of the operator in this run; None: those of the tensors that have all of them, else max_rows. 0 do
+                  nothing
+        stream    a stream of torch's, a number (cudaStream_t), or None: torch's current stream, the default stream
+                  without torch. It may be under capture, in torch.cuda.graph() for instance: capture a multiple
+                  of runs_per_graph() runs. Launches of such graphs count as runs: finish() after them, and end the
+                  graphs before close()
 
         All work on the GPU that uses many SMs, other operations included, is ordered with it by streams.
-        Raises ValueError for rows that are not served, RuntimeError. A wait that does not end in time is
-        told by finish().
+        Raises ValueError for rows or tensors that are not served, RuntimeError. A wait that does not end in time is
+        told by finish(), and by error().
         """
-        library().operation_run(self._open(), self.max_rows if rows is None else
-                                whole(rows, "rows"),
+        handle = self._open()
+        rows, given = self._given(tensors, None if num_rows is None else whole(num_rows, "num_rows"))
+        library().operation_run(handle, rows, given, len(given),
                                 stream_handle(stream, self._context.gpu))
 
-    def run_at(self, rows: Any, bucket: int, stream: Any = None) -> None:
+    def run_at(self, tensors: Mapping[str, Any], rows_at: Any, bucket: int,
+               stream: Any = None) -> None:
         """One run whose row count is read from GPU memory when it starts: for graphs that serve all counts.
 
-        rows    a tensor of one int32 on this GPU, or its address; 0 to `bucket`, the same on all ranks
-        bucket  the most rows; chooses the plan, which prepare(bucket) makes ahead. For few rows all of them may be
-                multiplied, whatever stands in those of A that the run does not have: take one near the rows
+        rows_at  a tensor of one int32 on this GPU, or its address; 0 to `bucket`, the same on all ranks
+        bucket   the most rows, which all tensors have; chooses the plan, which prepare(bucket) makes ahead. For few
+                 rows all of them may be multiplied, whatever stands in those that the run does not have: take one
+                 near the rows
         """
-        library().operation_run_at(self._open(), rows_address(rows, self._context.gpu),
-                                   whole(bucket, "bucket"),
-                                   stream_handle(stream, self._context.gpu))
+        handle, most = self._open(), whole(bucket, "bucket")
+        _, given = self._given(tensors, most)
+        library().operation_run_at(handle, rows_address(rows_at, self._context.gpu), most, given,
+                                   len(given), stream_handle(stream, self._context.gpu))
 
     def finish(self) -> None:
         """Waits for all runs; collective. Synchronise streams on which graphs were launched before.
@@ -162,13 +245,18 @@ class Operation:
         """
         library().operation_finish(self._open())
 
+    def error(self) -> str:
+        """What went wrong so far, as far as this process knows; empty: nothing. Not collective, and waits for no run."""
+        what = c_char_p()
+        library().operation_error(self._open(), byref(what))
+        return what.value.decode()
+
     def close(self) -> None:
         """Collective: waits for its runs and frees what it has."""
         if self._handle is None:
             return
         handle, self._handle = self._handle, None
         self._context._operations.remove(self)
-        self._given = {}
         library().operation_close(handle)
 
     def __enter__(self):

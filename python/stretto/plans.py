@@ -2,7 +2,7 @@
 
 import functools
 import weakref
-from ctypes import byref, c_char_p, c_double, c_int32, c_int64, c_void_p, pointer
+from ctypes import byref, c_char_p, c_double, c_int32, c_int64, c_uint64, c_void_p, pointer
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ._library import (CCallTensor, CPlanRequest, CTensorInfo, dtype_text, library, serves, text,
@@ -60,6 +60,13 @@ class Plan:
         count, problems = c_int64(), c_char_p()
         library().plan_check(self._handle, byref(count), byref(problems))
         return problems.value.decode().splitlines() if count.value else []
+
+    @functools.cached_property
+    def workspace_bytes(self) -> int:
+        """Bytes of every GPU that lie between ranks: an operation's workspace is as large as its largest plan's."""
+        found = c_uint64()
+        library().plan_workspace(self._handle, byref(found))
+        return found.value
 
     def text(self) -> str:
         """The plan as a file of `stretto check` and others."""

@@ -5,6 +5,8 @@ import math
 import struct
 import types
 
+from stretto._library import COperator
+
 
 class Tensor:
     """As much of a torch tensor as the binding looks at."""
@@ -36,7 +38,7 @@ class CpuTensor:
         rows, self.columns = math.prod(self.shape[:-1]), self.shape[-1]
         self.step = self.columns + gap
         self.code = self.CODES[dtype]
-        self.memory = bytearray(struct.pack(f"{rows * self.step}{self.code}", *[0] * rows * self.step))
+        self.memory = bytearray(max(1, rows * self.step) * struct.calcsize(self.code))
         for i, value in enumerate(values):
             struct.pack_into(self.code, self.memory, self._at(i // self.columns, i % self.columns), value)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
@@ -81,7 +83,8 @@ class Library:
     def names(self):
         return [call[0] for call in self.calls]
 
-    def _context_open(self, _, handle):
+    def _context_open(self, request, handle):
+        self.opened = request._obj
         handle._obj.value = 0xc0
 
     def _context_rank(self, _):
@@ -94,12 +97,34 @@ class Library:
         return 0
 
     def _operation_make(self, _, request, handle):
+        op = request._obj.op.contents
+        self.made = (op.name, op.graph, op.sizes, op.ranks, op.dtype)
         self.request = request._obj
         handle._obj.value = 0x100
 
-    def _operation_address(self, _, tensor, address):
-        given = (self.request.a, self.request.b, self.request.out)[tensor]
-        address._obj.value = given or (tensor + 1) << 30
+    def _operation_rows(self, _, rows):
+        rows._obj.value = int(self.made[2].split()[0].split(b"=")[1])
+
+    def _operation_tensor(self, _, rows, index, info):
+        """What a rank 1 of 2 has: as the library says of the operator with so many rows."""
+        name, graph, sizes, ranks, dtype = self.made
+        words = sizes.split()
+        words[0] = words[0].split(b"=")[0] + b"=%d" % rows
+        self.real.tensor_of(ctypes.byref(COperator(name, graph, b" ".join(words), ranks, dtype)), 0, 1,
+                            index, info)
+
+    def _operation_run(self, _, rows, tensors, count, stream):
+        self.given = {tensors[i].name: (tensors[i].address, tensors[i].row_stride)
+                      for i in range(count)}
+
+    def _operation_run_at(self, _, rows_at, bucket, tensors, count, stream):
+        self._operation_run(_, bucket, tensors, count, stream)
+
+    def _operation_runs_per_graph(self, _, rows, runs):
+        runs._obj.value = 2
+
+    def _operation_error(self, _, what):
+        what._obj.value = b"rank 1 did not come"
 
     def _operation_schedule(self, _, rows, text):
         text._obj.value = b"tiles of %d" % rows

@@ -6,9 +6,10 @@ import unittest
 from unittest import mock
 
 import stretto
-from fakes import Library, Tensor
+from fakes import CpuTensor, Library, Tensor
 from stretto import _library, operations, operators
-from stretto.tensors import DLManagedTensor, address_of
+from stretto.tensors import (CAPSULE_NAME, DLDataType, DLDevice, DLManagedTensor, DLTensor, on_gpu,
+                             view_of)
 
 
 class OnAFakeGpu(unittest.TestCase):
@@ -21,41 +22,103 @@ class OnAFakeGpu(unittest.TestCase):
         self.context = stretto.Context(timeout_s=3)
 
     def make(self, **words):
-        return stretto.Operation(self.context, "gemm-rs", 512, 1024, 256, **words)
+        return stretto.Operation(self.context, "gemm-rs", m=256, n=512, k=1024, **words)
+
+    def tensors(self, rows=256):
+        """Of a rank of two."""
+        return {"a": Tensor(rows, 512), "b": Tensor(512, 512, address=2 << 20),
+                "out": Tensor((rows + 1) // 2, 512, address=3 << 20)}
+
+
+class Contexts(OnAFakeGpu):
+    def test_a_context_knows_its_rank(self):
+        self.assertEqual((self.context.rank, self.context.ranks, self.context.gpu), (1, 2, 0))
+        self.assertEqual(self.library.opened.timeout_s, 3.0)
+        self.assertEqual(self.library.opened.ranks, 0)
+        self.assertFalse(self.library.opened.exchange)
+
+    def exchange(self, gather, num_bytes=4):
+        """What the library's call of the function returns, and leaves."""
+        stretto.Context(rank=1, ranks=2, gpu=3, exchange=gather)
+        opened = self.library.opened
+        self.assertEqual((opened.rank, opened.ranks, opened.gpu), (1, 2, 3))
+        everyone = ctypes.create_string_buffer(2 * num_bytes)
+        status = opened.exchange(None, ctypes.c_char_p(b"mine"), everyone, num_bytes)
+        return status, everyone.raw
+
+    def test_ranks_meet_through_a_function(self):
+        self.assertEqual(self.exchange(lambda mine: [b"zero", mine]), (0, b"zeromine"))
+
+    def test_what_the_function_raises_stays_in_python(self):
+        self.assertEqual(self.exchange(lambda mine: [b"too long", mine])[0], 1)
+        self.assertEqual(self.exchange(lambda mine: 1 / 0)[0], 1)
+
+        def refuse(request, _):
+            self.assertEqual(request._obj.exchange(None, ctypes.c_char_p(b"mine"), None, 4), 1)
+            raise RuntimeError("the exchange of the ranks failed: it returned 1")
+        with mock.patch.object(Library, "_context_open", lambda _, *given: refuse(*given)):
+            with self.assertRaises(ZeroDivisionError):
+                stretto.Context(rank=0, ranks=2, exchange=lambda mine: 1 / 0)
+
+    def test_half_a_job_is_refused(self):
+        for words, says in (({"rank": 1}, "ranks is missing"), ({"gpu": 0}, "ranks is missing"),
+                            ({"ranks": 0}, "ranks is 0"), ({"ranks": 2, "rank": -1}, "rank is -1"),
+                            ({"ranks": "2"}, "whole number")):
+            with self.assertRaisesRegex(ValueError, says):
+                stretto.Context(**words)
 
 
 class Operations(OnAFakeGpu):
-    def test_a_context_knows_its_rank(self):
-        self.assertEqual((self.context.rank, self.context.ranks, self.context.gpu), (1, 2, 0))
-        self.assertEqual(self.library.calls[0][1], 3.0)
+    def test_an_operator_is_asked_for_with_the_contexts_ranks(self):
+        operation = self.make(rows="fixed", schedule="tiles")
+        self.assertEqual(self.library.made, (b"gemm-rs", None, b"m=256 n=512 k=1024", 2, b"bf16"))
+        self.assertEqual((self.library.request.serves, self.library.request.schedule), (0, b"tiles"))
+        self.assertEqual(operation.max_rows, 256)
+        self.assertEqual(list(operation.tensors), ["a", "b", "out"])
+        self.assertEqual(operation.tensors["out"].shape, (128, 512))
 
-    def test_tensors_of_the_caller_are_bound_and_kept(self):
-        a, b, out = Tensor(256, 512), Tensor(512, 512, address=2 << 20), Tensor(128, 512)
-        operation = self.make(a=a, b=b, out=out, rows="fixed", schedule="tiles")
-        request = self.library.request
-        self.assertEqual((request.kind, request.n, request.k, request.max_rows, request.serves,
-                          request.dtype, request.schedule),
-                         (b"gemm-rs", 512, 1024, 256, 0, b"bf16", b"tiles"))
-        self.assertEqual((request.a, request.b, request.out), (1 << 20, 2 << 20, 1 << 20))
-        self.assertEqual(operation.b.data_ptr(), 2 << 20)
-        self.assertIs(operation._given["a"], a)
-
-    def test_what_is_not_given_is_the_operations(self):
+    def test_tensors_come_with_the_call(self):
         operation = self.make()
-        self.assertEqual(self.library.request.a, 0)
-        self.assertEqual(operation.a.shape, (256, 512))
-        self.assertEqual(operation.out.data_ptr(), 3 << 30)
+        operation(**self.tensors())
+        self.assertEqual(self.library.given, {b"a": (1 << 20, 512), b"b": (2 << 20, 512),
+                                              b"out": (3 << 20, 512)})
+        self.assertEqual(self.library.calls[-1][2], 256)
+        # Fewer rows, as the tensors say, with gaps between them.
+        fewer = {**self.tensors(100), "a": Tensor(100, 512, strides=(1024, 1))}
+        operation(**fewer)
+        self.assertEqual(self.library.calls[-1][2], 100)
+        self.assertEqual(self.library.given[b"a"], (1 << 20, 1024))
+
+    def test_tensors_that_do_not_fit_are_named(self):
+        operation = self.make()
+        for words, says in (({"a": Tensor(256, 500)}, "a has shape .256, 500."),
+                            ({"out": Tensor(127, 512)}, "out has shape .127, 512.; .128, 512. is"),
+                            ({"b": Tensor(512, 512, "torch.float16")}, "b is fp16; bf16 is needed"),
+                            ({"b": Tensor(512, 512, device="cuda:1")}, "b is on cuda:1; .*cuda:0"),
+                            ({"b": CpuTensor((512, 512))}, "b is on cpu"),
+                            ({"a": 7}, "a is a int: it has neither")):
+            with self.assertRaisesRegex(ValueError, says):
+                operation.run({**self.tensors(), **words})
+        self.assertNotIn("operation_run", self.library.names())
+
+    def test_a_graph_of_several_products(self):
+        mlp = stretto.Operation(self.context, "mlp", rows="fixed", m=64, h=32, f=64)
+        mlp(x=Tensor(32, 32), wg=Tensor(32, 32), wu=Tensor(32, 32), wd=Tensor(32, 32),
+            down=Tensor(32, 32))
+        self.assertEqual(list(self.library.given), [b"x", b"wg", b"wu", b"wd", b"down"])
 
     def test_runs_take_rows_and_streams(self):
         class Stream:
             cuda_stream = 77
         operation = self.make()
-        operation.run(stream=Stream())
-        operation.run(8, stream=5)
-        operation.run_at(Tensor(1, 1, "torch.int32", address=4096), 64, stream=5)
-        operation.run_at(8192, 64, stream=0)
-        calls = [call[2:] for call in self.library.calls if call[0].startswith("operation_run")]
-        self.assertEqual(calls, [(256, 77), (8, 5), (4096, 64, 5), (8192, 64, 0)])
+        operation.run(self.tensors(), stream=Stream())
+        operation.run(self.tensors(), 8, stream=5)
+        operation.run({}, 0, stream=5)
+        operation.run_at(self.tensors(), Tensor(1, 1, "torch.int32", address=4096), 64, stream=5)
+        operation.run_at(self.tensors(), 8192, 64, stream=0)
+        calls = [call for call in self.library.calls if call[0].startswith("operation_run")]
+        self.assertEqual([(call[2], call[-1]) for call in calls],
+                         [(256, 77), (8, 5), (0, 5), (4096, 5), (8192, 0)])
 
     def test_row_counts_that_the_gpu_cannot_read_are_refused(self):
         operation = self.make()
@@ -64,7 +127,7 @@ class Operations(OnAFakeGpu):
                           (Tensor(1, 1, "torch.int32", device="cpu"), "cuda:0"),
                           (Tensor(1, 1, "torch.int32", device="cuda:1"), "cuda:0")):
             with self.assertRaisesRegex(ValueError, why):
-                operation.run_at(rows, 64, stream=5)
+                operation.run_at(self.tensors(), rows, 64, stream=5)
         self.assertNotIn("operation_run_at", self.library.names())
 
     def test_without_a_stream_it_is_torchs_current_one(self):
@@ -72,12 +135,12 @@ class Operations(OnAFakeGpu):
         torch = mock.Mock()
         torch.cuda.current_stream.return_value.cuda_stream = 99
         with mock.patch.dict("sys.modules", torch=torch):
-            operation.run()
+            operation(**self.tensors())
         torch.cuda.current_stream.assert_called_once_with(0)
         with mock.patch.dict("sys.modules"):
             operations.sys.modules.pop("torch", None)
-            operation.run()
-        self.assertEqual([call[3] for call in self.library.calls if call[0] == "operation_run"],
+            operation(**self.tensors())
+        self.assertEqual([call[-1] for call in self.library.calls if call[0] == "operation_run"],
                          [99, 0])
 
     def test_schedules_and_buckets(self):
@@ -85,6 +148,8 @@ class Operations(OnAFakeGpu):
         operation.prepare(64)
         self.assertEqual(operation.schedule(), "tiles of 256")
         self.assertEqual(operation.schedule(64), "tiles of 64")
+        self.assertEqual(operation.runs_per_graph(), 2)
+        self.assertEqual(operation.error(), "rank 1 did not come")
         with self.assertRaisesRegex(ValueError, "whole number"):
             operation.prepare("64")
 
@@ -93,14 +158,14 @@ class Operations(OnAFakeGpu):
         second.close()
         second.close()
         with self.assertRaisesRegex(ValueError, "closed"):
-            second.run(1)
+            second.run({}, 1)
         with self.context:
             pass
         self.context.close()
         with self.assertRaisesRegex(ValueError, "context is closed"):
             self.make()
         with self.assertRaisesRegex(ValueError, "context is None; a stretto.Context"):
-            stretto.Operation(None, "gemm-rs", n=8, k=8, max_rows=8)
+            stretto.Operation(None, "gemm-rs", m=8, n=8, k=8)
         names = self.library.names()
         self.assertEqual(names.count("operation_close"), 3)
         self.assertEqual(names[-1], "context_close")
@@ -122,52 +187,67 @@ class Operations(OnAFakeGpu):
         self.assertNotIn("operation_close", self.library.names())
 
 
-class Tensors(unittest.TestCase):
-    def refusal(self, tensor):
-        with self.assertRaises(ValueError) as caught:
-            address_of(tensor, "a", (256, 512), "bf16", 1)
-        return str(caught.exception)
+class Interface:
+    """An array that numpy's interface describes, or CUDA's."""
 
-    def test_good_ones_are_taken(self):
-        for tensor in (Tensor(256, 512, device="cuda:1"), Tensor(300, 512, device="cuda:1")):
-            self.assertEqual(address_of(tensor, "a", (256, 512), "bf16", 1), 1 << 20)
+    def __init__(self, name, **words):
+        setattr(self, name, {"shape": (4, 8), "typestr": "<f2", "data": (4096, False), **words})
+
+
+class Lent:
+    """What speaks DLPack only."""
+
+    def __init__(self, shape, strides=None, device=(2, 1), kind=(4, 16)):
+        self.device = device
+        self.sizes = (ctypes.c_int64 * len(shape))(*shape)
+        self.steps = (ctypes.c_int64 * len(shape))(*strides) if strides else None
+        self.managed = DLManagedTensor(
+            DLTensor(4096, DLDevice(*device), len(shape), DLDataType(*kind, 1), self.sizes, self.steps,
+                     16), None, None)
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self):
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self.managed), CAPSULE_NAME, None)
+
+
+class Tensors(unittest.TestCase):
+    def seen(self, tensor):
+        view = view_of(tensor, "a")
+        return view.address, view.rows, view.cols, view.row_stride, view.dtype, view.device
+
+    def test_what_has_an_array_interface(self):
+        self.assertEqual(self.seen(Interface("__cuda_array_interface__")),
+                         (4096, 4, 8, 8, "fp16", "cuda:None"))
+        self.assertEqual(self.seen(Interface("__array_interface__", strides=(32, 2))),
+                         (4096, 4, 8, 16, "fp16", "cpu"))
+        self.assertEqual(self.seen(Interface("__array_interface__", typestr="<V2"))[4], "bf16")
+        on_gpu(Interface("__cuda_array_interface__"), "a", 1)
+
+    def test_what_speaks_dlpack(self):
+        self.assertEqual(self.seen(Lent((2, 3, 8))), (4112, 6, 8, 8, "bf16", "cuda:1"))
+        self.assertEqual(self.seen(Lent((4, 8), (20, 1), (1, 0), (2, 32))),
+                         (4112, 4, 8, 20, "fp32", "cpu"))
+
+    def test_what_leads_the_columns_counts_as_rows(self):
+        self.assertEqual(self.seen(CpuTensor((2, 3, 8), gap=4))[1:4], (6, 8, 12))
+        self.assertEqual(self.seen(CpuTensor((8,)))[1:4], (1, 8, 8))
+        self.assertEqual(self.seen(CpuTensor((5, 1)))[1:4], (5, 1, 1))
+        self.assertEqual(self.seen(CpuTensor((0, 8)))[1:4], (0, 8, 8))
 
     def test_others_are_refused_by_what_is_wrong(self):
-        on = {"device": "cuda:1"}
-        self.assertIn("[256 or more, 512]", self.refusal(Tensor(255, 512, **on)))
-        self.assertIn("(256, 511)", self.refusal(Tensor(256, 511, **on)))
-        self.assertIn("torch.float32", self.refusal(Tensor(256, 512, dtype="torch.float32", **on)))
-        self.assertIn("contiguous", self.refusal(Tensor(256, 512, strides=(1, 256), **on)))
-        self.assertIn("contiguous", self.refusal(Tensor(256, 512, strides=(1024, 1), **on)))
-        self.assertIn("cuda:1", self.refusal(Tensor(256, 512, device="cuda:0")))
-        self.assertIn("cuda:1", self.refusal(Tensor(256, 512, device="cpu")))
-        self.assertIn("16 bytes", self.refusal(Tensor(256, 512, address=(1 << 20) + 2, **on)))
-        self.assertIn("list", self.refusal([1, 2]))
-
-    def test_a_lent_tensor_says_what_dlpack_asks(self):
-        values = (ctypes.c_uint16 * 6)()
-        tensor = stretto.GpuTensor(ctypes.addressof(values), (2, 3), "bf16", 1)
-        self.assertEqual(tensor.__dlpack_device__(), (2, 1))
-        capsule = tensor.__dlpack__(stream=1)
-        at = ctypes.pythonapi.PyCapsule_GetPointer
-        at.restype, at.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-        managed = DLManagedTensor.from_address(at(capsule, b"dltensor"))
-        del tensor
-        seen = managed.dl_tensor
-        self.assertEqual((seen.data, seen.ndim, seen.byte_offset), (ctypes.addressof(values), 2, 0))
-        self.assertEqual((seen.dtype.code, seen.dtype.bits, seen.dtype.lanes), (4, 16, 1))
-        self.assertEqual((seen.shape[0], seen.shape[1], seen.strides[0], seen.strides[1]),
-                         (2, 3, 3, 1))
-        self.assertIsNone(managed.deleter)
-
-    def test_a_lent_tensor_is_neither_copied_nor_moved(self):
-        values = (ctypes.c_uint16 * 6)()
-        tensor = stretto.GpuTensor(ctypes.addressof(values), (2, 3), "bf16", 1)
-        self.assertIsNotNone(tensor.__dlpack__(dl_device=(2, 1), copy=False))
-        with self.assertRaisesRegex(BufferError, "lent, not copied"):
-            tensor.__dlpack__(copy=True)
-        with self.assertRaisesRegex(BufferError, "stays on GPU 1"):
-            tensor.__dlpack__(dl_device=(2, 0))
+        for tensor, says in ((Tensor(256, 512, strides=(1, 256)), "a has gaps inside its rows.*contiguous"),
+                             (Lent((2, 3, 8), (100, 8, 1)), "contiguous"),
+                             (Lent(()), "a single number"),
+                             (Interface("__array_interface__", strides=(33, 2)), "no multiples"),
+                             ([1, 2], "a is a list: it has neither data_ptr")):
+            with self.assertRaisesRegex(ValueError, says):
+                view_of(tensor, "a")
+        with self.assertRaisesRegex(ValueError, "a is on cuda:1; this rank's GPU is cuda:0"):
+            on_gpu(Lent((4, 8)), "a", 0)
 
 
 class WithoutAGpu(unittest.TestCase):
@@ -176,14 +256,18 @@ class WithoutAGpu(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "ranks of a job of 2 are 0 to 1"):
                 stretto.Context()
         with self.assertRaisesRegex(ValueError, "at most 3600"):
-            stretto.Context(timeout_s=0)
+            stretto.Context(timeout_s=0, ranks=1)
+
+    def test_without_a_launcher_there_is_no_job_of_one(self):
+        with self.assertRaisesRegex(ValueError, "no launcher has said .*torchrun.*ranks=1: alone"):
+            stretto.Context()
 
     def test_a_missing_gpu_is_a_runtime_error(self):
         try:
             ctypes.CDLL("libcuda.so.1")
         except OSError:
             with self.assertRaisesRegex(RuntimeError, "no CUDA driver"):
-                stretto.Context()
+                stretto.Context(ranks=1)
         else:
             self.skipTest("there is a CUDA driver")
 

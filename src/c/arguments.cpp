@@ -6,6 +6,7 @@
 #include "core/text.h"
 #include "op/names.h"
 #include "stretto/error.h"
+#include "stretto/reference.h"
 
 namespace stretto::c {
 namespace {
@@ -61,6 +62,28 @@ std::vector<TensorOfRank> call_tensors(const Operator& op, const stretto_call_te
     all.push_back({given.rank, {name, given.address, given.row_stride}});
   }
   return all;
+}
+
+void tell_tensor(const Operator& op, int32_t rank, int32_t index, stretto_tensor_info* info) {
+  auto known =
+      sized(info, "info",
+            {"stretto_tensor_info", offsetof(stretto_tensor_info, cols) + sizeof(info->cols)});
+  if (rank < 0 || rank >= op.ranks) {
+    throw UsageError(fmt::format("rank {}; the operator has ranks 0 to {}", rank, op.ranks - 1));
+  }
+  const std::vector<CallerTensor> all = caller_tensors(op);
+  if (index < 0 || index >= static_cast<int32_t>(all.size())) {
+    throw UsageError(
+        fmt::format("a tensor with index {}; {} has {}", index, op.name(), all.size()));
+  }
+  const CallerTensor& tensor = all[static_cast<size_t>(index)];
+  const Slice slice = slice_of(op, tensor.tensor, tensor.held, rank);
+  known.name = keep(0, op.tensor(tensor.tensor).name);
+  known.held = keep(1, std::string(to_string(tensor.held)));
+  known.is_output = tensor.is_output ? 1 : 0;
+  known.rows = slice.rows();
+  known.cols = slice.cols();
+  give(known, info);
 }
 
 }  // namespace stretto::c

@@ -22,4 +22,7 @@ struct TensorOfRank {
 std::vector<TensorOfRank> call_tensors(const Operator& op, const stretto_call_tensor* tensors,
                                        size_t count);
 
+// Fills in what is known of the tensor with that index.
+void tell_tensor(const Operator& op, int32_t rank, int32_t index, stretto_tensor_info* info);
+
 }  // namespace stretto::c

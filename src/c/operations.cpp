@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "c/boundary.h"
+#include "c/arguments.h"
 #include "c/sized.h"
 #include "fabric/job.h"
 #include "stretto/c.h"
@@ -23,14 +23,59 @@ struct stretto_context {
 struct stretto_operation {
   stretto_context& of;
   Operation operation;
+  Operator op;  // with as many rows as the largest bucket
 };
 
-int stretto_context_open(double timeout_s, stretto_context** context) {
+namespace stretto::c {
+namespace {
+
+// The caller's function, which knows no exceptions.
+JobRank job_of(const stretto_context_request& given) {
+  JobRank job{given.rank, given.ranks, given.gpu};
+  if (given.exchange == nullptr) return job;
+  job.exchange = [given](const std::string& mine) {
+    std::string all(mine.size() * static_cast<size_t>(given.ranks), '\0');
+    if (const int status = given.exchange(given.user, mine.data(), all.data(), mine.size())) {
+      throw SystemError(fmt::format("the exchange of the ranks failed: it returned {}", status));
+    }
+    std::vector<std::string> by_rank;
+    for (size_t at = 0; at < all.size(); at += mine.size()) {
+      by_rank.push_back(all.substr(at, mine.size()));
+    }
+    return by_rank;
+  };
+  return job;
+}
+
+Context open_context(const stretto_context_request& given) {
+  if (given.ranks != 0) return Context(job_of(given), given.timeout_s);
+  const auto job = fabric::job_from();
+  if (!job) {
+    throw UsageError(
+        "no launcher has said which rank this process is: start it by torchrun, mpirun or `stretto "
+        "launch`, set STRETTO_RANK and STRETTO_RANKS, or give rank and ranks (ranks=1: alone)");
+  }
+  return Context(job->size, given.timeout_s);
+}
+
+std::vector<CallTensor> own_tensors(const stretto_operation& of, const stretto_call_tensor* tensors,
+                                    size_t count) {
+  std::vector<CallTensor> own;
+  for (const TensorOfRank& one : call_tensors(of.op, tensors, count)) own.push_back(one.tensor);
+  return own;
+}
+
+}  // namespace
+}  // namespace stretto::c
+
+int stretto_context_open(const stretto_context_request* request, stretto_context** context) {
   return guarded([&] {
     auto*& opened = require(context, "context");
     opened = nullptr;
-    const auto job = fabric::job_from();
-    opened = new stretto_context{Context(job ? job->size : 1, timeout_s)};
+    const auto given = c::sized(request, "request",
+                                {"stretto_context_request",
+                                 offsetof(stretto_context_request, user) + sizeof(request->user)});
+    opened = new stretto_context{c::open_context(given)};
   });
 }
 
@@ -68,16 +113,17 @@ int stretto_operation_make(stretto_context* context, const stretto_operation_req
     auto*& made = require(operation, "operation");
     made = nullptr;
     stretto_context& of = require(context, "context");
-    const auto asked = c::sized(request, "request",
-                                {"stretto_operation_request",
-                                 offsetof(stretto_operation_request, out) + sizeof(request->out)});
-    const OperationShape shape{c::kind_of(asked.kind), asked.n, asked.k, c::dtype_of(asked.dtype)};
+    const auto asked =
+        c::sized(request, "request",
+                 {"stretto_operation_request",
+                  offsetof(stretto_operation_request, schedule) + sizeof(request->schedule)});
+    const Operator op = c::operator_of(asked.op);
     OperationOptions options;
     options.schedule = c::text_of(asked.schedule, "schedule");
     options.rows = asked.serves != 0 ? RowCount::bucket : RowCount::fixed;
-    options.tensors = {{asked.a, asked.b, asked.out}};
     // Made in place: an operation cannot be moved.
-    made = new stretto_operation{of, Operation(of.context, shape, asked.max_rows, options)};
+    made = new stretto_operation{of, Operation(of.context, op, options), op};
+    made->op = made->operation.at(made->operation.room());
     ++of.operations;
   });
 }
@@ -89,25 +135,16 @@ int stretto_operation_close(stretto_operation* operation) {
   });
 }
 
-int stretto_operation_address(const stretto_operation* operation, stretto_tensor tensor,
-                              uint64_t* address) {
+int stretto_operation_rows(const stretto_operation* operation, int64_t* rows) {
+  return guarded(
+      [&] { require(rows, "rows") = require(operation, "operation").operation.max_rows(); });
+}
+
+int stretto_operation_tensor(const stretto_operation* operation, int64_t rows, int32_t index,
+                             stretto_tensor_info* info) {
   return guarded([&] {
     const stretto_operation& of = require(operation, "operation");
-    const int rank = of.of.rank();
-    uint64_t& place = require(address, "address");
-    switch (tensor) {
-      case STRETTO_A:
-        place = of.operation.a(rank);
-        return;
-      case STRETTO_B:
-        place = of.operation.b(rank);
-        return;
-      case STRETTO_OUT:
-        place = of.operation.out(rank);
-        return;
-    }
-    throw UsageError(
-        fmt::format("tensor {}; it is 0 (a), 1 (b) or 2 (out)", static_cast<int>(tensor)));
+    c::tell_tensor(of.operation.at(rows), of.of.rank(), index, info);
   });
 }
 
@@ -123,21 +160,35 @@ int stretto_operation_schedule(const stretto_operation* operation, int64_t rows,
   });
 }
 
-int stretto_operation_run(stretto_operation* operation, int64_t rows, void* stream) {
+int stretto_operation_runs_per_graph(const stretto_operation* operation, int64_t rows,
+                                     int32_t* runs) {
+  return guarded([&] {
+    require(runs, "runs") = require(operation, "operation").operation.calls_per_graph(rows);
+  });
+}
+
+int stretto_operation_run(stretto_operation* operation, int64_t rows,
+                          const stretto_call_tensor* tensors, size_t count, void* stream) {
   return guarded([&] {
     stretto_operation& of = require(operation, "operation");
-    of.operation.run(of.of.rank(), stream, rows);
+    of.operation.run(of.of.rank(), stream, rows, c::own_tensors(of, tensors, count));
   });
 }
 
 int stretto_operation_run_at(stretto_operation* operation, uint64_t rows_address, int64_t bucket,
-                             void* stream) {
+                             const stretto_call_tensor* tensors, size_t count, void* stream) {
   return guarded([&] {
     stretto_operation& of = require(operation, "operation");
-    of.operation.run(of.of.rank(), stream, static_cast<GpuAddress>(rows_address), bucket);
+    of.operation.run(of.of.rank(), stream, static_cast<GpuAddress>(rows_address), bucket,
+                     c::own_tensors(of, tensors, count));
   });
 }
 
 int stretto_operation_finish(stretto_operation* operation) {
   return guarded([&] { require(operation, "operation").operation.finish(); });
+}
+
+int stretto_operation_error(const stretto_operation* operation, const char** what) {
+  return guarded(
+      [&] { require(what, "what") = keep(0, require(operation, "operation").operation.error()); });
 }

@@ -6,6 +6,7 @@
 #include "c/arguments.h"
 #include "c/sized.h"
 #include "core/text.h"
+#include "run/plan_memory.h"
 #include "stretto/buckets.h"
 #include "stretto/check.h"
 #include "stretto/emulate.h"
@@ -78,28 +79,6 @@ const Plan& at_rows_of(stretto_plan& plan, int64_t rows) {
   const auto known = plan.of_rows.find(rows);
   if (known != plan.of_rows.end()) return known->second;
   return plan.of_rows[rows] = at_rows(plan.plan, rows);
-}
-
-void tell_tensor(const Operator& op, int32_t rank, int32_t index, stretto_tensor_info* info) {
-  auto known =
-      sized(info, "info",
-            {"stretto_tensor_info", offsetof(stretto_tensor_info, cols) + sizeof(info->cols)});
-  if (rank < 0 || rank >= op.ranks) {
-    throw UsageError(fmt::format("rank {}; the operator has ranks 0 to {}", rank, op.ranks - 1));
-  }
-  const std::vector<CallerTensor> all = caller_tensors(op);
-  if (index < 0 || index >= static_cast<int32_t>(all.size())) {
-    throw UsageError(
-        fmt::format("a tensor with index {}; {} has {}", index, op.name(), all.size()));
-  }
-  const CallerTensor& tensor = all[static_cast<size_t>(index)];
-  const Slice slice = slice_of(op, tensor.tensor, tensor.held, rank);
-  known.name = keep(0, op.tensor(tensor.tensor).name);
-  known.held = keep(1, std::string(to_string(tensor.held)));
-  known.is_output = tensor.is_output ? 1 : 0;
-  known.rows = slice.rows();
-  known.cols = slice.cols();
-  give(known, info);
 }
 
 // A plan that was derived does not end so; what is told is for a report.
@@ -185,6 +164,12 @@ int stretto_plan_check(const stretto_plan* plan, int64_t* num_problems, const ch
     if (report.truncated) lines.push_back("and more: the check stopped here");
     require(num_problems, "num_problems") = static_cast<int64_t>(lines.size());
     require(problems, "problems") = keep(0, join(lines, "\n"));
+  });
+}
+
+int stretto_plan_workspace(const stretto_plan* plan, uint64_t* num_bytes) {
+  return guarded([&] {
+    require(num_bytes, "num_bytes") = runtime::bytes_between_ranks(require(plan, "plan").plan);
   });
 }
 

@@ -71,7 +71,14 @@ EmulateResult execute(const Plan& plan, std::span<const std::vector<CallTensor>>
   }
   std::vector<std::vector<CallTensor>> resolved;
   for (int rank = 0; rank < plan.ranks(); ++rank) {
-    resolved.push_back(resolve_call(plan.op, rank, tensors[static_cast<size_t>(rank)]));
+    std::vector<CallTensor>& of_rank =
+        resolved.emplace_back(resolve_call(plan.op, tensors[static_cast<size_t>(rank)]));
+    const std::vector<CallerTensor> known = caller_tensors(plan.op);
+    for (size_t i = 0; i < known.size(); ++i) {
+      const Slice slice = slice_of(plan.op, known[i].tensor, known[i].held, rank);
+      require_place(of_rank[i], slice.rows(), slice.cols());
+      if (of_rank[i].row_stride == 0) of_rank[i].row_stride = slice.cols();
+    }
   }
   refuse_too_large(plan, once);
   return emu::Execution(plan, once,

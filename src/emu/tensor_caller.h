@@ -11,7 +11,8 @@ namespace stretto::emu {
 
 class TensorCaller : public Caller {
  public:
-  // `tensors`: by rank, as resolve_call() leaves them. They must outlive the caller.
+  // `tensors`: by rank, as resolve_call() leaves them, with their strides. They must outlive the
+  // caller.
   TensorCaller(const Plan& plan, const std::vector<std::vector<CallTensor>>& tensors,
                Memory& memory, Faults& faults);
 

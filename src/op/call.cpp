@@ -30,11 +30,9 @@ std::vector<CallerTensor> caller_tensors(const Operator& op) {
   return all;
 }
 
-std::vector<CallTensor> resolve_call(const Operator& op, int rank,
-                                     std::span<const CallTensor> tensors) {
-  const std::vector<CallerTensor> known = caller_tensors(op);
-  const std::vector<std::string_view> names = names_of(op, known);
-  std::vector<CallTensor> resolved(known.size());
+std::vector<CallTensor> resolve_call(const Operator& op, std::span<const CallTensor> tensors) {
+  const std::vector<std::string_view> names = names_of(op, caller_tensors(op));
+  std::vector<CallTensor> resolved(names.size());
   for (const CallTensor& given : tensors) {
     const auto found = std::find(names.begin(), names.end(), given.name);
     if (found == names.end()) {
@@ -45,29 +43,26 @@ std::vector<CallTensor> resolve_call(const Operator& op, int rank,
     place = given;
   }
   std::vector<std::string_view> missing;
-  for (size_t i = 0; i < known.size(); ++i) {
-    CallTensor& one = resolved[i];
-    if (one.name.empty()) {
-      missing.push_back(names[i]);
-      continue;
-    }
-    const Slice slice = slice_of(op, known[i].tensor, known[i].held, rank);
-    if (one.address == 0 && slice.rows() > 0) {
-      throw UsageError(fmt::format("tensor {} of rank {} is at address 0", one.name, rank));
-    }
-    if (one.row_stride == 0) one.row_stride = slice.cols();
-    if (one.row_stride < slice.cols()) {
-      throw UsageError(
-          fmt::format("rows of tensor {} begin {} elements apart; they have {} columns, so it must "
-                      "be as many or more",
-                      one.name, one.row_stride, slice.cols()));
-    }
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (resolved[i].name.empty()) missing.push_back(names[i]);
   }
   if (!missing.empty()) {
     throw UsageError(fmt::format("{} needs its tensors: {} missing; it has {}", op.name(),
                                  fmt::join(missing, ", "), fmt::join(names, ", ")));
   }
   return resolved;
+}
+
+void require_place(const CallTensor& tensor, int64_t rows, int64_t cols) {
+  if (tensor.address == 0 && rows > 0) {
+    throw UsageError(fmt::format("tensor {} is at address 0, and has {} rows", tensor.name, rows));
+  }
+  if (tensor.row_stride != 0 && tensor.row_stride < cols && rows > 1) {
+    throw UsageError(
+        fmt::format("rows of tensor {} begin {} elements apart; they have {} columns, so it must "
+                    "be as many or more",
+                    tensor.name, tensor.row_stride, cols));
+  }
 }
 
 }  // namespace stretto

@@ -1,7 +1,7 @@
 #include "run/plan_memory.h"
 
-#include <fmt/format.h>
-
+#include "launch/call_places.h"
+#include "stretto/call.h"
 #include "stretto/error.h"
 
 namespace stretto::runtime {
@@ -9,21 +9,63 @@ namespace stretto::runtime {
 using cuda::check;
 using cuda::driver;
 
-PlanMemory::PlanMemory(const Plan& plan, const cuda::TileSums& sums, fabric::Fabric& fabric,
-                       const Bindings& bindings)
-    : plan_(plan),
-      fabric_(fabric),
-      shared_(plan.buffers.size(), false),
-      bound_(plan.buffers.size(), false) {
+namespace {
+
+constexpr size_t kAlignment = 1024;  // of a shared buffer's instance
+
+size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+std::vector<size_t> bytes_of_buffers(const Plan& plan, const cuda::TileSums& sums) {
+  std::vector<size_t> bytes;
   for (size_t b = 0; b < plan.buffers.size(); ++b) {
     const Buffer& buffer = plan.buffers[b];
     const bool is_empty = sums.needs_no_memory(static_cast<uint16_t>(b));
-    bytes_.push_back(is_empty
-                         ? 0
-                         : static_cast<size_t>(buffer.rows) * static_cast<size_t>(buffer.cols) *
-                               static_cast<size_t>(stretto::num_bytes(buffer.dtype)));
+    bytes.push_back(is_empty ? 0
+                             : static_cast<size_t>(buffer.rows) * static_cast<size_t>(buffer.cols) *
+                                   static_cast<size_t>(stretto::num_bytes(buffer.dtype)));
   }
-  find_shared();
+  return bytes;
+}
+
+std::vector<bool> shared_buffers(const Plan& plan) {
+  std::vector<bool> shared(plan.buffers.size());
+  for (size_t b = 0; b < shared.size(); ++b) {
+    shared[b] = plan.buffers[b].role == BufferRole::symmetric;
+  }
+  for (const Lane& lane : plan.lanes) {
+    for (const Instr& instr : lane.instrs) {
+      for (const auto& regions : {plan.reads(instr), plan.writes(instr)}) {
+        for (const Region& region : regions) {
+          if (region.rank != lane.rank) shared[region.buffer] = true;
+        }
+      }
+    }
+  }
+  return shared;
+}
+
+size_t shared_bytes_of(const Plan& plan, const std::vector<size_t>& bytes,
+                       const std::vector<bool>& shared) {
+  size_t total = 0;
+  for (size_t b = 0; b < shared.size(); ++b) {
+    if (shared[b]) total += aligned(bytes[b]) * plan.buffers[b].copies;
+  }
+  return total;
+}
+
+}  // namespace
+
+size_t bytes_between_ranks(const Plan& plan) {
+  return shared_bytes_of(plan, bytes_of_buffers(plan, cuda::TileSums(plan)), shared_buffers(plan));
+}
+
+PlanMemory::PlanMemory(const Plan& plan, const cuda::TileSums& sums, fabric::Fabric& fabric,
+                       bool tensors_at_calls, Workspace* workspace)
+    : plan_(plan),
+      fabric_(fabric),
+      bytes_(bytes_of_buffers(plan, sums)),
+      shared_(shared_buffers(plan)),
+      stands_in_(plan.buffers.size(), false) {
   const auto ranks = static_cast<size_t>(plan.ranks());
   places_.assign(
       static_cast<size_t>(fabric.num_local()),
@@ -35,9 +77,9 @@ PlanMemory::PlanMemory(const Plan& plan, const cuda::TileSums& sums, fabric::Fab
       }
     }
   }
-  bind_regions(bindings);
-  place_shared();
-  fabric.group().together("placing buffers", [&] { place_local(bindings); });
+  if (tensors_at_calls) place_stand_ins();
+  place_shared(workspace);
+  fabric.group().together("placing buffers", [&] { place_local(); });
 }
 
 PlanMemory::~PlanMemory() {
@@ -47,61 +89,36 @@ PlanMemory::~PlanMemory() {
   }
 }
 
-void PlanMemory::find_shared() {
-  for (size_t b = 0; b < shared_.size(); ++b) {
-    shared_[b] = plan_.buffers[b].role == BufferRole::symmetric;
-  }
-  for (const Lane& lane : plan_.lanes) {
-    for (const Instr& instr : lane.instrs) {
-      for (const auto& regions : {plan_.reads(instr), plan_.writes(instr)}) {
-        for (const Region& region : regions) {
-          if (region.rank != lane.rank) shared_[region.buffer] = true;
-        }
+void PlanMemory::place_stand_ins() {
+  const std::vector<CallerTensor> tensors = caller_tensors(plan_.op);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto buffer = plan_.find_buffer(plan_.op.tensor(tensors[i].tensor).name);
+    STRETTO_ASSERT(buffer.has_value(), "a caller's tensor is a buffer of the plan");
+    if (shared_[*buffer]) continue;
+    stands_in_[*buffer] = true;
+    for (int local = 0; local < fabric_.num_local(); ++local) {
+      const auto rank = static_cast<size_t>(fabric_.first_rank() + local);
+      for (auto& place : places_[static_cast<size_t>(local)][rank][*buffer]) {
+        place = cuda::stand_in(i);
       }
     }
   }
 }
 
-void PlanMemory::bind_regions(const Bindings& bindings) {
-  for (const auto& [name, region] : bindings.symmetric) {
-    const auto index = plan_.find_buffer(name);
-    if (!index) throw UsageError(fmt::format("the plan has no buffer {} to bind", name));
-    const size_t needed = bytes_[*index] * plan_.buffers[*index].copies;
-    if (region->num_bytes() < needed) {
-      throw UsageError(fmt::format("buffer {} needs {} bytes; the region bound to it has {}", name,
-                                   needed, region->num_bytes()));
-    }
-    bound_[*index] = true;
-    for (int i = 0; i < fabric_.num_local(); ++i) {
-      for (int rank = 0; rank < plan_.ranks(); ++rank) {
-        auto& places = places_[static_cast<size_t>(i)][static_cast<size_t>(rank)][*index];
-        for (size_t copy = 0; copy < places.size(); ++copy) {
-          places[copy] = region->address(rank, fabric_.first_rank() + i) + copy * bytes_[*index];
-        }
-      }
-    }
-  }
-}
-
-void PlanMemory::place_shared() {
-  constexpr size_t kAlignment = 1024;
-  const auto aligned = [](size_t bytes) {
-    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  };
-  size_t total = 0;
-  for (size_t b = 0; b < shared_.size(); ++b) {
-    if (shared_[b] && !bound_[b]) total += aligned(bytes_[b]) * plan_.buffers[b].copies;
-  }
+void PlanMemory::place_shared(Workspace* workspace) {
+  const size_t total = shared_bytes_ = shared_bytes_of(plan_, bytes_, shared_);
   if (total == 0) return;
-  region_ = fabric_.allocate(total, "the buffers of a plan");
+  has_workspace_ = workspace != nullptr;
+  if (!has_workspace_) region_ = fabric_.allocate(total, "the buffers of a plan");
+  const fabric::Region& region = has_workspace_ ? workspace->take(total) : region_;
   for (int i = 0; i < fabric_.num_local(); ++i) {
     const int viewer = fabric_.first_rank() + i;
     for (int rank = 0; rank < plan_.ranks(); ++rank) {
       size_t at = 0;
       for (size_t b = 0; b < shared_.size(); ++b) {
-        if (!shared_[b] || bound_[b]) continue;
+        if (!shared_[b]) continue;
         for (auto& place : places_[static_cast<size_t>(i)][static_cast<size_t>(rank)][b]) {
-          place = region_.address(rank, viewer) + at;
+          place = region.address(rank, viewer) + at;
           at += aligned(bytes_[b]);
         }
       }
@@ -109,31 +126,15 @@ void PlanMemory::place_shared() {
   }
 }
 
-void PlanMemory::place_local(const Bindings& bindings) {
-  for (const auto& [name, addresses] : bindings.own) {
-    const auto index = plan_.find_buffer(name);
-    if (!index) throw UsageError(fmt::format("the plan has no buffer {} to bind", name));
-    if (shared_[*index]) {
-      throw UsageError(fmt::format(
-          "buffer {} cannot be the caller's: other ranks reach it; use the plan's own", name));
-    }
-    if (addresses.size() != static_cast<size_t>(fabric_.num_local())) {
-      throw UsageError(fmt::format("buffer {} is bound to {} addresses; this process has {} ranks",
-                                   name, addresses.size(), fabric_.num_local()));
-    }
-    bound_[*index] = true;
-  }
+void PlanMemory::place_local() {
   for (int i = 0; i < fabric_.num_local(); ++i) {
     const int rank = fabric_.first_rank() + i;
     fabric_.device(rank).make_current();
     auto& memory = local_.emplace_back();
     for (size_t b = 0; b < shared_.size(); ++b) {
-      const auto own = bindings.own.find(plan_.buffers[b].name);
-      if (shared_[b] || (bound_[b] && own == bindings.own.end())) continue;
-      auto& places = places_[static_cast<size_t>(i)][static_cast<size_t>(rank)][b];
-      for (auto& place : places) {
-        place = bound_[b] ? own->second[static_cast<size_t>(i)]
-                          : memory.emplace_back(bytes_[b]).address();
+      if (shared_[b] || stands_in_[b]) continue;
+      for (auto& place : places_[static_cast<size_t>(i)][static_cast<size_t>(rank)][b]) {
+        place = memory.emplace_back(bytes_[b]).address();
       }
     }
   }
@@ -142,7 +143,7 @@ void PlanMemory::place_local(const Bindings& bindings) {
 void PlanMemory::poison(int rank, const cuda::Stream& stream) const {
   const auto& own = places(rank)[static_cast<size_t>(rank)];
   for (size_t b = 0; b < own.size(); ++b) {
-    if (bound_[b] || bytes_[b] == 0) continue;
+    if (stands_in_[b] || bytes_[b] == 0 || (has_workspace_ && shared_[b])) continue;
     for (const cuda::DevicePtr place : own[b]) {
       check(driver().fill_bytes(place, 0xff, bytes_[b], stream.handle()), "poison a buffer");
     }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -45,17 +46,16 @@ bool has_collectives(const Plan& plan) {
 }  // namespace
 
 PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric, const cuda::Compiler& compiler,
-                       const RunnerOptions& options, const Bindings& bindings)
-    : PlanRunner(plan, fabric, std::make_unique<KernelStore>(compiler), nullptr, options,
-                 bindings) {}
+                       const RunnerOptions& options)
+    : PlanRunner(plan, fabric, std::make_unique<KernelStore>(compiler), nullptr, options) {}
 
 PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric, KernelStore& kernels,
-                       const RunnerOptions& options, const Bindings& bindings)
-    : PlanRunner(plan, fabric, nullptr, &kernels, options, bindings) {}
+                       const RunnerOptions& options)
+    : PlanRunner(plan, fabric, nullptr, &kernels, options) {}
 
 PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
                        std::unique_ptr<KernelStore> own_kernels, KernelStore* kernels,
-                       const RunnerOptions& options, const Bindings& bindings)
+                       const RunnerOptions& options)
     : sums_(std::make_shared<const cuda::TileSums>(plan)),
       fabric_(with_same_plan(fabric, plan)),
       plan_(require_runnable(plan, *sums_, options.serves)),
@@ -69,8 +69,9 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
       programs_(programs_that_fit(plan, sums_, fabric)),
       signals_(plan, programs_, options.stream_waits),
       copied_notifies_(plan, signals_),
-      memory_(plan, *sums_, fabric, bindings),
+      memory_(plan, *sums_, fabric, options.tensors_at_calls, options.workspace),
       state_(fabric, signals_.num_signals(), options.timeout_ns, "the signals of a plan") {
+  if (options.tensors_at_calls) calls_.emplace(plan, memory_.shared(), options.serves);
   if (has_collectives(plan)) make_collectives();
   make_ranks();
   if (nccl_ == nullptr) return;
@@ -82,6 +83,11 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
       of(rank).main->synchronize();
     }
   });
+}
+
+uint64_t PlanRunner::next_id() {
+  static std::atomic<uint64_t> last = 0;
+  return ++last;
 }
 
 // Kernels of the device language, or NCCL, which where it runs beside kernels must do with the SMs
@@ -143,11 +149,12 @@ void PlanRunner::add_rank(int rank, int algorithm) {
       plan_, rank, device, kernels_, programs_[static_cast<size_t>(rank)], signals_,
       copied_notifies_, state_.space(rank), std::move(counters), memory_.places(rank), nccl_,
       low_latency_.get(), options_.serves, options_.serves && why_not_in_memory_.empty(),
-      options_.marks, algorithm, options_.most_proposals});
+      options_.marks, algorithm, options_.most_proposals, calls_ ? &*calls_ : nullptr});
   mine.streams->enqueue_products(*mine.main);
   mine.streams->capture_few_rows(*mine.main);
   memory_.poison(rank, *mine.main);
   mine.main->synchronize();
+  mine.streams->begin_calls();
 }
 
 void PlanRunner::connect_nccl() {
@@ -169,6 +176,10 @@ void PlanRunner::connect_nccl() {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   }
+  for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
+    fabric_.device(rank).make_current();
+    of(rank).streams->begin_calls();
+  }
 }
 
 cuda::DevicePtr PlanRunner::buffer(std::string_view name, int rank) const {
@@ -177,7 +188,13 @@ cuda::DevicePtr PlanRunner::buffer(std::string_view name, int rank) const {
   return memory_.places(rank)[static_cast<size_t>(rank)][*index][0];
 }
 
-void PlanRunner::enqueue(int rank, cuda::StreamHandle stream, const CallRows& rows) {
+void PlanRunner::enqueue(int rank, cuda::StreamHandle stream, const CallRows& rows,
+                         std::span<const CallTensor> tensors) {
+  enqueue_at(rank, stream, rows, places_of(rank, rows, tensors));
+}
+
+std::vector<cuda::CallPlace> PlanRunner::places_of(int rank, const CallRows& rows,
+                                                   std::span<const CallTensor> tensors) const {
   if (!has_met_) {
     throw SystemError(
         "the last finish() did not meet all ranks, and says why: call it again, on all of them, "
@@ -192,10 +209,22 @@ void PlanRunner::enqueue(int rank, cuda::StreamHandle stream, const CallRows& ro
     if (rows.rows != 0) run_rows(plan_.op, rows.rows);
     if (rows.at != 0 && !why_not_in_memory_.empty()) throw UsageError(why_not_in_memory_);
   }
+  if (!calls_) return {};
+  return calls_->places(rank, rows.rows != 0 ? rows.rows : plan_.op.rows(), tensors);
+}
+
+void PlanRunner::enqueue_at(int rank, cuda::StreamHandle stream, const CallRows& rows,
+                            cuda::CallPlaces places) {
   // A graph is launched on other streams than it was captured on.
   const std::optional<uint64_t> capture = cuda::Stream(stream).capture();
   if (!capture) of(rank).used = stream;
-  of(rank).streams->enqueue(stream, rows, capture);
+  of(rank).streams->enqueue(stream, rows, capture, places);
+}
+
+uint64_t PlanRunner::copied_bytes() const {
+  uint64_t all = 0;
+  for (const Rank& rank : ranks_) all += rank.streams->copied_bytes();
+  return all;
 }
 
 std::vector<std::vector<KernelMarks>> PlanRunner::marks() const {

@@ -6,12 +6,14 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "fabric/fabric.h"
 #include "fabric/run_state.h"
 #include "gpu/compiler.h"
+#include "run/call_tensors.h"
 #include "run/plan_memory.h"
 #include "run/rank_streams.h"
 #include "run/run_end.h"
@@ -27,7 +29,9 @@ struct RunnerOptions {
   bool stream_waits = true;
   bool serves = false;         // runs may have fewer rows than the plan
   bool rows_in_memory = true;  // then: and memory may say how many, which a library has memory for
-  bool marks = false;          // kernels tell when they did what (measured_timeline.h)
+  bool tensors_at_calls = false;   // the caller's tensors are a call's; else the runner's
+  Workspace* workspace = nullptr;  // for what lies between ranks; null: the runner's own memory
+  bool marks = false;              // kernels tell when they did what (measured_timeline.h)
   // Where cuBLAS has no such algorithm as the plan asks for. It is asked to propose so many.
   IfNotProposed if_not_proposed = IfNotProposed::refuse;
   int most_proposals = kMostAlgorithms;
@@ -39,10 +43,10 @@ class PlanRunner {
   // UsageError(why_not_on_cuda()) with all reasons and where cuBLAS does not propose the plan's
   // algorithm, SystemError.
   PlanRunner(const Plan& plan, fabric::Fabric& fabric, const cuda::Compiler& compiler,
-             const RunnerOptions& options = {}, const Bindings& bindings = {});
+             const RunnerOptions& options = {});
   // With kernels that others use too; the store must outlive the runner.
   PlanRunner(const Plan& plan, fabric::Fabric& fabric, KernelStore& kernels,
-             const RunnerOptions& options = {}, const Bindings& bindings = {});
+             const RunnerOptions& options = {});
   ~PlanRunner();
   PlanRunner(const PlanRunner&) = delete;
   PlanRunner& operator=(const PlanRunner&) = delete;
@@ -54,6 +58,8 @@ class PlanRunner {
   // below are of this process.
   cuda::DevicePtr buffer(std::string_view name, int rank) const;
   const PlanMemory& memory() const { return memory_; }
+  // Of this process's runners no other has or had it; never 0.
+  uint64_t id() const { return id_; }
 
   // Enqueues one run on a stream of a rank: the runner's own, or the caller's. The calling thread
   // has that rank's GPU current. All runs of a rank must be ordered with one another. A caller's
@@ -64,7 +70,20 @@ class PlanRunner {
   // With fewer rows than the plan, where the runner serves them: inputs and outputs have room for
   // the plan's and begin with the run's (serve.h). A library multiplies as many rows of A as memory
   // may say there are. Throws UsageError.
-  void enqueue(int rank, cuda::StreamHandle stream, const CallRows& rows);
+  void enqueue(int rank, cuda::StreamHandle stream, const CallRows& rows) {
+    enqueue(rank, stream, rows, {});
+  }
+  // Of a runner with tensors_at_calls: `tensors` are the rank's, by name, with the run's rows, or
+  // the most that memory may say. Throws UsageError saying what is wrong with one.
+  void enqueue(int rank, cuda::StreamHandle stream, const CallRows& rows,
+               std::span<const CallTensor> tensors);
+  // The two halves of it: what may be refused, and what is enqueued.
+  std::vector<cuda::CallPlace> places_of(int rank, const CallRows& rows,
+                                         std::span<const CallTensor> tensors) const;
+  void enqueue_at(int rank, cuda::StreamHandle stream, const CallRows& rows,
+                  cuda::CallPlaces places);
+  // Bytes of tensors that were copied, since other ranks reach the plan's own in their place.
+  uint64_t copied_bytes() const;
   const cuda::Stream& stream(int rank) const { return *of(rank).main; }
 
   // A captured graph must hold a multiple of this many runs, and a multiple of it must lie between
@@ -81,6 +100,9 @@ class PlanRunner {
   // collectives of NCCL which were given up count as ranks that have not come, until they end.
   void finish();
   bool has_met() const { return has_met_; }
+  // What went wrong so far, as far as this process knows; empty: nothing. Asks nobody, and waits
+  // for no run.
+  std::string problem() const;
 
   // By local rank: what its kernels marked in the last run, where they make marks; after finish().
   std::vector<std::vector<KernelMarks>> marks() const;
@@ -98,7 +120,8 @@ class PlanRunner {
   int last_rank() const { return fabric_.first_rank() + fabric_.num_local(); }
 
   PlanRunner(const Plan& plan, fabric::Fabric& fabric, std::unique_ptr<KernelStore> own_kernels,
-             KernelStore* kernels, const RunnerOptions& options, const Bindings& bindings);
+             KernelStore* kernels, const RunnerOptions& options);
+  static uint64_t next_id();
   void make_collectives();
   void make_ranks();
   void drop_ranks();
@@ -120,6 +143,7 @@ class PlanRunner {
                       const std::string& collectives);
   bool restart();
 
+  const uint64_t id_ = next_id();
   std::shared_ptr<const cuda::TileSums> sums_;  // of the plan
   fabric::Fabric& fabric_;
   const Plan& plan_;
@@ -131,6 +155,7 @@ class PlanRunner {
   cuda::SignalLayout signals_;
   const cuda::CopiedNotifies copied_notifies_;
   PlanMemory memory_;
+  std::optional<CallTensors> calls_;  // where calls name tensors
   fabric::RunState state_;
   std::unique_ptr<LowLatencyLane> low_latency_;  // where the plan wants it
   std::vector<Rank> ranks_;                      // of this process

@@ -42,6 +42,14 @@ std::optional<RunFault> PlanRunner::own_problem(const RunEnd& mine) const {
                               options_.timeout_ns / 1'000'000));
 }
 
+std::string PlanRunner::problem() const {
+  if (!aborted()) return "";
+  const std::optional<RunFault> own = own_problem({});
+  return own ? own->what()
+             : "another rank's run did not end in time, and it let all others go: finish() says "
+               "why";
+}
+
 // What all processes say of their runs' ends. Whoever knows that runs failed waits no longer for
 // the others than these can take to find out, and may not come to at all.
 std::vector<RunEnd> PlanRunner::meet(const RunEnd& mine, bool has_failed) {

@@ -72,9 +72,11 @@ void RankStreams::show_run(const Stream& main, bool is_captured) {
 }
 
 void RankStreams::enqueue(cuda::StreamHandle handle, const CallRows& rows,
-                          const std::optional<uint64_t>& capture) {
+                          const std::optional<uint64_t>& capture, cuda::CallPlaces places) {
   const Stream main(handle);
+  call_ = {places, 0};
   show_run(main, capture.has_value());
+  if (setup_.calls != nullptr) begin_call(main, rows, capture.has_value());
   if (!capture && rows.at == 0 && few_rows_.launch(main, rows.rows)) return;
   int set = 0;
   if (alternates_) {
@@ -91,6 +93,7 @@ void RankStreams::enqueue(cuda::StreamHandle handle, const CallRows& rows,
     main.wait(*joins_[i]);
   }
   if (advance_) sync_.advance(main, *advance_);
+  if (setup_.calls != nullptr) copy_tensors(main, true, rows);
 }
 
 template <typename Params>
@@ -113,11 +116,11 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
       }
       const cuda::DeviceGemmTable& table = gemms_[op.index];
       const cuda::GemmKernel& kernel = *gemm_kernels_[op.index];
-      const device::GemmParams params = with_rows(table.params(), rows);
+      const device::GemmParams params = at_call(with_rows(table.params(), rows), op.index);
       if (setup_.program.joins()) {
         const auto movers = static_cast<uint32_t>(moves_[0].num_blocks());
         kernel.launch(stream, table.num_blocks(),
-                      {params, with_rows(moves_[0].params(), rows), movers,
+                      {params, at_call(with_rows(moves_[0].params(), rows), 0), movers,
                        device::mover_blocks(kernel.config(), movers)},
                       overlaps_);
       } else {
@@ -126,7 +129,8 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
       break;
     }
     case StreamOp::move: {
-      const device::MoverParams params = with_rows(moves_[op.index].params(), rows);
+      const device::MoverParams params =
+          at_call(with_rows(moves_[op.index].params(), rows), op.index);
       mover_->launch(stream, moves_[op.index].num_blocks(), device::kMoverThreads, 1, &params);
       break;
     }
@@ -144,7 +148,8 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
       break;
     case StreamOp::copy:
       for (const cuda::Transfer& transfer : copies_[op.index][static_cast<size_t>(set)]) {
-        cuda::enqueue_transfer(stream, transfer);
+        const cuda::Transfer made = cuda::at_call(transfer, call_.places);
+        if (made.rows > 0) cuda::enqueue_transfer(stream, made);
       }
       break;
     case StreamOp::copied_notify:
@@ -167,8 +172,9 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
 void RankStreams::make_collective(uint32_t index, const Stream& stream, int set,
                                   const CallRows& rows) const {
   if (setup_.low_latency == nullptr) {
-    make_calls(*setup_.communicators, setup_.rank, stream,
-               collectives_[index][static_cast<size_t>(set)]);
+    std::vector<cuda::NcclCall> calls = collectives_[index][static_cast<size_t>(set)];
+    for (cuda::NcclCall& call : calls) call = cuda::at_call(call, call_.places);
+    make_calls(*setup_.communicators, setup_.rank, stream, calls);
     return;
   }
   const LowLatencyOp& made = low_latency_[index];
@@ -180,13 +186,12 @@ void RankStreams::make_collective(uint32_t index, const Stream& stream, int set,
   } else if (rows.rows != 0) {
     call = cuda::with_rows(call, run_rows(setup_.plan.op, rows.rows), all);
   }
-  setup_.low_latency->launch(made.id, setup_.rank, stream, call);
+  setup_.low_latency->launch(made.id, setup_.rank, stream, cuda::at_call(call, call_.places));
 }
 
-void RankStreams::enqueue_collectives(const Stream& stream) const {
-  for (const auto& by_set : collectives_) {
-    make_calls(*setup_.communicators, setup_.rank, stream, by_set.front());
-  }
+void RankStreams::enqueue_collectives(const Stream& stream) {
+  call_ = {places_before_calls(), 0};
+  for (uint32_t i = 0; i < collectives_.size(); ++i) make_collective(i, stream, 0, {});
 }
 
 }  // namespace stretto::runtime

@@ -14,6 +14,9 @@
 #include "launch/rank_program.h"
 #include "launch/signal_layout.h"
 #include "run/call_graphs.h"
+#include "run/call_memory.h"
+#include "run/call_tensors.h"
+#include "run/copy_rows.h"
 #include "run/kernel_store.h"
 #include "run/low_latency_lane.h"
 #include "run/marked_tasks.h"
@@ -58,14 +61,16 @@ class RankStreams {
     bool marks = false;           // kernels tell when they did what
     // Where a library multiplies: which of how many at most that it may propose.
     int algorithm = 0, most_proposals = kMostAlgorithms;
+    const CallTensors* calls = nullptr;  // where calls name the caller's tensors
   };
   // The rank's GPU must be current, here and below.
   explicit RankStreams(const Setup& setup);
 
   // One run, behind what `main` already has; what follows on `main` comes after the run. `capture`
-  // is the stream's (Stream::capture()).
+  // is the stream's (Stream::capture()); `places` are of the call's tensors, where calls name them.
   void enqueue(cuda::StreamHandle main, const CallRows& rows,
-               const std::optional<uint64_t>& capture);
+               const std::optional<uint64_t>& capture, cuda::CallPlaces places = {});
+  uint64_t copied_bytes() const { return copied_bytes_; }
   // A captured graph must hold a multiple of this many runs.
   int runs_per_graph() const { return alternates_ ? sets_ : 1; }
   // After counters were set to 0: the next run is the first.
@@ -82,9 +87,9 @@ class RankStreams {
   // Of every kernel, where the setup asks for them; while no run is under way.
   std::vector<KernelMarks> marks() const;
 
-  // A library's products by themselves, once with every algorithm that runs may take: at first use
-  // it loads its kernels, which a graph's capture would not survive, and which may wait for other
-  // kernels.
+  // A library's products by themselves, on memory of nobody's where calls name tensors, once with
+  // every algorithm that runs may take: at first use it loads its kernels, which a graph's capture
+  // would not survive, and which may wait for other kernels.
   void enqueue_products(const cuda::Stream& stream);
   // Makes graphs of runs of few rows. After enqueue_products().
   void capture_few_rows(const cuda::Stream& stream);
@@ -92,7 +97,9 @@ class RankStreams {
   // place of one that it did not propose.
   int num_proposed() const;
   // The collectives of a run by themselves: at first use NCCL connects.
-  void enqueue_collectives(const cuda::Stream& stream) const;
+  void enqueue_collectives(const cuda::Stream& stream);
+  // Once what the two have enqueued has ended: they need no memory of their own any more.
+  void begin_calls();
 
   // The wait that a kernel gave up.
   StuckWait locate(const device::WaitError& error) const;
@@ -134,6 +141,8 @@ class RankStreams {
   struct MatrixProduct {
     size_t matmul = 0;
     cuda::LibraryMatmul::Places places;
+    std::array<cuda::Matrix, 3> matrices = {};  // A, B and C, where calls name tensors
+    int sms = 0;
     bool is_result = false;  // the caller's, where rows beyond a run's stay as they were
   };
   struct SharedMatmul {
@@ -142,7 +151,20 @@ class RankStreams {
     cuda::LibraryMatmul matmul;
   };
 
+  // A call while it is enqueued: where its tensors lie, and what kernels read of them.
+  struct Call {
+    cuda::CallPlaces places;
+    cuda::DevicePtr blob = 0;
+  };
+
   void add_kernels();
+  void begin_call(const cuda::Stream& main, const CallRows& rows, bool is_captured);
+  void copy_tensors(const cuda::Stream& main, bool outputs, const CallRows& rows);
+  // One piece of memory that stands for every tensor in what is enqueued before calls.
+  cuda::CallPlaces places_before_calls();
+  device::GemmParams at_call(device::GemmParams params, size_t kernel) const;
+  device::MoverParams at_call(device::MoverParams params, size_t kernel) const;
+  size_t matmul_at_call(const MatrixProduct& product, const cuda::LibraryMatmul::Places& places);
   void add_products();
   void require_clusters() const;
   int sms_beside_movers() const;  // that a product may have, 0: all
@@ -194,6 +216,7 @@ class RankStreams {
   std::vector<SharedMatmul> matmuls_;
   std::vector<std::vector<std::vector<MatrixProduct>>> products_;  // [kernel][set]
   cuda::DeviceMemory workspace_, spare_rows_;                      // of the library's products
+  std::vector<cuda::DeviceMemory> former_workspaces_;              // runs may still use them
   std::optional<WholeProduct> whole_product_;  // where memory may say the rows of the result
   std::vector<cuda::DeviceMoverTable> moves_;
   std::vector<KernelMarks> marks_;  // without their words, of gemms_ and then moves_
@@ -210,6 +233,12 @@ class RankStreams {
   };
   std::vector<LowLatencyOp> low_latency_;  // where these make them: then there are no collectives_
   CallGraphs few_rows_;
+  Call call_;
+  std::unique_ptr<CallMemory> call_memory_;  // where tables hang on a call's addresses
+  std::optional<CopyRows> copy_rows_;        // where memory may say the rows of a copied result
+  std::vector<cuda::CallPlace> before_calls_;
+  cuda::DeviceMemory memory_before_calls_;
+  uint64_t copied_bytes_ = 0;
   // What copies make of notifies: each op is a range of them, and a list of transfers a set.
   std::vector<cuda::CopiedNotify> copied_;
   std::vector<std::pair<size_t, size_t>> copied_ranges_;

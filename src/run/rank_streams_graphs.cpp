@@ -17,7 +17,7 @@ constexpr size_t kManyKernels = 3;
 
 void RankStreams::capture_few_rows(const cuda::Stream& stream) {
   const bool is_alike = streams_.size() == 1 && !alternates_ && !advance_;  // run after run
-  if (!library_ || !setup_.serves || !is_alike) return;
+  if (!library_ || !setup_.serves || !is_alike || setup_.calls != nullptr) return;
   if (setup_.plan.op.only_product() == nullptr) return;
   const Segment& op = *setup_.plan.op.only_product();
   int64_t first = 1;  // fewer rows are another bucket's

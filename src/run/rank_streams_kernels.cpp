@@ -20,8 +20,19 @@ void RankStreams::add_kernels() {
   const cuda::RankProgram& program = setup_.program;
   cuda::RankTables tables = cuda::tables_for(setup_.plan, setup_.rank, program, setup_.places,
                                              setup_.signals, setup_.serves);
+  if (setup_.calls != nullptr) {
+    cuda::CallBlob blob(tables);
+    if (blob.num_call_maps() + blob.num_call_addresses() > 0) {
+      call_memory_ = std::make_unique<CallMemory>(std::move(blob));
+    }
+    const auto& tensors = setup_.calls->all();
+    const bool copies = std::any_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
+      return tensor.is_copied && tensor.is_output && tensor.scales;
+    });
+    if (copies && setup_.rows_in_memory) copy_rows_.emplace(setup_.device, setup_.kernels);
+  }
   for (size_t i = 0; i < tables.gemms.size(); ++i) {
-    cuda::encode_maps(tables.gemms[i]);
+    if (!call_memory_) cuda::encode_maps(tables.gemms[i]);
     gemm_kernels_.push_back(&setup_.kernels.gemm(setup_.device, tables.gemms[i].config));
     const auto blocks = static_cast<int>(tables.gemms[i].table.blocks.size());
     gemms_.emplace_back(tables.gemms[i].table, space_of({&program.gemms[i], {}}, blocks),

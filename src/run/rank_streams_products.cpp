@@ -50,6 +50,8 @@ void RankStreams::add_products() {
             product_of(matrix_of(product.a, set), matrix_of(product.b, set), c, sms));
         alternates_ = alternates_ || products.back().places != by_set.front().back().places;
         products.back().is_result = is_result;
+        products.back().matrices = {matrix_of(product.a, set), matrix_of(product.b, set), c};
+        products.back().sms = sms;
         const int64_t row_bytes = c.stride * num_bytes(c.dtype);
         if (is_result && setup_.rows_in_memory && !whole_product_) {
           STRETTO_ASSERT(c.columns == c.stride, "the product is the whole result");
@@ -93,20 +95,25 @@ int RankStreams::num_proposed() const {
 // may be multiplied but not written to the caller's result.
 void RankStreams::multiply(uint32_t kernel, const Stream& stream, int set, const CallRows& rows) {
   for (const MatrixProduct& product : products_[kernel][static_cast<size_t>(set)]) {
-    LibraryMatmul& matmul = matmuls_[product.matmul].matmul;
+    LibraryMatmul::Places places = {cuda::at_call(product.places.a, call_.places),
+                                    cuda::at_call(product.places.b, call_.places),
+                                    cuda::at_call(product.places.c, call_.places)};
+    LibraryMatmul& matmul = matmuls_[matmul_at_call(product, places)].matmul;
     const int64_t most = rows.rows == 0 ? matmul.rows() : rows.rows;
     if (rows.at == 0 || !product.is_result) {
-      matmul.enqueue(stream, product.places, most, workspace_);
+      matmul.enqueue(stream, places, most, workspace_);
       continue;
     }
-    LibraryMatmul::Places places = product.places;
+    const cuda::DevicePtr result = places.c;
     places.c = whole_product_->address();
     matmul.enqueue(stream, places, most, workspace_);
-    whole_product_->copy(stream, product.places.c, rows.at, static_cast<int32_t>(most));
+    whole_product_->copy(stream, result, rows.at, static_cast<int32_t>(most));
   }
 }
 
 void RankStreams::enqueue_products(const Stream& stream) {
+  if (products_.empty()) return;
+  const cuda::CallPlaces before = places_before_calls();
   std::vector<bool> made(matmuls_.size());
   for (const auto& by_set : products_) {
     for (const std::vector<MatrixProduct>& products : by_set) {
@@ -115,7 +122,9 @@ void RankStreams::enqueue_products(const Stream& stream) {
         made[product.matmul] = true;
         LibraryMatmul& matmul = matmuls_[product.matmul].matmul;
         // The caller's result may be in use.
-        LibraryMatmul::Places places = product.places;
+        LibraryMatmul::Places places = {cuda::at_call(product.places.a, before),
+                                        cuda::at_call(product.places.b, before),
+                                        cuda::at_call(product.places.c, before)};
         if (setup_.serves) places.c = spare_rows_.address();
         const int64_t rows = setup_.serves ? std::min(matmul.rows(), kSpareRows) : matmul.rows();
         for (size_t step = 0; step < matmul.num_steps(); ++step) {

@@ -10,25 +10,33 @@ namespace stretto {
 using cuda::check;
 using cuda::driver;
 
-Context::State::State(int ranks, double timeout_s)
+Context::State::State(std::unique_ptr<fabric::Fabric> opened, double timeout_s,
+                      size_t workspace_bytes)
     : timeout_ns(static_cast<uint64_t>(timeout_s * 1e9)),
-      fabric(fabric::open_fabric(ranks, std::nullopt, timeout_s)),
+      fabric(std::move(opened)),
       kernels(compiler),
       // What was measured had whole GPUs.
       tuning(fabric->ranks_a_gpu() > 1 ? Tuning() : load_tuning()),
-      machine(default_machine(ranks)) {
+      machine(default_machine(fabric->ranks())),
+      memory(static_cast<size_t>(fabric->num_local())) {
   machine.gpu = fabric->device(fabric->first_rank()).name();
   for (int rank = fabric->first_rank(); rank < fabric->first_rank() + fabric->num_local(); ++rank) {
     fabric->device(rank).make_current();
     limit_sms(machine, fabric->device(rank).num_sms());
     streams.push_back(std::make_unique<cuda::Stream>());
   }
+  if (workspace_bytes > 0) workspace = make_workspace(workspace_bytes);
+}
+
+std::unique_ptr<OperationWorkspace> Context::State::make_workspace(size_t num_bytes) {
+  return std::make_unique<OperationWorkspace>(*fabric, kernels, timeout_ns, num_bytes);
 }
 
 Context::State::~State() {
   for (size_t i = 0; i < streams.size(); ++i) {
     driver().context_set(fabric->device(fabric->first_rank() + static_cast<int>(i)).context());
     streams[i].reset();
+    memory[i].clear();
   }
 }
 
@@ -46,14 +54,30 @@ const cuda::Device& Context::State::device(int rank) const {
   return fabric->device(rank);
 }
 
-Context::Context(int ranks, double timeout_s) {
+namespace {
+
+void require_sizes(int ranks, double timeout_s) {
   if (ranks < 1 || ranks > kMaxRanks) {
     throw UsageError(fmt::format("a context of {} ranks; it has 1 to {}", ranks, kMaxRanks));
   }
   if (!(timeout_s > 0 && timeout_s <= 3600)) {
     throw UsageError(fmt::format("a timeout of {} s; it is more than 0, at most 3600", timeout_s));
   }
-  state_ = std::make_unique<State>(ranks, timeout_s);
+}
+
+}  // namespace
+
+Context::Context(int ranks, double timeout_s, size_t workspace_bytes) {
+  require_sizes(ranks, timeout_s);
+  state_ = std::make_unique<State>(fabric::open_fabric(ranks, std::nullopt, timeout_s), timeout_s,
+                                   workspace_bytes);
+}
+
+Context::Context(const JobRank& job, double timeout_s, size_t workspace_bytes) {
+  require_sizes(job.ranks, timeout_s);
+  state_ =
+      std::make_unique<State>(fabric::join({job.rank, job.ranks, job.gpu, job.exchange}, timeout_s),
+                              timeout_s, workspace_bytes);
 }
 
 Context::~Context() = default;
@@ -73,6 +97,11 @@ void Context::copy_to_gpu(int rank, GpuAddress to, const void* from, size_t num_
 void Context::copy_from_gpu(int rank, void* to, GpuAddress from, size_t num_bytes) const {
   make_current(rank);
   cuda::copy_from_gpu(to, from, num_bytes);
+}
+
+GpuAddress Context::allocate(int rank, size_t num_bytes) {
+  make_current(rank);
+  return state_->memory[state_->local(rank)].emplace_back(num_bytes).address();
 }
 
 }  // namespace stretto

@@ -7,6 +7,7 @@
 #include "fabric/job.h"
 #include "gpu/compiler.h"
 #include "run/kernel_store.h"
+#include "serve/operation_workspace.h"
 #include "stretto/context.h"
 #include "stretto/machine.h"
 #include "stretto/tune.h"
@@ -14,8 +15,11 @@
 namespace stretto {
 
 struct Context::State {
-  explicit State(int ranks, double timeout_s);
+  State(std::unique_ptr<fabric::Fabric> opened, double timeout_s, size_t workspace_bytes);
   ~State();
+
+  // Collective.
+  std::unique_ptr<OperationWorkspace> make_workspace(size_t num_bytes);
 
   size_t local(int rank) const;  // Throws UsageError when the rank is not of this process.
   const cuda::Device& device(int rank) const;
@@ -24,9 +28,11 @@ struct Context::State {
   std::unique_ptr<fabric::Fabric> fabric;
   cuda::Compiler compiler;
   runtime::KernelStore kernels;
+  std::unique_ptr<OperationWorkspace> workspace;  // of all operations; null: each has its own
   Tuning tuning;
-  Machine machine;                                     // plans are made for
-  std::vector<std::unique_ptr<cuda::Stream>> streams;  // by local rank
+  Machine machine;                                      // plans are made for
+  std::vector<std::unique_ptr<cuda::Stream>> streams;   // by local rank
+  std::vector<std::vector<cuda::DeviceMemory>> memory;  // the same
 };
 
 }  // namespace stretto

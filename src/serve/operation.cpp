@@ -5,10 +5,9 @@
 
 namespace stretto {
 
-Operation::Operation(Context& context, const OperationShape& shape, int64_t max_rows,
-                     const OperationOptions& options)
-    : state_(std::make_unique<State>(*context.state_, shape, max_rows, options)) {
-  prepare(max_rows);
+Operation::Operation(Context& context, const Operator& op, const OperationOptions& options)
+    : state_(std::make_unique<State>(*context.state_, op, options)) {
+  prepare(state_->max_rows);
   // Few rows are often served by other kernels, or libraries, which take long to load.
   if (options.rows == RowCount::bucket) {
     try {
@@ -28,22 +27,21 @@ Operation::~Operation() {
   }
 }
 
-Segment Operation::at(int64_t rows) const {
+Operator Operation::at(int64_t rows) const {
+  if (rows == state_->op.rows()) return state_->op;
   state_->require_rows(rows);
-  Segment op = state_->op;
-  op.m = rows;
-  return op;
+  return with_rows(state_->op, rows);
 }
 
-int64_t Operation::room() const { return state_->op.m; }
-GpuAddress Operation::a(int rank) const {
-  return state_->tensors.a.addresses[state_->context.local(rank)];
-}
-GpuAddress Operation::b(int rank) const {
-  return state_->tensors.b.addresses[state_->context.local(rank)];
-}
-GpuAddress Operation::out(int rank) const {
-  return state_->tensors.out.addresses[state_->context.local(rank)];
+int64_t Operation::max_rows() const { return state_->max_rows; }
+int64_t Operation::room() const { return state_->op.rows(); }
+
+std::vector<std::string> Operation::tensors() const {
+  std::vector<std::string> names;
+  for (const CallerTensor& one : caller_tensors(state_->op)) {
+    names.push_back(state_->op.tensor(one.tensor).name);
+  }
+  return names;
 }
 
 void Operation::prepare(int64_t rows) { state_->bucket_for(rows); }
@@ -58,19 +56,37 @@ std::vector<int64_t> Operation::buckets() const {
   return rows;
 }
 
-void Operation::run(int rank, GpuStream stream, int64_t rows) {
-  state_->run(rank, stream, rows, {static_cast<int32_t>(rows), 0});
+void Operation::run(int rank, GpuStream stream, int64_t rows, std::span<const CallTensor> tensors) {
+  if (rows == 0) {  // nothing, on all ranks alike
+    state_->context.device(rank).make_current();
+    return;
+  }
+  state_->run(rank, stream, rows, {static_cast<int32_t>(rows), 0}, tensors);
 }
 
-void Operation::run(int rank, GpuStream stream, GpuAddress rows, int64_t bucket) {
+void Operation::run(int rank, GpuStream stream, GpuAddress rows, int64_t bucket,
+                    std::span<const CallTensor> tensors) {
   if (rows == 0) throw UsageError("the address of a run's rows is 0");
   if (rows % sizeof(int32_t) != 0) {
     throw UsageError(fmt::format("a run's rows at {:#x}: an int32 begins at a multiple of {}", rows,
                                  sizeof(int32_t)));
   }
-  state_->run(rank, stream, bucket, {static_cast<int32_t>(bucket), rows});
+  state_->run(rank, stream, bucket, {static_cast<int32_t>(bucket), rows}, tensors);
 }
 
 void Operation::finish() { state_->finish(); }
+std::string Operation::error() const { return state_->error(); }
+
+int Operation::calls_per_graph(int64_t rows) const {
+  return state_->made(rows).of_host.runner->runs_per_graph();
+}
+
+size_t Operation::workspace_bytes() const { return state_->workspace.memory().num_bytes(); }
+
+uint64_t Operation::copied_bytes() const {
+  uint64_t all = 0;
+  state_->for_each_runner([&](const runtime::PlanRunner& runner) { all += runner.copied_bytes(); });
+  return all;
+}
 
 }  // namespace stretto

@@ -5,25 +5,30 @@
 #include "stretto/buckets.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
+#include "tables/plan_limits.h"
 
 namespace stretto {
 namespace {
 
-Segment largest(const OperationShape& shape, int64_t max_rows, int ranks, RowCount rows) {
-  if (max_rows < 1 || max_rows > kMaxDim) {
+Operator largest(const Operator& asked, int ranks, RowCount rows) {
+  validate(asked);
+  if (asked.ranks != ranks) {
     throw UsageError(
-        fmt::format("an operation of up to {} rows; it has 1 to {}", max_rows, kMaxDim));
+        fmt::format("an operator of {} ranks; the context has {}", asked.ranks, ranks));
   }
-  if (Segment{shape.kind}.exchanges()) {
+  for (const OperatorSegment& segment : asked.segments) {
+    if (!segment.product || !segment.product->exchanges()) continue;
+    throw UsageError(fmt::format(
+        "{}: an all-to-all at a product is planned, but no operation serves it", segment.name));
+  }
+  if (rows == RowCount::fixed) return asked;
+  if (asked.only_product() == nullptr) {
     throw UsageError(
-        fmt::format("{} is planned, but no operation serves it: take ag-gemm, gemm-rs "
-                    "or gemm-ar",
-                    to_string(shape.kind)));
+        fmt::format("{} has fixed rows: those of operators of one product alone may change, take "
+                    "an operation for each row count, with rows=fixed",
+                    asked.name()));
   }
-  const int64_t m = rows == RowCount::fixed ? max_rows : bucket_of(shape.kind, ranks, max_rows);
-  Segment op{shape.kind, m, shape.n, shape.k, ranks, shape.dtype};
-  validate(op);
-  return op;
+  return with_rows(asked, bucket_of(asked, asked.rows()));
 }
 
 }  // namespace
@@ -35,13 +40,13 @@ Operation::State::Planned& Operation::State::Bucket::for_rows(const runtime::Cal
   return rows.at != 0 && of_memory.runner ? of_memory : of_host;
 }
 
-Operation::State::State(Context::State& of, const OperationShape& shape, int64_t most,
-                        const OperationOptions& with)
+Operation::State::State(Context::State& of, const Operator& asked, const OperationOptions& with)
     : context(of),
-      max_rows(most),
-      op(largest(shape, most, of.fabric->ranks(), with.rows)),
+      max_rows(asked.rows()),
+      op(largest(asked, of.fabric->ranks(), with.rows)),
       options(with),
-      tensors(runtime::place_tensors(*of.fabric, op, with.tensors)) {}
+      own_workspace(of.workspace ? nullptr : of.make_workspace(0)),
+      workspace(of.workspace ? *of.workspace : *own_workspace) {}
 
 void Operation::State::require_rows(int64_t rows) const {
   if (is_fixed() && rows != max_rows) {
@@ -55,7 +60,7 @@ void Operation::State::require_rows(int64_t rows) const {
 }
 
 int64_t Operation::State::bucket_rows(int64_t rows) const {
-  return is_fixed() ? max_rows : bucket_of(op.kind, op.ranks, rows);
+  return is_fixed() ? max_rows : bucket_of(op, rows);
 }
 
 Operation::State::Bucket& Operation::State::bucket_for(int64_t rows) {
@@ -74,12 +79,20 @@ const Operation::State::Bucket& Operation::State::made(int64_t rows) const {
   return *found->second;
 }
 
+void Operation::State::for_each_runner(
+    const std::function<void(const runtime::PlanRunner&)>& visit) const {
+  for (const auto& [rows, bucket] : buckets) {
+    for (const Planned* planned : {&bucket->of_host, &bucket->of_memory}) {
+      if (planned->runner) visit(*planned->runner);
+    }
+  }
+}
+
 Operation::State::Bucket& Operation::State::make_bucket(int64_t rows) {
-  Segment planned = op;
-  planned.m = rows;
+  const Operator planned = with_rows(op, rows);
   auto bucket = std::make_unique<Bucket>();
-  const AutoSchedule chosen = schedule_for(planned, RowsFrom::host);
-  std::optional<AutoSchedule> other;
+  const AutoSchedules chosen = schedule_for(planned, RowsFrom::host);
+  std::optional<AutoSchedules> other;
   try {
     other = other_for_memory(planned, chosen);
   } catch (const UsageError& error) {
@@ -101,71 +114,102 @@ Operation::State::Bucket& Operation::State::make_bucket(int64_t rows) {
   return *(buckets[rows] = std::move(bucket));
 }
 
-void Operation::State::make(Planned& made, const Segment& planned, AutoSchedule chosen,
+void Operation::State::make(Planned& made, const Operator& planned, AutoSchedules chosen,
                             bool rows_in_memory) {
   made.plan = lower(planned, chosen.schedule, context.machine);
   runtime::RunnerOptions how;
   how.timeout_ns = context.timeout_ns;
   how.serves = !is_fixed();
   how.rows_in_memory = rows_in_memory;
+  how.tensors_at_calls = true;
+  how.workspace = &workspace.memory();
   if (options.schedule == "auto") how.if_not_proposed = IfNotProposed::take_first;
-  made.runner = std::make_unique<runtime::PlanRunner>(made.plan, *context.fabric, context.kernels,
-                                                      how, tensors.bindings());
-  if (const auto proposed = made.runner->too_few_proposed()) {
-    chosen = with_first_algorithm(std::move(chosen), *proposed);
+  made.runner =
+      std::make_unique<runtime::PlanRunner>(made.plan, *context.fabric, context.kernels, how);
+  const auto proposed = made.runner->too_few_proposed();
+  if (proposed && planned.only_product() != nullptr) {
+    AutoSchedule first =
+        with_first_algorithm({chosen.schedule.first(), std::move(chosen.reason)}, *proposed);
+    chosen = {first.schedule, std::move(first.reason)};
   }
   made.schedule = to_string(chosen.schedule);
   made.reason = std::move(chosen.reason);
 }
 
 // Buckets are made inside calls, so nothing is simulated for them.
-AutoSchedule Operation::State::schedule_for(const Segment& planned, RowsFrom from) const {
+AutoSchedules Operation::State::schedule_for(const Operator& planned, RowsFrom from) const {
   const Machine& machine = context.machine;
   if (options.schedule != "auto") {
-    Schedule schedule = parse_schedule(options.schedule, planned, machine, kAutoWords);
-    schedule.rows = options.rows;
+    OperatorSchedule schedule = parse_schedules(options.schedule, planned, machine, kAutoWords);
+    for (Schedule& product : schedule.products) product.rows = options.rows;
     return {schedule, {}};
   }
-  if (is_fixed()) return auto_schedule(planned, machine, context.tuning);
-  return served_schedule(planned, machine, context.tuning, from);
+  if (const Segment* only = planned.only_product(); only != nullptr && !is_fixed()) {
+    AutoSchedule found = served_schedule(*only, machine, context.tuning, from);
+    return {found.schedule, std::move(found.reason)};
+  }
+  AutoSchedules found = auto_schedules(planned, machine, context.tuning);
+  if (planned.only_product() != nullptr ||
+      cuda::why_not_on_cuda(lower(planned, found.schedule, machine)).empty()) {
+    return found;
+  }
+  return {schedule_of(find_preset("tiles"), planned, machine),
+          "tiles, since what is fastest for each product does not run as one plan on GPUs"};
 }
 
-std::optional<AutoSchedule> Operation::State::other_for_memory(const Segment& planned,
-                                                               const AutoSchedule& chosen) const {
-  if (is_fixed() || options.schedule != "auto" || chosen.schedule.gemm == GemmBy::tiles) {
+std::optional<AutoSchedules> Operation::State::other_for_memory(const Operator& planned,
+                                                                const AutoSchedules& chosen) const {
+  if (is_fixed() || options.schedule != "auto" || chosen.schedule.first().gemm == GemmBy::tiles) {
     return std::nullopt;
   }
-  AutoSchedule other = schedule_for(planned, RowsFrom::gpu_memory);
+  AutoSchedules other = schedule_for(planned, RowsFrom::gpu_memory);
   if (other.schedule == chosen.schedule) return std::nullopt;
   return other;
 }
 
-void Operation::State::run(int rank, GpuStream stream, int64_t most,
-                           const runtime::CallRows& rows) {
+void Operation::State::run(int rank, GpuStream stream, int64_t most, const runtime::CallRows& rows,
+                           std::span<const CallTensor> tensors) {
   if (is_fixed() && rows.at != 0) {
     throw UsageError("rows that stand in GPU memory: this operation's are fixed");
   }
   const cuda::Device& device = context.device(rank);
   Bucket& bucket = bucket_for(most);
   device.make_current();
-  bucket.for_rows(rows).runner->enqueue(rank, static_cast<cuda::StreamHandle>(stream),
-                                        is_fixed() ? runtime::CallRows{} : rows);
+  runtime::PlanRunner& runner = *bucket.for_rows(rows).runner;
+  const auto handle = static_cast<cuda::StreamHandle>(stream);
+  const runtime::CallRows run_rows = is_fixed() ? runtime::CallRows{} : rows;
+  const auto places = runner.places_of(rank, run_rows, tensors);
+  workspace.enter(rank, handle, runner);
+  runner.enqueue_at(rank, handle, run_rows, places);
 }
 
 void Operation::State::finish() {
   std::string problem;
+  const auto finish_one = [&](runtime::PlanRunner& runner) {
+    try {
+      runner.finish();
+    } catch (const SystemError& error) {
+      if (!runner.has_met()) throw;  // nor would the others
+      if (problem.empty()) problem = error.what();
+    }
+  };
   for (auto& [rows, bucket] : buckets) {
     for (Planned* planned : {&bucket->of_host, &bucket->of_memory}) {
-      if (!planned->runner) continue;
-      try {
-        planned->runner->finish();
-      } catch (const SystemError& error) {
-        if (!planned->runner->has_met()) throw;  // nor would the others
-        if (problem.empty()) problem = error.what();
-      }
+      if (planned->runner) finish_one(*planned->runner);
     }
   }
+  // Last: a stream that stands in a collective of a plan's is the plan's to let go.
+  finish_one(workspace.fence());
   if (!problem.empty()) throw SystemError(problem);
+}
+
+std::string Operation::State::error() const {
+  std::string problem;
+  for_each_runner([&](const runtime::PlanRunner& runner) {
+    if (problem.empty()) problem = runner.problem();
+  });
+  if (problem.empty()) problem = workspace.fence().problem();
+  return problem;
 }
 
 }  // namespace stretto

@@ -1,15 +1,16 @@
-// What an operation holds: its tensors, and a plan for each bucket of rows, made when it is first
-// asked for.
+// What an operation holds: a plan for each bucket of rows, made when it is first asked for.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "run/plan_runner.h"
 #include "serve/context_state.h"
-#include "serve/operation_tensors.h"
+#include "serve/operation_workspace.h"
 #include "stretto/tune.h"
 
 namespace stretto {
@@ -29,8 +30,7 @@ struct Operation::State {
     Planned& for_rows(const runtime::CallRows& rows);
   };
 
-  State(Context::State& of, const OperationShape& shape, int64_t most,
-        const OperationOptions& with);
+  State(Context::State& of, const Operator& asked, const OperationOptions& with);
 
   bool is_fixed() const { return options.rows == RowCount::fixed; }
   void require_rows(int64_t rows) const;
@@ -39,25 +39,29 @@ struct Operation::State {
   Bucket& bucket_for(int64_t rows);
   // Throws UsageError when it is not there.
   const Bucket& made(int64_t rows) const;
+  void for_each_runner(const std::function<void(const runtime::PlanRunner&)>& visit) const;
 
-  void run(int rank, GpuStream stream, int64_t most, const runtime::CallRows& rows);
+  void run(int rank, GpuStream stream, int64_t most, const runtime::CallRows& rows,
+           std::span<const CallTensor> tensors);
   // Of all buckets: nobody knows which graphs were launched. The first that ended badly is told.
   void finish();
+  std::string error() const;
 
   Context::State& context;
   int64_t max_rows;
-  Segment op;  // with as many rows as tensors have room for
+  Operator op;  // with as many rows as the largest bucket
   OperationOptions options;
-  runtime::OperationTensors tensors;
+  std::unique_ptr<OperationWorkspace> own_workspace;  // where the context has none for all
+  OperationWorkspace& workspace;
   std::map<int64_t, std::unique_ptr<Bucket>> buckets;
 
  private:
   Bucket& make_bucket(int64_t rows);
-  void make(Planned& made, const Segment& planned, AutoSchedule chosen, bool rows_in_memory);
-  AutoSchedule schedule_for(const Segment& planned, RowsFrom from) const;
+  void make(Planned& made, const Operator& planned, AutoSchedules chosen, bool rows_in_memory);
+  AutoSchedules schedule_for(const Operator& planned, RowsFrom from) const;
   // Where rows in GPU memory want another schedule than those that the host says.
-  std::optional<AutoSchedule> other_for_memory(const Segment& planned,
-                                               const AutoSchedule& chosen) const;
+  std::optional<AutoSchedules> other_for_memory(const Operator& planned,
+                                                const AutoSchedules& chosen) const;
 };
 
 }  // namespace stretto

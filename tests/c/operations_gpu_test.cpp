@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "fabric/job.h"
 #include "fabric/launcher.h"
 #include "run/gpu_plans.h"
 #include "serve/integer_tensors.h"
@@ -23,9 +24,26 @@ constexpr const char* kInside = "STRETTO_TEST_INSIDE";
 
 TEST(CContext, SaysWhyThereIsNone) {
   stretto_context* context = nullptr;
-  EXPECT_EQ(stretto_context_open(0, &context), STRETTO_BAD_USAGE);
-  EXPECT_THAT(stretto_last_error(), HasSubstr("more than 0, at most 3600"));
-  EXPECT_EQ(stretto_context_open(1, nullptr), STRETTO_BAD_USAGE);
+  stretto_context_request request = {};
+  request.size = sizeof request;
+  const auto refusal = [&] {
+    EXPECT_EQ(stretto_context_open(&request, &context), STRETTO_BAD_USAGE);
+    EXPECT_EQ(context, nullptr);
+    return std::string(stretto_last_error());
+  };
+  if (!fabric::job_from()) EXPECT_THAT(refusal(), HasSubstr("no launcher has said which rank"));
+  request.ranks = 1;
+  EXPECT_THAT(refusal(), HasSubstr("more than 0, at most 3600"));
+  request.timeout_s = 1;
+  request.ranks = 2;
+  EXPECT_THAT(refusal(), HasSubstr("2 ranks meet through an exchange, and none was given"));
+  request.rank = 2;
+  EXPECT_THAT(refusal(), HasSubstr("rank 2 of 2: ranks are 0 to 1"));
+  request.rank = 1;
+  request.exchange = [](void*, const void*, void*, size_t) { return 7; };
+  EXPECT_EQ(stretto_context_open(&request, &context), STRETTO_SYSTEM_FAULT);
+  EXPECT_THAT(stretto_last_error(), HasSubstr("the exchange of the ranks failed: it returned 7"));
+  EXPECT_EQ(stretto_context_open(&request, nullptr), STRETTO_BAD_USAGE);
   EXPECT_EQ(stretto_context_close(nullptr), STRETTO_BAD_USAGE);
   for (const auto number : {stretto_context_rank, stretto_context_ranks, stretto_context_gpu}) {
     EXPECT_EQ(number(nullptr), -1);
@@ -35,7 +53,9 @@ TEST(CContext, SaysWhyThereIsNone) {
   EXPECT_EQ(stretto_operation_finish(nullptr), STRETTO_BAD_USAGE);
   EXPECT_THAT(stretto_last_error(), HasSubstr("operation is NULL"));
   if (cuda::why_no_driver().empty()) STRETTO_SKIP("there is a GPU");
-  EXPECT_EQ(stretto_context_open(1, &context), STRETTO_SYSTEM_FAULT);
+  request.rank = 0;
+  request.ranks = 1;
+  EXPECT_EQ(stretto_context_open(&request, &context), STRETTO_SYSTEM_FAULT);
   EXPECT_EQ(context, nullptr);
   EXPECT_EQ(stretto_last_error(), cuda::why_no_driver());
 }
@@ -53,20 +73,16 @@ class RankOfCOperations : public testing::Test {
  protected:
   void SetUp() override {
     if (std::getenv(kInside) == nullptr) GTEST_SKIP() << "a part of COperationsOnGpus";
-    ASSERT_EQ(stretto_context_open(5, &context_), STRETTO_GOOD) << stretto_last_error();
+    stretto_context_request request = {};
+    request.size = sizeof request;
+    request.timeout_s = 5;
+    ASSERT_EQ(stretto_context_open(&request, &context_), STRETTO_GOOD) << stretto_last_error();
     rank_ = stretto_context_rank(context_);
   }
   void TearDown() override {
     if (context_ != nullptr) {
       EXPECT_EQ(stretto_context_close(context_), STRETTO_GOOD) << stretto_last_error();
     }
-  }
-
-  uint64_t address(stretto_operation* operation, stretto_tensor tensor) {
-    uint64_t at = 0;
-    EXPECT_EQ(stretto_operation_address(operation, tensor, &at), STRETTO_GOOD)
-        << stretto_last_error();
-    return at;
   }
 
   void write(const Segment& op, uint64_t seed, Input input, uint64_t to) {
@@ -90,7 +106,6 @@ TEST_F(RankOfCOperations, RunsOnTheCallersTensors) {
     for (const int32_t serves : {0, 1}) {
       SCOPED_TRACE(std::string(kind) + (serves ? " bucket" : " fixed"));
       constexpr int64_t kRows = 384, kN = 512, kK = 512;
-      const bool owns_out = std::string_view(kind) == "gemm-ar";
       const std::string sizes = fmt::format("m={} n={} k={}", kRows, kN, kK);
       const stretto_operator given = {sizeof given, kind, nullptr, sizes.c_str(), 2, "bf16"};
       std::vector<cuda::DeviceMemory> memory;
@@ -100,32 +115,28 @@ TEST_F(RankOfCOperations, RunsOnTheCallersTensors) {
         ASSERT_EQ(stretto_tensor_of(&given, serves, 0, tensor, &info), STRETTO_GOOD);
         memory.emplace_back(static_cast<size_t>(info.rows * info.cols * 2));
       }
-      const stretto_operation_request request = {sizeof request,
-                                                 kind,
-                                                 kN,
-                                                 kK,
-                                                 "bf16",
-                                                 kRows,
-                                                 serves,
-                                                 "auto",
-                                                 memory[0].address(),
-                                                 memory[1].address(),
-                                                 owns_out ? 0 : memory[2].address()};
+      const stretto_operation_request request = {sizeof request, &given, serves, "auto"};
       stretto_operation* operation = nullptr;
       ASSERT_EQ(stretto_operation_make(context_, &request, &operation), STRETTO_GOOD)
           << stretto_last_error();
-      EXPECT_EQ(address(operation, STRETTO_A), memory[0].address());
-      const uint64_t out = address(operation, STRETTO_OUT);
-      EXPECT_EQ(out == memory[2].address(), !owns_out);
+      std::vector<stretto_call_tensor> tensors;
+      for (int32_t i = 0; i < 3; ++i) {
+        tensors.push_back({sizeof(stretto_call_tensor), nullptr, i, 0,
+                           memory[static_cast<size_t>(i)].address(), 0});
+      }
       const Segment op =
           parse_segment(fmt::format("{} m={} n={} k={} ranks=2 dtype=bf16", kind, kRows, kN, kK));
       write(op, ++seed, Input::a, memory[0].address());
       write(op, seed, Input::b, memory[1].address());
-      ASSERT_EQ(stretto_operation_run(operation, kRows, nullptr), STRETTO_GOOD)
+      ASSERT_EQ(stretto_operation_run(operation, kRows, tensors.data(), 3, nullptr), STRETTO_GOOD)
           << stretto_last_error();
       ASSERT_EQ(stretto_operation_finish(operation), STRETTO_GOOD) << stretto_last_error();
-      EXPECT_EQ(wrong(op, seed, out), 0);
-      EXPECT_EQ(stretto_operation_run(operation, kRows + 1, nullptr), STRETTO_BAD_USAGE);
+      EXPECT_EQ(wrong(op, seed, memory[2].address()), 0);
+      const char* problem = nullptr;
+      EXPECT_EQ(stretto_operation_error(operation, &problem), STRETTO_GOOD);
+      EXPECT_STREQ(problem, "");
+      EXPECT_EQ(stretto_operation_run(operation, kRows + 1, tensors.data(), 3, nullptr),
+                STRETTO_BAD_USAGE);
       EXPECT_THAT(stretto_last_error(), HasSubstr("385 rows"));
       EXPECT_EQ(stretto_context_close(context_), STRETTO_BAD_USAGE);
       EXPECT_THAT(stretto_last_error(), HasSubstr("1 operation left"));

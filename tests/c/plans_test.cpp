@@ -197,7 +197,7 @@ TEST(CPlans, AnyGraphIsComputedOnTheCpuWithItsTensorsByName) {
   tensors[5].name = "y";
   EXPECT_THAT(refusal(3, 6), HasSubstr("unknown tensor of twice 'y'"));
   tensors[5] = {sizeof tensors[5], "z", 0, 1, 0, 0};
-  EXPECT_THAT(refusal(3, 6), HasSubstr("tensor z of rank 1 is at address 0"));
+  EXPECT_THAT(refusal(3, 6), HasSubstr("tensor z is at address 0, and has 3 rows"));
   tensors[5].rank = 2;
   EXPECT_THAT(refusal(3, 6), HasSubstr("the operator has ranks 0 to 1"));
 }

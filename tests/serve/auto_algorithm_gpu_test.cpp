@@ -11,7 +11,7 @@
 
 #include "core/file.h"
 #include "run/gpu_plans.h"
-#include "stretto/context.h"
+#include "serve/operation_on_memory.h"
 #include "stretto/error.h"
 
 namespace stretto {
@@ -59,15 +59,15 @@ TEST(InsideAutoOfOperations, TakesTheFirstWhereNamingTheAlgorithmIsRefused) {
   Context context(kRanks, 1);
   for (const Sizes& of : kSizes) {
     SCOPED_TRACE(fmt::format("n={} k={}", of.n, of.k));
-    const OperationShape shape{kGemmAr, of.n, of.k, DType::bf16};
+    const ProductShape shape{kGemmAr, of.n, of.k, DType::bf16};
     std::string refusal;
     try {
-      Operation(context, shape, kRows, {.schedule = "low-latency,algorithm=7"});
+      OperationOnMemory(context, shape, kRows, {.schedule = "low-latency,algorithm=7"});
     } catch (const UsageError& error) {
       refusal = error.what();
       EXPECT_THAT(refusal, HasSubstr("algorithm=7: cuBLAS proposes "));
     }
-    Operation operation(context, shape, kRows);
+    OperationOnMemory operation(context, shape, kRows);
     const std::string schedule = operation.schedule(kRows);
     std::cout << fmt::format("n={} k={}: {}\n", of.n, of.k,
                              refusal.empty() ? "algorithm=7 is proposed" : refusal);

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <initializer_list>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "operation_on_gpus.h"
@@ -19,8 +21,8 @@ using testing::HasSubstr;
 
 // Whom finish() waits for, and nobody else asks about: a stream may end once its calls are done.
 TEST_P(OperationOnGpus, StreamsOfTheCallerEndAfterFinish) {
-  auto operation =
-      std::make_unique<Operation>(*context_, OperationShape{kGemmRs, 512, 512, DType::bf16}, 512);
+  auto operation = std::make_unique<OperationOnMemory>(
+      *context_, ProductShape{kGemmRs, 512, 512, DType::bf16}, 512);
   write(*operation, 512, 4);
   for (int round = 0; round < 3; ++round) {
     std::vector<std::unique_ptr<cuda::Stream>> streams;
@@ -51,7 +53,7 @@ TEST_P(OperationOnGpus, CallsNeitherWaitForTheGpuNorAllocate) {
   StallGuard guard(std::chrono::seconds(30));
   for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
     guard.at(std::string(to_string(kind)) + ": the bucket, and its first calls");
-    Operation operation(*context_, {kind, 512, 512, DType::bf16}, kRows);
+    OperationOnMemory operation(*context_, {kind, 512, 512, DType::bf16}, kRows);
     write(operation, kRows, 5);
     for (int i = 0; i < 2; ++i) run(operation, kRows);
     operation.finish();
@@ -104,10 +106,14 @@ TEST_P(OperationOnGpus, CallsNeitherWaitForTheGpuNorAllocate) {
 }
 
 TEST_P(OperationOnGpus, GoesOnAfterARankThatDidNotCome) {
-  Operation operation(*context_, {kGemmRs, 512, 512, DType::bf16}, 512);
+  OperationOnMemory operation(*context_, {kGemmRs, 512, 512, DType::bf16}, 512);
   for (const int64_t rows : {512, 30}) {  // the latter from a graph, which is launched again
     SCOPED_TRACE(rows);
     operation.run(0, context_->stream(0), rows);
+    for (int ms = 0; ms < 5000 && operation.error().empty(); ms += 10) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_THAT(operation.error(), HasSubstr("rank 0"));
     try {
       operation.finish();
       ADD_FAILURE() << "a rank alone came to the end";
@@ -125,8 +131,8 @@ TEST_P(OperationOnGpus, GoesOnAfterARankThatDidNotCome) {
 }
 
 TEST_P(OperationOnGpus, RefusalsSayWhatWouldBeRight) {
-  const OperationShape shape{kGemmRs, 512, 512, DType::bf16};
-  Operation operation(*context_, shape, 100);
+  const ProductShape shape{kGemmRs, 512, 512, DType::bf16};
+  OperationOnMemory operation(*context_, shape, 100);
   const auto refusal = [&](const auto& work) -> std::string {
     try {
       work();
@@ -141,17 +147,29 @@ TEST_P(OperationOnGpus, RefusalsSayWhatWouldBeRight) {
       refusal([&] { operation.run(8, context_->stream(0), 10); }),
       HasSubstr(fmt::format("rank 8 is not of this process, which has 0 to {}", ranks_ - 1)));
   // No plan is made for a rank that cannot run it.
-  Operation large(*context_, shape, 4096);
+  OperationOnMemory large(*context_, shape, 4096);
   const std::vector<int64_t> buckets = large.buckets();
   EXPECT_THAT(refusal([&] { large.run(8, context_->stream(0), 2000); }),
               HasSubstr("rank 8 is not of this process"));
   EXPECT_EQ(large.buckets(), buckets);
+  const auto call = [&](std::initializer_list<CallTensor> tensors) {
+    return refusal([&] { operation.Operation::run(0, context_->stream(0), 10, tensors); });
+  };
+  const CallTensor a{"a", operation.a(0)}, b{"b", operation.b(0)}, out{"out", operation.out(0)};
+  EXPECT_THAT(call({a, b}), HasSubstr("gemm-rs needs its tensors: out missing; it has a, b, out"));
+  EXPECT_THAT(call({a, b, out, {"c", a.address}}), HasSubstr("unknown tensor of gemm-rs 'c'"));
+  EXPECT_THAT(call({a, b, {"out", out.address + 8}}), HasSubstr("a multiple of 16 bytes"));
+  EXPECT_THAT(call({{"a", a.address, 8}, b, out}), HasSubstr("so it must be as many or more"));
+  EXPECT_THAT(call({{"a", a.address, 1023}, b, out}), HasSubstr("a multiple of 8 is needed"));
+  EXPECT_THAT(call({a, b, {"out", 0}}), HasSubstr("tensor out is at address 0"));
+  EXPECT_EQ(operation.error(), "");
   EXPECT_THAT(refusal([&] { operation.run(0, context_->stream(0), GpuAddress{0x1002}, 10); }),
               HasSubstr("rows at 0x1002: an int32 begins at a multiple of 4"));
-  EXPECT_THAT(refusal([&] { Operation(*context_, shape, 100, {.schedule = "sequential"}); }),
-              HasSubstr("rows=bucket with mover=nccl"));
+  EXPECT_THAT(
+      refusal([&] { OperationOnMemory(*context_, shape, 100, {.schedule = "sequential"}); }),
+      HasSubstr("rows=bucket with mover=nccl"));
   EXPECT_THAT(refusal([&] {
-                Operation(*context_, {kGemmRs, 512, 511}, 100);
+                OperationOnMemory(*context_, {kGemmRs, 512, 511}, 100);
               }),
               HasSubstr("must divide"));
   EXPECT_THAT(refusal([&] { Context(0); }), HasSubstr("a context of 0 ranks"));

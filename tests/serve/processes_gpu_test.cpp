@@ -8,7 +8,7 @@
 #include "run/compile_plans.h"
 #include "run/lost_notifies.h"
 #include "run/rank_processes.h"
-#include "serve/operation_tensors.h"
+#include "stretto/context.h"
 
 namespace stretto::runtime {
 namespace {
@@ -43,7 +43,7 @@ TEST_F(PlansOfProcesses, PlansThatDifferAreRefusedOnAll) {
   EXPECT_EQ(launch_ranks("MakesAnotherPlanThanItsPeer"), 0);
 }
 
-TEST_F(PlansOfProcesses, TensorsThatDoNotFitOnOneAreRefusedOnAll) {
+TEST_F(PlansOfProcesses, TensorsThatDoNotFitAreRefusedBeforeTheRun) {
   EXPECT_EQ(launch_ranks("HasATensorThatDoesNotFit"), 0);
 }
 
@@ -161,29 +161,20 @@ TEST_F(RankOfPlans, MakesAnotherPlanThanItsPeer) {
   expect_right(kOp, "tiles");
 }
 
+// Nothing is enqueued then, so nobody waits for the rank.
 TEST_F(RankOfPlans, HasATensorThatDoesNotFit) {
-  const Segment op = parse_segment("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16");
+  const Plan plan = plan_here("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16", "tiles");
   const int rank = fabric_->first_rank();
   fabric_->device(rank).make_current();
   const cuda::DeviceMemory memory(512 * 512 * 2 + 16);
-  const GpuAddress a = memory.address() + (rank == 1 ? 8 : 0);
-  const auto expect_refused = [&](const auto& make) {
-    try {
-      make();
-      ADD_FAILURE() << "not refused";
-    } catch (const UsageError& error) {
-      const std::string text = error.what();
-      EXPECT_THAT(text, HasSubstr("a multiple of 16 bytes"));
-      EXPECT_EQ(text.starts_with("rank 1: "), rank == 0) << text;
-    }
+  PlanRunner runner(plan, *fabric_, shared_compiler(), {.tensors_at_calls = true});
+  const auto run = [&](GpuAddress a) {
+    const CallTensor tensors[] = {{"a", a}, {"b", memory.address()}, {"out", memory.address()}};
+    runner.enqueue(rank, runner.stream(rank).handle(), {}, tensors);
   };
-  expect_refused([&] { place_tensors(*fabric_, op, {RankTensors{.a = a}}); });
-  // Where a runner is given it, only what the rank's kernels are made of tells.
-  const Plan plan = plan_here(to_string(op), "tiles");
-  Bindings bindings;
-  bindings.own["a"] = {a};
-  expect_refused([&] { PlanRunner(plan, *fabric_, shared_compiler(), {}, bindings); });
-  expect_right(to_string(op), "tiles");
+  if (rank == 1) EXPECT_THROW(run(memory.address() + 8), UsageError);
+  run(memory.address());
+  EXPECT_EQ(finish(runner, 5), "");
 }
 
 TEST_F(RankOfPlans, MissesANotify) {

@@ -1,0 +1,43 @@
+// The tensors of a plan's calls: which of them kernels take where they lie, and where that is.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "launch/call_places.h"
+#include "stretto/call.h"
+#include "stretto/plan.h"
+
+namespace stretto::runtime {
+
+class CallTensors {
+ public:
+  struct Tensor {
+    std::string name;
+    uint16_t buffer = 0;
+    Held held = Held::whole;
+    bool is_output = false;
+    int64_t rows = 0, cols = 0;  // of a rank, as the plan has them; where held by rows the most
+    bool scales = false;         // a run of fewer rows has fewer of its
+    bool without_gaps = false;
+    // Other ranks reach the buffer, so it is the plan's own, and the tensor is copied.
+    bool is_copied = false;
+  };
+
+  // `shared`, by buffer: other ranks reach it. `serves`: runs may have fewer rows.
+  CallTensors(const Plan& plan, const std::vector<bool>& shared, bool serves);
+
+  const std::vector<Tensor>& all() const { return tensors_; }
+  // By index, for a run of so many rows. Throws UsageError saying what is wrong and would be right.
+  std::vector<cuda::CallPlace> places(int rank, int64_t rows,
+                                      std::span<const CallTensor> given) const;
+
+ private:
+  int64_t rows_of(const Tensor& tensor, int rank, int64_t rows) const;
+
+  const Plan& plan_;
+  std::vector<Tensor> tensors_;  // as caller_tensors() has them
+};
+
+}  // namespace stretto::runtime

@@ -1,0 +1,121 @@
+// Runs whose tensors are a call's: what stands for them is made the call's while it is enqueued.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "run/rank_streams.h"
+#include "stretto/error.h"
+
+namespace stretto::runtime {
+
+using cuda::DevicePtr;
+using cuda::LibraryMatmul;
+using cuda::Stream;
+
+void RankStreams::begin_call(const Stream& main, const CallRows& rows, bool is_captured) {
+  if (call_memory_) {
+    CallSlots::Key key;
+    key.reserve(call_.places.size() * 3);
+    for (const cuda::CallPlace& place : call_.places) {
+      key.insert(key.end(), {place.address, place.row_bytes, static_cast<uint64_t>(place.rows)});
+    }
+    call_.blob = call_memory_->find(main, key, call_.places, is_captured);
+  }
+  copy_tensors(main, false, rows);
+}
+
+void RankStreams::copy_tensors(const Stream& main, bool outputs, const CallRows& rows) {
+  for (size_t i = 0; i < call_.places.size(); ++i) {
+    const CallTensors::Tensor& tensor = setup_.calls->all()[i];
+    const cuda::CallPlace& place = call_.places[i];
+    if (!tensor.is_copied || tensor.is_output != outputs || place.rows == 0) continue;
+    const DevicePtr own = cuda::address_of(setup_.places, setup_.rank, tensor.buffer, 0);
+    copied_bytes_ += place.solid_bytes * static_cast<uint64_t>(place.rows);
+    if (outputs && rows.at != 0 && tensor.scales) {
+      if (place.row_bytes != place.solid_bytes) {
+        throw UsageError(fmt::format(
+            "rows of tensor {} have gaps, and memory says how many there are: give it without gaps",
+            tensor.name));
+      }
+      copy_rows_->copy(main, own, place.address, place.solid_bytes, rows.at,
+                       static_cast<int32_t>(place.rows));
+      continue;
+    }
+    const auto num_rows = static_cast<uint64_t>(place.rows);
+    const cuda::Transfer transfer =
+        outputs ? cuda::Transfer{own,
+                                 place.address,
+                                 place.solid_bytes,
+                                 place.row_bytes,
+                                 place.solid_bytes,
+                                 num_rows}
+                : cuda::Transfer{place.address,     own,     place.row_bytes, place.solid_bytes,
+                                 place.solid_bytes, num_rows};
+    cuda::enqueue_transfer(main, transfer);
+  }
+}
+
+device::GemmParams RankStreams::at_call(device::GemmParams params, size_t kernel) const {
+  if (!call_memory_) return params;
+  const cuda::CallBlob::Gemm& own = call_memory_->blob().gemms()[kernel];
+  params.maps = reinterpret_cast<const device::TensorMap*>(call_.blob + own.maps);
+  params.num_maps = own.num_maps;
+  params.acquired = reinterpret_cast<uint32_t*>(call_.blob + own.acquired);
+  if (own.has_follows) {
+    params.follows = reinterpret_cast<const device::GemmFollow*>(call_.blob + own.follows);
+  }
+  return params;
+}
+
+device::MoverParams RankStreams::at_call(device::MoverParams params, size_t kernel) const {
+  if (!call_memory_) return params;
+  params.regions = reinterpret_cast<const device::MoverRegion*>(
+      call_.blob + call_memory_->blob().regions()[kernel]);
+  return params;
+}
+
+// What multiplies tensors that lie as even and without gaps as stand-ins do; for others there may
+// be none yet.
+size_t RankStreams::matmul_at_call(const MatrixProduct& product,
+                                   const LibraryMatmul::Places& places) {
+  if (setup_.calls == nullptr) return product.matmul;
+  std::array<cuda::Matrix, 3> matrices = product.matrices;
+  const std::array<DevicePtr, 3> at = {places.a, places.b, places.c};
+  bool is_alike = true;
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    cuda::Matrix& matrix = matrices[i];
+    const int64_t stride = cuda::at_call(matrix, call_.places).stride;
+    is_alike = is_alike && stride == matrix.stride &&
+               cuda::alignment_of(at[i]) == cuda::alignment_of(matrix.address);
+    matrix.stride = stride;
+    matrix.address = at[i];
+  }
+  if (is_alike) return product.matmul;
+  const size_t matmul = product_of(matrices[0], matrices[1], matrices[2], product.sms).matmul;
+  const size_t bytes = matmuls_[matmul].matmul.workspace_bytes();
+  if (bytes > workspace_.num_bytes()) {
+    former_workspaces_.push_back(std::move(workspace_));
+    workspace_ = cuda::DeviceMemory(bytes);
+  }
+  return matmul;
+}
+
+cuda::CallPlaces RankStreams::places_before_calls() {
+  if (setup_.calls == nullptr || !before_calls_.empty()) return before_calls_;
+  size_t most = 0;
+  for (const CallTensors::Tensor& tensor : setup_.calls->all()) {
+    const auto row = static_cast<size_t>(tensor.cols * num_bytes(setup_.plan.op.dtype));
+    most = std::max(most, row * static_cast<size_t>(tensor.rows));
+    before_calls_.push_back({0, row, row, tensor.rows});
+  }
+  memory_before_calls_ = cuda::DeviceMemory(most);
+  for (cuda::CallPlace& place : before_calls_) place.address = memory_before_calls_.address();
+  return before_calls_;
+}
+
+void RankStreams::begin_calls() {
+  before_calls_.clear();
+  memory_before_calls_ = {};
+}
+
+}  // namespace stretto::runtime

@@ -1,0 +1,33 @@
+#include "serve/operation_workspace.h"
+
+namespace stretto {
+namespace {
+
+// A fence has ranks and nothing else; any operator of so many will do.
+Operator operator_of(int ranks) {
+  return Segment{kGemmAr, ranks, 8, int64_t{8} * ranks, ranks, DType::bf16};
+}
+
+}  // namespace
+
+OperationWorkspace::OperationWorkspace(fabric::Fabric& fabric, runtime::KernelStore& kernels,
+                                       uint64_t timeout_ns, size_t num_bytes)
+    : first_rank_(fabric.first_rank()),
+      memory_(fabric, num_bytes),
+      turns_(static_cast<size_t>(fabric.num_local())),
+      plan_(runtime::fence_plan(operator_of(fabric.ranks()),
+                                fabric.device(fabric.first_rank()).num_sms())) {
+  runtime::RunnerOptions options;
+  options.timeout_ns = timeout_ns;
+  fence_ = std::make_unique<runtime::PlanRunner>(plan_, fabric, kernels, options);
+}
+
+void OperationWorkspace::enter(int rank, cuda::StreamHandle stream,
+                               const runtime::PlanRunner& runner) {
+  if (runner.memory().shared_bytes() == 0) return;
+  const auto local = static_cast<size_t>(rank - first_rank_);
+  if (!turns_[local].needs_fence(runner.id(), cuda::Stream(stream).capture())) return;
+  fence_->enqueue(rank, stream);
+}
+
+}  // namespace stretto

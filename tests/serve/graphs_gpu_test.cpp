@@ -1,0 +1,110 @@
+// Operators of several products through the public interface: their tensors by name, with each
+// call.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "run/gpu_plans.h"
+#include "serve/integer_tensors.h"
+#include "stretto/context.h"
+
+namespace stretto {
+namespace {
+
+class GraphsOnGpus : public testing::TestWithParam<const char*> {};
+
+constexpr int kRanks = 2;
+
+float value_of(uint16_t bits) {
+  const uint32_t word = uint32_t{bits} << 16;
+  float value = 0;
+  std::memcpy(&value, &word, sizeof(value));
+  return value;
+}
+
+void write_inputs(Context& context, const Operator& op, const TensorMemory& memory,
+                  const InputData& data) {
+  for (const CallerTensor& one : caller_tensors(op)) {
+    for (int rank = 0; rank < kRanks && !one.is_output; ++rank) {
+      const Slice slice = slice_of(op, one.tensor, one.held, rank);
+      std::vector<float> line(static_cast<size_t>(slice.cols()));
+      std::vector<uint16_t> bits;
+      for (int64_t row = slice.row0; row < slice.row1; ++row) {
+        fill_tensor(op, data, one.tensor, row, slice.col0, line);
+        const std::vector<uint16_t> of_row = runtime::bf16_of(line);
+        bits.insert(bits.end(), of_row.begin(), of_row.end());
+      }
+      context.copy_to_gpu(rank, memory.at(rank, op.tensor(one.tensor).name), bits.data(),
+                          bits.size() * 2);
+    }
+  }
+}
+
+int64_t wrong_elements(Context& context, const Operator& op, const TensorMemory& memory,
+                       const InputData& data) {
+  const auto expected = expected_outputs(op, data, {op.dtype, kRanks}, 0, op.rows());
+  int64_t wrong = 0;
+  for (size_t i = 0; i < op.outputs.size(); ++i) {
+    const auto& [tensor, held] = op.outputs[i];
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const Slice slice = slice_of(op, tensor, held, rank);
+      std::vector<uint16_t> out(static_cast<size_t>(slice.rows() * slice.cols()));
+      context.copy_from_gpu(rank, out.data(), memory.at(rank, op.tensor(tensor).name),
+                            out.size() * 2);
+      for (int64_t row = slice.row0; row < slice.row1; ++row) {
+        for (int64_t col = slice.col0; col < slice.col1; ++col) {
+          const auto at = static_cast<size_t>((row - slice.row0) * slice.cols() + col - slice.col0);
+          const double off = std::fabs(value_of(out[at]) - expected[i].value(row, col));
+          wrong += !(off <= expected[i].bound(row, col));
+        }
+      }
+    }
+  }
+  return wrong;
+}
+
+TEST_P(GraphsOnGpus, AreRightOnTensorsOfEachCall) {
+  if (const std::string why = runtime::why_not_here(kRanks); !why.empty()) STRETTO_SKIP(why);
+  Context context(kRanks, 2);
+  const Operator op = parse_operator(fmt::format("{} ranks={} dtype=bf16", GetParam(), kRanks));
+  for (const char* schedule : {"auto", "tiles", "decomposed"}) {
+    SCOPED_TRACE(schedule);
+    Operation operation(context, op, {.schedule = schedule, .rows = RowCount::fixed});
+    std::vector<std::unique_ptr<TensorMemory>> layers;
+    for (uint64_t layer = 0; layer < 2; ++layer) {
+      layers.push_back(std::make_unique<TensorMemory>(context, operation));
+      write_inputs(context, op, *layers.back(), {Fill::random, layer + 1});
+    }
+    for (int round = 0; round < 2; ++round) {
+      for (const auto& layer : layers) {
+        for (int rank = 0; rank < kRanks; ++rank) {
+          operation.run(rank, context.stream(rank), op.rows(), layer->of(rank));
+        }
+      }
+    }
+    operation.finish();
+    for (uint64_t layer = 0; layer < 2; ++layer) {
+      EXPECT_EQ(wrong_elements(context, op, *layers[layer], {Fill::random, layer + 1}), 0);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Operators, GraphsOnGpus,
+                         testing::Values("mlp m=517 h=512 f=1024", "mlp-gelu m=200 h=512 f=1024",
+                                         "mlp-ar m=256 h=512 f=1024",
+                                         "gemm-ar-norm m=300 n=512 k=512",
+                                         "gemm-rs-norm m=517 n=512 k=512",
+                                         "layer m=256 h=512 f=1024 heads=8 kv-heads=4 head-dim=64"),
+                         [](const auto& info) {
+                           std::string name(info.param);
+                           name = name.substr(0, name.find(' '));
+                           for (char& c : name) c = c == '-' ? '_' : c;
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace stretto
