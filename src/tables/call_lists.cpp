@@ -86,8 +86,9 @@ NcclCall at_call(NcclCall call, CallPlaces places) {
 }
 
 LowLatencyCall at_call(LowLatencyCall call, CallPlaces places) {
-  call.from = at_call(call.from, places);
-  call.to = at_call(call.to, places);
+  for (DevicePtr* at : {&call.from, &call.to, &call.residual, &call.weights, &call.normed}) {
+    *at = at_call(*at, places);
+  }
   return call;
 }
 

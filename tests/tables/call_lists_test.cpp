@@ -134,6 +134,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"gemm-rs m=512 n=512 k=256 ranks=2 dtype=bf16", "slices"},
                     Case{"gemm-rs m=512 n=512 k=256 ranks=4 dtype=bf16", "sequential"},
                     Case{"gemm-ar m=64 n=512 k=256 ranks=2 dtype=bf16", "low-latency"},
+                    Case{"gemm-ar-norm m=64 n=512 k=256 ranks=2 dtype=bf16", "low-latency"},
                     Case{"mlp m=512 h=256 f=512 ranks=2 dtype=bf16", "tiles"},
                     Case{"mlp-gelu m=512 h=256 f=512 ranks=2 dtype=bf16", "tiles"},
                     Case{"gemm-rs-norm m=512 n=512 k=256 ranks=2 dtype=bf16", "tiles"}));
