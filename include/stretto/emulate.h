@@ -30,6 +30,7 @@ struct EmulateOptions {
   uint64_t seed = 1;       // interleaving, delays and skew
   uint64_t data_seed = 1;  // input values
   Fill fill = Fill::random;
+  Routing routing = {};   // of operators whose rows choose experts
   int runs = 2;           // consecutive epochs, with fresh inputs each
   int64_t max_bytes = 0;  // of memory; 0: three quarters of the machine's. Larger plans are refused
   std::shared_ptr<SharedReference> reference = {};  // may be empty

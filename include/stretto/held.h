@@ -8,19 +8,23 @@
 namespace stretto {
 
 // X(enumerator, text, meaning)
-#define STRETTO_HELDS(X)                               \
-  X(whole, "whole", "every rank has all of it")        \
-  X(rows, "rows", "every rank has a block of rows")    \
-  X(cols, "cols", "every rank has a block of columns") \
-  X(partial, "partial", "every rank has a term of the sum")
+#define STRETTO_HELDS(X)                                                     \
+  X(whole, "whole", "every rank has all of it")                              \
+  X(rows, "rows", "every rank has a block of rows")                          \
+  X(cols, "cols", "every rank has a block of columns")                       \
+  X(partial, "partial", "every rank has a term of the sum")                  \
+  X(experts, "experts", "every rank has a block of the matrices of a stack") \
+  X(routed, "routed", "rows are where a table says that a run makes")
 
 // How what one holds becomes what another needs.
-#define STRETTO_EDGES(X)                                 \
-  X(none, "none", "it is there")                         \
-  X(gather, "gather", "rows -> whole")                   \
-  X(reduce_scatter, "reduce-scatter", "partial -> rows") \
-  X(all_reduce, "all-reduce", "partial -> whole")        \
-  X(all_to_all, "all-to-all", "rows -> cols (tokens -> heads), or back")
+#define STRETTO_EDGES(X)                                                  \
+  X(none, "none", "it is there")                                          \
+  X(gather, "gather", "rows -> whole")                                    \
+  X(reduce_scatter, "reduce-scatter", "partial -> rows")                  \
+  X(all_reduce, "all-reduce", "partial -> whole")                         \
+  X(all_to_all, "all-to-all", "rows -> cols (tokens -> heads), or back")  \
+  X(dispatch, "dispatch", "rows -> routed: to who has an expert of them") \
+  X(combine, "combine", "routed -> rows: sums of what experts made of them")
 
 #define STRETTO_ENUM(name, ...) name,
 enum class Held : uint8_t { STRETTO_HELDS(STRETTO_ENUM) };

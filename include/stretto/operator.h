@@ -28,20 +28,27 @@
 namespace stretto {
 
 // X(enumerator, text, operands, meaning)
-#define STRETTO_STAGES(X)                                            \
-  X(gemm, "gemm", 2, "A [m, k] times the transpose of B [n, k]")     \
-  X(swiglu, "swiglu", 2, "silu(G) * U, element by element")          \
-  X(gelu, "gelu", 1, "GELU of every element, in its tanh form")      \
-  X(silu, "silu", 1, "x * sigmoid(x) of every element")              \
-  X(bias, "bias", 2, "X with the row B [1, n] added to every row")   \
-  X(add, "add", 2, "the sum of two tensors, a residual for example") \
-  X(norm, "norm", 2, "RMSNorm of every row, times the row W [1, n]; eps=1e-06 unless given")
+#define STRETTO_STAGES(X)                                                                     \
+  X(gemm, "gemm", 2, "A [m, k] times the transpose of B [n, k]")                              \
+  X(swiglu, "swiglu", 2, "silu(G) * U, element by element")                                   \
+  X(gelu, "gelu", 1, "GELU of every element, in its tanh form")                               \
+  X(silu, "silu", 1, "x * sigmoid(x) of every element")                                       \
+  X(bias, "bias", 2, "X with the row B [1, n] added to every row")                            \
+  X(add, "add", 2, "the sum of two tensors, a residual for example")                          \
+  X(norm, "norm", 2, "RMSNorm of every row, times the row W [1, n]; eps=1e-06 unless given")  \
+  X(grouped, "grouped", 3, "X times the matrix of the stack W that each of IDS [m, k] names") \
+  X(weigh, "weigh", 3, "sum of each row's k products of IDS [m, k], times WEIGHTS [m, k]")
 
 #define STRETTO_ENUM(name, ...) name,
 enum class StageKind : uint8_t { STRETTO_STAGES(STRETTO_ENUM) };
 #undef STRETTO_ENUM
 
 std::string_view to_string(StageKind kind);
+
+// Whether it makes products: of its first operand, by its second.
+inline bool multiplies(StageKind kind) {
+  return kind == StageKind::gemm || kind == StageKind::grouped;
+}
 
 inline constexpr size_t kMostStages = 4096;
 inline constexpr size_t kMostSizes = 32;
@@ -53,6 +60,8 @@ struct Tensor {
   int64_t rows = 0, cols = 0;  // global
   Held held = Held::whole;     // as the caller gives it, or as its stage makes it
   int stage = -1;              // that makes it; -1: the caller gives it
+  DType dtype = DType::bf16;   // the operator's, but of some that the caller gives
+  int64_t matrices = 1;        // of a stack, each rows x cols
 };
 
 struct Stage {
@@ -78,6 +87,9 @@ struct OperatorSegment {
   std::vector<int> stages;         // in their order, the product's first
   int result = 0;                  // tensor, behind the edge at its end
   Held result_held = Held::whole;  // as it is behind that edge
+  // Of a routed product: tensors that say which matrices each row takes, and of what weighs their
+  // results, where a stage does.
+  int ids = -1, router_weights = -1;
   // No stage: the tensor `input` gathered for the caller.
   bool is_gather() const { return stages.empty(); }
   bool operator==(const OperatorSegment&) const = default;
@@ -102,7 +114,9 @@ struct Operator {
   int64_t rows() const { return sizes.front().second; }
   // Where the operator is one product and nothing else; null: it is more.
   const Segment* only_product() const {
-    return segments.size() == 1 && segments[0].product ? &*segments[0].product : nullptr;
+    const bool is_one =
+        segments.size() == 1 && segments[0].product && !segments[0].product->is_routed();
+    return is_one ? &*segments[0].product : nullptr;
   }
   // Whether the ranks' products are terms of a sum, in the last of them.
   bool ends_with_terms() const;

@@ -16,6 +16,8 @@
 //   bias X B -> Y..         Y = X + B, one row that is added to all; as swiglu.
 //   norm eps=E X W -> Y..   Y = X / sqrt(mean(X^2) + E) * W, the mean being of each row of X over
 //                           all its columns and W one row; in fp32, rounded once.
+//   route ...                Which row of which expert's product each choice of a token gets, and
+//                           what is done with such rows: docs/plan-format.md, "Routing".
 //   collective KIND ID X.. -> Y..   this rank's part of NCCL's collective ID (see CollectiveKind).
 //   deliver X..             hands X to the caller: a read that must precede the end of the run, for
 //                           outputs that other ranks write.
@@ -127,6 +129,23 @@ std::string_view to_string(LaneKind value);
 std::string_view to_string(Opcode value);
 std::string_view to_string(CollectiveKind value);
 
+// Rows that a run's routing gives out. They come in entries of so many rows, each of one expert;
+// which expert, and which of its rows exist, tables say that a run makes. There are as many entries
+// as any routing needs, so whose rows an entry has is not known to a plan, but where they lie is:
+// different entries are different rows. What rows without a choice hold is nobody's to read.
+struct Partition {
+  std::string name;
+  int32_t entries = 0, rows = 0;  // of an entry
+  int32_t blocks = 1;             // of as many entries, each filled from its first one on
+  // Entries of a block that experts fill which are all as likely. For simulations.
+  int32_t expected = 0;
+
+  int32_t entries_of_block() const { return entries / blocks; }
+  // Whether the entry that begins with this row is expected to have a choice.
+  bool is_expected(int32_t row) const { return row / rows % entries_of_block() < expected; }
+  bool operator==(const Partition&) const = default;
+};
+
 struct Buffer {
   std::string name;
   DType dtype = DType::bf16;
@@ -134,6 +153,7 @@ struct Buffer {
   int32_t rows = 0, cols = 0;  // of every rank
   int32_t sharded_rows = 0;    // > 0: rank r holds only min(rows, sharded_rows - r * rows) rows
   uint8_t copies = 1;          // instances that runs alternate between
+  int16_t partition = -1;      // whose entries its rows are; -1: none
 
   int32_t rows_on(int rank) const;
   bool operator==(const Buffer&) const = default;
@@ -177,6 +197,15 @@ struct Instr {
     else
       id = std::bit_cast<int32_t>(value);
   }
+  // The whole numbers that a task of its kind needs, kept where others have an amount and an id.
+  int64_t count(int i) const { return i == 0 ? amount : id; }
+  void set_count(int i, int64_t value) {
+    if (i == 0) {
+      amount = value;
+    } else {
+      id = static_cast<int32_t>(value);
+    }
+  }
   const TaskKind* kind() const { return kind_of(op); }  // null: no kind of task
   OpForm form() const { return form_of(op); }
   bool is_sync() const { return op == Opcode::wait || op == Opcode::notify; }
@@ -216,6 +245,7 @@ struct Plan {
   // of the other, but for the rows of A and where results go. With that neither depends on
   // anything that it does not wait for itself: lanes are lanes to all others.
   int cluster = 1;
+  std::vector<Partition> partitions;
   std::vector<Buffer> buffers;
   std::vector<SignalArray> signals;
   std::vector<Lane> lanes;       // ordered by rank, kind, index
@@ -227,6 +257,14 @@ struct Plan {
   }
   std::span<const Region> writes(const Instr& instr) const {
     return {operands.data() + instr.first_operand + instr.num_reads, instr.num_writes};
+  }
+  KindOperands operands_of(const Instr& instr) const {
+    return {reads(instr), writes(instr), {instr.count(0), instr.count(1)}, ranks()};
+  }
+  // Of the buffer's rows; null: they are no entries.
+  const Partition* partition_of(const Region& region) const {
+    const int16_t of = buffers[region.buffer].partition;
+    return of < 0 ? nullptr : &partitions[static_cast<size_t>(of)];
   }
   std::optional<uint16_t> find_buffer(std::string_view name) const;
   size_t num_instrs() const;

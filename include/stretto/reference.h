@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,39 @@ std::string_view to_string(Fill fill);
 
 enum class Input : uint8_t { a, b };  // A [M, K], B [N, K]
 
+// Which experts rows choose, where nobody says.
+#define STRETTO_ROUTINGS(X)                                                                  \
+  X(uniform, "uniform", "experts of a row are different, and all are as likely")             \
+  X(zipf, "zipf", "the same, but expert i is as likely as 1 / (i + 1) of the first")         \
+  X(one_hot, "one-hot", "every row chooses one expert first; its others are different ones") \
+  X(adversarial, "adversarial",                                                              \
+    "rows that choose nothing, an expert several times, only the last one or none that is")
+
+enum class RoutingKind : uint8_t {
+#define STRETTO_ENUM(name, text, meaning) name,
+  STRETTO_ROUTINGS(STRETTO_ENUM)
+#undef STRETTO_ENUM
+};
+std::string_view to_string(RoutingKind kind);
+
+// What rows choose: ids, and the weights of the experts' results.
+struct RoutingTable {
+  std::vector<int32_t> ids;    // [rows, top_k]
+  std::vector<float> weights;  // the same; empty: as without a table
+  int64_t top_k = 1;
+};
+struct Routing {
+  RoutingKind kind = RoutingKind::uniform;
+  std::shared_ptr<const RoutingTable> table = {};  // null: what `kind` says
+  bool operator==(const Routing&) const = default;
+};
+// A line for each row: its experts, then, after a '|', their weights. Throws UsageError with the
+// line that is wrong.
+std::shared_ptr<const RoutingTable> parse_routing(std::string_view text,
+                                                  std::string_view file_name);
+// Why it is none of the operator's; empty: it is.
+std::string why_not_routing_of(const RoutingTable& table, const Operator& op);
+
 // The part of a global matrix that one rank holds; its local row 0 is global row `row0`.
 struct Slice {
   int64_t row0 = 0, row1 = 0, col0 = 0, col1 = 0;
@@ -54,6 +88,7 @@ Slice output_slice(const Segment& op, int rank);              // of out [M, N]
 struct InputData {
   Fill fill = Fill::random;
   uint64_t seed = 1;
+  Routing routing = {};
 };
 float input_value(const Segment& op, const InputData& data, Input input, int64_t row, int64_t col);
 // values[i] = input_value(row, col0 + i); much faster than one by one.
@@ -95,6 +130,12 @@ ExpectedRows expected_rows(const Segment& op, const InputData& data, const Round
 
 // What a rank has of a tensor that is held so.
 Slice slice_of(const Operator& op, int tensor, Held held, int rank);
+// The tensor's row that is row `row` of a rank's slice. Rows of a stack's matrices lie below one
+// another, so those that a rank has of each are not one block of the tensor's.
+int64_t row_of_slice(const Operator& op, int tensor, Held held, const Slice& slice, int64_t row);
+// Rows of the tensor for each row of the operator's: as many as a row has choices where each of
+// them has one.
+int64_t rows_each(const Operator& op, int tensor);
 // values[i] = the input's element (row, col0 + i).
 void fill_tensor(const Operator& op, const InputData& data, int tensor, int64_t row, int64_t col0,
                  std::span<float> values);

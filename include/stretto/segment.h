@@ -52,7 +52,11 @@ struct Segment {
   // Weights whose products are computed tile beside tile and become one result: 2 for a gated
   // activation, whose tiles are half as wide.
   int weights = 1;
+  // Each of `top_k` choices of a row takes a matrix of its own, of a stack of so many; 0: there is
+  // one matrix for all. Then the results have a row for every choice.
+  int64_t experts = 0, top_k = 1;
 
+  bool is_routed() const { return experts > 0; }
   RowShards row_shards() const { return {m, ranks}; }
   // The GEMM that every rank computes: local_m() x local_n(), summed over local_k().
   // The last ranks may have fewer rows, where each has its own.

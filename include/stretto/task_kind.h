@@ -16,15 +16,22 @@
 namespace stretto {
 
 // X(enumerator, text, meaning)
-#define STRETTO_TASK_KINDS(X)                              \
-  X(gemm, "gemm", "one output tile")                       \
-  X(reduce, "reduce", "fp32 sum in fixed order")           \
-  X(copy, "copy", "move a region")                         \
-  X(swiglu, "swiglu", "silu of one region times another")  \
-  X(gelu, "gelu", "Gaussian error linear unit, tanh form") \
-  X(silu, "silu", "sigmoid linear unit")                   \
-  X(bias, "bias", "add one row to all")                    \
-  X(norm, "norm", "divide rows by their root mean square")
+#define STRETTO_TASK_KINDS(X)                                                           \
+  X(gemm, "gemm", "one output tile")                                                    \
+  X(reduce, "reduce", "fp32 sum in fixed order")                                        \
+  X(copy, "copy", "move a region")                                                      \
+  X(swiglu, "swiglu", "silu of one region times another")                               \
+  X(gelu, "gelu", "Gaussian error linear unit, tanh form")                              \
+  X(silu, "silu", "sigmoid linear unit")                                                \
+  X(bias, "bias", "add one row to all")                                                 \
+  X(norm, "norm", "divide rows by their root mean square")                              \
+  X(route, "route", "a partition of choices by expert")                                 \
+  X(gather_gemm, "gather_gemm", "one tile of an expert's product, its rows gathered")   \
+  X(grouped_gemm, "grouped_gemm", "one tile of an expert's product, its rows in place") \
+  X(weigh, "weigh", "weighted sum of each token's rows")                                \
+  X(dispatch, "dispatch", "move the rows that choose an expert of a rank")              \
+  X(combine, "combine", "weighted sums, of tokens that have a row here")                \
+  X(merge, "merge", "fp32 sum of what ranks with a chosen expert made")
 
 namespace tasks {
 struct Work;  // src/tasks/work.h
@@ -46,31 +53,69 @@ struct TaskFault {
   std::string found = {};
 };
 
+// What the result has a column for each of.
+enum class ColumnsOf : uint8_t { first_read, last_read, rows_of_last_read, writes };
+
+struct KindOperands {
+  std::span<const Region> reads, writes;
+  int64_t counts[2] = {};
+  int ranks = 1;
+};
+
+struct TaskShares {
+  double read = 1, written = 1;
+};
+
 struct TaskKind {
   Worker worker;
   // Its last so many reads have rows of their own: every row of the result needs all of them. The
   // reads before these have the result's rows, all of them each or, stacked, one after another.
   uint16_t num_others = 0;
   bool stacks = false;
-  bool has_rows_as_columns = false;  // the result has a column for each row of the last read
+  ColumnsOf columns = ColumnsOf::first_read;
+  // The reads do not say how many rows the result has: all that is written, once.
+  bool rows_of_writes = false;
   // Whether a GPU may do it with what the task before it has left in registers. So may a gemm.
   bool follows_in_registers = false;
   std::string_view attribute = {};  // name of the positive number that it needs; empty: none
+  std::string_view counts[2] = {};  // names of the whole numbers from 1 on that it needs
+  bool has_kernel = true;           // GPUs can do it
   TaskFault (*fault)(std::span<const Region> reads);
   // The definition: some rows of the result, from what is read for them.
   void (*compute)(const tasks::Work& work);
   // What multiplies is counted: of so many rows of the result. Null: nothing.
-  double (*flops)(std::span<const Region> reads, int64_t rows) = nullptr;
+  double (*flops)(std::span<const Region> reads, std::span<const Region> writes,
+                  int64_t rows) = nullptr;
+  // What is wrong with the reads for what is written and the counts. Null: nothing.
+  TaskFault (*fault_in_result)(const KindOperands& operands) = nullptr;
+  // Where a table says in the run which rows are meant: the share of its elements of the last read,
+  // and of what is written, that is moved if all experts are as likely. Null: all.
+  TaskShares (*shares)(const KindOperands& operands) = nullptr;
 
   // The result's size. The reads have no fault.
-  int64_t rows(std::span<const Region> reads) const {
+  int64_t rows(std::span<const Region> reads, std::span<const Region> writes) const {
+    if (rows_of_writes) {
+      int64_t rows = 0;
+      for (const Region& write : writes) rows += write.rows();
+      return rows;
+    }
     if (!stacks) return reads[0].rows();
     int64_t rows = 0;
     for (const Region& read : reads.first(reads.size() - num_others)) rows += read.rows();
     return rows;
   }
-  int32_t cols(std::span<const Region> reads) const {
-    return has_rows_as_columns ? reads.back().rows() : reads[0].cols();
+  int32_t cols(std::span<const Region> reads, std::span<const Region> writes) const {
+    switch (columns) {
+      case ColumnsOf::first_read:
+        return reads[0].cols();
+      case ColumnsOf::last_read:
+        return reads.back().cols();
+      case ColumnsOf::rows_of_last_read:
+        return reads.back().rows();
+      case ColumnsOf::writes:
+        return writes.empty() ? 0 : writes[0].cols();
+    }
+    return 0;
   }
 };
 

@@ -52,6 +52,9 @@ Values values_of(std::string_view option) {
   if (option == "target") return {.words = {"emu", "cuda"}};
   if (option == "color") return {.words = {"auto", "always", "never"}};
   if (option == "arch") return {.words = {"sm_90a", "sm_89", "sm_80"}};
+  if (option == "routing") {
+    return {.words = {"uniform", "zipf", "one-hot", "adversarial"}, .is_file = true};
+  }
   if (option == "fill") return {.words = {"random", "integers", "specials", "subnormals"}};
   return {};
 }

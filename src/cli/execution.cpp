@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 
 #include "cli/table.h"
+#include "core/file.h"
 #include "core/text.h"
 #include "stretto/error.h"
 
@@ -37,6 +39,21 @@ Fill fill_from(std::string_view text) {
 
 }  // namespace
 
+Routing routing_from(const std::string& text) {
+  constexpr size_t kMostBytes = size_t{1} << 26;
+  std::vector<std::string_view> known;
+#define STRETTO_MATCH(name, word, meaning)          \
+  if (text == word) return {RoutingKind::name, {}}; \
+  known.push_back(word);
+  STRETTO_ROUTINGS(STRETTO_MATCH)
+#undef STRETTO_MATCH
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(text, ignored)) {
+    throw UsageError(unknown_word("routing", text, known) + " (nor is there a file of that name)");
+  }
+  return {RoutingKind::uniform, parse_routing(read_file(text, kMostBytes), text)};
+}
+
 ExecutionOptions resolve_execution(const Options& options) {
   ExecutionOptions out;
   if (options.target == kTargets[1]) {
@@ -64,6 +81,7 @@ ExecutionOptions resolve_execution(const Options& options) {
   emulate.runs = static_cast<int>(whole_number("--runs", options.runs, 2, 1, kMaxRuns));
   out.num_seeds = whole_number("--seeds", options.seeds, 1, 1, kMaxSeeds);
   if (!options.fill.empty()) emulate.fill = fill_from(options.fill);
+  if (!options.routing.empty()) emulate.routing = routing_from(options.routing);
   emulate.reference = make_shared_reference();
   return out;
 }

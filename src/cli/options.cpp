@@ -141,6 +141,11 @@ void add_execution(CLI::App& app, Options& options) {
                  "Input values: random, integers, specials or subnormals [random]")
       ->type_name("FILL")
       ->group(group);
+  app.add_option("--routing", options.routing,
+                 "Experts that rows choose: uniform, zipf, one-hot, adversarial, or a file with a "
+                 "line of them for each row [uniform]")
+      ->type_name("ROUTING")
+      ->group(group);
   app.add_option("--runs", options.runs, "Consecutive runs of the plan in an execution [2]")
       ->type_name("COUNT")
       ->group(group);

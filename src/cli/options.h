@@ -17,7 +17,7 @@ struct Options {
   std::vector<std::string> sizes;  // name=value
   std::string m, n, k, ranks, dtype, rows, layer;
   std::string strategy, schedule, machine;
-  std::string target, fill, seed, seeds, data_seed, runs, replays;
+  std::string target, fill, routing, seed, seeds, data_seed, runs, replays;
   std::string arch;
   bool serve = false;
   std::string shapes, against, rounds, turn, commit, tuning_file, more;

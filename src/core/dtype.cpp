@@ -11,7 +11,7 @@ std::string_view to_string(DType dtype) {
 #define STRETTO_CASE(name, text, bytes, bits) \
   case DType::name:                           \
     return text;
-    STRETTO_DTYPES(STRETTO_CASE)
+    STRETTO_ALL_DTYPES(STRETTO_CASE)
 #undef STRETTO_CASE
   }
   STRETTO_ASSERT(false, "dtype out of range");
@@ -21,6 +21,11 @@ std::optional<DType> dtype_from(std::string_view text) {
 #define STRETTO_MATCH(name, word, bytes, bits) \
   if (text == word) return DType::name;
   STRETTO_DTYPES(STRETTO_MATCH)
+  return std::nullopt;
+}
+
+std::optional<DType> any_dtype_from(std::string_view text) {
+  STRETTO_ALL_DTYPES(STRETTO_MATCH)
 #undef STRETTO_MATCH
   return std::nullopt;
 }
@@ -30,7 +35,7 @@ int64_t num_bytes(DType dtype) {
 #define STRETTO_CASE(name, text, bytes, bits) \
   case DType::name:                           \
     return bytes;
-    STRETTO_DTYPES(STRETTO_CASE)
+    STRETTO_ALL_DTYPES(STRETTO_CASE)
 #undef STRETTO_CASE
   }
   STRETTO_ASSERT(false, "dtype out of range");
@@ -41,7 +46,7 @@ double unit_roundoff(DType dtype) {
 #define STRETTO_CASE(name, text, bytes, bits) \
   case DType::name:                           \
     return std::ldexp(1.0, -(bits + 1));
-    STRETTO_DTYPES(STRETTO_CASE)
+    STRETTO_ALL_DTYPES(STRETTO_CASE)
 #undef STRETTO_CASE
   }
   STRETTO_ASSERT(false, "dtype out of range");

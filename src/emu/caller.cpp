@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "stretto/error.h"
+#include "tasks/elements.h"
 
 namespace stretto::emu {
 namespace {
@@ -16,14 +20,15 @@ uint16_t find(const Plan& plan, const std::string& name, BufferRole role) {
   return *buffer;
 }
 
-void expect_shape(const Plan& plan, uint16_t buffer, int rank, const Slice& slice) {
+void expect_shape(const Plan& plan, uint16_t buffer, int rank, const Slice& slice, DType dtype) {
   const Buffer& of = plan.buffers[buffer];
-  if (of.rows_on(rank) != slice.rows() || of.cols != slice.cols() || of.dtype != plan.op.dtype) {
-    throw WrongBuffer(
-        fmt::format("buffer {} on rank {} is {} x {} {}, but {} has {} x {} {} there", of.name,
-                    rank, of.rows_on(rank), of.cols, to_string(of.dtype), to_string(plan.op),
-                    slice.rows(), slice.cols(), to_string(plan.op.dtype)),
-        buffer);
+  // What is routed has the rows of its partition.
+  const bool has_rows = of.partition >= 0 || of.rows_on(rank) == slice.rows();
+  if (!has_rows || of.cols != slice.cols() || of.dtype != dtype) {
+    throw WrongBuffer(fmt::format("buffer {} on rank {} is {} x {} {}, but {} has {} x {} {} there",
+                                  of.name, rank, of.rows_on(rank), of.cols, to_string(of.dtype),
+                                  to_string(plan.op), slice.rows(), slice.cols(), to_string(dtype)),
+                      buffer);
   }
 }
 
@@ -34,10 +39,41 @@ Caller::Caller(const Plan& plan, Memory& memory) : plan_(plan), memory_(memory) 
     const BufferRole role = tensor.is_output ? BufferRole::output : BufferRole::input;
     const uint16_t buffer = find(plan, plan.op.tensor(tensor.tensor).name, role);
     for (int rank = 0; rank < plan.ranks(); ++rank) {
-      expect_shape(plan, buffer, rank, slice_of(plan.op, tensor.tensor, tensor.held, rank));
+      expect_shape(plan, buffer, rank, slice_of(plan.op, tensor.tensor, tensor.held, rank),
+                   plan.op.tensor(tensor.tensor).dtype);
     }
     (tensor.is_output ? outputs_ : inputs_).push_back({tensor.tensor, buffer});
   }
+}
+
+std::vector<std::byte> Caller::rows_of(const Region& whole, int run) const {
+  const Buffer& buffer = plan_.buffers[whole.buffer];
+  const auto row_bytes = static_cast<size_t>(buffer.cols * num_bytes(buffer.dtype));
+  std::vector<std::byte> rows(row_bytes * static_cast<size_t>(whole.rows()));
+  memory_.read(whole, run, rows.data());
+  if (buffer.partition < 0) return rows;
+  std::vector<std::byte> out;
+  for (const Lane& lane : plan_.lanes) {
+    if (lane.rank != whole.rank) continue;
+    for (const Instr& instr : lane.instrs) {
+      if (instr.op != Opcode::route) continue;
+      const Region &choices = plan_.writes(instr)[0], &table = plan_.writes(instr)[2];
+      if (plan_.buffers[choices.buffer].partition != buffer.partition) continue;
+      std::vector<int32_t> of_choice(static_cast<size_t>(table.rows()));
+      memory_.read(table, run, of_choice.data());
+      out.resize(std::max(out.size(), static_cast<size_t>(table.row1) * row_bytes));
+      for (size_t i = 0; i < of_choice.size(); ++i) {
+        std::byte* const to = out.data() + (static_cast<size_t>(table.row0) + i) * row_bytes;
+        const int64_t row = choices.row0 + int64_t{of_choice[i]};
+        if (of_choice[i] < 0 || row >= whole.rows()) {
+          tasks::fill_poison(buffer.dtype, to, static_cast<size_t>(buffer.cols));
+        } else {
+          std::memcpy(to, rows.data() + static_cast<size_t>(row) * row_bytes, row_bytes);
+        }
+      }
+    }
+  }
+  return out;
 }
 
 }  // namespace stretto::emu

@@ -24,6 +24,10 @@ class Caller {
   double seconds() const { return seconds_; }  // spent in here
 
  protected:
+  // What memory has of an output, row after row; of a partition's rows by choice, as the rank's
+  // tables say where they are.
+  std::vector<std::byte> rows_of(const Region& whole, int run) const;
+
   struct Bound {
     int tensor = 0;  // of the operator
     uint16_t buffer = 0;

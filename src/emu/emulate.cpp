@@ -51,6 +51,10 @@ EmulateResult emulate(const Plan& plan, const EmulateOptions& options) {
     throw UsageError(fmt::format("fill {} is for operators of one product: take random or integers",
                                  to_string(options.fill)));
   }
+  if (options.routing.table) {
+    const std::string why = why_not_routing_of(*options.routing.table, plan.op);
+    if (!why.empty()) throw UsageError(why);
+  }
   refuse_too_large(plan, options);
   return emu::Execution(plan, options,
                         [&](emu::Memory& memory, emu::Faults& faults) {

@@ -31,7 +31,7 @@ Roundings roundings_of(const Plan& plan) {
   };
   for (const Lane& lane : plan.lanes) {
     for (const Instr& instr : lane.instrs) {
-      if (instr.op == Opcode::reduce) {
+      if (instr.op == Opcode::reduce || instr.op == Opcode::merge) {
         for (const Region& read : plan.reads(instr)) account(read, 1);
       } else if (instr.op == Opcode::collective && form_of(instr.collective).adds) {
         // Once when it is stored, then at each of a ring's ranks - 1 hops.

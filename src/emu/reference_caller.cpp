@@ -27,7 +27,7 @@ ReferenceCaller::ReferenceCaller(const Plan& plan, const EmulateOptions& options
               plan.op.outputs.size()) {}
 
 InputData ReferenceCaller::data(int run) const {
-  return {options_.fill, options_.data_seed + static_cast<uint64_t>(run)};
+  return {options_.fill, options_.data_seed + static_cast<uint64_t>(run), options_.routing};
 }
 
 void ReferenceCaller::write_inputs(int rank, int run) {
@@ -49,9 +49,7 @@ void ReferenceCaller::read_output(int rank, int run) {
     if (const Unfit unfit = memory_.examine(whole, run); unfit.count() > 0) {
       faults_.unfit_output(rank, run, whole, unfit);
     }
-    auto bytes = std::make_shared<std::vector<std::byte>>(
-        static_cast<size_t>(whole.elements() * num_bytes(plan_.op.dtype)));
-    memory_.read(whole, run, bytes->data());
+    auto bytes = std::make_shared<std::vector<std::byte>>(rows_of(whole, run));
     if (options_.fill == Fill::specials) unify_nans(plan_.op.dtype, *bytes);
     const size_t ranks = static_cast<size_t>(plan_.ranks());
     hashes_[(static_cast<size_t>(run) * outputs_.size() + i) * ranks + static_cast<size_t>(rank)] =
@@ -79,7 +77,8 @@ void ReferenceCaller::verify(int run, const Run& of) {
     ranks_agree_ = ranks_agree_ && std::all_of(outputs.begin(), outputs.end(),
                                                [&](const Bytes& b) { return b == outputs[0]; });
   }
-  const int64_t rows = plan_.op.tensor(outputs_[0].tensor).rows;
+  const int first = outputs_[0].tensor;
+  const int64_t rows = plan_.op.tensor(first).rows / rows_each(plan_.op, first);
   for (int64_t row0 = 0; row0 < rows; row0 += kRowsAtATime) {
     const int64_t row1 = std::min(rows, row0 + kRowsAtATime);
     const auto expected = reference_->expected(plan_.op, data(run), roundings_, row0, row1);

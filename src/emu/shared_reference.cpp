@@ -22,12 +22,14 @@ void SharedReference::forget_other(const Operator& op) {
 SharedReference::Bytes SharedReference::input(const Operator& op, const InputData& data, int tensor,
                                               int rank) {
   forget_other(op);
-  const auto key = std::tuple(DataKey(data.seed, data.fill), tensor, rank);
+  const auto key = std::tuple(key_of(data), tensor, rank);
   if (const auto found = inputs_.find(key); found != inputs_.end()) return found->second;
 
   const Slice slice = slice_of(op, tensor, op.tensor(tensor).held, rank);
   const auto cols = static_cast<size_t>(slice.cols());
-  const size_t row_bytes = cols * static_cast<size_t>(stretto::num_bytes(op.dtype));
+  const DType dtype = op.tensor(tensor).dtype;
+  const Held held = op.tensor(tensor).held;
+  const size_t row_bytes = cols * static_cast<size_t>(stretto::num_bytes(dtype));
   auto bytes =
       std::make_shared<std::vector<std::byte>>(static_cast<size_t>(slice.rows()) * row_bytes);
   constexpr int64_t kRowsAtATime = 64;
@@ -35,13 +37,14 @@ SharedReference::Bytes SharedReference::input(const Operator& op, const InputDat
   // A thread is worth its start for a million elements.
   const size_t threads = 1 + (static_cast<size_t>(slice.rows()) * cols >> 20);
   for_each_in_parallel(parts, threads, [&](size_t part) {
-    const int64_t first = slice.row0 + static_cast<int64_t>(part) * kRowsAtATime;
-    const int64_t last = std::min(first + kRowsAtATime, slice.row1);
+    const int64_t first = static_cast<int64_t>(part) * kRowsAtATime;
+    const int64_t last = std::min(first + kRowsAtATime, slice.rows());
     std::vector<float> line(cols);
     for (int64_t row = first; row < last; ++row) {
-      fill_tensor(op, data, tensor, row, slice.col0, line);
-      std::byte* const to = bytes->data() + static_cast<size_t>(row - slice.row0) * row_bytes;
-      tasks::round_elements(op.dtype, line.data(), to, cols);  // exact: they have that type already
+      const int64_t global = row_of_slice(op, tensor, held, slice, row);
+      fill_tensor(op, data, tensor, global, slice.col0, line);
+      std::byte* const to = bytes->data() + static_cast<size_t>(row) * row_bytes;
+      tasks::round_elements(dtype, line.data(), to, cols);  // exact: they have that type already
     }
   });
   const auto size = static_cast<int64_t>(bytes->size());
@@ -56,8 +59,7 @@ SharedReference::Expected SharedReference::expected(const Operator& op, const In
                                                     const Roundings& roundings, int64_t row0,
                                                     int64_t row1) {
   forget_other(op);
-  const auto key = std::tuple(DataKey(data.seed, data.fill), roundings.partials,
-                              roundings.roundings, row0, row1);
+  const auto key = std::tuple(key_of(data), roundings.partials, roundings.roundings, row0, row1);
   if (const auto found = expected_.find(key); found != expected_.end()) return found->second;
 
   auto outputs = std::make_shared<const std::vector<ExpectedRows>>(

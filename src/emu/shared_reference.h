@@ -31,7 +31,10 @@ class SharedReference {
 
   int64_t max_bytes_, num_bytes_ = 0;
   Operator op_;  // whose data are kept
-  using DataKey = std::tuple<uint64_t, Fill>;
+  using DataKey = std::tuple<uint64_t, Fill, RoutingKind, const RoutingTable*>;
+  static DataKey key_of(const InputData& data) {
+    return {data.seed, data.fill, data.routing.kind, data.routing.table.get()};
+  }
   std::map<std::tuple<DataKey, int, int>, Bytes> inputs_;
   std::map<std::tuple<DataKey, DType, int, int64_t, int64_t>, Expected> expected_;
 };

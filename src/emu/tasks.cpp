@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kMaxPieceElements = int64_t{1} << 24;
 
 #define STRETTO_ONE(name, text, bytes, bits) +1
-constexpr size_t kNumDTypes = 0 STRETTO_DTYPES(STRETTO_ONE);
+constexpr size_t kNumDTypes = 0 STRETTO_ALL_DTYPES(STRETTO_ONE);
 #undef STRETTO_ONE
 
 // Rows [begin, end) of a region.
@@ -56,11 +56,11 @@ bool Tasks::sound(const Where& where) {
 const TaskKind& Tasks::kind(const Where& where) const { return *instr(where).kind(); }
 
 int64_t Tasks::rows(const Where& where) const {
-  return kind(where).rows(plan_.reads(instr(where)));
+  return kind(where).rows(plan_.reads(instr(where)), plan_.writes(instr(where)));
 }
 
 int64_t Tasks::max_rows(const Where& where) const {
-  const int64_t cols = kind(where).cols(plan_.reads(instr(where)));
+  const int64_t cols = kind(where).cols(plan_.reads(instr(where)), plan_.writes(instr(where)));
   return std::max<int64_t>(1, kMaxPieceElements / std::max<int64_t>(1, cols));
 }
 
@@ -85,8 +85,8 @@ void Tasks::run(const Where& where, int64_t begin, int64_t end) {
   const Instr& task = instr(where);
   const std::span<const Region> reads = plan_.reads(task), writes = plan_.writes(task);
   read_operands(where, begin, end);
-  const int64_t cols = kind(where).cols(reads);
-  if (kind(where).flops != nullptr) flops_ += kind(where).flops(reads, end - begin);
+  const int64_t cols = kind(where).cols(reads, writes);
+  if (kind(where).flops != nullptr) flops_ += kind(where).flops(reads, writes, end - begin);
   // One payload for each element type that the result is written in; mostly one.
   Payload payloads[kNumDTypes];
   for (const Region& write : writes) {
@@ -99,7 +99,10 @@ void Tasks::run(const Where& where, int64_t begin, int64_t end) {
                          cols,
                          {payload.bytes.get(), cols, dtype},
                          task.attribute(),
-                         scratch_});
+                         scratch_,
+                         begin,
+                         plan_.operands_of(task),
+                         plan_.lanes[where.lane].rank});
   }
   const int64_t task_rows = rows(where);
   int64_t row = 0;

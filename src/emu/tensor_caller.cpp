@@ -1,5 +1,6 @@
 #include "emu/tensor_caller.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace stretto::emu {
@@ -25,10 +26,10 @@ void TensorCaller::read_output(int rank, int run) {
     }
     const int64_t element = num_bytes(plan_.op.dtype);
     const auto row_bytes = static_cast<size_t>(whole.cols() * element);
-    std::vector<std::byte> rows(row_bytes * static_cast<size_t>(whole.rows()));
-    memory_.read(whole, run, rows.data());
+    const std::vector<std::byte> rows = rows_of(whole, run);
     auto* to = reinterpret_cast<std::byte*>(tensor.address);
-    for (int64_t row = 0; row < whole.rows(); ++row) {
+    const auto count = static_cast<int64_t>(rows.size() / std::max<size_t>(1, row_bytes));
+    for (int64_t row = 0; row < count; ++row) {
       std::memcpy(to + row * tensor.row_stride * element,
                   rows.data() + static_cast<size_t>(row) * row_bytes, row_bytes);
     }

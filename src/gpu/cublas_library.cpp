@@ -41,6 +41,7 @@ int cublas_type(DType dtype) {
     case DType::fp16:
       return 2;
     case DType::fp32:
+    case DType::i32:
       break;
   }
   return 0;

@@ -18,6 +18,8 @@ int type_of(DType dtype) {
       return kTensorFp16;
     case DType::fp32:
       return kTensorFp32;
+    case DType::i32:
+      break;
   }
   return kTensorBf16;
 }

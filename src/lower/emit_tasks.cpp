@@ -64,7 +64,7 @@ class SegmentsInTurn {
     const std::vector<OperatorSegment>& segments = state_.op.segments;
     for (size_t i = 0; i < segments.size(); ++i) {
       for (size_t p = 0; p < parts_; ++p) emit_segment(i, p);
-      const bool is_product = segments[i].product.has_value();
+      const bool is_product = segments[i].product && !segments[i].product->is_routed();
       if (is_product) next_product_ += parts_;
       if (is_product && movers_go_on(i)) i = last_of_leg(i);
       // Its collective has made the stages that follow.
@@ -88,12 +88,20 @@ class SegmentsInTurn {
       end_kernels(state_, emit);
     }
     if (!segment(i, p).product) return emit_stages(i, p, false);
+    if (segment(i, p).product->is_routed()) return emit_routed_product();
     SegmentLowering& product = state_.products[next_product_ + p];
-    schedule_ = static_cast<uint32_t>(next_product_ / parts_);
+    schedule_ = state_.schedule_of[next_product_ / parts_];
     send_input(next_product_ + p);
     keep(p, emit_product(product, *emitters_[next_product_ + p]));
     if (!state_.is_split()) finish(p);
     if (movers_go_on(i)) go_on(i, p);
+  }
+
+  void emit_routed_product() {
+    RoutedLowering& product = state_.routed[next_routed_++];
+    schedule_ = static_cast<uint32_t>(product.number);
+    emit_routed(state_, product);
+    end_stretch(schedule_);
   }
 
   // The movers' part of what follows a product.
@@ -157,7 +165,7 @@ class SegmentsInTurn {
     if (emitter) return;
     emitter.emplace(state_, state_.products[product]);
     emit_input(state_.products[product], *emitter);
-    end_stretch(static_cast<uint32_t>(product / parts_));
+    end_stretch(state_.schedule_of[product / parts_]);
   }
 
   // Of a part, until its next segment.
@@ -200,7 +208,7 @@ class SegmentsInTurn {
   const size_t parts_;
   std::vector<OfPart> after_;
   std::vector<std::optional<Emitter>> emitters_;  // by product
-  size_t next_product_ = 0;
+  size_t next_product_ = 0, next_routed_ = 0;
   uint32_t schedule_ = 0;  // stages over rows go by the product before them
 };
 

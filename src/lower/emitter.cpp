@@ -30,6 +30,16 @@ void Emitter::task(uint32_t lane, Opcode op, int32_t tile) {
   append_of_part(lane, instr);
 }
 
+void Emitter::counted_task(uint32_t lane, Opcode op, std::initializer_list<int64_t> counts,
+                           int32_t tile) {
+  Instr instr;
+  instr.op = op;
+  instr.tile = tile;
+  int i = 0;
+  for (const int64_t count : counts) instr.set_count(i++, count);
+  append(lane, instr);
+}
+
 void Emitter::stage(uint32_t lane, const Stage& stage, int32_t tile) {
   Instr instr;
   instr.op = opcode_of(stage.kind);

@@ -2,6 +2,8 @@
 // order.
 #pragma once
 
+#include <initializer_list>
+
 #include "lower/lowering.h"
 #include "stretto/error.h"
 
@@ -32,6 +34,9 @@ class Emitter {
     ++num_writes_;
   }
   void task(uint32_t lane, Opcode op, int32_t tile = -1);
+  // Of a kind that needs whole numbers.
+  void counted_task(uint32_t lane, Opcode op, std::initializer_list<int64_t> counts,
+                    int32_t tile = -1);
   void stage(uint32_t lane, const Stage& stage, int32_t tile = -1);
   // `id`: its number among those of this emitter.
   void collective(int rank, CollectiveKind kind, int32_t id, float attribute = 0);

@@ -70,6 +70,12 @@ Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
   size_t next = 0;
   for (size_t i = 0; i < op.segments.size(); ++i) {
     if (!op.segments[i].product) continue;
+    if (op.segments[i].product->is_routed()) {
+      routed.emplace_back(parts[0].rows.op.segments[i], schedule.products.at(next), next);
+      ++next;
+      continue;
+    }
+    schedule_of.push_back(static_cast<uint32_t>(next));
     for (PartLowering& part : parts) {
       const Schedule& point = schedule.products.at(next);
       products.emplace_back(*this, part, part.rows.op.segments[i], point);
@@ -82,7 +88,11 @@ Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
   for (const SegmentLowering& product : products) {
     others = std::max(others, product.sms_for_others());
   }
+  for (const RoutedLowering& product : routed) {
+    others = std::max(others, product.comm_lanes());
+  }
   for (SegmentLowering& product : products) product.sms_of_others = others;
+  for (RoutedLowering& product : routed) product.sms_of_others = others;
 }
 
 SegmentLowering::SegmentLowering(Draft& draft, const PartLowering& of, const OperatorSegment& one,

@@ -4,6 +4,7 @@
 #include "lower/lanes.h"
 #include "lower/packing.h"
 #include "lower/pieces.h"
+#include "lower/routed.h"
 #include "lower/row_layout.h"
 #include "lower/tile_grid.h"
 #include "lower/tile_order.h"
@@ -179,10 +180,13 @@ struct Lowering : Draft {
   const RowParts rows;
   std::vector<PartLowering> parts;
   std::vector<SegmentLowering> products;  // by segment, then by part
-  LaneTable lanes;                        // all that any product uses
-  std::vector<int32_t> boundaries;        // by rank: how many it has had
-  int32_t collectives = 0;                // numbers that collectives have had
-  std::vector<bool> of_callers_rows;      // by buffer: all parts have rows of it
+  std::vector<RoutedLowering> routed;     // products whose rows choose matrices; no parts
+  std::vector<RoutedBlocks> routed_blocks;
+  std::vector<uint32_t> schedule_of;  // by product without parts: its schedule's number
+  LaneTable lanes;                    // all that any product uses
+  std::vector<int32_t> boundaries;    // by rank: how many it has had
+  int32_t collectives = 0;            // numbers that collectives have had
+  std::vector<bool> of_callers_rows;  // by buffer: all parts have rows of it
 
   bool is_split() const { return parts.size() > 1; }
   bool holds_callers_rows(uint16_t buffer) const {

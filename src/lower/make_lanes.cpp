@@ -35,10 +35,20 @@ void make_lanes(Draft& draft) {
     all.copy = std::max(all.copy, table.copy);
     all.nccl = std::max(all.nccl, table.nccl);
   }
-  if (state.products.empty()) all.compute = state.machine.sms;
+  for (RoutedLowering& product : state.routed) {
+    LaneTable& table = product.lanes;
+    table.compute = std::max(1, state.machine.sms - product.sms_of_others);
+    table.comm = product.comm_lanes();
+    table.nccl = product.by_nccl() ? 1 : 0;
+    all.compute = std::max(all.compute, table.compute);
+    all.comm = std::max(all.comm, table.comm);
+    all.nccl = std::max(all.nccl, table.nccl);
+  }
+  if (state.products.empty() && state.routed.empty()) all.compute = state.machine.sms;
   state.lanes.compute = all.compute;
   state.lanes.comm = all.comm;
   for (SegmentLowering& product : state.products) product.lanes.all = all;
+  for (RoutedLowering& product : state.routed) product.lanes.all = all;
   std::vector<Lane>& lanes = state.plan.lanes;
   lanes.reserve(static_cast<size_t>(state.op.ranks * all.per_rank()));
   for (int rank = 0; rank < state.op.ranks; ++rank) {

@@ -20,6 +20,10 @@ Opcode opcode_of(StageKind kind) {
       return Opcode::bias;
     case StageKind::norm:
       return Opcode::norm;
+    case StageKind::grouped:  // which task it is goes by where its rows are
+      break;
+    case StageKind::weigh:
+      return Opcode::weigh;
   }
   STRETTO_ASSERT(false, "kind of stage out of range");
 }

@@ -15,6 +15,8 @@ double subnormal_roundoff(DType dtype) {
       return 0x1p-134;
     case DType::fp32:
       return 0x1p-150;
+    case DType::i32:
+      break;
   }
   return 0;
 }

@@ -51,8 +51,12 @@ class Binder {
   }
   void refuse(TextPlace place, const std::string& reason) {
     // Shipped graphs are not the user's: only a file of one's own has lines to point at.
-    reasons_.push_back((find_graph(text_.name).get() == &text_ ? "" : prefix(text_, place)) +
-                       reason);
+    const std::string line =
+        (find_graph(text_.name).get() == &text_ ? "" : prefix(text_, place)) + reason;
+    // One cause may show at several tensors.
+    if (std::find(reasons_.begin(), reasons_.end(), line) == reasons_.end()) {
+      reasons_.push_back(line);
+    }
   }
 
   void bind_sizes(const Sizes& sizes) {
@@ -97,13 +101,19 @@ class Binder {
 
   // Who gave a tensor its sizes, as texts of extents: of what is wrong with them that is the cause.
   struct Causes {
-    std::string rows, cols;
+    std::string rows, cols, matrices = {};
   };
 
   void add(Tensor tensor, TextPlace place, Causes causes) {
     if (tensor.rows * tensor.cols > kMaxElements) {
       refuse(place, fmt::format("{} has {} x {} elements; a tensor can have at most {}",
                                 tensor.name, tensor.rows, tensor.cols, kMaxElements));
+    } else if (tensor.rows * tensor.matrices > kMaxDim ||
+               tensor.rows * tensor.cols > kMaxElements / tensor.matrices) {
+      refuse(place, fmt::format("{} has {} matrices of {} x {} elements; a stack can have at most "
+                                "{} rows and {} elements",
+                                tensor.name, tensor.matrices, tensor.rows, tensor.cols, kMaxDim,
+                                kMaxElements));
     }
     ids_[tensor.name] = static_cast<int>(graph_.tensors.size());
     graph_.tensors.push_back(std::move(tensor));
@@ -114,12 +124,18 @@ class Binder {
     if (held == Held::cols && tensor.cols % graph_.ranks != 0) {
       refuse_share(tensor, tensor.cols, "columns", place, causes.cols);
     }
+    if (held == Held::experts && tensor.matrices % graph_.ranks != 0) {
+      refuse_share(tensor, tensor.matrices, "matrices", place, causes.matrices);
+    }
   }
   // Once for each cause, however many tensors have it.
   void refuse_share(const Tensor& tensor, int64_t size, std::string_view what, TextPlace place,
                     const std::string& cause) {
     if (!not_shared_.insert(cause).second) return;
-    const int64_t below = size / graph_.ranks * graph_.ranks, above = below + graph_.ranks;
+    // Rows that are gathered stay of whole 16 bytes where they are cut.
+    const bool is_cut = tensor.matrices > 1 && what != "matrices";
+    const int64_t step = graph_.ranks * (is_cut ? kRoutedRowBytes / num_bytes(graph_.dtype) : 1);
+    const int64_t below = size / step * step, above = below + step;
     const std::string near =
         below > 0 ? fmt::format("{} or {}", below, above) : std::to_string(above);
     refuse(place, fmt::format("{} {} of {} are dealt to {} ranks and must divide: take {}", size,
@@ -127,9 +143,17 @@ class Binder {
   }
 
   void add_input(const InputText& input) {
-    Tensor tensor{input.name, extent(input.rows, input.place), extent(input.cols, input.place),
-                  input.held, -1};
+    Tensor tensor{
+        input.name, extent(input.rows, input.place),   extent(input.cols, input.place), input.held,
+        -1,         input.dtype.value_or(graph_.dtype)};
     Causes causes{input.rows.text(), input.cols.text()};
+    if (input.matrices) {
+      tensor.matrices = extent(*input.matrices, input.place);
+      causes.matrices = input.matrices->text();
+    } else if (input.held == Held::experts) {
+      refuse(input.place,
+             fmt::format("{} is no stack of matrices: give [matrices, rows, columns]", input.name));
+    }
     check_divides(tensor, tensor.held, input.place, causes);
     add(std::move(tensor), input.place, std::move(causes));
   }
@@ -143,10 +167,9 @@ class Binder {
       stage.in.push_back(ids_.at(name));
       in.push_back(&graph_.tensors[static_cast<size_t>(stage.in.back())]);
     }
-    const StageRule rule = rule_of(text.kind, in);
+    const StageRule rule = rule_of(text.kind, in, graph_.ranks, graph_.dtype);
     if (!rule.fault.empty()) refuse(text.in_place, rule.fault);
-    if (text.kind == StageKind::gemm && in[1]->held == Held::rows &&
-        in[1]->rows % graph_.ranks != 0) {
+    if (multiplies(text.kind) && in[1]->held == Held::rows && in[1]->rows % graph_.ranks != 0) {
       refuse_share(*in[1], in[1]->rows, "rows", text.in_place, causes_of(stage.in[1]).rows);
     }
     for (size_t i = 0; i < in.size(); ++i) {
@@ -159,9 +182,11 @@ class Binder {
     }
     stage.needs = rule.needs;
     stage.out = static_cast<int>(graph_.tensors.size());
-    Tensor made{text.out, rule.rows, rule.cols, rule.held, static_cast<int>(graph_.stages.size())};
+    Tensor made{
+        text.out,    rule.rows, rule.cols, rule.held, static_cast<int>(graph_.stages.size()),
+        graph_.dtype};
     Causes causes = causes_of(stage.in[0]);
-    if (text.kind == StageKind::gemm) causes.cols = causes_of(stage.in[1]).rows;
+    if (multiplies(text.kind)) causes.cols = causes_of(stage.in[1]).rows;
     check_divides(made, made.held, text.place, causes);
     graph_.stages.push_back(std::move(stage));
     add(std::move(made), text.place, std::move(causes));
@@ -202,6 +227,8 @@ std::optional<Edge> edge_between(Held made, Held needed) {
   if (made == Held::partial && needed == Held::whole) return Edge::all_reduce;
   if (made == Held::rows && needed == Held::cols) return Edge::all_to_all;
   if (made == Held::cols && needed == Held::rows) return Edge::all_to_all;
+  if (made == Held::rows && needed == Held::routed) return Edge::dispatch;
+  if (made == Held::routed && needed == Held::rows) return Edge::combine;
   return std::nullopt;
 }
 

@@ -1,6 +1,7 @@
 // A graph as it is written: what is known before its sizes are.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct InputText {
   Extent rows, cols;
   Held held = Held::whole;
   TextPlace place = {};
+  std::optional<Extent> matrices = {};  // of a stack
+  std::optional<DType> dtype = {};      // none: the operator's
 };
 
 struct StageText {

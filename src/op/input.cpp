@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "op/integer_input.h"
+#include "op/routing_input.h"
 #include "stretto/error.h"
 #include "stretto/reference.h"
 
@@ -136,13 +137,30 @@ void fill_row(const InputData& data, DType dtype, Input like, uint64_t key, int6
       return fill_random(key, scale, col0, values, round_to_fp16);
     case DType::fp32:
       return fill_random(key, scale, col0, values, [](float x) { return x; });
+    case DType::i32:
+      STRETTO_ASSERT(false, "indices are not made of random values");
   }
 }
 
 bool is_used_as(const Operator& op, int tensor, size_t operand) {
   return std::any_of(op.stages.begin(), op.stages.end(), [&](const Stage& stage) {
-    return stage.kind == StageKind::gemm && stage.in[operand] == tensor;
+    return multiplies(stage.kind) && stage.in[operand] == tensor;
   });
+}
+
+// Of every matrix its part, one below the other.
+Slice slice_of_stack(const Operator& op, const Tensor& of, Held held, int rank) {
+  const int64_t all = of.matrices * of.rows;
+  switch (held) {
+    case Held::rows:  // row0: in the first matrix
+      return {of.rows / op.ranks * rank, of.rows / op.ranks * rank + all / op.ranks, 0, of.cols};
+    case Held::cols:
+      return {0, all, of.cols / op.ranks * rank, of.cols / op.ranks * (rank + 1)};
+    case Held::experts:
+      return {all / op.ranks * rank, all / op.ranks * (rank + 1), 0, of.cols};
+    default:
+      return {0, all, 0, of.cols};
+  }
 }
 
 }  // namespace
@@ -154,6 +172,7 @@ void fill_input(const Segment& op, const InputData& data, Input input, int64_t r
 
 Slice slice_of(const Operator& op, int tensor, Held held, int rank) {
   const Tensor& of = op.tensor(tensor);
+  if (of.matrices > 1) return slice_of_stack(op, of, held, rank);
   const RowShards rows{of.rows, op.ranks};
   const int64_t cols = of.cols / op.ranks;
   if (held == Held::rows) return {rows.begin(rank), rows.end(rank), 0, of.cols};
@@ -161,8 +180,16 @@ Slice slice_of(const Operator& op, int tensor, Held held, int rank) {
   return {0, of.rows, 0, of.cols};
 }
 
+int64_t row_of_slice(const Operator& op, int tensor, Held held, const Slice& slice, int64_t row) {
+  const Tensor& of = op.tensor(tensor);
+  if (of.matrices == 1 || held != Held::rows) return slice.row0 + row;
+  const int64_t each = of.rows / op.ranks;
+  return row / each * of.rows + slice.row0 + row % each;
+}
+
 void fill_tensor(const Operator& op, const InputData& data, int tensor, int64_t row, int64_t col0,
                  std::span<float> values) {
+  if (fill_routing(op, data, tensor, row, col0, values)) return;
   const Input like = is_used_as(op, tensor, 0) ? Input::a : Input::b;
   const uint64_t key = hash_row(data.seed, static_cast<Input>(tensor), row);
   fill_row(data, op.dtype, like, key, op.tensor(tensor).cols, col0, values);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "op/routed_values.h"
 #include "op/stage_values.h"
 #include "stretto/error.h"
 #include "stretto/reference.h"
@@ -14,14 +15,21 @@ class StageByStage {
  public:
   StageByStage(const Operator& op, const InputData& data, const Roundings& roundings, int64_t row0,
                int64_t row1)
-      : op_(op), data_(data), roundings_(roundings), row0_(row0), row1_(row1) {}
+      : op_(op),
+        data_(data),
+        roundings_(roundings),
+        row0_(row0),
+        row1_(row1),
+        routed_(op, data, roundings, row0, row1) {}
 
   std::vector<ExpectedRows> run() {
     for (const Stage& stage : op_.stages) add(stage);
     std::vector<ExpectedRows> outputs;
     for (const OperatorOutput& output : op_.outputs) {
       Rows& rows = rows_.at(output.tensor);
-      outputs.push_back({row0_, row1_, rows.cols, rows.values, rows.errors});
+      const int64_t each = rows_each(op_, output.tensor);
+      outputs.push_back({row0_ * each, row1_ * each, rows.cols, rows.values, rows.errors});
+      routed_.allow_undefined(output.tensor, outputs.back());
     }
     return outputs;
   }
@@ -32,7 +40,8 @@ class StageByStage {
     if (known != rows_.end()) return known->second;
     const Tensor& of = op_.tensor(tensor);
     const bool is_row = of.rows == 1;  // for all rows
-    const int64_t first = is_row ? 0 : row0_, last = is_row ? 1 : row1_;
+    const int64_t each = rows_each(op_, tensor);
+    const int64_t first = is_row ? 0 : row0_ * each, last = is_row ? 1 : row1_ * each;
     Rows rows(last - first, of.cols);
     std::vector<float> line(static_cast<size_t>(of.cols));
     for (int64_t row = first; row < last; ++row) {
@@ -51,6 +60,10 @@ class StageByStage {
     if (stage.kind == StageKind::gemm) {
       rows = gemm_rows(op_, data_, x, stage.in[1], made.held == Held::partial ? op_.ranks : 1,
                        roundings_);
+    } else if (stage.kind == StageKind::grouped) {
+      rows = routed_.grouped(stage, x, made.held == Held::partial ? op_.ranks : 1);
+    } else if (stage.kind == StageKind::weigh) {
+      rows = routed_.weigh(stage, x, rows_of(stage.in[2]));
     } else {
       rows = stage_rows(stage, x, stage.in.size() > 1 ? &rows_of(stage.in[1]) : nullptr);
     }
@@ -63,16 +76,24 @@ class StageByStage {
     for (const OperatorSegment& segment : op_.segments) {
       if (!segment.product) continue;
       for (const int id : segment.stages) {
-        if (op_.stage(id).out == tensor) return tensor == segment.result;
+        if (op_.stage(id).out != tensor) continue;
+        return tensor == segment.result || is_weighed(tensor);
       }
     }
     return true;
+  }
+
+  bool is_weighed(int tensor) const {
+    return std::any_of(op_.stages.begin(), op_.stages.end(), [&](const Stage& stage) {
+      return stage.kind == StageKind::weigh && stage.in[0] == tensor;
+    });
   }
 
   const Operator& op_;
   const InputData& data_;
   const Roundings& roundings_;
   const int64_t row0_, row1_;
+  const RoutedRows routed_;
   std::map<int, Rows> rows_;  // by tensor
 };
 

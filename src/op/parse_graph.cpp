@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
+#include <utility>
 
 #include "core/text.h"
 #include "op/graph_text.h"
@@ -15,7 +16,8 @@ namespace {
 constexpr size_t kMostReasons = 20;
 constexpr double kUsualEps = 1e-6;
 
-constexpr std::string_view kHeldNames[] = {"whole", "rows", "cols"};
+constexpr std::string_view kHeldNames[] = {"whole", "rows", "cols", "experts"};
+constexpr std::string_view kOwnTypes[] = {"fp32", "i32"};
 constexpr std::string_view kStageNames[] = {
 #define STRETTO_NAME(name, text, operands, meaning) text,
     STRETTO_STAGES(STRETTO_NAME)
@@ -104,8 +106,8 @@ class GraphParser {
     skip_blanks();
     const TextPlace where = place();
     std::string word;
-    if (!name(word, "how it is held: whole, rows or cols")) return false;
-    for (const Held one : {Held::whole, Held::rows, Held::cols}) {
+    if (!name(word, "how it is held: whole, rows, cols or experts")) return false;
+    for (const Held one : {Held::whole, Held::rows, Held::cols, Held::experts}) {
       if (word != to_string(one)) continue;
       to = one;
       return true;
@@ -161,13 +163,41 @@ class GraphParser {
     InputText input;
     skip_blanks();
     input.place = place();
-    if (!name(input.name, "the name of a tensor") || !character('[') || !extent(input.rows) ||
-        !character(',') || !extent(input.cols) || !character(']') || !held(input.held) ||
-        !end_of_line()) {
+    if (!name(input.name, "the name of a tensor") || !shape(input) || !held(input.held) ||
+        !own_type(input) || !end_of_line()) {
       made_.insert(input.name);
       return;
     }
     if (make(input.name, input.place)) graph_->inputs.push_back(std::move(input));
+  }
+
+  // [rows, columns], or [matrices, rows, columns] of a stack.
+  bool shape(InputText& input) {
+    if (!character('[') || !extent(input.rows) || !character(',') || !extent(input.cols)) {
+      return false;
+    }
+    skip_blanks();
+    if (at_ < line_.size() && line_[at_] == ',') {
+      ++at_;
+      input.matrices = std::exchange(input.rows, std::exchange(input.cols, {}));
+      if (!extent(input.cols)) return false;
+    }
+    return character(']');
+  }
+
+  // A type that the operator does not decide.
+  bool own_type(InputText& input) {
+    skip_blanks();
+    if (at_ == line_.size()) return true;
+    const TextPlace where = place();
+    std::string word;
+    if (!name(word, "an element type or the end of the line")) return false;
+    if (std::count(std::begin(kOwnTypes), std::end(kOwnTypes), word)) {
+      input.dtype = any_dtype_from(word);
+      return true;
+    }
+    refuse_at(where, unknown_word("type of a tensor", word, kOwnTypes));
+    return false;
   }
 
   void stage(std::string out, TextPlace where) {

@@ -44,8 +44,11 @@ std::string print(const GraphText& text) {
   for (const std::string& size : text.sizes) out += " " + size;
   out += "\n";
   for (const InputText& input : text.inputs) {
-    out += fmt::format("input {} [{}, {}] {}\n", input.name, input.rows.text(), input.cols.text(),
-                       to_string(input.held));
+    const std::string stack = input.matrices ? input.matrices->text() + ", " : "";
+    out += fmt::format("input {} [{}{}, {}] {}", input.name, stack, input.rows.text(),
+                       input.cols.text(), to_string(input.held));
+    if (input.dtype) out += fmt::format(" {}", to_string(*input.dtype));
+    out += "\n";
   }
   for (const StageText& stage : text.stages) {
     out += fmt::format("{} = {}", stage.out, to_string(stage.kind));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "core/text.h"
@@ -77,7 +78,7 @@ std::vector<std::string> problems(const Segment& op) {
     check_elements(reasons, "B [n, k]", op.n, op.k);
     check_elements(reasons, "out [m, n]", op.m, op.n);
   }
-  if (sizes_good && ranks_good) {
+  if (sizes_good && ranks_good && !op.is_routed()) {
     if (op.makes_terms() || op.kind.in == Edge::all_to_all) {
       check_sharded(reasons, op, 'k', op.k);
     } else {
@@ -87,6 +88,24 @@ std::vector<std::string> problems(const Segment& op) {
   return reasons;
 }
 
+namespace {
+
+// Every rank has as many experts, all of them as likely.
+double routed_link_bytes(const Segment& op) {
+  const double others = static_cast<double>(op.ranks - 1) / op.ranks;
+  const double tokens = static_cast<double>(op.m) * static_cast<double>(num_bytes(op.dtype));
+  const double chosen = 1 - std::pow(1 - 1.0 / op.ranks, static_cast<double>(op.top_k));
+  double moved = 0;
+  if (op.kind.in == Edge::gather) moved += others * tokens * static_cast<double>(op.k);
+  if (op.kind.in == Edge::dispatch) moved += others * chosen * tokens * static_cast<double>(op.k);
+  if (op.kind.out == Edge::reduce_scatter) moved += others * tokens * static_cast<double>(op.n);
+  if (op.kind.out == Edge::all_reduce) moved += 2 * others * tokens * static_cast<double>(op.n);
+  if (op.kind.out == Edge::combine) moved += others * chosen * tokens * static_cast<double>(op.n);
+  return moved;
+}
+
+}  // namespace
+
 void validate(const Segment& op) {
   const std::vector<std::string> reasons = problems(op);
   if (!reasons.empty()) {
@@ -95,6 +114,7 @@ void validate(const Segment& op) {
 }
 
 double link_bytes(const Segment& op) {
+  if (op.is_routed()) return routed_link_bytes(op);
   const double share = static_cast<double>(op.ranks - 1) / op.ranks;
   const double bytes = static_cast<double>(num_bytes(op.dtype));
   const double m = static_cast<double>(op.m);
@@ -112,7 +132,7 @@ double link_bytes(const Segment& op) {
 }
 
 double flops_per_rank(const Segment& op) {
-  return 2.0 * op.weights * static_cast<double>(op.m) * static_cast<double>(op.n) *
+  return 2.0 * op.weights * static_cast<double>(op.m * op.top_k) * static_cast<double>(op.n) *
          static_cast<double>(op.k) / op.ranks;
 }
 

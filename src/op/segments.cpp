@@ -15,7 +15,9 @@ bool follows_tile_by_tile(StageKind kind) {
 }
 
 // Other edges drain the product that made the tensor.
-bool feeds_products(Edge edge) { return edge == Edge::gather || edge == Edge::all_to_all; }
+bool feeds_products(Edge edge) {
+  return edge == Edge::gather || edge == Edge::all_to_all || edge == Edge::dispatch;
+}
 
 class SegmentCutter {
  public:
@@ -56,7 +58,8 @@ class SegmentCutter {
 
   void add_stage(int id) {
     const Stage& stage = op_.stage(id);
-    if (stage.kind == StageKind::gemm) return add_product(id);
+    if (multiplies(stage.kind)) return add_product(id);
+    if (stage.kind == StageKind::weigh) return weigh(id);
     if (follows_tile_by_tile(stage.kind) && stays(stage.in[0], stage.needs[0])) {
       const int first = segment_of(stage.in[0]);
       if (stage.kind != StageKind::swiglu) return append(first, id);
@@ -94,8 +97,31 @@ class SegmentCutter {
                            a.cols,
                            op_.ranks,
                            op_.dtype};
+    if (stage.kind == StageKind::grouped) {
+      const Tensor& ids = op_.tensor(stage.in[2]);
+      made.product->m = ids.rows;
+      made.product->experts = b.matrices;
+      made.product->top_k = ids.cols;
+      made.ids = stage.in[2];
+    }
     segments_.push_back(std::move(made));
     append(static_cast<int>(segments_.size()) - 1, id);
+  }
+
+  // Sums of products are made where these are.
+  void weigh(int id) {
+    const Stage& stage = op_.stage(id);
+    const int from = segment_of(stage.in[0]);
+    const bool follows = from != kCaller && segment(from).result == stage.in[0] &&
+                         segment(from).ids == stage.in[1] && uses(stage.in[0]) == 1;
+    if (!follows) {
+      return refuse(
+          fmt::format("{} is made of what a grouped product of the same ids makes, and "
+                      "nothing else uses",
+                      op_.tensor(stage.out).name));
+    }
+    segment(from).router_weights = stage.in[2];
+    append(from, id);
   }
 
   // Two products of one input whose results nothing but this stage uses.
@@ -103,7 +129,7 @@ class SegmentCutter {
     if (!stays(stage.in[1], stage.needs[1]) || stage.in[0] == stage.in[1]) return false;
     const OperatorSegment &g = segment(segment_of(stage.in[0])),
                           &u = segment(segment_of(stage.in[1]));
-    return g.input == u.input && g.product == u.product && g.stages.size() == 1 &&
+    return g.input == u.input && g.product == u.product && g.ids == u.ids && g.stages.size() == 1 &&
            u.stages.size() == 1;
   }
   void join(int g, int u, int id) {
@@ -139,7 +165,7 @@ class SegmentCutter {
         refuse(fmt::format("{} has an edge on both sides of its product; no schedule serves that",
                            one.name));
       }
-      if (one.product && to_string(one.product->kind) == "product") {
+      if (one.product && !is_served(one)) {
         refuse(
             fmt::format("{}: no schedule serves a product whose weight is held as {}, fed by {} "
                         "and drained by {}",
@@ -149,13 +175,30 @@ class SegmentCutter {
     }
   }
 
+  static bool is_served(const OperatorSegment& one) {
+    const ProductKind& kind = one.product->kind;
+    if (!one.product->is_routed()) return to_string(kind) != "product";
+    switch (kind.weight) {
+      case Held::rows:
+        return kind.out == Edge::none && (kind.in == Edge::gather || kind.in == Edge::none);
+      case Held::cols:
+        return kind.out == Edge::reduce_scatter || kind.out == Edge::all_reduce;
+      default:
+        return kind.weight == Held::experts;
+    }
+  }
+
   void put_edge(int tensor, Held needed, const Stage* user) {
     const Tensor& made = op_.tensor(tensor);
     const auto edge = edge_between(made.held, needed);
     if (!edge || *edge == Edge::none) return;
-    const bool is_fed = user != nullptr && user->kind == StageKind::gemm && user->in[0] == tensor &&
-                        feeds_products(*edge);
+    const bool is_fed =
+        user != nullptr && multiplies(user->kind) && user->in[0] == tensor && feeds_products(*edge);
     if (is_fed) return;  // it is the product's already
+    // What says how rows are routed comes with them.
+    const bool routes = user != nullptr && *edge == Edge::gather && made.stage < 0 &&
+                        (user->kind == StageKind::grouped || user->kind == StageKind::weigh);
+    if (routes) return;
     const int from = segment_of(tensor);
     if (*edge == Edge::gather) {
       if (user == nullptr && waits_for_all(tensor)) return;  // gather_outputs()

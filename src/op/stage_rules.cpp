@@ -29,9 +29,91 @@ StageRule gemm_rule(const Tensor& a, const Tensor& b) {
       break;
     case Held::whole:
     case Held::partial:
+    case Held::experts:
+    case Held::routed:
       rule.held = a.held == Held::whole ? Held::whole : Held::rows;
       rule.needs = {rule.held, Held::whole};
       break;
+  }
+  return rule;
+}
+
+std::string fault_in_row(std::string_view what, int64_t cols, DType dtype) {
+  const int64_t step = kRoutedRowBytes / num_bytes(dtype);
+  if (cols % step == 0) return {};
+  const int64_t below = cols / step * step;
+  return fmt::format(
+      "rows of {} have {} columns on a rank, which are no multiple of {} bytes: take "
+      "{}{}",
+      what, cols, kRoutedRowBytes, below > 0 ? fmt::format("{} or ", below) : std::string(),
+      below + step);
+}
+
+std::string fault_in_ids(const Tensor& ids, const Tensor& stack) {
+  if (ids.dtype != DType::i32) {
+    return fmt::format("{} says which matrices are meant: give it as i32", ids.name);
+  }
+  if (ids.cols <= stack.matrices) return {};
+  return fmt::format("each row of {} chooses {} of {} matrices: take at most {}", ids.name,
+                     ids.cols, stack.matrices, stack.matrices);
+}
+
+// The product of each row's choices, one below the other: of one row of X for each row of IDS, or
+// for each of its choices.
+StageRule grouped_rule(const Tensor& x, const Tensor& stack, const Tensor& ids, int ranks,
+                       DType dtype) {
+  const int64_t choices = ids.rows * ids.cols;
+  StageRule rule{choices, stack.rows, Held::whole, {Held::whole, stack.held, Held::whole}, {}};
+  const int64_t parts = stack.held == Held::rows ? ranks : 1;
+  const int64_t shares = stack.held == Held::cols ? ranks : 1;
+  if (x.cols != stack.cols) {
+    rule.fault = fmt::format(
+        "X and the matrices of a grouped product have as many columns (it "
+        "multiplies by their transposes): {} and {}",
+        shape(x), shape(stack));
+  } else if (x.rows != ids.rows && x.rows != choices) {
+    rule.fault = fmt::format(
+        "X has a row for each row of IDS, or for each of its choices: {} and "
+        "{}",
+        shape(x), shape(ids));
+  } else if (rule.fault = fault_in_ids(ids, stack); rule.fault.empty()) {
+    if (x.cols % shares == 0) rule.fault = fault_in_row(x.name, x.cols / shares, dtype);
+    if (rule.fault.empty() && stack.rows % parts == 0) {
+      rule.fault = fault_in_row("the product", stack.rows / parts, dtype);
+    }
+  }
+  switch (stack.held) {
+    case Held::rows:
+      rule.held = Held::cols;
+      break;
+    case Held::cols:
+      rule.held = Held::partial;
+      rule.needs[0] = Held::cols;
+      break;
+    case Held::experts:
+      rule.held = Held::routed;
+      rule.needs[0] = Held::routed;
+      break;
+    case Held::whole:
+    case Held::partial:
+    case Held::routed:
+      break;
+  }
+  return rule;
+}
+
+// Sums are as the products are held: terms of them where those are terms, and where ranks have some
+// of the experts, sums over those.
+StageRule weigh_rule(const Tensor& x, const Tensor& ids, const Tensor& weights) {
+  StageRule rule{ids.rows, x.cols, x.held, {x.held, Held::whole, Held::whole}, {}};
+  if (x.rows != ids.rows * ids.cols) {
+    rule.fault =
+        fmt::format("products have a row for each choice of IDS: {} and {}", shape(x), shape(ids));
+  } else if (weights.rows != ids.rows || weights.cols != ids.cols) {
+    rule.fault =
+        fmt::format("there is a weight for each choice: {} and {}", shape(ids), shape(weights));
+  } else if (ids.dtype != DType::i32) {
+    rule.fault = fmt::format("{} says which matrices are meant: give it as i32", ids.name);
   }
   return rule;
 }
@@ -69,9 +151,7 @@ StageRule with_row(const Tensor& x, const Tensor& row, Held held, Held of_row) {
   return rule;
 }
 
-}  // namespace
-
-StageRule rule_of(StageKind kind, std::span<const Tensor* const> in) {
+StageRule dense_rule(StageKind kind, std::span<const Tensor* const> in) {
   const Tensor& x = *in[0];
   switch (kind) {
     case StageKind::gemm:
@@ -88,8 +168,28 @@ StageRule rule_of(StageKind kind, std::span<const Tensor* const> in) {
     }
     case StageKind::norm:  // a row's mean needs all of its columns
       return with_row(x, *in[1], x.held == Held::whole ? Held::whole : Held::rows, Held::whole);
+    case StageKind::grouped:
+    case StageKind::weigh:
+      break;
   }
   STRETTO_ASSERT(false, "kind of stage out of range");
+}
+
+}  // namespace
+
+StageRule rule_of(StageKind kind, std::span<const Tensor* const> in, int ranks, DType dtype) {
+  const Tensor& x = *in[0];
+  if (kind == StageKind::grouped) return grouped_rule(x, *in[1], *in[2], ranks, dtype);
+  if (kind == StageKind::weigh) return weigh_rule(x, *in[1], *in[2]);
+  StageRule rule = dense_rule(kind, in);
+  for (const Tensor* const one : in) {
+    if (one->dtype == dtype && one->matrices == 1) continue;
+    rule.fault = one->matrices > 1
+                     ? fmt::format("{} takes no stack of matrices: {}", to_string(kind), one->name)
+                     : fmt::format("{} computes in {}, and {} is {}", to_string(kind),
+                                   to_string(dtype), one->name, to_string(one->dtype));
+  }
+  return rule;
 }
 
 }  // namespace stretto

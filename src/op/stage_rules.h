@@ -10,12 +10,15 @@
 
 namespace stretto {
 
+// Rows that kernels gather are moved in pieces of so many bytes.
+inline constexpr int64_t kRoutedRowBytes = 16;
+
 struct StageRule {
   int64_t rows = 0, cols = 0;  // of the result
   Held held = Held::whole;
   std::vector<Held> needs;  // by operand
   std::string fault;        // not empty: the shapes do not fit
 };
-StageRule rule_of(StageKind kind, std::span<const Tensor* const> in);
+StageRule rule_of(StageKind kind, std::span<const Tensor* const> in, int ranks, DType dtype);
 
 }  // namespace stretto

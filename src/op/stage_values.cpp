@@ -46,7 +46,7 @@ constexpr double kSteepest = 1.13;
 }  // namespace
 
 Rows gemm_rows(const Operator& op, const InputData& data, const Rows& a, int b, int64_t shares,
-               const Roundings& roundings) {
+               const Roundings& roundings, int64_t b_row) {
   const Tensor& weight = op.tensor(b);
   const int64_t k = weight.cols, share = k / shares;
   Rows out(a.rows, weight.rows);
@@ -66,7 +66,7 @@ Rows gemm_rows(const Operator& op, const InputData& data, const Rows& a, int b, 
     std::vector<double> b_norm(kPanelCols), magnitudes(partial.size()), sums(partial.size());
     for (int64_t j = 0; j < cols; ++j) {
       const std::span<float> row(b_rows.data() + j * k, static_cast<size_t>(k));
-      fill_tensor(op, data, b, col0 + j, 0, row);
+      fill_tensor(op, data, b, b_row + col0 + j, 0, row);
       double sum = 0;
       for (const float value : row) sum += double{value} * value;
       b_norm[static_cast<size_t>(j)] = std::sqrt(sum);
@@ -185,7 +185,9 @@ Rows stage_rows(const Stage& stage, const Rows& x, const Rows* y) {
       }
       break;
     case StageKind::gemm:
-      STRETTO_ASSERT(false, "products are not made row by row");
+    case StageKind::grouped:
+    case StageKind::weigh:
+      STRETTO_ASSERT(false, "what is routed is not made row by row");
   }
   return out;
 }

@@ -99,6 +99,38 @@ std::string fault_in(const Buffer& buffer) {
   return {};
 }
 
+std::string fault_in(const Partition& partition) {
+  if (!is_name(partition.name)) {
+    return fmt::format("expected a partition's name, found {}", quote(partition.name));
+  }
+  if (partition.entries < 1 || partition.rows < 1 ||
+      int64_t{partition.entries} * partition.rows > INT32_MAX) {
+    return fmt::format("expected partition {} to have 1 to {} rows, found {}x{}", partition.name,
+                       INT32_MAX, partition.entries, partition.rows);
+  }
+  if (partition.blocks < 1 || partition.entries % partition.blocks != 0) {
+    return fmt::format("expected blocks of equal parts of {} entries, found {}", partition.entries,
+                       partition.blocks);
+  }
+  if (partition.expected < 0 || partition.expected > partition.entries_of_block()) {
+    return fmt::format("expected at most the {} entries of a block, found {}",
+                       partition.entries_of_block(), partition.expected);
+  }
+  return {};
+}
+
+std::string fault_in(const Plan& plan, const Buffer& buffer) {
+  if (buffer.partition < 0) return {};
+  if (static_cast<size_t>(buffer.partition) >= plan.partitions.size()) {
+    return fmt::format("expected one of {} partitions, found number {}", plan.partitions.size(),
+                       buffer.partition);
+  }
+  const Partition& of = plan.partitions[static_cast<size_t>(buffer.partition)];
+  if (buffer.rows == of.entries * of.rows && buffer.sharded_rows == 0) return {};
+  return fmt::format("expected {} rows of buffer {}, the entries of {}, found {}",
+                     of.entries * of.rows, buffer.name, of.name, buffer.rows);
+}
+
 std::string fault_in(const SignalArray& signals) {
   if (!is_name(signals.name)) {
     return fmt::format("expected a signal array's name, found {}", quote(signals.name));

@@ -10,6 +10,7 @@
 namespace stretto {
 
 inline constexpr size_t kMaxNameLength = 64;
+inline constexpr size_t kMostPartitions = 1024;
 inline constexpr size_t kMaxOperands = 65535;  // of one kind of one task; what the fields hold
 
 // A letter, then letters, digits and underscores; at most kMaxNameLength.
@@ -19,6 +20,9 @@ bool is_schedule_text(std::string_view text, const Operator& op);
 
 // Each returns what is wrong as "expected ..., found ...", or an empty text.
 std::string fault_in(const Buffer& buffer);
+std::string fault_in(const Partition& partition);
+// Its rows, and the partition that they are of.
+std::string fault_in(const Plan& plan, const Buffer& buffer);
 std::string fault_in(const SignalArray& signals);
 // `previous`: the lane before, or null.
 std::string fault_in(const Plan& plan, const Lane* previous, const Lane& lane);

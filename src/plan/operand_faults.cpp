@@ -74,7 +74,21 @@ std::string fault_in_task(const Plan& plan, const TaskKind& kind, const Instr& i
   } else if (!fault.expected.empty()) {
     return fmt::format("expected {}, found {}", fault.expected, fault.found);
   }
-  return fault_in_writes(plan, instr, kind.rows(reads), kind.cols(reads));
+  for (int i = 0; i < 2; ++i) {
+    if (kind.counts[i].empty() || instr.count(i) >= 1) continue;
+    return fmt::format("expected {} of at least 1, found {}", kind.counts[i], instr.count(i));
+  }
+  const std::span<const Region> writes = plan.writes(instr);
+  if ((kind.rows_of_writes || kind.columns == ColumnsOf::writes) && writes.empty()) {
+    return "expected a written region, found none";
+  }
+  std::string fault =
+      fault_in_writes(plan, instr, kind.rows(reads, writes), kind.cols(reads, writes));
+  if (!fault.empty() || kind.fault_in_result == nullptr) return fault;
+  const TaskFault of_result = kind.fault_in_result(plan.operands_of(instr));
+  if (of_result.region != nullptr) return found(of_result.expected, plan, *of_result.region);
+  if (of_result.expected.empty()) return {};
+  return fmt::format("expected {}, found {}", of_result.expected, of_result.found);
 }
 
 // Of a sum that is normed: the residual, the weights and the norm beside terms and sum.

@@ -11,7 +11,7 @@ namespace stretto {
 namespace {
 
 #define STRETTO_TEXT(name, text, ...) text,
-constexpr std::string_view kDTypes[] = {STRETTO_DTYPES(STRETTO_TEXT)};
+constexpr std::string_view kDTypes[] = {STRETTO_ALL_DTYPES(STRETTO_TEXT)};
 constexpr std::string_view kRoles[] = {STRETTO_BUFFER_ROLES(STRETTO_TEXT)};
 #undef STRETTO_TEXT
 
@@ -125,10 +125,12 @@ void Parser::library() {
 }
 
 void Parser::declarations() {
-  const std::string_view expected = "'buffer', 'signals', 'lane' or 'end'";
+  const std::string_view expected = "'partition', 'buffer', 'signals', 'lane' or 'end'";
   while (true) {
     line(expected);
-    if (in_.accept_token("buffer")) {
+    if (in_.accept_token("partition")) {
+      partition();
+    } else if (in_.accept_token("buffer")) {
       buffer();
     } else if (in_.accept_token("signals")) {
       signals();
@@ -178,8 +180,40 @@ void Parser::buffer() {
   int64_t value = 0;
   if (option("sharded", kMaxInt32, value)) buffer.sharded_rows = static_cast<int32_t>(value);
   if (option("copies", kMaxByte, value)) buffer.copies = static_cast<uint8_t>(value);
-  if (!in_.at_line_end()) in_.fail(in_.position(), "sharded=ROWS, copies=COUNT or nothing");
+  in_.skip_blanks();
+  const char* const where = in_.position();
+  if (const std::string_view token = in_.peek(); token.substr(0, token.find('=')) == "by") {
+    in_.name("by");
+    in_.expect('=');
+    const auto found = partition_ids_.find(in_.name("a partition"));
+    if (found == partition_ids_.end()) in_.fail(where, "by=PARTITION, one that is declared");
+    buffer.partition = static_cast<int16_t>(found->second);
+  }
+  if (!in_.at_line_end()) {
+    in_.fail(in_.position(), "sharded=ROWS, copies=COUNT, by=PARTITION or nothing");
+  }
+  if (const std::string fault = fault_in(plan_, buffer); !fault.empty())
+    in_.fail_with(where, fault);
   plan_.buffers.push_back(std::move(buffer));
+}
+
+void Parser::partition() {
+  in_.skip_blanks();
+  const char* const where = in_.position();
+  Partition partition;
+  partition.name = declared(partition_ids_, "a partition's name");
+  if (plan_.partitions.size() >= kMostPartitions) {
+    in_.fail(where, fmt::format("at most {} partitions", kMostPartitions));
+  }
+  partition.entries = number_after_blanks(1, kMaxInt32, "entries");
+  in_.expect('x');
+  partition.rows = static_cast<int32_t>(in_.number(1, kMaxInt32, "rows of an entry"));
+  int64_t value = 0;
+  if (option("blocks", kMaxInt32, value)) partition.blocks = static_cast<int32_t>(value);
+  if (option("expected", kMaxInt32, value)) partition.expected = static_cast<int32_t>(value);
+  if (!in_.at_line_end()) in_.fail(in_.position(), "blocks=COUNT, expected=ENTRIES or nothing");
+  if (const std::string fault = fault_in(partition); !fault.empty()) in_.fail_with(where, fault);
+  plan_.partitions.push_back(std::move(partition));
 }
 
 void Parser::signals() {

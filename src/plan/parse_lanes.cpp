@@ -81,6 +81,15 @@ Instr Parser::instr(const Lane& lane) {
       }
       instr.fused = says_fused_ && in_.accept_token("fused");
       attribute(instr.kind()->attribute, instr);
+      for (int i = 0; i < 2; ++i) {
+        const std::string_view name = instr.kind()->counts[i];
+        if (name.empty()) continue;
+        int64_t value = 0;
+        in_.skip_blanks();
+        if (!option(name, kMaxInt32, value))
+          in_.fail(in_.position(), fmt::format("{}=NUMBER", name));
+        instr.set_count(i, value);
+      }
       operands(lane, instr);
       break;
     case OpForm::deliver:
@@ -163,7 +172,13 @@ Region Parser::region(const Lane& lane) {
     region.rank = static_cast<uint16_t>(in_.number(0, plan_.ranks() - 1, "a rank"));
   }
   in_.expect('[');
-  range(region.row0, region.row1, "a row");
+  if (const Partition* const of = plan_.partition_of(region); of != nullptr && in_.accept('e')) {
+    const auto entry = in_.number(0, of->entries - 1, "an entry");
+    region.row0 = static_cast<int32_t>(entry * of->rows);
+    region.row1 = region.row0 + of->rows;
+  } else {
+    range(region.row0, region.row1, "a row");
+  }
   in_.expect(',');
   range(region.col0, region.col1, "a column");
   in_.expect(']');

@@ -30,6 +30,7 @@ class Parser {
   std::shared_ptr<const GraphText> own_graph();
   void library();
   void declarations();
+  void partition();
   void buffer();
   void signals();
   void lane();
@@ -78,7 +79,7 @@ class Parser {
   PlanLines lines_;
   uint32_t clusters_line_ = 0;  // which says that there are some
   bool says_fused_ = false;     // the text, as its version has the word
-  std::unordered_map<std::string_view, uint16_t> buffer_ids_, signal_ids_;
+  std::unordered_map<std::string_view, uint16_t> partition_ids_, buffer_ids_, signal_ids_;
 };
 
 }  // namespace stretto

@@ -8,7 +8,7 @@ namespace stretto {
 // Rows of the result of a task that is of a kind; 0 of others.
 inline int64_t rows_of_task(const Plan& plan, const Instr& instr) {
   const TaskKind* const kind = instr.kind();
-  return kind == nullptr ? 0 : kind->rows(plan.reads(instr));
+  return kind == nullptr ? 0 : kind->rows(plan.reads(instr), plan.writes(instr));
 }
 
 // Calls visit(region, row) for every write, in their order; see Placed.

@@ -30,6 +30,7 @@ class Printer {
     if (plan_.low_latency_collectives) text("collectives low-latency\n");
     if (plan_.cluster != 1) text("cluster ").number(plan_.cluster).text("\n");
     text("sms ").number(plan_.sms).text("\n");
+    for (const Partition& p : plan_.partitions) partition(p);
     for (const Buffer& b : plan_.buffers) buffer(b);
     for (const SignalArray& s : plan_.signals) signals(s);
     for (const Lane& l : plan_.lanes) lane(l);
@@ -58,6 +59,10 @@ class Printer {
         if (instr.tile >= 0) text(" #").number(instr.tile);
         if (instr.fused) text(" fused");
         attribute(instr.kind()->attribute, instr);
+        for (int i = 0; i < 2; ++i) {
+          const std::string_view name = instr.kind()->counts[i];
+          if (!name.empty()) text(" ").text(name).text("=").number(instr.count(i));
+        }
         break;
       case OpForm::deliver:
         break;
@@ -102,7 +107,12 @@ class Printer {
     STRETTO_ASSERT(r.buffer < plan_.buffers.size(), "buffer out of range");
     text(" ").text(plan_.buffers[r.buffer].name);
     if (r.rank != lane.rank) text("@").number(r.rank);
-    text("[").number(r.row0).text(":").number(r.row1);
+    const Partition* const of = plan_.partition_of(r);
+    if (of != nullptr && r.rows() == of->rows && r.row0 % of->rows == 0) {
+      text("[e").number(r.row0 / of->rows);
+    } else {
+      text("[").number(r.row0).text(":").number(r.row1);
+    }
     text(",").number(r.col0).text(":").number(r.col1).text("]");
   }
 
@@ -117,6 +127,18 @@ class Printer {
     number(b.rows).text("x").number(b.cols).text(" ").text(to_string(b.role));
     if (b.sharded_rows > 0) text(" sharded=").number(b.sharded_rows);
     if (b.copies != 1) text(" copies=").number(b.copies);
+    if (b.partition >= 0) {
+      const auto of = static_cast<size_t>(b.partition);
+      STRETTO_ASSERT(of < plan_.partitions.size(), "partition out of range");
+      text(" by=").text(plan_.partitions[of].name);
+    }
+    text("\n");
+  }
+
+  void partition(const Partition& p) {
+    text("partition ").text(p.name).text(" ").number(p.entries).text("x").number(p.rows);
+    if (p.blocks != 1) text(" blocks=").number(p.blocks);
+    if (p.expected != 0) text(" expected=").number(p.expected);
     text("\n");
   }
 

@@ -41,7 +41,15 @@ void validate(const Plan& plan) {
   require(
       plan.cluster >= 1 && plan.cluster <= kMostClustered,
       fmt::format("expected clusters of 1 or {} lanes, found {}", kMostClustered, plan.cluster));
+  check_declarations(plan.partitions, "partitions");
+  require(plan.partitions.size() <= kMostPartitions,
+          fmt::format("expected at most {} partitions, found {}", kMostPartitions,
+                      plan.partitions.size()));
   check_declarations(plan.buffers, "buffers");
+  for (const Buffer& buffer : plan.buffers) {
+    const std::string fault = fault_in(plan, buffer);
+    require(fault.empty(), fault);
+  }
   check_declarations(plan.signals, "signal arrays");
   const Lane* previous = nullptr;
   for (const Lane& lane : plan.lanes) {

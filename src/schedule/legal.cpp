@@ -11,8 +11,12 @@ std::vector<std::string> legal(const Segment& op, const Schedule& schedule,
   check_numbers(c);
   check_ranges_of_k(c);
   check_machine(c);
-  if (op.ranks > 1 && check_exchange(c)) {
+  if (op.ranks > 1 && !op.is_routed() && check_exchange(c)) {
     check_size(c);
+    return std::move(c.reasons);
+  }
+  if (op.is_routed()) {
+    check_routed(c);
     return std::move(c.reasons);
   }
   check_phases(c);

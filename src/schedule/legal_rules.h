@@ -48,6 +48,9 @@ void check_pair(Case& c);
 // false where there is none.
 bool check_exchange(Case& c);
 
+// legal_routed.cpp: all that there is to say of products whose rows choose matrices.
+void check_routed(Case& c);
+
 // legal_cluster.cpp
 void check_cluster(Case& c);
 

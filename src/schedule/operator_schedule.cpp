@@ -19,6 +19,21 @@ std::vector<const OperatorSegment*> products_of(const Operator& op) {
   return products;
 }
 
+// Products of the same choices take their rows from one partition. Of the first of them on.
+std::string why_other_parts(const Operator& op, const std::vector<const OperatorSegment*>& products,
+                            const std::vector<Schedule>& schedules, size_t at) {
+  const OperatorSegment& one = *products[at];
+  if (!one.product->is_routed() || op.tensor(one.input).stage < 0) return {};
+  for (size_t i = 0; i < at; ++i) {
+    if (products[i]->result != one.input) continue;
+    const Schedule &from = schedules[i], &own = schedules[at];
+    if (from.tile_m == own.tile_m && from.granularity == own.granularity) return {};
+    return fmt::format("rows are those of {}'s partition: take granularity={} and tiles of {} rows",
+                       products[i]->name, to_string(from.granularity), from.tile_m);
+  }
+  return {};
+}
+
 std::string_view without_blanks(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
@@ -135,6 +150,9 @@ std::vector<std::string> legal_part(const Operator& op, const OperatorSchedule& 
       reasons.push_back(prefix + fmt::format("gemm, algorithm, collectives and cluster are one for "
                                              "all products: take those of {}",
                                              products.front()->name));
+    }
+    if (const std::string why = why_other_parts(op, products, schedule.products, i); !why.empty()) {
+      reasons.push_back(prefix + why);
     }
     if (op.only_product() == nullptr && one.rows != RowCount::fixed) {
       reasons.push_back(prefix + "rows=bucket serves operators of one product: take rows=fixed");

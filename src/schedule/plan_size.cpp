@@ -12,9 +12,26 @@ double pieces(int64_t size, int piece) {
   return std::ceil(static_cast<double>(size) / static_cast<double>(piece));
 }
 
+// Entries that no routing exceeds, in each of whose tiles are products, what follows them, and
+// waits.
+double estimate_routed(const Segment& op, const Schedule& schedule) {
+  const bool by_source = schedule.granularity == Granularity::chunk && op.ranks > 1;
+  const int64_t sources = by_source ? op.ranks : 1;
+  const int64_t tokens = by_source ? op.row_shards().block() : op.m;
+  const int64_t experts = op.kind.weight == Held::experts ? op.experts / op.ranks : op.experts;
+  const double entries =
+      static_cast<double>(sources * (tokens * op.top_k / schedule.tile_m + experts + 1));
+  const double tiles = entries * pieces(op.product_cols(), schedule.tile_n);
+  const double movers = static_cast<double>(op.ranks) * std::max(1, schedule.comm_sms);
+  const double sums =
+      op.kind.out == Edge::none ? 0 : movers * pieces(op.product_cols(), schedule.tile_n);
+  return op.ranks * (tiles * (2 + 2 * op.weights) + 3 * movers + 5 * sums);
+}
+
 }  // namespace
 
 double estimate_instrs(const Segment& op, const Schedule& schedule) {
+  if (op.is_routed()) return estimate_routed(op, schedule);
   const double ranks = op.ranks;
   const bool own = op.multiplies_own_rows();
   const double rows = static_cast<double>(op.local_m());

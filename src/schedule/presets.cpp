@@ -7,6 +7,7 @@
 #include "schedule/default_tile.h"
 #include "schedule/fused_point.h"
 #include "schedule/low_latency.h"
+#include "schedule/routed_point.h"
 #include "stretto/error.h"
 #include "stretto/schedule.h"
 
@@ -53,6 +54,7 @@ Order staggered(const Segment& op, const Machine& machine) {
 }
 
 Schedule make_sequential(const Segment& op, const Machine& machine) {
+  if (op.is_routed()) return routed_sequential(op, machine);
   return finish(with_nccl(Granularity::whole, Sync::event, op), op, machine);
 }
 
@@ -152,6 +154,7 @@ bool lanes_would_fall_apart(const Segment& op) {
 
 // Who computes a tile of its own adds to it at once what the others sent: no SMs are set aside.
 Schedule make_tiles(const Segment& op, const Machine& machine) {
+  if (op.is_routed()) return routed_tiles(op, machine);
   Schedule schedule = make_fused(Granularity::tile, Sync::flag, op, machine);
   if (op.exchanges()) {
     if (schedule.order == Order::peer_staggered) schedule.order = Order::interleaved;
@@ -167,6 +170,11 @@ Schedule make_tiles(const Segment& op, const Machine& machine) {
 }
 
 Schedule make_slices(const Segment& op, const Machine& machine) {
+  if (op.is_routed()) {
+    Schedule schedule = routed_tiles(op, machine);
+    schedule.sync = Sync::counter;
+    return schedule;
+  }
   return make_fused(Granularity::slice, Sync::counter, op, machine);
 }
 

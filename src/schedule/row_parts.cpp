@@ -138,6 +138,13 @@ Operator equal_part(const Operator& op, int split) {
 
 std::string why_no_split(const Operator& op, int split) {
   if (split == 1) return {};
+  for (const OperatorSegment& segment : op.segments) {
+    if (!segment.product || !segment.product->is_routed()) continue;
+    return fmt::format(
+        "split={} of rows that choose their matrices, which a partition has all of: "
+        "take split=1",
+        split);
+  }
   try {
     const RowShards owners = owners_of(op, tensors_of_rows(op));
     if (split <= owners.block()) return {};

@@ -113,11 +113,14 @@ double Costs::mma_us(const Instr& instr) const {
   const std::span<const Region> reads = plan_.reads(instr);
   const Region& b = reads.back();
   const int64_t rows = rows_of_task(plan_, instr);
+  const int64_t cols = instr.kind()->cols(reads, plan_.writes(instr));
   const DType dtype = plan_.buffers[b.buffer].dtype;
   // Two products side by side are as wide a tile.
-  const int64_t wide = round_up(std::max(b.rows(), part_of(instr).columns), mma_cols_);
+  const bool is_whole = instr.op != Opcode::gemm;
+  const int64_t wide =
+      round_up(is_whole ? cols : std::max<int64_t>(cols, part_of(instr).columns), mma_cols_);
   const double macs = static_cast<double>(round_up(rows, kMmaRows)) *
-                      static_cast<double>(round_up(b.rows(), mma_cols_)) *
+                      static_cast<double>(round_up(cols, mma_cols_)) *
                       static_cast<double>(round_up(b.cols(), kStageBytes / num_bytes(dtype)));
   const double tflops = dtype == DType::fp32 ? machine_.fp32_tflops : machine_.gemm_tflops;
   const double mma_us = 2 * macs * machine_.sms / (tflops * 1e6);
@@ -125,7 +128,30 @@ double Costs::mma_us(const Instr& instr) const {
   return mma_us * tile_slowdown(round_up(rows, kMmaRows), wide, busy_[b.rank]);
 }
 
+// Which entries of a partition have rows is a run's: in the simulation, those that experts fill
+// which are all as likely.
+bool Costs::is_empty(const Instr& instr) const {
+  if (instr.num_writes == 0) return false;
+  const Region& write = plan_.writes(instr)[0];
+  const Partition* const of = plan_.partition_of(write);
+  return of != nullptr && of->expected > 0 && !of->is_expected(write.row0);
+}
+
+// What follows a product of routed rows takes its tile from the registers, and leaves it there to
+// be stored.
+bool Costs::follows_entry(const Instr& instr) const {
+  return instr.num_writes > 0 && instr.kind() != nullptr && instr.kind()->follows_in_registers &&
+         plan_.partition_of(plan_.writes(instr)[0]) != nullptr;
+}
+
+TaskShares Costs::shares_of(const Instr& instr) const {
+  const TaskKind* const kind = instr.kind();
+  if (kind == nullptr || kind->shares == nullptr) return {};
+  return kind->shares(plan_.operands_of(instr));
+}
+
 double Costs::gemm_us(const Instr& instr) const {
+  if (is_empty(instr)) return kEmptyEntryUs;
   if (const auto found = library_us_.find(&instr); found != library_us_.end()) return found->second;
   const int rank = plan_.reads(instr).back().rank;
   const auto r = static_cast<size_t>(rank);
@@ -150,7 +176,8 @@ double Costs::follow_us(const Instr& instr) const {
 }
 
 double Costs::slowdown_when_late(const Instr& instr, double late_us) const {
-  if (late_us <= 0 || plan_.library_gemms || plan_.op.ends_with_terms()) return 1;
+  if (late_us <= 0 || instr.op != Opcode::gemm || plan_.library_gemms || plan_.op.ends_with_terms())
+    return 1;
   const Region& tile = plan_.reads(instr).back();
   const Buffer& b = plan_.buffers[tile.buffer];
   const double of_k = part_of(instr).k;  // by the lane
@@ -178,12 +205,15 @@ double Costs::region_bytes(const Region& region) const {
 void Costs::traffic_of(const Instr& instr, int rank, Traffic& traffic) const {
   traffic.flows.clear();
   traffic.local_bytes = 0;
+  if (is_empty(instr) || follows_entry(instr)) return;
   const auto self = static_cast<uint16_t>(rank);
+  const TaskShares shares = shares_of(instr);
   for (const Region& write : plan_.writes(instr)) {
+    const double bytes = shares.written * region_bytes(write);
     if (write.rank == self) {
-      traffic.local_bytes += region_bytes(write);
+      traffic.local_bytes += bytes;
     } else if (!write.empty()) {
-      traffic.flows.push_back({self, write.rank, region_bytes(write)});
+      traffic.flows.push_back({self, write.rank, bytes});
     }
   }
   const bool ends = ends_tile(instr);
@@ -194,7 +224,7 @@ void Costs::traffic_of(const Instr& instr, int rank, Traffic& traffic) const {
   if (instr.fused && instr.op == Opcode::norm) reads = reads.subspan(1);
   for (const Region& read : reads) {
     if (read.rank == self) {
-      traffic.local_bytes += region_bytes(read);
+      traffic.local_bytes += region_bytes(read) * (&read == &reads.back() ? shares.read : 1);
     } else if (!read.empty()) {
       traffic.flows.push_back({read.rank, self, region_bytes(read)});
     }
@@ -212,7 +242,7 @@ double Costs::bytes_sent(const Instr& instr, int rank) const {
   for (const Region& write : plan_.writes(instr)) {
     if (write.rank != rank) bytes += region_bytes(write);
   }
-  return bytes;
+  return bytes * shares_of(instr).written;
 }
 
 double Costs::row_fill(const Instr& instr) const {

@@ -59,6 +59,8 @@ class Costs {
   // Replaces `traffic` by what the task moves; of a gemm and what follows it only the remote
   // writes, and of sums and norms not what they have in registers.
   void traffic_of(const Instr& instr, int rank, Traffic& traffic) const;
+  // Whether it has nothing to do in a run whose experts are all as likely.
+  bool is_empty(const Instr& instr) const;
   double bytes_read(const Instr& instr) const;
   double bytes_sent(const Instr& instr, int rank) const;  // to other ranks
   // Share of a warp's accesses that rows of the task's result fill.
@@ -103,6 +105,11 @@ class Costs {
     return reduce.op == Opcode::reduce && holds_ranges_[plan_.reads(reduce)[0].buffer];
   }
   double region_bytes(const Region& region) const;
+  TaskShares shares_of(const Instr& instr) const;
+  bool follows_entry(const Instr& instr) const;
+  // What a product of routed rows reads that others of its rank may read too: rows of an entry, and
+  // of every expert's matrix those of its columns.
+  void add_inputs_of_entry(const Instr& instr, std::vector<Region>& regions) const;
   double mma_us(const Instr& instr) const;    // of a gemm whose clock nothing holds down
   double stages_us(const Instr& gemm) const;  // that its stages of K take at least
   bool is_one_kernel() const;

@@ -20,7 +20,7 @@ struct Product {
 };
 
 double macs_of(const Plan& plan, const Instr& gemm) {
-  return gemm.kind()->flops(plan.reads(gemm), rows_of_task(plan, gemm)) / 2;
+  return gemm.kind()->flops(plan.reads(gemm), plan.writes(gemm), rows_of_task(plan, gemm)) / 2;
 }
 
 }  // namespace

@@ -24,6 +24,11 @@ double power_share(std::span<const PowerPoint> points, double us) {
   return points.back().share;
 }
 
+bool multiplies(const Instr& instr) {
+  const TaskKind* const kind = instr.kind();
+  return kind != nullptr && kind->worker == Worker::gemm_kernel;
+}
+
 }  // namespace
 
 // Communication lanes that only copy are blocks of the GEMM kernel.
@@ -54,7 +59,7 @@ void Costs::feed_power() {
   const auto for_each_gemm = [&](const auto& visit) {
     for (const Lane& lane : plan_.lanes) {
       for (const Instr& instr : lane.instrs) {
-        if (instr.op == Opcode::gemm) visit(lane.rank, instr);
+        if (multiplies(instr) && !is_empty(instr)) visit(lane.rank, instr);
       }
     }
   };
@@ -109,6 +114,19 @@ Costs::Part Costs::part_of(const Instr& gemm) const {
   return {b.cols(), b.rows()};
 }
 
+void Costs::add_inputs_of_entry(const Instr& instr, std::vector<Region>& regions) const {
+  const std::span<const Region> reads = plan_.reads(instr);
+  const Region &write = plan_.writes(instr)[0], &stack = reads.back();
+  Region rows = reads.size() == 3 ? reads[0] : reads[2];  // in place, or gathered
+  rows.row0 = write.row0;
+  rows.row1 = write.row1;
+  regions.push_back(rows);
+  const int64_t each = instr.count(0), experts = (stack.rows() - write.cols()) / each + 1;
+  Region columns = stack;
+  columns.row1 = static_cast<int32_t>(stack.row0 + experts * write.cols());
+  regions.push_back(columns);
+}
+
 // Tiles that share rows of A or B read them from memory once: the L2 cache serves the others.
 void Costs::share_inputs() {
   const auto before = [](const Region& a, const Region& b) {
@@ -119,7 +137,12 @@ void Costs::share_inputs() {
   std::vector<int64_t> tiles(inputs.size(), 0);
   for (const Lane& lane : plan_.lanes) {
     for (const Instr& instr : lane.instrs) {
-      if (instr.op != Opcode::gemm) continue;
+      if (!multiplies(instr) || is_empty(instr)) continue;
+      if (instr.op != Opcode::gemm) {
+        add_inputs_of_entry(instr, inputs[lane.rank]);
+        ++tiles[lane.rank];
+        continue;
+      }
       const int32_t k = part_of(instr).k;
       const bool goes_on = instr.fused && plan_.reads(instr).back().cols() != k;
       for (Region read : plan_.reads(instr)) {

@@ -72,7 +72,8 @@ double gemm_alone_us(const Plan& plan, const sim::Costs& costs) {
       size_t round = 0;
       double lane_us = 0;
       for (const Instr& instr : plan.lanes[lane].instrs) {
-        if (instr.op != Opcode::gemm) continue;
+        const TaskKind* const kind = instr.kind();
+        if (kind == nullptr || kind->worker != Worker::gemm_kernel) continue;
         const double us = costs.gemm_us(instr);
         lane_us += us;
         if (instr.fused) {

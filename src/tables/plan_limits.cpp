@@ -36,6 +36,22 @@ double bytes_of_rank(const Plan& plan) {
   return bytes;
 }
 
+// The first task of a kind that no kernel does.
+std::optional<PlanLimit> why_not_done(const Plan& plan) {
+  for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
+    const std::vector<Instr>& instrs = plan.lanes[l].instrs;
+    for (uint32_t at = 0; at < instrs.size(); ++at) {
+      const TaskKind* const kind = instrs[at].kind();
+      if (kind == nullptr || kind->has_kernel) continue;
+      return PlanLimit{fmt::format("GPUs have no kernel for {} yet: plans of rows that choose "
+                                   "experts are proved, simulated and emulated",
+                                   to_string(instrs[at].op)),
+                       InstrRef{l, at}};
+    }
+  }
+  return std::nullopt;
+}
+
 // Tasks that GPUs do in no other place.
 bool only_follows(Opcode op) {
   return op == Opcode::bias || op == Opcode::gelu || op == Opcode::silu || op == Opcode::swiglu;
@@ -101,6 +117,7 @@ std::string why_no_kernel(const Plan& plan, const GemmNeeds& needs, bool serves)
 }  // namespace
 
 std::vector<PlanLimit> limits_on_cuda(const Plan& plan, const TileSums& sums, bool serves) {
+  if (std::optional<PlanLimit> limit = why_not_done(plan)) return {std::move(*limit)};
   // A false word would not show before results are wrong.
   if (PlanFault fault = fault_in_fused(plan); !fault.what.empty()) {
     return {{std::move(fault.what),

@@ -98,6 +98,17 @@ struct Fp32 {
   static HWY_INLINE void round(VF value, float* to) { hn::StoreU(value, F32(), to); }
 };
 
+// Numbers of rows, which are exact where fp32 can hold them.
+struct Index {
+  using T = int32_t;
+  static HWY_INLINE VF widen(const int32_t* from) {
+    return hn::ConvertTo(F32(), hn::LoadU(I32(), from));
+  }
+  static HWY_INLINE void round(VF value, int32_t* to) {
+    hn::StoreU(hn::NearestInt(value), I32(), to);
+  }
+};
+
 // Calls body(type, offset) for whole vectors; the rest goes through a padded buffer.
 template <class Type>
 void widen_as(const void* from, float* to, size_t count) {
@@ -152,6 +163,8 @@ void widen(DType dtype, const void* from, float* to, size_t count) {
       return widen_as<Fp16>(from, to, count);
     case DType::fp32:
       return widen_as<Fp32>(from, to, count);
+    case DType::i32:
+      return widen_as<Index>(from, to, count);
   }
 }
 
@@ -163,6 +176,8 @@ void round_elements(DType dtype, const float* from, void* to, size_t count) {
       return round_as<Fp16>(from, to, count);
     case DType::fp32:
       return round_as<Fp32>(from, to, count);
+    case DType::i32:
+      return round_as<Index>(from, to, count);
   }
 }
 
@@ -174,6 +189,8 @@ void add_elements(DType dtype, const void* from, float* sum, size_t count) {
       return add_as<Fp16>(from, sum, count);
     case DType::fp32:
       return add_as<Fp32>(from, sum, count);
+    case DType::i32:
+      return add_as<Index>(from, sum, count);
   }
 }
 

@@ -30,7 +30,7 @@ void multiply(const Work& work) {
   }
 }
 
-double flops_of_gemm(std::span<const Region> reads, int64_t rows) {
+double flops_of_gemm(std::span<const Region> reads, std::span<const Region>, int64_t rows) {
   return 2.0 * static_cast<double>(rows) * static_cast<double>(reads.back().elements());
 }
 
@@ -39,7 +39,7 @@ double flops_of_gemm(std::span<const Region> reads, int64_t rows) {
 const TaskKind gemm = {.worker = Worker::gemm_kernel,
                        .num_others = 1,
                        .stacks = true,
-                       .has_rows_as_columns = true,
+                       .columns = ColumnsOf::rows_of_last_read,
                        .fault = fault_in_gemm,
                        .compute = multiply,
                        .flops = flops_of_gemm};

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "stretto/task_kind.h"
 #include "tasks/tile_gemm.h"
 
 namespace stretto::tasks {
@@ -25,6 +26,8 @@ struct Operand {
 struct Scratch {
   TileGemm gemm;
   std::vector<float> sums, line;
+  std::vector<std::byte> bytes;
+  std::vector<int32_t> numbers, more_numbers;
 };
 
 struct Work {
@@ -33,6 +36,10 @@ struct Work {
   MutableMatrixView to;        // rounded to its type
   float attribute = 0;         // the number that the kind needs
   Scratch& scratch;
+  int64_t first = 0;  // row of the result that is the first of those
+  // What tasks of tables ask of their place in the plan.
+  KindOperands operands = {};
+  int rank = 0;
 
   void* row(int64_t row) const {
     return static_cast<std::byte*>(to.data) + row * to.stride * num_bytes(to.dtype);

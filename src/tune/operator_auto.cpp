@@ -1,4 +1,6 @@
 // Operators of several products: what each of them would have alone.
+#include <algorithm>
+
 #include "stretto/tune.h"
 
 namespace stretto {
@@ -8,6 +10,12 @@ void set_rows(OperatorSchedule& schedule, RowCount rows) {
   for (Schedule& product : schedule.products) product.rows = rows;
 }
 
+bool any_routed(const Operator& op) {
+  return std::any_of(op.segments.begin(), op.segments.end(), [](const OperatorSegment& segment) {
+    return segment.product && segment.product->is_routed();
+  });
+}
+
 }  // namespace
 
 AutoSchedules auto_schedules(const Operator& op, const Machine& machine, const Tuning& tuning,
@@ -15,6 +23,12 @@ AutoSchedules auto_schedules(const Operator& op, const Machine& machine, const T
   const bool is_one = op.only_product() != nullptr;
   const bool serves = rows == RowCount::bucket && !is_one;
   AutoSchedules chosen;
+  if (any_routed(op)) {
+    chosen.schedule = schedule_of(find_preset("tiles"), op, machine);
+    set_rows(chosen.schedule, rows);
+    chosen.reason = "tiles, since nothing is tuned of rows that choose experts";
+    return chosen;
+  }
   for (const OperatorSegment& segment : op.segments) {
     if (!segment.product) continue;
     AutoSchedule found = serves ? served_schedule(*segment.product, machine, tuning, from)

@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(
     Declarations, ParseErrors,
     testing::Values(
         Edit{"buffer a bf16", "buffer 2a bf16", "5:8", "expected a buffer's name, found '2a'"},
-        Edit{"buffer a bf16", "buffer a bf17", "5:10", "expected bf16, fp16 or fp32, found 'bf17'"},
+        Edit{"buffer a bf16", "buffer a bf17", "5:10", "expected bf16, fp16, fp32 or i32, found 'bf17'"},
         Edit{"5x3 input", "5*3 input", "5:16", "expected 'x', found '*3'"},
         Edit{"5x3 input", "0x3 input", "5:15",
              "expected rows (a number from 1 to 2147483647), found '0x3'"},
@@ -90,16 +90,16 @@ INSTANTIATE_TEST_SUITE_P(
         Edit{"symmetric copies=2", "symmetric copies=256", "7:40",
              "expected copies (a number from 1 to 255), found '256'"},
         Edit{"symmetric copies=2", "symmetric copy=2", "7:33",
-             "expected sharded=ROWS, copies=COUNT or nothing, found 'copy=2'"},
+             "expected sharded=ROWS, copies=COUNT, by=PARTITION or nothing, found 'copy=2'"},
         Edit{"sharded=5", "sharded5", "9:28",
-             "expected sharded=ROWS, copies=COUNT or nothing, found 'sharded5'"},
+             "expected sharded=ROWS, copies=COUNT, by=PARTITION or nothing, found 'sharded5'"},
         Edit{"signals ack 1", "signals ack", "11:12",
              "expected the number of signals (a number from 0 to 2147483647), found the end of the "
              "line"},
         Edit{"signals ack 1", "signals ack 1 count=2", "11:15",
              "expected copies=COUNT or nothing, found 'count=2'"},
         Edit{"signals ack 1", "signal ack 1", "11:1",
-             "expected 'buffer', 'signals', 'lane' or 'end', found 'signal'"}));
+             "expected 'partition', 'buffer', 'signals', 'lane' or 'end', found 'signal'"}));
 
 TEST(ParseErrorsOf, FilesThatAreNoPlans) {
   EXPECT_EQ(refusal("", kFile),

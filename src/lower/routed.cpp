@@ -1,0 +1,54 @@
+#include "lower/routed.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "stretto/device/routing.h"
+
+namespace stretto {
+namespace {
+
+// That more than `least` of so many choices are of an expert that each takes with this chance: a
+// normal distribution is near enough.
+double chance_of_more(double least, double choices, double chance) {
+  const double mean = choices * chance;
+  if (least == 0) return 1 - std::pow(1 - chance, choices);
+  const double deviation = std::sqrt(mean * (1 - chance));
+  if (deviation == 0) return mean > least ? 1 : 0;
+  return 0.5 * std::erfc((least + 0.5 - mean) / deviation / std::sqrt(2.0));
+}
+
+}  // namespace
+
+RoutedBlocks blocks_of(const RoutedLowering& product) {
+  const Segment& op = product.op;
+  RoutedBlocks blocks;
+  blocks.tokens = op.m;
+  blocks.by_source = product.by_source();
+  blocks.tokens_of_block = blocks.by_source ? op.row_shards().block() : op.m;
+  blocks.count = static_cast<int>((op.m + blocks.tokens_of_block - 1) / blocks.tokens_of_block);
+  blocks.all_experts = static_cast<int32_t>(op.experts);
+  blocks.experts =
+      product.has_shares_of_experts() ? blocks.all_experts / op.ranks : blocks.all_experts;
+  blocks.top_k = static_cast<int32_t>(op.top_k);
+  blocks.entry_rows = product.schedule.tile_m;
+  blocks.entries = device::most_entries(blocks.tokens_of_block * blocks.top_k, blocks.experts,
+                                        blocks.entry_rows);
+  constexpr int32_t kSlack = 2;
+  blocks.single = std::min(blocks.entries, kSlack * expected_entries(blocks));
+  return blocks;
+}
+
+int32_t expected_entries(const RoutedBlocks& blocks) {
+  const auto choices = static_cast<double>(blocks.tokens_of_block * blocks.top_k);
+  double entries = 0;  // of an expert
+  for (double rows = 0; rows < choices; rows += blocks.entry_rows) {
+    const double more = chance_of_more(rows, choices, 1.0 / blocks.all_experts);
+    entries += more;
+    if (more < 1e-9) break;
+  }
+  const auto all = static_cast<int32_t>(std::lround(entries * blocks.experts));
+  return std::clamp(all, 1, blocks.entries);
+}
+
+}  // namespace stretto

@@ -1,0 +1,104 @@
+// Products whose rows choose matrices: what the steps of lowering leave for one another. They do
+// not cut tiles of a matrix, but entries of a partition, so they have steps of their own.
+#pragma once
+
+#include "lower/lanes.h"
+#include "lower/rect.h"
+#include "stretto/lower.h"
+
+namespace stretto {
+
+// Tokens whose choices are partitioned together, and the partition that has their rows.
+struct RoutedBlocks {
+  int partition = -1;           // of the plan; -1: not declared yet
+  int64_t tokens = 0;           // of all blocks
+  int64_t tokens_of_block = 0;  // of whole ones
+  int count = 0;
+  int32_t experts = 0;  // that a rank has
+  int32_t all_experts = 0;
+  int32_t top_k = 0, entry_rows = 0, entries = 0;              // entries: of a block
+  uint16_t choices = 0, experts_of = 0, rows = 0, counts = 0;  // buffers of tables
+  // Entries of a block that are tasks of their own; others, which few routings fill, are taken
+  // kSpares at a time.
+  int32_t single = 0;
+  bool by_source = false;   // a block for each rank's tokens
+  bool has_tables = false;  // tasks that make them are emitted
+
+  // Of a block: its tokens, choices and rows of the partition.
+  int32_t first_token(int block) const { return static_cast<int32_t>(block * tokens_of_block); }
+  int32_t last_token(int block) const {
+    return static_cast<int32_t>(std::min(tokens, (block + 1) * tokens_of_block));
+  }
+  int32_t first_entry(int block) const { return block * entries; }
+  Rect rows_of_entries(int32_t first, int32_t last, int32_t col0, int32_t col1) const {
+    return {first * entry_rows, last * entry_rows, col0, col1};
+  }
+  static constexpr int32_t kSpares = 16;
+  // Calls visit(first, last) for the entries of each task of a block.
+  template <typename Visit>
+  void for_each_task(int block, const Visit& visit) const {
+    for (int32_t i = 0; i < entries;) {
+      const int32_t next = i < single ? i + 1 : std::min(entries, i + kSpares);
+      visit(first_entry(block) + i, first_entry(block) + next);
+      i = next;
+    }
+  }
+  Rect rows_of_block(int block, int32_t col0, int32_t col1) const {
+    const int32_t first = first_entry(block) * entry_rows;
+    return {first, first + entries * entry_rows, col0, col1};
+  }
+};
+
+// A tensor of tokens that ranks need of all tokens.
+struct GatheredRows {
+  int tensor = -1;
+  uint16_t own = 0;          // the rank's own rows, or all of them
+  uint16_t all = 0;          // those of all ranks, where they have to be gathered
+  bool is_gathered = false;  // own != all
+};
+
+struct RoutedLowering {
+  RoutedLowering(const OperatorSegment& one, const Schedule& point, size_t at)
+      : part(one), op(*one.product), schedule(point), number(at) {}
+
+  const OperatorSegment& part;
+  const Segment op;
+  const Schedule schedule;
+  const size_t number;  // of the schedule
+  size_t blocks = 0;    // in Lowering::routed_blocks
+  GatheredRows x, ids, weights;
+  std::vector<uint16_t> stacks;  // B, one or two
+  std::vector<uint16_t> kept;    // by stage: where its tiles are until the next one takes them
+  uint16_t out = 0;              // of the segment
+  uint16_t part_sums = 0;        // what NCCL adds
+  uint16_t slots = 0;            // a sum of every source, at who has the token
+  LaneTable lanes = {};
+  int sms_of_others = 0;
+
+  bool by_nccl() const { return op.ranks > 1 && schedule.mover == Mover::nccl; }
+  bool by_source() const { return op.ranks > 1 && schedule.granularity == Granularity::chunk; }
+  bool communicates() const { return op.ranks > 1; }
+  bool has_sums() const { return part.router_weights >= 0; }
+  bool has_shares_of_experts() const { return op.kind.weight == Held::experts; }
+  // X has a row for each choice, not for each token.
+  bool takes_choices(const Operator& whole) const {
+    return op.top_k > 1 && whole.tensor(part.input).rows == op.m * op.top_k;
+  }
+  int comm_lanes() const { return by_nccl() || !communicates() ? 0 : schedule.comm_sms; }
+  int tile_cols() const { return schedule.tile_n / op.weights; }
+  int col_tiles() const { return static_cast<int>((op.local_n() + tile_cols() - 1) / tile_cols()); }
+  Rect cols_of(int tile) const {
+    const int32_t first = tile * tile_cols();
+    return {0, 0, first,
+            static_cast<int32_t>(std::min<int64_t>(op.local_n(), first + tile_cols()))};
+  }
+};
+
+// The partition that the product takes its rows from; `schedule` says how large entries are.
+RoutedBlocks blocks_of(const RoutedLowering& product);
+// Entries of a block that experts fill which are all as likely, in the mean.
+int32_t expected_entries(const RoutedBlocks& blocks);
+
+void emit_routed(struct Lowering& state, RoutedLowering& product);
+
+}  // namespace stretto

@@ -1,0 +1,36 @@
+// The reference of stages that route rows: choice by choice, without partitions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "op/stage_values.h"
+
+namespace stretto {
+
+class RoutedRows {
+ public:
+  // Of the operator's rows [row0, row1).
+  RoutedRows(const Operator& op, const InputData& data, const Roundings& roundings, int64_t row0,
+             int64_t row1)
+      : op_(op), data_(data), roundings_(roundings), row0_(row0), row1_(row1) {}
+
+  // A row for each choice, of x's row of the operator's row or of the choice; zeros for those that
+  // are no expert's.
+  Rows grouped(const Stage& stage, const Rows& x, int64_t shares) const;
+  // Products' rows become one again, of those that are an expert's.
+  Rows weigh(const Stage& stage, const Rows& products, const Rows& weights) const;
+  // Of an output with a row for each choice: those of no expert may be anything.
+  void allow_undefined(int tensor, ExpectedRows& rows) const;
+
+ private:
+  // By choice of these rows; -1: no expert's.
+  std::vector<int32_t> experts(int ids, int64_t matrices) const;
+
+  const Operator& op_;
+  const InputData& data_;
+  const Roundings& roundings_;
+  const int64_t row0_, row1_;
+};
+
+}  // namespace stretto

@@ -1,0 +1,75 @@
+// Which schedules serve products whose rows choose matrices.
+#include "schedule/legal_rules.h"
+
+namespace stretto {
+
+void check_routed(Case& c) {
+  const Schedule& s = c.schedule;
+  constexpr std::string_view kKind = "rows that choose their matrices";
+  const auto refuse = [&](bool is_set, std::string_view set, std::string_view why,
+                          std::string_view right) {
+    if (is_set) c.refuse("{} with {}, {}: take {}", set, kKind, why, right);
+  };
+  refuse(s.gemm != GemmBy::tiles, fmt::format("gemm={}", to_string(s.gemm)),
+         "of which a library is told no part", "gemm=tiles");
+  refuse(s.collectives != CollectivesBy::nccl,
+         fmt::format("collectives={}", to_string(s.collectives)),
+         "whose sums are of local rows first", "collectives=nccl");
+  refuse(s.split_k > 1, fmt::format("split-k={}", s.split_k), "whose tiles are many", "split-k=1");
+  refuse(s.k_phases > 1, fmt::format("k-phases={}", s.k_phases), "which come whole", "k-phases=1");
+  refuse(s.cluster != 1, fmt::format("cluster={}", s.cluster),
+         "of which two entries seldom share an expert", "cluster=1");
+  refuse(s.own != OwnRows::direct, fmt::format("own={}", to_string(s.own)),
+         "which are gathered by a table", "own=direct");
+  refuse(s.start != Start::tile, fmt::format("start={}", to_string(s.start)),
+         "which tiles await source by source", "start=tile");
+  refuse(s.rows != RowCount::fixed, fmt::format("rows={}", to_string(s.rows)),
+         "of which runs have as many as the plan", "rows=fixed");
+  refuse(s.chunks != 1, fmt::format("chunks={}", s.chunks), "of which a source's are one chunk",
+         "chunks=1");
+  if (c.op.ranks > 1) {
+    const bool by_nccl = s.mover == Mover::nccl;
+    refuse(!by_nccl && s.mover != Mover::comm_blocks, fmt::format("mover={}", to_string(s.mover)),
+           "which blocks pick", "mover=comm-blocks or nccl");
+    refuse(s.granularity != Granularity::whole && s.granularity != Granularity::chunk,
+           fmt::format("granularity={}", to_string(s.granularity)),
+           "which one partition has, or one for each source",
+           "granularity=whole, or chunk for each source");
+    if (by_nccl) {
+      refuse(s.granularity == Granularity::chunk, "granularity=chunk and mover=nccl",
+             "whose collectives bring all sources together",
+             "granularity=whole or mover=comm-blocks");
+      refuse(s.sync != Sync::event, fmt::format("sync={} and mover=nccl", to_string(s.sync)),
+             "which streams order", "sync=event");
+    } else {
+      refuse(s.sync == Sync::event, fmt::format("sync=event and mover={}", to_string(s.mover)),
+             "which tiles await", "sync=flag or counter");
+    }
+    const bool has_sums = c.op.kind.out != Edge::none;
+    refuse(
+        s.order != Order::plain && s.order != (has_sums ? Order::peer_staggered : Order::arrival),
+        fmt::format("order={}", to_string(s.order)),
+        has_sums ? "whose sums leave for the next ranks first" : "which come rank by rank",
+        has_sums ? "order=peer-staggered" : "order=arrival");
+    const Reduction right = !has_sums                           ? Reduction::none
+                            : by_nccl                           ? Reduction::nccl
+                            : c.op.kind.out == Edge::all_reduce ? Reduction::two_shot
+                                                                : Reduction::slots;
+    refuse(s.reduction != right, fmt::format("reduction={}", to_string(s.reduction)),
+           has_sums ? "whose sums are added by their owners" : "which nobody adds",
+           fmt::format("reduction={}", to_string(right)));
+    const bool has_fp32 = has_sums && !by_nccl && s.partials == DType::fp32;
+    refuse(s.partials != c.op.dtype && !has_fp32, fmt::format("partials={}", to_string(s.partials)),
+           by_nccl ? "which collectives add in their type" : "whose sums travel in their type",
+           fmt::format("partials={}", to_string(c.op.dtype)));
+  }
+  if (c.op.weights > 1 && (s.tile_n % 2 != 0 || s.tile_n < 2 * kMinTile)) {
+    c.refuse(
+        "tile={}x{} for two weights, each of which has half of the columns: take an even number of "
+        "at least {}",
+        s.tile_m, s.tile_n, 2 * kMinTile);
+  }
+  check_size(c);
+}
+
+}  // namespace stretto

@@ -1,0 +1,103 @@
+#include "schedule/routed_point.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace stretto {
+namespace {
+
+constexpr int kPushSms = 8, kMostSumSms = 64;
+constexpr int kTall = 128, kLow = 64, kWide = 256, kLeastCols = 8;
+// An expert's entries are half empty where it has fewer rows: then they are lower.
+constexpr double kRowsOfTall = 96;
+// What presets take the link to hide, of what it takes in all.
+constexpr double kHidden = 0.8;
+
+// Choices of an expert, all being as likely, in a partition of so many tokens.
+double rows_of_expert(const Segment& op, double tokens) {
+  return tokens * static_cast<double>(op.top_k) / static_cast<double>(op.experts);
+}
+
+// An expert's last entry is half empty in the mean.
+double padded(double rows, int entry_rows) {
+  return rows + std::min(rows * entry_rows, entry_rows / 2.0);
+}
+
+// Partitions by source let tiles begin with the own tokens, and pad more rows. So that products of
+// one partition agree, this is the same of all: columns that travel, rows, one matrix.
+bool is_worth_sources(const Segment& op, const Machine& machine, int entry_rows, bool has_sums) {
+  const double tflops = op.dtype == DType::fp32 ? machine.fp32_tflops : machine.gemm_tflops;
+  if (tflops <= 0 || machine.link_gb_per_s <= 0) return false;
+  const double of_all = rows_of_expert(op, static_cast<double>(op.m));
+  const double of_source = rows_of_expert(op, static_cast<double>(op.row_shards().block()));
+  const double more = op.ranks * padded(of_source, entry_rows) / padded(of_all, entry_rows) - 1;
+  const double flops = 2.0 * static_cast<double>(op.m * op.top_k) * static_cast<double>(op.n) *
+                       static_cast<double>(op.k) / op.ranks;
+  const double bytes = static_cast<double>(op.m) * static_cast<double>(has_sums ? op.n : op.k) *
+                       static_cast<double>(num_bytes(op.dtype)) * (op.ranks - 1) / op.ranks;
+  return more * flops / (tflops * 1e6) < kHidden * bytes / (machine.link_gb_per_s * 1e3);
+}
+
+void set_tile(const Segment& op, Schedule& schedule) {
+  const double rows = rows_of_expert(op, static_cast<double>(op.m));
+  schedule.tile_m = rows < kRowsOfTall ? kLow : kTall;
+  schedule.tile_n = kWide;
+  const int64_t cols = op.local_n() * op.weights;
+  while (schedule.tile_n > kLeastCols * op.weights && schedule.tile_n >= 2 * cols) {
+    schedule.tile_n /= 2;
+  }
+}
+
+// Sums read each choice's row: as many SMs as read them while the others multiply.
+int sms_for_sums(const Segment& op, const Machine& machine) {
+  const double tflops = op.dtype == DType::fp32 ? machine.fp32_tflops : machine.gemm_tflops;
+  const double rate = machine.block_hbm_gb_per_s;
+  if (tflops <= 0 || rate <= 0) return kPushSms;
+  const double bytes = static_cast<double>(op.m * op.top_k) * static_cast<double>(op.n) *
+                       static_cast<double>(num_bytes(op.dtype)) /
+                       (op.kind.weight == Held::experts ? op.ranks : 1);
+  const double gemm_us = flops_per_rank(op) / tflops * 1e-6;
+  int sms = kPushSms;
+  while (sms < kMostSumSms &&
+         bytes / (rate * 1e3 * sms) > gemm_us * machine.sms / std::max(1, machine.sms - sms)) {
+    sms += 4;
+  }
+  return sms;
+}
+
+Schedule begin(const Segment& op) {
+  Schedule schedule;
+  schedule.partials = op.dtype;
+  set_tile(op, schedule);
+  return schedule;
+}
+
+bool has_sums(const Segment& op) {
+  return op.kind.weight != Held::rows && op.kind.out != Edge::none;
+}
+
+}  // namespace
+
+Schedule routed_sequential(const Segment& op, const Machine&) {
+  Schedule schedule = begin(op);
+  schedule.reduction = has_sums(op) ? Reduction::nccl : Reduction::none;
+  return schedule;
+}
+
+Schedule routed_tiles(const Segment& op, const Machine& machine) {
+  Schedule schedule = begin(op);
+  schedule.granularity = is_worth_sources(op, machine, schedule.tile_m, has_sums(op))
+                             ? Granularity::chunk
+                             : Granularity::whole;
+  schedule.order = has_sums(op) ? Order::peer_staggered : Order::arrival;
+  schedule.mover = Mover::comm_blocks;
+  schedule.sync = Sync::flag;
+  if (has_sums(op)) {
+    schedule.reduction = op.kind.out == Edge::all_reduce ? Reduction::two_shot : Reduction::slots;
+  }
+  const int sms = has_sums(op) ? sms_for_sums(op, machine) : kPushSms;
+  schedule.comm_sms = std::clamp(sms, 0, std::max(0, machine.sms - 1));
+  return schedule;
+}
+
+}  // namespace stretto

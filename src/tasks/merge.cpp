@@ -1,0 +1,59 @@
+// merge experts=E IDS S.. -> Y..: Y = the sum of the S, one of each rank in rank order, that come
+// from ranks with an expert which the row chooses in IDS [n, k]; in fp32, rounded once.
+#include <fmt/format.h>
+
+#include "tasks/kinds.h"
+#include "tasks/shapes.h"
+#include "tasks/tables.h"
+
+namespace stretto::tasks {
+namespace {
+
+TaskFault fault_in_merge(std::span<const Region> reads) {
+  if (reads.size() < 2) {
+    return {"IDS, then a region of each rank", nullptr, fmt::format("{}", reads.size())};
+  }
+  if (reads[0].rows() != reads[1].rows()) {
+    return {fmt::format("ids of {} rows", reads[1].rows()), &reads[0]};
+  }
+  return fault_in_shapes(reads.subspan(1));
+}
+
+TaskFault fault_in_ranks(const KindOperands& of) {
+  if (of.counts[0] % of.ranks != 0) {
+    return {fmt::format("experts that {} ranks divide", of.ranks), nullptr,
+            fmt::format("{}", of.counts[0])};
+  }
+  if (of.reads.size() != static_cast<size_t>(of.ranks) + 1) {
+    return {fmt::format("IDS and a region of each of {} ranks", of.ranks), nullptr,
+            fmt::format("{}", of.reads.size())};
+  }
+  return {};
+}
+
+void add_chosen(const Work& work) {
+  std::vector<float>& sums = work.scratch.sums;
+  for (int64_t row = 0; row < work.rows; ++row) {
+    sums.assign(static_cast<size_t>(work.cols), 0.0f);
+    for (int rank = 0; rank < work.operands.ranks; ++rank) {
+      if (!chooses(work.reads[0], row, work.operands.counts[0], work.operands.ranks, rank)) {
+        continue;
+      }
+      const Operand& from = work.reads[static_cast<size_t>(rank) + 1];
+      add_elements(from.view.dtype, from.row(row), sums.data(), sums.size());
+    }
+    round_elements(work.to.dtype, sums.data(), work.row(row), sums.size());
+  }
+}
+
+}  // namespace
+
+const TaskKind merge = {.worker = Worker::mover_kernel,
+                        .columns = ColumnsOf::last_read,
+                        .counts = {"experts"},
+                        .has_kernel = false,
+                        .fault = fault_in_merge,
+                        .compute = add_chosen,
+                        .fault_in_result = fault_in_ranks};
+
+}  // namespace stretto::tasks

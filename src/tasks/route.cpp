@@ -1,0 +1,86 @@
+// route experts=E IDS -> CHOICES EXPERTS ROWS COUNTS: the partition by expert of the choices IDS,
+// as device/routing.h makes it. All are columns of whole numbers, one below the other:
+//   CHOICES  by row of the partition: the choice, counted from the region's first; -1: none
+//   EXPERTS  by entry: its expert, counted from the rank's first; -1: the entry is empty
+//   ROWS     by choice: its row, counted from the first of CHOICES; -1: it has none here
+//   COUNTS   by expert of the rank: its choices; then how many ids are no expert's and not -1
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "stretto/device/routing.h"
+#include "tasks/kinds.h"
+#include "tasks/shapes.h"
+#include "tasks/tables.h"
+
+namespace stretto::tasks {
+namespace {
+
+TaskFault fault_in_route(std::span<const Region> reads) {
+  return fault_in_number(reads, 1, "one region, IDS");
+}
+
+TaskFault fault_in_tables(const KindOperands& of) {
+  if (of.writes.size() != 4) {
+    return {"CHOICES, EXPERTS, ROWS and COUNTS", nullptr,
+            fmt::format("{} written regions", of.writes.size())};
+  }
+  const Region &ids = of.reads[0], &choices = of.writes[0], &entries = of.writes[1],
+               &rows = of.writes[2], &counts = of.writes[3];
+  if (choices.rows() % entries.rows() != 0) {
+    return {fmt::format("as many rows for each of {} entries", entries.rows()), &choices};
+  }
+  if (rows.rows() != ids.elements()) {
+    return {fmt::format("a row for each of {} choices", ids.elements()), &rows};
+  }
+  const int64_t own = counts.rows() - 1;
+  if (own < 1 || (own != of.counts[0] && own * of.ranks != of.counts[0])) {
+    return {fmt::format("a count for each expert, all {} or a rank's, and one more", of.counts[0]),
+            &counts};
+  }
+  const int32_t most = device::most_entries(ids.elements(), static_cast<int32_t>(own),
+                                            choices.rows() / entries.rows());
+  if (entries.rows() < most) return {fmt::format("at least {} entries", most), &entries};
+  return {};
+}
+
+void make_tables(const Work& work) {
+  const Operand& ids = work.reads[0];
+  const std::span<const Region> to = work.operands.writes;
+  const auto experts = static_cast<int32_t>(work.operands.counts[0]);
+  const int32_t own = to[3].rows() - 1, choices = to[2].rows();
+  std::vector<int32_t>& all = work.scratch.numbers;
+  std::vector<int32_t>& more = work.scratch.more_numbers;
+  all.resize(static_cast<size_t>(to[0].rows() + to[1].rows() + choices + own + 1));
+  const int64_t scratch = device::partition_scratch(own, 1);
+  more.resize(static_cast<size_t>(scratch) + static_cast<size_t>(choices));
+  int32_t* const compact = more.data() + scratch;
+  for (int64_t row = 0; row < ids.rows; ++row) {
+    std::copy_n(static_cast<const int32_t*>(ids.row(row)), ids.cols, compact + row * ids.cols);
+  }
+  int32_t* const entries = all.data() + to[0].rows();
+  int32_t* const rows = entries + to[1].rows();
+  int32_t* const counts = rows + choices;
+  device::make_partition(device::Choices<int32_t>{compact, choices, 1, experts,
+                                                  own == experts ? 0 : work.rank * own, own},
+                         device::Partition{to[0].rows() / to[1].rows(), to[1].rows(), all.data(),
+                                           entries, rows, counts, counts + own},
+                         more.data(), 0, 1, [] {});
+  for (int64_t row = 0; row < work.rows; ++row) {
+    *static_cast<int32_t*>(work.row(row)) = all[static_cast<size_t>(work.first + row)];
+  }
+}
+
+}  // namespace
+
+const TaskKind route = {.worker = Worker::mover_kernel,
+                        .num_others = 1,
+                        .columns = ColumnsOf::writes,
+                        .rows_of_writes = true,
+                        .counts = {"experts"},
+                        .has_kernel = false,
+                        .fault = fault_in_route,
+                        .compute = make_tables,
+                        .fault_in_result = fault_in_tables};
+
+}  // namespace stretto::tasks

@@ -1,0 +1,17 @@
+// Weighted sums of the rows that a token's choices have in a partition.
+#pragma once
+
+#include "tasks/work.h"
+
+namespace stretto::tasks {
+
+// WEIGHTS [n, k], ROWS [n * k, 1], Y.
+TaskFault fault_in_sums(std::span<const Region> reads);
+// What a routing without preference reads of Y and writes.
+TaskShares shares_of_sums(const KindOperands& operands);
+
+// Row i: the sum over slots j of WEIGHTS[i, j] * Y[ROWS[i * k + j]], in fp32, in the order of the
+// slots, of the choices that have a row; rounded once. Without any it is zero, or undefined.
+void weigh_rows(const Work& work, bool leaves_others);
+
+}  // namespace stretto::tasks

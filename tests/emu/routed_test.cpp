@@ -1,0 +1,221 @@
+// Operators whose rows choose experts: executed under every preset and routing against their
+// reference, and proved, once for all routings.
+#include <gmock/gmock.h>
+
+#include "stretto/check.h"
+#include "stretto/emulate.h"
+#include "stretto/error.h"
+#include "stretto/lower.h"
+#include "stretto/simulate.h"
+
+namespace stretto {
+namespace {
+
+constexpr RoutingKind kRoutings[] = {RoutingKind::uniform, RoutingKind::zipf, RoutingKind::one_hot,
+                                     RoutingKind::adversarial};
+
+Machine machine_of(int ranks) {
+  Machine machine = default_machine(ranks);
+  machine.sms = 10;
+  machine.nccl_sms = 2;
+  return machine;
+}
+
+// Ten tokens and experts of a rank, so that blocks are short and some ranks have no token.
+Sizes sizes_of(std::string_view name, int ranks, int64_t tokens) {
+  const int64_t experts = name == "moe-ep" ? 3 * ranks : 7;
+  return {{"t", tokens}, {"h", 40}, {"f", 8 * ranks}, {"experts", experts}, {"k", 3}};
+}
+
+// Both partitions, and tiles of all heights, whatever the preset takes.
+std::vector<OperatorSchedule> schedules_of(const Operator& op, const Machine& machine) {
+  std::vector<OperatorSchedule> all;
+  for (const Preset& preset : presets()) {
+    OperatorSchedule schedule = schedule_of(preset, op, machine);
+    for (Schedule& product : schedule.products) {
+      product.comm_sms = product.mover == Mover::comm_blocks ? 3 : 0;
+      product.tile_m = 8;
+      product.tile_n = 16;
+    }
+    if (!legal(op, schedule, machine).empty()) continue;
+    all.push_back(schedule);
+    if (schedule.products[0].mover != Mover::comm_blocks || op.ranks == 1) continue;
+    for (Schedule& product : schedule.products) {
+      product.granularity =
+          product.granularity == Granularity::whole ? Granularity::chunk : Granularity::whole;
+      product.tile_m = 16;
+      product.reuse = Reuse::ack;
+    }
+    EXPECT_THAT(legal(op, schedule, machine), testing::IsEmpty());
+    all.push_back(schedule);
+  }
+  return all;
+}
+
+void expect_right(const Plan& plan, const EmulateOptions& options) {
+  SCOPED_TRACE(std::string(to_string(options.routing.kind)) + " " + plan.schedule);
+  const EmulateResult result = emulate(plan, options);
+  ASSERT_TRUE(result.finished);
+  ASSERT_TRUE(result.faults.empty()) << result.faults.front().text;
+  ASSERT_TRUE(result.verified) << result.first_wrong;
+  ASSERT_TRUE(result.ranks_agree);
+}
+
+class RoutedRanks : public testing::TestWithParam<int> {};
+
+TEST_P(RoutedRanks, OperatorsAreProvedAndRightUnderEveryRouting) {
+  const int ranks = GetParam();
+  const Machine machine = machine_of(ranks);
+  for (const char* name : {"moe-tp", "moe-ep", "moe-tp-up", "moe-tp-down", "moe-tp-down-ar"}) {
+    for (const int64_t tokens : {29, 3}) {
+      const Operator op = make_operator(name, sizes_of(name, ranks, tokens), ranks);
+      const auto reference = make_shared_reference();
+      const std::vector<OperatorSchedule> schedules = schedules_of(op, machine);
+      EXPECT_GE(schedules.size(), ranks == 1 ? 1u : 3u);
+      for (const OperatorSchedule& schedule : schedules) {
+        SCOPED_TRACE(to_string(op) + " " + to_string(schedule));
+        const Plan plan = lower(op, schedule, machine);
+        const CheckReport report = check(plan);
+        ASSERT_TRUE(report.diagnostics.empty()) << report.diagnostics.front().message;
+        EXPECT_EQ(print(parse_plan(print(plan))), print(plan));
+        EXPECT_GT(simulate(plan, machine).total_us, 0);
+        for (const RoutingKind routing : kRoutings) {
+          expect_right(plan, {.routing = {routing, {}}, .reference = reference});
+          if (HasFatalFailure()) return;
+        }
+        expect_right(plan, {.seed = 2, .data_seed = 5, .routing = {RoutingKind::zipf, {}}});
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, RoutedRanks, testing::Values(1, 2, 3, 4, 5, 8),
+                         [](const auto& test) { return std::to_string(test.param); });
+
+// Every wait and notify of plans with one partition and with one for each source, one at a time.
+TEST(RoutedMutants, LostWaitsAndNotifiesAreReported) {
+  const Machine machine = machine_of(2);
+  for (const char* name : {"moe-tp", "moe-ep"}) {
+    const Operator op =
+        make_operator(name, {{"t", 6}, {"h", 16}, {"f", 16}, {"experts", 2}, {"k", 1}}, 2);
+    for (const OperatorSchedule& schedule : schedules_of(op, machine)) {
+      if (schedule.products[0].mover != Mover::comm_blocks) continue;
+      const Plan plan = lower(op, schedule, machine);
+      ASSERT_TRUE(check(plan).diagnostics.empty());
+      int mutants = 0;
+      for (size_t lane = 0; lane < plan.lanes.size(); ++lane) {
+        for (size_t pos = 0; pos < plan.lanes[lane].instrs.size(); ++pos) {
+          if (!plan.lanes[lane].instrs[pos].is_sync()) continue;
+          Plan mutant = plan;
+          auto& instrs = mutant.lanes[lane].instrs;
+          instrs.erase(instrs.begin() + static_cast<std::ptrdiff_t>(pos));
+          EXPECT_FALSE(check(mutant).diagnostics.empty())
+              << plan.schedule << ": " << describe(plan.lanes[lane]) << " without " << pos;
+          ++mutants;
+        }
+      }
+      EXPECT_GT(mutants, 10);
+    }
+  }
+}
+
+// Two products and a weighted sum of integers, in fp32: nothing is rounded.
+TEST(RoutedIntegers, AreExact) {
+  const auto graph = parse_graph(
+      "graph linear t h f experts k\n"
+      "input x [t, h] rows\ninput ids [t, k] whole i32\ninput weights [t, k] rows fp32\n"
+      "input w1 [experts, f, h] rows\ninput w2 [experts, h, f] cols\n"
+      "a = grouped x w1 ids\nd = grouped a w2 ids\ny = weigh d ids weights\noutput y whole\n");
+  const Operator op = make_graph(graph, {{"t", 41}, {"h", 72}, {"f", 48}, {"experts", 9}, {"k", 4}},
+                                 3, DType::fp32);
+  const Machine machine = machine_of(3);
+  for (const OperatorSchedule& schedule : schedules_of(op, machine)) {
+    const Plan plan = lower(op, schedule, machine);
+    ASSERT_TRUE(check(plan).diagnostics.empty());
+    for (const RoutingKind routing : kRoutings) {
+      expect_right(plan, {.fill = Fill::integers, .routing = {routing, {}}});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Who takes other entries' experts, or another token's rows, is wrong: the reference sees it.
+TEST(RoutedMutants, WrongTablesGiveWrongResults) {
+  const Machine machine = machine_of(2);
+  const Operator op =
+      make_operator("moe-tp", {{"t", 20}, {"h", 16}, {"f", 32}, {"experts", 4}, {"k", 2}}, 2);
+  const OperatorSchedule schedule = schedules_of(op, machine)[0];
+  const Plan plan = lower(op, schedule, machine);
+  const auto with = [&](Opcode kind, size_t operand, int32_t down) {
+    Plan mutant = plan;
+    for (const Lane& lane : plan.lanes) {
+      for (const Instr& instr : lane.instrs) {
+        if (instr.op != kind) continue;
+        Region& region = mutant.operands[instr.first_operand + operand];
+        if (region.row0 + down < 0) continue;
+        region.row0 += down;
+        region.row1 += down;
+      }
+    }
+    return mutant;
+  };
+  for (const Plan& mutant : {with(Opcode::grouped_gemm, 1, -1), with(Opcode::gather_gemm, 0, -8),
+                             with(Opcode::weigh, 1, -2)}) {
+    ASSERT_NE(print(mutant), print(plan));
+    EXPECT_FALSE(emulate(mutant, {}).verified);
+  }
+}
+
+TEST(Routings, OfFilesAreWhatTheySay) {
+  const Machine machine = machine_of(2);
+  const Operator op =
+      make_operator("moe-ep", {{"t", 3}, {"h", 16}, {"f", 16}, {"experts", 4}, {"k", 2}}, 2);
+  const Plan plan = lower(op, schedule_of(find_preset("tiles"), op, machine), machine);
+  const auto table = parse_routing("# three\n0 3 | 0.5 -1\n\n-1 -1 | 1 1\n2 2 | 1 2\n", "r");
+  EXPECT_EQ(table->ids, (std::vector<int32_t>{0, 3, -1, -1, 2, 2}));
+  expect_right(plan, {.routing = {RoutingKind::uniform, table}});
+  const auto refused = [&](std::string_view text) {
+    try {
+      const auto other = parse_routing(text, "r");
+      emulate(plan, {.routing = {RoutingKind::uniform, other}});
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(refused("0 1\n0 1\n"), "ids has 3 rows of 2 experts, and the file 2 of 2");
+  EXPECT_EQ(refused("0 1 | 1 nan\n"), "r line 1: expected a weight, a finite number, found 'nan'");
+  EXPECT_EQ(refused("0 x\n"), "r line 1: expected an expert's number, -1 for none, found 'x'");
+  EXPECT_THAT(refused("0 1\n0\n0 1\n"), testing::HasSubstr("r line 2: expected 2 experts"));
+  EXPECT_THAT(refused(""), testing::HasSubstr("expected a line of experts' numbers"));
+}
+
+TEST(RoutedRefusals, SayWhatWouldBeRight) {
+  const auto refused = [](std::string_view name, int ranks, Sizes sizes) {
+    try {
+      make_operator(name, sizes, ranks);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const auto sizes = [](int64_t h, int64_t f, int64_t experts, int64_t k) {
+    return Sizes{{"t", 8}, {"h", h}, {"f", f}, {"experts", experts}, {"k", k}};
+  };
+  EXPECT_THAT(refused("moe-tp", 2, sizes(64, 64, 8, 9)),
+              testing::HasSubstr("each row of ids chooses 9 of 8 matrices: take at most 8"));
+  EXPECT_THAT(refused("moe-ep", 2, sizes(64, 64, 9, 2)),
+              testing::HasSubstr("9 matrices of wg are dealt to 2 ranks and must divide: take 8 or "
+                                 "10"));
+  EXPECT_THAT(
+      refused("moe-tp", 2, sizes(100, 64, 8, 2)),
+      testing::HasSubstr("rows of x have 100 columns on a rank, which are no multiple of 16 "
+                         "bytes: take 96 or 104"));
+  EXPECT_THAT(refused("moe-tp", 2, sizes(64, 40, 8, 2)),
+              testing::HasSubstr("have 20 columns on a rank, which are no multiple of 16 bytes: "
+                                 "take 16 or 24"));
+  EXPECT_EQ(refused("moe-tp", 2, sizes(64, 48, 8, 2)), "accepted");
+}
+
+}  // namespace
+}  // namespace stretto
