@@ -258,14 +258,10 @@ class Routed {
             emit_tile(rank, block, first, last, tile);
           });
         }
-        if (sums_at_once()) {
-          for (int rank = 0; rank < ranks_; ++rank) sum_up(rank, turn, tile);
-          // What has been sent a tile ago has come.
-          if (turn + 1 == turns && tile > 0) add_slots(tile - 1);
-        }
+        for (int rank = 0; sums_at_once() && rank < ranks_; ++rank) sum_up(rank, turn, tile);
       }
     }
-    if (sums_at_once()) return finish(tiles - 1);
+    if (sums_at_once()) return finish();
     if (events_) boundaries();
     for (int turn = 0; turn < turns; ++turn) {
       for (int tile = 0; tile < tiles; ++tile) {
@@ -329,13 +325,15 @@ class Routed {
     return region_of(rows.moved(down), product_.slots, owner);
   }
 
-  // Every owner adds what all ranks have sent of a column of tiles.
+  // Every owner adds what all ranks have sent of a column of tiles: by the lanes that have no more
+  // tiles, which are the most.
   void add_slots(int tile) {
     const RowShards shards{blocks_.tokens, ranks_};
     const Rect cols = product_.cols_of(tile);
     for (int rank = 0; rank < ranks_; ++rank) {
       const auto rows = static_cast<int32_t>(shards.size(rank));
-      const int parts = parts_of(rows);
+      const int of_tile = 2 * product_.lanes.compute / product_.col_tiles() + 1;
+      const int parts = std::min(rows, of_tile);
       for (int part = 0; part < parts; ++part) {
         const auto at = [&](int i) { return static_cast<int32_t>(int64_t{rows} * i / parts); };
         const Rect own{at(part), at(part + 1), cols.col0, cols.col1};
@@ -350,7 +348,7 @@ class Routed {
           emit_.read(region_of(own.moved(down), product_.slots, rank));
         }
         write_sum(rank, own);
-        const uint32_t lane = product_.lanes.comm_lane(rank, comm_.next(rank));
+        const uint32_t lane = product_.lanes.compute_lane(rank, compute_.next(rank));
         if (product_.has_shares_of_experts()) {
           emit_.counted_task(lane, Opcode::merge, {blocks_.all_experts});
         } else {
@@ -369,8 +367,8 @@ class Routed {
     }
   }
 
-  void finish(int tile) {
-    add_slots(tile);
+  void finish() {
+    for (int tile = 0; tile < product_.col_tiles(); ++tile) add_slots(tile);
     const bool is_callers = state_.plan.buffers[product_.out].role == BufferRole::output;
     if (product_.op.kind.out != Edge::all_reduce || !is_callers) return;
     // What peers write must have arrived when the run ends.

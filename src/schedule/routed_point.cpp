@@ -6,12 +6,12 @@
 namespace stretto {
 namespace {
 
-constexpr int kPushSms = 8, kMostSumSms = 64;
+constexpr int kPushSms = 16, kLeastSumSms = 16, kMostSumSms = 32;
 constexpr int kTall = 128, kLow = 64, kWide = 256, kLeastCols = 8;
 // An expert's entries are half empty where it has fewer rows: then they are lower.
 constexpr double kRowsOfTall = 96;
 // What presets take the link to hide, of what it takes in all.
-constexpr double kHidden = 0.8;
+constexpr double kHidden = 0.3;
 
 // Choices of an expert, all being as likely, in a partition of so many tokens.
 double rows_of_expert(const Segment& op, double tokens) {
@@ -57,7 +57,7 @@ int sms_for_sums(const Segment& op, const Machine& machine) {
                        static_cast<double>(num_bytes(op.dtype)) /
                        (op.kind.weight == Held::experts ? op.ranks : 1);
   const double gemm_us = flops_per_rank(op) / tflops * 1e-6;
-  int sms = kPushSms;
+  int sms = kLeastSumSms;
   while (sms < kMostSumSms &&
          bytes / (rate * 1e3 * sms) > gemm_us * machine.sms / std::max(1, machine.sms - sms)) {
     sms += 4;
