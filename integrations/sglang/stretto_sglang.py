@@ -34,7 +34,7 @@ def group_of(layer):
 
 
 def forward(original, layer, input_, *arguments, **named):
-    """Around RowParallelLinear.forward(input_, ...): who asks for more than the plain product gets the original."""
+    """Around RowParallelLinear.forward(input_, ...): who asks for more than its sum gets the original."""
     asks_more = any(one is not None and one is not False for one in (*arguments, *named.values()))
     if not asks_more and not leaves_the_sum(layer):
         from stretto.torch import frameworks

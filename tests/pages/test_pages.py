@@ -9,8 +9,7 @@ COLUMNS = 100
 # Written by programs.
 GENERATED = {"docs/performance.md", "docs/gpu-tests.md"}
 # Not wrapped yet.
-WIDE = {"docs/architecture.md", "docs/graph-format.md", "docs/plan-format.md",
-        "docs/torch.md"}
+WIDE = {"docs/architecture.md", "docs/graph-format.md", "docs/plan-format.md"}
 
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -24,6 +24,8 @@ def from_bytes(data, shape, dtype):
 
 
 class Engine:
+    TYPES = ("bf16", "fp16", "fp32")
+
     def __init__(self, group):
         self._group = group
         chosen = group.options.schedule
@@ -68,8 +70,11 @@ class Engine:
                 meeting.say(f"out {name} {rank}", to_bytes(by_rank[rank]))
         return {name: by_rank[0] for name, by_rank in results.items()}
 
+    def finish(self):
+        """Calls are over when they return."""
+
     def close(self):
-        pass
+        """There is nothing to free."""
 
 
 def _raise(answer):

@@ -4,10 +4,11 @@ from typing import Dict
 
 import torch
 
-from . import _emulator
+from . import _emulator, _gpu
 from ._refusals import NotServed
 
-ENGINES = {"cpu": _emulator.Engine}  # device type -> what serves tensors there
+# Device type -> what serves tensors there.
+ENGINES = {"cpu": _emulator.Engine, "cuda": _gpu.Engine}
 
 
 def story_of(call, reason):

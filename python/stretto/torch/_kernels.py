@@ -86,14 +86,14 @@ def matmul_all_reduce_add_rms_norm(x, weight, residual, norm_weight, eps, group_
         return x.new_empty(shape), x.new_empty(shape)
     r = residual.flatten(0, -2).contiguous()
 
-    def by_torch():
-        total = _collectives.all_reduce(group, F.linear(a, weight)) + r
+    def in_parts():
+        total = matmul_all_reduce(a, weight, None, group_name).add_(r)
         wide = total.float() if total.dtype in (torch.bfloat16, torch.float16) else total
         normed = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * norm_weight.to(wide.dtype)
         return normed.to(x.dtype), total
 
     call = _calls.matmul_norm(a, weight.contiguous(), r, norm_weight.contiguous(), eps, group.ranks)
-    normed, total = _serve.run(call, group, by_torch)
+    normed, total = _serve.run(call, group, in_parts, is_in_parts=True)
     return normed.reshape(shape), total.reshape(shape)
 
 
@@ -105,15 +105,18 @@ def mlp(x, ups, up_biases, down, activation, group_name, sequence_parallel=False
     a = (many.flat(x, many.block) if sequence_parallel else x.flatten(0, -2)).contiguous()
     rows = a.shape[0] * (group.ranks if sequence_parallel else 1)
 
-    def by_torch():
-        whole = _collectives.all_gather(group, a) if sequence_parallel else a
-        made = [F.linear(whole, up, bias) for up, bias in zip(ups, up_biases or [None] * len(ups))]
-        y = F.linear(activate(activation, made), down)
-        return ((_collectives.reduce_scatter if sequence_parallel else _collectives.all_reduce)(group, y),)
+    def in_parts():
+        if sequence_parallel:
+            joint, _ = all_gather_matmul(a, ups, up_biases, group_name)
+        else:
+            joint = column_matmul(a, ups, up_biases, group_name)
+        hidden = activate(activation, joint.chunk(len(ups), -1))
+        reduce = matmul_reduce_scatter if sequence_parallel else matmul_all_reduce
+        return (reduce(hidden, down, None, group_name),)
 
     call = _calls.mlp(rows, a, [up.contiguous() for up in ups], up_biases, down.contiguous(),
                       activation, sequence_parallel, group.ranks)
-    y, = _serve.run(call, group, by_torch)
+    y, = _serve.run(call, group, in_parts, is_in_parts=True)
     return many.unflat(y, x.shape[many.dim]) if sequence_parallel else y.reshape(x.shape)
 
 

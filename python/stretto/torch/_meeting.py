@@ -21,13 +21,12 @@ def differences(stories: List[Dict[str, Any]]) -> List[str]:
     """What ranks say differently, each "k is 64 on ranks 0, 1 and 3, 128 on rank 2"."""
     found = []
     for field in {name: None for story in stories for name in story}:
-        said = {}
+        said: Dict[str, List[int]] = {}
         for rank, story in enumerate(stories):
             said.setdefault(json.dumps(story.get(field)), []).append(rank)
         if len(said) > 1:
-            said = sorted(said.items(), key=lambda one: -len(one[1]))
-            # The field is named with the first value only: the sentence stays short.
-            told = [f"{json.loads(value)} on {spoken(ranks)}" for value, ranks in said]
+            most_first = sorted(said.items(), key=lambda one: -len(one[1]))
+            told = [f"{json.loads(value)} on {spoken(ranks)}" for value, ranks in most_first]
             found.append(f"{field} is " + ", ".join(told))
     return found
 
@@ -43,7 +42,8 @@ class Meeting:
         self.rank, self.ranks, self.timeout_s = rank, ranks, timeout_s
         self._store = store
         self._number = 0
-        self._mine, self._old = [], []  # keys of this meeting and of the one before
+        self._mine: List[str] = []  # this rank's keys in this meeting
+        self._old: List[str] = []  # and in the one before
 
     def begin(self):
         """A new meeting. Who speaks here has left the last one, so what was said before that is forgotten."""

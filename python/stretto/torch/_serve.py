@@ -3,7 +3,7 @@
 import torch
 
 from . import _engine
-from .report import count_fallback, count_served
+from .report import IN_PARTS, count_fallback, count_served
 
 # torch.dtype -> Stretto's name
 TYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
@@ -13,17 +13,21 @@ def refusal(call):
     """Why a call is not served, as far as it shows without a plan; None: it may be."""
     if call.device.type not in _engine.ENGINES:
         return f"tensors are on {call.device.type}, and Stretto takes {' and '.join(_engine.ENGINES)}"
-    if call.dtype not in TYPES:
-        return f"tensors are {str(call.dtype).replace('torch.', '')}, and Stretto takes {', '.join(TYPES.values())}"
+    taken = _engine.ENGINES[call.device.type].TYPES
+    if TYPES.get(call.dtype) not in taken:
+        return (f"tensors are {str(call.dtype).replace('torch.', '')}, and on {call.device.type} Stretto takes "
+                f"{', '.join(taken)}")
     empty = [name for name, size in call.sizes if size == 0]
     return f"{empty[0]} is 0" if empty else None
 
 
-def run(call, group, fallback, reason=None, targets=None):
+def run(call, group, fallback, reason=None, targets=None, is_in_parts=False):
     """The call's outputs in their order: Stretto's, else those of fallback(), which is counted.
 
-    reason   why Stretto is not asked, by the caller's own choice; None: it is
-    targets  output -> the tensor without gaps that it is written to, where there is one
+    reason       why Stretto is not asked, by the caller's own choice; None: it is
+    targets      output -> the tensor without gaps that it is written to, where there is one
+    is_in_parts  fallback() is made of other operators of Stretto's, which say for themselves what they do not
+                 serve
     """
     is_chosen = reason is not None
     reason = reason or refusal(call)
@@ -35,7 +39,7 @@ def run(call, group, fallback, reason=None, targets=None):
             return tuple(outputs[name] for name in call.outputs)
         except _engine.NotServed as error:
             reason = str(error)
-    if not group.options.fallback and not is_chosen:
+    if not group.options.fallback and not is_chosen and not is_in_parts:
         raise ValueError(f"{call.op} is not served for group {group.name!r}: {reason}")
-    count_fallback(call.op, reason)
+    count_fallback(call.op, f"{IN_PARTS}{reason}" if is_in_parts else reason)
     return fallback()

@@ -1,6 +1,6 @@
 """What plugins of serving frameworks share: vLLM's and SGLang's row-parallel linears have the same fields."""
 
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 
@@ -12,7 +12,7 @@ OP = "row_parallel_linear"
 PLAIN = "UnquantizedLinearMethod"
 
 
-def reason_against(layer: torch.nn.Module, group: str) -> Optional[str]:
+def reason_against(layer: Any, group: str) -> Optional[str]:
     """Why a layer is not served; None: it is. The layer then stays the framework's."""
     method = type(getattr(layer, "quant_method", None)).__name__
     if method != PLAIN:
@@ -27,7 +27,7 @@ def reason_against(layer: torch.nn.Module, group: str) -> Optional[str]:
     return None
 
 
-def row_parallel(layer: torch.nn.Module, x: torch.Tensor, group: str) -> Optional[torch.Tensor]:
+def row_parallel(layer: Any, x: torch.Tensor, group: str) -> Optional[torch.Tensor]:
     """The layer's product and its sum over the ranks, with its bias unless that is the caller's; None where it
     is not served, which is counted.
     """

@@ -1,6 +1,6 @@
 """Operators as functions: what a model calls. Groups are ProcessGroups, meshes of one dimension or names."""
 
-from typing import List, Optional, Sequence, Tuple, Union
+from typing import List, Optional, Sequence, Tuple, Union, overload
 
 import torch
 
@@ -19,6 +19,19 @@ def _listed(one_or_many):
 def _refuse_gradients(op, *tensors):
     if torch.is_grad_enabled() and any(one is not None and one.requires_grad for one in tensors):
         raise ValueError(f"{op}: out has no gradient: call it under torch.no_grad(), or without out")
+
+
+@overload
+def all_gather_matmul(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor] = ...,
+                      group: GroupLike = ..., *, dim: int = ..., rows: Optional[int] = ...,
+                      keep_gathered: bool = ..., out: Optional[torch.Tensor] = ...) -> torch.Tensor: ...
+
+
+@overload
+def all_gather_matmul(x: torch.Tensor, weight: Sequence[torch.Tensor],
+                      bias: Optional[Sequence[torch.Tensor]] = ..., group: GroupLike = ..., *,
+                      dim: int = ..., rows: Optional[int] = ..., keep_gathered: bool = ...,
+                      out: Optional[torch.Tensor] = ...) -> List[torch.Tensor]: ...
 
 
 def all_gather_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] = None,
@@ -120,6 +133,17 @@ def mlp(x: torch.Tensor, up: Weights, down: torch.Tensor, group: GroupLike = Non
     """
     return torch.ops.stretto.mlp(x, _listed(up), _listed(up_bias), down, activation, group_name(group),
                                  sequence_parallel, dim)
+
+
+@overload
+def column_matmul(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor] = ...,
+                  group: GroupLike = ...) -> torch.Tensor: ...
+
+
+@overload
+def column_matmul(x: torch.Tensor, weight: Sequence[torch.Tensor],
+                  bias: Optional[Sequence[torch.Tensor]] = ...,
+                  group: GroupLike = ...) -> List[torch.Tensor]: ...
 
 
 def column_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] = None,

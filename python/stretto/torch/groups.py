@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import threading
-from typing import Any, Dict, Optional, Union
+from typing import Any, Dict, Optional, Set
 
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
@@ -34,7 +34,7 @@ class Group:
         self.store = store
         self.meeting = Meeting(store, rank, ranks, options.timeout_s)
         self.engines: Dict[str, Any] = {}  # device type -> what _engine.py has for this group
-        self.agreed = set()  # calls on GPUs that ranks have compared
+        self.agreed: Set[Any] = set()  # calls on GPUs that ranks have compared
         self._process = os.getpid()
 
     def require_usable(self) -> None:
@@ -42,6 +42,15 @@ class Group:
             raise RuntimeError(
                 f"this process was forked from the one that made group {self.name!r}: a fork has no "
                 "ranks of its own; start processes by torchrun or with the start method 'spawn'")
+
+    def finish(self) -> None:
+        """Collective. Waits for all calls; raises RuntimeError that names a wait which did not end in time.
+
+        The results of the calls since the last finish() are then of no use, and the group is of use again. On
+        CPUs calls have ended when they return. Synchronise streams on which CUDA graphs were launched before.
+        """
+        for engine in self.engines.values():
+            engine.finish()
 
     def close(self) -> None:
         """Collective. Frees what the group has; its name may be given to init() again."""
@@ -54,7 +63,7 @@ class Group:
         return f"Group({self.name!r}, rank={self.rank}, ranks={self.ranks})"
 
 
-GroupLike = Union[None, str, Group, dist.ProcessGroup, Any]
+GroupLike = Any  # None, a name, a Group, a ProcessGroup or a DeviceMesh of one dimension
 _groups: Dict[str, Group] = {}
 _generations: Dict[str, int] = {}
 _lock = threading.RLock()

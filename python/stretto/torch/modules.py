@@ -146,10 +146,11 @@ class ParallelMLP(nn.Module):
                      activation: str = "swiglu", group: GroupLike = None, *,
                      sequence_parallel: bool = True, dim: int = 0) -> "ParallelMLP":
         """Of linears that have all columns, the same on all ranks."""
-        options = {"sequence_parallel": sequence_parallel, "dim": dim}
-        ups = [None if one is None else ColumnParallelLinear.from_linear(one, group, **options)
-               for one in (gate, up)]
-        return cls(*ups, RowParallelLinear.from_linear(down, group, **options), activation)
+        def column(one):
+            return ColumnParallelLinear.from_linear(one, group, sequence_parallel=sequence_parallel, dim=dim)
+
+        return cls(None if gate is None else column(gate), column(up), RowParallelLinear.from_linear(
+            down, group, sequence_parallel=sequence_parallel, dim=dim), activation)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         ups = [one for one in (self.gate_proj, self.up_proj) if one is not None]

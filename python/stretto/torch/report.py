@@ -5,9 +5,12 @@ import dataclasses
 import threading
 from typing import Dict, Tuple
 
+# Begins the reason of what other operators of Stretto's served.
+IN_PARTS = "in parts: "
+PYTORCHS = "PyTorch's, "
 _lock = threading.Lock()
-_served = collections.Counter()
-_fallbacks = collections.Counter()
+_served: Dict[str, int] = collections.Counter()
+_fallbacks: Dict[Tuple[str, str], int] = collections.Counter()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,7 +18,8 @@ class Report:
     """Calls since the process began, or since reset_report().
 
     served     operator -> calls that Stretto served
-    fallbacks  (operator, reason) -> calls that PyTorch's own operators served
+    fallbacks  (operator, reason) -> calls that PyTorch's own operators served, or, where the reason begins with
+               "in parts: ", several of Stretto's, which stand here for themselves
     """
 
     served: Dict[str, int]
@@ -23,7 +27,7 @@ class Report:
 
     def __str__(self):
         lines = [f"{count:8} x {op}: served" for op, count in sorted(self.served.items())]
-        lines += [f"{count:8} x {op}: PyTorch's, {reason}"
+        lines += [f"{count:8} x {op}: {'' if reason.startswith(IN_PARTS) else PYTORCHS}{reason}"
                   for (op, reason), count in sorted(self.fallbacks.items())]
         return "\n".join(lines) or "no calls yet"
 

@@ -1,5 +1,7 @@
 """Plans of torch.distributed.tensor.parallel.parallelize_module, as PyTorch's own styles have them."""
 
+from typing import Any
+
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor.parallel import ParallelStyle
@@ -13,7 +15,7 @@ class _Style(ParallelStyle):
     Weights are plain tensors, this rank's part, and no DTensors: so are inputs and outputs.
     """
 
-    to = None
+    to: Any
 
     def __init__(self, *, sequence_parallel: bool = False, dim: int = 0):
         super().__init__()

@@ -7,6 +7,7 @@ They are called by PyTorch's asynchronous tensor parallelism and by vLLM's Async
 
 import contextlib
 import warnings
+from typing import List
 
 import torch
 
@@ -14,7 +15,7 @@ from . import _kernels
 from .groups import find
 from .report import count_fallback, count_served
 
-_libraries = []
+_libraries: List[torch.library.Library] = []
 _is_gathered_returned = True
 
 

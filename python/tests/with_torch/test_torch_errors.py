@@ -1,11 +1,13 @@
 """What is refused: one line that says what is wrong, and what would be right."""
 
 import unittest
+import unittest.mock
 
 from ranks import normal, run
 
 import torch
 
+import stretto
 import stretto.torch as st
 
 
@@ -70,8 +72,8 @@ class Bad(unittest.TestCase):
 
     def test_what_is_not_served_where_there_is_no_fallback(self):
         self.refused(lambda g: st.matmul_all_reduce(self.x.double(), self.w.double(), group=g),
-                     "is not served for group 'threads.*': tensors are float64, and Stretto takes bf16, "
-                     "fp16, fp32")
+                     "is not served for group 'threads.*': tensors are float64, and on cpu Stretto takes "
+                     "bf16, fp16, fp32")
 
     def test_schedules(self):
         with self.assertRaisesRegex(ValueError, "is not served for group .*tilse"):
@@ -123,6 +125,41 @@ class Fallback(unittest.TestCase):
         self.assertIn("float64", reason)
         self.assertEqual(st.report().fallbacks[op, reason], 2)
         self.assertIn("2 x matmul_all_reduce: PyTorch's, tensors are float64", str(st.report()))
+
+    def test_an_operator_in_parts(self):
+        """Its parts are Stretto's still: without a fallback, too."""
+        x, up = normal(1, 4, 16), normal(2, 8, 16) / 4
+        reason = "tiles do not serve it"
+        with unittest.mock.patch("stretto.torch._emulator.stretto.emulate", self.refuse_mlp(reason)):
+            for parallel in (False, True):
+                parts = run(2, lambda g: st.mlp(x, [up, up], up.t(), g, sequence_parallel=parallel))
+                self.assertEqual(st.report().fallbacks, {("mlp", f"in parts: {reason}"): 2})
+                self.assertEqual(sum(st.report().served.values()), 4 if parallel else 2)
+                self.assertIn("2 x mlp: in parts: tiles do not", str(st.report()))
+                for one, other in zip(parts, self.real_mlp(x, up, parallel)):
+                    self.assertTrue(torch.allclose(one.float(), other.float(), atol=0.05))
+            normed = run(2, lambda g: st.matmul_all_reduce_add_rms_norm(x, up, normal(3, 4, 8), up[:, 0], group=g))
+            self.assertEqual(st.report().served, {"matmul_all_reduce": 2})
+        whole = run(2, lambda g: st.matmul_all_reduce_add_rms_norm(x, up, normal(3, 4, 8), up[:, 0], group=g))
+        for one, other in zip(normed[0], whole[0]):
+            self.assertTrue(torch.allclose(one.float(), other.float(), atol=0.05))
+
+    @staticmethod
+    def refuse_mlp(reason):
+        real = stretto.emulate
+
+        def emulate(graph, *arguments, **named):
+            if graph in ("mlp", "mlp-ar", "gemm-ar-norm"):
+                raise ValueError(reason)
+            return real(graph, *arguments, **named)
+        return emulate
+
+    @staticmethod
+    def real_mlp(x, up, parallel):
+        whole = torch.cat([x, x]) if parallel else x
+        gate = torch.nn.functional.linear(whole.float(), up.float())
+        y = 2 * (torch.nn.functional.silu(gate) * gate) @ up.float()
+        return y.chunk(2) if parallel else [y, y]
 
     def test_no_columns(self):
         for y in run(2, lambda g: st.matmul_all_reduce(torch.ones(3, 0), torch.ones(4, 0), group=g),

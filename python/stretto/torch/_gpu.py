@@ -1,0 +1,135 @@
+"""Calls on GPU tensors: every rank enqueues its part of the plan on its current stream, and waits for nothing."""
+
+import socket
+
+import torch
+
+import stretto
+
+from ._refusals import NotServed
+
+SERVED = "sm_90"
+ALIGNMENT = 16  # bytes, of every tensor's begin
+# Of these one operation serves any number of rows; of others each number has its own.
+SERVING = ("ag-gemm", "ag-gemm-bias", "gemm-rs", "gemm-ar")
+FEWEST_ROWS = 256
+NOT_IN_GRAPHS = "a first call with so many rows makes a plan, which no CUDA graph can: call it once before"
+MOST_PLANS = 8  # of an operator that differs in rows alone: making one takes seconds
+
+
+class Engine:
+    TYPES = ("bf16", "fp16")
+
+    def __init__(self, group):
+        self._group = group
+        self._context = None
+        # What a call is but for its tensors and rows -> the most rows -> Operation, or why there is none.
+        self._operations = {}
+        self._fixed = set()  # of these those that no schedule serves with fewer rows, though of SERVING
+        self._nowhere = None  # why there is no context
+
+    def run(self, call, dtype, targets):
+        rows = dict(call.sizes)["m"]
+        operation = self._operation(call, rows, dtype)
+        made = {name: _room(targets.get(name), shape, call) for name, shape in call.outputs.items()}
+        given = {name: _aligned(tensor.detach()) for name, tensor in call.inputs.items()}
+        operation.run({**given, **made}, num_rows=rows, stream=torch.cuda.current_stream(call.device))
+        return made
+
+    def finish(self):
+        """Collective. Waits for all runs; raises RuntimeError that names a wait which did not end in time."""
+        errors = []
+        for operation in (one for by_rows in self._operations.values() for one in by_rows.values()):
+            if not isinstance(operation, str):
+                try:
+                    operation.finish()
+                except RuntimeError as error:  # all are finished, or the next call waits for ranks
+                    errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def close(self):
+        if self._context is not None:
+            self._context.close()
+        self._context, self._operations = None, {}
+
+    def _operation(self, call, rows, dtype):
+        is_captured = torch.cuda.is_current_stream_capturing()
+        key = (call.graph, tuple(one for one in call.sizes if one[0] != "m"), dtype)
+        serves = call.graph_name in SERVING and key not in self._fixed
+        room = max(FEWEST_ROWS, 1 << (rows - 1).bit_length()) if serves else rows
+        by_rows = self._operations.setdefault(key, {})
+        if room not in by_rows:
+            if not serves and len(by_rows) >= MOST_PLANS:
+                raise NotServed(f"there are plans for {MOST_PLANS} numbers of rows, and each takes seconds to "
+                                "make")
+            if is_captured:
+                raise NotServed(NOT_IN_GRAPHS)
+            by_rows[room] = self._make(call, room, dtype, "bucket" if serves else "fixed")
+        known = by_rows[room]
+        if isinstance(known, str) and serves:
+            self._fixed.add(key)
+            return self._operation(call, rows, dtype)
+        if isinstance(known, str):
+            raise NotServed(known)
+        if is_captured:
+            _require_capturable(known, rows)
+        failed = known.error()
+        if failed:
+            raise RuntimeError(f"an earlier call in group {self._group.name!r} went wrong, and its results are "
+                               f"of no use: {failed} (the group's finish(), on all ranks, goes on behind it)")
+        return known
+
+    def _make(self, call, room, dtype, rows):
+        if self._nowhere is None and self._context is None:
+            self._context = self._open(call.device.index)
+        if self._nowhere is not None:
+            raise NotServed(self._nowhere)
+        try:
+            return stretto.Operation(self._context, call.graph, dtype=dtype, rows=rows,
+                                     sizes={**dict(call.sizes), "m": room},
+                                     schedule=self._group.options.schedule)
+        except ValueError as error:
+            return str(error)
+
+    def _open(self, gpu):
+        """By the group's store, whatever launcher there was."""
+        group = self._group
+        told = {"machine": socket.gethostname(), "sm": "sm_%d%d" % torch.cuda.get_device_capability(gpu)}
+        stories = group.meeting.agree("context", told, may_differ=told)
+        machines, others = sorted({one["machine"] for one in stories}), {one["sm"] for one in stories} - {SERVED}
+        if others:
+            self._nowhere = (f"there are GPUs of {' and '.join(sorted(others))}, and Stretto takes {SERVED} "
+                             "(Hopper)")
+            return None
+        if len(machines) > 1:
+            self._nowhere = (f"ranks are on {len(machines)} machines ({', '.join(machines[:3])}); all must be "
+                             "on one")
+            return None
+
+        def exchange(mine):
+            group.meeting.begin()
+            group.meeting.say("exchange", mine)
+            return [group.meeting.hear(rank, "exchange", "context") for rank in range(group.ranks)]
+
+        return stretto.Context(group.options.timeout_s, rank=group.rank, ranks=group.ranks, gpu=gpu,
+                               exchange=exchange)
+
+
+def _require_capturable(operation, rows):
+    try:
+        runs = operation.runs_per_graph(rows)
+    except ValueError:  # there is no plan for so many rows yet
+        raise NotServed(NOT_IN_GRAPHS) from None
+    if runs != 1:
+        raise NotServed(f"a CUDA graph holds a multiple of {runs} runs of its plan")
+
+
+def _aligned(tensor):
+    return tensor if tensor.data_ptr() % ALIGNMENT == 0 else tensor.clone()
+
+
+def _room(target, shape, call):
+    if target is not None and target.data_ptr() % ALIGNMENT == 0:
+        return target.view(shape)
+    return torch.empty(shape, dtype=call.dtype, device=call.device)

@@ -1,0 +1,209 @@
+"""What calls on GPU tensors ask of the library; its operations are stand-ins here, and tensors lie on the CPU."""
+
+import types
+import unittest
+from unittest import mock
+
+import ranks  # noqa: F401  (PyTorch, or no tests)
+
+import torch
+
+import stretto
+import stretto.torch as st
+from stretto.torch import _calls, _gpu
+from stretto.torch._refusals import NotServed
+
+
+class Operation:
+    made = []
+    refusal = failure = ""
+    per_graph = 1
+
+    def __init__(self, context, operator, **options):
+        if self.refusal:
+            raise ValueError(self.refusal)
+        self.context, self.operator, self.options, self.runs = context, operator, options, []
+        self.finished = 0
+        Operation.made.append(self)
+
+    def run(self, tensors, num_rows, stream):
+        self.runs.append((tensors, num_rows, stream))
+
+    def error(self):
+        return self.failure
+
+    def runs_per_graph(self, rows):
+        return self.per_graph
+
+    def finish(self):
+        self.finished += 1
+        if self.failure:
+            raise RuntimeError(self.failure)
+
+
+class Calls(unittest.TestCase):
+    def setUp(self):
+        Operation.made.clear()
+        self.is_capturing, self.capability = False, (9, 0)
+        self.contexts = []
+        patched = [mock.patch.object(stretto, "Operation", Operation),
+                   mock.patch.object(stretto, "Context", self.context),
+                   mock.patch.object(torch.cuda, "current_stream", lambda device: "the stream"),
+                   mock.patch.object(torch.cuda, "get_device_capability", lambda gpu: self.capability),
+                   mock.patch.object(torch.cuda, "is_current_stream_capturing", lambda: self.is_capturing)]
+        for one in patched:
+            one.start()
+            self.addCleanup(one.stop)
+
+    def context(self, timeout_s, **named):
+        made = types.SimpleNamespace(timeout_s=timeout_s, closed=False, **named)
+        made.close = lambda: setattr(made, "closed", True)
+        made.everyone = named["exchange"](b"secret %d" % named["rank"])
+        self.contexts.append(made)
+        return made
+
+    def engine(self, schedule="auto"):
+        """Of a group of one rank."""
+        threads = st.Threads(1, timeout_s=60, schedule=schedule)
+        self.addCleanup(threads.close)
+        return _gpu.Engine(threads.groups[0])
+
+    @staticmethod
+    def call(rows=4, n=16, out=None):
+        return _calls.matmul_reduce(torch.zeros(rows, 8, dtype=torch.bfloat16),
+                                    torch.zeros(n, 8, dtype=torch.bfloat16), 1)
+
+    def test_a_context_is_of_the_groups_ranks(self):
+        def program(group):
+            _gpu.Engine(group).run(self.call(), "bf16", {})
+        st.run_threads(program, 2, timeout_s=60)
+        self.assertEqual(sorted((one.rank, one.ranks, one.timeout_s) for one in self.contexts),
+                         [(0, 2, 60.0), (1, 2, 60.0)])
+        for one in self.contexts:
+            self.assertEqual(one.everyone, [b"secret 0", b"secret 1"])
+
+    def test_ranks_on_several_machines_are_not_served(self):
+        names = iter(("here", "there"))
+
+        def program(group):
+            with self.assertRaisesRegex(NotServed, "ranks are on 2 machines .here, there"):
+                _gpu.Engine(group).run(self.call(), "bf16", {})
+        with mock.patch.object(_gpu.socket, "gethostname", lambda: next(names)):
+            st.run_threads(program, 2, timeout_s=60)
+
+    def test_other_gpus_are_not_served(self):
+        engine, self.capability = self.engine(), (8, 0)
+        for _ in range(2):
+            with self.assertRaisesRegex(NotServed, r"GPUs of sm_80, and Stretto takes sm_90 .Hopper."):
+                engine.run(self.call(), "bf16", {})
+        self.assertFalse(self.contexts)
+
+    def test_one_operation_serves_many_row_counts(self):
+        engine = self.engine("tiles")
+        for rows in (1, 200, 256, 257, 400):
+            made = engine.run(self.call(rows), "bf16", {})
+            self.assertEqual(tuple(made["out"].shape), (rows, 16))
+        small, large = Operation.made
+        self.assertEqual(small.operator, "gemm-ar")
+        self.assertEqual(small.options, {"dtype": "bf16", "rows": "bucket", "schedule": "tiles",
+                                         "sizes": {"m": 256, "n": 16, "k": 8}})
+        self.assertEqual(large.options["sizes"]["m"], 512)
+        self.assertEqual([rows for _, rows, _ in small.runs], [1, 200, 256])
+        tensors, _, stream = large.runs[0]
+        self.assertEqual(set(tensors), {"a", "b", "out"})
+        self.assertEqual(stream, "the stream")
+        self.assertEqual(len(self.contexts), 1)
+
+    def test_operators_of_several_products_have_fixed_rows(self):
+        engine = self.engine()
+        x, up = torch.zeros(4, 8).bfloat16(), torch.zeros(16, 8).bfloat16()
+        for rows in (4, 4, 8):
+            engine.run(_calls.mlp(rows, x, [up, up], [], up.t().contiguous(), "swiglu", True, 1), "bf16", {})
+        self.assertEqual([(one.operator, one.options["rows"], one.options["sizes"]["m"])
+                          for one in Operation.made], [("mlp", "fixed", 4), ("mlp", "fixed", 8)])
+
+    def test_row_counts_that_come_and_go_do_not_make_plans_for_ever(self):
+        engine = self.engine()
+        x, up = torch.zeros(4, 8).bfloat16(), torch.zeros(16, 8).bfloat16()
+
+        def run(rows):
+            engine.run(_calls.mlp(rows, x, [up, up], [], up.t().contiguous(), "swiglu", True, 1), "bf16", {})
+        for rows in range(1, _gpu.MOST_PLANS + 1):
+            run(rows)
+        with self.assertRaisesRegex(NotServed, "plans for 8 numbers of rows"):
+            run(99)
+        run(3)
+        self.assertEqual(len(Operation.made), _gpu.MOST_PLANS)
+
+    def test_what_serves_no_fewer_rows_has_fixed_ones(self):
+        engine, real = self.engine(), Operation.__init__
+
+        def refuse(operation, context, operator, **options):
+            if options["rows"] == "bucket":
+                raise ValueError("no schedule serves it")
+            real(operation, context, operator, **options)
+
+        x, w = torch.zeros(4, 8).bfloat16(), torch.zeros(16, 8).bfloat16()
+        with mock.patch.object(Operation, "__init__", refuse):
+            for rows in (4, 4, 8):
+                engine.run(_calls.gather_matmul(rows, x, w, w[:, 0].contiguous(), 1), "bf16", {})
+        self.assertEqual([one.options["sizes"]["m"] for one in Operation.made], [4, 8])
+
+    def test_what_is_refused_is_asked_once(self):
+        engine = self.engine()
+        with mock.patch.object(Operation, "refusal", "n is 12: a multiple of 8 is needed"):
+            for _ in range(2):
+                with self.assertRaisesRegex(NotServed, "a multiple of 8"):
+                    engine.run(self.call(n=12), "bf16", {})
+        with self.assertRaisesRegex(NotServed, "a multiple of 8"):
+            engine.run(self.call(n=12), "bf16", {})
+
+    def test_captures(self):
+        engine = self.engine()
+        self.is_capturing = True
+        with self.assertRaisesRegex(NotServed, "call it once before"):
+            engine.run(self.call(), "bf16", {})
+        self.is_capturing = False
+        engine.run(self.call(), "bf16", {})
+        self.is_capturing = True
+        engine.run(self.call(), "bf16", {})
+        with mock.patch.object(Operation, "per_graph", 2):
+            with self.assertRaisesRegex(NotServed, "a multiple of 2 runs"):
+                engine.run(self.call(), "bf16", {})
+        with mock.patch.object(Operation, "runs_per_graph", side_effect=ValueError("no plan for 4 rows")):
+            with self.assertRaisesRegex(NotServed, "call it once before"):
+                engine.run(self.call(), "bf16", {})
+
+    def test_tensors_are_aligned_and_targets_written(self):
+        engine = self.engine()
+        a = torch.arange(33, dtype=torch.bfloat16)[1:].view(4, 8)
+        call = _calls.matmul_reduce(a, torch.zeros(16, 8, dtype=torch.bfloat16), 1)
+        out = torch.empty(4, 16, dtype=torch.bfloat16)
+        made = engine.run(call, "bf16", {"out": out})
+        given = Operation.made[0].runs[0][0]
+        self.assertEqual(given["a"].data_ptr() % 16, 0)
+        self.assertTrue(torch.equal(given["a"], a))
+        self.assertEqual(made["out"].data_ptr(), out.data_ptr())
+        crooked = torch.empty(65, dtype=torch.bfloat16)[1:].view(4, 16)
+        self.assertNotEqual(engine.run(call, "bf16", {"out": crooked})["out"].data_ptr(), crooked.data_ptr())
+
+    def test_a_failure_is_told_by_the_next_call_and_by_finish(self):
+        engine = self.engine()
+        engine.run(self.call(), "bf16", {})
+        engine.run(self.call(n=24), "bf16", {})
+        with mock.patch.object(Operation, "failure", "rank 1 compute 3 waits for p.2"):
+            with self.assertRaisesRegex(RuntimeError, "an earlier call .* rank 1 compute 3 waits for p.2"):
+                engine.run(self.call(), "bf16", {})
+            with self.assertRaisesRegex(RuntimeError, "^rank 1 compute 3"):
+                engine.finish()
+        self.assertEqual([one.finished for one in Operation.made], [1, 1])
+        engine.run(self.call(), "bf16", {})
+        engine.close()
+        self.assertTrue(self.contexts[0].closed)
+
+    def test_types(self):
+        self.assertEqual(_gpu.Engine.TYPES, ("bf16", "fp16"))
+
+
+if __name__ == "__main__":
+    unittest.main()
