@@ -25,11 +25,12 @@ Context::State::State(std::unique_ptr<fabric::Fabric> opened, double timeout_s,
     limit_sms(machine, fabric->device(rank).num_sms());
     streams.push_back(std::make_unique<cuda::Stream>());
   }
-  if (workspace_bytes > 0) workspace = make_workspace(workspace_bytes);
+  if (workspace_bytes > 0) workspace = make_workspace(workspace_bytes, false);
 }
 
-std::unique_ptr<OperationWorkspace> Context::State::make_workspace(size_t num_bytes) {
-  return std::make_unique<OperationWorkspace>(*fabric, kernels, timeout_ns, num_bytes);
+std::unique_ptr<OperationWorkspace> Context::State::make_workspace(size_t num_bytes,
+                                                                   bool of_one_plan) {
+  return std::make_unique<OperationWorkspace>(*fabric, kernels, timeout_ns, num_bytes, of_one_plan);
 }
 
 Context::State::~State() {

@@ -19,7 +19,7 @@ struct Context::State {
   ~State();
 
   // Collective.
-  std::unique_ptr<OperationWorkspace> make_workspace(size_t num_bytes);
+  std::unique_ptr<OperationWorkspace> make_workspace(size_t num_bytes, bool of_one_plan);
 
   size_t local(int rank) const;  // Throws UsageError when the rank is not of this process.
   const cuda::Device& device(int rank) const;

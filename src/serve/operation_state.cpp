@@ -45,7 +45,7 @@ Operation::State::State(Context::State& of, const Operator& asked, const Operati
       max_rows(asked.rows()),
       op(largest(asked, of.fabric->ranks(), with.rows)),
       options(with),
-      own_workspace(of.workspace ? nullptr : of.make_workspace(0)),
+      own_workspace(of.workspace ? nullptr : of.make_workspace(0, with.rows == RowCount::fixed)),
       workspace(of.workspace ? *of.workspace : *own_workspace) {}
 
 void Operation::State::require_rows(int64_t rows) const {
@@ -199,7 +199,7 @@ void Operation::State::finish() {
     }
   }
   // Last: a stream that stands in a collective of a plan's is the plan's to let go.
-  finish_one(workspace.fence());
+  if (workspace.fence() != nullptr) finish_one(*workspace.fence());
   if (!problem.empty()) throw SystemError(problem);
 }
 
@@ -208,7 +208,7 @@ std::string Operation::State::error() const {
   for_each_runner([&](const runtime::PlanRunner& runner) {
     if (problem.empty()) problem = runner.problem();
   });
-  if (problem.empty()) problem = workspace.fence().problem();
+  if (problem.empty() && workspace.fence() != nullptr) problem = workspace.fence()->problem();
   return problem;
 }
 

@@ -11,12 +11,13 @@ Operator operator_of(int ranks) {
 }  // namespace
 
 OperationWorkspace::OperationWorkspace(fabric::Fabric& fabric, runtime::KernelStore& kernels,
-                                       uint64_t timeout_ns, size_t num_bytes)
+                                       uint64_t timeout_ns, size_t num_bytes, bool of_one_plan)
     : first_rank_(fabric.first_rank()),
       memory_(fabric, num_bytes),
       turns_(static_cast<size_t>(fabric.num_local())),
       plan_(runtime::fence_plan(operator_of(fabric.ranks()),
                                 fabric.device(fabric.first_rank()).num_sms())) {
+  if (of_one_plan) return;
   runtime::RunnerOptions options;
   options.timeout_ns = timeout_ns;
   fence_ = std::make_unique<runtime::PlanRunner>(plan_, fabric, kernels, options);
@@ -24,7 +25,7 @@ OperationWorkspace::OperationWorkspace(fabric::Fabric& fabric, runtime::KernelSt
 
 void OperationWorkspace::enter(int rank, cuda::StreamHandle stream,
                                const runtime::PlanRunner& runner) {
-  if (runner.memory().shared_bytes() == 0) return;
+  if (!fence_ || runner.memory().shared_bytes() == 0) return;
   const auto local = static_cast<size_t>(rank - first_rank_);
   if (!turns_[local].needs_fence(runner.id(), cuda::Stream(stream).capture())) return;
   fence_->enqueue(rank, stream);

@@ -10,16 +10,15 @@ namespace stretto {
 
 class OperationWorkspace {
  public:
-  // Collective. `num_bytes` as of Workspace.
+  // Collective. `num_bytes` as of Workspace. One that a single plan uses has no fence.
   OperationWorkspace(fabric::Fabric& fabric, runtime::KernelStore& kernels, uint64_t timeout_ns,
-                     size_t num_bytes);
+                     size_t num_bytes, bool of_one_plan);
 
   runtime::Workspace& memory() { return memory_; }
   // Before a run of `runner` on a stream of the rank, whose GPU is current.
   void enter(int rank, cuda::StreamHandle stream, const runtime::PlanRunner& runner);
-  // Of the fences.
-  runtime::PlanRunner& fence() { return *fence_; }
-  const runtime::PlanRunner& fence() const { return *fence_; }
+  // Of the fences; null: there are none.
+  runtime::PlanRunner* fence() { return fence_.get(); }
 
  private:
   int first_rank_;
