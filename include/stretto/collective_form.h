@@ -6,18 +6,14 @@
 
 namespace stretto {
 
-// X(enumerator, text, meaning)
-#define STRETTO_COLLECTIVES(X)                                                                     \
-  X(all_gather, "all_gather", "concatenate", {.groups_writes = true, .operands = "p and ranks*p"}) \
-  X(reduce_scatter, "reduce_scatter", "sum, scatter",                                              \
-    {.groups_reads = true, .adds = true, .operands = "ranks*p and p"})                             \
-  X(all_reduce, "all_reduce", "sum, everywhere", {.adds = true, .operands = "p and p"})            \
-  X(all_reduce_norm, "all_reduce_norm", "sum, everywhere, to a residual, and its RMSNorm",         \
-    {.adds = true,                                                                                 \
-     .own_reads = 2,                                                                               \
-     .own_writes = 1,                                                                              \
-     .attribute = "eps",                                                                           \
-     .operands = "three (terms, residual, weights) and two (sum, norm)"})
+// X(enumerator, text, meaning, CollectiveForm)
+#define STRETTO_COLLECTIVES(X)                                                                \
+  X(all_gather, "all_gather", "concatenate", {false, true, false, 0, 0, {}, "p and ranks*p"}) \
+  X(reduce_scatter, "reduce_scatter", "sum, scatter",                                         \
+    {true, false, true, 0, 0, {}, "ranks*p and p"})                                           \
+  X(all_reduce, "all_reduce", "sum, everywhere", {false, false, true, 0, 0, {}, "p and p"})   \
+  X(all_reduce_norm, "all_reduce_norm", "sum, everywhere, to a residual, and its RMSNorm",    \
+    {false, false, true, 2, 1, "eps", "three (terms, residual, weights) and two (sum, norm)"})
 
 enum class CollectiveKind : uint8_t {
 #define STRETTO_ENUM(name, text, meaning, ...) name,
