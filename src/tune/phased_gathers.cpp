@@ -11,7 +11,7 @@ namespace {
 // They are so much faster than the same tiles with whole rows. First one number of them for each of
 // these sizes, then the others for the best sizes. One wave of tiles decides, so that narrow ones
 // are worth a look where columns are few.
-constexpr Tile kPhaseTiles[] = {{128, 256}, {128, 224}, {128, 192}, {128, 128}, {128, 64}};
+constexpr SweptTile kPhaseTiles[] = {{128, 256}, {128, 224}, {128, 192}, {128, 128}, {128, 64}};
 constexpr int kPhaseCommSms[] = {4, 8, 12};
 constexpr int kFirstPhases = 4, kOtherPhases[] = {2, 8};
 constexpr size_t kBestSizes = 4;
@@ -30,7 +30,7 @@ std::vector<Candidate> phased_gathers(const Segment& op, const Machine& machine)
   if (op.makes_terms() || op.ranks == 1 || short_k || own_tiles_fill(op, machine)) return {};
   Sweep sweep(op, machine);
   Schedule tiles = fused_tiles(op, machine);
-  for (const Tile& tile : kPhaseTiles) {
+  for (const SweptTile& tile : kPhaseTiles) {
     tiles.tile_m = tile.m;
     tiles.tile_n = tile.n;
     for (const int comm_sms : kPhaseCommSms) {

@@ -18,7 +18,7 @@ constexpr int kCommSms[] = {0, 4, 8, 12, 16};
 // Of the fused preset, what has been fastest on some shape: the simulation does not choose among
 // these.
 struct FusedPoint {
-  Tile tile;
+  SweptTile tile;
   int comm_sms;
 };
 constexpr FusedPoint kGathers[] = {{{128, 256}, 4}, {{128, 192}, 8}, {{128, 128}, 12}};
@@ -51,7 +51,7 @@ void Sweep::add(Schedule schedule) {
 
 void Sweep::add_sizes(const Schedule& base) {
   Schedule schedule = base;
-  for (const Tile& tile : kSweptTiles) {
+  for (const SweptTile& tile : kSweptTiles) {
     for (const int comm_sms : kCommSms) {
       set_size(schedule, tile, comm_sms);
       add(schedule);
@@ -85,7 +85,7 @@ Schedule fused_tiles(const Segment& op, const Machine& machine) {
   return tiles;
 }
 
-void set_size(Schedule& schedule, const Tile& tile, int comm_sms) {
+void set_size(Schedule& schedule, const SweptTile& tile, int comm_sms) {
   schedule.tile_m = tile.m;
   schedule.tile_n = tile.n;
   schedule.comm_sms = comm_sms;

@@ -9,12 +9,12 @@
 
 namespace stretto {
 
-struct Tile {
+struct SweptTile {
   int m, n;
 };
 
-inline constexpr Tile kSweptTiles[] = {{128, 256}, {128, 224}, {128, 192},
-                                       {128, 160}, {128, 128}, {64, 256}};
+inline constexpr SweptTile kSweptTiles[] = {{128, 256}, {128, 224}, {128, 192},
+                                            {128, 160}, {128, 128}, {64, 256}};
 
 // Ranges of K that are worth a look, and the shortest one.
 inline constexpr int kSplits[] = {2, 3, 4, 6, 8};
@@ -45,7 +45,7 @@ Schedule fused_tiles(const Segment& op, const Machine& machine);
 // The presets, `sequential` first, then points of the fused one.
 void add_usual(Sweep& sweep, const Segment& op, const Machine& machine);
 // The tile and the communication SMs of `schedule`.
-void set_size(Schedule& schedule, const Tile& tile, int comm_sms);
+void set_size(Schedule& schedule, const SweptTile& tile, int comm_sms);
 
 void sort_by_prediction(std::vector<Candidate>& candidates);
 

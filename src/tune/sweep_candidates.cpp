@@ -15,7 +15,7 @@ constexpr int kChunks[] = {1, 2, 4};
 // against their prediction; measured where that is not so much slower than the best of all.
 struct FoundPoint {
   Mover mover;
-  Tile tile;
+  SweptTile tile;
   int comm_sms, k_phases, swizzle;
 };
 constexpr FoundPoint kFoundGathers[] = {
@@ -148,7 +148,7 @@ std::vector<Candidate> sweep_candidates(const Segment& op, const Machine& machin
   Schedule decomposed = find_preset("decomposed").make(op, machine);
   for (const int chunks : kChunks) {
     decomposed.chunks = chunks;
-    for (const Tile& tile : kSweptTiles) {
+    for (const SweptTile& tile : kSweptTiles) {
       decomposed.tile_m = tile.m;
       decomposed.tile_n = tile.n;
       sweep.add(decomposed);
