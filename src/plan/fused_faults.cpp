@@ -229,7 +229,7 @@ class MemoryFaults {
       const bool leaves_range = instr.op == Opcode::gemm && instr.num_writes == 1 &&
                                 instr.num_reads == 2 && write.rank == plan_.lanes[l].rank;
       look_at_access(write, l, at, leaves_range, stays);
-      if (leaves_range && uses_[write.buffer].ranges) left_.insert(key_of(write));
+      if (leaves_range && uses_[write.buffer].ranges) left_.push_back(key_of(write));
     }
   }
   void look_at_access(const Region& region, uint32_t l, uint32_t at, bool of_range, bool on_way) {
@@ -246,12 +246,14 @@ class MemoryFaults {
 
   // What is added must be as one gemm has left it.
   void look_for_unleft_ranges() {
+    std::sort(left_.begin(), left_.end());
     for (const auto& [lane, tile] : tiles_) {
       const uint32_t sum = tile.sum.of_ranges;
       if (sum == 0) continue;
       for (const Region& read : plan_.reads(instrs(lane)[sum])) {
         std::string& against = uses_[read.buffer].not_ranges;
-        if (left_.count(key_of(read)) == 0 && against.empty()) against = text(lane, sum);
+        const bool is_left = std::binary_search(left_.begin(), left_.end(), key_of(read));
+        if (!is_left && against.empty()) against = text(lane, sum);
       }
     }
   }
@@ -290,7 +292,7 @@ class MemoryFaults {
   std::vector<FusedFault> faults_;
   std::vector<Use> uses_;  // by buffer
   bool any_use_ = false;
-  std::set<Key> left_;
+  std::vector<Key> left_;
 };
 
 }  // namespace
