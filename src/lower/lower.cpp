@@ -79,7 +79,7 @@ Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
     for (PartLowering& part : parts) {
       const Schedule& point = schedule.products.at(next);
       products.emplace_back(*this, part, part.rows.op.segments[i], point);
-      if (parts.size() == 1) products.back().normed = normed_sums(op, i, point);
+      products.back().normed = normed_sums(part.rows.op, i, point);
     }
     ++next;
   }

@@ -228,7 +228,13 @@ class BadUsage : public testing::TestWithParam<Case> {};
 TEST_P(BadUsage, IsAnsweredInOneLine) {
   const Said said = stretto_says(GetParam().arguments);
   EXPECT_EQ(said.exit_code, 2);
-  EXPECT_EQ(said.out, "");
+  const std::vector<std::string>& words = GetParam().arguments;
+  const bool as_json = std::find(words.begin(), words.end(), "--json") != words.end();
+  if (as_json) {
+    EXPECT_THAT(said.out, testing::HasSubstr("\"exit_status\": 2"));
+  } else {
+    EXPECT_EQ(said.out, "");
+  }
   EXPECT_EQ(std::count(said.err.begin(), said.err.end(), '\n'), 1) << said.err;
   EXPECT_THAT(said.err, testing::StartsWith("stretto: "));
   for (const std::string& part : GetParam().expected) {
