@@ -63,8 +63,9 @@ class Wheel(unittest.TestCase):
     def test_it_holds_what_is_needed_and_nothing_else(self):
         with zipfile.ZipFile(self.wheel) as wheel:
             names = {name for name in wheel.namelist() if ".dist-info/" not in name}
-        files = {f"stretto/{path.name}" for path in (ROOT / "python" / "stretto").iterdir()
-                 if path.is_file()}
+        package = ROOT / "python" / "stretto"
+        files = {f"stretto/{path.relative_to(package)}" for path in package.rglob("*")
+                 if path.is_file() and "__pycache__" not in path.parts}
         self.assertIn("stretto/py.typed", files)
         self.assertEqual(names, files | {"stretto/libstretto.so", "stretto/bin/stretto"})
 
