@@ -6,6 +6,7 @@
 #include "stretto/c_views.h"
 #include "stretto/check.h"
 #include "stretto/lower.h"
+#include "stretto/plan_counts.h"
 #include "stretto/report.h"
 #include "stretto/simulate.h"
 #include "trace/task_facts.h"
@@ -37,22 +38,15 @@ const char* kept(const Json& json) {
 }
 
 Json counts_of(const Plan& plan) {
-  size_t tasks = 0, waits = 0, notifies = 0;
-  for (const Lane& lane : plan.lanes) {
-    for (const Instr& instr : lane.instrs) {
-      tasks += instr.is_task();
-      waits += instr.op == Opcode::wait;
-      notifies += instr.op == Opcode::notify;
-    }
-  }
+  const PlanCounts counts = count(plan);
   return {{"operator", to_string(plan.op)},
           {"schedule", plan.schedule},
           {"ranks", plan.ranks()},
           {"lanes", plan.lanes.size()},
           {"instructions", plan.num_instrs()},
-          {"tasks", tasks},
-          {"waits", waits},
-          {"notifies", notifies}};
+          {"tasks", counts.tasks},
+          {"waits", counts.waits},
+          {"notifies", counts.notifies}};
 }
 
 Json spans_of(const Read& read, const Simulation& simulation) {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "stretto/plan_counts.h"
 #include "stretto/version.h"
 
 namespace stretto::cli {
@@ -101,20 +102,10 @@ Json to_json(const Simulation& simulation) {
 }
 
 Json plan_counts(const Plan& plan) {
-  size_t tasks = 0, waits = 0, notifies = 0;
-  for (const Lane& lane : plan.lanes) {
-    for (const Instr& instr : lane.instrs) {
-      tasks += instr.is_task();
-      waits += instr.op == Opcode::wait;
-      notifies += instr.op == Opcode::notify;
-    }
-  }
-  return {{"lanes", plan.lanes.size()},
-          {"instructions", plan.num_instrs()},
-          {"tasks", tasks},
-          {"waits", waits},
-          {"notifies", notifies},
-          {"buffers", plan.buffers.size()},
+  const PlanCounts counts = count(plan);
+  return {{"lanes", plan.lanes.size()},    {"instructions", plan.num_instrs()},
+          {"tasks", counts.tasks},         {"waits", counts.waits},
+          {"notifies", counts.notifies},   {"buffers", plan.buffers.size()},
           {"signals", plan.signals.size()}};
 }
 

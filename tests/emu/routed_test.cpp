@@ -2,6 +2,7 @@
 // reference, and proved, once for all routings.
 #include <gmock/gmock.h>
 
+#include "lost_syncs.h"
 #include "stretto/check.h"
 #include "stretto/emulate.h"
 #include "stretto/error.h"
@@ -100,21 +101,7 @@ TEST(RoutedMutants, LostWaitsAndNotifiesAreReported) {
         make_operator(name, {{"t", 6}, {"h", 16}, {"f", 16}, {"experts", 2}, {"k", 1}}, 2);
     for (const OperatorSchedule& schedule : schedules_of(op, machine)) {
       if (schedule.products[0].mover != Mover::comm_blocks) continue;
-      const Plan plan = lower(op, schedule, machine);
-      ASSERT_TRUE(check(plan).diagnostics.empty());
-      int mutants = 0;
-      for (size_t lane = 0; lane < plan.lanes.size(); ++lane) {
-        for (size_t pos = 0; pos < plan.lanes[lane].instrs.size(); ++pos) {
-          if (!plan.lanes[lane].instrs[pos].is_sync()) continue;
-          Plan mutant = plan;
-          auto& instrs = mutant.lanes[lane].instrs;
-          instrs.erase(instrs.begin() + static_cast<std::ptrdiff_t>(pos));
-          EXPECT_FALSE(check(mutant).diagnostics.empty())
-              << plan.schedule << ": " << describe(plan.lanes[lane]) << " without " << pos;
-          ++mutants;
-        }
-      }
-      EXPECT_GT(mutants, 10);
+      expect_every_sync_is_needed(lower(op, schedule, machine));
     }
   }
 }
