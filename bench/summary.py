@@ -25,6 +25,11 @@ BARS = {"ag-gemm": Bars(1.40, 1.4, 0.88),
 LARGE, VERY_LARGE = 2048, 4096
 
 
+def heading_of(result):
+    """What sets a measurement apart from others of its kind on the same machine, for its heading."""
+    return f", {result['of']}" if result.get("of") else ""
+
+
 def parse_operator(text):
     """"gemm-rs m=1 n=2 k=3 ranks=4 dtype=bf16" -> name, m, n, k, ranks."""
     name, *words = text.split()
@@ -143,8 +148,3 @@ def main():
 
 if __name__ == "__main__":
     main()
-
-
-def heading_of(result):
-    """What sets a measurement apart from others of its kind on the same machine, for its heading."""
-    return f", {result['of']}" if result.get("of") else ""

@@ -34,7 +34,13 @@ std::vector<Trace> read_traces(const Options& options) {
   for (const std::string_view name : split(options.measured, ',')) {
     const std::string file(name);
     refuse_overwriting(options, file);
-    traces.push_back({file, read_perfetto(read_file(file, kMaxTraceBytes), quote(file, 200))});
+    TracedRun run = read_perfetto(read_file(file, kMaxTraceBytes), quote(file, 200));
+    if (!run.is_measured) {
+      throw UsageError(fmt::format(
+          "{} is a prediction; take a trace that stretto run --target cuda --perfetto wrote",
+          quote(file, 200)));
+    }
+    traces.push_back({file, std::move(run)});
   }
   return traces;
 }
@@ -102,6 +108,9 @@ Outcome run(const Options& options) {
   if (options.output.empty() && !options.json) {
     throw UsageError(options.svg ? "a picture is a file: -o timelines.svg"
                                  : "a report is a file: -o report.html, then open it in a browser");
+  }
+  if (options.svg && !options.measured.empty()) {
+    throw UsageError("--svg draws predictions only: leave --measured out");
   }
   if (options.svg && options.json) {
     throw UsageError("--svg and --json are two results; leave one out");

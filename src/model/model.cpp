@@ -27,8 +27,15 @@ std::vector<Linear> linears_of(const Model& model, int ranks) {
 
 std::string why_not_shared(const Model& model, const Linear& linear, int ranks) {
   const bool is_attention = linear.name == "qkv" || linear.name == "out";
-  if (!is_attention || model.heads % ranks == 0) return "";
-  return fmt::format("{} heads are no multiple of {} ranks", model.heads, ranks);
+  if (!is_attention) return "";
+  if (model.heads % ranks != 0) {
+    return fmt::format("{} heads are no multiple of {} ranks", model.heads, ranks);
+  }
+  // Fewer heads of K and V than ranks are held several times, by equally many ranks each.
+  const int64_t kv = model.kv_heads;
+  if (linear.name == "out" || kv % ranks == 0 || (kv > 0 && ranks % kv == 0)) return "";
+  return fmt::format("{} heads of K and V neither divide among {} ranks nor repeat evenly", kv,
+                     ranks);
 }
 
 const Linear& find_linear(const Model& model, const std::vector<Linear>& linears,

@@ -20,11 +20,13 @@ std::string deflate(std::string_view bytes) {
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
   stream.avail_in = static_cast<uInt>(bytes.size());
   stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  const bool is_whole = bytes.size() <= UINT32_MAX && ::deflate(&stream, Z_FINISH) == Z_STREAM_END;
+  stream.avail_out = static_cast<uInt>(std::min<size_t>(packed.size(), UINT32_MAX));
+  const bool fits = bytes.size() <= UINT32_MAX;
+  const bool is_whole = fits && ::deflate(&stream, Z_FINISH) == Z_STREAM_END;
   packed.resize(stream.total_out);
   deflateEnd(&stream);
-  if (!is_whole) throw SystemError("zlib did not pack a report: it is larger than 4 GiB");
+  if (!fits) throw SystemError("a report's data is larger than 4 GiB: take fewer schedules");
+  if (!is_whole) throw SystemError("zlib could not pack a report's data");
   return packed;
 }
 

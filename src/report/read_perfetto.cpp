@@ -21,6 +21,10 @@ TracedRun read_perfetto(std::string_view text, std::string_view file_name) {
   if (!trace.is_object() || !trace.contains("traceEvents") || !trace["traceEvents"].is_array()) {
     fail("it is no trace");
   }
+  const auto place = [&](const nlohmann::json& number, uint32_t most) {
+    if (!number.is_number_unsigned() || number.get<uint64_t>() > most) fail("a slice has no place");
+    return static_cast<uint32_t>(number.get<uint64_t>());
+  };
   TracedRun run;
   try {
     const nlohmann::json& other = trace.at("otherData");
@@ -36,13 +40,14 @@ TracedRun read_perfetto(std::string_view text, std::string_view file_name) {
       if (!(start >= 0 && end >= start && end < 1e12)) fail("a slice has no time");
       run.timeline.total_us = std::max(run.timeline.total_us, end);
       if (event.value("cat", "") == "link") {
-        run.timeline.links.push_back({event.at("pid").get<uint16_t>(),
-                                      event.at("tid").get<uint32_t>() > 1'000'000, start, end});
+        const auto rank = static_cast<uint16_t>(place(event.at("pid"), UINT16_MAX));
+        const bool is_network = place(event.at("tid"), UINT32_MAX) > 1'000'000;
+        run.timeline.links.push_back({rank, is_network, start, end});
         continue;
       }
       Span span;
-      span.where = {event.at("tid").get<uint32_t>(),
-                    event.at("args").at("instruction").get<uint32_t>()};
+      span.where = {place(event.at("tid"), UINT32_MAX),
+                    place(event.at("args").at("instruction"), UINT32_MAX)};
       span.start_us = start;
       span.end_us = end;
       run.timeline.spans.push_back(span);
@@ -58,9 +63,11 @@ void require_same(const TracedRun& run, const Plan& plan, std::string_view file_
     return span.where.lane < plan.lanes.size() &&
            span.where.pos < plan.lanes[span.where.lane].instrs.size();
   };
-  if (run.operator_text == to_string(plan.op) && run.schedule == plan.schedule &&
-      std::all_of(run.timeline.spans.begin(), run.timeline.spans.end(), fits)) {
-    return;
+  if (run.operator_text == to_string(plan.op) && run.schedule == plan.schedule) {
+    if (std::all_of(run.timeline.spans.begin(), run.timeline.spans.end(), fits)) return;
+    throw UsageError(fmt::format(
+        "{} names an instruction that the plan does not have: take a trace of this version",
+        file_name));
   }
   throw UsageError(
       fmt::format("{} is a trace of another plan, {} by {}: name its operator and its schedule",

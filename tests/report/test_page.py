@@ -130,6 +130,12 @@ class File(Reports):
         trace = self.folder / "trace.json"
         stretto("simulate", *OPERATOR, "--strategy", "tiles", "--perfetto", trace)
         page = self.folder / "measured.html"
+        with self.assertRaises(subprocess.CalledProcessError) as failed:
+            stretto("report", *OPERATOR, "--strategy", "tiles", "--measured", trace, "-o", page)
+        self.assertIn("is a prediction", failed.exception.stderr)
+        timed = json.loads(trace.read_text())
+        timed["otherData"]["timeline"] = "measured"  # as a run on GPUs says
+        trace.write_text(json.dumps(timed))
         stretto("report", *OPERATOR, "--strategy", "tiles", "--measured", trace, "-o", page)
         data = json.loads(re.search(r'id="data">(.*?)</script>', page.read_text(), re.S)[1])
         run = data["runs"][0]
