@@ -135,6 +135,12 @@ Event::Event(bool timed) {
   check(driver().event_create(&handle_, timed ? 0 : kEventUntimed), "make an event");
 }
 Event::~Event() { driver().event_destroy(handle_); }
+bool Event::has_passed() const {
+  const Result result = driver().event_query(handle_);
+  if (result != kNotReady) check(result, "ask for an event");
+  return result == kSuccess;
+}
+
 void Event::record(const Stream& stream) {
   check(driver().event_record(handle_, stream.handle()), "record an event");
 }

@@ -124,6 +124,8 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   void record(const Stream& stream);
+  // What it was recorded behind is done; so it is where it was not recorded.
+  bool has_passed() const;
   // Both must have been reached.
   double elapsed_us_since(const Event& start) const;
   EventHandle handle() const { return handle_; }

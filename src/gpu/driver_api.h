@@ -193,7 +193,7 @@ inline constexpr int kCaptureThreadLocal = 1, kCaptureRelaxed = 2;
   X(event_create, cuEventCreate, (EventHandle*, unsigned))                                        \
   X(event_destroy, cuEventDestroy_v2, (EventHandle))                                              \
   X(event_record, cuEventRecord, (EventHandle, StreamHandle))                                     \
-  X(event_synchronize, cuEventSynchronize, (EventHandle))                                         \
+  X(event_query, cuEventQuery, (EventHandle))                                                     \
   X(event_elapsed_ms, cuEventElapsedTime, (float*, EventHandle, EventHandle))                     \
   X(tensor_map_encode, cuTensorMapEncodeTiled,                                                    \
     (device::TensorMap*, int, uint32_t, void*, const uint64_t*, const uint64_t*, const uint32_t*, \

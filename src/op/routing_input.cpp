@@ -215,15 +215,17 @@ std::shared_ptr<const RoutingTable> parse_routing(std::string_view text,
 }
 
 std::string why_not_routing_of(const RoutingTable& table, const Operator& op) {
+  bool any = false;
   for (size_t i = 0; i < op.tensors.size(); ++i) {
     if (!role_of(op, static_cast<int>(i)).is_ids) continue;
+    any = true;
     const Tensor& ids = op.tensors[i];
     const auto rows = static_cast<int64_t>(table.ids.size()) / table.top_k;
-    if (rows == ids.rows && table.top_k == ids.cols) return {};
+    if (rows == ids.rows && table.top_k == ids.cols) continue;
     return fmt::format("{} has {} rows of {} experts, and the file {} of {}", ids.name, ids.rows,
                        ids.cols, rows, table.top_k);
   }
-  return fmt::format("rows of {} choose no experts", op.name());
+  return any ? "" : fmt::format("rows of {} choose no experts", op.name());
 }
 
 }  // namespace stretto

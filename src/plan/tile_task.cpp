@@ -22,15 +22,15 @@ bool in_vectors(const Buffer& buffer, const Region& region) {
 // and have its shape; else 0. Closer together than that, the others hold rows of the tile.
 int32_t step_between(std::span<const Region> reads, const Region& tile) {
   if (reads.size() < 2) return 0;
-  const int32_t step = reads[1].row0 - reads[0].row0;
+  const int64_t step = int64_t{reads[1].row0} - reads[0].row0;  // rows may be as many as 2^31
   for (size_t s = 0; s < reads.size(); ++s) {
     const Region& read = reads[s];
     if (read.buffer != tile.buffer || read.rank != tile.rank || !same_shape(read, tile) ||
-        read.row0 != reads[0].row0 + static_cast<int32_t>(s) * step || read.col0 != tile.col0) {
+        read.row0 != reads[0].row0 + static_cast<int64_t>(s) * step || read.col0 != tile.col0) {
       return 0;
     }
   }
-  return step >= tile.rows() ? step : 0;
+  return step >= tile.rows() ? static_cast<int32_t>(step) : 0;
 }
 
 bool is_notify(const Instr& instr) { return instr.op == Opcode::notify; }

@@ -55,7 +55,13 @@ void CallMemory::add_slab() {
 
 cuda::DevicePtr CallMemory::find(const cuda::Stream& stream, const CallSlots::Key& key,
                                  cuda::CallPlaces places, bool is_captured) {
-  std::optional<CallSlots::Found> found = slots_.find(key, is_captured);
+  // A copy that still waits for earlier runs of its stream is waited for by nobody: those may stand
+  // in a wait that only finish() ends.
+  const auto is_copied = [&](size_t slot) {
+    const BesideCaptures beside;
+    return copied_[slot]->has_passed();
+  };
+  std::optional<CallSlots::Found> found = slots_.find(key, is_captured, is_copied);
   if (!found) {
     const BesideCaptures beside;
     add_slab();
@@ -65,17 +71,20 @@ cuda::DevicePtr CallMemory::find(const cuda::Stream& stream, const CallSlots::Ke
   const size_t at = found->slot % slots_a_slab_ * slot_bytes_;
   const cuda::DevicePtr on_gpu = slab.on_gpu.address() + at;
   if (!found->is_new) return on_gpu;
-  cuda::Event& copied = *copied_[found->slot];
-  if (found->had_other) check(driver().event_synchronize(copied.handle()), "wait for a copy");
-  blob_.write(slab.on_host + at, places);
-  if (is_captured) {
-    const BesideCaptures beside;
-    cuda::copy_to_gpu(on_gpu, slab.on_host + at, blob_.num_bytes());
-  } else {
-    check(driver().copy_to_device_async(on_gpu, slab.on_host + at, blob_.num_bytes(),
-                                        stream.handle()),
-          "copy a call's tables");
-    copied.record(stream);
+  try {
+    blob_.write(slab.on_host + at, places);
+    if (is_captured) {
+      const BesideCaptures beside;
+      cuda::copy_to_gpu(on_gpu, slab.on_host + at, blob_.num_bytes());
+    } else {
+      check(driver().copy_to_device_async(on_gpu, slab.on_host + at, blob_.num_bytes(),
+                                          stream.handle()),
+            "copy a call's tables");
+      copied_[found->slot]->record(stream);
+    }
+  } catch (...) {
+    slots_.forget(found->slot);
+    throw;
   }
   return on_gpu;
 }

@@ -9,7 +9,8 @@ void CallSlots::add(size_t count) {
   }
 }
 
-std::optional<CallSlots::Found> CallSlots::find(const Key& key, bool is_captured) {
+std::optional<CallSlots::Found> CallSlots::find(const Key& key, bool is_captured,
+                                                const std::function<bool(size_t)>& may_take) {
   const auto known = by_key_.find(key);
   if (known != by_key_.end()) {
     Slot& slot = slots_[known->second];
@@ -22,11 +23,11 @@ std::optional<CallSlots::Found> CallSlots::find(const Key& key, bool is_captured
   if (!fresh_.empty()) {
     found.slot = fresh_.back();
     fresh_.pop_back();
-  } else if (!is_captured && !used_.empty()) {
+  } else if (!is_captured && !used_.empty() && may_take(used_.back())) {
     found.slot = used_.back();
     used_.pop_back();
     found.had_other = true;
-    by_key_.erase(*slots_[found.slot].key);
+    if (slots_[found.slot].key) by_key_.erase(*slots_[found.slot].key);
   } else {
     return std::nullopt;
   }
@@ -36,6 +37,14 @@ std::optional<CallSlots::Found> CallSlots::find(const Key& key, bool is_captured
   if (!is_captured) slot.place = used_.insert(used_.begin(), found.slot);
   by_key_.emplace(key, found.slot);
   return found;
+}
+
+void CallSlots::forget(size_t slot) {
+  Slot& gone = slots_[slot];
+  by_key_.erase(*gone.key);
+  if (!gone.is_captured) used_.erase(gone.place);
+  gone = {};
+  gone.place = used_.insert(used_.end(), slot);
 }
 
 }  // namespace stretto::runtime

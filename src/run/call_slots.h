@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <optional>
@@ -25,7 +26,13 @@ class CallSlots {
   void add(size_t count);
   // Nothing where every slot is a graph's; and for a graph, which may take none that another call
   // has had, where none is fresh: more are to be added.
-  std::optional<Found> find(const Key& key, bool is_captured);
+  // `may_take`: whether a slot of another call may be written now; where the one that was not asked
+  // for the longest may not, more are to be added, too.
+  std::optional<Found> find(
+      const Key& key, bool is_captured,
+      const std::function<bool(size_t slot)>& may_take = [](size_t) { return true; });
+  // The slot has nothing: it could not be written. Calls that are not captured may take it.
+  void forget(size_t slot);
   size_t size() const { return slots_.size(); }
 
  private:

@@ -33,18 +33,20 @@ size_t Workspace::num_bytes() const {
   return all;
 }
 
-bool WorkspaceTurns::needs_fence(uint64_t user, const std::optional<uint64_t>& capture) {
-  if (capture) {
-    // What ran before the graph is launched is not known; inside it, it is.
-    const bool is_known = is_captured_ && *capture == capture_ && captured_last_ == user;
-    capture_ = *capture;
-    captured_last_ = user;
-    is_captured_ = true;
-    return !is_known;
+bool WorkspaceTurns::needs_fence(uint64_t user, const std::optional<uint64_t>& capture) const {
+  // What ran before a graph is launched is not known; inside it, it is.
+  if (capture) return !is_captured_ || *capture != capture_ || captured_last_ != user;
+  return is_captured_ || (last_ != 0 && last_ != user);
+}
+
+void WorkspaceTurns::note(uint64_t user, const std::optional<uint64_t>& capture) {
+  if (!capture) {
+    last_ = user;
+    return;
   }
-  const bool is_known = !is_captured_ && (last_ == 0 || last_ == user);
-  last_ = user;
-  return !is_known;
+  capture_ = *capture;
+  captured_last_ = user;
+  is_captured_ = true;
 }
 
 }  // namespace stretto::runtime

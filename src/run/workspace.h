@@ -36,11 +36,13 @@ class Workspace {
 };
 
 // Who ran last on a workspace, on one rank, as far as the host can know: whether a run needs a
-// fence before it. All ranks come to the same answers, since they make the same runs.
+// fence before it. All ranks come to the same answers, since they make and capture the same runs.
 class WorkspaceTurns {
  public:
   // `user` tells plans apart, and is never 0; `capture`: of the stream that the run is enqueued on.
-  bool needs_fence(uint64_t user, const std::optional<uint64_t>& capture);
+  bool needs_fence(uint64_t user, const std::optional<uint64_t>& capture) const;
+  // The run is next on the workspace: its fence, where it needs one, is enqueued.
+  void note(uint64_t user, const std::optional<uint64_t>& capture);
 
  private:
   uint64_t last_ = 0;           // of runs that were not captured

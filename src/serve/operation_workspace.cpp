@@ -27,8 +27,10 @@ void OperationWorkspace::enter(int rank, cuda::StreamHandle stream,
                                const runtime::PlanRunner& runner) {
   if (!fence_ || runner.memory().shared_bytes() == 0) return;
   const auto local = static_cast<size_t>(rank - first_rank_);
-  if (!turns_[local].needs_fence(runner.id(), cuda::Stream(stream).capture())) return;
-  fence_->enqueue(rank, stream);
+  const std::optional<uint64_t> capture = cuda::Stream(stream).capture();
+  // Noted last: where the fence is refused, the next run needs it all the same.
+  if (turns_[local].needs_fence(runner.id(), capture)) fence_->enqueue(rank, stream);
+  turns_[local].note(runner.id(), capture);
 }
 
 }  // namespace stretto

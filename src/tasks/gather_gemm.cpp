@@ -36,7 +36,7 @@ void multiply_picked(const Work& work) {
     for (int64_t row = first; row < last; ++row) {
       const int32_t choice = number_in(choices, row);
       const int64_t from = choice / work.operands.counts[1];
-      if (expert < 0 || choice < 0 || from >= x.rows) {
+      if (!has_expert(work, expert) || choice < 0 || from >= x.rows) {
         leave_undefined(work, row);
         continue;
       }

@@ -23,7 +23,7 @@ TaskFault fault_in_grouped(std::span<const Region> reads) {
 
 void multiply(const Work& work) {
   for_each_entry(work, [&](int64_t first, int64_t last, int32_t expert) {
-    if (expert >= 0) {
+    if (has_expert(work, expert)) {
       MatrixView a = work.reads[0].view;
       a.data = work.reads[0].row(first);
       return multiply_by_expert(work, a, first, last - first, expert);

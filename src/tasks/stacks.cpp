@@ -21,11 +21,16 @@ double flops_of_stack(std::span<const Region> reads, std::span<const Region> wri
   return 2.0 * static_cast<double>(rows) * writes[0].cols() * reads.back().cols();
 }
 
+bool has_expert(const Work& work, int32_t expert) {
+  const int64_t first = int64_t{work.operands.counts[0]} * expert;
+  return expert >= 0 && first + work.cols <= work.reads.back().rows;
+}
+
 void multiply_by_expert(const Work& work, const MatrixView& a, int64_t from, int64_t rows,
                         int32_t expert) {
   const Operand& stack = work.reads.back();
   MatrixView b = stack.view;
-  b.data = stack.row(work.operands.counts[0] * expert);
+  b.data = stack.row(int64_t{work.operands.counts[0]} * expert);
   work.scratch.gemm.run(rows, work.cols, stack.cols, a, b,
                         {work.row(from), work.to.stride, work.to.dtype});
 }

@@ -31,6 +31,9 @@ TaskFault fault_in_stack(const KindOperands& operands);
 double flops_of_stack(std::span<const Region> reads, std::span<const Region> writes, int64_t rows);
 
 // Rows of the result from row `from` of A on: A times the transpose of the expert's matrix.
+// Whether the stack has a matrix of that number. EXPERTS is what a run finds there: any number.
+bool has_expert(const Work& work, int32_t expert);
+
 void multiply_by_expert(const Work& work, const MatrixView& a, int64_t from, int64_t rows,
                         int32_t expert);
 

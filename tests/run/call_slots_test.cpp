@@ -49,5 +49,26 @@ TEST(CallSlots, AGraphTakesNoSlotOfAnother) {
   EXPECT_TRUE(slots.find({2}, false)->had_other);
 }
 
+// The host does not wait for a copy that is still to be made.
+TEST(CallSlots, ASlotThatMayNotBeWrittenIsNotTaken) {
+  CallSlots slots;
+  slots.add(1);
+  slots.find({1}, false);
+  EXPECT_FALSE(slots.find({2}, false, [](size_t) { return false; }).has_value());
+  EXPECT_FALSE(slots.find({1}, false)->is_new);
+}
+
+TEST(CallSlots, WhatCouldNotBeWrittenIsNotFoundAgain) {
+  for (const bool is_captured : {false, true}) {
+    CallSlots slots;
+    slots.add(2);
+    const size_t slot = slots.find({1}, is_captured)->slot;
+    slots.forget(slot);
+    EXPECT_TRUE(slots.find({1}, false)->is_new);
+    EXPECT_TRUE(slots.find({2}, false)->is_new);
+    EXPECT_EQ(slots.size(), 2u);
+  }
+}
+
 }  // namespace
 }  // namespace stretto::runtime

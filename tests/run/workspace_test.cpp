@@ -15,26 +15,41 @@ namespace {
 
 constexpr std::nullopt_t kEager = std::nullopt;
 
+// A run that is enqueued, with the fence that it needs.
+bool enters_behind_a_fence(WorkspaceTurns& turns, uint64_t user,
+                           const std::optional<uint64_t>& capture) {
+  const bool needs = turns.needs_fence(user, capture);
+  turns.note(user, capture);
+  return needs;
+}
+
+TEST(WorkspaceTurns, ARunThatWasRefusedLeavesTheFenceToTheNext) {
+  WorkspaceTurns turns;
+  turns.note(1, kEager);
+  EXPECT_TRUE(turns.needs_fence(2, kEager));
+  EXPECT_TRUE(turns.needs_fence(2, kEager));  // the first time nothing was enqueued
+}
+
 TEST(WorkspaceTurns, OnePlanNeedsNoFenceAndAnotherDoes) {
   WorkspaceTurns turns;
-  EXPECT_FALSE(turns.needs_fence(1, kEager));  // nobody was there
-  EXPECT_FALSE(turns.needs_fence(1, kEager));
-  EXPECT_TRUE(turns.needs_fence(2, kEager));
-  EXPECT_FALSE(turns.needs_fence(2, kEager));
-  EXPECT_TRUE(turns.needs_fence(1, kEager));
+  EXPECT_FALSE(enters_behind_a_fence(turns, 1, kEager));  // nobody was there
+  EXPECT_FALSE(enters_behind_a_fence(turns, 1, kEager));
+  EXPECT_TRUE(enters_behind_a_fence(turns, 2, kEager));
+  EXPECT_FALSE(enters_behind_a_fence(turns, 2, kEager));
+  EXPECT_TRUE(enters_behind_a_fence(turns, 1, kEager));
 }
 
 // A graph may be launched at any time, behind any run, and any number of times.
 TEST(WorkspaceTurns, WhatWasCapturedMayRunAtAnyTime) {
   WorkspaceTurns turns;
-  EXPECT_FALSE(turns.needs_fence(1, kEager));
-  EXPECT_TRUE(turns.needs_fence(1, 7));  // another plan's run may come before the launch
-  EXPECT_FALSE(turns.needs_fence(1, 7));
-  EXPECT_TRUE(turns.needs_fence(2, 7));
-  EXPECT_TRUE(turns.needs_fence(1, 7));
-  EXPECT_TRUE(turns.needs_fence(1, 8));  // another graph
-  EXPECT_TRUE(turns.needs_fence(1, kEager));
-  EXPECT_TRUE(turns.needs_fence(1, kEager));
+  EXPECT_FALSE(enters_behind_a_fence(turns, 1, kEager));
+  EXPECT_TRUE(enters_behind_a_fence(turns, 1, 7));  // another plan's run may come before the launch
+  EXPECT_FALSE(enters_behind_a_fence(turns, 1, 7));
+  EXPECT_TRUE(enters_behind_a_fence(turns, 2, 7));
+  EXPECT_TRUE(enters_behind_a_fence(turns, 1, 7));
+  EXPECT_TRUE(enters_behind_a_fence(turns, 1, 8));  // another graph
+  EXPECT_TRUE(enters_behind_a_fence(turns, 1, kEager));
+  EXPECT_TRUE(enters_behind_a_fence(turns, 1, kEager));
 }
 
 // Two plans on the same bytes, A and B, in the place of all that they do there: every rank writes
