@@ -19,6 +19,7 @@ from gemm_section import gemm_section
 from grouped_section import grouped_section
 from language_section import language_section, torch_all_reduces
 from summary import BARS, at_a_glance, table, torch_times
+from wrapped import wrap_page
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
@@ -98,7 +99,7 @@ def page(results):
         "larger of the GEMM alone and the bytes that leave a GPU at 320 GB/s; *efficiency* is the floor "
         "over what was measured. NVLink multicast is off everywhere.",
         contents(sections)]
-    return "\n\n".join(head + sections) + "\n"
+    return wrap_page("\n\n".join(head + sections) + "\n")
 
 
 def main():

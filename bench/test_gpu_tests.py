@@ -75,6 +75,16 @@ class GpuTests(unittest.TestCase):
         self.assertIn("| `PresetsOnGpus` | 1, 1 failed | - |\n", page)
         self.assertIn("| `Serve` | - | 0, 1 skipped, 1 cut off |\n", page)
 
+    def test_the_page_names_what_did_not_end_well_and_where_it_has_passed(self):
+        _, _, bad = self.record(LOG)
+        good = {**bad, "commit": "def", "suites": {"PresetsOnGpus": {**bad["suites"]["PresetsOnGpus"], "failed": 0}}}
+        lines = list(gpu_tests.bad_ends([bad, good]))
+        self.assertEqual(lines, [
+            "- `FaultsOnGpus`, 4 x NVIDIA H200 (abc, 2026-01-02): 1 skipped, 1 cut off (`FaultsOnGpus.Hang`). "
+            "No record has all of them passing.",
+            "- `PresetsOnGpus`, 4 x NVIDIA H200 (abc, 2026-01-02): 1 failed (`Gpu/PresetsOnGpus.AreRight/1_ag_gemm`). "
+            "All passed at def, 2026-01-02."])
+
     def test_the_page_is_what_the_records_say(self):
         self.assertEqual(gpu_tests.main(["page", "--check"]), 0)
 
