@@ -71,7 +71,7 @@ Fabric::Fabric(std::unique_ptr<HostGroup> group, const std::vector<int>& gpus, S
   group_->require_same("the set-up",
                        fmt::format("{} GPUs a process, {} memory", per_process, name_of(source)));
   group_->together("opening the GPUs", [&] { open_devices(gpus); });
-  require_peer_memory_where_shared();
+  require_memory_of_sharers();
   local_ = {group_->rank() * per_process, group_->size() * per_process, devices_};
   require_equal_gpus();
   switch (source) {
@@ -118,21 +118,21 @@ void Fabric::open_devices(const std::vector<int>& gpus) {
                     "STRETTO_RANKS_A_GPU={}",
                     most, most));
   }
+  // The driver gives processes on one GPU turns of a few milliseconds each, so that kernels which
+  // wait for another process's end, though late.
+  if (group_->size() > 1) most = std::max<std::ptrdiff_t>(most, cuda::ranks_a_gpu());
   for (const int gpu : gpus) {
     devices_.push_back(std::make_unique<cuda::Device>(gpu, static_cast<int>(most)));
   }
 }
 
-void Fabric::require_peer_memory_where_shared() const {
+void Fabric::require_memory_of_sharers() const {
   if (ranks_a_gpu() == 1) return;
-  if (group_->size() > 1) {
-    throw UsageError("ranks share GPUs (STRETTO_RANKS_A_GPU) in one process only, not in a job");
-  }
-  if (source_ == Source::peer) return;
+  const Source right = group_->size() > 1 ? Source::exported : Source::peer;
+  if (source_ == right) return;
   throw UsageError(
-      fmt::format("ranks that share GPUs (STRETTO_RANKS_A_GPU) have memory from peer, "
-                  "not from {}",
-                  name_of(source_)));
+      fmt::format("ranks that share GPUs (STRETTO_RANKS_A_GPU) have memory from {}, not from {}",
+                  name_of(right), name_of(source_)));
 }
 
 void Fabric::require_equal_gpus() {

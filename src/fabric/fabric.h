@@ -53,9 +53,9 @@ class Region {
 class Fabric {
  public:
   // Collective. This process's ranks run on the GPUs `gpus`; every process has as many. Throws
-  // SystemError: no GPU, too few, mixed, shared between processes, out of reach of each other. A
-  // GPU that stands there more than once is shared by ranks of this process, which then has all
-  // ranks and peer memory, else UsageError.
+  // SystemError: no GPU, too few, mixed, shared, out of reach of each other. Where the environment
+  // has ranks share GPUs (STRETTO_RANKS_A_GPU) those of one process have peer memory, those of
+  // several processes exported memory, else UsageError.
   Fabric(std::unique_ptr<HostGroup> group, const std::vector<int>& gpus, Source source);
   ~Fabric();
   Fabric(const Fabric&) = delete;
@@ -85,7 +85,7 @@ class Fabric {
 
  private:
   void open_devices(const std::vector<int>& gpus);
-  void require_peer_memory_where_shared() const;
+  void require_memory_of_sharers() const;
   void require_equal_gpus();
 
   std::unique_ptr<HostGroup> group_;

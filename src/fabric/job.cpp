@@ -198,7 +198,8 @@ std::unique_ptr<HostGroup> meet(const Job& job) {
 
 namespace {
 
-// Kernels of different processes on one GPU take turns, and would wait for each other.
+// Kernels of different processes on one GPU take turns: who met by an exchange of their own may
+// have it so, since no command that measures is in between.
 void require_own_gpus(const Job& job) {
   if (const int shared = cuda::ranks_a_gpu(); shared > 1) {
     throw UsageError(
@@ -228,7 +229,8 @@ std::unique_ptr<Fabric> fabric_of(std::unique_ptr<HostGroup> group, int gpu,
                                   std::optional<Source> source) {
   if (!source) {
     source = Source::windows;
-    for (const std::string& reason : group->all_gather("looking for NCCL", why_no_windows())) {
+    const std::string mine = cuda::ranks_a_gpu() > 1 ? "ranks share GPUs" : why_no_windows();
+    for (const std::string& reason : group->all_gather("looking for NCCL", mine)) {
       if (!reason.empty()) source = Source::exported;
     }
   }

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """stretto.torch on GPUs: numbers, gradients, CUDA graphs, torch.compile, PyTorch's drop-in, and times.
 
-    torchrun --nproc-per-node 2 python/tests/with_torch/on_gpus.py [--no-times]
+    torchrun --nproc-per-node 2 python/tests/with_torch/on_gpus.py [--no-times] [--seconds 100]
 
-Everything must be served by Stretto. Ends with a table, and with exit code 1 where a check failed.
+Everything must be served by Stretto. Ends with a table, and with exit code 1 where a check failed. Ranks may share
+a GPU (STRETTO_RANKS_A_GPU=2), which then takes turns: PyTorch's own collectives are gloo's, and nothing is timed.
 """
 
 import os
 import sys
+import time
 import traceback
 
 os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
@@ -16,134 +18,18 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
+import gpu_checks  # noqa: E402
+
 import stretto.torch as st  # noqa: E402
 
-MOST_ERROR = 1e-2  # relative, in norm: partial sums and results are rounded to bf16
-
-
-def normal(*shape, scale=1.0):
-    return torch.randn(*shape, device="cuda").mul_(scale).bfloat16()
-
-
-def close(got, right):
-    error = ((got.float() - right.float()).norm() / right.float().norm().clamp(min=1e-6)).item()
-    assert got.shape == right.shape and error <= MOST_ERROR, f"{list(got.shape)}: an error of {error:.1e}"
+CHOSEN = "the gathered rows are kept"  # by gradients, so that it is no gap of Stretto's
+TIMEOUT_S = 15
 
 
 def gathered(x):
     whole = x.new_empty(x.shape[0] * dist.get_world_size(), *x.shape[1:])
     dist.all_gather_into_tensor(whole, x.contiguous())
     return whole
-
-
-def summed(x):
-    total = x.float()
-    dist.all_reduce(total)
-    return total
-
-
-def own(x):
-    return x.chunk(dist.get_world_size())[dist.get_rank()]
-
-
-def check_numbers(group):
-    for rows, n, k in ((64, 512, 512), (256, 1024, 2048), (1000, 512, 1024)):
-        x, w, bias = normal(rows, k), normal(n, k, scale=k ** -0.5), normal(n)
-        close(st.all_gather_matmul(x, w, bias, group), F.linear(gathered(x).float(), w.float(), bias.float()))
-        ranks = dist.get_world_size()
-        x = normal(rows * ranks, k)
-        total = summed(F.linear(x.float(), w.float()))
-        close(st.matmul_reduce_scatter(x, w, group=group), own(total))
-        for few in (1, 3, rows):
-            close(st.matmul_all_reduce(x[:few], w, group=group), total[:few])
-    q, k = st.all_gather_matmul(normal(64, 512), [normal(256, 512), normal(128, 512)], group=group)
-    assert q.shape[1] == 256 and k.shape[1] == 128
-
-
-def check_whole_operators(group):
-    ranks = dist.get_world_size()
-    x, gate, up, down = normal(128, 1024), normal(1024, 1024, scale=0.03), normal(1024, 1024, scale=0.03), normal(
-        1024, 1024, scale=0.03)
-    whole = gathered(x).float()
-    right = summed((F.silu(whole @ gate.float().t()) * (whole @ up.float().t())) @ down.float().t())
-    close(st.mlp(x, [gate, up], down, group, sequence_parallel=True), own(right))
-    torch.manual_seed(7)
-    residual, scale = normal(128, 1024), normal(1024)
-    total = summed(F.linear(x.float(), down.float())) + residual.float()
-    normed, s = st.matmul_all_reduce_add_rms_norm(x, down, residual, scale, 1e-6, group)
-    close(s, total)
-    close(normed, total * torch.rsqrt(total.square().mean(-1, keepdim=True) + 1e-6) * scale.float())
-    assert ranks == group.ranks
-
-
-def check_leading_dimensions_and_uneven_rows(group):
-    rank, ranks = group.rank, group.ranks
-    w = normal(512, 512, scale=0.05)
-    x = normal(4, 64, 512)
-    whole = torch.cat(list(gathered(x[None])), 1).float()
-    close(st.all_gather_matmul(x, w, group=group, dim=1), whole @ w.float().t())
-    total = 64 * ranks - 1
-    x = normal(64 if rank < ranks - 1 else 63, 512)
-    y = st.all_gather_matmul(x, w, group=group, rows=total)
-    assert y.shape == (total, 512)
-    z = st.matmul_reduce_scatter(y, w, group=group)
-    assert z.shape == x.shape
-
-
-def layer(x, up, down, group):
-    return st.matmul_reduce_scatter(F.silu(st.all_gather_matmul(x, up, group=group)), down, group=group)
-
-
-def check_gradients(group):
-    tensors = [normal(128, 512).requires_grad_(), normal(512, 512, scale=0.04).requires_grad_(),
-               normal(512, 512, scale=0.04).requires_grad_()]
-    layer(*tensors, group).float().square().sum().backward()
-    wide = [one.detach().float().requires_grad_() for one in tensors]
-    whole = gathered(wide[0].detach()).requires_grad_()
-    y = F.silu(whole @ wide[1].t()) @ wide[2].t()
-    total = summed(y.detach())
-    y.backward(2 * total)
-    close(tensors[1].grad, wide[1].grad)
-    close(tensors[2].grad, wide[2].grad)
-    close(tensors[0].grad, own(summed(whole.grad)))
-
-
-def check_cuda_graphs(group):
-    x, up, down = normal(128, 512), normal(512, 512, scale=0.04), normal(512, 512, scale=0.04)
-    right = layer(x, up, down, group)
-    torch.cuda.synchronize()
-    dist.barrier()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        y = layer(x, up, down, group)
-    for _ in range(3):
-        x.copy_(normal(128, 512))
-        graph.replay()
-        got = y.clone()
-        close(got, layer(x, up, down, group))
-    close(right, right)
-    torch.cuda.synchronize()
-    group.finish()
-
-
-def check_compile(group):
-    x, up, down = normal(128, 512), normal(512, 512, scale=0.04), normal(512, 512, scale=0.04)
-    name = group.name
-    compiled = torch.compile(lambda *given: layer(*given, name), fullgraph=True)
-    close(compiled(x, up, down), layer(x, up, down, name))
-
-
-def check_drop_in(group):
-    x, w = normal(128 * group.ranks, 512), normal(512, 512, scale=0.04)
-    st.enable_symm_mem(return_gathered=False)
-    try:
-        y = torch.ops.symm_mem.fused_matmul_reduce_scatter(x, w.t(), "sum", 0, group.name)
-        close(y, own(summed(x.float() @ w.float().t())))
-        _, (z,) = torch.ops.symm_mem.fused_all_gather_matmul(x, [w.t()], 0, group.name)
-        close(z, gathered(x).float() @ w.float().t())
-        assert st.report().served["symm_mem.fused_all_gather_matmul"] == 1
-    finally:
-        st.disable_symm_mem()
 
 
 def time_us(call, runs=20):
@@ -160,14 +46,27 @@ def time_us(call, runs=20):
     return start.elapsed_time(stop) * 1000 / runs
 
 
+def host_us(call, runs=200):
+    """What a call takes of the host while the GPU is behind."""
+    call()
+    torch.cuda.synchronize()
+    torch.cuda._sleep(200_000_000)
+    begin = time.perf_counter()
+    for _ in range(runs):
+        call()
+    took = time.perf_counter() - begin
+    torch.cuda.synchronize()
+    return took * 1e6 / runs
+
+
 def times(group):
     """Eager calls, host included: Stretto's operator, and NCCL with cuBLAS by PyTorch."""
     ranks, told = group.ranks, []
     for rows, n, k in ((2048, 8192, 8192), (8192, 8192, 28672)):
-        x, w = normal(rows // ranks, n), normal(k // ranks, n, scale=0.01)
+        x, w = gpu_checks.normal(1, rows // ranks, n), gpu_checks.normal(2, k // ranks, n, scale=0.01)
         told.append(("all_gather_matmul", rows, k, n, time_us(lambda: st.all_gather_matmul(x, w, group=group)),
                      time_us(lambda: F.linear(gathered(x), w))))
-        x, w = normal(rows, k // ranks), normal(n, k // ranks, scale=0.01)
+        x, w = gpu_checks.normal(1, rows, k // ranks), gpu_checks.normal(2, n, k // ranks, scale=0.01)
         y = x.new_empty(rows // ranks, n)
         told.append(("matmul_reduce_scatter", rows, n, k,
                      time_us(lambda: st.matmul_reduce_scatter(x, w, group=group)),
@@ -175,36 +74,88 @@ def times(group):
     return told
 
 
+def not_served():
+    return {f"{op}: {reason}": count for (op, reason), count in st.report().fallbacks.items() if CHOSEN not in reason}
+
+
+class Checks:
+    """Runs them one after the other; ranks tell each other how each went, by gloo on the host."""
+
+    def __init__(self, seconds):
+        self.until = time.monotonic() + seconds
+        self.host = dist.new_group(backend="gloo")
+        self.group = st.init(timeout_s=TIMEOUT_S)
+        self.lines, self.failed = [], 0
+
+    def run(self, check):
+        begin, what = time.monotonic(), []
+        name = check.__name__[len("check_"):]
+        late = [None] * dist.get_world_size()
+        dist.all_gather_object(late, begin > self.until, group=self.host)
+        if any(late):
+            self.tell(f"{name:20} not run: no time is left")
+            return
+        st.reset_report()
+        try:
+            check(self.group)
+            torch.cuda.synchronize()
+        except Exception:
+            what.append(traceback.format_exc(limit=-4).strip())
+        what += gpu_checks.wrong() + [f"not served: {count} x {reason}" for reason, count in not_served().items()]
+        everyone = [None] * dist.get_world_size()
+        dist.all_gather_object(everyone, what, group=self.host)
+        if not any(everyone):
+            self.group.finish()
+            self.tell(f"{name:20} ok      {time.monotonic() - begin:5.1f} s   "
+                      f"{', '.join(f'{count} x {op}' for op, count in sorted(st.report().served.items()))}")
+            return
+        self.failed += 1
+        self.tell(f"{name:20} FAILED  {time.monotonic() - begin:5.1f} s")
+        for rank, told in enumerate(everyone):
+            for line in told:
+                self.tell(f"    rank {rank}: " + line.replace("\n", "\n    "))
+        self.start_again()
+
+    def start_again(self):
+        """Ranks may be at different calls: a group of their own goes on."""
+        self.group = st.init(dist.new_group(), timeout_s=TIMEOUT_S)
+
+    def tell(self, line):
+        self.lines.append(line)
+        if dist.get_rank() == 0:
+            print(line, flush=True)
+
+
 def main():
     if "LOCAL_RANK" not in os.environ:
         sys.exit("start this with torchrun --nproc-per-node N")
-    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("nccl", device_id=torch.device("cuda", torch.cuda.current_device()))
-    torch.manual_seed(100 + dist.get_rank())
-    group, told, failed = st.init(timeout_s=20), [], 0
-    for name, check in list(globals().items()):
-        if name.startswith("check_"):
-            try:
-                check(group)
-                group.finish()
-                told.append(f"{name[6:]:40} ok")
-            except Exception:
-                failed += 1
-                told.append(f"{name[6:]:40} {traceback.format_exc(limit=-3).strip()}")
-                break  # ranks may be at different calls
-    chosen = "the gathered rows are kept"
-    others = {key: count for key, count in st.report().fallbacks.items()
-              if chosen not in key[1] and not key[0].startswith("symm_mem")}
-    table = [] if failed or "--no-times" in sys.argv else times(group)
-    if dist.get_rank() == 0:
-        print(st.report(), *told, sep="\n")
-        for op, rows, n, k, ours, theirs in table:
-            print(f"{op:24} m={rows} n={n} k={k}: {ours:8.1f} us, PyTorch's {theirs:8.1f} us, x{theirs / ours:.2f}")
-    if others:
-        print(f"rank {dist.get_rank()}: not served: {others}")
+    is_shared = os.environ.get("STRETTO_RANKS_A_GPU", "1") != "1" and int(os.environ["WORLD_SIZE"]) > 1
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+    if is_shared:
+        dist.init_process_group("gloo")
+    else:
+        dist.init_process_group("nccl", device_id=torch.device("cuda", torch.cuda.current_device()))
+    seconds = float(sys.argv[sys.argv.index("--seconds") + 1]) if "--seconds" in sys.argv else 600.0
+    wanted = sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else None
+    checks = Checks(seconds)
+    for check in gpu_checks.CHECKS:
+        if wanted is None or check.__name__[len("check_"):] in wanted:
+            checks.run(check)
+    group = checks.group
+    if not checks.failed:
+        x, w = gpu_checks.normal(1, 16, 512), gpu_checks.normal(2, 512, 512)
+        checks.tell(f"an eager call takes {host_us(lambda: st.matmul_all_reduce(x, w, group=group), 100):.1f} us of "
+                    "the host")
+    if not checks.failed and not is_shared and "--no-times" not in sys.argv:
+        for op, rows, n, k, ours, theirs in times(group):
+            checks.tell(f"{op:24} m={rows} n={n} k={k}: {ours:8.1f} us, PyTorch's {theirs:8.1f} us, "
+                        f"x{theirs / ours:.2f}")
+    group.finish() if not checks.failed else None
+    sys.stdout.flush()
+    if checks.failed:  # ranks may wait for each other in what frees
+        os._exit(1)
     group.close()
     dist.destroy_process_group()
-    sys.exit(1 if failed or others else 0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,232 @@
+"""What on_gpus.py asks of stretto.torch. Every rank makes all ranks' tensors, so that what is right takes no collective."""
+
+import torch
+import torch.nn.functional as F
+
+import stretto.torch as st
+
+MOST_ERROR = 1e-2  # relative, in norm: partial sums and results are rounded to 16 bits
+K = 512
+_wrong = []  # of the check that runs: a rank that is wrong goes on, or the others wait for it
+
+
+def wrong():
+    """What was wrong since the last call."""
+    found, _wrong[:] = list(_wrong), []
+    return found
+
+
+def generator(seed):
+    return torch.Generator(device="cuda").manual_seed(seed)
+
+
+def normal(seed, *shape, scale=1.0, dtype=torch.bfloat16):
+    return torch.randn(*shape, device="cuda", generator=generator(seed)).mul_(scale).to(dtype)
+
+
+def integers(seed, *shape, dtype=torch.bfloat16):
+    """-1, 0 and 1: sums of a few hundred are exact in every type, partial ones too."""
+    return torch.randint(-1, 2, shape, device="cuda", generator=generator(seed)).to(dtype)
+
+
+def of_ranks(make, group, seed, *shape, **more):
+    """Every rank's tensor."""
+    return [make(100 * seed + rank, *shape, **more) for rank in range(group.ranks)]
+
+
+def close(what, got, right, most=MOST_ERROR):
+    if got.shape != right.shape:
+        _wrong.append(f"{what}: {list(got.shape)} instead of {list(right.shape)}")
+        return
+    error = ((got.float() - right.float()).norm() / right.float().norm().clamp(min=1e-6)).item()
+    if not error <= most:
+        _wrong.append(f"{what} {list(got.shape)}: an error of {error:.1e}")
+
+
+def exact(what, got, right):
+    if got.shape != right.shape or not torch.equal(got.float(), right.float()):
+        unlike = (got.float() != right.float()).sum().item() if got.shape == right.shape else "shape"
+        _wrong.append(f"{what} {list(got.shape)}: {unlike} elements are not what exact sums are")
+
+
+def products(xs, ws):
+    """The sum over ranks of x @ w.T, in fp32."""
+    return sum(x.float() @ w.float().t() for x, w in zip(xs, ws))
+
+
+def check_integers(group):
+    rank, ranks = group.rank, group.ranks
+    for dtype in (torch.bfloat16, torch.float16):
+        ws = of_ranks(integers, group, 1, 512, K, dtype=dtype)
+        for rows in (1, 3, 16, 100, 256):
+            xs = of_ranks(integers, group, 2 + rows, rows, K, dtype=dtype)
+            exact("all_gather_matmul", st.all_gather_matmul(xs[rank], ws[rank], group=group),
+                  torch.cat(xs).float() @ ws[rank].float().t())
+            exact("matmul_all_reduce", st.matmul_all_reduce(xs[rank], ws[rank], group=group), products(xs, ws))
+            xs = of_ranks(integers, group, 3 + rows, rows * ranks, K, dtype=dtype)
+            exact("matmul_reduce_scatter", st.matmul_reduce_scatter(xs[rank], ws[rank], group=group),
+                  products(xs, ws).chunk(ranks)[rank])
+
+
+def check_random(group):
+    rank = group.rank
+    for rows, n, k in ((1000, 512, 1024), (2048, 1024, 1024)):
+        xs, ws = of_ranks(normal, group, 4, rows, k), of_ranks(normal, group, 5, n, k, scale=k ** -0.5)
+        bias = normal(6 + rank, n)
+        close("all_gather_matmul", st.all_gather_matmul(xs[rank], ws[rank], bias, group),
+              F.linear(torch.cat(xs).float(), ws[rank].float(), bias.float()))
+        close("matmul_all_reduce", st.matmul_all_reduce(xs[rank], ws[rank], bias=normal(6, n), group=group),
+              products(xs, ws) + normal(6, n).float())
+    x, ws = normal(7, 64, K), [normal(8, 256, K), normal(9, 128, K)]
+    for got, w in zip(st.all_gather_matmul(x, ws, group=group), ws):
+        close("one of several weights", got, x.repeat(group.ranks, 1).float() @ w.float().t())
+
+
+def mlp_of(xs, gates, ups, downs):
+    """Every rank's sum of an MLP in fp32."""
+    whole = torch.cat(xs).float()
+    return sum((F.silu(whole @ gate.float().t()) * (whole @ up.float().t())) @ down.float().t()
+               for gate, up, down in zip(gates, ups, downs))
+
+
+def check_mlp(group):
+    rank, ranks = group.rank, group.ranks
+    xs = of_ranks(normal, group, 10, 128, 1024)
+    gates, ups, downs = (of_ranks(normal, group, seed, 1024, 1024, scale=0.03) for seed in (11, 12, 13))
+    own = gates[rank], ups[rank]
+    close("mlp by rows", st.mlp(xs[rank], own, downs[rank], group, sequence_parallel=True),
+          mlp_of(xs, gates, ups, downs).chunk(ranks)[rank])
+    close("mlp", st.mlp(xs[0], own, downs[rank], group), mlp_of(xs[:1], gates, ups, downs))
+
+
+def check_norm(group):
+    xs, downs = of_ranks(normal, group, 14, 128, 1024), of_ranks(normal, group, 13, 1024, 1024, scale=0.03)
+    residual, scale = normal(15, 128, 1024), normal(16, 1024)
+    total = products(xs, downs) + residual.float()
+    normed, s = st.matmul_all_reduce_add_rms_norm(xs[group.rank], downs[group.rank], residual, scale, 1e-6, group)
+    close("the sum", s, total)
+    close("its norm", normed, total * torch.rsqrt(total.square().mean(-1, keepdim=True) + 1e-6) * scale.float())
+
+
+def check_shapes(group):
+    """Leading dimensions, rows that ranks do not divide, slices of larger tensors, out."""
+    rank, ranks, w = group.rank, group.ranks, normal(20, 512, K, scale=0.05)
+    xs = of_ranks(normal, group, 21, 4, 64, K)
+    close("dim=1", st.all_gather_matmul(xs[rank], w, group=group, dim=1), torch.cat(xs, 1).float() @ w.float().t())
+    total = 64 * ranks - 1
+    xs = of_ranks(normal, group, 22, 64, K)
+    xs[-1] = xs[-1][:63]
+    y = st.all_gather_matmul(xs[rank], w, group=group, rows=total)
+    close("uneven rows", y, torch.cat(xs).float() @ w.float().t())
+    z = st.matmul_reduce_scatter(y, w, group=group)
+    close("uneven rows back", z, (ranks * y.float() @ w.float().t())[rank * 64:][:64])
+    out = torch.empty(64, 512, device="cuda", dtype=torch.bfloat16)
+    wide = normal(23, 64, 2 * K)
+    st.matmul_all_reduce(wide[:, K:], w, group=group, out=out)
+    close("out, of a slice", out, ranks * wide[:, K:].float() @ w.float().t())
+
+
+def layer(x, up, down, group):
+    return st.matmul_reduce_scatter(F.silu(st.all_gather_matmul(x, up, group=group)), down, group=group)
+
+
+def layer_tensors(group, seed=30):
+    """This rank's x, up, down; and the same of all ranks."""
+    every = (of_ranks(normal, group, seed, 128, K), of_ranks(normal, group, seed + 1, 512, K, scale=0.04),
+             of_ranks(normal, group, seed + 2, K, 512, scale=0.04))
+    return [one[group.rank] for one in every], every
+
+
+def layer_right(every):
+    """In fp32: the layer's sum of all ranks, by their tensors."""
+    xs, ups, downs = every
+    whole = torch.cat(xs)
+    return sum(F.silu(whole @ up.t()) @ down.t() for up, down in zip(ups, downs))
+
+
+def check_gradients(group):
+    rank = group.rank
+    mine, every = layer_tensors(group)
+    mine = [one.requires_grad_() for one in mine]
+    layer(*mine, group).float().square().sum().backward()
+    wide = [[one.detach().float().requires_grad_() for one in ones] for ones in every]
+    layer_right(wide).square().sum().backward()
+    for name, one, right in zip(("x", "up", "down"), mine, wide):
+        close(f"the gradient of {name}", one.grad, right[rank].grad, 2e-2)
+    xs, ups = (of_ranks(normal, group, seed, *shape, scale=0.1) for seed, shape in ((33, (64, K)), (34, (512, K))))
+    x, up = xs[0].requires_grad_(), ups[rank].requires_grad_()
+    st.column_matmul(x, up, group=group).float().sum().backward()
+    close("of what all ranks have", x.grad, sum(one.detach().float().sum(0) for one in ups).expand(64, K), 2e-2)
+
+
+def check_cuda_graphs(group):
+    (x, up, down), _ = layer_tensors(group)
+    layer(x, up, down, group)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = layer(layer(x, up, down, group), up, down, group)
+    for turn in range(3):
+        x.copy_(layer_tensors(group, 40 + turn)[0][0])
+        graph.replay()
+        got = y.clone()  # the eager calls between replays are of the same operations
+        exact("a replay beside eager calls", got, layer(layer(x, up, down, group), up, down, group))
+    torch.cuda.synchronize()
+
+
+def check_drop_in(group):
+    rank, ranks = group.rank, group.ranks
+    xs, ws = of_ranks(normal, group, 50, 128 * ranks, K), of_ranks(normal, group, 51, 512, K, scale=0.04)
+    x, w, ops = xs[rank], ws[rank], torch.ops.symm_mem
+    st.reset_report()
+    st.enable_symm_mem(return_gathered=False)
+    try:
+        y = ops.fused_matmul_reduce_scatter(x, w.t(), "sum", 0, group.name)
+        close("fused_matmul_reduce_scatter", y, products(xs, ws).chunk(ranks)[rank])
+        _, (z,) = ops.fused_all_gather_matmul(x, [w.t()], 0, group.name)
+        close("fused_all_gather_matmul", z, torch.cat(xs).float() @ w.float().t())
+    finally:
+        st.disable_symm_mem()
+    served = st.report().served
+    for name in ("fused_matmul_reduce_scatter", "fused_all_gather_matmul"):
+        if served.get(f"symm_mem.{name}") != 1:
+            _wrong.append(f"{name} was not served: {st.report()}")
+
+
+def check_modules(group):
+    """An MLP of Hugging Face's names, dealt by parallelize(), forward and backward."""
+    torch.manual_seed(60)
+    whole = torch.nn.ModuleDict({name: torch.nn.Linear(*shape, bias=False) for name, shape in (
+        ("gate_proj", (K, 1024)), ("up_proj", (K, 1024)), ("down_proj", (1024, K)))}).cuda().bfloat16()
+    parts = [whole[name] for name in whole]
+    dealt = st.ParallelMLP.from_linears(*parts, group=group.name, sequence_parallel=False)
+    x = normal(61, 128, K)
+    y = dealt(x)
+    gate, up, down = (one.weight.float() for one in parts)
+    close("ParallelMLP", y, (F.silu(x.float() @ gate.t()) * (x.float() @ up.t())) @ down.t())
+    y.float().square().sum().backward()
+    right = (F.silu(x.float() @ gate.t()) * (x.float() @ up.t()))
+    close("its gradient", dealt.down_proj.weight.grad,
+          (2 * y.float().t() @ right).chunk(group.ranks, 1)[group.rank], 2e-2)
+
+
+def check_compile(group):
+    (x, up, down), _ = layer_tensors(group)
+    name = group.name
+    right = layer(x, up, down, name)
+    function = torch.compile(lambda *given: layer(*given, name) * 2, fullgraph=True)
+    close("compiled", function(x, up, down), right * 2)
+
+
+def check_reduce_overhead(group):
+    """torch.compile with CUDA graphs of its own."""
+    (x, up, down), _ = layer_tensors(group)
+    name = group.name
+    right = layer(x, up, down, name)
+    function = torch.compile(lambda *given: layer(*given, name) * 2, fullgraph=True, mode="reduce-overhead")
+    for _ in range(4):
+        close("in graphs of torch.compile", function(x, up, down).clone(), right * 2)
+
+
+CHECKS = [check_integers, check_random, check_mlp, check_norm, check_shapes, check_gradients, check_cuda_graphs,
+          check_drop_in, check_modules, check_compile, check_reduce_overhead]
