@@ -80,6 +80,10 @@ struct TaskKind {
   std::string_view attribute = {};  // name of the positive number that it needs; empty: none
   std::string_view counts[2] = {};  // names of the whole numbers from 1 on that it needs
   bool has_kernel = true;           // GPUs can do it
+  // Reads that are tables, whole numbers, in a bit each from the first on; and whether all that it
+  // writes are. Nothing else may be, but what is only moved from table to table.
+  uint16_t reads_tables = 0;
+  bool makes_tables = false, moves_tables = false;
   TaskFault (*fault)(std::span<const Region> reads);
   // The definition: some rows of the result, from what is read for them.
   void (*compute)(const tasks::Work& work);

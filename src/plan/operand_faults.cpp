@@ -63,6 +63,32 @@ std::string fault_in_writes(const Plan& plan, const Instr& instr, int64_t rows, 
   return {};
 }
 
+bool is_table(const Plan& plan, const Region& region) {
+  return plan.buffers[region.buffer].dtype == DType::i32;
+}
+
+std::span<const Region> all_operands(const Plan& plan, const Instr& instr) {
+  return {plan.operands.data() + instr.first_operand, size_t{instr.num_reads} + instr.num_writes};
+}
+
+std::string wrong_type(const Plan& plan, const Region& region) {
+  return fmt::format("expected {}, found {} of {}",
+                     is_table(plan, region) ? "no table of whole numbers" : "a table of i32",
+                     describe(plan, region), to_string(plan.buffers[region.buffer].dtype));
+}
+
+// Numbers that say which rows are meant are never rounded, and nothing else is read as such.
+std::string fault_in_types(const Plan& plan, const TaskKind& kind, const Instr& instr) {
+  const std::span<const Region> all = all_operands(plan, instr);
+  const bool moved = kind.moves_tables && is_table(plan, all[0]);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const bool table =
+        i < instr.num_reads ? i < 16 && (kind.reads_tables >> i & 1) != 0 : kind.makes_tables;
+    if (is_table(plan, all[i]) != (table || moved)) return wrong_type(plan, all[i]);
+  }
+  return {};
+}
+
 std::string fault_in_task(const Plan& plan, const TaskKind& kind, const Instr& instr) {
   const float attribute = instr.attribute();
   if (!kind.attribute.empty() && !(attribute > 0 && std::isfinite(attribute))) {
@@ -78,6 +104,7 @@ std::string fault_in_task(const Plan& plan, const TaskKind& kind, const Instr& i
     if (kind.counts[i].empty() || instr.count(i) >= 1) continue;
     return fmt::format("expected {} of at least 1, found {}", kind.counts[i], instr.count(i));
   }
+  if (std::string fault = fault_in_types(plan, kind, instr); !fault.empty()) return fault;
   const std::span<const Region> writes = plan.writes(instr);
   if ((kind.rows_of_writes || kind.columns == ColumnsOf::writes) && writes.empty()) {
     return "expected a written region, found none";
@@ -134,6 +161,11 @@ std::string fault_in_collective(const Plan& plan, const Lane& lane, const Instr&
       return found(fmt::format("own part {} to have the shape {} that is read", i, shape(read)),
                    plan, write);
     }
+  }
+  const std::span<const Region> all = all_operands(plan, instr);
+  const bool tables = !form.adds && is_table(plan, all[0]);
+  for (const Region& region : all) {
+    if (is_table(plan, region) != tables) return wrong_type(plan, region);
   }
   return instr.collective == CollectiveKind::all_reduce_norm ? fault_in_norm(plan, instr) : "";
 }

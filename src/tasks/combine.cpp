@@ -25,6 +25,7 @@ const TaskKind combine = {.worker = Worker::mover_kernel,
                           .columns = ColumnsOf::last_read,
                           .counts = {"experts"},
                           .has_kernel = false,
+                          .reads_tables = 0b10,
                           .fault = fault_in_sums,
                           .compute = weigh_own,
                           .shares = shares_of_combine};

@@ -32,6 +32,7 @@ void move(const Work& work) {
 
 }  // namespace
 
-const TaskKind copy = {.worker = Worker::copy_engine, .fault = fault_in_copy, .compute = move};
+const TaskKind copy = {
+    .worker = Worker::copy_engine, .moves_tables = true, .fault = fault_in_copy, .compute = move};
 
 }  // namespace stretto::tasks

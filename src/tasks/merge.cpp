@@ -52,6 +52,7 @@ const TaskKind merge = {.worker = Worker::mover_kernel,
                         .columns = ColumnsOf::last_read,
                         .counts = {"experts"},
                         .has_kernel = false,
+                        .reads_tables = 0b1,
                         .fault = fault_in_merge,
                         .compute = add_chosen,
                         .fault_in_result = fault_in_ranks};

@@ -79,6 +79,8 @@ const TaskKind route = {.worker = Worker::mover_kernel,
                         .rows_of_writes = true,
                         .counts = {"experts"},
                         .has_kernel = false,
+                        .reads_tables = 0b1,
+                        .makes_tables = true,
                         .fault = fault_in_route,
                         .compute = make_tables,
                         .fault_in_result = fault_in_tables};

@@ -13,6 +13,7 @@ const TaskKind weigh = {.worker = Worker::mover_kernel,
                         .num_others = 2,
                         .columns = ColumnsOf::last_read,
                         .has_kernel = false,
+                        .reads_tables = 0b10,
                         .fault = fault_in_sums,
                         .compute = weigh_all,
                         .shares = shares_of_sums};

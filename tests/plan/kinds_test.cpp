@@ -102,6 +102,33 @@ TEST(KindRefusal, IsAlsoThatOfPlansInMemory) {
   }
 }
 
+// Tables of whole numbers are moved from one to another, never rounded, added or multiplied.
+TEST(KindRefusal, IsThatOfTablesWhereValuesAreMeant) {
+  const auto lane_of = [](std::string_view lane, std::string_view line) {
+    return "stretto-plan 2\noperator gemm-rs m=4 n=8 k=16 ranks=1 dtype=bf16\nsms 2\n"
+           "buffer t i32 4x8 input\nbuffer u i32 4x8 local\nbuffer x bf16 4x8 input\n"
+           "buffer y bf16 4x8 output\n\nlane 0 " +
+           std::string(lane) + " 0\n  " + std::string(line) + "\nend\n";
+  };
+  EXPECT_NO_THROW(parse_plan(lane_of("comm", "copy t[0:4,0:8] -> u[0:4,0:8]")));
+  EXPECT_NO_THROW(parse_plan(lane_of("nccl", "collective all_gather 0 t[0:4,0:8] -> u[0:4,0:8]")));
+  for (const auto& [lane, line] :
+       {std::pair{"comm", "copy t[0:4,0:8] -> y[0:4,0:8]"},
+        std::pair{"comm", "copy x[0:4,0:8] -> u[0:4,0:8]"},
+        std::pair{"comm", "reduce t[0:4,0:8] -> u[0:4,0:8]"},
+        std::pair{"comm", "gelu t[0:4,0:8] -> y[0:4,0:8]"},
+        std::pair{"compute", "gemm t[0:4,0:8] x[0:4,0:8] -> y[0:4,0:4]"},
+        std::pair{"nccl", "collective all_gather 0 t[0:4,0:8] -> y[0:4,0:8]"},
+        std::pair{"nccl", "collective all_reduce 0 t[0:4,0:8] -> u[0:4,0:8]"}}) {
+    try {
+      parse_plan(lane_of(lane, line));
+      ADD_FAILURE() << "accepted: " << line;
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("table of ")) << line;
+    }
+  }
+}
+
 // Only copies move by themselves, and only the GEMM kernel multiplies.
 TEST(KindRefusal, IsThatOfLanesThatCannotDoIt) {
   const char* const silu = "silu x[0:4,0:8] -> y[0:4,0:8]";

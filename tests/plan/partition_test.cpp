@@ -88,6 +88,15 @@ TEST(Partitions, OfWrongPlansAreRefused) {
       {"a[0:6,0:8] wd", "a[0:6,0:7] wd", "expected a region of X with the 8 columns of B"},
       {"weigh weights[0:3,0:2] rows[0:6", "weigh weights[0:3,0:2] rows[0:5",
        "expected a row for each of 6 weights"},
+      {"ids i32", "ids fp32", "expected a table of i32, found ids@0[0:3,0:2] of fp32"},
+      {"choices i32", "choices bf16", "expected a table of i32, found choices@0[0:8,0:1] of bf16"},
+      {"experts i32", "experts bf16", "expected a table of i32, found experts@0[0:4,0:1] of bf16"},
+      {"rows i32", "rows fp32", "expected a table of i32, found rows@0[0:6,0:1] of fp32"},
+      {"counts i32", "counts fp16", "expected a table of i32, found counts@0[0:3,0:1] of fp16"},
+      {"weights fp32", "weights i32",
+       "expected no table of whole numbers, found weights@0[0:3,0:2] of i32"},
+      {"a bf16", "a i32", "expected no table of whole numbers, found a@0[0:6,0:8] of i32"},
+      {"y bf16", "y i32", "expected no table of whole numbers, found y@0[0:3,0:8] of i32"},
       {"-> y[0:3,0:8]", "-> y[0:3,0:7]", "expected a written region of 8 columns"},
   };
   for (const Edit& edit : edits) {
