@@ -7,16 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "core/embedded_text.h"
 #include "report/columns.h"
+#include "report/page.h"
 #include "stretto/error.h"
 #include "stretto/report.h"
 #include "stretto/version.h"
 #include "trace/task_facts.h"
 
 namespace stretto {
-
-std::span<const EmbeddedText> report_page();  // src/report/page
 
 namespace {
 
@@ -126,62 +124,6 @@ Json verdict_of(const CheckReport& check, const PlanLines& lines) {
           {"problems", std::move(problems)}};
 }
 
-std::string_view page_file(std::string_view name) {
-  for (const EmbeddedText& file : report_page()) {
-    if (file.name == name) return file.text;
-  }
-  STRETTO_ASSERT(false, "the report's page lacks a file");
-  return {};
-}
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else if (c == '&') {
-      out += "&amp;";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
-// Inside <script>: nothing that could end it. JSON has '<' in strings only.
-std::string for_script(const Json& json) {
-  std::string out;
-  for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace)) {
-    if (c == '<') {
-      out += "\\u003c";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
-// The page with what stands for its places; what that says is no place again.
-std::string filled(std::string_view page, const std::map<std::string_view, std::string>& places) {
-  std::string out;
-  for (size_t at = 0; at < page.size();) {
-    const size_t place = page.find('@', at), end = page.find('@', place + 1);
-    const auto found =
-        end == page.npos ? places.end() : places.find(page.substr(place + 1, end - place - 1));
-    const size_t next = found == places.end() ? std::min(place, page.size() - 1) + 1 : end + 1;
-    if (found == places.end()) {
-      out += page.substr(at, next - at);
-    } else {
-      out += page.substr(at, place - at);
-      out += found->second;
-    }
-    at = next;
-  }
-  return out;
-}
-
 }  // namespace
 
 class HtmlReport::Writer {
@@ -252,14 +194,10 @@ class HtmlReport::Writer {
 
   std::string finish(size_t most_text_bytes) {
     add_texts(most_text_bytes);
-    std::string code;
-    for (const char* file : {"data.js", "timeline.js", "tables.js", "plan.js", "report.js"}) {
-      code += page_file(file);
-    }
-    return filled(page_file("report.html"), {{"TITLE", escaped(title_)},
-                                             {"STYLE", std::string(page_file("report.css"))},
-                                             {"CODE", code},
-                                             {"DATA", for_script(data_)}});
+    return fill_page("report.html",
+                     {"page.js", "data.js", "timeline.js", "timeline_ground.js", "timeline_rows.js",
+                      "timeline_tip.js", "timeline_input.js", "tables.js", "plan.js", "report.js"},
+                     title_, data_.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
 
  private:

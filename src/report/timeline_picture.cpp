@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "report/page.h"
 #include "stretto/report.h"
 #include "trace/bins.h"
 
@@ -24,20 +25,6 @@ constexpr std::string_view kStyle =
     "@media(prefers-color-scheme:dark){text{fill:#e6eaf0}.faint{fill:#98a3b1}"
     ".line{stroke:#343c48}.ground{fill:#1f2630}.compute{fill:#5b9bf0}.other{fill:#efa541}"
     ".move{fill:#35bd91}.nccl{fill:#cb82c2}.link{fill:#4c9cbd}.exposed{fill:#ff6b52}}";
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<') {
-      out += "&lt;";
-    } else if (c == '&') {
-      out += "&amp;";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
 
 struct Row {
   std::string_view name, style;

@@ -1,5 +1,4 @@
 // What the file holds, unpacked: columns of numbers, each the difference to the one above it.
-const data = JSON.parse(document.getElementById('data').textContent);
 const kSpanColumns = ['lane', 'start', 'took', 'pos', 'name', 'byLane', 'byPos', 'row', 'rows', 'col', 'cols',
   'buffer', 'depth', 'bytes', 'between', 'to', 'from'];
 
@@ -120,27 +119,4 @@ function exposedShares(timeline, from, to, count) {
     sum[i] = Math.max(0, inRun - sum[i] / ranks);
   }
   return sum;
-}
-
-function microseconds(ns, digits = 1) {
-  return `${(ns / 1e3).toFixed(digits)} µs`;
-}
-
-function bytesText(bytes) {
-  for (const [unit, size] of [['GiB', 2 ** 30], ['MiB', 2 ** 20], ['KiB', 2 ** 10]]) {
-    if (bytes >= size) return `${+(bytes / size).toPrecision(3)} ${unit}`;
-  }
-  return `${bytes} bytes`;
-}
-
-function make(tag, properties = {}, ...children) {
-  const svg = ['svg', 'rect', 'line', 'text', 'path', 'circle', 'title', 'g', 'polyline'].includes(tag);
-  const element = svg ? document.createElementNS('http://www.w3.org/2000/svg', tag) : document.createElement(tag);
-  for (const [key, value] of Object.entries(properties)) {
-    if (key === 'text') element.textContent = value;
-    else if (key.startsWith('on')) element.addEventListener(key.slice(2), value);
-    else if (value !== undefined && value !== false) element.setAttribute(key, value);
-  }
-  element.append(...children);
-  return element;
 }

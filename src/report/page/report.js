@@ -1,21 +1,4 @@
 // Puts the page together.
-function themes(redraw) {
-  const button = document.getElementById('theme'), dark = matchMedia('(prefers-color-scheme: dark)');
-  let chosen = null;  // null: as the system has it
-  const apply = () => {
-    const theme = chosen ?? (dark.matches ? 'dark' : 'light');
-    document.documentElement.dataset.theme = theme;
-    button.textContent = theme === 'dark' ? 'Light' : 'Dark';
-    redraw();
-  };
-  button.addEventListener('click', () => {
-    chosen = document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark';
-    apply();
-  });
-  dark.addEventListener('change', apply);
-  apply();
-}
-
 function controls(view) {
   const ranks = document.getElementById('ranks');
   const counts = [...new Set([1, 2, 4, data.ranks])].filter(count => count <= data.ranks).sort((a, b) => a - b);
