@@ -60,14 +60,21 @@ Page parse(const std::string& text) {
   return page;
 }
 
-// Without blanks, without charts, and with # for a number.
+// Words behind one blank each, without charts, and with # for a number: columns stay apart.
 std::string places_of(const std::string& line) {
   std::string out;
+  bool is_apart = false;
   for (const char c : line) {
     const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x80 || std::isspace(byte)) continue;
+    if (byte >= 0x80) continue;
+    if (std::isspace(byte)) {
+      is_apart = true;
+      continue;
+    }
     const bool is_number = std::isdigit(byte) || c == '.';
-    if (is_number && !out.empty() && out.back() == '#') continue;
+    if (is_number && !is_apart && !out.empty() && out.back() == '#') continue;
+    if (is_apart && !out.empty()) out += ' ';
+    is_apart = false;
     out += is_number ? '#' : c;
   }
   return out;
@@ -99,6 +106,11 @@ class Tutorial : public testing::Test {
 
   ScratchFolder scratch_;
 };
+
+TEST(TutorialPlaces, KeepColumnsApart) {
+  EXPECT_EQ(places_of("  a  1.5 22 ▃█ 3 %"), "a # # # %");
+  EXPECT_NE(places_of("a 1 2"), places_of("a 1"));
+}
 
 TEST_F(Tutorial, PrintsWhatItShows) {
   std::vector<fs::path> pages;
