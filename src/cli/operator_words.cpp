@@ -107,30 +107,38 @@ class SizesGiven {
   std::string ranks_;
 };
 
+// "llama-3-70b:down", or a config.json in place of the name.
 struct Layer {
-  std::string model;
-  Linear linear;
+  Model model;
+  std::string name;
+
+  // Where ranks are more than heads of K and V, these are on several ranks.
+  Linear of_ranks(int ranks) const {
+    const std::vector<Linear> linears = linears_of(model, ranks);
+    const Linear& linear = find_linear(model, linears, name);
+    if (const std::string why = why_not_shared(model, linear, ranks); !why.empty()) {
+      throw UsageError(fmt::format("--layer {}:{}: {}", model.name, name, why));
+    }
+    return linear;
+  }
 };
 
-// "llama-3-70b:down", or a config.json in place of the name.
 Layer layer_from(const std::string& text) {
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos) {
     throw UsageError(
         fmt::format("--layer {} is not MODEL:LINEAR, as in llama-3-70b:down", quote(text)));
   }
-  const Model model = load_model(text.substr(0, colon));
-  const std::vector<Linear> linears = linears_of(model);
-  return {model.name, find_linear(model, linears, text.substr(colon + 1))};
+  return {load_model(text.substr(0, colon)), text.substr(colon + 1)};
 }
 
-void give_layer(const GraphText& graph, const Layer& layer, SizesGiven& sizes) {
-  const auto& [model, linear] = layer;
+void give_layer(const GraphText& graph, const Layer& layer, int ranks, SizesGiven& sizes) {
+  const Linear linear = layer.of_ranks(ranks);
   const auto kind = product_kind_from(name_of(graph));
   if (!kind) throw UsageError("--layer is for operators of one product, as gemm-rs");
   const bool by_outputs = name_of(graph) == "ag-gemm" || name_of(graph) == "col-gemm";
   if (by_outputs != (linear.cut == Cut::by_outputs)) {
-    throw UsageError(fmt::format("{} of {} is cut by {}: take {}", linear.name, model,
+    throw UsageError(fmt::format("{} of {} is cut by {}: take {}", linear.name, layer.model.name,
                                  by_outputs ? "inputs (row-parallel)" : "outputs (column-parallel)",
                                  by_outputs ? "gemm-rs or gemm-ar" : "ag-gemm or col-gemm"));
   }
@@ -165,7 +173,7 @@ int64_t size_number(std::string_view option, std::string_view text, int64_t abse
 
 std::string operator_named(const Options& options) {
   if (!options.subject.empty() || options.layer.empty()) return options.subject;
-  return layer_from(options.layer).linear.cut == Cut::by_outputs ? "ag-gemm" : "gemm-rs";
+  return layer_from(options.layer).of_ranks(1).cut == Cut::by_outputs ? "ag-gemm" : "gemm-rs";
 }
 
 int ranks_option(const Options& options) {
@@ -191,12 +199,14 @@ Operator resolve_operator(std::shared_ptr<const GraphText> graph, const Options&
     sizes.give(name, size_option(fmt::format("--{}", name), *text));
   }
   for (const std::string& word : options.sizes) sizes.give_word(word);
-  if (!options.layer.empty()) give_layer(*graph, layer_from(options.layer), sizes);
   Options ranks = options;
   if (!options.ranks.empty() && !sizes.ranks().empty()) {
     throw UsageError("ranks are given twice: by @ and by --ranks");
   }
   if (!sizes.ranks().empty()) ranks.ranks = sizes.ranks();
+  if (!options.layer.empty()) {
+    give_layer(*graph, layer_from(options.layer), ranks_option(ranks), sizes);
+  }
   Sizes all = sizes.take();
   return make_graph(std::move(graph), all, ranks_option(ranks), dtype_option(options));
 }
