@@ -2,36 +2,42 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "core/text.h"
+#include "run/plan_memory.h"
 #include "schedule/short_text.h"
+#include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/schedule.h"
 #include "stretto/simulate.h"
+#include "tables/plan_limits.h"
 #include "tune/nearness.h"
 
 namespace stretto::cli {
 namespace {
 
-size_t symmetric_bytes_of(const Plan& plan) {
-  size_t bytes = 0;
-  for (const Buffer& buffer : plan.buffers) {
-    if (buffer.role != BufferRole::symmetric) continue;
-    bytes += static_cast<size_t>(buffer.rows) * static_cast<size_t>(buffer.cols) *
-             static_cast<size_t>(num_bytes(buffer.dtype)) * buffer.copies;
+struct Times {
+  double library_us = 0, stretto_us = 0;
+};
+
+// Of what `auto` takes, in one session with the library: first of all where it was measured on this
+// very shape. Nothing where only other schedules were.
+std::optional<Times> measured_times(const Segment& op, const Schedule& schedule,
+                                    const Machine& machine, const Tuning& tuning) {
+  const auto library = library_for(op, machine);
+  for (const TunedOperator* tuned : measured_on(op, machine, tuning)) {
+    if (tuned->library_us <= 0) continue;
+    for (const Measured& measured : tuned->measured) {
+      if (as_measured(*tuned, measured, op, machine, RowCount::fixed) != schedule) continue;
+      return Times{tuned->library_us, measured.time_us};
+    }
+    if (library && *library == schedule) return Times{tuned->library_us, tuned->library_us};
   }
-  return bytes;
+  return std::nullopt;
 }
 
-// The time of that very schedule; null: it was not measured.
-const Measured* find_measured(const TunedOperator& tuned, const Schedule& schedule) {
-  for (const Measured& measured : tuned.measured) {
-    if (measured.schedule == to_string(schedule)) return &measured;
-  }
-  return nullptr;
-}
-
-bool is_few(int64_t rows) { return rows < 512; }
+bool can_run_on_gpus(const Plan& plan) { return cuda::why_not_on_cuda(plan).empty(); }
 
 }  // namespace
 
@@ -48,33 +54,91 @@ Segment product_of(const Linear& linear, const ModelShape& shape) {
   return op;
 }
 
-LinearEstimate estimate(const Linear& linear, const ModelShape& shape, const Machine& machine,
-                        const Tuning& tuning) {
-  LinearEstimate found;
-  found.linear = linear;
-  found.op = product_of(linear, shape);
-  if (const auto reasons = problems(found.op); !reasons.empty()) {
+PartEstimate estimate(const Linear& linear, const ModelShape& shape, const Machine& machine,
+                      const Tuning& tuning) {
+  const Segment op = product_of(linear, shape);
+  PartEstimate found{linear.name, {}};
+  if (const auto reasons = problems(op); !reasons.empty()) {
     found.refused = join(reasons, "; ");
     return found;
   }
-  const AutoSchedule chosen = auto_schedule(found.op, machine, tuning);
-  const Plan plan = lower(found.op, chosen.schedule, machine);
-  found.schedule = short_text(chosen.schedule, found.op, machine);
+  found.op = op;
+  const AutoSchedule chosen = auto_schedule(op, machine, tuning);
+  const Plan plan = lower(op, chosen.schedule, machine);
+  found.schedule = short_text(chosen.schedule, op, machine);
   found.reason = chosen.reason;
-  found.symmetric_bytes = symmetric_bytes_of(plan);
-  const auto measured_here = measured_on(found.op, machine, tuning);
-  if (!measured_here.empty() && measured_here[0]->library_us > 0) {
-    const TunedOperator& tuned = *measured_here[0];
-    const Measured* measured = find_measured(tuned, chosen.schedule);
+  found.symmetric_bytes = runtime::bytes_between_ranks(plan);
+  if (const auto times = measured_times(op, chosen.schedule, machine, tuning)) {
     found.is_measured = true;
-    found.library_us = tuned.library_us;
-    found.stretto_us = measured == nullptr ? tuned.library_us : measured->time_us;
+    found.library_us = times->library_us;
+    found.stretto_us = times->stretto_us;
     return found;
   }
-  const OperatorSchedule library = schedule_of(find_preset("library"), found.op, machine);
-  found.library_us = simulate(lower(found.op, library, machine), machine).total_us;
+  const OperatorSchedule library = schedule_of(find_preset("library"), op, machine);
+  found.library_us = simulate(lower(op, library, machine), machine).total_us;
   found.stretto_us = simulate(plan, machine).total_us;
   return found;
+}
+
+PartEstimate estimate_experts(const Model& model, const ModelShape& shape, const Machine& machine,
+                              const Tuning& tuning) {
+  const char* kind = shape.deals_experts ? "moe-ep" : "moe-tp";
+  PartEstimate found{"experts", {}};
+  found.has_library = false;
+  try {
+    if (model.experts_a_row == 0) {
+      throw UsageError("'num_experts_per_tok' is missing: how many experts each row takes");
+    }
+    if (!model.is_gated) throw UsageError("experts without a gate have no operator");
+    if (shape.all_reduce) throw UsageError("no operator has experts where every rank has all rows");
+    found.op = make_operator(kind,
+                             {{"t", shape.rows},
+                              {"h", model.hidden},
+                              {"f", model.intermediate},
+                              {"experts", model.experts},
+                              {"k", model.experts_a_row}},
+                             shape.ranks, shape.dtype);
+    const AutoSchedules chosen = auto_schedules(found.op, machine, tuning);
+    const Plan plan = lower(found.op, chosen.schedule, machine);
+    found.runs_on_gpus = can_run_on_gpus(plan);
+    found.schedule = short_text(chosen.schedule, found.op, machine);
+    found.reason = chosen.reason;
+    found.symmetric_bytes = runtime::bytes_between_ranks(plan);
+    const auto exposed = schedule_of(find_preset("sequential"), found.op, machine);
+    found.library_us = simulate(lower(found.op, exposed, machine), machine).total_us;
+    found.stretto_us = simulate(plan, machine).total_us;
+  } catch (const UsageError& error) {
+    found.refused = error.what();
+  }
+  return found;
+}
+
+bool LayerEstimate::is_whole() const {
+  return std::all_of(parts.begin(), parts.end(),
+                     [](const PartEstimate& one) { return one.refused.empty(); });
+}
+
+bool LayerEstimate::runs_on_gpus() const {
+  return std::all_of(parts.begin(), parts.end(),
+                     [](const PartEstimate& one) { return one.runs_on_gpus; });
+}
+
+double LayerEstimate::library_us() const {
+  double sum = 0;
+  for (const PartEstimate& one : parts) sum += one.library_us;
+  return sum;
+}
+
+double LayerEstimate::stretto_us() const {
+  double sum = 0;
+  for (const PartEstimate& one : parts) sum += one.stretto_us;
+  return sum;
+}
+
+size_t LayerEstimate::most_bytes() const {
+  size_t most = 0;
+  for (const PartEstimate& one : parts) most = std::max(most, one.symmetric_bytes);
+  return most;
 }
 
 SimulationError simulation_error(const Tuning& tuning, const Machine& machine, int64_t rows) {

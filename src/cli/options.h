@@ -32,7 +32,7 @@ struct Options {
   std::string processes;
   std::vector<std::string> command;
   std::string tp;
-  bool all_reduce = false;
+  bool all_reduce = false, deal_experts = false, html = false;
   std::string output, color;
   bool json = false;
 };

@@ -12,10 +12,15 @@ namespace stretto {
 std::vector<Linear> linears_of(const Model& model, int ranks) {
   const int64_t kv_heads = std::max<int64_t>(model.kv_heads, std::min<int64_t>(ranks, model.heads));
   const int64_t attention = model.heads * model.head_dim;
-  std::vector<Linear> linears = {
-      {"qkv", Cut::by_outputs, attention + 2 * kv_heads * model.head_dim, model.hidden},
-      {"out", Cut::by_inputs, model.hidden, attention}};
-  if (model.experts > 1) return linears;
+  std::vector<Linear> linears;
+  if (model.latent_v_dim > 0) {
+    linears.push_back({"out", Cut::by_inputs, model.hidden, model.heads * model.latent_v_dim});
+  } else {
+    linears.push_back(
+        {"qkv", Cut::by_outputs, attention + 2 * kv_heads * model.head_dim, model.hidden});
+    linears.push_back({"out", Cut::by_inputs, model.hidden, attention});
+  }
+  if (model.is_routed()) return linears;
   if (model.is_gated) {
     linears.push_back({"gate_up", Cut::by_outputs, 2 * model.intermediate, model.hidden});
   } else {
@@ -23,6 +28,27 @@ std::vector<Linear> linears_of(const Model& model, int ranks) {
   }
   linears.push_back({"down", Cut::by_inputs, model.hidden, model.intermediate});
   return linears;
+}
+
+std::vector<Unserved> unserved_parts(const Model& model) {
+  std::vector<Unserved> parts;
+  if (model.latent_v_dim > 0) {
+    parts.push_back({"latent", "the products of latent attention before its heads: no operator"});
+  }
+  parts.push_back(
+      {"attention", "every rank computes its own heads and sends nothing: no operator"});
+  if (model.has_shared_experts) {
+    parts.push_back({"shared",
+                     "experts that every row takes: the operators have none beside those "
+                     "that rows choose"});
+  }
+  if (model.unrouted_layers > 0) {
+    parts.push_back({"unrouted", fmt::format("the MLP of {} of the layers is routed to no experts "
+                                             "and is not in these figures",
+                                             model.unrouted_layers)});
+  }
+  parts.push_back({"the rest", "norms, embeddings, the head of the model and sampling"});
+  return parts;
 }
 
 std::string why_not_shared(const Model& model, const Linear& linear, int ranks) {

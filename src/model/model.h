@@ -27,13 +27,27 @@ struct Model {
   int64_t hidden = 0, intermediate = 0;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   int64_t layers = 0;
-  int64_t experts = 0;   // more than one: the MLP is routed, and none of the linears below
   bool is_gated = true;  // gate and up, one behind another in one weight
+  // Latent attention: what comes before the heads has products of its own, and a head of V this
+  // size. 0: the usual attention.
+  int64_t latent_v_dim = 0;
+  // More than one: the MLP is routed to `experts_a_row` of them, each as wide as `intermediate`.
+  int64_t experts = 1, experts_a_row = 0;  // the latter 0: the file does not say it
+  bool has_shared_experts = false;         // that every row takes beside them
+  int64_t unrouted_layers = 0;             // of `layers`: their MLP is a usual one
+
+  bool is_routed() const { return experts > 1; }
 };
 
-// Of one layer, in the order in which they run. Where ranks are more than heads of K and V, these
-// are on several ranks, and so are counted as often.
+// Of one layer, in the order in which they run, without experts. Where ranks are more than heads of
+// K and V, these are on several ranks, and so are counted as often.
 std::vector<Linear> linears_of(const Model& model, int ranks = 1);
+
+// What a layer computes besides, of which no operator makes a part.
+struct Unserved {
+  std::string part, why;
+};
+std::vector<Unserved> unserved_parts(const Model& model);
 // Why so many ranks cannot share a linear; empty when they can, by the model's heads.
 std::string why_not_shared(const Model& model, const Linear& linear, int ranks);
 // Throws UsageError, which lists what there is.

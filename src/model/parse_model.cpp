@@ -17,9 +17,10 @@ namespace {
 constexpr int64_t kMostSize = int64_t{1} << 20, kMostLayers = 10'000;
 
 // Families with one product up and none beside it that gates.
-constexpr std::string_view kUngated[] = {"bloom",       "codegen", "falcon",   "gpt2",      "gpt3",
-                                         "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj",      "mpt",
-                                         "nemotron",    "opt",     "phi",      "starcoder2"};
+constexpr std::string_view kUngated[] = {
+    "apertus",  "arcee",       "bloom",     "codegen",  "falcon",    "gpt2",
+    "gpt3",     "gpt_bigcode", "gpt_neo",   "gpt_neox", "gptj",      "mpt",
+    "nemotron", "opt",         "persimmon", "phi",      "starcoder2"};
 
 using Json = nlohmann::ordered_json;  // keeps the order in which models are listed
 
@@ -53,18 +54,24 @@ class ConfigReader {
 
   // The first of `keys` that is there and not null, as a whole number up to `most`.
   std::optional<int64_t> find(const Json& config, std::initializer_list<const char*> keys,
-                              int64_t most) const {
+                              int64_t most, int64_t least = 1) const {
     for (const char* key : keys) {
       const auto found = config.find(key);
       if (found == config.end() || found->is_null()) continue;
       const bool is_whole = found->is_number_integer();
-      if (!is_whole || *found < 1 || *found > most) {
-        fail(fmt::format("'{}' must be a whole number from 1 to {}, found {}", key, most,
+      if (!is_whole || *found < least || *found > most) {
+        fail(fmt::format("'{}' must be a whole number from {} to {}, found {}", key, least, most,
                          quote(found->dump(-1, ' ', true, Json::error_handler_t::replace))));
       }
       return found->get<int64_t>();
     }
     return std::nullopt;
+  }
+
+  // Of what there may be none: absent means 0.
+  int64_t count(const Json& config, std::initializer_list<const char*> keys,
+                int64_t most = kMostSize) const {
+    return find(config, keys, most, 0).value_or(0);
   }
 
   int64_t require(const Json& config, std::initializer_list<const char*> keys, int64_t most) const {
@@ -90,36 +97,90 @@ std::string text_of(const Json& config, const char* key) {
   return found != config.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+bool is(const Json& config, const char* key, bool absent) {
+  const auto found = config.find(key);
+  return found != config.end() && found->is_boolean() ? found->get<bool>() : absent;
+}
+
+// Heads of K and V. Where one is for all, some families say so in a word of their own.
+int64_t kv_heads_of(const ConfigReader& reader, const Json& config, const std::string& family,
+                    int64_t heads) {
+  const bool is_old_falcon = family == "falcon" && !is(config, "new_decoder_architecture", false);
+  if (is_old_falcon || family == "gpt_bigcode") return is(config, "multi_query", true) ? 1 : heads;
+  if (is(config, "multi_query_attention", false)) {
+    return reader.require(config, {"multi_query_group_num"}, kMostSize);
+  }
+  const auto attention = config.find("attn_config");  // of MPT and DBRX
+  if (attention != config.end() && attention->is_object()) {
+    if (const auto found = reader.find(*attention, {"kv_n_heads"}, kMostSize)) return *found;
+  }
+  return reader.find(config, {"num_key_value_heads", "num_kv_heads"}, kMostSize).value_or(heads);
+}
+
+// Layers of a routed model whose MLP is a usual one: the first ones, or all but every n-th.
+int64_t unrouted_layers_of(const ConfigReader& reader, const Json& config, int64_t layers) {
+  const int64_t first = reader.count(config, {"first_k_dense_replace"}, kMostLayers);
+  const int64_t step =
+      reader.count(config, {"decoder_sparse_step", "interleave_moe_layer_step"}, kMostLayers);
+  return first > 0 ? std::min(first, layers) : layers - layers / std::max<int64_t>(1, step);
+}
+
+// DBRX keeps the MLP's sizes one level below.
+const Json& part_with_experts(const Json& config) {
+  const auto found = config.find("ffn_config");
+  return found != config.end() && found->is_object() ? *found : config;
+}
+
+void read_mlp(const ConfigReader& reader, const Json& whole, const std::string& family,
+              Model& model) {
+  const Json& config = part_with_experts(whole);
+  model.is_gated =
+      std::find(std::begin(kUngated), std::end(kUngated), family) == std::end(kUngated);
+  model.experts = std::max<int64_t>(
+      1, reader.count(config,
+                      {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}));
+  auto intermediate = reader.find(
+      config, {"intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"}, kMostSize);
+  if (model.is_routed()) {
+    const auto of_expert = reader.find(config, {"moe_intermediate_size"}, kMostSize);
+    if (of_expert) intermediate = of_expert;
+    model.experts_a_row =
+        reader.count(config, {"num_experts_per_tok", "moe_top_k", "moe_topk"}, model.experts);
+    model.has_shared_experts =
+        family.starts_with("llama4") ||
+        reader.count(config, {"n_shared_experts", "shared_expert_intermediate_size",
+                              "shared_intermediate_size"}) > 0;
+    model.unrouted_layers = unrouted_layers_of(reader, config, model.layers);
+  }
+  if (!intermediate && model.is_gated) reader.require(config, {"intermediate_size"}, kMostSize);
+  const int64_t times = reader.find(config, {"expansion_ratio"}, 64).value_or(4);
+  model.intermediate = intermediate.value_or(times * model.hidden);
+  // The first Qwen counts gate and up together.
+  if (family == "qwen") model.intermediate /= 2;
+}
+
 Model model_of(const ConfigReader& reader, const Json& whole) {
   if (!whole.is_object()) reader.fail("a model is no JSON object");
   const Json& config = part_with_sizes(whole);
-  if (reader.find(config, {"kv_lora_rank"}, kMostSize)) {
-    reader.fail("'kv_lora_rank': latent attention has products that Stretto does not know yet");
-  }
+  const std::string family = text_of(config, "model_type");
   Model model;
-  model.hidden = reader.require(config, {"hidden_size", "n_embd", "d_model"}, kMostSize);
-  model.heads = reader.require(config, {"num_attention_heads", "n_head", "n_heads"}, kMostSize);
-  model.layers = reader.require(config, {"num_hidden_layers", "n_layer", "n_layers"}, kMostLayers);
-  model.kv_heads =
-      reader.find(config, {"num_key_value_heads", "num_kv_heads"}, kMostSize).value_or(model.heads);
-  const auto head_dim = reader.find(config, {"head_dim"}, kMostSize);
-  if (!head_dim && model.hidden % model.heads != 0) {
+  model.hidden = reader.require(config, {"hidden_size", "n_embd", "n_embed", "d_model"}, kMostSize);
+  model.heads =
+      reader.require(config, {"num_attention_heads", "num_heads", "n_head", "n_heads"}, kMostSize);
+  model.layers = reader.require(config, {"num_hidden_layers", "num_layers", "n_layer", "n_layers"},
+                                kMostLayers);
+  if (reader.find(config, {"kv_lora_rank"}, kMostSize)) {
+    model.latent_v_dim = reader.require(config, {"v_head_dim"}, kMostSize);
+  }
+  model.kv_heads = kv_heads_of(reader, config, family, model.heads);
+  const auto head_dim = reader.find(config, {"head_dim", "kv_channels"}, kMostSize);
+  if (!head_dim && model.hidden % model.heads != 0 && model.latent_v_dim == 0) {
     reader.fail(fmt::format("{} heads do not divide the hidden size {}, and there is no 'head_dim'",
                             model.heads, model.hidden));
   }
-  model.head_dim = head_dim.value_or(model.hidden / model.heads);
-  model.experts =
-      reader.find(config, {"num_local_experts", "num_experts", "n_routed_experts"}, kMostSize)
-          .value_or(1);
-  const std::string family = text_of(config, "model_type");
-  model.is_gated =
-      std::find(std::begin(kUngated), std::end(kUngated), family) == std::end(kUngated);
-  const auto intermediate = reader.find(
-      config, {"intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"}, kMostSize);
-  if (!intermediate && model.is_gated && model.experts <= 1) {
-    reader.require(config, {"intermediate_size"}, kMostSize);
-  }
-  model.intermediate = intermediate.value_or(4 * model.hidden);
+  model.head_dim =
+      model.latent_v_dim > 0 ? model.latent_v_dim : head_dim.value_or(model.hidden / model.heads);
+  read_mlp(reader, config, family, model);
   return model;
 }
 

@@ -67,6 +67,53 @@ TEST_F(ModelVerb, TakesWhatWasMeasured) {
   EXPECT_DOUBLE_EQ(linears[3].at("gain").get<double>(), 2.5);
 }
 
+// A file that was written by hand has a schedule in short; and where the library was faster it is
+// what auto takes.
+TEST_F(ModelVerb, TakesTheTimeOfWhatAutoTakes) {
+  const auto down_where = [&](double library_us) {
+    const json tuning = {
+        {"stretto_tuning", 1},
+        {"operators",
+         {{{"operator", "gemm-rs m=1024 n=256 k=512 ranks=2 dtype=bf16"},
+           {"machine", "h200x8"},
+           {"library_us", library_us},
+           {"measured",
+            {{{"schedule", "tiles"}, {"time_us", 20.0}, {"low_us", 19.0}, {"high_us", 21.0}}}}}}}};
+    set("STRETTO_TUNING_FILE", folder_.file("tuning.json", tuning.dump()));
+    return estimated({config_, "--tp", "2", "--rows", "1K"}).at("results")[0].at("linears")[3];
+  };
+  const json fused = down_where(50);
+  EXPECT_EQ(fused.at("from"), "measured");
+  EXPECT_EQ(fused.at("schedule"), "tiles");
+  EXPECT_DOUBLE_EQ(fused.at("stretto_us").get<double>(), 20);
+  const json library = down_where(10);
+  EXPECT_EQ(library.at("from"), "measured");
+  EXPECT_EQ(library.at("schedule"), "library");
+  EXPECT_DOUBLE_EQ(library.at("stretto_us").get<double>(), 10);
+}
+
+TEST_F(ModelVerb, ExpertsAreEstimatedAsTheirPlan) {
+  const std::string config = folder_.file("experts.json", R"({"hidden_size": 256,
+    "intermediate_size": 512, "num_attention_heads": 4, "num_hidden_layers": 3,
+    "num_local_experts": 4, "num_experts_per_tok": 2})");
+  for (const std::string kind : {"moe-tp", "moe-ep"}) {
+    std::vector<std::string> line = {config, "--tp", "2", "--rows", "256"};
+    if (kind == "moe-ep") line.push_back("--ep");
+    const json said = estimated(line);
+    const json layer = said.at("results")[0], experts = layer.at("linears").back();
+    EXPECT_EQ(experts.at("linear"), "experts");
+    EXPECT_EQ(experts.at("operator").at("kind"), kind);
+    EXPECT_EQ(experts.at("from"), "predicted");
+    EXPECT_GT(experts.at("symmetric_bytes"), 0);
+    EXPECT_EQ(layer.at("runs_on_gpus"), experts.at("runs_on_gpus"));
+    EXPECT_EQ(said.at("not_served")[0].at("part"), "attention");
+  }
+  const json none =
+      estimated({config, "--tp", "2", "--rows", "256", "--all-reduce"}).at("results")[0];
+  EXPECT_THAT(none.at("linears").back().at("refused"), HasSubstr("every rank has all rows"));
+  EXPECT_FALSE(none.contains("gain"));
+}
+
 TEST_F(ModelVerb, WithoutSequenceParallelismGathersNothing) {
   const json linears = estimated({config_, "--tp", "2", "--rows", "64", "--all-reduce"})
                            .at("results")[0]
@@ -78,9 +125,14 @@ TEST_F(ModelVerb, WithoutSequenceParallelismGathersNothing) {
 TEST_F(ModelVerb, LinearsThatCannotBeSharedSayWhyAndTheOthersStay) {
   const Said said = stretto_says({"model", config_, "--tp", "3", "--rows", "96"});
   EXPECT_EQ(said.exit_code, 0);
-  EXPECT_THAT(said.out, HasSubstr("cannot be shared: "));
+  EXPECT_THAT(said.out, HasSubstr("not estimated: "));
   EXPECT_THAT(said.out, HasSubstr("4 heads are no multiple of 3 ranks"));
   EXPECT_THAT(said.out, testing::Not(HasSubstr("3 layers:")));
+  EXPECT_NE(estimated({config_, "--tp", "3", "--rows", "96"})
+                .at("results")[0]
+                .at("linears")[0]
+                .at("refused"),
+            "");
 }
 
 TEST_F(ModelVerb, BadLinesAreRefused) {
@@ -93,8 +145,19 @@ TEST_F(ModelVerb, BadLinesAreRefused) {
   EXPECT_THAT(refusal({config_, "--rows", "64,"}), HasSubstr("empty number"));
   EXPECT_THAT(refusal({config_, "--rows", "many"}), HasSubstr("--rows 'many'"));
   EXPECT_THAT(refusal({config_, "--tp", "0"}), HasSubstr("--tp '0'"));
+  EXPECT_THAT(refusal({config_, "--ep"}), HasSubstr("has none"));
   EXPECT_THAT(refusal({config_, "--dtype", "fp32"}), HasSubstr("fp32 is for the emulator"));
   EXPECT_THAT(refusal({folder_.file("broken.json", "{}")}), HasSubstr("'hidden_size' is missing"));
+}
+
+// Eight heads of K and V on 16 ranks: each is on two.
+TEST_F(ModelVerb, LayersOfOtherVerbsAreThoseOfTheirRanks) {
+  const json model = estimated({"llama-3.2-1b", "--tp", "16", "--rows", "64"});
+  const json plan = json::parse(
+      stretto_says({"plan", "--layer", "llama-3.2-1b:qkv", "--m", "64", "--ranks", "16", "--json"})
+          .out);
+  EXPECT_EQ(plan.at("operator").at("n"), 2048 + 2 * 16 * 64);
+  EXPECT_EQ(plan.at("operator"), model.at("results")[0].at("linears")[0].at("operator"));
 }
 
 TEST_F(ModelVerb, WithoutAModelListsThoseThatArePublished) {

@@ -55,12 +55,78 @@ TEST(ModelConfig, OlderNamesAndDefaultsAreRead) {
   EXPECT_EQ(linears[2].n, 4 * 768);
 }
 
-TEST(ModelConfig, ExpertsHaveNoLinearsHere) {
+TEST(ModelConfig, ExpertsAreCountedAndHaveNoLinears) {
   const Model model = parse_model(
       R"({"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
-          "num_hidden_layers": 2, "num_local_experts": 8})",
+          "num_hidden_layers": 2, "num_local_experts": 8, "num_experts_per_tok": 2})",
       "config.json");
   EXPECT_EQ(linears_of(model).size(), 2u);
+  EXPECT_TRUE(model.is_routed());
+  EXPECT_EQ(model.experts_a_row, 2);
+  EXPECT_EQ(model.intermediate, 96);
+}
+
+std::string parts_of(const Model& model) {
+  std::string parts;
+  for (const Unserved& one : unserved_parts(model)) parts += one.part + " ";
+  return parts;
+}
+
+TEST(ModelConfig, WhatNoOperatorServesIsNamed) {
+  EXPECT_EQ(parts_of(parse_model(kLlama, "config.json")), "attention the rest ");
+  const Model deep = parse_model(
+      R"({"hidden_size": 64, "intermediate_size": 96, "moe_intermediate_size": 32,
+          "num_attention_heads": 4, "num_hidden_layers": 5, "n_routed_experts": 8,
+          "num_experts_per_tok": 2, "n_shared_experts": 1, "first_k_dense_replace": 2,
+          "kv_lora_rank": 16, "v_head_dim": 24})",
+      "config.json");
+  EXPECT_EQ(parts_of(deep), "latent attention shared unrouted the rest ");
+  EXPECT_EQ(deep.intermediate, 32);
+  EXPECT_EQ(deep.unrouted_layers, 2);
+  const std::vector<Linear> linears = linears_of(deep);
+  ASSERT_EQ(linears.size(), 1u);
+  EXPECT_EQ(linears[0].name, "out");
+  EXPECT_EQ(linears[0].k, 4 * 24);
+}
+
+TEST(ModelConfig, CountsOfNoneAreRead) {
+  const Model model = parse_model(
+      R"({"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
+          "num_hidden_layers": 2, "num_experts": 0, "n_shared_experts": 0})",
+      "config.json");
+  EXPECT_FALSE(model.is_routed());
+  EXPECT_EQ(linears_of(model).size(), 4u);
+}
+
+// What a family says of heads of K and V in words of its own.
+TEST(ModelConfig, OneHeadOfKAndVIsRead) {
+  const auto kv_heads = [](const std::string& more) {
+    return parse_model(
+               R"({"hidden_size": 64, "n_head": 8, "n_layer": 2, "num_kv_heads": 4, )" + more + "}",
+               "config.json")
+        .kv_heads;
+  };
+  EXPECT_EQ(kv_heads(R"("model_type": "falcon", "multi_query": true)"), 1);
+  EXPECT_EQ(kv_heads(R"("model_type": "falcon", "multi_query": false)"), 8);
+  EXPECT_EQ(kv_heads(R"("model_type": "falcon", "new_decoder_architecture": true,
+                        "multi_query": true)"),
+            4);
+  EXPECT_EQ(kv_heads(R"("model_type": "gpt_bigcode")"), 1);
+  EXPECT_EQ(kv_heads(R"("model_type": "gpt_bigcode", "multi_query": false)"), 8);
+  EXPECT_EQ(kv_heads(R"("model_type": "mpt", "attn_config": {"kv_n_heads": 2})"), 2);
+  EXPECT_EQ(kv_heads(R"("ffn_hidden_size": 96, "multi_query_attention": true,
+                        "multi_query_group_num": 2)"),
+            2);
+}
+
+TEST(ModelConfig, KeysOfGptNeoAreRead) {
+  const Model model = parse_model(
+      R"({"model_type": "gpt_neo", "hidden_size": 2048, "num_heads": 16, "num_layers": 24,
+          "intermediate_size": null})",
+      "config.json");
+  EXPECT_EQ(model.layers, 24);
+  EXPECT_EQ(model.heads, 16);
+  EXPECT_EQ(linears_of(model)[2].n, 4 * 2048);
 }
 
 TEST(ModelConfig, SizesOfModelsThatSeeAreBelow) {
@@ -81,7 +147,12 @@ TEST(ModelConfig, WhatIsWrongIsNamed) {
   EXPECT_THAT(refusal(R"({"hidden_size": 1e30})"), HasSubstr("from 1 to 1048576"));
   EXPECT_THAT(refusal(R"({"hidden_size": 64, "num_attention_heads": 3, "num_hidden_layers": 1})"),
               HasSubstr("3 heads do not divide"));
-  EXPECT_THAT(refusal(R"({"kv_lora_rank": 512})"), HasSubstr("latent attention"));
+  EXPECT_THAT(refusal(R"({"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1,
+                          "kv_lora_rank": 512})"),
+              HasSubstr("'v_head_dim' is missing"));
+  EXPECT_THAT(refusal(R"({"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1,
+                          "num_experts": 4, "num_experts_per_tok": 5})"),
+              HasSubstr("'num_experts_per_tok' must be a whole number from 0 to 4"));
   EXPECT_THAT(refusal(std::string(5000, '[')), HasSubstr("nested too deeply"));
 }
 
@@ -89,7 +160,7 @@ TEST(PublishedModels, EachHasLinearsAndASource) {
   ASSERT_GE(published_models().size(), 20u);
   for (const Model& model : published_models()) {
     EXPECT_THAT(model.source, testing::StartsWith("https://")) << model.name;
-    EXPECT_EQ(linears_of(model).size(), model.experts > 1 ? 2u : 4u) << model.name;
+    EXPECT_EQ(linears_of(model).size(), model.is_routed() ? 2u : 4u) << model.name;
   }
 }
 

@@ -14,6 +14,7 @@ import zlib
 STRETTO = os.environ["STRETTO_BINARY"]
 BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome")
                 if (path := shutil.which(name))), None)
+MODEL = ["llama-3.2-1b", "--tp", "4", "--rows", "64,1K"]
 OPERATOR = ["gemm-rs", "--m", "1024", "--n", "1024", "--k", "2048", "--ranks", "4"]
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -147,6 +148,31 @@ class File(Reports):
         self.assertIn("name that schedule", failed.exception.stderr)
 
 
+class ModelPages(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp())
+        cls.page = cls.folder / "model.html"
+        cls.said = json.loads(stretto("model", *MODEL, "--json"))
+        stretto("model", *MODEL, "--html", "-o", cls.page)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def test_holds_what_json_says_and_needs_no_other_file(self):
+        text = self.page.read_text()
+        self.assertEqual(json.loads(re.search(r'id="data">(.*?)</script>', text, re.S)[1]), self.said)
+        self.assertNotRegex(text, r"<(link|script|img)[^>]+(src|href)=")
+        self.assertIn("default-src 'none'", text)
+
+    def test_a_page_is_a_file(self):
+        for wrong in (["--html"], ["--html", "--json", "-o", "x.html"]):
+            with self.assertRaises(subprocess.CalledProcessError) as failed:
+                stretto("model", *MODEL, *wrong)
+            self.assertEqual(failed.exception.returncode, 2)
+
+
 # What a page does when it is used; `said` goes into its title.
 DRIVE = """<script>
 const said = [];
@@ -200,17 +226,21 @@ strettoReport.then(async ({view, plan}) => {
 """
 
 
+def browse(folder, page, *options):
+    """What a browser makes of a page, and what it complains of."""
+    done = subprocess.run(
+        [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+         "--virtual-time-budget=20000", "--window-size=1400,1600", "--enable-logging=stderr",
+         f"--user-data-dir={folder / 'profile'}", *options, "--dump-dom", f"file://{page}"],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
+
+
 @unittest.skipUnless(BROWSER, "no chromium: the page was not looked at by a browser")
 class InABrowser(Reports):
     def browse(self, page, *options):
-        done = subprocess.run(
-            [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-             "--virtual-time-budget=20000", "--window-size=1400,1600", "--enable-logging=stderr",
-             f"--user-data-dir={self.folder / 'profile'}", *options, "--dump-dom", f"file://{page}"],
-            text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=200, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        console = [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
-        return done.stdout, console
+        return browse(self.folder, page, *options)
 
     def drive(self, page):
         driven = self.folder / "driven.html"
@@ -252,6 +282,54 @@ class InABrowser(Reports):
         self.assertEqual(console, [])
         self.assertIn("&lt;img src=x", dom)
         self.assertNotIn("<img", dom.split('id="data"')[0])
+
+
+
+# Points at the first bar and the last point of a model's page.
+POINT = """<script>
+const tip = document.getElementById('tip'), said = [];
+for (const element of [document.querySelector('#parts rect'), [...document.querySelectorAll('#gains circle')].pop()]) {
+  element.dispatchEvent(new MouseEvent('mousemove', {clientX: 300, clientY: 300, bubbles: true}));
+  said.push([...tip.children].map(line => line.textContent).join(' | '));
+  element.dispatchEvent(new MouseEvent('mouseleave'));
+  said.push('hidden ' + tip.hidden);
+}
+said.push('overflow ' + (document.documentElement.scrollWidth - innerWidth));
+document.body.append(make('pre', {id: 'said', text: said.join('\\n')}));
+</script>
+"""
+
+
+@unittest.skipUnless(BROWSER, "no chromium: the page was not looked at by a browser")
+class ModelInABrowser(ModelPages):
+    def test_charts_and_tables_are_drawn_and_say_what_is_pointed_at(self):
+        driven = self.folder / "driven.html"
+        driven.write_text(self.page.read_text() + POINT)
+        dom, console = browse(self.folder, driven)
+        self.assertEqual(console, [])
+        shown = dom.split('id="data"')[0]
+        layers = self.said["results"]
+        self.assertEqual(shown.count("<rect"), 2 * sum(len(layer["linears"]) for layer in layers))
+        self.assertEqual(shown.count("<circle"), sum(len(layer["linears"]) + 1 for layer in layers))
+        for layer in layers:
+            self.assertIn(f"<b>{layer['gain']:.2f}x</b>", shown)
+            for part in layer["linears"]:
+                self.assertIn(f"<td>{part['stretto_us']:.1f}</td>", shown)
+        said = re.search(r'<pre id="said">(.*?)</pre>', dom, re.S)[1].split("\n")
+        first = layers[0]["linears"][0]
+        self.assertIn(f"{first['linear']}, 64 rows | ag-gemm 64 x ", said[0])
+        self.assertIn(f"Stretto: {first['stretto_us']:.1f} µs, {first['gain']:.2f}x", said[0])
+        self.assertEqual(said[2].split(" | ")[0], "layer, 1,024 rows")
+        self.assertEqual(said[1::2], ["hidden true", "hidden true"])
+        self.assertEqual(said[-1], "overflow 0")
+
+    def test_where_nothing_is_served_no_chart_is_shown(self):
+        page = self.folder / "odd.html"
+        stretto("model", MODEL[0], "--tp", "3", "--rows", "64", "--html", "-o", page)
+        dom, console = browse(self.folder, page)
+        self.assertEqual(console, [])
+        self.assertIn('id="charts" hidden', dom)
+        self.assertIn("32 heads are no multiple of 3 ranks", dom.split('id="data"')[0])
 
 
 if __name__ == "__main__":
