@@ -47,6 +47,8 @@ def output(op, out, shape, x):
 
 def apart(op, out, **inputs):
     for name, tensor in inputs.items():
+        if tensor is None:
+            continue
         begin, end = span(tensor)
         out_begin, out_end = span(out)
         require(end <= out_begin or out_end <= begin, op, f"out overlaps {name}: give it memory of its own")

@@ -1,5 +1,6 @@
 """Calls on GPU tensors: every rank enqueues its part of the plan on its current stream, and waits for nothing."""
 
+import pathlib
 import socket
 
 import torch
@@ -13,6 +14,7 @@ ALIGNMENT = 16  # bytes, of every tensor's begin
 # Of these one operation serves any number of rows; of others each number has its own.
 SERVING = ("ag-gemm", "ag-gemm-bias", "gemm-rs", "gemm-ar")
 FEWEST_ROWS = 256
+BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
 NOT_IN_GRAPHS = "a first call with so many rows makes a plan, which no CUDA graph can: call it once before"
 MOST_PLANS = 8  # of an operator that differs in rows alone: making one takes seconds
 
@@ -23,9 +25,9 @@ class Engine:
     def __init__(self, group):
         self._group = group
         self._context = None
-        # What a call is but for its tensors and rows -> the most rows -> Operation, or why there is none.
+        # What a call is but for its tensors and rows, and "bucket" or "fixed" -> the most rows -> Operation, or why
+        # there is none.
         self._operations = {}
-        self._fixed = set()  # of these those that no schedule serves with fewer rows, though of SERVING
         self._nowhere = None  # why there is no context
 
     def run(self, call, dtype, targets):
@@ -55,30 +57,33 @@ class Engine:
 
     def _operation(self, call, rows, dtype):
         is_captured = torch.cuda.is_current_stream_capturing()
-        key = (call.graph, tuple(one for one in call.sizes if one[0] != "m"), dtype)
-        serves = call.graph_name in SERVING and key not in self._fixed
-        room = max(FEWEST_ROWS, 1 << (rows - 1).bit_length()) if serves else rows
-        by_rows = self._operations.setdefault(key, {})
-        if room not in by_rows:
-            if not serves and len(by_rows) >= MOST_PLANS:
-                raise NotServed(f"there are plans for {MOST_PLANS} numbers of rows, and each takes seconds to "
-                                "make")
-            if is_captured:
-                raise NotServed(NOT_IN_GRAPHS)
-            by_rows[room] = self._make(call, room, dtype, "bucket" if serves else "fixed")
-        known = by_rows[room]
-        if isinstance(known, str) and serves:
-            self._fixed.add(key)
-            return self._operation(call, rows, dtype)
+        known = "it is of several products"
+        if call.graph_name in SERVING:
+            known = self._known(call, max(FEWEST_ROWS, 1 << (rows - 1).bit_length()), dtype, "bucket", is_captured)
+        if isinstance(known, str):
+            known = self._known(call, rows, dtype, "fixed", is_captured)
         if isinstance(known, str):
             raise NotServed(known)
-        if is_captured:
+        if is_captured:  # what went wrong before is told by the next call outside: nothing is asked of a GPU here
             _require_capturable(known, rows)
+            return known
         failed = known.error()
         if failed:
             raise RuntimeError(f"an earlier call in group {self._group.name!r} went wrong, and its results are "
                                f"of no use: {failed} (the group's finish(), on all ranks, goes on behind it)")
         return known
+
+    def _known(self, call, room, dtype, kind, is_captured):
+        """The Operation for so many rows, or why there is none; one is made where it has not been tried."""
+        key = (call.graph, tuple(one for one in call.sizes if one[0] != "m"), dtype, kind)
+        by_rows = self._operations.setdefault(key, {})
+        if room not in by_rows:
+            if kind == "fixed" and len(by_rows) >= MOST_PLANS:
+                return f"there are plans for {MOST_PLANS} numbers of rows, and each takes seconds to make"
+            if is_captured:
+                return NOT_IN_GRAPHS
+            by_rows[room] = self._make(call, room, dtype, kind)
+        return by_rows[room]
 
     def _make(self, call, room, dtype, rows):
         if self._nowhere is None and self._context is None:
@@ -95,15 +100,17 @@ class Engine:
     def _open(self, gpu):
         """By the group's store, whatever launcher there was."""
         group = self._group
-        told = {"machine": socket.gethostname(), "sm": "sm_%d%d" % torch.cuda.get_device_capability(gpu)}
+        told = {"machine": machine_id(), "host": socket.gethostname(),
+                "sm": "sm_%d%d" % torch.cuda.get_device_capability(gpu)}
         stories = group.meeting.agree("context", told, may_differ=told)
-        machines, others = sorted({one["machine"] for one in stories}), {one["sm"] for one in stories} - {SERVED}
+        machines, others = {one["machine"] for one in stories}, {one["sm"] for one in stories} - {SERVED}
         if others:
             self._nowhere = (f"there are GPUs of {' and '.join(sorted(others))}, and Stretto takes {SERVED} "
                              "(Hopper)")
             return None
         if len(machines) > 1:
-            self._nowhere = (f"ranks are on {len(machines)} machines ({', '.join(machines[:3])}); all must be "
+            hosts = sorted({one["host"] for one in stories})
+            self._nowhere = (f"ranks are on {len(machines)} machines ({', '.join(hosts[:3])}); all must be "
                              "on one")
             return None
 
@@ -112,8 +119,24 @@ class Engine:
             group.meeting.say("exchange", mine)
             return [group.meeting.hear(rank, "exchange", "context") for rank in range(group.ranks)]
 
-        return stretto.Context(group.options.timeout_s, rank=group.rank, ranks=group.ranks, gpu=gpu,
-                               exchange=exchange)
+        try:
+            context = stretto.Context(group.options.timeout_s, rank=group.rank, ranks=group.ranks, gpu=gpu,
+                                      exchange=exchange)
+            group.meeting.agree("context", {})  # so that all have heard what is forgotten
+        except BaseException:
+            group.meeting.begin()
+            raise
+        finally:
+            group.meeting.forget()  # it has the job's secret, which the store need not keep
+        return context
+
+
+def machine_id():
+    """What ranks of one machine have alike, in containers too, and others have not, whatever hosts are called."""
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return socket.gethostname()
 
 
 def _require_capturable(operation, rows):

@@ -23,7 +23,8 @@ def joined(parts):
     return first.as_strided((size, *first.shape[1:]), first.stride())
 
 
-def all_gather_matmul(x, weights, biases, group_name, dim=0, rows=None, keep_gathered=False, out=None):
+def all_gather_matmul(x, weights, biases, group_name, dim=0, rows=None, keep_gathered=False, out=None,
+                      falls_back=True):
     group = find(group_name)
     many = _shapes.gathered_rows(x, weights, biases, dim, rows, group.ranks)
     own = many.own(group.rank)
@@ -32,7 +33,7 @@ def all_gather_matmul(x, weights, biases, group_name, dim=0, rows=None, keep_gat
                     f"{group.rank} of {group.ranks} has {own}")
     weight, bias = joined(weights), joined(biases) if biases else None
     target = _target("all_gather_matmul", out, many.shape(many.total, weight.shape[0]), x,
-                     weight=weight)
+                     weight=weight, bias=bias)
     if many.count == 0:
         nothing = x.new_empty(many.shape(many.total, weight.shape[0]))
         return _given(target, nothing), many.gathered_like(x, keep_gathered)
@@ -44,22 +45,27 @@ def all_gather_matmul(x, weights, biases, group_name, dim=0, rows=None, keep_gat
         return (F.linear(gathered[0], weight, bias),)
 
     call = _calls.gather_matmul(many.count, a, weight.contiguous(), bias, group.ranks)
-    y, = _serve.run(call, group, by_torch, reason=GATHERED_IS_KEPT if keep_gathered else None,
+    y, = _serve.run(call, group, by_torch if falls_back else None, reason=GATHERED_IS_KEPT if keep_gathered else None,
                     targets={"out": target} if many.is_plain() else {})
     kept = many.unflat(gathered[0], many.total) if keep_gathered else many.gathered_like(x, False)
     return _given(target, many.unflat(y, many.total)), kept
 
 
-def matmul_reduce_scatter(x, weight, bias, group_name, dim=0, out=None):
+def matmul_reduce_scatter(x, weight, bias, group_name, dim=0, out=None, falls_back=True):
     group = find(group_name)
     many = _shapes.scattered_rows(x, weight, bias, dim, group.ranks)
     own = many.own(group.rank)
-    target = _target("matmul_reduce_scatter", out, many.shape(own, weight.shape[0]), x, weight=weight)
+    target = _target("matmul_reduce_scatter", out, many.shape(own, weight.shape[0]), x, weight=weight,
+                     bias=bias)
     if many.count == 0:
         return _given(target, x.new_empty(many.shape(own, weight.shape[0])))
     a = many.flat(x, many.block * group.ranks).contiguous()
     call = _calls.matmul_scatter(a, weight.contiguous(), group.ranks)
-    y, = _serve.run(call, group, lambda: (_collectives.reduce_scatter(group, F.linear(a, weight)),),
+
+    def by_torch():
+        return (_collectives.reduce_scatter(group, F.linear(a, weight)),)
+
+    y, = _serve.run(call, group, by_torch if falls_back else None,
                     targets={"out": target} if many.is_plain() else {})
     return _given(target, _biased(many.unflat(y, own), bias))
 
@@ -68,7 +74,7 @@ def matmul_all_reduce(x, weight, bias, group_name, out=None):
     group = find(group_name)
     _shapes.whole_rows("matmul_all_reduce", x, [weight], [bias] if bias is not None else [])
     shape = (*x.shape[:-1], weight.shape[0])
-    target = _target("matmul_all_reduce", out, shape, x, weight=weight)
+    target = _target("matmul_all_reduce", out, shape, x, weight=weight, bias=bias)
     a = x.flatten(0, -2).contiguous()
     if a.shape[0] == 0:
         return _given(target, x.new_empty(shape))

@@ -70,17 +70,29 @@ class Meeting:
     def agree(self, doing: str, story: Dict[str, Any], may_differ=()) -> List[Dict[str, Any]]:
         """What all ranks say of a call. Raises ValueError on all of them where they differ.
 
-        Begins the meeting. `may_differ` names fields that ranks say for themselves.
+        Begins the meeting. `may_differ` names fields that ranks say for themselves. Who calls again after a
+        RuntimeError comes to the same meeting: a rank that was late finds the others there.
         """
+        before = self._number, self._mine, self._old
         self.begin()
         self.say("story", json.dumps(story).encode())
-        self._await(range(self.ranks), "story", doing, self.timeout_s)
+        try:
+            self._await(range(self.ranks), "story", doing, self.timeout_s)
+        except RuntimeError:
+            self._number, self._mine, self._old = before
+            raise
         stories = [json.loads(self.hear(rank, "story", doing)) for rank in range(self.ranks)]
         found = differences([{name: value for name, value in one.items() if name not in may_differ}
                              for one in stories])
         if found:
             raise ValueError(f"ranks disagree at {doing}: {'; '.join(found)}")
         return stories
+
+    def forget(self) -> None:
+        """Takes back what this rank said before this meeting, which all ranks have heard."""
+        for key in self._old:
+            self._store.delete_key(key)
+        self._old = []
 
     def leave(self) -> None:
         """Tells ranks that wait for this one that it comes no more."""

@@ -22,7 +22,8 @@ def refusal(call):
 
 
 def run(call, group, fallback, reason=None, targets=None, is_in_parts=False):
-    """The call's outputs in their order: Stretto's, else those of fallback(), which is counted.
+    """The call's outputs in their order: Stretto's, else those of fallback(), which is counted. Raises NotServed
+    where fallback is None: the caller has another.
 
     reason       why Stretto is not asked, by the caller's own choice; None: it is
     targets      output -> the tensor without gaps that it is written to, where there is one
@@ -39,6 +40,8 @@ def run(call, group, fallback, reason=None, targets=None, is_in_parts=False):
             return tuple(outputs[name] for name in call.outputs)
         except _engine.NotServed as error:
             reason = str(error)
+    if fallback is None:
+        raise _engine.NotServed(reason)
     if not group.options.fallback and not is_chosen and not is_in_parts:
         raise ValueError(f"{call.op} is not served for group {group.name!r}: {reason}")
     count_fallback(call.op, f"{IN_PARTS}{reason}" if is_in_parts else reason)

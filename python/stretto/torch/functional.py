@@ -5,7 +5,7 @@ from typing import List, Optional, Sequence, Tuple, Union, overload
 import torch
 
 from . import ops  # noqa: F401  (defines torch.ops.stretto)
-from .groups import GroupLike, group_name
+from .groups import GroupLike, seat
 
 Weights = Union[torch.Tensor, Sequence[torch.Tensor]]
 
@@ -54,7 +54,7 @@ def all_gather_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] 
     Returns [..., N] with R times as many of `dim`. Collective. Raises ValueError for what cannot be, which
     names the ranks that disagree; RuntimeError that names ranks which do not come.
     """
-    weights, biases, name = _listed(weight), _listed(bias), group_name(group)
+    weights, biases, name = _listed(weight), _listed(bias), seat(group)
     if out is not None:
         _refuse_gradients("all_gather_matmul", x, *weights, *biases)
         torch.ops.stretto.all_gather_matmul.out(x, weights, biases, name, dim, rows, out=out)
@@ -79,7 +79,7 @@ def matmul_reduce_scatter(x: torch.Tensor, weight: torch.Tensor, bias: Optional[
 
     Returns [..., N]. Collective; raises as all_gather_matmul().
     """
-    name = group_name(group)
+    name = seat(group)
     if out is None:
         return torch.ops.stretto.matmul_reduce_scatter(x, weight, bias, name, dim)
     _refuse_gradients("matmul_reduce_scatter", x, weight, bias)
@@ -95,7 +95,7 @@ def matmul_all_reduce(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torc
     is every rank's, and so is its gradient expected to be. Returns [..., N]. Collective; raises as
     all_gather_matmul().
     """
-    name = group_name(group)
+    name = seat(group)
     if out is None:
         return torch.ops.stretto.matmul_all_reduce(x, weight, bias, name)
     _refuse_gradients("matmul_all_reduce", x, weight, bias)
@@ -113,7 +113,7 @@ def matmul_all_reduce_add_rms_norm(x: torch.Tensor, weight: torch.Tensor, residu
     all_gather_matmul().
     """
     return torch.ops.stretto.matmul_all_reduce_add_rms_norm(x, weight, residual, norm_weight, eps,
-                                                            group_name(group))
+                                                            seat(group))
 
 
 def mlp(x: torch.Tensor, up: Weights, down: torch.Tensor, group: GroupLike = None, *,
@@ -131,7 +131,7 @@ def mlp(x: torch.Tensor, up: Weights, down: torch.Tensor, group: GroupLike = Non
     Gradients compute what stood between the products again. Returns x's shape. Collective; raises as
     all_gather_matmul().
     """
-    return torch.ops.stretto.mlp(x, _listed(up), _listed(up_bias), down, activation, group_name(group),
+    return torch.ops.stretto.mlp(x, _listed(up), _listed(up_bias), down, activation, seat(group),
                                  sequence_parallel, dim)
 
 
@@ -153,7 +153,7 @@ def column_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] = No
     Its gradient is: that of x is a sum over the ranks (matmul_all_reduce). Weights as of all_gather_matmul().
     """
     weights = _listed(weight)
-    made = torch.ops.stretto.column_matmul(x, weights, _listed(bias), group_name(group))
+    made = torch.ops.stretto.column_matmul(x, weights, _listed(bias), seat(group))
     if isinstance(weight, torch.Tensor):
         return made
     return list(made.split([one.shape[0] for one in weights], dim=-1))

@@ -2,9 +2,11 @@
 
 import dataclasses
 import os
+import re
 import threading
-from typing import Any, Dict, Optional, Set
+from typing import Any, Dict, Optional, Set, Tuple
 
+import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
@@ -31,6 +33,7 @@ class Group:
                  process_group: Optional[dist.ProcessGroup] = None):
         self.name, self.rank, self.ranks, self.options = name, rank, ranks, options
         self.process_group = process_group
+        self.seat = _seat(name, rank, ranks)  # what operators are told of it: see seat()
         self.store = store
         self.meeting = Meeting(store, rank, ranks, options.timeout_s)
         self.engines: Dict[str, Any] = {}  # device type -> what _engine.py has for this group
@@ -54,7 +57,7 @@ class Group:
 
     def close(self) -> None:
         """Collective. Frees what the group has; its name may be given to init() again."""
-        _groups.pop(self.name, None)
+        _forget(self)
         for engine in self.engines.values():
             engine.close()
         self.engines = {}
@@ -64,7 +67,8 @@ class Group:
 
 
 GroupLike = Any  # None, a name, a Group, a ProcessGroup or a DeviceMesh of one dimension
-_groups: Dict[str, Group] = {}
+_groups: Dict[str, Group] = {}  # by name
+_seats: Dict[str, Group] = {}  # by name and by seat
 _generations: Dict[str, int] = {}
 _lock = threading.RLock()
 
@@ -111,7 +115,7 @@ def init(group: GroupLike = None, *, timeout_s: float = DEFAULT_TIMEOUT_S, sched
     name = group_name(group)
     options = Options(float(timeout_s), schedule, bool(fallback))
     with _lock:
-        known = _groups.get(name)
+        known = _known(name)
         if known is not None:
             if known.options != options:
                 raise ValueError(f"group {name!r} is there with other options ({known.options}): "
@@ -120,30 +124,96 @@ def init(group: GroupLike = None, *, timeout_s: float = DEFAULT_TIMEOUT_S, sched
         return _open(name, options)
 
 
+# What seat() gives, and operators take: a group's name, or its name with this rank's place in it.
+_SEAT = re.compile(r"(.*) \(rank (\d+) of (\d+)\)", re.DOTALL)
+
+
+def _seat(name, rank, ranks):
+    return f"{name} (rank {rank} of {ranks})"
+
+
+@torch.compiler.assume_constant_result
+def _seated(name):
+    group = _known(name)
+    return group.seat if group is not None else _seat(name, *place(name))
+
+
+def seat(group: GroupLike = None) -> str:
+    """A group's name with this rank's place in it. Shapes depend on both, so that a graph which torch.compile
+    keeps on disk is to be found by nobody else.
+    """
+    return _seated(group_name(group))
+
+
 def find(name: str) -> Group:
-    """The group of this name; one of torch.distributed's is made where it is not there yet."""
-    group = _groups.get(name)
-    if group is None:
-        with _lock:
-            group = _groups.get(name) or _open(name, Options())
+    """The group of this name or seat; one of torch.distributed's is made where it is not there yet.
+
+    Raises ValueError where the group has other ranks than the seat says.
+    """
+    group = _seats.get(name)
+    if group is None or not _is_live(group):
+        group = _find(name)
     group.require_usable()
     return group
 
 
+def _find(name):
+    said = _SEAT.fullmatch(name)
+    plain = said[1] if said else name
+    with _lock:
+        group = _known(plain) or _open(plain, Options())
+    if name not in (plain, group.seat):
+        raise ValueError(f"this was compiled for {name}, and is called in {group.seat}: torch.compiler.reset() "
+                         "forgets it")
+    return group
+
+
+def place(name: str) -> Tuple[int, int]:
+    """This rank's number in a group of this name or seat, and how many there are; the group is not made."""
+    said = _SEAT.fullmatch(name)
+    if said:
+        return int(said[2]), int(said[3])
+    group = _known(name) or _process_group(name)
+    return (group.rank, group.ranks) if isinstance(group, Group) else (group.rank(), group.size())
+
+
+@torch.compiler.assume_constant_result
 def ranks_of(name: str) -> int:
-    """How many ranks a group has, without making it."""
-    group = _groups.get(name)
-    return group.ranks if group is not None else _process_group(name).size()
+    return place(name)[1]
 
 
+@torch.compiler.assume_constant_result
 def rank_of(name: str) -> int:
-    """This rank's number in a group, without making it."""
-    group = _groups.get(name)
-    return group.rank if group is not None else _process_group(name).rank()
+    return place(name)[0]
 
 
 def register(group: Group) -> Group:
-    _groups[group.name] = group
+    _groups[group.name] = _seats[group.name] = _seats[group.seat] = group
+    return group
+
+
+def _forget(group):
+    if _groups.get(group.name) is group:
+        for one in (_groups, _seats):
+            one.pop(group.name, None)
+            one.pop(group.seat, None)
+
+
+def _is_live(group):
+    """Whether a group's ProcessGroup is what it was: destroy_process_group() frees names for others."""
+    if group.process_group is None:
+        return True
+    try:
+        return c10d._resolve_process_group(group.name) is group.process_group
+    except Exception:
+        return False
+
+
+def _known(name):
+    group = _groups.get(name)
+    if group is not None and not _is_live(group):
+        _forget(group)
+        return None
     return group
 
 
@@ -157,8 +227,13 @@ def _process_group(name):
 
 def _open(name, options):
     process_group = _process_group(name)
-    generation = _generations[name] = _generations.get(name, 0) + 1
+    generation = _generations.get(name, 0) + 1
     store = dist.PrefixStore(f"stretto/{name}/{generation}", c10d._get_process_group_store(process_group))
     group = Group(name, process_group.rank(), process_group.size(), store, options, process_group)
-    group.meeting.agree(f"init of group {name!r}", dataclasses.asdict(options))
+    try:
+        group.meeting.agree(f"init of group {name!r}", dataclasses.asdict(options))
+    except ValueError:  # on all ranks: what was said here is done with
+        _generations[name] = generation
+        raise
+    _generations[name] = generation
     return register(group)

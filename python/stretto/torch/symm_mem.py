@@ -6,41 +6,42 @@ They are called by PyTorch's asynchronous tensor parallelism and by vLLM's Async
 """
 
 import contextlib
+import inspect
 import warnings
-from typing import List
+from typing import List, Set
 
 import torch
 
 from . import _kernels
+from ._refusals import NotServed
 from .groups import find
 from .report import count_fallback, count_served
 
 _libraries: List[torch.library.Library] = []
+_restored: Set[str] = set()  # what torch.library noted of PyTorch's own kernels, and loses with a library of ours
 _is_gathered_returned = True
-
-
-class _Unserved(Exception):
-    pass
 
 
 def _weight(b):
     """[N, K] of an operand B [K, N] that is the transpose of a row-major weight, as linear.weight.t() is."""
     if b.dim() != 2 or not b.t().is_contiguous():
-        raise _Unserved("B is no transpose of a row-major weight: weight.t() is")
+        raise NotServed("B is no transpose of a row-major weight: weight.t() is")
     return b.t()
 
 
 def _rows(tensor, dim):
     dim = dim + tensor.dim() if dim < 0 else dim
     if not 0 <= dim < tensor.dim() - 1:
-        raise _Unserved(f"dimension {dim} of {list(tensor.shape)} is not one of its rows")
+        raise NotServed(f"dimension {dim} of {list(tensor.shape)} is not one of its rows")
     return dim
 
 
-def _by_stretto(op, serve, fall_back):
+def _by_stretto(op, group, serve, fall_back):
     try:
         made = serve()
-    except _Unserved as reason:
+    except NotServed as reason:
+        if not group.options.fallback:
+            raise ValueError(f"symm_mem.{op} is not served for group {group.name!r}: {reason}") from None
         count_fallback(f"symm_mem.{op}", str(reason))
         return fall_back()
     count_served(f"symm_mem.{op}")
@@ -48,12 +49,13 @@ def _by_stretto(op, serve, fall_back):
 
 
 def _all_gather_matmul(A, Bs, gather_dim, group_name, *, return_A=True):
+    group = find(group_name)
+
     def serve():
-        find(group_name)
         if return_A and _is_gathered_returned:
-            raise _Unserved("return_A=True asks for the gathered rows")
+            raise NotServed("return_A=True asks for the gathered rows")
         dim, weights = _rows(A, gather_dim), [_weight(b) for b in Bs]
-        y, _ = _kernels.all_gather_matmul(A, weights, [], group_name, dim)
+        y, _ = _kernels.all_gather_matmul(A, weights, [], group_name, dim, falls_back=False)
         # Results of an operator share no memory.
         parts = [y] if len(Bs) == 1 else [part.contiguous() for part in
                                           y.split([weight.shape[0] for weight in weights], dim=-1)]
@@ -66,16 +68,17 @@ def _all_gather_matmul(A, Bs, gather_dim, group_name, *, return_A=True):
         more = {} if return_A else {"return_A": False}  # older releases have no such argument
         return own(A, Bs, gather_dim, group_name, **more)
 
-    return _by_stretto("fused_all_gather_matmul", serve, fall_back)
+    return _by_stretto("fused_all_gather_matmul", group, serve, fall_back)
 
 
 def _matmul_reduce_scatter(A, B, reduce_op, scatter_dim, group_name):
+    group = find(group_name)
+
     def serve():
-        group = find(group_name)
         dim, weight = _rows(A, scatter_dim), _weight(B)
         if reduce_op not in ("sum", "avg"):
-            raise _Unserved(f"reduce_op is {reduce_op!r}")
-        y = _kernels.matmul_reduce_scatter(A, weight, None, group_name, dim)
+            raise NotServed(f"reduce_op is {reduce_op!r}")
+        y = _kernels.matmul_reduce_scatter(A, weight, None, group_name, dim, falls_back=False)
         return y.div_(group.ranks) if reduce_op == "avg" else y
 
     def fall_back():
@@ -84,7 +87,7 @@ def _matmul_reduce_scatter(A, B, reduce_op, scatter_dim, group_name):
                symmetric._fused_matmul_reduce_scatter_fallback)
         return own(A, B, reduce_op, scatter_dim, group_name)
 
-    return _by_stretto("fused_matmul_reduce_scatter", serve, fall_back)
+    return _by_stretto("fused_matmul_reduce_scatter", group, serve, fall_back)
 
 
 def enable_symm_mem(*, return_gathered: bool = True) -> None:
@@ -111,14 +114,30 @@ def enable_symm_mem(*, return_gathered: bool = True) -> None:
         for name, function in (("fused_all_gather_matmul", _all_gather_matmul),
                                ("fused_matmul_reduce_scatter", _matmul_reduce_scatter)):
             for key in ("CPU", "CUDA"):
-                library.impl(name, function, key)
+                _override(library, name, function, key)
     _libraries.append(library)
+
+
+def _override(library, name, function, key):
+    """The dispatcher takes a second kernel and goes back to the first when it ends; releases of torch.library
+    refuse one over another of Python's, as PyTorch's own are, unless they are told or do not know of it.
+    """
+    noted = f"symm_mem/{name}/{key}"
+    if noted in torch.library._impls:
+        _restored.add(noted)
+    if "allow_override" in inspect.signature(library.impl).parameters:
+        library.impl(name, function, key, allow_override=True)
+    else:
+        torch.library._impls.discard(noted)
+        library.impl(name, function, key)
 
 
 def disable_symm_mem() -> None:
     """Gives both operators back to PyTorch."""
     while _libraries:
         _libraries.pop()._destroy()
+    torch.library._impls.update(_restored)
+    _restored.clear()
 
 
 @contextlib.contextmanager

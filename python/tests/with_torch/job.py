@@ -191,10 +191,16 @@ def check_drop_in(mesh):
             for got, expected in zip(call(return_A=False), right[op]):
                 close(got, expected)
             assert st.report().served[f"symm_mem.{op}"] == 1, st.report()
-        # What Stretto does not serve PyTorch does, and the reason is told.
-        gathered, _ = torch.ops.symm_mem.fused_all_gather_matmul(x, [up.t()], 0, name)
+        # What Stretto does not serve PyTorch does, and the reason is told; a group may forbid it.
+        across = mesh["dp"].get_group().group_name
+        gathered, _ = torch.ops.symm_mem.fused_all_gather_matmul(x, [up.t()], 0, across)
         assert gathered.shape == (16, H)
-        torch.ops.symm_mem.fused_matmul_reduce_scatter(x, up.t().contiguous(), "sum", 0, name)
+        torch.ops.symm_mem.fused_matmul_reduce_scatter(x, up.t().contiguous(), "sum", 0, across)
+        try:
+            torch.ops.symm_mem.fused_all_gather_matmul(x, [up.t()], 0, name)
+            raise AssertionError("there is no fallback")
+        except ValueError as error:
+            assert "is not served for group" in str(error) and "return_A=True" in str(error), error
         reasons = " ".join(reason for _, reason in st.report().fallbacks)
         assert "return_A=True" in reasons and "weight.t() is" in reasons, reasons
         st.enable_symm_mem(return_gathered=False)

@@ -9,6 +9,7 @@ import torch
 
 import stretto
 import stretto.torch as st
+from stretto.torch import _meeting
 
 
 class Bad(unittest.TestCase):
@@ -67,6 +68,9 @@ class Bad(unittest.TestCase):
                              (self.x.view(-1)[:24].view(6, 4), "out overlaps x: give it memory of its own"),
                              (self.w.view(-1)[8:].view(6, 4), "out overlaps weight")):
             self.refused(lambda g: st.matmul_all_reduce(self.x, self.w, group=g, out=bad), message)
+        for op, rows in ((st.all_gather_matmul, 12), (st.matmul_reduce_scatter, 3), (st.matmul_all_reduce, 6)):
+            bad = torch.zeros(rows, 4).bfloat16()
+            self.refused(lambda g: op(self.x, self.w, bad[1], g, out=bad), "out overlaps bias")
         needs = self.w.clone().requires_grad_()
         self.refused(lambda g: st.matmul_all_reduce(self.x, needs, group=g, out=out), "out has no gradient")
 
@@ -113,6 +117,27 @@ class Groups(unittest.TestCase):
                 st.matmul_all_reduce(Bad.x, Bad.w, group=group)
         with self.assertRaisesRegex(KeyError, "its own"):
             run(3, call)
+
+
+class Meetings(unittest.TestCase):
+    """Ranks that come late, and ranks that come again."""
+
+    def seats(self, ranks):
+        store = torch.distributed.HashStore()
+        return [_meeting.Meeting(store, rank, ranks, 0.05) for rank in range(ranks)]
+
+    def test_who_comes_again_meets_who_was_late(self):
+        early, late = self.seats(2)
+        for _ in range(2):
+            with self.assertRaisesRegex(RuntimeError, "rank 1 of 2 did not come to it"):
+                early.agree("it", {"m": 1})
+        self.assertEqual(len(late.agree("it", {"m": 1})), 2)
+        early.agree("it", {"m": 1})
+        with self.assertRaisesRegex(ValueError, "m is 3 on rank 0, 2 on rank 1"):
+            late.timeout_s = 0
+            with self.assertRaises(RuntimeError):
+                late.agree("next", {"m": 2})
+            early.agree("next", {"m": 3})
 
 
 class Fallback(unittest.TestCase):

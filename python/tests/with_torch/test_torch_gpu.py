@@ -30,6 +30,8 @@ class Operation:
         self.runs.append((tensors, num_rows, stream))
 
     def error(self):
+        if torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("operation not permitted when stream is capturing")
         return self.failure
 
     def runs_per_graph(self, rows):
@@ -83,13 +85,36 @@ class Calls(unittest.TestCase):
             self.assertEqual(one.everyone, [b"secret 0", b"secret 1"])
 
     def test_ranks_on_several_machines_are_not_served(self):
+        def program(message):
+            def call(group):
+                with self.assertRaisesRegex(NotServed, message):
+                    _gpu.Engine(group).run(self.call(), "bf16", {})
+            return call
+        ids, names = iter(("one", "other")), iter(("here", "there"))
+        with mock.patch.object(_gpu, "machine_id", lambda: next(ids)):
+            with mock.patch.object(_gpu.socket, "gethostname", lambda: next(names)):
+                st.run_threads(program("ranks are on 2 machines .here, there"), 2, timeout_s=60)
+        ids = iter(("one", "other"))  # hosts of one name
+        with mock.patch.object(_gpu, "machine_id", lambda: next(ids)):
+            st.run_threads(program("ranks are on 2 machines"), 2, timeout_s=60)
+
+    def test_containers_of_one_machine_may_have_names_of_their_own(self):
         names = iter(("here", "there"))
+        with mock.patch.object(_gpu.socket, "gethostname", lambda: next(names)):
+            st.run_threads(lambda group: _gpu.Engine(group).run(self.call(), "bf16", {}), 2, timeout_s=60)
+        self.assertEqual(len(self.contexts), 2)
+
+    def test_the_store_does_not_keep_the_jobs_secret(self):
+        store, said = torch.distributed.HashStore(), []
 
         def program(group):
-            with self.assertRaisesRegex(NotServed, "ranks are on 2 machines .here, there"):
-                _gpu.Engine(group).run(self.call(), "bf16", {})
-        with mock.patch.object(_gpu.socket, "gethostname", lambda: next(names)):
-            st.run_threads(program, 2, timeout_s=60)
+            group.meeting._store = mock.Mock(wraps=store)
+            _gpu.Engine(group).run(self.call(), "bf16", {})
+            said.extend(key.args[0] for key in group.meeting._store.set.call_args_list
+                        if b"secret" in bytes(key.args[1]))
+        st.run_threads(program, 2, timeout_s=60)
+        self.assertEqual(len(said), 2)
+        self.assertFalse([key for key in said if store.check([key])])
 
     def test_other_gpus_are_not_served(self):
         engine, self.capability = self.engine(), (8, 0)
@@ -148,6 +173,21 @@ class Calls(unittest.TestCase):
             for rows in (4, 4, 8):
                 engine.run(_calls.gather_matmul(rows, x, w, w[:, 0].contiguous(), 1), "bf16", {})
         self.assertEqual([one.options["sizes"]["m"] for one in Operation.made], [4, 8])
+
+    def test_a_bucket_that_is_refused_hides_no_plan_of_as_many_rows(self):
+        """256 and 512 rows are buckets, too."""
+        engine, real = self.engine(), Operation.__init__
+
+        def refuse(operation, context, operator, **options):
+            if options["rows"] == "bucket":
+                raise ValueError("no schedule serves it")
+            real(operation, context, operator, **options)
+
+        with mock.patch.object(Operation, "__init__", refuse):
+            for rows in (256, 512, 200):
+                engine.run(self.call(rows), "bf16", {})
+        self.assertEqual([(one.options["rows"], one.options["sizes"]["m"]) for one in Operation.made],
+                         [("fixed", 256), ("fixed", 512), ("fixed", 200)])
 
     def test_what_is_refused_is_asked_once(self):
         engine = self.engine()

@@ -1,0 +1,93 @@
+"""torch.ops.symm_mem by Stretto: over kernels of PyTorch's own, in several releases, and what is not served."""
+
+import unittest
+from unittest import mock
+
+from ranks import Numbers, normal
+
+import torch
+
+import stretto.torch as st
+
+try:
+    import torch.distributed._symmetric_memory as symmetric
+except ImportError:
+    symmetric = None
+
+RANKS, K, N = 2, 16, 8
+REAL = torch.library.Library.impl
+NAMES = ("fused_all_gather_matmul", "fused_matmul_reduce_scatter")
+KEYS = [f"symm_mem/{name}/CUDA" for name in NAMES]
+
+
+def refuse(library, name, key):
+    if f"{library.ns}/{name}/{key}" in torch.library._impls:
+        raise RuntimeError("This is not allowed since there's already a kernel registered from python")
+
+
+def told_impl(library, name, function, key="", *, with_keyset=False, allow_override=False):
+    """As releases that override where they are told."""
+    if not allow_override:
+        refuse(library, name, key)
+    REAL(library, name, function, key, with_keyset=with_keyset)
+
+
+def never_impl(library, name, function, key="", *, with_keyset=False):
+    """As those that know of no override."""
+    refuse(library, name, key)
+    REAL(library, name, function, key, with_keyset=with_keyset)
+
+
+@unittest.skipUnless(symmetric, "this PyTorch has no torch.ops.symm_mem")
+class DropIn(Numbers):
+    def setUp(self):
+        self.addCleanup(st.disable_symm_mem)
+        st.reset_report()
+
+    def scatter(self, x, w, **options):
+        return st.run_threads(lambda group: torch.ops.symm_mem.fused_matmul_reduce_scatter(
+            x, w.t(), "sum", 0, group.name), RANKS, timeout_s=60, **options)
+
+    def test_over_pytorchs_own_kernels_in_every_release(self):
+        x, w = normal(1, 4, K), normal(2, N, K)
+        for impl in (REAL, told_impl, never_impl):
+            with self.subTest(impl.__name__), mock.patch.object(torch.library.Library, "impl", impl):
+                for _ in range(2):  # PyTorch's are there again in between
+                    self.assertLessEqual(set(KEYS), torch.library._impls)
+                    st.enable_symm_mem()
+                    st.enable_symm_mem()
+                    for rank, y in enumerate(self.scatter(x, w)):
+                        self.assert_close(y, RANKS * (x.double() @ w.double().t())[2 * rank:][:2])
+                    st.disable_symm_mem()
+                    with self.assertRaises(NotImplementedError):  # it has none for CPUs
+                        torch.ops.symm_mem.fused_matmul_reduce_scatter(x, w.t(), "sum", 0, "0")
+        self.assertLessEqual(set(KEYS), torch.library._impls)
+
+    def test_pytorchs_own_kernels_come_back(self):
+        """One of Python's that was there before us."""
+        library = torch.library.Library("symm_mem", "IMPL")
+        self.addCleanup(library._destroy)
+        library.impl(NAMES[1], lambda *given: "PyTorch's", "CPU")
+        call = torch._C._dispatch_dump
+        before = call(f"symm_mem::{NAMES[1]}")
+        st.enable_symm_mem()
+        self.assertNotEqual(call(f"symm_mem::{NAMES[1]}"), before)
+        st.disable_symm_mem()
+        self.assertEqual(call(f"symm_mem::{NAMES[1]}"), before)
+        self.assertIn(f"symm_mem/{NAMES[1]}/CPU", torch.library._impls)
+
+    def test_what_pytorch_does_is_not_counted_as_served(self):
+        x, w = normal(1, 4, K, dtype=torch.float64), normal(2, N, K, dtype=torch.float64)
+        st.enable_symm_mem()
+        with mock.patch.object(symmetric, "_fused_matmul_reduce_scatter_fallback", lambda *given: x[:1]):
+            self.assertEqual([tuple(y.shape) for y in self.scatter(x, w)], [(1, K)] * RANKS)
+        self.assertFalse(st.report().served)
+        ((op, reason), count), = st.report().fallbacks.items()
+        self.assertEqual((op, count), ("symm_mem.fused_matmul_reduce_scatter", RANKS))
+        self.assertIn("tensors are float64", reason)
+        with self.assertRaisesRegex(ValueError, "symm_mem.fused_matmul_reduce_scatter is not served for group"):
+            self.scatter(x, w, fallback=False)
+
+
+if __name__ == "__main__":
+    unittest.main()
