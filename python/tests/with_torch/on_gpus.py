@@ -74,6 +74,27 @@ def times(group):
     return told
 
 
+def host_costs(group):
+    """What eager calls take of the host, beside PyTorch's product and the library's call alone."""
+    x, w, g = (gpu_checks.normal(1, 16, 512), gpu_checks.normal(2, 512, 512), gpu_checks.normal(3, 16, 512))
+    scale = gpu_checks.normal(4, 512)
+    calls = {"matmul_all_reduce": lambda: st.matmul_all_reduce(x, w, group=group),
+             "all_gather_matmul": lambda: st.all_gather_matmul(x, w, group=group),
+             "matmul_reduce_scatter": lambda: st.matmul_reduce_scatter(x, w, group=group),
+             "add_rms_norm": lambda: st.matmul_all_reduce_add_rms_norm(x, w, g, scale, 1e-6, group),
+             "mlp": lambda: st.mlp(x, [w, w], w, group), "PyTorch's F.linear": lambda: F.linear(x, w)}
+    with torch.no_grad():
+        told = [(name, host_us(call, 100)) for name, call in calls.items()]
+    w.requires_grad_()
+    told.append(("matmul_all_reduce with a gradient", host_us(calls["matmul_all_reduce"], 100)))
+    operation = next(one for by_rows in group.engines["cuda"]._operations.values() for one in by_rows.values()
+                     if getattr(one, "rows", "") == "bucket")
+    infos = operation.tensors_of(16 * group.ranks)
+    tensors = {name: torch.zeros(info.shape, device="cuda", dtype=torch.bfloat16) for name, info in infos.items()}
+    told.append(("stretto.Operation.run", host_us(lambda: operation.run(tensors, 16 * group.ranks), 100)))
+    return told
+
+
 def not_served():
     return {f"{op}: {reason}": count for (op, reason), count in st.report().fallbacks.items() if CHOSEN not in reason}
 
@@ -142,10 +163,8 @@ def main():
         if wanted is None or check.__name__[len("check_"):] in wanted:
             checks.run(check)
     group = checks.group
-    if not checks.failed:
-        x, w = gpu_checks.normal(1, 16, 512), gpu_checks.normal(2, 512, 512)
-        checks.tell(f"an eager call takes {host_us(lambda: st.matmul_all_reduce(x, w, group=group), 100):.1f} us of "
-                    "the host")
+    for name, took in host_costs(group):
+        checks.tell(f"an eager call of {name:34} takes {took:6.1f} us of the host")
     if not checks.failed and not is_shared and "--no-times" not in sys.argv:
         for op, rows, n, k, ours, theirs in times(group):
             checks.tell(f"{op:24} m={rows} n={n} k={k}: {ours:8.1f} us, PyTorch's {theirs:8.1f} us, "
