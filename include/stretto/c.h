@@ -155,6 +155,9 @@ typedef struct stretto_operation_request {
   const stretto_operator* op; /* of the context's ranks; as many rows as a run has at the most */
   int32_t serves;             /* not 0: runs may have fewer; 0: exactly so many */
   const char* schedule;       /* as of a plan */
+  /* How long making it may time schedules where auto is not sure, in milliseconds of runs; less
+   * than 0: never; 0: as STRETTO_MEASURE_MS says. */
+  double measure_ms;
 } stretto_operation_request;
 
 /* Collective. */
@@ -173,6 +176,9 @@ STRETTO_C_API int stretto_operation_tensor(const stretto_operation* operation, i
 STRETTO_C_API int stretto_operation_prepare(stretto_operation* operation, int64_t rows);
 STRETTO_C_API int stretto_operation_schedule(const stretto_operation* operation, int64_t rows,
                                              const char** schedule);
+/* Why auto took it, and how sure it is; empty where the schedule was named. */
+STRETTO_C_API int stretto_operation_reason(const stretto_operation* operation, int64_t rows,
+                                           const char** reason);
 /* A captured graph holds a multiple of so many runs of so many rows, whose plan is there. */
 STRETTO_C_API int stretto_operation_runs_per_graph(const stretto_operation* operation, int64_t rows,
                                                    int32_t* runs);

@@ -34,6 +34,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -111,6 +112,11 @@ struct OperationOptions {
   // fixed: every run has exactly `max_rows` rows, so all schedules can serve, also those that move
   // with NCCL or have tiles with rows of two owners; auto then chooses as the command does.
   RowCount rows = RowCount::bucket;
+  // Where auto is not sure of a product, making the operation and prepare() time the best few
+  // schedules on its GPUs, for so many milliseconds of runs, and take the fastest; what is found is
+  // kept for later processes (docs/tuning.md). 0: never. Nothing: what STRETTO_MEASURE_MS says.
+  // Runs never measure. The processes go by that of rank 0.
+  std::optional<double> measure_ms = {};
 };
 
 class Operation {

@@ -34,7 +34,7 @@ struct TunedOperator {
   // The shortest turn of those who may be the fastest, in ms; 0: two graphs of ten runs. Only long
   // ones are of a GPU that has slowed down to keep to its power.
   double turn_ms = 0;
-  double library_us = 0;           // cuBLAS, then NCCL, in the same session
+  double library_us = 0;           // cuBLAS, then NCCL, in the same session; 0: not measured
   std::vector<Measured> measured;  // the fastest first, never empty
 };
 
@@ -68,9 +68,24 @@ Tuning shipped_tuning();
 // STRETTO_TUNING_FILE names a file that is not there: only `stretto tune` begins one.
 Tuning load_tuning();
 
+// What a choice goes by, and how far it can be off: of nine in ten choices by such evidence the
+// best took at most the share `within` less time (docs/tuning.md says where that is from).
+enum class Evidence : uint8_t { measured, near, predicted };
+struct Sureness {
+  Evidence by = Evidence::predicted;
+  double within = 1;
+
+  // Whether a measurement is worth its time.
+  bool is_sure() const { return within <= 0.03; }
+  bool operator==(const Sureness&) const = default;
+};
+// "sure within 2 %"
+std::string to_string(const Sureness& sureness);
+
 struct AutoSchedule {
   Schedule schedule;
-  std::string reason;  // for people, one line
+  std::string reason;  // for people, one line, which says how sure it is
+  Sureness sureness = {};
 };
 
 // Who says how many rows a run of a bucket has. A library cannot look into GPU memory: it serves
@@ -101,6 +116,7 @@ AutoSchedule served_schedule(const Segment& op, const Machine& machine, const Tu
 struct AutoSchedules {
   OperatorSchedule schedule;
   std::string reason;
+  Sureness sureness = {};  // of the least sure
 };
 AutoSchedules auto_schedules(const Operator& op, const Machine& machine, const Tuning& tuning,
                              RowCount rows = RowCount::fixed, RowsFrom from = RowsFrom::host);

@@ -50,7 +50,7 @@ class CPlanRequest(Sized):
 
 class COperationRequest(Sized):
     _fields_ = [("size", c_size_t), ("op", POINTER(COperator)), ("serves", c_int32),
-                ("schedule", c_char_p)]
+                ("schedule", c_char_p), ("measure_ms", c_double)]
 
 
 EXCHANGE = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_size_t)
@@ -91,6 +91,7 @@ FUNCTIONS = {
     "stretto_operation_tensor": (STATUS, [c_void_p, c_int64, c_int32, POINTER(CTensorInfo)]),
     "stretto_operation_prepare": (STATUS, [c_void_p, c_int64]),
     "stretto_operation_schedule": (STATUS, [c_void_p, c_int64, POINTER(c_char_p)]),
+    "stretto_operation_reason": (STATUS, [c_void_p, c_int64, POINTER(c_char_p)]),
     "stretto_operation_runs_per_graph": (STATUS, [c_void_p, c_int64, POINTER(c_int32)]),
     "stretto_operation_run": (STATUS, [c_void_p, c_int64, POINTER(CCallTensor), c_size_t, c_void_p]),
     "stretto_operation_run_at": (STATUS, [c_void_p, c_uint64, c_int64, POINTER(CCallTensor), c_size_t,
@@ -198,6 +199,17 @@ def seconds(value, name):
     if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
         raise ValueError(f"{name} is {value!r}; a number of seconds was expected")
     return float(value)
+
+
+def budget(measure_ms):
+    """Milliseconds as stretto_operation_request has them: 0 is the library's own choice, less is never."""
+    if measure_ms is None:
+        return 0.0
+    if isinstance(measure_ms, (bool, str, bytes)) or not hasattr(measure_ms, "__float__") or not (
+            0 <= float(measure_ms) <= 60000):
+        raise ValueError(f"measure_ms is {measure_ms!r}; a number of milliseconds from 0 to 60000, or None, was "
+                         "expected")
+    return float(measure_ms) or -1.0
 
 
 def dtype_text(dtype):

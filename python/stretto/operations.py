@@ -7,7 +7,7 @@ from ctypes import byref, c_char_p, c_int32, c_int64, c_void_p, pointer
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ._library import (EXCHANGE, CCallTensor, CContextRequest, COperationRequest, CTensorInfo,
-                       dtype_text, library, seconds, serves, text, whole)
+                       budget, dtype_text, library, seconds, serves, text, whole)
 from .operators import Operator, TensorInfo, c_operator, info_of, sizes_text
 from .tensors import on_gpu, rows_address
 
@@ -112,6 +112,8 @@ class Operation:
     schedule  "auto", a preset's name and changes, or a whole schedule
     rows      "fixed": every run has exactly so many rows, so every schedule can serve; "bucket": so many or fewer,
               for operators of one product
+    measure_ms  where "auto" is not sure: for how many milliseconds of runs making the operation, and prepare(), may
+              time schedules on its GPUs and take the fastest; 0: never; None: as STRETTO_MEASURE_MS says
 
     Collective. Making it compiles kernels that are not in the cache and may take seconds. Raises ValueError for
     what cannot be served, RuntimeError.
@@ -121,7 +123,7 @@ class Operation:
     """
 
     def __init__(self, context: Context, operator: Operator, *, dtype: Any = "bf16",
-                 schedule: str = "auto", rows: str = "bucket",
+                 schedule: str = "auto", rows: str = "bucket", measure_ms: Optional[float] = None,
                  sizes: Optional[Mapping[str, int]] = None, **more_sizes: int):
         self._handle = None
         if not isinstance(context, Context):
@@ -131,7 +133,8 @@ class Operation:
         self._context = context
         self.dtype = dtype_text(dtype)
         op = c_operator(operator, sizes_text(sizes, more_sizes), context.ranks, self.dtype)
-        request = COperationRequest(pointer(op), serves(rows), text(schedule, "schedule"))
+        request = COperationRequest(pointer(op), serves(rows), text(schedule, "schedule"),
+                                    budget(measure_ms))
         handle = c_void_p()
         library().operation_make(context._handle, byref(request), byref(handle))
         self._handle = handle
@@ -186,6 +189,13 @@ class Operation:
         found = c_char_p()
         library().operation_schedule(self._open(), self.max_rows if num_rows is None else
                                      whole(num_rows, "num_rows"), byref(found))
+        return found.value.decode()
+
+    def reason(self, num_rows: Optional[int] = None) -> str:
+        """Why "auto" took that schedule, and how sure it is; empty where the schedule was named."""
+        found = c_char_p()
+        library().operation_reason(self._open(), self.max_rows if num_rows is None else
+                                   whole(num_rows, "num_rows"), byref(found))
         return found.value.decode()
 
     def runs_per_graph(self, num_rows: Optional[int] = None) -> int:

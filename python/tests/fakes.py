@@ -128,3 +128,6 @@ class Library:
 
     def _operation_schedule(self, _, rows, text):
         text._obj.value = b"tiles of %d" % rows
+
+    def _operation_reason(self, _, rows, text):
+        text._obj.value = b"measured with %d" % rows

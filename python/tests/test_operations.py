@@ -73,9 +73,18 @@ class Operations(OnAFakeGpu):
         operation = self.make(rows="fixed", schedule="tiles")
         self.assertEqual(self.library.made, (b"gemm-rs", None, b"m=256 n=512 k=1024", 2, b"bf16"))
         self.assertEqual((self.library.request.serves, self.library.request.schedule), (0, b"tiles"))
+        self.assertEqual(self.library.request.measure_ms, 0)
         self.assertEqual(operation.max_rows, 256)
         self.assertEqual(list(operation.tensors), ["a", "b", "out"])
         self.assertEqual(operation.tensors["out"].shape, (128, 512))
+
+    def test_a_budget_for_measuring_is_passed_on(self):
+        for asked, passed in ((None, 0), (0, -1), (250, 250), (0.5, 0.5)):
+            self.make(measure_ms=asked)
+            self.assertEqual(self.library.request.measure_ms, passed)
+        for wrong in (-1, "100", True, float("nan"), 60001):
+            with self.assertRaisesRegex(ValueError, "measure_ms is .*from 0 to 60000"):
+                self.make(measure_ms=wrong)
 
     def test_tensors_come_with_the_call(self):
         operation = self.make()

@@ -121,6 +121,7 @@ int stretto_operation_make(stretto_context* context, const stretto_operation_req
     OperationOptions options;
     options.schedule = c::text_of(asked.schedule, "schedule");
     options.rows = asked.serves != 0 ? RowCount::bucket : RowCount::fixed;
+    if (asked.measure_ms != 0) options.measure_ms = asked.measure_ms < 0 ? 0 : asked.measure_ms;
     // Made in place: an operation cannot be moved.
     made = new stretto_operation{of, Operation(of.context, op, options), op};
     made->op = made->operation.at(made->operation.room());
@@ -157,6 +158,13 @@ int stretto_operation_schedule(const stretto_operation* operation, int64_t rows,
   return guarded([&] {
     require(schedule, "schedule") =
         keep(0, require(operation, "operation").operation.schedule(rows));
+  });
+}
+
+int stretto_operation_reason(const stretto_operation* operation, int64_t rows,
+                             const char** reason) {
+  return guarded([&] {
+    require(reason, "reason") = keep(0, require(operation, "operation").operation.reason(rows));
   });
 }
 

@@ -16,6 +16,12 @@ namespace stretto {
   X(tuning_file, "STRETTO_TUNING_FILE",                                                           \
     "measured schedules: `auto` reads them, `stretto tune` adds to them; in the home folder "     \
     "(~/.local/share/stretto/tuning.json) when unset")                                            \
+  X(tuning_cache, "STRETTO_TUNING_CACHE",                                                         \
+    "file of what making operations has measured; in the cache folder "                           \
+    "(~/.cache/stretto/measured.json) when unset")                                                \
+  X(measure_ms, "STRETTO_MEASURE_MS",                                                             \
+    "how long making an operation may time schedules where `auto` is not sure, in milliseconds "  \
+    "of runs, 0 to 60000; 0: never; 100 when unset")                                              \
   X(cuda_home, "CUDA_HOME", "folder of the CUDA toolkit, searched before /usr/local/cuda")        \
   X(nccl_path, "STRETTO_NCCL_PATH", "folder with libnccl.so.2, used instead of the system's")     \
   X(fabric, "STRETTO_FABRIC",                                                                     \

@@ -112,12 +112,26 @@ int most_registers(std::string_view log) {
   return most;
 }
 
+namespace {
+
+std::string key_for(std::string_view source, std::string_view arch) {
+  return key_of(
+      {compiler_version() + " " + compiler_build(), options_for(arch), source, device_sources()});
+}
+
+std::string log_key_of(const std::string& key) { return key + "\n// resource report"; }
+
+}  // namespace
+
+bool Compiler::is_kept(std::string_view source, std::string_view arch) const {
+  const std::string key = key_for(source, arch);
+  return cache_.find(key).has_value() && cache_.find(log_key_of(key)).has_value();
+}
+
 CompiledKernel Compiler::compile(std::string_view source, std::string_view arch) const {
   const auto start = std::chrono::steady_clock::now();
   CompiledKernel kernel;
-  const std::string key = key_of(
-      {compiler_version() + " " + compiler_build(), options_for(arch), source, device_sources()});
-  const std::string log_key = key + "\n// resource report";
+  const std::string key = key_for(source, arch), log_key = log_key_of(key);
   auto found = cache_.find(key), log = cache_.find(log_key);
   if (found && log) {
     kernel.cubin = std::move(*found);

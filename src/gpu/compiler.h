@@ -41,6 +41,8 @@ class Compiler {
   // `source` may include the device headers as "stretto/device/...". `arch` is "sm_90a", "sm_89",
   // "sm_80". Throws SystemError without a compiler, InternalError when the source is wrong.
   CompiledKernel compile(std::string_view source, std::string_view arch) const;
+  // Whether that would take it from the cache: a few milliseconds then, seconds else.
+  bool is_kept(std::string_view source, std::string_view arch) const;
 
  private:
   JitCache cache_;

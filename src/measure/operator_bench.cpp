@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "measure/bench_tensors.h"
+#include "measure/refusal.h"
 #include "measure/run_graphs.h"
 #include "measure/turns.h"
 #include "run/rank_threads.h"
@@ -16,7 +17,6 @@ namespace stretto::runtime {
 namespace {
 
 constexpr int kVerifiedRuns = 3;
-constexpr size_t kMostRefusal = 1000;  // characters
 
 // One who takes a turn in every round.
 class Contestant {
@@ -138,17 +138,10 @@ class Contestant {
     RunnerOptions options;
     options.if_not_proposed = to_time.if_not_proposed;
     options.most_proposals = to_time.most_proposals;
-    std::string refusal;
-    try {
+    refused_ = refusal_of(tensors_.fabric().group(), [&] {
       runner_ = std::make_unique<PlanRunner>(*to_time.plan, tensors_.fabric(), compiler, options);
       too_few_proposed_ = runner_->too_few_proposed();
-    } catch (const UsageError& error) {
-      refusal = fabric::one_line(error.what(), kMostRefusal);
-    }
-    for (const std::string& one :
-         tensors_.fabric().group().all_gather("whether a plan is refused", refusal)) {
-      if (refused_.empty()) refused_ = fabric::one_line(one, 2 * kMostRefusal);
-    }
+    });
     if (!refused_.empty()) runner_.reset();
   }
 
@@ -173,14 +166,6 @@ class Contestant {
 
 }  // namespace
 
-Spread spread_of(std::vector<double> times) {
-  STRETTO_ASSERT(!times.empty(), "something was timed");
-  std::sort(times.begin(), times.end());
-  const size_t half = times.size() / 2;
-  const double median = times.size() % 2 == 1 ? times[half] : (times[half - 1] + times[half]) / 2;
-  return {median, times.front(), times.back()};
-}
-
 BenchTimes bench_operator(const Segment& op, std::span<const PlanToTime> plans,
                           fabric::Fabric& fabric, const cuda::Compiler& compiler,
                           const BenchOptions& options,
@@ -201,10 +186,12 @@ BenchTimes bench_operator(const Segment& op, std::span<const PlanToTime> plans,
   }
   std::vector<Contestant*> all = {&gemm, &collective, &sequential};
   for (const auto& one : contestants) all.push_back(one.get());
-  for (int round = 0; round < options.rounds; ++round) {
-    for (const size_t turn : turns_of_round(all.size(), round)) all[turn]->take_turn();
-    step();
-  }
+  take_turns(
+      all.size(), options.rounds, [&](size_t turn) { all[turn]->take_turn(); },
+      [&] {
+        step();
+        return true;
+      });
   tensors.require_same_nccl();
   BenchTimes times;
   times.library = {gemm.times(), collective.times(), sequential.times()};

@@ -10,6 +10,7 @@
 #include "fabric/fabric.h"
 #include "gpu/compiler.h"
 #include "measure/run_parts.h"
+#include "measure/spread.h"
 #include "run/plan_runner.h"
 #include "stretto/plan.h"
 
@@ -25,12 +26,6 @@ struct BenchOptions {
   bool cold = true;    // single runs from a cold L2 cache too
   bool parts = false;  // the fastest plan runs again, to tell what its time goes to
 };
-
-// Microseconds a run, the longest rank's, over the rounds.
-struct Spread {
-  double median = 0, low = 0, high = 0;
-};
-Spread spread_of(std::vector<double> times);  // at least one
 
 struct PathTimes {
   Spread warm;                 // back to back

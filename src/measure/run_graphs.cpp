@@ -15,6 +15,11 @@ RunGraphs::RunGraphs(fabric::Fabric& fabric, std::vector<const cuda::Stream*> st
 }
 
 RunGraphs::RunGraphs(PlanRunner& runner, fabric::Fabric& fabric, int runs)
+    : RunGraphs(runner, fabric, runs, [&](int rank, const cuda::Stream& stream) {
+        runner.enqueue(rank, stream.handle());
+      }) {}
+
+RunGraphs::RunGraphs(PlanRunner& runner, fabric::Fabric& fabric, int runs, const Enqueue& enqueue)
     : fabric_(fabric),
       runner_(&runner),
       runs_(runs),
@@ -22,7 +27,7 @@ RunGraphs::RunGraphs(PlanRunner& runner, fabric::Fabric& fabric, int runs)
   for (size_t i = 0; i < ranks_.size(); ++i) {
     ranks_[i].stream = &runner.stream(fabric.first_rank() + static_cast<int>(i));
   }
-  capture([&](int rank, const cuda::Stream& stream) { runner.enqueue(rank, stream.handle()); });
+  capture(enqueue);
 }
 
 void RunGraphs::capture(const Enqueue& enqueue) {

@@ -18,6 +18,8 @@ class RunGraphs {
   RunGraphs(fabric::Fabric& fabric, std::vector<const cuda::Stream*> streams, int runs,
             const Enqueue& enqueue);
   RunGraphs(PlanRunner& runner, fabric::Fabric& fabric, int runs);
+  // Of a runner whose runs take more than a stream.
+  RunGraphs(PlanRunner& runner, fabric::Fabric& fabric, int runs, const Enqueue& enqueue);
   ~RunGraphs();
   RunGraphs(const RunGraphs&) = delete;
   RunGraphs& operator=(const RunGraphs&) = delete;

@@ -15,4 +15,12 @@ std::vector<size_t> turns_of_round(size_t count, int round) {
   return turns;
 }
 
+void take_turns(size_t count, int rounds, const std::function<void(size_t who)>& take,
+                const std::function<bool()>& goes_on) {
+  for (int round = 0; round < rounds; ++round) {
+    for (const size_t who : turns_of_round(count, round)) take(who);
+    if (!goes_on()) return;
+  }
+}
+
 }  // namespace stretto::runtime

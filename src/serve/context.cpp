@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/environment.h"
 #include "serve/context_state.h"
 #include "stretto/error.h"
 
@@ -9,6 +10,12 @@ namespace stretto {
 
 using cuda::check;
 using cuda::driver;
+
+namespace {
+
+constexpr double kUsualBudgetMs = 100;
+
+}  // namespace
 
 Context::State::State(std::unique_ptr<fabric::Fabric> opened, double timeout_s,
                       size_t workspace_bytes)
@@ -25,7 +32,15 @@ Context::State::State(std::unique_ptr<fabric::Fabric> opened, double timeout_s,
     limit_sms(machine, fabric->device(rank).num_sms());
     streams.push_back(std::make_unique<cuda::Stream>());
   }
+  learning = std::make_unique<Learning>(
+      Learning::Of{*fabric, compiler, kernels, machine, tuning, timeout_ns}, default_budget_ms());
   if (workspace_bytes > 0) workspace = make_workspace(workspace_bytes, false);
+}
+
+// What ranks that share GPUs take is of no use to anybody, unless someone asks for it.
+double Context::State::default_budget_ms() const {
+  const auto asked = measure_ms_of(environment().measure_ms);
+  return asked.value_or(fabric->ranks_a_gpu() > 1 ? 0 : kUsualBudgetMs);
 }
 
 std::unique_ptr<OperationWorkspace> Context::State::make_workspace(size_t num_bytes,
@@ -58,6 +73,7 @@ const cuda::Device& Context::State::device(int rank) const {
 namespace {
 
 void require_sizes(int ranks, double timeout_s) {
+  measure_ms_of(environment().measure_ms);  // before others are met, who would wait
   if (ranks < 1 || ranks > kMaxRanks) {
     throw UsageError(fmt::format("a context of {} ranks; it has 1 to {}", ranks, kMaxRanks));
   }

@@ -7,6 +7,7 @@
 #include "fabric/job.h"
 #include "gpu/compiler.h"
 #include "run/kernel_store.h"
+#include "serve/learning.h"
 #include "serve/operation_workspace.h"
 #include "stretto/context.h"
 #include "stretto/machine.h"
@@ -21,6 +22,7 @@ struct Context::State {
   // Collective.
   std::unique_ptr<OperationWorkspace> make_workspace(size_t num_bytes, bool of_one_plan);
 
+  double default_budget_ms() const;
   size_t local(int rank) const;  // Throws UsageError when the rank is not of this process.
   const cuda::Device& device(int rank) const;
 
@@ -30,7 +32,8 @@ struct Context::State {
   runtime::KernelStore kernels;
   std::unique_ptr<OperationWorkspace> workspace;  // of all operations; null: each has its own
   Tuning tuning;
-  Machine machine;                                      // plans are made for
+  Machine machine;  // plans are made for
+  std::unique_ptr<Learning> learning;
   std::vector<std::unique_ptr<cuda::Stream>> streams;   // by local rank
   std::vector<std::vector<cuda::DeviceMemory>> memory;  // the same
 };

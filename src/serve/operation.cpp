@@ -44,7 +44,7 @@ std::vector<std::string> Operation::tensors() const {
   return names;
 }
 
-void Operation::prepare(int64_t rows) { state_->bucket_for(rows); }
+void Operation::prepare(int64_t rows) { state_->bucket_for(rows, State::Made::ahead); }
 
 std::string Operation::schedule(int64_t rows) const { return state_->made(rows).of_host.schedule; }
 

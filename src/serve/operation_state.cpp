@@ -63,11 +63,11 @@ int64_t Operation::State::bucket_rows(int64_t rows) const {
   return is_fixed() ? max_rows : bucket_of(op, rows);
 }
 
-Operation::State::Bucket& Operation::State::bucket_for(int64_t rows) {
+Operation::State::Bucket& Operation::State::bucket_for(int64_t rows, Made when) {
   require_rows(rows);
   const int64_t size = bucket_rows(rows);
   const auto found = buckets.find(size);
-  return found != buckets.end() ? *found->second : make_bucket(size);
+  return found != buckets.end() ? *found->second : make_bucket(size, when);
 }
 
 const Operation::State::Bucket& Operation::State::made(int64_t rows) const {
@@ -88,13 +88,13 @@ void Operation::State::for_each_runner(
   }
 }
 
-Operation::State::Bucket& Operation::State::make_bucket(int64_t rows) {
+Operation::State::Bucket& Operation::State::make_bucket(int64_t rows, Made when) {
   const Operator planned = with_rows(op, rows);
   auto bucket = std::make_unique<Bucket>();
-  const AutoSchedules chosen = schedule_for(planned, RowsFrom::host);
+  const AutoSchedules chosen = schedule_for(planned, RowsFrom::host, when);
   std::optional<AutoSchedules> other;
   try {
-    other = other_for_memory(planned, chosen);
+    other = other_for_memory(planned, chosen, when);
   } catch (const UsageError& error) {
     bucket->why_not_of_memory = error.what();
   }
@@ -137,32 +137,35 @@ void Operation::State::make(Planned& made, const Operator& planned, AutoSchedule
 }
 
 // Buckets are made inside calls, so nothing is simulated for them.
-AutoSchedules Operation::State::schedule_for(const Operator& planned, RowsFrom from) const {
+AutoSchedules Operation::State::schedule_for(const Operator& planned, RowsFrom from,
+                                             Made when) const {
   const Machine& machine = context.machine;
   if (options.schedule != "auto") {
     OperatorSchedule schedule = parse_schedules(options.schedule, planned, machine, kAutoWords);
     for (Schedule& product : schedule.products) product.rows = options.rows;
     return {schedule, {}};
   }
-  if (const Segment* only = planned.only_product(); only != nullptr && !is_fixed()) {
-    AutoSchedule found = served_schedule(*only, machine, context.tuning, from);
-    return {found.schedule, std::move(found.reason)};
+  if (const Segment* only = planned.only_product()) {
+    const double budget_ms = context.learning->budget_ms(options.measure_ms);
+    AutoSchedule found =
+        from == RowsFrom::gpu_memory
+            ? served_schedule(*only, machine, context.tuning, from)
+            : context.learning->choose(*only, options.rows, when == Made::ahead ? budget_ms : 0);
+    return {found.schedule, std::move(found.reason), found.sureness};
   }
   AutoSchedules found = auto_schedules(planned, machine, context.tuning);
-  if (planned.only_product() != nullptr ||
-      cuda::why_not_on_cuda(lower(planned, found.schedule, machine)).empty()) {
-    return found;
-  }
+  if (cuda::why_not_on_cuda(lower(planned, found.schedule, machine)).empty()) return found;
   return {schedule_of(find_preset("tiles"), planned, machine),
           "tiles, since what is fastest for each product does not run as one plan on GPUs"};
 }
 
 std::optional<AutoSchedules> Operation::State::other_for_memory(const Operator& planned,
-                                                                const AutoSchedules& chosen) const {
+                                                                const AutoSchedules& chosen,
+                                                                Made when) const {
   if (is_fixed() || options.schedule != "auto" || chosen.schedule.first().gemm == GemmBy::tiles) {
     return std::nullopt;
   }
-  AutoSchedules other = schedule_for(planned, RowsFrom::gpu_memory);
+  AutoSchedules other = schedule_for(planned, RowsFrom::gpu_memory, when);
   if (other.schedule == chosen.schedule) return std::nullopt;
   return other;
 }
@@ -173,7 +176,7 @@ void Operation::State::run(int rank, GpuStream stream, int64_t most, const runti
     throw UsageError("rows that stand in GPU memory: this operation's are fixed");
   }
   const cuda::Device& device = context.device(rank);
-  Bucket& bucket = bucket_for(most);
+  Bucket& bucket = bucket_for(most, Made::inside_a_call);
   device.make_current();
   runtime::PlanRunner& runner = *bucket.for_rows(rows).runner;
   const auto handle = static_cast<cuda::StreamHandle>(stream);

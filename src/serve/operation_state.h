@@ -36,7 +36,9 @@ struct Operation::State {
   void require_rows(int64_t rows) const;
   // Of the plan that serves so many rows.
   int64_t bucket_rows(int64_t rows) const;
-  Bucket& bucket_for(int64_t rows);
+  // Makes it where it is not there; inside a call it measures nothing.
+  enum class Made : uint8_t { ahead, inside_a_call };
+  Bucket& bucket_for(int64_t rows, Made when);
   // Throws UsageError when it is not there.
   const Bucket& made(int64_t rows) const;
   void for_each_runner(const std::function<void(const runtime::PlanRunner&)>& visit) const;
@@ -56,12 +58,12 @@ struct Operation::State {
   std::map<int64_t, std::unique_ptr<Bucket>> buckets;
 
  private:
-  Bucket& make_bucket(int64_t rows);
+  Bucket& make_bucket(int64_t rows, Made when);
   void make(Planned& made, const Operator& planned, AutoSchedules chosen, bool rows_in_memory);
-  AutoSchedules schedule_for(const Operator& planned, RowsFrom from) const;
+  AutoSchedules schedule_for(const Operator& planned, RowsFrom from, Made when) const;
   // Where rows in GPU memory want another schedule than those that the host says.
   std::optional<AutoSchedules> other_for_memory(const Operator& planned,
-                                                const AutoSchedules& chosen) const;
+                                                const AutoSchedules& chosen, Made when) const;
 };
 
 }  // namespace stretto

@@ -40,7 +40,7 @@ class KernelList {
           "mover that norms", [] { return mover_source(true); }, true);
     }
     add("stream waits and notifies", sync_source, false);
-    add("test data", test_data_source, false);
+    add(std::string(kTestDataKernel), test_data_source, false);
   }
   std::vector<KernelEntry> take() { return std::move(entries_); }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "stretto/plan.h"
@@ -13,6 +14,9 @@ struct KernelEntry {
   std::string source;   // empty where `missing` says why there is none
   std::string missing;  // why the architecture has no such kernel
 };
+
+// Which fills and compares tensors: benchmarks and tests need it, runs do not.
+inline constexpr std::string_view kTestDataKernel = "test data";
 
 // The architectures that kernels are made for; the first is the one all of them exist for.
 const std::vector<std::string>& known_archs();

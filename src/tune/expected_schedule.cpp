@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tune/near_measurements.h"
 #include "tune/nearness.h"
+#include "tune/sureness.h"
 
 namespace stretto {
 
@@ -15,19 +17,25 @@ AutoSchedule expected_schedule(const Segment& op, const Machine& machine, const 
   require_some_serve(!nearby.schedules.empty());
   const auto best =
       std::min_element(nearby.schedules.begin(), nearby.schedules.end(),
-                       [](const Expected& a, const Expected& b) { return a.us < b.us; });
+                       [](const Expectation& a, const Expectation& b) { return a.us < b.us; });
   const std::string fastest =
       fmt::format("the fastest of {} by simulation, {:.1f} us", nearby.schedules.size(), best->us);
+  const double lead = lead_of(best->schedule, best->us, nearby.schedules);
   if (nearby.operators.empty()) {
-    return {best->schedule,
-            fmt::format("{}: nothing like it was measured on {} (stretto tune measures it)",
-                        fastest, machine.name)};
+    return with_sureness(
+        {best->schedule,
+         fmt::format("{}: nothing like it was measured on {} (stretto tune measures it)", fastest,
+                     machine.name)},
+        sure_elsewhere(op, HUGE_VAL, lead));
   }
   const size_t count = nearby.operators.size();
-  return {best->schedule,
-          fmt::format("{}, corrected by what was measured on {}{} (stretto tune measures it)",
-                      fastest, count > 1 ? fmt::format("{} shapes, first ", count) : "",
-                      where_measured(*nearby.operators.front(), machine))};
+  const TunedOperator& nearest = *nearby.operators.front();
+  return with_sureness(
+      {best->schedule,
+       fmt::format("{}, corrected by what was measured on {}{} (stretto tune measures it)", fastest,
+                   count > 1 ? fmt::format("{} shapes, first ", count) : "",
+                   where_measured(nearest, machine))},
+      sure_elsewhere(op, reach(nearest, op, machine), lead));
 }
 
 }  // namespace stretto

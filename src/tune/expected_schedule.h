@@ -10,4 +10,8 @@ namespace stretto {
 AutoSchedule expected_schedule(const Segment& op, const Machine& machine, const Tuning& tuning,
                                RowCount rows, RowsFrom from, Predictions& predictions);
 
+// As auto_schedule() of fixed rows, likewise.
+AutoSchedule auto_schedule(const Segment& op, const Machine& machine, const Tuning& tuning,
+                           Predictions& predictions);
+
 }  // namespace stretto

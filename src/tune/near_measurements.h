@@ -5,19 +5,14 @@
 
 #include "stretto/tune.h"
 #include "tune/predict.h"
+#include "tune/sureness.h"
 
 namespace stretto {
-
-// A schedule for an operator and the time that is expected of it.
-struct Expected {
-  Schedule schedule;
-  double us = 0;
-};
 
 struct ExpectedNearby {
   // That speak for it, the nearest first; empty where nothing was measured on the machine.
   std::vector<const TunedOperator*> operators;
-  std::vector<Expected> schedules;  // empty: none can serve
+  std::vector<Expectation> schedules;  // empty: none can serve
 };
 
 // The usual schedules and what was fast on the nearest operators, each at its simulated time times

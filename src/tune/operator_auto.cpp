@@ -38,11 +38,15 @@ AutoSchedules auto_schedules(const Operator& op, const Machine& machine, const T
     if (!chosen.reason.empty()) chosen.reason += "; ";
     if (!is_one) chosen.reason += segment.name + ": ";
     chosen.reason += found.reason;
+    const bool is_least_sure =
+        chosen.schedule.products.size() == 1 || found.sureness.within > chosen.sureness.within;
+    if (is_least_sure) chosen.sureness = found.sureness;
   }
   if (is_one || legal(op, chosen.schedule, machine).empty()) return chosen;
   chosen.schedule = schedule_of(find_preset("tiles"), op, machine);
   set_rows(chosen.schedule, rows);
   chosen.reason = "tiles, since what is fastest for each product does not go together";
+  chosen.sureness = {};
   return chosen;
 }
 

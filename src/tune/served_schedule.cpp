@@ -7,6 +7,8 @@
 #include "stretto/error.h"
 #include "stretto/tune.h"
 #include "tune/nearness.h"
+#include "tune/shortlist.h"
+#include "tune/sureness.h"
 #include "tune/usual_schedules.h"
 
 namespace stretto {
@@ -70,8 +72,13 @@ void add_measured(std::vector<Weighed>& candidates, const TunedOperator& tuned, 
   }
 }
 
-std::optional<AutoSchedule> fastest_nearby(const Segment& op, const Machine& machine,
-                                           const Tuning& tuning, RowsFrom from) {
+struct Nearby {
+  std::vector<Expectation> schedules;  // the fastest first
+  AutoSchedule chosen;
+};
+
+std::optional<Nearby> fastest_nearby(const Segment& op, const Machine& machine,
+                                     const Tuning& tuning, RowsFrom from) {
   std::vector<const TunedOperator*> speaking = speaking_for(op, machine, tuning);
   std::erase_if(speaking,
                 [&](const TunedOperator* tuned) { return reach(*tuned, op, machine) > kFar; });
@@ -81,16 +88,25 @@ std::optional<AutoSchedule> fastest_nearby(const Segment& op, const Machine& mac
     add_measured(candidates, *tuned, op, machine, from);
   }
   if (candidates.empty()) return std::nullopt;
-  const auto best = std::min_element(
-      candidates.begin(), candidates.end(),
-      [](const Weighed& a, const Weighed& b) { return a.slowness() < b.slowness(); });
-  return AutoSchedule{
-      best->schedule,
-      fmt::format("the fastest of {} that serve, by what was measured on {}{}, not simulated "
-                  "(stretto tune measures it)",
-                  candidates.size(),
-                  speaking.size() > 1 ? fmt::format("{} shapes, first ", speaking.size()) : "",
-                  where_measured(*speaking.front(), machine))};
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Weighed& a, const Weighed& b) { return a.slowness() < b.slowness(); });
+  std::vector<Expectation> expected;
+  for (const Weighed& one : candidates) {
+    expected.push_back({one.schedule, std::exp(one.slowness())});
+  }
+  const TunedOperator& nearest = *speaking.front();
+  const Expectation& best = expected.front();
+  return Nearby{
+      expected,
+      with_sureness(
+          {best.schedule,
+           fmt::format("the fastest of {} that serve, by what was measured on {}{}, not simulated "
+                       "(stretto tune measures it)",
+                       candidates.size(),
+                       speaking.size() > 1 ? fmt::format("{} shapes, first ", speaking.size()) : "",
+                       where_measured(nearest, machine))},
+          sure_elsewhere(op, reach(nearest, op, machine),
+                         lead_of(best.schedule, best.us, expected)))};
 }
 
 AutoSchedule by_size(const Segment& op, const Machine& machine, RowsFrom from) {
@@ -103,11 +119,14 @@ AutoSchedule by_size(const Segment& op, const Machine& machine, RowsFrom from) {
     Schedule preset = find_preset(name).make(op, machine);
     preset.rows = RowCount::bucket;
     if (std::find(serving.begin(), serving.end(), preset) == serving.end()) continue;
-    return {preset, fmt::format("{} for {} rows: nothing that serves was measured within a "
-                                "factor of four on {} (stretto tune measures it)",
-                                name, op.m, machine.name)};
+    return with_sureness(
+        {preset, fmt::format("{} for {} rows: nothing that serves was measured within a "
+                             "factor of four on {} (stretto tune measures it)",
+                             name, op.m, machine.name)},
+        sure_elsewhere(op, HUGE_VAL, 0));
   }
-  return {serving.front(), "the first preset that serves this"};
+  return with_sureness({serving.front(), "the first preset that serves this"},
+                       sure_elsewhere(op, HUGE_VAL, 0));
 }
 
 }  // namespace
@@ -115,8 +134,24 @@ AutoSchedule by_size(const Segment& op, const Machine& machine, RowsFrom from) {
 AutoSchedule served_schedule(const Segment& op, const Machine& machine, const Tuning& tuning,
                              RowsFrom from) {
   if (auto found = measured_schedule(op, machine, tuning, RowCount::bucket, from)) return *found;
-  if (auto found = fastest_nearby(op, machine, tuning, from)) return *found;
+  if (auto found = fastest_nearby(op, machine, tuning, from)) return found->chosen;
   return by_size(op, machine, from);
+}
+
+std::vector<Schedule> served_shortlist(const Segment& op, const Machine& machine,
+                                       const Tuning& tuning) {
+  std::vector<Schedule> found = {served_schedule(op, machine, tuning).schedule};
+  const auto add = [&](const Schedule& schedule) {
+    const auto is_same = [&](const Schedule& known) {
+      return comparable(known) == comparable(schedule);
+    };
+    if (std::none_of(found.begin(), found.end(), is_same)) found.push_back(schedule);
+  };
+  if (const auto near = fastest_nearby(op, machine, tuning, RowsFrom::host)) {
+    for (const Expectation& one : near->schedules) add(one.schedule);
+  }
+  for (const Schedule& usual : usual_schedules(op, machine, RowCount::bucket)) add(usual);
+  return found;
 }
 
 }  // namespace stretto

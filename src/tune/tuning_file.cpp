@@ -157,7 +157,7 @@ class TuningParser {
     tuned.commit = optional_text(object, at, "commit");
     tuned.date = optional_text(object, at, "date");
     if (object.contains("turn_ms")) tuned.turn_ms = turn(object, at);
-    tuned.library_us = time(object, at, "library_us");
+    if (object.contains("library_us")) tuned.library_us = time(object, at, "library_us");
     const Json& measured = list(object, at, "measured", kMostMeasured);
     if (measured.empty()) fail(join_key(at, "measured"), "must not be empty");
     for (size_t i = 0; i < measured.size(); ++i) {
@@ -226,7 +226,7 @@ std::string print_tuning(const Tuning& tuning) {
     if (!tuned.commit.empty()) object["commit"] = tuned.commit;
     if (!tuned.date.empty()) object["date"] = tuned.date;
     if (tuned.turn_ms > 0) object["turn_ms"] = tuned.turn_ms;
-    object["library_us"] = rounded(tuned.library_us);
+    if (tuned.library_us > 0) object["library_us"] = rounded(tuned.library_us);
     object["measured"] = Json::array();
     for (const Measured& measured : tuned.measured) {
       Json one = {{"schedule", measured.schedule},

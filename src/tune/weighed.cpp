@@ -24,7 +24,8 @@ std::vector<WeighedSchedule> weighed_schedules(const Segment& op, const Machine&
     Predictions predictions(machine);
     const ExpectedNearby nearby =
         expected_nearby(op, tuning, machine, RowCount::fixed, RowsFrom::host, predictions);
-    for (const Expected& one : nearby.schedules) weighed.push_back({one.schedule, one.us, false});
+    for (const Expectation& one : nearby.schedules)
+      weighed.push_back({one.schedule, one.us, false});
   }
   std::stable_sort(weighed.begin(), weighed.end(),
                    [](const auto& a, const auto& b) { return a.us < b.us; });

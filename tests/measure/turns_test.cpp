@@ -35,5 +35,16 @@ TEST(TurnsOfRound, PutNobodyAlwaysBehindTheSameOne) {
   for (const std::set<size_t>& of : before) EXPECT_GE(of.size(), 3u);
 }
 
+TEST(Turns, GoOnUntilSomeoneSaysNo) {
+  std::vector<int> taken(3);
+  int rounds = 0;
+  take_turns(
+      taken.size(), 10, [&](size_t who) { ++taken[who]; }, [&] { return ++rounds < 4; });
+  EXPECT_THAT(taken, testing::Each(4));
+  take_turns(
+      taken.size(), 2, [&](size_t who) { ++taken[who]; }, [] { return true; });
+  EXPECT_THAT(taken, testing::Each(6));
+}
+
 }  // namespace
 }  // namespace stretto::runtime

@@ -3,6 +3,7 @@
 //   STUB_GPUS="NVIDIA H200:132:9.0;NVIDIA H100 PCIe:114:9.0"  name, SMs, compute capability
 //   STUB_SAME_UUID=1         all are one
 //   STUB_NO_PEERS=1          none reaches another's memory
+//   STUB_ELAPSED_MS=0.5      between any two events; 0 when unset
 //   STUB_EXPIRES=1           the first wait of a GEMM kernel ends by its deadline
 #include <cstring>
 #include <mutex>
@@ -149,6 +150,11 @@ Result cuCtxSetCurrent(ContextHandle context) {
 Result cuCtxGetCurrent(ContextHandle* context) {
   *context = current;
   return kSuccess;
+}
+
+Result cuEventElapsedTime(float* ms, EventHandle, EventHandle) {
+  *ms = static_cast<float>(std::atof(variable("STUB_ELAPSED_MS").c_str()));
+  return stub_answer("cuEventElapsedTime");
 }
 
 Result cuModuleGetFunction(FunctionHandle* function, ModuleHandle, const char* name) {

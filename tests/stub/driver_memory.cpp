@@ -3,6 +3,7 @@
 //   STUB_NO_PEERS=1          none reaches another's
 #include <sys/mman.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -51,6 +52,16 @@ Result cuMemFree_v2(DevicePtr address) {
   munmap(host(address), found->second);
   all.used -= found->second;
   all.sizes.erase(found);
+  return kSuccess;
+}
+
+Result cuMemHostAlloc(void** at, size_t num_bytes, unsigned) {
+  *at = std::calloc(1, num_bytes);
+  return *at == nullptr ? kOutOfMemory : kSuccess;
+}
+
+Result cuMemFreeHost(void* at) {
+  std::free(at);
   return kSuccess;
 }
 

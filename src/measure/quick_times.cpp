@@ -1,0 +1,220 @@
+#include "measure/quick_times.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "measure/random_tensors.h"
+#include "measure/refusal.h"
+#include "measure/run_graphs.h"
+#include "measure/spread.h"
+#include "measure/turns.h"
+#include "run/rank_threads.h"
+#include "stretto/error.h"
+#include "stretto/lower.h"
+#include "tables/kernel_set.h"
+#include "tables/plan_limits.h"
+
+namespace stretto::runtime {
+namespace {
+
+constexpr size_t kAlwaysMade = 2;
+constexpr int kMostRounds = 15;
+// As many runs a graph as take this long, and no more.
+constexpr double kGraphUs = 500;
+constexpr int kMostRuns = 10;
+
+class Stopwatch {
+ public:
+  explicit Stopwatch(fabric::Fabric& fabric) : fabric_(fabric) {}
+  // Collective. Of the slowest process.
+  double ms() const {
+    const auto now = std::chrono::steady_clock::now();
+    const double mine = std::chrono::duration<double, std::milli>(now - start_).count();
+    return largest(fabric_, "how long measuring has taken", {mine}).front();
+  }
+
+ private:
+  fabric::Fabric& fabric_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+struct Contestant {
+  Schedule schedule;
+  Plan plan;
+  std::unique_ptr<PlanRunner> runner;
+  std::unique_ptr<RunGraphs> graphs;  // they end before the runner
+  std::vector<double> times_us;
+  bool has_failed = false;
+};
+
+class Race {
+ public:
+  Race(const Segment& op, const Machine& machine, fabric::Fabric& fabric,
+       const cuda::Compiler& compiler, KernelStore& kernels, const QuickOptions& options)
+      : op_(op),
+        machine_(machine),
+        fabric_(fabric),
+        compiler_(compiler),
+        kernels_(kernels),
+        options_(options) {
+    fabric.group().together("making tensors to measure with",
+                            [&] { tensors_ = std::make_unique<RandomTensors>(op, fabric); });
+  }
+
+  void make_all(std::span<const Schedule> schedules, QuickTimes& times) {
+    const Stopwatch watch(fabric_);
+    for (size_t i = 0; i < schedules.size(); ++i) {
+      if (i >= kAlwaysMade && watch.ms() > options_.make_ms()) {
+        times.not_reached = schedules.size() - i;
+        break;
+      }
+      try {
+        make(schedules[i], i == 0, times);
+      } catch (const SystemError& error) {
+        if (!goes_on_without(error, times)) throw;
+      }
+    }
+    times.make_ms = watch.ms();
+  }
+
+  void run_all(QuickTimes& times) {
+    const Stopwatch watch(fabric_);
+    take_turns(
+        contestants_.size(), kMostRounds, [&](size_t who) { take_turn(*contestants_[who], times); },
+        [&] {
+          ++times.rounds;
+          times.run_ms = watch.ms();
+          const double each = times.run_ms / times.rounds;
+          return times.run_ms + each <= options_.budget_ms;
+        });
+  }
+
+  void tell(QuickTimes& times) const {
+    for (const auto& one : contestants_) {
+      if (one->has_failed || one->times_us.empty()) continue;
+      const Spread spread = spread_of(one->times_us);
+      if (spread.low <= 0) continue;  // a clock that stands still
+      Schedule kept = one->schedule;
+      kept.rows = RowCount::fixed;  // as tuning files have them
+      times.measured.push_back({to_string(kept), spread.median, spread.low, spread.high, {}, {}});
+      if (kept == find_preset("library").make(op_, machine_)) times.library_us = spread.median;
+    }
+    std::stable_sort(times.measured.begin(), times.measured.end(),
+                     [](const Measured& a, const Measured& b) { return a.time_us < b.time_us; });
+  }
+
+ private:
+  void make(const Schedule& schedule, bool is_first, QuickTimes& times) {
+    auto made = std::make_unique<Contestant>();
+    made->schedule = schedule;
+    bool is_kept = true;
+    std::string refused = refusal_of(fabric_.group(), [&] {
+      made->plan = lower(op_, schedule, machine_);
+      const bool serves = schedule.rows == RowCount::bucket;
+      is_kept = is_first || options_.compiles() || kernels_are_kept(made->plan, serves);
+    });
+    const bool any_missing =
+        largest(fabric_, "whether a plan's kernels are compiled", {is_kept ? 0.0 : 1.0}).front() >
+        0;
+    if (!refused.empty() || any_missing) {
+      ++(refused.empty() ? times.not_compiled : times.refused);
+      return;
+    }
+    refused = refusal_of(fabric_.group(), [&] { made->runner = runner_of(*made); });
+    if (!refused.empty()) {
+      ++times.refused;
+      return;
+    }
+    capture(*made);
+    contestants_.push_back(std::move(made));
+  }
+
+  // What fails, fails on all processes: HostGroup::together(), PlanRunner::finish().
+  bool goes_on_without(const SystemError& error, QuickTimes& times) {
+    if (fabric_.group().has_failed()) return false;
+    ++times.failed;
+    times.problem = error.what();
+    return true;
+  }
+
+  bool kernels_are_kept(const Plan& plan, bool serves) const {
+    const std::string arch = fabric_.device(fabric_.first_rank()).arch();
+    const std::vector<cuda::KernelEntry> needed = cuda::kernels_of(plan, arch, serves);
+    return std::all_of(needed.begin(), needed.end(), [&](const cuda::KernelEntry& one) {
+      return one.name == cuda::kTestDataKernel || compiler_.is_kept(one.source, arch);
+    });
+  }
+
+  std::unique_ptr<PlanRunner> runner_of(const Contestant& one) {
+    RunnerOptions how;
+    how.timeout_ns = options_.timeout_ns;
+    how.serves = one.schedule.rows == RowCount::bucket;
+    how.rows_in_memory = false;
+    how.tensors_at_calls = true;
+    how.if_not_proposed = IfNotProposed::take_first;
+    return std::make_unique<PlanRunner>(one.plan, fabric_, kernels_, how);
+  }
+
+  // A single run says how many a graph should have.
+  void capture(Contestant& one) {
+    const int least = one.runner->runs_per_graph();
+    const auto enqueue = [this, runner = one.runner.get()](int rank, const cuda::Stream& stream) {
+      runner->enqueue(rank, stream.handle(), {}, tensors_->of(rank));
+    };
+    one.graphs = std::make_unique<RunGraphs>(*one.runner, fabric_, least, enqueue);
+    const double us = std::max(1.0, one.graphs->time_us());
+    const int runs = std::clamp(static_cast<int>(kGraphUs / us), 1, kMostRuns) / least * least;
+    if (runs <= least) return;
+    one.graphs.reset();
+    one.graphs = std::make_unique<RunGraphs>(*one.runner, fabric_, runs, enqueue);
+  }
+
+  void take_turn(Contestant& one, QuickTimes& times) {
+    if (one.has_failed) return;
+    try {
+      one.times_us.push_back(one.graphs->time_us());
+    } catch (const SystemError& error) {
+      if (!goes_on_without(error, times)) throw;
+      one.has_failed = true;
+    }
+  }
+
+  const Segment op_;
+  const Machine& machine_;
+  fabric::Fabric& fabric_;
+  const cuda::Compiler& compiler_;
+  KernelStore& kernels_;
+  const QuickOptions options_;
+  std::unique_ptr<RandomTensors> tensors_;
+  std::vector<std::unique_ptr<Contestant>> contestants_;  // they end before the tensors
+};
+
+}  // namespace
+
+QuickTimes quick_times(const Segment& op, const Machine& machine,
+                       std::span<const Schedule> schedules, fabric::Fabric& fabric,
+                       const cuda::Compiler& compiler, KernelStore& kernels,
+                       const QuickOptions& options) {
+  QuickTimes times;
+  Race race(op, machine, fabric, compiler, kernels, options);
+  race.make_all(schedules, times);
+  race.run_all(times);
+  race.tell(times);
+  return times;
+}
+
+std::string in_words(const QuickTimes& times) {
+  std::string words = fmt::format("{} in {:.0f} ms of runs, made in {:.0f} ms",
+                                  times.measured.size(), times.run_ms, times.make_ms);
+  if (times.not_compiled > 0) {
+    words += fmt::format(", {} left out, whose kernels nobody has compiled", times.not_compiled);
+  }
+  if (times.failed > 0) words += fmt::format(", {} failed ({})", times.failed, times.problem);
+  if (times.not_reached > 0) words += fmt::format(", {} not reached", times.not_reached);
+  return words;
+}
+
+}  // namespace stretto::runtime

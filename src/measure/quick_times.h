@@ -1,0 +1,54 @@
+// Times a few schedules of an operator as its callers will run them, within a budget: what making
+// an operation does where `auto` is not sure.
+//
+// No plan is verified here, and turns are short, so a GPU has not slowed down to its power limit;
+// `stretto tune` does both.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "gpu/compiler.h"
+#include "run/kernel_store.h"
+#include "stretto/machine.h"
+#include "stretto/tune.h"
+
+namespace stretto::runtime {
+
+struct QuickOptions {
+  double budget_ms = 100;  // of runs; making plans is besides, see make_ms()
+  uint64_t timeout_ns = 2'000'000'000;
+
+  // Of the slowest process: no further plan is made behind so much time, but for the first two.
+  double make_ms() const { return 3 * budget_ms; }
+  // Whether kernels are compiled that nobody has compiled before, each in a second or more.
+  bool compiles() const { return budget_ms >= 2000; }
+};
+
+struct QuickTimes {
+  std::vector<Measured> measured;  // the fastest first; of those that ran
+  double library_us = 0;           // of cuBLAS and NCCL, where that is among them; else 0
+  double make_ms = 0, run_ms = 0;  // of the slowest process
+  int rounds = 0;
+  // Of the schedules.
+  size_t not_compiled = 0, not_reached = 0, refused = 0, failed = 0;
+  std::string problem;  // of the last that failed
+};
+
+// Collective, with the same schedules on all processes; each has fixed rows or serves a bucket as
+// it says. The first is always made. Of the times of a turn the slowest rank's counts, so all
+// processes know the same. What fails takes no
+// further part. Throws SystemError where a process does not come, or there is no memory for
+// tensors.
+QuickTimes quick_times(const Segment& op, const Machine& machine,
+                       std::span<const Schedule> schedules, fabric::Fabric& fabric,
+                       const cuda::Compiler& compiler, KernelStore& kernels,
+                       const QuickOptions& options);
+
+// "5 in 83 ms of runs, made in 120 ms, 2 left out, whose kernels nobody has compiled"
+std::string in_words(const QuickTimes& times);
+
+}  // namespace stretto::runtime

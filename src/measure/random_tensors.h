@@ -1,0 +1,39 @@
+// A caller's tensors on every rank of this process, with standard normal values: a stand-in for
+// calls that have not come yet.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "gpu/device.h"
+#include "stretto/call.h"
+#include "stretto/operator.h"
+
+namespace stretto::runtime {
+
+class RandomTensors {
+ public:
+  // Needs no kernel: a block of values is made here and copied all over. Throws SystemError.
+  RandomTensors(const Operator& op, fabric::Fabric& fabric);
+  ~RandomTensors();
+  RandomTensors(const RandomTensors&) = delete;
+  RandomTensors& operator=(const RandomTensors&) = delete;
+
+  std::span<const CallTensor> of(int rank) const {
+    return ranks_[static_cast<size_t>(rank - fabric_.first_rank())].tensors;
+  }
+
+ private:
+  struct Rank {
+    std::vector<cuda::DeviceMemory> memory;
+    std::vector<CallTensor> tensors;
+  };
+
+  fabric::Fabric& fabric_;
+  std::vector<std::string> names_;
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace stretto::runtime

@@ -1,0 +1,14 @@
+// What rounds of a measurement come to.
+#pragma once
+
+#include <vector>
+
+namespace stretto::runtime {
+
+// Microseconds a run, the longest rank's, over the rounds.
+struct Spread {
+  double median = 0, low = 0, high = 0;
+};
+Spread spread_of(std::vector<double> times);  // at least one
+
+}  // namespace stretto::runtime

@@ -1,0 +1,71 @@
+// What making operations measures where `auto` is not sure, and what earlier ones have measured.
+//
+// Rank 0's process decides for all: it alone reads and writes the file of what was learnt, by its
+// budget, and tells the others what to measure. Times are those of the slowest rank, which all
+// processes know alike.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "gpu/compiler.h"
+#include "run/kernel_store.h"
+#include "stretto/machine.h"
+#include "stretto/tune.h"
+#include "tune/learnt.h"
+#include "tune/predict.h"
+
+namespace stretto {
+
+// What rank 0's process tells the others; printed and parsed, for it travels as text.
+struct Verdict {
+  enum class Kind : uint8_t { keep, known, measure };
+  Kind kind = Kind::keep;              // what `auto` took
+  std::optional<TunedOperator> known;  // an earlier operation's measurements
+  double budget_ms = 0;
+  std::vector<std::string> schedules;  // to measure
+};
+std::string to_string(const Verdict& verdict);
+// Throws SystemError: it is no verdict.
+Verdict parse_verdict(std::string_view text);
+
+// A text like STRETTO_MEASURE_MS, or nothing. Throws UsageError.
+std::optional<double> measure_ms_of(std::string_view text);
+
+class Learning {
+ public:
+  // All must outlive it.
+  struct Of {
+    fabric::Fabric& fabric;
+    const cuda::Compiler& compiler;
+    runtime::KernelStore& kernels;
+    const Machine& machine;
+    const Tuning& tuning;
+    uint64_t timeout_ns;
+  };
+  // `budget_ms`: where an operation says nothing.
+  Learning(const Of& of, double budget_ms);
+
+  // The budget of what is made with this option.
+  double budget_ms(const std::optional<double>& asked) const;
+  // Collective. The fastest measured on the operator, by `tune` or when an operation was made, or
+  // now, where the budget is not 0; else what `auto` takes by what is near.
+  AutoSchedule choose(const Segment& op, RowCount rows, double budget_ms);
+
+ private:
+  Verdict verdict_on(const Segment& op, RowCount rows, double budget_ms);
+  // Without what was learnt; simulations are shared by all operations.
+  AutoSchedule unlearnt(const Segment& op, RowCount rows);
+  AutoSchedule measured(const Segment& op, RowCount rows, const Verdict& verdict);
+  // Of rank 0's process.
+  bool decides() const { return of_.fabric.first_rank() == 0; }
+
+  const Of of_;
+  const double budget_ms_;
+  LearntFile file_;
+  Predictions predictions_;
+};
+
+}  // namespace stretto

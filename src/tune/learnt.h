@@ -1,0 +1,40 @@
+// What making operations has measured, kept for later processes of this user.
+//
+// A cache: nothing fails because of its file. What cannot be read is as if it were not there, and a
+// note says why.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "stretto/tune.h"
+
+namespace stretto {
+
+// STRETTO_TUNING_CACHE, else a file in the user's cache folder; empty where there is none.
+std::string default_learnt_file();
+
+class LearntFile {
+ public:
+  // Of operators of this GPU, measured by this build of Stretto: others are as if they were not
+  // there. An empty path: nothing is kept.
+  LearntFile(std::string path, std::string gpu);
+
+  // What is known of the operator on the machine. Reads the file where it has changed: another
+  // process may have measured the operator in the meantime.
+  std::optional<TunedOperator> find(const Segment& op, const Machine& machine);
+  // Adds it under a lock; the oldest go where there are too many. Not for long: a process that
+  // holds the lock for a second is not waited for.
+  void add(TunedOperator tuned);
+  // Why the file was not read or written, a line for people; empty: it was.
+  const std::string& note() const { return note_; }
+
+ private:
+  void read_again();
+
+  std::string path_, gpu_, note_;
+  Tuning read_;
+  std::string read_from_;  // tells the file that was read from all that took its place
+};
+
+}  // namespace stretto

@@ -1,0 +1,21 @@
+// What is worth a measurement where `auto` is not sure.
+#pragma once
+
+#include <vector>
+
+#include "stretto/tune.h"
+#include "tune/predict.h"
+
+namespace stretto {
+
+// What `auto` takes first; then the best of those that cuBLAS multiplies for, since a choice must
+// not lose to these; then the others as they are expected. At most `most`, and each can serve so
+// many rows. With fixed rows it simulates what auto_schedule() does, with rows=bucket nothing.
+std::vector<Schedule> shortlist(const Segment& op, const Machine& machine, const Tuning& tuning,
+                                RowCount rows, size_t most, Predictions& predictions);
+
+// Of a bucket: all that is known to serve it, what is expected to be the fastest first.
+std::vector<Schedule> served_shortlist(const Segment& op, const Machine& machine,
+                                       const Tuning& tuning);
+
+}  // namespace stretto

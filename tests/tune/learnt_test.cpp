@@ -1,0 +1,157 @@
+// What operations have measured is kept for other processes, and a file of it is never trusted.
+#include "tune/learnt.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/file_lock.h"
+#include "stretto/machine.h"
+
+namespace stretto {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kGpu = "NVIDIA H200";
+
+TunedOperator learnt_of(int64_t m, double time_us = 100) {
+  TunedOperator learnt;
+  learnt.op = Segment{kGemmRs, m, 4096, 4096, 2, DType::bf16};
+  learnt.machine = "h200x8";
+  learnt.date = "2026-11-23";
+  learnt.measured = {{"tiles", time_us, time_us, time_us, {}, {}}};
+  return learnt;
+}
+
+class Learnt : public testing::Test {
+ protected:
+  Learnt()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("stretto_learnt_" + std::to_string(getpid()))) {}
+  ~Learnt() override { std::filesystem::remove_all(folder_); }
+  std::string path() const { return (folder_ / "below" / "measured.json").string(); }
+  void write(const std::string& text) const {
+    std::filesystem::create_directories(folder_ / "below");
+    std::ofstream(path()) << text;
+  }
+  std::string text() const {
+    std::ifstream file(path());
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  const std::filesystem::path folder_;
+  const Machine machine_ = load_machine("h200x8");
+};
+
+TEST_F(Learnt, IsFoundByOtherProcesses) {
+  LearntFile one(path(), kGpu), other(path(), kGpu);
+  EXPECT_FALSE(other.find(learnt_of(1024).op, machine_));
+  EXPECT_EQ(other.note(), "") << "a file that is not there yet is no reason to complain";
+  one.add(learnt_of(1024));
+  EXPECT_EQ(one.note(), "");
+  const auto found = other.find(learnt_of(1024).op, machine_);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->measured.front().time_us, 100);
+  EXPECT_EQ(found->library_us, 0) << "nobody measured it";
+  EXPECT_FALSE(other.find(learnt_of(1025).op, machine_));
+  one.add(learnt_of(1024, 90));
+  EXPECT_EQ(other.find(learnt_of(1024).op, machine_)->measured.front().time_us, 90);
+}
+
+TEST_F(Learnt, OfAnotherGpuOrBuildIsNotTaken) {
+  LearntFile(path(), "NVIDIA H100").add(learnt_of(1024));
+  EXPECT_FALSE(LearntFile(path(), kGpu).find(learnt_of(1024).op, machine_));
+  std::string other_build = text();
+  other_build.replace(other_build.find("\"stretto "), 9, "\"elder ");
+  write(other_build);
+  EXPECT_FALSE(LearntFile(path(), "NVIDIA H100").find(learnt_of(1024).op, machine_));
+}
+
+TEST_F(Learnt, WithoutAFileNothingIsKept) {
+  LearntFile nowhere("", kGpu);
+  nowhere.add(learnt_of(1024));
+  EXPECT_FALSE(nowhere.find(learnt_of(1024).op, machine_));
+  EXPECT_EQ(nowhere.note(), "");
+}
+
+TEST_F(Learnt, WhatCannotBeReadIsIgnoredWithANoteAndStays) {
+  for (const char* const bad :
+       {"{", "[]", R"({"stretto_tuning": 2, "operators": []})",
+        R"({"stretto_tuning": 1, "operators": [{"operator": "gemm-rs m=0"}]})"}) {
+    write(bad);
+    LearntFile file(path(), kGpu);
+    EXPECT_FALSE(file.find(learnt_of(1024).op, machine_));
+    EXPECT_THAT(file.note(), HasSubstr("measured.json' is not used: "));
+    EXPECT_EQ(file.note().find('\n'), std::string::npos);
+    file.add(learnt_of(1024));
+    EXPECT_THAT(file.note(), HasSubstr("measured.json' was not written: "));
+    EXPECT_EQ(text(), bad) << "it may be somebody's who named the wrong file";
+  }
+  std::filesystem::remove(path());
+  ASSERT_EQ(mkfifo(path().c_str(), 0600), 0);
+  LearntFile pipe(path(), kGpu);
+  EXPECT_FALSE(pipe.find(learnt_of(1024).op, machine_));
+  EXPECT_THAT(pipe.note(), HasSubstr("is not used: "));
+}
+
+TEST_F(Learnt, WhereItCannotBeWrittenANoteSaysWhy) {
+  write("");
+  std::filesystem::remove(path());
+  const FileLock held(path());
+  LearntFile file(path(), kGpu);
+  file.add(learnt_of(1024));
+  EXPECT_THAT(file.note(), HasSubstr("was not written: cannot lock"));
+  LearntFile below_a_file("/dev/null/measured.json", kGpu);
+  below_a_file.add(learnt_of(1024));
+  EXPECT_THAT(below_a_file.note(), HasSubstr("was not written: "));
+}
+
+TEST_F(Learnt, TheOldestGoWhereThereAreTooMany) {
+  LearntFile file(path(), kGpu);
+  file.add(learnt_of(1));
+  Tuning many = parse_tuning(text());
+  const TunedOperator first = many.operators().front();
+  for (int64_t m = 2; m <= 500; ++m) {
+    TunedOperator next = first;
+    next.op.m = m;
+    many.add(next);
+  }
+  write(print_tuning(many));
+  file.add(learnt_of(501));
+  EXPECT_FALSE(file.find(learnt_of(1).op, machine_));
+  EXPECT_TRUE(file.find(learnt_of(2).op, machine_));
+  EXPECT_TRUE(file.find(learnt_of(501).op, machine_));
+  EXPECT_EQ(parse_tuning(text()).operators().size(), 500u);
+}
+
+TEST_F(Learnt, ManyProcessesLoseNothing) {
+  constexpr int kProcesses = 6, kEach = 4;
+  for (int process = 0; process < kProcesses; ++process) {
+    if (fork() != 0) continue;
+    LearntFile file(path(), kGpu);
+    bool good = true;
+    for (int i = 0; i < kEach; ++i) {
+      file.add(learnt_of(1 + process * kEach + i));
+      good = good && file.note().empty();
+    }
+    _exit(good ? 0 : 1);
+  }
+  for (int process = 0; process < kProcesses; ++process) {
+    int status = 1;
+    wait(&status);
+    EXPECT_EQ(status, 0);
+  }
+  LearntFile file(path(), kGpu);
+  for (int64_t m = 1; m <= kProcesses * kEach; ++m) {
+    EXPECT_TRUE(file.find(learnt_of(m).op, machine_)) << m;
+  }
+}
+
+}  // namespace
+}  // namespace stretto

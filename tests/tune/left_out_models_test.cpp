@@ -1,0 +1,104 @@
+// Regret on models that nobody has measured: of `auto` by itself, and where making an operation
+// measures its shortlist. Prints the table of docs/tuning.md; to renew it:
+//   test_tune --gtest_filter='LeftOutModels.*' | grep '^|'
+#include "left_out_models.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tune/expected_schedule.h"
+#include "tune/nearness.h"
+#include "tune/shortlist.h"
+
+namespace stretto {
+namespace {
+
+constexpr size_t kShortlist = 8;
+
+double best_us(const TunedOperator& tuned, const Machine& machine) {
+  double best = tuned.library_us;
+  for (const Measured& one : tuned.measured) {
+    if (parse_schedule(one.schedule, tuned.op, machine).algorithm != 0) continue;
+    best = std::min(best, one.time_us);
+  }
+  return best;
+}
+
+// The fastest of a shortlist, of those that were measured; 0: none was.
+double fastest_us(const TunedOperator& tuned, const std::vector<Schedule>& shortlist,
+                  const Machine& machine) {
+  double fastest = 0;
+  for (const Schedule& one : shortlist) {
+    const double us = measured_us(tuned, one, machine);
+    if (us > 0 && (fastest == 0 || us < fastest)) fastest = us;
+  }
+  return fastest;
+}
+
+struct Row {
+  Regrets chosen, measured;
+  int slower_than_library = 0;
+};
+
+std::string cells(const Regrets& of) {
+  return fmt::format("{} | {:.1f} % | {:.1f} % | {:.1f} %", of.all.size(), 100 * of.median(),
+                     100 * of.at(0.9), 100 * of.worst());
+}
+
+TEST(LeftOutModels, RegretIsSmallAndWhatIsSureIsSo) {
+  const Machine machine = load_machine("h200x8");
+  std::vector<TunedOperator> all;
+  const Tuning shipped = shipped_tuning();
+  for (const TunedOperator& tuned : shipped.operators()) {
+    if (tuned.op.m <= kMostRows) all.push_back(tuned);
+  }
+  Predictions predictions(machine);
+  std::map<std::string, Row> rows;
+  std::map<double, Regrets> by_claim;  // by how sure the choice said it was
+  for (const TunedOperator& tuned : all) {
+    const Tuning left = without(all, kItsModel, tuned.op);
+    const AutoSchedule chosen =
+        expected_schedule(tuned.op, machine, left, RowCount::fixed, RowsFrom::host, predictions);
+    const std::vector<Schedule> measured =
+        shortlist(tuned.op, machine, left, RowCount::fixed, kShortlist, predictions);
+    ASSERT_FALSE(measured.empty());
+    EXPECT_EQ(measured.front(), chosen.schedule) << "what auto takes is measured too";
+    const double best = best_us(tuned, machine), us = measured_us(tuned, chosen.schedule, machine);
+    Row& row = rows[fmt::format("{} | {} {}", tuned.op.kind == kAgGemm ? "gathers" : "reductions",
+                                tuned.op.m < kFewRows ? "<" : ">=", kFewRows)];
+    row.chosen.add(us, best);
+    const double fastest = fastest_us(tuned, measured, machine);
+    // A choice that says it is sure is not measured.
+    row.measured.add(chosen.sureness.is_sure() && us > 0 ? us : fastest, best);
+    row.slower_than_library += us > 1.02 * tuned.library_us;
+    by_claim[chosen.sureness.within].add(us, best);
+  }
+  fmt::print(
+      "| products | M | choices measured | median | nine in ten | worst | after measuring | median "
+      "| nine in ten | worst | slower than cuBLAS and NCCL |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|\n");
+  for (const auto& [name, row] : rows) {
+    fmt::print("| {} | {} | {} | {} |\n", name, cells(row.chosen), cells(row.measured),
+               row.slower_than_library);
+    EXPECT_LE(row.chosen.median(), 0.02) << name;
+    EXPECT_LE(row.measured.median(), 0.02) << name;
+    // Of gathers of many rows a third of a shortlist was never measured, and counts as lost.
+    const bool is_sparse = name.starts_with("gathers | >=");
+    EXPECT_LE(row.measured.at(0.9), is_sparse ? 0.1 : 0.02) << name;
+    EXPECT_LE(row.measured.worst(), is_sparse ? 0.17 : 0.08) << name;
+    EXPECT_EQ(row.slower_than_library, 0) << name;
+  }
+  fmt::print("| said to be within | choices | were |\n|---|---|---|\n");
+  for (const auto& [within, regrets] : by_claim) {
+    fmt::print("| {:.0f} % | {} | {:.0f} % |\n", 100 * within, regrets.all.size(),
+               100 * regrets.share_within(within));
+    // Nine in ten; of few a single one more.
+    const double allowed = 0.1 + 1 / static_cast<double>(regrets.all.size());
+    EXPECT_GE(regrets.share_within(within), 1 - allowed) << within;
+  }
+}
+
+}  // namespace
+}  // namespace stretto
