@@ -27,6 +27,7 @@ void Emitter::task(uint32_t lane, Opcode op, int32_t tile) {
   Instr instr;
   instr.op = op;
   instr.tile = tile;
+  if (part_ == nullptr) return append(lane, instr);
   append_of_part(lane, instr);
 }
 

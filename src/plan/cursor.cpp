@@ -11,6 +11,7 @@ namespace stretto {
 namespace {
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+bool ends_token(char c) { return is_blank(c) || c == '\n' || c == ';'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_name_part(char c) { return is_name_start(c) || is_digit(c) || c == '_'; }
@@ -43,10 +44,6 @@ void Cursor::skip_blanks() {
   while (here_ != end_ && is_blank(*here_)) ++here_;
 }
 
-bool Cursor::stops_token(const char* at) const {
-  return at == end_ || is_blank(*at) || *at == '\n' || *at == ';';
-}
-
 bool Cursor::at_line_end() {
   skip_blanks();
   return here_ == end_ || *here_ == '\n' || *here_ == ';';
@@ -55,8 +52,15 @@ bool Cursor::at_line_end() {
 std::string_view Cursor::peek() {
   skip_blanks();
   const char* stop = here_;
-  while (!stops_token(stop)) ++stop;
+  while (stop != end_ && !ends_token(*stop)) ++stop;
   return {here_, static_cast<size_t>(stop - here_)};
+}
+
+bool Cursor::is_at(std::string_view token) {
+  skip_blanks();
+  if (static_cast<size_t>(end_ - here_) < token.size()) return false;
+  const char* const stop = here_ + token.size();
+  return std::string_view(here_, token.size()) == token && (stop == end_ || ends_token(*stop));
 }
 
 std::string_view Cursor::word(std::string_view expected) {
@@ -121,7 +125,7 @@ void Cursor::expect(char c) {
 }
 
 bool Cursor::accept_token(std::string_view token) {
-  if (peek() != token) return false;
+  if (!is_at(token)) return false;
   here_ += token.size();
   return true;
 }
@@ -139,7 +143,7 @@ std::string Cursor::found(const char* where) const {
   if (*where == '\n' || *where == '\r' || *where == ';') return "the end of the line";
   if (is_blank(*where)) return "a blank";
   const char* stop = where;
-  while (!stops_token(stop)) ++stop;
+  while (stop != end_ && !ends_token(*stop)) ++stop;
   return quote({where, static_cast<size_t>(stop - where)});
 }
 

@@ -19,6 +19,7 @@ class Cursor {
 
   // The token here without moving: up to a blank, ';' or the end of the line.
   std::string_view peek();
+  bool is_at(std::string_view token);  // skips blanks first
   std::string_view word(std::string_view expected);
   // A letter, then letters, digits and underscores.
   std::string_view name(std::string_view expected);
@@ -42,7 +43,6 @@ class Cursor {
   [[noreturn]] void fail_with(const char* where, std::string_view what) const;
 
  private:
-  bool stops_token(const char* at) const;
   std::string found(const char* where) const;
 
   const char* here_;

@@ -32,8 +32,7 @@ void Parser::lane() {
   }
   while (true) {
     line("an instruction, 'lane' or 'end'");
-    const std::string_view token = in_.peek();
-    if (token == "lane" || token == "end") break;
+    if (in_.is_at("lane") || in_.is_at("end")) break;
     lines.instrs.push_back(in_.line());
     lane.instrs.push_back(instr(lane));
   }
@@ -152,7 +151,7 @@ void Parser::operands(const Lane& lane, Instr& instr) {
 
 uint16_t Parser::regions(const Lane& lane) {
   size_t count = 0;
-  while (!in_.at_line_end() && in_.peek() != "->") {
+  while (!in_.at_line_end() && !in_.is_at("->")) {
     if (++count > kMaxOperands) {
       in_.fail(in_.position(), fmt::format("at most {} regions", kMaxOperands));
     }

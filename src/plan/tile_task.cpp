@@ -35,10 +35,35 @@ int32_t step_between(std::span<const Region> reads, const Region& tile) {
 
 bool is_notify(const Instr& instr) { return instr.op == Opcode::notify; }
 
+// Whether the gemm computes the same tile over the range of K that follows.
+bool leads_to(const Plan& plan, const Instr& gemm, const Instr& next) {
+  const auto before = plan.reads(gemm), after = plan.reads(next);
+  if (before.size() != 2 || after.size() != 2) return false;
+  for (size_t i = 0; i < 2; ++i) {
+    Region following = before[i];
+    following.col0 = after[i].col0;
+    following.col1 = after[i].col1;
+    if (following != after[i] || before[i].col1 != after[i].col0) return false;
+  }
+  return before[0].cols() % kBlockOfK == 0;
+}
+
+// Whether the gemm has the same rows of A, and as many columns.
+bool is_beside(const Plan& plan, const Instr& gemm, const Instr& next) {
+  const auto first = plan.reads(gemm), second = plan.reads(next);
+  const Region &b = first.back(), &other_b = second.back();
+  return std::equal(first.begin(), first.end() - 1, second.begin(), second.end() - 1) &&
+         b.rows() == other_b.rows() && b.col0 == other_b.col0 && b.col1 == other_b.col1;
+}
+
 }  // namespace
 
 TileTask::TileTask(const Plan& plan, const Lane& lane, uint32_t at) : plan_(plan), lane_(lane) {
   tile_.begin = tile_.gemm = tile_.last = at;
+}
+
+bool TileTask::may_go_on(const Plan& plan, const Instr& gemm, const Instr& next) {
+  return next.op != Opcode::gemm || leads_to(plan, gemm, next) || is_beside(plan, gemm, next);
 }
 
 string_view TileTask::take(uint32_t at) {
@@ -75,40 +100,19 @@ bool TileTask::tells(uint32_t from, uint32_t to) const {
   return std::any_of(lane_.instrs.begin() + from + 1, lane_.instrs.begin() + to, is_notify);
 }
 
-// Whether the gemm computes the same tile over the range of K that follows.
-bool TileTask::leads_to(const Instr& next) const {
-  const auto before = plan_.reads(instr(tile_.gemm)), after = plan_.reads(next);
-  if (before.size() != 2 || after.size() != 2) return false;
-  for (size_t i = 0; i < 2; ++i) {
-    Region following = before[i];
-    following.col0 = after[i].col0;
-    following.col1 = after[i].col1;
-    if (following != after[i] || before[i].col1 != after[i].col0) return false;
-  }
-  return before[0].cols() % kBlockOfK == 0;
-}
-
-// Whether the gemm has the same rows of A, and as many columns.
-bool TileTask::is_beside(const Instr& next) const {
-  const auto first = plan_.reads(instr(tile_.gemm)), second = plan_.reads(next);
-  const Region &b = first.back(), &other_b = second.back();
-  return std::equal(first.begin(), first.end() - 1, second.begin(), second.end() - 1) &&
-         b.rows() == other_b.rows() && b.col0 == other_b.col0 && b.col1 == other_b.col1;
-}
-
 string_view TileTask::take_gemm(uint32_t at) {
   constexpr string_view kExpected =
       "expected the next range of K of the gemm before it, which ends at a multiple of 64, or "
       "another product of the same rows of A beside it, with nothing but waits between, both kept "
       "in local buffers of fp32";
   if (stage_ != Stage::multiplies) return kExpected;
-  if (leads_to(instr(at))) {
+  if (leads_to(plan_, instr(tile_.gemm), instr(at))) {
     ++num_ranges_;
     tile_.gemm = at;
     return "";
   }
-  const bool two = num_ranges_ == 1 && is_beside(instr(at)) && !tells(tile_.last, at) &&
-                   kept(tile_.gemm) != nullptr && kept(at) != nullptr;
+  const bool two = num_ranges_ == 1 && is_beside(plan_, instr(tile_.gemm), instr(at)) &&
+                   !tells(tile_.last, at) && kept(tile_.gemm) != nullptr && kept(at) != nullptr;
   if (!two) return kExpected;
   products_[0] = {*kept(tile_.gemm), tile_.gemm};
   products_[1] = {*kept(at), at};

@@ -88,6 +88,9 @@ class TileTask {
 
   const Tile& tile() const { return tile_; }
 
+  // False where the task behind a gemm is surely none that goes on with it: most are not.
+  static bool may_go_on(const Plan& plan, const Instr& gemm, const Instr& next);
+
   // Where what the task of a rank leaves may stay in registers; null: nowhere.
   static const Region* kept_by(const Plan& plan, int rank, const Instr& instr);
 
@@ -105,8 +108,6 @@ class TileTask {
   std::string_view follow(uint32_t at);
   std::string_view follow_product(uint32_t at);
   const Region* kept(uint32_t at) const { return kept_by(plan_, lane_.rank, instr(at)); }
-  bool leads_to(const Instr& next) const;
-  bool is_beside(const Instr& next) const;
   bool tells(uint32_t from, uint32_t to) const;
   const Instr& instr(uint32_t at) const { return lane_.instrs[at]; }
 

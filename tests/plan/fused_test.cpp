@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <string>
 
 #include "refusal.h"
@@ -76,6 +77,29 @@ TEST(Fused, IsWhatAGpuKeepsInRegisters) {
   expect_words(kG + "  copy a[0:64,0:64] -> z[0:64,0:64]\n  gelu g[0:128,0:64] -> y[0:128,0:64]\n");
   expect_words(kG + "  gelu g[0:128,0:64] -> y[0:128,0:64]\n" +
                "lane 0 comm 0\n  copy g[0:64,0:64] -> z[0:64,0:64]\n");
+}
+
+// Of many ranges of K in a row a sum takes the last two. To try all rows from each would take
+// minutes.
+TEST(Fused, LongRowsOfRangesAreReadOnce) {
+  constexpr int kGemms = 20000;
+  std::string text = fmt::format(
+      "stretto-plan 1\noperator gemm-rs m=128 n=64 k=256 ranks=1 dtype=bf16\nsms 132\n"
+      "buffer a bf16 128x{0} input\nbuffer b bf16 64x{0} input\n"
+      "buffer ranges fp32 256x64 local\nbuffer out bf16 128x64 output\nlane 0 compute 0\n",
+      kGemms * 64);
+  for (int i = 0; i < kGemms; ++i) {
+    const int k = i * 64, row = i % 2 * 128;
+    text += fmt::format("  gemm a[0:128,{0}:{1}] b[0:64,{0}:{1}] -> ranges[{2}:{3},0:64]\n", k,
+                        k + 64, row, row + 128);
+  }
+  text += "  reduce ranges[0:128,0:64] ranges[128:256,0:64] -> out[0:128,0:64]\nend\n";
+  const auto begin = std::chrono::steady_clock::now();
+  const std::vector<Instr> instrs = parse_plan(text).lanes[0].instrs;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  for (int i = 0; i <= kGemms; ++i) {
+    EXPECT_EQ(instrs[static_cast<size_t>(i)].fused, i >= kGemms - 1) << i;
+  }
 }
 
 TEST(Fused, TasksOfALibraryAreNot) {
