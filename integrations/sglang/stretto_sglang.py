@@ -14,33 +14,43 @@ def register():
     HookRegistry.register(f"{MODULE}.RowParallelLinear.forward", forward, HookType.AROUND)
 
 
-def leaves_the_sum(layer):
-    """Whether somebody else adds up what this linear makes, or adds it up otherwise. Newer releases say so for
-    each forward pass, in functions of the linear's module.
+def reason_against(layer, more):
+    """Why SGLang's own forward() is to do it; None: it need not. Newer releases say for each forward pass, in
+    functions of the linear's module, that somebody else adds up what this linear makes, or adds it up otherwise.
     """
     module = sys.modules.get(MODULE)
     skips = getattr(module, "should_skip_mlp_all_reduce", None)
     pass_of = getattr(module, "get_forward", None)
-    return (getattr(layer, "use_dp_attention_reduce", False) or getattr(layer, "use_decode_attn_tp", False) or
-            bool(skips and skips()) or bool(pass_of and getattr(pass_of(), "sp_active", False)))
+    if any(one is not None and one is not False for one in more):
+        return "its caller asks for more than the sum"
+    if getattr(layer, "use_dp_attention_reduce", False) or getattr(layer, "use_decode_attn_tp", False):
+        return "it is of data-parallel attention"
+    if (skips and skips()) or (pass_of and getattr(pass_of(), "sp_active", False)):
+        return "its forward pass leaves the sum to others"
+    return None
 
 
 def group_of(layer):
-    """The ranks that the layer's input is dealt to."""
-    if getattr(layer, "tp_group", None) is not None:
-        return layer.tp_group
-    from sglang.srt.distributed import get_tp_group
-    return get_tp_group()
+    """The ranks that the layer's input is dealt to, a ProcessGroup; None: there are none."""
+    group = getattr(layer, "tp_group", None)
+    if group is None:
+        from sglang.srt.distributed import get_tp_group
+        group = get_tp_group()
+    return getattr(group, "device_group", None)
 
 
 def forward(original, layer, input_, *arguments, **named):
     """Around RowParallelLinear.forward(input_, ...): who asks for more than its sum gets the original."""
-    asks_more = any(one is not None and one is not False for one in (*arguments, *named.values()))
-    if not asks_more and not leaves_the_sum(layer):
-        from stretto.torch import frameworks
-        group = getattr(group_of(layer), "device_group", None)
-        if group is not None and group.size() > 1:
+    from stretto.torch import frameworks
+    reason = reason_against(layer, (*arguments, *named.values()))
+    if reason is None:
+        group = group_of(layer)
+        if group is None:
+            reason = "it has no process group"
+        elif group.size() > 1:  # one rank has no sum
             y = frameworks.row_parallel(layer, input_, group.group_name)
             if y is not None:
                 return y, (layer.bias if layer.skip_bias_add else None)
+    if reason is not None:
+        frameworks.leave(reason)
     return original(layer, input_, *arguments, **named)

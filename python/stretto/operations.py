@@ -175,7 +175,7 @@ class Operation:
         infos = self._infos(num_rows) if num_rows != 0 else {}
         for name, view in views.items():
             if name in infos:  # else the library says which there are
-                view.require(name, infos[name].shape, self.dtype)
+                view.require(name, infos[name].shape, self.dtype, infos[name].is_output)
         given = [CCallTensor(text(name, "name"), 0, 0, view.address, view.row_stride)
                  for name, view in views.items()]
         return num_rows, (CCallTensor * len(given))(*given)

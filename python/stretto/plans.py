@@ -89,7 +89,8 @@ class Plan:
             for rank, tensor in enumerate(by_rank):
                 view = on_cpu(tensor, name)
                 if name in infos[rank]:  # else the library says which there are
-                    view.require(name, infos[rank][name].shape, self.dtype)
+                    info = infos[rank][name]
+                    view.require(name, info.shape, self.dtype, info.is_output)
                 given.append(CCallTensor(text(name, "name"), 0, rank, view.address,
                                          view.row_stride))
         library().plan_execute(self._handle, run, (CCallTensor * len(given))(*given), len(given))

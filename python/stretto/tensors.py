@@ -2,11 +2,13 @@
 
 import ctypes
 import dataclasses
+import functools
 import math
 
 from ._library import dtype_text, whole
 
 DLPACK_CUDA = 2
+DEVICE_ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 CAPSULE_NAME = b"dltensor"
 DLPACK_TYPES = {"bf16": (4, 16), "fp16": (2, 16), "fp32": (2, 32)}  # code, bits
 
@@ -55,10 +57,13 @@ class View:
     cols: int
     row_stride: int  # elements
     dtype: str
-    device: str  # "cpu" or "cuda:0"
+    device: str  # "cpu" or "cuda:0"; "cuda:None": on a GPU, and its maker does not say which
+    is_writable: bool = True
 
-    def require(self, name, shape, dtype):
+    def require(self, name, shape, dtype, is_output=False):
         """Raises ValueError unless it is of this type, and has so many columns, and so many rows or more."""
+        if is_output and not self.is_writable:
+            raise ValueError(f"tensor {name} is an output, and this array is read-only: give a copy")
         if self.cols != shape[1] or self.rows < shape[0]:
             raise ValueError(f"tensor {name} has shape ({self.rows}, {self.cols}); {list(shape)} is needed")
         if self.dtype != dtype:
@@ -95,7 +100,10 @@ def view_of(tensor, name):
                     kind if kind == "cpu" else f"{kind}:{index}")
     for attribute, device in (("__cuda_array_interface__", "cuda"), ("__array_interface__", "cpu")):
         if hasattr(tensor, attribute):
-            return of_interface(getattr(tensor, attribute), name, device)
+            found = of_interface(getattr(tensor, attribute), name, device)
+            if device == "cuda" and hasattr(tensor, "__dlpack_device__"):
+                return dataclasses.replace(found, device=f"cuda:{int(tensor.__dlpack_device__()[1])}")
+            return found
     if hasattr(tensor, "__dlpack__"):
         return of_dlpack(tensor, name)
     raise ValueError(f"tensor {name} is a {type(tensor).__name__}: it has neither data_ptr() nor an array "
@@ -117,7 +125,8 @@ def of_interface(interface, name, device):
         steps = [stride // size for stride in strides]
     dtype = INTERFACE_TYPES.get(interface["typestr"], interface["typestr"])
     where = device if device == "cpu" else f"{device}:None"
-    return View(interface["data"][0], *rows_of(name, shape, steps), dtype, where)
+    address, is_read_only = interface["data"]
+    return View(address, *rows_of(name, shape, steps), dtype, where, not is_read_only)
 
 
 def of_dlpack(tensor, name):
@@ -136,10 +145,30 @@ def of_dlpack(tensor, name):
     return View((found.data or 0) + found.byte_offset, *rows_of(name, shape, steps), dtype, device)
 
 
+@functools.lru_cache(maxsize=None)
+def _driver():
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+
+
+def gpu_of(address):
+    """The number of the GPU that memory is on, by CUDA's driver; None: it knows nothing of it."""
+    found, driver = ctypes.c_int(-1), _driver()
+    if driver is None:
+        return None
+    status = driver.cuPointerGetAttribute(ctypes.byref(found), DEVICE_ORDINAL, ctypes.c_uint64(address))
+    return found.value if status == 0 and found.value >= 0 else None
+
+
 def on_gpu(tensor, name, gpu):
     """The View of a tensor on this GPU. Raises ValueError."""
     view = view_of(tensor, name)
-    if view.device not in (f"cuda:{gpu}", "cuda:None"):
+    if view.device == "cuda:None":
+        found = gpu_of(view.address)
+        view = dataclasses.replace(view, device=f"cuda:{gpu if found is None else found}")
+    if view.device != f"cuda:{gpu}":
         raise ValueError(f"tensor {name} is on {view.device}; this rank's GPU is cuda:{gpu}")
     return view
 

@@ -234,7 +234,24 @@ class Tensors(unittest.TestCase):
         self.assertEqual(self.seen(Interface("__array_interface__", strides=(32, 2))),
                          (4096, 4, 8, 16, "fp16", "cpu"))
         self.assertEqual(self.seen(Interface("__array_interface__", typestr="<V2"))[4], "bf16")
-        on_gpu(Interface("__cuda_array_interface__"), "a", 1)
+        on_gpu(Interface("__cuda_array_interface__"), "a", 1)  # the driver has never heard of it
+
+    def test_arrays_on_another_gpu(self):
+        """CUDA's interface names no GPU: the driver does, and what speaks DLPack, too."""
+        array = Interface("__cuda_array_interface__")
+        with mock.patch("stretto.tensors.gpu_of", lambda address: 3):
+            self.assertEqual(on_gpu(array, "a", 3).device, "cuda:3")
+            with self.assertRaisesRegex(ValueError, "a is on cuda:3; this rank's GPU is cuda:0"):
+                on_gpu(array, "a", 0)
+        array.__dlpack_device__ = lambda: (2, 1)
+        with self.assertRaisesRegex(ValueError, "a is on cuda:1; this rank's GPU is cuda:0"):
+            on_gpu(array, "a", 0)
+
+    def test_arrays_that_are_read_only_are_no_outputs(self):
+        view = view_of(Interface("__array_interface__", data=(4096, True)), "out")
+        view.require("out", (4, 8), "fp16")
+        with self.assertRaisesRegex(ValueError, "out is an output, and this array is read-only: give a copy"):
+            view.require("out", (4, 8), "fp16", True)
 
     def test_what_speaks_dlpack(self):
         self.assertEqual(self.seen(Lent((2, 3, 8))), (4112, 6, 8, 8, "bf16", "cuda:1"))

@@ -132,6 +132,21 @@ class OnTheCpu(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "129 rows; this plan serves 1 to 128"):
             plan.execute({}, 129)
 
+    def test_an_output_that_is_read_only_is_refused(self):
+        class Array:
+            def __init__(self, tensor, is_read_only):
+                self.tensor = tensor
+                self.__array_interface__ = {"shape": tensor.shape, "typestr": "<f4", "strides": None,
+                                            "data": (tensor.data_ptr(), is_read_only)}
+        out = [Array(CpuTensor((3, self.N)), rank == 1) for rank in range(self.RANKS)]
+        inputs = {name: [Array(CpuTensor(one.shape, values=sum(one.rows(), [])), True) for one in by_rank]
+                  for name, by_rank in (("a", self.a), ("b", self.b))}
+        with self.assertRaisesRegex(ValueError, "tensor out is an output, and this array is read-only"):
+            stretto.emulate("gemm-rs", {**inputs, "out": out}, dtype="fp32", **self.sizes())
+        out[1] = Array(CpuTensor((3, self.N)), False)
+        stretto.emulate("gemm-rs", {**inputs, "out": out}, dtype="fp32", **self.sizes())
+        self.assertEqual(out[0].tensor.rows() + out[1].tensor.rows(), self.expected())
+
     def test_mistakes_name_the_tensor(self):
         out = [CpuTensor((3, self.N)) for _ in range(self.RANKS)]
         good = {"a": self.a, "b": self.b, "out": out}

@@ -6,7 +6,7 @@ import torch
 
 from . import functional as st
 from .groups import ranks_of
-from .report import count_fallback
+from .report import count_left
 
 OP = "row_parallel_linear"
 PLAIN = "UnquantizedLinearMethod"
@@ -27,13 +27,17 @@ def reason_against(layer: Any, group: str) -> Optional[str]:
     return None
 
 
+def leave(reason: str) -> None:
+    """Counts a layer's call that stays the framework's."""
+    count_left(OP, reason)
+
+
 def row_parallel(layer: Any, x: torch.Tensor, group: str) -> Optional[torch.Tensor]:
     """The layer's product and its sum over the ranks, with its bias unless that is the caller's; None where it
     is not served, which is counted.
     """
     reason = reason_against(layer, group)
     if reason is not None:
-        if not torch.compiler.is_compiling():
-            count_fallback(OP, reason)
+        leave(reason)
         return None
     return st.matmul_all_reduce(x, layer.weight, None if layer.skip_bias_add else layer.bias, group)

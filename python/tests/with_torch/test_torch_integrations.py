@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import stretto.torch as st
+import stretto.torch.frameworks
 import stretto.torch.groups
 
 try:  # while no stand-ins are in sys.modules
@@ -198,6 +199,7 @@ class Sglang(Plugin):
     def check_what_stays(self, hook, layer):
         """Nothing of these looks for a group: there is none on this thread."""
         x = normal(1, 3, K)
+        st.reset_report()
         self.assertEqual(hook(Linear.forward, layer, x, skip_all_reduce=True), "the framework's")
         for name in ("use_dp_attention_reduce", "use_decode_attn_tp"):
             setattr(layer, name, True)
@@ -210,6 +212,22 @@ class Sglang(Plugin):
         alone = types.SimpleNamespace(device_group=types.SimpleNamespace(size=lambda: 1))
         for layer.tp_group in (alone, types.SimpleNamespace(world_size=2)):  # one rank; a group that is no group yet
             self.assertEqual(hook(Linear.forward, layer, x), "the framework's")
+        self.assertEqual({reason: count for (_, reason), count in st.report().fallbacks.items()}, {
+            "its caller asks for more than the sum": 1, "it is of data-parallel attention": 2,
+            "its forward pass leaves the sum to others": 2, "it has no process group": 1})
+
+    def test_what_stays_is_counted_when_it_is_compiled(self):
+        class Alone(Linear):
+            def forward(self, input_):
+                y = st.frameworks.row_parallel(self, input_, "threads")
+                return input_ * 2 if y is None else y
+        torch._dynamo.reset()
+        layer, x = Alone(reduce_results=False), normal(1, 3, K)
+        compiled = torch.compile(layer, fullgraph=True, backend="eager")
+        st.reset_report()
+        for _ in range(3):
+            self.assertTrue(torch.equal(compiled(x), x * 2))
+        self.assertEqual(st.report().fallbacks, {("row_parallel_linear", "its results are not reduced"): 1})
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ def start(command, count):
 
 class Job(unittest.TestCase):
     def test_every_check_on_every_rank(self):
-        names = [line.split("(")[0][4:] for line in (HERE / "job.py").read_text().splitlines()
-                 if line.startswith("def check_")]
+        names = [line.split("(")[0][4:] for part in ("groups", "compile", "drop_in", "modules")
+                 for line in (HERE / f"job_{part}.py").read_text().splitlines() if line.startswith("def check_")]
         self.assertGreater(len(names), 10)
         for rank, (code, out, err) in enumerate(start(["job.py"], 4)):
             with self.subTest(rank=rank):
