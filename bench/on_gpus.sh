@@ -9,9 +9,10 @@ usage() {
 usage: bench/on_gpus.sh FOLDER [--ranks R] [--steps LIST] [--seconds S] [--build DIR] [--commit ID]
   FOLDER     results: one JSON file and one log a step; those of earlier runs are overwritten
   --ranks    GPUs to use (default: all that nvidia-smi lists)
-  --steps    some of tests,soak,gemm,tune,operators,torch,steady,language,serve,sanitizer (default: all but
-             tune, steady and sanitizer); soak: a million runs, bits compared; steady: rows with
-             M >= 4096 again, in turns of 100 ms
+  --steps    some of tests,soak,gemm,tune,operators,torch,steady,language,serve,sanitizer,unseen (default:
+             all but tune, steady, sanitizer and unseen); soak: a million runs, bits compared; steady: rows with
+             M >= 4096 again, in turns of 100 ms; unseen: shapes that nothing was tuned on, auto
+             beside a sweep, the library and PyTorch (bench/unseen_summary.py FOLDER sums them up)
   --seconds  the longest a step may take (default 900)
   --build    folder with the programs (default: build/release; ./dev build release makes it)
   --commit   recorded with the results (default: git's)
@@ -48,7 +49,7 @@ ranks=${ranks:-$gpus}
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || fail "--seconds $seconds: a number from 1 up was expected"
 (( ranks <= gpus )) || fail "--ranks $ranks, but there are $gpus GPUs"
 for step in ${steps//,/ }; do
-  [[ ,tests,soak,gemm,tune,operators,torch,steady,language,serve,sanitizer, == *,"$step",* ]] ||
+  [[ ,tests,soak,gemm,tune,operators,torch,steady,language,serve,sanitizer,unseen, == *,"$step",* ]] ||
     fail "unknown step '$step'; --help lists them"
 done
 mkdir -p "$folder" || fail "cannot write to $folder"
@@ -68,7 +69,7 @@ gpu_suites="test_gpu test_tables test_fabric test_run test_measure test_serve te
 # What is missing is said before anything runs.
 declare -A programs=([tests]="$gpu_suites" [soak]=soak [gemm]=gemm_bench [tune]=stretto
                      [operators]=stretto [steady]=stretto [language]=lang_bench [serve]="serve_bench call_bench"
-                     [sanitizer]="test_tables test_run")
+                     [sanitizer]="test_tables test_run" [unseen]=stretto)
 for step in ${steps//,/ }; do
   for needed in ${programs[$step]:-}; do
     [[ -n $(program "$needed") ]] || fail "no $needed in $build; ./dev build release makes it"
@@ -168,6 +169,26 @@ if wanted sanitizer; then
   else
     echo "sanitizer: left out, for compute-sanitizer is not installed (the CUDA toolkit has it)"
   fi
+fi
+if wanted unseen; then
+  unseen=$folder/unseen.txt
+  python3 "$here/shapes/unseen.py" --on "$ranks" >"$unseen"
+  step unseen "$(program stretto)" bench --shapes "$unseen" --ranks "$ranks" --commit "$commit" --rounds 7 \
+    --no-cold --strategy auto,library --json -o "$folder/unseen.json"
+  step unseen_tuning "$(program stretto)" tune --shapes "$unseen" --ranks "$ranks" --commit "$commit" \
+    --rounds 5 --no-cold --file "$folder/unseen_tuning.json"
+  if [[ -n $library ]]; then
+    # Without and with what making an operation measures; the second begins without what others have learnt.
+    torch_unseen() {
+      step "$1" env STRETTO_MEASURE_MS="$2" STRETTO_TUNING_CACHE="$folder/unseen_measured.json" python3 \
+        -m torch.distributed.run --standalone --nproc-per-node "$ranks" --max-restarts 5 \
+        "$here/torch_baselines.py" --shapes "$unseen" --rounds 7 --commit "$commit" --out "$folder/$1.json"
+    }
+    rm -f "$folder/unseen_measured.json"
+    torch_unseen unseen_torch 0
+    torch_unseen unseen_torch_measured 100
+  fi
+  python3 "$here/unseen_summary.py" "$folder"
 fi
 
 found=()
