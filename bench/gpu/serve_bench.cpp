@@ -115,7 +115,7 @@ class Bench {
     Json json;
     for (int made = 0; made < 2; ++made) {
       json = Json::array();
-      OperationOnMemory operation(context_, shape, max_rows);
+      OperationOnMemory operation(context_, shape, max_rows, {.measure_ms = 0});
       for (int64_t rows = max_rows / 2; rows >= 64; rows /= 2) {
         json.push_back(bucket_ms(operation, rows));
         json.back()["schedule"] = operation.schedule(rows);
