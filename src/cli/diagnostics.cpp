@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "check/wording.h"
@@ -51,13 +52,31 @@ std::vector<std::string> others(const PlanFile& file, const Diagnostic& found) {
   return lines;
 }
 
+// What diagnostics have in common that say the same of other ranks, tiles and places: all but their
+// numbers.
+std::string sort_of(const Diagnostic& found) {
+  std::string sort(to_string(found.kind));
+  for (const char c : found.message) {
+    const bool is_digit = c >= '0' && c <= '9';
+    if (!is_digit || sort.back() != '#') sort += is_digit ? '#' : c;
+  }
+  return sort;
+}
+
 }  // namespace
 
 std::string print_diagnostics(const CheckReport& report, const PlanFile* file, size_t limit) {
+  constexpr size_t kAlikeShown = 3;
   std::string out;
-  const size_t shown = std::min(limit, report.diagnostics.size());
-  for (size_t i = 0; i < shown; ++i) {
-    const Diagnostic& found = report.diagnostics[i];
+  std::map<std::string, size_t> seen;
+  size_t shown = 0, alike = 0;
+  for (const Diagnostic& found : report.diagnostics) {
+    if (shown == limit) break;
+    if (++seen[sort_of(found)] > kAlikeShown) {
+      ++alike;
+      continue;
+    }
+    ++shown;
     out += "  " + wrap(fmt::format("{}{}: {}", first_place(file, found),
                                    paint(Style::bad, to_string(found.kind)), found.message),
                        2);
@@ -67,11 +86,12 @@ std::string print_diagnostics(const CheckReport& report, const PlanFile* file, s
     if (!found.hint.empty())
       out += "    " + paint(Style::remark, "hint:") + " " + wrap(found.hint, 10);
   }
-  const size_t left = report.diagnostics.size() - shown;
+  const size_t left = report.diagnostics.size() - shown - alike;
+  if (alike > 0) out += fmt::format("  ... and {} of the same sort\n", alike);
   if (left > 0) {
     out += fmt::format("  ... and {}{} more\n", report.truncated ? "at least " : "", left);
   } else if (report.truncated) {
-    out += fmt::format("  ... and maybe more: the check stopped after {}\n", shown);
+    out += fmt::format("  ... and maybe more: the check stopped after {}\n", shown + alike);
   }
   return out;
 }

@@ -9,8 +9,9 @@
 namespace stretto::cli {
 
 // Each diagnostic as its kind, its sentence and its hint; at most `limit`, then how many are left.
-// Of a plan from a file (null: it is from none) the sentence begins with the file and the line, and
-// all else that it names follows with a line of its own.
+// Of those that differ in numbers only three are printed and the others counted. Of a plan from a
+// file (null: it is from none) the sentence begins with the file and the line, and all else that it
+// names follows with a line of its own.
 std::string print_diagnostics(const CheckReport& report, const PlanFile* file, size_t limit);
 
 }  // namespace stretto::cli

@@ -174,6 +174,9 @@ Request resolve(const Options& options, const OnGpus& gpus) {
       throw UsageError(fmt::format("there is no plan file {}; `stretto plan` makes one",
                                    quote(options.subject, 200)));
     }
+    if (options.subject == "help") {
+      throw UsageError("'help' is no operator; options are listed by --help and stretto help VERB");
+    }
     throw UsageError(unknown_of_many("operator", options.subject, operator_names()) +
                      " (nor is there a plan file of that name)");
   }

@@ -84,6 +84,19 @@ std::string warning_of(const Request& request) {
                      report.truncated ? "at least " : "", count, count == 1 ? "" : "s");
 }
 
+// A preset that cannot be had somewhere may be another one there.
+std::string alike(const std::vector<Row>& rows) {
+  std::string out;
+  for (size_t i = 1; i < rows.size(); ++i) {
+    const auto same =
+        std::find_if(rows.begin(), rows.begin() + static_cast<long>(i),
+                     [&](const Row& row) { return row.schedule == rows[i].schedule; });
+    if (!rows[i].refused.empty() || same == rows.begin() + static_cast<long>(i)) continue;
+    out += wrap(fmt::format("{} is the same schedule as {} here", rows[i].name, same->name), 2);
+  }
+  return out;
+}
+
 std::string print(const std::vector<Row>& rows, const Request& request,
                   std::optional<double> sequential, const std::string& chart, bool with_legend) {
   std::string out = fmt::format("{}\nmachine {}: {}\n\n", to_string(request.op),
@@ -100,10 +113,14 @@ std::string print(const std::vector<Row>& rows, const Request& request,
     if (!row.timeline.empty()) charts += '\n' + row.timeline;
     if (!row.critical_path.empty()) charts += '\n' + row.critical_path;
   }
-  out += table.print() + charts;
+  out += table.print() + alike(rows) + charts;
   if (!chart.empty()) out += '\n' + chart;
   if (const std::string warning = warning_of(request); !warning.empty()) out += '\n' + warning;
-  if (with_legend) out += '\n' + prediction_legend(request.machine, kLabelWidth);
+  if (!with_legend) return out;
+  out += '\n' + prediction_legend(request.machine, kLabelWidth);
+  if (rows.size() > 1 && chart.empty()) {
+    out += labelled("--chart", "draws their timelines below one another", kLabelWidth);
+  }
   return out;
 }
 

@@ -7,6 +7,8 @@
 #include <charconv>
 #include <numeric>
 
+#include "core/meant.h"
+
 namespace stretto {
 namespace {
 
@@ -68,11 +70,14 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
   return fmt::format("{}", fmt::join(parts.begin(), parts.end(), separator));
 }
 
+std::string meant(std::string_view word, std::span<const std::string_view> known) {
+  const auto suggestion = nearest(word, known);
+  return suggestion ? fmt::format(" (did you mean '{}'?)", *suggestion) : "";
+}
+
 std::string unknown_word(std::string_view what, std::string_view word,
                          std::span<const std::string_view> known) {
-  const auto suggestion = nearest(word, known);
-  return fmt::format("unknown {} {}{}; known: {}", what, quote(word),
-                     suggestion ? fmt::format(" (did you mean '{}'?)", *suggestion) : "",
+  return fmt::format("unknown {} {}{}; known: {}", what, quote(word), meant(word, known),
                      fmt::join(known.begin(), known.end(), ", "));
 }
 

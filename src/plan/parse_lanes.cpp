@@ -1,6 +1,8 @@
 // Lanes of plans in text form: instructions with their signals and regions.
 #include <fmt/format.h>
 
+#include "core/meant.h"
+#include "core/text.h"
 #include "plan/faults.h"
 #include "plan/parser.h"
 
@@ -121,7 +123,8 @@ Opcode Parser::opcode() {
     in_.word("an instruction");
     return static_cast<Opcode>(i);
   }
-  in_.fail(in_.position(), "an instruction, 'lane' or 'end'");
+  in_.fail_with(in_.position(), fmt::format("expected an instruction, 'lane' or 'end', found {}{}",
+                                            quote(token), meant(token, kOpcodes)));
 }
 
 SignalRef Parser::signal() {

@@ -89,6 +89,7 @@ std::vector<Case> cases() {
       {"LayerOfAnotherCut",
        {"plan", "gemm-rs", "--layer", "llama-3-70b:qkv", "--m", "64"},
        {"qkv of llama-3-70b is cut by outputs", "ag-gemm"}},
+      {"HelpAsAnOperator", {"simulate", "help"}, {"'help' is no operator", "stretto help VERB"}},
       {"LayerThatRanksCannotShare",
        {"plan", "--layer", "llama-3-70b:qkv", "--m", "66", "--ranks", "3"},
        {"--layer llama-3-70b:qkv", "64 heads are no multiple of 3 ranks"}},

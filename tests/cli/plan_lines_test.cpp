@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 
 #include "cli/command.h"
@@ -114,6 +115,23 @@ TEST_F(PlanLines, OfAWaitAndTheNotifiesItCounts) {
   EXPECT_EQ(found.at("also").at(1).at("line"), 26);
 }
 
+// Of problems that differ in their numbers only three are printed.
+TEST_F(PlanLines, CountsWhatIsAlike) {
+  const std::string text =
+      stretto_says({"plan", "gemm-rs", "512x512x512@4", "--strategy", "tiles"}).out;
+  const ScratchFolder folder;
+  const std::string file =
+      folder.file("one.plan", std::regex_replace(text, std::regex("copies=2"), "copies=1"));
+  const Said said = stretto_says({"check", file});
+  EXPECT_EQ(said.exit_code, 1);
+  size_t printed = 0;
+  for (size_t at = 0; (at = said.out.find("overwrite-unread", at + 1)) != std::string::npos;) {
+    ++printed;
+  }
+  EXPECT_EQ(printed, 3u) << said.out;
+  EXPECT_THAT(said.out, HasSubstr(" of the same sort"));
+}
+
 TEST_F(PlanLines, OfASignalThatNobodyNotifies) {
   const std::string file = with({{10, "signals slots 2"}, {21, "  wait slots.1 >= 2"}});
   EXPECT_THAT(words({"check", file}), AllOf(HasSubstr(file + ":21: unreachable-threshold: "),
@@ -160,10 +178,14 @@ TEST_F(PlanLines, OfTheFirstHundredProblems) {
       "signals s 101\nlane 0 comm 0\n";
   for (int i = 0; i <= 100; ++i) text += "  wait s." + std::to_string(i) + " >= 1\n";
   const std::string file = scratch_.file("p.txt", text + "end\n");
-  const std::string said = words({"check", file});
-  EXPECT_THAT(said, AllOf(HasSubstr(file + ":104: unreachable-threshold: "),
-                          HasSubstr("... and maybe more: the check stopped after 100"),
-                          Not(HasSubstr(file + ":105: "))));
+  EXPECT_THAT(words({"check", file}),
+              AllOf(HasSubstr(file + ":8: unreachable-threshold: "),
+                    HasSubstr("... and 96 of the same sort"),
+                    HasSubstr("... and maybe more: the check stopped after 100")));
+  const Json check = Json::parse(stretto_says({"check", file, "--json"}).out);
+  const Json found = check.at("results").at(0).at("check").at("diagnostics");
+  EXPECT_EQ(found.size(), 100u);
+  EXPECT_EQ(found.back().at("where").at("line"), 104);
 }
 
 TEST_F(PlanLines, OfEveryLaneOfADeadlock) {

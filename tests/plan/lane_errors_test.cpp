@@ -30,7 +30,7 @@ INSTANTIATE_TEST_SUITE_P(
     Synchronisation, ParseErrors,
     testing::Values(
         Edit{"wait slots.1 >= 2", "await slots.1 >= 2", "19:3",
-             "expected an instruction, 'lane' or 'end', found 'await'"},
+             "expected an instruction, 'lane' or 'end', found 'await' (did you mean 'wait'?)"},
         Edit{"wait slots.1 >= 2", "wait slot.1 >= 2", "19:8",
              "expected a declared signal array, found 'slot.1'"},
         Edit{"wait slots.1 >= 2", "wait slots >= 2", "19:13", "expected '.', found a blank"},
@@ -112,7 +112,8 @@ INSTANTIATE_TEST_SUITE_P(
              "expected reduce_scatter with 2 ranks to read and write ranks*p and p regions, found "
              "1 and 1 regions"},
         Edit{"collective all_gather", "collective allgather", "29:14",
-             "expected all_gather, reduce_scatter, all_reduce or all_reduce_norm, found 'allgather'"},
+             "expected all_gather, reduce_scatter, all_reduce or all_reduce_norm, found "
+             "'allgather'"},
         Edit{"deliver out[0:1,0:4] out[1:2,0:4]", "deliver", "31:3",
              "expected deliver to read regions and write none, found 0 and 0"},
         Edit{"lane 0 comm 3", "lane 0 copy 3", "21:3",
