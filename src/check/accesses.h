@@ -11,7 +11,7 @@
 
 namespace stretto::checker {
 
-// By one task of one region.
+// A task reads or writes a region.
 struct Access {
   Region region;
   uint32_t lane = 0, instr = 0;  // of the task

@@ -14,7 +14,7 @@ namespace {
 // Keeps every sum over the runs of a plan within 64 bits.
 constexpr int64_t kMaxTotal = int64_t{1} << 48;
 
-// Of a counter by an instruction.
+// An instruction waits for a counter, or notifies it.
 struct Use {
   uint64_t counter = 0;  // array, index and rank in one word
   uint32_t instr = 0, lane = 0;

@@ -157,7 +157,7 @@ void Collectives::finish(std::vector<Part>& parts) {
   }
 }
 
-// As the tasks `reduce`, of all terms and the residual, and `norm` of its result.
+// Computes what the tasks `reduce`, of all terms and the residual, and `norm` of its result would.
 void Collectives::write_normed(const std::vector<Part>& parts, const Part& part) {
   const std::span<const Region> reads = plan_.reads(instr(part.where)),
                                 writes = plan_.writes(instr(part.where));

@@ -69,7 +69,7 @@ class Fabric {
   const LocalRanks& local() const { return local_; }
   // How many ranks share a GPU, at most.
   int ranks_a_gpu() const { return devices_.front()->ranks(); }
-  // Of a rank of this process.
+  // The GPU of a rank of this process.
   const cuda::Device& device(int rank) const { return local_.device(rank); }
   Source source() const { return source_; }
   HostGroup& group() { return *group_; }

@@ -33,7 +33,7 @@ bool install_handler() {
   return sigaction(tick_signal(), &action, nullptr) == 0;
 }
 
-// Of one OS thread.
+// The timer of one OS thread.
 class Timer {
  public:
   Timer() {

@@ -1,4 +1,4 @@
-// From the text of a kernel to machine code, through the cache.
+// Makes machine code of the text of a kernel, or takes it from the cache.
 #pragma once
 
 #include <span>

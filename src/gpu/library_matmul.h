@@ -13,7 +13,7 @@
 
 namespace stretto::cuda {
 
-// Of the current GPU; one thread at a time.
+// cuBLAS on the current GPU. One thread may use it at a time.
 class MatmulLibrary {
  public:
   // Asks for at most so many proposals. Throws SystemError when there is no cuBLAS.
@@ -65,7 +65,7 @@ class LibraryMatmul {
   // One to rows() rows. Calls that share a workspace follow each other on one stream.
   void enqueue(const Stream& stream, const Places& places, int64_t rows,
                const DeviceMemory& workspace);
-  // With the algorithm of step `step`.
+  // Enqueues the product with the algorithm of step `step`.
   void enqueue_step(const Stream& stream, const Places& places, int64_t rows, size_t step,
                     const DeviceMemory& workspace);
 

@@ -19,7 +19,7 @@ void check_fp8_row(const char* kernel, const device::NormArgs<GpuBlock>& norm,
       fmt::format("{}: {} vectors a row; fp8 output needs an even number", kernel, row_vectors));
 }
 
-// Of kernels that norm rows.
+// What kernels that norm rows have in common.
 template <class Args>
 void check_rows(const char* kernel, const Args& args) {
   if (args.tokens > args.max_tokens) {

@@ -20,7 +20,7 @@ inline DevicePtr address_of(const BufferPlaces& places, int rank, uint16_t buffe
 inline uint64_t row_bytes_of(const Buffer& buffer) {
   return static_cast<uint64_t>(buffer.cols) * static_cast<uint64_t>(num_bytes(buffer.dtype));
 }
-// From the first element of a buffer to another.
+// Bytes from the first element of a buffer to another.
 inline uint64_t offset_of(const Buffer& buffer, int32_t row, int32_t col) {
   return static_cast<uint64_t>(row) * row_bytes_of(buffer) +
          static_cast<uint64_t>(col) * static_cast<uint64_t>(num_bytes(buffer.dtype));

@@ -69,7 +69,7 @@ class MainStream {
       const Instr& instr = wait.instr(plan_);
       return std::tuple(instr.signal.array, instr.signal.index, instr.lag);
     };
-    // Of one key, the first of the largest amount in front.
+    // Of one key the wait for the largest amount stands first.
     std::stable_sort(waits.begin(), waits.end(), [&](const Step& a, const Step& b) {
       const auto x = key_of(a), y = key_of(b);
       return x != y ? x < y : a.instr(plan_).amount > b.instr(plan_).amount;

@@ -97,7 +97,7 @@ class EventPlacement {
     }
   }
 
-  // Of a counter in the memory of `rank`.
+  // The number of a counter in the memory of `rank`.
   size_t counter(uint16_t rank, const Instr& instr) const {
     return rank * num_counters_ + first_counter_[instr.signal.array] +
            static_cast<size_t>(instr.signal.index);

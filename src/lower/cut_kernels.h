@@ -10,7 +10,7 @@ namespace stretto {
 // whose data others await. Chunks that need neither join their neighbours.
 void cut_kernels(const SegmentLowering& state, const TileTurns& turns, TileOrder& order);
 
-// Of every kernel, and of every tile of it.
+// Says which wave every tile of every kernel belongs to.
 void number_waves(const SegmentLowering& state, TileOrder& order);
 
 }  // namespace stretto

@@ -134,7 +134,7 @@ class SlotReduce {
     return places_.slot(piece, rect, at, source);
   }
 
-  // To the owner's slot, or to those of all peers.
+  // The task writes to the owner's slot, or to those of all peers.
   void write_to_slots(const Piece& piece, const Rect& rect, int source) {
     if (piece.owner != Piece::kEveryone) {
       return emit_.write(slot(piece, rect, piece.owner, source));

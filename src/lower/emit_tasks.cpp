@@ -168,7 +168,7 @@ class SegmentsInTurn {
     end_stretch(state_.schedule_of[product / parts_]);
   }
 
-  // Of a part, until its next segment.
+  // Keeps what a part has after its tiles until its next segment.
   void keep(size_t p, AfterTiles after) {
     end_stretch(schedule_);
     after_[p].reduce = std::move(after.reduce);

@@ -17,7 +17,7 @@ class Emitter {
         lanes_(lanes),
         part_(state.is_split() ? &part.rows : nullptr),
         first_collective_(state.collectives) {}
-  // With room for the tasks of that product.
+  // The same, with room for the tasks of that product.
   Emitter(Lowering& state, const SegmentLowering& product);
 
   // Operands of the next task: all reads before all writes. Their rows are counted within the part,

@@ -5,7 +5,7 @@
 namespace stretto {
 namespace {
 
-// By tile row: its partner.
+// The partner of each tile row.
 std::vector<int32_t> partners(const TileGrid& grid, const std::vector<int32_t>& tiles) {
   std::vector<int32_t> partner(static_cast<size_t>(grid.num_rows()));
   int32_t earlier = -1;  // the tile row that has none yet

@@ -18,7 +18,7 @@ namespace stretto::runtime {
 
 struct BenchOptions {
   int rounds = 11;
-  // In a graph, back to back. Even: see PlanRunner::runs_per_graph().
+  // Runs in a graph, back to back. Their number is even: see PlanRunner::runs_per_graph().
   int runs_per_graph = 10;
   // A turn is two launches of the graph, or as many as take so long; the second half is timed. A
   // GPU at its power limit runs on for 40 to 60 ms before it slows down.

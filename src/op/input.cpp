@@ -148,7 +148,7 @@ bool is_used_as(const Operator& op, int tensor, size_t operand) {
   });
 }
 
-// Of every matrix its part, one below the other.
+// A rank has its part of every matrix, one below the other.
 Slice slice_of_stack(const Operator& op, const Tensor& of, Held held, int rank) {
   const int64_t all = of.matrices * of.rows;
   switch (held) {

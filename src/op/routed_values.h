@@ -10,7 +10,7 @@ namespace stretto {
 
 class RoutedRows {
  public:
-  // Of the operator's rows [row0, row1).
+  // Holds the operator's rows [row0, row1).
   RoutedRows(const Operator& op, const InputData& data, const Roundings& roundings, int64_t row0,
              int64_t row1)
       : op_(op), data_(data), roundings_(roundings), row0_(row0), row1_(row1) {}
@@ -24,7 +24,7 @@ class RoutedRows {
   void allow_undefined(int tensor, ExpectedRows& rows) const;
 
  private:
-  // By choice of these rows; -1: no expert's.
+  // The expert of each choice of these rows; -1: it is no expert's.
   std::vector<int32_t> experts(int ids, int64_t matrices) const;
 
   const Operator& op_;

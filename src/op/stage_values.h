@@ -29,9 +29,9 @@ struct Rows {
 // B is a matrix of a stack, from row `b_row` of all of them on.
 Rows gemm_rows(const Operator& op, const InputData& data, const Rows& a, int b, int64_t shares,
                const Roundings& roundings, int64_t b_row = 0);
-// Of any other stage.
+// The result of any other stage.
 Rows stage_rows(const Stage& stage, const Rows& x, const Rows* y);
-// Rounded to a type.
+// Rounds them to a type.
 void round_rows(DType dtype, Rows& rows);
 
 }  // namespace stretto

@@ -11,7 +11,7 @@
 
 namespace stretto::runtime {
 
-// Of one kernel of one rank.
+// What one kernel of one rank has noted.
 struct KernelMarks {
   std::vector<uint32_t> lanes;                   // of the plan, by block
   std::vector<std::vector<uint32_t>> positions;  // by block and task: the instruction in the lane

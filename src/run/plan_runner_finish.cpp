@@ -10,7 +10,7 @@
 
 namespace stretto::runtime {
 
-// Of this process's ranks.
+// The waits of this process's ranks that were let go.
 std::vector<StuckWait> PlanRunner::own_let_go() const {
   std::vector<StuckWait> all;
   for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {

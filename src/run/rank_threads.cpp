@@ -48,7 +48,7 @@ void on_rank_threads(const fabric::Fabric& fabric, const std::function<void(int 
 
 namespace {
 
-// By process, what each gave.
+// What each process gave, by process.
 std::vector<std::vector<double>> gathered(fabric::Fabric& fabric, std::string_view what,
                                           const std::vector<double>& mine) {
   const size_t num_bytes = mine.size() * sizeof(double);

@@ -24,7 +24,7 @@ class Workspace {
   // Collective. Memory for a plan; where there was less, another piece, which later plans use too.
   // Throws UsageError where a fixed size is too small, SystemError.
   const fabric::Region& take(size_t num_bytes);
-  // Of this rank's GPU, in all.
+  // All that it holds of this rank's GPU.
   size_t num_bytes() const;
 
  private:

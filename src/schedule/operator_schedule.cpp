@@ -19,7 +19,8 @@ std::vector<const OperatorSegment*> products_of(const Operator& op) {
   return products;
 }
 
-// Products of the same choices take their rows from one partition. Of the first of them on.
+// Products of the same choices take their rows from one partition.
+// Product `at` is held to the one that makes its input.
 std::string why_other_parts(const Operator& op, const std::vector<const OperatorSegment*>& products,
                             const std::vector<Schedule>& schedules, size_t at) {
   const OperatorSegment& one = *products[at];

@@ -11,7 +11,7 @@ namespace stretto {
 // parse_schedule with the same operator and machine gives the schedule back.
 std::string short_text(const Schedule& schedule, const Segment& op, const Machine& machine);
 
-// Of several products "up:.../down:...".
+// Several products have "up:.../down:...".
 std::string short_text(const OperatorSchedule& schedule, const Operator& op,
                        const Machine& machine);
 

@@ -159,7 +159,7 @@ double Costs::gemm_us(const Instr& instr) const {
   double other_us = instr.fused ? 0 : machine_.tile_overhead_us;
   const Region& b = plan_.reads(instr).back();
   const Part part = part_of(instr);
-  // Of the inputs of its lane's tile.
+  // It moves this share of the inputs of its lane's tile.
   const double share =
       static_cast<double>(b.cols()) / part.k * static_cast<double>(b.rows()) / part.columns;
   if (leaves_sums(instr)) {

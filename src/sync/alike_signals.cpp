@@ -41,7 +41,7 @@ class AlikeWriter {
   }
 
  private:
-  // Beside an instruction of any rank, by its index among its rank's.
+  // A wait stands beside an instruction of any rank, known by its index among its rank's.
   struct Wait {
     uint32_t index, place;  // of a group in the own rank's memory
   };

@@ -7,8 +7,8 @@
 
 namespace stretto {
 
-// By position in Draft::program. An acquire point is the instruction in front of which the wait
-// stands, a release point the one behind which the notify stands: the instruction itself, unless
+// Points stand by position in Draft::program. An acquire point is the instruction in front of which
+// the wait stands, a release point the one behind which the notify stands: itself, unless
 // the schedule synchronises by events. Then compute lanes wait and notify only between kernels: in
 // the rank's first compute lane, before the boundary that opens, and after the boundary that
 // closes, the kernel to which the instruction belongs.

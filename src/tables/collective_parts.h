@@ -36,9 +36,9 @@ class CollectiveParts {
   // By group; those that follow each other everywhere are one.
   const std::vector<CollectivePiece>& pieces() const { return pieces_; }
   // One piece a group, one behind the other where all of them lie, equal but for the last ones,
-  // which may be shorter or missing. Of an all-reduce: one piece.
+  // which may be shorter or missing. An all-reduce has one piece.
   bool are_rows_of_owners() const;
-  // And all are equal.
+  // Whether they are, and all are equal.
   bool are_even() const;
 
  private:

@@ -12,7 +12,7 @@ namespace stretto::cuda {
 class MarkWords {
  public:
   MarkWords() = default;
-  // Of the current GPU, all 0.
+  // Takes memory of the current GPU, all 0.
   MarkWords(size_t blocks, size_t tasks);
   // Null without memory.
   device::TaskMarks view() const;

@@ -26,7 +26,7 @@ struct AllReduceCall {
 };
 
 inline std::vector<AllReduceCall> all_reduce_sizes() { return {{11}, {1}, {7}, {0}, {10}}; }
-// Of at most five rows.
+// Calls of at most five rows.
 inline std::vector<AllReduceCall> reductions_told_both_ways() {
   return {{10, 5}, {2, 1}, {11}, {10, 9}, {0, 0}, {1}, {0, -3}, {6, 3}, {7}};
 }
