@@ -1,7 +1,7 @@
 // Calls: the tensors that a caller gives to one run of an operator, by the graph's names.
 //
-// On a GPU and on the emulator alike: all inputs and all outputs, each with the address of its
-// first element on that rank. Elements of a row lie side by side; rows may lie further apart.
+// On a GPU and on the emulator alike these are all inputs and all outputs, each with the address of
+// its first element on that rank. Elements of a row lie side by side; rows may lie further apart.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@
 namespace stretto {
 
 // Inputs and expected outputs, kept so that executions on the same data (strategies of one
-// operator, seeds of one plan) make them once. Not for several threads at once.
+// operator, seeds of one plan) make them once. One thread at a time may use it.
 class SharedReference;
 std::shared_ptr<SharedReference> make_shared_reference(int64_t max_bytes = int64_t{1} << 30);
 

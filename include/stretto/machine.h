@@ -76,7 +76,7 @@ std::vector<std::string> machine_names();
 // By name, or by path when `name` holds a slash or ends in .json. Throws UsageError or SystemError.
 // Names are sought in the folders of STRETTO_MACHINE_PATH, then among the shipped files.
 Machine load_machine(std::string_view name);
-// From the text of a machine file; `file_name` is what errors call it. Throws UsageError naming the
+// Reads a machine file's text; `file_name` is what errors call it. Throws UsageError naming the
 // file, the key and what would be right. docs/simulation.md describes the format.
 Machine load_machine_text(std::string_view text, std::string_view file_name = "machine");
 // The machine used when none is named: h200x8; beyond 8 ranks h200x16 with the nodes they need.

@@ -1,11 +1,11 @@
 // Operator: an operator as stages over tensors that ranks hold in parts. Communication is not
 // written: where a stage needs a tensor held otherwise than it was made, there is an edge.
 //
-//   graph mlp m h f                 a name and the sizes; the first counts rows that serving
-//   changes input x [m, h] rows             what the caller gives, and how ranks hold it input wg
-//   [f, h] rows input wu [f, h] rows input wd [h, f] cols g = gemm x wg                   stages,
-//   in an order in which each tensor is made before its use u = gemm x wu a = swiglu g u y = gemm a
-//   wd output y rows                   what the caller gets, and how ranks hold it
+//   graph mlp m h f           a name and sizes; the first counts rows, which serving changes
+//   input x [m, h] rows       what the caller gives, and how ranks hold it; so wg, wu and wd
+//   g = gemm x wg             stages, each tensor made before its use; so `u = gemm x wu`,
+//                             `a = swiglu g u`, `y = gemm a wd`
+//   output y rows             what the caller gets, and how ranks hold it
 //
 // docs/graph-format.md is the grammar. Weights are [N, K] as in a PyTorch linear. A tensor's sizes
 // are global; `rows` deals blocks of ceil(rows / ranks) rows, the last of which may be short or

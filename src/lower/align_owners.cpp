@@ -75,7 +75,7 @@ class Aligner {
   }
 
   // A rank's own tiles stay in their waves; of the others those that came last so far take the last
-  // places that are early enough. Within a wave nothing moves. It is empty where a wave is not full.
+  // places that are early enough. Within a wave nothing moves. Empty where a wave is not full.
   std::vector<int32_t> order_of(int rank) const {
     const std::vector<int32_t>& before = state_.orders[static_cast<size_t>(rank)].tiles;
     std::vector<int32_t> waves(count_, -1);  // by position in `before`

@@ -19,7 +19,7 @@ namespace stretto::device {
 
 #ifdef STRETTO_DEVICE
 
-// By one warp, ahead of all others.
+// One warp calls it, ahead of all others.
 STRETTO_DEVICE void await_tasks(const MoverBlock& block) {
   const MoverParams& params = block.params;
   for (uint32 t = block.begin; t < block.end; ++t) {
@@ -33,7 +33,7 @@ STRETTO_DEVICE void await_tasks(const MoverBlock& block) {
   }
 }
 
-// By one warp, behind all others. A release takes as long as what its SM has under way, so one
+// One warp calls it, behind all others. A release takes as long as what its SM has under way: one
 // fence serves all tasks that are past by then.
 template <bool kAdds>
 STRETTO_DEVICE void notify_tasks(const MoverBlock& block) {

@@ -103,7 +103,7 @@ class TaskWalk {
   STRETTO_DEVICE MoverRegion weights() const {
     return regions_[task_.first_region + task_.num_sources + task_.num_destinations];
   }
-  // By the whole warp, the same `index`.
+  // The whole warp calls it with the same `index`.
   STRETTO_DEVICE MoverRegion region(uint32 index) const {
     if (index >= 32) return region_of(index);
     return {__shfl_sync(0xffffffffu, region_.address, static_cast<int>(index)),

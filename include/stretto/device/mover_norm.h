@@ -54,7 +54,7 @@ STRETTO_DEVICE void norm_task(const MoverShared& shared, const TaskWalk& walk, u
   uint32 row = threadIdx.x / threads, column = 0, pass = 0;
   float squares = 0, factor = 0;
   for (uint32 left = pieces.count; left != 0; --left) {
-    // Of this thread's row in the piece.
+    // What is left of this thread's row in the piece.
     const uint32 rest = task.columns - column;
     const uint32 columns = rest < pieces.columns ? rest : pieces.columns;
     const uint32 first = threadIdx.x / threads * columns + place;

@@ -56,7 +56,7 @@ struct MoverPiece {
     }
     fit(task, pieces);
   }
-  // Of the first element.
+  // The address of the first element.
   STRETTO_HOST_DEVICE uint64 address_in(const MoverRegion& region, MoverType type) const {
     return device::address_in(region, row, column, type);
   }

@@ -170,7 +170,7 @@ STRETTO_DEVICE Vec16 load_shared_vector(uint32 address) {
   return v;
 }
 
-// Through the SM's cache.
+// Stores through the SM's cache.
 STRETTO_DEVICE void store_vector(uint64 address, float a, float b, float c, float d) {
   asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(address), "f"(a), "f"(b), "f"(c),
                "f"(d)
@@ -180,7 +180,7 @@ STRETTO_DEVICE void store_pair(uint64 address, float a, float b) {
   asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(address), "f"(a), "f"(b) : "memory");
 }
 
-// Into the SM's cache.
+// Brings a line into the SM's cache.
 STRETTO_DEVICE void prefetch_line(const void* address) {
   asm volatile("prefetch.global.L1 [%0];" ::"l"(address) : "memory");
 }

@@ -36,7 +36,7 @@ STRETTO_DEVICE void tma_load(uint32 destination, const TensorMap* map, int32 x, 
       : "memory");
 }
 
-// Of a tensor of three dimensions, and of five.
+// The same for a tensor of three dimensions, and of five.
 STRETTO_DEVICE void tma_load(uint32 destination, const TensorMap* map, int32 x, int32 y, int32 z,
                              uint32 barrier) {
   asm volatile(

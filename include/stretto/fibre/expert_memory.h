@@ -10,7 +10,7 @@
 namespace stretto::fibre {
 
 struct ExpertMemory {
-  // Of a shape that why_illegal() accepts.
+  // Takes memory for a shape that why_illegal() accepts.
   ExpertMemory(World& world, const device::ExpertShape& of)
       : shape(of),
         ranks(static_cast<device::uint32>(world.shape().ranks)),

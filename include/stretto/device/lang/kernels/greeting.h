@@ -58,7 +58,7 @@ STRETTO_KERNEL void greet(Block& block, Ptr<Block, Vec16> slots, const Numbers& 
   }
 }
 
-// After greet(), by all threads of one block. False when a rank did not come or calls otherwise.
+// All threads of a block call it after greet(). False when a rank did not come or calls otherwise.
 template <class Block, class Numbers>
 STRETTO_KERNEL bool hear_in_block(Block& block, Ptr<Block, Vec16> slots, const Numbers& own) {
   bool good = true;

@@ -32,7 +32,7 @@ class PartWalk {
     }
     return at;
   }
-  // Of the j-th from here.
+  // The rank of the j-th part from here.
   STRETTO_PRIMITIVE int rank_of(int j) const {
     PartWalk at = *this;
     for (; j > 0; --j) at.advance();
