@@ -68,7 +68,7 @@ class BoundarySwaps {
     }
     return found;
   }
-  // Of a buffer where they meet.
+  // The copies of the buffer in which they meet.
   int copies(InstrRef p, InstrRef q) const {
     int found = 1;
     auto look = [&](std::span<const Region> x, std::span<const Region> y) {

@@ -17,7 +17,7 @@ std::string reduce_scatter_with_ack();
 std::string all_gather_by_copies();
 // GEMM+AllReduce on 2 ranks in two shots: owners add their rows and store them to both ranks.
 std::string all_reduce_two_shot();
-// By NCCL: a whole GEMM, a kernel boundary, then the collective.
+// NCCL moves the data: a whole GEMM, a kernel boundary, then the collective.
 std::string reduce_scatter_by_nccl();
 std::string all_gather_by_nccl();
 std::string all_reduce_by_nccl();

@@ -215,7 +215,7 @@ template __global__ void stretto::device::entry<all<GpuBlock>, Args>(
 )");
 }
 
-// As a program brings it (stretto/kernels.h).
+// The text is as a program brings it (stretto/kernels.h).
 TEST_P(GpuCompile, TheTextOfAFile) {
   std::ifstream file(STRETTO_EXAMPLES "/hand_on.h");
   const std::string text{std::istreambuf_iterator<char>(file), {}};

@@ -59,7 +59,7 @@ TEST(RefusedReductions, TwoShotNeedsFewerSlotsThanOneShot) {
   EXPECT_EQ(refusal(args, 4, 8), "");
 }
 
-// For two ranks: parts of 16 and 9 vectors.
+// Two ranks have parts of 16 and 9 vectors.
 PartsArgs<GpuBlock> good_parts() {
   return {address<Vec16>(0x10000), address<Vec16>(0x20000), 16, 25, 64, address<Vec16>(0x40000),
           address<Vec16>(0x60000), address<uint64>(0x70000)};

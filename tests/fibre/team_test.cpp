@@ -19,7 +19,7 @@ bool same(const Team& a, const Team& b) {
   return a.start == b.start && a.stride == b.stride && a.size == b.size;
 }
 
-// On each of six ranks, in a kernel.
+// Each of six ranks runs it in a kernel.
 void on_each_rank(const std::function<void(World&, Shmem<Block>&)>& check) {
   expect_clean(
       {.ranks = 6, .threads = 1},

@@ -13,7 +13,7 @@
 
 namespace stretto::cuda {
 
-// Of the first kernel.
+// What the first kernel is made for.
 inline device::GemmConfig config_of(const Plan& plan) {
   return config_for(plan, TileSums(plan).needs().front());
 }

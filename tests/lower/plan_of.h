@@ -11,7 +11,7 @@
 
 namespace stretto {
 
-// For the default machine of the operator's ranks.
+// The plan for the default machine of the operator's ranks.
 inline Plan plan_of(const std::string& op_text, const std::string& schedule) {
   const Segment op = parse_segment(op_text);
   const Machine machine = default_machine(op.ranks);

@@ -100,7 +100,7 @@ void apply_to_lane(Plan& plan, const Edit& edit) {
     return;
   }
   if (edit.kind == EditKind::join_lanes) {
-    // Behind the next of its rank and kind, or before the last one.
+    // It goes behind the next of its rank and kind, or before the last one.
     const auto is_alike = [&](const Lane& lane) {
       return lane.rank == gone.rank && lane.kind == gone.kind && lane.index != gone.index;
     };

@@ -64,7 +64,7 @@ struct Edit {
 // All of a kind.
 std::vector<Edit> edits_of(const Plan& plan, EditKind kind);
 void apply(Plan& plan, const Edit& edit);
-// Of the plan before the edit.
+// Says what an edit does to the plan, which is as before the edit.
 std::string describe(const Plan& plan, const Edit& edit);
 
 }  // namespace stretto::mutants

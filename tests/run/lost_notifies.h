@@ -60,7 +60,7 @@ inline constexpr LostNotify kLostNotifies[] = {
     // Another block's range of K.
     {"RangeOfATile", "gemm-rs m=1024 n=1024 k=512 ranks=2 dtype=bf16",
      "tiles,tile=128x128,split-k=2", LaneKind::compute, "ranges.0", 0, LaneKind::compute},
-    // Beside a library's products.
+    // It stands beside a library's products.
     {"ChunkForALibrary", "ag-gemm m=1024 n=1024 k=512 ranks=2 dtype=bf16",
      "decomposed,gemm=library,mover=comm-blocks,comm-sms=8,groups=1+3", LaneKind::comm, "ag.0", 1,
      LaneKind::compute},
