@@ -135,6 +135,7 @@ void GpuRun::verify(GpuRow& row, const NamedPlan& named, Progress& progress, dou
     gpu.seed = options_.emulate.seed + static_cast<uint64_t>(seed);
     gpu.data_seed = options_.emulate.data_seed;
     gpu.reference = options_.emulate.reference;
+    gpu.routing = options_.emulate.routing;
     gpu.replays = options_.replays;
     if (options_.fill_given) gpu.fills = {options_.emulate.fill};
     if (options_.runs_given) gpu.runs = options_.emulate.runs;

@@ -44,12 +44,15 @@ std::string why_halves_misfit(const GemmConfig& config) {
 
 std::string describe(const GemmConfig& config) {
   return fmt::format(
-      "{}x{}x{} stages {} consumers {} shared {} {} to {}{}{}{}{}{}{}{}{}", config.tile_m,
+      "{}x{}x{} stages {} consumers {} shared {} {} to {}{}{}{}{}{}{}{}{}{}", config.tile_m,
       config.tile_n, device::kTileK, config.stages, config.consumers, name_of(config.shared),
       config.bf16 ? "bf16" : "fp16", name_of(config.output), config.overlap_store ? " overlap" : "",
       config.serves ? " serves" : "", config.adds > 0 ? fmt::format(" adds {}", config.adds) : "",
       config.splits ? " splits" : "", config.phases ? " phases" : "", config.moves ? " moves" : "",
       config.bias ? " bias" : "",
+      config.gathers   ? " gathers"
+      : config.grouped ? " grouped"
+                       : "",
       config.follower != Follower::none ? fmt::format(" {}", name_of(config.follower)) : "");
 }
 
@@ -99,6 +102,16 @@ std::string why_illegal(const GemmConfig& config) {
   if (config.adds > 0 && config.output == OutputType::fp32) {
     return "only tiles of 16-bit types can add what others sent";
   }
+  if (config.grouped && (config.shared != Shared::none || config.serves || config.adds > 0 ||
+                         config.splits || config.phases || config.moves)) {
+    return "a kernel of rows that choose their matrices has no clusters, serves no fewer rows, "
+           "adds "
+           "nothing, and neither splits K nor moves";
+  }
+  if (config.grouped && config.output == OutputType::fp32) {
+    return "tiles of rows that choose their matrices are stored in 16 bits";
+  }
+  if (config.gathers && !config.grouped) return "rows are gathered for entries of a partition only";
   return "";
 }
 
@@ -109,7 +122,8 @@ using namespace stretto::device;
 constexpr GemmConfig kConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .consumers = {},
                              .shared = Shared::{}, .bf16 = {}, .output = OutputType::{},
                              .overlap_store = {}, .serves = {}, .adds = {}, .splits = {},
-                             .phases = {}, .moves = {}, .follower = Follower::{}, .bias = {}}};
+                             .phases = {}, .moves = {}, .follower = Follower::{}, .bias = {},
+                             .grouped = {}, .gathers = {}}};
 extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, 1)
 stretto_gemm(const __grid_constant__ {} params) {{
   {};
@@ -118,8 +132,8 @@ stretto_gemm(const __grid_constant__ {} params) {{
                      config.tile_m, config.tile_n, config.stages, config.consumers,
                      name_of(config.shared), config.bf16, name_of(config.output),
                      config.overlap_store, config.serves, config.adds, config.splits, config.phases,
-                     config.moves, name_of(config.follower), config.bias,
-                     config.moves ? "GemmMoverParams" : "GemmParams",
+                     config.moves, name_of(config.follower), config.bias, config.grouped,
+                     config.gathers, config.moves ? "GemmMoverParams" : "GemmParams",
                      config.moves ? "gemm_with_movers<kConfig>(params)"
                                   : "gemm_sm90<kConfig>(params, blockIdx.x)");
 }

@@ -4,7 +4,7 @@
 
 namespace stretto::cuda {
 
-std::string mover_source(bool norms) {
+std::string mover_source(bool norms, bool routes) {
   return fmt::format(R"(#include "stretto/device/mover.h"
 using namespace stretto::device;
 extern "C" __global__ void __launch_bounds__(kMoverThreads, 1)
@@ -12,7 +12,7 @@ stretto_mover(const __grid_constant__ MoverParams params) {{
   run_mover<true{}>(params, blockIdx.x);
 }}
 )",
-                     norms ? ", true" : "");
+                     routes ? fmt::format(", {}, true", norms) : norms ? ", true" : "");
 }
 
 // Few registers, so that they fit beside a GEMM that fills its SMs.

@@ -11,8 +11,8 @@
 
 namespace stretto::cuda {
 
-// `norms`: of tables in which tasks norm.
-std::string mover_source(bool norms = false);
+// `norms`: of tables in which tasks norm. `routes`: of those with routed rows.
+std::string mover_source(bool norms = false, bool routes = false);
 std::string sync_source();
 
 class SyncKernels {

@@ -17,6 +17,8 @@ using device::OutputType;
 
 namespace {
 
+constexpr int kSharedBytes = 227 * 1024;
+
 struct Tile {
   int rows, columns;
 };
@@ -62,7 +64,7 @@ std::string why_no_tile(const GemmNeeds& needs, bool serves) {
 }
 
 uint32_t blocks_of_k(const Plan& plan, const Instr& gemm) {
-  const auto columns = static_cast<uint32_t>(plan.reads(gemm).front().cols());
+  const auto columns = static_cast<uint32_t>(plan.reads(gemm).back().cols());
   return (columns + device::kTileK - 1) / device::kTileK;
 }
 
@@ -76,6 +78,9 @@ GemmConfig config_for(const Plan& plan, const GemmNeeds& needs, bool serves) {
   config.moves = needs.moves;
   config.follower = needs.follower;
   config.bias = needs.bias;
+  config.grouped = needs.grouped;
+  config.gathers = needs.gathers;
+  while (device::layout_of(config).shared_bytes > kSharedBytes) --config.stages;
   if (plan.cluster > 1) config.shared = device::Shared::b;
   return config;
 }
@@ -92,7 +97,7 @@ GemmConfig config_of(DType input, DType output, int rows, int columns) {
   config.tile_n = tile->columns;
   config.consumers = config.tile_m >= 128 ? 2 : 1;
   config.stages = 8;
-  while (device::layout_of(config).shared_bytes > 227 * 1024) --config.stages;
+  while (device::layout_of(config).shared_bytes > kSharedBytes) --config.stages;
   return config;
 }
 

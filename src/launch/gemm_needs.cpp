@@ -24,7 +24,7 @@ class NeedsFinder {
     size_t stretch = 0;
     for (uint32_t at = 0; at < instrs.size(); ++at) {
       if (instrs[at].op == Opcode::boundary) ++stretch;
-      if (instrs[at].op != Opcode::gemm) continue;
+      if (!is_product(instrs[at].op)) continue;
       const FollowedTile* const tile = sums_.followed_at(lane, at);
       if (tile != nullptr && at != tile->begin) continue;  // it is the second product's
       if (found_.size() <= stretch) found_.resize(stretch + 1);
@@ -68,13 +68,26 @@ class NeedsFinder {
     const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
     const Instr& gemm = instrs[at];
     const Region* reads = plan_.operands.data() + gemm.first_operand;
+    const bool grouped = is_routed_product(gemm.op), gathers = gemm.op == Opcode::gather_gemm;
+    const bool is_first = needs.rows == 0;
+    needs.grouped_alike =
+        needs.grouped_alike && (is_first || (needs.grouped == grouped && needs.gathers == gathers));
+    needs.grouped = grouped;
+    needs.gathers = gathers;
     int32_t rows = 0;
-    for (const Region* a = reads; a + 1 < reads + gemm.num_reads; ++a) rows += a->rows();
+    if (grouped) {
+      rows = rows_of_entry(plan_, gemm);
+      // Boxes of a power of two of rows store what is no multiple of a chunk.
+      needs.parts = needs.parts || rows % device::kChunkRows != 0;
+    } else {
+      for (const Region* a = reads; a + 1 < reads + gemm.num_reads; ++a) rows += a->rows();
+    }
     needs.rows = std::max(needs.rows, rows);
-    needs.columns = std::max(needs.columns, reads[gemm.num_reads - 1].rows());
+    needs.columns = std::max(
+        needs.columns, grouped ? plan_.writes(gemm)[0].cols() : reads[gemm.num_reads - 1].rows());
     const auto store = [&](const Region& to, int32_t row) {
       found.is_stored_to[to.buffer] = true;
-      if (row == 0 || needs.parts) return;
+      if (row == 0 || needs.parts || grouped) return;
       for_each_row_part(plan_, gemm, [&](const RowPart& part) {
         const bool begins_here = row > part.first && row < part.last;
         needs.parts = needs.parts || (begins_here && (row - part.first) % device::kChunkRows != 0);

@@ -19,6 +19,13 @@ struct RowPart {
   const Region* a;
 };
 
+// Rows of an entry of the partition that a product's rows are of, which choose their matrices.
+inline int32_t rows_of_entry(const Plan& plan, const Instr& product) {
+  const std::span<const Region> reads = plan.reads(product);
+  const Region& experts = reads[1];
+  return plan.writes(product)[0].rows() / experts.rows();
+}
+
 // Calls visit(part) for every part of the gemm's tile, from the first row on.
 template <typename Visit>
 void for_each_row_part(const Plan& plan, const Instr& gemm, const Visit& visit) {
@@ -41,6 +48,10 @@ struct GemmNeeds {
   bool moves = false;           // comm lanes are blocks of it (joined_movers.h says so)
   device::Follower follower = device::Follower::none;  // of every tile
   bool bias = false;
+  // Rows choose matrices: all tiles are of entries, of `rows` rows each, or none is; and whether
+  // they are gathered, all or none.
+  bool grouped = false, gathers = false;
+  bool grouped_alike = true;
   bool follow_alike = true;  // the same follows every tile; a row of bias may
 };
 

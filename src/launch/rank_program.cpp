@@ -26,7 +26,7 @@ class MainStream {
 
   // What the compute lanes have between two boundaries, `number` of which stand before it.
   void add(const std::vector<Stretch>& stretches, size_t number) {
-    std::vector<BlockPart> gemm, move;
+    std::vector<BlockPart> head, gemm, move;
     std::vector<Step> notifies, behind, waits;
     for (const Stretch& stretch : stretches) {
       const std::vector<Instr>& instrs = plan_.lanes[stretch.lane].instrs;
@@ -41,6 +41,9 @@ class MainStream {
       for (uint32_t i = tail; i < end; ++i) {
         if (runs(instrs[i])) waits.push_back({StepKind::wait, 0, stretch.lane, i});
       }
+      const uint32_t tiles = end_of_routes(stretch.lane, begin, tail);
+      if (begin < tiles) head.push_back({stretch.lane, begin, tiles, {}});
+      begin = tiles;
       uint32_t split = end_of_tiles(stretch.lane, begin, tail);
       if (begin < split) gemm.push_back({stretch.lane, begin, split, {}});
       // A library's kernel tells nobody.
@@ -49,10 +52,11 @@ class MainStream {
       }
       if (split < tail) move.push_back({stretch.lane, split, tail, {}});
     }
-    std::vector<BlockPart>& last = move.empty() ? gemm : move;
+    std::vector<BlockPart>& last = !move.empty() ? move : !gemm.empty() ? gemm : head;
     if (alone_ && !(plan_.library_gemms && move.empty())) deal_out(waits, last);
     std::vector<Step>& steps = program_.streams[0].steps;
     steps.insert(steps.end(), notifies.begin(), notifies.end());
+    add_kernel(StepKind::move, std::move(head), program_.moves);
     if (!gemm.empty() && !plan_.library_gemms) program_.needs.push_back(sums_.needs()[number]);
     add_kernel(StepKind::gemm, std::move(gemm), program_.gemms);
     steps.insert(steps.end(), behind.begin(), behind.end());
@@ -79,6 +83,19 @@ class MainStream {
     size_t block = 0;
     for (const Step& wait : waits) blocks[block++ % blocks.size()].at_end.push_back(wait);
     waits.clear();
+  }
+
+  // One past the last partition that is made ahead of tiles, and the notifies behind it: a mover
+  // kernel of its own, since the tiles of all lanes go by its tables.
+  uint32_t end_of_routes(uint32_t lane, uint32_t begin, uint32_t end) const {
+    const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
+    uint32_t split = begin;
+    for (uint32_t i = begin; i < end && (instrs[i].is_sync() || instrs[i].op == Opcode::route);
+         ++i) {
+      if (instrs[i].op == Opcode::route) split = i + 1;
+    }
+    while (split > begin && split < end && instrs[split].op == Opcode::notify) ++split;
+    return split;
   }
 
   // One past the last tile, what follows it, its sum and the notifies behind them.

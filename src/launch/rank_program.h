@@ -3,7 +3,8 @@
 //
 // Compute lanes become one stream: each stretch between two boundaries is a GEMM kernel (the tiles
 // and the sums that it adds to them) and a mover kernel (what lanes do after their last tile), and
-// the end of a kernel is the boundary. Comm lanes are one mover kernel on a stream of its own, or
+// the end of a kernel is the boundary. Partitions that lanes make ahead of their first tile are a
+// mover kernel before both. Comm lanes are one mover kernel on a stream of its own, or
 // blocks of the only GEMM kernel (joined_movers.h); every copy lane and every nccl lane is a
 // stream. Waits and notifies inside a kernel are the kernel's; those at a boundary or in a copy or
 // nccl lane are steps of the stream. Where a step of the same rank makes a notify that another step

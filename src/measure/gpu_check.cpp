@@ -66,7 +66,8 @@ class GpuCheck {
     const int period = runner_.runs_per_graph();
     const int runs = (options_.runs + period - 1) / period * period;
     for (int run = 0; run < runs; ++run) {
-      const InputData data{fill, options_.data_seed + static_cast<uint64_t>(run)};
+      const InputData data{fill, options_.data_seed + static_cast<uint64_t>(run),
+                           options_.routing};
       write_inputs(data);
       for (const int rank : ranks_) {
         fabric_.device(rank).make_current();

@@ -17,6 +17,7 @@ struct GpuCheckOptions {
   std::vector<Fill> fills = {Fill::integers, Fill::random};
   uint64_t seed = 1;       // of the delays
   uint64_t data_seed = 1;  // of the inputs; run r takes data_seed + r
+  Routing routing = {};    // of operators whose rows choose experts
   int runs = 3;            // of each fill, with fresh inputs, poisoned buffers and delayed ranks
   int replays = 20;        // of a captured graph, on the last inputs
   // Multiply-adds that the reference may cost for random data; beyond them blocks of rows are

@@ -42,7 +42,7 @@ uint32_t task_from(const Lane& lane, uint32_t at) {
 }
 
 bool may_begin(const Plan& plan, const Lane& lane, uint32_t at) {
-  if (lane.instrs[at].op != Opcode::gemm || plan.library_gemms) return false;
+  if (!is_product(lane.instrs[at].op) || plan.library_gemms) return false;
   const uint32_t next = task_from(lane, at + 1);
   return next < lane.instrs.size() && TileTask::may_go_on(plan, lane.instrs[at], lane.instrs[next]);
 }

@@ -41,7 +41,7 @@ void walk(const Plan& plan, uint32_t l, LaneTiles& found) {
     if (instr.is_sync()) continue;
     if (!instr.fused) {
       end_tile();
-      if (instr.op == Opcode::gemm && !plan.library_gemms) task.emplace(plan, lane, at);
+      if (is_product(instr.op) && !plan.library_gemms) task.emplace(plan, lane, at);
       continue;
     }
     std::string what;
@@ -217,7 +217,7 @@ class MemoryFaults {
     const Instr& instr = instrs(l)[at];
     const FollowedTile followed = tile != nullptr ? tile->followed : FollowedTile{};
     // What follows a product reads what the tile has left, and bias.
-    const bool follows = followed && at > followed.made && instr.op != Opcode::gemm;
+    const bool follows = followed && at > followed.made && !is_product(instr.op);
     const bool sums = tile != nullptr && tile->sum.of_ranges == at && at != 0;
     const auto reads = plan_.reads(instr);
     for (size_t i = 0; i < reads.size(); ++i) {

@@ -38,7 +38,7 @@ bool is_notify(const Instr& instr) { return instr.op == Opcode::notify; }
 // Whether the gemm computes the same tile over the range of K that follows.
 bool leads_to(const Plan& plan, const Instr& gemm, const Instr& next) {
   const auto before = plan.reads(gemm), after = plan.reads(next);
-  if (before.size() != 2 || after.size() != 2) return false;
+  if (is_routed_product(next.op) || before.size() != 2 || after.size() != 2) return false;
   for (size_t i = 0; i < 2; ++i) {
     Region following = before[i];
     following.col0 = after[i].col0;
@@ -50,6 +50,11 @@ bool leads_to(const Plan& plan, const Instr& gemm, const Instr& next) {
 
 // Whether the gemm has the same rows of A, and as many columns.
 bool is_beside(const Plan& plan, const Instr& gemm, const Instr& next) {
+  if (next.op != gemm.op) return false;
+  if (is_routed_product(next.op) &&
+      (next.count(0) != gemm.count(0) || next.count(1) != gemm.count(1))) {
+    return false;
+  }
   const auto first = plan.reads(gemm), second = plan.reads(next);
   const Region &b = first.back(), &other_b = second.back();
   return std::equal(first.begin(), first.end() - 1, second.begin(), second.end() - 1) &&
@@ -63,13 +68,15 @@ TileTask::TileTask(const Plan& plan, const Lane& lane, uint32_t at) : plan_(plan
 }
 
 bool TileTask::may_go_on(const Plan& plan, const Instr& gemm, const Instr& next) {
-  return next.op != Opcode::gemm || leads_to(plan, gemm, next) || is_beside(plan, gemm, next);
+  return !is_product(next.op) || leads_to(plan, gemm, next) || is_beside(plan, gemm, next);
 }
 
 string_view TileTask::take(uint32_t at) {
   string_view why = "expected a task that goes on with a tile in registers";
   switch (instr(at).op) {
     case Opcode::gemm:
+    case Opcode::gather_gemm:
+    case Opcode::grouped_gemm:
       why = take_gemm(at);
       break;
     case Opcode::reduce:
@@ -123,7 +130,8 @@ string_view TileTask::take_gemm(uint32_t at) {
 
 string_view TileTask::take_reduce(uint32_t at) {
   const bool is_first = stage_ == Stage::multiplies;
-  if ((!is_first && stage_ != Stage::ranges_added) || plan_.reads(instr(tile_.gemm)).size() != 2) {
+  if ((!is_first && stage_ != Stage::ranges_added) || is_routed_product(instr(tile_.gemm).op) ||
+      plan_.reads(instr(tile_.gemm)).size() != 2) {
     return "expected a sum right behind a gemm of rows of A in one region, or behind the sum of "
            "its ranges of K";
   }

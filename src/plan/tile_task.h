@@ -66,6 +66,15 @@ struct FollowedTile {
   uint32_t last_gemm() const { return has_two() && other > product ? other : product; }
 };
 
+// Whether the GEMM kernel multiplies it: a tile begins with one.
+inline bool is_product(Opcode op) {
+  return op == Opcode::gemm || op == Opcode::gather_gemm || op == Opcode::grouped_gemm;
+}
+// Whether its rows are of a partition's entries, and choose their matrices.
+inline bool is_routed_product(Opcode op) {
+  return op == Opcode::gather_gemm || op == Opcode::grouped_gemm;
+}
+
 // Positions of a tile's lane: from its first gemm to its last task.
 struct Tile {
   uint32_t begin = 0, last = 0;
@@ -129,7 +138,7 @@ class InGemm {
  public:
   // Whether the GEMM kernel does it with a tile. Of a wait, notify or boundary: the task before it.
   bool pass(const Instr& instr) {
-    if (instr.is_task()) now_ = instr.op == Opcode::gemm || (instr.fused && now_);
+    if (instr.is_task()) now_ = is_product(instr.op) || (instr.fused && now_);
     return now_;
   }
 

@@ -22,11 +22,11 @@ const cuda::GemmKernel& KernelStore::gemm(const cuda::Device& device,
   return *found;
 }
 
-const cuda::Kernel& KernelStore::mover(const cuda::Device& device, bool norms) {
-  auto& found = of(device).movers[norms ? 1 : 0];
+const cuda::Kernel& KernelStore::mover(const cuda::Device& device, bool norms, bool routes) {
+  auto& found = of(device).movers[norms ? 1 : 0][routes ? 1 : 0];
   if (!found) {
     found = std::make_unique<cuda::Kernel>(
-        compiler_.compile(cuda::mover_source(norms), device.arch()).cubin, "stretto_mover",
+        compiler_.compile(cuda::mover_source(norms, routes), device.arch()).cubin, "stretto_mover",
         device::kMoverSharedBytes);
   }
   return *found;

@@ -23,8 +23,8 @@ class KernelStore {
 
   // For `device`, which must be current. They live as long as the store.
   const cuda::GemmKernel& gemm(const cuda::Device& device, const device::GemmConfig& config);
-  // `norms`: of tables in which tasks norm.
-  const cuda::Kernel& mover(const cuda::Device& device, bool norms);
+  // As mover_source().
+  const cuda::Kernel& mover(const cuda::Device& device, bool norms, bool routes);
   const cuda::SyncKernels& sync(const cuda::Device& device);
   // For at most `max_threads` threads a block, the same whenever it is asked for.
   const cuda::LangKernel& lang(const cuda::Device& device, const cuda::LangKernelName& name,
@@ -34,7 +34,7 @@ class KernelStore {
   struct OfDevice {
     const cuda::Device* device = nullptr;
     std::map<std::string, std::unique_ptr<cuda::GemmKernel>> gemms;  // by description
-    std::unique_ptr<cuda::Kernel> movers[2];                         // the second norms
+    std::unique_ptr<cuda::Kernel> movers[2][2];                      // [norms][routes]
     std::unique_ptr<cuda::SyncKernels> sync;
     std::map<std::string, std::unique_ptr<cuda::LangKernel>> langs;  // by name
   };

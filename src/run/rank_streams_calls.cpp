@@ -64,6 +64,9 @@ device::GemmParams RankStreams::at_call(device::GemmParams params, size_t kernel
   if (own.has_follows) {
     params.follows = reinterpret_cast<const device::GemmFollow*>(call_.blob + own.follows);
   }
+  if (own.has_entries) {
+    params.entries = reinterpret_cast<const device::GemmEntry*>(call_.blob + own.entries);
+  }
   return params;
 }
 

@@ -49,7 +49,7 @@ void RankStreams::add_kernels() {
   if (!moves_.empty() && !program.joins()) {
     const bool norms = std::any_of(tables.moves.begin(), tables.moves.end(),
                                    [](const cuda::MoverTable& table) { return table.norms; });
-    mover_ = &setup_.kernels.mover(setup_.device, norms);
+    mover_ = &setup_.kernels.mover(setup_.device, norms, !setup_.plan.partitions.empty());
   }
 }
 

@@ -52,6 +52,17 @@ CallBlob::CallBlob(const RankTables& tables, Encode encode) : encode_(encode) {
       }
     }
   }
+  for (size_t g = 0; g < gemms_.size(); ++g) {
+    const std::vector<device::GemmEntry> entries = all_entries(tables.gemms[g].table);
+    gemms_[g].has_entries = !entries.empty();
+    gemms_[g].entries = append(entries);
+    for (size_t i = 0; i < entries.size(); ++i) {
+      if (!is_stand_in(entries[i].x)) continue;
+      addresses_.push_back(
+          {gemms_[g].entries + i * sizeof(device::GemmEntry) + offsetof(device::GemmEntry, x),
+           entries[i].x});
+    }
+  }
   for (const MoverTable& table : tables.moves) {
     std::vector<device::MoverRegion> regions;
     flatten(table.regions, regions);

@@ -19,9 +19,9 @@ class CallBlob {
 
   // Where a kernel finds its own, in bytes from the begin.
   struct Gemm {
-    size_t maps = 0, acquired = 0, follows = 0;
+    size_t maps = 0, acquired = 0, follows = 0, entries = 0;
     uint32_t num_maps = 0;  // of a set
-    bool has_follows = false;
+    bool has_follows = false, has_entries = false;
   };
   const std::vector<Gemm>& gemms() const { return gemms_; }
   // By mover kernel.

@@ -13,6 +13,7 @@ bool takes_gaps(const Lane& lane, const Instr& instr) {
   if (lane.kind != LaneKind::compute) return false;
   switch (instr.op) {
     case Opcode::gemm:
+    case Opcode::grouped_gemm:
     case Opcode::swiglu:
     case Opcode::gelu:
     case Opcode::silu:

@@ -13,6 +13,12 @@ using device::GemmConfig;
 using device::GemmTask;
 using device::Shared;
 
+std::vector<device::GemmEntry> all_entries(const GemmTable& table) {
+  std::vector<device::GemmEntry> entries;
+  for (const auto& set : table.entries) flatten(set, entries);
+  return entries;
+}
+
 DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpace& signals,
                                  bool marks)
     : num_blocks_(static_cast<int>(table.blocks.size())) {
@@ -30,6 +36,9 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
                  "every task or none is split");
   STRETTO_ASSERT(follows.empty() || follows.size() == tasks.size(),
                  "every task or none is followed");
+  const std::vector<device::GemmEntry> entries = all_entries(table);
+  STRETTO_ASSERT(entries.empty() || entries.size() == tasks.size() * table.map_sets,
+                 "every task or none is of an entry, in every set");
   if (marks) marks_ = MarkWords(table.blocks.size(), tasks.size());
   maps_ = upload(table.maps);
   acquired_ = upload(std::vector<uint32_t>(device::kMostSms));
@@ -41,6 +50,7 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
   destinations_ = upload(table.destinations);
   splits_ = upload(splits);
   follows_ = upload(follows);
+  entries_ = upload(entries);
   params_ = {maps_.as<device::TensorMap>(),
              first_task_.as<uint32_t>(),
              tasks_.as<GemmTask>(),
@@ -55,7 +65,9 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
              table.end_waits.empty() ? nullptr : first_end_wait_.as<uint32_t>(),
              marks_.view(),
              acquired_.as<uint32_t>(),
-             follows_.as<device::GemmFollow>()};
+             follows_.as<device::GemmFollow>(),
+             entries_.as<device::GemmEntry>(),
+             tasks.size()};
 }
 
 namespace {

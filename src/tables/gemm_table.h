@@ -22,8 +22,13 @@ struct GemmTable {
   // kernels with followers or bias.
   std::vector<std::vector<device::GemmSplit>> splits;
   std::vector<std::vector<device::GemmFollow>> follows;
+  // Of a grouped kernel, as `blocks`, for each of map_sets.
+  std::vector<std::vector<std::vector<device::GemmEntry>>> entries;
   std::vector<std::vector<device::WaitEntry>> end_waits;  // by block, behind its tasks; or none
 };
+
+// Set after set, as kernels take them.
+std::vector<device::GemmEntry> all_entries(const GemmTable& table);
 
 // A table in GPU memory, and the kernel's parameters that point to it.
 class DeviceGemmTable {
@@ -37,7 +42,7 @@ class DeviceGemmTable {
 
  private:
   DeviceMemory maps_, first_task_, tasks_, waits_, notifies_, destinations_, splits_, follows_,
-      first_end_wait_, acquired_;
+      first_end_wait_, acquired_, entries_;
   MarkWords marks_;
   device::GemmParams params_{};
   int num_blocks_;

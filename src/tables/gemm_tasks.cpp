@@ -63,6 +63,64 @@ void GemmTasks::add(uint32_t lane, uint32_t at, const TileSum& sum, std::vector<
   if (basis_.sums.of(lane, at).stores_before()) tasks.back().stores_far = 0;
 }
 
+void GemmTasks::add_entries(uint32_t lane, uint32_t at, std::vector<GemmTask>& tasks,
+                            const FollowedBy& followed) {
+  const Plan& plan = basis_.plan;
+  GemmTable& table = launch_.table;
+  const Instr& product = plan.lanes[lane].instrs[at];
+  const std::span<const Region> reads = plan.reads(product);
+  const Region &a = reads.front(), &experts = reads[1], &b = reads.back();
+  const int32_t rows = rows_of_entry(plan, product);
+  const Instr& stored = followed.last != nullptr ? *followed.last : product;
+  for (int32_t entry = 0; entry < experts.rows(); ++entry) {
+    const RowPart part{entry * rows, (entry + 1) * rows, &a};
+    GemmTask& task = tasks.emplace_back();
+    task.tile = static_cast<uint32_t>(product.tile);
+    task.b_map = maps_.number_of(MapSpec::Use::b, b, end_of_map(plan, b));
+    task.b_row = b.row0;
+    if (product.op == Opcode::grouped_gemm) {
+      task.a_map = maps_.number_of(MapSpec::Use::a, a, end_of_map(plan, a));
+      task.a_row = a.row0 + part.first;
+    }
+    task.num_k = static_cast<uint16_t>((b.col1 + device::kTileK - 1) / device::kTileK);
+    task.first_destination = static_cast<uint32_t>(table.destinations.size());
+    for_each_placed_write(
+        plan, stored, [&](const Region& to, int32_t row) { add_destination(to, row, part, task); });
+    for (int set = 0; set < basis_.sets; ++set) {
+      table.entries[static_cast<size_t>(set)].back().push_back(entry_of(product, entry, set));
+    }
+    if (config_.follower == device::Follower::swiglu || config_.bias) {
+      table.follows.back().push_back(follow_of(plan.lanes[lane], followed));
+    }
+  }
+}
+
+device::GemmEntry GemmTasks::entry_of(const Instr& product, int32_t entry, int set) const {
+  const Plan& plan = basis_.plan;
+  const std::span<const Region> reads = plan.reads(product);
+  const auto address_of_row = [&](const Region& region, int32_t row) {
+    return basis_.address(region, set) +
+           offset_of(plan.buffers[region.buffer], region.row0 + row, region.col0);
+  };
+  const Region& b = reads.back();
+  device::GemmEntry of{};
+  of.expert = address_of_row(reads[1], entry);
+  of.rows = static_cast<uint32_t>(rows_of_entry(plan, product));
+  of.each = static_cast<uint32_t>(product.count(0));
+  // The last matrix has as many rows in the region as the result has columns.
+  const int64_t others = b.rows() - plan.writes(product)[0].cols();
+  of.experts = static_cast<uint32_t>(others / product.count(0) + 1);
+  if (product.op == Opcode::grouped_gemm) return of;
+  const Region& x = reads[2];
+  of.choices = address_of_row(reads[0], entry * static_cast<int32_t>(of.rows));
+  of.x = address_of_row(x, 0);
+  of.x_row_bytes = row_bytes_of(plan.buffers[x.buffer]);
+  of.x_rows = static_cast<uint32_t>(x.rows());
+  of.per = static_cast<uint32_t>(product.count(1));
+  of.k_bytes = static_cast<uint32_t>(x.cols() * num_bytes(plan.buffers[x.buffer].dtype));
+  return of;
+}
+
 void GemmTasks::add_part(uint32_t lane, uint32_t at, const TileSum& sum,
                          std::vector<GemmTask>& tasks) {
   const Plan& plan = basis_.plan;

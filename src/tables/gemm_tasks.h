@@ -29,6 +29,9 @@ class GemmTasks {
   // where the last that follows it goes.
   void add(uint32_t lane, uint32_t at, const TileSum& sum, std::vector<device::GemmTask>& tasks,
            const FollowedBy& followed = {});
+  // Of the product at `at`, whose rows choose their matrices: a task for each of its entries.
+  void add_entries(uint32_t lane, uint32_t at, std::vector<device::GemmTask>& tasks,
+                   const FollowedBy& followed);
   // The task behind that of the tile of the gemm at `at`, where the sum is of the rank's part of
   // it.
   void add_part(uint32_t lane, uint32_t at, const TileSum& sum,
@@ -40,6 +43,7 @@ class GemmTasks {
 
  private:
   device::GemmSplit split_of(const Lane& lane, uint32_t at, const TileSum& sum) const;
+  device::GemmEntry entry_of(const Instr& product, int32_t entry, int set) const;
   device::GemmFollow follow_of(const Lane& lane, const FollowedBy& followed);
   void add_destination(const Region& to, int32_t row, const RowPart& part, device::GemmTask& task);
   // Of the rows of the result that begin with `row`. `part` is the rows of the tile that its task

@@ -32,10 +32,15 @@ class KernelList {
     add(
         "copy of rows", [] { return lang_source(copy_rows_kernel(), kLowLatencyThreads); }, false);
   }
-  void add_others(bool norms) {
-    add(
-        "mover", [] { return mover_source(); }, true);
-    if (norms) {
+  void add_others(bool norms, bool routes) {
+    if (routes) {
+      add(
+          "mover of routed rows", [&] { return mover_source(norms, true); }, true);
+    } else {
+      add(
+          "mover", [] { return mover_source(); }, true);
+    }
+    if (norms && !routes) {
       add(
           "mover that norms", [] { return mover_source(true); }, true);
     }
@@ -91,7 +96,7 @@ std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, b
       }
     }
   }
-  set.add_others(any_norms(plan));
+  set.add_others(any_norms(plan), !plan.partitions.empty());
   return set.take();
 }
 

@@ -7,7 +7,7 @@
 #include "gpu/tensor_map.h"
 #include "launch/buffer_places.h"
 #include "launch/gemm_choice.h"
-#include "tables/mover_tasks.h"
+#include "tables/routed_tasks.h"
 
 namespace stretto::cuda {
 namespace {
@@ -47,12 +47,17 @@ class LaneLimits {
     InGemm tasks;
     for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
       const Instr& instr = lane.instrs[at];
-      const bool is_move = !tasks.pass(instr) && instr.kind() != nullptr;
+      const bool in_gemm = tasks.pass(instr);
+      // Partitions ahead of tiles are a kernel of their own.
+      const bool is_head = instr.op == Opcode::route && !stretch.has_tiles;
+      const bool is_move = !in_gemm && instr.kind() != nullptr && !is_head;
       stretch_ += instr.op == Opcode::boundary;
       stretch.pass(instr, {l, at}, is_move);
       if (instr.op == Opcode::reduce || instr.op == Opcode::copy) look_at_elements({l, at});
       if (instr.op == Opcode::norm) look_at_norm({l, at});
-      if (instr.op != Opcode::gemm || plan_.library_gemms) continue;
+      if (!plan_.partitions.empty() && is_routed_move(instr.op)) look_at_routed({l, at});
+      stretch.has_tiles = stretch.has_tiles || is_product(instr.op);
+      if (!is_product(instr.op) || plan_.library_gemms) continue;
       const TileSum sum = sums_.of(l, at);
       uint32_t made = sum.position;  // the tile's task makes what stands up to here
       const FollowedTile* const tile = sums_.followed_at(l, at);
@@ -87,7 +92,7 @@ class LaneLimits {
  private:
   // A lane's instructions since its last boundary, as far as they were passed.
   struct Stretch {
-    bool has_waited = false, has_worked = false, has_moved = false;
+    bool has_waited = false, has_worked = false, has_moved = false, has_tiles = false;
     std::optional<InstrRef> told_early;  // behind waits and before any task
 
     void pass(const Instr& instr, const InstrRef& at, bool is_move) {
@@ -107,6 +112,12 @@ class LaneLimits {
     constexpr const char* kTooLarge =
         "a block moves at most {} elements at once: take more comm-sms or granularity=tile";
     limits_.add(fmt::format(kTooLarge, INT32_MAX), at);
+  }
+
+  void look_at_routed(const InstrRef& at) {
+    if (std::string why = why_no_routed_task(plan_, instr_at(at)); !why.empty()) {
+      limits_.add(std::move(why), at);
+    }
   }
 
   // Those of weights are read in pairs.
@@ -135,6 +146,7 @@ class LaneLimits {
     const Instr& stored = tile != nullptr ? instr_at({at.lane, tile->last}) : gemm;
     for (const std::span<const Region> regions : {reads, plan_.writes(stored)}) {
       for (const Region& region : regions) {
+        if (plan_.buffers[region.buffer].dtype == DType::i32) continue;
         if (is_mapped_[region.buffer]) continue;
         is_mapped_[region.buffer] = true;
         if (std::string why = why_no_map(plan_.buffers[region.buffer]); !why.empty()) {
@@ -143,15 +155,29 @@ class LaneLimits {
       }
     }
     constexpr int32_t kMostK = device::kTileK * UINT16_MAX;
-    if (reads.front().col1 > kMostK) {
+    if (reads.back().col1 > kMostK) {
       limits_.add(fmt::format("a range of K must end at {} or before: take a smaller k", kMostK),
                   at);
     }
+    if (is_routed_product(gemm.op)) return look_at_stack(at);
     for (const Region& read : reads) {
       if (read.col0 % device::kTileK == 0 && read.col0 == reads.front().col0) continue;
       limits_.add(fmt::format("a range of K must start at a multiple of {}, the same in A and B",
                               device::kTileK),
                   at);
+    }
+  }
+
+  // Of a product whose rows choose their matrices: all of K, from matrices that lie in 32 bits.
+  void look_at_stack(const InstrRef& at) {
+    const Instr& product = instr_at(at);
+    const std::span<const Region> reads = plan_.reads(product);
+    const Region& a = product.op == Opcode::gather_gemm ? reads[2] : reads[0];
+    if (a.col0 != 0 || reads.back().col0 != 0) {
+      limits_.add("rows that choose their matrices are multiplied from their first column on", at);
+    }
+    if (rows_of_entry(plan_, product) > 256) {
+      limits_.add("entries of a partition have at most 256 rows on GPUs: take a lower tile", at);
     }
   }
 

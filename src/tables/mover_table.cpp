@@ -16,6 +16,7 @@ DeviceMoverTable::DeviceMoverTable(const MoverTable& table, const device::Signal
   waits_ = upload(table.waits);
   notifies_ = upload(table.notifies);
   regions_ = upload(all_regions);
+  routed_ = upload(table.routed);
   params_ = {first_task_.as<uint32_t>(),
              tasks_.as<device::MoverTask>(),
              waits_.as<device::WaitEntry>(),
@@ -25,7 +26,9 @@ DeviceMoverTable::DeviceMoverTable(const MoverTable& table, const device::Signal
              static_cast<uint32_t>(table.regions[0].size()),
              static_cast<uint32_t>(table.regions.size()),
              table.rows,
-             marks_.view()};
+             marks_.view(),
+             routed_.as<device::RoutedTask>(),
+             nullptr};
 }
 
 }  // namespace stretto::cuda

@@ -15,7 +15,7 @@ class DeviceMoverTable {
   const MarkWords& marks() const { return marks_; }
 
  private:
-  DeviceMemory first_task_, tasks_, waits_, notifies_, regions_;
+  DeviceMemory first_task_, tasks_, waits_, notifies_, regions_, routed_;
   MarkWords marks_;
   device::MoverParams params_{};
   int num_blocks_;

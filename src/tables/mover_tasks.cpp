@@ -70,6 +70,8 @@ MoverTask mover_task(const TableBasis& basis, const Instr& instr, MoverTable& ta
   add_regions(basis, reads, table, alignment);
   add_regions(basis, writes, table, alignment);
   task.vectors = task.columns % 8 == 0 && alignment.vectors ? 1 : 0;
+  // Beside routed rows the ring is for copies alone.
+  if (basis.routes() && task.from != task.to) task.vectors = 0;
   if (basis.serves) {
     task.rows_from = basis.task_rows(instr);
     if (alignment.contiguous) task.rows_from.flags = device::kRowsAreSolid;

@@ -52,6 +52,18 @@ std::optional<PlanLimit> why_not_done(const Plan& plan) {
   return std::nullopt;
 }
 
+// An output whose rows are a partition's is the caller's by choice.
+std::optional<PlanLimit> why_not_handed_over(const Plan& plan) {
+  for (const Buffer& buffer : plan.buffers) {
+    if (buffer.role != BufferRole::output || buffer.partition < 0) continue;
+    return PlanLimit{fmt::format("GPUs do not hand over the rows of {}, which are a partition's: "
+                                 "take an operator that sums them up",
+                                 buffer.name),
+                     std::nullopt};
+  }
+  return std::nullopt;
+}
+
 // Tasks that GPUs do in no other place.
 bool only_follows(Opcode op) {
   return op == Opcode::bias || op == Opcode::gelu || op == Opcode::silu || op == Opcode::swiglu;
@@ -106,10 +118,15 @@ std::string why_no_kernel(const Plan& plan, const GemmNeeds& needs, bool serves)
   if (!needs.stored && needs.rows != 0) {
     return "all tiles between two boundaries must be written in one type";
   }
+  if (!needs.grouped_alike) {
+    return "all tiles between two boundaries have rows that choose their matrices, found alike, or "
+           "none has";
+  }
   if (!needs.follow_alike) {
     return "the same activation follows all tiles between two boundaries, or none does";
   }
   if (std::string why = why_no_tile(needs, serves); !why.empty()) return why;
+  if (needs.grouped) return why_illegal(config_for(plan, needs, serves));
   if (!needs.splits || needs.adds == 0) return "";
   return why_illegal(config_for(plan, needs, serves));
 }
@@ -125,6 +142,8 @@ std::vector<PlanLimit> limits_on_cuda(const Plan& plan, const TileSums& sums, bo
   }
   if (std::optional<PlanLimit> limit = why_not_followed(plan)) return {std::move(*limit)};
   LimitList limits;
+  if (std::optional<PlanLimit> limit = why_not_handed_over(plan))
+    limits.add(std::move(limit->reason));
   if (plan.op.dtype == DType::fp32) {
     limits.add("the GEMM kernel multiplies bf16 and fp16, not fp32: take dtype=bf16 or fp16");
   }

@@ -7,6 +7,7 @@
 #include "stretto/serve.h"
 #include "tables/gemm_tasks.h"
 #include "tables/mover_tasks.h"
+#include "tables/routed_tasks.h"
 #include "tables/table_basis.h"
 #include "tables/task_sync.h"
 
@@ -51,14 +52,16 @@ class TableBuilder {
       for (uint32_t at = part.begin; at < part.end; ++at) {
         waits += instrs[at].op == Opcode::wait;
         notifies += instrs[at].op == Opcode::notify;
-        own += instrs[at].op == Opcode::gemm;
+        own += is_product(instrs[at].op);
       }
       gemms_of_all += own;
     }
     launch.table.waits.reserve(waits);
     launch.table.notifies.reserve(notifies);
     launch.table.destinations.reserve(gemms_of_all);
+    if (launch.config.grouped) launch.table.entries.resize(launch.table.map_sets);
     for (const BlockPart& part : parts) {
+      for (auto& set : launch.table.entries) set.emplace_back();
       launch.lanes.push_back(part.lane);
       const Lane& lane = basis_.plan.lanes[part.lane];
       std::vector<GemmTask>& tasks = launch.table.blocks.emplace_back();
@@ -76,7 +79,7 @@ class TableBuilder {
           STRETTO_ASSERT(!tasks.empty() && !sync.has_unclaimed_waits(),
                          "a compute lane notifies without a task");
           sync.add_notify(instr, tasks.back());
-        } else if (instr.op == Opcode::gemm) {
+        } else if (is_product(instr.op)) {
           at = add_tile(part.lane, at, gemms, sync, launch);
         } else {
           add_part(part.lane, at, gemms, sync, launch);
@@ -114,7 +117,7 @@ class TableBuilder {
     };
     for (const uint32_t last = basis_.sums.last_of(index, at); at < last;) {
       block += blocks_of_k(basis_.plan, instrs[at]);
-      for (++at; instrs[at].op != Opcode::gemm; ++at) add_signal(instrs[at]);
+      for (++at; !is_product(instrs[at].op); ++at) add_signal(instrs[at]);
     }
     const TileSum sum = basis_.sums.of(index, at).before_stores();
     const FollowedTile* const tile = basis_.sums.followed_from(index, at);
@@ -124,7 +127,11 @@ class TableBuilder {
     }
     // The first task of a tile awaits, the last notifies.
     const size_t first = tasks.size();
-    gemms.add(index, product, sum, tasks, followed_by(index, tile));
+    if (is_routed_product(instrs[product].op)) {
+      gemms.add_entries(index, product, tasks, followed_by(index, tile));
+    } else {
+      gemms.add(index, product, sum, tasks, followed_by(index, tile));
+    }
     std::vector<uint32_t>& positions = launch.positions.back();
     while (positions.size() < tasks.size()) positions.push_back(at);
     const auto add_signals_before_sum = [&] {
@@ -180,6 +187,8 @@ class TableBuilder {
       std::vector<uint32_t>& positions = table.positions.emplace_back();
       LaneHazards hazards;
       uint32_t at = part.begin;
+      const bool routes = basis_.routes();
+      const size_t first_routed = table.routed.size();
       const auto add = [&](const MoverTask& task) {
         sync.claim_waits(tasks.emplace_back(task));
         positions.push_back(at);
@@ -201,11 +210,14 @@ class TableBuilder {
         } else if (const NormedRows rows = rows_normed_at(lane, at); rows.norm) {
           if (rows.sum != nullptr) ++at;
           add(norm_task(basis_, rows, table, hazards));
+        } else if (routes && is_routed_move(instr.op)) {
+          add(routed_task(basis_, instr, table, hazards));
         } else {
           add(mover_task(basis_, instr, table, hazards));
           if (joins) require_vectors(tasks.back());
         }
       }
+      if (makes_partition(table, first_routed)) keep_off_the_ring(tasks);
       // Waits that no task of the lane follows, and those of the kernel's end.
       const auto end = [&] {
         MoverTask task{};

@@ -66,11 +66,11 @@ class Lister {
       const FollowedTile* const tile = tiles_of(part).followed_at(part.lane, at);
       const bool goes_on_behind = tile != nullptr && at > tile->made && instrs[at].is_task();
       if (goes_on_behind) {
-        const bool multiplies = op == Opcode::gemm;
+        const bool multiplies = is_product(op);
         add(multiplies ? BlockWord::beside : BlockWord::follows, part.lane, at, block);
       } else if (op == Opcode::gemm && plan_.library_gemms) {
         add(BlockWord::product, part.lane, at, block);
-      } else if (op == Opcode::gemm) {
+      } else if (is_product(op)) {
         const bool goes_on = at < computed;
         add(goes_on ? BlockWord::goes_on : BlockWord::task, part.lane, at, block);
         if (goes_on) continue;

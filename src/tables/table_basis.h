@@ -19,6 +19,8 @@ struct TableBasis {
   int sets;
   TaskRowFinder rows_of{plan};
 
+  // Whether some rows of the plan choose experts.
+  bool routes() const { return !plan.partitions.empty(); }
   DevicePtr address(const Region& region, int set) const {
     return address_of(places, region.rank, region.buffer, set);
   }

@@ -56,7 +56,6 @@ TaskShares shares_of_dispatch(const KindOperands& of) {
 
 const TaskKind dispatch = {.worker = Worker::mover_kernel,
                            .counts = {"experts"},
-                           .has_kernel = false,
                            .reads_tables = 0b10,
                            .fault = fault_in_dispatch,
                            .compute = move_chosen,

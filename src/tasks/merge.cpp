@@ -51,7 +51,6 @@ void add_chosen(const Work& work) {
 const TaskKind merge = {.worker = Worker::mover_kernel,
                         .columns = ColumnsOf::last_read,
                         .counts = {"experts"},
-                        .has_kernel = false,
                         .reads_tables = 0b1,
                         .fault = fault_in_merge,
                         .compute = add_chosen,

@@ -12,7 +12,6 @@ void weigh_all(const Work& work) { weigh_rows(work, false); }
 const TaskKind weigh = {.worker = Worker::mover_kernel,
                         .num_others = 2,
                         .columns = ColumnsOf::last_read,
-                        .has_kernel = false,
                         .reads_tables = 0b10,
                         .fault = fault_in_sums,
                         .compute = weigh_all,

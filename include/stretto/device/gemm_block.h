@@ -15,6 +15,7 @@ struct GemmShared {
   uint32 sums_ready;    // one past the last task whose sums to add have come
   uint32 blocks_ready;  // with phases: of K, of all tasks, those whose signals have come
   uint32 epoch;         // of the run
+  uint32 notes;         // where grouped: of a task, whether its entry is empty
 
   STRETTO_DEVICE explicit GemmShared(uint32 base) {
     a = (base + 1023) & ~1023u;
@@ -28,6 +29,7 @@ struct GemmShared {
     sums_ready = tasks_ready + 4;
     blocks_ready = tasks_ready + 8;
     epoch = tasks_ready + 16;
+    notes = epoch + 8;
   }
   STRETTO_DEVICE uint32 chunk_index(uint32 consumer, uint32 slot) const {
     return consumer * kLayout.chunk_slots + slot;
@@ -35,6 +37,14 @@ struct GemmShared {
   STRETTO_DEVICE uint32 chunk(uint32 consumer, uint32 slot) const {
     return chunks + chunk_index(consumer, slot) * kLayout.chunk_bytes;
   }
+
+  // Whether there is nothing to multiply for a task. The load thread writes it ahead of the task's
+  // first stage, with which it becomes visible.
+  STRETTO_DEVICE uint32 note(uint32 task) const { return notes + task % kTaskNotes * 4; }
+  STRETTO_DEVICE void write_note(uint32 task, bool is_empty) const {
+    store_shared_word(note(task), is_empty ? 1 : 0);
+  }
+  STRETTO_DEVICE bool is_empty(uint32 task) const { return load_shared_word(note(task)) != 0; }
 
   // Of stage `slot`, when it holds what others sent instead of operands.
   STRETTO_DEVICE uint32 piece(uint32 slot, int32 place) const {
@@ -45,7 +55,7 @@ struct GemmShared {
 
   STRETTO_DEVICE void init_barriers() const {
     for (int32 i = 0; i < kConfig.stages; ++i) {
-      barrier_init(full + i * 8, 1);
+      barrier_init(full + i * 8, kConfig.gathers ? 33 : 1);
       barrier_init(empty + i * 8, kConfig.consumers * 4 * kLayout.cluster);
     }
     for (int32 i = 0; i < kConfig.consumers * kLayout.chunk_slots; ++i) {

@@ -40,10 +40,10 @@ struct ChunkWriter {
 
   // A tile's chunks without data, for a task that stores nothing: they end behind all that this
   // warp has written, so that the notifies do.
-  STRETTO_DEVICE void pass() {
+  STRETTO_DEVICE void pass(int32 chunks = kLayout.chunks) {
     __syncwarp();
 #pragma unroll 1
-    for (int32 chunk = 0; chunk < kLayout.chunks; ++chunk) {
+    for (int32 chunk = 0; chunk < chunks; ++chunk) {
       begin();
       if (lane == 0)
         barrier_arrive(shared.chunk_full + shared.chunk_index(consumer, ring.slot) * 8);

@@ -1,7 +1,7 @@
 // The warps of the GEMM kernel that await signals and load stages.
 #pragma once
 
-#include "stretto/device/gemm_block.h"
+#include "stretto/device/gemm_entries.h"
 #include "stretto/device/ptx_tma.h"
 
 namespace stretto::device {
@@ -87,6 +87,7 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
   GemmTask next = first;
   GemmFollow next_follow{};
   if constexpr (kLayout.halves == 2) next_follow = params.follows[begin];
+  [[maybe_unused]] EntryWalk<kConfig> entries(params, epoch, begin);
   for (uint32 i = begin; i < end; ++i) {
     const GemmTask task = next;
     if (i + 1 < end) next = params.tasks[i + 1];
@@ -102,6 +103,20 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
       }
     }
     int32 a_row = task.a_row;
+    [[maybe_unused]] int32 b_row = task.b_row, other_b_row = follow.b_row;
+    if constexpr (kConfig.grouped) {
+      const int32 down = entries.first_row(i, i + 1 < end && next.num_waits == 0, i + 1 < end);
+      if (down < 0) {
+        // A stage without data, for all who follow.
+        barrier_wait(shared.empty + ring.slot * 8, ring.parity);
+        shared.write_note(i, true);
+        barrier_arrive(shared.full + ring.slot * 8);
+        ring.advance<kConfig.stages>();
+        continue;
+      }
+      b_row += down;
+      other_b_row += down;
+    }
     if constexpr (kConfig.serves) {
       if (rows_present<kConfig>(run, task.rows) == 0) {
         block += task.num_k;
@@ -124,16 +139,21 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
       }
       const uint32 full = shared.full + ring.slot * 8;
       barrier_wait(shared.empty + ring.slot * 8, ring.parity);
-      barrier_arrive_expect(full, kLayout.a_bytes + kLayout.b_bytes);
-      load_operand<kConfig.shared == Shared::a>(a_map, k, a_row,
-                                                shared.a + ring.slot * kLayout.a_bytes,
-                                                kLayout.a_bytes, kLayout.a_box_rows, rank, full);
+      if constexpr (kConfig.grouped) {
+        if (left == task.num_k) shared.write_note(i, false);
+      }
+      barrier_arrive_expect(full, (kConfig.gathers ? 0 : kLayout.a_bytes) + kLayout.b_bytes);
+      if constexpr (!kConfig.gathers) {
+        load_operand<kConfig.shared == Shared::a>(a_map, k, a_row,
+                                                  shared.a + ring.slot * kLayout.a_bytes,
+                                                  kLayout.a_bytes, kLayout.a_box_rows, rank, full);
+      }
       if constexpr (kLayout.halves == 2) {
-        load_halves<kConfig.shared == Shared::b>(
-            b_map, task.b_row, maps + follow.b_map, follow.b_row, k,
-            shared.b + ring.slot * kLayout.b_bytes, kLayout.b_bytes, rank, full);
+        load_halves<kConfig.shared == Shared::b>(b_map, b_row, maps + follow.b_map, other_b_row, k,
+                                                 shared.b + ring.slot * kLayout.b_bytes,
+                                                 kLayout.b_bytes, rank, full);
       } else {
-        load_operand<kConfig.shared == Shared::b>(b_map, k, task.b_row,
+        load_operand<kConfig.shared == Shared::b>(b_map, k, b_row,
                                                   shared.b + ring.slot * kLayout.b_bytes,
                                                   kLayout.b_bytes, kLayout.b_box_rows, rank, full);
       }

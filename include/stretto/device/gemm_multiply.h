@@ -46,6 +46,8 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
     await_stage();
     const uint64 a = a_base + ring.slot * (kLayout.a_bytes >> 4);
     const uint64 b = b_base + ring.slot * (kLayout.b_bytes >> 4);
+    // Rows that were gathered came by ordinary copies, which wgmma does not see without this.
+    if constexpr (kConfig.gathers) fence_proxy_async_shared();
     wgmma_fence();
 #pragma unroll
     for (int32 k = 0; k < kTileK / 16; ++k) {
@@ -120,6 +122,18 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
     }
     if constexpr (kConfig.serves) {
       if (num_k == 0) continue;
+    }
+    if constexpr (kConfig.grouped) {
+      await_stage();
+      if (shared.is_empty(i)) {
+        if constexpr (kOverlaps) {
+          while (handed < kLayout.chunks) writer.template write_packed_number<0>(packed, handed++);
+        }
+        release(ring.slot);
+        ring.advance<kConfig.stages>();
+        writer.pass(1);
+        continue;
+      }
     }
     if (!kGoesOn<kConfig> || num_k != 0) {  // a tile of its own
       multiply_tile(i, num_k);

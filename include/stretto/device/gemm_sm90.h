@@ -7,6 +7,7 @@
 //   consumers    warpgroups; multiply stages with wgmma, add to a finished tile what other ranks
 //                sent where its task says so, and hand it over in chunks; of a tile whose K is
 //                split, they leave a range's sums in memory, or add the other ranges' first
+//   gather warp  where rows of A are found by index: copies them into the stages
 //   store warp   sends chunks to every destination by TMA, then makes the task's notifies
 //
 // The load warp runs ahead into the next task while consumers finish one. With overlap_store a
@@ -80,6 +81,9 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params, uint32 index) {
     if (warp % 4 == 2) {
       if (begin < end) gemm_wait<kConfig>(params, shared, index, begin, end);
       gemm_wait_at_end<kConfig>(params, shared, index);
+    }
+    if constexpr (kConfig.gathers) {
+      if (warp % 4 == 3) gemm_gather<kConfig>(params, shared, begin, end);
     }
     __syncwarp();
   } else {

@@ -67,6 +67,19 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
         continue;
       }
     }
+    if constexpr (kConfig.grouped) {
+      // Behind an empty task's one chunk, which has no data, its note is visible.
+      for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) {
+        barrier_wait(shared.chunk_full + shared.chunk_index(consumer, ring.slot) * 8, ring.parity);
+      }
+      if (shared.is_empty(i)) {
+        free_chunks(ring.slot);
+        ring.advance<kLayout.chunk_slots>();
+        gemm_notify(params, epoch, task);
+        mark(params.marks, i, Mark::done);
+        continue;
+      }
+    }
     // What is on its way to another GPU holds up the loads of the same SM when the link is slow: so
     // it is one chunk at a time while tiles follow, and the queue stays in the chunks.
     const bool far = task.stores_far != 0 && i + 1 < end;

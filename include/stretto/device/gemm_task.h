@@ -56,12 +56,20 @@ struct GemmConfig {
   // adds, to the sums that they add up, and to nothing else.
   Follower follower = Follower::none;
   bool bias = false;
+  // Tiles are of a partition's entries (GemmEntry), and an entry's expert says whose rows of a
+  // stack B are; with `gathers` the rows of A are found by index besides. No clusters, serves,
+  // adds, splits, phases or moves, and 16-bit outputs.
+  bool grouped = false;
+  bool gathers = false;
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
 
 inline constexpr int32 kTileK = 64;
 inline constexpr int32 kWarpgroup = 128;
+// What a block's warps remember of its tasks, where the kernel is grouped: more tasks than stages
+// and chunks can hold tiles of.
+inline constexpr int32 kTaskNotes = 32;
 
 // What follows from a configuration; host and device agree on it here.
 struct GemmLayout {
@@ -99,7 +107,8 @@ STRETTO_HOST_DEVICE GemmLayout layout_of(const GemmConfig& config) {
   layout.pieces_in_a = layout.a_bytes / layout.piece_bytes;
   layout.pieces_in_b = layout.b_bytes / layout.piece_bytes;
   layout.shared_bytes = 1024 + config.stages * (layout.a_bytes + layout.b_bytes) +
-                        config.consumers * layout.chunk_slots * layout.chunk_bytes + 512;
+                        config.consumers * layout.chunk_slots * layout.chunk_bytes + 512 +
+                        (config.grouped ? 4 * kTaskNotes : 0);
   return layout;
 }
 
@@ -129,6 +138,7 @@ STRETTO_HOST_DEVICE RegisterBudget registers_of(const GemmConfig& config) {
   const RegisterBudget tight =
       config.consumers == 1 ? RegisterBudget{240, 56} : RegisterBudget{216, 72};
   if (config.bias && config.consumers == 1) return tight;
+  if (config.gathers) return {216, 72};
   for (const TightKernel& kernel : kTightKernels) {
     if (config.tile_m != kernel.tile_m || config.tile_n != kernel.tile_n || config.adds > 0 ||
         (config.output == OutputType::fp32) != kernel.fp32 || config.serves != kernel.serves ||
@@ -185,6 +195,23 @@ struct GemmFollow {
 };
 static_assert(sizeof(GemmFollow) == 24);
 
+// Of a task of a grouped kernel: the entry of a partition (routing.h) that its tile is of, or some
+// of its rows. Who reads the tables has awaited the task's signals.
+struct GemmEntry {
+  uint64 expert;  // where the entry's expert stands; it is empty where that is none of `experts`
+  // Where the kernel gathers: where the choices of the tile's rows stand, one below the other, -1
+  // for none; and X, of which choice c takes row c / per. Rows without one are anything.
+  uint64 choices;
+  uint64 x;
+  uint64 x_row_bytes;
+  uint32 x_rows, per;
+  uint32 rows;     // of the tile: so many choices
+  uint32 k_bytes;  // of a row of X
+  uint32 experts;  // matrices of the stack
+  uint32 each;     // rows from each of them to the next
+};
+static_assert(sizeof(GemmEntry) == 56);
+
 // Takes rows [begin, end) of the tile. Where the tile's first row and column lie in the maps; the
 // rows taken are not above a map's first, or the store faults.
 struct GemmDestination {
@@ -214,7 +241,10 @@ struct GemmParams {
   TaskMarks marks;
   uint32* acquired;           // by SM, up to kMostSms: 1 once a block on it has acquired the maps
   const GemmFollow* follows;  // by task, where the kernel has followers or bias
+  // By task, where the kernel is grouped; run e works with set e % map_sets of num_entries each.
+  const GemmEntry* entries;
+  uint64 num_entries;
 };
-static_assert(sizeof(GemmParams) == 176);
+static_assert(sizeof(GemmParams) == 192);
 
 }  // namespace stretto::device

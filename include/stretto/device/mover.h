@@ -85,8 +85,9 @@ STRETTO_DEVICE void prefetch_first_task(const MoverParams& params, uint32 begin,
 }
 
 // Block `index` of the movers, by its first mover_threads(kAdds) threads. Without warps that add
-// all tasks are copies of whole vectors; where kNorms is not, none norms.
-template <bool kAdds, bool kNorms = false>
+// all tasks are copies of whole vectors; where kNorms is not, none norms, and where kRoutes is not,
+// none has routed rows.
+template <bool kAdds, bool kNorms = false, bool kRoutes = false>
 STRETTO_DEVICE void run_mover(const MoverParams& params, uint32 index) {
   extern __shared__ uint8 shared_memory[];
   const uint32 warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
@@ -107,7 +108,7 @@ STRETTO_DEVICE void run_mover(const MoverParams& params, uint32 index) {
   constexpr uint32 kLoad = kAdds ? kAddWarps : 0, kStore = kLoad + kLoadWarps;
   constexpr uint32 kAwait = kStore + kStoreWarps, kNotify = kAwait + 1;
   if (warp < kLoad) {
-    add_tasks<kNorms>(block, warp / kGroupWarps);
+    add_tasks<kNorms, kRoutes>(block, warp / kGroupWarps);
   } else if (warp < kStore) {
     load_tasks<kAdds>(block, warp - kLoad);
   } else if (warp < kAwait) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "stretto/device/mover_norm.h"
+#include "stretto/device/mover_routed.h"
 
 namespace stretto::device {
 
@@ -63,6 +64,18 @@ STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, ui
 STRETTO_DEVICE void move_elements(const MoverTask& task, const MoverRegion* regions) {
   for (uint32 at = threadIdx.x; at < task.rows * task.columns; at += kAddWarps * 32) {
     const uint32 row = at / task.columns, column = at % task.columns;
+    if (task.num_sources == 1 && task.from == task.to) {  // bits, which may be of whole numbers
+      const uint64 from = address_in(regions[0], row, column, task.from);
+      for (uint32 d = 0; d < task.num_destinations; ++d) {
+        const uint64 to = address_in(regions[1 + d], row, column, task.to);
+        if (task.from == MoverType::fp32) {
+          *reinterpret_cast<uint32*>(to) = *reinterpret_cast<const uint32*>(from);
+        } else {
+          *reinterpret_cast<uint16*>(to) = *reinterpret_cast<const uint16*>(from);
+        }
+      }
+      continue;
+    }
     float sum = 0;
     for (uint32 s = 0; s < task.num_sources; ++s) {
       const uint64 address = address_in(regions[s], row, column, task.from);
@@ -84,8 +97,8 @@ STRETTO_DEVICE void move_elements(const MoverTask& task, const MoverRegion* regi
   }
 }
 
-// By kAddWarps warps.
-template <bool kNorms>
+// By kAddWarps warps. Beside routed rows sums are tasks of those.
+template <bool kNorms, bool kRoutes>
 STRETTO_DEVICE void add_tasks(const MoverBlock& block, uint32 group) {
   const MoverParams& params = block.params;
   const MoverRegion* regions =
@@ -98,7 +111,11 @@ STRETTO_DEVICE void add_tasks(const MoverBlock& block, uint32 group) {
     } else if (!task.vectors) {
       await_count(block.shared.ready, passed + 1);
       if (task.drains) await_count(block.shared.completed, passed);
-      move_elements(task, regions + task.first_region);
+      if (kRoutes && task.routed != 0) {
+        move_routed(params, block.begin + passed, regions);
+      } else {
+        move_elements(task, regions + task.first_region);
+      }
     } else if (kNorms && task.num_normed != 0) {
       if (task.from == MoverType::bf16) {
         norm_task<MoverType::bf16>(block.shared, walk, stage);
@@ -107,12 +124,14 @@ STRETTO_DEVICE void add_tasks(const MoverBlock& block, uint32 group) {
       } else {
         norm_task<MoverType::fp32>(block.shared, walk, stage);
       }
-    } else if (task.from == MoverType::bf16) {
-      add_task<MoverType::bf16>(block.shared, walk, group, turn, stage);
-    } else if (task.from == MoverType::fp16) {
-      add_task<MoverType::fp16>(block.shared, walk, group, turn, stage);
-    } else {
-      add_task<MoverType::fp32>(block.shared, walk, group, turn, stage);
+    } else if constexpr (!kRoutes) {
+      if (task.from == MoverType::bf16) {
+        add_task<MoverType::bf16>(block.shared, walk, group, turn, stage);
+      } else if (task.from == MoverType::fp16) {
+        add_task<MoverType::fp16>(block.shared, walk, group, turn, stage);
+      } else {
+        add_task<MoverType::fp32>(block.shared, walk, group, turn, stage);
+      }
     }
     ++passed;
     __syncwarp();

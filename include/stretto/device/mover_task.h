@@ -9,6 +9,9 @@
 // A task that norms makes of every sum's row, as it was rounded, its RMSNorm: so a reduction and
 // the norm of its result are one task, and a norm alone is one of a single source, whose sum is
 // stored nowhere. Its rows are whole vectors, and stay of the sources' type where that is not fp32.
+//
+// A task of rows that choose experts (RoutedTask) has its sources and destinations like others, and
+// moves them past the ring: its add warps read where tables say.
 #pragma once
 
 #include "stretto/device/marks.h"
@@ -40,6 +43,25 @@ struct MoverTask {
   MoverType weights;
   uint8 reserved;
   float epsilon;
+  uint32 routed;  // of routed rows: 1 + place in MoverParams::routed
+};
+
+// What a task of routed rows does, or a sum beside them; docs/plan-format.md has what each reads
+// and writes.
+enum class RoutedKind : uint8 { route, weigh, combine, dispatch, merge, reduce };
+
+struct RoutedTask {
+  RoutedKind kind;
+  MoverType weights;  // of WEIGHTS
+  uint8 vectors;      // as MoverTask::vectors, of rows that are moved
+  uint8 reserved;
+  uint32 top_k;       // ids or weights of a row
+  uint32 table_rows;  // weigh, combine: of Y; route: of CHOICES
+  uint32 entries;     // route: of EXPERTS
+  uint32 experts;     // all
+  uint32 first_expert,
+      own_experts;  // of route: those of the partition; dispatch: of who is sent to
+  uint32 workers;   // route: threads that make the partition
 };
 
 struct MoverParams {
@@ -52,8 +74,11 @@ struct MoverParams {
   uint32 num_regions, region_sets;
   RowsOfRun rows;
   TaskMarks marks;
+  const RoutedTask* routed;
+  uint64* bad_ids;  // ids that were no expert's, in all runs; null: nobody counts
 };
-static_assert(sizeof(MoverRegion) == 16 && sizeof(MoverTask) == 52 && sizeof(MoverParams) == 136);
+static_assert(sizeof(MoverRegion) == 16 && sizeof(MoverTask) == 56 && sizeof(MoverParams) == 152);
+static_assert(sizeof(RoutedTask) == 32);
 
 // A block's warps: they add, load, store, wait and notify.
 inline constexpr uint32 kAddGroups = 2, kGroupWarps = 8, kAddWarps = kAddGroups * kGroupWarps;

@@ -121,6 +121,13 @@ STRETTO_DEVICE void copy_async(uint32 destination, uint64 source) {
                : "memory");
 }
 
+// Of 16 bytes, or of 0: then zeros come, and nothing is read.
+STRETTO_DEVICE void copy_async_or_zero(uint32 destination, uint64 source, uint32 bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source),
+               "r"(bytes)
+               : "memory");
+}
+
 // Four at once, kStep bytes apart in shared memory: so that no copy waits until the one before has
 // read its address. `bytes` of the first two and of the others are 16, or 0: then zeros come, and
 // nothing is read.

@@ -1,0 +1,213 @@
+#include "tables/routed_tasks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gpu/device_types.h"
+#include "stretto/device/mover_routed.h"
+#include "stretto/error.h"
+
+namespace stretto::cuda {
+
+using device::MoverTask;
+using device::MoverType;
+using device::RoutedKind;
+using device::RoutedTask;
+
+namespace {
+
+RoutedKind kind_of_task(Opcode op) {
+  switch (op) {
+    case Opcode::route:
+      return RoutedKind::route;
+    case Opcode::weigh:
+      return RoutedKind::weigh;
+    case Opcode::combine:
+      return RoutedKind::combine;
+    case Opcode::dispatch:
+      return RoutedKind::dispatch;
+    case Opcode::merge:
+      return RoutedKind::merge;
+    default:
+      return RoutedKind::reduce;
+  }
+}
+
+// Of the regions of a task, the one that its rows are moved from.
+size_t source_of(Opcode op) {
+  switch (op) {
+    case Opcode::weigh:
+    case Opcode::combine:
+      return 2;
+    case Opcode::merge:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+class RoutedTaskBuilder {
+ public:
+  RoutedTaskBuilder(const TableBasis& basis, const Instr& instr, MoverTable& table)
+      : basis_(basis),
+        plan_(basis.plan),
+        instr_(instr),
+        reads_(plan_.reads(instr)),
+        writes_(plan_.writes(instr)),
+        table_(table) {}
+
+  MoverTask build() {
+    const Region& from = reads_[source_of(instr_.op)];
+    task_.tile = static_cast<uint32_t>(instr_.tile);
+    task_.num_sources = instr_.num_reads;
+    task_.num_destinations = instr_.num_writes;
+    task_.from = type_of(from);
+    task_.to = type_of(writes_[0]);
+    task_.rows = static_cast<uint32_t>(writes_[0].rows());
+    task_.columns = static_cast<uint32_t>(writes_[0].cols());
+    task_.first_region = static_cast<uint32_t>(table_.regions[0].size());
+    add_regions(reads_);
+    add_regions(writes_);
+    routed_.kind = kind_of_task(instr_.op);
+    describe();
+    table_.routed.push_back(routed_);
+    task_.routed = static_cast<uint32_t>(table_.routed.size());
+    return task_;
+  }
+
+ private:
+  MoverType type_of(const Region& region) const {
+    return device_type<MoverType>(plan_.buffers[region.buffer].dtype);
+  }
+
+  void describe() {
+    const int64_t experts = instr_.op == Opcode::reduce ? 0 : instr_.count(0);
+    routed_.experts = static_cast<uint32_t>(experts);
+    const int64_t each = experts / plan_.ranks();
+    switch (instr_.op) {
+      case Opcode::route: {
+        task_.rows = static_cast<uint32_t>(reads_[0].rows());
+        routed_.top_k = static_cast<uint32_t>(reads_[0].cols());
+        routed_.table_rows = static_cast<uint32_t>(writes_[0].rows());
+        routed_.entries = static_cast<uint32_t>(writes_[1].rows());
+        const int32_t own = writes_[3].rows() - 1;
+        routed_.own_experts = static_cast<uint32_t>(own);
+        routed_.first_expert =
+            own == experts ? 0 : static_cast<uint32_t>(basis_.rank) * routed_.own_experts;
+        routed_.workers = device::partition_workers(own);
+        break;
+      }
+      case Opcode::weigh:
+      case Opcode::combine:
+        routed_.top_k = static_cast<uint32_t>(reads_[0].cols());
+        routed_.weights = type_of(reads_[0]);
+        routed_.table_rows = static_cast<uint32_t>(reads_[2].rows());
+        routed_.vectors = moves_vectors(reads_.subspan(2)) && moves_vectors(writes_);
+        break;
+      case Opcode::dispatch:
+        routed_.top_k = static_cast<uint32_t>(reads_[1].cols());
+        routed_.own_experts = static_cast<uint32_t>(each);
+        routed_.first_expert = static_cast<uint32_t>(writes_[0].rank * each);
+        routed_.vectors = moves_vectors(reads_.first(1)) && moves_vectors(writes_);
+        break;
+      case Opcode::merge:
+        routed_.top_k = static_cast<uint32_t>(reads_[0].cols());
+        routed_.vectors = moves_vectors(reads_.subspan(1)) && moves_vectors(writes_);
+        break;
+      default:
+        routed_.vectors = moves_vectors(reads_) && moves_vectors(writes_);
+    }
+  }
+
+  // A call's tensors begin where they like, so who reads or writes them goes element by element
+  // only where that is known now.
+  bool moves_vectors(std::span<const Region> regions) const {
+    return std::all_of(regions.begin(), regions.end(), [&](const Region& region) {
+      const Buffer& buffer = plan_.buffers[region.buffer];
+      bool fits = region.cols() % 8 == 0 && row_bytes_of(buffer) % 16 == 0;
+      for (int set = 0; set < basis_.sets; ++set) {
+        const DevicePtr at =
+            basis_.address(region, set) + offset_of(buffer, region.row0, region.col0);
+        fits = fits && at % 16 == 0;
+      }
+      return fits;
+    });
+  }
+
+  void add_regions(std::span<const Region> regions) {
+    for (int set = 0; set < basis_.sets; ++set) {
+      for (const Region& region : regions) {
+        const Buffer& buffer = plan_.buffers[region.buffer];
+        table_.regions[static_cast<size_t>(set)].push_back(
+            {basis_.address(region, set) + offset_of(buffer, region.row0, region.col0),
+             row_bytes_of(buffer)});
+      }
+    }
+  }
+
+  const TableBasis& basis_;
+  const Plan& plan_;
+  const Instr& instr_;
+  const std::span<const Region> reads_, writes_;
+  MoverTable& table_;
+  MoverTask task_{};
+  RoutedTask routed_{};
+};
+
+bool is_whole_rows(const Plan& plan, const Region& region) {
+  return region.cols() == plan.buffers[region.buffer].cols;
+}
+
+}  // namespace
+
+std::string why_no_routed_task(const Plan& plan, const Instr& instr) {
+  const auto reads = plan.reads(instr), writes = plan.writes(instr);
+  if (instr.op == Opcode::route) {
+    const bool solid = is_whole_rows(plan, reads[0]) &&
+                       std::all_of(writes.begin(), writes.end(),
+                                   [&](const Region& table) { return is_whole_rows(plan, table); });
+    if (!solid) return "GPUs make partitions in tables that are columns, of all ids of a token";
+    if (device::partition_workers(writes[3].rows() - 1) == 0) {
+      return fmt::format(
+          "GPUs have no room to count the choices of {} experts: deal them to more ranks",
+          writes[3].rows() - 1);
+    }
+    return "";
+  }
+  const bool is_sum = instr.op == Opcode::weigh || instr.op == Opcode::combine;
+  if (is_sum && !is_whole_rows(plan, reads[0])) {
+    return "GPUs weigh with all weights of a token";
+  }
+  const int32_t rows = writes[0].rows();
+  const bool alike = std::all_of(writes.begin(), writes.end(), [&](const Region& to) {
+    return to.rows() == rows &&
+           plan.buffers[to.buffer].dtype == plan.buffers[writes[0].buffer].dtype;
+  });
+  const bool whole = instr.op == Opcode::route || alike;
+  const Region& from = reads[source_of(instr.op)];
+  const bool has_rows = is_sum ? reads[0].rows() == rows : from.rows() == rows;
+  if (!whole || !has_rows) {
+    return fmt::format("GPUs {} all rows of a task to each place that it writes",
+                       to_string(instr.op));
+  }
+  return "";
+}
+
+MoverTask routed_task(const TableBasis& basis, const Instr& instr, MoverTable& table,
+                      LaneHazards& hazards) {
+  MoverTask task = RoutedTaskBuilder(basis, instr, table).build();
+  task.drains = hazards.must_end_before(basis.plan.reads(instr), basis.plan.writes(instr)) ? 1 : 0;
+  return task;
+}
+
+bool makes_partition(const MoverTable& table, size_t first) {
+  return std::any_of(table.routed.begin() + static_cast<std::ptrdiff_t>(first), table.routed.end(),
+                     [](const RoutedTask& routed) { return routed.kind == RoutedKind::route; });
+}
+
+void keep_off_the_ring(std::vector<MoverTask>& tasks) {
+  for (MoverTask& task : tasks) task.vectors = 0;
+}
+
+}  // namespace stretto::cuda

@@ -1,0 +1,27 @@
+// Tasks of rows that choose experts, and sums beside them, as those of a mover kernel's table.
+#pragma once
+
+#include <string>
+
+#include "tables/mover_tasks.h"
+
+namespace stretto::cuda {
+
+// Whether the add warps do such tasks by tables of the run, in plans with partitions.
+inline bool is_routed_move(Opcode op) {
+  return op == Opcode::route || op == Opcode::weigh || op == Opcode::combine ||
+         op == Opcode::dispatch || op == Opcode::merge || op == Opcode::reduce;
+}
+
+// Why no mover does it; empty when one does.
+std::string why_no_routed_task(const Plan& plan, const Instr& instr);
+
+device::MoverTask routed_task(const TableBasis& basis, const Instr& instr, MoverTable& table,
+                              LaneHazards& hazards);
+
+// Whether some task of the table's from number `first` on makes a partition: that takes the ring's
+// memory, so the other tasks of its block do without.
+bool makes_partition(const MoverTable& table, size_t first);
+void keep_off_the_ring(std::vector<device::MoverTask>& tasks);
+
+}  // namespace stretto::cuda

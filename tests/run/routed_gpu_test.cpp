@@ -1,0 +1,175 @@
+// Operators whose rows choose experts, on GPUs: under every routing, with partitions of all tokens
+// and of each source's, and replayed while the routing changes.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "emu/shared_reference.h"
+#include "gpu_plans.h"
+#include "measure/gpu_check.h"
+#include "measure/run_graphs.h"
+#include "stretto/emulate.h"
+#include "tables/plan_limits.h"
+
+namespace stretto::runtime {
+namespace {
+
+constexpr RoutingKind kRoutings[] = {RoutingKind::uniform, RoutingKind::zipf, RoutingKind::one_hot,
+                                     RoutingKind::adversarial};
+
+struct RoutedCase {
+  std::string op, schedule;
+  int ranks;
+  const char* dtype = "bf16";
+  friend void PrintTo(const RoutedCase& c, std::ostream* out) {
+    *out << c.op << " " << c.schedule << " " << c.ranks;
+  }
+};
+
+Plan plan_of(const RoutedCase& c) {
+  const Operator op = parse_operator(fmt::format("{} ranks={} dtype={}", c.op, c.ranks, c.dtype));
+  const Machine machine = machine_here(c.ranks);
+  return lower(op, parse_schedules(c.schedule, op, machine), machine);
+}
+
+std::string why_no_case(const Plan& plan) {
+  EXPECT_EQ(join(cuda::why_not_on_cuda(plan), "; "), "");
+  if (cuda::ranks_a_gpu() > 1) {
+    if (std::string why = why_not_shared_here(plan); !why.empty()) return why;
+  }
+  return why_not_here(plan.ranks());
+}
+
+class RoutedOnGpus : public testing::TestWithParam<RoutedCase> {};
+
+TEST_P(RoutedOnGpus, AreRightUnderEveryRouting) {
+  const Plan plan = plan_of(GetParam());
+  if (const std::string why = why_no_case(plan); !why.empty()) STRETTO_SKIP(why);
+  fabric::Fabric& fabric = shared_fabric(GetParam().ranks);
+  PlanRunner runner(plan, fabric, shared_compiler());
+  for (const RoutingKind routing : kRoutings) {
+    SCOPED_TRACE(to_string(routing));
+    GpuCheckOptions options;
+    options.routing = {routing, nullptr};
+    options.runs = 2;
+    options.replays = 5;
+    const GpuCheckResult result = check_on_gpus(runner, fabric, options);
+    ASSERT_EQ(result.fault, "");
+    EXPECT_EQ(result.wrong_elements, 0) << result.first_wrong;
+    EXPECT_LT(result.worst_error, 1);
+    EXPECT_TRUE(result.reproducible);
+  }
+}
+
+std::vector<RoutedCase> cases() {
+  std::vector<RoutedCase> all;
+  for (const int ranks : {1, 2, 4, 8}) {
+    // Ragged, fewer tokens than ranks, and several entries of an expert.
+    for (const int tokens : {203, 5, 900}) {
+      const auto sizes = [&](int experts) {
+        return fmt::format("t={} h=512 f={} experts={} k=3", tokens, 96 * ranks, experts);
+      };
+      const std::vector<std::string> schedules =
+          ranks == 1 ? std::vector<std::string>{"sequential", "sequential,tile=128x64"}
+                     : std::vector<std::string>{"tiles,comm-sms=4,granularity=whole",
+                                                "tiles,comm-sms=4,granularity=chunk,tile=64x128",
+                                                "tiles,comm-sms=3,granularity=chunk,reuse=ack"};
+      for (const std::string& schedule : schedules) {
+        all.push_back({"moe-tp " + sizes(12), schedule, ranks});
+        all.push_back({"moe-ep " + sizes(3 * ranks), schedule, ranks});
+        all.push_back({"moe-tp-down " + sizes(12), schedule, ranks});
+        all.push_back({"moe-tp-down-ar " + sizes(12), schedule, ranks});
+      }
+    }
+    // Columns that are no multiple of a vector of sums, low and odd entries, another type.
+    const std::string schedule = ranks == 1 ? "sequential" : "tiles,comm-sms=4";
+    all.push_back({fmt::format("moe-tp t=77 h=200 f={} experts=7 k=2", 40 * ranks),
+                   schedule + ",tile=24x80", ranks, "fp16"});
+    all.push_back({fmt::format("moe-ep t=77 h=328 f=136 experts={} k=1", 2 * ranks),
+                   schedule + ",tile=8x64", ranks});
+    if (ranks > 1) {
+      all.push_back({fmt::format("moe-tp-down t=130 h=512 f={} experts=9 k=4", 64 * ranks),
+                     "tiles,comm-sms=4,partials=fp32", ranks});
+      all.push_back(
+          {fmt::format("moe-tp t=130 h=512 f={} experts=9 k=4", 64 * ranks), "sequential", ranks});
+    }
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, RoutedOnGpus, testing::ValuesIn(cases()), [](const auto& info) {
+  std::string name =
+      fmt::format("{}_{}_{}_{}", info.index, info.param.op, info.param.schedule, info.param.ranks);
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+  return name;
+});
+
+// One graph, a routing a launch: bits are those of eager runs with the same inputs.
+class ReplayedRoutings : public testing::TestWithParam<int> {
+ protected:
+  void write_inputs(PlanRunner& runner, fabric::Fabric& fabric, const InputData& data) {
+    const Operator& op = runner.plan().op;
+    for (int rank = 0; rank < op.ranks; ++rank) {
+      fabric.device(rank).make_current();
+      for (size_t i = 0; i < op.tensors.size(); ++i) {
+        if (op.tensors[i].stage >= 0) continue;
+        const auto values = reference_->input(op, data, static_cast<int>(i), rank);
+        cuda::copy_to_gpu(runner.buffer(op.tensors[i].name, rank), values->data(), values->size());
+      }
+    }
+  }
+  std::vector<std::byte> outputs(PlanRunner& runner, fabric::Fabric& fabric) {
+    const Plan& plan = runner.plan();
+    const std::string& name = plan.op.tensor(plan.op.outputs[0].tensor).name;
+    const Buffer& buffer = plan.buffers[*plan.find_buffer(name)];
+    std::vector<std::byte> all;
+    for (int rank = 0; rank < plan.ranks(); ++rank) {
+      fabric.device(rank).make_current();
+      std::vector<std::byte> own(static_cast<size_t>(buffer.rows_on(rank)) *
+                                 static_cast<size_t>(buffer.cols) * 2);
+      if (!own.empty()) cuda::copy_from_gpu(own.data(), runner.buffer(name, rank), own.size());
+      all.insert(all.end(), own.begin(), own.end());
+    }
+    return all;
+  }
+
+  std::shared_ptr<SharedReference> reference_ = make_shared_reference(0);
+};
+
+TEST_P(ReplayedRoutings, HaveTheBitsOfEagerRuns) {
+  const int ranks = GetParam();
+  const RoutedCase one{fmt::format("moe-ep t=203 h=512 f=96 experts={} k=3", 3 * ranks),
+                       "tiles,comm-sms=4", ranks};
+  const Plan plan = plan_of(one);
+  if (const std::string why = why_no_case(plan); !why.empty()) STRETTO_SKIP(why);
+  fabric::Fabric& fabric = shared_fabric(ranks);
+  PlanRunner runner(plan, fabric, shared_compiler());
+  const RunGraphs graphs(runner, fabric, runner.runs_per_graph());
+  for (int launch = 0; launch < 12; ++launch) {
+    const InputData data{
+        Fill::random, static_cast<uint64_t>(launch + 1), {kRoutings[launch % 4], nullptr}};
+    SCOPED_TRACE(fmt::format("launch {}, {}", launch, to_string(data.routing.kind)));
+    write_inputs(runner, fabric, data);
+    std::vector<std::byte> of[2];
+    for (const bool replays : {false, true}) {
+      const int runs = replays ? 1 : runner.runs_per_graph();
+      for (int rank = 0; rank < ranks; ++rank) {
+        fabric.device(rank).make_current();
+        for (int run = 0; run < runs; ++run) replays ? graphs.launch(rank) : runner.enqueue(rank);
+      }
+      runner.finish();
+      of[replays ? 1 : 0] = outputs(runner, fabric);
+    }
+    ASSERT_EQ(of[0], of[1]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, ReplayedRoutings, testing::Values(2, 4, 8));
+
+}  // namespace
+}  // namespace stretto::runtime
