@@ -8,6 +8,8 @@
 #include "measure/run_parts.h"
 #include "sim/hand_plan.h"
 #include "stretto/device/marks.h"
+#include "stretto/perfetto.h"
+#include "stretto/report.h"
 
 namespace stretto::runtime {
 namespace {
@@ -96,6 +98,27 @@ TEST(MeasuredTimeline, SpansFollowTheMarks) {
   EXPECT_DOUBLE_EQ(parts.ending_us, (3 + 3) / 2.0);
   EXPECT_DOUBLE_EQ(parts.rest_us, (2 + 2) / 2.0);
   EXPECT_DOUBLE_EQ(parts.total_us(), (15 + 33) / 2.0);
+}
+
+// What `run --target cuda --perfetto` writes is what `report --measured` reads.
+TEST(MeasuredTimeline, ComesBackFromItsTrace) {
+  const Hand hand;
+  const Plan& plan = hand.plan.plan();
+  const auto lane = [](int index) { return static_cast<uint32_t>(index); };
+  const std::vector<std::vector<KernelMarks>> by_rank = {
+      {marks_of({lane(hand.teller)}, {{0}}, {0}, {{kNot, kNot, 2, 12, kNot, 15}})},
+      {marks_of({lane(hand.multiplier)}, {{0, 2}}, {0},
+                {{kNot, kNot, 1, 10, kNot, 11}, {20, kNot, 21, 30, kNot, 33}}),
+       marks_of({lane(hand.copier)}, {{1}}, {0}, {{14, kNot, 15, kNot, 17, 19}})}};
+  const Timeline timeline = measured_timeline(plan, by_rank);
+  const TracedRun run =
+      read_perfetto(to_perfetto(plan, timeline, nullptr, {.machine = "H200"}), "trace.json");
+  EXPECT_TRUE(run.is_measured);
+  require_same(run, plan, "trace.json");
+  EXPECT_EQ(spans_of(plan, run.timeline).size(), timeline.spans.size());
+  EXPECT_THAT(spans_of(plan, run.timeline),
+              testing::UnorderedElementsAreArray(spans_of(plan, timeline)));
+  EXPECT_DOUBLE_EQ(run.timeline.total_us, timeline.total_us);
 }
 
 // The rank's rows of a tile are added to by a task of their own, behind that of the tile.
