@@ -12,6 +12,7 @@ another launch of it, with the least and the most. Results are compared with tor
 import argparse
 import concurrent.futures
 import gc
+import importlib.metadata
 import json
 import math
 import random
@@ -198,6 +199,13 @@ def line_of(row):
             f"torch {us['torch'] / ours:.2f}, deepgemm {best / ours:.2f}")
 
 
+def version_of_deep_gemm():
+    """The package that has it, and its version; empty without one."""
+    for package in importlib.metadata.packages_distributions().get("deep_gemm", []):
+        return f"{package} {importlib.metadata.version(package)}"
+    return ""
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out")
@@ -235,9 +243,10 @@ def main():
         gc.collect()
         torch.cuda.empty_cache()
     if args.out:
-        result = {"benchmark": "grouped", "machine": torch.cuda.get_device_name(0), "commit": args.commit,
-                  "date": args.date, "torch": torch.__version__, "data": "standard normal, random routing",
-                  "deep_gemm": deep_gemm is not None, "rows": rows}
+        result = {"benchmark": "grouped", "of": "turns shuffled", "machine": torch.cuda.get_device_name(0),
+                  "commit": args.commit, "date": args.date, "torch": torch.__version__,
+                  "data": "standard normal, random routing", "deep_gemm": version_of_deep_gemm(),
+                  "order": "shuffled in every round", "rows": rows}
         with open(args.out, "w", encoding="utf-8") as file:
             file.write(json.dumps(result, indent=1) + "\n")
 
