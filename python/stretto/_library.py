@@ -121,11 +121,15 @@ class Library:
             function.restype = c_int if result is STATUS else result
             checked = functools.partial(self._call, function) if result is STATUS else function
             setattr(self, name[len("stretto_"):], checked)
+        self.enqueue = self._loaded.stretto_operation_run  # unchecked: returns a status, for fail()
 
     def _call(self, function, *arguments):
         status = function(*arguments)
-        if status == 0:
-            return
+        if status != 0:
+            self.fail(status)
+
+    def fail(self, status):
+        """Raises what the last function said, which returned this."""
         what = self.last_error().decode(errors="replace")
         raise ValueError(what) if status == 2 else RuntimeError(what)
 

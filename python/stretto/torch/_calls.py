@@ -69,6 +69,8 @@ def gather_matmul(rows, a, b, bias, ranks) -> Call:
     """a [rows/R, k], b [n/R, k], bias [n/R] or None -> out [rows, n/R]."""
     n, k = b.shape
     inputs = {"a": a, "b": b}
+    if ranks == 1 and bias is None:  # one rank's rows are multiplied where they lie, and not brought together
+        return Call("all_gather_matmul", "gemm-rs", (("m", rows), ("n", n), ("k", k)), inputs, {"out": (rows, n)})
     if bias is not None:
         inputs["c"] = bias.reshape(1, -1)
     return Call("all_gather_matmul", "ag-gemm" if bias is None else GATHER_BIAS,

@@ -1,7 +1,10 @@
 """Calls on GPU tensors: every rank enqueues its part of the plan on its current stream, and waits for nothing."""
 
+import dataclasses
 import pathlib
 import socket
+import time
+from typing import Any, Dict, Tuple
 
 import torch
 
@@ -19,6 +22,20 @@ NOT_IN_GRAPHS = "a first call with so many rows makes a plan, which no CUDA grap
 MOST_PLANS = 8  # of an operator that differs in rows alone: making one takes seconds
 
 
+LOOK_EVERY_S = 0.1  # for failures of an operation: it waits for the GPU, which takes the host longer than a call
+
+
+@dataclasses.dataclass
+class Told:
+    """A run that came to the library, without its tensors."""
+
+    op: str
+    operation: Any
+    rows: int
+    addresses: Dict[str, int]
+    outputs: Tuple[str, ...]
+
+
 class Engine:
     TYPES = ("bf16", "fp16")
 
@@ -29,6 +46,8 @@ class Engine:
         # there is none.
         self._operations = {}
         self._nowhere = None  # why there is no context
+        self._looked = {}  # Operation -> when it was last asked for failures
+        self._told = None
 
     def run(self, call, dtype, targets):
         rows = dict(call.sizes)["m"]
@@ -36,7 +55,25 @@ class Engine:
         made = {name: _room(targets.get(name), shape, call) for name, shape in call.outputs.items()}
         given = {name: _aligned(tensor.detach()) for name, tensor in call.inputs.items()}
         operation.run({**given, **made}, num_rows=rows, stream=torch.cuda.current_stream(call.device))
+        self._told = Told(call.op, operation, rows, {name: one.data_ptr() for name, one in given.items()},
+                          tuple(made))
         return made
+
+    def told(self):
+        """The last run, once; None: it is told already."""
+        told, self._told = self._told, None
+        return told
+
+    def require_no_failure(self, operation):
+        now = time.monotonic()
+        if now - self._looked.get(operation, -LOOK_EVERY_S) < LOOK_EVERY_S:
+            return
+        self._looked[operation] = now
+        failed = operation.error()
+        if failed:
+            del self._looked[operation]
+            raise RuntimeError(f"an earlier call in group {self._group.name!r} went wrong, and its results are "
+                               f"of no use: {failed} (the group's finish(), on all ranks, goes on behind it)")
 
     def finish(self):
         """Collective. Waits for all runs; raises RuntimeError that names a wait which did not end in time."""
@@ -53,7 +90,7 @@ class Engine:
     def close(self):
         if self._context is not None:
             self._context.close()
-        self._context, self._operations = None, {}
+        self._context, self._operations, self._looked, self._told = None, {}, {}, None
 
     def _operation(self, call, rows, dtype):
         is_captured = torch.cuda.is_current_stream_capturing()
@@ -67,10 +104,7 @@ class Engine:
         if is_captured:  # what went wrong before is told by the next call outside: nothing is asked of a GPU here
             _require_capturable(known, rows)
             return known
-        failed = known.error()
-        if failed:
-            raise RuntimeError(f"an earlier call in group {self._group.name!r} went wrong, and its results are "
-                               f"of no use: {failed} (the group's finish(), on all ranks, goes on behind it)")
+        self.require_no_failure(known)
         return known
 
     def _known(self, call, room, dtype, kind, is_captured):

@@ -4,7 +4,7 @@ from typing import List, Optional, Sequence, Tuple, Union, overload
 
 import torch
 
-from . import ops  # noqa: F401  (defines torch.ops.stretto)
+from . import _again, ops  # noqa: F401  (defines torch.ops.stretto)
 from .groups import GroupLike, seat
 
 Weights = Union[torch.Tensor, Sequence[torch.Tensor]]
@@ -19,6 +19,16 @@ def _listed(one_or_many):
 def _refuse_gradients(op, *tensors):
     if torch.is_grad_enabled() and any(one is not None and one.requires_grad for one in tensors):
         raise ValueError(f"{op}: out has no gradient: call it under torch.no_grad(), or without out")
+
+
+def _usual(op, group, tensors):
+    """An operator of x and weight, by rows of the first dimension."""
+    made = _again.again(op, group, None, tensors)
+    if made is not None:
+        return made[0]
+    made = getattr(torch.ops.stretto, op)(*tensors, None, seat(group))
+    _again.learn(op, group, None, tensors, [made])
+    return made
 
 
 @overload
@@ -54,6 +64,12 @@ def all_gather_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] 
     Returns [..., N] with R times as many of `dim`. Collective. Raises ValueError for what cannot be, which
     names the ranks that disagree; RuntimeError that names ranks which do not come.
     """
+    is_usual = out is None and dim == 0 and rows is None and not keep_gathered and isinstance(weight, torch.Tensor)
+    if is_usual:
+        tensors = (x, weight) if bias is None else (x, weight, bias)
+        again = _again.again("all_gather_matmul", group, None, tensors)
+        if again is not None:
+            return again[0]
     weights, biases, name = _listed(weight), _listed(bias), seat(group)
     if out is not None:
         _refuse_gradients("all_gather_matmul", x, *weights, *biases)
@@ -61,6 +77,8 @@ def all_gather_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] 
         made = out
     else:
         made, _ = torch.ops.stretto.all_gather_matmul(x, weights, biases, name, dim, rows, keep_gathered)
+    if is_usual:
+        _again.learn("all_gather_matmul", group, None, tensors, [made])
     if isinstance(weight, torch.Tensor):
         return made
     return list(made.split([one.shape[0] for one in weights], dim=-1))
@@ -79,6 +97,8 @@ def matmul_reduce_scatter(x: torch.Tensor, weight: torch.Tensor, bias: Optional[
 
     Returns [..., N]. Collective; raises as all_gather_matmul().
     """
+    if out is None and bias is None and dim == 0:
+        return _usual("matmul_reduce_scatter", group, (x, weight))
     name = seat(group)
     if out is None:
         return torch.ops.stretto.matmul_reduce_scatter(x, weight, bias, name, dim)
@@ -95,6 +115,8 @@ def matmul_all_reduce(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torc
     is every rank's, and so is its gradient expected to be. Returns [..., N]. Collective; raises as
     all_gather_matmul().
     """
+    if out is None and bias is None:
+        return _usual("matmul_all_reduce", group, (x, weight))
     name = seat(group)
     if out is None:
         return torch.ops.stretto.matmul_all_reduce(x, weight, bias, name)
@@ -112,8 +134,12 @@ def matmul_all_reduce_add_rms_norm(x: torch.Tensor, weight: torch.Tensor, residu
     same on all ranks. normed = s / sqrt(mean(s^2) + eps) * norm_weight, in fp32. Collective; raises as
     all_gather_matmul().
     """
-    return torch.ops.stretto.matmul_all_reduce_add_rms_norm(x, weight, residual, norm_weight, eps,
-                                                            seat(group))
+    tensors = (x, weight, residual, norm_weight)
+    made = _again.again("matmul_all_reduce_add_rms_norm", group, eps, tensors)
+    if made is None:
+        made = torch.ops.stretto.matmul_all_reduce_add_rms_norm(*tensors, eps, seat(group))
+        _again.learn("matmul_all_reduce_add_rms_norm", group, eps, tensors, made)
+    return made[0], made[1]
 
 
 def mlp(x: torch.Tensor, up: Weights, down: torch.Tensor, group: GroupLike = None, *,
@@ -131,8 +157,17 @@ def mlp(x: torch.Tensor, up: Weights, down: torch.Tensor, group: GroupLike = Non
     Gradients compute what stood between the products again. Returns x's shape. Collective; raises as
     all_gather_matmul().
     """
-    return torch.ops.stretto.mlp(x, _listed(up), _listed(up_bias), down, activation, seat(group),
-                                 sequence_parallel, dim)
+    ups, biases = _listed(up), _listed(up_bias)
+    is_usual = not biases and dim == 0 and len(ups) in (1, 2)
+    if is_usual:
+        more = activation, sequence_parallel
+        again = _again.again("mlp", group, more, (x, *ups, down))
+        if again is not None:
+            return again[0]
+    made = torch.ops.stretto.mlp(x, ups, biases, down, activation, seat(group), sequence_parallel, dim)
+    if is_usual:
+        _again.learn("mlp", group, more, (x, *ups, down), [made])
+    return made
 
 
 @overload

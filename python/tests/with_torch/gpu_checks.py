@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 import stretto.torch as st
+from stretto.torch import _again
 
 MOST_ERROR = 1e-2  # relative, in norm: partial sums and results are rounded to 16 bits
 K = 512
@@ -66,6 +67,25 @@ def check_integers(group):
             xs = of_ranks(integers, group, 3 + rows, rows * ranks, K, dtype=dtype)
             exact("matmul_reduce_scatter", st.matmul_reduce_scatter(xs[rank], ws[rank], group=group),
                   products(xs, ws).chunk(ranks)[rank])
+
+
+def check_again(group):
+    """Calls that come again: new inputs at the same and at other addresses, beside other shapes and products."""
+    rank, ranks = group.rank, group.ranks
+    ws, kept = of_ranks(integers, group, 1, 512, K), torch.empty(72, K, device="cuda", dtype=torch.bfloat16)
+    before = len(_again._records)
+    results = []
+    for turn in range(6):
+        rows = 72 if turn % 3 else 48
+        xs = of_ranks(integers, group, 200 + turn, rows, K)
+        x = kept[:rows].copy_(xs[rank]) if turn % 2 else xs[rank]
+        results.append((st.all_gather_matmul(x, ws[rank], group=group), torch.cat(xs).float() @ ws[rank].float().t()))
+        results.append((st.matmul_all_reduce(x, ws[rank], group=group), products(xs, ws)))
+        results.append((st.matmul_reduce_scatter(x, ws[rank], group=group), products(xs, ws).chunk(ranks)[rank]))
+    for got, right in results:  # all at the end: results share no memory
+        exact("a call that came again", got, right)
+    if len(_again._records) != before + 6:
+        _wrong.append(f"{len(_again._records) - before} calls were learnt; 6 were expected")
 
 
 def check_random(group):
@@ -228,5 +248,5 @@ def check_reduce_overhead(group):
         close("in graphs of torch.compile", function(x, up, down).clone(), right * 2)
 
 
-CHECKS = [check_integers, check_random, check_mlp, check_norm, check_shapes, check_gradients, check_cuda_graphs,
-          check_drop_in, check_modules, check_compile, check_reduce_overhead]
+CHECKS = [check_integers, check_again, check_random, check_mlp, check_norm, check_shapes, check_gradients,
+          check_cuda_graphs, check_drop_in, check_modules, check_compile, check_reduce_overhead]

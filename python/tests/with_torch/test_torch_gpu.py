@@ -231,7 +231,8 @@ class Calls(unittest.TestCase):
         engine = self.engine()
         engine.run(self.call(), "bf16", {})
         engine.run(self.call(n=24), "bf16", {})
-        with mock.patch.object(Operation, "failure", "rank 1 compute 3 waits for p.2"):
+        with mock.patch.object(Operation, "failure", "rank 1 compute 3 waits for p.2"), mock.patch.object(
+                _gpu, "LOOK_EVERY_S", 0):
             with self.assertRaisesRegex(RuntimeError, "an earlier call .* rank 1 compute 3 waits for p.2"):
                 engine.run(self.call(), "bf16", {})
             with self.assertRaisesRegex(RuntimeError, "^rank 1 compute 3"):

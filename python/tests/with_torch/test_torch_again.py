@@ -1,0 +1,195 @@
+"""Calls that come again: what the library is given for them, and when they go the long way. Tensors lie on the CPU."""
+
+import ctypes
+import sys
+import types
+import unittest
+from unittest import mock
+
+import ranks  # noqa: F401  (PyTorch, or no tests)
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+import stretto
+import stretto.torch as st
+from stretto._library import CCallTensor
+from stretto.torch import _again, _engine, _gpu
+
+view_of = sys.modules["stretto.tensors"].view_of  # stretto.tensors is a function, too
+
+
+class Operation(stretto.Operation):
+    """One that is never made: its tensors are those that the library says of the operator."""
+
+    made = []
+    failure = ""
+
+    def __init__(self, context, operator, *, dtype, schedule, rows, sizes):
+        self._handle, self._context, self.dtype = 1, types.SimpleNamespace(gpu=0), dtype
+        self.asked, self._kept = 0, {}
+        self._infos = lambda count: stretto.tensors(operator, ranks=1, dtype=dtype, **{**sizes, "m": count})
+        Operation.made.append(self)
+
+    def error(self):
+        self.asked += 1
+        return self.failure
+
+
+class Again(unittest.TestCase):
+    def setUp(self):
+        Operation.made.clear()
+        _again._records.clear()
+        self.enqueued, self.status, self.is_capturing = [], 0, False
+        library = types.SimpleNamespace(operation_run=self.long_way, enqueue=self.enqueue, fail=self.fail)
+        for one in (
+                mock.patch.object(stretto, "Operation", Operation),
+                mock.patch.object(stretto, "Context", lambda *given, **named: mock.Mock()),
+                mock.patch.dict(sys.modules["stretto.operations"].__dict__, {
+                    "on_gpu": lambda tensor, name, gpu: view_of(tensor, name), "library": lambda: library}),
+                mock.patch.object(_again, "library", lambda: library),
+                mock.patch.object(_again, "DEVICE", "cpu"),
+                mock.patch.object(_again, "_is_capturing", lambda: self.is_capturing),
+                mock.patch.object(torch._C, "_cuda_getCurrentRawStream", lambda index: 77, create=True),
+                mock.patch.object(torch.cuda, "current_stream", lambda device: 77),
+                mock.patch.object(torch.cuda, "is_current_stream_capturing", lambda: False),
+                mock.patch.object(torch.cuda, "get_device_capability", lambda gpu: (9, 0)),
+                mock.patch.dict(_engine.ENGINES, {"cpu": _gpu.Engine})):
+            one.start()
+            self.addCleanup(one.stop)
+        threads = st.Threads(1, timeout_s=60)
+        self.addCleanup(threads.close)
+        self.group = threads.groups[0]
+        st.reset_report()
+
+    def noted(self, way, rows, array, count, stream):
+        given = {array[i].name.decode(): (array[i].address, array[i].row_stride) for i in range(count)}
+        self.enqueued.append((way, rows, given, stream))
+
+    def long_way(self, handle, rows, array, count, stream):
+        self.noted("long", rows, array, count, stream)
+
+    def enqueue(self, handle, rows, array, count, stream):
+        self.noted("again", rows, array, count, stream)
+        return self.status
+
+    def fail(self, status):
+        raise RuntimeError(f"status {status}")
+
+    def ways(self):
+        found = [way for way, *_ in self.enqueued]
+        self.enqueued.clear()
+        return found
+
+    x, w = torch.zeros(2, 4, 64, dtype=torch.bfloat16), torch.zeros(32, 64, dtype=torch.bfloat16)
+
+    def test_every_operator_gets_its_tensors_and_new_results(self):
+        x, w, group = self.x, self.w, self.group
+        up, down, residual = torch.zeros_like(w), torch.zeros(64, 32).bfloat16(), torch.zeros(2, 4, 32).bfloat16()
+        scale = torch.ones(32).bfloat16()
+        for call, inputs, shape in (
+                (lambda: st.all_gather_matmul(x, w, group=group), {"a": x, "b": w}, (2, 4, 32)),
+                (lambda: st.all_gather_matmul(x, w, scale, group), {"a": x, "b": w, "c": scale}, (2, 4, 32)),
+                (lambda: st.matmul_reduce_scatter(x, w, group=group), {"a": x, "b": w}, (2, 4, 32)),
+                (lambda: st.matmul_all_reduce(x, w, group=group), {"a": x, "b": w}, (2, 4, 32)),
+                (lambda: st.matmul_all_reduce_add_rms_norm(x, w, residual, scale, 1e-5, group),
+                 {"a": x, "b": w, "r": residual, "w": scale}, (2, 4, 32)),
+                (lambda: st.mlp(x, [w, up], down, group), {"x": x, "wg": w, "wu": up, "wd": down}, (2, 4, 64)),
+                (lambda: st.mlp(x, w, down, group, activation="gelu", sequence_parallel=True),
+                 {"x": x, "wg": w, "wd": down}, (2, 4, 64))):
+            call()
+            made = call()
+            (first, _, before, _), (second, rows, given, stream) = self.enqueued
+            self.assertEqual((first, second, rows, stream), ("long", "again", 8, 77))
+            self.assertEqual(set(given), set(before))
+            for name, tensor in inputs.items():
+                self.assertEqual(given[name], (tensor.data_ptr(), tensor.shape[-1]))
+            made = made if isinstance(made, tuple) else (made,)
+            self.assertEqual([tuple(one.shape) for one in made], [shape] * len(made))
+            outputs = sorted(address for name, (address, _) in given.items() if name not in inputs)
+            self.assertEqual(outputs, sorted(one.data_ptr() for one in made))
+            self.enqueued.clear()
+        self.assertEqual(sum(st.report().served.values()), 14)
+
+    def test_other_addresses_shapes_and_groups(self):
+        other = self.x.clone()
+        for x in (self.x, other, self.x[:1], self.x[:1], self.x):
+            st.matmul_all_reduce(x, self.w, group=self.group)
+        self.assertEqual(self.enqueued[1][2]["a"][0], other.data_ptr())
+        self.assertEqual(self.ways(), ["long", "again", "long", "again", "again"])
+        with st.Threads(1, timeout_s=60) as threads:
+            st.matmul_all_reduce(self.x, self.w, group=threads.groups[0])
+            st.matmul_all_reduce(self.x, self.w, group=self.group)
+        self.assertEqual(self.ways(), ["long", "again"])
+
+    def test_what_goes_the_long_way(self):
+        x, w = self.x, self.w
+        crooked = torch.zeros(8 * 64 + 1).bfloat16()[1:].view(2, 4, 64)
+        gaps = torch.zeros(2, 4, 128).bfloat16()[..., :64]
+        call = lambda x=x, w=w, **more: st.matmul_all_reduce(x, w, group=self.group, **more)  # noqa: E731
+        call()
+        call()
+        self.assertEqual(self.ways(), ["long", "again"])
+        call(out=torch.empty(2, 4, 32).bfloat16())
+        call(bias=torch.zeros(32).bfloat16())
+        call(x=crooked)
+        call(x=gaps)
+        call(w=w.clone().requires_grad_())
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            call()
+        with FlopCounterMode(display=False):
+            call()
+        self.assertEqual(self.ways(), ["long"] * 7)
+        with torch.no_grad():
+            call(w=torch.nn.Parameter(w.clone()))
+        self.assertEqual(self.ways(), ["again"])
+        self.is_capturing = True
+        call()
+        self.assertEqual(self.ways(), ["long"])
+
+    def test_copies_are_not_taken_for_what_was_given(self):
+        for _ in range(2):  # dimension 1 is dealt, and rows are brought into another order
+            st.all_gather_matmul(self.x, self.w, group=self.group, dim=1)
+            st.matmul_all_reduce(torch.zeros(2, 4, 128).bfloat16()[..., :64], self.w, group=self.group)
+        self.assertEqual(self.ways(), ["long"] * 4)
+        self.assertFalse(_again._records)
+
+    def test_failures(self):
+        with mock.patch.object(_gpu, "LOOK_EVERY_S", 0):
+            for _ in range(3):
+                st.matmul_all_reduce(self.x, self.w, group=self.group)
+            self.assertEqual(Operation.made[0].asked, 3)
+            with mock.patch.object(Operation, "failure", "rank 1 waits"):
+                with self.assertRaisesRegex(RuntimeError, "an earlier call .* went wrong.* rank 1 waits"):
+                    st.matmul_all_reduce(self.x, self.w, group=self.group)
+        for _ in range(3):  # which takes time, so that it is not done for every call
+            st.matmul_all_reduce(self.x, self.w, group=self.group)
+        self.assertLess(Operation.made[0].asked, 7)
+        self.status = 3
+        with self.assertRaisesRegex(RuntimeError, "status 3"):
+            st.matmul_all_reduce(self.x, self.w, group=self.group)
+
+    def test_names_last_as_long_as_calls(self):
+        """Also where the operation has forgotten them since."""
+        for _ in range(2):
+            st.matmul_all_reduce(self.x, self.w, group=self.group)
+        Operation.made[0]._kept.clear()
+        junk = [bytes([65 + i % 20]) * 2 for i in range(4096)]
+        st.matmul_all_reduce(self.x, self.w, group=self.group)
+        self.assertEqual(set(self.enqueued[-1][2]), {"a", "b", "out"}, junk[0])
+
+    def test_operations_that_are_closed(self):
+        st.matmul_all_reduce(self.x, self.w, group=self.group)
+        Operation.made[0]._handle = None
+        with self.assertRaisesRegex(ValueError, "this operation is closed"):
+            st.matmul_all_reduce(self.x, self.w, group=self.group)
+
+    def test_arguments_are_laid_out_as_c_has_them(self):
+        array = (CCallTensor * 2)(CCallTensor(b"a", 0, 0, 1, 2), CCallTensor(b"b", 0, 0, 3, 4))
+        words = (ctypes.c_uint64 * (2 * _again._WORDS)).from_buffer(array)
+        words[_again._WORDS + _again._ADDRESS] = 9
+        self.assertEqual((array[0].address, array[1].address, array[1].row_stride), (1, 9, 4))
+
+
+if __name__ == "__main__":
+    unittest.main()
