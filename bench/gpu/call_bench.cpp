@@ -1,14 +1,19 @@
-// What a call of an operation outside a graph costs the host: of all ranks in one process, each
-// with a thread of its own, or of one process a rank (under stretto launch, torchrun or mpirun).
-// Every process prints one JSON object on a line.
+// What a call of an operation costs the host: with the rows and addresses of the call before, with
+// rows that change, with addresses that no call has had, and in a graph. Of all ranks in one
+// process, each with a thread of its own, or of one process a rank (under stretto launch, torchrun
+// or mpirun). Every process prints one JSON object on a line.
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <vector>
 
 #include "arguments.h"
+#include "gpu/graph.h"
 #include "measure/operator_bench.h"
 #include "serve/operation_on_memory.h"
 #include "stretto/error.h"
@@ -20,39 +25,70 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr int kRounds = 11, kCalls = 40;  // fewer than the driver takes without waiting
+constexpr size_t kStep = 256;             // from new addresses to the next ones
+
+// The call of a rank with that number, which no other has.
+using MakeCall = std::function<void(int rank, int64_t number)>;
 
 // The rows of call after call: as many each time, or one fewer until it is half of them.
-int64_t rows_of(int64_t rows, int call, bool change) {
+int64_t rows_of(int64_t rows, int64_t call, bool change) {
   return change ? rows - call % (rows / 2 + 1) : rows;
 }
 
-// The mean of a rank's calls, from an idle queue.
-double call_us(Context& context, OperationOnMemory& operation, int rank, int64_t rows,
-               bool change) {
-  context.make_current(rank);
-  const GpuStream stream = context.stream(rank);
-  operation.run(rank, stream, rows);
-  const auto start = Clock::now();
-  for (int call = 0; call < kCalls; ++call) {
-    operation.run(rank, stream, rows_of(rows, call, change));
+// Tensors of an operation, at addresses of their own in every call.
+class NewAddresses {
+ public:
+  NewAddresses(Context& context, const OperationOnMemory& operation)
+      : first_rank_(context.first_rank()) {
+    const Operator op = operation.at(operation.room());
+    for (int i = 0; i < context.num_local(); ++i) {
+      auto& of_rank = tensors_.emplace_back();
+      for (const CallerTensor& one : caller_tensors(op)) {
+        const Slice slice = slice_of(op, one.tensor, one.held, first_rank_ + i);
+        const auto elements = static_cast<size_t>(slice.rows() * slice.cols());
+        const size_t bytes = elements * static_cast<size_t>(num_bytes(op.dtype));
+        of_rank.push_back({op.tensor(one.tensor).name,
+                           context.allocate(first_rank_ + i, bytes + kStep * kRounds * kCalls)});
+      }
+    }
   }
+
+  std::vector<CallTensor> of(int rank, int64_t number) const {
+    std::vector<CallTensor> tensors = tensors_[static_cast<size_t>(rank - first_rank_)];
+    for (CallTensor& one : tensors) {
+      one.address += kStep * static_cast<size_t>(number % (kRounds * kCalls));
+    }
+    return tensors;
+  }
+
+ private:
+  int first_rank_;
+  std::vector<std::vector<CallTensor>> tensors_;  // by local rank
+};
+
+// The mean of a rank's calls, from an idle queue.
+double call_us(Context& context, int rank, int round, int64_t calls, const MakeCall& make) {
+  context.make_current(rank);
+  const auto start = Clock::now();
+  for (int64_t call = 0; call < calls; ++call) make(rank, round * calls + call);
   const std::chrono::duration<double, std::micro> took = Clock::now() - start;
-  return took.count() / kCalls;
+  return took.count() / static_cast<double>(calls);
 }
 
-// By local rank: the median over rounds.
-std::vector<double> host_us(Context& context, OperationOnMemory& operation, int64_t rows,
-                            bool change) {
-  for (int call = 0; call < kCalls; ++call) operation.prepare(rows_of(rows, call, change));
+// By local rank: the median over rounds, but for a first one that counts nowhere.
+std::vector<double> host_us(Context& context, OperationOnMemory& operation, int64_t calls,
+                            const MakeCall& make) {
   std::vector<std::vector<double>> times(static_cast<size_t>(context.num_local()));
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round <= kRounds; ++round) {
     std::vector<std::thread> ranks;
     std::vector<std::exception_ptr> failures(times.size());
     for (size_t i = 0; i < times.size(); ++i) {
       ranks.emplace_back([&, i] {
         try {
-          times[i].push_back(call_us(context, operation, context.first_rank() + static_cast<int>(i),
-                                     rows, change));
+          const int rank = context.first_rank() + static_cast<int>(i);
+          const double us = call_us(context, rank, round, calls, make);
+          if (round > 0) times[i].push_back(us);
+          cuda::Stream(static_cast<cuda::StreamHandle>(context.stream(rank))).synchronize();
         } catch (...) {
           failures[i] = std::current_exception();
         }
@@ -69,6 +105,58 @@ std::vector<double> host_us(Context& context, OperationOnMemory& operation, int6
   return medians;
 }
 
+// Of a call in a graph of kCalls.
+std::vector<double> graph_us(Context& context, OperationOnMemory& operation, int64_t rows) {
+  std::vector<std::unique_ptr<cuda::Graph>> graphs;
+  for (int i = 0; i < context.num_local(); ++i) {
+    const int rank = context.first_rank() + i;
+    context.make_current(rank);
+    const cuda::Stream stream(static_cast<cuda::StreamHandle>(context.stream(rank)));
+    graphs.push_back(std::make_unique<cuda::Graph>(stream, [&] {
+      for (int call = 0; call < kCalls; ++call) operation.run(rank, context.stream(rank), rows);
+    }));
+  }
+  std::vector<double> us = host_us(context, operation, 1, [&](int rank, int64_t) {
+    graphs[static_cast<size_t>(rank - context.first_rank())]->launch(
+        cuda::Stream(static_cast<cuda::StreamHandle>(context.stream(rank))));
+  });
+  for (double& one : us) one /= kCalls;
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    context.make_current(context.first_rank() + static_cast<int>(i));
+    graphs[i].reset();
+  }
+  return us;
+}
+
+Json costs_of(Context& context, const ProductShape& shape, int64_t rows,
+              const std::string& schedule) {
+  Json json = {{"operator", to_string(shape.kind)}, {"m", rows}, {"schedule", schedule}};
+  std::unique_ptr<OperationOnMemory> made;
+  try {
+    made = std::make_unique<OperationOnMemory>(context, shape, rows,
+                                               OperationOptions{.schedule = schedule});
+  } catch (const UsageError& error) {
+    json["refused"] = error.what();
+    return json;
+  }
+  OperationOnMemory& operation = *made;
+  const NewAddresses addresses(context, operation);
+  json["schedule"] = operation.schedule(rows);
+  for (int call = 0; call < kCalls; ++call) operation.prepare(rows_of(rows, call, true));
+  const auto same_tensors = [&](bool change) {
+    return host_us(context, operation, kCalls, [&, change](int rank, int64_t number) {
+      operation.run(rank, context.stream(rank), rows_of(rows, number, change));
+    });
+  };
+  json["host_us"] = same_tensors(false);
+  json["changing_rows_us"] = same_tensors(true);
+  json["new_addresses_us"] = host_us(context, operation, kCalls, [&](int rank, int64_t number) {
+    operation.Operation::run(rank, context.stream(rank), rows, addresses.of(rank, number));
+  });
+  json["graph_us"] = graph_us(context, operation, rows);  // last: what follows has fences
+  return json;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -83,7 +171,7 @@ int main(int argc, char** argv) {
   arguments.add("--k", k, "length of the sums");
   arguments.add("--schedules", schedules, "auto or presets, served in buckets");
   if (const auto code = arguments.parse(argc, argv)) return *code;
-  return bench::run_program("call_bench", [&] {
+  const auto work = [&] {
     if (rows.empty() || *std::min_element(rows.begin(), rows.end()) < 1) {
       throw UsageError("--m names at least one row count, of 1 or more");
     }
@@ -96,20 +184,13 @@ int main(int argc, char** argv) {
                  {"calls", Json::array()}};
     for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
       for (const std::string& schedule : schedules) {
-        OperationOnMemory operation(context, {kind, n, k, DType::bf16},
-                                    *std::max_element(rows.begin(), rows.end()),
-                                    {.schedule = schedule});
         for (const int m : rows) {
-          operation.prepare(m);
-          json["calls"].push_back({{"operator", to_string(kind)},
-                                   {"m", m},
-                                   {"schedule", operation.schedule(m)},
-                                   {"host_us", host_us(context, operation, m, false)},
-                                   {"changing_rows_us", host_us(context, operation, m, true)}});
+          json["calls"].push_back(costs_of(context, {kind, n, k, DType::bf16}, m, schedule));
         }
       }
     }
     std::cout << json.dump() + "\n" << std::flush;
     return 0;
-  });
+  };
+  return bench::run_program("call_bench", work, false);  // it times the host
 }
