@@ -74,7 +74,7 @@ typedef struct stretto_call_tensor {
   size_t size;
   const char* name;   /* as in the graph; NULL: `index` says which */
   int32_t index;      /* as of stretto_tensor_of() */
-  int32_t rank;       /* whose; operations have their own rank's only */
+  int32_t rank;       /* whose; runs of operations take their own rank's only, and 0 for it */
   uint64_t address;   /* of the first element */
   int64_t row_stride; /* elements from a row to the next; 0: rows without gaps */
 } stretto_call_tensor;

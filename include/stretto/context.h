@@ -2,8 +2,7 @@
 //
 //   Context context(8);                              // all ranks here, or this process's of a job
 //   Operation down(context, make_operator("gemm-rs", {{"m", 4096}, {"n", 8192}, {"k", 28672}}, 8));
-//   down.run(rank, stream, rows, {{"a", a}, {"b", b}, {"out", out}});  // behind what the stream
-//   has
+//   down.run(rank, stream, rows, {{"a", a}, {"b", b}, {"out", out}});  // any 1 <= rows <= 4096
 //
 // An operator is a graph (operator.h), and a call gives all its inputs and outputs by their names
 // (call.h), wherever they lie: one operation serves all layers of a model. A tensor begins at a

@@ -39,8 +39,10 @@ std::vector<TensorOfRank> call_tensors(const Operator& op, const stretto_call_te
                                        size_t count) {
   std::vector<TensorOfRank> all;
   if (count == 0) return all;
+  all.reserve(count);
   const size_t size = require(tensors, "tensors").size;
-  const auto known = static_cast<int32_t>(caller_tensors(op).size());
+  const std::vector<CallerTensor> callers = caller_tensors(op);
+  const auto known = static_cast<int32_t>(callers.size());
   for (size_t i = 0; i < count; ++i) {
     const auto* at = reinterpret_cast<const stretto_call_tensor*>(
         reinterpret_cast<const char*>(tensors) + i * size);
@@ -56,9 +58,8 @@ std::vector<TensorOfRank> call_tensors(const Operator& op, const stretto_call_te
                                    op.name(), known));
     }
     const std::string_view name =
-        given.name != nullptr
-            ? std::string_view(given.name)
-            : op.tensor(caller_tensors(op)[static_cast<size_t>(given.index)].tensor).name;
+        given.name != nullptr ? std::string_view(given.name)
+                              : op.tensor(callers[static_cast<size_t>(given.index)].tensor).name;
     all.push_back({given.rank, {name, given.address, given.row_stride}});
   }
   return all;

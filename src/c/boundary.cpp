@@ -56,13 +56,6 @@ std::string_view text_of(const char* argument, std::string_view name) {
   return &require(argument, name);
 }
 
-ProductKind kind_of(const char* kind) {
-  const std::string_view text = text_of(kind, "kind");
-  const auto known = product_kind_from(text);
-  if (!known) throw UsageError(unknown_word("operator", text, product_kind_names()));
-  return *known;
-}
-
 DType dtype_of(const char* dtype) {
   const std::string_view text = text_of(dtype, "dtype");
   const auto known = dtype_from(text);

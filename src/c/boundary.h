@@ -36,7 +36,6 @@ T& require(T* argument, std::string_view name) {
 }
 
 std::string_view text_of(const char* argument, std::string_view name);
-ProductKind kind_of(const char* kind);
 DType dtype_of(const char* dtype);
 
 }  // namespace stretto::c

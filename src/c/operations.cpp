@@ -61,7 +61,15 @@ Context open_context(const stretto_context_request& given) {
 std::vector<CallTensor> own_tensors(const stretto_operation& of, const stretto_call_tensor* tensors,
                                     size_t count) {
   std::vector<CallTensor> own;
-  for (const TensorOfRank& one : call_tensors(of.op, tensors, count)) own.push_back(one.tensor);
+  own.reserve(count);
+  for (const TensorOfRank& one : call_tensors(of.op, tensors, count)) {
+    if (one.rank != 0 && one.rank != of.of.rank()) {
+      throw UsageError(fmt::format(
+          "tensor {} of rank {}: a run takes those of this process's rank, {}; 0 says so too",
+          one.tensor.name, one.rank, of.of.rank()));
+    }
+    own.push_back(one.tensor);
+  }
   return own;
 }
 

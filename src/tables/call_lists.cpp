@@ -56,16 +56,6 @@ Matrix at_call(Matrix matrix, CallPlaces places) {
   return matrix;
 }
 
-device::MoverRegion at_call(device::MoverRegion region, CallPlaces places) {
-  region.address = at_call(region.address, places);
-  return region;
-}
-
-device::GemmFollow at_call(device::GemmFollow follow, CallPlaces places) {
-  for (auto& bias : follow.bias) bias = at_call(bias, places);
-  return follow;
-}
-
 Transfer at_call(Transfer transfer, CallPlaces places) {
   const auto take = [&](DevicePtr& at, uint64_t& pitch) {
     if (!is_stand_in(at)) return;

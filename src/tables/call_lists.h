@@ -18,8 +18,6 @@ std::vector<bool> tensors_without_gaps(const Plan& plan);
 
 // Ends with the rows that there are, but has one at least: no task works on it then.
 Matrix at_call(Matrix matrix, CallPlaces places);
-device::MoverRegion at_call(device::MoverRegion region, CallPlaces places);
-device::GemmFollow at_call(device::GemmFollow follow, CallPlaces places);
 // Of a caller's tensor only the rows that there are; none of them: `rows` is 0.
 Transfer at_call(Transfer transfer, CallPlaces places);
 NcclCall at_call(NcclCall call, CallPlaces places);

@@ -69,79 +69,105 @@ TEST(COperationsOnGpus, ServeAJobOfTwoProcesses) {
             0);
 }
 
-class RankOfCOperations : public testing::Test {
- protected:
-  void SetUp() override {
-    if (std::getenv(kInside) == nullptr) GTEST_SKIP() << "a part of COperationsOnGpus";
-    stretto_context_request request = {};
-    request.size = sizeof request;
-    request.timeout_s = 5;
-    ASSERT_EQ(stretto_context_open(&request, &context_), STRETTO_GOOD) << stretto_last_error();
-    rank_ = stretto_context_rank(context_);
+// A context, and calls of operations on the caller's tensors.
+class COperations {
+ public:
+  explicit COperations(const stretto_context_request& request) {
+    EXPECT_EQ(stretto_context_open(&request, &context_), STRETTO_GOOD) << stretto_last_error();
   }
-  void TearDown() override {
-    if (context_ != nullptr) {
-      EXPECT_EQ(stretto_context_close(context_), STRETTO_GOOD) << stretto_last_error();
-    }
+  ~COperations() {
+    EXPECT_EQ(stretto_context_close(context_), STRETTO_GOOD) << stretto_last_error();
   }
 
+  void expect_right(const char* kind, int32_t serves);
+
+ private:
   void write(const Segment& op, uint64_t seed, Input input, uint64_t to) {
-    const auto bits = runtime::input_bits(op, seed, input, rank_);
+    const auto bits = runtime::input_bits(op, seed, input, stretto_context_rank(context_));
     cuda::copy_to_gpu(to, bits.data(), bits.size() * 2);
   }
 
   int64_t wrong(const Segment& op, uint64_t seed, uint64_t from) {
-    std::vector<uint16_t> out(runtime::output_elements(op, rank_));
+    const int rank = stretto_context_rank(context_);
+    std::vector<uint16_t> out(runtime::output_elements(op, rank));
     cuda::copy_from_gpu(out.data(), from, out.size() * 2);
-    return runtime::wrong_elements(op, seed, rank_, out);
+    return runtime::wrong_elements(op, seed, rank, out);
   }
 
   stretto_context* context_ = nullptr;
-  int rank_ = 0;
+  uint64_t seed_ = 0;
 };
 
-TEST_F(RankOfCOperations, RunsOnTheCallersTensors) {
-  uint64_t seed = 0;
+void COperations::expect_right(const char* kind, int32_t serves) {
+  SCOPED_TRACE(std::string(kind) + (serves ? " bucket" : " fixed"));
+  constexpr int64_t kRows = 384, kN = 512, kK = 512;
+  const int ranks = stretto_context_ranks(context_);
+  const std::string sizes = fmt::format("m={} n={} k={}", kRows, kN, kK);
+  const stretto_operator given = {sizeof given, kind, nullptr, sizes.c_str(), ranks, "bf16"};
+  std::vector<cuda::DeviceMemory> memory;
+  for (int32_t tensor = 0; tensor < 3; ++tensor) {
+    stretto_tensor_info info = {};
+    info.size = sizeof info;
+    ASSERT_EQ(stretto_tensor_of(&given, serves, 0, tensor, &info), STRETTO_GOOD);
+    memory.emplace_back(static_cast<size_t>(info.rows * info.cols * 2));
+  }
+  const stretto_operation_request request = {sizeof request, &given, serves, "auto", 0};
+  stretto_operation* operation = nullptr;
+  ASSERT_EQ(stretto_operation_make(context_, &request, &operation), STRETTO_GOOD)
+      << stretto_last_error();
+  std::vector<stretto_call_tensor> tensors;
+  for (int32_t i = 0; i < 3; ++i) {
+    tensors.push_back(
+        {sizeof(stretto_call_tensor), nullptr, i, 0, memory[static_cast<size_t>(i)].address(), 0});
+  }
+  const auto run = [&](int64_t rows) {
+    return stretto_operation_run(operation, rows, tensors.data(), 3, nullptr);
+  };
+  const Segment op = parse_segment(
+      fmt::format("{} m={} n={} k={} ranks={} dtype=bf16", kind, kRows, kN, kK, ranks));
+  for (int call = 0; call < 4; ++call) {
+    write(op, ++seed_, Input::a, memory[0].address());
+    write(op, seed_, Input::b, memory[1].address());
+    ASSERT_EQ(run(kRows), STRETTO_GOOD) << stretto_last_error();
+    ASSERT_EQ(stretto_operation_finish(operation), STRETTO_GOOD) << stretto_last_error();
+    EXPECT_EQ(wrong(op, seed_, memory[2].address()), 0);
+  }
+  const char* problem = nullptr;
+  EXPECT_EQ(stretto_operation_error(operation, &problem), STRETTO_GOOD);
+  EXPECT_STREQ(problem, "");
+  EXPECT_EQ(run(kRows + 1), STRETTO_BAD_USAGE);
+  EXPECT_THAT(stretto_last_error(), HasSubstr("385 rows"));
+  if (const int rank = stretto_context_rank(context_); rank + 1 < ranks) {
+    tensors[2].rank = rank + 1;
+    EXPECT_EQ(run(kRows), STRETTO_BAD_USAGE);
+    EXPECT_THAT(stretto_last_error(),
+                HasSubstr(fmt::format("tensor out of rank {}: a run takes", rank + 1)));
+  }
+  EXPECT_EQ(stretto_context_close(context_), STRETTO_BAD_USAGE);
+  EXPECT_THAT(stretto_last_error(), HasSubstr("1 operation left"));
+  EXPECT_EQ(stretto_operation_close(operation), STRETTO_GOOD);
+}
+
+TEST(COperationsOnGpus, ServeARankAlone) {
+  if (const std::string why = runtime::why_not_here(1); !why.empty()) STRETTO_SKIP(why);
+  stretto_context_request request = {};
+  request.size = sizeof request;
+  request.timeout_s = 5;
+  request.ranks = 1;
+  COperations calls(request);
   for (const char* kind : {"ag-gemm", "gemm-rs", "gemm-ar"}) {
-    for (const int32_t serves : {0, 1}) {
-      SCOPED_TRACE(std::string(kind) + (serves ? " bucket" : " fixed"));
-      constexpr int64_t kRows = 384, kN = 512, kK = 512;
-      const std::string sizes = fmt::format("m={} n={} k={}", kRows, kN, kK);
-      const stretto_operator given = {sizeof given, kind, nullptr, sizes.c_str(), 2, "bf16"};
-      std::vector<cuda::DeviceMemory> memory;
-      for (int32_t tensor = 0; tensor < 3; ++tensor) {
-        stretto_tensor_info info = {};
-        info.size = sizeof info;
-        ASSERT_EQ(stretto_tensor_of(&given, serves, 0, tensor, &info), STRETTO_GOOD);
-        memory.emplace_back(static_cast<size_t>(info.rows * info.cols * 2));
-      }
-      const stretto_operation_request request = {sizeof request, &given, serves, "auto", 0};
-      stretto_operation* operation = nullptr;
-      ASSERT_EQ(stretto_operation_make(context_, &request, &operation), STRETTO_GOOD)
-          << stretto_last_error();
-      std::vector<stretto_call_tensor> tensors;
-      for (int32_t i = 0; i < 3; ++i) {
-        tensors.push_back({sizeof(stretto_call_tensor), nullptr, i, 0,
-                           memory[static_cast<size_t>(i)].address(), 0});
-      }
-      const Segment op =
-          parse_segment(fmt::format("{} m={} n={} k={} ranks=2 dtype=bf16", kind, kRows, kN, kK));
-      write(op, ++seed, Input::a, memory[0].address());
-      write(op, seed, Input::b, memory[1].address());
-      ASSERT_EQ(stretto_operation_run(operation, kRows, tensors.data(), 3, nullptr), STRETTO_GOOD)
-          << stretto_last_error();
-      ASSERT_EQ(stretto_operation_finish(operation), STRETTO_GOOD) << stretto_last_error();
-      EXPECT_EQ(wrong(op, seed, memory[2].address()), 0);
-      const char* problem = nullptr;
-      EXPECT_EQ(stretto_operation_error(operation, &problem), STRETTO_GOOD);
-      EXPECT_STREQ(problem, "");
-      EXPECT_EQ(stretto_operation_run(operation, kRows + 1, tensors.data(), 3, nullptr),
-                STRETTO_BAD_USAGE);
-      EXPECT_THAT(stretto_last_error(), HasSubstr("385 rows"));
-      EXPECT_EQ(stretto_context_close(context_), STRETTO_BAD_USAGE);
-      EXPECT_THAT(stretto_last_error(), HasSubstr("1 operation left"));
-      EXPECT_EQ(stretto_operation_close(operation), STRETTO_GOOD);
-    }
+    for (const int32_t serves : {0, 1}) calls.expect_right(kind, serves);
+  }
+}
+
+TEST(RankOfCOperations, RunsOnTheCallersTensors) {
+  if (std::getenv(kInside) == nullptr) GTEST_SKIP() << "a part of COperationsOnGpus";
+  stretto_context_request request = {};
+  request.size = sizeof request;
+  request.timeout_s = 5;
+  COperations calls(request);
+  for (const char* kind : {"ag-gemm", "gemm-rs", "gemm-ar"}) {
+    for (const int32_t serves : {0, 1}) calls.expect_right(kind, serves);
   }
 }
 

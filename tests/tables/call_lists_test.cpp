@@ -83,7 +83,8 @@ TEST_P(CallLists, AreThoseOfTheCallsAddresses) {
       const auto& follows = made.gemms[k].table.follows;
       for (size_t block = 0; block < follows.size(); ++block) {
         for (size_t i = 0; i < follows[block].size(); ++i) {
-          const device::GemmFollow follow = at_call(follows[block][i], call);
+          device::GemmFollow follow = follows[block][i];
+          for (auto& bias : follow.bias) bias = at_call(bias, call);
           EXPECT_EQ(0,
                     std::memcmp(&follow, &right.gemms[k].table.follows[block][i], sizeof(follow)));
         }
@@ -95,7 +96,7 @@ TEST_P(CallLists, AreThoseOfTheCallsAddresses) {
         for (size_t i = 0; i < made.moves[k].regions[set].size(); ++i) {
           const auto& region = made.moves[k].regions[set][i];
           stood_in += is_stand_in(region.address);
-          EXPECT_EQ(at_call(region, call).address, right.moves[k].regions[set][i].address);
+          EXPECT_EQ(at_call(region.address, call), right.moves[k].regions[set][i].address);
         }
       }
     }
