@@ -5,6 +5,11 @@
 #include "stretto/error.h"
 
 namespace stretto::runtime {
+namespace {
+
+constexpr uint64_t kNobody = ~uint64_t{0};  // no plan's
+
+}  // namespace
 
 Workspace::Workspace(fabric::Fabric& fabric, size_t num_bytes)
     : fabric_(fabric), limit_(num_bytes) {
@@ -38,6 +43,8 @@ bool WorkspaceTurns::needs_fence(uint64_t user, const std::optional<uint64_t>& c
   if (capture) return !is_captured_ || *capture != capture_ || captured_last_ != user;
   return is_captured_ || (last_ != 0 && last_ != user);
 }
+
+void WorkspaceTurns::forget() { last_ = kNobody; }
 
 void WorkspaceTurns::note(uint64_t user, const std::optional<uint64_t>& capture) {
   if (!capture) {

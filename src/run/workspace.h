@@ -43,6 +43,8 @@ class WorkspaceTurns {
   bool needs_fence(uint64_t user, const std::optional<uint64_t>& capture) const;
   // The run is next on the workspace: its fence, where it needs one, is enqueued.
   void note(uint64_t user, const std::optional<uint64_t>& capture);
+  // Ranks may have made different runs, since some failed: the next has a fence, on all of them.
+  void forget();
 
  private:
   uint64_t last_ = 0;           // of runs that were not captured

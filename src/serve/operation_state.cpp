@@ -46,7 +46,8 @@ Operation::State::State(Context::State& of, const Operator& asked, const Operati
       op(largest(asked, of.fabric->ranks(), with.rows)),
       options(with),
       own_workspace(of.workspace ? nullptr : of.make_workspace(0, with.rows == RowCount::fixed)),
-      workspace(of.workspace ? *of.workspace : *own_workspace) {}
+      workspace(of.workspace ? *of.workspace : *own_workspace),
+      told_failures(workspace.failures()) {}
 
 void Operation::State::require_rows(int64_t rows) const {
   if (is_fixed() && rows != max_rows) {
@@ -192,6 +193,7 @@ void Operation::State::finish() {
     try {
       runner.finish();
     } catch (const SystemError& error) {
+      workspace.forget_turns();
       if (!runner.has_met()) throw;  // nor would the others
       if (problem.empty()) problem = error.what();
     }
@@ -202,7 +204,9 @@ void Operation::State::finish() {
     }
   }
   // Last: a stream that stands in a collective of a plan's is the plan's to let go.
-  if (workspace.fence() != nullptr) finish_one(*workspace.fence());
+  workspace.finish_fences();
+  if (problem.empty()) problem = workspace.problem_since(told_failures);
+  told_failures = workspace.failures();
   if (!problem.empty()) throw SystemError(problem);
 }
 
@@ -211,8 +215,7 @@ std::string Operation::State::error() const {
   for_each_runner([&](const runtime::PlanRunner& runner) {
     if (problem.empty()) problem = runner.problem();
   });
-  if (problem.empty() && workspace.fence() != nullptr) problem = workspace.fence()->problem();
-  return problem;
+  return problem.empty() ? workspace.problem_since(told_failures) : problem;
 }
 
 }  // namespace stretto

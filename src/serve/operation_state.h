@@ -56,6 +56,7 @@ struct Operation::State {
   std::unique_ptr<OperationWorkspace> own_workspace;  // where the context has none for all
   OperationWorkspace& workspace;
   std::map<int64_t, std::unique_ptr<Bucket>> buckets;
+  uint64_t told_failures;  // of the workspace's fences
 
  private:
   Bucket& make_bucket(int64_t rows, Made when);

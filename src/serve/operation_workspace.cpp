@@ -1,5 +1,7 @@
 #include "serve/operation_workspace.h"
 
+#include "stretto/error.h"
+
 namespace stretto {
 namespace {
 
@@ -31,6 +33,27 @@ void OperationWorkspace::enter(int rank, cuda::StreamHandle stream,
   // Noted last: where the fence is refused, the next run needs it all the same.
   if (turns_[local].needs_fence(runner.id(), capture)) fence_->enqueue(rank, stream);
   turns_[local].note(runner.id(), capture);
+}
+
+void OperationWorkspace::finish_fences() {
+  if (!fence_) return;
+  try {
+    fence_->finish();
+  } catch (const SystemError& error) {
+    forget_turns();
+    if (!fence_->has_met()) throw;  // nor would the others
+    ++failures_;
+    last_failure_ = error.what();
+  }
+}
+
+void OperationWorkspace::forget_turns() {
+  for (runtime::WorkspaceTurns& turns : turns_) turns.forget();
+}
+
+std::string OperationWorkspace::problem_since(uint64_t told) const {
+  if (failures_ != told) return last_failure_;
+  return fence_ ? fence_->problem() : "";
 }
 
 }  // namespace stretto

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "run/plan_runner.h"
@@ -19,6 +20,15 @@ class OperationWorkspace {
   void enter(int rank, cuda::StreamHandle stream, const runtime::PlanRunner& runner);
   // Of the fences; null: there are none.
   runtime::PlanRunner* fence() { return fence_.get(); }
+  // Collective: PlanRunner::finish() of the fences. What ran on the workspace since is useless, of
+  // whatever operation, so each of them is told, which keeps count of what it was told.
+  void finish_fences();
+  // What the last failure says, where there were more than `told`, or fences that have not been
+  // finished; empty: nothing went wrong.
+  std::string problem_since(uint64_t told) const;
+  uint64_t failures() const { return failures_; }
+  // Some run failed, and its finish() has told all processes: ranks may have made different runs.
+  void forget_turns();
 
  private:
   int first_rank_;
@@ -26,6 +36,8 @@ class OperationWorkspace {
   std::vector<runtime::WorkspaceTurns> turns_;  // by local rank
   Plan plan_;                                   // the fence
   std::unique_ptr<runtime::PlanRunner> fence_;
+  uint64_t failures_ = 0;
+  std::string last_failure_;
 };
 
 }  // namespace stretto

@@ -39,6 +39,19 @@ TEST(WorkspaceTurns, OnePlanNeedsNoFenceAndAnotherDoes) {
   EXPECT_TRUE(enters_behind_a_fence(turns, 1, kEager));
 }
 
+// Where one rank made a run alone, others would take the next for the second of the same plan.
+TEST(WorkspaceTurns, AfterAFailureTheNextRunHasAFenceOnEveryRank) {
+  WorkspaceTurns came, did_not_come;
+  for (WorkspaceTurns* turns : {&came, &did_not_come}) turns->note(1, kEager);
+  came.note(2, kEager);
+  for (WorkspaceTurns* turns : {&came, &did_not_come}) {
+    turns->forget();
+    EXPECT_TRUE(turns->needs_fence(1, kEager));
+    EXPECT_TRUE(enters_behind_a_fence(*turns, 2, kEager));
+    EXPECT_FALSE(enters_behind_a_fence(*turns, 2, kEager));
+  }
+}
+
 // A graph may be launched at any time, behind any run, and any number of times.
 TEST(WorkspaceTurns, WhatWasCapturedMayRunAtAnyTime) {
   WorkspaceTurns turns;

@@ -130,6 +130,48 @@ TEST_P(OperationOnGpus, GoesOnAfterARankThatDidNotCome) {
   }
 }
 
+// Operations on one workspace: what ran behind a fence that failed is useless, whosever it is.
+TEST_P(OperationOnGpus, AFenceThatFailedIsToldToEveryOperation) {
+  Context context(ranks_, 1, size_t{64} << 20);
+  const ProductShape shape{kGemmRs, 512, 512, DType::bf16};
+  const OperationOptions tiles{.schedule = "tiles", .rows = RowCount::fixed};
+  OperationOnMemory first(context, shape, 512, tiles), second(context, shape, 512, tiles);
+  const auto run = [&](OperationOnMemory& operation) {
+    for (int rank = 0; rank < ranks_; ++rank) operation.run(rank, context.stream(rank), 512);
+  };
+  const auto problem_of = [](OperationOnMemory& operation) -> std::string {
+    try {
+      operation.finish();
+    } catch (const SystemError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  run(first);
+  second.run(0, context.stream(0), 512);  // its fence waits for the others
+  for (int ms = 0; ms < 5000 && first.error().empty(); ms += 10) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_THAT(first.error(), HasSubstr("fence"));
+  EXPECT_NE(problem_of(second), "");
+  EXPECT_THAT(first.error(), HasSubstr("fence"));
+  EXPECT_THAT(problem_of(first), HasSubstr("fence"));
+  for (OperationOnMemory* operation : {&first, &second}) {
+    EXPECT_EQ(operation->error(), "");
+    EXPECT_EQ(problem_of(*operation), "");
+  }
+  for (uint64_t seed = 1; seed < 4; ++seed) {
+    for (OperationOnMemory* operation : {&first, &second}) {
+      write(*operation, 512, seed);
+      run(*operation);
+    }
+    for (OperationOnMemory* operation : {&first, &second}) {
+      EXPECT_EQ(problem_of(*operation), "");
+      EXPECT_EQ(wrong(*operation, 512, seed), 0);
+    }
+  }
+}
+
 TEST_P(OperationOnGpus, RefusalsSayWhatWouldBeRight) {
   const ProductShape shape{kGemmRs, 512, 512, DType::bf16};
   OperationOnMemory operation(*context_, shape, 100);
