@@ -29,7 +29,8 @@ int64_t CallTensors::rows_of(const Tensor& tensor, int rank, int64_t rows) const
 }
 
 std::vector<cuda::CallPlace> CallTensors::places(int rank, int64_t rows,
-                                                 std::span<const CallTensor> given) const {
+                                                 std::span<const CallTensor> given,
+                                                 bool rows_in_memory) const {
   std::vector<cuda::CallPlace> places;
   places.reserve(tensors_.size());
   std::vector<CallTensor> ordered;
@@ -64,6 +65,11 @@ std::vector<cuda::CallPlace> CallTensors::places(int rank, int64_t rows,
           "rows of tensor {} begin {} elements apart and have {}: this schedule moves them as one "
           "piece; give it without gaps",
           at.name, stride, tensor.cols));
+    }
+    if (has_gaps && tensor.wants_solid_rows(rows_in_memory)) {
+      throw UsageError(fmt::format(
+          "rows of tensor {} have gaps, and memory says how many there are: give it without gaps",
+          at.name));
     }
     places.push_back({at.address, row_bytes, static_cast<uint64_t>(tensor.cols) * size, own_rows});
   }

@@ -23,15 +23,21 @@ class CallTensors {
     bool without_gaps = false;
     // Other ranks reach the buffer, so it is the plan's own, and the tensor is copied.
     bool is_copied = false;
+
+    // Memory says how many rows of it a run makes, and they are copied as one piece.
+    bool wants_solid_rows(bool rows_in_memory) const {
+      return is_copied && is_output && scales && rows_in_memory;
+    }
   };
 
   // `shared`, by buffer: other ranks reach it. `serves`: runs may have fewer rows.
   CallTensors(const Plan& plan, const std::vector<bool>& shared, bool serves);
 
   const std::vector<Tensor>& all() const { return tensors_; }
-  // By index, for a run of so many rows. Throws UsageError saying what is wrong and would be right.
-  std::vector<cuda::CallPlace> places(int rank, int64_t rows,
-                                      std::span<const CallTensor> given) const;
+  // By index, for a run of so many rows, or at most so many where memory says how many. Throws
+  // UsageError saying what is wrong and would be right.
+  std::vector<cuda::CallPlace> places(int rank, int64_t rows, std::span<const CallTensor> given,
+                                      bool rows_in_memory = false) const;
 
  private:
   int64_t rows_of(const Tensor& tensor, int rank, int64_t rows) const;

@@ -210,7 +210,7 @@ std::vector<cuda::CallPlace> PlanRunner::places_of(int rank, const CallRows& row
     if (rows.at != 0 && !why_not_in_memory_.empty()) throw UsageError(why_not_in_memory_);
   }
   if (!calls_) return {};
-  return calls_->places(rank, rows.rows != 0 ? rows.rows : plan_.op.rows(), tensors);
+  return calls_->places(rank, rows.rows != 0 ? rows.rows : plan_.op.rows(), tensors, rows.at != 0);
 }
 
 void PlanRunner::enqueue_at(int rank, cuda::StreamHandle stream, const CallRows& rows,

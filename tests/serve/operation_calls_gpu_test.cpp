@@ -204,6 +204,15 @@ TEST_P(OperationOnGpus, RefusalsSayWhatWouldBeRight) {
   EXPECT_THAT(call({{"a", a.address, 8}, b, out}), HasSubstr("so it must be as many or more"));
   EXPECT_THAT(call({{"a", a.address, 1023}, b, out}), HasSubstr("a multiple of 8 is needed"));
   EXPECT_THAT(call({a, b, {"out", 0}}), HasSubstr("tensor out is at address 0"));
+  // Before anything is enqueued: nobody waits for the rank then.
+  OperationOnMemory sums(*context_, {kGemmAr, 512, 512, DType::bf16}, 100, {.schedule = "tiles"});
+  EXPECT_THAT(refusal([&] {
+                sums.Operation::run(
+                    0, context_->stream(0), sums.a(0), 10,
+                    {{"a", sums.a(0)}, {"b", sums.b(0)}, {"out", sums.out(0), 1024}});
+              }),
+              HasSubstr("rows of tensor out have gaps, and memory says how many there are"));
+  sums.finish();
   EXPECT_EQ(operation.error(), "");
   EXPECT_THAT(refusal([&] { operation.run(0, context_->stream(0), GpuAddress{0x1002}, 10); }),
               HasSubstr("rows at 0x1002: an int32 begins at a multiple of 4"));
