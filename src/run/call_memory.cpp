@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "gpu/beside_captures.h"
 #include "gpu/host_copies.h"
 
 namespace stretto::runtime {
@@ -14,17 +15,6 @@ constexpr size_t kSlotAlignment = 256;
 // A plan's slots, as far as they take no more than this; a model's layers each have one.
 constexpr size_t kSlabBytes = size_t{2} << 20;
 constexpr size_t kFewestSlots = 8, kMostSlots = 128;
-
-// Some captures forbid the thread to allocate, or to wait for what is not captured.
-class BesideCaptures {
- public:
-  BesideCaptures() { exchange(); }
-  ~BesideCaptures() { driver().capture_mode(&mode_); }
-
- private:
-  void exchange() { check(driver().capture_mode(&mode_), "work beside a capture"); }
-  int mode_ = cuda::kCaptureRelaxed;
-};
 
 }  // namespace
 
@@ -58,12 +48,12 @@ cuda::DevicePtr CallMemory::find(const cuda::Stream& stream, const CallSlots::Ke
   // A copy that still waits for earlier runs of its stream is waited for by nobody: those may stand
   // in a wait that only finish() ends.
   const auto is_copied = [&](size_t slot) {
-    const BesideCaptures beside;
+    const cuda::BesideCaptures beside;
     return copied_[slot]->has_passed();
   };
   std::optional<CallSlots::Found> found = slots_.find(key, is_captured, is_copied);
   if (!found) {
-    const BesideCaptures beside;
+    const cuda::BesideCaptures beside;
     add_slab();
     found = slots_.find(key, is_captured);
   }
@@ -74,7 +64,7 @@ cuda::DevicePtr CallMemory::find(const cuda::Stream& stream, const CallSlots::Ke
   try {
     blob_.write(slab.on_host + at, places);
     if (is_captured) {
-      const BesideCaptures beside;
+      const cuda::BesideCaptures beside;
       cuda::copy_to_gpu(on_gpu, slab.on_host + at, blob_.num_bytes());
     } else {
       check(driver().copy_to_device_async(on_gpu, slab.on_host + at, blob_.num_bytes(),
