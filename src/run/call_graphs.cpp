@@ -1,37 +1,32 @@
 #include "run/call_graphs.h"
 
+#include <algorithm>
+
+#include "gpu/beside_captures.h"
+
 namespace stretto::runtime {
 
-CallGraphs::CallGraphs(const cuda::Stream& stream, int64_t first, int64_t last,
-                       const std::function<void(int64_t rows)>& enqueue)
-    : first_(first) {
-  for (int64_t rows = first; rows <= last; ++rows) {
-    auto capture = std::make_unique<cuda::Capture>(stream, [&] { enqueue(rows); });
-    const size_t shared = shared_for(*capture, rows);
-    runs_.push_back({std::move(capture), shared});
+CallGraphs::CallGraphs(size_t most) : graphs_(most) { slots_.add(most); }
+
+void CallGraphs::run(const cuda::Stream& stream, const CallSlots::Key& key,
+                     const Enqueue& enqueue) {
+  const CallSlots::Found found = *slots_.find(key, false);  // none is a caller's graph's
+  std::unique_ptr<cuda::Graph>& graph = graphs_[found.slot];
+  if (found.is_new) {
+    graph.reset();
+    enqueue(stream);
+    return;
   }
+  if (!graph) {
+    const cuda::BesideCaptures beside;
+    graph = std::make_unique<cuda::Graph>(captures_, [&] { enqueue(captures_); });
+  }
+  graph->launch(stream);
 }
 
-// Mostly the last one's: an algorithm multiplies many counts.
-size_t CallGraphs::shared_for(const cuda::Capture& capture, int64_t rows) {
-  for (size_t i = shared_.size(); i-- > 0;) {
-    if (!shared_[i].graph->become(capture)) continue;
-    shared_[i].rows = rows;
-    return i;
-  }
-  shared_.push_back({std::make_unique<cuda::Graph>(capture), rows});
-  return shared_.size() - 1;
-}
-
-bool CallGraphs::launch(const cuda::Stream& stream, int64_t rows) {
-  const int64_t index = rows - first_;
-  if (index < 0 || index >= static_cast<int64_t>(runs_.size())) return false;
-  const Run& run = runs_[static_cast<size_t>(index)];
-  Shared& shared = shared_[run.shared];
-  if (shared.rows != rows && !shared.graph->become(*run.capture)) return false;
-  shared.rows = rows;
-  shared.graph->launch(stream);
-  return true;
+size_t CallGraphs::num_graphs() const {
+  return static_cast<size_t>(std::count_if(graphs_.begin(), graphs_.end(),
+                                           [](const auto& graph) { return graph != nullptr; }));
 }
 
 }  // namespace stretto::runtime

@@ -1,42 +1,33 @@
-// Runs of few rows as graphs, one for each count: a launch of a graph takes the host a fifth of
-// what those of its kernels do, and a GPU is done with so few rows before the host is.
+// Graphs of calls that come again: one launch in the place of all that a run enqueues.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "gpu/graph.h"
+#include "run/call_slots.h"
 
 namespace stretto::runtime {
 
+// A call is enqueued as it is when it comes for the first time, and captured when it comes again,
+// which takes some 60 us. Of more than `most` calls the one makes way that was not asked for the
+// longest.
 class CallGraphs {
  public:
-  CallGraphs() = default;
-  // Captures what enqueue(rows) puts on `stream` for `first` to `last` rows. What it launches must
-  // have been launched before, for what is loaded at first use ends a capture.
-  CallGraphs(const cuda::Stream& stream, int64_t first, int64_t last,
-             const std::function<void(int64_t rows)>& enqueue);
+  using Enqueue = std::function<void(const cuda::Stream& stream)>;
 
-  // A run of so many rows. False, and nothing is done, where there is no graph of them.
-  bool launch(const cuda::Stream& stream, int64_t rows);
+  // The GPU is current, here and below.
+  explicit CallGraphs(size_t most);
+  // `key` says all that `enqueue` depends on. A graph whose launches are under way may make way.
+  void run(const cuda::Stream& stream, const CallSlots::Key& key, const Enqueue& enqueue);
+  // Those that there are.
+  size_t num_graphs() const;
 
  private:
-  // Row counts whose captures are alike share one: most of a graph's cost is to make it.
-  struct Shared {
-    std::unique_ptr<cuda::Graph> graph;
-    int64_t rows;  // that it has now
-  };
-  struct Run {
-    std::unique_ptr<cuda::Capture> capture;
-    size_t shared;
-  };
-  size_t shared_for(const cuda::Capture& capture, int64_t rows);
-
-  int64_t first_ = 1;
-  std::vector<Run> runs_;  // from `first_` rows on
-  std::vector<Shared> shared_;
+  cuda::Stream captures_;  // a caller's may be the default stream, which none is captured on
+  CallSlots slots_;
+  std::vector<std::unique_ptr<cuda::Graph>> graphs_;  // by slot
 };
 
 }  // namespace stretto::runtime

@@ -151,7 +151,6 @@ void PlanRunner::add_rank(int rank, int algorithm) {
       low_latency_.get(), options_.serves, options_.serves && why_not_in_memory_.empty(),
       options_.marks, algorithm, options_.most_proposals, calls_ ? &*calls_ : nullptr});
   mine.streams->enqueue_products(*mine.main);
-  mine.streams->capture_few_rows(*mine.main);
   memory_.poison(rank, *mine.main);
   mine.main->synchronize();
   mine.streams->begin_calls();

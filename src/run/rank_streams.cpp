@@ -1,6 +1,8 @@
 // The runs of a rank; what they consist of is made in
-// rank_streams_{kernels,products,ops,graphs}.cpp.
+// rank_streams_{kernels,products,ops,calls}.cpp.
 #include "run/rank_streams.h"
+
+#include <algorithm>
 
 #include "stretto/serve.h"
 
@@ -9,6 +11,9 @@ namespace stretto::runtime {
 using cuda::check;
 using cuda::driver;
 using cuda::Stream;
+
+// Of a plan's, on each rank: one a layer of a model.
+constexpr size_t kMostGraphs = 128;
 
 RankStreams::RankStreams(const Setup& setup)
     : setup_(setup),
@@ -30,6 +35,17 @@ RankStreams::RankStreams(const Setup& setup)
   if (counts_.empty()) shown_at_ = reinterpret_cast<cuda::DevicePtr>(counts_.add(1));
   overlaps_ = ops_.size() == 1 && ops_[0].kind == StreamOp::gemm && streams_.size() == 1 &&
               !gemms_.empty() && !advance_ && !alternates_ && setup.device.ranks() == 1;
+  if (takes_graphs()) call_graphs_ = std::make_unique<CallGraphs>(kMostGraphs);
+}
+
+// A launch takes the host as long as a graph's, which may start behind the kernel before it only
+// once that has ended. Graphs that hold collectives of NCCL would outlive their communicator.
+bool RankStreams::takes_graphs() const {
+  if (setup_.calls == nullptr || setup_.communicators != nullptr) return false;
+  const auto& tensors = setup_.calls->all();
+  const bool copies = std::any_of(tensors.begin(), tensors.end(),
+                                  [](const CallTensors::Tensor& t) { return t.is_copied; });
+  return copies || ops_.size() > 1 || alternates_ || advance_.has_value();
 }
 
 std::vector<KernelMarks> RankStreams::marks() const {
@@ -71,16 +87,27 @@ void RankStreams::show_run(const Stream& main, bool is_captured) {
         "write in a stream");
 }
 
+// Launches of a run with what it always has: its rows, its tensors and the set of instances.
 void RankStreams::enqueue(cuda::StreamHandle handle, const CallRows& rows,
                           const std::optional<uint64_t>& capture, cuda::CallPlaces places) {
   const Stream main(handle);
   call_ = {places, 0};
   show_run(main, capture.has_value());
-  if (setup_.calls != nullptr) begin_call(main, rows, capture.has_value());
-  if (!capture && rows.at == 0 && few_rows_.launch(main, rows.rows)) return;
-  int set = 0;
+  CallSlots::Key key;
+  if (setup_.calls != nullptr) key = begin_call(main, capture.has_value());
+  const int set = alternates_ ? next_set(capture) : 0;
+  if (capture || !call_graphs_) {
+    enqueue_run(main, rows, set);
+    return;
+  }
+  key.insert(key.end(),
+             {call_.blob, static_cast<uint64_t>(rows.rows), rows.at, static_cast<uint64_t>(set)});
+  call_graphs_->run(main, key, [&](const Stream& stream) { enqueue_run(stream, rows, set); });
+}
+
+void RankStreams::enqueue_run(const Stream& main, const CallRows& rows, int set) {
+  if (setup_.calls != nullptr) copy_tensors(main, false, rows);
   if (alternates_) {
-    set = next_set(capture);
     device::CheckSetParams params = check_set_;
     params.expected_set = static_cast<uint32_t>(set);
     sync_.check_set(main, params);

@@ -91,8 +91,6 @@ class RankStreams {
   // every algorithm that runs may take: at first use it loads its kernels, which a graph's capture
   // would not survive, and which may wait for other kernels.
   void enqueue_products(const cuda::Stream& stream);
-  // Makes graphs of runs of few rows. After enqueue_products().
-  void capture_few_rows(const cuda::Stream& stream);
   // Of how many it could take the setup's algorithm for every product; its first has taken the
   // place of one that it did not propose.
   int num_proposed() const;
@@ -158,7 +156,12 @@ class RankStreams {
   };
 
   void add_kernels();
-  void begin_call(const cuda::Stream& main, const CallRows& rows, bool is_captured);
+  // All of a run, behind what the stream has.
+  void enqueue_run(const cuda::Stream& main, const CallRows& rows, int set);
+  bool takes_graphs() const;
+  // Finds the call's tables; what tells it from others.
+  CallSlots::Key begin_call(const cuda::Stream& main, bool is_captured);
+  uint64_t copied_in_call() const;
   void copy_tensors(const cuda::Stream& main, bool outputs, const CallRows& rows);
   // One piece of memory that stands for every tensor in what is enqueued before calls.
   cuda::CallPlaces places_before_calls();
@@ -232,8 +235,9 @@ class RankStreams {
     std::vector<cuda::LowLatencyCall> by_set;
   };
   std::vector<LowLatencyOp> low_latency_;  // where these make them: then there are no collectives_
-  CallGraphs few_rows_;
   Call call_;
+  // Where calls name tensors, and a run is more than a launch.
+  std::unique_ptr<CallGraphs> call_graphs_;
   std::unique_ptr<CallMemory> call_memory_;  // where tables hang on a call's addresses
   std::optional<CopyRows> copy_rows_;        // where memory may say the rows of a copied result
   std::vector<cuda::CallPlace> before_calls_;

@@ -1,10 +1,8 @@
 // Runs whose tensors are a call's: what stands for them is made the call's while it is enqueued.
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "gpu/beside_captures.h"
 #include "run/rank_streams.h"
-#include "stretto/error.h"
 
 namespace stretto::runtime {
 
@@ -12,16 +10,25 @@ using cuda::DevicePtr;
 using cuda::LibraryMatmul;
 using cuda::Stream;
 
-void RankStreams::begin_call(const Stream& main, const CallRows& rows, bool is_captured) {
-  if (call_memory_) {
-    CallSlots::Key key;
-    key.reserve(call_.places.size() * 3);
-    for (const cuda::CallPlace& place : call_.places) {
-      key.insert(key.end(), {place.address, place.row_bytes, static_cast<uint64_t>(place.rows)});
-    }
-    call_.blob = call_memory_->find(main, key, call_.places, is_captured);
+CallSlots::Key RankStreams::begin_call(const Stream& main, bool is_captured) {
+  CallSlots::Key key;
+  key.reserve(call_.places.size() * 3 + 4);
+  for (const cuda::CallPlace& place : call_.places) {
+    key.insert(key.end(), {place.address, place.row_bytes, static_cast<uint64_t>(place.rows)});
   }
-  copy_tensors(main, false, rows);
+  if (call_memory_) call_.blob = call_memory_->find(main, key, call_.places, is_captured);
+  copied_bytes_ += copied_in_call();
+  return key;
+}
+
+uint64_t RankStreams::copied_in_call() const {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < call_.places.size(); ++i) {
+    const cuda::CallPlace& place = call_.places[i];
+    if (!setup_.calls->all()[i].is_copied) continue;
+    bytes += place.solid_bytes * static_cast<uint64_t>(place.rows);
+  }
+  return bytes;
 }
 
 void RankStreams::copy_tensors(const Stream& main, bool outputs, const CallRows& rows) {
@@ -30,13 +37,7 @@ void RankStreams::copy_tensors(const Stream& main, bool outputs, const CallRows&
     const cuda::CallPlace& place = call_.places[i];
     if (!tensor.is_copied || tensor.is_output != outputs || place.rows == 0) continue;
     const DevicePtr own = cuda::address_of(setup_.places, setup_.rank, tensor.buffer, 0);
-    copied_bytes_ += place.solid_bytes * static_cast<uint64_t>(place.rows);
-    if (outputs && rows.at != 0 && tensor.scales) {
-      if (place.row_bytes != place.solid_bytes) {
-        throw UsageError(fmt::format(
-            "rows of tensor {} have gaps, and memory says how many there are: give it without gaps",
-            tensor.name));
-      }
+    if (tensor.wants_solid_rows(rows.at != 0)) {
       copy_rows_->copy(main, own, place.address, place.solid_bytes, rows.at,
                        static_cast<int32_t>(place.rows));
       continue;
@@ -94,6 +95,7 @@ size_t RankStreams::matmul_at_call(const MatrixProduct& product,
     matrix.address = at[i];
   }
   if (is_alike) return product.matmul;
+  const cuda::BesideCaptures beside;
   const size_t matmul = product_of(matrices[0], matrices[1], matrices[2], product.sms).matmul;
   const size_t bytes = matmuls_[matmul].matmul.workspace_bytes();
   if (bytes > workspace_.num_bytes()) {

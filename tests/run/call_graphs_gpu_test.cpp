@@ -1,14 +1,14 @@
-// Graphs of runs of few rows, of memory that they fill: by any count after any other, on a GPU.
+// Graphs of calls that come again, of memory that they fill: right in any order, on a GPU.
 #include <gtest/gtest.h>
 
 #include "run/call_graphs.h"
 #include "skip.h"
+#include "stretto/error.h"
 
 namespace stretto::runtime {
 namespace {
 
-constexpr int64_t kFirst = 3, kMost = 14, kFewAlike = 7;  // more rows are two fills
-constexpr int64_t kCounts = kMost - kFirst + 1;
+constexpr size_t kMost = 4;
 
 class CallGraphsOnGpu : public ::testing::Test {
  protected:
@@ -18,16 +18,20 @@ class CallGraphsOnGpu : public ::testing::Test {
     device_->make_current();
     stream_ = std::make_unique<cuda::Stream>();
     memory_ = cuda::DeviceMemory(2 * sizeof(uint32_t));
-    graphs_ = CallGraphs(*stream_, kFirst, kMost, [&](int64_t rows) {
-      fill(0, rows);
-      if (rows > kFewAlike) fill(1, 100 * rows);
-    });
+    graphs_ = std::make_unique<CallGraphs>(kMost);
   }
 
-  void fill(size_t word, int64_t value) {
-    cuda::check(cuda::driver().fill_words(memory_.address() + word * sizeof(uint32_t),
-                                          static_cast<unsigned>(value), 1, stream_->handle()),
-                "fill");
+  // Two fills: the words are then `value` and twice that.
+  void call(uint64_t value) {
+    graphs_->run(*stream_, {value}, [&](const cuda::Stream& stream) {
+      ++enqueued_;
+      for (unsigned word = 0; word < 2; ++word) {
+        const auto filled = static_cast<unsigned>(value * (word + 1));
+        cuda::check(cuda::driver().fill_words(memory_.address() + word * sizeof(uint32_t), filled,
+                                              1, stream.handle()),
+                    "fill");
+      }
+    });
   }
 
   std::vector<uint32_t> words() {
@@ -40,30 +44,42 @@ class CallGraphsOnGpu : public ::testing::Test {
   std::unique_ptr<cuda::Device> device_;
   std::unique_ptr<cuda::Stream> stream_;
   cuda::DeviceMemory memory_;
-  CallGraphs graphs_;
+  std::unique_ptr<CallGraphs> graphs_;
+  int enqueued_ = 0;
 };
 
-TEST_F(CallGraphsOnGpu, LaunchAnyCountAfterAnyOther) {
-  for (int64_t step = 1; step < kCounts; ++step) {
-    fill(1, 7);
-    uint32_t second = 7;
-    for (int64_t call = 0, rows = kFirst; call < 3 * kCounts; ++call) {
-      ASSERT_TRUE(graphs_.launch(*stream_, rows));
-      if (rows > kFewAlike) second = static_cast<uint32_t>(100 * rows);
-      ASSERT_EQ(words(), (std::vector<uint32_t>{static_cast<uint32_t>(rows), second})) << rows;
-      rows = kFirst + (rows - kFirst + step) % kCounts;
+TEST_F(CallGraphsOnGpu, ACallThatComesAgainIsCapturedOnce) {
+  for (int round = 0; round < 5; ++round) {
+    for (uint32_t value = 1; value <= kMost; ++value) {
+      call(value);
+      EXPECT_EQ(words(), (std::vector<uint32_t>{value, 2 * value})) << "round " << round;
     }
+    EXPECT_EQ(graphs_->num_graphs(), round == 0 ? 0 : kMost);
   }
+  EXPECT_EQ(enqueued_, 2 * static_cast<int>(kMost));
 }
 
-TEST_F(CallGraphsOnGpu, CallsThatNobodyWaitedForKeepTheirRows) {
-  constexpr size_t kCalls = 200, kWord = sizeof(uint32_t);
+TEST_F(CallGraphsOnGpu, MoreCallsThanThereIsRoomForAreRight) {
+  for (uint32_t step = 1; step < 7; ++step) {
+    for (uint32_t i = 0; i < 60; ++i) {
+      const uint32_t value = 1 + i * step % 7;
+      call(value);
+      call(value);
+      ASSERT_EQ(words(), (std::vector<uint32_t>{value, 2 * value}));
+    }
+  }
+  EXPECT_LE(graphs_->num_graphs(), kMost);
+}
+
+// Nobody waits for the GPU before a graph makes way.
+TEST_F(CallGraphsOnGpu, CallsThatAreUnderWayKeepWhatTheyDo) {
+  constexpr size_t kCalls = 300, kWord = sizeof(uint32_t);
   const cuda::DeviceMemory seen(kCalls * kWord);
   std::vector<uint32_t> expected, found(kCalls);
-  for (size_t call = 0; call < kCalls; ++call) {
-    expected.push_back(static_cast<uint32_t>(kFirst + call * call % kCounts));
-    ASSERT_TRUE(graphs_.launch(*stream_, expected.back()));
-    cuda::check(cuda::driver().copy_async(seen.address() + call * kWord, memory_.address(), kWord,
+  for (size_t i = 0; i < kCalls; ++i) {
+    expected.push_back(static_cast<uint32_t>(1 + i / 3 * 5 % 11));
+    call(expected.back());
+    cuda::check(cuda::driver().copy_async(seen.address() + i * kWord, memory_.address(), kWord,
                                           stream_->handle()),
                 "copy");
   }
@@ -72,12 +88,14 @@ TEST_F(CallGraphsOnGpu, CallsThatNobodyWaitedForKeepTheirRows) {
   EXPECT_EQ(found, expected);
 }
 
-TEST_F(CallGraphsOnGpu, HaveNoOtherCounts) {
-  fill(0, 1);
-  EXPECT_FALSE(graphs_.launch(*stream_, kFirst - 1));
-  EXPECT_FALSE(graphs_.launch(*stream_, kMost + 1));
-  EXPECT_EQ(words()[0], 1u);
-  EXPECT_FALSE(CallGraphs().launch(*stream_, 1));
+TEST_F(CallGraphsOnGpu, ACallThatIsRefusedLeavesTheOthers) {
+  call(1);
+  const auto refused = [](const cuda::Stream&) { throw UsageError("no"); };
+  EXPECT_THROW(graphs_->run(*stream_, {2}, refused), UsageError);
+  EXPECT_THROW(graphs_->run(*stream_, {2}, refused), UsageError);  // while it is captured
+  call(1);
+  call(2);
+  EXPECT_EQ(words(), (std::vector<uint32_t>{2, 4}));
 }
 
 }  // namespace

@@ -119,18 +119,25 @@ TEST_P(OperationOnGpus, TensorsComeWithTheCall) {
         std::vector<std::unique_ptr<TensorMemory>> layers;
         for (int layer = 0; layer < 3; ++layer) {
           layers.push_back(std::make_unique<TensorMemory>(*context_, *operation));
-          write_to(*layers.back(), operation->product(kRows), seed + static_cast<uint64_t>(layer));
         }
-        for (int round = 0; round < 2; ++round) {  // the second finds all addresses known
+        // The second call with the same addresses finds them known, and is captured; the third is
+        // launched.
+        for (const int calls : {1, 1, 3}) {
+          uint64_t written = seed;
           for (const auto& layer : layers) {
-            for (int rank = 0; rank < ranks_; ++rank) {
-              operation->Operation::run(rank, context_->stream(rank), kRows, layer->of(rank));
+            write_to(*layer, operation->product(kRows), ++written);
+          }
+          for (int call = 0; call < calls; ++call) {
+            for (const auto& layer : layers) {
+              for (int rank = 0; rank < ranks_; ++rank) {
+                operation->Operation::run(rank, context_->stream(rank), kRows, layer->of(rank));
+              }
             }
           }
-        }
-        operation->finish();
-        for (const auto& layer : layers) {
-          EXPECT_EQ(wrong_in(*layer, operation->product(kRows), seed++), 0);
+          operation->finish();
+          for (const auto& layer : layers) {
+            EXPECT_EQ(wrong_in(*layer, operation->product(kRows), ++seed), 0) << calls;
+          }
         }
       }
     }
