@@ -1,6 +1,7 @@
 // What a call of an operation costs the host: with the rows and addresses of the call before, with
-// rows that change, with addresses that no call has had, and in a graph. Of all ranks in one
-// process, each with a thread of its own, or of one process a rank (under stretto launch, torchrun
+// rows that change, with addresses that no call has had, and in a graph; and what it costs to ask
+// whether a call has failed. Of all ranks in one process, each with a thread of its own, or of one
+// process a rank (under stretto launch, torchrun
 // or mpirun). Every process prints one JSON object on a line.
 #include <algorithm>
 #include <chrono>
@@ -153,6 +154,7 @@ Json costs_of(Context& context, const ProductShape& shape, int64_t rows,
   json["new_addresses_us"] = host_us(context, operation, kCalls, [&](int rank, int64_t number) {
     operation.Operation::run(rank, context.stream(rank), rows, addresses.of(rank, number));
   });
+  json["error_us"] = host_us(context, operation, kCalls, [&](int, int64_t) { operation.error(); });
   json["graph_us"] = graph_us(context, operation, rows);  // last: what follows has fences
   return json;
 }
