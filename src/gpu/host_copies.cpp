@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 
+#include "gpu/beside_captures.h"
 #include "gpu/device.h"
 
 namespace stretto::cuda {
@@ -29,6 +30,7 @@ std::shared_ptr<const Stream> copy_stream_of(ContextHandle context) {
 
 void copy_to_gpu(DevicePtr to, const void* from, size_t num_bytes) {
   if (num_bytes == 0) return;
+  const BesideCaptures beside;
   const auto stream = copy_stream();
   check(driver().copy_to_device_async(to, from, num_bytes, stream->handle()), "copy to a GPU");
   stream->synchronize();
@@ -36,6 +38,7 @@ void copy_to_gpu(DevicePtr to, const void* from, size_t num_bytes) {
 
 void copy_from_gpu(void* to, DevicePtr from, size_t num_bytes) {
   if (num_bytes == 0) return;
+  const BesideCaptures beside;
   const auto stream = copy_stream();
   check(driver().copy_to_host_async(to, from, num_bytes, stream->handle()), "copy from a GPU");
   stream->synchronize();

@@ -3,7 +3,7 @@
 // The driver's plain copies wait for the default stream, and with it for every stream that waits
 // for that one: where such a stream is stuck in a wait, they would be stuck behind it, and so would
 // whoever has to end the wait. These have a stream of their own, so they are ordered with nothing:
-// what is to be read must be done.
+// what is to be read must be done. And they may come while any stream is captured.
 #pragma once
 
 #include <cstddef>

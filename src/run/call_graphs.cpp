@@ -13,7 +13,10 @@ void CallGraphs::run(const cuda::Stream& stream, const CallSlots::Key& key,
   const CallSlots::Found found = *slots_.find(key, false);  // none is a caller's graph's
   std::unique_ptr<cuda::Graph>& graph = graphs_[found.slot];
   if (found.is_new) {
-    graph.reset();
+    if (graph) {
+      const cuda::BesideCaptures beside;
+      graph.reset();
+    }
     enqueue(stream);
     return;
   }

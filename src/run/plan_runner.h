@@ -100,6 +100,9 @@ class PlanRunner {
   // collectives of NCCL which were given up count as ranks that have not come, until they end.
   void finish();
   bool has_met() const { return has_met_; }
+  // Throws UsageError where a stream that finish() would wait for is being captured, which nobody
+  // can wait for.
+  void require_no_capture() const;
   // What went wrong so far, as far as this process knows; empty: nothing. Asks nobody, and waits
   // for no run.
   std::string problem() const;

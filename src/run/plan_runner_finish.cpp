@@ -150,6 +150,17 @@ bool PlanRunner::restart() {
   return true;
 }
 
+void PlanRunner::require_no_capture() const {
+  for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
+    fabric_.device(rank).make_current();
+    if (!cuda::Stream(of(rank).used).capture()) continue;
+    throw UsageError(fmt::format(
+        "the stream of rank {}'s last run is being captured, and nobody can wait for it: end the "
+        "capture first",
+        rank));
+  }
+}
+
 void PlanRunner::finish() {
   // Told then, of runs that now shall be over.
   const bool was_told = !has_met_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/environment.h"
+#include "gpu/beside_captures.h"
 #include "serve/context_state.h"
 #include "stretto/error.h"
 
@@ -117,6 +118,7 @@ void Context::copy_from_gpu(int rank, void* to, GpuAddress from, size_t num_byte
 }
 
 GpuAddress Context::allocate(int rank, size_t num_bytes) {
+  const cuda::BesideCaptures beside;
   make_current(rank);
   return state_->memory[state_->local(rank)].emplace_back(num_bytes).address();
 }

@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 
+#include "gpu/beside_captures.h"
 #include "serve/operation_state.h"
 #include "stretto/error.h"
 
 namespace stretto {
 
-Operation::Operation(Context& context, const Operator& op, const OperationOptions& options)
-    : state_(std::make_unique<State>(*context.state_, op, options)) {
+Operation::Operation(Context& context, const Operator& op, const OperationOptions& options) {
+  const cuda::BesideCaptures beside;
+  state_ = std::make_unique<State>(*context.state_, op, options);
   prepare(state_->max_rows);
   // Few rows are often served by other kernels, or libraries, which take long to load.
   if (options.rows == RowCount::bucket) {
@@ -20,11 +22,13 @@ Operation::Operation(Context& context, const Operator& op, const OperationOption
 }
 
 Operation::~Operation() {
+  const cuda::BesideCaptures beside;
   try {
     finish();
   } catch (const std::exception&) {
     // Nobody asks for the results any more.
   }
+  state_.reset();
 }
 
 Operator Operation::at(int64_t rows) const {

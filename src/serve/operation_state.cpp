@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "gpu/beside_captures.h"
 #include "stretto/buckets.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
@@ -90,6 +91,7 @@ void Operation::State::for_each_runner(
 }
 
 Operation::State::Bucket& Operation::State::make_bucket(int64_t rows, Made when) {
+  const cuda::BesideCaptures beside;
   const Operator planned = with_rows(op, rows);
   auto bucket = std::make_unique<Bucket>();
   const AutoSchedules chosen = schedule_for(planned, RowsFrom::host, when);
@@ -188,6 +190,8 @@ void Operation::State::run(int rank, GpuStream stream, int64_t most, const runti
 }
 
 void Operation::State::finish() {
+  const cuda::BesideCaptures beside;
+  for_each_runner([](const runtime::PlanRunner& runner) { runner.require_no_capture(); });
   std::string problem;
   const auto finish_one = [&](runtime::PlanRunner& runner) {
     try {

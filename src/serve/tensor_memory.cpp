@@ -33,7 +33,8 @@ GpuAddress TensorMemory::at(int rank, std::string_view tensor) const {
 std::span<const CallTensor> TensorMemory::of(int rank) const {
   const auto local = static_cast<size_t>(rank - first_rank_);
   if (rank < first_rank_ || local >= tensors_.size()) {
-    throw UsageError(fmt::format("rank {} is not of this process", rank));
+    throw UsageError(fmt::format("rank {} is not of this process, which has {} to {}", rank,
+                                 first_rank_, first_rank_ + static_cast<int>(tensors_.size()) - 1));
   }
   return tensors_[local];
 }
