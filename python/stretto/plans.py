@@ -1,6 +1,7 @@
 """What plans are, and runs of them on the CPU: needs no GPU."""
 
 import functools
+import re
 import weakref
 from ctypes import byref, c_char_p, c_double, c_int32, c_int64, c_uint64, c_void_p, pointer
 from typing import Any, Dict, List, Mapping, Optional, Sequence
@@ -74,6 +75,11 @@ class Plan:
         library().plan_text(self._handle, byref(found))
         return found.value.decode()
 
+    @functools.cached_property
+    def dtypes(self) -> Dict[str, str]:
+        """By name, the type of each tensor that a caller gives or gets: ids are i32, weights of sums fp32."""
+        return dict(re.findall(r"^buffer (\S+) (\S+) \S+ (?:input|output)\b", self.text(), re.MULTILINE))
+
     def execute(self, tensors: Mapping[str, Sequence[Any]],
                 num_rows: Optional[int] = None) -> None:
         """One run of `num_rows` rows (default: the plan's) on the CPU, of all ranks.
@@ -90,7 +96,7 @@ class Plan:
                 view = on_cpu(tensor, name)
                 if name in infos[rank]:  # else the library says which there are
                     info = infos[rank][name]
-                    view.require(name, info.shape, self.dtype, info.is_output)
+                    view.require(name, info.shape, self.dtypes.get(name, self.dtype), info.is_output)
                 given.append(CCallTensor(text(name, "name"), 0, rank, view.address,
                                          view.row_stride))
         library().plan_execute(self._handle, run, (CCallTensor * len(given))(*given), len(given))
@@ -140,7 +146,7 @@ def emulate(operator: Operator, tensors: Mapping[str, Sequence[Any]], *, dtype: 
     tensors  by the graph's names: for each input and each output a list with every rank's, as tensors() says. They
              lie in ordinary memory: PyTorch's, NumPy's or whatever speaks DLPack. Rows may lie apart; what leads
              the columns counts as rows, so [batch, sequence, h] is as good as [m, h]. Outputs are written
-    dtype    of all tensors
+    dtype    of all tensors, but for what a graph has i32 (ids) or fp32 (weights of sums): Plan.dtypes
 
     The other arguments are those of plan(), and errors too; a plan is kept for the next call with these sizes.
     """

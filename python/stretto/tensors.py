@@ -10,7 +10,7 @@ from ._library import dtype_text, whole
 DLPACK_CUDA = 2
 DEVICE_ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 CAPSULE_NAME = b"dltensor"
-DLPACK_TYPES = {"bf16": (4, 16), "fp16": (2, 16), "fp32": (2, 32)}  # code, bits
+DLPACK_TYPES = {"bf16": (4, 16), "fp16": (2, 16), "fp32": (2, 32), "i32": (0, 32)}  # code, bits
 
 
 def require_on(gpu, tensor, name):
@@ -110,7 +110,7 @@ def view_of(tensor, name):
                      "interface nor __dlpack__; a tensor of PyTorch was expected, or one alike")
 
 
-INTERFACE_TYPES = {"<f2": "fp16", "<f4": "fp32", "<V2": "bf16"}  # bf16 as ml_dtypes has it
+INTERFACE_TYPES = {"<f2": "fp16", "<f4": "fp32", "<i4": "i32", "<V2": "bf16"}  # bf16 as ml_dtypes has it
 
 
 def of_interface(interface, name, device):

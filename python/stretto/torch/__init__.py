@@ -10,7 +10,7 @@ print(st.report()) says what and why. docs/torch.md has the tasks.
 """
 
 from .functional import (all_gather_matmul, column_matmul, matmul_all_reduce,
-                         matmul_all_reduce_add_rms_norm, matmul_reduce_scatter, mlp)
+                         matmul_all_reduce_add_rms_norm, matmul_reduce_scatter, mlp, moe)
 from .groups import Group, init
 from .modules import ColumnParallelLinear, ParallelMLP, RowParallelLinear
 from .parallelize import parallelize
@@ -22,5 +22,5 @@ from .threads import Threads, run_threads
 __all__ = ["ColumnParallelLinear", "ColwiseParallel", "Group", "ParallelMLP", "Report",
            "RowParallelLinear", "RowwiseParallel", "Threads", "all_gather_matmul", "column_matmul",
            "disable_symm_mem", "enable_symm_mem", "init", "matmul_all_reduce",
-           "matmul_all_reduce_add_rms_norm", "matmul_reduce_scatter", "mlp", "parallelize", "report",
+           "matmul_all_reduce_add_rms_norm", "matmul_reduce_scatter", "mlp", "moe", "parallelize", "report",
            "reset_report", "run_threads"]

@@ -35,10 +35,14 @@ class Call:
     def device(self) -> torch.device:
         return next(iter(self.inputs.values())).device
 
+    @property
+    def rows(self) -> int:
+        """Of all ranks."""
+        return self.sizes[0][1]
+
     def flops(self) -> float:
         """Of one rank, at least: bounds how long the others wait for an execution on the CPU."""
-        rows = dict(self.sizes)["m"]
-        return 2.0 * rows * sum(one.numel() for name, one in self.inputs.items() if name[0] in "bw")
+        return 2.0 * self.rows * sum(one.numel() for name, one in self.inputs.items() if name[0] in "bw")
 
 
 GATHER_BIAS = """\
@@ -124,3 +128,15 @@ def mlp(rows, x, ups, biases, down, activation, scattered, ranks) -> Call:
         graph = "mlp" if scattered else "mlp-ar"
     return Call("mlp", graph, (("m", rows), ("h", h), ("f", f)), inputs,
                 {"down": (rows // ranks if scattered else rows, h)})
+
+
+def moe(x, ids, weights, gate, up, down, is_dealt, ranks) -> Call:
+    """x [t/R, h], ids and weights [t/R, k], gate and up [E, f, h], down [E, h, f] -> y [t/R, h].
+
+    Experts are dealt to the ranks, or every expert's f.
+    """
+    experts, f, h = gate.shape
+    sizes = (("t", x.shape[0] * ranks), ("h", h), ("f", f if is_dealt else f * ranks),
+             ("experts", experts * ranks if is_dealt else experts), ("k", ids.shape[1]))
+    return Call("moe", "moe-ep" if is_dealt else "moe-tp", sizes,
+                {"x": x, "ids": ids, "weights": weights, "wg": gate, "wu": up, "wd": down}, {"y": tuple(x.shape)})

@@ -56,7 +56,7 @@ class Engine:
         answer = {}
         try:
             tensors = {name: [own.detach()] + [
-                from_bytes(meeting.hear(rank, f"in {name}", call.op), own.shape, call.dtype)
+                from_bytes(meeting.hear(rank, f"in {name}", call.op), own.shape, own.dtype)
                 for rank in range(1, group.ranks)] for name, own in call.inputs.items()}
             stretto.emulate(call.graph, {**tensors, **results}, dtype=dtype, schedule=self._schedule,
                             sizes=dict(call.sizes))

@@ -50,7 +50,7 @@ class Engine:
         self._told = None
 
     def run(self, call, dtype, targets):
-        rows = dict(call.sizes)["m"]
+        rows = call.rows
         operation = self._operation(call, rows, dtype)
         made = {name: _room(targets.get(name), shape, call) for name, shape in call.outputs.items()}
         given = {name: _aligned(tensor.detach()) for name, tensor in call.inputs.items()}

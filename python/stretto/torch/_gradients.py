@@ -152,6 +152,16 @@ def back_mlp(ctx, dy):
             None, None, None, None)
 
 
+def keep_moe(ctx, inputs, output):
+    *tensors, ctx.group, ctx.is_dealt = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def back_moe(ctx, dy):
+    dx, dweights, *dexperts = ops.moe_backward(dy, *ctx.saved_tensors, ctx.group, ctx.is_dealt)
+    return dx, None, dweights, *dexperts, None, None
+
+
 class Gradient:
     """What the dispatcher is told of an operator: what to keep of a call, and its gradients."""
 
@@ -170,4 +180,5 @@ GRADIENTS = {
     "column_matmul": Gradient(keep_column_matmul, back_column_matmul),
     "matmul_all_reduce_add_rms_norm": Gradient(keep_norm, back_norm),
     "mlp": Gradient(keep_mlp, back_mlp),
+    "moe": Gradient(keep_moe, back_moe),
 }

@@ -170,6 +170,23 @@ def mlp(x: torch.Tensor, up: Weights, down: torch.Tensor, group: GroupLike = Non
     return made
 
 
+def moe(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, gate: torch.Tensor, up: torch.Tensor,
+        down: torch.Tensor, group: GroupLike = None, *, expert_parallel: bool = False) -> torch.Tensor:
+    """A mixture of experts: for each token the sum over its choices c of weights[c] * expert ids[c] of it, an MLP
+    silu(x @ gate.T) * (x @ up.T) @ down.T.
+
+    x                [..., H], this rank's tokens, as many on each rank
+    ids, weights     [..., k]: the experts that a token has chosen, whole numbers, and their parts of its sum. An id
+                     that is no expert's adds nothing
+    gate, up         [E, F, H], down [E, H, F]: of all experts this rank's part of F; with expert_parallel all of this
+                     rank's experts, the r-th block of them
+
+    Runs on CPU tensors; on GPUs PyTorch does it, which is counted. Gradients are PyTorch's. Returns x's shape.
+    Collective; raises as all_gather_matmul().
+    """
+    return torch.ops.stretto.moe(x, ids, weights, gate, up, down, seat(group), expert_parallel)
+
+
 @overload
 def column_matmul(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor] = ...,
                   group: GroupLike = ...) -> torch.Tensor: ...

@@ -6,7 +6,7 @@ compute is in functional.py's docstrings; lists of weights lie below one another
 
 import torch
 
-from . import _gradients, _kernels, _shapes
+from . import _experts, _gradients, _kernels, _shapes
 
 _library = torch.library.Library("stretto", "FRAGMENT")
 
@@ -24,6 +24,12 @@ SCHEMAS = {
     "mlp":
         "(Tensor x, Tensor[] ups, Tensor[] up_biases, Tensor down, str activation, str group_name, "
         "bool sequence_parallel=False, int dim=0) -> Tensor",
+    "moe":
+        "(Tensor x, Tensor ids, Tensor weights, Tensor gate, Tensor up, Tensor down, str group_name, "
+        "bool expert_parallel=False) -> Tensor",
+    "moe_backward":
+        "(Tensor dy, Tensor x, Tensor ids, Tensor weights, Tensor gate, Tensor up, Tensor down, str group_name, "
+        "bool expert_parallel=False) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     "column_matmul":
         "(Tensor x, Tensor[] weights, Tensor[] biases, str group_name) -> Tensor",
     "all_gather":
@@ -42,7 +48,12 @@ OUT_SCHEMAS = {
 }
 
 
-def _autocast(op, device_type):
+OF_EXPERTS = ("moe", "moe_backward")
+# Arguments that autocast leaves as they are: a token's sum is weighed in fp32.
+KEPT = {"moe": (2,)}
+
+
+def _autocast(op, device_type, kept):
     """Floating tensors in autocast's type of the moment, as PyTorch casts for its own products."""
     key = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, f"Autocast{device_type.upper()}"))
 
@@ -56,15 +67,16 @@ def _autocast(op, device_type):
     def kernel(*arguments, **named):
         dtype = torch.get_autocast_dtype(device_type)
         with torch._C._ExcludeDispatchKeyGuard(key):
-            return op(*(cast(one, dtype) for one in arguments), **named)
+            return op(*(one if place in kept else cast(one, dtype) for place, one in enumerate(arguments)), **named)
     return kernel
 
 
 def _define():
     for name, schema in SCHEMAS.items():
         _library.define(name + schema)
-        _library.impl(name, getattr(_kernels, name), "CompositeExplicitAutograd")
-        torch.library.register_fake(f"stretto::{name}", getattr(_shapes, f"fake_{name}"), lib=_library)
+        kernels, fakes = (_experts, _experts) if name in OF_EXPERTS else (_kernels, _shapes)
+        _library.impl(name, getattr(kernels, name), "CompositeExplicitAutograd")
+        torch.library.register_fake(f"stretto::{name}", getattr(fakes, f"fake_{name}"), lib=_library)
         gradient = _gradients.GRADIENTS.get(name)
         if gradient:
             torch.library.register_autograd(f"stretto::{name}", gradient.backward,
@@ -72,7 +84,7 @@ def _define():
             op = getattr(torch.ops.stretto, name).default
             for device_type in ("cpu", "cuda"):
                 key = "AutocastCPU" if device_type == "cpu" else "AutocastCUDA"
-                _library.impl(name, _autocast(op, device_type), key)
+                _library.impl(name, _autocast(op, device_type, KEPT.get(name, ())), key)
     for name, schema in OUT_SCHEMAS.items():
         _library.define(f"{name}.out{schema}")
         _library.impl(f"{name}.out", _writer(getattr(_kernels, name)), "CompositeExplicitAutograd")

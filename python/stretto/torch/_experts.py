@@ -1,0 +1,92 @@
+"""Mixtures of experts: kernels of torch.ops.stretto.moe and of its gradient."""
+
+import torch
+import torch.nn.functional as F
+
+from . import _calls, _checks, _collectives, _serve
+from .groups import find
+
+
+def check(x, ids, weights, gate, up, down, op="moe"):
+    _checks.matching(op, x, gate=gate, up=up, down=down)
+    _checks.require(not ids.is_floating_point() and ids.dim() == x.dim() and ids.shape[:-1] == x.shape[:-1], op,
+                    f"ids is {ids.dtype} {_checks.shape_text(ids)}; whole numbers [..., k] go with x "
+                    f"{_checks.shape_text(x)}")
+    _checks.require(weights.is_floating_point() and weights.shape == ids.shape, op,
+                    f"weights is {weights.dtype} {_checks.shape_text(weights)}; numbers {_checks.shape_text(ids)} go "
+                    "with ids")
+    _checks.require(ids.device == x.device == weights.device, op,
+                    f"ids is on {ids.device}, weights on {weights.device} and x on {x.device}")
+    _checks.require(gate.dim() == 3 and gate.shape[2] == x.shape[-1], op,
+                    f"gate is {_checks.shape_text(gate)}; [experts, F, {x.shape[-1]}] goes with x "
+                    f"{_checks.shape_text(x)}")
+    _checks.require(up.shape == gate.shape, op,
+                    f"up is {_checks.shape_text(up)} and gate {_checks.shape_text(gate)}: they must be alike")
+    experts, f, h = gate.shape
+    _checks.require(tuple(down.shape) == (experts, h, f), op,
+                    f"down is {_checks.shape_text(down)}; [{experts}, {h}, {f}] goes with gate "
+                    f"{_checks.shape_text(gate)}")
+
+
+def by_torch(x, ids, weights, gate, up, down, first):
+    """[t, h] in fp32 or wider: what experts `first` and on, which are these, add to each token's sum."""
+    y = x.new_zeros(x.shape, dtype=torch.promote_types(x.dtype, torch.float32))
+    for expert in range(gate.shape[0]):
+        token, choice = (ids == first + expert).nonzero(as_tuple=True)
+        rows = x[token]
+        made = F.linear(F.silu(F.linear(rows, gate[expert])) * F.linear(rows, up[expert]), down[expert])
+        y = y.index_add(0, token, made.to(y.dtype) * weights[token, choice, None].to(y.dtype))
+    return y
+
+
+def _matrices(x, ids, weights):
+    return (x.flatten(0, -2).contiguous(), ids.flatten(0, -2).to(torch.int32).contiguous(),
+            weights.flatten(0, -2).contiguous())
+
+
+def _everyone(group, *tensors):
+    return [_collectives.all_gather(group, one) for one in tensors]
+
+
+def moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False):
+    group = find(group_name)
+    check(x, ids, weights, gate, up, down)
+    if x.numel() == 0:
+        return x.new_empty(x.shape)
+    rows = _matrices(x, ids, weights)
+    first = group.rank * gate.shape[0] if expert_parallel else 0
+
+    def fall_back():
+        y = by_torch(*_everyone(group, *rows), gate, up, down, first)
+        return (_collectives.reduce_scatter(group, y).to(x.dtype),)
+
+    call = _calls.moe(rows[0], rows[1], rows[2].float(), gate.contiguous(), up.contiguous(), down.contiguous(),
+                      expert_parallel, group.ranks)
+    y, = _serve.run(call, group, fall_back)
+    return y.reshape(x.shape)
+
+
+def moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_parallel=False):
+    """By PyTorch: all tokens are gathered again, and their gradients scattered."""
+    group = find(group_name)
+    if x.numel() == 0:
+        return tuple(torch.zeros_like(one) for one in (x, weights, gate, up, down))
+    own_x, own_ids, own_weights = _matrices(x, ids, weights)
+    whole_x, whole_ids, whole_weights, whole_dy = _everyone(
+        group, own_x, own_ids, own_weights, dy.flatten(0, -2).contiguous())
+    first = group.rank * gate.shape[0] if expert_parallel else 0
+    leaves = [one.detach().requires_grad_() for one in (whole_x, whole_weights, gate, up, down)]
+    with torch.enable_grad():
+        y = by_torch(leaves[0], whole_ids, *leaves[1:], first)
+        found = torch.autograd.grad(y, leaves, whole_dy.to(y.dtype))
+    dx, dweights = (_collectives.reduce_scatter(group, one) for one in found[:2])
+    return (dx.reshape(x.shape), dweights.reshape(weights.shape), *(one.contiguous() for one in found[2:]))
+
+
+def fake_moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False):
+    check(x, ids, weights, gate, up, down)
+    return x.new_empty(x.shape)
+
+
+def fake_moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_parallel=False):
+    return tuple(one.new_empty(one.shape) for one in (x, weights, gate, up, down))

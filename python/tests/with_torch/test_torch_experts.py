@@ -1,0 +1,131 @@
+"""Mixtures of experts: every expert cut over ranks, and experts dealt to ranks, by the emulator and by PyTorch."""
+
+import unittest
+
+from ranks import Numbers, normal, run
+
+import torch
+import torch.nn.functional as F
+
+import stretto.torch as st
+
+T, H, WIDTH, EXPERTS, K = 12, 16, 32, 6, 2
+
+
+def chosen(seed):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.stack([torch.randperm(EXPERTS, generator=generator)[:K] for _ in range(T)])
+
+
+class Experts(Numbers):
+    def tensors(self, dtype=torch.bfloat16):
+        """x, ids, weights, gate, up, down of all ranks."""
+        return [normal(1, T, H, dtype=dtype), chosen(2), normal(3, T, K, dtype=torch.float32).abs(),
+                normal(4, EXPERTS, WIDTH, H, dtype=dtype) / 4, normal(5, EXPERTS, WIDTH, H, dtype=dtype) / 4,
+                normal(6, EXPERTS, H, WIDTH, dtype=dtype) / 5]
+
+    @staticmethod
+    def right(x, ids, weights, gate, up, down):
+        y = []
+        for token in range(T):
+            parts = [weights[token, c] * (down[e] @ (F.silu(gate[e] @ x[token]) * (up[e] @ x[token])))
+                     for c, e in enumerate(ids[token].tolist()) if 0 <= e < EXPERTS]
+            y.append(sum(parts) if parts else torch.zeros(H, dtype=x.dtype))
+        return torch.stack(y)
+
+    @staticmethod
+    def part(tensors, rank, ranks, dealt):
+        """A rank's."""
+        cuts = [0, 0, 0, *((0, 0, 0) if dealt else (1, 1, 2))]
+        return [one.chunk(ranks, cut)[rank].contiguous() for one, cut in zip(tensors, cuts)]
+
+    def test_every_expert_cut_and_experts_dealt(self):
+        for ranks in (1, 2, 3):
+            for dealt in (False, True):
+                if not dealt and ranks == 3:  # 32 columns do not divide
+                    continue
+                with self.subTest(ranks=ranks, dealt=dealt):
+                    tensors = self.tensors()
+                    found = run(ranks, lambda g: st.moe(*self.part(tensors, g.rank, ranks, dealt), g,
+                                                        expert_parallel=dealt))
+                    self.assertEqual(st.report().served, {"moe": ranks})
+                    right = self.right(*(one.double() if one.is_floating_point() else one for one in tensors))
+                    self.assert_close(torch.cat(found), right)
+
+    def test_leading_dimensions_types_of_ids_and_ids_of_no_expert(self):
+        tensors = self.tensors()
+        tensors[1][0], tensors[1][1, 0] = -1, EXPERTS + 3
+        right = self.right(*(one.double() if one.is_floating_point() else one for one in tensors))
+        for kind in (torch.int32, torch.int64):
+            def call(group):
+                x, ids, *rest = self.part(tensors, group.rank, 2, True)
+                rest[0] = rest[0].view(2, 3, K)
+                return st.moe(x.view(2, 3, H), ids.view(2, 3, K).to(kind), *rest, group, expert_parallel=True)
+            found = run(2, call)
+            self.assertEqual(tuple(found[0].shape), (2, 3, H))
+            self.assert_close(torch.cat(found).flatten(0, 1), right)
+        nothing = run(2, lambda g: st.moe(torch.empty(0, H).bfloat16(), torch.empty(0, K).int(), torch.empty(0, K),
+                                          *self.part(tensors, g.rank, 2, True)[3:], g, expert_parallel=True))
+        self.assertEqual(tuple(nothing[0].shape), (0, H))
+
+    def test_pytorch_serves_the_rest(self):
+        tensors = [one.double() if one.is_floating_point() else one for one in self.tensors()]
+        for dealt in (False, True):
+            found = run(2, lambda g: st.moe(*self.part(tensors, g.rank, 2, dealt), g, expert_parallel=dealt), True)
+            self.assert_close(torch.cat(found), self.right(*tensors))
+            self.assertIn("float64", str(st.report()))
+
+    def test_gradients_are_those_of_one_rank(self):
+        for dealt in (False, True):
+            with self.subTest(dealt=dealt):
+                tensors = self.tensors()
+                wide = [one.double().requires_grad_() if one.is_floating_point() else one for one in tensors]
+                target = normal(9, T, H).double()
+                (self.right(*wide) * target).sum().backward()
+
+                def step(group):
+                    mine = self.part(tensors, group.rank, 2, dealt)
+                    for one in mine:
+                        one.requires_grad_(one.is_floating_point())
+                    y = st.moe(*mine, group, expert_parallel=dealt)
+                    (y.double() * target.chunk(2)[group.rank]).sum().backward()
+                    return [one.grad for one in mine]
+                rights = [one.grad if one.is_floating_point() else one for one in wide]
+                for rank, found in enumerate(run(2, step)):
+                    for got, right in zip(found, self.part(rights, rank, 2, dealt)):
+                        if got is not None:
+                            self.assert_close(got, right, torch.bfloat16)
+
+    def test_compile_and_autocast(self):
+        tensors = self.tensors()
+
+        def call(group):
+            mine = self.part(tensors, 0, 1, True)
+            right = st.moe(*mine, group)
+            torch._dynamo.reset()
+            got = torch.compile(lambda *given: st.moe(*given, group.name) * 2, fullgraph=True, backend="aot_eager")(*mine)
+            self.assert_close(got, right.double() * 2)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                cast = st.moe(*(one.float() if one.is_floating_point() else one for one in mine), group)
+            self.assertTrue(torch.equal(cast, right))
+        run(1, call)
+        with st.Threads(1) as threads:
+            torch.library.opcheck(torch.ops.stretto.moe.default, (*(
+                one.requires_grad_(one.is_floating_point()) for one in self.part(tensors, 0, 1, True)),
+                threads.groups[0].name))
+
+    def test_what_is_refused(self):
+        x, ids, weights, gate, up, down = self.tensors()
+        for given, message in (
+                ((x, ids.float(), weights, gate, up, down), "ids is torch.float32"),
+                ((x, ids[:3], weights, gate, up, down), r"whole numbers \[..., k\] go with x \[12, 16\]"),
+                ((x, ids, weights[:, :1], gate, up, down), r"weights is torch.float32 \[12, 1\]"),
+                ((x, ids, weights, gate[0], up, down), r"\[experts, F, 16\] goes with x"),
+                ((x, ids, weights, gate, up[:2], down), "up is .* they must be alike"),
+                ((x, ids, weights, gate, up, gate), r"down is \[6, 32, 16\]; \[6, 16, 32\] goes with gate")):
+            with self.assertRaisesRegex(ValueError, f"^moe: .*{message}"):
+                run(1, lambda group: st.moe(*given, group))
+
+
+if __name__ == "__main__":
+    unittest.main()
