@@ -125,7 +125,9 @@ std::string legend_of(const ModelReport& report) {
       out += labelled("planned", "predicted for a plan that GPUs have no kernels for yet",
                       kLabelWidth);
     }
-    out += labelled("*", "cuBLAS has no such product: our kernels, then all communication exposed",
+    out += labelled("*",
+                    "cuBLAS has no such product: our kernels, then all communication exposed. No "
+                    "time of experts was measured that predictions could be held to",
                     kLabelWidth);
   }
   std::string parts;

@@ -66,6 +66,9 @@ function showWords() {
   say('Stretto', 'the schedule that auto takes');
   say('buffers', 'memory of a rank for what others send it; parts run one after the other, so a layer needs the most of them. Slots ' +
     'of low-latency collectives are besides');
+  if (parts.some(part => part.linear === 'experts')) {
+    say('experts', 'rows choose them evenly; no time of experts was measured that predictions could be held to');
+  }
   if (parts.some(part => part.from === 'measured')) say('measured', 'on GPUs, and kept in the tuning file');
   if (parts.some(part => !part.runs_on_gpus)) say('planned', 'predicted for a plan that GPUs have no kernels for yet');
   for (const few of [true, false]) {
