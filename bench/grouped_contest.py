@@ -22,7 +22,8 @@ import time
 
 import torch
 
-from grouped_kernels import Kernels, Product, Sort
+from grouped_kernels import Kernels, Product
+from grouped_tiles import MIDDLE, TALL, WIDE, fitted
 
 try:
     import deep_gemm
@@ -33,21 +34,11 @@ except ImportError:
 MODELS = {"qwen30b": (2048, 768, 128, 8), "qwen235b": (4096, 1536, 128, 8), "mixtral": (4096, 14336, 8, 2),
           "gptoss": (2880, 2880, 128, 4), "glm45": (5120, 1536, 160, 8), "dsv3": (7168, 2048, 256, 8)}
 TOKENS = (16, 64, 256, 1024, 2048, 4096, 8192, 16384)
-WIDE, MIDDLE, TALL = Sort(256, 128, 4), Sort(128, 192, 5), Sort(128, 256, 4)
 UP = {tile: (tile._replace(gathers=True), tile._replace(gathers=True, follower="swiglu"),
              tile._replace(follower="swiglu")) for tile in (WIDE, MIDDLE, TALL)}
 DOWN = {tile: (tile._replace(scatters=True),) for tile in (WIDE, MIDDLE, TALL)}
 MOST_WARMING = 6  # at a time, for their memory
 MOST_LAUNCHES, GRAPH_US, ROUNDS, WORST_ERROR = 10, 8000, 9, 6e-3
-
-
-def fitted(rows, experts, columns):
-    """As fitted() of src/gpu/grouped_kernel.h, for 132 SMs."""
-    mean = rows // max(experts, 1)
-    if mean < 80:
-        return WIDE
-    tall_tiles = experts * -(-mean // 256) * -(-columns // 128)
-    return MIDDLE if mean <= 180 or tall_tiles < 4 * 132 else TALL
 
 
 class Routing:

@@ -9,9 +9,10 @@ import pathlib
 import struct
 import subprocess
 import tempfile
-import typing
 
 import torch
+
+from grouped_tiles import Sort
 
 INCLUDE = pathlib.Path(__file__).resolve().parent.parent / "include"
 SOURCE = """#include "stretto/device/grouped_sm90.h"
@@ -27,24 +28,6 @@ THREADS, UNIT_ROWS, MOST_UNITS, BAND = 384, 16, 16, 8
 STORED_AT_ONCE = (32, 16, 8, 4, 2, 1)
 BF16, SWIZZLE_128, PROMOTE_NONE, PROMOTE_256 = 9, 3, 0, 3  # of the driver
 SHARED_BYTES, CAN_OVERLAP = 8, 6  # a function's attribute, a launch's
-
-
-class Sort(typing.NamedTuple):
-    columns: int
-    rows: int
-    stages: int
-    gathers: bool = False
-    scatters: bool = False
-    follower: str = "none"
-
-    @property
-    def name(self):
-        words = ["gathered" * self.gathers, "scattered" * self.scatters, self.follower.replace("none", "")]
-        return " ".join([f"{self.columns}x{self.rows}", *filter(None, words)])
-
-    @property
-    def halves(self):
-        return 2 if self.follower == "swiglu" else 1
 
 
 class Attribute(ctypes.Structure):

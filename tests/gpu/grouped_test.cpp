@@ -1,6 +1,10 @@
 // The grouped kernel without a GPU: which tiles it walks, what is refused, and that it compiles.
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
+#include <string>
+
 #include "compiler_fixture.h"
 #include "gpu/grouped_kernel.h"
 #include "stretto/error.h"
@@ -91,6 +95,28 @@ TEST(GroupedConfigTest, FittedOnesAreLegalAndGrowWithTheRows) {
   EXPECT_EQ(rows_of({.rows = 16384, .experts = 128, .columns = 1536}), 192);
   EXPECT_EQ(rows_of({.rows = 65536, .experts = 128, .columns = 1536}), 256);
   EXPECT_EQ(rows_of({.rows = 2048, .experts = 8, .columns = 4096}), 192) << "few tiles";
+}
+
+// bench/test_grouped_tiles.py holds the bench to the same file.
+TEST(GroupedConfigTest, FittedOnesAreThoseOfTheBench) {
+  std::ifstream file(STRETTO_TEST_DIR "/grouped_tiles.txt");
+  int lines = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with('#')) continue;
+    std::istringstream words(line);
+    GroupedShape shape;
+    int num_sms = 0, columns = 0, rows = 0, stages = 0;
+    char colon = 0;
+    words >> shape.rows >> shape.experts >> shape.columns >> num_sms >> colon >> columns >> rows >>
+        stages;
+    ASSERT_TRUE(words) << line;
+    const GroupedConfig config = fitted({}, shape, num_sms);
+    EXPECT_EQ(config.columns, columns) << line;
+    EXPECT_EQ(config.rows, rows) << line;
+    EXPECT_EQ(config.stages, stages) << line;
+    ++lines;
+  }
+  EXPECT_GT(lines, 10);
 }
 
 TEST(GroupedOperandsTest, ThatDoNotFitAreRefused) {
