@@ -63,8 +63,8 @@ struct JobRank {
 
 class Context {
  public:
-  // Collective over the processes of a job. Of a job that torchrun, mpirun or `stretto launch`
-  // started: its rank, `ranks` in all. Else all ranks in this process, rank r on GPU r. A wait for
+  // Collective over the processes of a job. Under torchrun, mpirun or `stretto launch` this process
+  // has one of `ranks` ranks. Else it has all of them, rank r on GPU r. A wait for
   // another rank ends with an error after `timeout_s`. Throws SystemError: no GPU, too few, ...;
   // UsageError for what load_tuning() refuses.
   // `workspace_bytes`: memory of every GPU for what lies between ranks, shared by all operations;

@@ -180,8 +180,8 @@ struct OperatorSchedule {
   const Schedule& first() const { return products.front(); }
   bool operator==(const OperatorSchedule&) const = default;
 };
-// Of one product, its canonical text; of more "up:TEXT/down:TEXT"; "split=2/" before it where there
-// are parts.
+// One product has its canonical text, several "up:TEXT/down:TEXT", with "split=2/" before it where
+// there are parts.
 std::string to_string(const OperatorSchedule& schedule);
 // Words that '/' separates, later ones over earlier ones: "TEXT" is for every product,
 // "SEGMENT:TEXT" for that one; TEXT as parse_schedule() reads it; "split=2", wherever it stands, is

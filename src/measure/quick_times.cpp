@@ -29,7 +29,7 @@ constexpr int kMostRuns = 10;
 class Stopwatch {
  public:
   explicit Stopwatch(fabric::Fabric& fabric) : fabric_(fabric) {}
-  // Collective. Of the slowest process.
+  // Collective: the time of the slowest process.
   double ms() const {
     const auto now = std::chrono::steady_clock::now();
     const double mine = std::chrono::duration<double, std::milli>(now - start_).count();

@@ -12,7 +12,7 @@ using cuda::check;
 using cuda::driver;
 using cuda::Stream;
 
-// Of a plan's, on each rank: one a layer of a model.
+// A plan has so many on each rank: one for each layer of a model.
 constexpr size_t kMostGraphs = 128;
 
 RankStreams::RankStreams(const Setup& setup)

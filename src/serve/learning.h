@@ -59,7 +59,7 @@ class Learning {
   // Without what was learnt; simulations are shared by all operations.
   AutoSchedule unlearnt(const Segment& op, RowCount rows);
   AutoSchedule measured(const Segment& op, RowCount rows, const Verdict& verdict);
-  // Of rank 0's process.
+  // Rank 0's process does.
   bool decides() const { return of_.fabric.first_rank() == 0; }
 
   const Of of_;

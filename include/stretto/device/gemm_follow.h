@@ -66,7 +66,7 @@ class TileFollower {
     }
   }
 
-  // Of a whole tile: what is stored takes the first of its sums. By the whole warp.
+  // For a whole tile: what is stored takes the first of its sums. The whole warp calls it.
   STRETTO_DEVICE void follow_all(float (&sums)[kMmas][kSums]) const {
     if constexpr (kConfig.bias) {
 #pragma unroll
@@ -89,8 +89,8 @@ class TileFollower {
     }
   }
 
-  // Of kCount groups of columns from `first` on: sums_of(m, group) is the group's four sums. By the
-  // whole warp.
+  // Of kCount groups of columns from `first` on: sums_of(m, group) is the group's four sums. The
+  // whole warp calls it.
   template <int32 kCount, class SumsOf>
   STRETTO_DEVICE void follow(int32 first, SumsOf sums_of) const {
     if constexpr (kConfig.bias) add_bias<kCount>(0, first, sums_of);

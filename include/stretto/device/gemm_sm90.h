@@ -24,7 +24,7 @@
 
 namespace stretto::device {
 
-// By one warp of a block, ahead of a barrier of the block. Maps are copied by the host to memory
+// One warp calls it, ahead of a barrier of the block. Maps are copied by the host to memory
 // where those of a plan that has ended may have been, which the SM may still hold: PTX asks for a
 // fence behind the copy. That takes 1 to 2 us, so only the first block on each SM makes it: the
 // others come behind it in the stream's order.

@@ -236,7 +236,7 @@ struct GemmParams {
   uint32 num_maps, map_sets;
   RowsOfRun rows;
   const GemmSplit* splits;  // by task and half of its columns, where the kernel splits
-  // As first_task: what a block awaits behind its tasks; null: nothing.
+  // Counts as first_task does what a block awaits behind its tasks; null: nothing.
   const uint32* first_end_wait;
   TaskMarks marks;
   uint32* acquired;           // by SM, up to kMostSms: 1 once a block on it has acquired the maps

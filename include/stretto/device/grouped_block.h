@@ -80,7 +80,7 @@ struct GroupedShared {
     fence_barrier_init();
   }
 
-  // By all threads, ahead of a barrier of the block.
+  // All threads call it, ahead of a barrier of the block.
   STRETTO_DEVICE void copy_counts(const GroupedParams& params) const {
     for (uint32 e = threadIdx.x; e < params.experts; e += kLayout.threads) {
       store_shared_word(rows + e * 4, static_cast<uint32>(params.rows_of_expert[e]));

@@ -27,7 +27,7 @@ STRETTO_DEVICE int32 number_at(const MoverRegion& table, uint32 row, uint32 colu
                                                   uint64{column} * 4);
 }
 
-// Whether a row's ids name one of `count` experts from `first` on. By the whole warp.
+// Whether a row's ids name one of `count` experts from `first` on. The whole warp calls it.
 STRETTO_DEVICE bool chooses(const MoverRegion& ids, uint32 row, uint32 top_k, uint32 first,
                             uint32 count) {
   bool any = false;

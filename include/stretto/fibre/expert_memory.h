@@ -40,7 +40,7 @@ struct ExpertMemory {
         calls(world.local<device::uint64>("calls", blocks, 0)),
         sum_calls(world.local<device::uint64>("sum_calls", blocks, 0)) {}
 
-  // Of local memory: how many tokens, in one word; tokens x hidden in bf16; tokens x top_k.
+  // Local memory has how many tokens, in one word; tokens x hidden in bf16; tokens x top_k.
   device::DispatchArgs<Block> dispatch_args(int rank, const Buffer<device::uint32>& tokens,
                                             const Buffer<device::Vec16>& input,
                                             const Buffer<device::int32>& ids,
@@ -95,7 +95,7 @@ struct ExpertMemory {
   Buffer<device::uint32> agreed;
   Buffer<device::uint32> entry_rows;
   Buffer<float> entry_weights;
-  // And for the experts.
+  // What the experts receive.
   Buffer<device::uint32> received, expert_offsets, expert_counts;
   Buffer<device::Vec16> rows;
   Buffer<float> row_scales;
