@@ -7,6 +7,7 @@ ranks have alike) are whole on every rank too, and expected to be.
 import torch
 
 from ._activations import activate, activate_back
+from .groups import ranks_of
 
 ops = torch.ops.stretto
 
@@ -15,9 +16,9 @@ def _matrix(tensor):
     return tensor.flatten(0, -2)
 
 
-def _turned(*weights):
-    """[K, N] of weights [N, K] below one another: what products by the other operand read row by row."""
-    return (weights[0] if len(weights) == 1 else torch.cat(weights)).t().contiguous()
+def _everyone(x, group, dim, rows=None):
+    """All ranks' rows."""
+    return x if ranks_of(group) == 1 else ops.all_gather(x, group, dim, rows)
 
 
 def _split(gradient, parts, needed):
@@ -48,10 +49,10 @@ def back_all_gather_matmul(ctx, dy, _):
     needs_x, needs_weights, needs_biases = ctx.needs_input_grad[:3]
     dx, dweights, dbiases = None, _nothing(weights), _nothing(biases)
     if needs_x:
-        dx = ops.matmul_reduce_scatter(dy, _turned(*weights), None, ctx.group, ctx.dim)
+        dx = ops.matmul_reduce_scatter_back(dy, weights, ctx.group, ctx.dim)
     if any(needs_weights):
         if not ctx.is_kept:
-            gathered = ops.all_gather(x, ctx.group, ctx.dim, dy.shape[ctx.dim])
+            gathered = _everyone(x, ctx.group, ctx.dim, dy.shape[ctx.dim])
         dweights = _split(_weight_gradient(dy, gathered), weights, needs_weights)
     if any(needs_biases):
         dbiases = _split(_matrix(dy).sum(0), biases, needs_biases)
@@ -66,11 +67,12 @@ def keep_matmul_reduce_scatter(ctx, inputs, output):
 def back_matmul_reduce_scatter(ctx, dy):
     x, weight = ctx.saved_tensors
     needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+    if not (needs_weight or needs_bias):
+        dx, _ = ops.all_gather_matmul(dy, [weight.t().contiguous()], [], ctx.group, ctx.dim, x.shape[ctx.dim])
+        return dx, None, None, None, None
     # Who needs all rows of dy anyway has them gathered once.
-    is_kept = needs_weight or needs_bias
-    dx, whole = ops.all_gather_matmul(dy, [_turned(weight)], [], ctx.group, ctx.dim, x.shape[ctx.dim],
-                                      is_kept)
-    return (dx if needs_x else None, _weight_gradient(whole, x) if needs_weight else None,
+    whole = _everyone(dy, ctx.group, ctx.dim, x.shape[ctx.dim])
+    return (whole @ weight if needs_x else None, _weight_gradient(whole, x) if needs_weight else None,
             _matrix(whole).sum(0) if needs_bias else None, None, None)
 
 
@@ -98,7 +100,7 @@ def back_column_matmul(ctx, dy):
     needs_x, needs_weights, needs_biases = ctx.needs_input_grad[:3]
     dx, dweights, dbiases = None, _nothing(weights), _nothing(biases)
     if needs_x:
-        dx = ops.matmul_all_reduce(dy, _turned(*weights), None, ctx.group)
+        dx = ops.matmul_all_reduce_back(dy, weights, ctx.group)
     if any(needs_weights):
         dweights = _split(_weight_gradient(dy, x), weights, needs_weights)
     if any(needs_biases):
@@ -134,19 +136,18 @@ def back_mlp(ctx, dy):
     """What stood between the products is not kept: it is computed again."""
     x, down, *rest = ctx.saved_tensors
     ups, biases = rest[:ctx.ups], rest[ctx.ups:]
-    whole = ops.all_gather(x, ctx.group, ctx.dim) if ctx.is_shared else x
+    whole = _everyone(x, ctx.group, ctx.dim) if ctx.is_shared else x
     if ctx.is_shared:
-        dhidden, dy = ops.all_gather_matmul(dy, [_turned(down)], [], ctx.group, ctx.dim, None, True)
-    else:
-        dhidden = dy @ down
+        dy = _everyone(dy, ctx.group, ctx.dim)
+    dhidden = dy @ down
     made = [torch.nn.functional.linear(whole, up, bias) for up, bias in zip(ups, biases or _nothing(ups))]
     hidden = activate(ctx.activation, made)
     dmade = activate_back(ctx.activation, made, dhidden)
     joint = torch.cat(dmade, -1)
     if ctx.is_shared:
-        dx = ops.matmul_reduce_scatter(joint, _turned(*ups), None, ctx.group, ctx.dim)
+        dx = ops.matmul_reduce_scatter_back(joint, ups, ctx.group, ctx.dim)
     else:
-        dx = ops.matmul_all_reduce(joint, _turned(*ups), None, ctx.group)
+        dx = ops.matmul_all_reduce_back(joint, ups, ctx.group)
     return (dx, [_weight_gradient(one, whole) for one in dmade],
             [_matrix(one).sum(0) for one in dmade[:len(biases)]], _weight_gradient(dy, hidden),
             None, None, None, None)

@@ -5,7 +5,9 @@ import torch.nn.functional as F
 
 from . import _calls, _checks, _collectives, _serve, _shapes
 from ._activations import activate
+from ._rows import Rows
 from .groups import find
+from .report import count_fallback
 
 GATHERED_IS_KEPT = "the gathered rows are kept, and no operator hands them out"
 
@@ -124,6 +126,46 @@ def mlp(x, ups, up_biases, down, activation, group_name, sequence_parallel=False
                       activation, sequence_parallel, group.ranks)
     y, = _serve.run(call, group, in_parts, is_in_parts=True)
     return many.unflat(y, x.shape[many.dim]) if sequence_parallel else y.reshape(x.shape)
+
+
+def _pays(x, columns, ranks):
+    """Whether a sum that Stretto hides takes longer than to turn the weight, which Stretto reads row by row: rows go
+    over links, the weight twice through a GPU's memory, which is some ten times as fast.
+    """
+    return not x.is_cuda or x.numel() // x.shape[-1] * (ranks - 1) * 8 >= columns * ranks
+
+
+TURNED = "to turn the weight would take longer than the sum"
+
+
+def _back(op, x, weights, group, by_stretto, collective):
+    """The sum over ranks of x [..., N] times weights [N, K] below one another, each rank's part of N."""
+    if group.ranks > 1 and _pays(x, x.shape[-1], group.ranks):
+        return by_stretto(joined(weights).t().contiguous())
+    y = x @ joined(weights)
+    if group.ranks == 1:
+        return y
+    count_fallback(op, TURNED)
+    return collective(y)
+
+
+def matmul_all_reduce_back(x, weights, group_name):
+    group = find(group_name)
+    return _back("matmul_all_reduce", x, weights, group,
+                 lambda turned: matmul_all_reduce(x, turned, None, group_name),
+                 lambda y: _collectives.all_reduce(group, y))
+
+
+def matmul_reduce_scatter_back(x, weights, group_name, dim=0):
+    group = find(group_name)
+
+    def scattered(y):
+        many = Rows(y.shape, dim, y.shape[dim], group.ranks)
+        own = _collectives.reduce_scatter(group, many.flat(y, many.block * group.ranks).contiguous())
+        return many.unflat(own, many.own(group.rank))
+
+    return _back("matmul_reduce_scatter", x, weights, group,
+                 lambda turned: matmul_reduce_scatter(x, turned, None, group_name, dim), scattered)
 
 
 def column_matmul(x, weights, biases, group_name):

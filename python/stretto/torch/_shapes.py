@@ -3,7 +3,7 @@
 from . import _checks
 from ._activations import WEIGHTS
 from ._rows import Rows, row_dim
-from .groups import rank_of, ranks_of
+from .groups import place, rank_of, ranks_of
 
 
 def shared_rows(op, x, dim, rows, ranks):
@@ -96,3 +96,13 @@ def fake_column_matmul(x, weights, biases, group_name):
 def fake_all_gather(x, group_name, dim=0, rows=None):
     many = shared_rows("all_gather", x, dim, rows, ranks_of(group_name))
     return x.new_empty(many.shape(many.total, x.shape[-1]))
+
+
+def fake_matmul_all_reduce_back(x, weights, group_name):
+    return x.new_empty((*x.shape[:-1], weights[0].shape[1]))
+
+
+def fake_matmul_reduce_scatter_back(x, weights, group_name, dim=0):
+    rank, ranks = place(group_name)
+    many = Rows(x.shape, dim, x.shape[dim], ranks)
+    return x.new_empty(many.shape(many.own(rank), weights[0].shape[1]))

@@ -32,6 +32,10 @@ SCHEMAS = {
         "bool expert_parallel=False) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     "column_matmul":
         "(Tensor x, Tensor[] weights, Tensor[] biases, str group_name) -> Tensor",
+    "matmul_all_reduce_back":
+        "(Tensor x, Tensor[] weights, str group_name) -> Tensor",
+    "matmul_reduce_scatter_back":
+        "(Tensor x, Tensor[] weights, str group_name, int dim=0) -> Tensor",
     "all_gather":
         "(Tensor x, str group_name, int dim=0, SymInt? rows=None) -> Tensor",
 }

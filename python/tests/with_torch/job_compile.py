@@ -72,6 +72,8 @@ def check_opcheck(mesh):
             (ops.matmul_all_reduce_add_rms_norm, (x, up, normal(5, 8, FF), bias, 1e-6, alone)),
             (ops.mlp, (x, [up, up], [], down, "swiglu", alone, True)),
             (ops.column_matmul, (x, [up], [bias], alone)),
+            (ops.matmul_all_reduce_back, (x.detach(), [down.detach()[:, :16].t().contiguous()] * 2, alone)),
+            (ops.matmul_reduce_scatter_back, (x.detach(), [down.detach()[:, :16].t().contiguous()] * 2, alone)),
             (ops.all_gather, (x.detach(), alone))):
         torch.library.opcheck(op.default, arguments)
     with torch.no_grad():

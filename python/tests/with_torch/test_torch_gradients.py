@@ -1,6 +1,7 @@
 """Gradients: exact against differences in fp64, and of Stretto's own runs against PyTorch's."""
 
 import unittest
+from unittest import mock
 
 from ranks import Numbers, normal, run
 
@@ -8,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import stretto.torch as st
+from stretto.torch import _kernels
 
 RANKS = 2
 
@@ -102,6 +104,28 @@ class Differences(unittest.TestCase):
                 self.check(lambda group, *given: st.mlp(
                     given[-1], given[1:1 + ups], given[0], group, activation=activation),
                     [(3, 2), *[(2, 3)] * ups], [(2, 3)], whole=True)
+
+
+    def test_where_turning_a_weight_does_not_pay(self):
+        """The product is PyTorch's, and the sum a collective: what GPUs do with few rows. One rank has no sum."""
+        def gather(dim, shape, rows=None):
+            def call(group, x, v, w):
+                own = x if rows is None or group.rank == 0 else x[:1]
+                return tuple(st.all_gather_matmul(own, [v, w], group=group, dim=dim, rows=rows))
+            self.check(call, [shape, (2, 3), (1, 3)])
+        with mock.patch.object(_kernels, "_pays", lambda *given: False):
+            st.reset_report()
+            gather(0, (2, 3))
+            gather(1, (2, 1, 3))
+            gather(0, (2, 3), 3)
+            self.check(lambda group, w, b, x: st.column_matmul(x, w, b, group), [(2, 3), (2,)], [(2, 2, 3)])
+            self.check(lambda group, x, down, gate, up: st.mlp(x, [gate, up], down, group, sequence_parallel=True),
+                       [(2, 3), (3, 2), (2, 3), (2, 3)])
+            reasons = {op for op, reason in st.report().fallbacks if reason == _kernels.TURNED}
+            self.assertEqual(reasons, {"matmul_all_reduce", "matmul_reduce_scatter"})
+        with mock.patch(f"{__name__}.RANKS", 1):
+            gather(0, (2, 3))
+            self.check(lambda group, x, w, b: st.matmul_reduce_scatter(x, w, b, group), [(4, 3), (2, 3)], [(2,)])
 
 
 class TrainingStep(Numbers):
