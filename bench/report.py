@@ -18,6 +18,7 @@ from fused_section import beside_torch_section, fused_section, title
 from gemm_section import gemm_section
 from grouped_section import grouped_section
 from language_section import language_section, torch_all_reduces
+from models_section import models_section
 from summary import BARS, at_a_glance, table, torch_times
 from wrapped import wrap_page
 
@@ -87,6 +88,8 @@ def page(results):
             sections.append(fused_section(source, result, torch_rows))
         elif result["benchmark"] == "torch":
             sections += beside_torch_section(source, result)
+        elif result["benchmark"] == "models":
+            sections.append(models_section(source, result))
         elif result["benchmark"] == "device language":
             others = torch_all_reduces(results).get((result["machine"], result["ranks"]), {})
             sections.append(language_section(source, result, others))

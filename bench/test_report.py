@@ -6,6 +6,7 @@ import unittest
 
 import fused_section
 import grouped_section
+import models_section
 import report
 import summary
 
@@ -51,6 +52,20 @@ class TorchFiles(unittest.TestCase):
         self.assertNotIn("2048 8192", section)
         rows = [key[3] for key in summary.torch_times([(self.path, result)])]
         self.assertEqual(rows, [512, 2048])
+
+
+class Models(unittest.TestCase):
+    def test_the_best_of_both_sides(self):
+        ways = {"nccl graph": {"us": 30.0, "error": 0.01}, "nccl compiled": {"us": 22.0}, "async-tp graph": {"failed": "no"},
+                "stretto graph": {"us": 20.0, "error": 0.02}, "stretto-rows graph": {"us": 25.0}}
+        result = {"commit": "abc", "machine": "GPU", "torch": "2.0", "ranks": 2, "context": 8, "rows": [
+            {"model": "tiny", "kind": "decode", "rows": 4, "layers": 3, "ways": ways},
+            {"model": "tiny", "kind": "train", "rows": 4, "layers": 3, "ways": {"stretto graph": {"failed": "no"}}}]}
+        text = models_section.models_section("models.json", result)
+        self.assertIn("| tiny | decode | 4 | 3 | 22 | nccl compiled | - | 20 | stretto graph | 2.0e-02 | 1.100 |", text)
+        self.assertIn("| tiny | train | 4 | 3 | - | - | - | - | - | - | - |", text)
+        self.assertNotIn("One rank", text)
+        self.assertIn("One rank", models_section.models_section("models.json", {**result, "ranks": 1}))
 
 
 class Grouped(unittest.TestCase):
