@@ -101,6 +101,8 @@ struct Roundings {
   // Roundings to `partials` on an element's way from fp32 sum to the final rounding: 0 none,
   // 1 each rank's partial sum once (slots), 1 + hops when a collective also rounds at each hop.
   int roundings = 0;
+  // The type in which what follows a product takes it.
+  DType kept = DType::fp32;
 };
 
 // Rows [row0, row1) of out [M, N], all columns.

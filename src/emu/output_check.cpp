@@ -20,6 +20,11 @@ double distance(double got, double value) {
   return are_alike ? 0 : std::numeric_limits<double>::infinity();
 }
 
+// What follows a library's product reads it as it is stored.
+bool is_follower(Opcode op) {
+  return op == Opcode::bias || op == Opcode::gelu || op == Opcode::silu || op == Opcode::swiglu;
+}
+
 }  // namespace
 
 Roundings roundings_of(const Plan& plan) {
@@ -38,6 +43,9 @@ Roundings roundings_of(const Plan& plan) {
         const int roundings = plan.low_latency_collectives ? 1 : plan.ranks();
         const uint16_t terms = instr.num_reads - form_of(instr.collective).own_reads;
         for (const Region& read : plan.reads(instr).first(terms)) account(read, roundings);
+      } else if (plan.library_gemms && is_follower(instr.op)) {
+        const DType dtype = plan.buffers[plan.reads(instr)[0].buffer].dtype;
+        if (unit_roundoff(dtype) > unit_roundoff(found.kept)) found.kept = dtype;
       }
     }
   }

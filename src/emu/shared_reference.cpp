@@ -59,7 +59,8 @@ SharedReference::Expected SharedReference::expected(const Operator& op, const In
                                                     const Roundings& roundings, int64_t row0,
                                                     int64_t row1) {
   forget_other(op);
-  const auto key = std::tuple(key_of(data), roundings.partials, roundings.roundings, row0, row1);
+  const auto key =
+      std::tuple(key_of(data), roundings.partials, roundings.roundings, roundings.kept, row0, row1);
   if (const auto found = expected_.find(key); found != expected_.end()) return found->second;
 
   auto outputs = std::make_shared<const std::vector<ExpectedRows>>(

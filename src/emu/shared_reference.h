@@ -36,7 +36,7 @@ class SharedReference {
     return {data.seed, data.fill, data.routing.kind, data.routing.table.get()};
   }
   std::map<std::tuple<DataKey, int, int>, Bytes> inputs_;
-  std::map<std::tuple<DataKey, DType, int, int64_t, int64_t>, Expected> expected_;
+  std::map<std::tuple<DataKey, DType, int, DType, int64_t, int64_t>, Expected> expected_;
 };
 
 }  // namespace stretto

@@ -11,7 +11,7 @@
 
 namespace stretto::cuda {
 
-// `norms`: of tables in which tasks norm. `routes`: of those with routed rows.
+// `norms`: of tables in which tasks norm or map. `routes`: of those with routed rows.
 std::string mover_source(bool norms = false, bool routes = false);
 std::string sync_source();
 

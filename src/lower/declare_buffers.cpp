@@ -134,12 +134,14 @@ class Declarer {
     const bool peers_write =
         schedule.reduction == Reduction::two_shot || product.pattern == Pattern::exchange_output;
     if (!product.normed) ids.out = result(product.part, peers_write, copies);
+    // A library stores its products, and what follows them reads them from memory.
+    const DType kept = product.follows_behind() ? op.dtype : DType::fp32;
     for (const int id : product.part.stages) {
       const int out = whole.stage(id).out;
       product.kept.push_back(out == product.part.result
                                  ? ids.out
-                                 : add(prefix_ + whole.tensor(out).name, DType::fp32,
-                                       BufferRole::local, op.local_m(), op.local_n()));
+                                 : add(prefix_ + whole.tensor(out).name, kept, BufferRole::local,
+                                       op.local_m(), op.local_n()));
     }
     if (const int ranges = std::max(product.splits(), product.phases()); ranges > 1) {
       ids.ranges = add(prefix + "ranges", DType::fp32, BufferRole::local, ranges * op.local_m(),

@@ -54,8 +54,7 @@ void emit_nccl_gathered(SegmentLowering& state, Emitter& emit) {
       [&](int rank, const Rect& tile, KRange k) {
         emit.read(region_of({tile.row0, tile.row1, k.begin, k.end}, ids.gathered, rank));
       },
-      [&](int rank, int32_t tile) {
-        const Rect rect = state.grid.rect(tile);
+      [&](int rank, int32_t, const Rect& rect) {
         state.layout.for_each_run(rect.row0, rect.row1, [&](int32_t row0, int32_t row1) {
           emit.write(region_of({row0, row1, rect.col0, rect.col1}, ids.out, rank));
         });
@@ -112,7 +111,7 @@ void emit_nccl_reduce(SegmentLowering& state, Emitter& emit) {
   size_t next = 0;
   emit_gemm(
       state, emit, own_rows_of_a(state, emit),
-      [&](int rank, int32_t tile) { emit.write(region_of(state.grid.rect(tile), ids.part, rank)); },
+      [&](int rank, int32_t, const Rect& rect) { emit.write(region_of(rect, ids.part, rank)); },
       [&](int32_t wave) {
         for (; next < chunks && done[next] <= wave; ++next) reduce(next);
       });

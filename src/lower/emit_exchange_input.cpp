@@ -53,8 +53,8 @@ void emit_exchanged(SegmentLowering& state, Emitter& emit) {
       [&](int rank, const Rect& tile, KRange k) {
         emit.read(region_of({tile.row0, tile.row1, k.begin, k.end}, state.buffers.exchanged, rank));
       },
-      [&](int rank, int32_t tile) {
-        emit.write(region_of(state.rect_of(rank, tile), state.buffers.out, rank));
+      [&](int rank, int32_t, const Rect& rect) {
+        emit.write(region_of(rect, state.buffers.out, rank));
       });
 }
 

@@ -29,7 +29,7 @@ class OutputExchange {
   void emit() {
     emit_gemm(
         state_, emit_, own_rows_of_a(state_, emit_),
-        [&](int rank, int32_t tile) { write_tile(rank, tile); },
+        [&](int rank, int32_t tile, const Rect&) { write_tile(rank, tile); },
         [&](int32_t wave) {
           // What was sent a wave ago has come.
           take_home();

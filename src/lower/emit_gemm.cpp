@@ -6,8 +6,8 @@
 namespace stretto {
 
 void emit_local(SegmentLowering& state, Emitter& emit) {
-  emit_gemm(state, emit, own_rows_of_a(state, emit), [&](int rank, int32_t tile) {
-    emit.write(region_of(state.grid.rect(tile), state.buffers.out, rank));
+  emit_gemm(state, emit, own_rows_of_a(state, emit), [&](int rank, int32_t, const Rect& rect) {
+    emit.write(region_of(rect, state.buffers.out, rank));
   });
 }
 
@@ -31,40 +31,90 @@ std::vector<KRange> k_ranges(const SegmentLowering& state, int ranges) {
 // it, and the last one's goes where the product's would.
 class Followers {
  public:
-  Followers(const SegmentLowering& state, Emitter& emit,
-            const std::function<void(int, int32_t)>& write_tile)
+  Followers(const SegmentLowering& state, Emitter& emit, const WriteTile& write_tile)
       : state_(state), emit_(emit), write_tile_(write_tile) {}
 
   void write_product(int rank, int32_t tile, size_t weight) const {
-    if (!state_.has_followers()) return write_tile_(rank, tile);
-    emit_.write(kept(weight, rank, tile));
+    const Rect rect = state_.rect_of(rank, tile);
+    if (!state_.has_followers()) return write_tile_(rank, tile, rect);
+    emit_.write(kept(weight, rank, rect));
   }
 
   void emit_all(int rank, int32_t tile, uint32_t lane) const {
-    const std::vector<int>& stages = state_.part.stages;
-    for (size_t i = state_.weights.size(); i < stages.size(); ++i) {
-      const Stage& stage = state_.whole.stage(stages[i]);
-      for (const int in : stage.in) read(in, rank, tile);
-      if (i + 1 < stages.size()) {
-        emit_.write(kept(i, rank, tile));
-      } else {
-        write_tile_(rank, tile);
+    for (size_t i = state_.weights.size(); i < state_.part.stages.size(); ++i) {
+      emit_one(i, rank, tile, state_.rect_of(rank, tile), lane);
+    }
+  }
+
+  // What follows the tiles of a kernel that ends here, in as many blocks of rows as there are
+  // lanes.
+  void emit_behind(int rank, const TileOrder& order, const TileKernel& kernel) const {
+    emit_.boundary(rank);
+    const std::vector<Rect> blocks = blocks_of(rank, order, kernel);
+    for (size_t i = state_.weights.size(); i < state_.part.stages.size(); ++i) {
+      int32_t lane = 0;
+      for (const Rect& rows : blocks) {
+        emit_one(i, rank, -1, rows, state_.lanes.compute_lane(rank, lane));
+        lane = (lane + 1) % state_.lanes.compute;
       }
-      emit_.stage(lane, stage, tile);
     }
   }
 
  private:
-  Region kept(size_t stage, int rank, int32_t tile) const {
-    return region_of(state_.rect_of(rank, tile), state_.kept[stage], rank);
+  // A library's kernels have all tiles of the rows that they have any of.
+  std::vector<Rect> blocks_of(int rank, const TileOrder& order, const TileKernel& kernel) const {
+    std::vector<bool> has(static_cast<size_t>(state_.grid.num_rows()), false);
+    for (int32_t i = kernel.first; i < kernel.last; ++i) {
+      has[static_cast<size_t>(state_.grid.row_of(order.tiles[static_cast<size_t>(i)]))] = true;
+    }
+    const auto cols = static_cast<int32_t>(state_.op.local_n());
+    std::vector<Rect> runs;
+    int32_t rows = 0;
+    for (int32_t r = 0; r < state_.grid.num_rows(); ++r) {
+      if (!has[static_cast<size_t>(r)]) continue;
+      const TileRow& tiles = state_.grid.row(r);
+      const Rect rect = state_.on(rank, {tiles.row0, tiles.row1, 0, cols});
+      if (rect.row0 >= rect.row1) continue;
+      rows += rect.rows();
+      if (!runs.empty() && runs.back().row1 == rect.row0) {
+        runs.back().row1 = rect.row1;
+      } else {
+        runs.push_back(rect);
+      }
+    }
+    std::vector<Rect> blocks;
+    for (const Rect& run : runs) {
+      const auto count = static_cast<int32_t>(
+          std::max<int64_t>(1, int64_t{run.rows()} * std::min(state_.lanes.compute, rows) / rows));
+      const auto at = [&](int32_t i) {
+        return run.row0 + static_cast<int32_t>(int64_t{run.rows()} * i / count);
+      };
+      for (int32_t i = 0; i < count; ++i) blocks.push_back({at(i), at(i + 1), 0, cols});
+    }
+    return blocks;
   }
-  // A tile that a stage before has left, or the caller's row.
-  void read(int tensor, int rank, int32_t tile) const {
+
+  void emit_one(size_t i, int rank, int32_t tile, const Rect& rect, uint32_t lane) const {
+    const std::vector<int>& stages = state_.part.stages;
+    const Stage& stage = state_.whole.stage(stages[i]);
+    for (const int in : stage.in) read(in, rank, rect);
+    if (i + 1 < stages.size()) {
+      emit_.write(kept(i, rank, rect));
+    } else {
+      write_tile_(rank, tile, rect);
+    }
+    emit_.stage(lane, stage, tile);
+  }
+
+  Region kept(size_t stage, int rank, const Rect& rect) const {
+    return region_of(rect, state_.kept[stage], rank);
+  }
+  // What a stage before has left, or the caller's row.
+  void read(int tensor, int rank, const Rect& rect) const {
     const std::vector<int>& stages = state_.part.stages;
     for (size_t i = 0; i < stages.size(); ++i) {
-      if (state_.whole.stage(stages[i]).out == tensor) return emit_.read(kept(i, rank, tile));
+      if (state_.whole.stage(stages[i]).out == tensor) return emit_.read(kept(i, rank, rect));
     }
-    const Rect rect = state_.rect_of(rank, tile);
     const uint16_t row = *state_.plan.find_buffer(state_.whole.tensor(tensor).name);
     const auto own = static_cast<int32_t>(state_.op.local_n());
     const int32_t first = state_.plan.buffers[row].cols != own ? rank * own : 0;
@@ -73,7 +123,7 @@ class Followers {
 
   const SegmentLowering& state_;
   Emitter& emit_;
-  const std::function<void(int, int32_t)>& write_tile_;
+  const WriteTile& write_tile_;
 };
 
 // Where the sums of a range of a tile's K are kept.
@@ -85,8 +135,7 @@ Region sums_of_range(const SegmentLowering& state, int rank, const Rect& tile, i
 }  // namespace
 
 void emit_gemm(SegmentLowering& state, Emitter& emit, const ReadA& read_a,
-               const std::function<void(int, int32_t)>& write_tile,
-               const std::function<void(int32_t)>& after_wave) {
+               const WriteTile& write_tile, const std::function<void(int32_t)>& after_wave) {
   const int32_t lanes = state.lanes.compute, splits = state.splits();
   const std::vector<KRange> of_split = k_ranges(state, splits);
   const std::vector<KRange> of_phase = k_ranges(state, state.phases());
@@ -105,7 +154,7 @@ void emit_gemm(SegmentLowering& state, Emitter& emit, const ReadA& read_a,
       }
       emit.task(lane, Opcode::gemm, tile);
     }
-    if (all.size() == 1) followers.emit_all(rank, tile, lane);
+    if (all.size() == 1 && !state.follows_behind()) followers.emit_all(rank, tile, lane);
   };
   const auto emit_sum = [&](int rank, int32_t tile, int ranges, uint32_t lane) {
     for (int i = 0; i < ranges; ++i) {
@@ -143,6 +192,7 @@ void emit_gemm(SegmentLowering& state, Emitter& emit, const ReadA& read_a,
                   state.lanes.compute_lane(rank, i - first));
       }
       if (wave + 1 < kernel.end_wave) continue;
+      if (state.follows_behind()) followers.emit_behind(rank, order, kernel);
       if (kernel.closes) emit.boundary(rank);
       ++k;
     }

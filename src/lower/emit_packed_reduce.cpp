@@ -22,7 +22,7 @@ class PackedReduce {
     size_t next = 0;
     emit_gemm(
         state_, emit_, own_rows_of_a(state_, emit_),
-        [&](int rank, int32_t tile) { write_tile(rank, tile); },
+        [&](int rank, int32_t tile, const Rect&) { write_tile(rank, tile); },
         [&](int32_t wave) {
           for (; next < done_.size() && done_[next] <= wave; ++next) reduce(next);
         });

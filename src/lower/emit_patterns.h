@@ -34,17 +34,19 @@ struct KRange {
 KRange k_range(const SegmentLowering& state, int index, int ranges);
 
 using ReadA = std::function<void(int rank, const Rect& tile, KRange k)>;
+using WriteTile = std::function<void(int rank, int32_t tile, const Rect& rect)>;
 
 // The GEMM of all ranks, wave by wave, with the boundaries of its kernels: read_a names the tile's
-// rows of A, write_tile(rank, tile) where its result goes; after_wave(w), when given, emits what
-// wave w makes possible.
+// rows of A, write_tile(rank, tile, rect) where its result goes, or that of some rows, all columns,
+// which are no tile (-1), of what follows a library's product; after_wave(w), when given, emits
+// what wave w makes possible.
 //
 // With split-k each range of a tile's K is a task of its own; their sums meet in `ranges`, in fp32.
 // The last task computes the first range, which is the shortest, and then adds the others to it in
 // the order of K. With k-phases the ranges of a tile in_phases() follow one another on one lane, in
 // the order in which their rows arrive, and their sum comes behind the last.
 void emit_gemm(SegmentLowering& state, Emitter& emit, const ReadA& read_a,
-               const std::function<void(int rank, int32_t tile)>& write_tile,
+               const WriteTile& write_tile,
                const std::function<void(int32_t wave)>& after_wave = {});
 
 // Reads rows of A from this rank's `a`, stacked as they lie in storage.

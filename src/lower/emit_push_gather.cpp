@@ -174,8 +174,8 @@ void emit_gathered(SegmentLowering& state, Emitter& emit) {
         emit.read(state.owns_rows(rank, tile) ? region_of(rows.moved(-begin), state.buffers.a, rank)
                                               : region_of(rows, state.buffers.gathered, rank));
       },
-      [&](int rank, int32_t tile) {
-        emit.write(region_of(state.grid.rect(tile), state.buffers.out, rank));
+      [&](int rank, int32_t, const Rect& rect) {
+        emit.write(region_of(rect, state.buffers.out, rank));
       });
 }
 

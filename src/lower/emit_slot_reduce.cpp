@@ -31,7 +31,7 @@ class SlotReduce {
   void emit() {
     emit_gemm(
         state_, emit_, own_rows_of_a(state_, emit_),
-        [&](int rank, int32_t tile) { write_tile(rank, tile); },
+        [&](int rank, int32_t tile, const Rect&) { write_tile(rank, tile); },
         [&](int32_t wave) {
           for (int rank = 0; rank < ranks_; ++rank) {
             due_.copies.take(rank, wave, [&](size_t p) { copy_to_slots(rank, p, wave); });

@@ -67,11 +67,15 @@ class StageByStage {
     } else {
       rows = stage_rows(stage, x, stage.in.size() > 1 ? &rows_of(stage.in[1]) : nullptr);
     }
-    if (is_stored(stage.out)) round_rows(op_.dtype, rows);
+    if (is_stored(stage.out)) {
+      round_rows(op_.dtype, rows);
+    } else if (roundings_.kept != DType::fp32) {
+      round_rows(roundings_.kept, rows);
+    }
     rows_[stage.out] = std::move(rows);
   }
 
-  // What follows a product tile by tile takes its sums as they are.
+  // What follows a product tile by tile takes its sums as they are, or as they are kept.
   bool is_stored(int tensor) const {
     for (const OperatorSegment& segment : op_.segments) {
       if (!segment.product) continue;

@@ -66,10 +66,15 @@ class KernelList {
   std::vector<KernelEntry> entries_;
 };
 
+// Norms, and activations that no tile has in registers.
 bool any_norms(const Plan& plan) {
-  return std::any_of(plan.lanes.begin(), plan.lanes.end(), [](const Lane& lane) {
-    return std::any_of(lane.instrs.begin(), lane.instrs.end(),
-                       [](const Instr& instr) { return instr.op == Opcode::norm; });
+  const auto is_one = [](const Instr& instr) {
+    const bool maps =
+        instr.op == Opcode::gelu || instr.op == Opcode::silu || instr.op == Opcode::swiglu;
+    return instr.op == Opcode::norm || (maps && !instr.fused);
+  };
+  return std::any_of(plan.lanes.begin(), plan.lanes.end(), [&](const Lane& lane) {
+    return std::any_of(lane.instrs.begin(), lane.instrs.end(), is_one);
   });
 }
 

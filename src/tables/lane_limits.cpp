@@ -53,7 +53,7 @@ class LaneLimits {
       const bool is_move = !in_gemm && instr.kind() != nullptr && !is_head;
       stretch_ += instr.op == Opcode::boundary;
       stretch.pass(instr, {l, at}, is_move);
-      if (instr.op == Opcode::reduce || instr.op == Opcode::copy) look_at_elements({l, at});
+      if (instr.op == Opcode::copy || (is_move && instr.op != Opcode::norm)) look_at_move({l, at});
       if (instr.op == Opcode::norm) look_at_norm({l, at});
       if (!plan_.partitions.empty() && is_routed_move(instr.op)) look_at_routed({l, at});
       stretch.has_tiles = stretch.has_tiles || is_product(instr.op);
@@ -105,6 +105,19 @@ class LaneLimits {
   };
 
   const Instr& instr_at(const InstrRef& at) const { return plan_.lanes[at.lane].instrs[at.pos]; }
+
+  // What a mover reads is of one type, and so is what it writes.
+  void look_at_move(const InstrRef& at) {
+    look_at_elements(at);
+    const Instr& move = instr_at(at);
+    const auto is_of_one = [&](std::span<const Region> regions) {
+      return std::all_of(regions.begin(), regions.end(), [&](const Region& region) {
+        return plan_.buffers[region.buffer].dtype == plan_.buffers[regions[0].buffer].dtype;
+      });
+    };
+    if (is_of_one(plan_.reads(move)) && is_of_one(plan_.writes(move))) return;
+    limits_.add("a mover reads one type and writes one type", at);
+  }
 
   // Kernels count them, and a little further, in 32 bits.
   void look_at_elements(const InstrRef& at) {

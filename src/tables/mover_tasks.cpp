@@ -49,6 +49,14 @@ void add_regions(const TableBasis& basis, std::span<const Region> regions, Mover
   }
 }
 
+device::MoverMap map_of(Opcode op) {
+  using device::MoverMap;
+  return op == Opcode::gelu     ? MoverMap::gelu
+         : op == Opcode::silu   ? MoverMap::silu
+         : op == Opcode::swiglu ? MoverMap::swiglu
+                                : MoverMap::none;
+}
+
 }  // namespace
 
 MoverTask mover_task(const TableBasis& basis, const Instr& instr, MoverTable& table,
@@ -62,14 +70,21 @@ MoverTask mover_task(const TableBasis& basis, const Instr& instr, MoverTable& ta
   task.columns = static_cast<uint32_t>(reads[0].cols());
   task.from = device_type<device::MoverType>(basis.plan.buffers[reads[0].buffer].dtype);
   task.to = device_type<device::MoverType>(basis.plan.buffers[writes[0].buffer].dtype);
+  task.map = map_of(instr.op);
   task.num_sources = instr.num_reads;
   task.num_destinations = instr.num_writes;
   task.first_region = static_cast<uint32_t>(table.regions[0].size());
   task.drains = hazards.must_end_before(reads, writes) ? 1 : 0;
   Alignment alignment;
   add_regions(basis, reads, table, alignment);
+  if (instr.op == Opcode::bias) {  // a sum with the same row again and again
+    for (auto& regions : table.regions) regions.back().row_bytes = 0;
+    alignment.contiguous = false;
+  }
   add_regions(basis, writes, table, alignment);
-  task.vectors = task.columns % 8 == 0 && alignment.vectors ? 1 : 0;
+  const bool maps = task.map != device::MoverMap::none;
+  table.norms = table.norms || maps;
+  task.vectors = static_cast<uint8_t>(task.columns % 8 == 0 && alignment.vectors ? 1 + maps : 0);
   // Beside routed rows the ring is for copies alone.
   if (basis.routes() && task.from != task.to) task.vectors = 0;
   if (basis.serves) {

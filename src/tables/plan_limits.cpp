@@ -64,25 +64,24 @@ std::optional<PlanLimit> why_not_handed_over(const Plan& plan) {
   return std::nullopt;
 }
 
-// Tasks that GPUs do in no other place.
+// Tasks that follow products.
 bool only_follows(Opcode op) {
   return op == Opcode::bias || op == Opcode::gelu || op == Opcode::silu || op == Opcode::swiglu;
 }
 
-// The first task that GPUs only do with a tile that they have in registers and that no tile has.
+// Beside routed rows, the first task that GPUs only do with a tile that they have in registers and
+// that no tile has: the ring of those movers is for copies alone.
 std::optional<PlanLimit> why_not_followed(const Plan& plan) {
+  if (plan.partitions.empty()) return std::nullopt;
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     const std::vector<Instr>& instrs = plan.lanes[l].instrs;
     for (uint32_t at = 0; at < instrs.size(); ++at) {
       if (!only_follows(instrs[at].op) || instrs[at].fused) continue;
-      const std::string_view op = to_string(instrs[at].op);
       return PlanLimit{
-          plan.library_gemms
-              ? fmt::format("GPUs do {} in the GEMM kernel only: take gemm=tiles", op)
-              : fmt::format(
-                    "GPUs do {} in the GEMM kernel only: fused, in the lane of a product, directly "
-                    "behind it, where nothing else touches what lies between in fp32",
-                    op),
+          fmt::format("beside routed rows GPUs do {} in the GEMM kernel only: fused, in the lane of "
+                      "a product, directly behind it, where nothing else touches what lies between "
+                      "in fp32",
+                      to_string(instrs[at].op)),
           InstrRef{l, at}};
     }
   }

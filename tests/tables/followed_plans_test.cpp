@@ -102,13 +102,20 @@ INSTANTIATE_TEST_SUITE_P(Cuda, FollowedPlans, testing::ValuesIn(cases()), [](con
   return name;
 });
 
-TEST(FollowedPlansOfLibraries, NormAndRefuseActivations) {
-  EXPECT_THAT(why_not_on_cuda(plan_of_operator("gemm-ar-norm m=1003 n=512 k=512 ranks=2 dtype=bf16",
-                                               "library")),
-              IsEmpty());
-  EXPECT_THAT(
-      why_not_on_cuda(plan_of_operator("mlp m=1003 h=512 f=1376 ranks=2 dtype=bf16", "library")),
-      testing::ElementsAre("GPUs do swiglu in the GEMM kernel only: take gemm=tiles"));
+// Activations are tasks of a mover kernel behind the library's products.
+TEST(FollowedPlansOfLibraries, NormAndActivate) {
+  for (const char* op :
+       {"gemm-ar-norm m=1003 n=512 k=512", "mlp m=1003 h=512 f=1376", "mlp-gelu m=200 h=512 f=1376",
+        "layer m=1000 h=512 f=1408 heads=8 kv-heads=2 head-dim=64"}) {
+    for (const char* preset : {"library", "two-chunk,gemm=library", "split=2/library"}) {
+      const Plan plan = plan_of_operator(fmt::format("{} ranks=2 dtype=bf16", op), preset);
+      EXPECT_THAT(why_not_on_cuda(plan), IsEmpty()) << op << " " << preset;
+      const auto kernels = kernels_of(plan, "sm_90a");
+      EXPECT_TRUE(std::any_of(kernels.begin(), kernels.end(), [](const KernelEntry& kernel) {
+        return kernel.name == "mover that norms";
+      })) << op << " " << preset;
+    }
+  }
 }
 
 TEST(FollowedPlansKernels, AreListedWithTheirFollowersAndNorms) {

@@ -98,5 +98,55 @@ TEST_F(NormTasks, SayWhatWouldBeRight) {
   EXPECT_THAT(why_no_norm(plan, both), HasSubstr("by a task of its own"));
 }
 
+// What follows a library's product; a bias is a sum whose second source is one row for all.
+TEST(MapTasks, SayWhatTheyMakeOfTheirSources) {
+  const Plan plan = parse_plan(R"(stretto-plan 1
+operator gemm-rs m=256 n=128 k=128 ranks=1 dtype=bf16
+sms 132
+buffer g bf16 8x64 local
+buffer u bf16 8x64 local
+buffer row bf16 1x64 input
+buffer y bf16 8x64 local
+lane 0 comm 0
+  bias g[0:4,0:64] row[0:1,0:64] -> y[0:4,0:64]
+  gelu y[0:4,0:64] -> u[0:4,0:64]
+  swiglu g[4:8,0:64] u[4:8,0:64] -> y[4:8,0:64]
+  silu g[0:4,0:32] -> y[0:4,0:32]
+  copy g[0:4,0:64] -> y[0:4,0:64]
+end
+)");
+  const TileSums sums(plan);
+  const BufferPlaces places = places_of(plan);
+  const SignalLayout signals(plan, programs_of(plan), true);
+  const TableBasis basis{plan, 0, places, signals, sums, false, 1};
+  MoverTable table;
+  table.regions.resize(1);
+  LaneHazards hazards;
+  std::vector<device::MoverTask> tasks;
+  for (const Instr& instr : plan.lanes[0].instrs) {
+    if (instr.is_task()) tasks.push_back(mover_task(basis, instr, table, hazards));
+  }
+  ASSERT_EQ(tasks.size(), 5u);
+  using device::MoverMap;
+  const MoverMap maps[] = {MoverMap::none, MoverMap::gelu, MoverMap::swiglu, MoverMap::silu,
+                           MoverMap::none};
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    EXPECT_EQ(tasks[i].map, maps[i]);
+    EXPECT_EQ(tasks[i].num_sources, i == 0 || maps[i] == MoverMap::swiglu ? 2 : 1);
+    EXPECT_EQ(tasks[i].num_destinations, 1);
+    EXPECT_EQ(tasks[i].vectors, maps[i] == MoverMap::none ? 1 : 2);
+  }
+  EXPECT_TRUE(table.norms);
+  // Columns count where a row is added; else what lies together is one row.
+  EXPECT_EQ(tasks[0].rows, 4u);
+  EXPECT_EQ(tasks[1].rows, 1u);
+  EXPECT_EQ(tasks[3].rows, 4u);
+  EXPECT_EQ(table.regions[0][tasks[0].first_region + 1].address,
+            basis.address(plan.reads(plan.lanes[0].instrs[0])[1], 0));
+  EXPECT_EQ(table.regions[0][tasks[0].first_region + 1].row_bytes, 0u);
+  EXPECT_EQ(tasks[1].first_region, tasks[0].first_region + 3);
+  EXPECT_EQ(tasks[1].drains, 1);
+}
+
 }  // namespace
 }  // namespace stretto::cuda

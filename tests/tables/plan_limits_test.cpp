@@ -28,17 +28,22 @@ lane 0 compute 0
 end
 )";
 
-TEST(PlanLimits, ActivationsThatNoTileHasInRegistersAreRefusedInOneLine) {
+TEST(PlanLimits, ActivationsAreAMoversAlone) {
   Plan plan = parse_plan(kActivationAlone);
-  std::vector<PlanLimit> limits = limits_on_cuda(plan, TileSums(plan));
-  ASSERT_EQ(limits.size(), 1u);
-  EXPECT_THAT(limits[0].reason, testing::StartsWith("GPUs do silu in the GEMM kernel only: fused, in the "
-                                                    "lane of a product, directly behind it"));
-  EXPECT_EQ(limits[0].where, (InstrRef{0, 0}));
+  EXPECT_THAT(why_not_on_cuda(plan), IsEmpty());
   plan.library_gemms = true;
-  limits = limits_on_cuda(plan, TileSums(plan));
+  EXPECT_THAT(why_not_on_cuda(plan), IsEmpty());
+}
+
+TEST(PlanLimits, WhatAMoverReadsIsOfOneType) {
+  std::string text = kActivationAlone;
+  text.insert(text.find("buffer out"), "buffer wide fp32 4x8 local\n");
+  text.insert(text.find("  norm"), "  swiglu x[0:4,0:8] wide[0:4,0:8] -> out[0:4,0:8]\n");
+  const Plan plan = parse_plan(text);
+  const std::vector<PlanLimit> limits = limits_on_cuda(plan, TileSums(plan));
   ASSERT_EQ(limits.size(), 1u);
-  EXPECT_EQ(limits[0].reason, "GPUs do silu in the GEMM kernel only: take gemm=tiles");
+  EXPECT_EQ(limits[0].reason, "a mover reads one type and writes one type");
+  EXPECT_EQ(limits[0].where, (InstrRef{0, 1}));
 }
 
 TEST(PlanLimits, RowsThatNoTaskNormsAreRefused) {

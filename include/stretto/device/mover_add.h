@@ -10,7 +10,7 @@ namespace stretto::device {
 
 // By the warps of one add group: the sums of its pieces of a task, stored to every destination.
 // `turn` counts pieces.
-template <MoverType kFrom>
+template <MoverType kFrom, bool kMaps>
 STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, uint32 group,
                              uint32& turn, uint32& stage) {
   constexpr uint32 kEights = kEightsOf<kFrom, kGroupWarps>;
@@ -40,11 +40,22 @@ STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, ui
       const uint32 slot = slot_of(stage);
       await_begun(shared, stage);
       barrier_wait(shared.full + slot * 8, parity_of(stage));
-      add_stage<kFrom>(shared.stages + slot * kStageBytes, thread, kGroupWarps * 32, sums);
+      const uint32 at = shared.stages + slot * kStageBytes;
+      if (kMaps && s != 0 && task.vectors == 2) {
+        multiply_stage<kFrom>(at, thread, kGroupWarps * 32, sums);
+      } else {
+        add_stage<kFrom>(at, thread, kGroupWarps * 32, sums);
+      }
       __syncwarp();
       if (threadIdx.x % 32 == 0) barrier_arrive_many(shared.empty + slot * 8, kAddGroups);
     }
 
+    if (kMaps && task.vectors == 2) {
+#pragma unroll
+      for (uint32 i = 0; i < kEights; ++i) {
+        map_eight(walk, sums + 8 * i);
+      }
+    }
     EightRounded rounded[kEights];
 #pragma unroll
     for (uint32 i = 0; i < kEights; ++i) rounded[i] = round_eight(task.to, sums + 8 * i);
@@ -61,10 +72,14 @@ STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, ui
 }
 
 // By all add warps, without the ring: any width and alignment of elements.
-STRETTO_DEVICE void move_elements(const MoverTask& task, const MoverRegion* regions) {
+template <bool kMaps>
+STRETTO_DEVICE void move_elements(const TaskWalk& walk, const MoverRegion* regions) {
+  const MoverTask& task = walk.task();
   for (uint32 at = threadIdx.x; at < task.rows * task.columns; at += kAddWarps * 32) {
     const uint32 row = at / task.columns, column = at % task.columns;
-    if (task.num_sources == 1 && task.from == task.to) {  // bits, which may be of whole numbers
+    const bool maps = kMaps && walk.entry().map != MoverMap::none;
+    if (!maps && task.num_sources == 1 && task.from == task.to) {
+      // Bits, which may be of whole numbers.
       const uint64 from = address_in(regions[0], row, column, task.from);
       for (uint32 d = 0; d < task.num_destinations; ++d) {
         const uint64 to = address_in(regions[1 + d], row, column, task.to);
@@ -77,11 +92,12 @@ STRETTO_DEVICE void move_elements(const MoverTask& task, const MoverRegion* regi
       continue;
     }
     float sum = 0;
-    for (uint32 s = 0; s < task.num_sources; ++s) {
-      const uint64 address = address_in(regions[s], row, column, task.from);
-      sum += widen_as(task.from, task.from == MoverType::fp32
-                                     ? *reinterpret_cast<const uint32*>(address)
-                                     : *reinterpret_cast<const uint16*>(address));
+    if (maps) {
+      sum = map_element(walk.entry(), regions, row, column);
+    } else {
+      for (uint32 s = 0; s < task.num_sources; ++s) {
+        sum += load_element(address_in(regions[s], row, column, task.from), task.from);
+      }
     }
 
     for (uint32 d = 0; d < task.num_destinations; ++d) {
@@ -114,7 +130,7 @@ STRETTO_DEVICE void add_tasks(const MoverBlock& block, uint32 group) {
       if (kRoutes && task.routed != 0) {
         move_routed(params, block.begin + passed, regions);
       } else {
-        move_elements(task, regions + task.first_region);
+        move_elements<kNorms>(walk, regions + task.first_region);
       }
     } else if (kNorms && task.num_normed != 0) {
       if (task.from == MoverType::bf16) {
@@ -126,11 +142,11 @@ STRETTO_DEVICE void add_tasks(const MoverBlock& block, uint32 group) {
       }
     } else if constexpr (!kRoutes) {
       if (task.from == MoverType::bf16) {
-        add_task<MoverType::bf16>(block.shared, walk, group, turn, stage);
+        add_task<MoverType::bf16, kNorms>(block.shared, walk, group, turn, stage);
       } else if (task.from == MoverType::fp16) {
-        add_task<MoverType::fp16>(block.shared, walk, group, turn, stage);
+        add_task<MoverType::fp16, kNorms>(block.shared, walk, group, turn, stage);
       } else {
-        add_task<MoverType::fp32>(block.shared, walk, group, turn, stage);
+        add_task<MoverType::fp32, kNorms>(block.shared, walk, group, turn, stage);
       }
     }
     ++passed;

@@ -12,7 +12,7 @@ namespace stretto::device {
 #ifdef STRETTO_DEVICE
 
 STRETTO_DEVICE bool is_copy(const MoverTask& task) {
-  return task.vectors && task.num_sources == 1 && task.from == task.to && task.num_normed == 0;
+  return task.vectors == 1 && task.num_sources == 1 && task.from == task.to && task.num_normed == 0;
 }
 
 // Shared-memory addresses of one block.

@@ -5,7 +5,7 @@
 // their squares. So nothing is read twice but a row that is longer than a piece.
 #pragma once
 
-#include "stretto/device/mover_sum.h"
+#include "stretto/device/mover_map.h"
 #include "stretto/device/norms.h"
 
 namespace stretto::device {

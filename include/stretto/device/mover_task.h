@@ -10,6 +10,9 @@
 // the norm of its result are one task, and a norm alone is one of a single source, whose sum is
 // stored nowhere. Its rows are whole vectors, and stay of the sources' type where that is not fp32.
 //
+// A task that maps makes something else of its sources than their sum, element by element, and
+// rounds that: what follows a product where that is no part of the GEMM kernel's task.
+//
 // A task of rows that choose experts (RoutedTask) has its sources and destinations like others, and
 // moves them past the ring: its add warps read where tables say.
 #pragma once
@@ -21,6 +24,13 @@
 namespace stretto::device {
 
 enum class MoverType : uint8 { bf16, fp16, fp32 };
+
+enum class MoverMap : uint8 {
+  none,
+  gelu,
+  silu,
+  swiglu,  // of two sources: silu of the first times the second
+};
 
 // A rectangle's first element; its size is the task's.
 struct MoverRegion {
@@ -35,13 +45,14 @@ struct MoverTask {
   uint16 num_waits, num_notifies;
   uint16 num_sources, num_destinations;
   MoverType from, to;
-  uint8 vectors;  // 1: rows and addresses are multiples of eight elements and of 16 bytes
-  uint8 drains;   // 1: touches what earlier tasks of its block write or read, so they end first
-  uint32 tile;    // named in errors
+  // 1: rows and addresses are multiples of eight elements and of 16 bytes; 2: and it maps.
+  uint8 vectors;
+  uint8 drains;  // 1: touches what earlier tasks of its block write or read, so they end first
+  uint32 tile;   // named in errors
   TaskRows rows_from;  // where runs may have fewer rows
   uint16 num_normed;   // destinations, the last ones, that take the norms instead of the sums
   MoverType weights;
-  uint8 reserved;
+  MoverMap map;
   float epsilon;
   uint32 routed;  // of routed rows: 1 + place in MoverParams::routed
 };
