@@ -26,8 +26,7 @@ struct Measured {
 };
 
 // What was measured of one operator on one machine with one kind of GPU.
-struct TunedOperator {
-  Segment op;
+struct TunedSchedules {
   std::string machine;       // its name; plans were lowered for it
   std::string gpu;           // as the driver calls it; empty: nobody said
   std::string commit, date;  // of the measurement; may be empty
@@ -37,16 +36,26 @@ struct TunedOperator {
   double library_us = 0;           // cuBLAS, then NCCL, in the same session; 0: not measured
   std::vector<Measured> measured;  // the fastest first, never empty
 };
+// Of an operator that is one product; and of others, under the name that it is shipped by.
+struct TunedOperator : TunedSchedules {
+  Segment op;
+};
+struct TunedGraph : TunedSchedules {
+  Operator op;
+};
 
 class Tuning {
  public:
   const std::vector<TunedOperator>& operators() const { return operators_; }
+  const std::vector<TunedGraph>& graphs() const { return graphs_; }
   // Replaces what is known of the same operator on the same machine and GPU.
   void add(TunedOperator tuned);
+  void add(TunedGraph tuned);
   void add_all(const Tuning& other);
 
  private:
   std::vector<TunedOperator> operators_;
+  std::vector<TunedGraph> graphs_;
 };
 
 // Of a tuning file, from anywhere: throws UsageError naming the file, the place and what would be
@@ -110,8 +119,10 @@ inline constexpr std::string_view kAutoWords[] = {"auto"};
 AutoSchedule served_schedule(const Segment& op, const Machine& machine, const Tuning& tuning,
                              RowsFrom from = RowsFrom::host);
 
-// Of an operator of several products: for each of them what it would have alone, or `tiles` for all
-// where these do not go together in one plan; the reason names each product. With rows=bucket as
+// Of an operator of several products: the fastest that was measured on it, or on the same operator
+// and number of ranks where no size is apart by more than a factor of two, the nearest first. Else
+// for each of them what it would have alone, or `tiles` for all where these do not go together in
+// one plan; the reason names each product. With rows=bucket as
 // served_schedule() chooses, so nothing is simulated.
 struct AutoSchedules {
   OperatorSchedule schedule;
@@ -142,6 +153,16 @@ struct Candidate {
 // can serve the operator; throws UsageError when none can. Takes seconds: it lowers and simulates
 // all of them.
 std::vector<Candidate> sweep_candidates(const Segment& op, const Machine& machine, size_t more);
+
+// The same of operators that are not one product: the presets for all products, whole and in two
+// parts, what `auto` would take, and those of a walk that gives one product after the other what the
+// simulation finds fastest; then the `more` next.
+struct GraphCandidate {
+  OperatorSchedule schedule;
+  double predicted_us = 0;
+};
+std::vector<GraphCandidate> graph_candidates(const Operator& op, const Machine& machine,
+                                             size_t more);
 
 // What a sweep should measure after these: the fastest of `measured` that cuBLAS multiplies for,
 // with every other algorithm that cuBLAS may propose (fewer, maybe: then they are refused when they

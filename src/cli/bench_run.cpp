@@ -28,11 +28,19 @@ struct Lowered {
   double predicted_us = 0;
 };
 
+// cuBLAS, then NCCL, with a kernel of one pass for what stands between; null where that cannot be.
+std::unique_ptr<Plan> library_plan(const Operator& op, const Machine& machine) {
+  const OperatorSchedule schedule = schedule_of(find_preset("library"), op, machine);
+  if (!legal(op, schedule, machine).empty()) return nullptr;
+  auto plan = std::make_unique<Plan>(lower(op, schedule, machine));
+  return cuda::why_not_on_cuda(*plan).empty() ? std::move(plan) : nullptr;
+}
+
 }  // namespace
 
 BenchRun::BenchRun(int ranks) : fabric_(open_gpus(ranks)) {}
 
-BenchedOperator BenchRun::run(const Segment& op, const Machine& machine,
+BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
                               std::vector<Choice> choices, const runtime::BenchOptions& timing,
                               const std::function<void(double)>& progress) {
   BenchedOperator benched{op, machine, {}, link_bytes(op) / (machine.link_gb_per_s * 1e3), {}};
@@ -61,8 +69,9 @@ BenchedOperator BenchRun::run(const Segment& op, const Machine& machine,
     places.push_back(i);
     owned.push_back(std::move(lowered.plan));
   }
+  const std::unique_ptr<Plan> library = library_plan(op, machine);
   runtime::BenchTimes times =
-      runtime::bench_operator(op, plans, *fabric_, compiler_, timing, progress);
+      runtime::bench_operator(op, library.get(), plans, *fabric_, compiler_, timing, progress);
   benched.library = times.library;
   for (size_t i = 0; i < places.size(); ++i) {
     BenchedStrategy& strategy = benched.strategies[places[i]];

@@ -24,7 +24,7 @@ class BenchRun {
   // Whether this process is the one that speaks for all of a job.
   bool speaks() const { return fabric_->first_rank() == 0; }
   // Collective.
-  BenchedOperator run(const Segment& op, const Machine& machine, std::vector<Choice> choices,
+  BenchedOperator run(const Operator& op, const Machine& machine, std::vector<Choice> choices,
                       const runtime::BenchOptions& timing,
                       const std::function<void(double)>& progress = {});
 

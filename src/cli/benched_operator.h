@@ -19,13 +19,13 @@ struct BenchedStrategy {
 };
 
 struct BenchedOperator {
-  Segment op;
+  Operator op;
   Machine machine;  // that the plans are for
   runtime::LibraryTimes library;
   double link_floor_us = 0;  // the least bytes that leave a GPU, at the machine file's rate
   std::vector<BenchedStrategy> strategies;
 
-  double floor_us() const;  // nothing can be faster: link bytes, or the GEMM alone by cuBLAS
+  double floor_us() const;  // nothing can be faster: link bytes, or the GEMMs alone by cuBLAS
   const BenchedStrategy* fastest() const;  // null when none was timed
 };
 

@@ -33,7 +33,7 @@ class Collector {
   }
 
   // Plans of so many rows.
-  void add_fixed(const Segment& op) {
+  void add_fixed(const Operator& op) {
     const Machine machine = machine_of(op);
     for (const Choice& choice : resolve_strategies(strategies_, op, machine)) {
       add(choice, op, machine);
@@ -41,13 +41,16 @@ class Collector {
   }
 
   // Those of an operation of up to so many rows: a plan for every bucket.
-  void add_served(const Segment& op) {
+  void add_served(const Operator& op) {
     const Machine machine = machine_of(op);
-    for (const int64_t rows : buckets_up_to(op.kind, op.ranks, op.m)) {
-      Segment planned = op;
-      planned.m = rows;
+    const Segment* const only = op.only_product();
+    if (only == nullptr) {
+      throw UsageError(fmt::format("{} is more than one product: leave --serve out", op.name()));
+    }
+    for (const int64_t rows : buckets_up_to(only->kind, op.ranks, op.rows())) {
+      const Operator planned = with_rows(op, rows);
       if (strategies_ == "auto") {
-        add_of_auto(planned, machine);
+        add_of_auto(*planned.only_product(), machine);
         continue;
       }
       for (Choice& choice :
@@ -62,7 +65,7 @@ class Collector {
   KernelsToCompile take() { return std::move(found_); }
 
  private:
-  Machine machine_of(const Segment& op) const {
+  Machine machine_of(const Operator& op) const {
     return resolve_machine(options_, op.ranks,
                            {.ranks_each = cuda::ranks_a_gpu(), .name = cuda::gpu_name()});
   }
@@ -82,7 +85,7 @@ class Collector {
     }
   }
 
-  void add(const Choice& choice, const Segment& op, const Machine& machine) {
+  void add(const Choice& choice, const Operator& op, const Machine& machine) {
     if (!choice.refused.empty()) return refuse(choice.name, op, choice.refused);
     const Plan plan = lower(op, choice.schedule, machine);
     const bool serves = choice.schedule.first().rows == RowCount::bucket;
@@ -92,11 +95,9 @@ class Collector {
   }
 
   // Of an operation the smallest bucket's stands for the others'.
-  void refuse(const std::string& name, const Segment& op, std::vector<std::string> reasons) {
+  void refuse(const std::string& name, const Operator& op, std::vector<std::string> reasons) {
     const auto same = [&](const RefusedSchedule& other) {
-      Segment with_its_rows = op;
-      with_its_rows.m = other.op.m;
-      return other == RefusedSchedule{name, with_its_rows, reasons};
+      return other == RefusedSchedule{name, with_rows(op, other.op.rows()), reasons};
     };
     if (options_.serve && std::any_of(found_.refused.begin(), found_.refused.end(), same)) return;
     found_.refused.push_back({name, op, std::move(reasons)});
@@ -151,7 +152,7 @@ KernelsToCompile kernels_to_compile(const Options& options, const std::string& a
     progress.show("planning what the tuning has measured", 0);
     return {runtime::usual_kernels(shipped_tuning(), arch), {}};
   }
-  const std::vector<Segment> operators = resolve_operators(options);
+  const std::vector<Operator> operators = resolve_operators(options);
   if (options.serve) require_served_strategies(options);
   Collector collector(options, arch);
   for (size_t i = 0; i < operators.size(); ++i) {

@@ -15,7 +15,7 @@ class Progress;
 // A schedule of the line that cannot serve an operator of it.
 struct RefusedSchedule {
   std::string strategy;
-  Segment op;
+  Operator op;
   std::vector<std::string> reasons;
 
   bool operator==(const RefusedSchedule&) const = default;

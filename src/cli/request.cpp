@@ -88,19 +88,26 @@ Machine resolve_machine(const Options& options, int ranks, const OnGpus& gpus) {
   return machine;
 }
 
-std::vector<Segment> resolve_operators(const Options& options) {
+namespace {
+
+// A shipped operator, or one of the user's own.
+std::shared_ptr<const GraphText> graph_named(const std::string& subject) {
+  std::shared_ptr<const GraphText> graph = find_graph(subject);
+  return graph ? graph : read_graph(subject);
+}
+
+}  // namespace
+
+std::vector<Operator> resolve_operators(const Options& options) {
   const std::string subject = operator_named(options);
-  const auto kind = product_kind_from(subject);
-  if (!subject.empty() && !kind) {
-    throw UsageError(unknown_word("operator", subject, product_kind_names()));
-  }
-  if (kind && Segment{*kind}.exchanges()) {
-    throw UsageError(fmt::format("{} has no library path to be measured against: take {}", subject,
-                                 "ag-gemm, gemm-rs or gemm-ar, or `stretto simulate` it"));
+  std::shared_ptr<const GraphText> graph;
+  if (!subject.empty()) {
+    graph = graph_named(subject);
+    if (!graph) throw UsageError(unknown_of_many("operator", subject, operator_names()));
   }
   if (options.shapes.empty()) {
-    if (!kind) throw UsageError("an operator with its sizes is missing, or --shapes FILE");
-    return {*resolve_operator(find_graph(subject), options).only_product()};
+    if (!graph) throw UsageError("an operator with its sizes is missing, or --shapes FILE");
+    return {resolve_operator(std::move(graph), options)};
   }
   if (!options.m.empty() || !options.n.empty() || !options.k.empty() || !options.sizes.empty() ||
       !options.layer.empty()) {
@@ -108,7 +115,7 @@ std::vector<Segment> resolve_operators(const Options& options) {
   }
   const int ranks = ranks_option(options);
   const DType dtype = dtype_option(options);
-  std::vector<Segment> operators;
+  std::vector<Operator> operators;
   refuse_overwriting(options, options.shapes);
   const std::string content = read_file(options.shapes, kMaxShapesBytes);
   int number = 0;
@@ -117,12 +124,8 @@ std::vector<Segment> resolve_operators(const Options& options) {
     const std::string_view line = whole_line.substr(0, whole_line.find('#'));
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     try {
-      const Segment op = parse_segment(line, {ranks, dtype});
-      if (op.exchanges()) {
-        throw UsageError(
-            fmt::format("{} has no library path to be measured against", to_string(op.kind)));
-      }
-      if (!kind || op.kind == *kind) operators.push_back(op);
+      Operator op = parse_operator(line, {ranks, dtype});
+      if (!graph || op.name() == name_of(*graph)) operators.push_back(std::move(op));
     } catch (const UsageError& error) {
       throw UsageError(
           fmt::format("{} line {}: {}", quote(options.shapes, 200), number, error.what()));
@@ -130,14 +133,14 @@ std::vector<Segment> resolve_operators(const Options& options) {
   }
   if (operators.empty()) {
     throw UsageError(fmt::format("{} has no shape{}", quote(options.shapes, 200),
-                                 kind ? " of " + std::string(to_string(*kind)) : ""));
+                                 graph ? " of " + name_of(*graph) : ""));
   }
   return operators;
 }
 
-int ranks_of_all(const std::vector<Segment>& operators) {
+int ranks_of_all(const std::vector<Operator>& operators) {
   const int ranks = operators.front().ranks;
-  for (const Segment& op : operators) {
+  for (const Operator& op : operators) {
     if (op.ranks == ranks) continue;
     throw UsageError(
         fmt::format("operators of {} and of {} ranks; those of one sweep or benchmark have as many "
@@ -155,9 +158,7 @@ Request resolve(const Options& options, const OnGpus& gpus) {
         "--k 4096 --ranks 8");
   }
   Request request;
-  std::shared_ptr<const GraphText> graph = find_graph(subject);
-  if (!graph) graph = read_graph(subject);
-  if (graph) {
+  if (std::shared_ptr<const GraphText> graph = graph_named(subject)) {
     request.op = request.planned = resolve_operator(std::move(graph), options);
     if (!options.rows.empty()) {
       const int64_t most = request.op.rows();

@@ -48,9 +48,9 @@ Request resolve(const Options& options, const OnGpus& gpus = {});
 
 // The operators that a benchmark is of: the one that is given, or those of --shapes. Throws
 // UsageError, SystemError.
-std::vector<Segment> resolve_operators(const Options& options);
+std::vector<Operator> resolve_operators(const Options& options);
 // The ranks that all of them have. Throws UsageError.
-int ranks_of_all(const std::vector<Segment>& operators);
+int ranks_of_all(const std::vector<Operator>& operators);
 // The machine that plans are made for: where ranks share a GPU, with a rank's SMs, and with no more
 // than the GPUs have. Throws UsageError, SystemError.
 Machine resolve_machine(const Options& options, int ranks, const OnGpus& gpus = {});

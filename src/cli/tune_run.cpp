@@ -23,13 +23,18 @@ std::vector<Measured> measurements_of(const BenchedOperator& benched) {
   return all;
 }
 
-std::vector<Choice> choices_of(const std::vector<Measured>& all, const Segment& op,
+std::vector<Choice> choices_of(const std::vector<Measured>& all, const Operator& op,
                                const Machine& machine) {
   std::vector<Choice> choices;
   for (const Measured& one : all) {
-    choices.push_back({one.schedule, parse_schedule(one.schedule, op, machine)});
+    choices.push_back({one.schedule, parse_schedules(one.schedule, op, machine)});
   }
   return choices;
+}
+
+// 0: nothing stands for it.
+double library_us(const BenchedOperator& benched) {
+  return benched.library.sequential ? benched.library.sequential->warm.median : 0;
 }
 
 // Measures who may be the fastest among themselves.
@@ -44,7 +49,7 @@ void measure_finals(BenchRun& bench, Swept& swept, runtime::BenchOptions timing,
   BenchedOperator finals =
       bench.run(all.op, all.machine, choices_of(last, all.op, all.machine), timing, progress);
   swept.turn_ms = timing.turn_us / 1e3;
-  swept.library_us = finals.library.sequential.warm.median;
+  swept.library_us = library_us(finals);
   for (const BenchedStrategy& one : finals.strategies) {
     if (one.timed()) continue;
     std::erase_if(swept.measured, [&](const Measured& measured) {
@@ -58,7 +63,7 @@ void measure_finals(BenchRun& bench, Swept& swept, runtime::BenchOptions timing,
 }  // namespace
 
 // What is measured after the sweep goes by times that all processes know alike.
-Swept sweep_on_gpus(BenchRun& bench, const Segment& op, const Machine& machine,
+Swept sweep_on_gpus(BenchRun& bench, const Operator& op, const Machine& machine,
                     std::vector<Choice> choices, const runtime::BenchOptions& timing,
                     const std::function<void(double)>& progress) {
   // The shares of the sweep, of other algorithms and of the finals.
@@ -68,10 +73,12 @@ Swept sweep_on_gpus(BenchRun& bench, const Segment& op, const Machine& machine,
   benched = bench.run(op, machine, std::move(choices), timing,
                       [&](double part) { progress(kSweeps * part); });
   swept.turn_ms = timing.turn_us / 1e3;
-  swept.library_us = benched.library.sequential.warm.median;
+  swept.library_us = library_us(benched);
   std::vector<Choice> algorithms;
-  for (const Schedule& schedule : algorithms_to_measure(op, machine, measurements_of(benched))) {
-    algorithms.push_back({to_string(schedule), schedule});
+  if (const Segment* only = op.only_product()) {
+    for (const Schedule& one : algorithms_to_measure(*only, machine, measurements_of(benched))) {
+      algorithms.push_back({to_string(one), one});
+    }
   }
   if (!algorithms.empty()) {
     BenchedOperator more = bench.run(op, machine, std::move(algorithms), timing,

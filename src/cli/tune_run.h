@@ -19,7 +19,7 @@ struct Swept {
 
 // Collective: `choices`, then what is worth a look after them. `progress` hears the share that is
 // done, 0..1.
-Swept sweep_on_gpus(BenchRun& bench, const Segment& op, const Machine& machine,
+Swept sweep_on_gpus(BenchRun& bench, const Operator& op, const Machine& machine,
                     std::vector<Choice> choices, const runtime::BenchOptions& timing,
                     const std::function<void(double)>& progress);
 

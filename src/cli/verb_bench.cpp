@@ -21,7 +21,7 @@ namespace {
 
 // What is timed: the list, and what speed-ups are over where that is not in it.
 std::vector<Choice> contestants_of(const std::string& strategies, const std::string& against,
-                                   const Segment& op, const Machine& machine) {
+                                   const Operator& op, const Machine& machine) {
   std::vector<Choice> choices = resolve_strategies(strategies, op, machine);
   const auto is_it = [&](const Choice& choice) { return choice.name == against; };
   if (against == kLibrary || std::any_of(choices.begin(), choices.end(), is_it)) return choices;
@@ -43,15 +43,15 @@ std::vector<Choice> contestants_of(const std::string& strategies, const std::str
 }
 
 // Of every operator, each of which some must serve. Looked at before there are GPUs.
-std::vector<std::vector<Choice>> all_contestants(const std::vector<Segment>& operators,
+std::vector<std::vector<Choice>> all_contestants(const std::vector<Operator>& operators,
                                                  const std::string& strategies,
                                                  const std::string& against,
                                                  const Machine& machine) {
   constexpr bool kNeedAll = false;
   std::vector<std::vector<Choice>> all;
-  for (const Segment& op : operators) {
+  for (const Operator& op : operators) {
     all.push_back(contestants_of(strategies, against, op, machine));
-    refuse_what_no_gpu_runs(all.back(), op, op.m, machine);
+    refuse_what_no_gpu_runs(all.back(), op, op.rows(), machine);
     require_served(all.back(), kNeedAll);
   }
   return all;
@@ -71,7 +71,7 @@ ExitCode exit_code_of(const std::vector<BenchedOperator>& rows) {
 }
 
 Outcome run(const Options& options) {
-  const std::vector<Segment> operators = resolve_operators(options);
+  const std::vector<Operator> operators = resolve_operators(options);
   runtime::BenchOptions timing = resolve_timing(options);
   timing.parts = true;
   const std::string commit = resolve_commit(options);

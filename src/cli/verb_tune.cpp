@@ -20,7 +20,7 @@ namespace {
 
 // What is to be measured and kept.
 struct TuneRequest {
-  std::vector<Segment> operators;
+  std::vector<Operator> operators;
   runtime::BenchOptions timing;
   std::string commit, file;
   size_t more = 0;  // schedules beside the presets
@@ -35,6 +35,13 @@ struct TuneResult {
 TuneRequest request_of(const Options& options) {
   TuneRequest request;
   request.operators = resolve_operators(options);
+  for (const Operator& op : request.operators) {
+    if (op.text == find_graph(op.name())) continue;
+    throw UsageError(
+        fmt::format("tuning files know the operators of `stretto list`, not {}: time "
+                    "it with `stretto bench`",
+                    quote(options.subject, 200)));
+  }
   request.timing = resolve_timing(options);
   request.commit = resolve_commit(options);
   request.more = static_cast<size_t>(whole_number("--more", options.more, 4, 0, 500));
@@ -47,24 +54,29 @@ TuneRequest request_of(const Options& options) {
 }
 
 // Before a GPU is looked for.
-void require_some_preset(const Segment& op, const Machine& machine) {
+void require_some_preset(const Operator& op, const Machine& machine) {
   constexpr bool kNeedAll = false;
   std::vector<Choice> choices = resolve_strategies("all", op, machine);
-  refuse_what_no_gpu_runs(choices, op, op.m, machine);
+  refuse_what_no_gpu_runs(choices, op, op.rows(), machine);
   require_served(choices, kNeedAll);
 }
 
-std::vector<Choice> choices_of(const Segment& op, const Machine& machine, size_t more) {
+std::vector<Choice> choices_of(const Operator& op, const Machine& machine, size_t more) {
   std::vector<Choice> choices;
-  for (const Candidate& candidate : sweep_candidates(op, machine, more)) {
-    choices.push_back({to_string(candidate.schedule), candidate.schedule});
+  if (const Segment* only = op.only_product()) {
+    for (const Candidate& candidate : sweep_candidates(*only, machine, more)) {
+      choices.push_back({to_string(candidate.schedule), candidate.schedule});
+    }
+  } else {
+    for (const GraphCandidate& candidate : graph_candidates(op, machine, more)) {
+      choices.push_back({to_string(candidate.schedule), candidate.schedule});
+    }
   }
   return choices;
 }
 
-TunedOperator tuned_of(const Swept& swept, const std::string& gpu, const std::string& commit) {
-  TunedOperator tuned;
-  tuned.op = swept.benched.op;
+TunedSchedules tuned_of(const Swept& swept, const std::string& gpu, const std::string& commit) {
+  TunedSchedules tuned;
   tuned.machine = swept.benched.machine.name;
   tuned.gpu = gpu;
   tuned.commit = commit;
@@ -73,6 +85,14 @@ TunedOperator tuned_of(const Swept& swept, const std::string& gpu, const std::st
   tuned.library_us = swept.library_us;
   tuned.measured = swept.measured;
   return tuned;
+}
+
+void keep(const Operator& op, TunedSchedules tuned, Tuning& tuning) {
+  if (const Segment* only = op.only_product()) {
+    tuning.add(TunedOperator{std::move(tuned), *only});
+  } else {
+    tuning.add(TunedGraph{std::move(tuned), op});
+  }
 }
 
 void add_what_is_wrong(const Swept& swept, std::vector<std::string>& wrong) {
@@ -84,6 +104,11 @@ void add_what_is_wrong(const Swept& swept, std::vector<std::string>& wrong) {
 }
 
 std::string why_not_measured(const Swept& swept) {
+  const std::string& problem = swept.benched.library.problem;
+  if (!swept.measured.empty()) {
+    return fmt::format("{}: nothing stands for cuBLAS and NCCL{}{}", to_string(swept.benched.op),
+                       problem.empty() ? "" : ": ", problem);
+  }
   std::string why = "no schedule was right";
   for (const BenchedStrategy& one : swept.benched.strategies) {
     if (!one.choice.refused.empty()) why = join(one.choice.refused, "; ");
@@ -92,28 +117,28 @@ std::string why_not_measured(const Swept& swept) {
 }
 
 TuneResult measure(BenchRun& bench, const Machine& machine, const TuneRequest& request) {
-  const std::vector<Segment>& operators = request.operators;
+  const std::vector<Operator>& operators = request.operators;
   Progress progress;
   // Of all before the first is measured: an operator that cannot be served ends no long sweep.
   std::vector<std::vector<Choice>> choices;
-  for (const Segment& op : operators) {
+  for (const Operator& op : operators) {
     progress.show("simulating " + to_string(op), 0);
     choices.push_back(choices_of(op, machine, request.more));
   }
   TuneResult result;
   const double share = 1.0 / static_cast<double>(operators.size());
   for (size_t i = 0; i < operators.size(); ++i) {
-    const Segment& op = operators[i];
+    const Operator& op = operators[i];
     const double done = share * static_cast<double>(i);
     const Swept swept = sweep_on_gpus(
         bench, op, machine, choices[i], request.timing,
         [&](double part) { progress.show("measuring " + to_string(op), done + share * part); });
     add_what_is_wrong(swept, result.wrong);
-    if (swept.measured.empty()) {
+    if (swept.measured.empty() || swept.library_us <= 0) {
       result.refused.push_back(why_not_measured(swept));
       continue;
     }
-    result.found.add(tuned_of(swept, bench.gpu(), request.commit));
+    keep(op, tuned_of(swept, bench.gpu(), request.commit), result.found);
     // After every operator: a long sweep that ends early has not been for nothing.
     if (bench.speaks()) add_to_tuning(request.file, result.found);
   }
@@ -124,16 +149,19 @@ std::string print(const TuneResult& result, const Machine& machine, const std::s
   Table table({"operator", "fastest", "x library", "predicted", "measured"});
   table.add({"", "us", "", "us", "schedules"});
   std::string schedules;
-  for (const TunedOperator& tuned : result.found.operators()) {
+  const auto add = [&](const Operator& op, const TunedSchedules& tuned) {
     const Measured& best = tuned.measured.front();
-    table.add({to_string(tuned.op), fmt::format("{:.1f}", best.time_us),
+    table.add({to_string(op), fmt::format("{:.1f}", best.time_us),
                fmt::format("{:.2f}", tuned.library_us / best.time_us),
                best.predicted_us ? fmt::format("{:.1f}", *best.predicted_us) : "-",
                fmt::format("{}", tuned.measured.size())});
-    const Schedule schedule = parse_schedule(best.schedule, tuned.op, machine);
-    schedules += fmt::format("  m={} n={} k={}: {}\n", tuned.op.m, tuned.op.n, tuned.op.k,
-                             short_text(schedule, tuned.op, machine));
-  }
+    const OperatorSchedule schedule = parse_schedules(best.schedule, op, machine);
+    std::string sizes;
+    for (const auto& [name, size] : op.sizes) sizes += fmt::format(" {}={}", name, size);
+    schedules += fmt::format(" {}: {}\n", sizes, short_text(schedule, op, machine));
+  };
+  for (const TunedOperator& tuned : result.found.operators()) add(tuned.op, tuned);
+  for (const TunedGraph& tuned : result.found.graphs()) add(tuned.op, tuned);
   std::string out = table.print() + '\n' + schedules + '\n';
   for (const std::string& line : result.wrong) out += "WRONG: " + wrap(line, 2);
   for (const std::string& line : result.refused) out += "not tuned: " + wrap(line, 2);
@@ -155,11 +183,12 @@ Outcome run(const Options& options) {
   const TuneRequest request = request_of(options);
   const int ranks = ranks_of_all(request.operators);
   Machine machine = resolve_machine(options, ranks);
-  for (const Segment& op : request.operators) require_some_preset(op, machine);
+  for (const Operator& op : request.operators) require_some_preset(op, machine);
   BenchRun bench(ranks);
   limit_sms(machine, bench.sms());
   const TuneResult result = measure(bench, machine, request);
-  if (result.found.operators().empty() && result.wrong.empty()) {
+  const bool found = !result.found.operators().empty() || !result.found.graphs().empty();
+  if (!found && result.wrong.empty()) {
     throw UsageError("no schedule of the sweep can run on these GPUs: " + result.refused.back());
   }
   const ExitCode code = result.wrong.empty() ? kGood : kWrong;

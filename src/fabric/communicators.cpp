@@ -177,4 +177,31 @@ void Communicators::reduce(int rank, const cuda::Stream& stream, cuda::DevicePtr
              "reduce");
 }
 
+void Communicators::send(int rank, const cuda::Stream& stream, cuda::DevicePtr from, int64_t count,
+                         DType dtype, int to) const {
+  check_nccl(nccl().send(pointer(from), static_cast<size_t>(count), type_of(dtype), to, of(rank),
+                         stream.handle()),
+             "send");
+}
+
+void Communicators::receive(int rank, const cuda::Stream& stream, cuda::DevicePtr to, int64_t count,
+                            DType dtype, int from) const {
+  check_nccl(nccl().receive(pointer(to), static_cast<size_t>(count), type_of(dtype), from, of(rank),
+                            stream.handle()),
+             "receive");
+}
+
+void Communicators::all_to_all(int rank, const cuda::Stream& stream, cuda::DevicePtr from,
+                               cuda::DevicePtr to, int64_t count_each, DType dtype) const {
+  const auto bytes = static_cast<cuda::DevicePtr>(count_each * num_bytes(dtype));
+  as_one_operation([&] {
+    for (int peer = 0; peer < local_.ranks; ++peer) {
+      send(rank, stream, from + static_cast<cuda::DevicePtr>(peer) * bytes, count_each, dtype,
+           peer);
+      receive(rank, stream, to + static_cast<cuda::DevicePtr>(peer) * bytes, count_each, dtype,
+              peer);
+    }
+  });
+}
+
 }  // namespace stretto::fabric

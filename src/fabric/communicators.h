@@ -36,6 +36,14 @@ class Communicators {
                  int64_t count, DType dtype, int root) const;
   void reduce(int rank, const cuda::Stream& stream, cuda::DevicePtr from, cuda::DevicePtr to,
               int64_t count, DType dtype, int root) const;
+  // To be matched by the peer's other one. Those of one exchange belong into one operation.
+  void send(int rank, const cuda::Stream& stream, cuda::DevicePtr from, int64_t count, DType dtype,
+            int to) const;
+  void receive(int rank, const cuda::Stream& stream, cuda::DevicePtr to, int64_t count, DType dtype,
+               int from) const;
+  // Part r of every rank to rank r, where it is the part of the rank that it is from.
+  void all_to_all(int rank, const cuda::Stream& stream, cuda::DevicePtr from, cuda::DevicePtr to,
+                  int64_t count_each, DType dtype) const;
 
   NcclComm of(int rank) const { return comms_[static_cast<size_t>(rank - local_.first)]; }
 

@@ -52,7 +52,10 @@ inline constexpr int kNcclSince = 21800, kNcclWindowsSince = 22800;
     (const void*, void*, size_t, int, int, NcclComm, cuda::StreamHandle))                       \
   X(broadcast, ncclBroadcast,                                                                   \
     (const void*, void*, size_t, int, int, NcclComm, cuda::StreamHandle))                       \
-  X(reduce, ncclReduce, (const void*, void*, size_t, int, int, int, NcclComm, cuda::StreamHandle))
+  X(reduce, ncclReduce,                                                                         \
+    (const void*, void*, size_t, int, int, int, NcclComm, cuda::StreamHandle))                  \
+  X(send, ncclSend, (const void*, size_t, int, int, NcclComm, cuda::StreamHandle))              \
+  X(receive, ncclRecv, (void*, size_t, int, int, NcclComm, cuda::StreamHandle))
 
 // What windows need (2.28); null in older ones, the last one also in 2.28 itself.
 #define STRETTO_NCCL_WINDOW_FUNCTIONS(X)                                                  \

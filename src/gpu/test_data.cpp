@@ -19,6 +19,9 @@ extern "C" __global__ void stretto_compare(const __grid_constant__ CompareParams
 extern "C" __global__ void stretto_multiply(const __grid_constant__ ReferenceParams params) {
   multiply_reference(params);
 }
+extern "C" __global__ void stretto_evaluate(const __grid_constant__ StageParams params) {
+  evaluate_stage(params);
+}
 )";
 constexpr int kThreads = 512;
 
@@ -31,12 +34,18 @@ TestData::TestData(const Device& device, const Compiler& compiler)
       fill_(cubin_, "stretto_fill", 0),
       compare_(cubin_, "stretto_compare", 0),
       multiply_(cubin_, "stretto_multiply", 0),
+      evaluate_(cubin_, "stretto_evaluate", 0),
       blocks_(device.num_sms() * 4) {}
 
 void TestData::fill(const Stream& stream, DevicePtr to, int64_t count, DType dtype,
-                    device::Fill fill, uint64_t seed) const {
-  const device::FillParams params{reinterpret_cast<void*>(to), static_cast<uint64_t>(count), seed,
-                                  device_type<device::Element>(dtype), fill};
+                    device::Fill fill, uint64_t seed, float scale) const {
+  const device::FillParams params{reinterpret_cast<void*>(to),
+                                  static_cast<uint64_t>(count),
+                                  seed,
+                                  device_type<device::Element>(dtype),
+                                  fill,
+                                  scale,
+                                  0};
   fill_.launch(stream, blocks_, kThreads, 1, &params);
 }
 
@@ -66,6 +75,10 @@ void TestData::multiply(const Stream& stream, DevicePtr a, DevicePtr b, DevicePt
                                        device_type<device::Element>(dtype),
                                        0};
   multiply_.launch(stream, blocks_, kThreads, 1, &params);
+}
+
+void TestData::evaluate(const Stream& stream, const device::StageParams& params) const {
+  evaluate_.launch(stream, blocks_, kThreads, 1, &params);
 }
 
 double relative_error(const device::Comparison& comparison) {

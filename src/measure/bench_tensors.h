@@ -1,5 +1,4 @@
-// The tensors that all contestants of a benchmark work on: inputs, what the library path needs, and
-// the result in fp32.
+// The tensors that all contestants of a benchmark work on: inputs, and the result in fp32.
 #pragma once
 
 #include <memory>
@@ -9,25 +8,29 @@
 #include "gpu/cublas.h"
 #include "gpu/test_data.h"
 #include "run/plan_runner.h"
-#include "stretto/segment.h"
+#include "stretto/operator.h"
 
 namespace stretto::runtime {
 
 class BenchTensors {
  public:
   // Standard normal inputs. Collective.
-  BenchTensors(const Segment& op, fabric::Fabric& fabric, const cuda::Compiler& compiler);
+  BenchTensors(const Operator& op, fabric::Fabric& fabric, const cuda::Compiler& compiler);
   ~BenchTensors();
   BenchTensors(const BenchTensors&) = delete;
   BenchTensors& operator=(const BenchTensors&) = delete;
 
-  const Segment& op() const { return op_; }
+  const Operator& op() const { return op_; }
   fabric::Fabric& fabric() const { return fabric_; }
+  const fabric::Communicators& nccl() const { return nccl_; }
   const cuda::Stream& stream(int rank) const { return *of(rank).stream; }
+  const cuda::Cublas& cublas(int rank) const { return *of(rank).cublas; }  // on that stream
+  const cuda::TestData& data(int rank) const { return *of(rank).data; }
   std::vector<const cuda::Stream*> streams() const;  // by local rank
+  cuda::DevicePtr input(int rank, int tensor) const {
+    return of(rank).inputs[static_cast<size_t>(tensor)].address();
+  }
 
-  // cuBLAS, NCCL or one after the other on the rank's stream, its GPU current.
-  void enqueue_library(int rank, bool gemm, bool collective) const;
   // Throws SystemError where NCCL was given up since, and the graphs that were captured with it.
   void require_same_nccl() const;
   void copy_inputs(const PlanRunner& runner) const;
@@ -41,18 +44,17 @@ class BenchTensors {
     std::unique_ptr<cuda::Stream> stream;
     std::unique_ptr<cuda::TestData> data;
     std::unique_ptr<cuda::Cublas> cublas;
-    cuda::DeviceMemory a, b, wide, out, reference, flush, word;
+    std::vector<cuda::DeviceMemory> inputs;      // by tensor; those that stages make have none
+    std::vector<cuda::DeviceMemory> references;  // by output
+    cuda::DeviceMemory flush, word;
   };
   const Rank& of(int rank) const {
     return ranks_[static_cast<size_t>(rank - fabric_.first_rank())];
   }
   Rank& of(int rank) { return ranks_[static_cast<size_t>(rank - fabric_.first_rank())]; }
-  int64_t a_rows(int rank) const;
-  int64_t out_rows(int rank) const;
   void prepare(int rank, const cuda::Compiler& compiler);
-  void make_reference(int rank);
 
-  Segment op_;
+  Operator op_;
   fabric::Fabric& fabric_;
   const fabric::Communicators& nccl_;
   int nccl_generation_;

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "measure/bench_tensors.h"
+#include "measure/library_path.h"
 #include "measure/refusal.h"
 #include "measure/run_graphs.h"
 #include "measure/turns.h"
@@ -21,11 +22,12 @@ constexpr int kVerifiedRuns = 3;
 // One who takes a turn in every round.
 class Contestant {
  public:
-  // The library path, or a part of it.
-  Contestant(const BenchTensors& tensors, const BenchOptions& options, bool gemm, bool collective)
+  // Calls of libraries.
+  Contestant(const BenchTensors& tensors, const BenchOptions& options, const LibraryPath& library,
+             bool gemm, bool collective)
       : tensors_(tensors), options_(options) {
-    const auto enqueue = [&, gemm, collective](int rank, const cuda::Stream&) {
-      tensors.enqueue_library(rank, gemm, collective);
+    const auto enqueue = [&library, gemm, collective](int rank, const cuda::Stream&) {
+      library.enqueue(rank, gemm, collective);
     };
     // NCCL sets up at first use, and that cannot be captured.
     on_rank_threads(tensors.fabric(), [&](int rank) {
@@ -148,7 +150,7 @@ class Contestant {
   void verify() {
     const double error = tensors_.error_of(*runner_);
     error_ = std::max(error_, error);
-    if (error > kMostError) {
+    if (error > most_error(tensors_.op())) {
       problem_ = fmt::format("wrong results: their relative error is {:.1e}", error);
     }
   }
@@ -166,13 +168,28 @@ class Contestant {
 
 }  // namespace
 
-BenchTimes bench_operator(const Segment& op, std::span<const PlanToTime> plans,
-                          fabric::Fabric& fabric, const cuda::Compiler& compiler,
-                          const BenchOptions& options,
+double most_error(const Operator& op) {
+  const auto products =
+      std::count_if(op.segments.begin(), op.segments.end(),
+                    [](const OperatorSegment& segment) { return segment.product.has_value(); });
+  return kMostError * std::sqrt(static_cast<double>(std::max<std::ptrdiff_t>(1, products)));
+}
+
+BenchTimes bench_operator(const Operator& op, const Plan* library,
+                          std::span<const PlanToTime> plans, fabric::Fabric& fabric,
+                          const cuda::Compiler& compiler, const BenchOptions& options,
                           const std::function<void(double)>& progress) {
   const BenchTensors tensors(op, fabric, compiler);
-  Contestant gemm(tensors, options, true, false), collective(tensors, options, false, true),
-      sequential(tensors, options, true, true);
+  const LibraryPath path(tensors);
+  Contestant gemm(tensors, options, path, true, false);
+  std::optional<Contestant> collective, sequential;
+  if (path.communicates()) collective.emplace(tensors, options, path, false, true);
+  const PlanToTime library_plan{library, IfNotProposed::refuse, kMostAlgorithms};
+  if (path.is_whole()) {
+    sequential.emplace(tensors, options, path, true, true);
+  } else if (library != nullptr) {
+    sequential.emplace(tensors, options, library_plan, compiler);
+  }
   std::vector<std::unique_ptr<Contestant>> contestants;
   const double steps = static_cast<double>(plans.size()) + options.rounds;
   double done = 0;
@@ -184,7 +201,9 @@ BenchTimes bench_operator(const Segment& op, std::span<const PlanToTime> plans,
     contestants.push_back(std::make_unique<Contestant>(tensors, options, plan, compiler));
     step();
   }
-  std::vector<Contestant*> all = {&gemm, &collective, &sequential};
+  std::vector<Contestant*> all = {&gemm};
+  if (collective) all.push_back(&*collective);
+  if (sequential) all.push_back(&*sequential);
   for (const auto& one : contestants) all.push_back(one.get());
   take_turns(
       all.size(), options.rounds, [&](size_t turn) { all[turn]->take_turn(); },
@@ -194,7 +213,18 @@ BenchTimes bench_operator(const Segment& op, std::span<const PlanToTime> plans,
       });
   tensors.require_same_nccl();
   BenchTimes times;
-  times.library = {gemm.times(), collective.times(), sequential.times()};
+  times.library.gemm = gemm.times();
+  if (collective) times.library.collective = collective->times();
+  if (path.is_whole()) {
+    times.library.sequential = sequential->times();
+  } else if (sequential) {
+    const PlanTimes of_plan = sequential->result();
+    if (of_plan.timed()) {
+      times.library.sequential = of_plan.times;
+    } else {
+      times.library.problem = of_plan.refused + of_plan.problem;
+    }
+  }
   for (const auto& one : contestants) times.plans.push_back(one->result());
   if (!options.parts) return times;
   const auto fastest = std::min_element(

@@ -32,8 +32,12 @@ struct PathTimes {
   std::optional<Spread> cold;  // nothing where a graph cannot hold a single run
 };
 
+// cuBLAS's products alone, one after the other; NCCL's collectives alone, where there are any; and
+// all of the operator, where it is verified like any plan of it.
 struct LibraryTimes {
-  PathTimes gemm, collective, sequential;
+  PathTimes gemm;
+  std::optional<PathTimes> collective, sequential;
+  std::string problem;  // why `sequential` is missing
 };
 
 struct PlanTimes {
@@ -52,9 +56,11 @@ struct BenchTimes {
   std::vector<PlanTimes> plans;  // as they were given
 };
 
-// Outputs farther from fp32 than this are wrong: rounding of partial sums stays well below, one
-// tile of thousands lies above.
+// Outputs of one product that are farther from fp32 than this are wrong: rounding of partial sums
+// stays well below, one tile of thousands lies above. Each product more rounds what the next one
+// reads, by itself: `most_error` of an operator grows as the root of their number.
 inline constexpr double kMostError = 5e-3;
+double most_error(const Operator& op);
 
 struct PlanToTime {
   const Plan* plan;
@@ -62,11 +68,12 @@ struct PlanToTime {
   int most_proposals = kMostAlgorithms;
 };
 
-// Collective. All plans are of `op` and fit in memory together. `progress` hears the share that is
-// done, 0..1.
-BenchTimes bench_operator(const Segment& op, std::span<const PlanToTime> plans,
-                          fabric::Fabric& fabric, const cuda::Compiler& compiler,
-                          const BenchOptions& options,
+// Collective. All plans are of `op` and fit in memory together. `library` stands for cuBLAS, then
+// NCCL, where their calls alone do not make the operator; null: nothing does. `progress` hears the
+// share that is done, 0..1.
+BenchTimes bench_operator(const Operator& op, const Plan* library,
+                          std::span<const PlanToTime> plans, fabric::Fabric& fabric,
+                          const cuda::Compiler& compiler, const BenchOptions& options,
                           const std::function<void(double)>& progress = {});
 
 }  // namespace stretto::runtime

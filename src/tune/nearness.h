@@ -24,7 +24,7 @@ inline double distance(const Segment& a, const Segment& b) {
 }
 
 // Whether it was measured on another GPU than plans will run on; nobody may know.
-inline bool is_of_another_gpu(const TunedOperator& tuned, const Machine& machine) {
+inline bool is_of_another_gpu(const TunedSchedules& tuned, const Machine& machine) {
   return !machine.gpu.empty() && !tuned.gpu.empty() && tuned.gpu != machine.gpu;
 }
 

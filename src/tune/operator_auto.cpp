@@ -1,7 +1,12 @@
 // Operators of several products: what each of them would have alone.
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
+#include "stretto/error.h"
 #include "stretto/tune.h"
+#include "tune/nearness.h"
 
 namespace stretto {
 namespace {
@@ -18,11 +23,69 @@ bool any_routed(const Operator& op) {
 
 }  // namespace
 
+namespace {
+
+// Not in how the operator is split over ranks, nor in what it is: how far apart the largest of its
+// sizes are. Nothing: it says nothing of `op`.
+std::optional<double> apart_in_sizes(const TunedGraph& tuned, const Operator& op,
+                                     const Machine& machine) {
+  if (tuned.machine != machine.name || is_of_another_gpu(tuned, machine)) return std::nullopt;
+  if (tuned.op.name() != op.name() || tuned.op.ranks != op.ranks ||
+      num_bytes(tuned.op.dtype) != num_bytes(op.dtype)) {
+    return std::nullopt;
+  }
+  double most = tuned.op.dtype == op.dtype ? 0 : 1e-6;
+  for (size_t i = 0; i < op.sizes.size(); ++i) {
+    most = std::max(most, apart(tuned.op.sizes[i].second, op.sizes[i].second));
+  }
+  return most;
+}
+
+const double kNearSizes = std::log(2.001);
+
+std::optional<AutoSchedules> measured_graph(const Operator& op, const Machine& machine,
+                                            const Tuning& tuning, RowCount rows) {
+  std::vector<std::pair<double, const TunedGraph*>> near;
+  for (const TunedGraph& tuned : tuning.graphs()) {
+    const auto distance = apart_in_sizes(tuned, op, machine);
+    if (distance && *distance <= kNearSizes) near.emplace_back(*distance, &tuned);
+  }
+  std::stable_sort(near.begin(), near.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [distance, tuned] : near) {
+    for (const Measured& measured : tuned->measured) {
+      AutoSchedules chosen;
+      try {
+        chosen.schedule = parse_schedules(measured.schedule, op, machine);
+      } catch (const UsageError&) {  // a split, for example, of more rows than there are
+        continue;
+      }
+      for (Schedule& product : chosen.schedule.products) {
+        if (product.partials != DType::fp32) product.partials = op.dtype;
+      }
+      set_rows(chosen.schedule, rows);
+      if (!legal(op, chosen.schedule, machine).empty()) continue;
+      chosen.reason = fmt::format(
+          "the fastest that can serve this of {} measured on {}: {:.1f} us, {:.2f}x "
+          "cuBLAS and NCCL",
+          tuned->measured.size(), distance == 0 ? "it" : to_string(tuned->op), measured.time_us,
+          tuned->library_us / measured.time_us);
+      return chosen;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 AutoSchedules auto_schedules(const Operator& op, const Machine& machine, const Tuning& tuning,
                              RowCount rows, RowsFrom from) {
   const bool is_one = op.only_product() != nullptr;
   const bool serves = rows == RowCount::bucket && !is_one;
   AutoSchedules chosen;
+  if (!is_one) {
+    if (auto measured = measured_graph(op, machine, tuning, rows)) return *measured;
+  }
   if (any_routed(op)) {
     chosen.schedule = schedule_of(find_preset("tiles"), op, machine);
     set_rows(chosen.schedule, rows);

@@ -34,7 +34,7 @@ class TuningParser {
     Tuning tuning;
     const Json& operators = list(root_, "", "operators", kMostTunedOperators);
     for (size_t i = 0; i < operators.size(); ++i) {
-      tuning.add(read_operator(operators[i], fmt::format("operators[{}]", i)));
+      read_operator(operators[i], fmt::format("operators[{}]", i), tuning);
     }
     return tuning;
   }
@@ -138,17 +138,13 @@ class TuningParser {
     }
   }
 
-  TunedOperator read_operator(const Json& object, const std::string& at) {
+  void read_operator(const Json& object, const std::string& at, Tuning& tuning) {
     allow_keys(
         object, at,
         {"operator", "machine", "gpu", "commit", "date", "turn_ms", "library_us", "measured"});
-    TunedOperator tuned;
+    TunedGraph tuned;
     const std::string described = text(object, at, "operator", kMostTuningText);
-    tuned.op = checked(join_key(at, "operator"), [&] {
-      const Segment op = parse_segment(described);
-      validate(op);
-      return op;
-    });
+    tuned.op = checked(join_key(at, "operator"), [&] { return parse_operator(described); });
     tuned.machine = text(object, at, "machine", kMostTuningText);
     if (!is_machine_name(tuned.machine)) {
       fail(join_key(at, "machine"), "must be letters, digits, '-', '_' and '.'");
@@ -164,17 +160,20 @@ class TuningParser {
       tuned.measured.push_back(
           read_measured(measured[i], fmt::format("{}.measured[{}]", at, i), tuned.op));
     }
-    return tuned;
+    const Segment* const only = tuned.op.only_product();
+    if (only == nullptr) return tuning.add(std::move(tuned));
+    const Segment op = *only;
+    tuning.add(TunedOperator{std::move(static_cast<TunedSchedules&>(tuned)), op});
   }
 
-  Measured read_measured(const Json& object, const std::string& at, const Segment& op) {
+  Measured read_measured(const Json& object, const std::string& at, const Operator& op) {
     allow_keys(object, at, {"schedule", "time_us", "low_us", "high_us", "cold_us", "predicted_us"});
     Measured measured;
     measured.schedule = text(object, at, "schedule", kMostScheduleText);
     checked(join_key(at, "schedule"), [&] {
       auto [machine, is_new] = machines_.try_emplace(op.ranks);
       if (is_new) machine->second = default_machine(op.ranks);
-      return parse_schedule(measured.schedule, op, machine->second);
+      return parse_schedules(measured.schedule, op, machine->second);
     });
     measured.time_us = time(object, at, "time_us");
     measured.low_us = time(object, at, "low_us");
@@ -196,22 +195,30 @@ double rounded(double time_us) { return std::round(time_us * 100) / 100; }
 
 }  // namespace
 
-void Tuning::add(TunedOperator tuned) {
+namespace {
+
+template <typename Tuned>
+void put(Tuned tuned, std::vector<Tuned>& all) {
   std::stable_sort(tuned.measured.begin(), tuned.measured.end(),
                    [](const Measured& a, const Measured& b) { return a.time_us < b.time_us; });
-  const auto same =
-      std::find_if(operators_.begin(), operators_.end(), [&](const TunedOperator& known) {
-        return known.op == tuned.op && known.machine == tuned.machine && known.gpu == tuned.gpu;
-      });
-  if (same == operators_.end()) {
-    operators_.push_back(std::move(tuned));
+  const auto same = std::find_if(all.begin(), all.end(), [&](const Tuned& known) {
+    return known.op == tuned.op && known.machine == tuned.machine && known.gpu == tuned.gpu;
+  });
+  if (same == all.end()) {
+    all.push_back(std::move(tuned));
   } else {
     *same = std::move(tuned);
   }
 }
 
+}  // namespace
+
+void Tuning::add(TunedOperator tuned) { put(std::move(tuned), operators_); }
+void Tuning::add(TunedGraph tuned) { put(std::move(tuned), graphs_); }
+
 void Tuning::add_all(const Tuning& other) {
   for (const TunedOperator& tuned : other.operators_) add(tuned);
+  for (const TunedGraph& tuned : other.graphs_) add(tuned);
 }
 
 Tuning parse_tuning(std::string_view text, std::string_view file_name) {
@@ -220,8 +227,8 @@ Tuning parse_tuning(std::string_view text, std::string_view file_name) {
 
 std::string print_tuning(const Tuning& tuning) {
   Json root = {{"stretto_tuning", kVersion}, {"operators", Json::array()}};
-  for (const TunedOperator& tuned : tuning.operators()) {
-    Json object = {{"operator", to_string(tuned.op)}, {"machine", tuned.machine}};
+  const auto add = [&](const std::string& op, const TunedSchedules& tuned) {
+    Json object = {{"operator", op}, {"machine", tuned.machine}};
     if (!tuned.gpu.empty()) object["gpu"] = tuned.gpu;
     if (!tuned.commit.empty()) object["commit"] = tuned.commit;
     if (!tuned.date.empty()) object["date"] = tuned.date;
@@ -238,7 +245,9 @@ std::string print_tuning(const Tuning& tuning) {
       object["measured"].push_back(std::move(one));
     }
     root["operators"].push_back(std::move(object));
-  }
+  };
+  for (const TunedOperator& tuned : tuning.operators()) add(to_string(tuned.op), tuned);
+  for (const TunedGraph& tuned : tuning.graphs()) add(to_string(tuned.op), tuned);
   return root.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -19,11 +19,12 @@ using testing::Not;
 class BenchReport : public testing::Test {
  protected:
   BenchReport() {
-    benched_.op = parse_segment("gemm-rs m=2048 n=4096 k=8192 ranks=4 dtype=bf16");
+    benched_.op = parse_operator("gemm-rs m=2048 n=4096 k=8192 ranks=4 dtype=bf16");
     benched_.machine = default_machine(4);
     benched_.library = {{{100, 98, 103}, runtime::Spread{110, 108, 115}},
-                        {{60, 59, 64}, {}},
-                        {{160, 158, 165}, runtime::Spread{175, 171, 180}}};
+                        runtime::PathTimes{{60, 59, 64}, {}},
+                        runtime::PathTimes{{160, 158, 165}, runtime::Spread{175, 171, 180}},
+                        {}};
     benched_.link_floor_us = 80;
     add("sequential", {{150, 149, 152}, runtime::Spread{164, 160, 170}});
     add("tiles", {{125, 121, 129}, runtime::Spread{140, 139, 150}});
@@ -33,7 +34,7 @@ class BenchReport : public testing::Test {
   BenchedStrategy& add(const std::string& name, const runtime::PathTimes& times) {
     BenchedStrategy& one = benched_.strategies.emplace_back();
     one.choice.name = name;
-    one.choice.schedule = parse_schedule(name, benched_.op, benched_.machine);
+    one.choice.schedule = parse_schedules(name, benched_.op, benched_.machine);
     one.predicted_us = 120.04;
     one.compute_sms = 124;
     one.comm_sms = 8;
@@ -78,7 +79,7 @@ TEST_F(BenchReport, JsonHasEveryTimeWithItsSpreadAndPrediction) {
   const Json tiles = strategy(1);
   EXPECT_EQ(tiles.at("strategy"), "tiles");
   EXPECT_EQ(tiles.at("short"), "tiles");
-  EXPECT_EQ(parse_schedule(tiles.at("schedule").get<std::string>(), benched_.op, benched_.machine),
+  EXPECT_EQ(parse_schedules(tiles.at("schedule").get<std::string>(), benched_.op, benched_.machine),
             benched_.strategies[1].choice.schedule);
   for (const auto& [field, value] : {std::pair{"time_us", 125.0},
                                      {"low_us", 121.0},
@@ -108,6 +109,18 @@ TEST_F(BenchReport, WhoIsWrongOrRefusedHasNoTimes) {
   for (const size_t index : {2, 3}) EXPECT_FALSE(strategy(index).contains("time_us"));
   EXPECT_EQ(benched_.fastest()->choice.name, "tiles");
   EXPECT_THAT(table, Not(HasSubstr("auto")));
+}
+
+// Of operators that no calls of libraries make one after the other, a plan stands for them, or none.
+TEST_F(BenchReport, ALibraryPathMayBeMissing) {
+  benched_.library.sequential.reset();
+  EXPECT_THAT(print(benched_, "library"),
+              AllOf(Not(HasSubstr("library path")),
+                    ContainsRegex("tiles +125.0 +121.0-129.0 +140.0 +- +25.0 ")));
+  EXPECT_FALSE(to_json(benched_).contains("sequential_us"));
+  benched_.library.problem = "wrong results";
+  EXPECT_THAT(print(benched_, "library"), ContainsRegex("library path +wrong results"));
+  EXPECT_EQ(to_json(benched_).at("library").at("problem"), "wrong results");
 }
 
 TEST_F(BenchReport, WhatAutoTookIsSaid) {

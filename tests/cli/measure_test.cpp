@@ -50,6 +50,23 @@ TEST_F(Measure, ShapesAreReadWithCommentsAndTheirErrorsNameTheLine) {
                  "operators of 2 and of 4 ranks; those of one sweep");
 }
 
+// Whatever its graph: with a GPU they would be timed.
+TEST_F(Measure, AnyOperatorIsTakenAndTuningFilesKeepShippedOnes) {
+  const std::vector<std::string> mlp = {"mlp", "m=64", "h=64", "f=128", "--ranks", "2"};
+  for (const char* verb : {"bench", "tune"}) {
+    expect_refused(std::vector<std::string>{verb} + mlp + std::vector<std::string>{"--dtype", "fp32"},
+                   "multiplies bf16 and fp16, not fp32");
+    expect_refused({verb, "mpl"}, "unknown operator 'mpl'");
+  }
+  const std::string own = file("own.graph",
+                               "graph own m n\ninput x [m, n] rows\ninput w [n, n] rows\n"
+                               "y = gemm x w\nz = gelu y\noutput z cols\n");
+  expect_refused({"tune", own, "m=64", "n=64", "--ranks", "2"},
+                 "tuning files know the operators of `stretto list`");
+  expect_refused({"bench", "--shapes", file("both", "mlp m=64 h=64 f=128\nmlp m=64 n=64\n")},
+                 "line 2: ");
+}
+
 TEST_F(Measure, WordsThatMeanNothingAreRefused) {
   const auto sized = [](const char* verb, std::vector<std::string> more) {
     std::vector<std::string> all = {verb, "gemm-rs", "--m", "64",      "--n",

@@ -28,7 +28,7 @@ std::vector<PlanTimes> bench(const std::vector<Plan>& plans,
                              const BenchOptions& options = three_rounds()) {
   std::vector<PlanToTime> given;
   for (const Plan& plan : plans) given.push_back({&plan, if_not_proposed, most_proposals});
-  return bench_operator(*plans.front().op.only_product(), given, shared_fabric(2),
+  return bench_operator(plans.front().op, nullptr, given, shared_fabric(2),
                         shared_compiler(), options)
       .plans;
 }

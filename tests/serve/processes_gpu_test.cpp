@@ -116,7 +116,7 @@ TEST_F(RankOfPlans, BenchesBesideARefusedPlan) {
   const PlanToTime plans[] = {{&refused}, {&good}};
   BenchOptions options;
   options.rounds = 3;
-  const BenchTimes times = bench_operator(op, plans, *fabric_, shared_compiler(), options);
+  const BenchTimes times = bench_operator(op, nullptr, plans, *fabric_, shared_compiler(), options);
   EXPECT_THAT(times.plans[0].refused, HasSubstr("SMs busy"));
   EXPECT_TRUE(times.plans[1].timed()) << times.plans[1].refused << times.plans[1].problem;
 }

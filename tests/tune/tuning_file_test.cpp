@@ -42,6 +42,39 @@ std::string file_with(const std::string& op, const std::string& measured) {
          R"(", "machine": "h200x8", "library_us": 5, "measured": [)" + measured + "]}]}";
 }
 
+// Operators of several products beside those of one.
+TEST(TuningFile, OperatorsOfSeveralProductsAreKeptAndChosenNearby) {
+  const auto graph = [](int64_t m) {
+    return make_operator("mlp", {{"m", m}, {"h", 512}, {"f", 1376}}, 2);
+  };
+  const Machine machine = default_machine(2);
+  Tuning tuning;
+  tuning.add(tuned_of(kOp, machine.name, 700));
+  TunedGraph tuned;
+  tuned.op = graph(2048);
+  tuned.machine = machine.name;
+  tuned.library_us = 300;
+  tuned.measured = {{"tiles", 210, 200, 220, {}, {}}, {"up:slices/down:tiles", 200, 190, 210, {}, {}}};
+  tuning.add(tuned);
+  tuned.library_us = 600;  // replaces what is known
+  tuning.add(tuned);
+  const std::string text = print_tuning(tuning);
+  const Tuning again = parse_tuning(text);
+  EXPECT_EQ(print_tuning(again), text);
+  ASSERT_EQ(again.graphs().size(), 1u);
+  EXPECT_EQ(again.operators().size(), 1u);
+  EXPECT_EQ(again.graphs()[0].measured.front().schedule, "up:slices/down:tiles");
+  EXPECT_EQ(again.graphs()[0].library_us, 600);
+
+  const AutoSchedules same = auto_schedules(graph(2048), machine, again);
+  EXPECT_EQ(same.schedule, parse_schedules("up:slices/down:tiles", graph(2048), machine));
+  EXPECT_THAT(same.reason, HasSubstr("measured on it: 200.0 us, 3.00x"));
+  const AutoSchedules near = auto_schedules(graph(4096), machine, again);
+  EXPECT_EQ(near.schedule, parse_schedules("up:slices/down:tiles", graph(4096), machine));
+  EXPECT_THAT(near.reason, HasSubstr("measured on mlp m=2048"));
+  EXPECT_THAT(auto_schedules(graph(300), machine, again).reason, HasSubstr("up: "));
+}
+
 TEST(TuningFile, PrintAndParseAreInverse) {
   Tuning tuning;
   tuning.add(tuned_of(kOp, "h200x8", 700));

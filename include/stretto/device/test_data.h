@@ -13,6 +13,23 @@ struct FillParams {
   uint64 count, seed;
   Element element;
   Fill fill;
+  float scale;
+  uint32 reserved;
+};
+
+// A stage of an operator, of whole tensors with dense rows: y has as many rows as x, or one for
+// all.
+enum class StageOf : uint32 { rounded, swiglu, gelu, silu, sum, norm };
+
+struct StageParams {
+  const void* x;
+  const void* y;
+  void* to;
+  uint64 rows, columns, y_rows;
+  Element x_element, y_element, to_element;
+  StageOf stage;
+  float epsilon;
+  uint32 reserved;
 };
 
 struct Comparison {
@@ -49,6 +66,15 @@ STRETTO_DEVICE uint64 mix_bits(uint64 value) {
   return value ^ (value >> 31);
 }
 
+STRETTO_DEVICE void store_element(void* to, Element element, uint64 index, float value) {
+  const uint32 rounded = round_as(element, value);
+  if (element == Element::fp32) {
+    static_cast<uint32*>(to)[index] = rounded;
+  } else {
+    static_cast<uint16*>(to)[index] = static_cast<uint16>(rounded);
+  }
+}
+
 STRETTO_DEVICE void fill_elements(const FillParams& params) {
   const uint64 step = static_cast<uint64>(gridDim.x) * blockDim.x;
   for (uint64 i = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; i < params.count;
@@ -62,12 +88,7 @@ STRETTO_DEVICE void fill_elements(const FillParams& params) {
       const float angle = static_cast<uint32>(bits >> 32) * 1.4629181e-9f;
       value = sqrtf(-2.0f * logf(u < 1.0f ? u : 1.0f)) * cosf(angle);
     }
-    const uint32 rounded = round_as(params.element, value);
-    if (params.element == Element::fp32) {
-      static_cast<uint32*>(params.to)[i] = rounded;
-    } else {
-      static_cast<uint16*>(params.to)[i] = static_cast<uint16>(rounded);
-    }
+    store_element(params.to, params.element, i, value * params.scale);
   }
 }
 
@@ -99,6 +120,49 @@ STRETTO_DEVICE void compare_elements(const CompareParams& params) {
 STRETTO_DEVICE float element_at(const void* values, Element element, uint64 index) {
   return widen_as(element, element == Element::fp32 ? static_cast<const uint32*>(values)[index]
                                                     : static_cast<const uint16*>(values)[index]);
+}
+
+STRETTO_DEVICE float of_stage(StageOf stage, float x, float y) {
+  if (stage == StageOf::swiglu) return x / (1.0f + expf(-x)) * y;
+  if (stage == StageOf::silu) return x / (1.0f + expf(-x));
+  if (stage == StageOf::gelu) {
+    return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
+  }
+  return stage == StageOf::sum ? x + y : x;
+}
+
+// A block for each row in turn.
+STRETTO_DEVICE void evaluate_stage(const StageParams& params) {
+  __shared__ double squares;
+  const auto y_at = [&](uint64 row, uint64 column) {
+    if (params.y == nullptr) return 0.0f;
+    const uint64 at = (params.y_rows == 1 ? 0 : row) * params.columns + column;
+    return element_at(params.y, params.y_element, at);
+  };
+  for (uint64 row = blockIdx.x; row < params.rows; row += gridDim.x) {
+    const uint64 first = row * params.columns;
+    float scale = 0;
+    if (params.stage == StageOf::norm) {
+      if (threadIdx.x == 0) squares = 0;
+      __syncthreads();
+      double own = 0;
+      for (uint64 c = threadIdx.x; c < params.columns; c += blockDim.x) {
+        const double x = element_at(params.x, params.x_element, first + c);
+        own += x * x;
+      }
+      atomicAdd(&squares, own);
+      __syncthreads();
+      scale = rsqrtf(static_cast<float>(squares / static_cast<double>(params.columns)) +
+                     params.epsilon);
+    }
+    for (uint64 c = threadIdx.x; c < params.columns; c += blockDim.x) {
+      const float x = element_at(params.x, params.x_element, first + c), y = y_at(row, c);
+      const float value =
+          params.stage == StageOf::norm ? x * scale * y : of_stage(params.stage, x, y);
+      store_element(params.to, params.to_element, first + c, value);
+    }
+    __syncthreads();
+  }
 }
 
 // In double precision, one thread an element: for small shapes.

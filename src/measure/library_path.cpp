@@ -1,0 +1,138 @@
+#include "measure/library_path.h"
+
+#include <algorithm>
+
+#include "run/rank_threads.h"
+
+namespace stretto::runtime {
+
+using cuda::DeviceMemory;
+using cuda::Matrix;
+
+LibraryPath::LibraryPath(const BenchTensors& tensors)
+    : tensors_(tensors),
+      op_(tensors.op()),
+      ranks_(static_cast<size_t>(tensors.fabric().num_local())) {
+  tensors.fabric().group().together("preparing the library path's tensors", [&] {
+    on_rank_threads(tensors.fabric(), [&](int rank) { prepare(rank); });
+  });
+}
+
+LibraryPath::~LibraryPath() {
+  const fabric::Fabric& fabric = tensors_.fabric();
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    cuda::driver().context_set(fabric.device(fabric.first_rank() + static_cast<int>(i)).context());
+    ranks_[i] = Rank();
+  }
+}
+
+bool LibraryPath::is_whole() const {
+  const Segment* only = op_.only_product();
+  return only != nullptr && op_.stages.size() == 1 && !only->exchanges();
+}
+
+bool LibraryPath::communicates() const {
+  return op_.ranks > 1 &&
+         std::any_of(op_.segments.begin(), op_.segments.end(), [](const OperatorSegment& segment) {
+           return segment.is_gather() || (segment.product && segment.product->communicates());
+         });
+}
+
+void LibraryPath::prepare(int rank) {
+  int64_t rows = 1, made = 1, own = 1;  // elements
+  for (const OperatorSegment& segment : op_.segments) {
+    if (segment.is_gather()) {
+      const Tensor& of = op_.tensor(segment.input);
+      const int64_t block = RowShards{of.rows, op_.ranks}.block();
+      rows = std::max(rows, block * op_.ranks * of.cols);
+      own = std::max(own, block * of.cols);
+    }
+    if (!segment.product) continue;
+    const Segment& product = *segment.product;
+    const int64_t block = product.row_shards().block(), all = block * product.ranks;
+    rows = std::max({rows, all * product.local_k(), product.product_cols() * product.local_k()});
+    made = std::max(made, all * product.local_n());
+    own = std::max(own, block * std::max(product.n, product.k));
+  }
+  auto& mine = ranks_[static_cast<size_t>(rank - tensors_.fabric().first_rank())];
+  const int size = num_bytes(op_.dtype);
+  const auto make = [&](int64_t elements, uint64_t seed) {
+    DeviceMemory memory(static_cast<size_t>(elements * size));
+    tensors_.data(rank).fill(tensors_.stream(rank), memory.address(), elements, op_.dtype,
+                             device::Fill::normal, seed);
+    return memory;
+  };
+  mine.rows = make(rows, 101);
+  mine.made = make(made, 102);
+  mine.own = make(own, 103);
+  tensors_.stream(rank).synchronize();
+}
+
+cuda::DevicePtr LibraryPath::tensor(int rank, int id, const DeviceMemory& otherwise) const {
+  return op_.tensor(id).stage < 0 ? tensors_.input(rank, id) : otherwise.address();
+}
+
+void LibraryPath::enqueue(int rank, bool products, bool collectives) const {
+  for (const OperatorSegment& segment : op_.segments) {
+    if (collectives && op_.ranks > 1) enqueue_input(rank, segment);
+    if (products && segment.product) enqueue_products(rank, segment);
+    if (collectives && op_.ranks > 1) enqueue_output(rank, segment);
+  }
+}
+
+void LibraryPath::enqueue_input(int rank, const OperatorSegment& segment) const {
+  const Rank& mine = of(rank);
+  const cuda::Stream& stream = tensors_.stream(rank);
+  const cuda::DevicePtr from = tensor(rank, segment.input, mine.own);
+  if (segment.is_gather()) {
+    const Tensor& of = op_.tensor(segment.input);
+    const int64_t block = RowShards{of.rows, op_.ranks}.block();
+    tensors_.nccl().all_gather(rank, stream, from, mine.rows.address(), block * of.cols, op_.dtype);
+    return;
+  }
+  if (!segment.product) return;
+  const Segment& product = *segment.product;
+  const int64_t block = product.row_shards().block();
+  if (product.gathers()) {
+    tensors_.nccl().all_gather(rank, stream, from, mine.rows.address(), block * product.k,
+                               op_.dtype);
+  } else if (product.kind.in == Edge::all_to_all) {
+    tensors_.nccl().all_to_all(rank, stream, from, mine.rows.address(),
+                               block * product.k / op_.ranks, op_.dtype);
+  }
+}
+
+void LibraryPath::enqueue_products(int rank, const OperatorSegment& segment) const {
+  const Rank& mine = of(rank);
+  const Segment& product = *segment.product;
+  const int64_t k = product.local_k(), n = product.local_n(), m = product.local_m();
+  const bool is_moved = product.kind.in != Edge::none && op_.ranks > 1;
+  const cuda::DevicePtr a = is_moved ? mine.rows.address() : tensor(rank, segment.input, mine.rows);
+  for (const int weight : segment.weights) {
+    tensors_.cublas(rank).multiply({a, m, k, k, op_.dtype},
+                                   {tensor(rank, weight, mine.rows), n, k, k, op_.dtype},
+                                   {mine.made.address(), m, n, n, op_.dtype});
+  }
+}
+
+void LibraryPath::enqueue_output(int rank, const OperatorSegment& segment) const {
+  if (!segment.product) return;
+  const Rank& mine = of(rank);
+  const cuda::Stream& stream = tensors_.stream(rank);
+  const Segment& product = *segment.product;
+  const int64_t block = product.row_shards().block();
+  const cuda::DevicePtr made = mine.made.address(), own = mine.own.address();
+  switch (product.kind.out) {
+    case Edge::reduce_scatter:
+      return tensors_.nccl().reduce_scatter(rank, stream, made, own, block * product.n, op_.dtype);
+    case Edge::all_reduce:
+      return tensors_.nccl().all_reduce(rank, stream, made, made, product.m * product.n, op_.dtype);
+    case Edge::all_to_all:
+      return tensors_.nccl().all_to_all(rank, stream, made, own, block * product.n / op_.ranks,
+                                        op_.dtype);
+    default:
+      return;
+  }
+}
+
+}  // namespace stretto::runtime

@@ -1,0 +1,46 @@
+// What a program without Stretto calls for an operator: cuBLAS for each product, NCCL for each
+// edge.
+#pragma once
+
+#include <vector>
+
+#include "measure/bench_tensors.h"
+
+namespace stretto::runtime {
+
+class LibraryPath {
+ public:
+  explicit LibraryPath(const BenchTensors& tensors);
+  ~LibraryPath();
+  LibraryPath(const LibraryPath&) = delete;
+  LibraryPath& operator=(const LibraryPath&) = delete;
+
+  // Whether these calls, one after the other, make the operator: nothing stands between a product
+  // and its collective, and none has to be put together of columns.
+  bool is_whole() const;
+  bool communicates() const;
+  // On the rank's stream, its GPU current. Of an operator that they do not make they work on
+  // tensors of the same sizes.
+  void enqueue(int rank, bool products, bool collectives) const;
+
+ private:
+  struct Rank {
+    // What all ranks' rows are put together in, what products make, and what a rank then has.
+    cuda::DeviceMemory rows, made, own;
+  };
+  const Rank& of(int rank) const {
+    return ranks_[static_cast<size_t>(rank - tensors_.fabric().first_rank())];
+  }
+  void prepare(int rank);
+  // The caller's, or what stands for what a stage makes.
+  cuda::DevicePtr tensor(int rank, int id, const cuda::DeviceMemory& otherwise) const;
+  void enqueue_input(int rank, const OperatorSegment& segment) const;
+  void enqueue_products(int rank, const OperatorSegment& segment) const;
+  void enqueue_output(int rank, const OperatorSegment& segment) const;
+
+  const BenchTensors& tensors_;
+  const Operator& op_;
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace stretto::runtime
