@@ -1,6 +1,19 @@
-// What the kinds of collectives have in common, and where they differ.
+// What the kinds of collectives do, what they have in common, and where they differ.
+//
+// Collectives join all ranks: none finishes before all have started. Each lane's part is a release
+// of all that the lane did before, and of all that it had acquired, to the lanes of the others, as
+// the order of a stream makes it. What it writes itself is known by its own notifies only.
+//   all_gather      reads p regions; writes R * p, grouped by source rank.
+//   reduce_scatter  reads R * p regions grouped by owner; writes p: the sums of this rank's group.
+//   all_reduce      reads p regions, writes p.
+//   all_to_all      reads R * p regions grouped by destination; writes R * p grouped by source.
+//   all_reduce_norm reads X, R, W, writes S, Y: S = R + the sum of X over all ranks, in fp32 and
+//                   rounded once; Y = S normed by rows (task kind norm) with weights W. R is the
+//                   same on all ranks. Only with low_latency_collectives.
+// Region i of one rank pairs with region i of the others; shapes in a pair agree (empty allowed).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -12,6 +25,8 @@ namespace stretto {
   X(reduce_scatter, "reduce_scatter", "sum, scatter",                                         \
     {true, false, true, 0, 0, {}, "ranks*p and p"})                                           \
   X(all_reduce, "all_reduce", "sum, everywhere", {false, false, true, 0, 0, {}, "p and p"})   \
+  X(all_to_all, "all_to_all", "to each its part",                                             \
+    {true, true, false, 0, 0, {}, "ranks*p and ranks*p"})                                     \
   X(all_reduce_norm, "all_reduce_norm", "sum, everywhere, to a residual, and its RMSNorm",    \
     {false, false, true, 2, 1, "eps", "three (terms, residual, weights) and two (sum, norm)"})
 
@@ -30,6 +45,12 @@ struct CollectiveForm {
   uint16_t own_reads = 0, own_writes = 0;
   std::string_view attribute;  // the name of the number that it needs; empty: none
   std::string_view operands;   // what it reads and writes, for messages
+
+  // Regions of a group, of those that a rank reads.
+  constexpr size_t parts(size_t reads, size_t ranks) const {
+    const size_t moved = reads - (reads < own_reads ? reads : own_reads);
+    return groups_reads ? moved / ranks : moved;
+  }
 };
 
 constexpr CollectiveForm kCollectiveForms[] = {

@@ -18,7 +18,7 @@
 //                           all its columns and W one row; in fp32, rounded once.
 //   route ...                Which row of which expert's product each choice of a token gets, and
 //                           what is done with such rows: docs/plan-format.md, "Routing".
-//   collective KIND ID X.. -> Y..   this rank's part of NCCL's collective ID (see CollectiveKind).
+//   collective KIND ID X.. -> Y..   this rank's part of collective ID (see collective_form.h).
 //   deliver X..             hands X to the caller: a read that must precede the end of the run, for
 //                           outputs that other ranks write.
 // Writes: the regions on the right are stacked by rows until the task's rows are covered; further
@@ -93,16 +93,6 @@ inline constexpr int kPlanVersion = 2;
   X(collective, "collective", "this rank's part of a collective")    \
   X(deliver, "deliver", "hand an output region to the caller")
 
-// Collectives join all ranks: none finishes before all have started. Each lane's part is a release
-// of all that the lane did before, and of all that it had acquired, to the lanes of the others, as
-// the order of a stream makes it. What it writes itself is known by its own notifies only.
-//   all_gather      reads p regions; writes R * p, grouped by source rank.
-//   reduce_scatter  reads R * p regions grouped by owner; writes p: the sums of this rank's group.
-//   all_reduce      reads p regions, writes p.
-//   all_reduce_norm reads X, R, W, writes S, Y: S = R + the sum of X over all ranks, in fp32 and
-//                   rounded once; Y = S normed by rows (task kind norm) with weights W. R is the
-//                   same on all ranks. Only with low_latency_collectives.
-// Region i of one rank pairs with region i of the others; shapes in a pair agree (empty allowed).
 #define STRETTO_ENUM(name, text, meaning) name,
 enum class BufferRole : uint8_t { STRETTO_BUFFER_ROLES(STRETTO_ENUM) };
 enum class LaneKind : uint8_t { STRETTO_LANE_KINDS(STRETTO_ENUM) };

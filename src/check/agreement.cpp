@@ -68,6 +68,10 @@ class AgreementCheck {
     }
   }
 
+  static bool has_same_number(const Instr& a, const Instr& b) {
+    return form_of(a.collective).attribute.empty() || a.attribute() == b.attribute();
+  }
+
   // Each rank against rank 0, place by place.
   void compare_order(size_t rank) {
     const std::vector<InstrRef>& ours = collectives_[0];
@@ -76,6 +80,7 @@ class AgreementCheck {
       const InstrRef* a = i < ours.size() ? &ours[i] : nullptr;
       const InstrRef* b = i < theirs.size() ? &theirs[i] : nullptr;
       if (a && b && instr(*a).id == instr(*b).id && instr(*a).collective == instr(*b).collective &&
+          has_same_number(instr(*a), instr(*b)) &&
           plan_.lanes[a->lane].kind == plan_.lanes[b->lane].kind &&
           plan_.lanes[a->lane].index == plan_.lanes[b->lane].index) {
         continue;
@@ -120,7 +125,7 @@ class AgreementCheck {
       // Region from_first + j of the peer meets region to_first + j here.
       const size_t moved_from = from.size() - form.own_reads,
                    moved_to = to.size() - form.own_writes;
-      const size_t count = form.groups_writes ? moved_from : moved_to;
+      const size_t count = form.parts(from.size(), collectives_.size());
       const size_t from_first = form.groups_reads ? rank * count : 0;
       const size_t to_first = form.groups_writes ? peer * count : 0;
       const bool counts_fit = moved_from == count * (form.groups_reads ? peers : 1) &&

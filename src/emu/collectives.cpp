@@ -80,7 +80,8 @@ bool Collectives::agree(const std::vector<Part>& parts) {
       return refuse(part, fmt::format("collective {} is not joined once by each rank", first.id));
     }
     if (part.where.run != parts[0].where.run || own.collective != first.collective ||
-        own.num_reads != first.num_reads || own.num_writes != first.num_writes) {
+        own.amount != first.amount || own.num_reads != first.num_reads ||
+        own.num_writes != first.num_writes) {
       return refuse(part,
                     fmt::format("rank {} joins another collective {} than rank 0", rank, first.id));
     }
@@ -92,9 +93,7 @@ bool Collectives::agree(const std::vector<Part>& parts) {
     }
     // What this rank writes must have the shape of what the others read for it.
     const CollectiveForm& form = form_of(first.collective);
-    const size_t parts_each = form.groups_reads
-                                  ? size_t{own.num_writes}
-                                  : static_cast<size_t>(own.num_reads - form.own_reads);
+    const size_t parts_each = form.parts(own.num_reads, ranks);
     for (size_t source = 0; source < ranks; ++source) {
       const Instr& other = instr(parts[source].where);
       for (size_t i = 0; i < parts_each; ++i) {
@@ -148,6 +147,15 @@ void Collectives::finish(std::vector<Part>& parts) {
       for (size_t i = 0; i < shapes.size(); ++i) {
         const Payload sum = each_sum(i, shapes[i], -1);
         for (const Part& part : parts) write(part, i, sum);
+      }
+      break;
+    }
+    case CollectiveKind::all_to_all: {
+      const size_t each = parts[0].reads->size() / ranks;
+      for (size_t to = 0; to < ranks; ++to) {
+        for (size_t i = 0; i < ranks * each; ++i) {
+          write(parts[to], i, (*parts[i / each].reads)[to * each + i % each]);
+        }
       }
       break;
     }

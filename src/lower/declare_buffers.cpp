@@ -131,8 +131,8 @@ class Declarer {
     for (const int id : product.part.stages) {
       for (const int in : whole.stage(id).in) input(in);
     }
-    const bool peers_write =
-        schedule.reduction == Reduction::two_shot || product.pattern == Pattern::exchange_output;
+    const bool is_pushed = product.pattern == Pattern::exchange_output && !product.by_nccl();
+    const bool peers_write = schedule.reduction == Reduction::two_shot || is_pushed;
     if (!product.normed) ids.out = result(product.part, peers_write, copies);
     // A library stores its products, and what follows them reads them from memory.
     const DType kept = product.follows_behind() ? op.dtype : DType::fp32;
@@ -166,8 +166,14 @@ class Declarer {
                 int64_t{op.ranks} * product.pieces.slot_rows, product.pieces.slot_cols, copies);
         break;
       case Pattern::exchange_input:
-        ids.exchanged =
-            add(prefix + "in", op.dtype, BufferRole::symmetric, op.local_m(), op.k, copies);
+        if (product.by_nccl()) {
+          ids.by_peer = add(prefix + "landed", op.dtype, BufferRole::local, op.local_m() * op.ranks,
+                            op.k / op.ranks);
+          ids.exchanged = add(prefix + "in", op.dtype, BufferRole::local, op.local_m(), op.k);
+        } else {
+          ids.exchanged =
+              add(prefix + "in", op.dtype, BufferRole::symmetric, op.local_m(), op.k, copies);
+        }
         break;
       case Pattern::exchange_output:
         declare_exchange(product, prefix, copies);
@@ -302,6 +308,14 @@ class Declarer {
   void declare_exchange(SegmentLowering& product, const std::string& prefix, int copies) {
     const Segment& op = product.op;
     BufferIds& ids = product.buffers;
+    if (product.by_nccl()) {
+      ids.by_peer = add(prefix + "dealt", op.dtype, BufferRole::local, op.local_m() * op.ranks,
+                        product.cols_each());
+      if (product.deals_columns_behind()) {
+        ids.part = add(prefix + "part", op.dtype, BufferRole::local, op.local_m(), op.n);
+      }
+      return;
+    }
     if (product.stages_partials()) {
       ids.part = add(prefix + "part", op.dtype, BufferRole::local, op.local_m(), op.n);
     }

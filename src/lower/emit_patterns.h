@@ -21,6 +21,10 @@ void emit_nccl_gathered(SegmentLowering& state, Emitter& emit);
 void push_columns(SegmentLowering& state, Emitter& emit);
 void emit_exchanged(SegmentLowering& state, Emitter& emit);
 
+// The same where NCCL's all-to-all moves the columns.
+void gather_columns(SegmentLowering& state, Emitter& emit);
+void emit_columns_dealt(SegmentLowering& state, Emitter& emit);
+
 void emit_local(SegmentLowering& state, Emitter& emit);
 void emit_nccl_reduce(SegmentLowering& state, Emitter& emit);
 AfterTiles emit_slot_reduce(SegmentLowering& state, Emitter& emit);

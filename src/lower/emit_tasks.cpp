@@ -15,7 +15,9 @@ namespace {
 void emit_input(SegmentLowering& state, Emitter& emit) {
   if (state.pattern == Pattern::push_gather) push_rows(state, emit);
   if (state.pattern == Pattern::nccl_gather) gather_chunks(state, emit);
-  if (state.pattern == Pattern::exchange_input) push_columns(state, emit);
+  if (state.pattern == Pattern::exchange_input) {
+    state.by_nccl() ? gather_columns(state, emit) : push_columns(state, emit);
+  }
 }
 
 AfterTiles emit_product(SegmentLowering& state, Emitter& emit) {
@@ -40,7 +42,9 @@ AfterTiles emit_product(SegmentLowering& state, Emitter& emit) {
       emit_exchanged(state, emit);
       return {};
     case Pattern::exchange_output:
-      return emit_exchange_output(state, emit);
+      if (!state.by_nccl()) return emit_exchange_output(state, emit);
+      emit_columns_dealt(state, emit);
+      return {};
   }
   STRETTO_ASSERT(false, "pattern out of range");
 }

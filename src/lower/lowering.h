@@ -36,7 +36,10 @@ struct BufferIds {
   uint16_t packed = 0;     // packed_reduce: `part` tile by tile
   uint16_t sums = 0;       // packed_reduce with owners: the reduced tiles of this rank
   uint16_t exchanged = 0;  // exchanges: what peers write, before it is read or is the caller's
-  uint16_t ranges = 0;     // sums of every range of K (split-k, k-phases), one below the other
+  // Exchanges by NCCL, which moves whole rows: what goes to a rank, or comes from it, below what
+  // the one before has.
+  uint16_t by_peer = 0;
+  uint16_t ranges = 0;  // sums of every range of K (split-k, k-phases), one below the other
 };
 
 // The stages over rows behind a product that its collective makes too (normed_sums.h).
@@ -98,6 +101,8 @@ struct SegmentLowering {
     rect.row1 = std::min(rect.row1, static_cast<int32_t>(shards.size(rank)));
     return rect;
   }
+  // exchange_output by NCCL: a library's product is one matrix before its columns are dealt out.
+  bool deals_columns_behind() const { return by_nccl() && schedule.gemm == GemmBy::library; }
   // exchange_output: columns that each rank gets.
   int32_t cols_each() const { return static_cast<int32_t>(op.n / op.ranks); }
   bool ranks_own_rows() const { return op.owns_rows() || op.kind.out == Edge::none; }

@@ -143,7 +143,7 @@ std::string fault_in_collective(const Plan& plan, const Lane& lane, const Instr&
   const CollectiveForm& form = form_of(instr.collective);
   const size_t moved_reads = reads - std::min<size_t>(reads, form.own_reads);
   const size_t moved_writes = writes - std::min<size_t>(writes, form.own_writes);
-  const size_t parts = form.groups_reads ? moved_writes : moved_reads;
+  const size_t parts = form.parts(reads, ranks);
   const size_t own_read = form.groups_reads ? lane.rank * parts : 0;
   const size_t own_write = form.groups_writes ? lane.rank * parts : 0;
   if (parts == 0 || moved_reads != parts * (form.groups_reads ? ranks : 1) ||

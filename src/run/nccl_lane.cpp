@@ -18,6 +18,10 @@ void make_call(const fabric::Communicators& nccl, int rank, const cuda::Stream& 
       return nccl.broadcast(rank, stream, from, to, count, dtype, root);
     case Kind::reduce:
       return nccl.reduce(rank, stream, from, to, count, dtype, root);
+    case Kind::send:
+      return nccl.send(rank, stream, from, count, dtype, root);
+    case Kind::receive:
+      return nccl.receive(rank, stream, to, count, dtype, root);
   }
 }
 

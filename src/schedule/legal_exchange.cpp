@@ -6,8 +6,25 @@ namespace stretto {
 namespace {
 
 std::string_view movers_of(const Segment& op) {
-  return op.kind.in == Edge::all_to_all ? "mover=comm-blocks or copy-engine"
-                                        : "mover=epilogue, comm-blocks or copy-engine";
+  return op.kind.in == Edge::all_to_all ? "mover=comm-blocks, copy-engine or nccl"
+                                        : "mover=epilogue, comm-blocks, copy-engine or nccl";
+}
+
+// One collective of all rows.
+void check_exchange_by_nccl(Case& c) {
+  const Schedule& s = c.schedule;
+  const std::string_view kind = to_string(c.op.kind);
+  const auto refuse = [&](bool is_set, std::string_view set, std::string_view right) {
+    if (!is_set) return;
+    c.refuse("{} with mover=nccl and {}, whose all-to-all is one collective: take {}", set, kind,
+             right);
+  };
+  refuse(s.granularity != Granularity::whole,
+         fmt::format("granularity={}", to_string(s.granularity)), "granularity=whole");
+  refuse(s.order != Order::plain, fmt::format("order={}", to_string(s.order)), "order=plain");
+  refuse(s.sync != Sync::event, fmt::format("sync={}", to_string(s.sync)), "sync=event");
+  refuse(s.collectives != CollectivesBy::nccl,
+         fmt::format("collectives={}", to_string(s.collectives)), "collectives=nccl");
 }
 
 }  // namespace
@@ -17,16 +34,13 @@ bool check_exchange(Case& c) {
   const std::string_view kind = to_string(c.op.kind);
   if (!c.op.exchanges()) return false;
   const bool feeds = c.op.kind.in == Edge::all_to_all;
-  if (s.mover == Mover::nccl) {
-    c.refuse("mover=nccl with {}, whose all-to-all no collective makes: take {}", kind,
-             movers_of(c.op));
-    return true;
-  }
+  const bool by_nccl = s.mover == Mover::nccl;
+  if (by_nccl) check_exchange_by_nccl(c);
   if (feeds && s.mover == Mover::epilogue) {
     c.refuse("mover=epilogue pushes a GEMM's output, but {} communicates its input: take {}", kind,
              movers_of(c.op));
   }
-  if (s.granularity == Granularity::waves) {
+  if (s.granularity == Granularity::waves && !by_nccl) {
     c.refuse(
         "granularity=waves with {}, of which no collective moves groups: take "
         "granularity=tile, slice, chunk or whole",
@@ -55,10 +69,11 @@ bool check_exchange(Case& c) {
          "whose ranks may have a tile row without a partner", "cluster=1");
   refuse(s.rows != RowCount::fixed, fmt::format("rows={}", to_string(s.rows)),
          "whose ranks send as many rows as its plan says", "rows=fixed");
-  refuse(s.gemm != GemmBy::tiles, fmt::format("gemm={}", to_string(s.gemm)),
-         "of which a library is told no part", "gemm=tiles");
+  refuse(s.gemm != GemmBy::tiles && !by_nccl, fmt::format("gemm={}", to_string(s.gemm)),
+         "of which a library is told no part", "gemm=tiles or mover=nccl");
+  if (by_nccl) check_gemm(c);
   check_algorithm(c);
-  check_collectives(c);
+  if (!by_nccl) check_collectives(c);
   check_sync(c);
   check_reduction(c);
   check_pair(c);

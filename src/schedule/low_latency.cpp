@@ -6,6 +6,7 @@ namespace stretto {
 
 std::string why_no_low_latency(const Segment& op, const Machine& machine, RowCount rows) {
   if (!problems(op).empty()) return "";  // said elsewhere
+  if (op.exchanges()) return "none of them is an all-to-all";
   if (machine.ranks_per_node > 0 && op.ranks > machine.ranks_per_node) {
     return "across nodes ranks do not reach each other's memory";
   }

@@ -55,6 +55,7 @@ double Costs::collective_us(const Instr& instr) const {
       bytes = share * written;
       break;
     case CollectiveKind::reduce_scatter:
+    case CollectiveKind::all_to_all:
       bytes = share * read;
       break;
     case CollectiveKind::all_reduce:

@@ -35,13 +35,23 @@ DevicePtr address_of(const Plan& plan, const BufferPlaces& places, const BufferR
          offset_of(plan.buffers[rows.buffer], rows.row0, 0);
 }
 
+BufferRows whole_rows(const Plan& plan, const Region& region) {
+  const Buffer& buffer = plan.buffers[region.buffer];
+  if (region.cols() != buffer.cols && !region.empty() && !has_its_rows_alone(plan, region)) {
+    throw UsageError(fmt::format(
+        "collectives move whole rows: {} has {} of {} columns, and the plan uses the others",
+        describe(plan, region), region.cols(), buffer.cols));
+  }
+  return {region.buffer, region.rank, region.row0, region.row1};
+}
+
 CollectiveParts::CollectiveParts(const Plan& plan, const Instr& instr)
     : plan_(plan), kind_(instr.collective) {
   for (int rank = 0; rank < plan.ranks(); ++rank) by_rank_.push_back(find(rank, instr.id));
   const CollectiveForm& form = form_of(kind_);
   groups_ = form.groups_reads || form.groups_writes ? plan.ranks() : 1;
-  parts_ =
-      form.groups_reads ? instr.num_writes : static_cast<size_t>(instr.num_reads) - form.own_reads;
+  STRETTO_ASSERT(!form.groups_reads || !form.groups_writes, "an all-to-all has no pieces");
+  parts_ = form.parts(instr.num_reads, static_cast<size_t>(plan.ranks()));
   for (int group = 0; group < groups_; ++group) {
     for (size_t part = 0; part < parts_; ++part) add(group, part);
   }
@@ -57,24 +67,16 @@ const Instr& CollectiveParts::find(int rank, int32_t id) const {
   throw UsageError(fmt::format("rank {} does not join collective {}", rank, id));
 }
 
-BufferRows CollectiveParts::rows_of(const Region& region) const {
-  const Buffer& buffer = plan_.buffers[region.buffer];
-  if (region.cols() != buffer.cols && !region.empty() && !has_its_rows_alone(plan_, region)) {
-    throw UsageError(fmt::format(
-        "collectives move whole rows: {} has {} of {} columns, and the plan uses the others",
-        describe(plan_, region), region.cols(), buffer.cols));
-  }
-  return {region.buffer, region.rank, region.row0, region.row1};
-}
-
 void CollectiveParts::add(int group, size_t part) {
   CollectivePiece piece;
   piece.group = group;
   const size_t flat = static_cast<size_t>(group) * parts_ + part;
   for (const Instr& instr : by_rank_) {
     const auto reads = plan_.reads(instr), writes = plan_.writes(instr);
-    piece.from.push_back(rows_of(reads[kind_ == CollectiveKind::all_gather ? part : flat]));
-    piece.to.push_back(rows_of(writes[kind_ == CollectiveKind::reduce_scatter ? part : flat]));
+    piece.from.push_back(
+        whole_rows(plan_, reads[kind_ == CollectiveKind::all_gather ? part : flat]));
+    piece.to.push_back(
+        whole_rows(plan_, writes[kind_ == CollectiveKind::reduce_scatter ? part : flat]));
   }
   const bool gathers = kind_ == CollectiveKind::all_gather;
   const BufferRows& size = gathers ? piece.to[0] : piece.from[0];

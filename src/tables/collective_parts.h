@@ -25,11 +25,14 @@ struct CollectivePiece {
   std::vector<BufferRows> from, to;
 };
 
+// Those of a region. Rows that are narrower than their buffer are moved whole when nothing else of
+// the plan uses the rest of them. Throws UsageError when it does.
+BufferRows whole_rows(const Plan& plan, const Region& region);
+
 class CollectiveParts {
  public:
-  // Of the collective of which `instr` is one rank's part. Rows that are narrower than their buffer
-  // are moved whole when nothing else of the plan uses the rest of them. Throws UsageError when it
-  // does.
+  // Of the collective of which `instr` is one rank's part, but of no all-to-all. Throws UsageError
+  // as whole_rows() does.
   CollectiveParts(const Plan& plan, const Instr& instr);
 
   CollectiveKind kind() const { return kind_; }
@@ -43,7 +46,6 @@ class CollectiveParts {
 
  private:
   const Instr& find(int rank, int32_t id) const;
-  BufferRows rows_of(const Region& region) const;
   void add(int group, size_t part);
   bool follows(const CollectivePiece& a, const CollectivePiece& b) const;
 

@@ -5,9 +5,40 @@
 
 namespace stretto::cuda {
 
+namespace {
+
+// A call for each region: what a sender has side by side a receiver may have apart.
+std::vector<NcclCall> calls_of_exchange(const Plan& plan, const Instr& instr,
+                                        const BufferPlaces& places, int set) {
+  const auto ranks = static_cast<size_t>(plan.ranks());
+  const size_t each = form_of(instr.collective).parts(instr.num_reads, ranks);
+  std::vector<NcclCall> calls;
+  const auto add = [&](NcclCall::Kind kind, std::span<const Region> regions, size_t i) {
+    const Region& region = regions[i];
+    if (region.empty()) return;
+    const BufferRows rows = whole_rows(plan, region);
+    const Buffer& buffer = plan.buffers[region.buffer];
+    const DevicePtr address = address_of(plan, places, rows, set);
+    const bool sends = kind == NcclCall::Kind::send;
+    calls.push_back({kind, buffer.dtype, static_cast<int>(i / each), sends ? address : 0,
+                     sends ? 0 : address, int64_t{region.rows()} * buffer.cols});
+  };
+  for (size_t i = 0; i < ranks * each; ++i) {
+    add(NcclCall::Kind::send, plan.reads(instr), i);
+    add(NcclCall::Kind::receive, plan.writes(instr), i);
+  }
+  return calls;
+}
+
+}  // namespace
+
 std::vector<NcclCall> nccl_calls(const Plan& plan, uint32_t lane, uint32_t position,
                                  const BufferPlaces& places, int set) {
-  const CollectiveParts parts(plan, plan.lanes[lane].instrs[position]);
+  const Instr& instr = plan.lanes[lane].instrs[position];
+  if (instr.collective == CollectiveKind::all_to_all) {
+    return calls_of_exchange(plan, instr, places, set);
+  }
+  const CollectiveParts parts(plan, instr);
   std::vector<NcclCall> calls;
   if (parts.pieces().empty()) return calls;
   const auto rank = static_cast<size_t>(plan.lanes[lane].rank);

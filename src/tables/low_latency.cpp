@@ -88,6 +88,9 @@ std::string why_no_norm(const Plan& plan, const Instr& instr, const LowLatencyCa
 }
 
 std::string why_not(const Plan& plan, const Instr& instr, bool serves) {
+  if (instr.collective == CollectiveKind::all_to_all) {
+    return "collectives low-latency: none of them is an all-to-all: take collectives=nccl";
+  }
   const CollectiveParts parts(plan, instr);
   if (!parts.are_rows_of_owners()) {
     return "collectives low-latency: the rows of a collective do not follow each other by owner";
@@ -233,6 +236,8 @@ LowLatencyShape low_latency_shape(const LowLatencyCall& call, int ranks, int sms
       shape.kernel = name("all_reduce", one_shot ? "all_reduce_one_shot" : "all_reduce_two_shot",
                           "AllReduceArgs");
       break;
+    case CollectiveKind::all_to_all:
+      STRETTO_ASSERT(false, "all-to-alls are NCCL's");
     case CollectiveKind::all_reduce_norm: {
       const int loads = device::norm_in_flight(ranks, kLowLatencyThreads, true);
       shape.kernel = {"kernels/all_reduce_norm.h",

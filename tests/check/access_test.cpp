@@ -118,6 +118,24 @@ TEST(Agreement, WhatIsNormedHasOneShapeOnAllRanks) {
       "y[0:4,0:8]\n";
   expect_clean(check_norms(kAll, kAll));
   expect_only(check_norms(kAll, kFew), DiagnosticKind::mismatched_collective);
+  std::string other(kAll);
+  other.replace(other.find("1e-06"), 5, "1e-05");
+  const Diagnostic d = expect_only(check_norms(kAll, other), DiagnosticKind::mismatched_collective);
+  EXPECT_EQ(d.where, (InstrRef{1, 0}));
+}
+
+// Region j for a rank meets what that rank writes of this one's.
+TEST(Agreement, AnAllToAllMeetsByDestinationAndSource) {
+  const std::string_view even =
+      "  collective all_to_all 0 x[0:4,0:8] x[4:8,0:8] -> big[0:4,0:8] big[8:12,0:8]\n";
+  expect_clean(check_collectives(even, even));
+  // 6 rows stay on rank 0 and 2 go to rank 1, which keeps 3 and sends 1.
+  const std::string_view first =
+      "  collective all_to_all 0 x[0:6,0:8] x[6:8,0:8] -> big[0:6,0:8] big[6:7,0:8]\n";
+  const std::string_view second =
+      "  collective all_to_all 0 x[0:1,0:8] x[1:4,0:8] -> big[0:2,0:8] big[2:5,0:8]\n";
+  expect_clean(check_collectives(first, second));
+  expect_only(check_collectives(first, even), DiagnosticKind::mismatched_collective);
 }
 
 TEST(Agreement, ACollectiveIsRunOnceUnderItsNumber) {

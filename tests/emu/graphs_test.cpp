@@ -37,6 +37,10 @@ std::vector<GraphCase> cases() {
           {"gemm-rs-norm-ag", products},
           {"gemm-rs-norm-ag", few},
           {"gemv-ar", few},
+          {"gemm-a2a", products},
+          {"gemm-a2a", few},
+          {"a2a-gemm", products},
+          {"a2a-gemm", few},
           {"layer",
            {{"m", 21}, {"h", 48}, {"f", 72}, {"heads", 12}, {"kv-heads", 6}, {"head-dim", 4}}}};
 }

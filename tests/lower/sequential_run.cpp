@@ -97,13 +97,10 @@ class SequentialRun {
             if (p.rank == static_cast<int>(source)) from = p.instr;
           }
           if (!from) return faults_.add("a rank joins a collective twice");
-          const size_t p =
-              own.num_writes / (own.collective == CollectiveKind::all_gather ? ranks : 1);
-          if (own.collective == CollectiveKind::all_gather && i / p != source) continue;
-          const size_t read = own.collective == CollectiveKind::all_gather ? i % p
-                              : own.collective == CollectiveKind::reduce_scatter
-                                  ? static_cast<size_t>(part.rank) * p + i
-                                  : i;
+          const CollectiveForm& form = form_of(own.collective);
+          const size_t p = form.parts(own.num_reads, ranks);
+          if (form.groups_writes && i / p != source) continue;
+          const size_t read = (form.groups_reads ? static_cast<size_t>(part.rank) * p : 0) + i % p;
           std::vector<float> values;
           memory_.load(plan_.reads(*from)[read], values);
           if (sum.empty()) sum.resize(values.size(), 0);

@@ -1,0 +1,73 @@
+// All-to-alls by NCCL: which plans GPUs take, and what each rank sends and receives.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "launch/plan_fixture.h"
+#include "stretto/lower.h"
+#include "tables/collectives.h"
+#include "tables/plan_limits.h"
+
+namespace stretto::cuda {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Plan plan_of_operator(const std::string& text, const std::string& schedule) {
+  const Operator op = parse_operator(text);
+  const Machine machine = default_machine(op.ranks);
+  return lower(op, parse_schedules(schedule, op, machine), machine);
+}
+
+// Of the only collective of a rank.
+std::vector<NcclCall> calls_of(const Plan& plan, int rank) {
+  const BufferPlaces places = places_of(plan);
+  for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
+    const auto& instrs = plan.lanes[l].instrs;
+    for (uint32_t at = 0; at < instrs.size() && plan.lanes[l].rank == rank; ++at) {
+      if (instrs[at].op == Opcode::collective) return nccl_calls(plan, l, at, places, 0);
+    }
+  }
+  return {};
+}
+
+TEST(ExchangeCalls, MatchOnBothSides) {
+  for (const char* op :
+       {"gemm-a2a m=37 n=96 k=64 ranks=3 dtype=bf16", "a2a-gemm m=37 n=64 k=96 ranks=3 dtype=bf16",
+        "gemm-a2a m=4 n=96 k=64 ranks=3 dtype=fp16"}) {
+    for (const char* preset : {"sequential", "library"}) {
+      SCOPED_TRACE(fmt::format("{} {}", op, preset));
+      const Plan plan = plan_of_operator(op, preset);
+      EXPECT_THAT(why_not_on_cuda(plan), IsEmpty());
+      std::map<std::pair<int, int>, std::vector<int64_t>> sent, received;  // by source, destination
+      for (int rank = 0; rank < 3; ++rank) {
+        for (const NcclCall& call : calls_of(plan, rank)) {
+          if (call.kind == NcclCall::Kind::send) {
+            EXPECT_NE(call.from, 0u);
+            sent[{rank, call.root}].push_back(call.count);
+          } else {
+            ASSERT_EQ(call.kind, NcclCall::Kind::receive);
+            EXPECT_NE(call.to, 0u);
+            received[{call.root, rank}].push_back(call.count);
+          }
+        }
+      }
+      EXPECT_EQ(sent, received);
+      EXPECT_FALSE(sent.empty());
+    }
+  }
+}
+
+TEST(ExchangeCalls, AreRefusedWhereAnotherMakesThem) {
+  Plan plan = plan_of_operator("gemm-a2a m=64 n=96 k=64 ranks=2 dtype=bf16", "sequential");
+  plan.low_latency_collectives = true;
+  EXPECT_THAT(why_not_on_cuda(plan),
+              testing::Contains(HasSubstr("none of them is an all-to-all: take collectives=nccl")));
+}
+
+}  // namespace
+}  // namespace stretto::cuda
