@@ -54,7 +54,10 @@ std::vector<Choice> choose_sweep(const Operator& op, const Machine& machine, Row
   std::vector<Choice> choices;
   const Segment* only = op.only_product();
   if (only == nullptr) {
-    throw UsageError("sweep is for operators of one product: name schedules, or take auto or all");
+    for (const GraphCandidate& candidate : graph_candidates(op, machine, kSweptMore)) {
+      choices.push_back({short_text(candidate.schedule, op, machine), candidate.schedule});
+    }
+    return choices;
   }
   for (const Candidate& candidate : sweep_candidates(*only, machine, kSweptMore)) {
     choices.push_back({short_text(candidate.schedule, *only, machine), candidate.schedule});

@@ -111,7 +111,8 @@ TEST_F(BenchReport, WhoIsWrongOrRefusedHasNoTimes) {
   EXPECT_THAT(table, Not(HasSubstr("auto")));
 }
 
-// Of operators that no calls of libraries make one after the other, a plan stands for them, or none.
+// Of operators that no calls of libraries make one after the other, a plan stands for them, or
+// none.
 TEST_F(BenchReport, ALibraryPathMayBeMissing) {
   benched_.library.sequential.reset();
   EXPECT_THAT(print(benched_, "library"),

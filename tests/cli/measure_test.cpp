@@ -54,8 +54,9 @@ TEST_F(Measure, ShapesAreReadWithCommentsAndTheirErrorsNameTheLine) {
 TEST_F(Measure, AnyOperatorIsTakenAndTuningFilesKeepShippedOnes) {
   const std::vector<std::string> mlp = {"mlp", "m=64", "h=64", "f=128", "--ranks", "2"};
   for (const char* verb : {"bench", "tune"}) {
-    expect_refused(std::vector<std::string>{verb} + mlp + std::vector<std::string>{"--dtype", "fp32"},
-                   "multiplies bf16 and fp16, not fp32");
+    expect_refused(
+        std::vector<std::string>{verb} + mlp + std::vector<std::string>{"--dtype", "fp32"},
+        "multiplies bf16 and fp16, not fp32");
     expect_refused({verb, "mpl"}, "unknown operator 'mpl'");
   }
   const std::string own = file("own.graph",

@@ -54,7 +54,8 @@ TEST(TuningFile, OperatorsOfSeveralProductsAreKeptAndChosenNearby) {
   tuned.op = graph(2048);
   tuned.machine = machine.name;
   tuned.library_us = 300;
-  tuned.measured = {{"tiles", 210, 200, 220, {}, {}}, {"up:slices/down:tiles", 200, 190, 210, {}, {}}};
+  tuned.measured = {{"tiles", 210, 200, 220, {}, {}},
+                    {"up:slices/down:tiles", 200, 190, 210, {}, {}}};
   tuning.add(tuned);
   tuned.library_us = 600;  // replaces what is known
   tuning.add(tuned);
