@@ -53,7 +53,8 @@ class LaneLimits {
       const bool is_move = !in_gemm && instr.kind() != nullptr && !is_head;
       stretch_ += instr.op == Opcode::boundary;
       stretch.pass(instr, {l, at}, is_move);
-      if (instr.op == Opcode::copy || (is_move && instr.op != Opcode::norm)) look_at_move({l, at});
+      if (instr.op == Opcode::reduce || instr.op == Opcode::copy) look_at_elements({l, at});
+      if (is_move && is_elementwise(instr.op)) look_at_move({l, at});
       if (instr.op == Opcode::norm) look_at_norm({l, at});
       if (!plan_.partitions.empty() && is_routed_move(instr.op)) look_at_routed({l, at});
       stretch.has_tiles = stretch.has_tiles || is_product(instr.op);
@@ -106,6 +107,10 @@ class LaneLimits {
 
   const Instr& instr_at(const InstrRef& at) const { return plan_.lanes[at.lane].instrs[at.pos]; }
 
+  static bool is_elementwise(Opcode op) {
+    return op == Opcode::reduce || op == Opcode::copy || op == Opcode::bias || op == Opcode::gelu ||
+           op == Opcode::silu || op == Opcode::swiglu;
+  }
   // What a mover reads is of one type, and so is what it writes.
   void look_at_move(const InstrRef& at) {
     look_at_elements(at);

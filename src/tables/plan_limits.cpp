@@ -78,10 +78,11 @@ std::optional<PlanLimit> why_not_followed(const Plan& plan) {
     for (uint32_t at = 0; at < instrs.size(); ++at) {
       if (!only_follows(instrs[at].op) || instrs[at].fused) continue;
       return PlanLimit{
-          fmt::format("beside routed rows GPUs do {} in the GEMM kernel only: fused, in the lane of "
-                      "a product, directly behind it, where nothing else touches what lies between "
-                      "in fp32",
-                      to_string(instrs[at].op)),
+          fmt::format(
+              "beside routed rows GPUs do {} in the GEMM kernel only: fused, in the lane of "
+              "a product, directly behind it, where nothing else touches what lies between "
+              "in fp32",
+              to_string(instrs[at].op)),
           InstrRef{l, at}};
     }
   }
