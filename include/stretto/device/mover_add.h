@@ -96,7 +96,7 @@ STRETTO_DEVICE void move_elements(const TaskWalk& walk, const MoverRegion* regio
       sum = map_element(walk.entry(), regions, row, column);
     } else {
       for (uint32 s = 0; s < task.num_sources; ++s) {
-        sum += load_element(address_in(regions[s], row, column, task.from), task.from);
+        sum += element_in(address_in(regions[s], row, column, task.from), task.from);
       }
     }
 

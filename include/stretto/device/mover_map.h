@@ -38,7 +38,7 @@ STRETTO_DEVICE void map_eight(const TaskWalk& walk, float* values) {
   }
 }
 
-STRETTO_DEVICE float load_element(uint64 address, MoverType type) {
+STRETTO_DEVICE float element_in(uint64 address, MoverType type) {
   return widen_as(type, type == MoverType::fp32 ? *reinterpret_cast<const uint32*>(address)
                                                 : *reinterpret_cast<const uint16*>(address));
 }
@@ -47,7 +47,7 @@ STRETTO_DEVICE float load_element(uint64 address, MoverType type) {
 STRETTO_DEVICE float map_element(const MoverTask& task, const MoverRegion* regions, uint32 row,
                                  uint32 column) {
   const auto source = [&](uint32 s) {
-    return load_element(address_in(regions[s], row, column, task.from), task.from);
+    return element_in(address_in(regions[s], row, column, task.from), task.from);
   };
   const float value = source(0);
   if (task.map == MoverMap::gelu) return gelu_of(value);
