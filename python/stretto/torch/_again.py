@@ -56,9 +56,9 @@ def _key(op, group, more, tensors):
     return (op, id(group), more, tensors[0].dtype, *[one.shape for one in tensors])
 
 
-def _is_plain(tensors, dtype, index):
+def _is_plain(tensors, dtype, index, is_graded=None):
     """Whether nothing but the tensors themselves has to do with a call of an operator."""
-    is_graded = torch.is_grad_enabled()
+    is_graded = torch.is_grad_enabled() if is_graded is None else is_graded
     for one in tensors:
         if (type(one) not in _PLAIN or one.dtype is not dtype or one.get_device() != index or
                 not one.is_contiguous() or (is_graded and one.requires_grad)):
@@ -113,3 +113,11 @@ def learn(op, group, more, tensors, made):
         _records.clear()
     _records[_key(op, group, more, tensors)] = Record(
         group, known, engine, last.operation, last.rows, dict(zip(names, tensors)), dict(zip(last.outputs, made)))
+
+
+def needs_gradient(tensors):
+    """Whether PyTorch's autograd alone is to know of a call, which again() is to make."""
+    if (torch.compiler.is_compiling() or not torch.is_grad_enabled() or tensors[0].device.type != DEVICE or
+            not any(one.requires_grad for one in tensors)):
+        return False
+    return _is_plain(tensors, tensors[0].dtype, tensors[0].get_device(), False)

@@ -5,7 +5,8 @@ from typing import List, Optional, Sequence, Tuple, Union, overload
 import torch
 
 from . import _again, ops  # noqa: F401  (defines torch.ops.stretto)
-from .groups import GroupLike, seat
+from ._gradients import GRADIENTS
+from .groups import GroupLike, ranks_of, seat
 
 Weights = Union[torch.Tensor, Sequence[torch.Tensor]]
 
@@ -21,8 +22,29 @@ def _refuse_gradients(op, *tensors):
         raise ValueError(f"{op}: out has no gradient: call it under torch.no_grad(), or without out")
 
 
+class _Graded(torch.autograd.Function):
+    """_usual() with the gradients of the dispatcher's operator, which takes the host some times as long."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, name, dim, op, group):
+        made = _usual(op, group, (x, weight))
+        ctx.back = GRADIENTS[op]
+        ctx.back.keep(ctx, (x, weight, bias, name, dim)[:ARGUMENTS[op]], made)
+        return made
+
+    @staticmethod
+    def backward(ctx, gradient):
+        found = ctx.back.backward(ctx, gradient)
+        return (*found, *[None] * (len(ctx.needs_input_grad) - len(found)))
+
+
+ARGUMENTS = {"matmul_all_reduce": 4, "matmul_reduce_scatter": 5}
+
+
 def _usual(op, group, tensors):
     """An operator of x and weight, by rows of the first dimension."""
+    if _again.needs_gradient(tensors):
+        return _Graded.apply(*tensors, None, seat(group), 0, op, group)
     made = _again.again(op, group, None, tensors)
     if made is not None:
         return made[0]
@@ -187,6 +209,16 @@ def moe(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, gate: torch.T
     return torch.ops.stretto.moe(x, ids, weights, gate, up, down, seat(group), expert_parallel)
 
 
+def _needs_no_sum(x, weight, bias, group):
+    """Whether a column_matmul() of one weight is but PyTorch's product: without gradients, or on one rank."""
+    if not isinstance(weight, torch.Tensor) or not (bias is None or isinstance(bias, torch.Tensor)):
+        return False
+    if (x.dim() < 2 or weight.dim() != 2 or x.shape[-1] != weight.shape[1] or x.dtype != weight.dtype or
+            (bias is not None and (bias.shape != weight.shape[:1] or bias.dtype != x.dtype))):
+        return False  # the operator says what is wrong
+    return not (torch.is_grad_enabled() and x.requires_grad) or ranks_of(seat(group)) == 1
+
+
 @overload
 def column_matmul(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor] = ...,
                   group: GroupLike = ...) -> torch.Tensor: ...
@@ -204,6 +236,8 @@ def column_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] = No
 
     Its gradient is: that of x is a sum over the ranks (matmul_all_reduce). Weights as of all_gather_matmul().
     """
+    if _needs_no_sum(x, weight, bias, group):
+        return torch.nn.functional.linear(x, weight, bias)
     weights = _listed(weight)
     made = torch.ops.stretto.column_matmul(x, weights, _listed(bias), seat(group))
     if isinstance(weight, torch.Tensor):

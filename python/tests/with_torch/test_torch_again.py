@@ -134,18 +134,37 @@ class Again(unittest.TestCase):
         call(bias=torch.zeros(32).bfloat16())
         call(x=crooked)
         call(x=gaps)
-        call(w=w.clone().requires_grad_())
         with torch.autocast("cpu", dtype=torch.bfloat16):
             call()
         with FlopCounterMode(display=False):
             call()
-        self.assertEqual(self.ways(), ["long"] * 7)
+        self.assertEqual(self.ways(), ["long"] * 6)
         with torch.no_grad():
             call(w=torch.nn.Parameter(w.clone()))
         self.assertEqual(self.ways(), ["again"])
         self.is_capturing = True
         call()
         self.assertEqual(self.ways(), ["long"])
+
+    def test_gradients(self):
+        """The forward pass comes again, too, and the gradients are the dispatcher's operator's."""
+        x, w = self.x.clone().requires_grad_(), self.w.clone().requires_grad_()
+        for op in (st.matmul_all_reduce, st.matmul_reduce_scatter):
+            with mock.patch.object(_again, "needs_gradient", lambda tensors: False):
+                right = op(x, w, group=self.group)
+            self.assertEqual(self.ways(), ["long"])
+            for way in ("long", "again"):
+                y = op(x, w, group=self.group)
+                self.assertEqual(self.ways(), [way])
+                self.assertEqual(y.shape, right.shape)
+                dy = torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).bfloat16()
+                for needed in ((x, w), (x,), (w,)):
+                    expected = torch.autograd.grad(right, needed, dy, retain_graph=True)
+                    for got, one in zip(torch.autograd.grad(y, needed, dy, retain_graph=True), expected):
+                        self.assertTrue(torch.equal(got, one))
+            frozen = op(x.detach(), w, group=self.group)
+            self.assertEqual(torch.autograd.grad(frozen, w, dy)[0].shape, w.shape)
+            self.enqueued.clear()
 
     def test_copies_are_not_taken_for_what_was_given(self):
         for _ in range(2):  # dimension 1 is dealt, and rows are brought into another order
