@@ -24,14 +24,15 @@ def models_section(source, result):
     for row in result["rows"]:
         theirs, ours = best_of(row, False), best_of(row, True)
         ratio = f"{theirs[1]['us'] / ours[1]['us']:.3f}" if theirs and ours else "-"
-        body.append([row["model"], row["kind"], f"{row['rows']}", f"{row['layers']}", *cells(theirs), *cells(ours), ratio])
-    ranks = result["ranks"]
-    alone = (" One rank has nothing to communicate: what is compared is the cost of Stretto's layers beside PyTorch's own."
-             if ranks == 1 else "")
+        body.append([row["model"], row["kind"], f"{row['rows']}", f"{row['layers']}", *cells(theirs), *cells(ours),
+                     ratio])
+    alone = (" One rank has nothing to communicate: what is compared is the cost of Stretto's layers beside "
+             "PyTorch's own." if result["ranks"] == 1 else "")
     return "\n\n".join([
         title("Whole models in PyTorch", result),
         f"`{source}`, commit {result['commit']}, PyTorch {result['torch']}. A step of a model of Llama's shape with "
         f"random weights: prefill of one sequence, decode of as many sequences with {result['context']} tokens before, "
         "training forward and backward; the fastest of each side's ways, eager, in CUDA graphs or compiled and in "
         f"graphs. *Error*: of logits, or the worst gradient, from one rank's in fp32.{alone}",
-        table(["model", "step", "rows", "layers", "PyTorch", "way", "error", "Stretto", "way", "error", "ratio"], body)])
+        table(["model", "step", "rows", "layers", "PyTorch", "way", "error", "Stretto", "way", "error", "ratio"],
+              body)])

@@ -5,7 +5,7 @@ look it up, to give the library addresses, and to enqueue; nothing is asked of a
 """
 
 import ctypes
-from typing import Any, Dict, Tuple
+from typing import Dict, Tuple
 
 import torch
 from torch.distributed import distributed_c10d as c10d

@@ -1,4 +1,4 @@
-"""What on_gpus.py asks of stretto.torch. Every rank makes all ranks' tensors, so that what is right takes no collective."""
+"""What on_gpus.py asks of stretto.torch. Every rank makes all ranks' tensors: what is right takes no collective."""
 
 import torch
 import torch.nn.functional as F

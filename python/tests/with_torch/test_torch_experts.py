@@ -103,8 +103,8 @@ class Experts(Numbers):
             mine = self.part(tensors, 0, 1, True)
             right = st.moe(*mine, group)
             torch._dynamo.reset()
-            got = torch.compile(lambda *given: st.moe(*given, group.name) * 2, fullgraph=True, backend="aot_eager")(*mine)
-            self.assert_close(got, right.double() * 2)
+            compiled = torch.compile(lambda *given: st.moe(*given, group.name) * 2, fullgraph=True, backend="aot_eager")
+            self.assert_close(compiled(*mine), right.double() * 2)
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 cast = st.moe(*(one.float() if one.is_floating_point() else one for one in mine), group)
             self.assertTrue(torch.equal(cast, right))
