@@ -59,6 +59,7 @@ typedef struct stretto_tensor_info {
   const char* held;  /* "whole", "rows" (a block of rows by rank) or "cols" */
   int32_t is_output; /* else an input */
   int64_t rows, cols;
+  const char* dtype; /* "bf16", "fp16", "fp32", "i32": most have the operator's */
 } stretto_tensor_info;
 
 /* How many tensors are the caller's: inputs in the graph's order, then outputs. */
@@ -203,6 +204,9 @@ STRETTO_C_API int stretto_operation_finish(stretto_operation* operation);
 /* What went wrong so far, as far as this process knows; empty: nothing. Asks no rank and waits for
  * no run. */
 STRETTO_C_API int stretto_operation_error(const stretto_operation* operation, const char** what);
+/* How many ids of all runs that have ended were no expert's and not -1. They count as -1: nothing
+ * is chosen there. Of operators whose rows choose experts; of others 0. */
+STRETTO_C_API int stretto_operation_bad_ids(const stretto_operation* operation, uint64_t* count);
 
 #ifdef __cplusplus
 }

@@ -173,6 +173,8 @@ class Operation {
   // What went wrong so far on this process's ranks, or what another rank told them; empty: nothing.
   // Asks memory only, and nobody: any rank, at any time. finish() says more, and mends it.
   std::string error() const;
+  // How many ids of all runs that have ended were no expert's and not -1: nothing is chosen there.
+  uint64_t bad_ids() const;
 
   // A captured graph holds a multiple of so many calls of so many rows, which are there
   // (buckets()); mostly 1.

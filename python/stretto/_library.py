@@ -35,7 +35,7 @@ class COperator(Sized):
 
 class CTensorInfo(Sized):
     _fields_ = [("size", c_size_t), ("name", c_char_p), ("held", c_char_p), ("is_output", c_int32),
-                ("rows", c_int64), ("cols", c_int64)]
+                ("rows", c_int64), ("cols", c_int64), ("dtype", c_char_p)]
 
 
 class CCallTensor(Sized):
@@ -98,6 +98,7 @@ FUNCTIONS = {
                                           c_void_p]),
     "stretto_operation_finish": (STATUS, [c_void_p]),
     "stretto_operation_error": (STATUS, [c_void_p, POINTER(c_char_p)]),
+    "stretto_operation_bad_ids": (STATUS, [c_void_p, POINTER(c_uint64)]),
 }
 
 

@@ -3,7 +3,7 @@
 import ctypes
 import functools
 import sys
-from ctypes import byref, c_char_p, c_int32, c_int64, c_void_p, pointer
+from ctypes import byref, c_char_p, c_int32, c_int64, c_uint64, c_void_p, pointer
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ._library import (EXCHANGE, CCallTensor, CContextRequest, COperationRequest, CTensorInfo,
@@ -196,7 +196,7 @@ class Operation:
         infos = self._infos(num_rows) if num_rows != 0 else {}
         for name, view in views.items():
             if name in infos:  # else the library says which there are
-                view.require(name, infos[name].shape, self.dtype, infos[name].is_output)
+                view.require(name, infos[name].shape, infos[name].dtype, infos[name].is_output)
         given = [CCallTensor(text(name, "name"), 0, 0, view.address, view.row_stride)
                  for name, view in views.items()]
         return num_rows, (CCallTensor * len(given))(*given)
@@ -281,6 +281,12 @@ class Operation:
         what = c_char_p()
         library().operation_error(self._open(), byref(what))
         return what.value.decode()
+
+    def bad_ids(self) -> int:
+        """How many ids of all runs that have ended were no expert's and not -1: nothing is chosen there."""
+        count = c_uint64()
+        library().operation_bad_ids(self._open(), byref(count))
+        return count.value
 
     def close(self) -> None:
         """Collective: waits for its runs and frees what it has."""

@@ -18,6 +18,7 @@ class TensorInfo:
     held: str  # "whole", "rows" (a block of rows by rank) or "cols" (a block of columns)
     is_output: bool
     shape: Tuple[int, int]
+    dtype: str = "bf16"  # the operator's, but of ids ("i32") and weights of rows ("fp32")
 
 
 def sizes_text(sizes, more):
@@ -50,7 +51,7 @@ def c_operator(operator, sizes, ranks, dtype):
 
 def info_of(found):
     return TensorInfo(found.name.decode(), found.held.decode(), bool(found.is_output),
-                      (found.rows, found.cols))
+                      (found.rows, found.cols), found.dtype.decode())
 
 
 def infos_of(c_op, served, rank):

@@ -96,7 +96,7 @@ class Plan:
                 view = on_cpu(tensor, name)
                 if name in infos[rank]:  # else the library says which there are
                     info = infos[rank][name]
-                    view.require(name, info.shape, self.dtypes.get(name, self.dtype), info.is_output)
+                    view.require(name, info.shape, info.dtype, info.is_output)
                 given.append(CCallTensor(text(name, "name"), 0, rank, view.address,
                                          view.row_stride))
         library().plan_execute(self._handle, run, (CCallTensor * len(given))(*given), len(given))

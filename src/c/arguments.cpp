@@ -84,6 +84,7 @@ void tell_tensor(const Operator& op, int32_t rank, int32_t index, stretto_tensor
   known.is_output = tensor.is_output ? 1 : 0;
   known.rows = slice.rows();
   known.cols = slice.cols();
+  known.dtype = keep(2, std::string(to_string(op.tensor(tensor.tensor).dtype)));
   give(known, info);
 }
 

@@ -15,7 +15,7 @@ namespace stretto::c {
 namespace {
 
 thread_local std::string last_error;
-thread_local std::array<std::string, 2> kept;
+thread_local std::array<std::string, 3> kept;
 
 int fail(int code, std::string what) {
   for (char& c : what) {  // one line, whatever it quotes

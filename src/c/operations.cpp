@@ -204,6 +204,11 @@ int stretto_operation_finish(stretto_operation* operation) {
   return guarded([&] { require(operation, "operation").operation.finish(); });
 }
 
+int stretto_operation_bad_ids(const stretto_operation* operation, uint64_t* count) {
+  return guarded(
+      [&] { require(count, "count") = require(operation, "operation").operation.bad_ids(); });
+}
+
 int stretto_operation_error(const stretto_operation* operation, const char** what) {
   return guarded(
       [&] { require(what, "what") = keep(0, require(operation, "operation").operation.error()); });

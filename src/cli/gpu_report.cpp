@@ -31,6 +31,13 @@ std::string explain(const GpuRow& row, const Request& request, const ExecutionOp
     }
     break;
   }
+  for (const runtime::GpuCheckResult& result : row.by_seed) {
+    if (result.bad_ids == 0) continue;
+    add(fmt::format(
+        "{} ids of a run are no expert's, and not -1 for none: nothing was chosen there",
+        result.bad_ids));
+    break;
+  }
   if (row.verified() && !row.reproducible() && row.must_reproduce) {
     add("runs on the same inputs, or the ranks of one all-reduce, gave different bits, though the "
         "schedule is deterministic");
@@ -122,6 +129,7 @@ Json row_json(const GpuRow& row, const ExecutionOptions& options,
                      {"first_wrong", result.first_wrong},
                      {"whole", result.whole},
                      {"reproducible", result.reproducible},
+                     {"bad_ids", result.bad_ids},
                      {"output_hash", fmt::format("{:016x}", result.output_hash)}});
   }
   json["cuda"] = {{"verified", row.verified()},

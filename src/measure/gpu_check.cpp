@@ -66,15 +66,17 @@ class GpuCheck {
     const int period = runner_.runs_per_graph();
     const int runs = (options_.runs + period - 1) / period * period;
     for (int run = 0; run < runs; ++run) {
-      const InputData data{fill, options_.data_seed + static_cast<uint64_t>(run),
-                           options_.routing};
+      const InputData data{fill, options_.data_seed + static_cast<uint64_t>(run), options_.routing};
       write_inputs(data);
       for (const int rank : ranks_) {
         fabric_.device(rank).make_current();
         runner_.delay(rank, random_.below(kMaxDelayNs));
         runner_.enqueue(rank);
       }
+      const uint64_t bad_before = bad_ids_;
       runner_.finish();
+      bad_ids_ = runner_.bad_ids();
+      result_.bad_ids = std::max(result_.bad_ids, bad_ids_ - bad_before);
       last_ = read_outputs();
       for (size_t i = 0; i < last_.size(); ++i) {
         for (const auto& output : last_[i]) {
@@ -142,6 +144,7 @@ class GpuCheck {
       }
       if (!is_looked_at) continue;
       runner_.finish();
+      bad_ids_ = runner_.bad_ids();
       result_.reproducible = result_.reproducible && read_outputs() == last_;
     }
   }
@@ -244,6 +247,7 @@ class GpuCheck {
   std::vector<int> ranks_;  // of this process
   Outputs last_;            // by rank of this process
   std::vector<uint64_t> hashes_;
+  uint64_t bad_ids_ = 0;  // of all runs so far
   GpuCheckResult result_;
 };
 

@@ -37,6 +37,7 @@ struct GpuCheckResult {
   // Every run and replay on the same inputs gave the same bits, and all ranks of a gemm-ar did.
   bool reproducible = true;
   uint64_t output_hash = 0;
+  uint64_t bad_ids = 0;  // the most of a run: no expert's and not -1
 
   bool verified() const { return fault.empty() && wrong_elements == 0; }
 };

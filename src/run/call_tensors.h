@@ -18,6 +18,7 @@ class CallTensors {
     uint16_t buffer = 0;
     Held held = Held::whole;
     bool is_output = false;
+    DType dtype = DType::bf16;
     int64_t rows = 0, cols = 0;  // of a rank, as the plan has them; where held by rows the most
     bool scales = false;         // a run of fewer rows has fewer of its
     bool without_gaps = false;
@@ -41,6 +42,8 @@ class CallTensors {
 
  private:
   int64_t rows_of(const Tensor& tensor, int rank, int64_t rows) const;
+  void require_aligned(const Tensor& tensor, const CallTensor& at,
+                       const cuda::CallPlace& place) const;
 
   const Plan& plan_;
   std::vector<Tensor> tensors_;  // as caller_tensors() has them

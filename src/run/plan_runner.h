@@ -107,6 +107,10 @@ class PlanRunner {
   // for no run.
   std::string problem() const;
 
+  // Ids of all runs that have ended that were no expert's and not -1, of all tokens; every rank
+  // that chooses for all of them counts the same.
+  uint64_t bad_ids() const;
+
   // By local rank: what its kernels marked in the last run, where they make marks; after finish().
   std::vector<std::vector<KernelMarks>> marks() const;
 

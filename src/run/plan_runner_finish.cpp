@@ -42,6 +42,11 @@ std::optional<RunFault> PlanRunner::own_problem(const RunEnd& mine) const {
                               options_.timeout_ns / 1'000'000));
 }
 
+uint64_t PlanRunner::bad_ids() const {
+  fabric_.device(fabric_.first_rank()).make_current();
+  return ranks_.front().streams->bad_ids();
+}
+
 std::string PlanRunner::problem() const {
   if (!aborted()) return "";
   const std::optional<RunFault> own = own_problem({});

@@ -73,6 +73,8 @@ class RankStreams {
   uint64_t copied_bytes() const { return copied_bytes_; }
   // A captured graph must hold a multiple of this many runs.
   int runs_per_graph() const { return alternates_ ? sets_ : 1; }
+  // Of all runs that have ended: ids that were no expert's and not -1, of all tokens.
+  uint64_t bad_ids() const;
   // After counters were set to 0: the next run is the first.
   void restart();
   // By block of every kernel: the runs that it has begun. Where a run is a library's kernels only,
@@ -235,6 +237,7 @@ class RankStreams {
     std::vector<cuda::LowLatencyCall> by_set;
   };
   std::vector<LowLatencyOp> low_latency_;  // where these make them: then there are no collectives_
+  cuda::DeviceMemory bad_ids_;             // one number, where rows choose experts
   Call call_;
   // Where calls name tensors, and a run is more than a launch.
   std::unique_ptr<CallGraphs> call_graphs_;

@@ -109,7 +109,7 @@ cuda::CallPlaces RankStreams::places_before_calls() {
   if (setup_.calls == nullptr || !before_calls_.empty()) return before_calls_;
   size_t most = 0;
   for (const CallTensors::Tensor& tensor : setup_.calls->all()) {
-    const auto row = static_cast<size_t>(tensor.cols * num_bytes(setup_.plan.op.dtype));
+    const auto row = static_cast<size_t>(tensor.cols * num_bytes(tensor.dtype));
     most = std::max(most, row * static_cast<size_t>(tensor.rows));
     before_calls_.push_back({0, row, row, tensor.rows});
   }

@@ -39,9 +39,12 @@ void RankStreams::add_kernels() {
                         setup_.marks);
     add_marks(tables.gemms[i].lanes, tables.gemms[i].positions);
   }
+  const bool routes = !setup_.plan.partitions.empty();
+  if (routes) bad_ids_ = cuda::upload(std::vector<uint64_t>(1, 0));
   for (size_t i = 0; i < tables.moves.size(); ++i) {
     const auto blocks = static_cast<int>(tables.moves[i].blocks.size());
-    moves_.emplace_back(tables.moves[i], space_of({&program.moves[i], {}}, blocks), setup_.marks);
+    moves_.emplace_back(tables.moves[i], space_of({&program.moves[i], {}}, blocks), setup_.marks,
+                        routes ? bad_ids_.as<device::uint64>() : nullptr);
     add_marks(tables.moves[i].lanes, tables.moves[i].positions);
   }
   if (setup_.plan.library_gemms && !program.gemms.empty()) add_products();
@@ -49,7 +52,7 @@ void RankStreams::add_kernels() {
   if (!moves_.empty() && !program.joins()) {
     const bool norms = std::any_of(tables.moves.begin(), tables.moves.end(),
                                    [](const cuda::MoverTable& table) { return table.norms; });
-    mover_ = &setup_.kernels.mover(setup_.device, norms, !setup_.plan.partitions.empty());
+    mover_ = &setup_.kernels.mover(setup_.device, norms, routes);
   }
 }
 
@@ -76,6 +79,12 @@ void RankStreams::require_clusters() const {
         needed, layout.cluster, held, ranks > 1 ? fmt::format(", of {} ranks", ranks) : "",
         sms > 0 ? fmt::format("for a machine with sms={}, or ", sms) : ""));
   }
+}
+
+uint64_t RankStreams::bad_ids() const {
+  uint64_t count = 0;
+  if (bad_ids_.num_bytes() != 0) bad_ids_.download(&count, sizeof(count));
+  return count;
 }
 
 void RankStreams::add_marks(std::vector<uint32_t>& lanes,

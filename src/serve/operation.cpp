@@ -79,6 +79,11 @@ void Operation::run(int rank, GpuStream stream, GpuAddress rows, int64_t bucket,
 }
 
 void Operation::finish() { state_->finish(); }
+uint64_t Operation::bad_ids() const {
+  uint64_t all = 0;
+  state_->for_each_runner([&](const runtime::PlanRunner& runner) { all += runner.bad_ids(); });
+  return all;
+}
 std::string Operation::error() const { return state_->error(); }
 
 int Operation::calls_per_graph(int64_t rows) const {

@@ -17,7 +17,8 @@ TensorMemory::TensorMemory(Context& context, const Operation& operation)
     for (size_t t = 0; t < tensors.size(); ++t) {
       const Slice slice = slice_of(op, tensors[t].tensor, tensors[t].held, rank);
       const auto elements = static_cast<size_t>(slice.rows() * slice.cols());
-      const size_t bytes = elements * static_cast<size_t>(num_bytes(op.dtype));
+      const size_t bytes =
+          elements * static_cast<size_t>(num_bytes(op.tensor(tensors[t].tensor).dtype));
       of_rank.push_back({names_[t], context.allocate(rank, std::max<size_t>(bytes, 16))});
     }
   }

@@ -5,7 +5,7 @@
 namespace stretto::cuda {
 
 DeviceMoverTable::DeviceMoverTable(const MoverTable& table, const device::SignalSpace& signals,
-                                   bool marks)
+                                   bool marks, device::uint64* bad_ids)
     : num_blocks_(static_cast<int>(table.blocks.size())) {
   std::vector<device::MoverTask> all_tasks;
   std::vector<device::MoverRegion> all_regions;
@@ -28,7 +28,7 @@ DeviceMoverTable::DeviceMoverTable(const MoverTable& table, const device::Signal
              table.rows,
              marks_.view(),
              routed_.as<device::RoutedTask>(),
-             nullptr};
+             bad_ids};
 }
 
 }  // namespace stretto::cuda

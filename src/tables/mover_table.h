@@ -8,8 +8,10 @@ namespace stretto::cuda {
 
 class DeviceMoverTable {
  public:
-  // `marks`: tasks tell when they came how far.
-  DeviceMoverTable(const MoverTable& table, const device::SignalSpace& signals, bool marks = false);
+  // `marks`: tasks tell when they came how far. `bad_ids`: where partitions count ids that are no
+  // expert's; null: nobody counts.
+  DeviceMoverTable(const MoverTable& table, const device::SignalSpace& signals, bool marks = false,
+                   device::uint64* bad_ids = nullptr);
   int num_blocks() const { return num_blocks_; }
   const device::MoverParams& params() const { return params_; }
   const MarkWords& marks() const { return marks_; }
