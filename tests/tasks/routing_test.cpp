@@ -126,7 +126,7 @@ TEST(Routing, PartitionsAreThoseOfTheDefinition) {
   for (const Case& one : cases()) {
     for (const int entry_rows : {1, 16, 64}) {
       const Made right = expected(one, 0, one.experts, entry_rows);
-      for (const int workers : {1, 3, 16}) {
+      for (const int workers : {1, 3, 16, 37}) {
         EXPECT_EQ(run<int32>(one, 0, one.experts, entry_rows, workers), right)
             << one.name << " " << entry_rows << " " << workers;
       }

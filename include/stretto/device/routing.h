@@ -37,9 +37,13 @@ struct Partition {
   int32* bad_ids;             // [1]
 };
 
+// Sums over workers, and over experts, are made in two steps: of so many groups, then over these.
+inline constexpr int32 kPartitionGroups = 16;
+
 // Words of scratch memory that so many workers need.
 STRETTO_HOST_DEVICE int64 partition_scratch(int32 experts, int32 workers) {
-  return static_cast<int64>(experts + 1) * workers + experts;
+  return static_cast<int64>(experts + 1) * (workers + kPartitionGroups) + 2 * experts +
+         kPartitionGroups;
 }
 
 namespace detail {
@@ -49,14 +53,30 @@ STRETTO_HOST_DEVICE int32 share_begin(int32 count, int32 worker, int32 workers) 
   return static_cast<int32>(static_cast<int64>(count) * worker / workers);
 }
 
-// The expert's column in the scratch memory; `experts`: a bad id; -1: nothing to place.
+// The id's column in the scratch memory; the last: a bad id; -1: nothing to place.
 template <typename Id>
-STRETTO_HOST_DEVICE int32 column_of(const Choices<Id>& choices, int32 choice) {
-  const Id id = choices.ids[choice];
+STRETTO_HOST_DEVICE int32 column_of(const Choices<Id>& choices, Id id) {
   if (id == -1) return -1;
   if (id < 0 || id >= choices.all_experts) return choices.experts;
   const int32 own = static_cast<int32>(id) - choices.first_expert;
   return own >= 0 && own < choices.experts ? own : -1;
+}
+
+// visit(choice, column) for choices [begin, end). Ids are read some at a time: who stores to a
+// table between would wait for each.
+template <typename Id, typename Visit>
+STRETTO_HOST_DEVICE void each_choice(const Choices<Id>& choices, int32 begin, int32 end,
+                                     const Visit& visit) {
+  constexpr int32 kAtOnce = 8;
+  for (int32 first = begin; first < end; first += kAtOnce) {
+    Id ids[kAtOnce];
+    for (int32 i = 0; i < kAtOnce; ++i) {
+      ids[i] = first + i < end ? choices.ids[first + i] : Id{-1};
+    }
+    for (int32 i = 0; i < kAtOnce; ++i) {
+      if (first + i < end) visit(first + i, column_of(choices, ids[i]));
+    }
+  }
 }
 
 }  // namespace detail
@@ -68,57 +88,96 @@ template <typename Id, typename Meet>
 STRETTO_HOST_DEVICE void make_partition(const Choices<Id>& choices, const Partition& to,
                                         int32* scratch, int32 worker, int32 workers,
                                         const Meet& meet) {
+  constexpr int32 kGroups = kPartitionGroups;
   const int32 columns = choices.experts + 1;
   int32* const own = scratch + static_cast<int64>(columns) * worker;
-  int32* const first_rows = scratch + static_cast<int64>(columns) * workers;  // [experts]
+  int32* const of_groups = scratch + static_cast<int64>(columns) * workers;  // [kGroups, columns]
+  int32* const totals = of_groups + columns * kGroups;                       // [experts]
+  int32* const first_rows = totals + choices.experts;                        // [experts]
+  int32* const entries_of_groups = first_rows + choices.experts;             // [kGroups]
   const int32 count = choices.tokens * choices.top_k;
   const int32 begin = detail::share_begin(count, worker, workers);
   const int32 end = detail::share_begin(count, worker + 1, workers);
 
   for (int32 e = 0; e < columns; ++e) own[e] = 0;
-  for (int32 c = begin; c < end; ++c) {
-    const int32 column = detail::column_of(choices, c);
+  detail::each_choice(choices, begin, end, [&](int32, int32 column) {
     if (column >= 0) ++own[column];
-  }
+  });
   meet();
-  // In each column: the sum of what the workers before have.
+  // Of each column and group of workers: their sum, then that of the groups before, then in the
+  // place of each worker's count that of the workers before.
+  const auto each_group = [&](const auto& visit) {
+    for (int32 i = worker; i < columns * kGroups; i += workers) {
+      const int32 group = i / columns;
+      visit(i, i % columns, detail::share_begin(workers, group, kGroups),
+            detail::share_begin(workers, group + 1, kGroups));
+    }
+  };
+  each_group([&](int32 i, int32 column, int32 first, int32 last) {
+    int32 sum = 0;
+    for (int32 w = first; w < last; ++w) sum += scratch[static_cast<int64>(columns) * w + column];
+    of_groups[i] = sum;
+  });
+  meet();
   for (int32 e = worker; e < columns; e += workers) {
     int32 sum = 0;
-    for (int32 w = 0; w < workers; ++w) {
-      int32& counted = scratch[static_cast<int64>(columns) * w + e];
+    for (int32 g = 0; g < kGroups; ++g) {
+      const int32 of_one = of_groups[g * columns + e];
+      of_groups[g * columns + e] = sum;
+      sum += of_one;
+    }
+    if (e == choices.experts) {
+      *to.bad_ids = sum;
+    } else {
+      totals[e] = to.rows_of_expert[e] = sum;
+    }
+  }
+  meet();
+  each_group([&](int32 i, int32 column, int32 first, int32 last) {
+    int32 sum = of_groups[i];
+    for (int32 w = first; w < last; ++w) {
+      int32& counted = scratch[static_cast<int64>(columns) * w + column];
       const int32 of_one = counted;
       counted = sum;
       sum += of_one;
     }
-    (e == choices.experts ? *to.bad_ids : to.rows_of_expert[e]) = sum;
+  });
+  const auto entries_of = [&](int32 first, int32 last) {
+    int32 sum = 0;
+    for (int32 e = first; e < last; ++e) sum += (totals[e] + to.entry_rows - 1) / to.entry_rows;
+    return sum;
+  };
+  const auto first_of_group = [&](int32 group) {
+    return detail::share_begin(choices.experts, group, kGroups);
+  };
+  for (int32 g = worker; g < kGroups; g += workers) {
+    entries_of_groups[g] = entries_of(first_of_group(g), first_of_group(g + 1));
   }
   meet();
-  const auto entries_of = [&](int32 expert) {
-    return (to.rows_of_expert[expert] + to.entry_rows - 1) / to.entry_rows;
+  const auto empty_rows = [&](int32 first, int32 last) {
+    for (int32 r = first; r < last; ++r) to.tokens[r] = -1;
   };
-  int32 entry = 0, expert = 0;
+  int32 entry = 0, group = 0;  // ahead of the group
   for (int32 e = worker; e < choices.experts; e += workers) {
-    for (; expert < e; ++expert) entry += entries_of(expert);
-    first_rows[e] = entry * to.entry_rows;
-    const int32 last = entry + entries_of(e);
-    for (int32 i = entry; i < last; ++i) to.expert_of_entry[i] = e;
-    for (int32 r = first_rows[e] + to.rows_of_expert[e]; r < last * to.entry_rows; ++r) {
-      to.tokens[r] = -1;
-    }
+    for (; first_of_group(group + 1) <= e; ++group) entry += entries_of_groups[group];
+    const int32 first = entry + entries_of(first_of_group(group), e);
+    const int32 last = first + entries_of(e, e + 1);
+    first_rows[e] = first * to.entry_rows;
+    for (int32 i = first; i < last; ++i) to.expert_of_entry[i] = e;
+    empty_rows(first_rows[e] + totals[e], last * to.entry_rows);
   }
-  for (; expert < choices.experts; ++expert) entry += entries_of(expert);
+  for (; group < kGroups; ++group) entry += entries_of_groups[group];
   for (int32 i = entry + worker; i < to.entries; i += workers) {
     to.expert_of_entry[i] = -1;
-    for (int32 r = i * to.entry_rows; r < (i + 1) * to.entry_rows; ++r) to.tokens[r] = -1;
+    empty_rows(i * to.entry_rows, (i + 1) * to.entry_rows);
   }
   meet();
-  for (int32 c = begin; c < end; ++c) {
-    const int32 column = detail::column_of(choices, c);
+  detail::each_choice(choices, begin, end, [&](int32 c, int32 column) {
     const bool is_placed = column >= 0 && column < choices.experts;
     const int32 row = is_placed ? first_rows[column] + own[column]++ : -1;
     to.row_of_choice[c] = row;
     if (is_placed) to.tokens[row] = c / choices.top_k;
-  }
+  });
 }
 
 }  // namespace stretto::device
