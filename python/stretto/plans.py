@@ -1,7 +1,6 @@
 """What plans are, and runs of them on the CPU: needs no GPU."""
 
 import functools
-import re
 import weakref
 from ctypes import byref, c_char_p, c_double, c_int32, c_int64, c_uint64, c_void_p, pointer
 from typing import Any, Dict, List, Mapping, Optional, Sequence
@@ -78,7 +77,7 @@ class Plan:
     @functools.cached_property
     def dtypes(self) -> Dict[str, str]:
         """By name, the type of each tensor that a caller gives or gets: ids are i32, weights of sums fp32."""
-        return dict(re.findall(r"^buffer (\S+) (\S+) \S+ (?:input|output)\b", self.text(), re.MULTILINE))
+        return {name: info.dtype for name, info in self._infos(0, self.num_rows).items()}
 
     def execute(self, tensors: Mapping[str, Sequence[Any]],
                 num_rows: Optional[int] = None) -> None:

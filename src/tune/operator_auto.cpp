@@ -7,6 +7,7 @@
 #include "stretto/error.h"
 #include "stretto/tune.h"
 #include "tune/nearness.h"
+#include "tune/routed_auto.h"
 
 namespace stretto {
 namespace {
@@ -86,12 +87,7 @@ AutoSchedules auto_schedules(const Operator& op, const Machine& machine, const T
   if (!is_one) {
     if (auto measured = measured_graph(op, machine, tuning, rows)) return *measured;
   }
-  if (any_routed(op)) {
-    chosen.schedule = schedule_of(find_preset("tiles"), op, machine);
-    set_rows(chosen.schedule, rows);
-    chosen.reason = "tiles, since nothing is tuned of rows that choose experts";
-    return chosen;
-  }
+  if (any_routed(op)) return routed_schedules(op, machine, rows);
   for (const OperatorSegment& segment : op.segments) {
     if (!segment.product) continue;
     AutoSchedule found = serves ? served_schedule(*segment.product, machine, tuning, from)

@@ -171,5 +171,25 @@ TEST_P(ReplayedRoutings, HaveTheBitsOfEagerRuns) {
 
 INSTANTIATE_TEST_SUITE_P(Cuda, ReplayedRoutings, testing::Values(2, 4, 8));
 
+TEST(RoutedOnAGpu, CountsIdsThatAreNoExperts) {
+  const Plan plan = plan_of({"moe-ep t=50 h=512 f=96 experts=6 k=2", "sequential", 1});
+  if (const std::string why = why_no_case(plan); !why.empty()) STRETTO_SKIP(why);
+  auto table = std::make_shared<RoutingTable>();
+  table->top_k = 2;
+  for (int choice = 0; choice < 100; ++choice) table->ids.push_back(choice % 7 - 1);
+  for (const int bad : {0, 13, 99}) table->ids[static_cast<size_t>(bad)] = 6 + bad * 1000;
+  table->ids[50] = -2;
+  fabric::Fabric& fabric = shared_fabric(1);
+  PlanRunner runner(plan, fabric, shared_compiler());
+  GpuCheckOptions options;
+  options.routing.table = table;
+  options.runs = 2;
+  options.replays = 3;
+  const GpuCheckResult result = check_on_gpus(runner, fabric, options);
+  EXPECT_TRUE(result.verified()) << result.fault << result.first_wrong;
+  EXPECT_EQ(result.bad_ids, 4u);
+  EXPECT_EQ(runner.bad_ids() % 4, 0u);
+}
+
 }  // namespace
 }  // namespace stretto::runtime

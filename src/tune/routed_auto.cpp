@@ -1,0 +1,77 @@
+#include "tune/routed_auto.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/parallel.h"
+#include "stretto/lower.h"
+#include "stretto/simulate.h"
+
+namespace stretto {
+namespace {
+
+struct Contender {
+  std::string name;
+  OperatorSchedule schedule;
+  double us = 0;
+};
+
+void change_routed(const Operator& op, OperatorSchedule& schedule, Granularity granularity) {
+  size_t product = 0;
+  for (const OperatorSegment& segment : op.segments) {
+    if (!segment.product) continue;
+    if (segment.product->is_routed()) schedule.products[product].granularity = granularity;
+    ++product;
+  }
+}
+
+// What communicates behind and ahead of products, and what beside them, with one partition of all
+// tokens and with one for each source.
+std::vector<Contender> contenders(const Operator& op, const Machine& machine, RowCount rows) {
+  std::vector<Contender> all;
+  const auto add = [&](std::string name, OperatorSchedule schedule) {
+    for (Schedule& product : schedule.products) product.rows = rows;
+    const bool is_new = std::none_of(
+        all.begin(), all.end(), [&](const Contender& known) { return known.schedule == schedule; });
+    if (!is_new || !legal(op, schedule, machine).empty()) return;
+    all.push_back({std::move(name), std::move(schedule)});
+  };
+  const OperatorSchedule tiles = schedule_of(find_preset("tiles"), op, machine);
+  add("tiles", tiles);
+  add("sequential", schedule_of(find_preset("sequential"), op, machine));
+  if (op.ranks == 1) return all;
+  for (const Granularity granularity : {Granularity::whole, Granularity::chunk}) {
+    OperatorSchedule changed = tiles;
+    change_routed(op, changed, granularity);
+    add(fmt::format("tiles,granularity={}", to_string(granularity)), std::move(changed));
+  }
+  return all;
+}
+
+}  // namespace
+
+AutoSchedules routed_schedules(const Operator& op, const Machine& machine, RowCount rows) {
+  std::vector<Contender> all = contenders(op, machine, rows);
+  AutoSchedules chosen;
+  if (all.size() < 2) {
+    chosen.schedule = all.empty() ? schedule_of(find_preset("tiles"), op, machine)
+                                  : std::move(all.front().schedule);
+    chosen.reason = "tiles, since no other preset serves";
+    return chosen;
+  }
+  for_each_in_parallel(all.size(), all.size(), [&](size_t i) {
+    all[i].us = simulate(lower(op, all[i].schedule, machine), machine).total_us;
+  });
+  // Of the equally fast the first.
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Contender& a, const Contender& b) { return a.us < b.us; });
+  chosen.schedule = all.front().schedule;
+  chosen.reason = fmt::format("{}, simulated: {:.0f} us", all.front().name, all.front().us);
+  for (size_t i = 1; i < all.size(); ++i) {
+    chosen.reason += fmt::format(", {} {:.0f}", all[i].name, all[i].us);
+  }
+  return chosen;
+}
+
+}  // namespace stretto

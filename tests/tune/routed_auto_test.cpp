@@ -1,0 +1,38 @@
+// What auto takes of operators whose rows choose experts.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "stretto/lower.h"
+#include "stretto/simulate.h"
+#include "stretto/tune.h"
+
+namespace stretto {
+namespace {
+
+double us_of(const Operator& op, const OperatorSchedule& schedule, const Machine& machine) {
+  return simulate(lower(op, schedule, machine), machine).total_us;
+}
+
+TEST(RoutedAuto, IsNeverSlowerThanItsPresets) {
+  for (const std::string text : {"moe-tp t=1024 h=1024 f=1024 experts=8 k=2 ranks=8",
+                                 "moe-tp t=1024 h=512 f=256 experts=32 k=4 ranks=4",
+                                 "moe-ep t=1024 h=1024 f=512 experts=32 k=4 ranks=4",
+                                 "moe-ep t=64 h=512 f=256 experts=8 k=2 ranks=1"}) {
+    SCOPED_TRACE(text);
+    const Operator op = parse_operator(text + " dtype=bf16");
+    const Machine machine = default_machine(op.ranks);
+    const AutoSchedules found = auto_schedules(op, machine, load_tuning());
+    EXPECT_TRUE(legal(op, found.schedule, machine).empty());
+    const double us = us_of(op, found.schedule, machine);
+    EXPECT_NE(found.reason.find(fmt::format("simulated: {:.0f} us", us)), std::string::npos)
+        << found.reason;
+    for (const std::string_view name : {"sequential", "tiles"}) {
+      EXPECT_LE(us, us_of(op, schedule_of(find_preset(name), op, machine), machine)) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stretto
