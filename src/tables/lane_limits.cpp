@@ -186,13 +186,22 @@ class LaneLimits {
     }
   }
 
-  // Of a product whose rows choose their matrices: all of K, from matrices that lie in 32 bits.
+  // Of a product whose rows choose their matrices: all of K, and rows that kernels can address.
   void look_at_stack(const InstrRef& at) {
     const Instr& product = instr_at(at);
     const std::span<const Region> reads = plan_.reads(product);
     const Region& a = product.op == Opcode::gather_gemm ? reads[2] : reads[0];
     if (a.col0 != 0 || reads.back().col0 != 0) {
       limits_.add("rows that choose their matrices are multiplied from their first column on", at);
+    }
+    const Buffer& rows_of = plan_.buffers[a.buffer];
+    if (product.op == Opcode::gather_gemm && a.cols() % 8 != 0) {
+      limits_.add("rows are gathered 8 columns at a time", at);
+    }
+    constexpr int64_t kMostGathered = int64_t{1} << 36;
+    if (product.op == Opcode::gather_gemm &&
+        int64_t{a.rows()} * static_cast<int64_t>(row_bytes_of(rows_of)) > kMostGathered) {
+      limits_.add("rows are gathered of at most 64 GiB", at);
     }
     if (rows_of_entry(plan_, product) > 256) {
       limits_.add("entries of a partition have at most 256 rows on GPUs: take a lower tile", at);

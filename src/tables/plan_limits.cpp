@@ -43,9 +43,7 @@ std::optional<PlanLimit> why_not_done(const Plan& plan) {
     for (uint32_t at = 0; at < instrs.size(); ++at) {
       const TaskKind* const kind = instrs[at].kind();
       if (kind == nullptr || kind->has_kernel) continue;
-      return PlanLimit{fmt::format("GPUs have no kernel for {} yet: plans of rows that choose "
-                                   "experts are proved, simulated and emulated",
-                                   to_string(instrs[at].op)),
+      return PlanLimit{fmt::format("GPUs have no kernel for {} yet", to_string(instrs[at].op)),
                        InstrRef{l, at}};
     }
   }

@@ -207,7 +207,10 @@ bool makes_partition(const MoverTable& table, size_t first) {
 }
 
 void keep_off_the_ring(std::vector<MoverTask>& tasks) {
-  for (MoverTask& task : tasks) task.vectors = 0;
+  for (MoverTask& task : tasks) {
+    STRETTO_ASSERT(task.num_normed == 0, "a lane that makes a partition norms nothing");
+    task.vectors = 0;
+  }
 }
 
 }  // namespace stretto::cuda

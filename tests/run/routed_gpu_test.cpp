@@ -123,6 +123,18 @@ class ReplayedRoutings : public testing::TestWithParam<int> {
       }
     }
   }
+  void poison_output(PlanRunner& runner, fabric::Fabric& fabric) {
+    const Plan& plan = runner.plan();
+    const std::string& name = plan.op.tensor(plan.op.outputs[0].tensor).name;
+    const Buffer& buffer = plan.buffers[*plan.find_buffer(name)];
+    for (int rank = 0; rank < plan.ranks(); ++rank) {
+      fabric.device(rank).make_current();
+      const std::vector<std::byte> bad(
+          static_cast<size_t>(buffer.rows_on(rank)) * static_cast<size_t>(buffer.cols) * 2,
+          std::byte{0xff});
+      if (!bad.empty()) cuda::copy_to_gpu(runner.buffer(name, rank), bad.data(), bad.size());
+    }
+  }
   std::vector<std::byte> outputs(PlanRunner& runner, fabric::Fabric& fabric) {
     const Plan& plan = runner.plan();
     const std::string& name = plan.op.tensor(plan.op.outputs[0].tensor).name;
@@ -150,14 +162,16 @@ TEST_P(ReplayedRoutings, HaveTheBitsOfEagerRuns) {
   fabric::Fabric& fabric = shared_fabric(ranks);
   PlanRunner runner(plan, fabric, shared_compiler());
   const RunGraphs graphs(runner, fabric, runner.runs_per_graph());
-  for (int launch = 0; launch < 12; ++launch) {
+  std::vector<std::byte> before;
+  for (int launch = 0; launch < 24; ++launch) {
     const InputData data{
         Fill::random, static_cast<uint64_t>(launch + 1), {kRoutings[launch % 4], nullptr}};
     SCOPED_TRACE(fmt::format("launch {}, {}", launch, to_string(data.routing.kind)));
     write_inputs(runner, fabric, data);
     std::vector<std::byte> of[2];
-    for (const bool replays : {false, true}) {
+    for (const bool replays : {true, false}) {
       const int runs = replays ? 1 : runner.runs_per_graph();
+      poison_output(runner, fabric);
       for (int rank = 0; rank < ranks; ++rank) {
         fabric.device(rank).make_current();
         for (int run = 0; run < runs; ++run) replays ? graphs.launch(rank) : runner.enqueue(rank);
@@ -166,6 +180,8 @@ TEST_P(ReplayedRoutings, HaveTheBitsOfEagerRuns) {
       of[replays ? 1 : 0] = outputs(runner, fabric);
     }
     ASSERT_EQ(of[0], of[1]);
+    ASSERT_NE(of[1], before) << "another routing, and other tokens";
+    before = std::move(of[1]);
   }
 }
 

@@ -146,6 +146,29 @@ TEST(Routing, ARankPlacesItsOwnExpertsOnly) {
   }
 }
 
+// As it may be of memory that another run writes already, since this one was given up.
+TEST(Routing, NothingIsWrittenOutsideWhereIdsChangeMeanwhile) {
+  constexpr int kTokens = 64, kExperts = 4, kEntryRows = 16;
+  for (int changed_at = 1; changed_at <= 5; ++changed_at) {
+    std::vector<int32> ids(kTokens);
+    for (int i = 0; i < kTokens; ++i) ids[size_t(i)] = i % kExperts;
+    const int entries = kTokens / kEntryRows;
+    std::vector<int32> tokens(size_t(kTokens) + 64, kUntouched), experts(size_t(entries) + 1);
+    std::vector<int32> rows(size_t(kTokens)), counts(kExperts);
+    std::vector<int32> scratch(size_t(partition_scratch(kExperts, 1)));
+    int32 bad_ids = 0;
+    int met = 0;
+    make_partition(Choices<int32>{ids.data(), kTokens, 1, kExperts, 0, kExperts},
+                   Partition{kEntryRows, entries, tokens.data(), experts.data(), rows.data(),
+                             counts.data(), &bad_ids},
+                   scratch.data(), 0, 1, [&] {
+                     if (++met == changed_at) std::fill(ids.begin(), ids.end(), kExperts - 1);
+                   });
+    EXPECT_EQ(met, 5);
+    for (size_t i = kTokens; i < tokens.size(); ++i) EXPECT_EQ(tokens[i], kUntouched);
+  }
+}
+
 TEST(Routing, SomeRoutingNeedsAllEntriesAndNoneMore) {
   for (const int experts : {1, 3, 24}) {
     for (const int choices : {0, 1, 2, 23, 24, 25, 100, 900}) {

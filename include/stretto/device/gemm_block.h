@@ -16,6 +16,7 @@ struct GemmShared {
   uint32 blocks_ready;  // with phases: of K, of all tasks, those whose signals have come
   uint32 epoch;         // of the run
   uint32 notes;         // where grouped: of a task, whether its entry is empty
+  uint32 offsets;       // where it gathers: of the task's rows, in 16 bytes from X's first
 
   STRETTO_DEVICE explicit GemmShared(uint32 base) {
     a = (base + 1023) & ~1023u;
@@ -30,6 +31,7 @@ struct GemmShared {
     blocks_ready = tasks_ready + 8;
     epoch = tasks_ready + 16;
     notes = epoch + 8;
+    offsets = (notes + kTaskNotes * 4 + 15) & ~15u;
   }
   STRETTO_DEVICE uint32 chunk_index(uint32 consumer, uint32 slot) const {
     return consumer * kLayout.chunk_slots + slot;

@@ -108,7 +108,8 @@ STRETTO_HOST_DEVICE GemmLayout layout_of(const GemmConfig& config) {
   layout.pieces_in_b = layout.b_bytes / layout.piece_bytes;
   layout.shared_bytes = 1024 + config.stages * (layout.a_bytes + layout.b_bytes) +
                         config.consumers * layout.chunk_slots * layout.chunk_bytes + 512 +
-                        (config.grouped ? 4 * kTaskNotes : 0);
+                        (config.grouped ? 4 * kTaskNotes : 0) +
+                        (config.gathers ? 4 * config.tile_m + 16 : 0);
   return layout;
 }
 
@@ -138,7 +139,7 @@ STRETTO_HOST_DEVICE RegisterBudget registers_of(const GemmConfig& config) {
   const RegisterBudget tight =
       config.consumers == 1 ? RegisterBudget{240, 56} : RegisterBudget{216, 72};
   if (config.bias && config.consumers == 1) return tight;
-  if (config.gathers) return {216, 72};
+  if (config.gathers) return config.consumers == 1 ? RegisterBudget{240, 72} : tight;
   for (const TightKernel& kernel : kTightKernels) {
     if (config.tile_m != kernel.tile_m || config.tile_n != kernel.tile_n || config.adds > 0 ||
         (config.output == OutputType::fp32) != kernel.fp32 || config.serves != kernel.serves ||

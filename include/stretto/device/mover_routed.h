@@ -275,6 +275,7 @@ class RoutedMover {
                        table(to_[2].address),
                        counts,
                        counts + own};
+    group_barrier(kBarrier, routed_.workers);  // a partition before this one is made
     make_partition(choices, to, reinterpret_cast<int32*>(shared_memory), static_cast<int32>(worker),
                    static_cast<int32>(routed_.workers),
                    [&] { group_barrier(kBarrier, routed_.workers); });

@@ -79,6 +79,18 @@ STRETTO_HOST_DEVICE void each_choice(const Choices<Id>& choices, int32 begin, in
   }
 }
 
+// visit(place, column, first, last) for this worker's share of columns by groups of workers: those
+// from first to last.
+template <typename Visit>
+STRETTO_HOST_DEVICE void each_group(int32 columns, int32 worker, int32 workers,
+                                    const Visit& visit) {
+  for (int32 i = worker; i < columns * kPartitionGroups; i += workers) {
+    const int32 group = i / columns;
+    visit(i, i % columns, share_begin(workers, group, kPartitionGroups),
+          share_begin(workers, group + 1, kPartitionGroups));
+  }
+}
+
 }  // namespace detail
 
 // Makes the partition. Called by all of `workers` threads with their numbers; `meet` makes what
@@ -106,14 +118,7 @@ STRETTO_HOST_DEVICE void make_partition(const Choices<Id>& choices, const Partit
   meet();
   // Of each column and group of workers: their sum, then that of the groups before, then in the
   // place of each worker's count that of the workers before.
-  const auto each_group = [&](const auto& visit) {
-    for (int32 i = worker; i < columns * kGroups; i += workers) {
-      const int32 group = i / columns;
-      visit(i, i % columns, detail::share_begin(workers, group, kGroups),
-            detail::share_begin(workers, group + 1, kGroups));
-    }
-  };
-  each_group([&](int32 i, int32 column, int32 first, int32 last) {
+  detail::each_group(columns, worker, workers, [&](int32 i, int32 column, int32 first, int32 last) {
     int32 sum = 0;
     for (int32 w = first; w < last; ++w) sum += scratch[static_cast<int64>(columns) * w + column];
     of_groups[i] = sum;
@@ -133,7 +138,7 @@ STRETTO_HOST_DEVICE void make_partition(const Choices<Id>& choices, const Partit
     }
   }
   meet();
-  each_group([&](int32 i, int32 column, int32 first, int32 last) {
+  detail::each_group(columns, worker, workers, [&](int32 i, int32 column, int32 first, int32 last) {
     int32 sum = of_groups[i];
     for (int32 w = first; w < last; ++w) {
       int32& counted = scratch[static_cast<int64>(columns) * w + column];
@@ -173,9 +178,11 @@ STRETTO_HOST_DEVICE void make_partition(const Choices<Id>& choices, const Partit
   }
   meet();
   detail::each_choice(choices, begin, end, [&](int32 c, int32 column) {
-    const bool is_placed = column >= 0 && column < choices.experts;
-    const int32 row = is_placed ? first_rows[column] + own[column]++ : -1;
-    to.row_of_choice[c] = row;
+    const bool is_own = column >= 0 && column < choices.experts;
+    const int32 row = is_own ? first_rows[column] + own[column]++ : -1;
+    // Ids that were changed since they were counted have no room.
+    const bool is_placed = row >= 0 && row < to.entries * to.entry_rows;
+    to.row_of_choice[c] = is_placed ? row : -1;
     if (is_placed) to.tokens[row] = c / choices.top_k;
   });
 }
