@@ -228,28 +228,44 @@ class Routed {
                      product_.x.own, rank);
   }
 
-  // Entry by entry: the tiles of one share its rows.
-  void emit_tiles() {
+  // Some entries go through all columns before the next ones' turn: so what runs at the same time
+  // shares rows and matrices in L2.
+  void emit_bands(int rank, int block) {
+    constexpr int32_t kRows = 2048;
+    std::vector<std::pair<int32_t, int32_t>> band;
+    const auto emit_band = [&] {
+      for (int tile = 0; tile < product_.col_tiles(); ++tile) {
+        for (const auto& [first, last] : band) emit_tile(rank, block, first, last, tile);
+      }
+      band.clear();
+    };
+    blocks_.for_each_task(block, [&](int32_t first, int32_t last) {
+      band.emplace_back(first, last);
+      if (static_cast<int32_t>(band.size()) * blocks_.entry_rows >= kRows) emit_band();
+    });
+    emit_band();
+  }
+
+  void emit_all_bands() {
     const int turns = static_cast<int>(order_of_blocks(0).size());
     for (int turn = 0; turn < turns; ++turn) {
       for (int rank = 0; rank < ranks_; ++rank) {
-        const int block = order_of_blocks(rank)[static_cast<size_t>(turn)];
-        blocks_.for_each_task(block, [&](int32_t first, int32_t last) {
-          for (int tile = 0; tile < product_.col_tiles(); ++tile) {
-            emit_tile(rank, block, first, last, tile);
-          }
-        });
+        emit_bands(rank, order_of_blocks(rank)[static_cast<size_t>(turn)]);
       }
     }
+  }
+  void emit_tiles() {
+    emit_all_bands();
     if (events_) boundaries();
   }
 
   // ---- sums
 
-  // Columns by columns, so that those of the first tiles leave while others are multiplied.
+  // Where sums leave meanwhile, columns by columns, so that those of the first tiles do so while
+  // others are multiplied.
   void emit_with_sums() {
     const int turns = static_cast<int>(order_of_blocks(0).size()), tiles = product_.col_tiles();
-    if (events_) boundaries();
+    if (!sums_at_once()) return emit_before_sums();
     for (int turn = 0; turn < turns; ++turn) {
       for (int tile = 0; tile < tiles; ++tile) {
         for (int rank = 0; rank < ranks_; ++rank) {
@@ -258,10 +274,15 @@ class Routed {
             emit_tile(rank, block, first, last, tile);
           });
         }
-        for (int rank = 0; sums_at_once() && rank < ranks_; ++rank) sum_up(rank, turn, tile);
+        for (int rank = 0; rank < ranks_; ++rank) sum_up(rank, turn, tile);
       }
     }
-    if (sums_at_once()) return finish();
+    finish();
+  }
+  void emit_before_sums() {
+    const int turns = static_cast<int>(order_of_blocks(0).size()), tiles = product_.col_tiles();
+    if (events_) boundaries();
+    emit_all_bands();
     if (events_) boundaries();
     for (int turn = 0; turn < turns; ++turn) {
       for (int tile = 0; tile < tiles; ++tile) {

@@ -154,8 +154,8 @@ TEST(Routing, NothingIsWrittenOutsideWhereIdsChangeMeanwhile) {
     for (int i = 0; i < kTokens; ++i) ids[size_t(i)] = i % kExperts;
     const int entries = kTokens / kEntryRows;
     std::vector<int32> tokens(size_t(kTokens) + 64, kUntouched), experts(size_t(entries) + 1);
-    std::vector<int32> rows(size_t(kTokens)), counts(kExperts);
-    std::vector<int32> scratch(size_t(partition_scratch(kExperts, 1)));
+    std::vector<int32> rows(kTokens), counts(kExperts);
+    std::vector<int32> scratch(static_cast<size_t>(partition_scratch(kExperts, 1)));
     int32 bad_ids = 0;
     int met = 0;
     make_partition(Choices<int32>{ids.data(), kTokens, 1, kExperts, 0, kExperts},
