@@ -59,6 +59,8 @@ shapes=$here/shapes/tp8_local_on_$ranks.txt
 few_rows=$here/shapes/few_rows_on_$ranks.txt
 today=$(date -u +%F)
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1
+# What is measured is what the shipped files choose, unless a step says otherwise.
+export STRETTO_MEASURE_MS=${STRETTO_MEASURE_MS:-0}
 export STRETTO_MACHINE_PATH=${STRETTO_MACHINE_PATH:-$root/machines}
 
 program() { find "$build" -name "$1" -type f -perm -u+x 2>/dev/null | head -1; }

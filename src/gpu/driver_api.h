@@ -138,6 +138,7 @@ inline constexpr int kCaptureThreadLocal = 1, kCaptureRelaxed = 2;
   X(context_release, cuDevicePrimaryCtxRelease_v2, (DeviceId))                                    \
   X(context_set, cuCtxSetCurrent, (ContextHandle))                                                \
   X(context_get, cuCtxGetCurrent, (ContextHandle*))                                               \
+  X(context_synchronize, cuCtxSynchronize, ())                                                    \
   X(enable_peer, cuCtxEnablePeerAccess, (ContextHandle, unsigned))                                \
   X(module_load, cuModuleLoadData, (ModuleHandle*, const void*))                                  \
   X(module_unload, cuModuleUnload, (ModuleHandle))                                                \
