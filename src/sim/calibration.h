@@ -59,6 +59,13 @@ struct PowerPoint {
 constexpr PowerPoint kPower[] = {{60, 1.0}, {150, 0.87}, {1900, 0.86}};
 constexpr PowerPoint kRestedPower[] = {{350, 1.0}, {700, 0.93}, {1300, 0.90}, {1900, 0.86}};
 
+// Memory takes power too: tiles of a gather that read more than this share of hbm_gb_per_s together
+// take longer, by so much for each share beyond (tuning/h200x8.json, 345 gathers of 1000 rows and
+// more: 0.95 of what was simulated without it at 0.6 TB/s, 1.00 at 1.4, 1.06 at 1.8, 1.10 at 2.2,
+// and 1.2 from 4096 rows on; reductions: no more than 1.01; docs/notes/order-reads.md).
+constexpr double kReadsForFree = 0.32, kPowerOfReads = 0.4;
+constexpr double kMostReads = 0.4;  // beyond: nothing was measured that reads more
+
 // While epilogues keep a port full both ways, tiles take this many times as long: consumers hold
 // their sums until the link takes them (tuning/h200x8.json, gemm-rs on 4 GPUs without
 // communication SMs: half of the time that the link is busy is added).

@@ -8,6 +8,7 @@
 #include "plan/fused_faults.h"
 #include "sim/calibration.h"
 #include "sim/costs.h"
+#include "sim/input_traffic.h"
 
 namespace stretto::sim {
 namespace {
@@ -75,6 +76,18 @@ void Costs::feed_power() {
   const std::span<const PowerPoint> points =
       rests ? std::span<const PowerPoint>(kRestedPower) : std::span<const PowerPoint>(kPower);
   for (const double us : busy_us) power_.push_back(power_share(points, us / machine_.sms));
+  if (plan_.library_gemms || plan_.op.ends_with_terms()) return;
+  const std::vector<double> read =
+      bytes_from_memory(plan_, [&](const Instr& instr) { return part_of(instr).k; });
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    if (busy_us[rank] <= 0) continue;
+    const double us = busy_us[rank] / machine_.sms / power_[rank];
+    // A short run is over before power is short.
+    const double hot = (1 - power_[rank]) / (1 - points.back().share);
+    const double of_memory = read[rank] / us / (machine_.hbm_gb_per_s * 1e3);
+    power_[rank] /=
+        1 + hot * kPowerOfReads * std::clamp(of_memory - kReadsForFree, 0.0, kMostReads);
+  }
 }
 
 // What tiles have in registers, as the plan's words say.

@@ -41,6 +41,12 @@ void add_splits(Sweep& sweep, const Segment& op, const Machine& machine, Schedul
   }
 }
 
+// Then tiles in the order in which rows arrive read B again for every row of tiles or two; in the
+// order of a sweep they read it once for eight (docs/notes/order-reads.md).
+bool row_fills_half_a_wave(const Segment& op, const Machine& machine) {
+  return 2 * op.local_n() >= int64_t{machine.sms} * kGathers[0].tile.n;
+}
+
 }  // namespace
 
 void Sweep::add(Schedule schedule) {
@@ -99,6 +105,10 @@ void add_usual(Sweep& sweep, const Segment& op, const Machine& machine) {
     set_size(tiles, point.tile, point.comm_sms);
     sweep.add(tiles);
   }
+  if (op.makes_terms() || !row_fills_half_a_wave(op, machine)) return;
+  tiles.order = Order::own_first;
+  set_size(tiles, kGathers[0].tile, kGathers[0].comm_sms);
+  sweep.add(tiles);
 }
 
 void sort_by_prediction(std::vector<Candidate>& candidates) {
