@@ -38,7 +38,7 @@ std::vector<Contender> contenders(const Operator& op, const Machine& machine, Ro
     all.push_back({std::move(name), std::move(schedule)});
   };
   const OperatorSchedule tiles = schedule_of(find_preset("tiles"), op, machine);
-  add("tiles", tiles);
+  if (op.ranks > 1) add("tiles", tiles);
   add("sequential", schedule_of(find_preset("sequential"), op, machine));
   if (op.ranks == 1) return all;
   for (const Granularity granularity : {Granularity::whole, Granularity::chunk}) {
@@ -55,9 +55,11 @@ AutoSchedules routed_schedules(const Operator& op, const Machine& machine, RowCo
   std::vector<Contender> all = contenders(op, machine, rows);
   AutoSchedules chosen;
   if (all.size() < 2) {
-    chosen.schedule = all.empty() ? schedule_of(find_preset("tiles"), op, machine)
-                                  : std::move(all.front().schedule);
-    chosen.reason = "tiles, since no other preset serves";
+    const std::string name = all.empty() ? "tiles" : all.front().name;
+    chosen.schedule = schedule_of(find_preset(name), op, machine);
+    for (Schedule& product : chosen.schedule.products) product.rows = rows;
+    chosen.reason = op.ranks == 1 ? name + ", since no link has to be hidden"
+                                  : name + ", since no other preset serves";
     return chosen;
   }
   for_each_in_parallel(all.size(), all.size(), [&](size_t i) {

@@ -18,8 +18,7 @@ double us_of(const Operator& op, const OperatorSchedule& schedule, const Machine
 TEST(RoutedAuto, IsNeverSlowerThanItsPresets) {
   for (const std::string text : {"moe-tp t=1024 h=1024 f=1024 experts=8 k=2 ranks=8",
                                  "moe-tp t=1024 h=512 f=256 experts=32 k=4 ranks=4",
-                                 "moe-ep t=1024 h=1024 f=512 experts=32 k=4 ranks=4",
-                                 "moe-ep t=64 h=512 f=256 experts=8 k=2 ranks=1"}) {
+                                 "moe-ep t=1024 h=1024 f=512 experts=32 k=4 ranks=4"}) {
     SCOPED_TRACE(text);
     const Operator op = parse_operator(text + " dtype=bf16");
     const Machine machine = default_machine(op.ranks);
@@ -32,6 +31,13 @@ TEST(RoutedAuto, IsNeverSlowerThanItsPresets) {
       EXPECT_LE(us, us_of(op, schedule_of(find_preset(name), op, machine), machine)) << name;
     }
   }
+}
+
+TEST(RoutedAuto, HasNoLinkToHideOnOneRank) {
+  const Operator op = parse_operator("moe-ep t=64 h=512 f=256 experts=8 k=2 ranks=1 dtype=bf16");
+  const Machine machine = default_machine(1);
+  const AutoSchedules found = auto_schedules(op, machine, load_tuning());
+  EXPECT_EQ(found.schedule, schedule_of(find_preset("sequential"), op, machine));
 }
 
 }  // namespace
