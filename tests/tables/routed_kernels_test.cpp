@@ -1,0 +1,56 @@
+// Rows that choose experts on GPUs: their plans are accepted, moe-tp-up's with a reason, and the
+// kernels of their products keep everything in registers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "core/text.h"
+#include "gpu/compiler_fixture.h"
+#include "stretto/lower.h"
+#include "tables/kernel_set.h"
+#include "tables/plan_limits.h"
+
+namespace stretto::cuda {
+namespace {
+
+using testing::HasSubstr;
+
+Plan plan_of(const std::string& text, const std::string& schedule) {
+  const Operator op = parse_operator(text + " dtype=bf16");
+  const Machine machine = default_machine(op.ranks);
+  return lower(op, parse_schedules(schedule, op, machine), machine);
+}
+
+TEST(RoutedPlans, AreAccepted) {
+  for (const std::string op : {"moe-tp t=203 h=512 f=768 experts=12 k=3 ranks=4",
+                               "moe-ep t=203 h=512 f=192 experts=12 k=3 ranks=4",
+                               "moe-tp-down t=203 h=512 f=768 experts=12 k=3 ranks=4",
+                               "moe-tp-down-ar t=203 h=512 f=768 experts=12 k=3 ranks=4"}) {
+    for (const std::string schedule : {"sequential", "tiles", "tiles,granularity=chunk"}) {
+      EXPECT_EQ(join(why_not_on_cuda(plan_of(op, schedule)), "; "), "") << op << " " << schedule;
+    }
+  }
+}
+
+TEST(RoutedPlans, HandOverNoRowsOfPartitions) {
+  const Plan plan = plan_of("moe-tp-up t=203 h=512 f=768 experts=12 k=3 ranks=4", "tiles");
+  EXPECT_THAT(join(why_not_on_cuda(plan), "; "),
+              HasSubstr("GPUs do not hand over the rows of a, which are a partition's"));
+}
+
+class GpuCompileRouted : public NeedsCompiler {};
+
+TEST_F(GpuCompileRouted, ProductsDoNotSpill) {
+  const std::string op = "moe-ep t=4096 h=512 f=768 experts=8 k=2 ranks=1";
+  for (const std::string tile : {"tile=64x256", "tile=128x256", "tile=128x128"}) {
+    for (const KernelEntry& kernel : kernels_of(plan_of(op, "sequential," + tile), "sm_90a")) {
+      if (kernel.name.starts_with("gemm")) {
+        expect_no_spills_in_time(kernel.name, kernel.source, "sm_90a");
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stretto::cuda
