@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "gpu/tensor_map.h"
 #include "launch/buffer_places.h"
@@ -53,6 +54,7 @@ class LaneLimits {
       const bool is_move = !in_gemm && instr.kind() != nullptr && !is_head;
       stretch_ += instr.op == Opcode::boundary;
       stretch.pass(instr, {l, at}, is_move);
+      if (!plan_.partitions.empty()) look_at_head({l, at}, stretch, is_head);
       if (instr.op == Opcode::reduce || instr.op == Opcode::copy) look_at_elements({l, at});
       if (is_move && is_elementwise(instr.op)) look_at_move({l, at});
       if (instr.op == Opcode::norm) look_at_norm({l, at});
@@ -70,6 +72,24 @@ class LaneLimits {
       }
       look_at_sum({l, at}, sum, made);
       look_at_place({l, at}, stretch);
+    }
+  }
+
+  // Once all lanes were looked at. A kernel that makes partitions ends before that of tiles begins.
+  void look_at_heads() {
+    const auto alike = [](const Told& a, const Told& b) {
+      return std::tuple(a.rank, a.stretch, a.array, a.index) <
+             std::tuple(b.rank, b.stretch, b.array, b.index);
+    };
+    std::sort(head_waits_.begin(), head_waits_.end(), alike);
+    for (const Told& told : told_behind_tiles_) {
+      const auto wait = std::lower_bound(head_waits_.begin(), head_waits_.end(), told, alike);
+      if (wait == head_waits_.end() || alike(told, *wait)) continue;
+      limits_.add(
+          "GPUs make partitions ahead of the tiles between two boundaries: what they await "
+          "must not be told behind one of these",
+          wait->at);
+      return;
     }
   }
 
@@ -104,6 +124,33 @@ class LaneLimits {
       has_moved = has_moved || is_move;
     }
   };
+
+  // A signal that a rank's compute lane awaits or tells, in which of its stretches.
+  struct Told {
+    int rank;
+    size_t stretch;
+    uint16_t array;
+    int32_t index;
+    InstrRef at;
+  };
+
+  void look_at_head(const InstrRef& at, const Stretch& stretch, bool is_head) {
+    const Lane& lane = plan_.lanes[at.lane];
+    if (lane.kind != LaneKind::compute) return;
+    const Instr& instr = instr_at(at);
+    if (instr.op == Opcode::notify && stretch.has_tiles && instr.rank == lane.rank) {
+      told_behind_tiles_.push_back(told_at(at));
+    }
+    if (!is_head) return;
+    for (uint32_t i = at.pos; i-- > 0 && lane.instrs[i].op != Opcode::boundary;) {
+      const Instr& wait = lane.instrs[i];
+      if (wait.op == Opcode::wait && wait.lag == 0) head_waits_.push_back(told_at({at.lane, i}));
+    }
+  }
+  Told told_at(const InstrRef& at) const {
+    const SignalRef& signal = instr_at(at).signal;
+    return {plan_.lanes[at.lane].rank, stretch_, signal.array, signal.index, at};
+  }
 
   const Instr& instr_at(const InstrRef& at) const { return plan_.lanes[at.lane].instrs[at.pos]; }
 
@@ -273,8 +320,9 @@ class LaneLimits {
   const TileSums& sums_;
   const bool serves_;
   LimitList& limits_;
-  std::vector<uint8_t> is_mapped_;  // by buffer: by the GEMM kernel
-  size_t stretch_ = 0;              // of the lane that is looked at
+  std::vector<uint8_t> is_mapped_;                    // by buffer: by the GEMM kernel
+  size_t stretch_ = 0;                                // of the lane that is looked at
+  std::vector<Told> head_waits_, told_behind_tiles_;  // where the plan has partitions
   Most waits_, notifies_, destinations_;
 };
 
@@ -293,6 +341,7 @@ void add_lane_limits(const Plan& plan, const TileSums& sums, bool serves, LimitL
     if (kind == LaneKind::compute || kind == LaneKind::comm) lanes.look_at(l);
   }
   lanes.look_at_counts();
+  lanes.look_at_heads();
 }
 
 }  // namespace stretto::cuda

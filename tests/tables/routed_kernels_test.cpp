@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "core/text.h"
 #include "gpu/compiler_fixture.h"
@@ -37,6 +39,34 @@ TEST(RoutedPlans, HandOverNoRowsOfPartitions) {
   const Plan plan = plan_of("moe-tp-up t=203 h=512 f=768 experts=12 k=3 ranks=4", "tiles");
   EXPECT_THAT(join(why_not_on_cuda(plan), "; "),
               HasSubstr("GPUs do not hand over the rows of a, which are a partition's"));
+}
+
+// Proved, since lanes by themselves come to it; a kernel of partitions ends before tiles begin.
+TEST(RoutedPlans, AwaitNoTileAheadOfAPartition) {
+  Plan plan = plan_of("moe-ep t=64 h=512 f=256 experts=8 k=2 ranks=1", "tiles");
+  ASSERT_EQ(join(why_not_on_cuda(plan), "; "), "");
+  plan.signals.push_back(plan.signals.front());
+  Instr wait, notify;
+  wait.op = Opcode::wait;
+  notify.op = Opcode::notify;
+  wait.signal = notify.signal = {static_cast<uint16_t>(plan.signals.size() - 1), 0};
+  wait.amount = notify.amount = 1;
+  const auto lane_of = [&](Opcode op) {
+    return std::find_if(plan.lanes.begin(), plan.lanes.end(), [&](const Lane& lane) {
+      const auto first = std::find_if(lane.instrs.begin(), lane.instrs.end(),
+                                      [](const Instr& instr) { return instr.is_task(); });
+      return first != lane.instrs.end() && first->op == op;
+    });
+  };
+  std::vector<Instr>& makes = lane_of(Opcode::route)->instrs;
+  std::vector<Instr>& multiplies = lane_of(Opcode::gather_gemm)->instrs;
+  makes.insert(makes.begin(), wait);
+  auto behind = std::find_if(multiplies.begin(), multiplies.end(),
+                             [](const Instr& instr) { return instr.is_task(); });
+  while ((++behind)->fused) {
+  }
+  multiplies.insert(behind, notify);
+  EXPECT_THAT(join(why_not_on_cuda(plan), "; "), HasSubstr("must not be told behind"));
 }
 
 class GpuCompileRouted : public NeedsCompiler {};
