@@ -150,6 +150,10 @@ STRETTO_C_API int stretto_context_close(stretto_context* context);
 STRETTO_C_API int32_t stretto_context_rank(const stretto_context* context);
 STRETTO_C_API int32_t stretto_context_ranks(const stretto_context* context);
 STRETTO_C_API int32_t stretto_context_gpu(const stretto_context* context);
+/* Collective. GPU memory of every rank that the others reach, until the context ends; where this
+ * rank's is. */
+STRETTO_C_API int stretto_context_allocate_shared(stretto_context* context, uint64_t num_bytes,
+                                                  uint64_t* address);
 
 typedef struct stretto_operation_request {
   size_t size;
@@ -159,6 +163,9 @@ typedef struct stretto_operation_request {
   /* How long making it may time schedules where auto is not sure, in milliseconds of runs; less
    * than 0: never; 0: as STRETTO_MEASURE_MS says. */
   double measure_ms;
+  /* not 0: results that other ranks write lie in memory of stretto_context_allocate_shared(), at
+   * the same place on all ranks, and are not copied */
+  int32_t shared_results;
 } stretto_operation_request;
 
 /* Collective. */

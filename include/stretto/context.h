@@ -94,6 +94,9 @@ class Context {
   void copy_from_gpu(int rank, void* to, GpuAddress from, size_t num_bytes) const;
   // Memory of that rank's GPU, until the context ends.
   GpuAddress allocate(int rank, size_t num_bytes);
+  // Collective. The same of every rank's GPU, which the other ranks reach: where the results of
+  // operations with `shared_results` lie. By rank of this process.
+  std::vector<GpuAddress> allocate_shared(size_t num_bytes);
 
  private:
   friend class Operation;
@@ -116,6 +119,10 @@ struct OperationOptions {
   // kept for later processes (docs/tuning.md). 0: never. Nothing: what STRETTO_MEASURE_MS says.
   // Runs never measure. The processes go by that of rank 0.
   std::optional<double> measure_ms = {};
+  // Results that other ranks write (of gemm-ar, where tiles are sent to all) are written where a
+  // call wants them, without a copy. They lie in memory of Context::allocate_shared() then, at the
+  // same place on all ranks: finish() names ranks that gave another.
+  bool shared_results = false;
 };
 
 class Operation {

@@ -50,7 +50,7 @@ class CPlanRequest(Sized):
 
 class COperationRequest(Sized):
     _fields_ = [("size", c_size_t), ("op", POINTER(COperator)), ("serves", c_int32),
-                ("schedule", c_char_p), ("measure_ms", c_double)]
+                ("schedule", c_char_p), ("measure_ms", c_double), ("shared_results", c_int32)]
 
 
 EXCHANGE = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_size_t)
@@ -85,6 +85,7 @@ FUNCTIONS = {
     "stretto_context_rank": (c_int32, [c_void_p]),
     "stretto_context_ranks": (c_int32, [c_void_p]),
     "stretto_context_gpu": (c_int32, [c_void_p]),
+    "stretto_context_allocate_shared": (STATUS, [c_void_p, c_uint64, POINTER(c_uint64)]),
     "stretto_operation_make": (STATUS, [c_void_p, POINTER(COperationRequest), POINTER(c_void_p)]),
     "stretto_operation_close": (STATUS, [c_void_p]),
     "stretto_operation_rows": (STATUS, [c_void_p, POINTER(c_int64)]),

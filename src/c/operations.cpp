@@ -115,6 +115,14 @@ int32_t stretto_context_gpu(const stretto_context* context) {
   return gpu;
 }
 
+int stretto_context_allocate_shared(stretto_context* context, uint64_t num_bytes,
+                                    uint64_t* address) {
+  return guarded([&] {
+    auto& allocated = require(address, "address");
+    allocated = require(context, "context").context.allocate_shared(num_bytes).front();
+  });
+}
+
 int stretto_operation_make(stretto_context* context, const stretto_operation_request* request,
                            stretto_operation** operation) {
   return guarded([&] {
@@ -130,6 +138,7 @@ int stretto_operation_make(stretto_context* context, const stretto_operation_req
     options.schedule = c::text_of(asked.schedule, "schedule");
     options.rows = asked.serves != 0 ? RowCount::bucket : RowCount::fixed;
     if (asked.measure_ms != 0) options.measure_ms = asked.measure_ms < 0 ? 0 : asked.measure_ms;
+    options.shared_results = asked.shared_results != 0;
     // Made in place: an operation cannot be moved.
     made = new stretto_operation{of, Operation(of.context, op, options), op};
     made->op = made->operation.at(made->operation.room());

@@ -4,13 +4,16 @@
 
 #include <algorithm>
 
+#include "run/plan_memory.h"
 #include "stretto/error.h"
 #include "tables/call_lists.h"
 
 namespace stretto::runtime {
 
-CallTensors::CallTensors(const Plan& plan, const std::vector<bool>& shared, bool serves)
-    : plan_(plan) {
+CallTensors::CallTensors(const Plan& plan, const std::vector<bool>& shared, bool serves,
+                         const SharedResults* results)
+    : plan_(plan), results_(results) {
+  const std::vector<bool> written = written_by_others(plan);
   const std::vector<bool> without_gaps = cuda::tensors_without_gaps(plan);
   const Operator fewer = serves ? with_rows(plan.op, 1) : plan.op;
   for (const CallerTensor& of : caller_tensors(plan.op)) {
@@ -21,6 +24,8 @@ CallTensors::CallTensors(const Plan& plan, const std::vector<bool>& shared, bool
                         plan.buffers[*buffer].rows, plan.buffers[*buffer].cols,
                         fewer.tensor(of.tensor).rows != tensor.rows, without_gaps[tensors_.size()],
                         shared[*buffer]});
+    tensors_.back().is_shared = results != nullptr && written[*buffer];
+    tensors_.back().is_copied = shared[*buffer] && !tensors_.back().is_shared;
   }
 }
 
@@ -83,7 +88,46 @@ std::vector<cuda::CallPlace> CallTensors::places(int rank, int64_t rows,
     }
     places.push_back(place);
   }
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i].is_shared) add_shared(tensors_[i], rank, rows, places, i);
+  }
   return places;
+}
+
+uint64_t CallTensors::sum_of_shared(int rank, cuda::CallPlaces places, uint64_t before) const {
+  uint64_t sum = before;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (!tensors_[i].is_shared) continue;
+    const auto found = results_->find(rank, places[i].address, 1);
+    STRETTO_ASSERT(found.has_value(), "a shared tensor's place was found before");
+    for (const uint64_t value : {found->piece, found->offset, places[i].row_bytes}) {
+      sum = (sum ^ (value + 1)) * 0x100000001b3;
+    }
+  }
+  return sum;
+}
+
+// All ranks give the same place, so where it is on the others follows.
+void CallTensors::add_shared(const Tensor& tensor, int rank, int64_t rows,
+                             std::vector<cuda::CallPlace>& to, size_t own) const {
+  int64_t most = 0;
+  for (int each = 0; each < plan_.ranks(); ++each)
+    most = std::max(most, rows_of(tensor, each, rows));
+  cuda::CallPlace place = to[own];
+  const uint64_t bytes =
+      most == 0 ? 0 : static_cast<uint64_t>(most - 1) * place.row_bytes + place.solid_bytes;
+  const auto found = results_->find(rank, place.address, bytes);
+  if (!found) {
+    throw UsageError(fmt::format(
+        "tensor {} of {} bytes at {:#x}: other ranks write it, so it must lie in memory of "
+        "Context::allocate_shared(), or the operation be made without shared_results",
+        tensor.name, bytes, place.address));
+  }
+  for (int each = 0; each < plan_.ranks(); ++each) {
+    place.address = results_->address(*found, each, rank);
+    place.rows = rows_of(tensor, each, rows);
+    to.push_back(place);
+  }
 }
 
 }  // namespace stretto::runtime

@@ -45,10 +45,10 @@ std::vector<bool> shared_buffers(const Plan& plan) {
 }
 
 size_t shared_bytes_of(const Plan& plan, const std::vector<size_t>& bytes,
-                       const std::vector<bool>& shared) {
+                       const std::vector<bool>& shared, const std::vector<bool>& stands_in) {
   size_t total = 0;
   for (size_t b = 0; b < shared.size(); ++b) {
-    if (shared[b]) total += aligned(bytes[b]) * plan.buffers[b].copies;
+    if (shared[b] && !stands_in[b]) total += aligned(bytes[b]) * plan.buffers[b].copies;
   }
   return total;
 }
@@ -56,11 +56,27 @@ size_t shared_bytes_of(const Plan& plan, const std::vector<size_t>& bytes,
 }  // namespace
 
 size_t bytes_between_ranks(const Plan& plan) {
-  return shared_bytes_of(plan, bytes_of_buffers(plan, cuda::TileSums(plan)), shared_buffers(plan));
+  return shared_bytes_of(plan, bytes_of_buffers(plan, cuda::TileSums(plan)), shared_buffers(plan),
+                         std::vector<bool>(plan.buffers.size()));
+}
+
+std::vector<bool> written_by_others(const Plan& plan) {
+  std::vector<bool> written = shared_buffers(plan);
+  for (size_t b = 0; b < written.size(); ++b) {
+    written[b] = written[b] && plan.buffers[b].role == BufferRole::output;
+  }
+  for (const Lane& lane : plan.lanes) {
+    for (const Instr& instr : lane.instrs) {
+      for (const Region& region : plan.reads(instr)) {
+        if (region.rank != lane.rank) written[region.buffer] = false;
+      }
+    }
+  }
+  return written;
 }
 
 PlanMemory::PlanMemory(const Plan& plan, const cuda::TileSums& sums, fabric::Fabric& fabric,
-                       bool tensors_at_calls, Workspace* workspace)
+                       bool tensors_at_calls, Workspace* workspace, bool shared_results)
     : plan_(plan),
       fabric_(fabric),
       bytes_(bytes_of_buffers(plan, sums)),
@@ -77,7 +93,7 @@ PlanMemory::PlanMemory(const Plan& plan, const cuda::TileSums& sums, fabric::Fab
       }
     }
   }
-  if (tensors_at_calls) place_stand_ins();
+  if (tensors_at_calls) place_stand_ins(shared_results);
   place_shared(workspace);
   fabric.group().together("placing buffers", [&] { place_local(); });
 }
@@ -89,24 +105,32 @@ PlanMemory::~PlanMemory() {
   }
 }
 
-void PlanMemory::place_stand_ins() {
+void PlanMemory::place_stand_ins(bool shared_results) {
   const std::vector<CallerTensor> tensors = caller_tensors(plan_.op);
+  const std::vector<bool> written = written_by_others(plan_);
+  size_t next_of_others = tensors.size();
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto buffer = plan_.find_buffer(plan_.op.tensor(tensors[i].tensor).name);
     STRETTO_ASSERT(buffer.has_value(), "a caller's tensor is a buffer of the plan");
-    if (shared_[*buffer]) continue;
+    const bool on_all = shared_results && written[*buffer];
+    if (shared_[*buffer] && !on_all) continue;
     stands_in_[*buffer] = true;
+    const auto ranks = static_cast<size_t>(plan_.ranks());
     for (int local = 0; local < fabric_.num_local(); ++local) {
-      const auto rank = static_cast<size_t>(fabric_.first_rank() + local);
-      for (auto& place : places_[static_cast<size_t>(local)][rank][*buffer]) {
-        place = cuda::stand_in(i);
+      const auto own = static_cast<size_t>(fabric_.first_rank() + local);
+      for (size_t rank = 0; rank < ranks; ++rank) {
+        if (rank != own && !on_all) continue;
+        for (auto& place : places_[static_cast<size_t>(local)][rank][*buffer]) {
+          place = cuda::stand_in(rank == own ? i : next_of_others + rank);
+        }
       }
     }
+    if (on_all) next_of_others += ranks;
   }
 }
 
 void PlanMemory::place_shared(Workspace* workspace) {
-  const size_t total = shared_bytes_ = shared_bytes_of(plan_, bytes_, shared_);
+  const size_t total = shared_bytes_ = shared_bytes_of(plan_, bytes_, shared_, stands_in_);
   if (total == 0) return;
   has_workspace_ = workspace != nullptr;
   if (!has_workspace_) region_ = fabric_.allocate(total, "the buffers of a plan");
@@ -116,7 +140,7 @@ void PlanMemory::place_shared(Workspace* workspace) {
     for (int rank = 0; rank < plan_.ranks(); ++rank) {
       size_t at = 0;
       for (size_t b = 0; b < shared_.size(); ++b) {
-        if (!shared_[b]) continue;
+        if (!shared_[b] || stands_in_[b]) continue;
         for (auto& place : places_[static_cast<size_t>(i)][static_cast<size_t>(rank)][b]) {
           place = region.address(rank, viewer) + at;
           at += aligned(bytes_[b]);

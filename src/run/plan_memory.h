@@ -12,15 +12,19 @@ namespace stretto::runtime {
 
 // Of every rank, for what its plan has between ranks: what a workspace for it needs.
 size_t bytes_between_ranks(const Plan& plan);
+// By buffer: outputs that other ranks write, and only their own ranks read.
+std::vector<bool> written_by_others(const Plan& plan);
 
 class PlanMemory {
  public:
   // Collective. Those of `sums` that stay in registers have no bytes. `tensors_at_calls`: calls
   // name the caller's tensors, and stand-ins take their place (launch/call_places.h), but for those
-  // that other ranks reach. With a workspace, which must outlive this, shared buffers lie there;
+  // that other ranks reach; with `shared_results` for outputs that others write, too, on every rank
+  // (CallTensors::place_on()). With a workspace, which must outlive this, shared buffers lie there;
   // others' runs may be under way on it. Throws UsageError, SystemError when memory runs out.
   PlanMemory(const Plan& plan, const cuda::TileSums& sums, fabric::Fabric& fabric,
-             bool tensors_at_calls = false, Workspace* workspace = nullptr);
+             bool tensors_at_calls = false, Workspace* workspace = nullptr,
+             bool shared_results = false);
   ~PlanMemory();
   PlanMemory(const PlanMemory&) = delete;
   PlanMemory& operator=(const PlanMemory&) = delete;
@@ -40,7 +44,7 @@ class PlanMemory {
   void poison(int rank, const cuda::Stream& stream) const;
 
  private:
-  void place_stand_ins();
+  void place_stand_ins(bool shared_results);
   void place_shared(Workspace* workspace);
   void place_local();
 

@@ -69,9 +69,12 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
       programs_(programs_that_fit(plan, sums_, fabric)),
       signals_(plan, programs_, options.stream_waits),
       copied_notifies_(plan, signals_),
-      memory_(plan, *sums_, fabric, options.tensors_at_calls, options.workspace),
+      memory_(plan, *sums_, fabric, options.tensors_at_calls, options.workspace,
+              options.results != nullptr),
       state_(fabric, signals_.num_signals(), options.timeout_ns, "the signals of a plan") {
-  if (options.tensors_at_calls) calls_.emplace(plan, memory_.shared(), options.serves);
+  if (options.tensors_at_calls) {
+    calls_.emplace(plan, memory_.shared(), options.serves, options.results);
+  }
   if (has_collectives(plan)) make_collectives();
   make_ranks();
   if (nccl_ == nullptr) return;
@@ -217,6 +220,7 @@ void PlanRunner::enqueue_at(int rank, cuda::StreamHandle stream, const CallRows&
   // A graph is launched on other streams than it was captured on.
   const std::optional<uint64_t> capture = cuda::Stream(stream).capture();
   if (!capture) of(rank).used = stream;
+  if (calls_) of(rank).given = calls_->sum_of_shared(rank, places, of(rank).given);
   of(rank).streams->enqueue(stream, rows, capture, places);
 }
 

@@ -29,7 +29,8 @@ struct RunnerOptions {
   bool stream_waits = true;
   bool serves = false;         // runs may have fewer rows than the plan
   bool rows_in_memory = true;  // then: and memory may say how many, which a library has memory for
-  bool tensors_at_calls = false;   // the caller's tensors are a call's; else the runner's
+  bool tensors_at_calls = false;           // the caller's tensors are a call's; else the runner's
+  const SharedResults* results = nullptr;  // then: where results lie that other ranks write
   Workspace* workspace = nullptr;  // for what lies between ranks; null: the runner's own memory
   bool marks = false;              // kernels tell when they did what (measured_timeline.h)
   // Where cuBLAS has no such algorithm as the plan asks for. It is asked to propose so many.
@@ -119,6 +120,7 @@ class PlanRunner {
     std::unique_ptr<cuda::Stream> main;
     std::unique_ptr<RankStreams> streams;
     cuda::StreamHandle used = nullptr;  // by the last run since finish(), else `main`
+    uint64_t given = 0;                 // grows of every run's places of shared results
   };
   const Rank& of(int rank) const {
     return ranks_[static_cast<size_t>(rank - fabric_.first_rank())];

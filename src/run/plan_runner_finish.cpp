@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/ranks_text.h"
 #include "run/plan_runner.h"
@@ -181,6 +182,9 @@ void PlanRunner::finish() {
   mine.nccl_is_gone =
       nccl_ != nullptr && (nccl_->is_aborted() || nccl_->generation() != nccl_generation_);
   if (mine.stands.empty()) mine.stands.resize(ranks_.size());
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    mine.stands[i].given = std::exchange(ranks_[i].given, 0);
+  }
   const bool may_be_late = fabric_.group().size() > 1;
   const bool has_failed = may_be_late && (!mine.failure.empty() || mine.nccl_is_gone || aborted());
   const std::vector<RunEnd> ends = meet(mine, has_failed);
@@ -204,6 +208,9 @@ void PlanRunner::finish() {
     if (!was_told) throw problem;
   }
   has_met_ = true;
+  std::vector<RankStand> all;
+  for (const RunEnd& end : ends) all.insert(all.end(), end.stands.begin(), end.stands.end());
+  if (const std::string problem = describe_given(all); !problem.empty()) throw RunFault(problem);
 }
 
 }  // namespace stretto::runtime

@@ -12,8 +12,9 @@ using cuda::Stream;
 
 CallSlots::Key RankStreams::begin_call(const Stream& main, bool is_captured) {
   CallSlots::Key key;
-  key.reserve(call_.places.size() * 3 + 4);
-  for (const cuda::CallPlace& place : call_.places) {
+  const size_t tensors = setup_.calls->all().size();  // places on other ranks follow from these
+  key.reserve(tensors * 3 + 4);
+  for (const cuda::CallPlace& place : call_.places.first(tensors)) {
     key.insert(key.end(), {place.address, place.row_bytes, static_cast<uint64_t>(place.rows)});
   }
   if (call_memory_) call_.blob = call_memory_->find(main, key, call_.places, is_captured);
@@ -23,7 +24,7 @@ CallSlots::Key RankStreams::begin_call(const Stream& main, bool is_captured) {
 
 uint64_t RankStreams::copied_in_call() const {
   uint64_t bytes = 0;
-  for (size_t i = 0; i < call_.places.size(); ++i) {
+  for (size_t i = 0; i < setup_.calls->all().size(); ++i) {
     const cuda::CallPlace& place = call_.places[i];
     if (!setup_.calls->all()[i].is_copied) continue;
     bytes += place.solid_bytes * static_cast<uint64_t>(place.rows);
@@ -32,7 +33,7 @@ uint64_t RankStreams::copied_in_call() const {
 }
 
 void RankStreams::copy_tensors(const Stream& main, bool outputs, const CallRows& rows) {
-  for (size_t i = 0; i < call_.places.size(); ++i) {
+  for (size_t i = 0; i < setup_.calls->all().size(); ++i) {
     const CallTensors::Tensor& tensor = setup_.calls->all()[i];
     const cuda::CallPlace& place = call_.places[i];
     if (!tensor.is_copied || tensor.is_output != outputs || place.rows == 0) continue;
@@ -112,6 +113,11 @@ cuda::CallPlaces RankStreams::places_before_calls() {
     const auto row = static_cast<size_t>(tensor.cols * num_bytes(tensor.dtype));
     most = std::max(most, row * static_cast<size_t>(tensor.rows));
     before_calls_.push_back({0, row, row, tensor.rows});
+  }
+  for (size_t i = 0; i < setup_.calls->all().size(); ++i) {
+    if (!setup_.calls->all()[i].is_shared) continue;
+    const cuda::CallPlace place = before_calls_[i];
+    before_calls_.insert(before_calls_.end(), static_cast<size_t>(setup_.plan.ranks()), place);
   }
   memory_before_calls_ = cuda::DeviceMemory(most);
   for (cuda::CallPlace& place : before_calls_) place.address = memory_before_calls_.address();

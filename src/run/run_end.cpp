@@ -9,7 +9,7 @@ namespace stretto::runtime {
 namespace {
 
 constexpr char kReleasedNccl = 1, kNcclIsGone = 2;
-constexpr size_t kStandBytes = sizeof(uint64_t) + 1;
+constexpr size_t kStandBytes = 2 * sizeof(uint64_t) + 1;
 
 std::string ranks_of(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
@@ -22,6 +22,7 @@ std::string to_bytes(const RunEnd& end) {
                                          (end.nccl_is_gone ? kNcclIsGone : 0)));
   for (const RankStand& stand : end.stands) {
     bytes.append(reinterpret_cast<const char*>(&stand.begun), sizeof(stand.begun));
+    bytes.append(reinterpret_cast<const char*>(&stand.given), sizeof(stand.given));
     bytes += static_cast<char>(stand.ended);
   }
   return bytes + end.failure;
@@ -36,10 +37,23 @@ std::optional<RunEnd> run_end_from(std::string_view bytes, size_t ranks) {
   for (size_t i = 0; i < ranks; ++i, bytes.remove_prefix(kStandBytes)) {
     RankStand& stand = end.stands.emplace_back();
     std::memcpy(&stand.begun, bytes.data(), sizeof(stand.begun));
-    stand.ended = static_cast<uint8_t>(bytes[sizeof(stand.begun)]);
+    std::memcpy(&stand.given, bytes.data() + sizeof(stand.begun), sizeof(stand.given));
+    stand.ended = static_cast<uint8_t>(bytes[kStandBytes - 1]);
   }
   end.failure = bytes;
   return end;
+}
+
+std::string describe_given(const std::vector<RankStand>& stands) {
+  std::vector<int> others;
+  for (size_t rank = 0; rank < stands.size(); ++rank) {
+    if (stands[rank].given != stands[0].given) others.push_back(static_cast<int>(rank));
+  }
+  if (others.empty()) return "";
+  return fmt::format(
+      "{} gave results other places of the context's shared memory than rank 0, or made other "
+      "calls: all ranks give the same ones; what was computed since the last finish() is useless",
+      ranks_of(others));
 }
 
 std::vector<int> absent_ranks(const std::vector<RankStand>& stands) {

@@ -13,6 +13,7 @@ namespace stretto::runtime {
 struct RankStand {
   uint64_t begun = 0;  // grows with the runs that it has begun, alike on all ranks
   uint8_t ended = 1;   // it has come to the end of its runs
+  uint64_t given = 0;  // tells what places of shared results its calls gave, alike on all ranks
 };
 
 struct RunEnd {
@@ -25,6 +26,9 @@ struct RunEnd {
 std::string to_bytes(const RunEnd& end);
 // Nothing when it is not of a process of so many ranks.
 std::optional<RunEnd> run_end_from(std::string_view bytes, size_t ranks);
+
+// "rank 2 gave results other places of the shared memory than rank 0", of all ranks; empty: none.
+std::string describe_given(const std::vector<RankStand>& stands);
 
 // Who did not come to a collective, by where all ranks stood: those that have ended while others
 // wait; else those that have begun fewer runs. Empty when nothing tells them apart.

@@ -23,6 +23,7 @@ Context::State::State(std::unique_ptr<fabric::Fabric> opened, double timeout_s,
     : timeout_ns(static_cast<uint64_t>(timeout_s * 1e9)),
       fabric(std::move(opened)),
       kernels(compiler),
+      results(*fabric),
       // What was measured had whole GPUs.
       tuning(fabric->ranks_a_gpu() > 1 ? Tuning() : load_tuning()),
       machine(default_machine(fabric->ranks())),
@@ -115,6 +116,14 @@ void Context::copy_to_gpu(int rank, GpuAddress to, const void* from, size_t num_
 void Context::copy_from_gpu(int rank, void* to, GpuAddress from, size_t num_bytes) const {
   make_current(rank);
   cuda::copy_from_gpu(to, from, num_bytes);
+}
+
+std::vector<GpuAddress> Context::allocate_shared(size_t num_bytes) {
+  const cuda::BesideCaptures beside;
+  const fabric::Region& made = state_->results.add(num_bytes);
+  std::vector<GpuAddress> by_rank;
+  for (int i = 0; i < num_local(); ++i) by_rank.push_back(made.local(first_rank() + i));
+  return by_rank;
 }
 
 GpuAddress Context::allocate(int rank, size_t num_bytes) {

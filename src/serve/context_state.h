@@ -8,6 +8,7 @@
 #include "gpu/compiler.h"
 #include "run/kernel_store.h"
 #include "serve/learning.h"
+#include "run/shared_results.h"
 #include "serve/operation_workspace.h"
 #include "stretto/context.h"
 #include "stretto/machine.h"
@@ -30,6 +31,7 @@ struct Context::State {
   std::unique_ptr<fabric::Fabric> fabric;
   cuda::Compiler compiler;
   runtime::KernelStore kernels;
+  runtime::SharedResults results;
   std::unique_ptr<OperationWorkspace> workspace;  // of all operations; null: each has its own
   Tuning tuning;
   Machine machine;  // plans are made for

@@ -126,6 +126,7 @@ void Operation::State::make(Planned& made, const Operator& planned, AutoSchedule
   how.rows_in_memory = rows_in_memory;
   how.tensors_at_calls = true;
   how.workspace = &workspace.memory();
+  if (options.shared_results) how.results = &context.results;
   if (options.schedule == "auto") how.if_not_proposed = IfNotProposed::take_first;
   made.runner =
       std::make_unique<runtime::PlanRunner>(made.plan, *context.fabric, context.kernels, how);

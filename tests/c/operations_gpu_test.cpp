@@ -111,7 +111,7 @@ void COperations::expect_right(const char* kind, int32_t serves) {
     ASSERT_EQ(stretto_tensor_of(&given, serves, 0, tensor, &info), STRETTO_GOOD);
     memory.emplace_back(static_cast<size_t>(info.rows * info.cols * 2));
   }
-  const stretto_operation_request request = {sizeof request, &given, serves, "auto", 0};
+  const stretto_operation_request request = {sizeof request, &given, serves, "auto", 0, 0};
   stretto_operation* operation = nullptr;
   ASSERT_EQ(stretto_operation_make(context_, &request, &operation), STRETTO_GOOD)
       << stretto_last_error();

@@ -19,6 +19,7 @@ TEST(RunEnd, ArrivesAsItWasSent) {
   end.failure = "rank 3 does not come";
   end.nccl_is_gone = true;
   end.stands = {waits(7), ended(uint64_t{1} << 40)};
+  end.stands[1].given = ~uint64_t{5};
   const auto got = run_end_from(to_bytes(end), 2);
   ASSERT_TRUE(got.has_value());
   EXPECT_EQ(got->failure, end.failure);
@@ -29,6 +30,14 @@ TEST(RunEnd, ArrivesAsItWasSent) {
   EXPECT_EQ(got->stands[0].ended, 0);
   EXPECT_EQ(got->stands[1].begun, uint64_t{1} << 40);
   EXPECT_EQ(got->stands[1].ended, 1);
+  EXPECT_EQ(got->stands[0].given, 0u);
+  EXPECT_EQ(got->stands[1].given, ~uint64_t{5});
+}
+
+TEST(RunEnd, WhoGaveOtherPlacesIsNamed) {
+  EXPECT_EQ(describe_given({ended(1), waits(7)}), "");
+  EXPECT_THAT(describe_given({{1, 1, 4}, {1, 1, 4}, {1, 1, 5}}),
+              testing::StartsWith("rank 2 gave results other places"));
 }
 
 TEST(RunEnd, OfFewerRanksIsRefused) {
