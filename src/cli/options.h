@@ -19,7 +19,7 @@ struct Options {
   std::string strategy, schedule, machine;
   std::string target, fill, routing, seed, seeds, data_seed, runs, replays;
   std::string arch;
-  bool serve = false;
+  bool serve = false, workspace = false;
   std::string shapes, against, rounds, turn, commit, tuning_file, more;
   bool no_cold = false;
   bool program = false;

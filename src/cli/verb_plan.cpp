@@ -7,8 +7,10 @@
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/request.h"
+#include "cli/table.h"
 #include "cli/verb.h"
 #include "core/text.h"
+#include "run/between_ranks.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "tables/plan_limits.h"
@@ -51,7 +53,59 @@ std::string program_of(const Plan& plan) {
   return cuda::print(cuda::list_programs(plan, cuda::programs_of(plan, sums)));
 }
 
+std::string mib(size_t bytes) {
+  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+// What operations take of every GPU for memory between ranks, by plan.
+Outcome tell_memory(const Options& options, Json json,
+                    const std::vector<runtime::PlannedMemory>& plans) {
+  const runtime::BetweenRanks all = runtime::of_operation(plans);
+  Table table({"rows", "workspace", "slots", "schedule"});
+  for (const runtime::PlannedMemory& one : plans) {
+    table.add({fmt::format("{}", one.rows), mib(one.bytes.workspace), mib(one.bytes.slots),
+               one.schedule});
+  }
+  table.add({"operation", mib(all.workspace), mib(all.slots), "the largest; all slots"});
+  const std::string text = table.print();
+  if (!options.json) return {text, kGood};
+  json["text"] = text;
+  json["memory"] = Json::array();
+  for (const runtime::PlannedMemory& one : plans) {
+    json["memory"].push_back({{"rows", one.rows},
+                              {"schedule", one.schedule},
+                              {"workspace_bytes", one.bytes.workspace},
+                              {"slot_bytes", one.bytes.slots}});
+  }
+  return {dump(json), kGood};
+}
+
+// Of the plans of an operation that serves.
+Outcome tell_served_memory(const Options& options) {
+  if (!options.strategy.empty() && options.strategy != "auto") {
+    throw UsageError("--serve looks at what auto takes for each bucket: leave --strategy out");
+  }
+  const Operator op = resolve_operators(options).front();
+  const Segment* product = op.only_product();
+  if (product == nullptr) {
+    throw UsageError(op.name() + " has fixed rows, so it has one plan: leave --serve out");
+  }
+  const Machine machine = resolve_machine(options, op.ranks);
+  Json json = json_header("plan");
+  json["operator"] = to_json(op);
+  json["machine"] = machine.name;
+  json["strategy"] = "auto";
+  return tell_memory(options, json, runtime::memory_of_buckets(*product, machine, load_tuning()));
+}
+
 Outcome run(const Options& options) {
+  if (options.serve && !options.workspace) {
+    throw UsageError("--serve looks at the plans of an operation, for --workspace: leave it out");
+  }
+  if (options.workspace && (options.program || !options.dump_after.empty())) {
+    throw UsageError("--workspace needs a whole plan, and prints no program: leave one out");
+  }
+  if (options.serve) return tell_served_memory(options);
   const Request request = resolve(options);
   say_what_auto_chose(request.choices, request.planned, request.machine);
   if (request.choices.size() > 1) {
@@ -66,8 +120,12 @@ Outcome run(const Options& options) {
   }
   Json json = json_header("plan");
   std::string text;
+  std::vector<runtime::PlannedMemory> memory;
   Progress progress;
   const auto tell = [&](const std::string& strategy, const std::string& reason, const Plan& plan) {
+    if (options.workspace) {
+      memory.push_back({plan.op.rows(), plan.schedule, runtime::between_ranks(plan)});
+    }
     text = options.program ? program_of(plan) : print(plan);
     json["operator"] = to_json(request.op);
     json["machine"] = request.machine.name;
@@ -83,6 +141,7 @@ Outcome run(const Options& options) {
     const Choice& choice = request.choices.front();
     tell(choice.name, choice.reason, plan_after(request, step));
   }
+  if (options.workspace) return tell_memory(options, json, memory);
   if (!options.json) return {text, kGood};
   json["text"] = text;
   return {dump(json), kGood};
@@ -99,6 +158,11 @@ Verb plan_verb() {
                    "The plan as this step of lowering leaves it; a wrong name lists all", "STEP");
         add_flag(app, "--program", options.program,
                  "What each rank enqueues for it on GPUs: kernels, streams, who makes which wait");
+        add_flag(app, "--workspace", options.workspace,
+                 "How much of every GPU's memory lies between ranks, in the place of the plan");
+        add_flag(
+            app, "--serve", options.serve,
+            "With --workspace: of the plans of an operation of up to M rows, for every bucket");
       },
       run, "stretto plan gemm-rs --m 512 --n 512 --k 512 --ranks 2 --strategy tiles -o tiles.plan"};
 }

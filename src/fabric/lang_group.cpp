@@ -13,6 +13,12 @@ constexpr size_t up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment
 
 }  // namespace
 
+size_t LangGroup::bytes_of(size_t heap_bytes, int max_blocks, int ranks) {
+  const size_t meetings = static_cast<size_t>(max_blocks) * static_cast<size_t>(ranks);
+  return up(heap_bytes) + up(sizeof(uint32_t)) +
+         up(meetings * device::kMeetWords * sizeof(uint64_t));
+}
+
 LangGroup::LangGroup(Fabric& fabric, size_t heap_bytes, int max_blocks, uint64_t timeout_ns)
     : fabric_(fabric) {
   if (fabric.ranks() > device::kMaxRanks) {
@@ -24,7 +30,7 @@ LangGroup::LangGroup(Fabric& fabric, size_t heap_bytes, int max_blocks, uint64_t
   }
   const size_t meetings = static_cast<size_t>(max_blocks) * static_cast<size_t>(fabric.ranks());
   const size_t signal_bytes = meetings * device::kMeetWords * sizeof(uint64_t);
-  heap_ = fabric.allocate(up(heap_bytes) + up(sizeof(uint32_t)) + up(signal_bytes),
+  heap_ = fabric.allocate(bytes_of(heap_bytes, max_blocks, fabric.ranks()),
                           "heap of the device language");
   for (int i = 0; i < fabric.num_local(); ++i) {
     fabric.device(fabric.first_rank() + i).make_current();

@@ -18,6 +18,8 @@ class LangGroup {
   // UsageError when the heap is too small, or there are more ranks than the language serves.
   LangGroup(Fabric& fabric, size_t heap_bytes, int max_blocks = 256,
             uint64_t timeout_ns = 2'000'000'000);
+  // What such a group takes of every GPU.
+  static size_t bytes_of(size_t heap_bytes, int max_blocks, int ranks);
 
   // Collective. `num_bytes` at the same offset of every rank's heap, all words `fill`. Throws
   // UsageError when the heap has no room.

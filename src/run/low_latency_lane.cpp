@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "run/low_latency_heap.h"
 #include "stretto/error.h"
 
 namespace stretto::runtime {
@@ -14,8 +15,6 @@ using device::GpuBlock;
 using device::Vec16;
 
 constexpr size_t kVectorBytes = sizeof(Vec16);
-// Greetings of three calls, and of each piece of the heap what its alignment may take.
-constexpr size_t kGreetings = 3, kAlignment = 256;
 constexpr uint32_t kNegativeZeros = 0x80008000u;  // what slots hold until data has come
 
 // SMs that a rank's blocks may take. Where ranks share a GPU those that are in a collective wait on
@@ -40,27 +39,20 @@ LowLatencyLane::LowLatencyLane(const Plan& plan, fabric::Fabric& fabric, KernelS
     : fabric_(fabric) {
   const auto ranks = static_cast<size_t>(fabric.ranks());
   const cuda::Device& device = fabric.device(fabric.first_rank());
-  size_t heap_bytes = 0;
-  int most_blocks = 1;
-  for (const Lane& lane : plan.lanes) {
-    if (lane.rank != fabric.first_rank() || lane.kind != LaneKind::nccl) continue;
-    for (const Instr& instr : lane.instrs) {
-      if (instr.op != Opcode::collective) continue;
-      const LowLatencyCall call = cuda::low_latency_sizes(plan, instr);
-      if (call.count == 0) continue;
-      Collective& made = collectives_[instr.id];
-      made.shape = cuda::low_latency_shape(call, fabric.ranks(), sms_of(device));
-      made.most = vectors(call, call.part);
-      heap_bytes += (made.shape.slot_vectors + kGreetings * ranks) * kVectorBytes + 2 * kAlignment;
-      most_blocks = std::max(most_blocks, made.shape.blocks);
-    }
+  const LowLatencyHeap heap = low_latency_heap(plan, fabric.first_rank(), sms_of(device));
+  for (const LowLatencyHeap::Collective& one : heap.collectives) {
+    Collective& made = collectives_[one.id];
+    made.shape = one.shape;
+    made.most = one.most;
   }
-  group_ = std::make_unique<fabric::LangGroup>(fabric, heap_bytes, most_blocks, timeout_ns);
+  group_ =
+      std::make_unique<fabric::LangGroup>(fabric, heap.num_bytes, heap.most_blocks, timeout_ns);
   for (auto& [id, made] : collectives_) {
     made.slots = group_->allocate("slots of a collective", made.shape.slot_vectors * kVectorBytes,
                                   kNegativeZeros);
-    made.greetings = group_->allocate("greetings of a collective",
-                                      kGreetings * ranks * kVectorBytes, device::kNoGreeting);
+    made.greetings =
+        group_->allocate("greetings of a collective",
+                         LowLatencyHeap::kGreetings * ranks * kVectorBytes, device::kNoGreeting);
   }
   fabric.group().together("making a plan's collectives", [&] {
     for (auto& [id, made] : collectives_) {

@@ -89,6 +89,8 @@ class Schemas(unittest.TestCase):
             for strategies in ("all", "auto,tiles"):
                 self.holds(said(verb, *SMALL, "--strategy", strategies), verb)
         self.holds(said("plan", *SMALL), "plan")
+        self.holds(said("plan", *SMALL, "--workspace"), "plan")
+        self.holds(said("plan", *SMALL, "--workspace", "--serve"), "plan")
         self.holds(said("check", "mlp", "m=64", "h=32", "f=64", "--ranks", "2"), "check")
         # Of seven ranks many a strategy serves nothing.
         odd = ["gemm-rs", "--m", "193", "--n", "160", "--k", "119", "--ranks", "7"]

@@ -142,6 +142,26 @@ TEST(Verbs, PlanOfAStepTellsItsOwnCountsAndThePlansOperator) {
   EXPECT_GT(whole.at("plan").at("waits"), 0);
 }
 
+TEST(Verbs, PlanTellsItsMemoryBetweenRanks) {
+  const Words command = Words{"plan"} + small_operator() + Words{"--workspace"};
+  const auto memory_of = [](const Words& words) {
+    return nlohmann::json::parse(stretto_says(words + Words{"--json"}).out).at("memory");
+  };
+  const auto tiles = memory_of(command);
+  ASSERT_EQ(tiles.size(), 1u);
+  EXPECT_EQ(tiles[0].at("rows"), 192);
+  EXPECT_GT(tiles[0].at("workspace_bytes"), 0);
+  EXPECT_EQ(tiles[0].at("slot_bytes"), 0);
+  const auto few = memory_of(command + Words{"--strategy", "low-latency"});
+  EXPECT_GT(few[0].at("slot_bytes"), 0);
+  EXPECT_THAT(stretto_says(command).out, HasSubstr("operation"));
+
+  const auto served = memory_of({"plan", "gemm-rs", "1Kx512x512@4", "--workspace", "--serve"});
+  ASSERT_GE(served.size(), 3u);
+  EXPECT_EQ(served.front().at("rows"), 256);
+  EXPECT_EQ(served.back().at("rows"), 1024);
+}
+
 TEST(Verbs, ListsNameSources) {
   EXPECT_THAT(stretto_says({"strategies"}).out, HasSubstr("arXiv"));
   EXPECT_THAT(stretto_says({"strategies"}).out, HasSubstr("peer-staggered"));

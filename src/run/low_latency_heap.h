@@ -1,0 +1,30 @@
+// What the collectives of the device language need of every GPU's memory, before any is taken.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tables/low_latency.h"
+
+namespace stretto::runtime {
+
+// Slots and greetings of each collective of a plan, which none shares with another.
+struct LowLatencyHeap {
+  // Greetings of three calls, and of each piece of the heap what its alignment may take.
+  static constexpr size_t kGreetings = 3, kAlignment = 256;
+
+  struct Collective {
+    int32_t id = 0;
+    uint64_t most = 0;  // vectors of a rank's part
+    cuda::LowLatencyShape shape;
+  };
+  std::vector<Collective> collectives;  // those that have anything to move
+  size_t num_bytes = 0;
+  int most_blocks = 1;  // of a grid
+};
+
+// Of a plan with low_latency_collectives, on a rank that has so many SMs.
+LowLatencyHeap low_latency_heap(const Plan& plan, int rank, int sms);
+
+}  // namespace stretto::runtime
