@@ -99,18 +99,17 @@ class Server {
   // Waits for the run; what is wrong with its outputs, or nothing.
   std::string wrong() {
     runner_.finish();
-    Plan served = plan_;
-    served.op = op_;
-    emu::OutputCheck check_output(served);
     std::string touched;
     std::vector<std::vector<std::byte>> outputs;
     on_all([&](int rank) {
       const uint16_t out = plan_.find_buffer("out").value();
       std::vector<std::byte> all(runner_.memory().num_bytes(out));
       cuda::copy_from_gpu(all.data(), runner_.buffer("out", rank), all.size());
-      const Slice slice = output_slice(op_, rank);
-      const auto used =
-          op_.m == 0 ? 0 : static_cast<size_t>(slice.rows() * slice.cols() * num_bytes(op_.dtype));
+      size_t used = 0;
+      if (op_.m > 0) {  // else it is no operator
+        const Slice slice = output_slice(op_, rank);
+        used = static_cast<size_t>(slice.rows() * slice.cols() * num_bytes(op_.dtype));
+      }
       const auto other = std::find_if(all.begin() + static_cast<std::ptrdiff_t>(used), all.end(),
                                       [](std::byte b) { return b != std::byte{0xff}; });
       if (other != all.end()) {
@@ -120,6 +119,9 @@ class Server {
       outputs.push_back(std::move(all));
     });
     if (op_.m == 0) return touched;
+    Plan served = plan_;
+    served.op = op_;
+    emu::OutputCheck check_output(served);
     const auto expected = reference_->expected(op_, data_, emu::roundings_of(plan_), 0, op_.m);
     for (int rank = 0; rank < plan_.ranks(); ++rank) {
       check_output.compare(0, rank, 0, outputs[static_cast<size_t>(rank)].data(),
