@@ -42,7 +42,7 @@ class MoverBench {
       Rank& mine = *ranks_.emplace_back(std::make_unique<Rank>());
       mine.from = DeviceMemory(MoverWork::kFromBytes);
       mine.to = DeviceMemory(MoverWork::kToBytes);
-      const device::RunControl control{1'000'000'000, 0, 0, {}};
+      const device::RunControl control{1'000'000'000, 0, 0, {}, nullptr};
       mine.control = DeviceMemory(sizeof(control));
       mine.control.upload(&control, sizeof(control));
       const std::string cubin = compiler_.compile(kSource, group_->device(rank).arch()).cubin;

@@ -209,7 +209,8 @@ STRETTO_C_API int stretto_operation_run_at(stretto_operation* operation, uint64_
  * Fails with the wait that did not end in time; the operation can then be used again. */
 STRETTO_C_API int stretto_operation_finish(stretto_operation* operation);
 /* What went wrong so far, as far as this process knows; empty: nothing. Asks no rank and waits for
- * no run. */
+ * no run; where nothing went wrong it reads a few words of the host's memory. The next run fails
+ * with it. */
 STRETTO_C_API int stretto_operation_error(const stretto_operation* operation, const char** what);
 /* How many ids of all runs that have ended were no expert's and not -1. They count as -1: nothing
  * is chosen there. Of operators whose rows choose experts; of others 0. */

@@ -178,7 +178,8 @@ class Operation {
   // results of the calls since the last finish() are then useless, and the operation can go on.
   void finish();
   // What went wrong so far on this process's ranks, or what another rank told them; empty: nothing.
-  // Asks memory only, and nobody: any rank, at any time. finish() says more, and mends it.
+  // Asks the host's memory only, and nobody: any rank, at any time, also while streams are captured.
+  // The next run() throws it. finish() says more, and mends it.
   std::string error() const;
   // How many ids of all runs that have ended were no expert's and not -1: nothing is chosen there.
   uint64_t bad_ids() const;

@@ -32,6 +32,8 @@ LangGroup::LangGroup(Fabric& fabric, size_t heap_bytes, int max_blocks, uint64_t
   const size_t signal_bytes = meetings * device::kMeetWords * sizeof(uint64_t);
   heap_ = fabric.allocate(bytes_of(heap_bytes, max_blocks, fabric.ranks()),
                           "heap of the device language");
+  fabric.device(fabric.first_rank()).make_current();
+  told_ = cuda::HostWords(static_cast<size_t>(fabric.num_local()));
   for (int i = 0; i < fabric.num_local(); ++i) {
     fabric.device(fabric.first_rank() + i).make_current();
     local_.emplace_back(up(sizeof(device::ExpiredWait)) + meetings * sizeof(uint64_t));
@@ -53,6 +55,7 @@ LangGroup::LangGroup(Fabric& fabric, size_t heap_bytes, int max_blocks, uint64_t
     world.expired = reinterpret_cast<device::ExpiredWait*>(local);
     world.sync_signals = at<device::uint64>(r, signals);
     world.sync_epochs = reinterpret_cast<device::uint64*>(local + up(sizeof(device::ExpiredWait)));
+    world.host_word = told_.at(static_cast<size_t>(i));
     for (int p = 0; p < fabric.ranks(); ++p) {
       world.heaps[p] = reinterpret_cast<char*>(heap_.address(p, r));
     }
@@ -165,6 +168,7 @@ std::string LangGroup::take_problem() {
     clear_local(i);  // ranks have not all counted the same meetings
   }
   for (const Piece& piece : pieces_) fill(piece);
+  told_.clear();
   return all;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fabric/fabric.h"
+#include "gpu/host_words.h"
 #include "stretto/device/lang/gpu_block.h"
 
 namespace stretto::fabric {
@@ -42,6 +43,7 @@ class LangGroup {
   // While kernels run, by themselves: whether a wait has failed, on whatever rank; and what went
   // wrong on this process's ranks so far.
   bool is_aborted() const;
+  bool is_told() const { return told_.any(); }  // as RunState::is_told()
   std::string own_problem() const;
   // The same as check(), and returns what went wrong; empty when nothing did.
   std::string take_problem();
@@ -60,6 +62,7 @@ class LangGroup {
   Fabric& fabric_;
   Region heap_;
   std::vector<cuda::DeviceMemory> local_;
+  cuda::HostWords told_;  // by local rank
   std::vector<device::GpuWorld> worlds_;
   std::vector<Piece> pieces_;
   size_t used_ = 0;

@@ -29,6 +29,8 @@ RunState::RunState(Fabric& fabric, uint32_t num_signals, uint64_t timeout_ns,
       timeout_ns_(timeout_ns),
       name_(name),
       region_(fabric.allocate(kControlBytes + counter_bytes(num_signals), name)) {
+  fabric.device(fabric.first_rank()).make_current();
+  told_ = cuda::HostWords(static_cast<size_t>(fabric.num_local()));
   for (int i = 0; i < fabric.num_local(); ++i) {
     const int viewer = fabric.first_rank() + i;
     fabric.device(viewer).make_current();
@@ -135,6 +137,7 @@ void RunState::reset() {
 }
 
 void RunState::clear() {
+  told_.clear();
   for (int i = 0; i < fabric_.num_local(); ++i) {
     const int rank = fabric_.first_rank() + i;
     fabric_.device(rank).make_current();
@@ -142,7 +145,7 @@ void RunState::clear() {
     check(driver().fill_bytes(region_.local(rank), 0, region_.num_bytes(), stream.handle()),
           "reset signals");
     stream.synchronize();
-    const RunControl fresh{timeout_ns_, 0, 0, {}};
+    const RunControl fresh{timeout_ns_, 0, 0, {}, told_.at(static_cast<size_t>(i))};
     cuda::copy_to_gpu(control(rank), &fresh, sizeof(fresh));
   }
 }

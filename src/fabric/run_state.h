@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fabric/fabric.h"
+#include "gpu/host_words.h"
 #include "stretto/device/signal.h"
 
 namespace stretto::fabric {
@@ -39,6 +40,9 @@ class RunState {
   void abort() const;
   // Whether the runs of this process's ranks were aborted, by whomever.
   bool is_aborted() const;
+  // The same as far as waits of this process's ranks have seen it: reads words of the host's,
+  // and asks no GPU.
+  bool is_told() const { return told_.any(); }
   // Tells all processes, whatever they do, that this rank has come to the end of its runs, for the
   // nth time; and of every rank the last such n.
   void tell_end(int rank, uint64_t n) const;
@@ -67,6 +71,7 @@ class RunState {
     cuda::DeviceMemory counters, controls;
   };
   std::vector<Tables> tables_;  // by local rank
+  cuda::HostWords told_;        // the same
 };
 
 }  // namespace stretto::fabric

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "gpu/beside_captures.h"
-
 namespace stretto::runtime {
 
 CallGraphs::CallGraphs(size_t most) : graphs_(most) { slots_.add(most); }
@@ -13,15 +11,11 @@ void CallGraphs::run(const cuda::Stream& stream, const CallSlots::Key& key,
   const CallSlots::Found found = *slots_.find(key, false);  // none is a caller's graph's
   std::unique_ptr<cuda::Graph>& graph = graphs_[found.slot];
   if (found.is_new) {
-    if (graph) {
-      const cuda::BesideCaptures beside;
-      graph.reset();
-    }
+    graph.reset();
     enqueue(stream);
     return;
   }
   if (!graph) {
-    const cuda::BesideCaptures beside;
     graph = std::make_unique<cuda::Graph>(captures_, [&] { enqueue(captures_); });
   }
   graph->launch(stream);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "gpu/beside_captures.h"
 #include "gpu/host_copies.h"
 
 namespace stretto::runtime {
@@ -47,13 +46,9 @@ cuda::DevicePtr CallMemory::find(const cuda::Stream& stream, const CallSlots::Ke
                                  cuda::CallPlaces places, bool is_captured) {
   // A copy that still waits for earlier runs of its stream is waited for by nobody: those may stand
   // in a wait that only finish() ends.
-  const auto is_copied = [&](size_t slot) {
-    const cuda::BesideCaptures beside;
-    return copied_[slot]->has_passed();
-  };
+  const auto is_copied = [&](size_t slot) { return copied_[slot]->has_passed(); };
   std::optional<CallSlots::Found> found = slots_.find(key, is_captured, is_copied);
   if (!found) {
-    const cuda::BesideCaptures beside;
     add_slab();
     found = slots_.find(key, is_captured);
   }
@@ -64,7 +59,6 @@ cuda::DevicePtr CallMemory::find(const cuda::Stream& stream, const CallSlots::Ke
   try {
     blob_.write(slab.on_host + at, places);
     if (is_captured) {
-      const cuda::BesideCaptures beside;
       cuda::copy_to_gpu(on_gpu, slab.on_host + at, blob_.num_bytes());
     } else {
       check(driver().copy_to_device_async(on_gpu, slab.on_host + at, blob_.num_bytes(),

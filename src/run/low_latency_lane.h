@@ -24,6 +24,7 @@ class LowLatencyLane {
 
   // Whether a wait has failed, on whatever rank; and what went wrong on this process's ranks.
   bool is_aborted() const { return group_->is_aborted(); }
+  bool is_told() const { return group_->is_told(); }  // as RunState::is_told()
   std::string own_problem() const { return group_->own_problem(); }
   // Collective, once all runs have ended: what went wrong in them, empty when nothing did; then
   // everything is as at first.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <thread>
 
+#include "gpu/beside_captures.h"
 #include "launch/library_products.h"
 #include "run/plan_fit.h"
 #include "run/rank_threads.h"
@@ -217,6 +218,7 @@ std::vector<cuda::CallPlace> PlanRunner::places_of(int rank, const CallRows& row
 
 void PlanRunner::enqueue_at(int rank, cuda::StreamHandle stream, const CallRows& rows,
                             cuda::CallPlaces places) {
+  const cuda::BesideCaptures beside;  // new addresses allocate, and graphs are made
   // A graph is launched on other streams than it was captured on.
   const std::optional<uint64_t> capture = cuda::Stream(stream).capture();
   if (!capture) of(rank).used = stream;

@@ -104,9 +104,10 @@ class PlanRunner {
   // Throws UsageError where a stream that finish() would wait for is being captured, which nobody
   // can wait for.
   void require_no_capture() const;
-  // What went wrong so far, as far as this process knows; empty: nothing. Asks nobody, and waits
-  // for no run.
+  // What went wrong so far, as far as a wait of this process's ranks has seen it; empty: nothing.
+  // Asks nobody, and where nothing went wrong no GPU.
   std::string problem() const;
+  bool is_told() const;
 
   // Ids of all runs that have ended that were no expert's and not -1, of all tokens; every rank
   // that chooses for all of them counts the same.

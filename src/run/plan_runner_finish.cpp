@@ -48,8 +48,12 @@ uint64_t PlanRunner::bad_ids() const {
   return ranks_.front().streams->bad_ids();
 }
 
+bool PlanRunner::is_told() const {
+  return state_.is_told() || (low_latency_ && low_latency_->is_told());
+}
+
 std::string PlanRunner::problem() const {
-  if (!aborted()) return "";
+  if (!is_told()) return "";
   const std::optional<RunFault> own = own_problem({});
   return own ? own->what()
              : "another rank's run did not end in time, and it let all others go: finish() says "

@@ -1,7 +1,6 @@
 // Runs whose tensors are a call's: what stands for them is made the call's while it is enqueued.
 #include <algorithm>
 
-#include "gpu/beside_captures.h"
 #include "run/rank_streams.h"
 
 namespace stretto::runtime {
@@ -96,7 +95,6 @@ size_t RankStreams::matmul_at_call(const MatrixProduct& product,
     matrix.address = at[i];
   }
   if (is_alike) return product.matmul;
-  const cuda::BesideCaptures beside;
   const size_t matmul = product_of(matrices[0], matrices[1], matrices[2], product.sms).matmul;
   const size_t bytes = matmuls_[matmul].matmul.workspace_bytes();
   if (bytes > workspace_.num_bytes()) {

@@ -6,6 +6,7 @@
 #include <future>
 #include <latch>
 
+#include "gpu/beside_captures.h"
 #include "stretto/error.h"
 
 namespace stretto::runtime {
@@ -43,7 +44,10 @@ void on_rank_threads(const fabric::Fabric& fabric, const std::function<void(int 
   const int first = fabric.first_rank();
   on_threads(
       fabric.num_local(), [&](int i) { fabric.device(first + i).make_current(); },
-      [&](int i) { work(first + i); });
+      [&](int i) {
+        const cuda::BesideCaptures beside;  // whatever the thread that waits for these captures
+        work(first + i);
+      });
 }
 
 namespace {

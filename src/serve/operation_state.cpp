@@ -179,10 +179,14 @@ void Operation::State::run(int rank, GpuStream stream, int64_t most, const runti
   if (is_fixed() && rows.at != 0) {
     throw UsageError("rows that stand in GPU memory: this operation's are fixed");
   }
+  const cuda::BesideCaptures beside;
   const cuda::Device& device = context.device(rank);
   Bucket& bucket = bucket_for(most, Made::inside_a_call);
   device.make_current();
   runtime::PlanRunner& runner = *bucket.for_rows(rows).runner;
+  if (runner.is_told() || workspace.is_told()) {
+    throw SystemError(error() + "; finish() on all ranks goes on behind it");
+  }
   const auto handle = static_cast<cuda::StreamHandle>(stream);
   const runtime::CallRows run_rows = is_fixed() ? runtime::CallRows{} : rows;
   const auto places = runner.places_of(rank, run_rows, tensors);

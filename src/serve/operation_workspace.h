@@ -26,6 +26,8 @@ class OperationWorkspace {
   // What the last failure says, where there were more than `told`, or fences that have not been
   // finished; empty: nothing went wrong.
   std::string problem_since(uint64_t told) const;
+  // A fence has failed, as far as a wait of this process's ranks has seen it.
+  bool is_told() const { return fence_ && fence_->is_told(); }
   uint64_t failures() const { return failures_; }
   // Some run failed, and its finish() has told all processes: ranks may have made different runs.
   void forget_turns();

@@ -33,12 +33,20 @@ class GlobalCapture {
   GlobalCapture(const GlobalCapture&) = delete;
   GlobalCapture& operator=(const GlobalCapture&) = delete;
 
+  // Something has ended it.
+  bool is_broken() const {
+    int status = 0;
+    uint64_t id = 0;
+    check(driver().capture_info(stream_.handle(), &status, &id, nullptr, nullptr, nullptr), "ask");
+    return status != 1;
+  }
   // Throws where something has ended the capture.
   void end() {
     has_ended_ = true;
     check(driver().capture_end(stream_.handle(), &graph_), "end a capture");
-    check(driver().graph_instantiate(&exec_, graph_, 0), "make a graph");
   }
+  // Once no other stream is captured, either.
+  void instantiate() { check(driver().graph_instantiate(&exec_, graph_, 0), "make a graph"); }
   void launch() { check(driver().graph_launch(exec_, stream_.handle()), "launch a graph"); }
 
  private:
@@ -58,18 +66,25 @@ TEST_P(OperationOnGpus, AnythingMayBeDoneWhileAnotherStreamIsCaptured) {
     SCOPED_TRACE(schedule);
     OperationOnMemory operation(*context_, {kGemmAr, 512, 512, DType::bf16}, 500,
                                 {.schedule = schedule});
+    EXPECT_FALSE(capture.is_broken()) << "made";
     operation.prepare(200);
+    EXPECT_FALSE(capture.is_broken()) << "prepared";
     for (const int64_t rows : {500, 500, 500, 100}) {  // new, known, captured, a new bucket
       const auto seed = static_cast<uint64_t>(rows);
       write(operation, rows, seed);
+      EXPECT_FALSE(capture.is_broken()) << "written, " << rows;
       run(operation, rows);
+      EXPECT_FALSE(capture.is_broken()) << "run, " << rows;
       EXPECT_EQ(operation.error(), "");
       operation.finish();
+      EXPECT_FALSE(capture.is_broken()) << "finished, " << rows;
       EXPECT_EQ(wrong(operation, rows, seed), 0);
     }
   }
+  EXPECT_FALSE(capture.is_broken());
   context_->make_current(0);
   capture.end();
+  capture.instantiate();
   capture.launch();
   other.synchronize();
 }
@@ -111,6 +126,10 @@ TEST_P(OperationOnGpus, CallsAreCapturedInGlobalMode) {
     for (int rank = 0; rank < ranks_; ++rank) {
       context_->make_current(rank);
       captures[static_cast<size_t>(rank)]->end();
+    }
+    for (int rank = 0; rank < ranks_; ++rank) {
+      context_->make_current(rank);
+      captures[static_cast<size_t>(rank)]->instantiate();
     }
     operation.finish();
     for (uint64_t seed = 1; seed < 4; ++seed) {

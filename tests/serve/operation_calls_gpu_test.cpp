@@ -43,9 +43,8 @@ TEST_P(OperationOnGpus, StreamsOfTheCallerEndAfterFinish) {
   EXPECT_EQ(cuda::driver().stream_synchronize(nullptr), cuda::kSuccess);
 }
 
-// The streams stand still until all calls have returned; and what a thread captures may neither
-// wait nor allocate, or the driver ends the capture.
-TEST_P(OperationOnGpus, CallsNeitherWaitForTheGpuNorAllocate) {
+// The streams stand still until all calls have returned.
+TEST_P(OperationOnGpus, CallsDoNotWaitForTheGpu) {
   if (cuda::ranks_a_gpu() > 1) STRETTO_SKIP("streams that stand still may hold up other ranks'");
   constexpr int64_t kRows = 500;
   constexpr unsigned kAtLeast = 0;
@@ -114,6 +113,12 @@ TEST_P(OperationOnGpus, GoesOnAfterARankThatDidNotCome) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     EXPECT_THAT(operation.error(), HasSubstr("rank 0"));
+    try {
+      operation.run(0, context_->stream(0), rows);
+      ADD_FAILURE() << "the next call said nothing";
+    } catch (const SystemError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("finish() on all ranks goes on behind it"));
+    }
     try {
       operation.finish();
       ADD_FAILURE() << "a rank alone came to the end";

@@ -40,7 +40,7 @@ class GemmSignalsGpuTest : public GpuTest {
     const std::vector<uint64_t> counts(counters_.num_bytes() / 8, runs * per_run);
     counters_.upload(counts.data(), counters_.num_bytes());
     runs_ = upload(std::vector<uint64_t>(kMostBlocks, runs));
-    const RunControl control{50'000'000, 0, 0, {}};
+    const RunControl control{50'000'000, 0, 0, {}, nullptr};
     control_.upload(&control, sizeof(control));
   }
   std::vector<uint64_t> runs(const DeviceGemmTable& table) const {

@@ -43,6 +43,7 @@ struct RunControl {
   uint32 abort;         // 1: some wait of some rank expired in this run
   uint32 expired_here;  // 1: `error` is filled
   WaitError error;
+  uint32* host_word;  // of tell_host()
 };
 
 struct WaitEntry {
@@ -76,7 +77,7 @@ struct SignalSpace {
 };
 
 static_assert(sizeof(WaitEntry) == 32 && sizeof(NotifyEntry) == 24 && sizeof(WaitError) == 32);
-static_assert(sizeof(RunControl) == 48 && sizeof(SignalSpace) == 48);
+static_assert(sizeof(RunControl) == 56 && sizeof(SignalSpace) == 48);
 
 #ifdef STRETTO_DEVICE
 
@@ -103,6 +104,7 @@ STRETTO_DEVICE uint64 begin_run(const SignalSpace& space) {
 
 struct RunLimits {
   STRETTO_DEVICE const uint32* abort_word() const { return &control->abort; }
+  STRETTO_DEVICE uint32* host_word() const { return control->host_word; }
   STRETTO_DEVICE uint64 timeout_ns() const { return control->timeout_ns + grace_ns; }
   const RunControl* control;
   uint64 grace_ns;
@@ -111,7 +113,7 @@ struct RunLimits {
 STRETTO_DEVICE void report_expired_wait(const SignalSpace& space, const WaitError& error) {
   report_first(
       &space.control->expired_here, [&] { space.control->error = error; }, space.ranks,
-      [&](uint32 rank) { return &space.controls[rank]->abort; });
+      [&](uint32 rank) { return &space.controls[rank]->abort; }, space.control->host_word);
 }
 
 // Returns once the counter has come, the run is aborted, or the deadline has passed: 0, or what the

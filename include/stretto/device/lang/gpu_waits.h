@@ -114,6 +114,7 @@ class GpuWaits {
   // Of poll_until().
   struct Limits {
     STRETTO_DEVICE const uint32* abort_word() const { return world.abort; }
+    STRETTO_DEVICE uint32* host_word() const { return world.host_word; }
     STRETTO_DEVICE uint64 timeout_ns() const {
       return world.timeout_ns + (patience == Patience::kLonger ? kGraceNs : 0);
     }
@@ -145,7 +146,7 @@ class GpuWaits {
     report_first(
         &world_.expired->filled, [&] { *world_.expired = what; },
         static_cast<uint32>(world_.num_ranks),
-        [&](uint32 rank) { return peer(world_.abort, static_cast<int>(rank)); });
+        [&](uint32 rank) { return peer(world_.abort, static_cast<int>(rank)); }, world_.host_word);
   }
 };
 

@@ -40,10 +40,11 @@ struct GpuWorld {
   ExpiredWait* expired;    // local, zeroed before a launch
   uint64* sync_signals;    // symmetric: max_blocks x num_ranks x kMeetWords, zeroed once
   uint64* sync_epochs;     // local: max_blocks x num_ranks, zeroed with them
+  uint32* host_word;       // of tell_host()
   char* heaps[kMaxRanks];  // every rank's symmetric heap as mapped here; null: not reachable
 };
 
-static_assert(sizeof(ExpiredWait) == 56 && sizeof(GpuWorld) == 64 + 8 * kMaxRanks);
+static_assert(sizeof(ExpiredWait) == 56 && sizeof(GpuWorld) == 72 + 8 * kMaxRanks);
 
 // What a kernel that the host launches by name takes as its one parameter.
 template <class Args>
