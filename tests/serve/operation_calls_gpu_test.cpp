@@ -43,6 +43,45 @@ TEST_P(OperationOnGpus, StreamsOfTheCallerEndAfterFinish) {
   EXPECT_EQ(cuda::driver().stream_synchronize(nullptr), cuda::kSuccess);
 }
 
+// One run at a time on a GPU: events say which is next.
+TEST_P(OperationOnGpus, CallsMayChangeStreams) {
+  OperationOnMemory sums(*context_, {kGemmAr, 512, 512, DType::bf16}, 512, {.schedule = "tiles"});
+  OperationOnMemory gather(*context_, {kAgGemm, 512, 512, DType::bf16}, 512);
+  write(sums, 512, 1);
+  write(gather, 512, 2);
+  std::vector<std::unique_ptr<cuda::Stream>> others;
+  std::vector<std::unique_ptr<cuda::Event>> events;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    context_->make_current(rank);
+    others.push_back(std::make_unique<cuda::Stream>());
+    const cuda::Stream own(static_cast<cuda::StreamHandle>(context_->stream(rank)));
+    const cuda::Stream& other = *others.back();
+    const auto behind = [&](const cuda::Stream& before, const cuda::Stream& after) {
+      events.push_back(std::make_unique<cuda::Event>(false));
+      events.back()->record(before);
+      after.wait(*events.back());
+    };
+    for (int i = 0; i < 10; ++i) {
+      sums.run(rank, own.handle(), 512);
+      behind(own, other);
+      gather.run(rank, other.handle(), 512);
+      behind(other, own);
+    }
+  }
+  sums.finish();
+  gather.finish();
+  EXPECT_EQ(wrong(sums, 512, 1), 0);
+  EXPECT_EQ(wrong(gather, 512, 2), 0);
+  for (size_t i = 0; i < events.size(); ++i) {
+    context_->make_current(static_cast<int>(i / 20));
+    events[i].reset();
+  }
+  for (int rank = 0; rank < ranks_; ++rank) {
+    context_->make_current(rank);
+    others[static_cast<size_t>(rank)].reset();
+  }
+}
+
 // The streams stand still until all calls have returned.
 TEST_P(OperationOnGpus, CallsDoNotWaitForTheGpu) {
   if (cuda::ranks_a_gpu() > 1) STRETTO_SKIP("streams that stand still may hold up other ranks'");
