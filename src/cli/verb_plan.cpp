@@ -61,12 +61,11 @@ std::string mib(size_t bytes) {
 Outcome tell_memory(const Options& options, Json json,
                     const std::vector<runtime::PlannedMemory>& plans) {
   const runtime::BetweenRanks all = runtime::of_operation(plans);
-  Table table({"rows", "workspace", "slots", "schedule"});
+  Table table({"rows", "workspace", "slots"});
   for (const runtime::PlannedMemory& one : plans) {
-    table.add({fmt::format("{}", one.rows), mib(one.bytes.workspace), mib(one.bytes.slots),
-               one.schedule});
+    table.add({fmt::format("{}", one.rows), mib(one.bytes.workspace), mib(one.bytes.slots)});
   }
-  table.add({"operation", mib(all.workspace), mib(all.slots), "the largest; all slots"});
+  table.add({"all", mib(all.workspace), mib(all.slots)});
   const std::string text = table.print();
   if (!options.json) return {text, kGood};
   json["text"] = text;
