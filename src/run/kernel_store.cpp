@@ -38,6 +38,12 @@ const cuda::SyncKernels& KernelStore::sync(const cuda::Device& device) {
   return *found;
 }
 
+cuda::MatmulLibrary& KernelStore::library(const cuda::Device& device, int most_proposals) {
+  auto& found = of(device).libraries[most_proposals];
+  if (!found) found = std::make_unique<cuda::MatmulLibrary>(most_proposals);
+  return *found;
+}
+
 const cuda::LangKernel& KernelStore::lang(const cuda::Device& device,
                                           const cuda::LangKernelName& name, int max_threads) {
   auto& found = of(device).langs[name.kernel];

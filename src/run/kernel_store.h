@@ -8,6 +8,7 @@
 
 #include "gpu/compiler.h"
 #include "gpu/gemm_kernel.h"
+#include "gpu/library_matmul.h"
 #include "gpu/sync_kernels.h"
 #include "lang/lang_kernel.h"
 
@@ -26,6 +27,9 @@ class KernelStore {
   // As mover_source().
   const cuda::Kernel& mover(const cuda::Device& device, bool norms, bool routes);
   const cuda::SyncKernels& sync(const cuda::Device& device);
+  // cuBLAS, asked for at most so many proposals. To give it up waits for the whole GPU, and so ends
+  // every capture that is under way there: not with each plan.
+  cuda::MatmulLibrary& library(const cuda::Device& device, int most_proposals);
   // For at most `max_threads` threads a block, the same whenever it is asked for.
   const cuda::LangKernel& lang(const cuda::Device& device, const cuda::LangKernelName& name,
                                int max_threads);
@@ -36,6 +40,7 @@ class KernelStore {
     std::map<std::string, std::unique_ptr<cuda::GemmKernel>> gemms;  // by description
     std::unique_ptr<cuda::Kernel> movers[2][2];                      // [norms][routes]
     std::unique_ptr<cuda::SyncKernels> sync;
+    std::map<int, std::unique_ptr<cuda::MatmulLibrary>> libraries;   // by proposals
     std::map<std::string, std::unique_ptr<cuda::LangKernel>> langs;  // by name
   };
   OfDevice& of(const cuda::Device& device);

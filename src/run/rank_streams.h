@@ -216,8 +216,8 @@ class RankStreams {
 
   std::vector<Op> ops_;
   std::vector<const cuda::GemmKernel*> gemm_kernels_;
-  std::vector<cuda::DeviceGemmTable> gemms_;      // of each of these
-  std::unique_ptr<cuda::MatmulLibrary> library_;  // where it multiplies: then there are no gemms_
+  std::vector<cuda::DeviceGemmTable> gemms_;  // of each of these
+  cuda::MatmulLibrary* library_ = nullptr;    // where it multiplies: then there are no gemms_
   std::vector<SharedMatmul> matmuls_;
   std::vector<std::vector<std::vector<MatrixProduct>>> products_;  // [kernel][set]
   cuda::DeviceMemory workspace_, spare_rows_;                      // of the library's products

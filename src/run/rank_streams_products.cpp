@@ -23,7 +23,7 @@ int RankStreams::sms_beside_movers() const {
 }
 
 void RankStreams::add_products() {
-  library_ = std::make_unique<cuda::MatmulLibrary>(setup_.most_proposals);
+  library_ = &setup_.kernels.library(setup_.device, setup_.most_proposals);
   const auto matrix_of = [&](const Region& region, int set) {
     const Buffer& buffer = setup_.plan.buffers[region.buffer];
     return cuda::Matrix{cuda::address_of(setup_.places, region.rank, region.buffer, set) +
