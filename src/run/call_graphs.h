@@ -12,7 +12,7 @@ namespace stretto::runtime {
 
 // A call is enqueued as it is when it comes for the first time, and captured when it comes again,
 // which takes some 60 us. Of more than `most` calls the one makes way that was not asked for the
-// longest.
+// longest. What cannot be captured is enqueued as it is, each time.
 class CallGraphs {
  public:
   using Enqueue = std::function<void(const cuda::Stream& stream)>;
@@ -28,6 +28,7 @@ class CallGraphs {
   cuda::Stream captures_;  // a caller's may be the default stream, which none is captured on
   CallSlots slots_;
   std::vector<std::unique_ptr<cuda::Graph>> graphs_;  // by slot
+  std::vector<bool> refused_;                         // the same: there can be no graph
 };
 
 }  // namespace stretto::runtime

@@ -98,5 +98,16 @@ TEST_F(CallGraphsOnGpu, ACallThatIsRefusedLeavesTheOthers) {
   EXPECT_EQ(words(), (std::vector<uint32_t>{2, 4}));
 }
 
+TEST_F(CallGraphsOnGpu, ACallThatCannotBeCapturedIsEnqueuedAsItIs) {
+  int eager = 0;
+  const auto only_eager = [&](const cuda::Stream& stream) {
+    if (stream.capture()) throw SystemError("not in a graph");
+    ++eager;
+  };
+  for (int i = 0; i < 3; ++i) graphs_->run(*stream_, {9}, only_eager);
+  EXPECT_EQ(eager, 3);
+  EXPECT_EQ(graphs_->num_graphs(), 0u);
+}
+
 }  // namespace
 }  // namespace stretto::runtime
