@@ -51,6 +51,7 @@ std::unique_ptr<OperationWorkspace> Context::State::make_workspace(size_t num_by
 }
 
 Context::State::~State() {
+  left.clear();  // they wait for their calls now
   for (size_t i = 0; i < streams.size(); ++i) {
     driver().context_set(fabric->device(fabric->first_rank() + static_cast<int>(i)).context());
     streams[i].reset();

@@ -38,6 +38,8 @@ struct Context::State {
   std::unique_ptr<Learning> learning;
   std::vector<std::unique_ptr<cuda::Stream>> streams;   // by local rank
   std::vector<std::vector<cuda::DeviceMemory>> memory;  // the same
+  // Operations that ended while their last stream was being captured: nobody could wait for it.
+  std::vector<std::shared_ptr<void>> left;
 };
 
 }  // namespace stretto

@@ -21,14 +21,36 @@ Operation::Operation(Context& context, const Operator& op, const OperationOption
   }
 }
 
+namespace {
+
+// Nobody asks for the results any more.
+template <typename State>
+void end(State& state) {
+  try {
+    state.finish();
+  } catch (const SystemError&) {
+  }
+}
+
+}  // namespace
+
+// A program may let an operation go inside a capture, on all ranks alike; memory that calls use is
+// not freed before them.
 Operation::~Operation() {
   const cuda::BesideCaptures beside;
   try {
-    finish();
-  } catch (const std::exception&) {
-    // Nobody asks for the results any more.
+    end(*state_);
+    state_.reset();
+  } catch (const UsageError&) {
+    Context::State& context = state_->context;
+    context.left.emplace_back(state_.release(), [](void* left) {
+      const std::unique_ptr<State> state(static_cast<State*>(left));
+      try {
+        end(*state);
+      } catch (const UsageError&) {  // a capture that never ended
+      }
+    });
   }
-  state_.reset();
 }
 
 Operator Operation::at(int64_t rows) const {
