@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <memory>
+#include <thread>
+#include <utility>
 
 #include "measure/random_tensors.h"
 #include "measure/refusal.h"
@@ -22,6 +25,7 @@ namespace {
 
 constexpr size_t kAlwaysMade = 2;
 constexpr int kMostRounds = 15;
+constexpr std::chrono::nanoseconds kMostOfADrain = std::chrono::seconds(2);
 // As many runs a graph as take this long, and no more.
 constexpr double kGraphUs = 500;
 constexpr int kMostRuns = 10;
@@ -60,6 +64,7 @@ class Race {
         compiler_(compiler),
         kernels_(kernels),
         options_(options) {
+    fabric.group().together("waiting until the GPUs rest", [&] { drain(); });
     fabric.group().together("making tensors to measure with",
                             [&] { tensors_ = std::make_unique<RandomTensors>(op, fabric); });
   }
@@ -72,7 +77,7 @@ class Race {
         break;
       }
       try {
-        make(schedules[i], i == 0, times);
+        make(schedules[i], i < kAlwaysMade, times);
       } catch (const SystemError& error) {
         if (!goes_on_without(error, times)) throw;
       }
@@ -107,14 +112,35 @@ class Race {
   }
 
  private:
-  void make(const Schedule& schedule, bool is_first, QuickTimes& times) {
+  // A run in flight and one that is measured could each hold the SMs that the other's ranks wait
+  // for. What waits for a process that is here too would never end, so the wait does: its thread
+  // is left behind.
+  void drain() const {
+    const auto most = std::min(kMostOfADrain, std::chrono::nanoseconds(options_.timeout_ns / 2));
+    const auto deadline = std::chrono::steady_clock::now() + most;
+    for (int i = 0; i < fabric_.num_local(); ++i) {
+      const auto context = fabric_.device(fabric_.first_rank() + i).context();
+      std::packaged_task<void()> wait([context] {
+        cuda::check(cuda::driver().context_set(context), "select a GPU");
+        cuda::check(cuda::driver().context_synchronize(), "wait for a GPU");
+      });
+      std::future<void> rested = wait.get_future();
+      std::thread(std::move(wait)).detach();
+      if (rested.wait_until(deadline) != std::future_status::ready) {
+        throw SystemError("the GPUs have not come to the end of what was enqueued before");
+      }
+      rested.get();
+    }
+  }
+
+  void make(const Schedule& schedule, bool is_always, QuickTimes& times) {
     auto made = std::make_unique<Contestant>();
     made->schedule = schedule;
     bool is_kept = true;
     std::string refused = refusal_of(fabric_.group(), [&] {
       made->plan = lower(op_, schedule, machine_);
       const bool serves = schedule.rows == RowCount::bucket;
-      is_kept = is_first || options_.compiles() || kernels_are_kept(made->plan, serves);
+      is_kept = is_always || options_.compiles() || kernels_are_kept(made->plan, serves);
     });
     const bool any_missing =
         largest(fabric_, "whether a plan's kernels are compiled", {is_kept ? 0.0 : 1.0}).front() >

@@ -88,7 +88,7 @@ AutoSchedule Learning::unlearnt(const Segment& op, RowCount rows) {
 Verdict Learning::verdict_on(const Segment& op, RowCount rows, double budget_ms) {
   Verdict verdict;
   if (!decides() || measured_schedule(op, of_.machine, of_.tuning, rows)) return verdict;
-  verdict.known = file_.find(op, of_.machine);
+  verdict.known = file_.find(op, of_.machine, rows);
   if (verdict.known && fastest_of(*verdict.known, op, of_.machine, rows)) {
     verdict.kind = Verdict::Kind::known;
   } else if (budget_ms > 0 && !unlearnt(op, rows).sureness.is_sure()) {
@@ -158,7 +158,7 @@ AutoSchedule Learning::measured(const Segment& op, RowCount rows, const Verdict&
   found->reason =
       fmt::format("the fastest when it was made, {}: {}", found->reason, runtime::in_words(times));
   if (decides()) {
-    file_.add(std::move(learnt));
+    file_.add(std::move(learnt), rows);
     if (!file_.note().empty()) found->reason += "; " + file_.note();
   }
   return with_sureness(std::move(*found), kLearnt);

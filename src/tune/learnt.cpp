@@ -32,6 +32,18 @@ Tuning read(const std::string& path) {
   return parse_tuning(read_regular_file(path, kMostTuningBytes), path);
 }
 
+// Whose operators of another kind of rows are other operators' for a tuning file.
+std::string key_of(const std::string& gpu, RowCount rows) {
+  return rows == RowCount::bucket ? gpu + ", rows=bucket" : gpu;
+}
+
+void require_all_learnt(const Tuning& before) {
+  const bool foreign = std::any_of(before.operators().begin(), before.operators().end(),
+                                   [](const TunedOperator& one) { return one.commit != build(); });
+  if (!foreign && before.graphs().empty()) return;
+  throw UsageError("it holds what " + build() + " did not learn: name another file");
+}
+
 // Writers replace the file, so each of its contents is another file. Empty: there is none.
 std::string identity_of(const std::string& path) {
   struct stat found {};
@@ -45,7 +57,7 @@ std::string identity_of(const std::string& path) {
 std::string default_learnt_file() {
   if (!environment().tuning_cache.empty()) return environment().tuning_cache;
   const std::string folder = user_folder("XDG_CACHE_HOME", ".cache");
-  return folder.empty() ? folder : folder + "/measured.json";
+  return folder.empty() ? folder : folder + "/measured-" STRETTO_VERSION ".json";
 }
 
 LearntFile::LearntFile(std::string path, std::string gpu)
@@ -60,7 +72,8 @@ void LearntFile::read_again() {
   read_from_ = now;
 }
 
-std::optional<TunedOperator> LearntFile::find(const Segment& op, const Machine& machine) {
+std::optional<TunedOperator> LearntFile::find(const Segment& op, const Machine& machine,
+                                              RowCount rows) {
   note_.clear();
   if (path_.empty()) return std::nullopt;
   try {
@@ -68,18 +81,21 @@ std::optional<TunedOperator> LearntFile::find(const Segment& op, const Machine& 
   } catch (const std::exception& error) {
     note_ = fmt::format("{} is not used: {}", quote(path_, 200), error.what());
   }
+  const std::string key = key_of(gpu_, rows);
   for (const TunedOperator& one : read_.operators()) {
-    if (one.op == op && one.machine == machine.name && one.gpu == gpu_ && one.commit == build()) {
-      return one;
-    }
+    if (one.op != op || one.machine != machine.name || one.gpu != key) continue;
+    if (one.commit != build()) continue;
+    TunedOperator found = one;
+    found.gpu = gpu_;
+    return found;
   }
   return std::nullopt;
 }
 
-void LearntFile::add(TunedOperator tuned) {
+void LearntFile::add(TunedOperator tuned, RowCount rows) {
   note_.clear();
   if (path_.empty()) return;
-  tuned.gpu = gpu_;
+  tuned.gpu = key_of(gpu_, rows);
   tuned.commit = build();
   try {
     const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
@@ -87,10 +103,11 @@ void LearntFile::add(TunedOperator tuned) {
     if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
     const FileLock lock(path_, kMostOfALock);
     const Tuning before = read(path_);
+    require_all_learnt(before);
     Tuning kept;
     const size_t count = before.operators().size();
     for (size_t i = count < kMostLearnt ? 0 : count - kMostLearnt + 1; i < count; ++i) {
-      if (before.operators()[i].commit == build()) kept.add(before.operators()[i]);
+      kept.add(before.operators()[i]);
     }
     kept.add(std::move(tuned));
     const std::string text = print_tuning(kept);

@@ -22,10 +22,13 @@ class LearntFile {
 
   // What is known of the operator on the machine. Reads the file where it has changed: another
   // process may have measured the operator in the meantime.
-  std::optional<TunedOperator> find(const Segment& op, const Machine& machine);
+  // What serves a bucket takes another time than with fixed rows, so each is kept by itself.
+  std::optional<TunedOperator> find(const Segment& op, const Machine& machine,
+                                    RowCount rows = RowCount::fixed);
   // Adds it under a lock; the oldest go where there are too many. Not for long: a process that
-  // holds the lock for a second is not waited for.
-  void add(TunedOperator tuned);
+  // holds the lock for a second is not waited for. A file with anything that this build did not
+  // learn stays as it is: it may be a sweep's.
+  void add(TunedOperator tuned, RowCount rows = RowCount::fixed);
   // Why the file was not read or written, a line for people; empty: it was.
   const std::string& note() const { return note_; }
 

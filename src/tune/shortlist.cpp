@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tune/near_measurements.h"
+#include "tune/nearness.h"
 
 namespace stretto {
 namespace {
@@ -31,6 +32,10 @@ std::vector<Schedule> shortlist(const Segment& op, const Machine& machine, const
     return std::find(found.begin(), found.end(), one) != found.end();
   };
   if (!all.empty()) found.push_back(all.front());
+  if (rows == RowCount::fixed) {
+    const auto library = library_for(op, machine);
+    if (library && !is_in(*library)) found.push_back(*library);
+  }
   const auto by_library = std::find_if(
       all.begin(), all.end(), [](const Schedule& one) { return one.gemm == GemmBy::library; });
   if (by_library != all.end() && !is_in(*by_library)) found.push_back(*by_library);

@@ -8,9 +8,10 @@
 
 namespace stretto {
 
-// What `auto` takes first; then the best of those that cuBLAS multiplies for, since a choice must
-// not lose to these; then the others as they are expected. At most `most`, and each can serve so
-// many rows. With fixed rows it simulates what auto_schedule() does, with rows=bucket nothing.
+// What `auto` takes first; then, with fixed rows, the library; then the best of those that cuBLAS
+// multiplies for, since a choice must not lose to these; then the others as they are expected. At
+// most `most`, and each can serve so many rows. With fixed rows it simulates what auto_schedule()
+// does, with rows=bucket nothing.
 std::vector<Schedule> shortlist(const Segment& op, const Machine& machine, const Tuning& tuning,
                                 RowCount rows, size_t most, Predictions& predictions);
 

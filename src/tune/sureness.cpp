@@ -38,7 +38,8 @@ Sureness sure_by_measurement(const Measured& measured) {
 
 Sureness sure_elsewhere(const Segment& op, double reach, double lead) {
   const Evidence by = reach <= kFar ? Evidence::near : Evidence::predicted;
-  if (op.m < kFewRows) return {by, lead >= kClearLead ? kClear : kFewAndClose};
+  // A lead by simulation alone is no evidence.
+  if (op.m < kFewRows && reach <= kFar) return {by, lead >= kClearLead ? kClear : kFewAndClose};
   const double near = op.makes_terms() ? kNear : kNearGather;
   return {by, reach <= kFar ? near : kFarOrNothing};
 }

@@ -73,6 +73,30 @@ TEST_F(Learnt, OfAnotherGpuOrBuildIsNotTaken) {
   EXPECT_FALSE(LearntFile(path(), "NVIDIA H100").find(learnt_of(1024).op, machine_));
 }
 
+TEST_F(Learnt, BucketsAreKeptBesideFixedRows) {
+  LearntFile file(path(), kGpu);
+  file.add(learnt_of(1024, 100), RowCount::fixed);
+  EXPECT_FALSE(file.find(learnt_of(1024).op, machine_, RowCount::bucket));
+  file.add(learnt_of(1024, 120), RowCount::bucket);
+  const auto fixed = file.find(learnt_of(1024).op, machine_, RowCount::fixed);
+  const auto bucket = file.find(learnt_of(1024).op, machine_, RowCount::bucket);
+  ASSERT_TRUE(fixed && bucket);
+  EXPECT_EQ(fixed->measured.front().time_us, 100);
+  EXPECT_EQ(bucket->measured.front().time_us, 120);
+  EXPECT_EQ(bucket->gpu, kGpu);
+}
+
+TEST_F(Learnt, FilesOfSweepsStayAsTheyAre) {
+  Tuning sweep;
+  sweep.add(learnt_of(512));
+  const std::string before = print_tuning(sweep);
+  write(before);
+  LearntFile file(path(), kGpu);
+  file.add(learnt_of(1024));
+  EXPECT_THAT(file.note(), HasSubstr("did not learn: name another file"));
+  EXPECT_EQ(text(), before);
+}
+
 TEST_F(Learnt, WithoutAFileNothingIsKept) {
   LearntFile nowhere("", kGpu);
   nowhere.add(learnt_of(1024));

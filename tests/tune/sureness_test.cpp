@@ -42,6 +42,7 @@ TEST_F(SurenessOfAuto, FallsWithTheDistanceAndRisesWithTheLead) {
       many{kGemmRs, 4096, 4096, 4096, 2, DType::bf16};
   EXPECT_TRUE(sure_elsewhere(few, 0.5, 0.5).is_sure());
   EXPECT_FALSE(sure_elsewhere(few, 0.5, 0.01).is_sure());
+  EXPECT_FALSE(sure_elsewhere(few, HUGE_VAL, 0.5).is_sure()) << "nothing near was measured";
   EXPECT_FALSE(sure_elsewhere(many, 0.5, 0.5).is_sure());
   EXPECT_LT(sure_elsewhere(many, 0.5, 0.5).within, sure_elsewhere(many, 2, 0.5).within);
   EXPECT_EQ(sure_elsewhere(many, 0.5, 0.5).by, Evidence::near);
@@ -81,6 +82,10 @@ TEST_F(SurenessOfAuto, ShortlistsBeginWithTheChoiceAndHoldTheLibrary) {
       EXPECT_EQ(found.front(), auto_schedule(op, machine_, shipped_, rows).schedule);
       EXPECT_TRUE(std::any_of(found.begin(), found.end(),
                               [](const Schedule& one) { return one.gemm == GemmBy::library; }));
+      if (rows == RowCount::fixed) {
+        const Schedule library = find_preset("library").make(op, machine_);
+        EXPECT_TRUE(found[0] == library || found[1] == library) << to_string(found[1]);
+      }
       for (size_t i = 0; i < found.size(); ++i) {
         EXPECT_EQ(found[i].rows, rows);
         EXPECT_TRUE(legal(op, found[i], machine_).empty());
