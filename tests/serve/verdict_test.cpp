@@ -11,8 +11,9 @@ TEST(VerdictOfRank0, PrintsAndParses) {
   EXPECT_EQ(parse_verdict(to_string(Verdict{})).kind, Verdict::Kind::keep);
   Verdict known;
   known.kind = Verdict::Kind::known;
-  known.known =
-      TunedOperator{parse_segment("gemm-rs m=64 n=512 k=512 ranks=2 dtype=bf16"), "h200x8"};
+  known.known.emplace();
+  known.known->op = parse_segment("gemm-rs m=64 n=512 k=512 ranks=2 dtype=bf16");
+  known.known->machine = "h200x8";
   known.known->measured = {{"tiles", 10, 9, 11, {}, {}}};
   EXPECT_EQ(to_string(parse_verdict(to_string(known))), to_string(known));
   Verdict measure;
