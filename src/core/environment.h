@@ -18,7 +18,7 @@ namespace stretto {
     "(~/.local/share/stretto/tuning.json) when unset")                                            \
   X(tuning_cache, "STRETTO_TUNING_CACHE",                                                         \
     "file of what making operations has measured; in the cache folder "                           \
-    "(~/.cache/stretto/measured.json) when unset")                                                \
+    "(~/.cache/stretto/measured-VERSION.json) when unset")                                        \
   X(measure_ms, "STRETTO_MEASURE_MS",                                                             \
     "how long making an operation may time schedules where `auto` is not sure, in milliseconds "  \
     "of runs, 0 to 60000; 0: never; 100 when unset")                                              \

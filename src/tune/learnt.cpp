@@ -75,28 +75,32 @@ void LearntFile::read_again() {
 std::optional<TunedOperator> LearntFile::find(const Segment& op, const Machine& machine,
                                               RowCount rows) {
   note_.clear();
-  if (path_.empty()) return std::nullopt;
   try {
-    read_again();
+    if (!path_.empty()) read_again();
   } catch (const std::exception& error) {
     note_ = fmt::format("{} is not used: {}", quote(path_, 200), error.what());
   }
   const std::string key = key_of(gpu_, rows);
-  for (const TunedOperator& one : read_.operators()) {
-    if (one.op != op || one.machine != machine.name || one.gpu != key) continue;
-    if (one.commit != build()) continue;
-    TunedOperator found = one;
-    found.gpu = gpu_;
-    return found;
+  for (const Tuning* const known : {&read_, &unwritten_}) {
+    for (const TunedOperator& one : known->operators()) {
+      if (!(one.op == op) || one.machine != machine.name || one.gpu != key) continue;
+      if (one.commit != build()) continue;
+      TunedOperator found = one;
+      found.gpu = gpu_;
+      return found;
+    }
   }
   return std::nullopt;
 }
 
 void LearntFile::add(TunedOperator tuned, RowCount rows) {
   note_.clear();
-  if (path_.empty()) return;
   tuned.gpu = key_of(gpu_, rows);
   tuned.commit = build();
+  if (path_.empty()) {
+    unwritten_.add(std::move(tuned));
+    return;
+  }
   try {
     const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
     std::error_code ignored;  // what is wrong with the folder, the lock will say
@@ -109,12 +113,13 @@ void LearntFile::add(TunedOperator tuned, RowCount rows) {
     for (size_t i = count < kMostLearnt ? 0 : count - kMostLearnt + 1; i < count; ++i) {
       kept.add(before.operators()[i]);
     }
-    kept.add(std::move(tuned));
+    kept.add(tuned);
     const std::string text = print_tuning(kept);
     parse_tuning(text, path_);  // what could not be read again must not take the old file's place
     write_own_file(path_, text);
   } catch (const std::exception& error) {
     note_ = fmt::format("{} was not written: {}", quote(path_, 200), error.what());
+    unwritten_.add(std::move(tuned));
   }
 }
 

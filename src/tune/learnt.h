@@ -17,7 +17,7 @@ std::string default_learnt_file();
 class LearntFile {
  public:
   // Of operators of this GPU, measured by this build of Stretto: others are as if they were not
-  // there. An empty path: nothing is kept.
+  // there. An empty path: nothing is kept for others.
   LearntFile(std::string path, std::string gpu);
 
   // What is known of the operator on the machine. Reads the file where it has changed: another
@@ -28,6 +28,7 @@ class LearntFile {
   // Adds it under a lock; the oldest go where there are too many. Not for long: a process that
   // holds the lock for a second is not waited for. A file with anything that this build did not
   // learn stays as it is: it may be a sweep's.
+  // What is not written is still found here.
   void add(TunedOperator tuned, RowCount rows = RowCount::fixed);
   // Why the file was not read or written, a line for people; empty: it was.
   const std::string& note() const { return note_; }
@@ -37,6 +38,7 @@ class LearntFile {
 
   std::string path_, gpu_, note_;
   Tuning read_;
+  Tuning unwritten_;       // what could not be kept for others, for this process
   std::string read_from_;  // tells the file that was read from all that took its place
 };
 

@@ -97,11 +97,13 @@ TEST_F(Learnt, FilesOfSweepsStayAsTheyAre) {
   EXPECT_EQ(text(), before);
 }
 
-TEST_F(Learnt, WithoutAFileNothingIsKept) {
+TEST_F(Learnt, WithoutAFileItIsKeptForTheProcess) {
   LearntFile nowhere("", kGpu);
   nowhere.add(learnt_of(1024));
-  EXPECT_FALSE(nowhere.find(learnt_of(1024).op, machine_));
   EXPECT_EQ(nowhere.note(), "");
+  EXPECT_TRUE(nowhere.find(learnt_of(1024).op, machine_));
+  EXPECT_EQ(nowhere.note(), "");
+  EXPECT_FALSE(LearntFile("", kGpu).find(learnt_of(1024).op, machine_));
 }
 
 TEST_F(Learnt, WhatCannotBeReadIsIgnoredWithANoteAndStays) {
@@ -134,6 +136,7 @@ TEST_F(Learnt, WhereItCannotBeWrittenANoteSaysWhy) {
   LearntFile below_a_file("/dev/null/measured.json", kGpu);
   below_a_file.add(learnt_of(1024));
   EXPECT_THAT(below_a_file.note(), HasSubstr("was not written: "));
+  EXPECT_TRUE(below_a_file.find(learnt_of(1024).op, machine_)) << "equal layers measure once";
 }
 
 TEST_F(Learnt, TheOldestGoWhereThereAreTooMany) {
