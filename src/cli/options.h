@@ -22,7 +22,7 @@ struct Options {
   bool serve = false, workspace = false;
   std::string shapes, against, rounds, turn, commit, tuning_file, more;
   bool no_cold = false;
-  bool program = false;
+  bool program = false, derive = false;
   std::string dump_after, perfetto, width, show_ranks;
   bool chart = false, critical_path = false, no_legend = false, timeline = false;
   std::string blocks, threads;

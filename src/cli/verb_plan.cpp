@@ -11,6 +11,7 @@
 #include "cli/verb.h"
 #include "core/text.h"
 #include "run/between_ranks.h"
+#include "stretto/derive.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "tables/plan_limits.h"
@@ -42,6 +43,18 @@ Plan plan_after(const Request& request, const std::string& step) {
           if (row.name == step) plan = draft.plan;
         });
   return plan;
+}
+
+// The file's plan gets its signals.
+void derive(PlanFile& file) {
+  try {
+    file.plan = derive_signals(std::move(file.plan));
+  } catch (const UnorderedPlan& error) {
+    throw UsageError((error.where ? place(file, file.lines.of(*error.where)) : file.name + ": ") +
+                     error.what());
+  } catch (const UsageError& error) {
+    throw UsageError(file.name + ": " + error.what());
+  }
 }
 
 // What the host of each rank enqueues for the plan.
@@ -104,8 +117,17 @@ Outcome run(const Options& options) {
   if (options.workspace && (options.program || !options.dump_after.empty())) {
     throw UsageError("--workspace needs a whole plan, and prints no program: leave one out");
   }
+  if (options.derive && options.serve) {
+    throw UsageError("--derive is for a plan file, --serve for an operator: leave one out");
+  }
   if (options.serve) return tell_served_memory(options);
-  const Request request = resolve(options);
+  Request request = resolve(options);
+  if (options.derive) {
+    if (!request.file) {
+      throw UsageError("--derive is for a plan file; what is lowered has its signals already");
+    }
+    derive(*request.file);
+  }
   say_what_auto_chose(request.choices, request.planned, request.machine);
   if (request.choices.size() > 1) {
     throw UsageError(
@@ -155,6 +177,8 @@ Verb plan_verb() {
         add_subject(app, options);
         add_option(app, "--dump-after", options.dump_after,
                    "The plan as this step of lowering leaves it; a wrong name lists all", "STEP");
+        add_flag(app, "--derive", options.derive,
+                 "Of a file without waits and notifies: with those that its tasks need");
         add_flag(app, "--program", options.program,
                  "What each rank enqueues for it on GPUs: kernels, streams, who makes which wait");
         add_flag(app, "--workspace", options.workspace,
