@@ -19,7 +19,8 @@ std::string text_of(const std::string& path) {
 }
 
 TEST(OperatorPages, ReadmeListsEveryOperatorWithItsSizes) {
-  const std::string readme = text_of("README.md");
+  const std::string page = text_of("README.md");
+  const std::string readme = page.substr(page.find("\n## Operators\n"));
   for (const auto& graph : known_graphs()) {
     const size_t row = readme.find("`" + name_of(*graph) + "`");
     ASSERT_NE(row, std::string::npos) << name_of(*graph);
