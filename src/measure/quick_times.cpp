@@ -199,12 +199,12 @@ class Race {
   }
 
   void take_turn(Contestant& one, QuickTimes& times) {
-    if (one.has_failed) return;
+    if (is_over_) return;
     try {
       one.times_us.push_back(one.graphs->time_us());
     } catch (const SystemError& error) {
       if (!goes_on_without(error, times)) throw;
-      one.has_failed = true;
+      one.has_failed = is_over_ = true;  // it took as long as waits do; others might, too
     }
   }
 
@@ -214,6 +214,7 @@ class Race {
   const cuda::Compiler& compiler_;
   KernelStore& kernels_;
   const QuickOptions options_;
+  bool is_over_ = false;
   std::unique_ptr<RandomTensors> tensors_;
   std::vector<std::unique_ptr<Contestant>> contestants_;  // they end before the tensors
 };

@@ -20,8 +20,11 @@ namespace {
 // The best of so many was within 2 % of the best of whole sweeps for nine in ten operators whose
 // model nobody had measured (docs/tuning.md).
 constexpr size_t kMostMeasured = 8;
-// Of what a few rounds find; the GPU may still slow down.
+// Of what a few rounds of so many schedules find; the GPU may still slow down. Fewer have hardly
+// been a choice.
 constexpr Sureness kLearnt = {Evidence::measured, 0.03};
+constexpr size_t kEnough = 4;
+constexpr int kRoundsToKeep = 2;
 
 constexpr double kMostBudgetMs = 60'000;
 
@@ -41,6 +44,11 @@ std::optional<AutoSchedule> fastest_of(const TunedOperator& learnt, const Segmen
     return AutoSchedule{*schedule, fmt::format("{:.1f} us", one.time_us)};
   }
   return std::nullopt;
+}
+
+// Whether another time would find no more.
+bool is_whole(const runtime::QuickTimes& times) {
+  return times.rounds >= kRoundsToKeep && times.not_compiled == 0 && times.not_reached == 0;
 }
 
 std::string today() {
@@ -85,6 +93,10 @@ AutoSchedule Learning::unlearnt(const Segment& op, RowCount rows) {
   return auto_schedule(op, of_.machine, of_.tuning, predictions_);
 }
 
+Sureness Learning::sureness_of(const TunedOperator& learnt, RowCount rows) {
+  return learnt.measured.size() >= kEnough ? kLearnt : unlearnt(learnt.op, rows).sureness;
+}
+
 Verdict Learning::verdict_on(const Segment& op, RowCount rows, double budget_ms) {
   Verdict verdict;
   if (!decides() || measured_schedule(op, of_.machine, of_.tuning, rows)) return verdict;
@@ -106,8 +118,9 @@ AutoSchedule Learning::choose(const Segment& op, RowCount rows, double budget_ms
   std::string mine = to_string(Verdict{});
   try {
     mine = to_string(verdict_on(op, rows, budget_ms));
-  } catch (const UsageError&) {
-    // Nothing serves it, and all processes find that out below.
+  } catch (const std::exception&) {
+    // Nothing serves it, and all processes find that out below; or they do without: none may wait
+    // for this one.
   }
   const Verdict verdict = parse_verdict(
       of_.fabric.group().all_gather("what rank 0 knows of an operator's times", mine).front());
@@ -116,7 +129,7 @@ AutoSchedule Learning::choose(const Segment& op, RowCount rows, double budget_ms
     if (auto found = fastest_of(*verdict.known, op, of_.machine, rows)) {
       found->reason = fmt::format("the fastest of {} measured when it was made before: {}",
                                   verdict.known->measured.size(), found->reason);
-      return with_sureness(std::move(*found), kLearnt);
+      return with_sureness(std::move(*found), sureness_of(*verdict.known, rows));
     }
   }
   AutoSchedule chosen = unlearnt(op, rows);
@@ -137,7 +150,7 @@ AutoSchedule Learning::measured(const Segment& op, RowCount rows, const Verdict&
   }
   runtime::QuickOptions options;
   options.budget_ms = verdict.budget_ms;
-  options.timeout_ns = of_.timeout_ns;
+  options.timeout_ns = std::min(of_.timeout_ns, options.timeout_ns);
   runtime::QuickTimes times;
   try {
     times = runtime::quick_times(op, of_.machine, schedules, of_.fabric, of_.compiler, of_.kernels,
@@ -157,11 +170,15 @@ AutoSchedule Learning::measured(const Segment& op, RowCount rows, const Verdict&
   if (!found) return without("what was the fastest cannot serve");
   found->reason =
       fmt::format("the fastest when it was made, {}: {}", found->reason, runtime::in_words(times));
-  if (decides()) {
+  const Sureness sureness = sureness_of(learnt, rows);
+  if (decides() && is_whole(times)) {
     file_.add(std::move(learnt), rows);
     if (!file_.note().empty()) found->reason += "; " + file_.note();
+  } else if (decides()) {
+    file_.keep(std::move(learnt), rows);
+    found->reason += "; the next process measures again";
   }
-  return with_sureness(std::move(*found), kLearnt);
+  return with_sureness(std::move(*found), sureness);
 }
 
 }  // namespace stretto

@@ -56,6 +56,7 @@ class Learning {
 
  private:
   Verdict verdict_on(const Segment& op, RowCount rows, double budget_ms);
+  Sureness sureness_of(const TunedOperator& learnt, RowCount rows);
   // Without what was learnt; simulations are shared by all operations.
   AutoSchedule unlearnt(const Segment& op, RowCount rows);
   AutoSchedule measured(const Segment& op, RowCount rows, const Verdict& verdict);

@@ -93,6 +93,13 @@ std::optional<TunedOperator> LearntFile::find(const Segment& op, const Machine& 
   return std::nullopt;
 }
 
+void LearntFile::keep(TunedOperator tuned, RowCount rows) {
+  note_.clear();
+  tuned.gpu = key_of(gpu_, rows);
+  tuned.commit = build();
+  unwritten_.add(std::move(tuned));
+}
+
 void LearntFile::add(TunedOperator tuned, RowCount rows) {
   note_.clear();
   tuned.gpu = key_of(gpu_, rows);

@@ -30,6 +30,8 @@ class LearntFile {
   // learn stays as it is: it may be a sweep's.
   // What is not written is still found here.
   void add(TunedOperator tuned, RowCount rows = RowCount::fixed);
+  // For this process alone: what another time may know better.
+  void keep(TunedOperator tuned, RowCount rows = RowCount::fixed);
   // Why the file was not read or written, a line for people; empty: it was.
   const std::string& note() const { return note_; }
 
@@ -38,7 +40,7 @@ class LearntFile {
 
   std::string path_, gpu_, note_;
   Tuning read_;
-  Tuning unwritten_;       // what could not be kept for others, for this process
+  Tuning unwritten_;       // what is for this process alone
   std::string read_from_;  // tells the file that was read from all that took its place
 };
 

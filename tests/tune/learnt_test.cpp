@@ -106,6 +106,14 @@ TEST_F(Learnt, WithoutAFileItIsKeptForTheProcess) {
   EXPECT_FALSE(LearntFile("", kGpu).find(learnt_of(1024).op, machine_));
 }
 
+TEST_F(Learnt, WhatIsKeptForTheProcessIsNotWritten) {
+  LearntFile file(path(), kGpu);
+  file.keep(learnt_of(1024), RowCount::bucket);
+  EXPECT_TRUE(file.find(learnt_of(1024).op, machine_, RowCount::bucket));
+  EXPECT_FALSE(file.find(learnt_of(1024).op, machine_, RowCount::fixed));
+  EXPECT_FALSE(std::filesystem::exists(path()));
+}
+
 TEST_F(Learnt, WhatCannotBeReadIsIgnoredWithANoteAndStays) {
   for (const char* const bad :
        {"{", "[]", R"({"stretto_tuning": 2, "operators": []})",
