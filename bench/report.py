@@ -19,6 +19,7 @@ from gemm_section import gemm_section
 from grouped_section import grouped_section
 from language_section import language_section, torch_all_reduces
 from models_section import models_section
+from moe_section import moe_section
 from summary import BARS, at_a_glance, table, torch_times
 from wrapped import wrap_page
 
@@ -28,7 +29,7 @@ PAGE = ROOT / "docs" / "performance.md"
 PLOTS = ROOT / "docs" / "plots"
 
 # As a reader comes to them: what was tuned for, PyTorch beside it, what was not, and the parts.
-KINDS = ("fused", "torch", "fused, others", "gemm", "grouped", "device language")
+KINDS = ("fused", "torch", "fused, others", "gemm", "grouped", "moe", "device language")
 
 
 def kind_of(result):
@@ -88,6 +89,8 @@ def page(results):
             sections.append(fused_section(source, result, torch_rows))
         elif result["benchmark"] == "torch":
             sections += beside_torch_section(source, result)
+        elif result["benchmark"] == "moe":
+            sections.append(moe_section(source, result))
         elif result["benchmark"] == "models":
             sections.append(models_section(source, result))
         elif result["benchmark"] == "device language":

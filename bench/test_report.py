@@ -7,6 +7,7 @@ import unittest
 import fused_section
 import grouped_section
 import models_section
+import moe_section
 import report
 import summary
 
@@ -81,6 +82,20 @@ class Grouped(unittest.TestCase):
         self.assertIn("| 20.0 | 0 | 0.00 | 25.0% | 0.50 | - |", section)
         self.assertIn("2048 tokens 1.50 beside torch._grouped_mm (worst row 1.50) and 1.25 beside DeepGEMM", section)
         self.assertIn("4096 on 0.50 beside torch._grouped_mm (worst row 0.50)", section)
+
+
+class Layers(unittest.TestCase):
+    def test_the_fastest_plan_stands_beside_pytorch_and_its_products(self):
+        row = {"model": "dsv3", "load": "ep8", "t": 64, "h": 32, "f": 16, "experts": 4, "k": 2,
+               "us": {"sequential": [30.0, 29, 31], "tiles": [20.0, 19, 22], "torch": [25.0, 24, 26],
+                      "up alone": [10.0, 9, 11], "down alone": [6.0, 5, 7]}}
+        refused = {**row, "us": {"torch": [777.0, 776, 778], "up alone": [1.0, 1, 1], "down alone": [1.0, 1, 1]}}
+        result = {"machine": "GPU", "commit": "abc", "date": "today", "torch": "2.0", "data": "random",
+                  "rows": [row, refused]}
+        text = moe_section.moe_section(pathlib.Path("any.json"), result)
+        self.assertIn("| dsv3 | ep8 | 64 32 16 4 2 | 32 | 20.0 | 19.0–22.0 | `tiles` | 25.0 | 16.0 | 1.25 | 1.25 |", text)
+        self.assertIn("Over PyTorch 1.25 in geometric mean (worst row 1.25)", text)
+        self.assertNotIn("777", text)
 
 
 class Page(unittest.TestCase):
