@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes docs/performance.md, and its plots with --plots, from bench/results/*.json.
+"""Writes docs/performance.md, and its plots with --plots, from bench/results/*.json; and the tables of
+README.md and docs/results.md.
 
-    bench/report.py            rewrite the page
+    bench/report.py            rewrite the pages
     bench/report.py --plots    and docs/plots/*.svg (needs matplotlib)
-    bench/report.py --check    exit 1 when the page is not what the results say
+    bench/report.py --check    exit 1 when a page is not what the results say
 
-Every figure of the page comes from a results file; nothing on it is typed by hand.
+Every figure of these comes from a results file; none is typed by hand.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from grouped_section import grouped_section
 from language_section import language_section, torch_all_reduces
 from models_section import models_section
 from moe_section import moe_section
+from results_tables import tables, with_tables
 from summary import BARS, at_a_glance, table, torch_times
 from wrapped import wrap_page
 
@@ -27,6 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "performance.md"
 PLOTS = ROOT / "docs" / "plots"
+WITH_TABLES = (ROOT / "README.md", ROOT / "docs" / "results.md")
 
 # As a reader comes to them: what was tuned for, PyTorch beside it, what was not, and the parts.
 KINDS = ("fused", "torch", "fused, others", "gemm", "grouped", "moe", "device language")
@@ -108,19 +111,29 @@ def page(results):
     return wrap_page("\n\n".join(head + sections) + "\n")
 
 
+def pages(results):
+    """By path."""
+    by_name = {path.name: result for path, result in results}
+    of_figures = tables(by_name, torch_times(results))
+    return {PAGE: page(results),
+            **{path: with_tables(path.read_text(encoding="utf-8"), of_figures) for path in WITH_TABLES}}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--plots", action="store_true")
     args = parser.parse_args()
     results = load_results()
-    text = page(results)
+    written = pages(results)
     if args.check:
-        current = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-        if current != text:
-            sys.exit(f"{PAGE.relative_to(ROOT)} is not what bench/results says: run bench/report.py")
+        wrong = [str(path.relative_to(ROOT)) for path, text in written.items()
+                 if not path.exists() or path.read_text(encoding="utf-8") != text]
+        if wrong:
+            sys.exit(f"{', '.join(wrong)}: other than bench/results says; run bench/report.py")
         return
-    PAGE.write_text(text, encoding="utf-8")
+    for path, text in written.items():
+        path.write_text(text, encoding="utf-8")
     if args.plots:
         from plots import draw
 

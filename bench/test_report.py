@@ -9,6 +9,7 @@ import grouped_section
 import models_section
 import moe_section
 import report
+import results_tables
 import summary
 
 OPERATOR = "gemm-rs m={} n=8192 k=28672 ranks=4 dtype=bf16"
@@ -125,6 +126,38 @@ class Page(unittest.TestCase):
                    ("GPU", 0, "gemm-rs", 2048, 8192, 28672, 4): {"fused_us": 40}}
         self.assertEqual(list(summary.at_a_glance(result, pytorch)),
                          [["gemm-rs", "1.06 (0.75)", "2.00 (2.00)", "0.23", "1.26 (0.80)", "1 of 3", "1 of 2"]])
+
+
+class PagesWithTables(unittest.TestCase):
+    results = {path.name: result for path, result in report.load_results()}
+
+    def words_of(self, *path):
+        return " ".join(report.ROOT.joinpath(*path).read_text(encoding="utf-8").split())
+
+    def behind(self, file):
+        """What stands in brackets of the rows of one session that were behind AsyncTP."""
+        ratios = [torch for _, torch in results_tables.beside_torch(self.results[file])]
+        return ", ".join(f"{ratio:.2f}" for ratio in sorted(ratios) if ratio < 1), len(ratios)
+
+    def test_only_what_stands_between_the_comments_is_written(self):
+        begin, end = "<!-- table one: written by bench/report.py -->", "<!-- end -->"
+        page = f"Before.\n\n{begin}\n\n| old |\n\n{end}\n\nBehind.\n"
+        self.assertEqual(results_tables.with_tables(page, {"one": "| new |"}), page.replace("old", "new"))
+
+    def test_every_table_has_its_place(self):
+        found = [name for path in report.WITH_TABLES
+                 for _, name, *_ in results_tables.BLOCK.findall(path.read_text(encoding="utf-8"))]
+        self.assertEqual(sorted(found), ["all_shapes", "measured", "power"])
+
+    def test_sentences_beside_the_tables_say_the_same(self):
+        at_the_limit = [ratio for _, file, _ in results_tables.AT_THE_LIMIT
+                        for ratio, _ in results_tables.beside_torch(self.results[file])]
+        self.assertIn(f"at the GPUs' power limit {min(at_the_limit):.2f} times", self.words_of("README.md"))
+        page = self.words_of("docs", "results.md")
+        on_two, rows = self.behind("torch_h200_x2.json")
+        on_four, _ = self.behind("torch_h200_x4.json")
+        self.assertIn(f"one of {rows} rows on 2 GPUs was behind AsyncTP ({on_two}) and two on 4 ({on_four})", page)
+        self.assertEqual((on_two.count("."), on_four.count(".")), (1, 2))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,74 @@
+"""The tables of figures in README.md and docs/results.md, which stand there between two comments.
+
+    <!-- table NAME: written by bench/report.py -->
+    ...
+    <!-- end -->
+"""
+
+import re
+
+from summary import LARGE, at_a_glance, chosen, fused_rows, mean_and_worst, parse_operator, table
+
+HEADS = ["shapes", "operator", f"M >= {LARGE}", f"M < {LARGE}", "over AsyncTP"]
+# (what a row calls it, its file): every operator by itself.
+TUNED = (("4 GPUs, {} tuned shapes", "operators_h200_x4.json"), ("2 GPUs, {} tuned shapes", "operators_h200_x2.json"))
+EIGHT = "operators_h200_x8.json"
+# The same over several files, all operators together.
+POOLED = (("2 and 4 GPUs, {} shapes of 16 to 256 rows", ("few_rows_h200_x2.json", "few_rows_h200_x4.json")),
+          ("3 and 4 GPUs, {} shapes that were never tuned",
+           ("unmeasured_shapes_h200_x3.json", "unmeasured_shapes_h200_x4.json")))
+AT_THE_LIMIT = (("2", "torch_steady_h200_x2.json", "{}"),
+                ("4", "torch_steady_h200_x4.json", "{} of the 10 largest"))
+BLOCK = re.compile(r"(<!-- table (\w+): written by bench/report\.py -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def rows_by_operator(results, torch_rows, what, file):
+    rows = at_a_glance(results[file], torch_rows)
+    for i, (operator, large, small, _, beside_torch, *_) in enumerate(rows):
+        yield ["" if i else what.format(len(results[file]["rows"])), operator, large, small, beside_torch]
+
+
+def pooled_row(results, what, files):
+    rows = [row for file in files for row in fused_rows(results[file])]
+    cells = [mean_and_worst([row.sequential / chosen(row).time for row in rows if (row.m >= LARGE) == large])
+             for large in (True, False)]
+    return [what.format(len(rows)), "all", *(cell.replace("-", "") for cell in cells), ""]
+
+
+def eight_gpus(results, torch_rows):
+    """What `auto` chose there says which of the shapes had been tuned."""
+    reasons = [one.get("reason", "") for row in results[EIGHT]["rows"] for one in row["strategies"]]
+    tuned = sum("measured on this shape" in reason for reason in reasons)
+    return rows_by_operator(results, torch_rows, f"8 GPUs, earlier code, {{}} shapes, {tuned} of them tuned", EIGHT)
+
+
+def measured(results, torch_rows):
+    return [row for what, file in TUNED for row in rows_by_operator(results, torch_rows, what, file)]
+
+
+def beside_torch(result):
+    """(times as fast as the sequence, as PyTorch's fused operator) of each row of a session."""
+    return [(row["sequential_us"] / row["stretto_us"], row["fused_us"] / row["stretto_us"])
+            for row in result["rows"] if "stretto_us" in row and "fused_us" in row]
+
+
+def limit_rows(results):
+    for gpus, file, what in AT_THE_LIMIT:
+        of_rows = beside_torch(results[file])
+        yield [gpus, what.format(len(of_rows)),
+               *(f"{min(values):.2f} to {max(values):.2f}" for values in zip(*of_rows))]
+
+
+def tables(results, torch_rows):
+    """By name; `results` are by the file's name."""
+    shapes = measured(results, torch_rows)
+    more = [*eight_gpus(results, torch_rows), *(pooled_row(results, *one) for one in POOLED)]
+    return {"measured": table(HEADS, shapes),
+            "all_shapes": table(HEADS, shapes + more),
+            "power": table(["GPUs", "rows with M >= 4096", "over the baseline", "over AsyncTP"],
+                           list(limit_rows(results)))}
+
+
+def with_tables(page, written):
+    """The page with what stands between its comments written anew."""
+    return BLOCK.sub(lambda block: f"{block[1]}\n{written[block[2]]}\n\n{block[4]}", page)
