@@ -61,16 +61,19 @@ class Declarer {
     if (held == Held::rows && !is_stack) {
       plan_.buffers[buffer].sharded_rows = static_cast<int32_t>(tensor.rows);
     }
+    if (held == Held::experts && tensor.matrices % op().ranks != 0) {
+      plan_.buffers[buffer].sharded_rows = static_cast<int32_t>(tensor.matrices * tensor.rows);
+    }
     return buffer;
   }
 
-  // What the caller gives; weights have equal blocks.
+  // What the caller gives; of weights, ranks have equal blocks of rows.
   uint16_t input(int id, bool is_weight = false) {
     const Tensor& tensor = state_.op.tensor(id);
     if (tensor.stage >= 0) return part_->results[static_cast<size_t>(id)];
     if (const auto known = plan_.find_buffer(tensor.name)) return *known;
     const uint16_t buffer = add_callers(id, tensor.held, BufferRole::input);
-    if (is_weight) plan_.buffers[buffer].sharded_rows = 0;
+    if (is_weight && tensor.held == Held::rows) plan_.buffers[buffer].sharded_rows = 0;
     return buffer;
   }
 

@@ -149,8 +149,9 @@ class Routed {
         emit_.write(region_of(blocks_.rows_of_block(block, 0, 1), blocks_.choices, rank));
         emit_.write(region_of({first, first + blocks_.entries, 0, 1}, blocks_.experts_of, rank));
         emit_.write(choices_of(block, 0, tokens, rank));
-        const int32_t counts = blocks_.experts + 1;
-        emit_.write(region_of({block * counts, (block + 1) * counts, 0, 1}, blocks_.counts, rank));
+        const int32_t counts = block * (blocks_.experts + 1);
+        emit_.write(region_of({counts, counts + blocks_.experts_of_rank(rank) + 1, 0, 1},
+                              blocks_.counts, rank));
         emit_.counted_task(product_.lanes.compute_lane(rank, compute_.next(rank)), Opcode::route,
                            {blocks_.all_experts});
       }
@@ -192,8 +193,9 @@ class Routed {
       emit_.read(region_of({entry, last, 0, 1}, blocks_.experts_of, rank));
       const bool by_choice = product_.takes_choices(op_);
       if (gathers) emit_.read(x_of(block, rank, by_choice ? blocks_.top_k : 1));
-      emit_.read(region_of({cols.col0, (blocks_.experts - 1) * each + cols.col1, 0, k},
-                           product_.stacks[weight], rank));
+      const int32_t last_matrix = (blocks_.experts_of_rank(rank) - 1) * each;
+      emit_.read(
+          region_of({cols.col0, last_matrix + cols.col1, 0, k}, product_.stacks[weight], rank));
       emit_.write(region_of(rows, product_.kept[weight], rank));
       if (gathers) {
         emit_.counted_task(lane, Opcode::gather_gemm, {each, by_choice ? 1 : blocks_.top_k},

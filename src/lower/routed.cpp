@@ -28,8 +28,8 @@ RoutedBlocks blocks_of(const RoutedLowering& product) {
   blocks.tokens_of_block = blocks.by_source ? op.row_shards().block() : op.m;
   blocks.count = static_cast<int>((op.m + blocks.tokens_of_block - 1) / blocks.tokens_of_block);
   blocks.all_experts = static_cast<int32_t>(op.experts);
-  blocks.experts =
-      product.has_shares_of_experts() ? blocks.all_experts / op.ranks : blocks.all_experts;
+  blocks.dealt_to = product.has_shares_of_experts() ? op.ranks : 1;
+  blocks.experts = blocks.experts_of_rank(0);
   blocks.top_k = static_cast<int32_t>(op.top_k);
   blocks.entry_rows = product.schedule.tile_m;
   blocks.entries = device::most_entries(blocks.tokens_of_block * blocks.top_k, blocks.experts,

@@ -4,6 +4,7 @@
 
 #include "lower/lanes.h"
 #include "lower/rect.h"
+#include "stretto/device/routing.h"
 #include "stretto/lower.h"
 
 namespace stretto {
@@ -14,8 +15,9 @@ struct RoutedBlocks {
   int64_t tokens = 0;           // of all blocks
   int64_t tokens_of_block = 0;  // of whole ones
   int count = 0;
-  int32_t experts = 0;  // that a rank has
+  int32_t experts = 0;  // that a rank has at most
   int32_t all_experts = 0;
+  int dealt_to = 1;                                            // ranks; 1: each has all
   int32_t top_k = 0, entry_rows = 0, entries = 0;              // entries: of a block
   uint16_t choices = 0, experts_of = 0, rows = 0, counts = 0;  // buffers of tables
   // Entries of a block that are tasks of their own; others, which few routings fill, are taken
@@ -24,6 +26,9 @@ struct RoutedBlocks {
   bool by_source = false;   // a block for each rank's tokens
   bool has_tables = false;  // tasks that make them are emitted
 
+  int32_t experts_of_rank(int rank) const {
+    return device::ExpertShares{all_experts, dealt_to}.size(dealt_to == 1 ? 0 : rank);
+  }
   // Of a block: its tokens, choices and rows of the partition.
   int32_t first_token(int block) const { return static_cast<int32_t>(block * tokens_of_block); }
   int32_t last_token(int block) const {

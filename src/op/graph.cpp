@@ -124,16 +124,25 @@ class Binder {
     if (held == Held::cols && tensor.cols % graph_.ranks != 0) {
       refuse_share(tensor, tensor.cols, "columns", place, causes.cols);
     }
-    if (held == Held::experts && tensor.matrices % graph_.ranks != 0) {
-      refuse_share(tensor, tensor.matrices, "matrices", place, causes.matrices);
+    if (held == Held::experts && !each_has_one(tensor.matrices) &&
+        not_shared_.insert(causes.matrices).second) {
+      int64_t more = tensor.matrices;
+      while (!each_has_one(more)) ++more;
+      refuse(place, fmt::format("{} matrices of {} are dealt to {} ranks in blocks of {}, which "
+                                "leaves none for the last: take {}",
+                                tensor.matrices, tensor.name, graph_.ranks,
+                                RowShards{tensor.matrices, graph_.ranks}.block(), more));
     }
+  }
+  bool each_has_one(int64_t matrices) const {
+    return RowShards{matrices, graph_.ranks}.size(graph_.ranks - 1) > 0;
   }
   // Once for each cause, however many tensors have it.
   void refuse_share(const Tensor& tensor, int64_t size, std::string_view what, TextPlace place,
                     const std::string& cause) {
     if (!not_shared_.insert(cause).second) return;
     // Rows that are gathered stay of whole 16 bytes where they are cut.
-    const bool is_cut = tensor.matrices > 1 && what != "matrices";
+    const bool is_cut = tensor.matrices > 1;
     const int64_t step = graph_.ranks * (is_cut ? kRoutedRowBytes / num_bytes(graph_.dtype) : 1);
     const int64_t below = size / step * step, above = below + step;
     const std::string near =

@@ -156,8 +156,10 @@ Slice slice_of_stack(const Operator& op, const Tensor& of, Held held, int rank) 
       return {of.rows / op.ranks * rank, of.rows / op.ranks * rank + all / op.ranks, 0, of.cols};
     case Held::cols:
       return {0, all, of.cols / op.ranks * rank, of.cols / op.ranks * (rank + 1)};
-    case Held::experts:
-      return {all / op.ranks * rank, all / op.ranks * (rank + 1), 0, of.cols};
+    case Held::experts: {
+      const RowShards shares{of.matrices, op.ranks};
+      return {shares.begin(rank) * of.rows, shares.begin(rank + 1) * of.rows, 0, of.cols};
+    }
     default:
       return {0, all, 0, of.cols};
   }

@@ -18,7 +18,8 @@ double estimate_routed(const Segment& op, const Schedule& schedule) {
   const bool by_source = schedule.granularity == Granularity::chunk && op.ranks > 1;
   const int64_t sources = by_source ? op.ranks : 1;
   const int64_t tokens = by_source ? op.row_shards().block() : op.m;
-  const int64_t experts = op.kind.weight == Held::experts ? op.experts / op.ranks : op.experts;
+  const int64_t experts =
+      op.kind.weight == Held::experts ? (op.experts + op.ranks - 1) / op.ranks : op.experts;
   const double entries =
       static_cast<double>(sources * (tokens * op.top_k / schedule.tile_m + experts + 1));
   const double tiles = entries * pieces(op.product_cols(), schedule.tile_n);

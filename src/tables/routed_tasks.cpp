@@ -84,7 +84,7 @@ class RoutedTaskBuilder {
   void describe() {
     const int64_t experts = instr_.op == Opcode::reduce ? 0 : instr_.count(0);
     routed_.experts = static_cast<uint32_t>(experts);
-    const int64_t each = experts / plan_.ranks();
+    const device::ExpertShares shares{static_cast<int32_t>(experts), plan_.ranks()};
     switch (instr_.op) {
       case Opcode::route: {
         task_.rows = static_cast<uint32_t>(reads_[0].rows());
@@ -94,7 +94,7 @@ class RoutedTaskBuilder {
         const int32_t own = writes_[3].rows() - 1;
         routed_.own_experts = static_cast<uint32_t>(own);
         routed_.first_expert =
-            own == experts ? 0 : static_cast<uint32_t>(basis_.rank) * routed_.own_experts;
+            own == experts ? 0 : static_cast<uint32_t>(shares.begin(basis_.rank));
         routed_.workers = device::partition_workers(own);
         break;
       }
@@ -107,8 +107,8 @@ class RoutedTaskBuilder {
         break;
       case Opcode::dispatch:
         routed_.top_k = static_cast<uint32_t>(reads_[1].cols());
-        routed_.own_experts = static_cast<uint32_t>(each);
-        routed_.first_expert = static_cast<uint32_t>(writes_[0].rank * each);
+        routed_.own_experts = static_cast<uint32_t>(shares.size(writes_[0].rank));
+        routed_.first_expert = static_cast<uint32_t>(shares.begin(writes_[0].rank));
         routed_.vectors = moves_vectors(reads_.first(1)) && moves_vectors(writes_);
         break;
       case Opcode::merge:

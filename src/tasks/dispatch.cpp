@@ -21,10 +21,6 @@ TaskFault fault_in_dispatch(std::span<const Region> reads) {
 }
 
 TaskFault fault_in_place(const KindOperands& of) {
-  if (of.counts[0] % of.ranks != 0) {
-    return {fmt::format("experts that {} ranks divide", of.ranks), nullptr,
-            fmt::format("{}", of.counts[0])};
-  }
   if (of.writes.size() != 1) {
     return {"one written region", nullptr, fmt::format("{}", of.writes.size())};
   }

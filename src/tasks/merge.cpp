@@ -20,10 +20,6 @@ TaskFault fault_in_merge(std::span<const Region> reads) {
 }
 
 TaskFault fault_in_ranks(const KindOperands& of) {
-  if (of.counts[0] % of.ranks != 0) {
-    return {fmt::format("experts that {} ranks divide", of.ranks), nullptr,
-            fmt::format("{}", of.counts[0])};
-  }
   if (of.reads.size() != static_cast<size_t>(of.ranks) + 1) {
     return {fmt::format("IDS and a region of each of {} ranks", of.ranks), nullptr,
             fmt::format("{}", of.reads.size())};

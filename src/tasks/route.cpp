@@ -34,8 +34,11 @@ TaskFault fault_in_tables(const KindOperands& of) {
     return {fmt::format("a row for each of {} choices", ids.elements()), &rows};
   }
   const int64_t own = counts.rows() - 1;
-  if (own < 1 || (own != of.counts[0] && own * of.ranks != of.counts[0])) {
-    return {fmt::format("a count for each expert, all {} or a rank's, and one more", of.counts[0]),
+  const device::ExpertShares shares{static_cast<int32_t>(of.counts[0]), of.ranks};
+  const int32_t of_rank = shares.size(counts.rank);
+  if (own < 1 || (own != of.counts[0] && own != of_rank)) {
+    return {fmt::format("a count for each expert, all {} or the rank's {}, and one more",
+                        of.counts[0], of_rank),
             &counts};
   }
   const int32_t most = device::most_entries(ids.elements(), static_cast<int32_t>(own),
@@ -48,6 +51,7 @@ void make_tables(const Work& work) {
   const Operand& ids = work.reads[0];
   const std::span<const Region> to = work.operands.writes;
   const auto experts = static_cast<int32_t>(work.operands.counts[0]);
+  const device::ExpertShares shares{experts, work.operands.ranks};
   const int32_t own = to[3].rows() - 1, choices = to[2].rows();
   std::vector<int32_t>& all = work.scratch.numbers;
   std::vector<int32_t>& more = work.scratch.more_numbers;
@@ -61,11 +65,12 @@ void make_tables(const Work& work) {
   int32_t* const entries = all.data() + to[0].rows();
   int32_t* const rows = entries + to[1].rows();
   int32_t* const counts = rows + choices;
-  device::make_partition(device::Choices<int32_t>{compact, choices, 1, experts,
-                                                  own == experts ? 0 : work.rank * own, own},
-                         device::Partition{to[0].rows() / to[1].rows(), to[1].rows(), all.data(),
-                                           entries, rows, counts, counts + own},
-                         more.data(), 0, 1, [] {});
+  device::make_partition(
+      device::Choices<int32_t>{compact, choices, 1, experts,
+                               own == experts ? 0 : shares.begin(work.rank), own},
+      device::Partition{to[0].rows() / to[1].rows(), to[1].rows(), all.data(), entries, rows,
+                        counts, counts + own},
+      more.data(), 0, 1, [] {});
   for (int64_t row = 0; row < work.rows; ++row) {
     *static_cast<int32_t*>(work.row(row)) = all[static_cast<size_t>(work.first + row)];
   }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "stretto/device/routing.h"
 #include "tasks/elements.h"
 #include "tasks/work.h"
 
@@ -18,12 +19,12 @@ inline void leave_undefined(const Work& work, int64_t row) {
   fill_poison(work.to.dtype, work.row(row), static_cast<size_t>(work.cols));
 }
 
-// Whether one of the ids in a row is an expert of the rank, which has `experts / ranks` of them.
+// Whether one of the ids in a row is an expert of the rank, which has a share of them.
 inline bool chooses(const Operand& ids, int64_t row, int64_t experts, int ranks, int rank) {
-  const int64_t each = experts / ranks;
+  const device::ExpertShares shares{static_cast<int32_t>(experts), ranks};
   for (int64_t slot = 0; slot < ids.cols; ++slot) {
     const int64_t id = number_in(ids, row, slot);
-    if (id >= rank * each && id < (rank + 1) * each) return true;
+    if (id >= shares.begin(rank) && id < shares.begin(rank + 1)) return true;
   }
   return false;
 }

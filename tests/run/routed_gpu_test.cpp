@@ -92,6 +92,10 @@ std::vector<RoutedCase> cases() {
     all.push_back({fmt::format("moe-ep t=77 h=328 f=136 experts={} k=1", 2 * ranks),
                    schedule + ",tile=8x64", ranks});
     if (ranks > 1) {
+      const std::string uneven =
+          fmt::format("moe-ep t=203 h=512 f=384 experts={} k=3", 3 * ranks - 1);
+      all.push_back({uneven, "tiles,comm-sms=4,granularity=whole", ranks});
+      all.push_back({uneven, "tiles,comm-sms=4,granularity=chunk", ranks});
       all.push_back({fmt::format("moe-tp-down t=130 h=512 f={} experts=9 k=4", 64 * ranks),
                      "tiles,comm-sms=4,partials=fp32", ranks});
       all.push_back(

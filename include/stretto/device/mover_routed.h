@@ -119,10 +119,13 @@ class RoutedMover {
       term.is_there = true;
       term.row = from_[number].address + row * from_[number].row_bytes;
     } else if (routed_.kind == RoutedKind::merge) {  // sources: IDS, then a region of each rank
-      const uint32 each = routed_.experts / (task_.num_sources - 1u);
+      const ExpertShares shares{static_cast<int32>(routed_.experts),
+                                static_cast<int32>(task_.num_sources - 1u)};
+      const auto first = static_cast<uint32>(shares.begin(static_cast<int32>(number)));
+      const auto own = static_cast<uint32>(shares.size(static_cast<int32>(number)));
       for (uint32 slot = 0; slot < routed_.top_k; ++slot) {
         const auto id = static_cast<uint32>(number_at(from_[0], row, slot));
-        term.is_there = term.is_there || id - number * each < each;
+        term.is_there = term.is_there || id - first < own;
       }
       term.row = from_[1 + number].address + row * from_[1 + number].row_bytes;
     } else {  // sources: WEIGHTS, ROWS, Y

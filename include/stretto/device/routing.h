@@ -18,6 +18,17 @@ STRETTO_HOST_DEVICE int32 most_entries(int64 choices, int32 experts, int32 entry
   return static_cast<int32>((choices + used * (entry_rows - 1)) / entry_rows);
 }
 
+// Which experts each rank has: contiguous blocks as of rows, the last of which may be short.
+struct ExpertShares {
+  int32 all, ranks;
+
+  STRETTO_HOST_DEVICE int32 block() const { return (all + ranks - 1) / ranks; }
+  STRETTO_HOST_DEVICE int32 begin(int32 rank) const {
+    return rank * block() < all ? rank * block() : all;
+  }
+  STRETTO_HOST_DEVICE int32 size(int32 rank) const { return begin(rank + 1) - begin(rank); }
+};
+
 // What is chosen. An id is an expert's number, or -1: nothing is chosen there.
 template <typename Id>  // of 32 or 64 bits, with a sign
 struct Choices {
