@@ -7,6 +7,9 @@
 
 import re
 
+from grouped_section import times_of
+from models_section import best_of
+from moe_section import plans_of, products_us
 from summary import LARGE, at_a_glance, chosen, fused_rows, mean_and_worst, parse_operator, table
 
 HEADS = ["shapes", "operator", f"M >= {LARGE}", f"M < {LARGE}", "over AsyncTP"]
@@ -19,6 +22,10 @@ POOLED = (("2 and 4 GPUs, {} shapes of 16 to 256 rows", ("few_rows_h200_x2.json"
            ("unmeasured_shapes_h200_x3.json", "unmeasured_shapes_h200_x4.json")))
 AT_THE_LIMIT = (("2", "torch_steady_h200_x2.json", "{}"),
                 ("4", "torch_steady_h200_x4.json", "{} of the 10 largest"))
+# One GPU by itself: nothing is communicated.
+GEMM, EXPERTS, LAYERS = "gemm_h200_x1.json", "grouped_shuffled_h200_x1.json", "moe_bands_h100_x1.json"
+MODELS = (("steps of a model of Llama's shape, 4 layers", "models_h100_x1.json"),
+          ("training steps of the same", "models_train_h100_x1.json"))
 BLOCK = re.compile(r"(<!-- table (\w+): written by bench/report\.py -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -59,6 +66,28 @@ def limit_rows(results):
                *(f"{min(values):.2f} to {max(values):.2f}" for values in zip(*of_rows))]
 
 
+def one_gpu_rows(results):
+    """(what, GPU, beside what, count, times as fast): the mean, and the slowest."""
+    def row(what, result, beside, ratios):
+        return [what, result["machine"], beside, f"{len(ratios)}", mean_and_worst(ratios)]
+
+    gemm, experts, layers = results[GEMM], results[EXPERTS], results[LAYERS]
+    for words, large in ((f"from {LARGE} rows on", True), ("of fewer", False)):
+        yield row(f"GEMM {words}", gemm, "cuBLAS",
+                  [one["ratio"] for one in gemm["rows"] if (one["m"] >= LARGE) == large])
+    times = [times_of(one) for one in experts["rows"]]
+    yield row("products of experts", experts, "`torch._grouped_mm`", [torch / ours for ours, torch, _ in times])
+    yield row("products of experts", experts, "DeepGEMM", [deep / ours for ours, _, deep in times if deep])
+    fastest = [(plans_of(one)[0][0], one) for one in layers["rows"]]
+    yield row("layers of experts (`moe-ep`)", layers, "PyTorch, one CUDA graph",
+              [one["us"]["torch"][0] / ours for ours, one in fastest])
+    yield row("layers of experts (`moe-ep`)", layers, "their two products alone",
+              [products_us(one) / ours for ours, one in fastest])
+    for what, file in MODELS:
+        both = [(best_of(one, False), best_of(one, True)) for one in results[file]["rows"]]
+        yield row(what, results[file], "PyTorch, compiled", [theirs[1]["us"] / ours[1]["us"] for theirs, ours in both])
+
+
 def tables(results, torch_rows):
     """By name; `results` are by the file's name."""
     shapes = measured(results, torch_rows)
@@ -66,7 +95,8 @@ def tables(results, torch_rows):
     return {"measured": table(HEADS, shapes),
             "all_shapes": table(HEADS, shapes + more),
             "power": table(["GPUs", "rows with M >= 4096", "over the baseline", "over AsyncTP"],
-                           list(limit_rows(results)))}
+                           list(limit_rows(results))),
+            "one_gpu": table(["what", "GPU", "beside", "shapes", "times as fast"], list(one_gpu_rows(results)))}
 
 
 def with_tables(page, written):
