@@ -133,14 +133,6 @@ Pattern pattern_of(const Segment& op, const Schedule& schedule) {
   return schedule.granularity == Granularity::waves ? Pattern::packed_reduce : Pattern::nccl_reduce;
 }
 
-const Schedule& Draft::schedule_at(uint32_t position) const {
-  if (schedule.products.size() == 1) return schedule.products.front();
-  const auto at =
-      std::upper_bound(stretches.begin(), stretches.end(), position,
-                       [](uint32_t where, const Stretch& stretch) { return where < stretch.end; });
-  return schedule.products[at == stretches.end() ? stretches.back().product : at->product];
-}
-
 Plan lower(const Operator& op, const OperatorSchedule& schedule, const Machine& machine,
            const std::function<void(const LowerStep&, const Draft&)>& after_step) {
   check_products(op, schedule);
