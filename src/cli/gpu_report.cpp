@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kDiagnosticsShown = 3;
 constexpr size_t kLabelWidth = 12;
 
-std::string explain(const GpuRow& row, const Request& request, const ExecutionOptions& options) {
+std::string explain(const GpuRow& row, const ExecutionOptions& options) {
   std::string out;
   const auto add = [&](const std::string& line) { out += "  " + wrap(line, 2); };
   for (size_t i = 0; i < row.by_seed.size(); ++i) {
@@ -42,7 +42,7 @@ std::string explain(const GpuRow& row, const Request& request, const ExecutionOp
     add("runs on the same inputs, or the ranks of one all-reduce, gave different bits, though the "
         "schedule is deterministic");
   }
-  return out + print_diagnostics(row.check, request.plan_file(), kDiagnosticsShown);
+  return out + print_diagnostics(row.check, row.file, kDiagnosticsShown);
 }
 
 // What stands for the figures that ranks on shared GPUs do not have; empty where they have them.
@@ -72,7 +72,7 @@ std::string memory_note(fabric::Source source) {
 }
 
 int planned_sms(const Request& request) {
-  return request.file ? request.file->plan.sms : request.machine.sms;
+  return request.files.empty() ? request.machine.sms : request.files.front().plan.sms;
 }
 
 std::optional<double> sequential_time(const std::vector<GpuRow>& rows) {
@@ -177,7 +177,7 @@ std::string print(const std::vector<GpuRow>& rows, const Request& request,
                timed && sequential ? fmt::format("{:.2f}", *sequential / row.time_us()) : "-",
                row.simulation ? fmt::format("{:.1f}", row.simulation->total_us) : "-"});
     for (const auto& result : row.by_seed) whole = whole && result.whole;
-    if (!row.good()) details += fmt::format("\n{}\n{}", row.name, explain(row, request, options));
+    if (!row.good()) details += fmt::format("\n{}\n{}", row.name, explain(row, options));
   }
   out += table.print() + details + '\n';
   out += legend(request, options, gpus, whole);

@@ -43,7 +43,7 @@ bool GpuRow::reproducible() const {
 std::vector<GpuRow> GpuRun::run() {
   std::vector<GpuRow> rows;
   Progress progress;
-  const double share = 1.0 / static_cast<double>(std::max<size_t>(1, request_.choices.size()));
+  const double share = 1.0 / static_cast<double>(request_.num_plans());
   for_each_plan(request_, progress, [&](const NamedPlan& named) {
     rows.push_back(evaluate(named, progress, share * static_cast<double>(rows.size()), share));
   });
@@ -71,10 +71,10 @@ GpuRow GpuRun::evaluate(const NamedPlan& named, Progress& progress, double done,
   }
   row.counts = plan_counts(plan);
   row.check = check(plan);
-  row.check_json = to_json(row.check, plan, request_.lines());
+  row.check_json = to_json(row.check, plan, named.lines());
   // A plan that is known to be wrong would only end in a deadline.
   if (!row.check.clean()) return row;
-  row.simulation = predict(plan, request_);
+  row.simulation = predict(named, request_.machine);
   attempt(row, named, progress, done, share);
   return row;
 }
@@ -87,15 +87,15 @@ void GpuRun::attempt(GpuRow& row, const NamedPlan& named, Progress& progress, do
   try {
     verify(row, named, progress, done, share);
     if (row.verified() && options_.timeline) {
-      row.timeline = named.plan->library_gemms
-                         ? "no timeline: cuBLAS multiplies, and its kernels do not tell when\n"
-                         : measure_timeline(*named.plan, request_.lines(), gpus_, compiler_,
-                                            options_.perfetto);
+      row.timeline =
+          named.plan->library_gemms
+              ? "no timeline: cuBLAS multiplies, and its kernels do not tell when\n"
+              : measure_timeline(*named.plan, named.lines(), gpus_, compiler_, options_.perfetto);
     }
   } catch (const UsageError& error) {
     mine = fmt::format("{}{}", kRefused, error.what());
   } catch (const runtime::RunFault& fault) {
-    mine = kFailed + place(request_.plan_file(), fault.where()) + fault.what();
+    mine = kFailed + place(named.file, fault.where()) + fault.what();
   } catch (const SystemError& error) {
     mine = fmt::format("{}{}", kFailed, error.what());
   }
@@ -146,7 +146,7 @@ void GpuRun::verify(GpuRow& row, const NamedPlan& named, Progress& progress, dou
     };
     runtime::GpuCheckResult& result =
         row.by_seed.emplace_back(runtime::check_on_gpus(runner, gpus_, gpu));
-    result.fault = place(request_.plan_file(), result.fault_at) + result.fault;
+    result.fault = place(named.file, result.fault_at) + result.fault;
   }
   if (row.verified() && !shares()) time(row, runner);
 }

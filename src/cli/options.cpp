@@ -73,7 +73,9 @@ void add_subject(CLI::App& app, Options& options) {
   app.add_option("subject", options.subject,
                  "Operator (" + all_operators() + "), a graph file or a plan file")
       ->type_name("OP|FILE");
-  app.add_option("sizes", options.sizes, kSizesMeaning)->type_name("SIZES");
+  app.add_option("sizes", options.sizes,
+                 std::string(kSizesMeaning) + "; or more plan files, beside the first")
+      ->type_name("SIZES");
   add_sizes(app, options);
   app.add_option("--rows", options.rows,
                  "Rows of the run, of a plan made for M [M]; tiles are cut at owners")

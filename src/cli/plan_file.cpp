@@ -16,7 +16,7 @@ constexpr size_t kMaxPlanBytes = size_t{1} << 30;
 }  // namespace
 
 PlanFile read_plan_file(const std::string& name, const std::string& rows) {
-  PlanFile file{in_one_line(name), {}, {}};
+  PlanFile file{name, in_one_line(name), {}, {}};
   file.plan = parse_plan(read_file(name, kMaxPlanBytes), file.name, &file.lines);
   if (!rows.empty()) {
     const int64_t run_rows = whole_number("--rows", rows, 0, 1, file.plan.op.rows());

@@ -9,7 +9,8 @@
 namespace stretto::cli {
 
 struct PlanFile {
-  std::string name;  // as the user gave it, in one line
+  std::string path;  // as the user gave it
+  std::string name;  // the same in one line
   Plan plan;
   PlanLines lines;
 };

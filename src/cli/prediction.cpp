@@ -10,11 +10,11 @@
 
 namespace stretto::cli {
 
-Simulation predict(const Plan& plan, const Request& request) {
+Simulation predict(const NamedPlan& named, const Machine& machine) {
   try {
-    return simulate(plan, request.machine);
+    return simulate(*named.plan, machine);
   } catch (const EndlessPlan& error) {
-    throw EndlessPlan(place(request.plan_file(), error.where) + error.what(), error.where);
+    throw EndlessPlan(place(named.file, error.where) + error.what(), error.where);
   }
 }
 

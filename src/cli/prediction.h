@@ -11,9 +11,8 @@
 
 namespace stretto::cli {
 
-// Predicts one of the request's plans. Throws as simulate() does; what never ends is said with its
-// place in the plan's file.
-Simulation predict(const Plan& plan, const Request& request);
+// Throws as simulate() does; what never ends is said with its place in the plan's file.
+Simulation predict(const NamedPlan& named, const Machine& machine);
 
 // Share of the communication that runs behind computation, 0..1; nothing when there is none.
 std::optional<double> hidden_share(const Simulation& simulation);

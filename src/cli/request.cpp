@@ -41,11 +41,23 @@ std::shared_ptr<const GraphText> read_graph(const std::string& path) {
   return parse_graph(read_file(path, kMostBytes), path);
 }
 
-// A plan file says its own operator and schedule, so options that would be ignored are refused.
+bool is_file(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+// A plan file says its own operator and schedule, so options that would be ignored are refused, and
+// words behind it that are no files.
 void refuse_operator_options(const Options& options) {
-  if (!options.sizes.empty()) {
-    throw UsageError(fmt::format("{} does not go with a plan file: {} says its own; leave it out",
-                                 quote(options.sizes[0]), quote(options.subject)));
+  for (const std::string& word : options.sizes) {
+    if (is_file(word)) continue;
+    const bool names_file =
+        word.find_first_of("./") != std::string::npos && word.find('=') == std::string::npos;
+    throw UsageError(
+        names_file
+            ? fmt::format("there is no plan file {}; `stretto plan` makes one", quote(word, 200))
+            : fmt::format("{} does not go with a plan file: {} says its own; leave it out",
+                          quote(word), quote(options.subject)));
   }
   const std::pair<std::string_view, const std::string*> given[] = {
       {"--m", &options.m},
@@ -150,6 +162,30 @@ int ranks_of_all(const std::vector<Operator>& operators) {
   return ranks;
 }
 
+namespace {
+
+// The first word's, and those beside it.
+std::vector<PlanFile> read_plan_files(const Options& options) {
+  std::vector<std::string> paths = {options.subject};
+  paths.insert(paths.end(), options.sizes.begin(), options.sizes.end());
+  std::vector<PlanFile> files;
+  for (const std::string& path : paths) {
+    refuse_overwriting(options, path);
+    if (std::count(paths.begin(), paths.end(), path) > 1) {
+      throw UsageError(fmt::format("{} stands there twice; name each plan once", quote(path, 200)));
+    }
+    files.push_back(read_plan_file(path, options.rows));
+    const Plan &first = files.front().plan, &plan = files.back().plan;
+    if (plan.op == first.op) continue;
+    throw UsageError(fmt::format(
+        "{} is of {}, {} of {}: plans beside each other are of one operator", files.front().name,
+        to_string(first.op), files.back().name, to_string(plan.op)));
+  }
+  return files;
+}
+
+}  // namespace
+
 Request resolve(const Options& options, const OnGpus& gpus) {
   const std::string subject = operator_named(options);
   if (subject.empty()) {
@@ -169,8 +205,7 @@ Request resolve(const Options& options, const OnGpus& gpus) {
     request.need_all = needs_all(options);
     return request;
   }
-  std::error_code ignored;
-  if (!std::filesystem::exists(options.subject, ignored)) {
+  if (!is_file(options.subject)) {
     if (options.subject.find('/') != std::string::npos) {
       throw UsageError(fmt::format("there is no plan file {}; `stretto plan` makes one",
                                    quote(options.subject, 200)));
@@ -182,19 +217,30 @@ Request resolve(const Options& options, const OnGpus& gpus) {
                      " (nor is there a plan file of that name)");
   }
   refuse_operator_options(options);
-  refuse_overwriting(options, options.subject);
-  request.file = read_plan_file(options.subject, options.rows);
-  request.op = request.planned = request.file->plan.op;
+  request.files = read_plan_files(options);
+  request.op = request.planned = request.files.front().plan.op;
   request.machine = resolve_machine(options, request.op.ranks, gpus);
   return request;
 }
 
 namespace {
 
+std::string last_name(const PlanFile& file) {
+  return std::filesystem::path(file.name).filename().string();
+}
+
+// How tables call a file: without its folder where no other is called so.
+std::string short_name(const PlanFile& file, const std::vector<PlanFile>& files) {
+  const std::string last = last_name(file);
+  const auto alike = [&](const PlanFile& other) { return last_name(other) == last; };
+  return std::count_if(files.begin(), files.end(), alike) == 1 ? last : file.name;
+}
+
 // What a stage says of the file's plan begins with the file, and the line where one is at fault.
-void visit_file(const PlanFile& file, const std::function<void(const NamedPlan&)>& visit) {
+void visit_file(const PlanFile& file, const std::vector<PlanFile>& files,
+                const std::function<void(const NamedPlan&)>& visit) {
   try {
-    visit({std::filesystem::path(file.name).filename().string(), nullptr, &file.plan});
+    visit({short_name(file, files), nullptr, &file, &file.plan});
   } catch (const EndlessPlan&) {  // has its place
     throw;
   } catch (const WrongBuffer& error) {
@@ -208,7 +254,8 @@ void visit_file(const PlanFile& file, const std::function<void(const NamedPlan&)
 
 void for_each_plan(const Request& request, Progress& progress,
                    const std::function<void(const NamedPlan&)>& visit) {
-  if (request.file) return visit_file(*request.file, visit);
+  for (const PlanFile& file : request.files) visit_file(file, request.files, visit);
+  if (!request.files.empty()) return;
   std::vector<Choice> choices = request.choices;
   size_t visited = 0;
   for (Choice& choice : choices) {
@@ -218,20 +265,21 @@ void for_each_plan(const Request& request, Progress& progress,
       if (choice.refused.empty()) {
         Plan plan = lower(request.planned, choice.schedule, request.machine);
         if (!(request.op == request.planned)) plan = at_rows(plan, request.op.rows());
-        visit({choice.name, &choice, &plan});
+        visit({choice.name, &choice, nullptr, &plan});
         continue;
       }
     } catch (const UsageError& error) {  // too large for a stage
       if (request.need_all) throw;
       choice.refused = {error.what()};
     }
-    visit({choice.name, &choice, nullptr});
+    visit({choice.name, &choice, nullptr, nullptr});
   }
   require_served(choices, request.need_all);
 }
 
 void PlanRow::describe(const NamedPlan& named) {
   name = named.name;
+  file = named.file;
   if (named.choice != nullptr) {
     schedule = to_string(named.choice->schedule);
     reason = named.choice->reason;

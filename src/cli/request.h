@@ -1,10 +1,9 @@
-// From typed options to what the stages take: an operator with schedules, or a plan from a file.
+// From typed options to what the stages take: an operator with schedules, or plans from files.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,12 +22,11 @@ struct Request {
   Operator op;       // what is computed
   Operator planned;  // what is planned for: with --rows it has as many rows or more
   Machine machine;
-  std::vector<Choice> choices;   // of an operator
-  std::optional<PlanFile> file;  // then `choices` is empty
-  bool need_all = true;          // or of the choices one
+  std::vector<Choice> choices;  // of an operator
+  std::vector<PlanFile> files;  // of that operator; then `choices` is empty
+  bool need_all = true;         // or of the choices one
 
-  const PlanFile* plan_file() const { return file ? &*file : nullptr; }
-  const PlanLines* lines() const { return file ? &file->lines : nullptr; }
+  size_t num_plans() const { return choices.size() + files.size(); }
 };
 
 // What is known of the GPUs that plans will run on.
@@ -54,19 +52,23 @@ int ranks_of_all(const std::vector<Operator>& operators);
 // The machine that plans are made for: where ranks share a GPU, with a rank's SMs, and with no more
 // than the GPUs have. Throws UsageError, SystemError.
 Machine resolve_machine(const Options& options, int ranks, const OnGpus& gpus = {});
-// The names and plans of a request, one after the other: a plan may be large, so only one lives at
-// a time. `refused` choices are passed with an empty plan. Where not all are needed, so is one
-// whose plan or visit turns out to be refused: what is known of the others is not lost.
+// The names and plans of a request, one after the other: a plan may be large, so of those that are
+// made only one lives at a time. `refused` choices are passed with an empty plan. Where not all are
+// needed, so is one whose plan or visit turns out to be refused: what is known of the others is not
+// lost.
 struct NamedPlan {
   std::string name;
   const Choice* choice = nullptr;  // null: the plan is from a file
+  const PlanFile* file = nullptr;  // null: it is not
   const Plan* plan = nullptr;      // null: the choice is refused
 
   std::string reason() const { return choice == nullptr ? "" : choice->reason; }  // of `auto`
+  const PlanLines* lines() const { return file == nullptr ? nullptr : &file->lines; }
 };
 // The beginning of what is said of one.
 struct PlanRow {
   std::string name, schedule, reason;  // the last: why `auto` took it
+  const PlanFile* file = nullptr;      // of the request, or null
   std::vector<std::string> refused;
   bool must_reproduce = false;
 

@@ -39,13 +39,24 @@ void require_runnable(const PlanFile& file) {
   }
 }
 
-void require_perfetto(const Request& request) {
-  if (request.choices.size() > 1) {
-    throw UsageError(
-        "--perfetto writes one timeline; name one strategy, for example --strategy tiles");
+// They share the GPUs that one number of SMs was planned for.
+void require_alike(const std::vector<PlanFile>& files) {
+  for (const PlanFile& file : files) {
+    if (file.plan.sms == files.front().plan.sms) continue;
+    throw UsageError(fmt::format("{} is for {} SMs, {} for {}: run them one after the other",
+                                 files.front().name, files.front().plan.sms, file.name,
+                                 file.plan.sms));
   }
-  if (request.file ? request.file->plan.library_gemms
-                   : request.choices.front().schedule.first().gemm == GemmBy::library) {
+}
+
+void require_perfetto(const Request& request) {
+  if (request.num_plans() > 1) {
+    throw UsageError(
+        "--perfetto writes one timeline; name one strategy, for example --strategy tiles, or one "
+        "file");
+  }
+  if (!request.files.empty() ? request.files.front().plan.library_gemms
+                             : request.choices.front().schedule.first().gemm == GemmBy::library) {
     throw UsageError(
         "--perfetto with gemm=library: cuBLAS's kernels do not tell when they do what; "
         "take a schedule with gemm=tiles");
@@ -55,9 +66,9 @@ void require_perfetto(const Request& request) {
 Request request_of(const Options& options, const ExecutionOptions& execution,
                    const OnGpus& on_gpus) {
   Request request = resolve(options, on_gpus);
-  if (request.file) {
-    require_runnable(*request.file);
-  } else {
+  require_alike(request.files);
+  for (const PlanFile& file : request.files) require_runnable(file);
+  if (request.files.empty()) {
     refuse_what_no_gpu_runs(request.choices, request.planned, request.op.rows(), request.machine);
     require_served(request.choices, needs_all(options));
   }
@@ -73,7 +84,7 @@ Outcome run_on_gpus(const Options& options, const ExecutionOptions& execution) {
   if (execution.timeline) cuda::require_own_gpus_for_times();
   const std::unique_ptr<fabric::Fabric> gpus = open_gpus(request.op.ranks);
   // Blocks of a plan all have an SM of their own. A file's plan is what it is.
-  if (!request.file && sms_of(*gpus) < request.machine.sms) {
+  if (request.files.empty() && sms_of(*gpus) < request.machine.sms) {
     on_gpus.most_sms = sms_of(*gpus);
     request = request_of(options, execution, on_gpus);
   }

@@ -48,8 +48,7 @@ Outcome run(const Options& options) {
     Progress progress;
     for_each_plan(request, progress, [&](const NamedPlan& named) {
       progress.show("checking " + named.name,
-                    static_cast<double>(results.size()) /
-                        static_cast<double>(std::max<size_t>(1, request.choices.size())));
+                    static_cast<double>(results.size()) / static_cast<double>(request.num_plans()));
       if (named.plan == nullptr) {
         verdicts.table.add_remark(named.name,
                                   "cannot serve this: " + join(named.choice->refused, "; "));
@@ -58,12 +57,12 @@ Outcome run(const Options& options) {
       }
       const CheckReport report = check(*named.plan);
       clean &= report.clean();
-      verdicts.add(named.name, report, request.plan_file());
+      verdicts.add(named.name, report, named.file);
       results.push_back({{"strategy", named.name},
                          {"schedule", named.plan->schedule},
                          {"refused", Json::array()},
                          {"plan", plan_counts(*named.plan)},
-                         {"check", to_json(report, *named.plan, request.lines())}});
+                         {"check", to_json(report, *named.plan, named.lines())}});
       if (const std::string reason = named.reason(); !reason.empty()) {
         results.back()["reason"] = reason;
       }

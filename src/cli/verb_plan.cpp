@@ -26,7 +26,7 @@ void require_step(const std::string& step, const Options& options, const Request
   if (std::find(known.begin(), known.end(), step) == known.end()) {
     throw UsageError(unknown_word("step", step, known));
   }
-  if (request.file) {
+  if (!request.files.empty()) {
     throw UsageError("--dump-after needs an operator to lower; a plan file is lowered already");
   }
   if (!options.rows.empty()) {
@@ -122,17 +122,19 @@ Outcome run(const Options& options) {
   }
   if (options.serve) return tell_served_memory(options);
   Request request = resolve(options);
+  if (request.num_plans() > 1) {
+    throw UsageError(request.files.empty()
+                         ? "stretto plan prints one plan; name one strategy, for example "
+                           "--strategy tiles"
+                         : "stretto plan prints one plan; name one file");
+  }
   if (options.derive) {
-    if (!request.file) {
+    if (request.files.empty()) {
       throw UsageError("--derive is for a plan file; what is lowered has its signals already");
     }
-    derive(*request.file);
+    derive(request.files.front());
   }
   say_what_auto_chose(request.choices, request.planned, request.machine);
-  if (request.choices.size() > 1) {
-    throw UsageError(
-        "stretto plan prints one plan; name one strategy, for example --strategy tiles");
-  }
   const std::string& step = options.dump_after;
   if (!step.empty()) require_step(step, options, request);
   if (!step.empty() && options.program) {

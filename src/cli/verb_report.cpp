@@ -46,8 +46,9 @@ std::vector<Trace> read_traces(const Options& options) {
 }
 
 // What the tuning files say of this very schedule, or a trace does.
-MeasuredRun measured_of(const Plan& plan, const Request& request, const Tuning& tuning,
+MeasuredRun measured_of(const NamedPlan& named, const Request& request, const Tuning& tuning,
                         std::vector<Trace>& traces) {
+  const Plan& plan = *named.plan;
   MeasuredRun measured;
   for (Trace& trace : traces) {
     const TracedRun& run = trace.run;
@@ -60,7 +61,10 @@ MeasuredRun measured_of(const Plan& plan, const Request& request, const Tuning& 
                                   in_one_line(trace.file));
   }
   const Segment* const product = request.op.only_product();
-  if (product == nullptr || !(request.op == request.planned)) return measured;
+  // A file's plan may be another than its schedule's text makes.
+  if (product == nullptr || named.file != nullptr || !(request.op == request.planned)) {
+    return measured;
+  }
   for (const TunedOperator& tuned : tuning.operators()) {
     if (!(tuned.op == *product) || tuned.machine != request.machine.name) continue;
     for (const Measured& one : tuned.measured) {
@@ -94,11 +98,10 @@ std::vector<Weighed> weigh(const Request& request, const Choice& choice, const T
   return weighed;
 }
 
-Json row_json(const Plan& plan, const Request& request, const Simulation& simulation,
-              const CheckReport& verdict, const MeasuredRun& measured,
-              std::optional<double> sequential) {
-  Json json = {{"plan", plan_counts(plan)},
-               {"check", to_json(verdict, plan, request.lines())},
+Json row_json(const NamedPlan& named, const Simulation& simulation, const CheckReport& verdict,
+              const MeasuredRun& measured, std::optional<double> sequential) {
+  Json json = {{"plan", plan_counts(*named.plan)},
+               {"check", to_json(verdict, *named.plan, named.lines())},
                {"simulate", prediction_json(simulation, sequential)}};
   json["measured_us"] = measured.us ? Json(*measured.us) : Json();
   return json;
@@ -128,9 +131,7 @@ Outcome run(const Options& options) {
   json["results"] = Json::array();
   Progress progress;
   size_t done = 0;
-  const double share = 1.0 / static_cast<double>(std::max<size_t>(1, request.choices.size()) + 1);
-  std::string text;
-  if (request.file) text = read_file(options.subject, SIZE_MAX);
+  const double share = 1.0 / static_cast<double>(request.num_plans() + 1);
   for_each_plan(request, progress, [&](const NamedPlan& named) {
     const double begin = share * static_cast<double>(done++);
     PlanRow row;
@@ -144,22 +145,23 @@ Outcome run(const Options& options) {
     }
     const Plan& plan = *named.plan;
     progress.show("simulating " + row.name, begin);
-    const Simulation simulation = predict(plan, request);
-    const MeasuredRun measured = measured_of(plan, request, tuning, traces);
+    const Simulation simulation = predict(named, request.machine);
+    const MeasuredRun measured = measured_of(named, request, tuning, traces);
     if (options.svg) return picture.add(row.name, plan, simulation);
     progress.show("checking " + row.name, begin + share / 3);
     const CheckReport verdict = check(plan);
     if (!row.reason.empty()) row_of_json["reason"] = row.reason;
     if (options.json) {
-      row_of_json.update(row_json(plan, request, simulation, verdict, measured, sequential));
+      row_of_json.update(row_json(named, simulation, verdict, measured, sequential));
       json["results"].push_back(std::move(row_of_json));
       return;
     }
     progress.show("packing " + row.name, begin + share / 1.5);
     // A file's lines are those of all its rows.
-    const bool as_read = request.file && options.rows.empty();
+    const bool as_read = named.file != nullptr && options.rows.empty();
+    const std::string text = as_read ? read_file(named.file->path, SIZE_MAX) : "";
     report.add({row.name, row.reason}, plan, simulation, verdict, measured,
-               as_read ? std::optional(HtmlReport::PlanText{text, request.lines()}) : std::nullopt);
+               as_read ? std::optional(HtmlReport::PlanText{text, named.lines()}) : std::nullopt);
   });
   for (const Trace& trace : traces) {
     if (trace.is_used) continue;

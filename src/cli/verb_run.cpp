@@ -42,12 +42,12 @@ Row evaluate(const NamedPlan& named, const Request& request, const ExecutionOpti
   const Plan& plan = *named.plan;
   row.counts = plan_counts(plan);
   row.check = check(plan);
-  row.check_json = to_json(row.check, plan, request.lines());
+  row.check_json = to_json(row.check, plan, named.lines());
   row.execution = execute(plan, options, [&](double part) {
     progress.show("emulating " + row.name, done + part * share);
   });
   try {
-    row.simulation = predict(plan, request);
+    row.simulation = predict(named, request.machine);
   } catch (const UsageError& error) {  // a plan that never ends has no timeline
     if (row.good()) throw;
     row.no_simulation = error.what();
@@ -55,8 +55,7 @@ Row evaluate(const NamedPlan& named, const Request& request, const ExecutionOpti
   return row;
 }
 
-Json row_json(const Row& row, const Request& request, const ExecutionOptions& options,
-              std::optional<double> sequential) {
+Json row_json(const Row& row, const ExecutionOptions& options, std::optional<double> sequential) {
   Json json = {{"strategy", row.name}, {"schedule", row.schedule}};
   json["refused"] = row.refused;
   if (!row.refused.empty()) return json;
@@ -66,7 +65,7 @@ Json row_json(const Row& row, const Request& request, const ExecutionOptions& op
   json["check"] = row.check_json;
   Json seeds = Json::array();
   for (const EmulateResult& result : row.execution.by_seed) {
-    seeds.push_back(to_json(result, options.emulate.seed + seeds.size(), request.plan_file()));
+    seeds.push_back(to_json(result, options.emulate.seed + seeds.size(), row.file));
   }
   json["emulate"] = {{"verified", row.execution.verified},
                      {"reproducible", row.execution.reproducible},
@@ -129,8 +128,8 @@ std::string print(const std::vector<Row>& rows, const Request& request,
     seconds += row.execution.seconds;
     if (row.good()) continue;
     details += fmt::format("\n{}\n", row.name);
-    details += explain(row.execution, request.plan_file(), options, row.must_reproduce);
-    details += print_diagnostics(row.check, request.plan_file(), kDiagnosticsShown);
+    details += explain(row.execution, row.file, options, row.must_reproduce);
+    details += print_diagnostics(row.check, row.file, kDiagnosticsShown);
     if (!row.no_simulation.empty()) details += "  " + wrap(row.no_simulation, 2);
   }
   out += table.print() + details + '\n' + legend(request, options, seconds);
@@ -146,7 +145,7 @@ Outcome run(const Options& options) {
   if (execution_options.target == Target::cuda) return run_on_gpus(options, execution_options);
   const Request request = resolve(options);
   const std::optional<double> sequential = sequential_us(request);
-  const double share = 1.0 / static_cast<double>(std::max<size_t>(1, request.choices.size()));
+  const double share = 1.0 / static_cast<double>(request.num_plans());
   std::vector<Row> rows;
   {
     Progress progress;
@@ -170,7 +169,7 @@ Outcome run(const Options& options) {
   json["runs"] = execution_options.emulate.runs;
   json["results"] = Json::array();
   for (const Row& row : rows)
-    json["results"].push_back(row_json(row, request, execution_options, sequential));
+    json["results"].push_back(row_json(row, execution_options, sequential));
   return {dump(json), code};
 }
 

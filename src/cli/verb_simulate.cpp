@@ -72,21 +72,27 @@ Json details_json(const Plan& plan, const PlanLines* lines, const Simulation& si
   return {{"lanes", std::move(lanes)}, {"critical_path", std::move(path)}};
 }
 
-// A time says nothing of whether a plan is right. Plans of operators are; one from a file may not
+// A time says nothing of whether a plan is right. Plans of operators are; those from files may not
 // be.
-std::string warning_of(const Request& request) {
-  if (!request.file) return "";
-  const CheckReport report = check(request.file->plan);
-  if (report.clean()) return "";
-  const size_t count = report.diagnostics.size();
-  return paint(Style::bad, "not proved") +
-         fmt::format(": stretto check finds {}{} problem{} in this plan\n",
-                     report.truncated ? "at least " : "", count, count == 1 ? "" : "s");
+std::string warnings_of(const std::vector<PlanFile>& files) {
+  std::string out;
+  for (const PlanFile& file : files) {
+    const CheckReport report = check(file.plan);
+    if (report.clean()) continue;
+    const size_t count = report.diagnostics.size();
+    out += paint(Style::bad, "not proved") +
+           fmt::format(": stretto check finds {}{} problem{} in {}\n",
+                       report.truncated ? "at least " : "", count, count == 1 ? "" : "s",
+                       files.size() == 1 ? "this plan" : file.name);
+  }
+  return out;
 }
 
-// A preset that cannot be had somewhere may be another one there.
-std::string alike(const std::vector<Row>& rows) {
+// A preset that cannot be had somewhere may be another one there. What a file says of its schedule
+// is but a text.
+std::string alike(const std::vector<Row>& rows, const Request& request) {
   std::string out;
+  if (!request.files.empty()) return out;
   for (size_t i = 1; i < rows.size(); ++i) {
     const auto same =
         std::find_if(rows.begin(), rows.begin() + static_cast<long>(i),
@@ -113,9 +119,11 @@ std::string print(const std::vector<Row>& rows, const Request& request,
     if (!row.timeline.empty()) charts += '\n' + row.timeline;
     if (!row.critical_path.empty()) charts += '\n' + row.critical_path;
   }
-  out += table.print() + alike(rows) + charts;
+  out += table.print() + alike(rows, request) + charts;
   if (!chart.empty()) out += '\n' + chart;
-  if (const std::string warning = warning_of(request); !warning.empty()) out += '\n' + warning;
+  if (const std::string warnings = warnings_of(request.files); !warnings.empty()) {
+    out += '\n' + warnings;
+  }
   if (!with_legend) return out;
   out += '\n' + prediction_legend(request.machine, kLabelWidth);
   if (rows.size() > 1 && chart.empty()) {
@@ -133,7 +141,7 @@ Outcome run(const Options& options) {
   const int several_show_ranks = options.show_ranks.empty() ? 1 : std::max(1, show_ranks);
   const Request request = resolve(options);
   say_what_auto_chose(request.choices, request.planned, request.machine);
-  const bool single = request.choices.size() <= 1;
+  const bool single = request.num_plans() == 1;
   const std::optional<double> sequential = sequential_us(request);
   std::vector<Row> rows;
   Charts charts;
@@ -141,8 +149,7 @@ Outcome run(const Options& options) {
   Progress progress;
   for_each_plan(request, progress, [&](const NamedPlan& named) {
     progress.show("simulating " + named.name,
-                  static_cast<double>(rows.size()) /
-                      static_cast<double>(std::max<size_t>(1, request.choices.size())));
+                  static_cast<double>(rows.size()) / static_cast<double>(request.num_plans()));
     Row row;
     row.name = named.name;
     if (named.plan == nullptr) {
@@ -152,23 +159,23 @@ Outcome run(const Options& options) {
       return;
     }
     const Plan& plan = *named.plan;
-    row.simulation = predict(plan, request);
+    row.simulation = predict(named, request.machine);
     row.schedule = plan.schedule;
     if (single && show_ranks > 0) {
       row.timeline = draw_timeline(plan, row.simulation, width, show_ranks, is_ascii_terminal());
     }
     if (!single && options.chart) charts.add(named.name, plan, row.simulation);
     if (options.critical_path)
-      row.critical_path = print_critical_path(plan, request.lines(), row.simulation);
+      row.critical_path = print_critical_path(plan, named.lines(), row.simulation);
     row.json = {{"strategy", row.name},
                 {"schedule", row.schedule},
                 {"refused", Json::array()},
                 {"plan", plan_counts(plan)},
                 {"simulate", prediction_json(row.simulation, sequential)}};
     if (const std::string reason = named.reason(); !reason.empty()) row.json["reason"] = reason;
-    row.json["simulate"].update(details_json(plan, request.lines(), row.simulation));
+    row.json["simulate"].update(details_json(plan, named.lines(), row.simulation));
     if (!options.perfetto.empty()) {
-      trace.add(plan, row.simulation, request.lines(), single ? "" : named.name);
+      trace.add(plan, row.simulation, named.lines(), single ? "" : named.name);
     }
     rows.push_back(std::move(row));
   });
