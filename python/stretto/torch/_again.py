@@ -86,7 +86,6 @@ def again(op, group, more, tensors):
     made = [torch.empty(shape, dtype=record.dtype, device=record.device) for shape in record.shapes]
     for one, at in zip(made, record.outputs):
         words[at] = one.data_ptr()
-    record.engine.require_no_failure(record.operation)
     status = record.run(record.handle, record.rows, record.array, record.count,
                         torch._C._cuda_getCurrentRawStream(record.index))
     if status != 0:

@@ -27,12 +27,9 @@ class Operation:
         Operation.made.append(self)
 
     def run(self, tensors, num_rows, stream):
+        if self.failure:
+            raise RuntimeError(f"{self.failure}; finish() on all ranks goes on behind it")
         self.runs.append((tensors, num_rows, stream))
-
-    def error(self):
-        if torch.cuda.is_current_stream_capturing():
-            raise RuntimeError("operation not permitted when stream is capturing")
-        return self.failure
 
     def runs_per_graph(self, rows):
         return self.per_graph
@@ -160,30 +157,29 @@ class Calls(unittest.TestCase):
         run(3)
         self.assertEqual(len(Operation.made), _gpu.MOST_PLANS)
 
-    def test_what_serves_no_fewer_rows_has_fixed_ones(self):
-        engine, real = self.engine(), Operation.__init__
+    @staticmethod
+    def no_buckets():
+        """Operations are made for fixed rows only, in the block."""
+        real = Operation.__init__
 
         def refuse(operation, context, operator, **options):
             if options["rows"] == "bucket":
                 raise ValueError("no schedule serves it")
             real(operation, context, operator, **options)
+        return mock.patch.object(Operation, "__init__", refuse)
 
+    def test_what_serves_no_fewer_rows_has_fixed_ones(self):
+        engine = self.engine()
         x, w = torch.zeros(4, 8).bfloat16(), torch.zeros(16, 8).bfloat16()
-        with mock.patch.object(Operation, "__init__", refuse):
+        with self.no_buckets():
             for rows in (4, 4, 8):
                 engine.run(_calls.gather_matmul(rows, x, w, w[:, 0].contiguous(), 1), "bf16", {})
         self.assertEqual([one.options["sizes"]["m"] for one in Operation.made], [4, 8])
 
     def test_a_bucket_that_is_refused_hides_no_plan_of_as_many_rows(self):
         """256 and 512 rows are buckets, too."""
-        engine, real = self.engine(), Operation.__init__
-
-        def refuse(operation, context, operator, **options):
-            if options["rows"] == "bucket":
-                raise ValueError("no schedule serves it")
-            real(operation, context, operator, **options)
-
-        with mock.patch.object(Operation, "__init__", refuse):
+        engine = self.engine()
+        with self.no_buckets():
             for rows in (256, 512, 200):
                 engine.run(self.call(rows), "bf16", {})
         self.assertEqual([(one.options["rows"], one.options["sizes"]["m"]) for one in Operation.made],
@@ -231,10 +227,10 @@ class Calls(unittest.TestCase):
         engine = self.engine()
         engine.run(self.call(), "bf16", {})
         engine.run(self.call(n=24), "bf16", {})
-        with mock.patch.object(Operation, "failure", "rank 1 compute 3 waits for p.2"), mock.patch.object(
-                _gpu, "LOOK_EVERY_S", 0):
-            with self.assertRaisesRegex(RuntimeError, "an earlier call .* rank 1 compute 3 waits for p.2"):
-                engine.run(self.call(), "bf16", {})
+        with mock.patch.object(Operation, "failure", "rank 1 compute 3 waits for p.2"):
+            for self.is_capturing in (False, True):
+                with self.assertRaisesRegex(RuntimeError, "rank 1 compute 3 waits for p.2; finish.. on all ranks"):
+                    engine.run(self.call(), "bf16", {})
             with self.assertRaisesRegex(RuntimeError, "^rank 1 compute 3"):
                 engine.finish()
         self.assertEqual([one.finished for one in Operation.made], [1, 1])
