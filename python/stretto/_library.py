@@ -123,7 +123,10 @@ class Library:
             function.restype = c_int if result is STATUS else result
             checked = functools.partial(self._call, function) if result is STATUS else function
             setattr(self, name[len("stretto_"):], checked)
-        self.enqueue = self._loaded.stretto_operation_run  # unchecked: returns a status, for fail()
+        # stretto_operation_run, unchecked: returns a status, for fail(). Its arguments are words all, of which
+        # ctypes converts plain integers fastest.
+        self.enqueue = self._loaded["stretto_operation_run"]
+        self.enqueue.argtypes, self.enqueue.restype = [c_void_p] * 5, c_int
 
     def _call(self, function, *arguments):
         status = function(*arguments)

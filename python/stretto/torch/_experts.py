@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from . import _calls, _checks, _collectives, _serve
+from ._kernels import put, target_of
 from .groups import find
 
 
@@ -30,6 +31,9 @@ def check(x, ids, weights, gate, up, down, op="moe"):
 
 def by_torch(x, ids, weights, gate, up, down, first):
     """[t, h] in fp32 or wider: what experts `first` and on, which are these, add to each token's sum."""
+    if x.is_cuda and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError("moe: PyTorch's way to do it waits for the GPU, which no CUDA graph can hold; call it once "
+                           "before the capture, and st.report() says whether Stretto serves it")
     y = x.new_zeros(x.shape, dtype=torch.promote_types(x.dtype, torch.float32))
     for expert in range(gate.shape[0]):
         token, choice = (ids == first + expert).nonzero(as_tuple=True)
@@ -45,25 +49,30 @@ def _matrices(x, ids, weights):
 
 
 def _everyone(group, *tensors):
-    return [_collectives.all_gather(group, one) for one in tensors]
+    return [one if group.ranks == 1 else _collectives.all_gather(group, one) for one in tensors]
 
 
-def moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False):
+def _own_sum(group, tensor):
+    return tensor if group.ranks == 1 else _collectives.reduce_scatter(group, tensor)
+
+
+def moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False, out=None):
     group = find(group_name)
     check(x, ids, weights, gate, up, down)
+    target = target_of("moe", out, x.shape, x, ids=ids, weights=weights, gate=gate, up=up, down=down)
     if x.numel() == 0:
-        return x.new_empty(x.shape)
+        return put(target, x.new_empty(x.shape))
     rows = _matrices(x, ids, weights)
     first = group.rank * gate.shape[0] if expert_parallel else 0
 
     def fall_back():
         y = by_torch(*_everyone(group, *rows), gate, up, down, first)
-        return (_collectives.reduce_scatter(group, y).to(x.dtype),)
+        return (_own_sum(group, y).to(x.dtype),)
 
     call = _calls.moe(rows[0], rows[1], rows[2].float(), gate.contiguous(), up.contiguous(), down.contiguous(),
                       expert_parallel, group.ranks)
-    y, = _serve.run(call, group, fall_back)
-    return y.reshape(x.shape)
+    y, = _serve.run(call, group, fall_back, targets={"y": target})
+    return put(target, y.reshape(x.shape))
 
 
 def moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_parallel=False):
@@ -79,7 +88,7 @@ def moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_paralle
     with torch.enable_grad():
         y = by_torch(leaves[0], whole_ids, *leaves[1:], first)
         found = torch.autograd.grad(y, leaves, whole_dy.to(y.dtype))
-    dx, dweights = (_collectives.reduce_scatter(group, one) for one in found[:2])
+    dx, dweights = (_own_sum(group, one) for one in found[:2])
     return (dx.reshape(x.shape), dweights.reshape(weights.shape), *(one.contiguous() for one in found[2:]))
 
 

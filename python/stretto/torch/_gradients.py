@@ -183,3 +183,53 @@ GRADIENTS = {
     "mlp": Gradient(keep_mlp, back_mlp),
     "moe": Gradient(keep_moe, back_moe),
 }
+
+
+def arguments(op, more, tensors, seat):
+    """Tensors of a call, or what stands for each, as the operator's schema has them; other arguments as they mostly
+    are, `more` says the rest.
+    """
+    if op == "all_gather_matmul":
+        return tensors[0], tensors[1:1 + more], tensors[1 + more:], seat, 0, None, False
+    if op == "matmul_reduce_scatter":
+        return (*tensors, None)[:3] + (seat, 0)
+    if op == "matmul_all_reduce":
+        return (*tensors, None)[:3] + (seat,)
+    if op == "matmul_all_reduce_add_rms_norm":
+        return *tensors, more, seat
+    if op == "mlp":
+        activation, is_shared, ups = more
+        return tensors[0], tensors[1:1 + ups], tensors[1 + ups:-1], tensors[-1], activation, seat, is_shared, 0
+    return *tensors, seat, more  # moe
+
+
+class Kept:
+    """What autograd knows of a call that the dispatcher has not made: stands for the dispatcher's context."""
+
+    @classmethod
+    def of(cls, op, seat, more, tensors, made):
+        """One, and the tensors that are to be saved."""
+        kept = cls()
+        kept.op, kept.seat, kept.more = op, seat, more
+        # Nobody has gathered rows here: they are not looked at.
+        output = made[0] if len(made) == 1 else made
+        GRADIENTS[op].keep(kept, arguments(op, more, tensors, seat),
+                           (made[0], made[0]) if op == "all_gather_matmul" else output)
+        saved, kept.saved_tensors = kept.saved_tensors, None
+        return kept, saved
+
+    def save_for_backward(self, *tensors):
+        self.saved_tensors = tensors
+
+    def mark_non_differentiable(self, *_):
+        """Of what Kept stands for every result has a gradient."""
+
+    def gradients(self, saved, needed, gradients):
+        """Of each tensor of the call. `needed` says of which."""
+        self.saved_tensors = saved
+        self.needs_input_grad = arguments(self.op, self.more, needed, self.seat)
+        more = (None,) if self.op == "all_gather_matmul" else ()
+        found = GRADIENTS[self.op].backward(self, *gradients, *more)
+        self.saved_tensors = None
+        flat = [one for part in found for one in (part if isinstance(part, (list, tuple)) else (part,))]
+        return flat[:len(needed)]

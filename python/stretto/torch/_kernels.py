@@ -12,17 +12,26 @@ from .report import count_fallback
 GATHERED_IS_KEPT = "the gathered rows are kept, and no operator hands them out"
 
 
-def joined(parts):
-    """Weights or biases below one another: without a copy where they lie so, as parts of one tensor do."""
+def are_behind(parts):
+    """Whether each lies right behind the one before it, as parts of one tensor do."""
     first = parts[0]
     at = first.data_ptr()
     for part in parts:
         if (not part.is_contiguous() or part.data_ptr() != at or
                 part.untyped_storage().data_ptr() != first.untyped_storage().data_ptr()):
-            return torch.cat(parts)
+            return False
         at += part.numel() * part.element_size()
+    return True
+
+
+def joined(parts):
+    """Weights or biases below one another: without a copy where they lie so."""
+    if len(parts) == 1:
+        return parts[0].contiguous()
+    if not are_behind(parts):
+        return torch.cat(parts)
     size = sum(part.shape[0] for part in parts)
-    return first.as_strided((size, *first.shape[1:]), first.stride())
+    return parts[0].as_strided((size, *parts[0].shape[1:]), parts[0].stride())
 
 
 def all_gather_matmul(x, weights, biases, group_name, dim=0, rows=None, keep_gathered=False, out=None,
@@ -34,11 +43,11 @@ def all_gather_matmul(x, weights, biases, group_name, dim=0, rows=None, keep_gat
                     f"x has {x.shape[many.dim]} of dimension {many.dim}; of rows={many.total} rank "
                     f"{group.rank} of {group.ranks} has {own}")
     weight, bias = joined(weights), joined(biases) if biases else None
-    target = _target("all_gather_matmul", out, many.shape(many.total, weight.shape[0]), x,
-                     weight=weight, bias=bias)
+    target = target_of("all_gather_matmul", out, many.shape(many.total, weight.shape[0]), x,
+                     **_numbered("weight", weights), **_numbered("bias", biases))
     if many.count == 0:
         nothing = x.new_empty(many.shape(many.total, weight.shape[0]))
-        return _given(target, nothing), many.gathered_like(x, keep_gathered)
+        return put(target, nothing), many.gathered_like(x, keep_gathered)
     a = many.flat(x, many.block).contiguous()
     gathered = []
 
@@ -50,17 +59,17 @@ def all_gather_matmul(x, weights, biases, group_name, dim=0, rows=None, keep_gat
     y, = _serve.run(call, group, by_torch if falls_back else None, reason=GATHERED_IS_KEPT if keep_gathered else None,
                     targets={"out": target} if many.is_plain() else {})
     kept = many.unflat(gathered[0], many.total) if keep_gathered else many.gathered_like(x, False)
-    return _given(target, many.unflat(y, many.total)), kept
+    return put(target, many.unflat(y, many.total)), kept
 
 
 def matmul_reduce_scatter(x, weight, bias, group_name, dim=0, out=None, falls_back=True):
     group = find(group_name)
     many = _shapes.scattered_rows(x, weight, bias, dim, group.ranks)
     own = many.own(group.rank)
-    target = _target("matmul_reduce_scatter", out, many.shape(own, weight.shape[0]), x, weight=weight,
+    target = target_of("matmul_reduce_scatter", out, many.shape(own, weight.shape[0]), x, weight=weight,
                      bias=bias)
     if many.count == 0:
-        return _given(target, x.new_empty(many.shape(own, weight.shape[0])))
+        return put(target, x.new_empty(many.shape(own, weight.shape[0])))
     a = many.flat(x, many.block * group.ranks).contiguous()
     call = _calls.matmul_scatter(a, weight.contiguous(), group.ranks)
 
@@ -69,29 +78,32 @@ def matmul_reduce_scatter(x, weight, bias, group_name, dim=0, out=None, falls_ba
 
     y, = _serve.run(call, group, by_torch if falls_back else None,
                     targets={"out": target} if many.is_plain() else {})
-    return _given(target, _biased(many.unflat(y, own), bias))
+    return put(target, _biased(many.unflat(y, own), bias))
 
 
 def matmul_all_reduce(x, weight, bias, group_name, out=None):
     group = find(group_name)
     _shapes.whole_rows("matmul_all_reduce", x, [weight], [bias] if bias is not None else [])
     shape = (*x.shape[:-1], weight.shape[0])
-    target = _target("matmul_all_reduce", out, shape, x, weight=weight, bias=bias)
+    target = target_of("matmul_all_reduce", out, shape, x, weight=weight, bias=bias)
     a = x.flatten(0, -2).contiguous()
     if a.shape[0] == 0:
-        return _given(target, x.new_empty(shape))
+        return put(target, x.new_empty(shape))
     call = _calls.matmul_reduce(a, weight.contiguous(), group.ranks)
     y, = _serve.run(call, group, lambda: (_collectives.all_reduce(group, F.linear(a, weight)),),
                     targets={"out": target})
-    return _given(target, _biased(y.reshape(shape), bias))
+    return put(target, _biased(y.reshape(shape), bias))
 
 
-def matmul_all_reduce_add_rms_norm(x, weight, residual, norm_weight, eps, group_name):
+def matmul_all_reduce_add_rms_norm(x, weight, residual, norm_weight, eps, group_name, out=None, total=None):
     group = find(group_name)
-    shape = _shapes.normed(x, weight, residual, norm_weight, eps)
+    op, shape = "matmul_all_reduce_add_rms_norm", _shapes.normed(x, weight, residual, norm_weight, eps)
+    inputs = {"x": x, "weight": weight, "residual": residual, "norm_weight": norm_weight}
+    targets = {"out": target_of(op, out, shape, **inputs),
+               "s": target_of(op, total, shape, **inputs, **{"the other out": out})}
     a = x.flatten(0, -2).contiguous()
     if a.shape[0] == 0:
-        return x.new_empty(shape), x.new_empty(shape)
+        return tuple(put(target, x.new_empty(shape)) for target in targets.values())
     r = residual.flatten(0, -2).contiguous()
 
     def in_parts():
@@ -101,15 +113,16 @@ def matmul_all_reduce_add_rms_norm(x, weight, residual, norm_weight, eps, group_
         return normed.to(x.dtype), total
 
     call = _calls.matmul_norm(a, weight.contiguous(), r, norm_weight.contiguous(), eps, group.ranks)
-    normed, total = _serve.run(call, group, in_parts, is_in_parts=True)
-    return normed.reshape(shape), total.reshape(shape)
+    made = _serve.run(call, group, in_parts, is_in_parts=True, targets=targets)
+    return tuple(put(target, one.reshape(shape)) for target, one in zip(targets.values(), made))
 
 
-def mlp(x, ups, up_biases, down, activation, group_name, sequence_parallel=False, dim=0):
+def mlp(x, ups, up_biases, down, activation, group_name, sequence_parallel=False, dim=0, out=None):
     group = find(group_name)
     many = _shapes.mlp_rows(x, ups, up_biases, down, activation, sequence_parallel, dim, group.ranks)
+    target = target_of("mlp", out, x.shape, x, down=down, **_numbered("up", ups), **_numbered("up_bias", up_biases))
     if x.numel() == 0:
-        return x.new_empty(x.shape)
+        return put(target, x.new_empty(x.shape))
     a = (many.flat(x, many.block) if sequence_parallel else x.flatten(0, -2)).contiguous()
     rows = a.shape[0] * (group.ranks if sequence_parallel else 1)
 
@@ -124,8 +137,9 @@ def mlp(x, ups, up_biases, down, activation, group_name, sequence_parallel=False
 
     call = _calls.mlp(rows, a, [up.contiguous() for up in ups], up_biases, down.contiguous(),
                       activation, sequence_parallel, group.ranks)
-    y, = _serve.run(call, group, in_parts, is_in_parts=True)
-    return many.unflat(y, x.shape[many.dim]) if sequence_parallel else y.reshape(x.shape)
+    y, = _serve.run(call, group, in_parts, is_in_parts=True,
+                    targets={"down": target} if not sequence_parallel or many.is_plain() else {})
+    return put(target, many.unflat(y, x.shape[many.dim]) if sequence_parallel else y.reshape(x.shape))
 
 
 def _pays(x, columns, ranks):
@@ -168,9 +182,16 @@ def matmul_reduce_scatter_back(x, weights, group_name, dim=0):
                  lambda turned: matmul_reduce_scatter(x, turned, None, group_name, dim), scattered)
 
 
-def column_matmul(x, weights, biases, group_name):
+def column_matmul(x, weights, biases, group_name, out=None):
     _shapes.whole_rows("column_matmul", x, weights, biases)
-    return F.linear(x, joined(weights), joined(biases) if biases else None)
+    weight, bias = joined(weights), joined(biases) if biases else None
+    if out is None:
+        return F.linear(x, weight, bias)
+    target = target_of("column_matmul", out, (*x.shape[:-1], weight.shape[0]), x, **_numbered("weight", weights),
+                     **_numbered("bias", biases))
+    a, c = x.flatten(0, -2), target.flatten(0, -2)
+    torch.mm(a, weight.t(), out=c) if bias is None else torch.addmm(bias, a, weight.t(), out=c)
+    return target
 
 
 def all_gather(x, group_name, dim=0, rows=None):
@@ -181,14 +202,20 @@ def all_gather(x, group_name, dim=0, rows=None):
     return many.unflat(_collectives.all_gather(group, many.flat(x, many.block).contiguous()), many.total)
 
 
-def _target(op, out, shape, x, **others):
+def _numbered(name, many):
+    return {name if len(many) == 1 else f"{name} {index}": one for index, one in enumerate(many)}
+
+
+def target_of(op, out, shape, x, **others):
+    """The caller's `out`, if it can be written with these inputs; None where there is none."""
     if out is not None:
         _checks.output(op, out, shape, x)
         _checks.apart(op, out, x=x, **others)
     return out
 
 
-def _given(target, result):
+def put(target, result):
+    """The result, written to the target where there is one."""
     if target is None:
         return result
     if target.data_ptr() != result.data_ptr():

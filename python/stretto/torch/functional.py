@@ -5,7 +5,6 @@ from typing import List, Optional, Sequence, Tuple, Union, overload
 import torch
 
 from . import _again, ops  # noqa: F401  (defines torch.ops.stretto)
-from ._gradients import GRADIENTS
 from .groups import GroupLike, ranks_of, seat
 
 Weights = Union[torch.Tensor, Sequence[torch.Tensor]]
@@ -22,34 +21,23 @@ def _refuse_gradients(op, *tensors):
         raise ValueError(f"{op}: out has no gradient: call it under torch.no_grad(), or without out")
 
 
-class _Graded(torch.autograd.Function):
-    """_usual() with the gradients of the dispatcher's operator, which takes the host some times as long."""
-
-    @staticmethod
-    def forward(ctx, x, weight, bias, name, dim, op, group):
-        made = _usual(op, group, (x, weight))
-        ctx.back = GRADIENTS[op]
-        ctx.back.keep(ctx, (x, weight, bias, name, dim)[:ARGUMENTS[op]], made)
-        return made
-
-    @staticmethod
-    def backward(ctx, gradient):
-        found = ctx.back.backward(ctx, gradient)
-        return (*found, *[None] * (len(ctx.needs_input_grad) - len(found)))
-
-
-ARGUMENTS = {"matmul_all_reduce": 4, "matmul_reduce_scatter": 5}
-
-
-def _usual(op, group, tensors):
-    """An operator of x and weight, by rows of the first dimension."""
-    if _again.needs_gradient(tensors):
-        return _Graded.apply(*tensors, None, seat(group), 0, op, group)
-    made = _again.again(op, group, None, tensors)
-    if made is not None:
-        return made[0]
-    made = getattr(torch.ops.stretto, op)(*tensors, None, seat(group))
-    _again.learn(op, group, None, tensors, [made])
+def _product(op, x, weight, bias, group, out, *more):
+    """An operator of x, weight and bias; `more` arguments of the long way than a usual call has."""
+    tensors = (x, weight) if bias is None else (x, weight, bias)
+    outs = None if out is None else (out,)
+    if not any(more):
+        made = _again.again(op, group, None, tensors, outs)
+        if made is not None:
+            return made[0]
+    kernel, name = getattr(torch.ops.stretto, op), seat(group)
+    if out is None:
+        made = kernel(x, weight, bias, name, *more)
+    else:
+        _refuse_gradients(op, *tensors, out)
+        kernel.out(x, weight, bias, name, *more, out=out)
+        made = out
+    if not any(more):
+        _again.learn(op, group, None, tensors, [made])
     return made
 
 
@@ -86,24 +74,25 @@ def all_gather_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] 
     Returns [..., N] with R times as many of `dim`. Collective. Raises ValueError for what cannot be, which
     names the ranks that disagree; RuntimeError that names ranks which do not come.
     """
-    is_usual = out is None and dim == 0 and rows is None and not keep_gathered and isinstance(weight, torch.Tensor)
+    weights, biases = _listed(weight), _listed(bias)
+    tensors, count = (x, *weights, *biases), len(weights)
+    is_usual = dim == 0 and rows is None and not keep_gathered
+    made = None
     if is_usual:
-        tensors = (x, weight) if bias is None else (x, weight, bias)
-        again = _again.again("all_gather_matmul", group, None, tensors)
-        if again is not None:
-            return again[0]
-    weights, biases, name = _listed(weight), _listed(bias), seat(group)
-    if out is not None:
-        _refuse_gradients("all_gather_matmul", x, *weights, *biases)
-        torch.ops.stretto.all_gather_matmul.out(x, weights, biases, name, dim, rows, out=out)
-        made = out
-    else:
-        made, _ = torch.ops.stretto.all_gather_matmul(x, weights, biases, name, dim, rows, keep_gathered)
-    if is_usual:
-        _again.learn("all_gather_matmul", group, None, tensors, [made])
+        made = _again.again("all_gather_matmul", group, count, tensors, None if out is None else (out,))
+    if made is None:
+        name = seat(group)
+        if out is not None:
+            _refuse_gradients("all_gather_matmul", *tensors, out)
+            torch.ops.stretto.all_gather_matmul.out(x, weights, biases, name, dim, rows, out=out)
+            made = out,
+        else:
+            made = torch.ops.stretto.all_gather_matmul(x, weights, biases, name, dim, rows, keep_gathered)
+        if is_usual:
+            _again.learn("all_gather_matmul", group, count, tensors, made[:1])
     if isinstance(weight, torch.Tensor):
-        return made
-    return list(made.split([one.shape[0] for one in weights], dim=-1))
+        return made[0]
+    return list(made[0].split([one.shape[0] for one in weights], dim=-1))
 
 
 def matmul_reduce_scatter(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor] = None,
@@ -119,14 +108,7 @@ def matmul_reduce_scatter(x: torch.Tensor, weight: torch.Tensor, bias: Optional[
 
     Returns [..., N]. Collective; raises as all_gather_matmul().
     """
-    if out is None and bias is None and dim == 0:
-        return _usual("matmul_reduce_scatter", group, (x, weight))
-    name = seat(group)
-    if out is None:
-        return torch.ops.stretto.matmul_reduce_scatter(x, weight, bias, name, dim)
-    _refuse_gradients("matmul_reduce_scatter", x, weight, bias)
-    torch.ops.stretto.matmul_reduce_scatter.out(x, weight, bias, name, dim, out=out)
-    return out
+    return _product("matmul_reduce_scatter", x, weight, bias, group, out, dim)
 
 
 def matmul_all_reduce(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor] = None,
@@ -137,36 +119,36 @@ def matmul_all_reduce(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torc
     is every rank's, and so is its gradient expected to be. Returns [..., N]. Collective; raises as
     all_gather_matmul().
     """
-    if out is None and bias is None:
-        return _usual("matmul_all_reduce", group, (x, weight))
-    name = seat(group)
-    if out is None:
-        return torch.ops.stretto.matmul_all_reduce(x, weight, bias, name)
-    _refuse_gradients("matmul_all_reduce", x, weight, bias)
-    torch.ops.stretto.matmul_all_reduce.out(x, weight, bias, name, out=out)
-    return out
+    return _product("matmul_all_reduce", x, weight, bias, group, out)
 
 
 def matmul_all_reduce_add_rms_norm(x: torch.Tensor, weight: torch.Tensor, residual: torch.Tensor,
-                                   norm_weight: torch.Tensor, eps: float = 1e-6,
-                                   group: GroupLike = None) -> Tuple[torch.Tensor, torch.Tensor]:
+                                   norm_weight: torch.Tensor, eps: float = 1e-6, group: GroupLike = None, *,
+                                   out: Optional[Tuple[torch.Tensor, torch.Tensor]] = None
+                                   ) -> Tuple[torch.Tensor, torch.Tensor]:
     """s = all_reduce(x @ weight.T) + residual, and its RMSNorm: (normed, s), on every rank.
 
     x [..., K] and weight [N, K] are this rank's part of K; residual [..., N] and norm_weight [N] are the
-    same on all ranks. normed = s / sqrt(mean(s^2) + eps) * norm_weight, in fp32. Collective; raises as
-    all_gather_matmul().
+    same on all ranks. normed = s / sqrt(mean(s^2) + eps) * norm_weight, in fp32. out are tensors for both, written
+    instead of new ones (no gradients). Collective; raises as all_gather_matmul().
     """
-    tensors = (x, weight, residual, norm_weight)
-    made = _again.again("matmul_all_reduce_add_rms_norm", group, eps, tensors)
+    op, tensors = "matmul_all_reduce_add_rms_norm", (x, weight, residual, norm_weight)
+    made = _again.again(op, group, eps, tensors, out)
     if made is None:
-        made = torch.ops.stretto.matmul_all_reduce_add_rms_norm(*tensors, eps, seat(group))
-        _again.learn("matmul_all_reduce_add_rms_norm", group, eps, tensors, made)
+        name, kernel = seat(group), torch.ops.stretto.matmul_all_reduce_add_rms_norm
+        if out is None:
+            made = kernel(*tensors, eps, name)
+        else:
+            made = normed, total = out
+            _refuse_gradients(op, *tensors, normed, total)
+            kernel.out(*tensors, eps, name, out=normed, total=total)
+        _again.learn(op, group, eps, tensors, made)
     return made[0], made[1]
 
 
 def mlp(x: torch.Tensor, up: Weights, down: torch.Tensor, group: GroupLike = None, *,
         up_bias: Optional[Weights] = None, activation: str = "swiglu", sequence_parallel: bool = False,
-        dim: int = 0) -> torch.Tensor:
+        dim: int = 0, out: Optional[torch.Tensor] = None) -> torch.Tensor:
     """A tensor-parallel MLP in one plan: activation(x @ up.T) @ down.T, summed over the ranks.
 
     x                  [..., H]; with sequence_parallel its dimension `dim` is dealt to the ranks, and so is
@@ -175,38 +157,60 @@ def mlp(x: torch.Tensor, up: Weights, down: torch.Tensor, group: GroupLike = Non
     down               [H, F], this rank's columns
     up_bias            [F] of each, or None
     activation         "swiglu": silu(gate) * up; "gelu" in its tanh form; "silu"
+    out                written instead of a new tensor (no gradients)
 
     Gradients compute what stood between the products again. Returns x's shape. Collective; raises as
     all_gather_matmul().
     """
     ups, biases = _listed(up), _listed(up_bias)
-    is_usual = not biases and dim == 0 and len(ups) in (1, 2)
-    if is_usual:
-        more = activation, sequence_parallel
-        again = _again.again("mlp", group, more, (x, *ups, down))
-        if again is not None:
-            return again[0]
-    made = torch.ops.stretto.mlp(x, ups, biases, down, activation, seat(group), sequence_parallel, dim)
-    if is_usual:
-        _again.learn("mlp", group, more, (x, *ups, down), [made])
-    return made
+    tensors, more = (x, *ups, *biases, down), (activation, sequence_parallel, len(ups))
+    made = None
+    if dim == 0:
+        made = _again.again("mlp", group, more, tensors, None if out is None else (out,))
+    if made is None:
+        given = x, ups, biases, down, activation, seat(group), sequence_parallel, dim
+        if out is None:
+            made = torch.ops.stretto.mlp(*given),
+        else:
+            _refuse_gradients("mlp", *tensors, out)
+            torch.ops.stretto.mlp.out(*given, out=out)
+            made = out,
+        if dim == 0:
+            _again.learn("mlp", group, more, tensors, made)
+    return made[0]
 
 
 def moe(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, gate: torch.Tensor, up: torch.Tensor,
-        down: torch.Tensor, group: GroupLike = None, *, expert_parallel: bool = False) -> torch.Tensor:
+        down: torch.Tensor, group: GroupLike = None, *, expert_parallel: bool = False,
+        out: Optional[torch.Tensor] = None) -> torch.Tensor:
     """A mixture of experts: for each token the sum over its choices c of weights[c] * expert ids[c] of it, an MLP
     silu(x @ gate.T) * (x @ up.T) @ down.T.
 
     x                [..., H], this rank's tokens, as many on each rank
     ids, weights     [..., k]: the experts that a token has chosen, whole numbers, and their parts of its sum. An id
-                     that is no expert's adds nothing
+                     that is no expert's adds nothing. int32 and fp32 are taken as they are; others are cast at every
+                     call, and so ids of 64 bits must be numbers of 32
     gate, up         [E, F, H], down [E, H, F]: of all experts this rank's part of F; with expert_parallel all of this
                      rank's experts, the r-th block of them
+    out              written instead of a new tensor (no gradients)
 
-    Runs on CPU tensors; on GPUs PyTorch does it, which is counted. Gradients are PyTorch's. Returns x's shape.
-    Collective; raises as all_gather_matmul().
+    Gradients are PyTorch's. Returns x's shape. Collective; raises as all_gather_matmul().
     """
-    return torch.ops.stretto.moe(x, ids, weights, gate, up, down, seat(group), expert_parallel)
+    if ids.dtype is torch.int64:
+        ids = ids.to(torch.int32)
+    if weights.dtype in (torch.bfloat16, torch.float16):
+        weights = weights.float()
+    tensors = x, ids, weights, gate, up, down
+    made = _again.again("moe", group, expert_parallel, tensors, None if out is None else (out,))
+    if made is None:
+        if out is None:
+            made = torch.ops.stretto.moe(*tensors, seat(group), expert_parallel),
+        else:
+            _refuse_gradients("moe", *tensors, out)
+            torch.ops.stretto.moe.out(*tensors, seat(group), expert_parallel, out=out)
+            made = out,
+        _again.learn("moe", group, expert_parallel, tensors, made)
+    return made[0]
 
 
 def _needs_no_sum(x, weight, bias, group):
@@ -221,25 +225,30 @@ def _needs_no_sum(x, weight, bias, group):
 
 @overload
 def column_matmul(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor] = ...,
-                  group: GroupLike = ...) -> torch.Tensor: ...
+                  group: GroupLike = ..., *, out: Optional[torch.Tensor] = ...) -> torch.Tensor: ...
 
 
 @overload
 def column_matmul(x: torch.Tensor, weight: Sequence[torch.Tensor],
-                  bias: Optional[Sequence[torch.Tensor]] = ...,
-                  group: GroupLike = ...) -> List[torch.Tensor]: ...
+                  bias: Optional[Sequence[torch.Tensor]] = ..., group: GroupLike = ..., *,
+                  out: Optional[torch.Tensor] = ...) -> List[torch.Tensor]: ...
 
 
-def column_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] = None,
-                  group: GroupLike = None) -> Union[torch.Tensor, List[torch.Tensor]]:
+def column_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] = None, group: GroupLike = None, *,
+                  out: Optional[torch.Tensor] = None) -> Union[torch.Tensor, List[torch.Tensor]]:
     """x @ weight.T + bias where every rank has all of x [..., K]: nothing is communicated.
 
-    Its gradient is: that of x is a sum over the ranks (matmul_all_reduce). Weights as of all_gather_matmul().
+    Its gradient is: that of x is a sum over the ranks (matmul_all_reduce). Weights and out as of all_gather_matmul().
     """
-    if _needs_no_sum(x, weight, bias, group):
+    if out is None and _needs_no_sum(x, weight, bias, group):
         return torch.nn.functional.linear(x, weight, bias)
-    weights = _listed(weight)
-    made = torch.ops.stretto.column_matmul(x, weights, _listed(bias), seat(group))
+    weights, biases, name = _listed(weight), _listed(bias), seat(group)
+    if out is None:
+        made = torch.ops.stretto.column_matmul(x, weights, biases, name)
+    else:
+        _refuse_gradients("column_matmul", x, *weights, *biases, out)
+        torch.ops.stretto.column_matmul.out(x, weights, biases, name, out=out)
+        made = out
     if isinstance(weight, torch.Tensor):
         return made
     return list(made.split([one.shape[0] for one in weights], dim=-1))

@@ -49,6 +49,17 @@ OUT_SCHEMAS = {
         "(Tensor x, Tensor weight, Tensor? bias, str group_name, int dim=0, *, Tensor(a!) out) -> ()",
     "matmul_all_reduce":
         "(Tensor x, Tensor weight, Tensor? bias, str group_name, *, Tensor(a!) out) -> ()",
+    "matmul_all_reduce_add_rms_norm":
+        "(Tensor x, Tensor weight, Tensor residual, Tensor norm_weight, float eps, str group_name, "
+        "*, Tensor(a!) out, Tensor(b!) total) -> ()",
+    "mlp":
+        "(Tensor x, Tensor[] ups, Tensor[] up_biases, Tensor down, str activation, str group_name, "
+        "bool sequence_parallel=False, int dim=0, *, Tensor(a!) out) -> ()",
+    "moe":
+        "(Tensor x, Tensor ids, Tensor weights, Tensor gate, Tensor up, Tensor down, str group_name, "
+        "bool expert_parallel=False, *, Tensor(a!) out) -> ()",
+    "column_matmul":
+        "(Tensor x, Tensor[] weights, Tensor[] biases, str group_name, *, Tensor(a!) out) -> ()",
 }
 
 
@@ -91,13 +102,14 @@ def _define():
                 _library.impl(name, _autocast(op, device_type, KEPT.get(name, ())), key)
     for name, schema in OUT_SCHEMAS.items():
         _library.define(f"{name}.out{schema}")
-        _library.impl(f"{name}.out", _writer(getattr(_kernels, name)), "CompositeExplicitAutograd")
+        kernels = _experts if name in OF_EXPERTS else _kernels
+        _library.impl(f"{name}.out", _writer(getattr(kernels, name)), "CompositeExplicitAutograd")
         torch.library.register_fake(f"stretto::{name}.out", lambda *arguments, **named: None, lib=_library)
 
 
 def _writer(kernel):
-    def write(*arguments, out, **named):
-        kernel(*arguments, out=out, **named)
+    def write(*arguments, **named):
+        kernel(*arguments, **named)
     return write
 
 

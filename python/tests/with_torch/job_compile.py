@@ -52,10 +52,14 @@ def check_compile_out(mesh):
     x, up, _ = inputs(rank, False)
 
     def function(x, up):
-        out = torch.empty(16, FF, dtype=x.dtype)
+        out, normed, total = torch.empty(16, FF, dtype=x.dtype), *(torch.empty(8, FF, dtype=x.dtype) for _ in "ab")
         st.all_gather_matmul(x, up, group=name, out=out)
-        return out * 2
-    close(torch.compile(function, fullgraph=True, backend="aot_eager")(x, up), function(x, up))
+        st.matmul_all_reduce_add_rms_norm(x, up, out[:8], up[:, 0].contiguous(), 1e-6, name, out=(normed, total))
+        back = torch.empty_like(x)
+        st.mlp(x, [up, up], up.t().contiguous(), name, out=back)
+        return out * 2, normed + total, back
+    for one, other in zip(torch.compile(function, fullgraph=True, backend="aot_eager")(x, up), function(x, up)):
+        close(one, other)
 
 
 def check_opcheck(mesh):

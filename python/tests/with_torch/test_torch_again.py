@@ -6,7 +6,7 @@ import types
 import unittest
 from unittest import mock
 
-import ranks  # noqa: F401  (PyTorch, or no tests)
+from ranks import normal
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -19,15 +19,20 @@ from stretto.torch import _again, _engine, _gpu
 view_of = sys.modules["stretto.tensors"].view_of  # stretto.tensors is a function, too
 
 
+class Other(torch.Tensor):
+    """What others may have made of a tensor."""
+
+
 class Operation(stretto.Operation):
     """One that is never made: its tensors are those that the library says of the operator."""
 
     made = []
 
     def __init__(self, context, operator, *, dtype, schedule, rows, sizes):
-        self._handle, self._context, self.dtype = 1, types.SimpleNamespace(gpu=0), dtype
+        self._handle, self._context, self.dtype = ctypes.c_void_p(1), types.SimpleNamespace(gpu=0), dtype
         self._kept = {}
-        self._infos = lambda count: stretto.tensors(operator, ranks=1, dtype=dtype, **{**sizes, "m": count})
+        self._infos = lambda count: stretto.tensors(operator, ranks=1, dtype=dtype,
+                                                    sizes={**sizes, next(iter(sizes)): count})
         Operation.made.append(self)
 
 
@@ -65,7 +70,7 @@ class Again(unittest.TestCase):
         self.noted("long", rows, array, count, stream)
 
     def enqueue(self, handle, rows, array, count, stream):
-        self.noted("again", rows, array, count, stream)
+        self.noted("again", rows, (CCallTensor * count).from_address(array), count, stream)
         return self.status
 
     def fail(self, status):
@@ -82,16 +87,28 @@ class Again(unittest.TestCase):
         x, w, group = self.x, self.w, self.group
         up, down, residual = torch.zeros_like(w), torch.zeros(64, 32).bfloat16(), torch.zeros(2, 4, 32).bfloat16()
         scale = torch.ones(32).bfloat16()
+        parts, both = list(torch.zeros(64, 64).bfloat16().split([16, 48])), torch.zeros(64).bfloat16()
+        inner = torch.zeros(2, 32).bfloat16()
+        ids, weights = torch.zeros(2, 4, 2).int(), torch.zeros(2, 4, 2)
+        experts = [torch.zeros(3, *shape).bfloat16() for shape in ((16, 64), (16, 64), (64, 16))]
         for call, inputs, shape in (
                 (lambda: st.all_gather_matmul(x, w, group=group), {"a": x, "b": w}, (2, 4, 32)),
                 (lambda: st.all_gather_matmul(x, w, scale, group), {"a": x, "b": w, "c": scale}, (2, 4, 32)),
+                (lambda: st.all_gather_matmul(x, parts, group=group)[0]._base, {"a": x, "b": parts[0]}, (2, 4, 64)),
+                (lambda: st.all_gather_matmul(x, parts, both.split([16, 48]), group)[1]._base,
+                 {"a": x, "b": parts[0], "c": both}, (2, 4, 64)),
                 (lambda: st.matmul_reduce_scatter(x, w, group=group), {"a": x, "b": w}, (2, 4, 32)),
                 (lambda: st.matmul_all_reduce(x, w, group=group), {"a": x, "b": w}, (2, 4, 32)),
+                (lambda: st.matmul_all_reduce(x, w, scale, group), {"a": x, "b": w}, (2, 4, 32)),
                 (lambda: st.matmul_all_reduce_add_rms_norm(x, w, residual, scale, 1e-5, group),
                  {"a": x, "b": w, "r": residual, "w": scale}, (2, 4, 32)),
                 (lambda: st.mlp(x, [w, up], down, group), {"x": x, "wg": w, "wu": up, "wd": down}, (2, 4, 64)),
+                (lambda: st.mlp(x, [w, up], down, group, up_bias=list(inner)),
+                 {"x": x, "wg": w, "wu": up, "c0": inner[0], "c1": inner[1], "wd": down}, (2, 4, 64)),
                 (lambda: st.mlp(x, w, down, group, activation="gelu", sequence_parallel=True),
-                 {"x": x, "wg": w, "wd": down}, (2, 4, 64))):
+                 {"x": x, "wg": w, "wd": down}, (2, 4, 64)),
+                (lambda: st.moe(x, ids, weights, *experts, group), dict(zip(
+                    ("x", "ids", "weights", "wg", "wu", "wd"), (x, ids, weights, *experts))), (2, 4, 64))):
             call()
             made = call()
             (first, _, before, _), (second, rows, given, stream) = self.enqueued
@@ -104,7 +121,7 @@ class Again(unittest.TestCase):
             outputs = sorted(address for name, (address, _) in given.items() if name not in inputs)
             self.assertEqual(outputs, sorted(one.data_ptr() for one in made))
             self.enqueued.clear()
-        self.assertEqual(sum(st.report().served.values()), 14)
+        self.assertEqual(sum(st.report().served.values()), 24)
 
     def test_other_addresses_shapes_and_groups(self):
         other = self.x.clone()
@@ -125,15 +142,19 @@ class Again(unittest.TestCase):
         call()
         call()
         self.assertEqual(self.ways(), ["long", "again"])
-        call(out=torch.empty(2, 4, 32).bfloat16())
-        call(bias=torch.zeros(32).bfloat16())
         call(x=crooked)
         call(x=gaps)
+        call(out=torch.empty(2 * 4 * 32 + 1).bfloat16()[1:].view(2, 4, 32))
+        call(x=torch.zeros(2, 4, 64).bfloat16().as_subclass(Other))
         with torch.autocast("cpu", dtype=torch.bfloat16):
             call()
         with FlopCounterMode(display=False):
             call()
         self.assertEqual(self.ways(), ["long"] * 6)
+        pieces = torch.zeros(64, 64).bfloat16().split(32)
+        for weights in (pieces, pieces[::-1], [pieces[0], pieces[1].clone()], pieces):
+            st.all_gather_matmul(x, list(weights), group=self.group)
+        self.assertEqual(self.ways(), ["long"] * 3 + ["again"])
         with torch.no_grad():
             call(w=torch.nn.Parameter(w.clone()))
         self.assertEqual(self.ways(), ["again"])
@@ -141,24 +162,81 @@ class Again(unittest.TestCase):
         call()
         self.assertEqual(self.ways(), ["long"])
 
+    def test_results_where_the_caller_says(self):
+        x, w, out = self.x, self.w, torch.empty(2, 4, 32).bfloat16()
+        for op in (st.matmul_all_reduce, st.matmul_reduce_scatter, st.all_gather_matmul):
+            for other in (out, torch.empty_like(out)):
+                self.assertIs(op(x, w, group=self.group, out=other), other)
+                self.assertEqual(self.enqueued[-1][2]["out"][0], other.data_ptr())
+            self.assertEqual(self.ways(), ["long", "again"])
+            for bad, message in ((out[:1], "is what comes"), (out.float(), "out is torch.float32"),
+                                 (x.view(-1)[:256].view(2, 4, 32), "out overlaps x"),
+                                 (w.view(-1)[-256:].view(2, 4, 32), "out overlaps weight"),
+                                 (out.clone().requires_grad_(), "out has no gradient")):
+                with self.assertRaisesRegex(ValueError, message):
+                    op(x, w, group=self.group, out=bad)
+            self.assertFalse(self.enqueued)
+        norm = lambda *outs: st.matmul_all_reduce_add_rms_norm(  # noqa: E731
+            x, w, torch.zeros_like(out), w[:, 0].contiguous(), 1e-6, self.group, out=outs)
+        for _ in range(2):
+            norm(out, other)
+        self.assertEqual(self.ways(), ["long", "again"])
+        with self.assertRaisesRegex(ValueError, "out overlaps the other out"):
+            norm(out, out)
+
+    def test_a_dimension_of_a_mesh(self):
+        """Which is a new object at every call."""
+        class Mesh(_again.DeviceMesh):
+            ndim, mesh_dim_names = 1, ("tp",)
+
+            def __init__(self):
+                """Of nothing."""
+
+            get_group = lambda _: self.group  # noqa: E731
+        with mock.patch.object(_again, "DeviceMesh", Mesh), mock.patch.object(
+                _again.groups, "group_name", lambda group: self.group.name):
+            for _ in range(3):
+                st.matmul_all_reduce(self.x, self.w, group=Mesh())
+        self.assertEqual(self.ways(), ["long", "again", "again"])
+
     def test_gradients(self):
         """The forward pass comes again, too, and the gradients are the dispatcher's operator's."""
-        x, w = self.x.clone().requires_grad_(), self.w.clone().requires_grad_()
-        for op in (st.matmul_all_reduce, st.matmul_reduce_scatter):
-            with mock.patch.object(_again, "needs_gradient", lambda tensors: False):
-                right = op(x, w, group=self.group)
+        for name in ("empty", "empty_strided"):  # nothing is written to results here
+            patched = mock.patch.object(torch, name, lambda shape, *_, **named: torch.ones(shape, **named))
+            patched.start()
+            self.addCleanup(patched.stop)
+        group = self.group
+        parts, both = list(normal(1, 64, 64).split([16, 48])), normal(2, 64)
+        x, w, up, down, scale, residual = (normal(3 + i, *shape) for i, shape in enumerate(
+            ((2, 4, 64), (32, 64), (32, 64), (64, 32), (32,), (2, 4, 32))))
+        for call, given in (
+                (lambda *t: st.all_gather_matmul(*t, group=group), (x, w)),
+                (lambda *t: st.all_gather_matmul(*t, group=group), (x, w, scale)),
+                (lambda x, *t: torch.cat(st.all_gather_matmul(x, t[:2], t[2:], group), -1),
+                 (x, *parts, *both.split([16, 48]))),
+                (lambda *t: st.matmul_all_reduce(*t, group=group), (x, w)),
+                (lambda *t: st.matmul_all_reduce(*t, group=group), (x, w, scale)),
+                (lambda *t: st.matmul_reduce_scatter(*t, group=group), (x, w, scale)),
+                (lambda *t: torch.cat(st.matmul_all_reduce_add_rms_norm(*t, 1e-5, group)), (x, w, residual, scale)),
+                (lambda x, down, *t: st.mlp(x, t, down, group), (x, down, w, up)),
+                (lambda x, down, w, up, *b: st.mlp(x, [w, up], down, group, up_bias=b),
+                 (x, down, w, up, scale, -scale))):
+            leaves = [one.detach().requires_grad_() for one in given]
+            with mock.patch.object(_again, "again", lambda *given: None):
+                right = call(*leaves)
             self.assertEqual(self.ways(), ["long"])
-            for way in ("long", "again"):
-                y = op(x, w, group=self.group)
-                self.assertEqual(self.ways(), [way])
-                self.assertEqual(y.shape, right.shape)
-                dy = torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).bfloat16()
-                for needed in ((x, w), (x,), (w,)):
-                    expected = torch.autograd.grad(right, needed, dy, retain_graph=True)
-                    for got, one in zip(torch.autograd.grad(y, needed, dy, retain_graph=True), expected):
-                        self.assertTrue(torch.equal(got, one))
-            frozen = op(x.detach(), w, group=self.group)
-            self.assertEqual(torch.autograd.grad(frozen, w, dy)[0].shape, w.shape)
+            y = call(*leaves)
+            self.assertEqual(self.ways(), ["again"])
+            dy = normal(1, *y.shape)
+            expected = torch.autograd.grad(right, leaves, dy)
+            for got, one in zip(torch.autograd.grad(y, leaves, dy, retain_graph=True), expected):
+                self.assertTrue(torch.equal(got, one))
+            for leaf in leaves:  # of one tensor alone
+                some = [one if one is leaf else one.detach() for one in leaves]
+                got, = torch.autograd.grad(call(*some), leaf, dy)
+                with mock.patch.object(_again, "again", lambda *given: None):
+                    expected, = torch.autograd.grad(call(*some), leaf, dy)
+                self.assertTrue(torch.equal(got, expected))
             self.enqueued.clear()
 
     def test_copies_are_not_taken_for_what_was_given(self):

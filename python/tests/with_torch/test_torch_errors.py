@@ -71,8 +71,22 @@ class Bad(unittest.TestCase):
         for op, rows in ((st.all_gather_matmul, 12), (st.matmul_reduce_scatter, 3), (st.matmul_all_reduce, 6)):
             bad = torch.zeros(rows, 4).bfloat16()
             self.refused(lambda g: op(self.x, self.w, bad[1], g, out=bad), "out overlaps bias")
-        needs = self.w.clone().requires_grad_()
-        self.refused(lambda g: st.matmul_all_reduce(self.x, needs, group=g, out=out), "out has no gradient")
+        for w, needs in ((self.w.clone().requires_grad_(), out), (self.w, out.clone().requires_grad_())):
+            self.refused(lambda g: st.matmul_all_reduce(self.x, w, group=g, out=needs), "out has no gradient")
+        wide, scale = torch.zeros(12, 4).bfloat16(), normal(3, 4)
+        self.refused(lambda g: st.all_gather_matmul(self.x, [self.w, wide.view(6, 8)[:4]], group=g, out=wide.view(
+            -1)[24:].view(3, 8)), r"out is \[3, 8\]; \[12, 8\] is what comes")
+        many = torch.zeros(4, 24).bfloat16().view(12, 8)
+        self.refused(lambda g: st.all_gather_matmul(self.x, [self.w, many[:4]], group=g, out=many),
+                     "out overlaps weight 1: give it memory")
+        self.refused(lambda g: st.column_matmul(self.x, many[:4], scale, g, out=many.view(-1)[:24].view(6, 4)),
+                     "^column_matmul: out overlaps weight")
+        self.refused(lambda g: st.mlp(self.x, [self.w, self.w], self.w.t(), g, out=self.x), "^mlp: out overlaps x")
+        residual = torch.zeros(6, 4).bfloat16()
+        for outs, message in (((out, residual), "out overlaps residual"), ((out, out), "out overlaps the other out"),
+                              ((out[:5], out), r"out is \[5, 4\]")):
+            self.refused(lambda g: st.matmul_all_reduce_add_rms_norm(
+                self.x, self.w, residual, scale, group=g, out=outs), message)
 
     def test_what_is_not_served_where_there_is_no_fallback(self):
         self.refused(lambda g: st.matmul_all_reduce(self.x.double(), self.w.double(), group=g),

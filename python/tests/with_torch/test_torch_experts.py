@@ -68,6 +68,18 @@ class Experts(Numbers):
                                           *self.part(tensors, g.rank, 2, True)[3:], g, expert_parallel=True))
         self.assertEqual(tuple(nothing[0].shape), (0, H))
 
+    def test_results_are_written_where_the_caller_says(self):
+        def call(group):
+            mine = self.part(self.tensors(), group.rank, 2, True)
+            out = torch.full((T // 2, H), float("nan")).bfloat16()
+            self.assertIs(st.moe(*mine, group, expert_parallel=True, out=out), out)
+            self.assertTrue(torch.equal(out, st.moe(*mine, group, expert_parallel=True)))
+            for bad, message in ((mine[0], "out overlaps x"), (mine[5].view(-1)[:6 * H].view(6, H), "overlaps down"),
+                                 (out[:3], r"\[6, 16\] is what comes")):
+                with self.assertRaisesRegex(ValueError, f"^moe: .*{message}"):
+                    st.moe(*mine, group, expert_parallel=True, out=bad)
+        run(2, call)
+
     def test_pytorch_serves_the_rest(self):
         tensors = [one.double() if one.is_floating_point() else one for one in self.tensors()]
         for dealt in (False, True):

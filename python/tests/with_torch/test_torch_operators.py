@@ -175,18 +175,76 @@ class Mlp(Numbers):
 
 
 class Out(Numbers):
-    def test_results_are_written_where_the_caller_says(self):
-        x = [normal(rank, 6, K) for rank in range(RANKS)]
-        weight = [normal(10 + rank, N, K) for rank in range(RANKS)]
-        bias = normal(5, N)
+    def check(self, call, *shapes):
+        """call(group, out) gives tensors of these shapes, in `out` too, which it then returns."""
+        def both(group):
+            right = call(group, None)
+            right = right if isinstance(right, tuple) else (right,)
+            outs = tuple(torch.full(shape, float("nan"), dtype=right[0].dtype) for shape in shapes)
+            call(group, outs if len(outs) > 1 else outs[0])
+            for out, one in zip(outs, right):
+                self.assertTrue(torch.equal(out, one))
+        run(RANKS, both)
 
-        def call(group):
-            a, b = x[group.rank], weight[group.rank]
-            for op, rows in ((st.all_gather_matmul, 18), (st.matmul_reduce_scatter, 2), (st.matmul_all_reduce, 6)):
-                out = torch.full((rows, N), float("nan"), dtype=a.dtype)
-                self.assertIs(op(a, b, bias, group, out=out), out)
-                self.assertTrue(torch.equal(out, op(a, b, bias, group)))
-        run(RANKS, call)
+    def test_results_are_written_where_the_caller_says(self):
+        x, weight = normal(1, 6, K), normal(2, N, K)
+        bias, residual, scale = normal(3, N), normal(4, 6, N), normal(5, N)
+        for biased in (bias, None):
+            self.check(lambda g, out: st.all_gather_matmul(x, weight, biased, g, out=out), (18, N))
+            self.check(lambda g, out: st.matmul_reduce_scatter(x, weight, biased, g, out=out), (2, N))
+            self.check(lambda g, out: st.matmul_all_reduce(x, weight, biased, g, out=out), (6, N))
+            self.check(lambda g, out: st.column_matmul(x, weight, biased, g, out=out), (6, N))
+        self.check(lambda g, out: st.matmul_all_reduce_add_rms_norm(x, weight, residual, scale, 1e-6, g, out=out),
+                   (6, N), (6, N))
+        for shared in (False, True):
+            self.check(lambda g, out: st.mlp(x, [weight, weight], weight.t(), g, sequence_parallel=shared, out=out),
+                       (6, K))
+
+    def test_rows_of_another_dimension_and_several_weights(self):
+        x, many = normal(1, 2, 3, K), normal(2, 3 * N, K).split([N, 2 * N])
+        self.check(lambda g, out: torch.cat(st.all_gather_matmul(x, many, group=g, out=out), -1), (6, 3, 3 * N))
+        self.check(lambda g, out: st.all_gather_matmul(x, many[0], group=g, dim=1, out=out), (2, 9, N))
+        self.check(lambda g, out: st.matmul_reduce_scatter(x, many[0], group=g, dim=1, out=out), (2, 1, N))
+        self.check(lambda g, out: st.mlp(x, many[0], many[0].t(), g, activation="silu", sequence_parallel=True,
+                                         dim=1, out=out), (2, 3, K))
+
+    def test_what_pytorch_does(self):
+        x, weight = normal(1, 6, K).double(), normal(2, N, K).double()
+        out = torch.empty(6, N, dtype=torch.float64)
+        run(1, lambda g: st.matmul_all_reduce(x, weight, group=g, out=out), fallback=True)
+        self.assert_close(out, x @ weight.t())
+
+
+class NoRows(Numbers):
+    def test_every_operator(self):
+        x, w, scale = torch.empty(2, 0, K).bfloat16(), normal(1, N, K), normal(2, N)
+        residual = torch.empty(2, 0, N).bfloat16()
+        for out in (None, torch.empty(2, 0, N).bfloat16()):
+            for call, shape in (
+                    (lambda g: st.all_gather_matmul(x, w, group=g, dim=1, out=out), (2, 0, N)),
+                    (lambda g: st.all_gather_matmul(x, w, scale, g, dim=1, rows=0, keep_gathered=out is None, out=out),
+                     (2, 0, N)),
+                    (lambda g: st.matmul_reduce_scatter(x, w, scale, g, dim=1, out=out), (2, 0, N)),
+                    (lambda g: st.matmul_all_reduce(x, w, scale, g, out=out), (2, 0, N)),
+                    (lambda g: st.column_matmul(x, w, scale, g, out=out), (2, 0, N)),
+                    (lambda g: st.matmul_all_reduce_add_rms_norm(x, w, residual, scale, 1e-6, g)[0], (2, 0, N)),
+                    (lambda g: st.mlp(x, [w, w], w.t(), g), (2, 0, K)),
+                    (lambda g: st.mlp(x, w, w.t(), g, activation="gelu", sequence_parallel=True, dim=1), (2, 0, K))):
+                for y in run(2, call):
+                    self.assertEqual(tuple(y.shape), shape)
+
+    def test_gradients(self):
+        """Of weights they are zeros: nobody has a row."""
+        def step(group):
+            x, w = torch.empty(0, K).bfloat16().requires_grad_(), normal(1, N, K).requires_grad_()
+            b = normal(2, N).requires_grad_()
+            y = st.all_gather_matmul(x, w, b, group)
+            z = st.matmul_reduce_scatter(y, w.t().contiguous(), group=group)
+            st.mlp(z, [w, w], w.t().contiguous(), group).sum().backward()
+            return x.grad, w.grad, b.grad
+        for dx, dw, db in run(2, step, fallback=True):
+            self.assertEqual(tuple(dx.shape), (0, K))
+            self.assertFalse(dw.any() or db.any())
 
 
 if __name__ == "__main__":
