@@ -11,7 +11,7 @@ class Call:
     """One rank's part of one call. Matrices are row-major without gaps, rows of all leading dimensions.
 
     graph    the name of a shipped operator, or a graph's text (docs/graph-format.md)
-    sizes    of the graph, global
+    sizes    of the graph, global; the first are its rows
     inputs   by their names in the graph: what this rank has
     outputs  name -> (rows, columns) of what this rank gets
     """

@@ -82,10 +82,10 @@ class Engine:
 
     def _operation(self, call, rows, dtype):
         is_captured = torch.cuda.is_current_stream_capturing()
-        known = "it is of several products"
+        known = None
         if call.graph_name in SERVING:
             known = self._known(call, max(FEWEST_ROWS, 1 << (rows - 1).bit_length()), dtype, "bucket", is_captured)
-        if isinstance(known, str):
+        if known is None or isinstance(known, str):
             known = self._known(call, rows, dtype, "fixed", is_captured)
         if isinstance(known, str):
             raise NotServed(known)
@@ -95,7 +95,7 @@ class Engine:
 
     def _known(self, call, room, dtype, kind, is_captured):
         """The Operation for so many rows, or why there is none; one is made where it has not been tried."""
-        key = (call.graph, tuple(one for one in call.sizes if one[0] != "m"), dtype, kind)
+        key = (call.graph, call.sizes[1:], dtype, kind)
         by_rows = self._operations.setdefault(key, {})
         if room not in by_rows:
             if kind == "fixed" and len(by_rows) >= MOST_PLANS:
@@ -112,7 +112,7 @@ class Engine:
             raise NotServed(self._nowhere)
         try:
             return stretto.Operation(self._context, call.graph, dtype=dtype, rows=rows,
-                                     sizes={**dict(call.sizes), "m": room},
+                                     sizes={**dict(call.sizes), call.sizes[0][0]: room},
                                      schedule=self._group.options.schedule)
         except ValueError as error:
             return str(error)

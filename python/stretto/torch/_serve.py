@@ -17,8 +17,6 @@ def refusal(call):
     if TYPES.get(call.dtype) not in taken:
         return (f"tensors are {str(call.dtype).replace('torch.', '')}, and on {call.device.type} Stretto takes "
                 f"{', '.join(taken)}")
-    if call.op == "moe" and call.device.type == "cuda":
-        return "experts run on CPU tensors only, so far"
     empty = [name for name, size in call.sizes if size == 0]
     return f"{empty[0]} is 0" if empty else None
 

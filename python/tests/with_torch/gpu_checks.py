@@ -4,55 +4,10 @@ import torch
 import torch.nn.functional as F
 
 import stretto.torch as st
-from stretto.torch import _again
 
-MOST_ERROR = 1e-2  # relative, in norm: partial sums and results are rounded to 16 bits
-K = 512
-_wrong = []  # of the check that runs: a rank that is wrong goes on, or the others wait for it
-
-
-def wrong():
-    """What was wrong since the last call."""
-    found, _wrong[:] = list(_wrong), []
-    return found
-
-
-def generator(seed):
-    return torch.Generator(device="cuda").manual_seed(seed)
-
-
-def normal(seed, *shape, scale=1.0, dtype=torch.bfloat16):
-    return torch.randn(*shape, device="cuda", generator=generator(seed)).mul_(scale).to(dtype)
-
-
-def integers(seed, *shape, dtype=torch.bfloat16):
-    """-1, 0 and 1: sums of a few hundred are exact in every type, partial ones too."""
-    return torch.randint(-1, 2, shape, device="cuda", generator=generator(seed)).to(dtype)
-
-
-def of_ranks(make, group, seed, *shape, **more):
-    """Every rank's tensor."""
-    return [make(100 * seed + rank, *shape, **more) for rank in range(group.ranks)]
-
-
-def close(what, got, right, most=MOST_ERROR):
-    if got.shape != right.shape:
-        _wrong.append(f"{what}: {list(got.shape)} instead of {list(right.shape)}")
-        return
-    error = ((got.float() - right.float()).norm() / right.float().norm().clamp(min=1e-6)).item()
-    if not error <= most:
-        _wrong.append(f"{what} {list(got.shape)}: an error of {error:.1e}")
-
-
-def exact(what, got, right):
-    if got.shape != right.shape or not torch.equal(got.float(), right.float()):
-        unlike = (got.float() != right.float()).sum().item() if got.shape == right.shape else "shape"
-        _wrong.append(f"{what} {list(got.shape)}: {unlike} elements are not what exact sums are")
-
-
-def products(xs, ws):
-    """The sum over ranks of x @ w.T, in fp32."""
-    return sum(x.float() @ w.float().t() for x, w in zip(xs, ws))
+from gpu_checks_again import check_again, check_again_otherwise, check_library
+from gpu_checks_experts import check_experts
+from gpu_common import K, close, exact, integers, normal, of_ranks, products, told_wrong
 
 
 def check_integers(group):
@@ -67,25 +22,6 @@ def check_integers(group):
             xs = of_ranks(integers, group, 3 + rows, rows * ranks, K, dtype=dtype)
             exact("matmul_reduce_scatter", st.matmul_reduce_scatter(xs[rank], ws[rank], group=group),
                   products(xs, ws).chunk(ranks)[rank])
-
-
-def check_again(group):
-    """Calls that come again: new inputs at the same and at other addresses, beside other shapes and products."""
-    rank, ranks = group.rank, group.ranks
-    ws, kept = of_ranks(integers, group, 1, 512, K), torch.empty(72, K, device="cuda", dtype=torch.bfloat16)
-    before = len(_again._records)
-    results = []
-    for turn in range(6):
-        rows = 72 if turn % 3 else 48
-        xs = of_ranks(integers, group, 200 + turn, rows, K)
-        x = kept[:rows].copy_(xs[rank]) if turn % 2 else xs[rank]
-        results.append((st.all_gather_matmul(x, ws[rank], group=group), torch.cat(xs).float() @ ws[rank].float().t()))
-        results.append((st.matmul_all_reduce(x, ws[rank], group=group), products(xs, ws)))
-        results.append((st.matmul_reduce_scatter(x, ws[rank], group=group), products(xs, ws).chunk(ranks)[rank]))
-    for got, right in results:  # all at the end: results share no memory
-        exact("a call that came again", got, right)
-    if len(_again._records) != before + 6:
-        _wrong.append(f"{len(_again._records) - before} calls were learnt; 6 were expected")
 
 
 def check_random(group):
@@ -210,7 +146,7 @@ def check_drop_in(group):
     served = st.report().served
     for name in ("fused_matmul_reduce_scatter", "fused_all_gather_matmul"):
         if served.get(f"symm_mem.{name}") != 1:
-            _wrong.append(f"{name} was not served: {st.report()}")
+            told_wrong(f"{name} was not served: {st.report()}")
 
 
 def check_modules(group):
@@ -248,5 +184,6 @@ def check_reduce_overhead(group):
         close("in graphs of torch.compile", function(x, up, down).clone(), right * 2)
 
 
-CHECKS = [check_integers, check_again, check_random, check_mlp, check_norm, check_shapes, check_gradients,
-          check_cuda_graphs, check_drop_in, check_modules, check_compile, check_reduce_overhead]
+CHECKS = [check_integers, check_again, check_again_otherwise, check_library, check_random, check_mlp, check_norm,
+          check_shapes, check_gradients, check_cuda_graphs, check_drop_in, check_modules, check_experts, check_compile,
+          check_reduce_overhead]

@@ -19,6 +19,7 @@ import torch.distributed as dist  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
 import gpu_checks  # noqa: E402
+import gpu_common  # noqa: E402
 
 import stretto.torch as st  # noqa: E402
 
@@ -63,10 +64,10 @@ def times(group):
     """Eager calls, host included: Stretto's operator, and NCCL with cuBLAS by PyTorch."""
     ranks, told = group.ranks, []
     for rows, n, k in ((2048, 8192, 8192), (8192, 8192, 28672)):
-        x, w = gpu_checks.normal(1, rows // ranks, n), gpu_checks.normal(2, k // ranks, n, scale=0.01)
+        x, w = gpu_common.normal(1, rows // ranks, n), gpu_common.normal(2, k // ranks, n, scale=0.01)
         told.append(("all_gather_matmul", rows, k, n, time_us(lambda: st.all_gather_matmul(x, w, group=group)),
                      time_us(lambda: F.linear(gathered(x), w))))
-        x, w = gpu_checks.normal(1, rows, k // ranks), gpu_checks.normal(2, n, k // ranks, scale=0.01)
+        x, w = gpu_common.normal(1, rows, k // ranks), gpu_common.normal(2, n, k // ranks, scale=0.01)
         y = x.new_empty(rows // ranks, n)
         told.append(("matmul_reduce_scatter", rows, n, k,
                      time_us(lambda: st.matmul_reduce_scatter(x, w, group=group)),
@@ -76,17 +77,22 @@ def times(group):
 
 def host_costs(group):
     """What eager calls take of the host, beside PyTorch's product and the library's call alone."""
-    x, w, g = (gpu_checks.normal(1, 16, 512), gpu_checks.normal(2, 512, 512), gpu_checks.normal(3, 16, 512))
-    scale = gpu_checks.normal(4, 512)
+    x, w, g = (gpu_common.normal(1, 16, 512), gpu_common.normal(2, 512, 512), gpu_common.normal(3, 16, 512))
+    scale = gpu_common.normal(4, 512)
     calls = {"matmul_all_reduce": lambda: st.matmul_all_reduce(x, w, group=group),
              "all_gather_matmul": lambda: st.all_gather_matmul(x, w, group=group),
              "matmul_reduce_scatter": lambda: st.matmul_reduce_scatter(x, w, group=group),
              "add_rms_norm": lambda: st.matmul_all_reduce_add_rms_norm(x, w, g, scale, 1e-6, group),
              "mlp": lambda: st.mlp(x, [w, w], w, group), "PyTorch's F.linear": lambda: F.linear(x, w)}
+    out, parts = torch.empty_like(x), list(w.split([128, 384]))
+    others = {"matmul_all_reduce with out": lambda: st.matmul_all_reduce(x, w, group=group, out=out),
+              "matmul_all_reduce with a bias": lambda: st.matmul_all_reduce(x, w, scale, group),
+              "all_gather_matmul of two weights": lambda: st.all_gather_matmul(x, parts, group=group)}
     with torch.no_grad():
-        told = [(name, host_us(call, 100)) for name, call in calls.items()]
+        told = [(name, host_us(call, 100)) for name, call in {**calls, **others}.items()]
     w.requires_grad_()
-    told.append(("matmul_all_reduce with a gradient", host_us(calls["matmul_all_reduce"], 100)))
+    for name in ("matmul_all_reduce", "all_gather_matmul", "mlp", "PyTorch's F.linear"):
+        told.append((f"{name} with a gradient", host_us(calls[name], 100)))
     operation = next(one for by_rows in group.engines["cuda"]._operations.values() for one in by_rows.values()
                      if getattr(one, "rows", "") == "bucket")
     infos = operation.tensors_of(16 * group.ranks)
@@ -122,7 +128,7 @@ class Checks:
             torch.cuda.synchronize()
         except Exception:
             what.append(traceback.format_exc(limit=-4).strip())
-        what += gpu_checks.wrong() + [f"not served: {count} x {reason}" for reason, count in not_served().items()]
+        what += gpu_common.wrong() + [f"not served: {count} x {reason}" for reason, count in not_served().items()]
         everyone = [None] * dist.get_world_size()
         dist.all_gather_object(everyone, what, group=self.host)
         if not any(everyone):
@@ -164,7 +170,7 @@ def main():
             checks.run(check)
     group = checks.group
     for name, took in host_costs(group):
-        checks.tell(f"an eager call of {name:34} takes {took:6.1f} us of the host")
+        checks.tell(f"an eager call of {name:36} takes {took:6.1f} us of the host")
     if not checks.failed and not is_shared and "--no-times" not in sys.argv:
         for op, rows, n, k, ours, theirs in times(group):
             checks.tell(f"{op:24} m={rows} n={n} k={k}: {ours:8.1f} us, PyTorch's {theirs:8.1f} us, "

@@ -10,7 +10,7 @@ import torch
 
 import stretto
 import stretto.torch as st
-from stretto.torch import _calls, _gpu
+from stretto.torch import _calls, _engine, _gpu
 from stretto.torch._refusals import NotServed
 
 
@@ -143,6 +143,22 @@ class Calls(unittest.TestCase):
             engine.run(_calls.mlp(rows, x, [up, up], [], up.t().contiguous(), "swiglu", True, 1), "bf16", {})
         self.assertEqual([(one.operator, one.options["rows"], one.options["sizes"]["m"])
                           for one in Operation.made], [("mlp", "fixed", 4), ("mlp", "fixed", 8)])
+
+    def test_experts_have_fixed_tokens_and_types_of_their_own(self):
+        group = st.Threads(1, timeout_s=60).groups[0]
+        self.addCleanup(group.close)
+        x, ids, weights = torch.zeros(6, 8).bfloat16(), torch.ones(6, 2).long(), torch.ones(6, 2).bfloat16()
+        gate, up, down = (torch.zeros(3, *shape).bfloat16() for shape in ((16, 8), (16, 8), (8, 16)))
+        with mock.patch.dict(_engine.ENGINES, {"cpu": _gpu.Engine}):
+            y = torch.ops.stretto.moe(x, ids, weights, gate, up, down, group.name, True)
+            st.moe(x[:3], ids[:3], weights[:3], gate, up, down, group)
+        self.assertEqual(y.shape, x.shape)
+        self.assertEqual([(one.operator, one.options["rows"], one.options["sizes"]) for one in Operation.made],
+                         [(name, "fixed", {"t": tokens, "h": 8, "f": 16, "experts": 3, "k": 2})
+                          for name, tokens in (("moe-ep", 6), ("moe-tp", 3))])
+        given = Operation.made[0].runs[0][0]
+        self.assertEqual([given[name].dtype for name in ("ids", "weights", "x", "wd")],
+                         [torch.int32, torch.float32, torch.bfloat16, torch.bfloat16])
 
     def test_row_counts_that_come_and_go_do_not_make_plans_for_ever(self):
         engine = self.engine()
