@@ -71,14 +71,15 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-std::string fill_page(std::string_view frame, std::initializer_list<std::string_view> code,
+std::string fill_page(std::string_view body, std::initializer_list<std::string_view> code,
                       std::string_view title, std::string_view json) {
   std::string all;
   for (const std::string_view file : code) all += page_file(file);
-  return filled(page_file(frame), {{"TITLE", escaped(title)},
-                                   {"STYLE", std::string(page_file("report.css"))},
-                                   {"CODE", all},
-                                   {"DATA", for_script(json)}});
+  return filled(page_file("frame.html"), {{"TITLE", escaped(title)},
+                                          {"STYLE", std::string(page_file("report.css"))},
+                                          {"BODY", std::string(page_file(body))},
+                                          {"CODE", all},
+                                          {"DATA", for_script(json)}});
 }
 
 std::string model_page(std::string_view title, std::string_view json) {

@@ -63,7 +63,7 @@ Object.assign(TimelineView.prototype, {
       pen.fillStyle = this.colour('faint');
       pen.fillRect(x, kAxis - 6, 1, 5);
       const text = (at / 1e3).toFixed(digits) + (at === found[0] ? ' µs' : '');
-      this.text(text, at === 0 ? x : x, 16, {align: at === 0 ? 'left' : 'center', colour: 'faint', most: 90});
+      this.text(text, x, 16, {align: at === 0 ? 'left' : 'center', colour: 'faint', most: 90});
     }
   },
 

@@ -36,7 +36,6 @@ Object.assign(TimelineView.prototype, {
     this.draw();
   },
 
-
   listen() {
     const {canvas, stage} = this;
     let pressed = null;

@@ -1,10 +1,10 @@
 // How each kind of row is drawn, and the marks over them.
 Object.assign(TimelineView.prototype, {
   draw_head(row) {
-    const {band} = row, run = band.run, several = run.timelines.length > 1;
-    this.text(run.name + (several || band.label === 'measured' ? `, ${band.label}` : ''), 10, row.y + 20,
-      {bold: true, size: 13.5, most: 460});
-    const width = this.pen.measureText(run.name + (several ? `, ${band.label}` : '')).width;
+    const {band} = row, run = band.run, isLabelled = run.timelines.length > 1 || band.label === 'measured';
+    const name = run.name + (isLabelled ? `, ${band.label}` : '');
+    this.text(name, 10, row.y + 20, {bold: true, size: 13.5, most: 460});
+    const width = this.pen.measureText(name).width;
     this.text(`${microseconds(band.total)}`, 10 + Math.min(width, 460) + 12, row.y + 20, {colour: 'faint'});
     this.pen.fillStyle = this.colour('line');
     this.pen.fillRect(0, row.y + 1, this.width, 1);
