@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 
 #include "core/parallel.h"
 #include "core/text.h"
@@ -107,14 +106,6 @@ std::string resolve_commit(const Options& options) {
                                  quote(commit), kMostTuningText));
   }
   return commit;
-}
-
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[16];
-  return {text, std::strftime(text, sizeof(text), "%Y-%m-%d", &utc)};
 }
 
 }  // namespace stretto::cli

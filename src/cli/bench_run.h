@@ -37,7 +37,4 @@ class BenchRun {
 runtime::BenchOptions resolve_timing(const Options& options);
 std::string resolve_commit(const Options& options);  // fit to be kept in a tuning file
 
-// "2026-11-21"
-std::string today();
-
 }  // namespace stretto::cli

@@ -12,6 +12,7 @@
 #include "cli/verb.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "core/today.h"
 #include "gpu/device.h"
 #include "stretto/error.h"
 #include "stretto/tune.h"

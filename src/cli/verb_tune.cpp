@@ -11,6 +11,7 @@
 #include "cli/verb.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "core/today.h"
 #include "schedule/short_text.h"
 #include "stretto/error.h"
 #include "stretto/tune.h"

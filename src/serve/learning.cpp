@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 #include <utility>
 
 #include "core/text.h"
+#include "core/today.h"
 #include "measure/quick_times.h"
 #include "stretto/error.h"
 #include "tune/expected_schedule.h"
@@ -49,14 +49,6 @@ std::optional<AutoSchedule> fastest_of(const TunedOperator& learnt, const Segmen
 // Whether another time would find no more.
 bool is_whole(const runtime::QuickTimes& times) {
   return times.rounds >= kRoundsToKeep && times.not_compiled == 0 && times.not_reached == 0;
-}
-
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[16];
-  return {text, std::strftime(text, sizeof(text), "%Y-%m-%d", &utc)};
 }
 
 }  // namespace
