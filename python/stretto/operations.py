@@ -19,7 +19,10 @@ def stream_handle(stream, gpu):
     """A stream as the library takes it: torch's current one for None, an object's cuda_stream, a number."""
     if stream is None:
         torch = sys.modules.get("torch")
-        return torch.cuda.current_stream(gpu).cuda_stream if torch else 0
+        if torch is None:
+            return 0
+        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # a stream's object takes the host microseconds
+        return raw(gpu) if raw else torch.cuda.current_stream(gpu).cuda_stream
     return whole(getattr(stream, "cuda_stream", stream), "stream")
 
 

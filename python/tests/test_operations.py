@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import types
 import unittest
 from unittest import mock
 
@@ -141,16 +142,18 @@ class Operations(OnAFakeGpu):
 
     def test_without_a_stream_it_is_torchs_current_one(self):
         operation = self.make()
-        torch = mock.Mock()
+        raw, torch = mock.Mock(return_value=98), mock.Mock()
         torch.cuda.current_stream.return_value.cuda_stream = 99
-        with mock.patch.dict("sys.modules", torch=torch):
-            operation(**self.tensors())
+        for torch._C in (types.SimpleNamespace(_cuda_getCurrentRawStream=raw), types.SimpleNamespace()):
+            with mock.patch.dict("sys.modules", torch=torch):
+                operation(**self.tensors())
+        raw.assert_called_once_with(0)
         torch.cuda.current_stream.assert_called_once_with(0)
         with mock.patch.dict("sys.modules"):
             operations.sys.modules.pop("torch", None)
             operation(**self.tensors())
         self.assertEqual([call[-1] for call in self.library.calls if call[0] == "operation_run"],
-                         [99, 0])
+                         [98, 99, 0])
 
     def test_schedules_and_buckets(self):
         operation = self.make()

@@ -85,6 +85,9 @@ def host_costs(group):
              "add_rms_norm": lambda: st.matmul_all_reduce_add_rms_norm(x, w, g, scale, 1e-6, group),
              "mlp": lambda: st.mlp(x, [w, w], w, group), "PyTorch's F.linear": lambda: F.linear(x, w)}
     out, parts = torch.empty_like(x), list(w.split([128, 384]))
+    ids, weights = torch.zeros(16, 2, device="cuda", dtype=torch.int32), torch.ones(16, 2, device="cuda")
+    experts = [gpu_common.normal(5, 4, 512, 512) for _ in range(3)]
+    calls["moe"] = lambda: st.moe(x, ids, weights, *experts, group)
     others = {"matmul_all_reduce with out": lambda: st.matmul_all_reduce(x, w, group=group, out=out),
               "matmul_all_reduce with a bias": lambda: st.matmul_all_reduce(x, w, scale, group),
               "all_gather_matmul of two weights": lambda: st.all_gather_matmul(x, parts, group=group)}
