@@ -5,6 +5,7 @@ import torch.nn.functional as F
 
 from . import _calls, _checks, _collectives, _serve
 from ._kernels import put, target_of
+from ._records import seen
 from .groups import find
 
 
@@ -56,6 +57,7 @@ def _own_sum(group, tensor):
     return tensor if group.ranks == 1 else _collectives.reduce_scatter(group, tensor)
 
 
+@seen
 def moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False, out=None):
     group = find(group_name)
     check(x, ids, weights, gate, up, down)

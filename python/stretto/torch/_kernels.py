@@ -5,6 +5,8 @@ import torch.nn.functional as F
 
 from . import _calls, _checks, _collectives, _serve, _shapes
 from ._activations import activate
+from ._parts import joined
+from ._records import seen
 from ._rows import Rows
 from .groups import find
 from .report import count_fallback
@@ -12,28 +14,7 @@ from .report import count_fallback
 GATHERED_IS_KEPT = "the gathered rows are kept, and no operator hands them out"
 
 
-def are_behind(parts):
-    """Whether each lies right behind the one before it, as parts of one tensor do."""
-    first = parts[0]
-    at = first.data_ptr()
-    for part in parts:
-        if (not part.is_contiguous() or part.data_ptr() != at or
-                part.untyped_storage().data_ptr() != first.untyped_storage().data_ptr()):
-            return False
-        at += part.numel() * part.element_size()
-    return True
-
-
-def joined(parts):
-    """Weights or biases below one another: without a copy where they lie so."""
-    if len(parts) == 1:
-        return parts[0].contiguous()
-    if not are_behind(parts):
-        return torch.cat(parts)
-    size = sum(part.shape[0] for part in parts)
-    return parts[0].as_strided((size, *parts[0].shape[1:]), parts[0].stride())
-
-
+@seen
 def all_gather_matmul(x, weights, biases, group_name, dim=0, rows=None, keep_gathered=False, out=None,
                       falls_back=True):
     group = find(group_name)
@@ -62,6 +43,7 @@ def all_gather_matmul(x, weights, biases, group_name, dim=0, rows=None, keep_gat
     return put(target, many.unflat(y, many.total)), kept
 
 
+@seen
 def matmul_reduce_scatter(x, weight, bias, group_name, dim=0, out=None, falls_back=True):
     group = find(group_name)
     many = _shapes.scattered_rows(x, weight, bias, dim, group.ranks)
@@ -81,6 +63,7 @@ def matmul_reduce_scatter(x, weight, bias, group_name, dim=0, out=None, falls_ba
     return put(target, _biased(many.unflat(y, own), bias))
 
 
+@seen
 def matmul_all_reduce(x, weight, bias, group_name, out=None):
     group = find(group_name)
     _shapes.whole_rows("matmul_all_reduce", x, [weight], [bias] if bias is not None else [])
@@ -95,6 +78,7 @@ def matmul_all_reduce(x, weight, bias, group_name, out=None):
     return put(target, _biased(y.reshape(shape), bias))
 
 
+@seen
 def matmul_all_reduce_add_rms_norm(x, weight, residual, norm_weight, eps, group_name, out=None, total=None):
     group = find(group_name)
     op, shape = "matmul_all_reduce_add_rms_norm", _shapes.normed(x, weight, residual, norm_weight, eps)
@@ -117,6 +101,7 @@ def matmul_all_reduce_add_rms_norm(x, weight, residual, norm_weight, eps, group_
     return tuple(put(target, one.reshape(shape)) for target, one in zip(targets.values(), made))
 
 
+@seen
 def mlp(x, ups, up_biases, down, activation, group_name, sequence_parallel=False, dim=0, out=None):
     group = find(group_name)
     many = _shapes.mlp_rows(x, ups, up_biases, down, activation, sequence_parallel, dim, group.ranks)

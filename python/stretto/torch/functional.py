@@ -36,8 +36,6 @@ def _product(op, x, weight, bias, group, out, *more):
         _refuse_gradients(op, *tensors, out)
         kernel.out(x, weight, bias, name, *more, out=out)
         made = out
-    if not any(more):
-        _again.learn(op, group, None, tensors, [made])
     return made
 
 
@@ -88,8 +86,6 @@ def all_gather_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] 
             made = out,
         else:
             made = torch.ops.stretto.all_gather_matmul(x, weights, biases, name, dim, rows, keep_gathered)
-        if is_usual:
-            _again.learn("all_gather_matmul", group, count, tensors, made[:1])
     if isinstance(weight, torch.Tensor):
         return made[0]
     return list(made[0].split([one.shape[0] for one in weights], dim=-1))
@@ -142,7 +138,6 @@ def matmul_all_reduce_add_rms_norm(x: torch.Tensor, weight: torch.Tensor, residu
             made = normed, total = out
             _refuse_gradients(op, *tensors, normed, total)
             kernel.out(*tensors, eps, name, out=normed, total=total)
-        _again.learn(op, group, eps, tensors, made)
     return made[0], made[1]
 
 
@@ -175,8 +170,6 @@ def mlp(x: torch.Tensor, up: Weights, down: torch.Tensor, group: GroupLike = Non
             _refuse_gradients("mlp", *tensors, out)
             torch.ops.stretto.mlp.out(*given, out=out)
             made = out,
-        if dim == 0:
-            _again.learn("mlp", group, more, tensors, made)
     return made[0]
 
 
@@ -209,7 +202,6 @@ def moe(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, gate: torch.T
             _refuse_gradients("moe", *tensors, out)
             torch.ops.stretto.moe.out(*tensors, seat(group), expert_parallel, out=out)
             made = out,
-        _again.learn("moe", group, expert_parallel, tensors, made)
     return made[0]
 
 

@@ -1,6 +1,7 @@
 """Calls that come again: what the library is given for them, and when they go the long way. Tensors lie on the CPU."""
 
 import ctypes
+import os
 import sys
 import types
 import unittest
@@ -14,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import stretto
 import stretto.torch as st
 from stretto._library import CCallTensor
-from stretto.torch import _again, _engine, _gpu
+from stretto.torch import _again, _engine, _gpu, _records
 
 view_of = sys.modules["stretto.tensors"].view_of  # stretto.tensors is a function, too
 
@@ -39,7 +40,8 @@ class Operation(stretto.Operation):
 class Again(unittest.TestCase):
     def setUp(self):
         Operation.made.clear()
-        _again._records.clear()
+        _records.forget()
+        _again._seats.clear()
         self.enqueued, self.status, self.is_capturing = [], 0, False
         library = types.SimpleNamespace(operation_run=self.long_way, enqueue=self.enqueue, fail=self.fail)
         for one in (
@@ -47,9 +49,9 @@ class Again(unittest.TestCase):
                 mock.patch.object(stretto, "Context", lambda *given, **named: mock.Mock()),
                 mock.patch.dict(sys.modules["stretto.operations"].__dict__, {
                     "on_gpu": lambda tensor, name, gpu: view_of(tensor, name), "library": lambda: library}),
-                mock.patch.object(_again, "library", lambda: library),
-                mock.patch.object(_again, "DEVICE", "cpu"),
-                mock.patch.object(_again, "_is_capturing", lambda: self.is_capturing),
+                mock.patch.object(_records, "library", lambda: library),
+                mock.patch.object(_records, "DEVICE", "cpu"),
+                mock.patch.object(_records, "_is_capturing", lambda: self.is_capturing),
                 mock.patch.object(torch._C, "_cuda_getCurrentRawStream", lambda index: 77, create=True),
                 mock.patch.object(torch.cuda, "current_stream", lambda device: 77),
                 mock.patch.object(torch.cuda, "is_current_stream_capturing", lambda: False),
@@ -123,6 +125,38 @@ class Again(unittest.TestCase):
             self.enqueued.clear()
         self.assertEqual(sum(st.report().served.values()), 24)
 
+    def test_the_dispatchers_operators(self):
+        """Which compiled code, gradients and operators in parts call."""
+        x, w, name = self.x, self.w, self.group.name
+        with mock.patch.object(_again, "again", lambda *given: None):
+            function = torch.compile(lambda x, w: st.matmul_all_reduce(x, w, group=name) * 2, backend="aot_eager")
+            for _ in range(3):
+                function(x, w)
+            self.assertEqual(self.ways(), ["long", "again", "again"])
+            for _ in range(2):
+                y, gathered = torch.ops.stretto.all_gather_matmul(x, [w], [], name)
+                self.assertEqual((tuple(y.shape), gathered.numel()), ((2, 4, 32), 0))
+            y, gathered = torch.ops.stretto.all_gather_matmul(x, [w], [], name, 0, None, True)
+            self.assertEqual((tuple(y.shape), gathered.shape), ((2, 4, 32), x.shape))
+            self.assertEqual(self.ways(), ["long", "again"])
+            out = torch.empty(2, 4, 32).bfloat16()
+            for _ in range(2):
+                torch.ops.stretto.matmul_all_reduce.out(x, w, None, name, out=out)
+            self.assertEqual(self.enqueued[-1][2]["out"][0], out.data_ptr())
+            self.assertEqual(self.ways(), ["long", "again"])
+
+    def test_a_fork_knows_no_calls(self):
+        for _ in range(2):
+            st.matmul_all_reduce(self.x, self.w, group=self.group)
+        child = os.fork()
+        if child == 0:
+            try:
+                st.matmul_all_reduce(self.x, self.w, group=self.group)
+            except RuntimeError as error:
+                os._exit("was forked" in str(error))
+            os._exit(7)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 1)
+
     def test_other_addresses_shapes_and_groups(self):
         other = self.x.clone()
         for x in (self.x, other, self.x[:1], self.x[:1], self.x):
@@ -146,11 +180,14 @@ class Again(unittest.TestCase):
         call(x=gaps)
         call(out=torch.empty(2 * 4 * 32 + 1).bfloat16()[1:].view(2, 4, 32))
         call(x=torch.zeros(2, 4, 64).bfloat16().as_subclass(Other))
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            call()
-        with FlopCounterMode(display=False):
-            call()
-        self.assertEqual(self.ways(), ["long"] * 6)
+        self.assertEqual(self.ways(), ["long"] * 4)
+        with mock.patch.object(_records.Record, "takes", lambda *given: self.fail("the dispatcher is asked first")):
+            with mock.patch.object(torch.ops.stretto, "matmul_all_reduce") as op:
+                with torch.autocast("cpu", dtype=torch.bfloat16):
+                    call()
+                with FlopCounterMode(display=False):
+                    call()
+        self.assertEqual(op.call_count, 2)
         pieces = torch.zeros(64, 64).bfloat16().split(32)
         for weights in (pieces, pieces[::-1], [pieces[0], pieces[1].clone()], pieces):
             st.all_gather_matmul(x, list(weights), group=self.group)
@@ -244,7 +281,7 @@ class Again(unittest.TestCase):
             st.all_gather_matmul(self.x, self.w, group=self.group, dim=1)
             st.matmul_all_reduce(torch.zeros(2, 4, 128).bfloat16()[..., :64], self.w, group=self.group)
         self.assertEqual(self.ways(), ["long"] * 4)
-        self.assertFalse(_again._records)
+        self.assertFalse(_records._records)
 
     def test_failures(self):
         """The library refuses a call behind one that failed: what it says is raised."""
@@ -270,8 +307,8 @@ class Again(unittest.TestCase):
 
     def test_arguments_are_laid_out_as_c_has_them(self):
         array = (CCallTensor * 2)(CCallTensor(b"a", 0, 0, 1, 2), CCallTensor(b"b", 0, 0, 3, 4))
-        words = (ctypes.c_uint64 * (2 * _again._WORDS)).from_buffer(array)
-        words[_again._WORDS + _again._ADDRESS] = 9
+        words = (ctypes.c_uint64 * (2 * _records._WORDS)).from_buffer(array)
+        words[_records._WORDS + _records._ADDRESS] = 9
         self.assertEqual((array[0].address, array[1].address, array[1].row_stride), (1, 9, 4))
 
 
