@@ -1,6 +1,7 @@
 #include "lower/emitter.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lower/opcode_of.h"
 #include "lower/part_rows.h"
@@ -72,11 +73,8 @@ void Emitter::boundary(int rank) {
 void Emitter::append_of_part(uint32_t lane, Instr& instr) {
   if (part_ == nullptr) return append(lane, instr);
   const PartRows rows(state_, *part_);
-  std::vector<Region>& operands = state_.plan.operands;
   const size_t reads = num_reads_, count = reads + num_writes_;
-  const auto first = operands.end() - static_cast<std::ptrdiff_t>(count);
-  const std::vector<Region> counted(first, operands.end());
-  operands.erase(first, operands.end());
+  const std::vector<Region> counted = std::exchange(operands_, {});
   num_reads_ = num_writes_ = 0;
   const auto add = [&](size_t i, const Region& region) {
     rows.for_each_run(region, [&](const Region& run) { i < reads ? read(run) : write(run); });
@@ -113,14 +111,16 @@ void Emitter::append_of_part(uint32_t lane, Instr& instr) {
 }
 
 void Emitter::append(uint32_t lane, Instr& instr) {
-  const size_t operands = state_.plan.operands.size();
-  STRETTO_ASSERT(operands <= UINT32_MAX, "too many operands");
   if (instr.is_task()) {
-    instr.first_operand = static_cast<uint32_t>(operands) - num_reads_ - num_writes_;
+    std::vector<Region>& operands = state_.plan.operands;
+    const std::ptrdiff_t count = std::ptrdiff_t{num_reads_} + num_writes_;
+    STRETTO_ASSERT(operands.size() + static_cast<size_t>(count) <= UINT32_MAX, "too many operands");
+    instr.first_operand = static_cast<uint32_t>(operands.size());
     instr.num_reads = num_reads_;
     instr.num_writes = num_writes_;
+    operands.insert(operands.end(), operands_.begin(), operands_.begin() + count);
     num_reads_ = num_writes_ = 0;
-    __builtin_prefetch(state_.plan.operands.data() + operands + 26, 1);
+    __builtin_prefetch(operands.data() + operands.size() + 26, 1);
   }
   std::vector<Instr>& instrs = state_.plan.lanes[lane].instrs;
   state_.program.push_back({lane, static_cast<uint32_t>(instrs.size())});

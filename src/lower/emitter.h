@@ -25,12 +25,12 @@ class Emitter {
   void read(const Region& region) {
     STRETTO_ASSERT(num_writes_ == 0 && num_reads_ < UINT16_MAX,
                    "operands out of order or too many");
-    state_.plan.operands.push_back(region);
+    add(region);
     ++num_reads_;
   }
   void write(const Region& region) {
     STRETTO_ASSERT(num_writes_ < UINT16_MAX, "too many operands");
-    state_.plan.operands.push_back(region);
+    add(region);
     ++num_writes_;
   }
   void task(uint32_t lane, Opcode op, int32_t tile = -1);
@@ -45,6 +45,11 @@ class Emitter {
   void boundary(int rank);
 
  private:
+  void add(const Region& region) {
+    const size_t count = size_t{num_reads_} + num_writes_;
+    if (count == operands_.size()) operands_.resize(2 * count + 16);
+    operands_[count] = region;
+  }
   void append(uint32_t lane, Instr& instr);
   void append_of_part(uint32_t lane, Instr& instr);
 
@@ -52,6 +57,7 @@ class Emitter {
   const LaneTable& lanes_;
   const RowPart* const part_;  // null: of all rows
   const int32_t first_collective_;
+  std::vector<Region> operands_;  // of the next task, and room for more
   uint16_t num_reads_ = 0, num_writes_ = 0;
 };
 

@@ -26,11 +26,14 @@ void close_chunk(RowLayout& layout) {
 }  // namespace
 
 RowLayout plain_rows(const RowShards& shards) {
-  return interleaved_chunks(shards, {0, static_cast<int32_t>(shards.block())});
+  RowLayout layout = interleaved_chunks(shards, {0, static_cast<int32_t>(shards.block())});
+  layout.is_matrix_order = true;
+  return layout;
 }
 
 RowLayout chunked_shards(const RowShards& shards, const std::vector<int32_t>& cuts) {
   RowLayout layout;
+  layout.is_matrix_order = true;
   for (int owner = 0; owner < shards.ranks; ++owner) {
     for (size_t c = 0; c + 1 < cuts.size(); ++c) {
       append(layout, shards, owner, cuts[c], cuts[c + 1]);

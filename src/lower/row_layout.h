@@ -30,6 +30,7 @@ struct RowChunk {
 struct RowLayout {
   std::vector<RowSegment> segments;  // ascending storage rows; none is empty
   std::vector<RowChunk> chunks;      // the same
+  bool is_matrix_order = false;      // storage row i is matrix row i
 
   // Calls visit(matrix_row0, matrix_row1) for the runs of matrix rows, each as long as possible,
   // that storage rows [row0, row1) hold, in storage order.
@@ -50,6 +51,11 @@ std::vector<int32_t> cut_rows(int32_t rows, const std::vector<int>& weights, int
 
 template <typename Visit>
 void RowLayout::for_each_run(int32_t row0, int32_t row1, const Visit& visit) const {
+  if (is_matrix_order) {
+    row1 = std::min(row1, segments.empty() ? 0 : segments.back().row1);
+    if (row0 < row1) visit(row0, row1);
+    return;
+  }
   auto segment = std::upper_bound(segments.begin(), segments.end(), row0,
                                   [](int32_t row, const RowSegment& s) { return row < s.row1; });
   int32_t run0 = 0, run1 = 0;  // matrix rows

@@ -46,9 +46,10 @@ TileTurns::TileTurns(const SegmentLowering& state, int rank)
       owner_turn_(turn_of_.size(), 0),
       foreign_(turn_of_.size(), 0) {
   const Pieces& pieces = state.pieces;
+  const bool counts_pieces = !state.schedule.groups.empty();
   for (size_t p = 0; p < pieces.all.size(); ++p) {
     const int64_t turn = turn_of(pieces.all[p]);
-    piece_turns_.push_back(turn);
+    if (counts_pieces) piece_turns_.push_back(turn);
     for (const int32_t tile : pieces.tiles_of(p)) {
       // A tile that overlaps several pieces reads the last of them, or is needed for the first.
       int64_t& of_tile = turn_of_[static_cast<size_t>(tile)];

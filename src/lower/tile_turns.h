@@ -22,6 +22,7 @@ class TileTurns {
   int32_t owner_turn(int32_t tile) const { return owner_turn_[static_cast<size_t>(tile)]; }
   // Another rank holds or reduces some of it.
   bool is_foreign(int32_t tile) const { return foreign_[static_cast<size_t>(tile)] != 0; }
+  // Of a schedule with groups.
   int64_t pieces_before(int64_t turn) const;
 
  private:
@@ -38,7 +39,7 @@ class TileTurns {
   const int32_t sweep_step_;  // where owners interleave: tile rows of an owner in a turn
   const int64_t own_late_;    // there: by how much own tiles come late
 
-  std::vector<int64_t> piece_turns_;  // ascending
+  std::vector<int64_t> piece_turns_;  // ascending; none without groups
   std::vector<int64_t> turn_of_;      // by tile
   std::vector<int32_t> owner_turn_;   // by tile
   std::vector<uint8_t> foreign_;      // by tile
