@@ -237,8 +237,13 @@ CheckReport check_turns(const Turns& turns, const CheckOptions& options) {
       report.truncated = true;
       return;
     }
-    Diagnostic found{DiagnosticKind::unordered_writes, InstrRef{after.lane, after.first},
-                     InstrRef{before.lane, before.last}};
+    Diagnostic found{DiagnosticKind::unordered_writes,
+                     InstrRef{after.lane, after.first},
+                     InstrRef{before.lane, before.last},
+                     -1,
+                     {},
+                     {},
+                     {}};
     found.message = fmt::format(
         "{} may begin on rank {}'s memory, which the plans share, before {} of the other plan has "
         "ended there",
