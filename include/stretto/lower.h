@@ -30,6 +30,8 @@ struct Draft {
     uint32_t product = 0;
   };
   std::vector<Stretch> stretches;
+  // place_signals has found that ranks do the same, each with all ranks counted from itself.
+  bool ranks_are_alike = false;
 
   // Whose schedule an instruction of the program has; stages over rows go by the product before.
   const Schedule& schedule_at(uint32_t position) const;

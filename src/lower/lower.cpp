@@ -3,6 +3,7 @@
 
 #include "lower/lowering.h"
 #include "lower/normed_sums.h"
+#include "plan/fuse_tasks.h"
 #include "stretto/error.h"
 
 namespace stretto {
@@ -14,7 +15,9 @@ void each(Draft& draft) {
   for (SegmentLowering& product : lowering(draft).products) kStep(product);
 }
 
-void fuse_tasks(Draft& draft) { stretto::fuse_tasks(draft.plan); }
+void fuse_tasks(Draft& draft) {
+  draft.ranks_are_alike ? fuse_tasks_of_alike_ranks(draft.plan) : stretto::fuse_tasks(draft.plan);
+}
 
 constexpr LowerStep kSteps[] = {
     {"check_legal", "later steps take a good operator and schedule for granted", check_legal},

@@ -1,4 +1,6 @@
 // Which tasks stay in registers behind which: as many as a GPU can keep there.
+#include "plan/fuse_tasks.h"
+
 #include <algorithm>
 
 #include "plan/fused_faults.h"
@@ -7,13 +9,11 @@
 namespace stretto {
 namespace {
 
-// A gemm, and where what goes on with it may end: what is in registers is taken by then.
-struct Candidate {
-  uint32_t lane, begin;
-  uint32_t next;               // where the one behind it may begin
-  std::vector<uint32_t> ends;  // ascending
-  Tile tile;                   // as the last of them leaves it
-  uint32_t end() const { return ends.empty() ? begin : ends.back(); }
+// What goes on with a gemm, as far as what is in registers is taken by then; `last` is the gemm
+// where nothing does.
+struct Grown {
+  Tile tile;
+  uint32_t next;  // where the tile behind it may begin
 };
 
 // Gemms of ranges of K follow one another, and what stands behind them did not take them from the
@@ -41,93 +41,161 @@ uint32_t task_from(const Lane& lane, uint32_t at) {
   return at;
 }
 
-bool may_begin(const Plan& plan, const Lane& lane, uint32_t at) {
-  if (!is_product(lane.instrs[at].op) || plan.library_gemms) return false;
-  const uint32_t next = task_from(lane, at + 1);
-  return next < lane.instrs.size() && TileTask::may_go_on(plan, lane.instrs[at], lane.instrs[next]);
-}
-
-Candidate candidate_at(const Plan& plan, uint32_t l, uint32_t at) {
-  const Lane& lane = plan.lanes[l];
-  Candidate candidate{l, at, at + 1, {}, {}};
+// From the gemm at `at` on, before the task at `end`.
+Grown grow(const Plan& plan, const Lane& lane, uint32_t at, size_t end) {
   TileTask task(plan, lane, at);
+  Grown grown{task.tile(), at + 1};
   while (true) {
     const uint32_t next = task_from(lane, task.tile().last + 1);
-    if (next == lane.instrs.size() || !task.take(next).empty()) {
-      if (task.tile().gemm != at) candidate.next = next_begin(plan, lane, task.tile(), next);
-      return candidate;
+    if (next >= end || !task.take(next).empty()) {
+      if (task.tile().gemm != at) grown.next = next_begin(plan, lane, task.tile(), next);
+      return grown;
     }
-    if (!task.is_whole()) continue;
-    candidate.ends.push_back(next);
-    candidate.tile = task.tile();
+    if (task.is_whole()) grown.tile = task.tile();
   }
 }
 
-// Behind the gemm, up to the end; and what of it a later end has left.
-void put_words(Plan& plan, const Candidate& candidate, uint32_t last_end) {
-  std::vector<Instr>& instrs = plan.lanes[candidate.lane].instrs;
-  for (uint32_t at = candidate.begin + 1; at <= last_end; ++at) {
-    instrs[at].fused = at <= candidate.end() && instrs[at].is_task();
+// From behind the gemm up to the tile's last task; and none from there to `end`.
+void put_words(std::vector<Instr>& instrs, const Tile& tile, uint32_t end) {
+  for (uint32_t at = tile.begin + 1; at <= end; ++at) {
+    instrs[at].fused = at <= tile.last && instrs[at].is_task();
   }
 }
 
-struct Found {
-  std::vector<Candidate> candidates;
-  bool any_norm = false;
+class Fuser {
+ public:
+  explicit Fuser(Plan& plan) : plan_(plan), reads_(plan) {
+    // Of two gemms, what the first leaves in registers was to lie in such a buffer.
+    any_kept_ = std::any_of(plan.buffers.begin(), plan.buffers.end(), TileTask::keeps);
+  }
+
+  void fuse() {
+    forget();
+    for (uint32_t lane = 0; lane < plan_.lanes.size(); ++lane) {
+      find(lane);
+      reads_.add(lane);
+    }
+    while (true) {
+      const std::vector<FusedFault> faults = faults_of_memory(plan_, tiles_, reads_);
+      if (faults.empty()) break;
+      for (const FusedFault& fault : faults) cut(fault.where);
+      tiles_ = LaneTiles(plan_).tiles;
+    }
+    add_norms();
+  }
+
+  // Of a plan without words, whose ranks are alike: what nothing speaks against on rank 0 gets its
+  // words on all ranks. False where something does, or where a lane is not as rank 0's.
+  bool fuse_alike() {
+    const auto of_rank = static_cast<uint32_t>(plan_.lanes.size()) / plan_.ranks();
+    for (uint32_t lane = 0; lane < of_rank; ++lane) {
+      find(lane);
+      reads_.add(lane);
+    }
+    if (!faults_of_memory(plan_, tiles_, reads_).empty()) return false;
+    for (uint32_t lane = of_rank; lane < plan_.lanes.size(); ++lane) {
+      if (!repeat(lane % of_rank, lane)) return false;
+    }
+    add_norms();
+    return true;
+  }
+
+ private:
+  // A gemm that something may go on with, and what does: `last` is the gemm where nothing does.
+  struct Try {
+    uint32_t lane, begin, last, next;
+  };
+
+  void forget() {
+    for (Lane& lane : plan_.lanes) {
+      for (Instr& instr : lane.instrs) instr.fused = false;
+    }
+  }
+
+  void find(uint32_t l) {
+    Lane& lane = plan_.lanes[l];
+    first_try_.push_back(tries_.size());
+    for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
+      any_norm_ |= lane.instrs[at].op == Opcode::norm;
+      if (!may_begin(lane, at)) continue;
+      const Grown grown = grow_from(lane, at);
+      tries_.push_back({l, at, grown.tile.last, grown.next});
+      if (grown.tile.last == at) {
+        at = grown.next - 1;
+        continue;
+      }
+      put_words(lane.instrs, grown.tile, grown.tile.last);
+      tiles_.push_back({l, grown.tile});
+      at = grown.tile.last;
+    }
+  }
+
+  // Whether the tries of a lane have the same end in its image, which then gets the words.
+  bool repeat(uint32_t of, uint32_t image) {
+    Lane& lane = plan_.lanes[image];
+    const size_t end = of + 1 < first_try_.size() ? first_try_[of + 1] : tries_.size();
+    for (size_t i = first_try_[of]; i < end; ++i) {
+      const Try& one = tries_[i];
+      const Grown grown = grow_from(lane, one.begin);
+      if (grown.tile.last != one.last || grown.next != one.next) return false;
+      put_words(lane.instrs, grown.tile, grown.tile.last);
+    }
+    return true;
+  }
+
+  bool may_begin(const Lane& lane, uint32_t at) const {
+    if (!is_product(lane.instrs[at].op) || plan_.library_gemms) return false;
+    const uint32_t next = task_from(lane, at + 1);
+    return next < lane.instrs.size() && (any_kept_ || !is_product(lane.instrs[next].op));
+  }
+  // Nothing goes on with most gemms, as the next task says.
+  Grown grow_from(const Lane& lane, uint32_t at) const {
+    const Instr& next = lane.instrs[task_from(lane, at + 1)];
+    if (is_product(next.op) && !TileTask::may_go_on(plan_, lane.instrs[at], next)) {
+      return {TileTask(plan_, lane, at).tile(), at + 1};
+    }
+    return grow(plan_, lane, at, lane.instrs.size());
+  }
+
+  // Leaves the task out in which the fault is, and what goes on behind it. Where two faults are in
+  // a tile, the earlier one counts.
+  void cut(const InstrRef& fault) {
+    const auto behind = std::upper_bound(
+        tiles_.begin(), tiles_.end(), fault, [](const InstrRef& at, const LaneTile& one) {
+          return std::pair(at.lane, at.pos) < std::pair(one.lane, one.tile.begin);
+        });
+    LaneTile& found = *(behind - 1);
+    if (found.tile.last < fault.pos) return;
+    Lane& lane = plan_.lanes[found.lane];
+    const uint32_t end = found.tile.last;
+    found.tile = grow(plan_, lane, found.tile.begin, fault.pos).tile;
+    put_words(lane.instrs, found.tile, end);
+  }
+
+  void add_norms() {
+    if (!any_norm_) return;
+    for (Lane& lane : plan_.lanes) {
+      for (uint32_t at = 1; at < lane.instrs.size(); ++at) {
+        Instr& instr = lane.instrs[at];
+        instr.fused |= instr.op == Opcode::norm && why_not_with_sum(plan_, lane, at).empty();
+      }
+    }
+  }
+
+  Plan& plan_;
+  PlanReads reads_;
+  std::vector<LaneTile> tiles_;    // in the order of the plan
+  std::vector<Try> tries_;         // the same
+  std::vector<size_t> first_try_;  // by lane
+  bool any_kept_ = false, any_norm_ = false;
 };
-
-// One pass over a lane, which may be long: what was fused before is forgotten on the way.
-Found find_in_lanes(Plan& plan) {
-  Found found;
-  for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
-    std::vector<Instr>& instrs = plan.lanes[l].instrs;
-    uint32_t begin = 0;
-    for (uint32_t at = 0; at < instrs.size(); ++at) {
-      instrs[at].fused = false;
-      found.any_norm |= instrs[at].op == Opcode::norm;
-      if (at < begin || !may_begin(plan, plan.lanes[l], at)) continue;
-      Candidate candidate = candidate_at(plan, l, at);
-      begin = candidate.next;
-      if (candidate.ends.empty()) continue;
-      put_words(plan, candidate, candidate.end());
-      at = candidate.end();
-      found.candidates.push_back(std::move(candidate));
-    }
-  }
-  return found;
-}
-
-// Leaves the task out in which the fault is, and what goes on behind it.
-void cut(Plan& plan, std::vector<Candidate>& candidates, const InstrRef& fault) {
-  const auto behind = std::upper_bound(
-      candidates.begin(), candidates.end(), fault, [](const InstrRef& at, const Candidate& one) {
-        return std::pair(at.lane, at.pos) < std::pair(one.lane, one.begin);
-      });
-  Candidate& candidate = *(behind - 1);
-  const uint32_t last_end = candidate.end();
-  while (!candidate.ends.empty() && candidate.ends.back() >= fault.pos) candidate.ends.pop_back();
-  put_words(plan, candidate, last_end);
-}
 
 }  // namespace
 
-void fuse_tasks(Plan& plan) {
-  auto [candidates, any_norm] = find_in_lanes(plan);
-  std::vector<LaneTile> tiles;
-  for (const Candidate& one : candidates) tiles.push_back({one.lane, one.tile});
-  while (true) {
-    const auto faults = faults_of_memory(plan, tiles);
-    if (faults.empty()) break;
-    for (const FusedFault& fault : faults) cut(plan, candidates, fault.where);
-    tiles = LaneTiles(plan).tiles;
-  }
-  if (!any_norm) return;
-  for (Lane& lane : plan.lanes) {
-    for (uint32_t at = 1; at < lane.instrs.size(); ++at) {
-      Instr& instr = lane.instrs[at];
-      instr.fused |= instr.op == Opcode::norm && why_not_with_sum(plan, lane, at).empty();
-    }
-  }
+void fuse_tasks(Plan& plan) { Fuser(plan).fuse(); }
+
+void fuse_tasks_of_alike_ranks(Plan& plan) {
+  if (!Fuser(plan).fuse_alike()) fuse_tasks(plan);
 }
 
 }  // namespace stretto

@@ -85,8 +85,8 @@ class AwaitedAtOnce {
 
 class MemoryFaults {
  public:
-  MemoryFaults(const Plan& plan, const std::vector<LaneTile>& tiles)
-      : plan_(plan), tiles_(tiles), uses_(plan.buffers.size()) {}
+  MemoryFaults(const Plan& plan, const std::vector<LaneTile>& tiles, const PlanReads& reads)
+      : plan_(plan), tiles_(tiles), reads_(reads), uses_(plan.buffers.size()) {}
 
   std::vector<FusedFault> take() && {
     look_for_late_notifies();
@@ -134,12 +134,12 @@ class MemoryFaults {
   // Tiles that a sum takes from registers.
   void look_for_readers() {
     PlacesOfTiles places;
-    std::vector<uint8_t> holds_tiles(plan_.buffers.size(), 0);
+    std::vector<bool> holds_tiles(plan_.buffers.size(), false);
     for (const auto& [lane, tile] : tiles_) {
       const TileSum& sum = tile.sum;
       const auto add = [&, l = lane](const Region& held, uint32_t taker) {
         places.add({held, {l, taker}});
-        holds_tiles[held.buffer] = 1;
+        holds_tiles[held.buffer] = true;
       };
       if (sum.of_ranges != 0) {
         const auto ranges = plan_.reads(instrs(lane)[sum.of_ranges]);
@@ -154,14 +154,14 @@ class MemoryFaults {
     }
     if (places.empty()) return;
     places.sort();
-    for (uint32_t l = 0; l < plan_.lanes.size(); ++l) {
-      for (uint32_t at = 0; at < instrs(l).size(); ++at) {
-        if (instrs(l)[at].num_reads == 0) continue;
-        for (const Region& read : plan_.reads(instrs(l)[at])) {
-          if (holds_tiles[read.buffer] != 0) places.add_read(read, {l, at});
-        }
+    reads_.for_each_of(holds_tiles, [&](const Region& read, const InstrRef& reader) {
+      places.add_read(read, reader);
+      // What rank 0 reads of another rank, another reads of rank 0.
+      if (!reads_.are_all() && read.rank != plan_.lanes[reader.lane].rank) {
+        faults_.push_back(
+            {reader, "expected no rank to read another's " + plan_.buffers[read.buffer].name});
       }
-    }
+    });
     for (const auto& [place, tiles] : places.all()) {
       for (const HeldTile& held : tiles.all()) {
         const bool for_caller = plan_.buffers[held.tile.buffer].role == BufferRole::output;
@@ -199,7 +199,7 @@ class MemoryFaults {
 
   void look_at_accesses() {
     size_t next = 0;
-    for (uint32_t l = 0; l < plan_.lanes.size(); ++l) {
+    for (uint32_t l = 0; l < reads_.lanes(); ++l) {
       for (uint32_t at = 0; at < instrs(l).size(); ++at) {
         while (next < tiles_.size() && is_before(tiles_[next], l, at)) ++next;
         const bool inside =
@@ -289,6 +289,7 @@ class MemoryFaults {
 
   const Plan& plan_;
   const std::vector<LaneTile>& tiles_;
+  const PlanReads& reads_;
   std::vector<FusedFault> faults_;
   std::vector<Use> uses_;  // by buffer
   bool any_use_ = false;
@@ -309,7 +310,11 @@ LaneTiles::LaneTiles(const Plan& plan) {
 PlanFault fault_in_fused(const Plan& plan) {
   LaneTiles found(plan);
   std::vector<FusedFault>& faults = found.faults;
-  if (faults.empty()) faults = faults_of_memory(plan, found.tiles);
+  if (faults.empty() && !found.tiles.empty()) {
+    PlanReads reads(plan);
+    for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) reads.add(lane);
+    faults = faults_of_memory(plan, found.tiles, reads);
+  }
   if (faults.empty()) return {};
   const auto first =
       std::min_element(faults.begin(), faults.end(), [](const FusedFault& a, const FusedFault& b) {
@@ -318,8 +323,22 @@ PlanFault fault_in_fused(const Plan& plan) {
   return {std::move(first->what), first->where.lane, first->where.pos};
 }
 
-std::vector<FusedFault> faults_of_memory(const Plan& plan, const std::vector<LaneTile>& tiles) {
-  return tiles.empty() ? std::vector<FusedFault>() : MemoryFaults(plan, tiles).take();
+void PlanReads::add(uint32_t lane) {
+  ++lanes_;
+  const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
+  for (uint32_t at = 0; at < instrs.size(); ++at) {
+    if (instrs[at].num_reads == 0) continue;
+    if (!is_product(instrs[at].op)) {
+      others_.push_back({lane, at});
+      continue;
+    }
+    for (const Region& read : plan_.reads(instrs[at])) by_products_[read.buffer] = true;
+  }
+}
+
+std::vector<FusedFault> faults_of_memory(const Plan& plan, const std::vector<LaneTile>& tiles,
+                                         const PlanReads& reads) {
+  return tiles.empty() ? std::vector<FusedFault>() : MemoryFaults(plan, tiles, reads).take();
 }
 
 }  // namespace stretto

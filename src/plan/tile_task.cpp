@@ -94,13 +94,10 @@ bool TileTask::is_whole() const {
   return num_products_ == 1 || tile_.followed.has_two();
 }
 
-// Where what the task of a rank leaves may stay in registers; null: nowhere.
 const Region* TileTask::kept_by(const Plan& plan, int rank, const Instr& instr) {
   if (instr.num_writes != 1) return nullptr;
   const Region& to = plan.writes(instr)[0];
-  const Buffer& buffer = plan.buffers[to.buffer];
-  const bool stays = buffer.dtype == DType::fp32 && buffer.role == BufferRole::local;
-  return stays && to.rank == rank ? &to : nullptr;
+  return keeps(plan.buffers[to.buffer]) && to.rank == rank ? &to : nullptr;
 }
 
 bool TileTask::tells(uint32_t from, uint32_t to) const {

@@ -100,6 +100,10 @@ class TileTask {
   // False where the task behind a gemm is surely none that goes on with it: most are not.
   static bool may_go_on(const Plan& plan, const Instr& gemm, const Instr& next);
 
+  // Whether registers may hold, of what the plan has in the buffer, all that there is.
+  static bool keeps(const Buffer& buffer) {
+    return buffer.dtype == DType::fp32 && buffer.role == BufferRole::local;
+  }
   // Where what the task of a rank leaves may stay in registers; null: nowhere.
   static const Region* kept_by(const Plan& plan, int rank, const Instr& instr);
 

@@ -38,6 +38,7 @@ class AlikeWriter {
     for (size_t rank = 0; rank < ranks_; ++rank) write_rank(rank, waits, notifies, lanes);
     lanes.finish();
     draft_.program.clear();  // its positions are no longer those of the lanes
+    draft_.ranks_are_alike = true;
   }
 
  private:

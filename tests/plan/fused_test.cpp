@@ -5,6 +5,7 @@
 #include <chrono>
 #include <string>
 
+#include "plan/fuse_tasks.h"
 #include "refusal.h"
 #include "stretto/plan.h"
 
@@ -77,6 +78,42 @@ TEST(Fused, IsWhatAGpuKeepsInRegisters) {
   expect_words(kG + "  copy a[0:64,0:64] -> z[0:64,0:64]\n  gelu g[0:128,0:64] -> y[0:128,0:64]\n");
   expect_words(kG + "  gelu g[0:128,0:64] -> y[0:128,0:64]\n" +
                "lane 0 comm 0\n  copy g[0:64,0:64] -> z[0:64,0:64]\n");
+}
+
+// What is found on rank 0 alone: the sums that both ranks keep, unless another rank reads them.
+TEST(Fused, IsTheSameWhereRanksAreAlike) {
+  const auto lanes_with = [](const std::string& more_of_0, const std::string& more_of_1) {
+    const std::string tile = "  gemm #0 a[0:64,0:128] b[0:64,0:128] -> slots[0:64,0:64]\n";
+    const std::string sum = "  reduce #0 slots[0:64,0:64] slots[64:128,0:64] -> out[0:64,0:64]\n";
+    return tile + sum + "lane 0 comm 0\n" + more_of_0 + "lane 1 compute 0\n" + tile + sum +
+           "lane 1 comm 0\n" + more_of_1;
+  };
+  const auto words_of = [](const std::string& lanes) {
+    Plan plan = parse_plan(text_of(2, lanes)), all = plan;
+    fuse_tasks_of_alike_ranks(plan);
+    fuse_tasks(all);
+    EXPECT_EQ(print(plan), print(all));
+    const std::string text = print(plan);
+    size_t count = 0;
+    for (size_t at = 0; (at = text.find(" fused", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  const std::string copy = "  copy a[0:64,0:64] -> z[0:64,0:64]\n";
+  EXPECT_EQ(words_of(lanes_with(copy, copy)), 2u);
+  EXPECT_EQ(words_of(lanes_with("  copy slots@1[0:64,0:64] -> z[0:64,0:64]\n",
+                                "  copy slots@0[0:64,0:64] -> z[0:64,0:64]\n")),
+            0u);
+  // Not alike: what rank 0 can keep, rank 1 cannot.
+  Plan plan = parse_plan(text_of(2, lanes_with(copy, copy))), all = plan;
+  for (Plan* const one : {&plan, &all}) {
+    Instr& sum = one->lanes[2].instrs[1];
+    one->operands[sum.first_operand + 1].col1 = 32;
+  }
+  fuse_tasks_of_alike_ranks(plan);
+  fuse_tasks(all);
+  EXPECT_EQ(print(plan), print(all));
+  EXPECT_TRUE(plan.lanes[0].instrs[1].fused);
+  EXPECT_FALSE(plan.lanes[2].instrs[1].fused);
 }
 
 // Of many ranges of K in a row a sum takes the last two. To try all rows from each would take

@@ -1,6 +1,9 @@
-// Where ranks are alike, waits are derived for rank 0 and turned: at random points of the space
-// they are those that all ranks together give.
+// Where ranks are alike, waits are derived for rank 0 and turned, and who else reads what stays in
+// registers is asked of rank 0: at random points of the space both are as all ranks together give
+// them.
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "space/random_point.h"
 #include "stretto/lower.h"
@@ -57,6 +60,22 @@ Placed place(const Draft& draft, bool use_alike) {
   return placed;
 }
 
+// The words that the plan has are those that it gets when all of its lanes are looked at.
+// Whether its ranks are alike, and it has some.
+bool compare_words(const Point& point) {
+  bool alike = false;
+  const Plan plan =
+      lower(point.op, point.schedule, point.machine,
+            [&](const LowerStep&, const Draft& draft) { alike = draft.ranks_are_alike; });
+  Plan looked_at = plan;
+  fuse_tasks(looked_at);
+  EXPECT_TRUE(looked_at.lanes == plan.lanes);
+  return alike && std::any_of(plan.lanes.begin(), plan.lanes.end(), [](const Lane& lane) {
+           return std::any_of(lane.instrs.begin(), lane.instrs.end(),
+                              [](const Instr& instr) { return instr.fused; });
+         });
+}
+
 // Whether the ranks are alike.
 bool compare(const Draft& draft) {
   const Placed expected = place(draft, false), found = place(draft, true);
@@ -70,7 +89,7 @@ bool compare(const Draft& draft) {
 TEST(AlikeRanks, GiveTheWaitsThatAllRanksGive) {
   const auto shuffle_seed = static_cast<uint64_t>(testing::UnitTest::GetInstance()->random_seed());
   std::mt19937_64 random(shuffle_seed + 2);
-  int alike = 0, others = 0;
+  int alike = 0, others = 0, fused = 0;
   for (int i = 0; i < kPoints && !testing::Test::HasFailure(); ++i) {
     Point point = random_point(random);
     // Half of them with shards of whole tiles.
@@ -80,8 +99,11 @@ TEST(AlikeRanks, GiveTheWaitsThatAllRanksGive) {
     if (point.op.ranks == 1 || !legal(point.op, point.schedule, point.machine).empty()) continue;
     SCOPED_TRACE(to_string(point));
     with_draft(point, [&](const Draft& draft) { ++(compare(draft) ? alike : others); });
+    fused += compare_words(point);
   }
   RecordProperty("alike", alike);
+  RecordProperty("fused", fused);
+  EXPECT_GT(fused, 0);
   EXPECT_GT(alike, kPoints / 75);
   EXPECT_GT(others, kPoints / 20);
 }
@@ -94,6 +116,8 @@ TEST(AlikeRanks, AreThoseOfBuckets) {
       point.schedule = parse_schedule("tiles,rows=bucket", point.op, point.machine);
       SCOPED_TRACE(to_string(point));
       with_draft(point, [&](const Draft& draft) { EXPECT_TRUE(compare(draft)); });
+      const bool fused = compare_words(point);
+      if (kind == kGemmRs) EXPECT_TRUE(fused);
     }
   }
 }
