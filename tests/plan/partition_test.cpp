@@ -78,7 +78,7 @@ TEST(Partitions, OfWrongPlansAreRefused) {
        "expected a row (a number from 0 to 2147483647), found 'e0,"},
       {"route experts=2", "route", "expected experts=NUMBER, found 'ids[0:3,0:2]'"},
       {"route experts=2", "route experts=0", "found '0'"},
-      {"route experts=2", "route experts=3", "expected a count for each expert, all 3 or a rank's"},
+      {"route experts=2", "route experts=3", "expected a count for each expert, all 3 or the rank's 3"},
       {"rows[0:6,0:1] counts", "rows[0:5,0:1] counts", "expected a row for each of 6 choices"},
       {"each=8 per=1 choices[e0", "each=7 per=1 choices[e0",
        "expected 8 rows of every 7 of a stack, found wd@0[0:16,0:8]"},
