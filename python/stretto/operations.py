@@ -2,7 +2,9 @@
 
 import ctypes
 import functools
+import os
 import sys
+import weakref
 from ctypes import byref, c_char_p, c_int32, c_int64, c_uint64, c_void_p, pointer
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
@@ -13,6 +15,15 @@ from .tensors import on_gpu, rows_address
 
 
 MOST_KEPT = 1024
+_contexts = weakref.WeakSet()
+
+
+def _forked():
+    for context in _contexts:
+        context._is_forked = True
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def stream_handle(stream, gpu):
@@ -77,7 +88,7 @@ class Context:
         request = CContextRequest(seconds(timeout_s, "timeout_s"), numbers["rank"],
                                   numbers["ranks"], numbers["gpu"], function, None)
         self._handle = c_void_p()
-        self._operations = []
+        self._operations, self._is_forked = [], False
         try:
             library().context_open(byref(request), byref(self._handle))
         except RuntimeError as error:
@@ -87,10 +98,18 @@ class Context:
         self.rank = library().context_rank(self._handle)
         self.ranks = library().context_ranks(self._handle)
         self.gpu = library().context_gpu(self._handle)
+        _contexts.add(self)
+
+    def _require_own(self):
+        if self._is_forked:
+            raise RuntimeError("this process was forked from the one that opened the context: a fork has no rank of "
+                               "its own, and no GPU; start processes by torchrun or with the start method 'spawn'")
 
     def close(self) -> None:
-        """Collective. Closes the operations that are left, the last made first, then the context."""
-        if self._handle is None:
+        """Collective. Closes the operations that are left, the last made first, then the context. In a fork of the
+        process that opened it this does nothing.
+        """
+        if self._handle is None or self._is_forked:
             return
         for operation in reversed(list(self._operations)):
             operation.close()
@@ -136,6 +155,7 @@ class Operation:
             raise ValueError(f"context is {context!r}; a stretto.Context was expected")
         if context._handle is None:
             raise ValueError("the context is closed")
+        context._require_own()
         self._context = context
         self.dtype = dtype_text(dtype)
         op = c_operator(operator, sizes_text(sizes, more_sizes), context.ranks, self.dtype)
@@ -169,6 +189,7 @@ class Operation:
     def _open(self):
         if self._handle is None:
             raise ValueError("this operation is closed")
+        self._context._require_own()
         return self._handle
 
     def _given(self, tensors, num_rows):
@@ -293,7 +314,7 @@ class Operation:
 
     def close(self) -> None:
         """Collective: waits for its runs and frees what it has."""
-        if self._handle is None:
+        if self._handle is None or self._context._is_forked:
             return
         handle, self._handle = self._handle, None
         self._context._operations.remove(self)
