@@ -27,7 +27,9 @@ def own_part(tensor: torch.Tensor, group: str, dim: int, what: str) -> torch.Ten
 
 
 class _Sharded(nn.Module):
-    """Weights are this rank's: what a checkpoint has of all ranks goes through from_linear()."""
+    """Weights are this rank's: what a checkpoint has of all ranks goes through from_linear(). New ones are parts of
+    what nn.Linear begins with, which ranks of one seed have alike.
+    """
 
     def __init__(self, in_features, out_features, group, sequence_parallel, dim):
         super().__init__()
@@ -39,20 +41,19 @@ class _Sharded(nn.Module):
         return (f"{self.in_features}, {self.out_features}, bias={self.bias is not None}, "
                 f"ranks={ranks_of(self.group)}, {shared}")
 
-    def _make(self, rows, columns, bias_rows, device, dtype):
-        self.weight = nn.Parameter(torch.empty(rows, columns, device=device, dtype=dtype))
-        self.bias = None
-        if bias_rows is not None:
-            self.bias = nn.Parameter(torch.zeros(bias_rows, device=device, dtype=dtype))
-        # As nn.Linear, which has all columns.
-        bound = self.in_features ** -0.5
-        nn.init.uniform_(self.weight, -bound, bound)
-
     @classmethod
     def _of(cls, linear, group, sequence_parallel, dim):
         made = cls.__new__(cls)
         _Sharded.__init__(made, linear.in_features, linear.out_features, group, sequence_parallel, dim)
+        made._deal(linear)
         return made
+
+    def _take(self, name, tensor, dim, what):
+        """This rank's part of a whole linear's parameter, of all of it where `dim` is None."""
+        if tensor is not None:
+            own = tensor.detach().clone() if dim is None else own_part(tensor, self.group, dim, what)
+            tensor = nn.Parameter(own, tensor.requires_grad)
+        self.register_parameter(name, tensor)
 
 
 class ColumnParallelLinear(_Sharded):
@@ -71,8 +72,8 @@ class ColumnParallelLinear(_Sharded):
                  dtype=None):
         super().__init__(in_features, out_features, group, sequence_parallel, dim)
         self.keep_gathered = keep_gathered
-        rows = share(out_features, self.group, "out_features")
-        self._make(rows, in_features, rows if bias else None, device, dtype)
+        share(out_features, self.group, "out_features")
+        self._deal(nn.Linear(in_features, out_features, bias, device, dtype))
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, group: GroupLike = None, *, sequence_parallel: bool = True,
@@ -80,11 +81,11 @@ class ColumnParallelLinear(_Sharded):
         """Of a linear that has all columns, the same on all ranks: this rank's."""
         made = cls._of(linear, group, sequence_parallel, dim)
         made.keep_gathered = keep_gathered
-        made.weight = nn.Parameter(own_part(linear.weight, made.group, 0, "out_features"),
-                                   linear.weight.requires_grad)
-        made.bias = None if linear.bias is None else nn.Parameter(
-            own_part(linear.bias, made.group, 0, "out_features"), linear.bias.requires_grad)
         return made
+
+    def _deal(self, linear):
+        self._take("weight", linear.weight, 0, "out_features")
+        self._take("bias", linear.bias, 0, "out_features")
 
     def forward(self, x: torch.Tensor, rows: Optional[int] = None) -> torch.Tensor:
         if self.sequence_parallel:
@@ -105,19 +106,18 @@ class RowParallelLinear(_Sharded):
     def __init__(self, in_features: int, out_features: int, bias: bool = True, group: GroupLike = None, *,
                  sequence_parallel: bool = True, dim: int = 0, device=None, dtype=None):
         super().__init__(in_features, out_features, group, sequence_parallel, dim)
-        columns = share(in_features, self.group, "in_features")
-        self._make(out_features, columns, out_features if bias else None, device, dtype)
+        share(in_features, self.group, "in_features")
+        self._deal(nn.Linear(in_features, out_features, bias, device, dtype))
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, group: GroupLike = None, *, sequence_parallel: bool = True,
                     dim: int = 0) -> "RowParallelLinear":
         """Of a linear that has all columns, the same on all ranks: this rank's."""
-        made = cls._of(linear, group, sequence_parallel, dim)
-        made.weight = nn.Parameter(own_part(linear.weight, made.group, 1, "in_features"),
-                                   linear.weight.requires_grad)
-        made.bias = None if linear.bias is None else nn.Parameter(
-            linear.bias.detach().clone(), linear.bias.requires_grad)
-        return made
+        return cls._of(linear, group, sequence_parallel, dim)
+
+    def _deal(self, linear):
+        self._take("weight", linear.weight, 1, "in_features")
+        self._take("bias", linear.bias, None, "out_features")
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.sequence_parallel:

@@ -112,6 +112,14 @@ def check_modules_with_sequence_parallelism(mesh):
     assert "ranks=2" in repr(mlp)
     made = st.ColumnParallelLinear(H, FF, group=tp, dtype=torch.bfloat16)
     assert made.weight.shape == (FF // 2, H) and made.bias.shape == (FF // 2,)
+    # Ranks of one seed have the parts of one linear, and not the same part.
+    for kind, cut in ((st.ColumnParallelLinear, 0), (st.RowParallelLinear, 1)):
+        torch.manual_seed(7)
+        right = nn.Linear(H, FF)
+        torch.manual_seed(7)
+        made = kind(H, FF, group=tp)
+        assert torch.equal(made.weight, right.weight.chunk(2, cut)[rank])
+        assert torch.equal(made.bias, right.bias.chunk(2)[rank] if cut == 0 else right.bias)
     try:
         st.ColumnParallelLinear(H, 7, group=tp)
         raise AssertionError("7 does not divide")
