@@ -30,7 +30,8 @@ class Operation(stretto.Operation):
     made = []
 
     def __init__(self, context, operator, *, dtype, schedule, rows, sizes):
-        self._handle, self._context, self.dtype = ctypes.c_void_p(1), types.SimpleNamespace(gpu=0), dtype
+        self._handle, self._context = ctypes.c_void_p(1), types.SimpleNamespace(gpu=0, _require_own=lambda: None)
+        self.dtype = dtype
         self._kept = {}
         self._infos = lambda count: stretto.tensors(operator, ranks=1, dtype=dtype,
                                                     sizes={**sizes, next(iter(sizes)): count})
