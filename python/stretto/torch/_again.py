@@ -10,6 +10,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from . import _records, groups
 from ._gradients import Kept
+from ._parts import joined
 
 MOST_GROUPS = 256
 # id() of what a caller says of a group -> that, which nothing else is meanwhile, and the group's seat and ProcessGroup
@@ -34,6 +35,41 @@ class _Graded(torch.autograd.Function):
         return None, *ctx.kept.gradients(ctx.saved_tensors, ctx.needs_input_grad[1:], gradients)
 
 
+class _Columns(torch.autograd.Function):
+    """PyTorch's product, whose gradient is a sum over ranks: a column_matmul() as _Graded is of others."""
+
+    @staticmethod
+    def forward(ctx, seat, count, x, *others):
+        weights, biases = others[:count], others[count:]
+        made = torch.nn.functional.linear(x, joined(weights), joined(biases) if biases else None)
+        ctx.kept, saved = Kept.of("column_matmul", seat, count, (x, *others), [made])
+        ctx.save_for_backward(*saved)
+        return made
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return None, None, *ctx.kept.gradients(ctx.saved_tensors, ctx.needs_input_grad[2:], (gradient,))
+
+
+def _is_eager():
+    return not (torch.compiler.is_compiling() or _modes() or _is_autocast() or _transform() is not None)
+
+
+def columns(group, x, weights, biases):
+    """The result of a column_matmul() that autograd knows of; None: go the long way, which says what is wrong."""
+    if not _is_eager() or not torch.is_grad_enabled() or len(biases) not in (0, len(weights)):
+        return None
+    tensors = (x, *weights, *biases)
+    if any(type(one) not in _records.PLAIN or one.dtype is not x.dtype or one.device != x.device for one in tensors):
+        return None
+    if not weights or x.dim() < 2 or not x.is_floating_point():
+        return None
+    if any(one.dim() != 2 or one.shape[1] != x.shape[-1] for one in weights) or any(
+            one.shape != weight.shape[:1] for one, weight in zip(biases, weights)):
+        return None
+    return _Columns.apply(groups.seat(group), len(weights), *tensors)
+
+
 def _seat_of(group, first):
     """The group's seat, where a call of it with this tensor may come again; else None."""
     if type(group) is DeviceMesh and group.ndim == 1:  # which gives new objects for its dimensions at every call
@@ -55,8 +91,7 @@ def _seat_of(group, first):
 def again(op, group, more, tensors, outs=None):
     """The results of a call that came before with such tensors; None: go the long way. `more` as of look()."""
     first = tensors[0]
-    if torch.compiler.is_compiling() or type(first) not in _records.PLAIN or _modes() or _is_autocast() or (
-            _transform() is not None):
+    if type(first) not in _records.PLAIN or not _is_eager():
         return None
     seat = _seat_of(group, first)
     record = seat and _records.look(op, seat, more, tensors)

@@ -191,6 +191,8 @@ def arguments(op, more, tensors, seat):
     """
     if op == "all_gather_matmul":
         return tensors[0], tensors[1:1 + more], tensors[1 + more:], seat, 0, None, False
+    if op == "column_matmul":
+        return tensors[0], tensors[1:1 + more], tensors[1 + more:], seat
     if op == "matmul_reduce_scatter":
         return (*tensors, None)[:3] + (seat, 0)
     if op == "matmul_all_reduce":

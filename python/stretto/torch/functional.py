@@ -234,12 +234,14 @@ def column_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] = No
     """
     if out is None and _needs_no_sum(x, weight, bias, group):
         return torch.nn.functional.linear(x, weight, bias)
-    weights, biases, name = _listed(weight), _listed(bias), seat(group)
+    weights, biases = _listed(weight), _listed(bias)
     if out is None:
-        made = torch.ops.stretto.column_matmul(x, weights, biases, name)
+        made = _again.columns(group, x, weights, biases)
+        if made is None:
+            made = torch.ops.stretto.column_matmul(x, weights, biases, seat(group))
     else:
         _refuse_gradients("column_matmul", x, *weights, *biases, out)
-        torch.ops.stretto.column_matmul.out(x, weights, biases, name, out=out)
+        torch.ops.stretto.column_matmul.out(x, weights, biases, seat(group), out=out)
         made = out
     if isinstance(weight, torch.Tensor):
         return made
