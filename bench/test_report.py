@@ -1,5 +1,6 @@
 """What report.py and summary.py make of results: the page's order and links, and PyTorch's files, old and new."""
 
+import json
 import pathlib
 import re
 import unittest
@@ -158,6 +159,33 @@ class PagesWithTables(unittest.TestCase):
         on_four, _ = self.behind("torch_h200_x4.json")
         self.assertIn(f"one of {rows} rows on 2 GPUs was behind AsyncTP ({on_two}) and two on 4 ({on_four})", page)
         self.assertEqual((on_two.count("."), on_four.count(".")), (1, 2))
+
+    def test_the_device_languages_page_has_the_times_of_its_all_reduce(self):
+        def range_of(file):
+            rows = [row for row in self.results[file]["all_reduce_norm"] if row["tokens"] <= 256]
+            best = [min(one["median_us"] for kind in row.values() if isinstance(kind, list) for one in kind)
+                    for row in rows]
+            ratios = [row["nccl_norm"]["median_us"] / us for row, us in zip(rows, best)]
+            return f"{min(ratios):.1f} to {max(ratios):.1f} times"
+        page = self.words_of("docs", "device-language.md")
+        self.assertIn(f"{range_of('language_h200_x2.json')} as fast as NCCL and a norm on 2 GPUs, and "
+                      f"{range_of('language_h200_x4.json')} on 4", page)
+
+
+class ResultFiles(unittest.TestCase):
+    # These say it of each run in them, or are of PyTorch alone, which has a version.
+    WITHOUT_COMMIT = {"new_bucket_h200_host.json", "other_shapes_h200_x2.json", "torch_all_reduce_h200_x2.json",
+                      "torch_all_reduce_h200_x4.json"}
+
+    def test_each_says_what_was_measured_where(self):
+        paths = sorted(report.RESULTS.glob("*.json"))
+        self.assertGreater(len(paths), 40)
+        for path in paths:
+            with self.subTest(path.name):
+                result = json.loads(path.read_text(encoding="utf-8"), parse_constant=self.fail)
+                self.assertTrue(result.get("machine"))
+                if path.name not in self.WITHOUT_COMMIT:
+                    self.assertRegex(result.get("commit", ""), r"^[0-9a-f]{7,40}$")
 
 
 if __name__ == "__main__":
