@@ -159,6 +159,8 @@ def _inputs(names, tensors):
 def _learn(op, seat, more, tensors, made):
     """What the call that has just been made needs to come again, if it can."""
     group = groups.find(seat)
+    if group.options.compare:
+        return
     engine = group.engines.get(DEVICE)
     last = engine and engine.told()
     if last is None or last.op != op or _is_capturing():

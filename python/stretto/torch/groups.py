@@ -20,6 +20,7 @@ class Options:
     timeout_s: float = DEFAULT_TIMEOUT_S
     schedule: str = "auto"
     fallback: bool = True
+    compare: bool = False
 
 
 class Group:
@@ -99,13 +100,15 @@ def group_name(group: GroupLike = None) -> str:
 
 
 def init(group: GroupLike = None, *, timeout_s: float = DEFAULT_TIMEOUT_S, schedule: str = "auto",
-         fallback: bool = True) -> Group:
+         fallback: bool = True, compare: bool = False) -> Group:
     """Makes a group known, with options. Collective over the group.
 
     group      a ProcessGroup, a DeviceMesh of one dimension, a name; None: the whole world
     timeout_s  seconds after which a rank that does not come to a call is named in an error
     schedule   "auto", a preset's name and changes, or a whole schedule
     fallback   False: what Stretto does not serve raises ValueError, and is not given to PyTorch
+    compare    True: ranks compare every call on GPUs, too, and name those that differ, instead of the first of its
+               kind only. To find what ranks do differently: each call then waits for all of them
 
     Groups that are never given to init() are made with these defaults at their first call. Raises
     ValueError, and RuntimeError that names the ranks which do not come.
@@ -113,7 +116,7 @@ def init(group: GroupLike = None, *, timeout_s: float = DEFAULT_TIMEOUT_S, sched
     if not 0 < timeout_s <= 3600:
         raise ValueError(f"timeout_s is {timeout_s!r}; seconds above 0, at most 3600, were expected")
     name = group_name(group)
-    options = Options(float(timeout_s), schedule, bool(fallback))
+    options = Options(float(timeout_s), schedule, bool(fallback), bool(compare))
     with _lock:
         known = _known(name)
         if known is not None:

@@ -10,6 +10,7 @@ from unittest import mock
 from ranks import normal
 
 import torch
+from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 import stretto
@@ -290,6 +291,25 @@ class Again(unittest.TestCase):
         self.status = 3
         with self.assertRaisesRegex(RuntimeError, "status 3"):
             st.matmul_all_reduce(self.x, self.w, group=self.group)
+
+    def test_groups_that_compare_every_call(self):
+        with st.Threads(1, timeout_s=60, compare=True) as threads:
+            for _ in range(3):
+                st.matmul_all_reduce(self.x, self.w, group=threads.groups[0])
+        self.assertEqual(self.ways(), ["long"] * 3)
+
+    def test_checkpoints(self):
+        """What was not kept is computed again, by a call that came before."""
+        x, w = self.x.clone().requires_grad_(), self.w.clone().requires_grad_()
+
+        def function(x, w):
+            return st.matmul_all_reduce(torch.nn.functional.silu(st.all_gather_matmul(x, w, group=self.group)),
+                                        w.t().contiguous(), group=self.group)
+        function(x, w)
+        self.ways()
+        checkpoint(function, x, w, use_reentrant=False).sum().backward()
+        self.assertEqual(self.ways()[:2], ["again"] * 2)
+        self.assertEqual((x.grad.shape, w.grad.shape), (x.shape, w.shape))
 
     def test_names_last_as_long_as_calls(self):
         """Also where the operation has forgotten them since."""

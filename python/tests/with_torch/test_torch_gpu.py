@@ -239,6 +239,17 @@ class Calls(unittest.TestCase):
         crooked = torch.empty(65, dtype=torch.bfloat16)[1:].view(4, 16)
         self.assertNotEqual(engine.run(call, "bf16", {"out": crooked})["out"].data_ptr(), crooked.data_ptr())
 
+    def test_ranks_compare_the_first_call_of_a_kind_or_every_one(self):
+        for compare in (False, True):
+            with st.Threads(1, timeout_s=60, compare=compare) as threads:
+                group, call = threads.groups[0], self.call()
+                on_gpu = mock.Mock(wraps=call, sizes=call.sizes, dtype=call.dtype, device=torch.device("cuda", 0),
+                                   op=call.op, graph_name=call.graph_name)
+                with mock.patch.object(group.meeting, "agree") as agree:
+                    for _ in range(3):
+                        _engine.agree(on_gpu, group, None)
+                self.assertEqual(agree.call_count, 3 if compare else 1)
+
     def test_a_failure_is_told_by_the_next_call_and_by_finish(self):
         engine = self.engine()
         engine.run(self.call(), "bf16", {})
