@@ -6,6 +6,7 @@ They are called by PyTorch's asynchronous tensor parallelism and by vLLM's Async
 """
 
 import contextlib
+import importlib
 import inspect
 import warnings
 from typing import List, Set
@@ -105,7 +106,7 @@ def enable_symm_mem(*, return_gathered: bool = True) -> None:
     if _libraries:
         return
     try:
-        import torch.distributed._symmetric_memory  # noqa: F401  (defines the operators)
+        importlib.import_module("torch.distributed._symmetric_memory")  # defines the operators
     except ImportError:
         raise RuntimeError(f"PyTorch {torch.__version__} has no torch.ops.symm_mem; 2.5 has") from None
     library = torch.library.Library("symm_mem", "IMPL")
