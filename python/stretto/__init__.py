@@ -14,8 +14,9 @@ from ._library import Library, LibraryNotFound, find_library, version
 from .operations import Context, Operation
 from .operators import TensorInfo, tensors
 from .plans import Plan, check, emulate, plan
+from .tensors import SharedTensor
 from .views import (PlanText, Problem, Simulation, check_plan, read_plan, report, simulate)
 
-__all__ = ["Context", "Library", "LibraryNotFound", "Operation", "Plan", "TensorInfo", "check",
+__all__ = ["Context", "Library", "LibraryNotFound", "Operation", "Plan", "SharedTensor", "TensorInfo", "check",
            "emulate", "find_library", "plan", "tensors", "version",
            "PlanText", "Problem", "Simulation", "check_plan", "read_plan", "report", "simulate"]

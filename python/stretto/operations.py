@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 from ._library import (EXCHANGE, CCallTensor, CContextRequest, COperationRequest, CTensorInfo,
                        budget, dtype_text, library, seconds, serves, text, whole)
 from .operators import Operator, TensorInfo, c_operator, info_of, sizes_text
-from .tensors import on_gpu, rows_address
+from .tensors import BYTES, SharedTensor, on_gpu, rows_address
 
 
 MOST_KEPT = 1024
@@ -100,6 +100,27 @@ class Context:
         self.gpu = library().context_gpu(self._handle)
         _contexts.add(self)
 
+    def empty_shared(self, rows: int, cols: int, dtype: Any = "bf16") -> SharedTensor:
+        """Collective. A matrix of the same size on every rank's GPU, which the others reach: for results of operations
+        with shared_results, which other ranks write there without a copy. Lasts until the context closes.
+        """
+        self._require_open()
+        kind = dtype_text(dtype)
+        if kind not in BYTES:
+            raise ValueError(f"dtype is {dtype!r}; one of {', '.join(BYTES)} was expected")
+        sizes = whole(rows, "rows"), whole(cols, "cols")
+        num_bytes = sizes[0] * sizes[1] * BYTES[kind]
+        if min(sizes) <= 0 or num_bytes >= 2**63:
+            raise ValueError(f"rows={rows} and cols={cols} are no size of a matrix in memory")
+        address = c_uint64()
+        library().context_allocate_shared(self._handle, num_bytes, byref(address))
+        return SharedTensor(address.value, *sizes, kind, self.gpu)
+
+    def _require_open(self):
+        if self._handle is None:
+            raise ValueError("the context is closed")
+        self._require_own()
+
     def _require_own(self):
         if self._is_forked:
             raise RuntimeError("this process was forked from the one that opened the context: a fork has no rank of "
@@ -139,6 +160,8 @@ class Operation:
               for operators of one product
     measure_ms  where "auto" is not sure: for how many milliseconds of runs making the operation, and prepare(), may
               time schedules on its GPUs and take the fastest; 0: never; None: as STRETTO_MEASURE_MS says
+    shared_results  True: results that other ranks write lie in memory of Context.empty_shared(), at the same place on
+              all ranks, and are not copied; finish() names ranks that gave another
 
     Collective. Making it compiles kernels that are not in the cache and may take seconds. Raises ValueError for
     what cannot be served, RuntimeError.
@@ -149,18 +172,16 @@ class Operation:
 
     def __init__(self, context: Context, operator: Operator, *, dtype: Any = "bf16",
                  schedule: str = "auto", rows: str = "bucket", measure_ms: Optional[float] = None,
-                 sizes: Optional[Mapping[str, int]] = None, **more_sizes: int):
+                 shared_results: bool = False, sizes: Optional[Mapping[str, int]] = None, **more_sizes: int):
         self._handle = None
         if not isinstance(context, Context):
             raise ValueError(f"context is {context!r}; a stretto.Context was expected")
-        if context._handle is None:
-            raise ValueError("the context is closed")
-        context._require_own()
+        context._require_open()
         self._context = context
         self.dtype = dtype_text(dtype)
         op = c_operator(operator, sizes_text(sizes, more_sizes), context.ranks, self.dtype)
         request = COperationRequest(pointer(op), serves(rows), text(schedule, "schedule"),
-                                    budget(measure_ms))
+                                    budget(measure_ms), bool(shared_results))
         handle = c_void_p()
         library().operation_make(context._handle, byref(request), byref(handle))
         self._handle = handle

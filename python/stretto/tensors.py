@@ -145,6 +145,37 @@ def of_dlpack(tensor, name):
     return View((found.data or 0) + found.byte_offset, *rows_of(name, shape, steps), dtype, device)
 
 
+@dataclasses.dataclass(frozen=True)
+class Device:
+    type: str
+    index: int
+
+
+BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "i32": 4}
+
+
+class SharedTensor:
+    """A matrix without gaps in GPU memory that the other ranks reach, until its context closes.
+
+    Operations take it as it is. `torch.as_tensor(shared, device="cuda").view(torch.bfloat16)` is a tensor on it:
+    CUDA's array interface has no bf16, so that it says int16 there.
+    """
+
+    def __init__(self, address: int, rows: int, cols: int, dtype: str, gpu: int):
+        self.shape, self.dtype, self.device, self._address = (rows, cols), dtype, Device("cuda", gpu), address
+
+    def data_ptr(self) -> int:
+        return self._address
+
+    def stride(self):
+        return self.shape[1], 1
+
+    @property
+    def __cuda_array_interface__(self):
+        typestr = {"bf16": "<i2", "fp16": "<f2", "fp32": "<f4", "i32": "<i4"}[self.dtype]
+        return {"shape": self.shape, "typestr": typestr, "data": (self._address, False), "strides": None, "version": 3}
+
+
 @functools.lru_cache(maxsize=None)
 def _driver():
     try:

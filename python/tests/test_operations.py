@@ -87,6 +87,26 @@ class Operations(OnAFakeGpu):
             with self.assertRaisesRegex(ValueError, "measure_ms is .*from 0 to 60000"):
                 self.make(measure_ms=wrong)
 
+    def test_results_that_other_ranks_write(self):
+        shared = self.context.empty_shared(128, 512)
+        (_, _, num_bytes, _), = [call for call in self.library.calls if call[0] == "context_allocate_shared"]
+        self.assertEqual(num_bytes, 128 * 512 * 2)
+        operation = self.make(shared_results=True)
+        self.assertEqual(self.library.request.shared_results, 1)
+        operation(**{**self.tensors(), "out": shared})
+        self.assertEqual(self.library.given[b"out"], (0x7000, 512))
+        self.assertEqual(shared.__cuda_array_interface__, {
+            "shape": (128, 512), "typestr": "<i2", "data": (0x7000, False), "strides": None, "version": 3})
+        self.make()
+        self.assertEqual(self.library.request.shared_results, 0)
+        for sizes, says in (((0, 8), "rows=0 and cols=8"), ((2**40, 2**40), "no size"), (("8", 8), "whole number"),
+                            ((8, 8, "fp8"), "dtype is 'fp8'; one of bf16, fp16")):
+            with self.assertRaisesRegex(ValueError, says):
+                self.context.empty_shared(*sizes)
+        self.context.close()
+        with self.assertRaisesRegex(ValueError, "context is closed"):
+            self.context.empty_shared(8, 8)
+
     def test_tensors_come_with_the_call(self):
         operation = self.make()
         operation(**self.tensors())

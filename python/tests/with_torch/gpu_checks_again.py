@@ -2,6 +2,7 @@
 
 import torch
 
+import stretto
 import stretto.torch as st
 from stretto.torch import _records
 
@@ -73,3 +74,26 @@ def check_library(group):
     del graph
     own.finish()
     own.close()
+
+
+def check_shared_results(group):
+    """Sums that ranks write to each other's results: stretto.Operation, in the group's context."""
+    context, rank = group.engines["cuda"]._context, group.rank
+    shared = context.empty_shared(2 * 128, 512)
+    places = torch.as_tensor(shared, device="cuda").view(torch.bfloat16).split(128)
+    w = of_ranks(integers, group, 400, 512, K)
+    with stretto.Operation(context, "gemm-ar", schedule="tiles", shared_results=True, m=128, n=512,
+                           k=K * group.ranks) as operation:
+        for turn, rows in enumerate((128, 40, 128, 7)):
+            x = of_ranks(integers, group, 410 + turn, rows, K)
+            out = places[turn % 2][:rows]
+            operation(a=x[rank], b=w[rank], out=out)
+            exact("results that other ranks write", out.clone(), products(x, w))
+        operation.finish()
+        if group.ranks > 1:
+            try:
+                operation(a=x[rank], b=w[rank], out=out.clone())
+                told_wrong("memory that no rank reaches was taken for a result")
+            except ValueError as error:
+                if "allocate_shared" not in str(error):
+                    told_wrong(str(error))
