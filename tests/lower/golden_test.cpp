@@ -26,6 +26,11 @@ constexpr const char* kAllReduce = "gemm-ar m=40 n=40 k=8 ranks=2 dtype=bf16";
 constexpr const char* kToHeads = "gemm-a2a m=35 n=64 k=8 ranks=2 dtype=bf16";
 constexpr const char* kToTokens = "a2a-gemm m=35 n=32 k=16 ranks=2 dtype=bf16";
 
+constexpr const char* kMlp = "mlp m=20 h=16 f=32 ranks=2 dtype=bf16";
+constexpr const char* kNormed = "gemm-ar-norm m=20 n=16 k=16 ranks=2 dtype=bf16";
+constexpr const char* kSharedExperts = "moe-tp t=5 h=16 f=16 experts=2 k=2 ranks=2 dtype=bf16";
+constexpr const char* kDealtExperts = "moe-ep t=5 h=16 f=16 experts=2 k=2 ranks=2 dtype=bf16";
+
 // Whatever a preset may choose by the machine is given, so that only its idea is its own.
 constexpr Golden kGoldens[] = {
     {"ag-gemm.sequential", kGather, "sequential,tile=16x16"},
@@ -63,6 +68,17 @@ constexpr Golden kGoldens[] = {
      "tiles,tile=16x16,comm-sms=0,order=peer-staggered"},
     {"gemm-rs.ack", kScatter,
      "tiles,tile=16x16,mover=comm-blocks,comm-sms=1,order=peer-staggered,reuse=ack"},
+    {"mlp.tiles", kMlp,
+     "tiles,tile=16x16,comm-sms=1,order=own-first/"
+     "down:tiles,tile=16x16,comm-sms=1,order=peer-staggered"},
+    {"mlp.split", kMlp, "split=2/sequential,tile=16x16"},
+    {"gemm-ar-norm.tiles", kNormed, "tiles,tile=16x16,comm-sms=1,order=plain"},
+    {"gemm-ar-norm.low-latency", kNormed, "low-latency,tile=16x16"},
+    {"moe-tp.sequential", kSharedExperts, "sequential,tile=8x16"},
+    {"moe-tp.tiles", kSharedExperts, "tiles,tile=8x16,comm-sms=1,granularity=chunk"},
+    {"moe-ep.sequential", kDealtExperts, "sequential,tile=8x16"},
+    {"moe-ep.tiles", kDealtExperts, "tiles,tile=8x16,comm-sms=1,granularity=whole"},
+    {"moe-ep.by-source", kDealtExperts, "tiles,tile=8x16,comm-sms=1,granularity=chunk"},
 };
 
 std::string read(const std::string& path) {
@@ -76,9 +92,9 @@ class GoldenPlan : public testing::TestWithParam<Golden> {};
 
 TEST_P(GoldenPlan, IsUnchanged) {
   const Golden& golden = GetParam();
-  const Segment op = parse_segment(golden.op);
+  const Operator op = parse_operator(golden.op);
   const Machine machine = small_machine(op.ranks, 4);
-  const std::string text = print(lower(op, parse_schedule(golden.schedule, op, machine), machine));
+  const std::string text = print(lower(op, parse_schedules(golden.schedule, op, machine), machine));
   const std::string path =
       std::string(STRETTO_TEST_DIR) + "/golden/" + std::string(golden.name) + ".plan";
   if (std::getenv("STRETTO_UPDATE_GOLDEN")) {
