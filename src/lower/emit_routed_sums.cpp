@@ -1,0 +1,148 @@
+// Sums of a product of routed rows go back to who has the token: to the next ranks first.
+#include <algorithm>
+
+#include "lower/routed_emission.h"
+
+namespace stretto {
+
+void RoutedSums::sum_up(int rank, int turn, int tile) {
+  const int block = of_.order_of_blocks(rank)[static_cast<size_t>(turn)];
+  if (blocks_.by_source) return sum_rows(rank, block, block, 0, of_.tokens_of(block), tile);
+  const RowShards shards{blocks_.tokens, of_.ranks};
+  for (int i = 1; i <= of_.ranks; ++i) {
+    const int owner = (rank + i) % of_.ranks;
+    sum_rows(rank, 0, owner, static_cast<int32_t>(shards.begin(owner)),
+             static_cast<int32_t>(shards.end(owner)), tile);
+  }
+}
+
+// Tokens [first, last) of a block, all of one owner, as seen from the block's first.
+void RoutedSums::sum_rows(int rank, int block, int owner, int32_t first, int32_t last, int tile) {
+  const Rect cols = product_.cols_of(tile);
+  const int parts = parts_of(last - first);
+  for (int part = 0; part < parts; ++part) {
+    const auto at = [&](int i) {
+      return first + static_cast<int32_t>(int64_t{last - first} * i / parts);
+    };
+    const int32_t from = at(part), to = at(part + 1);
+    of_.emit.read(of_.rows_of_block(product_.weights, block, rank, from, to));
+    of_.emit.read(of_.choices_of(block, from, to, rank));
+    of_.emit.read(region_of(blocks_.rows_of_block(block, cols.col0, cols.col1),
+                            product_.kept[sum_stage() - 1], rank));
+    of_.emit.write(place_of_sum(rank, block, owner, {from, to, cols.col0, cols.col1}));
+    const uint32_t lane = are_sent_at_once() ? of_.comm_lane(rank) : of_.compute_lane(rank);
+    if (are_sent_at_once() && product_.has_shares_of_experts()) {
+      of_.emit.counted_task(lane, Opcode::combine, {blocks_.all_experts});
+    } else {
+      of_.emit.task(lane, Opcode::weigh);
+    }
+  }
+}
+
+int RoutedSums::parts_of(int32_t rows) const {
+  constexpr int32_t kRows = 16;  // at least, of a part
+  const int lanes = are_sent_at_once() ? product_.lanes.comm : product_.lanes.compute;
+  // Rows of several owners are dealt to the lanes at once.
+  const int owners = blocks_.by_source ? 1 : of_.ranks;
+  return std::clamp(rows / kRows, std::min(rows, 1), (lanes + owners - 1) / owners);
+}
+
+// `rows` are counted from the block's first token.
+Region RoutedSums::place_of_sum(int rank, int block, int owner, const Rect& rows) const {
+  const int32_t token = blocks_.first_token(block);
+  if (!product_.communicates()) return region_of(rows.moved(token), product_.out, rank);
+  if (product_.by_nccl()) return region_of(rows.moved(token), product_.part_sums, rank);
+  const RowShards shards{blocks_.tokens, of_.ranks};
+  const auto down = static_cast<int32_t>(rank * shards.block() + token - shards.begin(owner));
+  return region_of(rows.moved(down), product_.slots, owner);
+}
+
+// Every owner adds what all ranks have sent of a column of tiles: by the lanes that have no more
+// tiles, which are the most.
+void RoutedSums::add_slots(int tile) {
+  const RowShards shards{blocks_.tokens, of_.ranks};
+  const Rect cols = product_.cols_of(tile);
+  for (int rank = 0; rank < of_.ranks; ++rank) {
+    const auto rows = static_cast<int32_t>(shards.size(rank));
+    const int of_tile = 2 * product_.lanes.compute / product_.col_tiles() + 1;
+    const int parts = std::min(rows, of_tile);
+    for (int part = 0; part < parts; ++part) {
+      const auto at = [&](int i) { return static_cast<int32_t>(int64_t{rows} * i / parts); };
+      const Rect own{at(part), at(part + 1), cols.col0, cols.col1};
+      if (product_.has_shares_of_experts()) {
+        Region ids = of_.own_rows(product_.ids, rank);
+        ids.row1 = ids.row0 + own.row1;
+        ids.row0 += own.row0;
+        of_.emit.read(ids);
+      }
+      for (int source = 0; source < of_.ranks; ++source) {
+        const auto down = static_cast<int32_t>(source * shards.block());
+        of_.emit.read(region_of(own.moved(down), product_.slots, rank));
+      }
+      write_sum(rank, own);
+      const uint32_t lane = of_.compute_lane(rank);
+      if (product_.has_shares_of_experts()) {
+        of_.emit.counted_task(lane, Opcode::merge, {blocks_.all_experts});
+      } else {
+        of_.emit.task(lane, Opcode::reduce);
+      }
+    }
+  }
+}
+
+void RoutedSums::write_sum(int rank, const Rect& own) {
+  if (product_.op.kind.out != Edge::all_reduce) {
+    return of_.emit.write(region_of(own, product_.out, rank));
+  }
+  const auto first = static_cast<int32_t>(RowShards{blocks_.tokens, of_.ranks}.begin(rank));
+  for (int i = 0; i < of_.ranks; ++i) {
+    of_.emit.write(region_of(own.moved(first), product_.out, (rank + i) % of_.ranks));
+  }
+}
+
+void RoutedSums::finish() {
+  for (int tile = 0; tile < product_.col_tiles(); ++tile) add_slots(tile);
+  const bool is_callers = of_.state.plan.buffers[product_.out].role == BufferRole::output;
+  if (product_.op.kind.out != Edge::all_reduce || !is_callers) return;
+  // What peers write must have arrived when the run ends.
+  const RowShards shards{blocks_.tokens, of_.ranks};
+  for (int rank = 0; rank < of_.ranks; ++rank) {
+    for (int source = 0; source < of_.ranks; ++source) {
+      if (source == rank || shards.size(source) == 0) continue;
+      of_.emit.read(region_of(
+          {static_cast<int32_t>(shards.begin(source)), static_cast<int32_t>(shards.end(source)), 0,
+           static_cast<int32_t>(product_.op.n)},
+          product_.out, rank));
+    }
+    of_.emit.task(product_.lanes.compute_lane(rank, 0), Opcode::deliver);
+  }
+}
+
+void RoutedSums::reduce_by_nccl() {
+  const RowShards shards{blocks_.tokens, of_.ranks};
+  const bool scatters = product_.op.kind.out != Edge::all_reduce;
+  const auto n = static_cast<int32_t>(product_.op.n);
+  const auto rows_of = [&](int owner) {
+    return Rect{static_cast<int32_t>(shards.begin(owner)), static_cast<int32_t>(shards.end(owner)),
+                0, n};
+  };
+  for (int rank = 0; rank < of_.ranks; ++rank) {
+    for (int owner = 0; owner < of_.ranks; ++owner) {
+      of_.emit.read(region_of(rows_of(owner), product_.part_sums, rank));
+    }
+    if (scatters) {
+      const Rect own = rows_of(rank);
+      of_.emit.write(region_of(own.moved(-own.row0), product_.out, rank));
+    } else {
+      for (int owner = 0; owner < of_.ranks; ++owner) {
+        of_.emit.write(region_of(rows_of(owner), product_.out, rank));
+      }
+    }
+    of_.emit.collective(rank,
+                        scatters ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
+                        of_.collectives);
+  }
+  ++of_.collectives;
+}
+
+}  // namespace stretto

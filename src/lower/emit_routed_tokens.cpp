@@ -1,0 +1,113 @@
+// Tokens of a product of routed rows: they go to who multiplies them, and tables say which rows are
+// whose.
+#include <algorithm>
+
+#include "lower/routed_emission.h"
+
+namespace stretto {
+namespace {
+
+class RoutedTokens {
+ public:
+  explicit RoutedTokens(RoutedEmission& of) : of_(of), product_(of.product), blocks_(of.blocks) {}
+
+  void emit() {
+    if (!blocks_.has_tables) gather(product_.ids);
+    gather(product_.weights);
+    gather_x();
+    if (!blocks_.has_tables) make_tables();
+    blocks_.has_tables = true;
+  }
+
+ private:
+  // Every rank's rows to all ranks.
+  void gather(const GatheredRows& rows) {
+    if (rows.tensor < 0 || !rows.is_gathered) return;
+    if (product_.by_nccl()) return all_gather(rows);
+    for (int rank = 0; rank < of_.ranks; ++rank) {
+      const Region own = of_.own_rows(rows, rank);
+      if (own.empty()) continue;
+      of_.emit.read(own);
+      for (int i = 0; i < of_.ranks; ++i) {
+        of_.emit.write(of_.rows_of_source(rows, rank, (rank + i) % of_.ranks));
+      }
+      of_.emit.task(of_.comm_lane(rank), Opcode::copy);
+    }
+  }
+
+  // In as many parts as there are lanes, to the previous rank first: it takes them next.
+  void gather_x() {
+    const GatheredRows& rows = product_.x;
+    if (!rows.is_gathered) return;
+    if (product_.by_nccl()) return all_gather(rows);
+    for (int rank = 0; rank < of_.ranks; ++rank) {
+      const Region own = of_.own_rows(rows, rank);
+      const int parts = std::min(product_.lanes.comm, own.rows());
+      for (int i = 1; i <= of_.ranks; ++i) {
+        const int to = (rank - i + of_.ranks) % of_.ranks;
+        // Own rows are taken from where they lie, unless a partition is of all tokens.
+        if (to == rank && blocks_.by_source) continue;
+        for (int part = 0; part < parts; ++part) send_part(rank, to, part, parts);
+      }
+    }
+  }
+
+  void send_part(int rank, int to, int part, int parts) {
+    const GatheredRows& rows = product_.x;
+    const auto cut = [&](Region region) {
+      const int32_t first = region.row0, count = region.rows();
+      region.row0 = first + static_cast<int32_t>(int64_t{count} * part / parts);
+      region.row1 = first + static_cast<int32_t>(int64_t{count} * (part + 1) / parts);
+      return region;
+    };
+    of_.emit.read(cut(of_.own_rows(rows, rank)));
+    const bool chosen_only = product_.has_shares_of_experts();
+    if (chosen_only) of_.emit.read(cut(of_.own_rows(product_.ids, rank)));
+    of_.emit.write(cut(of_.rows_of_source(rows, rank, to)));
+    const uint32_t lane = of_.comm_lane(rank);
+    if (chosen_only) {
+      of_.emit.counted_task(lane, Opcode::dispatch, {blocks_.all_experts});
+    } else {
+      of_.emit.task(lane, Opcode::copy);
+    }
+  }
+
+  void all_gather(const GatheredRows& rows) {
+    for (int rank = 0; rank < of_.ranks; ++rank) {
+      of_.emit.read(of_.own_rows(rows, rank));
+      for (int source = 0; source < of_.ranks; ++source) {
+        of_.emit.write(of_.rows_of_source(rows, source, rank));
+      }
+      of_.emit.collective(rank, CollectiveKind::all_gather, of_.collectives);
+    }
+    ++of_.collectives;
+  }
+
+  void make_tables() {
+    if (of_.events) of_.boundaries();
+    for (int rank = 0; rank < of_.ranks; ++rank) {
+      for (const int block : of_.order_of_blocks(rank)) {
+        const int32_t first = blocks_.first_entry(block), tokens = of_.tokens_of(block);
+        of_.emit.read(of_.rows_of_block(product_.ids, block, rank, 0, tokens));
+        of_.emit.write(region_of(blocks_.rows_of_block(block, 0, 1), blocks_.choices, rank));
+        of_.emit.write(region_of({first, first + blocks_.entries, 0, 1}, blocks_.experts_of, rank));
+        of_.emit.write(of_.choices_of(block, 0, tokens, rank));
+        const int32_t counts = block * (blocks_.experts + 1);
+        of_.emit.write(region_of({counts, counts + blocks_.experts_of_rank(rank) + 1, 0, 1},
+                                 blocks_.counts, rank));
+        of_.emit.counted_task(of_.compute_lane(rank), Opcode::route, {blocks_.all_experts});
+      }
+    }
+    if (of_.events) of_.boundaries();
+  }
+
+  RoutedEmission& of_;
+  const RoutedLowering& product_;
+  RoutedBlocks& blocks_;
+};
+
+}  // namespace
+
+void gather_routed_tokens(RoutedEmission& of) { RoutedTokens(of).emit(); }
+
+}  // namespace stretto

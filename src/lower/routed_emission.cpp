@@ -1,0 +1,62 @@
+#include "lower/routed_emission.h"
+
+#include <algorithm>
+
+namespace stretto {
+
+RoutedEmission::RoutedEmission(Lowering& lowering, RoutedLowering& of)
+    : state(lowering),
+      op(lowering.op),
+      product(of),
+      blocks(lowering.routed_blocks[of.blocks]),
+      ranks(lowering.op.ranks),
+      events(of.schedule.sync == Sync::event),
+      emit(lowering, of.lanes, lowering.parts[0]),
+      comm(ranks, std::max(1, of.lanes.comm)),
+      compute(ranks, of.lanes.compute) {}
+
+void RoutedEmission::boundaries() {
+  for (int rank = 0; rank < ranks; ++rank) emit.boundary(rank);
+}
+
+Region RoutedEmission::own_rows(const GatheredRows& rows, int rank) const {
+  const RowShards shards{op.tensor(rows.tensor).rows, ranks};
+  const bool has_all = state.plan.buffers[rows.own].sharded_rows == 0;
+  const auto first = static_cast<int32_t>(has_all ? shards.begin(rank) : 0);
+  return region_of({first, first + static_cast<int32_t>(shards.size(rank)), 0, cols_of(rows)},
+                   rows.own, rank);
+}
+
+Region RoutedEmission::rows_of_source(const GatheredRows& rows, int source, int at) const {
+  const RowShards shards{op.tensor(rows.tensor).rows, ranks};
+  return region_of({static_cast<int32_t>(shards.begin(source)),
+                    static_cast<int32_t>(shards.end(source)), 0, cols_of(rows)},
+                   rows.all, at);
+}
+
+Region RoutedEmission::rows_of_block(const GatheredRows& rows, int block, int rank, int32_t first,
+                                     int32_t last) const {
+  const bool has_own = rows.is_gathered && blocks.by_source && block == rank;
+  const int32_t base = has_own ? 0 : blocks.first_token(block);
+  return region_of({base + first, base + last, 0, cols_of(rows)}, has_own ? rows.own : rows.all,
+                   rank);
+}
+
+std::vector<int> RoutedEmission::order_of_blocks(int rank) const {
+  std::vector<int> order;
+  if (!blocks.by_source) return {0};
+  const bool own_last = product.has_sums();
+  for (int i = 0; i < ranks; ++i) {
+    const int block = own_last ? (rank + 1 + i) % ranks : (rank - i + ranks) % ranks;
+    if (block < blocks.count) order.push_back(block);
+  }
+  return order;
+}
+
+Region RoutedEmission::choices_of(int block, int32_t first, int32_t last, int rank) const {
+  const int32_t base = blocks.first_token(block);
+  return region_of({(base + first) * blocks.top_k, (base + last) * blocks.top_k, 0, 1}, blocks.rows,
+                   rank);
+}
+
+}  // namespace stretto

@@ -1,0 +1,72 @@
+// What the emission of a product of routed rows has in common: who has which rows of tokens, and
+// the lanes that are dealt its tasks.
+#pragma once
+
+#include <vector>
+
+#include "lower/emitter.h"
+
+namespace stretto {
+
+struct RoutedEmission {
+  RoutedEmission(Lowering& lowering, RoutedLowering& of);
+
+  Lowering& state;
+  const Operator& op;
+  RoutedLowering& product;
+  RoutedBlocks& blocks;
+  const int ranks;
+  const bool events;  // kernels wait and notify at boundaries
+  Emitter emit;
+  Dealer comm, compute;
+  int32_t collectives = 0;
+
+  uint32_t comm_lane(int rank) { return product.lanes.comm_lane(rank, comm.next(rank)); }
+  uint32_t compute_lane(int rank) { return product.lanes.compute_lane(rank, compute.next(rank)); }
+  void boundaries();
+
+  int32_t cols_of(const GatheredRows& rows) const { return state.plan.buffers[rows.own].cols; }
+  Region own_rows(const GatheredRows& rows, int rank) const;
+  Region rows_of_source(const GatheredRows& rows, int source, int at) const;
+  // Rows [first, last) of a block, counted from its first, where the rank has them.
+  Region rows_of_block(const GatheredRows& rows, int block, int rank, int32_t first,
+                       int32_t last) const;
+  int32_t tokens_of(int block) const {
+    return blocks.last_token(block) - blocks.first_token(block);
+  }
+  // A rank's blocks in the order in which it takes them.
+  std::vector<int> order_of_blocks(int rank) const;
+  // Table rows of the choices of tokens [first, last) of a block.
+  Region choices_of(int block, int32_t first, int32_t last, int rank) const;
+};
+
+// Every rank's rows to who needs them, and the tables that say which rows are whose.
+void gather_routed_tokens(RoutedEmission& of);
+
+// What products leave, weighed and summed up for each token.
+class RoutedSums {
+ public:
+  explicit RoutedSums(RoutedEmission& of) : of_(of), product_(of.product), blocks_(of.blocks) {}
+
+  // Sums leave while others are multiplied; else behind all tiles.
+  bool are_sent_at_once() const { return product_.communicates() && !product_.by_nccl(); }
+  // Of the block that is the rank's `turn`-th, the columns of a tile.
+  void sum_up(int rank, int turn, int tile);
+  // What owners do with what has been sent.
+  void finish();
+  void reduce_by_nccl();
+
+ private:
+  void sum_rows(int rank, int block, int owner, int32_t first, int32_t last, int tile);
+  size_t sum_stage() const { return product_.part.stages.size() - 1; }
+  int parts_of(int32_t rows) const;
+  Region place_of_sum(int rank, int block, int owner, const Rect& rows) const;
+  void add_slots(int tile);
+  void write_sum(int rank, const Rect& own);
+
+  RoutedEmission& of_;
+  const RoutedLowering& product_;
+  const RoutedBlocks& blocks_;
+};
+
+}  // namespace stretto
