@@ -87,6 +87,13 @@ PlanFault fault_in_clusters(const Plan& plan) {
                           describe(lane)),
               l};
     }
+    if (lane.index % 2 != 0 || plan.lanes[l + 1].index != lane.index + 1) {
+      return {
+          fmt::format("expected a cluster to be compute lanes 2i and 2i + 1 of a rank, found {} "
+                      "and {}",
+                      describe(lane), describe(plan.lanes[l + 1])),
+          l};
+    }
     PlanFault fault = fault_in_pair(plan, l, l + 1);
     if (!fault.what.empty()) return fault;
     ++l;

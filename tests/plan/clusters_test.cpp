@@ -113,6 +113,10 @@ TEST(Clusters, OfOtherInstructionsOrSingleLanesAreRefused) {
               AllOf(StartsWith("plan:26:1: "),
                     HasSubstr("expected pairs of compute lanes in a plan with clusters, found "
                               "rank 0 compute 2 alone")));
+  EXPECT_THAT(
+      refusal(changed("lane 0 compute 1\n", "lane 0 compute 2\n")),
+      HasSubstr("expected a cluster to be compute lanes 2i and 2i + 1 of a rank, found rank "
+                "0 compute 0 and rank 0 compute 2"));
   EXPECT_THAT(refusal(changed("cluster 2\n", "gemm library\ncluster 2\n")),
               AllOf(StartsWith("plan:4:1: "), HasSubstr("found both")));
 }
