@@ -9,6 +9,7 @@
 #include "check/counters.h"
 #include "check/execution.h"
 #include "check/instr_index.h"
+#include "plan/shared_buffers.h"
 
 namespace stretto::checker {
 namespace {
@@ -158,21 +159,6 @@ class Joined {
   bool is_second_fence_ = false;
 };
 
-std::vector<bool> reached_by_others(const Plan& plan) {
-  std::vector<bool> reached;
-  for (const Buffer& buffer : plan.buffers) reached.push_back(buffer.role == BufferRole::symmetric);
-  for (const Lane& lane : plan.lanes) {
-    for (const Instr& instr : lane.instrs) {
-      for (const auto& regions : {plan.reads(instr), plan.writes(instr)}) {
-        for (const Region& region : regions) {
-          if (region.rank != lane.rank) reached[region.buffer] = true;
-        }
-      }
-    }
-  }
-  return reached;
-}
-
 // What a lane does first and last to a rank's memory: all else lies between the two.
 struct Touches {
   uint32_t lane, first, last;
@@ -216,7 +202,7 @@ CheckReport check_turns(const Turns& turns, const CheckOptions& options) {
   const Counters counters(plan, index);
   Execution execution(plan, index, counters, report.epochs);
   execution.run();
-  const std::vector<bool> reached = reached_by_others(plan);
+  const std::vector<bool> reached = shared_buffers(plan);
   const auto of_first = touches_of(turns, Of::first, reached);
   const auto of_second = touches_of(turns, Of::second, reached);
   // `is_next`: `after` is of the next run, which a rank begins once all its lanes have ended.

@@ -1,6 +1,7 @@
 #include "run/plan_memory.h"
 
 #include "launch/call_places.h"
+#include "plan/shared_buffers.h"
 #include "stretto/call.h"
 #include "stretto/error.h"
 
@@ -25,23 +26,6 @@ std::vector<size_t> bytes_of_buffers(const Plan& plan, const cuda::TileSums& sum
                                    static_cast<size_t>(stretto::num_bytes(buffer.dtype)));
   }
   return bytes;
-}
-
-std::vector<bool> shared_buffers(const Plan& plan) {
-  std::vector<bool> shared(plan.buffers.size());
-  for (size_t b = 0; b < shared.size(); ++b) {
-    shared[b] = plan.buffers[b].role == BufferRole::symmetric;
-  }
-  for (const Lane& lane : plan.lanes) {
-    for (const Instr& instr : lane.instrs) {
-      for (const auto& regions : {plan.reads(instr), plan.writes(instr)}) {
-        for (const Region& region : regions) {
-          if (region.rank != lane.rank) shared[region.buffer] = true;
-        }
-      }
-    }
-  }
-  return shared;
 }
 
 size_t shared_bytes_of(const Plan& plan, const std::vector<size_t>& bytes,
