@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "plan/tile_task.h"
 #include "tasks/elements.h"
 
 namespace stretto::emu {
@@ -18,11 +19,6 @@ double distance(double got, double value) {
   if (std::isfinite(got) && std::isfinite(value)) return std::fabs(got - value);
   const bool are_alike = std::isnan(value) ? std::isnan(got) : got == value;
   return are_alike ? 0 : std::numeric_limits<double>::infinity();
-}
-
-// What follows a library's product reads it as it is stored.
-bool is_follower(Opcode op) {
-  return op == Opcode::bias || op == Opcode::gelu || op == Opcode::silu || op == Opcode::swiglu;
 }
 
 }  // namespace
@@ -43,7 +39,8 @@ Roundings roundings_of(const Plan& plan) {
         const int roundings = plan.low_latency_collectives ? 1 : plan.ranks();
         const uint16_t terms = instr.num_reads - form_of(instr.collective).own_reads;
         for (const Region& read : plan.reads(instr).first(terms)) account(read, roundings);
-      } else if (plan.library_gemms && is_follower(instr.op)) {
+      } else if (plan.library_gemms && follows_product(instr.op)) {
+        // It reads the product as it is stored.
         const DType dtype = plan.buffers[plan.reads(instr)[0].buffer].dtype;
         if (unit_roundoff(dtype) > unit_roundoff(found.kept)) found.kept = dtype;
       }

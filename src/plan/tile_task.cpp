@@ -83,7 +83,7 @@ string_view TileTask::take(uint32_t at) {
       why = take_reduce(at);
       break;
     default:
-      if (instr(at).kind() != nullptr && instr(at).kind()->follows_in_registers) why = follow(at);
+      if (follows_product(instr(at).op)) why = follow(at);
   }
   if (why.empty()) tile_.last = at;
   return why;

@@ -70,6 +70,11 @@ struct FollowedTile {
 inline bool is_product(Opcode op) {
   return op == Opcode::gemm || op == Opcode::gather_gemm || op == Opcode::grouped_gemm;
 }
+// Whether a product's tile may go through it before it is stored: a bias or an activation. Sums and
+// norms follow in registers too, each in a way of its own.
+inline bool follows_product(Opcode op) {
+  return op == Opcode::bias || op == Opcode::gelu || op == Opcode::silu || op == Opcode::swiglu;
+}
 // Whether its rows are of a partition's entries, and choose their matrices.
 inline bool is_routed_product(Opcode op) {
   return op == Opcode::gather_gemm || op == Opcode::grouped_gemm;

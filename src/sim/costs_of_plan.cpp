@@ -25,11 +25,6 @@ double power_share(std::span<const PowerPoint> points, double us) {
   return points.back().share;
 }
 
-bool multiplies(const Instr& instr) {
-  const TaskKind* const kind = instr.kind();
-  return kind != nullptr && kind->worker == Worker::gemm_kernel;
-}
-
 }  // namespace
 
 // Communication lanes that only copy are blocks of the GEMM kernel.
@@ -60,7 +55,7 @@ void Costs::feed_power() {
   const auto for_each_gemm = [&](const auto& visit) {
     for (const Lane& lane : plan_.lanes) {
       for (const Instr& instr : lane.instrs) {
-        if (multiplies(instr) && !is_empty(instr)) visit(lane.rank, instr);
+        if (is_product(instr.op) && !is_empty(instr)) visit(lane.rank, instr);
       }
     }
   };
@@ -150,7 +145,7 @@ void Costs::share_inputs() {
   std::vector<int64_t> tiles(inputs.size(), 0);
   for (const Lane& lane : plan_.lanes) {
     for (const Instr& instr : lane.instrs) {
-      if (!multiplies(instr) || is_empty(instr)) continue;
+      if (!is_product(instr.op) || is_empty(instr)) continue;
       if (instr.op != Opcode::gemm) {
         add_inputs_of_entry(instr, inputs[lane.rank]);
         ++tiles[lane.rank];

@@ -6,6 +6,7 @@
 #include <functional>
 #include <queue>
 
+#include "plan/tile_task.h"
 #include "sim/costs.h"
 #include "sim/engine.h"
 #include "stretto/error.h"
@@ -72,8 +73,7 @@ double gemm_alone_us(const Plan& plan, const sim::Costs& costs) {
       size_t round = 0;
       double lane_us = 0;
       for (const Instr& instr : plan.lanes[lane].instrs) {
-        const TaskKind* const kind = instr.kind();
-        if (kind == nullptr || kind->worker != Worker::gemm_kernel) continue;
+        if (!is_product(instr.op)) continue;
         const double us = costs.gemm_us(instr);
         lane_us += us;
         if (instr.fused) {

@@ -8,6 +8,7 @@
 #include "gpu/tensor_map.h"
 #include "launch/buffer_places.h"
 #include "launch/gemm_choice.h"
+#include "plan/tile_task.h"
 #include "tables/routed_tasks.h"
 
 namespace stretto::cuda {
@@ -155,8 +156,7 @@ class LaneLimits {
   const Instr& instr_at(const InstrRef& at) const { return plan_.lanes[at.lane].instrs[at.pos]; }
 
   static bool is_elementwise(Opcode op) {
-    return op == Opcode::reduce || op == Opcode::copy || op == Opcode::bias || op == Opcode::gelu ||
-           op == Opcode::silu || op == Opcode::swiglu;
+    return op == Opcode::reduce || op == Opcode::copy || follows_product(op);
   }
   // What a mover reads is of one type, and so is what it writes.
   void look_at_move(const InstrRef& at) {

@@ -10,6 +10,7 @@
 #include "launch/library_products.h"
 #include "launch/tile_sums.h"
 #include "plan/faults.h"
+#include "plan/tile_task.h"
 #include "tables/lane_limits.h"
 #include "tables/low_latency.h"
 
@@ -62,11 +63,6 @@ std::optional<PlanLimit> why_not_handed_over(const Plan& plan) {
   return std::nullopt;
 }
 
-// Tasks that follow products.
-bool only_follows(Opcode op) {
-  return op == Opcode::bias || op == Opcode::gelu || op == Opcode::silu || op == Opcode::swiglu;
-}
-
 // Beside routed rows, the first task that GPUs only do with a tile that they have in registers and
 // that no tile has: the ring of those movers is for copies alone.
 std::optional<PlanLimit> why_not_followed(const Plan& plan) {
@@ -74,7 +70,7 @@ std::optional<PlanLimit> why_not_followed(const Plan& plan) {
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     const std::vector<Instr>& instrs = plan.lanes[l].instrs;
     for (uint32_t at = 0; at < instrs.size(); ++at) {
-      if (!only_follows(instrs[at].op) || instrs[at].fused) continue;
+      if (!follows_product(instrs[at].op) || instrs[at].fused) continue;
       return PlanLimit{
           fmt::format(
               "beside routed rows GPUs do {} in the GEMM kernel only: fused, in the lane of "

@@ -78,6 +78,8 @@ TEST(Fused, IsWhatAGpuKeepsInRegisters) {
   expect_words(kG + "  copy a[0:64,0:64] -> z[0:64,0:64]\n  gelu g[0:128,0:64] -> y[0:128,0:64]\n");
   expect_words(kG + "  gelu g[0:128,0:64] -> y[0:128,0:64]\n" +
                "lane 0 comm 0\n  copy g[0:64,0:64] -> z[0:64,0:64]\n");
+  // A norm goes with a sum, never with a product.
+  expect_words(kG + "  norm eps=1e-05 g[0:128,0:64] row[0:1,0:64] -> y[0:128,0:64]\n");
 }
 
 // What is found on rank 0 alone: the sums that both ranks keep, unless another rank reads them.
