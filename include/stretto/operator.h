@@ -37,7 +37,9 @@ namespace stretto {
   X(add, "add", 2, "the sum of two tensors, a residual for example")                          \
   X(norm, "norm", 2, "RMSNorm of every row, times the row W [1, n]; eps=1e-06 unless given")  \
   X(grouped, "grouped", 3, "X times the matrix of the stack W that each of IDS [m, k] names") \
-  X(weigh, "weigh", 3, "sum of each row's k products of IDS [m, k], times WEIGHTS [m, k]")
+  X(weigh, "weigh", 3, "sum of each row's k products of IDS [m, k], times WEIGHTS [m, k]")    \
+  X(embed, "embed", 2, "sums of rows of the tables W, those that each row of IDS picks")      \
+  X(embed_mean, "embed_mean", 2, "the same, and means of them")
 
 #define STRETTO_ENUM(name, ...) name,
 enum class StageKind : uint8_t { STRETTO_STAGES(STRETTO_ENUM) };
@@ -48,6 +50,11 @@ std::string_view to_string(StageKind kind);
 // Whether it makes products: of its first operand, by its second.
 inline bool multiplies(StageKind kind) {
   return kind == StageKind::gemm || kind == StageKind::grouped;
+}
+
+// Whether it adds up rows of tables: of its second operand, by indices that are its first.
+inline bool looks_up(StageKind kind) {
+  return kind == StageKind::embed || kind == StageKind::embed_mean;
 }
 
 inline constexpr size_t kMostStages = 4096;
@@ -78,7 +85,7 @@ struct OperatorOutput {
 };
 
 // What is computed between two edges: what one schedule is for. A product with what follows it tile
-// by tile, or stages over rows that their ranks have.
+// by tile, pooled look-ups, or stages over rows that their ranks have.
 struct OperatorSegment {
   std::string name;                // of its last tensor
   std::optional<Segment> product;  // none: stages over rows
@@ -88,7 +95,7 @@ struct OperatorSegment {
   int result = 0;                  // tensor, behind the edge at its end
   Held result_held = Held::whole;  // as it is behind that edge
   // Of a routed product: tensors that say which matrices each row takes, and of what weighs their
-  // results, where a stage does.
+  // results, where a stage does. Of look-ups: which rows of tables are added up.
   int ids = -1, router_weights = -1;
   // No stage: the tensor `input` gathered for the caller.
   bool is_gather() const { return stages.empty(); }
@@ -115,7 +122,7 @@ struct Operator {
   // Where the operator is one product and nothing else; null: it is more.
   const Segment* only_product() const {
     const bool is_one =
-        segments.size() == 1 && segments[0].product && !segments[0].product->is_routed();
+        segments.size() == 1 && segments[0].product && segments[0].product->is_dense();
     return is_one ? &*segments[0].product : nullptr;
   }
   // Whether the ranks' products are terms of a sum, in the last of them.

@@ -18,6 +18,8 @@
 //                           all its columns and W one row; in fp32, rounded once.
 //   route ...                Which row of which expert's product each choice of a token gets, and
 //                           what is done with such rows: docs/plan-format.md, "Routing".
+//   embed each=S IDS W -> Y..       Y = of each row of IDS, and each of the tables of S rows that
+//                           W has, the sum of the rows that are picked; embed_mean: their mean.
 //   collective KIND ID X.. -> Y..   this rank's part of collective ID (see collective_form.h).
 //   deliver X..             hands X to the caller: a read that must precede the end of the run, for
 //                           outputs that other ranks write.
@@ -242,6 +244,8 @@ struct Plan {
   std::vector<Region> operands;  // of all instructions
 
   int ranks() const { return op.ranks; }
+  // Whether tasks go by whole numbers that a run finds in buffers.
+  bool has_tables() const;
   std::span<const Region> reads(const Instr& instr) const {
     return {operands.data() + instr.first_operand, instr.num_reads};
   }

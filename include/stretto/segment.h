@@ -55,8 +55,14 @@ struct Segment {
   // Each of `top_k` choices of a row takes a matrix of its own, of a stack of so many; 0: there is
   // one matrix for all. Then the results have a row for every choice.
   int64_t experts = 0, top_k = 1;
+  // No product, but pooled look-ups: N columns of so many tables, up to K rows of each of which are
+  // added up to a row of the result; 0: there are none.
+  int64_t tables = 0;
 
   bool is_routed() const { return experts > 0; }
+  bool looks_up() const { return tables > 0; }
+  // One matrix multiplies all rows.
+  bool is_dense() const { return !is_routed() && !looks_up(); }
   RowShards row_shards() const { return {m, ranks}; }
   // The GEMM that every rank computes: local_m() x local_n(), summed over local_k().
   // The last ranks may have fewer rows, where each has its own.

@@ -31,7 +31,9 @@ namespace stretto {
   X(weigh, "weigh", "weighted sum of each token's rows")                                \
   X(dispatch, "dispatch", "move the rows that choose an expert of a rank")              \
   X(combine, "combine", "weighted sums, of tokens that have a row here")                \
-  X(merge, "merge", "fp32 sum of what ranks with a chosen expert made")
+  X(merge, "merge", "fp32 sum of what ranks with a chosen expert made")                 \
+  X(embed, "embed", "sums of rows of tables, which indices pick")                       \
+  X(embed_mean, "embed_mean", "means of rows of tables, which indices pick")
 
 namespace tasks {
 struct Work;  // src/tasks/work.h
@@ -80,6 +82,9 @@ struct TaskKind {
   std::string_view attribute = {};  // name of the positive number that it needs; empty: none
   std::string_view counts[2] = {};  // names of the whole numbers from 1 on that it needs
   bool has_kernel = true;           // GPUs can do it
+  // Movers do it, and yet it is what a plan computes: simulations count it with products, not with
+  // communication.
+  bool counts_as_product = false;
   // Reads that are tables, whole numbers, in a bit each from the first on; and whether all that it
   // writes are. Nothing else may be, but what is only moved from table to table.
   uint16_t reads_tables = 0;

@@ -28,8 +28,13 @@ struct Lowered {
 };
 
 // cuBLAS, then NCCL, with a kernel of one pass for what stands between; null where that cannot be.
+// For pooled look-ups there is no call of cuBLAS: they are a kernel of ours.
 std::unique_ptr<Plan> library_plan(const Operator& op, const Machine& machine) {
-  const OperatorSchedule schedule = schedule_of(find_preset("library"), op, machine);
+  const bool is_pooled = std::any_of(
+      op.segments.begin(), op.segments.end(),
+      [](const OperatorSegment& one) { return one.product && one.product->looks_up(); });
+  const Preset& preset = find_preset(is_pooled ? "sequential" : "library");
+  const OperatorSchedule schedule = schedule_of(preset, op, machine);
   if (!legal(op, schedule, machine).empty()) return nullptr;
   auto plan = std::make_unique<Plan>(lower(op, schedule, machine));
   return cuda::why_not_on_cuda(*plan).empty() ? std::move(plan) : nullptr;

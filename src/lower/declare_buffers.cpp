@@ -18,7 +18,7 @@ class Declarer {
       : state_(state), plan_(state.plan), is_one_(state.op.only_product() != nullptr) {}
 
   void declare() {
-    size_t product = 0, routed = 0;
+    size_t product = 0, routed = 0, look_ups = 0;
     for (size_t i = 0; i < state_.op.segments.size(); ++i) {
       for (size_t p = 0; p < state_.parts.size(); ++p) {
         part_ = &state_.parts[p];
@@ -26,6 +26,8 @@ class Declarer {
         const OperatorSegment& segment = op().segments[i];
         if (segment.product && segment.product->is_routed()) {
           declare_routed(state_.routed[routed++]);
+        } else if (segment.product && segment.product->looks_up()) {
+          declare_look_ups(state_.look_ups[look_ups++]);
         } else if (segment.product) {
           declare_product(state_.products[product++]);
         } else {
@@ -326,6 +328,28 @@ class Declarer {
     ids.exchanged = is_callers ? add(prefix + "landed", op.dtype, BufferRole::symmetric, op.m,
                                      product.cols_each(), copies)
                                : ids.out;
+  }
+
+  // As with products' all-to-all: what peers write lands beside what is the caller's.
+  void declare_look_ups(LookUpLowering& one) {
+    const Segment& product = one.op;
+    const std::string prefix = one.part.name + "_";
+    const int copies = one.schedule.reuse == Reuse::double_buffer ? 2 : 1;
+    one.ids = input(one.part.ids);
+    one.tables = input(one.part.weights[0]);
+    one.out = one.landed = result(one.part, one.exchanges() && !one.by_nccl(), copies);
+    if (!one.exchanges()) return;
+    const int64_t block = product.row_shards().block(), cols = product.n / product.ranks;
+    if (one.is_staged()) {
+      one.made = add(prefix + "part", op().dtype, BufferRole::local, product.m, cols);
+    }
+    if (one.by_nccl()) {
+      one.landed =
+          add(prefix + "landed", op().dtype, BufferRole::local, block * product.ranks, cols);
+    } else if (plan_.buffers[one.out].role == BufferRole::output) {
+      one.landed =
+          add(prefix + "landed", op().dtype, BufferRole::symmetric, block, product.n, copies);
+    }
   }
 
   Lowering& state_;

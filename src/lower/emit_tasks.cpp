@@ -68,7 +68,7 @@ class SegmentsInTurn {
     const std::vector<OperatorSegment>& segments = state_.op.segments;
     for (size_t i = 0; i < segments.size(); ++i) {
       for (size_t p = 0; p < parts_; ++p) emit_segment(i, p);
-      const bool is_product = segments[i].product && !segments[i].product->is_routed();
+      const bool is_product = segments[i].product && segments[i].product->is_dense();
       if (is_product) next_product_ += parts_;
       if (is_product && movers_go_on(i)) i = last_of_leg(i);
       // Its collective has made the stages that follow.
@@ -93,6 +93,7 @@ class SegmentsInTurn {
     }
     if (!segment(i, p).product) return emit_stages(i, p, false);
     if (segment(i, p).product->is_routed()) return emit_routed_product();
+    if (segment(i, p).product->looks_up()) return emit_pooled();
     SegmentLowering& product = state_.products[next_product_ + p];
     schedule_ = state_.schedule_of[next_product_ / parts_];
     send_input(next_product_ + p);
@@ -105,6 +106,13 @@ class SegmentsInTurn {
     RoutedLowering& product = state_.routed[next_routed_++];
     schedule_ = static_cast<uint32_t>(product.number);
     emit_routed(state_, product);
+    end_stretch(schedule_);
+  }
+
+  void emit_pooled() {
+    LookUpLowering& one = state_.look_ups[next_look_ups_++];
+    schedule_ = static_cast<uint32_t>(one.number);
+    emit_look_ups(state_, one);
     end_stretch(schedule_);
   }
 
@@ -212,7 +220,7 @@ class SegmentsInTurn {
   const size_t parts_;
   std::vector<OfPart> after_;
   std::vector<std::optional<Emitter>> emitters_;  // by product
-  size_t next_product_ = 0, next_routed_ = 0;
+  size_t next_product_ = 0, next_routed_ = 0, next_look_ups_ = 0;
   uint32_t schedule_ = 0;  // stages over rows go by the product before them
 };
 

@@ -78,6 +78,11 @@ Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
       ++next;
       continue;
     }
+    if (op.segments[i].product->looks_up()) {
+      look_ups.emplace_back(parts[0].rows.op.segments[i], schedule.products.at(next), next);
+      ++next;
+      continue;
+    }
     schedule_of.push_back(static_cast<uint32_t>(next));
     for (PartLowering& part : parts) {
       const Schedule& point = schedule.products.at(next);
@@ -94,6 +99,8 @@ Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
   for (const RoutedLowering& product : routed) {
     others = std::max(others, product.comm_lanes());
   }
+  for (const LookUpLowering& one : look_ups) others = std::max(others, one.sms_for_others());
+  for (LookUpLowering& one : look_ups) one.sms_of_others = others;
   for (SegmentLowering& product : products) product.sms_of_others = others;
   for (RoutedLowering& product : routed) product.sms_of_others = others;
 }

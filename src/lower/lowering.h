@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lower/lanes.h"
+#include "lower/look_ups.h"
 #include "lower/packing.h"
 #include "lower/pieces.h"
 #include "lower/routed.h"
@@ -189,6 +190,7 @@ struct Lowering : Draft {
   std::vector<SegmentLowering> products;  // by segment, then by part
   std::vector<RoutedLowering> routed;     // products whose rows choose matrices; no parts
   std::vector<RoutedBlocks> routed_blocks;
+  std::vector<LookUpLowering> look_ups;  // pooled; no parts
   std::vector<uint32_t> schedule_of;  // by product without parts: its schedule's number
   LaneTable lanes;                    // all that any product uses
   std::vector<int32_t> boundaries;    // by rank: how many it has had

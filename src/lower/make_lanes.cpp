@@ -44,11 +44,25 @@ void make_lanes(Draft& draft) {
     all.comm = std::max(all.comm, table.comm);
     all.nccl = std::max(all.nccl, table.nccl);
   }
-  if (state.products.empty() && state.routed.empty()) all.compute = state.machine.sms;
+  for (LookUpLowering& one : state.look_ups) {
+    LaneTable& table = one.lanes;
+    table.compute = std::max(1, state.machine.sms - one.sms_of_others);
+    table.comm = one.comm_lanes();
+    if (one.exchanges() && one.schedule.mover == Mover::copy_engine) {
+      table.copy = state.machine.same_node(0, state.op.ranks - 1) ? 1 : 2;
+    }
+    table.nccl = one.by_nccl() ? 1 : 0;
+    all.compute = std::max(all.compute, table.compute);
+    all.comm = std::max(all.comm, table.comm);
+    all.copy = std::max(all.copy, table.copy);
+    all.nccl = std::max(all.nccl, table.nccl);
+  }
+  if (state.schedule.products.empty()) all.compute = state.machine.sms;
   state.lanes.compute = all.compute;
   state.lanes.comm = all.comm;
   for (SegmentLowering& product : state.products) product.lanes.all = all;
   for (RoutedLowering& product : state.routed) product.lanes.all = all;
+  for (LookUpLowering& one : state.look_ups) one.lanes.all = all;
   std::vector<Lane>& lanes = state.plan.lanes;
   lanes.reserve(static_cast<size_t>(state.op.ranks * all.per_rank()));
   for (int rank = 0; rank < state.op.ranks; ++rank) {

@@ -24,6 +24,10 @@ Opcode opcode_of(StageKind kind) {
       break;
     case StageKind::weigh:
       return Opcode::weigh;
+    case StageKind::embed:
+      return Opcode::embed;
+    case StageKind::embed_mean:
+      return Opcode::embed_mean;
   }
   STRETTO_ASSERT(false, "kind of stage out of range");
 }

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
+#include <random>
 
 #include "gpu/device_types.h"
+#include "gpu/host_copies.h"
 #include "stretto/error.h"
 
 namespace stretto::runtime {
@@ -58,8 +61,32 @@ device::StageOf stage_of(StageKind kind) {
     case StageKind::grouped:
     case StageKind::weigh:
       break;
+    case StageKind::embed:
+      return StageOf::embed;
+    case StageKind::embed_mean:
+      return StageOf::embed_mean;
   }
   STRETTO_ASSERT(false, "no stage of whole tensors");
+}
+
+// Of a tensor of indices: the rows of the tables that they are of. Nothing: it is another one.
+std::optional<int64_t> rows_looked_up(const Operator& op, int tensor) {
+  for (const Stage& stage : op.stages) {
+    if (looks_up(stage.kind) && stage.in[0] == tensor) return op.tensor(stage.in[1]).rows;
+  }
+  return std::nullopt;
+}
+
+// Bags as long as they can be, of any rows.
+void fill_bags(const cuda::Stream& stream, DevicePtr to, int64_t count, int64_t rows,
+               uint64_t seed) {
+  std::mt19937 random(static_cast<uint32_t>(seed));
+  std::vector<int32_t> indices(static_cast<size_t>(count));
+  for (int32_t& index : indices) {
+    index = static_cast<int32_t>(uint64_t{random()} * static_cast<uint64_t>(rows) >> 32);
+  }
+  stream.synchronize();
+  cuda::copy_to_gpu(to, indices.data(), indices.size() * sizeof(int32_t));
 }
 
 // A whole tensor.
@@ -97,7 +124,8 @@ class Evaluation {
     if (known != wholes_.end()) return known->second;
     const Tensor& tensor = op_.tensor(id);
     STRETTO_ASSERT(tensor.stage < 0, "stages stand in their order");
-    Whole whole{DeviceMemory(bytes_of(tensor.rows, tensor.cols, tensor.dtype)), tensor.dtype};
+    Whole whole{DeviceMemory(bytes_of(tensor.rows * tensor.matrices, tensor.cols, tensor.dtype)),
+                tensor.dtype};
     const auto size = static_cast<size_t>(num_bytes(tensor.dtype));
     const size_t pitch = static_cast<size_t>(tensor.cols) * size;
     for (int rank = 0; rank < (tensor.held == Held::whole ? 1 : op_.ranks); ++rank) {
@@ -117,7 +145,9 @@ class Evaluation {
   device::StageParams params_of(const Tensor& tensor, const Whole& x, const Whole& to) const {
     device::StageParams params{};
     params.x = x.memory.as<void>();
-    params.x_element = params.y_element = cuda::device_type<device::Element>(x.dtype);
+    if (x.dtype != DType::i32) {
+      params.x_element = params.y_element = cuda::device_type<device::Element>(x.dtype);
+    }
     params.to = to.memory.as<void>();
     params.to_element = cuda::device_type<device::Element>(to.dtype);
     params.rows = static_cast<uint64_t>(tensor.rows);
@@ -156,6 +186,10 @@ class Evaluation {
     device::StageParams params = params_of(out, x, made);
     params.stage = stage_of(stage.kind);
     params.epsilon = static_cast<float>(stage.eps);
+    if (looks_up(stage.kind)) {
+      params.x_columns = static_cast<uint32_t>(op_.tensor(stage.in[0]).cols);
+      params.tables = static_cast<uint32_t>(op_.tensor(stage.in[1]).matrices);
+    }
     if (stage.in.size() > 1) {
       const Whole& y = tensor_of(stage.in[1]);
       params.y = y.memory.as<void>();
@@ -184,12 +218,15 @@ void fill_input_slice(const Operator& op, int tensor, int rank, const cuda::Test
   for (const Tensor& one : op.tensors) inputs += one.stage < 0 ? 1 : 0;
   // Every rank has the same of what is whole.
   const int from = of.held == Held::whole ? 0 : rank;
+  const auto seed = static_cast<uint64_t>(from * inputs + tensor + 1);
+  if (const std::optional<int64_t> rows = rows_looked_up(op, tensor)) {
+    return fill_bags(stream, to, slice.rows() * slice.cols(), *rows, seed);
+  }
   float scale = 1;
   if (op.only_product() == nullptr && is_weight(op, tensor)) {
     scale = std::exp2(-std::floor(std::log2(static_cast<float>(of.cols)) / 2));
   }
-  data.fill(stream, to, slice.rows() * slice.cols(), of.dtype, device::Fill::normal,
-            static_cast<uint64_t>(from * inputs + tensor + 1), scale);
+  data.fill(stream, to, slice.rows() * slice.cols(), of.dtype, device::Fill::normal, seed, scale);
 }
 
 std::vector<DeviceMemory> reference_outputs(const Operator& op, int rank,

@@ -50,6 +50,11 @@ void LibraryPath::prepare(int rank) {
     if (!segment.product) continue;
     const Segment& product = *segment.product;
     const int64_t block = product.row_shards().block(), all = block * product.ranks;
+    if (product.looks_up()) {  // there is no call for them, but for what moves
+      made = std::max(made, all * product.n / product.ranks);
+      own = std::max(own, block * product.n);
+      continue;
+    }
     rows = std::max({rows, all * product.local_k(), product.product_cols() * product.local_k()});
     made = std::max(made, all * product.local_n());
     own = std::max(own, block * std::max(product.n, product.k));
@@ -105,6 +110,7 @@ void LibraryPath::enqueue_input(int rank, const OperatorSegment& segment) const 
 void LibraryPath::enqueue_products(int rank, const OperatorSegment& segment) const {
   const Rank& mine = of(rank);
   const Segment& product = *segment.product;
+  if (product.looks_up()) return;
   const int64_t k = product.local_k(), n = product.local_n(), m = product.local_m();
   const bool is_moved = product.kind.in != Edge::none && op_.ranks > 1;
   const cuda::DevicePtr a = is_moved ? mine.rows.address() : tensor(rank, segment.input, mine.rows);

@@ -196,6 +196,7 @@ class Binder {
         graph_.dtype};
     Causes causes = causes_of(stage.in[0]);
     if (multiplies(text.kind)) causes.cols = causes_of(stage.in[1]).rows;
+    if (looks_up(text.kind)) causes.cols = causes_of(stage.in[1]).matrices;
     check_divides(made, made.held, text.place, causes);
     graph_.stages.push_back(std::move(stage));
     add(std::move(made), text.place, std::move(causes));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "op/look_up_values.h"
 #include "op/routed_values.h"
 #include "op/stage_values.h"
 #include "stretto/error.h"
@@ -54,6 +55,7 @@ class StageByStage {
   }
 
   void add(const Stage& stage) {
+    if (looks_up(stage.kind)) return store(stage, look_up_rows(op_, data_, stage, row0_, row1_));
     const Rows& x = rows_of(stage.in[0]);
     const Tensor& made = op_.tensor(stage.out);
     Rows rows;
@@ -67,6 +69,10 @@ class StageByStage {
     } else {
       rows = stage_rows(stage, x, stage.in.size() > 1 ? &rows_of(stage.in[1]) : nullptr);
     }
+    store(stage, std::move(rows));
+  }
+
+  void store(const Stage& stage, Rows rows) {
     if (is_stored(stage.out)) {
       round_rows(op_.dtype, rows);
     } else if (roundings_.kept != DType::fp32) {

@@ -18,6 +18,7 @@ struct Role {
   const Stage* stage = nullptr;
   bool is_ids = false, is_weights = false;
   int64_t experts = 0;
+  int64_t tables = 0;  // each of which has so many experts, which are rows of it; 0: none
 };
 
 Role role_of(const Operator& op, int tensor) {
@@ -28,6 +29,10 @@ Role role_of(const Operator& op, int tensor) {
       role.experts = op.tensor(stage.in[1]).matrices;
     } else if (stage.kind == StageKind::weigh && stage.in[2] == tensor) {
       role.is_weights = true;
+    } else if (looks_up(stage.kind) && stage.in[0] == tensor) {
+      role.is_ids = true;
+      role.experts = op.tensor(stage.in[1]).rows;
+      role.tables = op.tensor(stage.in[1]).matrices;
     }
   }
   return role;
@@ -64,6 +69,41 @@ class Drawer {
   uint64_t key_;
   int64_t experts_, next_ = 0;
 };
+
+// What a bag looks up in a table: any number of rows, the same ones too, and -1 behind them.
+void add_bag(Drawer& draw, const Routing& routing, uint64_t seed, size_t slots, int64_t rows,
+             std::vector<int32_t>& ids) {
+  const size_t end = ids.size() + slots;
+  const auto fill = [&](size_t count, const auto& next) {
+    for (size_t i = 0; i < count; ++i) ids.push_back(next());
+  };
+  const size_t some = draw.dice() % (slots + 1);
+  switch (routing.kind) {
+    case RoutingKind::uniform:
+      fill(some, [&] { return draw.uniform(); });
+      break;
+    case RoutingKind::zipf:
+      fill(some, [&] { return draw.zipf(); });
+      break;
+    case RoutingKind::one_hot:
+      fill(slots,
+           [&] { return static_cast<int32_t>(mix_bits(seed) % static_cast<uint64_t>(rows)); });
+      break;
+    case RoutingKind::adversarial: {
+      const auto last = static_cast<int32_t>(rows - 1);
+      const uint64_t what = draw.dice() % 4;
+      const auto same = draw.uniform();
+      if (what == 0) break;
+      fill(slots, [&]() -> int32_t {
+        if (what == 1) return same;
+        if (what == 2) return draw.dice() % 2 == 0 ? last + 1 : -2147483647;
+        return static_cast<int32_t>(draw.dice() % static_cast<uint64_t>(rows + 3)) - 2;
+      });
+      break;
+    }
+  }
+  ids.resize(end, -1);
+}
 
 std::vector<int32_t> adversarial(Drawer& draw, size_t count, int64_t experts) {
   const auto last = static_cast<int32_t>(experts - 1);
@@ -104,7 +144,8 @@ std::string_view to_string(RoutingKind kind) {
 
 std::vector<int32_t> ids_of_row(const Operator& op, const InputData& data, int tensor,
                                 int64_t row) {
-  const int64_t experts = role_of(op, tensor).experts;
+  const Role role = role_of(op, tensor);
+  const int64_t experts = role.experts;
   const auto count = static_cast<size_t>(op.tensor(tensor).cols);
   if (data.routing.table) {
     const int32_t* const first = data.routing.table->ids.data() + row * data.routing.table->top_k;
@@ -112,6 +153,13 @@ std::vector<int32_t> ids_of_row(const Operator& op, const InputData& data, int t
   }
   Drawer draw(data.seed, row, experts);
   std::vector<int32_t> ids;
+  if (role.tables > 0) {
+    const size_t slots = count / static_cast<size_t>(role.tables);
+    for (int64_t table = 0; table < role.tables; ++table) {
+      add_bag(draw, data.routing, data.seed, slots, experts, ids);
+    }
+    return ids;
+  }
   switch (data.routing.kind) {
     case RoutingKind::uniform:
       break;

@@ -78,7 +78,7 @@ std::vector<std::string> problems(const Segment& op) {
     check_elements(reasons, "B [n, k]", op.n, op.k);
     check_elements(reasons, "out [m, n]", op.m, op.n);
   }
-  if (sizes_good && ranks_good && !op.is_routed()) {
+  if (sizes_good && ranks_good && op.is_dense()) {
     if (op.makes_terms() || op.kind.in == Edge::all_to_all) {
       check_sharded(reasons, op, 'k', op.k);
     } else {
@@ -132,6 +132,7 @@ double link_bytes(const Segment& op) {
 }
 
 double flops_per_rank(const Segment& op) {
+  if (op.looks_up()) return 0;
   return 2.0 * op.weights * static_cast<double>(op.m * op.top_k) * static_cast<double>(op.n) *
          static_cast<double>(op.k) / op.ranks;
 }

@@ -52,14 +52,16 @@ class SegmentCutter {
   // Whether the stage can take the tensor where its product has just left it.
   bool stays(int tensor, Held needed) {
     const int from = segment_of(tensor);
-    return from != kCaller && segment(from).product && segment(from).result == tensor &&
-           op_.tensor(tensor).held == needed && needed != Held::partial && uses(tensor) == 1;
+    return from != kCaller && segment(from).product && !segment(from).product->looks_up() &&
+           segment(from).result == tensor && op_.tensor(tensor).held == needed &&
+           needed != Held::partial && uses(tensor) == 1;
   }
 
   void add_stage(int id) {
     const Stage& stage = op_.stage(id);
     if (multiplies(stage.kind)) return add_product(id);
     if (stage.kind == StageKind::weigh) return weigh(id);
+    if (looks_up(stage.kind)) return add_look_ups(id);
     if (follows_tile_by_tile(stage.kind) && stays(stage.in[0], stage.needs[0])) {
       const int first = segment_of(stage.in[0]);
       if (stage.kind != StageKind::swiglu) return append(first, id);
@@ -104,6 +106,23 @@ class SegmentCutter {
       made.product->top_k = ids.cols;
       made.ids = stage.in[2];
     }
+    segments_.push_back(std::move(made));
+    append(static_cast<int>(segments_.size()) - 1, id);
+  }
+
+  void add_look_ups(int id) {
+    const Stage& stage = op_.stage(id);
+    const Tensor &ids = op_.tensor(stage.in[0]), &tables = op_.tensor(stage.in[1]);
+    OperatorSegment made;
+    made.input = made.ids = stage.in[0];
+    made.weights = {stage.in[1]};
+    made.product = Segment{{tables.held, Edge::none, Edge::none},
+                           ids.rows,
+                           tables.matrices * tables.cols,
+                           ids.cols / tables.matrices,
+                           op_.ranks,
+                           op_.dtype};
+    made.product->tables = tables.matrices;
     segments_.push_back(std::move(made));
     append(static_cast<int>(segments_.size()) - 1, id);
   }
@@ -177,6 +196,7 @@ class SegmentCutter {
 
   static bool is_served(const OperatorSegment& one) {
     const ProductKind& kind = one.product->kind;
+    if (one.product->looks_up()) return kind.out == Edge::none || kind.out == Edge::all_to_all;
     if (!one.product->is_routed()) return to_string(kind) != "product";
     switch (kind.weight) {
       case Held::rows:

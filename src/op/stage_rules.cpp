@@ -118,6 +118,32 @@ StageRule weigh_rule(const Tensor& x, const Tensor& ids, const Tensor& weights) 
   return rule;
 }
 
+// Who has a table looks up in it, and makes its columns of the result.
+StageRule look_up_rule(const Tensor& ids, const Tensor& tables, int ranks, DType dtype) {
+  StageRule rule{
+      ids.rows, tables.matrices * tables.cols, Held::cols, {Held::cols, tables.held}, {}};
+  if (ids.dtype != DType::i32) {
+    rule.fault = fmt::format("{} says which rows are meant: give it as i32", ids.name);
+  } else if (tables.dtype != dtype) {
+    rule.fault = fmt::format("tables are of {}, and {} is {}", to_string(dtype), tables.name,
+                             to_string(tables.dtype));
+  } else if (tables.held != Held::experts) {
+    rule.fault = fmt::format(
+        "tables are dealt to ranks: give {} as [tables, rows, columns] experts", tables.name);
+  } else if (tables.matrices % ranks != 0) {
+    const int64_t below = tables.matrices / ranks * ranks;
+    rule.fault = fmt::format(
+        "{} has {} tables, of which {} ranks have as many: take {}{}", tables.name, tables.matrices,
+        ranks, below > 0 ? fmt::format("{} or ", below) : std::string(), below + ranks);
+  } else if (const int64_t all = tables.matrices; ids.cols % all != 0) {
+    const int64_t below = ids.cols / all * all;
+    rule.fault = fmt::format(
+        "{} has {} columns for {} tables, of which each has as many: take {}{}", ids.name, ids.cols,
+        all, below > 0 ? fmt::format("{} or ", below) : std::string(), below + all);
+  }
+  return rule;
+}
+
 // A term of a sum has no value of its own: what is computed of one waits for the sum.
 Held summed(Held held) { return held == Held::partial ? Held::rows : held; }
 
@@ -170,6 +196,8 @@ StageRule dense_rule(StageKind kind, std::span<const Tensor* const> in) {
       return with_row(x, *in[1], x.held == Held::whole ? Held::whole : Held::rows, Held::whole);
     case StageKind::grouped:
     case StageKind::weigh:
+    case StageKind::embed:
+    case StageKind::embed_mean:
       break;
   }
   STRETTO_ASSERT(false, "kind of stage out of range");
@@ -181,6 +209,7 @@ StageRule rule_of(StageKind kind, std::span<const Tensor* const> in, int ranks, 
   const Tensor& x = *in[0];
   if (kind == StageKind::grouped) return grouped_rule(x, *in[1], *in[2], ranks, dtype);
   if (kind == StageKind::weigh) return weigh_rule(x, *in[1], *in[2]);
+  if (looks_up(kind)) return look_up_rule(x, *in[1], ranks, dtype);
   StageRule rule = dense_rule(kind, in);
   for (const Tensor* const one : in) {
     if (one->dtype == dtype && one->matrices == 1) continue;

@@ -187,7 +187,9 @@ Rows stage_rows(const Stage& stage, const Rows& x, const Rows* y) {
     case StageKind::gemm:
     case StageKind::grouped:
     case StageKind::weigh:
-      STRETTO_ASSERT(false, "what is routed is not made row by row");
+    case StageKind::embed:
+    case StageKind::embed_mean:
+      STRETTO_ASSERT(false, "what goes by indices is not made row by row");
   }
   return out;
 }

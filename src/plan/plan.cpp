@@ -52,6 +52,11 @@ std::optional<uint16_t> Plan::find_buffer(std::string_view name) const {
   return std::nullopt;
 }
 
+bool Plan::has_tables() const {
+  return std::any_of(buffers.begin(), buffers.end(),
+                     [](const Buffer& buffer) { return buffer.dtype == DType::i32; });
+}
+
 size_t Plan::num_instrs() const {
   size_t count = 0;
   for (const Lane& lane : lanes) count += lane.instrs.size();

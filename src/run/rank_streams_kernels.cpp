@@ -39,7 +39,7 @@ void RankStreams::add_kernels() {
                         setup_.marks);
     add_marks(tables.gemms[i].lanes, tables.gemms[i].positions);
   }
-  const bool routes = !setup_.plan.partitions.empty();
+  const bool routes = setup_.plan.has_tables();
   if (routes) bad_ids_ = cuda::upload(std::vector<uint64_t>(1, 0));
   for (size_t i = 0; i < tables.moves.size(); ++i) {
     const auto blocks = static_cast<int>(tables.moves[i].blocks.size());

@@ -11,6 +11,10 @@ std::vector<std::string> legal(const Segment& op, const Schedule& schedule,
   check_numbers(c);
   check_ranges_of_k(c);
   check_machine(c);
+  if (op.looks_up()) {
+    check_look_ups(c);
+    return std::move(c.reasons);
+  }
   if (op.ranks > 1 && !op.is_routed() && check_exchange(c)) {
     check_size(c);
     return std::move(c.reasons);

@@ -51,6 +51,9 @@ bool check_exchange(Case& c);
 // legal_routed.cpp: all that there is to say of products whose rows choose matrices.
 void check_routed(Case& c);
 
+// legal_look_ups.cpp: all that there is to say of pooled look-ups.
+void check_look_ups(Case& c);
+
 // legal_cluster.cpp
 void check_cluster(Case& c);
 

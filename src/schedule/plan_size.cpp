@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "schedule/look_up_point.h"
+
 namespace stretto {
 namespace {
 
@@ -29,9 +31,19 @@ double estimate_routed(const Segment& op, const Schedule& schedule) {
   return op.ranks * (tiles * (2 + 2 * op.weights) + 3 * movers + 5 * sums);
 }
 
+// What looks up in a table for some bags, is told of, and taken home.
+double estimate_look_ups(const Segment& op, const Schedule& schedule) {
+  const RowShards shards = op.row_shards();
+  const double blocks = op.ranks * pieces(shards.block(), schedule.tile_m);
+  const double tasks =
+      blocks * pieces(op.tables / op.ranks, look_ups_at_once(op, schedule.tile_n));
+  return op.ranks * (6 * tasks + 4.0 * op.ranks * std::max(1, schedule.comm_sms));
+}
+
 }  // namespace
 
 double estimate_instrs(const Segment& op, const Schedule& schedule) {
+  if (op.looks_up()) return estimate_look_ups(op, schedule);
   if (op.is_routed()) return estimate_routed(op, schedule);
   const double ranks = op.ranks;
   const bool own = op.multiplies_own_rows();

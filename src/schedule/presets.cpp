@@ -6,6 +6,7 @@
 #include "core/text.h"
 #include "schedule/default_tile.h"
 #include "schedule/fused_point.h"
+#include "schedule/look_up_point.h"
 #include "schedule/low_latency.h"
 #include "schedule/routed_point.h"
 #include "stretto/error.h"
@@ -55,6 +56,7 @@ Order staggered(const Segment& op, const Machine& machine) {
 
 Schedule make_sequential(const Segment& op, const Machine& machine) {
   if (op.is_routed()) return routed_sequential(op, machine);
+  if (op.looks_up()) return look_ups_sequential(op, machine);
   return finish(with_nccl(Granularity::whole, Sync::event, op), op, machine);
 }
 
@@ -81,6 +83,7 @@ Schedule make_two_chunk(const Segment& op, const Machine& machine) {
 }
 
 Schedule make_decomposed(const Segment& op, const Machine& machine) {
+  if (op.looks_up()) return look_ups_copied(op, machine);
   Schedule schedule;
   schedule.granularity = Granularity::chunk;
   schedule.order = staggered(op, machine);
@@ -155,6 +158,7 @@ bool lanes_would_fall_apart(const Segment& op) {
 // Who computes a tile of its own adds to it at once what the others sent: no SMs are set aside.
 Schedule make_tiles(const Segment& op, const Machine& machine) {
   if (op.is_routed()) return routed_tiles(op, machine);
+  if (op.looks_up()) return look_ups_pushed(op, machine, Granularity::tile);
   Schedule schedule = make_fused(Granularity::tile, Sync::flag, op, machine);
   if (op.exchanges()) {
     if (schedule.order == Order::peer_staggered) schedule.order = Order::interleaved;
@@ -175,6 +179,7 @@ Schedule make_slices(const Segment& op, const Machine& machine) {
     schedule.sync = Sync::counter;
     return schedule;
   }
+  if (op.looks_up()) return look_ups_pushed(op, machine, Granularity::slice);
   return make_fused(Granularity::slice, Sync::counter, op, machine);
 }
 

@@ -139,6 +139,10 @@ Operator equal_part(const Operator& op, int split) {
 std::string why_no_split(const Operator& op, int split) {
   if (split == 1) return {};
   for (const OperatorSegment& segment : op.segments) {
+    if (segment.product && segment.product->looks_up()) {
+      return fmt::format(
+          "split={} of pooled look-ups, which send bags as they are made: take split=1", split);
+    }
     if (!segment.product || !segment.product->is_routed()) continue;
     return fmt::format(
         "split={} of rows that choose their matrices, which a partition has all of: "

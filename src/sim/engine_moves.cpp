@@ -34,6 +34,9 @@ void Engine::start_mover(uint32_t lane) {
       transfer.traffic.local_bytes = 0;
     }
   }
+  if (!options_.gemm_takes_time && instr(lane).kind()->counts_as_product) {
+    transfer.traffic.local_bytes = 0;
+  }
   cut_into_pieces(transfer);
   if (instr(lane).kind()->worker == Worker::mover_kernel) {
     // Ranges of K are kept in the order in which lanes add them.

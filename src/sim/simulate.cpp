@@ -96,6 +96,22 @@ double gemm_alone_us(const Plan& plan, const sim::Costs& costs) {
   return slowest > 0 ? slowest + launch_us : 0;
 }
 
+// The slowest rank's look-ups and the like, as fast as its memory is.
+double moves_alone_us(const Plan& plan, const sim::Costs& costs) {
+  std::vector<double> bytes(static_cast<size_t>(plan.ranks()), 0.0);
+  sim::Traffic traffic;
+  for (const Lane& lane : plan.lanes) {
+    for (const Instr& instr : lane.instrs) {
+      if (instr.kind() == nullptr || !instr.kind()->counts_as_product) continue;
+      costs.traffic_of(instr, lane.rank, traffic);
+      bytes[lane.rank] += traffic.local_bytes + traffic.flow_bytes();
+    }
+  }
+  const double most = *std::max_element(bytes.begin(), bytes.end());
+  if (most == 0) return 0;
+  return sim::move_us(most, costs.machine().hbm_gb_per_s) + costs.machine().chained_launch_us;
+}
+
 // What no schedule can beat on the links: the least bytes at the best rate that movers reach.
 double least_link_us(const Operator& op, const sim::Costs& costs) {
   if (op.ranks == 1) return 0;
@@ -124,7 +140,7 @@ Simulation simulate(const Plan& plan, const Machine& machine) {
 
   Simulation result;
   result.total_us = engine.total_us();
-  result.compute_us = gemm_alone_us(plan, costs);
+  result.compute_us = gemm_alone_us(plan, costs) + moves_alone_us(plan, costs);
   result.communication_us = communication.total_us();
   result.exposed_us = std::max(0.0, result.total_us - result.compute_us);
   result.floor_us = std::max(result.compute_us, least_link_us(plan.op, costs));

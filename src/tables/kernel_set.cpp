@@ -101,7 +101,7 @@ std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, b
       }
     }
   }
-  set.add_others(any_norms(plan), !plan.partitions.empty());
+  set.add_others(any_norms(plan), plan.has_tables());
   return set.take();
 }
 

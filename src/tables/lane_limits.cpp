@@ -59,7 +59,7 @@ class LaneLimits {
       if (instr.op == Opcode::reduce || instr.op == Opcode::copy) look_at_elements({l, at});
       if (is_move && is_elementwise(instr.op)) look_at_move({l, at});
       if (instr.op == Opcode::norm) look_at_norm({l, at});
-      if (!plan_.partitions.empty() && is_routed_move(instr.op)) look_at_routed({l, at});
+      if (has_tables_ && is_routed_move(instr.op)) look_at_routed({l, at});
       stretch.has_tiles = stretch.has_tiles || is_product(instr.op);
       if (!is_product(instr.op) || plan_.library_gemms) continue;
       const TileSum sum = sums_.of(l, at);
@@ -318,7 +318,7 @@ class LaneLimits {
 
   const Plan& plan_;
   const TileSums& sums_;
-  const bool serves_;
+  const bool serves_, has_tables_ = plan_.has_tables();
   LimitList& limits_;
   std::vector<uint8_t> is_mapped_;                    // by buffer: by the GEMM kernel
   size_t stretch_ = 0;                                // of the lane that is looked at

@@ -66,7 +66,7 @@ std::optional<PlanLimit> why_not_handed_over(const Plan& plan) {
 // Beside routed rows, the first task that GPUs only do with a tile that they have in registers and
 // that no tile has: the ring of those movers is for copies alone.
 std::optional<PlanLimit> why_not_followed(const Plan& plan) {
-  if (plan.partitions.empty()) return std::nullopt;
+  if (!plan.has_tables()) return std::nullopt;
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     const std::vector<Instr>& instrs = plan.lanes[l].instrs;
     for (uint32_t at = 0; at < instrs.size(); ++at) {

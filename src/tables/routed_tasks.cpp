@@ -29,6 +29,10 @@ RoutedKind kind_of_task(Opcode op) {
       return RoutedKind::dispatch;
     case Opcode::merge:
       return RoutedKind::merge;
+    case Opcode::embed:
+      return RoutedKind::embed;
+    case Opcode::embed_mean:
+      return RoutedKind::embed_mean;
     default:
       return RoutedKind::reduce;
   }
@@ -41,6 +45,8 @@ size_t source_of(Opcode op) {
     case Opcode::combine:
       return 2;
     case Opcode::merge:
+    case Opcode::embed:
+    case Opcode::embed_mean:
       return 1;
     default:
       return 0;
@@ -115,6 +121,13 @@ class RoutedTaskBuilder {
         routed_.top_k = static_cast<uint32_t>(reads_[0].cols());
         routed_.vectors = moves_vectors(reads_.subspan(1)) && moves_vectors(writes_);
         break;
+      case Opcode::embed:
+      case Opcode::embed_mean:
+        routed_.entries = static_cast<uint32_t>(reads_[1].rows() / experts);
+        routed_.table_rows = static_cast<uint32_t>(experts);
+        routed_.top_k = static_cast<uint32_t>(reads_[0].cols()) / routed_.entries;
+        routed_.vectors = moves_vectors(reads_.subspan(1)) && moves_vectors(writes_);
+        break;
       default:
         routed_.vectors = moves_vectors(reads_) && moves_vectors(writes_);
     }
@@ -186,7 +199,9 @@ std::string why_no_routed_task(const Plan& plan, const Instr& instr) {
   });
   const bool whole = instr.op == Opcode::route || alike;
   const Region& from = reads[source_of(instr.op)];
-  const bool has_rows = is_sum ? reads[0].rows() == rows : from.rows() == rows;
+  const bool is_pooled = instr.op == Opcode::embed || instr.op == Opcode::embed_mean;
+  const Region& has_them = is_sum || is_pooled ? reads[0] : from;
+  const bool has_rows = has_them.rows() == rows;
   if (!whole || !has_rows) {
     return fmt::format("GPUs {} all rows of a task to each place that it writes",
                        to_string(instr.op));

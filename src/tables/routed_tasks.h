@@ -7,10 +7,11 @@
 
 namespace stretto::cuda {
 
-// Whether the add warps do such tasks by tables of the run, in plans with partitions.
+// Whether the add warps do such tasks by tables of the run, in plans with tables.
 inline bool is_routed_move(Opcode op) {
   return op == Opcode::route || op == Opcode::weigh || op == Opcode::combine ||
-         op == Opcode::dispatch || op == Opcode::merge || op == Opcode::reduce;
+         op == Opcode::dispatch || op == Opcode::merge || op == Opcode::reduce ||
+         op == Opcode::embed || op == Opcode::embed_mean;
 }
 
 // Why no mover does it; empty when one does.

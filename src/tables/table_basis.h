@@ -19,8 +19,8 @@ struct TableBasis {
   int sets;
   TaskRowFinder rows_of{plan};
 
-  // Whether some rows of the plan choose experts.
-  bool routes() const { return !plan.partitions.empty(); }
+  // Whether some tasks of the plan go by tables of a run.
+  bool routes() const { return plan.has_tables(); }
   DevicePtr address(const Region& region, int set) const {
     return address_of(places, region.rank, region.buffer, set);
   }

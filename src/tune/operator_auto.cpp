@@ -16,9 +16,9 @@ void set_rows(OperatorSchedule& schedule, RowCount rows) {
   for (Schedule& product : schedule.products) product.rows = rows;
 }
 
-bool any_routed(const Operator& op) {
+bool any_by_tables(const Operator& op) {
   return std::any_of(op.segments.begin(), op.segments.end(), [](const OperatorSegment& segment) {
-    return segment.product && segment.product->is_routed();
+    return segment.product && !segment.product->is_dense();
   });
 }
 
@@ -87,7 +87,7 @@ AutoSchedules auto_schedules(const Operator& op, const Machine& machine, const T
   if (!is_one) {
     if (auto measured = measured_graph(op, machine, tuning, rows)) return *measured;
   }
-  if (any_routed(op)) return routed_schedules(op, machine, rows);
+  if (any_by_tables(op)) return routed_schedules(op, machine, rows);
   for (const OperatorSegment& segment : op.segments) {
     if (!segment.product) continue;
     AutoSchedule found = serves ? served_schedule(*segment.product, machine, tuning, from)

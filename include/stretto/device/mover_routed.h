@@ -3,7 +3,7 @@
 // whatever stands there, nothing outside a region is read or written.
 #pragma once
 
-#include "stretto/device/mover_sum.h"
+#include "stretto/device/mover_look_ups.h"
 #include "stretto/device/routing.h"
 
 namespace stretto::device {
@@ -21,12 +21,6 @@ STRETTO_HOST_DEVICE uint32 partition_workers(int32 experts) {
 
 #ifdef STRETTO_DEVICE
 
-// A column of whole numbers, or rows of them.
-STRETTO_DEVICE int32 number_at(const MoverRegion& table, uint32 row, uint32 column = 0) {
-  return *reinterpret_cast<const volatile int32*>(table.address + row * table.row_bytes +
-                                                  uint64{column} * 4);
-}
-
 // Whether a row's ids name one of `count` experts from `first` on. The whole warp calls it.
 STRETTO_DEVICE bool chooses(const MoverRegion& ids, uint32 row, uint32 top_k, uint32 first,
                             uint32 count) {
@@ -35,32 +29,6 @@ STRETTO_DEVICE bool chooses(const MoverRegion& ids, uint32 row, uint32 top_k, ui
     any = any || static_cast<uint32>(number_at(ids, row, slot)) - first < count;
   }
   return __any_sync(0xffffffffu, any);
-}
-
-// Elements of a type that move at once: eight, as a lane has them.
-template <MoverType kType>
-struct EightOf {
-  static constexpr int32 kVectors = kType == MoverType::fp32 ? 2 : 1;
-  Vec16 vector[kVectors];
-
-  STRETTO_DEVICE void load(uint64 address) {
-#pragma unroll
-    for (int32 i = 0; i < kVectors; ++i) vector[i] = load_vector(address + i * 16);
-  }
-  STRETTO_DEVICE void widen(float (&values)[8]) const {
-    if constexpr (kType == MoverType::fp32) {
-#pragma unroll
-      for (int32 i = 0; i < 8; ++i) values[i] = float_of_bits(vector[i / 4].word[i % 4]);
-    } else {
-      FormatOf<kType>::read(values, vector[0]);
-    }
-  }
-};
-
-STRETTO_DEVICE float load_element(uint64 address, MoverType type) {
-  return widen_as(type, type == MoverType::fp32
-                            ? *reinterpret_cast<const volatile uint32*>(address)
-                            : uint32{*reinterpret_cast<const volatile uint16*>(address)});
 }
 
 // A task of routed rows, by all add warps.
@@ -209,16 +177,10 @@ class RoutedMover {
     });
     if (!any || !has_column) return;
 #pragma unroll 1
-    for (uint32 d = 0; d < task_.num_destinations; ++d) store_element(d, row, column, sum);
+    for (uint32 d = 0; d < task_.num_destinations; ++d) store(d, row, column, sum);
   }
-  STRETTO_DEVICE void store_element(uint32 d, uint32 row, uint32 column, float value) const {
-    const uint64 address = address_in(to_[d], row, column, task_.to);
-    const uint32 rounded = round_as(task_.to, value);
-    if (task_.to == MoverType::fp32) {
-      *reinterpret_cast<uint32*>(address) = rounded;
-    } else {
-      *reinterpret_cast<uint16*>(address) = static_cast<uint16>(rounded);
-    }
+  STRETTO_DEVICE void store(uint32 d, uint32 row, uint32 column, float value) const {
+    store_element(address_in(to_[d], row, column, task_.to), task_.to, value);
   }
 
   // Sources: X, IDS. A row by each warp.
@@ -250,7 +212,7 @@ class RoutedMover {
       }
       for (uint32 column = lane; column < task_.columns; column += 32) {
         const uint64 from = address_in(from_[0], row, column, task_.from);
-        store_element(0, row, column, load_element(from, task_.from));
+        store(0, row, column, load_element(from, task_.from));
       }
     }
   }
@@ -299,8 +261,11 @@ class RoutedMover {
 __device__ __noinline__ void move_routed(const MoverParams& params, uint32 number,
                                          const MoverRegion* regions) {
   const MoverTask& task = params.tasks[number];
-  RoutedMover(task, params.routed[task.routed - 1], regions + task.first_region, params.bad_ids)
-      .run();
+  const RoutedTask& routed = params.routed[task.routed - 1];
+  if (routed.kind == RoutedKind::embed || routed.kind == RoutedKind::embed_mean) {
+    return look_up_rows(params, number, regions);
+  }
+  RoutedMover(task, routed, regions + task.first_region, params.bad_ids).run();
 }
 
 #endif  // STRETTO_DEVICE

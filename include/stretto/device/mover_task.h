@@ -57,18 +57,18 @@ struct MoverTask {
   uint32 routed;  // of routed rows: 1 + place in MoverParams::routed
 };
 
-// What a task of routed rows does, or a sum beside them; docs/plan-format.md has what each reads
-// and writes.
-enum class RoutedKind : uint8 { route, weigh, combine, dispatch, merge, reduce };
+// What a task of routed rows does, or a sum or look-ups beside them; docs/plan-format.md has what
+// each reads and writes.
+enum class RoutedKind : uint8 { route, weigh, combine, dispatch, merge, reduce, embed, embed_mean };
 
 struct RoutedTask {
   RoutedKind kind;
   MoverType weights;  // of WEIGHTS
   uint8 vectors;      // as MoverTask::vectors, of rows that are moved
   uint8 reserved;
-  uint32 top_k;       // ids or weights of a row
-  uint32 table_rows;  // weigh, combine: of Y; route: of CHOICES
-  uint32 entries;     // route: of EXPERTS
+  uint32 top_k;       // ids or weights of a row; embed: of a row and table
+  uint32 table_rows;  // weigh, combine: of Y; route: of CHOICES; embed: of a table
+  uint32 entries;     // route: of EXPERTS; embed: tables
   uint32 experts;     // all
   uint32 first_expert,
       own_experts;  // of route: those of the partition; dispatch: of who is sent to

@@ -18,8 +18,8 @@ struct FillParams {
 };
 
 // A stage of an operator, of whole tensors with dense rows: y has as many rows as x, or one for
-// all.
-enum class StageOf : uint32 { rounded, swiglu, gelu, silu, sum, norm };
+// all. Look-ups have indices x, of as many columns for each of `tables` of y_rows rows each.
+enum class StageOf : uint32 { rounded, swiglu, gelu, silu, sum, norm, embed, embed_mean };
 
 struct StageParams {
   const void* x;
@@ -29,7 +29,7 @@ struct StageParams {
   Element x_element, y_element, to_element;
   StageOf stage;
   float epsilon;
-  uint32 reserved;
+  uint32 x_columns, tables;
 };
 
 struct Comparison {
@@ -131,8 +131,31 @@ STRETTO_DEVICE float of_stage(StageOf stage, float x, float y) {
   return stage == StageOf::sum ? x + y : x;
 }
 
+// A thread for each element: what it adds up lies in one column of a table.
+STRETTO_DEVICE void look_up(const StageParams& params) {
+  const uint64 step = static_cast<uint64>(gridDim.x) * blockDim.x;
+  const uint64 columns = params.columns / params.tables, slots = params.x_columns / params.tables;
+  for (uint64 i = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x;
+       i < params.rows * params.columns; i += step) {
+    const uint64 table = i % params.columns / columns, column = i % columns;
+    const int32* const ids =
+        static_cast<const int32*>(params.x) + i / params.columns * params.x_columns + table * slots;
+    double sum = 0;
+    uint32 picked = 0;
+    for (uint64 slot = 0; slot < slots; ++slot) {
+      if (ids[slot] < 0 || static_cast<uint64>(ids[slot]) >= params.y_rows) continue;
+      const uint64 row = table * params.y_rows + static_cast<uint64>(ids[slot]);
+      sum += element_at(params.y, params.y_element, row * columns + column);
+      ++picked;
+    }
+    if (params.stage == StageOf::embed_mean && picked > 1) sum /= picked;
+    store_element(params.to, params.to_element, i, static_cast<float>(sum));
+  }
+}
+
 // A block for each row in turn.
 STRETTO_DEVICE void evaluate_stage(const StageParams& params) {
+  if (params.stage == StageOf::embed || params.stage == StageOf::embed_mean) return look_up(params);
   __shared__ double squares;
   const auto y_at = [&](uint64 row, uint64 column) {
     if (params.y == nullptr) return 0.0f;

@@ -1,0 +1,12 @@
+// The reference of pooled look-ups.
+#pragma once
+
+#include "op/stage_values.h"
+
+namespace stretto {
+
+// Rows [row0, row1) of what the stage makes.
+Rows look_up_rows(const Operator& op, const InputData& data, const Stage& stage, int64_t row0,
+                  int64_t row1);
+
+}  // namespace stretto

@@ -1,0 +1,200 @@
+// Pooled look-ups in tables that ranks have among them: executed under every preset and with bags
+// of every sort against their reference, and proved, once for all indices.
+#include <gmock/gmock.h>
+
+#include "lost_syncs.h"
+#include "stretto/check.h"
+#include "stretto/emulate.h"
+#include "stretto/error.h"
+#include "stretto/lower.h"
+#include "stretto/simulate.h"
+
+namespace stretto {
+namespace {
+
+constexpr RoutingKind kBags[] = {RoutingKind::uniform, RoutingKind::zipf, RoutingKind::one_hot,
+                                 RoutingKind::adversarial};
+
+Machine machine_of(int ranks) {
+  Machine machine = default_machine(ranks);
+  machine.sms = 6;
+  machine.nccl_sms = 2;
+  return machine;
+}
+
+Operator look_ups(std::string_view name, int ranks, int64_t bags, int64_t dim,
+                  DType dtype = DType::bf16) {
+  return make_operator(
+      name, {{"bags", bags}, {"tables", 3 * ranks}, {"rows", 11}, {"dim", dim}, {"pool", 4}}, ranks,
+      dtype);
+}
+
+// The presets, and what else a mover and a granularity make up.
+std::vector<OperatorSchedule> schedules_of(const Operator& op, const Machine& machine) {
+  std::vector<OperatorSchedule> all;
+  for (const char* text :
+       {"sequential", "decomposed", "tiles", "slices", "decomposed,chunks=2,sync=flag",
+        "decomposed,granularity=tile,order=plain", "tiles,order=plain,reuse=ack",
+        "tiles,granularity=whole,sync=counter", "tiles,comm-sms=2",
+        "slices,mover=comm-blocks,comm-sms=2", "tiles,mover=comm-blocks,comm-sms=2,reuse=ack",
+        "tiles,mover=comm-blocks,granularity=chunk,chunks=3,comm-sms=2"}) {
+    for (const char* tile : {",tile=8x8", ",tile=16x40"}) {
+      OperatorSchedule schedule = parse_schedules(std::string(text) + tile, op, machine);
+      EXPECT_THAT(legal(op, schedule, machine), testing::IsEmpty()) << text;
+      all.push_back(std::move(schedule));
+    }
+  }
+  return all;
+}
+
+void expect_right(const Plan& plan, const EmulateOptions& options) {
+  SCOPED_TRACE(std::string(to_string(options.routing.kind)) + " " + plan.schedule);
+  const EmulateResult result = emulate(plan, options);
+  ASSERT_TRUE(result.finished);
+  ASSERT_TRUE(result.faults.empty()) << result.faults.front().text;
+  ASSERT_TRUE(result.verified) << result.first_wrong;
+}
+
+class LookUpRanks : public testing::TestWithParam<int> {};
+
+// Ragged bags; ranks that do not divide them, and some that have none.
+TEST_P(LookUpRanks, OperatorsAreProvedAndRightWhateverIsLookedUp) {
+  const int ranks = GetParam();
+  const Machine machine = machine_of(ranks);
+  for (const char* name : {"embedding-a2a", "embedding-a2a-mean"}) {
+    for (const int64_t bags : {45, 3}) {
+      const Operator op = look_ups(name, ranks, bags, 10);
+      const auto reference = make_shared_reference();
+      for (const OperatorSchedule& schedule : schedules_of(op, machine)) {
+        SCOPED_TRACE(to_string(op) + " " + to_string(schedule));
+        const Plan plan = lower(op, schedule, machine);
+        const CheckReport report = check(plan);
+        ASSERT_TRUE(report.diagnostics.empty()) << report.diagnostics.front().message;
+        EXPECT_EQ(print(parse_plan(print(plan))), print(plan));
+        EXPECT_GT(simulate(plan, machine).total_us, 0);
+        for (const RoutingKind bag : kBags) {
+          expect_right(plan, {.routing = {bag, {}}, .reference = reference});
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, LookUpRanks, testing::Values(1, 2, 3, 4, 8),
+                         [](const auto& test) { return std::to_string(test.param); });
+
+TEST(LookUps, OfIntegersAreExact) {
+  const Machine machine = machine_of(3);
+  for (const DType dtype : {DType::bf16, DType::fp16, DType::fp32}) {
+    const Operator op = look_ups("embedding-a2a", 3, 31, 16, dtype);
+    for (const OperatorSchedule& schedule : schedules_of(op, machine)) {
+      expect_right(lower(op, schedule, machine), {.fill = Fill::integers});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Sums that stay where their columns are, and those that a product of own rows takes.
+TEST(LookUps, MayStandBeforeOtherStages) {
+  const Machine machine = machine_of(2);
+  const Sizes sizes = {{"m", 21}, {"t", 4}, {"s", 9}, {"d", 16}, {"p", 3}, {"n", 24}};
+  const std::string head =
+      "graph own m t s d p n\ninput ids [m, t*p] cols i32\ninput w [t, s, d] experts\n";
+  for (const char* rest : {"output x cols\n", "y = silu x\noutput y cols\n",
+                           "input b [n, t*d] whole\ny = gemm x b\noutput y rows\n",
+                           "input r [m, t*d] rows\ny = add r x\noutput y rows\n"}) {
+    SCOPED_TRACE(rest);
+    const Operator op =
+        make_graph(parse_graph(head + "x = embed ids w\n" + rest), sizes, 2, DType::bf16);
+    for (const char* preset : {"tiles", "sequential"}) {
+      const OperatorSchedule schedule = schedule_of(find_preset(preset), op, machine);
+      ASSERT_THAT(legal(op, schedule, machine), testing::IsEmpty());
+      const Plan plan = lower(op, schedule, machine);
+      EXPECT_TRUE(check(plan).clean());
+      expect_right(plan, {});
+    }
+  }
+}
+
+TEST(LookUpMutants, LostWaitsAndNotifiesAreReported) {
+  const Machine machine = machine_of(2);
+  const Operator op = look_ups("embedding-a2a", 2, 34, 8);
+  for (const char* text : {"decomposed,tile=8x8,granularity=tile", "tiles,tile=8x8",
+                           "slices,tile=8x8,mover=comm-blocks,comm-sms=2,reuse=ack"}) {
+    expect_every_sync_is_needed(lower(op, parse_schedules(text, op, machine), machine));
+  }
+}
+
+// Another table, other bags, another place: the reference sees it.
+TEST(LookUpMutants, WrongRegionsGiveWrongResults) {
+  const Machine machine = machine_of(2);
+  const Operator op = look_ups("embedding-a2a", 2, 32, 8);
+  const Plan plan = lower(op, parse_schedules("tiles,tile=8x8", op, machine), machine);
+  const auto with = [&](size_t operand, int32_t down, int32_t right) {
+    Plan mutant = plan;
+    for (const Lane& lane : plan.lanes) {
+      for (const Instr& instr : lane.instrs) {
+        if (instr.op != Opcode::embed) continue;
+        Region& region = mutant.operands[instr.first_operand + operand];
+        if (region.row0 + down < 0 || region.col0 + right < 0) continue;
+        region.row0 += down;
+        region.row1 += down;
+        region.col0 += right;
+        region.col1 += right;
+      }
+    }
+    return mutant;
+  };
+  for (const Plan& mutant : {with(0, -8, 0), with(0, 0, -4), with(1, -11, 0), with(1, -1, 0)}) {
+    ASSERT_NE(print(mutant), print(plan));
+    EXPECT_FALSE(emulate(mutant, {}).verified);
+  }
+}
+
+TEST(LookUpRefusals, SayWhatWouldBeRight) {
+  const auto refused = [](int ranks, const std::string& ids, const std::string& w) {
+    try {
+      make_graph(parse_graph("graph own m\ninput ids " + ids + "\ninput w " + w +
+                             "\ny = embed ids w\noutput y cols\n"),
+                 {{"m", 8}}, ranks, DType::bf16);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  using testing::HasSubstr;
+  EXPECT_EQ(refused(2, "[m, 8] cols i32", "[4, 9, 16] experts"), "accepted");
+  EXPECT_THAT(refused(2, "[m, 8] cols", "[4, 9, 16] experts"),
+              HasSubstr("ids says which rows are meant: give it as i32"));
+  EXPECT_THAT(refused(2, "[m, 8] cols i32", "[4, 9, 16] experts fp32"),
+              HasSubstr("tables are of bf16, and w is fp32"));
+  EXPECT_THAT(refused(2, "[m, 8] cols i32", "[4, 9, 16] whole"),
+              HasSubstr("tables are dealt to ranks: give w as [tables, rows, columns] experts"));
+  EXPECT_THAT(refused(2, "[m, 6] cols i32", "[4, 9, 16] experts"),
+              HasSubstr("ids has 6 columns for 4 tables, of which each has as many: take 4 or 8"));
+  EXPECT_THAT(refused(3, "[m, 12] cols i32", "[4, 9, 16] experts"),
+              HasSubstr("w has 4 tables, of which 3 ranks have as many: take 3 or 6"));
+  EXPECT_THAT(refused(2, "[m, 8] rows i32", "[4, 9, 16] experts"),
+              HasSubstr("ids needs an all-to-all that no product makes or takes"));
+}
+
+TEST(LookUpRefusals, OfSchedulesSayWhatWouldBeRight) {
+  const Machine machine = machine_of(2);
+  const Operator op = look_ups("embedding-a2a", 2, 32, 8);
+  const auto refused = [&](const std::string& text) {
+    const auto reasons = legal(op, parse_schedules(text, op, machine), machine);
+    return reasons.empty() ? std::string("accepted") : reasons.front();
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(refused("tiles,cluster=2"), HasSubstr("which multiply nothing: take cluster=1"));
+  EXPECT_THAT(refused("tiles,sync=event"), HasSubstr("take sync=flag or counter"));
+  EXPECT_THAT(refused("tiles,order=arrival"), HasSubstr("take order=peer-staggered"));
+  EXPECT_THAT(refused("sequential,granularity=chunk"), HasSubstr("take granularity=whole"));
+  EXPECT_THAT(refused("tiles,rows=bucket"), HasSubstr("take rows=fixed"));
+  EXPECT_THAT(refused("library"), HasSubstr("take gemm=tiles"));
+  EXPECT_THROW(parse_schedules("split=2/tiles", op, machine), UsageError);
+}
+
+}  // namespace
+}  // namespace stretto

@@ -1,0 +1,56 @@
+// Pooled look-ups on GPUs: their plans are accepted, and the kernel that does them compiles.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/text.h"
+#include "gpu/compiler_fixture.h"
+#include "stretto/device/mover_task.h"
+#include "stretto/lower.h"
+#include "tables/kernel_set.h"
+#include "tables/plan_limits.h"
+
+namespace stretto::cuda {
+namespace {
+
+Plan plan_of(const std::string& text, const std::string& schedule) {
+  const Operator op = parse_operator(text + " dtype=bf16");
+  const Machine machine = default_machine(op.ranks);
+  return lower(op, parse_schedules(schedule, op, machine), machine);
+}
+
+TEST(LookUpPlans, AreAccepted) {
+  for (const std::string op : {"embedding-a2a bags=203 tables=8 rows=100 dim=128 pool=20 ranks=4",
+                               "embedding-a2a-mean bags=7 tables=6 rows=9 dim=10 pool=3 ranks=2"}) {
+    for (const std::string schedule :
+         {"sequential", "tiles", "slices", "decomposed", "tiles,mover=comm-blocks,comm-sms=4"}) {
+      EXPECT_EQ(join(why_not_on_cuda(plan_of(op, schedule)), "; "), "") << op << " " << schedule;
+    }
+  }
+}
+
+TEST(LookUpPlans, NeedTheMoverThatGoesByTables) {
+  const Plan plan =
+      plan_of("embedding-a2a bags=64 tables=8 rows=100 dim=128 pool=20 ranks=2", "tiles");
+  EXPECT_TRUE(plan.partitions.empty());
+  std::vector<std::string> names;
+  for (const KernelEntry& kernel : kernels_of(plan, "sm_90a")) names.push_back(kernel.name);
+  EXPECT_THAT(names, testing::Contains("mover of routed rows"));
+}
+
+class GpuCompileLookUps : public NeedsCompiler {};
+
+// As calls of functions, what goes by tables may save registers of its callers; no block may need
+// more than its threads have.
+TEST_F(GpuCompileLookUps, FitTheThreadsOfAMover) {
+  const Plan plan =
+      plan_of("embedding-a2a bags=64 tables=8 rows=100 dim=128 pool=20 ranks=2", "tiles");
+  for (const KernelEntry& kernel : kernels_of(plan, "sm_90a")) {
+    if (kernel.name != "mover of routed rows") continue;
+    const CompiledKernel compiled = Compiler{JitCache("")}.compile(kernel.source, "sm_90a");
+    EXPECT_GT(most_registers(compiled.log), 0);
+    EXPECT_LE(most_registers(compiled.log) * static_cast<int>(device::kMoverThreads), 65536);
+  }
+}
+
+}  // namespace
+}  // namespace stretto::cuda
