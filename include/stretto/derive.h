@@ -27,8 +27,9 @@ class UnorderedPlan : public UsageError {
 // same tasks wait for shares a counter, and with `gemm library` kernels wait at their boundaries.
 //
 // Throws UnorderedPlan where the plan has signals already, two lanes write one place, a value is
-// overwritten before anyone can read it, or tasks wait for each other in a circle. Reads of what
-// nobody writes, and the like, are the checker's to find: a derived plan has them still.
+// overwritten before anyone can read it, another rank's output is written before anything tells of
+// that rank's run, or tasks wait for each other in a circle. Reads of what nobody writes, and the
+// like, are the checker's to find: a derived plan has them still.
 Plan derive_signals(Plan plan);
 
 }  // namespace stretto

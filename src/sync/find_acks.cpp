@@ -1,9 +1,11 @@
 // What reuse across runs needs: who must hear from whom before it writes again.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
 
-#include "stretto/error.h"
+#include "stretto/derive.h"
 #include "sync/repeated_runs.h"
 
 namespace stretto {
@@ -158,16 +160,24 @@ void add_acquires(const Draft& draft, const RepeatedRuns& runs, std::vector<Haza
 
 // The caller reads outputs after the run, which no acknowledgement inside a run can tell.
 void expect_outputs_to_follow(const Draft& draft, const RunHistory& first_run, RepeatedRuns& runs) {
-  for (uint32_t lane = 0; lane < draft.plan.lanes.size(); ++lane) {
-    const Lane& own = draft.plan.lanes[lane];
+  const Plan& plan = draft.plan;
+  for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
+    const Lane& own = plan.lanes[lane];
     if (first_run.alike() != nullptr && own.rank > 0) break;
     for (uint32_t pos = 0; pos < own.instrs.size(); ++pos) {
       if (!own.instrs[pos].is_task()) continue;
-      for (const Region& region : draft.plan.writes(own.instrs[pos])) {
-        STRETTO_ASSERT(region.rank == own.rank || region.empty() ||
-                           draft.plan.buffers[region.buffer].role != BufferRole::output ||
-                           runs.hears(region.rank, first_run.position(lane, pos)),
-                       "a remote write of an output does not follow from its rank's work");
+      for (const Region& region : plan.writes(own.instrs[pos])) {
+        if (region.rank == own.rank || region.empty() ||
+            plan.buffers[region.buffer].role != BufferRole::output ||
+            runs.hears(region.rank, first_run.position(lane, pos))) {
+          continue;
+        }
+        throw UnorderedPlan(
+            fmt::format("{} instruction {} writes {}, and nothing that it waits for says that rank "
+                        "{}'s run has begun, so its caller may still read the last one's: let it "
+                        "take something that rank {} makes, or write to a symmetric buffer",
+                        describe(own), pos, describe(plan, region), region.rank, region.rank),
+            InstrRef{lane, pos});
       }
     }
   }

@@ -141,6 +141,13 @@ TEST(DeriveSignals, BoundariesThatDifferAreRefused) {
             "a rank list the same ones in the same order");
 }
 
+TEST(DeriveSignals, AnOutputThatNothingIsKnownOfIsRefused) {
+  EXPECT_THAT(refusal("lane 0 comm 0\n copy #0 x[0:64,0:64] -> o@1[0:64,0:64]\n",
+                      "buffer o bf16 64x64 output\n"),
+              HasSubstr("rank 0 comm 0 instruction 0 writes o@1[0:64,0:64], and nothing that it "
+                        "waits for says that rank 1's run has begun"));
+}
+
 TEST(DeriveSignals, ARegionOutsideItsBufferIsRefused) {
   EXPECT_THAT(refusal("lane 0 comm 0\n copy #0 x[0:64,0:64] -> y[1:65,0:64]\n"),
               HasSubstr("(copy #0) has y@0[1:65,0:64], but y has 64 rows and 64 columns"));

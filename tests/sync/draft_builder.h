@@ -15,6 +15,7 @@ class DraftBuilder {
                with(sync),
                Machine{},
                {},
+               {},
                {}} {
     draft_.plan.op = draft_.op;
     draft_.plan.sms = 16;
