@@ -29,13 +29,20 @@ bool options_name_sizes_of(const GraphText& graph) {
 
 // "gemm-rs --m 2048 --n 1024 --k 4096 --ranks 8": how to ask for a graph.
 std::string example_of(const GraphText& graph) {
-  constexpr std::pair<std::string_view, int> kUsual[] = {{"m", 2048}, {"n", 1024}, {"k", 4096}};
+  constexpr std::pair<std::string_view, int> kUsual[] = {
+      {"m", 2048}, {"n", 1024},   {"k", 4096},     {"h", 4096},       {"f", 14336},
+      {"t", 2048}, {"heads", 32}, {"kv-heads", 8}, {"head-dim", 128}, {"experts", 64}};
+  constexpr int kChoices = 4;  // of a row, where there are experts
+  const bool has_experts =
+      std::count(sizes_of(graph).begin(), sizes_of(graph).end(), "experts") > 0;
   std::string example = name_of(graph);
   const bool has_options = options_name_sizes_of(graph);
   for (const std::string& size : sizes_of(graph)) {
     const auto usual = std::find_if(std::begin(kUsual), std::end(kUsual),
                                     [&](const auto& one) { return one.first == size; });
-    const int value = usual == std::end(kUsual) ? 1024 : usual->second;
+    const int value = size == "k" && has_experts  ? kChoices
+                      : usual == std::end(kUsual) ? 1024
+                                                  : usual->second;
     example +=
         has_options ? fmt::format(" --{} {}", size, value) : fmt::format(" {}={}", size, value);
   }
