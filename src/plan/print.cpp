@@ -86,7 +86,7 @@ class Printer {
   Printer& number(int64_t value) {
     char digits[24];
     const auto [end, error] = std::to_chars(digits, digits + sizeof digits, value);
-    out_.append(digits, end);
+    out_.append(digits, static_cast<size_t>(end - digits));
     return *this;
   }
 
@@ -94,7 +94,7 @@ class Printer {
   Printer& decimal(float value) {
     char digits[32];
     const auto [end, error] = std::to_chars(digits, digits + sizeof digits, value);
-    out_.append(digits, end);
+    out_.append(digits, static_cast<size_t>(end - digits));
     return *this;
   }
 
@@ -107,13 +107,26 @@ class Printer {
     STRETTO_ASSERT(r.buffer < plan_.buffers.size(), "buffer out of range");
     text(" ").text(plan_.buffers[r.buffer].name);
     if (r.rank != lane.rank) text("@").number(r.rank);
+    // Regions are most of a text: their numbers are put together before they are appended.
+    constexpr size_t kMostDigits = 12;
+    char range[8 * kMostDigits];
+    char* end = range;
+    const auto put = [&end](char before, int32_t value) {
+      *end++ = before;
+      end = std::to_chars(end, end + kMostDigits, value).ptr;
+    };
     const Partition* const of = plan_.partition_of(r);
     if (of != nullptr && r.rows() == of->rows && r.row0 % of->rows == 0) {
-      text("[e").number(r.row0 / of->rows);
+      *end++ = '[';
+      put('e', r.row0 / of->rows);
     } else {
-      text("[").number(r.row0).text(":").number(r.row1);
+      put('[', r.row0);
+      put(':', r.row1);
     }
-    text(",").number(r.col0).text(":").number(r.col1).text("]");
+    put(',', r.col0);
+    put(':', r.col1);
+    *end++ = ']';
+    out_.append(range, static_cast<size_t>(end - range));
   }
 
   void library() {
