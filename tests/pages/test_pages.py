@@ -62,6 +62,15 @@ class Pages(unittest.TestCase):
                           "src/*.md", "bench/*.md"):
             self.assertEqual(list(broken_links(path)), [], name_of(path))
 
+    def test_lines_of_cpp_are_compiled_as_they_stand(self):
+        page = (ROOT / "docs/serving.md").read_text(encoding="utf-8")
+        block = re.search(r"\n\n((?:    .*\n)+)", page[page.index("\n## From C++\n"):]).group(1)
+        compiled = (ROOT / "tests/package/consumer/serving.cpp").read_text(encoding="utf-8")
+        lines = [line.split("//")[0].strip() for line in block.splitlines()]
+        self.assertGreater(len(lines), 3)
+        for line in lines:
+            self.assertIn(f"  {line}\n", compiled)
+
     def test_every_page_is_listed_by_task(self):
         index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
         for path in pages("docs/*.md"):
