@@ -30,7 +30,7 @@ void lay_out_rows(SegmentLowering& state) {
   const int32_t shared_unit = schedule.tile_m / std::gcd(schedule.tile_m, state.shards.ranks);
   switch (state.pattern) {
     case Pattern::local:
-      state.layout = plain_rows(state.shards);
+      state.layout = plain_rows(state.has_own_tiles() ? RowShards{block, 1} : state.shards);
       break;
     case Pattern::push_gather:
     case Pattern::slot_reduce:

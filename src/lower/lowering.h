@@ -94,11 +94,13 @@ struct SegmentLowering {
   bool exchanges() const {
     return pattern == Pattern::exchange_input || pattern == Pattern::exchange_output;
   }
-  // The rows of a tile that the rank has; with exchanges tiles are of its own rows, counted from
-  // its first, and of these the last ranks may have fewer.
+  // Tiles are of the rank's own rows, counted from its first; of these the last ranks may have
+  // fewer.
+  bool has_own_tiles() const { return exchanges() || op.multiplies_own_rows(); }
+  // The rows of a tile that the rank has.
   Rect rect_of(int rank, int32_t tile) const { return on(rank, grid.rect(tile)); }
   Rect on(int rank, Rect rect) const {
-    if (!exchanges()) return rect;
+    if (!has_own_tiles()) return rect;
     rect.row1 = std::min(rect.row1, static_cast<int32_t>(shards.size(rank)));
     return rect;
   }
@@ -191,11 +193,11 @@ struct Lowering : Draft {
   std::vector<RoutedLowering> routed;     // products whose rows choose matrices; no parts
   std::vector<RoutedBlocks> routed_blocks;
   std::vector<LookUpLowering> look_ups;  // pooled; no parts
-  std::vector<uint32_t> schedule_of;  // by product without parts: its schedule's number
-  LaneTable lanes;                    // all that any product uses
-  std::vector<int32_t> boundaries;    // by rank: how many it has had
-  int32_t collectives = 0;            // numbers that collectives have had
-  std::vector<bool> of_callers_rows;  // by buffer: all parts have rows of it
+  std::vector<uint32_t> schedule_of;     // by product without parts: its schedule's number
+  LaneTable lanes;                       // all that any product uses
+  std::vector<int32_t> boundaries;       // by rank: how many it has had
+  int32_t collectives = 0;               // numbers that collectives have had
+  std::vector<bool> of_callers_rows;     // by buffer: all parts have rows of it
 
   bool is_split() const { return parts.size() > 1; }
   bool holds_callers_rows(uint16_t buffer) const {

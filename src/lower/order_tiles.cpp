@@ -93,7 +93,7 @@ TileOrder order_of(const SegmentLowering& state, int rank) {
   const TileTurns turns(state, rank);
   TileOrder order;
   order.tiles = TileSorter(state, turns).sorted();
-  if (state.exchanges()) {  // the last ranks may have fewer rows
+  if (state.has_own_tiles()) {  // the last ranks may have fewer rows
     std::erase_if(order.tiles, [&](int32_t tile) { return state.rect_of(rank, tile).empty(); });
   }
   if (state.schedule.cluster > 1) order.tiles = pair_tiles(state.grid, order.tiles);

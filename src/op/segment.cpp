@@ -81,7 +81,7 @@ std::vector<std::string> problems(const Segment& op) {
   if (sizes_good && ranks_good && op.is_dense()) {
     if (op.makes_terms() || op.kind.in == Edge::all_to_all) {
       check_sharded(reasons, op, 'k', op.k);
-    } else {
+    } else if (op.communicates() || !op.multiplies_own_rows()) {
       check_sharded(reasons, op, 'n', op.n);
     }
   }

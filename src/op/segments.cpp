@@ -197,6 +197,8 @@ class SegmentCutter {
   static bool is_served(const OperatorSegment& one) {
     const ProductKind& kind = one.product->kind;
     if (one.product->looks_up()) return kind.out == Edge::none || kind.out == Edge::all_to_all;
+    const bool is_alone = kind.in == Edge::none && kind.out == Edge::none;
+    if (one.product->is_dense() && one.product->multiplies_own_rows() && is_alone) return true;
     if (!one.product->is_routed()) return to_string(kind) != "product";
     switch (kind.weight) {
       case Held::rows:

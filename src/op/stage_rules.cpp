@@ -158,6 +158,9 @@ StageRule binary_rule(const Tensor& x, const Tensor& y) {
   const Held other = x.held == Held::partial ? y.held : x.held;
   if (partial) {
     held = summed(other);
+  } else if ((x.held == Held::routed) != (y.held == Held::routed)) {  // where its tokens are
+    held = x.held == Held::routed ? y.held : x.held;
+    if (held == Held::whole) held = Held::rows;
   } else {
     held = x.held == Held::whole ? y.held : x.held;
   }

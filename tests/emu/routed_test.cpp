@@ -26,8 +26,10 @@ Machine machine_of(int ranks) {
 // expert less.
 Sizes sizes_of(std::string_view name, int ranks, int64_t tokens) {
   const int64_t fewer = ranks > 1 && tokens < 10 ? 1 : 0;
-  const int64_t experts = name == "moe-ep" ? 3 * ranks - fewer : 7;
-  return {{"t", tokens}, {"h", 40}, {"f", 8 * ranks}, {"experts", experts}, {"k", 3}};
+  const int64_t experts = name.starts_with("moe-ep") ? 3 * ranks - fewer : 7;
+  Sizes sizes = {{"t", tokens}, {"h", 40}, {"f", 8 * ranks}, {"experts", experts}, {"k", 3}};
+  if (name == "moe-ep-shared") sizes.emplace_back("s", 24);
+  return sizes;
 }
 
 // Both partitions, and tiles of all heights, whatever the preset takes.
@@ -69,7 +71,8 @@ class RoutedRanks : public testing::TestWithParam<int> {};
 TEST_P(RoutedRanks, OperatorsAreProvedAndRightUnderEveryRouting) {
   const int ranks = GetParam();
   const Machine machine = machine_of(ranks);
-  for (const char* name : {"moe-tp", "moe-ep", "moe-tp-up", "moe-tp-down", "moe-tp-down-ar"}) {
+  for (const char* name :
+       {"moe-tp", "moe-ep", "moe-ep-shared", "moe-tp-up", "moe-tp-down", "moe-tp-down-ar"}) {
     for (const int64_t tokens : {29, 9, 3}) {
       const Operator op = make_operator(name, sizes_of(name, ranks, tokens), ranks);
       const auto reference = make_shared_reference();
@@ -94,6 +97,22 @@ TEST_P(RoutedRanks, OperatorsAreProvedAndRightUnderEveryRouting) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, RoutedRanks, testing::Values(1, 2, 3, 4, 5, 8),
                          [](const auto& test) { return std::to_string(test.param); });
+
+// Its products are those of a kernel ahead, and what is sent waits for none of them.
+TEST(SharedExperts, AreComputedWhileTokensAreSent) {
+  const Machine machine = default_machine(8);
+  Sizes sizes = {{"t", 4096}, {"h", 2048}, {"f", 512}, {"experts", 64}, {"k", 8}};
+  const auto us = [&](std::string_view name) {
+    const Operator op = make_operator(name, sizes, 8);
+    return simulate(lower(op, schedule_of(find_preset("slices"), op, machine), machine), machine);
+  };
+  const Simulation routed = us("moe-ep");
+  sizes.emplace_back("s", 512);
+  const Simulation both = us("moe-ep-shared");
+  const double shared_us = both.compute_us - routed.compute_us;
+  EXPECT_GT(shared_us, 5);
+  EXPECT_LT(both.total_us - routed.total_us, 0.75 * shared_us);
+}
 
 // Every wait and notify of plans with one partition and with one for each source, one at a time.
 TEST(RoutedMutants, LostWaitsAndNotifiesAreReported) {

@@ -28,6 +28,7 @@ TEST(RoutedPlans, AreAccepted) {
   for (const std::string op : {"moe-tp t=203 h=512 f=768 experts=12 k=3 ranks=4",
                                "moe-ep t=203 h=512 f=192 experts=12 k=3 ranks=4",
                                "moe-ep t=203 h=512 f=192 experts=11 k=3 ranks=4",
+                               "moe-ep-shared t=203 h=512 f=192 s=256 experts=12 k=3 ranks=4",
                                "moe-tp-down t=203 h=512 f=768 experts=12 k=3 ranks=4",
                                "moe-tp-down-ar t=203 h=512 f=768 experts=12 k=3 ranks=4"}) {
     for (const std::string schedule : {"sequential", "tiles", "tiles,granularity=chunk"}) {
