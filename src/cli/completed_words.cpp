@@ -61,8 +61,7 @@ Values values_of(std::string_view option) {
 
 // By the type that --help shows for the first word.
 Values words_of(std::string_view type) {
-  if (type == "OP|FILE") return {.words = operators(), .is_file = true};
-  if (type == "OP") return {.words = {"ag-gemm", "gemm-rs", "gemm-ar", "col-gemm"}};
+  if (type == "OP" || type == "OP|FILE") return {.words = operators(), .is_file = true};
   if (type == "NAME|FILE") return {.words = models(), .is_file = true};
   if (type == "MACHINE") return {.words = machine_names(), .is_file = true};
   if (type == "SHELL") return {.words = {known_shells().begin(), known_shells().end()}};

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <span>
 
 #include "core/text.h"
 #include "stretto/error.h"
@@ -12,19 +11,13 @@
 namespace stretto::cli {
 namespace {
 
-std::string operator_words(std::span<const std::string_view> names) {
+std::string all_operators() {
   std::string words;
-  for (const std::string_view name : names) {
+  for (const auto& graph : known_graphs()) {
     words += words.empty() ? "" : ", ";
-    words += name;
+    words += name_of(*graph);
   }
   return words;
-}
-
-std::string all_operators() {
-  std::vector<std::string_view> names;
-  for (const auto& graph : known_graphs()) names.push_back(name_of(*graph));
-  return operator_words(names);
 }
 
 constexpr const char* kSizesMeaning =
@@ -95,8 +88,7 @@ void add_subject(CLI::App& app, Options& options) {
 }
 
 void add_shapes(CLI::App& app, Options& options) {
-  app.add_option("subject", options.subject,
-                 "Operator (" + operator_words(product_kind_names()) + ")")
+  app.add_option("subject", options.subject, "Operator (" + all_operators() + ") or a graph file")
       ->type_name("OP");
   app.add_option("sizes", options.sizes, kSizesMeaning)->type_name("SIZES");
   add_sizes(app, options);

@@ -51,6 +51,7 @@ TEST_F(BashCompletions, Values) {
   EXPECT_EQ(bash_offers("run gemm-rs --machine h200x1"), "h200x16\n");
   EXPECT_EQ(bash_offers("plan --layer llama-3-70b:d"), "llama-3-70b:down\n");
   EXPECT_THAT(bash_offers("run gemm-r"), HasSubstr("gemm-rs"));
+  EXPECT_THAT(bash_offers("bench moe-"), HasSubstr("moe-ep"));  // of any operator
   EXPECT_EQ(bash_offers("help comp"), "compile completions\n");
 }
 
