@@ -12,7 +12,9 @@ stretto_mover(const __grid_constant__ MoverParams params) {{
   run_mover<true{}>(params, blockIdx.x);
 }}
 )",
-                     routes ? fmt::format(", {}, true", norms) : norms ? ", true" : "");
+                     routes  ? fmt::format(", {}, true", norms)
+                     : norms ? ", true"
+                             : "");
 }
 
 // Few registers, so that they fit beside a GEMM that fills its SMs.

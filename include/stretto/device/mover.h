@@ -108,7 +108,11 @@ STRETTO_DEVICE void run_mover(const MoverParams& params, uint32 index) {
   constexpr uint32 kLoad = kAdds ? kAddWarps : 0, kStore = kLoad + kLoadWarps;
   constexpr uint32 kAwait = kStore + kStoreWarps, kNotify = kAwait + 1;
   if (warp < kLoad) {
-    add_tasks<kNorms, kRoutes>(block, warp / kGroupWarps);
+    if constexpr (kRoutes) {
+      add_routed_tasks<kNorms>(block);
+    } else {
+      add_tasks<kNorms>(block, warp / kGroupWarps);
+    }
   } else if (warp < kStore) {
     load_tasks<kAdds>(block, warp - kLoad);
   } else if (warp < kAwait) {

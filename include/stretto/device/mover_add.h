@@ -71,13 +71,14 @@ STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, ui
   }
 }
 
-// By all add warps, without the ring: any width and alignment of elements.
+// By all add warps, without the ring: any width and alignment of elements. `entry` is the task as
+// it stands in memory.
 template <bool kMaps>
-STRETTO_DEVICE void move_elements(const TaskWalk& walk, const MoverRegion* regions) {
-  const MoverTask& task = walk.task();
+STRETTO_DEVICE void move_elements(const MoverTask& task, const MoverTask& entry,
+                                  const MoverRegion* regions) {
   for (uint32 at = threadIdx.x; at < task.rows * task.columns; at += kAddWarps * 32) {
     const uint32 row = at / task.columns, column = at % task.columns;
-    const bool maps = kMaps && walk.entry().map != MoverMap::none;
+    const bool maps = kMaps && entry.map != MoverMap::none;
     if (!maps && task.num_sources == 1 && task.from == task.to) {
       // Bits, which may be of whole numbers.
       const uint64 from = address_in(regions[0], row, column, task.from);
@@ -93,7 +94,7 @@ STRETTO_DEVICE void move_elements(const TaskWalk& walk, const MoverRegion* regio
     }
     float sum = 0;
     if (maps) {
-      sum = map_element(walk.entry(), regions, row, column);
+      sum = map_element(entry, regions, row, column);
     } else {
       for (uint32 s = 0; s < task.num_sources; ++s) {
         sum += element_in(address_in(regions[s], row, column, task.from), task.from);
@@ -102,19 +103,30 @@ STRETTO_DEVICE void move_elements(const TaskWalk& walk, const MoverRegion* regio
 
     for (uint32 d = 0; d < task.num_destinations; ++d) {
       const MoverRegion& to = regions[task.num_sources + d];
-      const uint64 address = address_in(to, row, column, task.to);
-      const uint32 rounded = round_as(task.to, sum);
-      if (task.to == MoverType::fp32) {
-        *reinterpret_cast<uint32*>(address) = rounded;
-      } else {
-        *reinterpret_cast<uint16*>(address) = static_cast<uint16>(rounded);
-      }
+      store_element(address_in(to, row, column, task.to), task.to, sum);
     }
   }
 }
 
-// By kAddWarps warps. Beside routed rows sums are tasks of those.
-template <bool kNorms, bool kRoutes>
+STRETTO_DEVICE void norm_any(const MoverShared& shared, const TaskWalk& walk, uint32& stage) {
+  const MoverType from = walk.task().from;
+  if (from == MoverType::bf16) {
+    norm_task<MoverType::bf16>(shared, walk, stage);
+  } else if (from == MoverType::fp16) {
+    norm_task<MoverType::fp16>(shared, walk, stage);
+  } else {
+    norm_task<MoverType::fp32>(shared, walk, stage);
+  }
+}
+
+// By an add warp: that it is past so many tasks of its block.
+STRETTO_DEVICE void tell_passed(const MoverShared& shared, uint32 passed) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) store_release_shared(shared.added + threadIdx.x / 32 * 4, passed);
+}
+
+// By kAddWarps warps.
+template <bool kNorms>
 STRETTO_DEVICE void add_tasks(const MoverBlock& block, uint32 group) {
   const MoverParams& params = block.params;
   const MoverRegion* regions =
@@ -127,33 +139,52 @@ STRETTO_DEVICE void add_tasks(const MoverBlock& block, uint32 group) {
     } else if (!task.vectors) {
       await_count(block.shared.ready, passed + 1);
       if (task.drains) await_count(block.shared.completed, passed);
-      if (kRoutes && task.routed != 0) {
-        move_routed(params, block.begin + passed, regions);
-      } else {
-        move_elements<kNorms>(walk, regions + task.first_region);
-      }
+      move_elements<kNorms>(task, walk.entry(), regions + task.first_region);
     } else if (kNorms && task.num_normed != 0) {
-      if (task.from == MoverType::bf16) {
-        norm_task<MoverType::bf16>(block.shared, walk, stage);
-      } else if (task.from == MoverType::fp16) {
-        norm_task<MoverType::fp16>(block.shared, walk, stage);
+      norm_any(block.shared, walk, stage);
+    } else if (task.from == MoverType::bf16) {
+      add_task<MoverType::bf16, kNorms>(block.shared, walk, group, turn, stage);
+    } else if (task.from == MoverType::fp16) {
+      add_task<MoverType::fp16, kNorms>(block.shared, walk, group, turn, stage);
+    } else {
+      add_task<MoverType::fp32, kNorms>(block.shared, walk, group, turn, stage);
+    }
+    tell_passed(block.shared, ++passed);
+  }
+}
+
+// The same where some tasks are of routed rows, and sums beside them too. These read tables as they
+// go, so that of a task nothing is kept ahead of it: registers are theirs.
+template <bool kNorms>
+STRETTO_DEVICE void add_routed_tasks(const MoverBlock& block) {
+  const MoverParams& params = block.params;
+  uint32 stage = 0;
+#pragma unroll 1
+  for (uint32 t = block.begin; t < block.end; ++t) {
+    const MoverTask& task = params.tasks[t];
+    const uint32 passed = t - block.begin;
+    if (is_copy(task)) {
+      if constexpr (kNorms) stage += MoverPieces(task).count;
+    } else if (kNorms && task.num_normed != 0) {
+      const MoverBlock alone{params, block.shared, block.run, block.epoch, block.index, t, t + 1};
+      norm_any(block.shared, TaskWalk(alone, true), stage);
+    } else {
+      await_count(block.shared.ready, passed + 1);
+      if (task.drains) await_count(block.shared.completed, passed);
+      const MoverRegion* const regions = params.regions + task.first_region +
+                                         block.epoch % params.region_sets * params.num_regions;
+      if (task.routed != 0) {
+        const RoutedTask& routed = params.routed[task.routed - 1];
+        if (is_look_up(routed.kind)) {
+          PooledMover(task, routed, regions, params.bad_ids).run();
+        } else {
+          RoutedMover(task, routed, regions, params.bad_ids).run();
+        }
       } else {
-        norm_task<MoverType::fp32>(block.shared, walk, stage);
-      }
-    } else if constexpr (!kRoutes) {
-      if (task.from == MoverType::bf16) {
-        add_task<MoverType::bf16, kNorms>(block.shared, walk, group, turn, stage);
-      } else if (task.from == MoverType::fp16) {
-        add_task<MoverType::fp16, kNorms>(block.shared, walk, group, turn, stage);
-      } else {
-        add_task<MoverType::fp32, kNorms>(block.shared, walk, group, turn, stage);
+        move_elements<false>(task, task, regions);
       }
     }
-    ++passed;
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) {
-      store_release_shared(block.shared.added + threadIdx.x / 32 * 4, passed);
-    }
+    tell_passed(block.shared, passed + 1);
   }
 }
 

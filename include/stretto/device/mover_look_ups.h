@@ -26,18 +26,9 @@ class PooledMover {
     if (!routed_.vectors) {
       each_bag(
           1, [&](uint32 row, uint32 table, uint32 column) { return element(row, table, column); });
-    } else if (task_.from == MoverType::bf16) {
-      each_bag(8, [&](uint32 row, uint32 table, uint32 column) {
-        return eight<MoverType::bf16>(row, table, column);
-      });
-    } else if (task_.from == MoverType::fp16) {
-      each_bag(8, [&](uint32 row, uint32 table, uint32 column) {
-        return eight<MoverType::fp16>(row, table, column);
-      });
     } else {
-      each_bag(8, [&](uint32 row, uint32 table, uint32 column) {
-        return eight<MoverType::fp32>(row, table, column);
-      });
+      each_bag(8,
+               [&](uint32 row, uint32 table, uint32 column) { return eight(row, table, column); });
     }
   }
 
@@ -79,30 +70,43 @@ class PooledMover {
     return divides ? 1.0f / static_cast<float>(picked) : 1.0f;
   }
 
-  template <MoverType kFrom>
+  // Four vectors at once: an index's eight elements are one of them, or two of fp32. One code for
+  // all types, since the compiler keeps what it knows of each kind of task in registers of all.
   STRETTO_DEVICE uint32 eight(uint32 row, uint32 table, uint32 column) const {
-    constexpr uint32 kAtOnce = kFrom == MoverType::fp32 ? 2 : 4;
+    const bool is_wide = task_.from == MoverType::fp32;
+    const uint32 at_once = is_wide ? 2 : 4, across = column * bytes_of(task_.from);
     float sums[8] = {};
     uint32 picked = 0, bad = 0;
 #pragma unroll 1
-    for (uint32 first = 0; first < routed_.top_k; first += kAtOnce) {
-      EightOf<kFrom> terms[kAtOnce];
-      int32 index[kAtOnce];
+    for (uint32 first = 0; first < routed_.top_k; first += at_once) {
+      Vec16 part[4];
+      int32 index[4];
 #pragma unroll
-      for (uint32 i = 0; i < kAtOnce; ++i) index[i] = index_at(row, table, first + i);
-#pragma unroll
-      for (uint32 i = 0; i < kAtOnce; ++i) {
-        if (is_row(index[i])) terms[i].load(row_at(table, index[i]) + column * bytes_of(kFrom));
+      for (uint32 i = 0; i < 4; ++i) {
+        index[i] = index_at(row, table, first + (is_wide ? i / 2 : i));
       }
 #pragma unroll
-      for (uint32 i = 0; i < kAtOnce; ++i) {
-        bad += !is_row(index[i]) && index[i] != -1;
-        if (!is_row(index[i])) continue;
-        ++picked;
-        float values[8];
-        terms[i].widen(values);
+      for (uint32 i = 0; i < 4; ++i) {
+        const bool is_first = !is_wide || i % 2 == 0;
+        if (is_row(index[i])) {
+          picked += is_first;
+          part[i] = load_vector(row_at(table, index[i]) + across + (is_first ? 0 : 16));
+        } else {
+          part[i] = {};  // what is not there adds zeros, which change no sum that began with one
+          bad += is_first && index[i] != -1;
+        }
+      }
 #pragma unroll
-        for (uint32 j = 0; j < 8; ++j) sums[j] += values[j];
+      for (uint32 i = 0; i < 4; ++i) {
+        if (is_wide) {
+#pragma unroll
+          for (uint32 j = 0; j < 4; ++j) sums[i % 2 * 4 + j] += float_of_bits(part[i].word[j]);
+        } else {
+          float values[8];
+          widen_eight(task_.from, {part[i], {}}, values);
+#pragma unroll
+          for (uint32 j = 0; j < 8; ++j) sums[j] += values[j];
+        }
       }
     }
     const float factor = scale(picked);
@@ -144,14 +148,6 @@ class PooledMover {
   const MoverRegion* to_;
   uint64* bad_ids_;
 };
-
-// As move_routed(), of look-ups.
-__device__ __noinline__ void look_up_rows(const MoverParams& params, uint32 number,
-                                          const MoverRegion* regions) {
-  const MoverTask& task = params.tasks[number];
-  PooledMover(task, params.routed[task.routed - 1], regions + task.first_region, params.bad_ids)
-      .run();
-}
 
 #endif  // STRETTO_DEVICE
 

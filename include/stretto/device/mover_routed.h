@@ -4,20 +4,9 @@
 #pragma once
 
 #include "stretto/device/mover_look_ups.h"
-#include "stretto/device/routing.h"
+#include "stretto/device/routed_tables.h"
 
 namespace stretto::device {
-
-// Threads that make a partition: all add warps, or as many whole warps as the ring has room for
-// what they count; 0: not even one has.
-STRETTO_HOST_DEVICE uint32 partition_workers(int32 experts) {
-  uint32 workers = kAddWarps * 32;
-  const auto room = static_cast<int64>(kMoverStages * kStageBytes / 4);
-  while (workers != 0 && partition_scratch(experts, static_cast<int32>(workers)) > room) {
-    workers -= 32;
-  }
-  return workers;
-}
 
 #ifdef STRETTO_DEVICE
 
@@ -26,7 +15,7 @@ STRETTO_DEVICE bool chooses(const MoverRegion& ids, uint32 row, uint32 top_k, ui
                             uint32 count) {
   bool any = false;
   for (uint32 slot = threadIdx.x % 32; slot < top_k; slot += 32) {
-    any = any || static_cast<uint32>(number_at(ids, row, slot)) - first < count;
+    any = any || names_one(ids, row, slot, first, count);
   }
   return __any_sync(0xffffffffu, any);
 }
@@ -38,8 +27,9 @@ class RoutedMover {
                              const MoverRegion* regions, uint64* bad_ids)
       : task_(task),
         routed_(routed),
-        from_(regions),
-        to_(regions + task.num_sources),
+        tables_(RoutedTables::of(task, routed, regions)),
+        from_(tables_.from),
+        to_(tables_.to),
         bad_ids_(bad_ids) {}
 
   STRETTO_DEVICE void run() const {
@@ -49,12 +39,8 @@ class RoutedMover {
       dispatch();
     } else if (!routed_.vectors) {
       each_piece<1>([&](uint32 row, uint32 column) { sum_element(row, column); });
-    } else if (task_.from == MoverType::bf16) {
-      each_piece<8>([&](uint32 row, uint32 column) { sum_eight<MoverType::bf16>(row, column); });
-    } else if (task_.from == MoverType::fp16) {
-      each_piece<8>([&](uint32 row, uint32 column) { sum_eight<MoverType::fp16>(row, column); });
     } else {
-      each_piece<8>([&](uint32 row, uint32 column) { sum_eight<MoverType::fp32>(row, column); });
+      each_piece<8>([&](uint32 row, uint32 column) { sum_eight(row, column); });
     }
   }
 
@@ -70,50 +56,14 @@ class RoutedMover {
     }
   }
 
-  // What is added up to a row, each lane one.
-  struct Term {
-    uint64 row = 0;  // address of its first column
-    float weight = 1;
-    bool is_there = false;
-  };
-  STRETTO_DEVICE uint32 num_terms() const {
-    if (routed_.kind == RoutedKind::reduce) return task_.num_sources;
-    return routed_.kind == RoutedKind::merge ? task_.num_sources - 1u : routed_.top_k;
-  }
-  STRETTO_DEVICE Term term(uint32 row, uint32 number) const {
-    Term term;
-    if (number >= num_terms()) return term;
-    if (routed_.kind == RoutedKind::reduce) {
-      term.is_there = true;
-      term.row = from_[number].address + row * from_[number].row_bytes;
-    } else if (routed_.kind == RoutedKind::merge) {  // sources: IDS, then a region of each rank
-      const ExpertShares shares{static_cast<int32>(routed_.experts),
-                                static_cast<int32>(task_.num_sources - 1u)};
-      const auto first = static_cast<uint32>(shares.begin(static_cast<int32>(number)));
-      const auto own = static_cast<uint32>(shares.size(static_cast<int32>(number)));
-      for (uint32 slot = 0; slot < routed_.top_k; ++slot) {
-        const auto id = static_cast<uint32>(number_at(from_[0], row, slot));
-        term.is_there = term.is_there || id - first < own;
-      }
-      term.row = from_[1 + number].address + row * from_[1 + number].row_bytes;
-    } else {  // sources: WEIGHTS, ROWS, Y
-      const auto from = static_cast<uint32>(number_at(from_[1], row * routed_.top_k + number));
-      term.is_there = from < routed_.table_rows;
-      term.row = from_[2].address + from * from_[2].row_bytes;
-      const uint64 at = address_in(from_[0], row, number, routed_.weights);
-      term.weight = load_element(at, routed_.weights);
-    }
-    return term;
-  }
-
   // Calls add(terms that are there, by lane; the lane's term) for up to 32 terms at once, in order,
   // by the whole warp. Whether the row is one to store.
   template <class Add>
   STRETTO_DEVICE bool each_terms(uint32 row, Add add) const {
     bool any = routed_.kind != RoutedKind::combine;
 #pragma unroll 1
-    for (uint32 first = 0; first < num_terms(); first += 32) {
-      const Term own = term(row, first + threadIdx.x % 32);
+    for (uint32 first = 0; first < tables_.num_terms(); first += 32) {
+      const RoutedTerm own = tables_.term(row, first + threadIdx.x % 32);
       const uint32 there = __ballot_sync(0xffffffffu, own.is_there);
       any = any || there != 0;
       add(there, own);
@@ -121,33 +71,42 @@ class RoutedMover {
     return any;
   }
 
-  template <MoverType kFrom>
+  // Four vectors at once: a term's eight elements are one of them, or two of fp32. One code for all
+  // types, since the compiler keeps what it knows of each kind of task in registers of all.
   STRETTO_DEVICE void sum_eight(uint32 row, uint32 column) const {
-    constexpr uint32 kAtOnce = kFrom == MoverType::fp32 ? 2 : 4;
-    const bool has_columns = column < task_.columns;
-    const uint32 across = column * bytes_of(kFrom);
+    const bool has_columns = column < task_.columns, is_wide = task_.from == MoverType::fp32;
+    const uint32 across = column * bytes_of(task_.from);
     float sums[8] = {};
-    const bool any = each_terms(row, [&](uint32 left, const Term& own) {
+    const bool any = each_terms(row, [&](uint32 left, const RoutedTerm& own) {
 #pragma unroll 1
       while (left != 0) {
-        EightOf<kFrom> terms[kAtOnce];
-        float weights[kAtOnce];
-        const uint32 count = __popc(left);
+        Vec16 part[4];
+        uint32 to_add = left;
 #pragma unroll
-        for (uint32 i = 0; i < kAtOnce; ++i) {
-          const int lane = left != 0 ? __ffs(static_cast<int>(left)) - 1 : 0;
-          const uint64 from = __shfl_sync(0xffffffffu, own.row, lane);
-          weights[i] = __shfl_sync(0xffffffffu, own.weight, lane);
-          if (left != 0 && has_columns) terms[i].load(from + across);
-          left &= left - 1;
+        for (uint32 i = 0; i < 4; ++i) {
+          const uint64 from = __shfl_sync(0xffffffffu, own.row, __ffs(static_cast<int>(left)) - 1);
+          const bool is_second = is_wide && i % 2 != 0;
+          if (left != 0 && has_columns) part[i] = load_vector(from + across + (is_second ? 16 : 0));
+          if (!is_wide || is_second) left &= left - 1;
         }
 #pragma unroll
-        for (uint32 i = 0; i < kAtOnce; ++i) {
-          if (i >= count) continue;
-          float values[8];
-          terms[i].widen(values);
+        for (uint32 i = 0; i < 4; ++i) {
+          if (to_add == 0) break;
+          const int lane = __ffs(static_cast<int>(to_add)) - 1;
+          const float weight = __shfl_sync(0xffffffffu, own.weight, lane);
+          if (is_wide) {
 #pragma unroll
-          for (uint32 j = 0; j < 8; ++j) sums[j] = fmaf(weights[i], values[j], sums[j]);
+            for (uint32 j = 0; j < 4; ++j) {
+              float& sum = sums[i % 2 * 4 + j];
+              sum = fmaf(weight, float_of_bits(part[i].word[j]), sum);
+            }
+          } else {
+            float values[8];
+            widen_eight(task_.from, {part[i], {}}, values);
+#pragma unroll
+            for (uint32 j = 0; j < 8; ++j) sums[j] = fmaf(weight, values[j], sums[j]);
+          }
+          if (!is_wide || i % 2 != 0) to_add &= to_add - 1;
         }
       }
     });
@@ -164,7 +123,7 @@ class RoutedMover {
   STRETTO_DEVICE void sum_element(uint32 row, uint32 column) const {
     const bool has_column = column < task_.columns;
     float sum = 0;
-    const bool any = each_terms(row, [&](uint32 left, const Term& own) {
+    const bool any = each_terms(row, [&](uint32 left, const RoutedTerm& own) {
 #pragma unroll 1
       for (; left != 0; left &= left - 1) {
         const int lane = __ffs(static_cast<int>(left)) - 1;
@@ -217,56 +176,29 @@ class RoutedMover {
     }
   }
 
-  // Source: IDS, whose rows follow one another. Destinations: CHOICES, EXPERTS, ROWS, COUNTS. The
-  // ring is free: the block's other tasks do not use it.
+  // The ring is free: the block's other tasks do not use it.
   STRETTO_DEVICE void partition() const {
     constexpr uint32 kBarrier = 2;
     extern __shared__ uint8 shared_memory[];
     const uint32 worker = threadIdx.x;
     if (worker >= routed_.workers) return;
-    const auto table = [](uint64 address) { return reinterpret_cast<int32*>(address); };
-    int32* const counts = table(to_[3].address);
-    const auto own = static_cast<int32>(routed_.own_experts);
-    const Choices<int32> choices{table(from_[0].address),
-                                 static_cast<int32>(task_.rows * routed_.top_k),
-                                 1,
-                                 static_cast<int32>(routed_.experts),
-                                 static_cast<int32>(routed_.first_expert),
-                                 own};
-    const Partition to{static_cast<int32>(routed_.table_rows / routed_.entries),
-                       static_cast<int32>(routed_.entries),
-                       table(to_[0].address),
-                       table(to_[1].address),
-                       table(to_[2].address),
-                       counts,
-                       counts + own};
+    const Partition to = tables_.partition();
     group_barrier(kBarrier, routed_.workers);  // a partition before this one is made
-    make_partition(choices, to, reinterpret_cast<int32*>(shared_memory), static_cast<int32>(worker),
-                   static_cast<int32>(routed_.workers),
+    make_partition(tables_.choices(), to, reinterpret_cast<int32*>(shared_memory),
+                   static_cast<int32>(worker), static_cast<int32>(routed_.workers),
                    [&] { group_barrier(kBarrier, routed_.workers); });
     if (worker == 0 && bad_ids_ != nullptr) {
-      add_relaxed_sys(bad_ids_, static_cast<uint32>(counts[own]));
+      add_relaxed_sys(bad_ids_, static_cast<uint32>(*to.bad_ids));
     }
   }
 
   const MoverTask& task_;
   const RoutedTask& routed_;
-  const MoverRegion* from_;
-  const MoverRegion* to_;
+  const RoutedTables tables_;
+  const MoverRegion* const from_;
+  const MoverRegion* const to_;
   uint64* bad_ids_;
 };
-
-// Task `number` of a mover's table; `regions` are those of the run. No part of its caller, so that
-// it takes no registers of other tasks.
-__device__ __noinline__ void move_routed(const MoverParams& params, uint32 number,
-                                         const MoverRegion* regions) {
-  const MoverTask& task = params.tasks[number];
-  const RoutedTask& routed = params.routed[task.routed - 1];
-  if (routed.kind == RoutedKind::embed || routed.kind == RoutedKind::embed_mean) {
-    return look_up_rows(params, number, regions);
-  }
-  RoutedMover(task, routed, regions + task.first_region, params.bad_ids).run();
-}
 
 #endif  // STRETTO_DEVICE
 

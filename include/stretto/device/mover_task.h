@@ -61,6 +61,10 @@ struct MoverTask {
 // each reads and writes.
 enum class RoutedKind : uint8 { route, weigh, combine, dispatch, merge, reduce, embed, embed_mean };
 
+STRETTO_HOST_DEVICE bool is_look_up(RoutedKind kind) {
+  return kind == RoutedKind::embed || kind == RoutedKind::embed_mean;
+}
+
 struct RoutedTask {
   RoutedKind kind;
   MoverType weights;  // of WEIGHTS

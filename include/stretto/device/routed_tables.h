@@ -1,0 +1,102 @@
+// What a mover's task of rows that choose experts reads and writes, by its table and those of the
+// run. Host code can ask too. All numbers of tables are looked at before they are used: whatever
+// stands there, nothing outside a region is read or written.
+#pragma once
+
+#include "stretto/device/mover_elements.h"
+#include "stretto/device/routing.h"
+
+namespace stretto::device {
+
+// Threads that make a partition: all add warps, or as many whole warps as the ring has room for
+// what they count; 0: not even one has.
+STRETTO_HOST_DEVICE uint32 partition_workers(int32 experts) {
+  uint32 workers = kAddWarps * 32;
+  const auto room = static_cast<int64>(kMoverStages * kStageBytes / 4);
+  while (workers != 0 && partition_scratch(experts, static_cast<int32>(workers)) > room) {
+    workers -= 32;
+  }
+  return workers;
+}
+
+// Whether one of a row's ids names one of `count` experts from `first` on.
+STRETTO_PRIMITIVE bool names_one(const MoverRegion& ids, uint32 row, uint32 slot, uint32 first,
+                                 uint32 count) {
+  return static_cast<uint32>(number_at(ids, row, slot)) - first < count;
+}
+
+// One of those that are added up to a row.
+struct RoutedTerm {
+  uint64 row = 0;  // address of its first column
+  float weight = 1;
+  bool is_there = false;
+};
+
+struct RoutedTables {
+  const MoverTask& task;
+  const RoutedTask& routed;
+  const MoverRegion* from;
+  const MoverRegion* to;
+
+  // Of the regions of the task's run, the task's first.
+  STRETTO_PRIMITIVE static RoutedTables of(const MoverTask& task, const RoutedTask& routed,
+                                           const MoverRegion* regions) {
+    return {task, routed, regions, regions + task.num_sources};
+  }
+
+  STRETTO_PRIMITIVE uint32 num_terms() const {
+    if (routed.kind == RoutedKind::reduce) return task.num_sources;
+    return routed.kind == RoutedKind::merge ? task.num_sources - 1u : routed.top_k;
+  }
+  STRETTO_PRIMITIVE RoutedTerm term(uint32 row, uint32 number) const {
+    RoutedTerm term;
+    if (number >= num_terms()) return term;
+    if (routed.kind == RoutedKind::reduce) {
+      term.is_there = true;
+      term.row = from[number].address + row * from[number].row_bytes;
+    } else if (routed.kind == RoutedKind::merge) {  // sources: IDS, then a region of each rank
+      const ExpertShares shares{static_cast<int32>(routed.experts),
+                                static_cast<int32>(task.num_sources - 1u)};
+      const auto first = static_cast<uint32>(shares.begin(static_cast<int32>(number)));
+      const auto own = static_cast<uint32>(shares.size(static_cast<int32>(number)));
+      for (uint32 slot = 0; slot < routed.top_k; ++slot) {
+        term.is_there = term.is_there || names_one(from[0], row, slot, first, own);
+      }
+      term.row = from[1 + number].address + row * from[1 + number].row_bytes;
+    } else {  // sources: WEIGHTS, ROWS, Y
+      const auto at = static_cast<uint32>(number_at(from[1], row * routed.top_k + number));
+      term.is_there = at < routed.table_rows;
+      term.row = from[2].address + at * from[2].row_bytes;
+      term.weight = load_element(address_in(from[0], row, number, routed.weights), routed.weights);
+    }
+    return term;
+  }
+
+  // Of route. Source: IDS, whose rows follow one another. Destinations: CHOICES, EXPERTS, ROWS,
+  // COUNTS.
+  STRETTO_PRIMITIVE Choices<int32> choices() const {
+    return {numbers(from[0]),
+            static_cast<int32>(task.rows * routed.top_k),
+            1,
+            static_cast<int32>(routed.experts),
+            static_cast<int32>(routed.first_expert),
+            static_cast<int32>(routed.own_experts)};
+  }
+  STRETTO_PRIMITIVE Partition partition() const {
+    int32* const counts = numbers(to[3]);
+    return {static_cast<int32>(routed.table_rows / routed.entries),
+            static_cast<int32>(routed.entries),
+            numbers(to[0]),
+            numbers(to[1]),
+            numbers(to[2]),
+            counts,
+            counts + routed.own_experts};
+  }
+
+ private:
+  STRETTO_PRIMITIVE static int32* numbers(const MoverRegion& table) {
+    return reinterpret_cast<int32*>(table.address);
+  }
+};
+
+}  // namespace stretto::device
