@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "gpu/kernel_words.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
@@ -15,15 +16,12 @@ using device::GemmConfig;
 using device::OutputType;
 using device::Shared;
 
-constexpr int kSharedBytesOfHopper = 227 * 1024;
 constexpr std::array<int, 7> kTileColumns = {64, 96, 128, 160, 192, 224, 256};
 constexpr const char* kSharedNames[] = {"none", "a", "b"};
 constexpr const char* kOutputNames[] = {"bf16", "fp16", "fp32"};
-constexpr const char* kFollowerNames[] = {"none", "swiglu", "gelu", "silu"};
 
 const char* name_of(Shared shared) { return kSharedNames[static_cast<int>(shared)]; }
 const char* name_of(OutputType output) { return kOutputNames[static_cast<int>(output)]; }
-const char* name_of(Follower follower) { return kFollowerNames[static_cast<int>(follower)]; }
 
 // Of a product and what follows it.
 std::string why_halves_misfit(const GemmConfig& config) {
@@ -44,7 +42,7 @@ std::string why_halves_misfit(const GemmConfig& config) {
 
 std::string describe(const GemmConfig& config) {
   return fmt::format(
-      "{}x{}x{} stages {} consumers {} shared {} {} to {}{}{}{}{}{}{}{}{}{}", config.tile_m,
+      "{}x{}x{} stages {} consumers {} shared {} {} to {}{}{}{}{}{}{}{}{}{}{}", config.tile_m,
       config.tile_n, device::kTileK, config.stages, config.consumers, name_of(config.shared),
       config.bf16 ? "bf16" : "fp16", name_of(config.output), config.overlap_store ? " overlap" : "",
       config.serves ? " serves" : "", config.adds > 0 ? fmt::format(" adds {}", config.adds) : "",
@@ -53,6 +51,7 @@ std::string describe(const GemmConfig& config) {
       config.gathers   ? " gathers"
       : config.grouped ? " grouped"
                        : "",
+      config.scatters ? " scatters" : "",
       config.follower != Follower::none ? fmt::format(" {}", name_of(config.follower)) : "");
 }
 
@@ -78,10 +77,9 @@ std::string why_illegal(const GemmConfig& config) {
         "its tiles have {} columns",
         config.follower == Follower::swiglu ? "128 or 256" : "64, 128, 192 or 256");
   }
-  const int shared_bytes = device::layout_of(config).shared_bytes;
-  if (shared_bytes > kSharedBytesOfHopper) {
-    return fmt::format("{} stages need {} bytes of shared memory; an SM gives {}", config.stages,
-                       shared_bytes, kSharedBytesOfHopper);
+  if (std::string why = why_no_room(config.stages, device::layout_of(config).shared_bytes);
+      !why.empty()) {
+    return why;
   }
   if (config.adds < 0 || config.adds > kMostAdds) {
     return fmt::format("a tile can add 0 to {} sources", kMostAdds);
@@ -111,7 +109,9 @@ std::string why_illegal(const GemmConfig& config) {
   if (config.grouped && config.output == OutputType::fp32) {
     return "tiles of rows that choose their matrices are stored in 16 bits";
   }
-  if (config.gathers && !config.grouped) return "rows are gathered for entries of a partition only";
+  if ((config.gathers || config.scatters) && !config.grouped) {
+    return "rows are gathered and scattered for entries of a partition only";
+  }
   return "";
 }
 
@@ -123,7 +123,7 @@ constexpr GemmConfig kConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .consume
                              .shared = Shared::{}, .bf16 = {}, .output = OutputType::{},
                              .overlap_store = {}, .serves = {}, .adds = {}, .splits = {},
                              .phases = {}, .moves = {}, .follower = Follower::{}, .bias = {},
-                             .grouped = {}, .gathers = {}}};
+                             .grouped = {}, .gathers = {}, .scatters = {}}};
 extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, 1)
 stretto_gemm(const __grid_constant__ {} params) {{
   {};
@@ -133,7 +133,8 @@ stretto_gemm(const __grid_constant__ {} params) {{
                      name_of(config.shared), config.bf16, name_of(config.output),
                      config.overlap_store, config.serves, config.adds, config.splits, config.phases,
                      config.moves, name_of(config.follower), config.bias, config.grouped,
-                     config.gathers, config.moves ? "GemmMoverParams" : "GemmParams",
+                     config.gathers, config.scatters,
+                     config.moves ? "GemmMoverParams" : "GemmParams",
                      config.moves ? "gemm_with_movers<kConfig>(params)"
                                   : "gemm_sm90<kConfig>(params, blockIdx.x)");
 }

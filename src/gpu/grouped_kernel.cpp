@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "gpu/kernel_words.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
@@ -13,11 +14,7 @@ using device::Follower;
 using device::GroupedConfig;
 using device::kTileK;
 
-constexpr int kSharedBytesOfHopper = 227 * 1024;
-constexpr const char* kFollowerNames[] = {"none", "swiglu", "gelu", "silu"};
 constexpr uint32_t kBand = 8;  // 4 to 32 are the same to 3 %
-
-const char* name_of(Follower follower) { return kFollowerNames[static_cast<int>(follower)]; }
 
 void demand(bool holds, const std::string& why) {
   if (!holds) throw UsageError(why);
@@ -93,12 +90,7 @@ std::string why_illegal(const GroupedConfig& config) {
   if (config.stages < 2 || config.stages >= device::kTileNotes - 3) {
     return fmt::format("stages must be 2 to {}", device::kTileNotes - 4);
   }
-  const int shared_bytes = device::layout_of(config).shared_bytes;
-  if (shared_bytes > kSharedBytesOfHopper) {
-    return fmt::format("{} stages need {} bytes of shared memory; an SM gives {}", config.stages,
-                       shared_bytes, kSharedBytesOfHopper);
-  }
-  return "";
+  return why_no_room(config.stages, device::layout_of(config).shared_bytes);
 }
 
 GroupedConfig fitted(GroupedConfig config, const GroupedShape& shape, int num_sms) {
@@ -169,6 +161,8 @@ device::GroupedParams grouped_params(const GroupedConfig& config, const GroupedO
   params.num_k = static_cast<uint32_t>((k + kTileK - 1) / kTileK);
   params.k_bytes = static_cast<uint32_t>(k * num_bytes(o.tokens.dtype));
   params.band = kBand;
+  params.most_rows = static_cast<uint32_t>(o.most_rows);
+  params.output_rows = static_cast<uint32_t>(o.output.rows);
   return params;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "gpu/device_types.h"
+#include "gpu/kernel_words.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
@@ -16,8 +17,6 @@ using device::GemmConfig;
 using device::OutputType;
 
 namespace {
-
-constexpr int kSharedBytes = 227 * 1024;
 
 struct Tile {
   int rows, columns;
@@ -80,7 +79,8 @@ GemmConfig config_for(const Plan& plan, const GemmNeeds& needs, bool serves) {
   config.bias = needs.bias;
   config.grouped = needs.grouped;
   config.gathers = needs.gathers;
-  while (device::layout_of(config).shared_bytes > kSharedBytes) --config.stages;
+  config.scatters = needs.scatters;
+  while (device::layout_of(config).shared_bytes > kSharedBytesOfHopper) --config.stages;
   if (plan.cluster > 1) config.shared = device::Shared::b;
   return config;
 }
@@ -97,7 +97,7 @@ GemmConfig config_of(DType input, DType output, int rows, int columns) {
   config.tile_n = tile->columns;
   config.consumers = config.tile_m >= 128 ? 2 : 1;
   config.stages = 8;
-  while (device::layout_of(config).shared_bytes > kSharedBytes) --config.stages;
+  while (device::layout_of(config).shared_bytes > kSharedBytesOfHopper) --config.stages;
   return config;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "launch/choice_rows.h"
 #include "launch/tile_sums.h"
 #include "stretto/device/gemm_task.h"
 
@@ -86,6 +87,9 @@ class NeedsFinder {
     needs.columns = std::max(
         needs.columns, grouped ? plan_.writes(gemm)[0].cols() : reads[gemm.num_reads - 1].rows());
     const auto store = [&](const Region& to, int32_t row) {
+      const bool scatters = is_by_choice(plan_.buffers[to.buffer]);
+      needs.scatter_alike = needs.scatter_alike && (is_first || needs.scatters == scatters);
+      needs.scatters = scatters;
       found.is_stored_to[to.buffer] = true;
       if (row == 0 || needs.parts || grouped) return;
       for_each_row_part(plan_, gemm, [&](const RowPart& part) {

@@ -52,6 +52,9 @@ struct GemmNeeds {
   // they are gathered, all or none.
   bool grouped = false, gathers = false;
   bool grouped_alike = true;
+  // Whether tiles are stored by choice (choice_rows.h): all, or none is.
+  bool scatters = false;
+  bool scatter_alike = true;
   bool follow_alike = true;  // the same follows every tile; a row of bias may
 };
 

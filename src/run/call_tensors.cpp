@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "launch/choice_rows.h"
 #include "run/plan_memory.h"
 #include "stretto/error.h"
 #include "tables/call_lists.h"
@@ -21,16 +22,18 @@ CallTensors::CallTensors(const Plan& plan, const std::vector<bool>& shared, bool
     const auto buffer = plan.find_buffer(tensor.name);
     STRETTO_ASSERT(buffer.has_value(), "a caller's tensor is a buffer of the plan");
     tensors_.push_back({tensor.name, *buffer, of.held, of.is_output, plan.buffers[*buffer].dtype,
-                        plan.buffers[*buffer].rows, plan.buffers[*buffer].cols,
-                        fewer.tensor(of.tensor).rows != tensor.rows, without_gaps[tensors_.size()],
-                        shared[*buffer]});
+                        cuda::rows_in_memory(plan, plan.buffers[*buffer]),
+                        plan.buffers[*buffer].cols, fewer.tensor(of.tensor).rows != tensor.rows,
+                        without_gaps[tensors_.size()], shared[*buffer]});
     tensors_.back().is_shared = results != nullptr && written[*buffer];
     tensors_.back().is_copied = shared[*buffer] && !tensors_.back().is_shared;
   }
 }
 
 int64_t CallTensors::rows_of(const Tensor& tensor, int rank, int64_t rows) const {
-  if (!tensor.scales) return plan_.buffers[tensor.buffer].rows_on(rank);
+  const Buffer& buffer = plan_.buffers[tensor.buffer];
+  if (cuda::is_by_choice(buffer)) return cuda::rows_in_memory(plan_, buffer);
+  if (!tensor.scales) return buffer.rows_on(rank);
   return tensor.held == Held::rows ? RowShards{rows, plan_.ranks()}.size(rank) : rows;
 }
 

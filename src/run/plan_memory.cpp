@@ -1,6 +1,7 @@
 #include "run/plan_memory.h"
 
 #include "launch/call_places.h"
+#include "launch/choice_rows.h"
 #include "plan/shared_buffers.h"
 #include "stretto/call.h"
 #include "stretto/error.h"
@@ -22,7 +23,8 @@ std::vector<size_t> bytes_of_buffers(const Plan& plan, const cuda::TileSums& sum
     const Buffer& buffer = plan.buffers[b];
     const bool is_empty = sums.needs_no_memory(static_cast<uint16_t>(b));
     bytes.push_back(is_empty ? 0
-                             : static_cast<size_t>(buffer.rows) * static_cast<size_t>(buffer.cols) *
+                             : static_cast<size_t>(cuda::rows_in_memory(plan, buffer)) *
+                                   static_cast<size_t>(buffer.cols) *
                                    static_cast<size_t>(stretto::num_bytes(buffer.dtype)));
   }
   return bytes;

@@ -57,10 +57,15 @@ CallBlob::CallBlob(const RankTables& tables, Encode encode) : encode_(encode) {
     gemms_[g].has_entries = !entries.empty();
     gemms_[g].entries = append(entries);
     for (size_t i = 0; i < entries.size(); ++i) {
-      if (!is_stand_in(entries[i].x)) continue;
-      addresses_.push_back(
-          {gemms_[g].entries + i * sizeof(device::GemmEntry) + offsetof(device::GemmEntry, x),
-           entries[i].x});
+      const size_t entry = gemms_[g].entries + i * sizeof(device::GemmEntry);
+      if (is_stand_in(entries[i].x)) {
+        addresses_.push_back({entry + offsetof(device::GemmEntry, x), entries[i].x});
+      }
+      if (is_stand_in(entries[i].to.address)) {
+        addresses_.push_back(
+            {entry + offsetof(device::GemmEntry, to) + offsetof(device::ScatteredRows, address),
+             entries[i].to.address});
+      }
     }
   }
   for (const MoverTable& table : tables.moves) {

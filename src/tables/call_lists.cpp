@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "launch/choice_rows.h"
 #include "stretto/call.h"
 
 namespace stretto::cuda {
@@ -30,10 +31,13 @@ std::vector<bool> tensors_without_gaps(const Plan& plan) {
   std::vector<bool> of_buffer(plan.buffers.size());
   for (const Lane& lane : plan.lanes) {
     for (const Instr& instr : lane.instrs) {
-      if (!instr.is_task() || instr.op == Opcode::deliver || takes_gaps(lane, instr)) continue;
+      if (!instr.is_task() || instr.op == Opcode::deliver) continue;
+      const bool takes_all_gaps = takes_gaps(lane, instr);
       for (const auto& regions : {plan.reads(instr), plan.writes(instr)}) {
         for (const Region& region : regions) {
-          if (plan.buffers[region.buffer].rows > 1) of_buffer[region.buffer] = true;
+          const Buffer& buffer = plan.buffers[region.buffer];
+          const bool is_solid = !takes_all_gaps || is_by_choice(buffer);
+          if (is_solid && buffer.rows > 1) of_buffer[region.buffer] = true;
         }
       }
     }

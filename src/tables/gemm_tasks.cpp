@@ -84,10 +84,14 @@ void GemmTasks::add_entries(uint32_t lane, uint32_t at, std::vector<GemmTask>& t
     }
     task.num_k = static_cast<uint16_t>((b.col1 + device::kTileK - 1) / device::kTileK);
     task.first_destination = static_cast<uint32_t>(table.destinations.size());
-    for_each_placed_write(
-        plan, stored, [&](const Region& to, int32_t row) { add_destination(to, row, part, task); });
+    if (!config_.scatters) {
+      for_each_placed_write(plan, stored, [&](const Region& to, int32_t row) {
+        add_destination(to, row, part, task);
+      });
+    }
     for (int set = 0; set < basis_.sets; ++set) {
-      table.entries[static_cast<size_t>(set)].back().push_back(entry_of(product, entry, set));
+      table.entries[static_cast<size_t>(set)].back().push_back(
+          entry_of(product, plan.writes(stored)[0], entry, set));
     }
     if (config_.follower == device::Follower::swiglu || config_.bias) {
       table.follows.back().push_back(follow_of(plan.lanes[lane], followed));
@@ -95,7 +99,8 @@ void GemmTasks::add_entries(uint32_t lane, uint32_t at, std::vector<GemmTask>& t
   }
 }
 
-device::GemmEntry GemmTasks::entry_of(const Instr& product, int32_t entry, int set) const {
+device::GemmEntry GemmTasks::entry_of(const Instr& product, const Region& stored, int32_t entry,
+                                      int set) const {
   const Plan& plan = basis_.plan;
   const std::span<const Region> reads = plan.reads(product);
   const auto address_of_row = [&](const Region& region, int32_t row) {
@@ -110,9 +115,21 @@ device::GemmEntry GemmTasks::entry_of(const Instr& product, int32_t entry, int s
   // The last matrix has as many rows in the region as the result has columns.
   const int64_t others = b.rows() - plan.writes(product)[0].cols();
   of.experts = static_cast<uint32_t>(others / product.count(0) + 1);
+  const int32_t first = entry * static_cast<int32_t>(of.rows);
+  if (config_.scatters) {
+    const std::optional<ChoiceTables> tables = choices_.of(product, stored);
+    STRETTO_ASSERT(tables, "a tile without tables is handed over by choice");
+    const Buffer& output = plan.buffers[stored.buffer];
+    of.choices = address_of_row(tables->choices, first);
+    of.to.address =
+        basis_.address(stored, set) + offset_of(output, tables->rows->row0, stored.col0);
+    of.to.row_bytes = row_bytes_of(output);
+    of.to.rows = static_cast<uint32_t>(tables->rows->rows());
+    of.to.column_bytes = static_cast<uint32_t>(stored.cols() * num_bytes(output.dtype));
+  }
   if (product.op == Opcode::grouped_gemm) return of;
   const Region& x = reads[2];
-  of.choices = address_of_row(reads[0], entry * static_cast<int32_t>(of.rows));
+  of.choices = address_of_row(reads[0], first);
   of.x = address_of_row(x, 0);
   of.x_row_bytes = row_bytes_of(plan.buffers[x.buffer]);
   of.x_rows = static_cast<uint32_t>(x.rows());

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "launch/choice_rows.h"
 #include "launch/gemm_choice.h"
 #include "tables/map_list.h"
 #include "tables/plan_tables.h"
@@ -21,7 +22,11 @@ struct FollowedBy {
 class GemmTasks {
  public:
   GemmTasks(const TableBasis& basis, GemmLaunch& launch)
-      : basis_(basis), config_(launch.config), launch_(launch), maps_(basis) {}
+      : basis_(basis),
+        config_(launch.config),
+        launch_(launch),
+        maps_(basis),
+        choices_(basis.plan) {}
 
   // Of the gemm at `at` of plan.lanes[lane], and of those before it whose sums it goes on adding
   // to. A tile whose rows of A lie in several regions is computed once for each of them. One to
@@ -43,7 +48,9 @@ class GemmTasks {
 
  private:
   device::GemmSplit split_of(const Lane& lane, uint32_t at, const TileSum& sum) const;
-  device::GemmEntry entry_of(const Instr& product, int32_t entry, int set) const;
+  // `stored`: the tile that the task stores, of so many entries.
+  device::GemmEntry entry_of(const Instr& product, const Region& stored, int32_t entry,
+                             int set) const;
   device::GemmFollow follow_of(const Lane& lane, const FollowedBy& followed);
   void add_destination(const Region& to, int32_t row, const RowPart& part, device::GemmTask& task);
   // Of the rows of the result that begin with `row`. `part` is the rows of the tile that its task
@@ -54,6 +61,7 @@ class GemmTasks {
   const device::GemmConfig& config_;
   GemmLaunch& launch_;
   MapList maps_;
+  ChoiceRows choices_;
 };
 
 }  // namespace stretto::cuda

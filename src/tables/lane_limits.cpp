@@ -7,6 +7,7 @@
 
 #include "gpu/tensor_map.h"
 #include "launch/buffer_places.h"
+#include "launch/choice_rows.h"
 #include "launch/gemm_choice.h"
 #include "plan/tile_task.h"
 #include "tables/routed_tasks.h"
@@ -40,6 +41,7 @@ class LaneLimits {
         sums_(sums),
         serves_(serves),
         limits_(limits),
+        choices_(plan),
         is_mapped_(plan.buffers.size(), false) {}
 
   void look_at(uint32_t l) {
@@ -60,6 +62,7 @@ class LaneLimits {
       if (is_move && is_elementwise(instr.op)) look_at_move({l, at});
       if (instr.op == Opcode::norm) look_at_norm({l, at});
       if (has_tables_ && is_routed_move(instr.op)) look_at_routed({l, at});
+      if (!plan_.partitions.empty()) look_at_choices({l, at});
       stretch.has_tiles = stretch.has_tiles || is_product(instr.op);
       if (!is_product(instr.op) || plan_.library_gemms) continue;
       const TileSum sum = sums_.of(l, at);
@@ -182,6 +185,42 @@ class LaneLimits {
   void look_at_routed(const InstrRef& at) {
     if (std::string why = why_no_routed_task(plan_, instr_at(at)); !why.empty()) {
       limits_.add(std::move(why), at);
+    }
+  }
+
+  // Outputs whose rows are a partition's are stored by choice, by tiles, and read by nobody.
+  void look_at_choices(const InstrRef& at) {
+    const Instr& instr = instr_at(at);
+    const auto find = [&](std::span<const Region> regions) {
+      return std::find_if(regions.begin(), regions.end(), [&](const Region& region) {
+        return is_by_choice(plan_.buffers[region.buffer]);
+      });
+    };
+    const std::span<const Region> reads = plan_.reads(instr), writes = plan_.writes(instr);
+    if (const auto read = find(reads); read != reads.end()) {
+      limits_.add(
+          fmt::format("GPUs hand over the rows of {} by choice, so no task reads them: take "
+                      "an operator that has them as an output alone",
+                      plan_.buffers[read->buffer].name),
+          at);
+    }
+    const auto written = find(writes);
+    if (written == writes.end()) return;
+    const FollowedTile* const tile = sums_.followed_at(at.lane, at.pos);
+    const Instr& product = tile != nullptr ? instr_at({at.lane, tile->product}) : instr;
+    const bool is_tile = is_routed_product(product.op) && (tile == nullptr || at.pos == tile->last);
+    const bool is_own = writes.size() == 1 && written->rank == plan_.lanes[at.lane].rank;
+    const std::string& name = plan_.buffers[written->buffer].name;
+    if (!is_tile || !is_own || !choices_.of(product, *written)) {
+      limits_.add(fmt::format("GPUs hand over the rows of {} by choice: each is of a tile that "
+                              "stores nothing else, of entries whose tables one route makes",
+                              name),
+                  at);
+    } else if (written->col0 % 8 != 0 || written->cols() % 8 != 0) {
+      limits_.add(fmt::format("the rows of {} are stored by choice in 8 columns at a time: take "
+                              "columns and tiles that are a multiple of 8",
+                              name),
+                  at);
     }
   }
 
@@ -320,6 +359,7 @@ class LaneLimits {
   const TileSums& sums_;
   const bool serves_, has_tables_ = plan_.has_tables();
   LimitList& limits_;
+  const ChoiceRows choices_;
   std::vector<uint8_t> is_mapped_;                    // by buffer: by the GEMM kernel
   size_t stretch_ = 0;                                // of the lane that is looked at
   std::vector<Told> head_waits_, told_behind_tiles_;  // where the plan has partitions

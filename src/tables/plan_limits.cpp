@@ -51,18 +51,6 @@ std::optional<PlanLimit> why_not_done(const Plan& plan) {
   return std::nullopt;
 }
 
-// An output whose rows are a partition's is the caller's by choice.
-std::optional<PlanLimit> why_not_handed_over(const Plan& plan) {
-  for (const Buffer& buffer : plan.buffers) {
-    if (buffer.role != BufferRole::output || buffer.partition < 0) continue;
-    return PlanLimit{fmt::format("GPUs do not hand over the rows of {}, which are a partition's: "
-                                 "take an operator that sums them up",
-                                 buffer.name),
-                     std::nullopt};
-  }
-  return std::nullopt;
-}
-
 // Beside routed rows, the first task that GPUs only do with a tile that they have in registers and
 // that no tile has: the ring of those movers is for copies alone.
 std::optional<PlanLimit> why_not_followed(const Plan& plan) {
@@ -116,6 +104,10 @@ std::string why_no_kernel(const Plan& plan, const GemmNeeds& needs, bool serves)
     return "all tiles between two boundaries have rows that choose their matrices, found alike, or "
            "none has";
   }
+  if (!needs.scatter_alike) {
+    return "all tiles between two boundaries are of an output whose rows are a partition's, or "
+           "none is";
+  }
   if (!needs.follow_alike) {
     return "the same activation follows all tiles between two boundaries, or none does";
   }
@@ -136,8 +128,6 @@ std::vector<PlanLimit> limits_on_cuda(const Plan& plan, const TileSums& sums, bo
   }
   if (std::optional<PlanLimit> limit = why_not_followed(plan)) return {std::move(*limit)};
   LimitList limits;
-  if (std::optional<PlanLimit> limit = why_not_handed_over(plan))
-    limits.add(std::move(limit->reason));
   if (plan.op.dtype == DType::fp32) {
     limits.add("the GEMM kernel multiplies bf16 and fp16, not fp32: take dtype=bf16 or fp16");
   }

@@ -205,6 +205,57 @@ TEST_F(GroupedGpuTest, DownToScatteredAndWeighedRows) {
   }
 }
 
+// Tables of which nothing is right: the kernel ends, and writes rows of the output alone.
+TEST_F(GroupedGpuTest, WildTablesWriteNothingElse) {
+  constexpr int64_t kRows = 200, kColumns = 72, kK = 136, kExperts = 5;
+  GroupedConfig config = kTiles[0];
+  config.gathers = config.scatters = config.weighs = true;
+  const GroupedKernel kernel(*device_, compiler_, config);
+  const std::vector<int32_t> counts = {70, -3, INT32_MAX, 1 << 30, INT32_MIN};
+  std::vector<int32_t> sources, targets;
+  for (int32_t r = 0; r < kRows; ++r) {
+    sources.push_back(r % 3 == 0 ? INT32_MAX - r : r % 3 == 1 ? -r : r);
+    targets.push_back(r % 4 == 0   ? INT32_MAX - r
+                      : r % 4 == 1 ? INT32_MIN + r
+                      : r % 4 == 2 ? static_cast<int32_t>(kRows) + r
+                                   : r);
+  }
+  DeviceMemory tokens(kRows * kK * 2), weights(kExperts * kColumns * kK * 2);
+  DeviceMemory output(3 * kRows * kColumns * 2);
+  data_->fill(*stream_, tokens.address(), kRows * kK, DType::bf16, device::Fill::integers, 1);
+  data_->fill(*stream_, weights.address(), kExperts * kColumns * kK, DType::bf16,
+              device::Fill::integers, 2);
+  check(driver().fill_bytes(output.address(), kPoison, output.num_bytes(), stream_->handle()),
+        "poison");
+  const DeviceMemory count_words = upload(counts), source_words = upload(sources),
+                     target_words = upload(targets),
+                     row_weights = upload(std::vector<float>(kRows, 1.0f)),
+                     tickets = upload(std::vector<uint32_t>(2));
+  GroupedOperands operands;
+  operands.experts = kExperts;
+  operands.most_rows = kRows;
+  operands.tokens = {tokens.address(), kRows, kK, kK, DType::bf16};
+  operands.weights = {weights.address(), kExperts * kColumns, kK, kK, DType::bf16};
+  operands.output = {output.address() + kRows * kColumns * 2, kRows, kColumns, kColumns,
+                     DType::bf16};
+  operands.rows_of_expert = count_words.address();
+  operands.sources = source_words.address();
+  operands.targets = target_words.address();
+  operands.row_weights = row_weights.address();
+  operands.tickets = tickets.address();
+  kernel.launch(*stream_, 3, grouped_params(config, operands));
+  stream_->synchronize();
+  const auto got = contents<uint16_t>(output, output.num_bytes() / 2);
+  for (int64_t row = 0; row < 3 * kRows; ++row) {
+    const int64_t own = row - kRows;
+    const bool is_written = own >= 0 && own < kRows && own % 4 == 3;
+    for (int64_t c = 0; c < kColumns; ++c) {
+      const uint16_t bits = got[static_cast<size_t>(row * kColumns + c)];
+      ASSERT_EQ(bits != 0xffff, is_written) << "row " << own << ", column " << c;
+    }
+  }
+}
+
 TEST_F(GroupedGpuTest, OtherTypeAndFollowers) {
   for (GroupedConfig config : kTiles) {
     config.bf16 = false;

@@ -67,6 +67,26 @@ TEST(GroupedTiles, OfABandShareWeights) {
   }
 }
 
+// Counts are memory that anybody may have written.
+TEST(GroupedRows, StayInThePartitionWhateverCountsSay) {
+  constexpr uint32_t kMost = 100, kEntryRows = 16;
+  const auto cut = [&](const std::vector<int32_t>& counts) {
+    std::vector<std::pair<uint32_t, uint32_t>> rows;  // the first, and how many
+    uint32_t first = 0;
+    for (const int32_t count : counts) {
+      const auto own = static_cast<uint32_t>(device::rows_within(count, kMost));
+      rows.emplace_back(first, device::rows_with_room(first, own, kMost));
+      first = device::next_first_row(first, own, kEntryRows, kMost);
+    }
+    return rows;
+  };
+  using Rows = std::vector<std::pair<uint32_t, uint32_t>>;
+  EXPECT_EQ(cut({16, 0, 17, 1, 20}), (Rows{{0, 16}, {16, 0}, {16, 17}, {48, 1}, {64, 20}}));
+  EXPECT_EQ(cut({90, 3, -7, INT32_MAX, INT32_MIN, 4}),
+            (Rows{{0, 90}, {96, 3}, {100, 0}, {100, 0}, {100, 0}, {100, 0}}));
+  EXPECT_EQ(cut({INT32_MAX, INT32_MAX}), (Rows{{0, 100}, {100, 0}}));
+}
+
 TEST(GroupedConfigTest, IllegalOnesSayWhatWouldBeRight) {
   const auto why = [](GroupedConfig config) { return why_illegal(config); };
   EXPECT_NE(why({.columns = 192}).find("128 or 256 columns"), std::string::npos);

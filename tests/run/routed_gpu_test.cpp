@@ -81,6 +81,7 @@ std::vector<RoutedCase> cases() {
       for (const std::string& schedule : schedules) {
         all.push_back({"moe-tp " + sizes(12), schedule, ranks});
         all.push_back({"moe-ep " + sizes(3 * ranks), schedule, ranks});
+        all.push_back({"moe-tp-up " + sizes(12), schedule, ranks});
         all.push_back({"moe-tp-down " + sizes(12), schedule, ranks});
         all.push_back({"moe-tp-down-ar " + sizes(12), schedule, ranks});
       }
@@ -89,6 +90,10 @@ std::vector<RoutedCase> cases() {
     const std::string schedule = ranks == 1 ? "sequential" : "tiles,comm-sms=4";
     all.push_back({fmt::format("moe-tp t=77 h=200 f={} experts=7 k=2", 40 * ranks),
                    schedule + ",tile=24x80", ranks, "fp16"});
+    all.push_back({fmt::format("moe-tp-up t=77 h=200 f={} experts=7 k=2", 40 * ranks),
+                   schedule + ",tile=24x80", ranks, "fp16"});
+    all.push_back({fmt::format("moe-tp-up t=150 h=264 f={} experts=5 k=1", 320 * ranks),
+                   schedule + ",tile=256x64", ranks});
     all.push_back({fmt::format("moe-ep t=77 h=328 f=136 experts={} k=1", 2 * ranks),
                    schedule + ",tile=8x64", ranks});
     if (ranks > 1) {
@@ -114,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(Cuda, RoutedOnGpus, testing::ValuesIn(cases()), [](cons
 });
 
 // One graph, a routing a launch: bits are those of eager runs with the same inputs.
-class ReplayedRoutings : public testing::TestWithParam<int> {
+class ReplayedRoutings : public testing::TestWithParam<RoutedCase> {
  protected:
   void write_inputs(PlanRunner& runner, fabric::Fabric& fabric, const InputData& data) {
     const Operator& op = runner.plan().op;
@@ -127,28 +132,32 @@ class ReplayedRoutings : public testing::TestWithParam<int> {
       }
     }
   }
+  static std::string name_of_output(const Plan& plan) {
+    return plan.op.tensor(plan.op.outputs[0].tensor).name;
+  }
+  static size_t output_bytes(const Plan& plan, int rank) {
+    const OperatorOutput& output = plan.op.outputs[0];
+    const Slice slice = slice_of(plan.op, output.tensor, output.held, rank);
+    return static_cast<size_t>(slice.rows() * slice.cols()) * 2;
+  }
   void poison_output(PlanRunner& runner, fabric::Fabric& fabric) {
     const Plan& plan = runner.plan();
-    const std::string& name = plan.op.tensor(plan.op.outputs[0].tensor).name;
-    const Buffer& buffer = plan.buffers[*plan.find_buffer(name)];
     for (int rank = 0; rank < plan.ranks(); ++rank) {
       fabric.device(rank).make_current();
-      const std::vector<std::byte> bad(
-          static_cast<size_t>(buffer.rows_on(rank)) * static_cast<size_t>(buffer.cols) * 2,
-          std::byte{0xff});
-      if (!bad.empty()) cuda::copy_to_gpu(runner.buffer(name, rank), bad.data(), bad.size());
+      const std::vector<std::byte> bad(output_bytes(plan, rank), std::byte{0xff});
+      if (bad.empty()) continue;
+      cuda::copy_to_gpu(runner.buffer(name_of_output(plan), rank), bad.data(), bad.size());
     }
   }
   std::vector<std::byte> outputs(PlanRunner& runner, fabric::Fabric& fabric) {
     const Plan& plan = runner.plan();
-    const std::string& name = plan.op.tensor(plan.op.outputs[0].tensor).name;
-    const Buffer& buffer = plan.buffers[*plan.find_buffer(name)];
     std::vector<std::byte> all;
     for (int rank = 0; rank < plan.ranks(); ++rank) {
       fabric.device(rank).make_current();
-      std::vector<std::byte> own(static_cast<size_t>(buffer.rows_on(rank)) *
-                                 static_cast<size_t>(buffer.cols) * 2);
-      if (!own.empty()) cuda::copy_from_gpu(own.data(), runner.buffer(name, rank), own.size());
+      std::vector<std::byte> own(output_bytes(plan, rank));
+      if (!own.empty()) {
+        cuda::copy_from_gpu(own.data(), runner.buffer(name_of_output(plan), rank), own.size());
+      }
       all.insert(all.end(), own.begin(), own.end());
     }
     return all;
@@ -158,10 +167,8 @@ class ReplayedRoutings : public testing::TestWithParam<int> {
 };
 
 TEST_P(ReplayedRoutings, HaveTheBitsOfEagerRuns) {
-  const int ranks = GetParam();
-  const RoutedCase one{fmt::format("moe-ep t=203 h=512 f=96 experts={} k=3", 3 * ranks),
-                       "tiles,comm-sms=4", ranks};
-  const Plan plan = plan_of(one);
+  const int ranks = GetParam().ranks;
+  const Plan plan = plan_of(GetParam());
   if (const std::string why = why_no_case(plan); !why.empty()) STRETTO_SKIP(why);
   fabric::Fabric& fabric = shared_fabric(ranks);
   PlanRunner runner(plan, fabric, shared_compiler());
@@ -189,7 +196,18 @@ TEST_P(ReplayedRoutings, HaveTheBitsOfEagerRuns) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, ReplayedRoutings, testing::Values(2, 4, 8));
+std::vector<RoutedCase> replayed_cases() {
+  std::vector<RoutedCase> all;
+  for (const int ranks : {2, 4, 8}) {
+    all.push_back({fmt::format("moe-ep t=203 h=512 f=96 experts={} k=3", 3 * ranks),
+                   "tiles,comm-sms=4", ranks});
+    all.push_back({fmt::format("moe-tp-up t=203 h=512 f={} experts=12 k=3", 96 * ranks),
+                   "tiles,comm-sms=4", ranks});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, ReplayedRoutings, testing::ValuesIn(replayed_cases()));
 
 TEST(RoutedOnAGpu, CountsIdsThatAreNoExperts) {
   const Plan plan = plan_of({"moe-ep t=50 h=512 f=96 experts=6 k=2", "sequential", 1});
@@ -209,6 +227,32 @@ TEST(RoutedOnAGpu, CountsIdsThatAreNoExperts) {
   EXPECT_TRUE(result.verified()) << result.fault << result.first_wrong;
   EXPECT_EQ(result.bad_ids, 4u);
   EXPECT_EQ(runner.bad_ids() % 4, 0u);
+}
+
+// A row of the output is nobody's where its id is no expert's, so what lies there stays.
+TEST(RoutedOnAGpu, LeavesTheRowsOfNoExpertAlone) {
+  const Plan plan = plan_of({"moe-tp-up t=50 h=512 f=96 experts=6 k=2", "sequential", 1});
+  if (const std::string why = why_no_case(plan); !why.empty()) STRETTO_SKIP(why);
+  auto table = std::make_shared<RoutingTable>();
+  table->top_k = 2;
+  for (int choice = 0; choice < 100; ++choice) table->ids.push_back(choice % 7 - 1);
+  for (const int bad : {2, 13, 99}) table->ids[static_cast<size_t>(bad)] = 6 + bad * 1000;
+  fabric::Fabric& fabric = shared_fabric(1);
+  PlanRunner runner(plan, fabric, shared_compiler());
+  GpuCheckOptions options;
+  options.routing.table = table;
+  options.runs = 2;
+  options.replays = 3;  // of which the last ones begin with a poisoned output
+  const GpuCheckResult result = check_on_gpus(runner, fabric, options);
+  EXPECT_TRUE(result.verified()) << result.fault << result.first_wrong;
+  std::vector<uint16_t> rows(100 * 96);
+  cuda::copy_from_gpu(rows.data(), runner.buffer("a", 0), rows.size() * 2);
+  for (size_t choice = 0; choice < 100; ++choice) {
+    const int32_t id = table->ids[choice];
+    for (size_t column = 0; column < 96; ++column) {
+      ASSERT_EQ(rows[choice * 96 + column] == 0xffff, id < 0 || id >= 6) << choice << " " << column;
+    }
+  }
 }
 
 }  // namespace

@@ -69,7 +69,10 @@ INSTANTIATE_TEST_SUITE_P(Plans, CallBlobOf,
                          testing::Values("ag-gemm m=512 n=512 k=256 ranks=2 dtype=bf16",
                                          "gemm-rs m=512 n=512 k=256 ranks=2 dtype=bf16",
                                          "mlp-gelu m=512 h=256 f=512 ranks=2 dtype=bf16",
-                                         "gemm-rs-norm m=512 n=512 k=256 ranks=2 dtype=bf16"));
+                                         "gemm-rs-norm m=512 n=512 k=256 ranks=2 dtype=bf16",
+                                         "moe-tp t=96 h=256 f=256 experts=4 k=2 ranks=2 dtype=bf16",
+                                         "moe-tp-up t=96 h=256 f=256 experts=4 k=2 ranks=2 "
+                                         "dtype=bf16"));
 
 }  // namespace
 }  // namespace stretto::cuda

@@ -8,7 +8,8 @@
 //                sent where its task says so, and hand it over in chunks; of a tile whose K is
 //                split, they leave a range's sums in memory, or add the other ranges' first
 //   gather warp  where rows of A are found by index: copies them into the stages
-//   store warp   sends chunks to every destination by TMA, then makes the task's notifies
+//   store warp   sends chunks to every destination by TMA, or row by row to where a table says,
+//                then makes the task's notifies
 //
 // The load warp runs ahead into the next task while consumers finish one. With overlap_store a
 // consumer whose next stage is ready keeps a finished tile rounded in registers and hands it over
@@ -19,6 +20,7 @@
 
 #include "stretto/device/gemm_load.h"
 #include "stretto/device/gemm_multiply.h"
+#include "stretto/device/gemm_scatter.h"
 #include "stretto/device/gemm_store.h"
 #include "stretto/device/launch_order.h"
 
@@ -77,7 +79,11 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params, uint32 index) {
   if (moves) {
     give_registers<kRegisters.mover>();
     if (begin < end && loads) gemm_load<kConfig>(params, shared, first, begin, end);
-    if (begin < end && stores) gemm_store<kConfig>(params, shared, begin, end);
+    if constexpr (kConfig.scatters) {
+      if (warp % 4 == 1) gemm_scatter<kConfig>(params, shared, begin, end);
+    } else {
+      if (begin < end && stores) gemm_store<kConfig>(params, shared, begin, end);
+    }
     if (warp % 4 == 2) {
       if (begin < end) gemm_wait<kConfig>(params, shared, index, begin, end);
       gemm_wait_at_end<kConfig>(params, shared, index);

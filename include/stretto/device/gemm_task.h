@@ -57,10 +57,11 @@ struct GemmConfig {
   Follower follower = Follower::none;
   bool bias = false;
   // Tiles are of a partition's entries (GemmEntry), and an entry's expert says whose rows of a
-  // stack B are; with `gathers` the rows of A are found by index besides. No clusters, serves,
-  // adds, splits, phases or moves, and 16-bit outputs.
+  // stack B are; with `gathers` the rows of A are found by index besides, and with `scatters` those
+  // of the output. No clusters, serves, adds, splits, phases or moves, and 16-bit outputs.
   bool grouped = false;
   bool gathers = false;
+  bool scatters = false;
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -139,7 +140,9 @@ STRETTO_HOST_DEVICE RegisterBudget registers_of(const GemmConfig& config) {
   const RegisterBudget tight =
       config.consumers == 1 ? RegisterBudget{240, 56} : RegisterBudget{216, 72};
   if (config.bias && config.consumers == 1) return tight;
-  if (config.gathers) return config.consumers == 1 ? RegisterBudget{240, 72} : tight;
+  if (config.gathers || config.scatters) {
+    return config.consumers == 1 ? RegisterBudget{240, 72} : tight;
+  }
   for (const TightKernel& kernel : kTightKernels) {
     if (config.tile_m != kernel.tile_m || config.tile_n != kernel.tile_n || config.adds > 0 ||
         (config.output == OutputType::fp32) != kernel.fp32 || config.serves != kernel.serves ||
@@ -196,22 +199,35 @@ struct GemmFollow {
 };
 static_assert(sizeof(GemmFollow) == 24);
 
+// Rows that lie anywhere in one tensor, as a table names them by number. What names none of them
+// goes nowhere: whatever stands in the table, nothing else is written.
+struct ScatteredRows {
+  uint64 address;    // of the first row's first column
+  uint64 row_bytes;  // from one row to the next
+  uint32 rows;
+  uint32 column_bytes;  // of a row that are written
+};
+static_assert(sizeof(ScatteredRows) == 24);
+
 // Of a task of a grouped kernel: the entry of a partition (routing.h) that its tile is of, or some
 // of its rows. Who reads the tables has awaited the task's signals.
 struct GemmEntry {
   uint64 expert;  // where the entry's expert stands; it is empty where that is none of `experts`
-  // Where the kernel gathers: where the choices of the tile's rows stand, one below the other, -1
-  // for none; and X, of which choice c takes row c / per. Rows without one are anything.
+  // Where the kernel gathers or scatters: where the choices of the tile's rows stand, one below the
+  // other, -1 for none. Rows without one are anything.
   uint64 choices;
-  uint64 x;
+  uint64 x;  // where it gathers: of X, choice c takes row c / per
   uint64 x_row_bytes;
   uint32 x_rows, per;
   uint32 rows;     // of the tile: so many choices
   uint32 k_bytes;  // of a row of X
   uint32 experts;  // matrices of the stack
   uint32 each;     // rows from each of them to the next
+  // Where the kernel scatters: the rows of choices, from the tile's first column on. The task has
+  // no destinations.
+  ScatteredRows to;
 };
-static_assert(sizeof(GemmEntry) == 56);
+static_assert(sizeof(GemmEntry) == 80);
 
 // Takes rows [begin, end) of the tile. Where the tile's first row and column lie in the maps; the
 // rows taken are not above a map's first, or the store faults.

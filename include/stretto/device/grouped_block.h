@@ -80,46 +80,52 @@ struct GroupedShared {
     fence_barrier_init();
   }
 
-  // All threads call it, ahead of a barrier of the block.
+  // All threads call it, ahead of a barrier of the block. What a partition cannot have is cut.
   STRETTO_DEVICE void copy_counts(const GroupedParams& params) const {
     for (uint32 e = threadIdx.x; e < params.experts; e += kLayout.threads) {
-      store_shared_word(rows + e * 4, static_cast<uint32>(params.rows_of_expert[e]));
+      const int32 count =
+          rows_within(params.rows_of_expert[e], static_cast<int32>(params.most_rows));
+      store_shared_word(rows + e * 4, static_cast<uint32>(count));
     }
   }
   STRETTO_DEVICE uint32 rows_of(uint32 expert) const { return load_shared_word(rows + expert * 4); }
   // By one warp, behind that barrier and ahead of another: where experts' rows and tiles begin.
   STRETTO_DEVICE void number_tiles(const GroupedParams& params) const {
-    const uint32 lane = threadIdx.x % 32;
+    const uint32 lane = threadIdx.x % 32, most = params.most_rows;
     const uint32 each = (params.experts + 31) / 32;
     const uint32 begin = lane * each;
     const uint32 end = begin + each < params.experts ? begin + each : params.experts;
-    const auto row_space = [&](uint32 e) {
-      return (rows_of(e) + params.entry_rows - 1) / params.entry_rows * params.entry_rows;
+    const auto next_row = [&](uint32 row, uint32 e) {
+      return next_first_row(row, rows_of(e), params.entry_rows, most);
     };
     uint32 own_rows = 0, own_tiles = 0;
+    for (uint32 e = begin; e < end; ++e) own_rows = next_row(own_rows, e);
+    uint32 row = sum_before(own_rows, most);
     for (uint32 e = begin; e < end; ++e) {
-      own_rows += row_space(e);
-      own_tiles += row_tiles<kConfig>(rows_of(e));
-    }
-    uint32 row = own_rows, tile = own_tiles;
-#pragma unroll
-    for (uint32 step = 1; step < 32; step *= 2) {
-      const uint32 rows_before = __shfl_up_sync(0xffffffffu, row, step);
-      const uint32 tiles_before = __shfl_up_sync(0xffffffffu, tile, step);
-      if (lane >= step) {
-        row += rows_before;
-        tile += tiles_before;
-      }
-    }
-    row -= own_rows;
-    tile -= own_tiles;
-    for (uint32 e = begin; e < end; ++e) {
+      const uint32 next = next_row(row, e), count = rows_with_room(row, rows_of(e), most);
       store_shared_word(first_row + e * 4, row);
+      store_shared_word(rows + e * 4, count);
+      own_tiles += row_tiles<kConfig>(count);
+      row = next;
+    }
+    uint32 tile = sum_before(own_tiles, ~0u);
+    for (uint32 e = begin; e < end; ++e) {
       store_shared_word(first_tile + e * 4, tile * params.column_blocks);
-      row += row_space(e);
       tile += row_tiles<kConfig>(rows_of(e));
     }
     if (lane == 31) store_shared_word(first_tile + params.experts * 4, tile * params.column_blocks);
+  }
+  // Over the lanes before this one; no sum is above `most`.
+  STRETTO_DEVICE static uint32 sum_before(uint32 own, uint32 most) {
+    const uint32 lane = threadIdx.x % 32;
+    uint32 sum = own;
+#pragma unroll
+    for (uint32 step = 1; step < 32; step *= 2) {
+      const uint32 before = __shfl_up_sync(0xffffffffu, sum, step);
+      if (lane >= step) sum = before < most - sum ? sum + before : most;
+    }
+    const uint32 before = __shfl_up_sync(0xffffffffu, sum, 1);
+    return lane == 0 ? 0 : before;
   }
 
   // Behind that.

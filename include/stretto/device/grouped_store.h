@@ -3,6 +3,7 @@
 
 #include "stretto/device/grouped_block.h"
 #include "stretto/device/ptx_tma.h"
+#include "stretto/device/scatter_rows.h"
 
 namespace stretto::device {
 
@@ -19,34 +20,6 @@ STRETTO_DEVICE void store_sorted(const GroupedParams& params, uint32 chunk, uint
               chunk + done * 128);
     done += 1u << level;
   }
-}
-
-// The whole warp: rows that lie anywhere, eight lanes a row. TMA would take a store for each, which
-// are too many. Lane i knows where the chunk's row i goes; below 0: nowhere. When it returns, the
-// chunk has been read.
-STRETTO_DEVICE void store_scattered(const GroupedParams& params, uint32 chunk, int32 target,
-                                    int32 column) {
-  constexpr int32 kAtOnce = 4;
-  const uint32 lane = threadIdx.x % 32, piece = lane % 8;
-  const uint32 first = static_cast<uint32>(column) + piece * 8;
-  const uint64 to = params.output_address + first * 2;
-#pragma unroll
-  for (uint32 row = 0; row < kTokenChunkRows; row += kAtOnce * 4) {
-    Vec16 part[kAtOnce];
-#pragma unroll
-    for (uint32 i = 0; i < kAtOnce; ++i) {
-      const uint32 at = row + i * 4 + lane / 8;
-      part[i] = load_shared_vector(chunk + at * 128 + ((piece ^ (at % 8)) << 4));
-    }
-#pragma unroll
-    for (uint32 i = 0; i < kAtOnce; ++i) {
-      const int32 target_of_at = __shfl_sync(0xffffffffu, target, row + i * 4 + lane / 8);
-      if (target_of_at >= 0 && first < params.output_columns) {
-        store_vector(to + static_cast<uint64>(target_of_at) * params.output_row_bytes, part[i]);
-      }
-    }
-  }
-  __syncwarp();
 }
 
 // Chunks in the order in which consumers hand them over: act(ring, first row of the tile, rows,
@@ -87,25 +60,28 @@ STRETTO_DEVICE void grouped_store(const GroupedParams& params,
   bool more = shared.has_tiles(params);
   if constexpr (kConfig.scatters) {
     constexpr int32 kChunks = (kConfig.rows + kTokenChunkRows - 1) / kTokenChunkRows;
+    constexpr uint32 kNowhere = ~0u;
+    const ScatteredRows to{params.output_address, params.output_row_bytes, params.output_rows,
+                           params.output_columns * 2};
     for (uint32 i = 0; more; ++i) {
       await_chunk(0);  // behind which the tile's note is visible
       more = !shared.is_last(i);
       const uint32 row = shared.row_of(i), rows = shared.tile_rows_of(i);
-      int32 targets[kChunks];
+      uint32 targets[kChunks];
 #pragma unroll
       for (int32 c = 0; c < kChunks; ++c) {
         const uint32 at = c * kTokenChunkRows + threadIdx.x % 32;
-        targets[c] = at < rows ? params.targets[row + at] : -1;
+        targets[c] = at < rows ? static_cast<uint32>(params.targets[row + at]) : kNowhere;
       }
       each_chunk<kConfig>(
           rows, shared.column_of(i), ring,
           [&](int32 r, uint32 first, uint32, int32 column) {
-            int32 target = -1;
+            uint32 target = kNowhere;
 #pragma unroll
             for (int32 c = 0; c < kChunks; ++c) {
               if (first == c * kTokenChunkRows) target = targets[c];
             }
-            store_scattered(params, await_chunk(r), target, column);
+            scatter_rows<128>(to, await_chunk(r), 0, target, static_cast<uint32>(column) * 2);
             free_chunk(r, ring.slot);
           },
           [] {});

@@ -99,7 +99,10 @@ struct GroupedParams {
   uint32 num_k;          // in blocks of kTileK
   uint32 k_bytes;        // of a row
   uint32 band;           // tiles of rows that share weights before the next weights' turn
+  uint32 most_rows;      // of the partition: counts that come to more are cut
+  uint32 output_rows;    // of which targets name some
 };
+static_assert(sizeof(GroupedParams) == 3072);
 
 // A tile: rows [row, row + rows) of the partition.
 struct GroupedTile {
@@ -108,6 +111,17 @@ struct GroupedTile {
   uint32 units;  // of kUnitRows that are multiplied
   int32 column;  // first, of the output
 };
+
+// Experts' rows one behind the other, in a partition's room for `most` of them: of an expert whose
+// rows begin with row `first`, how many there are, and where the next one's begin.
+STRETTO_HOST_DEVICE uint32 rows_with_room(uint32 first, uint32 rows, uint32 most) {
+  return rows < most - first ? rows : most - first;
+}
+STRETTO_HOST_DEVICE uint32 next_first_row(uint32 first, uint32 rows, uint32 entry_rows,
+                                          uint32 most) {
+  const uint32 taken = (rows + entry_rows - 1) / entry_rows * entry_rows;
+  return taken < most - first ? first + taken : most;
+}
 
 // Into how many tiles an expert's rows are cut.
 template <GroupedConfig kConfig>

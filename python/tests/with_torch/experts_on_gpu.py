@@ -16,6 +16,15 @@ import stretto
 TOKENS, HIDDEN, INNER, EXPERTS, WORST_ERROR = 203, 512, 192, 12, 1e-2
 
 
+def by_choice(x, ids, wg, wu):
+    rows = torch.full((TOKENS, ids.shape[1], INNER), float("nan"), device="cuda")
+    for expert in range(EXPERTS):
+        tokens, slots = (ids == expert).nonzero(as_tuple=True)
+        own = x[tokens].float()
+        rows[tokens, slots] = torch.nn.functional.silu(own @ wg[expert].float().T) * (own @ wu[expert].float().T)
+    return rows.view(-1, INNER)
+
+
 def reference(x, ids, weights, wg, wu, wd):
     sums = torch.zeros(len(x), HIDDEN, device="cuda")
     for expert in range(EXPERTS):
@@ -32,16 +41,31 @@ def fresh(top_k, seed):
     tensors = {"x": torch.randn(TOKENS, HIDDEN), "ids": ids, "weights": torch.rand(TOKENS, top_k),
                "wg": torch.randn(EXPERTS, INNER, HIDDEN) / HIDDEN ** 0.5,
                "wu": torch.randn(EXPERTS, INNER, HIDDEN) / HIDDEN ** 0.5,
-               "wd": torch.randn(EXPERTS, HIDDEN, INNER) / INNER ** 0.5, "y": torch.full((TOKENS, HIDDEN), float("nan"))}
+               "wd": torch.randn(EXPERTS, HIDDEN, INNER) / INNER ** 0.5, "y": torch.full((TOKENS, HIDDEN), float("nan")),
+               "a": torch.full((TOKENS * top_k, INNER), float("nan"))}
     return {name: (one if name in ("ids", "weights") else one.bfloat16()).cuda() for name, one in tensors.items()}
 
 
 def require_right(tensors, what):
     torch.cuda.synchronize()
-    expected = reference(*(tensors[name] for name in ("x", "ids", "weights", "wg", "wu", "wd")))
-    error = float((tensors["y"].float() - expected).norm() / expected.norm())
+    if "a" in tensors:
+        expected = by_choice(*(tensors[name] for name in ("x", "ids", "wg", "wu")))
+        got = tensors["a"].float()
+        is_there = ~expected.isnan()
+        if not bool(got[~is_there].isnan().all()):
+            raise AssertionError(f"{what}: rows of no expert were written")
+        expected, got = expected[is_there], got[is_there]
+    else:
+        expected = reference(*(tensors[name] for name in ("x", "ids", "weights", "wg", "wu", "wd")))
+        got = tensors["y"].float()
+    error = float((got - expected).norm() / expected.norm())
     if not error < WORST_ERROR:
         raise AssertionError(f"{what}: error {error}")
+
+
+def of_operator(operator, tensors):
+    unused = ("weights", "wd", "y") if operator == "moe-tp-up" else ("a",)
+    return {name: one for name, one in tensors.items() if name not in unused}
 
 
 def check(context, operator, top_k):
@@ -49,7 +73,7 @@ def check(context, operator, top_k):
     with stretto.Operation(context, operator, rows="fixed", schedule="sequential", t=TOKENS, h=HIDDEN, f=INNER,
                            experts=EXPERTS, k=top_k) as operation:
         for seed in range(3):  # each at other addresses
-            tensors = fresh(top_k, seed)
+            tensors = of_operator(operator, fresh(top_k, seed))
             operation.run(tensors)
             require_right(tensors, what)
         graph = torch.cuda.CUDAGraph()
@@ -57,7 +81,7 @@ def check(context, operator, top_k):
             for _ in range(operation.runs_per_graph()):
                 operation.run(tensors)
         for seed in range(20):  # other routings and numbers in the same memory
-            for name, one in fresh(top_k, 100 + seed).items():
+            for name, one in of_operator(operator, fresh(top_k, 100 + seed)).items():
                 tensors[name].copy_(one)
             graph.replay()
             require_right(tensors, f"{what}, replay {seed}")
@@ -66,6 +90,8 @@ def check(context, operator, top_k):
             raise AssertionError(f"{what}: {operation.bad_ids()} bad ids, and there was none")
         tensors["ids"][0, 0], tensors["ids"][7, top_k - 1], tensors["ids"][TOKENS - 1, 0] = EXPERTS, -2, 2**31 - 1
         tensors["ids"][9, 0] = -1
+        if operator == "moe-tp-up":
+            tensors["a"].fill_(float("nan"))
         operation.run(tensors)
         require_right(tensors, f"{what} with bad ids")
         operation.finish()
@@ -76,7 +102,7 @@ def check(context, operator, top_k):
 def main():
     checked = []
     with stretto.Context(rank=0, ranks=1, gpu=0) as context:
-        for operator in ("moe-ep", "moe-tp"):
+        for operator in ("moe-ep", "moe-tp", "moe-tp-up"):
             for top_k in (1, 2, 3, 8):
                 try:
                     check(context, operator, top_k)
