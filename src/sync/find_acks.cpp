@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "plan/tile_task.h"
 #include "stretto/derive.h"
 #include "sync/repeated_runs.h"
 
@@ -86,9 +87,21 @@ WriterAndReader ranks_of(const Hazard& hazard, const RepeatedRuns& runs) {
   return {runs.rank_of(hazard.writer), runs.rank_of(hazard.reader)};
 }
 
+// Behind what goes on with the product's tile in registers, which a notify between would keep from
+// it. The writer waits in a later run, so that it is told later holds up nobody.
+uint32_t behind_tile(const Draft& draft, const RunHistory& history, uint32_t read) {
+  const InstrRef& ref = draft.program[read];
+  const std::vector<Instr>& instrs = draft.plan.lanes[ref.lane].instrs;
+  if (!is_product(instrs[ref.pos].op)) return read;
+  uint32_t last = ref.pos;
+  while (last + 1 < instrs.size() && follows_product(instrs[last + 1].op)) ++last;
+  return history.position(ref.lane, last);
+}
+
 // The acknowledgements that settle the open hazards: from each reading rank to each writing rank,
 // after the last such read of every reading lane.
-Acks ack_sources(const Draft& draft, const RepeatedRuns& runs, const std::vector<Hazard>& open) {
+Acks ack_sources(const Draft& draft, const RepeatedRuns& runs, const RunHistory& history,
+                 const std::vector<Hazard>& open) {
   std::map<WriterAndReader, std::map<uint32_t, uint32_t>> last_reads;
   Acks acks;
   for (const Hazard& hazard : open) {
@@ -100,7 +113,9 @@ Acks ack_sources(const Draft& draft, const RepeatedRuns& runs, const std::vector
     if (draft.program[last].pos < draft.program[hazard.reader].pos) last = hazard.reader;
   }
   for (auto& [key, ack] : acks) {
-    for (const auto& [lane, read] : last_reads[key]) ack.releases.push_back(read);
+    for (const auto& [lane, read] : last_reads[key]) {
+      ack.releases.push_back(behind_tile(draft, history, read));
+    }
   }
   return acks;
 }
@@ -200,7 +215,7 @@ std::vector<Ack> find_acks(const Draft& draft, const Dependences& dependences,
     runs.take_edges(of_all_ranks(edges, alike));
   }
 
-  Acks acks = ack_sources(draft, runs, hazards);
+  Acks acks = ack_sources(draft, runs, first_run, hazards);
   add_acquires(draft, runs, hazards, acks);
   std::vector<Ack> result;
   for (auto& [key, ack] : acks) {

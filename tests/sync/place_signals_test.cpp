@@ -126,6 +126,22 @@ TEST(PlaceSignals, OneCopyOfABufferIsAcknowledgedToTheRankThatWritesIt) {
             "wait slots.0 >= 1; deliver; wait slots.1 >= 1; deliver; notify ack.0@0 += 1");
 }
 
+// A notify between would keep the activation out of the product's registers.
+TEST(PlaceSignals, AnAcknowledgementStandsBehindWhatFollowsTheTile) {
+  DraftBuilder b(2, Sync::flag);
+  const auto got = b.buffer("got", BufferRole::symmetric),
+             sum = b.buffer("sum", BufferRole::local), out = b.buffer("out", BufferRole::output);
+  const auto c0 = b.lane(Kind::compute, 0, 0), m0 = b.lane(Kind::comm, 0, 0),
+             m1 = b.lane(Kind::comm, 1, 0);
+  b.task(m1, copy, {}, {rows(got, 0, 0, 16)});
+  b.task(c0, gemm, {rows(got, 0, 0, 16)}, {rows(sum, 0, 0, 16)});
+  b.task(c0, gelu, {rows(sum, 0, 0, 16)}, {rows(out, 0, 0, 16)});
+  b.task(m0, copy, {rows(got, 0, 0, 8)}, {rows(out, 0, 16, 24)});
+  b.task(m0, reduce, {rows(out, 0, 16, 24)}, {rows(out, 0, 24, 32)});
+  EXPECT_EQ(b.placed(c0), "wait got.0 >= 1; gemm; gelu; notify ack.0@1 += 1");
+  EXPECT_EQ(b.placed(m0), "wait got.0 >= 1; copy; notify ack.0@1 += 1; reduce");
+}
+
 TEST(PlaceSignals, TwoCopiesNeedNoAcknowledgementBetweenRanksThatHearFromEachOther) {
   DraftBuilder b(2, Sync::counter);
   const auto slots = b.buffer("slots", BufferRole::symmetric, 2);
