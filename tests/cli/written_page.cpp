@@ -23,7 +23,7 @@ std::vector<std::string> places_of_lines(const std::string& text) {
 Page parse_page(const std::string& text) {
   Page page;
   File* file = nullptr;
-  bool in_fence = false;
+  bool in_fence = false, is_output = false;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("```")) {
@@ -38,8 +38,11 @@ Page parse_page(const std::string& text) {
       if (file != nullptr) file->content += line + "\n";
     } else if (line.starts_with("    $ ")) {
       page.steps.push_back({line.substr(6), {}});
-    } else if (line.starts_with("    ") && !page.steps.empty()) {
-      if (line != "    ...") page.steps.back().shown.push_back(line);
+      is_output = true;
+    } else if (!line.starts_with("    ")) {
+      is_output = is_output && line.empty();  // prose ends it
+    } else if (is_output && line != "    ...") {
+      page.steps.back().shown.push_back(line);
     }
   }
   return page;

@@ -24,7 +24,7 @@ struct Page {
   std::vector<File> files;  // a name with a slash is the repository's, of which it is a part
 };
 
-// "    $ COMMAND" and the lines below it; "```LANGUAGE NAME" and what it encloses.
+// "    $ COMMAND" and the lines below it, up to prose; "```LANGUAGE NAME" and what it encloses.
 Page parse_page(const std::string& text);
 
 // The first of the shown lines that is not in what the command said, in their order; empty when
