@@ -12,6 +12,11 @@ namespace {
 constexpr double kFp32 = 0x1p-24;  // unit roundoff
 constexpr double kUndefined = std::numeric_limits<double>::infinity();
 
+bool is_activation(StageKind kind) {
+  return kind == StageKind::bias || kind == StageKind::gelu || kind == StageKind::silu ||
+         kind == StageKind::swiglu;
+}
+
 void copy_row(const Rows& from, int64_t row, Rows& to, int64_t to_row) {
   const auto begin = static_cast<std::ptrdiff_t>(from.at(row, 0));
   const auto into = static_cast<std::ptrdiff_t>(to.at(to_row, 0));
@@ -74,16 +79,18 @@ Rows RoutedRows::grouped(const Stage& stage, const Rows& x, int64_t shares) cons
 }
 
 void RoutedRows::allow_undefined(int tensor, ExpectedRows& rows) const {
-  if (rows_each(op_, tensor) == 1) return;
-  for (const Stage& stage : op_.stages) {
-    if (stage.kind != StageKind::grouped) continue;
-    const std::vector<int32_t> of_choice = experts(stage.in[2], op_.tensor(stage.in[1]).matrices);
-    for (size_t choice = 0; choice < of_choice.size(); ++choice) {
-      if (of_choice[choice] >= 0) continue;
-      const auto first = rows.bounds.begin() + static_cast<std::ptrdiff_t>(choice) * rows.cols;
-      std::fill(first, first + rows.cols, kUndefined);
-    }
-    return;
+  // What follows a product has the product's rows.
+  int made_by = op_.tensor(tensor).stage;
+  while (made_by >= 0 && is_activation(op_.stage(made_by).kind)) {
+    made_by = op_.tensor(op_.stage(made_by).in[0]).stage;
+  }
+  if (made_by < 0 || op_.stage(made_by).kind != StageKind::grouped) return;
+  const Stage& stage = op_.stage(made_by);
+  const std::vector<int32_t> of_choice = experts(stage.in[2], op_.tensor(stage.in[1]).matrices);
+  for (size_t choice = 0; choice < of_choice.size(); ++choice) {
+    if (of_choice[choice] >= 0) continue;
+    const auto first = rows.bounds.begin() + static_cast<std::ptrdiff_t>(choice) * rows.cols;
+    std::fill(first, first + rows.cols, kUndefined);
   }
 }
 

@@ -227,5 +227,21 @@ TEST(RoutedRefusals, SayWhatWouldBeRight) {
   EXPECT_EQ(refused("moe-tp", 2, sizes(64, 48, 8, 2)), "accepted");
 }
 
+// With one choice a row, rows of choices and rows of tokens are as many: of the first those of no
+// expert are undefined, of sums they are zeros.
+TEST(Routed, RowsWithOneChoiceMayBeOfNoExpert) {
+  for (const char* name : {"moe-tp-up", "moe-tp"}) {
+    Sizes sizes = sizes_of(name, 2, 29);
+    for (auto& [size, value] : sizes) value = size == "k" ? 1 : value;
+    const Operator op = make_operator(name, sizes, 2);
+    const Machine machine = machine_of(2);
+    EmulateOptions options;
+    options.routing.kind = RoutingKind::adversarial;
+    for (const OperatorSchedule& schedule : schedules_of(op, machine)) {
+      expect_right(lower(op, schedule, machine), options);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace stretto
