@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <utility>
 
 #include "core/environment.h"
@@ -25,23 +28,40 @@ constexpr std::chrono::milliseconds kMostOfALock(1000);
 
 std::string build() { return "stretto " STRETTO_VERSION; }
 
-Tuning read(const std::string& path) {
-  std::error_code error;
-  const auto found = std::filesystem::status(path, error).type();
-  if (found == std::filesystem::file_type::not_found) return {};
-  return parse_tuning(read_regular_file(path, kMostTuningBytes), path);
+UsableTuning read(const std::string& path) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) != 0 && errno == ENOENT) return {};
+  const bool is_own = found.st_uid == geteuid();
+  if (S_ISREG(found.st_mode) && !is_own) throw UsageError("it belongs to another user");
+  return parse_usable_tuning(read_regular_file(path, kMostTuningBytes), path);
 }
 
-// Whose operators of another kind of rows are other operators' for a tuning file.
-std::string key_of(const std::string& gpu, RowCount rows) {
-  return rows == RowCount::bucket ? gpu + ", rows=bucket" : gpu;
-}
-
-void require_all_learnt(const Tuning& before) {
-  const bool foreign = std::any_of(before.operators().begin(), before.operators().end(),
-                                   [](const TunedOperator& one) { return one.commit != build(); });
-  if (!foreign && before.graphs().empty()) return;
+void require_all_learnt(const UsableTuning& before) {
+  const auto is_foreign = [](const auto& one) { return one.commit != build(); };
+  const auto& known = before.tuning.operators();
+  if (std::none_of(known.begin(), known.end(), is_foreign) &&
+      std::none_of(before.skipped.begin(), before.skipped.end(), is_foreign) &&
+      before.tuning.graphs().empty()) {
+    return;
+  }
   throw UsageError("it holds what " + build() + " did not learn: name another file");
+}
+
+std::string passed_over(const UsableTuning& usable) {
+  const size_t count = usable.skipped.size();
+  return fmt::format("{} passed over: {}",
+                     count == 1 ? "an entry was" : fmt::format("{} entries were", count),
+                     usable.skipped.front().why);
+}
+
+// As tuning files can keep it.
+std::string short_key(const std::string& gpu, const std::string& measured_with) {
+  constexpr size_t kMost = kMostTuningText - 20;  // the rows stand behind it
+  if (measured_with.empty()) return gpu;
+  const std::string key = gpu + "; " + measured_with;
+  if (key.size() <= kMost) return key;
+  const std::string hash = fmt::format("; {:016x}", std::hash<std::string>{}(key));
+  return key.substr(0, kMost - hash.size()) + hash;
 }
 
 // Writers replace the file, so each of its contents is another file. Empty: there is none.
@@ -60,8 +80,13 @@ std::string default_learnt_file() {
   return folder.empty() ? folder : folder + "/measured-" STRETTO_VERSION ".json";
 }
 
-LearntFile::LearntFile(std::string path, std::string gpu)
-    : path_(std::move(path)), gpu_(std::move(gpu)) {}
+LearntFile::LearntFile(std::string path, std::string gpu, const std::string& measured_with)
+    : path_(std::move(path)), gpu_(std::move(gpu)), key_(short_key(gpu_, measured_with)) {}
+
+// Operators with another kind of rows are other operators for a tuning file.
+std::string LearntFile::key_of(RowCount rows) const {
+  return rows == RowCount::bucket ? key_ + ", rows=bucket" : key_;
+}
 
 void LearntFile::read_again() {
   const std::string now = identity_of(path_);
@@ -80,8 +105,9 @@ std::optional<TunedOperator> LearntFile::find(const Segment& op, const Machine& 
   } catch (const std::exception& error) {
     note_ = fmt::format("{} is not used: {}", quote(path_, 200), error.what());
   }
-  const std::string key = key_of(gpu_, rows);
-  for (const Tuning* const known : {&read_, &unwritten_}) {
+  if (!read_.skipped.empty()) note_ = passed_over(read_);
+  const std::string key = key_of(rows);
+  for (const Tuning* const known : {&read_.tuning, &unwritten_}) {
     for (const TunedOperator& one : known->operators()) {
       if (!(one.op == op) || one.machine != machine.name || one.gpu != key) continue;
       if (one.commit != build()) continue;
@@ -95,14 +121,14 @@ std::optional<TunedOperator> LearntFile::find(const Segment& op, const Machine& 
 
 void LearntFile::keep(TunedOperator tuned, RowCount rows) {
   note_.clear();
-  tuned.gpu = key_of(gpu_, rows);
+  tuned.gpu = key_of(rows);
   tuned.commit = build();
   unwritten_.add(std::move(tuned));
 }
 
 void LearntFile::add(TunedOperator tuned, RowCount rows) {
   note_.clear();
-  tuned.gpu = key_of(gpu_, rows);
+  tuned.gpu = key_of(rows);
   tuned.commit = build();
   if (path_.empty()) {
     unwritten_.add(std::move(tuned));
@@ -113,17 +139,19 @@ void LearntFile::add(TunedOperator tuned, RowCount rows) {
     std::error_code ignored;  // what is wrong with the folder, the lock will say
     if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
     const FileLock lock(path_, kMostOfALock);
-    const Tuning before = read(path_);
+    const UsableTuning before = read(path_);
     require_all_learnt(before);
     Tuning kept;
-    const size_t count = before.operators().size();
+    const std::vector<TunedOperator>& known = before.tuning.operators();
+    const size_t count = known.size();
     for (size_t i = count < kMostLearnt ? 0 : count - kMostLearnt + 1; i < count; ++i) {
-      kept.add(before.operators()[i]);
+      kept.add(known[i]);
     }
     kept.add(tuned);
     const std::string text = print_tuning(kept);
     parse_tuning(text, path_);  // what could not be read again must not take the old file's place
     write_own_file(path_, text);
+    if (!before.skipped.empty()) note_ = passed_over(before);
   } catch (const std::exception& error) {
     note_ = fmt::format("{} was not written: {}", quote(path_, 200), error.what());
     unwritten_.add(std::move(tuned));

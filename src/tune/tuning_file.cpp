@@ -10,6 +10,7 @@
 #include "stretto/error.h"
 #include "stretto/tune.h"
 #include "tune/limits.h"
+#include "tune/usable_tuning.h"
 
 namespace stretto {
 namespace {
@@ -25,21 +26,41 @@ class TuningParser {
       : file_(quote(file_name, 200)), root_(parse(text)) {}
 
   Tuning run() {
+    Tuning tuning;
+    for_each_operator(
+        [&](const Json& object, const std::string& at) { read_operator(object, at, tuning); });
+    return tuning;
+  }
+
+  UsableTuning run_on_what_is_usable() {
+    UsableTuning usable;
+    for_each_operator([&](const Json& object, const std::string& at) {
+      try {
+        read_operator(object, at, usable.tuning);
+      } catch (const UsageError& error) {
+        const auto commit = object.is_object() ? object.find("commit") : object.end();
+        const bool says = commit != object.end() && commit->is_string();
+        usable.skipped.push_back({error.what(), says ? commit->get<std::string>() : ""});
+      }
+    });
+    return usable;
+  }
+
+ private:
+  template <typename Read>
+  void for_each_operator(Read read) const {
     if (!root_.is_object()) fail("", "must be an object");
     allow_keys(root_, "", {"stretto_tuning", "operators"});
     const Json& version = member(root_, "", "stretto_tuning");
     if (!version.is_number_integer() || version != kVersion) {
       fail("stretto_tuning", fmt::format("must be {}: other versions are not known", kVersion));
     }
-    Tuning tuning;
     const Json& operators = list(root_, "", "operators", kMostTunedOperators);
     for (size_t i = 0; i < operators.size(); ++i) {
-      read_operator(operators[i], fmt::format("operators[{}]", i), tuning);
+      read(operators[i], fmt::format("operators[{}]", i));
     }
-    return tuning;
   }
 
- private:
   [[noreturn]] void fail(const std::string& key, const std::string& problem) const {
     throw UsageError(key.empty() ? fmt::format("tuning file {} {}", file_, problem)
                                  : fmt::format("tuning file {}: {} {}", file_, key, problem));
@@ -223,6 +244,10 @@ void Tuning::add_all(const Tuning& other) {
 
 Tuning parse_tuning(std::string_view text, std::string_view file_name) {
   return TuningParser(text, file_name).run();
+}
+
+UsableTuning parse_usable_tuning(std::string_view text, std::string_view file_name) {
+  return TuningParser(text, file_name).run_on_what_is_usable();
 }
 
 std::string print_tuning(const Tuning& tuning) {

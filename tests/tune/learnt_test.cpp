@@ -16,7 +16,7 @@
 namespace stretto {
 namespace {
 
-using testing::HasSubstr;
+using testing::AnyOf, testing::HasSubstr;
 
 constexpr const char* kGpu = "NVIDIA H200";
 
@@ -73,6 +73,50 @@ TEST_F(Learnt, OfAnotherGpuOrBuildIsNotTaken) {
   EXPECT_FALSE(LearntFile(path(), "NVIDIA H100").find(learnt_of(1024).op, machine_));
 }
 
+// Measured with something else that changes times: a driver, cuBLAS, links, ranks that share GPUs.
+TEST_F(Learnt, MeasuredWithSomethingElseIsNotTaken) {
+  const std::string here = "132 SMs, CUDA 13.0, cuBLAS 130100, NCCL 2.28.9, peer, links n";
+  LearntFile(path(), kGpu, here).add(learnt_of(1024));
+  const auto found = LearntFile(path(), kGpu, here).find(learnt_of(1024).op, machine_);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->gpu, kGpu) << "as sweeps name it";
+  for (const std::string& other :
+       {std::string("132 SMs, CUDA 13.1, cuBLAS 130100, NCCL 2.28.9, peer, links n"),
+        here + ", GPUs 0 0", std::string()}) {
+    EXPECT_FALSE(LearntFile(path(), kGpu, other).find(learnt_of(1024).op, machine_)) << other;
+  }
+  // Longer than a tuning file keeps, and alike at first.
+  const std::string many = here + ", GPUs" + std::string(300, '0');
+  LearntFile(path(), kGpu, many).add(learnt_of(2048));
+  EXPECT_TRUE(LearntFile(path(), kGpu, many).find(learnt_of(2048).op, machine_));
+  EXPECT_FALSE(LearntFile(path(), kGpu, many + "1").find(learnt_of(2048).op, machine_));
+}
+
+TEST_F(Learnt, OneBadEntryIsPassedOver) {
+  LearntFile file(path(), kGpu);
+  for (const int64_t m : {1024, 2048, 4096}) file.add(learnt_of(m));
+  std::string bad = text();
+  bad.replace(bad.find("\"gemm-rs m=2048 "), 16, "\"gemm-rs m=-204 ");
+  write(bad);
+  LearntFile again(path(), kGpu);
+  EXPECT_TRUE(again.find(learnt_of(1024).op, machine_));
+  EXPECT_THAT(again.note(), HasSubstr("an entry was passed over: tuning file "));
+  EXPECT_THAT(again.note(), HasSubstr("operators[1].operator is wrong: "));
+  EXPECT_TRUE(again.find(learnt_of(4096).op, machine_));
+  EXPECT_FALSE(again.find(learnt_of(2048).op, machine_));
+  again.add(learnt_of(512));
+  EXPECT_THAT(again.note(), HasSubstr("an entry was passed over"));
+  EXPECT_EQ(parse_tuning(text()).operators().size(), 3u) << "and is gone now";
+  // One that somebody else wrote is left to them.
+  std::string foreign = text();
+  foreign.replace(foreign.find("\"gemm-rs m=4096 "), 16, "\"gemm-rs m=-409 ");
+  foreign.replace(foreign.rfind("\"stretto ", foreign.find("m=512 ")), 9, "\"elder of");
+  write(foreign);
+  again.add(learnt_of(256));
+  EXPECT_THAT(again.note(), HasSubstr("did not learn: name another file"));
+  EXPECT_EQ(text(), foreign);
+}
+
 TEST_F(Learnt, BucketsAreKeptBesideFixedRows) {
   LearntFile file(path(), kGpu);
   file.add(learnt_of(1024, 100), RowCount::fixed);
@@ -115,13 +159,14 @@ TEST_F(Learnt, WhatIsKeptForTheProcessIsNotWritten) {
 }
 
 TEST_F(Learnt, WhatCannotBeReadIsIgnoredWithANoteAndStays) {
-  for (const char* const bad :
+  for (const std::string bad :
        {"{", "[]", R"({"stretto_tuning": 2, "operators": []})",
         R"({"stretto_tuning": 1, "operators": [{"operator": "gemm-rs m=0"}]})"}) {
     write(bad);
     LearntFile file(path(), kGpu);
     EXPECT_FALSE(file.find(learnt_of(1024).op, machine_));
-    EXPECT_THAT(file.note(), HasSubstr("measured.json' is not used: "));
+    EXPECT_THAT(file.note(), AnyOf(HasSubstr("measured.json' is not used: "),
+                                   HasSubstr("an entry was passed over: ")));
     EXPECT_EQ(file.note().find('\n'), std::string::npos);
     file.add(learnt_of(1024));
     EXPECT_THAT(file.note(), HasSubstr("measured.json' was not written: "));
