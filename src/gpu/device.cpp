@@ -65,12 +65,18 @@ Device::~Device() {
 
 void Device::make_current() const { check(driver().context_set(context_), "select a GPU"); }
 
-std::string Device::uuid() const {
+std::string uuid_of(DeviceId id) {
   DeviceUuid uuid{};
-  check(driver().device_uuid(&uuid, id_), "identify a GPU");
+  check(driver().device_uuid(&uuid, id), "identify a GPU");
   std::string text;
   for (const unsigned char byte : uuid.bytes) text += fmt::format("{:02x}", byte);
   return text;
+}
+
+size_t Device::free_bytes() const {
+  size_t free = 0, all = 0;
+  check(driver().memory_info(&free, &all), "ask for a GPU's free memory");
+  return free;
 }
 
 std::string Device::arch() const {
@@ -98,13 +104,20 @@ void DeviceMemory::download(void* to, size_t num_bytes, size_t offset) const {
   copy_from_gpu(to, address_ + offset, num_bytes);
 }
 
-Stream::Stream(Priority priority) {
+namespace {
+
+// The usual one is 0; the higher ones are below.
+int number_of(Stream::Priority priority) {
   int lowest = 0, highest = 0;
   check(driver().stream_priorities(&lowest, &highest), "ask for the priorities of streams");
-  // The usual one is 0; the higher ones are below.
-  check(driver().stream_create(&handle_, kStreamNonBlocking,
-                               priority == Priority::highest ? highest : 0),
-        "make a stream");
+  return priority == Stream::Priority::highest ? highest : 0;
+}
+
+}  // namespace
+
+Stream::Stream(Priority priority) : Stream(number_of(priority)) {}
+Stream::Stream(int priority) {
+  check(driver().stream_create(&handle_, kStreamNonBlocking, priority), "make a stream");
 }
 Stream::~Stream() {
   if (owned_) driver().stream_destroy(handle_);
@@ -125,6 +138,12 @@ std::optional<uint64_t> Stream::capture() const {
   check(driver().capture_info(handle_, &status, &capture, nullptr, nullptr, nullptr),
         "ask whether a stream is captured");
   return status == 0 ? std::nullopt : std::optional(capture);
+}
+
+int Stream::priority() const {
+  int priority = 0;
+  check(driver().stream_priority(handle_, &priority), "ask for a stream's priority");
+  return priority;
 }
 
 void Stream::wait(const Event& event) const {

@@ -17,6 +17,8 @@ namespace stretto::cuda {
 int num_devices();
 // The first one's name; empty without a GPU. Those of a job are alike.
 std::string gpu_name();
+// Tells a GPU from all others, in any process: 32 hexadecimal digits.
+std::string uuid_of(DeviceId id);
 
 class Stream;
 
@@ -33,8 +35,7 @@ class Device {
 
   int index() const { return index_; }
   DeviceId id() const { return id_; }
-  // Tells this GPU from all others, in any process: 32 hexadecimal digits.
-  std::string uuid() const;
+  std::string uuid() const { return uuid_of(id_); }
   const std::string& name() const { return name_; }
   // That the rank may keep busy: all, or its share.
   int num_sms() const { return num_sms_; }
@@ -42,6 +43,8 @@ class Device {
   int ranks() const { return ranks_; }
   // That a block of a kernel can have.
   int max_shared_bytes() const { return max_shared_bytes_; }
+  // Of its memory, now, of all processes; the GPU is current.
+  size_t free_bytes() const;
   // "sm_90a", "sm_89": what kernels for this GPU are compiled for.
   std::string arch() const;
   // Whether kernels may begin while those ahead of them end (Kernel::launch).
@@ -97,6 +100,8 @@ class Stream {
  public:
   enum class Priority { usual, highest };
   explicit Stream(Priority priority = Priority::usual);
+  // As another stream has it: a number of the driver's.
+  explicit Stream(int priority);
   // Another's stream, which must outlive this.
   explicit Stream(StreamHandle borrowed) : handle_(borrowed), owned_(false) {}
   ~Stream();
@@ -108,6 +113,8 @@ class Stream {
   bool idle() const;
   // Which capture what is enqueued goes to; nothing when it goes to the GPU.
   std::optional<uint64_t> capture() const;
+  // That kernels on it have, those of graphs captured on it, too.
+  int priority() const;
   // What is enqueued from now on starts after the event.
   void wait(const Event& event) const;
 

@@ -38,7 +38,8 @@ struct DeviceUuid {
 
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kOutOfMemory = 2;
-inline constexpr Result kNotReady = 600;  // a stream that still has work
+inline constexpr Result kNotReady = 600;         // a stream that still has work
+inline constexpr Result kCaptureImplicit = 906;  // of a stream that would order a captured one
 inline constexpr Result kGraphNotAlike = 910;
 
 enum DeviceAttribute : int {
@@ -121,6 +122,7 @@ inline constexpr int kMemoryUnified = 4;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kWaitAtLeast = 0;  // as signed distance
 inline constexpr unsigned kEventUntimed = 2;
+inline constexpr int kPeerNativeAtomics = 3;  // attribute of a pair of GPUs: a link such as NVLink
 inline constexpr int kCaptureThreadLocal = 1, kCaptureRelaxed = 2;
 
 // X(member, symbol, parameters)
@@ -128,12 +130,14 @@ inline constexpr int kCaptureThreadLocal = 1, kCaptureRelaxed = 2;
   X(init, cuInit, (unsigned))                                                                     \
   X(get_error_name, cuGetErrorName, (Result, const char**))                                       \
   X(get_error_string, cuGetErrorString, (Result, const char**))                                   \
+  X(driver_version, cuDriverGetVersion, (int*))                                                   \
   X(device_count, cuDeviceGetCount, (int*))                                                       \
   X(device_get, cuDeviceGet, (DeviceId*, int))                                                    \
   X(device_name, cuDeviceGetName, (char*, int, DeviceId))                                         \
   X(device_uuid, cuDeviceGetUuid_v2, (DeviceUuid*, DeviceId))                                     \
   X(device_attribute, cuDeviceGetAttribute, (int*, int, DeviceId))                                \
   X(can_access_peer, cuDeviceCanAccessPeer, (int*, DeviceId, DeviceId))                           \
+  X(peer_attribute, cuDeviceGetP2PAttribute, (int*, int, DeviceId from, DeviceId to))             \
   X(context_retain, cuDevicePrimaryCtxRetain, (ContextHandle*, DeviceId))                         \
   X(context_release, cuDevicePrimaryCtxRelease_v2, (DeviceId))                                    \
   X(context_set, cuCtxSetCurrent, (ContextHandle))                                                \
@@ -152,6 +156,7 @@ inline constexpr int kCaptureThreadLocal = 1, kCaptureRelaxed = 2;
   X(launch, cuLaunchKernelEx, (const LaunchConfig*, FunctionHandle, void**, void**))              \
   X(alloc, cuMemAlloc_v2, (DevicePtr*, size_t))                                                   \
   X(free, cuMemFree_v2, (DevicePtr))                                                              \
+  X(memory_info, cuMemGetInfo_v2, (size_t * free, size_t * all))                                  \
   X(host_alloc, cuMemHostAlloc, (void**, size_t, unsigned))                                       \
   X(host_free, cuMemFreeHost, (void*))                                                            \
   X(memory_granularity, cuMemGetAllocationGranularity, (size_t*, const MemoryProperties*, int))   \
@@ -173,6 +178,7 @@ inline constexpr int kCaptureThreadLocal = 1, kCaptureRelaxed = 2;
   X(fill_words, cuMemsetD32Async, (DevicePtr, unsigned, size_t, StreamHandle))                    \
   X(stream_priorities, cuCtxGetStreamPriorityRange, (int* lowest, int* highest))                  \
   X(stream_create, cuStreamCreateWithPriority, (StreamHandle*, unsigned, int))                    \
+  X(stream_priority, cuStreamGetPriority, (StreamHandle, int*))                                   \
   X(stream_destroy, cuStreamDestroy_v2, (StreamHandle))                                           \
   X(stream_synchronize, cuStreamSynchronize, (StreamHandle))                                      \
   X(stream_wait_event, cuStreamWaitEvent, (StreamHandle, EventHandle, unsigned))                  \

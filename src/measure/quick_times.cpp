@@ -4,17 +4,21 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <future>
 #include <memory>
 #include <thread>
 #include <utility>
 
+#include "measure/contest_memory.h"
 #include "measure/random_tensors.h"
 #include "measure/refusal.h"
 #include "measure/run_graphs.h"
 #include "measure/spread.h"
 #include "measure/turns.h"
+#include "run/plan_memory.h"
 #include "run/rank_threads.h"
+#include "run/workspace.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "tables/kernel_set.h"
@@ -25,6 +29,8 @@ namespace {
 
 constexpr size_t kAlwaysMade = 2;
 constexpr int kMostRounds = 15;
+constexpr int kRoundsBeforeLosing = 2;
+constexpr double kLost = 1.25;
 constexpr std::chrono::nanoseconds kMostOfADrain = std::chrono::seconds(2);
 // As many runs a graph as take this long, and no more.
 constexpr double kGraphUs = 500;
@@ -52,6 +58,12 @@ struct Contestant {
   std::unique_ptr<RunGraphs> graphs;  // they end before the runner
   std::vector<double> times_us;
   bool has_failed = false;
+
+  bool runs() const { return graphs != nullptr; }
+  void give_up_memory() {
+    graphs.reset();
+    runner.reset();
+  }
 };
 
 class Race {
@@ -65,19 +77,36 @@ class Race {
         kernels_(kernels),
         options_(options) {
     fabric.group().together("waiting until the GPUs rest", [&] { drain(); });
+    const size_t needed = RandomTensors::bytes_of(op), room = free_for_each_rank(fabric);
+    if (needed > room / 2) {
+      throw SystemError(
+          fmt::format("tensors of {} bytes a rank, and {} are free: at most half of that is taken",
+                      needed, room));
+    }
     fabric.group().together("making tensors to measure with",
                             [&] { tensors_ = std::make_unique<RandomTensors>(op, fabric); });
+    room_ = (room - needed) / 2;
   }
 
   void make_all(std::span<const Schedule> schedules, QuickTimes& times) {
     const Stopwatch watch(fabric_);
-    for (size_t i = 0; i < schedules.size(); ++i) {
+    const auto goes_on = [&](size_t i) {
+      if (i < kAlwaysMade || watch.ms() <= options_.make_ms()) return true;
+      times.not_reached = schedules.size() - i;
+      return false;
+    };
+    std::vector<std::unique_ptr<Contestant>> planned;
+    for (size_t i = 0; i < schedules.size() && goes_on(i); ++i) {
+      if (auto one = plan(schedules[i], i < kAlwaysMade, times)) planned.push_back(std::move(one));
+    }
+    make_workspace(planned, times);
+    for (size_t i = 0; i < planned.size(); ++i) {
       if (i >= kAlwaysMade && watch.ms() > options_.make_ms()) {
-        times.not_reached = schedules.size() - i;
+        times.not_reached += planned.size() - i;
         break;
       }
       try {
-        make(schedules[i], i < kAlwaysMade, times);
+        make(std::move(planned[i]), times);
       } catch (const SystemError& error) {
         if (!goes_on_without(error, times)) throw;
       }
@@ -91,6 +120,7 @@ class Race {
         contestants_.size(), kMostRounds, [&](size_t who) { take_turn(*contestants_[who], times); },
         [&] {
           ++times.rounds;
+          if (times.rounds >= kRoundsBeforeLosing) let_losers_go();
           times.run_ms = watch.ms();
           const double each = times.run_ms / times.rounds;
           return times.run_ms + each <= options_.budget_ms;
@@ -133,11 +163,12 @@ class Race {
     }
   }
 
-  void make(const Schedule& schedule, bool is_always, QuickTimes& times) {
+  // Null where it is refused, or its kernels would have to be compiled.
+  std::unique_ptr<Contestant> plan(const Schedule& schedule, bool is_always, QuickTimes& times) {
     auto made = std::make_unique<Contestant>();
     made->schedule = schedule;
     bool is_kept = true;
-    std::string refused = refusal_of(fabric_.group(), [&] {
+    const std::string refused = refusal_of(fabric_.group(), [&] {
       made->plan = lower(op_, schedule, machine_);
       const bool serves = schedule.rows == RowCount::bucket;
       is_kept = is_always || options_.compiles() || kernels_are_kept(made->plan, serves);
@@ -145,17 +176,54 @@ class Race {
     const bool any_missing =
         largest(fabric_, "whether a plan's kernels are compiled", {is_kept ? 0.0 : 1.0}).front() >
         0;
-    if (!refused.empty() || any_missing) {
-      ++(refused.empty() ? times.not_compiled : times.refused);
+    if (refused.empty() && !any_missing) return made;
+    ++(refused.empty() ? times.not_compiled : times.refused);
+    return nullptr;
+  }
+
+  // They take turns on one, as operations do: nobody else runs in a turn. Those that it has no room
+  // for are left out.
+  void make_workspace(std::vector<std::unique_ptr<Contestant>>& planned, QuickTimes& times) {
+    size_t most = 0;
+    std::erase_if(planned, [&](const std::unique_ptr<Contestant>& one) {
+      const size_t bytes = bytes_between_ranks(one->plan);
+      const bool has_room = bytes + bytes_of_contestant(one->plan) <= room_;
+      if (has_room) most = std::max(most, bytes);
+      if (!has_room) ++times.no_room;
+      return !has_room;
+    });
+    if (most > 0) workspace_ = std::make_unique<Workspace>(fabric_, most);
+    room_ -= most;
+  }
+
+  void make(std::unique_ptr<Contestant> made, QuickTimes& times) {
+    const size_t bytes = bytes_of_contestant(made->plan);
+    if (bytes > room_) {
+      ++times.no_room;
       return;
     }
-    refused = refusal_of(fabric_.group(), [&] { made->runner = runner_of(*made); });
+    const std::string refused =
+        refusal_of(fabric_.group(), [&] { made->runner = runner_of(*made); });
     if (!refused.empty()) {
       ++times.refused;
       return;
     }
+    room_ -= bytes;
     capture(*made);
     contestants_.push_back(std::move(made));
+  }
+
+  // Who took a quarter longer at best than the fastest did mostly will not become the fastest.
+  void let_losers_go() {
+    double fastest = HUGE_VAL;
+    for (const auto& one : contestants_) {
+      if (one->has_failed || one->times_us.empty()) continue;
+      fastest = std::min(fastest, spread_of(one->times_us).median);
+    }
+    for (const auto& one : contestants_) {
+      if (!one->runs() || one->times_us.empty()) continue;
+      if (spread_of(one->times_us).low > kLost * fastest) one->give_up_memory();
+    }
   }
 
   // What fails, fails on all processes: HostGroup::together(), PlanRunner::finish().
@@ -180,6 +248,7 @@ class Race {
     how.serves = one.schedule.rows == RowCount::bucket;
     how.rows_in_memory = false;
     how.tensors_at_calls = true;
+    how.workspace = workspace_.get();
     how.if_not_proposed = IfNotProposed::take_first;
     return std::make_unique<PlanRunner>(one.plan, fabric_, kernels_, how);
   }
@@ -199,7 +268,7 @@ class Race {
   }
 
   void take_turn(Contestant& one, QuickTimes& times) {
-    if (is_over_) return;
+    if (is_over_ || !one.runs()) return;
     try {
       one.times_us.push_back(one.graphs->time_us());
     } catch (const SystemError& error) {
@@ -215,8 +284,10 @@ class Race {
   KernelStore& kernels_;
   const QuickOptions options_;
   bool is_over_ = false;
+  size_t room_ = 0;  // bytes of each rank that contestants may still take
   std::unique_ptr<RandomTensors> tensors_;
-  std::vector<std::unique_ptr<Contestant>> contestants_;  // they end before the tensors
+  std::unique_ptr<Workspace> workspace_;
+  std::vector<std::unique_ptr<Contestant>> contestants_;  // they end before what they run on
 };
 
 }  // namespace
@@ -240,6 +311,7 @@ std::string in_words(const QuickTimes& times) {
     words += fmt::format(", {} left out, whose kernels nobody has compiled", times.not_compiled);
   }
   if (times.failed > 0) words += fmt::format(", {} failed ({})", times.failed, times.problem);
+  if (times.no_room > 0) words += fmt::format(", no room for {}", times.no_room);
   if (times.not_reached > 0) words += fmt::format(", {} not reached", times.not_reached);
   return words;
 }

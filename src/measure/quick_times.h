@@ -34,15 +34,17 @@ struct QuickTimes {
   double make_ms = 0, run_ms = 0;  // of the slowest process
   int rounds = 0;
   // Of the schedules.
-  size_t not_compiled = 0, not_reached = 0, refused = 0, failed = 0;
+  size_t not_compiled = 0, not_reached = 0, no_room = 0, refused = 0, failed = 0;
   std::string problem;  // of the last that failed
 };
 
 // Collective, with the same schedules on all processes; each has fixed rows or serves a bucket as
-// it says. The first is always made. Of the times of a turn the slowest rank's counts, so all
-// processes know the same. What fails takes no
-// further part. Throws SystemError where a process does not come, or there is no memory for
-// tensors.
+// it says. The first two are made whatever time it takes. Of the times of a turn the slowest rank's
+// counts, so all processes know the same. What fails takes no further part, and who has lost gives
+// its memory back.
+// Of the GPU memory that is free, the tensors take at most half, and all plans together half of the
+// rest: those take turns on one workspace.
+// Throws SystemError where a process does not come, or there is no memory for tensors.
 QuickTimes quick_times(const Segment& op, const Machine& machine,
                        std::span<const Schedule> schedules, fabric::Fabric& fabric,
                        const cuda::Compiler& compiler, KernelStore& kernels,

@@ -69,6 +69,15 @@ RandomTensors::RandomTensors(const Operator& op, fabric::Fabric& fabric)
   }
 }
 
+size_t RandomTensors::bytes_of(const Operator& op) {
+  size_t bytes = 0;
+  for (const CallerTensor& one : caller_tensors(op)) {
+    const Slice longest = slice_of(op, one.tensor, one.held, 0);
+    bytes += static_cast<size_t>(longest.rows() * longest.cols() * num_bytes(op.dtype));
+  }
+  return bytes;
+}
+
 RandomTensors::~RandomTensors() {
   for (size_t i = 0; i < ranks_.size(); ++i) {
     driver().context_set(fabric_.device(fabric_.first_rank() + static_cast<int>(i)).context());

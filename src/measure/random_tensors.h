@@ -17,6 +17,8 @@ class RandomTensors {
  public:
   // Needs no kernel: a block of values is made here and copied all over. Throws SystemError.
   RandomTensors(const Operator& op, fabric::Fabric& fabric);
+  // What a rank has of them at most.
+  static size_t bytes_of(const Operator& op);
   ~RandomTensors();
   RandomTensors(const RandomTensors&) = delete;
   RandomTensors& operator=(const RandomTensors&) = delete;

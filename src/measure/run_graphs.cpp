@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <barrier>
+#include <exception>
 
 #include "run/rank_threads.h"
+#include "stretto/error.h"
 
 namespace stretto::runtime {
 
@@ -31,13 +33,15 @@ RunGraphs::RunGraphs(PlanRunner& runner, fabric::Fabric& fabric, int runs, const
 }
 
 void RunGraphs::capture(const Enqueue& enqueue) {
-  on_rank_threads(fabric_, [&](int rank) {
-    Rank& mine = ranks_[static_cast<size_t>(rank - fabric_.first_rank())];
-    mine.graph = std::make_unique<cuda::Graph>(*mine.stream, [&] {
-      for (int run = 0; run < runs_; ++run) enqueue(rank, *mine.stream);
+  fabric_.group().together("capturing a plan's graphs", [&] {
+    on_rank_threads(fabric_, [&](int rank) {
+      Rank& mine = ranks_[static_cast<size_t>(rank - fabric_.first_rank())];
+      mine.graph = std::make_unique<cuda::Graph>(*mine.stream, [&] {
+        for (int run = 0; run < runs_; ++run) enqueue(rank, *mine.stream);
+      });
+      mine.start = std::make_unique<cuda::Event>();
+      mine.stop = std::make_unique<cuda::Event>();
     });
-    mine.start = std::make_unique<cuda::Event>();
-    mine.stop = std::make_unique<cuda::Event>();
   });
 }
 
@@ -74,22 +78,30 @@ double RunGraphs::time_behind(const std::function<void(int rank, const Rank& min
                               int launches) const {
   if (fabric_.group().size() > 1) fabric_.barrier();
   std::barrier together(fabric_.num_local());
-  on_rank_threads(fabric_, [&](int rank) {
-    const Rank& mine = ranks_[static_cast<size_t>(rank - fabric_.first_rank())];
-    together.arrive_and_wait();
-    ahead(rank, mine);
-    mine.start->record(*mine.stream);
-    for (int i = 0; i < launches; ++i) mine.graph->launch(*mine.stream);
-    mine.stop->record(*mine.stream);
-  });
-  if (runner_ != nullptr) runner_->finish();
-  double longest = 0;
-  for (size_t i = 0; i < ranks_.size(); ++i) {
-    fabric_.device(fabric_.first_rank() + static_cast<int>(i)).make_current();
-    ranks_[i].stream->synchronize();
-    longest =
-        std::max(longest, ranks_[i].stop->elapsed_us_since(*ranks_[i].start) / (launches * runs_));
+  std::exception_ptr refused;  // by the driver, maybe here alone
+  try {
+    on_rank_threads(fabric_, [&](int rank) {
+      const Rank& mine = ranks_[static_cast<size_t>(rank - fabric_.first_rank())];
+      together.arrive_and_wait();
+      ahead(rank, mine);
+      mine.start->record(*mine.stream);
+      for (int i = 0; i < launches; ++i) mine.graph->launch(*mine.stream);
+      mine.stop->record(*mine.stream);
+    });
+  } catch (const SystemError&) {
+    refused = std::current_exception();
   }
+  if (runner_ != nullptr) runner_->finish();  // throws on all processes, or on none
+  double longest = 0;
+  fabric_.group().together("the end of a run's graphs", [&] {
+    if (refused) std::rethrow_exception(refused);
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      const Rank& mine = ranks_[i];
+      fabric_.device(fabric_.first_rank() + static_cast<int>(i)).make_current();
+      mine.stream->synchronize();
+      longest = std::max(longest, mine.stop->elapsed_us_since(*mine.start) / (launches * runs_));
+    }
+  });
   return largest(fabric_, "the time of a run", {longest}).front();
 }
 

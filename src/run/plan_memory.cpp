@@ -46,6 +46,18 @@ size_t bytes_between_ranks(const Plan& plan) {
                          std::vector<bool>(plan.buffers.size()));
 }
 
+size_t bytes_of_own(const Plan& plan) {
+  const std::vector<size_t> bytes = bytes_of_buffers(plan, cuda::TileSums(plan));
+  const std::vector<bool> shared = shared_buffers(plan);
+  size_t total = 0;
+  for (size_t b = 0; b < bytes.size(); ++b) {
+    const bool is_caller_s =
+        plan.buffers[b].role == BufferRole::input || plan.buffers[b].role == BufferRole::output;
+    if (!shared[b] && !is_caller_s) total += bytes[b] * plan.buffers[b].copies;
+  }
+  return total;
+}
+
 std::vector<bool> written_by_others(const Plan& plan) {
   std::vector<bool> written = shared_buffers(plan);
   for (size_t b = 0; b < written.size(); ++b) {

@@ -12,6 +12,8 @@ namespace stretto::runtime {
 
 // Of every rank, for what its plan has between ranks: what a workspace for it needs.
 size_t bytes_between_ranks(const Plan& plan);
+// The same for what each rank has to itself, without the caller's tensors.
+size_t bytes_of_own(const Plan& plan);
 // By buffer: outputs that other ranks write, and only their own ranks read.
 std::vector<bool> written_by_others(const Plan& plan);
 

@@ -104,6 +104,7 @@ class PlanRunner {
   // Throws UsageError where a stream that finish() would wait for is being captured, which nobody
   // can wait for.
   void require_no_capture() const;
+  bool is_captured() const { return captured_rank().has_value(); }
   // What went wrong so far, as far as a wait of this process's ranks has seen it; empty: nothing.
   // Asks nobody, and where nothing went wrong no GPU.
   std::string problem() const;
@@ -132,6 +133,7 @@ class PlanRunner {
   PlanRunner(const Plan& plan, fabric::Fabric& fabric, std::unique_ptr<KernelStore> own_kernels,
              KernelStore* kernels, const RunnerOptions& options);
   static uint64_t next_id();
+  std::optional<int> captured_rank() const;  // the stream of whose last run is
   void make_collectives();
   void make_ranks();
   void drop_ranks();

@@ -160,15 +160,21 @@ bool PlanRunner::restart() {
   return true;
 }
 
-void PlanRunner::require_no_capture() const {
+std::optional<int> PlanRunner::captured_rank() const {
   for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
     fabric_.device(rank).make_current();
-    if (!cuda::Stream(of(rank).used).capture()) continue;
-    throw UsageError(fmt::format(
-        "the stream of rank {}'s last run is being captured, and nobody can wait for it: end the "
-        "capture first",
-        rank));
+    if (cuda::Stream(of(rank).used).capture()) return rank;
   }
+  return std::nullopt;
+}
+
+void PlanRunner::require_no_capture() const {
+  const std::optional<int> rank = captured_rank();
+  if (!rank) return;
+  throw UsageError(fmt::format(
+      "the stream of rank {}'s last run is being captured, and nobody can wait for it: end the "
+      "capture first",
+      *rank));
 }
 
 void PlanRunner::finish() {

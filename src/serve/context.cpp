@@ -34,8 +34,9 @@ Context::State::State(std::unique_ptr<fabric::Fabric> opened, double timeout_s,
     limit_sms(machine, fabric->device(rank).num_sms());
     streams.push_back(std::make_unique<cuda::Stream>());
   }
-  learning = std::make_unique<Learning>(
-      Learning::Of{*fabric, compiler, kernels, machine, tuning, timeout_ns}, default_budget_ms());
+  learning = std::make_unique<Learning>(Learning::Of{*fabric, compiler, kernels, machine, tuning,
+                                                     timeout_ns, [this] { return why_not_wait(); }},
+                                        default_budget_ms());
   if (workspace_bytes > 0) workspace = make_workspace(workspace_bytes, false);
 }
 
@@ -43,6 +44,20 @@ Context::State::State(std::unique_ptr<fabric::Fabric> opened, double timeout_s,
 double Context::State::default_budget_ms() const {
   const auto asked = measure_ms_of(environment().measure_ms);
   return asked.value_or(fabric->ranks_a_gpu() > 1 ? 0 : kUsualBudgetMs);
+}
+
+std::string Context::State::why_not_wait() const {
+  for (int i = 0; i < fabric->num_local(); ++i) {
+    const int rank = fabric->first_rank() + i;
+    fabric->device(rank).make_current();
+    if (streams[static_cast<size_t>(i)]->capture() || cuda::is_legacy_captured()) {
+      return fmt::format("a stream of rank {}'s GPU is being captured", rank);
+    }
+  }
+  for (const auto& [operation, is_captured_now] : is_captured) {
+    if (is_captured_now()) return "the stream of an operation's last run is being captured";
+  }
+  return "";
 }
 
 std::unique_ptr<OperationWorkspace> Context::State::make_workspace(size_t num_bytes,

@@ -1,14 +1,17 @@
 // What a context holds.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "fabric/job.h"
 #include "gpu/compiler.h"
 #include "run/kernel_store.h"
-#include "serve/learning.h"
 #include "run/shared_results.h"
+#include "serve/learning.h"
 #include "serve/operation_workspace.h"
 #include "stretto/context.h"
 #include "stretto/machine.h"
@@ -24,6 +27,9 @@ struct Context::State {
   std::unique_ptr<OperationWorkspace> make_workspace(size_t num_bytes, bool of_one_plan);
 
   double default_budget_ms() const;
+  // A stream of this process, as far as the context knows it, is being captured: what waits for a
+  // whole GPU would end that. Empty: none is.
+  std::string why_not_wait() const;
   size_t local(int rank) const;  // Throws UsageError when the rank is not of this process.
   const cuda::Device& device(int rank) const;
 
@@ -38,6 +44,8 @@ struct Context::State {
   std::unique_ptr<Learning> learning;
   std::vector<std::unique_ptr<cuda::Stream>> streams;   // by local rank
   std::vector<std::vector<cuda::DeviceMemory>> memory;  // the same
+  // By operation: whether a stream that it last ran on is being captured.
+  std::map<const void*, std::function<bool()>> is_captured;
   // Operations that ended while their last stream was being captured: nobody could wait for it.
   std::vector<std::shared_ptr<void>> left;
 };

@@ -1,35 +1,26 @@
 // What making operations measures where `auto` is not sure, and what earlier ones have measured.
 //
 // Rank 0's process decides for all: it alone reads and writes the file of what was learnt, by its
-// budget, and tells the others what to measure. Times are those of the slowest rank, which all
-// processes know alike.
+// budget, tells the others what to measure, and what to take of it. Times are those of the slowest
+// rank, which all processes know alike.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "fabric/fabric.h"
 #include "gpu/compiler.h"
+#include "measure/quick_times.h"
 #include "run/kernel_store.h"
+#include "serve/verdict.h"
 #include "stretto/machine.h"
 #include "stretto/tune.h"
 #include "tune/learnt.h"
 #include "tune/predict.h"
 
 namespace stretto {
-
-// What rank 0's process tells the others; printed and parsed, for it travels as text.
-struct Verdict {
-  enum class Kind : uint8_t { keep, known, measure };
-  Kind kind = Kind::keep;              // what `auto` took
-  std::optional<TunedOperator> known;  // an earlier operation's measurements
-  double budget_ms = 0;
-  std::vector<std::string> schedules;  // to measure
-};
-std::string to_string(const Verdict& verdict);
-// Throws SystemError: it is no verdict.
-Verdict parse_verdict(std::string_view text);
 
 // A text like STRETTO_MEASURE_MS, or nothing. Throws UsageError.
 std::optional<double> measure_ms_of(std::string_view text);
@@ -44,6 +35,8 @@ class Learning {
     const Machine& machine;
     const Tuning& tuning;
     uint64_t timeout_ns;
+    // Why this process must not wait for its GPUs now; empty: it may.
+    std::function<std::string()> why_not_now;
   };
   // `budget_ms`: where an operation says nothing.
   Learning(const Of& of, double budget_ms);
@@ -59,13 +52,17 @@ class Learning {
   Sureness sureness_of(const TunedOperator& learnt, RowCount rows);
   // Without what was learnt; simulations are shared by all operations.
   AutoSchedule unlearnt(const Segment& op, RowCount rows);
+  AutoSchedule unlearnt_since(const std::string& why, const Segment& op, RowCount rows);
+  AutoSchedule taken(const Verdict& verdict, const Segment& op, RowCount rows);
   AutoSchedule measured(const Segment& op, RowCount rows, const Verdict& verdict);
+  // Of rank 0's process: the fastest, once it is filed.
+  Verdict verdict_of(const runtime::QuickTimes& times, const Segment& op, RowCount rows);
   // Rank 0's process does.
   bool decides() const { return of_.fabric.first_rank() == 0; }
 
   const Of of_;
   const double budget_ms_;
-  LearntFile file_;
+  std::optional<LearntFile> file_;  // from the first choice on
   Predictions predictions_;
 };
 

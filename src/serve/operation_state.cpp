@@ -48,7 +48,15 @@ Operation::State::State(Context::State& of, const Operator& asked, const Operati
       options(with),
       own_workspace(of.workspace ? nullptr : of.make_workspace(0, with.rows == RowCount::fixed)),
       workspace(of.workspace ? *of.workspace : *own_workspace),
-      told_failures(workspace.failures()) {}
+      told_failures(workspace.failures()) {
+  context.is_captured[this] = [this] {
+    bool any = false;
+    for_each_runner([&](const runtime::PlanRunner& runner) { any = any || runner.is_captured(); });
+    return any;
+  };
+}
+
+Operation::State::~State() { context.is_captured.erase(this); }
 
 void Operation::State::require_rows(int64_t rows) const {
   if (is_fixed() && rows != max_rows) {

@@ -31,6 +31,9 @@ struct Operation::State {
   };
 
   State(Context::State& of, const Operator& asked, const OperationOptions& with);
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
 
   bool is_fixed() const { return options.rows == RowCount::fixed; }
   void require_rows(int64_t rows) const;

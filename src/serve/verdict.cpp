@@ -1,10 +1,11 @@
 // A verdict as text: its kind on the first line, what it needs below.
+#include "serve/verdict.h"
+
 #include <fmt/format.h>
 
 #include <charconv>
 
 #include "core/text.h"
-#include "serve/learning.h"
 #include "stretto/error.h"
 
 namespace stretto {
@@ -16,17 +17,30 @@ namespace {
       "all ranks");
 }
 
+// The text's first line, which is taken from it.
+std::string_view take_line(std::string_view& text) {
+  const size_t end = text.find('\n');
+  const std::string_view line = text.substr(0, end);
+  text = end == std::string_view::npos ? "" : text.substr(end + 1);
+  return line;
+}
+
+double number_from(std::string_view line) {
+  double number = 0;
+  const auto read = std::from_chars(line.data(), line.data() + line.size(), number);
+  if (read.ec != std::errc() || read.ptr != line.data() + line.size()) fail();
+  return number;
+}
+
 }  // namespace
 
 std::string to_string(const Verdict& verdict) {
   switch (verdict.kind) {
     case Verdict::Kind::keep:
       return "keep";
-    case Verdict::Kind::known: {
-      Tuning one;
-      one.add(*verdict.known);
-      return "known\n" + print_tuning(one);
-    }
+    case Verdict::Kind::take:
+      return fmt::format("take\n{}\n{}\n{}", verdict.chosen.within, verdict.chosen.schedule,
+                         verdict.chosen.reason);
     case Verdict::Kind::measure:
       return fmt::format("measure\n{}\n{}", verdict.budget_ms, join(verdict.schedules, "\n"));
   }
@@ -35,32 +49,21 @@ std::string to_string(const Verdict& verdict) {
 
 Verdict parse_verdict(std::string_view text) {
   Verdict verdict;
-  const size_t end = text.find('\n');
-  const std::string_view kind = text.substr(0, end);
-  const std::string_view rest = end == std::string_view::npos ? "" : text.substr(end + 1);
+  const std::string_view kind = take_line(text);
   if (kind == "keep") return verdict;
-  if (kind == "known") {
-    verdict.kind = Verdict::Kind::known;
-    try {
-      const Tuning one = parse_tuning(rest, "what rank 0 knows");
-      if (one.operators().size() != 1) fail();
-      verdict.known = one.operators().front();
-    } catch (const UsageError&) {
-      fail();
-    }
+  if (kind == "take") {
+    verdict.kind = Verdict::Kind::take;
+    verdict.chosen.within = number_from(take_line(text));
+    verdict.chosen.schedule = take_line(text);
+    verdict.chosen.reason = text;
+    if (!(verdict.chosen.within >= 0) || verdict.chosen.schedule.empty()) fail();
     return verdict;
   }
   if (kind != "measure") fail();
   verdict.kind = Verdict::Kind::measure;
-  bool is_budget = true;
-  for (const std::string_view line : split(rest, '\n')) {
-    if (!is_budget) {
-      verdict.schedules.emplace_back(line);
-      continue;
-    }
-    is_budget = false;
-    const auto read = std::from_chars(line.data(), line.data() + line.size(), verdict.budget_ms);
-    if (read.ec != std::errc() || read.ptr != line.data() + line.size()) fail();
+  verdict.budget_ms = number_from(take_line(text));
+  for (const std::string_view line : split(text, '\n')) {
+    if (!line.empty()) verdict.schedules.emplace_back(line);
   }
   if (verdict.schedules.empty() || !(verdict.budget_ms > 0)) fail();
   return verdict;

@@ -1,4 +1,6 @@
 // What rank 0 says of an operator's times travels as text, and is not trusted.
+#include "serve/verdict.h"
+
 #include <gtest/gtest.h>
 
 #include "serve/learning.h"
@@ -9,13 +11,14 @@ namespace {
 
 TEST(VerdictOfRank0, PrintsAndParses) {
   EXPECT_EQ(parse_verdict(to_string(Verdict{})).kind, Verdict::Kind::keep);
-  Verdict known;
-  known.kind = Verdict::Kind::known;
-  known.known.emplace();
-  known.known->op = parse_segment("gemm-rs m=64 n=512 k=512 ranks=2 dtype=bf16");
-  known.known->machine = "h200x8";
-  known.known->measured = {{"tiles", 10, 9, 11, {}, {}}};
-  EXPECT_EQ(to_string(parse_verdict(to_string(known))), to_string(known));
+  Verdict take;
+  take.kind = Verdict::Kind::take;
+  take.chosen = {"tiles,comm-sms=4", "the fastest of 4: 10.0 us", 0.03};
+  const Verdict taken = parse_verdict(to_string(take));
+  EXPECT_EQ(taken.kind, Verdict::Kind::take);
+  EXPECT_EQ(taken.chosen.schedule, take.chosen.schedule);
+  EXPECT_EQ(taken.chosen.reason, take.chosen.reason);
+  EXPECT_EQ(taken.chosen.within, 0.03);
   Verdict measure;
   measure.kind = Verdict::Kind::measure;
   measure.budget_ms = 62.5;
@@ -28,8 +31,9 @@ TEST(VerdictOfRank0, PrintsAndParses) {
 
 TEST(VerdictOfRank0, WhatIsNoneIsRefused) {
   for (const char* const bad :
-       {"", "kept", "known", "known\n{}", "measure", "measure\n100", "measure\nsoon\ntiles",
-        "measure\n-1\ntiles", "measure\n1x\ntiles"}) {
+       {"", "kept", "take", "take\n", "take\n0.1", "take\nsure\ntiles", "take\n-1\ntiles",
+        "take\nnan\ntiles", "measure", "measure\n100", "measure\nsoon\ntiles", "measure\n-1\ntiles",
+        "measure\n1x\ntiles"}) {
     EXPECT_THROW(parse_verdict(bad), SystemError) << bad;
   }
 }

@@ -3,8 +3,11 @@
 //   STUB_GPUS="NVIDIA H200:132:9.0;NVIDIA H100 PCIe:114:9.0"  name, SMs, compute capability
 //   STUB_SAME_UUID=1         all are one
 //   STUB_NO_PEERS=1          none reaches another's memory
+//   STUB_DRIVER=13000        what the driver says that it is
 //   STUB_ELAPSED_MS=0.5      between any two events; 0 when unset
+//   STUB_CAPTURES=1          a stream that waits for the default one is being captured
 //   STUB_EXPIRES=1           the first wait of a GEMM kernel ends by its deadline
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <set>
@@ -89,6 +92,12 @@ Result cuGetErrorString(Result, const char** text) {
   return kSuccess;
 }
 
+Result cuDriverGetVersion(int* version) {
+  const std::string said = variable("STUB_DRIVER");
+  *version = said.empty() ? 13000 : std::atoi(said.c_str());
+  return kSuccess;
+}
+
 Result cuDeviceGetCount(int* count) {
   *count = static_cast<int>(gpus().size());
   return kSuccess;
@@ -155,6 +164,13 @@ Result cuCtxGetCurrent(ContextHandle* context) {
 Result cuEventElapsedTime(float* ms, EventHandle, EventHandle) {
   *ms = static_cast<float>(std::atof(variable("STUB_ELAPSED_MS").c_str()));
   return stub_answer("cuEventElapsedTime");
+}
+
+Result cuStreamGetCaptureInfo_v2(StreamHandle stream, int* status, uint64_t*, GraphHandle*,
+                                 const void**, size_t*) {
+  *status = 0;
+  const bool is_legacy = reinterpret_cast<uintptr_t>(stream) == 1;
+  return is_legacy && !variable("STUB_CAPTURES").empty() ? kCaptureImplicit : kSuccess;
 }
 
 Result cuModuleGetFunction(FunctionHandle* function, ModuleHandle, const char* name) {

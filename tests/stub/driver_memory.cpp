@@ -1,8 +1,10 @@
 // The memory of the stub's GPUs, which is the host's: copies and fills are made at once.
-//   STUB_MEMORY=1000000      bytes that all of them have
+//   STUB_MEMORY=1000000      bytes that all of them have; each says that it has its part
 //   STUB_NO_PEERS=1          none reaches another's
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -17,6 +19,7 @@ namespace {
 struct Memory {
   std::mutex mutex;
   std::map<DevicePtr, size_t> sizes;
+  std::map<int, size_t> file_sizes;  // of what this process has made
   size_t used = 0;
 };
 Memory& memory() {
@@ -29,6 +32,8 @@ void* host(DevicePtr address) { return reinterpret_cast<void*>(address); }
 }  // namespace
 
 extern "C" {
+
+Result cuDeviceGetCount(int* count);  // driver.cpp's
 
 Result cuMemAlloc_v2(DevicePtr* address, size_t num_bytes) {
   const std::string most = variable("STUB_MEMORY");
@@ -65,18 +70,85 @@ Result cuMemFreeHost(void* at) {
   return kSuccess;
 }
 
-Result cuMemGetAllocationGranularity(size_t* granularity, const MemoryProperties*, int) {
-  *granularity = 1;
+Result cuMemGetInfo_v2(size_t* free, size_t* all) {
+  const std::string most = variable("STUB_MEMORY");
+  Memory& memory_of_all = memory();
+  const std::lock_guard lock(memory_of_all.mutex);
+  int gpus = 1;
+  cuDeviceGetCount(&gpus);
+  const size_t of_all = most.empty() ? size_t{160} << 30 : std::stoull(most);
+  *all = of_all / static_cast<size_t>(gpus);
+  *free = (of_all - std::min(of_all, memory_of_all.used)) / static_cast<size_t>(gpus);
   return kSuccess;
 }
 
-// The handle is the memory's address, where it is mapped too.
-Result cuMemCreate(MemoryHandle* handle, size_t num_bytes, const MemoryProperties*,
-                   unsigned long long) {
-  return cuMemAlloc_v2(handle, num_bytes);
+Result cuMemGetAllocationGranularity(size_t* granularity, const MemoryProperties*, int) {
+  *granularity = 4096;
+  return kSuccess;
 }
 
-Result cuMemRelease(MemoryHandle handle) { return cuMemFree_v2(handle); }
+// A handle is the descriptor of a nameless file, which other processes can map.
+Result cuMemCreate(MemoryHandle* handle, size_t num_bytes, const MemoryProperties*,
+                   unsigned long long) {
+  Memory& all = memory();
+  const std::lock_guard lock(all.mutex);
+  const std::string most = variable("STUB_MEMORY");
+  if (!most.empty() && all.used + num_bytes > std::stoull(most)) return kOutOfMemory;
+  const int file = memfd_create("stub", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(num_bytes)) != 0) return kOutOfMemory;
+  *handle = static_cast<MemoryHandle>(file);
+  all.file_sizes[file] = num_bytes;
+  all.used += num_bytes;
+  return kSuccess;
+}
+
+Result cuMemRelease(MemoryHandle handle) {
+  Memory& all = memory();
+  const std::lock_guard lock(all.mutex);
+  const auto file = static_cast<int>(handle);
+  const auto own = all.file_sizes.find(file);
+  if (own != all.file_sizes.end()) {
+    all.used -= own->second;
+    all.file_sizes.erase(own);
+  }
+  return close(file) == 0 ? kSuccess : kInvalidValue;
+}
+
+Result cuMemExportToShareableHandle(void* file, MemoryHandle handle, int, unsigned long long) {
+  *static_cast<int*>(file) = dup(static_cast<int>(handle));
+  return kSuccess;
+}
+
+Result cuMemImportFromShareableHandle(MemoryHandle* handle, void* file, int) {
+  *handle = static_cast<MemoryHandle>(dup(static_cast<int>(reinterpret_cast<intptr_t>(file))));
+  return kSuccess;
+}
+
+Result cuMemAddressReserve(DevicePtr* address, size_t num_bytes, size_t, DevicePtr,
+                           unsigned long long) {
+  void* at =
+      mmap(nullptr, num_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) return kOutOfMemory;
+  *address = reinterpret_cast<DevicePtr>(at);
+  return kSuccess;
+}
+
+Result cuMemAddressFree(DevicePtr address, size_t num_bytes) {
+  return munmap(host(address), num_bytes) == 0 ? kSuccess : kInvalidValue;
+}
+
+Result cuMemMap(DevicePtr address, size_t num_bytes, size_t, MemoryHandle handle,
+                unsigned long long) {
+  void* at = mmap(host(address), num_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                  static_cast<int>(handle), 0);
+  return at == MAP_FAILED ? kInvalidValue : kSuccess;
+}
+
+Result cuMemUnmap(DevicePtr address, size_t num_bytes) {
+  void* at = mmap(host(address), num_bytes, PROT_NONE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  return at == MAP_FAILED ? kInvalidValue : kSuccess;
+}
 
 Result cuMemSetAccess(DevicePtr, size_t, const MemoryAccess* access, size_t) {
   constexpr Result kInvalidDevice = 101;
