@@ -76,6 +76,9 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
   if (options.tensors_at_calls) {
     calls_.emplace(plan, memory_.shared(), options.serves, options.results);
   }
+  if (options.call_graphs == nullptr) {
+    own_call_graphs_.resize(static_cast<size_t>(fabric.num_local()));
+  }
   if (has_collectives(plan)) make_collectives();
   make_ranks();
   if (nccl_ == nullptr) return;
@@ -145,6 +148,7 @@ void PlanRunner::add_rank(int rank, int algorithm) {
   Rank& mine = of(rank);
   mine.main = std::make_unique<cuda::Stream>();
   mine.used = mine.main->handle();
+  auto& call_graphs = options_.call_graphs != nullptr ? *options_.call_graphs : own_call_graphs_;
   std::vector<cuda::DevicePtr> counters;
   for (int owner = 0; owner < plan_.ranks(); ++owner) {
     counters.push_back(state_.counters(owner, rank));
@@ -153,7 +157,8 @@ void PlanRunner::add_rank(int rank, int algorithm) {
       plan_, rank, device, kernels_, programs_[static_cast<size_t>(rank)], signals_,
       copied_notifies_, state_.space(rank), std::move(counters), memory_.places(rank), nccl_,
       low_latency_.get(), options_.serves, options_.serves && why_not_in_memory_.empty(),
-      options_.marks, algorithm, options_.most_proposals, calls_ ? &*calls_ : nullptr});
+      options_.marks, algorithm, options_.most_proposals, calls_ ? &*calls_ : nullptr,
+      &call_graphs[static_cast<size_t>(rank - fabric_.first_rank())]});
   mine.streams->enqueue_products(*mine.main);
   memory_.poison(rank, *mine.main);
   mine.main->synchronize();

@@ -4,6 +4,7 @@
 // launched many times.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,6 +32,8 @@ struct RunnerOptions {
   bool rows_in_memory = true;  // then: and memory may say how many, which a library has memory for
   bool tensors_at_calls = false;           // the caller's tensors are a call's; else the runner's
   const SharedResults* results = nullptr;  // then: where results lie that other ranks write
+  // Then: for the graphs of calls, by local rank; null: the runner's own.
+  std::deque<CallGraphRoom>* call_graphs = nullptr;
   Workspace* workspace = nullptr;  // for what lies between ranks; null: the runner's own memory
   bool marks = false;              // kernels tell when they did what (measured_timeline.h)
   // Where cuBLAS has no such algorithm as the plan asks for. It is asked to propose so many.
@@ -162,6 +165,7 @@ class PlanRunner {
   std::unique_ptr<KernelStore> own_kernels_;
   KernelStore& kernels_;
   RunnerOptions options_;
+  std::deque<CallGraphRoom> own_call_graphs_;  // by local rank
   std::string why_not_in_memory_;  // where no rows in memory are served, though the host's are
   std::vector<cuda::RankProgram> programs_;  // by rank
   cuda::SignalLayout signals_;

@@ -3,6 +3,7 @@
 #include "run/rank_streams.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "stretto/serve.h"
 
@@ -12,7 +13,7 @@ using cuda::check;
 using cuda::driver;
 using cuda::Stream;
 
-// A plan has so many on each rank: one for each layer of a model.
+// A plan has so many on each rank: one for each layer of a model, for one or two row counts.
 constexpr size_t kMostGraphs = 128;
 
 RankStreams::RankStreams(const Setup& setup)
@@ -35,7 +36,9 @@ RankStreams::RankStreams(const Setup& setup)
   if (counts_.empty()) shown_at_ = reinterpret_cast<cuda::DevicePtr>(counts_.add(1));
   overlaps_ = ops_.size() == 1 && ops_[0].kind == StreamOp::gemm && streams_.size() == 1 &&
               !gemms_.empty() && !advance_ && !alternates_ && setup.device.ranks() == 1;
-  if (takes_graphs()) call_graphs_ = std::make_unique<CallGraphs>(kMostGraphs);
+  if (takes_graphs()) {
+    call_graphs_ = std::make_unique<CallGraphs>(kMostGraphs, *setup.call_graphs);
+  }
 }
 
 // A launch takes the host as long as a graph's, which may start behind the kernel before it only
@@ -102,7 +105,8 @@ void RankStreams::enqueue(cuda::StreamHandle handle, const CallRows& rows,
   }
   key.insert(key.end(),
              {call_.blob, static_cast<uint64_t>(rows.rows), rows.at, static_cast<uint64_t>(set)});
-  call_graphs_->run(main, key, [&](const Stream& stream) { enqueue_run(stream, rows, set); });
+  call_graphs_->run(main, std::move(key),
+                    [&](const Stream& stream) { enqueue_run(stream, rows, set); });
 }
 
 void RankStreams::enqueue_run(const Stream& main, const CallRows& rows, int set) {

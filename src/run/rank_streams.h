@@ -61,7 +61,8 @@ class RankStreams {
     bool marks = false;           // kernels tell when they did what
     // Where a library multiplies: which of how many at most that it may propose.
     int algorithm = 0, most_proposals = kMostAlgorithms;
-    const CallTensors* calls = nullptr;  // where calls name the caller's tensors
+    const CallTensors* calls = nullptr;    // where calls name the caller's tensors
+    CallGraphRoom* call_graphs = nullptr;  // then
   };
   // The rank's GPU must be current, here and below.
   explicit RankStreams(const Setup& setup);

@@ -27,6 +27,7 @@ Context::State::State(std::unique_ptr<fabric::Fabric> opened, double timeout_s,
       // What was measured had whole GPUs.
       tuning(fabric->ranks_a_gpu() > 1 ? Tuning() : load_tuning()),
       machine(default_machine(fabric->ranks())),
+      call_graphs(static_cast<size_t>(fabric->num_local())),
       memory(static_cast<size_t>(fabric->num_local())) {
   machine.gpu = fabric->device(fabric->first_rank()).name();
   for (int rank = fabric->first_rank(); rank < fabric->first_rank() + fabric->num_local(); ++rank) {

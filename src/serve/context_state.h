@@ -1,6 +1,7 @@
 // What a context holds.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "fabric/job.h"
 #include "gpu/compiler.h"
+#include "run/call_graph_room.h"
 #include "run/kernel_store.h"
 #include "run/shared_results.h"
 #include "serve/learning.h"
@@ -42,6 +44,7 @@ struct Context::State {
   Tuning tuning;
   Machine machine;  // plans are made for
   std::unique_ptr<Learning> learning;
+  std::deque<runtime::CallGraphRoom> call_graphs;       // by local rank, of all operations
   std::vector<std::unique_ptr<cuda::Stream>> streams;   // by local rank
   std::vector<std::vector<cuda::DeviceMemory>> memory;  // the same
   // By operation: whether a stream that it last ran on is being captured.
