@@ -113,7 +113,8 @@ class Engine:
         try:
             return stretto.Operation(self._context, call.graph, dtype=dtype, rows=rows,
                                      sizes={**dict(call.sizes), call.sizes[0][0]: room},
-                                     schedule=self._group.options.schedule)
+                                     schedule=self._group.options.schedule,
+                                     measure_ms=self._group.options.measure_ms)
         except ValueError as error:
             return str(error)
 

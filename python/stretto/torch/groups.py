@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
+from .._library import budget
 from ._meeting import Meeting
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -21,6 +22,7 @@ class Options:
     schedule: str = "auto"
     fallback: bool = True
     compare: bool = False
+    measure_ms: Optional[float] = None
 
 
 class Group:
@@ -100,7 +102,7 @@ def group_name(group: GroupLike = None) -> str:
 
 
 def init(group: GroupLike = None, *, timeout_s: float = DEFAULT_TIMEOUT_S, schedule: str = "auto",
-         fallback: bool = True, compare: bool = False) -> Group:
+         fallback: bool = True, compare: bool = False, measure_ms: Optional[float] = None) -> Group:
     """Makes a group known, with options. Collective over the group.
 
     group      a ProcessGroup, a DeviceMesh of one dimension, a name; None: the whole world
@@ -109,14 +111,17 @@ def init(group: GroupLike = None, *, timeout_s: float = DEFAULT_TIMEOUT_S, sched
     fallback   False: what Stretto does not serve raises ValueError, and is not given to PyTorch
     compare    True: ranks compare every call on GPUs, too, and name those that differ, instead of the first of its
                kind only. To find what ranks do differently: each call then waits for all of them
+    measure_ms on GPUs, as Operation has it: how long the first call of a shape may time schedules where "auto" is not
+               sure; 0: never; None: as STRETTO_MEASURE_MS says
 
     Groups that are never given to init() are made with these defaults at their first call. Raises
     ValueError, and RuntimeError that names the ranks which do not come.
     """
     if not 0 < timeout_s <= 3600:
         raise ValueError(f"timeout_s is {timeout_s!r}; seconds above 0, at most 3600, were expected")
+    budget(measure_ms)  # raises what is wrong with it
     name = group_name(group)
-    options = Options(float(timeout_s), schedule, bool(fallback), bool(compare))
+    options = Options(float(timeout_s), schedule, bool(fallback), bool(compare), measure_ms)
     with _lock:
         known = _known(name)
         if known is not None:

@@ -108,6 +108,8 @@ class Groups(unittest.TestCase):
             st.matmul_all_reduce(Bad.x, Bad.w, group=3)
         with self.assertRaisesRegex(ValueError, "timeout_s is 0"):
             st.init("tp", timeout_s=0)
+        with self.assertRaisesRegex(ValueError, "measure_ms is -1; a number of milliseconds from 0 to 60000"):
+            st.init("tp", measure_ms=-1)
 
     def test_ranks_that_disagree_are_named(self):
         def call(group):
