@@ -63,17 +63,21 @@ struct Hand {
     plan.copy(copier, plan.slots(1, 0), {plan.part(1, 0)});
     plan.notify(copier, 1, 1);
   }
+
+  // Of a run, by rank.
+  std::vector<std::vector<KernelMarks>> marks() const {
+    const auto lane = [](int index) { return static_cast<uint32_t>(index); };
+    return {{marks_of({lane(teller)}, {{0}}, {0}, {{kNot, kNot, 2, 12, kNot, 15}})},
+            {marks_of({lane(multiplier)}, {{0, 2}}, {0},
+                      {{kNot, kNot, 1, 10, kNot, 11}, {20, kNot, 21, 30, kNot, 33}}),
+             marks_of({lane(copier)}, {{1}}, {0}, {{14, kNot, 15, kNot, 17, 19}})}};
+  }
 };
 
 TEST(MeasuredTimeline, SpansFollowTheMarks) {
   const Hand hand;
   const Plan& plan = hand.plan.plan();
-  const auto lane = [](int index) { return static_cast<uint32_t>(index); };
-  const std::vector<std::vector<KernelMarks>> by_rank = {
-      {marks_of({lane(hand.teller)}, {{0}}, {0}, {{kNot, kNot, 2, 12, kNot, 15}})},
-      {marks_of({lane(hand.multiplier)}, {{0, 2}}, {0},
-                {{kNot, kNot, 1, 10, kNot, 11}, {20, kNot, 21, 30, kNot, 33}}),
-       marks_of({lane(hand.copier)}, {{1}}, {0}, {{14, kNot, 15, kNot, 17, 19}})}};
+  const std::vector<std::vector<KernelMarks>> by_rank = hand.marks();
   const Timeline timeline = measured_timeline(plan, by_rank);
   EXPECT_THAT(spans_of(plan, timeline),
               ElementsAre("gemm 1-10", "gemm 2-12", "wait 0-14", "notify 12-15", "copy 15-17",
@@ -104,12 +108,7 @@ TEST(MeasuredTimeline, SpansFollowTheMarks) {
 TEST(MeasuredTimeline, ComesBackFromItsTrace) {
   const Hand hand;
   const Plan& plan = hand.plan.plan();
-  const auto lane = [](int index) { return static_cast<uint32_t>(index); };
-  const std::vector<std::vector<KernelMarks>> by_rank = {
-      {marks_of({lane(hand.teller)}, {{0}}, {0}, {{kNot, kNot, 2, 12, kNot, 15}})},
-      {marks_of({lane(hand.multiplier)}, {{0, 2}}, {0},
-                {{kNot, kNot, 1, 10, kNot, 11}, {20, kNot, 21, 30, kNot, 33}}),
-       marks_of({lane(hand.copier)}, {{1}}, {0}, {{14, kNot, 15, kNot, 17, 19}})}};
+  const std::vector<std::vector<KernelMarks>> by_rank = hand.marks();
   const Timeline timeline = measured_timeline(plan, by_rank);
   const TracedRun run =
       read_perfetto(to_perfetto(plan, timeline, nullptr, {.machine = "H200"}), "trace.json");

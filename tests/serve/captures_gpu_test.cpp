@@ -89,6 +89,39 @@ TEST_P(OperationOnGpus, AnythingMayBeDoneWhileAnotherStreamIsCaptured) {
   other.synchronize();
 }
 
+// To wait for a whole GPU, as measuring must, would end the capture.
+TEST_P(OperationOnGpus, NothingIsMeasuredWhileAStreamIsCaptured) {
+  const auto made_within = [&](GlobalCapture& capture) {
+    // No shipped file knows the like of it.
+    const Segment product{kGemmRs, 640, 1152, 2176, ranks_, DType::bf16};
+    const Operation operation(*context_, product, {.rows = RowCount::fixed, .measure_ms = 50});
+    EXPECT_FALSE(capture.is_broken());
+    return operation.reason(product.m);
+  };
+  context_->make_current(0);
+  const cuda::Stream own(static_cast<cuda::StreamHandle>(context_->stream(0)));
+  const cuda::DeviceMemory word(sizeof(uint32_t));
+  {
+    GlobalCapture capture(own);
+    check(driver().fill_words(word.address(), 1, 1, own.handle()), "fill");
+    EXPECT_THAT(made_within(capture), HasSubstr("not measured: a stream of rank 0's GPU is being"));
+    context_->make_current(0);
+    capture.end();
+  }
+  // As cudaStreamCreate() makes it.
+  cuda::StreamHandle made = nullptr;
+  check(driver().stream_create(&made, 0, 0), "make a stream");
+  {
+    const cuda::Stream blocking(made);
+    GlobalCapture capture(blocking);
+    check(driver().fill_words(word.address(), 1, 1, made), "fill");
+    EXPECT_THAT(made_within(capture), HasSubstr("not measured: a stream of rank 0's GPU is being"));
+    context_->make_current(0);
+    capture.end();
+  }
+  check(driver().stream_destroy(made), "end a stream");
+}
+
 TEST_P(OperationOnGpus, CallsAreCapturedInGlobalMode) {
   constexpr int64_t kRows = 500, kFewer = 100;
   for (const char* schedule : {"tiles", "low-latency", "decomposed"}) {

@@ -15,16 +15,6 @@
 namespace stretto {
 namespace {
 
-// Of what `auto` can take from elsewhere: all but algorithms that cuBLAS does not propose first.
-double best_us(const TunedOperator& tuned, const Machine& machine) {
-  double best = tuned.library_us;
-  for (const Measured& one : tuned.measured) {
-    if (parse_schedule(one.schedule, tuned.op, machine).algorithm != 0) continue;
-    best = std::min(best, one.time_us);
-  }
-  return best;
-}
-
 Tally tally(const std::vector<TunedOperator>& all, const Without& what, int ranks, bool few_rows,
             const Machine& machine, Predictions& predictions) {
   Tally found;
@@ -32,7 +22,7 @@ Tally tally(const std::vector<TunedOperator>& all, const Without& what, int rank
     if (tuned.op.ranks != ranks || (tuned.op.m < kFewRows) != few_rows) continue;
     const AutoSchedule chosen = expected_schedule(tuned.op, machine, without(all, what, tuned.op),
                                                   RowCount::fixed, RowsFrom::host, predictions);
-    found.add(measured_us(tuned, chosen.schedule, machine), best_us(tuned, machine),
+    found.add(measured_us(tuned, chosen.schedule, machine), fastest_measured_us(tuned, machine),
               tuned.library_us);
   }
   return found;

@@ -17,15 +17,6 @@ namespace {
 
 constexpr size_t kShortlist = 8;
 
-double best_us(const TunedOperator& tuned, const Machine& machine) {
-  double best = tuned.library_us;
-  for (const Measured& one : tuned.measured) {
-    if (parse_schedule(one.schedule, tuned.op, machine).algorithm != 0) continue;
-    best = std::min(best, one.time_us);
-  }
-  return best;
-}
-
 // The fastest of a shortlist, of those that were measured; 0: none was.
 double fastest_us(const TunedOperator& tuned, const std::vector<Schedule>& shortlist,
                   const Machine& machine) {
@@ -65,7 +56,8 @@ TEST(LeftOutModels, RegretIsSmallAndWhatIsSureIsSo) {
         shortlist(tuned.op, machine, left, RowCount::fixed, kShortlist, predictions);
     ASSERT_FALSE(measured.empty());
     EXPECT_EQ(measured.front(), chosen.schedule) << "what auto takes is measured too";
-    const double best = best_us(tuned, machine), us = measured_us(tuned, chosen.schedule, machine);
+    const double best = fastest_measured_us(tuned, machine),
+                 us = measured_us(tuned, chosen.schedule, machine);
     Row& row = rows[fmt::format("{} | {} {}", tuned.op.kind == kAgGemm ? "gathers" : "reductions",
                                 tuned.op.m < kFewRows ? "<" : ">=", kFewRows)];
     row.chosen.add(us, best);
