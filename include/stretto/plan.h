@@ -213,6 +213,13 @@ struct Lane {
   bool operator==(const Lane&) const = default;
 };
 
+// What compute lanes have between two boundaries, where a library multiplies it.
+struct LibraryKernel {
+  int32_t behind = 0;  // so many boundaries
+  int algorithm = 0;   // which of those that it proposes for a shape
+  bool operator==(const LibraryKernel&) const = default;
+};
+
 // Where an instruction stands.
 struct InstrRef {
   uint32_t lane = 0;
@@ -228,6 +235,8 @@ struct Plan {
   // only the simulation cares.
   bool library_gemms = false;
   int library_algorithm = 0;  // with library_gemms: which of those that it proposes for a shape
+  // Without library_gemms: it multiplies these, and the GEMM kernel the others. Ascending.
+  std::vector<LibraryKernel> library_kernels;
   // On a GPU kernels of the device language make the collectives, not NCCL, and add in rank order,
   // as the emulator then does.
   bool low_latency_collectives = false;
@@ -246,6 +255,13 @@ struct Plan {
   int ranks() const { return op.ranks; }
   // Whether tasks go by whole numbers that a run finds in buffers.
   bool has_tables() const;
+  bool any_library() const { return library_gemms || !library_kernels.empty(); }
+  // Of what compute lanes have behind so many boundaries: the library's algorithm; nothing: the
+  // GEMM kernel multiplies it.
+  std::optional<int> library_at(size_t behind) const {
+    if (library_gemms) return library_algorithm;
+    return library_kernels.empty() ? std::nullopt : algorithm_of_kernel(behind);
+  }
   std::span<const Region> reads(const Instr& instr) const {
     return {operands.data() + instr.first_operand, instr.num_reads};
   }
@@ -262,6 +278,9 @@ struct Plan {
   }
   std::optional<uint16_t> find_buffer(std::string_view name) const;
   size_t num_instrs() const;
+
+ private:
+  std::optional<int> algorithm_of_kernel(size_t behind) const;
 };
 
 // How a write region of a task lines up with the task's rows: the region holds rows

@@ -55,7 +55,7 @@ GpuRow GpuRun::evaluate(const NamedPlan& named, Progress& progress, double done,
   row.describe(named);
   if (named.plan == nullptr) return row;
   const Plan& plan = *named.plan;
-  if (plan.library_gemms) {
+  if (plan.any_library()) {
     // One process without it keeps all from a plan that they would make together.
     const std::string mine = cuda::why_no_cublas().substr(0, kMostOfAReason);
     for (const std::string& one : gpus_.group().all_gather("whether there is cuBLAS", mine)) {
@@ -88,7 +88,7 @@ void GpuRun::attempt(GpuRow& row, const NamedPlan& named, Progress& progress, do
     verify(row, named, progress, done, share);
     if (row.verified() && options_.timeline) {
       row.timeline =
-          named.plan->library_gemms
+          named.plan->any_library()
               ? "no timeline: cuBLAS multiplies, and its kernels do not tell when\n"
               : measure_timeline(*named.plan, named.lines(), gpus_, compiler_, options_.perfetto);
     }

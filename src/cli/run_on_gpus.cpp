@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -55,8 +56,12 @@ void require_perfetto(const Request& request) {
         "--perfetto writes one timeline; name one strategy, for example --strategy tiles, or one "
         "file");
   }
-  if (!request.files.empty() ? request.files.front().plan.library_gemms
-                             : request.choices.front().schedule.first().gemm == GemmBy::library) {
+  const auto by_library = [](const OperatorSchedule& schedule) {
+    return std::any_of(schedule.products.begin(), schedule.products.end(),
+                       [](const Schedule& one) { return one.gemm == GemmBy::library; });
+  };
+  if (!request.files.empty() ? request.files.front().plan.any_library()
+                             : by_library(request.choices.front().schedule)) {
     throw UsageError(
         "--perfetto with gemm=library: cuBLAS's kernels do not tell when they do what; "
         "take a schedule with gemm=tiles");

@@ -39,7 +39,7 @@ Roundings roundings_of(const Plan& plan) {
         const int roundings = plan.low_latency_collectives ? 1 : plan.ranks();
         const uint16_t terms = instr.num_reads - form_of(instr.collective).own_reads;
         for (const Region& read : plan.reads(instr).first(terms)) account(read, roundings);
-      } else if (plan.library_gemms && follows_product(instr.op)) {
+      } else if (plan.any_library() && follows_product(instr.op)) {
         // It reads the product as it is stored.
         const DType dtype = plan.buffers[plan.reads(instr)[0].buffer].dtype;
         if (unit_roundoff(dtype) > unit_roundoff(found.kept)) found.kept = dtype;

@@ -26,6 +26,11 @@ class NeedsFinder {
     for (uint32_t at = 0; at < instrs.size(); ++at) {
       if (instrs[at].op == Opcode::boundary) ++stretch;
       if (!is_product(instrs[at].op)) continue;
+      if (const std::optional<int> library = plan_.library_at(stretch)) {
+        if (found_.size() <= stretch) found_.resize(stretch + 1);
+        found_[stretch].needs.library = library;
+        continue;
+      }
       const FollowedTile* const tile = sums_.followed_at(lane, at);
       if (tile != nullptr && at != tile->begin) continue;  // it is the second product's
       if (found_.size() <= stretch) found_.resize(stretch + 1);

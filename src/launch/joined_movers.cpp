@@ -30,7 +30,7 @@ bool copies_vectors(const Plan& plan, const BlockPart& part) {
 bool can_join(const Plan& plan, const RankProgram& program) {
   if (program.streams.size() != 2 || program.streams[1].kind != LaneKind::comm) return false;
   if (program.gemms.size() != 1 || program.moves.size() != 1) return false;
-  if (program.needs.front().grouped) return false;
+  if (program.needs.front().grouped || program.needs.front().library) return false;
   // The kernel is all that the rank runs: comm lanes could await what follows it, and it them.
   const std::vector<Step>& steps = program.streams[0].steps;
   if (steps.size() != 1 || steps.front().kind != StepKind::gemm) return false;
@@ -41,7 +41,6 @@ bool can_join(const Plan& plan, const RankProgram& program) {
 }  // namespace
 
 void join_movers(const Plan& plan, std::vector<RankProgram>& programs) {
-  if (plan.library_gemms) return;
   const bool all = std::all_of(programs.begin(), programs.end(),
                                [&](const RankProgram& program) { return can_join(plan, program); });
   if (!all) return;

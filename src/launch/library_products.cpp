@@ -115,9 +115,10 @@ std::string why_not_at_once(const std::vector<Product>& products) {
 }
 
 // The gemms of a lane's stretch that begins at `at`, which moves on to its end.
-std::string add_stretch(const Plan& plan, const Lane& lane, uint32_t& at,
+std::string add_stretch(const Plan& plan, const Lane& lane, bool by_library, uint32_t& at,
                         std::vector<Product>& products) {
   const std::vector<Instr>& instrs = lane.instrs;
+  while (!by_library && at < instrs.size() && instrs[at].op != Opcode::boundary) ++at;
   while (at < instrs.size() && instrs[at].op == Opcode::notify) ++at;
   bool in_front = true;
   for (; at < instrs.size() && instrs[at].op != Opcode::boundary; ++at) {
@@ -135,11 +136,13 @@ std::string add_stretch(const Plan& plan, const Lane& lane, uint32_t& at,
 
 std::string why_no_products_of_rank(const Plan& plan, const std::vector<const Lane*>& lanes) {
   std::vector<uint32_t> at(lanes.size(), 0);
-  for (bool more = !lanes.empty(); more;) {
+  bool more = !lanes.empty();
+  for (size_t number = 0; more; ++number) {
+    const bool by_library = plan.library_at(number).has_value();
     std::vector<Product> products;
     more = false;
     for (size_t i = 0; i < lanes.size(); ++i) {
-      std::string why = add_stretch(plan, *lanes[i], at[i], products);
+      std::string why = add_stretch(plan, *lanes[i], by_library, at[i], products);
       if (!why.empty()) return why;
       if (at[i] >= lanes[i]->instrs.size()) continue;
       ++at[i];
@@ -184,14 +187,17 @@ std::string why_no_products(const Plan& plan) {
 }
 
 bool multiplies_into_result(const Plan& plan) {
-  if (!plan.library_gemms) return false;
+  if (!plan.any_library()) return false;
   const auto is_of_result = [&](const Region& to) {
     return plan.buffers[to.buffer].role == BufferRole::output;
   };
   for (const Lane& lane : plan.lanes) {
+    size_t boundaries = 0;
     for (const Instr& instr : lane.instrs) {
+      boundaries += instr.op == Opcode::boundary;
+      if (instr.op != Opcode::gemm || !plan.library_at(boundaries)) continue;
       const auto writes = plan.writes(instr);
-      if (instr.op == Opcode::gemm && std::any_of(writes.begin(), writes.end(), is_of_result)) {
+      if (std::any_of(writes.begin(), writes.end(), is_of_result)) {
         return true;
       }
     }

@@ -16,10 +16,10 @@ struct Product {
 };
 
 // Those that the gemms of a kernel make up, each as large as it can be: together they write what
-// the gemms write, every element once. The plan has library_gemms, and why_no_products() is empty.
+// the gemms write, every element once. A library multiplies it, and why_no_products() is empty.
 std::vector<Product> products_of(const Plan& plan, const std::vector<BlockPart>& kernel);
 
-// Why the plan's gemms are no products of a library; empty when they are.
+// Why the gemms that a library multiplies are no products of it; empty when they are.
 std::string why_no_products(const Plan& plan);
 
 // Whether a library multiplies into the caller's result, rather than into what a collective adds

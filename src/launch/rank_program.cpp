@@ -26,6 +26,7 @@ class MainStream {
 
   // What the compute lanes have between two boundaries, `number` of which stand before it.
   void add(const std::vector<Stretch>& stretches, size_t number) {
+    const bool by_library = plan_.library_at(number).has_value();
     std::vector<BlockPart> head, gemm, move;
     std::vector<Step> notifies, behind, waits;
     for (const Stretch& stretch : stretches) {
@@ -44,20 +45,20 @@ class MainStream {
       const uint32_t tiles = end_of_routes(stretch.lane, begin, tail);
       if (begin < tiles) head.push_back({stretch.lane, begin, tiles, {}});
       begin = tiles;
-      uint32_t split = end_of_tiles(stretch.lane, begin, tail);
+      uint32_t split = end_of_tiles(stretch.lane, begin, tail, by_library);
       if (begin < split) gemm.push_back({stretch.lane, begin, split, {}});
       // A library's kernel tells nobody.
-      for (; plan_.library_gemms && split < tail && instrs[split].op == Opcode::notify; ++split) {
+      for (; by_library && split < tail && instrs[split].op == Opcode::notify; ++split) {
         behind.push_back({StepKind::notify, 0, stretch.lane, split});
       }
       if (split < tail) move.push_back({stretch.lane, split, tail, {}});
     }
     std::vector<BlockPart>& last = !move.empty() ? move : !gemm.empty() ? gemm : head;
-    if (alone_ && !(plan_.library_gemms && move.empty())) deal_out(waits, last);
+    if (alone_ && !(by_library && move.empty())) deal_out(waits, last);
     std::vector<Step>& steps = program_.streams[0].steps;
     steps.insert(steps.end(), notifies.begin(), notifies.end());
     add_kernel(StepKind::move, std::move(head), program_.moves);
-    if (!gemm.empty() && !plan_.library_gemms) program_.needs.push_back(sums_.needs()[number]);
+    if (!gemm.empty()) program_.needs.push_back(sums_.needs()[number]);
     add_kernel(StepKind::gemm, std::move(gemm), program_.gemms);
     steps.insert(steps.end(), behind.begin(), behind.end());
     add_kernel(StepKind::move, std::move(move), program_.moves);
@@ -99,14 +100,14 @@ class MainStream {
   }
 
   // One past the last tile, what follows it, its sum and the notifies behind them.
-  uint32_t end_of_tiles(uint32_t lane, uint32_t begin, uint32_t end) const {
+  uint32_t end_of_tiles(uint32_t lane, uint32_t begin, uint32_t end, bool by_library) const {
     const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
     uint32_t split = begin;
     InGemm in_gemm;
     for (uint32_t i = begin; i < end; ++i) {
       if (in_gemm.pass(instrs[i]) && instrs[i].is_task()) split = i + 1;
     }
-    if (plan_.library_gemms) return split;
+    if (by_library) return split;
     while (split > begin && split < end && instrs[split].op == Opcode::notify) ++split;
     return split;
   }
@@ -160,6 +161,13 @@ StepStream host_lane(const Plan& plan, uint32_t index) {
 }
 
 }  // namespace
+
+uint32_t RankProgram::number_of_kind(uint32_t kernel) const {
+  const bool by_library = needs[kernel].library.has_value();
+  return static_cast<uint32_t>(
+      std::count_if(needs.begin(), needs.begin() + kernel,
+                    [&](const GemmNeeds& one) { return one.library.has_value() == by_library; }));
+}
 
 std::vector<RankProgram> programs_of(const Plan& plan) {
   return programs_of(plan, std::make_shared<const TileSums>(plan));

@@ -16,7 +16,7 @@
 // Beside the other lanes kernels run that need a place on an SM, and a peer may wait for them:
 // there such waits are steps behind the kernel.
 //
-// Where the plan has library_gemms, what is called a GEMM kernel here is a library's products
+// Where a library multiplies, what is called a GEMM kernel here is its products
 // (library_products.h): nothing but gemms, and waits and notifies are steps around it.
 #pragma once
 
@@ -60,7 +60,9 @@ struct RankProgram {
   // Whether moves[0] are blocks of gemms[0] and no step.
   bool joins() const { return !needs.empty() && needs.front().moves; }
   uint32_t num_events = 0;
-  std::vector<GemmNeeds> needs;  // of each of `gemms`; nothing where a library multiplies
+  std::vector<GemmNeeds> needs;  // of each of `gemms`
+  // Which of the GEMM kernels `gemms[kernel]` is, or which of the library's.
+  uint32_t number_of_kind(uint32_t kernel) const;
   // Of the plan: what its gemms add.
   std::shared_ptr<const TileSums> sums;
   // (stream, step) of every step in an order in which one thread may enqueue them (order_steps.h):

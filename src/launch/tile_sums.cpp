@@ -5,7 +5,6 @@
 namespace stretto::cuda {
 
 TileSums::TileSums(const Plan& plan) : uses_(plan.buffers.size(), Use::memory) {
-  if (plan.library_gemms) return;  // nothing of the plan is the GEMM kernel's
   tiles_ = LaneTiles(plan).tiles;
   if (!tiles_.empty()) number_tiles(plan);
   find_uses(plan);

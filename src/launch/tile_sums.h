@@ -14,7 +14,8 @@ namespace stretto::cuda {
 
 class TileSums {
  public:
-  // None where a library multiplies. The plan's words have no faults.
+  // None where a library multiplies: nothing there is the GEMM kernel's. The plan's words have no
+  // faults.
   explicit TileSums(const Plan& plan);
 
   // Of the gemm at `at` of plan.lanes[lane]; of ranges of K in registers, the last one.

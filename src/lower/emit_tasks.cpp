@@ -5,6 +5,7 @@
 #include "lower/emit_patterns.h"
 #include "lower/emit_rows.h"
 #include "lower/free_lanes.h"
+#include "lower/say_libraries.h"
 #include "stretto/error.h"
 
 namespace stretto {
@@ -233,6 +234,12 @@ void end_kernels(Lowering& state, Emitter& emit) {
   for (int rank = 0; rank < state.op.ranks; ++rank) {
     emit.boundary(rank);
     if (by_events) emit.boundary(rank);
+  }
+  if (!says_kernels(state.schedule)) return;
+  // Ranks of few rows have had fewer kernels.
+  const int32_t most = *std::max_element(state.boundaries.begin(), state.boundaries.end());
+  for (int rank = 0; rank < state.op.ranks; ++rank) {
+    while (state.boundaries[static_cast<size_t>(rank)] < most) emit.boundary(rank);
   }
 }
 

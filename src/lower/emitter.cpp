@@ -54,7 +54,8 @@ void Emitter::collective(int rank, CollectiveKind kind, int32_t id, float attrib
   Instr instr;
   instr.op = Opcode::collective;
   instr.collective = kind;
-  instr.id = first_collective_ + id;
+  if (!first_collective_) first_collective_ = state_.collectives;
+  instr.id = *first_collective_ + id;
   if (!form_of(kind).attribute.empty()) instr.set_attribute(attribute);
   state_.collectives = std::max(state_.collectives, instr.id + 1);
   append_of_part(lanes_.nccl_lane(rank), instr);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 
 #include "lower/lowering.h"
 #include "stretto/error.h"
@@ -13,10 +14,7 @@ class Emitter {
  public:
   // Tasks go to lanes of this table; they are of a part of the rows.
   Emitter(Lowering& state, const LaneTable& lanes, const PartLowering& part)
-      : state_(state),
-        lanes_(lanes),
-        part_(state.is_split() ? &part.rows : nullptr),
-        first_collective_(state.collectives) {}
+      : state_(state), lanes_(lanes), part_(state.is_split() ? &part.rows : nullptr) {}
   // The same, with room for the tasks of that product.
   Emitter(Lowering& state, const SegmentLowering& product);
 
@@ -38,7 +36,7 @@ class Emitter {
   void counted_task(uint32_t lane, Opcode op, std::initializer_list<int64_t> counts,
                     int32_t tile = -1);
   void stage(uint32_t lane, const Stage& stage, int32_t tile = -1);
-  // `id`: its number among those of this emitter.
+  // `id`: its number among those of this emitter, which stand together.
   void collective(int rank, CollectiveKind kind, int32_t id, float attribute = 0);
 
   // A kernel boundary in all compute lanes of the rank.
@@ -55,9 +53,9 @@ class Emitter {
 
   Lowering& state_;
   const LaneTable& lanes_;
-  const RowPart* const part_;  // null: of all rows
-  const int32_t first_collective_;
-  std::vector<Region> operands_;  // of the next task, and room for more
+  const RowPart* const part_;                // null: of all rows
+  std::optional<int32_t> first_collective_;  // its number among all
+  std::vector<Region> operands_;             // of the next task, and room for more
   uint16_t num_reads_ = 0, num_writes_ = 0;
 };
 

@@ -30,6 +30,7 @@ constexpr LowerStep kSteps[] = {
     {"declare_buffers", "the sizes follow from layout, packing and pieces", declare_buffers},
     {"make_lanes", "their number follows from tiles and schedule", make_lanes},
     {"emit_tasks", "everything that a task names now exists", emit_tasks},
+    {"say_libraries", "which kernels a product has is known by its tasks", say_libraries},
     {"drop_idle_lanes", "only now it is known which lanes have work", drop_idle_lanes},
     {"place_signals", "derives synchronisation from all tasks at once", place_signals},
     {"fuse_tasks", "what a GPU keeps in registers hangs on who waits and reads", fuse_tasks},
@@ -43,10 +44,10 @@ Plan empty_plan(const Operator& op, const OperatorSchedule& schedule, const Mach
   plan.sms = machine.sms;
   if (schedule.products.empty()) return plan;
   const Schedule& first = schedule.products.front();
-  plan.library_gemms = first.gemm == GemmBy::library;
-  plan.library_algorithm = first.algorithm;
   plan.cluster = first.cluster;
-  plan.low_latency_collectives = first.collectives == CollectivesBy::low_latency;
+  plan.low_latency_collectives = std::any_of(
+      schedule.products.begin(), schedule.products.end(),
+      [](const Schedule& one) { return one.collectives == CollectivesBy::low_latency; });
   return plan;
 }
 
@@ -91,15 +92,20 @@ Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
     }
     ++next;
   }
-  // The lanes of all products are there at once.
-  int others = 0;
+  // The lanes of all products are there at once. NCCL's kernels fit beside none of them.
+  int blocks = 0, nccl = 0;
   for (const SegmentLowering& product : products) {
-    others = std::max(others, product.sms_for_others());
+    int& most = product.by_nccl() ? nccl : blocks;
+    most = std::max(most, product.sms_for_others());
   }
   for (const RoutedLowering& product : routed) {
-    others = std::max(others, product.comm_lanes());
+    blocks = std::max(blocks, product.comm_lanes());
   }
-  for (const LookUpLowering& one : look_ups) others = std::max(others, one.sms_for_others());
+  for (const LookUpLowering& one : look_ups) {
+    int& most = one.by_nccl() ? nccl : blocks;
+    most = std::max(most, one.sms_for_others());
+  }
+  const int others = blocks + nccl;
   for (LookUpLowering& one : look_ups) one.sms_of_others = others;
   for (SegmentLowering& product : products) product.sms_of_others = others;
   for (RoutedLowering& product : routed) product.sms_of_others = others;

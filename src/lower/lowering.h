@@ -223,6 +223,7 @@ void order_tiles(SegmentLowering& state);
 void declare_buffers(Draft& draft);
 void make_lanes(Draft& draft);
 void emit_tasks(Draft& draft);
+void say_libraries(Draft& draft);
 void drop_idle_lanes(Draft& draft);
 
 }  // namespace stretto

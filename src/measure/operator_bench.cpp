@@ -102,7 +102,7 @@ class Contestant {
   // Of a plan, after its result: runs of its own whose kernels make marks. cuBLAS makes none.
   std::optional<RunParts> parts(const Plan& plan, const cuda::Compiler& compiler) {
     constexpr int kLaunches = 4;
-    if (plan.library_gemms) return std::nullopt;
+    if (plan.any_library()) return std::nullopt;
     warm_.reset();
     cold_.reset();
     runner_.reset();

@@ -76,7 +76,7 @@ PlanFault fault_in_pair(const Plan& plan, size_t first, size_t second) {
 
 PlanFault fault_in_clusters(const Plan& plan) {
   if (plan.cluster == 1) return {};
-  if (plan.library_gemms) return {"expected 'gemm library' or clusters of lanes, found both"};
+  if (plan.any_library()) return {"expected 'gemm library' or clusters of lanes, found both"};
   for (size_t l = 0; l < plan.lanes.size(); ++l) {
     const Lane& lane = plan.lanes[l];
     if (lane.kind != LaneKind::compute) continue;

@@ -34,6 +34,8 @@ struct PlanFault {
   std::optional<size_t> instr = {};  // nothing: the lane as a whole
 };
 PlanFault fault_in_clusters(const Plan& plan);
+// Of the kernels that a library is said to multiply.
+std::string fault_in_library(const Plan& plan);
 // Of tasks that are said to be fused, and cannot be.
 PlanFault fault_in_fused(const Plan& plan);
 // Either; of a lane or instruction, without its name.

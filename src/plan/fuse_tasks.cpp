@@ -115,9 +115,14 @@ class Fuser {
   void find(uint32_t l) {
     Lane& lane = plan_.lanes[l];
     first_try_.push_back(tries_.size());
+    size_t boundaries = 0;
+    bool by_library = plan_.library_at(0).has_value();
     for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
       any_norm_ |= lane.instrs[at].op == Opcode::norm;
-      if (!may_begin(lane, at)) continue;
+      if (lane.instrs[at].op == Opcode::boundary) {
+        by_library = plan_.library_at(++boundaries).has_value();
+      }
+      if (by_library || !may_begin(lane, at)) continue;
       const Grown grown = grow_from(lane, at);
       tries_.push_back({l, at, grown.tile.last, grown.next});
       if (grown.tile.last == at) {
@@ -144,7 +149,7 @@ class Fuser {
   }
 
   bool may_begin(const Lane& lane, uint32_t at) const {
-    if (!is_product(lane.instrs[at].op) || plan_.library_gemms) return false;
+    if (!is_product(lane.instrs[at].op)) return false;
     const uint32_t next = task_from(lane, at + 1);
     return next < lane.instrs.size() && (any_kept_ || !is_product(lane.instrs[next].op));
   }

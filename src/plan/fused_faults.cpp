@@ -27,6 +27,8 @@ void walk(const Plan& plan, uint32_t l, LaneTiles& found) {
   const Lane& lane = plan.lanes[l];
   std::optional<TileTask> task;
   bool is_broken = false;  // by a fault that is known
+  size_t boundaries = 0;
+  bool by_library = plan.library_at(0).has_value();
   const auto end_tile = [&] {
     if (task && task->tile().last != task->tile().begin) {
       if (!task->is_whole() && !is_broken)
@@ -39,9 +41,10 @@ void walk(const Plan& plan, uint32_t l, LaneTiles& found) {
   for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
     const Instr& instr = lane.instrs[at];
     if (instr.is_sync()) continue;
+    if (instr.op == Opcode::boundary) by_library = plan.library_at(++boundaries).has_value();
     if (!instr.fused) {
       end_tile();
-      if (is_product(instr.op) && !plan.library_gemms) task.emplace(plan, lane, at);
+      if (is_product(instr.op) && !by_library) task.emplace(plan, lane, at);
       continue;
     }
     std::string what;

@@ -69,7 +69,7 @@ void Parser::header() {
     if (!is_schedule_text(plan_.schedule, plan_.op)) in_.fail(schedule_start, "a schedule's text");
     line("'sms'");
   }
-  if (in_.accept_token("gemm")) {
+  while (!plan_.library_gemms && in_.accept_token("gemm")) {
     library();
     line("'sms'");
   }
@@ -87,12 +87,13 @@ void Parser::header() {
     line("'sms'");
   }
   if (!in_.accept_token("sms")) {
-    in_.fail(in_.position(), plan_.cluster != 1              ? "'sms'"
-                             : plan_.low_latency_collectives ? "'cluster' or 'sms'"
-                             : plan_.library_gemms           ? "'collectives', 'cluster' or 'sms'"
-                             : plan_.schedule.empty()
-                                 ? "'schedule', 'gemm', 'collectives', 'cluster' or 'sms'"
-                                 : "'gemm', 'collectives', 'cluster' or 'sms'");
+    in_.fail(in_.position(),
+             plan_.cluster != 1               ? "'sms'"
+             : plan_.low_latency_collectives  ? "'cluster' or 'sms'"
+             : plan_.library_gemms            ? "'collectives', 'cluster' or 'sms'"
+             : !plan_.library_kernels.empty() ? "'gemm', 'collectives', 'cluster' or 'sms'"
+             : plan_.schedule.empty() ? "'schedule', 'gemm', 'collectives', 'cluster' or 'sms'"
+                                      : "'gemm', 'collectives', 'cluster' or 'sms'");
   }
   plan_.sms = number_after_blanks(1, kMaxInt32, "the number of SMs");
 }
@@ -115,13 +116,21 @@ std::shared_ptr<const GraphText> Parser::own_graph() {
 }
 
 void Parser::library() {
+  library_line_ = in_.line();
   in_.expect_token("library");
-  plan_.library_gemms = true;
+  LibraryKernel kernel;
   int64_t value = 0;
-  if (option("algorithm", kMostAlgorithms - 1, value)) {
-    plan_.library_algorithm = static_cast<int>(value);
+  const bool is_one = option("behind", kMaxInt32, value, 0);
+  if (is_one) kernel.behind = static_cast<int32_t>(value);
+  if (option("algorithm", kMostAlgorithms - 1, value)) kernel.algorithm = static_cast<int>(value);
+  if (!in_.at_line_end()) {
+    in_.fail(in_.position(),
+             is_one ? "algorithm=NUMBER or nothing" : "behind=NUMBER, algorithm=NUMBER or nothing");
   }
-  if (!in_.at_line_end()) in_.fail(in_.position(), "algorithm=NUMBER or nothing");
+  if (is_one) return plan_.library_kernels.push_back(kernel);
+  if (!plan_.library_kernels.empty()) in_.fail(in_.position(), "behind=NUMBER");
+  plan_.library_gemms = true;
+  plan_.library_algorithm = kernel.algorithm;
 }
 
 void Parser::declarations() {
@@ -159,12 +168,12 @@ std::string Parser::declared(std::unordered_map<std::string_view, uint16_t>& ids
   return std::string(name);
 }
 
-bool Parser::option(std::string_view key, int64_t most, int64_t& value) {
+bool Parser::option(std::string_view key, int64_t most, int64_t& value, int64_t least) {
   const std::string_view token = in_.peek();
   if (token.substr(0, token.find('=')) != key) return false;
   in_.name(key);
   in_.expect('=');
-  value = in_.number(1, most, key);
+  value = in_.number(least, most, key);
   return true;
 }
 
@@ -230,6 +239,9 @@ void Parser::signals() {
 void Parser::ending() {
   if (!in_.accept_token("end")) in_.fail(in_.position(), "'end'");
   in_.expect_line_end();
+  if (const std::string fault = fault_in_library(plan_); !fault.empty()) {
+    fail_at_line(library_line_, fault);
+  }
   if (!says_fused_) fuse_tasks(plan_);
   lanes();
   if (in_.next_line()) in_.fail(in_.position(), "nothing after 'end'");
@@ -244,9 +256,13 @@ void Parser::lanes() {
     const PlanLines::Of& lane = lines_.lanes[*fault.lane];
     line = fault.instr ? lane.instrs[*fault.instr] : lane.head;
   }
+  fail_at_line(line, fault.what);
+}
+
+void Parser::fail_at_line(uint32_t line, const std::string& what) {
   Cursor at(text_, file_name_);
   while (at.next_line() && at.line() < line) at.rest();
-  at.fail_with(at.position(), fault.what);
+  at.fail_with(at.position(), what);
 }
 
 Plan parse_plan(std::string_view text, std::string_view file_name, PlanLines* lines) {

@@ -36,6 +36,7 @@ class Parser {
   void lane();
   void ending();
   void lanes();
+  [[noreturn]] void fail_at_line(uint32_t line, const std::string& what);
 
   Instr instr(const Lane& lane);
   Opcode opcode();
@@ -54,7 +55,7 @@ class Parser {
   std::string declared(std::unordered_map<std::string_view, uint16_t>& ids,
                        std::string_view expected);
   // "key=NUMBER" if it stands here.
-  bool option(std::string_view key, int64_t most, int64_t& value);
+  bool option(std::string_view key, int64_t most, int64_t& value, int64_t least = 1);
   int32_t number_after_blanks(int64_t least, int64_t most, std::string_view expected);
   // The value whose name stands here.
   template <typename Enum, size_t kSize>
@@ -78,6 +79,7 @@ class Parser {
   Plan plan_;
   PlanLines lines_;
   uint32_t clusters_line_ = 0;  // which says that there are some
+  uint32_t library_line_ = 0;   // the last that names a library
   bool says_fused_ = false;     // the text, as its version has the word
   std::unordered_map<std::string_view, uint16_t> partition_ids_, buffer_ids_, signal_ids_;
 };

@@ -26,7 +26,8 @@ class Printer {
     }
     text("operator ").text(to_string(plan_.op)).text("\n");
     if (!plan_.schedule.empty()) text("schedule ").text(plan_.schedule).text("\n");
-    if (plan_.library_gemms) library();
+    if (plan_.library_gemms) library(std::nullopt, plan_.library_algorithm);
+    for (const LibraryKernel& one : plan_.library_kernels) library(one.behind, one.algorithm);
     if (plan_.low_latency_collectives) text("collectives low-latency\n");
     if (plan_.cluster != 1) text("cluster ").number(plan_.cluster).text("\n");
     text("sms ").number(plan_.sms).text("\n");
@@ -129,9 +130,10 @@ class Printer {
     out_.append(range, static_cast<size_t>(end - range));
   }
 
-  void library() {
+  void library(std::optional<int32_t> behind, int algorithm) {
     text("gemm library");
-    if (plan_.library_algorithm != 0) text(" algorithm=").number(plan_.library_algorithm);
+    if (behind) text(" behind=").number(*behind);
+    if (algorithm != 0) text(" algorithm=").number(algorithm);
     text("\n");
   }
 

@@ -33,11 +33,8 @@ void validate(const Plan& plan) {
   validate(plan.op);
   require(is_schedule_text(plan.schedule, plan.op), "expected a schedule of one printable line");
   require(plan.sms >= 1, fmt::format("expected at least one SM, found {}", plan.sms));
-  const int algorithm = plan.library_algorithm;
-  require(algorithm >= 0 && algorithm < (plan.library_gemms ? kMostAlgorithms : 1),
-          plan.library_gemms ? fmt::format("expected a library's algorithm from 0 to {}, found {}",
-                                           kMostAlgorithms - 1, algorithm)
-                             : fmt::format("expected no library's algorithm, found {}", algorithm));
+  const std::string library_fault = fault_in_library(plan);
+  require(library_fault.empty(), library_fault);
   require(
       plan.cluster >= 1 && plan.cluster <= kMostClustered,
       fmt::format("expected clusters of 1 or {} lanes, found {}", kMostClustered, plan.cluster));

@@ -8,6 +8,11 @@ LowLatencyHeap low_latency_heap(const Plan& plan, int rank, int sms) {
   constexpr size_t kVectorBytes = sizeof(device::Vec16);
   const auto ranks = static_cast<size_t>(plan.ranks());
   LowLatencyHeap heap;
+  // Movers of other products have theirs until all that they do is done.
+  for (const Lane& lane : plan.lanes) {
+    sms -= lane.rank == rank && lane.kind == LaneKind::comm;
+  }
+  sms = std::max(1, sms);
   for (const Lane& lane : plan.lanes) {
     if (lane.rank != rank || lane.kind != LaneKind::nccl) continue;
     for (const Instr& instr : lane.instrs) {

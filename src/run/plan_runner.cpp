@@ -121,14 +121,17 @@ void PlanRunner::drop_ranks() {
 }
 
 void PlanRunner::make_ranks() {
-  const int asked = plan_.library_algorithm;
+  int asked = plan_.library_algorithm;
+  for (const LibraryKernel& one : plan_.library_kernels) asked = std::max(asked, one.algorithm);
   ranks_.resize(static_cast<size_t>(fabric_.num_local()));
-  const auto make = [&](int algorithm) {
+  const auto make = [&](bool first_algorithms) {
     fabric_.group().together("making a plan's kernels", [&] {
-      for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) add_rank(rank, algorithm);
+      for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
+        add_rank(rank, first_algorithms);
+      }
     });
   };
-  make(asked);
+  make(false);
   if (asked == 0) return;
   int proposed = kMostAlgorithms;
   for (const Rank& rank : ranks_) proposed = std::min(proposed, rank.streams->num_proposed());
@@ -138,11 +141,11 @@ void PlanRunner::make_ranks() {
   if (taken == asked) return;
   drop_ranks();
   if (!taken) throw UsageError(why_not_proposed(asked, proposed));
-  make(*taken);
+  make(true);
   too_few_proposed_ = proposed;
 }
 
-void PlanRunner::add_rank(int rank, int algorithm) {
+void PlanRunner::add_rank(int rank, bool first_algorithms) {
   const cuda::Device& device = fabric_.device(rank);
   device.make_current();
   Rank& mine = of(rank);
@@ -157,7 +160,7 @@ void PlanRunner::add_rank(int rank, int algorithm) {
       plan_, rank, device, kernels_, programs_[static_cast<size_t>(rank)], signals_,
       copied_notifies_, state_.space(rank), std::move(counters), memory_.places(rank), nccl_,
       low_latency_.get(), options_.serves, options_.serves && why_not_in_memory_.empty(),
-      options_.marks, algorithm, options_.most_proposals, calls_ ? &*calls_ : nullptr,
+      options_.marks, first_algorithms, options_.most_proposals, calls_ ? &*calls_ : nullptr,
       &call_graphs[static_cast<size_t>(rank - fabric_.first_rank())]});
   mine.streams->enqueue_products(*mine.main);
   memory_.poison(rank, *mine.main);

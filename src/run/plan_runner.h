@@ -140,7 +140,7 @@ class PlanRunner {
   void make_collectives();
   void make_ranks();
   void drop_ranks();
-  void add_rank(int rank, int algorithm);
+  void add_rank(int rank, bool first_algorithms);
   void connect_nccl();
   bool idle(const Rank& rank) const;
   bool aborted() const;

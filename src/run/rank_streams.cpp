@@ -141,13 +141,14 @@ Params RankStreams::with_rows(const Params& params, const CallRows& rows) const 
 void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallRows& rows) {
   switch (op.kind) {
     case StreamOp::gemm: {
-      if (library_) {
-        multiply(op.index, stream, set, rows);
+      const uint32_t number = setup_.program.number_of_kind(op.index);
+      if (setup_.program.needs[op.index].library) {
+        multiply(number, stream, set, rows);
         break;
       }
-      const cuda::DeviceGemmTable& table = gemms_[op.index];
-      const cuda::GemmKernel& kernel = *gemm_kernels_[op.index];
-      const device::GemmParams params = at_call(with_rows(table.params(), rows), op.index);
+      const cuda::DeviceGemmTable& table = gemms_[number];
+      const cuda::GemmKernel& kernel = *gemm_kernels_[number];
+      const device::GemmParams params = at_call(with_rows(table.params(), rows), number);
       if (setup_.program.joins()) {
         const auto movers = static_cast<uint32_t>(moves_[0].num_blocks());
         kernel.launch(stream, table.num_blocks(),

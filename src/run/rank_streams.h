@@ -59,8 +59,10 @@ class RankStreams {
     bool serves = false;          // runs may have fewer rows
     bool rows_in_memory = false;  // and memory may say how many
     bool marks = false;           // kernels tell when they did what
-    // Where a library multiplies: which of how many at most that it may propose.
-    int algorithm = 0, most_proposals = kMostAlgorithms;
+    // Where a library multiplies: whether its first algorithm takes the place of the plan's, and
+    // how many it may propose.
+    bool first_algorithms = false;
+    int most_proposals = kMostAlgorithms;
     const CallTensors* calls = nullptr;    // where calls name the caller's tensors
     CallGraphRoom* call_graphs = nullptr;  // then
   };
@@ -94,8 +96,8 @@ class RankStreams {
   // every algorithm that runs may take: at first use it loads its kernels, which a graph's capture
   // would not survive, and which may wait for other kernels.
   void enqueue_products(const cuda::Stream& stream);
-  // Of how many it could take the setup's algorithm for every product; its first has taken the
-  // place of one that it did not propose.
+  // The fewest algorithms that a library proposes for a product whose plan asks for another; its
+  // first has taken the place of that. kMostAlgorithms: it proposes all that are asked for.
   int num_proposed() const;
   // The collectives of a run by themselves: at first use NCCL connects.
   void enqueue_collectives(const cuda::Stream& stream);
@@ -143,12 +145,13 @@ class RankStreams {
     size_t matmul = 0;
     cuda::LibraryMatmul::Places places;
     std::array<cuda::Matrix, 3> matrices = {};  // A, B and C, where calls name tensors
-    int sms = 0;
+    int sms = 0, algorithm = 0;
     bool is_result = false;  // the caller's, where rows beyond a run's stay as they were
   };
   struct SharedMatmul {
     std::array<cuda::Matrix, 3> shape;  // their addresses are what these are multiples of
     int sms;                            // that it may have, 0: all
+    int algorithm;                      // that is asked for
     cuda::LibraryMatmul matmul;
   };
 
@@ -175,7 +178,7 @@ class RankStreams {
   void require_clusters() const;
   int sms_beside_movers() const;  // that a product may have, 0: all
   MatrixProduct product_of(const cuda::Matrix& a, const cuda::Matrix& b, const cuda::Matrix& c,
-                           int sms);
+                           int sms, int algorithm);
   void add_marks(std::vector<uint32_t>& lanes, std::vector<std::vector<uint32_t>>& positions);
   void add_ops();
   void add_waits(uint32_t stream, const std::vector<cuda::Step>& steps);
@@ -218,9 +221,9 @@ class RankStreams {
   std::vector<Op> ops_;
   std::vector<const cuda::GemmKernel*> gemm_kernels_;
   std::vector<cuda::DeviceGemmTable> gemms_;  // of each of these
-  cuda::MatmulLibrary* library_ = nullptr;    // where it multiplies: then there are no gemms_
+  cuda::MatmulLibrary* library_ = nullptr;    // where it multiplies
   std::vector<SharedMatmul> matmuls_;
-  std::vector<std::vector<std::vector<MatrixProduct>>> products_;  // [kernel][set]
+  std::vector<std::vector<std::vector<MatrixProduct>>> products_;  // [kernel of a library's][set]
   cuda::DeviceMemory workspace_, spare_rows_;                      // of the library's products
   std::vector<cuda::DeviceMemory> former_workspaces_;              // runs may still use them
   std::optional<WholeProduct> whole_product_;  // where memory may say the rows of the result

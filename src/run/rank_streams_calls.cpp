@@ -95,7 +95,8 @@ size_t RankStreams::matmul_at_call(const MatrixProduct& product,
     matrix.address = at[i];
   }
   if (is_alike) return product.matmul;
-  const size_t matmul = product_of(matrices[0], matrices[1], matrices[2], product.sms).matmul;
+  const size_t matmul =
+      product_of(matrices[0], matrices[1], matrices[2], product.sms, product.algorithm).matmul;
   const size_t bytes = matmuls_[matmul].matmul.workspace_bytes();
   if (bytes > workspace_.num_bytes()) {
     former_workspaces_.push_back(std::move(workspace_));

@@ -31,13 +31,14 @@ void RankStreams::add_kernels() {
     });
     if (copies && setup_.rows_in_memory) copy_rows_.emplace(setup_.device, setup_.kernels);
   }
-  for (size_t i = 0; i < tables.gemms.size(); ++i) {
-    if (!call_memory_) cuda::encode_maps(tables.gemms[i]);
-    gemm_kernels_.push_back(&setup_.kernels.gemm(setup_.device, tables.gemms[i].config));
-    const auto blocks = static_cast<int>(tables.gemms[i].table.blocks.size());
-    gemms_.emplace_back(tables.gemms[i].table, space_of({&program.gemms[i], {}}, blocks),
-                        setup_.marks);
-    add_marks(tables.gemms[i].lanes, tables.gemms[i].positions);
+  for (uint32_t kernel = 0; kernel < program.gemms.size(); ++kernel) {
+    if (program.needs[kernel].library) continue;
+    cuda::GemmLaunch& launch = tables.gemms[gemms_.size()];
+    if (!call_memory_) cuda::encode_maps(launch);
+    gemm_kernels_.push_back(&setup_.kernels.gemm(setup_.device, launch.config));
+    const auto blocks = static_cast<int>(launch.table.blocks.size());
+    gemms_.emplace_back(launch.table, space_of({&program.gemms[kernel], {}}, blocks), setup_.marks);
+    add_marks(launch.lanes, launch.positions);
   }
   const bool routes = setup_.plan.has_tables();
   if (routes) bad_ids_ = cuda::upload(std::vector<uint64_t>(1, 0));
@@ -47,7 +48,7 @@ void RankStreams::add_kernels() {
                         routes ? bad_ids_.as<device::uint64>() : nullptr);
     add_marks(tables.moves[i].lanes, tables.moves[i].positions);
   }
-  if (setup_.plan.library_gemms && !program.gemms.empty()) add_products();
+  if (gemms_.size() < program.gemms.size()) add_products();
   require_clusters();
   if (!moves_.empty() && !program.joins()) {
     const bool norms = std::any_of(tables.moves.begin(), tables.moves.end(),

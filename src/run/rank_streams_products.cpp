@@ -32,6 +32,8 @@ void RankStreams::add_products() {
   };
   size_t workspace = 0, row = 0;
   for (size_t k = 0; k < setup_.program.gemms.size(); ++k) {
+    if (!setup_.program.needs[k].library) continue;
+    const int algorithm = setup_.first_algorithms ? 0 : *setup_.program.needs[k].library;
     const std::vector<cuda::BlockPart>& kernel = setup_.program.gemms[k];
     // All that a gather's last kernel reads has come; of a reduction's last movers wait to send it.
     const bool is_alone = k + 1 == setup_.program.gemms.size() && !setup_.plan.op.ends_with_terms();
@@ -47,11 +49,12 @@ void RankStreams::add_products() {
         const cuda::Matrix c = matrix_of(product.c, set);
         auto& products = by_set[static_cast<size_t>(set)];
         products.push_back(
-            product_of(matrix_of(product.a, set), matrix_of(product.b, set), c, sms));
+            product_of(matrix_of(product.a, set), matrix_of(product.b, set), c, sms, algorithm));
         alternates_ = alternates_ || products.back().places != by_set.front().back().places;
         products.back().is_result = is_result;
         products.back().matrices = {matrix_of(product.a, set), matrix_of(product.b, set), c};
         products.back().sms = sms;
+        products.back().algorithm = algorithm;
         const int64_t row_bytes = c.stride * num_bytes(c.dtype);
         if (is_result && setup_.rows_in_memory && !whole_product_) {
           STRETTO_ASSERT(c.columns == c.stride, "the product is the whole result");
@@ -67,11 +70,14 @@ void RankStreams::add_products() {
 }
 
 RankStreams::MatrixProduct RankStreams::product_of(const cuda::Matrix& a, const cuda::Matrix& b,
-                                                   const cuda::Matrix& c, int sms) {
+                                                   const cuda::Matrix& c, int sms, int algorithm) {
   std::array shape = {a, b, c};
   for (cuda::Matrix& matrix : shape) matrix.address = cuda::alignment_of(matrix.address);
   size_t i = 0;
-  while (i < matmuls_.size() && (matmuls_[i].shape != shape || matmuls_[i].sms != sms)) ++i;
+  const auto is_same = [&](const SharedMatmul& one) {
+    return one.shape == shape && one.sms == sms && one.algorithm == algorithm;
+  };
+  while (i < matmuls_.size() && !is_same(matmuls_[i])) ++i;
   if (i == matmuls_.size()) {
     // Fewer rows want smaller tiles. A run may have any number of them; and what a small bucket
     // needs is loaded with a large one.
@@ -80,14 +86,17 @@ RankStreams::MatrixProduct RankStreams::product_of(const cuda::Matrix& a, const 
       steps.insert(steps.end() - 1, rows);
     }
     matmuls_.push_back(
-        {shape, sms, LibraryMatmul(*library_, a, b, c, steps, setup_.algorithm, sms)});
+        {shape, sms, algorithm, LibraryMatmul(*library_, a, b, c, steps, algorithm, sms)});
   }
   return {i, {a.address, b.address, c.address}};
 }
 
 int RankStreams::num_proposed() const {
   int least = kMostAlgorithms;
-  for (const SharedMatmul& shared : matmuls_) least = std::min(least, shared.matmul.num_proposed());
+  for (const SharedMatmul& shared : matmuls_) {
+    const int proposed = shared.matmul.num_proposed();
+    if (proposed <= shared.algorithm) least = std::min(least, proposed);
+  }
   return least;
 }
 

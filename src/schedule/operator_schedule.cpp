@@ -35,6 +35,14 @@ std::string why_other_parts(const Operator& op, const std::vector<const Operator
   return {};
 }
 
+// The first product whose tensors collectives move; 0 where there is none.
+size_t first_that_collects(const OperatorSchedule& schedule) {
+  const auto found = std::find_if(schedule.products.begin(), schedule.products.end(),
+                                  [](const Schedule& one) { return one.mover == Mover::nccl; });
+  return found == schedule.products.end() ? 0
+                                          : static_cast<size_t>(found - schedule.products.begin());
+}
+
 std::string_view without_blanks(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
@@ -146,11 +154,16 @@ std::vector<std::string> legal_part(const Operator& op, const OperatorSchedule& 
     }
     const Schedule &one = schedule.products[i], &first = schedule.products.front();
     // These are said once for a plan.
-    if (one.gemm != first.gemm || one.algorithm != first.algorithm ||
-        one.collectives != first.collectives || one.cluster != first.cluster) {
-      reasons.push_back(prefix + fmt::format("gemm, algorithm, collectives and cluster are one for "
-                                             "all products: take those of {}",
+    if (one.cluster != first.cluster) {
+      reasons.push_back(prefix + fmt::format("cluster is one for all products: take that of {}",
                                              products.front()->name));
+    }
+    const size_t collects = first_that_collects(schedule);
+    if (one.mover == Mover::nccl && one.collectives != schedule.products[collects].collectives) {
+      reasons.push_back(
+          prefix + fmt::format("collectives is one for all products with mover=nccl: take that of "
+                               "{}",
+                               products[collects]->name));
     }
     if (const std::string why = why_other_parts(op, products, schedule.products, i); !why.empty()) {
       reasons.push_back(prefix + why);

@@ -82,10 +82,11 @@ Costs::Costs(const Plan& plan, const Machine& machine)
   }
   find_nccl_start();
   // What a stream pays to await a copy engine is about a launch.
-  starts_itself_ = plan.library_gemms &&
+  starts_itself_ = plan.any_library() &&
                    std::none_of(plan.lanes.begin(), plan.lanes.end(), [](const Lane& lane) {
                      return lane.kind == LaneKind::copy && !lane.instrs.empty();
                    });
+  find_next_kernels();
   is_one_kernel_ = is_one_kernel();
   find_mma_cols();
   find_parts();
@@ -99,13 +100,13 @@ bool Costs::stores_parts(const Instr& task) const {
 }
 
 void Costs::find_mma_cols() {
-  const bool any_parts =
-      !plan_.library_gemms &&
-      std::any_of(plan_.lanes.begin(), plan_.lanes.end(), [&](const Lane& lane) {
-        return std::any_of(lane.instrs.begin(), lane.instrs.end(), [&](const Instr& instr) {
-          return instr.op == Opcode::gemm && stores_parts(instr);
-        });
-      });
+  const bool any_parts = std::any_of(plan_.lanes.begin(), plan_.lanes.end(), [&](const Lane& lane) {
+    size_t boundaries = 0;
+    return std::any_of(lane.instrs.begin(), lane.instrs.end(), [&](const Instr& instr) {
+      boundaries += instr.op == Opcode::boundary;
+      return instr.op == Opcode::gemm && !plan_.library_at(boundaries) && stores_parts(instr);
+    });
+  });
   mma_cols_ = any_parts ? kPartCols : kMmaCols;
 }
 
@@ -176,8 +177,8 @@ double Costs::follow_us(const Instr& instr) const {
 }
 
 double Costs::slowdown_when_late(const Instr& instr, double late_us) const {
-  if (late_us <= 0 || instr.op != Opcode::gemm || plan_.library_gemms || plan_.op.ends_with_terms())
-    return 1;
+  if (late_us <= 0 || instr.op != Opcode::gemm || plan_.op.ends_with_terms()) return 1;
+  if (library_us_.count(&instr) > 0) return 1;
   const Region& tile = plan_.reads(instr).back();
   const Buffer& b = plan_.buffers[tile.buffer];
   const double of_k = part_of(instr).k;  // by the lane

@@ -85,11 +85,18 @@ class Costs {
   double best_link_rate(double bytes) const;
   // From the end of the run before until blocks are at work.
   double launch_us() const {
-    if (plan_.library_gemms) return 0;  // in what its products take
+    if (is_library_next(0)) return 0;  // in what its products take
     return is_one_kernel_ ? machine_.chained_launch_us : machine_.launch_us;
   }
-  // From the end of a rank's kernel until the next one's blocks are at work.
-  double boundary_us() const { return starts_itself_ ? 0 : machine_.launch_us; }
+  // From the end of a rank's kernel until the blocks of the next one, behind so many boundaries,
+  // are at work.
+  double boundary_us(size_t behind) const {
+    return starts_itself_ && is_library_next(behind) ? 0 : machine_.launch_us;
+  }
+  // Whether the kernel behind so many boundaries is a library's.
+  bool is_library_next(size_t behind) const {
+    return plan_.library_gemms || (behind < next_is_library_.size() && next_is_library_[behind]);
+  }
   // From the notify until the waiter sees it.
   double signal_us(int from, int to) const;
 
@@ -119,6 +126,7 @@ class Costs {
   void share_inputs();
   void feed_power();
   void find_products();
+  void find_next_kernels();
 
   const Plan& plan_;
   const Machine& machine_;
@@ -128,7 +136,8 @@ class Costs {
   int64_t mma_cols_ = 1;        // multiples of columns that tiles are padded to
   double link_rate_ = 0;
   double nccl_few_bytes_us_ = 0, nccl_protocol_us_ = 0;  // NCCL's start, and more for many bytes
-  bool starts_itself_ = false;  // what follows a boundary, in the time of its product
+  bool starts_itself_ = false;  // a library's product behind a boundary, in the time it takes
+  std::vector<bool> next_is_library_;  // by boundaries: the kernel behind, where some are
   double all_copies_rate_ = 0;
   std::vector<double> busy_;   // by rank: share of the SMs that have tiles, over all waves
   std::vector<double> power_;  // by rank: share of the rate that power leaves

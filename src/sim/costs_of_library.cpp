@@ -25,12 +25,36 @@ double macs_of(const Plan& plan, const Instr& gemm) {
 
 }  // namespace
 
+// Between two boundaries there may be nothing.
+void Costs::find_next_kernels() {
+  if (plan_.library_kernels.empty()) return;
+  std::vector<bool> has_tasks;  // by boundaries before them
+  for (const Lane& lane : plan_.lanes) {
+    if (lane.kind != LaneKind::compute) continue;
+    size_t boundaries = 0;
+    for (const Instr& instr : lane.instrs) {
+      boundaries += instr.op == Opcode::boundary;
+      if (!instr.is_task()) continue;
+      if (has_tasks.size() <= boundaries) has_tasks.resize(boundaries + 1, false);
+      has_tasks[boundaries] = true;
+    }
+  }
+  next_is_library_.assign(has_tasks.size(), false);
+  bool is_library = false;
+  for (size_t at = has_tasks.size(); at-- > 0;) {
+    if (has_tasks[at]) is_library = plan_.library_at(at).has_value();
+    next_is_library_[at] = is_library;
+  }
+}
+
 // Its kernels fill the SMs that movers leave whatever the shape is. The lanes share out the time by
 // their tiles.
 void Costs::find_products() {
-  if (!plan_.library_gemms) return;
+  if (!plan_.any_library()) return;
   std::map<std::pair<uint16_t, size_t>, Product> products;
-  std::vector<int> movers(static_cast<size_t>(plan_.ranks()), 0);
+  const auto ranks = static_cast<size_t>(plan_.ranks());
+  std::vector<int> movers(ranks, 0);
+  std::vector<size_t> last(ranks, 0);  // by rank: boundaries before its last gemms
   for (uint32_t l = 0; l < plan_.lanes.size(); ++l) {
     const Lane& lane = plan_.lanes[l];
     if (lane.kind == LaneKind::comm && !lane.instrs.empty()) ++movers[lane.rank];
@@ -39,6 +63,8 @@ void Costs::find_products() {
     for (const Instr& instr : lane.instrs) {
       if (instr.op == Opcode::boundary) ++boundaries;
       if (instr.op != Opcode::gemm) continue;
+      last[lane.rank] = std::max(last[lane.rank], boundaries);
+      if (!plan_.library_at(boundaries)) continue;
       Product& product = products[{lane.rank, boundaries}];
       product.by_lane[l].push_back(&instr);
       for (const Region& read : plan_.reads(instr)) {
@@ -48,12 +74,9 @@ void Costs::find_products() {
       }
     }
   }
-  for (auto at = products.begin(); at != products.end(); ++at) {
-    auto& [place, product] = *at;
-    const auto next = std::next(at);
+  for (auto& [place, product] : products) {
     // A gather's last is beside nobody.
-    const bool is_last = next == products.end() || next->first.first != place.first;
-    const bool is_alone = is_last && !plan_.op.ends_with_terms();
+    const bool is_alone = place.second == last[place.first] && !plan_.op.ends_with_terms();
     const double sms = machine_.sms - (is_alone ? 0 : movers[place.first]);
     for (const auto& [lane, gemms] : product.by_lane) {
       double macs = 0;

@@ -170,6 +170,7 @@ class Engine {
     uint32_t compute_lanes = 0;
     bool nccl_running = false, nccl_moving = false;
     std::map<int32_t, Join> boundaries;
+    size_t passed = 0;                       // of these
     std::map<uint32_t, Join> mover_kernels;  // by number
   };
   std::vector<RankState> ranks_;

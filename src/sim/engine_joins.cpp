@@ -18,9 +18,10 @@ void Engine::join_boundary(uint32_t lane) {
   join.lanes.push_back(lane);
   join.tasks_follow |= last_compute_task_[lane] > state.pos;
   if (join.lanes.size() < rank.compute_lanes) return;
+  ++rank.passed;
   // Where nothing follows, the boundary is only the end of the last kernel.
   const bool launches = join.tasks_follow && options_.gemm_takes_time;
-  const double end = now_ + (launches ? costs_.boundary_us() : 0);
+  const double end = now_ + (launches ? costs_.boundary_us(rank.passed) : 0);
   const Join joined = std::move(join);
   rank.boundaries.erase(instr(lane).id);
   for (const uint32_t other : joined.lanes) {

@@ -51,7 +51,9 @@ MoverKernels::MoverKernels(const Plan& plan) : ends_(plan.lanes.size()) {
         begin = end + 1;
       }
     }
-    for (const std::vector<Stretch>& together : stretches) {
+    for (size_t number = 0; number < stretches.size(); ++number) {
+      if (plan.library_at(number)) continue;
+      const std::vector<Stretch>& together = stretches[number];
       const auto has = [&](bool Stretch::*what) {
         return std::any_of(together.begin(), together.end(),
                            [&](const Stretch& stretch) { return stretch.*what; });

@@ -32,7 +32,7 @@ void refuse_signals(const Plan& plan) {
 
 // That of the schedule's text, if it is one and all its products agree.
 Sync sync_of(const Plan& plan, const Machine& machine) {
-  const Sync usual = plan.library_gemms ? Sync::event : Sync::counter;
+  const Sync usual = plan.any_library() ? Sync::event : Sync::counter;
   if (plan.schedule.empty()) return usual;
   try {
     const OperatorSchedule read = parse_schedules(plan.schedule, plan.op, machine);

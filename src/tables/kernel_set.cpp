@@ -88,7 +88,9 @@ const std::vector<std::string>& known_archs() {
 std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, bool serves) {
   KernelList set(arch);
   for (const RankProgram& program : programs_of(plan)) {
-    for (const GemmNeeds& needs : program.needs) set.add_gemm(config_for(plan, needs, serves));
+    for (const GemmNeeds& needs : program.needs) {
+      if (!needs.library) set.add_gemm(config_for(plan, needs, serves));
+    }
   }
   if (serves && multiplies_into_result(plan)) set.add_copy_of_rows();
   if (plan.low_latency_collectives) {

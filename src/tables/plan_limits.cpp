@@ -73,10 +73,10 @@ std::optional<PlanLimit> why_not_followed(const Plan& plan) {
 
 // The first sum over ranges of K that its tile has not in registers: no mover makes it.
 std::optional<PlanLimit> why_not_added(const Plan& plan) {
-  if (plan.library_gemms) return std::nullopt;
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     const Lane& lane = plan.lanes[l];
-    const Instr* gemm = nullptr;  // the task before, if it is one
+    const Instr* gemm = nullptr;  // the task before, if it is one of the GEMM kernel
+    size_t boundaries = 0;
     for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
       const Instr& instr = lane.instrs[at];
       if (instr.is_sync()) continue;
@@ -89,7 +89,8 @@ std::optional<PlanLimit> why_not_added(const Plan& plan) {
             "split-k=1",
             InstrRef{l, at}};
       }
-      gemm = instr.op == Opcode::gemm ? &instr : nullptr;
+      boundaries += instr.op == Opcode::boundary;
+      gemm = instr.op == Opcode::gemm && !plan.library_at(boundaries) ? &instr : nullptr;
     }
   }
   return std::nullopt;
@@ -97,6 +98,7 @@ std::optional<PlanLimit> why_not_added(const Plan& plan) {
 
 // Why no GEMM kernel computes and adds all tiles between two boundaries; empty when one does.
 std::string why_no_kernel(const Plan& plan, const GemmNeeds& needs, bool serves) {
+  if (needs.library) return "";
   if (!needs.stored && needs.rows != 0) {
     return "all tiles between two boundaries must be written in one type";
   }
@@ -131,7 +133,7 @@ std::vector<PlanLimit> limits_on_cuda(const Plan& plan, const TileSums& sums, bo
   if (plan.op.dtype == DType::fp32) {
     limits.add("the GEMM kernel multiplies bf16 and fp16, not fp32: take dtype=bf16 or fp16");
   }
-  if (plan.library_gemms) {
+  if (plan.any_library()) {
     if (serves && !plan.low_latency_collectives) {
       limits.add(
           "a library does not multiply fewer rows than the plan's where NCCL moves them: take "

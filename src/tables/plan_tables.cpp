@@ -20,17 +20,16 @@ using device::MoverTask;
 class TableBuilder {
  public:
   explicit TableBuilder(const TableBasis& basis) : basis_(basis) {
-    if (basis.plan.library_gemms || !basis.serves) return;
+    if (basis.plan.any_library() || !basis.serves) return;
     const RowShards owners = row_owners(basis.plan.op);
     rows_ = {nullptr, static_cast<int32_t>(basis.plan.op.rows()), owners.ranks,
              static_cast<int32_t>(owners.block()), 0};
   }
 
   RankTables build(const RankProgram& program) && {
-    if (!basis_.plan.library_gemms) {
-      for (size_t i = 0; i < program.gemms.size(); ++i) {
-        add_launch(program.gemms[i], program.needs[i]);
-      }
+    for (size_t i = 0; i < program.gemms.size(); ++i) {
+      if (program.needs[i].library) continue;
+      add_launch(program.gemms[i], program.needs[i]);
     }
     for (const std::vector<BlockPart>& parts : program.moves) add_mover(parts, program.joins());
     return std::move(tables_);

@@ -1,5 +1,7 @@
 #include "tables/program_listing.h"
 
+#include <fmt/format.h>
+
 #include "gpu/gemm_kernel.h"
 #include "launch/gemm_choice.h"
 #include "launch/signal_layout.h"
@@ -8,6 +10,10 @@
 
 namespace stretto::cuda {
 namespace {
+
+std::string library_text(int algorithm) {
+  return algorithm == 0 ? "library" : fmt::format("library algorithm={}", algorithm);
+}
 
 class Lister {
  public:
@@ -22,9 +28,12 @@ class Lister {
     ListedRank listed;
     for (size_t i = 0; i < program.gemms.size(); ++i) {
       ListedKernel& kernel = listed.gemms.emplace_back();
+      const GemmNeeds& needs = program.needs[i];
       kernel.config =
-          plan_.library_gemms ? "library" : describe(config_for(plan_, program.needs[i]));
-      for (const BlockPart& part : program.gemms[i]) kernel.blocks.push_back(gemm_block(part));
+          needs.library ? library_text(*needs.library) : describe(config_for(plan_, needs));
+      for (const BlockPart& part : program.gemms[i]) {
+        kernel.blocks.push_back(gemm_block(part, needs.library.has_value()));
+      }
     }
     for (const std::vector<BlockPart>& parts : program.moves) {
       ListedKernel& kernel = listed.moves.emplace_back();
@@ -56,7 +65,7 @@ class Lister {
   }
 
   // What plan_tables.cpp makes tasks of.
-  ListedBlock gemm_block(const BlockPart& part) const {
+  ListedBlock gemm_block(const BlockPart& part, bool by_library) const {
     ListedBlock block = block_of(part);
     const std::vector<Instr>& instrs = plan_.lanes[part.lane].instrs;
     TileSum sum;            // of the tile whose task was last
@@ -68,7 +77,7 @@ class Lister {
       if (goes_on_behind) {
         const bool multiplies = is_product(op);
         add(multiplies ? BlockWord::beside : BlockWord::follows, part.lane, at, block);
-      } else if (op == Opcode::gemm && plan_.library_gemms) {
+      } else if (op == Opcode::gemm && by_library) {
         add(BlockWord::product, part.lane, at, block);
       } else if (is_product(op)) {
         const bool goes_on = at < computed;

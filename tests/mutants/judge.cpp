@@ -46,6 +46,13 @@ const Graph kGraphs[] = {
 };
 constexpr const char* kGraphPresets[] = {"sequential", "decomposed", "tiles", "slices"};
 
+// Products that share nothing but the plan.
+constexpr const char* kMixed[] = {
+    "tiles,tile=8x16/down:library,tile=16x16",
+    "library,tile=16x16/down:tiles,tile=8x16,comm-sms=0",
+    "tiles,tile=8x32,comm-sms=2/down:low-latency,tile=16x8",
+};
+
 void add_graphs(std::vector<Subject>& found) {
   Machine machine = default_machine(2);
   machine.sms = 7;
@@ -61,6 +68,11 @@ void add_graphs(std::vector<Subject>& found) {
         continue;  // a coordinate that this operator does not have
       }
     }
+  }
+  const Operator mlp = make_operator(kGraphs[0].name, kGraphs[0].sizes, 2, DType::fp32);
+  for (const char* text : kMixed) {
+    const OperatorSchedule point = parse_schedules(text, mlp, machine);
+    found.push_back({to_string(mlp) + " " + text, lower(mlp, point, machine)});
   }
 }
 

@@ -99,6 +99,21 @@ TEST(TextForm, ALibrarysAlgorithmIsSaidWhenItIsNotTheFirst) {
   EXPECT_EQ(print(parse_plan(text)), text);
 }
 
+TEST(TextForm, SomeKernelsMayBeALibrarys) {
+  Plan plan = parse_plan(kSampleText);
+  EXPECT_FALSE(plan.any_library());
+  plan.library_kernels = {{1, 3}};
+  const std::string text = print(plan);
+  EXPECT_NE(text.find("\ngemm library behind=1 algorithm=3\nsms"), std::string::npos);
+  const Plan again = parse_plan(text);
+  EXPECT_FALSE(again.library_gemms);
+  EXPECT_TRUE(again.any_library());
+  EXPECT_EQ(again.library_kernels, plan.library_kernels);
+  EXPECT_EQ(again.library_at(1), 3);
+  EXPECT_EQ(again.library_at(0), std::nullopt);
+  EXPECT_EQ(print(again), text);
+}
+
 TEST(TextForm, PrintsSingleInstructions) {
   const Plan plan = parse_plan(kSampleText);
   EXPECT_EQ(print(plan, plan.lanes[0], plan.lanes[0].instrs[2]), "notify slots.1@1 += 1");

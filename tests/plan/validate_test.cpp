@@ -86,6 +86,28 @@ TEST(Validate, TheHeaderIsSound) {
               p.library_algorithm = 7;
             }),
             "accepted");
+  EXPECT_EQ(refusal([](Plan& p) { p.library_kernels = {{1, 7}}; }), "accepted");
+  EXPECT_EQ(refusal([](Plan& p) {
+              p.library_kernels = {{1, 8}};
+            }),
+            "expected a library's algorithm from 0 to 7, found 8");
+  EXPECT_EQ(refusal([](Plan& p) {
+              p.library_kernels = {{-1, 0}};
+            }),
+            "expected kernels of a library in ascending order, found one behind -1 boundaries");
+  EXPECT_EQ(refusal([](Plan& p) {
+              p.library_kernels = {{1, 0}, {1, 0}};
+            }),
+            "expected kernels of a library in ascending order, found one behind 1 boundary");
+  EXPECT_EQ(refusal([](Plan& p) {
+              p.library_kernels = {{0, 0}};
+            }),
+            "expected gemms of compute lanes behind 0 boundaries, found none");
+  EXPECT_EQ(refusal([](Plan& p) {
+              p.library_gemms = true;
+              p.library_kernels = {{1, 0}};
+            }),
+            "expected 'gemm library' of all kernels or of some, found both");
   EXPECT_THAT(refusal([](Plan& p) { p.schedule = "two\nlines"; }),
               HasSubstr("expected a schedule of one printable line"));
   EXPECT_THAT(refusal([](Plan& p) { p.schedule = "x ; y"; }),

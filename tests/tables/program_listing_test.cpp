@@ -54,6 +54,8 @@ constexpr Golden kGoldens[] = {
     {"gemm-ar.slices", kAllReduce, "slices,tile=8x16,comm-sms=0,order=plain"},
     {"gemm-ar.low-latency", kAllReduce, "low-latency,tile=16x16"},
     {"mlp.tiles", "mlp m=40 h=64 f=96 ranks=2 dtype=bf16", "tiles,tile=16x64,comm-sms=1"},
+    {"mlp.library-down", "mlp m=40 h=64 f=96 ranks=2 dtype=bf16",
+     "tiles,tile=16x64,comm-sms=1/down:library,tile=16x16,algorithm=3"},
     {"gemm-ar-norm.tiles", "gemm-ar-norm m=40 n=64 k=32 ranks=2 dtype=bf16", "tiles,tile=16x16"},
     {"embedding-a2a.slices",
      "embedding-a2a bags=35 tables=4 rows=9 dim=8 pool=2 ranks=2 dtype=bf16", "slices,tile=8x16"},

@@ -1,0 +1,73 @@
+// Which of a plan's products a GPU's library makes.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/faults.h"
+#include "stretto/schedule.h"
+
+namespace stretto {
+namespace {
+
+std::string fault_in_algorithm(int algorithm) {
+  if (algorithm >= 0 && algorithm < kMostAlgorithms) return {};
+  return fmt::format("expected a library's algorithm from 0 to {}, found {}", kMostAlgorithms - 1,
+                     algorithm);
+}
+
+// By the number of boundaries before it: whether compute lanes have a gemm there.
+std::vector<bool> kernels_of_gemms(const Plan& plan) {
+  std::vector<bool> found;
+  for (const Lane& lane : plan.lanes) {
+    if (lane.kind != LaneKind::compute) continue;
+    size_t behind = 0;
+    for (const Instr& instr : lane.instrs) {
+      if (instr.op == Opcode::boundary) ++behind;
+      if (instr.op != Opcode::gemm) continue;
+      if (found.size() <= behind) found.resize(behind + 1, false);
+      found[behind] = true;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::optional<int> Plan::algorithm_of_kernel(size_t behind) const {
+  const auto at = std::lower_bound(
+      library_kernels.begin(), library_kernels.end(), behind,
+      [](const LibraryKernel& one, size_t most) { return static_cast<size_t>(one.behind) < most; });
+  if (at == library_kernels.end() || static_cast<size_t>(at->behind) != behind) return std::nullopt;
+  return at->algorithm;
+}
+
+std::string fault_in_library(const Plan& plan) {
+  if (plan.library_gemms) {
+    if (!plan.library_kernels.empty()) {
+      return "expected 'gemm library' of all kernels or of some, found both";
+    }
+    return fault_in_algorithm(plan.library_algorithm);
+  }
+  if (plan.library_algorithm != 0) {
+    return fmt::format("expected no library's algorithm, found {}", plan.library_algorithm);
+  }
+  if (plan.library_kernels.empty()) return {};
+  const std::vector<bool> gemms = kernels_of_gemms(plan);
+  int32_t least = 0;
+  for (const LibraryKernel& one : plan.library_kernels) {
+    if (one.behind < least) {
+      return fmt::format("expected kernels of a library in ascending order, found one behind {} {}",
+                         one.behind, one.behind == 1 ? "boundary" : "boundaries");
+    }
+    if (std::string fault = fault_in_algorithm(one.algorithm); !fault.empty()) return fault;
+    if (static_cast<size_t>(one.behind) >= gemms.size() ||
+        !gemms[static_cast<size_t>(one.behind)]) {
+      return fmt::format("expected gemms of compute lanes behind {} {}, found none", one.behind,
+                         one.behind == 1 ? "boundary" : "boundaries");
+    }
+    least = one.behind + 1;
+  }
+  return {};
+}
+
+}  // namespace stretto

@@ -1,0 +1,83 @@
+// Products of one plan, each with tiles and a library of its own, cost what they cost alone.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "sim/costs.h"
+#include "stretto/lower.h"
+#include "stretto/simulate.h"
+
+namespace stretto {
+namespace {
+
+const Machine& machine() {
+  static const Machine it = default_machine(2);
+  return it;
+}
+
+Plan plan_of(const std::string& schedule) {
+  const Operator op = make_operator("mlp", {{"m", 4096}, {"h", 4096}, {"f", 16384}}, 2);
+  return lower(op, parse_schedules(schedule, op, machine()), machine());
+}
+
+// By boundaries before them: what rank 0's gemms take in all, and how many there are.
+struct OfKernel {
+  double us = 0;
+  int gemms = 0;
+};
+std::map<size_t, OfKernel> kernels_of(const Plan& plan) {
+  const sim::Costs costs(plan, machine());
+  std::map<size_t, OfKernel> kernels;
+  for (const Lane& lane : plan.lanes) {
+    if (lane.rank != 0 || lane.kind != LaneKind::compute) continue;
+    size_t behind = 0;
+    for (const Instr& instr : lane.instrs) {
+      behind += instr.op == Opcode::boundary;
+      if (instr.op != Opcode::gemm) continue;
+      kernels[behind].us += costs.gemm_us(instr);
+      ++kernels[behind].gemms;
+    }
+  }
+  return kernels;
+}
+
+TEST(Products, HaveTheRatesOfTheirTiles) {
+  const auto large = kernels_of(plan_of("tiles,tile=128x256"));
+  const auto mixed = kernels_of(plan_of("tiles,tile=128x256/down:tiles,tile=64x64"));
+  ASSERT_EQ(large.size(), 2u);
+  ASSERT_EQ(mixed.size(), 2u);
+  EXPECT_EQ(mixed.begin()->second.gemms, large.begin()->second.gemms);
+  EXPECT_EQ(mixed.rbegin()->second.gemms, 8 * large.rbegin()->second.gemms);
+  // Small tiles wait for their operands.
+  EXPECT_GT(mixed.rbegin()->second.us, 1.2 * large.rbegin()->second.us);
+  EXPECT_NEAR(mixed.begin()->second.us, large.begin()->second.us, 0.1 * large.begin()->second.us);
+  EXPECT_GT(simulate(plan_of("tiles,tile=128x256/down:tiles,tile=64x64"), machine()).total_us,
+            simulate(plan_of("tiles,tile=128x256"), machine()).total_us);
+}
+
+TEST(Products, OfALibraryTakeItsTimeBesideOthersOfTiles) {
+  const auto library = kernels_of(plan_of("library"));
+  const auto tiles = kernels_of(plan_of("tiles"));
+  const auto mixed = kernels_of(plan_of("tiles/down:library"));
+  ASSERT_EQ(mixed.size(), 2u);
+  EXPECT_EQ(mixed.begin()->second.gemms, tiles.begin()->second.gemms);
+  EXPECT_EQ(mixed.rbegin()->second.gemms, library.rbegin()->second.gemms);
+  EXPECT_NEAR(mixed.rbegin()->second.us, library.rbegin()->second.us,
+              0.2 * library.rbegin()->second.us);
+  EXPECT_NEAR(mixed.begin()->second.us, tiles.begin()->second.us, 0.1 * tiles.begin()->second.us);
+}
+
+// A library's start is in what its product takes.
+TEST(Products, OfALibraryBehindABoundaryStartByThemselves) {
+  const Plan mixed = plan_of("tiles/down:library");
+  const sim::Costs costs(mixed, machine());
+  ASSERT_EQ(mixed.library_kernels.size(), 1u);
+  const auto behind = static_cast<size_t>(mixed.library_kernels.front().behind);
+  EXPECT_EQ(costs.boundary_us(behind), 0);
+  EXPECT_EQ(sim::Costs(plan_of("tiles"), machine()).boundary_us(behind), machine().launch_us);
+  EXPECT_GT(costs.launch_us(), 0);
+  EXPECT_EQ(sim::Costs(plan_of("library/down:tiles"), machine()).launch_us(), 0);
+}
+
+}  // namespace
+}  // namespace stretto
