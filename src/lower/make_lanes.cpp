@@ -96,6 +96,12 @@ void drop_idle_lanes(Draft& draft) {
   }
   lanes.resize(kept);
   for (InstrRef& ref : draft.program) ref.lane = moved[ref.lane];
+  // Instructions behind those that go move up, and so do the ends of stretches.
+  uint32_t at = 0, left = 0;
+  for (Draft::Stretch& stretch : draft.stretches) {
+    for (; at < stretch.end; ++at) left += draft.program[at].lane != kDropped;
+    stretch.end = left;
+  }
   std::erase_if(draft.program, [](const InstrRef& ref) { return ref.lane == kDropped; });
 }
 
