@@ -1,6 +1,7 @@
 // All-to-all by NCCL, which moves whole rows. So what each rank gets lies below what the one before
 // gets: a product's tiles are stored so, or a library's product is dealt out by a kernel of one
-// pass; and what a rank has got is put side by side by such a kernel, before its product.
+// pass; and what a rank has got is put side by side by such a kernel, before its product. In chunks
+// of rows the tiles of one are computed while another is under way.
 #include <algorithm>
 
 #include "lower/emit_patterns.h"
@@ -14,22 +15,97 @@ int32_t first_row(const SegmentLowering& state, int peer) {
 int32_t rows_of(const SegmentLowering& state, int rank) {
   return static_cast<int32_t>(state.shards.size(rank));
 }
+int32_t chunk_of(const SegmentLowering& state, int32_t tile) {
+  return state.grid.row(state.grid.row_of(tile)).chunk;
+}
 
-// All rows of a rank, of the columns of every peer in turn, in blocks for all compute lanes:
+// Of a rank's rows those of a chunk, none where it has fewer.
+struct Rows {
+  int32_t begin, end;
+};
+Rows rows_of(const SegmentLowering& state, int rank, size_t chunk) {
+  const RowChunk& all = state.layout.chunks[chunk];
+  const int32_t rows = rows_of(state, rank);
+  return {std::min(rows, all.row0), std::min(rows, all.row1)};
+}
+
+// Rows of a chunk of a rank, of the columns of every peer in turn, in blocks for all compute lanes:
 // visit(lane, peer, rows).
 template <typename Visit>
-void for_each_block(const SegmentLowering& state, int rank, const Visit& visit) {
-  const int32_t rows = rows_of(state, rank), lanes = state.lanes.compute;
+void for_each_block(const SegmentLowering& state, int rank, size_t chunk, const Visit& visit) {
+  const Rows all = rows_of(state, rank, chunk);
+  const int32_t rows = all.end - all.begin, lanes = state.lanes.compute;
   const int32_t parts = std::min(rows, std::max(1, lanes / state.op.ranks));
   int32_t lane = 0;
   for (int peer = 0; peer < state.op.ranks; ++peer) {
     for (int32_t i = 0; i < parts; ++i) {
       const auto at = [&](int32_t part) {
-        return static_cast<int32_t>(int64_t{rows} * part / parts);
+        return all.begin + static_cast<int32_t>(int64_t{rows} * part / parts);
       };
       visit(state.lanes.compute_lane(rank, lane), peer, at(i), at(i + 1));
       lane = (lane + 1) % lanes;
     }
+  }
+}
+
+// What has come of a chunk, before its tiles.
+void put_side_by_side(const SegmentLowering& state, Emitter& emit, int rank, size_t chunk) {
+  const BufferIds& ids = state.buffers;
+  const auto cols = static_cast<int32_t>(state.op.k / state.op.ranks);
+  emit.boundary(rank);
+  for_each_block(state, rank, chunk, [&](uint32_t lane, int from, int32_t row0, int32_t row1) {
+    const int32_t first = first_row(state, from);
+    emit.read(region_of({first + row0, first + row1, 0, cols}, ids.by_peer, rank));
+    emit.write(region_of({row0, row1, from * cols, (from + 1) * cols}, ids.exchanged, rank));
+    emit.task(lane, Opcode::copy);
+  });
+}
+
+// By rank and chunk: the wave with which the kernel begins that has its tiles; -1: it has none.
+std::vector<std::vector<int32_t>> first_waves(const SegmentLowering& state) {
+  const size_t chunks = state.layout.chunks.size();
+  std::vector<std::vector<int32_t>> waves;
+  for (const TileOrder& order : state.orders) {
+    std::vector<int32_t>& of_rank = waves.emplace_back(chunks, -1);
+    for (const TileKernel& kernel : order.kernels) {
+      for (int32_t i = kernel.first; i < kernel.last; ++i) {
+        const int32_t tile = order.tiles[static_cast<size_t>(i)];
+        of_rank[static_cast<size_t>(chunk_of(state, tile))] = kernel.first_wave;
+      }
+    }
+  }
+  return waves;
+}
+
+// A product's columns, where its library leaves them side by side.
+void deal_columns(const SegmentLowering& state, Emitter& emit, int rank, size_t chunk) {
+  const BufferIds& ids = state.buffers;
+  const int32_t cols = state.cols_each();
+  for_each_block(state, rank, chunk, [&](uint32_t lane, int to, int32_t row0, int32_t row1) {
+    const int32_t first = first_row(state, to);
+    emit.read(region_of({row0, row1, to * cols, (to + 1) * cols}, ids.part, rank));
+    emit.write(region_of({first + row0, first + row1, 0, cols}, ids.by_peer, rank));
+    emit.task(lane, Opcode::copy);
+  });
+  emit.boundary(rank);
+}
+
+void send_columns(const SegmentLowering& state, Emitter& emit, size_t chunk) {
+  const BufferIds& ids = state.buffers;
+  const int ranks = state.op.ranks;
+  const int32_t cols = state.cols_each();
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Rows own = rows_of(state, rank, chunk);
+    for (int to = 0; to < ranks; ++to) {
+      const int32_t first = first_row(state, to);
+      emit.read(region_of({first + own.begin, first + own.end, 0, cols}, ids.by_peer, rank));
+    }
+    for (int from = 0; from < ranks; ++from) {
+      const auto first = static_cast<int32_t>(state.shards.begin(from));
+      const Rows theirs = rows_of(state, from, chunk);
+      emit.write(region_of({first + theirs.begin, first + theirs.end, 0, cols}, ids.out, rank));
+    }
+    emit.collective(rank, CollectiveKind::all_to_all, static_cast<int32_t>(chunk));
   }
 }
 
@@ -39,27 +115,43 @@ void gather_columns(SegmentLowering& state, Emitter& emit) {
   const BufferIds& ids = state.buffers;
   const int ranks = state.op.ranks;
   const auto cols = static_cast<int32_t>(state.op.k / ranks);
-  for (int rank = 0; rank < ranks; ++rank) {
-    for (int to = 0; to < ranks; ++to) {
-      emit.read(region_of({static_cast<int32_t>(state.shards.begin(to)),
-                           static_cast<int32_t>(state.shards.end(to)), 0, cols},
-                          ids.a, rank));
+  for (size_t chunk = 0; chunk < state.layout.chunks.size(); ++chunk) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (int to = 0; to < ranks; ++to) {
+        const auto first = static_cast<int32_t>(state.shards.begin(to));
+        const Rows theirs = rows_of(state, to, chunk);
+        emit.read(region_of({first + theirs.begin, first + theirs.end, 0, cols}, ids.a, rank));
+      }
+      const Rows own = rows_of(state, rank, chunk);
+      for (int from = 0; from < ranks; ++from) {
+        const int32_t first = first_row(state, from);
+        emit.write(region_of({first + own.begin, first + own.end, 0, cols}, ids.by_peer, rank));
+      }
+      emit.collective(rank, CollectiveKind::all_to_all, static_cast<int32_t>(chunk));
     }
-    for (int from = 0; from < ranks; ++from) {
-      const int32_t first = first_row(state, from);
-      emit.write(region_of({first, first + rows_of(state, rank), 0, cols}, ids.by_peer, rank));
+  }
+}
+
+void emit_gathered_columns(SegmentLowering& state, Emitter& emit) {
+  const std::vector<std::vector<int32_t>> begins = first_waves(state);
+  const auto put_chunks_of = [&](int32_t wave) {
+    for (int rank = 0; rank < state.op.ranks; ++rank) {
+      const std::vector<int32_t>& of_rank = begins[static_cast<size_t>(rank)];
+      for (size_t chunk = 0; chunk < of_rank.size(); ++chunk) {
+        if (of_rank[chunk] == wave) put_side_by_side(state, emit, rank, chunk);
+      }
     }
-    emit.collective(rank, CollectiveKind::all_to_all, 0);
-  }
-  for (int rank = 0; rank < ranks; ++rank) {
-    emit.boundary(rank);
-    for_each_block(state, rank, [&](uint32_t lane, int from, int32_t row0, int32_t row1) {
-      const int32_t first = first_row(state, from);
-      emit.read(region_of({first + row0, first + row1, 0, cols}, ids.by_peer, rank));
-      emit.write(region_of({row0, row1, from * cols, (from + 1) * cols}, ids.exchanged, rank));
-      emit.task(lane, Opcode::copy);
-    });
-  }
+  };
+  put_chunks_of(0);
+  emit_gemm(
+      state, emit,
+      [&](int rank, const Rect& tile, KRange k) {
+        emit.read(region_of({tile.row0, tile.row1, k.begin, k.end}, state.buffers.exchanged, rank));
+      },
+      [&](int rank, int32_t, const Rect& rect) {
+        emit.write(region_of(rect, state.buffers.out, rank));
+      },
+      [&](int32_t wave) { put_chunks_of(wave + 1); });
 }
 
 void emit_columns_dealt(SegmentLowering& state, Emitter& emit) {
@@ -67,32 +159,23 @@ void emit_columns_dealt(SegmentLowering& state, Emitter& emit) {
   const int ranks = state.op.ranks;
   const int32_t cols = state.cols_each();
   const bool behind = state.deals_columns_behind();
-  emit_gemm(state, emit, own_rows_of_a(state, emit), [&](int rank, int32_t, const Rect& rect) {
-    if (behind) return emit.write(region_of(rect, ids.part, rank));
-    const int to = rect.col0 / cols;
-    emit.write(region_of(rect.moved(first_row(state, to), -to * cols), ids.by_peer, rank));
-  });
-  for (int rank = 0; rank < ranks && behind; ++rank) {
-    for_each_block(state, rank, [&](uint32_t lane, int to, int32_t row0, int32_t row1) {
-      const int32_t first = first_row(state, to);
-      emit.read(region_of({row0, row1, to * cols, (to + 1) * cols}, ids.part, rank));
-      emit.write(region_of({first + row0, first + row1, 0, cols}, ids.by_peer, rank));
-      emit.task(lane, Opcode::copy);
-    });
-    emit.boundary(rank);
-  }
-  for (int rank = 0; rank < ranks; ++rank) {
-    for (int to = 0; to < ranks; ++to) {
-      const int32_t first = first_row(state, to);
-      emit.read(region_of({first, first + rows_of(state, rank), 0, cols}, ids.by_peer, rank));
-    }
-    for (int from = 0; from < ranks; ++from) {
-      emit.write(region_of({static_cast<int32_t>(state.shards.begin(from)),
-                            static_cast<int32_t>(state.shards.end(from)), 0, cols},
-                           ids.out, rank));
-    }
-    emit.collective(rank, CollectiveKind::all_to_all, 0);
-  }
+  const size_t chunks = state.layout.chunks.size();
+  const std::vector<int32_t> done = groups_done(
+      state, [&](int32_t tile) { return chunk_of(state, tile); }, chunks);
+  size_t next = 0;
+  emit_gemm(
+      state, emit, own_rows_of_a(state, emit),
+      [&](int rank, int32_t, const Rect& rect) {
+        if (behind) return emit.write(region_of(rect, ids.part, rank));
+        const int to = rect.col0 / cols;
+        emit.write(region_of(rect.moved(first_row(state, to), -to * cols), ids.by_peer, rank));
+      },
+      [&](int32_t wave) {
+        for (; next < chunks && done[next] <= wave; ++next) {
+          for (int rank = 0; rank < ranks && behind; ++rank) deal_columns(state, emit, rank, next);
+          send_columns(state, emit, next);
+        }
+      });
 }
 
 }  // namespace stretto

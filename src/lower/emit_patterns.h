@@ -23,6 +23,7 @@ void emit_exchanged(SegmentLowering& state, Emitter& emit);
 
 // The same where NCCL's all-to-all moves the columns.
 void gather_columns(SegmentLowering& state, Emitter& emit);
+void emit_gathered_columns(SegmentLowering& state, Emitter& emit);
 void emit_columns_dealt(SegmentLowering& state, Emitter& emit);
 
 void emit_local(SegmentLowering& state, Emitter& emit);

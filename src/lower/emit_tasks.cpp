@@ -40,7 +40,7 @@ AfterTiles emit_product(SegmentLowering& state, Emitter& emit) {
     case Pattern::packed_reduce:
       return emit_packed_reduce(state, emit);
     case Pattern::exchange_input:
-      emit_exchanged(state, emit);
+      state.by_nccl() ? emit_gathered_columns(state, emit) : emit_exchanged(state, emit);
       return {};
     case Pattern::exchange_output:
       if (!state.by_nccl()) return emit_exchange_output(state, emit);

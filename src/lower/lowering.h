@@ -144,8 +144,8 @@ struct SegmentLowering {
   // Lanes of their own for movers and reduces. NCCL's blocks are not among the plan's lanes, but
   // take the same SMs.
   int comm_lanes() const {
-    const bool any =
-        pattern == Pattern::push_gather || pattern == Pattern::slot_reduce || exchanges();
+    const bool any = pattern == Pattern::push_gather || pattern == Pattern::slot_reduce ||
+                     (exchanges() && !by_nccl());
     return any ? schedule.comm_sms : 0;
   }
   int splits() const { return schedule.split_k; }  // tasks that compute a tile

@@ -10,17 +10,17 @@ std::string_view movers_of(const Segment& op) {
                                         : "mover=epilogue, comm-blocks, copy-engine or nccl";
 }
 
-// One collective of all rows.
+// Collectives of all rows, or of chunks of them, between kernels.
 void check_exchange_by_nccl(Case& c) {
   const Schedule& s = c.schedule;
   const std::string_view kind = to_string(c.op.kind);
   const auto refuse = [&](bool is_set, std::string_view set, std::string_view right) {
     if (!is_set) return;
-    c.refuse("{} with mover=nccl and {}, whose all-to-all is one collective: take {}", set, kind,
-             right);
+    c.refuse("{} with mover=nccl and {}, whose all-to-alls stand between kernels: take {}", set,
+             kind, right);
   };
-  refuse(s.granularity != Granularity::whole,
-         fmt::format("granularity={}", to_string(s.granularity)), "granularity=whole");
+  refuse(s.granularity != Granularity::whole && s.granularity != Granularity::chunk,
+         fmt::format("granularity={}", to_string(s.granularity)), "granularity=whole or chunk");
   refuse(s.order != Order::plain, fmt::format("order={}", to_string(s.order)), "order=plain");
   refuse(s.sync != Sync::event, fmt::format("sync={}", to_string(s.sync)), "sync=event");
   refuse(s.collectives != CollectivesBy::nccl,

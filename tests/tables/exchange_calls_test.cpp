@@ -23,23 +23,27 @@ Plan plan_of_operator(const std::string& text, const std::string& schedule) {
   return lower(op, parse_schedules(schedule, op, machine), machine);
 }
 
-// Of the only collective of a rank.
+// Of all collectives of a rank.
 std::vector<NcclCall> calls_of(const Plan& plan, int rank) {
   const BufferPlaces places = places_of(plan);
+  std::vector<NcclCall> calls;
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     const auto& instrs = plan.lanes[l].instrs;
     for (uint32_t at = 0; at < instrs.size() && plan.lanes[l].rank == rank; ++at) {
-      if (instrs[at].op == Opcode::collective) return nccl_calls(plan, l, at, places, 0);
+      if (instrs[at].op != Opcode::collective) continue;
+      const std::vector<NcclCall> own = nccl_calls(plan, l, at, places, 0);
+      calls.insert(calls.end(), own.begin(), own.end());
     }
   }
-  return {};
+  return calls;
 }
 
 TEST(ExchangeCalls, MatchOnBothSides) {
   for (const char* op :
        {"gemm-a2a m=37 n=96 k=64 ranks=3 dtype=bf16", "a2a-gemm m=37 n=64 k=96 ranks=3 dtype=bf16",
         "gemm-a2a m=4 n=96 k=64 ranks=3 dtype=fp16"}) {
-    for (const char* preset : {"sequential", "library"}) {
+    for (const char* preset :
+         {"sequential", "library", "two-chunk", "two-chunk,gemm=library,chunks=3,tile=16x32"}) {
       SCOPED_TRACE(fmt::format("{} {}", op, preset));
       const Plan plan = plan_of_operator(op, preset);
       EXPECT_THAT(why_not_on_cuda(plan), IsEmpty());
