@@ -9,7 +9,7 @@
 //
 // docs/graph-format.md is the grammar. Weights are [N, K] as in a PyTorch linear. A tensor's sizes
 // are global; `rows` deals blocks of ceil(rows / ranks) rows, the last of which may be short or
-// empty, and `cols` equal blocks of columns.
+// empty, and `cols` blocks of columns (ColShards).
 #pragma once
 
 #include <cstdint>
@@ -117,6 +117,7 @@ struct Operator {
   std::vector<OperatorSegment> segments;  // in an order in which one after the other can run
 
   const std::string& name() const;
+  ColShards shares_of(int64_t cols) const { return {cols, ranks, 16 / num_bytes(dtype)}; }
   // Of the first size: rows that a run may have fewer of.
   int64_t rows() const { return sizes.front().second; }
   // Where the operator is one product and nothing else; null: it is more.

@@ -146,8 +146,10 @@ struct Buffer {
   int32_t sharded_rows = 0;    // > 0: rank r holds only min(rows, sharded_rows - r * rows) rows
   uint8_t copies = 1;          // instances that runs alternate between
   int16_t partition = -1;      // whose entries its rows are; -1: none
+  int32_t sharded_cols = 0;    // as sharded_rows, of columns
 
   int32_t rows_on(int rank) const;
+  int32_t cols_on(int rank) const;
   bool operator==(const Buffer&) const = default;
 };
 

@@ -67,8 +67,10 @@ struct Segment {
   // The GEMM that every rank computes: local_m() x local_n(), summed over local_k().
   // The last ranks may have fewer rows, where each has its own.
   int64_t local_m() const { return multiplies_own_rows() ? row_shards().block() : m; }
-  int64_t local_n() const { return kind.weight == Held::rows ? n / ranks : n; }
-  int64_t local_k() const { return kind.weight == Held::cols ? k / ranks : k; }
+  // And fewer columns, where those of ranks differ: these are of the first.
+  int64_t local_n() const { return kind.weight == Held::rows ? shares_of(n).block() : n; }
+  int64_t local_k() const { return kind.weight == Held::cols ? shares_of(k).block() : k; }
+  ColShards shares_of(int64_t cols) const { return {cols, ranks, 16 / num_bytes(dtype)}; }
   // Columns that a rank multiplies for: of all its weights.
   int64_t product_cols() const { return local_n() * weights; }
   // Every rank's product is a term of a sum.

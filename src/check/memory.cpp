@@ -25,7 +25,7 @@ class PlaceCheck {
     const Buffer& declared = plan_.buffers[buffer];
     const bool is_output = declared.role == BufferRole::output;
     PlaceSweep sweep(accesses, is_output ? declared.rows_on(rank) : 0,
-                     is_output ? declared.cols : 0);
+                     is_output ? declared.cols_on(rank) : 0);
     sweep.for_each([&](Region place, std::span<const uint32_t> here) {
       place.buffer = buffer;
       place.rank = rank;

@@ -42,12 +42,12 @@ void check_one(const Plan& plan, const OperatorOutput& output, Findings& finding
     const Slice slice = slice_on(rank);
     // What is routed has the rows of its partition.
     const bool has_rows = out.partition >= 0 || out.rows_on(rank) == slice.rows();
-    if (has_rows && out.cols == slice.cols() && out.dtype == plan.op.dtype) {
+    if (has_rows && out.cols_on(rank) == slice.cols() && out.dtype == plan.op.dtype) {
       continue;
     }
     return report(fmt::format("{} on rank {} is {}, but {} gives {} there", name, rank,
-                              shape(out.rows_on(rank), out.cols, out.dtype), to_string(plan.op),
-                              shape(plan.op, slice)),
+                              shape(out.rows_on(rank), out.cols_on(rank), out.dtype),
+                              to_string(plan.op), shape(plan.op, slice)),
                   fmt::format("declare {} as large as the operator's output on every rank", name));
   }
 }

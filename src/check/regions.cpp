@@ -25,7 +25,7 @@ class RegionCheck {
       Diagnostic d = about(ref, region);
       d.message = fmt::format("{} touches {}, but rank {} has {} x {} of {}", at(plan_, ref),
                               describe(plan_, region), region.rank, buffer.rows_on(region.rank),
-                              buffer.cols, buffer.name);
+                              buffer.cols_on(region.rank), buffer.name);
       d.hint = "clip the region to the buffer, or declare the buffer larger";
       return d;
     });
@@ -93,7 +93,7 @@ bool in_bounds(const Plan& plan, const Region& region) {
   const Buffer& buffer = plan.buffers[region.buffer];
   return region.row0 >= 0 && region.row0 <= region.row1 &&
          region.row1 <= buffer.rows_on(region.rank) && region.col0 >= 0 &&
-         region.col0 <= region.col1 && region.col1 <= buffer.cols;
+         region.col0 <= region.col1 && region.col1 <= buffer.cols_on(region.rank);
 }
 
 void check_regions(const Plan& plan, Findings& findings) {

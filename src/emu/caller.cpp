@@ -24,11 +24,12 @@ void expect_shape(const Plan& plan, uint16_t buffer, int rank, const Slice& slic
   const Buffer& of = plan.buffers[buffer];
   // What is routed has the rows of its partition.
   const bool has_rows = of.partition >= 0 || of.rows_on(rank) == slice.rows();
-  if (!has_rows || of.cols != slice.cols() || of.dtype != dtype) {
-    throw WrongBuffer(fmt::format("buffer {} on rank {} is {} x {} {}, but {} has {} x {} {} there",
-                                  of.name, rank, of.rows_on(rank), of.cols, to_string(of.dtype),
-                                  to_string(plan.op), slice.rows(), slice.cols(), to_string(dtype)),
-                      buffer);
+  if (!has_rows || of.cols_on(rank) != slice.cols() || of.dtype != dtype) {
+    throw WrongBuffer(
+        fmt::format("buffer {} on rank {} is {} x {} {}, but {} has {} x {} {} there", of.name,
+                    rank, of.rows_on(rank), of.cols_on(rank), to_string(of.dtype),
+                    to_string(plan.op), slice.rows(), slice.cols(), to_string(dtype)),
+        buffer);
   }
 }
 
@@ -48,7 +49,7 @@ Caller::Caller(const Plan& plan, Memory& memory) : plan_(plan), memory_(memory) 
 
 std::vector<std::byte> Caller::rows_of(const Region& whole, int run) const {
   const Buffer& buffer = plan_.buffers[whole.buffer];
-  const auto row_bytes = static_cast<size_t>(buffer.cols * num_bytes(buffer.dtype));
+  const auto row_bytes = static_cast<size_t>(whole.cols() * num_bytes(buffer.dtype));
   std::vector<std::byte> rows(row_bytes * static_cast<size_t>(whole.rows()));
   memory_.read(whole, run, rows.data());
   if (buffer.partition < 0) return rows;

@@ -76,7 +76,7 @@ void Faults::out_of_bounds(const Where& where, const Region& region) {
   const Buffer& buffer = plan_.buffers[region.buffer];
   add(where,
       fmt::format(" names {}, but {} has {} rows and {} columns there", describe(plan_, region),
-                  buffer.name, buffer.rows_on(region.rank), buffer.cols));
+                  buffer.name, buffer.rows_on(region.rank), buffer.cols_on(region.rank)));
 }
 
 void Faults::foreign(const Where& where, const Region& region) {

@@ -90,7 +90,7 @@ bool Memory::contains(const Region& region) const {
   const Buffer& buffer = plan_.buffers[region.buffer];
   return region.rank < plan_.ranks() && region.row0 >= 0 && region.row0 <= region.row1 &&
          region.row1 <= buffer.rows_on(region.rank) && region.col0 >= 0 &&
-         region.col0 <= region.col1 && region.col1 <= buffer.cols;
+         region.col0 <= region.col1 && region.col1 <= buffer.cols_on(region.rank);
 }
 
 Region Memory::whole(uint16_t buffer, int rank) const {
@@ -98,7 +98,7 @@ Region Memory::whole(uint16_t buffer, int rank) const {
   return {.row0 = 0,
           .row1 = of.rows_on(rank),
           .col0 = 0,
-          .col1 = of.cols,
+          .col1 = of.cols_on(rank),
           .buffer = buffer,
           .rank = static_cast<uint16_t>(rank)};
 }

@@ -35,8 +35,8 @@ void ReferenceCaller::write_inputs(int rank, int run) {
   for (const Bound& input : inputs_) {
     const SharedReference::Bytes values =
         reference_->input(plan_.op, data(run), input.tensor, rank);
-    memory_.write(memory_.whole(input.buffer, rank), run, values->data(),
-                  plan_.buffers[input.buffer].cols);
+    const Region whole = memory_.whole(input.buffer, rank);
+    memory_.write(whole, run, values->data(), whole.cols());
   }
 }
 

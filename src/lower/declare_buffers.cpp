@@ -57,9 +57,10 @@ class Declarer {
     const int64_t rows = is_stack ? slice_of(op(), *op().find_tensor(tensor.name), held, 0).rows()
                          : held == Held::rows ? shards.block()
                                               : tensor.rows;
-    const uint16_t buffer =
-        add(std::move(name), tensor.dtype, role, rows,
-            held == Held::cols ? tensor.cols / op().ranks : tensor.cols, copies);
+    const ColShards cols = op().shares_of(tensor.cols);
+    const uint16_t buffer = add(std::move(name), tensor.dtype, role, rows,
+                                held == Held::cols ? cols.block() : tensor.cols, copies);
+    if (held == Held::cols) set_shares(buffer, cols);
     if (held == Held::rows && !is_stack) {
       plan_.buffers[buffer].sharded_rows = static_cast<int32_t>(tensor.rows);
     }
@@ -69,13 +70,24 @@ class Declarer {
     return buffer;
   }
 
-  // What the caller gives; of weights, ranks have equal blocks of rows.
+  void set_shares(uint16_t buffer, const ColShards& cols) {
+    if (cols.are_even()) return;
+    plan_.buffers[buffer].sharded_cols = static_cast<int32_t>(cols.cols);
+    state_.cuts_columns = true;
+  }
+
+  // What the caller gives; rows of weights are columns of what they make.
   uint16_t input(int id, bool is_weight = false) {
     const Tensor& tensor = state_.op.tensor(id);
     if (tensor.stage >= 0) return part_->results[static_cast<size_t>(id)];
     if (const auto known = plan_.find_buffer(tensor.name)) return *known;
     const uint16_t buffer = add_callers(id, tensor.held, BufferRole::input);
-    if (is_weight && tensor.held == Held::rows) plan_.buffers[buffer].sharded_rows = 0;
+    if (is_weight && tensor.held == Held::rows) {
+      const ColShards shares = op().shares_of(tensor.rows);
+      Buffer& weight = plan_.buffers[buffer];
+      if (tensor.matrices == 1) weight.rows = static_cast<int32_t>(shares.block());
+      weight.sharded_rows = shares.are_even() ? 0 : static_cast<int32_t>(shares.cols);
+    }
     return buffer;
   }
 
@@ -147,10 +159,12 @@ class Declarer {
                                  ? ids.out
                                  : add(prefix_ + whole.tensor(out).name, kept, BufferRole::local,
                                        op.local_m(), op.local_n()));
+      if (op.kind.weight == Held::rows) set_shares(product.kept.back(), op.shares_of(op.n));
     }
     if (const int ranges = std::max(product.splits(), product.phases()); ranges > 1) {
       ids.ranges = add(prefix + "ranges", DType::fp32, BufferRole::local, ranges * op.local_m(),
                        op.local_n());
+      if (op.kind.weight == Held::rows) set_shares(ids.ranges, op.shares_of(op.n));
     }
     const DType partials = schedule.partials;
     switch (product.pattern) {

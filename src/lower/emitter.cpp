@@ -111,7 +111,26 @@ void Emitter::append_of_part(uint32_t lane, Instr& instr) {
   });
 }
 
+bool Emitter::cut_to_buffers() {
+  const size_t end = size_t{num_reads_} + num_writes_;
+  bool had_result = false, has_result = false;  // collectives may have none before
+  for (size_t i = 0; i < end; ++i) {
+    Region& region = operands_[i];
+    const Buffer& buffer = state_.plan.buffers[region.buffer];
+    had_result = had_result || (i >= num_reads_ && !region.empty());
+    region.col1 = std::min(region.col1, buffer.cols_on(region.rank));
+    region.row1 = std::min(region.row1, buffer.rows_on(region.rank));
+    region.col0 = std::min(region.col0, region.col1);
+    region.row0 = std::min(region.row0, region.row1);
+    has_result = has_result || (i >= num_reads_ && !region.empty());
+  }
+  const bool is_left = has_result || !had_result;
+  if (!is_left) num_reads_ = num_writes_ = 0;
+  return is_left;
+}
+
 void Emitter::append(uint32_t lane, Instr& instr) {
+  if (state_.cuts_columns && instr.is_task() && !cut_to_buffers()) return;
   if (instr.is_task()) {
     std::vector<Region>& operands = state_.plan.operands;
     const std::ptrdiff_t count = std::ptrdiff_t{num_reads_} + num_writes_;

@@ -49,6 +49,9 @@ class Emitter {
     operands_[count] = region;
   }
   void append(uint32_t lane, Instr& instr);
+  // Of columns, tasks are of the first rank's; the last one may have fewer. Whether a result is
+  // left.
+  bool cut_to_buffers();
   void append_of_part(uint32_t lane, Instr& instr);
 
   Lowering& state_;

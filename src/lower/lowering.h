@@ -198,6 +198,7 @@ struct Lowering : Draft {
   std::vector<int32_t> boundaries;       // by rank: how many it has had
   int32_t collectives = 0;               // numbers that collectives have had
   std::vector<bool> of_callers_rows;     // by buffer: all parts have rows of it
+  bool cuts_columns = false;             // the last rank has fewer columns of some tensors
 
   bool is_split() const { return parts.size() > 1; }
   bool holds_callers_rows(uint16_t buffer) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "measure/buffer_pieces.h"
 #include "measure/graph_reference.h"
 #include "run/rank_threads.h"
 #include "stretto/error.h"
@@ -24,6 +25,10 @@ const fabric::Communicators& connected(fabric::Fabric& fabric) {
   fabric::Communicators& nccl = fabric.communicators();
   if (!nccl.renew(fabric.group())) throw SystemError(fabric::kStillHeld);
   return nccl;
+}
+
+const Buffer& buffer_of(const PlanRunner& runner, const std::string& tensor) {
+  return runner.plan().buffers[*runner.plan().find_buffer(tensor)];
 }
 
 }  // namespace
@@ -91,10 +96,14 @@ void BenchTensors::copy_inputs(const PlanRunner& runner) const {
       if (tensor.stage >= 0) continue;
       const Slice slice = slice_of(op_, static_cast<int>(t), tensor.held, rank);
       if (slice.rows() == 0) continue;
-      check(driver().copy_async(runner.buffer(tensor.name, rank), mine.inputs[t].address(),
-                                bytes_of(slice.rows(), slice.cols(), num_bytes(tensor.dtype)),
-                                mine.stream->handle()),
-            "copy an input");
+      for_each_piece(buffer_of(runner, tensor.name), rank,
+                     bytes_of(slice.rows(), slice.cols(), num_bytes(tensor.dtype)),
+                     [&](size_t to, size_t from, size_t bytes) {
+                       check(driver().copy_async(runner.buffer(tensor.name, rank) + to,
+                                                 mine.inputs[t].address() + from, bytes,
+                                                 mine.stream->handle()),
+                             "copy an input");
+                     });
     }
     mine.stream->synchronize();
   }
@@ -111,13 +120,20 @@ double BenchTensors::error_of(const PlanRunner& runner) const {
       const Slice slice = slice_of(op_, output.tensor, output.held, rank);
       const int64_t count = slice.rows() * slice.cols();
       if (count == 0) continue;
-      const cuda::DevicePtr out = runner.buffer(op_.tensor(output.tensor).name, rank);
-      worst =
-          std::max(worst, cuda::relative_error(mine.data->compare(
-                              *mine.stream, out, op_.dtype, mine.references[o].address(), count)));
-      check(driver().fill_bytes(out, 0xff, static_cast<size_t>(count * num_bytes(op_.dtype)),
-                                mine.stream->handle()),
-            "poison an output");
+      const std::string& name = op_.tensor(output.tensor).name;
+      const cuda::DevicePtr out = runner.buffer(name, rank);
+      const auto num_bytes_out = static_cast<size_t>(count * num_bytes(op_.dtype));
+      const DeviceMemory packed(num_bytes_out);
+      for_each_piece(
+          buffer_of(runner, name), rank, num_bytes_out, [&](size_t from, size_t to, size_t bytes) {
+            const cuda::StreamHandle stream = mine.stream->handle();
+            check(driver().copy_async(packed.address() + to, out + from, bytes, stream),
+                  "copy an output");
+            check(driver().fill_bytes(out + from, 0xff, bytes, stream), "poison an output");
+          });
+      worst = std::max(
+          worst, cuda::relative_error(mine.data->compare(*mine.stream, packed.address(), op_.dtype,
+                                                         mine.references[o].address(), count)));
     }
     mine.stream->synchronize();
   }

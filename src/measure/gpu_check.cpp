@@ -6,6 +6,7 @@
 #include "emu/output_check.h"
 #include "emu/random.h"
 #include "emu/shared_reference.h"
+#include "measure/buffer_pieces.h"
 #include "measure/run_graphs.h"
 #include "run/rank_threads.h"
 #include "stretto/error.h"
@@ -158,7 +159,11 @@ class GpuCheck {
         const Tensor& tensor = plan_.op.tensors[i];
         if (tensor.stage >= 0) continue;
         const auto values = reference_->input(plan_.op, data, static_cast<int>(i), rank);
-        cuda::copy_to_gpu(runner_.buffer(tensor.name, rank), values->data(), values->size());
+        for_each_piece(buffer_of(tensor.name), rank, values->size(),
+                       [&](size_t to, size_t from, size_t bytes) {
+                         cuda::copy_to_gpu(runner_.buffer(tensor.name, rank) + to,
+                                           values->data() + from, bytes);
+                       });
       }
     }
     before_runs();
@@ -166,6 +171,9 @@ class GpuCheck {
 
   const std::string& output_name(size_t i) const {
     return plan_.op.tensor(plan_.op.outputs[i].tensor).name;
+  }
+  const Buffer& buffer_of(const std::string& tensor) const {
+    return plan_.buffers[*plan_.find_buffer(tensor)];
   }
   size_t output_bytes(size_t i, int rank) const {
     const OperatorOutput& output = plan_.op.outputs[i];
@@ -177,10 +185,12 @@ class GpuCheck {
     for (const int rank : ranks_) {
       fabric_.device(rank).make_current();
       for (size_t i = 0; i < plan_.op.outputs.size(); ++i) {
-        if (output_bytes(i, rank) == 0) continue;
-        check(driver().fill_bytes(runner_.buffer(output_name(i), rank), 0xff, output_bytes(i, rank),
-                                  runner_.stream(rank).handle()),
-              "poison the output");
+        for_each_piece(buffer_of(output_name(i)), rank, output_bytes(i, rank),
+                       [&](size_t to, size_t, size_t bytes) {
+                         check(driver().fill_bytes(runner_.buffer(output_name(i), rank) + to, 0xff,
+                                                   bytes, runner_.stream(rank).handle()),
+                               "poison the output");
+                       });
       }
       runner_.stream(rank).synchronize();
     }
@@ -193,8 +203,11 @@ class GpuCheck {
       fabric_.device(rank).make_current();
       for (size_t i = 0; i < outputs.size(); ++i) {
         auto& output = outputs[i].emplace_back(output_bytes(i, rank));
-        if (output.empty()) continue;
-        cuda::copy_from_gpu(output.data(), runner_.buffer(output_name(i), rank), output.size());
+        for_each_piece(buffer_of(output_name(i)), rank, output.size(),
+                       [&](size_t from, size_t to, size_t bytes) {
+                         cuda::copy_from_gpu(output.data() + to,
+                                             runner_.buffer(output_name(i), rank) + from, bytes);
+                       });
       }
     }
     return outputs;

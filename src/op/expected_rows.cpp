@@ -67,13 +67,13 @@ struct Block {
 };
 
 void sum_block(const Segment& op, const InputData& data, Block& block) {
-  const int64_t shares = op.makes_terms() ? op.ranks : 1;
-  const int64_t share = op.k / shares;
+  const int shares = op.makes_terms() ? op.ranks : 1;
+  const ColShards of_k = shares == 1 ? ColShards{op.k} : op.shares_of(op.k);
   std::vector<double> partial(kBlockRows * kBlockCols), a, b;
-  for (int64_t rank = 0; rank < shares; ++rank) {
+  for (int rank = 0; rank < shares; ++rank) {
     std::fill(partial.begin(), partial.end(), 0.0);
-    for (int64_t k0 = rank * share; k0 < (rank + 1) * share; k0 += kBlockTerms) {
-      const int64_t terms = std::min(kBlockTerms, (rank + 1) * share - k0);
+    for (int64_t k0 = of_k.begin(rank); k0 < of_k.end(rank); k0 += kBlockTerms) {
+      const int64_t terms = std::min(kBlockTerms, of_k.end(rank) - k0);
       pack<kPanelRows>(op, data, Input::a, block.row0, block.row1, k0, terms, a, block.a_squares);
       pack<kPanelCols>(op, data, Input::b, block.col0, block.col1, k0, terms, b, block.b_squares);
       for (int64_t i = 0; i < block.row1 - block.row0; i += kPanelRows) {

@@ -121,7 +121,7 @@ class Binder {
   }
 
   void check_divides(const Tensor& tensor, Held held, TextPlace place, const Causes& causes) {
-    if (held == Held::cols && tensor.cols % graph_.ranks != 0) {
+    if (held == Held::cols && !are_shared(tensor, tensor.cols)) {
       refuse_share(tensor, tensor.cols, "columns", place, causes.cols);
     }
     if (held == Held::experts && !each_has_one(tensor.matrices) &&
@@ -133,6 +133,11 @@ class Binder {
                                 tensor.matrices, tensor.name, graph_.ranks,
                                 RowShards{tensor.matrices, graph_.ranks}.block(), more));
     }
+  }
+  // Columns, or rows of a weight. Those of a stack must divide.
+  bool are_shared(const Tensor& tensor, int64_t size) const {
+    const ColShards shares = graph_.shares_of(size);
+    return shares.are_even() || (tensor.matrices == 1 && shares.fit());
   }
   bool each_has_one(int64_t matrices) const {
     return RowShards{matrices, graph_.ranks}.size(graph_.ranks - 1) > 0;
@@ -178,7 +183,7 @@ class Binder {
     }
     const StageRule rule = rule_of(text.kind, in, graph_.ranks, graph_.dtype);
     if (!rule.fault.empty()) refuse(text.in_place, rule.fault);
-    if (multiplies(text.kind) && in[1]->held == Held::rows && in[1]->rows % graph_.ranks != 0) {
+    if (multiplies(text.kind) && in[1]->held == Held::rows && !are_shared(*in[1], in[1]->rows)) {
       refuse_share(*in[1], in[1]->rows, "rows", text.in_place, causes_of(stage.in[1]).rows);
     }
     for (size_t i = 0; i < in.size(); ++i) {

@@ -29,19 +29,19 @@ Slice input_slice(const Segment& op, Input input, int rank) {
     return {0, op.m, rank * share, (rank + 1) * share};
   }
   if (op.makes_terms()) {
-    const int64_t share = op.local_k();
-    return {0, input == Input::a ? op.m : op.n, rank * share, (rank + 1) * share};
+    const ColShards shares = op.shares_of(op.k);
+    return {0, input == Input::a ? op.m : op.n, shares.begin(rank), shares.end(rank)};
   }
   if (input == Input::a && !op.owns_rows()) return {0, op.m, 0, op.k};
   if (input == Input::a) return {op.row_shards().begin(rank), op.row_shards().end(rank), 0, op.k};
-  const int64_t share = op.local_n();
-  return {rank * share, (rank + 1) * share, 0, op.k};
+  const ColShards shares = op.shares_of(op.n);
+  return {shares.begin(rank), shares.end(rank), 0, op.k};
 }
 
 Slice output_slice(const Segment& op, int rank) {
   if (op.kind.weight == Held::rows || op.kind.out == Edge::all_to_all) {
-    const int64_t share = op.n / op.ranks;
-    return {0, op.m, rank * share, (rank + 1) * share};
+    const ColShards shares = op.shares_of(op.n);
+    return {0, op.m, shares.begin(rank), shares.end(rank)};
   }
   if (op.kind.out == Edge::all_reduce) return {0, op.m, 0, op.n};
   return {op.row_shards().begin(rank), op.row_shards().end(rank), 0, op.n};
@@ -175,10 +175,14 @@ void fill_input(const Segment& op, const InputData& data, Input input, int64_t r
 Slice slice_of(const Operator& op, int tensor, Held held, int rank) {
   const Tensor& of = op.tensor(tensor);
   if (of.matrices > 1) return slice_of_stack(op, of, held, rank);
+  if (held == Held::rows && is_used_as(op, tensor, 1)) {  // columns of what it makes
+    const ColShards rows = op.shares_of(of.rows);
+    return {rows.begin(rank), rows.end(rank), 0, of.cols};
+  }
   const RowShards rows{of.rows, op.ranks};
-  const int64_t cols = of.cols / op.ranks;
+  const ColShards cols = op.shares_of(of.cols);
   if (held == Held::rows) return {rows.begin(rank), rows.end(rank), 0, of.cols};
-  if (held == Held::cols) return {0, of.rows, rank * cols, (rank + 1) * cols};
+  if (held == Held::cols) return {0, of.rows, cols.begin(rank), cols.end(rank)};
   return {0, of.rows, 0, of.cols};
 }
 

@@ -48,7 +48,8 @@ constexpr double kSteepest = 1.13;
 Rows gemm_rows(const Operator& op, const InputData& data, const Rows& a, int b, int64_t shares,
                const Roundings& roundings, int64_t b_row) {
   const Tensor& weight = op.tensor(b);
-  const int64_t k = weight.cols, share = k / shares;
+  const int64_t k = weight.cols;
+  const ColShards of_k = shares == 1 ? ColShards{k} : op.shares_of(k);
   Rows out(a.rows, weight.rows);
   std::vector<double> a_norm(static_cast<size_t>(a.rows));
   for (int64_t row = 0; row < a.rows; ++row) {
@@ -72,10 +73,10 @@ Rows gemm_rows(const Operator& op, const InputData& data, const Rows& a, int b, 
       b_norm[static_cast<size_t>(j)] = std::sqrt(sum);
     }
     std::fill(squares.begin(), squares.end(), 0.0);
-    for (int64_t rank = 0; rank < shares; ++rank) {
+    for (int rank = 0; rank < shares; ++rank) {
       std::fill(partial.begin(), partial.end(), 0.0);
-      for (int64_t k0 = rank * share; k0 < (rank + 1) * share; k0 += kTerms) {
-        const int64_t terms = std::min(kTerms, (rank + 1) * share - k0);
+      for (int64_t k0 = of_k.begin(rank); k0 < of_k.end(rank); k0 += kTerms) {
+        const int64_t terms = std::min(kTerms, of_k.end(rank) - k0);
         const auto add = [&](const auto& of_a, const auto& of_b, std::vector<double>& to) {
           pack<kPanelRows>(a.rows, k0, terms, a_panel, of_a);
           pack<kPanelCols>(cols, k0, terms, b_panel, of_b);
@@ -106,7 +107,8 @@ Rows gemm_rows(const Operator& op, const InputData& data, const Rows& a, int b, 
         const double terms = a_norm[static_cast<size_t>(i)] * b_norm[static_cast<size_t>(j)];
         // Errors of A's elements are as good as independent of each other.
         const double passed_on = kDeviations * std::sqrt(squares[from]);
-        const double summed = kFp32 * of_terms(static_cast<double>(share)) * terms + passed_on;
+        const double summed =
+            kFp32 * of_terms(static_cast<double>(of_k.block())) * terms + passed_on;
         const double on_the_way =
             kFp32 * static_cast<double>(shares - 1) +
             unit_roundoff(roundings.partials) * roundings.roundings * (shares > 1 ? 1 : 0);

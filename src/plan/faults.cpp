@@ -90,8 +90,9 @@ std::string fault_in(const Buffer& buffer) {
     return fmt::format("expected buffer {} to have rows and columns, found {}x{}", buffer.name,
                        buffer.rows, buffer.cols);
   }
-  if (buffer.sharded_rows < 0) {
-    return fmt::format("expected sharded rows, or 0 for none, found {}", buffer.sharded_rows);
+  if (buffer.sharded_rows < 0 || buffer.sharded_cols < 0) {
+    return fmt::format("expected sharded rows and columns, or 0 for none, found {} and {}",
+                       buffer.sharded_rows, buffer.sharded_cols);
   }
   if (buffer.copies < 1) {
     return fmt::format("expected at least one copy of buffer {}, found 0", buffer.name);
@@ -126,7 +127,8 @@ std::string fault_in(const Plan& plan, const Buffer& buffer) {
                        buffer.partition);
   }
   const Partition& of = plan.partitions[static_cast<size_t>(buffer.partition)];
-  if (buffer.rows == of.entries * of.rows && buffer.sharded_rows == 0) return {};
+  const bool is_whole = buffer.sharded_rows == 0 && buffer.sharded_cols == 0;
+  if (buffer.rows == of.entries * of.rows && is_whole) return {};
   return fmt::format("expected {} rows of buffer {}, the entries of {}, found {}",
                      of.entries * of.rows, buffer.name, of.name, buffer.rows);
 }

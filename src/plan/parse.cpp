@@ -188,6 +188,9 @@ void Parser::buffer() {
   buffer.role = one_of<BufferRole>("a role", kRoles);
   int64_t value = 0;
   if (option("sharded", kMaxInt32, value)) buffer.sharded_rows = static_cast<int32_t>(value);
+  if (option("columns", kMaxInt32, value)) {
+    buffer.sharded_cols = static_cast<int32_t>(value);
+  }
   if (option("copies", kMaxByte, value)) buffer.copies = static_cast<uint8_t>(value);
   in_.skip_blanks();
   const char* const where = in_.position();
@@ -199,7 +202,9 @@ void Parser::buffer() {
     buffer.partition = static_cast<int16_t>(found->second);
   }
   if (!in_.at_line_end()) {
-    in_.fail(in_.position(), "sharded=ROWS, copies=COUNT, by=PARTITION or nothing");
+    in_.fail(in_.position(),
+             "sharded=ROWS, columns=COLUMNS, copies=COUNT, by=PARTITION or "
+             "nothing");
   }
   if (const std::string fault = fault_in(plan_, buffer); !fault.empty())
     in_.fail_with(where, fault);

@@ -39,11 +39,18 @@ std::string_view to_string(CollectiveKind value) {
 
 #undef STRETTO_CASE
 
-int32_t Buffer::rows_on(int rank) const {
-  if (sharded_rows <= 0) return rows;
-  const int64_t left = int64_t{sharded_rows} - int64_t{rank} * rows;
-  return static_cast<int32_t>(std::clamp<int64_t>(left, 0, rows));
+namespace {
+
+int32_t share_of(int rank, int32_t block, int32_t all) {
+  if (all <= 0) return block;
+  const int64_t left = int64_t{all} - int64_t{rank} * block;
+  return static_cast<int32_t>(std::clamp<int64_t>(left, 0, block));
 }
+
+}  // namespace
+
+int32_t Buffer::rows_on(int rank) const { return share_of(rank, rows, sharded_rows); }
+int32_t Buffer::cols_on(int rank) const { return share_of(rank, cols, sharded_cols); }
 
 std::optional<uint16_t> Plan::find_buffer(std::string_view name) const {
   for (size_t i = 0; i < buffers.size(); ++i) {

@@ -141,6 +141,7 @@ class Printer {
     text("buffer ").text(b.name).text(" ").text(to_string(b.dtype)).text(" ");
     number(b.rows).text("x").number(b.cols).text(" ").text(to_string(b.role));
     if (b.sharded_rows > 0) text(" sharded=").number(b.sharded_rows);
+    if (b.sharded_cols > 0) text(" columns=").number(b.sharded_cols);
     if (b.copies != 1) text(" copies=").number(b.copies);
     if (b.partition >= 0) {
       const auto of = static_cast<size_t>(b.partition);

@@ -72,17 +72,18 @@ std::vector<cuda::CallPlace> CallTensors::places(int rank, int64_t rows,
     const CallTensor& at = given[i];
     const auto size = static_cast<uint64_t>(num_bytes(tensor.dtype));
     const int64_t own_rows = rows_of(tensor, rank, rows);
-    const int64_t stride = at.row_stride == 0 || own_rows <= 1 ? tensor.cols : at.row_stride;
-    require_place(at, own_rows, tensor.cols);
+    const int64_t cols = plan_.buffers[tensor.buffer].cols_on(rank);
+    const int64_t stride = at.row_stride == 0 || own_rows <= 1 ? cols : at.row_stride;
+    require_place(at, own_rows, cols);
     const cuda::CallPlace place{at.address, static_cast<uint64_t>(stride) * size,
                                 static_cast<uint64_t>(tensor.cols) * size, own_rows};
     require_aligned(tensor, at, place);
-    const bool has_gaps = stride != tensor.cols;
+    const bool has_gaps = stride != cols;
     if (has_gaps && tensor.without_gaps && !tensor.is_copied) {
       throw UsageError(fmt::format(
           "rows of tensor {} begin {} elements apart and have {}: this schedule moves them as one "
           "piece; give it without gaps",
-          at.name, stride, tensor.cols));
+          at.name, stride, cols));
     }
     if (has_gaps && tensor.wants_solid_rows(rows_in_memory)) {
       throw UsageError(fmt::format(

@@ -20,7 +20,7 @@ class CallTensors {
     Held held = Held::whole;
     bool is_output = false;
     DType dtype = DType::bf16;
-    int64_t rows = 0, cols = 0;  // of a rank, as the plan has them; where held by rows the most
+    int64_t rows = 0, cols = 0;  // of the first rank, which has the most
     bool scales = false;         // a run of fewer rows has fewer of its
     bool without_gaps = false;
     // Other ranks reach the buffer, so it is the plan's own, and the tensor is copied.

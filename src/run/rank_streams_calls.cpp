@@ -43,16 +43,14 @@ void RankStreams::copy_tensors(const Stream& main, bool outputs, const CallRows&
       continue;
     }
     const auto num_rows = static_cast<uint64_t>(place.rows);
-    const cuda::Transfer transfer =
-        outputs ? cuda::Transfer{own,
-                                 place.address,
-                                 place.solid_bytes,
-                                 place.row_bytes,
-                                 place.solid_bytes,
-                                 num_rows}
-                : cuda::Transfer{place.address,     own,     place.row_bytes, place.solid_bytes,
-                                 place.solid_bytes, num_rows};
-    cuda::enqueue_transfer(main, transfer);
+    const Buffer& buffer = setup_.plan.buffers[tensor.buffer];
+    const auto width = static_cast<uint64_t>(buffer.cols_on(setup_.rank)) *
+                       static_cast<uint64_t>(num_bytes(tensor.dtype));
+    const uint64_t pitch = place.solid_bytes;
+    cuda::enqueue_transfer(
+        main, outputs
+                  ? cuda::Transfer{own, place.address, pitch, place.row_bytes, width, num_rows}
+                  : cuda::Transfer{place.address, own, place.row_bytes, pitch, width, num_rows});
   }
 }
 

@@ -25,6 +25,12 @@ void check_ranges(Case& c, std::string_view name, int ranges, int most) {
              ranges, c.op.local_k(), steps == 1 ? "one step" : fmt::format("{} steps", steps),
              kSplitStep, steps, steps == 1 ? "" : " or less");
   }
+  if (c.op.makes_terms() && !c.op.shares_of(c.op.k).are_even()) {
+    c.refuse(
+        "{0}={1} where the last rank has fewer columns of K: take {0}=1, or a K that {2} ranks "
+        "divide",
+        name, ranges, c.op.ranks);
+  }
   if (c.op.m > INT32_MAX / ranges) {
     c.refuse("{0}={1} for m={2} keeps more than {3} rows of partial sums: take {0}=1", name, ranges,
              c.op.m, INT32_MAX);

@@ -14,7 +14,8 @@ namespace {
 
 // A map that ends behind a whole block of K need not end there: other ranges of K share it.
 int32_t end_of_map(const Plan& plan, const Region& region) {
-  return region.col1 % device::kTileK == 0 ? plan.buffers[region.buffer].cols : region.col1;
+  const bool may_end_behind = region.col1 % device::kTileK == 0;
+  return may_end_behind ? plan.buffers[region.buffer].cols_on(region.rank) : region.col1;
 }
 
 }  // namespace
@@ -229,7 +230,7 @@ device::GemmDestination GemmTasks::destination(const Region& to, int32_t row, co
   // A region that does not take the tile's full width gets maps that end where it ends; one that
   // ends with its buffer ends with the maps.
   const bool is_narrow = to.cols() < device::layout_of(config_).stored_columns;
-  const int32_t columns = is_narrow ? to.col1 : buffer.cols;
+  const int32_t columns = is_narrow ? to.col1 : buffer.cols_on(to.rank);
   const bool ends_with_maps = to_end <= part.last && to.row1 == buffer.rows_on(to.rank);
   const int32_t begin = std::max(row, part.first) - part.first;
   const int32_t end = ends_with_maps ? config_.tile_m : std::min(to_end, part.last) - part.first;

@@ -103,9 +103,11 @@ INSTANTIATE_TEST_SUITE_P(
         Edit{"symmetric copies=2", "symmetric copies=256", "7:40",
              "expected copies (a number from 1 to 255), found '256'"},
         Edit{"symmetric copies=2", "symmetric copy=2", "7:33",
-             "expected sharded=ROWS, copies=COUNT, by=PARTITION or nothing, found 'copy=2'"},
+             "expected sharded=ROWS, columns=COLUMNS, copies=COUNT, by=PARTITION or nothing, found "
+             "'copy=2'"},
         Edit{"sharded=5", "sharded5", "9:28",
-             "expected sharded=ROWS, copies=COUNT, by=PARTITION or nothing, found 'sharded5'"},
+             "expected sharded=ROWS, columns=COLUMNS, copies=COUNT, by=PARTITION or nothing, found "
+             "'sharded5'"},
         Edit{"signals ack 1", "signals ack", "11:12",
              "expected the number of signals (a number from 0 to 2147483647), found the end of the "
              "line"},

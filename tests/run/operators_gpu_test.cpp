@@ -61,6 +61,13 @@ std::vector<OperatorCase> cases() {
     // Rows of more than a mover's stage.
     add("gemm-ar-norm m=40 n=8192 k=512", "bf16", "tiles");
   }
+  // Columns that the ranks do not divide.
+  for (const char* schedule : {"sequential", "tiles", "slices", "library"}) {
+    for (const char* op : {"mlp m=203 h=512 f=1376 ranks=3", "gemm-ar m=300 n=512 k=1000 ranks=3",
+                           "ag-gemm m=300 n=1000 k=512 ranks=3"}) {
+      all.push_back({fmt::format("{} dtype=bf16", op), schedule});
+    }
+  }
   return all;
 }
 
