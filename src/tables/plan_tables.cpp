@@ -20,7 +20,7 @@ using device::MoverTask;
 class TableBuilder {
  public:
   explicit TableBuilder(const TableBasis& basis) : basis_(basis) {
-    if (basis.plan.any_library() || !basis.serves) return;
+    if (!basis.serves) return;
     const RowShards owners = row_owners(basis.plan.op);
     rows_ = {nullptr, static_cast<int32_t>(basis.plan.op.rows()), owners.ranks,
              static_cast<int32_t>(owners.block()), 0};
