@@ -81,7 +81,7 @@ TEST_F(CallGraphsOnGpu, ARoomIsSharedByPlans) {
       ASSERT_EQ(one.num_graphs() + other.num_graphs(), room.count());
     }
   }
-  EXPECT_GT(enqueued, 600) << "most come without a graph";
+  EXPECT_GT(enqueued, 400) << "most of 800 come without a graph";
 }
 
 TEST_F(CallGraphsOnGpu, PrioritiesHaveGraphsOfTheirOwn) {

@@ -24,7 +24,7 @@ TEST(LearningOnGpus, IsKeptForTheNextProcessAndHasAnOffSwitch) {
   if (const std::string why = why_not_here(kRanks); !why.empty()) STRETTO_SKIP(why);
   const LearntFileOfATest file;
   const std::string off = file.setting() + "STRETTO_MEASURE_MS=0";
-  const std::string on = file.setting() + "STRETTO_MEASURE_MS=200";
+  const std::string on = file.setting() + "STRETTO_MEASURE_MS=20000";
   EXPECT_EQ(run_inside(off, "InsideLearning.NothingWhereItIsOff"), 0);
   EXPECT_FALSE(file.exists());
   EXPECT_EQ(run_inside(on, "InsideLearning.MeasuresOnce"), 0);
