@@ -5,7 +5,7 @@ import torch.nn.functional as F
 
 import stretto.torch as st
 
-from gpu_checks_again import check_again, check_again_otherwise, check_library, check_shared_results
+from gpu_checks_again import check_again, check_again_otherwise, check_guards, check_library, check_shared_results
 from gpu_checks_experts import check_experts
 from gpu_common import K, close, exact, integers, normal, of_ranks, products, told_wrong
 
@@ -184,6 +184,6 @@ def check_reduce_overhead(group):
         close("in graphs of torch.compile", function(x, up, down).clone(), right * 2)
 
 
-CHECKS = [check_integers, check_again, check_again_otherwise, check_library, check_random, check_mlp, check_norm,
-          check_shapes, check_gradients, check_cuda_graphs, check_drop_in, check_modules, check_experts,
+CHECKS = [check_integers, check_again, check_guards, check_again_otherwise, check_library, check_random, check_mlp,
+          check_norm, check_shapes, check_gradients, check_cuda_graphs, check_drop_in, check_modules, check_experts,
           check_shared_results, check_compile, check_reduce_overhead]

@@ -97,3 +97,29 @@ def check_shared_results(group):
             except ValueError as error:
                 if "allocate_shared" not in str(error):
                     told_wrong(str(error))
+
+
+def check_guards(group):
+    """Nothing is written beside a result, and every row of it is: results lie between rows that nobody may touch."""
+    rank, ranks, beside = group.rank, group.ranks, 64
+    w, bias = of_ranks(integers, group, 500, 512, K), integers(501, 512)
+    for turn, rows in enumerate((56, 64, 7, 72, 56, 40)):
+        xs = of_ranks(integers, group, 510 + turn, rows * ranks, K)
+        x, own = xs[rank], xs[rank][:rows]
+        gathered = torch.cat([one[:rows] for one in xs]).float() @ w[rank].float().t()
+        total = products(xs, w)
+        for name, call, right in (
+                ("gather", lambda out: st.all_gather_matmul(own, w[rank], group=group, out=out), gathered),
+                ("gather with a bias", lambda out: st.all_gather_matmul(own, w[rank], bias, group, out=out),
+                 gathered + bias.float()),
+                ("sum", lambda out: st.matmul_all_reduce(x, w[rank], group=group, out=out), total),
+                ("scatter", lambda out: st.matmul_reduce_scatter(x, w[rank], group=group, out=out),
+                 total.chunk(ranks)[rank])):
+            for _ in range(3):
+                room = torch.full((right.shape[0] + 2 * beside, 512), 77.0, device="cuda", dtype=torch.bfloat16)
+                call(room[beside:-beside])
+                exact(f"{name} of {rows} rows", room[beside:-beside], right)
+                for where, part in (("before", room[:beside]), ("behind", room[-beside:])):
+                    touched = (part != 77).any(1).nonzero().flatten().tolist()
+                    if touched:
+                        told_wrong(f"{name} of {rows} rows wrote rows {touched} {where} its result")

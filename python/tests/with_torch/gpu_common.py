@@ -47,7 +47,9 @@ def close(what, got, right, most=MOST_ERROR):
 def exact(what, got, right):
     if got.shape != right.shape or not torch.equal(got.float(), right.float()):
         unlike = (got.float() != right.float()).sum().item() if got.shape == right.shape else "shape"
-        _wrong.append(f"{what} {list(got.shape)}: {unlike} elements are not what exact sums are")
+        rows = (got.float() != right.float()).flatten(0, -2).any(1).nonzero().flatten().tolist() if (
+            got.shape == right.shape) else []
+        _wrong.append(f"{what} {list(got.shape)}: {unlike} elements are not what exact sums are, in rows {rows[:12]}")
 
 
 def products(xs, ws):

@@ -23,7 +23,8 @@ import gpu_common  # noqa: E402
 
 import stretto.torch as st  # noqa: E402
 
-CHOSEN = "the gathered rows are kept"  # by gradients, so that it is no gap of Stretto's
+# By gradients, so that it is no gap of Stretto's.
+CHOSEN = ("the gathered rows are kept", "to turn the weight would take longer")
 TIMEOUT_S = 15
 
 
@@ -105,7 +106,8 @@ def host_costs(group):
 
 
 def not_served():
-    return {f"{op}: {reason}": count for (op, reason), count in st.report().fallbacks.items() if CHOSEN not in reason}
+    return {f"{op}: {reason}": count for (op, reason), count in st.report().fallbacks.items()
+            if not any(one in reason for one in CHOSEN)}
 
 
 class Checks:
@@ -144,7 +146,16 @@ class Checks:
         for rank, told in enumerate(everyone):
             for line in told:
                 self.tell(f"    rank {rank}: " + line.replace("\n", "\n    "))
+        self.tell_schedules()
         self.start_again()
+
+    def tell_schedules(self):
+        """Of what has failed: which plans ran."""
+        engine = self.group.engines.get("cuda")
+        for (graph, *_), by_rows in (engine._operations if engine else {}).items():
+            for rows, operation in by_rows.items():
+                told = operation if isinstance(operation, str) else operation.schedule()
+                self.tell(f"    {graph.split(maxsplit=2)[1] if chr(10) in graph else graph}, {rows} rows: {told}")
 
     def start_again(self):
         """Ranks may be at different calls: a group of their own goes on."""
