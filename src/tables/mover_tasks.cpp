@@ -88,8 +88,8 @@ MoverTask mover_task(const TableBasis& basis, const Instr& instr, MoverTable& ta
   // Beside routed rows the ring is for copies alone.
   if (basis.routes() && task.from != task.to) task.vectors = 0;
   if (basis.serves) {
-    task.rows_from = basis.task_rows(instr);
-    if (alignment.contiguous) task.rows_from.flags = device::kRowsAreSolid;
+    task.rows_from = basis.mover_rows(instr);
+    if (alignment.contiguous) task.rows_from.flags |= device::kRowsAreSolid;
   } else if (alignment.contiguous) {  // as one row
     task.columns *= task.rows;
     task.rows = 1;
@@ -125,7 +125,7 @@ MoverTask norm_task(const TableBasis& basis, const NormedRows& rows, MoverTable&
   task.first_region = static_cast<uint32_t>(table.regions[0].size());
   task.drains = hazards.must_end_before(read, written) ? 1 : 0;
   task.vectors = 1;
-  task.rows_from = basis.task_rows(*rows.norm);
+  task.rows_from = basis.mover_rows(*rows.norm);
   Alignment alignment;
   add_regions(basis, sources, table, alignment);
   add_regions(basis, written, table, alignment);

@@ -26,6 +26,8 @@ struct TableBasis {
   }
   // Where runs may have fewer rows: which ones a task works on.
   device::TaskRows task_rows(const Instr& instr) const;
+  // The same for movers. What a library multiplies has all owners' rows together.
+  device::TaskRows mover_rows(const Instr& instr) const;
 };
 
 }  // namespace stretto::cuda

@@ -113,8 +113,10 @@ class TaskWalk {
  private:
   STRETTO_DEVICE void leave_out_rows() {
     const TaskRows& from = task_.rows_from;
-    task_.rows =
-        static_cast<uint32>(run_.present(from.owner, from.first, static_cast<int32>(task_.rows)));
+    const auto count = static_cast<int32>(task_.rows);
+    task_.rows = static_cast<uint32>((from.flags & kRowsOfAllOwners) != 0
+                                         ? run_.present_of_all(from.first, count)
+                                         : run_.present(from.owner, from.first, count));
     if (task_.rows == 0) {
       task_.num_sources = task_.num_destinations = 0;
     } else if ((from.flags & kRowsAreSolid) != 0) {  // as one row

