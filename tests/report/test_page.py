@@ -325,11 +325,11 @@ class ModelInABrowser(ModelPages):
 
     def test_where_nothing_is_served_no_chart_is_shown(self):
         page = self.folder / "odd.html"
-        stretto("model", MODEL[0], "--tp", "3", "--rows", "64", "--html", "-o", page)
+        stretto("model", MODEL[0], "--tp", "1000", "--rows", "64", "--html", "-o", page)
         dom, console = browse(self.folder, page)
         self.assertEqual(console, [])
         self.assertIn('id="charts" hidden', dom)
-        self.assertIn("32 heads are no multiple of 3 ranks", dom.split('id="data"')[0])
+        self.assertIn("32 heads are no multiple of 1000 ranks", dom.split('id="data"')[0])
 
 
 if __name__ == "__main__":

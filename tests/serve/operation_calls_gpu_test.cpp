@@ -264,7 +264,7 @@ TEST_P(OperationOnGpus, RefusalsSayWhatWouldBeRight) {
       refusal([&] { OperationOnMemory(*context_, shape, 100, {.schedule = "sequential"}); }),
       HasSubstr("rows=bucket with mover=nccl"));
   EXPECT_THAT(refusal([&] {
-                OperationOnMemory(*context_, {kGemmRs, 512, 511}, 100);
+                OperationOnMemory(*context_, {kGemmRs, 512, 7}, 100);
               }),
               HasSubstr("must divide"));
   EXPECT_THAT(refusal([&] { Context(0); }), HasSubstr("a context of 0 ranks"));
