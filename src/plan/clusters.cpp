@@ -22,7 +22,7 @@ class Walk {
   }
   bool fits() const {
     const Opcode op = instr().op;
-    return op == Opcode::wait || op == Opcode::reduce ||
+    return op == Opcode::wait || op == Opcode::reduce || op == Opcode::boundary ||
            (op == Opcode::gemm && instr().num_reads == 2);
   }
   std::string text() const {
@@ -47,6 +47,7 @@ bool alike(const Plan& plan, const Instr& a, const Instr& b) {
   if (a.op == Opcode::wait) {
     return a.signal == b.signal && a.amount == b.amount && a.lag == b.lag;
   }
+  if (a.op == Opcode::boundary) return a.id == b.id;
   if (a.op == Opcode::reduce) return a.num_reads == b.num_reads;
   const auto x = plan.reads(a), y = plan.reads(b);
   return x[0].col0 == y[0].col0 && x[0].col1 == y[0].col1 && x[1] == y[1];
@@ -58,8 +59,8 @@ PlanFault fault_in_pair(const Plan& plan, size_t first, size_t second) {
     for (const Walk& walk : {a, b}) {
       if (walk.done() || walk.fits()) continue;
       return walk.fault(fmt::format(
-          "expected in a cluster waits, notifies, gemms of one region of A and their sums, "
-          "found {} in {}",
+          "expected in a cluster waits, notifies, boundaries, gemms of one region of A and their "
+          "sums, found {} in {}",
           walk.text(), describe(walk.lane())));
     }
     if (!a.done() && !b.done() && alike(plan, a.instr(), b.instr())) continue;

@@ -65,6 +65,18 @@ TEST(Clusters, AreReadAndPrinted) {
   EXPECT_TRUE(check(plan).clean());
 }
 
+// A part of an operator that is split ends at a boundary.
+TEST(Clusters, PassBoundariesTogether) {
+  const std::string tile = "out[0:16,0:16]\n", partner = "out[16:32,0:16]\n";
+  std::string text = kPlan;
+  for (const std::string& end : {tile, partner}) {
+    text.insert(text.find(end) + end.size(), "  boundary 0\n");
+  }
+  EXPECT_EQ(print(parse_plan(text)), text);
+  text.erase(text.find("  boundary 0\n"), 13);
+  EXPECT_THAT(refusal(text), HasSubstr("found its end in rank 0 compute 0 and 'boundary 0'"));
+}
+
 TEST(Clusters, OfLanesThatDoNotWaitAlikeAreRefused) {
   EXPECT_THAT(
       refusal(changed("  wait here.1 >= 1\n", "")),
@@ -107,7 +119,8 @@ TEST(Clusters, OfLanesThatMultiplyOtherColumnsAreRefused) {
 TEST(Clusters, OfOtherInstructionsOrSingleLanesAreRefused) {
   EXPECT_THAT(refusal(changed("out[16:32,0:16]\n", "out[16:32,0:16]\n  boundary 0\n")),
               AllOf(StartsWith("plan:25:3: "),
-                    HasSubstr("and their sums, found 'boundary 0' in rank 0 compute 1")));
+                    HasSubstr("found its end in rank 0 compute 0 and 'boundary 0' in rank 0 "
+                              "compute 1")));
   EXPECT_THAT(refusal(changed("out[16:32,0:16]\n",
                               "out[16:32,0:16]\n\nlane 0 compute 2\n  wait here.1 >= 1\n")),
               AllOf(StartsWith("plan:26:1: "),
