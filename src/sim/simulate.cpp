@@ -92,7 +92,8 @@ double gemm_alone_us(const Plan& plan, const sim::Costs& costs) {
     slowest = std::max(slowest, dealt);
     first = last;
   }
-  const double launch_us = costs.is_library_next(0) ? 0 : machine.chained_launch_us;  // as launch_us()
+  const double launch_us =
+      costs.is_library_next(0) ? 0 : machine.chained_launch_us;  // as launch_us()
   return slowest > 0 ? slowest + launch_us : 0;
 }
 
