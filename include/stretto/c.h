@@ -144,7 +144,7 @@ typedef struct stretto_context_request {
 /* Collective over the ranks of the job. */
 STRETTO_C_API int stretto_context_open(const stretto_context_request* request,
                                        stretto_context** context);
-/* Of operations none may be left. */
+/* Of operations none may be left. In a fork of the process that opened it this does nothing. */
 STRETTO_C_API int stretto_context_close(stretto_context* context);
 /* -1 for NULL. */
 STRETTO_C_API int32_t stretto_context_rank(const stretto_context* context);

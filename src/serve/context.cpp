@@ -75,7 +75,15 @@ Context::State::~State() {
   }
 }
 
+void Context::State::require_own_process() const {
+  if (!is_forked()) return;
+  throw SystemError(
+      "this process was forked from the one that opened the context: a fork has no rank of its "
+      "own, and no GPU; start processes by torchrun, mpirun or `stretto launch`");
+}
+
 size_t Context::State::local(int rank) const {
+  require_own_process();
   if (!fabric->is_local(rank)) {
     throw UsageError(fmt::format("rank {} is not of this process, which has {} to {}", rank,
                                  fabric->first_rank(),
@@ -116,7 +124,10 @@ Context::Context(const JobRank& job, double timeout_s, size_t workspace_bytes) {
                               timeout_s, workspace_bytes);
 }
 
-Context::~Context() = default;
+// What a fork has of it is the first process's.
+Context::~Context() {
+  if (state_->is_forked()) static_cast<void>(state_.release());
+}
 
 int Context::ranks() const { return state_->fabric->ranks(); }
 int Context::first_rank() const { return state_->fabric->first_rank(); }
@@ -136,6 +147,7 @@ void Context::copy_from_gpu(int rank, void* to, GpuAddress from, size_t num_byte
 }
 
 std::vector<GpuAddress> Context::allocate_shared(size_t num_bytes) {
+  state_->require_own_process();
   const cuda::BesideCaptures beside;
   const fabric::Region& made = state_->results.add(num_bytes);
   std::vector<GpuAddress> by_rank;
@@ -144,6 +156,7 @@ std::vector<GpuAddress> Context::allocate_shared(size_t num_bytes) {
 }
 
 GpuAddress Context::allocate(int rank, size_t num_bytes) {
+  state_->require_own_process();
   const cuda::BesideCaptures beside;
   make_current(rank);
   return state_->memory[state_->local(rank)].emplace_back(num_bytes).address();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/forks.h"
 #include "fabric/job.h"
 #include "gpu/compiler.h"
 #include "run/call_graph_room.h"
@@ -32,9 +33,14 @@ struct Context::State {
   // A stream of this process, as far as the context knows it, is being captured: what waits for a
   // whole GPU would end that. Empty: none is.
   std::string why_not_wait() const;
-  size_t local(int rank) const;  // Throws UsageError when the rank is not of this process.
+  // Throws SystemError in a fork of the process that opened the context.
+  void require_own_process() const;
+  bool is_forked() const { return num_forks() != forks; }
+  // Throws UsageError when the rank is not of this process; SystemError in a fork.
+  size_t local(int rank) const;
   const cuda::Device& device(int rank) const;
 
+  const int forks = num_forks();
   uint64_t timeout_ns;
   std::unique_ptr<fabric::Fabric> fabric;
   cuda::Compiler compiler;

@@ -7,6 +7,7 @@
 namespace stretto {
 
 Operation::Operation(Context& context, const Operator& op, const OperationOptions& options) {
+  context.state_->require_own_process();
   const cuda::BesideCaptures beside;
   state_ = std::make_unique<State>(*context.state_, op, options);
   prepare(state_->max_rows);
@@ -37,6 +38,10 @@ void end(State& state) {
 // A program may let an operation go inside a capture, on all ranks alike; memory that calls use is
 // not freed before them.
 Operation::~Operation() {
+  if (state_->context.is_forked()) {
+    static_cast<void>(state_.release());
+    return;
+  }
   const cuda::BesideCaptures beside;
   try {
     end(*state_);
@@ -70,7 +75,10 @@ std::vector<std::string> Operation::tensors() const {
   return names;
 }
 
-void Operation::prepare(int64_t rows) { state_->bucket_for(rows, State::Made::ahead); }
+void Operation::prepare(int64_t rows) {
+  state_->context.require_own_process();
+  state_->bucket_for(rows, State::Made::ahead);
+}
 
 std::string Operation::schedule(int64_t rows) const { return state_->made(rows).of_host.schedule; }
 
@@ -100,7 +108,10 @@ void Operation::run(int rank, GpuStream stream, GpuAddress rows, int64_t bucket,
   state_->run(rank, stream, bucket, {static_cast<int32_t>(bucket), rows}, tensors);
 }
 
-void Operation::finish() { state_->finish(); }
+void Operation::finish() {
+  state_->context.require_own_process();
+  state_->finish();
+}
 uint64_t Operation::bad_ids() const {
   uint64_t all = 0;
   state_->for_each_runner([&](const runtime::PlanRunner& runner) { all += runner.bad_ids(); });

@@ -188,8 +188,8 @@ void Operation::State::run(int rank, GpuStream stream, int64_t most, const runti
   if (is_fixed() && rows.at != 0) {
     throw UsageError("rows that stand in GPU memory: this operation's are fixed");
   }
-  const cuda::BesideCaptures beside;
   const cuda::Device& device = context.device(rank);
+  const cuda::BesideCaptures beside;
   Bucket& bucket = bucket_for(most, Made::inside_a_call);
   device.make_current();
   runtime::PlanRunner& runner = *bucket.for_rows(rows).runner;

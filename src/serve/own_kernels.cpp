@@ -27,6 +27,7 @@ struct SymmetricHeap::State {
 };
 
 SymmetricHeap::SymmetricHeap(Context& context, size_t num_bytes, int max_blocks, double timeout_s) {
+  context.state_->require_own_process();
   if (max_blocks < 1 || max_blocks > (1 << 20)) {
     throw UsageError(
         fmt::format("kernels of up to {} blocks; 1 to {} are served", max_blocks, 1 << 20));
@@ -38,6 +39,10 @@ SymmetricHeap::SymmetricHeap(Context& context, size_t num_bytes, int max_blocks,
 }
 
 SymmetricHeap::~SymmetricHeap() {
+  if (state_->context.is_forked()) {
+    static_cast<void>(state_.release());
+    return;
+  }
   try {
     finish();
   } catch (const std::exception&) {
@@ -46,9 +51,13 @@ SymmetricHeap::~SymmetricHeap() {
 }
 
 size_t SymmetricHeap::allocate(const std::string& name, size_t num_bytes, uint32_t fill) {
+  state_->context.require_own_process();
   return state_->group.allocate(name, num_bytes, fill);
 }
-void SymmetricHeap::refill(size_t offset) { state_->group.refill(offset); }
+void SymmetricHeap::refill(size_t offset) {
+  state_->context.require_own_process();
+  state_->group.refill(offset);
+}
 
 GpuAddress SymmetricHeap::address(int rank, size_t offset) const {
   state_->context.local(rank);
@@ -60,6 +69,7 @@ const device::GpuWorld& SymmetricHeap::world(int rank) const {
 }
 
 void SymmetricHeap::finish() {
+  state_->context.require_own_process();
   fabric::Fabric& fabric = *state_->context.fabric;
   for (int i = 0; i < fabric.num_local(); ++i) {
     std::set<cuda::StreamHandle>& used = state_->used[static_cast<size_t>(i)];
@@ -94,6 +104,7 @@ Kernel::Kernel(SymmetricHeap& heap, const KernelText& text, int max_threads, int
                     max_threads));
   }
   const Context::State& context = state_->context;
+  context.require_own_process();
   const cuda::LangKernelName name{"", text.kernel, text.args, text.source};
   for (int i = 0; i < context.fabric->num_local(); ++i) {
     const cuda::Device& device = context.fabric->device(context.fabric->first_rank() + i);
@@ -111,7 +122,9 @@ Kernel::Kernel(SymmetricHeap& heap, const KernelText& text, int max_threads, int
   }
 }
 
-Kernel::~Kernel() = default;
+Kernel::~Kernel() {
+  if (state_->context.is_forked()) static_cast<void>(state_.release());
+}
 
 void Kernel::launch_with(int rank, GpuStream stream, int blocks, int threads,
                          const void* parameters) const {
