@@ -79,7 +79,9 @@ std::vector<cuda::CallPlace> CallTensors::places(int rank, int64_t rows,
                                 static_cast<uint64_t>(tensor.cols) * size, own_rows};
     require_aligned(tensor, at, place);
     const bool has_gaps = stride != cols;
-    if (has_gaps && tensor.without_gaps && !tensor.is_copied) {
+    // A rank with fewer columns than the first has no rows that are moved as one piece.
+    const bool is_narrow = cols != tensor.cols;
+    if (has_gaps && tensor.without_gaps && !tensor.is_copied && !is_narrow) {
       throw UsageError(fmt::format(
           "rows of tensor {} begin {} elements apart and have {}: this schedule moves them as one "
           "piece; give it without gaps",

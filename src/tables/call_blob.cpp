@@ -73,10 +73,14 @@ CallBlob::CallBlob(const RankTables& tables, Encode encode) : encode_(encode) {
     flatten(table.regions, regions);
     regions_.push_back(append(regions));
     for (size_t i = 0; i < regions.size(); ++i) {
-      if (!is_stand_in(regions[i].address)) continue;
-      addresses_.push_back({regions_.back() + i * sizeof(device::MoverRegion) +
-                                offsetof(device::MoverRegion, address),
-                            regions[i].address});
+      const device::MoverRegion& region = regions[i];
+      if (!is_stand_in(region.address)) continue;
+      const size_t at = regions_.back() + i * sizeof(region);
+      if (region.row_bytes == 0) {  // one row again and again
+        addresses_.push_back({at + offsetof(device::MoverRegion, address), region.address});
+      } else {
+        moved_.push_back({at, region.address});
+      }
     }
   }
 }
@@ -93,6 +97,11 @@ void CallBlob::write(std::byte* to, CallPlaces places) const {
   for (const Address& address : addresses_) {
     const DevicePtr at = at_call(address.stand_in, places);
     std::memcpy(to + address.at, &at, sizeof(at));
+  }
+  for (const Address& moved : moved_) {
+    const device::MoverRegion region{at_call(moved.stand_in, places),
+                                     places[tensor_of(moved.stand_in)].row_bytes};
+    std::memcpy(to + moved.at, &region, sizeof(region));
   }
 }
 

@@ -34,7 +34,7 @@ class CallBlob {
   void write(std::byte* to, CallPlaces places) const;
   // How much of it is a call's: maps, and addresses.
   size_t num_call_maps() const { return maps_.size(); }
-  size_t num_call_addresses() const { return addresses_.size(); }
+  size_t num_call_addresses() const { return addresses_.size() + moved_.size(); }
 
  private:
   struct Map {
@@ -56,6 +56,7 @@ class CallBlob {
   std::vector<std::byte> fixed_;
   std::vector<Map> maps_;
   std::vector<Address> addresses_;
+  std::vector<Address> moved_;  // regions of movers, whose rows lie as far apart as the call's
 };
 
 }  // namespace stretto::cuda

@@ -74,5 +74,58 @@ INSTANTIATE_TEST_SUITE_P(Plans, CallBlobOf,
                                          "moe-tp-up t=96 h=256 f=256 experts=4 k=2 ranks=2 "
                                          "dtype=bf16"));
 
+// The last rank has fewer columns than the others, so a call's rows there are nearer together than
+// the plan's.
+TEST(CallBlobOfARank, MoversFindTheRowsOfFewerColumns) {
+  const auto graph = parse_graph(
+      "graph linear m n k\n"
+      "input x [m, k] rows\ninput w [n, k] rows\ninput b [1, n] cols\n"
+      "g = gemm x w\ny = bias g b\noutput y cols\n");
+  const Operator op = make_graph(graph, {{"m", 48}, {"n", 1000}, {"k", 64}}, 3, DType::bf16);
+  const Machine machine = default_machine(op.ranks);
+  const Plan plan = lower(op, parse_schedules("library", op, machine), machine);
+  const std::vector<RankProgram> programs = programs_of(plan);
+  const SignalLayout signals(plan, programs, true);
+  BufferPlaces own(3, std::vector<std::vector<DevicePtr>>(plan.buffers.size(), {0x100000}));
+  std::vector<CallPlace> call;
+  size_t result = 0;
+  for (const CallerTensor& tensor : caller_tensors(op)) {
+    const uint16_t b = *plan.find_buffer(op.tensor(tensor.tensor).name);
+    const Buffer& buffer = plan.buffers[b];
+    if (tensor.is_output) result = call.size();
+    own[2][b] = {stand_in(call.size())};
+    call.push_back({0x200000 * (call.size() + 1),
+                    static_cast<uint64_t>(buffer.cols_on(2) * num_bytes(buffer.dtype)),
+                    row_bytes_of(buffer), buffer.rows_on(2)});
+  }
+  ASSERT_EQ(call[result].row_bytes, 328u * 2);
+  ASSERT_EQ(call[result].solid_bytes, 336u * 2);
+  const RankTables tables = tables_for(plan, 2, programs[2], own, signals);
+  const CallBlob made(tables, encode);
+  std::vector<std::byte> bytes(made.num_bytes());
+  made.begin(bytes.data());
+  made.write(bytes.data(), call);
+  int rows = 0;
+  ASSERT_EQ(tables.moves.size(), made.regions().size());
+  for (size_t m = 0; m < tables.moves.size(); ++m) {
+    const MoverTable& table = tables.moves[m];
+    std::vector<device::MoverRegion> regions(table.regions[0].size());
+    std::memcpy(regions.data(), bytes.data() + made.regions()[m],
+                regions.size() * sizeof(device::MoverRegion));
+    for (const auto& block : table.blocks) {
+      for (const device::MoverTask& task : block) {
+        if (task.num_destinations == 0) continue;
+        const device::MoverRegion& to = regions.at(task.first_region + task.num_sources);
+        EXPECT_EQ(to.row_bytes, call[result].row_bytes);
+        EXPECT_EQ(to.address,
+                  call[result].address + static_cast<uint64_t>(rows) * call[result].row_bytes);
+        EXPECT_EQ(task.columns, 328u);
+        rows += static_cast<int>(task.rows);
+      }
+    }
+  }
+  EXPECT_EQ(rows, 48);
+}
+
 }  // namespace
 }  // namespace stretto::cuda
