@@ -133,6 +133,9 @@ std::vector<PlanLimit> limits_on_cuda(const Plan& plan, const TileSums& sums, bo
   if (plan.op.dtype == DType::fp32) {
     limits.add("the GEMM kernel multiplies bf16 and fp16, not fp32: take dtype=bf16 or fp16");
   }
+  if (serves && plan.has_tables()) {
+    limits.add("tasks that go by tables do all of their rows: take rows=fixed");
+  }
   if (plan.any_library()) {
     if (serves && !plan.low_latency_collectives) {
       limits.add(

@@ -1,10 +1,8 @@
-// Pooled look-ups on GPUs: their plans are accepted, and the kernel that does them compiles.
+// Pooled look-ups on GPUs: their plans are accepted, and take the mover that goes by tables.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/text.h"
-#include "gpu/compiler_fixture.h"
-#include "stretto/device/mover_task.h"
 #include "stretto/lower.h"
 #include "tables/kernel_set.h"
 #include "tables/plan_limits.h"
@@ -37,19 +35,11 @@ TEST(LookUpPlans, NeedTheMoverThatGoesByTables) {
   EXPECT_THAT(names, testing::Contains("mover of routed rows"));
 }
 
-class GpuCompileLookUps : public NeedsCompiler {};
-
-// As calls of functions, what goes by tables may save registers of its callers; no block may need
-// more than its threads have.
-TEST_F(GpuCompileLookUps, FitTheThreadsOfAMover) {
-  const Plan plan =
-      plan_of("embedding-a2a bags=64 tables=8 rows=100 dim=128 pool=20 ranks=2", "tiles");
-  for (const KernelEntry& kernel : kernels_of(plan, "sm_90a")) {
-    if (kernel.name != "mover of routed rows") continue;
-    const CompiledKernel compiled = Compiler{JitCache("")}.compile(kernel.source, "sm_90a");
-    EXPECT_GT(most_registers(compiled.log), 0);
-    EXPECT_LE(most_registers(compiled.log) * static_cast<int>(device::kMoverThreads), 65536);
-  }
+// No mover cuts their rows to those of a run.
+TEST(LookUpPlans, ServeNoFewerRows) {
+  const Plan plan = plan_of("embedding-a2a bags=64 tables=8 rows=9 dim=8 pool=2 ranks=2", "tiles");
+  EXPECT_THAT(join(why_not_on_cuda(plan, TileSums(plan), true), "; "),
+              testing::HasSubstr("do all of their rows: take rows=fixed"));
 }
 
 }  // namespace
