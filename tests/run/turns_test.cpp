@@ -8,19 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "lower/plan_of_operator.h"
 #include "run/fence.h"
-#include "stretto/lower.h"
 
 namespace stretto::runtime {
 namespace {
 
 using checker::Turns;
-
-Plan plan_of(const std::string& op_text, const std::string& schedule) {
-  const Operator op = parse_operator(op_text);
-  const Machine machine = default_machine(op.ranks);
-  return lower(op, parse_schedules(schedule, op, machine), machine);
-}
 
 // What an operation's buckets and other operations of a context may have run before.
 std::vector<Plan> plans_of(int ranks) {
@@ -35,7 +29,7 @@ std::vector<Plan> plans_of(int ranks) {
            {"gemm-ar m=384 n=384 k=384", "tiles,rows=bucket"},
            {"gemm-ar m=384 n=384 k=384", "low-latency,rows=bucket"},
            {"mlp m=384 h=384 f=384", "waves"}}) {
-    plans.push_back(plan_of(fmt::format("{} ranks={} dtype=bf16", op, ranks), schedule));
+    plans.push_back(plan_of_operator(fmt::format("{} ranks={} dtype=bf16", op, ranks), schedule));
   }
   return plans;
 }

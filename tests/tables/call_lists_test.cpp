@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "launch/rank_program.h"
+#include "lower/plan_of_operator.h"
 #include "stretto/call.h"
-#include "stretto/lower.h"
 #include "stretto/schedule.h"
 
 namespace stretto::cuda {
@@ -23,12 +23,6 @@ struct Case {
 void PrintTo(const Case& tested, std::ostream* out) { *out << tested.op << " " << tested.schedule; }
 
 class CallLists : public testing::TestWithParam<Case> {};
-
-Plan plan_of(const Case& tested) {
-  const Operator op = parse_operator(tested.op);
-  const Machine machine = default_machine(op.ranks);
-  return lower(op, parse_schedules(tested.schedule, op, machine), machine);
-}
 
 // Of the caller's tensors stand-ins, or addresses as one of the plan's own.
 BufferPlaces places_of(const Plan& plan, int viewer, bool stands_in) {
@@ -62,7 +56,7 @@ std::vector<CallPlace> call_of(const Plan& plan, int rank, uint64_t gap_bytes = 
 }
 
 TEST_P(CallLists, AreThoseOfTheCallsAddresses) {
-  const Plan plan = plan_of(GetParam());
+  const Plan plan = plan_of_operator(GetParam().op, GetParam().schedule);
   const auto sums = std::make_shared<const TileSums>(plan);
   const std::vector<RankProgram> programs = programs_of(plan, sums);
   const SignalLayout signals(plan, programs, true);
@@ -154,7 +148,7 @@ TEST(CallTensors, EndWithTheRowsThatThereAre) {
 
 TEST(CallTensors, WhatIsOnlyMultipliedMayHaveGaps) {
   const auto without = [](const char* op, const char* schedule) {
-    return tensors_without_gaps(plan_of({op, schedule}));
+    return tensors_without_gaps(plan_of_operator(op, schedule));
   };
   using Flags = std::vector<bool>;
   const char* const ag = "ag-gemm m=512 n=512 k=256 ranks=2 dtype=bf16";

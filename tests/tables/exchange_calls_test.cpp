@@ -7,7 +7,7 @@
 #include <map>
 
 #include "launch/plan_fixture.h"
-#include "stretto/lower.h"
+#include "lower/plan_of_operator.h"
 #include "tables/collectives.h"
 #include "tables/plan_limits.h"
 
@@ -16,12 +16,6 @@ namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-Plan plan_of_operator(const std::string& text, const std::string& schedule) {
-  const Operator op = parse_operator(text);
-  const Machine machine = default_machine(op.ranks);
-  return lower(op, parse_schedules(schedule, op, machine), machine);
-}
 
 // Of all collectives of a rank.
 std::vector<NcclCall> calls_of(const Plan& plan, int rank) {

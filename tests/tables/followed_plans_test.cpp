@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "gpu/compiler_fixture.h"
-#include "stretto/lower.h"
+#include "lower/plan_of_operator.h"
 #include "tables/kernel_set.h"
 #include "tables/plan_limits.h"
 #include "tables/table_walk.h"
@@ -21,12 +21,6 @@ namespace {
 using device::Follower;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-Plan plan_of_operator(const std::string& text, const std::string& schedule) {
-  const Operator op = parse_operator(text);
-  const Machine machine = default_machine(op.ranks);
-  return lower(op, parse_schedules(schedule, op, machine), machine);
-}
 
 struct Case {
   std::string op, schedule;
@@ -111,9 +105,10 @@ TEST(FollowedPlansOfLibraries, NormAndActivate) {
       const Plan plan = plan_of_operator(fmt::format("{} ranks=2 dtype=bf16", op), preset);
       EXPECT_THAT(why_not_on_cuda(plan), IsEmpty()) << op << " " << preset;
       const auto kernels = kernels_of(plan, "sm_90a");
-      EXPECT_TRUE(std::any_of(kernels.begin(), kernels.end(), [](const KernelEntry& kernel) {
-        return kernel.name == "mover that norms";
-      })) << op << " " << preset;
+      EXPECT_TRUE(
+          std::any_of(kernels.begin(), kernels.end(),
+                      [](const KernelEntry& kernel) { return kernel.name == "mover that norms"; }))
+          << op << " " << preset;
     }
   }
 }

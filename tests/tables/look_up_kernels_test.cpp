@@ -3,32 +3,28 @@
 #include <gtest/gtest.h>
 
 #include "core/text.h"
-#include "stretto/lower.h"
+#include "lower/plan_of_operator.h"
 #include "tables/kernel_set.h"
 #include "tables/plan_limits.h"
 
 namespace stretto::cuda {
 namespace {
 
-Plan plan_of(const std::string& text, const std::string& schedule) {
-  const Operator op = parse_operator(text + " dtype=bf16");
-  const Machine machine = default_machine(op.ranks);
-  return lower(op, parse_schedules(schedule, op, machine), machine);
-}
-
 TEST(LookUpPlans, AreAccepted) {
-  for (const std::string op : {"embedding-a2a bags=203 tables=8 rows=100 dim=128 pool=20 ranks=4",
-                               "embedding-a2a-mean bags=7 tables=6 rows=9 dim=10 pool=3 ranks=2"}) {
+  for (const std::string op :
+       {"embedding-a2a bags=203 tables=8 rows=100 dim=128 pool=20 ranks=4 dtype=bf16",
+        "embedding-a2a-mean bags=7 tables=6 rows=9 dim=10 pool=3 ranks=2 dtype=bf16"}) {
     for (const std::string schedule :
          {"sequential", "tiles", "slices", "decomposed", "tiles,mover=comm-blocks,comm-sms=4"}) {
-      EXPECT_EQ(join(why_not_on_cuda(plan_of(op, schedule)), "; "), "") << op << " " << schedule;
+      EXPECT_EQ(join(why_not_on_cuda(plan_of_operator(op, schedule)), "; "), "")
+          << op << " " << schedule;
     }
   }
 }
 
 TEST(LookUpPlans, NeedTheMoverThatGoesByTables) {
-  const Plan plan =
-      plan_of("embedding-a2a bags=64 tables=8 rows=100 dim=128 pool=20 ranks=2", "tiles");
+  const Plan plan = plan_of_operator(
+      "embedding-a2a bags=64 tables=8 rows=100 dim=128 pool=20 ranks=2 dtype=bf16", "tiles");
   EXPECT_TRUE(plan.partitions.empty());
   std::vector<std::string> names;
   for (const KernelEntry& kernel : kernels_of(plan, "sm_90a")) names.push_back(kernel.name);
@@ -37,7 +33,8 @@ TEST(LookUpPlans, NeedTheMoverThatGoesByTables) {
 
 // No mover cuts their rows to those of a run.
 TEST(LookUpPlans, ServeNoFewerRows) {
-  const Plan plan = plan_of("embedding-a2a bags=64 tables=8 rows=9 dim=8 pool=2 ranks=2", "tiles");
+  const Plan plan = plan_of_operator(
+      "embedding-a2a bags=64 tables=8 rows=9 dim=8 pool=2 ranks=2 dtype=bf16", "tiles");
   EXPECT_THAT(join(why_not_on_cuda(plan, TileSums(plan), true), "; "),
               testing::HasSubstr("do all of their rows: take rows=fixed"));
 }

@@ -9,7 +9,7 @@
 
 #include "core/text.h"
 #include "gpu/compiler_fixture.h"
-#include "stretto/lower.h"
+#include "lower/plan_of_operator.h"
 #include "tables/kernel_set.h"
 #include "tables/plan_limits.h"
 
@@ -18,29 +18,26 @@ namespace {
 
 using testing::HasSubstr;
 
-Plan plan_of(const std::string& text, const std::string& schedule) {
-  const Operator op = parse_operator(text + " dtype=bf16");
-  const Machine machine = default_machine(op.ranks);
-  return lower(op, parse_schedules(schedule, op, machine), machine);
-}
-
 TEST(RoutedPlans, AreAccepted) {
-  for (const std::string op : {"moe-tp t=203 h=512 f=768 experts=12 k=3 ranks=4",
-                               "moe-ep t=203 h=512 f=192 experts=12 k=3 ranks=4",
-                               "moe-ep t=203 h=512 f=192 experts=11 k=3 ranks=4",
-                               "moe-ep-shared t=203 h=512 f=192 s=256 experts=12 k=3 ranks=4",
-                               "moe-tp-up t=203 h=512 f=768 experts=12 k=3 ranks=4",
-                               "moe-tp-down t=203 h=512 f=768 experts=12 k=3 ranks=4",
-                               "moe-tp-down-ar t=203 h=512 f=768 experts=12 k=3 ranks=4"}) {
+  for (const std::string op :
+       {"moe-tp t=203 h=512 f=768 experts=12 k=3 ranks=4 dtype=bf16",
+        "moe-ep t=203 h=512 f=192 experts=12 k=3 ranks=4 dtype=bf16",
+        "moe-ep t=203 h=512 f=192 experts=11 k=3 ranks=4 dtype=bf16",
+        "moe-ep-shared t=203 h=512 f=192 s=256 experts=12 k=3 ranks=4 dtype=bf16",
+        "moe-tp-up t=203 h=512 f=768 experts=12 k=3 ranks=4 dtype=bf16",
+        "moe-tp-down t=203 h=512 f=768 experts=12 k=3 ranks=4 dtype=bf16",
+        "moe-tp-down-ar t=203 h=512 f=768 experts=12 k=3 ranks=4 dtype=bf16"}) {
     for (const std::string schedule : {"sequential", "tiles", "tiles,granularity=chunk"}) {
-      EXPECT_EQ(join(why_not_on_cuda(plan_of(op, schedule)), "; "), "") << op << " " << schedule;
+      EXPECT_EQ(join(why_not_on_cuda(plan_of_operator(op, schedule)), "; "), "")
+          << op << " " << schedule;
     }
   }
 }
 
 // What scatters a tile's rows must know where it has their choices.
 TEST(RoutedPlans, HandOverRowsByChoiceOfTheirOwnTablesOnly) {
-  const Plan plan = plan_of("moe-tp-up t=203 h=512 f=768 experts=12 k=3 ranks=4", "tiles");
+  const Plan plan =
+      plan_of_operator("moe-tp-up t=203 h=512 f=768 experts=12 k=3 ranks=4 dtype=bf16", "tiles");
   const auto first_of = [](Plan& of, Opcode op) {
     for (Lane& lane : of.lanes) {
       for (Instr& instr : lane.instrs) {
@@ -73,7 +70,7 @@ TEST(RoutedPlans, HandOverRowsByChoiceOfTheirOwnTablesOnly) {
 
 // Proved, since lanes by themselves come to it; a kernel of partitions ends before tiles begin.
 TEST(RoutedPlans, AwaitNoTileAheadOfAPartition) {
-  Plan plan = plan_of("moe-ep t=64 h=512 f=256 experts=8 k=2 ranks=1", "tiles");
+  Plan plan = plan_of_operator("moe-ep t=64 h=512 f=256 experts=8 k=2 ranks=1 dtype=bf16", "tiles");
   ASSERT_EQ(join(why_not_on_cuda(plan), "; "), "");
   plan.signals.push_back(plan.signals.front());
   Instr wait, notify;
@@ -104,10 +101,11 @@ class GpuCompileRouted : public NeedsCompiler {};
 TEST_F(GpuCompileRouted, ProductsDoNotSpill) {
   int scattering = 0;
   for (const std::string name : {"moe-ep", "moe-tp-up"}) {
-    const std::string op = name + " t=4096 h=512 f=768 experts=8 k=2 ranks=1";
+    const std::string op = name + " t=4096 h=512 f=768 experts=8 k=2 ranks=1 dtype=bf16";
     for (const std::string tile : {"tile=64x256", "tile=128x256", "tile=128x128"}) {
       if (name == "moe-tp-up" && tile == "tile=128x256") continue;  // of swiglu like the last
-      for (const KernelEntry& kernel : kernels_of(plan_of(op, "sequential," + tile), "sm_90a")) {
+      for (const KernelEntry& kernel :
+           kernels_of(plan_of_operator(op, "sequential," + tile), "sm_90a")) {
         if (!kernel.name.starts_with("gemm")) continue;
         scattering += kernel.name.find(" scatters") != std::string::npos;
         expect_no_spills_in_time(kernel.name, kernel.source, "sm_90a");
