@@ -3,70 +3,32 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "emu/shared_reference.h"
-#include "gpu_plans.h"
-#include "measure/gpu_check.h"
 #include "measure/run_graphs.h"
+#include "routing_cases.h"
 #include "stretto/emulate.h"
-#include "tables/plan_limits.h"
 
 namespace stretto::runtime {
 namespace {
 
-constexpr RoutingKind kRoutings[] = {RoutingKind::uniform, RoutingKind::zipf, RoutingKind::one_hot,
-                                     RoutingKind::adversarial};
-
-struct RoutedCase {
-  std::string op, schedule;
-  int ranks;
-  const char* dtype = "bf16";
-  friend void PrintTo(const RoutedCase& c, std::ostream* out) {
-    *out << c.op << " " << c.schedule << " " << c.ranks;
-  }
-};
-
-Plan plan_of(const RoutedCase& c) {
-  const Operator op = parse_operator(fmt::format("{} ranks={} dtype={}", c.op, c.ranks, c.dtype));
-  const Machine machine = machine_here(c.ranks);
-  return lower(op, parse_schedules(c.schedule, op, machine), machine);
-}
-
-std::string why_no_case(const Plan& plan) {
-  EXPECT_EQ(join(cuda::why_not_on_cuda(plan), "; "), "");
-  if (cuda::ranks_a_gpu() > 1) {
-    if (std::string why = why_not_shared_here(plan); !why.empty()) return why;
-  }
-  return why_not_here(plan.ranks());
-}
-
-class RoutedOnGpus : public testing::TestWithParam<RoutedCase> {};
+class RoutedOnGpus : public testing::TestWithParam<RoutingCase> {};
 
 TEST_P(RoutedOnGpus, AreRightUnderEveryRouting) {
   const Plan plan = plan_of(GetParam());
   if (const std::string why = why_no_case(plan); !why.empty()) STRETTO_SKIP(why);
-  fabric::Fabric& fabric = shared_fabric(GetParam().ranks);
-  PlanRunner runner(plan, fabric, shared_compiler());
+  PlanRunner runner(plan, shared_fabric(plan.ranks()), shared_compiler());
   for (const RoutingKind routing : kRoutings) {
     SCOPED_TRACE(to_string(routing));
-    GpuCheckOptions options;
-    options.routing = {routing, nullptr};
-    options.runs = 2;
-    options.replays = 5;
-    const GpuCheckResult result = check_on_gpus(runner, fabric, options);
-    ASSERT_EQ(result.fault, "");
-    EXPECT_EQ(result.wrong_elements, 0) << result.first_wrong;
-    EXPECT_LT(result.worst_error, 1);
-    EXPECT_TRUE(result.reproducible);
+    expect_right(runner, {routing});
   }
 }
 
-std::vector<RoutedCase> cases() {
-  std::vector<RoutedCase> all;
+std::vector<RoutingCase> cases() {
+  std::vector<RoutingCase> all;
   for (const int ranks : {1, 2, 4, 8}) {
     // Ragged, fewer tokens than ranks, and several entries of an expert.
     for (const int tokens : {203, 5, 900}) {
@@ -110,16 +72,11 @@ std::vector<RoutedCase> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, RoutedOnGpus, testing::ValuesIn(cases()), [](const auto& info) {
-  std::string name =
-      fmt::format("{}_{}_{}_{}", info.index, info.param.op, info.param.schedule, info.param.ranks);
-  std::replace_if(
-      name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Cuda, RoutedOnGpus, testing::ValuesIn(cases()),
+                         name_of_case<testing::TestParamInfo<RoutingCase>>);
 
 // One graph, a routing a launch: bits are those of eager runs with the same inputs.
-class ReplayedRoutings : public testing::TestWithParam<RoutedCase> {
+class ReplayedRoutings : public testing::TestWithParam<RoutingCase> {
  protected:
   void write_inputs(PlanRunner& runner, fabric::Fabric& fabric, const InputData& data) {
     const Operator& op = runner.plan().op;
@@ -196,8 +153,8 @@ TEST_P(ReplayedRoutings, HaveTheBitsOfEagerRuns) {
   }
 }
 
-std::vector<RoutedCase> replayed_cases() {
-  std::vector<RoutedCase> all;
+std::vector<RoutingCase> replayed_cases() {
+  std::vector<RoutingCase> all;
   for (const int ranks : {2, 4, 8}) {
     all.push_back({fmt::format("moe-ep t=203 h=512 f=96 experts={} k=3", 3 * ranks),
                    "tiles,comm-sms=4", ranks});
@@ -212,20 +169,8 @@ INSTANTIATE_TEST_SUITE_P(Cuda, ReplayedRoutings, testing::ValuesIn(replayed_case
 TEST(RoutedOnAGpu, CountsIdsThatAreNoExperts) {
   const Plan plan = plan_of({"moe-ep t=50 h=512 f=96 experts=6 k=2", "sequential", 1});
   if (const std::string why = why_no_case(plan); !why.empty()) STRETTO_SKIP(why);
-  auto table = std::make_shared<RoutingTable>();
-  table->top_k = 2;
-  for (int choice = 0; choice < 100; ++choice) table->ids.push_back(choice % 7 - 1);
-  for (const int bad : {0, 13, 99}) table->ids[static_cast<size_t>(bad)] = 6 + bad * 1000;
-  table->ids[50] = -2;
-  fabric::Fabric& fabric = shared_fabric(1);
-  PlanRunner runner(plan, fabric, shared_compiler());
-  GpuCheckOptions options;
-  options.routing.table = table;
-  options.runs = 2;
-  options.replays = 3;
-  const GpuCheckResult result = check_on_gpus(runner, fabric, options);
-  EXPECT_TRUE(result.verified()) << result.fault << result.first_wrong;
-  EXPECT_EQ(result.bad_ids, 4u);
+  PlanRunner runner(plan, shared_fabric(1), shared_compiler());
+  EXPECT_EQ(expect_right(runner, routing_with_bad(50, 2, {0, 13, 50, 99})).bad_ids, 4u);
   EXPECT_EQ(runner.bad_ids() % 4, 0u);
 }
 
@@ -233,22 +178,13 @@ TEST(RoutedOnAGpu, CountsIdsThatAreNoExperts) {
 TEST(RoutedOnAGpu, LeavesTheRowsOfNoExpertAlone) {
   const Plan plan = plan_of({"moe-tp-up t=50 h=512 f=96 experts=6 k=2", "sequential", 1});
   if (const std::string why = why_no_case(plan); !why.empty()) STRETTO_SKIP(why);
-  auto table = std::make_shared<RoutingTable>();
-  table->top_k = 2;
-  for (int choice = 0; choice < 100; ++choice) table->ids.push_back(choice % 7 - 1);
-  for (const int bad : {2, 13, 99}) table->ids[static_cast<size_t>(bad)] = 6 + bad * 1000;
-  fabric::Fabric& fabric = shared_fabric(1);
-  PlanRunner runner(plan, fabric, shared_compiler());
-  GpuCheckOptions options;
-  options.routing.table = table;
-  options.runs = 2;
-  options.replays = 3;  // of which the last ones begin with a poisoned output
-  const GpuCheckResult result = check_on_gpus(runner, fabric, options);
-  EXPECT_TRUE(result.verified()) << result.fault << result.first_wrong;
+  PlanRunner runner(plan, shared_fabric(1), shared_compiler());
+  const Routing routing = routing_with_bad(50, 2, {2, 13, 99});
+  expect_right(runner, routing);
   std::vector<uint16_t> rows(100 * 96);
   cuda::copy_from_gpu(rows.data(), runner.buffer("a", 0), rows.size() * 2);
   for (size_t choice = 0; choice < 100; ++choice) {
-    const int32_t id = table->ids[choice];
+    const int32_t id = routing.table->ids[choice];
     for (size_t column = 0; column < 96; ++column) {
       ASSERT_EQ(rows[choice * 96 + column] == 0xffff, id < 0 || id >= 6) << choice << " " << column;
     }
