@@ -206,6 +206,10 @@ std::string why_no_routed_task(const Plan& plan, const Instr& instr) {
     return fmt::format("GPUs {} all rows of a task to each place that it writes",
                        to_string(instr.op));
   }
+  if (writes[0].elements() > INT32_MAX) {  // kernels count them in 32 bits
+    return fmt::format("a block makes at most {} elements at once: take tiles of fewer rows",
+                       INT32_MAX);
+  }
   return "";
 }
 

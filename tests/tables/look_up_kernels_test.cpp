@@ -1,4 +1,5 @@
 // Pooled look-ups on GPUs: their plans are accepted, and take the mover that goes by tables.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,6 +38,24 @@ TEST(LookUpPlans, ServeNoFewerRows) {
       "embedding-a2a bags=64 tables=8 rows=9 dim=8 pool=2 ranks=2 dtype=bf16", "tiles");
   EXPECT_THAT(join(why_not_on_cuda(plan, TileSums(plan), true), "; "),
               testing::HasSubstr("do all of their rows: take rows=fixed"));
+}
+
+// A kernel that counted in 32 bits would leave out the others.
+TEST(LookUpPlans, HaveTasksOfSoManyElements) {
+  const auto limits = [](int rows) {
+    return join(why_not_on_cuda(parse_plan(fmt::format(
+                    "stretto-plan 2\n"
+                    "operator embedding-a2a bags={0} tables=4096 rows=5 dim=8 pool=1 ranks=1 "
+                    "dtype=bf16\n"
+                    "sms 2\nbuffer ids i32 {0}x4096 input\nbuffer w bf16 20480x8 input\n"
+                    "buffer out bf16 {0}x32768 output\n\nlane 0 compute 0\n"
+                    "  embed #0 each=5 ids[0:{0},0:4096] w[0:20480,0:8] -> out[0:{0},0:32768]\n"
+                    "end\n",
+                    rows))),
+                "; ");
+  };
+  EXPECT_EQ(limits(65535), "");
+  EXPECT_THAT(limits(65536), testing::HasSubstr("at most 2147483647 elements at once"));
 }
 
 }  // namespace
