@@ -41,8 +41,8 @@ std::vector<TensorOfRank> call_tensors(const Operator& op, const stretto_call_te
   if (count == 0) return all;
   all.reserve(count);
   const size_t size = require(tensors, "tensors").size;
-  const std::vector<CallerTensor> callers = caller_tensors(op);
-  const auto known = static_cast<int32_t>(callers.size());
+  // Which of them an index names; made where one has no name.
+  std::vector<CallerTensor> callers;
   for (size_t i = 0; i < count; ++i) {
     const auto* at = reinterpret_cast<const stretto_call_tensor*>(
         reinterpret_cast<const char*>(tensors) + i * size);
@@ -53,9 +53,11 @@ std::vector<TensorOfRank> call_tensors(const Operator& op, const stretto_call_te
       throw UsageError(fmt::format("a tensor of rank {}; the operator has ranks 0 to {}",
                                    given.rank, op.ranks - 1));
     }
-    if (given.name == nullptr && (given.index < 0 || given.index >= known)) {
+    if (given.name == nullptr && callers.empty()) callers = caller_tensors(op);
+    if (given.name == nullptr &&
+        (given.index < 0 || static_cast<size_t>(given.index) >= callers.size())) {
       throw UsageError(fmt::format("a tensor with index {} and no name; {} has {}", given.index,
-                                   op.name(), known));
+                                   op.name(), callers.size()));
     }
     const std::string_view name =
         given.name != nullptr ? std::string_view(given.name)

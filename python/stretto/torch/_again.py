@@ -3,8 +3,6 @@
 Autograd is told of a call as a whole, with the dispatcher's own gradients.
 """
 
-from typing import Any, Dict, Tuple
-
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 
@@ -12,12 +10,11 @@ from . import _records, groups
 from ._gradients import Kept
 from ._parts import joined
 
-MOST_GROUPS = 256
-# id() of what a caller says of a group -> that, which nothing else is meanwhile, and the group's seat and ProcessGroup
-_seats: Dict[int, Tuple[Any, str, Any]] = {}
 _is_autocast = torch._C._is_any_autocast_enabled
 _modes = torch._C._len_torch_dispatch_stack
 _transform = torch._C._functorch.peek_interpreter_stack
+_is_grad_enabled = torch.is_grad_enabled
+_NONE = (None, None)
 
 
 class _Graded(torch.autograd.Function):
@@ -26,6 +23,8 @@ class _Graded(torch.autograd.Function):
     @staticmethod
     def forward(ctx, record, *tensors):
         made = record.run(tensors)
+        if made is None:
+            raise RuntimeError(f"{record.op}: a tensor was changed by another thread while the call was made")
         ctx.kept, saved = Kept.of(record.op, record.seat, record.more, tensors, made)
         ctx.save_for_backward(*saved)
         return tuple(made)
@@ -70,34 +69,39 @@ def columns(group, x, weights, biases):
     return _Columns.apply(groups.seat(group), len(weights), *tensors)
 
 
-def _seat_of(group, first):
-    """The group's seat, where a call of it with this tensor may come again; else None."""
-    if type(group) is DeviceMesh and group.ndim == 1:  # which gives new objects for its dimensions at every call
-        group = group.get_group()
-    found = _seats.get(id(group))
-    if found is None:
-        if first.device.type != _records.DEVICE:
-            return None
-        known = groups.find(groups.seat(group))
-        if len(_seats) >= MOST_GROUPS:
-            _seats.clear()
-        found = _seats[id(group)] = group, known.seat, known.process_group
-    if not _records.is_live(found[2]):
-        _seats.clear()
+def _known(key, op, group, more, tensors):
+    """The record of such a call of a group, which is as the caller says it; None: there is none."""
+    if tensors[0].device.type != _records.DEVICE:
         return None
-    return found[1]
+    record = _records.look(op, groups.find(groups.seat(group)).seat, more, tensors)
+    if record is not None:
+        if len(_records.quick) >= _records.MOST:
+            _records.quick.clear()
+        _records.quick[key] = group, record
+    return record
 
 
 def again(op, group, more, tensors, outs=None):
     """The results of a call that came before with such tensors; None: go the long way. `more` as of look()."""
-    first = tensors[0]
-    if type(first) not in _records.PLAIN or not _is_eager():
+    if not _is_eager():
         return None
-    seat = _seat_of(group, first)
-    record = seat and _records.look(op, seat, more, tensors)
+    if type(group) is DeviceMesh and group.ndim == 1:  # which gives new objects for its dimensions at every call
+        group = group.get_group()
+    try:
+        key = (op, id(group), more, tensors[0].dtype, *[one.shape for one in tensors])
+        _, record = _records.quick.get(key, _NONE)
+        needs_gradient = _is_grad_enabled() and any([one.requires_grad for one in tensors])
+    except (AttributeError, TypeError):  # what is no tensor: the kernel says so
+        return None
     if record is None:
+        record = _known(key, op, group, more, tensors)
+        if record is None:
+            return None
+    elif not record.is_live():
+        del _records.quick[key]
         return None
-    needs_gradient = record.takes(tensors, outs, torch.is_grad_enabled())
-    if needs_gradient is None:
+    if needs_gradient:
+        return _Graded.apply(record, *tensors) if outs is None and record.takes(tensors) else None
+    if outs is not None and any([one.requires_grad for one in outs]):
         return None
-    return _Graded.apply(record, *tensors) if needs_gradient else record.run(tensors, outs)
+    return record.run(tensors, outs)

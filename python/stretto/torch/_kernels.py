@@ -205,6 +205,8 @@ def put(target, result):
         return result
     if target.data_ptr() != result.data_ptr():
         target.copy_(result)
+    else:  # autograd may have kept what was there
+        torch.autograd.graph.increment_version(target)
     return target
 
 

@@ -1,37 +1,35 @@
 """Calls that came before, by their shapes: what the library is given for them, but for addresses.
 
-What such a call is checked for the first of its kind was checked for, by its kernel. What is left is to look it up,
-to give the library addresses, and to enqueue; nothing is asked of a GPU, and other ranks are not either.
+What such a call is checked for the first of its kind was checked for, by its kernel. What is left is to look it up, to
+compare its tensors with that one's, and to enqueue; nothing is asked of a GPU, and other ranks are not either.
 """
 
-import ctypes
 import functools
 import os
-from typing import Dict, Tuple
+from typing import Any, Dict, Tuple
 
 import torch
 from torch.distributed import distributed_c10d as c10d
 
-from .._library import CCallTensor, library
-from . import groups
+from .._library import library
+from . import _repeats, groups
+from ._checked import ADDED, BEHIND, OTHERWISE, PLAIN, Checked
 from ._parts import are_behind, joined
-from .report import count_served
+from .report import served
 
-# What a tensor of a call is where it is no input of the graph: one that lies right behind the tensor before it, of
-# which the input is made; one that is added to the result.
-BEHIND, ADDED = -1, -2
-ALIGNED = 15
 MOST = 4096  # calls that differ; more of them begin anew
 DEVICE = "cuda"
-PLAIN = (torch.Tensor, torch.nn.Parameter)
-_WORDS = ctypes.sizeof(CCallTensor) // 8
-_ADDRESS = CCallTensor.address.offset // 8
 _records: Dict[Tuple, "Record"] = {}
+# What a caller says of a group, by its id(), and of a call -> that, which nothing else is meanwhile, and the record
+quick: Dict[Tuple, Tuple[Any, "Record"]] = {}
+_bases: Dict[Tuple, torch.Tensor] = {}  # of one element, by type and device
+_empty_like = torch.empty_like
 _is_capturing = torch.cuda.is_current_stream_capturing
 
 
 def forget():
     _records.clear()
+    quick.clear()
 
 
 os.register_at_fork(after_in_child=forget)  # a fork has no ranks of its own: the kernel says so
@@ -55,71 +53,52 @@ def names_of(op, more, count):
             "moe": ["x", "ids", "weights", "wg", "wu", "wd"]}[op][:count]
 
 
+def _like(tensor):
+    """One of its shape and type that takes no memory, and of which torch.empty_like() makes a tensor without gaps."""
+    key = tensor.dtype, tensor.device
+    if key not in _bases:
+        _bases[key] = torch.empty(1, dtype=tensor.dtype, device=tensor.device)
+    return _bases[key].expand(tensor.shape)
+
+
 class Record:
-    """One kind of call: the library's arguments, in which only addresses are missing."""
+    """One kind of call."""
 
     def __init__(self, op, group, more, last, names, tensors, inputs, made):
         self.op, self.more, self.seat, self.process_group = op, more, group.seat, group.process_group
         self.operation = last.operation
-        self.rows, self.array = last.operation._given({**inputs, **dict(zip(last.outputs, made))}, last.rows)
-        self.words = (ctypes.c_uint64 * (_WORDS * len(self.array))).from_buffer(self.array)
-        at = {name: _WORDS * index + _ADDRESS for index, name in enumerate([*inputs, *last.outputs])}
-        self.inputs = [(one.dtype, at.get(name, name), one.numel() * one.element_size())
-                       for name, one in zip(names, tensors)]
-        self.added = names.index(ADDED) if ADDED in names else None
-        self.outputs = [(at[name], tuple(one.shape), one.stride()) for name, one in zip(last.outputs, made)]
-        self.dtype, self.device, self.index = made[0].dtype, made[0].device, made[0].get_device()
-        self.count, self.handle = len(self.array), last.operation._handle.value
-        self.at, self.enqueue = ctypes.addressof(self.array), library().enqueue
+        rows, array = last.operation._given({**inputs, **dict(zip(last.outputs, made))}, last.rows)
+        numbers = {name: number for number, name in enumerate(inputs)}
+        places = [numbers.get(name, name) for name in names]
+        way = _repeats.Repeat if _repeats.objects() is not None else Checked
+        self._way = way(library().enqueue, last.operation._handle.value, rows, array, tensors, places, made)
+        self.takes, self._at, self._run = self._way.takes, self._way.at, self._way.run
+        self._added = names.index(ADDED) if ADDED in names else None
+        self._outputs = [_like(one) for one in made]
+        self._stream = functools.partial(torch._C._cuda_getCurrentRawStream, made[0].get_device())
+        self._count = served(op)
+        self._goes_in_graphs = last.operation.runs_per_graph(last.rows) == 1
 
-    def takes(self, tensors, outs, is_graded=False):
-        """Notes where the inputs lie. None: they are not as the call's were; else whether one needs a gradient."""
-        words, index = self.words, self.index
-        needs_gradient, bits, end = False, 0, 0
-        for one, (dtype, word, num_bytes) in zip(tensors, self.inputs):
-            if (type(one) not in PLAIN or one.dtype is not dtype or one.get_device() != index or
-                    not one.is_contiguous()):
-                return None
-            address = one.data_ptr()
-            if word >= 0:
-                words[word] = address
-                bits |= address
-            elif word == BEHIND and address != end:
-                return None
-            end = address + num_bytes
-            if is_graded and one.requires_grad:
-                needs_gradient = True
-        if bits & ALIGNED or (outs is not None and (needs_gradient or not self._are_targets(tensors, outs))):
-            return None
-        return needs_gradient
+    def is_live(self):
+        """Whether such a call may be made now."""
+        return (self.operation._handle is not None and is_live(self.process_group) and
+                (self._goes_in_graphs or not _is_capturing()))
 
     def run(self, tensors, outs=None):
-        """The results, of inputs that takes() has noted."""
-        made = outs or [torch.empty_strided(shape, strides, dtype=self.dtype, device=self.device)
-                        for _, shape, strides in self.outputs]
-        for one, (word, _, _) in zip(made, self.outputs):
-            self.words[word] = one.data_ptr()
-        status = self.enqueue(self.handle, self.rows, self.at, self.count,
-                              torch._C._cuda_getCurrentRawStream(self.index))
+        """The results; None: the tensors are not as the first call's were."""
+        made = outs or tuple([_empty_like(one) for one in self._outputs])
+        status = self._run(self._at, tensors, made, self._stream())
+        if status == OTHERWISE:
+            return None
         if status != 0:
             library().fail(status)
-        if self.added is not None:
-            made[0].add_(tensors[self.added])
-        count_served(self.op)
+        if outs:
+            for one in outs:  # autograd may have kept what was there
+                torch.autograd.graph.increment_version(one)
+        if self._added is not None:
+            made[0].add_(tensors[self._added])
+        self._count[0] += 1
         return made
-
-    def _are_targets(self, tensors, outs):
-        """Whether results can be written there; where they cannot, the kernel says why."""
-        taken = [(one.data_ptr(), num_bytes) for one, (_, _, num_bytes) in zip(tensors, self.inputs)]
-        for one, (_, shape, _) in zip(outs, self.outputs):
-            if (type(one) not in PLAIN or one.dtype is not self.dtype or one.get_device() != self.index or
-                    one.shape != shape or not one.is_contiguous() or one.requires_grad):
-                return False
-            begin, num_bytes = one.data_ptr(), one.numel() * one.element_size()
-            if begin & ALIGNED or any(begin < at + size and at < begin + num_bytes for at, size in taken):
-                return False
-            taken.append((begin, num_bytes))
-        return True
 
 
 def _key(op, seat, more, tensors):
@@ -127,7 +106,7 @@ def _key(op, seat, more, tensors):
 
 
 def look(op, seat, more, tensors):
-    """The record of such calls in a group of this seat or name; None where there is none, or in captures.
+    """The record of such calls in a group of this seat or name; None where there is none.
 
     more  what else there is to know of a call: a number of weights, an eps, ...
     """
@@ -135,12 +114,11 @@ def look(op, seat, more, tensors):
         record = _records.get(_key(op, seat, more, tensors))
     except (AttributeError, TypeError):  # no tensors, or of no known shape: the kernel says so
         return None
-    if record is None or _is_capturing():
-        return None
-    if record.operation._handle is None or not is_live(record.process_group):
+    if record is None or record.is_live():
+        return record
+    if not _is_capturing():
         forget()
-        return None
-    return record
+    return None
 
 
 def _inputs(names, tensors):
@@ -156,13 +134,17 @@ def _inputs(names, tensors):
     return {name: joined(many) for name, many in parts.items()}
 
 
+def _told(seat):
+    """The last run of the group that nobody has asked for; None: there is none."""
+    engine = groups.find(seat).engines.get(DEVICE)
+    return engine and engine.told()
+
+
 def _learn(op, seat, more, tensors, made):
     """What the call that has just been made needs to come again, if it can."""
-    group = groups.find(seat)
+    group, last = groups.find(seat), _told(seat)
     if group.options.compare:
         return
-    engine = group.engines.get(DEVICE)
-    last = engine and engine.told()
     if last is None or last.op != op or _is_capturing():
         return
     if any(type(one) not in PLAIN or not one.is_contiguous() for one in tensors):
@@ -173,7 +155,9 @@ def _learn(op, seat, more, tensors, made):
         return  # it was given copies
     if len(_records) >= MOST:
         forget()
-    _records[_key(op, seat, more, tensors)] = Record(op, group, more, last, names, tensors, inputs, made)
+    quick.clear()  # it may take the place of another
+    _records[_key(op, seat, more, tensors)] = Record(op, group, more, last, names, tensors, inputs,
+                                                     made[:len(last.outputs)])
 
 
 # The parts of a kernel's arguments: its tensors, `more`, the group's seat, whether it is a call that may come again,
@@ -226,10 +210,14 @@ def seen(kernel):
         if not may_come_again:
             return kernel(*arguments, **named)
         record = look(op, seat, more, tensors)
-        if record is not None and record.takes(tensors, outs) is not None:
-            return _results(op, tensors[0], record.run(tensors, outs))
+        made = record and record.run(tensors, outs)
+        if made is not None:
+            return _results(op, tensors[0], made)
+        is_served = tensors[0].device.type == DEVICE
+        if is_served:
+            _told(seat)  # of a call that cannot come again
         made = kernel(*arguments, **named)
-        if tensors[0].device.type == DEVICE:
+        if is_served:
             _learn(op, seat, more, tensors, made if isinstance(made, tuple) else (made,))
         return made
     return call

@@ -88,7 +88,7 @@ def all_gather_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] 
             made = torch.ops.stretto.all_gather_matmul(x, weights, biases, name, dim, rows, keep_gathered)
     if isinstance(weight, torch.Tensor):
         return made[0]
-    return list(made[0].split([one.shape[0] for one in weights], dim=-1))
+    return list(made[0].split_with_sizes([one.shape[0] for one in weights], -1))
 
 
 def matmul_reduce_scatter(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor] = None,
@@ -129,7 +129,7 @@ def matmul_all_reduce_add_rms_norm(x: torch.Tensor, weight: torch.Tensor, residu
     instead of new ones (no gradients). Collective; raises as all_gather_matmul().
     """
     op, tensors = "matmul_all_reduce_add_rms_norm", (x, weight, residual, norm_weight)
-    made = _again.again(op, group, eps, tensors, out)
+    made = _again.again(op, group, eps, tensors, None if out is None else tuple(out))
     if made is None:
         name, kernel = seat(group), torch.ops.stretto.matmul_all_reduce_add_rms_norm
         if out is None:
@@ -245,4 +245,4 @@ def column_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] = No
         made = out
     if isinstance(weight, torch.Tensor):
         return made
-    return list(made.split([one.shape[0] for one in weights], dim=-1))
+    return list(made.split_with_sizes([one.shape[0] for one in weights], -1))

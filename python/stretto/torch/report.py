@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import threading
-from typing import Dict, Tuple
+from typing import Dict, List, Tuple
 
 import torch
 
@@ -11,7 +11,7 @@ import torch
 IN_PARTS = "in parts: "
 PYTORCHS = "PyTorch's, "
 _lock = threading.Lock()
-_served: Dict[str, int] = collections.Counter()
+_served: Dict[str, List[int]] = collections.defaultdict(lambda: [0])
 _fallbacks: Dict[Tuple[str, str], int] = collections.Counter()
 
 
@@ -38,18 +38,25 @@ class Report:
 def report() -> Report:
     """What was served and what was not, by operator and reason; print() shows it."""
     with _lock:
-        return Report(dict(_served), dict(_fallbacks))
+        return Report({op: count for op, (count,) in _served.items() if count}, dict(_fallbacks))
 
 
 def reset_report() -> None:
     with _lock:
-        _served.clear()
+        for count in _served.values():  # others hold them
+            count[0] = 0
         _fallbacks.clear()
+
+
+def served(op: str) -> List[int]:
+    """The count of an operator's calls that were served, for who counts by itself, without a lock."""
+    with _lock:
+        return _served[op]
 
 
 def count_served(op: str) -> None:
     with _lock:
-        _served[op] += 1
+        _served[op][0] += 1
 
 
 @torch.compiler.assume_constant_result

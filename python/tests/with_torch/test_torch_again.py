@@ -16,7 +16,8 @@ from torch.utils.flop_counter import FlopCounterMode
 import stretto
 import stretto.torch as st
 from stretto._library import CCallTensor
-from stretto.torch import _again, _engine, _gpu, _records
+from stretto.torch import _again, _engine, _gpu, _records, _repeats, _serve
+from stretto.torch._checked import _ADDRESS, _WORDS, Checked
 
 view_of = sys.modules["stretto.tensors"].view_of  # stretto.tensors is a function, too
 
@@ -30,23 +31,34 @@ class Operation(stretto.Operation):
 
     made = []
 
-    def __init__(self, context, operator, *, dtype, schedule, rows, sizes):
+    def __init__(self, context, operator, *, dtype, schedule, rows, sizes, measure_ms):
         self._handle, self._context = ctypes.c_void_p(1), types.SimpleNamespace(gpu=0, _require_own=lambda: None)
         self.dtype = dtype
-        self._kept = {}
+        self._kept, self.runs = {}, 1
         self._infos = lambda count: stretto.tensors(operator, ranks=1, dtype=dtype,
                                                     sizes={**sizes, next(iter(sizes)): count})
         Operation.made.append(self)
 
+    def runs_per_graph(self, num_rows=None):
+        return self.runs
+
+
+ENQUEUE = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 5)
+
 
 class Again(unittest.TestCase):
+    """By the library, where PyTorch lets it look at tensors."""
+
+    way = _repeats.Repeat if hasattr(torch.Tensor, _repeats.ATTRIBUTE) else Checked
+
     def setUp(self):
         Operation.made.clear()
         _records.forget()
-        _again._seats.clear()
         self.enqueued, self.status, self.is_capturing = [], 0, False
-        library = types.SimpleNamespace(operation_run=self.long_way, enqueue=self.enqueue, fail=self.fail)
+        library = types.SimpleNamespace(operation_run=self.long_way, enqueue=ENQUEUE(self.enqueue), fail=self.fail)
+        objects = _repeats.objects() if self.way is _repeats.Repeat else None
         for one in (
+                mock.patch.object(_repeats, "objects", lambda: objects),
                 mock.patch.object(stretto, "Operation", Operation),
                 mock.patch.object(stretto, "Context", lambda *given, **named: mock.Mock()),
                 mock.patch.dict(sys.modules["stretto.operations"].__dict__, {
@@ -183,7 +195,16 @@ class Again(unittest.TestCase):
         call(out=torch.empty(2 * 4 * 32 + 1).bfloat16()[1:].view(2, 4, 32))
         call(x=torch.zeros(2, 4, 64).bfloat16().as_subclass(Other))
         self.assertEqual(self.ways(), ["long"] * 4)
-        with mock.patch.object(_records.Record, "takes", lambda *given: self.fail("the dispatcher is asked first")):
+        bad = [{"w": w.half()}, {"x": list(x)}, {"x": x.half()}]
+        if self.way is _repeats.Repeat:  # to Python, CPU and meta tensors have the same number of a device
+            bad += [{"w": w.to("meta")}, {"x": x.to("meta")}]
+        for one in bad:
+            with self.assertRaises((AttributeError, RuntimeError, TypeError, ValueError)):
+                call(**one)
+        self.assertEqual(self.ways(), [])
+        call(w=torch.zeros(32, 128).bfloat16()[:, ::2])
+        self.assertEqual(self.ways(), ["long"])
+        with mock.patch.object(_records.Record, "run", lambda *given: self.fail("the dispatcher is asked first")):
             with mock.patch.object(torch.ops.stretto, "matmul_all_reduce") as op:
                 with torch.autocast("cpu", dtype=torch.bfloat16):
                     call()
@@ -197,6 +218,20 @@ class Again(unittest.TestCase):
         with torch.no_grad():
             call(w=torch.nn.Parameter(w.clone()))
         self.assertEqual(self.ways(), ["again"])
+        self.assertIs(type(next(iter(_records._records.values()))._way), self.way)
+
+    def test_captures(self):
+        """Hold a call that came before, but where a graph holds several runs or none."""
+        call = lambda: st.matmul_all_reduce(self.x, self.w, group=self.group)  # noqa: E731
+        call()
+        self.is_capturing = True
+        call()
+        self.assertEqual(self.ways(), ["long", "again"])
+        _records.forget()
+        self.is_capturing, Operation.made[0].runs = False, 2
+        call()
+        call()
+        self.assertEqual(self.ways(), ["long", "again"])
         self.is_capturing = True
         call()
         self.assertEqual(self.ways(), ["long"])
@@ -223,6 +258,26 @@ class Again(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "out overlaps the other out"):
             norm(out, out)
 
+    def test_autograd_knows_what_was_written(self):
+        """What it has kept of a tensor that is written since has no gradient any more."""
+        kept, scale = torch.zeros(2, 4, 32).bfloat16(), torch.ones(32).bfloat16().requires_grad_()
+        for way in ("long", "again"):
+            y = kept * scale
+            with torch.no_grad():
+                st.matmul_all_reduce(self.x, self.w, group=self.group, out=kept)
+            with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+                y.sum().backward()
+            self.assertEqual(self.ways(), [way])
+
+    def test_runs_of_other_calls_are_not_learnt(self):
+        """A call that cannot come again leaves nothing for one that PyTorch serves."""
+        x, w, group = torch.zeros(1, 8, 64).bfloat16(), self.w, self.group
+        st.all_gather_matmul(x, w, group=group, dim=1)
+        self.assertEqual(self.ways(), ["long"])
+        with mock.patch.object(_serve, "refusal", lambda call: "no reason"):
+            st.all_gather_matmul(x[0], w, group=group)
+        self.assertFalse(_records._records)
+
     def test_a_dimension_of_a_mesh(self):
         """Which is a new object at every call."""
         class Mesh(_again.DeviceMesh):
@@ -240,8 +295,8 @@ class Again(unittest.TestCase):
 
     def test_gradients(self):
         """The forward pass comes again, too, and the gradients are the dispatcher's operator's."""
-        for name in ("empty", "empty_strided"):  # nothing is written to results here
-            patched = mock.patch.object(torch, name, lambda shape, *_, **named: torch.ones(shape, **named))
+        for patched in (mock.patch.object(torch, "empty", torch.ones),  # nothing is written to results here
+                        mock.patch.object(_records, "_empty_like", torch.ones_like)):
             patched.start()
             self.addCleanup(patched.stop)
         group = self.group
@@ -328,9 +383,13 @@ class Again(unittest.TestCase):
 
     def test_arguments_are_laid_out_as_c_has_them(self):
         array = (CCallTensor * 2)(CCallTensor(b"a", 0, 0, 1, 2), CCallTensor(b"b", 0, 0, 3, 4))
-        words = (ctypes.c_uint64 * (2 * _records._WORDS)).from_buffer(array)
-        words[_records._WORDS + _records._ADDRESS] = 9
+        words = (ctypes.c_uint64 * (2 * _WORDS)).from_buffer(array)
+        words[_WORDS + _ADDRESS] = 9
         self.assertEqual((array[0].address, array[1].address, array[1].row_stride), (1, 9, 4))
+
+
+class AgainInPython(Again):
+    way = Checked
 
 
 if __name__ == "__main__":
