@@ -128,7 +128,7 @@ class Calls(unittest.TestCase):
         small, large = Operation.made
         self.assertEqual(small.operator, "gemm-ar")
         self.assertEqual(small.options, {"dtype": "bf16", "rows": "bucket", "schedule": "tiles",
-                                         "sizes": {"m": 256, "n": 16, "k": 8}})
+                                         "sizes": {"m": 256, "n": 16, "k": 8}, "measure_ms": None})
         self.assertEqual(large.options["sizes"]["m"], 512)
         self.assertEqual([rows for _, rows, _ in small.runs], [1, 200, 256])
         tensors, _, stream = large.runs[0]
