@@ -39,7 +39,11 @@ namespace stretto {
   X(grouped, "grouped", 3, "X times the matrix of the stack W that each of IDS [m, k] names") \
   X(weigh, "weigh", 3, "sum of each row's k products of IDS [m, k], times WEIGHTS [m, k]")    \
   X(embed, "embed", 2, "sums of rows of the tables W, those that each row of IDS picks")      \
-  X(embed_mean, "embed_mean", 2, "the same, and means of them")
+  X(embed_mean, "embed_mean", 2, "the same, and means of them")                               \
+  X(top_k, "top_k", 1, "the k experts that each row of scores is highest for")                \
+  X(biased_top_k, "biased_top_k", 2, "the same by their sigmoids, plus the row B [1, n]")     \
+  X(softmax_gate, "softmax_gate", 2, "weights of the experts IDS: a softmax of scores")       \
+  X(sigmoid_gate, "sigmoid_gate", 2, "weights of the experts IDS: sigmoids of scores")
 
 #define STRETTO_ENUM(name, ...) name,
 enum class StageKind : uint8_t { STRETTO_STAGES(STRETTO_ENUM) };
@@ -55,6 +59,16 @@ inline bool multiplies(StageKind kind) {
 // Whether it adds up rows of tables: of its second operand, by indices that are its first.
 inline bool looks_up(StageKind kind) {
   return kind == StageKind::embed || kind == StageKind::embed_mean;
+}
+
+// Whether it chooses experts by scores, which are its first operand.
+inline bool chooses_experts(StageKind kind) {
+  return kind == StageKind::top_k || kind == StageKind::biased_top_k;
+}
+
+// Whether it weighs chosen experts by scores, which are its first operand.
+inline bool weighs_experts(StageKind kind) {
+  return kind == StageKind::softmax_gate || kind == StageKind::sigmoid_gate;
 }
 
 inline constexpr size_t kMostStages = 4096;
@@ -77,6 +91,12 @@ struct Stage {
   std::vector<Held> needs;  // how it needs each of them
   int out = 0;              // tensor
   double eps = 0;           // norm
+  // Of stages that choose experts: how many, and from how many of how many groups.
+  int64_t k = 0, best = 1, groups = 1;
+  // Of those that weigh them: what weights are multiplied with, and whether they are made to add up
+  // to 1 before.
+  double scale = 1;
+  bool normalises = true;
 };
 
 struct OperatorOutput {

@@ -20,6 +20,8 @@
 //                           what is done with such rows: docs/plan-format.md, "Routing".
 //   embed each=S IDS W -> Y..       Y = of each row of IDS, and each of the tables of S rows that
 //                           W has, the sum of the rows that are picked; embed_mean: their mean.
+//   top_k groups=G best=N S -> IDS  the experts of the highest scores of each row; biased_top_k,
+//                           softmax_gate, sigmoid_gate: docs/plan-format.md, "Routers".
 //   collective KIND ID X.. -> Y..   this rank's part of collective ID (see collective_form.h).
 //   deliver X..             hands X to the caller: a read that must precede the end of the run, for
 //                           outputs that other ranks write.

@@ -33,7 +33,11 @@ namespace stretto {
   X(combine, "combine", "weighted sums, of tokens that have a row here")                \
   X(merge, "merge", "fp32 sum of what ranks with a chosen expert made")                 \
   X(embed, "embed", "sums of rows of tables, which indices pick")                       \
-  X(embed_mean, "embed_mean", "means of rows of tables, which indices pick")
+  X(embed_mean, "embed_mean", "means of rows of tables, which indices pick")            \
+  X(top_k, "top_k", "the experts of the highest scores of each row")                    \
+  X(biased_top_k, "biased_top_k", "the same of sigmoids with a bias")                   \
+  X(softmax_gate, "softmax_gate", "weights of chosen experts, a softmax of scores")     \
+  X(sigmoid_gate, "sigmoid_gate", "weights of chosen experts, sigmoids of scores")
 
 namespace tasks {
 struct Work;  // src/tasks/work.h
@@ -80,7 +84,8 @@ struct TaskKind {
   // Whether a GPU may do it with what the task before it has left in registers. So may a gemm.
   bool follows_in_registers = false;
   std::string_view attribute = {};  // name of the positive number that it needs; empty: none
-  std::string_view counts[2] = {};  // names of the whole numbers from 1 on that it needs
+  std::string_view counts[2] = {};  // names of the whole numbers that it needs
+  int64_t least_count = 1;          // of these
   bool has_kernel = true;           // GPUs can do it
   // Movers do it, and yet it is what a plan computes: simulations count it with products, not with
   // communication.

@@ -86,11 +86,11 @@ void OutputCheck::compare(int run, int rank, size_t index, const std::byte* outp
   const Slice slice = slice_of(plan.op, of.tensor, of.held, rank);
   const int64_t first = std::max(slice.row0, expected.row0);
   const int64_t last = std::min(slice.row1, expected.row1);
+  const DType dtype = plan.op.tensor(of.tensor).dtype;
   std::vector<float> line(static_cast<size_t>(slice.cols()));
   for (int64_t row = first; row < last; ++row) {
     const int64_t local = (row - slice.row0) * slice.cols();
-    tasks::widen(plan.op.dtype, output + local * num_bytes(plan.op.dtype), line.data(),
-                 line.size());
+    tasks::widen(dtype, output + local * num_bytes(dtype), line.data(), line.size());
     for (int64_t col = 0; col < slice.cols(); ++col) {
       const double got = line[static_cast<size_t>(col)];
       const double value = expected.value(row, slice.col0 + col);

@@ -50,7 +50,7 @@ void ReferenceCaller::read_output(int rank, int run) {
       faults_.unfit_output(rank, run, whole, unfit);
     }
     auto bytes = std::make_shared<std::vector<std::byte>>(rows_of(whole, run));
-    if (options_.fill == Fill::specials) unify_nans(plan_.op.dtype, *bytes);
+    if (options_.fill == Fill::specials) unify_nans(memory_.buffer(whole).dtype, *bytes);
     const size_t ranks = static_cast<size_t>(plan_.ranks());
     hashes_[(static_cast<size_t>(run) * outputs_.size() + i) * ranks + static_cast<size_t>(rank)] =
         hash_bytes(*bytes);

@@ -24,7 +24,7 @@ void TensorCaller::read_output(int rank, int run) {
     if (const Unfit unfit = memory_.examine(whole, run); unfit.count() > 0) {
       faults_.unfit_output(rank, run, whole, unfit);
     }
-    const int64_t element = num_bytes(plan_.op.dtype);
+    const int64_t element = num_bytes(memory_.buffer(whole).dtype);
     const auto row_bytes = static_cast<size_t>(whole.cols() * element);
     const std::vector<std::byte> rows = rows_of(whole, run);
     auto* to = reinterpret_cast<std::byte*>(tensor.address);

@@ -93,6 +93,7 @@ class RowStages {
     } else if (held() == Held::rows && !is_sharded) {
       rows = rows.moved(static_cast<int32_t>(RowShards{of.rows, op_.ranks}.begin(rank)));
     }
+    if (held() != Held::cols) rows.col1 = static_cast<int32_t>(of.cols);
     if (held() == Held::cols && state_.plan.buffers[buffer].cols != rows.col1) {
       rows.col0 = rank * rows.col1;
       rows.col1 += rows.col0;
@@ -102,6 +103,7 @@ class RowStages {
 
   void emit_stage(const Stage& stage, int rank, uint32_t lane, Rect rows) {
     for (const int in : stage.in) emit_.read(operand(in, rank, rows));
+    if (held() != Held::cols) rows.col1 = static_cast<int32_t>(op_.tensor(stage.out).cols);
     emit_.write(region_of(rows, buffer_of(stage.out), rank));
     emit_.stage(lane, stage);
   }

@@ -47,6 +47,13 @@ void Emitter::stage(uint32_t lane, const Stage& stage, int32_t tile) {
   instr.op = opcode_of(stage.kind);
   instr.tile = tile;
   if (stage.kind == StageKind::norm) instr.set_attribute(static_cast<float>(stage.eps));
+  if (chooses_experts(stage.kind)) {
+    instr.set_count(0, stage.groups);
+    instr.set_count(1, stage.best);
+  } else if (weighs_experts(stage.kind)) {
+    instr.set_attribute(static_cast<float>(stage.scale));
+    instr.set_count(0, stage.normalises ? 1 : 0);
+  }
   append_of_part(lane, instr);
 }
 

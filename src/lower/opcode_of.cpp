@@ -28,6 +28,14 @@ Opcode opcode_of(StageKind kind) {
       return Opcode::embed;
     case StageKind::embed_mean:
       return Opcode::embed_mean;
+    case StageKind::top_k:
+      return Opcode::top_k;
+    case StageKind::biased_top_k:
+      return Opcode::biased_top_k;
+    case StageKind::softmax_gate:
+      return Opcode::softmax_gate;
+    case StageKind::sigmoid_gate:
+      return Opcode::sigmoid_gate;
   }
   STRETTO_ASSERT(false, "kind of stage out of range");
 }

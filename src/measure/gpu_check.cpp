@@ -178,7 +178,8 @@ class GpuCheck {
   size_t output_bytes(size_t i, int rank) const {
     const OperatorOutput& output = plan_.op.outputs[i];
     const Slice slice = slice_of(plan_.op, output.tensor, output.held, rank);
-    return static_cast<size_t>(slice.rows() * slice.cols() * num_bytes(plan_.op.dtype));
+    const DType dtype = plan_.op.tensor(output.tensor).dtype;
+    return static_cast<size_t>(slice.rows() * slice.cols() * num_bytes(dtype));
   }
 
   void poison_output() {

@@ -60,6 +60,10 @@ device::StageOf stage_of(StageKind kind) {
     case StageKind::gemm:
     case StageKind::grouped:
     case StageKind::weigh:
+    case StageKind::top_k:
+    case StageKind::biased_top_k:
+    case StageKind::softmax_gate:
+    case StageKind::sigmoid_gate:
       break;
     case StageKind::embed:
       return StageOf::embed;

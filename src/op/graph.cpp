@@ -40,6 +40,7 @@ class Binder {
       add_stage(stage);
     }
     for (const OutputText& output : text_.outputs) add_output(output);
+    keep_scores();
     if (reasons_.empty()) cut_segments(graph_, reasons_);
     if (!reasons_.empty()) fail("; ", text_.name + ": ");
     return std::move(graph_);
@@ -176,12 +177,17 @@ class Binder {
     Stage stage;
     stage.kind = text.kind;
     stage.eps = text.eps;
+    if (text.k) stage.k = extent(*text.k, text.in_place);
+    if (text.groups) stage.groups = extent(*text.groups, text.in_place);
+    stage.best = text.best ? extent(*text.best, text.in_place) : stage.groups;
+    stage.scale = text.scale.value_or(1);
+    stage.normalises = text.normalises.value_or(true);
     std::vector<const Tensor*> in;
     for (const std::string& name : text.in) {
       stage.in.push_back(ids_.at(name));
       in.push_back(&graph_.tensors[static_cast<size_t>(stage.in.back())]);
     }
-    const StageRule rule = rule_of(text.kind, in, graph_.ranks, graph_.dtype);
+    const StageRule rule = rule_of(stage, in, graph_.ranks, graph_.dtype);
     if (!rule.fault.empty()) refuse(text.in_place, rule.fault);
     if (multiplies(text.kind) && in[1]->held == Held::rows && !are_shared(*in[1], in[1]->rows)) {
       refuse_share(*in[1], in[1]->rows, "rows", text.in_place, causes_of(stage.in[1]).rows);
@@ -196,15 +202,36 @@ class Binder {
     }
     stage.needs = rule.needs;
     stage.out = static_cast<int>(graph_.tensors.size());
-    Tensor made{
-        text.out,    rule.rows, rule.cols, rule.held, static_cast<int>(graph_.stages.size()),
-        graph_.dtype};
+    Tensor made{text.out,
+                rule.rows,
+                rule.cols,
+                rule.held,
+                static_cast<int>(graph_.stages.size()),
+                rule.dtype.value_or(graph_.dtype)};
     Causes causes = causes_of(stage.in[0]);
     if (multiplies(text.kind)) causes.cols = causes_of(stage.in[1]).rows;
     if (looks_up(text.kind)) causes.cols = causes_of(stage.in[1]).matrices;
     check_divides(made, made.held, text.place, causes);
     graph_.stages.push_back(std::move(stage));
     add(std::move(made), text.place, std::move(causes));
+  }
+
+  // Products that experts are chosen by, and nothing else reads, stay in fp32.
+  void keep_scores() {
+    for (Tensor& tensor : graph_.tensors) {
+      if (tensor.stage < 0 || graph_.stage(tensor.stage).kind != StageKind::gemm) continue;
+      if (tensor.held == Held::partial) continue;
+      const int id = ids_.at(tensor.name);
+      bool any = false, all = !graph_.output_held(id);
+      for (const Stage& stage : graph_.stages) {
+        for (size_t i = 0; i < stage.in.size(); ++i) {
+          if (stage.in[i] != id) continue;
+          any = true;
+          all = all && i == 0 && (chooses_experts(stage.kind) || weighs_experts(stage.kind));
+        }
+      }
+      if (any && all) tensor.dtype = DType::fp32;
+    }
   }
 
   void add_output(const OutputText& output) {

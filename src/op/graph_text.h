@@ -28,7 +28,10 @@ struct StageText {
   std::string out;
   StageKind kind = StageKind::gemm;
   std::vector<std::string> in;
-  double eps = 0;  // norm
+  double eps = 0;                                        // norm
+  std::optional<Extent> k = {}, groups = {}, best = {};  // of what chooses experts
+  std::optional<double> scale = {};                      // of what weighs them
+  std::optional<bool> normalises = {};
   TextPlace place = {}, in_place = {};
 };
 

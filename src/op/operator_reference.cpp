@@ -1,10 +1,12 @@
 // The reference of operators: their stages one after the other, on some rows at a time. Rows do not
 // depend on one another.
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "op/look_up_values.h"
 #include "op/routed_values.h"
+#include "op/router_values.h"
 #include "op/stage_values.h"
 #include "stretto/error.h"
 #include "stretto/reference.h"
@@ -31,6 +33,7 @@ class StageByStage {
       const int64_t each = rows_each(op_, output.tensor);
       outputs.push_back({row0_ * each, row1_ * each, rows.cols, rows.values, rows.errors});
       routed_.allow_undefined(output.tensor, outputs.back());
+      allow_others(outputs.back(), each);
     }
     return outputs;
   }
@@ -56,6 +59,7 @@ class StageByStage {
 
   void add(const Stage& stage) {
     if (looks_up(stage.kind)) return store(stage, look_up_rows(op_, data_, stage, row0_, row1_));
+    if (chooses_experts(stage.kind)) return choose(stage);
     const Rows& x = rows_of(stage.in[0]);
     const Tensor& made = op_.tensor(stage.out);
     Rows rows;
@@ -66,15 +70,39 @@ class StageByStage {
       rows = routed_.grouped(stage, x, made.held == Held::partial ? op_.ranks : 1);
     } else if (stage.kind == StageKind::weigh) {
       rows = routed_.weigh(stage, x, rows_of(stage.in[2]));
+    } else if (weighs_experts(stage.kind)) {
+      rows = weigh_choices(stage, x, rows_of(stage.in[1]));
     } else {
       rows = stage_rows(stage, x, stage.in.size() > 1 ? &rows_of(stage.in[1]) : nullptr);
     }
     store(stage, std::move(rows));
   }
 
+  void choose(const Stage& stage) {
+    const Rows& scores = rows_of(stage.in[0]);
+    ChosenRows chosen =
+        choose_experts(stage, scores, stage.in.size() > 1 ? &rows_of(stage.in[1]) : nullptr);
+    is_unsure_.resize(chosen.is_sure.size(), false);
+    for (size_t row = 0; row < is_unsure_.size(); ++row) {
+      if (!chosen.is_sure[row]) is_unsure_[row] = true;
+    }
+    routed_.set_ids(stage.out, chosen.ids);
+    rows_[stage.out] = std::move(chosen.ids);
+  }
+
+  // Rows whose experts no two implementations must agree on may be anything.
+  void allow_others(ExpectedRows& rows, int64_t each) const {
+    for (size_t row = 0; row < is_unsure_.size(); ++row) {
+      if (!is_unsure_[row]) continue;
+      const auto count = static_cast<std::ptrdiff_t>(each * rows.cols);
+      const auto first = rows.bounds.begin() + static_cast<std::ptrdiff_t>(row) * count;
+      std::fill(first, first + count, std::numeric_limits<double>::infinity());
+    }
+  }
+
   void store(const Stage& stage, Rows rows) {
     if (is_stored(stage.out)) {
-      round_rows(op_.dtype, rows);
+      round_rows(op_.tensor(stage.out).dtype, rows);
     } else if (roundings_.kept != DType::fp32) {
       round_rows(roundings_.kept, rows);
     }
@@ -103,8 +131,9 @@ class StageByStage {
   const InputData& data_;
   const Roundings& roundings_;
   const int64_t row0_, row1_;
-  const RoutedRows routed_;
+  RoutedRows routed_;
   std::map<int, Rows> rows_;  // by tensor
+  std::vector<bool> is_unsure_;
 };
 
 }  // namespace

@@ -248,6 +248,11 @@ class GraphParser {
       }
       stage.in.push_back(std::move(word));
     }
+    if (chooses_experts(stage.kind) && !stage.k) {
+      refuse_at(stage.in_place,
+                fmt::format("{} needs k=, how many experts a row chooses", to_string(stage.kind)));
+      return false;
+    }
     const size_t needed = num_operands(stage.kind);
     if (stage.in.size() == needed) return true;
     refuse_at(stage.in_place, fmt::format("{} takes {} tensor{}, found {}", to_string(stage.kind),
@@ -255,18 +260,42 @@ class GraphParser {
     return false;
   }
 
+  static std::string_view attributes_of(StageKind kind) {
+    if (kind == StageKind::norm) return "eps";
+    if (chooses_experts(kind)) return "k, groups and best";
+    return weighs_experts(kind) ? "scale and normalise" : "";
+  }
+
   bool attribute(StageText& stage, std::string_view key, TextPlace where) {
-    if (stage.kind != StageKind::norm || key != "eps") {
-      refuse_at(where, fmt::format("{} has no attribute {}{}", to_string(stage.kind), quote(key),
-                                   stage.kind == StageKind::norm ? "; it has eps" : ""));
-      return false;
+    if (stage.kind == StageKind::norm && key == "eps") {
+      return decimal(stage.eps, 1, "a number above 0 and up to 1");
     }
+    if (chooses_experts(stage.kind)) {
+      if (key == "k") return extent(stage.k.emplace());
+      if (key == "groups") return extent(stage.groups.emplace());
+      if (key == "best") return extent(stage.best.emplace());
+    }
+    if (weighs_experts(stage.kind) && key == "scale") {
+      return decimal(stage.scale.emplace(), 1e9, "a number above 0 and up to 1e9");
+    }
+    if (weighs_experts(stage.kind) && key == "normalise") {
+      const std::string_view word = line_.substr(at_, line_.find_first_of(" \t", at_) - at_);
+      if (word != "0" && word != "1") return expected("0 or 1");
+      stage.normalises = word == "1";
+      ++at_;
+      return true;
+    }
+    const std::string_view known = attributes_of(stage.kind);
+    refuse_at(where, fmt::format("{} has no attribute {}{}{}", to_string(stage.kind), quote(key),
+                                 known.empty() ? "" : "; it has ", known));
+    return false;
+  }
+
+  bool decimal(double& to, double most, std::string_view what) {
     const char* begin = line_.data() + at_;
     const char* end = line_.data() + line_.size();
-    const auto [stop, error] = std::from_chars(begin, end, stage.eps);
-    if (error != std::errc() || !(stage.eps > 0 && stage.eps <= 1)) {
-      return expected("a number above 0 and up to 1");
-    }
+    const auto [stop, error] = std::from_chars(begin, end, to);
+    if (error != std::errc() || !(to > 0 && to <= most)) return expected(what);
     at_ += static_cast<size_t>(stop - begin);
     return true;
   }

@@ -54,6 +54,11 @@ std::string print(const GraphText& text) {
     out += fmt::format("{} = {}", stage.out, to_string(stage.kind));
     for (const std::string& in : stage.in) out += " " + in;
     if (stage.kind == StageKind::norm) out += fmt::format(" eps={}", stage.eps);
+    if (stage.k) out += fmt::format(" k={}", stage.k->text());
+    if (stage.groups) out += fmt::format(" groups={}", stage.groups->text());
+    if (stage.best) out += fmt::format(" best={}", stage.best->text());
+    if (stage.scale) out += fmt::format(" scale={}", *stage.scale);
+    if (stage.normalises) out += fmt::format(" normalise={}", *stage.normalises ? 1 : 0);
     out += "\n";
   }
   for (const OutputText& output : text.outputs) {

@@ -37,8 +37,17 @@ int64_t rows_each(const Operator& op, int tensor) {
   return 1;
 }
 
+void RoutedRows::set_ids(int tensor, const Rows& ids) {
+  std::vector<int32_t>& made = made_[tensor];
+  for (const double id : ids.values) made.push_back(static_cast<int32_t>(id));
+}
+
 std::vector<int32_t> RoutedRows::experts(int ids, int64_t matrices) const {
   std::vector<int32_t> all;
+  if (const auto made = made_.find(ids); made != made_.end()) {
+    for (const int32_t id : made->second) all.push_back(id >= 0 && id < matrices ? id : -1);
+    return all;
+  }
   for (int64_t row = row0_; row < row1_; ++row) {
     for (const int32_t id : ids_of_row(op_, data_, ids, row)) {
       all.push_back(id >= 0 && id < matrices ? id : -1);
@@ -117,12 +126,14 @@ Rows RoutedRows::weigh(const Stage& stage, const Rows& products, const Rows& wei
       const int64_t choice = row * slots + slot;
       if (of_choice[static_cast<size_t>(choice)] < 0) continue;
       const double weight = weights.values[weights.at(row, slot)];
+      const double of_weight = weights.errors[weights.at(row, slot)];
       for (int64_t col = 0; col < out.cols; ++col) {
         const double value = products.values[products.at(choice, col)];
         const double error = products.errors[products.at(choice, col)];
         out.values[out.at(row, col)] += weight * value;
         out.errors[out.at(row, col)] +=
-            std::fabs(weight) * (error + added * (std::fabs(value) + error));
+            std::fabs(weight) * (error + added * (std::fabs(value) + error)) +
+            of_weight * (1 + added) * (std::fabs(value) + error);
       }
     }
   }

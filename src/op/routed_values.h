@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "op/stage_values.h"
@@ -15,6 +16,8 @@ class RoutedRows {
              int64_t row1)
       : op_(op), data_(data), roundings_(roundings), row0_(row0), row1_(row1) {}
 
+  // What a stage has chosen, by row and slot.
+  void set_ids(int tensor, const Rows& ids);
   // A row for each choice, of x's row of the operator's row or of the choice; zeros for those that
   // are no expert's.
   Rows grouped(const Stage& stage, const Rows& x, int64_t shares) const;
@@ -31,6 +34,7 @@ class RoutedRows {
   const InputData& data_;
   const Roundings& roundings_;
   const int64_t row0_, row1_;
+  std::map<int, std::vector<int32_t>> made_;  // by tensor that no caller gives
 };
 
 }  // namespace stretto

@@ -263,9 +263,13 @@ std::shared_ptr<const RoutingTable> parse_routing(std::string_view text,
 }
 
 std::string why_not_routing_of(const RoutingTable& table, const Operator& op) {
-  bool any = false;
+  bool any = false, makes_ids = false;
   for (size_t i = 0; i < op.tensors.size(); ++i) {
     if (!role_of(op, static_cast<int>(i)).is_ids) continue;
+    if (op.tensors[i].stage >= 0) {
+      makes_ids = true;
+      continue;
+    }
     any = true;
     const Tensor& ids = op.tensors[i];
     const auto rows = static_cast<int64_t>(table.ids.size()) / table.top_k;
@@ -273,7 +277,9 @@ std::string why_not_routing_of(const RoutingTable& table, const Operator& op) {
     return fmt::format("{} has {} rows of {} experts, and the file {} of {}", ids.name, ids.rows,
                        ids.cols, rows, table.top_k);
   }
-  return any ? "" : fmt::format("rows of {} choose no experts", op.name());
+  if (any) return "";
+  return makes_ids ? fmt::format("{} chooses experts itself, by its scores", op.name())
+                   : fmt::format("rows of {} choose no experts", op.name());
 }
 
 }  // namespace stretto

@@ -218,7 +218,8 @@ class SegmentCutter {
         user != nullptr && multiplies(user->kind) && user->in[0] == tensor && feeds_products(*edge);
     if (is_fed) return;  // it is the product's already
     // What says how rows are routed comes with them.
-    const bool routes = user != nullptr && *edge == Edge::gather && made.stage < 0 &&
+    const bool is_made = made.stage >= 0 && segment(segment_of(tensor)).product;
+    const bool routes = user != nullptr && *edge == Edge::gather && !is_made &&
                         (user->kind == StageKind::grouped || user->kind == StageKind::weigh);
     if (routes) return;
     const int from = segment_of(tensor);

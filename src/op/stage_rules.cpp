@@ -7,6 +7,8 @@
 namespace stretto {
 namespace {
 
+constexpr int64_t kMostExpertGroups = 32;  // a word has a bit for each
+
 std::string shape(const Tensor& t) { return fmt::format("{} [{}, {}]", t.name, t.rows, t.cols); }
 
 // The weight says what a rank computes: columns of the product, a term of it, or own rows of it.
@@ -144,6 +146,47 @@ StageRule look_up_rule(const Tensor& ids, const Tensor& tables, int ranks, DType
   return rule;
 }
 
+// Rows of scores choose where they are.
+StageRule top_k_rule(const Stage& stage, std::span<const Tensor* const> in) {
+  const Tensor& scores = *in[0];
+  const Held held = scores.held == Held::whole ? Held::whole : Held::rows;
+  StageRule rule{scores.rows, stage.k, held, {held}, {}, DType::i32};
+  const int64_t all = scores.cols, groups = stage.groups;
+  if (all % groups != 0) {
+    rule.fault = fmt::format("{} columns of {} are no {} groups of as many: take a divisor", all,
+                             scores.name, groups);
+  } else if (groups > kMostExpertGroups) {
+    rule.fault = fmt::format("groups is {}: take at most {}", groups, kMostExpertGroups);
+  } else if (stage.best > groups) {
+    rule.fault =
+        fmt::format("best is {} of {} groups: take at most {}", stage.best, groups, groups);
+  } else if (const int64_t left = all / groups * stage.best; stage.k > left) {
+    rule.fault = fmt::format("each row of {} chooses {} of {} experts: take at most {}",
+                             scores.name, stage.k, left, left);
+  }
+  if (in.size() == 1) return rule;
+  const Tensor& bias = *in[1];
+  rule.needs.push_back(Held::whole);
+  if (bias.rows != 1 || bias.cols != all) {
+    rule.fault = fmt::format("the second operand is one row of {} columns: {} and {}", all,
+                             shape(scores), shape(bias));
+  }
+  return rule;
+}
+
+StageRule gate_rule(const Tensor& scores, const Tensor& ids) {
+  const Held held =
+      scores.held == Held::whole && ids.held == Held::whole ? Held::whole : Held::rows;
+  StageRule rule{ids.rows, ids.cols, held, {held, held}, {}, DType::fp32};
+  if (ids.dtype != DType::i32) {
+    rule.fault = fmt::format("{} says which experts are meant: give it as i32", ids.name);
+  } else if (scores.rows != ids.rows) {
+    rule.fault = fmt::format("there is a row of scores for each of IDS: {} and {}", shape(scores),
+                             shape(ids));
+  }
+  return rule;
+}
+
 // A term of a sum has no value of its own: what is computed of one waits for the sum.
 Held summed(Held held) { return held == Held::partial ? Held::rows : held; }
 
@@ -201,15 +244,44 @@ StageRule dense_rule(StageKind kind, std::span<const Tensor* const> in) {
     case StageKind::weigh:
     case StageKind::embed:
     case StageKind::embed_mean:
+    case StageKind::top_k:
+    case StageKind::biased_top_k:
+    case StageKind::softmax_gate:
+    case StageKind::sigmoid_gate:
       break;
   }
   STRETTO_ASSERT(false, "kind of stage out of range");
 }
 
+// Scores, and what is added to them, may be of fp32.
+std::string fault_in_scores(const Stage& stage, std::span<const Tensor* const> in, DType dtype) {
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (i == 1 && weighs_experts(stage.kind)) continue;  // ids
+    const Tensor& one = *in[i];
+    if (one.matrices > 1) {
+      return fmt::format("{} takes no stack of matrices: {}", to_string(stage.kind), one.name);
+    }
+    if (one.dtype == dtype || one.dtype == DType::fp32) continue;
+    return fmt::format("{} goes by scores of {} or fp32, and {} is {}", to_string(stage.kind),
+                       to_string(dtype), one.name, to_string(one.dtype));
+  }
+  return {};
+}
+
+StageRule router_rule(const Stage& stage, std::span<const Tensor* const> in, DType dtype) {
+  StageRule rule = chooses_experts(stage.kind) ? top_k_rule(stage, in) : gate_rule(*in[0], *in[1]);
+  if (std::string fault = fault_in_scores(stage, in, dtype); !fault.empty()) {
+    rule.fault = std::move(fault);
+  }
+  return rule;
+}
+
 }  // namespace
 
-StageRule rule_of(StageKind kind, std::span<const Tensor* const> in, int ranks, DType dtype) {
+StageRule rule_of(const Stage& stage, std::span<const Tensor* const> in, int ranks, DType dtype) {
+  const StageKind kind = stage.kind;
   const Tensor& x = *in[0];
+  if (chooses_experts(kind) || weighs_experts(kind)) return router_rule(stage, in, dtype);
   if (kind == StageKind::grouped) return grouped_rule(x, *in[1], *in[2], ranks, dtype);
   if (kind == StageKind::weigh) return weigh_rule(x, *in[1], *in[2]);
   if (looks_up(kind)) return look_up_rule(x, *in[1], ranks, dtype);

@@ -2,6 +2,7 @@
 // operands must be held.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,9 +17,11 @@ inline constexpr int64_t kRoutedRowBytes = 16;
 struct StageRule {
   int64_t rows = 0, cols = 0;  // of the result
   Held held = Held::whole;
-  std::vector<Held> needs;  // by operand
-  std::string fault;        // not empty: the shapes do not fit
+  std::vector<Held> needs;          // by operand
+  std::string fault;                // not empty: the shapes do not fit
+  std::optional<DType> dtype = {};  // of the result; none: the operator's
 };
-StageRule rule_of(StageKind kind, std::span<const Tensor* const> in, int ranks, DType dtype);
+// Of a stage whose attributes are known.
+StageRule rule_of(const Stage& stage, std::span<const Tensor* const> in, int ranks, DType dtype);
 
 }  // namespace stretto

@@ -191,6 +191,10 @@ Rows stage_rows(const Stage& stage, const Rows& x, const Rows* y) {
     case StageKind::weigh:
     case StageKind::embed:
     case StageKind::embed_mean:
+    case StageKind::top_k:
+    case StageKind::biased_top_k:
+    case StageKind::softmax_gate:
+    case StageKind::sigmoid_gate:
       STRETTO_ASSERT(false, "what goes by indices is not made row by row");
   }
   return out;

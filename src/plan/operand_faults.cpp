@@ -101,8 +101,9 @@ std::string fault_in_task(const Plan& plan, const TaskKind& kind, const Instr& i
     return fmt::format("expected {}, found {}", fault.expected, fault.found);
   }
   for (int i = 0; i < 2; ++i) {
-    if (kind.counts[i].empty() || instr.count(i) >= 1) continue;
-    return fmt::format("expected {} of at least 1, found {}", kind.counts[i], instr.count(i));
+    if (kind.counts[i].empty() || instr.count(i) >= kind.least_count) continue;
+    return fmt::format("expected {} of at least {}, found {}", kind.counts[i], kind.least_count,
+                       instr.count(i));
   }
   if (std::string fault = fault_in_types(plan, kind, instr); !fault.empty()) return fault;
   const std::span<const Region> writes = plan.writes(instr);

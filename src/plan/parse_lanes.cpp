@@ -87,7 +87,7 @@ Instr Parser::instr(const Lane& lane) {
         if (name.empty()) continue;
         int64_t value = 0;
         in_.skip_blanks();
-        if (!option(name, kMaxInt32, value))
+        if (!option(name, kMaxInt32, value, instr.kind()->least_count))
           in_.fail(in_.position(), fmt::format("{}=NUMBER", name));
         instr.set_count(i, value);
       }

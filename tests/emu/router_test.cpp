@@ -1,0 +1,226 @@
+// Operators that choose experts themselves: executed under every preset against their reference,
+// and proved.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lost_syncs.h"
+#include "stretto/check.h"
+#include "stretto/emulate.h"
+#include "stretto/error.h"
+#include "stretto/lower.h"
+#include "stretto/reference.h"
+#include "stretto/simulate.h"
+
+namespace stretto {
+namespace {
+
+Machine machine_of(int ranks) {
+  Machine machine = default_machine(ranks);
+  machine.sms = 10;
+  machine.nccl_sms = 2;
+  return machine;
+}
+
+// With few tokens some ranks have none, and the last one has fewer experts.
+Operator router_of(std::string_view name, int ranks, int64_t tokens) {
+  const bool has_groups = name.ends_with("groups");
+  const int64_t fewer = ranks > 1 && tokens < 10 && !has_groups ? 1 : 0;
+  const int64_t experts = has_groups                   ? 4 * ranks
+                          : name.starts_with("moe-ep") ? 3 * ranks - fewer
+                                                       : 7;
+  Sizes sizes = {{"t", tokens}, {"h", 40}, {"f", 8 * ranks}, {"experts", experts}, {"k", 2}};
+  if (has_groups) sizes.insert(sizes.end(), {{"groups", 2 * ranks}, {"best", ranks}});
+  return make_operator(name, sizes, ranks);
+}
+
+std::vector<OperatorSchedule> schedules_of(const Operator& op, const Machine& machine) {
+  std::vector<OperatorSchedule> all;
+  for (const Preset& preset : presets()) {
+    OperatorSchedule schedule = schedule_of(preset, op, machine);
+    for (Schedule& product : schedule.products) {
+      product.comm_sms = product.mover == Mover::comm_blocks ? 3 : 0;
+      product.tile_m = 8;
+      product.tile_n = 16;
+    }
+    if (legal(op, schedule, machine).empty()) all.push_back(schedule);
+  }
+  return all;
+}
+
+void expect_right(const Plan& plan, const EmulateOptions& options) {
+  SCOPED_TRACE(std::string(to_string(options.fill)) + " " + plan.schedule);
+  const EmulateResult result = emulate(plan, options);
+  ASSERT_TRUE(result.finished);
+  ASSERT_TRUE(result.faults.empty()) << result.faults.front().text;
+  ASSERT_TRUE(result.verified) << result.first_wrong;
+  ASSERT_TRUE(result.ranks_agree);
+}
+
+class RouterRanks : public testing::TestWithParam<int> {};
+
+TEST_P(RouterRanks, OperatorsAreProvedAndRight) {
+  const int ranks = GetParam();
+  const Machine machine = machine_of(ranks);
+  for (const char* name : {"moe-ep-router", "moe-ep-router-groups", "moe-tp-router"}) {
+    for (const int64_t tokens : {29, 9, 3}) {
+      const Operator op = router_of(name, ranks, tokens);
+      const auto reference = make_shared_reference();
+      const std::vector<OperatorSchedule> schedules = schedules_of(op, machine);
+      EXPECT_GE(schedules.size(), ranks == 1 ? 1u : 3u);
+      for (const OperatorSchedule& schedule : schedules) {
+        SCOPED_TRACE(to_string(op) + " " + to_string(schedule));
+        const Plan plan = lower(op, schedule, machine);
+        const CheckReport report = check(plan);
+        ASSERT_TRUE(report.diagnostics.empty()) << report.diagnostics.front().message;
+        EXPECT_EQ(print(parse_plan(print(plan))), print(plan));
+        EXPECT_GT(simulate(plan, machine).total_us, 0);
+        for (const Fill fill : {Fill::random, Fill::integers}) {
+          expect_right(plan, {.fill = fill, .reference = reference});
+          expect_right(plan, {.seed = 2, .data_seed = 5, .fill = fill});
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, RouterRanks, testing::Values(1, 2, 3, 5, 8),
+                         [](const auto& test) { return std::to_string(test.param); });
+
+// What is chosen and how it is weighed, as the caller gets it.
+Operator router_alone(std::string_view stages, int64_t tokens, int64_t experts, int64_t k,
+                      int ranks) {
+  const auto graph = parse_graph(
+      "graph router t h experts k\ninput x [t, h] rows\ninput wr [experts, h] whole\n"
+      "input b [1, experts] whole fp32\ns = gemm x wr\n" +
+      std::string(stages) + "\noutput ids rows\noutput w rows\n");
+  return make_graph(graph, {{"t", tokens}, {"h", 64}, {"experts", experts}, {"k", k}}, ranks,
+                    DType::bf16);
+}
+
+constexpr const char* kRouters[] = {
+    "ids = biased_top_k s b k=k\nw = softmax_gate s ids normalise=0",
+    "ids = biased_top_k s b k=k groups=experts best=k\nw = sigmoid_gate s ids",
+    "ids = biased_top_k s b k=k\nw = sigmoid_gate s ids normalise=0 scale=0.5",
+};
+
+TEST(RouterAlone, HandsOverWhatItChose) {
+  for (const int ranks : {1, 3}) {
+    const Machine machine = machine_of(ranks);
+    for (const char* router : kRouters) {
+      for (const auto& [tokens, experts, k] :
+           {std::tuple{61, 24, 5}, std::tuple{7, 8, 8}, std::tuple{4, 1, 1}, std::tuple{1, 9, 2}}) {
+        const Operator op = router_alone(router, tokens, experts, k, ranks);
+        const Plan plan = lower(op, schedules_of(op, machine).back(), machine);
+        EXPECT_TRUE(check(plan).clean());
+        for (const Fill fill : {Fill::random, Fill::integers}) {
+          for (uint64_t seed = 1; seed < 6; ++seed) {
+            SCOPED_TRACE(to_string(op) + " " + router);
+            expect_right(plan, {.data_seed = seed, .fill = fill});
+          }
+        }
+      }
+    }
+  }
+}
+
+// Integers are chosen exactly, and hardly a row of others leaves a choice.
+TEST(RouterAlone, IsHeldToTheReferenceInNearlyEveryRow) {
+  for (const char* router : {"ids = top_k s k=k\nw = softmax_gate s ids",
+                             "ids = top_k s k=k groups=8 best=2\nw = sigmoid_gate s ids"}) {
+    const auto graph = parse_graph(
+        "graph router t h experts k\ninput x [t, h] rows\ninput wr [experts, h] whole\n"
+        "s = gemm x wr\n" +
+        std::string(router) + "\noutput ids rows\noutput w rows\n");
+    const Operator op =
+        make_graph(graph, {{"t", 500}, {"h", 64}, {"experts", 32}, {"k", 4}}, 2, DType::bf16);
+    for (const Fill fill : {Fill::random, Fill::integers}) {
+      const auto outputs = expected_outputs(op, {.fill = fill}, {}, 0, 500);
+      int64_t unsure = 0;
+      for (int64_t row = 0; row < 500; ++row) unsure += std::isinf(outputs[0].bound(row, 0));
+      EXPECT_LE(unsure, fill == Fill::integers ? 0 : 5);
+    }
+  }
+}
+
+TEST(RouterMutants, LostWaitsAndNotifiesAreReported) {
+  const Machine machine = machine_of(2);
+  const Operator op =
+      make_operator("moe-ep-router", {{"t", 4}, {"h", 16}, {"f", 16}, {"experts", 2}, {"k", 1}}, 2);
+  for (const OperatorSchedule& schedule : schedules_of(op, machine)) {
+    if (schedule.products.back().mover != Mover::comm_blocks) continue;
+    expect_every_sync_is_needed(lower(op, schedule, machine));
+    return;
+  }
+}
+
+// Who chooses by another token's scores is wrong, and so is who weighs by them.
+TEST(RouterMutants, OtherRowsOfScoresGiveWrongResults) {
+  const Machine machine = machine_of(1);
+  const Operator op = make_operator("moe-ep-router",
+                                    {{"t", 20}, {"h", 16}, {"f", 32}, {"experts", 4}, {"k", 2}}, 1);
+  const Plan plan = lower(op, schedules_of(op, machine)[0], machine);
+  for (const Opcode kind : {Opcode::top_k, Opcode::softmax_gate}) {
+    Plan mutant = plan;
+    for (const Lane& lane : plan.lanes) {
+      for (const Instr& instr : lane.instrs) {
+        Region& scores = mutant.operands[instr.first_operand];
+        if (instr.op != kind || scores.row0 == 0) continue;
+        scores.row0 -= 1;
+        scores.row1 -= 1;
+      }
+    }
+    ASSERT_NE(print(mutant), print(plan));
+    EXPECT_FALSE(emulate(mutant, {}).verified) << to_string(kind);
+  }
+}
+
+TEST(RouterRefusals, SayWhatWouldBeRight) {
+  const auto refused = [](int64_t experts, int64_t k, int64_t groups, int64_t best) {
+    const Sizes sizes = {{"t", 8},           {"h", 64}, {"f", 64},     {"experts", experts},
+                         {"groups", groups}, {"k", k},  {"best", best}};
+    try {
+      make_operator("moe-ep-router-groups", sizes, 2);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(refused(16, 4, 4, 2), "accepted");
+  EXPECT_THAT(refused(16, 9, 4, 2),
+              testing::HasSubstr("each row of s chooses 9 of 8 experts: take at most 8"));
+  EXPECT_THAT(refused(16, 2, 5, 2),
+              testing::HasSubstr("16 columns of s are no 5 groups of as many: take a divisor"));
+  EXPECT_THAT(refused(16, 2, 4, 5), testing::HasSubstr("best is 5 of 4 groups: take at most 4"));
+  EXPECT_THAT(refused(64, 2, 64, 5), testing::HasSubstr("groups is 64: take at most 32"));
+  const auto text = [](const std::string& stage) {
+    try {
+      parse_graph("graph g t h e\ninput x [t, h] rows\ninput w [e, h] whole\ns = gemm x w\n" +
+                  stage + "\noutput y rows\n");
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(text("y = top_k s k=2"), "accepted");
+  EXPECT_EQ(text("y = top_k s"), "graph:5:11: top_k needs k=, how many experts a row chooses");
+  EXPECT_EQ(text("y = top_k s k=2 scale=1"),
+            "graph:5:17: top_k has no attribute 'scale'; it has k, groups and best");
+  EXPECT_EQ(text("y = softmax_gate s s normalise=2"), "graph:5:32: expected 0 or 1, found '2'");
+  EXPECT_EQ(text("y = softmax_gate s s scale=0"),
+            "graph:5:28: expected a number above 0 and up to 1e9, found '0'");
+  const auto scores = parse_graph(
+      "graph g t h e\ninput x [t, h] rows\ninput w [e, h] whole\ns = gemm x w\n"
+      "y = sigmoid_gate s s\noutput y rows\n",
+      "g");
+  EXPECT_THROW(make_graph(scores, {{"t", 4}, {"h", 8}, {"e", 4}}, 1, DType::bf16), UsageError);
+  const Operator op =
+      make_operator("moe-ep-router", {{"t", 2}, {"h", 16}, {"f", 16}, {"experts", 4}, {"k", 2}}, 2);
+  EXPECT_EQ(why_not_routing_of(*parse_routing("0 1\n0 1\n", "r"), op),
+            "moe-ep-router chooses experts itself, by its scores");
+}
+
+}  // namespace
+}  // namespace stretto
