@@ -14,6 +14,8 @@ constexpr size_t kSlotAlignment = 256;
 // A plan's slots, as far as they take no more than this; a model's layers each have one.
 constexpr size_t kSlabBytes = size_t{2} << 20;
 constexpr size_t kFewestSlots = 8, kMostSlots = 128;
+// An event for each eighth of a slab: what was not asked for the longest has been marked since.
+constexpr size_t kMarksASlab = 8;
 
 }  // namespace
 
@@ -21,7 +23,8 @@ CallMemory::CallMemory(cuda::CallBlob blob)
     : blob_(std::move(blob)),
       slot_bytes_((blob_.num_bytes() + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment),
       slots_a_slab_(
-          std::clamp(kSlabBytes / std::max<size_t>(1, slot_bytes_), kFewestSlots, kMostSlots)) {
+          std::clamp(kSlabBytes / std::max<size_t>(1, slot_bytes_), kFewestSlots, kMostSlots)),
+      marks_(slots_a_slab_ / kMarksASlab) {
   add_slab();
 }
 
@@ -37,7 +40,7 @@ void CallMemory::add_slab() {
   slab.on_host = static_cast<std::byte*>(at);
   for (size_t i = 0; i < slots_a_slab_; ++i) {
     blob_.begin(slab.on_host + i * slot_bytes_);
-    copied_.push_back(std::make_unique<cuda::Event>(false));
+    copies_.push_back(0);
   }
   slots_.add(slots_a_slab_);
 }
@@ -46,7 +49,7 @@ cuda::DevicePtr CallMemory::find(const cuda::Stream& stream, const CallSlots::Ke
                                  cuda::CallPlaces places, bool is_captured) {
   // A copy that still waits for earlier runs of its stream is waited for by nobody: those may stand
   // in a wait that only finish() ends.
-  const auto is_copied = [&](size_t slot) { return copied_[slot]->has_passed(); };
+  const auto is_copied = [&](size_t slot) { return marks_.is_made(copies_[slot]); };
   std::optional<CallSlots::Found> found = slots_.find(key, is_captured, is_copied);
   if (!found) {
     add_slab();
@@ -64,7 +67,7 @@ cuda::DevicePtr CallMemory::find(const cuda::Stream& stream, const CallSlots::Ke
       check(driver().copy_to_device_async(on_gpu, slab.on_host + at, blob_.num_bytes(),
                                           stream.handle()),
             "copy a call's tables");
-      copied_[found->slot]->record(stream);
+      copies_[found->slot] = marks_.note(stream);
     }
   } catch (...) {
     slots_.forget(found->slot);

@@ -2,11 +2,12 @@
 // addresses, found again by later ones.
 #pragma once
 
-#include <memory>
+#include <cstdint>
 #include <vector>
 
 #include "gpu/device.h"
 #include "run/call_slots.h"
+#include "run/copy_marks.h"
 #include "tables/call_blob.h"
 
 namespace stretto::runtime {
@@ -36,7 +37,8 @@ class CallMemory {
   cuda::CallBlob blob_;
   size_t slot_bytes_, slots_a_slab_;
   std::vector<Slab> slabs_;
-  std::vector<std::unique_ptr<cuda::Event>> copied_;  // by slot: it was copied from the host
+  std::vector<uint64_t> copies_;  // by slot: the copy from the host that it waits for; 0: none
+  CopyMarks<> marks_;
   CallSlots slots_;
 };
 

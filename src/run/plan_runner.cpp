@@ -201,6 +201,7 @@ cuda::DevicePtr PlanRunner::buffer(std::string_view name, int rank) const {
 
 void PlanRunner::enqueue(int rank, cuda::StreamHandle stream, const CallRows& rows,
                          std::span<const CallTensor> tensors) {
+  const cuda::BesideCaptures beside;
   enqueue_at(rank, stream, rows, places_of(rank, rows, tensors));
 }
 
@@ -226,7 +227,6 @@ std::vector<cuda::CallPlace> PlanRunner::places_of(int rank, const CallRows& row
 
 void PlanRunner::enqueue_at(int rank, cuda::StreamHandle stream, const CallRows& rows,
                             cuda::CallPlaces places) {
-  const cuda::BesideCaptures beside;  // new addresses allocate, and graphs are made
   // A graph is launched on other streams than it was captured on.
   const std::optional<uint64_t> capture = cuda::Stream(stream).capture();
   if (!capture) of(rank).used = stream;

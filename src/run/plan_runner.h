@@ -81,7 +81,8 @@ class PlanRunner {
   // the most that memory may say. Throws UsageError saying what is wrong with one.
   void enqueue(int rank, cuda::StreamHandle stream, const CallRows& rows,
                std::span<const CallTensor> tensors);
-  // The two halves of it: what may be refused, and what is enqueued.
+  // The two halves of it: what may be refused, and what is enqueued, by a caller that is beside
+  // captures: new addresses allocate, and graphs are made.
   std::vector<cuda::CallPlace> places_of(int rank, const CallRows& rows,
                                          std::span<const CallTensor> tensors) const;
   void enqueue_at(int rank, cuda::StreamHandle stream, const CallRows& rows,
