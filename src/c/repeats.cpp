@@ -1,9 +1,12 @@
-// Calls that come again: objects are compared with those of the first, and the run is enqueued.
+// Calls that come again: objects are compared with those of calls before, and the run is enqueued.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "c/sized.h"
@@ -13,6 +16,7 @@ namespace stretto::c {
 namespace {
 
 constexpr uint64_t kAlignment = 16;
+constexpr size_t kMostTensors = 32;
 
 // DLPack's, of version 1.
 struct DlTensor {
@@ -26,6 +30,7 @@ struct DlTensor {
   uint64_t byte_offset;
 
   uint64_t address() const { return reinterpret_cast<uint64_t>(data) + byte_offset; }
+  std::span<const int64_t> sizes() const { return {shape, static_cast<size_t>(num_dims)}; }
 };
 
 bool is_contiguous(const DlTensor& tensor) {
@@ -38,10 +43,10 @@ bool is_contiguous(const DlTensor& tensor) {
   return true;
 }
 
-// What a tensor of every call is, wherever it lies.
+// What a tensor of every such call is, wherever it lies.
 struct Kind {
   explicit Kind(const DlTensor& tensor)
-      : first(tensor), shape(tensor.shape, tensor.shape + tensor.num_dims) {
+      : first(tensor), shape(tensor.sizes().begin(), tensor.sizes().end()) {
     num_bytes = uint64_t{tensor.bits} * tensor.lanes / 8;
     for (const int64_t size : shape) num_bytes *= static_cast<uint64_t>(size);
   }
@@ -49,8 +54,7 @@ struct Kind {
   bool is_of(const DlTensor& tensor) const {
     return tensor.device_type == first.device_type && tensor.device_id == first.device_id &&
            tensor.code == first.code && tensor.bits == first.bits && tensor.lanes == first.lanes &&
-           std::equal(shape.begin(), shape.end(), tensor.shape, tensor.shape + tensor.num_dims) &&
-           is_contiguous(tensor);
+           std::ranges::equal(shape, tensor.sizes()) && is_contiguous(tensor);
   }
 
   DlTensor first;  // but for what it points to
@@ -58,174 +62,279 @@ struct Kind {
   uint64_t num_bytes;
 };
 
-struct Piece {
-  uint64_t begin, end;
+// The tensors of a list, as they are now.
+class Tensors {
+ public:
+  void add(const DlTensor& tensor) { all_[count_++] = tensor; }
+  bool is_full() const { return count_ == kMostTensors; }
+  size_t size() const { return count_; }
+  const DlTensor& operator[](size_t index) const { return all_[index]; }
+  std::span<const DlTensor> all() const { return {all_.data(), count_}; }
 
-  bool overlaps(const Piece& other) const { return begin < other.end && other.begin < end; }
+  bool are(const std::vector<Kind>& kinds) const {
+    return std::ranges::equal(
+        kinds, all(), [](const Kind& kind, const DlTensor& one) { return kind.is_of(one); });
+  }
+  // Alike for tensors of the same types and sizes.
+  uint64_t hash() const {
+    uint64_t hash = count_;
+    const auto mix = [&](uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
+    for (const DlTensor& one : all()) {
+      mix(uint64_t{one.code} << 8 | one.bits);
+      for (const int64_t size : one.sizes()) mix(static_cast<uint64_t>(size));
+    }
+    return hash;
+  }
+
+ private:
+  std::array<DlTensor, kMostTensors> all_;
+  size_t count_ = 0;
+};
+
+// A call that was made.
+struct Made {
+  stretto_repeat asked;
+  std::vector<std::string> names;
+  std::vector<stretto_call_tensor> tensors;
+  std::vector<int32_t> places;  // by input
+  std::vector<Kind> inputs, outputs;
+
+  bool takes(const Tensors& given) const {
+    if (!given.are(inputs)) return false;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const uint64_t at = given[i].address();
+      if (places[i] >= 0 && at % kAlignment != 0) return false;
+      if (places[i] == STRETTO_BEHIND && at != given[i - 1].address() + inputs[i - 1].num_bytes) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // Whether the results can be written there.
+  bool writes(const Tensors& given, const Tensors& results) const {
+    if (!results.are(outputs)) return false;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const uint64_t at = results[i].address();
+      const auto overlaps = [&](const DlTensor& other, const Kind& kind) {
+        return at < other.address() + kind.num_bytes && other.address() < at + outputs[i].num_bytes;
+      };
+      if (at % kAlignment != 0) return false;
+      for (size_t j = 0; j < inputs.size(); ++j) {
+        if (overlaps(given[j], inputs[j])) return false;
+      }
+      for (size_t j = 0; j < i; ++j) {
+        if (overlaps(results[j], outputs[j])) return false;
+      }
+    }
+    return true;
+  }
+
+  int run(const Tensors& given, const Tensors& results, void* stream) const {
+    std::vector<stretto_call_tensor> at = tensors;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (places[i] >= 0) at[static_cast<size_t>(places[i])].address = given[i].address();
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      at[at.size() - outputs.size() + i].address = results[i].address();
+    }
+    return asked.run(asked.operation, asked.rows, at.data(), at.size(), stream);
+  }
 };
 
 }  // namespace
 }  // namespace stretto::c
 
-struct stretto_repeat {
-  explicit stretto_repeat(const stretto_repeat_request& asked);
+using namespace stretto;
+using c::guarded, c::require, c::Made, c::Tensors;
 
-  // Where inputs, or outputs, lie; nothing: they are not as they were. `kinds` of them.
-  bool look(void* list, const std::vector<stretto::c::Kind>& kinds,
-            std::vector<stretto::c::Piece>& pieces) const;
-  bool takes(void* list, std::vector<stretto::c::Piece>& pieces) const;
-  int run(void* input_list, void* output_list, void* stream) const;
+struct stretto_repeats {
+  explicit stretto_repeats(const stretto_objects& given) : objects(given) {}
+  ~stretto_repeats() {
+    for (const auto& [hash, one] : made) drop(one);
+  }
+  stretto_repeats(const stretto_repeats&) = delete;
+  stretto_repeats& operator=(const stretto_repeats&) = delete;
 
- private:
-  std::optional<stretto::c::DlTensor> view(void* list, size_t index) const;
-  std::vector<stretto::c::Kind> kinds_of(void* list, size_t count, const char* what) const;
-  // Those that the run is given, at these pieces.
-  std::vector<stretto_call_tensor> at(const std::vector<stretto::c::Piece>& pieces) const;
+  bool look(void* list, Tensors& tensors) const;
+  std::vector<c::Kind> kinds_of(void* list, const char* what) const;
+  void add(const stretto_repeat& asked);
+  const Made* find(const Tensors& given) const;
+  void* call(void* input_list, void* output_list, void* stream) const;
+  void* new_outputs(const Made& one) const;
+  void drop(const Made& one) const;
 
-  stretto_repeat_request asked_;
-  stretto_objects objects_;
-  std::vector<std::string> names_;
-  std::vector<stretto_call_tensor> tensors_;
-  std::vector<int32_t> places_;  // by input
-  std::vector<stretto::c::Kind> inputs_, outputs_;
+  stretto_objects objects;
+  std::unordered_multimap<uint64_t, Made> made;  // by the hash of inputs
 };
 
-using namespace stretto;
-using c::guarded, c::require;
-
-stretto_repeat::stretto_repeat(const stretto_repeat_request& asked)
-    : asked_(asked),
-      objects_(c::sized(
-          asked.objects, "request.objects",
-          {"stretto_objects", offsetof(stretto_objects, types) + sizeof(asked.objects->types)})) {
-  require(asked.run, "request.run");
-  names_.reserve(asked.count);
-  for (size_t i = 0; i < asked.count; ++i) {
-    stretto_call_tensor one =
-        c::sized(&require(asked.tensors, "request.tensors") + i, "request.tensors",
-                 {"stretto_call_tensor", sizeof(stretto_call_tensor)});
-    one.name = names_.emplace_back(c::text_of(one.name, "request.tensors.name")).c_str();
-    tensors_.push_back(one);
-  }
-  inputs_ = kinds_of(asked.inputs, asked.num_inputs, "input");
-  outputs_ = kinds_of(asked.outputs, asked.num_outputs, "output");
-  if (outputs_.size() > tensors_.size()) throw UsageError("there are more outputs than tensors");
-  const auto most = static_cast<int64_t>(tensors_.size() - outputs_.size());
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    const int32_t place = (&require(asked.places, "request.places"))[i];
-    if (place >= most || place < STRETTO_ADDED || (i == 0 && place == STRETTO_BEHIND)) {
-      throw UsageError(
-          fmt::format("input {} has place {}; 0 to {}, or what says why there is none, "
-                      "was expected",
-                      i, place, most - 1));
+// False: something in the list is no tensor of the types given.
+bool stretto_repeats::look(void* list, Tensors& tensors) const {
+  const ptrdiff_t length = objects.length(list);
+  for (ptrdiff_t i = 0; i < length; ++i) {
+    void* object = objects.item(list, i);
+    void* type = objects.type(object);
+    objects.drop(type);
+    if (tensors.is_full() || (type != objects.types[0] && type != objects.types[1])) return false;
+    c::DlTensor tensor{};
+    if (objects.view(object, &tensor) != 0) {
+      objects.clear();
+      return false;
     }
-    places_.push_back(place);
+    tensors.add(tensor);
   }
+  if (length < 0) objects.clear();
+  return length >= 0;
 }
 
-std::vector<c::Kind> stretto_repeat::kinds_of(void* list, size_t count, const char* what) const {
+std::vector<c::Kind> stretto_repeats::kinds_of(void* list, const char* what) const {
+  Tensors tensors;
+  if (!look(list, tensors)) {
+    throw UsageError(
+        fmt::format("{}: what is no tensor of the types given is among them, or more "
+                    "than {} are",
+                    what, c::kMostTensors));
+  }
   std::vector<c::Kind> kinds;
-  for (size_t i = 0; i < count; ++i) {
-    const auto tensor = view(list, i);
-    if (!tensor || !c::is_contiguous(*tensor)) {
-      throw UsageError(fmt::format("{} {} is no contiguous tensor of the types given", what, i));
+  for (const c::DlTensor& tensor : tensors.all()) {
+    if (!c::is_contiguous(tensor)) {
+      throw UsageError(fmt::format("{}: number {} is not contiguous", what, kinds.size()));
     }
-    kinds.emplace_back(*tensor);
+    kinds.emplace_back(tensor);
   }
   return kinds;
 }
 
-std::optional<c::DlTensor> stretto_repeat::view(void* list, size_t index) const {
-  void* object = objects_.item(list, static_cast<ptrdiff_t>(index));
-  if (object == nullptr) {
-    objects_.clear();
-    return std::nullopt;
+void stretto_repeats::add(const stretto_repeat& asked) {
+  Made one{asked, {}, {}, {}, kinds_of(asked.inputs, "inputs"), kinds_of(asked.outputs, "outputs")};
+  require(asked.run, "repeat.run");
+  one.names.reserve(asked.count);  // names stay where they are
+  for (size_t i = 0; i < asked.count; ++i) {
+    stretto_call_tensor tensor =
+        c::sized(&require(asked.tensors, "repeat.tensors") + i, "repeat.tensors",
+                 {"stretto_call_tensor", sizeof(stretto_call_tensor)});
+    tensor.name = one.names.emplace_back(c::text_of(tensor.name, "repeat.tensors.name")).c_str();
+    one.tensors.push_back(tensor);
   }
-  void* type = objects_.type(object);
-  objects_.drop(type);
-  if (type != objects_.types[0] && type != objects_.types[1]) return std::nullopt;
-  c::DlTensor tensor{};
-  if (objects_.view(object, &tensor) == 0) return tensor;
-  objects_.clear();
-  return std::nullopt;
-}
-
-bool stretto_repeat::look(void* list, const std::vector<c::Kind>& kinds,
-                          std::vector<c::Piece>& pieces) const {
-  for (size_t i = 0; i < kinds.size(); ++i) {
-    const auto tensor = view(list, i);
-    if (!tensor || !kinds[i].is_of(*tensor)) return false;
-    pieces.push_back({tensor->address(), tensor->address() + kinds[i].num_bytes});
+  if (one.outputs.size() > asked.count) throw UsageError("there are more outputs than tensors");
+  if (asked.make == nullptr) c::refuse_null("repeat.make");
+  if (asked.arguments == nullptr) c::refuse_null("repeat.arguments");
+  if (objects.length(asked.arguments) != static_cast<ptrdiff_t>(one.outputs.size())) {
+    objects.clear();
+    throw UsageError("repeat.arguments has another length than repeat.outputs: one for each");
   }
-  return true;
-}
-
-bool stretto_repeat::takes(void* list, std::vector<c::Piece>& pieces) const {
-  if (!look(list, inputs_, pieces)) return false;
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (places_[i] >= 0 && pieces[i].begin % c::kAlignment != 0) return false;
-    if (places_[i] == STRETTO_BEHIND && pieces[i].begin != pieces[i - 1].end) return false;
-  }
-  return true;
-}
-
-std::vector<stretto_call_tensor> stretto_repeat::at(const std::vector<c::Piece>& pieces) const {
-  std::vector<stretto_call_tensor> tensors = tensors_;
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (places_[i] >= 0) tensors[static_cast<size_t>(places_[i])].address = pieces[i].begin;
-  }
-  const size_t first = tensors.size() - outputs_.size();
-  for (size_t i = 0; i < outputs_.size(); ++i) {
-    tensors[first + i].address = pieces[inputs_.size() + i].begin;
-  }
-  return tensors;
-}
-
-int stretto_repeat::run(void* input_list, void* output_list, void* stream) const {
-  std::vector<c::Piece> pieces;
-  pieces.reserve(inputs_.size() + outputs_.size());
-  if (!takes(input_list, pieces) || !look(output_list, outputs_, pieces)) return STRETTO_OTHERWISE;
-  for (size_t i = inputs_.size(); i < pieces.size(); ++i) {
-    if (pieces[i].begin % c::kAlignment != 0) return STRETTO_OTHERWISE;
-    for (size_t other = 0; other < i; ++other) {
-      if (pieces[i].overlaps(pieces[other])) return STRETTO_OTHERWISE;
+  const auto most = static_cast<int64_t>(asked.count - one.outputs.size());
+  for (size_t i = 0; i < one.inputs.size(); ++i) {
+    const int32_t place = (&require(asked.places, "repeat.places"))[i];
+    if (place >= most || place < STRETTO_ADDED || (i == 0 && place == STRETTO_BEHIND)) {
+      throw UsageError(fmt::format(
+          "input {} has place {}; 0 to {}, or what says why there is none, was expected", i, place,
+          most - 1));
     }
+    one.places.push_back(place);
   }
-  const std::vector<stretto_call_tensor> tensors = at(pieces);
-  void* unlocked = objects_.unlock();
-  const int status =
-      asked_.run(asked_.operation, asked_.rows, tensors.data(), tensors.size(), stream);
-  objects_.lock(unlocked);
-  return status;
+  Tensors given;
+  look(asked.inputs, given);
+  const uint64_t hash = given.hash();
+  const auto [begin, end] = made.equal_range(hash);
+  for (auto at = begin; at != end; ++at) {
+    if (!given.are(at->second.inputs)) continue;
+    drop(at->second);
+    made.erase(at);
+    break;
+  }
+  objects.keep(asked.make);
+  objects.keep(asked.arguments);
+  made.emplace(hash, std::move(one));
 }
 
-int stretto_repeat_make(const stretto_repeat_request* request, stretto_repeat** repeat) {
+void stretto_repeats::drop(const Made& one) const {
+  objects.drop(one.asked.make);
+  objects.drop(one.asked.arguments);
+}
+
+const Made* stretto_repeats::find(const Tensors& given) const {
+  const auto [begin, end] = made.equal_range(given.hash());
+  for (auto at = begin; at != end; ++at) {
+    if (at->second.takes(given)) return &at->second;
+  }
+  return nullptr;
+}
+
+void* stretto_repeats::new_outputs(const Made& one) const {
+  const auto length = static_cast<ptrdiff_t>(one.outputs.size());
+  void* list = objects.list(length);
+  for (ptrdiff_t i = 0; list != nullptr && i < length; ++i) {
+    void* output = objects.call(one.asked.make, objects.item(one.asked.arguments, i), nullptr);
+    if (output == nullptr) {
+      objects.drop(list);
+      return nullptr;
+    }
+    objects.put(list, i, output);
+  }
+  return list;
+}
+
+void* stretto_repeats::call(void* input_list, void* output_list, void* stream) const {
+  const auto otherwise = [&] {
+    objects.keep(objects.none);
+    return objects.none;
+  };
+  Tensors given, results;
+  const Made* one = look(input_list, given) ? find(given) : nullptr;
+  if (one == nullptr) return otherwise();
+  if (output_list == objects.none) {
+    output_list = new_outputs(*one);
+  } else {
+    objects.keep(output_list);
+  }
+  if (output_list == nullptr) return nullptr;
+  if (!look(output_list, results) || !one->writes(given, results)) {
+    objects.drop(output_list);
+    return otherwise();
+  }
+  void* unlocked = objects.unlock();
+  int status = STRETTO_GOOD;
+  if (const int failed = guarded([&] { status = one->run(given, results, stream); })) {
+    status = failed;
+  }
+  objects.lock(unlocked);
+  if (status == STRETTO_GOOD) return output_list;
+  objects.drop(output_list);
+  objects.fail(status == STRETTO_BAD_USAGE ? objects.usage_error : objects.system_fault,
+               stretto_last_error());
+  return nullptr;
+}
+
+int stretto_repeats_make(const stretto_objects* objects, stretto_repeats** repeats) {
   return guarded([&] {
-    auto*& made = require(repeat, "repeat");
+    auto*& made = require(repeats, "repeats");
     made = nullptr;
-    made = new stretto_repeat(
-        c::sized(request, "request",
-                 {"stretto_repeat_request",
-                  offsetof(stretto_repeat_request, num_outputs) + sizeof(request->num_outputs)}));
+    made = new stretto_repeats(
+        c::sized(objects, "objects",
+                 {"stretto_objects", offsetof(stretto_objects, system_fault) + sizeof(void*)}));
   });
 }
 
-int stretto_repeat_close(stretto_repeat* repeat) {
-  return guarded([&] { delete repeat; });
+int stretto_repeats_close(stretto_repeats* repeats) {
+  return guarded([&] { delete repeats; });
 }
 
-int stretto_repeat_takes(const stretto_repeat* repeat, void* inputs) {
-  bool takes = false;
-  const int status = guarded([&] {
-    std::vector<c::Piece> pieces;
-    takes = require(repeat, "repeat").takes(inputs, pieces);
+int stretto_repeats_add(stretto_repeats* repeats, const stretto_repeat* repeat) {
+  return guarded([&] {
+    require(repeats, "repeats")
+        .add(c::sized(
+            repeat, "repeat",
+            {"stretto_repeat", offsetof(stretto_repeat, arguments) + sizeof(repeat->arguments)}));
   });
-  return status == STRETTO_GOOD && !takes ? STRETTO_OTHERWISE : status;
 }
 
-int stretto_repeat_run(const stretto_repeat* repeat, void* inputs, void* outputs, void* stream) {
-  int ended = STRETTO_GOOD;
-  const int status =
-      guarded([&] { ended = require(repeat, "repeat").run(inputs, outputs, stream); });
-  return status == STRETTO_GOOD ? ended : status;
+int stretto_repeats_takes(const stretto_repeats* repeats, void* inputs) {
+  Tensors given;
+  return repeats->look(inputs, given) && repeats->find(given) != nullptr ? 1 : 0;
+}
+
+void* stretto_repeats_call(const stretto_repeats* repeats, void* inputs, void* outputs,
+                           void* stream) {
+  return repeats->call(inputs, outputs, stream);
 }

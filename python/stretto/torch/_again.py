@@ -21,17 +21,17 @@ class _Graded(torch.autograd.Function):
     """A record's run, and the gradients of the dispatcher's operator, which takes the host some times as long."""
 
     @staticmethod
-    def forward(ctx, record, *tensors):
+    def forward(ctx, record, more, *tensors):
         made = record.run(tensors)
         if made is None:
             raise RuntimeError(f"{record.op}: a tensor was changed by another thread while the call was made")
-        ctx.kept, saved = Kept.of(record.op, record.seat, record.more, tensors, made)
+        ctx.kept, saved = Kept.of(record.op, record.seat, more, tensors, made)
         ctx.save_for_backward(*saved)
         return tuple(made)
 
     @staticmethod
     def backward(ctx, *gradients):
-        return None, *ctx.kept.gradients(ctx.saved_tensors, ctx.needs_input_grad[1:], gradients)
+        return None, None, *ctx.kept.gradients(ctx.saved_tensors, ctx.needs_input_grad[2:], gradients)
 
 
 class _Columns(torch.autograd.Function):
@@ -69,11 +69,12 @@ def columns(group, x, weights, biases):
     return _Columns.apply(groups.seat(group), len(weights), *tensors)
 
 
-def _known(key, op, group, more, tensors):
-    """The record of such a call of a group, which is as the caller says it; None: there is none."""
-    if tensors[0].device.type != _records.DEVICE:
+def _known(key, group, first):
+    """The record of such calls of a group, which is as the caller says it; None: there is none."""
+    if not isinstance(first, torch.Tensor) or first.device.type != _records.DEVICE:
         return None
-    record = _records.look(op, groups.find(groups.seat(group)).seat, more, tensors)
+    op, _, more = key
+    record = _records.look(op, groups.find(groups.seat(group)).seat, more)
     if record is not None:
         if len(_records.quick) >= _records.MOST:
             _records.quick.clear()
@@ -87,21 +88,21 @@ def again(op, group, more, tensors, outs=None):
         return None
     if type(group) is DeviceMesh and group.ndim == 1:  # which gives new objects for its dimensions at every call
         group = group.get_group()
-    try:
-        key = (op, id(group), more, tensors[0].dtype, *[one.shape for one in tensors])
-        _, record = _records.quick.get(key, _NONE)
-        needs_gradient = _is_grad_enabled() and any([one.requires_grad for one in tensors])
-    except (AttributeError, TypeError):  # what is no tensor: the kernel says so
-        return None
+    key = op, id(group), more
+    _, record = _records.quick.get(key, _NONE)
     if record is None:
-        record = _known(key, op, group, more, tensors)
+        record = _known(key, group, tensors[0])
         if record is None:
             return None
     elif not record.is_live():
         del _records.quick[key]
         return None
-    if needs_gradient:
-        return _Graded.apply(record, *tensors) if outs is None and record.takes(tensors) else None
-    if outs is not None and any([one.requires_grad for one in outs]):
+    if _is_grad_enabled() and _any_needs_gradient(tensors):
+        return _Graded.apply(record, more, *tensors) if outs is None and record.takes(tensors) else None
+    if outs is not None and _any_needs_gradient(outs):
         return None
     return record.run(tensors, outs)
+
+
+def _any_needs_gradient(tensors):
+    return any([getattr(one, "requires_grad", False) for one in tensors])

@@ -13,6 +13,7 @@ import torch
 
 import stretto
 
+from . import _records
 from ._refusals import NotServed
 
 SERVED = "sm_90"
@@ -76,6 +77,7 @@ class Engine:
             raise errors[0]
 
     def close(self):
+        _records.forget()  # calls know operations
         if self._context is not None:
             self._context.close()
         self._context, self._operations, self._told = None, {}, None

@@ -13,18 +13,19 @@ from torch.distributed import distributed_c10d as c10d
 
 from .._library import library
 from . import _repeats, groups
-from ._checked import ADDED, BEHIND, OTHERWISE, PLAIN, Checked
+from ._checked import ADDED, BEHIND, PLAIN, Checked
 from ._parts import are_behind, joined
 from .report import served
 
 MOST = 4096  # calls that differ; more of them begin anew
 DEVICE = "cuda"
-_records: Dict[Tuple, "Record"] = {}
-# What a caller says of a group, by its id(), and of a call -> that, which nothing else is meanwhile, and the record
+_records: Dict[Tuple, "Record"] = {}  # by operator, seat and what else there is to know of a call
+# The same by id() of what a caller says of a group -> that, which nothing else is meanwhile, and the record
 quick: Dict[Tuple, Tuple[Any, "Record"]] = {}
 _bases: Dict[Tuple, torch.Tensor] = {}  # of one element, by type and device
 _empty_like = torch.empty_like
 _is_capturing = torch.cuda.is_current_stream_capturing
+_increment_version = torch.autograd.graph.increment_version
 
 
 def forget():
@@ -38,6 +39,9 @@ os.register_at_fork(after_in_child=forget)  # a fork has no ranks of its own: th
 def is_live(process_group):
     """Whether a ProcessGroup is there; None is none, of ranks that are threads."""
     return process_group is None or process_group in c10d._world.pg_map
+
+
+ADDING = ("matmul_reduce_scatter", "matmul_all_reduce")  # which add a third tensor to the result
 
 
 def names_of(op, more, count):
@@ -62,61 +66,55 @@ def _like(tensor):
 
 
 class Record:
-    """One kind of call."""
+    """Calls of an operator in a group that are alike but for their tensors."""
 
-    def __init__(self, op, group, more, last, names, tensors, inputs, made):
-        self.op, self.more, self.seat, self.process_group = op, more, group.seat, group.process_group
-        self.operation = last.operation
-        rows, array = last.operation._given({**inputs, **dict(zip(last.outputs, made))}, last.rows)
+    def __init__(self, op, group, index):
+        self.op, self.seat, self.process_group = op, group.seat, group.process_group
+        self._way = _repeats.Repeats() if _repeats.objects() is not None else Checked()
+        self.takes, self._at, self._call = self._way.takes, self._way.at, self._way.call
+        self._stream = functools.partial(torch._C._cuda_getCurrentRawStream, index)
+        self._adds, self._count = op in ADDING, served(op)
+        self._go_in_graphs, self.calls, self._kept = True, 0, []
+
+    def add(self, last, names, tensors, inputs, made):
+        """A call that was made: the library's run, and whose tensors it had."""
+        operation = last.operation
+        rows, array = operation._given({**inputs, **dict(zip(last.outputs, made))}, last.rows)
         numbers = {name: number for number, name in enumerate(inputs)}
-        places = [numbers.get(name, name) for name in names]
-        way = _repeats.Repeat if _repeats.objects() is not None else Checked
-        self._way = way(library().enqueue, last.operation._handle.value, rows, array, tensors, places, made)
-        self.takes, self._at, self._run = self._way.takes, self._way.at, self._way.run
-        self._added = names.index(ADDED) if ADDED in names else None
-        self._outputs = [_like(one) for one in made]
-        self._stream = functools.partial(torch._C._cuda_getCurrentRawStream, made[0].get_device())
-        self._count = served(op)
-        self._goes_in_graphs = last.operation.runs_per_graph(last.rows) == 1
+        self._way.add(library().enqueue, operation._handle.value, rows, array, tensors,
+                      [numbers.get(name, name) for name in names], made, _empty_like,
+                      tuple([(_like(one),) for one in made]))
+        self._go_in_graphs = self._go_in_graphs and operation.runs_per_graph(last.rows) == 1
+        self._kept.append((operation, array))
+        self.calls += 1
 
     def is_live(self):
-        """Whether such a call may be made now."""
-        return (self.operation._handle is not None and is_live(self.process_group) and
-                (self._goes_in_graphs or not _is_capturing()))
+        """Whether calls may be made now."""
+        return is_live(self.process_group) and (self._go_in_graphs or not _is_capturing())
 
     def run(self, tensors, outs=None):
-        """The results; None: the tensors are not as the first call's were."""
-        made = outs or tuple([_empty_like(one) for one in self._outputs])
-        status = self._run(self._at, tensors, made, self._stream())
-        if status == OTHERWISE:
+        """The results; None: there was no call with such tensors."""
+        made = self._call(self._at, tensors, outs, self._stream())
+        if made is None:
             return None
-        if status != 0:
-            library().fail(status)
-        if outs:
+        if outs is not None:
             for one in outs:  # autograd may have kept what was there
-                torch.autograd.graph.increment_version(one)
-        if self._added is not None:
-            made[0].add_(tensors[self._added])
+                _increment_version(one)
+        if self._adds and len(tensors) == 3:
+            made[0].add_(tensors[2])
         self._count[0] += 1
         return made
 
 
-def _key(op, seat, more, tensors):
-    return (op, seat, more, tensors[0].dtype, *[one.shape for one in tensors])
-
-
-def look(op, seat, more, tensors):
+def look(op, seat, more):
     """The record of such calls in a group of this seat or name; None where there is none.
 
     more  what else there is to know of a call: a number of weights, an eps, ...
     """
-    try:
-        record = _records.get(_key(op, seat, more, tensors))
-    except (AttributeError, TypeError):  # no tensors, or of no known shape: the kernel says so
-        return None
+    record = _records.get((op, seat, more))
     if record is None or record.is_live():
         return record
-    if not _is_capturing():
+    if not is_live(record.process_group):
         forget()
     return None
 
@@ -153,11 +151,17 @@ def _learn(op, seat, more, tensors, made):
     inputs = _inputs(names, tensors)
     if inputs is None or {name: one.data_ptr() for name, one in inputs.items()} != last.addresses:
         return  # it was given copies
-    if len(_records) >= MOST:
+    key = op, seat, more
+    record = _records.get(key)
+    if record is not None and is_live(record.process_group) and record.takes(tensors):
+        return  # its results could not be written where they were to be
+    if sum(one.calls for one in _records.values()) >= MOST:
         forget()
-    quick.clear()  # it may take the place of another
-    _records[_key(op, seat, more, tensors)] = Record(op, group, more, last, names, tensors, inputs,
-                                                     made[:len(last.outputs)])
+        record = None
+    if record is None or not is_live(record.process_group):
+        quick.clear()  # there may be another
+        record = _records[key] = Record(op, group, tensors[0].get_device())
+    record.add(last, names, tensors, inputs, tuple(made[:len(last.outputs)]))
 
 
 # The parts of a kernel's arguments: its tensors, `more`, the group's seat, whether it is a call that may come again,
@@ -209,7 +213,7 @@ def seen(kernel):
         tensors, more, seat, may_come_again, outs = parts(*arguments, **named)
         if not may_come_again:
             return kernel(*arguments, **named)
-        record = look(op, seat, more, tensors)
+        record = look(op, seat, more)
         made = record and record.run(tensors, outs)
         if made is not None:
             return _results(op, tensors[0], made)

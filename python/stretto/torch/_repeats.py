@@ -1,4 +1,5 @@
-"""Calls that come again, by the library: it looks at PyTorch's tensors itself, and enqueues (stretto/c_repeats.h).
+"""Calls that come again, by the library: it looks at PyTorch's tensors itself, has results made, and enqueues
+(stretto/c_repeats.h).
 
 PyTorch lets it by DLPack's C exchange API; for releases without it _checked.py does the same in Python.
 """
@@ -11,7 +12,6 @@ import torch
 
 from .._library import Sized, library
 
-OTHERWISE = 1  # what a function returns for tensors that are not as the first call's were
 ATTRIBUTE, CAPSULE = "__dlpack_c_exchange_api__", b"dlpack_exchange_api"
 
 
@@ -22,16 +22,22 @@ class ExchangeApi(ctypes.Structure):
                 ("from_object", c_void_p), ("to_object", c_void_p), ("view", c_void_p), ("current_stream", c_void_p)]
 
 
+# What stretto_objects has of Python, in its order; `view` is PyTorch's.
+OF_PYTHON = {"clear": "PyErr_Clear", "length": "PyTuple_Size", "item": "PyTuple_GetItem", "list": "PyTuple_New",
+             "put": "PyTuple_SetItem", "type": "PyObject_Type", "call": "PyObject_Call", "keep": "Py_IncRef",
+             "drop": "Py_DecRef", "fail": "PyErr_SetString", "unlock": "PyEval_SaveThread",
+             "lock": "PyEval_RestoreThread"}
+
+
 class CObjects(Sized):
-    _fields_ = [("size", c_size_t), ("view", c_void_p), ("clear", c_void_p), ("item", c_void_p), ("type", c_void_p),
-                ("drop", c_void_p), ("unlock", c_void_p), ("lock", c_void_p), ("types", c_void_p * 2)]
+    _fields_ = [("size", c_size_t), ("view", c_void_p), *[(name, c_void_p) for name in OF_PYTHON],
+                ("types", c_void_p * 2), ("none", c_void_p), ("usage_error", c_void_p), ("system_fault", c_void_p)]
 
 
-class CRequest(Sized):
+class CRepeat(Sized):
     _fields_ = [("size", c_size_t), ("run", c_void_p), ("operation", c_void_p), ("rows", c_int64),
-                ("tensors", c_void_p), ("count", c_size_t), ("objects", ctypes.POINTER(CObjects)), ("inputs", c_void_p),
-                ("places", ctypes.POINTER(c_int32)), ("num_inputs", c_size_t), ("outputs", c_void_p),
-                ("num_outputs", c_size_t)]
+                ("tensors", c_void_p), ("count", c_size_t), ("inputs", c_void_p), ("places", ctypes.POINTER(c_int32)),
+                ("outputs", c_void_p), ("make", c_void_p), ("arguments", c_void_p)]
 
 
 def _view():
@@ -47,48 +53,56 @@ def _view():
 
 @functools.lru_cache(maxsize=None)
 def objects():
-    """What Python does, as stretto_objects has it; None: PyTorch is too old."""
+    """What Python does; None: PyTorch has no such API."""
     view = _view()
     if not view:
         return None
-    names = ("PyErr_Clear", "PyTuple_GetItem", "PyObject_Type", "Py_DecRef", "PyEval_SaveThread",
-             "PyEval_RestoreThread")
-    functions = [ctypes.cast(getattr(ctypes.pythonapi, name), c_void_p) for name in names]
-    return CObjects(view, *functions, (c_void_p * 2)(id(torch.Tensor), id(torch.nn.Parameter)))
+    functions = [ctypes.cast(getattr(ctypes.pythonapi, name), c_void_p) for name in OF_PYTHON.values()]
+    return CObjects(view, *functions, (c_void_p * 2)(id(torch.Tensor), id(torch.nn.Parameter)), id(None),
+                    id(ValueError), id(RuntimeError))
 
 
 @functools.lru_cache(maxsize=None)
 def _functions():
     """The library's, called with Python's lock."""
     loaded = ctypes.PyDLL(library().path)
-    for name, arguments in (("make", [c_void_p] * 2), ("close", [c_void_p]), ("takes", [c_void_p, py_object]),
-                            ("run", [c_void_p, py_object, py_object, c_void_p])):
-        function = loaded[f"stretto_repeat_{name}"]
-        function.argtypes, function.restype = arguments, c_int
+    for name, result, arguments in (
+            ("make", c_int, [c_void_p] * 2), ("close", c_int, [c_void_p]), ("add", c_int, [c_void_p] * 2),
+            ("takes", c_int, [c_void_p, py_object]),
+            ("call", py_object, [c_void_p, py_object, py_object, c_void_p])):
+        function = loaded[f"stretto_repeats_{name}"]
+        function.argtypes, function.restype = arguments, result
         setattr(loaded, name, function)
     return loaded
 
 
-class Repeat:
-    """What the library keeps of a call: it runs enqueue(handle, rows, array, ...) again. `places` of inputs are numbers
-    of `array`'s tensors, or say why they are none; outputs are the last of them.
+class Repeats:
+    """Calls of one operator, alike but for their tensors. call(at, inputs, outputs or None, stream) gives outputs, or
+    None: it cannot come again.
     """
 
-    def __init__(self, enqueue, handle, rows, array, inputs, places, outputs):
-        functions, self._at = _functions(), c_void_p()
-        request = CRequest(ctypes.cast(enqueue, c_void_p), handle, rows, ctypes.addressof(array), len(array),
-                           ctypes.pointer(objects()), id(inputs), (c_int32 * len(places))(*places), len(inputs),
-                           id(outputs), len(outputs))
-        status = functions.make(ctypes.addressof(request), ctypes.addressof(self._at))
-        if status != 0:
-            library().fail(status)
-        self._close, self._takes = functions.close, functions.takes
-        self.at, self.run = self._at.value, functions.run  # run(at, inputs, outputs, stream): a status
+    def __init__(self):
+        self.at, self._functions, at = None, _functions(), c_void_p()
+        self._require(self._functions.make(ctypes.addressof(objects()), ctypes.addressof(at)))
+        self.at, self.call = at.value, self._functions.call
+
+    def add(self, enqueue, handle, rows, array, inputs, places, outputs, make, arguments):
+        """A call that was made by enqueue(handle, rows, array, ...). `places` of inputs are numbers of `array`'s
+        tensors, or say why they are none; outputs are the last of them, and make(*arguments) makes each.
+        """
+        made = CRepeat(ctypes.cast(enqueue, c_void_p), handle, rows, ctypes.addressof(array), len(array), id(inputs),
+                       (c_int32 * len(places))(*places), id(outputs), id(make), id(arguments))
+        self._require(self._functions.add(self.at, ctypes.addressof(made)))
 
     def takes(self, inputs):
-        """Whether run() would take such inputs."""
-        return self._takes(self._at, inputs) == 0
+        """Whether a call of such inputs may come again."""
+        return self._functions.takes(self.at, inputs) == 1
+
+    @staticmethod
+    def _require(status):
+        if status != 0:
+            library().fail(status)
 
     def __del__(self):
-        if self._at:
-            self._close(self._at)
+        if self.at:
+            self._functions.close(self.at)

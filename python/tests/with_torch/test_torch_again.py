@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import stretto
 import stretto.torch as st
 from stretto._library import CCallTensor
-from stretto.torch import _again, _engine, _gpu, _records, _repeats, _serve
+from stretto.torch import _again, _checked, _engine, _gpu, _records, _repeats, _serve
 from stretto.torch._checked import _ADDRESS, _WORDS, Checked
 
 view_of = sys.modules["stretto.tensors"].view_of  # stretto.tensors is a function, too
@@ -49,14 +49,14 @@ ENQUEUE = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 5)
 class Again(unittest.TestCase):
     """By the library, where PyTorch lets it look at tensors."""
 
-    way = _repeats.Repeat if hasattr(torch.Tensor, _repeats.ATTRIBUTE) else Checked
+    way = _repeats.Repeats if hasattr(torch.Tensor, _repeats.ATTRIBUTE) else Checked
 
     def setUp(self):
         Operation.made.clear()
         _records.forget()
         self.enqueued, self.status, self.is_capturing = [], 0, False
         library = types.SimpleNamespace(operation_run=self.long_way, enqueue=ENQUEUE(self.enqueue), fail=self.fail)
-        objects = _repeats.objects() if self.way is _repeats.Repeat else None
+        objects = _repeats.objects() if self.way is _repeats.Repeats else None
         for one in (
                 mock.patch.object(_repeats, "objects", lambda: objects),
                 mock.patch.object(stretto, "Operation", Operation),
@@ -64,6 +64,7 @@ class Again(unittest.TestCase):
                 mock.patch.dict(sys.modules["stretto.operations"].__dict__, {
                     "on_gpu": lambda tensor, name, gpu: view_of(tensor, name), "library": lambda: library}),
                 mock.patch.object(_records, "library", lambda: library),
+                mock.patch.object(_checked, "library", lambda: library),
                 mock.patch.object(_records, "DEVICE", "cpu"),
                 mock.patch.object(_records, "_is_capturing", lambda: self.is_capturing),
                 mock.patch.object(torch._C, "_cuda_getCurrentRawStream", lambda index: 77, create=True),
@@ -196,7 +197,7 @@ class Again(unittest.TestCase):
         call(x=torch.zeros(2, 4, 64).bfloat16().as_subclass(Other))
         self.assertEqual(self.ways(), ["long"] * 4)
         bad = [{"w": w.half()}, {"x": list(x)}, {"x": x.half()}]
-        if self.way is _repeats.Repeat:  # to Python, CPU and meta tensors have the same number of a device
+        if self.way is _repeats.Repeats:  # to Python, CPU and meta tensors have the same number of a device
             bad += [{"w": w.to("meta")}, {"x": x.to("meta")}]
         for one in bad:
             with self.assertRaises((AttributeError, RuntimeError, TypeError, ValueError)):
@@ -215,6 +216,11 @@ class Again(unittest.TestCase):
         for weights in (pieces, pieces[::-1], [pieces[0], pieces[1].clone()], pieces):
             st.all_gather_matmul(x, list(weights), group=self.group)
         self.assertEqual(self.ways(), ["long"] * 3 + ["again"])
+        calls = sum(record.calls for record in _records._records.values())
+        for _ in range(2):  # nothing is learnt twice
+            call(out=torch.empty(2 * 4 * 32 + 1).bfloat16()[1:].view(2, 4, 32))
+        self.assertEqual(sum(record.calls for record in _records._records.values()), calls)
+        self.assertEqual(self.ways(), ["long"] * 2)
         with torch.no_grad():
             call(w=torch.nn.Parameter(w.clone()))
         self.assertEqual(self.ways(), ["again"])
@@ -344,7 +350,11 @@ class Again(unittest.TestCase):
         """The library refuses a call behind one that failed: what it says is raised."""
         st.matmul_all_reduce(self.x, self.w, group=self.group)
         self.status = 3
-        with self.assertRaisesRegex(RuntimeError, "status 3"):
+        says = "status 3" if self.way is Checked else stretto._library.library().last_error().decode()
+        with self.assertRaisesRegex(RuntimeError, says):
+            st.matmul_all_reduce(self.x, self.w, group=self.group)
+        self.status = 2
+        with self.assertRaises(RuntimeError if self.way is Checked else ValueError):
             st.matmul_all_reduce(self.x, self.w, group=self.group)
 
     def test_groups_that_compare_every_call(self):
@@ -377,9 +387,10 @@ class Again(unittest.TestCase):
 
     def test_operations_that_are_closed(self):
         st.matmul_all_reduce(self.x, self.w, group=self.group)
-        Operation.made[0]._handle = None
-        with self.assertRaisesRegex(ValueError, "this operation is closed"):
-            st.matmul_all_reduce(self.x, self.w, group=self.group)
+        self.group.engines["cpu"].close()
+        st.matmul_all_reduce(self.x, self.w, group=self.group)
+        self.assertEqual(self.ways(), ["long"] * 2)
+        self.assertEqual(len(Operation.made), 2)
 
     def test_arguments_are_laid_out_as_c_has_them(self):
         array = (CCallTensor * 2)(CCallTensor(b"a", 0, 0, 1, 2), CCallTensor(b"b", 0, 0, 3, 4))
