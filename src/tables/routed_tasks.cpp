@@ -33,6 +33,14 @@ RoutedKind kind_of_task(Opcode op) {
       return RoutedKind::embed;
     case Opcode::embed_mean:
       return RoutedKind::embed_mean;
+    case Opcode::top_k:
+      return RoutedKind::top_k;
+    case Opcode::biased_top_k:
+      return RoutedKind::biased_top_k;
+    case Opcode::softmax_gate:
+      return RoutedKind::softmax_gate;
+    case Opcode::sigmoid_gate:
+      return RoutedKind::sigmoid_gate;
     default:
       return RoutedKind::reduce;
   }
@@ -128,9 +136,27 @@ class RoutedTaskBuilder {
         routed_.top_k = static_cast<uint32_t>(reads_[0].cols()) / routed_.entries;
         routed_.vectors = moves_vectors(reads_.subspan(1)) && moves_vectors(writes_);
         break;
+      case Opcode::top_k:
+      case Opcode::biased_top_k:
+        describe_router();
+        routed_.entries = static_cast<uint32_t>(instr_.count(0));
+        routed_.own_experts = static_cast<uint32_t>(instr_.count(1));
+        routed_.weights = type_of(reads_.back());
+        break;
+      case Opcode::softmax_gate:
+      case Opcode::sigmoid_gate:
+        describe_router();
+        routed_.own_experts = static_cast<uint32_t>(instr_.count(0));
+        task_.epsilon = instr_.attribute();
+        break;
       default:
         routed_.vectors = moves_vectors(reads_) && moves_vectors(writes_);
     }
+  }
+
+  void describe_router() {
+    routed_.experts = static_cast<uint32_t>(reads_[0].cols());
+    routed_.top_k = static_cast<uint32_t>(writes_[0].cols());
   }
 
   // A call's tensors begin where they like, so who reads or writes them goes element by element

@@ -51,7 +51,6 @@ constexpr TaskKind kind_of_gate(void (*compute)(const Work&)) {
           .attribute = "scale",
           .counts = {"normalise"},
           .least_count = 0,
-          .has_kernel = false,
           .reads_tables = 0b10,
           .fault = fault_in_gate,
           .compute = compute,

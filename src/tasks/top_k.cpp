@@ -64,7 +64,6 @@ constexpr TaskKind kind_of_top_k(bool is_biased) {
           .num_others = static_cast<uint16_t>(is_biased ? 1 : 0),
           .columns = ColumnsOf::writes,
           .counts = {"groups", "best"},
-          .has_kernel = false,
           .makes_tables = true,
           .fault = is_biased ? fault_in_biased : fault_in_scores,
           .compute = is_biased ? choose_by_sigmoids : choose_by_scores,

@@ -3,6 +3,7 @@
 
 #include "stretto/device/mover_norm.h"
 #include "stretto/device/mover_routed.h"
+#include "stretto/device/mover_router.h"
 
 namespace stretto::device {
 
@@ -175,7 +176,9 @@ STRETTO_DEVICE void add_routed_tasks(const MoverBlock& block) {
                                          block.epoch % params.region_sets * params.num_regions;
       if (task.routed != 0) {
         const RoutedTask& routed = params.routed[task.routed - 1];
-        if (is_look_up(routed.kind)) {
+        if (is_router(routed.kind)) {
+          route_rows(task, routed, regions);
+        } else if (is_look_up(routed.kind)) {
           PooledMover(task, routed, regions, params.bad_ids).run();
         } else {
           RoutedMover(task, routed, regions, params.bad_ids).run();

@@ -59,24 +59,40 @@ struct MoverTask {
 
 // What a task of routed rows does, or a sum or look-ups beside them; docs/plan-format.md has what
 // each reads and writes.
-enum class RoutedKind : uint8 { route, weigh, combine, dispatch, merge, reduce, embed, embed_mean };
+enum class RoutedKind : uint8 {
+  route,
+  weigh,
+  combine,
+  dispatch,
+  merge,
+  reduce,
+  embed,
+  embed_mean,
+  top_k,
+  biased_top_k,
+  softmax_gate,
+  sigmoid_gate,
+};
 
 STRETTO_HOST_DEVICE bool is_look_up(RoutedKind kind) {
   return kind == RoutedKind::embed || kind == RoutedKind::embed_mean;
 }
 
+STRETTO_HOST_DEVICE bool is_router(RoutedKind kind) { return kind >= RoutedKind::top_k; }
+
 struct RoutedTask {
   RoutedKind kind;
-  MoverType weights;  // of WEIGHTS
+  MoverType weights;  // of WEIGHTS; top_k: of the bias
   uint8 vectors;      // as MoverTask::vectors, of rows that are moved
   uint8 reserved;
-  uint32 top_k;       // ids or weights of a row; embed: of a row and table
-  uint32 table_rows;  // weigh, combine: of Y; route: of CHOICES; embed: of a table
-  uint32 entries;     // route: of EXPERTS; embed: tables
-  uint32 experts;     // all
-  uint32 first_expert,
-      own_experts;  // of route: those of the partition; dispatch: of who is sent to
-  uint32 workers;   // route: threads that make the partition
+  uint32 top_k;                      // ids or weights of a row; embed: of a row and table
+  uint32 table_rows;                 // weigh, combine: of Y; route: of CHOICES; embed: of a table
+  uint32 entries;                    // route: of EXPERTS; embed: tables; top_k: groups
+  uint32 experts;                    // all
+  uint32 first_expert, own_experts;  // of route: those of the partition; dispatch: of who is sent
+                                     // to. The second, top_k: groups that are left; gates: whether
+                                     // they normalise, by what the task has as epsilon
+  uint32 workers;                    // route: threads that make the partition
 };
 
 struct MoverParams {

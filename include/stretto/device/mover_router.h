@@ -1,0 +1,77 @@
+// The add warps of a mover at tasks that choose experts and weigh them: a row of scores by each
+// warp.
+#pragma once
+
+#include "stretto/device/mover_elements.h"
+#include "stretto/device/top_k.h"
+
+namespace stretto::device {
+
+// A row of such a task, by the lanes that have it; host code can make one too. Sources: S, and the
+// bias or IDS. Destinations: IDS or WEIGHTS.
+struct RouterRow {
+  const MoverTask& task;
+  const RoutedTask& routed;
+  const MoverRegion* from;
+  const MoverRegion* to;
+  uint32 row;
+
+  template <class Lanes>
+  STRETTO_PRIMITIVE void make(const Lanes& lanes) const {
+    const auto score = [&](int32 expert) { return element(from[0], row, expert, task.from); };
+    const auto experts = static_cast<int32>(routed.experts);
+    const auto top_k = static_cast<int32>(routed.top_k);
+    if (routed.kind == RoutedKind::top_k || routed.kind == RoutedKind::biased_top_k) {
+      const TopKRules rules{experts, top_k, static_cast<int32>(routed.entries),
+                            static_cast<int32>(routed.own_experts),
+                            routed.kind == RoutedKind::biased_top_k};
+      choose_experts(
+          lanes, rules, score,
+          [&](int32 expert) { return element(from[1], 0, expert, routed.weights); },
+          [&](int32 slot, int32 expert) {
+            for (uint32 d = 0; d < task.num_destinations; ++d) {
+              *reinterpret_cast<int32*>(place(d, slot, 4)) = expert;
+            }
+          });
+      return;
+    }
+    const GateRules rules{experts, top_k, routed.kind == RoutedKind::softmax_gate,
+                          routed.own_experts != 0, task.epsilon};
+    weigh_experts(
+        lanes, rules, score,
+        [&](int32 slot) { return number_at(from[1], row, static_cast<uint32>(slot)); },
+        [&](int32 slot, float weight) {
+          for (uint32 d = 0; d < task.num_destinations; ++d) {
+            const uint32 rounded = round_as(task.to, weight);
+            if (task.to == MoverType::fp32) {
+              *reinterpret_cast<uint32*>(place(d, slot, 4)) = rounded;
+            } else {
+              *reinterpret_cast<uint16*>(place(d, slot, 2)) = static_cast<uint16>(rounded);
+            }
+          }
+        });
+  }
+
+ private:
+  STRETTO_PRIMITIVE static float element(const MoverRegion& region, uint32 row, int32 column,
+                                         MoverType type) {
+    return load_element(address_in(region, row, static_cast<uint32>(column), type), type);
+  }
+  STRETTO_PRIMITIVE uint64 place(uint32 d, int32 slot, uint32 bytes) const {
+    return to[d].address + row * to[d].row_bytes + static_cast<uint32>(slot) * bytes;
+  }
+};
+
+#ifdef STRETTO_DEVICE
+
+STRETTO_DEVICE void route_rows(const MoverTask& task, const RoutedTask& routed,
+                               const MoverRegion* regions) {
+#pragma unroll 1
+  for (uint32 row = threadIdx.x / 32; row < task.rows; row += kAddWarps) {
+    RouterRow{task, routed, regions, regions + task.num_sources, row}.make(WarpLanes{});
+  }
+}
+
+#endif  // STRETTO_DEVICE
+
+}  // namespace stretto::device
