@@ -107,14 +107,16 @@ void RoutedSums::finish() {
   // What peers write must have arrived when the run ends.
   const RowShards shards{blocks_.tokens, of_.ranks};
   for (int rank = 0; rank < of_.ranks; ++rank) {
+    bool any = false;  // one token is its owner's alone
     for (int source = 0; source < of_.ranks; ++source) {
       if (source == rank || shards.size(source) == 0) continue;
+      any = true;
       of_.emit.read(region_of(
           {static_cast<int32_t>(shards.begin(source)), static_cast<int32_t>(shards.end(source)), 0,
            static_cast<int32_t>(product_.op.n)},
           product_.out, rank));
     }
-    of_.emit.task(product_.lanes.compute_lane(rank, 0), Opcode::deliver);
+    if (any) of_.emit.task(product_.lanes.compute_lane(rank, 0), Opcode::deliver);
   }
 }
 

@@ -73,7 +73,7 @@ TEST_P(RoutedRanks, OperatorsAreProvedAndRightUnderEveryRouting) {
   const Machine machine = machine_of(ranks);
   for (const char* name :
        {"moe-tp", "moe-ep", "moe-ep-shared", "moe-tp-up", "moe-tp-down", "moe-tp-down-ar"}) {
-    for (const int64_t tokens : {29, 9, 3}) {
+    for (const int64_t tokens : {29, 9, 3, 1}) {
       const Operator op = make_operator(name, sizes_of(name, ranks, tokens), ranks);
       const auto reference = make_shared_reference();
       const std::vector<OperatorSchedule> schedules = schedules_of(op, machine);
