@@ -55,19 +55,23 @@ class Residency {
     collect_needs(index, counters);
     for (bool changed = true; changed;) {
       changed = false;
-      for (Rank& rank : ranks_) {
-        const auto update = [&](bool& starving, bool fills) {
-          changed |= starving && !fills;
-          starving = starving && fills;
-        };
+      for (size_t at = 0; at < ranks_.size(); ++at) {
+        Rank& rank = ranks_[at];
         if (rank.starving.blocks || rank.starving.collectives) {
           rank.stuck = stuck_of(rank.holders.comm, rank.holders.compute);
-          update(rank.starving.blocks, fill(rank.stuck));
-          update(rank.starving.collectives, fill(rank.stuck));
+          changed |= has_come_further(at, rank.stuck, had_by_blocks_);
+          if (!fill(rank.stuck.holders)) {
+            rank.starving.blocks = rank.starving.collectives = false;
+            changed = true;
+          }
         }
         if (rank.starving.signals) {
           rank.gemm_stuck = stuck_of({}, rank.holders.in_gemm);
-          update(rank.starving.signals, fill(rank.gemm_stuck));
+          changed |= has_come_further(at, rank.gemm_stuck, had_by_gemm_);
+          if (!fill(rank.gemm_stuck.holders)) {
+            rank.starving.signals = false;
+            changed = true;
+          }
         }
       }
     }
@@ -78,7 +82,7 @@ class Residency {
     if (!rank.starving.any()) return;
     findings.add(DiagnosticKind::not_resident, at_rank, [&] {
       const bool by_blocks = rank.starving.blocks || rank.starving.collectives;
-      const Holder& holder = by_blocks ? rank.stuck.front() : rank.gemm_stuck.front();
+      const Holder& holder = (by_blocks ? rank.stuck : rank.gemm_stuck).holders.front();
       Diagnostic d;
       const InstrRef first{holder.lane, holder.waits.front()};
       const Instr& wait = plan_.lanes[first.lane].instrs[first.pos];
@@ -104,15 +108,25 @@ class Residency {
   size_t num_ranks() const { return static_cast<size_t>(plan_.ranks()); }
 
  private:
+  // In one kernel, the first that it can be: those that wait for what starves.
+  struct Stuck {
+    std::vector<Holder> holders;
+    size_t kernel = 0;
+  };
   struct Rank {
     size_t blocks = 0;
     Holders holders;
-    std::vector<Holder> stuck, gemm_stuck;  // in one kernel: those that wait for what starves
+    Stuck stuck, gemm_stuck;
     Starving starving;
   };
   // A wait for what lanes do up to their last notifies of its counter.
   struct Need {
     uint32_t pos, counter;
+  };
+  // When that kernel of its rank begins, a lane that is no block has come so far.
+  struct Awaited {
+    size_t kernel;
+    uint32_t end;
   };
 
   static size_t most_of(const std::vector<std::vector<Holder>>& by_kernel) {
@@ -126,6 +140,10 @@ class Residency {
     counters_ = &counters;
     needs_.resize(plan_.lanes.size());
     kernels_.assign(plan_.lanes.size(), {0});
+    collectives_.resize(plan_.lanes.size());
+    awaited_.resize(plan_.lanes.size());
+    had_by_blocks_.assign(plan_.lanes.size(), 0);
+    had_by_gemm_.assign(plan_.lanes.size(), 0);
     for (uint32_t lane = 0; lane < plan_.lanes.size(); ++lane) {
       const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
       for (uint32_t pos = 0; pos < instrs.size(); ++pos) {
@@ -133,28 +151,74 @@ class Residency {
           needs_[lane].push_back({pos, counters.of(index.of(lane, pos))});
         }
         if (instrs[pos].op == Opcode::boundary) kernels_[lane].push_back(pos + 1);
-        const bool is_first = collective_lanes_.empty() || collective_lanes_.back() != lane;
-        if (instrs[pos].op == Opcode::collective && is_first) collective_lanes_.push_back(lane);
+        if (instrs[pos].op == Opcode::collective) collectives_[lane].push_back(pos);
+      }
+    }
+    for (uint32_t lane = 0; lane < plan_.lanes.size(); ++lane) {
+      if (!collectives_[lane].empty()) collective_lanes_.push_back(lane);
+      collect_awaited(lane);
+    }
+  }
+
+  // A kernel that begins has what its rank's compute lanes have waited for before.
+  void collect_awaited(uint32_t lane) {
+    if (plan_.lanes[lane].kind != LaneKind::compute) return;
+    const std::vector<uint32_t>& kernels = kernels_[lane];
+    for (const Need& one : needs_[lane]) {
+      const Counter& counter = (*counters_)[one.counter];
+      if (plan_.lanes[lane].instrs[one.pos].amount < counter.total) continue;
+      const auto next = std::upper_bound(kernels.begin(), kernels.end(), one.pos);
+      for (const Share& share : counters_->shares(counter)) {
+        const Lane& by = plan_.lanes[share.lane];
+        if (is_block(by) || by.rank != plan_.lanes[lane].rank) continue;
+        awaited_[share.lane].push_back(
+            {static_cast<size_t>(next - kernels.begin()), counters_->notes(share).back().pos + 1});
       }
     }
   }
-
-  bool starves(const Lane& lane) const {
-    const Starving& starving = ranks_[lane.rank].starving;
-    if (is_block(lane)) return starving.blocks;
-    return starving.signals || (lane.kind == LaneKind::nccl && starving.collectives);
+  // Of the rank's lanes, in `had`.
+  bool has_come_further(size_t rank, const Stuck& stuck, std::vector<uint32_t>& had) const {
+    bool any = false;
+    for (uint32_t lane = 0; lane < had.size(); ++lane) {
+      if (awaited_[lane].empty() || plan_.lanes[lane].rank != rank) continue;
+      const uint32_t end = awaited(lane, stuck.kernel);
+      any |= end > had[lane];
+      had[lane] = std::max(had[lane], end);
+    }
+    return any;
+  }
+  uint32_t awaited(uint32_t lane, size_t kernel) const {
+    uint32_t end = 0;
+    for (const Awaited& one : awaited_[lane]) {
+      if (one.kernel <= kernel) end = std::max(end, one.end);
+    }
+    return end;
+  }
+  size_t collectives_before(uint32_t lane, uint32_t pos) const {
+    const std::vector<uint32_t>& all = collectives_[lane];
+    return static_cast<size_t>(std::lower_bound(all.begin(), all.end(), pos) - all.begin());
   }
 
-  // The most that wait for good at once; no more than fill the SMs.
-  std::vector<Holder> stuck_of(const std::vector<Holder>& comm,
-                               const std::vector<std::vector<Holder>>& by_kernel) const {
-    std::vector<Holder> most = stuck_among(comm, 0, {});
-    const std::vector<Holder> always = most;
+  // Whether the lane may not come so far.
+  bool starves(uint32_t index, uint32_t end) const {
+    const Lane& lane = plan_.lanes[index];
+    const Rank& rank = ranks_[lane.rank];
+    if (is_block(lane)) return rank.starving.blocks;
+    if (rank.starving.signals && end > had_by_gemm_[index]) return true;
+    return rank.starving.collectives &&
+           collectives_before(index, end) > collectives_before(index, had_by_blocks_[index]);
+  }
+
+  // Those of the first kernel in which as many wait for good as fill the SMs; else of none.
+  Stuck stuck_of(const std::vector<Holder>& comm,
+                 const std::vector<std::vector<Holder>>& by_kernel) const {
+    const std::vector<Holder> always = stuck_among(comm, 0, {});
+    if (fill(always)) return {always, 0};
     for (size_t kernel = 0; kernel < by_kernel.size(); ++kernel) {
       std::vector<Holder> stuck = stuck_among(by_kernel[kernel], kernel, always);
-      if (stuck.size() > most.size()) most = std::move(stuck);
+      if (fill(stuck)) return {std::move(stuck), kernel};
     }
-    return most;
+    return {};
   }
   std::vector<Holder> stuck_among(const std::vector<Holder>& holders, size_t kernel,
                                   std::vector<Holder> stuck) const {
@@ -174,7 +238,7 @@ class Residency {
       uint32_t lane, begin, end;
     };
     std::vector<Part> open;
-    bool collectives_seen = false, found = false;
+    bool found = false;
     const auto need = [&](uint32_t index, uint32_t end) {
       const Lane& lane = plan_.lanes[index];
       if (index == holder.lane || done[index] >= end) return;
@@ -185,14 +249,14 @@ class Residency {
       if (beside) begin = std::max(begin, kernels_[index][kernel]);
       if (begin >= end) return;
       done[index] = end;
-      found = found || starves(lane);
+      found = found || starves(index, end);
       open.push_back({index, begin, end});
     };
     const auto follow = [&](uint32_t counter) {
       if (counter_seen[counter]) return;
       counter_seen[counter] = true;
       for (const Share& share : counters_->shares((*counters_)[counter])) {
-        need(share.lane, counters_->notes(share).back().pos);
+        need(share.lane, counters_->notes(share).back().pos + 1);
       }
     };
     const auto follow_waits = [&](const Part& part) {
@@ -200,15 +264,33 @@ class Residency {
                                   [](const Need& a, uint32_t pos) { return a.pos < pos; });
       for (; one != needs_[part.lane].end() && one->pos < part.end; ++one) follow(one->counter);
     };
+    // A boundary needs all compute lanes of its rank.
+    std::vector<size_t> boundaries_seen(ranks_.size(), 0);
+    const auto follow_boundaries = [&](uint32_t lane, uint32_t end) {
+      const std::vector<uint32_t>& kernels = kernels_[lane];
+      const auto passed = static_cast<size_t>(
+          std::upper_bound(kernels.begin(), kernels.end(), end) - kernels.begin() - 1);
+      const uint16_t rank = plan_.lanes[lane].rank;
+      if (plan_.lanes[lane].kind != LaneKind::compute || passed <= boundaries_seen[rank]) return;
+      boundaries_seen[rank] = passed;
+      for (uint32_t mate = 0; mate < plan_.lanes.size(); ++mate) {
+        const bool is_mate =
+            plan_.lanes[mate].kind == LaneKind::compute && plan_.lanes[mate].rank == rank;
+        if (is_mate && passed < kernels_[mate].size()) need(mate, kernels_[mate][passed]);
+      }
+    };
     for (const uint32_t pos : holder.waits) follow_waits({holder.lane, pos, pos + 1});
     while (!open.empty() && !found) {
       const Part part = open.back();
       open.pop_back();
       follow_waits(part);
-      if (plan_.lanes[part.lane].kind != LaneKind::nccl || collectives_seen) continue;
-      collectives_seen = true;
+      follow_boundaries(part.lane, part.end);
+      // Collectives start on all ranks together, in one order.
+      const size_t started = collectives_before(part.lane, part.end);
+      if (started == 0) continue;
       for (const uint32_t peer : collective_lanes_) {
-        need(peer, static_cast<uint32_t>(plan_.lanes[peer].instrs.size()));
+        if (collectives_[peer].size() < started) continue;
+        need(peer, collectives_[peer][started - 1] + 1);
       }
     }
     return found;
@@ -218,9 +300,13 @@ class Residency {
   size_t sms_;
   std::vector<Rank> ranks_;
   const Counters* counters_ = nullptr;
-  std::vector<std::vector<Need>> needs_;        // by lane, of waits without lag
-  std::vector<std::vector<uint32_t>> kernels_;  // by lane: where each begins
-  std::vector<uint32_t> collective_lanes_;
+  std::vector<std::vector<Need>> needs_;            // by lane, of waits without lag
+  std::vector<std::vector<uint32_t>> kernels_;      // by lane: where each begins
+  std::vector<std::vector<uint32_t>> collectives_;  // by lane: where each starts
+  std::vector<std::vector<Awaited>> awaited_;       // by lane
+  // By lane: how far it has come when blocks of its rank, or of its GEMM, may fill the SMs.
+  std::vector<uint32_t> had_by_blocks_, had_by_gemm_;
+  std::vector<uint32_t> collective_lanes_;  // that have some
 };
 
 }  // namespace

@@ -158,6 +158,38 @@ TEST(Residency, CollectivesFitBesideNoBlock) {
   EXPECT_THAT(found[0].message, HasSubstr("wait for collectives, which need an SM too"));
 }
 
+TEST(Residency, CollectivesAwaitedBeforeAKernelHaveStarted) {
+  const auto kernels = [](const std::string& behind_the_wait) {
+    std::string body =
+        "buffer x fp32 8x8 input\nbuffer part fp32 8x8 local\nbuffer got fp32 8x8 symmetric\n"
+        "buffer out fp32 8x8 output\nsignals s 1\nsignals t 1\n";
+    for (int rank = 0; rank < 2; ++rank) {
+      const std::string own = std::to_string(rank), peer = std::to_string(1 - rank);
+      body += "lane " + own + " compute 0\n  wait s.0 >= 1\n" + behind_the_wait +
+              "  copy part[0:8,0:8] -> got@" + peer + "[0:8,0:8]\n  notify t.0@" + peer +
+              " += 1\n  wait t.0 >= 1\n  copy got[0:8,0:8] -> out[0:8,0:8]\nlane " + own +
+              " nccl 0\n  collective all_reduce 0 x[0:8,0:8] -> part[0:8,0:8]\n  notify s.0@" +
+              own + " += 1\n";
+    }
+    return body;
+  };
+  // A rank's kernel waits for the other rank, which waits for a collective; but that had begun on
+  // both when it ended on one.
+  EXPECT_TRUE(not_resident(check_text(2, kernels("  boundary 0\n"), 1)).empty());
+  EXPECT_EQ(not_resident(check_text(2, kernels(""), 1)).size(), 2u);
+}
+
+TEST(Residency, ANotifyBehindABoundaryNeedsAnSm) {
+  const std::string body =
+      "buffer x fp32 8x8 input\nbuffer part fp32 8x8 local\nbuffer out fp32 8x8 output\n"
+      "signals s 1\n"
+      "lane 0 compute 0\n  boundary 0\n  wait s.0 >= 1\n  copy part[0:8,0:8] -> out[0:8,0:8]\n"
+      "lane 0 compute 1\n  copy x[0:8,0:8] -> part[0:8,0:8]\n  boundary 0\n"
+      "  notify s.0@0 += 1\n";
+  EXPECT_TRUE(not_resident(check_text(1, body, 2)).empty());
+  EXPECT_EQ(not_resident(check_text(1, body, 1)).size(), 1u);
+}
+
 TEST(Residency, RanksMayHoldUpEachOther) {
   // On each rank the producer comes last, and the others wait for the other rank's.
   std::string body =

@@ -22,7 +22,8 @@ bool Admission::has_only_waits(size_t l) const {
   const Lane& lane = plan_.lanes[l];
   if (lane.kind != LaneKind::compute) return is_over(l);
   size_t pos = states_[l].pos;
-  while (pos < lane.instrs.size() && lane.instrs[pos].op == Opcode::wait) ++pos;
+  const auto runs_nothing = [](Opcode op) { return op == Opcode::wait || op == Opcode::deliver; };
+  while (pos < lane.instrs.size() && runs_nothing(lane.instrs[pos].op)) ++pos;
   return pos == lane.instrs.size() || lane.instrs[pos].op == Opcode::boundary;
 }
 

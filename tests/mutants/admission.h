@@ -33,7 +33,7 @@ class Admission {
   }
   bool is_over(size_t lane) const { return states_[lane].pos == plan_.lanes[lane].instrs.size(); }
   const Instr& next(size_t lane) const { return plan_.lanes[lane].instrs[states_[lane].pos]; }
-  // Nothing but waits up to a boundary or the lane's end.
+  // Nothing but waits and delivers, which run nothing, up to a boundary or the lane's end.
   bool has_only_waits(size_t lane) const;
   int resident(uint16_t rank, bool only_gemms) const;
   bool admit(size_t lane);
