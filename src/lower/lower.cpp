@@ -105,6 +105,15 @@ Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
     int& most = one.by_nccl() ? nccl : blocks;
     most = std::max(most, one.sms_for_others());
   }
+  // A copy engine may have to signal peers, by a kernel, while its rank's tiles of another product
+  // wait for what these make of it.
+  const auto any = [&](const auto& is) {
+    return std::any_of(schedule.products.begin(), schedule.products.end(), is);
+  };
+  if (op.ranks > 1 && any([](const Schedule& s) { return s.mover == Mover::copy_engine; }) &&
+      any([](const Schedule& s) { return s.sync != Sync::event; })) {
+    blocks = std::max(blocks, 1);
+  }
   const int others = blocks + nccl;
   for (LookUpLowering& one : look_ups) one.sms_of_others = others;
   for (SegmentLowering& product : products) product.sms_of_others = others;

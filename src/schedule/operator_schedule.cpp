@@ -43,6 +43,24 @@ size_t first_that_collects(const OperatorSchedule& schedule) {
                                           : static_cast<size_t>(found - schedule.products.begin());
 }
 
+// Lanes of all products are there at once, and NCCL's kernels fit beside none of them.
+std::string why_no_sm_left(const Operator& op, const std::vector<const OperatorSegment*>& products,
+                           const OperatorSchedule& schedule, const Machine& machine) {
+  int blocks = 0, nccl = 0;
+  for (size_t i = 0; i < products.size(); ++i) {
+    const Schedule& one = schedule.products[i];
+    const bool by_nccl = one.mover == Mover::nccl;
+    if (by_nccl && products[i]->product->is_routed()) continue;
+    int& most = by_nccl ? nccl : blocks;
+    most = std::max(most, one.comm_sms);
+  }
+  if (op.ranks == 1 || blocks == 0 || nccl == 0 || blocks + nccl < machine.sms) return {};
+  return fmt::format(
+      "comm-sms={} for NCCL beside comm-sms={} of other products leave no SM to compute on: {} has "
+      "{}, take at most {} together",
+      nccl, blocks, machine.name, machine.sms, machine.sms - 1);
+}
+
 std::string_view without_blanks(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
@@ -171,6 +189,9 @@ std::vector<std::string> legal_part(const Operator& op, const OperatorSchedule& 
     if (op.only_product() == nullptr && one.rows != RowCount::fixed) {
       reasons.push_back(prefix + "rows=bucket serves operators of one product: take rows=fixed");
     }
+  }
+  if (std::string why = why_no_sm_left(op, products, schedule, machine); !why.empty()) {
+    reasons.push_back(std::move(why));
   }
   return reasons;
 }

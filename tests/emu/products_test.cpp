@@ -161,5 +161,20 @@ TEST(Products, OfATileKernelAndALibraryNeedEverySync) {
   }
 }
 
+// NCCL's kernels, and those by which a copy engine signals, find an SM whatever else waits.
+TEST(Products, LeaveSmsToEachOther) {
+  const Machine machine = machine_of(5);
+  const Operator op = make_operator("mlp", {{"m", 90}, {"h", 240}, {"f", 240}}, 5);
+  for (const char* first : {"sequential,comm-sms=0", "library", "decomposed,reuse=ack"}) {
+    const std::string text =
+        std::string(first) + ",tile=40x24/down:tiles,tile=8x16,comm-sms=0,order=interleaved";
+    expect_right(op, parse_schedules(text, op, machine), machine, make_shared_reference());
+  }
+  const OperatorSchedule crowded =
+      parse_schedules("waves,comm-sms=4,tile=8x16/down:tiles,comm-sms=8,tile=8x16", op, machine);
+  EXPECT_THAT(legal(op, crowded, machine),
+              testing::Contains(testing::HasSubstr("12, take at most 11 together")));
+}
+
 }  // namespace
 }  // namespace stretto
