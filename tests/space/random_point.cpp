@@ -56,6 +56,8 @@ Segment random_operator(Random& random) {
   return op;
 }
 
+}  // namespace
+
 Machine random_machine(Random& random, int ranks) {
   Machine machine = default_machine(ranks);
   machine.ranks_per_node = between(random, 1, ranks);
@@ -70,13 +72,17 @@ Machine random_machine(Random& random, int ranks) {
   return machine;
 }
 
+namespace {
+
 int random_tile_side(Random& random) {
   return one_in(random, 40) ? between(random, 0, 20) : 8 * between(random, 1, 9);
 }
 
 size_t random_count(Random& random) { return static_cast<size_t>(between(random, 1, 4)); }
 
-void change_one(Random& random, const Point& point, Schedule& s) {
+}  // namespace
+
+void change_one(Random& random, const Machine& machine, Schedule& s) {
   switch (between(random, 0, 14)) {
     case 0:
       s.granularity = any_value<Granularity>(random);
@@ -112,7 +118,7 @@ void change_one(Random& random, const Point& point, Schedule& s) {
       s.groups.assign(random_count(random), between(random, 1, 3));
       break;
     case 10:
-      s.comm_sms = between(random, 0, point.machine.sms);
+      s.comm_sms = between(random, 0, machine.sms);
       break;
     case 11:
       s.own = any_value<OwnRows>(random);
@@ -125,11 +131,9 @@ void change_one(Random& random, const Point& point, Schedule& s) {
       s.collectives = any_value<CollectivesBy>(random);
       break;
     default:
-      s.comm_sms = std::min(point.machine.nccl_sms, point.machine.sms - 1);
+      s.comm_sms = std::min(machine.nccl_sms, machine.sms - 1);
   }
 }
-
-}  // namespace
 
 Point random_point(Random& random) {
   Point point;
@@ -161,7 +165,7 @@ Point random_point(Random& random) {
     if (!one_in(random, 4)) point.schedule.sync = Sync::flag;
   }
   for (int changes = between(random, 0, 6); changes > 0; --changes) {
-    change_one(random, point, point.schedule);
+    change_one(random, point.machine, point.schedule);
   }
   if (one_in(random, point.schedule.gemm == GemmBy::library ? 2 : 40)) {
     const int most = one_in(random, 10) ? kMostAlgorithms : kMostAlgorithms - 1;

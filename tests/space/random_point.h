@@ -20,6 +20,11 @@ struct Point {
 // Small enough for every stage to take milliseconds.
 Point random_point(std::mt19937_64& random);
 
+// Its parts. Of few SMs mostly, in nodes that may be uneven.
+Machine random_machine(std::mt19937_64& random, int ranks);
+// Another value of one coordinate, or of two that go together.
+void change_one(std::mt19937_64& random, const Machine& machine, Schedule& schedule);
+
 // As the command line would say it, with the machine.
 std::string to_string(const Point& point);
 

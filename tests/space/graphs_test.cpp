@@ -1,0 +1,138 @@
+// Random points of every shipped operator through every stage: sizes that nothing divides, few
+// rows, and for each product a schedule of its own. What is legal is proved, and right.
+//
+// For a long walk over other points: test_space --gtest_shuffle --gtest_repeat=1000
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "op/graph_text.h"
+#include "space/random_point.h"
+#include "stretto/check.h"
+#include "stretto/emulate.h"
+#include "stretto/error.h"
+#include "stretto/lower.h"
+#include "stretto/simulate.h"
+
+namespace stretto {
+namespace {
+
+using Random = std::mt19937_64;
+
+constexpr int kOperators = 200, kSchedules = 4;
+
+int between(Random& random, int least, int most) {
+  return std::uniform_int_distribution<int>(least, most)(random);
+}
+bool one_in(Random& random, int count) { return between(random, 1, count) == 1; }
+
+// Mostly what the ranks divide.
+int64_t shared(Random& random, int ranks, int most) {
+  const int64_t each = between(random, 1, most) * int64_t{ranks};
+  return one_in(random, 4) ? std::max<int64_t>(1, each + between(random, -2, 2)) : each;
+}
+
+int64_t random_size(Random& random, std::string_view graph, std::string_view name, int ranks) {
+  if (name == "m" || name == "t" || name == "bags") {
+    return one_in(random, 4) ? between(random, 1, ranks + 1) : between(random, 1, 90);
+  }
+  if (name == "k" && graph.starts_with("moe")) return between(random, 1, 3);
+  if (name == "experts" || name == "tables") return shared(random, ranks, 3);
+  if (name == "heads") return 4 * ranks;
+  if (name == "kv-heads") return 2 * ranks;
+  if (name == "head-dim") return 4 * between(random, 1, 3);
+  if (name == "pool" || name == "dim" || name == "rows") return between(random, 1, 12);
+  return 8 * shared(random, ranks, 6);
+}
+
+// Nothing where the sizes are refused.
+std::optional<Operator> random_operator(Random& random) {
+  const auto graphs = known_graphs();
+  const auto& graph = graphs[random() % graphs.size()];
+  const int ranks = between(random, 1, 6);
+  Sizes sizes;
+  for (const std::string& name : graph->sizes) {
+    sizes.emplace_back(name, random_size(random, graph->name, name, ranks));
+  }
+  constexpr DType kTypes[] = {DType::bf16, DType::fp16, DType::fp32};
+  try {
+    return make_graph(graph, sizes, ranks, kTypes[random() % std::size(kTypes)]);
+  } catch (const UsageError&) {
+    return std::nullopt;
+  }
+}
+
+// Nothing where no schedule of some preset has so many parts.
+std::optional<OperatorSchedule> random_schedule(Random& random, const Operator& op,
+                                                const Machine& machine) {
+  const auto any_preset = [&] {
+    return schedule_of(presets()[random() % presets().size()], op, machine,
+                       one_in(random, 3) ? between(random, 2, 3) : 1);
+  };
+  try {
+    OperatorSchedule schedule = any_preset();
+    const bool is_mixed = !one_in(random, 3);
+    for (size_t i = 0; i < schedule.products.size(); ++i) {
+      Schedule& product = schedule.products[i];
+      if (is_mixed) product = any_preset().products[i];
+      product.tile_m = 8 * between(random, 1, 5);
+      product.tile_n = 8 * between(random, 1, 5);
+      product.comm_sms = std::min(product.comm_sms, 2);
+      if (product.mover == Mover::comm_blocks) product.comm_sms = 2;
+      for (int changes = between(random, 0, 2); changes > 0; --changes) {
+        change_one(random, machine, product);
+      }
+    }
+    return schedule;
+  } catch (const UsageError&) {
+    return std::nullopt;
+  }
+}
+
+void expect_served(const Operator& op, const OperatorSchedule& schedule, const Machine& machine,
+                   uint64_t seed) {
+  EXPECT_EQ(parse_schedules(to_string(schedule), op, machine), schedule);
+  const Plan plan = lower(op, schedule, machine);
+  const std::string text = print(plan);
+  EXPECT_EQ(print(parse_plan(text)), text);
+  const CheckReport report = check(plan);
+  EXPECT_TRUE(report.clean()) << report.diagnostics.front().message;
+  const EmulateResult result = emulate(plan, {.seed = seed, .data_seed = seed, .runs = 3});
+  EXPECT_TRUE(result.finished && result.verified && result.ranks_agree && result.faults.empty())
+      << (result.faults.empty() ? result.first_wrong : result.faults.front().text);
+  const Simulation simulation = simulate(plan, machine);
+  EXPECT_TRUE(std::isfinite(simulation.total_us) && simulation.total_us > 0);
+}
+
+TEST(Graphs, AreServedAtRandomPoints) {
+  const auto shuffle_seed = static_cast<uint64_t>(testing::UnitTest::GetInstance()->random_seed());
+  Random random(shuffle_seed + 2'000'000);
+  int served = 0;
+  for (int i = 0; i < kOperators; ++i) {
+    const std::optional<Operator> op = random_operator(random);
+    if (!op) continue;
+    const Machine machine = random_machine(random, op->ranks);
+    for (int tries = 0; tries < kSchedules; ++tries) {
+      const auto schedule = random_schedule(random, *op, machine);
+      if (!schedule || !legal(*op, *schedule, machine).empty()) continue;
+      SCOPED_TRACE(fmt::format("{}\n{}\n{} nodes of {} ranks with {} SMs, {} of them NCCL's",
+                               to_string(*op), to_string(*schedule), machine.nodes,
+                               machine.ranks_per_node, machine.sms, machine.nccl_sms));
+      try {
+        expect_served(*op, *schedule, machine, random());
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what();
+      }
+      if (HasFailure()) return;
+      ++served;
+    }
+  }
+  RecordProperty("served", served);
+  EXPECT_GT(served, kOperators / 4);
+}
+
+}  // namespace
+}  // namespace stretto
