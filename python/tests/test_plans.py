@@ -1,5 +1,6 @@
 """Plans through the binding, with the library itself."""
 
+import math
 import unittest
 
 import stretto
@@ -120,6 +121,26 @@ class OnTheCpu(unittest.TestCase):
         stretto.emulate(graph, {"x": self.a, "w": self.b, "z": z}, dtype="fp32", **self.sizes())
         self.assertEqual(z[0].rows() + z[1].rows(),
                          [[2 * value for value in row] for row in self.expected()])
+
+    def test_a_router_hands_over_what_it_chose(self):
+        graph = ("graph router t h e k\ninput x [t, h] rows\ninput wr [e, h] whole\ns = gemm x wr\n"
+                 "ids = top_k s k=k\nw = softmax_gate s ids scale=2\noutput ids rows\noutput w rows\n")
+        half = "torch.float16"
+        x = [CpuTensor((rows, 16), half, [row == col for row in range(rows) for col in range(16)])
+             for rows in (3, 2)]
+        scores = values_of(8, 16, 1)  # of expert and column; token i of each rank has column i's
+        wr = [CpuTensor((8, 16), half, scores) for _ in x]
+        ids = [CpuTensor((one.shape[0], 3), "torch.int32") for one in x]
+        w = [CpuTensor((one.shape[0], 3)) for one in x]
+        stretto.emulate(graph, {"x": x, "wr": wr, "ids": ids, "w": w}, dtype="fp16", t=5, h=16, e=8, k=3)
+        for rank, one in enumerate(x):
+            for row in range(one.shape[0]):
+                own = [scores[expert * 16 + row] for expert in range(8)]
+                right = sorted(range(8), key=lambda expert: (-own[expert], expert))[:3]
+                self.assertEqual(ids[rank].rows()[row], right)
+                powers = [math.exp(own[expert]) for expert in right]
+                for weight, power in zip(w[rank].rows()[row], powers):
+                    self.assertAlmostEqual(weight, 2 * power / sum(powers), places=5)
 
     def test_a_plan_serves_fewer_rows(self):
         plan = stretto.plan("gemm-rs", schedule="tiles", dtype="fp32", rows="bucket", ranks=2,

@@ -43,6 +43,19 @@ std::vector<Choice> contestants_of(const std::string& strategies, const std::str
   return choices;
 }
 
+// Times are of results that were right, by a reference that GPUs compute.
+void require_reference(const Operator& op) {
+  for (const Stage& stage : op.stages) {
+    const bool has_none = stage.kind == StageKind::grouped || stage.kind == StageKind::weigh ||
+                          chooses_experts(stage.kind) || weighs_experts(stage.kind);
+    if (!has_none) continue;
+    throw UsageError(
+        fmt::format("bench has no reference for {} of {}: take `stretto run --target cuda`, which "
+                    "verifies it, and draws times with --timeline",
+                    to_string(stage.kind), op.name()));
+  }
+}
+
 // Of every operator, each of which some must serve. Looked at before there are GPUs.
 std::vector<std::vector<Choice>> all_contestants(const std::vector<Operator>& operators,
                                                  const std::string& strategies,
@@ -51,6 +64,7 @@ std::vector<std::vector<Choice>> all_contestants(const std::vector<Operator>& op
   constexpr bool kNeedAll = false;
   std::vector<std::vector<Choice>> all;
   for (const Operator& op : operators) {
+    require_reference(op);
     all.push_back(contestants_of(strategies, against, op, machine));
     refuse_what_no_gpu_runs(all.back(), op, op.rows(), machine);
     require_served(all.back(), kNeedAll);

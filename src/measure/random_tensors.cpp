@@ -49,8 +49,7 @@ void spread(cuda::DeviceMemory& memory, const std::vector<uint8_t>& block,
 RandomTensors::RandomTensors(const Operator& op, fabric::Fabric& fabric)
     : fabric_(fabric), ranks_(static_cast<size_t>(fabric.num_local())) {
   const std::vector<float> values = normal_values();
-  const auto size = static_cast<size_t>(num_bytes(op.dtype));
-  std::vector<uint8_t> block(kBlock * size);
+  std::vector<uint8_t> block(kBlock * static_cast<size_t>(num_bytes(op.dtype)));
   tasks::round_elements(op.dtype, values.data(), block.data(), kBlock);
   const std::vector<CallerTensor> tensors = caller_tensors(op);
   for (const CallerTensor& one : tensors) names_.push_back(op.tensor(one.tensor).name);
@@ -60,8 +59,10 @@ RandomTensors::RandomTensors(const Operator& op, fabric::Fabric& fabric)
     const cuda::Stream stream;
     for (size_t t = 0; t < tensors.size(); ++t) {
       const Slice slice = slice_of(op, tensors[t].tensor, tensors[t].held, rank);
-      const auto elements = static_cast<size_t>(slice.rows() * slice.cols());
-      auto& memory = ranks_[i].memory.emplace_back(std::max<size_t>(elements * size, 16));
+      const int64_t bytes =
+          slice.rows() * slice.cols() * num_bytes(op.tensor(tensors[t].tensor).dtype);
+      auto& memory =
+          ranks_[i].memory.emplace_back(std::max<size_t>(static_cast<size_t>(bytes), 16));
       ranks_[i].tensors.push_back({names_[t], memory.address()});
       spread(memory, block, stream);
     }
@@ -73,7 +74,8 @@ size_t RandomTensors::bytes_of(const Operator& op) {
   size_t bytes = 0;
   for (const CallerTensor& one : caller_tensors(op)) {
     const Slice longest = slice_of(op, one.tensor, one.held, 0);
-    bytes += static_cast<size_t>(longest.rows() * longest.cols() * num_bytes(op.dtype));
+    const DType dtype = op.tensor(one.tensor).dtype;
+    bytes += static_cast<size_t>(longest.rows() * longest.cols() * num_bytes(dtype));
   }
   return bytes;
 }
