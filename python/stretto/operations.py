@@ -15,6 +15,8 @@ from .tensors import BYTES, SharedTensor, on_gpu, rows_address
 
 
 MOST_KEPT = 1024
+# A tensor of a call in words, and which of them is its address.
+WORDS, ADDRESS = ctypes.sizeof(CCallTensor) // 8, CCallTensor.address.offset // 8
 _contexts = weakref.WeakSet()
 
 
@@ -24,6 +26,11 @@ def _forked():
 
 
 os.register_at_fork(after_in_child=_forked)
+
+
+def tensors_in(words):
+    """Words as what they are."""
+    return (CCallTensor * (len(words) // WORDS)).from_buffer(words)
 
 
 def stream_handle(stream, gpu):
@@ -214,9 +221,12 @@ class Operation:
         return self._handle
 
     def _given(self, tensors, num_rows):
-        """The rows of a run, and its tensors as the library takes them."""
+        """The rows of a run, and its tensors as words, of which the library reads them."""
         try:
-            key = num_rows, *[(name, one.shape, one.stride(), one.dtype, one.device) for name, one in tensors.items()]
+            key = [num_rows]
+            for name, one in tensors.items():
+                key += name, one.shape, one.stride(), one.dtype, one.device
+            key = tuple(key)
             kept = self._kept.get(key)
         except (AttributeError, TypeError):  # other tensors than PyTorch's
             return self._looked_at(tensors, num_rows)
@@ -224,12 +234,14 @@ class Operation:
             if len(self._kept) >= MOST_KEPT:
                 self._kept.clear()
             kept = self._kept[key] = self._looked_at(tensors, num_rows)
-        rows, array = kept
-        names, array = array, type(array).from_buffer_copy(array)
-        array.names = names  # whose texts it points to
-        for place, one in zip(array, tensors.values()):
-            place.address = one.data_ptr()
-        return rows, array
+        rows, found = kept
+        words = type(found).from_buffer_copy(found)
+        words.names = found  # whose texts it points to
+        at = ADDRESS
+        for one in tensors.values():
+            words[at] = one.data_ptr()
+            at += WORDS
+        return rows, words
 
     def _looked_at(self, tensors, num_rows):
         views = {name: on_gpu(tensor, name, self._context.gpu) for name, tensor in tensors.items()}
@@ -244,7 +256,10 @@ class Operation:
                 view.require(name, infos[name].shape, infos[name].dtype, infos[name].is_output)
         given = [CCallTensor(text(name, "name"), 0, 0, view.address, view.row_stride)
                  for name, view in views.items()]
-        return num_rows, (CCallTensor * len(given))(*given)
+        array = (CCallTensor * len(given))(*given)
+        words = (c_uint64 * (WORDS * len(given))).from_buffer(array)
+        words.names = array
+        return num_rows, words
 
     def prepare(self, num_rows: int) -> None:
         """Makes the plan that serves so many rows, ahead of the first run. Collective."""
@@ -295,9 +310,11 @@ class Operation:
         told by finish(), and by error().
         """
         handle = self._open()
-        rows, given = self._given(tensors, None if num_rows is None else whole(num_rows, "num_rows"))
-        library().operation_run(handle, rows, given, len(given),
-                                stream_handle(stream, self._context.gpu))
+        rows, words = self._given(tensors, None if num_rows is None else whole(num_rows, "num_rows"))
+        status = library().enqueue(handle.value, rows, words, len(words) // WORDS,
+                                   stream_handle(stream, self._context.gpu))
+        if status != 0:
+            library().fail(status)
 
     def run_at(self, tensors: Mapping[str, Any], rows_at: Any, bucket: int,
                stream: Any = None) -> None:
@@ -309,9 +326,9 @@ class Operation:
                  near the rows
         """
         handle, most = self._open(), whole(bucket, "bucket")
-        _, given = self._given(tensors, most)
-        library().operation_run_at(handle, rows_address(rows_at, self._context.gpu), most, given,
-                                   len(given), stream_handle(stream, self._context.gpu))
+        _, words = self._given(tensors, most)
+        library().operation_run_at(handle, rows_address(rows_at, self._context.gpu), most, tensors_in(words),
+                                   len(words) // WORDS, stream_handle(stream, self._context.gpu))
 
     def finish(self) -> None:
         """Waits for all runs; collective. Synchronise streams on which graphs were launched before.

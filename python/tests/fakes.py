@@ -6,6 +6,7 @@ import struct
 import types
 
 from stretto._library import COperator
+from stretto.operations import tensors_in
 
 
 class Tensor:
@@ -116,12 +117,13 @@ class Library:
         self.real.tensor_of(ctypes.byref(COperator(name, graph, b" ".join(words), ranks, dtype)), 0, 1,
                             index, info)
 
-    def _operation_run(self, _, rows, tensors, count, stream):
-        self.given = {tensors[i].name: (tensors[i].address, tensors[i].row_stride)
-                      for i in range(count)}
+    def _enqueue(self, _, rows, words, count, stream):
+        self._operation_run_at(_, rows, rows, tensors_in(words), count, stream)
+        return 0
 
     def _operation_run_at(self, _, rows_at, bucket, tensors, count, stream):
-        self._operation_run(_, bucket, tensors, count, stream)
+        self.given = {tensors[i].name: (tensors[i].address, tensors[i].row_stride)
+                      for i in range(count)}
 
     def _operation_runs_per_graph(self, _, rows, runs):
         runs._obj.value = 2

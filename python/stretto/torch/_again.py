@@ -18,20 +18,37 @@ _NONE = (None, None)
 
 
 class _Graded(torch.autograd.Function):
-    """A record's run, and the gradients of the dispatcher's operator, which takes the host some times as long."""
+    """Results of a record's run, and the gradients of the dispatcher's operator, which takes the host some times as
+    long.
+    """
 
     @staticmethod
-    def forward(ctx, record, more, *tensors):
-        made = record.run(tensors)
-        if made is None:
-            raise RuntimeError(f"{record.op}: a tensor was changed by another thread while the call was made")
-        ctx.kept, saved = Kept.of(record.op, record.seat, more, tensors, made)
-        ctx.save_for_backward(*saved)
-        return tuple(made)
+    def forward(ctx, made, plan, *tensors):
+        ctx.kept, saved = plan
+        both = tensors + made
+        ctx.save_for_backward(*[both[place] for place in saved])
+        return made
 
     @staticmethod
     def backward(ctx, *gradients):
         return None, None, *ctx.kept.gradients(ctx.saved_tensors, ctx.needs_input_grad[2:], gradients)
+
+
+def _graded(record, more, tensors):
+    """The results of a record's run, of which autograd knows."""
+    if record.adds(tensors):
+        with torch.no_grad():
+            made = record.run(tensors)
+    else:
+        made = record.run(tensors)
+    if made is None:
+        return None
+    plan = record.plans.get(len(tensors))
+    if plan is None:
+        kept, saved = Kept.of(record.op, record.seat, more, tensors, made)
+        both = [id(one) for one in tensors + made]
+        plan = record.plans[len(tensors)] = kept, [both.index(id(one)) for one in saved]
+    return _Graded.apply(made, plan, *tensors)
 
 
 class _Columns(torch.autograd.Function):
@@ -98,7 +115,7 @@ def again(op, group, more, tensors, outs=None):
         del _records.quick[key]
         return None
     if _is_grad_enabled() and _any_needs_gradient(tensors):
-        return _Graded.apply(record, more, *tensors) if outs is None and record.takes(tensors) else None
+        return _graded(record, more, tensors) if outs is None else None
     if outs is not None and _any_needs_gradient(outs):
         return None
     return record.run(tensors, outs)

@@ -4,15 +4,14 @@ import ctypes
 
 import torch
 
-from .._library import CCallTensor, library
+from .._library import library
+from ..operations import ADDRESS, WORDS
 
 # What a tensor of a call is where it is no input of the graph: one that lies right behind the tensor before it, of
 # which the input is made; one that is added to the result.
 BEHIND, ADDED = -1, -2
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 ALIGNED = 15
-_WORDS = ctypes.sizeof(CCallTensor) // 8
-_ADDRESS = CCallTensor.address.offset // 8
 
 
 class Checked:
@@ -46,11 +45,11 @@ def _key(tensors):
 class _Made:
     def __init__(self, enqueue, handle, rows, array, inputs, places, outputs, make, arguments):
         self._enqueue, self._handle, self._rows, self._array = enqueue, handle, rows, array
-        self._words = (ctypes.c_uint64 * (_WORDS * len(array))).from_buffer(array)
-        self._inputs = [(one.dtype, one.shape, place, _WORDS * place + _ADDRESS, _num_bytes(one))
+        self._words = (ctypes.c_uint64 * (WORDS * len(array))).from_buffer(array)
+        self._inputs = [(one.dtype, one.shape, place, WORDS * place + ADDRESS, _num_bytes(one))
                         for one, place in zip(inputs, places)]
         first = len(array) - len(outputs)
-        self._outputs = [(one.dtype, one.shape, _WORDS * (first + index) + _ADDRESS, _num_bytes(one))
+        self._outputs = [(one.dtype, one.shape, WORDS * (first + index) + ADDRESS, _num_bytes(one))
                          for index, one in enumerate(outputs)]
         self._make, self._arguments, self._index = make, arguments, inputs[0].get_device()
         self._first = ctypes.addressof(array)

@@ -4,6 +4,8 @@ Gradients of what every rank has whole (a result of matmul_all_reduce, a bias or
 ranks have alike) are whole on every rank too, and expected to be.
 """
 
+import copy
+
 import torch
 
 from ._activations import activate, activate_back
@@ -210,13 +212,13 @@ class Kept:
 
     @classmethod
     def of(cls, op, seat, more, tensors, made):
-        """One, and the tensors that are to be saved."""
+        """One, for all such calls, and the tensors that are to be saved."""
         kept = cls()
         kept.op, kept.seat, kept.more = op, seat, more
-        # Nobody has gathered rows here: they are not looked at.
         output = made[0] if len(made) == 1 else made
+        # Nobody has gathered rows here: they are not looked at, and x is saved anyway.
         GRADIENTS[op].keep(kept, arguments(op, more, tensors, seat),
-                           (made[0], made[0]) if op == "all_gather_matmul" else output)
+                           (made[0], tensors[0]) if op == "all_gather_matmul" else output)
         saved, kept.saved_tensors = kept.saved_tensors, None
         return kept, saved
 
@@ -228,10 +230,10 @@ class Kept:
 
     def gradients(self, saved, needed, gradients):
         """Of each tensor of the call. `needed` says of which."""
-        self.saved_tensors = saved
-        self.needs_input_grad = arguments(self.op, self.more, needed, self.seat)
+        context = copy.copy(self)
+        context.saved_tensors = saved
+        context.needs_input_grad = arguments(self.op, self.more, needed, self.seat)
         more = (None,) if self.op == "all_gather_matmul" else ()
-        found = GRADIENTS[self.op].backward(self, *gradients, *more)
-        self.saved_tensors = None
+        found = GRADIENTS[self.op].backward(context, *gradients, *more)
         flat = [one for part in found for one in (part if isinstance(part, (list, tuple)) else (part,))]
         return flat[:len(needed)]

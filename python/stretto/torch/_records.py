@@ -12,6 +12,7 @@ import torch
 from torch.distributed import distributed_c10d as c10d
 
 from .._library import library
+from ..operations import tensors_in
 from . import _repeats, groups
 from ._checked import ADDED, BEHIND, PLAIN, Checked
 from ._parts import are_behind, joined
@@ -31,6 +32,11 @@ _increment_version = torch.autograd.graph.increment_version
 def forget():
     _records.clear()
     quick.clear()
+
+
+def num_calls():
+    """That are known."""
+    return sum(record.calls for record in _records.values())
 
 
 os.register_at_fork(after_in_child=forget)  # a fork has no ranks of its own: the kernel says so
@@ -75,17 +81,18 @@ class Record:
         self._stream = functools.partial(torch._C._cuda_getCurrentRawStream, index)
         self._adds, self._count = op in ADDING, served(op)
         self._go_in_graphs, self.calls, self._kept = True, 0, []
+        self.plans = {}  # of gradients, by how many tensors there are: see _again.py
 
     def add(self, last, names, tensors, inputs, made):
         """A call that was made: the library's run, and whose tensors it had."""
         operation = last.operation
-        rows, array = operation._given({**inputs, **dict(zip(last.outputs, made))}, last.rows)
+        rows, words = operation._given({**inputs, **dict(zip(last.outputs, made))}, last.rows)
         numbers = {name: number for number, name in enumerate(inputs)}
-        self._way.add(library().enqueue, operation._handle.value, rows, array, tensors,
+        self._way.add(library().enqueue, operation._handle.value, rows, tensors_in(words), tensors,
                       [numbers.get(name, name) for name in names], made, _empty_like,
                       tuple([(_like(one),) for one in made]))
         self._go_in_graphs = self._go_in_graphs and operation.runs_per_graph(last.rows) == 1
-        self._kept.append((operation, array))
+        self._kept.append((operation, words))
         self.calls += 1
 
     def is_live(self):
@@ -100,10 +107,14 @@ class Record:
         if outs is not None:
             for one in outs:  # autograd may have kept what was there
                 _increment_version(one)
-        if self._adds and len(tensors) == 3:
+        if self.adds(tensors):
             made[0].add_(tensors[2])
         self._count[0] += 1
         return made
+
+    def adds(self, tensors):
+        """Whether the last of a call's tensors is added to the result, by PyTorch."""
+        return self._adds and len(tensors) == 3
 
 
 def look(op, seat, more):
@@ -155,7 +166,7 @@ def _learn(op, seat, more, tensors, made):
     record = _records.get(key)
     if record is not None and is_live(record.process_group) and record.takes(tensors):
         return  # its results could not be written where they were to be
-    if sum(one.calls for one in _records.values()) >= MOST:
+    if num_calls() >= MOST:
         forget()
         record = None
     if record is None or not is_live(record.process_group):

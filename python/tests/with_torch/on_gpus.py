@@ -20,6 +20,7 @@ import torch.nn.functional as F  # noqa: E402
 
 import gpu_checks  # noqa: E402
 import gpu_common  # noqa: E402
+import gpu_costs  # noqa: E402
 
 import stretto.torch as st  # noqa: E402
 
@@ -48,19 +49,6 @@ def time_us(call, runs=20):
     return start.elapsed_time(stop) * 1000 / runs
 
 
-def host_us(call, runs=200):
-    """What a call takes of the host while the GPU is behind."""
-    call()
-    torch.cuda.synchronize()
-    torch.cuda._sleep(200_000_000)
-    begin = time.perf_counter()
-    for _ in range(runs):
-        call()
-    took = time.perf_counter() - begin
-    torch.cuda.synchronize()
-    return took * 1e6 / runs
-
-
 def times(group):
     """Eager calls, host included: Stretto's operator, and NCCL with cuBLAS by PyTorch."""
     ranks, told = group.ranks, []
@@ -73,35 +61,6 @@ def times(group):
         told.append(("matmul_reduce_scatter", rows, n, k,
                      time_us(lambda: st.matmul_reduce_scatter(x, w, group=group)),
                      time_us(lambda: dist.reduce_scatter_tensor(y, F.linear(x, w)))))
-    return told
-
-
-def host_costs(group):
-    """What eager calls take of the host, beside PyTorch's product and the library's call alone."""
-    x, w, g = (gpu_common.normal(1, 16, 512), gpu_common.normal(2, 512, 512), gpu_common.normal(3, 16, 512))
-    scale = gpu_common.normal(4, 512)
-    calls = {"matmul_all_reduce": lambda: st.matmul_all_reduce(x, w, group=group),
-             "all_gather_matmul": lambda: st.all_gather_matmul(x, w, group=group),
-             "matmul_reduce_scatter": lambda: st.matmul_reduce_scatter(x, w, group=group),
-             "add_rms_norm": lambda: st.matmul_all_reduce_add_rms_norm(x, w, g, scale, 1e-6, group),
-             "mlp": lambda: st.mlp(x, [w, w], w, group), "PyTorch's F.linear": lambda: F.linear(x, w)}
-    out, parts = torch.empty_like(x), list(w.split([128, 384]))
-    ids, weights = torch.zeros(16, 2, device="cuda", dtype=torch.int32), torch.ones(16, 2, device="cuda")
-    experts = [gpu_common.normal(5, 4, 512, 512) for _ in range(3)]
-    calls["moe"] = lambda: st.moe(x, ids, weights, *experts, group)
-    others = {"matmul_all_reduce with out": lambda: st.matmul_all_reduce(x, w, group=group, out=out),
-              "matmul_all_reduce with a bias": lambda: st.matmul_all_reduce(x, w, scale, group),
-              "all_gather_matmul of two weights": lambda: st.all_gather_matmul(x, parts, group=group)}
-    with torch.no_grad():
-        told = [(name, host_us(call, 100)) for name, call in {**calls, **others}.items()]
-    w.requires_grad_()
-    for name in ("matmul_all_reduce", "all_gather_matmul", "mlp", "PyTorch's F.linear"):
-        told.append((f"{name} with a gradient", host_us(calls[name], 100)))
-    operation = next(one for by_rows in group.engines["cuda"]._operations.values() for one in by_rows.values()
-                     if getattr(one, "rows", "") == "bucket")
-    infos = operation.tensors_of(16 * group.ranks)
-    tensors = {name: torch.zeros(info.shape, device="cuda", dtype=torch.bfloat16) for name, info in infos.items()}
-    told.append(("stretto.Operation.run", host_us(lambda: operation.run(tensors, 16 * group.ranks), 100)))
     return told
 
 
@@ -183,7 +142,7 @@ def main():
         if wanted is None or check.__name__[len("check_"):] in wanted:
             checks.run(check)
     group = checks.group
-    for name, took in host_costs(group):
+    for name, took in gpu_costs.host_costs(group):
         checks.tell(f"an eager call of {name:36} takes {took:6.1f} us of the host")
     if not checks.failed and not is_shared and "--no-times" not in sys.argv:
         for op, rows, n, k, ours, theirs in times(group):
