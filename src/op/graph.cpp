@@ -216,11 +216,13 @@ class Binder {
     add(std::move(made), text.place, std::move(causes));
   }
 
-  // Products that experts are chosen by, and nothing else reads, stay in fp32.
+  // Products that experts are chosen by, with a bias or without, and nothing else reads, stay in
+  // fp32.
   void keep_scores() {
     for (Tensor& tensor : graph_.tensors) {
-      if (tensor.stage < 0 || graph_.stage(tensor.stage).kind != StageKind::gemm) continue;
-      if (tensor.held == Held::partial) continue;
+      if (tensor.stage < 0 || tensor.held == Held::partial) continue;
+      const StageKind kind = graph_.stage(tensor.stage).kind;
+      if (kind != StageKind::gemm && kind != StageKind::bias) continue;
       const int id = ids_.at(tensor.name);
       bool any = false, all = !graph_.output_held(id);
       for (const Stage& stage : graph_.stages) {

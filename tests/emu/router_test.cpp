@@ -126,6 +126,23 @@ TEST(RouterAlone, HandsOverWhatItChose) {
   }
 }
 
+// As in gpt-oss: the bias is added to scores in registers, and nothing is rounded before the
+// choice.
+TEST(RouterAlone, HasScoresWithABiasInFp32) {
+  const auto graph = parse_graph(
+      "graph router t h experts k\ninput x [t, h] rows\ninput wr [experts, h] whole\n"
+      "input b [1, experts] whole\ns = gemm x wr\nc = bias s b\nids = top_k c k=k\n"
+      "w = softmax_gate c ids\noutput ids rows\noutput w rows\n");
+  const Operator op =
+      make_graph(graph, {{"t", 61}, {"h", 64}, {"experts", 32}, {"k", 4}}, 2, DType::bf16);
+  EXPECT_EQ(op.tensor(*op.find_tensor("c")).dtype, DType::fp32);
+  const Machine machine = machine_of(2);
+  const Plan plan = lower(op, schedules_of(op, machine).back(), machine);
+  EXPECT_EQ(plan.buffers[*plan.find_buffer("c")].dtype, DType::fp32);
+  EXPECT_TRUE(check(plan).clean());
+  for (const Fill fill : {Fill::random, Fill::integers}) expect_right(plan, {.fill = fill});
+}
+
 // Integers are chosen exactly, and hardly a row of others leaves a choice.
 TEST(RouterAlone, IsHeldToTheReferenceInNearlyEveryRow) {
   for (const char* router : {"ids = top_k s k=k\nw = softmax_gate s ids",
