@@ -122,4 +122,10 @@ def again(op, group, more, tensors, outs=None):
 
 
 def _any_needs_gradient(tensors):
-    return any([getattr(one, "requires_grad", False) for one in tensors])
+    try:
+        for one in tensors:
+            if one.requires_grad:
+                return True
+    except AttributeError:  # what is no tensor has none, and no call had it
+        pass
+    return False
