@@ -43,7 +43,9 @@ namespace stretto {
   X(top_k, "top_k", 1, "the k experts that each row of scores is highest for")                \
   X(biased_top_k, "biased_top_k", 2, "the same by their sigmoids, plus the row B [1, n]")     \
   X(softmax_gate, "softmax_gate", 2, "weights of the experts IDS: a softmax of scores")       \
-  X(sigmoid_gate, "sigmoid_gate", 2, "weights of the experts IDS: sigmoids of scores")
+  X(sigmoid_gate, "sigmoid_gate", 2, "weights of the experts IDS: sigmoids of scores")        \
+  X(slice_ids, "slice_ids", 1, "the slices of each of IDS: numbers in a stack of slices")     \
+  X(slice_weights, "slice_weights", 1, "each weight once for each slice")
 
 #define STRETTO_ENUM(name, ...) name,
 enum class StageKind : uint8_t { STRETTO_STAGES(STRETTO_ENUM) };
@@ -69,6 +71,11 @@ inline bool chooses_experts(StageKind kind) {
 // Whether it weighs chosen experts by scores, which are its first operand.
 inline bool weighs_experts(StageKind kind) {
   return kind == StageKind::softmax_gate || kind == StageKind::sigmoid_gate;
+}
+
+// Whether it makes choices of experts, or their weights, those of the experts' slices.
+inline bool slices_choices(StageKind kind) {
+  return kind == StageKind::slice_ids || kind == StageKind::slice_weights;
 }
 
 inline constexpr size_t kMostStages = 4096;
@@ -97,6 +104,8 @@ struct Stage {
   // to 1 before.
   double scale = 1;
   bool normalises = true;
+  // Of those that slice choices: in how many each expert is, and how many experts there are.
+  int64_t slices = 1, experts = 0;
 };
 
 struct OperatorOutput {

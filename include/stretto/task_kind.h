@@ -37,7 +37,9 @@ namespace stretto {
   X(top_k, "top_k", "the experts of the highest scores of each row")                    \
   X(biased_top_k, "biased_top_k", "the same of sigmoids with a bias")                   \
   X(softmax_gate, "softmax_gate", "weights of chosen experts, a softmax of scores")     \
-  X(sigmoid_gate, "sigmoid_gate", "weights of chosen experts, sigmoids of scores")
+  X(sigmoid_gate, "sigmoid_gate", "weights of chosen experts, sigmoids of scores")      \
+  X(slice_ids, "slice_ids", "the slices of chosen experts")                             \
+  X(slice_weights, "slice_weights", "each weight once for each slice")
 
 namespace tasks {
 struct Work;  // src/tasks/work.h

@@ -53,6 +53,11 @@ void Emitter::stage(uint32_t lane, const Stage& stage, int32_t tile) {
   } else if (weighs_experts(stage.kind)) {
     instr.set_attribute(static_cast<float>(stage.scale));
     instr.set_count(0, stage.normalises ? 1 : 0);
+  } else if (stage.kind == StageKind::slice_ids) {
+    instr.set_count(0, stage.experts);
+    instr.set_count(1, stage.slices);
+  } else if (stage.kind == StageKind::slice_weights) {
+    instr.set_count(0, stage.slices);
   }
   append_of_part(lane, instr);
 }

@@ -36,6 +36,10 @@ Opcode opcode_of(StageKind kind) {
       return Opcode::softmax_gate;
     case StageKind::sigmoid_gate:
       return Opcode::sigmoid_gate;
+    case StageKind::slice_ids:
+      return Opcode::slice_ids;
+    case StageKind::slice_weights:
+      return Opcode::slice_weights;
   }
   STRETTO_ASSERT(false, "kind of stage out of range");
 }

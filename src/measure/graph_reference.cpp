@@ -64,6 +64,8 @@ device::StageOf stage_of(StageKind kind) {
     case StageKind::biased_top_k:
     case StageKind::softmax_gate:
     case StageKind::sigmoid_gate:
+    case StageKind::slice_ids:
+    case StageKind::slice_weights:
       break;
     case StageKind::embed:
       return StageOf::embed;

@@ -180,6 +180,8 @@ class Binder {
     if (text.k) stage.k = extent(*text.k, text.in_place);
     if (text.groups) stage.groups = extent(*text.groups, text.in_place);
     stage.best = text.best ? extent(*text.best, text.in_place) : stage.groups;
+    if (text.slices) stage.slices = extent(*text.slices, text.in_place);
+    if (text.experts) stage.experts = extent(*text.experts, text.in_place);
     stage.scale = text.scale.value_or(1);
     stage.normalises = text.normalises.value_or(true);
     std::vector<const Tensor*> in;

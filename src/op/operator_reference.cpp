@@ -60,6 +60,7 @@ class StageByStage {
   void add(const Stage& stage) {
     if (looks_up(stage.kind)) return store(stage, look_up_rows(op_, data_, stage, row0_, row1_));
     if (chooses_experts(stage.kind)) return choose(stage);
+    if (stage.kind == StageKind::slice_ids) return number_slices(stage);
     const Rows& x = rows_of(stage.in[0]);
     const Tensor& made = op_.tensor(stage.out);
     Rows rows;
@@ -70,6 +71,8 @@ class StageByStage {
       rows = routed_.grouped(stage, x, made.held == Held::partial ? op_.ranks : 1);
     } else if (stage.kind == StageKind::weigh) {
       rows = routed_.weigh(stage, x, rows_of(stage.in[2]));
+    } else if (stage.kind == StageKind::slice_weights) {
+      rows = repeat_cols(x, stage.slices);
     } else if (weighs_experts(stage.kind)) {
       rows = weigh_choices(stage, x, rows_of(stage.in[1]));
     } else {
@@ -88,6 +91,12 @@ class StageByStage {
     }
     routed_.set_ids(stage.out, chosen.ids);
     rows_[stage.out] = std::move(chosen.ids);
+  }
+
+  void number_slices(const Stage& stage) {
+    Rows ids = slices_of(rows_of(stage.in[0]), stage.experts, stage.slices);
+    routed_.set_ids(stage.out, ids);
+    rows_[stage.out] = std::move(ids);
   }
 
   // Rows whose experts no two implementations must agree on may be anything.

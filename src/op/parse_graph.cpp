@@ -253,6 +253,15 @@ class GraphParser {
                 fmt::format("{} needs k=, how many experts a row chooses", to_string(stage.kind)));
       return false;
     }
+    if (slices_choices(stage.kind) && !stage.slices) {
+      refuse_at(stage.in_place, fmt::format("{} needs slices=, how many each expert is cut in",
+                                            to_string(stage.kind)));
+      return false;
+    }
+    if (stage.kind == StageKind::slice_ids && !stage.experts) {
+      refuse_at(stage.in_place, "slice_ids needs experts=, how many there are");
+      return false;
+    }
     const size_t needed = num_operands(stage.kind);
     if (stage.in.size() == needed) return true;
     refuse_at(stage.in_place, fmt::format("{} takes {} tensor{}, found {}", to_string(stage.kind),
@@ -263,6 +272,8 @@ class GraphParser {
   static std::string_view attributes_of(StageKind kind) {
     if (kind == StageKind::norm) return "eps";
     if (chooses_experts(kind)) return "k, groups and best";
+    if (kind == StageKind::slice_ids) return "experts and slices";
+    if (kind == StageKind::slice_weights) return "slices";
     return weighs_experts(kind) ? "scale and normalise" : "";
   }
 
@@ -274,6 +285,10 @@ class GraphParser {
       if (key == "k") return extent(stage.k.emplace());
       if (key == "groups") return extent(stage.groups.emplace());
       if (key == "best") return extent(stage.best.emplace());
+    }
+    if (slices_choices(stage.kind) && key == "slices") return extent(stage.slices.emplace());
+    if (stage.kind == StageKind::slice_ids && key == "experts") {
+      return extent(stage.experts.emplace());
     }
     if (weighs_experts(stage.kind) && key == "scale") {
       return decimal(stage.scale.emplace(), 1e9, "a number above 0 and up to 1e9");

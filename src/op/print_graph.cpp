@@ -57,6 +57,8 @@ std::string print(const GraphText& text) {
     if (stage.k) out += fmt::format(" k={}", stage.k->text());
     if (stage.groups) out += fmt::format(" groups={}", stage.groups->text());
     if (stage.best) out += fmt::format(" best={}", stage.best->text());
+    if (stage.experts) out += fmt::format(" experts={}", stage.experts->text());
+    if (stage.slices) out += fmt::format(" slices={}", stage.slices->text());
     if (stage.scale) out += fmt::format(" scale={}", *stage.scale);
     if (stage.normalises) out += fmt::format(" normalise={}", *stage.normalises ? 1 : 0);
     out += "\n";

@@ -175,4 +175,28 @@ Rows weigh_choices(const Stage& stage, const Rows& scores, const Rows& ids) {
   return out;
 }
 
+Rows repeat_cols(const Rows& rows, int64_t times) {
+  Rows out(rows.rows, rows.cols * times);
+  out.is_exact = rows.is_exact;
+  for (int64_t row = 0; row < out.rows; ++row) {
+    for (int64_t col = 0; col < out.cols; ++col) {
+      out.values[out.at(row, col)] = rows.values[rows.at(row, col / times)];
+      out.errors[out.at(row, col)] = rows.errors[rows.at(row, col / times)];
+    }
+  }
+  return out;
+}
+
+Rows slices_of(const Rows& ids, int64_t experts, int64_t slices) {
+  Rows out = repeat_cols(ids, slices);
+  for (int64_t row = 0; row < out.rows; ++row) {
+    for (int64_t col = 0; col < out.cols; ++col) {
+      double& id = out.values[out.at(row, col)];
+      const bool is_expert = id >= 0 && id < static_cast<double>(experts);
+      id = is_expert ? id + static_cast<double>(col % slices * experts) : -1;
+    }
+  }
+  return out;
+}
+
 }  // namespace stretto

@@ -18,4 +18,10 @@ ChosenRows choose_experts(const Stage& stage, const Rows& scores, const Rows* bi
 
 Rows weigh_choices(const Stage& stage, const Rows& scores, const Rows& ids);
 
+// Of each id those of its slices in a stack of slice 0 of all experts, slice 1 of all, ...; -1
+// where it is no expert's.
+Rows slices_of(const Rows& ids, int64_t experts, int64_t slices);
+// Each column so often.
+Rows repeat_cols(const Rows& rows, int64_t times);
+
 }  // namespace stretto

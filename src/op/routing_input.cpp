@@ -29,6 +29,11 @@ Role role_of(const Operator& op, int tensor) {
       role.experts = op.tensor(stage.in[1]).matrices;
     } else if (stage.kind == StageKind::weigh && stage.in[2] == tensor) {
       role.is_weights = true;
+    } else if (stage.kind == StageKind::slice_ids && stage.in[0] == tensor) {
+      role.is_ids = true;
+      role.experts = stage.experts;
+    } else if (stage.kind == StageKind::slice_weights && stage.in[0] == tensor) {
+      role.is_weights = true;
     } else if (looks_up(stage.kind) && stage.in[0] == tensor) {
       role.is_ids = true;
       role.experts = op.tensor(stage.in[1]).rows;

@@ -187,6 +187,23 @@ StageRule gate_rule(const Tensor& scores, const Tensor& ids) {
   return rule;
 }
 
+// Choices are those of slices where they are.
+StageRule slice_rule(const Stage& stage, const Tensor& x) {
+  const Held held = x.held == Held::whole ? Held::whole : Held::rows;
+  const bool are_ids = stage.kind == StageKind::slice_ids;
+  StageRule rule{x.rows, x.cols * stage.slices, held, {held}, {}, x.dtype};
+  if (are_ids != (x.dtype == DType::i32)) {
+    rule.fault = are_ids ? fmt::format("{} says which experts are meant: give it as i32", x.name)
+                         : fmt::format("{} is i32: weights are fp32", x.name);
+  } else if (x.matrices > 1) {
+    rule.fault = fmt::format("{} takes no stack of matrices: {}", to_string(stage.kind), x.name);
+  } else if (are_ids && stage.experts > kMaxDim / stage.slices) {
+    rule.fault = fmt::format("{} slices of {} experts: at most {} in all", stage.slices,
+                             stage.experts, kMaxDim);
+  }
+  return rule;
+}
+
 // A term of a sum has no value of its own: what is computed of one waits for the sum.
 Held summed(Held held) { return held == Held::partial ? Held::rows : held; }
 
@@ -248,6 +265,8 @@ StageRule dense_rule(StageKind kind, std::span<const Tensor* const> in) {
     case StageKind::biased_top_k:
     case StageKind::softmax_gate:
     case StageKind::sigmoid_gate:
+    case StageKind::slice_ids:
+    case StageKind::slice_weights:
       break;
   }
   STRETTO_ASSERT(false, "kind of stage out of range");
@@ -282,6 +301,7 @@ StageRule rule_of(const Stage& stage, std::span<const Tensor* const> in, int ran
   const StageKind kind = stage.kind;
   const Tensor& x = *in[0];
   if (chooses_experts(kind) || weighs_experts(kind)) return router_rule(stage, in, dtype);
+  if (slices_choices(kind)) return slice_rule(stage, x);
   if (kind == StageKind::grouped) return grouped_rule(x, *in[1], *in[2], ranks, dtype);
   if (kind == StageKind::weigh) return weigh_rule(x, *in[1], *in[2]);
   if (looks_up(kind)) return look_up_rule(x, *in[1], ranks, dtype);

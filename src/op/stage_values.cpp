@@ -195,6 +195,8 @@ Rows stage_rows(const Stage& stage, const Rows& x, const Rows* y) {
     case StageKind::biased_top_k:
     case StageKind::softmax_gate:
     case StageKind::sigmoid_gate:
+    case StageKind::slice_ids:
+    case StageKind::slice_weights:
       STRETTO_ASSERT(false, "what goes by indices is not made row by row");
   }
   return out;

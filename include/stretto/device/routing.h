@@ -29,6 +29,14 @@ struct ExpertShares {
   STRETTO_HOST_DEVICE int32 size(int32 rank) const { return begin(rank + 1) - begin(rank); }
 };
 
+// Where each expert is cut in slices, each of some of its columns, that ranks of their own have: the
+// slice's number in a stack of slice 0 of all experts, then slice 1 of all, ... What is no expert's
+// has none, and is bad in slice 0 alone, so that it is counted once.
+STRETTO_HOST_DEVICE int32 number_of_slice(int32 id, int32 experts, int32 slice) {
+  if (id >= 0 && id < experts) return slice * experts + id;
+  return id == -1 || slice > 0 ? -1 : -2;
+}
+
 // What is chosen. An id is an expert's number, or -1: nothing is chosen there.
 template <typename Id>  // of 32 or 64 bits, with a sign
 struct Choices {
