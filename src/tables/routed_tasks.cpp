@@ -41,6 +41,10 @@ RoutedKind kind_of_task(Opcode op) {
       return RoutedKind::softmax_gate;
     case Opcode::sigmoid_gate:
       return RoutedKind::sigmoid_gate;
+    case Opcode::slice_ids:
+      return RoutedKind::slice_ids;
+    case Opcode::slice_weights:
+      return RoutedKind::slice_weights;
     default:
       return RoutedKind::reduce;
   }
@@ -148,6 +152,14 @@ class RoutedTaskBuilder {
         describe_router();
         routed_.own_experts = static_cast<uint32_t>(instr_.count(0));
         task_.epsilon = instr_.attribute();
+        break;
+      case Opcode::slice_ids:
+        routed_.top_k = static_cast<uint32_t>(writes_[0].cols());
+        routed_.own_experts = static_cast<uint32_t>(instr_.count(1));
+        break;
+      case Opcode::slice_weights:
+        routed_.top_k = static_cast<uint32_t>(writes_[0].cols());
+        routed_.own_experts = static_cast<uint32_t>(instr_.count(0));
         break;
       default:
         routed_.vectors = moves_vectors(reads_) && moves_vectors(writes_);

@@ -18,6 +18,7 @@ namespace {
 
 TEST(RouterPlans, AreAccepted) {
   for (const std::string op : {"moe-ep-router t=203 h=512 f=192 experts=12 k=3",
+                               "moe-ep-slices t=203 h=512 f=192 experts=12 k=3 slices=2",
                                "moe-ep-router t=3 h=64 f=64 experts=8 k=8",
                                "moe-tp-router t=203 h=512 f=384 experts=12 k=3",
                                "moe-ep-router-groups t=203 h=512 f=192 experts=16 k=4 groups=4 "
@@ -107,6 +108,61 @@ TEST_P(RouterTables, MakeChoicesAndWeightsOfTheirRows) {
     });
   }
   EXPECT_GT(seen, 2);
+}
+
+// Ids and weights that lie in the plan's buffers, of which some ids are no expert's.
+TEST(SliceTables, MakeNumbersAndWeightsOfTheirRows) {
+  const RoutedMemory memory("moe-ep-slices t=45 h=64 f=64 experts=12 k=5 slices=3 ranks=2",
+                            "tiles");
+  const Plan& plan = memory.plan;
+  const auto id_of = [](int32_t token, int32_t slot) { return (token * 5 + slot * 3) % 16 - 2; };
+  const auto weight_of = [](int32_t token, int32_t slot) {
+    return static_cast<float>(token) + static_cast<float>(slot) / 8;
+  };
+  int rows = 0;
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
+    memory.each_routed(rank, [&](const Instr& instr, const device::MoverTask& task,
+                                 const device::RoutedTask& routed, const MoverTable& table) {
+      const bool are_ids = instr.op == Opcode::slice_ids;
+      if (!are_ids && instr.op != Opcode::slice_weights) return;
+      EXPECT_TRUE(device::is_router(routed.kind));
+      const Region &from = plan.reads(instr)[0], &to = plan.writes(instr)[0];
+      rows += to.rows();
+      for (int32_t row = 0; row < to.rows(); ++row) {
+        const int32_t token = memory.first_token(to) + row;
+        for (int32_t slot = 0; slot < from.cols(); ++slot) {
+          const auto place = memory.address(from, row, slot, 0);
+          if (are_ids) {
+            *reinterpret_cast<int32_t*>(place) = id_of(token, slot);
+          } else {
+            *reinterpret_cast<float*>(place) = weight_of(token, slot);
+          }
+        }
+      }
+      const device::MoverRegion* const regions = table.regions[0].data() + task.first_region;
+      ASSERT_EQ(task.rows, static_cast<uint32_t>(to.rows()));
+      for (uint32_t row = 0; row < task.rows; ++row) {
+        device::RouterRow{task, routed, regions, regions + task.num_sources, row}.make(
+            device::OneLane{});
+      }
+      for (int32_t row = 0; row < to.rows(); ++row) {
+        const int32_t token = memory.first_token(to) + row;
+        for (int32_t i = 0; i < to.cols(); ++i) {
+          const int32_t slot = i / 3, slice = i % 3, id = id_of(token, slot);
+          if (!are_ids) {
+            EXPECT_EQ(*reinterpret_cast<const float*>(memory.address(to, row, i, 0)),
+                      weight_of(token, slot));
+            continue;
+          }
+          const bool is_expert = id >= 0 && id < 12;
+          EXPECT_EQ(memory.number(to, row, i, 0), is_expert               ? slice * 12 + id
+                                                  : id == -1 || slice > 0 ? -1
+                                                                          : -2);
+        }
+      }
+    });
+  }
+  EXPECT_EQ(rows, 2 * 45);
 }
 
 }  // namespace

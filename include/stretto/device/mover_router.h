@@ -1,14 +1,15 @@
-// The add warps of a mover at tasks that choose experts and weigh them: a row of scores by each
-// warp.
+// The add warps of a mover at tasks that choose experts, weigh them or name their slices: a row by
+// each warp.
 #pragma once
 
 #include "stretto/device/mover_elements.h"
+#include "stretto/device/routing.h"
 #include "stretto/device/top_k.h"
 
 namespace stretto::device {
 
 // A row of such a task, by the lanes that have it; host code can make one too. Sources: S, and the
-// bias or IDS. Destinations: IDS or WEIGHTS.
+// bias or IDS; what is sliced alone. Destinations: IDS or WEIGHTS.
 struct RouterRow {
   const MoverTask& task;
   const RoutedTask& routed;
@@ -18,6 +19,7 @@ struct RouterRow {
 
   template <class Lanes>
   STRETTO_PRIMITIVE void make(const Lanes& lanes) const {
+    if (routed.kind >= RoutedKind::slice_ids) return make_slices(lanes);
     const auto score = [&](int32 expert) { return element(from[0], row, expert, task.from); };
     const auto experts = static_cast<int32>(routed.experts);
     const auto top_k = static_cast<int32>(routed.top_k);
@@ -28,11 +30,7 @@ struct RouterRow {
       choose_experts(
           lanes, rules, score,
           [&](int32 expert) { return element(from[1], 0, expert, routed.weights); },
-          [&](int32 slot, int32 expert) {
-            for (uint32 d = 0; d < task.num_destinations; ++d) {
-              *reinterpret_cast<int32*>(place(d, slot, 4)) = expert;
-            }
-          });
+          [&](int32 slot, int32 expert) { put_number(slot, expert); });
       return;
     }
     const GateRules rules{experts, top_k, routed.kind == RoutedKind::softmax_gate,
@@ -40,19 +38,39 @@ struct RouterRow {
     weigh_experts(
         lanes, rules, score,
         [&](int32 slot) { return number_at(from[1], row, static_cast<uint32>(slot)); },
-        [&](int32 slot, float weight) {
-          for (uint32 d = 0; d < task.num_destinations; ++d) {
-            const uint32 rounded = round_as(task.to, weight);
-            if (task.to == MoverType::fp32) {
-              *reinterpret_cast<uint32*>(place(d, slot, 4)) = rounded;
-            } else {
-              *reinterpret_cast<uint16*>(place(d, slot, 2)) = static_cast<uint16>(rounded);
-            }
-          }
-        });
+        [&](int32 slot, float weight) { put_weight(slot, weight); });
   }
 
  private:
+  template <class Lanes>
+  STRETTO_PRIMITIVE void make_slices(const Lanes& lanes) const {
+    const auto slices = static_cast<int32>(routed.own_experts);
+    STRETTO_ROLLED
+    for (int32 slot = lanes.index(); slot < static_cast<int32>(routed.top_k);
+         slot += Lanes::kCount) {
+      if (routed.kind == RoutedKind::slice_ids) {
+        const int32 id = number_at(from[0], row, static_cast<uint32>(slot / slices));
+        put_number(slot, number_of_slice(id, static_cast<int32>(routed.experts), slot % slices));
+      } else {
+        put_weight(slot, element(from[0], row, slot / slices, task.from));
+      }
+    }
+  }
+  STRETTO_PRIMITIVE void put_number(int32 slot, int32 number) const {
+    for (uint32 d = 0; d < task.num_destinations; ++d) {
+      *reinterpret_cast<int32*>(place(d, slot, 4)) = number;
+    }
+  }
+  STRETTO_PRIMITIVE void put_weight(int32 slot, float weight) const {
+    const uint32 rounded = round_as(task.to, weight);
+    for (uint32 d = 0; d < task.num_destinations; ++d) {
+      if (task.to == MoverType::fp32) {
+        *reinterpret_cast<uint32*>(place(d, slot, 4)) = rounded;
+      } else {
+        *reinterpret_cast<uint16*>(place(d, slot, 2)) = static_cast<uint16>(rounded);
+      }
+    }
+  }
   STRETTO_PRIMITIVE static float element(const MoverRegion& region, uint32 row, int32 column,
                                          MoverType type) {
     return load_element(address_in(region, row, static_cast<uint32>(column), type), type);

@@ -72,6 +72,8 @@ enum class RoutedKind : uint8 {
   biased_top_k,
   softmax_gate,
   sigmoid_gate,
+  slice_ids,
+  slice_weights,
 };
 
 STRETTO_HOST_DEVICE bool is_look_up(RoutedKind kind) {
@@ -91,7 +93,8 @@ struct RoutedTask {
   uint32 experts;                    // all
   uint32 first_expert, own_experts;  // of route: those of the partition; dispatch: of who is sent
                                      // to. The second, top_k: groups that are left; gates: whether
-                                     // they normalise, by what the task has as epsilon
+                                     // they normalise, by what the task has as epsilon; slices:
+                                     // of each expert
   uint32 workers;                    // route: threads that make the partition
 };
 
