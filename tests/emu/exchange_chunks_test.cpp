@@ -2,24 +2,15 @@
 #include <gmock/gmock.h>
 
 #include "lost_syncs.h"
-#include "stretto/check.h"
-#include "stretto/emulate.h"
-#include "stretto/lower.h"
+#include "small_plans.h"
 #include "stretto/simulate.h"
 
 namespace stretto {
 namespace {
 
-Machine machine_of(int ranks) {
-  Machine machine = default_machine(ranks);
-  machine.sms = 12;
-  machine.nccl_sms = 2;
-  return machine;
-}
-
 Plan plan_of(const char* name, int64_t rows, int ranks, const std::string& schedule) {
   const Operator op = make_operator(name, {{"m", rows}, {"n", 48}, {"k", 72}}, ranks);
-  const Machine machine = machine_of(ranks);
+  const Machine machine = small_machine(ranks);
   return lower(op, parse_schedules(schedule, op, machine), machine);
 }
 
@@ -55,17 +46,9 @@ TEST_P(ExchangesOf, ChunksAreProvedAndRight) {
         SCOPED_TRACE(std::string(GetParam()) + " on " + std::to_string(ranks) + ", " +
                      std::to_string(rows) + " rows, " + schedule);
         const Plan plan = plan_of(GetParam(), rows, ranks, schedule);
-        const CheckReport report = check(plan);
-        ASSERT_TRUE(report.clean()) << report.diagnostics.front().message;
-        EXPECT_EQ(print(parse_plan(print(plan))), print(plan));
-        for (const uint64_t seed : {1, 2}) {
-          EmulateOptions options;
-          options.seed = seed;
-          const EmulateResult result = emulate(plan, options);
-          ASSERT_TRUE(result.finished);
-          ASSERT_TRUE(result.faults.empty()) << result.faults.front().text;
-          ASSERT_TRUE(result.verified) << result.first_wrong;
-        }
+        expect_proved(plan);
+        for (const uint64_t seed : {1, 2}) expect_right(plan, {.seed = seed});
+        if (HasFailure()) return;
       }
     }
   }

@@ -3,10 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "lost_syncs.h"
-#include "stretto/check.h"
-#include "stretto/emulate.h"
-#include "stretto/error.h"
-#include "stretto/lower.h"
+#include "small_plans.h"
 
 namespace stretto {
 namespace {
@@ -15,13 +12,6 @@ struct GraphCase {
   const char* name;
   Sizes sizes;
 };
-
-Machine machine_of(int ranks) {
-  Machine machine = default_machine(ranks);
-  machine.sms = 12;
-  machine.nccl_sms = 2;
-  return machine;
-}
 
 // Ragged rows, and fewer rows than ranks.
 std::vector<GraphCase> cases() {
@@ -49,7 +39,7 @@ class GraphsOfRanks : public testing::TestWithParam<int> {};
 
 TEST_P(GraphsOfRanks, AreProvedAndRightUnderEveryPreset) {
   const int ranks = GetParam();
-  const Machine machine = machine_of(ranks);
+  const Machine machine = small_machine(ranks);
   size_t served = 0;
   for (const GraphCase& one : cases()) {
     const Operator op = make_operator(one.name, one.sizes, ranks);
@@ -63,19 +53,9 @@ TEST_P(GraphsOfRanks, AreProvedAndRightUnderEveryPreset) {
       if (!legal(op, schedule, machine).empty()) continue;
       SCOPED_TRACE(to_string(op) + " " + to_string(schedule));
       const Plan plan = lower(op, schedule, machine);
-      const CheckReport report = check(plan);
-      ASSERT_TRUE(report.diagnostics.empty()) << report.diagnostics.front().message;
-      EXPECT_EQ(print(parse_plan(print(plan))), print(plan));
-      for (const uint64_t seed : {1, 2}) {
-        EmulateOptions options;
-        options.seed = seed;
-        options.reference = reference;
-        const EmulateResult result = emulate(plan, options);
-        ASSERT_TRUE(result.finished);
-        ASSERT_TRUE(result.faults.empty()) << result.faults.front().text;
-        ASSERT_TRUE(result.verified) << result.first_wrong;
-        ASSERT_TRUE(result.ranks_agree);
-      }
+      expect_proved(plan);
+      for (const uint64_t seed : {1, 2}) expect_right(plan, {.seed = seed, .reference = reference});
+      if (HasFailure()) return;
       ++served;
     }
   }
@@ -92,15 +72,15 @@ TEST(GraphWaves, OfOneProductWaitForNothingOfTheNext) {
   const Operator op = make_operator("layer", sizes, 2);
   const std::string gather = "tiles,tile=16x16,start=wave,comm-sms=2";
   const OperatorSchedule schedule =
-      parse_schedules("tiles/up:" + gather + "/qkv:" + gather, op, machine_of(2));
-  const Plan plan = lower(op, schedule, machine_of(2));
-  EXPECT_TRUE(check(plan).clean());
-  EXPECT_EQ(emulate(plan).first_wrong, "");
+      parse_schedules("tiles/up:" + gather + "/qkv:" + gather, op, small_machine(2));
+  const Plan plan = lower(op, schedule, small_machine(2));
+  expect_proved(plan);
+  expect_right(plan, {});
 }
 
 // Every wait and notify of a plan of two products, one at a time.
 TEST(GraphMutants, LostWaitsAndNotifiesAreReported) {
-  const Machine machine = machine_of(2);
+  const Machine machine = small_machine(2);
   for (const char* name : {"mlp", "gemm-rs-norm-ag"}) {
     const Sizes sizes = std::string_view(name) == "mlp" ? Sizes{{"m", 20}, {"h", 16}, {"f", 32}}
                                                         : Sizes{{"m", 20}, {"n", 32}, {"k", 16}};

@@ -3,24 +3,16 @@
 #include <gmock/gmock.h>
 
 #include "lost_syncs.h"
-#include "stretto/check.h"
-#include "stretto/emulate.h"
+#include "small_plans.h"
 #include "stretto/error.h"
-#include "stretto/lower.h"
 #include "stretto/simulate.h"
 
 namespace stretto {
 namespace {
 
+constexpr int kSms = 6;
 constexpr RoutingKind kBags[] = {RoutingKind::uniform, RoutingKind::zipf, RoutingKind::one_hot,
                                  RoutingKind::adversarial};
-
-Machine machine_of(int ranks) {
-  Machine machine = default_machine(ranks);
-  machine.sms = 6;
-  machine.nccl_sms = 2;
-  return machine;
-}
 
 Operator look_ups(std::string_view name, int ranks, int64_t bags, int64_t dim,
                   DType dtype = DType::bf16) {
@@ -47,20 +39,12 @@ std::vector<OperatorSchedule> schedules_of(const Operator& op, const Machine& ma
   return all;
 }
 
-void expect_right(const Plan& plan, const EmulateOptions& options) {
-  SCOPED_TRACE(std::string(to_string(options.routing.kind)) + " " + plan.schedule);
-  const EmulateResult result = emulate(plan, options);
-  ASSERT_TRUE(result.finished);
-  ASSERT_TRUE(result.faults.empty()) << result.faults.front().text;
-  ASSERT_TRUE(result.verified) << result.first_wrong;
-}
-
 class LookUpRanks : public testing::TestWithParam<int> {};
 
 // Ragged bags; ranks that do not divide them, and some that have none.
 TEST_P(LookUpRanks, OperatorsAreProvedAndRightWhateverIsLookedUp) {
   const int ranks = GetParam();
-  const Machine machine = machine_of(ranks);
+  const Machine machine = small_machine(ranks, kSms);
   for (const char* name : {"embedding-a2a", "embedding-a2a-mean"}) {
     for (const int64_t bags : {45, 3}) {
       const Operator op = look_ups(name, ranks, bags, 10);
@@ -68,13 +52,11 @@ TEST_P(LookUpRanks, OperatorsAreProvedAndRightWhateverIsLookedUp) {
       for (const OperatorSchedule& schedule : schedules_of(op, machine)) {
         SCOPED_TRACE(to_string(op) + " " + to_string(schedule));
         const Plan plan = lower(op, schedule, machine);
-        const CheckReport report = check(plan);
-        ASSERT_TRUE(report.diagnostics.empty()) << report.diagnostics.front().message;
-        EXPECT_EQ(print(parse_plan(print(plan))), print(plan));
+        expect_proved(plan);
         EXPECT_GT(simulate(plan, machine).total_us, 0);
         for (const RoutingKind bag : kBags) {
           expect_right(plan, {.routing = {bag, {}}, .reference = reference});
-          if (HasFatalFailure()) return;
+          if (HasFailure()) return;
         }
       }
     }
@@ -85,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, LookUpRanks, testing::Values(1, 2, 3, 4, 8),
                          [](const auto& test) { return std::to_string(test.param); });
 
 TEST(LookUps, OfIntegersAreExact) {
-  const Machine machine = machine_of(3);
+  const Machine machine = small_machine(3, kSms);
   for (const DType dtype : {DType::bf16, DType::fp16, DType::fp32}) {
     const Operator op = look_ups("embedding-a2a", 3, 31, 16, dtype);
     for (const OperatorSchedule& schedule : schedules_of(op, machine)) {
@@ -97,7 +79,7 @@ TEST(LookUps, OfIntegersAreExact) {
 
 // Sums that stay where their columns are, and those that a product of own rows takes.
 TEST(LookUps, MayStandBeforeOtherStages) {
-  const Machine machine = machine_of(2);
+  const Machine machine = small_machine(2, kSms);
   const Sizes sizes = {{"m", 21}, {"t", 4}, {"s", 9}, {"d", 16}, {"p", 3}, {"n", 24}};
   const std::string head =
       "graph own m t s d p n\ninput ids [m, t*p] cols i32\ninput w [t, s, d] experts\n";
@@ -111,14 +93,14 @@ TEST(LookUps, MayStandBeforeOtherStages) {
       const OperatorSchedule schedule = schedule_of(find_preset(preset), op, machine);
       ASSERT_THAT(legal(op, schedule, machine), testing::IsEmpty());
       const Plan plan = lower(op, schedule, machine);
-      EXPECT_TRUE(check(plan).clean());
+      expect_proved(plan);
       expect_right(plan, {});
     }
   }
 }
 
 TEST(LookUpMutants, LostWaitsAndNotifiesAreReported) {
-  const Machine machine = machine_of(2);
+  const Machine machine = small_machine(2, kSms);
   const Operator op = look_ups("embedding-a2a", 2, 34, 8);
   for (const char* text : {"decomposed,tile=8x8,granularity=tile", "tiles,tile=8x8",
                            "slices,tile=8x8,mover=comm-blocks,comm-sms=2,reuse=ack"}) {
@@ -128,7 +110,7 @@ TEST(LookUpMutants, LostWaitsAndNotifiesAreReported) {
 
 // Another table, other bags, another place: the reference sees it.
 TEST(LookUpMutants, WrongRegionsGiveWrongResults) {
-  const Machine machine = machine_of(2);
+  const Machine machine = small_machine(2, kSms);
   const Operator op = look_ups("embedding-a2a", 2, 32, 8);
   const Plan plan = lower(op, parse_schedules("tiles,tile=8x8", op, machine), machine);
   const auto with = [&](size_t operand, int32_t down, int32_t right) {
@@ -180,7 +162,7 @@ TEST(LookUpRefusals, SayWhatWouldBeRight) {
 }
 
 TEST(LookUpRefusals, OfSchedulesSayWhatWouldBeRight) {
-  const Machine machine = machine_of(2);
+  const Machine machine = small_machine(2, kSms);
   const Operator op = look_ups("embedding-a2a", 2, 32, 8);
   const auto refused = [&](const std::string& text) {
     const auto reasons = legal(op, parse_schedules(text, op, machine), machine);

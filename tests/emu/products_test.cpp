@@ -5,9 +5,7 @@
 #include <map>
 
 #include "lost_syncs.h"
-#include "stretto/check.h"
-#include "stretto/emulate.h"
-#include "stretto/lower.h"
+#include "small_plans.h"
 
 namespace stretto {
 namespace {
@@ -18,32 +16,13 @@ using testing::Pair;
 
 const Sizes kRagged = {{"m", 37}, {"h", 48}, {"f", 96}};
 
-Machine machine_of(int ranks) {
-  Machine machine = default_machine(ranks);
-  machine.sms = 12;
-  machine.nccl_sms = 2;
-  return machine;
-}
-
 void expect_right(const Operator& op, const OperatorSchedule& schedule, const Machine& machine,
                   const std::shared_ptr<SharedReference>& reference) {
   SCOPED_TRACE(to_string(op) + " " + to_string(schedule));
   ASSERT_THAT(legal(op, schedule, machine), IsEmpty());
   const Plan plan = lower(op, schedule, machine);
-  const CheckReport report = check(plan);
-  ASSERT_TRUE(report.clean()) << report.diagnostics.front().message;
-  const std::string text = print(plan);
-  EXPECT_EQ(print(parse_plan(text)), text);
-  for (const uint64_t seed : {1, 2}) {
-    EmulateOptions options;
-    options.seed = seed;
-    options.reference = reference;
-    const EmulateResult result = emulate(plan, options);
-    ASSERT_TRUE(result.finished);
-    ASSERT_TRUE(result.faults.empty()) << result.faults.front().text;
-    ASSERT_TRUE(result.verified) << result.first_wrong;
-    ASSERT_TRUE(result.ranks_agree);
-  }
+  expect_proved(plan);
+  for (const uint64_t seed : {1, 2}) expect_right(plan, {.seed = seed, .reference = reference});
 }
 
 // How many of them can serve.
@@ -71,7 +50,7 @@ class ProductsOfRanks : public testing::TestWithParam<int> {};
 
 TEST_P(ProductsOfRanks, HaveTilesOfTheirOwn) {
   const int ranks = GetParam();
-  const Machine machine = machine_of(ranks);
+  const Machine machine = small_machine(ranks);
   const Operator op = make_operator("mlp", kRagged, ranks);
   const OperatorSchedule schedule =
       parse_schedules("tiles,tile=16x32,comm-sms=2/down:tiles,tile=8x24,comm-sms=0", op, machine);
@@ -102,7 +81,7 @@ TEST_P(ProductsOfRanks, GoTogetherWhateverTheyHave) {
   for (const int64_t rows : {37, 3}) {  // ragged, and fewer than some ranks
     const Operator op = make_operator("mlp", {{"m", rows}, {"h", 48}, {"f", 96}}, ranks);
     for (int split = 1; split <= 2; ++split) {
-      served += serve_all_pairs(op, machine_of(ranks), split);
+      served += serve_all_pairs(op, small_machine(ranks), split);
     }
   }
   EXPECT_GE(served, 100u);
@@ -114,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, ProductsOfRanks, testing::Values(2, 3, 4),
 std::vector<LibraryKernel> library_kernels(const char* name, const Sizes& sizes,
                                            const std::string& schedule) {
   const Operator op = make_operator(name, sizes, 2);
-  const Plan plan = lower(op, parse_schedules(schedule, op, machine_of(2)), machine_of(2));
+  const Plan plan = lower(op, parse_schedules(schedule, op, small_machine(2)), small_machine(2));
   EXPECT_FALSE(plan.library_gemms);
   return plan.library_kernels;
 }
@@ -130,14 +109,14 @@ TEST(Products, ThatALibraryMultipliesAreSaidByTheirKernels) {
 TEST(Products, OfALibraryAreSaidOnceWhereAllAreAlike) {
   const Operator op = make_operator("mlp", kRagged, 2);
   const Plan plan =
-      lower(op, parse_schedules("library,algorithm=5", op, machine_of(2)), machine_of(2));
+      lower(op, parse_schedules("library,algorithm=5", op, small_machine(2)), small_machine(2));
   EXPECT_TRUE(plan.library_gemms);
   EXPECT_EQ(plan.library_algorithm, 5);
   EXPECT_THAT(plan.library_kernels, IsEmpty());
 }
 
 TEST(Products, ShareClustersAndWhoMakesCollectives) {
-  const Machine machine = machine_of(2);
+  const Machine machine = small_machine(2);
   const Operator op = make_operator(
       "layer", {{"m", 32}, {"h", 64}, {"f", 96}, {"heads", 8}, {"kv-heads", 4}, {"head-dim", 8}},
       2);
@@ -153,7 +132,7 @@ TEST(Products, ShareClustersAndWhoMakesCollectives) {
 
 // Every wait and notify between a product of tiles and one of a library, one at a time.
 TEST(Products, OfATileKernelAndALibraryNeedEverySync) {
-  const Machine machine = machine_of(2);
+  const Machine machine = small_machine(2);
   const Operator op = make_operator("mlp", {{"m", 44}, {"h", 16}, {"f", 32}}, 2);
   for (const char* text : {"tiles,tile=16x16,comm-sms=2/down:library,tile=16x16",
                            "library,tile=16x16/down:slices,tile=16x16,comm-sms=2"}) {
@@ -163,7 +142,7 @@ TEST(Products, OfATileKernelAndALibraryNeedEverySync) {
 
 // NCCL's kernels, and those by which a copy engine signals, find an SM whatever else waits.
 TEST(Products, LeaveSmsToEachOther) {
-  const Machine machine = machine_of(5);
+  const Machine machine = small_machine(5);
   const Operator op = make_operator("mlp", {{"m", 90}, {"h", 240}, {"f", 240}}, 5);
   for (const char* first : {"sequential,comm-sms=0", "library", "decomposed,reuse=ack"}) {
     const std::string text =

@@ -3,24 +3,16 @@
 #include <gmock/gmock.h>
 
 #include "lost_syncs.h"
-#include "stretto/check.h"
-#include "stretto/emulate.h"
+#include "small_plans.h"
 #include "stretto/error.h"
-#include "stretto/lower.h"
 #include "stretto/simulate.h"
 
 namespace stretto {
 namespace {
 
+constexpr int kSms = 10;
 constexpr RoutingKind kRoutings[] = {RoutingKind::uniform, RoutingKind::zipf, RoutingKind::one_hot,
                                      RoutingKind::adversarial};
-
-Machine machine_of(int ranks) {
-  Machine machine = default_machine(ranks);
-  machine.sms = 10;
-  machine.nccl_sms = 2;
-  return machine;
-}
 
 // Blocks of tokens are short, some ranks have none, and with few of them the last rank has an
 // expert less.
@@ -35,14 +27,7 @@ Sizes sizes_of(std::string_view name, int ranks, int64_t tokens) {
 // Both partitions, and tiles of all heights, whatever the preset takes.
 std::vector<OperatorSchedule> schedules_of(const Operator& op, const Machine& machine) {
   std::vector<OperatorSchedule> all;
-  for (const Preset& preset : presets()) {
-    OperatorSchedule schedule = schedule_of(preset, op, machine);
-    for (Schedule& product : schedule.products) {
-      product.comm_sms = product.mover == Mover::comm_blocks ? 3 : 0;
-      product.tile_m = 8;
-      product.tile_n = 16;
-    }
-    if (!legal(op, schedule, machine).empty()) continue;
+  for (OperatorSchedule schedule : small_presets(op, machine)) {
     all.push_back(schedule);
     if (schedule.products[0].mover != Mover::comm_blocks || op.ranks == 1) continue;
     for (Schedule& product : schedule.products) {
@@ -57,20 +42,11 @@ std::vector<OperatorSchedule> schedules_of(const Operator& op, const Machine& ma
   return all;
 }
 
-void expect_right(const Plan& plan, const EmulateOptions& options) {
-  SCOPED_TRACE(std::string(to_string(options.routing.kind)) + " " + plan.schedule);
-  const EmulateResult result = emulate(plan, options);
-  ASSERT_TRUE(result.finished);
-  ASSERT_TRUE(result.faults.empty()) << result.faults.front().text;
-  ASSERT_TRUE(result.verified) << result.first_wrong;
-  ASSERT_TRUE(result.ranks_agree);
-}
-
 class RoutedRanks : public testing::TestWithParam<int> {};
 
 TEST_P(RoutedRanks, OperatorsAreProvedAndRightUnderEveryRouting) {
   const int ranks = GetParam();
-  const Machine machine = machine_of(ranks);
+  const Machine machine = small_machine(ranks, kSms);
   for (const char* name :
        {"moe-tp", "moe-ep", "moe-ep-shared", "moe-tp-up", "moe-tp-down", "moe-tp-down-ar"}) {
     for (const int64_t tokens : {29, 9, 3, 1}) {
@@ -81,13 +57,11 @@ TEST_P(RoutedRanks, OperatorsAreProvedAndRightUnderEveryRouting) {
       for (const OperatorSchedule& schedule : schedules) {
         SCOPED_TRACE(to_string(op) + " " + to_string(schedule));
         const Plan plan = lower(op, schedule, machine);
-        const CheckReport report = check(plan);
-        ASSERT_TRUE(report.diagnostics.empty()) << report.diagnostics.front().message;
-        EXPECT_EQ(print(parse_plan(print(plan))), print(plan));
+        expect_proved(plan);
         EXPECT_GT(simulate(plan, machine).total_us, 0);
         for (const RoutingKind routing : kRoutings) {
           expect_right(plan, {.routing = {routing, {}}, .reference = reference});
-          if (HasFatalFailure()) return;
+          if (HasFailure()) return;
         }
         expect_right(plan, {.seed = 2, .data_seed = 5, .routing = {RoutingKind::zipf, {}}});
       }
@@ -116,7 +90,7 @@ TEST(SharedExperts, AreComputedWhileTokensAreSent) {
 
 // Every wait and notify of plans with one partition and with one for each source, one at a time.
 TEST(RoutedMutants, LostWaitsAndNotifiesAreReported) {
-  const Machine machine = machine_of(2);
+  const Machine machine = small_machine(2, kSms);
   for (const char* name : {"moe-tp", "moe-ep"}) {
     const Operator op =
         make_operator(name, {{"t", 6}, {"h", 16}, {"f", 16}, {"experts", 2}, {"k", 1}}, 2);
@@ -136,20 +110,20 @@ TEST(RoutedIntegers, AreExact) {
       "a = grouped x w1 ids\nd = grouped a w2 ids\ny = weigh d ids weights\noutput y whole\n");
   const Operator op = make_graph(graph, {{"t", 41}, {"h", 72}, {"f", 48}, {"experts", 9}, {"k", 4}},
                                  3, DType::fp32);
-  const Machine machine = machine_of(3);
+  const Machine machine = small_machine(3, kSms);
   for (const OperatorSchedule& schedule : schedules_of(op, machine)) {
     const Plan plan = lower(op, schedule, machine);
-    ASSERT_TRUE(check(plan).diagnostics.empty());
+    expect_proved(plan);
     for (const RoutingKind routing : kRoutings) {
       expect_right(plan, {.fill = Fill::integers, .routing = {routing, {}}});
-      if (HasFatalFailure()) return;
+      if (HasFailure()) return;
     }
   }
 }
 
 // Who takes other entries' experts, or another token's rows, is wrong: the reference sees it.
 TEST(RoutedMutants, WrongTablesGiveWrongResults) {
-  const Machine machine = machine_of(2);
+  const Machine machine = small_machine(2, kSms);
   const Operator op =
       make_operator("moe-tp", {{"t", 20}, {"h", 16}, {"f", 32}, {"experts", 4}, {"k", 2}}, 2);
   const OperatorSchedule schedule = schedules_of(op, machine)[0];
@@ -175,7 +149,7 @@ TEST(RoutedMutants, WrongTablesGiveWrongResults) {
 }
 
 TEST(Routings, OfFilesAreWhatTheySay) {
-  const Machine machine = machine_of(2);
+  const Machine machine = small_machine(2, kSms);
   const Operator op =
       make_operator("moe-ep", {{"t", 3}, {"h", 16}, {"f", 16}, {"experts", 4}, {"k", 2}}, 2);
   const Plan plan = lower(op, schedule_of(find_preset("tiles"), op, machine), machine);
@@ -234,7 +208,7 @@ TEST(Routed, RowsWithOneChoiceMayBeOfNoExpert) {
     Sizes sizes = sizes_of(name, 2, 29);
     for (auto& [size, value] : sizes) value = size == "k" ? 1 : value;
     const Operator op = make_operator(name, sizes, 2);
-    const Machine machine = machine_of(2);
+    const Machine machine = small_machine(2, kSms);
     EmulateOptions options;
     options.routing.kind = RoutingKind::adversarial;
     for (const OperatorSchedule& schedule : schedules_of(op, machine)) {

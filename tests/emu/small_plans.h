@@ -37,6 +37,7 @@ inline std::vector<OperatorSchedule> small_presets(const Operator& op, const Mac
 
 inline void expect_proved(const Plan& plan) {
   const CheckReport report = check(plan);
+  EXPECT_FALSE(report.truncated);
   EXPECT_TRUE(report.diagnostics.empty()) << report.diagnostics.front().message;
   EXPECT_EQ(print(parse_plan(print(plan))), print(plan));
 }

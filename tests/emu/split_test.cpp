@@ -5,19 +5,10 @@
 #include <map>
 
 #include "lost_syncs.h"
-#include "stretto/check.h"
-#include "stretto/emulate.h"
-#include "stretto/lower.h"
+#include "small_plans.h"
 
 namespace stretto {
 namespace {
-
-Machine machine_of(int ranks) {
-  Machine machine = default_machine(ranks);
-  machine.sms = 12;
-  machine.nccl_sms = 2;
-  return machine;
-}
 
 void use_few_movers(OperatorSchedule& schedule) {
   for (Schedule& product : schedule.products) {
@@ -30,9 +21,7 @@ void use_few_movers(OperatorSchedule& schedule) {
 uint64_t hash_of(const Operator& op, const OperatorSchedule& schedule, const Machine& machine,
                  const std::shared_ptr<SharedReference>& reference) {
   const Plan plan = lower(op, schedule, machine);
-  const CheckReport report = check(plan);
-  EXPECT_TRUE(report.clean()) << report.diagnostics.front().message;
-  EXPECT_EQ(print(parse_plan(print(plan))), print(plan));
+  expect_proved(plan);
   const EmulateResult result = emulate(plan, {.seed = 3, .runs = 3, .reference = reference});
   EXPECT_TRUE(result.finished);
   EXPECT_TRUE(result.faults.empty()) << result.faults.front().text;
@@ -43,7 +32,7 @@ uint64_t hash_of(const Operator& op, const OperatorSchedule& schedule, const Mac
 
 // As many splits as are served; each has the bits of the whole where its sums have one order.
 int expect_splits(const Operator& op) {
-  const Machine machine = machine_of(op.ranks);
+  const Machine machine = small_machine(op.ranks);
   const auto reference = make_shared_reference();
   int served = 0;
   for (const Preset& preset : presets()) {
@@ -137,7 +126,7 @@ TEST(SplitsOfOwnGraphs, AreRightUnderEveryPreset) {
 
 // Every wait and notify of a plan of two parts, one at a time.
 TEST(SplitMutants, LostWaitsAndNotifiesAreReported) {
-  const Machine machine = machine_of(2);
+  const Machine machine = small_machine(2);
   const Operator op = make_operator("gemm-rs-norm-ag", {{"m", 20}, {"n", 32}, {"k", 16}}, 2);
   for (const char* preset : {"tiles", "slices"}) {
     OperatorSchedule schedule = schedule_of(find_preset(preset), op, machine, 2);
