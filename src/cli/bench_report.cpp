@@ -57,16 +57,15 @@ std::string print(const BenchedOperator& benched, const std::string& against) {
       {"strategy", "time", "spread", "cold", "speed-up", "exposed", "floor", "predicted", "SMs"});
   table.add({"", "us", "us", "us", "x", "us", "/ time", "us", "gemm+comm"});
   const auto baseline = time_against(benched, against);
-  const double gemm_us = benched.library.gemm.warm.median;
   const auto row = [&](const std::string& name, const runtime::PathTimes& times,
                        const std::string& predicted, const std::string& sms) {
     const double time = times.warm.median;
     table.add({name, us(time), fmt::format("{:.1f}-{:.1f}", times.warm.low, times.warm.high),
                cold_us(times), baseline ? fmt::format("{:.2f}", *baseline / time) : "-",
-               us(std::max(0.0, time - gemm_us)), fmt::format("{:.2f}", benched.floor_us() / time),
-               predicted, sms});
+               us(std::max(0.0, time - benched.alone_us())),
+               fmt::format("{:.2f}", benched.floor_us() / time), predicted, sms});
   };
-  row("cuBLAS alone", benched.library.gemm, "-", "-");
+  if (benched.library.gemm) row("cuBLAS alone", *benched.library.gemm, "-", "-");
   if (benched.library.collective) row("NCCL alone", *benched.library.collective, "-", "-");
   if (benched.library.sequential) {
     row("library path", *benched.library.sequential, "-", "-");
@@ -74,6 +73,16 @@ std::string print(const BenchedOperator& benched, const std::string& against) {
     table.add_remark("library path", benched.library.problem);
   }
   std::string notes;
+  if (benched.look_up_floor_us > 0) {
+    notes += labelled(
+        "look-ups",
+        fmt::format("no library has a call for them: in the library path they are a kernel of "
+                    "Stretto, and NCCL sends what it made; their floor is {} us: the indices of "
+                    "full bags, and the rows that they pick, each once, at {} GB/s of memory; "
+                    "exposed is beyond that",
+                    us(benched.look_up_floor_us), benched.machine.hbm_gb_per_s),
+        kLabelWidth);
+  }
   for (const BenchedStrategy& one : benched.strategies) {
     if (!one.choice.refused.empty()) {
       table.add_remark(one.choice.name, "cannot serve this: " + join(one.choice.refused, "; "));
@@ -137,10 +146,14 @@ std::string legend(const std::string& gpu, const Options& options, const Machine
 
 Json to_json(const BenchedOperator& benched) {
   Json json = {{"operator", to_string(benched.op)},
-               {"gemm_us", benched.library.gemm.warm.median},
                {"link_floor_us", benched.link_floor_us},
                {"floor_us", benched.floor_us()},
-               {"library", {{"gemm", path_json(benched.library.gemm)}}}};
+               {"library", Json::object()}};
+  if (benched.look_up_floor_us > 0) json["look_up_floor_us"] = benched.look_up_floor_us;
+  if (const auto& gemm = benched.library.gemm) {
+    json["gemm_us"] = gemm->warm.median;
+    json["library"]["gemm"] = path_json(*gemm);
+  }
   if (const auto& nccl = benched.library.collective) {
     json["nccl_us"] = nccl->warm.median;
     json["library"]["collective"] = path_json(*nccl);
@@ -162,7 +175,7 @@ Json to_json(const BenchedOperator& benched) {
     } else {
       strategy.update(path_json(one.measured.times));
       strategy["error"] = one.measured.error;
-      strategy["exposed_us"] = one.measured.times.warm.median - benched.library.gemm.warm.median;
+      strategy["exposed_us"] = one.measured.times.warm.median - benched.alone_us();
       strategy["compute_sms"] = one.compute_sms;
       strategy["comm_sms"] = one.comm_sms;
     }

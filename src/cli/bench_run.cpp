@@ -7,6 +7,7 @@
 #include "core/parallel.h"
 #include "core/text.h"
 #include "gpu/shared_gpus.h"
+#include "measure/look_up_bytes.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/simulate.h"
@@ -27,17 +28,33 @@ struct Lowered {
   double predicted_us = 0;
 };
 
-// cuBLAS, then NCCL, with a kernel of one pass for what stands between; null where that cannot be.
-// For pooled look-ups there is no call of cuBLAS: they are a kernel of ours.
-std::unique_ptr<Plan> library_plan(const Operator& op, const Machine& machine) {
-  const bool is_pooled = std::any_of(
-      op.segments.begin(), op.segments.end(),
-      [](const OperatorSegment& one) { return one.product && one.product->looks_up(); });
-  const Preset& preset = find_preset(is_pooled ? "sequential" : "library");
-  const OperatorSchedule schedule = schedule_of(preset, op, machine);
-  if (!legal(op, schedule, machine).empty()) return nullptr;
+// cuBLAS, then NCCL, with a kernel of one pass for what stands between. For pooled look-ups there
+// is no call of cuBLAS: they are a kernel of ours.
+OperatorSchedule library_schedule(const Operator& op, const Machine& machine) {
+  OperatorSchedule schedule = schedule_of(find_preset("library"), op, machine);
+  const OperatorSchedule ours = schedule_of(find_preset("sequential"), op, machine);
+  size_t product = 0;
+  for (const OperatorSegment& segment : op.segments) {
+    if (!segment.product) continue;
+    if (segment.product->looks_up()) schedule.products[product] = ours.products[product];
+    ++product;
+  }
+  return schedule;
+}
+
+struct LibraryPlan {
+  std::unique_ptr<Plan> plan;
+  std::vector<std::string> refused;  // then there is no plan
+};
+
+LibraryPlan library_plan(const Operator& op, const Machine& machine) {
+  const OperatorSchedule schedule = library_schedule(op, machine);
+  LibraryPlan made{nullptr, legal(op, schedule, machine)};
+  if (!made.refused.empty()) return made;
   auto plan = std::make_unique<Plan>(lower(op, schedule, machine));
-  return cuda::why_not_on_cuda(*plan).empty() ? std::move(plan) : nullptr;
+  made.refused = cuda::why_not_on_cuda(*plan);
+  if (made.refused.empty()) made.plan = std::move(plan);
+  return made;
 }
 
 }  // namespace
@@ -47,7 +64,11 @@ BenchRun::BenchRun(int ranks) : fabric_(open_gpus(ranks)) {}
 BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
                               std::vector<Choice> choices, const runtime::BenchOptions& timing,
                               const std::function<void(double)>& progress) {
-  BenchedOperator benched{op, machine, {}, link_bytes(op) / (machine.link_gb_per_s * 1e3), {}};
+  BenchedOperator benched;
+  benched.op = op;
+  benched.machine = machine;
+  benched.link_floor_us = link_bytes(op) / (machine.link_gb_per_s * 1e3);
+  benched.look_up_floor_us = runtime::look_up_bytes(op) / (machine.hbm_gb_per_s * 1e3);
   // Lowering is the work of one core; plans are independent.
   std::vector<Lowered> all_lowered(choices.size());
   for_each_in_parallel(choices.size(), choices.size(), [&](size_t i) {
@@ -73,10 +94,13 @@ BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
     places.push_back(i);
     owned.push_back(std::move(lowered.plan));
   }
-  const std::unique_ptr<Plan> library = library_plan(op, machine);
+  const LibraryPlan library = library_plan(op, machine);
   runtime::BenchTimes times =
-      runtime::bench_operator(op, library.get(), plans, *fabric_, compiler_, timing, progress);
+      runtime::bench_operator(op, library.plan.get(), plans, *fabric_, compiler_, timing, progress);
   benched.library = times.library;
+  if (!benched.library.sequential && benched.library.problem.empty()) {
+    benched.library.problem = "cannot serve this: " + join(library.refused, "; ");
+  }
   for (size_t i = 0; i < places.size(); ++i) {
     BenchedStrategy& strategy = benched.strategies[places[i]];
     strategy.measured = std::move(times.plans[i]);

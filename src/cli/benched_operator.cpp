@@ -4,9 +4,11 @@
 
 namespace stretto::cli {
 
-double BenchedOperator::floor_us() const {
-  return std::max(link_floor_us, library.gemm.warm.median);
+double BenchedOperator::alone_us() const {
+  return look_up_floor_us + (library.gemm ? library.gemm->warm.median : 0);
 }
+
+double BenchedOperator::floor_us() const { return std::max(link_floor_us, alone_us()); }
 
 const BenchedStrategy* BenchedOperator::fastest() const {
   const BenchedStrategy* best = nullptr;

@@ -22,10 +22,12 @@ struct BenchedOperator {
   Operator op;
   Machine machine;  // that the plans are for
   runtime::LibraryTimes library;
-  double link_floor_us = 0;  // the least bytes that leave a GPU, at the machine file's rate
+  double link_floor_us = 0;     // the least bytes that leave a GPU, at the machine file's rate
+  double look_up_floor_us = 0;  // the least that look-ups read, at that of its memory
   std::vector<BenchedStrategy> strategies;
 
-  double floor_us() const;  // nothing can be faster: link bytes, or the GEMMs alone by cuBLAS
+  double alone_us() const;                 // the GEMMs by cuBLAS, and the look-ups at their floor
+  double floor_us() const;                 // nothing can be faster: link bytes, or what is alone
   const BenchedStrategy* fastest() const;  // null when none was timed
 };
 

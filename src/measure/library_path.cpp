@@ -31,6 +31,12 @@ bool LibraryPath::is_whole() const {
   return only != nullptr && op_.stages.size() == 1 && !only->exchanges();
 }
 
+bool LibraryPath::multiplies() const {
+  return std::any_of(op_.segments.begin(), op_.segments.end(), [](const OperatorSegment& segment) {
+    return segment.product && !segment.product->looks_up();
+  });
+}
+
 bool LibraryPath::communicates() const {
   return op_.ranks > 1 &&
          std::any_of(op_.segments.begin(), op_.segments.end(), [](const OperatorSegment& segment) {

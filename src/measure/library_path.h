@@ -18,6 +18,7 @@ class LibraryPath {
   // Whether these calls, one after the other, make the operator: nothing stands between a product
   // and its collective, and none has to be put together of columns.
   bool is_whole() const;
+  bool multiplies() const;
   bool communicates() const;
   // On the rank's stream, its GPU current. Of an operator that they do not make they work on
   // tensors of the same sizes.

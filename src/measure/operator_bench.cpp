@@ -181,8 +181,8 @@ BenchTimes bench_operator(const Operator& op, const Plan* library,
                           const std::function<void(double)>& progress) {
   const BenchTensors tensors(op, fabric, compiler);
   const LibraryPath path(tensors);
-  Contestant gemm(tensors, options, path, true, false);
-  std::optional<Contestant> collective, sequential;
+  std::optional<Contestant> gemm, collective, sequential;
+  if (path.multiplies()) gemm.emplace(tensors, options, path, true, false);
   if (path.communicates()) collective.emplace(tensors, options, path, false, true);
   const PlanToTime library_plan{library, IfNotProposed::refuse, kMostAlgorithms};
   if (path.is_whole()) {
@@ -201,7 +201,8 @@ BenchTimes bench_operator(const Operator& op, const Plan* library,
     contestants.push_back(std::make_unique<Contestant>(tensors, options, plan, compiler));
     step();
   }
-  std::vector<Contestant*> all = {&gemm};
+  std::vector<Contestant*> all;
+  if (gemm) all.push_back(&*gemm);
   if (collective) all.push_back(&*collective);
   if (sequential) all.push_back(&*sequential);
   for (const auto& one : contestants) all.push_back(one.get());
@@ -213,7 +214,7 @@ BenchTimes bench_operator(const Operator& op, const Plan* library,
       });
   tensors.require_same_nccl();
   BenchTimes times;
-  times.library.gemm = gemm.times();
+  if (gemm) times.library.gemm = gemm->times();
   if (collective) times.library.collective = collective->times();
   if (path.is_whole()) {
     times.library.sequential = sequential->times();

@@ -32,11 +32,10 @@ struct PathTimes {
   std::optional<Spread> cold;  // nothing where a graph cannot hold a single run
 };
 
-// cuBLAS's products alone, one after the other; NCCL's collectives alone, where there are any; and
-// all of the operator, where it is verified like any plan of it.
+// cuBLAS's products alone, one after the other, where anything is multiplied; NCCL's collectives
+// alone, where there are any; and all of the operator, where it is verified like any plan of it.
 struct LibraryTimes {
-  PathTimes gemm;
-  std::optional<PathTimes> collective, sequential;
+  std::optional<PathTimes> gemm, collective, sequential;
   std::string problem;  // why `sequential` is missing
 };
 

@@ -21,7 +21,7 @@ class BenchReport : public testing::Test {
   BenchReport() {
     benched_.op = parse_operator("gemm-rs m=2048 n=4096 k=8192 ranks=4 dtype=bf16");
     benched_.machine = default_machine(4);
-    benched_.library = {{{100, 98, 103}, runtime::Spread{110, 108, 115}},
+    benched_.library = {runtime::PathTimes{{100, 98, 103}, runtime::Spread{110, 108, 115}},
                         runtime::PathTimes{{60, 59, 64}, {}},
                         runtime::PathTimes{{160, 158, 165}, runtime::Spread{175, 171, 180}},
                         {}};
@@ -66,6 +66,26 @@ TEST_F(BenchReport, TheFloorIsTheLongerOfTheGemmAndTheLink) {
   benched_.link_floor_us = 112.5;
   EXPECT_EQ(to_json(benched_).at("floor_us"), 112.5);
   EXPECT_THAT(print(benched_, "library"), ContainsRegex("tiles .* 0.90 +120.0 "));
+}
+
+// Look-ups multiply nothing, and no library makes them.
+TEST_F(BenchReport, TheFloorOfLookUpsIsWhatTheyRead) {
+  benched_.op =
+      parse_operator("embedding-a2a bags=64 tables=4 rows=100 dim=64 pool=2 ranks=4 dtype=bf16");
+  benched_.library.gemm.reset();
+  benched_.look_up_floor_us = 90;
+  const std::string table = print(benched_, "library");
+  EXPECT_THAT(table, AllOf(Not(HasSubstr("cuBLAS alone")), HasSubstr("library path"),
+                           ContainsRegex("tiles +125.0 +121.0-129.0 +140.0 +1.28 +35.0 +0.72 "),
+                           ContainsRegex("look-ups +no library has a call for them"),
+                           ContainsRegex("floor is 90.0\\s+us")));
+  const Json json = to_json(benched_);
+  EXPECT_EQ(json.at("look_up_floor_us"), 90);
+  EXPECT_EQ(json.at("floor_us"), 90);
+  EXPECT_EQ(strategy(1).at("exposed_us"), 35);
+  EXPECT_FALSE(json.contains("gemm_us") || json.at("library").contains("gemm"));
+  benched_.link_floor_us = 95;
+  EXPECT_EQ(to_json(benched_).at("floor_us"), 95);
 }
 
 TEST_F(BenchReport, JsonHasEveryTimeWithItsSpreadAndPrediction) {
