@@ -122,7 +122,9 @@ TEST(AlikeRanks, AreThoseOfBuckets) {
       SCOPED_TRACE(to_string(point));
       with_draft(point, [&](const Draft& draft) { EXPECT_TRUE(compare(draft)); });
       const bool fused = compare_words(point);
-      if (kind == kGemmRs) EXPECT_TRUE(fused);
+      if (kind == kGemmRs) {
+        EXPECT_TRUE(fused);
+      }
     }
   }
 }
