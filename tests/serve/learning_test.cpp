@@ -80,7 +80,7 @@ TEST(Learning, RanksWithOtherFilesAndBudgetsAgree) {
   EXPECT_TRUE(first.exists());
   EXPECT_FALSE(second.exists());
   // What rank 0 knows both take, budget or not; what rank 1 alone knows is nothing.
-  EXPECT_EQ(run(off + first.setting(), on + second.setting(), "RankInTheStub.TakesWhatWasLearnt"),
+  EXPECT_EQ(run(off + first.setting(), on + second.setting(), "InsideTheStub.TakesWhatWasLearnt"),
             0);
   EXPECT_EQ(run(off + second.setting(), on + first.setting(), "RankInTheStub.MeasuresNothing"), 0);
   // One rank of one process each, and both in one, take other times.
@@ -156,11 +156,6 @@ TEST(RankInTheStub, MeasuresNothing) {
 TEST(RankInTheStub, Measures) {
   STRETTO_INSIDE();
   EXPECT_THAT(reason_of({}), HasSubstr("the fastest when it was made, "));
-}
-
-TEST(RankInTheStub, TakesWhatWasLearnt) {
-  STRETTO_INSIDE();
-  EXPECT_THAT(reason_of({}), HasSubstr("measured when it was made before: "));
 }
 
 TEST(RankInTheStub, LeavesCapturesAlone) {
