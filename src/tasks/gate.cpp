@@ -34,7 +34,7 @@ void weigh_rows(const Work& work, bool is_softmax) {
   weights.resize(static_cast<size_t>(ids.cols));
   for (int64_t row = 0; row < work.rows; ++row) {
     const float* const scores = wide_row(scores_of, row, work.scratch.sums);
-    device::weigh_experts(
+    device::weigh_experts<0>(
         device::OneLane{}, rules, [&](int32_t expert) { return scores[expert]; },
         [&](int32_t slot) { return number_in(ids, row, slot); },
         [&](int32_t slot, float weight) { weights[static_cast<size_t>(slot)] = weight; });

@@ -49,7 +49,7 @@ void choose(const Work& work, bool is_biased) {
   for (int64_t row = 0; row < work.rows; ++row) {
     const float* const scores = wide_row(work.reads[0], row, work.scratch.sums);
     auto* const ids = static_cast<int32_t*>(work.row(row));
-    device::choose_experts(
+    device::choose_experts<0>(
         device::OneLane{}, rules, [&](int32_t expert) { return scores[expert]; },
         [&](int32_t expert) { return bias[expert]; },
         [&](int32_t slot, int32_t expert) { ids[slot] = expert; });

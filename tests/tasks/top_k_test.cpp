@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <barrier>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <numeric>
 #include <random>
+#include <thread>
 #include <vector>
 
 namespace stretto::device {
@@ -22,7 +24,7 @@ using Ids = std::vector<int32_t>;
 Ids chosen(const TopKRules& rules, const std::vector<float>& scores,
            const std::vector<float>& bias = {}) {
   Ids ids(static_cast<size_t>(rules.top_k), -77);
-  choose_experts(
+  choose_experts<0>(
       OneLane{}, rules, [&](int32_t i) { return scores.at(static_cast<size_t>(i)); },
       [&](int32_t i) { return bias.at(static_cast<size_t>(i)); },
       [&](int32_t slot, int32_t expert) { ids.at(static_cast<size_t>(slot)) = expert; });
@@ -81,6 +83,130 @@ TEST(TopK, IsThatOfASort) {
   }
 }
 
+std::vector<double> weights_of(const GateRules& rules, const std::vector<float>& scores,
+                               const Ids& ids) {
+  std::vector<double> weights(ids.size(), -77);
+  weigh_experts<0>(
+      OneLane{}, rules, [&](int32_t i) { return scores.at(static_cast<size_t>(i)); },
+      [&](int32_t slot) { return ids.at(static_cast<size_t>(slot)); },
+      [&](int32_t slot, float weight) { weights.at(static_cast<size_t>(slot)) = weight; });
+  return weights;
+}
+
+// Threads that have a row together, as a warp's lanes have.
+struct Row {
+  static constexpr int32 kThreads = 4;
+  std::barrier<> meet{kThreads};
+  detail::Ranked ranked[kThreads] = {};
+  float numbers[kThreads] = {};
+};
+
+struct ThreadLanes {
+  static constexpr int32 kCount = Row::kThreads;
+  Row& row;
+  int32 lane;
+
+  int32 index() const { return lane; }
+  template <class One, class All>
+  One join(One (&all)[kCount], One own, All of_all) const {
+    all[lane] = own;
+    row.meet.arrive_and_wait();
+    One joined = of_all(all);
+    row.meet.arrive_and_wait();
+    return joined;
+  }
+  float each(float own, auto two) const {
+    return join(row.numbers, own, [&](const auto& all) {
+      float joined = all[0];
+      for (int32 i = 1; i < kCount; ++i) joined = two(joined, all[i]);
+      return joined;
+    });
+  }
+  bool any(bool is_so) const {
+    return each(is_so ? 1.0f : 0.0f, [](float a, float b) { return std::max(a, b); }) != 0;
+  }
+  float most(float own) const {
+    return each(own, [](float a, float b) { return std::max(a, b); });
+  }
+  float sum(float own) const {
+    return each(own, [](float a, float b) { return a + b; });
+  }
+  float of(float own, int32 from) const {
+    return join(row.numbers, own, [&](const auto& all) { return all[from]; });
+  }
+  detail::Ranked first(const detail::Ranked& own) const {
+    return join(row.ranked, own, [](const auto& all) {
+      detail::Ranked best = all[0];
+      for (const detail::Ranked& one : all) best = one.is_before(best) ? one : best;
+      return best;
+    });
+  }
+};
+
+// One lane or several, scores that are kept or made again: the same choices and weights.
+TEST(TopK, IsTheSameOfAnyNumberOfLanes) {
+  constexpr int kRows = 60;
+  std::mt19937 dice(11);
+  std::vector<TopKRules> rules;
+  std::vector<std::vector<float>> scores(kRows);
+  for (auto& row : scores) {
+    const int groups = 1 << dice() % 4, size = 1 + static_cast<int>(dice() % 4);
+    rules.push_back(rules_of(size_t(groups * size), 1, groups,
+                             1 + static_cast<int>(dice() % 8) % groups, dice() % 2 == 0));
+    rules.back().top_k = 1 + static_cast<int>(dice() % unsigned(rules.back().best * size));
+    for (int i = 0; i < groups * size; ++i) {
+      row.push_back(dice() % 200 == 0 ? kNan : static_cast<float>(dice() % 9) - 4);
+    }
+  }
+  std::vector<Ids> ids(kRows), held_ids(kRows);
+  std::vector<std::vector<float>> weights(kRows), held_weights(kRows);
+  const auto make = [&]<int32 kHeld>(const ThreadLanes& lanes, size_t row, Ids& to,
+                                     std::vector<float>& to_weights) {
+    const auto score = [&](int32_t i) { return scores[row].at(static_cast<size_t>(i)); };
+    choose_experts<kHeld>(
+        lanes, rules[row], score, [](int32_t i) { return static_cast<float>(i % 3); },
+        [&](int32_t slot, int32_t expert) { to.at(static_cast<size_t>(slot)) = expert; });
+    lanes.row.meet.arrive_and_wait();
+    const GateRules gate{rules[row].experts, rules[row].top_k, row % 2 == 0, row % 3 != 0, 1.5f};
+    weigh_experts<kHeld>(
+        lanes, gate, score, [&](int32_t slot) { return to.at(static_cast<size_t>(slot)); },
+        [&](int32_t slot, float weight) { to_weights.at(static_cast<size_t>(slot)) = weight; });
+  };
+  for (size_t row = 0; row < kRows; ++row) {
+    const auto top_k = static_cast<size_t>(rules[row].top_k);
+    ids[row].assign(top_k, -77);
+    held_ids[row] = ids[row];
+    weights[row].assign(top_k, -77);
+    held_weights[row] = weights[row];
+  }
+  Row shared;
+  std::vector<std::jthread> threads;
+  for (int32 lane = 0; lane < Row::kThreads; ++lane) {
+    threads.emplace_back([&, lane] {
+      for (size_t row = 0; row < kRows; ++row) {
+        make.operator()<0>(ThreadLanes{shared, lane}, row, ids[row], weights[row]);
+        make.operator()<8>(ThreadLanes{shared, lane}, row, held_ids[row], held_weights[row]);
+      }
+    });
+  }
+  threads.clear();
+  for (size_t row = 0; row < kRows; ++row) {
+    std::vector<float> bias;
+    for (int32_t i = 0; i < rules[row].experts; ++i) bias.push_back(static_cast<float>(i % 3));
+    const Ids alone = chosen(rules[row], scores[row], bias);
+    ASSERT_EQ(ids[row], alone) << row;
+    ASSERT_EQ(held_ids[row], alone) << row;
+    const GateRules gate{rules[row].experts, rules[row].top_k, row % 2 == 0, row % 3 != 0, 1.5f};
+    const std::vector<double> of_one = weights_of(gate, scores[row], alone);
+    for (size_t slot = 0; slot < alone.size(); ++slot) {
+      EXPECT_TRUE(alone[slot] != kNoOrder || of_one[slot] == 0);
+      const double near = gate.normalises ? 0 : 1e-6 * of_one[slot];
+      EXPECT_NEAR(weights[row][slot], of_one[slot], near) << row << " " << slot;
+      EXPECT_NEAR(held_weights[row][slot], of_one[slot], near) << row << " " << slot;
+    }
+  }
+}
+
 TEST(TopK, TakesTheLowerOfEqualExperts) {
   EXPECT_EQ(chosen(rules_of(5, 3), {1, 2, 2, 0, 2}), (Ids{1, 2, 4}));
   EXPECT_EQ(chosen(rules_of(4, 4), {0.0f, -0.0f, 0.0f, -0.0f}), (Ids{0, 1, 2, 3}));
@@ -123,16 +249,6 @@ TEST(TopK, OrdersInfinities) {
        chosen(rules_of(4, 2, 2, 1, true), {0, 0, 0, 0}, {kInfinity, -kInfinity, 0, 0})) {
     EXPECT_TRUE(id == kNoOrder || (id >= 0 && id < 4)) << id;
   }
-}
-
-std::vector<double> weights_of(const GateRules& rules, const std::vector<float>& scores,
-                               const Ids& ids) {
-  std::vector<double> weights(ids.size(), -77);
-  weigh_experts(
-      OneLane{}, rules, [&](int32_t i) { return scores.at(static_cast<size_t>(i)); },
-      [&](int32_t slot) { return ids.at(static_cast<size_t>(slot)); },
-      [&](int32_t slot, float weight) { weights.at(static_cast<size_t>(slot)) = weight; });
-  return weights;
 }
 
 TEST(Gate, IsThatOfExactSums) {

@@ -177,7 +177,8 @@ STRETTO_DEVICE void add_routed_tasks(const MoverBlock& block) {
       if (task.routed != 0) {
         const RoutedTask& routed = params.routed[task.routed - 1];
         if (is_router(routed.kind)) {
-          route_rows(task, routed, regions);
+          // Who norms too has no registers to keep scores in.
+          route_rows<kNorms ? 0 : 8>(task, routed, regions);
         } else if (is_look_up(routed.kind)) {
           PooledMover(task, routed, regions, params.bad_ids).run();
         } else {

@@ -17,17 +17,29 @@ struct RouterRow {
   const MoverRegion* to;
   uint32 row;
 
-  template <class Lanes>
+  // Of scores of fp32, of which a lane has few, each is loaded once, and all at once.
+  template <int32 kHeld = 0, class Lanes>
   STRETTO_PRIMITIVE void make(const Lanes& lanes) const {
     if (routed.kind >= RoutedKind::slice_ids) return make_slices(lanes);
-    const auto score = [&](int32 expert) { return element(from[0], row, expert, task.from); };
+    if (kHeld > 0 && task.from == MoverType::fp32 &&
+        routed.experts <= static_cast<uint32>(kHeld * Lanes::kCount)) {
+      make_of<kHeld>(lanes,
+                     [&](int32 expert) { return element(from[0], row, expert, MoverType::fp32); });
+    } else {
+      make_of<0>(lanes, [&](int32 expert) { return element(from[0], row, expert, task.from); });
+    }
+  }
+
+ private:
+  template <int32 kHeld, class Lanes, class Score>
+  STRETTO_PRIMITIVE void make_of(const Lanes& lanes, Score score) const {
     const auto experts = static_cast<int32>(routed.experts);
     const auto top_k = static_cast<int32>(routed.top_k);
     if (routed.kind == RoutedKind::top_k || routed.kind == RoutedKind::biased_top_k) {
       const TopKRules rules{experts, top_k, static_cast<int32>(routed.entries),
                             static_cast<int32>(routed.own_experts),
                             routed.kind == RoutedKind::biased_top_k};
-      choose_experts(
+      choose_experts<kHeld>(
           lanes, rules, score,
           [&](int32 expert) { return element(from[1], 0, expert, routed.weights); },
           [&](int32 slot, int32 expert) { put_number(slot, expert); });
@@ -35,13 +47,12 @@ struct RouterRow {
     }
     const GateRules rules{experts, top_k, routed.kind == RoutedKind::softmax_gate,
                           routed.own_experts != 0, task.epsilon};
-    weigh_experts(
+    weigh_experts<kHeld>(
         lanes, rules, score,
         [&](int32 slot) { return number_at(from[1], row, static_cast<uint32>(slot)); },
         [&](int32 slot, float weight) { put_weight(slot, weight); });
   }
 
- private:
   template <class Lanes>
   STRETTO_PRIMITIVE void make_slices(const Lanes& lanes) const {
     const auto slices = static_cast<int32>(routed.own_experts);
@@ -82,11 +93,13 @@ struct RouterRow {
 
 #ifdef STRETTO_DEVICE
 
+// Of rows of up to 32 times kHeld scores a lane keeps its own in registers.
+template <int32 kHeld>
 STRETTO_DEVICE void route_rows(const MoverTask& task, const RoutedTask& routed,
                                const MoverRegion* regions) {
 #pragma unroll 1
   for (uint32 row = threadIdx.x / 32; row < task.rows; row += kAddWarps) {
-    RouterRow{task, routed, regions, regions + task.num_sources, row}.make(WarpLanes{});
+    RouterRow{task, routed, regions, regions + task.num_sources, row}.make<kHeld>(WarpLanes{});
   }
 }
 

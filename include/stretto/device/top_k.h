@@ -95,53 +95,78 @@ struct Ranked {
   }
 };
 
-// The first of `count` behind `last`, among those that are left.
-template <class Lanes, class Score, class Left>
-STRETTO_PRIMITIVE Ranked next_of(const Lanes& lanes, int32 count, const Ranked& last, Score score,
-                                 Left is_left) {
-  Ranked next{0, -1};
-  STRETTO_ROLLED
-  for (int32 i = lanes.index(); i < count; i += Lanes::kCount) {
-    if (!is_left(i)) continue;
-    const Ranked one{score(i), i};
-    if (one.is_before(next) && (last.number < 0 || last.is_before(one))) next = one;
-  }
-  return lanes.first(next);
-}
+// The scores of a row that a lane has: every kCount-th. Of a row of at most kHeld times that they
+// stay in registers, with kHeld = 0 they are made again each time.
+template <class Lanes, int32 kHeld, class Score>
+struct OwnScores {
+  const Lanes& lanes;
+  int32 count;
+  Score score;
+  float held[kHeld > 0 ? kHeld : 1] = {};
 
-// By which a group is chosen.
-template <class Score>
-STRETTO_PRIMITIVE float score_of_group(const TopKRules& rules, int32 group, Score score) {
-  const int32 size = rules.experts / rules.groups;
-  float best = score(group * size), second = 0;
-  STRETTO_ROLLED
-  for (int32 i = 1; i < size; ++i) {
-    const float one = score(group * size + i);
-    second = one > best ? best : i == 1 || one > second ? one : second;
-    best = one > best ? one : best;
+  STRETTO_PRIMITIVE OwnScores(const Lanes& of, int32 number, Score score_of)
+      : lanes(of), count(number), score(score_of) {
+    if constexpr (kHeld > 0) {
+      STRETTO_UNROLL
+      for (int32 i = 0; i < kHeld; ++i) {
+        const int32 at = lanes.index() + i * Lanes::kCount;
+        if (at < count) held[i] = score(at);
+      }
+    }
   }
-  return rules.is_biased && size > 1 ? best + second : best;
-}
+
+  // Calls visit(number, score).
+  template <class Visit>
+  STRETTO_PRIMITIVE void each(const Visit& visit) const {
+    if constexpr (kHeld > 0) {
+      STRETTO_UNROLL
+      for (int32 i = 0; i < kHeld; ++i) {
+        const int32 at = lanes.index() + i * Lanes::kCount;
+        if (at < count) visit(at, held[i]);
+      }
+    } else {
+      STRETTO_ROLLED
+      for (int32 at = lanes.index(); at < count; at += Lanes::kCount) visit(at, score(at));
+    }
+  }
+
+  // The first one behind `last`, among those that are left.
+  template <class Left>
+  STRETTO_PRIMITIVE Ranked next(const Ranked& last, const Left& is_left) const {
+    Ranked next{0, -1};
+    each([&](int32 number, float value) {
+      const Ranked one{value, number};
+      const bool is_behind = last.number < 0 || last.is_before(one);
+      if (is_behind && one.is_before(next) && is_left(number)) next = one;
+    });
+    return lanes.first(next);
+  }
+};
 
 // A bit for each group that is left.
-template <class Lanes, class Score>
-STRETTO_PRIMITIVE uint32 best_groups(const Lanes& lanes, const TopKRules& rules, Score score) {
+template <class Lanes, class Own>
+STRETTO_PRIMITIVE uint32 best_groups(const Lanes& lanes, const TopKRules& rules, const Own& own) {
   if (rules.best >= rules.groups) return ~0u;
   constexpr int32 kOfLane = (kMostExpertGroups + Lanes::kCount - 1) / Lanes::kCount;
+  const int32 size = rules.experts / rules.groups;
   float scores[kOfLane] = {};
-  STRETTO_UNROLL
-  for (int32 i = 0; i < kOfLane; ++i) {
-    const int32 group = lanes.index() + i * Lanes::kCount;
-    if (group < rules.groups) scores[i] = score_of_group(rules, group, score);
+  STRETTO_ROLLED
+  for (int32 group = 0; group < rules.groups; ++group) {
+    const auto is_own = [&](int32 expert) { return expert / size == group; };
+    const Ranked best = own.next({0, -1}, is_own);
+    float score = best.score;
+    if (rules.is_biased && size > 1) score += own.next(best, is_own).score;
+    if (group % Lanes::kCount == lanes.index()) scores[group / Lanes::kCount] = score;
   }
+  const auto score_of = [&](int32 group) {
+    return scores[kOfLane == 1 ? 0 : group / Lanes::kCount];
+  };
+  const OwnScores<Lanes, 0, decltype(score_of)> groups(lanes, rules.groups, score_of);
   uint32 left = 0;
   Ranked last{0, -1};
   STRETTO_ROLLED
   for (int32 i = 0; i < rules.best; ++i) {
-    last = next_of(
-        lanes, rules.groups, last,
-        [&](int32 group) { return scores[kOfLane == 1 ? 0 : group / Lanes::kCount]; },
-        [](int32) { return true; });
+    last = groups.next(last, [](int32) { return true; });
     if (last.number < 0) break;
     left |= 1u << last.number;
   }
@@ -158,6 +183,7 @@ struct OneLane {
   STRETTO_PRIMITIVE detail::Ranked first(const detail::Ranked& one) const { return one; }
   STRETTO_PRIMITIVE float most(float one) const { return one; }
   STRETTO_PRIMITIVE float sum(float one) const { return one; }
+  STRETTO_PRIMITIVE float of(float one, int32) const { return one; }
 };
 
 #ifdef STRETTO_DEVICE
@@ -167,14 +193,16 @@ struct WarpLanes {
   static constexpr int32 kCount = 32;
   STRETTO_DEVICE int32 index() const { return static_cast<int32>(threadIdx.x % 32); }
   STRETTO_DEVICE bool any(bool is_so) const { return __any_sync(0xffffffffu, is_so); }
-  STRETTO_DEVICE detail::Ranked first(detail::Ranked one) const {
-#pragma unroll
-    for (int32 across = 16; across > 0; across /= 2) {
-      const detail::Ranked other{__shfl_xor_sync(0xffffffffu, one.score, across),
-                                 __shfl_xor_sync(0xffffffffu, one.number, across)};
-      if (other.is_before(one)) one = other;
-    }
-    return one;
+  // Bits in the order of the numbers; 0: none.
+  STRETTO_DEVICE detail::Ranked first(const detail::Ranked& one) const {
+    const uint32 bits = __float_as_uint(one.score + 0.0f);  // there is one zero
+    const uint32 ordered = (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
+    const uint32 own = one.number < 0 ? 0 : ordered;
+    const uint32 best = __reduce_max_sync(0xffffffffu, own);
+    const uint32 number =
+        __reduce_min_sync(0xffffffffu, own == best ? static_cast<uint32>(one.number) : 0xffffffffu);
+    const uint32 back = (best >> 31) != 0 ? best & 0x7fffffffu : ~best;
+    return {__uint_as_float(back), static_cast<int32>(number)};
   }
   STRETTO_DEVICE float most(float one) const {
 #pragma unroll
@@ -190,13 +218,16 @@ struct WarpLanes {
     }
     return one;
   }
+  STRETTO_DEVICE float of(float one, int32 lane) const {
+    return __shfl_sync(0xffffffffu, one, lane);
+  }
 };
 
 #endif  // STRETTO_DEVICE
 
 // Calls put(slot, expert) for each slot, in one of the lanes. score(expert) is what was computed,
-// bias(expert) what is added to its sigmoid where rules say so.
-template <class Lanes, class Score, class Bias, class Put>
+// bias(expert) what is added to its sigmoid where rules say so. kHeld: as OwnScores.
+template <int32 kHeld, class Lanes, class Score, class Bias, class Put>
 STRETTO_PRIMITIVE void choose_experts(const Lanes& lanes, const TopKRules& rules, Score score_of,
                                       Bias bias_of, Put put) {
   using detail::Ranked;
@@ -204,26 +235,18 @@ STRETTO_PRIMITIVE void choose_experts(const Lanes& lanes, const TopKRules& rules
     const float one = score_of(expert);
     return rules.is_biased ? detail::sigmoid(one) + bias_of(expert) : one;
   };
+  const detail::OwnScores<Lanes, kHeld, decltype(score)> own(lanes, rules.experts, score);
   bool has_nan = false;
-  STRETTO_ROLLED
-  for (int32 i = lanes.index(); i < rules.experts; i += Lanes::kCount) {
-    const float one = score(i);
-    has_nan = has_nan || one != one;
-  }
-  if (lanes.any(has_nan)) {
-    for (int32 slot = lanes.index(); slot < rules.top_k; slot += Lanes::kCount) {
-      put(slot, kNoOrder);
-    }
-    return;
-  }
-  const uint32 left = detail::best_groups(lanes, rules, score);
+  own.each([&](int32, float one) { has_nan = has_nan || one != one; });
+  has_nan = lanes.any(has_nan);
+  const uint32 left = has_nan ? 0 : detail::best_groups(lanes, rules, own);
   const int32 size = rules.experts / rules.groups;
   Ranked last{0, -1};
-  bool is_over = false;
+  bool is_over = has_nan;
   STRETTO_ROLLED
   for (int32 slot = 0; slot < rules.top_k; ++slot) {
     if (!is_over) {
-      last = detail::next_of(lanes, rules.experts, last, score, [&](int32 expert) {
+      last = own.next(last, [&](int32 expert) {
         return rules.groups == 1 || (left >> (expert / size) & 1) != 0;
       });
     }
@@ -233,50 +256,53 @@ STRETTO_PRIMITIVE void choose_experts(const Lanes& lanes, const TopKRules& rules
 }
 
 // Calls put(slot, weight) for each slot, in one of the lanes; 0 of what is no expert's.
-template <class Lanes, class Score, class Id, class Put>
+template <int32 kHeld, class Lanes, class Score, class Id, class Put>
 STRETTO_PRIMITIVE void weigh_experts(const Lanes& lanes, const GateRules& rules, Score score_of,
                                      Id id_of, Put put) {
   const auto is_expert = [&](int32 id) {
     return static_cast<uint32>(id) < static_cast<uint32>(rules.experts);
   };
   constexpr float kLeast = -3.402823466e38f;
-  float most = kLeast, sum = 0;
-  if (rules.is_softmax && rules.normalises) {
-    for (int32 slot = 0; slot < rules.top_k; ++slot) {
-      const int32 id = id_of(slot);
-      if (is_expert(id) && score_of(id) > most) most = score_of(id);
-    }
+  float most = kLeast;
+  const auto value_of = [&](float score) {
+    if (!rules.is_softmax) return detail::sigmoid(score);
+    return score == most ? 1.0f : detail::power_of_e(score - most);  // both may be infinite
+  };
+  // Of all experts, where their sum is what divides.
+  float of_all = 1;
+  if (rules.is_softmax && !rules.normalises) {
+    const detail::OwnScores<Lanes, kHeld, Score> own(lanes, rules.experts, score_of);
+    own.each([&](int32, float one) { most = one > most ? one : most; });
+    most = lanes.most(most);
+    float sum = 0;
+    own.each([&](int32, float one) { sum += value_of(one); });
+    of_all = lanes.sum(sum);
   } else if (rules.is_softmax) {
     STRETTO_ROLLED
-    for (int32 i = lanes.index(); i < rules.experts; i += Lanes::kCount) {
-      if (score_of(i) > most) most = score_of(i);
+    for (int32 slot = lanes.index(); slot < rules.top_k; slot += Lanes::kCount) {
+      const int32 id = id_of(slot);
+      const float one = is_expert(id) ? score_of(id) : kLeast;
+      most = one > most ? one : most;
     }
     most = lanes.most(most);
   }
-  const auto value = [&](int32 expert) {
-    const float one = score_of(expert);
-    if (!rules.is_softmax) return detail::sigmoid(one);
-    return one == most ? 1.0f : detail::power_of_e(one - most);  // both may be infinite
+  const auto value_at = [&](int32 slot) {
+    const int32 id = slot < rules.top_k ? id_of(slot) : -1;
+    return is_expert(id) ? value_of(score_of(id)) : 0.0f;
   };
-  if (rules.normalises) {
-    STRETTO_ROLLED
-    for (int32 slot = 0; slot < rules.top_k; ++slot) {
-      const int32 id = id_of(slot);
-      if (is_expert(id)) sum += value(id);
-    }
-  } else if (rules.is_softmax) {
-    STRETTO_ROLLED
-    for (int32 i = lanes.index(); i < rules.experts; i += Lanes::kCount) sum += value(i);
-    sum = lanes.sum(sum);
-  } else {
-    sum = 1;
+  float sum = rules.normalises ? 0 : of_all;
+  STRETTO_ROLLED
+  for (int32 first = 0; rules.normalises && first < rules.top_k; first += Lanes::kCount) {
+    const float own = value_at(first + lanes.index());
+    for (int32 i = 0; i < Lanes::kCount && first + i < rules.top_k; ++i) sum += lanes.of(own, i);
   }
   constexpr float kSmallest = 1e-20f;
   sum = sum < kSmallest ? kSmallest : sum;
   STRETTO_ROLLED
   for (int32 slot = lanes.index(); slot < rules.top_k; slot += Lanes::kCount) {
     const int32 id = id_of(slot);
-    put(slot, is_expert(id) ? detail::quotient(value(id), sum) * rules.scale : 0.0f);
+    const float value = is_expert(id) ? value_of(score_of(id)) : 0.0f;
+    put(slot, is_expert(id) ? detail::quotient(value, sum) * rules.scale : 0.0f);
   }
 }
 
