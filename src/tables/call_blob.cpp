@@ -8,6 +8,8 @@ namespace stretto::cuda {
 namespace {
 
 constexpr size_t kAlignment = 128;  // of tensor maps
+// Of a kind: a model's layers have one each.
+constexpr size_t kMostKnown = 128;
 
 }  // namespace
 
@@ -29,8 +31,7 @@ CallBlob::CallBlob(const RankTables& tables, Encode encode) : encode_(encode) {
     gemm.maps = fixed_.size();
     for (const MapSpec& spec : launch.maps) {
       if (is_stand_in(spec.matrix.address)) {
-        maps_.push_back(
-            {gemm.maps + maps.size() * sizeof(device::TensorMap), configs_.size() - 1, spec});
+        add_map(spec, gemm.maps + maps.size() * sizeof(device::TensorMap));
         maps.emplace_back();
       } else {
         maps.push_back(encode_(spec, launch.config));
@@ -85,14 +86,37 @@ CallBlob::CallBlob(const RankTables& tables, Encode encode) : encode_(encode) {
   }
 }
 
+void CallBlob::add_map(const MapSpec& spec, size_t at) {
+  const size_t config = configs_.size() - 1;
+  for (Maps& maps : maps_) {
+    if (maps.config != config || maps.spec.use != spec.use || maps.spec.box_rows != spec.box_rows ||
+        maps.spec.matrix != spec.matrix) {
+      continue;
+    }
+    maps.at.push_back(at);
+    return;
+  }
+  maps_.push_back({{at}, config, spec});
+}
+
 void CallBlob::begin(std::byte* to) const { std::memcpy(to, fixed_.data(), fixed_.size()); }
 
-void CallBlob::write(std::byte* to, CallPlaces places) const {
-  for (const Map& map : maps_) {
-    MapSpec spec = map.spec;
-    spec.matrix = at_call(spec.matrix, places);
-    const device::TensorMap encoded = encode_(spec, configs_[map.config]);
-    std::memcpy(to + map.at, &encoded, sizeof(encoded));
+const device::TensorMap& CallBlob::encoded(Maps& maps, CallPlaces places) {
+  MapSpec spec = maps.spec;
+  spec.matrix = at_call(spec.matrix, places);
+  const auto found = maps.known.find(spec.matrix.address);
+  if (found != maps.known.end() && found->second.first == spec.matrix) return found->second.second;
+  const device::TensorMap map = encode_(spec, configs_[maps.config]);
+  if (maps.known.size() >= kMostKnown) maps.known.clear();
+  auto& known = maps.known[spec.matrix.address];
+  known = {spec.matrix, map};
+  return known.second;
+}
+
+void CallBlob::write(std::byte* to, CallPlaces places) {
+  for (Maps& maps : maps_) {
+    const device::TensorMap& map = encoded(maps, places);
+    for (const size_t at : maps.at) std::memcpy(to + at, &map, sizeof(map));
   }
   for (const Address& address : addresses_) {
     const DevicePtr at = at_call(address.stand_in, places);

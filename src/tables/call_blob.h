@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <functional>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "tables/call_lists.h"
@@ -30,17 +32,20 @@ class CallBlob {
   size_t num_bytes() const { return fixed_.size(); }
   // What is the same for all calls, at `to`.
   void begin(std::byte* to) const;
-  // What is this call's, behind begin().
-  void write(std::byte* to, CallPlaces places) const;
-  // How much of it is a call's: maps, and addresses.
+  // What is this call's, behind begin(). Maps of tensors that lay there at calls before are not
+  // encoded again.
+  void write(std::byte* to, CallPlaces places);
+  // How much of it is a call's: maps that differ, and addresses.
   size_t num_call_maps() const { return maps_.size(); }
   size_t num_call_addresses() const { return addresses_.size() + moved_.size(); }
 
  private:
-  struct Map {
-    size_t at;
+  // Maps that are alike, as sets of them are; and those encoded before, by address.
+  struct Maps {
+    std::vector<size_t> at;
     size_t config;
     MapSpec spec;
+    std::unordered_map<DevicePtr, std::pair<Matrix, device::TensorMap>> known = {};
   };
   struct Address {
     size_t at;
@@ -48,13 +53,15 @@ class CallBlob {
   };
   template <typename T>
   size_t append(const std::vector<T>& values);
+  void add_map(const MapSpec& spec, size_t at);
+  const device::TensorMap& encoded(Maps& maps, CallPlaces places);
 
   Encode encode_;
   std::vector<device::GemmConfig> configs_;
   std::vector<Gemm> gemms_;
   std::vector<size_t> regions_;
   std::vector<std::byte> fixed_;
-  std::vector<Map> maps_;
+  std::vector<Maps> maps_;
   std::vector<Address> addresses_;
   std::vector<Address> moved_;  // regions of movers, whose rows lie as far apart as the call's
 };

@@ -13,8 +13,11 @@
 namespace stretto::cuda {
 namespace {
 
+size_t num_encoded = 0;
+
 // In the place of the driver's: what a map is made of.
 device::TensorMap encode(const MapSpec& spec, const device::GemmConfig&) {
+  ++num_encoded;
   device::TensorMap map{};
   const uint64_t words[] = {spec.matrix.address, static_cast<uint64_t>(spec.matrix.rows),
                             static_cast<uint64_t>(spec.matrix.stride)};
@@ -51,7 +54,7 @@ TEST_P(CallBlobOf, IsThatOfTheCallsAddresses) {
     call.push_back({own[0][buffer][0], bytes, bytes, plan.buffers[buffer].rows_on(0)});
     other.push_back({0x4000 + 0x1000 * call.size(), bytes + 32, bytes, 1});
   }
-  const CallBlob made(tables_for(plan, 0, programs[0], stands_in, signals), encode);
+  CallBlob made(tables_for(plan, 0, programs[0], stands_in, signals), encode);
   const CallBlob right(tables_for(plan, 0, programs[0], own, signals), encode);
   EXPECT_GT(made.num_call_maps(), 0u);
   EXPECT_EQ(right.num_call_maps() + right.num_call_addresses(), 0u);
@@ -61,8 +64,50 @@ TEST_P(CallBlobOf, IsThatOfTheCallsAddresses) {
   made.begin(bytes.data());
   made.write(bytes.data(), other);  // an earlier call's
   EXPECT_NE(bytes, expected);
+  num_encoded = 0;
   made.write(bytes.data(), call);
   EXPECT_EQ(bytes, expected);
+  EXPECT_EQ(num_encoded, made.num_call_maps());
+  // What lay there before is known, and of what lies elsewhere only its own maps are made.
+  made.write(bytes.data(), other);
+  made.write(bytes.data(), call);
+  EXPECT_EQ(bytes, expected);
+  EXPECT_EQ(num_encoded, made.num_call_maps());
+  std::vector<CallPlace> moved = call;
+  moved[1].address += 0x1000;
+  made.write(bytes.data(), moved);
+  EXPECT_LT(num_encoded, 2 * made.num_call_maps());
+  moved[1].rows -= 1;  // at one address, but others
+  made.write(bytes.data(), moved);
+  made.write(bytes.data(), call);
+  EXPECT_EQ(bytes, expected);
+}
+
+TEST(CallBlobOfARank, ForgetsMapsOfManyTensors) {
+  const Operator op = parse_operator("gemm-rs m=128 n=128 k=128 ranks=1 dtype=bf16");
+  const Machine machine = default_machine(op.ranks);
+  const Plan plan = lower(op, parse_schedules("tiles", op, machine), machine);
+  const std::vector<RankProgram> programs = programs_of(plan);
+  const SignalLayout signals(plan, programs, true);
+  BufferPlaces places(1, std::vector<std::vector<DevicePtr>>(plan.buffers.size(), {0x100000}));
+  std::vector<CallPlace> call;
+  for (const CallerTensor& tensor : caller_tensors(op)) {
+    places[0][*plan.find_buffer(op.tensor(tensor.tensor).name)] = {stand_in(call.size())};
+    call.push_back({0x100000, 256, 256, 128});
+  }
+  CallBlob made(tables_for(plan, 0, programs[0], places, signals), encode);
+  std::vector<std::byte> first(made.num_bytes()), again = first;
+  made.begin(first.data());
+  made.begin(again.data());
+  made.write(first.data(), call);
+  for (uint64_t i = 1; i < 1000; ++i) {
+    std::vector<CallPlace> other = call;
+    for (CallPlace& place : other) place.address += i * 0x10000;
+    made.write(again.data(), other);
+    EXPECT_NE(again, first);
+  }
+  made.write(again.data(), call);
+  EXPECT_EQ(again, first);
 }
 
 INSTANTIATE_TEST_SUITE_P(Plans, CallBlobOf,
@@ -101,7 +146,7 @@ TEST(CallBlobOfARank, MoversFindTheRowsOfFewerColumns) {
   ASSERT_EQ(call[result].row_bytes, 328u * 2);
   ASSERT_EQ(call[result].solid_bytes, 336u * 2);
   const RankTables tables = tables_for(plan, 2, programs[2], own, signals);
-  const CallBlob made(tables, encode);
+  CallBlob made(tables, encode);
   std::vector<std::byte> bytes(made.num_bytes());
   made.begin(bytes.data());
   made.write(bytes.data(), call);
