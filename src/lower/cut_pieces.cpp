@@ -78,7 +78,7 @@ class ShardCutter {
 };
 
 // Of exchanges: blocks of own rows, in the columns of every rank.
-void cut_own_rows(SegmentLowering& state, int32_t cols) {
+void cut_own_rows(SegmentLowering& state) {
   const Schedule& schedule = state.schedule;
   const TileGrid& grid = state.grid;
   std::vector<int32_t> cuts = state.shard_cuts;
@@ -93,9 +93,10 @@ void cut_own_rows(SegmentLowering& state, int32_t cols) {
   const bool by_tiles =
       schedule.granularity == Granularity::tile && state.pattern == Pattern::exchange_output;
   for (int owner = 0; owner < state.op.ranks; ++owner) {
+    const int32_t col0 = owner * state.cols_each();
     state.pieces.begin_owner();
     for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-      const Rect band{cuts[i], cuts[i + 1], owner * cols, (owner + 1) * cols};
+      const Rect band{cuts[i], cuts[i + 1], col0, col0 + state.cols_of(owner)};
       const auto index = static_cast<int32_t>(i);
       if (by_tiles) {
         grid.for_each_overlap(band, [&](int32_t tile) {
@@ -157,10 +158,8 @@ void cut_pieces(SegmentLowering& state) {
       }
       break;
     case Pattern::exchange_input:
-      cut_own_rows(state, k / state.op.ranks);
-      break;
     case Pattern::exchange_output:
-      cut_own_rows(state, n / state.op.ranks);
+      cut_own_rows(state);
       break;
     case Pattern::nccl_reduce:
       cut_segments(state, n);

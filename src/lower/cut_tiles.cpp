@@ -5,7 +5,9 @@ namespace stretto {
 
 TileGrid::TileGrid(const std::vector<RowChunk>& chunks, int32_t n, int32_t tile_m, int32_t tile_n,
                    int32_t block)
-    : tile_n_(tile_n), block_(block), cols_(n / block * ((block + tile_n - 1) / tile_n)) {
+    : tile_n_(tile_n), block_(block) {
+  const auto tiles_in = [&](int32_t cols) { return (cols + tile_n - 1) / tile_n; };
+  cols_ = n / block * tiles_in(block) + tiles_in(n % block);
   for (size_t c = 0; c < chunks.size(); ++c) {
     for (int32_t row = chunks[c].row0; row < chunks[c].row1; row += tile_m) {
       rows_.push_back({row, std::min(row + tile_m, chunks[c].row1), static_cast<int32_t>(c)});
@@ -14,8 +16,9 @@ TileGrid::TileGrid(const std::vector<RowChunk>& chunks, int32_t n, int32_t tile_
   rects_.reserve(static_cast<size_t>(count()));
   for (const TileRow& row : rows_) {
     for (int32_t first = 0; first < n; first += block) {
-      for (int32_t col0 = first; col0 < first + block; col0 += tile_n) {
-        rects_.push_back({row.row0, row.row1, col0, std::min(col0 + tile_n, first + block)});
+      const int32_t end = std::min(n, first + block);
+      for (int32_t col0 = first; col0 < end; col0 += tile_n) {
+        rects_.push_back({row.row0, row.row1, col0, std::min(col0 + tile_n, end)});
       }
     }
   }

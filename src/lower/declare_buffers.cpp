@@ -187,7 +187,7 @@ class Declarer {
       case Pattern::exchange_input:
         if (product.by_nccl()) {
           ids.by_peer = add(prefix + "landed", op.dtype, BufferRole::local, op.local_m() * op.ranks,
-                            op.k / op.ranks);
+                            product.cols_each());
           ids.exchanged = add(prefix + "in", op.dtype, BufferRole::local, op.local_m(), op.k);
         } else {
           ids.exchanged =
@@ -342,6 +342,7 @@ class Declarer {
     ids.exchanged = is_callers ? add(prefix + "landed", op.dtype, BufferRole::symmetric, op.m,
                                      product.cols_each(), copies)
                                : ids.out;
+    set_shares(ids.exchanged, product.col_shards());
   }
 
   // As with products' all-to-all: what peers write lands beside what is the caller's.

@@ -51,12 +51,12 @@ void for_each_block(const SegmentLowering& state, int rank, size_t chunk, const 
 // What has come of a chunk, before its tiles.
 void put_side_by_side(const SegmentLowering& state, Emitter& emit, int rank, size_t chunk) {
   const BufferIds& ids = state.buffers;
-  const auto cols = static_cast<int32_t>(state.op.k / state.op.ranks);
   emit.boundary(rank);
   for_each_block(state, rank, chunk, [&](uint32_t lane, int from, int32_t row0, int32_t row1) {
-    const int32_t first = first_row(state, from);
+    const int32_t first = first_row(state, from), cols = state.cols_of(from);
+    const int32_t col0 = from * state.cols_each();
     emit.read(region_of({first + row0, first + row1, 0, cols}, ids.by_peer, rank));
-    emit.write(region_of({row0, row1, from * cols, (from + 1) * cols}, ids.exchanged, rank));
+    emit.write(region_of({row0, row1, col0, col0 + cols}, ids.exchanged, rank));
     emit.task(lane, Opcode::copy);
   });
 }
@@ -80,10 +80,10 @@ std::vector<std::vector<int32_t>> first_waves(const SegmentLowering& state) {
 // A product's columns, where its library leaves them side by side.
 void deal_columns(const SegmentLowering& state, Emitter& emit, int rank, size_t chunk) {
   const BufferIds& ids = state.buffers;
-  const int32_t cols = state.cols_each();
   for_each_block(state, rank, chunk, [&](uint32_t lane, int to, int32_t row0, int32_t row1) {
-    const int32_t first = first_row(state, to);
-    emit.read(region_of({row0, row1, to * cols, (to + 1) * cols}, ids.part, rank));
+    const int32_t first = first_row(state, to), cols = state.cols_of(to);
+    const int32_t col0 = to * state.cols_each();
+    emit.read(region_of({row0, row1, col0, col0 + cols}, ids.part, rank));
     emit.write(region_of({first + row0, first + row1, 0, cols}, ids.by_peer, rank));
     emit.task(lane, Opcode::copy);
   });
@@ -93,13 +93,13 @@ void deal_columns(const SegmentLowering& state, Emitter& emit, int rank, size_t 
 void send_columns(const SegmentLowering& state, Emitter& emit, size_t chunk) {
   const BufferIds& ids = state.buffers;
   const int ranks = state.op.ranks;
-  const int32_t cols = state.cols_each();
   for (int rank = 0; rank < ranks; ++rank) {
     const Rows own = rows_of(state, rank, chunk);
     for (int to = 0; to < ranks; ++to) {
-      const int32_t first = first_row(state, to);
+      const int32_t first = first_row(state, to), cols = state.cols_of(to);
       emit.read(region_of({first + own.begin, first + own.end, 0, cols}, ids.by_peer, rank));
     }
+    const int32_t cols = state.cols_of(rank);
     for (int from = 0; from < ranks; ++from) {
       const auto first = static_cast<int32_t>(state.shards.begin(from));
       const Rows theirs = rows_of(state, from, chunk);
@@ -114,9 +114,9 @@ void send_columns(const SegmentLowering& state, Emitter& emit, size_t chunk) {
 void gather_columns(SegmentLowering& state, Emitter& emit) {
   const BufferIds& ids = state.buffers;
   const int ranks = state.op.ranks;
-  const auto cols = static_cast<int32_t>(state.op.k / ranks);
   for (size_t chunk = 0; chunk < state.layout.chunks.size(); ++chunk) {
     for (int rank = 0; rank < ranks; ++rank) {
+      const int32_t cols = state.cols_of(rank);
       for (int to = 0; to < ranks; ++to) {
         const auto first = static_cast<int32_t>(state.shards.begin(to));
         const Rows theirs = rows_of(state, to, chunk);
@@ -124,8 +124,9 @@ void gather_columns(SegmentLowering& state, Emitter& emit) {
       }
       const Rows own = rows_of(state, rank, chunk);
       for (int from = 0; from < ranks; ++from) {
-        const int32_t first = first_row(state, from);
-        emit.write(region_of({first + own.begin, first + own.end, 0, cols}, ids.by_peer, rank));
+        const int32_t first = first_row(state, from), from_cols = state.cols_of(from);
+        emit.write(
+            region_of({first + own.begin, first + own.end, 0, from_cols}, ids.by_peer, rank));
       }
       emit.collective(rank, CollectiveKind::all_to_all, static_cast<int32_t>(chunk));
     }

@@ -106,8 +106,13 @@ struct SegmentLowering {
   }
   // exchange_output by NCCL: a library's product is one matrix before its columns are dealt out.
   bool deals_columns_behind() const { return by_nccl() && schedule.gemm == GemmBy::library; }
-  // exchange_output: columns that each rank gets.
-  int32_t cols_each() const { return static_cast<int32_t>(op.n / op.ranks); }
+  // Exchanges: who has which columns, of A or of the result.
+  ColShards col_shards() const {
+    return op.shares_of(pattern == Pattern::exchange_input ? op.k : op.n);
+  }
+  // Of those the most that a rank has: as far apart as they begin.
+  int32_t cols_each() const { return static_cast<int32_t>(col_shards().block()); }
+  int32_t cols_of(int rank) const { return static_cast<int32_t>(col_shards().size(rank)); }
   bool ranks_own_rows() const { return op.owns_rows() || op.kind.out == Edge::none; }
   // Stages take the product's tiles from the lane that computes them.
   bool has_followers() const { return part.stages.size() > 1; }

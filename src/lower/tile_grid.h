@@ -19,7 +19,7 @@ struct TileRow {
 class TileGrid {
  public:
   TileGrid() = default;
-  // Tiles are cut at multiples of `block` columns, of which n is one.
+  // Tiles are cut at multiples of `block` columns too.
   TileGrid(const std::vector<RowChunk>& chunks, int32_t n, int32_t tile_m, int32_t tile_n,
            int32_t block);
   TileGrid(const std::vector<RowChunk>& chunks, int32_t n, int32_t tile_m, int32_t tile_n)

@@ -25,8 +25,8 @@ std::string_view to_string(Fill fill) {
 Slice input_slice(const Segment& op, Input input, int rank) {
   if (op.multiplies_own_rows() && input == Input::b) return {0, op.n, 0, op.k};
   if (op.kind.in == Edge::all_to_all) {
-    const int64_t share = op.k / op.ranks;
-    return {0, op.m, rank * share, (rank + 1) * share};
+    const ColShards shares = op.shares_of(op.k);
+    return {0, op.m, shares.begin(rank), shares.end(rank)};
   }
   if (op.makes_terms()) {
     const ColShards shares = op.shares_of(op.k);

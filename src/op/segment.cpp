@@ -51,10 +51,9 @@ void check_elements(std::vector<std::string>& reasons, std::string_view tensor, 
   }
 }
 
-// What ranks exchange has to be alike.
 void check_sharded(std::vector<std::string>& reasons, const Segment& op, char name, int64_t size) {
   const ColShards shares = op.shares_of(size);
-  if (shares.are_even() || (!op.exchanges() && shares.fit())) return;
+  if (shares.are_even() || shares.fit()) return;
   const int64_t below = size / op.ranks * op.ranks;
   const int64_t above = below + op.ranks;
   std::string near = fmt::format("{} = {}", name, above);

@@ -210,6 +210,17 @@ class SegmentCutter {
     }
   }
 
+  bool is_needed_as_made(int tensor) const {
+    const Held made = op_.tensor(tensor).held;
+    return op_.output_held(tensor) == made ||
+           std::any_of(op_.stages.begin(), op_.stages.end(), [&](const Stage& stage) {
+             for (size_t k = 0; k < stage.in.size(); ++k) {
+               if (stage.in[k] == tensor && stage.needs[k] == made) return true;
+             }
+             return false;
+           });
+  }
+
   void put_edge(int tensor, Held needed, const Stage* user) {
     const Tensor& made = op_.tensor(tensor);
     const auto edge = edge_between(made.held, needed);
@@ -247,6 +258,12 @@ class SegmentCutter {
     if (out != Edge::none && out != *edge) {
       return refuse(fmt::format("{} is needed by {} and by {}: one of them is enough", made.name,
                                 to_string(out), to_string(*edge)));
+    }
+    if (*edge == Edge::all_to_all && is_needed_as_made(tensor)) {
+      return refuse(
+          fmt::format("{} is needed as {} and as {}, and a product leaves it one way: "
+                      "compute it once for each",
+                      made.name, to_string(made.held), to_string(needed)));
     }
     out = *edge;
     one.result_held = needed;

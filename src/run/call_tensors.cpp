@@ -16,6 +16,7 @@ CallTensors::CallTensors(const Plan& plan, const std::vector<bool>& shared, bool
     : plan_(plan), results_(results) {
   const std::vector<bool> written = written_by_others(plan);
   const std::vector<bool> without_gaps = cuda::tensors_without_gaps(plan);
+  const std::vector<bool> uneven = cuda::buffers_of_uneven_collectives(plan);
   const Operator fewer = serves ? with_rows(plan.op, 1) : plan.op;
   for (const CallerTensor& of : caller_tensors(plan.op)) {
     const stretto::Tensor& tensor = plan.op.tensor(of.tensor);
@@ -26,7 +27,7 @@ CallTensors::CallTensors(const Plan& plan, const std::vector<bool>& shared, bool
                         plan.buffers[*buffer].cols, fewer.tensor(of.tensor).rows != tensor.rows,
                         without_gaps[tensors_.size()], shared[*buffer]});
     tensors_.back().is_shared = results != nullptr && written[*buffer];
-    tensors_.back().is_copied = shared[*buffer] && !tensors_.back().is_shared;
+    tensors_.back().is_copied = (shared[*buffer] && !tensors_.back().is_shared) || uneven[*buffer];
   }
 }
 
@@ -87,7 +88,7 @@ std::vector<cuda::CallPlace> CallTensors::places(int rank, int64_t rows,
           "piece; give it without gaps",
           at.name, stride, cols));
     }
-    if (has_gaps && tensor.wants_solid_rows(rows_in_memory)) {
+    if ((has_gaps || cols != tensor.cols) && tensor.wants_solid_rows(rows_in_memory)) {
       throw UsageError(fmt::format(
           "rows of tensor {} have gaps, and memory says how many there are: give it without gaps",
           at.name));

@@ -23,7 +23,8 @@ class CallTensors {
     int64_t rows = 0, cols = 0;  // of the first rank, which has the most
     bool scales = false;         // a run of fewer rows has fewer of its
     bool without_gaps = false;
-    // Other ranks reach the buffer, so it is the plan's own, and the tensor is copied.
+    // Other ranks reach the buffer, or collectives move its rows at the distance that all ranks
+    // have, so it is the plan's own, and the tensor is copied.
     bool is_copied = false;
     // Or others write it, which lies in the caller's shared memory.
     bool is_shared = false;

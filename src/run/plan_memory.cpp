@@ -5,6 +5,7 @@
 #include "plan/shared_buffers.h"
 #include "stretto/call.h"
 #include "stretto/error.h"
+#include "tables/call_lists.h"
 
 namespace stretto::runtime {
 
@@ -106,12 +107,13 @@ PlanMemory::~PlanMemory() {
 void PlanMemory::place_stand_ins(bool shared_results) {
   const std::vector<CallerTensor> tensors = caller_tensors(plan_.op);
   const std::vector<bool> written = written_by_others(plan_);
+  const std::vector<bool> uneven = cuda::buffers_of_uneven_collectives(plan_);
   size_t next_of_others = tensors.size();
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto buffer = plan_.find_buffer(plan_.op.tensor(tensors[i].tensor).name);
     STRETTO_ASSERT(buffer.has_value(), "a caller's tensor is a buffer of the plan");
     const bool on_all = shared_results && written[*buffer];
-    if (shared_[*buffer] && !on_all) continue;
+    if ((shared_[*buffer] && !on_all) || uneven[*buffer]) continue;
     stands_in_[*buffer] = true;
     const auto ranks = static_cast<size_t>(plan_.ranks());
     for (int local = 0; local < fabric_.num_local(); ++local) {

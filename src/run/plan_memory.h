@@ -21,9 +21,10 @@ class PlanMemory {
  public:
   // Collective. Those of `sums` that stay in registers have no bytes. `tensors_at_calls`: calls
   // name the caller's tensors, and stand-ins take their place (launch/call_places.h), but for those
-  // that other ranks reach; with `shared_results` for outputs that others write, too, on every rank
-  // (CallTensors::place_on()). With a workspace, which must outlive this, shared buffers lie there;
-  // others' runs may be under way on it. Throws UsageError, SystemError when memory runs out.
+  // that other ranks reach, or collectives of rows of unequal length; with `shared_results` for
+  // outputs that others write, too, on every rank (CallTensors::place_on()). With a workspace,
+  // which must outlive this, shared buffers lie there; others' runs may be under way on it. Throws
+  // UsageError, SystemError when memory runs out.
   PlanMemory(const Plan& plan, const cuda::TileSums& sums, fabric::Fabric& fabric,
              bool tensors_at_calls = false, Workspace* workspace = nullptr,
              bool shared_results = false);

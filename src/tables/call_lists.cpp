@@ -50,6 +50,22 @@ std::vector<bool> tensors_without_gaps(const Plan& plan) {
   return of_tensor;
 }
 
+std::vector<bool> buffers_of_uneven_collectives(const Plan& plan) {
+  std::vector<bool> of_buffer(plan.buffers.size());
+  for (const Lane& lane : plan.lanes) {
+    if (lane.kind != LaneKind::nccl) continue;
+    for (const Instr& instr : lane.instrs) {
+      if (instr.op != Opcode::collective) continue;
+      for (const auto& regions : {plan.reads(instr), plan.writes(instr)}) {
+        for (const Region& region : regions) {
+          if (plan.buffers[region.buffer].sharded_cols > 0) of_buffer[region.buffer] = true;
+        }
+      }
+    }
+  }
+  return of_buffer;
+}
+
 Matrix at_call(Matrix matrix, CallPlaces places) {
   if (!is_stand_in(matrix.address)) return matrix;
   const CallPlace& place = places[tensor_of(matrix.address)];

@@ -16,6 +16,10 @@ namespace stretto::cuda {
 // piece. Others are only multiplied, or copied row by row.
 std::vector<bool> tensors_without_gaps(const Plan& plan);
 
+// By buffer: a collective moves its rows at the distance that all ranks have, and the last rank has
+// fewer columns of it.
+std::vector<bool> buffers_of_uneven_collectives(const Plan& plan);
+
 // Ends with the rows that there are, but has one at least: no task works on it then.
 Matrix at_call(Matrix matrix, CallPlaces places);
 // Of a caller's tensor only the rows that there are; none of them: `rows` is 0.

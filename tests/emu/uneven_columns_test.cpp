@@ -27,7 +27,7 @@ void expect_right(const Operator& op, const OperatorSchedule& schedule, const Ma
   }
 }
 
-void expect_right_under_presets(const Operator& op) {
+void expect_right_under_presets(const Operator& op, int least = 6) {
   const Machine machine = default_machine(op.ranks);
   int served = 0;
   for (const Preset& preset : presets()) {
@@ -36,7 +36,7 @@ void expect_right_under_presets(const Operator& op) {
     expect_right(op, schedule, machine);
     ++served;
   }
-  EXPECT_GE(served, 6) << to_string(op);
+  EXPECT_GE(served, least) << to_string(op);
 }
 
 TEST(ColShards, AreEvenOrOfWholeSteps) {
@@ -71,6 +71,50 @@ TEST_P(UnevenColumns, AreRightUnderEveryPreset) {
       make_operator("gemm-rs-norm-ag", {{"m", 19}, {"n", 24}, {"k", cols}}, ranks));
 }
 
+TEST_P(UnevenColumns, AreExchanged) {
+  const int ranks = GetParam();
+  const int64_t cols = 16 * ranks - 4;
+  for (const int64_t rows : {37, 2}) {  // fewer than ranks, too
+    expect_right_under_presets(
+        make_operator("gemm-a2a", {{"m", rows}, {"n", cols}, {"k", 24}}, ranks), 4);
+    expect_right_under_presets(
+        make_operator("a2a-gemm", {{"m", rows}, {"n", 24}, {"k", cols}}, ranks), 4);
+  }
+}
+
+TEST(UnevenColumns, AreExchangedBetweenProducts) {
+  for (const char* lines :
+       {"input x [m, h] rows\ninput w [f, h] whole\ninput v [h, f] whole\n"
+        "g = gemm x w\nu = gemm x w\ny = gemm g v\noutput u cols\noutput y rows\n",
+        "input x [m, h] rows\ninput w [f, h] whole\ninput b [1, f] whole\n"
+        "g = gemm x w\ny = bias g b\noutput y cols\n",
+        "input x [m, f] cols\ninput w [h, f] whole\ninput v [f, h] whole\n"
+        "g = gemm x w\ny = gemm g v\noutput y cols\n"}) {
+    const auto graph = parse_graph(std::string("graph own m h f\n") + lines);
+    for (const int ranks : {2, 3, 4}) {
+      const Sizes sizes{{"m", 19}, {"h", 48}, {"f", 16 * ranks - 3}};
+      expect_right_under_presets(make_graph(graph, sizes, ranks, DType::bf16), 1);
+    }
+  }
+}
+
+TEST(UnevenColumns, AreExchangedInPieces) {
+  const Machine machine = default_machine(3);
+  const Operator heads = make_operator("gemm-a2a", {{"m", 70}, {"n", 100}, {"k", 64}}, 3);
+  for (const char* schedule :
+       {"tiles,tile=16x16", "slices,tile=16x16", "tiles,tile=16x16,mover=comm-blocks,comm-sms=2",
+        "decomposed,tile=16x16", "two-chunk,tile=16x16", "two-chunk,tile=16x16,gemm=library",
+        "sequential,tile=16x16"}) {
+    expect_right(heads, parse_schedules(schedule, heads, machine), machine);
+  }
+  const Operator tokens = make_operator("a2a-gemm", {{"m", 70}, {"n", 64}, {"k", 100}}, 3);
+  for (const char* schedule :
+       {"tiles,tile=16x16,comm-sms=3", "slices,tile=16x16", "two-chunk", "decomposed,tile=16x16",
+        "library", "tiles,tile=16x16,split-k=2,comm-sms=1"}) {
+    expect_right(tokens, parse_schedules(schedule, tokens, machine), machine);
+  }
+}
+
 TEST(UnevenColumns, OfWholeRowsAndOfStagesBetween) {
   for (const char* lines :
        {"input x [m, f] whole\ninput w [h, f] cols\ny = gemm x w\noutput y rows\n",
@@ -95,16 +139,26 @@ TEST(UnevenColumns, AreMultipliedInPartsOfN) {
 
 TEST(UnevenColumns, LostWaitsAndNotifiesAreReported) {
   const Machine machine = default_machine(3);
-  for (const char* name : {"ag-gemm", "gemm-rs"}) {
-    const bool cuts_k = std::string_view(name) == "gemm-rs";
+  for (const char* name : {"ag-gemm", "gemm-rs", "gemm-a2a", "a2a-gemm"}) {
+    const bool cuts_k = name == std::string_view("gemm-rs") || name == std::string_view("a2a-gemm");
     const Operator op =
         make_operator(name, {{"m", 20}, {"n", cuts_k ? 16 : 20}, {"k", cuts_k ? 20 : 16}}, 3);
-    const std::string schedule = "slices,tile=16x16,comm-sms=2";
+    const bool pushes = name != std::string_view("gemm-a2a");
+    const std::string schedule = pushes ? "slices,tile=16x16,comm-sms=2" : "slices,tile=16x16";
     expect_every_sync_is_needed(lower(op, parse_schedules(schedule, op, machine), machine));
   }
 }
 
 TEST(UnevenColumns, RefusalsSayWhatWouldBeRight) {
+  const auto both_ways = parse_graph(
+      "graph own m h f\ninput x [m, h] rows\ninput w [f, h] whole\ninput v [h, f] whole\n"
+      "g = gemm x w\ny = gemm g v\noutput g cols\noutput y rows\n");
+  try {
+    make_graph(both_ways, {{"m", 8}, {"h", 8}, {"f", 8}}, 2, DType::bf16);
+    ADD_FAILURE() << "accepted";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("g is needed as rows and as cols"));
+  }
   const auto refused = [](std::string_view name, Sizes sizes, int ranks) {
     try {
       make_operator(name, std::move(sizes), ranks);
@@ -116,8 +170,9 @@ TEST(UnevenColumns, RefusalsSayWhatWouldBeRight) {
   EXPECT_THAT(
       refused("gemm-rs", {{"m", 8}, {"n", 8}, {"k", 10}}, 4),
       testing::HasSubstr("k = 10 is sharded over 4 ranks and must divide: take k = 8 or 12"));
-  EXPECT_THAT(refused("gemm-a2a", {{"m", 8}, {"n", 50}, {"k", 8}}, 3),
-              testing::HasSubstr("must divide: take n = 48 or 51"));
+  EXPECT_THAT(refused("gemm-a2a", {{"m", 8}, {"n", 16}, {"k", 8}}, 3),
+              testing::HasSubstr("must divide: take n = 15 or 18"));
+  EXPECT_EQ(refused("gemm-a2a", {{"m", 8}, {"n", 50}, {"k", 8}}, 3), "accepted");
   EXPECT_EQ(refused("gemm-rs", {{"m", 8}, {"n", 8}, {"k", 50}}, 3), "accepted");
   const Operator op = make_operator("gemm-rs", {{"m", 8}, {"n", 8}, {"k", 500}}, 3);
   const Machine machine = default_machine(3);

@@ -24,6 +24,8 @@ constexpr const char* kScatter = "gemm-rs m=40 n=40 k=8 ranks=2 dtype=bf16";
 constexpr const char* kAllReduce = "gemm-ar m=40 n=40 k=8 ranks=2 dtype=bf16";
 
 constexpr const char* kToHeads = "gemm-a2a m=35 n=64 k=8 ranks=2 dtype=bf16";
+constexpr const char* kUnevenHeads = "gemm-a2a m=7 n=20 k=8 ranks=3 dtype=bf16";
+constexpr const char* kUnevenTokens = "a2a-gemm m=7 n=8 k=20 ranks=3 dtype=bf16";
 constexpr const char* kToTokens = "a2a-gemm m=35 n=32 k=16 ranks=2 dtype=bf16";
 
 constexpr const char* kMlp = "mlp m=20 h=16 f=32 ranks=2 dtype=bf16";
@@ -54,6 +56,9 @@ constexpr Golden kGoldens[] = {
     {"gemm-ar.one-shot", kAllReduce,
      "tiles,tile=16x16,comm-sms=1,order=peer-staggered,reduction=one-shot"},
     {"gemm-a2a.tiles", kToHeads, "tiles,tile=16x16,comm-sms=1,order=interleaved"},
+    {"gemm-a2a.uneven", kUnevenHeads, "tiles,tile=16x16"},
+    {"gemm-a2a.uneven-sequential", kUnevenHeads, "sequential,tile=16x16"},
+    {"a2a-gemm.uneven", kUnevenTokens, "tiles,tile=16x16,comm-sms=1"},
     {"gemm-a2a.sequential", kToHeads, "sequential,tile=16x16"},
     {"gemm-a2a.library", kToHeads, "library,tile=16x16"},
     {"a2a-gemm.sequential", kToTokens, "sequential,tile=16x16"},

@@ -35,7 +35,8 @@ std::vector<NcclCall> calls_of(const Plan& plan, int rank) {
 TEST(ExchangeCalls, MatchOnBothSides) {
   for (const char* op :
        {"gemm-a2a m=37 n=96 k=64 ranks=3 dtype=bf16", "a2a-gemm m=37 n=64 k=96 ranks=3 dtype=bf16",
-        "gemm-a2a m=4 n=96 k=64 ranks=3 dtype=fp16"}) {
+        "gemm-a2a m=4 n=96 k=64 ranks=3 dtype=fp16", "gemm-a2a m=37 n=88 k=64 ranks=3 dtype=bf16",
+        "a2a-gemm m=37 n=64 k=88 ranks=3 dtype=bf16"}) {
     for (const char* preset :
          {"sequential", "library", "two-chunk", "two-chunk,gemm=library,chunks=3,tile=16x32"}) {
       SCOPED_TRACE(fmt::format("{} {}", op, preset));
