@@ -192,14 +192,18 @@ void Communicators::receive(int rank, const cuda::Stream& stream, cuda::DevicePt
 }
 
 void Communicators::all_to_all(int rank, const cuda::Stream& stream, cuda::DevicePtr from,
-                               cuda::DevicePtr to, int64_t count_each, DType dtype) const {
-  const auto bytes = static_cast<cuda::DevicePtr>(count_each * num_bytes(dtype));
+                               std::span<const int64_t> sent, cuda::DevicePtr to,
+                               std::span<const int64_t> received, DType dtype) const {
+  const auto bytes_of = [&](int64_t count) {
+    return static_cast<cuda::DevicePtr>(count * num_bytes(dtype));
+  };
   as_one_operation([&] {
     for (int peer = 0; peer < local_.ranks; ++peer) {
-      send(rank, stream, from + static_cast<cuda::DevicePtr>(peer) * bytes, count_each, dtype,
-           peer);
-      receive(rank, stream, to + static_cast<cuda::DevicePtr>(peer) * bytes, count_each, dtype,
-              peer);
+      const int64_t out = sent[static_cast<size_t>(peer)], in = received[static_cast<size_t>(peer)];
+      if (out > 0) send(rank, stream, from, out, dtype, peer);
+      if (in > 0) receive(rank, stream, to, in, dtype, peer);
+      from += bytes_of(out);
+      to += bytes_of(in);
     }
   });
 }

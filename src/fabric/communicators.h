@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "fabric/memory_source.h"
@@ -41,9 +42,11 @@ class Communicators {
             int to) const;
   void receive(int rank, const cuda::Stream& stream, cuda::DevicePtr to, int64_t count, DType dtype,
                int from) const;
-  // Part r of every rank to rank r, where it is the part of the rank that it is from.
-  void all_to_all(int rank, const cuda::Stream& stream, cuda::DevicePtr from, cuda::DevicePtr to,
-                  int64_t count_each, DType dtype) const;
+  // Part r of every rank to rank r, where it is the part of the rank that it is from. Parts lie one
+  // behind another, of so many elements by peer.
+  void all_to_all(int rank, const cuda::Stream& stream, cuda::DevicePtr from,
+                  std::span<const int64_t> sent, cuda::DevicePtr to,
+                  std::span<const int64_t> received, DType dtype) const;
 
   NcclComm of(int rank) const { return comms_[static_cast<size_t>(rank - local_.first)]; }
 

@@ -63,7 +63,8 @@ void LibraryPath::prepare(int rank) {
     }
     rows = std::max({rows, all * product.local_k(), product.product_cols() * product.local_k()});
     made = std::max(made, all * product.local_n());
-    own = std::max(own, block * std::max(product.n, product.k));
+    const int64_t wide = std::max(product.n, product.k);
+    own = std::max({own, block * wide, product.m * product.shares_of(wide).block()});
   }
   auto& mine = ranks_[static_cast<size_t>(rank - tensors_.fabric().first_rank())];
   const int size = num_bytes(op_.dtype);
@@ -108,9 +109,30 @@ void LibraryPath::enqueue_input(int rank, const OperatorSegment& segment) const 
     tensors_.nccl().all_gather(rank, stream, from, mine.rows.address(), block * product.k,
                                op_.dtype);
   } else if (product.kind.in == Edge::all_to_all) {
-    tensors_.nccl().all_to_all(rank, stream, from, mine.rows.address(),
-                               block * product.k / op_.ranks, op_.dtype);
+    exchange(rank, from, mine.rows.address(), product.row_shards(), product.shares_of(product.k));
   }
+}
+
+// Rows to their owners, of which every rank has columns.
+void LibraryPath::exchange(int rank, cuda::DevicePtr from, cuda::DevicePtr to,
+                           const RowShards& rows, const ColShards& cols) const {
+  std::vector<int64_t> sent, received;
+  for (int peer = 0; peer < op_.ranks; ++peer) {
+    sent.push_back(rows.size(peer) * cols.size(rank));
+    received.push_back(rows.size(rank) * cols.size(peer));
+  }
+  tensors_.nccl().all_to_all(rank, tensors_.stream(rank), from, sent, to, received, op_.dtype);
+}
+
+// Columns to their owners, of which every rank has rows.
+void LibraryPath::exchange_back(int rank, cuda::DevicePtr from, cuda::DevicePtr to,
+                                const RowShards& rows, const ColShards& cols) const {
+  std::vector<int64_t> sent, received;
+  for (int peer = 0; peer < op_.ranks; ++peer) {
+    sent.push_back(rows.size(rank) * cols.size(peer));
+    received.push_back(rows.size(peer) * cols.size(rank));
+  }
+  tensors_.nccl().all_to_all(rank, tensors_.stream(rank), from, sent, to, received, op_.dtype);
 }
 
 void LibraryPath::enqueue_products(int rank, const OperatorSegment& segment) const {
@@ -140,8 +162,11 @@ void LibraryPath::enqueue_output(int rank, const OperatorSegment& segment) const
     case Edge::all_reduce:
       return tensors_.nccl().all_reduce(rank, stream, made, made, product.m * product.n, op_.dtype);
     case Edge::all_to_all:
-      return tensors_.nccl().all_to_all(rank, stream, made, own, block * product.n / op_.ranks,
-                                        op_.dtype);
+      if (product.looks_up()) {
+        const ColShards by_table{product.n, op_.ranks};
+        return exchange(rank, made, own, product.row_shards(), by_table);
+      }
+      return exchange_back(rank, made, own, product.row_shards(), product.shares_of(product.n));
     default:
       return;
   }

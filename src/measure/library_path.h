@@ -37,6 +37,10 @@ class LibraryPath {
   cuda::DevicePtr tensor(int rank, int id, const cuda::DeviceMemory& otherwise) const;
   void enqueue_input(int rank, const OperatorSegment& segment) const;
   void enqueue_products(int rank, const OperatorSegment& segment) const;
+  void exchange(int rank, cuda::DevicePtr from, cuda::DevicePtr to, const RowShards& rows,
+                const ColShards& cols) const;
+  void exchange_back(int rank, cuda::DevicePtr from, cuda::DevicePtr to, const RowShards& rows,
+                     const ColShards& cols) const;
   void enqueue_output(int rank, const OperatorSegment& segment) const;
 
   const BenchTensors& tensors_;
