@@ -147,7 +147,8 @@ TEST(Slices, AddUpToWholeExperts) {
   const std::vector<float> whole = result_of(layer, 0, 4);
   const float largest = *std::max_element(whole.begin(), whole.end());
   EXPECT_GT(largest, 0.01f);
-  for (const auto& [slices, ranks] : {std::pair{1, 4}, {2, 4}, {4, 4}, {2, 8}, {4, 8}, {8, 8}, {2, 3}}) {
+  for (const auto& [slices, ranks] :
+       {std::pair{1, 4}, {2, 4}, {4, 4}, {2, 8}, {4, 8}, {8, 8}, {2, 3}}) {
     SCOPED_TRACE(std::to_string(slices) + " slices, " + std::to_string(ranks) + " ranks");
     const std::vector<float> cut = result_of(layer, slices, ranks);
     for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(cut[i], whole[i], 1e-6f * 40);

@@ -116,7 +116,7 @@ TEST(GraphsOnThreeGpus, TakeRowsOfFewerColumns) {
       "g = gemm x w\ny = add g r\noutput y cols\n");
   const Operator op = make_graph(graph, {{"m", 300}, {"n", 1000}, {"k", 512}}, kThree, DType::bf16);
   Context context(kThree, 2);
-  for (const char* schedule : {"tiles", "library"}) {
+  for (const char* schedule : {"tiles", "decomposed,gemm=library"}) {
     SCOPED_TRACE(schedule);
     Operation operation(context, op, {.schedule = schedule, .rows = RowCount::fixed});
     const TensorMemory memory(context, operation);
