@@ -50,14 +50,14 @@ struct RowShards {
   int owner(int64_t row) const { return static_cast<int>(row / block()); }
 };
 
-// Contiguous blocks of columns, alike where the ranks divide them. Else they are of whole 16 bytes,
-// which GPUs load at once (`step` elements), and the last one is shorter.
+// Contiguous blocks of columns, alike where the ranks divide them. Else they are of whole steps, 16
+// bytes, which GPUs load at once, and the last one is shorter. No two ranks share columns of a unit.
 struct ColShards {
   int64_t cols = 0;
   int ranks = 1;
-  int64_t step = 1;
+  int64_t step = 1, unit = 1;  // elements
 
-  bool are_even() const { return cols % ranks == 0; }
+  bool are_even() const { return cols % (ranks * unit) == 0; }
   int64_t block() const {
     const int64_t least = (cols + ranks - 1) / ranks;
     return are_even() ? least : (least + step - 1) / step * step;
@@ -65,8 +65,10 @@ struct ColShards {
   int64_t begin(int rank) const { return rank * block() < cols ? rank * block() : cols; }
   int64_t end(int rank) const { return begin(rank + 1); }
   int64_t size(int rank) const { return end(rank) - begin(rank); }
-  // Else a rank would have none.
-  bool fit() const { return size(ranks - 1) > 0; }
+  int owner(int64_t col) const { return static_cast<int>(col / block()); }
+  // Else a rank would have none, or a part of a unit.
+  bool fit() const { return size(ranks - 1) > 0 && cols % unit == 0; }
+  bool operator==(const ColShards&) const = default;
 };
 
 // Largest size of a dimension and of one tensor (elements); keeps all index arithmetic exact.

@@ -90,6 +90,7 @@ struct Tensor {
   int stage = -1;              // that makes it; -1: the caller gives it
   DType dtype = DType::bf16;   // the operator's, but of some that the caller gives
   int64_t matrices = 1;        // of a stack, each rows x cols
+  int64_t unit = 0;            // columns that a rank has together: of one table; 0: as they come
 };
 
 struct Stage {
@@ -146,7 +147,10 @@ struct Operator {
   std::vector<OperatorSegment> segments;  // in an order in which one after the other can run
 
   const std::string& name() const;
-  ColShards shares_of(int64_t cols) const { return {cols, ranks, 16 / num_bytes(dtype)}; }
+  ColShards shares_of(int64_t cols, int64_t unit = 0) const {
+    if (unit > 0) return {cols, ranks, unit, unit};
+    return {cols, ranks, 16 / num_bytes(dtype)};
+  }
   // Of the first size: rows that a run may have fewer of.
   int64_t rows() const { return sizes.front().second; }
   // Where the operator is one product and nothing else; null: it is more.

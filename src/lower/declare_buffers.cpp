@@ -57,7 +57,7 @@ class Declarer {
     const int64_t rows = is_stack ? slice_of(op(), *op().find_tensor(tensor.name), held, 0).rows()
                          : held == Held::rows ? shards.block()
                                               : tensor.rows;
-    const ColShards cols = op().shares_of(tensor.cols);
+    const ColShards cols = op().shares_of(tensor.cols, tensor.unit);
     const uint16_t buffer = add(std::move(name), tensor.dtype, role, rows,
                                 held == Held::cols ? cols.block() : tensor.cols, copies);
     if (held == Held::cols) set_shares(buffer, cols);
@@ -354,7 +354,7 @@ class Declarer {
     one.tables = input(one.part.weights[0]);
     one.out = one.landed = result(one.part, one.exchanges() && !one.by_nccl(), copies);
     if (!one.exchanges()) return;
-    const int64_t block = product.row_shards().block(), cols = product.n / product.ranks;
+    const int64_t block = product.row_shards().block(), cols = one.cols_each();
     if (one.is_staged()) {
       one.made = add(prefix + "part", op().dtype, BufferRole::local, product.m, cols);
     }

@@ -88,7 +88,7 @@ class LookUps {
     }
     for (const int owner : owners) {
       const auto rows = static_cast<int32_t>(one_.exchanges() ? owners_.size(owner) : owners_.rows);
-      const Rect all{0, rows, 0, one_.own_cols()};
+      const Rect all{0, rows, 0, one_.cols_of(rank)};
       for (const Rect& piece : pieces_of(all)) add_piece(owner, piece, work);
     }
   }
@@ -100,7 +100,7 @@ class LookUps {
       case Granularity::tile:
         return blocks(all, s.tile_m, one_.tables_of_task());
       case Granularity::slice:
-        return blocks(all, s.tile_m, one_.own_tables());
+        return blocks(all, s.tile_m, one_.tables_each());
       case Granularity::chunk:
         return split(all, s.chunks, 1, all.cols());
       case Granularity::whole:
@@ -135,7 +135,7 @@ class LookUps {
   }
   // What `rank` makes for bags of an owner, where that has it.
   Rect at_owner(int rank, const Rect& rect) const {
-    return one_.exchanges() ? rect.moved(0, rank * one_.own_cols()) : rect;
+    return one_.exchanges() ? rect.moved(0, rank * one_.cols_each()) : rect;
   }
 
   void look_up(int rank, int32_t tile, const Task& task) {
@@ -145,7 +145,7 @@ class LookUps {
     const auto slots = static_cast<int32_t>(one_.op.k);
     const auto each = static_cast<int32_t>(state_.op.tensor(one_.part.weights[0]).rows);
     const bool has_own = state_.op.tensor(one_.part.ids).held == Held::cols;
-    const int32_t before = has_own ? 0 : rank * one_.own_tables();
+    const int32_t before = has_own ? 0 : rank * one_.tables_each();
     emit_.read(region_of({rows.row0, rows.row1, (before + first) * slots, (before + last) * slots},
                          one_.ids, rank));
     emit_.read(region_of({first * each, last * each, 0, one_.table_cols()}, one_.tables, rank));
@@ -239,17 +239,17 @@ class LookUps {
   // ---- by NCCL, which moves whole rows: they are put side by side behind it
 
   void exchange() {
-    const int32_t cols = one_.own_cols();
+    const int32_t cols = one_.cols_each();
     const auto block = static_cast<int32_t>(owners_.block());
     const auto landed = [&](int from, int rank) {
       const auto rows = static_cast<int32_t>(owners_.size(rank));
-      return Rect{from * block, from * block + rows, 0, cols};
+      return Rect{from * block, from * block + rows, 0, one_.cols_of(from)};
     };
     for (int rank = 0; rank < ranks_; ++rank) emit_.boundary(rank);
     for (int rank = 0; rank < ranks_; ++rank) {
       for (int to = 0; to < ranks_; ++to) {
         emit_.read(region_of({static_cast<int32_t>(owners_.begin(to)),
-                              static_cast<int32_t>(owners_.end(to)), 0, cols},
+                              static_cast<int32_t>(owners_.end(to)), 0, one_.cols_of(rank)},
                              one_.made, rank));
       }
       for (int from = 0; from < ranks_; ++from) {

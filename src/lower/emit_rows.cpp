@@ -69,8 +69,8 @@ class RowStages {
     const Tensor& tensor = worked_on();
     const RowShards shards{tensor.rows, op_.ranks};
     const auto rows = static_cast<int32_t>(held() == Held::rows ? shards.size(rank) : tensor.rows);
-    const auto cols = static_cast<int32_t>(held() == Held::cols ? op_.shares_of(tensor.cols).block()
-                                                                : tensor.cols);
+    const int64_t block = op_.shares_of(tensor.cols, tensor.unit).block();
+    const auto cols = static_cast<int32_t>(held() == Held::cols ? block : tensor.cols);
     const LaneTable& all = state_.lanes;
     const int32_t lanes = std::min<int32_t>(rows, by_movers_ ? all.comm : all.compute);
     for (int32_t i = 0; i < lanes; ++i) {

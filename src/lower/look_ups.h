@@ -35,9 +35,14 @@ struct LookUpLowering {
   // The rows of who has bags in the end: all of them, where nothing is exchanged.
   RowShards owners() const { return exchanges() ? op.row_shards() : RowShards{op.m, 1}; }
 
-  int32_t own_tables() const { return static_cast<int32_t>(op.tables / op.ranks); }
+  // Blocks of them, of which the last may be short.
+  RowShards table_shards() const { return {op.tables, op.ranks}; }
   int32_t table_cols() const { return static_cast<int32_t>(op.n / op.tables); }
-  int32_t own_cols() const { return own_tables() * table_cols(); }
+  int32_t tables_each() const { return static_cast<int32_t>(table_shards().block()); }
+  int32_t cols_each() const { return tables_each() * table_cols(); }
+  int32_t cols_of(int rank) const {
+    return static_cast<int32_t>(table_shards().size(rank)) * table_cols();
+  }
   int32_t tables_of_task() const {
     return static_cast<int32_t>(look_ups_at_once(op, schedule.tile_n));
   }

@@ -9,6 +9,16 @@ namespace stretto::runtime {
 using cuda::DeviceMemory;
 using cuda::Matrix;
 
+namespace {
+
+// The columns of look-ups: a rank has those of whole tables.
+ColShards by_tables(const Segment& product) {
+  const int64_t of_table = product.n / product.tables;
+  return {product.n, product.ranks, of_table, of_table};
+}
+
+}  // namespace
+
 LibraryPath::LibraryPath(const BenchTensors& tensors)
     : tensors_(tensors),
       op_(tensors.op()),
@@ -57,7 +67,7 @@ void LibraryPath::prepare(int rank) {
     const Segment& product = *segment.product;
     const int64_t block = product.row_shards().block(), all = block * product.ranks;
     if (product.looks_up()) {  // there is no call for them, but for what moves
-      made = std::max(made, all * product.n / product.ranks);
+      made = std::max(made, all * by_tables(product).block());
       own = std::max(own, block * product.n);
       continue;
     }
@@ -163,8 +173,7 @@ void LibraryPath::enqueue_output(int rank, const OperatorSegment& segment) const
       return tensors_.nccl().all_reduce(rank, stream, made, made, product.m * product.n, op_.dtype);
     case Edge::all_to_all:
       if (product.looks_up()) {
-        const ColShards by_table{product.n, op_.ranks};
-        return exchange(rank, made, own, product.row_shards(), by_table);
+        return exchange(rank, made, own, product.row_shards(), by_tables(product));
       }
       return exchange_back(rank, made, own, product.row_shards(), product.shares_of(product.n));
     default:

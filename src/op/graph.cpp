@@ -137,7 +137,7 @@ class Binder {
   }
   // Columns, or rows of a weight. Those of a stack must divide.
   bool are_shared(const Tensor& tensor, int64_t size) const {
-    const ColShards shares = graph_.shares_of(size);
+    const ColShards shares = graph_.shares_of(size, tensor.unit);
     return shares.are_even() || (tensor.matrices == 1 && shares.fit());
   }
   bool each_has_one(int64_t matrices) const {
@@ -169,8 +169,46 @@ class Binder {
       refuse(input.place,
              fmt::format("{} is no stack of matrices: give [matrices, rows, columns]", input.name));
     }
-    check_divides(tensor, tensor.held, input.place, causes);
+    // Indices are dealt as the tables are that they look up in.
+    if (tensor.dtype != DType::i32) check_divides(tensor, tensor.held, input.place, causes);
     add(std::move(tensor), input.place, std::move(causes));
+  }
+
+  // Of what a stage makes: columns of one table stay together, also in what follows element by
+  // element.
+  static int64_t unit_of(StageKind kind, const std::vector<const Tensor*>& in) {
+    if (looks_up(kind)) return in[1]->cols;
+    return multiplies(kind) ? 0 : in[0]->unit;
+  }
+
+  // Where ranks do not divide tables, their columns are dealt otherwise than others of as many.
+  void check_dealt_alike(const StageText& text, const std::vector<const Tensor*>& in,
+                         const StageRule& rule) {
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (in[i]->held != Held::cols || rule.needs[i] != Held::cols) continue;
+      const ColShards of_first = graph_.shares_of(in[0]->cols, in[0]->unit);
+      const ColShards plain = graph_.shares_of(in[i]->cols);
+      const ColShards own = graph_.shares_of(in[i]->cols, in[i]->unit);
+      const ColShards& as = multiplies(text.kind) ? plain : of_first;
+      if (own.block() == as.block()) continue;
+      refuse(text.in_place,
+             fmt::format("the columns of {} are dealt by tables, and other operands of {} are not: "
+                         "take as many tables that {} ranks divide them",
+                         in[i]->unit > 0 ? in[i]->name : in[0]->name, to_string(text.kind),
+                         graph_.ranks));
+    }
+  }
+
+  void set_unit_of_ids(int ids, int64_t tables, TextPlace place) {
+    Tensor& of = graph_.tensors[static_cast<size_t>(ids)];
+    const int64_t unit = std::max<int64_t>(1, of.cols / tables);
+    if (of.unit != 0 && of.held == Held::cols &&
+        graph_.shares_of(of.cols, of.unit).block() != graph_.shares_of(of.cols, unit).block()) {
+      refuse(place, fmt::format("{} is dealt to ranks for other tables already: give the ids of "
+                                "each look-up as a tensor of their own",
+                                of.name));
+    }
+    of.unit = unit;
   }
 
   void add_stage(const StageText& text) {
@@ -194,6 +232,11 @@ class Binder {
     if (multiplies(text.kind) && in[1]->held == Held::rows && !are_shared(*in[1], in[1]->rows)) {
       refuse_share(*in[1], in[1]->rows, "rows", text.in_place, causes_of(stage.in[1]).rows);
     }
+    if (looks_up(text.kind)) {
+      set_unit_of_ids(stage.in[0], in[1]->matrices, text.in_place);
+    } else if (rule.fault.empty()) {
+      check_dealt_alike(text, in, rule);
+    }
     for (size_t i = 0; i < in.size(); ++i) {
       if (edge_between(in[i]->held, rule.needs[i])) continue;
       refuse(text.in_place,
@@ -210,6 +253,7 @@ class Binder {
                 rule.held,
                 static_cast<int>(graph_.stages.size()),
                 rule.dtype.value_or(graph_.dtype)};
+    made.unit = unit_of(text.kind, in);
     Causes causes = causes_of(stage.in[0]);
     if (multiplies(text.kind)) causes.cols = causes_of(stage.in[1]).rows;
     if (looks_up(text.kind)) causes.cols = causes_of(stage.in[1]).matrices;

@@ -180,7 +180,7 @@ Slice slice_of(const Operator& op, int tensor, Held held, int rank) {
     return {rows.begin(rank), rows.end(rank), 0, of.cols};
   }
   const RowShards rows{of.rows, op.ranks};
-  const ColShards cols = op.shares_of(of.cols);
+  const ColShards cols = op.shares_of(of.cols, of.unit);
   if (held == Held::rows) return {rows.begin(rank), rows.end(rank), 0, of.cols};
   if (held == Held::cols) return {0, of.rows, cols.begin(rank), cols.end(rank)};
   return {0, of.rows, 0, of.cols};

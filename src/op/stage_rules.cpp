@@ -121,7 +121,7 @@ StageRule weigh_rule(const Tensor& x, const Tensor& ids, const Tensor& weights) 
 }
 
 // Who has a table looks up in it, and makes its columns of the result.
-StageRule look_up_rule(const Tensor& ids, const Tensor& tables, int ranks, DType dtype) {
+StageRule look_up_rule(const Tensor& ids, const Tensor& tables, DType dtype) {
   StageRule rule{
       ids.rows, tables.matrices * tables.cols, Held::cols, {Held::cols, tables.held}, {}};
   if (ids.dtype != DType::i32) {
@@ -132,11 +132,6 @@ StageRule look_up_rule(const Tensor& ids, const Tensor& tables, int ranks, DType
   } else if (tables.held != Held::experts) {
     rule.fault = fmt::format(
         "tables are dealt to ranks: give {} as [tables, rows, columns] experts", tables.name);
-  } else if (tables.matrices % ranks != 0) {
-    const int64_t below = tables.matrices / ranks * ranks;
-    rule.fault = fmt::format(
-        "{} has {} tables, of which {} ranks have as many: take {}{}", tables.name, tables.matrices,
-        ranks, below > 0 ? fmt::format("{} or ", below) : std::string(), below + ranks);
   } else if (const int64_t all = tables.matrices; ids.cols % all != 0) {
     const int64_t below = ids.cols / all * all;
     rule.fault = fmt::format(
@@ -304,7 +299,7 @@ StageRule rule_of(const Stage& stage, std::span<const Tensor* const> in, int ran
   if (slices_choices(kind)) return slice_rule(stage, x);
   if (kind == StageKind::grouped) return grouped_rule(x, *in[1], *in[2], ranks, dtype);
   if (kind == StageKind::weigh) return weigh_rule(x, *in[1], *in[2]);
-  if (looks_up(kind)) return look_up_rule(x, *in[1], ranks, dtype);
+  if (looks_up(kind)) return look_up_rule(x, *in[1], dtype);
   StageRule rule = dense_rule(kind, in);
   for (const Tensor* const one : in) {
     if (one->dtype == dtype && one->matrices == 1) continue;

@@ -11,6 +11,9 @@ constexpr int kMostBags = 64, kLeastBags = 8, kFewCols = 128;
 // So that lanes end together although bags are of different length.
 constexpr int kTasksOfLane = 4;
 
+// Of a rank.
+int64_t most_tables(const Segment& op) { return RowShards{op.tables, op.ranks}.block(); }
+
 Schedule begin(const Segment& op, const Machine& machine) {
   Schedule schedule;
   schedule.order = Order::plain;
@@ -19,7 +22,7 @@ Schedule begin(const Segment& op, const Machine& machine) {
   schedule.tile_n = static_cast<int>(
       std::min<int64_t>(kMaxTile, (of_table + kTileStep - 1) / kTileStep * kTileStep));
   const int64_t at_once = look_ups_at_once(op, schedule.tile_n);
-  const int64_t across = (op.tables / op.ranks + at_once - 1) / at_once;
+  const int64_t across = (most_tables(op) + at_once - 1) / at_once;
   const int64_t enough = int64_t{kTasksOfLane} * machine.sms;
   schedule.tile_m = kMostBags;
   while (schedule.tile_m > kLeastBags && op.m / schedule.tile_m * across < enough) {
@@ -31,8 +34,7 @@ Schedule begin(const Segment& op, const Machine& machine) {
 }  // namespace
 
 int64_t look_ups_at_once(const Segment& op, int tile_n) {
-  const int64_t own = std::max<int64_t>(1, op.tables / op.ranks);
-  return std::clamp<int64_t>(tile_n * op.tables / op.n, 1, own);
+  return std::clamp<int64_t>(tile_n * op.tables / op.n, 1, most_tables(op));
 }
 
 Schedule look_ups_sequential(const Segment& op, const Machine& machine) {

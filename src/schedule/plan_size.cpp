@@ -36,7 +36,7 @@ double estimate_look_ups(const Segment& op, const Schedule& schedule) {
   const RowShards shards = op.row_shards();
   const double blocks = op.ranks * pieces(shards.block(), schedule.tile_m);
   const double tasks =
-      blocks * pieces(op.tables / op.ranks, look_ups_at_once(op, schedule.tile_n));
+      blocks * pieces(RowShards{op.tables, op.ranks}.block(), look_ups_at_once(op, schedule.tile_n));
   return op.ranks * (6 * tasks + 4.0 * op.ranks * std::max(1, schedule.comm_sms));
 }
 

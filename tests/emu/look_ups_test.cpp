@@ -14,11 +14,16 @@ constexpr int kSms = 6;
 constexpr RoutingKind kBags[] = {RoutingKind::uniform, RoutingKind::zipf, RoutingKind::one_hot,
                                  RoutingKind::adversarial};
 
+Operator look_ups_in(int64_t tables, std::string_view name, int ranks, int64_t bags, int64_t dim,
+                     DType dtype = DType::bf16) {
+  return make_operator(
+      name, {{"bags", bags}, {"tables", tables}, {"rows", 11}, {"dim", dim}, {"pool", 4}}, ranks,
+      dtype);
+}
+
 Operator look_ups(std::string_view name, int ranks, int64_t bags, int64_t dim,
                   DType dtype = DType::bf16) {
-  return make_operator(
-      name, {{"bags", bags}, {"tables", 3 * ranks}, {"rows", 11}, {"dim", dim}, {"pool", 4}}, ranks,
-      dtype);
+  return look_ups_in(3 * ranks, name, ranks, bags, dim, dtype);
 }
 
 // The presets, and what else a mover and a granularity make up.
@@ -73,6 +78,59 @@ TEST(LookUps, OfIntegersAreExact) {
     for (const OperatorSchedule& schedule : schedules_of(op, machine)) {
       expect_right(lower(op, schedule, machine), {.fill = Fill::integers});
       if (HasFatalFailure()) return;
+    }
+  }
+}
+
+class UnevenTables : public testing::TestWithParam<std::pair<int, int>> {};
+
+// The last rank has fewer tables than the others: so fewer indices come in, and fewer columns go
+// out. Of 6 columns a table is no whole 16 bytes, and of 10 tiles end within one.
+TEST_P(UnevenTables, AreProvedAndRightWhateverIsLookedUp) {
+  const auto [tables, ranks] = GetParam();
+  const Machine machine = small_machine(ranks, kSms);
+  for (const auto& [name, dim] : {std::pair{"embedding-a2a", 10}, {"embedding-a2a-mean", 6}}) {
+    const Operator op = look_ups_in(tables, name, ranks, 23, dim);
+    const auto reference = make_shared_reference();
+    for (const OperatorSchedule& schedule : schedules_of(op, machine)) {
+      SCOPED_TRACE(to_string(op) + " " + to_string(schedule));
+      const Plan plan = lower(op, schedule, machine);
+      expect_proved(plan);
+      EXPECT_GT(simulate(plan, machine).total_us, 0);
+      expect_right(plan, {.fill = Fill::integers});
+      for (const RoutingKind bag : kBags) {
+        expect_right(plan, {.routing = {bag, {}}, .reference = reference});
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(LookUps, UnevenTables,
+                         testing::Values(std::pair{5, 3}, std::pair{3, 2}, std::pair{7, 4}),
+                         [](const auto& test) {
+                           return std::to_string(test.param.first) + "On" +
+                                  std::to_string(test.param.second);
+                         });
+
+// What follows element by element is dealt by tables too: 9 columns and 6, and not 8 and 7.
+TEST(LookUps, InUnevenTablesMayStandBeforeStagesOfElements) {
+  const Machine machine = small_machine(2, kSms);
+  const Sizes sizes = {{"m", 21}, {"t", 5}, {"s", 9}, {"d", 3}, {"p", 3}};
+  const std::string head =
+      "graph own m t s d p\ninput ids [m, t*p] cols i32\n"
+      "input w [t, s, d] experts\nx = embed ids w\n";
+  for (const char* rest : {"output x cols\n", "y = silu x\noutput y cols\n",
+                           "y = gelu x\nz = add y x\noutput z cols\n",
+                           "input r [m, t*d] rows\ny = add r x\noutput y rows\n"}) {
+    SCOPED_TRACE(rest);
+    const Operator op = make_graph(parse_graph(head + rest), sizes, 2, DType::bf16);
+    for (const char* preset : {"tiles", "sequential"}) {
+      const OperatorSchedule schedule = schedule_of(find_preset(preset), op, machine);
+      ASSERT_THAT(legal(op, schedule, machine), testing::IsEmpty());
+      const Plan plan = lower(op, schedule, machine);
+      expect_proved(plan);
+      expect_right(plan, {});
     }
   }
 }
@@ -155,10 +213,39 @@ TEST(LookUpRefusals, SayWhatWouldBeRight) {
               HasSubstr("tables are dealt to ranks: give w as [tables, rows, columns] experts"));
   EXPECT_THAT(refused(2, "[m, 6] cols i32", "[4, 9, 16] experts"),
               HasSubstr("ids has 6 columns for 4 tables, of which each has as many: take 4 or 8"));
-  EXPECT_THAT(refused(3, "[m, 12] cols i32", "[4, 9, 16] experts"),
-              HasSubstr("w has 4 tables, of which 3 ranks have as many: take 3 or 6"));
+  EXPECT_EQ(refused(3, "[m, 20] cols i32", "[5, 9, 16] experts"), "accepted");
+  EXPECT_THAT(
+      refused(3, "[m, 12] cols i32", "[4, 9, 16] experts"),
+      HasSubstr("4 matrices of w are dealt to 3 ranks in blocks of 2, which leaves none for "
+                "the last: take 5"));
   EXPECT_THAT(refused(2, "[m, 8] rows i32", "[4, 9, 16] experts"),
               HasSubstr("ids needs an all-to-all that no product makes or takes"));
+}
+
+TEST(LookUpRefusals, OfUnevenTablesSayWhatIsDealtOtherwise) {
+  const auto refused = [](const std::string& rest) {
+    try {
+      make_graph(parse_graph("graph own m\ninput ids [m, 30] cols i32\n"
+                             "input w [5, 9, 6] experts\nx = embed ids w\n" +
+                             rest),
+                 {{"m", 8}}, 3, DType::bf16);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  using testing::HasSubstr;
+  EXPECT_EQ(refused("output x rows\n"), "accepted");
+  EXPECT_THAT(refused("input r [m, 30] cols\ny = add r x\noutput y cols\n"),
+              HasSubstr("the columns of x are dealt by tables, and other operands of add are not: "
+                        "take as many tables that 3 ranks divide them"));
+  EXPECT_THAT(
+      refused("input b [8, 30] cols\ny = gemm x b\noutput y rows\n"),
+      HasSubstr("the columns of x are dealt by tables, and other operands of gemm are not"));
+  EXPECT_THAT(refused("input v [6, 9, 6] experts\ny = embed ids v\n"
+                      "output x rows\noutput y rows\n"),
+              HasSubstr("ids is dealt to ranks for other tables already: give the ids of each "
+                        "look-up as a tensor of their own"));
 }
 
 TEST(LookUpRefusals, OfSchedulesSayWhatWouldBeRight) {

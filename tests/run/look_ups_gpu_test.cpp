@@ -46,6 +46,13 @@ std::vector<RoutingCase> cases() {
     if (ranks == 1) continue;
     all.push_back({fmt::format("embedding-a2a bags=3 tables={} rows=9 dim=64 pool=2", ranks),
                    "slices", ranks});
+    // The last rank has one table, the others two.
+    all.push_back(
+        {fmt::format("embedding-a2a bags=47 tables={} rows=33 dim=10 pool=5", 2 * ranks - 1),
+         "tiles", ranks});
+    all.push_back(
+        {fmt::format("embedding-a2a bags=47 tables={} rows=33 dim=64 pool=6", 2 * ranks - 1),
+         "sequential", ranks});
     all.push_back({fmt::format("embedding-a2a bags=90 tables={} rows=99 dim=64 pool=7", 2 * ranks),
                    "sequential", ranks});
   }
