@@ -40,12 +40,11 @@ int64_t CallTensors::rows_of(const Tensor& tensor, int rank, int64_t rows) const
 
 // Tables and weights of rows, which have a type of their own, are read number by number.
 void CallTensors::require_aligned(const Tensor& tensor, const CallTensor& at,
-                                  const cuda::CallPlace& place) const {
+                                  const cuda::CallPlace& place, bool is_solid) const {
   if (at.address % 16 != 0) {
     throw UsageError(fmt::format("tensor {} at {:#x}: it must begin at a multiple of 16 bytes",
                                  at.name, at.address));
   }
-  const bool is_solid = place.row_bytes == place.solid_bytes;
   if (place.rows <= 1 || place.row_bytes % 16 == 0) return;
   if (is_solid && tensor.dtype != plan_.op.dtype) return;
   const auto size = static_cast<uint64_t>(num_bytes(tensor.dtype));
@@ -78,8 +77,8 @@ std::vector<cuda::CallPlace> CallTensors::places(int rank, int64_t rows,
     require_place(at, own_rows, cols);
     const cuda::CallPlace place{at.address, static_cast<uint64_t>(stride) * size,
                                 static_cast<uint64_t>(tensor.cols) * size, own_rows};
-    require_aligned(tensor, at, place);
     const bool has_gaps = stride != cols;
+    require_aligned(tensor, at, place, !has_gaps);
     // A rank with fewer columns than the first has no rows that are moved as one piece.
     const bool is_narrow = cols != tensor.cols;
     if (has_gaps && tensor.without_gaps && !tensor.is_copied && !is_narrow) {

@@ -53,8 +53,8 @@ class CallTensors {
 
  private:
   int64_t rows_of(const Tensor& tensor, int rank, int64_t rows) const;
-  void require_aligned(const Tensor& tensor, const CallTensor& at,
-                       const cuda::CallPlace& place) const;
+  void require_aligned(const Tensor& tensor, const CallTensor& at, const cuda::CallPlace& place,
+                       bool is_solid) const;
   void add_shared(const Tensor& tensor, int rank, int64_t rows, std::vector<cuda::CallPlace>& to,
                   size_t own) const;
 
