@@ -144,15 +144,7 @@ void emit_gathered_columns(SegmentLowering& state, Emitter& emit) {
     }
   };
   put_chunks_of(0);
-  emit_gemm(
-      state, emit,
-      [&](int rank, const Rect& tile, KRange k) {
-        emit.read(region_of({tile.row0, tile.row1, k.begin, k.end}, state.buffers.exchanged, rank));
-      },
-      [&](int rank, int32_t, const Rect& rect) {
-        emit.write(region_of(rect, state.buffers.out, rank));
-      },
-      [&](int32_t wave) { put_chunks_of(wave + 1); });
+  emit_exchanged(state, emit, [&](int32_t wave) { put_chunks_of(wave + 1); });
 }
 
 void emit_columns_dealt(SegmentLowering& state, Emitter& emit) {

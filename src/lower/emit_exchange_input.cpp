@@ -47,7 +47,8 @@ class InputExchange {
 
 void push_columns(SegmentLowering& state, Emitter& emit) { InputExchange(state, emit).emit(); }
 
-void emit_exchanged(SegmentLowering& state, Emitter& emit) {
+void emit_exchanged(SegmentLowering& state, Emitter& emit,
+                    const std::function<void(int32_t wave)>& after_wave) {
   emit_gemm(
       state, emit,
       [&](int rank, const Rect& tile, KRange k) {
@@ -55,7 +56,8 @@ void emit_exchanged(SegmentLowering& state, Emitter& emit) {
       },
       [&](int rank, int32_t, const Rect& rect) {
         emit.write(region_of(rect, state.buffers.out, rank));
-      });
+      },
+      after_wave);
 }
 
 }  // namespace stretto

@@ -19,7 +19,8 @@ void emit_gathered(SegmentLowering& state, Emitter& emit);
 void gather_chunks(SegmentLowering& state, Emitter& emit);
 void emit_nccl_gathered(SegmentLowering& state, Emitter& emit);
 void push_columns(SegmentLowering& state, Emitter& emit);
-void emit_exchanged(SegmentLowering& state, Emitter& emit);
+void emit_exchanged(SegmentLowering& state, Emitter& emit,
+                    const std::function<void(int32_t wave)>& after_wave = {});
 
 // The same where NCCL's all-to-all moves the columns.
 void gather_columns(SegmentLowering& state, Emitter& emit);
