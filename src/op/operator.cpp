@@ -1,0 +1,97 @@
+// What an operator is asked, once its sizes are known.
+#include "stretto/operator.h"
+
+#include "op/graph_text.h"
+#include "stretto/error.h"
+#include "stretto/segment.h"
+
+namespace stretto {
+
+std::optional<Edge> edge_between(Held made, Held needed) {
+  if (made == needed || made == Held::whole) {
+    return needed == Held::partial && made != needed ? std::nullopt : std::optional(Edge::none);
+  }
+  if (made == Held::rows && needed == Held::whole) return Edge::gather;
+  if (made == Held::partial && needed == Held::rows) return Edge::reduce_scatter;
+  if (made == Held::partial && needed == Held::whole) return Edge::all_reduce;
+  if (made == Held::rows && needed == Held::cols) return Edge::all_to_all;
+  if (made == Held::cols && needed == Held::rows) return Edge::all_to_all;
+  if (made == Held::rows && needed == Held::routed) return Edge::dispatch;
+  if (made == Held::routed && needed == Held::rows) return Edge::combine;
+  return std::nullopt;
+}
+
+const std::string& Operator::name() const { return text->name; }
+
+std::optional<Held> Operator::output_held(int tensor) const {
+  for (const OperatorOutput& output : outputs) {
+    if (output.tensor == tensor) return output.held;
+  }
+  return std::nullopt;
+}
+
+Operator::Operator(const Segment& product) {
+  validate(product);
+  *this =
+      make_operator(to_string(product.kind), {{"m", product.m}, {"n", product.n}, {"k", product.k}},
+                    product.ranks, product.dtype);
+}
+
+double link_bytes(const Operator& op) {
+  double bytes = 0;
+  for (const OperatorSegment& segment : op.segments) {
+    if (segment.product) bytes += link_bytes(*segment.product);
+    if (!segment.is_gather()) continue;
+    const Tensor& tensor = op.tensor(segment.input);
+    bytes += static_cast<double>(tensor.rows) * static_cast<double>(tensor.cols) *
+             static_cast<double>(num_bytes(op.dtype)) * (op.ranks - 1) / op.ranks;
+  }
+  return bytes;
+}
+
+bool Operator::ends_with_terms() const {
+  for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
+    if (segment->product) return segment->product->makes_terms();
+  }
+  return false;
+}
+
+Operator with_rows(const Operator& op, int64_t rows) {
+  Sizes sizes = op.sizes;
+  sizes.front().second = rows;
+  return make_graph(op.text, sizes, op.ranks, op.dtype);
+}
+
+void validate(const Operator& op) {
+  if (op.text == nullptr) throw UsageError("an operator without a graph");
+  make_graph(op.text, op.sizes, op.ranks, op.dtype);
+}
+
+double flops_per_rank(const Operator& op) {
+  double flops = 0;
+  for (const OperatorSegment& segment : op.segments) {
+    if (segment.product) flops += flops_per_rank(*segment.product);
+  }
+  return flops;
+}
+
+std::optional<int> Operator::find_tensor(std::string_view tensor) const {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].name == tensor) return static_cast<int>(i);
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> Operator::size(std::string_view size) const {
+  for (const auto& [name, value] : sizes) {
+    if (name == size) return value;
+  }
+  return std::nullopt;
+}
+
+bool Operator::operator==(const Operator& other) const {
+  return ranks == other.ranks && dtype == other.dtype && sizes == other.sizes &&
+         (text == other.text || text->canonical == other.text->canonical);
+}
+
+}  // namespace stretto
