@@ -47,7 +47,8 @@ std::vector<Choice> contestants_of(const std::string& strategies, const std::str
 void require_reference(const Operator& op) {
   for (const Stage& stage : op.stages) {
     const bool has_none = stage.kind == StageKind::grouped || stage.kind == StageKind::weigh ||
-                          chooses_experts(stage.kind) || weighs_experts(stage.kind);
+                          chooses_experts(stage.kind) || weighs_experts(stage.kind) ||
+                          slices_choices(stage.kind);
     if (!has_none) continue;
     throw UsageError(
         fmt::format("bench has no reference for {} of {}: take `stretto run --target cuda`, which "

@@ -123,26 +123,27 @@ void LibraryPath::enqueue_input(int rank, const OperatorSegment& segment) const 
   }
 }
 
+// `elements(a, b)`: of the part that goes from rank a to rank b.
+void LibraryPath::all_to_all(int rank, cuda::DevicePtr from, cuda::DevicePtr to,
+                             const std::function<int64_t(int, int)>& elements) const {
+  std::vector<int64_t> sent, received;
+  for (int peer = 0; peer < op_.ranks; ++peer) {
+    sent.push_back(elements(rank, peer));
+    received.push_back(elements(peer, rank));
+  }
+  tensors_.nccl().all_to_all(rank, tensors_.stream(rank), from, sent, to, received, op_.dtype);
+}
+
 // Rows to their owners, of which every rank has columns.
 void LibraryPath::exchange(int rank, cuda::DevicePtr from, cuda::DevicePtr to,
                            const RowShards& rows, const ColShards& cols) const {
-  std::vector<int64_t> sent, received;
-  for (int peer = 0; peer < op_.ranks; ++peer) {
-    sent.push_back(rows.size(peer) * cols.size(rank));
-    received.push_back(rows.size(rank) * cols.size(peer));
-  }
-  tensors_.nccl().all_to_all(rank, tensors_.stream(rank), from, sent, to, received, op_.dtype);
+  all_to_all(rank, from, to, [&](int a, int b) { return rows.size(b) * cols.size(a); });
 }
 
 // Columns to their owners, of which every rank has rows.
 void LibraryPath::exchange_back(int rank, cuda::DevicePtr from, cuda::DevicePtr to,
                                 const RowShards& rows, const ColShards& cols) const {
-  std::vector<int64_t> sent, received;
-  for (int peer = 0; peer < op_.ranks; ++peer) {
-    sent.push_back(rows.size(rank) * cols.size(peer));
-    received.push_back(rows.size(peer) * cols.size(rank));
-  }
-  tensors_.nccl().all_to_all(rank, tensors_.stream(rank), from, sent, to, received, op_.dtype);
+  all_to_all(rank, from, to, [&](int a, int b) { return rows.size(a) * cols.size(b); });
 }
 
 void LibraryPath::enqueue_products(int rank, const OperatorSegment& segment) const {

@@ -2,6 +2,7 @@
 // edge.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "measure/bench_tensors.h"
@@ -37,6 +38,8 @@ class LibraryPath {
   cuda::DevicePtr tensor(int rank, int id, const cuda::DeviceMemory& otherwise) const;
   void enqueue_input(int rank, const OperatorSegment& segment) const;
   void enqueue_products(int rank, const OperatorSegment& segment) const;
+  void all_to_all(int rank, cuda::DevicePtr from, cuda::DevicePtr to,
+                  const std::function<int64_t(int, int)>& elements) const;
   void exchange(int rank, cuda::DevicePtr from, cuda::DevicePtr to, const RowShards& rows,
                 const ColShards& cols) const;
   void exchange_back(int rank, cuda::DevicePtr from, cuda::DevicePtr to, const RowShards& rows,

@@ -4,6 +4,8 @@
 // choice's weight S times, since what its slices make is added up.
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "stretto/device/routing.h"
 #include "tasks/kinds.h"
 #include "tasks/rows.h"
@@ -25,7 +27,14 @@ TaskFault fault_in_columns(const KindOperands& of, int64_t slices) {
   if (of.writes[0].cols() == cols) return {};
   return {fmt::format("{} columns, {} of each choice", cols, slices), &of.writes[0]};
 }
-TaskFault fault_in_numbers(const KindOperands& of) { return fault_in_columns(of, of.counts[1]); }
+TaskFault fault_in_numbers(const KindOperands& of) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (of.counts[0] > kMost / of.counts[1]) {
+    return {fmt::format("at most {} slices in all", kMost), nullptr,
+            fmt::format("{} of each of {} experts", of.counts[1], of.counts[0])};
+  }
+  return fault_in_columns(of, of.counts[1]);
+}
 TaskFault fault_in_weights(const KindOperands& of) { return fault_in_columns(of, of.counts[0]); }
 
 void number_slices(const Work& work) {

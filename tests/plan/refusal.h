@@ -1,5 +1,7 @@
-// What is said of a text that is no plan.
+// What is said of a text that is no plan, and that one that is comes back as it was.
 #pragma once
+
+#include <gtest/gtest.h>
 
 #include <string>
 #include <string_view>
@@ -16,6 +18,14 @@ inline std::string refusal(std::string_view text, std::string_view file = "plan"
     return error.what();
   }
   return "accepted";
+}
+
+// Of tasks that read or write tables.
+inline void expect_plan_with_tables(const std::string& text) {
+  const Plan plan = parse_plan(text);
+  EXPECT_NO_THROW(validate(plan));
+  EXPECT_EQ(print(plan), text);
+  EXPECT_TRUE(plan.has_tables());
 }
 
 }  // namespace stretto

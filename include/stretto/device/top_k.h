@@ -6,6 +6,7 @@
 // round alike everywhere: where scores are the same bits, so are choices.
 #pragma once
 
+#include "stretto/device/elements.h"
 #include "stretto/device/types.h"
 
 namespace stretto::device {
@@ -44,20 +45,6 @@ STRETTO_PRIMITIVE float quotient(float a, float b) {
   return a / b;
 #endif
 }
-STRETTO_PRIMITIVE uint32 bits_of(float x) {
-#ifdef STRETTO_DEVICE
-  return __float_as_uint(x);
-#else
-  return __builtin_bit_cast(uint32, x);
-#endif
-}
-STRETTO_PRIMITIVE float of_bits(uint32 bits) {
-#ifdef STRETTO_DEVICE
-  return __uint_as_float(bits);
-#else
-  return __builtin_bit_cast(float, bits);
-#endif
-}
 
 // e^x for x up to 88; off by less than 2^-22 of it, or 2^-149.
 STRETTO_PRIMITIVE float power_of_e(float x) {
@@ -77,9 +64,9 @@ STRETTO_PRIMITIVE float power_of_e(float x) {
   power = fused(power, rest, 1.0f);
   power = fused(power, rest, 1.0f);
   // 2^n in two steps, since it may be subnormal. Shifted by 256, n is never below 0.
-  const uint32 n = bits_of(moved) - bits_of(kWhole) + 256;
+  const uint32 n = bits_of_float(moved) - bits_of_float(kWhole) + 256;
   const uint32 half = n / 2;
-  return power * of_bits((half - 1) << 23) * of_bits((n - half - 1) << 23);
+  return power * float_of_bits((half - 1) << 23) * float_of_bits((n - half - 1) << 23);
 }
 
 STRETTO_PRIMITIVE float sigmoid(float x) { return quotient(1.0f, 1.0f + power_of_e(-x)); }
@@ -195,14 +182,14 @@ struct WarpLanes {
   STRETTO_DEVICE bool any(bool is_so) const { return __any_sync(0xffffffffu, is_so); }
   // Bits in the order of the numbers; 0: none.
   STRETTO_DEVICE detail::Ranked first(const detail::Ranked& one) const {
-    const uint32 bits = __float_as_uint(one.score + 0.0f);  // there is one zero
+    const uint32 bits = bits_of_float(one.score + 0.0f);  // there is one zero
     const uint32 ordered = (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
     const uint32 own = one.number < 0 ? 0 : ordered;
     const uint32 best = __reduce_max_sync(0xffffffffu, own);
     const uint32 number =
         __reduce_min_sync(0xffffffffu, own == best ? static_cast<uint32>(one.number) : 0xffffffffu);
     const uint32 back = (best >> 31) != 0 ? best & 0x7fffffffu : ~best;
-    return {__uint_as_float(back), static_cast<int32>(number)};
+    return {float_of_bits(back), static_cast<int32>(number)};
   }
   STRETTO_DEVICE float most(float one) const {
 #pragma unroll
