@@ -73,8 +73,10 @@ void LibraryPath::prepare(int rank) {
     }
     rows = std::max({rows, all * product.local_k(), product.product_cols() * product.local_k()});
     made = std::max(made, all * product.local_n());
-    const int64_t wide = std::max(product.n, product.k);
-    own = std::max({own, block * wide, product.m * product.shares_of(wide).block()});
+    own = std::max(own, block * std::max(product.n, product.k));
+    for (const int64_t cols : {product.n, product.k}) {  // of more columns a block may be smaller
+      own = std::max(own, product.m * product.shares_of(cols).block());
+    }
   }
   auto& mine = ranks_[static_cast<size_t>(rank - tensors_.fabric().first_rank())];
   const int size = num_bytes(op_.dtype);
