@@ -112,7 +112,7 @@ def again(op, group, more, tensors, outs=None):
         if record is None:
             return None
     elif not record.is_live():
-        del _records.quick[key]
+        _records.quick.pop(key, None)
         return None
     if _is_grad_enabled() and _any_needs_gradient(tensors):
         return _graded(record, more, tensors) if outs is None else None

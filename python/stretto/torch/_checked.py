@@ -60,6 +60,8 @@ class _Made:
             return None
         if outputs is None:
             outputs = tuple([self._make(*one) for one in self._arguments])
+        if len(outputs) != len(self._outputs):
+            return None
         for one, (dtype, shape, word, num_bytes) in zip(outputs, self._outputs):
             if type(one) not in PLAIN or not self._is_alike(one, dtype, shape):
                 return None

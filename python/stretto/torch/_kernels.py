@@ -205,7 +205,7 @@ def put(target, result):
         return result
     if target.data_ptr() != result.data_ptr():
         target.copy_(result)
-    else:  # autograd may have kept what was there
+    elif not target.is_inference():  # autograd may have kept what was there
         torch.autograd.graph.increment_version(target)
     return target
 

@@ -18,6 +18,7 @@ from ._checked import ADDED, BEHIND, PLAIN, Checked
 from ._parts import are_behind, joined
 from .report import served
 
+MOST_TENSORS = 32  # of a call that may come again, as src/c/repeats.cpp has room for
 MOST = 4096  # calls that differ; more of them begin anew
 DEVICE = "cuda"
 _records: Dict[Tuple, "Record"] = {}  # by operator, seat and what else there is to know of a call
@@ -36,7 +37,7 @@ def forget():
 
 def num_calls():
     """That are known."""
-    return sum(record.calls for record in _records.values())
+    return sum(record.calls for record in list(_records.values()))  # other threads may add some
 
 
 os.register_at_fork(after_in_child=forget)  # a fork has no ranks of its own: the kernel says so
@@ -106,7 +107,8 @@ class Record:
             return None
         if outs is not None:
             for one in outs:  # autograd may have kept what was there
-                _increment_version(one)
+                if not one.is_inference():  # these have none
+                    _increment_version(one)
         if self.adds(tensors):
             made[0].add_(tensors[2])
         self._count[0] += 1
@@ -156,7 +158,10 @@ def _learn(op, seat, more, tensors, made):
         return
     if last is None or last.op != op or _is_capturing():
         return
-    if any(type(one) not in PLAIN or not one.is_contiguous() for one in tensors):
+    outputs = tuple(made[:len(last.outputs)])
+    if len(tensors) + len(outputs) > MOST_TENSORS:
+        return
+    if any(type(one) not in PLAIN or not one.is_contiguous() for one in (*tensors, *outputs)):
         return
     names = names_of(op, more, len(tensors))
     inputs = _inputs(names, tensors)
@@ -172,7 +177,7 @@ def _learn(op, seat, more, tensors, made):
     if record is None or not is_live(record.process_group):
         quick.clear()  # there may be another
         record = _records[key] = Record(op, group, tensors[0].get_device())
-    record.add(last, names, tensors, inputs, tuple(made[:len(last.outputs)]))
+    record.add(last, names, tensors, inputs, outputs)
 
 
 # The parts of a kernel's arguments: its tensors, `more`, the group's seat, whether it is a call that may come again,

@@ -82,7 +82,8 @@ class Repeats:
     """
 
     def __init__(self):
-        self.at, self._functions, at = None, _functions(), c_void_p()
+        self.at, at = None, c_void_p()
+        self._functions = _functions()
         self._require(self._functions.make(ctypes.addressof(objects()), ctypes.addressof(at)))
         self.at, self.call = at.value, self._functions.call
 

@@ -224,6 +224,12 @@ class Again(unittest.TestCase):
             call(out=torch.empty(2 * 4 * 32 + 1).bfloat16()[1:].view(2, 4, 32))
         self.assertEqual(_records.num_calls(), calls)
         self.assertEqual(self.ways(), ["long"] * 2)
+        for _ in range(2):  # served, and not learnt
+            call(out=torch.empty(2, 4, 32).bfloat16().as_subclass(Other))
+            many = list(torch.zeros(34 * 32, 64).bfloat16().split(32))
+            st.all_gather_matmul(x, many, group=self.group)
+        self.assertEqual(_records.num_calls(), calls)
+        self.assertEqual(self.ways(), ["long"] * 4)
         with torch.no_grad():
             call(w=torch.nn.Parameter(w.clone()))
         self.assertEqual(self.ways(), ["again"])
