@@ -26,7 +26,7 @@ CallTensors::CallTensors(const Plan& plan, const std::vector<bool>& shared, bool
                         cuda::rows_in_memory(plan, plan.buffers[*buffer]),
                         plan.buffers[*buffer].cols, fewer.tensor(of.tensor).rows != tensor.rows,
                         without_gaps[tensors_.size()], shared[*buffer]});
-    tensors_.back().is_shared = results != nullptr && written[*buffer];
+    tensors_.back().is_shared = results != nullptr && written[*buffer] && !uneven[*buffer];
     tensors_.back().is_copied = (shared[*buffer] && !tensors_.back().is_shared) || uneven[*buffer];
   }
 }

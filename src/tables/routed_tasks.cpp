@@ -244,6 +244,10 @@ std::string why_no_routed_task(const Plan& plan, const Instr& instr) {
     return fmt::format("GPUs {} all rows of a task to each place that it writes",
                        to_string(instr.op));
   }
+  const int64_t widest = std::max(writes[0].cols(), reads[0].cols());
+  if (widest > kMaxDim) {  // and lanes go on from column to column in as many
+    return fmt::format("a block makes rows of at most {} columns, found {}", kMaxDim, widest);
+  }
   if (writes[0].elements() > INT32_MAX) {  // kernels count them in 32 bits
     return fmt::format("a block makes at most {} elements at once: take tiles of fewer rows",
                        INT32_MAX);

@@ -143,6 +143,7 @@ STRETTO_PRIMITIVE uint32 best_groups(const Lanes& lanes, const TopKRules& rules,
     const Ranked best = own.next({0, -1}, is_own);
     float score = best.score;
     if (rules.is_biased && size > 1) score += own.next(best, is_own).score;
+    if (score != score) score = best.score;  // of infinities of both signs
     if (group % Lanes::kCount == lanes.index()) scores[group / Lanes::kCount] = score;
   }
   const auto score_of = [&](int32 group) {
