@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "c/sized.h"
@@ -91,13 +93,33 @@ class Tensors {
   size_t count_ = 0;
 };
 
-// A call that was made.
+// A call that was made. It has what makes its outputs, and drops that where the language's lock is
+// held: so does whoever lets go of it last.
 struct Made {
+  Made(const stretto_objects& given, const stretto_repeat& call, std::vector<Kind> of_inputs,
+       std::vector<Kind> of_outputs)
+      : objects(given), asked(call), inputs(std::move(of_inputs)), outputs(std::move(of_outputs)) {}
+  ~Made() {
+    if (!is_kept) return;
+    objects.drop(asked.make);
+    objects.drop(asked.arguments);
+  }
+  Made(const Made&) = delete;
+  Made& operator=(const Made&) = delete;
+
+  void keep() {
+    objects.keep(asked.make);
+    objects.keep(asked.arguments);
+    is_kept = true;
+  }
+
+  const stretto_objects& objects;
   stretto_repeat asked;
   std::vector<std::string> names;
   std::vector<stretto_call_tensor> tensors;
   std::vector<int32_t> places;  // by input
   std::vector<Kind> inputs, outputs;
+  bool is_kept = false;
 
   bool takes(const Tensors& given) const {
     if (!given.are(inputs)) return false;
@@ -150,22 +172,20 @@ using c::guarded, c::require, c::Made, c::Tensors;
 
 struct stretto_repeats {
   explicit stretto_repeats(const stretto_objects& given) : objects(given) {}
-  ~stretto_repeats() {
-    for (const auto& [hash, one] : made) drop(one);
-  }
   stretto_repeats(const stretto_repeats&) = delete;
   stretto_repeats& operator=(const stretto_repeats&) = delete;
 
   bool look(void* list, Tensors& tensors) const;
   std::vector<c::Kind> kinds_of(void* list, const char* what) const;
   void add(const stretto_repeat& asked);
-  const Made* find(const Tensors& given) const;
+  std::shared_ptr<const Made> find(const Tensors& given) const;
   void* call(void* input_list, void* output_list, void* stream) const;
   void* new_outputs(const Made& one) const;
-  void drop(const Made& one) const;
 
   stretto_objects objects;
-  std::unordered_multimap<uint64_t, Made> made;  // by the hash of inputs
+  // By the hash of inputs. Shared with calls: while one runs, or makes its outputs, other threads
+  // have the language's lock, and may add another in its place.
+  std::unordered_multimap<uint64_t, std::shared_ptr<const Made>> made;
 };
 
 // False: something in the list is no tensor of the types given.
@@ -206,7 +226,9 @@ std::vector<c::Kind> stretto_repeats::kinds_of(void* list, const char* what) con
 }
 
 void stretto_repeats::add(const stretto_repeat& asked) {
-  Made one{asked, {}, {}, {}, kinds_of(asked.inputs, "inputs"), kinds_of(asked.outputs, "outputs")};
+  const auto made_one = std::make_shared<Made>(objects, asked, kinds_of(asked.inputs, "inputs"),
+                                               kinds_of(asked.outputs, "outputs"));
+  Made& one = *made_one;
   require(asked.run, "repeat.run");
   one.names.reserve(asked.count);  // names stay where they are
   for (size_t i = 0; i < asked.count; ++i) {
@@ -236,27 +258,19 @@ void stretto_repeats::add(const stretto_repeat& asked) {
   Tensors given;
   look(asked.inputs, given);
   const uint64_t hash = given.hash();
+  one.keep();
+  std::shared_ptr<const Made> before;  // which goes when nothing here is half done
   const auto [begin, end] = made.equal_range(hash);
-  for (auto at = begin; at != end; ++at) {
-    if (!given.are(at->second.inputs)) continue;
-    drop(at->second);
-    made.erase(at);
-    break;
+  for (auto at = begin; at != end && !before; ++at) {
+    if (given.are(at->second->inputs)) before = std::exchange(at->second, made_one);
   }
-  objects.keep(asked.make);
-  objects.keep(asked.arguments);
-  made.emplace(hash, std::move(one));
+  if (!before) made.emplace(hash, made_one);
 }
 
-void stretto_repeats::drop(const Made& one) const {
-  objects.drop(one.asked.make);
-  objects.drop(one.asked.arguments);
-}
-
-const Made* stretto_repeats::find(const Tensors& given) const {
+std::shared_ptr<const Made> stretto_repeats::find(const Tensors& given) const {
   const auto [begin, end] = made.equal_range(given.hash());
   for (auto at = begin; at != end; ++at) {
-    if (at->second.takes(given)) return &at->second;
+    if (at->second->takes(given)) return at->second;
   }
   return nullptr;
 }
@@ -281,7 +295,7 @@ void* stretto_repeats::call(void* input_list, void* output_list, void* stream) c
     return objects.none;
   };
   Tensors given, results;
-  const Made* one = look(input_list, given) ? find(given) : nullptr;
+  const auto one = look(input_list, given) ? find(given) : nullptr;
   if (one == nullptr) return otherwise();
   if (output_list == objects.none) {
     output_list = new_outputs(*one);

@@ -3,9 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "stretto/c_repeats.h"
@@ -51,6 +56,7 @@ struct Language {
   bool is_locked = true, makes_nothing = false;
   int cleared = 0, status = STRETTO_GOOD;
   std::vector<std::string> ran, failed;
+  std::function<void()> meanwhile = [] {};  // in a run, and in what makes an output
 
   void keep(void* object, int by) {
     if ((kept[object] += by) == 0) kept.erase(object);
@@ -105,6 +111,7 @@ stretto_objects objects_of(Language& of) {
   all.call = [](void*, void* arguments, void* named) -> void* {
     EXPECT_EQ(named, nullptr);
     if (language->makes_nothing) return nullptr;
+    language->meanwhile();
     return language->make(*static_cast<Object*>(arguments)->items[0]);
   };
   all.keep = [](void* object) { language->keep(object, 1); };
@@ -127,6 +134,7 @@ stretto_objects objects_of(Language& of) {
 
 int run(stretto_operation*, int64_t rows, const stretto_call_tensor* tensors, size_t count, void*) {
   EXPECT_FALSE(language->is_locked);
+  language->meanwhile();
   std::string said = std::to_string(rows);
   for (size_t i = 0; i < count; ++i) {
     said += std::string(" ") + tensors[i].name + "@" + std::to_string(tensors[i].address);
@@ -249,6 +257,66 @@ TEST_F(Repeats, FailuresAreTheLanguages) {
   language_.makes_nothing = true;  // and has said why
   EXPECT_EQ(again(), 0U);
   EXPECT_EQ(language_.ran.size(), 2U);
+}
+
+// What another thread adds in the place of a call that is being made is that of calls to come.
+TEST_F(Repeats, StayWhileTheyAreCalled) {
+  ASSERT_EQ(add(1), STRETTO_GOOD);
+  int64_t rows = 1;
+  language_.meanwhile = [&, is_first = true]() mutable {
+    if (!std::exchange(is_first, false)) return;
+    std::thread([&] { EXPECT_EQ(add(++rows), STRETTO_GOOD); }).join();
+    // The call's, and that of the one in its place.
+    EXPECT_EQ(language_.kept[&make_], 2);
+    EXPECT_EQ(language_.kept[&arguments_], 2);
+  };
+  const auto once = language_.meanwhile;
+  EXPECT_EQ(again(&outputs_), 0x4000U);  // one adds while it runs
+  EXPECT_EQ(language_.kept[&make_], 1);
+  EXPECT_EQ(language_.kept[&arguments_], 1);
+  language_.meanwhile = once;
+  EXPECT_EQ(again(), 0x7000U);  // one adds while the output is made
+  EXPECT_THAT(language_.ran, ElementsAre("1 a@4096 b@8192 out@16384", "2 a@4096 b@8192 out@28672"));
+}
+
+std::mutex lock_of_threads;
+std::atomic<int> runs_of_threads = 0;
+
+TEST_F(Repeats, TakeThreadsThatAddAndCall) {
+  ASSERT_EQ(stretto_repeats_close(repeats_), STRETTO_GOOD);
+  objects_.unlock = []() -> void* {
+    lock_of_threads.unlock();
+    return &lock_of_threads;
+  };
+  objects_.lock = [](void*) { lock_of_threads.lock(); };
+  ASSERT_EQ(stretto_repeats_make(&objects_, &repeats_), STRETTO_GOOD);
+  const auto run_of_threads = [](stretto_operation*, int64_t, const stretto_call_tensor* tensors,
+                                 size_t count, void*) -> int {
+    std::this_thread::yield();
+    runs_of_threads += count == 3 && tensors[2].name == std::string("out") ? 1 : 0;
+    return STRETTO_GOOD;
+  };
+  const auto each = [&](const auto& work) {
+    for (int i = 0; i < 500; ++i) {
+      const std::lock_guard guard(lock_of_threads);
+      work(i);
+    }
+  };
+  const auto adds = [&](int64_t i) {
+    const stretto_repeat made = {sizeof made, +run_of_threads, nullptr,   i,      tensors_,   3,
+                                 &inputs_,    places_.data(),  &outputs_, &make_, &arguments_};
+    EXPECT_EQ(stretto_repeats_add(repeats_, &made), STRETTO_GOOD);
+  };
+  adds(0);
+  const auto calls = [&](int) {
+    void* const made = stretto_repeats_call(repeats_, &inputs_, &outputs_, nullptr);
+    EXPECT_EQ(made, &outputs_);
+    language_.keep(made, -1);
+  };
+  std::thread threads[] = {std::thread(each, adds), std::thread(each, calls),
+                           std::thread(each, calls)};
+  for (std::thread& one : threads) one.join();
+  EXPECT_EQ(runs_of_threads, 1000);
 }
 
 TEST_F(Repeats, MistakesAreOneLine) {
