@@ -2,9 +2,7 @@
 
 import ctypes
 import functools
-import os
 import sys
-import weakref
 from ctypes import byref, c_char_p, c_int32, c_int64, c_uint64, c_void_p, pointer
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
@@ -17,15 +15,6 @@ from .tensors import BYTES, SharedTensor, on_gpu, rows_address
 MOST_KEPT = 1024
 # A tensor of a call in words, and which of them is its address.
 WORDS, ADDRESS = ctypes.sizeof(CCallTensor) // 8, CCallTensor.address.offset // 8
-_contexts = weakref.WeakSet()
-
-
-def _forked():
-    for context in _contexts:
-        context._is_forked = True
-
-
-os.register_at_fork(after_in_child=_forked)
 
 
 def tensors_in(words):
@@ -95,7 +84,7 @@ class Context:
         request = CContextRequest(seconds(timeout_s, "timeout_s"), numbers["rank"],
                                   numbers["ranks"], numbers["gpu"], function, None)
         self._handle = c_void_p()
-        self._operations, self._is_forked = [], False
+        self._operations = []
         try:
             library().context_open(byref(request), byref(self._handle))
         except RuntimeError as error:
@@ -105,7 +94,6 @@ class Context:
         self.rank = library().context_rank(self._handle)
         self.ranks = library().context_ranks(self._handle)
         self.gpu = library().context_gpu(self._handle)
-        _contexts.add(self)
 
     def empty_shared(self, rows: int, cols: int, dtype: Any = "bf16") -> SharedTensor:
         """Collective. A matrix of the same size on every rank's GPU, which the others reach: for results of operations
@@ -126,18 +114,12 @@ class Context:
     def _require_open(self):
         if self._handle is None:
             raise ValueError("the context is closed")
-        self._require_own()
-
-    def _require_own(self):
-        if self._is_forked:
-            raise RuntimeError("this process was forked from the one that opened the context: a fork has no rank of "
-                               "its own, and no GPU; start processes by torchrun or with the start method 'spawn'")
 
     def close(self) -> None:
         """Collective. Closes the operations that are left, the last made first, then the context. In a fork of the
         process that opened it this does nothing.
         """
-        if self._handle is None or self._is_forked:
+        if self._handle is None:
             return
         for operation in reversed(list(self._operations)):
             operation.close()
@@ -217,7 +199,6 @@ class Operation:
     def _open(self):
         if self._handle is None:
             raise ValueError("this operation is closed")
-        self._context._require_own()
         return self._handle
 
     def _given(self, tensors, num_rows):
@@ -352,7 +333,7 @@ class Operation:
 
     def close(self) -> None:
         """Collective: waits for its runs and frees what it has."""
-        if self._handle is None or self._context._is_forked:
+        if self._handle is None:
             return
         handle, self._handle = self._handle, None
         self._context._operations.remove(self)

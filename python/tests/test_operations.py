@@ -204,22 +204,6 @@ class Operations(OnAFakeGpu):
         self.assertEqual(names.count("context_close"), 1)
         del first, third
 
-    def test_a_fork_has_no_rank(self):
-        operation = self.make()
-        child = os.fork()
-        if child == 0:
-            calls, told = len(self.library.calls), []
-            for call in (lambda: operation.run(self.tensors()), operation.finish, self.make):
-                try:
-                    call()
-                except RuntimeError as error:
-                    told.append("was forked" in str(error) and "'spawn'" in str(error))
-            operation.close()
-            self.context.close()
-            os._exit(told == [True] * 3 and len(self.library.calls) == calls)
-        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 1)
-        operation.run(self.tensors())
-
     def test_an_error_leaves_the_block_without_a_collective(self):
         with self.assertRaises(KeyError):
             with self.context, self.make():

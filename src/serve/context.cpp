@@ -79,7 +79,8 @@ void Context::State::require_own_process() const {
   if (!is_forked()) return;
   throw SystemError(
       "this process was forked from the one that opened the context: a fork has no rank of its "
-      "own, and no GPU; start processes by torchrun, mpirun or `stretto launch`");
+      "own, and no GPU; start processes by torchrun, mpirun, `stretto launch` or, in Python, with "
+      "the start method 'spawn'");
 }
 
 size_t Context::State::local(int rank) const {
