@@ -118,14 +118,14 @@ class Library:
                                   f"version {C_VERSION}: take both from one checkout or wheel")
         self.path = os.fspath(path)
         for name, (result, arguments) in FUNCTIONS.items():
-            function = getattr(self._loaded, name)
+            function = function_of(self._loaded, name)
             function.argtypes = arguments
             function.restype = c_int if result is STATUS else result
             checked = functools.partial(self._call, function) if result is STATUS else function
             setattr(self, name[len("stretto_"):], checked)
         # stretto_operation_run, unchecked: returns a status, for fail(). Its arguments are words all, of which
         # ctypes converts plain integers fastest.
-        self.enqueue = self._loaded["stretto_operation_run"]
+        self.enqueue = function_of(self._loaded, "stretto_operation_run")
         self.enqueue.argtypes, self.enqueue.restype = [c_void_p] * 5, c_int
 
     def _call(self, function, *arguments):
@@ -137,6 +137,22 @@ class Library:
         """Raises what the last function said, which returned this."""
         what = self.last_error().decode(errors="replace")
         raise ValueError(what) if status == 2 else RuntimeError(what)
+
+
+def function_of(loaded, name):
+    """A function of a loaded library, a new object each time. Raises LibraryNotFound: it is older than this package."""
+    try:
+        return loaded[name]
+    except AttributeError:
+        raise LibraryNotFound(f"{loaded._name} has no {name}: it is older than this package; {_right_one()}") from None
+
+
+def _right_one():
+    if os.environ.get("STRETTO_LIBRARY"):
+        return "STRETTO_LIBRARY names it: build it anew from the package's checkout, or name another"
+    if IN_CHECKOUT:
+        return "./dev build release builds it anew, and other builds likewise"
+    return "pip install --force-reinstall stretto brings both of one release"
 
 
 def places():

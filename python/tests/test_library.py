@@ -43,6 +43,15 @@ class Finding(unittest.TestCase):
         with self.assertRaisesRegex(stretto.LibraryNotFound, "speaks version 0"):
             stretto.Library(ctypes.util.find_library("m"))
 
+    def test_a_library_that_lacks_a_function_is_older(self):
+        with mock.patch.dict(_library.FUNCTIONS, stretto_of_tomorrow=(_library.STATUS, [])):
+            for chosen, said in ((stretto.find_library(), "STRETTO_LIBRARY names it: build it anew"),
+                                 ("", "./dev build release builds it anew")):
+                with self.subTest(chosen), mock.patch.dict(os.environ, STRETTO_LIBRARY=str(chosen)), \
+                        self.assertRaisesRegex(stretto.LibraryNotFound, "libstretto.*has no stretto_of_tomorrow: it is "
+                                               f"older than this package; {said}"):
+                    stretto.Library(_library.library().path)
+
     def test_the_version_is_the_projects(self):
         text = (HEADER.parents[2] / "CMakeLists.txt").read_text()
         self.assertIn(f"project(stretto VERSION {stretto.version()} ", text)

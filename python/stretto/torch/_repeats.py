@@ -10,7 +10,7 @@ from ctypes import c_int, c_int32, c_int64, c_size_t, c_void_p, py_object
 
 import torch
 
-from .._library import Sized, library
+from .._library import Sized, function_of, library
 
 ATTRIBUTE, CAPSULE = "__dlpack_c_exchange_api__", b"dlpack_exchange_api"
 
@@ -62,15 +62,18 @@ def objects():
                     id(ValueError), id(RuntimeError))
 
 
+# Name behind stretto_repeats_ -> (result, arguments)
+FUNCTIONS = {"make": (c_int, [c_void_p] * 2), "close": (c_int, [c_void_p]), "add": (c_int, [c_void_p] * 2),
+             "takes": (c_int, [c_void_p, py_object]),
+             "call": (py_object, [c_void_p, py_object, py_object, c_void_p])}
+
+
 @functools.lru_cache(maxsize=None)
 def _functions():
     """The library's, called with Python's lock."""
     loaded = ctypes.PyDLL(library().path)
-    for name, result, arguments in (
-            ("make", c_int, [c_void_p] * 2), ("close", c_int, [c_void_p]), ("add", c_int, [c_void_p] * 2),
-            ("takes", c_int, [c_void_p, py_object]),
-            ("call", py_object, [c_void_p, py_object, py_object, c_void_p])):
-        function = loaded[f"stretto_repeats_{name}"]
+    for name, (result, arguments) in FUNCTIONS.items():
+        function = function_of(loaded, f"stretto_repeats_{name}")
         function.argtypes, function.restype = arguments, result
         setattr(loaded, name, function)
     return loaded
