@@ -4,6 +4,7 @@ Autograd is told of a call as a whole, with the dispatcher's own gradients.
 """
 
 import torch
+from torch.autograd import forward_ad
 from torch.distributed.device_mesh import DeviceMesh
 
 from . import _records, groups
@@ -68,7 +69,9 @@ class _Columns(torch.autograd.Function):
 
 
 def _is_eager():
-    return not (torch.compiler.is_compiling() or _modes() or _is_autocast() or _transform() is not None)
+    """Whether what a call does is all that PyTorch is to do: no tracing, mode, autocast, transform or tangent."""
+    return not (torch.compiler.is_compiling() or _modes() or _is_autocast() or _transform() is not None or
+                forward_ad._current_level >= 0)
 
 
 def columns(group, x, weights, biases):

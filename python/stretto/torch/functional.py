@@ -3,6 +3,7 @@
 from typing import List, Optional, Sequence, Tuple, Union, overload
 
 import torch
+from torch.autograd import forward_ad
 
 from . import _again, ops  # noqa: F401  (defines torch.ops.stretto)
 from .groups import GroupLike, ranks_of, seat
@@ -21,6 +22,13 @@ def _refuse_gradients(op, *tensors):
         raise ValueError(f"{op}: out has no gradient: call it under torch.no_grad(), or without out")
 
 
+def _refuse_tangents(op, tensors):
+    """PyTorch's dispatcher leaves the tangents of an operator without a forward mode out, and says nothing."""
+    if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(one).tangent is not None for one in tensors):
+        raise ValueError(f"{op}: a tensor has a tangent, and there are no gradients in forward mode: take them by "
+                         "backward(), outside of dual_level() and torch.func.jvp()")
+
+
 def _product(op, x, weight, bias, group, out, *more):
     """An operator of x, weight and bias; `more` arguments of the long way than a usual call has."""
     tensors = (x, weight) if bias is None else (x, weight, bias)
@@ -29,6 +37,7 @@ def _product(op, x, weight, bias, group, out, *more):
         made = _again.again(op, group, None, tensors, outs)
         if made is not None:
             return made[0]
+    _refuse_tangents(op, tensors)
     kernel, name = getattr(torch.ops.stretto, op), seat(group)
     if out is None:
         made = kernel(x, weight, bias, name, *more)
@@ -79,6 +88,7 @@ def all_gather_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] 
     if is_usual:
         made = _again.again("all_gather_matmul", group, count, tensors, None if out is None else (out,))
     if made is None:
+        _refuse_tangents("all_gather_matmul", tensors)
         name = seat(group)
         if out is not None:
             _refuse_gradients("all_gather_matmul", *tensors, out)
@@ -131,6 +141,7 @@ def matmul_all_reduce_add_rms_norm(x: torch.Tensor, weight: torch.Tensor, residu
     op, tensors = "matmul_all_reduce_add_rms_norm", (x, weight, residual, norm_weight)
     made = _again.again(op, group, eps, tensors, None if out is None else tuple(out))
     if made is None:
+        _refuse_tangents(op, tensors)
         name, kernel = seat(group), torch.ops.stretto.matmul_all_reduce_add_rms_norm
         if out is None:
             made = kernel(*tensors, eps, name)
@@ -163,6 +174,7 @@ def mlp(x: torch.Tensor, up: Weights, down: torch.Tensor, group: GroupLike = Non
     if dim == 0:
         made = _again.again("mlp", group, more, tensors, None if out is None else (out,))
     if made is None:
+        _refuse_tangents("mlp", tensors)
         given = x, ups, biases, down, activation, seat(group), sequence_parallel, dim
         if out is None:
             made = torch.ops.stretto.mlp(*given),
@@ -196,6 +208,7 @@ def moe(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, gate: torch.T
     tensors = x, ids, weights, gate, up, down
     made = _again.again("moe", group, expert_parallel, tensors, None if out is None else (out,))
     if made is None:
+        _refuse_tangents("moe", tensors)
         if out is None:
             made = torch.ops.stretto.moe(*tensors, seat(group), expert_parallel),
         else:
@@ -238,6 +251,7 @@ def column_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] = No
     if out is None:
         made = _again.columns(group, x, weights, biases)
         if made is None:
+            _refuse_tangents("column_matmul", (x, *weights, *biases))
             made = torch.ops.stretto.column_matmul(x, weights, biases, seat(group))
     else:
         _refuse_gradients("column_matmul", x, *weights, *biases, out)

@@ -10,6 +10,7 @@ from unittest import mock
 from ranks import normal
 
 import torch
+from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -33,7 +34,7 @@ class Operation(stretto.Operation):
     made = []
 
     def __init__(self, context, operator, *, dtype, schedule, rows, sizes, measure_ms):
-        self._handle, self._context = ctypes.c_void_p(1), types.SimpleNamespace(gpu=0, _require_own=lambda: None)
+        self._handle, self._context = ctypes.c_void_p(1), types.SimpleNamespace(gpu=0)
         self.dtype = dtype
         self._kept, self.runs = {}, 1
         self._infos = lambda count: stretto.tensors(operator, ranks=1, dtype=dtype,
@@ -235,6 +236,35 @@ class Again(unittest.TestCase):
         self.assertEqual(self.ways(), ["again"])
         self.assertIs(type(next(iter(_records._records.values()))._way), self.way)
 
+    def test_tangents(self):
+        """A call that came before has none, so that one with a tangent must not be taken for it."""
+        scale, residual = torch.ones(32).bfloat16(), torch.zeros(2, 4, 32).bfloat16()
+        ids, weights = torch.zeros(2, 4, 2).int(), torch.zeros(2, 4, 2)
+        experts = [torch.zeros(3, *shape).bfloat16() for shape in ((16, 64), (16, 64), (64, 16))]
+        for call in (lambda x: st.all_gather_matmul(x, self.w, group=self.group),
+                     lambda x: st.all_gather_matmul(x, [self.w, self.w], group=self.group, dim=1),
+                     lambda x: st.matmul_all_reduce(x, self.w, group=self.group),
+                     lambda x: st.matmul_reduce_scatter(x, self.w, group=self.group),
+                     lambda x: st.matmul_all_reduce_add_rms_norm(x, self.w, residual, scale, group=self.group),
+                     lambda x: st.mlp(x, [self.w, self.w], self.w.t(), self.group),
+                     lambda x: st.moe(x, ids, weights, *experts, self.group),
+                     lambda x: st.column_matmul(x, [self.w, self.w], group=self.group)):
+            call(self.x)
+            call(self.x)
+            self.enqueued.clear()
+            with forward_ad.dual_level():
+                with self.assertRaisesRegex(ValueError, "^[a-z_]+: a tensor has a tangent, .*by backward"):
+                    call(forward_ad.make_dual(self.x, torch.ones_like(self.x)))
+                self.assertEqual(self.ways(), [])
+                call(self.x)
+            with self.assertRaisesRegex(ValueError, "a tensor has a tangent"):
+                torch.func.jvp(call, (self.x,), (self.x,))
+            self.enqueued.clear()
+        with forward_ad.dual_level():
+            x = forward_ad.make_dual(self.x, torch.ones_like(self.x))
+            made = st.column_matmul(x, self.w, group=self.group)  # PyTorch's product
+            self.assertIsNotNone(forward_ad.unpack_dual(made).tangent)
+
     def test_captures(self):
         """Hold a call that came before, but where a graph holds several runs or none."""
         call = lambda: st.matmul_all_reduce(self.x, self.w, group=self.group)  # noqa: E731
@@ -384,6 +414,12 @@ class Again(unittest.TestCase):
         checkpoint(function, x, w, use_reentrant=False).sum().backward()
         self.assertEqual(self.ways()[:2], ["again"] * 2)
         self.assertEqual((x.grad.shape, w.grad.shape), (x.shape, w.shape))
+
+    def test_a_library_without_them_is_older_than_the_package(self):
+        with mock.patch.dict(_repeats.FUNCTIONS, of_tomorrow=(ctypes.c_int, [])), \
+                self.assertRaisesRegex(stretto.LibraryNotFound, "has no stretto_repeats_of_tomorrow: it is older than "
+                                       "this package; .*build it anew"):
+            _repeats._functions.__wrapped__()
 
     def test_names_last_as_long_as_calls(self):
         """Also where the operation has forgotten them since."""
