@@ -128,8 +128,9 @@ struct OperationOptions {
 class Operation {
  public:
   // Collective. `op` has as many ranks as the context, and as many rows as a call has at the most:
-  // the plan for so many is made here, with auto the one for the fewest too. Operators of several
-  // products have fixed rows. The context must outlive it. Throws UsageError.
+  // the plan for so many is made here, with auto the one for the fewest too. Any graph that GPUs run
+  // will do. Rows may change of one product alone, which no all-to-all feeds or drains; others are
+  // made with rows=fixed. The context must outlive it. Throws UsageError.
   Operation(Context& context, const Operator& op, const OperationOptions& options = {});
   // Waits for its calls.
   ~Operation();

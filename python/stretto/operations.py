@@ -146,7 +146,7 @@ class Operation:
     dtype     "bf16", "fp16" (or torch.bfloat16, ...)
     schedule  "auto", a preset's name and changes, or a whole schedule
     rows      "fixed": every run has exactly so many rows, so every schedule can serve; "bucket": so many or fewer,
-              for operators of one product
+              for operators of one product that no all-to-all feeds or drains
     measure_ms  where "auto" is not sure: for how many milliseconds of runs making the operation, and prepare(), may
               time schedules on its GPUs and take the fastest; 0: never; None: as STRETTO_MEASURE_MS says
     shared_results  True: results that other ranks write lie in memory of Context.empty_shared(), at the same place on

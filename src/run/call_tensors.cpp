@@ -38,7 +38,8 @@ int64_t CallTensors::rows_of(const Tensor& tensor, int rank, int64_t rows) const
   return tensor.held == Held::rows ? RowShards{rows, plan_.ranks()}.size(rank) : rows;
 }
 
-// Tables and weights of rows, which have a type of their own, are read number by number.
+// Without gaps all rows lie as in memory of the plan's own, for which it was made. Numbers of
+// another type than the operator's are read one by one, of whatever rows.
 void CallTensors::require_aligned(const Tensor& tensor, const CallTensor& at,
                                   const cuda::CallPlace& place, bool is_solid) const {
   if (at.address % 16 != 0) {
@@ -46,7 +47,8 @@ void CallTensors::require_aligned(const Tensor& tensor, const CallTensor& at,
                                  at.name, at.address));
   }
   if (place.rows <= 1 || place.row_bytes % 16 == 0) return;
-  if (is_solid && tensor.dtype != plan_.op.dtype) return;
+  const bool is_as_planned = place.row_bytes == place.solid_bytes;
+  if (is_solid && (is_as_planned || tensor.dtype != plan_.op.dtype)) return;
   const auto size = static_cast<uint64_t>(num_bytes(tensor.dtype));
   throw UsageError(
       fmt::format("rows of tensor {} begin {} elements apart: a multiple of {} is needed", at.name,

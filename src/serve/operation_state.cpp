@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "gpu/beside_captures.h"
 #include "stretto/buckets.h"
 #include "stretto/error.h"
@@ -11,25 +13,33 @@
 namespace stretto {
 namespace {
 
-Operator largest(const Operator& asked, int ranks, RowCount rows) {
+// Why no schedule serves runs of fewer rows, by what one that pushes tiles may not have for them;
+// empty where it may.
+std::string why_fixed(const Operator& op, const Machine& machine) {
+  if (op.only_product() == nullptr) return "rows=bucket serves operators of one product";
+  Schedule schedule = find_preset("tiles").make(*op.only_product(), machine);
+  const std::vector<std::string> always = legal(*op.only_product(), schedule, machine);
+  schedule.rows = RowCount::bucket;
+  for (const std::string& reason : legal(*op.only_product(), schedule, machine)) {
+    if (std::find(always.begin(), always.end(), reason) == always.end()) return reason;
+  }
+  return "";
+}
+
+Operator largest(const Operator& asked, int ranks, const Machine& machine, RowCount rows) {
   validate(asked);
   if (asked.ranks != ranks) {
     throw UsageError(
         fmt::format("an operator of {} ranks; the context has {}", asked.ranks, ranks));
   }
-  for (const OperatorSegment& segment : asked.segments) {
-    if (!segment.product || !segment.product->exchanges()) continue;
-    throw UsageError(fmt::format(
-        "{}: an all-to-all at a product is planned, but no operation serves it", segment.name));
-  }
   if (rows == RowCount::fixed) return asked;
-  if (asked.only_product() == nullptr) {
+  const Operator op = with_rows(asked, bucket_of(asked, asked.rows()));
+  if (const std::string why = why_fixed(op, machine); !why.empty()) {
     throw UsageError(
-        fmt::format("{} has fixed rows: those of operators of one product alone may change, take "
-                    "an operation for each row count, with rows=fixed",
-                    asked.name()));
+        fmt::format("{} has fixed rows ({}): take an operation for each row count, with rows=fixed",
+                    asked.name(), why));
   }
-  return with_rows(asked, bucket_of(asked, asked.rows()));
+  return op;
 }
 
 }  // namespace
@@ -44,7 +54,7 @@ Operation::State::Planned& Operation::State::Bucket::for_rows(const runtime::Cal
 Operation::State::State(Context::State& of, const Operator& asked, const OperationOptions& with)
     : context(of),
       max_rows(asked.rows()),
-      op(largest(asked, of.fabric->ranks(), with.rows)),
+      op(largest(asked, of.fabric->ranks(), of.machine, with.rows)),
       options(with),
       own_workspace(of.workspace ? nullptr : of.make_workspace(0, with.rows == RowCount::fixed)),
       workspace(of.workspace ? *of.workspace : *own_workspace),
