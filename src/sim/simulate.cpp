@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <queue>
 
 #include "plan/tile_task.h"
@@ -60,40 +61,69 @@ double gemm_alone_us(const std::vector<double>& tiles, int sms) {
   return end;
 }
 
-// The slowest rank's. Tiles in the order of their lanes' programs, round by round.
+// Of the gemms of one rank's lanes. Tiles are dealt in the order of their lanes' programs, round by
+// round; what a library multiplies is one kernel between two boundaries, behind the one before.
+class RankGemms {
+ public:
+  explicit RankGemms(const sim::Costs& costs) : costs_(costs) {}
+
+  void add_lane(const Plan& plan, const Lane& lane) {
+    size_t round = 0, kernel = 0;
+    double of_tiles = 0;
+    std::vector<double> of_kernels;
+    for (const Instr& instr : lane.instrs) {
+      kernel += instr.op == Opcode::boundary;
+      if (!is_product(instr.op)) continue;
+      const double us = costs_.gemm_us(instr);
+      if (plan.library_at(kernel)) {
+        of_kernels.resize(kernel + 1, 0);
+        of_kernels[kernel] += us;
+        continue;
+      }
+      of_tiles += us;
+      if (instr.fused) {
+        rounds_[round - 1].back() += us;
+        continue;
+      }
+      if (rounds_.size() <= round) rounds_.emplace_back();
+      rounds_[round++].push_back(us);
+    }
+    longest_lane_ = std::max(longest_lane_, of_tiles);
+    if (library_.size() < of_kernels.size()) library_.resize(of_kernels.size(), 0);
+    for (size_t at = 0; at < of_kernels.size(); ++at) {
+      library_[at] = std::max(library_[at], of_kernels[at]);
+    }
+  }
+
+  double alone_us() const {
+    std::vector<double> tiles;
+    for (const auto& round : rounds_) tiles.insert(tiles.end(), round.begin(), round.end());
+    // The plan's own dealing is one that all SMs can follow, so alone is never slower.
+    const double dealt = std::min(gemm_alone_us(tiles, costs_.machine().sms), longest_lane_);
+    return std::accumulate(library_.begin(), library_.end(), dealt);
+  }
+
+ private:
+  const sim::Costs& costs_;
+  std::vector<std::vector<double>> rounds_;
+  std::vector<double> library_;  // by boundaries before it: the longest lane of a library's kernel
+  double longest_lane_ = 0;      // of tiles
+};
+
+// The slowest rank's.
 double gemm_alone_us(const Plan& plan, const sim::Costs& costs) {
-  const Machine& machine = costs.machine();
   double slowest = 0;
   for (size_t first = 0; first < plan.lanes.size();) {
-    size_t last = first;
-    while (last < plan.lanes.size() && plan.lanes[last].rank == plan.lanes[first].rank) ++last;
-    std::vector<std::vector<double>> rounds;
-    double longest_lane = 0;
-    for (size_t lane = first; lane < last; ++lane) {
-      size_t round = 0;
-      double lane_us = 0;
-      for (const Instr& instr : plan.lanes[lane].instrs) {
-        if (!is_product(instr.op)) continue;
-        const double us = costs.gemm_us(instr);
-        lane_us += us;
-        if (instr.fused) {
-          rounds[round - 1].back() += us;
-          continue;
-        }
-        if (rounds.size() <= round) rounds.emplace_back();
-        rounds[round++].push_back(us);
-      }
-      longest_lane = std::max(longest_lane, lane_us);
+    RankGemms gemms(costs);
+    size_t lane = first;
+    for (; lane < plan.lanes.size() && plan.lanes[lane].rank == plan.lanes[first].rank; ++lane) {
+      gemms.add_lane(plan, plan.lanes[lane]);
     }
-    std::vector<double> tiles;
-    for (const auto& round : rounds) tiles.insert(tiles.end(), round.begin(), round.end());
-    // The plan's own dealing is one that all SMs can follow, so alone is never slower.
-    const double dealt = std::min(gemm_alone_us(tiles, machine.sms), longest_lane);
-    slowest = std::max(slowest, dealt);
-    first = last;
+    slowest = std::max(slowest, gemms.alone_us());
+    first = lane;
   }
   const double launch_us =
-      costs.is_library_next(0) ? 0 : machine.chained_launch_us;  // as launch_us()
+      costs.is_library_next(0) ? 0 : costs.machine().chained_launch_us;  // as launch_us()
   return slowest > 0 ? slowest + launch_us : 0;
 }
 

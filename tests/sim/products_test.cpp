@@ -79,5 +79,28 @@ TEST(Products, OfALibraryBehindABoundaryStartByThemselves) {
   EXPECT_EQ(sim::Costs(plan_of("library/down:tiles"), machine()).launch_us(), 0);
 }
 
+// In chunks a library multiplies as much, a kernel each, so no sooner than all of it at once.
+TEST(Products, OfALibraryInChunksTakeNoLessThanWhole) {
+  const Sizes product{{"m", 8192}, {"n", 8192}, {"k", 8192}};
+  const Machine of_eight = default_machine(8);
+  for (const char* name : {"ag-gemm", "gemm-rs", "gemm-ar", "gemm-a2a", "a2a-gemm"}) {
+    SCOPED_TRACE(name);
+    const Operator op = make_operator(name, product, 8);
+    const auto gemm_us = [&](const std::string& schedule) {
+      return simulate(lower(op, parse_schedules(schedule, op, of_eight), of_eight), of_eight)
+          .compute_us;
+    };
+    const double whole = gemm_us("library");
+    const double halves = gemm_us("two-chunk,gemm=library");
+    EXPECT_GE(halves, whole);
+    EXPECT_LT(halves, 1.3 * whole);
+  }
+  const auto of_mlp = [&](const std::string& schedule) {
+    return simulate(plan_of(schedule), machine()).compute_us;
+  };
+  EXPECT_GE(of_mlp("two-chunk,gemm=library"), of_mlp("library"));
+  EXPECT_GT(of_mlp("tiles/down:two-chunk,gemm=library"), 0.9 * of_mlp("tiles"));
+}
+
 }  // namespace
 }  // namespace stretto
