@@ -26,7 +26,7 @@ CallTensors::CallTensors(const Plan& plan, const std::vector<bool>& shared, bool
                         cuda::rows_in_memory(plan, plan.buffers[*buffer]),
                         plan.buffers[*buffer].cols, fewer.tensor(of.tensor).rows != tensor.rows,
                         without_gaps[tensors_.size()], shared[*buffer]});
-    tensors_.back().is_shared = results != nullptr && written[*buffer] && !uneven[*buffer];
+    tensors_.back().is_shared = results != nullptr && written[*buffer];
     tensors_.back().is_copied = (shared[*buffer] && !tensors_.back().is_shared) || uneven[*buffer];
   }
 }
@@ -115,7 +115,7 @@ uint64_t CallTensors::sum_of_shared(int rank, cuda::CallPlaces places, uint64_t 
   return sum;
 }
 
-// All ranks give the same place, so where it is on the others follows.
+// All ranks give the same place and as many columns, so where it is on the others follows.
 void CallTensors::add_shared(const Tensor& tensor, int rank, int64_t rows,
                              std::vector<cuda::CallPlace>& to, size_t own) const {
   int64_t most = 0;

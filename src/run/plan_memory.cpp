@@ -62,7 +62,8 @@ size_t bytes_of_own(const Plan& plan) {
 std::vector<bool> written_by_others(const Plan& plan) {
   std::vector<bool> written = shared_buffers(plan);
   for (size_t b = 0; b < written.size(); ++b) {
-    written[b] = written[b] && plan.buffers[b].role == BufferRole::output;
+    const Buffer& buffer = plan.buffers[b];
+    written[b] = written[b] && buffer.role == BufferRole::output && buffer.sharded_cols == 0;
   }
   for (const Lane& lane : plan.lanes) {
     for (const Instr& instr : lane.instrs) {

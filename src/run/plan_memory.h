@@ -14,7 +14,8 @@ namespace stretto::runtime {
 size_t bytes_between_ranks(const Plan& plan);
 // The same for what each rank has to itself, without the caller's tensors.
 size_t bytes_of_own(const Plan& plan);
-// By buffer: outputs that other ranks write, and only their own ranks read.
+// By buffer: outputs that other ranks write, and only their own ranks read, and that have as many
+// columns on each: a rank that writes to others knows how far apart its own rows lie.
 std::vector<bool> written_by_others(const Plan& plan);
 
 class PlanMemory {
