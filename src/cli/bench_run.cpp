@@ -105,13 +105,11 @@ BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
     BenchedStrategy& strategy = benched.strategies[places[i]];
     strategy.measured = std::move(times.plans[i]);
     if (!strategy.measured.refused.empty()) strategy.choice.refused = {strategy.measured.refused};
-    if (const auto& proposed = strategy.measured.too_few_proposed) {
-      Choice& choice = strategy.choice;
-      AutoSchedule first =
-          with_first_algorithm({choice.schedule.first(), choice.reason}, *proposed);
-      choice.schedule = std::move(first.schedule);
-      choice.reason = std::move(first.reason);
-    }
+    Choice& choice = strategy.choice;
+    AutoSchedules taken =
+        with_first_algorithms({choice.schedule, choice.reason}, strategy.measured.not_proposed);
+    choice.schedule = std::move(taken.schedule);
+    choice.reason = std::move(taken.reason);
   }
   return benched;
 }

@@ -124,11 +124,10 @@ void GpuRun::verify(GpuRow& row, const NamedPlan& named, Progress& progress, dou
   runtime::RunnerOptions how;
   if (named.choice != nullptr) how.if_not_proposed = named.choice->if_not_proposed();
   runtime::PlanRunner runner(*named.plan, gpus_, compiler_, how);
-  if (const auto proposed = runner.too_few_proposed()) {
-    const AutoSchedule first =
-        with_first_algorithm({named.choice->schedule.first(), row.reason}, *proposed);
-    row.schedule = to_string(first.schedule);
-    row.reason = first.reason;
+  if (const auto& of = runner.not_proposed(); !of.empty()) {
+    const AutoSchedules taken = with_first_algorithms({named.choice->schedule, row.reason}, of);
+    row.schedule = to_string(taken.schedule);
+    row.reason = taken.reason;
   }
   for (int64_t seed = 0; seed < options_.num_seeds; ++seed) {
     runtime::GpuCheckOptions gpu;

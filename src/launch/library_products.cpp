@@ -173,6 +173,37 @@ std::vector<Product> products_of(const Plan& plan, const std::vector<BlockPart>&
   return products;
 }
 
+// Tiles of several products may lie in one buffer, or be read from one; weights are a product's
+// own.
+size_t product_of_operator(const Plan& plan, const Product& one) {
+  size_t product = 0;
+  for (const OperatorSegment& segment : plan.op.segments) {
+    if (!segment.product) continue;
+    for (const int weight : segment.weights) {
+      if (plan.find_buffer(plan.op.tensor(weight).name) == one.b.buffer) return product;
+    }
+    ++product;
+  }
+  return 0;
+}
+
+std::vector<int> algorithms_by_product(const Plan& plan, const std::vector<RankProgram>& programs) {
+  const auto products =
+      std::count_if(plan.op.segments.begin(), plan.op.segments.end(),
+                    [](const OperatorSegment& segment) { return segment.product.has_value(); });
+  std::vector<int> algorithms(static_cast<size_t>(products));
+  for (const RankProgram& program : programs) {
+    for (size_t k = 0; k < program.gemms.size(); ++k) {
+      if (!program.needs[k].library) continue;
+      for (const Product& one : products_of(plan, program.gemms[k])) {
+        int& asked = algorithms[product_of_operator(plan, one)];
+        asked = std::max(asked, *program.needs[k].library);
+      }
+    }
+  }
+  return algorithms;
+}
+
 std::string why_no_products(const Plan& plan) {
   std::string why;
   for (size_t next = 0; next < plan.lanes.size() && why.empty();) {

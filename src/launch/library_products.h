@@ -19,6 +19,12 @@ struct Product {
 // the gemms write, every element once. A library multiplies it, and why_no_products() is empty.
 std::vector<Product> products_of(const Plan& plan, const std::vector<BlockPart>& kernel);
 
+// Of the operator's products: which one it is, or is a part of.
+size_t product_of_operator(const Plan& plan, const Product& one);
+// By product of the operator: the algorithm of the library that multiplies it, which is what its
+// schedule asks for; 0: no library, or its first.
+std::vector<int> algorithms_by_product(const Plan& plan, const std::vector<RankProgram>& programs);
+
 // Why the gemms that a library multiplies are no products of it; empty when they are.
 std::string why_no_products(const Plan& plan);
 

@@ -93,7 +93,7 @@ class Contestant {
     PlanTimes result;
     result.refused = refused_;
     result.problem = problem_;
-    result.too_few_proposed = too_few_proposed_;
+    result.not_proposed = not_proposed_;
     result.error = error_;
     if (result.timed()) result.times = times();
     return result;
@@ -142,7 +142,7 @@ class Contestant {
     options.most_proposals = to_time.most_proposals;
     refused_ = refusal_of(tensors_.fabric().group(), [&] {
       runner_ = std::make_unique<PlanRunner>(*to_time.plan, tensors_.fabric(), compiler, options);
-      too_few_proposed_ = runner_->too_few_proposed();
+      not_proposed_ = runner_->not_proposed();
     });
     if (!refused_.empty()) runner_.reset();
   }
@@ -161,7 +161,7 @@ class Contestant {
   std::unique_ptr<RunGraphs> warm_, cold_;  // they end before the runner
   std::vector<double> warm_times_, cold_times_;
   double launch_us_ = 0;  // of one launch; 0: not known
-  std::optional<int> too_few_proposed_;
+  std::vector<NotProposed> not_proposed_;
   double error_ = 0;
   std::string refused_, problem_;
 };

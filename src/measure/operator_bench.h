@@ -42,8 +42,8 @@ struct LibraryTimes {
 struct PlanTimes {
   std::string refused;  // why these GPUs, or cuBLAS, cannot run it: then nothing else is known
   std::string problem;  // a wait that did not end, or a wrong result: then there are no times
-  std::optional<int> too_few_proposed;  // by cuBLAS: its first algorithm was timed instead
-  double error = 0;                     // relative, of the worst run and rank
+  std::vector<NotProposed> not_proposed;  // by cuBLAS: its first algorithm was timed instead
+  double error = 0;                       // relative, of the worst run and rank
   PathTimes times;
   std::optional<RunParts> parts;  // of the fastest, where they were asked for
 

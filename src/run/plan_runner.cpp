@@ -39,6 +39,16 @@ std::vector<cuda::RankProgram> programs_that_fit(const Plan& plan,
   return programs;
 }
 
+// As schedules name them: none where there is one.
+std::vector<std::string> names_of_products(const Operator& op) {
+  if (op.only_product() != nullptr) return {};
+  std::vector<std::string> names;
+  for (const OperatorSegment& segment : op.segments) {
+    if (segment.product) names.push_back(segment.name);
+  }
+  return names;
+}
+
 bool has_collectives(const Plan& plan) {
   return std::any_of(plan.lanes.begin(), plan.lanes.end(),
                      [](const Lane& lane) { return lane.kind == LaneKind::nccl; });
@@ -121,31 +131,38 @@ void PlanRunner::drop_ranks() {
 }
 
 void PlanRunner::make_ranks() {
-  int asked = plan_.library_algorithm;
-  for (const LibraryKernel& one : plan_.library_kernels) asked = std::max(asked, one.algorithm);
+  const std::vector<int> asked = cuda::algorithms_by_product(plan_, programs_);
   ranks_.resize(static_cast<size_t>(fabric_.num_local()));
-  const auto make = [&](bool first_algorithms) {
+  const auto make = [&](const std::vector<bool>& first_algorithms) {
     fabric_.group().together("making a plan's kernels", [&] {
       for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
         add_rank(rank, first_algorithms);
       }
     });
   };
-  make(false);
-  if (asked == 0) return;
-  int proposed = kMostAlgorithms;
-  for (const Rank& rank : ranks_) proposed = std::min(proposed, rank.streams->num_proposed());
-  proposed = -static_cast<int>(
-      largest(fabric_, "how many algorithms cuBLAS does not propose", {-1.0 * proposed}).front());
-  const std::optional<int> taken = algorithm_to_take(asked, proposed, options_.if_not_proposed);
-  if (taken == asked) return;
+  make({});
+  if (std::all_of(asked.begin(), asked.end(), [](int one) { return one == 0; })) return;
+  // By product; negative, for what all learn is the largest.
+  std::vector<double> most(asked.size(), -kMostAlgorithms);
+  for (const Rank& rank : ranks_) {
+    const std::vector<int> proposed = rank.streams->num_proposed();
+    for (size_t i = 0; i < most.size(); ++i) most[i] = std::max(most[i], -1.0 * proposed[i]);
+  }
+  most = largest(fabric_, "how many algorithms cuBLAS does not propose", std::move(most));
+  std::vector<int> proposed;
+  for (const double negative : most) proposed.push_back(static_cast<int>(-negative));
+  not_proposed_ = stretto::not_proposed(asked, proposed);
+  if (not_proposed_.empty()) return;
   drop_ranks();
-  if (!taken) throw UsageError(why_not_proposed(asked, proposed));
-  make(true);
-  too_few_proposed_ = proposed;
+  if (options_.if_not_proposed == IfNotProposed::refuse) {
+    throw UsageError(why_not_proposed(not_proposed_.front(), names_of_products(plan_.op)));
+  }
+  std::vector<bool> first(asked.size());
+  for (const NotProposed& one : not_proposed_) first[one.product] = true;
+  make(first);
 }
 
-void PlanRunner::add_rank(int rank, bool first_algorithms) {
+void PlanRunner::add_rank(int rank, const std::vector<bool>& first_algorithms) {
   const cuda::Device& device = fabric_.device(rank);
   device.make_current();
   Rank& mine = of(rank);

@@ -56,8 +56,8 @@ class PlanRunner {
   PlanRunner& operator=(const PlanRunner&) = delete;
 
   const Plan& plan() const { return plan_; }
-  // Where cuBLAS's first algorithm multiplies instead of the plan's: how many it proposes.
-  std::optional<int> too_few_proposed() const { return too_few_proposed_; }
+  // The products for which cuBLAS's first algorithm multiplies instead of the plan's.
+  const std::vector<NotProposed>& not_proposed() const { return not_proposed_; }
   // Memory of buffer `name`'s instance that run 0 uses; inputs and outputs have one. Ranks here and
   // below are of this process.
   cuda::DevicePtr buffer(std::string_view name, int rank) const;
@@ -141,7 +141,7 @@ class PlanRunner {
   void make_collectives();
   void make_ranks();
   void drop_ranks();
-  void add_rank(int rank, bool first_algorithms);
+  void add_rank(int rank, const std::vector<bool>& first_algorithms);
   void connect_nccl();
   bool idle(const Rank& rank) const;
   bool aborted() const;
@@ -176,7 +176,7 @@ class PlanRunner {
   fabric::RunState state_;
   std::unique_ptr<LowLatencyLane> low_latency_;  // where the plan wants it
   std::vector<Rank> ranks_;                      // of this process
-  std::optional<int> too_few_proposed_;
+  std::vector<NotProposed> not_proposed_;
   std::vector<StuckWait> stuck_;           // streams that were released
   fabric::Communicators* nccl_ = nullptr;  // where the plan has collectives of NCCL
   int nccl_generation_ = 0;

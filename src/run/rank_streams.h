@@ -59,9 +59,9 @@ class RankStreams {
     bool serves = false;          // runs may have fewer rows
     bool rows_in_memory = false;  // and memory may say how many
     bool marks = false;           // kernels tell when they did what
-    // Where a library multiplies: whether its first algorithm takes the place of the plan's, and
-    // how many it may propose.
-    bool first_algorithms = false;
+    // Where a library multiplies: of which of the operator's products its first algorithm takes the
+    // place of the plan's (none: of no one), and how many it may propose.
+    std::vector<bool> first_algorithms = {};
     int most_proposals = kMostAlgorithms;
     const CallTensors* calls = nullptr;    // where calls name the caller's tensors
     CallGraphRoom* call_graphs = nullptr;  // then
@@ -96,9 +96,10 @@ class RankStreams {
   // every algorithm that runs may take: at first use it loads its kernels, which a graph's capture
   // would not survive, and which may wait for other kernels.
   void enqueue_products(const cuda::Stream& stream);
-  // The fewest algorithms that a library proposes for a product whose plan asks for another; its
-  // first has taken the place of that. kMostAlgorithms: it proposes all that are asked for.
-  int num_proposed() const;
+  // By product of the operator: the fewest algorithms that a library proposes where the plan asks
+  // for another; its first has taken the place of that. kMostAlgorithms: it proposes all that are
+  // asked for.
+  std::vector<int> num_proposed() const;
   // The collectives of a run by themselves: at first use NCCL connects.
   void enqueue_collectives(const cuda::Stream& stream);
   // Once what the two have enqueued has ended: they need no memory of their own any more.
@@ -146,6 +147,7 @@ class RankStreams {
     cuda::LibraryMatmul::Places places;
     std::array<cuda::Matrix, 3> matrices = {};  // A, B and C, where calls name tensors
     int sms = 0, algorithm = 0;
+    size_t of = 0;           // which product of the operator it is
     bool is_result = false;  // the caller's, where rows beyond a run's stay as they were
   };
   struct SharedMatmul {

@@ -33,7 +33,6 @@ void RankStreams::add_products() {
   size_t workspace = 0, row = 0;
   for (size_t k = 0; k < setup_.program.gemms.size(); ++k) {
     if (!setup_.program.needs[k].library) continue;
-    const int algorithm = setup_.first_algorithms ? 0 : *setup_.program.needs[k].library;
     const std::vector<cuda::BlockPart>& kernel = setup_.program.gemms[k];
     // All that a gather's last kernel reads has come; of a reduction's last movers wait to send it.
     const bool is_alone = k + 1 == setup_.program.gemms.size() && !setup_.plan.op.ends_with_terms();
@@ -44,6 +43,9 @@ void RankStreams::add_products() {
       throw UsageError("a library serves fewer rows where all of a rank's are one product");
     }
     for (const cuda::Product& product : found) {
+      const size_t of = cuda::product_of_operator(setup_.plan, product);
+      const bool is_first = !setup_.first_algorithms.empty() && setup_.first_algorithms[of];
+      const int algorithm = is_first ? 0 : *setup_.program.needs[k].library;
       const bool is_result = setup_.plan.buffers[product.c.buffer].role == BufferRole::output;
       for (int set = 0; set < sets_; ++set) {
         const cuda::Matrix c = matrix_of(product.c, set);
@@ -51,6 +53,7 @@ void RankStreams::add_products() {
         products.push_back(
             product_of(matrix_of(product.a, set), matrix_of(product.b, set), c, sms, algorithm));
         alternates_ = alternates_ || products.back().places != by_set.front().back().places;
+        products.back().of = of;
         products.back().is_result = is_result;
         products.back().matrices = {matrix_of(product.a, set), matrix_of(product.b, set), c};
         products.back().sms = sms;
@@ -91,11 +94,13 @@ RankStreams::MatrixProduct RankStreams::product_of(const cuda::Matrix& a, const 
   return {i, {a.address, b.address, c.address}};
 }
 
-int RankStreams::num_proposed() const {
-  int least = kMostAlgorithms;
-  for (const SharedMatmul& shared : matmuls_) {
-    const int proposed = shared.matmul.num_proposed();
-    if (proposed <= shared.algorithm) least = std::min(least, proposed);
+std::vector<int> RankStreams::num_proposed() const {
+  std::vector<int> least(setup_.plan.op.segments.size(), kMostAlgorithms);
+  for (const auto& by_set : products_) {
+    for (const MatrixProduct& product : by_set.front()) {
+      const int proposed = matmuls_[product.matmul].matmul.num_proposed();
+      if (proposed <= product.algorithm) least[product.of] = std::min(least[product.of], proposed);
+    }
   }
   return least;
 }

@@ -149,12 +149,7 @@ void Operation::State::make(Planned& made, const Operator& planned, AutoSchedule
   if (options.schedule == "auto") how.if_not_proposed = IfNotProposed::take_first;
   made.runner =
       std::make_unique<runtime::PlanRunner>(made.plan, *context.fabric, context.kernels, how);
-  const auto proposed = made.runner->too_few_proposed();
-  if (proposed && planned.only_product() != nullptr) {
-    AutoSchedule first =
-        with_first_algorithm({chosen.schedule.first(), std::move(chosen.reason)}, *proposed);
-    chosen = {first.schedule, std::move(first.reason)};
-  }
+  chosen = with_first_algorithms(std::move(chosen), made.runner->not_proposed());
   made.schedule = to_string(chosen.schedule);
   made.reason = std::move(chosen.reason);
 }

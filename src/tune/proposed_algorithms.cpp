@@ -4,21 +4,28 @@
 
 namespace stretto {
 
-std::optional<int> algorithm_to_take(int asked, int proposed, IfNotProposed otherwise) {
-  if (asked < proposed) return asked;
-  if (otherwise == IfNotProposed::take_first) return 0;
-  return std::nullopt;
+std::vector<NotProposed> not_proposed(std::span<const int> asked, std::span<const int> proposed) {
+  std::vector<NotProposed> found;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    if (asked[i] >= proposed[i]) found.push_back({i, asked[i], proposed[i]});
+  }
+  return found;
 }
 
-std::string why_not_proposed(int asked, int proposed) {
-  return fmt::format("algorithm={}: cuBLAS proposes {} for a product of this plan: take {}", asked,
-                     proposed, proposed == 1 ? "0" : fmt::format("0 to {}", proposed - 1));
+std::string why_not_proposed(const NotProposed& one, const std::vector<std::string>& names) {
+  return fmt::format("{}algorithm={}: cuBLAS proposes {} for a product of this plan: take {}",
+                     names.empty() ? "" : names[one.product] + ": ", one.asked, one.proposed,
+                     one.proposed == 1 ? "0" : fmt::format("0 to {}", one.proposed - 1));
 }
 
-AutoSchedule with_first_algorithm(AutoSchedule chosen, int proposed) {
-  chosen.reason += fmt::format("; with algorithm=0 instead of {}, for cuBLAS proposes only {} here",
-                               chosen.schedule.algorithm, proposed);
-  chosen.schedule.algorithm = 0;
+AutoSchedules with_first_algorithms(AutoSchedules chosen, std::span<const NotProposed> of) {
+  const std::vector<std::string>& names = chosen.schedule.names;
+  for (const NotProposed& one : of) {
+    chosen.reason +=
+        fmt::format("; with algorithm=0 instead of {}{}, for cuBLAS proposes only {} here",
+                    one.asked, names.empty() ? "" : " for " + names[one.product], one.proposed);
+    chosen.schedule.products[one.product].algorithm = 0;
+  }
   return chosen;
 }
 

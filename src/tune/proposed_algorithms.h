@@ -1,9 +1,11 @@
 // What becomes of a schedule's algorithm where cuBLAS proposes fewer than it was chosen from.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "stretto/tune.h"
 
@@ -13,13 +15,21 @@ namespace stretto {
 // measured, and another version may propose fewer.
 enum class IfNotProposed : uint8_t { refuse, take_first };
 
-// The algorithm that multiplies on all ranks, where cuBLAS proposes so many for every product of a
-// plan that asks for number `asked`; nothing where that is refused.
-std::optional<int> algorithm_to_take(int asked, int proposed, IfNotProposed otherwise);
-// For people, and what would be right.
-std::string why_not_proposed(int asked, int proposed);
+// A product of an operator whose schedule asks for an algorithm that some rank's cuBLAS does not
+// propose.
+struct NotProposed {
+  size_t product = 0;  // of OperatorSchedule::products
+  int asked = 0, proposed = 0;
+  bool operator==(const NotProposed&) const = default;
+};
 
-// The same choice with the first of so many; its reason says so.
-AutoSchedule with_first_algorithm(AutoSchedule chosen, int proposed);
+// By product: the algorithm that a schedule asks for, and how many cuBLAS proposes on the rank
+// where these are the fewest.
+std::vector<NotProposed> not_proposed(std::span<const int> asked, std::span<const int> proposed);
+// For people, and what would be right. A product has a name where there are several.
+std::string why_not_proposed(const NotProposed& one, const std::vector<std::string>& names);
+
+// The same choice with the first of so many for these products; its reason says so.
+AutoSchedules with_first_algorithms(AutoSchedules chosen, std::span<const NotProposed> of);
 
 }  // namespace stretto

@@ -189,5 +189,20 @@ TEST(LibraryProducts, WhatIsNoWholeProductIsRefused) {
   EXPECT_THAT(refusal("", "out[64:128,0:64]", "fp16"), HasSubstr("stores bf16 or fp32"));
 }
 
+// Each product has the algorithm that its own schedule asks for, however many kernels make it.
+TEST(AlgorithmsByProduct, AreThoseOfTheSchedule) {
+  const Operator op = parse_operator("mlp m=512 h=1024 f=1024 ranks=2 dtype=bf16");
+  const Machine machine = default_machine(2);
+  const auto algorithms = [&](const char* text) {
+    const Plan plan = lower(op, parse_schedules(text, op, machine), machine);
+    return algorithms_by_product(plan, programs_of(plan));
+  };
+  EXPECT_THAT(algorithms("tiles"), ElementsAre(0, 0));
+  EXPECT_THAT(algorithms("library"), ElementsAre(0, 0));
+  EXPECT_THAT(algorithms("tiles/down:library,algorithm=5"), ElementsAre(0, 5));
+  EXPECT_THAT(algorithms("library,algorithm=2/down:library,algorithm=5"), ElementsAre(2, 5));
+  EXPECT_THAT(algorithms("decomposed,gemm=library,algorithm=3/down:tiles"), ElementsAre(3, 0));
+}
+
 }  // namespace
 }  // namespace stretto::cuda

@@ -139,7 +139,7 @@ TEST_F(RankOfPlans, LacksAnAlgorithmThatItsPeerHas) {
     EXPECT_THAT(error, HasSubstr("algorithm=1: cuBLAS proposes 1 "));
     options.if_not_proposed = IfNotProposed::take_first;
     PlanRunner runner(plan, *fabric_, shared_compiler(), options);
-    EXPECT_EQ(runner.too_few_proposed(), 1);
+    EXPECT_EQ(runner.not_proposed(), std::vector<NotProposed>({{0, 1, 1}}));
     const GpuCheckResult result = check_on_gpus(runner, *fabric_, {});
     EXPECT_TRUE(result.verified()) << result.fault << result.first_wrong;
   }
