@@ -8,8 +8,9 @@ namespace stretto::cuda {
 namespace {
 
 constexpr size_t kAlignment = 128;  // of tensor maps
-// Of a kind: a model's layers have one each.
-constexpr size_t kMostKnown = 128;
+// Of a kind: the layers of a model have one each, for each of the row counts that calls take turns
+// with.
+constexpr size_t kMostKnown = 512;
 
 }  // namespace
 
@@ -104,13 +105,12 @@ void CallBlob::begin(std::byte* to) const { std::memcpy(to, fixed_.data(), fixed
 const device::TensorMap& CallBlob::encoded(Maps& maps, CallPlaces places) {
   MapSpec spec = maps.spec;
   spec.matrix = at_call(spec.matrix, places);
-  const auto found = maps.known.find(spec.matrix.address);
-  if (found != maps.known.end() && found->second.first == spec.matrix) return found->second.second;
+  const Maps::Where where{spec.matrix.address, spec.matrix.rows, spec.matrix.stride};
+  const auto found = maps.known.find(where);
+  if (found != maps.known.end()) return found->second;
   const device::TensorMap map = encode_(spec, configs_[maps.config]);
   if (maps.known.size() >= kMostKnown) maps.known.clear();
-  auto& known = maps.known[spec.matrix.address];
-  known = {spec.matrix, map};
-  return known.second;
+  return maps.known[where] = map;
 }
 
 void CallBlob::write(std::byte* to, CallPlaces places) {

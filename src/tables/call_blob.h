@@ -4,8 +4,8 @@
 
 #include <cstddef>
 #include <functional>
-#include <unordered_map>
-#include <utility>
+#include <map>
+#include <tuple>
 #include <vector>
 
 #include "tables/call_lists.h"
@@ -32,20 +32,21 @@ class CallBlob {
   size_t num_bytes() const { return fixed_.size(); }
   // What is the same for all calls, at `to`.
   void begin(std::byte* to) const;
-  // What is this call's, behind begin(). Maps of tensors that lay there at calls before are not
-  // encoded again.
+  // What is this call's, behind begin(). Maps of as many rows that lay there at calls before are
+  // not encoded again.
   void write(std::byte* to, CallPlaces places);
   // How much of it is a call's: maps that differ, and addresses.
   size_t num_call_maps() const { return maps_.size(); }
   size_t num_call_addresses() const { return addresses_.size() + moved_.size(); }
 
  private:
-  // Maps that are alike, as sets of them are; and those encoded before, by address.
+  // Maps that are alike, as sets of them are; and those encoded before, by what calls differ in.
   struct Maps {
+    using Where = std::tuple<DevicePtr, int64_t, int64_t>;  // address, rows, elements to the next
     std::vector<size_t> at;
     size_t config;
     MapSpec spec;
-    std::unordered_map<DevicePtr, std::pair<Matrix, device::TensorMap>> known = {};
+    std::map<Where, device::TensorMap> known = {};
   };
   struct Address {
     size_t at;

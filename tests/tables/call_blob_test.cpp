@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -81,6 +82,16 @@ TEST_P(CallBlobOf, IsThatOfTheCallsAddresses) {
   made.write(bytes.data(), moved);
   made.write(bytes.data(), call);
   EXPECT_EQ(bytes, expected);
+  // Calls may take turns with row counts.
+  std::vector<CallPlace> fewer = call;
+  for (CallPlace& place : fewer) place.rows = std::max<int64_t>(1, place.rows / 2);
+  made.write(bytes.data(), fewer);
+  const size_t before_turns = num_encoded;
+  for (int turn = 0; turn < 3; ++turn) {
+    made.write(bytes.data(), call);
+    made.write(bytes.data(), fewer);
+  }
+  EXPECT_EQ(num_encoded, before_turns);
 }
 
 TEST(CallBlobOfARank, ForgetsMapsOfManyTensors) {
