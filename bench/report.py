@@ -21,6 +21,7 @@ from grouped_section import grouped_section
 from language_section import language_section, torch_all_reduces
 from models_section import models_section
 from moe_section import moe_section
+from one_rank_section import one_rank_section
 from results_tables import tables, with_tables
 from summary import BARS, at_a_glance, table, torch_times
 from wrapped import wrap_page
@@ -32,7 +33,7 @@ PLOTS = ROOT / "docs" / "plots"
 WITH_TABLES = (ROOT / "README.md", ROOT / "docs" / "results.md")
 
 # As a reader comes to them: what was tuned for, PyTorch beside it, what was not, and the parts.
-KINDS = ("fused", "torch", "fused, others", "gemm", "grouped", "moe", "device language")
+KINDS = ("fused", "torch", "fused, others", "gemm", "grouped", "moe", "bench", "device language")
 
 
 def kind_of(result):
@@ -94,6 +95,8 @@ def page(results):
             sections += beside_torch_section(source, result)
         elif result["benchmark"] == "moe":
             sections.append(moe_section(source, result))
+        elif result["benchmark"] == "bench":
+            sections.append(one_rank_section(source, result))
         elif result["benchmark"] == "models":
             sections.append(models_section(source, result))
         elif result["benchmark"] == "device language":

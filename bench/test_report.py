@@ -9,6 +9,7 @@ import fused_section
 import grouped_section
 import models_section
 import moe_section
+import one_rank_section
 import report
 import results_tables
 import summary
@@ -21,6 +22,19 @@ OURS = {"stretto_us": 20.0, "stretto_low_us": 19.5, "stretto_high_us": 20.5}
 def result_of(rows, **more):
     return {"benchmark": "torch", "commit": "abc", "machine": "GPU", "torch": "2.0", "ranks": 4, "rows": rows,
             **more}
+
+
+class OneRankFiles(unittest.TestCase):
+    def test_predictions_say_of_which_machine_they_are(self):
+        result = {"benchmark": "bench", "of": "Look-ups", "machine": "GPU", "plans_for": "other", "commit": "abc",
+                  "date": "2026-01-02", "data": "normal",
+                  "rows": [{"operator": "embedding-a2a pool=4", "tiles_us": 135.0, "sequential_us": 134.0,
+                            "read_gb": 0.134, "predicted_us": 48.1},
+                           {"operator": "mlp m=8", "tiles_us": 7.0, "library_us": 9.0}]}
+        section = one_rank_section.one_rank_section(pathlib.Path("bench/results/x.json"), result)
+        self.assertIn("predicted for other, us", section)
+        self.assertIn("| embedding-a2a pool=4 | 135.0 | 134.0 | - | - | 48.1 | 1.0 TB/s |", section)
+        self.assertIn("| mlp m=8 | 7.0 | - | 9.0 | - | - | - |", section)
 
 
 class TorchFiles(unittest.TestCase):
