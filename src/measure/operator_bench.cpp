@@ -11,6 +11,7 @@
 #include "measure/refusal.h"
 #include "measure/run_graphs.h"
 #include "measure/turns.h"
+#include "run/first_calls.h"
 #include "run/rank_threads.h"
 #include "stretto/error.h"
 
@@ -30,14 +31,16 @@ class Contestant {
       library.enqueue(rank, gemm, collective);
     };
     // NCCL sets up at first use, and that cannot be captured.
-    on_rank_threads(tensors.fabric(), [&](int rank) {
-      enqueue(rank, tensors.stream(rank));
-      tensors.stream(rank).synchronize();
-    });
-    warm_ = std::make_unique<RunGraphs>(tensors.fabric(), tensors.streams(), options.runs_per_graph,
-                                        enqueue);
+    fabric::Fabric& fabric = tensors.fabric();
+    make_calls(
+        fabric, &fabric.communicators(), "the first calls of the library path", kFirstCallsTimeout,
+        [&] { on_rank_threads(fabric, [&](int rank) { enqueue(rank, tensors.stream(rank)); }); },
+        [&](int rank) { return tensors.stream(rank).idle(); });
+    warm_ = std::make_unique<RunGraphs>(fabric, tensors.streams(), options.runs_per_graph, enqueue,
+                                        &fabric.communicators());
     if (options.cold) {
-      cold_ = std::make_unique<RunGraphs>(tensors.fabric(), tensors.streams(), 1, enqueue);
+      cold_ = std::make_unique<RunGraphs>(fabric, tensors.streams(), 1, enqueue,
+                                          &fabric.communicators());
     }
   }
 
@@ -76,6 +79,7 @@ class Contestant {
         tensors_.enqueue_cold_start(rank, stream);
       }));
     } catch (const SystemError& error) {
+      if (runner_ == nullptr) throw;  // nothing has times beside libraries that do not end
       problem_ = error.what();
     }
   }

@@ -4,14 +4,21 @@
 #include <barrier>
 #include <exception>
 
+#include "run/first_calls.h"
 #include "run/rank_threads.h"
 #include "stretto/error.h"
 
 namespace stretto::runtime {
+namespace {
+
+// Of a library's calls, which have no deadline of their own; a turn is far shorter.
+constexpr std::chrono::seconds kGraphsTimeout(120);
+
+}  // namespace
 
 RunGraphs::RunGraphs(fabric::Fabric& fabric, std::vector<const cuda::Stream*> streams, int runs,
-                     const Enqueue& enqueue)
-    : fabric_(fabric), runs_(runs), ranks_(static_cast<size_t>(fabric.num_local())) {
+                     const Enqueue& enqueue, fabric::Communicators* nccl)
+    : fabric_(fabric), nccl_(nccl), runs_(runs), ranks_(static_cast<size_t>(fabric.num_local())) {
   for (size_t i = 0; i < ranks_.size(); ++i) ranks_[i].stream = streams[i];
   capture(enqueue);
 }
@@ -78,8 +85,7 @@ double RunGraphs::time_behind(const std::function<void(int rank, const Rank& min
                               int launches) const {
   if (fabric_.group().size() > 1) fabric_.barrier();
   std::barrier together(fabric_.num_local());
-  std::exception_ptr refused;  // by the driver, maybe here alone
-  try {
+  const auto enqueue = [&] {
     on_rank_threads(fabric_, [&](int rank) {
       const Rank& mine = ranks_[static_cast<size_t>(rank - fabric_.first_rank())];
       together.arrive_and_wait();
@@ -88,10 +94,19 @@ double RunGraphs::time_behind(const std::function<void(int rank, const Rank& min
       for (int i = 0; i < launches; ++i) mine.graph->launch(*mine.stream);
       mine.stop->record(*mine.stream);
     });
-  } catch (const SystemError&) {
-    refused = std::current_exception();
+  };
+  std::exception_ptr refused;  // by the driver, maybe here alone
+  if (runner_ == nullptr) {
+    make_calls(fabric_, nccl_, "graphs of a library's calls", kGraphsTimeout, enqueue,
+               [&](int rank) { return stream(rank).idle(); });
+  } else {
+    try {
+      enqueue();
+    } catch (const SystemError&) {
+      refused = std::current_exception();
+    }
+    runner_->finish();  // throws on all processes, or on none
   }
-  if (runner_ != nullptr) runner_->finish();  // throws on all processes, or on none
   double longest = 0;
   fabric_.group().together("the end of a run's graphs", [&] {
     if (refused) std::rethrow_exception(refused);

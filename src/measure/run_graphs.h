@@ -13,10 +13,10 @@ namespace stretto::runtime {
 class RunGraphs {
  public:
   // Captures `runs` times what enqueue(rank, stream) puts on the rank's stream; streams by local
-  // rank.
+  // rank. `nccl`: whose collectives are among it, for they are given up where they do not end.
   using Enqueue = std::function<void(int rank, const cuda::Stream& stream)>;
   RunGraphs(fabric::Fabric& fabric, std::vector<const cuda::Stream*> streams, int runs,
-            const Enqueue& enqueue);
+            const Enqueue& enqueue, fabric::Communicators* nccl = nullptr);
   RunGraphs(PlanRunner& runner, fabric::Fabric& fabric, int runs);
   // Of a runner whose runs take more than a stream.
   RunGraphs(PlanRunner& runner, fabric::Fabric& fabric, int runs, const Enqueue& enqueue);
@@ -30,7 +30,7 @@ class RunGraphs {
   const cuda::Stream& stream(int rank) const;
   // Collective. The longest rank's time a run, in microseconds, back to back: as many launches go
   // ahead of the timed ones, so that ranks which began apart have come together. Of a plan: throws
-  // as PlanRunner::finish().
+  // as PlanRunner::finish(); else SystemError naming ranks that do not come to the end.
   double time_us(int launches = 1) const;
   // Collective. The same of one launch by itself, after what `before` puts on the stream.
   double time_us_after(const Enqueue& before) const;
@@ -47,6 +47,7 @@ class RunGraphs {
 
   fabric::Fabric& fabric_;
   PlanRunner* runner_ = nullptr;
+  fabric::Communicators* nccl_ = nullptr;
   int runs_;
   std::vector<Rank> ranks_;
 };

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <thread>
 
 #include "gpu/beside_captures.h"
 #include "launch/library_products.h"
+#include "run/first_calls.h"
 #include "run/plan_fit.h"
 #include "run/rank_threads.h"
 #include "stretto/error.h"
@@ -18,8 +17,6 @@ namespace stretto::runtime {
 namespace {
 
 using cuda::driver;
-
-constexpr std::chrono::seconds kConnectTimeout(30);
 
 // Processes may choose differently where their tuning or machine files differ; what they then run
 // may fit together by chance and mean something else. First of all, for what the plan is refused
@@ -92,8 +89,8 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
   if (has_collectives(plan)) make_collectives();
   make_ranks();
   if (nccl_ == nullptr) return;
-  fabric.group().together("connecting a plan's collectives", [&] {
-    connect_nccl();
+  connect_nccl();
+  fabric.group().together("poisoning a plan's buffers", [&] {
     for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
       fabric_.device(rank).make_current();
       memory_.poison(rank, *of(rank).main);
@@ -186,28 +183,23 @@ void PlanRunner::add_rank(int rank, const std::vector<bool>& first_algorithms) {
 }
 
 void PlanRunner::connect_nccl() {
-  fabric::as_one_operation([&] {
+  make_calls(
+      fabric_, nccl_, "a plan's first collectives of NCCL", kFirstCallsTimeout,
+      [&] {
+        fabric::as_one_operation([&] {
+          for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
+            fabric_.device(rank).make_current();
+            of(rank).streams->enqueue_collectives(*of(rank).main);
+          }
+        });
+      },
+      [&](int rank) { return idle(of(rank)); });
+  fabric_.group().together("beginning a plan's calls", [&] {
     for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
       fabric_.device(rank).make_current();
-      of(rank).streams->enqueue_collectives(*of(rank).main);
+      of(rank).streams->begin_calls();
     }
   });
-  // Another process may have failed to come.
-  const auto end = std::chrono::steady_clock::now() + kConnectTimeout;
-  for (const Rank& rank : ranks_) {
-    while (!idle(rank)) {
-      if (std::chrono::steady_clock::now() > end) {
-        nccl_->abort();
-        throw SystemError(fmt::format("NCCL: a plan's first collectives did not end within {} s",
-                                      kConnectTimeout.count()));
-      }
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
-  }
-  for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
-    fabric_.device(rank).make_current();
-    of(rank).streams->begin_calls();
-  }
 }
 
 cuda::DevicePtr PlanRunner::buffer(std::string_view name, int rank) const {

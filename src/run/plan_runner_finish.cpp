@@ -155,7 +155,7 @@ bool PlanRunner::restart() {
   if (nccl_ == nullptr) return true;
   if (!nccl_->renew(fabric_.group())) return false;
   if (nccl_->generation() == nccl_generation_) return true;
-  fabric_.group().together("connecting a plan's collectives", [&] { connect_nccl(); });
+  connect_nccl();
   nccl_generation_ = nccl_->generation();
   return true;
 }

@@ -11,11 +11,11 @@ namespace {
 constexpr char kReleasedNccl = 1, kNcclIsGone = 2;
 constexpr size_t kStandBytes = 2 * sizeof(uint64_t) + 1;
 
+}  // namespace
+
 std::string ranks_of(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
-
-}  // namespace
 
 std::string to_bytes(const RunEnd& end) {
   std::string bytes(1, static_cast<char>((end.released_nccl ? kReleasedNccl : 0) |

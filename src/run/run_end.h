@@ -27,6 +27,9 @@ std::string to_bytes(const RunEnd& end);
 // Nothing when it is not of a process of so many ranks.
 std::optional<RunEnd> run_end_from(std::string_view bytes, size_t ranks);
 
+// "rank 2", "ranks 0, 2".
+std::string ranks_of(const std::vector<int>& ranks);
+
 // "rank 2 gave results other places of the shared memory than rank 0", of all ranks; empty: none.
 std::string describe_given(const std::vector<RankStand>& stands);
 
