@@ -5,7 +5,7 @@
 namespace stretto::checker {
 
 Accesses::Accesses(const Plan& plan, const InstrIndex& index, const Execution& execution)
-    : plan_(plan) {
+    : plan_(plan), last_reads_(plan.lanes.size()) {
   const std::vector<uint32_t>& in_order = execution.in_order();
   tasks_.reserve(in_order.size());
   std::vector<size_t> places(plan.buffers.size() * static_cast<size_t>(plan.ranks()), 0);
@@ -48,7 +48,30 @@ std::span<const Access> Accesses::to(uint16_t buffer, uint16_t rank) {
     found_.push_back({plan_.operands[touch.operand], task.lane, task.instr, task.op,
                       touch.operand >= task.first_write});
   }
+  drop_reads_between();
   return found_;
+}
+
+void Accesses::drop_reads_between() {
+  dropped_.assign(found_.size(), false);
+  ++series_;
+  bool any = false;
+  for (uint32_t i = 0; i < found_.size(); ++i) {
+    if (found_[i].is_write) {
+      ++series_;
+      continue;
+    }
+    LastRead& last = last_reads_[found_[i].lane];
+    const bool again = last.series == series_ && found_[last.at].region == found_[i].region;
+    if (again && !last.is_first) any = dropped_[last.at] = true;
+    last = {series_, i, !again};
+  }
+  if (!any) return;
+  size_t kept = 0;
+  for (size_t i = 0; i < found_.size(); ++i) {
+    if (!dropped_[i]) found_[kept++] = found_[i];
+  }
+  found_.resize(kept);
 }
 
 }  // namespace stretto::checker

@@ -27,10 +27,17 @@ class Accesses {
   Accesses(const Plan& plan, const InstrIndex& index, const Execution& execution);
 
   // Those of one buffer on one rank in the order of execution, a task's reads before its writes.
-  // Good until the next call.
+  // Good until the next call. Of one lane's reads of one region that no write of the buffer comes
+  // between, there are the first and the last: what is before the first, or behind the last, is so
+  // to those between.
   std::span<const Access> to(uint16_t buffer, uint16_t rank);
 
  private:
+  struct LastRead {
+    uint32_t series = 0;  // a number for all between two writes
+    uint32_t at = 0;      // in found_
+    bool is_first = true;
+  };
   struct Task {
     uint32_t lane, instr;
     uint32_t first_operand, first_write, end;
@@ -46,12 +53,16 @@ class Accesses {
   // Calls visit(operand, place) for those that count.
   template <typename Visit>
   void for_each_operand(const Task& task, const Visit& visit) const;
+  void drop_reads_between();
 
   const Plan& plan_;
-  std::vector<Task> tasks_;     // in the order of execution
-  std::vector<Touch> touches_;  // place by place, in that order
-  std::vector<size_t> ends_;    // by place: where its touches end
-  std::vector<Access> found_;   // by to()
+  std::vector<Task> tasks_;           // in the order of execution
+  std::vector<Touch> touches_;        // place by place, in that order
+  std::vector<size_t> ends_;          // by place: where its touches end
+  std::vector<Access> found_;         // by to()
+  std::vector<LastRead> last_reads_;  // by lane
+  std::vector<bool> dropped_;         // of found_
+  uint32_t series_ = 0;
 };
 
 }  // namespace stretto::checker

@@ -6,6 +6,7 @@
 #include "core/counting_sort.h"
 #include "sync/alike_touches.h"
 #include "sync/cell_grid.h"
+#include "sync/implied_reads.h"
 #include "sync/program_tasks.h"
 
 namespace stretto {
@@ -76,15 +77,30 @@ class AccessGrid {
   std::vector<Cell> cells_;
 };
 
+// Cells of about the rows of the first write, so that each rank's rows begin with one: who reads or
+// writes them from its own on touches its cells as others touch theirs.
+int32_t rows_of_cells(const Buffer& buffer, const Region& first_write, int ranks) {
+  if (buffer.rows % ranks != 0 || first_write.rows() <= 0) return first_write.rows();
+  const int32_t own = buffer.rows / ranks;
+  if (first_write.rows() == buffer.rows) return own;
+  const int32_t parts = (own + first_write.rows() - 1) / first_write.rows();
+  for (int32_t more = parts; more < 2 * parts; ++more) {
+    if (own % more == 0) return own / more;
+  }
+  return first_write.rows();
+}
+
 // By buffer; those that no task (of rank 0 alone, if so) writes have none.
 std::vector<CellGrid> find_grids(const Draft& draft, const std::vector<TaskOperands>& tasks,
                                  bool rank_0_alone) {
   std::vector<CellGrid> grids(draft.plan.buffers.size());
   for (const TaskOperands& task : tasks) {
     if (rank_0_alone && draft.plan.lanes[task.lane].rank != 0) continue;
-    for (const Region& region : task.writes(draft.plan)) {
+    for (Region region : task.writes(draft.plan)) {
       if (region.empty() || grids[region.buffer]) continue;
-      grids[region.buffer] = CellGrid(draft.plan.buffers[region.buffer], region);
+      const Buffer& buffer = draft.plan.buffers[region.buffer];
+      region.row1 = region.row0 + rows_of_cells(buffer, region, draft.plan.ranks());
+      grids[region.buffer] = CellGrid(buffer, region);
     }
   }
   return grids;
@@ -117,7 +133,8 @@ std::vector<Dependence> sorted_out(const std::vector<Dependence>& dependences, s
 // Those on which rank 0's instructions depend; nothing when the other ranks' are not their images.
 std::optional<std::vector<Dependence>> find_of_rank_0(const Draft& draft,
                                                       const std::vector<TaskOperands>& tasks,
-                                                      const AlikeRanks& alike) {
+                                                      const AlikeRanks& alike,
+                                                      const ImpliedReads& implied) {
   const Plan& plan = draft.plan;
   const std::vector<CellGrid> grids = find_grids(draft, tasks, true);
   std::vector<AccessGrid> accesses(grids.size());
@@ -149,7 +166,8 @@ std::optional<std::vector<Dependence>> find_of_rank_0(const Draft& draft,
       }
     };
     for (const Region& region : task.reads(plan)) {
-      if (const CellGrid& grid = grids[region.buffer]) add(grid, region, false);
+      const CellGrid& grid = grids[region.buffer];
+      if (grid && !implied.has(region)) add(grid, region, false);
     }
     for (const Region& region : task.writes(plan)) {
       if (const CellGrid& grid = grids[region.buffer]) {
@@ -163,7 +181,8 @@ std::optional<std::vector<Dependence>> find_of_rank_0(const Draft& draft,
   return sorted_out(found, draft.program.size());
 }
 
-std::vector<Dependence> find_all(const Draft& draft, const std::vector<TaskOperands>& tasks) {
+std::vector<Dependence> find_all(const Draft& draft, const std::vector<TaskOperands>& tasks,
+                                 const ImpliedReads& implied) {
   const Plan& plan = draft.plan;
   const std::vector<CellGrid> grids = find_grids(draft, tasks, false);
   const auto ranks = static_cast<size_t>(plan.ranks());
@@ -186,7 +205,9 @@ std::vector<Dependence> find_all(const Draft& draft, const std::vector<TaskOpera
         if (lane != task.lane) of_one.push_back({before, task.at, region.buffer});
       });
     };
-    for (const Region& region : task.reads(plan)) add(region, false);
+    for (const Region& region : task.reads(plan)) {
+      if (!implied.has(region)) add(region, false);
+    }
     for (const Region& region : task.writes(plan)) add(region, true);
     sort_out(of_one);
     found.insert(found.end(), of_one.begin(), of_one.end());
@@ -198,13 +219,14 @@ std::vector<Dependence> find_all(const Draft& draft, const std::vector<TaskOpera
 
 Dependences find_dependences(const Draft& draft, bool use_alike) {
   const std::vector<TaskOperands> tasks = operands_of_tasks(draft);
+  const ImpliedReads implied(draft, tasks);
   if (use_alike) {
     if (std::optional<AlikeRanks> alike = AlikeRanks::find(draft)) {
-      if (auto found = find_of_rank_0(draft, tasks, *alike))
+      if (auto found = find_of_rank_0(draft, tasks, *alike, implied))
         return {std::move(*found), std::move(alike)};
     }
   }
-  return {find_all(draft, tasks), std::nullopt};
+  return {find_all(draft, tasks, implied), std::nullopt};
 }
 
 std::vector<Dependence> of_all_ranks(const Dependences& dependences) {

@@ -29,6 +29,39 @@ TEST(Report, CountsWhatWasExamined) {
   EXPECT_FALSE(report.truncated);
 }
 
+// A lane writes a buffer, another reads all of it four times, and the first then writes it anew.
+std::string read_again(int notify_behind_read) {
+  std::string body =
+      "buffer x fp32 8x8 input\n"
+      "buffer part fp32 8x8 local\n"
+      "buffer to fp32 32x8 local\n"
+      "signals s 1\n"
+      "signals done 1\n"
+      "lane 0 compute 0\n"
+      "  copy x[0:8,0:8] -> part[0:8,0:8]\n"
+      "  notify s.0@0 += 1\n"
+      "  wait done.0 >= 1\n"
+      "  copy x[0:8,0:8] -> part[0:8,0:8]\n"
+      "lane 0 comm 0\n"
+      "  wait s.0 >= 1\n";
+  for (int read = 0; read < 4; ++read) {
+    body += fmt::format("  copy part[0:8,0:8] -> to[{}:{},0:8]\n", 8 * read, 8 * read + 8);
+    if (read == notify_behind_read) body += "  notify done.0@0 += 1\n";
+  }
+  return body;
+}
+
+// Those between are before whoever the last is before, and behind whom the first is behind.
+TEST(Report, OfALanesReadsOfARegionTheFirstAndTheLastAreProved) {
+  const CheckReport report = check_text(1, read_again(3));
+  expect_clean(report);
+  EXPECT_EQ(report.pairs_proved, 5u);  // the writes, and two reads beside each
+  for (int behind = 0; behind < 3; ++behind) {
+    SCOPED_TRACE(behind);
+    EXPECT_EQ(check_text(1, read_again(behind)).diagnostics.size(), 1u);
+  }
+}
+
 // As many causes as lanes: each reads what nobody writes.
 std::string many_faults(int lanes) {
   std::string body = "buffer part fp32 8x8 local\nbuffer to fp32 8x8 local\n";

@@ -129,5 +129,20 @@ TEST(AlikeRanks, AreThoseOfBuckets) {
   }
 }
 
+// Of experts whose partition is one of all tokens, every rank looks up rows of its own in a table
+// that one task writes.
+TEST(AlikeRanks, AreThoseOfExpertsThatTakeAllTokensTogether) {
+  const Operator op =
+      make_operator("moe-ep", {{"t", 1024}, {"h", 512}, {"f", 256}, {"experts", 16}, {"k", 2}}, 4);
+  const Machine machine = default_machine(4);
+  for (const char* schedule : {"tiles", "tiles,granularity=whole", "slices,granularity=whole"}) {
+    SCOPED_TRACE(schedule);
+    lower(op, parse_schedules(schedule, op, machine), machine,
+          [&](const LowerStep& step, const Draft& draft) {
+            if (step.name == "drop_idle_lanes") EXPECT_TRUE(compare(draft));
+          });
+  }
+}
+
 }  // namespace
 }  // namespace stretto
