@@ -56,7 +56,7 @@ typedef struct stretto_operator {
 typedef struct stretto_tensor_info {
   size_t size;
   const char* name;
-  const char* held;  /* "whole", "rows" (a block of rows by rank) or "cols" */
+  const char* held;  /* "whole", "rows" (a block of rows by rank), "cols" or "experts" */
   int32_t is_output; /* else an input */
   int64_t rows, cols;
   const char* dtype; /* "bf16", "fp16", "fp32", "i32": most have the operator's */
@@ -158,7 +158,8 @@ STRETTO_C_API int stretto_context_allocate_shared(stretto_context* context, uint
 typedef struct stretto_operation_request {
   size_t size;
   const stretto_operator* op; /* of the context's ranks; as many rows as a run has at the most */
-  int32_t serves;             /* not 0: runs may have fewer; 0: exactly so many */
+  int32_t serves;             /* not 0: runs may have fewer, of one product that no all-to-all
+                               * feeds or drains; 0: exactly so many */
   const char* schedule;       /* as of a plan */
   /* How long making it may time schedules where auto is not sure, in milliseconds of runs; less
    * than 0: never; 0: as STRETTO_MEASURE_MS says. */
@@ -213,7 +214,8 @@ STRETTO_C_API int stretto_operation_finish(stretto_operation* operation);
  * with it. */
 STRETTO_C_API int stretto_operation_error(const stretto_operation* operation, const char** what);
 /* How many ids of all runs that have ended were no expert's and not -1. They count as -1: nothing
- * is chosen there. Of operators whose rows choose experts; of others 0. */
+ * is chosen there. Of look-ups how many were no row of their table, in this rank's tables; of
+ * operators that choose nothing 0. */
 STRETTO_C_API int stretto_operation_bad_ids(const stretto_operation* operation, uint64_t* count);
 
 #ifdef __cplusplus

@@ -183,6 +183,7 @@ class Operation {
   // The next run() throws it. finish() says more, and mends it.
   std::string error() const;
   // How many ids of all runs that have ended were no expert's and not -1: nothing is chosen there.
+  // Of look-ups how many were no row of their table, in tables of this process's ranks.
   uint64_t bad_ids() const;
 
   // A captured graph holds a multiple of so many calls of so many rows, which are there

@@ -326,7 +326,9 @@ class Operation:
         return what.value.decode()
 
     def bad_ids(self) -> int:
-        """How many ids of all runs that have ended were no expert's and not -1: nothing is chosen there."""
+        """How many ids of all runs that have ended were no expert's and not -1: nothing is chosen there. Of look-ups
+        how many were no row of their table, in this rank's tables.
+        """
         count = c_uint64()
         library().operation_bad_ids(self._open(), byref(count))
         return count.value

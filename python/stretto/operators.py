@@ -15,7 +15,7 @@ class TensorInfo:
     """A tensor that the caller of an operator gives or gets, as one rank has it."""
 
     name: str
-    held: str  # "whole", "rows" (a block of rows by rank) or "cols" (a block of columns)
+    held: str  # "whole", or a block by rank: "rows", "cols" (of columns), "experts" (of a stack's matrices)
     is_output: bool
     shape: Tuple[int, int]
     dtype: str = "bf16"  # the operator's, but of ids ("i32") and weights of rows ("fp32")

@@ -114,8 +114,9 @@ class PlanRunner {
   std::string problem() const;
   bool is_told() const;
 
-  // Ids of all runs that have ended that were no expert's and not -1, of all tokens; every rank
-  // that chooses for all of them counts the same.
+  // Ids of all runs that have ended that were no expert's and not -1, of all tokens: every rank
+  // that has partitions counts the same. Of look-ups indices that were no row of their table and
+  // not -1, in tables of this process's ranks.
   uint64_t bad_ids() const;
 
   // By local rank: what its kernels marked in the last run, where they make marks; after finish().

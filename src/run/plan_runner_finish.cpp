@@ -44,8 +44,13 @@ std::optional<RunFault> PlanRunner::own_problem(const RunEnd& mine) const {
 }
 
 uint64_t PlanRunner::bad_ids() const {
-  fabric_.device(fabric_.first_rank()).make_current();
-  return ranks_.front().streams->bad_ids();
+  uint64_t all = 0;
+  for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
+    fabric_.device(rank).make_current();
+    all += ranks_[static_cast<size_t>(rank - fabric_.first_rank())].streams->bad_ids();
+    if (!plan_.partitions.empty()) break;
+  }
+  return all;
 }
 
 bool PlanRunner::is_told() const {
