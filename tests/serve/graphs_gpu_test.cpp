@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "run/gpu_plans.h"
-#include "serve/integer_tensors.h"
+#include "serve/graph_tensors.h"
 #include "stretto/context.h"
 
 namespace stretto {
@@ -18,54 +16,6 @@ namespace {
 class GraphsOnGpus : public testing::TestWithParam<const char*> {};
 
 constexpr int kRanks = 2;
-
-float value_of(uint16_t bits) {
-  const uint32_t word = uint32_t{bits} << 16;
-  float value = 0;
-  std::memcpy(&value, &word, sizeof(value));
-  return value;
-}
-
-void write_inputs(Context& context, const Operator& op, const TensorMemory& memory,
-                  const InputData& data) {
-  for (const CallerTensor& one : caller_tensors(op)) {
-    for (int rank = 0; rank < op.ranks && !one.is_output; ++rank) {
-      const Slice slice = slice_of(op, one.tensor, one.held, rank);
-      std::vector<float> line(static_cast<size_t>(slice.cols()));
-      std::vector<uint16_t> bits;
-      for (int64_t row = slice.row0; row < slice.row1; ++row) {
-        fill_tensor(op, data, one.tensor, row, slice.col0, line);
-        const std::vector<uint16_t> of_row = runtime::bf16_of(line);
-        bits.insert(bits.end(), of_row.begin(), of_row.end());
-      }
-      context.copy_to_gpu(rank, memory.at(rank, op.tensor(one.tensor).name), bits.data(),
-                          bits.size() * 2);
-    }
-  }
-}
-
-int64_t wrong_elements(Context& context, const Operator& op, const TensorMemory& memory,
-                       const InputData& data) {
-  const auto expected = expected_outputs(op, data, {op.dtype, op.ranks}, 0, op.rows());
-  int64_t wrong = 0;
-  for (size_t i = 0; i < op.outputs.size(); ++i) {
-    const auto& [tensor, held] = op.outputs[i];
-    for (int rank = 0; rank < op.ranks; ++rank) {
-      const Slice slice = slice_of(op, tensor, held, rank);
-      std::vector<uint16_t> out(static_cast<size_t>(slice.rows() * slice.cols()));
-      context.copy_from_gpu(rank, out.data(), memory.at(rank, op.tensor(tensor).name),
-                            out.size() * 2);
-      for (int64_t row = slice.row0; row < slice.row1; ++row) {
-        for (int64_t col = slice.col0; col < slice.col1; ++col) {
-          const auto at = static_cast<size_t>((row - slice.row0) * slice.cols() + col - slice.col0);
-          const double off = std::fabs(value_of(out[at]) - expected[i].value(row, col));
-          wrong += !(off <= expected[i].bound(row, col));
-        }
-      }
-    }
-  }
-  return wrong;
-}
 
 TEST_P(GraphsOnGpus, AreRightOnTensorsOfEachCall) {
   if (const std::string why = runtime::why_not_here(kRanks); !why.empty()) STRETTO_SKIP(why);
