@@ -65,6 +65,9 @@ struct EmulateResult {
   std::string first_wrong;   // "rank 2 out[3,17]: got 1.5, expected 1.25, bound 0.01"
   bool ranks_agree = true;   // gemm-ar: all ranks had the same bits in every run
   uint64_t output_hash = 0;  // of all output bits of all ranks and runs
+  // The most of a run: ids that were no expert's, indices that were no row of their table, and not
+  // -1. Nothing is chosen there, or added.
+  int64_t bad_ids = 0;
   double gemm_flops = 0;
   double seconds = 0;  // wall time of the execution without verification
 };

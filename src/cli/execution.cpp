@@ -106,6 +106,18 @@ Execution execute(const Plan& plan, const ExecutionOptions& options,
   return execution;
 }
 
+std::string bad_ids_note(const Operator& op, uint64_t most_of_a_run, size_t label_width) {
+  if (most_of_a_run == 0) return "";
+  const bool looks_up = std::any_of(op.stages.begin(), op.stages.end(), [](const Stage& stage) {
+    return stretto::looks_up(stage.kind);
+  });
+  return labelled(looks_up ? "indices" : "ids",
+                  fmt::format("{} of a run are {}, and not -1 for none: nothing was {} there",
+                              most_of_a_run, looks_up ? "no row of their table" : "no expert's",
+                              looks_up ? "added" : "chosen"),
+                  label_width);
+}
+
 std::string explain(const Execution& execution, const PlanFile* file,
                     const ExecutionOptions& options, bool must_reproduce) {
   const auto& results = execution.by_seed;

@@ -37,6 +37,10 @@ struct Execution {
 Execution execute(const Plan& plan, const ExecutionOptions& options,
                   const std::function<void(double)>& progress);
 
+// What a run left out, since it names no expert or no row of a table: a labelled line; empty where
+// nothing did.
+std::string bad_ids_note(const Operator& op, uint64_t most_of_a_run, size_t label_width);
+
 // What went wrong under the first seed that failed, a few lines; empty when all is well. `file`:
 // the plan's, or null.
 std::string explain(const Execution& execution, const PlanFile* file,

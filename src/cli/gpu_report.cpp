@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/diagnostics.h"
+#include "cli/execution.h"
 #include "cli/gpus.h"
 #include "cli/prediction.h"
 #include "cli/table.h"
@@ -29,13 +30,6 @@ std::string explain(const GpuRow& row, const ExecutionOptions& options) {
       add(fmt::format("{} wrong elements; the first: {}", result.wrong_elements,
                       result.first_wrong));
     }
-    break;
-  }
-  for (const runtime::GpuCheckResult& result : row.by_seed) {
-    if (result.bad_ids == 0) continue;
-    add(fmt::format(
-        "{} ids of a run are no expert's, and not -1 for none: nothing was chosen there",
-        result.bad_ids));
     break;
   }
   if (row.verified() && !row.reproducible() && row.must_reproduce) {
@@ -158,6 +152,7 @@ std::string print(const std::vector<GpuRow>& rows, const Request& request,
   const std::optional<double> sequential = sequential_time(rows);
   std::string details;
   bool whole = true;
+  uint64_t bad_ids = 0;
   for (const GpuRow& row : rows) {
     if (!row.refused.empty()) {
       table.add_remark(row.name, "cannot serve this: " + join(row.refused, "; "));
@@ -176,11 +171,15 @@ std::string print(const std::vector<GpuRow>& rows, const Request& request,
                verdict(row.check.clean()), timed ? fmt::format("{:.1f}", row.time_us()) : "-",
                timed && sequential ? fmt::format("{:.2f}", *sequential / row.time_us()) : "-",
                row.simulation ? fmt::format("{:.1f}", row.simulation->total_us) : "-"});
-    for (const auto& result : row.by_seed) whole = whole && result.whole;
+    for (const auto& result : row.by_seed) {
+      whole = whole && result.whole;
+      bad_ids = std::max(bad_ids, result.bad_ids);
+    }
     if (!row.good()) details += fmt::format("\n{}\n{}", row.name, explain(row, options));
   }
   out += table.print() + details + '\n';
   out += legend(request, options, gpus, whole);
+  out += bad_ids_note(request.op, bad_ids, kLabelWidth);
   if (rows.size() == 1) out += '\n' + labelled("schedule", rows.front().schedule, kLabelWidth);
   for (const GpuRow& row : rows) {
     if (!row.timeline.empty()) out += fmt::format("\n{}\n{}", row.name, row.timeline);

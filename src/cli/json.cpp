@@ -86,6 +86,7 @@ Json to_json(const EmulateResult& result, uint64_t seed, const PlanFile* file) {
           {"stuck", std::move(stuck)},
           {"faults", std::move(faults)},
           {"ranks_agree", result.ranks_agree},
+          {"bad_ids", result.bad_ids},
           {"output_hash", fmt::format("{:016x}", result.output_hash)},
           {"gemm_flops", result.gemm_flops},
           {"seconds", result.seconds}};

@@ -1,6 +1,7 @@
 // stretto run: executes plans on real data, checks and simulates them, and compares them.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/diagnostics.h"
@@ -133,6 +134,13 @@ std::string print(const std::vector<Row>& rows, const Request& request,
     if (!row.no_simulation.empty()) details += "  " + wrap(row.no_simulation, 2);
   }
   out += table.print() + details + '\n' + legend(request, options, seconds);
+  int64_t bad_ids = 0;
+  for (const Row& row : rows) {
+    for (const EmulateResult& result : row.execution.by_seed) {
+      bad_ids = std::max(bad_ids, result.bad_ids);
+    }
+  }
+  out += bad_ids_note(request.op, static_cast<uint64_t>(bad_ids), kLabelWidth);
   if (rows.size() == 1) out += '\n' + labelled("schedule", rows.front().schedule, kLabelWidth);
   for (const Row& row : rows) {
     if (!row.reason.empty()) out += labelled("auto", row.reason, kLabelWidth);

@@ -60,6 +60,7 @@ EmulateResult Execution::run() {
   caller_->report(result);
   result.faults = faults_.all();
   result.gemm_flops = tasks_.flops();
+  result.bad_ids = tasks_.bad_ids().most_of_a_run();
   result.seconds = seconds - caller_->seconds();
   return result;
 }

@@ -86,6 +86,8 @@ void Tasks::run(const Where& where, int64_t begin, int64_t end) {
   const std::span<const Region> reads = plan_.reads(task), writes = plan_.writes(task);
   read_operands(where, begin, end);
   const int64_t cols = kind(where).cols(reads, writes);
+  const int rank = plan_.lanes[where.lane].rank;
+  int64_t bad_ids = 0;
   if (kind(where).flops != nullptr) flops_ += kind(where).flops(reads, writes, end - begin);
   // One payload for each element type that the result is written in; mostly one.
   Payload payloads[kNumDTypes];
@@ -93,6 +95,7 @@ void Tasks::run(const Where& where, int64_t begin, int64_t end) {
     const DType dtype = memory_.buffer(write).dtype;
     Payload& payload = payloads[static_cast<size_t>(dtype)];
     if (payload.bytes) continue;
+    const bool is_first = &write == writes.data();
     payload = Payload::make(end - begin, cols, num_bytes(dtype));
     kind(where).compute({operands_,
                          end - begin,
@@ -102,8 +105,10 @@ void Tasks::run(const Where& where, int64_t begin, int64_t end) {
                          scratch_,
                          begin,
                          plan_.operands_of(task),
-                         plan_.lanes[where.lane].rank});
+                         rank,
+                         is_first ? &bad_ids : nullptr});
   }
+  bad_ids_.add(where.run, rank, kind(where).makes_tables, bad_ids);
   const int64_t task_rows = rows(where);
   int64_t row = 0;
   for (const Region& write : writes) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "emu/bad_ids.h"
 #include "emu/faults.h"
 #include "emu/in_flight.h"
 #include "emu/memory.h"
@@ -34,6 +35,7 @@ class Tasks {
   tasks::MatrixView read(const Where& where, const Region& region, std::vector<std::byte>& space);
 
   double flops() const { return flops_; }
+  const BadIds& bad_ids() const { return bad_ids_; }
 
  private:
   const Instr& instr(const Where& where) const;
@@ -49,6 +51,7 @@ class Tasks {
   std::vector<std::vector<std::byte>> spaces_;  // of operands that are not read in place
   tasks::Scratch scratch_;
   double flops_ = 0;
+  BadIds bad_ids_;
 };
 
 }  // namespace stretto::emu

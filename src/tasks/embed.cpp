@@ -41,13 +41,17 @@ void add_picked(const Work& work, bool is_mean) {
   std::vector<float>& line = work.scratch.line;
   line.resize(static_cast<size_t>(work.cols));
   std::vector<float>& sums = work.scratch.sums;
+  int64_t bad = 0;
   for (int64_t row = 0; row < work.rows; ++row) {
     for (int64_t table = 0; table < tables; ++table) {
       sums.assign(static_cast<size_t>(w.cols), 0.0f);
       int64_t picked = 0;
       for (int64_t slot = 0; slot < slots; ++slot) {
         const int64_t at = number_in(ids, row, table * slots + slot);
-        if (at < 0 || at >= each) continue;
+        if (at < 0 || at >= each) {
+          bad += at != -1;
+          continue;
+        }
         ++picked;
         add_elements(w.view.dtype, w.row(table * each + at), sums.data(), sums.size());
       }
@@ -58,6 +62,7 @@ void add_picked(const Work& work, bool is_mean) {
     }
     round_row(work, row, line.data());
   }
+  if (work.bad_ids != nullptr) *work.bad_ids += bad;
 }
 
 void add_rows(const Work& work) { add_picked(work, false); }

@@ -71,6 +71,8 @@ void make_tables(const Work& work) {
       device::Partition{to[0].rows() / to[1].rows(), to[1].rows(), all.data(), entries, rows,
                         counts, counts + own},
       more.data(), 0, 1, [] {});
+  // The rows of a result may be asked for one after the other.
+  if (work.bad_ids != nullptr && work.first == 0) *work.bad_ids += counts[own];
   for (int64_t row = 0; row < work.rows; ++row) {
     *static_cast<int32_t*>(work.row(row)) = all[static_cast<size_t>(work.first + row)];
   }

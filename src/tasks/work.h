@@ -40,6 +40,8 @@ struct Work {
   // What tasks of tables ask of their place in the plan.
   KindOperands operands = {};
   int rank = 0;
+  // Where numbers are counted that name nothing, and are not -1; null: nobody counts.
+  int64_t* bad_ids = nullptr;
 
   void* row(int64_t row) const {
     return static_cast<std::byte*>(to.data) + row * to.stride * num_bytes(to.dtype);

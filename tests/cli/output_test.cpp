@@ -11,7 +11,7 @@
 namespace stretto {
 namespace {
 
-using testing::HasSubstr;
+using testing::HasSubstr, testing::Not;
 
 TEST(Output, GoesToTheFile) {
   const ScratchFolder scratch;
@@ -154,6 +154,23 @@ TEST(Output, TablesFitIn100Columns) {
       begin = end + 1;
     }
   }
+}
+
+// What names no expert, or no row of a table, is left out, and told.
+TEST(Output, OfRunsSaysHowManyNumbersNameNothing) {
+  const auto said = [](const std::vector<std::string>& words, const std::string& routing) {
+    const Said of_run = stretto_says(
+        std::vector<std::string>{"run"} + words +
+        std::vector<std::string>{"--ranks", "2", "--strategy", "tiles", "--routing", routing});
+    EXPECT_EQ(of_run.exit_code, 0) << of_run.err;
+    return of_run.out;
+  };
+  const std::vector<std::string> bags = {"embedding-a2a", "bags=20", "tables=4",
+                                         "rows=9",        "dim=8",   "pool=3"};
+  EXPECT_THAT(said(bags, "adversarial"), HasSubstr(" of a run are no row of their table, and not"));
+  EXPECT_THAT(said(bags, "uniform"), Not(HasSubstr("indices ")));
+  EXPECT_THAT(said({"moe-ep", "t=20", "h=16", "f=16", "experts=4", "k=2"}, "adversarial"),
+              HasSubstr(" of a run are no expert's, and not -1 for none"));
 }
 
 }  // namespace
