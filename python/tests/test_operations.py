@@ -2,6 +2,8 @@
 
 import ctypes
 import os
+import pathlib
+import tempfile
 import types
 import unittest
 from unittest import mock
@@ -136,6 +138,33 @@ class Operations(OnAFakeGpu):
         mlp(x=Tensor(32, 32), wg=Tensor(32, 32), wu=Tensor(32, 32), wd=Tensor(32, 32),
             down=Tensor(32, 32))
         self.assertEqual(list(self.library.given), [b"x", b"wg", b"wu", b"wd", b"down"])
+
+    def test_all_to_alls_and_look_ups(self):
+        """Rank 1 of 2, which has fewer columns and tables."""
+        heads = stretto.Operation(self.context, "gemm-a2a", rows="fixed", m=7, n=25, k=16)
+        heads(a=Tensor(3, 16), b=Tensor(25, 16), out=Tensor(7, 9))
+        with self.assertRaisesRegex(ValueError, r"out has shape .7, 16.; .7, 9. is"):
+            heads(a=Tensor(3, 16), b=Tensor(25, 16), out=Tensor(7, 16))
+        sums = stretto.Operation(self.context, "embedding-a2a", rows="fixed",
+                                 sizes={"bags": 7, "tables": 3, "rows": 9, "dim": 8, "pool": 2})
+        self.assertEqual({name: (info.held, info.shape, info.dtype) for name, info in sums.tensors.items()},
+                         {"ids": ("cols", (7, 2), "i32"), "w": ("experts", (9, 8), "bf16"),
+                          "out": ("rows", (3, 24), "bf16")})
+        sums(ids=Tensor(7, 2, "torch.int32"), w=Tensor(9, 8), out=Tensor(3, 24))
+        self.assertEqual(list(self.library.given), [b"ids", b"w", b"out"])
+
+    def test_a_graph_of_a_file(self):
+        text = ("# of mine\ngraph own m h f\ninput tokens [m, h] rows\ninput first [f, h] rows\n"
+                "input second [h, f] cols\ninput scale [1, h] whole\np = gemm tokens first\na = silu p\n"
+                "q = gemm a second\nnormed = norm q scale\noutput normed rows\n")
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "own.graph"
+            path.write_text(text)
+            own = stretto.Operation(self.context, path, rows="fixed", m=64, h=32, f=64)
+        own(tokens=Tensor(32, 32), first=Tensor(32, 32), second=Tensor(32, 32), scale=Tensor(1, 32),
+            normed=Tensor(32, 32))
+        self.assertEqual(list(self.library.given), [b"tokens", b"first", b"second", b"scale", b"normed"])
+        self.assertTrue(self.library.made[1].startswith(b"# of mine\ngraph own"))
 
     def test_runs_take_rows_and_streams(self):
         class Stream:
