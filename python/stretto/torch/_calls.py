@@ -14,6 +14,7 @@ class Call:
     sizes    of the graph, global; the first are its rows
     inputs   by their names in the graph: what this rank has
     outputs  name -> (rows, columns) of what this rank gets
+    refusal  why it cannot be served, on all ranks alike; empty: it may be
     """
 
     op: str
@@ -21,6 +22,7 @@ class Call:
     sizes: Tuple[Tuple[str, int], ...]
     inputs: Dict[str, torch.Tensor]
     outputs: Dict[str, Tuple[int, int]]
+    refusal: str = ""
 
     @property
     def graph_name(self) -> str:
@@ -140,3 +142,24 @@ def moe(x, ids, weights, gate, up, down, is_dealt, ranks) -> Call:
              ("experts", experts * ranks if is_dealt else experts), ("k", ids.shape[1]))
     return Call("moe", "moe-ep" if is_dealt else "moe-tp", sizes,
                 {"x": x, "ids": ids, "weights": weights, "wg": gate, "wu": up, "wd": down}, {"y": tuple(x.shape)})
+
+
+def matmul_exchange(rows, a, b, columns, refusal="") -> Call:
+    """a [rows/R, k], b [n, k] -> out [rows, this rank's columns of n]."""
+    n, k = b.shape
+    return Call("matmul_all_to_all", "gemm-a2a", (("m", rows), ("n", n), ("k", k)), {"a": a, "b": b},
+                {"out": (rows, columns)}, refusal)
+
+
+def exchange_matmul(a, b, ranks, refusal="") -> Call:
+    """a [m, this rank's columns of k], b [n, k] -> out [m/R, n]."""
+    m, (n, k) = a.shape[0], b.shape
+    return Call("all_to_all_matmul", "a2a-gemm", (("m", m), ("n", n), ("k", k)), {"a": a, "b": b},
+                {"out": (m // ranks, n)}, refusal)
+
+
+def look_up(graph, ids, tables, total, pool, own_bags) -> Call:
+    """ids [bags, own tables * pool], tables [own tables, s, d] -> out [own bags, total * d]."""
+    _, rows, columns = tables.shape
+    sizes = (("bags", ids.shape[0]), ("tables", total), ("rows", rows), ("dim", columns), ("pool", pool))
+    return Call("embedding_all_to_all", graph, sizes, {"w": tables, "ids": ids}, {"out": (own_bags, total * columns)})

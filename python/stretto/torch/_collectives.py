@@ -2,6 +2,7 @@
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 
 from ._emulator import from_bytes, to_bytes
 
@@ -45,3 +46,32 @@ def reduce_scatter(group, tensor):
     own = tensor.new_empty((rows, *tensor.shape[1:]))
     dist.reduce_scatter_tensor(own, tensor.contiguous(), group=group.process_group)
     return own
+
+
+def _exchange(group, parts):
+    """[R, ...], a part for each rank -> [R, ...], the part of each rank for this one."""
+    backend = group.process_group and dist.get_backend(group.process_group)
+    if group.ranks == 1:
+        return parts
+    if backend != "nccl":  # others have it for some tensors only
+        return all_gather(group, parts).view(group.ranks, *parts.shape)[:, group.rank]
+    heard = torch.empty_like(parts)
+    dist.all_to_all_single(heard, parts.contiguous(), group=group.process_group)
+    return heard
+
+
+def to_columns(group, tensor, block):
+    """[m, n] of every rank, as many rows -> this rank's columns [R * m, ...]: each has `block`, the last what is
+    left.
+    """
+    columns = tensor.shape[1]
+    wide = F.pad(tensor, (0, block * group.ranks - columns))
+    own = _exchange(group, wide.view(len(tensor), group.ranks, block).transpose(0, 1).contiguous())
+    return own.flatten(0, 1)[:, :max(0, min(block, columns - group.rank * block))].contiguous()
+
+
+def to_rows(group, tensor, block, columns):
+    """Of R * m rows every rank's columns, as to_columns() leaves them -> this rank's rows [m, columns]."""
+    wide = F.pad(tensor, (0, block - tensor.shape[1]))
+    own = _exchange(group, wide.view(group.ranks, -1, block).contiguous())
+    return own.transpose(0, 1).flatten(1)[:, :columns].contiguous()

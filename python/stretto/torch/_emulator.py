@@ -50,13 +50,14 @@ class Engine:
         return made
 
     def _execute(self, call, dtype):
-        group, meeting = self._group, self._group.meeting
-        results = {name: [torch.empty(shape, dtype=call.dtype) for _ in range(group.ranks)]
-                   for name, shape in call.outputs.items()}
-        answer = {}
+        group, meeting, results, answer = self._group, self._group.meeting, {}, {}
         try:
+            infos = [stretto.tensors(call.graph, ranks=group.ranks, dtype=dtype, rank=rank, sizes=dict(call.sizes))
+                     for rank in range(group.ranks)]
+            results = {name: [torch.empty(of_rank[name].shape, dtype=call.dtype) for of_rank in infos]
+                       for name in call.outputs}
             tensors = {name: [own.detach()] + [
-                from_bytes(meeting.hear(rank, f"in {name}", call.op), own.shape, own.dtype)
+                from_bytes(meeting.hear(rank, f"in {name}", call.op), infos[rank][name].shape, own.dtype)
                 for rank in range(1, group.ranks)] for name, own in call.inputs.items()}
             stretto.emulate(call.graph, {**tensors, **results}, dtype=dtype, schedule=self._schedule,
                             sizes=dict(call.sizes))

@@ -17,6 +17,8 @@ def refusal(call):
     if TYPES.get(call.dtype) not in taken:
         return (f"tensors are {str(call.dtype).replace('torch.', '')}, and on {call.device.type} Stretto takes "
                 f"{', '.join(taken)}")
+    if call.refusal:
+        return call.refusal
     empty = [name for name, size in call.sizes if size == 0]
     return f"{empty[0]} is 0" if empty else None
 

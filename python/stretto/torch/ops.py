@@ -6,7 +6,7 @@ compute is in functional.py's docstrings; lists of weights lie below one another
 
 import torch
 
-from . import _experts, _gradients, _kernels, _shapes
+from . import _exchange_gradients, _exchanges, _experts, _gradients, _graphs, _kernels, _shapes
 
 _library = torch.library.Library("stretto", "FRAGMENT")
 
@@ -32,6 +32,18 @@ SCHEMAS = {
         "bool expert_parallel=False) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     "column_matmul":
         "(Tensor x, Tensor[] weights, Tensor[] biases, str group_name) -> Tensor",
+    "matmul_all_to_all":
+        "(Tensor x, Tensor weight, Tensor? bias, str group_name, int dim=0, SymInt? rows=None) -> Tensor",
+    "all_to_all_matmul":
+        "(Tensor x, Tensor weight, Tensor? bias, str group_name, int dim=0) -> Tensor",
+    "embedding_all_to_all":
+        "(Tensor ids, Tensor tables, str group_name, str mode='sum', int? num_tables=None) -> Tensor",
+    "all_to_all":
+        "(Tensor x, str group_name, bool to_rows, SymInt total, SymInt block, int dim=0) -> Tensor",
+    "all_reduce":
+        "(Tensor x, str group_name) -> Tensor",
+    "run_graph":
+        "(Tensor[] inputs, str graph, str sizes, str group_name) -> Tensor[]",
     "matmul_all_reduce_back":
         "(Tensor x, Tensor[] weights, str group_name) -> Tensor",
     "matmul_reduce_scatter_back":
@@ -60,12 +72,28 @@ OUT_SCHEMAS = {
         "bool expert_parallel=False, *, Tensor(a!) out) -> ()",
     "column_matmul":
         "(Tensor x, Tensor[] weights, Tensor[] biases, str group_name, *, Tensor(a!) out) -> ()",
+    "matmul_all_to_all":
+        "(Tensor x, Tensor weight, Tensor? bias, str group_name, int dim=0, SymInt? rows=None, "
+        "*, Tensor(a!) out) -> ()",
+    "all_to_all_matmul":
+        "(Tensor x, Tensor weight, Tensor? bias, str group_name, int dim=0, *, Tensor(a!) out) -> ()",
+    "embedding_all_to_all":
+        "(Tensor ids, Tensor tables, str group_name, str mode='sum', int? num_tables=None, "
+        "*, Tensor(a!) out) -> ()",
 }
 
 
-OF_EXPERTS = ("moe", "moe_backward")
-# Arguments that autocast leaves as they are: a token's sum is weighed in fp32.
-KEPT = {"moe": (2,)}
+GRADIENTS = {**_gradients.GRADIENTS, **_exchange_gradients.GRADIENTS}
+# Arguments that autocast leaves as they are: a token's sum is weighed in fp32, and tables are not multiplied.
+KEPT = {"moe": (2,), "embedding_all_to_all": (1,)}
+
+
+def _homes(name):
+    """The modules of an operator's kernel and of its fake one."""
+    for module in (_experts, _exchanges, _graphs):
+        if hasattr(module, f"fake_{name}"):
+            return module, module
+    return _kernels, _shapes
 
 
 def _autocast(op, device_type, kept):
@@ -89,10 +117,10 @@ def _autocast(op, device_type, kept):
 def _define():
     for name, schema in SCHEMAS.items():
         _library.define(name + schema)
-        kernels, fakes = (_experts, _experts) if name in OF_EXPERTS else (_kernels, _shapes)
+        kernels, fakes = _homes(name)
         _library.impl(name, getattr(kernels, name), "CompositeExplicitAutograd")
         torch.library.register_fake(f"stretto::{name}", getattr(fakes, f"fake_{name}"), lib=_library)
-        gradient = _gradients.GRADIENTS.get(name)
+        gradient = GRADIENTS.get(name)
         if gradient:
             torch.library.register_autograd(f"stretto::{name}", gradient.backward,
                                             setup_context=gradient.keep, lib=_library)
@@ -102,8 +130,7 @@ def _define():
                 _library.impl(name, _autocast(op, device_type, KEPT.get(name, ())), key)
     for name, schema in OUT_SCHEMAS.items():
         _library.define(f"{name}.out{schema}")
-        kernels = _experts if name in OF_EXPERTS else _kernels
-        _library.impl(f"{name}.out", _writer(getattr(kernels, name)), "CompositeExplicitAutograd")
+        _library.impl(f"{name}.out", _writer(getattr(_homes(name)[0], name)), "CompositeExplicitAutograd")
         torch.library.register_fake(f"stretto::{name}.out", lambda *arguments, **named: None, lib=_library)
 
 

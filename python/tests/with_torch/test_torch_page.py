@@ -80,9 +80,20 @@ class Page(unittest.TestCase):
             norm_weight=norm_weight, residual=torch.randn(ROWS, HIDDEN), gate=gate, up=up,
             down=torch.randn(HIDDEN, INNER) / 8, ids=torch.randint(EXPERTS, (ROWS, 2), dtype=torch.int32),
             weights=torch.rand(ROWS, 2), gates=torch.randn(EXPERTS, INNER, HIDDEN) / 8,
-            ups=torch.randn(EXPERTS, INNER, HIDDEN) / 8, downs=torch.randn(EXPERTS, HIDDEN, INNER) / 8)
+            ups=torch.randn(EXPERTS, INNER, HIDDEN) / 8, downs=torch.randn(EXPERTS, HIDDEN, INNER) / 8,
+            indices=torch.randint(-1, ROWS, (ROWS, EXPERTS, 3)), tables=torch.randn(EXPERTS, ROWS, HIDDEN))
         torch.testing.assert_close(names["k"], x @ wk.T + bk, rtol=1e-3, atol=1e-3)
         self.assertEqual(names["y"].shape, x.shape)
+        self.assertEqual(names["sums"].shape, (ROWS, EXPERTS, HIDDEN))
+
+    def test_own_graphs(self):
+        x, w = torch.randn(64, 256), torch.randn(512, 256) / 8
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "own.graph"
+            path.write_text("graph own m n k\ninput x [m, k] rows\ninput w [n, k] rows\ny = gemm x w\n"
+                            "output y cols\n")
+            names = self.run_block(block_of("## Graphs").replace("own.graph", str(path)), x=x, w=w, pathlib=pathlib)
+        torch.testing.assert_close(names["y"], x @ w.T, rtol=1e-3, atol=1e-3)
 
     def test_groups(self):
         x, w = torch.randn(ROWS, HIDDEN), torch.randn(HIDDEN, HIDDEN)

@@ -1,0 +1,43 @@
+"""Graphs as functions: whatever operator Stretto plans, of the caller's own too."""
+
+from typing import Any, Dict, Mapping, Optional
+
+import torch
+
+from stretto.operators import graph_text, sizes_text
+
+from . import _graphs
+from .functional import _refuse_tangents
+from .groups import GroupLike, ranks_of, seat
+
+
+@torch.compiler.assume_constant_result
+def _said(graph, sizes, more_sizes):
+    """A graph's text, and its sizes as words."""
+    return graph_text(graph), sizes_text(dict(sizes), dict(more_sizes))
+
+
+def run_graph(graph: Any, tensors: Mapping[str, torch.Tensor], group: GroupLike = None, *,
+              sizes: Optional[Mapping[str, int]] = None, **more_sizes: int) -> Dict[str, torch.Tensor]:
+    """One run of an operator: a shipped one's name, a graph's text, or the pathlib.Path of its file.
+
+    tensors  every input by its name in the graph, as this rank has it: stretto.tensors() says which part, and what
+             leads the columns counts as rows. The operator's type is theirs; ids are int32, weights of sums fp32
+    sizes    all that the graph has, global, as keywords or in a mapping
+
+    Returns the outputs by their names, as this rank has them. No gradients: call it under torch.no_grad() where a
+    tensor requires one. A plan is kept for each of at most 8 numbers of rows. Collective; raises ValueError, for
+    what is not served too, and RuntimeError.
+    """
+    op, name = _graphs.OP, seat(group)
+    if torch.is_grad_enabled() and any(one.requires_grad for one in tensors.values()):
+        raise ValueError(f"{op}: graphs have no gradients: call it under torch.no_grad()")
+    _refuse_tangents(op, tensors.values())
+    text, words = _said(graph, tuple((sizes or {}).items()), tuple(more_sizes.items()))
+    names, outputs = _graphs.names_of(text, words, ranks_of(name))
+    unlike = sorted(set(names) ^ set(tensors))
+    if unlike:
+        raise ValueError(f"{op}: {_graphs.name_of(text)} takes {', '.join(names)}; "
+                         f"{unlike[0]} is {'missing' if unlike[0] in names else 'unknown'}")
+    made = torch.ops.stretto.run_graph([tensors[one] for one in names], text, words, name)
+    return dict(zip(outputs, made))

@@ -1,0 +1,84 @@
+"""All-to-alls beside products, and look-ups, on GPUs."""
+
+import torch
+import torch.nn.functional as F
+
+import stretto.torch as st
+from stretto.torch._exchanges import block_of
+
+from gpu_common import K, close, exact, integers, normal, told_wrong
+
+
+def own_columns(tensor, group):
+    each = block_of(tensor.shape[-1], group.ranks, tensor.element_size())
+    return tensor[..., group.rank * each:(group.rank + 1) * each]
+
+
+def products(group):
+    """There and back, of columns that ranks need not divide, with gradients."""
+    rank, ranks = group.rank, group.ranks
+    for rows, n in ((96, 768), (61, 1544)):
+        x, w = integers(80, rows * ranks, K), integers(81, n, K)
+        y = x.float() @ w.float().t()
+        exact("matmul_all_to_all", st.matmul_all_to_all(x.chunk(ranks)[rank].clone(), w, group=group),
+              own_columns(y, group))
+        x, w = integers(82, rows * ranks, n), integers(83, K, n)
+        exact("all_to_all_matmul", st.all_to_all_matmul(own_columns(x, group).contiguous(), w, group=group),
+              (x.float() @ w.float().t()).chunk(ranks)[rank])
+    every = [normal(84, 64 * ranks, K), normal(85, 768, K, scale=0.05), normal(86, 768), normal(87, K, 768, scale=0.05)]
+    wide = [one.float().requires_grad_() for one in every]
+    right = F.linear(F.linear(*wide[:3]), wide[3])
+    right.square().sum().backward()
+    for what, needed in (("of x", (0,)), ("of all", range(4))):
+        mine = [every[0].chunk(ranks)[rank].clone(), *(one.clone() for one in every[1:])]
+        for index in needed:
+            mine[index].requires_grad_()
+        y = st.all_to_all_matmul(st.matmul_all_to_all(*mine[:3], group), mine[3], group=group)
+        close(f"there and back, with gradients {what}", y, right.detach().chunk(ranks)[rank], 2e-2)
+        y.float().square().sum().backward()
+        for index in needed:
+            grad = wide[index].grad
+            close(f"gradients {what}: {index}", mine[index].grad, grad.chunk(ranks)[rank] if index == 0 else grad, 4e-2)
+
+
+def look_ups(group):
+    rank, ranks = group.rank, group.ranks
+    for tables, d, kind in ((4 * ranks, 64, torch.int32), (4 * ranks - 1, 10, torch.int64)):
+        each = -(-tables // ranks)
+        own = slice(rank * each, min((rank + 1) * each, tables))
+        every = normal(90, tables, 500, d)
+        ids = torch.randint(-1, 500, (61, tables, 7), device="cuda", generator=torch.Generator("cuda").manual_seed(91))
+        picked = every.float()[torch.arange(tables, device="cuda").view(1, -1, 1), ids.clamp(min=0)]
+        is_row = (ids >= 0).unsqueeze(-1)
+        for mode in ("sum", "mean"):
+            right = (picked * is_row).sum(2) / (is_row.sum(2).clamp(min=1) if mode == "mean" else 1)
+            mine = every[own].clone().requires_grad_()
+            got = st.embedding_all_to_all(ids[:, own].to(kind), mine, group, mode=mode, num_tables=tables)
+            bags = -(-61 // ranks)
+            close(f"{mode} of {tables} tables", got, right[rank * bags:(rank + 1) * bags])
+            got.float().sum().backward()
+            if not mine.grad.isfinite().all():
+                told_wrong(f"{mode}: the gradient of tables is not finite")
+
+
+def captured(group):
+    x, w = normal(92, 64, K), normal(93, 768, K, scale=0.05)
+    hidden = st.matmul_all_to_all(x, w, group=group)
+    back = w.t().contiguous()
+    st.all_to_all_matmul(hidden, back, group=group)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = st.all_to_all_matmul(st.matmul_all_to_all(x, w, group=group), back, group=group)
+    for turn in range(3):
+        x.copy_(x.roll(1, 0))
+        graph.replay()
+        close(f"replay {turn}", y, x.float() @ w.float().t() @ w.float(), 2e-2)
+    torch.cuda.synchronize()
+
+
+def check_exchanges(group):
+    """Numbers, gradients, graphs."""
+    products(group)
+    look_ups(group)
+    captured(group)
