@@ -41,6 +41,7 @@ class TaskOrder {
   std::vector<InstrRef> find() {
     join(Opcode::boundary);
     join(Opcode::collective);
+    if (by_events_) find_boundaries();
     for (uint32_t i = 1; i < refs_.size(); ++i) {
       if (refs_[i].lane == refs_[i - 1].lane) edges_.push_back({i - 1, i, false});
     }
@@ -139,28 +140,32 @@ class TaskOrder {
     for (uint32_t i = 0; i < accesses.size(); ++i) {
       grid.for_each(accesses[i].region, [&](uint32_t cell, bool) { cells[cell].push_back(i); });
     }
+    const auto lane_of = [&](uint32_t access) { return refs_[accesses[access].instr].lane; };
     for (const std::vector<uint32_t>& cell : cells) {
-      for (const uint32_t write : cell) {
-        if (!accesses[write].writes) continue;
+      const bool is_of_one_lane = !cell.empty() && lane_of(cell.front()) == lane_of(cell.back());
+      for (size_t at = 0; at < cell.size(); ++at) {
+        const Access& write = accesses[cell[at]];
+        if (!write.writes) continue;
+        require_reader(accesses, cell, at);
+        if (is_of_one_lane) continue;
         for (const uint32_t other : cell) {
-          if (other != write && accesses[write].region.overlaps(accesses[other].region)) {
-            order_pair(accesses, cell, accesses[write], accesses[other]);
+          if (other != cell[at] && write.region.overlaps(accesses[other].region)) {
+            order_pair(write, accesses[other]);
           }
         }
       }
     }
   }
 
-  void order_pair(const std::vector<Access>& accesses, const std::vector<uint32_t>& cell,
-                  const Access& write, const Access& other) {
+  void order_pair(const Access& write, const Access& other) {
     if (node_[write.instr] == node_[other.instr]) return;
     const bool same_lane = refs_[write.instr].lane == refs_[other.instr].lane;
+    if (same_lane) return;
     if (!other.writes) {
-      if (!same_lane && !also_writes(other, write)) add_edge(write.instr, other.instr);
+      if (!also_writes(other, write)) add_edge(write.instr, other.instr);
       return;
     }
     if (write.instr > other.instr) return;  // each pair once
-    if (same_lane) return require_reader(accesses, cell, write, other);
     const bool one = is_update(write), two = is_update(other);
     if (one == two) {
       throw UnorderedPlan(
@@ -187,20 +192,21 @@ class TaskOrder {
   }
 
   // Of two writes of one lane, the first is read in between by the lane itself: others read last.
+  // What is read before the next write is so before all later ones.
   void require_reader(const std::vector<Access>& accesses, const std::vector<uint32_t>& cell,
-                      const Access& first, const Access& second) const {
-    const bool is_read = std::any_of(cell.begin(), cell.end(), [&](uint32_t i) {
-      const Access& access = accesses[i];
-      return !access.writes && access.instr > first.instr && access.instr <= second.instr &&
-             refs_[access.instr].lane == refs_[first.instr].lane &&
-             access.region.overlaps(first.region);
-    });
-    if (is_read) return;
-    throw UnorderedPlan(
-        fmt::format("{} overwrites {}, which {} has written, before its lane has read it; other "
-                    "lanes read after the last write: give each a place of its own",
-                    name(second.instr), describe(plan_, second.region), name(first.instr)),
-        refs_[second.instr]);
+                      size_t at) const {
+    const Access& first = accesses[cell[at]];
+    for (++at; at < cell.size(); ++at) {
+      const Access& next = accesses[cell[at]];
+      if (refs_[next.instr].lane != refs_[first.instr].lane) return;
+      if (!next.region.overlaps(first.region) || next.instr == first.instr) continue;
+      if (!next.writes) return;
+      throw UnorderedPlan(
+          fmt::format("{} overwrites {}, which {} has written, before its lane has read it; other "
+                      "lanes read after the last write: give each a place of its own",
+                      name(next.instr), describe(plan_, next.region), name(first.instr)),
+          refs_[next.instr]);
+    }
   }
 
   void add_edge(uint32_t before, uint32_t after) {
@@ -221,19 +227,26 @@ class TaskOrder {
     if (node_[edge.before] != node_[edge.after]) edges_.push_back(edge);
   }
   uint32_t boundary_node(uint32_t i) const { return i == kNone ? kNone : node_[i]; }
-  uint32_t boundary_before(uint32_t i) const {
-    if (lane(i).kind != LaneKind::compute) return kNone;
-    for (uint32_t at = i; at-- > first_[refs_[i].lane];) {
-      if (instr(at).op == Opcode::boundary) return at;
+  uint32_t boundary_before(uint32_t i) const { return boundary_before_[i]; }
+  uint32_t boundary_behind(uint32_t i) const { return boundary_behind_[i]; }
+  // Those of compute lanes; kNone for others, and where there is none.
+  void find_boundaries() {
+    boundary_before_.assign(refs_.size(), kNone);
+    boundary_behind_.assign(refs_.size(), kNone);
+    for (uint32_t at = 0; at < plan_.lanes.size(); ++at) {
+      if (plan_.lanes[at].kind != LaneKind::compute) continue;
+      const auto count = static_cast<uint32_t>(plan_.lanes[at].instrs.size());
+      uint32_t last = kNone;
+      for (uint32_t i = first_[at]; i < first_[at] + count; ++i) {
+        boundary_before_[i] = last;
+        if (instr(i).op == Opcode::boundary) last = i;
+      }
+      last = kNone;
+      for (uint32_t i = first_[at] + count; i-- > first_[at];) {
+        boundary_behind_[i] = last;
+        if (instr(i).op == Opcode::boundary) last = i;
+      }
     }
-    return kNone;
-  }
-  uint32_t boundary_behind(uint32_t i) const {
-    if (lane(i).kind != LaneKind::compute) return kNone;
-    for (uint32_t at = i + 1; at < refs_.size() && refs_[at].lane == refs_[i].lane; ++at) {
-      if (instr(at).op == Opcode::boundary) return at;
-    }
-    return kNone;
   }
 
   // Each as early as it can be, so that ranks that are alike take turns alike.
@@ -297,6 +310,7 @@ class TaskOrder {
   std::vector<InstrRef> refs_;   // by number
   std::vector<uint32_t> first_;  // by lane
   std::vector<uint32_t> node_;   // the number of what an instruction meets
+  std::vector<uint32_t> boundary_before_, boundary_behind_;  // with by_events
   std::vector<Edge> edges_;
 };
 

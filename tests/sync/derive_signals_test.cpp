@@ -1,7 +1,9 @@
 // Plans without their signals get them back from what their tasks read and write.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <string>
 #include <string_view>
 
@@ -98,6 +100,20 @@ TEST(DeriveSignals, AReaderOnAnotherLaneWaitsForTheLastWrite) {
                              "lane 0 comm 1\n copy #3 y[0:32,0:64] -> z[0:32,0:64]\n"));
   EXPECT_THAT(print(plan), HasSubstr("y[0:32,0:64]\n  notify y.0@0 += 1\n\nlane 0 comm 1\n"
                                      "  wait y.0 >= 1\n  copy #3"));
+}
+
+// A fraction of a second is enough; the cube of tasks takes minutes.
+TEST(DeriveSignals, OfALaneThatWritesOnePlaceAgainAndAgainTakeNoCubeOfTime) {
+  constexpr int kTurns = 8000;
+  std::string text = fmt::format("buffer w bf16 {}x64 local\nlane 0 comm 0\n", kTurns);
+  for (int i = 0; i < kTurns; ++i) {
+    text += fmt::format("  copy x[0:1,0:64] -> y[0:1,0:64]\n  copy y[0:1,0:64] -> w[{}:{},0:64]\n",
+                        i, i + 1);
+  }
+  const Plan plan = by_hand(text);
+  const std::clock_t begin = std::clock();
+  derive_signals(plan);
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 20);
 }
 
 TEST(DeriveSignals, TwoLanesThatWriteOnePlaceAreRefused) {
