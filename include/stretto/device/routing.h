@@ -29,9 +29,9 @@ struct ExpertShares {
   STRETTO_HOST_DEVICE int32 size(int32 rank) const { return begin(rank + 1) - begin(rank); }
 };
 
-// Where each expert is cut in slices, each of some of its columns, that ranks of their own have: the
-// slice's number in a stack of slice 0 of all experts, then slice 1 of all, ... What is no expert's
-// has none, and is bad in slice 0 alone, so that it is counted once.
+// Where each expert is cut in slices, each of some of its columns, that ranks of their own have:
+// the slice's number in a stack of slice 0 of all experts, then slice 1 of all, ... What is no
+// expert's has none, and is bad in slice 0 alone, so that it is counted once.
 STRETTO_HOST_DEVICE int32 number_of_slice(int32 id, int32 experts, int32 slice) {
   if (id >= 0 && id < experts) return slice * experts + id;
   return id == -1 || slice > 0 ? -1 : -2;
@@ -61,7 +61,7 @@ inline constexpr int32 kPartitionGroups = 16;
 
 // Words of scratch memory that so many workers need.
 STRETTO_HOST_DEVICE int64 partition_scratch(int32 experts, int32 workers) {
-  return static_cast<int64>(experts + 1) * (workers + kPartitionGroups) + 2 * experts +
+  return static_cast<int64>(experts + 1) * (workers + kPartitionGroups) + 3 * experts +
          kPartitionGroups;
 }
 
@@ -69,7 +69,8 @@ namespace detail {
 
 // Of `count` things, where worker's part begins; its end is where the next one's begins.
 STRETTO_HOST_DEVICE int32 share_begin(int32 count, int32 worker, int32 workers) {
-  return static_cast<int32>(static_cast<int64>(count) * worker / workers);
+  const int32 rest = count % workers;
+  return count / workers * worker + (worker < rest ? worker : rest);
 }
 
 // The id's column in the scratch memory; the last: a bad id; -1: nothing to place.
@@ -82,20 +83,48 @@ STRETTO_HOST_DEVICE int32 column_of(const Choices<Id>& choices, Id id) {
 }
 
 // visit(choice, column) for choices [begin, end). Ids are read some at a time: who stores to a
-// table between would wait for each.
+// table between would wait for each. They move on from register to register, so that there is one
+// visit in the code.
 template <typename Id, typename Visit>
 STRETTO_HOST_DEVICE void each_choice(const Choices<Id>& choices, int32 begin, int32 end,
                                      const Visit& visit) {
   constexpr int32 kAtOnce = 8;
+  STRETTO_ROLLED
   for (int32 first = begin; first < end; first += kAtOnce) {
+    const int32 last = first + kAtOnce < end ? first + kAtOnce : end;
     Id ids[kAtOnce];
+    STRETTO_UNROLL
     for (int32 i = 0; i < kAtOnce; ++i) {
-      ids[i] = first + i < end ? choices.ids[first + i] : Id{-1};
+      ids[i] = first + i < last ? choices.ids[first + i] : Id{-1};
     }
-    for (int32 i = 0; i < kAtOnce; ++i) {
-      if (first + i < end) visit(first + i, column_of(choices, ids[i]));
+    STRETTO_ROLLED
+    for (int32 c = first; c < last; ++c) {
+      visit(c, column_of(choices, ids[0]));
+      STRETTO_UNROLL
+      for (int32 i = 0; i + 1 < kAtOnce; ++i) ids[i] = ids[i + 1];
     }
   }
+}
+
+// Of a column of words, each `step` behind the one before: their sum, from `sum` on. Where they are
+// replaced, each becomes the sum ahead of it. Read some at a time, as ids are.
+template <bool kReplaces>
+STRETTO_HOST_DEVICE int32 sum_column(int32* words, int32 count, int32 step, int32 sum) {
+  constexpr int32 kAtOnce = 4;
+  STRETTO_ROLLED
+  for (int32 first = 0; first < count; first += kAtOnce) {
+    int32 some[kAtOnce];
+    STRETTO_UNROLL
+    for (int32 i = 0; i < kAtOnce; ++i) {
+      some[i] = first + i < count ? words[(first + i) * step] : 0;
+    }
+    STRETTO_UNROLL
+    for (int32 i = 0; i < kAtOnce; ++i) {
+      if (kReplaces && first + i < count) words[(first + i) * step] = sum;
+      sum += some[i];
+    }
+  }
+  return sum;
 }
 
 // visit(place, column, first, last) for this worker's share of columns by groups of workers: those
@@ -103,9 +132,10 @@ STRETTO_HOST_DEVICE void each_choice(const Choices<Id>& choices, int32 begin, in
 template <typename Visit>
 STRETTO_HOST_DEVICE void each_group(int32 columns, int32 worker, int32 workers,
                                     const Visit& visit) {
+  STRETTO_ROLLED
   for (int32 i = worker; i < columns * kPartitionGroups; i += workers) {
     const int32 group = i / columns;
-    visit(i, i % columns, share_begin(workers, group, kPartitionGroups),
+    visit(i, i - group * columns, share_begin(workers, group, kPartitionGroups),
           share_begin(workers, group + 1, kPartitionGroups));
   }
 }
@@ -115,90 +145,93 @@ STRETTO_HOST_DEVICE void each_group(int32 columns, int32 worker, int32 workers,
 // Makes the partition. Called by all of `workers` threads with their numbers; `meet` makes what
 // each has written known to all, as a barrier of a block or a grid does (of one worker: nothing).
 // Every worker takes a contiguous part of the choices, so the order does not hang on their number.
+// Loops are rolled: a block that makes one partition fetches its code as it goes.
 template <typename Id, typename Meet>
 STRETTO_HOST_DEVICE void make_partition(const Choices<Id>& choices, const Partition& to,
                                         int32* scratch, int32 worker, int32 workers,
                                         const Meet& meet) {
   constexpr int32 kGroups = kPartitionGroups;
-  const int32 columns = choices.experts + 1;
-  int32* const own = scratch + static_cast<int64>(columns) * worker;
-  int32* const of_groups = scratch + static_cast<int64>(columns) * workers;  // [kGroups, columns]
-  int32* const totals = of_groups + columns * kGroups;                       // [experts]
-  int32* const first_rows = totals + choices.experts;                        // [experts]
-  int32* const entries_of_groups = first_rows + choices.experts;             // [kGroups]
+  const int32 experts = choices.experts, columns = experts + 1;
+  // Where in the scratch memory what begins: each worker's counts, of every column, and then:
+  const int32 own = columns * worker;
+  const int32 of_groups = columns * workers;             // [kGroups, columns]
+  const int32 totals = of_groups + columns * kGroups;    // [experts]
+  const int32 first_rows = totals + experts;             // [experts]
+  const int32 entries_of = first_rows + experts;         // [experts]
+  const int32 entries_of_groups = entries_of + experts;  // [kGroups]
   const int32 count = choices.tokens * choices.top_k;
   const int32 begin = detail::share_begin(count, worker, workers);
   const int32 end = detail::share_begin(count, worker + 1, workers);
 
-  for (int32 e = 0; e < columns; ++e) own[e] = 0;
+  STRETTO_ROLLED
+  for (int32 e = 0; e < columns; ++e) scratch[own + e] = 0;
   detail::each_choice(choices, begin, end, [&](int32, int32 column) {
-    if (column >= 0) ++own[column];
+    if (column >= 0) ++scratch[own + column];
   });
   meet();
   // Of each column and group of workers: their sum, then that of the groups before, then in the
   // place of each worker's count that of the workers before.
   detail::each_group(columns, worker, workers, [&](int32 i, int32 column, int32 first, int32 last) {
-    int32 sum = 0;
-    for (int32 w = first; w < last; ++w) sum += scratch[static_cast<int64>(columns) * w + column];
-    of_groups[i] = sum;
+    int32* const counts = scratch + columns * first + column;
+    scratch[of_groups + i] = detail::sum_column<false>(counts, last - first, columns, 0);
   });
   meet();
+  STRETTO_ROLLED
   for (int32 e = worker; e < columns; e += workers) {
-    int32 sum = 0;
-    for (int32 g = 0; g < kGroups; ++g) {
-      const int32 of_one = of_groups[g * columns + e];
-      of_groups[g * columns + e] = sum;
-      sum += of_one;
-    }
-    if (e == choices.experts) {
+    const int32 sum = detail::sum_column<true>(scratch + of_groups + e, kGroups, columns, 0);
+    if (e == experts) {
       *to.bad_ids = sum;
     } else {
-      totals[e] = to.rows_of_expert[e] = sum;
+      scratch[totals + e] = to.rows_of_expert[e] = sum;
+      scratch[entries_of + e] = (sum + to.entry_rows - 1) / to.entry_rows;
     }
   }
   meet();
   detail::each_group(columns, worker, workers, [&](int32 i, int32 column, int32 first, int32 last) {
-    int32 sum = of_groups[i];
-    for (int32 w = first; w < last; ++w) {
-      int32& counted = scratch[static_cast<int64>(columns) * w + column];
-      const int32 of_one = counted;
-      counted = sum;
-      sum += of_one;
-    }
+    int32* const counts = scratch + columns * first + column;
+    detail::sum_column<true>(counts, last - first, columns, scratch[of_groups + i]);
   });
-  const auto entries_of = [&](int32 first, int32 last) {
-    int32 sum = 0;
-    for (int32 e = first; e < last; ++e) sum += (totals[e] + to.entry_rows - 1) / to.entry_rows;
-    return sum;
-  };
   const auto first_of_group = [&](int32 group) {
-    return detail::share_begin(choices.experts, group, kGroups);
+    return detail::share_begin(experts, group, kGroups);
   };
+  const auto sum_of_entries = [&](int32 first, int32 last) {
+    return detail::sum_column<false>(scratch + entries_of + first, last - first, 1, 0);
+  };
+  STRETTO_ROLLED
   for (int32 g = worker; g < kGroups; g += workers) {
-    entries_of_groups[g] = entries_of(first_of_group(g), first_of_group(g + 1));
+    scratch[entries_of_groups + g] = sum_of_entries(first_of_group(g), first_of_group(g + 1));
   }
   meet();
-  const auto empty_rows = [&](int32 first, int32 last) {
-    for (int32 r = first; r < last; ++r) to.tokens[r] = -1;
+  const auto groups_before = [&](int32 group) {
+    return detail::sum_column<false>(scratch + entries_of_groups, group, 1, 0);
   };
-  int32 entry = 0, group = 0;  // ahead of the group
-  for (int32 e = worker; e < choices.experts; e += workers) {
-    for (; first_of_group(group + 1) <= e; ++group) entry += entries_of_groups[group];
-    const int32 first = entry + entries_of(first_of_group(group), e);
-    const int32 last = first + entries_of(e, e + 1);
-    first_rows[e] = first * to.entry_rows;
-    for (int32 i = first; i < last; ++i) to.expert_of_entry[i] = e;
-    empty_rows(first_rows[e] + totals[e], last * to.entry_rows);
+  STRETTO_ROLLED
+  for (int32 e = worker; e < experts; e += workers) {
+    int32 group = 0;
+    while (first_of_group(group + 1) <= e) ++group;
+    const int32 first = groups_before(group) + sum_of_entries(first_of_group(group), e);
+    scratch[first_rows + e] = first * to.entry_rows;
+    STRETTO_ROLLED
+    for (int32 i = 0; i < scratch[entries_of + e]; ++i) to.expert_of_entry[first + i] = e;
   }
-  for (; group < kGroups; ++group) entry += entries_of_groups[group];
-  for (int32 i = entry + worker; i < to.entries; i += workers) {
-    to.expert_of_entry[i] = -1;
-    empty_rows(i * to.entry_rows, (i + 1) * to.entry_rows);
-  }
+  const int32 filled = groups_before(kGroups);
+  STRETTO_ROLLED
+  for (int32 i = filled + worker; i < to.entries; i += workers) to.expert_of_entry[i] = -1;
   meet();
+  // Rows without a choice, by as many neighbours at once as a warp has.
+  const int32 beside = workers % 32 == 0 ? 32 : 1;
+  STRETTO_ROLLED
+  for (int32 e = worker / beside; e <= experts; e += workers / beside) {
+    const bool is_last = e == experts;  // behind them all
+    int32 row = is_last ? filled * to.entry_rows : scratch[first_rows + e] + scratch[totals + e];
+    const int32 last = is_last ? to.entries * to.entry_rows
+                               : scratch[first_rows + e] + scratch[entries_of + e] * to.entry_rows;
+    STRETTO_ROLLED
+    for (row += worker % beside; row < last; row += beside) to.tokens[row] = -1;
+  }
   detail::each_choice(choices, begin, end, [&](int32 c, int32 column) {
-    const bool is_own = column >= 0 && column < choices.experts;
-    const int32 row = is_own ? first_rows[column] + own[column]++ : -1;
+    const bool is_own = column >= 0 && column < experts;
+    const int32 row = is_own ? scratch[first_rows + column] + scratch[own + column]++ : -1;
     // Ids that were changed since they were counted have no room.
     const bool is_placed = row >= 0 && row < to.entries * to.entry_rows;
     to.row_of_choice[c] = is_placed ? row : -1;
