@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/text.h"
+#include "op/dealt_columns.h"
 #include "op/graph_text.h"
 #include "op/segments.h"
 #include "op/stage_rules.h"
@@ -147,14 +148,18 @@ class Binder {
   void refuse_share(const Tensor& tensor, int64_t size, std::string_view what, TextPlace place,
                     const std::string& cause) {
     if (!not_shared_.insert(cause).second) return;
+    const std::string dealt =
+        fmt::format("{} {} of {} are dealt to {} ranks", size, what, tensor.name, graph_.ranks);
+    if (tensor.matrices == 1) {
+      const ColShards shares = graph_.shares_of(size, tensor.unit);
+      return refuse(place, fmt::format("{} {}", dealt, why_not_dealt(shares, "")));
+    }
     // Rows that are gathered stay of whole 16 bytes where they are cut.
-    const bool is_cut = tensor.matrices > 1;
-    const int64_t step = graph_.ranks * (is_cut ? kRoutedRowBytes / num_bytes(graph_.dtype) : 1);
+    const int64_t step = graph_.ranks * kRoutedRowBytes / num_bytes(graph_.dtype);
     const int64_t below = size / step * step, above = below + step;
     const std::string near =
         below > 0 ? fmt::format("{} or {}", below, above) : std::to_string(above);
-    refuse(place, fmt::format("{} {} of {} are dealt to {} ranks and must divide: take {}", size,
-                              what, tensor.name, graph_.ranks, near));
+    refuse(place, fmt::format("{}, and those of a stack must divide: take {}", dealt, near));
   }
 
   void add_input(const InputText& input) {

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "core/text.h"
+#include "op/dealt_columns.h"
 #include "stretto/error.h"
 
 namespace stretto {
@@ -54,12 +55,8 @@ void check_elements(std::vector<std::string>& reasons, std::string_view tensor, 
 void check_sharded(std::vector<std::string>& reasons, const Segment& op, char name, int64_t size) {
   const ColShards shares = op.shares_of(size);
   if (shares.are_even() || shares.fit()) return;
-  const int64_t below = size / op.ranks * op.ranks;
-  const int64_t above = below + op.ranks;
-  std::string near = fmt::format("{} = {}", name, above);
-  if (below > 0) near = fmt::format("{} = {} or {}", name, below, above);
-  reasons.push_back(fmt::format("{} = {} is sharded over {} ranks and must divide: take {}", name,
-                                size, op.ranks, near));
+  reasons.push_back(fmt::format("{} = {} is sharded over {} ranks {}", name, size, op.ranks,
+                                why_not_dealt(shares, fmt::format("{} = ", name))));
 }
 
 }  // namespace

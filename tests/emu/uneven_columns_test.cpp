@@ -167,11 +167,13 @@ TEST(UnevenColumns, RefusalsSayWhatWouldBeRight) {
     }
     return std::string("accepted");
   };
+  EXPECT_THAT(refused("gemm-rs", {{"m", 8}, {"n", 8}, {"k", 10}}, 4),
+              testing::HasSubstr("k = 10 is sharded over 4 ranks in blocks of 8, which leaves none "
+                                 "for the last: take k = 8 or 12"));
   EXPECT_THAT(
-      refused("gemm-rs", {{"m", 8}, {"n", 8}, {"k", 10}}, 4),
-      testing::HasSubstr("k = 10 is sharded over 4 ranks and must divide: take k = 8 or 12"));
-  EXPECT_THAT(refused("gemm-a2a", {{"m", 8}, {"n", 16}, {"k", 8}}, 3),
-              testing::HasSubstr("must divide: take n = 15 or 18"));
+      refused("gemm-a2a", {{"m", 8}, {"n", 16}, {"k", 8}}, 3),
+      testing::HasSubstr("in blocks of 8, which leaves none for the last: take n = 15 or 17"));
+  EXPECT_EQ(refused("gemm-a2a", {{"m", 8}, {"n", 17}, {"k", 8}}, 3), "accepted");
   EXPECT_EQ(refused("gemm-a2a", {{"m", 8}, {"n", 50}, {"k", 8}}, 3), "accepted");
   EXPECT_EQ(refused("gemm-rs", {{"m", 8}, {"n", 8}, {"k", 50}}, 3), "accepted");
   const Operator op = make_operator("gemm-rs", {{"m", 8}, {"n", 8}, {"k", 500}}, 3);

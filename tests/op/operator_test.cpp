@@ -138,15 +138,16 @@ TEST(Graphs, MustFitTheirSizesAndEdges) {
   EXPECT_THAT(refused_sizes("graph g m k\ninput a [m, k] rows\ninput b [k, k] rows\n"
                             "c = gemm a b\noutput c cols\n",
                             {{"m", 4}, {"k", 7}}, 2),
-              HasSubstr("7 rows of b are dealt to 2 ranks and must divide: take 6 or 8"));
+              HasSubstr("7 rows of b are dealt to 2 ranks in blocks of 8, which leaves none for "
+                        "the last: take 6 or 8"));
   // Of f, which gives six tensors their columns or rows, once.
-  EXPECT_EQ(
-      refused_sizes("graph g m h f\ninput x [m, h] rows\ninput wg [f, h] rows\n"
-                    "input wu [f, h] rows\ninput wd [h, f] cols\n"
-                    "g = gemm x wg\nu = gemm x wu\nup = swiglu g u\ndown = gemm up wd\n"
-                    "output down rows\n",
-                    {{"m", 8}, {"h", 8}, {"f", 66}}, 4),
-      "g: my.graph:5:7: 66 columns of wd are dealt to 4 ranks and must divide: take 64 or 68");
+  EXPECT_EQ(refused_sizes("graph g m h f\ninput x [m, h] rows\ninput wg [f, h] rows\n"
+                          "input wu [f, h] rows\ninput wd [h, f] cols\n"
+                          "g = gemm x wg\nu = gemm x wu\nup = swiglu g u\ndown = gemm up wd\n"
+                          "output down rows\n",
+                          {{"m", 8}, {"h", 8}, {"f", 66}}, 4),
+            "g: my.graph:5:7: 66 columns of wd are dealt to 4 ranks in blocks of 24, which leaves "
+            "none for the last: take 64 or 68");
 }
 
 // By hand: y = silu(x wg^T) * (x wu^T) wd^T on whole matrices.

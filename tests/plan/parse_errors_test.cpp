@@ -38,7 +38,8 @@ INSTANTIATE_TEST_SUITE_P(
         Edit{"operator gemm-rs", "op gemm-rs", "2:1", "expected 'operator', found 'op'"},
         Edit{"k=6 ranks=2", "k=7 ranks=2", "2:10",
              "expected an operator, found 'gemm-rs m=5 n=4 k=7 ranks=2 dtype=bf16': gemm-rs: k = 7 "
-             "is sharded over 2 ranks and must divide: take k = 6 or 8"},
+             "is sharded over 2 ranks in blocks of 8, which leaves none for the last: take k = 6 "
+             "or 8"},
         Edit{"sms 132", "sms 0", "4:5",
              "expected the number of SMs (a number from 1 to 2147483647), found '0'"},
         Edit{"sms 132\n", "", "4:1",

@@ -266,7 +266,7 @@ TEST_P(OperationOnGpus, RefusalsSayWhatWouldBeRight) {
   EXPECT_THAT(refusal([&] {
                 OperationOnMemory(*context_, {kGemmRs, 512, 7}, 100);
               }),
-              HasSubstr("must divide"));
+              HasSubstr("which leaves none for the last: take k = "));
   EXPECT_THAT(refusal([&] { Context(0); }), HasSubstr("a context of 0 ranks"));
 }
 
