@@ -151,8 +151,11 @@ class Declarer {
     const bool is_pushed = product.pattern == Pattern::exchange_output && !product.by_nccl();
     const bool peers_write = schedule.reduction == Reduction::two_shot || is_pushed;
     if (!product.normed) ids.out = result(product.part, peers_write, copies);
-    // A library stores its products, and what follows them reads them from memory.
-    const DType kept = product.follows_behind() ? op.dtype : DType::fp32;
+    // A library stores its products, and what follows them reads them from memory. Scores stay as
+    // they are, so that whoever multiplies, the same experts are chosen.
+    const bool is_stored =
+        product.follows_behind() && whole.tensor(product.part.result).dtype != DType::fp32;
+    const DType kept = is_stored ? op.dtype : DType::fp32;
     for (const int id : product.part.stages) {
       const int out = whole.stage(id).out;
       product.kept.push_back(out == product.part.result

@@ -94,8 +94,8 @@ TEST(RouterAlone, HandsOverWhatItChose) {
   }
 }
 
-// As in gpt-oss: the bias is added to scores in registers, and nothing is rounded before the
-// choice.
+// As in gpt-oss: the bias is added to scores in registers, or by a kernel behind a library's, and
+// nothing is rounded before the choice.
 TEST(RouterAlone, HasScoresWithABiasInFp32) {
   const auto graph = parse_graph(
       "graph router t h experts k\ninput x [t, h] rows\ninput wr [experts, h] whole\n"
@@ -105,10 +105,15 @@ TEST(RouterAlone, HasScoresWithABiasInFp32) {
       make_graph(graph, {{"t", 61}, {"h", 64}, {"experts", 32}, {"k", 4}}, 2, DType::bf16);
   EXPECT_EQ(op.tensor(*op.find_tensor("c")).dtype, DType::fp32);
   const Machine machine = small_machine(2, kSms);
-  const Plan plan = lower(op, small_presets(op, machine).back(), machine);
-  EXPECT_EQ(plan.buffers[*plan.find_buffer("c")].dtype, DType::fp32);
-  expect_proved(plan);
-  for (const Fill fill : {Fill::random, Fill::integers}) expect_right(plan, {.fill = fill});
+  for (const OperatorSchedule& schedule :
+       {small_presets(op, machine).back(), parse_schedules("library", op, machine)}) {
+    const Plan plan = lower(op, schedule, machine);
+    SCOPED_TRACE(plan.schedule);
+    EXPECT_EQ(plan.buffers[*plan.find_buffer("s")].dtype, DType::fp32);
+    EXPECT_EQ(plan.buffers[*plan.find_buffer("c")].dtype, DType::fp32);
+    expect_proved(plan);
+    for (const Fill fill : {Fill::random, Fill::integers}) expect_right(plan, {.fill = fill});
+  }
 }
 
 // Integers are chosen exactly, and hardly a row of others leaves a choice.
