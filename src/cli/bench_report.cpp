@@ -83,6 +83,28 @@ std::string print(const BenchedOperator& benched, const std::string& against) {
                     us(benched.look_up_floor_us), benched.machine.hbm_gb_per_s),
         kLabelWidth);
   }
+  if (benched.expert_floor_us > 0) {
+    notes += labelled(
+        "experts",
+        fmt::format("routing {}; their rows are known in the GPU's memory only, and cuBLAS takes "
+                    "sizes from the host: in the library path their products are a kernel of "
+                    "Stretto, and NCCL gathers all tokens and scatters sums",
+                    benched.routing),
+        kLabelWidth);
+    notes += labelled(
+        "floor",
+        fmt::format("{} us: each product's multiply-adds at {} TFLOP/s or its weights at {} GB/s, "
+                    "the rank's that takes longest; exposed is beyond that",
+                    us(benched.expert_floor_us), benched.machine.gemm_tflops,
+                    benched.machine.hbm_gb_per_s),
+        kLabelWidth);
+    if (benched.library.gemm) {
+      notes += labelled("cuBLAS",
+                        "alone: an expert at a time, of sizes that this benchmark knows and a "
+                        "program would wait for",
+                        kLabelWidth);
+    }
+  }
   for (const BenchedStrategy& one : benched.strategies) {
     if (!one.choice.refused.empty()) {
       table.add_remark(one.choice.name, "cannot serve this: " + join(one.choice.refused, "; "));
@@ -135,9 +157,9 @@ std::string legend(const std::string& gpu, const Options& options, const Machine
                       ? "over the library path: cuBLAS and NCCL in one graph, with a kernel of one "
                         "pass for what stands between"
                       : "over `" + against + "`");
-  add("exposed", "time beyond the GEMMs alone by cuBLAS");
-  add("floor", fmt::format("the GEMMs alone by cuBLAS, or the least bytes that leave a GPU at {} "
-                           "GB/s, whichever is longer",
+  add("exposed", "time beyond the GEMMs alone by cuBLAS, or beyond what a note says of them");
+  add("floor", fmt::format("the GEMMs alone by cuBLAS, or what a note says of them, or the least "
+                           "bytes that leave a GPU at {} GB/s, whichever is longer",
                            machine.link_gb_per_s));
   add("fastest", "means over SMs that multiply, of runs in which kernels note the time");
   add("predicted", fmt::format("simulated on {} (docs/simulation.md)", machine.name));
@@ -150,6 +172,10 @@ Json to_json(const BenchedOperator& benched) {
                {"floor_us", benched.floor_us()},
                {"library", Json::object()}};
   if (benched.look_up_floor_us > 0) json["look_up_floor_us"] = benched.look_up_floor_us;
+  if (benched.expert_floor_us > 0) {
+    json["expert_floor_us"] = benched.expert_floor_us;
+    json["routing"] = benched.routing;
+  }
   if (const auto& gemm = benched.library.gemm) {
     json["gemm_us"] = gemm->warm.median;
     json["library"]["gemm"] = path_json(*gemm);

@@ -7,6 +7,8 @@
 #include "core/parallel.h"
 #include "core/text.h"
 #include "gpu/shared_gpus.h"
+#include "measure/expert_rows.h"
+#include "measure/library_plan.h"
 #include "measure/look_up_bytes.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
@@ -28,33 +30,11 @@ struct Lowered {
   double predicted_us = 0;
 };
 
-// cuBLAS, then NCCL, with a kernel of one pass for what stands between. For pooled look-ups there
-// is no call of cuBLAS: they are a kernel of ours.
-OperatorSchedule library_schedule(const Operator& op, const Machine& machine) {
-  OperatorSchedule schedule = schedule_of(find_preset("library"), op, machine);
-  const OperatorSchedule ours = schedule_of(find_preset("sequential"), op, machine);
-  size_t product = 0;
-  for (const OperatorSegment& segment : op.segments) {
-    if (!segment.product) continue;
-    if (segment.product->looks_up()) schedule.products[product] = ours.products[product];
-    ++product;
-  }
-  return schedule;
-}
-
-struct LibraryPlan {
-  std::unique_ptr<Plan> plan;
-  std::vector<std::string> refused;  // then there is no plan
-};
-
-LibraryPlan library_plan(const Operator& op, const Machine& machine) {
-  const OperatorSchedule schedule = library_schedule(op, machine);
-  LibraryPlan made{nullptr, legal(op, schedule, machine)};
-  if (!made.refused.empty()) return made;
-  auto plan = std::make_unique<Plan>(lower(op, schedule, machine));
-  made.refused = cuda::why_not_on_cuda(*plan);
-  if (made.refused.empty()) made.plan = std::move(plan);
-  return made;
+std::string routing_text(const Operator& op, const Routing& routing) {
+  if (!runtime::chooses(op)) return "";
+  if (!runtime::takes_routing(op))
+    return "by scores, of which the floor has as many rows for each expert";
+  return routing.table ? "of a file" : std::string(to_string(routing.kind));
 }
 
 }  // namespace
@@ -67,8 +47,11 @@ BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
   BenchedOperator benched;
   benched.op = op;
   benched.machine = machine;
-  benched.link_floor_us = link_bytes(op) / (machine.link_gb_per_s * 1e3);
+  const InputData data = runtime::bench_data(timing.routing);
+  benched.link_floor_us = runtime::routed_link_bytes(op, data) / (machine.link_gb_per_s * 1e3);
   benched.look_up_floor_us = runtime::look_up_bytes(op) / (machine.hbm_gb_per_s * 1e3);
+  benched.expert_floor_us = runtime::expert_floor_us(op, machine, data);
+  benched.routing = routing_text(op, timing.routing);
   // Lowering is the work of one core; plans are independent.
   std::vector<Lowered> all_lowered(choices.size());
   for_each_in_parallel(choices.size(), choices.size(), [&](size_t i) {
@@ -94,7 +77,7 @@ BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
     places.push_back(i);
     owned.push_back(std::move(lowered.plan));
   }
-  const LibraryPlan library = library_plan(op, machine);
+  const runtime::LibraryPlan library = runtime::library_plan(op, machine);
   runtime::BenchTimes times =
       runtime::bench_operator(op, library.plan.get(), plans, *fabric_, compiler_, timing, progress);
   benched.library = times.library;

@@ -5,6 +5,7 @@
 namespace stretto::cli {
 
 double BenchedOperator::alone_us() const {
+  if (expert_floor_us > 0) return look_up_floor_us + expert_floor_us;
   return look_up_floor_us + (library.gemm ? library.gemm->warm.median : 0);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "cli/choices.h"
@@ -24,10 +25,14 @@ struct BenchedOperator {
   runtime::LibraryTimes library;
   double link_floor_us = 0;     // the least bytes that leave a GPU, at the machine file's rate
   double look_up_floor_us = 0;  // the least that look-ups read, at that of its memory
+  // Where rows choose experts: the least that all products take at the rates of the machine file,
+  // and of what routing that is.
+  double expert_floor_us = 0;
+  std::string routing = {};
   std::vector<BenchedStrategy> strategies;
 
-  double alone_us() const;                 // the GEMMs by cuBLAS, and the look-ups at their floor
-  double floor_us() const;                 // nothing can be faster: link bytes, or what is alone
+  double alone_us() const;  // the GEMMs by cuBLAS or at the experts' floor, and look-ups at theirs
+  double floor_us() const;  // nothing can be faster: link bytes, or what is alone
   const BenchedStrategy* fastest() const;  // null when none was timed
 };
 

@@ -15,6 +15,9 @@ namespace stretto::cli {
 
 enum class Target : uint8_t { emu, cuda };
 
+// What --routing says: a word, or a file of a line for each row. Throws UsageError, SystemError.
+Routing routing_from(const std::string& text);
+
 struct ExecutionOptions {
   Target target = Target::emu;
   EmulateOptions emulate;  // its seed is the first one

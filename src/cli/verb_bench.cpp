@@ -7,6 +7,7 @@
 
 #include "cli/bench_report.h"
 #include "cli/bench_run.h"
+#include "cli/execution.h"
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/verb.h"
@@ -14,6 +15,7 @@
 #include "core/text.h"
 #include "core/today.h"
 #include "gpu/device.h"
+#include "measure/expert_rows.h"
 #include "stretto/error.h"
 #include "stretto/tune.h"
 
@@ -43,18 +45,22 @@ std::vector<Choice> contestants_of(const std::string& strategies, const std::str
   return choices;
 }
 
-// Times are of results that were right, by a reference that GPUs compute.
-void require_reference(const Operator& op) {
-  for (const Stage& stage : op.stages) {
-    const bool has_none = stage.kind == StageKind::grouped || stage.kind == StageKind::weigh ||
-                          chooses_experts(stage.kind) || weighs_experts(stage.kind) ||
-                          slices_choices(stage.kind);
-    if (!has_none) continue;
-    throw UsageError(
-        fmt::format("bench has no reference for {} of {}: take `stretto run --target cuda`, which "
-                    "verifies it, and draws times with --timeline",
-                    to_string(stage.kind), op.name()));
+// What --routing says is of ids that the caller gives; it is not for a router, nor for look-ups,
+// whose bags are full.
+Routing resolve_routing(const Options& options, const std::vector<Operator>& operators) {
+  if (options.routing.empty()) return {};
+  const Routing routing = routing_from(options.routing);
+  for (const Operator& op : operators) {
+    if (!runtime::takes_routing(op)) {
+      throw UsageError(fmt::format(
+          "--routing says which experts rows choose: of {} {}, so leave it out", op.name(),
+          runtime::chooses(op) ? "scores choose them" : "no row chooses any"));
+    }
+    if (!routing.table) continue;
+    const std::string why = why_not_routing_of(*routing.table, op);
+    if (!why.empty()) throw UsageError("--routing: " + why);
   }
+  return routing;
 }
 
 // Of every operator, each of which some must serve. Looked at before there are GPUs.
@@ -65,7 +71,6 @@ std::vector<std::vector<Choice>> all_contestants(const std::vector<Operator>& op
   constexpr bool kNeedAll = false;
   std::vector<std::vector<Choice>> all;
   for (const Operator& op : operators) {
-    require_reference(op);
     all.push_back(contestants_of(strategies, against, op, machine));
     refuse_what_no_gpu_runs(all.back(), op, op.rows(), machine);
     require_served(all.back(), kNeedAll);
@@ -90,6 +95,7 @@ Outcome run(const Options& options) {
   const std::vector<Operator> operators = resolve_operators(options);
   runtime::BenchOptions timing = resolve_timing(options);
   timing.parts = true;
+  timing.routing = resolve_routing(options, operators);
   const std::string commit = resolve_commit(options);
   const std::string strategies = options.strategy.empty() ? "all" : options.strategy;
   const std::string against = options.against.empty() ? std::string(kLibrary) : options.against;
@@ -157,6 +163,10 @@ Verb bench_verb() {
             "Speed-ups are over library (cuBLAS, then NCCL) or a strategy, which is timed too "
             "[library]",
             "NAME", "Measurement");
+        add_option(app, "--routing", options.routing,
+                   "Experts that rows choose: uniform, zipf, one-hot, adversarial, or a file with "
+                   "a line of them for each row [uniform]",
+                   "ROUTING", "Measurement");
         add_timing(app, options);
       },
       run,

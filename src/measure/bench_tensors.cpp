@@ -1,8 +1,13 @@
 #include "measure/bench_tensors.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
+#include "gpu/host_copies.h"
 #include "measure/buffer_pieces.h"
+#include "measure/expert_rows.h"
 #include "measure/graph_reference.h"
 #include "run/rank_threads.h"
 #include "stretto/error.h"
@@ -21,10 +26,11 @@ size_t bytes_of(int64_t rows, int64_t columns, int size) {
 }
 
 // A plan may have given NCCL up before.
-const fabric::Communicators& connected(fabric::Fabric& fabric) {
+fabric::Communicators* connected(fabric::Fabric& fabric) {
+  if (fabric.device(fabric.first_rank()).ranks() > 1) return nullptr;
   fabric::Communicators& nccl = fabric.communicators();
   if (!nccl.renew(fabric.group())) throw SystemError(fabric::kStillHeld);
-  return nccl;
+  return &nccl;
 }
 
 const Buffer& buffer_of(const PlanRunner& runner, const std::string& tensor) {
@@ -33,15 +39,34 @@ const Buffer& buffer_of(const PlanRunner& runner, const std::string& tensor) {
 
 }  // namespace
 
+double most_error(const Operator& op) {
+  const auto products =
+      std::count_if(op.segments.begin(), op.segments.end(),
+                    [](const OperatorSegment& segment) { return segment.product.has_value(); });
+  return kMostError * std::sqrt(static_cast<double>(std::max<std::ptrdiff_t>(1, products)));
+}
+
 BenchTensors::BenchTensors(const Operator& op, fabric::Fabric& fabric,
-                           const cuda::Compiler& compiler)
+                           const cuda::Compiler& compiler, const Routing& routing)
     : op_(op),
       fabric_(fabric),
       nccl_(connected(fabric)),
-      nccl_generation_(nccl_.generation()),
-      ranks_(static_cast<size_t>(fabric.num_local())) {
+      nccl_generation_(nccl_ == nullptr ? 0 : nccl_->generation()),
+      ranks_(static_cast<size_t>(fabric.num_local())),
+      input_data_(bench_data(routing)),
+      check_(chooses(op) ? std::make_unique<RowCheck>(op, input_data_) : nullptr) {
   fabric.group().together("preparing a benchmark's tensors", [&] {
     on_rank_threads(fabric_, [&](int rank) { prepare(rank, compiler); });
+    if (check_ == nullptr) return;
+    for (int i = 0; i < fabric_.num_local(); ++i) {
+      const int rank = fabric_.first_rank() + i;
+      fabric_.device(rank).make_current();
+      for (size_t t = 0; t < op_.tensors.size(); ++t) {
+        if (op_.tensors[t].stage >= 0) continue;
+        const auto values = check_->input(static_cast<int>(t), rank);
+        cuda::copy_to_gpu(input(rank, static_cast<int>(t)), values->data(), values->size());
+      }
+    }
   });
 }
 
@@ -53,7 +78,8 @@ BenchTensors::~BenchTensors() {
 }
 
 void BenchTensors::require_same_nccl() const {
-  if (nccl_.generation() == nccl_generation_ && !nccl_.is_aborted()) return;
+  if (nccl_ == nullptr) return;
+  if (nccl_->generation() == nccl_generation_ && !nccl_->is_aborted()) return;
   throw SystemError(
       "a collective of NCCL in some plan did not end, so the library's own times behind it are "
       "worth nothing: leave that plan out");
@@ -78,11 +104,14 @@ void BenchTensors::prepare(int rank, const cuda::Compiler& compiler) {
     // NCCL gathers equal parts: the first rank's is the longest.
     const Slice longest = slice_of(op_, id, tensor.held, 0);
     memory = DeviceMemory(bytes_of(longest.rows(), longest.cols(), num_bytes(tensor.dtype)));
+    if (check_) continue;
     fill_input_slice(op_, id, rank, *mine.data, *mine.stream, memory.address());
   }
   mine.flush = DeviceMemory(kFlushBytes);
   mine.word = DeviceMemory(256);
-  mine.references = reference_outputs(op_, rank, *mine.data, *mine.cublas, *mine.stream);
+  if (!check_) {
+    mine.references = reference_outputs(op_, rank, *mine.data, *mine.cublas, *mine.stream);
+  }
   mine.stream->synchronize();
 }
 
@@ -109,7 +138,50 @@ void BenchTensors::copy_inputs(const PlanRunner& runner) const {
   }
 }
 
-double BenchTensors::error_of(const PlanRunner& runner) const {
+BenchTensors::Verdict BenchTensors::verdict_of(const PlanRunner& runner) const {
+  if (check_) return verdict_of_rows(runner);
+  Verdict verdict{relative_error_of(runner), ""};
+  if (verdict.error > most_error(op_)) {
+    verdict.problem = fmt::format("wrong results: their relative error is {:.1e}", verdict.error);
+  }
+  return verdict;
+}
+
+BenchTensors::Verdict BenchTensors::verdict_of_rows(const PlanRunner& runner) const {
+  RowCheck::Outputs outputs(op_.outputs.size());
+  for (int i = 0; i < fabric_.num_local(); ++i) {
+    const int rank = fabric_.first_rank() + i;
+    fabric_.device(rank).make_current();
+    for (size_t o = 0; o < op_.outputs.size(); ++o) {
+      const OperatorOutput& output = op_.outputs[o];
+      const Tensor& tensor = op_.tensor(output.tensor);
+      const Slice slice = slice_of(op_, output.tensor, output.held, rank);
+      auto& bytes = outputs[o].emplace_back(
+          static_cast<size_t>(slice.rows() * slice.cols() * num_bytes(tensor.dtype)));
+      const cuda::DevicePtr out = runner.buffer(tensor.name, rank);
+      for_each_piece(buffer_of(runner, tensor.name), rank, bytes.size(),
+                     [&](size_t from, size_t to, size_t piece) {
+                       cuda::copy_from_gpu(bytes.data() + to, out + from, piece);
+                       check(driver().fill_bytes(out + from, 0xff, piece, stream(rank).handle()),
+                             "poison an output");
+                     });
+    }
+    stream(rank).synchronize();
+  }
+  RowCheck::Found found;
+  fabric_.group().together("comparing rows of a run", [&] {
+    found = check_->compare(runner.plan(), fabric_.first_rank(), outputs);
+  });
+  const std::vector<double> worst =
+      largest(fabric_, "the error of a run",
+              {found.worst_error, static_cast<double>(found.wrong_elements)});
+  if (worst[1] == 0) return {worst[0], ""};
+  return {worst[0], "wrong results: " + (found.wrong_elements > 0
+                                             ? found.first_wrong
+                                             : "of a rank of another process, which says more")};
+}
+
+double BenchTensors::relative_error_of(const PlanRunner& runner) const {
   double worst = 0;
   for (int i = 0; i < fabric_.num_local(); ++i) {
     const int rank = fabric_.first_rank() + i;
@@ -144,7 +216,8 @@ void BenchTensors::enqueue_cold_start(int rank, const cuda::Stream& stream) cons
   const Rank& mine = of(rank);
   check(driver().fill_bytes(mine.flush.address(), 1, kFlushBytes, stream.handle()),
         "empty the L2 cache");
-  nccl_.all_reduce(rank, stream, mine.word.address(), mine.word.address(), 1, DType::fp32);
+  if (nccl_ == nullptr) return;
+  nccl_->all_reduce(rank, stream, mine.word.address(), mine.word.address(), 1, DType::fp32);
 }
 
 }  // namespace stretto::runtime

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "measure/expert_rows.h"
 #include "run/rank_threads.h"
 
 namespace stretto::runtime {
@@ -23,6 +24,11 @@ LibraryPath::LibraryPath(const BenchTensors& tensors)
     : tensors_(tensors),
       op_(tensors.op()),
       ranks_(static_cast<size_t>(tensors.fabric().num_local())) {
+  for (const OperatorSegment& segment : op_.segments) {
+    const bool is_routed = segment.product && segment.product->is_routed();
+    expert_rows_.push_back(is_routed ? expert_rows(op_, segment, tensors.input_data())
+                                     : std::vector<int64_t>());
+  }
   tensors.fabric().group().together("preparing the library path's tensors", [&] {
     on_rank_threads(tensors.fabric(), [&](int rank) { prepare(rank); });
   });
@@ -38,7 +44,7 @@ LibraryPath::~LibraryPath() {
 
 bool LibraryPath::is_whole() const {
   const Segment* only = op_.only_product();
-  return only != nullptr && op_.stages.size() == 1 && !only->exchanges();
+  return only != nullptr && op_.stages.size() == 1 && !only->exchanges() && !only->is_routed();
 }
 
 bool LibraryPath::multiplies() const {
@@ -48,7 +54,7 @@ bool LibraryPath::multiplies() const {
 }
 
 bool LibraryPath::communicates() const {
-  return op_.ranks > 1 &&
+  return op_.ranks > 1 && tensors_.nccl() != nullptr &&
          std::any_of(op_.segments.begin(), op_.segments.end(), [](const OperatorSegment& segment) {
            return segment.is_gather() || (segment.product && segment.product->communicates());
          });
@@ -70,6 +76,11 @@ void LibraryPath::prepare(int rank) {
       made = std::max(made, all * by_tables(product).block());
       own = std::max(own, block * product.n);
       continue;
+    }
+    if (product.is_routed()) {  // no more rows than there are choices; terms are of all tokens
+      const int64_t choices = op_.tensor(segment.ids).rows * op_.tensor(segment.ids).cols;
+      rows = std::max(rows, choices * product.local_k());
+      made = std::max({made, choices * product.local_n(), all * product.n});
     }
     rows = std::max({rows, all * product.local_k(), product.product_cols() * product.local_k()});
     made = std::max(made, all * product.local_n());
@@ -97,8 +108,10 @@ cuda::DevicePtr LibraryPath::tensor(int rank, int id, const DeviceMemory& otherw
 }
 
 void LibraryPath::enqueue(int rank, bool products, bool collectives) const {
-  for (const OperatorSegment& segment : op_.segments) {
+  for (size_t i = 0; i < op_.segments.size(); ++i) {
+    const OperatorSegment& segment = op_.segments[i];
     if (collectives && op_.ranks > 1) enqueue_input(rank, segment);
+    if (products && segment.product && segment.product->is_routed()) enqueue_experts(rank, i);
     if (products && segment.product) enqueue_products(rank, segment);
     if (collectives && op_.ranks > 1) enqueue_output(rank, segment);
   }
@@ -111,15 +124,16 @@ void LibraryPath::enqueue_input(int rank, const OperatorSegment& segment) const 
   if (segment.is_gather()) {
     const Tensor& of = op_.tensor(segment.input);
     const int64_t block = RowShards{of.rows, op_.ranks}.block();
-    tensors_.nccl().all_gather(rank, stream, from, mine.rows.address(), block * of.cols, op_.dtype);
+    tensors_.nccl()->all_gather(rank, stream, from, mine.rows.address(), block * of.cols,
+                                op_.dtype);
     return;
   }
   if (!segment.product) return;
   const Segment& product = *segment.product;
   const int64_t block = product.row_shards().block();
-  if (product.gathers()) {
-    tensors_.nccl().all_gather(rank, stream, from, mine.rows.address(), block * product.k,
-                               op_.dtype);
+  if (product.gathers() || product.kind.in == Edge::dispatch) {
+    tensors_.nccl()->all_gather(rank, stream, from, mine.rows.address(), block * product.k,
+                                op_.dtype);
   } else if (product.kind.in == Edge::all_to_all) {
     exchange(rank, from, mine.rows.address(), product.row_shards(), product.shares_of(product.k));
   }
@@ -133,7 +147,7 @@ void LibraryPath::all_to_all(int rank, cuda::DevicePtr from, cuda::DevicePtr to,
     sent.push_back(elements(rank, peer));
     received.push_back(elements(peer, rank));
   }
-  tensors_.nccl().all_to_all(rank, tensors_.stream(rank), from, sent, to, received, op_.dtype);
+  tensors_.nccl()->all_to_all(rank, tensors_.stream(rank), from, sent, to, received, op_.dtype);
 }
 
 // Rows to their owners, of which every rank has columns.
@@ -151,7 +165,7 @@ void LibraryPath::exchange_back(int rank, cuda::DevicePtr from, cuda::DevicePtr 
 void LibraryPath::enqueue_products(int rank, const OperatorSegment& segment) const {
   const Rank& mine = of(rank);
   const Segment& product = *segment.product;
-  if (product.looks_up()) return;
+  if (!product.is_dense()) return;
   const int64_t k = product.local_k(), n = product.local_n(), m = product.local_m();
   const bool is_moved = product.kind.in != Edge::none && op_.ranks > 1;
   const cuda::DevicePtr a = is_moved ? mine.rows.address() : tensor(rank, segment.input, mine.rows);
@@ -159,6 +173,29 @@ void LibraryPath::enqueue_products(int rank, const OperatorSegment& segment) con
     tensors_.cublas(rank).multiply({a, m, k, k, op_.dtype},
                                    {tensor(rank, weight, mine.rows), n, k, k, op_.dtype},
                                    {mine.made.address(), m, n, n, op_.dtype});
+  }
+}
+
+void LibraryPath::enqueue_experts(int rank, size_t segment) const {
+  const Rank& mine = of(rank);
+  for (const int weight : op_.segments[segment].weights) {
+    const OwnMatrices own = own_matrices(op_, weight, rank);
+    if (own.count == 0) continue;
+    const Slice slice = slice_of(op_, weight, op_.tensor(weight).held, rank);
+    const int64_t n = slice.rows() / own.count, k = slice.cols(), size = num_bytes(op_.dtype);
+    int64_t row = 0;  // rows of experts lie below one another
+    for (int64_t i = 0; i < own.count; ++i) {
+      const int64_t rows = expert_rows_[segment][static_cast<size_t>(own.first + i)];
+      if (rows == 0) continue;
+      const auto at = [&](cuda::DevicePtr begin, int64_t elements) {
+        return begin + static_cast<uint64_t>(elements * size);
+      };
+      tensors_.cublas(rank).multiply(
+          {at(mine.rows.address(), row * k), rows, k, k, op_.dtype},
+          {at(tensors_.input(rank, weight), i * n * k), n, k, k, op_.dtype},
+          {at(mine.made.address(), row * n), rows, n, n, op_.dtype});
+      row += rows;
+    }
   }
 }
 
@@ -170,10 +207,12 @@ void LibraryPath::enqueue_output(int rank, const OperatorSegment& segment) const
   const int64_t block = product.row_shards().block();
   const cuda::DevicePtr made = mine.made.address(), own = mine.own.address();
   switch (product.kind.out) {
+    case Edge::combine:
     case Edge::reduce_scatter:
-      return tensors_.nccl().reduce_scatter(rank, stream, made, own, block * product.n, op_.dtype);
+      return tensors_.nccl()->reduce_scatter(rank, stream, made, own, block * product.n, op_.dtype);
     case Edge::all_reduce:
-      return tensors_.nccl().all_reduce(rank, stream, made, made, product.m * product.n, op_.dtype);
+      return tensors_.nccl()->all_reduce(rank, stream, made, made, product.m * product.n,
+                                         op_.dtype);
     case Edge::all_to_all:
       if (product.looks_up()) {
         return exchange(rank, made, own, product.row_shards(), by_tables(product));

@@ -1,5 +1,6 @@
 // What a program without Stretto calls for an operator: cuBLAS for each product, NCCL for each
-// edge.
+// edge. Tokens that choose experts are gathered whole and sums of them scattered, for parts of
+// other sizes would have to be known to the host.
 #pragma once
 
 #include <functional>
@@ -17,7 +18,7 @@ class LibraryPath {
   LibraryPath& operator=(const LibraryPath&) = delete;
 
   // Whether these calls, one after the other, make the operator: nothing stands between a product
-  // and its collective, and none has to be put together of columns.
+  // and its collective, none has to be put together of columns, and no row chooses its matrix.
   bool is_whole() const;
   bool multiplies() const;
   bool communicates() const;
@@ -38,6 +39,9 @@ class LibraryPath {
   cuda::DevicePtr tensor(int rank, int id, const cuda::DeviceMemory& otherwise) const;
   void enqueue_input(int rank, const OperatorSegment& segment) const;
   void enqueue_products(int rank, const OperatorSegment& segment) const;
+  // An expert at a time, of as many rows as it has. Only a benchmark knows how many: in a program
+  // they lie in the GPU's memory, where cuBLAS takes no sizes from.
+  void enqueue_experts(int rank, size_t segment) const;
   void all_to_all(int rank, cuda::DevicePtr from, cuda::DevicePtr to,
                   const std::function<int64_t(int, int)>& elements) const;
   void exchange(int rank, cuda::DevicePtr from, cuda::DevicePtr to, const RowShards& rows,
@@ -48,6 +52,7 @@ class LibraryPath {
 
   const BenchTensors& tensors_;
   const Operator& op_;
+  std::vector<std::vector<int64_t>> expert_rows_;  // by segment and matrix
   std::vector<Rank> ranks_;
 };
 

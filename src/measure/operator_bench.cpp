@@ -33,14 +33,13 @@ class Contestant {
     // NCCL sets up at first use, and that cannot be captured.
     fabric::Fabric& fabric = tensors.fabric();
     make_calls(
-        fabric, &fabric.communicators(), "the first calls of the library path", kFirstCallsTimeout,
+        fabric, tensors.nccl(), "the first calls of the library path", kFirstCallsTimeout,
         [&] { on_rank_threads(fabric, [&](int rank) { enqueue(rank, tensors.stream(rank)); }); },
         [&](int rank) { return tensors.stream(rank).idle(); });
     warm_ = std::make_unique<RunGraphs>(fabric, tensors.streams(), options.runs_per_graph, enqueue,
-                                        &fabric.communicators());
+                                        tensors.nccl());
     if (options.cold) {
-      cold_ = std::make_unique<RunGraphs>(fabric, tensors.streams(), 1, enqueue,
-                                          &fabric.communicators());
+      cold_ = std::make_unique<RunGraphs>(fabric, tensors.streams(), 1, enqueue, tensors.nccl());
     }
   }
 
@@ -152,11 +151,9 @@ class Contestant {
   }
 
   void verify() {
-    const double error = tensors_.error_of(*runner_);
-    error_ = std::max(error_, error);
-    if (error > most_error(tensors_.op())) {
-      problem_ = fmt::format("wrong results: their relative error is {:.1e}", error);
-    }
+    const BenchTensors::Verdict found = tensors_.verdict_of(*runner_);
+    error_ = std::max(error_, found.error);
+    if (!found.problem.empty()) problem_ = found.problem;
   }
 
   const BenchTensors& tensors_;
@@ -172,18 +169,11 @@ class Contestant {
 
 }  // namespace
 
-double most_error(const Operator& op) {
-  const auto products =
-      std::count_if(op.segments.begin(), op.segments.end(),
-                    [](const OperatorSegment& segment) { return segment.product.has_value(); });
-  return kMostError * std::sqrt(static_cast<double>(std::max<std::ptrdiff_t>(1, products)));
-}
-
 BenchTimes bench_operator(const Operator& op, const Plan* library,
                           std::span<const PlanToTime> plans, fabric::Fabric& fabric,
                           const cuda::Compiler& compiler, const BenchOptions& options,
                           const std::function<void(double)>& progress) {
-  const BenchTensors tensors(op, fabric, compiler);
+  const BenchTensors tensors(op, fabric, compiler, options.routing);
   const LibraryPath path(tensors);
   std::optional<Contestant> gemm, collective, sequential;
   if (path.multiplies()) gemm.emplace(tensors, options, path, true, false);

@@ -23,8 +23,9 @@ struct BenchOptions {
   // A turn is two launches of the graph, or as many as take so long; the second half is timed. A
   // GPU at its power limit runs on for 40 to 60 ms before it slows down.
   double turn_us = 0;
-  bool cold = true;    // single runs from a cold L2 cache too
-  bool parts = false;  // the fastest plan runs again, to tell what its time goes to
+  bool cold = true;      // single runs from a cold L2 cache too
+  bool parts = false;    // the fastest plan runs again, to tell what its time goes to
+  Routing routing = {};  // where rows choose experts
 };
 
 struct PathTimes {
@@ -32,8 +33,9 @@ struct PathTimes {
   std::optional<Spread> cold;  // nothing where a graph cannot hold a single run
 };
 
-// cuBLAS's products alone, one after the other, where anything is multiplied; NCCL's collectives
-// alone, where there are any; and all of the operator, where it is verified like any plan of it.
+// cuBLAS's products alone, one after the other, where anything is multiplied (LibraryPath); NCCL's
+// collectives alone, where there are any; and all of the operator, where it is verified like any
+// plan of it.
 struct LibraryTimes {
   std::optional<PathTimes> gemm, collective, sequential;
   std::string problem;  // why `sequential` is missing
@@ -54,12 +56,6 @@ struct BenchTimes {
   LibraryTimes library;
   std::vector<PlanTimes> plans;  // as they were given
 };
-
-// Outputs of one product that are farther from fp32 than this are wrong: rounding of partial sums
-// stays well below, one tile of thousands lies above. Each product more rounds what the next one
-// reads, by itself: `most_error` of an operator grows as the root of their number.
-inline constexpr double kMostError = 5e-3;
-double most_error(const Operator& op);
 
 struct PlanToTime {
   const Plan* plan;

@@ -88,6 +88,30 @@ TEST_F(BenchReport, TheFloorOfLookUpsIsWhatTheyRead) {
   EXPECT_EQ(to_json(benched_).at("floor_us"), 95);
 }
 
+// Of experts cuBLAS alone is no floor: it takes them one at a time.
+TEST_F(BenchReport, TheFloorOfExpertsIsThatOfTheirProducts) {
+  benched_.op = parse_operator("moe-ep t=64 h=64 f=64 experts=4 k=2 ranks=4 dtype=bf16");
+  for (BenchedStrategy& one : benched_.strategies) {
+    one.choice.schedule = parse_schedules(one.choice.name, benched_.op, benched_.machine);
+  }
+  benched_.expert_floor_us = 90;
+  benched_.routing = "zipf";
+  const std::string table = print(benched_, "library");
+  EXPECT_THAT(table,
+              AllOf(ContainsRegex("cuBLAS alone +100.0 "),
+                    ContainsRegex("tiles +125.0 +121.0-129.0 +140.0 +1.28 +35.0 +0.72 "),
+                    HasSubstr("routing zipf;"), HasSubstr("cuBLAS takes sizes from the host"),
+                    ContainsRegex("floor +90.0 us: "),
+                    ContainsRegex("cuBLAS +alone: an expert at a time")));
+  const Json json = to_json(benched_);
+  EXPECT_EQ(json.at("expert_floor_us"), 90);
+  EXPECT_EQ(json.at("routing"), "zipf");
+  EXPECT_EQ(json.at("floor_us"), 90);
+  EXPECT_EQ(strategy(1).at("exposed_us"), 35);
+  benched_.link_floor_us = 95;
+  EXPECT_EQ(to_json(benched_).at("floor_us"), 95);
+}
+
 TEST_F(BenchReport, JsonHasEveryTimeWithItsSpreadAndPrediction) {
   const Json json = to_json(benched_);
   EXPECT_EQ(json.at("gemm_us"), 100);
