@@ -15,8 +15,8 @@ def one_rank_section(source, result):
                      cell(row, "cublas_alone_us"), cell(row, "predicted_us"),
                      f"{row['read_gb'] / fastest * 1e3:.1f} TB/s" if "read_gb" in row else "-"])
     return "\n\n".join([
-        f"## {result['of']}, {result['machine']}",
-        f"Source: `{source}` at commit {result['commit']}, {result['date']}; {result['data']}. *tiles* and "
+        f"## Operators of one rank, {result['machine']}",
+        f"{result['of']}. Source: `{source}` at commit {result['commit']}, {result['date']}; {result['data']}. *tiles* and "
         "*sequential*: with the kernels of Stretto. *Library*: cuBLAS, and a kernel of one pass for what stands "
         f"between; it has none for look-ups. Plans and predictions are for the machine `{result['plans_for']}`, whose "
         "rates are not this GPU's unless it is one of its. *Read*: the rows of tables, once for each bag that picks "
