@@ -80,7 +80,7 @@ TEST_P(ExchangesOnGpus, CountIndicesThatAreNoRows) {
 INSTANTIATE_TEST_SUITE_P(
     Operations, ExchangesOnGpus,
     testing::Combine(testing::Values("gemm-a2a m=517 n=768 k=512", "a2a-gemm m=517 n=512 k=768",
-                                     "gemm-a2a m=300 n=712 k=256", "a2a-gemm m=300 n=256 k=712",
+                                     "gemm-a2a m=300 n=704 k=256", "a2a-gemm m=300 n=256 k=704",
                                      "embedding-a2a bags=203 tables=7 rows=1000 dim=64 pool=13",
                                      "embedding-a2a-mean bags=61 tables=8 rows=77 dim=10 pool=5"),
                      testing::Values(1, 2, 3)),

@@ -1,4 +1,4 @@
-"""All-to-alls beside products, and look-ups, on GPUs."""
+"""All-to-alls beside products, look-ups, and a graph of the user's own, on GPUs."""
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,7 @@ def own_columns(tensor, group):
 def products(group):
     """There and back, of columns that ranks need not divide, with gradients."""
     rank, ranks = group.rank, group.ranks
-    for rows, n in ((96, 768), (61, 1544)):
+    for rows, n in ((96, 768), (61, 1552)):
         x, w = integers(80, rows * ranks, K), integers(81, n, K)
         y = x.float() @ w.float().t()
         exact("matmul_all_to_all", st.matmul_all_to_all(x.chunk(ranks)[rank].clone(), w, group=group),
@@ -61,6 +61,34 @@ def look_ups(group):
                 told_wrong(f"{mode}: the gradient of tables is not finite")
 
 
+OWN = """\
+graph own m h f
+input tokens [m, h] rows
+input first [f, h] rows
+input second [h, f] cols
+input scale [1, h] whole
+p = gemm tokens first
+a = silu p
+q = gemm a second
+normed = norm q scale eps=1e-05
+output normed rows
+"""
+
+
+def own_graph(group):
+    """Two products and a norm, as nobody ships them."""
+    rank, ranks = group.rank, group.ranks
+    rows, inner = 64 * ranks, 256 * ranks
+    tokens, first = normal(94, rows, K), normal(95, inner, K, scale=0.05)
+    second, scale = normal(96, K, inner, scale=0.05), normal(97, 1, K)
+    q = F.silu(tokens.float() @ first.float().t()) @ second.float().t()
+    right = q * torch.rsqrt(q.square().mean(-1, keepdim=True) + 1e-5) * scale.float()
+    for _ in range(3):
+        made = st.run_graph(OWN, {"tokens": tokens.chunk(ranks)[rank], "first": first.chunk(ranks)[rank],
+                                  "second": second.chunk(ranks, 1)[rank], "scale": scale}, group, m=rows, h=K, f=inner)
+        close("a graph of the user's own", made["normed"], right.chunk(ranks)[rank], 2e-2)
+
+
 def captured(group):
     x, w = normal(92, 64, K), normal(93, 768, K, scale=0.05)
     hidden = st.matmul_all_to_all(x, w, group=group)
@@ -81,4 +109,5 @@ def check_exchanges(group):
     """Numbers, gradients, graphs."""
     products(group)
     look_ups(group)
+    own_graph(group)
     captured(group)
