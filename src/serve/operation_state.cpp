@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "gpu/beside_captures.h"
+#include "launch/shared_streams.h"
 #include "stretto/buckets.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
@@ -163,18 +164,31 @@ AutoSchedules Operation::State::schedule_for(const Operator& planned, RowsFrom f
     for (Schedule& product : schedule.products) product.rows = options.rows;
     return {schedule, {}};
   }
-  if (const Segment* only = planned.only_product()) {
+  const Segment* const only = planned.only_product();
+  AutoSchedules found;
+  if (only != nullptr) {
     const double budget_ms = context.learning->budget_ms(options.measure_ms);
-    AutoSchedule found =
+    AutoSchedule one =
         from == RowsFrom::gpu_memory
             ? served_schedule(*only, machine, context.tuning, from)
             : context.learning->choose(*only, options.rows, when == Made::ahead ? budget_ms : 0);
-    return {found.schedule, std::move(found.reason), found.sureness};
+    found = {one.schedule, std::move(one.reason), one.sureness};
+  } else {
+    found = auto_schedules(planned, machine, context.tuning);
   }
-  AutoSchedules found = auto_schedules(planned, machine, context.tuning);
-  if (cuda::why_not_on_cuda(lower(planned, found.schedule, machine)).empty()) return found;
-  return {schedule_of(find_preset("tiles"), planned, machine),
-          "tiles, since what is fastest for each product does not run as one plan on GPUs"};
+  const int sharing = context.fabric->ranks_a_gpu();
+  if (is_fixed() && (only == nullptr || sharing > 1)) {
+    const Plan plan = lower(planned, found.schedule, machine);
+    if (!cuda::why_not_on_cuda(plan).empty()) {
+      return {schedule_of(find_preset("tiles"), planned, machine),
+              "tiles, since what is fastest for each product does not run as one plan on GPUs"};
+    }
+    if (!cuda::why_not_shared(plan, cuda::programs_of(plan), sharing).empty()) {
+      return {schedule_of(find_preset("tiles"), planned, machine),
+              "tiles, since what is fastest does not run by ranks that share a GPU"};
+    }
+  }
+  return found;
 }
 
 std::optional<AutoSchedules> Operation::State::other_for_memory(const Operator& planned,

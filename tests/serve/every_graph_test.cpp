@@ -75,11 +75,14 @@ std::string stub() {
 class EveryGraph : public testing::TestWithParam<const char*> {};
 
 TEST_P(EveryGraph, OverADriverThatRunsNothing) {
-  EXPECT_EQ(run_inside(stub(), std::string("EveryGraphInTheStub.") + GetParam()), 0);
+  const std::string test = GetParam();
+  const std::string shares = test == "ByRanksThatShareAGpuToo" ? " STRETTO_RANKS_A_GPU=3" : "";
+  EXPECT_EQ(run_inside(stub() + shares, "EveryGraphInTheStub." + test), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Operations, EveryGraph,
-                         testing::Values("IsAnOperation", "OfTheUsersIsOneToo", "SaysWhyItIsNone",
+                         testing::Values("IsAnOperation", "OfTheUsersIsOneToo",
+                                         "ByRanksThatShareAGpuToo", "SaysWhyItIsNone",
                                          "SaysWhyItsRowsAreFixed"),
                          [](const auto& test) { return std::string(test.param); });
 
@@ -140,6 +143,17 @@ std::string refusal_of(Context& context, const Operator& op, const OperationOpti
     return error.what();
   }
   return "accepted";
+}
+
+// NCCL serves one rank a GPU.
+TEST(EveryGraphInTheStub, ByRanksThatShareAGpuToo) {
+  if (is_outside()) GTEST_SKIP() << "a part of EveryGraph";
+  Context context(kRanks, 1);
+  const Operator op = parse_operator("gemm-a2a m=64 n=768 k=512 ranks=3 dtype=bf16");
+  const Operation operation(context, op, {.rows = RowCount::fixed});
+  EXPECT_THAT(operation.reason(70),
+              HasSubstr("tiles, since what is fastest does not run by ranks"));
+  call_twice(context, op, {.rows = RowCount::fixed});
 }
 
 TEST(EveryGraphInTheStub, SaysWhyItIsNone) {

@@ -29,11 +29,9 @@ class ExchangesOnGpus : public testing::TestWithParam<std::tuple<const char*, in
 TEST_P(ExchangesOnGpus, AreRightOnTensorsOfEachCall) {
   const Operator op =
       parse_operator(fmt::format("{} ranks={} dtype=bf16", std::get<0>(GetParam()), ranks_));
-  // NCCL moves between GPUs only.
-  const std::vector<std::string> schedules =
-      ranks_ > 1 && cuda::ranks_a_gpu() > 1
-          ? std::vector<std::string>{"tiles", "slices"}
-          : std::vector<std::string>{"auto", "tiles", "sequential"};
+  std::vector<std::string> schedules = {"auto", "tiles", "slices"};
+  // NCCL serves one rank a GPU.
+  if (ranks_ == 1 || cuda::ranks_a_gpu() == 1) schedules.emplace_back("sequential");
   for (const std::string& schedule : schedules) {
     SCOPED_TRACE(schedule);
     Operation operation(*context_, op, {.schedule = schedule, .rows = RowCount::fixed});

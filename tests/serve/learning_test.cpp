@@ -34,6 +34,12 @@ TEST(Learning, GoesByTheBudgetAndKeepsWhatItFound) {
   EXPECT_EQ(run_inside(ticks, "InsideTheStub.TakesWhatWasLearnt"), 0);
 }
 
+TEST(Learning, IsOfProductsThatExchangeToo) {
+  const LearntFileOfATest file;
+  const std::string ticks = stub(file.setting() + "STUB_ELAPSED_MS=0.25 STRETTO_MEASURE_MS=5000 ");
+  EXPECT_EQ(run_inside(ticks, "InsideTheStub.MeasuresExchangesOnce"), 0);
+}
+
 TEST(Learning, ClocksThatStandStillSayNothing) {
   const LearntFileOfATest file;
   EXPECT_EQ(run_inside(stub(file.setting()), "InsideTheStub.LearnsNothing"), 0);
@@ -96,13 +102,13 @@ TEST(Learning, WrongBudgetsAreRefused) {
   EXPECT_EQ(run_inside(stub("STRETTO_MEASURE_MS=soon"), "InsideTheStub.RefusesTheVariable"), 0);
 }
 
-std::string reason_of(const OperationOptions& options) {
+std::string reason_of(const OperationOptions& options, const Segment& product = kProduct) {
   Context context(2, 1);
   OperationOptions with = options;
   with.rows = RowCount::fixed;
-  const Operation operation(context, kProduct, with);
-  std::cout << operation.schedule(kProduct.m) << ": " << operation.reason(kProduct.m) << "\n";
-  return operation.reason(kProduct.m);
+  const Operation operation(context, product, with);
+  std::cout << operation.schedule(product.m) << ": " << operation.reason(product.m) << "\n";
+  return operation.reason(product.m);
 }
 
 #define STRETTO_INSIDE() \
@@ -123,6 +129,14 @@ TEST(InsideTheStub, MeasuresOnce) {
   EXPECT_THAT(first, HasSubstr("; sure within 3 %"));
   EXPECT_THAT(reason_of({}), HasSubstr("measured when it was made before: "));
   EXPECT_THROW(reason_of({.measure_ms = -1}), UsageError);
+}
+
+TEST(InsideTheStub, MeasuresExchangesOnce) {
+  STRETTO_INSIDE();
+  const Segment product{kA2aGemm, 1024, 1536, 1024, 2, DType::bf16};
+  EXPECT_THAT(reason_of({.measure_ms = 0}, product), Not(HasSubstr("when it was made")));
+  EXPECT_THAT(reason_of({}, product), HasSubstr("the fastest when it was made, "));
+  EXPECT_THAT(reason_of({}, product), HasSubstr("measured when it was made before: "));
 }
 
 TEST(InsideTheStub, TakesWhatWasLearnt) {
