@@ -14,14 +14,19 @@
 namespace stretto {
 namespace {
 
+// With as many rows as the bucket has.
+Operator of_bucket(const Operator& op) { return with_rows(op, bucket_of(op, op.rows())); }
+
 // Why no schedule serves runs of fewer rows, by what one that pushes tiles may not have for them;
 // empty where it may.
 std::string why_fixed(const Operator& op, const Machine& machine) {
   if (op.only_product() == nullptr) return "rows=bucket serves operators of one product";
-  Schedule schedule = find_preset("tiles").make(*op.only_product(), machine);
-  const std::vector<std::string> always = legal(*op.only_product(), schedule, machine);
+  const Operator bucket = of_bucket(op);
+  const Segment& product = *bucket.only_product();
+  Schedule schedule = find_preset("tiles").make(product, machine);
+  const std::vector<std::string> always = legal(product, schedule, machine);
   schedule.rows = RowCount::bucket;
-  for (const std::string& reason : legal(*op.only_product(), schedule, machine)) {
+  for (const std::string& reason : legal(product, schedule, machine)) {
     if (std::find(always.begin(), always.end(), reason) == always.end()) return reason;
   }
   return "";
@@ -34,13 +39,12 @@ Operator largest(const Operator& asked, int ranks, const Machine& machine, RowCo
         fmt::format("an operator of {} ranks; the context has {}", asked.ranks, ranks));
   }
   if (rows == RowCount::fixed) return asked;
-  const Operator op = with_rows(asked, bucket_of(asked, asked.rows()));
-  if (const std::string why = why_fixed(op, machine); !why.empty()) {
+  if (const std::string why = why_fixed(asked, machine); !why.empty()) {
     throw UsageError(
         fmt::format("{} has fixed rows ({}): take an operation for each row count, with rows=fixed",
                     asked.name(), why));
   }
-  return op;
+  return of_bucket(asked);
 }
 
 }  // namespace
@@ -71,10 +75,10 @@ Operation::State::~State() { context.is_captured.erase(this); }
 
 void Operation::State::require_rows(int64_t rows) const {
   if (is_fixed() && rows != max_rows) {
-    throw UsageError(
-        fmt::format("{} rows; this operation was made for {}, no more and no fewer: one with "
-                    "rows=bucket serves any",
-                    rows, max_rows));
+    throw UsageError(fmt::format(
+        "{} rows; this operation was made for {}, no more and no fewer: {}", rows, max_rows,
+        why_fixed(op, context.machine).empty() ? "one with rows=bucket serves any"
+                                               : "take one for each row count"));
   }
   if (rows >= 1 && rows <= max_rows) return;
   throw UsageError(fmt::format("{} rows; this operation serves 1 to {}", rows, max_rows));

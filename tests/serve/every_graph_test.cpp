@@ -151,7 +151,7 @@ TEST(EveryGraphInTheStub, ByRanksThatShareAGpuToo) {
   Context context(kRanks, 1);
   const Operator op = parse_operator("gemm-a2a m=64 n=768 k=512 ranks=3 dtype=bf16");
   const Operation operation(context, op, {.rows = RowCount::fixed});
-  EXPECT_THAT(operation.reason(70),
+  EXPECT_THAT(operation.reason(64),
               HasSubstr("tiles, since what is fastest does not run by ranks"));
   call_twice(context, op, {.rows = RowCount::fixed});
 }
@@ -192,6 +192,20 @@ TEST(EveryGraphInTheStub, SaysWhyItsRowsAreFixed) {
             "its plan says: take rows=fixed): take an operation for each row count, with "
             "rows=fixed");
   EXPECT_THAT(refused("a2a-gemm m=70 n=64 k=104"), HasSubstr("a2a-gemm has fixed rows ("));
+  const auto other_rows = [&](const std::string& words) -> std::string {
+    const Operator op = parse_operator(fmt::format("{} ranks={} dtype=bf16", words, kRanks));
+    Operation operation(context, op, {.schedule = "tiles", .rows = RowCount::fixed});
+    try {
+      operation.prepare(69);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(other_rows("gemm-a2a m=70 n=104 k=64"),
+            "69 rows; this operation was made for 70, no more and no fewer: take one for each row "
+            "count");
+  EXPECT_THAT(other_rows("gemm-rs m=70 n=64 k=104"), HasSubstr("one with rows=bucket serves any"));
   for (const char* words :
        {"embedding-a2a bags=47 tables=5 rows=33 dim=10 pool=5", "mlp m=70 h=64 f=96"}) {
     EXPECT_THAT(refused(words),
