@@ -13,7 +13,7 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples" / "python"
 class Examples(unittest.TestCase):
     def test_each_ends_well_and_is_served(self):
         paths = sorted(EXAMPLES.glob("[0-9]*.py"))
-        self.assertGreaterEqual(len(paths), 2)
+        self.assertGreaterEqual(len(paths), 3)
         for path in paths:
             with self.subTest(path.name):
                 ended = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=250)
