@@ -76,6 +76,10 @@ namespace stretto {
   X(nccl, "nccl", "NCCL's kernels") \
   X(low_latency, "low-latency", "the device language's: data says itself that it came")
 
+#define STRETTO_PERMUTES(X)                                             \
+  X(load, "load", "tiles pick their rows of tokens while they load them") \
+  X(pass, "pass", "movers put rows into the partition's order, where tiles load whole boxes")
+
 #define STRETTO_ENUM(name, text, meaning) name,
 enum class Granularity : uint8_t { STRETTO_GRANULARITIES(STRETTO_ENUM) };
 enum class Order : uint8_t { STRETTO_ORDERS(STRETTO_ENUM) };
@@ -88,6 +92,7 @@ enum class OwnRows : uint8_t { STRETTO_OWN_ROWS(STRETTO_ENUM) };
 enum class Start : uint8_t { STRETTO_STARTS(STRETTO_ENUM) };
 enum class GemmBy : uint8_t { STRETTO_GEMMS(STRETTO_ENUM) };
 enum class CollectivesBy : uint8_t { STRETTO_COLLECTIVES_BY(STRETTO_ENUM) };
+enum class Permute : uint8_t { STRETTO_PERMUTES(STRETTO_ENUM) };
 #undef STRETTO_ENUM
 
 std::string_view to_string(Granularity value);
@@ -101,6 +106,7 @@ std::string_view to_string(OwnRows value);
 std::string_view to_string(Start value);
 std::string_view to_string(GemmBy value);
 std::string_view to_string(CollectivesBy value);
+std::string_view to_string(Permute value);
 
 struct Schedule {
   Granularity granularity = Granularity::whole;
@@ -126,6 +132,7 @@ struct Schedule {
   GemmBy gemm = GemmBy::tiles;      // who multiplies
   int algorithm = 0;  // which of those that cuBLAS proposes for a product's shape (gemm=library)
   CollectivesBy collectives = CollectivesBy::nccl;  // who makes those of mover=nccl
+  Permute permute = Permute::load;  // who puts tokens that choose experts into their order
 
   bool operator==(const Schedule&) const = default;
 };
@@ -146,8 +153,8 @@ inline constexpr int kMostAlgorithms = 8;
 // Canonical text: every coordinate as key=value, comma separated, no blanks; `split-k` and
 // `k-phases` only when they are not 1, `own` only when it is not direct, `start` only when it is
 // not tile, `cluster` only when it is not 1, `rows` only when it is not fixed, `gemm` only when it
-// is not tiles, `algorithm` only when it is not 0, `collectives` only when they are not NCCL's.
-// parse(print) = same.
+// is not tiles, `algorithm` only when it is not 0, `collectives` only when they are not NCCL's,
+// `permute` only when it is not load. parse(print) = same.
 std::string to_string(const Schedule& schedule);
 // A canonical text, or a preset's name followed by changes: "tiles,tile=64x128,comm-sms=4".
 // `op` and `machine` give the preset its defaults. `words`: what else the caller takes in the place

@@ -26,6 +26,7 @@ namespace stretto {
   X(bias, "bias", "add one row to all")                                                 \
   X(norm, "norm", "divide rows by their root mean square")                              \
   X(route, "route", "a partition of choices by expert")                                 \
+  X(permute, "permute", "move the rows that a partition's choices take")                \
   X(gather_gemm, "gather_gemm", "one tile of an expert's product, its rows gathered")   \
   X(grouped_gemm, "grouped_gemm", "one tile of an expert's product, its rows in place") \
   X(weigh, "weigh", "weighted sum of each token's rows")                                \

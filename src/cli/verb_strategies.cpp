@@ -34,7 +34,10 @@ std::vector<Coordinate> coordinates() {
           {"start", "when a gather's tile begins", {STRETTO_STARTS(STRETTO_ROW)}},
           {"rows", "how many rows a run may have", {STRETTO_ROW_COUNTS(STRETTO_ROW)}},
           {"gemm", "who multiplies", {STRETTO_GEMMS(STRETTO_ROW)}},
-          {"collectives", "who makes those of mover nccl", {STRETTO_COLLECTIVES_BY(STRETTO_ROW)}}};
+          {"collectives", "who makes those of mover nccl", {STRETTO_COLLECTIVES_BY(STRETTO_ROW)}},
+          {"permute",
+           "who puts tokens that choose experts into their order",
+           {STRETTO_PERMUTES(STRETTO_ROW)}}};
 #undef STRETTO_ROW
 }
 

@@ -288,6 +288,11 @@ class Declarer {
       product.ids.is_gathered = plan_.buffers[product.ids.own].sharded_rows > 0;
     }
     const int partition = state_.routed_blocks[product.blocks].partition;
+    const bool is_in_order = plan_.buffers[product.x.own].partition >= 0;
+    if (product.schedule.permute == Permute::pass && !is_in_order) {
+      product.permuted = add_of_partition(prefix + "permuted", product_op.dtype, BufferRole::local,
+                                          partition, product_op.local_k());
+    }
     if (product.has_sums()) {
       product.weights = gathered(part.router_weights, prefix + "weights", by_nccl, copies);
       declare_sums(product, prefix, partition, copies);

@@ -29,8 +29,11 @@ class Routed {
   }
 
  private:
-  bool takes_rows_of_partition() const {
-    return of_.state.plan.buffers[product_.x.own].partition >= 0;
+  // The buffer that has the product's rows in the order of the partition.
+  std::optional<uint16_t> rows_in_order() const {
+    if (product_.permuted) return product_.permuted;
+    const bool has_them = of_.state.plan.buffers[product_.x.own].partition >= 0;
+    return has_them ? std::optional(product_.x.own) : std::nullopt;
   }
 
   // Of entries [entry, last).
@@ -42,23 +45,22 @@ class Routed {
     const auto k = static_cast<int32_t>(product_.op.local_k());
     const auto each = static_cast<int32_t>(product_.op.local_n());
     const std::vector<int>& stages = product_.part.stages;
+    const std::optional<uint16_t> in_order = rows_in_order();
+    const bool gathers = !in_order;
     for (size_t weight = 0; weight < product_.stacks.size(); ++weight) {
-      const bool gathers = !takes_rows_of_partition();
       if (gathers) {
         of_.emit.read(region_of({rows.row0, rows.row1, 0, 1}, blocks_.choices, rank));
       } else {
-        of_.emit.read(region_of({rows.row0, rows.row1, 0, k}, product_.x.own, rank));
+        of_.emit.read(region_of({rows.row0, rows.row1, 0, k}, *in_order, rank));
       }
       of_.emit.read(region_of({entry, last, 0, 1}, blocks_.experts_of, rank));
-      const bool by_choice = product_.takes_choices(of_.op);
-      if (gathers) of_.emit.read(x_of(block, rank, by_choice ? blocks_.top_k : 1));
+      if (gathers) of_.emit.read(of_.rows_to_pick(block, rank));
       const int32_t last_matrix = (blocks_.experts_of_rank(rank) - 1) * each;
       of_.emit.read(
           region_of({cols.col0, last_matrix + cols.col1, 0, k}, product_.stacks[weight], rank));
       of_.emit.write(region_of(rows, product_.kept[weight], rank));
       if (gathers) {
-        of_.emit.counted_task(lane, Opcode::gather_gemm, {each, by_choice ? 1 : blocks_.top_k},
-                              number);
+        of_.emit.counted_task(lane, Opcode::gather_gemm, {each, of_.choices_of_row()}, number);
       } else {
         of_.emit.counted_task(lane, Opcode::grouped_gemm, {each}, number);
       }
@@ -81,12 +83,6 @@ class Routed {
     const auto own = static_cast<int32_t>(product_.op.local_n());
     const int32_t first = of_.state.plan.buffers[row].cols != own ? rank * own : 0;
     return region_of({0, 1, first + rows.col0, first + rows.col1}, row, rank);
-  }
-  Region x_of(int block, int rank, int32_t each) const {
-    if (each == 1) return of_.rows_of_block(product_.x, block, rank, 0, of_.tokens_of(block));
-    const auto k = static_cast<int32_t>(product_.op.local_k());
-    return region_of({blocks_.first_token(block) * each, blocks_.last_token(block) * each, 0, k},
-                     product_.x.own, rank);
   }
 
   // Some entries go through all columns before the next ones' turn: so what runs at the same time

@@ -17,6 +17,7 @@ class RoutedTokens {
     gather_x();
     if (!blocks_.has_tables) make_tables();
     blocks_.has_tables = true;
+    if (product_.permuted) permute();
   }
 
  private:
@@ -99,6 +100,41 @@ class RoutedTokens {
       }
     }
     if (of_.events) of_.boundaries();
+  }
+
+  // Entry by entry, in the order in which tiles take them: beside tiles where movers of their own
+  // bring the tokens, else ahead of these, and then all lanes have a part.
+  void permute() {
+    const auto cols = static_cast<int32_t>(product_.op.local_k());
+    const bool beside = product_.comm_lanes() > 0;
+    const int turns = static_cast<int>(of_.order_of_blocks(0).size());
+    for (int turn = 0; turn < turns; ++turn) {
+      for (int rank = 0; rank < of_.ranks; ++rank) {
+        const int block = of_.order_of_blocks(rank)[static_cast<size_t>(turn)];
+        blocks_.for_each_task(block, [&](int32_t first, int32_t last) {
+          const Rect rows = blocks_.rows_of_entries(first, last, 0, cols);
+          const int parts = !of_.events || last - first > 1 ? 1 : parts_of_entry();
+          for (int part = 0; part < parts; ++part) {
+            const Rect own{rows.row0 + (rows.row1 - rows.row0) * part / parts,
+                           rows.row0 + (rows.row1 - rows.row0) * (part + 1) / parts, 0, cols};
+            of_.emit.read(region_of({own.row0, own.row1, 0, 1}, blocks_.choices, rank));
+            of_.emit.read(of_.rows_to_pick(block, rank));
+            of_.emit.write(region_of(own, *product_.permuted, rank));
+            of_.emit.counted_task(beside ? of_.comm_lane(rank) : of_.compute_lane(rank),
+                                  Opcode::permute, {of_.choices_of_row()});
+          }
+        });
+      }
+    }
+    if (of_.events) of_.boundaries();
+  }
+
+  // So that every lane has some. Where tiles await them one by one, an entry is one.
+  int parts_of_entry() const {
+    constexpr int kRows = 16;  // at least, of a part
+    const int entries = std::max(1, blocks_.count * expected_entries(blocks_));
+    const int each = (2 * product_.lanes.compute + entries - 1) / entries;
+    return std::clamp(each, 1, std::max(1, blocks_.entry_rows / kRows));
   }
 
   RoutedEmission& of_;

@@ -74,8 +74,8 @@ class RowStages {
     const LaneTable& all = state_.lanes;
     const int32_t lanes = std::min<int32_t>(rows, by_movers_ ? all.comm : all.compute);
     for (int32_t i = 0; i < lanes; ++i) {
-      const auto at = [&](int32_t block) {
-        return static_cast<int32_t>(int64_t{rows} * block / lanes);
+      const auto at = [&](int32_t lane) {
+        return static_cast<int32_t>(int64_t{rows} * lane / lanes);
       };
       visit(by_movers_ ? all.comm_lane(rank, i) : all.compute_lane(rank, i),
             Rect{at(i), at(i + 1), 0, cols});

@@ -74,7 +74,9 @@ struct RoutedLowering {
   GatheredRows x, ids, weights;
   std::vector<uint16_t> stacks;  // B, one or two
   std::vector<uint16_t> kept;    // by stage: where its tiles are until the next one takes them
-  uint16_t out = 0;              // of the segment
+  // Where permute=pass puts rows of X, in the order of the partition.
+  std::optional<uint16_t> permuted = {};
+  uint16_t out = 0;        // of the segment
   uint16_t part_sums = 0;        // what NCCL adds
   uint16_t slots = 0;            // a sum of every source, at who has the token
   LaneTable lanes = {};

@@ -31,6 +31,9 @@ struct RoutedEmission {
   // Rows [first, last) of a block, counted from its first, where the rank has them.
   Region rows_of_block(const GatheredRows& rows, int block, int rank, int32_t first,
                        int32_t last) const;
+  // X of a block, whose rows choices pick, and how many choices each has.
+  Region rows_to_pick(int block, int rank) const;
+  int32_t choices_of_row() const { return product.takes_choices(op) ? 1 : blocks.top_k; }
   int32_t tokens_of(int block) const {
     return blocks.last_token(block) - blocks.first_token(block);
   }

@@ -80,6 +80,9 @@ inline bool is_routed_product(Opcode op) {
   return op == Opcode::gather_gemm || op == Opcode::grouped_gemm;
 }
 
+// What prepares tokens for tiles: GPUs do it ahead of these, in a kernel of its own.
+inline bool is_ahead_of_tiles(Opcode op) { return op == Opcode::route || op == Opcode::permute; }
+
 // Positions of a tile's lane: from its first gemm to its last task.
 struct Tile {
   uint32_t begin = 0, last = 0;

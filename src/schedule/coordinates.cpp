@@ -17,6 +17,7 @@ constexpr std::string_view kOwnRows[] = {STRETTO_OWN_ROWS(STRETTO_TEXT)};
 constexpr std::string_view kStarts[] = {STRETTO_STARTS(STRETTO_TEXT)};
 constexpr std::string_view kGemms[] = {STRETTO_GEMMS(STRETTO_TEXT)};
 constexpr std::string_view kCollectives[] = {STRETTO_COLLECTIVES_BY(STRETTO_TEXT)};
+constexpr std::string_view kPermutes[] = {STRETTO_PERMUTES(STRETTO_TEXT)};
 #undef STRETTO_TEXT
 #define STRETTO_TEXT(name, text, bytes, bits) text,
 constexpr std::string_view kDTypes[] = {STRETTO_DTYPES(STRETTO_TEXT)};
@@ -76,6 +77,10 @@ std::span<const std::string_view> names_of<CollectivesBy>() {
   return kCollectives;
 }
 template <>
+std::span<const std::string_view> names_of<Permute>() {
+  return kPermutes;
+}
+template <>
 std::span<const std::string_view> names_of<DType>() {
   return kDTypes;
 }
@@ -91,6 +96,7 @@ std::string_view to_string(OwnRows value) { return name_of(value); }
 std::string_view to_string(Start value) { return name_of(value); }
 std::string_view to_string(GemmBy value) { return name_of(value); }
 std::string_view to_string(CollectivesBy value) { return name_of(value); }
+std::string_view to_string(Permute value) { return name_of(value); }
 
 bool is_deterministic(const Schedule& schedule) {
   // NCCL picks its algorithm, and with it the order of additions, by size and topology.

@@ -3,6 +3,13 @@
 
 namespace stretto {
 
+// Rows that lie in order already are taken as they lie.
+void check_permute(Case& c) {
+  if (c.schedule.permute == Permute::load || c.op.is_routed()) return;
+  c.refuse("permute={} with rows that choose no experts: take permute=load",
+           to_string(c.schedule.permute));
+}
+
 void check_routed(Case& c) {
   const Schedule& s = c.schedule;
   constexpr std::string_view kKind = "rows that choose their matrices";

@@ -50,6 +50,7 @@ bool check_exchange(Case& c);
 
 // legal_routed.cpp: all that there is to say of products whose rows choose matrices.
 void check_routed(Case& c);
+void check_permute(Case& c);
 
 // legal_look_ups.cpp: all that there is to say of pooled look-ups.
 void check_look_ups(Case& c);

@@ -124,6 +124,8 @@ constexpr Coordinate kCoordinates[] = {
     number<&Schedule::algorithm>("algorithm", "0"),
     {"collectives", print_enum<CollectivesBy, &Schedule::collectives>,
      read_enum<CollectivesBy, &Schedule::collectives>, "nccl"},
+    {"permute", print_enum<Permute, &Schedule::permute>, read_enum<Permute, &Schedule::permute>,
+     "load"},
 };
 constexpr size_t kNumCoordinates = std::size(kCoordinates);
 

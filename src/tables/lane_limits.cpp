@@ -52,8 +52,7 @@ class LaneLimits {
     for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
       const Instr& instr = lane.instrs[at];
       const bool in_gemm = tasks.pass(instr);
-      // Partitions ahead of tiles are a kernel of their own.
-      const bool is_head = instr.op == Opcode::route && !stretch.has_tiles;
+      const bool is_head = is_ahead_of_tiles(instr.op) && !stretch.has_tiles;
       const bool is_move = !in_gemm && instr.kind() != nullptr && !is_head;
       stretch_ += instr.op == Opcode::boundary;
       stretch.pass(instr, {l, at}, is_move);
@@ -90,8 +89,8 @@ class LaneLimits {
       const auto wait = std::lower_bound(head_waits_.begin(), head_waits_.end(), told, alike);
       if (wait == head_waits_.end() || alike(told, *wait)) continue;
       limits_.add(
-          "GPUs make partitions ahead of the tiles between two boundaries: what they await "
-          "must not be told behind one of these",
+          "GPUs make partitions, and permute rows, ahead of the tiles between two boundaries: what "
+          "they await must not be told behind one of these",
           wait->at);
       return;
     }

@@ -27,6 +27,8 @@ RoutedKind kind_of_task(Opcode op) {
       return RoutedKind::combine;
     case Opcode::dispatch:
       return RoutedKind::dispatch;
+    case Opcode::permute:
+      return RoutedKind::permute;
     case Opcode::merge:
       return RoutedKind::merge;
     case Opcode::embed:
@@ -56,6 +58,7 @@ size_t source_of(Opcode op) {
     case Opcode::weigh:
     case Opcode::combine:
       return 2;
+    case Opcode::permute:
     case Opcode::merge:
     case Opcode::embed:
     case Opcode::embed_mean:
@@ -128,6 +131,11 @@ class RoutedTaskBuilder {
         routed_.own_experts = static_cast<uint32_t>(shares.size(writes_[0].rank));
         routed_.first_expert = static_cast<uint32_t>(shares.begin(writes_[0].rank));
         routed_.vectors = moves_vectors(reads_.first(1)) && moves_vectors(writes_);
+        break;
+      case Opcode::permute:
+        routed_.top_k = static_cast<uint32_t>(instr_.count(0));
+        routed_.table_rows = static_cast<uint32_t>(reads_[1].rows());
+        routed_.vectors = moves_vectors(reads_.subspan(1)) && moves_vectors(writes_);
         break;
       case Opcode::merge:
         routed_.top_k = static_cast<uint32_t>(reads_[0].cols());
@@ -238,7 +246,8 @@ std::string why_no_routed_task(const Plan& plan, const Instr& instr) {
   const bool whole = instr.op == Opcode::route || alike;
   const Region& from = reads[source_of(instr.op)];
   const bool is_pooled = instr.op == Opcode::embed || instr.op == Opcode::embed_mean;
-  const Region& has_them = is_sum || is_pooled ? reads[0] : from;
+  const bool is_picked = instr.op == Opcode::permute;
+  const Region& has_them = is_sum || is_pooled || is_picked ? reads[0] : from;
   const bool has_rows = has_them.rows() == rows;
   if (!whole || !has_rows) {
     return fmt::format("GPUs {} all rows of a task to each place that it writes",

@@ -10,7 +10,8 @@ namespace stretto::cuda {
 // Whether the add warps do such tasks by tables of the run, in plans with tables.
 inline bool is_routed_move(Opcode op) {
   return op == Opcode::route || op == Opcode::weigh || op == Opcode::combine ||
-         op == Opcode::dispatch || op == Opcode::merge || op == Opcode::reduce ||
+         op == Opcode::dispatch || op == Opcode::permute || op == Opcode::merge ||
+         op == Opcode::reduce ||
          op == Opcode::embed || op == Opcode::embed_mean || op == Opcode::top_k ||
          op == Opcode::biased_top_k || op == Opcode::softmax_gate || op == Opcode::sigmoid_gate ||
          op == Opcode::slice_ids || op == Opcode::slice_weights;

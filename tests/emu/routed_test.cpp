@@ -39,6 +39,15 @@ std::vector<OperatorSchedule> schedules_of(const Operator& op, const Machine& ma
     EXPECT_THAT(legal(op, schedule, machine), testing::IsEmpty());
     all.push_back(schedule);
   }
+  for (size_t i = 0, count = all.size(); i < count; ++i) {
+    all.push_back(all[i]);
+    size_t product = 0;
+    for (const OperatorSegment& segment : op.segments) {
+      if (!segment.product) continue;
+      Schedule& one = all.back().products[product++];
+      if (segment.product->is_routed()) one.permute = Permute::pass;
+    }
+  }
   return all;
 }
 

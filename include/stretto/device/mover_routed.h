@@ -37,6 +37,8 @@ class RoutedMover {
       partition();
     } else if (routed_.kind == RoutedKind::dispatch) {
       dispatch();
+    } else if (routed_.kind == RoutedKind::permute) {
+      permute();
     } else if (!routed_.vectors) {
       each_piece<1>([&](uint32 row, uint32 column) { sum_element(row, column); });
     } else {
@@ -144,35 +146,62 @@ class RoutedMover {
 
   // Sources: X, IDS. A row by each warp.
   STRETTO_DEVICE void dispatch() const {
-    constexpr uint32 kAtOnce = 4;
-    const uint32 lane = threadIdx.x % 32;
 #pragma unroll 1
     for (uint32 row = threadIdx.x / 32; row < task_.rows; row += kAddWarps) {
       if (!chooses(from_[1], row, routed_.top_k, routed_.first_expert, routed_.own_experts)) {
         continue;
       }
-      if (routed_.vectors && task_.from == task_.to) {
-        const uint64 from = from_[0].address + row * from_[0].row_bytes;
-        const uint64 to = to_[0].address + row * to_[0].row_bytes;
-        const uint32 bytes = task_.columns * bytes_of(task_.from);
+      move_row(from_[0], row, 0, row);
+    }
+  }
+
+  // Sources: CHOICES, X. Each warp has so many rows, as far apart as there are warps, and looks at
+  // all of their choices at once.
+  STRETTO_DEVICE void permute() const {
+    const uint32 lane = threadIdx.x % 32;
 #pragma unroll 1
-        for (uint32 at = lane * 16; at < bytes; at += kAtOnce * 512) {
-          Vec16 part[kAtOnce];
+    for (uint32 first = threadIdx.x / 32; first < task_.rows; first += kAddWarps * 32) {
+      const uint32 own = first + lane * kAddWarps;
+      const int32 choice = own < task_.rows ? number_at(from_[0], own) : -1;
+      const uint32 from = choice < 0 ? routed_.table_rows : static_cast<uint32>(choice) / routed_.top_k;
+      uint32 left = __ballot_sync(0xffffffffu, from < routed_.table_rows);
+#pragma unroll 1
+      for (; left != 0; left &= left - 1) {
+        const int at = __ffs(static_cast<int>(left)) - 1;
+        const uint32 row = __shfl_sync(0xffffffffu, from, at);
+        const uint32 to = first + static_cast<uint32>(at) * kAddWarps;
+#pragma unroll 1
+        for (uint32 d = 0; d < task_.num_destinations; ++d) move_row(from_[1], row, d, to);
+      }
+    }
+  }
+
+  // By a warp.
+  STRETTO_DEVICE void move_row(const MoverRegion& source, uint32 from_row, uint32 destination,
+                               uint32 to_row) const {
+    constexpr uint32 kAtOnce = 4;
+    const uint32 lane = threadIdx.x % 32;
+    if (routed_.vectors && task_.from == task_.to) {
+      const uint64 from = source.address + from_row * source.row_bytes;
+      const uint64 to = to_[destination].address + to_row * to_[destination].row_bytes;
+      const uint32 bytes = task_.columns * bytes_of(task_.from);
+#pragma unroll 1
+      for (uint32 at = lane * 16; at < bytes; at += kAtOnce * 512) {
+        Vec16 part[kAtOnce];
 #pragma unroll
-          for (uint32 i = 0; i < kAtOnce; ++i) {
-            if (at + i * 512 < bytes) part[i] = load_vector(from + at + i * 512);
-          }
-#pragma unroll
-          for (uint32 i = 0; i < kAtOnce; ++i) {
-            if (at + i * 512 < bytes) store_vector(to + at + i * 512, part[i]);
-          }
+        for (uint32 i = 0; i < kAtOnce; ++i) {
+          if (at + i * 512 < bytes) part[i] = load_vector(from + at + i * 512);
         }
-        continue;
+#pragma unroll
+        for (uint32 i = 0; i < kAtOnce; ++i) {
+          if (at + i * 512 < bytes) store_vector(to + at + i * 512, part[i]);
+        }
       }
-      for (uint32 column = lane; column < task_.columns; column += 32) {
-        const uint64 from = address_in(from_[0], row, column, task_.from);
-        store(0, row, column, load_element(from, task_.from));
-      }
+      return;
+    }
+    for (uint32 column = lane; column < task_.columns; column += 32) {
+      const uint64 from = address_in(source, from_row, column, task_.from);
+      store(destination, to_row, column, load_element(from, task_.from));
     }
   }
 

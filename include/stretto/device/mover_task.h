@@ -64,6 +64,7 @@ enum class RoutedKind : uint8 {
   weigh,
   combine,
   dispatch,
+  permute,
   merge,
   reduce,
   embed,
@@ -87,8 +88,10 @@ struct RoutedTask {
   MoverType weights;  // of WEIGHTS; top_k: of the bias
   uint8 vectors;      // as MoverTask::vectors, of rows that are moved
   uint8 reserved;
-  uint32 top_k;                      // ids or weights of a row; embed: of a row and table
-  uint32 table_rows;                 // weigh, combine: of Y; route: of CHOICES; embed: of a table
+  uint32 top_k;                      // ids or weights of a row; embed: of a row and table;
+                                     // permute: choices of a row
+  uint32 table_rows;                 // weigh, combine: of Y; route: of CHOICES; permute: of X;
+                                     // embed: of a table
   uint32 entries;                    // route: of EXPERTS; embed: tables; top_k: groups
   uint32 experts;                    // all
   uint32 first_expert, own_experts;  // of route: those of the partition; dispatch: of who is sent
