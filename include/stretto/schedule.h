@@ -76,7 +76,7 @@ namespace stretto {
   X(nccl, "nccl", "NCCL's kernels") \
   X(low_latency, "low-latency", "the device language's: data says itself that it came")
 
-#define STRETTO_PERMUTES(X)                                             \
+#define STRETTO_PERMUTES(X)                                               \
   X(load, "load", "tiles pick their rows of tokens while they load them") \
   X(pass, "pass", "movers put rows into the partition's order, where tiles load whole boxes")
 

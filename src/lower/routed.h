@@ -77,8 +77,8 @@ struct RoutedLowering {
   // Where permute=pass puts rows of X, in the order of the partition.
   std::optional<uint16_t> permuted = {};
   uint16_t out = 0;        // of the segment
-  uint16_t part_sums = 0;        // what NCCL adds
-  uint16_t slots = 0;            // a sum of every source, at who has the token
+  uint16_t part_sums = 0;  // what NCCL adds
+  uint16_t slots = 0;      // a sum of every source, at who has the token
   LaneTable lanes = {};
   int sms_of_others = 0;
 

@@ -166,7 +166,9 @@ double Costs::gemm_us(const Instr& instr) const {
   if (leaves_sums(instr)) {
     other_us += move_us(region_bytes(to), memory_rate(blocks_at_once_[r]));
   }
-  return std::max({mma_us(instr) / power_[r], share * inputs_us_[r], stages_us(instr)}) + other_us;
+  const double picked = instr.op == Opcode::gather_gemm ? kPicked : 1;
+  return std::max({picked * mma_us(instr) / power_[r], share * inputs_us_[r], stages_us(instr)}) +
+         other_us;
 }
 
 double Costs::follow_us(const Instr& instr) const {

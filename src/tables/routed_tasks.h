@@ -11,10 +11,9 @@ namespace stretto::cuda {
 inline bool is_routed_move(Opcode op) {
   return op == Opcode::route || op == Opcode::weigh || op == Opcode::combine ||
          op == Opcode::dispatch || op == Opcode::permute || op == Opcode::merge ||
-         op == Opcode::reduce ||
-         op == Opcode::embed || op == Opcode::embed_mean || op == Opcode::top_k ||
-         op == Opcode::biased_top_k || op == Opcode::softmax_gate || op == Opcode::sigmoid_gate ||
-         op == Opcode::slice_ids || op == Opcode::slice_weights;
+         op == Opcode::reduce || op == Opcode::embed || op == Opcode::embed_mean ||
+         op == Opcode::top_k || op == Opcode::biased_top_k || op == Opcode::softmax_gate ||
+         op == Opcode::sigmoid_gate || op == Opcode::slice_ids || op == Opcode::slice_weights;
 }
 
 // Why no mover does it; empty when one does.

@@ -36,14 +36,13 @@ std::vector<RoutingCase> cases() {
         return fmt::format("t={} h=512 f={} experts={} k=3", tokens, 96 * ranks, experts);
       };
       const std::vector<std::string> schedules =
-          ranks == 1
-              ? std::vector<std::string>{"sequential", "sequential,tile=128x64,permute=pass",
-                                         "tiles,permute=pass"}
-              : std::vector<std::string>{
-                    "tiles,comm-sms=4,granularity=whole",
-                    "tiles,comm-sms=4,granularity=chunk,tile=64x128,permute=pass",
-                    "tiles,comm-sms=4,granularity=whole,permute=pass",
-                    "tiles,comm-sms=3,granularity=chunk,reuse=ack"};
+          ranks == 1 ? std::vector<std::string>{"sequential", "sequential,tile=128x64,permute=pass",
+                                                "tiles,permute=pass"}
+                     : std::vector<std::string>{
+                           "tiles,comm-sms=4,granularity=whole",
+                           "tiles,comm-sms=4,granularity=chunk,tile=64x128,permute=pass",
+                           "tiles,comm-sms=4,granularity=whole,permute=pass",
+                           "tiles,comm-sms=3,granularity=chunk,reuse=ack"};
       for (const std::string& schedule : schedules) {
         all.push_back({"moe-tp " + sizes(12), schedule, ranks});
         all.push_back({"moe-ep " + sizes(3 * ranks), schedule, ranks});

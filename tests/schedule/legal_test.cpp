@@ -112,6 +112,7 @@ TEST(Legal, EveryRuleSpeaksAlone) {
       {"decomposed,gemm=library", gemm_a2a(),
        "a library is told no part: take gemm=tiles or mover=nccl"},
       {"tiles,reduction=slots", gemm_a2a(), "take reduction=none, there is nothing to add"},
+      {"tiles,permute=pass", gemm_rs(), "rows that choose no experts: take permute=load"},
       {"waves,groups=1+0", gemm_rs(), "a group of 0 waves; each must have from 1 to 1048576"},
       {"decomposed,chunks=0", gemm_rs(), "chunks=0; it must be from 1 to 1024"},
       {"decomposed,chunks=1025", gemm_rs(), "chunks=1025; it must be from 1 to 1024"},

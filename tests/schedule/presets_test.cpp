@@ -65,6 +65,25 @@ TEST(Presets, FollowTheOperator) {
   EXPECT_EQ(find_preset("tiles").make(fp16, machine_of()).partials, DType::fp16);
 }
 
+// Picking rows while they are loaded costs a share of the product, a pass costs what they have.
+TEST(Presets, PermuteRowsWhereExpertsHaveManyAndAreWide) {
+  Machine machine = machine_of();
+  machine.gemm_tflops = 700;
+  machine.hbm_gb_per_s = 4000;
+  const auto permute = [&](int64_t tokens, int64_t inner) {
+    const Sizes sizes = {{"t", tokens}, {"h", 4096}, {"f", inner}, {"experts", 64}, {"k", 8}};
+    const Operator op = make_operator("moe-ep", sizes, 8);
+    std::vector<Permute> all;
+    for (const char* name : {"sequential", "tiles"}) {
+      all.push_back(schedule_of(find_preset(name), op, machine).products[0].permute);
+    }
+    return all;
+  };
+  EXPECT_THAT(permute(8192, 2048), testing::Each(Permute::pass));
+  EXPECT_THAT(permute(8192, 512), testing::Each(Permute::load));
+  EXPECT_THAT(permute(1024, 2048), testing::Each(Permute::load));
+}
+
 TEST(Presets, AcrossNodesWhatCrossesGoesFirst) {
   EXPECT_EQ(find_preset("tiles").make(gemm_rs(8), machine_of(2)).order, Order::interleaved);
   EXPECT_EQ(find_preset("tiles").make(gemm_rs(16), machine_of(2)).order, Order::node_then_local);

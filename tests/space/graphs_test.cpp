@@ -65,6 +65,14 @@ std::optional<Operator> random_operator(Random& random) {
   }
 }
 
+// Whether the rows of the operator's product of that number choose experts.
+bool is_routed(const Operator& op, size_t number) {
+  for (const OperatorSegment& segment : op.segments) {
+    if (segment.product && number-- == 0) return segment.product->is_routed();
+  }
+  return false;
+}
+
 // Nothing where no schedule of some preset has so many parts.
 std::optional<OperatorSchedule> random_schedule(Random& random, const Operator& op,
                                                 const Machine& machine) {
@@ -85,6 +93,7 @@ std::optional<OperatorSchedule> random_schedule(Random& random, const Operator& 
       for (int changes = between(random, 0, 2); changes > 0; --changes) {
         change_one(random, machine, product);
       }
+      if (is_routed(op, i) && one_in(random, 2)) product.permute = Permute::pass;
     }
     return schedule;
   } catch (const UsageError&) {

@@ -163,7 +163,8 @@ class RoutedMover {
     for (uint32 first = threadIdx.x / 32; first < task_.rows; first += kAddWarps * 32) {
       const uint32 own = first + lane * kAddWarps;
       const int32 choice = own < task_.rows ? number_at(from_[0], own) : -1;
-      const uint32 from = choice < 0 ? routed_.table_rows : static_cast<uint32>(choice) / routed_.top_k;
+      const uint32 from =
+          choice < 0 ? routed_.table_rows : static_cast<uint32>(choice) / routed_.top_k;
       uint32 left = __ballot_sync(0xffffffffu, from < routed_.table_rows);
 #pragma unroll 1
       for (; left != 0; left &= left - 1) {
