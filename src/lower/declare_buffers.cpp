@@ -237,12 +237,13 @@ class Declarer {
     return buffer;
   }
 
-  // The partition of an earlier product of the same choices, or a new one.
+  // The partition of an earlier product of the same choices of the same part, or a new one.
   size_t blocks_of_product(const RoutedLowering& product, const std::string& prefix) {
     RoutedBlocks blocks = blocks_of(product);
+    const std::pair ids{product.of_part, product.part.ids};
     for (size_t i = 0; i < state_.routed_blocks.size(); ++i) {
       const RoutedBlocks& known = state_.routed_blocks[i];
-      if (ids_of_blocks_[i] == product.part.ids && known.by_source == blocks.by_source &&
+      if (ids_of_blocks_[i] == ids && known.by_source == blocks.by_source &&
           known.experts == blocks.experts && known.entry_rows == blocks.entry_rows) {
         return i;
       }
@@ -259,14 +260,14 @@ class Declarer {
     blocks.counts = add(prefix + "counts", DType::i32, BufferRole::local,
                         int64_t{blocks.count} * (blocks.experts + 1), 1);
     state_.routed_blocks.push_back(blocks);
-    ids_of_blocks_.push_back(product.part.ids);
+    ids_of_blocks_.push_back(ids);
     return state_.routed_blocks.size() - 1;
   }
 
   void declare_routed(RoutedLowering& product) {
     const Segment& product_op = product.op;
     const OperatorSegment& part = product.part;
-    const std::string prefix = part.name + "_";
+    const std::string prefix = prefix_ + part.name + "_";
     const int copies = product.schedule.reuse == Reuse::double_buffer ? 2 : 1;
     const bool by_nccl = product.by_nccl();
     product.x = gathered(part.input, prefix + "x", by_nccl, copies);
@@ -303,7 +304,7 @@ class Declarer {
       const bool is_last = out == part.result;
       const bool is_output = is_last && op().output_held(out).has_value();
       product.kept.push_back(add_of_partition(
-          op().tensor(out).name, is_last ? op().dtype : DType::fp32,
+          prefix_ + op().tensor(out).name, is_last ? op().dtype : DType::fp32,
           is_output ? BufferRole::output : BufferRole::local, partition, product_op.local_n()));
     }
     product.out = product.kept.back();
@@ -315,7 +316,7 @@ class Declarer {
     const std::vector<int>& stages = product.part.stages;
     for (size_t i = 0; i + 1 < stages.size(); ++i) {
       const bool is_weighed = i + 2 == stages.size();
-      product.kept.push_back(add_of_partition(op().tensor(op().stage(stages[i]).out).name,
+      product.kept.push_back(add_of_partition(prefix_ + op().tensor(op().stage(stages[i]).out).name,
                                               is_weighed ? op().dtype : DType::fp32,
                                               BufferRole::local, partition, product_op.local_n()));
     }
@@ -378,9 +379,10 @@ class Declarer {
   Lowering& state_;
   Plan& plan_;
   const bool is_one_;
-  PartLowering* part_ = nullptr;    // whose buffers are declared
-  std::string prefix_;              // of their names
-  std::vector<int> ids_of_blocks_;  // by Lowering::routed_blocks: the tensor of choices
+  PartLowering* part_ = nullptr;  // whose buffers are declared
+  std::string prefix_;            // of their names
+  // By Lowering::routed_blocks: part of the rows, and tensor of choices.
+  std::vector<std::pair<size_t, int>> ids_of_blocks_;
 };
 
 }  // namespace

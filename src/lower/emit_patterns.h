@@ -32,6 +32,8 @@ void emit_nccl_reduce(SegmentLowering& state, Emitter& emit);
 AfterTiles emit_slot_reduce(SegmentLowering& state, Emitter& emit);
 AfterTiles emit_packed_reduce(SegmentLowering& state, Emitter& emit);
 AfterTiles emit_exchange_output(SegmentLowering& state, Emitter& emit);
+// Left are the sums of what all ranks send.
+AfterTiles emit_routed(Lowering& state, RoutedLowering& product);
 
 struct KRange {
   int32_t begin, end;

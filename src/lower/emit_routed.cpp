@@ -4,7 +4,9 @@
 // With a partition for each source (granularity=chunk) a rank's tiles take the tokens of one rank
 // after another, its own first and then as they arrive; sums leave for the next ranks first.
 #include <algorithm>
+#include <memory>
 
+#include "lower/emit_patterns.h"
 #include "lower/opcode_of.h"
 #include "lower/routed_emission.h"
 
@@ -16,17 +18,21 @@ class Routed {
   Routed(Lowering& state, RoutedLowering& product)
       : of_(state, product), product_(product), blocks_(of_.blocks), sums_(of_) {}
 
-  void emit() {
+  // Whether there is something to finish().
+  bool emit() {
     gather_routed_tokens(of_);
     if (!product_.has_sums()) {
       emit_all_bands();
       if (of_.events) of_.boundaries();
     } else if (sums_.are_sent_at_once()) {
       emit_beside_sums();
+      return true;
     } else {
       emit_before_sums();
     }
+    return false;
   }
+  void finish() { sums_.finish(); }
 
  private:
   // The buffer that has the product's rows in the order of the partition.
@@ -127,7 +133,6 @@ class Routed {
         for (int rank = 0; rank < of_.ranks; ++rank) sums_.sum_up(rank, turn, tile);
       }
     }
-    sums_.finish();
   }
   void emit_before_sums() {
     const int turns = static_cast<int>(of_.order_of_blocks(0).size()), tiles = product_.col_tiles();
@@ -151,6 +156,10 @@ class Routed {
 
 }  // namespace
 
-void emit_routed(Lowering& state, RoutedLowering& product) { Routed(state, product).emit(); }
+AfterTiles emit_routed(Lowering& state, RoutedLowering& product) {
+  const auto routed = std::make_shared<Routed>(state, product);
+  if (!routed->emit()) return {};
+  return {[routed] { routed->finish(); }, {}};
+}
 
 }  // namespace stretto

@@ -93,7 +93,7 @@ class SegmentsInTurn {
       end_kernels(state_, emit);
     }
     if (!segment(i, p).product) return emit_stages(i, p, false);
-    if (segment(i, p).product->is_routed()) return emit_routed_product();
+    if (segment(i, p).product->is_routed()) return emit_routed_product(p);
     if (segment(i, p).product->looks_up()) return emit_pooled();
     SegmentLowering& product = state_.products[next_product_ + p];
     schedule_ = state_.schedule_of[next_product_ / parts_];
@@ -103,11 +103,11 @@ class SegmentsInTurn {
     if (movers_go_on(i)) go_on(i, p);
   }
 
-  void emit_routed_product() {
+  void emit_routed_product(size_t p) {
     RoutedLowering& product = state_.routed[next_routed_++];
     schedule_ = static_cast<uint32_t>(product.number);
-    emit_routed(state_, product);
-    end_stretch(schedule_);
+    keep(p, emit_routed(state_, product));
+    if (!state_.is_split()) finish(p);
   }
 
   void emit_pooled() {

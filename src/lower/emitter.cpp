@@ -39,7 +39,7 @@ void Emitter::counted_task(uint32_t lane, Opcode op, std::initializer_list<int64
   instr.tile = tile;
   int i = 0;
   for (const int64_t count : counts) instr.set_count(i++, count);
-  append(lane, instr);
+  append_of_part(lane, instr);
 }
 
 void Emitter::stage(uint32_t lane, const Stage& stage, int32_t tile) {

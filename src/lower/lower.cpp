@@ -75,7 +75,9 @@ Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
   for (size_t i = 0; i < op.segments.size(); ++i) {
     if (!op.segments[i].product) continue;
     if (op.segments[i].product->is_routed()) {
-      routed.emplace_back(parts[0].rows.op.segments[i], schedule.products.at(next), next);
+      for (size_t p = 0; p < parts.size(); ++p) {
+        routed.emplace_back(parts[p].rows.op.segments[i], schedule.products.at(next), next, p);
+      }
       ++next;
       continue;
     }

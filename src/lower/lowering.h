@@ -195,7 +195,7 @@ struct Lowering : Draft {
   const RowParts rows;
   std::vector<PartLowering> parts;
   std::vector<SegmentLowering> products;  // by segment, then by part
-  std::vector<RoutedLowering> routed;     // products whose rows choose matrices; no parts
+  std::vector<RoutedLowering> routed;     // products whose rows choose matrices, likewise
   std::vector<RoutedBlocks> routed_blocks;
   std::vector<LookUpLowering> look_ups;  // pooled; no parts
   std::vector<uint32_t> schedule_of;     // by product without parts: its schedule's number

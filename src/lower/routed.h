@@ -63,14 +63,15 @@ struct GatheredRows {
 };
 
 struct RoutedLowering {
-  RoutedLowering(const OperatorSegment& one, const Schedule& point, size_t at)
-      : part(one), op(*one.product), schedule(point), number(at) {}
+  RoutedLowering(const OperatorSegment& one, const Schedule& point, size_t at, size_t rows)
+      : part(one), op(*one.product), schedule(point), number(at), of_part(rows) {}
 
   const OperatorSegment& part;
   const Segment op;
   const Schedule schedule;
-  const size_t number;  // of the schedule
-  size_t blocks = 0;    // in Lowering::routed_blocks
+  const size_t number;   // of the schedule
+  const size_t of_part;  // of the rows
+  size_t blocks = 0;     // in Lowering::routed_blocks
   GatheredRows x, ids, weights;
   std::vector<uint16_t> stacks;  // B, one or two
   std::vector<uint16_t> kept;    // by stage: where its tiles are until the next one takes them
@@ -105,7 +106,5 @@ struct RoutedLowering {
 RoutedBlocks blocks_of(const RoutedLowering& product);
 // Entries of a block that experts fill which are all as likely, in the mean.
 int32_t expected_entries(const RoutedBlocks& blocks);
-
-void emit_routed(struct Lowering& state, RoutedLowering& product);
 
 }  // namespace stretto

@@ -6,12 +6,12 @@ namespace stretto {
 
 RoutedEmission::RoutedEmission(Lowering& lowering, RoutedLowering& of)
     : state(lowering),
-      op(lowering.op),
+      op(lowering.parts[of.of_part].rows.op),
       product(of),
       blocks(lowering.routed_blocks[of.blocks]),
       ranks(lowering.op.ranks),
       events(of.schedule.sync == Sync::event),
-      emit(lowering, of.lanes, lowering.parts[0]),
+      emit(lowering, of.lanes, lowering.parts[of.of_part]),
       comm(ranks, std::max(1, of.lanes.comm)),
       compute(ranks, of.lanes.compute) {}
 

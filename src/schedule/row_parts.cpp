@@ -13,6 +13,17 @@
 namespace stretto {
 namespace {
 
+// Whether products of routed rows leave the tensor in a partition, which each part has of its own.
+bool is_of_choices(const Operator& op, int tensor) {
+  if (op.output_held(tensor)) return false;
+  return std::any_of(op.segments.begin(), op.segments.end(), [&](const OperatorSegment& segment) {
+    return segment.product && segment.product->is_routed() &&
+           op.tensor(tensor).rows == op.rows() * segment.product->top_k &&
+           std::any_of(segment.stages.begin(), segment.stages.end(),
+                       [&](int stage) { return op.stage(stage).out == tensor; });
+  });
+}
+
 // Tensors that grow with the operator's rows, told by an operator of other rows, which divide as
 // these do.
 std::vector<bool> tensors_of_rows(const Operator& op) {
@@ -22,6 +33,7 @@ std::vector<bool> tensors_of_rows(const Operator& op) {
   for (size_t i = 0; i < op.tensors.size(); ++i) {
     const Tensor &tensor = op.tensors[i], &moved = other.tensors[i];
     if (tensor.rows == moved.rows && tensor.cols == moved.cols) continue;
+    if (is_of_choices(op, static_cast<int>(i))) continue;
     if (tensor.rows != op.rows() || moved.rows != other.rows() || tensor.cols != moved.cols) {
       throw UsageError(
           fmt::format("split serves operators whose tensors have {} rows or no row of them, and "
@@ -132,6 +144,23 @@ RowParts row_parts(const Operator& op, const OperatorSchedule& schedule, const M
   return all;
 }
 
+namespace {
+
+// An input of a product of routed rows whose part is not one block on every rank.
+std::string whole_beside_rows(const Operator& op, const RowShards& owners) {
+  if (owners.ranks == 1) return {};
+  for (const OperatorSegment& segment : op.segments) {
+    if (!segment.product || !segment.product->is_routed()) continue;
+    for (const int id : {segment.input, segment.ids, segment.router_weights}) {
+      if (id < 0 || op.tensor(id).stage >= 0 || op.tensor(id).held != Held::whole) continue;
+      return op.tensor(id).name;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 Operator equal_part(const Operator& op, int split) {
   return split == 1 ? op : with_rows(op, (op.rows() + split - 1) / split);
 }
@@ -143,14 +172,15 @@ std::string why_no_split(const Operator& op, int split) {
       return fmt::format(
           "split={} of pooled look-ups, which send bags as they are made: take split=1", split);
     }
-    if (!segment.product || !segment.product->is_routed()) continue;
-    return fmt::format(
-        "split={} of rows that choose their matrices, which a partition has all of: "
-        "take split=1",
-        split);
   }
   try {
     const RowShards owners = owners_of(op, tensors_of_rows(op));
+    if (const std::string whole = whole_beside_rows(op, owners); !whole.empty()) {
+      return fmt::format(
+          "split={} of rows that choose their matrices, of which every rank has {} whole and a "
+          "block of others: take split=1",
+          split, whole);
+    }
     if (split <= owners.block()) return {};
     const int64_t block = owners.block();
     return fmt::format("split={} of {} that {}: take split={}{}", split,

@@ -34,6 +34,13 @@ TEST(RoutedPlans, AreAccepted) {
   }
 }
 
+TEST(RoutedPlans, OfTokensInPartsAreAccepted) {
+  for (const std::string op : {"moe-tp t=203 h=512 f=768 experts=12 k=3 ranks=4 dtype=bf16",
+                               "moe-ep t=203 h=512 f=192 experts=12 k=3 ranks=4 dtype=bf16"}) {
+    EXPECT_EQ(join(why_not_on_cuda(plan_of_operator(op, "split=2/tiles")), "; "), "") << op;
+  }
+}
+
 // What scatters a tile's rows must know where it has their choices.
 TEST(RoutedPlans, HandOverRowsByChoiceOfTheirOwnTablesOnly) {
   const Plan plan =
