@@ -91,13 +91,13 @@ std::string print(const BenchedOperator& benched, const std::string& against) {
                     "Stretto, and NCCL gathers all tokens and scatters sums",
                     benched.routing),
         kLabelWidth);
-    notes += labelled(
-        "floor",
-        fmt::format("{} us: each product's multiply-adds at {} TFLOP/s or its weights at {} GB/s, "
-                    "the rank's that takes longest; exposed is beyond that",
-                    us(benched.expert_floor_us), benched.machine.gemm_tflops,
-                    benched.machine.hbm_gb_per_s),
-        kLabelWidth);
+    notes += labelled("products",
+                      fmt::format("their floor is {} us: each one's multiply-adds at {} TFLOP/s or "
+                                  "its weights at {} GB/s, "
+                                  "the rank's that takes longest; exposed is beyond that",
+                                  us(benched.expert_floor_us), benched.machine.gemm_tflops,
+                                  benched.machine.hbm_gb_per_s),
+                      kLabelWidth);
     if (benched.library.gemm) {
       notes += labelled("cuBLAS",
                         "alone: an expert at a time, of sizes that this benchmark knows and a "
