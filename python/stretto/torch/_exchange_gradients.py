@@ -6,6 +6,7 @@ exchanged once for it, by PyTorch, and multiplies them twice.
 
 import torch
 
+from . import _gradients
 from ._exchanges import block_of, picked
 from ._gradients import Gradient, _matrix, _weight_gradient
 from .groups import ranks_of
@@ -76,8 +77,8 @@ def back_embedding_all_to_all(ctx, dy):
     return None, found.view(ctx.shape).to(ctx.dtype), None, None, None
 
 
-GRADIENTS = {
+_gradients.GRADIENTS.update({
     "matmul_all_to_all": Gradient(keep_matmul_all_to_all, back_matmul_all_to_all),
     "all_to_all_matmul": Gradient(keep_all_to_all_matmul, back_all_to_all_matmul),
     "embedding_all_to_all": Gradient(keep_embedding_all_to_all, back_embedding_all_to_all),
-}
+})

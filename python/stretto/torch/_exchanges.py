@@ -5,6 +5,7 @@ import torch.nn.functional as F
 
 from . import _calls, _checks, _collectives, _serve
 from ._kernels import put, target_of
+from ._records import seen
 from ._rows import Rows, row_dim
 from .groups import find, place
 
@@ -66,6 +67,7 @@ def _unaligned(x, *columns):
     return ""
 
 
+@seen
 def matmul_all_to_all(x, weight, bias, group_name, dim=0, rows=None, out=None):
     group, op = find(group_name), "matmul_all_to_all"
     many, block = product_rows(op, x, weight, bias, dim, rows, group.ranks)
@@ -87,6 +89,7 @@ def matmul_all_to_all(x, weight, bias, group_name, dim=0, rows=None, out=None):
     return put(target, y if bias is None else y + bias[group.rank * block:][:columns])
 
 
+@seen
 def all_to_all_matmul(x, weight, bias, group_name, dim=0, out=None):
     group, op = find(group_name), "all_to_all_matmul"
     many, block = exchanged_rows(op, x, weight, bias, dim, group.rank, group.ranks)
@@ -141,6 +144,7 @@ def _pooled(ids, tables, mode):
     return sums.to(tables.dtype)
 
 
+@seen
 def embedding_all_to_all(ids, tables, group_name, mode="sum", num_tables=None, out=None):
     group, op = find(group_name), "embedding_all_to_all"
     total, block = tables_of(op, ids, tables, mode, num_tables, group.rank, group.ranks)

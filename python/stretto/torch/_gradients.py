@@ -201,6 +201,12 @@ def arguments(op, more, tensors, seat):
         return (*tensors, None)[:3] + (seat,)
     if op == "matmul_all_reduce_add_rms_norm":
         return *tensors, more, seat
+    if op == "matmul_all_to_all":
+        return *tensors, None, seat, 0, None
+    if op == "all_to_all_matmul":
+        return *tensors, None, seat, 0
+    if op == "embedding_all_to_all":
+        return *tensors, seat, *more
     if op == "mlp":
         activation, is_shared, ups = more
         return tensors[0], tensors[1:1 + ups], tensors[1 + ups:-1], tensors[-1], activation, seat, is_shared, 0

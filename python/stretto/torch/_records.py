@@ -61,7 +61,8 @@ def names_of(op, more, count):
         return ["x", *["wg", "wu"][:ups], *(["c0", "c1"][:ups] if count > 2 + ups else []), "wd"]
     return {"matmul_reduce_scatter": ["a", "b", ADDED], "matmul_all_reduce": ["a", "b", ADDED],
             "matmul_all_reduce_add_rms_norm": ["a", "b", "r", "w"],
-            "moe": ["x", "ids", "weights", "wg", "wu", "wd"]}[op][:count]
+            "moe": ["x", "ids", "weights", "wg", "wu", "wd"], "embedding_all_to_all": ["ids", "w"],
+            "matmul_all_to_all": ["a", "b"], "all_to_all_matmul": ["a", "b"]}[op][:count]
 
 
 def _like(tensor):
@@ -87,7 +88,9 @@ class Record:
     def add(self, last, names, tensors, inputs, made):
         """A call that was made: the library's run, and whose tensors it had."""
         operation = last.operation
-        rows, words = operation._given({**inputs, **dict(zip(last.outputs, made))}, last.rows)
+        infos = operation._infos(last.rows)
+        given = {**inputs, **dict(zip(last.outputs, made))}
+        rows, words = operation._given({name: one.view(infos[name].shape) for name, one in given.items()}, last.rows)
         numbers = {name: number for number, name in enumerate(inputs)}
         self._way.add(library().enqueue, operation._handle.value, rows, tensors_in(words), tensors,
                       [numbers.get(name, name) for name in names], made, _empty_like,
@@ -204,12 +207,21 @@ def _of_moe(x, ids, weights, gate, up, down, seat, expert_parallel=False, out=No
     return (x, ids, weights, gate, up, down), expert_parallel, seat, True, _outs(out)
 
 
+def _of_exchange(x, weight, bias, seat, dim=0, rows=None, out=None):
+    return (x, weight), None, seat, bias is None and dim == 0 and rows is None, _outs(out)
+
+
+def _of_look_up(ids, tables, seat, mode="sum", num_tables=None, out=None):
+    return (ids, tables), (mode, num_tables), seat, True, _outs(out)
+
+
 def _outs(out):
     return None if out is None else (out,)
 
 
 PARTS = {"all_gather_matmul": _of_gather, "matmul_reduce_scatter": _of_product, "matmul_all_reduce": _of_product,
-         "matmul_all_reduce_add_rms_norm": _of_norm, "mlp": _of_mlp, "moe": _of_moe}
+         "matmul_all_reduce_add_rms_norm": _of_norm, "mlp": _of_mlp, "moe": _of_moe,
+         "matmul_all_to_all": _of_exchange, "all_to_all_matmul": _of_exchange, "embedding_all_to_all": _of_look_up}
 
 
 def _results(op, x, made):

@@ -7,12 +7,16 @@ from typing import Optional
 
 import torch
 
+from . import _again
 from .functional import _refuse_gradients, _refuse_tangents
 from .groups import GroupLike, seat
 
 
-def _called(op, tensors, out, *arguments):
-    tensors = [one for one in tensors if one is not None]
+def _called(op, group, more, may_come_again, tensors, out, *arguments):
+    if may_come_again:
+        made = _again.again(op, group, more, tensors, None if out is None else (out,))
+        if made is not None:
+            return made[0]
     _refuse_tangents(op, tensors)
     kernel = getattr(torch.ops.stretto, op)
     if out is None:
@@ -38,7 +42,9 @@ def matmul_all_to_all(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torc
     Returns [..., N_r] with all of `dim`: N_r = N / R, or what this rank has where ranks do not divide N. Collective;
     raises as all_gather_matmul().
     """
-    return _called("matmul_all_to_all", (x, weight, bias), out, x, weight, bias, seat(group), dim, rows)
+    tensors = (x, weight) if bias is None else (x, weight, bias)
+    return _called("matmul_all_to_all", group, None, bias is None and dim == 0 and rows is None, tensors, out,
+                   x, weight, bias, seat(group), dim, rows)
 
 
 def all_to_all_matmul(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor] = None,
@@ -53,7 +59,9 @@ def all_to_all_matmul(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torc
 
     Returns [..., N]. Collective; raises as all_gather_matmul().
     """
-    return _called("all_to_all_matmul", (x, weight, bias), out, x, weight, bias, seat(group), dim)
+    tensors = (x, weight) if bias is None else (x, weight, bias)
+    return _called("all_to_all_matmul", group, None, bias is None and dim == 0, tensors, out,
+                   x, weight, bias, seat(group), dim)
 
 
 def embedding_all_to_all(ids: torch.Tensor, tables: torch.Tensor, group: GroupLike = None, *, mode: str = "sum",
@@ -75,4 +83,5 @@ def embedding_all_to_all(ids: torch.Tensor, tables: torch.Tensor, group: GroupLi
     """
     if ids.dtype is not torch.int32 and not ids.is_floating_point():
         ids = ids.to(torch.int32)
-    return _called("embedding_all_to_all", (ids, tables), out, ids, tables, seat(group), mode, num_tables)
+    return _called("embedding_all_to_all", group, (mode, num_tables), True, (ids, tables), out,
+                   ids, tables, seat(group), mode, num_tables)

@@ -6,7 +6,8 @@ compute is in functional.py's docstrings; lists of weights lie below one another
 
 import torch
 
-from . import _exchange_gradients, _exchanges, _experts, _gradients, _graphs, _kernels, _shapes
+from . import _exchange_gradients  # noqa: F401  (adds its gradients)
+from . import _exchanges, _experts, _gradients, _graphs, _kernels, _shapes
 
 _library = torch.library.Library("stretto", "FRAGMENT")
 
@@ -83,7 +84,6 @@ OUT_SCHEMAS = {
 }
 
 
-GRADIENTS = {**_gradients.GRADIENTS, **_exchange_gradients.GRADIENTS}
 # Arguments that autocast leaves as they are: a token's sum is weighed in fp32, and tables are not multiplied.
 KEPT = {"moe": (2,), "embedding_all_to_all": (1,)}
 
@@ -120,7 +120,7 @@ def _define():
         kernels, fakes = _homes(name)
         _library.impl(name, getattr(kernels, name), "CompositeExplicitAutograd")
         torch.library.register_fake(f"stretto::{name}", getattr(fakes, f"fake_{name}"), lib=_library)
-        gradient = GRADIENTS.get(name)
+        gradient = _gradients.GRADIENTS.get(name)
         if gradient:
             torch.library.register_autograd(f"stretto::{name}", gradient.backward,
                                             setup_context=gradient.keep, lib=_library)

@@ -112,6 +112,7 @@ class Again(unittest.TestCase):
         inner = torch.zeros(2, 32).bfloat16()
         ids, weights = torch.zeros(2, 4, 2).int(), torch.zeros(2, 4, 2)
         experts = [torch.zeros(3, *shape).bfloat16() for shape in ((16, 64), (16, 64), (64, 16))]
+        bags = torch.zeros(8, 3, 2).int()
         for call, inputs, shape in (
                 (lambda: st.all_gather_matmul(x, w, group=group), {"a": x, "b": w}, (2, 4, 32)),
                 (lambda: st.all_gather_matmul(x, w, scale, group), {"a": x, "b": w, "c": scale}, (2, 4, 32)),
@@ -129,7 +130,11 @@ class Again(unittest.TestCase):
                 (lambda: st.mlp(x, w, down, group, activation="gelu", sequence_parallel=True),
                  {"x": x, "wg": w, "wd": down}, (2, 4, 64)),
                 (lambda: st.moe(x, ids, weights, *experts, group), dict(zip(
-                    ("x", "ids", "weights", "wg", "wu", "wd"), (x, ids, weights, *experts))), (2, 4, 64))):
+                    ("x", "ids", "weights", "wg", "wu", "wd"), (x, ids, weights, *experts))), (2, 4, 64)),
+                (lambda: st.matmul_all_to_all(x, w, group=group), {"a": x, "b": w}, (2, 4, 32)),
+                (lambda: st.all_to_all_matmul(x, w, group=group), {"a": x, "b": w}, (2, 4, 32)),
+                (lambda: st.embedding_all_to_all(bags, experts[0], group, mode="mean"),
+                 {"ids": bags.flatten(1), "w": experts[0]}, (8, 3, 64))):
             call()
             made = call()
             (first, _, before, _), (second, rows, given, stream) = self.enqueued
@@ -142,7 +147,7 @@ class Again(unittest.TestCase):
             outputs = sorted(address for name, (address, _) in given.items() if name not in inputs)
             self.assertEqual(outputs, sorted(one.data_ptr() for one in made))
             self.enqueued.clear()
-        self.assertEqual(sum(st.report().served.values()), 24)
+        self.assertEqual(sum(st.report().served.values()), 30)
 
     def test_the_dispatchers_operators(self):
         """Which compiled code, gradients and operators in parts call."""
@@ -248,6 +253,9 @@ class Again(unittest.TestCase):
                      lambda x: st.matmul_all_reduce_add_rms_norm(x, self.w, residual, scale, group=self.group),
                      lambda x: st.mlp(x, [self.w, self.w], self.w.t(), self.group),
                      lambda x: st.moe(x, ids, weights, *experts, self.group),
+                     lambda x: st.matmul_all_to_all(x, self.w, group=self.group),
+                     lambda x: st.all_to_all_matmul(x, self.w, group=self.group),
+                     lambda x: st.embedding_all_to_all(ids, x.transpose(0, 1), self.group),
                      lambda x: st.column_matmul(x, [self.w, self.w], group=self.group)):
             call(self.x)
             call(self.x)
@@ -348,6 +356,7 @@ class Again(unittest.TestCase):
         parts, both = list(normal(1, 64, 64).split([16, 48])), normal(2, 64)
         x, w, up, down, scale, residual = (normal(3 + i, *shape) for i, shape in enumerate(
             ((2, 4, 64), (32, 64), (32, 64), (64, 32), (32,), (2, 4, 32))))
+        bags = torch.tensor([[[0, 1], [2, 9], [-1, 3]]] * 8).int()
         for call, given in (
                 (lambda *t: st.all_gather_matmul(*t, group=group), (x, w)),
                 (lambda *t: st.all_gather_matmul(*t, group=group), (x, w, scale)),
@@ -359,7 +368,10 @@ class Again(unittest.TestCase):
                 (lambda *t: torch.cat(st.matmul_all_reduce_add_rms_norm(*t, 1e-5, group)), (x, w, residual, scale)),
                 (lambda x, down, *t: st.mlp(x, t, down, group), (x, down, w, up)),
                 (lambda x, down, w, up, *b: st.mlp(x, [w, up], down, group, up_bias=b),
-                 (x, down, w, up, scale, -scale))):
+                 (x, down, w, up, scale, -scale)),
+                (lambda *t: st.matmul_all_to_all(*t, group=group), (x, w)),
+                (lambda *t: st.all_to_all_matmul(*t, group=group), (x, w)),
+                (lambda tables: st.embedding_all_to_all(bags, tables, group, mode="mean"), (normal(9, 3, 4, 8),))):
             leaves = [one.detach().requires_grad_() for one in given]
             with mock.patch.object(_again, "again", lambda *given: None):
                 right = call(*leaves)
