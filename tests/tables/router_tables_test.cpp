@@ -69,8 +69,7 @@ TEST_P(RouterTables, MakeChoicesAndWeightsOfTheirRows) {
       for (int32_t i = 0; is_biased && i < experts; ++i) put(reads[1], 0, i, bias_of(i));
       const device::MoverRegion* const regions = table.regions[0].data() + task.first_region;
       for (uint32_t row = 0; row < task.rows; ++row) {
-        device::RouterRow{task, routed, regions, regions + task.num_sources, row}.make<0>(
-            device::OneLane{});
+        device::RouterRow(task, routed, regions, row).make<0>(device::OneLane{});
       }
       ASSERT_EQ(task.rows, static_cast<uint32_t>(to.rows()));
       for (int32_t row = 0; row < to.rows(); ++row) {
@@ -142,8 +141,7 @@ TEST(SliceTables, MakeNumbersAndWeightsOfTheirRows) {
       const device::MoverRegion* const regions = table.regions[0].data() + task.first_region;
       ASSERT_EQ(task.rows, static_cast<uint32_t>(to.rows()));
       for (uint32_t row = 0; row < task.rows; ++row) {
-        device::RouterRow{task, routed, regions, regions + task.num_sources, row}.make(
-            device::OneLane{});
+        device::RouterRow(task, routed, regions, row).make(device::OneLane{});
       }
       for (int32_t row = 0; row < to.rows(); ++row) {
         const int32_t token = memory.first_token(to) + row;

@@ -9,13 +9,24 @@
 namespace stretto::device {
 
 // A row of such a task, by the lanes that have it; host code can make one too. Sources: S, and the
-// bias or IDS; what is sliced alone. Destinations: IDS or WEIGHTS.
+// bias or IDS; what is sliced alone. Destinations: IDS or WEIGHTS. What tables say is copied:
+// behind every element that is looked at the compiler would look there again.
 struct RouterRow {
-  const MoverTask& task;
-  const RoutedTask& routed;
-  const MoverRegion* from;
-  const MoverRegion* to;
-  uint32 row;
+  const MoverTask task;
+  const RoutedTask routed;
+  const uint64 scores, others;  // where the rows begin; there is one of bias
+  const MoverRegion* const to;
+  const uint32 row;
+
+  STRETTO_PRIMITIVE RouterRow(const MoverTask& of, const RoutedTask& as, const MoverRegion* regions,
+                              uint32 number)
+      : task(of),
+        routed(as),
+        scores(row_of(regions[0], number)),
+        others(
+            row_of(regions[of.num_sources - 1u], as.kind == RoutedKind::biased_top_k ? 0 : number)),
+        to(regions + of.num_sources),
+        row(number) {}
 
   // Of scores of fp32, of which a lane has few, each is loaded once, and all at once.
   template <int32 kHeld = 0, class Lanes>
@@ -23,10 +34,9 @@ struct RouterRow {
     if (routed.kind >= RoutedKind::slice_ids) return make_slices(lanes);
     if (kHeld > 0 && task.from == MoverType::fp32 &&
         routed.experts <= static_cast<uint32>(kHeld * Lanes::kCount)) {
-      make_of<kHeld>(lanes,
-                     [&](int32 expert) { return element(from[0], row, expert, MoverType::fp32); });
+      make_of<kHeld>(lanes, [&](int32 expert) { return element(scores, expert, MoverType::fp32); });
     } else {
-      make_of<0>(lanes, [&](int32 expert) { return element(from[0], row, expert, task.from); });
+      make_of<0>(lanes, [&](int32 expert) { return element(scores, expert, task.from); });
     }
   }
 
@@ -41,15 +51,14 @@ struct RouterRow {
                             routed.kind == RoutedKind::biased_top_k};
       choose_experts<kHeld>(
           lanes, rules, score,
-          [&](int32 expert) { return element(from[1], 0, expert, routed.weights); },
+          [&](int32 expert) { return element(others, expert, routed.weights); },
           [&](int32 slot, int32 expert) { put_number(slot, expert); });
       return;
     }
     const GateRules rules{experts, top_k, routed.kind == RoutedKind::softmax_gate,
                           routed.own_experts != 0, task.epsilon};
     weigh_experts<kHeld>(
-        lanes, rules, score,
-        [&](int32 slot) { return number_at(from[1], row, static_cast<uint32>(slot)); },
+        lanes, rules, score, [&](int32 slot) { return number_in(others, slot); },
         [&](int32 slot, float weight) { put_weight(slot, weight); });
   }
 
@@ -60,10 +69,10 @@ struct RouterRow {
     for (int32 slot = lanes.index(); slot < static_cast<int32>(routed.top_k);
          slot += Lanes::kCount) {
       if (routed.kind == RoutedKind::slice_ids) {
-        const int32 id = number_at(from[0], row, static_cast<uint32>(slot / slices));
+        const int32 id = number_in(scores, slot / slices);
         put_number(slot, number_of_slice(id, static_cast<int32>(routed.experts), slot % slices));
       } else {
-        put_weight(slot, element(from[0], row, slot / slices, task.from));
+        put_weight(slot, element(scores, slot / slices, task.from));
       }
     }
   }
@@ -82,12 +91,23 @@ struct RouterRow {
       }
     }
   }
-  STRETTO_PRIMITIVE static float element(const MoverRegion& region, uint32 row, int32 column,
-                                         MoverType type) {
-    return load_element(address_in(region, row, static_cast<uint32>(column), type), type);
+  STRETTO_PRIMITIVE static uint64 row_of(const MoverRegion& region, uint32 row) {
+    return region.address + row * region.row_bytes;
+  }
+  STRETTO_PRIMITIVE static int32 number_in(uint64 row, int32 column) {
+    return *reinterpret_cast<const volatile int32*>(row + static_cast<uint32>(column) * 4);
+  }
+  STRETTO_PRIMITIVE static float element(uint64 row, int32 column, MoverType type) {
+    const uint64 at = row + static_cast<uint32>(column) * bytes_of(type);
+    const uint32 bits = type == MoverType::fp32 ? *reinterpret_cast<const volatile uint32*>(at)
+                                                : *reinterpret_cast<const volatile uint16*>(at);
+    // By no branch, behind which the next one would have to wait for this one.
+    const float narrow = type == MoverType::bf16 ? widen_as(MoverType::bf16, bits)
+                                                 : widen_as(MoverType::fp16, bits & 0xffffu);
+    return type == MoverType::fp32 ? float_of_bits(bits) : narrow;
   }
   STRETTO_PRIMITIVE uint64 place(uint32 d, int32 slot, uint32 bytes) const {
-    return to[d].address + row * to[d].row_bytes + static_cast<uint32>(slot) * bytes;
+    return row_of(to[d], row) + static_cast<uint32>(slot) * bytes;
   }
 };
 
@@ -99,7 +119,7 @@ STRETTO_DEVICE void route_rows(const MoverTask& task, const RoutedTask& routed,
                                const MoverRegion* regions) {
 #pragma unroll 1
   for (uint32 row = threadIdx.x / 32; row < task.rows; row += kAddWarps) {
-    RouterRow{task, routed, regions, regions + task.num_sources, row}.make<kHeld>(WarpLanes{});
+    RouterRow(task, routed, regions, row).make<kHeld>(WarpLanes{});
   }
 }
 
