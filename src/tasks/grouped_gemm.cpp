@@ -1,5 +1,6 @@
 // grouped_gemm each=S A EXPERTS B -> C..: C = A times the transpose of the matrix of the stack B
-// that EXPERTS, a number for each entry, names. Undefined where the entry is empty.
+// that EXPERTS, a number for each entry, names. Undefined where the entry is empty, and in rows
+// without a choice.
 #include <fmt/format.h>
 
 #include "tasks/kinds.h"

@@ -140,9 +140,8 @@ STRETTO_HOST_DEVICE RegisterBudget registers_of(const GemmConfig& config) {
   const RegisterBudget tight =
       config.consumers == 1 ? RegisterBudget{240, 56} : RegisterBudget{216, 72};
   if (config.bias && config.consumers == 1) return tight;
-  if (config.gathers || config.scatters) {
-    return config.consumers == 1 ? RegisterBudget{240, 72} : tight;
-  }
+  if (config.grouped && config.consumers == 1) return {240, 72};
+  if (config.gathers || config.scatters) return tight;
   for (const TightKernel& kernel : kTightKernels) {
     if (config.tile_m != kernel.tile_m || config.tile_n != kernel.tile_n || config.adds > 0 ||
         (config.output == OutputType::fp32) != kernel.fp32 || config.serves != kernel.serves ||
@@ -226,8 +225,11 @@ struct GemmEntry {
   // Where the kernel scatters: the rows of choices, from the tile's first column on. The task has
   // no destinations.
   ScatteredRows to;
+  // Where the choice stands of the first row that the second consumer has: -1 there says that it
+  // has none to multiply, since rows with a choice come first. 0: nobody knows.
+  uint64 second;
 };
-static_assert(sizeof(GemmEntry) == 80);
+static_assert(sizeof(GemmEntry) == 88);
 
 // Takes rows [begin, end) of the tile. Where the tile's first row and column lie in the maps; the
 // rows taken are not above a map's first, or the store faults.
