@@ -50,6 +50,9 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params, uint32 index) {
   extern __shared__ uint8 shared_memory[];
   constexpr GemmLayout kLayout = layout_of(kConfig);
   constexpr RegisterBudget kRegisters = registers_of(kConfig);
+  // Who takes registers waits until the block has as many: of those that it was launched with.
+  static_assert(kConfig.consumers * kRegisters.consumer + kRegisters.mover <=
+                (kConfig.consumers + 1) * (65536 / kLayout.threads / 8 * 8));
   const GemmShared<kConfig> shared(shared_address(shared_memory));
   const uint32 warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
   const uint32 lane = threadIdx.x % 32;

@@ -114,7 +114,7 @@ STRETTO_HOST_DEVICE GemmLayout layout_of(const GemmConfig& config) {
   return layout;
 }
 
-// The register budgets of a thread: together no more than the 64 K of an SM.
+// The register budgets of a thread: together no more than the 64 K of an SM, in eights for each.
 struct RegisterBudget {
   int32 consumer, mover;
 
@@ -141,6 +141,8 @@ STRETTO_HOST_DEVICE RegisterBudget registers_of(const GemmConfig& config) {
       config.consumers == 1 ? RegisterBudget{240, 56} : RegisterBudget{216, 72};
   if (config.bias && config.consumers == 1) return tight;
   if (config.grouped && config.consumers == 1) return {240, 72};
+  // Of 256 rows a lane of either warp has eight choices in registers.
+  if (config.gathers && config.scatters && config.tile_m == 256) return {208, 88};
   if (config.gathers || config.scatters) return tight;
   for (const TightKernel& kernel : kTightKernels) {
     if (config.tile_m != kernel.tile_m || config.tile_n != kernel.tile_n || config.adds > 0 ||
