@@ -117,11 +117,8 @@ device::GemmEntry GemmTasks::entry_of(const Instr& product, const Region& stored
   const int64_t others = b.rows() - plan.writes(product)[0].cols();
   of.experts = static_cast<uint32_t>(others / product.count(0) + 1);
   const int32_t first = entry * static_cast<int32_t>(of.rows);
-  const std::optional<ChoiceTables> tables = choices_.of(product, stored);
-  if (tables && config_.consumers == 2) {
-    of.second = address_of_row(tables->choices, first + config_.tile_m / 2);
-  }
   if (config_.scatters) {
+    const std::optional<ChoiceTables> tables = choices_.of(product, stored);
     STRETTO_ASSERT(tables, "a tile without tables is handed over by choice");
     const Buffer& output = plan.buffers[stored.buffer];
     of.choices = address_of_row(tables->choices, first);

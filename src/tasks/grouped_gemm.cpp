@@ -1,6 +1,5 @@
 // grouped_gemm each=S A EXPERTS B -> C..: C = A times the transpose of the matrix of the stack B
-// that EXPERTS, a number for each entry, names. Undefined where the entry is empty, and in rows
-// without a choice.
+// that EXPERTS, a number for each entry, names. Undefined where the entry is empty.
 #include <fmt/format.h>
 
 #include "tasks/kinds.h"

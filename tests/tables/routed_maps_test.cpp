@@ -238,46 +238,6 @@ TEST_P(RoutedMaps, OutputsByChoiceAreStoredOnce) {
   EXPECT_EQ(scattering, is_up ? plan_.ranks() : 0);
 }
 
-// A second consumer is told where the choice of its first row stands.
-TEST_P(RoutedMaps, SecondConsumersKnowWhetherTheyHaveRows) {
-  int products = 0, idle = 0;
-  for (int rank = 0; rank < plan_.ranks(); ++rank) {
-    for (int set = 0; set < memory_.sets; ++set) {
-      memory_.make_partitions(rank, set);
-      std::map<uint64_t, uint64_t> choices_of;  // by where an entry's expert stands
-      memory_.each_routed(
-          rank, [&](const Instr& instr, const MoverTask&, const RoutedTask&, const MoverTable&) {
-            if (instr.op != Opcode::route) return;
-            const Region &choices = plan_.writes(instr)[0], &experts = plan_.writes(instr)[1];
-            const int32_t rows = choices.rows() / experts.rows();
-            for (int32_t entry = 0; entry < experts.rows(); ++entry) {
-              choices_of[memory_.address(experts, entry, 0, set)] =
-                  memory_.address(choices, entry * rows, 0, set);
-            }
-          });
-      for (const GemmLaunch& launch : memory_.tables[size_of(rank)].gemms) {
-        if (!launch.config.grouped || launch.config.consumers == 1) continue;
-        const auto own = static_cast<uint32_t>(launch.config.tile_m / 2);
-        for (const auto& block : launch.table.entries[size_of(set)]) {
-          for (const device::GemmEntry& entry : block) {
-            const MoverRegion choices{choices_of.at(entry.expert), 4};
-            ASSERT_EQ(entry.second, choices.address + own * 4);
-            const bool is_idle = device::number_at(choices, own) < 0;
-            ++products;
-            idle += is_idle ? 1 : 0;
-            for (uint32_t row = own; is_idle && row < entry.rows; ++row) {
-              ASSERT_LT(device::number_at(choices, row), 0);
-            }
-          }
-        }
-      }
-    }
-  }
-  if (std::string(GetParam().schedule).find("tile=128") == std::string::npos) return;
-  EXPECT_GT(products, idle);
-  EXPECT_GT(idle, 0);
-}
-
 INSTANTIATE_TEST_SUITE_P(
     Plans, RoutedMaps,
     testing::Values(

@@ -15,7 +15,7 @@ struct GemmShared {
   uint32 sums_ready;    // one past the last task whose sums to add have come
   uint32 blocks_ready;  // with phases: of K, of all tasks, those whose signals have come
   uint32 epoch;         // of the run
-  uint32 notes;         // where grouped: of a task, how many consumers have rows
+  uint32 notes;         // where grouped: of a task, whether its entry is empty
   uint32 offsets;       // where it gathers: of the task's rows, in 16 bytes from X's first
 
   STRETTO_DEVICE explicit GemmShared(uint32 base) {
@@ -40,13 +40,13 @@ struct GemmShared {
     return chunks + chunk_index(consumer, slot) * kLayout.chunk_bytes;
   }
 
-  // How many consumers have rows to multiply for a task, the first ones; 0: its entry is empty. The
-  // load thread writes it ahead of the task's first stage, with which it becomes visible.
+  // Whether there is nothing to multiply for a task. The load thread writes it ahead of the task's
+  // first stage, with which it becomes visible.
   STRETTO_DEVICE uint32 note(uint32 task) const { return notes + task % kTaskNotes * 4; }
-  STRETTO_DEVICE void write_note(uint32 task, uint32 at_work) const {
-    store_shared_word(note(task), at_work);
+  STRETTO_DEVICE void write_note(uint32 task, bool is_empty) const {
+    store_shared_word(note(task), is_empty ? 1 : 0);
   }
-  STRETTO_DEVICE uint32 at_work(uint32 task) const { return load_shared_word(note(task)); }
+  STRETTO_DEVICE bool is_empty(uint32 task) const { return load_shared_word(note(task)) != 0; }
 
   // Of stage `slot`, when it holds what others sent instead of operands.
   STRETTO_DEVICE uint32 piece(uint32 slot, int32 place) const {

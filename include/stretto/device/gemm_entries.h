@@ -21,21 +21,6 @@ STRETTO_DEVICE int32 row_of_matrix(const GemmEntry& entry, int32 expert) {
   return number < entry.experts ? static_cast<int32>(number * entry.each) : -1;
 }
 
-// What tables say of an entry, and how many consumers have rows of it.
-struct EntryNumbers {
-  int32 expert = -1;
-  uint32 at_work = 0;
-};
-
-template <GemmConfig kConfig>
-STRETTO_DEVICE EntryNumbers look_at(const GemmEntry& entry) {
-  EntryNumbers of{table_entry(entry.expert), static_cast<uint32>(kConfig.consumers)};
-  if constexpr (kConfig.consumers == 2) {
-    if (entry.second != 0 && table_entry(entry.second) < 0) of.at_work = 1;
-  }
-  return of;
-}
-
 // The entries of a block's tasks, one after the other. A look at a table takes most of a
 // microsecond, so that of the next task is taken ahead where nothing has to be awaited for it.
 template <GemmConfig kConfig>
@@ -48,26 +33,21 @@ class EntryWalk {
     }
   }
 
-  struct Found {
-    int32 first_row;  // as row_of_matrix()
-    uint32 at_work;   // consumers that have rows
-  };
-
-  // Of task i, whose signals have come. `may_look`: those of the next one, of which there may be
-  // none, have then come too.
-  STRETTO_DEVICE Found find(uint32 i, bool may_look, bool has_next) {
+  // Of task i, whose signals have come, as row_of_matrix(). `may_look`: those of the next one, of
+  // which there may be none, have then come too.
+  STRETTO_DEVICE int32 first_row(uint32 i, bool may_look, bool has_next) {
     const GemmEntry entry = next_;
-    const EntryNumbers numbers = is_known_ ? numbers_ : look_at<kConfig>(entry);
+    const int32 expert = is_known_ ? expert_ : table_entry(entry.expert);
     if (has_next) next_ = entries_[i + 1];
-    if (may_look) numbers_ = look_at<kConfig>(next_);
+    if (may_look) expert_ = table_entry(next_.expert);
     is_known_ = may_look;
-    return {row_of_matrix(entry, numbers.expert), numbers.at_work};
+    return row_of_matrix(entry, expert);
   }
 
  private:
   const GemmEntry* entries_ = nullptr;
   GemmEntry next_{};
-  EntryNumbers numbers_{};
+  int32 expert_ = -1;
   bool is_known_ = false;
 };
 

@@ -104,15 +104,12 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
     }
     int32 a_row = task.a_row;
     [[maybe_unused]] int32 b_row = task.b_row, other_b_row = follow.b_row;
-    [[maybe_unused]] uint32 at_work = 0;
     if constexpr (kConfig.grouped) {
-      const auto found = entries.find(i, i + 1 < end && next.num_waits == 0, i + 1 < end);
-      const int32 down = found.first_row;
-      at_work = found.at_work;
+      const int32 down = entries.first_row(i, i + 1 < end && next.num_waits == 0, i + 1 < end);
       if (down < 0) {
         // A stage without data, for all who follow.
         barrier_wait(shared.empty + ring.slot * 8, ring.parity);
-        shared.write_note(i, 0);
+        shared.write_note(i, true);
         barrier_arrive(shared.full + ring.slot * 8);
         ring.advance<kConfig.stages>();
         continue;
@@ -143,7 +140,7 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
       const uint32 full = shared.full + ring.slot * 8;
       barrier_wait(shared.empty + ring.slot * 8, ring.parity);
       if constexpr (kConfig.grouped) {
-        if (left == task.num_k) shared.write_note(i, at_work);
+        if (left == task.num_k) shared.write_note(i, false);
       }
       barrier_arrive_expect(full, (kConfig.gathers ? 0 : kLayout.a_bytes) + kLayout.b_bytes);
       if constexpr (!kConfig.gathers) {

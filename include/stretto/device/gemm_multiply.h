@@ -111,23 +111,6 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
     if (marks_here) mark(params.marks, i, Mark::multiplied);
   };
 
-  // Of a tile of whose rows this consumer has none it only lets the stages go. What it then hands
-  // over is anything, and stored nowhere.
-  const auto pass_tile = [&](uint32 num_k) {
-    for (uint32 k = 0; k < num_k; ++k) {
-      await_stage();
-      release(ring.slot);
-      ring.advance<kConfig.stages>();
-    }
-    if constexpr (kOverlaps) {
-      while (handed < kLayout.chunks) writer.template write_packed_number<0>(packed, handed++);
-    }
-    if constexpr (kPacks) {
-#pragma unroll
-      for (int32 j = 0; j < kMmas * kStored / 2; ++j) asm volatile("" : "=r"(packed[j]));
-    }
-  };
-
   uint32 next_num_k = num_k_of(begin);
   for (uint32 i = begin; i < end; ++i) {
     const uint32 num_k = next_num_k;
@@ -140,12 +123,9 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
     if constexpr (kConfig.serves) {
       if (num_k == 0) continue;
     }
-    bool has_rows = true;
     if constexpr (kConfig.grouped) {
       await_stage();
-      const uint32 at_work = shared.at_work(i);
-      if constexpr (kConfig.consumers == 2) has_rows = consumer < at_work;
-      if (at_work == 0) {
+      if (shared.is_empty(i)) {
         if constexpr (kOverlaps) {
           while (handed < kLayout.chunks) writer.template write_packed_number<0>(packed, handed++);
         }
@@ -155,9 +135,7 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
         continue;
       }
     }
-    if (!has_rows) {
-      pass_tile(num_k);
-    } else if (!kGoesOn<kConfig> || num_k != 0) {  // a tile of its own
+    if (!kGoesOn<kConfig> || num_k != 0) {  // a tile of its own
       multiply_tile(i, num_k);
       if constexpr (kConfig.splits) {
         const GemmSplit split = params.splits[i * kLayout.halves];

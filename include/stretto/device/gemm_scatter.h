@@ -34,8 +34,7 @@ STRETTO_DEVICE void gemm_scatter(const GemmParams& params, const GemmShared<kCon
   for (uint32 i = begin; i < end; ++i) {
     // Behind an empty task's one chunk, which has no data, its note is visible.
     for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) await_chunk(consumer);
-    const uint32 at_work = shared.at_work(i);
-    if (at_work == 0) {
+    if (shared.is_empty(i)) {
       __syncwarp();
       for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) free_chunk(consumer);
       ring.advance<kLayout.chunk_slots>();
@@ -59,7 +58,6 @@ STRETTO_DEVICE void gemm_scatter(const GemmParams& params, const GemmShared<kCon
           const uint32 from = await_chunk(consumer);
 #pragma unroll 1
           for (int32 half = 0; half < kChunkRows; half += 32) {
-            if (static_cast<uint32>(consumer) >= at_work) break;
             uint32 target = kNowhere;
 #pragma unroll
             for (int32 part = 0; part < kConfig.tile_m / 32; ++part) {

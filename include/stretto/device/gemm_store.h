@@ -67,14 +67,12 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
         continue;
       }
     }
-    [[maybe_unused]] uint32 at_work = kConfig.consumers;
     if constexpr (kConfig.grouped) {
-      // Behind a task's first chunk, an empty one's only, which has no data, its note is visible.
+      // Behind an empty task's one chunk, which has no data, its note is visible.
       for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) {
         barrier_wait(shared.chunk_full + shared.chunk_index(consumer, ring.slot) * 8, ring.parity);
       }
-      at_work = shared.at_work(i);
-      if (at_work == 0) {
+      if (shared.is_empty(i)) {
         free_chunks(ring.slot);
         ring.advance<kLayout.chunk_slots>();
         gemm_notify(params, epoch, task);
@@ -91,11 +89,7 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
       const int32 column = chunk % kChunksAcross * kLayout.chunk_columns;
       for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) {
         barrier_wait(shared.chunk_full + shared.chunk_index(consumer, ring.slot) * 8, ring.parity);
-        uint32 destinations = task.num_destinations;
-        if constexpr (kConfig.grouped && kConfig.consumers == 2) {
-          if (static_cast<uint32>(consumer) >= at_work) destinations = 0;
-        }
-        for (uint32 d = 0; d < destinations; ++d) {
+        for (uint32 d = 0; d < task.num_destinations; ++d) {
           GemmDestination to = params.destinations[task.first_destination + d];
           if constexpr (kConfig.serves) {
             to.row += shift;

@@ -227,11 +227,8 @@ struct GemmEntry {
   // Where the kernel scatters: the rows of choices, from the tile's first column on. The task has
   // no destinations.
   ScatteredRows to;
-  // Where the choice stands of the first row that the second consumer has: -1 there says that it
-  // has none to multiply, since rows with a choice come first. 0: nobody knows.
-  uint64 second;
 };
-static_assert(sizeof(GemmEntry) == 88);
+static_assert(sizeof(GemmEntry) == 80);
 
 // Takes rows [begin, end) of the tile. Where the tile's first row and column lie in the maps; the
 // rows taken are not above a map's first, or the store faults.
