@@ -23,7 +23,7 @@ POOLED = (("2 and 4 GPUs, {} shapes of 16 to 256 rows", ("few_rows_h200_x2.json"
 AT_THE_LIMIT = (("2", "torch_steady_h200_x2.json", "{}"),
                 ("4", "torch_steady_h200_x4.json", "{} of the 10 largest"))
 # One GPU by itself: nothing is communicated.
-GEMM, EXPERTS, LAYERS = "gemm_h200_x1.json", "grouped_shuffled_h200_x1.json", "moe_permute_h100_x1.json"
+GEMM, EXPERTS, LAYERS = "gemm_h200_x1.json", "grouped_shuffled_h200_x1.json", "moe_partitions_h100_x1.json"
 MODELS = (("steps of a model of Llama's shape, 4 layers", "models_h100_x1.json"),
           ("training steps of the same", "models_train_h100_x1.json"))
 BLOCK = re.compile(r"(<!-- table (\w+): written by bench/report\.py -->\n)(.*?)(<!-- end -->)", re.DOTALL)

@@ -42,14 +42,15 @@ TEST_F(CompileTest, MoversDoNotSpill) {
   for (const bool norms : {false, true}) {
     expect_no_spills_in_time(norms ? "mover with norms" : "mover", mover_source(norms), "sm_90a");
   }
-  expect_no_spills_in_time("mover of routed rows", mover_source(false, true), "sm_90a");
 }
 
-// Of a layer with experts in one graph.
-TEST_F(CompileTest, MoversWithNormsAndRoutedRowsSpillLittle) {
-  const CompiledKernel kernel = compiler_.compile(mover_source(true, true), "sm_90a");
-  EXPECT_GT(most_registers(kernel.log), 0);
-  EXPECT_LE(spilled_bytes(kernel.log), 320) << kernel.log;
+// Once a task. Beside norms, of a layer with experts in one graph, more.
+TEST_F(CompileTest, MoversOfRoutedRowsSpillLittle) {
+  for (const bool norms : {false, true}) {
+    const CompiledKernel kernel = compiler_.compile(mover_source(norms, true), "sm_90a");
+    EXPECT_GT(most_registers(kernel.log), 0);
+    EXPECT_LE(spilled_bytes(kernel.log), norms ? 320 : 16) << kernel.log;
+  }
 }
 
 // Releases of one version differ in their machine code; cached kernels go by the build.

@@ -41,17 +41,17 @@ class PooledMover {
     const uint32 columns = columns_of_table();
     uint32 lanes = 1;  // of a bag
     while (lanes < 32 && lanes * of_lane < columns) lanes *= 2;
-    const uint32 own = threadIdx.x % lanes, bags = task_.rows * routed_.entries;
-    uint32 bad = 0;
+      // Numbers are made again, not kept, since registers are few.
 #pragma unroll 1
-    for (uint32 bag = threadIdx.x / lanes; bag < bags; bag += kAddWarps * 32 / lanes) {
+    for (uint32 bag = threadIdx.x / lanes; bag < task_.rows * routed_.entries;
+         bag += kAddWarps * 32 / lanes) {
 #pragma unroll 1
-      for (uint32 column = own * of_lane; column < columns; column += lanes * of_lane) {
-        const uint32 found = act(bag / routed_.entries, bag % routed_.entries, column);
-        if (column == 0) bad += found;
+      for (uint32 column = (threadIdx.x & (lanes - 1)) * of_lane; column < columns_of_table();
+           column += lanes * of_lane) {
+        const uint32 bad = act(bag / routed_.entries, bag % routed_.entries, column);
+        if (column == 0 && bad != 0 && bad_ids_ != nullptr) add_relaxed_sys(bad_ids_, bad);
       }
     }
-    if (bad != 0 && bad_ids_ != nullptr) add_relaxed_sys(bad_ids_, bad);
   }
 
   // What stands at a slot; -1 past the last one.

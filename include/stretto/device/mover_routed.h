@@ -20,6 +20,29 @@ STRETTO_DEVICE bool chooses(const MoverRegion& ids, uint32 row, uint32 top_k, ui
   return __any_sync(0xffffffffu, any);
 }
 
+// A warp as a worker that makes a partition.
+struct WarpWorker {
+  static constexpr int32 kCount = 32;
+  STRETTO_DEVICE static int32 number() { return static_cast<int32>(threadIdx.x % 32); }
+  // By a vote on each bit of the columns.
+  STRETTO_DEVICE static AlikeLanes alike(int32 column, int32 columns) {
+    uint32 alike = __ballot_sync(0xffffffffu, column >= 0);
+    alike = column >= 0 ? alike : ~alike;
+#pragma unroll 2
+    for (int32 bit = 1; bit < columns; bit *= 2) {
+      const bool is_set = (column & bit) != 0;
+      const uint32 set = __ballot_sync(0xffffffffu, is_set);
+      alike &= is_set ? set : ~set;
+    }
+    const uint32 before = alike & ((1u << number()) - 1);
+    return {__popc(before), __popc(alike), __ffs(static_cast<int>(alike)) - 1};
+  }
+  STRETTO_DEVICE static int32 of(int32 value, int32 lane) {
+    return __shfl_sync(0xffffffffu, value, lane);
+  }
+  STRETTO_DEVICE static void meet() { __syncwarp(); }
+};
+
 // A task of routed rows, by all add warps.
 class RoutedMover {
  public:
@@ -210,14 +233,14 @@ class RoutedMover {
   STRETTO_DEVICE void partition() const {
     constexpr uint32 kBarrier = 2;
     extern __shared__ uint8 shared_memory[];
-    const uint32 worker = threadIdx.x;
+    const uint32 worker = threadIdx.x / 32, threads = routed_.workers * 32;
     if (worker >= routed_.workers) return;
     const Partition to = tables_.partition();
-    group_barrier(kBarrier, routed_.workers);  // a partition before this one is made
-    make_partition(tables_.choices(), to, reinterpret_cast<int32*>(shared_memory),
-                   static_cast<int32>(worker), static_cast<int32>(routed_.workers),
-                   [&] { group_barrier(kBarrier, routed_.workers); });
-    if (worker == 0 && bad_ids_ != nullptr) {
+    group_barrier(kBarrier, threads);  // a partition before this one is made
+    make_partition<WarpWorker>(tables_.choices(), to, reinterpret_cast<int32*>(shared_memory),
+                               static_cast<int32>(worker), static_cast<int32>(routed_.workers),
+                               [&] { group_barrier(kBarrier, threads); });
+    if (threadIdx.x == 0 && bad_ids_ != nullptr) {
       add_relaxed_sys(bad_ids_, static_cast<uint32>(*to.bad_ids));
     }
   }

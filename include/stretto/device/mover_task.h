@@ -98,7 +98,7 @@ struct RoutedTask {
                                      // to. The second, top_k: groups that are left; gates: whether
                                      // they normalise, by what the task has as epsilon; slices:
                                      // of each expert
-  uint32 workers;                    // route: threads that make the partition
+  uint32 workers;                    // route: warps that make the partition
 };
 
 struct MoverParams {

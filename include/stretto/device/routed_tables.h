@@ -8,13 +8,13 @@
 
 namespace stretto::device {
 
-// Threads that make a partition: all add warps, or as many whole warps as the ring has room for
-// what they count; 0: not even one has.
+// Warps that make a partition: all that add, or as many as the ring has room for what they count;
+// 0: not even one has.
 STRETTO_HOST_DEVICE uint32 partition_workers(int32 experts) {
-  uint32 workers = kAddWarps * 32;
+  uint32 workers = kAddWarps;
   const auto room = static_cast<int64>(kMoverStages * kStageBytes / 4);
   while (workers != 0 && partition_scratch(experts, static_cast<int32>(workers)) > room) {
-    workers -= 32;
+    --workers;
   }
   return workers;
 }

@@ -56,14 +56,34 @@ struct Partition {
   int32* bad_ids;             // [1]
 };
 
-// Sums over workers, and over experts, are made in two steps: of so many groups, then over these.
+// Sums over experts are made in two steps: of so many groups, then over these.
 inline constexpr int32 kPartitionGroups = 16;
 
 // Words of scratch memory that so many workers need.
 STRETTO_HOST_DEVICE int64 partition_scratch(int32 experts, int32 workers) {
-  return static_cast<int64>(experts + 1) * (workers + kPartitionGroups) + 3 * experts +
-         kPartitionGroups;
+  return static_cast<int64>(experts + 1) * workers + 3 * experts + kPartitionGroups;
 }
+
+// Of the lanes of a worker with the same column: how many are before this one, how many there are,
+// and which is the first.
+struct AlikeLanes {
+  int32 before, all, first;
+};
+
+// A worker of one lane, as the host's are. Workers of several, as warps, read neighbouring ids at
+// once; all of their lanes call these together.
+struct LoneWorker {
+  static constexpr int32 kCount = 1;
+  STRETTO_HOST_DEVICE static int32 number() { return 0; }
+  // `column`, below `columns`; those at -1 are alike to nobody that matters.
+  STRETTO_HOST_DEVICE static AlikeLanes alike(int32 /*column*/, int32 /*columns*/) {
+    return {0, 1, 0};
+  }
+  // The value of another lane.
+  STRETTO_HOST_DEVICE static int32 of(int32 value, int32 /*lane*/) { return value; }
+  // What each has written is known to all.
+  STRETTO_HOST_DEVICE static void meet() {}
+};
 
 namespace detail {
 
@@ -82,24 +102,25 @@ STRETTO_HOST_DEVICE int32 column_of(const Choices<Id>& choices, Id id) {
   return own >= 0 && own < choices.experts ? own : -1;
 }
 
-// visit(choice, column) for choices [begin, end). Ids are read some at a time: who stores to a
-// table between would wait for each. They move on from register to register, so that there is one
-// visit in the code.
-template <typename Id, typename Visit>
+// visit(choice, column) for choices [begin, end), as many at once as there are lanes; -1 and -1
+// where there are no more. Ids are read some at a time: who stores to a table between would wait
+// for each. They move on from register to register, so that there is one visit in the code.
+template <class Worker, typename Id, typename Visit>
 STRETTO_HOST_DEVICE void each_choice(const Choices<Id>& choices, int32 begin, int32 end,
                                      const Visit& visit) {
-  constexpr int32 kAtOnce = 8;
+  constexpr int32 kAtOnce = 8, kLine = Worker::kCount;
   STRETTO_ROLLED
-  for (int32 first = begin; first < end; first += kAtOnce) {
-    const int32 last = first + kAtOnce < end ? first + kAtOnce : end;
+  for (int32 first = begin; first < end; first += kAtOnce * kLine) {
     Id ids[kAtOnce];
     STRETTO_UNROLL
     for (int32 i = 0; i < kAtOnce; ++i) {
-      ids[i] = first + i < last ? choices.ids[first + i] : Id{-1};
+      const int32 c = first + i * kLine + Worker::number();
+      ids[i] = c < end ? choices.ids[c] : Id{-1};
     }
     STRETTO_ROLLED
-    for (int32 c = first; c < last; ++c) {
-      visit(c, column_of(choices, ids[0]));
+    for (int32 line = first; line < end && line < first + kAtOnce * kLine; line += kLine) {
+      const int32 c = line + Worker::number();
+      visit(c < end ? c : -1, column_of(choices, ids[0]));
       STRETTO_UNROLL
       for (int32 i = 0; i + 1 < kAtOnce; ++i) ids[i] = ids[i + 1];
     }
@@ -127,58 +148,44 @@ STRETTO_HOST_DEVICE int32 sum_column(int32* words, int32 count, int32 step, int3
   return sum;
 }
 
-// visit(place, column, first, last) for this worker's share of columns by groups of workers: those
-// from first to last.
-template <typename Visit>
-STRETTO_HOST_DEVICE void each_group(int32 columns, int32 worker, int32 workers,
-                                    const Visit& visit) {
-  STRETTO_ROLLED
-  for (int32 i = worker; i < columns * kPartitionGroups; i += workers) {
-    const int32 group = i / columns;
-    visit(i, i - group * columns, share_begin(workers, group, kPartitionGroups),
-          share_begin(workers, group + 1, kPartitionGroups));
-  }
-}
-
 }  // namespace detail
 
-// Makes the partition. Called by all of `workers` threads with their numbers; `meet` makes what
-// each has written known to all, as a barrier of a block or a grid does (of one worker: nothing).
-// Every worker takes a contiguous part of the choices, so the order does not hang on their number.
-// Loops are rolled: a block that makes one partition fetches its code as it goes.
-template <typename Id, typename Meet>
+// Makes the partition. Called by all lanes of all `workers` with the worker's number; `meet` makes
+// what each has written known to all, as a barrier of a block or a grid does (of one worker:
+// nothing). Every worker takes a contiguous part of the choices, line after line, so the order does
+// not hang on their number. Loops are rolled: a block that makes one partition fetches its code as
+// it goes.
+template <class Worker = LoneWorker, typename Id, typename Meet>
 STRETTO_HOST_DEVICE void make_partition(const Choices<Id>& choices, const Partition& to,
                                         int32* scratch, int32 worker, int32 workers,
                                         const Meet& meet) {
-  constexpr int32 kGroups = kPartitionGroups;
+  constexpr int32 kGroups = kPartitionGroups, kLine = Worker::kCount;
   const int32 experts = choices.experts, columns = experts + 1;
+  const int32 thread = worker * kLine + Worker::number(), threads = workers * kLine;
   // Where in the scratch memory what begins: each worker's counts, of every column, and then:
   const int32 own = columns * worker;
-  const int32 of_groups = columns * workers;             // [kGroups, columns]
-  const int32 totals = of_groups + columns * kGroups;    // [experts]
+  const int32 totals = columns * workers;                // [experts]
   const int32 first_rows = totals + experts;             // [experts]
   const int32 entries_of = first_rows + experts;         // [experts]
   const int32 entries_of_groups = entries_of + experts;  // [kGroups]
-  const int32 count = choices.tokens * choices.top_k;
-  const int32 begin = detail::share_begin(count, worker, workers);
-  const int32 end = detail::share_begin(count, worker + 1, workers);
+  const int32 count = choices.tokens * choices.top_k, lines = (count + kLine - 1) / kLine;
+  const int32 begin = detail::share_begin(lines, worker, workers) * kLine;
+  const int32 behind = detail::share_begin(lines, worker + 1, workers) * kLine;
+  const int32 end = behind < count ? behind : count;
 
   STRETTO_ROLLED
-  for (int32 e = 0; e < columns; ++e) scratch[own + e] = 0;
-  detail::each_choice(choices, begin, end, [&](int32, int32 column) {
-    if (column >= 0) ++scratch[own + column];
+  for (int32 e = Worker::number(); e < columns; e += kLine) scratch[own + e] = 0;
+  Worker::meet();
+  detail::each_choice<Worker>(choices, begin, end, [&](int32, int32 column) {
+    const AlikeLanes alike = Worker::alike(column, columns);
+    if (column >= 0 && alike.before == 0) scratch[own + column] += alike.all;
+    Worker::meet();
   });
   meet();
-  // Of each column and group of workers: their sum, then that of the groups before, then in the
-  // place of each worker's count that of the workers before.
-  detail::each_group(columns, worker, workers, [&](int32 i, int32 column, int32 first, int32 last) {
-    int32* const counts = scratch + columns * first + column;
-    scratch[of_groups + i] = detail::sum_column<false>(counts, last - first, columns, 0);
-  });
-  meet();
+  // In the place of each worker's count that of the workers before.
   STRETTO_ROLLED
-  for (int32 e = worker; e < columns; e += workers) {
-    const int32 sum = detail::sum_column<true>(scratch + of_groups + e, kGroups, columns, 0);
+  for (int32 e = thread; e < columns; e += threads) {
+    const int32 sum = detail::sum_column<true>(scratch + e, workers, columns, 0);
     if (e == experts) {
       *to.bad_ids = sum;
     } else {
@@ -187,10 +194,6 @@ STRETTO_HOST_DEVICE void make_partition(const Choices<Id>& choices, const Partit
     }
   }
   meet();
-  detail::each_group(columns, worker, workers, [&](int32 i, int32 column, int32 first, int32 last) {
-    int32* const counts = scratch + columns * first + column;
-    detail::sum_column<true>(counts, last - first, columns, scratch[of_groups + i]);
-  });
   const auto first_of_group = [&](int32 group) {
     return detail::share_begin(experts, group, kGroups);
   };
@@ -198,7 +201,7 @@ STRETTO_HOST_DEVICE void make_partition(const Choices<Id>& choices, const Partit
     return detail::sum_column<false>(scratch + entries_of + first, last - first, 1, 0);
   };
   STRETTO_ROLLED
-  for (int32 g = worker; g < kGroups; g += workers) {
+  for (int32 g = thread; g < kGroups; g += threads) {
     scratch[entries_of_groups + g] = sum_of_entries(first_of_group(g), first_of_group(g + 1));
   }
   meet();
@@ -206,7 +209,7 @@ STRETTO_HOST_DEVICE void make_partition(const Choices<Id>& choices, const Partit
     return detail::sum_column<false>(scratch + entries_of_groups, group, 1, 0);
   };
   STRETTO_ROLLED
-  for (int32 e = worker; e < experts; e += workers) {
+  for (int32 e = thread; e < experts; e += threads) {
     int32 group = 0;
     while (first_of_group(group + 1) <= e) ++group;
     const int32 first = groups_before(group) + sum_of_entries(first_of_group(group), e);
@@ -216,26 +219,38 @@ STRETTO_HOST_DEVICE void make_partition(const Choices<Id>& choices, const Partit
   }
   const int32 filled = groups_before(kGroups);
   STRETTO_ROLLED
-  for (int32 i = filled + worker; i < to.entries; i += workers) to.expert_of_entry[i] = -1;
+  for (int32 i = filled + thread; i < to.entries; i += threads) to.expert_of_entry[i] = -1;
   meet();
-  // Rows without a choice, by as many neighbours at once as a warp has.
-  const int32 beside = workers % 32 == 0 ? 32 : 1;
+  // Rows without a choice, behind each expert's and behind them all.
   STRETTO_ROLLED
-  for (int32 e = worker / beside; e <= experts; e += workers / beside) {
-    const bool is_last = e == experts;  // behind them all
-    int32 row = is_last ? filled * to.entry_rows : scratch[first_rows + e] + scratch[totals + e];
-    const int32 last = is_last ? to.entries * to.entry_rows
-                               : scratch[first_rows + e] + scratch[entries_of + e] * to.entry_rows;
+  for (int32 e = worker; e < experts; e += workers) {
+    const int32 first = scratch[first_rows + e];
+    const int32 last = first + scratch[entries_of + e] * to.entry_rows;
     STRETTO_ROLLED
-    for (row += worker % beside; row < last; row += beside) to.tokens[row] = -1;
+    for (int32 row = first + scratch[totals + e] + Worker::number(); row < last; row += kLine) {
+      to.tokens[row] = -1;
+    }
   }
-  detail::each_choice(choices, begin, end, [&](int32 c, int32 column) {
+  STRETTO_ROLLED
+  for (int32 row = filled * to.entry_rows + thread; row < to.entries * to.entry_rows;
+       row += threads) {
+    to.tokens[row] = -1;
+  }
+  detail::each_choice<Worker>(choices, begin, end, [&](int32 c, int32 column) {
     const bool is_own = column >= 0 && column < experts;
-    const int32 row = is_own ? scratch[first_rows + column] + scratch[own + column]++ : -1;
+    const AlikeLanes alike = Worker::alike(is_own ? column : -1, columns);
+    int32 first = 0;
+    if (is_own && alike.before == 0) {
+      int32& next = scratch[own + column];
+      first = scratch[first_rows + column] + next;
+      next += alike.all;
+    }
+    const int32 row = Worker::of(first, alike.first) + alike.before;
     // Ids that were changed since they were counted have no room.
-    const bool is_placed = row >= 0 && row < to.entries * to.entry_rows;
-    to.row_of_choice[c] = is_placed ? row : -1;
+    const bool is_placed = is_own && row < to.entries * to.entry_rows;
+    if (c >= 0) to.row_of_choice[c] = is_placed ? row : -1;
     if (is_placed) to.tokens[row] = c / choices.top_k;
+    Worker::meet();
   });
 }
 
