@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace stretto {
@@ -12,6 +13,13 @@ constexpr double kFp32 = 0x1p-24;  // unit roundoff
 constexpr double kActivation = 0x1p-19;
 // What is smaller may come out as anything that small, before sums of 1e-20 and more divide it.
 constexpr double kTiny = 0x1p-126;
+constexpr double kLeast = -std::numeric_limits<float>::max();
+
+// An infinite score is so for every implementation.
+double error_of(const Rows& scores, int64_t row, int64_t expert) {
+  const size_t at = scores.at(row, expert);
+  return std::isinf(scores.values[at]) ? 0 : scores.errors[at];
+}
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double to_fp32(double x) { return static_cast<float>(x); }
@@ -28,7 +36,8 @@ struct Candidate {
   }
   // Whether no implementation can take the two for one another.
   bool is_apart(const Candidate& other) const {
-    return made_of == other.made_of || std::fabs(value - other.value) > error + other.error;
+    return made_of == other.made_of || std::isinf(value) || std::isinf(other.value) ||
+           std::fabs(value - other.value) > error + other.error;
   }
 };
 
@@ -61,7 +70,7 @@ class RowChooser {
  private:
   Candidate candidate(int64_t row, int64_t expert) const {
     const double score = scores_.values[scores_.at(row, expert)];
-    const double error = scores_.errors[scores_.at(row, expert)];
+    const double error = error_of(scores_, row, expert);
     if (bias_ == nullptr) return {expert, score, error, {score, error}};
     const double added = bias_->values[static_cast<size_t>(expert)];
     const double sum = to_fp32(to_fp32(sigmoid(score)) + added);
@@ -99,7 +108,8 @@ class RowChooser {
         of_group.made_of.insert(of_group.made_of.end(), one.made_of.begin(), one.made_of.end());
       }
       if (own.size() > 1) {
-        of_group.value = to_fp32(of_group.value);
+        // Infinities of both signs have no sum: the best one stands for it.
+        of_group.value = std::isnan(of_group.value) ? own[0].value : to_fp32(of_group.value);
         of_group.error = 2 * of_group.error + 2 * kFp32 * std::fabs(of_group.value);
       }
       groups.push_back(std::move(of_group));
@@ -131,7 +141,8 @@ ChosenRows choose_experts(const Stage& stage, const Rows& scores, const Rows* bi
 }
 
 // All are divided by one sum, so a factor of all values is of no account: a softmax's largest score
-// may be taken off, or not.
+// may be taken off, or not. Scores of -inf count nothing, so that rows of nothing else weigh 0;
+// those of +inf count alike, and all others nothing beside them.
 Rows weigh_choices(const Stage& stage, const Rows& scores, const Rows& ids) {
   Rows out(ids.rows, ids.cols);
   out.is_exact = false;
@@ -146,16 +157,19 @@ Rows weigh_choices(const Stage& stage, const Rows& scores, const Rows& ids) {
       const auto id = static_cast<int64_t>(ids.values[ids.at(row, slot)]);
       if (stage.normalises && id >= 0 && id < scores.cols) counted.push_back(id);
     }
-    double most = 0, least = 0, error = 0;  // of scores
-    if (!counted.empty()) most = least = scores.values[scores.at(row, counted[0])];
+    double most = kLeast, error = 0, spread = 0;  // of scores that count something
     for (const int64_t expert : counted) {
       most = std::max(most, scores.values[scores.at(row, expert)]);
-      least = std::min(least, scores.values[scores.at(row, expert)]);
-      error = std::max(error, scores.errors[scores.at(row, expert)]);
+      error = std::max(error, error_of(scores, row, expert));
+    }
+    for (const int64_t expert : counted) {
+      const double behind = most - scores.values[scores.at(row, expert)];
+      if (std::isfinite(behind)) spread = std::max(spread, behind);
     }
     const auto value = [&](int64_t expert) {
       const double score = scores.values[scores.at(row, expert)];
-      return is_softmax ? std::exp(score - most) : sigmoid(score);
+      if (!is_softmax) return sigmoid(score);
+      return score == most ? 1 : std::exp(score - most);
     };
     double sum = 0;
     for (const int64_t expert : counted) sum += value(expert);
@@ -163,8 +177,8 @@ Rows weigh_choices(const Stage& stage, const Rows& scores, const Rows& ids) {
     for (int64_t slot = 0; slot < ids.cols; ++slot) {
       const auto id = static_cast<int64_t>(ids.values[ids.at(row, slot)]);
       if (id < 0 || id >= scores.cols) continue;
-      const double own = scores.errors[scores.at(row, id)];
-      const double moved = std::expm1(own + error) + kFp32 * (4 * (most - least) + 8);
+      const double own = error_of(scores, row, id);
+      const double moved = std::expm1(own + error) + kFp32 * (4 * spread + 8);
       const double added = kFp32 * static_cast<double>(counted.size());
       const double weight = value(id) / divisor * stage.scale;
       out.values[out.at(row, slot)] = weight;
