@@ -10,12 +10,15 @@ from .groups import GroupLike, group_name, rank_of, ranks_of
 
 
 def share(size: int, group: str, what: str) -> int:
-    """What one rank has of `size`. Raises ValueError where the ranks do not divide it."""
+    """What one rank has of `size`. Raises ValueError where the ranks do not divide it: a layer that is cast would have
+    other shares in its new type, since operators deal columns that do not divide in blocks of 16 bytes.
+    """
     ranks = ranks_of(group)
-    if size % ranks:
+    if size % ranks or size == 0:
         below = size // ranks * ranks
-        raise ValueError(f"{what} is {size} and does not divide by {ranks} ranks: take {below or ranks} or "
-                         f"{below + ranks}")
+        near = f"{below} or {below + ranks}" if below else f"{ranks}"
+        raise ValueError(f"{what} is {size} and does not divide by {ranks} ranks: layers have shares of one size; take "
+                         f"{near}")
     return size // ranks
 
 

@@ -60,6 +60,33 @@ class Bad(unittest.TestCase):
         self.refused(lambda g: st.matmul_all_reduce(self.x.int(), self.w.int(), group=g),
                      "x is torch.int32; a floating type was expected")
 
+    def test_layers_that_ranks_do_not_divide(self):
+        for size, near in ((7, "6 or 8"), (1, "2")):
+            wide, narrow = torch.nn.Linear(4, size), torch.nn.Linear(size, 4, bias=False)
+            right = f" is {size} and does not divide by 2 ranks: layers have shares of one size; take {near}$"
+            for make, what in ((lambda g: st.ColumnParallelLinear(4, size, group=g), "out_features"),
+                               (lambda g: st.ColumnParallelLinear.from_linear(wide, g), "out_features"),
+                               (lambda g: st.RowParallelLinear(size, 4, group=g), "in_features"),
+                               (lambda g: st.RowParallelLinear.from_linear(narrow, g), "in_features"),
+                               (lambda g: st.ParallelMLP.from_linears(wide, wide, narrow, group=g), "out_features")):
+                self.refused(make, f"^{what}{right}")
+
+    def test_shares_that_are_not_of_one_size(self):
+        """As a caller's own layers may have, in blocks of 16 bytes: all ranks are told."""
+        x = normal(1, 6, 24)
+
+        def uneven(columns, group):
+            return normal(2, columns[group.rank], 24), normal(3, 24, columns[group.rank])
+        for columns in ((16, 8), (12, 8)):
+            for call, op, what, sizes in (
+                    (lambda g: st.all_gather_matmul(x, uneven(columns, g)[0], group=g), "all_gather_matmul", "n",
+                     [2 * one for one in columns]),
+                    (lambda g: st.matmul_reduce_scatter(x[:, :columns[g.rank]], uneven(columns, g)[1], group=g),
+                     "matmul_reduce_scatter", "k", [2 * one for one in columns]),
+                    (lambda g: st.mlp(x, [uneven(columns, g)[0]] * 2, uneven(columns, g)[1], g), "mlp", "f",
+                     [2 * one for one in columns])):
+                self.refused(call, f"^ranks disagree at {op}: {what} is {sizes[0]} on rank 0, {sizes[1]} on rank 1$")
+
     def test_outputs(self):
         out = torch.empty(6, 4).bfloat16()
         for bad, message in ((out[:5], r"out is \[5, 4\]; \[6, 4\] is what comes"),
