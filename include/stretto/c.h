@@ -59,7 +59,7 @@ typedef struct stretto_tensor_info {
   const char* held;  /* "whole", "rows" (a block of rows by rank), "cols" or "experts" */
   int32_t is_output; /* else an input */
   int64_t rows, cols;
-  const char* dtype; /* "bf16", "fp16", "fp32", "i32": most have the operator's */
+  const char* dtype; /* "bf16", "fp16", "fp32", "i32", "i64": most have the operator's */
 } stretto_tensor_info;
 
 /* How many tensors are the caller's: inputs in the graph's order, then outputs. */

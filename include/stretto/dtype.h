@@ -13,7 +13,9 @@ namespace stretto {
   X(fp16, "fp16", 2, 10)  \
   X(fp32, "fp32", 4, 23)
 // Of tensors that say which rows are meant: numbers that nothing rounds. No operator's own type.
-#define STRETTO_INDEX_DTYPES(X) X(i32, "i32", 4, 31)
+#define STRETTO_INDEX_DTYPES(X) \
+  X(i32, "i32", 4, 31)          \
+  X(i64, "i64", 8, 63)
 #define STRETTO_ALL_DTYPES(X) STRETTO_DTYPES(X) STRETTO_INDEX_DTYPES(X)
 
 enum class DType : uint8_t {
@@ -21,6 +23,13 @@ enum class DType : uint8_t {
   STRETTO_ALL_DTYPES(STRETTO_ENUM)
 #undef STRETTO_ENUM
 };
+
+// Whether it is of numbers that say which rows are meant.
+constexpr bool is_index(DType dtype) {
+#define STRETTO_IS(name, text, bytes, bits) || dtype == DType::name
+  return false STRETTO_INDEX_DTYPES(STRETTO_IS);
+#undef STRETTO_IS
+}
 
 std::string_view to_string(DType dtype);
 std::optional<DType> dtype_from(std::string_view text);  // that an operator can have

@@ -186,7 +186,8 @@ Operator make_operator(std::string_view name, const Sizes& sizes, int ranks,
 
 // The shipped operators, by name.
 std::span<const std::shared_ptr<const GraphText>> known_graphs();
-std::shared_ptr<const GraphText> find_graph(std::string_view name);  // null: not known
+// Null: not known. NAME-i64 is the one of that name with ids of 64 bits, where it takes ids.
+std::shared_ptr<const GraphText> find_graph(std::string_view name);
 // The graph's name, and the names of its sizes.
 const std::string& name_of(const GraphText& text);
 const std::vector<std::string>& sizes_of(const GraphText& text);

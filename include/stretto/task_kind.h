@@ -96,6 +96,7 @@ struct TaskKind {
   // Reads that are tables, whole numbers, in a bit each from the first on; and whether all that it
   // writes are. Nothing else may be, but what is only moved from table to table.
   uint16_t reads_tables = 0;
+  uint16_t reads_ids = 0;  // of these, what a caller may have chosen: of i64 too
   bool makes_tables = false, moves_tables = false;
   TaskFault (*fault)(std::span<const Region> reads);
   // The definition: some rows of the result, from what is read for them.

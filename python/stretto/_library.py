@@ -240,7 +240,7 @@ def budget(measure_ms):
 def dtype_text(dtype):
     """"bf16", or torch.bfloat16 and its kin, as the library calls it."""
     names = {"torch.bfloat16": "bf16", "torch.float16": "fp16", "torch.float32": "fp32",
-             "torch.int32": "i32"}
+             "torch.int32": "i32", "torch.int64": "i64"}
     return names.get(str(dtype), str(dtype))
 
 

@@ -76,7 +76,7 @@ class Plan:
 
     @functools.cached_property
     def dtypes(self) -> Dict[str, str]:
-        """By name, the type of each tensor that a caller gives or gets: ids are i32, weights of sums fp32."""
+        """By name, the type of each tensor that a caller gives or gets: ids are i32 (or i64), weights of sums fp32."""
         return {name: info.dtype for name, info in self._infos(0, self.num_rows).items()}
 
     def execute(self, tensors: Mapping[str, Sequence[Any]],
@@ -145,7 +145,7 @@ def emulate(operator: Operator, tensors: Mapping[str, Sequence[Any]], *, dtype: 
     tensors  by the graph's names: for each input and each output a list with every rank's, as tensors() says. They
              lie in ordinary memory: PyTorch's, NumPy's or whatever speaks DLPack. Rows may lie apart; what leads
              the columns counts as rows, so [batch, sequence, h] is as good as [m, h]. Outputs are written
-    dtype    of all tensors, but for what a graph has i32 (ids) or fp32 (weights of sums): Plan.dtypes
+    dtype    of all tensors, but for what a graph has i32, i64 (ids) or fp32 (weights of sums): Plan.dtypes
 
     The other arguments are those of plan(), and errors too; a plan is kept for the next call with these sizes.
     """

@@ -10,7 +10,8 @@ from ._library import dtype_text, whole
 DLPACK_CUDA = 2
 DEVICE_ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 CAPSULE_NAME = b"dltensor"
-DLPACK_TYPES = {"bf16": (4, 16), "fp16": (2, 16), "fp32": (2, 32), "i32": (0, 32)}  # code, bits
+DLPACK_TYPES = {"bf16": (4, 16), "fp16": (2, 16), "fp32": (2, 32), "i32": (0, 32),
+                "i64": (0, 64)}  # code, bits
 
 
 def require_on(gpu, tensor, name):
@@ -110,7 +111,7 @@ def view_of(tensor, name):
                      "interface nor __dlpack__; a tensor of PyTorch was expected, or one alike")
 
 
-INTERFACE_TYPES = {"<f2": "fp16", "<f4": "fp32", "<i4": "i32", "<V2": "bf16"}  # bf16 as ml_dtypes has it
+INTERFACE_TYPES = {"<f2": "fp16", "<f4": "fp32", "<i4": "i32", "<i8": "i64", "<V2": "bf16"}  # bf16 as ml_dtypes has it
 
 
 def of_interface(interface, name, device):
@@ -151,7 +152,7 @@ class Device:
     index: int
 
 
-BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "i32": 4}
+BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "i32": 4, "i64": 8}
 
 
 class SharedTensor:
@@ -172,7 +173,7 @@ class SharedTensor:
 
     @property
     def __cuda_array_interface__(self):
-        typestr = {"bf16": "<i2", "fp16": "<f2", "fp32": "<f4", "i32": "<i4"}[self.dtype]
+        typestr = {"bf16": "<i2", "fp16": "<f2", "fp32": "<f4", "i32": "<i4", "i64": "<i8"}[self.dtype]
         return {"shape": self.shape, "typestr": typestr, "data": (self._address, False), "strides": None, "version": 3}
 
 

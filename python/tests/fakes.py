@@ -31,7 +31,7 @@ class Tensor:
 class CpuTensor:
     """As much of a torch tensor on the CPU, over memory of its own. `gap`: elements behind each row."""
 
-    CODES = {"torch.float32": "f", "torch.float16": "e", "torch.int32": "i"}
+    CODES = {"torch.float32": "f", "torch.float16": "e", "torch.int32": "i", "torch.int64": "q"}
 
     def __init__(self, shape, dtype="torch.float32", values=(), gap=0):
         self.shape, self.dtype = tuple(shape), dtype

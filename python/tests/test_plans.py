@@ -142,6 +142,29 @@ class OnTheCpu(unittest.TestCase):
                 for weight, power in zip(w[rank].rows()[row], powers):
                     self.assertAlmostEqual(weight, 2 * power / sum(powers), places=5)
 
+    def test_ids_of_64_bits_are_taken_as_they_are(self):
+        """The same bits as with those of 32; what has no room there is no expert's."""
+        half, beyond = "torch.float16", 2**32 + 1
+        x = [CpuTensor((2, 16), half, values_of(2, 16, r)) for r in range(2)]
+        weights = [CpuTensor((2, 2), values=[1, 2, 1, 1]) for _ in x]
+        wg, wu = ([CpuTensor((2, 16, 16), half, values_of(32, 16, r + s)) for r in range(2)] for s in (3, 1))
+        wd = [CpuTensor((2, 16, 16), half, values_of(32, 16, r)) for r in range(2)]
+
+        def result(operator, kind, *ids):
+            y = [CpuTensor((2, 16), half) for _ in x]
+            given = [CpuTensor((2, 2), f"torch.{kind}", one) for one in ids]
+            stretto.emulate(operator, {"x": x, "ids": given, "weights": weights, "wg": wg, "wu": wu, "wd": wd, "y": y},
+                            dtype="fp16", t=4, h=16, f=16, experts=4, k=2)
+            return [one.rows() for one in y]
+
+        right = result("moe-ep", "int32", [0, 3, 2, 1], [-1, 2, 3, 0])
+        self.assertEqual(result("moe-ep-i64", "int64", [0, 3, 2, 1], [-1, 2, 3, 0]), right)
+        self.assertNotEqual(result("moe-ep-i64", "int64", [0, 3, 2, 1], [1, 2, 3, 0]), right)
+        self.assertEqual(result("moe-ep-i64", "int64", [0, 3, 2, 1], [beyond, 2, 3, 0]), right)
+        self.assertEqual(result("moe-ep-i64", "int64", [0, 3, 2, 1], [-2**32, 2, 3, 0]), right)
+        with self.assertRaisesRegex(ValueError, "ids.*i64"):
+            result("moe-ep-i64", "int32", [0, 3, 2, 1], [-1, 2, 3, 0])
+
     def test_a_plan_serves_fewer_rows(self):
         plan = stretto.plan("gemm-rs", schedule="tiles", dtype="fp32", rows="bucket", ranks=2,
                             **{**self.sizes(), "m": 128})

@@ -15,7 +15,21 @@ constexpr double kCloseTimeoutS = 10;
 // For kernels to leave; and then for all that NCCL had, unless graphs still hold it.
 constexpr double kAbortTimeoutS = 1, kLetGoTimeoutS = 5;
 
-int type_of(DType dtype) { return dtype == DType::bf16 ? 9 : dtype == DType::fp16 ? 6 : 7; }
+// NCCL's numbers. What is of 32 bits is moved as floats; nothing adds whole numbers.
+int type_of(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return 9;
+    case DType::fp16:
+      return 6;
+    case DType::fp32:
+    case DType::i32:
+      break;
+    case DType::i64:
+      return 4;
+  }
+  return 7;
+}
 
 void* pointer(cuda::DevicePtr address) { return reinterpret_cast<void*>(address); }
 

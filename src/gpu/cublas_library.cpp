@@ -42,6 +42,7 @@ int cublas_type(DType dtype) {
       return 2;
     case DType::fp32:
     case DType::i32:
+    case DType::i64:
       break;
   }
   return 0;

@@ -19,6 +19,7 @@ int type_of(DType dtype) {
     case DType::fp32:
       return kTensorFp32;
     case DType::i32:
+    case DType::i64:
       break;
   }
   return kTensorBf16;

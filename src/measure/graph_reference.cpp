@@ -84,15 +84,16 @@ std::optional<int64_t> rows_looked_up(const Operator& op, int tensor) {
 }
 
 // Bags as long as they can be, of any rows.
+template <typename Index>
 void fill_bags(const cuda::Stream& stream, DevicePtr to, int64_t count, int64_t rows,
                uint64_t seed) {
   std::mt19937 random(static_cast<uint32_t>(seed));
-  std::vector<int32_t> indices(static_cast<size_t>(count));
-  for (int32_t& index : indices) {
-    index = static_cast<int32_t>(uint64_t{random()} * static_cast<uint64_t>(rows) >> 32);
+  std::vector<Index> indices(static_cast<size_t>(count));
+  for (Index& index : indices) {
+    index = static_cast<Index>(uint64_t{random()} * static_cast<uint64_t>(rows) >> 32);
   }
   stream.synchronize();
-  cuda::copy_to_gpu(to, indices.data(), indices.size() * sizeof(int32_t));
+  cuda::copy_to_gpu(to, indices.data(), indices.size() * sizeof(Index));
 }
 
 // A whole tensor.
@@ -151,7 +152,7 @@ class Evaluation {
   device::StageParams params_of(const Tensor& tensor, const Whole& x, const Whole& to) const {
     device::StageParams params{};
     params.x = x.memory.as<void>();
-    if (x.dtype != DType::i32) {
+    if (!is_index(x.dtype)) {
       params.x_element = params.y_element = cuda::device_type<device::Element>(x.dtype);
     }
     params.to = to.memory.as<void>();
@@ -195,6 +196,7 @@ class Evaluation {
     if (looks_up(stage.kind)) {
       params.x_columns = static_cast<uint32_t>(op_.tensor(stage.in[0]).cols);
       params.tables = static_cast<uint32_t>(op_.tensor(stage.in[1]).matrices);
+      params.wide_ids = x.dtype == DType::i64 ? 1 : 0;
     }
     if (stage.in.size() > 1) {
       const Whole& y = tensor_of(stage.in[1]);
@@ -226,7 +228,8 @@ void fill_input_slice(const Operator& op, int tensor, int rank, const cuda::Test
   const int from = of.held == Held::whole ? 0 : rank;
   const auto seed = static_cast<uint64_t>(from * inputs + tensor + 1);
   if (const std::optional<int64_t> rows = rows_looked_up(op, tensor)) {
-    return fill_bags(stream, to, slice.rows() * slice.cols(), *rows, seed);
+    const auto fill = of.dtype == DType::i64 ? fill_bags<int64_t> : fill_bags<int32_t>;
+    return fill(stream, to, slice.rows() * slice.cols(), *rows, seed);
   }
   float scale = 1;
   if (op.only_product() == nullptr && is_weight(op, tensor)) {

@@ -16,6 +16,7 @@ double subnormal_roundoff(DType dtype) {
     case DType::fp32:
       return 0x1p-150;
     case DType::i32:
+    case DType::i64:
       break;
   }
   return 0;

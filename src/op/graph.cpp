@@ -175,7 +175,7 @@ class Binder {
              fmt::format("{} is no stack of matrices: give [matrices, rows, columns]", input.name));
     }
     // Indices are dealt as the tables are that they look up in.
-    if (tensor.dtype != DType::i32) check_divides(tensor, tensor.held, input.place, causes);
+    if (!is_index(tensor.dtype)) check_divides(tensor, tensor.held, input.place, causes);
     add(std::move(tensor), input.place, std::move(causes));
   }
 

@@ -138,6 +138,7 @@ void fill_row(const InputData& data, DType dtype, Input like, uint64_t key, int6
     case DType::fp32:
       return fill_random(key, scale, col0, values, [](float x) { return x; });
     case DType::i32:
+    case DType::i64:
       STRETTO_ASSERT(false, "indices are not made of random values");
   }
 }

@@ -17,7 +17,7 @@ constexpr size_t kMostReasons = 20;
 constexpr double kUsualEps = 1e-6;
 
 constexpr std::string_view kHeldNames[] = {"whole", "rows", "cols", "experts"};
-constexpr std::string_view kOwnTypes[] = {"fp32", "i32"};
+constexpr std::string_view kOwnTypes[] = {"fp32", "i32", "i64"};
 constexpr std::string_view kStageNames[] = {
 #define STRETTO_NAME(name, text, operands, meaning) text,
     STRETTO_STAGES(STRETTO_NAME)

@@ -52,8 +52,8 @@ std::string fault_in_row(std::string_view what, int64_t cols, DType dtype) {
 }
 
 std::string fault_in_ids(const Tensor& ids, const Tensor& stack) {
-  if (ids.dtype != DType::i32) {
-    return fmt::format("{} says which matrices are meant: give it as i32", ids.name);
+  if (!is_index(ids.dtype)) {
+    return fmt::format("{} says which matrices are meant: give it as i32 or i64", ids.name);
   }
   if (ids.cols <= stack.matrices) return {};
   return fmt::format("each row of {} chooses {} of {} matrices: take at most {}", ids.name,
@@ -114,8 +114,8 @@ StageRule weigh_rule(const Tensor& x, const Tensor& ids, const Tensor& weights) 
   } else if (weights.rows != ids.rows || weights.cols != ids.cols) {
     rule.fault =
         fmt::format("there is a weight for each choice: {} and {}", shape(ids), shape(weights));
-  } else if (ids.dtype != DType::i32) {
-    rule.fault = fmt::format("{} says which matrices are meant: give it as i32", ids.name);
+  } else if (!is_index(ids.dtype)) {
+    rule.fault = fmt::format("{} says which matrices are meant: give it as i32 or i64", ids.name);
   }
   return rule;
 }
@@ -124,8 +124,8 @@ StageRule weigh_rule(const Tensor& x, const Tensor& ids, const Tensor& weights) 
 StageRule look_up_rule(const Tensor& ids, const Tensor& tables, DType dtype) {
   StageRule rule{
       ids.rows, tables.matrices * tables.cols, Held::cols, {Held::cols, tables.held}, {}};
-  if (ids.dtype != DType::i32) {
-    rule.fault = fmt::format("{} says which rows are meant: give it as i32", ids.name);
+  if (!is_index(ids.dtype)) {
+    rule.fault = fmt::format("{} says which rows are meant: give it as i32 or i64", ids.name);
   } else if (tables.dtype != dtype) {
     rule.fault = fmt::format("tables are of {}, and {} is {}", to_string(dtype), tables.name,
                              to_string(tables.dtype));
@@ -173,8 +173,8 @@ StageRule gate_rule(const Tensor& scores, const Tensor& ids) {
   const Held held =
       scores.held == Held::whole && ids.held == Held::whole ? Held::whole : Held::rows;
   StageRule rule{ids.rows, ids.cols, held, {held, held}, {}, DType::fp32};
-  if (ids.dtype != DType::i32) {
-    rule.fault = fmt::format("{} says which experts are meant: give it as i32", ids.name);
+  if (!is_index(ids.dtype)) {
+    rule.fault = fmt::format("{} says which experts are meant: give it as i32 or i64", ids.name);
   } else if (scores.rows != ids.rows) {
     rule.fault = fmt::format("there is a row of scores for each of IDS: {} and {}", shape(scores),
                              shape(ids));
@@ -186,10 +186,11 @@ StageRule gate_rule(const Tensor& scores, const Tensor& ids) {
 StageRule slice_rule(const Stage& stage, const Tensor& x) {
   const Held held = x.held == Held::whole ? Held::whole : Held::rows;
   const bool are_ids = stage.kind == StageKind::slice_ids;
-  StageRule rule{x.rows, x.cols * stage.slices, held, {held}, {}, x.dtype};
-  if (are_ids != (x.dtype == DType::i32)) {
-    rule.fault = are_ids ? fmt::format("{} says which experts are meant: give it as i32", x.name)
-                         : fmt::format("{} is i32: weights are fp32", x.name);
+  StageRule rule{x.rows, x.cols * stage.slices, held, {held}, {}, are_ids ? DType::i32 : x.dtype};
+  if (are_ids != is_index(x.dtype)) {
+    rule.fault = are_ids
+                     ? fmt::format("{} says which experts are meant: give it as i32 or i64", x.name)
+                     : fmt::format("{} is {}: weights are fp32", x.name, to_string(x.dtype));
   } else if (x.matrices > 1) {
     rule.fault = fmt::format("{} takes no stack of matrices: {}", to_string(stage.kind), x.name);
   } else if (are_ids && stage.experts > kMaxDim / stage.slices) {

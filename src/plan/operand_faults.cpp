@@ -64,7 +64,11 @@ std::string fault_in_writes(const Plan& plan, const Instr& instr, int64_t rows, 
 }
 
 bool is_table(const Plan& plan, const Region& region) {
-  return plan.buffers[region.buffer].dtype == DType::i32;
+  return is_index(plan.buffers[region.buffer].dtype);
+}
+
+bool is_wide(const Plan& plan, const Region& region) {
+  return plan.buffers[region.buffer].dtype == DType::i64;
 }
 
 std::span<const Region> all_operands(const Plan& plan, const Instr& instr) {
@@ -73,11 +77,14 @@ std::span<const Region> all_operands(const Plan& plan, const Instr& instr) {
 
 std::string wrong_type(const Plan& plan, const Region& region) {
   return fmt::format("expected {}, found {} of {}",
-                     is_table(plan, region) ? "no table of whole numbers" : "a table of i32",
+                     is_wide(plan, region)    ? "no table of i64"
+                     : is_table(plan, region) ? "no table of whole numbers"
+                                              : "a table of i32",
                      describe(plan, region), to_string(plan.buffers[region.buffer].dtype));
 }
 
-// Numbers that say which rows are meant are never rounded, and nothing else is read as such.
+// Numbers that say which rows are meant are never rounded, and nothing else is read as such. Those
+// of 64 bits are what a caller chooses: plans make none.
 std::string fault_in_types(const Plan& plan, const TaskKind& kind, const Instr& instr) {
   const std::span<const Region> all = all_operands(plan, instr);
   const bool moved = kind.moves_tables && is_table(plan, all[0]);
@@ -85,6 +92,12 @@ std::string fault_in_types(const Plan& plan, const TaskKind& kind, const Instr& 
     const bool table =
         i < instr.num_reads ? i < 16 && (kind.reads_tables >> i & 1) != 0 : kind.makes_tables;
     if (is_table(plan, all[i]) != (table || moved)) return wrong_type(plan, all[i]);
+    const bool may_be_wide =
+        moved ? is_wide(plan, all[0]) : i < instr.num_reads && (kind.reads_ids >> i & 1) != 0;
+    if (is_wide(plan, all[i]) && !may_be_wide) return wrong_type(plan, all[i]);
+    if (moved && is_wide(plan, all[0]) != is_wide(plan, all[i])) {
+      return wrong_type(plan, all[0]);
+    }
   }
   return {};
 }
@@ -167,6 +180,9 @@ std::string fault_in_collective(const Plan& plan, const Lane& lane, const Instr&
   const bool tables = !form.adds && is_table(plan, all[0]);
   for (const Region& region : all) {
     if (is_table(plan, region) != tables) return wrong_type(plan, region);
+    if (is_wide(plan, region) != is_wide(plan, all[0])) {
+      return wrong_type(plan, is_wide(plan, region) ? region : all[0]);
+    }
   }
   return instr.collective == CollectiveKind::all_reduce_norm ? fault_in_norm(plan, instr) : "";
 }

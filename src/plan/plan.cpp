@@ -61,7 +61,7 @@ std::optional<uint16_t> Plan::find_buffer(std::string_view name) const {
 
 bool Plan::has_tables() const {
   return std::any_of(buffers.begin(), buffers.end(),
-                     [](const Buffer& buffer) { return buffer.dtype == DType::i32; });
+                     [](const Buffer& buffer) { return is_index(buffer.dtype); });
 }
 
 size_t Plan::num_instrs() const {

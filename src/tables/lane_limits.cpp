@@ -249,7 +249,7 @@ class LaneLimits {
     const Instr& stored = tile != nullptr ? instr_at({at.lane, tile->last}) : gemm;
     for (const std::span<const Region> regions : {reads, plan_.writes(stored)}) {
       for (const Region& region : regions) {
-        if (plan_.buffers[region.buffer].dtype == DType::i32) continue;
+        if (is_index(plan_.buffers[region.buffer].dtype)) continue;
         if (is_mapped_[region.buffer]) continue;
         is_mapped_[region.buffer] = true;
         if (std::string why = why_no_map(plan_.buffers[region.buffer]); !why.empty()) {

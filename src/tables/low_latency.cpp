@@ -96,8 +96,9 @@ std::string why_not(const Plan& plan, const Instr& instr, bool serves) {
     return "collectives low-latency: the rows of a collective do not follow each other by owner";
   }
   const LowLatencyCall call = sizes_of(plan, parts);
-  if (call.dtype == DType::fp32) {
-    return "collectives low-latency: they move bf16 and fp16, not fp32";
+  if (call.dtype == DType::fp32 || call.dtype == DType::i64) {
+    return fmt::format("collectives low-latency: they move bf16 and fp16, not {}",
+                       to_string(call.dtype));
   }
   const int64_t bytes = num_bytes(call.dtype);
   if (call.part * bytes % kVectorBytes != 0 || call.count * bytes % kVectorBytes != 0) {

@@ -70,6 +70,8 @@ MoverTask mover_task(const TableBasis& basis, const Instr& instr, MoverTable& ta
   task.columns = static_cast<uint32_t>(reads[0].cols());
   task.from = device_type<device::MoverType>(basis.plan.buffers[reads[0].buffer].dtype);
   task.to = device_type<device::MoverType>(basis.plan.buffers[writes[0].buffer].dtype);
+  // What is of 64 bits is moved as twice as many words.
+  if (basis.plan.buffers[reads[0].buffer].dtype == DType::i64) task.columns *= 2;
   task.map = map_of(instr.op);
   task.num_sources = instr.num_reads;
   task.num_destinations = instr.num_writes;

@@ -91,6 +91,9 @@ class RoutedTaskBuilder {
     add_regions(reads_);
     add_regions(writes_);
     routed_.kind = kind_of_task(instr_.op);
+    routed_.wide_ids = std::any_of(reads_.begin(), reads_.end(), [&](const Region& read) {
+      return plan_.buffers[read.buffer].dtype == DType::i64;
+    });
     describe();
     table_.routed.push_back(routed_);
     task_.routed = static_cast<uint32_t>(table_.routed.size());

@@ -53,6 +53,7 @@ TaskShares shares_of_dispatch(const KindOperands& of) {
 const TaskKind dispatch = {.worker = Worker::mover_kernel,
                            .counts = {"experts"},
                            .reads_tables = 0b10,
+                           .reads_ids = 0b10,
                            .fault = fault_in_dispatch,
                            .compute = move_chosen,
                            .fault_in_result = fault_in_place,

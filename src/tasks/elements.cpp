@@ -109,6 +109,20 @@ struct Index {
   }
 };
 
+// Numbers of 64 bits, of which fp32 holds those that inputs are made of.
+void widen_wide(const void* from, float* to, size_t count) {
+  const auto* source = static_cast<const int64_t*>(from);
+  for (size_t i = 0; i < count; ++i) to[i] = static_cast<float>(source[i]);
+}
+void round_wide(const float* from, void* to, size_t count) {
+  auto* target = static_cast<int64_t*>(to);
+  for (size_t i = 0; i < count; ++i) target[i] = std::llrint(from[i]);
+}
+void add_wide(const void* from, float* sum, size_t count) {
+  const auto* source = static_cast<const int64_t*>(from);
+  for (size_t i = 0; i < count; ++i) sum[i] += static_cast<float>(source[i]);
+}
+
 // Calls body(type, offset) for whole vectors; the rest goes through a padded buffer.
 template <class Type>
 void widen_as(const void* from, float* to, size_t count) {
@@ -165,6 +179,8 @@ void widen(DType dtype, const void* from, float* to, size_t count) {
       return widen_as<Fp32>(from, to, count);
     case DType::i32:
       return widen_as<Index>(from, to, count);
+    case DType::i64:
+      return widen_wide(from, to, count);
   }
 }
 
@@ -178,6 +194,8 @@ void round_elements(DType dtype, const float* from, void* to, size_t count) {
       return round_as<Fp32>(from, to, count);
     case DType::i32:
       return round_as<Index>(from, to, count);
+    case DType::i64:
+      return round_wide(from, to, count);
   }
 }
 
@@ -191,6 +209,8 @@ void add_elements(DType dtype, const void* from, float* sum, size_t count) {
       return add_as<Fp32>(from, sum, count);
     case DType::i32:
       return add_as<Index>(from, sum, count);
+    case DType::i64:
+      return add_wide(from, sum, count);
   }
 }
 

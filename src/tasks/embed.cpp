@@ -81,6 +81,7 @@ constexpr TaskKind kind_of_look_ups(void (*compute)(const Work&)) {
           .counts = {"each"},
           .counts_as_product = true,
           .reads_tables = 0b1,
+          .reads_ids = 0b1,
           .fault = fault_in_look_ups,
           .compute = compute,
           .fault_in_result = fault_in_pools,

@@ -52,6 +52,7 @@ constexpr TaskKind kind_of_gate(void (*compute)(const Work&)) {
           .counts = {"normalise"},
           .least_count = 0,
           .reads_tables = 0b10,
+          .reads_ids = 0b10,
           .fault = fault_in_gate,
           .compute = compute,
           .fault_in_result = fault_in_weights};

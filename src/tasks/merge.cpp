@@ -48,6 +48,7 @@ const TaskKind merge = {.worker = Worker::mover_kernel,
                         .columns = ColumnsOf::last_read,
                         .counts = {"experts"},
                         .reads_tables = 0b1,
+                        .reads_ids = 0b1,
                         .fault = fault_in_merge,
                         .compute = add_chosen,
                         .fault_in_result = fault_in_ranks};

@@ -60,7 +60,9 @@ void make_tables(const Work& work) {
   more.resize(static_cast<size_t>(scratch) + static_cast<size_t>(choices));
   int32_t* const compact = more.data() + scratch;
   for (int64_t row = 0; row < ids.rows; ++row) {
-    std::copy_n(static_cast<const int32_t*>(ids.row(row)), ids.cols, compact + row * ids.cols);
+    for (int64_t slot = 0; slot < ids.cols; ++slot) {
+      compact[row * ids.cols + slot] = number_in(ids, row, slot);
+    }
   }
   int32_t* const entries = all.data() + to[0].rows();
   int32_t* const rows = entries + to[1].rows();
@@ -86,6 +88,7 @@ const TaskKind route = {.worker = Worker::mover_kernel,
                         .rows_of_writes = true,
                         .counts = {"experts"},
                         .reads_tables = 0b1,
+                        .reads_ids = 0b1,
                         .makes_tables = true,
                         .fault = fault_in_route,
                         .compute = make_tables,

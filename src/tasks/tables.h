@@ -9,8 +9,11 @@
 
 namespace stretto::tasks {
 
-// Element (row, col) of a table of i32.
+// Element (row, col) of a table.
 inline int32_t number_in(const Operand& table, int64_t row, int64_t col = 0) {
+  if (table.view.dtype == DType::i64) {
+    return device::narrow_id(static_cast<const int64_t*>(table.row(row))[col]);
+  }
   return static_cast<const int32_t*>(table.row(row))[col];
 }
 

@@ -206,7 +206,7 @@ TEST(LookUpRefusals, SayWhatWouldBeRight) {
   using testing::HasSubstr;
   EXPECT_EQ(refused(2, "[m, 8] cols i32", "[4, 9, 16] experts"), "accepted");
   EXPECT_THAT(refused(2, "[m, 8] cols", "[4, 9, 16] experts"),
-              HasSubstr("ids says which rows are meant: give it as i32"));
+              HasSubstr("ids says which rows are meant: give it as i32 or i64"));
   EXPECT_THAT(refused(2, "[m, 8] cols i32", "[4, 9, 16] experts fp32"),
               HasSubstr("tables are of bf16, and w is fp32"));
   EXPECT_THAT(refused(2, "[m, 8] cols i32", "[4, 9, 16] whole"),

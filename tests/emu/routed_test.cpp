@@ -81,6 +81,43 @@ TEST_P(RoutedRanks, OperatorsAreProvedAndRightUnderEveryRouting) {
 INSTANTIATE_TEST_SUITE_P(Ranks, RoutedRanks, testing::Values(1, 2, 3, 4, 5, 8),
                          [](const auto& test) { return std::to_string(test.param); });
 
+// The same bits, and plans that are the same but for the caller's ids and their copies.
+TEST(IdsOf64Bits, MakeTheSameBits) {
+  for (const int ranks : {1, 3}) {
+    const Machine machine = small_machine(ranks, kSms);
+    const Sizes look_ups = {{"bags", 9}, {"tables", 5}, {"rows", 11}, {"dim", 16}, {"pool", 3}};
+    for (const std::string name :
+         {"moe-tp", "moe-ep", "moe-ep-shared", "moe-tp-up", "moe-ep-slices", "embedding-a2a"}) {
+      Sizes sizes = name.starts_with("moe") ? sizes_of(name, ranks, 9) : look_ups;
+      if (name == "moe-ep-slices") sizes.emplace_back("slices", 2);
+      const Operator narrow = make_operator(name, sizes, ranks);
+      const Operator wide = make_operator(name + "-i64", sizes, ranks);
+      EXPECT_EQ(parse_operator(to_string(wide)), wide);
+      EXPECT_EQ(wide.tensor(*wide.find_tensor("ids")).dtype, DType::i64);
+      for (const OperatorSchedule& schedule : small_presets(narrow, machine)) {
+        SCOPED_TRACE(to_string(wide) + " " + to_string(schedule));
+        const Plan plan = lower(wide, schedule, machine);
+        expect_proved(plan);
+        EXPECT_EQ(print(parse_plan(print(plan))), print(plan));
+        for (const RoutingKind routing : kRoutings) {
+          const EmulateOptions options{.routing = {routing, {}}};
+          expect_right(plan, options);
+          EXPECT_EQ(emulate(plan, options).output_hash,
+                    emulate(lower(narrow, schedule, machine), options).output_hash);
+        }
+      }
+    }
+  }
+}
+
+TEST(IdsOf64Bits, AreOfOperatorsThatTakeIds) {
+  EXPECT_NE(find_graph("embedding-a2a-i64"), nullptr);
+  EXPECT_EQ(find_graph("moe-ep-i64"), find_graph("moe-ep-i64"));
+  for (const char* name : {"gemm-rs-i64", "moe-ep-router-i64", "-i64", "moe-ep-i64-i64"}) {
+    EXPECT_EQ(find_graph(name), nullptr) << name;
+  }
+}
+
 // Its products are those of a kernel ahead, and what is sent waits for none of them.
 TEST(SharedExperts, AreComputedWhileTokensAreSent) {
   const Machine machine = default_machine(8);

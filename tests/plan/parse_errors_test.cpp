@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Edit{"buffer a bf16", "buffer 2a bf16", "5:8", "expected a buffer's name, found '2a'"},
         Edit{"buffer a bf16", "buffer a bf17", "5:10",
-             "expected bf16, fp16, fp32 or i32, found 'bf17'"},
+             "expected bf16, fp16, fp32, i32 or i64, found 'bf17'"},
         Edit{"5x3 input", "5*3 input", "5:16", "expected 'x', found '*3'"},
         Edit{"5x3 input", "0x3 input", "5:15",
              "expected rows (a number from 1 to 2147483647), found '0x3'"},

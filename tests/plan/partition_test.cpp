@@ -58,6 +58,25 @@ TEST(Partitions, HaveRowsThatMayBeNamedOneByOne) {
   EXPECT_EQ(print(parse_plan(text)), kPlan);
 }
 
+// What a caller has chosen may be of 64 bits; it is copied to such alone.
+TEST(Partitions, OfIdsOf64BitsAreRead) {
+  std::string text(kPlan);
+  text.replace(text.find("moe-tp-down"), 11, "moe-tp-down-i64");
+  text.replace(text.find("ids i32"), 7, "ids i64");
+  EXPECT_EQ(print(parse_plan(text)), text);
+  text.insert(text.find("buffer weights"), "buffer more i64 3x2 local\n");
+  text.insert(text.find("  route"), "  copy ids[0:3,0:2] -> more[0:3,0:2]\n");
+  EXPECT_EQ(print(parse_plan(text)), text);
+  for (const char* other : {"more i32", "more fp32"}) {
+    std::string wrong = text;
+    wrong.replace(wrong.find("more i64"), 8, other);
+    EXPECT_THROW(parse_plan(wrong), UsageError) << other;
+    std::string back = wrong;
+    back.replace(back.find("copy ids[0:3,0:2] -> more"), 25, "copy more[0:3,0:2] -> ids");
+    EXPECT_THROW(parse_plan(back), UsageError) << other;
+  }
+}
+
 struct Edit {
   const char *from, *to, *message;
 };
@@ -89,6 +108,9 @@ TEST(Partitions, OfWrongPlansAreRefused) {
       {"a[0:6,0:8] wd", "a[0:6,0:7] wd", "expected a region of X with the 8 columns of B"},
       {"weigh weights[0:3,0:2] rows[0:6", "weigh weights[0:3,0:2] rows[0:5",
        "expected a row for each of 6 weights"},
+      {"choices i32", "choices i64", "expected no table of i64, found choices@0[0:8,0:1] of i64"},
+      {"rows i32", "rows i64", "expected no table of i64, found rows@0[0:6,0:1] of i64"},
+      {"weights fp32", "weights i64", "expected no table of i64, found weights@0[0:3,0:2] of i64"},
       {"ids i32", "ids fp32", "expected a table of i32, found ids@0[0:3,0:2] of fp32"},
       {"choices i32", "choices bf16", "expected a table of i32, found choices@0[0:8,0:1] of bf16"},
       {"experts i32", "experts bf16", "expected a table of i32, found experts@0[0:4,0:1] of bf16"},

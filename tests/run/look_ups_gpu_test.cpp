@@ -31,7 +31,7 @@ std::vector<RoutingCase> cases() {
                    : std::vector<std::string>{"tiles", "slices", "tiles,tile=16x512,reuse=ack",
                                               "tiles,mover=comm-blocks,comm-sms=4", "decomposed"};
     for (const std::string& schedule : schedules) {
-      for (const char* name : {"embedding-a2a", "embedding-a2a-mean"}) {
+      for (const char* name : {"embedding-a2a", "embedding-a2a-mean", "embedding-a2a-i64"}) {
         all.push_back(
             {fmt::format("{} bags=203 tables={} rows=1000 dim=128 pool=13", name, 4 * ranks),
              schedule, ranks});
@@ -64,10 +64,14 @@ INSTANTIATE_TEST_SUITE_P(Cuda, LookUpsOnGpus, testing::ValuesIn(cases()),
 
 // Of indices that come with the run: what is no row of a table, but for -1.
 TEST(LookUpsOnAGpu, CountWhatIsNoRow) {
-  const Plan plan = plan_of({"embedding-a2a bags=50 tables=2 rows=6 dim=64 pool=2", "tiles", 1});
-  if (const std::string why = why_no_case(plan); !why.empty()) STRETTO_SKIP(why);
-  PlanRunner runner(plan, shared_fabric(1), shared_compiler());
-  EXPECT_EQ(expect_right(runner, routing_with_bad(50, 4, {0, 13, 50, 199})).bad_ids, 4u);
+  for (const char* name : {"embedding-a2a", "embedding-a2a-i64"}) {
+    SCOPED_TRACE(name);
+    const Plan plan =
+        plan_of({fmt::format("{} bags=50 tables=2 rows=6 dim=64 pool=2", name), "tiles", 1});
+    if (const std::string why = why_no_case(plan); !why.empty()) STRETTO_SKIP(why);
+    PlanRunner runner(plan, shared_fabric(1), shared_compiler());
+    EXPECT_EQ(expect_right(runner, routing_with_bad(50, 4, {0, 13, 50, 199})).bad_ids, 4u);
+  }
 }
 
 }  // namespace

@@ -61,6 +61,11 @@ std::vector<RoutingCase> cases() {
                    schedule + ",tile=256x64", ranks});
     all.push_back({fmt::format("moe-ep t=77 h=328 f=136 experts={} k=1", 2 * ranks),
                    schedule + ",tile=8x64", ranks});
+    // Ids of 64 bits.
+    for (const char* name : {"moe-tp-i64", "moe-ep-i64", "moe-tp-up-i64", "moe-tp-down-i64"}) {
+      all.push_back({fmt::format("{} t=203 h=512 f={} experts={} k=3", name, 96 * ranks, 3 * ranks),
+                     schedule, ranks});
+    }
     if (ranks > 1) {
       const std::string uneven =
           fmt::format("moe-ep t=203 h=512 f=384 experts={} k=3", 3 * ranks - 1);
@@ -170,11 +175,15 @@ std::vector<RoutingCase> replayed_cases() {
 INSTANTIATE_TEST_SUITE_P(Cuda, ReplayedRoutings, testing::ValuesIn(replayed_cases()));
 
 TEST(RoutedOnAGpu, CountsIdsThatAreNoExperts) {
-  const Plan plan = plan_of({"moe-ep t=50 h=512 f=96 experts=6 k=2", "sequential", 1});
-  if (const std::string why = why_no_case(plan); !why.empty()) STRETTO_SKIP(why);
-  PlanRunner runner(plan, shared_fabric(1), shared_compiler());
-  EXPECT_EQ(expect_right(runner, routing_with_bad(50, 2, {0, 13, 50, 99})).bad_ids, 4u);
-  EXPECT_EQ(runner.bad_ids() % 4, 0u);
+  for (const char* name : {"moe-ep", "moe-ep-i64"}) {
+    SCOPED_TRACE(name);
+    const Plan plan =
+        plan_of({fmt::format("{} t=50 h=512 f=96 experts=6 k=2", name), "sequential", 1});
+    if (const std::string why = why_no_case(plan); !why.empty()) STRETTO_SKIP(why);
+    PlanRunner runner(plan, shared_fabric(1), shared_compiler());
+    EXPECT_EQ(expect_right(runner, routing_with_bad(50, 2, {0, 13, 50, 99})).bad_ids, 4u);
+    EXPECT_EQ(runner.bad_ids() % 4, 0u);
+  }
 }
 
 // A row of the output is nobody's where its id is no expert's, so what lies there stays.

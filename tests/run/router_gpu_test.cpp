@@ -39,8 +39,10 @@ std::vector<RoutingCase> cases() {
                                  8 * ranks, 2 * ranks, ranks),
                      schedule, ranks, ranks == 2 ? "fp16" : "bf16"});
     }
-    all.push_back({fmt::format("moe-ep-slices t=203 h=512 f=96 experts={} k=3 slices=2", 4 * ranks),
-                   schedules.back(), ranks});
+    for (const char* name : {"moe-ep-slices", "moe-ep-slices-i64"}) {
+      all.push_back({fmt::format("{} t=203 h=512 f=96 experts={} k=3 slices=2", name, 4 * ranks),
+                     schedules.back(), ranks});
+    }
     // All experts that there are, and more than a warp has lanes.
     all.push_back({"moe-ep-router t=61 h=256 f=64 experts=8 k=8", schedules[0], ranks});
     all.push_back({"moe-ep-router t=61 h=256 f=64 experts=160 k=6", schedules[0], ranks});

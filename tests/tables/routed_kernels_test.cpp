@@ -24,6 +24,8 @@ TEST(RoutedPlans, AreAccepted) {
         "moe-ep t=203 h=512 f=192 experts=12 k=3 ranks=4 dtype=bf16",
         "moe-ep t=203 h=512 f=192 experts=11 k=3 ranks=4 dtype=bf16",
         "moe-ep-shared t=203 h=512 f=192 s=256 experts=12 k=3 ranks=4 dtype=bf16",
+        "moe-ep-i64 t=203 h=512 f=192 experts=12 k=3 ranks=4 dtype=bf16",
+        "moe-tp-i64 t=203 h=512 f=768 experts=12 k=3 ranks=4 dtype=bf16",
         "moe-tp-up t=203 h=512 f=768 experts=12 k=3 ranks=4 dtype=bf16",
         "moe-tp-down t=203 h=512 f=768 experts=12 k=3 ranks=4 dtype=bf16",
         "moe-tp-down-ar t=203 h=512 f=768 experts=12 k=3 ranks=4 dtype=bf16"}) {

@@ -155,7 +155,7 @@ TEST_P(RoutedMaps, RowsGoToTheRanksOfTheirExperts) {
       const auto goes_to = [&](int32_t rank) {
         bool any = false;
         for (int32_t slot = 0; slot < memory_.top_k; ++slot) {
-          memory_.number(ids, row, slot, set) = memory_.id(token, slot);
+          memory_.write_id(ids, row, slot, set, token);
           any = any || memory_.is_experts(token, slot, shares().begin(rank), shares().size(rank));
         }
         return any;
@@ -175,7 +175,7 @@ TEST_P(RoutedMaps, RowsGoToTheRanksOfTheirExperts) {
       bool any = false;
       const bool goes = goes_to(to.rank);
       for (uint32_t slot = 0; slot < of.routed.top_k; ++slot) {
-        any = any || device::names_one(of.from[1], at, slot, of.routed.first_expert,
+        any = any || device::names_one(of.routed, of.from[1], at, slot, of.routed.first_expert,
                                        of.routed.own_experts);
       }
       EXPECT_EQ(any, goes);
@@ -245,6 +245,8 @@ INSTANTIATE_TEST_SUITE_P(
         MapsCase{"moe-ep t=45 h=64 f=96 experts=6 k=3 ranks=3",
                  "tiles,tile=16x64,granularity=chunk"},
         MapsCase{"moe-ep t=45 h=64 f=96 experts=7 k=3 ranks=3", "tiles,tile=16x64"},
+        MapsCase{"moe-ep-i64 t=45 h=64 f=96 experts=7 k=3 ranks=3", "tiles,tile=16x64"},
+        MapsCase{"moe-tp-i64 t=45 h=64 f=96 experts=6 k=3 ranks=2", "tiles,tile=16x64"},
         MapsCase{"moe-ep t=45 h=64 f=96 experts=6 k=3 ranks=1", "sequential,tile=64x64"},
         MapsCase{"moe-ep t=173 h=64 f=96 experts=5 k=2 ranks=1", "sequential,tile=128x64"},
         MapsCase{"moe-tp t=333 h=64 f=96 experts=5 k=2 ranks=2",

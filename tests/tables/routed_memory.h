@@ -53,7 +53,7 @@ class RoutedMemory {
   // Some chosen twice, some not at all, and two that are no expert's.
   int32_t id(int32_t token, int32_t slot) const {
     if ((token * 5 + slot) % 11 == 3) return -1;
-    if (token == 2 && slot == 0) return experts + 7;
+    if (token == 2 && slot == 0) return experts + 7;  // of 64 bits: one beyond 32
     if (token == 4 && slot == 0) return -5;
     return (token * token + 3 * slot) % experts;
   }
@@ -67,6 +67,15 @@ class RoutedMemory {
   }
   int32_t& number(const Region& region, int32_t row, int32_t column, int set) const {
     return *reinterpret_cast<int32_t*>(address(region, row, column, set));
+  }
+  void write_id(const Region& ids, int32_t row, int32_t slot, int set, int32_t token) const {
+    if (plan.buffers[ids.buffer].dtype != DType::i64) {
+      number(ids, row, slot, set) = id(token, slot);
+      return;
+    }
+    const bool is_beyond = id(token, slot) >= experts;
+    *reinterpret_cast<int64_t*>(address(ids, row, slot, set)) =
+        is_beyond ? (int64_t{1} << 32) + 1 : id(token, slot);
   }
   // A region's first row among all tokens, where its rows are tokens'.
   int32_t first_token(const Region& region) const {
@@ -99,7 +108,7 @@ class RoutedMemory {
       const Region& ids = plan.reads(instr)[0];
       for (int32_t row = 0; row < ids.rows(); ++row) {
         for (int32_t slot = 0; slot < top_k; ++slot) {
-          number(ids, row, slot, set) = id(first_token(ids) + row, slot);
+          write_id(ids, row, slot, set, first_token(ids) + row);
         }
       }
       const auto own = device::RoutedTables::of(

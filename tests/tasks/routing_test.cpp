@@ -107,7 +107,8 @@ struct TeamWorker {
 };
 
 template <typename Id, class Worker = LoneWorker>
-Made run(const Case& of, int first, int experts, int entry_rows, int workers, int spare = 0) {
+Made run(const Case& of, int first, int experts, int entry_rows, int workers, int spare = 0,
+         bool as_task = false) {
   const std::vector<Id> ids(of.ids.begin(), of.ids.end());
   const int entries = most_entries(of.tokens * of.top_k, experts, entry_rows) + spare;
   Made to{std::vector<int32>(size_t(entries) * size_t(entry_rows) + 1, kUntouched),
@@ -116,6 +117,9 @@ Made run(const Case& of, int first, int experts, int entry_rows, int workers, in
           std::vector<int32>(size_t(experts) + 1, kUntouched)};
   std::vector<int32> scratch(size_t(partition_scratch(experts, workers)) + 1, kUntouched);
   const Choices<Id> choices{ids.data(), of.tokens, of.top_k, of.experts, first, experts};
+  const TaskChoices of_task{
+      {reinterpret_cast<const int32*>(ids.data()), of.tokens, of.top_k, of.experts, first, experts},
+      sizeof(Id) == 8};
   const Partition partition{entry_rows,
                             entries,
                             to.tokens.data(),
@@ -132,8 +136,12 @@ Made run(const Case& of, int first, int experts, int entry_rows, int workers, in
       const int w = thread / lanes;
       TeamWorker::team = &teams[size_t(w)];
       TeamWorker::lane = thread % lanes;
-      make_partition<Worker>(choices, partition, scratch.data(), w, workers,
-                             [&] { barrier.arrive_and_wait(); });
+      const auto meet = [&] { barrier.arrive_and_wait(); };
+      if (as_task) {
+        make_partition<Worker>(of_task, partition, scratch.data(), w, workers, meet);
+      } else {
+        make_partition<Worker>(choices, partition, scratch.data(), w, workers, meet);
+      }
     });
   }
   threads.clear();
@@ -178,6 +186,8 @@ TEST(Routing, PartitionsAreThoseOfTheDefinition) {
             << one.name << " " << entry_rows << " " << workers;
       }
       EXPECT_EQ((run<long long>(one, 0, one.experts, entry_rows, 2)), right) << one.name;
+      EXPECT_EQ((run<long long>(one, 0, one.experts, entry_rows, 2, 0, true)), right) << one.name;
+      EXPECT_EQ((run<int32>(one, 0, one.experts, entry_rows, 2, 0, true)), right) << one.name;
     }
   }
 }
@@ -194,6 +204,18 @@ TEST(Routing, WorkersOfSeveralLanesMakeTheSame) {
     EXPECT_EQ((run<int32, TeamWorker>(one, own, own, 8, 2, 2)), expected(one, own, own, 8, 2))
         << one.name;
   }
+}
+
+// None is an expert's, whatever its lower half says.
+TEST(Routing, IdsBeyond32BitsAreBad) {
+  Case one{"wide", 5, 2, 4, {}};
+  constexpr int64_t kMore = int64_t{1} << 32;
+  one.ids = {0, kMore + 1, 3, -1, kMore - 1, kMore, -kMore, -kMore + 2, 2 * kMore + 3, 1};
+  const Made right = expected(one, 0, 4, 8);
+  EXPECT_EQ(right.bad_ids, 6);
+  EXPECT_EQ((run<long long>(one, 0, 4, 8, 3)), right);
+  EXPECT_EQ((run<long long>(one, 0, 4, 8, 3, 0, true)), right);
+  EXPECT_EQ((run<long long, TeamWorker>(one, 0, 4, 8, 3, 0, true)), right);
 }
 
 TEST(Routing, ARankPlacesItsOwnExpertsOnly) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "stretto/device/mover_sum.h"
+#include "stretto/device/routing.h"
 
 namespace stretto::device {
 
@@ -9,6 +10,15 @@ namespace stretto::device {
 STRETTO_PRIMITIVE int32 number_at(const MoverRegion& table, uint32 row, uint32 column = 0) {
   return *reinterpret_cast<const volatile int32*>(table.address + row * table.row_bytes +
                                                   uint64{column} * 4);
+}
+
+// Of a row of ids, of 64 bits where they are wide, that begins at an address.
+STRETTO_PRIMITIVE int32 id_in(uint64 row, bool are_wide, uint32 column) {
+  if (!are_wide) return *reinterpret_cast<const volatile int32*>(row + uint64{column} * 4);
+  return narrow_id(*reinterpret_cast<const volatile int64*>(row + uint64{column} * 8));
+}
+STRETTO_PRIMITIVE int32 id_at(const MoverRegion& ids, bool are_wide, uint32 row, uint32 column) {
+  return id_in(ids.address + row * ids.row_bytes, are_wide, column);
 }
 
 STRETTO_PRIMITIVE float load_element(uint64 address, MoverType type) {

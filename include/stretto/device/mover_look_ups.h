@@ -56,7 +56,8 @@ class PooledMover {
 
   // What stands at a slot; -1 past the last one.
   STRETTO_DEVICE int32 index_at(uint32 row, uint32 table, uint32 slot) const {
-    return slot < routed_.top_k ? number_at(ids_, row, table * routed_.top_k + slot) : -1;
+    if (slot >= routed_.top_k) return -1;
+    return id_at(ids_, routed_.wide_ids != 0, row, table * routed_.top_k + slot);
   }
   STRETTO_DEVICE bool is_row(int32 index) const {
     return static_cast<uint32>(index) < routed_.table_rows;

@@ -10,12 +10,11 @@ namespace stretto::device {
 
 #ifdef STRETTO_DEVICE
 
-// Whether a row's ids name one of `count` experts from `first` on. The whole warp calls it.
-STRETTO_DEVICE bool chooses(const MoverRegion& ids, uint32 row, uint32 top_k, uint32 first,
-                            uint32 count) {
+// Whether a row's ids name an expert of who is sent to. The whole warp calls it.
+STRETTO_DEVICE bool chooses(const RoutedTask& routed, const MoverRegion& ids, uint32 row) {
   bool any = false;
-  for (uint32 slot = threadIdx.x % 32; slot < top_k; slot += 32) {
-    any = any || names_one(ids, row, slot, first, count);
+  for (uint32 slot = threadIdx.x % 32; slot < routed.top_k; slot += 32) {
+    any = any || names_one(routed, ids, row, slot, routed.first_expert, routed.own_experts);
   }
   return __any_sync(0xffffffffu, any);
 }
@@ -171,9 +170,7 @@ class RoutedMover {
   STRETTO_DEVICE void dispatch() const {
 #pragma unroll 1
     for (uint32 row = threadIdx.x / 32; row < task_.rows; row += kAddWarps) {
-      if (!chooses(from_[1], row, routed_.top_k, routed_.first_expert, routed_.own_experts)) {
-        continue;
-      }
+      if (!chooses(routed_, from_[1], row)) continue;
       move_row(from_[0], row, 0, row);
     }
   }

@@ -58,7 +58,7 @@ struct RouterRow {
     const GateRules rules{experts, top_k, routed.kind == RoutedKind::softmax_gate,
                           routed.own_experts != 0, task.epsilon};
     weigh_experts<kHeld>(
-        lanes, rules, score, [&](int32 slot) { return number_in(others, slot); },
+        lanes, rules, score, [&](int32 slot) { return id_of(others, slot); },
         [&](int32 slot, float weight) { put_weight(slot, weight); });
   }
 
@@ -69,7 +69,7 @@ struct RouterRow {
     for (int32 slot = lanes.index(); slot < static_cast<int32>(routed.top_k);
          slot += Lanes::kCount) {
       if (routed.kind == RoutedKind::slice_ids) {
-        const int32 id = number_in(scores, slot / slices);
+        const int32 id = id_of(scores, slot / slices);
         put_number(slot, number_of_slice(id, static_cast<int32>(routed.experts), slot % slices));
       } else {
         put_weight(slot, element(scores, slot / slices, task.from));
@@ -94,8 +94,8 @@ struct RouterRow {
   STRETTO_PRIMITIVE static uint64 row_of(const MoverRegion& region, uint32 row) {
     return region.address + row * region.row_bytes;
   }
-  STRETTO_PRIMITIVE static int32 number_in(uint64 row, int32 column) {
-    return *reinterpret_cast<const volatile int32*>(row + static_cast<uint32>(column) * 4);
+  STRETTO_PRIMITIVE int32 id_of(uint64 row, int32 column) const {
+    return id_in(row, routed.wide_ids != 0, static_cast<uint32>(column));
   }
   STRETTO_PRIMITIVE static float element(uint64 row, int32 column, MoverType type) {
     const uint64 at = row + static_cast<uint32>(column) * bytes_of(type);

@@ -85,9 +85,9 @@ STRETTO_HOST_DEVICE bool is_router(RoutedKind kind) { return kind >= RoutedKind:
 
 struct RoutedTask {
   RoutedKind kind;
-  MoverType weights;  // of WEIGHTS; top_k: of the bias
-  uint8 vectors;      // as MoverTask::vectors, of rows that are moved
-  uint8 reserved;
+  MoverType weights;                 // of WEIGHTS; top_k: of the bias
+  uint8 vectors;                     // as MoverTask::vectors, of rows that are moved
+  uint8 wide_ids;                    // IDS are of 64 bits
   uint32 top_k;                      // ids or weights of a row; embed: of a row and table;
                                      // permute: choices of a row
   uint32 table_rows;                 // weigh, combine: of Y; route: of CHOICES; permute: of X;

@@ -20,9 +20,9 @@ STRETTO_HOST_DEVICE uint32 partition_workers(int32 experts) {
 }
 
 // Whether one of a row's ids names one of `count` experts from `first` on.
-STRETTO_PRIMITIVE bool names_one(const MoverRegion& ids, uint32 row, uint32 slot, uint32 first,
-                                 uint32 count) {
-  return static_cast<uint32>(number_at(ids, row, slot)) - first < count;
+STRETTO_PRIMITIVE bool names_one(const RoutedTask& routed, const MoverRegion& ids, uint32 row,
+                                 uint32 slot, uint32 first, uint32 count) {
+  return static_cast<uint32>(id_at(ids, routed.wide_ids != 0, row, slot)) - first < count;
 }
 
 // One of those that are added up to a row.
@@ -60,7 +60,7 @@ struct RoutedTables {
       const auto first = static_cast<uint32>(shares.begin(static_cast<int32>(number)));
       const auto own = static_cast<uint32>(shares.size(static_cast<int32>(number)));
       for (uint32 slot = 0; slot < routed.top_k; ++slot) {
-        term.is_there = term.is_there || names_one(from[0], row, slot, first, own);
+        term.is_there = term.is_there || names_one(routed, from[0], row, slot, first, own);
       }
       term.row = from[1 + number].address + row * from[1 + number].row_bytes;
     } else {  // sources: WEIGHTS, ROWS, Y
@@ -74,13 +74,11 @@ struct RoutedTables {
 
   // Of route. Source: IDS, whose rows follow one another. Destinations: CHOICES, EXPERTS, ROWS,
   // COUNTS.
-  STRETTO_PRIMITIVE Choices<int32> choices() const {
-    return {numbers(from[0]),
-            static_cast<int32>(task.rows * routed.top_k),
-            1,
-            static_cast<int32>(routed.experts),
-            static_cast<int32>(routed.first_expert),
-            static_cast<int32>(routed.own_experts)};
+  STRETTO_PRIMITIVE TaskChoices choices() const {
+    return {{numbers(from[0]), static_cast<int32>(task.rows * routed.top_k), 1,
+             static_cast<int32>(routed.experts), static_cast<int32>(routed.first_expert),
+             static_cast<int32>(routed.own_experts)},
+            routed.wide_ids != 0};
   }
   STRETTO_PRIMITIVE Partition partition() const {
     int32* const counts = numbers(to[3]);

@@ -29,21 +29,57 @@ struct ExpertShares {
   STRETTO_HOST_DEVICE int32 size(int32 rank) const { return begin(rank + 1) - begin(rank); }
 };
 
+// What stands for a number that is no expert's, so that it is counted.
+inline constexpr int32 kNoExpert = -2;
+
+// An id of 64 bits as one of 32. What has no room there is no expert's.
+STRETTO_HOST_DEVICE int32 narrow_id(int64 id) {
+  const auto narrow = static_cast<int32>(id);
+  return narrow == id ? narrow : kNoExpert;
+}
+
 // Where each expert is cut in slices, each of some of its columns, that ranks of their own have:
 // the slice's number in a stack of slice 0 of all experts, then slice 1 of all, ... What is no
 // expert's has none, and is bad in slice 0 alone, so that it is counted once.
 STRETTO_HOST_DEVICE int32 number_of_slice(int32 id, int32 experts, int32 slice) {
   if (id >= 0 && id < experts) return slice * experts + id;
-  return id == -1 || slice > 0 ? -1 : -2;
+  return id == -1 || slice > 0 ? -1 : kNoExpert;
 }
 
 // What is chosen. An id is an expert's number, or -1: nothing is chosen there.
 template <typename Id>  // of 32 or 64 bits, with a sign
 struct Choices {
+  using Number = Id;
   const Id* ids;  // [tokens, top_k]
   int32 tokens, top_k;
   int32 all_experts;            // ids at or above this, or below -1, are bad: counted and left out
   int32 first_expert, experts;  // those that the partition is of: [first_expert, + experts)
+
+  // Ids [first, end), each `step` behind the one before; -1 where there are no more.
+  template <int32 kAtOnce>
+  STRETTO_HOST_DEVICE void read(int32 first, int32 end, int32 step, Id (&to)[kAtOnce]) const {
+    STRETTO_UNROLL
+    for (int32 i = 0; i < kAtOnce; ++i) {
+      const int32 c = first + i * step;
+      to[i] = c < end ? ids[c] : Id{-1};
+    }
+  }
+};
+
+// Those of a task, which says of how many bits they are.
+struct TaskChoices : Choices<int32> {
+  bool are_wide;  // ids are of 64 bits
+
+  template <int32 kAtOnce>
+  STRETTO_HOST_DEVICE void read(int32 first, int32 end, int32 step, int32 (&to)[kAtOnce]) const {
+    if (!are_wide) return Choices<int32>::read(first, end, step, to);
+    const auto* wide = reinterpret_cast<const int64*>(ids);
+    STRETTO_UNROLL
+    for (int32 i = 0; i < kAtOnce; ++i) {
+      const int32 c = first + i * step;
+      to[i] = c < end ? narrow_id(wide[c]) : -1;
+    }
+  }
 };
 
 // The partition, in memory that the caller has. No element stays as it was.
@@ -105,18 +141,14 @@ STRETTO_HOST_DEVICE int32 column_of(const Choices<Id>& choices, Id id) {
 // visit(choice, column) for choices [begin, end), as many at once as there are lanes; -1 and -1
 // where there are no more. Ids are read some at a time: who stores to a table between would wait
 // for each. They move on from register to register, so that there is one visit in the code.
-template <class Worker, typename Id, typename Visit>
-STRETTO_HOST_DEVICE void each_choice(const Choices<Id>& choices, int32 begin, int32 end,
+template <class Worker, typename Of, typename Visit>
+STRETTO_HOST_DEVICE void each_choice(const Of& choices, int32 begin, int32 end,
                                      const Visit& visit) {
   constexpr int32 kAtOnce = 8, kLine = Worker::kCount;
   STRETTO_ROLLED
   for (int32 first = begin; first < end; first += kAtOnce * kLine) {
-    Id ids[kAtOnce];
-    STRETTO_UNROLL
-    for (int32 i = 0; i < kAtOnce; ++i) {
-      const int32 c = first + i * kLine + Worker::number();
-      ids[i] = c < end ? choices.ids[c] : Id{-1};
-    }
+    typename Of::Number ids[kAtOnce];
+    choices.read(first + Worker::number(), end, kLine, ids);
     STRETTO_ROLLED
     for (int32 line = first; line < end && line < first + kAtOnce * kLine; line += kLine) {
       const int32 c = line + Worker::number();
@@ -155,10 +187,9 @@ STRETTO_HOST_DEVICE int32 sum_column(int32* words, int32 count, int32 step, int3
 // nothing). Every worker takes a contiguous part of the choices, line after line, so the order does
 // not hang on their number. Loops are rolled: a block that makes one partition fetches its code as
 // it goes.
-template <class Worker = LoneWorker, typename Id, typename Meet>
-STRETTO_HOST_DEVICE void make_partition(const Choices<Id>& choices, const Partition& to,
-                                        int32* scratch, int32 worker, int32 workers,
-                                        const Meet& meet) {
+template <class Worker = LoneWorker, typename Of, typename Meet>  // Choices, or those of a task
+STRETTO_HOST_DEVICE void make_partition(const Of& choices, const Partition& to, int32* scratch,
+                                        int32 worker, int32 workers, const Meet& meet) {
   constexpr int32 kGroups = kPartitionGroups, kLine = Worker::kCount;
   const int32 experts = choices.experts, columns = experts + 1;
   const int32 thread = worker * kLine + Worker::number(), threads = workers * kLine;

@@ -30,6 +30,7 @@ struct StageParams {
   StageOf stage;
   float epsilon;
   uint32 x_columns, tables;
+  uint32 wide_ids;  // indices are of 64 bits
 };
 
 struct Comparison {
@@ -138,13 +139,14 @@ STRETTO_DEVICE void look_up(const StageParams& params) {
   for (uint64 i = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x;
        i < params.rows * params.columns; i += step) {
     const uint64 table = i % params.columns / columns, column = i % columns;
-    const int32* const ids =
-        static_cast<const int32*>(params.x) + i / params.columns * params.x_columns + table * slots;
+    const uint64 first = i / params.columns * params.x_columns + table * slots;
     double sum = 0;
     uint32 picked = 0;
     for (uint64 slot = 0; slot < slots; ++slot) {
-      if (ids[slot] < 0 || static_cast<uint64>(ids[slot]) >= params.y_rows) continue;
-      const uint64 row = table * params.y_rows + static_cast<uint64>(ids[slot]);
+      const int64 id = params.wide_ids != 0 ? static_cast<const int64*>(params.x)[first + slot]
+                                            : static_cast<const int32*>(params.x)[first + slot];
+      if (id < 0 || static_cast<uint64>(id) >= params.y_rows) continue;
+      const uint64 row = table * params.y_rows + static_cast<uint64>(id);
       sum += element_at(params.y, params.y_element, row * columns + column);
       ++picked;
     }

@@ -11,8 +11,8 @@
 
 namespace stretto::device {
 
-// What stands where a row has a NaN, so that nothing can be chosen. It is no expert's, so who
-// makes a partition counts it.
+// What stands where a row has a NaN, so that nothing can be chosen. It is no expert's (kNoExpert in
+// routing.h), so who makes a partition counts it.
 inline constexpr int32 kNoOrder = -2;
 inline constexpr int32 kMostExpertGroups = 32;
 

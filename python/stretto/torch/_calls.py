@@ -71,6 +71,25 @@ output s whole
 """
 
 
+# With weights of x's type.
+MOE = {is_dealt: f"""\
+graph {{name}}-own-weights t h f experts k
+input x [t, h] rows
+input ids [t, k] rows {{ids}}
+input weights [t, k] rows
+input wg [experts, f, h] {cut}
+input wu [experts, f, h] {cut}
+input wd [experts, h, f] {turned}
+g = grouped x wg ids
+u = grouped x wu ids
+a = swiglu g u
+d = grouped a wd ids
+y = weigh d ids weights
+output y rows
+""" for is_dealt, cut, turned in ((True, "experts", "experts"), (False, "rows", "cols"))}
+DTYPES = {torch.int32: "i32", torch.int64: "i64"}
+
+
 def gather_matmul(rows, a, b, bias, ranks) -> Call:
     """a [rows/R, k], b [n/R, k], bias [n/R] or None -> out [rows, n/R]."""
     n, k = b.shape
@@ -137,10 +156,13 @@ def moe(x, ids, weights, gate, up, down, is_dealt, ranks) -> Call:
 
     Experts are dealt to the ranks, or every expert's f.
     """
+    name = ("moe-ep" if is_dealt else "moe-tp") + ("-i64" if ids.dtype is torch.int64 else "")
     experts, f, h = gate.shape
     sizes = (("t", x.shape[0] * ranks), ("h", h), ("f", f if is_dealt else f * ranks),
              ("experts", experts * ranks if is_dealt else experts), ("k", ids.shape[1]))
-    return Call("moe", "moe-ep" if is_dealt else "moe-tp", sizes,
+    has_own = weights.dtype is x.dtype and weights.dtype is not torch.float32
+    graph = MOE[is_dealt].format(name=name, ids=DTYPES[ids.dtype]) if has_own else name
+    return Call("moe", graph, sizes,
                 {"x": x, "ids": ids, "weights": weights, "wg": gate, "wu": up, "wd": down}, {"y": tuple(x.shape)})
 
 

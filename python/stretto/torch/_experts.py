@@ -45,8 +45,11 @@ def by_torch(x, ids, weights, gate, up, down, first):
 
 
 def _matrices(x, ids, weights):
-    return (x.flatten(0, -2).contiguous(), ids.flatten(0, -2).to(torch.int32).contiguous(),
-            weights.flatten(0, -2).contiguous())
+    if ids.dtype is not torch.int64:
+        ids = ids.to(torch.int32)
+    if weights.dtype not in (x.dtype, torch.float32):
+        weights = weights.to(torch.promote_types(x.dtype, torch.float32))
+    return [one.flatten(0, -2).contiguous() for one in (x, ids, weights)]
 
 
 def _everyone(group, *tensors):
@@ -71,7 +74,7 @@ def moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False, out=
         y = by_torch(*_everyone(group, *rows), gate, up, down, first)
         return (_own_sum(group, y).to(x.dtype),)
 
-    call = _calls.moe(rows[0], rows[1], rows[2].float(), gate.contiguous(), up.contiguous(), down.contiguous(),
+    call = _calls.moe(*rows, gate.contiguous(), up.contiguous(), down.contiguous(),
                       expert_parallel, group.ranks)
     y, = _serve.run(call, group, fall_back, targets={"y": target})
     return put(target, y.reshape(x.shape))
@@ -84,14 +87,16 @@ def moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_paralle
         return tuple(torch.zeros_like(one) for one in (x, weights, gate, up, down))
     own_x, own_ids, own_weights = _matrices(x, ids, weights)
     whole_x, whole_ids, whole_weights, whole_dy = _everyone(
-        group, own_x, own_ids, own_weights, dy.flatten(0, -2).contiguous())
+        group, own_x, own_ids, own_weights.to(torch.promote_types(weights.dtype, torch.float32)),
+        dy.flatten(0, -2).contiguous())
     first = group.rank * gate.shape[0] if expert_parallel else 0
     leaves = [one.detach().requires_grad_() for one in (whole_x, whole_weights, gate, up, down)]
     with torch.enable_grad():
         y = by_torch(leaves[0], whole_ids, *leaves[1:], first)
         found = torch.autograd.grad(y, leaves, whole_dy.to(y.dtype))
     dx, dweights = (_own_sum(group, one) for one in found[:2])
-    return (dx.reshape(x.shape), dweights.reshape(weights.shape), *(one.contiguous() for one in found[2:]))
+    return (dx.reshape(x.shape), dweights.reshape(weights.shape).to(weights.dtype),
+            *(one.contiguous() for one in found[2:]))
 
 
 def fake_moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False):

@@ -193,18 +193,14 @@ def moe(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, gate: torch.T
 
     x                [..., H], this rank's tokens, as many on each rank
     ids, weights     [..., k]: the experts that a token has chosen, whole numbers, and their parts of its sum. An id
-                     that is no expert's adds nothing. int32 and fp32 are taken as they are; others are cast at every
-                     call, and so ids of 64 bits must be numbers of 32
+                     that is no expert's adds nothing. Ids of int32 and int64 and weights of fp32 and of x's type are
+                     taken as they are; others are cast at every call
     gate, up         [E, F, H], down [E, H, F]: of all experts this rank's part of F; with expert_parallel all of this
                      rank's experts, the r-th block of them
     out              written instead of a new tensor (no gradients)
 
     Gradients are PyTorch's. Returns x's shape. Collective; raises as all_gather_matmul().
     """
-    if ids.dtype is torch.int64:
-        ids = ids.to(torch.int32)
-    if weights.dtype in (torch.bfloat16, torch.float16):
-        weights = weights.float()
     tensors = x, ids, weights, gate, up, down
     made = _again.again("moe", group, expert_parallel, tensors, None if out is None else (out,))
     if made is None:

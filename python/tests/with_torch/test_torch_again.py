@@ -111,6 +111,7 @@ class Again(unittest.TestCase):
         parts, both = list(torch.zeros(64, 64).bfloat16().split([16, 48])), torch.zeros(64).bfloat16()
         inner = torch.zeros(2, 32).bfloat16()
         ids, weights = torch.zeros(2, 4, 2).int(), torch.zeros(2, 4, 2)
+        wide, own = ids.long(), weights.bfloat16()
         experts = [torch.zeros(3, *shape).bfloat16() for shape in ((16, 64), (16, 64), (64, 16))]
         bags = torch.zeros(8, 3, 2).int()
         for call, inputs, shape in (
@@ -134,7 +135,9 @@ class Again(unittest.TestCase):
                 (lambda: st.matmul_all_to_all(x, w, group=group), {"a": x, "b": w}, (2, 4, 32)),
                 (lambda: st.all_to_all_matmul(x, w, group=group), {"a": x, "b": w}, (2, 4, 32)),
                 (lambda: st.embedding_all_to_all(bags, experts[0], group, mode="mean"),
-                 {"ids": bags.flatten(1), "w": experts[0]}, (8, 3, 64))):
+                 {"ids": bags.flatten(1), "w": experts[0]}, (8, 3, 64)),
+                (lambda: st.moe(x, wide, own, *experts, group), dict(zip(
+                    ("x", "ids", "weights", "wg", "wu", "wd"), (x, wide, own, *experts))), (2, 4, 64))):
             call()
             made = call()
             (first, _, before, _), (second, rows, given, stream) = self.enqueued
@@ -147,7 +150,7 @@ class Again(unittest.TestCase):
             outputs = sorted(address for name, (address, _) in given.items() if name not in inputs)
             self.assertEqual(outputs, sorted(one.data_ptr() for one in made))
             self.enqueued.clear()
-        self.assertEqual(sum(st.report().served.values()), 30)
+        self.assertEqual(sum(st.report().served.values()), 32)
 
     def test_the_dispatchers_operators(self):
         """Which compiled code, gradients and operators in parts call."""

@@ -56,17 +56,34 @@ class Experts(Numbers):
         tensors = self.tensors()
         tensors[1][0], tensors[1][1, 0] = -1, EXPERTS + 3
         right = self.right(*(one.double() if one.is_floating_point() else one for one in tensors))
-        for kind in (torch.int32, torch.int64):
-            def call(group):
-                x, ids, *rest = self.part(tensors, group.rank, 2, True)
-                rest[0] = rest[0].view(2, 3, K)
-                return st.moe(x.view(2, 3, H), ids.view(2, 3, K).to(kind), *rest, group, expert_parallel=True)
-            found = run(2, call)
-            self.assertEqual(tuple(found[0].shape), (2, 3, H))
-            self.assert_close(torch.cat(found).flatten(0, 1), right)
+        made = []
+        for kind, of_weights in ((torch.int32, torch.float32), (torch.int64, torch.float32), (torch.int16, torch.float32),
+                                 (torch.int64, torch.bfloat16), (torch.int32, torch.bfloat16),
+                                 (torch.int32, torch.float16)):
+            for dealt in (True, False):
+                def call(group):
+                    x, ids, weights, *rest = self.part(tensors, group.rank, 2, dealt)
+                    return st.moe(x.view(2, 3, H), ids.view(2, 3, K).to(kind), weights.view(2, 3, K).to(of_weights),
+                                  *rest, group, expert_parallel=dealt)
+                found = run(2, call)
+                self.assertEqual(tuple(found[0].shape), (2, 3, H))
+                self.assert_close(torch.cat(found).flatten(0, 1), right)
+                made.append(torch.cat(found))
+        # The same bits, of ids of any type and of weights that are rounded already.
+        self.assertTrue(torch.equal(made[0], made[2]) and torch.equal(made[0], made[4]))
+        self.assertTrue(torch.equal(made[6], made[8]) and torch.equal(made[7], made[9]))
         nothing = run(2, lambda g: st.moe(torch.empty(0, H).bfloat16(), torch.empty(0, K).int(), torch.empty(0, K),
                                           *self.part(tensors, g.rank, 2, True)[3:], g, expert_parallel=True))
         self.assertEqual(tuple(nothing[0].shape), (0, H))
+
+    def test_ids_beyond_32_bits_are_no_experts(self):
+        tensors = self.tensors()
+        tensors[1][0, 0], tensors[1][5, 1], tensors[1][9, 0] = 2**32 + 1, -2**32, 3 * 2**32
+        right = self.right(*(one.double() if one.is_floating_point() else one for one in tensors))
+        for dealt in (True, False):
+            found = run(2, lambda g: st.moe(*self.part(tensors, g.rank, 2, dealt), g, expert_parallel=dealt))
+            self.assertEqual(st.report().served, {"moe": 2})
+            self.assert_close(torch.cat(found), right)
 
     def test_results_are_written_where_the_caller_says(self):
         def call(group):

@@ -151,14 +151,18 @@ class Calls(unittest.TestCase):
         gate, up, down = (torch.zeros(3, *shape).bfloat16() for shape in ((16, 8), (16, 8), (8, 16)))
         with mock.patch.dict(_engine.ENGINES, {"cpu": _gpu.Engine}):
             y = torch.ops.stretto.moe(x, ids, weights, gate, up, down, group.name, True)
-            st.moe(x[:3], ids[:3], weights[:3], gate, up, down, group)
+            st.moe(x[:3], ids[:3], weights[:3].float(), gate, up, down, group)
+            st.moe(x[:3], ids[:3].short(), weights[:3].double(), gate, up, down, group)
         self.assertEqual(y.shape, x.shape)
-        self.assertEqual([(one.operator, one.options["rows"], one.options["sizes"]) for one in Operation.made],
-                         [(name, "fixed", {"t": tokens, "h": 8, "f": 16, "experts": 3, "k": 2})
-                          for name, tokens in (("moe-ep", 6), ("moe-tp", 3))])
-        given = Operation.made[0].runs[0][0]
-        self.assertEqual([given[name].dtype for name in ("ids", "weights", "x", "wd")],
-                         [torch.int32, torch.float32, torch.bfloat16, torch.bfloat16])
+        self.assertTrue(Operation.made[0].operator.startswith("graph moe-ep-i64-own-weights t h f experts k"))
+        self.assertEqual([one.operator for one in Operation.made[1:]], ["moe-tp-i64", "moe-tp"])
+        self.assertEqual([(one.options["rows"], one.options["sizes"]) for one in Operation.made],
+                         [("fixed", {"t": tokens, "h": 8, "f": 16, "experts": 3, "k": 2}) for tokens in (6, 3, 3)])
+        given = [[run[0][name].dtype for name in ("ids", "weights", "x", "wd")]
+                 for one in Operation.made for run in one.runs]
+        self.assertEqual(given, [[torch.int64, torch.bfloat16, torch.bfloat16, torch.bfloat16],
+                                 [torch.int64, torch.float32, torch.bfloat16, torch.bfloat16],
+                                 [torch.int32, torch.float32, torch.bfloat16, torch.bfloat16]])
 
     def test_row_counts_that_come_and_go_do_not_make_plans_for_ever(self):
         engine = self.engine()
