@@ -27,7 +27,7 @@ def part_of(tensors, group, is_dealt):
 
 
 def check_experts(group):
-    """Mixtures of experts: numbers, ids of both types and of no expert, gradients, out, graphs."""
+    """Mixtures of experts: numbers, ids and weights of both types, ids of no expert, gradients, out, graphs."""
     tokens, experts, f, k = 96 * group.ranks, 8, 256, 2
     every = [normal(70, tokens, K), torch.rand(tokens, experts, device="cuda", generator=generator(71)).topk(k).indices,
              torch.rand(tokens, k, device="cuda", generator=generator(72)),
@@ -41,6 +41,8 @@ def check_experts(group):
         mine, own = part_of(every, group, is_dealt), right.detach().chunk(group.ranks)[group.rank]
         for ids in (mine[1].int(), mine[1], mine[1]):  # the last one's call came before
             close(f"{what}, {ids.dtype}", st.moe(mine[0], ids, *mine[2:], group, expert_parallel=is_dealt), own)
+        close(f"{what}, weights of x's type",
+              st.moe(*mine[:2], mine[2].bfloat16(), *mine[3:], group, expert_parallel=is_dealt), own)
         mine[1] = mine[1].int()
         out = torch.empty_like(mine[0])
         st.moe(*mine, group, expert_parallel=is_dealt, out=out)
