@@ -152,7 +152,7 @@ std::string whole_beside_rows(const Operator& op, const RowShards& owners) {
   for (const OperatorSegment& segment : op.segments) {
     if (!segment.product || !segment.product->is_routed()) continue;
     for (const int id : {segment.input, segment.ids, segment.router_weights}) {
-      if (id < 0 || op.tensor(id).stage >= 0 || op.tensor(id).held != Held::whole) continue;
+      if (id < 0 || op.tensor(id).stage >= 0 || op.tensor(id).held == Held::rows) continue;
       return op.tensor(id).name;
     }
   }
@@ -172,12 +172,20 @@ std::string why_no_split(const Operator& op, int split) {
       return fmt::format(
           "split={} of pooled look-ups, which send bags as they are made: take split=1", split);
     }
+    const bool hands_over = segment.product && segment.product->is_routed() &&
+                            op.output_held(segment.result).has_value() &&
+                            segment.router_weights < 0;
+    if (hands_over) {
+      return fmt::format("split={} of {}, whose rows the caller has by choice: take split=1", split,
+                         op.tensor(segment.result).name);
+    }
   }
   try {
     const RowShards owners = owners_of(op, tensors_of_rows(op));
     if (const std::string whole = whole_beside_rows(op, owners); !whole.empty()) {
       return fmt::format(
-          "split={} of rows that choose their matrices, of which every rank has {} whole and a "
+          "split={} of rows that choose their matrices, of which every rank has all rows of {} and "
+          "a "
           "block of others: take split=1",
           split, whole);
     }
