@@ -36,12 +36,12 @@ class PooledMover {
   STRETTO_DEVICE uint32 columns_of_table() const { return task_.columns / routed_.entries; }
 
   // Calls act(row, table, first of so many columns), which returns how many indices were bad.
+  // Numbers are made again, not kept, since registers are few.
   template <class Act>
   STRETTO_DEVICE void each_bag(uint32 of_lane, Act act) const {
     const uint32 columns = columns_of_table();
     uint32 lanes = 1;  // of a bag
     while (lanes < 32 && lanes * of_lane < columns) lanes *= 2;
-      // Numbers are made again, not kept, since registers are few.
 #pragma unroll 1
     for (uint32 bag = threadIdx.x / lanes; bag < task_.rows * routed_.entries;
          bag += kAddWarps * 32 / lanes) {

@@ -92,9 +92,9 @@ struct Ranked {
 inline constexpr Ranked kBeforeAll{~0u, -1};
 
 // The scores of a row that a lane has: every kCount-th. Of a row of at most kHeld times that they
-// stay in registers, all loaded at once; with kHeld = 0 they are
-// made again each time. Loops over registers are rolled where they can be: an SM that has one row
-// executes most of its code once, and fetches it first.
+// stay in registers, all loaded at once; with kHeld = 0 they are made again each time. Loops over
+// registers are rolled where they can be: an SM that has one row executes most of its code once,
+// and fetches it first.
 template <class Lanes, int32 kHeld, class Score>
 struct OwnScores {
   const Lanes& lanes;
