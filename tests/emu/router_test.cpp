@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "lost_syncs.h"
 #include "small_plans.h"
@@ -66,6 +67,29 @@ Operator router_alone(std::string_view stages, int64_t tokens, int64_t experts, 
       std::string(stages) + "\noutput ids rows\noutput w rows\n");
   return make_graph(graph, {{"t", tokens}, {"h", 64}, {"experts", experts}, {"k", k}}, ranks,
                     DType::bf16);
+}
+
+// A layer whose caller also gets what it chose, as those who train it need it: what ranks send one
+// another is then the caller's.
+TEST_P(RouterRanks, LayersHandOverWhatTheyChose) {
+  const int ranks = GetParam();
+  const Machine machine = small_machine(ranks, kSms);
+  for (const char* name : {"moe-ep-router-groups", "moe-tp-router"}) {
+    for (const int64_t tokens : {29, 3}) {
+      const Operator shipped = router_of(name, ranks, tokens);
+      const auto graph =
+          parse_graph("graph chosen" + print(*shipped.text).substr(6 + std::strlen(name)) +
+                      "output ids rows\noutput weights rows\n");
+      const Operator op = make_graph(graph, shipped.sizes, ranks, DType::bf16);
+      for (const OperatorSchedule& schedule : small_presets(op, machine)) {
+        SCOPED_TRACE(to_string(op) + " " + to_string(schedule));
+        const Plan plan = lower(op, schedule, machine);
+        expect_proved(plan);
+        for (const Fill fill : {Fill::random, Fill::integers}) expect_right(plan, {.fill = fill});
+        if (HasFailure()) return;
+      }
+    }
+  }
 }
 
 constexpr const char* kRouters[] = {

@@ -134,6 +134,13 @@ TEST(EveryGraphInTheStub, OfTheUsersIsOneToo) {
                                    {{"m", 70}, {"h", 64}}, kRanks, DType::bf16);
   call_twice(context, rows, {.schedule = "tiles", .rows = RowCount::fixed});
   call_twice(context, rows, {.rows = RowCount::fixed});
+  // What experts were chosen, and how they are weighed, beside the tokens' sums.
+  const std::string router = print(*find_graph("moe-ep-router"));
+  const Operator chosen =
+      make_graph(parse_graph("graph chosen" + router.substr(router.find(" t ")) +
+                             "output ids rows\noutput weights rows\n"),
+                 {{"t", 70}, {"h", 64}, {"f", 64}, {"experts", 12}, {"k", 2}}, kRanks, DType::bf16);
+  call_twice(context, chosen, {.schedule = "tiles", .rows = RowCount::fixed});
 }
 
 std::string refusal_of(Context& context, const Operator& op, const OperationOptions& options) {
