@@ -1,7 +1,7 @@
 """Operators as calls of graphs: which graph, its sizes, and which tensor of a rank is which input."""
 
 import dataclasses
-from typing import Dict, Tuple
+from typing import Dict, Mapping, Tuple
 
 import torch
 
@@ -15,6 +15,7 @@ class Call:
     inputs   by their names in the graph: what this rank has
     outputs  name -> (rows, columns) of what this rank gets
     refusal  why it cannot be served, on all ranks alike; empty: it may be
+    types    of those outputs that have one of their own
     """
 
     op: str
@@ -23,6 +24,7 @@ class Call:
     inputs: Dict[str, torch.Tensor]
     outputs: Dict[str, Tuple[int, int]]
     refusal: str = ""
+    types: Mapping[str, torch.dtype] = dataclasses.field(default_factory=dict)
 
     @property
     def graph_name(self) -> str:
@@ -32,6 +34,9 @@ class Call:
     @property
     def dtype(self) -> torch.dtype:
         return next(iter(self.inputs.values())).dtype
+
+    def type_of(self, output) -> torch.dtype:
+        return self.types.get(output, self.dtype)
 
     @property
     def device(self) -> torch.device:

@@ -40,7 +40,7 @@ class Engine:
             patience_s = meeting.timeout_s + call.flops() * group.ranks / LEAST_FLOPS_A_SECOND
             answer = json.loads(meeting.hear(0, "answer", call.op, patience_s))
             _raise(answer)
-            made = {name: from_bytes(meeting.hear(0, f"out {name} {group.rank}", call.op), shape, call.dtype)
+            made = {name: from_bytes(meeting.hear(0, f"out {name} {group.rank}", call.op), shape, call.type_of(name))
                     for name, shape in call.outputs.items()}
         else:
             made = self._execute(call, dtype)
@@ -54,7 +54,7 @@ class Engine:
         try:
             infos = [stretto.tensors(call.graph, ranks=group.ranks, dtype=dtype, rank=rank, sizes=dict(call.sizes))
                      for rank in range(group.ranks)]
-            results = {name: [torch.empty(of_rank[name].shape, dtype=call.dtype) for of_rank in infos]
+            results = {name: [torch.empty(of_rank[name].shape, dtype=call.type_of(name)) for of_rank in infos]
                        for name in call.outputs}
             tensors = {name: [own.detach()] + [
                 from_bytes(meeting.hear(rank, f"in {name}", call.op), infos[rank][name].shape, own.dtype)

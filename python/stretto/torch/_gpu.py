@@ -52,7 +52,8 @@ class Engine:
     def run(self, call, dtype, targets):
         rows = call.rows
         operation = self._operation(call, rows, dtype)
-        made = {name: _room(targets.get(name), shape, call) for name, shape in call.outputs.items()}
+        made = {name: _room(targets.get(name), shape, call.type_of(name), call.device)
+                for name, shape in call.outputs.items()}
         given = {name: _aligned(tensor.detach()) for name, tensor in call.inputs.items()}
         operation.run({**given, **made}, num_rows=rows, stream=torch.cuda.current_stream(call.device))
         self._told = Told(call.op, operation, rows, {name: one.data_ptr() for name, one in given.items()},
@@ -175,7 +176,7 @@ def _aligned(tensor):
     return tensor if tensor.data_ptr() % ALIGNMENT == 0 else tensor.clone()
 
 
-def _room(target, shape, call):
+def _room(target, shape, dtype, device):
     if target is not None and target.data_ptr() % ALIGNMENT == 0:
         return target.view(shape)
-    return torch.empty(shape, dtype=call.dtype, device=call.device)
+    return torch.empty(shape, dtype=dtype, device=device)

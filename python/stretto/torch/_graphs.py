@@ -11,7 +11,7 @@ from . import _calls, _checks, _engine, _serve
 from .groups import find, place
 
 OP = "run_graph"
-DTYPES = {name: dtype for dtype, name in _serve.TYPES.items()} | {"i32": torch.int32}
+DTYPES = {name: dtype for many in (_serve.TYPES, _calls.DTYPES) for dtype, name in many.items()}
 
 
 class Call(_calls.Call):
@@ -68,8 +68,6 @@ def checked(inputs, graph, sizes, rank, ranks):
                         f"{info.name} is {tensor.dtype}; {DTYPES[info.dtype]} was expected")
         _checks.require(tensor.device == inputs[0].device, OP,
                         f"{info.name} is on {tensor.device}, and {infos[0].name} on {inputs[0].device}")
-    for info in outputs:
-        _checks.require(info.dtype == dtype, OP, f"output {info.name} is {info.dtype}, and results are {dtype}")
     return infos, outputs, DTYPES[dtype]
 
 
@@ -78,7 +76,7 @@ def run_graph(inputs, graph, sizes, group_name):
     infos, outputs, dtype = checked(inputs, graph, sizes, group.rank, group.ranks)
     given = sorted(zip(infos, inputs), key=lambda one: one[1].dtype != dtype)  # the operator's type is the first's
     call = Call(OP, graph, tuple(sizes_of(sizes).items()), {info.name: one.contiguous() for info, one in given},
-                {one.name: one.shape for one in outputs})
+                {one.name: one.shape for one in outputs}, types={one.name: DTYPES[one.dtype] for one in outputs})
     try:
         return list(_serve.run(call, group, None))
     except _engine.NotServed as error:
@@ -86,5 +84,5 @@ def run_graph(inputs, graph, sizes, group_name):
 
 
 def fake_run_graph(inputs, graph, sizes, group_name):
-    _, outputs, dtype = checked(inputs, graph, sizes, *place(group_name))
-    return [inputs[0].new_empty(one.shape, dtype=dtype) for one in outputs]
+    _, outputs, _ = checked(inputs, graph, sizes, *place(group_name))
+    return [inputs[0].new_empty(one.shape, dtype=DTYPES[one.dtype]) for one in outputs]

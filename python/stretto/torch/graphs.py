@@ -22,7 +22,8 @@ def run_graph(graph: Any, tensors: Mapping[str, torch.Tensor], group: GroupLike 
     """One run of an operator: a shipped one's name, a graph's text, or the pathlib.Path of its file.
 
     tensors  every input by its name in the graph, as this rank has it: stretto.tensors() says which part, and what
-             leads the columns counts as rows. The operator's type is theirs; ids are int32, weights of sums fp32
+             leads the columns counts as rows. The operator's type is theirs, but for what the graph says of a type
+             of its own: ids are int32 or int64, weights of sums fp32
     sizes    all that the graph has, global, as keywords or in a mapping
 
     Returns the outputs by their names, as this rank has them. No gradients: call it under torch.no_grad() where a

@@ -26,6 +26,25 @@ q = gemm a second
 normed = norm q scale eps=1e-05
 output normed rows
 """
+ROUTER = """\
+graph router t h f experts k
+input x [t, h] rows
+input wr [experts, h] whole
+input wg [experts, f, h] experts
+input wu [experts, f, h] experts
+input wd [experts, h, f] experts
+s = gemm x wr
+ids = top_k s k=k
+weights = softmax_gate s ids
+g = grouped x wg ids
+u = grouped x wu ids
+a = swiglu g u
+d = grouped a wd ids
+y = weigh d ids weights
+output y rows
+output ids rows
+output weights rows
+"""
 M, H, WIDTH, RANKS = 14, 16, 48, 3
 
 
@@ -70,6 +89,26 @@ class Graphs(Numbers):
             same = st.moe(*tensors.values(), group, expert_parallel=True)
             self.assertTrue(torch.equal(made, same))
         run(2, call)
+
+    def test_outputs_of_types_of_their_own(self):
+        """Ids and weights that a router makes, beside what experts make of them."""
+        x, router = normal(1, 5, H), normal(5, 4, H)
+        gate, up, down = normal(2, 4, 16, H) / 4, normal(3, 4, 16, H) / 4, normal(4, 4, H, 16) / 4
+
+        def call(group):
+            rows, own = slice(3 * group.rank, min(3 * group.rank + 3, 5)), slice(2 * group.rank, 2 * group.rank + 2)
+            tensors = {"x": x[rows], "wr": router, "wg": gate[own], "wu": up[own], "wd": down[own]}
+            return st.run_graph(ROUTER, tensors, group, t=5, h=H, f=16, experts=4, k=2)
+        found = {name: torch.cat([one[name] for one in both]) for both in [run(2, call)] for name in both[0]}
+        scores = x.float() @ router.float().t()
+        weights, ids = scores.topk(2)
+        self.assertEqual(found["ids"].dtype, torch.int32)
+        self.assertTrue(torch.equal(found["ids"].long(), ids))
+        self.assert_close(found["weights"], weights.softmax(-1), torch.float32)
+        one = run(1, lambda g: st.run_graph("moe-ep-i64", {
+            "x": x, "ids": ids, "weights": found["weights"], "wg": gate, "wu": up, "wd": down}, g,
+            t=5, h=H, f=16, experts=4, k=2)["y"])
+        self.assert_close(found["y"], one[0])
 
     def test_what_is_refused(self):
         sizes = {"m": M, "h": H, "f": WIDTH}
