@@ -10,8 +10,9 @@ print(st.report()) says what and why. docs/torch.md has the tasks.
 """
 
 from .exchanges import all_to_all_matmul, embedding_all_to_all, matmul_all_to_all
+from .experts import moe
 from .functional import (all_gather_matmul, column_matmul, matmul_all_reduce,
-                         matmul_all_reduce_add_rms_norm, matmul_reduce_scatter, mlp, moe)
+                         matmul_all_reduce_add_rms_norm, matmul_reduce_scatter, mlp)
 from .graphs import run_graph
 from .groups import Group, init
 from .modules import ColumnParallelLinear, ParallelMLP, RowParallelLinear

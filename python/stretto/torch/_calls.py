@@ -156,14 +156,14 @@ def mlp(rows, x, ups, biases, down, activation, scattered, ranks) -> Call:
                 {"down": (rows // ranks if scattered else rows, h)})
 
 
-def moe(x, ids, weights, gate, up, down, is_dealt, ranks) -> Call:
-    """x [t/R, h], ids and weights [t/R, k], gate and up [E, f, h], down [E, h, f] -> y [t/R, h].
+def moe(rows, x, ids, weights, gate, up, down, is_dealt, ranks) -> Call:
+    """Of all ranks' rows x [t/R, h], ids and weights [t/R, k], gate and up [E, f, h], down [E, h, f] -> y [t/R, h].
 
     Experts are dealt to the ranks, or every expert's f.
     """
     name = ("moe-ep" if is_dealt else "moe-tp") + ("-i64" if ids.dtype is torch.int64 else "")
     experts, f, h = gate.shape
-    sizes = (("t", x.shape[0] * ranks), ("h", h), ("f", f if is_dealt else f * ranks),
+    sizes = (("t", rows), ("h", h), ("f", f if is_dealt else f * ranks),
              ("experts", experts * ranks if is_dealt else experts), ("k", ids.shape[1]))
     has_own = weights.dtype is x.dtype and weights.dtype is not torch.float32
     graph = MOE[is_dealt].format(name=name, ids=DTYPES[ids.dtype]) if has_own else name

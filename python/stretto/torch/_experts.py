@@ -1,12 +1,15 @@
 """Mixtures of experts: kernels of torch.ops.stretto.moe and of its gradient."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 
 from . import _calls, _checks, _collectives, _serve
 from ._kernels import put, target_of
 from ._records import seen
-from .groups import find
+from ._rows import Rows
+from .groups import find, place
 
 
 def check(x, ids, weights, gate, up, down, op="moe"):
@@ -28,6 +31,15 @@ def check(x, ids, weights, gate, up, down, op="moe"):
     _checks.require(tuple(down.shape) == (experts, h, f), op,
                     f"down is {_checks.shape_text(down)}; [{experts}, {h}, {f}] goes with gate "
                     f"{_checks.shape_text(gate)}")
+
+
+def tokens(op, x, rows, rank, ranks):
+    """x [..., H] as rows of it, dealt to the ranks."""
+    own = math.prod(x.shape[:-1])
+    many = Rows((own, x.shape[-1]), 0, own * ranks if rows is None else rows, ranks)
+    _checks.require(rows is None or own == many.own(rank), op,
+                    f"x has {own} tokens; of rows={rows} rank {rank} of {ranks} has {many.own(rank)}")
+    return many
 
 
 def by_torch(x, ids, weights, gate, up, down, first):
@@ -52,57 +64,66 @@ def _matrices(x, ids, weights):
     return [one.flatten(0, -2).contiguous() for one in (x, ids, weights)]
 
 
-def _everyone(group, *tensors):
-    return [one if group.ranks == 1 else _collectives.all_gather(group, one) for one in tensors]
+def _everyone(group, many, *tensors):
+    """All ranks' rows: only the last ones may be short, so what fills them up is behind all others."""
+    if group.ranks == 1:
+        return tensors
+    return [_collectives.all_gather(group, many.flat(one, many.block))[:many.total] for one in tensors]
 
 
-def _own_sum(group, tensor):
-    return tensor if group.ranks == 1 else _collectives.reduce_scatter(group, tensor)
+def _own_sum(group, many, tensor):
+    if group.ranks == 1:
+        return tensor
+    whole = many.flat(tensor, many.block * group.ranks)
+    return _collectives.reduce_scatter(group, whole)[:many.own(group.rank)]
 
 
 @seen
-def moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False, out=None):
+def moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows=None, out=None):
     group = find(group_name)
     check(x, ids, weights, gate, up, down)
+    many = tokens("moe", x, rows, group.rank, group.ranks)
     target = target_of("moe", out, x.shape, x, ids=ids, weights=weights, gate=gate, up=up, down=down)
-    if x.numel() == 0:
+    if many.total == 0 or x.shape[-1] == 0:
         return put(target, x.new_empty(x.shape))
-    rows = _matrices(x, ids, weights)
+    own = _matrices(x, ids, weights)
     first = group.rank * gate.shape[0] if expert_parallel else 0
 
     def fall_back():
-        y = by_torch(*_everyone(group, *rows), gate, up, down, first)
-        return (_own_sum(group, y).to(x.dtype),)
+        y = by_torch(*_everyone(group, many, *own), gate, up, down, first)
+        return (_own_sum(group, many, y).to(x.dtype),)
 
-    call = _calls.moe(*rows, gate.contiguous(), up.contiguous(), down.contiguous(),
+    call = _calls.moe(many.total, *own, gate.contiguous(), up.contiguous(), down.contiguous(),
                       expert_parallel, group.ranks)
     y, = _serve.run(call, group, fall_back, targets={"y": target})
     return put(target, y.reshape(x.shape))
 
 
-def moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_parallel=False):
+def moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows=None):
     """By PyTorch: all tokens are gathered again, and their gradients scattered."""
     group = find(group_name)
-    if x.numel() == 0:
+    many = tokens("moe", x, rows, group.rank, group.ranks)
+    if many.total == 0 or x.shape[-1] == 0:
         return tuple(torch.zeros_like(one) for one in (x, weights, gate, up, down))
     own_x, own_ids, own_weights = _matrices(x, ids, weights)
     whole_x, whole_ids, whole_weights, whole_dy = _everyone(
-        group, own_x, own_ids, own_weights.to(torch.promote_types(weights.dtype, torch.float32)),
+        group, many, own_x, own_ids, own_weights.to(torch.promote_types(weights.dtype, torch.float32)),
         dy.flatten(0, -2).contiguous())
     first = group.rank * gate.shape[0] if expert_parallel else 0
     leaves = [one.detach().requires_grad_() for one in (whole_x, whole_weights, gate, up, down)]
     with torch.enable_grad():
         y = by_torch(leaves[0], whole_ids, *leaves[1:], first)
         found = torch.autograd.grad(y, leaves, whole_dy.to(y.dtype))
-    dx, dweights = (_own_sum(group, one) for one in found[:2])
+    dx, dweights = (_own_sum(group, many, one) for one in found[:2])
     return (dx.reshape(x.shape), dweights.reshape(weights.shape).to(weights.dtype),
             *(one.contiguous() for one in found[2:]))
 
 
-def fake_moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False):
+def fake_moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows=None):
     check(x, ids, weights, gate, up, down)
+    tokens("moe", x, rows, *place(group_name))
     return x.new_empty(x.shape)
 
 
-def fake_moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_parallel=False):
+def fake_moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows=None):
     return tuple(one.new_empty(one.shape) for one in (x, weights, gate, up, down))

@@ -156,13 +156,13 @@ def back_mlp(ctx, dy):
 
 
 def keep_moe(ctx, inputs, output):
-    *tensors, ctx.group, ctx.is_dealt = inputs
+    *tensors, ctx.group, ctx.is_dealt, ctx.rows = inputs
     ctx.save_for_backward(*tensors)
 
 
 def back_moe(ctx, dy):
-    dx, dweights, *dexperts = ops.moe_backward(dy, *ctx.saved_tensors, ctx.group, ctx.is_dealt)
-    return dx, None, dweights, *dexperts, None, None
+    dx, dweights, *dexperts = ops.moe_backward(dy, *ctx.saved_tensors, ctx.group, ctx.is_dealt, ctx.rows)
+    return dx, None, dweights, *dexperts, None, None, None
 
 
 class Gradient:
@@ -210,7 +210,7 @@ def arguments(op, more, tensors, seat):
     if op == "mlp":
         activation, is_shared, ups = more
         return tensors[0], tensors[1:1 + ups], tensors[1 + ups:-1], tensors[-1], activation, seat, is_shared, 0
-    return *tensors, seat, more  # moe
+    return *tensors, seat, more, None  # moe
 
 
 class Kept:

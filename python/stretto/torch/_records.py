@@ -203,8 +203,8 @@ def _of_mlp(x, ups, up_biases, down, activation, seat, sequence_parallel=False, 
     return (x, *ups, *up_biases, down), more, seat, dim == 0, _outs(out)
 
 
-def _of_moe(x, ids, weights, gate, up, down, seat, expert_parallel=False, out=None):
-    return (x, ids, weights, gate, up, down), expert_parallel, seat, True, _outs(out)
+def _of_moe(x, ids, weights, gate, up, down, seat, expert_parallel=False, rows=None, out=None):
+    return (x, ids, weights, gate, up, down), expert_parallel, seat, rows is None, _outs(out)
 
 
 def _of_exchange(x, weight, bias, seat, dim=0, rows=None, out=None):

@@ -27,10 +27,10 @@ SCHEMAS = {
         "bool sequence_parallel=False, int dim=0) -> Tensor",
     "moe":
         "(Tensor x, Tensor ids, Tensor weights, Tensor gate, Tensor up, Tensor down, str group_name, "
-        "bool expert_parallel=False) -> Tensor",
+        "bool expert_parallel=False, SymInt? rows=None) -> Tensor",
     "moe_backward":
         "(Tensor dy, Tensor x, Tensor ids, Tensor weights, Tensor gate, Tensor up, Tensor down, str group_name, "
-        "bool expert_parallel=False) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+        "bool expert_parallel=False, SymInt? rows=None) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     "column_matmul":
         "(Tensor x, Tensor[] weights, Tensor[] biases, str group_name) -> Tensor",
     "matmul_all_to_all":
@@ -70,7 +70,7 @@ OUT_SCHEMAS = {
         "bool sequence_parallel=False, int dim=0, *, Tensor(a!) out) -> ()",
     "moe":
         "(Tensor x, Tensor ids, Tensor weights, Tensor gate, Tensor up, Tensor down, str group_name, "
-        "bool expert_parallel=False, *, Tensor(a!) out) -> ()",
+        "bool expert_parallel=False, SymInt? rows=None, *, Tensor(a!) out) -> ()",
     "column_matmul":
         "(Tensor x, Tensor[] weights, Tensor[] biases, str group_name, *, Tensor(a!) out) -> ()",
     "matmul_all_to_all":

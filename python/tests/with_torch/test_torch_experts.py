@@ -1,5 +1,6 @@
 """Mixtures of experts: every expert cut over ranks, and experts dealt to ranks, by the emulator and by PyTorch."""
 
+import itertools
 import unittest
 
 from ranks import Numbers, normal, run
@@ -27,17 +28,19 @@ class Experts(Numbers):
     @staticmethod
     def right(x, ids, weights, gate, up, down):
         y = []
-        for token in range(T):
+        for token in range(len(x)):
             parts = [weights[token, c] * (down[e] @ (F.silu(gate[e] @ x[token]) * (up[e] @ x[token])))
-                     for c, e in enumerate(ids[token].tolist()) if 0 <= e < EXPERTS]
+                     for c, e in enumerate(ids[token].tolist()) if 0 <= e < len(gate)]
             y.append(sum(parts) if parts else torch.zeros(H, dtype=x.dtype))
         return torch.stack(y)
 
     @staticmethod
     def part(tensors, rank, ranks, dealt):
-        """A rank's."""
-        cuts = [0, 0, 0, *((0, 0, 0) if dealt else (1, 1, 2))]
-        return [one.chunk(ranks, cut)[rank].contiguous() for one, cut in zip(tensors, cuts)]
+        """A rank's: of tokens a block, the last ones fewer or none."""
+        block = -(-len(tensors[0]) // ranks)
+        cuts = (0, 0, 0) if dealt else (1, 1, 2)
+        return [one[block * rank:][:block].clone() for one in tensors[:3]] + [
+            one.chunk(ranks, cut)[rank].contiguous() for one, cut in zip(tensors[3:], cuts)]
 
     def test_every_expert_cut_and_experts_dealt(self):
         for ranks in (1, 2, 3):
@@ -75,6 +78,39 @@ class Experts(Numbers):
         nothing = run(2, lambda g: st.moe(torch.empty(0, H).bfloat16(), torch.empty(0, K).int(), torch.empty(0, K),
                                           *self.part(tensors, g.rank, 2, True)[3:], g, expert_parallel=True))
         self.assertEqual(tuple(nothing[0].shape), (0, H))
+
+    def test_tokens_that_ranks_do_not_divide(self):
+        """Of 7 tokens 4 ranks have 2, 2, 2 and 1; of 2 the last two have none."""
+        for ranks, count in ((2, 7), (3, 7), (4, 7), (4, 2)):
+            experts, f, generator = 2 * ranks, 16 * ranks, torch.Generator().manual_seed(ranks)
+            tensors = [normal(1, count, H), torch.rand(count, experts, generator=generator).topk(K).indices,
+                       normal(3, count, K, dtype=torch.float32).abs(), normal(4, experts, f, H) / 4,
+                       normal(5, experts, f, H) / 4, normal(6, experts, H, f) / 5]
+            target = normal(9, count, H).double()
+            wide = [one.double().requires_grad_() if one.is_floating_point() else one for one in tensors]
+            right = self.right(*wide)
+            (right * target).sum().backward()
+            for dealt, dtype in itertools.product((True, False), (torch.bfloat16, torch.float64)):
+                def step(group):
+                    mine = self.part([one.to(dtype) if one.dtype is torch.bfloat16 else one for one in tensors],
+                                     group.rank, ranks, dealt)
+                    for one in mine:
+                        one.requires_grad_(one.is_floating_point())
+                    y = st.moe(*mine, group, expert_parallel=dealt, rows=count)
+                    (y.double() * self.part([target, *tensors[1:]], group.rank, ranks, dealt)[0]).sum().backward()
+                    return [y.detach(), *(one.grad for one in mine)]
+                with self.subTest(ranks=ranks, count=count, dealt=dealt, dtype=dtype):
+                    is_served = dtype is torch.bfloat16
+                    found = run(ranks, step, fallback=not is_served)
+                    self.assertEqual(st.report().served, {"moe": ranks} if is_served else {})
+                    self.assert_close(torch.cat([y for y, *_ in found]), right.detach(), dtype)
+                    rights = [one.grad if one.is_floating_point() else one for one in wide]
+                    for rank, (_, *grads) in enumerate(found):
+                        for got, expected in zip(grads, self.part(rights, rank, ranks, dealt)):
+                            if got is not None:
+                                self.assert_close(got, expected, dtype if is_served else got.dtype)
+        with self.assertRaisesRegex(ValueError, "^moe: x has 12 tokens; of rows=11 rank 0 of 1 has 11"):
+            run(1, lambda g: st.moe(*self.tensors(), g, rows=11))
 
     def test_ids_beyond_32_bits_are_no_experts(self):
         tensors = self.tensors()
