@@ -10,7 +10,7 @@ print(st.report()) says what and why. docs/torch.md has the tasks.
 """
 
 from .exchanges import all_to_all_matmul, embedding_all_to_all, matmul_all_to_all
-from .experts import moe
+from .experts import moe, moe_with_router
 from .functional import (all_gather_matmul, column_matmul, matmul_all_reduce,
                          matmul_all_reduce_add_rms_norm, matmul_reduce_scatter, mlp)
 from .graphs import run_graph
@@ -26,4 +26,4 @@ __all__ = ["ColumnParallelLinear", "ColwiseParallel", "Group", "ParallelMLP", "R
            "RowParallelLinear", "RowwiseParallel", "Threads", "all_gather_matmul", "all_to_all_matmul",
            "column_matmul", "disable_symm_mem", "embedding_all_to_all", "enable_symm_mem", "init",
            "matmul_all_reduce", "matmul_all_reduce_add_rms_norm", "matmul_all_to_all", "matmul_reduce_scatter",
-           "mlp", "moe", "parallelize", "report", "reset_report", "run_graph", "run_threads"]
+           "mlp", "moe", "moe_with_router", "parallelize", "report", "reset_report", "run_graph", "run_threads"]

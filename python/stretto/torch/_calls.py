@@ -171,6 +171,49 @@ def moe(rows, x, ids, weights, gate, up, down, is_dealt, ranks) -> Call:
                 {"x": x, "ids": ids, "weights": weights, "wg": gate, "wu": up, "wd": down}, {"y": tuple(x.shape)})
 
 
+# A layer whose router chooses, and hands over what it chose.
+ROUTED = """\
+graph {name} t h f experts k groups best
+input x [t, h] rows
+input wr [experts, h] whole
+{more_inputs}input wg [experts, f, h] {cut}
+input wu [experts, f, h] {cut}
+input wd [experts, h, f] {turned}
+s = gemm x wr
+ids = {choice} k=k groups=groups best=best
+weights = {scores}_gate s ids normalise={normalise} scale={scale!r}
+g = grouped x wg ids
+u = grouped x wu ids
+a = swiglu g u
+d = grouped a wd ids
+y = weigh d ids weights
+output y rows
+output ids rows
+output weights rows
+"""
+
+
+def moe_with_router(rows, x, router, gate, up, down, bias, rule, is_dealt, ranks) -> Call:
+    """Of all ranks' rows x [t/R, h], router [experts, h], experts as of moe(), bias [experts] or None
+    -> y [t/R, h], ids and weights [t/R, k].
+    """
+    f, h = gate.shape[1:]
+    sizes = (("t", rows), ("h", h), ("f", f if is_dealt else f * ranks), ("experts", router.shape[0]), ("k", rule.k),
+             ("groups", rule.groups), ("best", rule.best))
+    inputs = {"x": x, "wr": router, "wg": gate, "wu": up, "wd": down}
+    if bias is not None:
+        inputs["br"] = bias.to(torch.float32).reshape(1, -1)
+    is_biased, cut, turned = bias is not None, *(("experts", "experts") if is_dealt else ("rows", "cols"))
+    name = "-".join(["moe-ep" if is_dealt else "moe-tp", rule.scores, *["biased"] * is_biased,
+                     *["of-all"] * (not rule.normalise), f"{float(rule.scale)!r}"])
+    graph = ROUTED.format(name=name, more_inputs="input br [1, experts] whole fp32\n" if is_biased else "",
+                          cut=cut, turned=turned, choice="biased_top_k s br" if is_biased else "top_k s",
+                          scores=rule.scores, normalise=int(rule.normalise), scale=float(rule.scale))
+    choices = x.shape[0], rule.k
+    return Call("moe_with_router", graph, sizes, inputs, {"y": tuple(x.shape), "ids": choices, "weights": choices},
+                types={"ids": torch.int32, "weights": torch.float32})
+
+
 def matmul_exchange(rows, a, b, columns, refusal="") -> Call:
     """a [rows/R, k], b [n, k] -> out [rows, this rank's columns of n]."""
     n, k = b.shape

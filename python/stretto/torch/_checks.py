@@ -37,11 +37,17 @@ def weights(op, x, columns, many, biases, name="weight"):
                 f"{label} {shape_text(weight)}")
 
 
-def output(op, out, shape, x):
-    """An `out` that the caller gives. It must not share memory with an input: ranks read those meanwhile."""
+def output(op, out, shape, x, dtype=None):
+    """An `out` that the caller gives, of x's type or `dtype`. It must not share memory with an input: ranks read those
+    meanwhile.
+    """
     require(tuple(out.shape) == tuple(shape), op,
             f"out is {shape_text(out)}; [{', '.join(map(str, shape))}] is what comes")
-    matching(op, x, out=out)
+    if dtype is None:
+        matching(op, x, out=out)
+    else:
+        require(out.dtype == dtype and out.device == x.device, op,
+                f"out is {out.dtype} on {out.device}; {dtype} on {x.device} is what comes")
     require(out.is_contiguous(), op, "out has gaps or another order than row-major: give a contiguous one")
 
 

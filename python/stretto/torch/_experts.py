@@ -12,16 +12,8 @@ from ._rows import Rows
 from .groups import find, place
 
 
-def check(x, ids, weights, gate, up, down, op="moe"):
+def check_experts(op, x, gate, up, down):
     _checks.matching(op, x, gate=gate, up=up, down=down)
-    _checks.require(not ids.is_floating_point() and ids.dim() == x.dim() and ids.shape[:-1] == x.shape[:-1], op,
-                    f"ids is {ids.dtype} {_checks.shape_text(ids)}; whole numbers [..., k] go with x "
-                    f"{_checks.shape_text(x)}")
-    _checks.require(weights.is_floating_point() and weights.shape == ids.shape, op,
-                    f"weights is {weights.dtype} {_checks.shape_text(weights)}; numbers {_checks.shape_text(ids)} go "
-                    "with ids")
-    _checks.require(ids.device == x.device == weights.device, op,
-                    f"ids is on {ids.device}, weights on {weights.device} and x on {x.device}")
     _checks.require(gate.dim() == 3 and gate.shape[2] == x.shape[-1], op,
                     f"gate is {_checks.shape_text(gate)}; [experts, F, {x.shape[-1]}] goes with x "
                     f"{_checks.shape_text(x)}")
@@ -31,6 +23,18 @@ def check(x, ids, weights, gate, up, down, op="moe"):
     _checks.require(tuple(down.shape) == (experts, h, f), op,
                     f"down is {_checks.shape_text(down)}; [{experts}, {h}, {f}] goes with gate "
                     f"{_checks.shape_text(gate)}")
+
+
+def check(x, ids, weights, gate, up, down, op="moe"):
+    check_experts(op, x, gate, up, down)
+    _checks.require(not ids.is_floating_point() and ids.dim() == x.dim() and ids.shape[:-1] == x.shape[:-1], op,
+                    f"ids is {ids.dtype} {_checks.shape_text(ids)}; whole numbers [..., k] go with x "
+                    f"{_checks.shape_text(x)}")
+    _checks.require(weights.is_floating_point() and weights.shape == ids.shape, op,
+                    f"weights is {weights.dtype} {_checks.shape_text(weights)}; numbers {_checks.shape_text(ids)} go "
+                    "with ids")
+    _checks.require(ids.device == x.device == weights.device, op,
+                    f"ids is on {ids.device}, weights on {weights.device} and x on {x.device}")
 
 
 def tokens(op, x, rows, rank, ranks):
@@ -99,6 +103,16 @@ def moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows
     return put(target, y.reshape(x.shape))
 
 
+def gradients(function, tensors, dy):
+    """Of function(*tensors), by autograd. The caller is a kernel, and a dispatcher with modes (one that counts
+    operations, say) leaves autograd out for all that kernels do.
+    """
+    leaves = [one.detach().requires_grad_() for one in tensors]
+    with torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.AutogradFunctionality, False), torch.enable_grad():
+        y = function(*leaves)
+        return torch.autograd.grad(y, leaves, dy.to(y.dtype))
+
+
 def moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows=None):
     """By PyTorch: all tokens are gathered again, and their gradients scattered."""
     group = find(group_name)
@@ -110,10 +124,8 @@ def moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_paralle
         group, many, own_x, own_ids, own_weights.to(torch.promote_types(weights.dtype, torch.float32)),
         dy.flatten(0, -2).contiguous())
     first = group.rank * gate.shape[0] if expert_parallel else 0
-    leaves = [one.detach().requires_grad_() for one in (whole_x, whole_weights, gate, up, down)]
-    with torch.enable_grad():
-        y = by_torch(leaves[0], whole_ids, *leaves[1:], first)
-        found = torch.autograd.grad(y, leaves, whole_dy.to(y.dtype))
+    found = gradients(lambda x, *rest: by_torch(x, whole_ids, *rest, first),
+                      (whole_x, whole_weights, gate, up, down), whole_dy)
     dx, dweights = (_own_sum(group, many, one) for one in found[:2])
     return (dx.reshape(x.shape), dweights.reshape(weights.shape).to(weights.dtype),
             *(one.contiguous() for one in found[2:]))

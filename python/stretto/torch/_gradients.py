@@ -165,6 +165,19 @@ def back_moe(ctx, dy):
     return dx, None, dweights, *dexperts, None, None, None
 
 
+def keep_moe_with_router(ctx, inputs, output):
+    (*tensors, _, ctx.group, _, ctx.scores, ctx.normalise, ctx.scale, _, _, ctx.is_dealt, ctx.rows) = inputs
+    _, ids, weights = output
+    ctx.mark_non_differentiable(ids)
+    ctx.save_for_backward(*tensors, ids, weights)
+
+
+def back_moe_with_router(ctx, dy, _, dweights):
+    found = ops.moe_with_router_backward(dy, dweights, *ctx.saved_tensors, ctx.group, ctx.scores, ctx.normalise,
+                                         ctx.scale, ctx.is_dealt, ctx.rows)
+    return *found, *[None] * 10
+
+
 class Gradient:
     """What the dispatcher is told of an operator: what to keep of a call, and its gradients."""
 
@@ -184,6 +197,7 @@ GRADIENTS = {
     "matmul_all_reduce_add_rms_norm": Gradient(keep_norm, back_norm),
     "mlp": Gradient(keep_mlp, back_mlp),
     "moe": Gradient(keep_moe, back_moe),
+    "moe_with_router": Gradient(keep_moe_with_router, back_moe_with_router),
 }
 
 
@@ -210,6 +224,8 @@ def arguments(op, more, tensors, seat):
     if op == "mlp":
         activation, is_shared, ups = more
         return tensors[0], tensors[1:1 + ups], tensors[1 + ups:-1], tensors[-1], activation, seat, is_shared, 0
+    if op == "moe_with_router":
+        return (*tensors, None)[:6] + (seat, *more, None)
     return *tensors, seat, more, None  # moe
 
 

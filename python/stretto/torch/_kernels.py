@@ -191,10 +191,12 @@ def _numbered(name, many):
     return {name if len(many) == 1 else f"{name} {index}": one for index, one in enumerate(many)}
 
 
-def target_of(op, out, shape, x, **others):
-    """The caller's `out`, if it can be written with these inputs; None where there is none."""
+def target_of(op, out, shape, x, dtype=None, **others):
+    """The caller's `out`, if it can be written with these inputs; None where there is none. It has x's type, or
+    `dtype`.
+    """
     if out is not None:
-        _checks.output(op, out, shape, x)
+        _checks.output(op, out, shape, x, dtype)
         _checks.apart(op, out, x=x, **others)
     return out
 

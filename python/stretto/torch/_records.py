@@ -61,7 +61,8 @@ def names_of(op, more, count):
         return ["x", *["wg", "wu"][:ups], *(["c0", "c1"][:ups] if count > 2 + ups else []), "wd"]
     return {"matmul_reduce_scatter": ["a", "b", ADDED], "matmul_all_reduce": ["a", "b", ADDED],
             "matmul_all_reduce_add_rms_norm": ["a", "b", "r", "w"],
-            "moe": ["x", "ids", "weights", "wg", "wu", "wd"], "embedding_all_to_all": ["ids", "w"],
+            "moe": ["x", "ids", "weights", "wg", "wu", "wd"],
+            "moe_with_router": ["x", "wr", "wg", "wu", "wd", "br"], "embedding_all_to_all": ["ids", "w"],
             "matmul_all_to_all": ["a", "b"], "all_to_all_matmul": ["a", "b"]}[op][:count]
 
 
@@ -207,6 +208,13 @@ def _of_moe(x, ids, weights, gate, up, down, seat, expert_parallel=False, rows=N
     return (x, ids, weights, gate, up, down), expert_parallel, seat, rows is None, _outs(out)
 
 
+def _of_moe_with_router(x, router, gate, up, down, bias, seat, k, scores="softmax", normalise=True, scale=1.0, groups=1,
+                        best=1, expert_parallel=False, rows=None, out=None, ids=None, weights=None):
+    tensors = (x, router, gate, up, down) if bias is None else (x, router, gate, up, down, bias)
+    more = k, scores, normalise, scale, groups, best, expert_parallel
+    return tensors, more, seat, rows is None, None if out is None else (out, ids, weights)
+
+
 def _of_exchange(x, weight, bias, seat, dim=0, rows=None, out=None):
     return (x, weight), None, seat, bias is None and dim == 0 and rows is None, _outs(out)
 
@@ -221,14 +229,15 @@ def _outs(out):
 
 PARTS = {"all_gather_matmul": _of_gather, "matmul_reduce_scatter": _of_product, "matmul_all_reduce": _of_product,
          "matmul_all_reduce_add_rms_norm": _of_norm, "mlp": _of_mlp, "moe": _of_moe,
-         "matmul_all_to_all": _of_exchange, "all_to_all_matmul": _of_exchange, "embedding_all_to_all": _of_look_up}
+         "moe_with_router": _of_moe_with_router, "matmul_all_to_all": _of_exchange, "all_to_all_matmul": _of_exchange,
+         "embedding_all_to_all": _of_look_up}
 
 
 def _results(op, x, made):
     """As the kernel returns them."""
     if op == "all_gather_matmul":
         return made[0], x.new_empty((0,))  # no gathered rows
-    return tuple(made) if op == "matmul_all_reduce_add_rms_norm" else made[0]
+    return tuple(made) if len(made) > 1 else made[0]
 
 
 def seen(kernel):

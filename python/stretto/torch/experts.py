@@ -1,6 +1,6 @@
 """Mixtures of experts as functions."""
 
-from typing import Optional
+from typing import Optional, Tuple
 
 import torch
 
@@ -40,3 +40,43 @@ def moe(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, gate: torch.T
             torch.ops.stretto.moe.out(*tensors, seat(group), expert_parallel, rows, out=out)
             made = out,
     return made[0]
+
+
+def moe_with_router(x: torch.Tensor, router: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor,
+                    k: int, group: GroupLike = None, *, bias: Optional[torch.Tensor] = None, scores: str = "softmax",
+                    normalise: bool = True, scale: float = 1.0, groups: int = 1, best: int = 1,
+                    expert_parallel: bool = False, rows: Optional[int] = None,
+                    out: Optional[Tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = None
+                    ) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """moe(), and the router in the same plan: each token takes the k experts that x @ router.T is highest for.
+
+    router           [experts, H], the same on all ranks, for all experts; its gradient is of all ranks' tokens
+    bias             [experts], added to sigmoids of scores for the choice alone (DeepSeek's e_score_correction_bias);
+                     it has no gradient
+    scores           what choices weigh: "softmax" or "sigmoid" of their scores
+    normalise        weights of a token add up to 1; else they are the chosen experts' part of a softmax of all, or
+                     sigmoids as they are
+    scale            what weights are multiplied with then
+    groups, best     choose from the `best` of so many groups of experts, side by side. A group is as good as its best
+                     expert; with a bias, as its two best together
+    out              tensors for all three, written instead of new ones (no gradients)
+    x, gate, up, down, expert_parallel and rows as of moe()
+
+    Returns (y, ids, weights): x's shape, and what was chosen and how it was weighed, [..., k] of int32 and fp32, best
+    first. A token with a NaN chooses nothing: its ids are -2, and its y and gradient 0. Weights have gradients, for
+    losses of their own; ids have none. Collective; raises as all_gather_matmul().
+    """
+    op, tensors = "moe_with_router", (x, router, gate, up, down, *([] if bias is None else [bias]))
+    more, made = (k, scores, normalise, scale, groups, best, expert_parallel), None
+    if rows is None:
+        made = _again.again(op, group, more, tensors, None if out is None else tuple(out))
+    if made is None:
+        _refuse_tangents(op, tensors)
+        given, kernel = (x, router, gate, up, down, bias, seat(group), *more, rows), torch.ops.stretto.moe_with_router
+        if out is None:
+            made = kernel(*given)
+        else:
+            _refuse_gradients(op, *tensors, *out)
+            made = y, ids, weights = out
+            kernel.out(*given, out=y, ids=ids, weights=weights)
+    return made[0], made[1], made[2]

@@ -7,7 +7,7 @@ compute is in functional.py's docstrings; lists of weights lie below one another
 import torch
 
 from . import _exchange_gradients  # noqa: F401  (adds its gradients)
-from . import _exchanges, _experts, _gradients, _graphs, _kernels, _shapes
+from . import _exchanges, _experts, _gradients, _graphs, _kernels, _routers, _shapes
 
 _library = torch.library.Library("stretto", "FRAGMENT")
 
@@ -30,6 +30,14 @@ SCHEMAS = {
         "bool expert_parallel=False, SymInt? rows=None) -> Tensor",
     "moe_backward":
         "(Tensor dy, Tensor x, Tensor ids, Tensor weights, Tensor gate, Tensor up, Tensor down, str group_name, "
+        "bool expert_parallel=False, SymInt? rows=None) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    "moe_with_router":
+        "(Tensor x, Tensor router, Tensor gate, Tensor up, Tensor down, Tensor? bias, str group_name, int k, "
+        "str scores='softmax', bool normalise=True, float scale=1.0, int groups=1, int best=1, "
+        "bool expert_parallel=False, SymInt? rows=None) -> (Tensor, Tensor, Tensor)",
+    "moe_with_router_backward":
+        "(Tensor dy, Tensor dweights, Tensor x, Tensor router, Tensor gate, Tensor up, Tensor down, Tensor ids, "
+        "Tensor weights, str group_name, str scores='softmax', bool normalise=True, float scale=1.0, "
         "bool expert_parallel=False, SymInt? rows=None) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     "column_matmul":
         "(Tensor x, Tensor[] weights, Tensor[] biases, str group_name) -> Tensor",
@@ -71,6 +79,10 @@ OUT_SCHEMAS = {
     "moe":
         "(Tensor x, Tensor ids, Tensor weights, Tensor gate, Tensor up, Tensor down, str group_name, "
         "bool expert_parallel=False, SymInt? rows=None, *, Tensor(a!) out) -> ()",
+    "moe_with_router":
+        "(Tensor x, Tensor router, Tensor gate, Tensor up, Tensor down, Tensor? bias, str group_name, int k, "
+        "str scores='softmax', bool normalise=True, float scale=1.0, int groups=1, int best=1, "
+        "bool expert_parallel=False, SymInt? rows=None, *, Tensor(a!) out, Tensor(b!) ids, Tensor(c!) weights) -> ()",
     "column_matmul":
         "(Tensor x, Tensor[] weights, Tensor[] biases, str group_name, *, Tensor(a!) out) -> ()",
     "matmul_all_to_all":
@@ -84,13 +96,14 @@ OUT_SCHEMAS = {
 }
 
 
-# Arguments that autocast leaves as they are: a token's sum is weighed in fp32, and tables are not multiplied.
-KEPT = {"moe": (2,), "embedding_all_to_all": (1,)}
+# Arguments that autocast leaves as they are: a token's sum is weighed in fp32, experts are chosen in fp32, and tables
+# are not multiplied.
+KEPT = {"moe": (2,), "moe_with_router": (5,), "embedding_all_to_all": (1,)}
 
 
 def _homes(name):
     """The modules of an operator's kernel and of its fake one."""
-    for module in (_experts, _exchanges, _graphs):
+    for module in (_experts, _routers, _exchanges, _graphs):
         if hasattr(module, f"fake_{name}"):
             return module, module
     return _kernels, _shapes

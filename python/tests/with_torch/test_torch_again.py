@@ -152,6 +152,27 @@ class Again(unittest.TestCase):
             self.enqueued.clear()
         self.assertEqual(sum(st.report().served.values()), 32)
 
+    def test_routers_with_what_they_choose(self):
+        """Three results of types of their own, with a bias and without, and where the caller says."""
+        x, router, bias = self.x, torch.zeros(3, 64).bfloat16(), torch.zeros(3)
+        experts = [torch.zeros(3, *shape).bfloat16() for shape in ((16, 64), (16, 64), (64, 16))]
+        out = torch.empty_like(x), torch.empty(2, 4, 2).int(), torch.empty(2, 4, 2)
+        names, kinds = ("x", "wr", "wg", "wu", "wd", "br"), [torch.bfloat16, torch.int32, torch.float32]
+        for more in ({}, {"scores": "sigmoid", "bias": bias, "scale": 2.5}, {"out": out}):
+            for _ in range(2):
+                made = st.moe_with_router(x, router, *experts, 2, self.group, **more)
+            given = self.enqueued[-1][2]
+            # What is written where the caller says has come before: without it.
+            self.assertEqual(self.ways(), ["again" if "out" in more else "long", "again"])
+            for name, one in zip(names, (x, router, *experts, more.get("bias"))):
+                self.assertEqual(given.get(name), one if one is None else (one.data_ptr(), one.shape[-1]))
+            self.assertEqual([given[name][0] for name in ("y", "ids", "weights")], [one.data_ptr() for one in made])
+            self.assertEqual([one.dtype for one in made], kinds)
+            self.assertEqual([tuple(one.shape) for one in made], [(2, 4, 64), (2, 4, 2), (2, 4, 2)])
+            self.assertEqual("out" in more, made[0] is out[0])
+        st.moe_with_router(x, router, *experts, 2, self.group, rows=8)
+        self.assertEqual(self.ways(), ["long"])
+
     def test_the_dispatchers_operators(self):
         """Which compiled code, gradients and operators in parts call."""
         x, w, name = self.x, self.w, self.group.name
@@ -374,6 +395,8 @@ class Again(unittest.TestCase):
                  (x, down, w, up, scale, -scale)),
                 (lambda *t: st.matmul_all_to_all(*t, group=group), (x, w)),
                 (lambda *t: st.all_to_all_matmul(*t, group=group), (x, w)),
+                (lambda *t: torch.cat([one.flatten() for one in st.moe_with_router(*t, 2, group)[::2]]),
+                 (x, normal(20, 3, 64), normal(21, 3, 16, 64), normal(22, 3, 16, 64), normal(23, 3, 64, 16))),
                 (lambda tables: st.embedding_all_to_all(bags, tables, group, mode="mean"), (normal(9, 3, 4, 8),))):
             leaves = [one.detach().requires_grad_() for one in given]
             with mock.patch.object(_again, "again", lambda *given: None):

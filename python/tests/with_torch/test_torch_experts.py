@@ -7,6 +7,7 @@ from ranks import Numbers, normal, run
 
 import torch
 import torch.nn.functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 import stretto.torch as st
 
@@ -178,6 +179,20 @@ class Experts(Numbers):
             torch.library.opcheck(torch.ops.stretto.moe.default, (*(
                 one.requires_grad_(one.is_floating_point()) for one in self.part(tensors, 0, 1, True)),
                 threads.groups[0].name))
+
+    def test_gradients_where_operations_are_counted(self):
+        """Then the dispatcher has a mode, and kernels run below autograd."""
+        def call(group):
+            mine = self.part(self.tensors(), 0, 1, True)
+            for one in mine:
+                one.requires_grad_(one.is_floating_point())
+            leaves = [one for one in mine if one.requires_grad]
+            right = torch.autograd.grad(st.moe(*mine, group).float().sum(), leaves)
+            with FlopCounterMode(display=False):
+                found = torch.autograd.grad(st.moe(*mine, group).float().sum(), leaves)
+            for one, other in zip(found, right):
+                self.assertTrue(torch.equal(one, other))
+        run(1, call)
 
     def test_what_is_refused(self):
         x, ids, weights, gate, up, down = self.tensors()

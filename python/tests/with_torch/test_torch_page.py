@@ -79,7 +79,8 @@ class Page(unittest.TestCase):
             block_of("## Operators"), x=x, weight=weight, wq=wq, wk=wk, wv=wv, bias=bias, bq=bq, bk=bk, bv=bv,
             norm_weight=norm_weight, residual=torch.randn(ROWS, HIDDEN), gate=gate, up=up,
             down=torch.randn(HIDDEN, INNER) / 8, ids=torch.randint(EXPERTS, (ROWS, 2), dtype=torch.int32),
-            weights=torch.rand(ROWS, 2), gates=torch.randn(EXPERTS, INNER, HIDDEN) / 8,
+            weights=torch.rand(ROWS, 2), router=torch.randn(EXPERTS, HIDDEN),
+            gates=torch.randn(EXPERTS, INNER, HIDDEN) / 8,
             ups=torch.randn(EXPERTS, INNER, HIDDEN) / 8, downs=torch.randn(EXPERTS, HIDDEN, INNER) / 8,
             indices=torch.randint(-1, ROWS, (ROWS, EXPERTS, 3)), tables=torch.randn(EXPERTS, ROWS, HIDDEN))
         torch.testing.assert_close(names["k"], x @ wk.T + bk, rtol=1e-3, atol=1e-3)
