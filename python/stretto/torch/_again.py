@@ -46,8 +46,10 @@ def _graded(record, more, tensors):
         return None
     plan = record.plans.get(len(tensors))
     if plan is None:
-        kept, saved = Kept.of(record.op, record.seat, more, tensors, made)
-        both = [id(one) for one in tensors + made]
+        # Each tensor of a later call is one of its own, even where this call's are not.
+        stands = [one.detach() for one in tensors + made]
+        kept, saved = Kept.of(record.op, record.seat, more, stands[:len(tensors)], stands[len(tensors):])
+        both = [id(one) for one in stands]
         plan = record.plans[len(tensors)] = kept, [both.index(id(one)) for one in saved]
     return _Graded.apply(made, plan, *tensors)
 

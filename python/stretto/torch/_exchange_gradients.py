@@ -58,23 +58,23 @@ def back_all_to_all_matmul(ctx, dy):
 
 def keep_embedding_all_to_all(ctx, inputs, output):
     ids, tables, ctx.group, ctx.mode, _ = inputs
-    ctx.total, ctx.shape, ctx.dtype = output.shape[1], tables.shape, tables.dtype
+    ctx.shape = tables.shape[1:]
     ctx.save_for_backward(ids)
 
 
 def back_embedding_all_to_all(ctx, dy):
     """Added up in fp32, or wider, and rounded once."""
     ids, = ctx.saved_tensors
-    (tables, num_rows, columns), ranks = ctx.shape, ranks_of(ctx.group)
-    block = -(-ctx.total // ranks) * columns
-    own = ops.all_to_all(dy.flatten(1), ctx.group, False, ids.shape[0], block)
-    own = own.view(-1, tables, 1, columns).to(torch.promote_types(ctx.dtype, torch.float32))
+    (num_rows, columns), (bags, tables, _), total = ctx.shape, ids.shape, dy.shape[1]
+    block = -(-total // ranks_of(ctx.group)) * columns
+    own = ops.all_to_all(dy.flatten(1), ctx.group, False, bags, block)
+    own = own.view(bags, tables, 1, columns).to(torch.promote_types(dy.dtype, torch.float32))
     rows, is_row = picked(ids, num_rows)
     if ctx.mode == "mean":
         own = own / is_row.sum(2).clamp(min=1)[..., None, None]
     found = own.new_zeros(tables * num_rows, columns)
     found = found.index_add(0, rows.flatten(), (own * is_row.unsqueeze(-1)).flatten(0, -2))
-    return None, found.view(ctx.shape).to(ctx.dtype), None, None, None
+    return None, found.view(tables, num_rows, columns).to(dy.dtype), None, None, None
 
 
 _gradients.GRADIENTS.update({

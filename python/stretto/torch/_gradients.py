@@ -220,7 +220,7 @@ def arguments(op, more, tensors, seat):
     if op == "all_to_all_matmul":
         return *tensors, None, seat, 0
     if op == "embedding_all_to_all":
-        return *tensors, seat, *more
+        return *tensors, seat, *more[:2]
     if op == "mlp":
         activation, is_shared, ups = more
         return tensors[0], tensors[1:1 + ups], tensors[1 + ups:-1], tensors[-1], activation, seat, is_shared, 0
@@ -234,7 +234,9 @@ class Kept:
 
     @classmethod
     def of(cls, op, seat, more, tensors, made):
-        """One, for all such calls, and the tensors that are to be saved."""
+        """One, for all calls of the same `more`, and the tensors that are to be saved: of such calls keep() may note
+        what `more` says, and nothing else.
+        """
         kept = cls()
         kept.op, kept.seat, kept.more = op, seat, more
         output = made[0] if len(made) == 1 else made

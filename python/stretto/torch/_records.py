@@ -220,7 +220,7 @@ def _of_exchange(x, weight, bias, seat, dim=0, rows=None, out=None):
 
 
 def _of_look_up(ids, tables, seat, mode="sum", num_tables=None, out=None):
-    return (ids, tables), (mode, num_tables), seat, True, _outs(out)
+    return (ids, tables), (mode, num_tables, tables.shape[1:]), seat, True, _outs(out)
 
 
 def _outs(out):

@@ -83,5 +83,6 @@ def embedding_all_to_all(ids: torch.Tensor, tables: torch.Tensor, group: GroupLi
     """
     if ids.dtype is not torch.int32 and not ids.is_floating_point():
         ids = ids.to(torch.int32)
-    return _called("embedding_all_to_all", group, (mode, num_tables), True, (ids, tables), out,
+    more = mode, num_tables, tables.shape[1:]  # which gradients are made of
+    return _called("embedding_all_to_all", group, more, True, (ids, tables), out,
                    ids, tables, seat(group), mode, num_tables)

@@ -416,6 +416,28 @@ class Again(unittest.TestCase):
                 self.assertTrue(torch.equal(got, expected))
             self.enqueued.clear()
 
+    def test_gradients_are_of_their_own_call(self):
+        """And not of the first that went this way: of its shapes, or of its tensors where two of them were one."""
+        for patched in (mock.patch.object(torch, "empty", torch.ones),
+                        mock.patch.object(_records, "_empty_like", torch.ones_like)):
+            patched.start()
+            self.addCleanup(patched.stop)
+        group = self.group
+        x, w, up, down = (normal(20 + i, *shape) for i, shape in enumerate(((2, 4, 64), (32, 64), (32, 64), (64, 32))))
+        small, large, bags = normal(24, 3, 4, 8), normal(25, 5, 6, 16), torch.arange(-1, 5).int().view(2, 1, 3)
+        look_up = lambda tables: st.embedding_all_to_all(  # noqa: E731
+            bags.expand(2, len(tables), 3).contiguous(), tables, group)
+        mlp = lambda x, down, *ups: st.mlp(x, [*ups, ups[0]][:2], down, group)  # noqa: E731
+        for call, given in ((look_up, (small,)), (look_up, (large,)), (look_up, (small.float().half(),)),
+                            (mlp, (x, down, w)), (mlp, (x, down, w, up))):
+            leaves = [one.detach().requires_grad_() for one in given]
+            with mock.patch.object(_again, "again", lambda *given: None):
+                right = call(*leaves)
+            got, dy = call(*leaves), normal(26, *right.shape).to(right.dtype)
+            self.assertEqual(self.ways()[-1], "again")
+            for one, other in zip(torch.autograd.grad(got, leaves, dy), torch.autograd.grad(right, leaves, dy)):
+                self.assertTrue(torch.equal(one, other))
+
     def test_copies_are_not_taken_for_what_was_given(self):
         for _ in range(2):  # dimension 1 is dealt, and rows are brought into another order
             st.all_gather_matmul(self.x, self.w, group=self.group, dim=1)
