@@ -109,9 +109,9 @@ def all_to_all_matmul(x, weight, bias, group_name, dim=0, out=None):
 def tables_of(op, ids, tables, mode, num_tables, rank, ranks):
     """How many tables there are, and how many each rank has, but the last ones."""
     _checks.require(mode in MODES, op, f"mode is {mode!r}; it is one of {', '.join(MODES)}")
-    _checks.require(tables.dim() == 3 and tables.is_floating_point(), op,
+    _checks.require(tables.dim() == 3 and tables.is_floating_point() and 0 not in tables.shape[1:], op,
                     f"tables is {tables.dtype} {_checks.shape_text(tables)}; floats [tables, rows, columns] were "
-                    "expected")
+                    "expected, one row and column at least")
     _checks.require(not ids.is_floating_point() and ids.dim() == 3 and ids.shape[1] == tables.shape[0], op,
                     f"ids is {ids.dtype} {_checks.shape_text(ids)}; whole numbers [bags, {tables.shape[0]}, pool] go "
                     f"with tables {_checks.shape_text(tables)}")

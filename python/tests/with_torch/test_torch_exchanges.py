@@ -179,6 +179,8 @@ class LookUps(Numbers):
                 ((ids.float(), tables), {}, r"ids is torch.float32 .*whole numbers \[bags, 2, pool\] go with"),
                 ((ids[:, :1], tables), {}, r"ids is torch.int32 \[6, 1, 3\]; whole numbers \[bags, 2, pool\] go"),
                 ((ids, tables[0]), {}, r"tables is torch.bfloat16 \[9, 8\]; floats \[tables, rows, columns\]"),
+                ((ids, tables[:, :0]), {}, r"tables is torch.bfloat16 \[2, 0, 8\]; floats .* one row and column at"),
+                ((ids, tables[..., :0]), {}, r"tables is torch.bfloat16 \[2, 9, 0\]; floats "),
                 ((ids, tables), {"mode": "max"}, "mode is 'max'; it is one of sum, mean"),
                 ((ids, tables), {"num_tables": 8}, r"tables is \[2, 9, 8\]; of 8 tables rank . of 3 has [32]"),
                 ((ids, tables), {"num_tables": 4}, "4 tables are dealt to 3 ranks in blocks of 2, which leaves none "
