@@ -187,8 +187,14 @@ def _learn(op, seat, more, tensors, made):
 # The parts of a kernel's arguments: its tensors, `more`, the group's seat, whether it is a call that may come again,
 # and `outs`.
 
+def _is_even(x, seat, dim, rows):
+    """Whether each rank has as many of dimension 0, so that nothing is said by `rows`. Gradients always give them."""
+    return dim == 0 and (rows is None or [rows] == [one * groups.place(seat)[1] for one in x.shape[:1]])
+
+
 def _of_gather(x, weights, biases, seat, dim=0, rows=None, keep_gathered=False, out=None, **_):
-    return (x, *weights, *biases), len(weights), seat, dim == 0 and rows is None and not keep_gathered, _outs(out)
+    may_come_again = not keep_gathered and _is_even(x, seat, dim, rows)
+    return (x, *weights, *biases), len(weights), seat, may_come_again, _outs(out)
 
 
 def _of_product(x, weight, bias, seat, dim=0, out=None, **_):
@@ -216,7 +222,7 @@ def _of_moe_with_router(x, router, gate, up, down, bias, seat, k, scores="softma
 
 
 def _of_exchange(x, weight, bias, seat, dim=0, rows=None, out=None):
-    return (x, weight), None, seat, bias is None and dim == 0 and rows is None, _outs(out)
+    return (x, weight), None, seat, bias is None and _is_even(x, seat, dim, rows), _outs(out)
 
 
 def _of_look_up(ids, tables, seat, mode="sum", num_tables=None, out=None):

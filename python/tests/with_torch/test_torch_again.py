@@ -193,6 +193,20 @@ class Again(unittest.TestCase):
             self.assertEqual(self.enqueued[-1][2]["out"][0], out.data_ptr())
             self.assertEqual(self.ways(), ["long", "again"])
 
+    def test_gradients_come_again(self):
+        """Though they say how many rows there are, which others than even ones need."""
+        x, w, group = self.x.clone().requires_grad_(), self.w, self.group
+        square = torch.zeros(64, 64).bfloat16()
+        for call in (lambda: st.matmul_reduce_scatter(x, w, group=group),
+                     lambda: st.matmul_all_to_all(x, w, group=group),
+                     lambda: st.all_to_all_matmul(x, square, group=group)):
+            for _ in range(2):
+                y = call()
+                y.backward(torch.zeros_like(y))
+            self.assertEqual(self.ways()[2:], ["again"] * 2)
+        with self.assertRaisesRegex(ValueError, "of rows=3 rank 0 of 1 has 3"):
+            torch.ops.stretto.all_gather_matmul(self.x, [w], [], group.name, 0, 3)
+
     def test_a_fork_knows_no_calls(self):
         for _ in range(2):
             st.matmul_all_reduce(self.x, self.w, group=self.group)
