@@ -7,7 +7,8 @@ exchanged once for it, by PyTorch, and multiplies them twice.
 import torch
 
 from . import _gradients
-from ._exchanges import block_of, picked
+from ._columns import block_of
+from ._exchanges import picked
 from ._gradients import Gradient, _matrix, _weight_gradient
 from .groups import ranks_of
 

@@ -3,33 +3,21 @@
 import torch
 import torch.nn.functional as F
 
-from . import _calls, _checks, _collectives, _serve
-from ._kernels import put, target_of
+from . import _calls, _checks, _collectives, _columns, _serve
+from ._kernels import biased, put, target_of
 from ._records import seen
 from ._rows import Rows, row_dim
 from .groups import find, place
 
-VECTOR = 16  # bytes
 MODES = {"sum": "embedding-a2a", "mean": "embedding-a2a-mean"}
 
 
-def block_of(columns, ranks, itemsize):
-    """So many of a tensor's columns every rank has, but the last ranks, which may have fewer: as ColShards (held.h)."""
-    least = -(-columns // ranks)
-    step = VECTOR // itemsize
-    return least if columns % ranks == 0 else -(-least // step) * step
-
-
 def _dealt(op, columns, ranks, x, what):
-    block = block_of(columns, ranks, x.element_size())
+    block = _columns.block_of(columns, ranks, x.element_size())
     _checks.require(columns > block * (ranks - 1), op,
                     f"{columns} columns of {what} are dealt to {ranks} ranks in blocks of {block}, which leaves none "
                     f"for the last: take more, or a multiple of {ranks}")
     return block
-
-
-def _own(total, block, rank):
-    return max(0, min(block, total - rank * block))
 
 
 def product_rows(op, x, weight, bias, dim, rows, ranks):
@@ -47,7 +35,7 @@ def exchanged_rows(op, x, weight, bias, dim, rank, ranks):
     _checks.require(weight.dim() == 2, op, f"weight is {_checks.shape_text(weight)}; [N, K] was expected")
     columns = weight.shape[1]
     block = _dealt(op, columns, ranks, x, "x")
-    own = _own(columns, block, rank)
+    own = _columns.own(columns, block, rank)
     _checks.require(x.shape[-1] == own, op,
                     f"x is {_checks.shape_text(x)}; of {columns} columns, as weight {_checks.shape_text(weight)} has, "
                     f"rank {rank} of {ranks} has {own}")
@@ -62,8 +50,8 @@ def exchanged_rows(op, x, weight, bias, dim, rank, ranks):
 
 def _unaligned(x, *columns):
     """Why GPUs do not take it: rows that a rank's calls could not hand over."""
-    if x.is_cuda and any(one * x.element_size() % VECTOR for one in columns):
-        return f"a rank's rows of {min(columns)} columns are no multiple of {VECTOR} bytes"
+    if x.is_cuda and any(one * x.element_size() % _columns.VECTOR for one in columns):
+        return f"a rank's rows of {min(columns)} columns are no multiple of {_columns.VECTOR} bytes"
     return ""
 
 
@@ -76,17 +64,18 @@ def matmul_all_to_all(x, weight, bias, group_name, dim=0, rows=None, out=None):
                     f"x has {x.shape[many.dim]} of dimension {many.dim}; of rows={many.total} rank {group.rank} of "
                     f"{group.ranks} has {own}")
     n = weight.shape[0]
-    columns = _own(n, block, group.rank)
+    columns = _columns.own(n, block, group.rank)
     shape = many.shape(many.total, columns)
     target = target_of(op, out, shape, x, weight=weight, bias=bias)
     if many.count == 0:
         return put(target, x.new_empty(shape))
     a, b = many.flat(x, many.block).contiguous(), weight.contiguous()
-    call = _calls.matmul_exchange(many.count, a, b, columns, _unaligned(a, block, _own(n, block, group.ranks - 1)))
+    refusal = _unaligned(a, block, _columns.own(n, block, group.ranks - 1))
+    call = _calls.matmul_exchange(many.count, a, b, columns, refusal)
     y, = _serve.run(call, group, lambda: (_collectives.to_columns(group, F.linear(a, b), block),),
-                    targets={"out": target} if many.is_plain() and bias is None else {})
-    y = many.unflat(y, many.total)
-    return put(target, y if bias is None else y + bias[group.rank * block:][:columns])
+                    targets={"out": target} if many.is_plain() else {})
+    own_bias = None if bias is None else _columns.own_part(bias, group.rank, group.ranks)
+    return put(target, biased(many.unflat(y, many.total), own_bias))
 
 
 @seen
@@ -99,11 +88,10 @@ def all_to_all_matmul(x, weight, bias, group_name, dim=0, out=None):
     if many.count == 0:
         return put(target, x.new_empty(shape))
     a, b = many.flat(x, many.block * group.ranks).contiguous(), weight.contiguous()
-    call = _calls.exchange_matmul(a, b, group.ranks, _unaligned(a, block, _own(k, block, group.ranks - 1)))
+    call = _calls.exchange_matmul(a, b, group.ranks, _unaligned(a, block, _columns.own(k, block, group.ranks - 1)))
     y, = _serve.run(call, group, lambda: (F.linear(_collectives.to_rows(group, a, block, k), b),),
-                    targets={"out": target} if many.is_plain() and bias is None else {})
-    y = many.unflat(y, own)
-    return put(target, y if bias is None else y + bias)
+                    targets={"out": target} if many.is_plain() else {})
+    return put(target, biased(many.unflat(y, own), bias))
 
 
 def tables_of(op, ids, tables, mode, num_tables, rank, ranks):
@@ -121,7 +109,7 @@ def tables_of(op, ids, tables, mode, num_tables, rank, ranks):
     _checks.require(total > block * (ranks - 1), op,
                     f"{total} tables are dealt to {ranks} ranks in blocks of {block}, which leaves none for the last: "
                     f"take {block * (ranks - 1) + 1} or more")
-    own = _own(total, block, rank)
+    own = _columns.own(total, block, rank)
     _checks.require(tables.shape[0] == own, op,
                     f"tables is {_checks.shape_text(tables)}; of {total} tables rank {rank} of {ranks} has {own}")
     return total, block
@@ -191,7 +179,7 @@ def all_reduce(x, group_name):
 def fake_matmul_all_to_all(x, weight, bias, group_name, dim=0, rows=None):
     rank, ranks = place(group_name)
     many, block = product_rows("matmul_all_to_all", x, weight, bias, dim, rows, ranks)
-    return x.new_empty(many.shape(many.total, _own(weight.shape[0], block, rank)))
+    return x.new_empty(many.shape(many.total, _columns.own(weight.shape[0], block, rank)))
 
 
 def fake_all_to_all_matmul(x, weight, bias, group_name, dim=0):
@@ -212,7 +200,7 @@ def fake_all_to_all(x, group_name, to_rows, total, block, dim=0):
     many = Rows(x.shape, row_dim(x, dim, "all_to_all"), x.shape[dim] if to_rows else total, ranks)
     if to_rows:
         return x.new_empty(many.shape(many.own(rank), total))
-    return x.new_empty(many.shape(many.total, _own(x.shape[-1], block, rank)))
+    return x.new_empty(many.shape(many.total, _columns.own(x.shape[-1], block, rank)))
 
 
 def fake_all_reduce(x, group_name):

@@ -209,16 +209,14 @@ def arguments(op, more, tensors, seat):
         return tensors[0], tensors[1:1 + more], tensors[1 + more:], seat, 0, None, False
     if op == "column_matmul":
         return tensors[0], tensors[1:1 + more], tensors[1 + more:], seat
-    if op == "matmul_reduce_scatter":
+    if op in ("matmul_reduce_scatter", "all_to_all_matmul"):
         return (*tensors, None)[:3] + (seat, 0)
     if op == "matmul_all_reduce":
         return (*tensors, None)[:3] + (seat,)
     if op == "matmul_all_reduce_add_rms_norm":
         return *tensors, more, seat
     if op == "matmul_all_to_all":
-        return *tensors, None, seat, 0, None
-    if op == "all_to_all_matmul":
-        return *tensors, None, seat, 0
+        return (*tensors, None)[:3] + (seat, 0, None)
     if op == "embedding_all_to_all":
         return *tensors, seat, *more[:2]
     if op == "mlp":

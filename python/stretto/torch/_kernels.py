@@ -60,7 +60,7 @@ def matmul_reduce_scatter(x, weight, bias, group_name, dim=0, out=None, falls_ba
 
     y, = _serve.run(call, group, by_torch if falls_back else None,
                     targets={"out": target} if many.is_plain() else {})
-    return put(target, _biased(many.unflat(y, own), bias))
+    return put(target, biased(many.unflat(y, own), bias))
 
 
 @seen
@@ -75,7 +75,7 @@ def matmul_all_reduce(x, weight, bias, group_name, out=None):
     call = _calls.matmul_reduce(a, weight.contiguous(), group.ranks)
     y, = _serve.run(call, group, lambda: (_collectives.all_reduce(group, F.linear(a, weight)),),
                     targets={"out": target})
-    return put(target, _biased(y.reshape(shape), bias))
+    return put(target, biased(y.reshape(shape), bias))
 
 
 @seen
@@ -212,5 +212,5 @@ def put(target, result):
     return target
 
 
-def _biased(y, bias):
+def biased(y, bias):
     return y if bias is None else y.add_(bias)

@@ -15,6 +15,7 @@ from .._library import library
 from ..operations import tensors_in
 from . import _repeats, groups
 from ._checked import ADDED, BEHIND, PLAIN, Checked
+from ._columns import own_part
 from ._parts import are_behind, joined
 from .report import served
 
@@ -48,7 +49,8 @@ def is_live(process_group):
     return process_group is None or process_group in c10d._world.pg_map
 
 
-ADDING = ("matmul_reduce_scatter", "matmul_all_reduce")  # which add a third tensor to the result
+# Which add a third tensor to the result, or this rank's part of it.
+ADDING = ("matmul_reduce_scatter", "matmul_all_reduce", "matmul_all_to_all", "all_to_all_matmul")
 
 
 def names_of(op, more, count):
@@ -59,11 +61,11 @@ def names_of(op, more, count):
     if op == "mlp":
         ups = more[-1]
         return ["x", *["wg", "wu"][:ups], *(["c0", "c1"][:ups] if count > 2 + ups else []), "wd"]
-    return {"matmul_reduce_scatter": ["a", "b", ADDED], "matmul_all_reduce": ["a", "b", ADDED],
-            "matmul_all_reduce_add_rms_norm": ["a", "b", "r", "w"],
+    if op in ADDING:
+        return ["a", "b", ADDED][:count]
+    return {"matmul_all_reduce_add_rms_norm": ["a", "b", "r", "w"],
             "moe": ["x", "ids", "weights", "wg", "wu", "wd"],
-            "moe_with_router": ["x", "wr", "wg", "wu", "wd", "br"], "embedding_all_to_all": ["ids", "w"],
-            "matmul_all_to_all": ["a", "b"], "all_to_all_matmul": ["a", "b"]}[op][:count]
+            "moe_with_router": ["x", "wr", "wg", "wu", "wd", "br"], "embedding_all_to_all": ["ids", "w"]}[op][:count]
 
 
 def _like(tensor):
@@ -83,6 +85,7 @@ class Record:
         self.takes, self._at, self._call = self._way.takes, self._way.at, self._way.call
         self._stream = functools.partial(torch._C._cuda_getCurrentRawStream, index)
         self._adds, self._count = op in ADDING, served(op)
+        self._place = (group.rank, group.ranks) if op == "matmul_all_to_all" else None  # where it adds a part
         self._go_in_graphs, self.calls, self._kept = True, 0, []
         self.plans = {}  # of gradients, by how many tensors there are: see _again.py
 
@@ -114,7 +117,7 @@ class Record:
                 if not one.is_inference():  # these have none
                     _increment_version(one)
         if self.adds(tensors):
-            made[0].add_(tensors[2])
+            made[0].add_(tensors[2] if self._place is None else own_part(tensors[2], *self._place))
         self._count[0] += 1
         return made
 
@@ -197,8 +200,8 @@ def _of_gather(x, weights, biases, seat, dim=0, rows=None, keep_gathered=False, 
     return (x, *weights, *biases), len(weights), seat, may_come_again, _outs(out)
 
 
-def _of_product(x, weight, bias, seat, dim=0, out=None, **_):
-    return (x, weight) if bias is None else (x, weight, bias), None, seat, dim == 0, _outs(out)
+def _of_product(x, weight, bias, seat, dim=0, rows=None, out=None, **_):
+    return (x, weight) if bias is None else (x, weight, bias), None, seat, _is_even(x, seat, dim, rows), _outs(out)
 
 
 def _of_norm(x, weight, residual, norm_weight, eps, seat, out=None, total=None):
@@ -221,10 +224,6 @@ def _of_moe_with_router(x, router, gate, up, down, bias, seat, k, scores="softma
     return tensors, more, seat, rows is None, None if out is None else (out, ids, weights)
 
 
-def _of_exchange(x, weight, bias, seat, dim=0, rows=None, out=None):
-    return (x, weight), None, seat, bias is None and _is_even(x, seat, dim, rows), _outs(out)
-
-
 def _of_look_up(ids, tables, seat, mode="sum", num_tables=None, out=None):
     return (ids, tables), (mode, num_tables, tables.shape[1:]), seat, True, _outs(out)
 
@@ -235,7 +234,7 @@ def _outs(out):
 
 PARTS = {"all_gather_matmul": _of_gather, "matmul_reduce_scatter": _of_product, "matmul_all_reduce": _of_product,
          "matmul_all_reduce_add_rms_norm": _of_norm, "mlp": _of_mlp, "moe": _of_moe,
-         "moe_with_router": _of_moe_with_router, "matmul_all_to_all": _of_exchange, "all_to_all_matmul": _of_exchange,
+         "moe_with_router": _of_moe_with_router, "matmul_all_to_all": _of_product, "all_to_all_matmul": _of_product,
          "embedding_all_to_all": _of_look_up}
 
 

@@ -43,7 +43,7 @@ def matmul_all_to_all(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torc
     raises as all_gather_matmul().
     """
     tensors = (x, weight) if bias is None else (x, weight, bias)
-    return _called("matmul_all_to_all", group, None, bias is None and dim == 0 and rows is None, tensors, out,
+    return _called("matmul_all_to_all", group, None, dim == 0 and rows is None, tensors, out,
                    x, weight, bias, seat(group), dim, rows)
 
 
@@ -60,7 +60,7 @@ def all_to_all_matmul(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torc
     Returns [..., N]. Collective; raises as all_gather_matmul().
     """
     tensors = (x, weight) if bias is None else (x, weight, bias)
-    return _called("all_to_all_matmul", group, None, bias is None and dim == 0, tensors, out,
+    return _called("all_to_all_matmul", group, None, dim == 0, tensors, out,
                    x, weight, bias, seat(group), dim)
 
 

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 import stretto.torch as st
-from stretto.torch._exchanges import block_of
+from stretto.torch._columns import block_of
 
 from gpu_common import K, close, exact, integers, normal, told_wrong
 

@@ -133,7 +133,9 @@ class Again(unittest.TestCase):
                 (lambda: st.moe(x, ids, weights, *experts, group), dict(zip(
                     ("x", "ids", "weights", "wg", "wu", "wd"), (x, ids, weights, *experts))), (2, 4, 64)),
                 (lambda: st.matmul_all_to_all(x, w, group=group), {"a": x, "b": w}, (2, 4, 32)),
+                (lambda: st.matmul_all_to_all(x, w, scale, group), {"a": x, "b": w}, (2, 4, 32)),
                 (lambda: st.all_to_all_matmul(x, w, group=group), {"a": x, "b": w}, (2, 4, 32)),
+                (lambda: st.all_to_all_matmul(x, w, scale, group), {"a": x, "b": w}, (2, 4, 32)),
                 (lambda: st.embedding_all_to_all(bags, experts[0], group, mode="mean"),
                  {"ids": bags.flatten(1), "w": experts[0]}, (8, 3, 64)),
                 (lambda: st.moe(x, wide, own, *experts, group), dict(zip(
@@ -150,7 +152,7 @@ class Again(unittest.TestCase):
             outputs = sorted(address for name, (address, _) in given.items() if name not in inputs)
             self.assertEqual(outputs, sorted(one.data_ptr() for one in made))
             self.enqueued.clear()
-        self.assertEqual(sum(st.report().served.values()), 32)
+        self.assertEqual(sum(st.report().served.values()), 36)
 
     def test_routers_with_what_they_choose(self):
         """Three results of types of their own, with a bias and without, and where the caller says."""
@@ -192,6 +194,15 @@ class Again(unittest.TestCase):
                 torch.ops.stretto.matmul_all_reduce.out(x, w, None, name, out=out)
             self.assertEqual(self.enqueued[-1][2]["out"][0], out.data_ptr())
             self.assertEqual(self.ways(), ["long", "again"])
+
+    def test_a_rank_adds_its_part_of_a_bias(self):
+        bias = normal(1, 100)
+        for rank, part in enumerate((slice(0, 40), slice(40, 80), slice(80, 100))):
+            record = _records.Record("matmul_all_to_all", types.SimpleNamespace(
+                seat="three", process_group=None, rank=rank, ranks=3), 0)
+            record._call = lambda at, tensors, outs, stream: (torch.zeros(4, len(bias[part])).bfloat16(),)
+            made, = record.run((self.x, self.w, bias))
+            self.assertTrue(torch.equal(made, bias[part].expand(4, -1)))
 
     def test_gradients_come_again(self):
         """Though they say how many rows there are, which others than even ones need."""
@@ -409,6 +420,8 @@ class Again(unittest.TestCase):
                  (x, down, w, up, scale, -scale)),
                 (lambda *t: st.matmul_all_to_all(*t, group=group), (x, w)),
                 (lambda *t: st.all_to_all_matmul(*t, group=group), (x, w)),
+                (lambda *t: st.matmul_all_to_all(*t, group=group), (x, w, scale)),
+                (lambda *t: st.all_to_all_matmul(*t, group=group), (x, w, scale)),
                 (lambda *t: torch.cat([one.flatten() for one in st.moe_with_router(*t, 2, group)[::2]]),
                  (x, normal(20, 3, 64), normal(21, 3, 16, 64), normal(22, 3, 16, 64), normal(23, 3, 64, 16))),
                 (lambda tables: st.embedding_all_to_all(bags, tables, group, mode="mean"), (normal(9, 3, 4, 8),))):

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import stretto.torch as st
-from stretto.torch._exchanges import block_of
+from stretto.torch._columns import block_of
 
 K, N = 24, 48
 
