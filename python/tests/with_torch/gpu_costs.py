@@ -28,6 +28,7 @@ def calls_of(group, normal):
             "add_rms_norm": lambda: st.matmul_all_reduce_add_rms_norm(x, w, g, scale, 1e-6, group),
             "mlp": lambda: st.mlp(x, [w, w], w, group),
             "moe": lambda: st.moe(x, ids, weights, *experts, group),
+            "moe_with_router": lambda: st.moe_with_router(x, w[:4], *experts, 2, group),
             "matmul_all_to_all": lambda: st.matmul_all_to_all(x, w, group=group),
             "PyTorch's F.linear": lambda: F.linear(x, w),
             "matmul_all_reduce with out": lambda: st.matmul_all_reduce(x, w, group=group, out=out),
