@@ -53,6 +53,32 @@ std::vector<RoutingCase> cases() {
 INSTANTIATE_TEST_SUITE_P(Cuda, RouterOnGpus, testing::ValuesIn(cases()),
                          name_of_case<testing::TestParamInfo<RoutingCase>>);
 
+class ChosenOnGpus : public testing::TestWithParam<int> {};
+
+// What it chose and how it weighed it are the caller's, and what ranks send one another.
+TEST_P(ChosenOnGpus, IsHandedOver) {
+  const int ranks = GetParam();
+  for (const char* name : {"moe-ep-router-groups", "moe-tp-router"}) {
+    const std::string shipped = print(*find_graph(name));
+    const auto graph = parse_graph("graph chosen" + shipped.substr(shipped.find(" t ")) +
+                                   "output ids rows\noutput weights rows\n");
+    Sizes sizes = {{"t", 203}, {"h", 512}, {"f", 96 * ranks}, {"experts", 8 * ranks}, {"k", 3}};
+    if (shipped.find("groups=") != std::string::npos) {
+      sizes.insert(sizes.end(), {{"groups", 4}, {"best", 2}});
+    }
+    const Operator op = make_graph(graph, sizes, ranks, DType::bf16);
+    const Machine machine = machine_here(ranks);
+    const Plan plan = lower(op, parse_schedules("tiles", op, machine), machine);
+    SCOPED_TRACE(to_string(op));
+    if (const std::string why = why_no_case(plan); !why.empty()) STRETTO_SKIP(why);
+    PlanRunner runner(plan, shared_fabric(ranks), shared_compiler());
+    EXPECT_EQ(expect_right(runner).bad_ids, 0u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, ChosenOnGpus, testing::Values(1, 2, 4),
+                         testing::PrintToStringParamName());
+
 // A token with a NaN chooses nothing, its slots are counted, and its sum is zero.
 TEST(RouterOnAGpu, CountsTheSlotsOfTokensWithNans) {
   const Plan plan = plan_of({"moe-ep-router t=50 h=512 f=96 experts=8 k=3", "sequential", 1});
