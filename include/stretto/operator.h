@@ -153,10 +153,10 @@ struct Operator {
   }
   // Of the first size: rows that a run may have fewer of.
   int64_t rows() const { return sizes.front().second; }
-  // Where the operator is one product and nothing else; null: it is more.
+  // Where the operator is one product of a kind with a name, and nothing else; null: it is more.
   const Segment* only_product() const {
-    const bool is_one =
-        segments.size() == 1 && segments[0].product && segments[0].product->is_dense();
+    const bool is_one = segments.size() == 1 && segments[0].product &&
+                        segments[0].product->is_dense() && segments[0].product->kind.has_name();
     return is_one ? &*segments[0].product : nullptr;
   }
   // Whether the ranks' products are terms of a sum, in the last of them.

@@ -26,9 +26,12 @@ namespace stretto {
 
 // What the weight of a product and the edges at it say of who computes what.
 struct ProductKind {
-  Held weight = Held::cols;  // rows: columns of the result; cols: a term of it; whole: own rows
+  // rows: columns of the result; cols: a term of it; whole: own rows, or all of them
+  Held weight = Held::cols;
   Edge in = Edge::none, out = Edge::none;
 
+  // What texts, tuning files and operations of any row count say. Others are parts of graphs only.
+  bool has_name() const;
   auto operator<=>(const ProductKind&) const = default;
 };
 inline constexpr ProductKind kAgGemm{Held::rows, Edge::gather, Edge::none};
@@ -58,6 +61,9 @@ struct Segment {
   // No product, but pooled look-ups: N columns of so many tables, up to K rows of each of which are
   // added up to a row of the result; 0: there are none.
   int64_t tables = 0;
+  // Every rank has all of A and the whole weight, and multiplies all rows: a router's product of
+  // tokens that all ranks have, for example.
+  bool on_every_rank = false;
 
   bool is_routed() const { return experts > 0; }
   bool looks_up() const { return tables > 0; }
@@ -76,7 +82,7 @@ struct Segment {
   // Every rank's product is a term of a sum.
   bool makes_terms() const { return kind.weight == Held::cols; }
   // Every rank has the whole weight, and multiplies its own rows only.
-  bool multiplies_own_rows() const { return kind.weight == Held::whole; }
+  bool multiplies_own_rows() const { return kind.weight == Held::whole && !on_every_rank; }
   bool gathers() const { return kind.in == Edge::gather; }
   // Every rank has a part for every other: of the input, or of the result.
   bool exchanges() const { return kind.in == Edge::all_to_all || kind.out == Edge::all_to_all; }

@@ -216,6 +216,23 @@ class Binder {
     of.unit = unit;
   }
 
+  // Where experts are dealt to ranks: each has a sum over its own, which is no value yet.
+  bool are_sums_of_some(const Tensor& tensor) const {
+    return tensor.held == Held::routed && graph_.stage(tensor.stage).kind == StageKind::weigh;
+  }
+
+  // What is computed of such sums takes the rows that they are combined to.
+  StageRule rule_of_sums(const Stage& stage, const std::vector<const Tensor*>& in) const {
+    std::vector<Tensor> combined;
+    for (const Tensor* const one : in) {
+      combined.push_back(*one);
+      if (are_sums_of_some(*one)) combined.back().held = Held::rows;
+    }
+    std::vector<const Tensor*> operands;
+    for (const Tensor& one : combined) operands.push_back(&one);
+    return rule_of(stage, operands, graph_.ranks, graph_.dtype);
+  }
+
   void add_stage(const StageText& text) {
     Stage stage;
     stage.kind = text.kind;
@@ -232,7 +249,7 @@ class Binder {
       stage.in.push_back(ids_.at(name));
       in.push_back(&graph_.tensors[static_cast<size_t>(stage.in.back())]);
     }
-    const StageRule rule = rule_of(stage, in, graph_.ranks, graph_.dtype);
+    const StageRule rule = rule_of_sums(stage, in);
     if (!rule.fault.empty()) refuse(text.in_place, rule.fault);
     if (multiplies(text.kind) && in[1]->held == Held::rows && !are_shared(*in[1], in[1]->rows)) {
       refuse_share(*in[1], in[1]->rows, "rows", text.in_place, causes_of(stage.in[1]).rows);
@@ -243,12 +260,13 @@ class Binder {
       check_dealt_alike(text, in, rule);
     }
     for (size_t i = 0; i < in.size(); ++i) {
-      if (edge_between(in[i]->held, rule.needs[i])) continue;
+      const bool is_term = are_sums_of_some(*in[i]) && rule.needs[i] == Held::routed;
+      if (!is_term && edge_between(in[i]->held, rule.needs[i])) continue;
       refuse(text.in_place,
              fmt::format("{} needs {} held as {}, and it is {}: there is no edge from one to the "
                          "other",
                          to_string(text.kind), in[i]->name, to_string(rule.needs[i]),
-                         to_string(in[i]->held)));
+                         is_term ? "a sum over some experts" : to_string(in[i]->held)));
     }
     stage.needs = rule.needs;
     stage.out = static_cast<int>(graph_.tensors.size());

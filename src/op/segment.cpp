@@ -26,6 +26,10 @@ std::string_view to_string(ProductKind kind) {
   return found == std::end(kKinds) ? "product" : kNames[found - std::begin(kKinds)];
 }
 
+bool ProductKind::has_name() const {
+  return std::find(std::begin(kKinds), std::end(kKinds), *this) != std::end(kKinds);
+}
+
 std::optional<ProductKind> product_kind_from(std::string_view text) {
   const auto found = std::find(std::begin(kNames), std::end(kNames), text);
   if (found == std::end(kNames)) return std::nullopt;
@@ -79,7 +83,7 @@ std::vector<std::string> problems(const Segment& op) {
   if (sizes_good && ranks_good && op.is_dense()) {
     if (op.makes_terms() || op.kind.in == Edge::all_to_all) {
       check_sharded(reasons, op, 'k', op.k);
-    } else if (op.communicates() || !op.multiplies_own_rows()) {
+    } else if (op.communicates() || op.kind.weight != Held::whole) {
       check_sharded(reasons, op, 'n', op.n);
     }
   }
@@ -132,7 +136,7 @@ double link_bytes(const Segment& op) {
 double flops_per_rank(const Segment& op) {
   if (op.looks_up()) return 0;
   return 2.0 * op.weights * static_cast<double>(op.m * op.top_k) * static_cast<double>(op.n) *
-         static_cast<double>(op.k) / op.ranks;
+         static_cast<double>(op.k) / (op.on_every_rank ? 1 : op.ranks);
 }
 
 }  // namespace stretto

@@ -67,13 +67,31 @@ class SegmentCutter {
       if (stage.kind != StageKind::swiglu) return append(first, id);
       if (joins(stage)) return join(first, segment_of(stage.in[1]), id);
     }
-    // Stages over rows go on where the last ones were made.
+    refuse_order_of_experts(stage);
+    // Stages over rows go on where the last ones were made, if ranks have as much of what they
+    // make.
     const int from = segment_of(stage.in[0]);
-    const bool goes_on =
-        from != kCaller && !segment(from).product && from + 1 == static_cast<int>(segments_.size());
+    const bool goes_on = from != kCaller && !segment(from).product &&
+                         from + 1 == static_cast<int>(segments_.size()) &&
+                         segment(from).result_held == op_.tensor(stage.out).held;
     if (goes_on) return append(from, id);
     segments_.push_back({});
     append(static_cast<int>(segments_.size()) - 1, id);
+  }
+
+  // What a grouped product makes, and what follows it, lies by experts until it is weighed.
+  void refuse_order_of_experts(const Stage& stage) {
+    for (const int in : stage.in) {
+      const int from = segment_of(in);
+      if (from == kCaller || !segment(from).product || !segment(from).product->is_routed())
+        continue;
+      if (op_.stage(op_.tensor(in).stage).kind == StageKind::weigh) continue;
+      refuse(
+          fmt::format("{} lies in the order of its experts: swiglu, gelu, silu or bias right "
+                      "behind the product, "
+                      "weigh, or grouped by the same ids can take it, and {} cannot",
+                      op_.tensor(in).name, to_string(stage.kind)));
+    }
   }
 
   void append(int to, int id) {
@@ -99,6 +117,7 @@ class SegmentCutter {
                            a.cols,
                            op_.ranks,
                            op_.dtype};
+    made.product->on_every_rank = b.held == Held::whole && stage.needs[0] == Held::whole;
     if (stage.kind == StageKind::grouped) {
       const Tensor& ids = op_.tensor(stage.in[2]);
       made.product->m = ids.rows;
@@ -176,7 +195,13 @@ class SegmentCutter {
           if (stage.in[k] == tensor) put_edge(tensor, stage.needs[k], &stage);
         }
       }
-      if (const auto held = op_.output_held(tensor)) put_edge(tensor, *held, nullptr);
+      if (const auto held = op_.output_held(tensor)) {
+        if (op_.tensor(tensor).held == Held::whole && *held != Held::whole) {
+          refuse(fmt::format("output {} is made whole, on every rank: output it as whole",
+                             op_.tensor(tensor).name));
+        }
+        put_edge(tensor, *held, nullptr);
+      }
     }
     for (const OperatorSegment& one : segments_) {
       if (one.product && one.product->communicates() && one.product->kind.in != Edge::none &&
@@ -198,8 +223,8 @@ class SegmentCutter {
     const ProductKind& kind = one.product->kind;
     if (one.product->looks_up()) return kind.out == Edge::none || kind.out == Edge::all_to_all;
     const bool is_alone = kind.in == Edge::none && kind.out == Edge::none;
-    if (one.product->is_dense() && one.product->multiplies_own_rows() && is_alone) return true;
-    if (!one.product->is_routed()) return to_string(kind) != "product";
+    if (one.product->is_dense() && kind.weight == Held::whole && is_alone) return true;
+    if (!one.product->is_routed()) return kind.has_name();
     switch (kind.weight) {
       case Held::rows:
         return kind.out == Edge::none && (kind.in == Edge::gather || kind.in == Edge::none);
@@ -248,10 +273,9 @@ class SegmentCutter {
                       made.name, to_string(user->kind)));
     }
     if (from == kCaller || !segment(from).product) {
-      return refuse(
-          fmt::format("{} needs an {} that no product makes or takes: no schedule serves "
-                      "that",
-                      made.name, to_string(*edge)));
+      return refuse(fmt::format(
+          "{} needs {} {} that no product makes or takes: no schedule serves that", made.name,
+          *edge == Edge::all_to_all || *edge == Edge::all_reduce ? "an" : "a", to_string(*edge)));
     }
     OperatorSegment& one = segment(from);
     Edge& out = one.product->kind.out;

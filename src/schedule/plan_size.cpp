@@ -46,7 +46,7 @@ double estimate_instrs(const Segment& op, const Schedule& schedule) {
   if (op.looks_up()) return estimate_look_ups(op, schedule);
   if (op.is_routed()) return estimate_routed(op, schedule);
   const double ranks = op.ranks;
-  const bool own = op.multiplies_own_rows();
+  const bool own = op.kind.weight == Held::whole;
   const double rows = static_cast<double>(op.local_m());
   // Owners and chunks cut tile rows where they begin.
   const double cuts = std::min(

@@ -77,6 +77,15 @@ std::optional<AutoSchedules> measured_graph(const Operator& op, const Machine& m
   return std::nullopt;
 }
 
+// Products that ranks make each for itself: nobody measures them alone.
+AutoSchedule of_unnamed(const Segment& product, const Machine& machine) {
+  AutoSchedule found;
+  found.schedule = find_preset("tiles").make(product, machine);
+  found.reason = "tiles, since nothing of it communicates";
+  found.sureness.within = 0;
+  return found;
+}
+
 }  // namespace
 
 AutoSchedules auto_schedules(const Operator& op, const Machine& machine, const Tuning& tuning,
@@ -90,8 +99,9 @@ AutoSchedules auto_schedules(const Operator& op, const Machine& machine, const T
   if (any_by_tables(op)) return routed_schedules(op, machine, rows);
   for (const OperatorSegment& segment : op.segments) {
     if (!segment.product) continue;
-    AutoSchedule found = serves ? served_schedule(*segment.product, machine, tuning, from)
-                                : auto_schedule(*segment.product, machine, tuning, rows);
+    AutoSchedule found = !segment.product->kind.has_name() ? of_unnamed(*segment.product, machine)
+                         : serves ? served_schedule(*segment.product, machine, tuning, from)
+                                  : auto_schedule(*segment.product, machine, tuning, rows);
     chosen.schedule.products.push_back(found.schedule);
     if (!is_one) chosen.schedule.names.push_back(segment.name);
     if (!chosen.reason.empty()) chosen.reason += "; ";

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "stretto/error.h"
 #include "stretto/operator.h"
 
@@ -53,6 +55,47 @@ TEST(SegmentEdges, OutputsAreGatheredBehindSomethingThatAllRanksTakePartIn) {
                       "z = silu y\n"
                       "output z whole\n"),
               "served");
+}
+
+TEST(SegmentEdges, WhatEveryRankMakesIsOutputWhole) {
+  for (const std::string held : {"rows", "cols"}) {
+    const std::string lines =
+        "input x [m, h] whole\ninput w [h, h] whole\ny = gemm x w\noutput y " + held + "\n";
+    EXPECT_THAT(refusal(lines.c_str()),
+                HasSubstr("output y is made whole, on every rank: output it as whole"));
+  }
+}
+
+// Behind its tiles alone what lies there is known to be in the order of experts.
+TEST(SegmentEdges, RowsInTheOrderOfTheirExpertsAreForWhatKnowsIt) {
+  EXPECT_THAT(refusal("input x [m, h] rows\n"
+                      "input ids [m, 2] rows i32\n"
+                      "input r [m*2, h] cols\n"
+                      "input v [4, h, h] rows\n"
+                      "g = grouped x v ids\n"
+                      "a = add g r\n"
+                      "output a cols\n"),
+              HasSubstr("g lies in the order of its experts"));
+}
+
+constexpr char kSumsOverSomeExperts[] =
+    "input x [m, h] rows\n"
+    "input ids [m, 2] rows i32\n"
+    "input weights [m, 2] rows fp32\n"
+    "input v [4, h, h] experts\n"
+    "input w [4, h, h] experts\n"
+    "g = grouped x v ids\n"
+    "d = grouped g w ids\n"
+    "y = weigh d ids weights\n";
+
+TEST(SegmentEdges, SumsOverSomeExpertsAreCombinedBeforeAnythingIsMadeOfThem) {
+  const std::string sums = kSumsOverSomeExperts;
+  const Operator op = bound((sums + "z = silu y\noutput z rows\n").c_str());
+  EXPECT_EQ(op.tensor(*op.find_tensor("z")).held, Held::rows);
+  EXPECT_EQ(op.segments[1].product->kind.out, Edge::combine);
+  EXPECT_EQ(op.segments[1].name, "y");
+  EXPECT_THAT(refusal((sums + "z = grouped y w ids\noutput z rows\n").c_str()),
+              HasSubstr("grouped needs y held as routed, and it is a sum over some experts"));
 }
 
 // Every stage takes its operand twice: paths through such a graph are more than can be walked.

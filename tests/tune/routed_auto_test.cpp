@@ -40,5 +40,21 @@ TEST(RoutedAuto, HasNoLinkToHideOnOneRank) {
   EXPECT_EQ(found.schedule, schedule_of(find_preset("sequential"), op, machine));
 }
 
+// No text or tuning file has such products alone.
+TEST(OperatorAuto, TakesTilesForProductsThatRanksMakeForThemselves) {
+  for (const std::string held : {"rows", "whole"}) {
+    const auto graph = parse_graph("graph own m h\ninput x [m, h] " + held +
+                                   "\ninput w [h, h] whole\ninput v [h, h] cols\ninput c [m, h] "
+                                   "cols\ny = gemm x w\nz = gemm c v\noutput y " +
+                                   held + "\noutput z rows\n");
+    const Operator op = make_graph(graph, {{"m", 512}, {"h", 1024}}, 4, DType::bf16);
+    const Machine machine = default_machine(op.ranks);
+    const AutoSchedules found = auto_schedules(op, machine, load_tuning());
+    EXPECT_TRUE(legal(op, found.schedule, machine).empty());
+    EXPECT_EQ(found.reason.rfind("y: tiles, since nothing of it communicates; z: ", 0), 0u)
+        << found.reason;
+  }
+}
+
 }  // namespace
 }  // namespace stretto
