@@ -97,6 +97,7 @@ class SegmentsInTurn {
     if (segment(i, p).product->looks_up()) return emit_pooled();
     SegmentLowering& product = state_.products[next_product_ + p];
     schedule_ = state_.schedule_of[next_product_ / parts_];
+    product_ = next_product_;
     send_input(next_product_ + p);
     keep(p, emit_product(product, *emitters_[next_product_ + p]));
     if (!state_.is_split()) finish(p);
@@ -129,8 +130,13 @@ class SegmentsInTurn {
       }
       emit_stages(k, p, !is_end);
     }
-    const size_t next = next_product_ + parts_ + p;
-    if (next < state_.products.size()) send_input(next);
+    if (feeds_dense_product(last)) send_input(next_product_ + parts_ + p);
+  }
+
+  // Whether the segment that follows this one is a product whose input is ready then.
+  bool feeds_dense_product(size_t last) const {
+    const std::vector<OperatorSegment>& segments = state_.op.segments;
+    return last + 1 < segments.size() && segments[last + 1].product->is_dense();
   }
 
   // Stages over rows up to the next product.
@@ -142,7 +148,7 @@ class SegmentsInTurn {
   // Behind the product that is segment i, whose parts are emitted, or were last.
   bool movers_go_on(size_t i) const {
     if (!state_.is_split() || state_.lanes.comm == 0) return false;
-    const SegmentLowering& product = state_.products[schedule_ * parts_];
+    const SegmentLowering& product = state_.products[product_];
     const bool sums_stay = product.pattern != Pattern::slot_reduce || product.reduces_with_tiles();
     if (product.by_nccl() || product.pattern == Pattern::exchange_output || !sums_stay)
       return false;
@@ -222,6 +228,7 @@ class SegmentsInTurn {
   std::vector<OfPart> after_;
   std::vector<std::optional<Emitter>> emitters_;  // by product
   size_t next_product_ = 0, next_routed_ = 0, next_look_ups_ = 0;
+  size_t product_ = 0;     // of those that are dense: the first part of the last one
   uint32_t schedule_ = 0;  // stages over rows go by the product before them
 };
 
