@@ -14,11 +14,19 @@ namespace stretto::emu {
 
 namespace {
 
-// A value that is not finite is met by its like alone, a NaN by any NaN.
-double distance(double got, double value) {
+// The least magnitude that is rounded to infinity.
+double least_infinite(DType dtype) {
+  return dtype == DType::fp16 ? 65520.0 : std::ldexp(2 - unit_roundoff(dtype), 127);
+}
+
+// A value that is not finite is met by its like alone, a NaN by any NaN. One that may be larger
+// than the type's are, by an infinity too.
+double distance(double got, double value, double bound, DType dtype) {
   if (std::isfinite(got) && std::isfinite(value)) return std::fabs(got - value);
+  const bool overflows = std::isinf(got) && std::isfinite(value) && got * value > 0 &&
+                         std::fabs(value) + bound >= least_infinite(dtype);
   const bool are_alike = std::isnan(value) ? std::isnan(got) : got == value;
-  return are_alike ? 0 : std::numeric_limits<double>::infinity();
+  return are_alike || overflows ? 0 : std::numeric_limits<double>::infinity();
 }
 
 }  // namespace
@@ -95,7 +103,7 @@ void OutputCheck::compare(int run, int rank, size_t index, const std::byte* outp
       const double got = line[static_cast<size_t>(col)];
       const double value = expected.value(row, slice.col0 + col);
       const double bound = expected.bound(row, slice.col0 + col);
-      const double difference = distance(got, value);
+      const double difference = distance(got, value, bound, dtype);
       const double error = bound > 0 ? difference / bound : difference;
       worst_error = std::max(worst_error, error);
       if (difference <= bound) continue;

@@ -1,6 +1,7 @@
 #include "op/stage_values.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "core/parallel.h"
@@ -16,6 +17,8 @@ constexpr double kDeviations = 8;
 // Exponentials and quotients of activations, relative: a GPU's fast ones are within a few times
 // 2^-22.
 constexpr double kActivation = 0x1p-19;
+// Of an SiLU far below zero: fp32's exponentials end there.
+constexpr double kVanishing = 0x1p-118;
 constexpr int64_t kTerms = 256;  // of a dot product at a time
 
 // A thread is worth its start for so many elements of B.
@@ -57,6 +60,10 @@ Rows gemm_rows(const Operator& op, const InputData& data, const Rows& a, int b, 
     for (int64_t t = 0; t < k; ++t) sum += a.values[a.at(row, t)] * a.values[a.at(row, t)];
     a_norm[static_cast<size_t>(row)] = std::sqrt(sum);
   }
+  // Integers up to these sums are the same in every order, and where ranks store them.
+  const double largest_partial =
+      shares > 1 && roundings.roundings > 0 ? 1 / unit_roundoff(roundings.partials) : 1 / kFp32;
+  std::atomic<bool> is_exact = data.fill == Fill::integers && a.is_exact;
   const int64_t padded = (a.rows + kPanelRows - 1) / kPanelRows * kPanelRows;
   const auto multiply_panel = [&](size_t panel) {
     const int64_t col0 = static_cast<int64_t>(panel) * kPanelCols;
@@ -103,8 +110,11 @@ Rows gemm_rows(const Operator& op, const InputData& data, const Rows& a, int b, 
         const auto from = static_cast<size_t>(i * kPanelCols + j);
         const size_t to = out.at(i, col0 + j);
         out.values[to] = sums[from];
-        if (data.fill == Fill::integers && a.is_exact) continue;
         const double terms = a_norm[static_cast<size_t>(i)] * b_norm[static_cast<size_t>(j)];
+        if (data.fill == Fill::integers && a.is_exact) {
+          if (terms <= 1 / kFp32 && magnitudes[from] <= largest_partial) continue;
+          is_exact = false;
+        }
         // Errors of A's elements are as good as independent of each other.
         const double passed_on = kDeviations * std::sqrt(squares[from]);
         const double summed =
@@ -118,7 +128,7 @@ Rows gemm_rows(const Operator& op, const InputData& data, const Rows& a, int b, 
   };
   const auto panels = static_cast<size_t>((weight.rows + kPanelCols - 1) / kPanelCols);
   for_each_in_parallel(panels, threads_for(weight.rows * k), multiply_panel);
-  out.is_exact = data.fill == Fill::integers && a.is_exact;
+  out.is_exact = is_exact;
   return out;
 }
 
@@ -140,7 +150,8 @@ Rows stage_rows(const Stage& stage, const Rows& x, const Rows* y) {
         const double u = y->values[other], u_error = y->errors[other];
         out.values[at] = silu(g) * u;
         out.errors[at] = kSteepest * error * (std::fabs(u) + u_error) +
-                         std::fabs(silu(g)) * u_error + kActivation * std::fabs(silu(g) * u);
+                         std::fabs(silu(g)) * u_error + kActivation * std::fabs(silu(g) * u) +
+                         kVanishing * (std::fabs(u) + u_error);
       });
       break;
     case StageKind::gelu:
@@ -211,7 +222,7 @@ void round_rows(DType dtype, Rows& rows) {
   for (size_t i = 0; i < rows.values.size(); ++i) {
     const bool is_small = std::fabs(rows.values[i]) <= whole;
     const bool is_integer = std::trunc(rows.values[i]) == rows.values[i];
-    if (rows.errors[i] == 0 && rows.is_exact && is_small && is_integer) continue;
+    if (rows.errors[i] == 0 && is_small && is_integer) continue;
     rows.errors[i] += unit * (std::fabs(rows.values[i]) + rows.errors[i]) + tiny;
     exact = false;
   }

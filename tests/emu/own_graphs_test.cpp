@@ -51,7 +51,49 @@ constexpr OwnGraph kGraphs[] = {
      "z = gemm y v\n"
      "output z cols\n"
      "output y whole\n"},
+    {"AProductOnEveryRank",
+     "input x [m, h] whole\n"
+     "input v [f, h] whole\n"
+     "y = gemm x v\n"
+     "output y whole\n"},
+    {"AGatedProductOnEveryRankThatANormTakes",
+     "input x [m, h] whole\n"
+     "input v [f, h] whole\n"
+     "input u [f, h] whole\n"
+     "input g [1, f] whole\n"
+     "input w [h, f] cols\n"
+     "a = gemm x v\n"
+     "b = gemm x u\n"
+     "c = swiglu a b\n"
+     "n = norm c g\n"
+     "y = gemm n w\n"
+     "output y rows\n"
+     "output c whole\n"},
+    {"ANormOfAllRowsAddedToOwnOnes",
+     "input x [m, h] whole\n"
+     "input g [1, h] whole\n"
+     "input r [m, h] rows\n"
+     "n = norm x g\n"
+     "y = add n r\n"
+     "output y rows\n"},
+    {"AnActivationOfAllColumnsAddedToOwnOnes",
+     "input x [m, f] whole\n"
+     "input r [m, f] cols\n"
+     "a = silu x\n"
+     "y = add a r\n"
+     "output y cols\n"
+     "output a whole\n"},
 };
+
+void expect_right(const Operator& op, const Preset& preset, const Machine& machine, int split = 1) {
+  OperatorSchedule schedule = schedule_of(preset, op, machine);
+  schedule.split = split;
+  SCOPED_TRACE(std::string(preset.name) + " " + to_string(op));
+  if (!legal(op, schedule, machine).empty()) return;
+  const Plan plan = lower(op, schedule, machine);
+  EXPECT_TRUE(check(plan).clean());
+  EXPECT_EQ(emulate(plan).first_wrong, "");
+}
 
 class OwnGraphs : public testing::TestWithParam<OwnGraph> {};
 INSTANTIATE_TEST_SUITE_P(, OwnGraphs, testing::ValuesIn(kGraphs),
@@ -64,14 +106,96 @@ TEST_P(OwnGraphs, AreProvedAndRightUnderEveryPreset) {
       const Operator op = make_graph(graph, {{"m", m}, {"h", 48}, {"f", 96}}, ranks, DType::bf16);
       const Machine machine = default_machine(ranks);
       for (const Preset& preset : presets()) {
-        SCOPED_TRACE(std::string(preset.name) + " " + to_string(op));
-        const OperatorSchedule schedule = schedule_of(preset, op, machine);
-        if (!legal(op, schedule, machine).empty()) continue;
-        const Plan plan = lower(op, schedule, machine);
-        EXPECT_TRUE(check(plan).clean());
-        EXPECT_EQ(emulate(plan).first_wrong, "");
+        expect_right(op, preset, machine);
       }
     }
+  }
+}
+
+// From attention's result to the next layer's products, experts in between.
+constexpr char kLayerOfExperts[] =
+    "graph layer-of-experts m h f a e k\n"
+    "input c [m, a] cols\n"
+    "input x [m, h] rows\n"
+    "input wo [h, a] cols\n"
+    "input w1 [1, h] whole\n"
+    "input wr [e, h] whole\n"
+    "input wg [e, f, h] experts\n"
+    "input wd [e, h, f] experts\n"
+    "input w2 [1, h] whole\n"
+    "input wq [a, h] rows\n"
+    "o = gemm c wo\n"
+    "s = add o x\n"
+    "n = norm s w1\n"
+    "scores = gemm n wr\n"
+    "ids = top_k scores k=k\n"
+    "weights = softmax_gate scores ids\n"
+    "g = grouped n wg ids\n"
+    "b = gelu g\n"
+    "d = grouped b wd ids\n"
+    "y = weigh d ids weights\n"
+    "z = silu y\n"
+    "t = norm z w2\n"
+    "q = gemm t wq\n"
+    "output q cols\n"
+    "output z rows\n";
+
+TEST(OwnGraphsOfExperts, HaveProductsBeforeAndBehindThem) {
+  const auto graph = parse_graph(kLayerOfExperts);
+  for (const int64_t k : {1, 2}) {
+    const Operator op = make_graph(
+        graph, {{"m", 37}, {"h", 64}, {"f", 32}, {"a", 64}, {"e", 8}, {"k", k}}, 2, DType::bf16);
+    const Machine machine = default_machine(2);
+    for (const std::string_view preset : {"sequential", "tiles", "slices"}) {
+      for (const int split : {1, 2, 3}) expect_right(op, find_preset(preset), machine, split);
+    }
+  }
+}
+
+// Tokens that all ranks have, as without sequence parallelism.
+TEST(OwnGraphsOfExperts, ChooseOnEveryRank) {
+  const auto graph = parse_graph(
+      "graph routed-everywhere m h f e k\n"
+      "input x [m, h] whole\n"
+      "input wr [e, h] whole\n"
+      "input wg [e, f, h] rows\n"
+      "input wd [e, h, f] cols\n"
+      "scores = gemm x wr\n"
+      "ids = top_k scores k=k\n"
+      "weights = softmax_gate scores ids\n"
+      "g = grouped x wg ids\n"
+      "b = silu g\n"
+      "d = grouped b wd ids\n"
+      "y = weigh d ids weights\n"
+      "output y whole\n");
+  const Operator op =
+      make_graph(graph, {{"m", 37}, {"h", 64}, {"f", 32}, {"e", 8}, {"k", 2}}, 2, DType::bf16);
+  const Machine machine = default_machine(2);
+  for (const std::string_view preset : {"sequential", "tiles"}) {
+    for (const int split : {1, 2}) expect_right(op, find_preset(preset), machine, split);
+  }
+}
+
+// Sums of terms that ranks store in fp16 are no longer exact beyond 2048, nor finite beyond 65504.
+TEST(OwnGraphsOfIntegers, AreJudgedByABoundWhereTheyAreRounded) {
+  const auto graph = parse_graph(
+      "graph deep m h\n"
+      "input x [m, h] whole\n"
+      "input v [h, h] whole\n"
+      "input w [h, h] cols\n"
+      "y = gemm x v\n"
+      "z = gemm y v\n"
+      "t = gemm z w\n"
+      "output t rows\n");
+  const Machine machine = default_machine(2);
+  EmulateOptions options;
+  options.fill = Fill::integers;
+  for (const int64_t h : {256, 512}) {
+    const Operator op = make_graph(graph, {{"m", 16}, {"h", h}}, 2, DType::fp16);
+    const Plan plan = lower(op, schedule_of(find_preset("tiles"), op, machine), machine);
+    const EmulateResult found = emulate(plan, options);
+    EXPECT_EQ(found.first_wrong, "");
+    EXPECT_GT(found.worst_error, 0) << "nothing was rounded of " << h;
   }
 }
 
