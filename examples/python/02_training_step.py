@@ -5,13 +5,12 @@
     torchrun --nproc-per-node 2 examples/python/02_training_step.py
 """
 
-import os
-import tempfile
-
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
+
+import processes
 
 import stretto.torch as st
 
@@ -69,23 +68,5 @@ def run():
         raise SystemExit(f"rank {rank}: losses {losses} are not those of one rank, {right}")
 
 
-def start(rank, ranks, meeting):
-    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks)
-    run()
-    dist.destroy_process_group()
-
-
-def main():
-    if "RANK" in os.environ:  # started by torchrun
-        if torch.cuda.is_available():
-            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-        run()
-        dist.destroy_process_group()
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.spawn(start, (2, f"file://{folder}/meet"), nprocs=2)
-
-
 if __name__ == "__main__":
-    main()
+    processes.run(run, 2)

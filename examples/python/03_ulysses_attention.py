@@ -7,12 +7,11 @@ Each product exchanges what it makes or takes: tokens to heads before the attent
     torchrun --nproc-per-node 2 examples/python/03_ulysses_attention.py
 """
 
-import os
-import tempfile
-
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+
+import processes
 
 import stretto.torch as st
 
@@ -65,23 +64,5 @@ def run():
         raise SystemExit(f"rank {rank}: this is not what one rank computes: {errors}")
 
 
-def start(rank, ranks, meeting):
-    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks)
-    run()
-    dist.destroy_process_group()
-
-
-def main():
-    if "RANK" in os.environ:  # started by torchrun
-        if torch.cuda.is_available():
-            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-        run()
-        dist.destroy_process_group()
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.spawn(start, (3, f"file://{folder}/meet"), nprocs=3)
-
-
 if __name__ == "__main__":
-    main()
+    processes.run(run, 3)
