@@ -64,6 +64,7 @@ def look_ups(group):
                 told_wrong(f"{mode}: the gradient of tables is not finite")
 
 
+# Two products and a norm, as nobody ships them.
 OWN = """\
 graph own m h f
 input tokens [m, h] rows
@@ -79,7 +80,6 @@ output normed rows
 
 
 def own_graph(group):
-    """Two products and a norm, as nobody ships them."""
     rank, ranks = group.rank, group.ranks
     rows, inner = 64 * ranks, 256 * ranks
     tokens, first = normal(94, rows, K), normal(95, inner, K, scale=0.05)

@@ -10,22 +10,12 @@ from test_torch_operators import block
 import torch
 import torch.nn.functional as F
 
+import gpu_checks_exchanges
+
 import stretto.torch as st
 
-# Two products and a norm, as nobody ships them.
-OWN = """\
-# tokens whole from the first product to the second
-graph own m h f
-input tokens [m, h] rows
-input first [f, h] rows
-input second [h, f] cols
-input scale [1, h] whole
-p = gemm tokens first
-a = silu p
-q = gemm a second
-normed = norm q scale eps=1e-05
-output normed rows
-"""
+# A remark before all else.
+OWN = f"# tokens whole from the first product to the second\n{gpu_checks_exchanges.OWN}"
 ROUTER = """\
 graph router t h f experts k
 input x [t, h] rows
