@@ -50,8 +50,9 @@ class Engine:
         self._told = None
 
     def run(self, call, dtype, targets):
-        rows = call.rows
-        operation = self._operation(call, rows, dtype)
+        operation = self._operation(call, call.rows, dtype)
+        # Who calls a graph may name its sizes in any order.
+        rows = operation.max_rows if operation.rows == "fixed" else call.rows
         made = {name: _room(targets.get(name), shape, call.type_of(name), call.device)
                 for name, shape in call.outputs.items()}
         given = {name: _aligned(tensor.detach()) for name, tensor in call.inputs.items()}

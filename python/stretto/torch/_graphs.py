@@ -20,6 +20,10 @@ class Call(_calls.Call):
         """Others may have graphs of this name."""
         return f"{name_of(self.graph)} ({hashlib.sha256(self.graph.encode()).hexdigest()[:8]})"
 
+    def flops(self):
+        """Weights may have any names, and sizes any order."""
+        return 2.0 * max(size for _, size in self.sizes) * sum(one.numel() for one in self.inputs.values())
+
 
 def name_of(graph):
     lines = (line.split("#")[0].split() for line in graph.splitlines())

@@ -27,8 +27,8 @@ def run_graph(graph: Any, tensors: Mapping[str, torch.Tensor], group: GroupLike 
     sizes    all that the graph has, global, as keywords or in a mapping
 
     Returns the outputs by their names, as this rank has them. No gradients: call it under torch.no_grad() where a
-    tensor requires one. A plan is kept for each of at most 8 numbers of rows. Collective; raises ValueError, for
-    what is not served too, and RuntimeError.
+    tensor requires one. Plans are kept for at most 8 values of the size that is named first. Collective; raises
+    ValueError, for what is not served too, and RuntimeError.
     """
     op, name = _graphs.OP, seat(group)
     if torch.is_grad_enabled() and any(one.requires_grad for one in tensors.values()):

@@ -36,9 +36,11 @@ class Operation(stretto.Operation):
     def __init__(self, context, operator, *, dtype, schedule, rows, sizes, measure_ms):
         self._handle, self._context = ctypes.c_void_p(1), types.SimpleNamespace(gpu=0)
         self.dtype = dtype
-        self._kept, self.runs = {}, 1
+        self._kept, self.runs, self.rows = {}, 1, rows
+        of_rows = "m" if "m" in sizes else next(iter(sizes))
+        self.max_rows = sizes[of_rows]
         self._infos = lambda count: stretto.tensors(operator, ranks=1, dtype=dtype,
-                                                    sizes={**sizes, next(iter(sizes)): count})
+                                                    sizes={**sizes, of_rows: count})
         Operation.made.append(self)
 
     def runs_per_graph(self, num_rows=None):
@@ -194,6 +196,12 @@ class Again(unittest.TestCase):
                 torch.ops.stretto.matmul_all_reduce.out(x, w, None, name, out=out)
             self.assertEqual(self.enqueued[-1][2]["out"][0], out.data_ptr())
             self.assertEqual(self.ways(), ["long", "again"])
+
+    def test_sizes_of_graphs_in_any_order(self):
+        """Runs have the graph's rows, whichever size is named first."""
+        for sizes in ({"m": 8, "n": 32, "k": 64}, {"k": 64, "n": 32, "m": 8}):
+            made = st.run_graph("gemm-a2a", {"a": self.x, "b": self.w}, self.group, sizes=sizes)
+            self.assertEqual((tuple(made["out"].shape), self.enqueued[-1][:2]), ((8, 32), ("long", 8)))
 
     def test_a_rank_adds_its_part_of_a_bias(self):
         bias = normal(1, 100)

@@ -23,6 +23,7 @@ class Operation:
         if self.refusal:
             raise ValueError(self.refusal)
         self.context, self.operator, self.options, self.runs = context, operator, options, []
+        self.rows, self.max_rows = options["rows"], next(iter(options["sizes"].values()))
         self.finished = 0
         Operation.made.append(self)
 

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 import gpu_checks_exchanges
 
 import stretto.torch as st
+from stretto.torch import _graphs
 
 # A remark before all else.
 OWN = f"# tokens whole from the first product to the second\n{gpu_checks_exchanges.OWN}"
@@ -57,6 +58,11 @@ class Graphs(Numbers):
         self.assertEqual(st.report().served, {"run_graph": RANKS})
         self.assertEqual([list(one) for one in found], [["normed"]] * RANKS)
         self.assert_close(torch.cat([one["normed"] for one in found]), self.right())
+
+    def test_ranks_wait_for_one_that_executes_it(self):
+        """As long as it may take: what its tensors are called says nothing of what is multiplied."""
+        call = _graphs.Call("run_graph", OWN, (("h", H), ("f", WIDTH), ("m", M)), self.part(0, 1), {})
+        self.assertGreaterEqual(call.flops(), 2 * 2 * M * H * WIDTH)
 
     def test_a_file(self):
         with tempfile.TemporaryDirectory() as folder:
