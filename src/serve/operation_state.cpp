@@ -187,7 +187,7 @@ AutoSchedules Operation::State::schedule_for(const Operator& planned, RowsFrom f
       return {schedule_of(find_preset("tiles"), planned, machine),
               "tiles, since what is fastest for each product does not run as one plan on GPUs"};
     }
-    if (!cuda::why_not_shared(plan, cuda::programs_of(plan), sharing).empty()) {
+    if (sharing > 1 && !cuda::why_not_shared(plan, cuda::programs_of(plan), sharing).empty()) {
       return {schedule_of(find_preset("tiles"), planned, machine),
               "tiles, since what is fastest does not run by ranks that share a GPU"};
     }
