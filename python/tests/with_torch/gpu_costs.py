@@ -33,6 +33,7 @@ def calls_of(group, normal):
             "PyTorch's F.linear": lambda: F.linear(x, w),
             "matmul_all_reduce with out": lambda: st.matmul_all_reduce(x, w, group=group, out=out),
             "matmul_all_reduce with a bias": lambda: st.matmul_all_reduce(x, w, scale, group),
+            "matmul_all_to_all with a bias": lambda: st.matmul_all_to_all(x, w, scale, group),
             "all_gather_matmul of two weights": lambda: st.all_gather_matmul(x, parts, group=group),
             "matmul_all_reduce, new addresses": lambda: st.matmul_all_reduce(next(others), w, group=group),
             "F.linear, new addresses": lambda: F.linear(next(others), w)}, w
@@ -59,19 +60,24 @@ def costs(group, device, normal, measure):
 
 
 def host_us(call, runs=100, turns=3):
-    """What a call takes of the host while the GPU is behind: the middle turn's."""
+    """What a call takes of the host while the GPU is behind: the middle turn's mean, the middle call's, and how many
+    calls took five times as long as that one. A mean far above the middle is of few calls that waited for something.
+    """
     for _ in range(4):
         call()
-    took = []
+    means, took = [], []
     for _ in range(turns):
         torch.cuda.synchronize()
         torch.cuda._sleep(100_000_000)
-        begin = time.perf_counter()
+        stamps = [time.perf_counter()]
         for _ in range(runs):
             call()
-        took.append((time.perf_counter() - begin) * 1e6 / runs)
+            stamps.append(time.perf_counter())
+        means.append((stamps[-1] - stamps[0]) * 1e6 / runs)
+        took += [(end - begin) * 1e6 for begin, end in zip(stamps, stamps[1:])]
     torch.cuda.synchronize()
-    return statistics.median(took)
+    middle = statistics.median(took)
+    return statistics.median(means), middle, sum(one > 5 * middle for one in took)
 
 
 def host_costs(group):
