@@ -10,6 +10,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
+import stretto
+
 from .._library import budget
 from ._meeting import Meeting
 
@@ -69,6 +71,23 @@ class Group:
         return f"Group({self.name!r}, rank={self.rank}, ranks={self.ranks})"
 
 
+def options_of(timeout_s: float, schedule: str, fallback: bool, compare: bool,
+               measure_ms: Optional[float] = None) -> Options:
+    """Raises ValueError. Whether a schedule can serve an operator is seen at its call; whether it is one, here."""
+    if not isinstance(timeout_s, (int, float)) or not 0 < timeout_s <= 3600:
+        raise ValueError(f"timeout_s is {timeout_s!r}; seconds above 0, at most 3600, were expected")
+    budget(measure_ms)  # raises what is wrong with it
+    if not isinstance(schedule, str):
+        raise ValueError(f"schedule is {schedule!r}; a text as 'auto' or 'tiles' was expected")
+    if schedule not in ("auto", "tiles"):
+        try:
+            stretto.plan("gemm-rs", m=64, n=64, k=64, ranks=2, schedule=schedule)
+        except ValueError as error:
+            if f"{error}".startswith("schedule '"):  # others: it is one, for other operators
+                raise
+    return Options(float(timeout_s), schedule, bool(fallback), bool(compare), measure_ms)
+
+
 GroupLike = Any  # None, a name, a Group, a ProcessGroup or a DeviceMesh of one dimension
 _groups: Dict[str, Group] = {}  # by name
 _seats: Dict[str, Group] = {}  # by name and by seat
@@ -117,11 +136,8 @@ def init(group: GroupLike = None, *, timeout_s: float = DEFAULT_TIMEOUT_S, sched
     Groups that are never given to init() are made with these defaults at their first call. Raises
     ValueError, and RuntimeError that names the ranks which do not come.
     """
-    if not 0 < timeout_s <= 3600:
-        raise ValueError(f"timeout_s is {timeout_s!r}; seconds above 0, at most 3600, were expected")
-    budget(measure_ms)  # raises what is wrong with it
+    options = options_of(timeout_s, schedule, fallback, compare, measure_ms)
     name = group_name(group)
-    options = Options(float(timeout_s), schedule, bool(fallback), bool(compare), measure_ms)
     with _lock:
         known = _known(name)
         if known is not None:

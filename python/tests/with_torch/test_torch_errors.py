@@ -121,8 +121,8 @@ class Bad(unittest.TestCase):
                      "bf16, fp16, fp32")
 
     def test_schedules(self):
-        with self.assertRaisesRegex(ValueError, "is not served for group .*tilse"):
-            run(2, lambda g: st.matmul_all_reduce(self.x, self.w, group=g), schedule="tilse")
+        with self.assertRaisesRegex(ValueError, "is not served for group .*whose tiles wait for no rows"):
+            run(2, lambda g: st.matmul_all_reduce(self.x, self.w, group=g), schedule="tiles,start=wave")
 
 
 class Groups(unittest.TestCase):
@@ -137,6 +137,20 @@ class Groups(unittest.TestCase):
             st.init("tp", timeout_s=0)
         with self.assertRaisesRegex(ValueError, "measure_ms is -1; a number of milliseconds from 0 to 60000"):
             st.init("tp", measure_ms=-1)
+
+    def test_options_are_looked_at_before_any_call(self):
+        with self.assertRaisesRegex(ValueError, r"timeout_s is -1; seconds above 0"):
+            st.Threads(2, timeout_s=-1)
+        with self.assertRaisesRegex(ValueError, r"timeout_s is 'long'; seconds above 0"):
+            st.Threads(2, timeout_s="long")
+        with self.assertRaisesRegex(ValueError, r"unknown strategy 'tilez' \(did you mean 'tiles'\?\)"):
+            st.Threads(2, schedule="tilez")
+        with self.assertRaisesRegex(ValueError, "unknown coordinate 'foo'"):
+            st.init("tp", schedule="tiles,foo=1")
+        with self.assertRaisesRegex(ValueError, "schedule is None; a text as 'auto'"):
+            st.Threads(2, schedule=None)
+        for of_some in ("tiles,start=wave", "tiles/down:slices"):  # of gathers, of an MLP
+            st.Threads(2, schedule=of_some).close()
 
     def test_ranks_that_disagree_are_named(self):
         def call(group):

@@ -132,9 +132,9 @@ class Graphs(Numbers):
 
     def test_what_is_not_served_says_why(self):
         text = "graph own m n k\ninput a [m, k] rows\ninput b [n, k] rows\ny = gemm a b\noutput y cols\n"
-        with self.assertRaisesRegex(ValueError, "run_graph: own is not served for group .*: .*unknown"):
+        with self.assertRaisesRegex(ValueError, "run_graph: own is not served for group .*mover=epilogue pushes"):
             run(2, lambda g: st.run_graph(text, {"a": normal(1, 4, 8), "b": normal(2, 8, 8)}, g, m=8, n=16, k=8),
-                schedule="nothing")
+                schedule="tiles,mover=epilogue")
 
     def test_pytorchs_checks(self):
         part = list(self.part(0, 1).values())
