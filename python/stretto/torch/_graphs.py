@@ -7,8 +7,8 @@ import torch
 
 import stretto
 
-from . import _calls, _checks, _engine, _serve
-from .groups import find, place
+from . import _calls, _checks, _engine, _records, _serve
+from .groups import find, place, ranks_of
 
 OP = "run_graph"
 DTYPES = {name: dtype for many in (_serve.TYPES, _calls.DTYPES) for dtype, name in many.items()}
@@ -75,6 +75,20 @@ def checked(inputs, graph, sizes, rank, ranks):
     return infos, outputs, DTYPES[dtype]
 
 
+def more_of(graph, sizes, names):
+    """What there is to know of a call beside its tensors (_records.look())."""
+    return graph, sizes, tuple(names)
+
+
+def _parts(inputs, graph, sizes, seat):
+    names, _ = names_of(graph, sizes, ranks_of(seat))
+    return tuple(inputs), more_of(graph, sizes, names), seat, len(inputs) == len(names), None
+
+
+_records.PARTS[OP] = _parts
+
+
+@_records.seen
 def run_graph(inputs, graph, sizes, group_name):
     group = find(group_name)
     infos, outputs, dtype = checked(inputs, graph, sizes, group.rank, group.ranks)

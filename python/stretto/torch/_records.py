@@ -63,6 +63,8 @@ def names_of(op, more, count):
         return ["x", *["wg", "wu"][:ups], *(["c0", "c1"][:ups] if count > 2 + ups else []), "wd"]
     if op in ADDING:
         return ["a", "b", ADDED][:count]
+    if op == "run_graph":
+        return more[-1]
     return {"matmul_all_reduce_add_rms_norm": ["a", "b", "r", "w"],
             "moe": ["x", "ids", "weights", "wg", "wu", "wd"],
             "moe_with_router": ["x", "wr", "wg", "wu", "wd", "br"], "embedding_all_to_all": ["ids", "w"]}[op][:count]
@@ -242,7 +244,7 @@ def _results(op, x, made):
     """As the kernel returns them."""
     if op == "all_gather_matmul":
         return made[0], x.new_empty((0,))  # no gathered rows
-    return tuple(made) if len(made) > 1 else made[0]
+    return tuple(made) if len(made) > 1 or op == "run_graph" else made[0]
 
 
 def seen(kernel):
@@ -264,6 +266,6 @@ def seen(kernel):
             _told(seat)  # of a call that cannot come again
         made = kernel(*arguments, **named)
         if is_served:
-            _learn(op, seat, more, tensors, made if isinstance(made, tuple) else (made,))
+            _learn(op, seat, more, tensors, (made,) if isinstance(made, torch.Tensor) else tuple(made))
         return made
     return call

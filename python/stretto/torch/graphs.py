@@ -6,7 +6,7 @@ import torch
 
 from stretto.operators import graph_text, sizes_text
 
-from . import _graphs
+from . import _again, _graphs
 from .functional import _refuse_tangents
 from .groups import GroupLike, ranks_of, seat
 
@@ -40,5 +40,8 @@ def run_graph(graph: Any, tensors: Mapping[str, torch.Tensor], group: GroupLike 
     if unlike:
         raise ValueError(f"{op}: {_graphs.name_of(text)} takes {', '.join(names)}; "
                          f"{unlike[0]} is {'missing' if unlike[0] in names else 'unknown'}")
-    made = torch.ops.stretto.run_graph([tensors[one] for one in names], text, words, name)
+    given = tuple([tensors[one] for one in names])
+    made = _again.again(op, group, _graphs.more_of(text, words, names), given)
+    if made is None:
+        made = torch.ops.stretto.run_graph(given, text, words, name)
     return dict(zip(outputs, made))

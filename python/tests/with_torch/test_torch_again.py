@@ -8,6 +8,7 @@ import unittest
 from unittest import mock
 
 from ranks import normal
+from test_torch_graphs import ROUTER
 
 import torch
 from torch.autograd import forward_ad
@@ -197,11 +198,31 @@ class Again(unittest.TestCase):
             self.assertEqual(self.enqueued[-1][2]["out"][0], out.data_ptr())
             self.assertEqual(self.ways(), ["long", "again"])
 
-    def test_sizes_of_graphs_in_any_order(self):
-        """Runs have the graph's rows, whichever size is named first."""
+    def test_graphs_whose_sizes_may_have_any_order(self):
+        """Runs have the graph's rows, whichever size is named first; and later ones come again."""
+        tensors = {"b": self.w, "a": self.x}
         for sizes in ({"m": 8, "n": 32, "k": 64}, {"k": 64, "n": 32, "m": 8}):
-            made = st.run_graph("gemm-a2a", {"a": self.x, "b": self.w}, self.group, sizes=sizes)
-            self.assertEqual((tuple(made["out"].shape), self.enqueued[-1][:2]), ((8, 32), ("long", 8)))
+            for way in ("long", "again"):
+                made = st.run_graph("gemm-a2a", tensors, self.group, sizes=sizes)
+                self.assertEqual((list(made), tuple(made["out"].shape)), (["out"], (8, 32)))
+                self.assertEqual(self.enqueued[-1][:2], (way, 8))
+                self.assertEqual({name: at for name, (at, _) in self.enqueued[-1][2].items()},
+                                 {name: one.data_ptr() for name, one in {**tensors, **made}.items()})
+        made = torch.ops.stretto.run_graph([self.x, self.w], "gemm-a2a", "k=64 n=32 m=8", self.group.seat)
+        self.assertEqual(([tuple(one.shape) for one in made], self.enqueued[-1][0]), ([(8, 32)], "again"))
+        with self.assertRaisesRegex(ValueError, "0 inputs; gemm-a2a has a, b"):
+            torch.ops.stretto.run_graph([], "gemm-a2a", "k=64 n=32 m=8", self.group.seat)
+
+    def test_graphs_with_results_of_several_types(self):
+        """And a stack of matrices, whose rows are those of all."""
+        tensors = dict(zip(("x", "wr", "wg", "wu", "wd"), (torch.zeros(*shape).bfloat16() for shape in (
+            (2, 2, 64), (3, 64), (3, 16, 64), (3, 16, 64), (3, 64, 16)))))
+        for way in ("long", "again"):
+            made = st.run_graph(ROUTER, tensors, self.group, t=4, h=64, f=16, experts=3, k=2)
+            self.assertEqual({name: (one.dtype, tuple(one.shape)) for name, one in made.items()}, {
+                "y": (torch.bfloat16, (4, 64)), "ids": (torch.int32, (4, 2)), "weights": (torch.float32, (4, 2))})
+            self.assertEqual(self.ways(), [way])
+            self.assertEqual(len({one.data_ptr() for one in made.values()}), 3)
 
     def test_a_rank_adds_its_part_of_a_bias(self):
         bias = normal(1, 100)
